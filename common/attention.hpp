@@ -1,0 +1,22 @@
+// The one problem every stage solves, O = softmax(Q K^T * softmax_scale) V, as a kernel sees it.
+#pragma once
+#include <cstdint>
+
+// A 16-bit IEEE float, opaque on purpose: kernels move it, and only to_float, pack_f16x2 and the tensor cores read it.
+struct f16 {
+  uint16_t bits;
+};
+
+// Kernel argument, passed by value. Tensors are [batch * heads, n, d], row-major and contiguous; the caller owns them.
+// They lie in GPU memory for the GPU and in host memory for the emulator.
+struct AttentionParams {
+  const f16* Q;
+  const f16* K;
+  const f16* V;
+  f16* O;
+  float* S;             // [batch * heads, n, n] scratch for the stage that materialises the scores; otherwise null
+  int batch_heads;      // batch * heads: every (batch, head) pair is an independent problem
+  int n;                // sequence length
+  int d;                // head dimension
+  float softmax_scale;  // 1 / sqrt(d)
+};

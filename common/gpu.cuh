@@ -1,0 +1,25 @@
+// The only header a kernel includes. It brings the GPU's instructions as plain functions, one instruction each:
+// for nvcc as inline PTX, for any other C++20 compiler as the emulator's twins of the same names and signatures.
+//
+// What a kernel may rely on, on both machines:
+//   keywords   __global__ __device__ __forceinline__ __launch_bounds__ #pragma unroll
+//   built-ins  threadIdx blockIdx blockDim gridDim __syncthreads() __syncwarp()
+//   memory     smem_base  ld/st_shared_{b32,v2,v4}  ld/st_global_{f16,b32,v4}  cp_async_16  cp_async_commit  cp_async_wait
+//   tensor     ldmatrix_x4  ldmatrix_x2_trans  ldmatrix_x4_trans  mma_m16n8k16
+//   numbers    pack_f16x2  to_float  to_f16  ex2_approx  shfl_xor
+//   host side  launch
+//
+// Shared memory is a 32-bit address, touched only through these functions, so that the emulator sees every access.
+#pragma once
+#include "common/attention.hpp"
+#include "common/fragments.hpp"
+#ifdef __CUDACC__
+#include "common/ptx/convert.cuh"
+#include "common/ptx/cp_async.cuh"
+#include "common/ptx/launch.cuh"
+#include "common/ptx/memory.cuh"
+#include "common/ptx/tensor_core.cuh"
+#include "common/ptx/warp.cuh"
+#else
+#include "common/emulator/gpu.hpp"
+#endif

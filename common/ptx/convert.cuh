@@ -1,0 +1,36 @@
+// Conversions between f32 and f16, and the exponential of the special-function unit.
+#pragma once
+#include <cstdint>
+#include "common/attention.hpp"
+
+inline namespace ptx {
+
+// Rounds two f32 to nearest-even f16 and packs them: `low` in bits 0..15 (the lower column of a fragment), `high` above.
+// Source: PTX ISA, "cvt", cvt.rn.f16x2.f32.
+__device__ __forceinline__ uint32_t pack_f16x2(float low, float high) {
+  uint32_t packed;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+  return packed;
+}
+
+__device__ __forceinline__ float to_float(f16 value) {
+  float result;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(value.bits));
+  return result;
+}
+
+__device__ __forceinline__ f16 to_f16(float value) {
+  f16 result;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(result.bits) : "f"(value));
+  return result;
+}
+
+// 2^x in one MUFU.EX2: at most 2 ulp of error over the normal range, subnormal results flushed to 0, 2^-inf = 0.
+// Source: PTX ISA, "ex2", ex2.approx.ftz.f32.
+__device__ __forceinline__ float ex2_approx(float x) {
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+}
+
+}  // namespace ptx

@@ -1,0 +1,85 @@
+// Loads and stores. Global pointers are aligned to the access; shared addresses are bytes in the .shared window.
+// Source: PTX ISA, "Data Movement and Conversion Instructions: ld, st".
+#pragma once
+#include <cstdint>
+#include "common/attention.hpp"
+
+inline namespace ptx {
+
+// Address of the block's dynamic shared memory. Aligned to 1024 B, so that low address bits are a tile's own.
+__device__ __forceinline__ uint32_t smem_base() {
+  extern __shared__ __align__(1024) uint8_t dynamic_shared_memory[];
+  return static_cast<uint32_t>(__cvta_generic_to_shared(dynamic_shared_memory));
+}
+
+__device__ __forceinline__ f16 ld_global_f16(const f16* address) {
+  f16 value;
+  asm volatile("ld.global.b16 %0, [%1];" : "=h"(value.bits) : "l"(address));
+  return value;
+}
+
+__device__ __forceinline__ uint32_t ld_global_b32(const void* address) {
+  uint32_t value;
+  asm volatile("ld.global.b32 %0, [%1];" : "=r"(value) : "l"(address));
+  return value;
+}
+
+// 16 bytes, 16-byte aligned: eight f16.
+__device__ __forceinline__ uint4 ld_global_v4(const void* address) {
+  uint4 value;
+  asm volatile("ld.global.v4.b32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+               : "l"(address));
+  return value;
+}
+
+__device__ __forceinline__ void st_global_f16(f16* address, f16 value) {
+  asm volatile("st.global.b16 [%0], %1;" ::"l"(address), "h"(value.bits) : "memory");
+}
+
+__device__ __forceinline__ void st_global_b32(void* address, uint32_t value) {
+  asm volatile("st.global.b32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
+}
+
+__device__ __forceinline__ void st_global_v4(void* address, uint4 value) {
+  asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(address), "r"(value.x), "r"(value.y), "r"(value.z),
+               "r"(value.w)
+               : "memory");
+}
+
+__device__ __forceinline__ uint32_t ld_shared_b32(uint32_t address) {
+  uint32_t value;
+  asm volatile("ld.shared.b32 %0, [%1];" : "=r"(value) : "r"(address) : "memory");
+  return value;
+}
+
+__device__ __forceinline__ uint2 ld_shared_v2(uint32_t address) {
+  uint2 value;
+  asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];" : "=r"(value.x), "=r"(value.y) : "r"(address) : "memory");
+  return value;
+}
+
+__device__ __forceinline__ uint4 ld_shared_v4(uint32_t address) {
+  uint4 value;
+  asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+               : "r"(address)
+               : "memory");
+  return value;
+}
+
+__device__ __forceinline__ void st_shared_b32(uint32_t address, uint32_t value) {
+  asm volatile("st.shared.b32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
+}
+
+__device__ __forceinline__ void st_shared_v2(uint32_t address, uint2 value) {
+  asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(address), "r"(value.x), "r"(value.y) : "memory");
+}
+
+__device__ __forceinline__ void st_shared_v4(uint32_t address, uint4 value) {
+  asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(value.x), "r"(value.y), "r"(value.z),
+               "r"(value.w)
+               : "memory");
+}
+
+}  // namespace ptx
