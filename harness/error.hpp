@@ -1,0 +1,30 @@
+// Errors are values until main turns one into a message and an exit code.
+#pragma once
+#include <string>
+#include <tl/expected.hpp>
+#include <utility>
+
+namespace ladder {
+
+enum class ExitCode {
+  done = 0,
+  check_failed = 1,
+  usage = 2,
+  cannot_run_here = 77,  // no GPU, GPU too old, too little memory; CTest reads 77 as "skipped"
+};
+
+// What went wrong, in words for the user: the cause, the fact, and the way out.
+struct Error {
+  ExitCode code = ExitCode::check_failed;
+  std::string message;
+};
+
+template <class T>
+using Result = tl::expected<T, Error>;
+using Status = tl::expected<void, Error>;
+
+inline tl::unexpected<Error> failure(ExitCode code, std::string message) {
+  return tl::make_unexpected(Error{code, std::move(message)});
+}
+
+}  // namespace ladder

@@ -1,0 +1,104 @@
+// What a stage tells the harness about itself. A stage.cu fills one Stage per back end and registers it; the registry
+// joins the two by name. The stage.cu is compiled twice: by nvcc for the GPU and by the C++ compiler for the emulator.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/attention.hpp"
+
+inline namespace ptx {
+struct Device;  // common/ptx/launch.cuh
+}
+namespace emulator {
+class Device;  // common/emulator/emulator.hpp
+}
+
+namespace ladder {
+
+// Size of one attention problem. All three tensors and the output are [batch, heads, n, d], f16.
+struct Shape {
+  int batch = 1;
+  int heads = 1;
+  int n = 512;
+  int d = 128;
+  bool causal = false;
+
+  int64_t batch_heads() const { return int64_t{batch} * heads; }
+  int64_t elements() const { return batch_heads() * n * d; }
+  bool operator==(const Shape&) const = default;
+};
+
+// One block's share of the work: `br` query rows against `bc` key/value rows at a time.
+struct Tile {
+  int br = 0;
+  int bc = 0;
+  int warps = 0;
+  int m_tiles() const { return br / (16 * warps); }  // 16-row groups of queries per warp
+  bool operator==(const Tile&) const = default;
+};
+
+// Exact event counts of one launch on the emulator; a warp instruction counts once. Bytes are those asked for.
+struct Counts {
+  uint64_t mma = 0;
+  uint64_t ldmatrix = 0;
+  uint64_t shuffles = 0;
+  uint64_t barriers = 0;  // __syncthreads, once per block
+  uint64_t gmem_bytes_read = 0;
+  uint64_t gmem_bytes_written = 0;
+  bool operator==(const Counts&) const = default;
+};
+
+// ptxas' word on the default variant, enforced by a test: no more registers and spill bytes than this.
+struct ResourceBound {
+  int sm;         // 80, 90
+  int registers;  // per thread
+  int spill_bytes;
+  std::string_view reason = "";  // why it spills, if it does
+};
+
+// One compiled configuration of a stage's kernel. The first of a stage is its default, the others are ablations.
+struct Variant {
+  std::string label;  // "64x128, 4 warps"; unique within the stage
+  Tile tile;
+  uint32_t smem_bytes = 0;  // dynamic shared memory per block
+  void (*on_emulator)(emulator::Device&, const AttentionParams&) = nullptr;
+  void (*on_gpu)(ptx::Device&, const AttentionParams&) = nullptr;
+  const void* gpu_kernel = nullptr;  // for cudaFuncGetAttributes: registers, local bytes
+  double conflict_ways = 0;          // expected on every ldmatrix line (8, 1); 0: the stage has none
+  std::function<Counts(const Shape&)> predict;  // expected counts, exact
+};
+
+struct Stage {
+  std::string_view name;        // its directory: "03_kvpipe"
+  std::string_view idea;        // one sentence
+  std::string_view limit;       // what limits the stage before, one sentence
+  std::string_view prediction;  // what we expected before measuring, with the reason
+  int min_sm = 80;              // oldest GPU whose instructions suffice
+  std::string_view needs = "";  // which ones those are: "mma.m16n8k16, cp.async"
+  int max_d = 128;              // head dimensions: exactly 128, or 1..max_d when any_d
+  bool any_d = false;
+  bool materialises_scores = false;  // needs AttentionParams::S
+  std::vector<ResourceBound> resources = {};
+  std::vector<Variant> variants = {};
+};
+
+// Every stage of this binary, ordered by name. Filled before main by Registration objects.
+const std::vector<Stage>& stages();
+
+// Adds a stage, or joins its variants with those that the other back end's object has registered under the same name.
+struct Registration {
+  explicit Registration(Stage stage);
+};
+
+// One Variant of a stage.cu's, from the launch function of the back end that is being compiled.
+Variant make_variant(std::string label, Tile tile, uint32_t smem_bytes,
+                     void (*on_emulator)(emulator::Device&, const AttentionParams&), const void* kernel,
+                     double conflict_ways, std::function<Counts(const Shape&)> predict);
+Variant make_variant(std::string label, Tile tile, uint32_t smem_bytes,
+                     void (*on_gpu)(ptx::Device&, const AttentionParams&), const void* kernel, double conflict_ways,
+                     std::function<Counts(const Shape&)> predict);
+
+}  // namespace ladder
