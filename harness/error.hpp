@@ -11,6 +11,7 @@ enum class ExitCode {
   check_failed = 1,
   usage = 2,
   cannot_run_here = 77,  // no GPU, GPU too old, too little memory; CTest reads 77 as "skipped"
+  interrupted = 130,     // Ctrl-C; results so far are written
 };
 
 // What went wrong, in words for the user: the cause, the fact, and the way out.

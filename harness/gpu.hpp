@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,9 @@ class GpuProblem {
   Result<double> time_ms(const Variant& variant, int launches);
   // O as it is now.
   Result<std::vector<f16>> read_output() const;
+  // The given rows of O, d elements each; row (batch * heads + head) * n + i is query i of that head. Quick enough to
+  // verify between two timed groups.
+  Result<std::vector<f16>> read_output_rows(std::span<const int64_t> rows) const;
   // Success, or which guard zone was overwritten where.
   Status check_guards() const;
 
