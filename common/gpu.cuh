@@ -4,7 +4,9 @@
 // What a kernel may rely on, on both machines:
 //   keywords   __global__ __device__ __forceinline__ __launch_bounds__ #pragma unroll
 //   built-ins  threadIdx blockIdx blockDim gridDim __syncthreads() __syncwarp()
-//   memory     smem_base  ld/st_shared_{b32,v2,v4}  ld/st_global_{f16,b32,v4}  cp_async_16  cp_async_commit  cp_async_wait
+//   barriers   named_barrier_sync  named_barrier_arrive
+//   memory     smem_base  smem_name  ld/st_shared_{b32,v2,v4}  ld/st_global_{f16,f32,b32,v4}
+//   copies     cp_async_16  cp_async_commit  cp_async_wait
 //   tensor     ldmatrix_x4  ldmatrix_x2_trans  ldmatrix_x4_trans  mma_m16n8k16
 //   numbers    pack_f16x2  to_float  to_f16  ex2_approx  shfl_xor
 //   host side  launch
@@ -14,6 +16,7 @@
 #include "common/attention.hpp"
 #include "common/fragments.hpp"
 #ifdef __CUDACC__
+#include "common/ptx/barrier.cuh"
 #include "common/ptx/convert.cuh"
 #include "common/ptx/cp_async.cuh"
 #include "common/ptx/launch.cuh"

@@ -1,0 +1,152 @@
+// The emulated GPU as host code sees it: a Device counts what kernels do and reports what they do wrong.
+// Kernels see common/gpu.cuh instead; emulated::launch there starts one on a Device.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace emulator {
+
+struct Options {
+  int threads = 0;       // OS threads that run blocks; 0: one per core
+  bool check = true;     // races, uninitialised reads, data in flight; bounds are always checked
+  bool count = true;     // shared-memory wavefronts; instructions and bytes are always counted
+  bool trace = false;    // record block (0, 0, 0) of every launch
+  int max_reports = 20;  // distinct reports kept
+};
+
+// Shared-memory traffic of one instruction in one named region of shared memory (smem_name).
+struct SiteCounts {
+  std::string file;  // as the compiler was given it
+  int line = 0;
+  std::string instruction;  // "ldmatrix.x4", "st.shared.v2.b32"
+  std::string buffer;       // "K", or "shared" where no name was given
+  uint64_t requests = 0;    // warp instructions
+  uint64_t wavefronts = 0;  // passes over the 32 banks they took
+  uint64_t ideal = 0;       // passes they would take without bank conflicts
+  double ways() const { return ideal == 0 ? 0.0 : static_cast<double>(wavefronts) / static_cast<double>(ideal); }
+};
+
+// Sums over all launches on a Device. A warp instruction counts once, except where "threads" says otherwise.
+// cp.async's writes to shared memory are not among the wavefronts: the hardware's counter does not show them either.
+struct Counters {
+  uint64_t mma = 0;
+  uint64_t ldmatrix = 0;
+  uint64_t shuffles = 0;
+  uint64_t barriers = 0;  // __syncthreads and completed named barriers, once per block
+  uint64_t ex2 = 0;       // threads
+  uint64_t cp_async = 0;  // threads
+  uint64_t gmem_bytes_read = 0;
+  uint64_t gmem_bytes_written = 0;
+  uint64_t smem_wavefronts = 0;
+  uint64_t smem_wavefronts_ideal = 0;
+  std::vector<SiteCounts> sites;  // ordered by file, line, instruction, buffer
+  double ways() const {
+    return smem_wavefronts_ideal == 0
+               ? 0.0
+               : static_cast<double>(smem_wavefronts) / static_cast<double>(smem_wavefronts_ideal);
+  }
+};
+
+enum class ReportKind {
+  uninitialised_read,     // shared memory that no thread has written
+  in_flight_read,         // the destination of a cp.async before its wait
+  in_flight_overwrite,    // a write to the destination of a cp.async before its wait
+  race_read_after_write,  // no barrier between the two
+  race_write_after_read,
+  race_write_after_write,
+  exit_in_flight,        // a thread ends before it has waited for its cp.async
+  divergent_barrier,     // threads of a block meet in different __syncthreads()
+  barrier_misuse,        // a named barrier with a bad id, or with two different thread counts
+  global_out_of_bounds,  // outside every registered buffer
+  global_misaligned,
+  global_read_only,  // a write to a registered read-only buffer
+  // The remaining kinds are fatal: they end the launch.
+  shared_out_of_bounds,
+  shared_misaligned,
+  divergent_collective,  // lanes of a warp meet in different warp instructions
+  incomplete_warp,       // a warp instruction that needs all 32 lanes after some have ended
+  deadlock,
+  stack_overflow,
+  kernel_exception,
+  bad_launch,
+};
+std::string_view to_string(ReportKind kind);
+bool is_fatal(ReportKind kind);
+
+struct SourceLine {
+  std::string file;  // as the compiler was given it
+  int line = 0;
+  bool operator==(const SourceLine&) const = default;
+};
+// "03_kvpipe/kernel.cuh:70": the last directory is kept, for every stage's file has the same name.
+std::string to_string(const SourceLine& where);
+
+// One distinct fault, told for the first block in which it happened.
+struct Report {
+  ReportKind kind;
+  std::string message;            // one line, or several for a deadlock
+  std::vector<SourceLine> where;  // the access at fault first, then the one it clashes with
+  uint64_t times = 1;
+};
+
+// One warp instruction of block (0, 0, 0), in the order of execution there.
+struct TraceEvent {
+  int launch = 0;
+  int warp = 0;
+  uint64_t sequence = 0;
+  std::string_view instruction;  // "cp.async.16", "mma.m16n8k16", "__syncthreads"
+  std::string file;
+  int line = 0;
+  std::string buffer;  // shared-memory region or registered global buffer; empty if none
+  uint32_t bytes = 0;  // of the whole warp
+  int operand = 0;     // cp.async.wait_group: groups that may stay in flight; named barrier: its id
+};
+
+enum class Access { read_only, read_write };
+
+// Not thread-safe: one host thread uses a Device at a time. A launch runs its blocks on Options::threads threads and
+// returns when all are done.
+class Device {
+ public:
+  explicit Device(Options options = {}) : options_(options) {}
+
+  const Options& options() const { return options_; }
+
+  // Makes a global buffer known; the caller keeps owning it. Once one is known, every access elsewhere is reported, and
+  // then reads as NaN or is dropped. Registering an address again replaces its entry.
+  void register_buffer(const void* begin, size_t bytes, std::string name, Access access);
+
+  const Counters& counters() const { return counters_; }
+  const std::vector<Report>& reports() const { return reports_; }
+  const std::vector<TraceEvent>& trace() const { return trace_; }
+  // Faults that were folded into an earlier report, or that came after max_reports.
+  uint64_t repeats() const { return repeats_; }
+  // A fatal report ended a launch. Later launches do nothing until reset().
+  bool failed() const { return failed_; }
+  // Forgets counts, reports, trace and failure. Buffers stay registered.
+  void reset();
+
+  struct Buffer {
+    const std::byte* begin;
+    size_t bytes;
+    std::string name;
+    Access access;
+  };
+  const std::vector<Buffer>& buffers() const { return buffers_; }
+
+ private:
+  friend class Launch;  // launch.cpp
+  Options options_;
+  std::vector<Buffer> buffers_;
+  Counters counters_;
+  std::vector<Report> reports_;
+  std::vector<TraceEvent> trace_;
+  uint64_t repeats_ = 0;
+  int launches_ = 0;
+  bool failed_ = false;
+};
+
+}  // namespace emulator
