@@ -14,9 +14,9 @@
 namespace ladder {
 
 struct GpuInfo {
-  std::string name;    // "NVIDIA H200"
-  int sm = 0;          // compute capability times ten: 90
-  int processors = 0;  // streaming multiprocessors
+  std::string name;                          // "NVIDIA H200"
+  int sm = 0;                                // compute capability times ten: 90
+  int processors = 0;                        // streaming multiprocessors
   size_t memory_total = 0, memory_free = 0;  // bytes
   size_t smem_per_block = 0;                 // opt-in limit, bytes
   std::string driver, cuda;                  // driver version (by NVML where there is one), CUDA runtime version

@@ -27,7 +27,9 @@ void join(Stage& known, Stage& added) {
 
 }  // namespace
 
-const std::vector<Stage>& stages() { return registry(); }
+const std::vector<Stage>& stages() {
+  return registry();
+}
 
 Registration::Registration(Stage stage) {
   auto& all = registry();
@@ -52,7 +54,7 @@ Variant make_variant(std::string label, Tile tile, uint32_t smem_bytes,
 }
 
 Variant make_variant(std::string label, Tile tile, uint32_t smem_bytes,
-                     void (*on_gpu)(ptx::Device&, const AttentionParams&), const void* kernel, double conflict_ways,
+                     void (*on_gpu)(gpu::Device&, const AttentionParams&), const void* kernel, double conflict_ways,
                      std::function<Counts(const Shape&)> predict) {
   return {.label = std::move(label),
           .tile = tile,

@@ -9,7 +9,7 @@
 
 #include "common/attention.hpp"
 
-inline namespace ptx {
+namespace gpu {
 struct Device;  // common/ptx/launch.cuh
 }
 namespace emulator {
@@ -65,9 +65,9 @@ struct Variant {
   Tile tile;
   uint32_t smem_bytes = 0;  // dynamic shared memory per block
   void (*on_emulator)(emulator::Device&, const AttentionParams&) = nullptr;
-  void (*on_gpu)(ptx::Device&, const AttentionParams&) = nullptr;
-  const void* gpu_kernel = nullptr;  // for cudaFuncGetAttributes: registers, local bytes
-  double conflict_ways = 0;          // expected on every ldmatrix line (8, 1); 0: the stage has none
+  void (*on_gpu)(gpu::Device&, const AttentionParams&) = nullptr;
+  const void* gpu_kernel = nullptr;             // for cudaFuncGetAttributes: registers, local bytes
+  double conflict_ways = 0;                     // expected on every ldmatrix line (8, 1); 0: the stage has none
   std::function<Counts(const Shape&)> predict;  // expected counts, exact
 };
 
@@ -98,7 +98,7 @@ Variant make_variant(std::string label, Tile tile, uint32_t smem_bytes,
                      void (*on_emulator)(emulator::Device&, const AttentionParams&), const void* kernel,
                      double conflict_ways, std::function<Counts(const Shape&)> predict);
 Variant make_variant(std::string label, Tile tile, uint32_t smem_bytes,
-                     void (*on_gpu)(ptx::Device&, const AttentionParams&), const void* kernel, double conflict_ways,
+                     void (*on_gpu)(gpu::Device&, const AttentionParams&), const void* kernel, double conflict_ways,
                      std::function<Counts(const Shape&)> predict);
 
 }  // namespace ladder

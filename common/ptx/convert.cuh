@@ -5,8 +5,8 @@
 
 inline namespace ptx {
 
-// Rounds two f32 to nearest-even f16 and packs them: `low` in bits 0..15 (the lower column of a fragment), `high` above.
-// Source: PTX ISA, "cvt", cvt.rn.f16x2.f32.
+// Rounds two f32 to nearest-even f16 and packs them: `low` in bits 0..15 (the lower column of a fragment), `high`
+// above. Source: PTX ISA, "cvt", cvt.rn.f16x2.f32.
 __device__ __forceinline__ uint32_t pack_f16x2(float low, float high) {
   uint32_t packed;
   asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));

@@ -12,7 +12,9 @@ __device__ __forceinline__ void cp_async_16(uint32_t shared_address, const void*
 }
 
 // Closes a group of all copies this thread has started since the last commit; the group may be empty.
-__device__ __forceinline__ void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+__device__ __forceinline__ void cp_async_commit() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
 
 // Waits until at most the PENDING youngest groups of this thread are still in flight.
 template <int PENDING>

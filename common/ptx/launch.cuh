@@ -3,13 +3,20 @@
 #include <cuda_runtime.h>
 #include <cstdint>
 
-inline namespace ptx {
+namespace gpu {
 
-// Where kernels run: a stream, and the first error seen. A launch after an error does nothing, so the first one is kept.
+// Where kernels run: a stream, and the first error seen. A launch after an error does nothing, so the first one is
+// kept.
 struct Device {
   cudaStream_t stream = nullptr;
   cudaError_t error = cudaSuccess;
 };
+
+}  // namespace gpu
+
+inline namespace ptx {
+
+using gpu::Device;
 
 // Raises the kernel's limit of dynamic shared memory (48 KiB by default) if needed, launches, and records any error.
 template <class... Params, class... Args>

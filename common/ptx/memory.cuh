@@ -12,9 +12,18 @@ __device__ __forceinline__ uint32_t smem_base() {
   return static_cast<uint32_t>(__cvta_generic_to_shared(dynamic_shared_memory));
 }
 
+// Names a region of shared memory for the emulator's reports ("K+512"). Does nothing on the GPU.
+__device__ __forceinline__ void smem_name(uint32_t, uint32_t, const char*) {}
+
 __device__ __forceinline__ f16 ld_global_f16(const f16* address) {
   f16 value;
   asm volatile("ld.global.b16 %0, [%1];" : "=h"(value.bits) : "l"(address));
+  return value;
+}
+
+__device__ __forceinline__ float ld_global_f32(const float* address) {
+  float value;
+  asm volatile("ld.global.f32 %0, [%1];" : "=f"(value) : "l"(address));
   return value;
 }
 
@@ -35,6 +44,10 @@ __device__ __forceinline__ uint4 ld_global_v4(const void* address) {
 
 __device__ __forceinline__ void st_global_f16(f16* address, f16 value) {
   asm volatile("st.global.b16 [%0], %1;" ::"l"(address), "h"(value.bits) : "memory");
+}
+
+__device__ __forceinline__ void st_global_f32(float* address, float value) {
+  asm volatile("st.global.f32 [%0], %1;" ::"l"(address), "f"(value) : "memory");
 }
 
 __device__ __forceinline__ void st_global_b32(void* address, uint32_t value) {

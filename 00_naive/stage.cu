@@ -1,0 +1,39 @@
+#include "harness/stage.hpp"
+#include "kernel.cuh"
+
+namespace {
+
+constexpr uint32_t tiles(int elements) {
+  return (elements + TILE - 1) / TILE;
+}
+
+void run(Device& device, const AttentionParams& p) {
+  const uint32_t n = p.n, batch_heads = p.batch_heads;
+  launch(device, scores, dim3(tiles(p.n), tiles(p.n), batch_heads), dim3(TILE * TILE), 0, p);
+  launch(device, softmax, dim3(n, 1, batch_heads), dim3(32), 0, p);
+  launch(device, output, dim3(tiles(p.d), tiles(p.n), batch_heads), dim3(TILE * TILE), 0, p);
+}
+
+ladder::Counts predict(const ladder::Shape& shape) {
+  const uint64_t rows = shape.batch_heads() * shape.n, scores = rows * shape.n;
+  return {.shuffles = rows * 2 * 5,
+          // Every score reads a row of Q and of K; the softmax reads S three times; every output a row of S and V.
+          .gmem_bytes_read = scores * shape.d * 2 * 2 + scores * 3 * 4 + scores * shape.d * (4 + 2),
+          .gmem_bytes_written = scores * 2 * 4 + rows * shape.d * 2};
+}
+
+const ladder::Registration registration({
+    .name = "00_naive",
+    .idea = "One kernel per formula: scores, softmax, output. The n x n scores go through global memory.",
+    .limit = "Nothing comes before it: the formula as written.",
+    .prediction = "1 to 3 TFLOPS on an H200: two loads per multiply-add, and FP32 units instead of tensor cores.",
+    .min_sm = 75,
+    .needs = "nothing special",
+    .max_d = 256,
+    .any_d = true,
+    .materialises_scores = true,
+    .resources = {{.sm = 80, .registers = 64, .spill_bytes = 0}, {.sm = 90, .registers = 64, .spill_bytes = 0}},
+    .variants = {ladder::make_variant("1x1, 8 warps", {}, 0, run, reinterpret_cast<const void*>(scores), 0.0, predict)},
+});
+
+}  // namespace

@@ -1,0 +1,44 @@
+#include "harness/stage.hpp"
+#include "kernel.cuh"
+
+namespace {
+
+template <int BR, int BC, int WARPS>
+void run(Device& device, const AttentionParams& p) {
+  launch(device, flash_attention<BR, BC, WARPS>, dim3(p.n / BR, p.batch_heads), dim3(WARPS * 32), SMEM_BYTES<BR, BC>,
+         p);
+}
+
+// Warp instructions are counted per 16-row group of queries and tile of BC keys, a pair.
+template <int BR, int BC>
+ladder::Counts predict(const ladder::Shape& shape) {
+  const uint64_t blocks = shape.batch_heads() * shape.n / BR, tiles = blocks * (shape.n / BC),
+                 pairs = tiles * (BR / 16);
+  const uint64_t load_Q = HEAD_DIM / 16, load_K = (BC / 16) * (HEAD_DIM / 16), load_V = (BC / 16) * (HEAD_DIM / 16);
+  return {.mma = pairs * 2 * (BC / 8) * (HEAD_DIM / 16),
+          .ldmatrix = pairs * (load_Q + load_K + load_V),
+          .shuffles = pairs * 2 * 4,  // two rows, two exchanges for the maximum and two for the sum
+          .barriers = tiles * 2,
+          .gmem_bytes_read = (blocks * BR + tiles * 2 * BC) * ROW_BYTES,
+          .gmem_bytes_written = blocks * BR * ROW_BYTES};
+}
+
+template <int BR, int BC, int WARPS>
+ladder::Variant variant(std::string label) {
+  return ladder::make_variant(std::move(label), {BR, BC, WARPS}, SMEM_BYTES<BR, BC>, run<BR, BC, WARPS>,
+                              reinterpret_cast<const void*>(flash_attention<BR, BC, WARPS>), 1.0, predict<BR, BC>);
+}
+
+const ladder::Registration registration({
+    .name = "04_vpair",
+    .idea = "One ldmatrix.x4.trans fetches V fragments for two column tiles, where .x2.trans fetched one.",
+    .limit = "03_kvpipe issues one ldmatrix per mma in PV, twice as many as in QK.",
+    .prediction = "0 % to +3 %: V ldmatrix instructions halve but the bytes and wavefronts stay; fewer issue slots and "
+                  "fewer addresses.",
+    .min_sm = 80,
+    .needs = "mma.m16n8k16, cp.async",
+    .resources = {{.sm = 80, .registers = 255, .spill_bytes = 0}, {.sm = 90, .registers = 255, .spill_bytes = 0}},
+    .variants = {variant<64, 128, 4>("64x128, 4 warps")},
+});
+
+}  // namespace
