@@ -1,0 +1,54 @@
+#!/usr/bin/env python3
+"""What each rung gained over the one before it, with its 95 % interval."""
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+import figure
+import results
+
+NAME = "gain-per-rung"
+MARKER = {"faster": "^", "slower": "v", "same": "o", "": "o"}
+
+
+def collect(csv: Path, rows: list[results.Row], arguments: Namespace) -> figure.Points:
+    selection = results.selection_from(arguments)
+    rungs, _, _ = results.select(csv, rows, selection)
+    compared = [row for row in rungs if None not in (row.vs_previous, row.vs_previous_lo, row.vs_previous_hi)]
+    if not compared:
+        raise results.ResultsError(f"{csv}: no rung has vs_previous and its interval at {selection}")
+    percent = [[round((ratio - 1) * 100, 2) for ratio in (row.vs_previous_lo, row.vs_previous, row.vs_previous_hi)]
+               for row in compared]
+    return {
+        "title": f"{compared[0].gpu}, {selection}",
+        "rungs": [[row.stage, row.verdict, *gain] for row, gain in zip(compared, percent)],
+    }
+
+
+def render(axes, points: figure.Points) -> None:
+    for i, (_, verdict, low, gain, high) in enumerate(points["rungs"]):
+        fill = figure.INK if verdict in ("faster", "slower") else "white"
+        axes.errorbar(gain, i, xerr=[[gain - low], [high - gain]], fmt=MARKER[verdict], color=figure.INK,
+                      markerfacecolor=fill, markersize=7, capsize=4)
+        axes.annotate(f"{gain:+.1f} %  [{low:+.1f}, {high:+.1f}]  {verdict}", (high, i), xytext=(9, 0),
+                      textcoords="offset points", va="center", fontsize=9,
+                      bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})
+    axes.axvline(0, color=figure.INK, linewidth=1, zorder=0.5)
+    # Gains run from a fraction of a percent to several hundred: linear within 1 %, logarithmic beyond.
+    axes.set_xscale("symlog", linthresh=1, linscale=0.6)
+    lowest, highest = min(row[2] for row in points["rungs"]), max(row[4] for row in points["rungs"])
+    axes.set_xlim(min(lowest * 2, -0.5), max(highest, 10) * 60)  # room for the labels on the right
+    ticks = [tick for tick in (-100, -10, -1, 0, 1, 10, 100, 1000, 10000) if lowest * 2 <= tick <= highest * 2]
+    axes.set_xticks(ticks, [f"{tick:+d} %" if tick else "0" for tick in ticks])
+    axes.minorticks_off()
+    axes.set_yticks(range(len(points["rungs"])), [row[0] for row in points["rungs"]])
+    axes.set_ylim(len(points["rungs"]) - 0.5, -0.5)
+    axes.grid(False, axis="y")
+    axes.set_xlabel("TFLOPS against the rung before; scale linear within 1 %, logarithmic beyond")
+    axes.set_title(points["title"] + "\nmedian of paired rounds with its 95 % interval; hollow: no difference", fontsize=9)
+
+
+if __name__ == "__main__":
+    sys.exit(figure.main(NAME, __doc__, collect, render))

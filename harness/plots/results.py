@@ -1,0 +1,198 @@
+"""Reads the measured results in docs/results/*.csv and refuses what cannot be true. Columns: docs/results/README.md."""
+from __future__ import annotations
+
+import argparse
+import csv
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+COLUMNS = (
+    "stage,kind,gpu,sm,driver,cuda,clock_mhz,power_w,batch,heads,n,d,causal,dtype,inputs,regime,rounds,ms_median,ms_p20,"
+    "ms_p80,tflops,flop_per_clk_sm,pct_ceiling,vs_previous,vs_previous_lo,vs_previous_hi,verdict,vs_fa2,vs_fa2_lo,"
+    "vs_fa2_hi,max_err,registers,spill_bytes,smem_bytes,source,commit,date"
+).split(",")
+INTEGERS = {"batch", "heads", "n", "d", "rounds", "registers", "spill_bytes", "smem_bytes"}
+WORDS = {"stage", "kind", "gpu", "sm", "driver", "cuda", "dtype", "inputs", "regime", "verdict", "source", "commit", "date"}
+FLAGS = {"causal": {"0": False, "1": True, "false": False, "true": True}}
+ALLOWED = {
+    "kind": {"stage", "peer", "ceiling"},
+    "regime": {"sustained", "burst"},
+    "verdict": {"", "faster", "slower", "same"},
+    "source": {"measured", "write-up"},
+}
+# What every row states; a stage or a peer also states its shape.
+REQUIRED = {"stage", "kind", "gpu", "regime", "tflops", "source", "date"}
+REQUIRED_SHAPE = {"batch", "heads", "n", "d", "causal", "dtype"}
+
+RUNG = re.compile(r"\d\d[a-z]?_\w+")
+
+
+class ResultsError(Exception):
+    """What is wrong with a results file, and where: `FILE:LINE: what`."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a results file. Empty numbers are None."""
+
+    line: int
+    values: dict
+
+    def __getattr__(self, name: str):
+        try:
+            return self.values[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    @property
+    def is_rung(self) -> bool:
+        """A stage in its default configuration; an ablation carries its configuration behind the stage's name."""
+        return self.kind == "stage" and RUNG.fullmatch(self.stage) is not None
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which rows belong into one figure or table."""
+
+    batch: int = 16
+    heads: int = 16
+    n: int = 8192
+    d: int = 128
+    causal: bool = False
+    regime: str = "sustained"
+
+    def __str__(self) -> str:
+        kind = "causal" if self.causal else "dense"
+        return f"batch {self.batch}, heads {self.heads}, N = {self.n}, d = {self.d}, {kind}, {self.regime}"
+
+    def takes(self, row: Row) -> bool:
+        shape = (row.batch, row.heads, row.n, row.d, row.causal)
+        return row.regime == self.regime and shape == (self.batch, self.heads, self.n, self.d, self.causal)
+
+
+def read(path: Path) -> list[Row]:
+    """All rows of a results file. Raises ResultsError for a file that is broken or holds impossible figures."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ResultsError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ResultsError(f"{path}: not a text file") from None
+    lines = csv.reader(text.splitlines(), strict=True)
+    try:
+        header = next(lines, [])
+        _check_header(path, header)
+        rows = [_row(f"{path}:{lines.line_num}", lines.line_num, header, cells) for cells in lines if cells]
+    except csv.Error as error:
+        raise ResultsError(f"{path}:{lines.line_num}: {error}") from None
+    if not rows:
+        raise ResultsError(f"{path}: a header and no rows")
+    _check_duplicates(path, rows)
+    _check_ceilings(path, rows)
+    return rows
+
+
+def _check_header(path: Path, header: list[str]) -> None:
+    missing = [name for name in COLUMNS if name not in header]
+    unknown = [name for name in header if name not in COLUMNS]
+    if missing:
+        raise ResultsError(f"{path}:1: no column {', '.join(missing)}; the columns are {','.join(COLUMNS)}")
+    if unknown or len(header) != len(COLUMNS):
+        raise ResultsError(f"{path}:1: unknown or repeated column {', '.join(unknown) or 'names'}")
+
+
+def _row(where: str, line: int, header: list[str], cells: list[str]) -> Row:
+    if len(cells) != len(header):
+        raise ResultsError(f"{where}: {len(cells)} fields, but the header has {len(header)}")
+    row = Row(line, {name: _value(where, name, cell.strip()) for name, cell in zip(header, cells)})
+    for name in sorted(REQUIRED | (set() if row.kind == "ceiling" else REQUIRED_SHAPE)):
+        if row.values[name] in (None, ""):
+            raise ResultsError(f"{where}: no {name}")
+    if row.tflops <= 0:
+        raise ResultsError(f"{where}: tflops is {row.tflops:g}; a measured rate is above 0")
+    for low, middle, high in (
+        ("ms_p20", "ms_median", "ms_p80"),
+        ("vs_previous_lo", "vs_previous", "vs_previous_hi"),
+        ("vs_fa2_lo", "vs_fa2", "vs_fa2_hi"),
+    ):
+        known = [value for value in (row.values[low], row.values[middle], row.values[high]) if value is not None]
+        if known != sorted(known):
+            raise ResultsError(f"{where}: {low} <= {middle} <= {high} does not hold: {', '.join(map(str, known))}")
+    return row
+
+
+def _value(where: str, name: str, cell: str):
+    if name in ALLOWED and cell not in ALLOWED[name]:
+        expected = ", ".join(sorted(ALLOWED[name] - {""}))
+        raise ResultsError(f"{where}: {name} is '{cell}'; expected one of {expected}")
+    if name in WORDS:
+        return cell
+    if cell == "":
+        return None
+    if name in FLAGS:
+        if cell.lower() not in FLAGS[name]:
+            raise ResultsError(f"{where}: {name} is '{cell}'; expected 0 or 1")
+        return FLAGS[name][cell.lower()]
+    try:
+        value = int(cell) if name in INTEGERS else float(cell)
+    except ValueError:
+        raise ResultsError(f"{where}: {name} is '{cell}', which is not a number") from None
+    if not math.isfinite(value):
+        raise ResultsError(f"{where}: {name} is '{cell}'; expected a finite number")
+    return value
+
+
+def _check_duplicates(path: Path, rows: list[Row]) -> None:
+    names = ("stage", "kind", "gpu", "batch", "heads", "n", "d", "causal", "dtype", "inputs", "regime", "source")
+    seen: dict = {}
+    for row in rows:
+        key = tuple(row.values[name] for name in names)
+        if key in seen:
+            raise ResultsError(f"{path}:{row.line}: repeats line {seen[key]}: {row.stage} at the same shape and regime")
+        seen[key] = row.line
+
+
+def _check_ceilings(path: Path, rows: list[Row]) -> None:
+    """A rate above what the card's tensor cores can do is a fault of the measurement, not a record."""
+    highest: dict[str, float] = {}
+    for row in rows:
+        if row.kind == "ceiling":
+            highest[row.gpu] = max(highest.get(row.gpu, 0.0), row.tflops)
+    for row in rows:
+        ceiling = highest.get(row.gpu, math.inf)
+        if row.kind != "ceiling" and row.source == "measured" and row.tflops > ceiling:
+            raise ResultsError(
+                f"{path}:{row.line}: {row.stage} claims {row.tflops:g} TFLOPS, above this card's ceiling of {ceiling:g}"
+            )
+
+
+def select(path: Path, rows: list[Row], selection: Selection) -> tuple[list[Row], list[Row], list[Row]]:
+    """The rungs, peers and ceilings of one shape and regime, rungs in order. Raises ResultsError if no rung is there."""
+    measured = [row for row in rows if row.source == "measured"]
+    rungs = sorted((row for row in measured if row.is_rung and selection.takes(row)), key=lambda row: row.stage)
+    if not rungs:
+        known = sorted({(row.batch, row.heads, row.n, row.d, row.regime) for row in measured if row.is_rung})
+        listed = "; ".join(f"batch {b}, heads {h}, N = {n}, d = {d}, {regime}" for b, h, n, d, regime in known)
+        raise ResultsError(f"{path}: no stage was measured at {selection}. It has: {listed or 'no stage at all'}")
+    peers = [row for row in measured if row.kind == "peer" and selection.takes(row)]
+    ceilings = [row for row in measured if row.kind == "ceiling" and row.regime == selection.regime]
+    return rungs, peers, ceilings
+
+
+def add_selection_arguments(parser: argparse.ArgumentParser) -> None:
+    default = Selection()
+    parser.add_argument("--batch", type=int, default=default.batch, help="batch size (default: %(default)s)")
+    parser.add_argument("--heads", type=int, default=default.heads, help="heads (default: %(default)s)")
+    parser.add_argument("--n", type=int, default=default.n, help="sequence length (default: %(default)s)")
+    parser.add_argument("--d", type=int, default=default.d, help="head dimension (default: %(default)s)")
+    parser.add_argument("--causal", action="store_true", help="causal attention instead of dense")
+    parser.add_argument("--regime", choices=sorted(ALLOWED["regime"]), default=default.regime,
+                        help="how it was timed (default: %(default)s)")
+
+
+def selection_from(arguments: argparse.Namespace) -> Selection:
+    return Selection(arguments.batch, arguments.heads, arguments.n, arguments.d, arguments.causal, arguments.regime)

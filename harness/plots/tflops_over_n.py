@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""TFLOPS over the sequence length, for every rung and peer, at a constant number of tokens (batch times N)."""
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from pathlib import Path
+
+import figure
+import results
+
+NAME = "tflops-over-n"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--tokens", type=int, help="batch times N of the sweep (default: the file's most frequent)")
+    parser.add_argument("--heads", type=int, default=16, help="heads (default: %(default)s)")
+    parser.add_argument("--d", type=int, default=128, help="head dimension (default: %(default)s)")
+    parser.add_argument("--causal", action="store_true", help="causal attention instead of dense")
+    parser.add_argument("--regime", choices=sorted(results.ALLOWED["regime"]), default="sustained",
+                        help="how it was timed (default: %(default)s)")
+
+
+def collect(csv: Path, rows: list[results.Row], arguments: argparse.Namespace) -> figure.Points:
+    wanted = (arguments.heads, arguments.d, arguments.causal, arguments.regime)
+    rows = [row for row in rows if (row.is_rung or row.kind == "peer") and row.source == "measured"
+            and (row.heads, row.d, row.causal, row.regime) == wanted]
+    if not any(row.is_rung for row in rows):
+        raise results.ResultsError(f"{csv}: no stage was measured at heads {wanted[0]}, d = {wanted[1]}, {wanted[3]}")
+    tokens = arguments.tokens or Counter(row.batch * row.n for row in rows).most_common(1)[0][0]
+    lines: dict[str, list] = {}
+    for row in sorted(rows, key=lambda row: (row.kind != "stage", row.stage, row.n)):
+        if row.batch * row.n == tokens:
+            lines.setdefault(row.stage, []).append([row.n, round(row.tflops, 1)])
+    if not lines:
+        raise results.ResultsError(f"{csv}: nothing was measured with batch x N = {tokens}")
+    kind = "causal" if arguments.causal else "dense"
+    return {
+        "title": f"{rows[0].gpu}, batch x N = {tokens}, heads {wanted[0]}, d = {wanted[1]}, {kind}, {wanted[3]}",
+        "lines": [[name, name in {row.stage for row in rows if row.kind == "peer"}, line] for name, line in lines.items()],
+    }
+
+
+def render(axes, points: figure.Points) -> None:
+    for i, (name, is_peer, line) in enumerate(points["lines"]):
+        axes.plot([n for n, _ in line], [tflops for _, tflops in line], label=name,
+                  color=figure.COLORS[i % len(figure.COLORS)], marker=figure.MARKERS[i % len(figure.MARKERS)],
+                  markerfacecolor="white" if is_peer else None,
+                  linestyle=":" if is_peer else figure.DASHES[i % 3], linewidth=1.8 if is_peer else 1.3, markersize=5)
+    lengths = sorted({n for _, _, line in points["lines"] for n, _ in line})
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(lengths, [str(n) for n in lengths])
+    axes.minorticks_off()
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("sequence length N")
+    axes.set_ylabel(figure.TFLOPS_LABEL)
+    axes.set_title(points["title"] + "\ndotted, hollow: other implementations", fontsize=9)
+    handles, labels = axes.get_legend_handles_labels()
+    last = {name: line[-1][1] for name, _, line in points["lines"]}
+    ordered = sorted(zip(handles, labels), key=lambda entry: -last[entry[1]])  # top to bottom as the lines end
+    axes.legend(*zip(*ordered), loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
+
+
+if __name__ == "__main__":
+    sys.exit(figure.main(NAME, __doc__, collect, render, add_arguments))
