@@ -1,0 +1,119 @@
+// The GPU's instructions for a plain C++20 compiler: the same names and parameters as common/ptx/*.cuh, where each is
+// described, plus a trailing call site. Here only what differs from the hardware is said.
+#pragma once
+#include <cmath>
+#include <cstdint>
+#include <tuple>
+#include "common/attention.hpp"
+#include "common/emulator/call_site.hpp"
+#include "common/emulator/emulator.hpp"
+#include "common/emulator/half.hpp"
+
+inline namespace emulated {
+
+using emulator::CallSite;
+using emulator::Device;
+
+struct uint3 {
+  uint32_t x, y, z;
+};
+struct dim3 {
+  uint32_t x, y, z;
+  constexpr dim3(uint32_t x = 1, uint32_t y = 1, uint32_t z = 1) : x(x), y(y), z(z) {}
+};
+struct alignas(8) uint2 {
+  uint32_t x, y;
+};
+struct alignas(16) uint4 {
+  uint32_t x, y, z, w;
+};
+
+const uint3& thread_index();
+const uint3& block_index();
+const dim3& block_shape();
+const dim3& grid_shape();
+
+// ---- synchronisation ----------------------------------------------------------------------------------------------
+void __syncthreads(CallSite site = CallSite::current());
+void __syncwarp(CallSite site = CallSite::current());
+void named_barrier_sync(uint32_t id, uint32_t threads, CallSite site = CallSite::current());
+void named_barrier_arrive(uint32_t id, uint32_t threads, CallSite site = CallSite::current());
+
+// ---- shared memory ------------------------------------------------------------------------------------------------
+// A block's shared memory is NaN until written. A bad address ends the launch.
+uint32_t smem_base();
+// Names a region for reports and counts: "K+512" instead of "shared+16896". `name` must outlive the launch.
+void smem_name(uint32_t address, uint32_t bytes, const char* name);
+uint32_t ld_shared_b32(uint32_t address, CallSite site = CallSite::current());
+uint2 ld_shared_v2(uint32_t address, CallSite site = CallSite::current());
+uint4 ld_shared_v4(uint32_t address, CallSite site = CallSite::current());
+void st_shared_b32(uint32_t address, uint32_t value, CallSite site = CallSite::current());
+void st_shared_v2(uint32_t address, uint2 value, CallSite site = CallSite::current());
+void st_shared_v4(uint32_t address, uint4 value, CallSite site = CallSite::current());
+
+// ---- global memory ------------------------------------------------------------------------------------------------
+f16 ld_global_f16(const f16* address, CallSite site = CallSite::current());
+float ld_global_f32(const float* address, CallSite site = CallSite::current());
+uint32_t ld_global_b32(const void* address, CallSite site = CallSite::current());
+uint4 ld_global_v4(const void* address, CallSite site = CallSite::current());
+void st_global_f16(f16* address, f16 value, CallSite site = CallSite::current());
+void st_global_f32(float* address, float value, CallSite site = CallSite::current());
+void st_global_b32(void* address, uint32_t value, CallSite site = CallSite::current());
+void st_global_v4(void* address, uint4 value, CallSite site = CallSite::current());
+
+// ---- cp.async -----------------------------------------------------------------------------------------------------
+// The destination turns into NaN here; the data lands in this thread's cp_async_wait, never earlier.
+void cp_async_16(uint32_t shared_address, const void* global_address, CallSite site = CallSite::current());
+void cp_async_commit(CallSite site = CallSite::current());
+void cp_async_wait_pending(int pending, CallSite site);
+template <int PENDING>
+void cp_async_wait(CallSite site = CallSite::current()) {
+  static_assert(PENDING >= 0);
+  cp_async_wait_pending(PENDING, site);
+}
+
+// ---- warp instructions: all 32 lanes meet here
+// -----------------------------------------------------------------------
+void ldmatrix_x4(uint32_t (&matrices)[4], uint32_t row_address, CallSite site = CallSite::current());
+void ldmatrix_x2_trans(uint32_t (&matrices)[2], uint32_t row_address, CallSite site = CallSite::current());
+void ldmatrix_x4_trans(uint32_t (&matrices)[4], uint32_t row_address, CallSite site = CallSite::current());
+// Products are exact and summed in f32 in the order of k; the hardware's order and rounding of sums differ.
+void mma_m16n8k16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, CallSite site = CallSite::current());
+float shfl_xor(float value, int lane_mask, CallSite site = CallSite::current());
+
+// ---- numbers ------------------------------------------------------------------------------------------------------
+inline uint32_t pack_f16x2(float low, float high) {
+  return emulator::float_to_half(low) | static_cast<uint32_t>(emulator::float_to_half(high)) << 16;
+}
+inline float to_float(f16 value) {
+  return emulator::half_to_float(value.bits);
+}
+inline f16 to_f16(float value) {
+  return {emulator::float_to_half(value)};
+}
+// Correctly rounded to within 1 ulp, where the hardware has 2.
+float ex2_approx(float x);
+
+// ---- host side ----------------------------------------------------------------------------------------------------
+// Runs body(kernel) once per CUDA thread of the grid.
+void run_grid(Device& device, dim3 grid, dim3 block, uint32_t smem_bytes, void (*body)(const void*),
+              const void* kernel);
+
+// A bad configuration, like any fatal fault, is a report in the Device and makes it failed().
+template <class... Params, class... Args>
+void launch(Device& device, void (*kernel)(Params...), dim3 grid, dim3 block, uint32_t smem_bytes, Args... args) {
+  struct Call {
+    void (*kernel)(Params...);
+    std::tuple<Params...> params;
+  };
+  const Call call{kernel, {static_cast<Params>(args)...}};
+  run_grid(
+      device, grid, block, smem_bytes,
+      [](const void* opaque) {
+        const Call& call = *static_cast<const Call*>(opaque);
+        std::apply(call.kernel, call.params);
+      },
+      &call);
+}
+
+}  // namespace emulated
