@@ -1,0 +1,44 @@
+// What a conformance case is, and the text file that holds what a GPU answered.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/error.hpp"
+
+namespace ladder::conformance {
+
+// One primitive, one kernel, one launch.
+struct Case {
+  std::string_view primitive;  // its name in common/gpu.cuh; the fixture is FIXTURES/primitive.txt
+  std::string_view what;       // what the kernel does
+  std::string_view layout;     // which output word is what
+  void (*kernel)(const uint32_t* in, uint32_t* out);
+  std::vector<uint32_t> input = {};
+  size_t output_words = 0;
+  uint32_t threads = 32;
+  uint32_t grid_x = 1, grid_y = 1;
+  uint32_t smem_bytes = 0;
+  size_t words_per_line = 8;
+  // 0: the same bits. Otherwise output words are f32: infinities and zeros are the same bits, NaN is any NaN, and other
+  // numbers differ by at most so many units in the last place.
+  uint32_t max_ulp = 0;
+};
+
+// Where a fixture comes from.
+struct Provenance {
+  std::string gpu;   // "NVIDIA H200, sm_90"
+  std::string cuda;  // "13.0, driver 13.0"
+  std::string date;  // "2026-11-21"
+};
+
+std::filesystem::path fixture_path(const std::filesystem::path& directory, std::string_view primitive);
+std::string fixture_text(const Case& test, const std::vector<uint32_t>& words, const Provenance& provenance);
+Result<std::vector<uint32_t>> read_fixture(const std::filesystem::path& file);
+
+// Empty when `actual` conforms to `expected`; otherwise what differs where, in words.
+std::string difference(const Case& test, const std::vector<uint32_t>& expected, const std::vector<uint32_t>& actual);
+
+}  // namespace ladder::conformance

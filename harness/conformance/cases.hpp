@@ -1,0 +1,203 @@
+// The conformance cases: for each primitive its kernel, its inputs and its launch. Compiled for both machines; the
+// including file gets its own copy, as with a kernel.
+#pragma once
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <initializer_list>
+#include <limits>
+#include <vector>
+
+#include "harness/conformance/case.hpp"
+#include "harness/conformance/primitives.cuh"
+#include "harness/inputs.hpp"
+
+namespace {
+namespace cases {
+
+// 0x101, 0x102, ...: no two words alike, none of them 0.
+inline std::vector<uint32_t> numbered(uint32_t count) {
+  std::vector<uint32_t> words(count);
+  for (uint32_t i = 0; i < count; ++i) words[i] = 0x101 + i;
+  return words;
+}
+
+// Four 8x8 matrices of 16-bit elements, one row after the other. Element (m, row, column) is the hex number 0mrc.
+inline std::vector<uint32_t> matrix_rows() {
+  std::vector<uint32_t> words;
+  for (uint32_t m = 0; m < 4; ++m) {
+    for (uint32_t row = 0; row < 8; ++row) {
+      for (uint32_t column = 0; column < 8; column += 2) {
+        const uint32_t even = m << 8 | row << 4 | column;
+        words.push_back(even | (even + 1) << 16);
+      }
+    }
+  }
+  return words;
+}
+
+// A[16 x 16] and B[16 x 8] as f16, C[16 x 8] as integers: small enough that every order of summation is exact.
+inline std::vector<uint32_t> mma_operands() {
+  std::vector<uint32_t> words;
+  for (int i = 0; i < 16 * 16; ++i) words.push_back(ladder::to_f16(static_cast<float>(i * i % 17 - 8)).bits);
+  for (int i = 0; i < 16 * 8; ++i) words.push_back(ladder::to_f16(static_cast<float>(i * 5 % 13 + i / 32 - 7)).bits);
+  for (int i = 0; i < 16 * 8; ++i) words.push_back(static_cast<uint32_t>(i * 11 % 199 - 99));
+  return words;
+}
+
+inline std::vector<uint32_t> bits_of(std::initializer_list<float> values) {
+  std::vector<uint32_t> words;
+  for (const float value : values) words.push_back(std::bit_cast<uint32_t>(value));
+  return words;
+}
+
+// f32 values whose rounding to f16 is a decision: ties, the edges of the subnormals and of infinity, NaN.
+inline std::vector<uint32_t> rounding_inputs() {
+  constexpr float INF = std::numeric_limits<float>::infinity();
+  std::vector<uint32_t> words = bits_of({
+      0.0f,       -0.0f,        1.0f,         -1.0f,           7.0f,
+      -13.0f,     0.1f,         1.0f / 3.0f,                                   // numbers
+      0x1.002p0f, 0x1.006p0f,   -0x1.002p0f,  0x1.002002p0f,   0x1.001ffep0f,  // ties around 1, and just beside one
+      2049.0f,    2051.0f,      -2049.0f,     2049.001f,                       // ties among integers
+      65504.0f,   65519.0f,     65519.996f,   65520.0f,        -65520.0f,
+      1e30f,      INF,          -INF,                        // up to infinity
+      0x1p-14f,   0x1.ffcp-15f, 0x1.ffep-15f, 0x1.ffdp-15f,  // normal and subnormal meet
+      0x1p-24f,   -0x1p-24f,    0x1p-25f,     0x1.000002p-25f, 0x1.8p-24f,
+      0x1.8p-25f, 0x1p-26f,     1e-40f,  // the smallest
+  });
+  for (const uint32_t nan : {0x7fc00000u, 0xffc00000u, 0x7f800001u, 0x7fffffffu}) words.push_back(nan);
+  return words;
+}
+
+// Every value above with the one behind it: both halves of the register see every decision.
+inline std::vector<uint32_t> rounding_pairs() {
+  const std::vector<uint32_t> values = rounding_inputs();
+  std::vector<uint32_t> words;
+  for (size_t i = 0; i < values.size(); ++i) {
+    words.push_back(values[i]);
+    words.push_back(values[(i + 1) % values.size()]);
+  }
+  return words;
+}
+
+// f16 bits: every exponent with four mantissas, signs alternating; exponent 0 is subnormal, 31 infinity and NaN.
+inline std::vector<uint32_t> every_exponent() {
+  std::vector<uint32_t> words;
+  for (uint32_t exponent = 0; exponent < 32; ++exponent) {
+    for (const uint32_t mantissa : {0x000u, 0x001u, 0x200u, 0x3ffu}) {
+      words.push_back((words.size() * 3 / 2 % 2) << 15 | exponent << 10 | mantissa);
+    }
+  }
+  return words;
+}
+
+inline std::vector<uint32_t> exponents() {
+  constexpr float INF = std::numeric_limits<float>::infinity(), NOT_A_NUMBER = std::numeric_limits<float>::quiet_NaN();
+  std::vector<uint32_t> words = bits_of({
+      -INF,    -1e30f,  -1000.0f,   -150.0f, -149.0f, -148.5f, -140.0f,
+      -127.0f, -126.5f, -126.0625f,                                           // 0, or flushed to 0
+      -126.0f, -125.5f,                                                       // the smallest normals
+      -0.0f,   0.0f,    1e-40f,     -1e-40f, 1e-8f,   -1e-8f,                 // 1, or nearly so
+      127.0f,  127.5f,  127.9375f,  128.0f,  1000.0f, INF,     NOT_A_NUMBER,  // up to infinity
+  });
+  for (int i = -24; i <= 24; ++i) words.push_back(std::bit_cast<uint32_t>(static_cast<float>(i)));
+  // What a softmax asks for: [-20, 0], in steps that are no power of two.
+  for (int i = 1; i <= 54; ++i) words.push_back(std::bit_cast<uint32_t>(-0.37f * static_cast<float>(i)));
+  return words;
+}
+
+inline uint32_t size(const std::vector<uint32_t>& words) {
+  return static_cast<uint32_t>(words.size());
+}
+
+}  // namespace cases
+
+// clang-format off
+inline std::vector<ladder::conformance::Case> all_cases() {
+  using namespace cases;
+  return {
+    {.primitive = "smem_base", .what = "begin of shared memory modulo its alignment, 1024",
+     .layout = "word t: thread t", .kernel = smem_base_case, .output_words = 64, .threads = 64, .smem_bytes = 1024},
+    {.primitive = "smem_name", .what = "store and load a word of a named region",
+     .layout = "word t: lane t", .kernel = smem_name_case, .input = numbered(32), .output_words = 32, .smem_bytes = 128},
+    {.primitive = "ld_shared_b32", .what = "lane l loads word 5l mod 32",
+     .layout = "word l: lane l", .kernel = ld_shared_b32_case, .input = numbered(32), .output_words = 32,
+     .smem_bytes = 128},
+    {.primitive = "ld_shared_v2", .what = "lane l loads 8-byte chunk 5l mod 32",
+     .layout = "words 2l, 2l+1: lane l's x, y", .kernel = ld_shared_v2_case, .input = numbered(64), .output_words = 64,
+     .smem_bytes = 256},
+    {.primitive = "ld_shared_v4", .what = "lane l loads 16-byte chunk 5l mod 32",
+     .layout = "words 4l..4l+3: lane l's x, y, z, w", .kernel = ld_shared_v4_case, .input = numbered(128),
+     .output_words = 128, .smem_bytes = 512},
+    {.primitive = "st_shared_b32", .what = "lane l stores word 5l mod 32",
+     .layout = "shared memory, word by word", .kernel = st_shared_b32_case, .input = numbered(32), .output_words = 32,
+     .smem_bytes = 128},
+    {.primitive = "st_shared_v2", .what = "lane l stores 8-byte chunk 5l mod 32",
+     .layout = "shared memory, word by word", .kernel = st_shared_v2_case, .input = numbered(64), .output_words = 64,
+     .smem_bytes = 256},
+    {.primitive = "st_shared_v4", .what = "lane l stores 16-byte chunk 5l mod 32",
+     .layout = "shared memory, word by word", .kernel = st_shared_v4_case, .input = numbered(128), .output_words = 128,
+     .smem_bytes = 512},
+    {.primitive = "ld_global_f16", .what = "lane l loads half 5l mod 32",
+     .layout = "word l: lane l", .kernel = ld_global_f16_case, .input = matrix_rows(), .output_words = 32},
+    {.primitive = "ld_global_b32", .what = "lane l loads word 5l mod 32",
+     .layout = "word l: lane l", .kernel = ld_global_b32_case, .input = numbered(32), .output_words = 32},
+    {.primitive = "ld_global_v4", .what = "lane l loads 16-byte chunk 5l mod 32",
+     .layout = "words 4l..4l+3: lane l's x, y, z, w", .kernel = ld_global_v4_case, .input = numbered(128),
+     .output_words = 128},
+    {.primitive = "st_global_f16", .what = "lane l stores half 5l mod 32",
+     .layout = "global memory, word by word", .kernel = st_global_f16_case, .input = numbered(32), .output_words = 16},
+    {.primitive = "st_global_b32", .what = "lane l stores word 5l mod 32",
+     .layout = "global memory, word by word", .kernel = st_global_b32_case, .input = numbered(32), .output_words = 32},
+    {.primitive = "st_global_v4", .what = "lane l stores 16-byte chunk 5l mod 32",
+     .layout = "global memory, word by word", .kernel = st_global_v4_case, .input = numbered(128), .output_words = 128},
+    {.primitive = "cp_async_16", .what = "lane l copies 16-byte chunk l to chunk 5l mod 32",
+     .layout = "shared memory, word by word", .kernel = cp_async_16_case, .input = numbered(128), .output_words = 128,
+     .smem_bytes = 512},
+    {.primitive = "cp_async_commit", .what = "a group of two copies, an empty group; wait for all groups but one",
+     .layout = "words 8l..8l+7: what lane l reads", .kernel = cp_async_commit_case, .input = numbered(256),
+     .output_words = 256, .smem_bytes = 1024},
+    {.primitive = "cp_async_wait", .what = "three groups of one copy each, waited for one by one",
+     .layout = "words 12l..12l+11: what lane l reads, a group after each wait", .kernel = cp_async_wait_case,
+     .input = numbered(384), .output_words = 384, .smem_bytes = 1536, .words_per_line = 12},
+    {.primitive = "__syncthreads", .what = "128 threads, thread t reads from t+37, then writes to it",
+     .layout = "word t: thread t's first read; word 128+t: its second", .kernel = syncthreads_case,
+     .input = numbered(256), .output_words = 256, .threads = 128, .smem_bytes = 512},
+    {.primitive = "__syncwarp", .what = "lane l reads from l+13, then writes to it",
+     .layout = "word l: lane l's first read; word 32+l: its second", .kernel = syncwarp_case, .input = numbered(64),
+     .output_words = 64, .smem_bytes = 128},
+    {.primitive = "launch", .what = "grid 3x2, 32 threads a block, each tells its indices and the shapes",
+     .layout = "word 32b+t: thread t of block b; in decimal: block y, x, thread (2 digits), grid y, x, block (2 digits)",
+     .kernel = launch_case, .output_words = 192, .grid_x = 3, .grid_y = 2},
+    {.primitive = "shfl_xor", .what = "lane l offers l + 0x101 to the masks 1, 2, 4, 8, 16 and 31",
+     .layout = "word 32i+l: what lane l gets from the i-th mask", .kernel = shfl_xor_case, .input = numbered(32),
+     .output_words = 192},
+    {.primitive = "ldmatrix_x4", .what = "four 8x8 matrices; element (row, column) of matrix m is 0mrc",
+     .layout = "words 4l..4l+3: lane l's registers", .kernel = ldmatrix_x4_case, .input = matrix_rows(),
+     .output_words = 128, .smem_bytes = 512},
+    {.primitive = "ldmatrix_x2_trans", .what = "the first two of four 8x8 matrices; element (row, column) of matrix m is 0mrc",
+     .layout = "words 2l, 2l+1: lane l's registers", .kernel = ldmatrix_x2_trans_case, .input = matrix_rows(),
+     .output_words = 64, .smem_bytes = 512},
+    {.primitive = "ldmatrix_x4_trans", .what = "four 8x8 matrices; element (row, column) of matrix m is 0mrc",
+     .layout = "words 4l..4l+3: lane l's registers", .kernel = ldmatrix_x4_trans_case, .input = matrix_rows(),
+     .output_words = 128, .smem_bytes = 512},
+    {.primitive = "mma_m16n8k16", .what = "D = A B + C on small integers",
+     .layout = "D[16 x 8] as integers, row by row", .kernel = mma_m16n8k16_case, .input = mma_operands(),
+     .output_words = 128},
+    {.primitive = "pack_f16x2", .what = "two f32 to two f16, round to nearest even",
+     .layout = "each line: low, high (f32), packed", .kernel = pack_f16x2_case, .input = rounding_pairs(),
+     .output_words = 3 * rounding_inputs().size(), .threads = size(rounding_inputs()), .words_per_line = 3},
+    {.primitive = "to_float", .what = "f16 to f32",
+     .layout = "each line: f16, f32", .kernel = to_float_case, .input = every_exponent(),
+     .output_words = 2 * every_exponent().size(), .threads = size(every_exponent()), .words_per_line = 2},
+    {.primitive = "to_f16", .what = "f32 to f16, round to nearest even",
+     .layout = "each line: f32, f16", .kernel = to_f16_case, .input = rounding_inputs(),
+     .output_words = 2 * rounding_inputs().size(), .threads = size(rounding_inputs()), .words_per_line = 2},
+    {.primitive = "ex2_approx", .what = "2^x; an approximation, held to 2 ulp of these words",
+     .layout = "each line: x, 2^x (f32)", .kernel = ex2_approx_case, .input = exponents(),
+     .output_words = 2 * exponents().size(), .threads = size(exponents()), .words_per_line = 2, .max_ulp = 2},
+  };
+}
+// clang-format on
+
+}  // namespace

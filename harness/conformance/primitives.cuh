@@ -1,0 +1,289 @@
+// One small kernel per GPU primitive. The same text runs on a GPU and on the emulator, on small integers, so that both
+// must give the same bits. cases.hpp has the inputs, the launch shapes and the layout of what each kernel writes.
+//
+// Kernels read `in` and write `out` through plain pointers: a wrong st_global must not spoil the verdict on ldmatrix.
+// Where data has to pass through shared memory first, it goes by the b32 accesses, which have cases of their own.
+#pragma once
+#include "common/gpu.cuh"
+
+namespace {
+
+// A permutation of the 32 lanes that is no power-of-two stride, so that a swapped or shifted lane shows.
+__device__ __forceinline__ uint32_t scatter(uint32_t lane) {
+  return lane * 5 % 32;
+}
+
+// ---- shared memory ----------------------------------------------------------------------------------------------
+
+// Every thread of two warps reports where its shared memory begins, modulo the alignment that is promised.
+__global__ void smem_base_case(const uint32_t*, uint32_t* out) {
+  out[threadIdx.x] = smem_base() % 1024;
+}
+
+// A name is for reports only: the memory behaves as before.
+__global__ void smem_name_case(const uint32_t* in, uint32_t* out) {
+  const uint32_t own = smem_base() + 4 * threadIdx.x;
+  smem_name(smem_base(), 128, "named");
+  st_shared_b32(own, in[threadIdx.x]);
+  out[threadIdx.x] = ld_shared_b32(own);
+}
+
+__global__ void ld_shared_b32_case(const uint32_t* in, uint32_t* out) {
+  const uint32_t lane = threadIdx.x;
+  st_shared_b32(smem_base() + 4 * lane, in[lane]);
+  __syncwarp();
+  out[lane] = ld_shared_b32(smem_base() + 4 * scatter(lane));
+}
+
+__global__ void ld_shared_v2_case(const uint32_t* in, uint32_t* out) {
+  const uint32_t lane = threadIdx.x;
+  for (uint32_t word = lane; word < 64; word += 32) st_shared_b32(smem_base() + 4 * word, in[word]);
+  __syncwarp();
+  const uint2 value = ld_shared_v2(smem_base() + 8 * scatter(lane));
+  out[2 * lane] = value.x;
+  out[2 * lane + 1] = value.y;
+}
+
+__global__ void ld_shared_v4_case(const uint32_t* in, uint32_t* out) {
+  const uint32_t lane = threadIdx.x;
+  for (uint32_t word = lane; word < 128; word += 32) st_shared_b32(smem_base() + 4 * word, in[word]);
+  __syncwarp();
+  const uint4 value = ld_shared_v4(smem_base() + 16 * scatter(lane));
+  out[4 * lane] = value.x;
+  out[4 * lane + 1] = value.y;
+  out[4 * lane + 2] = value.z;
+  out[4 * lane + 3] = value.w;
+}
+
+__global__ void st_shared_b32_case(const uint32_t* in, uint32_t* out) {
+  const uint32_t lane = threadIdx.x;
+  st_shared_b32(smem_base() + 4 * scatter(lane), in[lane]);
+  __syncwarp();
+  out[lane] = ld_shared_b32(smem_base() + 4 * lane);
+}
+
+__global__ void st_shared_v2_case(const uint32_t* in, uint32_t* out) {
+  const uint32_t lane = threadIdx.x;
+  st_shared_v2(smem_base() + 8 * scatter(lane), uint2{in[2 * lane], in[2 * lane + 1]});
+  __syncwarp();
+  for (uint32_t word = lane; word < 64; word += 32) out[word] = ld_shared_b32(smem_base() + 4 * word);
+}
+
+__global__ void st_shared_v4_case(const uint32_t* in, uint32_t* out) {
+  const uint32_t lane = threadIdx.x;
+  st_shared_v4(smem_base() + 16 * scatter(lane),
+               uint4{in[4 * lane], in[4 * lane + 1], in[4 * lane + 2], in[4 * lane + 3]});
+  __syncwarp();
+  for (uint32_t word = lane; word < 128; word += 32) out[word] = ld_shared_b32(smem_base() + 4 * word);
+}
+
+// ---- global memory ----------------------------------------------------------------------------------------------
+
+__global__ void ld_global_f16_case(const uint32_t* in, uint32_t* out) {
+  const f16* halves = reinterpret_cast<const f16*>(in);
+  out[threadIdx.x] = ld_global_f16(halves + scatter(threadIdx.x)).bits;
+}
+
+__global__ void ld_global_b32_case(const uint32_t* in, uint32_t* out) {
+  out[threadIdx.x] = ld_global_b32(in + scatter(threadIdx.x));
+}
+
+__global__ void ld_global_v4_case(const uint32_t* in, uint32_t* out) {
+  const uint32_t lane = threadIdx.x;
+  const uint4 value = ld_global_v4(in + 4 * scatter(lane));
+  out[4 * lane] = value.x;
+  out[4 * lane + 1] = value.y;
+  out[4 * lane + 2] = value.z;
+  out[4 * lane + 3] = value.w;
+}
+
+__global__ void st_global_f16_case(const uint32_t* in, uint32_t* out) {
+  f16* halves = reinterpret_cast<f16*>(out);
+  st_global_f16(halves + scatter(threadIdx.x), f16{static_cast<uint16_t>(in[threadIdx.x])});
+}
+
+__global__ void st_global_b32_case(const uint32_t* in, uint32_t* out) {
+  st_global_b32(out + scatter(threadIdx.x), in[threadIdx.x]);
+}
+
+__global__ void st_global_v4_case(const uint32_t* in, uint32_t* out) {
+  const uint32_t lane = threadIdx.x;
+  st_global_v4(out + 4 * scatter(lane), uint4{in[4 * lane], in[4 * lane + 1], in[4 * lane + 2], in[4 * lane + 3]});
+}
+
+// ---- asynchronous copies ----------------------------------------------------------------------------------------
+
+// 16 bytes per lane, scattered.
+__global__ void cp_async_16_case(const uint32_t* in, uint32_t* out) {
+  const uint32_t lane = threadIdx.x;
+  cp_async_16(smem_base() + 16 * scatter(lane), in + 4 * lane);
+  cp_async_commit();
+  cp_async_wait<0>();
+  __syncwarp();  // a lane reads what others have copied
+  for (uint32_t word = lane; word < 128; word += 32) out[word] = ld_shared_b32(smem_base() + 4 * word);
+}
+
+// Two copies in one group and an empty group behind it: waiting for all but one group completes both copies.
+__global__ void cp_async_commit_case(const uint32_t* in, uint32_t* out) {
+  const uint32_t lane = threadIdx.x, own = smem_base() + 32 * lane;
+  cp_async_16(own, in + 8 * lane);
+  cp_async_16(own + 16, in + 8 * lane + 4);
+  cp_async_commit();
+  cp_async_commit();
+  cp_async_wait<1>();
+  for (uint32_t word = 0; word < 8; ++word) out[8 * lane + word] = ld_shared_b32(own + 4 * word);
+}
+
+// Three groups of one copy each; each wait lets the lane read one group more.
+__global__ void cp_async_wait_case(const uint32_t* in, uint32_t* out) {
+  const uint32_t lane = threadIdx.x, own = smem_base() + 48 * lane;
+  for (uint32_t group = 0; group < 3; ++group) {
+    cp_async_16(own + 16 * group, in + 12 * lane + 4 * group);
+    cp_async_commit();
+  }
+  cp_async_wait<2>();
+  for (uint32_t word = 0; word < 4; ++word) out[12 * lane + word] = ld_shared_b32(own + 4 * word);
+  cp_async_wait<1>();
+  for (uint32_t word = 4; word < 8; ++word) out[12 * lane + word] = ld_shared_b32(own + 4 * word);
+  cp_async_wait<0>();
+  for (uint32_t word = 8; word < 12; ++word) out[12 * lane + word] = ld_shared_b32(own + 4 * word);
+}
+
+// ---- barriers and launch ----------------------------------------------------------------------------------------
+
+// Four warps; each thread reads what the thread 37 places on has stored, first one way, then the other way round.
+__global__ void syncthreads_case(const uint32_t* in, uint32_t* out) {
+  const uint32_t thread = threadIdx.x, threads = blockDim.x, partner = (thread + 37) % threads;
+  st_shared_b32(smem_base() + 4 * thread, in[thread]);
+  __syncthreads();  // safe to read the partner's word: every thread has stored
+  out[thread] = ld_shared_b32(smem_base() + 4 * partner);
+  __syncthreads();  // safe to overwrite: every thread has read
+  st_shared_b32(smem_base() + 4 * partner, in[threads + thread]);
+  __syncthreads();  // safe to read again: every thread has stored
+  out[threads + thread] = ld_shared_b32(smem_base() + 4 * thread);
+}
+
+// The same within one warp.
+__global__ void syncwarp_case(const uint32_t* in, uint32_t* out) {
+  const uint32_t lane = threadIdx.x, partner = (lane + 13) % 32;
+  st_shared_b32(smem_base() + 4 * lane, in[lane]);
+  __syncwarp();  // safe to read the partner's word: every lane has stored
+  out[lane] = ld_shared_b32(smem_base() + 4 * partner);
+  __syncwarp();  // safe to overwrite: every lane has read
+  st_shared_b32(smem_base() + 4 * partner, in[32 + lane]);
+  __syncwarp();  // safe to read again: every lane has stored
+  out[32 + lane] = ld_shared_b32(smem_base() + 4 * lane);
+}
+
+// Which thread of which block am I, as one decimal number per thread: grid 3 x 2, block 32.
+__global__ void launch_case(const uint32_t*, uint32_t* out) {
+  const uint32_t block = blockIdx.y * gridDim.x + blockIdx.x;
+  out[block * blockDim.x + threadIdx.x] =
+      ((blockIdx.y * 10 + blockIdx.x) * 100 + threadIdx.x) * 10000 + gridDim.y * 1000 + gridDim.x * 100 + blockDim.x;
+}
+
+// ---- warp -------------------------------------------------------------------------------------------------------
+
+__global__ void shfl_xor_case(const uint32_t* in, uint32_t* out) {
+  const uint32_t lane = threadIdx.x;
+  const float own = static_cast<float>(in[lane]);
+  const int masks[] = {1, 2, 4, 8, 16, 31};
+  for (uint32_t i = 0; i < 6; ++i) out[i * 32 + lane] = static_cast<uint32_t>(shfl_xor(own, masks[i]));
+}
+
+// ---- tensor cores -----------------------------------------------------------------------------------------------
+
+// Stores the row (16 bytes at in + 4 * lane) that this lane addresses, at a scattered place; returns its address.
+__device__ __forceinline__ uint32_t store_matrix_row(const uint32_t* in) {
+  const uint32_t lane = threadIdx.x, row_address = smem_base() + 16 * scatter(lane);
+  for (uint32_t word = 0; word < 4; ++word) st_shared_b32(row_address + 4 * word, in[4 * lane + word]);
+  __syncwarp();  // safe to load matrices: every lane has stored its row
+  return row_address;
+}
+
+__global__ void ldmatrix_x4_case(const uint32_t* in, uint32_t* out) {
+  uint32_t matrices[4];
+  ldmatrix_x4(matrices, store_matrix_row(in));
+  for (uint32_t i = 0; i < 4; ++i) out[4 * threadIdx.x + i] = matrices[i];
+}
+
+// Lanes 16..31 pass a row of the wrong matrix: their addresses must not matter.
+__global__ void ldmatrix_x2_trans_case(const uint32_t* in, uint32_t* out) {
+  uint32_t matrices[2];
+  ldmatrix_x2_trans(matrices, store_matrix_row(in));
+  for (uint32_t i = 0; i < 2; ++i) out[2 * threadIdx.x + i] = matrices[i];
+}
+
+__global__ void ldmatrix_x4_trans_case(const uint32_t* in, uint32_t* out) {
+  uint32_t matrices[4];
+  ldmatrix_x4_trans(matrices, store_matrix_row(in));
+  for (uint32_t i = 0; i < 4; ++i) out[4 * threadIdx.x + i] = matrices[i];
+}
+
+// D = A B + C on whole matrices, one word per element: in = A[16 x 16], B[16 x 8] (f16 bits), C[16 x 8] (f32 bits).
+__global__ void mma_m16n8k16_case(const uint32_t* in, uint32_t* out) {
+  const int lane = static_cast<int>(threadIdx.x);
+  const uint32_t *A = in, *B = A + 16 * 16, *C = B + 16 * 8;
+  uint32_t a[4] = {}, b[2] = {};
+  float c[4];
+  for (int i = 0; i < FragmentA::ELEMENTS; ++i) {
+    a[i / 2] |= A[FragmentA::row(lane, i) * FragmentA::COLS + FragmentA::col(lane, i)] << (16 * (i % 2));
+  }
+  for (int i = 0; i < FragmentB::ELEMENTS; ++i) {
+    b[i / 2] |= B[FragmentB::row(lane, i) * FragmentB::COLS + FragmentB::col(lane, i)] << (16 * (i % 2));
+  }
+  for (int i = 0; i < FragmentC::ELEMENTS; ++i) {
+    const uint32_t integer = C[FragmentC::row(lane, i) * FragmentC::COLS + FragmentC::col(lane, i)];
+    c[i] = static_cast<float>(static_cast<int32_t>(integer));
+  }
+  mma_m16n8k16(c, a, b[0], b[1]);
+  for (int i = 0; i < FragmentC::ELEMENTS; ++i) {
+    out[FragmentC::row(lane, i) * FragmentC::COLS + FragmentC::col(lane, i)] =
+        static_cast<uint32_t>(static_cast<int32_t>(c[i]));
+  }
+}
+
+// ---- numbers ----------------------------------------------------------------------------------------------------
+// Each thread converts one value and writes argument and result side by side, so that the fixture can be read.
+
+union FloatBits {
+  uint32_t bits;
+  float value;
+};
+
+__global__ void pack_f16x2_case(const uint32_t* in, uint32_t* out) {
+  const uint32_t thread = threadIdx.x;
+  FloatBits low, high;
+  low.bits = in[2 * thread];
+  high.bits = in[2 * thread + 1];
+  out[3 * thread] = low.bits;
+  out[3 * thread + 1] = high.bits;
+  out[3 * thread + 2] = pack_f16x2(low.value, high.value);
+}
+
+__global__ void to_float_case(const uint32_t* in, uint32_t* out) {
+  const uint32_t thread = threadIdx.x;
+  FloatBits result;
+  result.value = to_float(f16{static_cast<uint16_t>(in[thread])});
+  out[2 * thread] = in[thread];
+  out[2 * thread + 1] = result.bits;
+}
+
+__global__ void to_f16_case(const uint32_t* in, uint32_t* out) {
+  const uint32_t thread = threadIdx.x;
+  FloatBits argument;
+  argument.bits = in[thread];
+  out[2 * thread] = argument.bits;
+  out[2 * thread + 1] = to_f16(argument.value).bits;
+}
+
+__global__ void ex2_approx_case(const uint32_t* in, uint32_t* out) {
+  const uint32_t thread = threadIdx.x;
+  FloatBits argument, result;
+  argument.bits = in[thread];
+  result.value = ex2_approx(argument.value);
+  out[2 * thread] = argument.bits;
+  out[2 * thread + 1] = result.bits;
+}
+
+}  // namespace

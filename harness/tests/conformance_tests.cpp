@@ -1,0 +1,311 @@
+// Holds the emulator to a real GPU: every primitive's conformance kernel, emulated, against the recorded answer. And both
+// to arithmetic done here from the layouts' definitions, so that a recording cannot be wrong in the same way.
+#include <bit>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <regex>
+#include <set>
+#include <string>
+
+#include "harness/conformance/cases.hpp"
+#include "harness/tests/catch.hpp"
+
+namespace {
+
+using ladder::conformance::Case;
+using Words = std::vector<uint32_t>;
+
+const std::filesystem::path SOURCE = LADDER_SOURCE_DIR;
+const std::filesystem::path FIXTURES = SOURCE / "harness/tests/fixtures/conformance";
+
+struct Answer {
+  Words words;
+  std::string reports;  // what the emulator objects to: nothing, in a correct kernel
+};
+
+Answer run_on_emulator(const Case& test) {
+  Answer answer{Words(test.output_words, 0xdeadbeef), ""};
+  Device device({.threads = 1});
+  if (!test.input.empty()) {
+    device.register_buffer(test.input.data(), test.input.size() * 4, "in", emulator::Access::read_only);
+  }
+  device.register_buffer(answer.words.data(), answer.words.size() * 4, "out", emulator::Access::read_write);
+  const uint32_t* in = test.input.data();
+  launch(device, test.kernel, dim3(test.grid_x, test.grid_y), dim3(test.threads), test.smem_bytes, in,
+         answer.words.data());
+  for (const auto& report : device.reports()) answer.reports += report.message + "\n";
+  return answer;
+}
+
+// ---- what each kernel must give, computed without the emulator ----------------------------------------------------
+
+Words chunks_gathered(const Words& in, size_t words_per_chunk) {
+  Words out;
+  for (size_t lane = 0; lane < 32; ++lane) {
+    for (size_t word = 0; word < words_per_chunk; ++word) out.push_back(in[lane * 5 % 32 * words_per_chunk + word]);
+  }
+  return out;
+}
+
+Words chunks_scattered(const Words& in, size_t words_per_chunk) {
+  Words out(in.size());
+  for (size_t lane = 0; lane < 32; ++lane) {
+    for (size_t word = 0; word < words_per_chunk; ++word) {
+      out[lane * 5 % 32 * words_per_chunk + word] = in[lane * words_per_chunk + word];
+    }
+  }
+  return out;
+}
+
+// Thread t reads what t + distance has stored, then stores to t + distance, in the second half.
+Words exchanged(const Words& in, size_t distance) {
+  const size_t threads = in.size() / 2;
+  Words out(in.size());
+  for (size_t thread = 0; thread < threads; ++thread) {
+    const size_t partner = (thread + distance) % threads;
+    out[thread] = in[partner];
+    out[threads + partner] = in[threads + thread];
+  }
+  return out;
+}
+
+// The fragment of matrix m is that of the B operand of an mma, for .trans, and its mirror image without: element
+// (row, column) is 0mrc.
+Words matrix_fragments(uint32_t matrices, bool transposed) {
+  Words out;
+  for (uint32_t lane = 0; lane < 32; ++lane) {
+    for (uint32_t m = 0; m < matrices; ++m) {
+      uint32_t word = 0;
+      for (int half = 0; half < 2; ++half) {
+        const uint32_t along = static_cast<uint32_t>(FragmentB::row(static_cast<int>(lane), half));
+        const uint32_t across = static_cast<uint32_t>(FragmentB::col(static_cast<int>(lane), half));
+        const uint32_t row = transposed ? along : across, column = transposed ? across : along;
+        word |= (m << 8 | row << 4 | column) << (16 * half);
+      }
+      out.push_back(word);
+    }
+  }
+  return out;
+}
+
+double half_value(uint32_t bits) {
+  const int exponent = static_cast<int>(bits >> 10 & 31), mantissa = static_cast<int>(bits & 1023);
+  const double sign = bits >> 15 ? -1.0 : 1.0;
+  if (exponent == 31) return mantissa == 0 ? sign * INFINITY : NAN;
+  return sign * (exponent == 0 ? std::ldexp(mantissa, -24) : std::ldexp(1024 + mantissa, exponent - 25));
+}
+
+// The nearest of all finite f16, found by trying each; among equals the even one. 65520 and more is infinity.
+uint32_t nearest_half(uint32_t float_bits) {
+  const double value = std::bit_cast<float>(float_bits);
+  const uint32_t sign = float_bits >> 31 << 15;
+  if (std::isnan(value)) return 0x7fff;
+  if (std::fabs(value) >= 65520.0) return sign | 0x7c00;
+  uint32_t best = 0;
+  for (uint32_t bits = 1; bits < 0x7c00; ++bits) {
+    const double closer =
+        std::fabs(half_value(best) - std::fabs(value)) - std::fabs(half_value(bits) - std::fabs(value));
+    if (closer > 0 || (closer == 0 && bits % 2 == 0)) best = bits;
+  }
+  return sign | best;
+}
+
+Words matrix_product(const Words& in) {
+  Words out;
+  for (size_t row = 0; row < 16; ++row) {
+    for (size_t column = 0; column < 8; ++column) {
+      double sum = static_cast<int32_t>(in[384 + row * 8 + column]);
+      for (size_t k = 0; k < 16; ++k) sum += half_value(in[row * 16 + k]) * half_value(in[256 + k * 8 + column]);
+      out.push_back(static_cast<uint32_t>(static_cast<int32_t>(sum)));
+    }
+  }
+  return out;
+}
+
+Words halves(const Words& in) {
+  Words out;
+  for (const uint32_t word : in) {
+    out.push_back(word & 0xffff);
+    out.push_back(word >> 16);
+  }
+  return out;
+}
+
+Words packed_pairs(const Words& low_halves) {
+  Words out;
+  for (size_t i = 0; i < low_halves.size(); i += 2) out.push_back(low_halves[i] | low_halves[i + 1] << 16);
+  return out;
+}
+
+Words shuffled(const Words& in) {
+  Words out;
+  for (const size_t mask : {1, 2, 4, 8, 16, 31}) {
+    for (size_t lane = 0; lane < 32; ++lane) out.push_back(in[lane ^ mask]);
+  }
+  return out;
+}
+
+Words launch_indices(const Words&) {
+  Words out;
+  for (uint32_t block = 0; block < 6; ++block) {
+    for (uint32_t thread = 0; thread < 32; ++thread) {
+      out.push_back((block / 3 * 1000 + block % 3 * 100 + thread) * 10000 + 2332);
+    }
+  }
+  return out;
+}
+
+// Argument and result side by side.
+Words with_results(const Words& in, size_t arguments, const std::function<uint32_t(const uint32_t*)>& result) {
+  Words out;
+  for (size_t i = 0; i < in.size(); i += arguments) {
+    out.insert(out.end(), in.begin() + static_cast<std::ptrdiff_t>(i),
+               in.begin() + static_cast<std::ptrdiff_t>(i + arguments));
+    out.push_back(result(&in[i]));
+  }
+  return out;
+}
+
+uint32_t exp2_bits(const uint32_t* argument) {
+  const double exact = std::exp2(static_cast<double>(std::bit_cast<float>(*argument)));
+  return std::bit_cast<uint32_t>(exact < 0x1p-126 ? 0.0f : static_cast<float>(exact));  // subnormals are flushed
+}
+
+Words same(const Words& in) {
+  return in;
+}
+
+const std::map<std::string_view, std::function<Words(const Words&)>>& expectations() {
+  static const std::map<std::string_view, std::function<Words(const Words&)>> all = {
+      {"smem_base", [](const Words&) { return Words(64, 0); }},
+      {"smem_name", same},
+      {"ld_shared_b32", [](const Words& in) { return chunks_gathered(in, 1); }},
+      {"ld_shared_v2", [](const Words& in) { return chunks_gathered(in, 2); }},
+      {"ld_shared_v4", [](const Words& in) { return chunks_gathered(in, 4); }},
+      {"st_shared_b32", [](const Words& in) { return chunks_scattered(in, 1); }},
+      {"st_shared_v2", [](const Words& in) { return chunks_scattered(in, 2); }},
+      {"st_shared_v4", [](const Words& in) { return chunks_scattered(in, 4); }},
+      {"ld_global_f16", [](const Words& in) { return chunks_gathered(halves(in), 1); }},
+      {"ld_global_b32", [](const Words& in) { return chunks_gathered(in, 1); }},
+      {"ld_global_v4", [](const Words& in) { return chunks_gathered(in, 4); }},
+      {"st_global_f16", [](const Words& in) { return packed_pairs(chunks_scattered(in, 1)); }},
+      {"st_global_b32", [](const Words& in) { return chunks_scattered(in, 1); }},
+      {"st_global_v4", [](const Words& in) { return chunks_scattered(in, 4); }},
+      {"cp_async_16", [](const Words& in) { return chunks_scattered(in, 4); }},
+      {"cp_async_commit", same},
+      {"cp_async_wait", same},
+      {"__syncthreads", [](const Words& in) { return exchanged(in, 37); }},
+      {"__syncwarp", [](const Words& in) { return exchanged(in, 13); }},
+      {"launch", launch_indices},
+      {"shfl_xor", shuffled},
+      {"ldmatrix_x4", [](const Words&) { return matrix_fragments(4, false); }},
+      {"ldmatrix_x2_trans", [](const Words&) { return matrix_fragments(2, true); }},
+      {"ldmatrix_x4_trans", [](const Words&) { return matrix_fragments(4, true); }},
+      {"mma_m16n8k16", matrix_product},
+      {"pack_f16x2",
+       [](const Words& in) {
+         return with_results(in, 2, [](const uint32_t* x) { return nearest_half(x[0]) | nearest_half(x[1]) << 16; });
+       }},
+      {"to_f16",
+       [](const Words& in) { return with_results(in, 1, [](const uint32_t* x) { return nearest_half(*x); }); }},
+      {"to_float",
+       [](const Words& in) {
+         return with_results(in, 1, [](const uint32_t* x) {
+           const double value = half_value(*x);
+           return std::isnan(value) ? 0x7fffffffu : std::bit_cast<uint32_t>(static_cast<float>(value));
+         });
+       }},
+      {"ex2_approx", [](const Words& in) { return with_results(in, 1, exp2_bits); }},
+  };
+  return all;
+}
+
+std::string read_text(const std::filesystem::path& file) {
+  std::ifstream stream(file);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+// What common/ offers a kernel: the functions of common/ptx/, and the built-in barriers that gpu.cuh names.
+std::set<std::string> offered_primitives() {
+  std::set<std::string> names;
+  const auto collect = [&](const std::string& text, const std::regex& pattern) {
+    for (std::sregex_iterator match(text.begin(), text.end(), pattern), end; match != end; ++match) {
+      names.insert((*match)[1]);
+    }
+  };
+  for (const auto& entry : std::filesystem::directory_iterator(SOURCE / "common/ptx")) {
+    const std::string text = read_text(entry.path());
+    collect(text, std::regex(R"(__device__ __forceinline__ \w+ (\w+)\()"));
+    collect(text, std::regex(R"(\nvoid (launch)\()"));
+  }
+  collect(read_text(SOURCE / "common/gpu.cuh"), std::regex(R"((__sync\w+)\(\))"));
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("every primitive has a conformance case, an expectation and a fixture") {
+  const auto offered = offered_primitives();
+  REQUIRE(offered.size() >= 29);
+  std::set<std::string> tested, recorded;
+  for (const Case& test : all_cases()) tested.insert(std::string(test.primitive));
+  for (const auto& entry : std::filesystem::directory_iterator(FIXTURES)) recorded.insert(entry.path().stem());
+  CHECK(tested == offered);
+  CHECK(recorded == offered);
+}
+
+TEST_CASE("an emulated primitive gives what its definition says") {
+  for (const Case& test : all_cases()) {
+    DYNAMIC_SECTION(test.primitive) {
+      const auto expectation = expectations().find(test.primitive);
+      REQUIRE(expectation != expectations().end());
+      const Answer answer = run_on_emulator(test);
+      CHECK(answer.reports == "");
+      CHECK(ladder::conformance::difference(test, expectation->second(test.input), answer.words) == "");
+    }
+  }
+}
+
+TEST_CASE("an emulated primitive gives what a GPU has given") {
+  for (const Case& test : all_cases()) {
+    DYNAMIC_SECTION(test.primitive) {
+      const auto recorded =
+          ladder::conformance::read_fixture(ladder::conformance::fixture_path(FIXTURES, test.primitive));
+      INFO((recorded ? "" : recorded.error().message));
+      REQUIRE(recorded);
+      CHECK(ladder::conformance::difference(test, *recorded, run_on_emulator(test).words) == "");
+    }
+  }
+}
+
+TEST_CASE("a fixture reads back as it was written, and a difference is seen") {
+  Case test{.primitive = "round_trip", .what = "nothing", .layout = "word by word", .kernel = nullptr};
+  const Words words = {0, 0xffffffff, 0x3f800000, 4, 5, 6, 7, 8, 9};
+  const auto directory = std::filesystem::temp_directory_path() / "flash-ladder-conformance";
+  std::filesystem::create_directories(directory);
+  const auto file = ladder::conformance::fixture_path(directory, test.primitive);
+  std::ofstream(file) << ladder::conformance::fixture_text(test, words, {"a GPU", "13.0", "2026-11-21"});
+  const auto read = ladder::conformance::read_fixture(file);
+  REQUIRE(read);
+  CHECK(*read == words);
+  CHECK(ladder::conformance::difference(test, words, *read) == "");
+
+  Words other = words;
+  other[2] += 2;
+  CHECK(ladder::conformance::difference(test, words, other) != "");
+  test.max_ulp = 2;
+  CHECK(ladder::conformance::difference(test, words, other) == "");
+  other[2] += 1;
+  CHECK(ladder::conformance::difference(test, words, other) != "");
+  other.pop_back();
+  CHECK(ladder::conformance::difference(test, words, other) != "");
+
+  std::ofstream(file) << "0000000g\n";
+  CHECK_FALSE(ladder::conformance::read_fixture(file));
+  std::filesystem::remove_all(directory);
+  CHECK_FALSE(ladder::conformance::read_fixture(file));
+}
