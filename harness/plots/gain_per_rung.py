@@ -35,7 +35,7 @@ def render(axes, points: figure.Points) -> None:
         axes.annotate(f"{gain:+.1f} %  [{low:+.1f}, {high:+.1f}]  {verdict}", (high, i), xytext=(9, 0),
                       textcoords="offset points", va="center", fontsize=9,
                       bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})
-    axes.axvline(0, color=figure.INK, linewidth=1, zorder=0.5)
+    axes.axvline(0, color=figure.INK, linewidth=1, zorder=1)
     # Gains run from a fraction of a percent to several hundred: linear within 1 %, logarithmic beyond.
     axes.set_xscale("symlog", linthresh=1, linscale=0.6)
     lowest, highest = min(row[2] for row in points["rungs"]), max(row[4] for row in points["rungs"])

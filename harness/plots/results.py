@@ -24,9 +24,7 @@ ALLOWED = {
     "verdict": {"", "faster", "slower", "same"},
     "source": {"measured", "write-up"},
 }
-# What every row states; a stage or a peer also states its shape.
-REQUIRED = {"stage", "kind", "gpu", "regime", "tflops", "source", "date"}
-REQUIRED_SHAPE = {"batch", "heads", "n", "d", "causal", "dtype"}
+REQUIRED = {"stage", "kind", "gpu", "batch", "heads", "n", "d", "causal", "regime", "tflops", "source", "date"}
 
 RUNG = re.compile(r"\d\d[a-z]?_\w+")
 
@@ -50,7 +48,7 @@ class Row:
 
     @property
     def is_rung(self) -> bool:
-        """A stage in its default configuration; an ablation carries its configuration behind the stage's name."""
+        """A stage in its default configuration; an ablation is named like 02_swizzle[64x32, 2 warps]."""
         return self.kind == "stage" and RUNG.fullmatch(self.stage) is not None
 
 
@@ -109,11 +107,13 @@ def _row(where: str, line: int, header: list[str], cells: list[str]) -> Row:
     if len(cells) != len(header):
         raise ResultsError(f"{where}: {len(cells)} fields, but the header has {len(header)}")
     row = Row(line, {name: _value(where, name, cell.strip()) for name, cell in zip(header, cells)})
-    for name in sorted(REQUIRED | (set() if row.kind == "ceiling" else REQUIRED_SHAPE)):
+    for name in sorted(REQUIRED):
         if row.values[name] in (None, ""):
             raise ResultsError(f"{where}: no {name}")
     if row.tflops <= 0:
         raise ResultsError(f"{where}: tflops is {row.tflops:g}; a measured rate is above 0")
+    if row.pct_ceiling is not None and row.pct_ceiling > 100:
+        raise ResultsError(f"{where}: {row.stage} claims {row.pct_ceiling:g} % of its ceiling")
     for low, middle, high in (
         ("ms_p20", "ms_median", "ms_p80"),
         ("vs_previous_lo", "vs_previous", "vs_previous_hi"),
@@ -158,13 +158,15 @@ def _check_duplicates(path: Path, rows: list[Row]) -> None:
 
 def _check_ceilings(path: Path, rows: list[Row]) -> None:
     """A rate above what the card's tensor cores can do is a fault of the measurement, not a record."""
-    highest: dict[str, float] = {}
+    highest: dict[tuple[str, str], float] = {}
     for row in rows:
         if row.kind == "ceiling":
-            highest[row.gpu] = max(highest.get(row.gpu, 0.0), row.tflops)
+            # Peers may use wgmma, so the mma.sync loop is no ceiling for them.
+            for kind in ("stage",) if row.stage == "mma_sync" else ("stage", "peer"):
+                highest[row.gpu, kind] = max(highest.get((row.gpu, kind), 0.0), row.tflops)
     for row in rows:
-        ceiling = highest.get(row.gpu, math.inf)
-        if row.kind != "ceiling" and row.source == "measured" and row.tflops > ceiling:
+        ceiling = highest.get((row.gpu, row.kind), math.inf)
+        if row.source == "measured" and row.tflops > ceiling:
             raise ResultsError(
                 f"{path}:{row.line}: {row.stage} claims {row.tflops:g} TFLOPS, above this card's ceiling of {ceiling:g}"
             )
@@ -179,7 +181,7 @@ def select(path: Path, rows: list[Row], selection: Selection) -> tuple[list[Row]
         listed = "; ".join(f"batch {b}, heads {h}, N = {n}, d = {d}, {regime}" for b, h, n, d, regime in known)
         raise ResultsError(f"{path}: no stage was measured at {selection}. It has: {listed or 'no stage at all'}")
     peers = [row for row in measured if row.kind == "peer" and selection.takes(row)]
-    ceilings = [row for row in measured if row.kind == "ceiling" and row.regime == selection.regime]
+    ceilings = [row for row in measured if row.kind == "ceiling" and selection.takes(row)]
     return rungs, peers, ceilings
 
 

@@ -1,0 +1,65 @@
+# A thin front over ./ladder and CMake; `make help` lists the targets. Stages are found, never listed.
+BUILD  ?= build
+STAGE  ?=
+STAGES := $(patsubst %/stage.cu,%,$(sort $(wildcard [0-9][0-9]*_*/stage.cu)))
+# A Python with matplotlib: the system's, where another one comes first in PATH.
+PYTHON ?= $(shell for p in python3 /usr/bin/python3; do $$p -c 'import matplotlib' 2>/dev/null && echo $$p && exit; done; echo python3)
+CSV    ?= $(filter-out docs/results/write-up.csv,$(wildcard docs/results/*.csv))
+
+export LADDER_BUILD := $(abspath $(BUILD))
+SANITIZERS := memcheck racecheck initcheck synccheck
+
+.PHONY: help all ladder test docs diff plots resources benchmark format clean $(STAGES) $(SANITIZERS)
+.DEFAULT_GOAL := help
+
+help:
+	@echo 'make STAGE                 build, check and (with a GPU) time one stage, print its card; stages:'
+	@echo '                             $(STAGES)'
+	@echo 'make ladder                all of it: install, build, check every stage, print the table'
+	@echo 'make test                  the test-suite'
+	@echo 'make docs                  the site'
+	@echo 'make diff STAGE=03         what changed in kernel.cuh since the rung before, and how many lines'
+	@echo 'make plots                 figures and the README table from docs/results/*.csv'
+	@echo 'make resources             registers and spills of every kernel, against the bounds (needs nvcc)'
+	@echo 'make benchmark             how fast the emulator is'
+	@echo 'make memcheck STAGE=03     compute-sanitizer on one stage (needs a GPU); also racecheck, initcheck, synccheck'
+	@echo 'make format                clang-format all C++ and CUDA'
+	@echo 'make clean                 remove $(BUILD)/'
+
+# Without a GPU there is nothing to time, and bench says so with exit code 77.
+$(STAGES):
+	@./ladder check $@
+	@./ladder bench $@ || [ $$? -eq 77 ]
+	@./ladder explain $@
+
+ladder all:
+	@./ladder
+test:
+	@./ladder test
+docs:
+	@./ladder docs
+diff:
+	@harness/evidence/rung_diff $(STAGE)
+
+plots:
+	@for csv in $(CSV); do for figure in tflops_per_rung gain_per_rung tflops_over_n; do \
+	  $(PYTHON) harness/plots/$$figure.py $$csv || exit; done; done
+	@cmake --build $(BUILD) --target ladder >/dev/null
+	@$(PYTHON) harness/plots/readme.py --ladder $(BUILD)/ladder
+
+resources:
+	@$(PYTHON) harness/evidence/resources.py $(BUILD)
+
+benchmark:
+	@cmake --build $(BUILD) --target benchmark
+
+$(SANITIZERS):
+	@command -v compute-sanitizer >/dev/null || { echo 'compute-sanitizer is not on PATH; it comes with the CUDA Toolkit.' >&2; exit 77; }
+	@cmake --build $(BUILD) --target ladder >/dev/null
+	compute-sanitizer --tool $@ --error-exitcode 1 $(BUILD)/ladder check $(STAGE) --on gpu --batch 1 --heads 2 --n 256
+
+format:
+	@git ls-files -z '*.cpp' '*.hpp' '*.cu' '*.cuh' | xargs -0 clang-format -i
+
+clean:
+	@rm -rf $(BUILD)

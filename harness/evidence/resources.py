@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+"""Registers and spills of every kernel, as ptxas reported them when the GPU half was built, against stage.cu's bounds.
+
+The build leaves ptxas -v's words in *.ptxas beside each object (harness/evidence/ptxas_log). The bounds are the lines
+`{.sm = 80, .registers = 255, .spill_bytes = 0}` of a stage.cu; they hold for the default variant, the first of .variants.
+Spilled bytes are those stored plus those loaded again, per thread.
+Exit code: 0 within the bounds; 1 not; 2 something is missing or cannot be read; 77 built without nvcc.
+"""
+from __future__ import annotations
+
+import argparse
+import csv
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+COLUMNS = "stage,kernel,default,sm,registers,spill_store_bytes,spill_load_bytes,stack_bytes,nvcc".split(",")
+
+
+class EvidenceError(Exception):
+    """What cannot be read, and why."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One kernel for one architecture."""
+
+    stage: str
+    name: str  # "flash_attention<64, 128, 4>"
+    is_default: bool
+    sm: int
+    registers: int
+    spill_stores: int
+    spill_loads: int
+    stack: int
+
+
+@dataclass(frozen=True)
+class Bound:
+    sm: int
+    registers: int
+    spill_bytes: int
+
+
+def demangled(names: list[str]) -> list[str]:
+    """Kernel names with template arguments, without return type, namespace and parameters."""
+    try:
+        run = subprocess.run(["c++filt"], input="\n".join(names), capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise EvidenceError(f"c++filt (package binutils) does not run: {error}") from None
+    short = []
+    for name in run.stdout.splitlines():
+        found = re.search(r"(\w+(?:<[^()]*>)?)\(", name.replace("(anonymous namespace)::", ""))
+        short.append(found.group(1) if found else name)
+    return short
+
+
+def stage_texts() -> dict[str, str]:
+    return {path.parent.name: path.read_text(encoding="utf-8") for path in sorted(ROOT.glob("[0-9][0-9]*_*/stage.cu"))}
+
+
+def default_arguments(stage_cu: str) -> str | None:
+    """Template arguments of the first variant, `64, 32, 2`; None when the stage's kernels are no templates."""
+    found = re.search(r"\.variants\s*=\s*\{\s*\w+<([^>]*)>", stage_cu)
+    return re.sub(r"\s+", " ", found.group(1)).strip() if found else None
+
+
+def bounds(stage_cu: str) -> list[Bound]:
+    pattern = r"\.sm\s*=\s*(\d+),\s*\.registers\s*=\s*(\d+),\s*\.spill_bytes\s*=\s*(\d+)"
+    return [Bound(*map(int, found)) for found in re.findall(pattern, stage_cu)]
+
+
+def parse(stage: str, default: str | None, log: Path) -> list[Kernel]:
+    """All kernels of one stage's ptxas log."""
+    pattern = re.compile(
+        r"Compiling entry function '(?P<name>\w+)' for 'sm_(?P<sm>\d+)\w*'.*?"
+        r"(?P<stack>\d+) bytes stack frame, (?P<stores>\d+) bytes spill stores, (?P<loads>\d+) bytes spill loads.*?"
+        r"Used (?P<registers>\d+) registers", re.DOTALL)
+    found = list(pattern.finditer(log.read_text(encoding="utf-8")))
+    if not found:
+        raise EvidenceError(f"{log}: no kernel in it; delete {log.with_suffix('')} and build again")
+    names = demangled([entry["name"] for entry in found])
+    kernels = []
+    for name, entry in zip(names, found):
+        arguments = re.search(r"<(.*)>", name)
+        is_default = default is None or (arguments is not None and arguments.group(1) == default)
+        kernels.append(Kernel(stage, name, is_default, int(entry["sm"]), int(entry["registers"]), int(entry["stores"]),
+                              int(entry["loads"]), int(entry["stack"])))
+    return sorted(kernels, key=lambda kernel: (not kernel.is_default, kernel.name, kernel.sm))
+
+
+def faults(stage: str, kernels: list[Kernel], limits: list[Bound]) -> list[str]:
+    """Where a stage's default kernels exceed its bounds, or are not held to any."""
+    found = []
+    if not any(kernel.is_default for kernel in kernels):
+        found.append(f"{stage}: no compiled kernel has the template arguments of the first variant in stage.cu")
+    for sm in sorted({80, 90} - {limit.sm for limit in limits}):
+        found.append(f"{stage}: stage.cu states no bound for sm_{sm}")
+    for limit in limits:
+        compiled = [kernel for kernel in kernels if kernel.is_default and kernel.sm == limit.sm]
+        if not compiled:
+            found.append(f"{stage}: nothing was compiled for sm_{limit.sm}")
+        for kernel in compiled:
+            spilled = kernel.spill_stores + kernel.spill_loads
+            if kernel.registers > limit.registers:
+                found.append(f"{stage}: {kernel.name} takes {kernel.registers} registers on sm_{kernel.sm}; "
+                             f"stage.cu allows {limit.registers}")
+            if spilled > limit.spill_bytes:
+                found.append(f"{stage}: {kernel.name} spills {spilled} bytes on sm_{kernel.sm}; "
+                             f"stage.cu allows {limit.spill_bytes}")
+    return found
+
+
+def nvcc_version(build: Path) -> str:
+    """The release that built the objects, from CMake's record; empty when unknown."""
+    for record in build.glob("CMakeFiles/*/CMakeCUDACompiler.cmake"):
+        found = re.search(r'CMAKE_CUDA_COMPILER_VERSION "([^"]+)"', record.read_text(encoding="utf-8"))
+        if found:
+            return found.group(1)
+    return ""
+
+
+def print_table(kernels: list[Kernel]) -> None:
+    print(f"{'stage':<14}{'kernel':<42}{'sm':>4}{'registers':>11}{'spilled B':>11}{'stack B':>9}")
+    for kernel in kernels:
+        name = kernel.name + ("" if kernel.is_default else "  (ablation)")
+        print(f"{kernel.stage:<14}{name:<42}{kernel.sm:>4}{kernel.registers:>11}"
+              f"{kernel.spill_stores + kernel.spill_loads:>11}{kernel.stack:>9}")
+
+
+def write_csv(path: Path, kernels: list[Kernel], nvcc: str) -> None:
+    with path.open("w", encoding="utf-8", newline="") as out:
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for kernel in kernels:
+            writer.writerow([kernel.stage, kernel.name, int(kernel.is_default), kernel.sm, kernel.registers,
+                             kernel.spill_stores, kernel.spill_loads, kernel.stack, nvcc])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build", type=Path, nargs="?", default=ROOT / "build", help="build directory (default: build)")
+    parser.add_argument("--csv", type=Path, help="also write the table there, all architectures and variants")
+    arguments = parser.parse_args()
+    try:
+        kernels: list[Kernel] = []
+        wrong: list[str] = []
+        stages = stage_texts()
+        logs = {stage: next(arguments.build.glob(f"**/stage_{stage}_gpu.dir/**/*.ptxas"), None) for stage in stages}
+        if not any(logs.values()):
+            print(f"{arguments.build}: no ptxas reports; the GPU half was not built (it needs nvcc)", file=sys.stderr)
+            return 77
+        for stage, text in stages.items():
+            log = logs[stage]
+            if log is None:
+                raise EvidenceError(f"{arguments.build}: no ptxas report for {stage}; build again")
+            compiled = parse(stage, default_arguments(text), log)
+            kernels += compiled
+            wrong += faults(stage, compiled, bounds(text))
+        print_table(kernels)
+        if arguments.csv:
+            write_csv(arguments.csv, kernels, nvcc_version(arguments.build))
+    except EvidenceError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"{error.filename}: {error.strerror}", file=sys.stderr)
+        return 2
+    for line in wrong:
+        print(line, file=sys.stderr)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+"""Writes the README's ladder table: ideas from stage.cu, counts from the emulator, TFLOPS from docs/results.
+
+With --check nothing is written: exits 1 when the table, or a figure in docs/figures, is older than its data.
+"""
+from __future__ import annotations
+
+import argparse
+import difflib
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import figure
+import gain_per_rung
+import results
+import tflops_over_n
+import tflops_per_rung
+
+BEGIN, END = "<!-- ladder:begin -->", "<!-- ladder:end -->"
+FIGURES = (
+    (tflops_per_rung, results.add_selection_arguments),
+    (gain_per_rung, results.add_selection_arguments),
+    (tflops_over_n, tflops_over_n.add_arguments),
+)
+
+
+class Stale(Exception):
+    """What is older than its data, and how to renew it."""
+
+
+def stage_names() -> list[str]:
+    return sorted(path.parent.name for path in results.ROOT.glob("[0-9][0-9]*_*/stage.cu"))
+
+
+def idea(stage: str) -> str:
+    """The `.idea = "..." "..."` of a stage.cu."""
+    text = (results.ROOT / stage / "stage.cu").read_text(encoding="utf-8")
+    found = re.search(r'\.idea\s*=\s*((?:"(?:[^"\\]|\\.)*"\s*)+),', text)
+    if not found:
+        raise results.ResultsError(f"{stage}/stage.cu: no .idea = \"...\"")
+    parts = re.findall(r'"((?:[^"\\]|\\.)*)"', found.group(1))
+    return "".join(parts).replace('\\"', '"').replace("|", "\\|")
+
+
+def emulated(ladder: Path) -> dict[str, dict]:
+    """What the emulator counts for each stage's default configuration."""
+    command = [str(ladder), "check", "--on", "cpu", "--json", "-"]
+    run = subprocess.run(command, capture_output=True, text=True)
+    if run.returncode != 0:
+        raise results.ResultsError(f"{' '.join(command)} exited with {run.returncode}:\n{run.stderr.strip()}")
+    counts: dict[str, dict] = {}
+    for entry in json.loads(run.stdout):
+        if entry["backend"] == "emulator":
+            counts.setdefault(entry["stage"], entry)
+    missing = [stage for stage in stage_names() if stage not in counts]
+    if missing:
+        raise results.ResultsError(f"{ladder} knows no {', '.join(missing)}; build it again")
+    return counts
+
+
+def table(counts: dict[str, dict], rows: list[results.Row], peers: list[results.Row]) -> list[str]:
+    measured = {row.stage: row for row in rows}
+    head = ["rung", "idea", "bank conflicts", "shared-memory wavefronts", "`ldmatrix`"]
+    if measured:
+        head += ["TFLOPS", "against the rung before", "of FA2"]
+    lines = ["| " + " | ".join(head) + " |", "|---|---|" + "---:|" * (len(head) - 2)]
+    for stage in stage_names():
+        counters = counts[stage]["counters"]
+        ways = counters["smem_conflict_ways"]
+        cells = [f"[{stage}]({stage}/)", idea(stage), "none" if ways <= 1 else f"{ways:g}-way",
+                 f"{counters['smem_wavefronts']:,}", f"{counters['ldmatrix']:,}"]
+        if measured:
+            cells += timing(measured.get(stage))
+        lines.append("| " + " | ".join(cells) + " |")
+    for peer in sorted(peers, key=lambda row: row.stage):
+        cells = [peer.stage, "another implementation, in the same run", "", "", ""]
+        lines.append("| " + " | ".join(cells + timing(peer)) + " |")
+    return lines
+
+
+def timing(row: results.Row | None) -> list[str]:
+    if row is None:
+        return ["", "", ""]
+    gain = ""
+    if None not in (row.vs_previous, row.vs_previous_lo, row.vs_previous_hi):
+        percent = [(ratio - 1) * 100 for ratio in (row.vs_previous, row.vs_previous_lo, row.vs_previous_hi)]
+        digits = 0 if percent[0] >= 100 else 1
+        gain = f"{percent[0]:+.{digits}f} % [{percent[1]:+.{digits}f}, {percent[2]:+.{digits}f}]"
+    fa2 = f"{row.vs_fa2 * 100:.1f} %" if row.vs_fa2 is not None else ""
+    return [f"{row.tflops:.1f}", gain, fa2]
+
+
+def section(counts: dict[str, dict], csv: Path) -> str:
+    """What stands between the markers."""
+    shape = next(iter(counts.values()))
+    emulator_note = (f"Conflicts, wavefronts and `ldmatrix` are counted by the emulator at batch {shape['batch']}, "
+                     f"heads {shape['heads']}, N = {shape['n']}, d = {shape['d']}.")
+    if not csv.is_file():
+        return "\n".join(table(counts, [], []) + ["", emulator_note])
+    selection = results.Selection()
+    rungs, peers, _ = results.select(csv, results.read(csv), selection)
+    first = rungs[0]
+    name = csv.relative_to(results.ROOT)
+    picture = figure.path_of(csv, tflops_per_rung.NAME).relative_to(results.ROOT)
+    notes = [
+        "", emulator_note,
+        f"TFLOPS were measured on an {first.gpu} on {first.date} at {selection}; gains carry their 95 % interval.",
+        f"All of it, with clocks and drivers: [{name}]({name}).",
+        "", f"![TFLOPS of every rung on an {first.gpu}, with other implementations and the card's ceilings]({picture})",
+    ]
+    return "\n".join(table(counts, rungs, peers) + notes)
+
+
+def check_figures(csv: Path) -> None:
+    rows = results.read(csv)
+    for module, add_arguments in FIGURES:
+        parser = argparse.ArgumentParser()
+        add_arguments(parser)
+        svg = figure.path_of(csv, module.NAME)
+        if not figure.is_current(svg, module.collect(csv, rows, parser.parse_args([]))):
+            raise Stale(f"{svg} is missing or older than {csv}; run: make plots")
+
+
+def replaced(readme: Path, text: str, generated: str) -> str:
+    pattern = re.compile(f"{re.escape(BEGIN)}\n.*?{re.escape(END)}", re.DOTALL)
+    if len(pattern.findall(text)) != 1:
+        raise results.ResultsError(f"{readme}: expected one line {BEGIN} and one line {END} behind it")
+    return pattern.sub(lambda _: f"{BEGIN}\n{generated}\n{END}", text)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ladder", type=Path, default=results.ROOT / "build" / "ladder",
+                        help="the built program (default: build/ladder)")
+    parser.add_argument("--csv", type=Path, default=figure.RESULTS / "h200.csv",
+                        help="measured results (default: docs/results/h200.csv)")
+    parser.add_argument("--readme", type=Path, default=results.ROOT / "README.md", help="the file to renew")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if something is stale")
+    arguments = parser.parse_args()
+    try:
+        old = arguments.readme.read_text(encoding="utf-8")
+        new = replaced(arguments.readme, old, section(emulated(arguments.ladder), arguments.csv))
+        if not arguments.check:
+            arguments.readme.write_text(new, encoding="utf-8")
+            return 0
+        if old != new:
+            difference = difflib.unified_diff(old.splitlines(), new.splitlines(), "committed", "generated", lineterm="")
+            raise Stale("\n".join([*difference, f"{arguments.readme}: the table is stale; run: make plots"]))
+        if arguments.csv.is_file():
+            check_figures(arguments.csv)
+    except Stale as stale:
+        print(stale, file=sys.stderr)
+        return 1
+    except results.ResultsError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"{error.filename}: {error.strerror}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
