@@ -59,6 +59,8 @@ class GpuProblem {
   Result<std::vector<f16>> read_output_rows(std::span<const int64_t> rows) const;
   // Success, or which guard zone was overwritten where.
   Status check_guards() const;
+  // Success, or which of Q, K and V no longer holds what was uploaded.
+  Status check_inputs(const Inputs& inputs) const;
 
  private:
   struct Buffers;

@@ -1,0 +1,27 @@
+// One run of a variant on the emulator: buffers, launch, and everything the emulator saw.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "common/emulator/emulator.hpp"
+#include "harness/inputs.hpp"
+#include "harness/stage.hpp"
+
+namespace ladder {
+
+struct EmulatorRun {
+  std::vector<f16> output;  // [batch, heads, n, d]; POISON where the kernel wrote nothing
+  emulator::Counters counters;
+  std::vector<emulator::Report> reports;
+  std::vector<emulator::TraceEvent> trace;      // with Options::trace
+  std::vector<std::string> overwritten_guards;  // one message for each guard zone that was written to
+  std::vector<std::string> modified_inputs;     // "Q", "K", "V"
+};
+
+EmulatorRun run_on_emulator(const Stage& stage, const Variant& variant, const Shape& shape, const Inputs& inputs,
+                            const emulator::Options& options = {});
+
+// The kernel's arguments, without pointers.
+AttentionParams params_for(const Shape& shape);
+
+}  // namespace ladder

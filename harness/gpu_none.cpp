@@ -1,0 +1,54 @@
+// The GPU's side of the harness in a build without the CUDA Toolkit: it has no GPU, and says why.
+#include "harness/gpu.hpp"
+
+namespace ladder {
+namespace {
+
+tl::unexpected<Error> no_gpu() {
+  return failure(ExitCode::cannot_run_here,
+                 "This build has no GPU half: nvcc was not found when it was configured.\n"
+                 "  Here:  add --on cpu      the same kernels, emulated\n"
+                 "  Or install the CUDA Toolkit (12.4 or newer) and build again.");
+}
+
+}  // namespace
+
+struct GpuProblem::Buffers {};
+
+GpuProblem::GpuProblem(std::unique_ptr<Buffers> buffers) : buffers_(std::move(buffers)) {}
+GpuProblem::GpuProblem(GpuProblem&&) noexcept = default;
+GpuProblem& GpuProblem::operator=(GpuProblem&&) noexcept = default;
+GpuProblem::~GpuProblem() = default;
+
+Result<GpuInfo> gpu_info() {
+  return no_gpu();
+}
+Result<KernelResources> gpu_resources(const Variant&) {
+  return no_gpu();
+}
+Result<GpuProblem> GpuProblem::create(const Shape&, const Inputs&, bool) {
+  return no_gpu();
+}
+Status GpuProblem::poison_output() {
+  return no_gpu();
+}
+Status GpuProblem::run(const Variant&) {
+  return no_gpu();
+}
+Result<double> GpuProblem::time_ms(const Variant&, int) {
+  return no_gpu();
+}
+Result<std::vector<f16>> GpuProblem::read_output() const {
+  return no_gpu();
+}
+Result<std::vector<f16>> GpuProblem::read_output_rows(std::span<const int64_t>) const {
+  return no_gpu();
+}
+Status GpuProblem::check_guards() const {
+  return no_gpu();
+}
+Status GpuProblem::check_inputs(const Inputs&) const {
+  return no_gpu();
+}
+
+}  // namespace ladder

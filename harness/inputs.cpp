@@ -1,0 +1,181 @@
+#include "harness/inputs.hpp"
+
+#include <array>
+#include <bit>
+#include <cmath>
+#include <numbers>
+
+#include "harness/parallel.hpp"
+
+namespace ladder {
+namespace {
+
+struct KindName {
+  InputKind kind;
+  std::string_view name;
+};
+constexpr std::array KIND_NAMES{
+    KindName{InputKind::normal, "normal"},
+    KindName{InputKind::large_logits, "large_logits"},
+    KindName{InputKind::peaky, "peaky"},
+    KindName{InputKind::one_hot, "one_hot"},
+    KindName{InputKind::constant_v, "constant_v"},
+    KindName{InputKind::last_tile_max, "last_tile_max"},
+    KindName{InputKind::first_tile_max, "first_tile_max"},
+    KindName{InputKind::negative_rows, "negative_rows"},
+    KindName{InputKind::ties, "ties"},
+};
+
+constexpr int FAVOURED_KEYS = 16;  // the keys that hold each row's maximum: within the last (first) tile of any stage
+
+// splitmix64, a hash good enough to be a random stream when it is fed consecutive numbers.
+uint64_t hash(uint64_t x) {
+  x += 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+// Two independent N(0, 1) values that depend on `stream` and `index` alone: any thread can make any element.
+std::array<float, 2> normal_pair(uint64_t stream, uint64_t index) {
+  const uint64_t bits = hash(stream ^ hash(index));
+  const float u = (static_cast<float>(bits >> 40) + 1.0f) * 0x1p-24f;  // (0, 1]: its logarithm is finite
+  const float angle = static_cast<float>(bits & 0xffffff) * (0x1p-24f * 2 * std::numbers::pi_v<float>);
+  const float radius = std::sqrt(-2.0f * std::log(u));
+  return {radius * std::cos(angle), radius * std::sin(angle)};
+}
+
+enum Tensor : uint64_t { TENSOR_Q = 1, TENSOR_K, TENSOR_V };
+
+// A tensor whose element (row, column) of N(0, 1) is passed through `shape_value(value, row, column)`, where row counts
+// through all heads.
+template <class ShapeValue>
+std::vector<f16> make_tensor(Tensor tensor, uint64_t seed, const Shape& shape, const ShapeValue& shape_value) {
+  std::vector<f16> values(shape.elements());
+  const uint64_t stream = hash(seed * 4 + tensor);
+  const int d = shape.d, pairs = (d + 1) / 2;
+  parallel_for(shape.batch_heads() * shape.n, 256, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      for (int pair = 0; pair < pairs; ++pair) {
+        const auto two = normal_pair(stream, row * pairs + pair);
+        for (int i = 0; i < 2 && pair * 2 + i < d; ++i) {
+          const int column = pair * 2 + i;
+          values[row * d + column] = to_f16(shape_value(two[i], row, column));
+        }
+      }
+    }
+  });
+  return values;
+}
+
+// Copies `from`'s element (key(row), column) of the same head, scaled, into every query row.
+template <class Key>
+std::vector<f16> rows_of(const std::vector<f16>& from, const Shape& shape, float scale, const Key& key) {
+  std::vector<f16> rows(from.size());
+  for (int64_t row = 0; row < shape.batch_heads() * shape.n; ++row) {
+    const int64_t head = row / shape.n;
+    const int64_t source = head * shape.n + key(row % shape.n);
+    for (int c = 0; c < shape.d; ++c) rows[row * shape.d + c] = to_f16(scale * to_float(from[source * shape.d + c]));
+  }
+  return rows;
+}
+
+}  // namespace
+
+std::span<const InputKind> all_input_kinds() {
+  static const auto kinds = [] {
+    std::array<InputKind, KIND_NAMES.size()> all{};
+    for (size_t i = 0; i < all.size(); ++i) all[i] = KIND_NAMES[i].kind;
+    return all;
+  }();
+  return kinds;
+}
+
+std::string_view to_string(InputKind kind) {
+  for (const auto& known : KIND_NAMES) {
+    if (known.kind == kind) return known.name;
+  }
+  return "unknown";
+}
+
+Inputs make_inputs(InputKind kind, const Shape& shape, uint64_t seed) {
+  const auto normal = [](float value, int64_t, int) { return value; };
+  const auto times = [](float factor) { return [factor](float value, int64_t, int) { return factor * value; }; };
+  const auto plus = [](float shift) { return [shift](float value, int64_t, int) { return value + shift; }; };
+  const int n = shape.n;
+
+  Inputs inputs;
+  inputs.V = make_tensor(TENSOR_V, seed, shape, normal);
+  switch (kind) {
+    case InputKind::normal:
+    case InputKind::constant_v:
+    case InputKind::ties:
+      inputs.Q = make_tensor(TENSOR_Q, seed, shape, normal);
+      inputs.K = make_tensor(TENSOR_K, seed, shape, normal);
+      break;
+    case InputKind::large_logits:
+    case InputKind::peaky: {
+      const float deviation = kind == InputKind::peaky ? 16.0f : 8.0f;
+      inputs.Q = make_tensor(TENSOR_Q, seed, shape, times(deviation));
+      inputs.K = make_tensor(TENSOR_K, seed, shape, times(deviation));
+      break;
+    }
+    case InputKind::one_hot: {
+      // Query i is a multiple of key (7 i + 3) mod n: |k|^2 is about d, so with this factor the softmax sees about 45,
+      // against a deviation of about 45 / sqrt(d) for the other keys.
+      const float factor = 45.0f / std::sqrt(static_cast<float>(shape.d));
+      inputs.K = make_tensor(TENSOR_K, seed, shape, normal);
+      inputs.Q = rows_of(inputs.K, shape, factor, [n](int64_t i) { return (7 * i + 3) % n; });
+      break;
+    }
+    case InputKind::last_tile_max:
+    case InputKind::first_tile_max: {
+      // Queries lean towards (1, ..., 1), and so do a few keys: their scores are about 0.75 * sqrt(d) higher, 8.5 at
+      // d = 128. Enough to hold the maximum, little enough for the other keys to matter in the sum.
+      const bool last = kind == InputKind::last_tile_max;
+      inputs.Q = make_tensor(TENSOR_Q, seed, shape, plus(1.0f));
+      inputs.K = make_tensor(TENSOR_K, seed, shape, [=](float value, int64_t row, int) {
+        const int64_t key = row % n;
+        return (last ? key >= n - FAVOURED_KEYS : key < FAVOURED_KEYS) ? value + 0.75f : value;
+      });
+      break;
+    }
+    case InputKind::negative_rows:
+      // Scores of about -9 sqrt(d), -102 at d = 128: exp underflows in f32 unless the maximum is subtracted.
+      inputs.Q = make_tensor(TENSOR_Q, seed, shape, plus(3.0f));
+      inputs.K = make_tensor(TENSOR_K, seed, shape, plus(-3.0f));
+      break;
+  }
+  const auto first_row = [](int64_t) { return 0; };
+  if (kind == InputKind::constant_v) inputs.V = rows_of(inputs.V, shape, 1.0f, first_row);
+  if (kind == InputKind::ties) inputs.K = rows_of(inputs.K, shape, 1.0f, first_row);
+  return inputs;
+}
+
+float to_float(f16 value) {
+  // An f16's exponent and mantissa, moved into an f32, are too small by 2^112 (the biases' difference): multiply.
+  const uint32_t sign = (value.bits & 0x8000u) << 16, magnitude = (value.bits & 0x7fffu) << 13;
+  if (magnitude >= 0x7c00u << 13) return std::bit_cast<float>(sign | magnitude | 0x7f800000u);  // infinity, NaN
+  return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) * 0x1p112f));
+}
+
+f16 to_f16(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  const auto sign = static_cast<uint16_t>(bits >> 16 & 0x8000u);
+  const uint32_t magnitude = bits & 0x7fffffffu;
+  uint32_t half = 0;
+  if (magnitude > 0x7f800000u) {
+    half = 0x7e00u;  // NaN
+  } else if (magnitude >= 0x47800000u) {
+    half = 0x7c00u;  // 65536 and above: infinity
+  } else if (magnitude < 0x38800000u) {
+    // Below 2^-14: an f32 addition rounds to the subnormals' spacing, 2^-24, whose f32 ulp belongs to [0.5, 1).
+    half = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - std::bit_cast<uint32_t>(0.5f);
+  } else {
+    // Subtract the biases' difference (112), round the 13 dropped bits to nearest even; a carry reaches the exponent.
+    half = (magnitude - (112u << 23) + 0xfffu + (magnitude >> 13 & 1u)) >> 13;
+  }
+  return {static_cast<uint16_t>(sign | half)};
+}
+
+}  // namespace ladder
