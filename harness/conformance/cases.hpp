@@ -22,6 +22,13 @@ inline std::vector<uint32_t> numbered(uint32_t count) {
   return words;
 }
 
+// -16.0f, -15.0f, ...
+inline std::vector<uint32_t> small_floats() {
+  std::vector<uint32_t> words;
+  for (int i = -16; i < 16; ++i) words.push_back(std::bit_cast<uint32_t>(static_cast<float>(i)));
+  return words;
+}
+
 // Four 8x8 matrices of 16-bit elements, one row after the other. Element (m, row, column) is the hex number 0mrc.
 inline std::vector<uint32_t> matrix_rows() {
   std::vector<uint32_t> words;
@@ -142,6 +149,8 @@ inline std::vector<ladder::conformance::Case> all_cases() {
      .layout = "word l: lane l", .kernel = ld_global_f16_case, .input = matrix_rows(), .output_words = 32},
     {.primitive = "ld_global_b32", .what = "lane l loads word 5l mod 32",
      .layout = "word l: lane l", .kernel = ld_global_b32_case, .input = numbered(32), .output_words = 32},
+    {.primitive = "ld_global_f32", .what = "lane l loads word 5l mod 32",
+     .layout = "word l: lane l (f32)", .kernel = ld_global_f32_case, .input = small_floats(), .output_words = 32},
     {.primitive = "ld_global_v4", .what = "lane l loads 16-byte chunk 5l mod 32",
      .layout = "words 4l..4l+3: lane l's x, y, z, w", .kernel = ld_global_v4_case, .input = numbered(128),
      .output_words = 128},
@@ -149,6 +158,9 @@ inline std::vector<ladder::conformance::Case> all_cases() {
      .layout = "global memory, word by word", .kernel = st_global_f16_case, .input = numbered(32), .output_words = 16},
     {.primitive = "st_global_b32", .what = "lane l stores word 5l mod 32",
      .layout = "global memory, word by word", .kernel = st_global_b32_case, .input = numbered(32), .output_words = 32},
+    {.primitive = "st_global_f32", .what = "lane l stores word 5l mod 32",
+     .layout = "global memory, word by word (f32)", .kernel = st_global_f32_case, .input = small_floats(),
+     .output_words = 32},
     {.primitive = "st_global_v4", .what = "lane l stores 16-byte chunk 5l mod 32",
      .layout = "global memory, word by word", .kernel = st_global_v4_case, .input = numbered(128), .output_words = 128},
     {.primitive = "cp_async_16", .what = "lane l copies 16-byte chunk l to chunk 5l mod 32",
@@ -166,6 +178,12 @@ inline std::vector<ladder::conformance::Case> all_cases() {
     {.primitive = "__syncwarp", .what = "lane l reads from l+13, then writes to it",
      .layout = "word l: lane l's first read; word 32+l: its second", .kernel = syncwarp_case, .input = numbered(64),
      .output_words = 64, .smem_bytes = 128},
+    {.primitive = "named_barrier_sync", .what = "two pairs of warps, thread t of a pair reads from t+37",
+     .layout = "word t: thread t", .kernel = named_barrier_sync_case, .input = numbered(128), .output_words = 128,
+     .threads = 128, .smem_bytes = 512},
+    {.primitive = "named_barrier_arrive", .what = "warp 0 fills a buffer three times, lane l of warp 1 reads from l+13",
+     .layout = "word 32r+l: lane l of warp 1 in round r", .kernel = named_barrier_arrive_case, .input = numbered(96),
+     .output_words = 96, .threads = 64, .smem_bytes = 128},
     {.primitive = "launch", .what = "grid 3x2, 32 threads a block, each tells its indices and the shapes",
      .layout = "word 32b+t: thread t of block b; in decimal: block y, x, thread (2 digits), grid y, x, block (2 digits)",
      .kernel = launch_case, .output_words = 192, .grid_x = 3, .grid_y = 2},

@@ -13,6 +13,12 @@ __device__ __forceinline__ uint32_t scatter(uint32_t lane) {
   return lane * 5 % 32;
 }
 
+// An f32 and its bits.
+union FloatBits {
+  uint32_t bits;
+  float value;
+};
+
 // ---- shared memory ----------------------------------------------------------------------------------------------
 
 // Every thread of two warps reports where its shared memory begins, modulo the alignment that is promised.
@@ -88,6 +94,12 @@ __global__ void ld_global_b32_case(const uint32_t* in, uint32_t* out) {
   out[threadIdx.x] = ld_global_b32(in + scatter(threadIdx.x));
 }
 
+__global__ void ld_global_f32_case(const uint32_t* in, uint32_t* out) {
+  FloatBits loaded;
+  loaded.value = ld_global_f32(reinterpret_cast<const float*>(in) + scatter(threadIdx.x));
+  out[threadIdx.x] = loaded.bits;
+}
+
 __global__ void ld_global_v4_case(const uint32_t* in, uint32_t* out) {
   const uint32_t lane = threadIdx.x;
   const uint4 value = ld_global_v4(in + 4 * scatter(lane));
@@ -104,6 +116,12 @@ __global__ void st_global_f16_case(const uint32_t* in, uint32_t* out) {
 
 __global__ void st_global_b32_case(const uint32_t* in, uint32_t* out) {
   st_global_b32(out + scatter(threadIdx.x), in[threadIdx.x]);
+}
+
+__global__ void st_global_f32_case(const uint32_t* in, uint32_t* out) {
+  FloatBits stored;
+  stored.bits = in[threadIdx.x];
+  st_global_f32(reinterpret_cast<float*>(out) + scatter(threadIdx.x), stored.value);
 }
 
 __global__ void st_global_v4_case(const uint32_t* in, uint32_t* out) {
@@ -173,6 +191,32 @@ __global__ void syncwarp_case(const uint32_t* in, uint32_t* out) {
   st_shared_b32(smem_base() + 4 * partner, in[32 + lane]);
   __syncwarp();  // safe to read again: every lane has stored
   out[32 + lane] = ld_shared_b32(smem_base() + 4 * lane);
+}
+
+// Two pairs of warps, each pair with a barrier of its own, exchange words as above.
+__global__ void named_barrier_sync_case(const uint32_t* in, uint32_t* out) {
+  const uint32_t thread = threadIdx.x, pair = thread / 64, partner = pair * 64 + (thread + 37) % 64;
+  st_shared_b32(smem_base() + 4 * thread, in[thread]);
+  named_barrier_sync(1 + pair, 64);  // safe to read the partner's word: this pair of warps has stored
+  out[thread] = ld_shared_b32(smem_base() + 4 * partner);
+}
+
+// Warp 0 fills a buffer and goes on; warp 1 waits for it, empties it, and lets warp 0 fill it again.
+__global__ void named_barrier_arrive_case(const uint32_t* in, uint32_t* out) {
+  constexpr uint32_t FULL = 1, EMPTY = 2;
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const uint32_t own = smem_base() + 4 * lane, partner = smem_base() + 4 * ((lane + 13) % 32);
+  for (uint32_t round = 0; round < 3; ++round) {
+    if (warp == 0) {
+      if (round > 0) named_barrier_sync(EMPTY, 64);  // safe to overwrite: warp 1 has read
+      st_shared_b32(own, in[32 * round + lane]);
+      named_barrier_arrive(FULL, 64);
+    } else {
+      named_barrier_sync(FULL, 64);  // safe to read: warp 0 has stored
+      out[32 * round + lane] = ld_shared_b32(partner);
+      if (round < 2) named_barrier_arrive(EMPTY, 64);
+    }
+  }
 }
 
 // Which thread of which block am I, as one decimal number per thread: grid 3 x 2, block 32.
@@ -245,11 +289,6 @@ __global__ void mma_m16n8k16_case(const uint32_t* in, uint32_t* out) {
 
 // ---- numbers ----------------------------------------------------------------------------------------------------
 // Each thread converts one value and writes argument and result side by side, so that the fixture can be read.
-
-union FloatBits {
-  uint32_t bits;
-  float value;
-};
 
 __global__ void pack_f16x2_case(const uint32_t* in, uint32_t* out) {
   const uint32_t thread = threadIdx.x;
