@@ -32,8 +32,9 @@ __device__ __forceinline__ void load_tile(uint32_t tile, const f16* source) {
   }
 }
 
+// Two blocks fit on an SM, and saying so lets the compiler use all 255 registers of a thread.
 template <int BR, int BC, int WARPS>
-__global__ void __launch_bounds__(WARPS * 32) flash_attention(AttentionParams p) {
+__global__ void __launch_bounds__(WARPS * 32, 2) flash_attention(AttentionParams p) {
   constexpr int THREADS = WARPS * 32;
   constexpr int M_TILES = BR / (16 * WARPS);                      // 16-row groups of queries per warp
   constexpr int QK_N_TILES = BC / 8, QK_K_TILES = HEAD_DIM / 16;  // S[16 x BC] = Q[16 x d] K^T[d x BC]
@@ -45,6 +46,7 @@ __global__ void __launch_bounds__(WARPS * 32) flash_attention(AttentionParams p)
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const size_t head = size_t(blockIdx.y) * p.n * HEAD_DIM;
   const size_t block_rows = head + size_t(blockIdx.x) * BR * HEAD_DIM;  // this block's rows of Q and O
+  const f16 *K = p.K + head, *V = p.V + head;                           // the tile at hand
   const uint32_t smem_Q = smem_base(), smem_K = smem_Q + BR * ROW_BYTES, smem_V = smem_K + BC * ROW_BYTES;
   smem_name(smem_Q, BR * ROW_BYTES, "Q");
   smem_name(smem_K, BC * ROW_BYTES, "K");
@@ -59,11 +61,11 @@ __global__ void __launch_bounds__(WARPS * 32) flash_attention(AttentionParams p)
   load_tile<BR, THREADS>(smem_Q, p.Q + block_rows);
 
   const int kv_tiles = p.n / BC;
-  for (int tile = 0; tile < kv_tiles; ++tile) {
+  for (int tile = 0; tile < kv_tiles; ++tile, K += BC * HEAD_DIM, V += BC * HEAD_DIM) {
     // LOAD
     __syncthreads();  // safe to overwrite K and V: every warp has finished PV of the tile before
-    load_tile<BC, THREADS>(smem_K, p.K + head + size_t(tile) * BC * HEAD_DIM);
-    load_tile<BC, THREADS>(smem_V, p.V + head + size_t(tile) * BC * HEAD_DIM);
+    load_tile<BC, THREADS>(smem_K, K);
+    load_tile<BC, THREADS>(smem_V, V);
     __syncthreads();  // safe to read Q, K and V: every thread has stored its part
 
     // QK  Lane l addresses row l % 16, chunk l / 16 of a 16x16 block: four 8x8 matrices, rows 0-7 and 8-15, then the
