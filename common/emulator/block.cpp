@@ -1,0 +1,337 @@
+#include "common/emulator/block.hpp"
+
+#include <fmt/format.h>
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <utility>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define EMULATOR_ADDRESS_SANITIZER
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define EMULATOR_ADDRESS_SANITIZER
+#endif
+#endif
+
+namespace emulator {
+
+constinit thread_local Current current;
+
+Block::Block(const LaunchConfig& launch_config)
+    : launch(launch_config),
+      stacks(launch_config.threads()),
+      warps(std::make_unique<Warp[]>(launch_config.warps())),
+      regions{{0, launch_config.smem_bytes, "shared"}},
+      region_of((launch_config.smem_bytes + GRANULE - 1) / GRANULE),
+      smem(static_cast<std::byte*>(
+          ::operator new (std::max(launch_config.smem_bytes, GRANULE), std::align_val_t{SMEM_BASE}))) {
+  for (uint32_t thread = 0; thread < launch.threads(); ++thread) {
+    const dim3& shape = launch.shape;
+    warps[thread / 32].lanes[thread % 32].thread_index = {thread % shape.x, thread / shape.x % shape.y,
+                                                          thread / shape.x / shape.y};
+  }
+}
+
+void Block::run(uint64_t linear) {
+  const dim3& grid = launch.grid;
+  linear_index = linear;
+  index = {static_cast<uint32_t>(linear % grid.x), static_cast<uint32_t>(linear / grid.x % grid.y),
+           static_cast<uint32_t>(linear / grid.x / grid.y)};
+  tracing = launch.options.trace && linear == 0;
+  at_barrier = 0;
+  named_barriers = {};
+  std::memset(smem.get(), 0xff, launch.smem_bytes);  // NaN as f16 and as f32
+  if (launch.options.check) races.start_block(launch.smem_bytes, launch.warps());
+
+  current = {.block = this, .warp = warps.get(), .lane = 0, .suspended = &host};
+  live = launch.threads();
+  for (uint32_t thread = 0; thread < live; ++thread) {
+    Warp& warp = warps[thread / 32];
+    const uint32_t lane = thread % 32;
+    if (lane == 0) {
+      warp.id = thread / 32;
+      warp.live = warp.ready = live - thread >= 32 ? ALL_LANES : (1u << (live - thread)) - 1;
+      warp.arrived = 0;
+    }
+    Lane& state = warp.lanes[lane];
+    state.copies.clear();
+    state.group_ends.clear();
+    warp.fibers[lane] = stacks.start(thread, [this](fiber&& from) { return run_lane(std::move(from)); });
+  }
+  fiber last = std::move(warps[0].fibers[0]).resume();
+  *current.suspended = std::move(last);
+  // After a fatal fault the remaining fibers are unwound here, from wherever they wait.
+  if (failed) {
+    for (uint32_t thread = 0; thread < launch.threads(); ++thread) warps[thread / 32].fibers[thread % 32] = {};
+  }
+  for (uint32_t warp = 0; warp < launch.warps(); ++warp) count_accesses(warps[warp]);
+  current = {};
+}
+
+// ---- scheduling ---------------------------------------------------------------------------------------------------
+
+fiber Block::run_lane(fiber&& from) {
+  *current.suspended = std::move(from);
+  std::optional<std::string> exception;
+  try {
+    launch.body(launch.kernel);
+  } catch (const boost::context::detail::forced_unwind&) {
+    throw;  // run() ends this fiber
+  } catch (const std::exception& error) {
+    exception = error.what();
+  } catch (...) {
+    exception = "not a std::exception";
+  }
+  const uint32_t thread = current.thread();
+  if (exception) fatal({ReportKind::kernel_exception}, thread_name(thread) + " has thrown: " + *exception);
+  if (stacks.overflowed(thread))
+    fatal({ReportKind::stack_overflow}, thread_name(thread) + " has used more stack than the emulator has");
+
+  Warp& warp = *current.warp;
+  const Lane& state = current.state();
+  if (!state.copies.empty()) {
+    report({ReportKind::exit_in_flight, state.copies.front().site}, [&] {
+      return fmt::format("{} ends before it has waited for its {}", thread_name(thread), at(state.copies.front().site));
+    });
+  }
+  const uint32_t self = 1u << current.lane;
+  warp.ready &= ~self;
+  warp.live &= ~self;
+  --live;
+  if (warp.arrived != 0) finish_without(warp);
+  complete_block_barrier();
+
+  current.suspended = &warp.fibers[current.lane];
+  if (live == 0) return std::move(host);
+  Warp* next = warp.ready != 0 ? &warp : next_ready_warp();
+  if (next == nullptr) deadlock();
+  current.lane =
+      next == &warp ? warp.next_ready_after(current.lane) : static_cast<uint32_t>(std::countr_zero(next->ready));
+  current.warp = next;
+  return std::move(next->fibers[current.lane]);
+}
+
+Warp* Block::next_ready_warp() {
+  const uint32_t count = launch.warps();
+  for (uint32_t i = 1; i <= count; ++i) {
+    Warp& warp = warps[(current.warp->id + i) % count];
+    if (warp.ready != 0) return &warp;
+  }
+  return nullptr;
+}
+
+void Block::wait_for_other_warp() {
+  Warp* const next = next_ready_warp();
+  if (next == nullptr) deadlock();
+  switch_to(*next, static_cast<uint32_t>(std::countr_zero(next->ready)));
+}
+
+void Block::complete_block_barrier() {
+  if (at_barrier == 0 || at_barrier < live) return;
+  at_barrier = 0;
+  ++counters.barriers;
+  if (launch.options.check) races.sync_block();
+  for (uint32_t i = 0; i < launch.warps(); ++i) {
+    warps[i].ready = warps[i].live;
+    count_accesses(warps[i]);
+  }
+}
+
+void incomplete(const Warp& warp) {
+  Block& block = *current.block;
+  std::vector<uint32_t> missing;
+  for (uint32_t lane = 0; lane < 32; ++lane) {
+    if ((warp.live >> lane & 1) == 0) missing.push_back(warp.id * 32 + lane);
+  }
+  const SiteId site = block.site_id(warp.instruction, warp.site);
+  block.fatal({ReportKind::incomplete_warp, site},
+              fmt::format("{} needs all 32 threads of warp {}, but {} {} ended or never existed", block.at(site),
+                          warp.id, ranges(missing), missing.size() == 1 ? "has" : "have"));
+}
+
+void diverged(Instruction instruction, const CallSite& call) {
+  Block& block = *current.block;
+  const Warp& warp = *current.warp;
+  const SiteId here = block.site_id(instruction, call), there = block.site_id(warp.instruction, warp.site);
+  std::vector<uint32_t> others;
+  for (uint32_t lane = 0; lane < 32; ++lane) {
+    if (warp.arrived >> lane & 1) others.push_back(warp.id * 32 + lane);
+  }
+  block.fatal({ReportKind::divergent_collective, here, there},
+              fmt::format("{} has reached {} while other threads of its warp ({}) wait in {}",
+                          Block::thread_name(current.thread()), block.at(here), ranges(others), block.at(there)));
+}
+
+void Block::deadlock() {
+  std::map<std::pair<Instruction, std::pair<std::string, uint32_t>>, std::vector<uint32_t>> waiting;
+  std::vector<uint32_t> ended;
+  SiteId first = NO_SITE;
+  for (uint32_t thread = 0; thread < launch.threads(); ++thread) {
+    const Warp& warp = warps[thread / 32];
+    const uint32_t lane = thread % 32;
+    if ((warp.live >> lane & 1) == 0) {
+      ended.push_back(thread);
+      continue;
+    }
+    const bool in_warp = warp.arrived >> lane & 1;
+    const Instruction instruction = in_warp ? warp.instruction : warp.lanes[lane].waits_in;
+    const CallSite& call = in_warp ? warp.site : warp.lanes[lane].waits_at;
+    if (first == NO_SITE) first = site_id(instruction, call);
+    waiting[{instruction, {to_string(source_line(call)), call.column}}].push_back(thread);
+  }
+  std::string message = "deadlock, no thread can go on:";
+  for (const auto& [where, threads] : waiting)
+    message += fmt::format("\n  {} at {}: threads {}", info(where.first).name, where.second.first, ranges(threads));
+  for (size_t id = 1; id < named_barriers.size(); ++id) {
+    const NamedBarrier& barrier = named_barriers[id];
+    if (barrier.expected != 0)
+      message += fmt::format("\n  barrier {}: {} of {} threads have come", id, barrier.arrived, barrier.expected);
+  }
+  if (!ended.empty()) message += fmt::format("\n  ended: threads {}", ranges(ended));
+  fatal({ReportKind::deadlock, first}, message + "\n ");
+}
+
+void Block::fatal(const Fault& fault, const std::string& message) {
+  report(fault, [&] { return message; });
+  failed = true;
+  current.suspended = &current.warp->fibers[current.lane];
+  fiber previous = std::move(host).resume();  // run() unwinds this fiber instead of resuming it
+  std::abort();
+}
+
+// ---- shared memory ------------------------------------------------------------------------------------------------
+
+void Block::bad_address(uint32_t address, uint32_t bytes, SiteId site) {
+  const bool misaligned = (address & (bytes - 1)) != 0;
+  const int64_t offset = int64_t{address} - SMEM_BASE;
+  fatal({misaligned ? ReportKind::shared_misaligned : ReportKind::shared_out_of_bounds, site},
+        fmt::format("{} by {} at offset {}: {}", at(site), thread_name(current.thread()), offset,
+                    misaligned ? fmt::format("not aligned to its {} bytes", bytes)
+                               : fmt::format("{} bytes there are outside the block's {} bytes of shared memory", bytes,
+                                             launch.smem_bytes)));
+}
+
+void Block::name_region(uint32_t address, uint32_t bytes, const char* name) {
+  const uint32_t offset = address - SMEM_BASE;
+  if (offset >= launch.smem_bytes) return;  // an access there will be reported
+  const auto known = std::find_if(regions.begin() + 1, regions.end(), [&](const Region& region) {
+    return region.offset == offset && region.bytes == bytes && std::strcmp(region.name, name) == 0;
+  });
+  const auto number = static_cast<uint8_t>(known - regions.begin());
+  if (known == regions.end()) {
+    if (regions.size() == MAX_REGIONS) return;
+    regions.push_back({offset, bytes, name});
+  }
+  const size_t first = offset / GRANULE;
+  if (region_of[first] == number) return;
+  const size_t last = std::min<size_t>((size_t{offset} + bytes + GRANULE - 1) / GRANULE, region_of.size());
+  std::fill(region_of.begin() + static_cast<ptrdiff_t>(first), region_of.begin() + static_cast<ptrdiff_t>(last),
+            number);
+}
+
+void Block::report_hazard(const RaceDetector::Actor& actor, const Hazard& hazard) {
+  const uint32_t address = SMEM_BASE + hazard.offset;
+  report({hazard.kind, actor.site, hazard.other, region_at(address)}, [&] {
+    const std::string self = fmt::format("{} by {}", at(actor.site), thread_name(actor.thread));
+    const std::string other =
+        hazard.other == NO_SITE
+            ? ""
+            : fmt::format("{} by {}", at(hazard.other), thread_name(static_cast<uint32_t>(hazard.other_thread)));
+    const std::string where = place(address);
+    switch (hazard.kind) {
+      case ReportKind::uninitialised_read:
+        return fmt::format("uninitialised read: {} reads {}, which nobody has written", self, where);
+      case ReportKind::in_flight_read:
+        return fmt::format("read of data in flight: {} reads {} before the wait of {}", self, where, other);
+      case ReportKind::in_flight_overwrite:
+        return fmt::format("write over data in flight: {} writes {} before the wait of {}", self, where, other);
+      case ReportKind::race_read_after_write:
+        return fmt::format("race, read after write without a barrier: {} reads {}, written by {}", self, where, other);
+      case ReportKind::race_write_after_read:
+        return fmt::format("race, write after read without a barrier: {} writes {}, read by {}", self, where, other);
+      default:
+        return fmt::format("race, write after write without a barrier: {} writes {}, written by {}", self, where,
+                           other);
+    }
+  });
+}
+
+// ---- counting and trace ---------------------------------------------------------------------------------------------
+
+void Block::log_access(uint32_t address, SiteId site) {
+  // A lane that is far ahead of its warp lets the others catch up, so that logs stay short and line up.
+  constexpr size_t CAPACITY = 1024;
+  Warp& warp = *current.warp;
+  const auto has_room = [&](uint32_t lane) { return warp.lanes[lane].accesses.size() < CAPACITY; };
+  while (!has_room(current.lane)) {
+    uint32_t behind = current.lane;
+    do behind = warp.next_ready_after(behind);
+    while (behind != current.lane && !has_room(behind));
+    if (behind == current.lane) {
+      count_accesses(warp);
+    } else {
+      switch_to(warp, behind);
+    }
+  }
+  current.state().accesses.push_back({address, site});
+}
+
+void Block::count_accesses(Warp& warp) {
+  std::array<size_t, 32> next = {};
+  const auto pending = [&](uint32_t lane) { return next[lane] < warp.lanes[lane].accesses.size(); };
+  for (uint32_t first = 0; first < 32;) {
+    if (!pending(first)) {
+      ++first;
+      continue;
+    }
+    // Lanes whose next access was issued from the same place take part in the same request.
+    const SharedAccess& leader = warp.lanes[first].accesses[next[first]];
+    uint32_t addresses[32] = {};
+    uint32_t active = 0;
+    for (uint32_t lane = first; lane < 32; ++lane) {
+      if (!pending(lane) || warp.lanes[lane].accesses[next[lane]].site != leader.site) continue;
+      addresses[lane] = warp.lanes[lane].accesses[next[lane]++].address;
+      active |= 1u << lane;
+    }
+    const InstructionInfo& instruction = info(sites[leader.site].instruction);
+    count_wavefronts(leader.site, leader.address,
+                     request_wavefronts(addresses, active, instruction.bytes, instruction.is_load));
+  }
+  for (Lane& lane : warp.lanes) lane.accesses.clear();
+}
+
+void Block::trace_event(Instruction instruction, const CallSite& call, std::string buffer, uint32_t bytes,
+                        int operand) {
+  trace.push_back({.launch = launch.number,
+                   .warp = static_cast<int>(current.warp->id),
+                   .sequence = trace.size(),
+                   .instruction = info(instruction).name,
+                   .file = call.file,
+                   .line = static_cast<int>(call.line),
+                   .buffer = std::move(buffer),
+                   .bytes = bytes,
+                   .operand = operand});
+}
+
+// ---- words for reports ----------------------------------------------------------------------------------------------
+
+std::string Block::at(SiteId site) const {
+  return fmt::format("{} at {}", info(sites[site].instruction).name, to_string(source_line(sites[site].call)));
+}
+
+std::string Block::place(uint32_t address) const {
+  const Region& region = regions[region_at(address)];
+  return fmt::format("{}+{}", region.name, address - SMEM_BASE - region.offset);
+}
+
+std::string Block::thread_name(uint32_t thread) {
+  return fmt::format("thread {} (warp {})", thread, thread / 32);
+}
+
+std::string Block::block_name() const {
+  return fmt::format("block ({}, {}, {})", index.x, index.y, index.z);
+}
+
+}  // namespace emulator

@@ -1,0 +1,208 @@
+// A thread block at work on one OS thread: its warps, shared memory, barriers, and the scheduler of its fibers.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+#include "common/emulator/bank_model.hpp"
+#include "common/emulator/emulator.hpp"
+#include "common/emulator/instructions.hpp"
+#include "common/emulator/race_detector.hpp"
+#include "common/emulator/report_log.hpp"
+#include "common/emulator/site.hpp"
+#include "common/emulator/warp.hpp"
+
+namespace emulator {
+
+struct Block;
+
+// Who runs on this OS thread.
+struct Current {
+  Block* block = nullptr;
+  Warp* warp = nullptr;
+  uint32_t lane = 0;
+  fiber* suspended = nullptr;  // where the fiber that is being switched away from is to be kept
+
+  uint32_t thread() const { return warp->id * 32 + lane; }
+  Lane& state() const { return warp->lanes[lane]; }
+};
+extern constinit thread_local Current current;
+
+// What is the same for all blocks of a launch.
+struct LaunchConfig {
+  const Options& options;
+  const std::vector<Device::Buffer>& buffers;
+  dim3 grid, shape;
+  uint32_t smem_bytes;
+  void (*body)(const void*);
+  const void* kernel;
+  int number;  // of the launch on its device
+
+  uint32_t threads() const { return shape.x * shape.y * shape.z; }
+  uint32_t warps() const { return (threads() + 31) / 32; }
+  uint64_t blocks() const { return uint64_t{grid.x} * grid.y * grid.z; }
+};
+
+struct NamedBarrier {
+  uint32_t expected = 0;  // threads; 0: nobody has come yet
+  uint32_t arrived = 0;
+  SiteId site = NO_SITE;  // of the first to come
+  VectorClock clock = {};
+  std::vector<Warp*> waiting;
+};
+
+struct Region {  // of shared memory
+  uint32_t offset;
+  uint32_t bytes;
+  const char* name;
+};
+
+// One worker's blocks, one after the other.
+struct Block {
+  explicit Block(const LaunchConfig& launch_config);
+  Block(const Block&) = delete;
+  Block& operator=(const Block&) = delete;
+
+  void run(uint64_t linear_index);
+
+  // ---- scheduling: called by the running lane
+  // Lets other lanes run until this one, whose ready bit is clear, has been woken.
+  void wait();
+  void wait_for_other_warp();
+  Warp* next_ready_warp();
+  void switch_to(Warp& warp, uint32_t lane);
+  fiber run_lane(fiber&& from);
+  void complete_block_barrier();
+  [[noreturn]] void deadlock();
+
+  // ---- shared memory
+  static constexpr uint32_t SMEM_BASE = 1024;  // the first KiB is the system's on the hardware too
+  static constexpr uint32_t GRANULE = 16;
+  static constexpr size_t MAX_REGIONS = 32;
+
+  std::byte* shared(uint32_t address) { return smem.get() + (address - SMEM_BASE); }
+  // Ends the launch unless the access is aligned and inside the block's shared memory.
+  void require_valid(uint32_t address, uint32_t bytes, SiteId site) {
+    const uint32_t offset = address - SMEM_BASE;  // wraps to a large number below the base
+    if (offset > launch.smem_bytes || bytes > launch.smem_bytes - offset || (address & (bytes - 1)) != 0) [[unlikely]]
+      bad_address(address, bytes, site);
+  }
+  [[noreturn]] void bad_address(uint32_t address, uint32_t bytes, SiteId site);
+  uint8_t region_at(uint32_t address) const { return region_of[(address - SMEM_BASE) / GRANULE]; }
+  void name_region(uint32_t address, uint32_t bytes, const char* name);
+  void check_read(const RaceDetector::Actor& actor, uint32_t address, uint32_t bytes) {
+    Hazard hazard;
+    if (launch.options.check && races.read(actor, address - SMEM_BASE, bytes, hazard)) [[unlikely]]
+      report_hazard(actor, hazard);
+  }
+  void report_hazard(const RaceDetector::Actor& actor, const Hazard& hazard);
+
+  // ---- counting
+  void count_wavefronts(SiteId site, uint32_t address, Wavefronts wavefronts) {
+    SharedTraffic& sum = traffic[site * MAX_REGIONS + region_at(address)];
+    ++sum.requests;
+    sum.taken += static_cast<uint64_t>(wavefronts.taken);
+    sum.ideal += static_cast<uint64_t>(wavefronts.ideal);
+  }
+  SiteId site_id(Instruction instruction, const CallSite& call) {
+    const SiteId id = sites.id(instruction, call);
+    if (traffic.size() < (id + size_t{1}) * MAX_REGIONS) [[unlikely]]
+      traffic.resize((id + size_t{1}) * MAX_REGIONS);
+    return id;
+  }
+  void log_access(uint32_t address, SiteId site);
+  // Puts the lanes' plain loads and stores together into warp requests and counts them.
+  void count_accesses(Warp& warp);
+
+  // ---- trace: one event per warp instruction, told by the warp's first live lane
+  bool traced() const { return tracing && current.lane == static_cast<uint32_t>(std::countr_zero(current.warp->live)); }
+  void trace_event(Instruction instruction, const CallSite& call, std::string buffer = "", uint32_t bytes = 0,
+                   int operand = 0);
+
+  // ---- words for reports
+  std::string at(SiteId site) const;                // "ldmatrix.x4 at 01_base/kernel.cuh:70"
+  std::string place(uint32_t address) const;        // "K+512"
+  static std::string thread_name(uint32_t thread);  // "thread 37 (warp 1)"
+  std::string block_name() const;                   // "block (0, 0, 0)"
+
+  template <class Make>
+  void report(const Fault& fault, Make&& make) {
+    log.add(fault, sites, linear_index, [&] { return make() + ", " + block_name(); });
+  }
+  [[noreturn]] void fatal(const Fault& fault, const std::string& message);
+
+  const LaunchConfig& launch;
+  Stacks stacks;
+  std::unique_ptr<Warp[]> warps;
+  SiteTable sites;
+  RaceDetector races;
+  Counters counters;  // its sites stay empty until the launch ends
+  struct SharedTraffic {
+    uint64_t requests = 0, taken = 0, ideal = 0;
+  };
+  std::vector<SharedTraffic> traffic;  // [site][region]
+  std::vector<Region> regions;         // [0] is what has no name
+  std::vector<uint8_t> region_of;      // per granule
+  ReportLog log;
+  std::vector<TraceEvent> trace;
+
+  // The block that is running.
+  uint64_t linear_index = 0;
+  uint3 index = {};
+  fiber host;  // whoever called run()
+  uint32_t live = 0;
+  uint32_t at_barrier = 0;  // threads that wait in __syncthreads
+  CallSite barrier_site;    // where the first of them does
+  std::array<NamedBarrier, 16> named_barriers;
+  bool tracing = false;
+  bool failed = false;
+  struct Free {
+    void operator()(std::byte* memory) const { ::operator delete (memory, std::align_val_t{SMEM_BASE}); }
+  };
+  std::unique_ptr<std::byte, Free> smem;
+};
+
+[[noreturn]] void diverged(Instruction instruction, const CallSite& site);
+[[noreturn]] void incomplete(const Warp& warp);
+void finish_without(Warp& warp);
+
+// Lanes of a warp meet. False: others have yet to come, and this lane must wait(). True: this lane is the last, and must
+// wake the others, warp.ready |= members, when it has computed what they wait for.
+inline bool arrive(Instruction instruction, const CallSite& site, uint32_t members) {
+  Warp& warp = *current.warp;
+  const uint32_t self = 1u << current.lane;
+  if (warp.arrived == 0) {
+    warp.instruction = instruction;
+    warp.site = site;
+    if ((members & ~warp.live) != 0) [[unlikely]]
+      incomplete(warp);
+  } else if (warp.instruction != instruction || warp.site != site) [[unlikely]] {
+    diverged(instruction, site);
+  }
+  warp.arrived |= self;
+  if (warp.arrived == members) {
+    warp.arrived = 0;
+    return true;
+  }
+  warp.ready &= ~self;
+  return false;
+}
+
+inline void Block::switch_to(Warp& warp, uint32_t lane) {
+  fiber& own = current.warp->fibers[current.lane];
+  current.suspended = &own;
+  current.warp = &warp;
+  current.lane = lane;
+  fiber previous = std::move(warp.fibers[lane]).resume();
+  *current.suspended = std::move(previous);  // some other fiber has switched back here
+}
+
+inline void Block::wait() {
+  Warp& warp = *current.warp;
+  if (warp.ready != 0) [[likely]] {
+    switch_to(warp, warp.next_ready_after(current.lane));
+  } else {
+    wait_for_other_warp();
+  }
+}
+
+}  // namespace emulator

@@ -1,0 +1,200 @@
+// Starting a kernel: blocks on OS threads, and what they have counted and reported into the Device.
+#include <fmt/format.h>
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <thread>
+#include "common/emulator/block.hpp"
+
+namespace emulator {
+namespace {
+
+constexpr uint32_t MAX_SMEM = 227 * 1024;  // per block, sm_90
+
+// Empty if the hardware would take it.
+std::string what_is_wrong(const LaunchConfig& config) {
+  const auto& [x, y, z] = config.shape;
+  const dim3& grid = config.grid;
+  if (x > 1024 || y > 1024 || z > 64 || config.threads() == 0 || config.threads() > 1024)
+    return fmt::format("a block of {} x {} x {} threads; it must have 1 to 1024", x, y, z);
+  if (config.blocks() == 0) return fmt::format("an empty grid of {} x {} x {} blocks", grid.x, grid.y, grid.z);
+  if (grid.x > 0x7fffffff || grid.y > 0xffff || grid.z > 0xffff)
+    return fmt::format("a grid of {} x {} x {} blocks; the limits are 2147483647, 65535, 65535", grid.x, grid.y,
+                       grid.z);
+  if (config.smem_bytes > MAX_SMEM)
+    return fmt::format("{} bytes of shared memory; a block can have {}", config.smem_bytes, MAX_SMEM);
+  return "";
+}
+
+void add(Counters& sum, const Counters& part) {
+  for (const auto member :
+       {&Counters::mma, &Counters::ldmatrix, &Counters::shuffles, &Counters::barriers, &Counters::ex2,
+        &Counters::cp_async, &Counters::gmem_bytes_read, &Counters::gmem_bytes_written})
+    sum.*member += part.*member;
+}
+
+bool same_fault(const Report& a, const Report& b) {
+  return a.kind == b.kind && a.where == b.where;
+}
+
+}  // namespace
+
+class Launch {
+ public:
+  Launch(Device& device, const LaunchConfig& config) : device_(device), config_(config) {}
+
+  void run() {
+    if (device_.failed_) return;
+    if (const std::string wrong = what_is_wrong(config_); !wrong.empty()) {
+      keep({ReportKind::bad_launch, "bad launch: " + wrong, {}});
+      device_.failed_ = true;
+      return;
+    }
+    const uint64_t wanted = config_.options.threads > 0 ? static_cast<uint64_t>(config_.options.threads)
+                                                        : std::max(1u, std::thread::hardware_concurrency());
+    std::vector<std::jthread> others;
+    for (uint64_t i = 1; i < std::min(wanted, config_.blocks()); ++i) others.emplace_back([this] { work(); });
+    work();
+    others.clear();
+    merge_reports();
+    std::sort(device_.counters_.sites.begin(), device_.counters_.sites.end(), by_place);
+  }
+
+ private:
+  static bool by_place(const SiteCounts& a, const SiteCounts& b) { return place(a) < place(b); }
+  static std::tuple<const std::string&, int, const std::string&, const std::string&> place(const SiteCounts& site) {
+    return {site.file, site.line, site.instruction, site.buffer};
+  }
+
+  // Blocks are claimed in ascending order, and those below a failed one are finished: the reports do not depend on the
+  // number of workers.
+  void work() {
+    Block block(config_);
+    for (;;) {
+      const uint64_t next = next_block_++;
+      if (next >= config_.blocks() || next > first_failed_) break;
+      block.run(next);
+      if (block.failed) {
+        for (uint64_t known = first_failed_; next < known && !first_failed_.compare_exchange_weak(known, next);) {
+        }
+        break;
+      }
+    }
+    const std::lock_guard guard(mutex_);
+    merge_counts(block);
+    for (LoggedReport& report : block.log.reports()) reports_.push_back(std::move(report));
+    device_.trace_.insert(device_.trace_.end(), block.trace.begin(), block.trace.end());
+  }
+
+  void merge_counts(const Block& block) {
+    Counters& sum = device_.counters_;
+    add(sum, block.counters);
+    for (size_t i = 0; i < block.traffic.size(); ++i) {
+      const Block::SharedTraffic& part = block.traffic[i];
+      if (part.requests == 0) continue;
+      const Site& site = block.sites[static_cast<SiteId>(i / Block::MAX_REGIONS)];
+      SiteCounts key{.file = site.call.file,
+                     .line = static_cast<int>(site.call.line),
+                     .instruction = std::string(info(site.instruction).name),
+                     .buffer = block.regions[i % Block::MAX_REGIONS].name};
+      const auto known = std::find_if(sum.sites.begin(), sum.sites.end(),
+                                      [&](const SiteCounts& other) { return place(other) == place(key); });
+      SiteCounts& entry = known == sum.sites.end() ? sum.sites.emplace_back(std::move(key)) : *known;
+      entry.requests += part.requests;
+      entry.wavefronts += part.taken;
+      entry.ideal += part.ideal;
+      sum.smem_wavefronts += part.taken;
+      sum.smem_wavefronts_ideal += part.ideal;
+    }
+  }
+
+  void merge_reports() {
+    std::stable_sort(reports_.begin(), reports_.end(),
+                     [](const LoggedReport& a, const LoggedReport& b) { return a.block < b.block; });
+    for (LoggedReport& entry : reports_) {
+      if (entry.block > first_failed_) continue;  // whether it ran is a matter of luck
+      if (is_fatal(entry.report.kind)) device_.failed_ = true;
+      keep(std::move(entry.report));
+    }
+  }
+
+  void keep(Report&& report) {
+    auto& kept = device_.reports_;
+    const auto known =
+        std::find_if(kept.begin(), kept.end(), [&](const Report& other) { return same_fault(other, report); });
+    device_.repeats_ += report.times;
+    if (known != kept.end()) {
+      known->times += report.times;
+    } else if (static_cast<int>(kept.size()) < device_.options_.max_reports || is_fatal(report.kind)) {
+      --device_.repeats_;
+      kept.push_back(std::move(report));
+    }
+  }
+
+  Device& device_;
+  const LaunchConfig& config_;
+  std::atomic<uint64_t> next_block_ = 0;
+  std::atomic<uint64_t> first_failed_ = UINT64_MAX;
+  std::mutex mutex_;
+  std::vector<LoggedReport> reports_;
+
+ public:
+  static int number_on(Device& device) { return device.launches_++; }
+};
+
+void Device::register_buffer(const void* begin, size_t bytes, std::string name, Access access) {
+  const auto* const first = static_cast<const std::byte*>(begin);
+  const auto same = std::find_if(buffers_.begin(), buffers_.end(), [&](const Buffer& b) { return b.begin == first; });
+  Buffer& buffer = same == buffers_.end() ? buffers_.emplace_back() : *same;
+  buffer = {first, bytes, std::move(name), access};
+}
+
+void Device::reset() {
+  counters_ = {};
+  reports_.clear();
+  trace_.clear();
+  repeats_ = 0;
+  launches_ = 0;
+  failed_ = false;
+}
+
+}  // namespace emulator
+
+inline namespace emulated {
+
+using namespace emulator;
+
+const uint3& thread_index() {
+  return current.state().thread_index;
+}
+const uint3& block_index() {
+  return current.block->index;
+}
+const dim3& block_shape() {
+  return current.block->launch.shape;
+}
+const dim3& grid_shape() {
+  return current.block->launch.grid;
+}
+
+float ex2_approx(float x) {
+  ++current.block->counters.ex2;
+  const float result = std::exp2(x);
+  return result < 0x1p-126f ? 0.0f : result;  // .ftz
+}
+
+void run_grid(Device& device, dim3 grid, dim3 block, uint32_t smem_bytes, void (*body)(const void*),
+              const void* kernel) {
+  const LaunchConfig config{.options = device.options(),
+                            .buffers = device.buffers(),
+                            .grid = grid,
+                            .shape = block,
+                            .smem_bytes = smem_bytes,
+                            .body = body,
+                            .kernel = kernel,
+                            .number = Launch::number_on(device)};
+  Launch(device, config).run();
+}
+
+}  // namespace emulated

@@ -1,0 +1,232 @@
+// Loads, stores and cp.async.
+#include <fmt/format.h>
+#include <cstring>
+#include "common/emulator/block.hpp"
+
+namespace emulator {
+namespace {
+
+template <class T>
+T nan_pattern() {
+  T value;
+  std::memset(&value, 0xff, sizeof value);
+  return value;
+}
+
+RaceDetector::Actor actor(SiteId site) {
+  return {current.warp->id, current.thread(), site};
+}
+
+uint32_t warp_bytes(uint32_t per_thread) {
+  return static_cast<uint32_t>(std::popcount(current.warp->live)) * per_thread;
+}
+
+// ---- shared memory ------------------------------------------------------------------------------------------------
+
+template <class T>
+SiteId begin_shared(Instruction instruction, const CallSite& call, uint32_t address) {
+  Block& block = *current.block;
+  const SiteId site = block.site_id(instruction, call);
+  block.require_valid(address, sizeof(T), site);
+  if (block.launch.options.count) block.log_access(address, site);
+  if (block.traced()) block.trace_event(instruction, call, block.place(address), warp_bytes(sizeof(T)));
+  return site;
+}
+
+template <class T>
+T load_shared(Instruction instruction, const CallSite& call, uint32_t address) {
+  Block& block = *current.block;
+  const SiteId site = begin_shared<T>(instruction, call, address);
+  block.check_read(actor(site), address, sizeof(T));
+  T value;
+  std::memcpy(&value, block.shared(address), sizeof value);
+  return value;
+}
+
+template <class T>
+void store_shared(Instruction instruction, const CallSite& call, uint32_t address, const T& value) {
+  Block& block = *current.block;
+  const SiteId site = begin_shared<T>(instruction, call, address);
+  Hazard hazard;
+  if (block.launch.options.check && block.races.write(actor(site), address - Block::SMEM_BASE, sizeof(T), hazard))
+    block.report_hazard(actor(site), hazard);
+  std::memcpy(block.shared(address), &value, sizeof value);
+}
+
+// ---- global memory ------------------------------------------------------------------------------------------------
+
+void report_global(ReportKind kind, Instruction instruction, const CallSite& call, const void* address,
+                   const Device::Buffer* buffer) {
+  Block& block = *current.block;
+  const auto& buffers = block.launch.buffers;
+  const SiteId site = block.site_id(instruction, call);
+  // The nearest buffer below names an address outside all of them.
+  const auto* const byte = static_cast<const std::byte*>(address);
+  for (const Device::Buffer& other : buffers) {
+    if (kind != ReportKind::global_out_of_bounds || other.begin > byte) continue;
+    if (buffer == nullptr || other.begin > buffer->begin) buffer = &other;
+  }
+  block.report({kind, site, NO_SITE, buffer == nullptr ? 0 : static_cast<uint32_t>(buffer - buffers.data()) + 1}, [&] {
+    const std::string self = fmt::format("{} by {}", block.at(site), Block::thread_name(current.thread()));
+    const std::string place = buffer == nullptr ? fmt::format("address {}, below every buffer", fmt::ptr(address))
+                                                : fmt::format("{}+{} ({} has {} bytes)", buffer->name,
+                                                              byte - buffer->begin, buffer->name, buffer->bytes);
+    const int bytes = info(instruction).bytes;
+    if (kind == ReportKind::global_misaligned)
+      return fmt::format("misaligned global access: {} at {} is not aligned to {} bytes", self, place, bytes);
+    if (kind == ReportKind::global_read_only) return fmt::format("write to a read-only buffer: {} at {}", self, place);
+    return fmt::format("global access outside every buffer: {} of {} bytes at {}", self, bytes, place);
+  });
+}
+
+// The registered buffer that holds the access, if the access is right; a report and null otherwise.
+const Device::Buffer* checked_buffer(Instruction instruction, const CallSite& call, const void* address, uint32_t bytes,
+                                     bool is_write) {
+  const auto* const byte = static_cast<const std::byte*>(address);
+  for (const Device::Buffer& buffer : current.block->launch.buffers) {
+    const auto offset = static_cast<size_t>(byte - buffer.begin);  // wraps to a large number below the buffer
+    if (offset >= buffer.bytes || bytes > buffer.bytes - offset) continue;
+    if ((reinterpret_cast<uintptr_t>(address) & (bytes - 1)) != 0) {
+      report_global(ReportKind::global_misaligned, instruction, call, address, &buffer);
+      return nullptr;
+    }
+    if (is_write && buffer.access == Access::read_only) {
+      report_global(ReportKind::global_read_only, instruction, call, address, &buffer);
+      return nullptr;
+    }
+    return &buffer;
+  }
+  report_global(ReportKind::global_out_of_bounds, instruction, call, address, nullptr);
+  return nullptr;
+}
+
+// False: the access must not be carried out.
+inline bool begin_global(Instruction instruction, const CallSite& call, const void* address, uint32_t bytes,
+                         bool is_write) {
+  Block& block = *current.block;
+  (is_write ? block.counters.gmem_bytes_written : block.counters.gmem_bytes_read) += bytes;
+  const Device::Buffer* buffer = nullptr;
+  if (!block.launch.buffers.empty()) {
+    buffer = checked_buffer(instruction, call, address, bytes, is_write);
+    if (buffer == nullptr) return false;
+  }
+  if (block.tracing && block.traced())
+    block.trace_event(instruction, call, buffer == nullptr ? "" : buffer->name, warp_bytes(bytes));
+  return true;
+}
+
+template <class T>
+T load_global(Instruction instruction, const CallSite& call, const void* address) {
+  if (!begin_global(instruction, call, address, sizeof(T), false)) return nan_pattern<T>();
+  T value;
+  std::memcpy(&value, address, sizeof value);
+  return value;
+}
+
+template <class T>
+void store_global(Instruction instruction, const CallSite& call, void* address, const T& value) {
+  if (begin_global(instruction, call, address, sizeof(T), true)) std::memcpy(address, &value, sizeof value);
+}
+
+}  // namespace
+}  // namespace emulator
+
+inline namespace emulated {
+
+using namespace emulator;
+
+uint32_t smem_base() {
+  return Block::SMEM_BASE;
+}
+void smem_name(uint32_t address, uint32_t bytes, const char* name) {
+  current.block->name_region(address, bytes, name);
+}
+
+uint32_t ld_shared_b32(uint32_t address, CallSite site) {
+  return load_shared<uint32_t>(Instruction::ld_shared_b32, site, address);
+}
+uint2 ld_shared_v2(uint32_t address, CallSite site) {
+  return load_shared<uint2>(Instruction::ld_shared_v2, site, address);
+}
+uint4 ld_shared_v4(uint32_t address, CallSite site) {
+  return load_shared<uint4>(Instruction::ld_shared_v4, site, address);
+}
+void st_shared_b32(uint32_t address, uint32_t value, CallSite site) {
+  store_shared(Instruction::st_shared_b32, site, address, value);
+}
+void st_shared_v2(uint32_t address, uint2 value, CallSite site) {
+  store_shared(Instruction::st_shared_v2, site, address, value);
+}
+void st_shared_v4(uint32_t address, uint4 value, CallSite site) {
+  store_shared(Instruction::st_shared_v4, site, address, value);
+}
+
+f16 ld_global_f16(const f16* address, CallSite site) {
+  return load_global<f16>(Instruction::ld_global_f16, site, address);
+}
+float ld_global_f32(const float* address, CallSite site) {
+  return load_global<float>(Instruction::ld_global_f32, site, address);
+}
+uint32_t ld_global_b32(const void* address, CallSite site) {
+  return load_global<uint32_t>(Instruction::ld_global_b32, site, address);
+}
+uint4 ld_global_v4(const void* address, CallSite site) {
+  return load_global<uint4>(Instruction::ld_global_v4, site, address);
+}
+void st_global_f16(f16* address, f16 value, CallSite site) {
+  store_global(Instruction::st_global_f16, site, address, value);
+}
+void st_global_f32(float* address, float value, CallSite site) {
+  store_global(Instruction::st_global_f32, site, address, value);
+}
+void st_global_b32(void* address, uint32_t value, CallSite site) {
+  store_global(Instruction::st_global_b32, site, address, value);
+}
+void st_global_v4(void* address, uint4 value, CallSite site) {
+  store_global(Instruction::st_global_v4, site, address, value);
+}
+
+// ---- cp.async -----------------------------------------------------------------------------------------------------
+
+void cp_async_16(uint32_t shared_address, const void* global_address, CallSite call) {
+  constexpr uint32_t BYTES = 16;
+  Block& block = *current.block;
+  const SiteId site = block.site_id(Instruction::cp_async_16, call);
+  block.require_valid(shared_address, BYTES, site);
+  ++block.counters.cp_async;
+  block.counters.gmem_bytes_read += BYTES;
+  const bool readable = block.launch.buffers.empty() ||
+                        checked_buffer(Instruction::cp_async_16, call, global_address, BYTES, false) != nullptr;
+  Hazard hazard;
+  if (block.launch.options.check && block.races.issue(actor(site), shared_address - Block::SMEM_BASE, BYTES, hazard))
+    block.report_hazard(actor(site), hazard);
+  std::memset(block.shared(shared_address), 0xff, BYTES);
+  current.state().copies.push_back({shared_address, site, readable ? global_address : nullptr});
+  if (block.traced()) block.trace_event(Instruction::cp_async_16, call, block.place(shared_address), warp_bytes(BYTES));
+}
+
+void cp_async_commit(CallSite site) {
+  Lane& lane = current.state();
+  lane.group_ends.push_back(lane.copies.size());
+  if (current.block->traced()) current.block->trace_event(Instruction::cp_async_commit, site);
+}
+
+void cp_async_wait_pending(int pending, CallSite site) {
+  Block& block = *current.block;
+  Lane& lane = current.state();
+  if (block.traced()) block.trace_event(Instruction::cp_async_wait, site, "", 0, pending);
+  const size_t groups = lane.group_ends.size();
+  if (groups <= static_cast<size_t>(pending)) return;
+  const auto kept = lane.group_ends.begin() + static_cast<ptrdiff_t>(groups - static_cast<size_t>(pending));
+  const size_t landed = *(kept - 1);
+  for (size_t i = 0; i < landed; ++i) {
+    const Copy& copy = lane.copies[i];
+    if (copy.from != nullptr) std::memcpy(block.shared(copy.to), copy.from, 16);
+    if (block.launch.options.check) block.races.land(actor(copy.site), copy.to - Block::SMEM_BASE, 16);
+  }
+  lane.copies.erase(lane.copies.begin(), lane.copies.begin() + static_cast<ptrdiff_t>(landed));
+  lane.group_ends.erase(lane.group_ends.begin(), kept);
+  for (size_t& end : lane.group_ends) end -= landed;
+}
+
+}  // namespace emulated

@@ -1,0 +1,82 @@
+#include "common/emulator/multiply.hpp"
+
+#include "common/emulator/half.hpp"
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <immintrin.h>
+#endif
+
+namespace emulator {
+
+void multiply_portable(const uint32_t (*a)[32], const uint32_t (*b)[32], float* product) {
+  float A[16][16], B[16][8];
+  for (int r = 0; r < 4; ++r) {
+    for (int lane = 0; lane < 32; ++lane) {
+      float* const pair = &A[lane / 4 + r % 2 * 8][lane % 4 * 2 + r / 2 * 8];
+      pair[0] = half_to_float(static_cast<uint16_t>(a[r][lane]));
+      pair[1] = half_to_float(static_cast<uint16_t>(a[r][lane] >> 16));
+    }
+  }
+  for (int r = 0; r < 2; ++r) {
+    for (int i = 0; i < 32; ++i) {
+      B[i / 8 * 2 + r * 8][i % 8] = half_to_float(static_cast<uint16_t>(b[r][i]));
+      B[i / 8 * 2 + r * 8 + 1][i % 8] = half_to_float(static_cast<uint16_t>(b[r][i] >> 16));
+    }
+  }
+  for (int row = 0; row < 16; ++row) {
+    float sums[8] = {};
+    for (int k = 0; k < 16; ++k) {
+      for (int column = 0; column < 8; ++column) sums[column] += A[row][k] * B[k][column];
+    }
+    for (int column = 0; column < 8; ++column) product[row * 8 + column] = sums[column];
+  }
+}
+
+#if defined(__x86_64__)
+namespace {
+
+#define EMULATOR_AVX2 __attribute__((target("avx2,fma,f16c")))
+
+EMULATOR_AVX2 void multiply_avx2(const uint32_t (*a)[32], const uint32_t (*b)[32], float* product) {
+  alignas(32) float A[16][16];
+  __m256 B[16];
+  for (int r = 0; r < 4; ++r) {
+    for (int row = 0; row < 8; ++row) {  // 4 lanes hold 8 consecutive halves of a row
+      const __m128i halves = _mm_load_si128(reinterpret_cast<const __m128i*>(&a[r][4 * row]));
+      _mm256_store_ps(&A[row + r % 2 * 8][r / 2 * 8], _mm256_cvtph_ps(halves));
+    }
+  }
+  const __m256i low_half = _mm256_set1_epi32(0xffff);
+  for (int r = 0; r < 2; ++r) {
+    for (int t = 0; t < 4; ++t) {  // 8 pairs of rows 2t (low) and 2t + 1 (high)
+      const __m256i pairs = _mm256_load_si256(reinterpret_cast<const __m256i*>(&b[r][8 * t]));
+      const __m256i packed = _mm256_permute4x64_epi64(
+          _mm256_packus_epi32(_mm256_and_si256(pairs, low_half), _mm256_srli_epi32(pairs, 16)), 0xd8);
+      B[2 * t + r * 8] = _mm256_cvtph_ps(_mm256_castsi256_si128(packed));
+      B[2 * t + r * 8 + 1] = _mm256_cvtph_ps(_mm256_extracti128_si256(packed, 1));
+    }
+  }
+  for (int first = 0; first < 16; first += 8) {
+    __m256 sums[8];
+    for (__m256& sum : sums) sum = _mm256_setzero_ps();
+    for (int k = 0; k < 16; ++k) {
+      for (int i = 0; i < 8; ++i) sums[i] = _mm256_fmadd_ps(_mm256_broadcast_ss(&A[first + i][k]), B[k], sums[i]);
+    }
+    for (int i = 0; i < 8; ++i) _mm256_store_ps(product + (first + i) * 8, sums[i]);
+  }
+}
+
+bool has_avx2() {
+  unsigned eax, ebx, ecx, edx;
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+         __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+
+}  // namespace
+
+const Multiply multiply = has_avx2() ? multiply_avx2 : multiply_portable;
+#else
+const Multiply multiply = multiply_portable;
+#endif
+
+}  // namespace emulator

@@ -1,0 +1,54 @@
+#include "common/emulator/site.hpp"
+
+#include <algorithm>
+#include <iterator>
+
+namespace emulator {
+
+const InstructionInfo& info(Instruction instruction) {
+  static constexpr InstructionInfo TABLE[] = {
+      {"__syncthreads", 0, false},
+      {"__syncwarp", 0, false},
+      {"bar.sync", 0, false},
+      {"bar.arrive", 0, false},
+      {"ld.shared.b32", 4, true},
+      {"ld.shared.v2.b32", 8, true},
+      {"ld.shared.v4.b32", 16, true},
+      {"st.shared.b32", 4, false},
+      {"st.shared.v2.b32", 8, false},
+      {"st.shared.v4.b32", 16, false},
+      {"ld.global.b16", 2, true},
+      {"ld.global.f32", 4, true},
+      {"ld.global.b32", 4, true},
+      {"ld.global.v4.b32", 16, true},
+      {"st.global.b16", 2, false},
+      {"st.global.f32", 4, false},
+      {"st.global.b32", 4, false},
+      {"st.global.v4.b32", 16, false},
+      {"cp.async.16", 16, false},
+      {"cp.async.commit_group", 0, false},
+      {"cp.async.wait_group", 0, false},
+      {"ldmatrix.x4", 16, true},
+      {"ldmatrix.x2.trans", 16, true},
+      {"ldmatrix.x4.trans", 16, true},
+      {"mma.m16n8k16", 0, false},
+      {"shfl.bfly", 0, false},
+  };
+  static_assert(std::size(TABLE) == static_cast<size_t>(Instruction::shuffle) + 1);
+  return TABLE[static_cast<size_t>(instruction)];
+}
+
+SourceLine source_line(const CallSite& call) {
+  return {call.file, static_cast<int>(call.line)};
+}
+
+SiteId SiteTable::find_or_add(const Site& site) {
+  const auto found = std::find(sites_.begin(), sites_.end(), site);
+  if (found == sites_.end() && sites_.size() < NO_SITE) {
+    sites_.push_back(site);
+    return static_cast<SiteId>(sites_.size() - 1);
+  }
+  return static_cast<SiteId>(std::min<ptrdiff_t>(found - sites_.begin(), NO_SITE - 1));
+}
+
+}  // namespace emulator

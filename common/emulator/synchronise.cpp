@@ -1,0 +1,133 @@
+// Barriers: __syncthreads, __syncwarp and the named ones.
+#include <fmt/format.h>
+#include "common/emulator/block.hpp"
+
+namespace emulator {
+namespace {
+
+void complete_syncwarp(Warp& warp) {
+  Block& block = *current.block;
+  if (block.launch.options.check) block.races.sync_warp(warp.id);
+  if (block.tracing) block.trace_event(Instruction::syncwarp, warp.site);
+  warp.ready |= warp.live;
+}
+
+void wake(NamedBarrier& barrier) {
+  Block& block = *current.block;
+  ++block.counters.barriers;
+  for (Warp* const warp : barrier.waiting) {
+    if (block.launch.options.check) block.races.acquire(warp->id, barrier.clock);
+    warp->arrived = 0;
+    warp->ready = warp->live;
+  }
+  barrier = {};
+}
+
+// All lanes of the warp are there. True if the warp has to wait for other warps.
+bool come_to(Instruction instruction, const CallSite& call, uint32_t id, uint32_t threads) {
+  Block& block = *current.block;
+  Warp& warp = *current.warp;
+  const SiteId site = block.site_id(instruction, call);
+  const auto misused = [&](const std::string& how) {
+    block.report({ReportKind::barrier_misuse, site},
+                 [&] { return fmt::format("{} by warp {}: {}", block.at(site), warp.id, how); });
+  };
+  if (block.tracing) block.trace_event(instruction, call, "", 0, static_cast<int>(id));
+  if (id == 0 || id >= block.named_barriers.size()) {
+    misused(fmt::format("there is no barrier {}; they are 1 to 15", id));
+    return false;
+  }
+  if (threads == 0 || threads % 32 != 0 || threads > block.launch.warps() * 32) {
+    misused(fmt::format("{} threads are not a multiple of 32 that this block has", threads));
+    return false;
+  }
+  NamedBarrier& barrier = block.named_barriers[id];
+  if (barrier.expected == 0) {
+    barrier.expected = threads;
+    barrier.site = site;
+  } else if (barrier.expected != threads) {
+    misused(fmt::format("it expects {} threads at barrier {}, but {} expects {}", threads, id, block.at(barrier.site),
+                        barrier.expected));
+  }
+  barrier.arrived += 32;
+  if (block.launch.options.check) block.races.release(warp.id, barrier.clock);
+  const bool waits = instruction == Instruction::barrier_sync;
+  if (waits) barrier.waiting.push_back(&warp);
+  if (barrier.arrived < barrier.expected) {
+    if (waits) warp.arrived = warp.live;  // so that a deadlock can say where it waits
+    return waits;
+  }
+  wake(barrier);
+  return false;
+}
+
+void named_barrier(Instruction instruction, const CallSite& site, uint32_t id, uint32_t threads) {
+  Block& block = *current.block;
+  Warp& warp = *current.warp;
+  if (!arrive(instruction, site, warp.live)) {
+    block.wait();
+  } else if (come_to(instruction, site, id, threads)) {
+    warp.ready = 0;
+    block.wait();
+  } else {
+    warp.ready |= warp.live;
+  }
+}
+
+}  // namespace
+
+// A lane has ended while others of its warp wait for the warp.
+void finish_without(Warp& warp) {
+  if (warp.instruction != Instruction::syncwarp) incomplete(warp);
+  if (warp.arrived != warp.live) return;
+  warp.arrived = 0;
+  complete_syncwarp(warp);
+}
+
+}  // namespace emulator
+
+inline namespace emulated {
+
+using namespace emulator;
+
+void __syncthreads(CallSite site) {
+  Block& block = *current.block;
+  Warp& warp = *current.warp;
+  Lane& lane = current.state();
+  if (block.traced()) block.trace_event(Instruction::syncthreads, site);
+  if (block.at_barrier == 0) {
+    block.barrier_site = site;
+  } else if (block.barrier_site != site) [[unlikely]] {
+    const SiteId here = block.site_id(Instruction::syncthreads, site);
+    const SiteId there = block.site_id(Instruction::syncthreads, block.barrier_site);
+    block.report({ReportKind::divergent_barrier, here, there}, [&] {
+      return fmt::format("{} comes to {} while others wait in {}", Block::thread_name(current.thread()), block.at(here),
+                         block.at(there));
+    });
+  }
+  ++block.at_barrier;
+  lane.waits_in = Instruction::syncthreads;
+  lane.waits_at = site;
+  warp.ready &= ~(1u << current.lane);
+  block.complete_block_barrier();
+  if ((warp.ready >> current.lane & 1) == 0) block.wait();
+}
+
+void __syncwarp(CallSite site) {
+  Warp& warp = *current.warp;
+  if (arrive(Instruction::syncwarp, site, warp.live)) {
+    complete_syncwarp(warp);
+  } else {
+    current.block->wait();
+  }
+}
+
+void named_barrier_sync(uint32_t id, uint32_t threads, CallSite site) {
+  named_barrier(Instruction::barrier_sync, site, id, threads);
+}
+
+void named_barrier_arrive(uint32_t id, uint32_t threads, CallSite site) {
+  named_barrier(Instruction::barrier_arrive, site, id, threads);
+}
+
+}  // namespace emulated

@@ -1,0 +1,57 @@
+// The state of one warp: which lanes can run, where they meet, and what they have handed in.
+#pragma once
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <vector>
+#include "common/emulator/fiber.hpp"
+#include "common/emulator/instructions.hpp"
+#include "common/emulator/site.hpp"
+
+namespace emulator {
+
+constexpr uint32_t ALL_LANES = ~0u;
+
+struct SharedAccess {
+  uint32_t address;
+  SiteId site;
+};
+
+struct Copy {  // one cp.async of 16 bytes in flight
+  uint32_t to;
+  SiteId site;
+  const void* from;  // null: out of bounds, NaN lands
+};
+
+struct Lane {
+  uint3 thread_index = {};
+  Instruction waits_in = {};  // where it waits if not in a warp instruction
+  CallSite waits_at;
+  std::vector<Copy> copies;            // oldest first
+  std::vector<size_t> group_ends;      // cp.async groups as ends within `copies`
+  std::vector<SharedAccess> accesses;  // not yet counted
+};
+
+struct alignas(64) Warp {
+  // Everything a warp instruction touches comes first.
+  std::array<fiber, 32> fibers;
+  uint32_t ready = 0;    // lanes that can run
+  uint32_t live = 0;     // lanes that have not ended
+  uint32_t arrived = 0;  // lanes that wait in `instruction` at `site` for the others
+  uint32_t id = 0;
+  Instruction instruction = {};
+  CallSite site;
+  // Operands: each lane hands in its own on arrival. Results: the last lane to arrive computes them for all, and each
+  // lane fetches its own when it wakes, so that nobody writes to another's stack.
+  alignas(64) uint32_t in[6][32];
+  alignas(64) uint32_t out[4][32];
+  alignas(64) float product[128];  // mma: A * B, 16 x 8, row-major
+
+  std::array<Lane, 32> lanes;
+
+  uint32_t next_ready_after(uint32_t lane) const {
+    return (lane + 1 + static_cast<uint32_t>(std::countr_zero(std::rotr(ready, static_cast<int>(lane + 1))))) % 32;
+  }
+};
+
+}  // namespace emulator

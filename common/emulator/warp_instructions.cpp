@@ -1,0 +1,110 @@
+// Instructions for which the 32 lanes of a warp meet: ldmatrix, mma, shuffles.
+#include <cstring>
+#include "common/emulator/block.hpp"
+#include "common/emulator/multiply.hpp"
+
+namespace emulator {
+namespace {
+
+// The last lane to arrive computes for all; then each fetches its own.
+template <class Compute>
+inline void meet(Instruction instruction, const CallSite& site, Compute&& compute) {
+  if (arrive(instruction, site, ALL_LANES)) {
+    compute(*current.block, *current.warp);
+    current.warp->ready = ALL_LANES;
+  } else {
+    current.block->wait();
+  }
+}
+
+// An 8x8 matrix of 16-bit elements by rows, into one register per lane.
+void distribute(const std::byte* const (&rows)[8], uint32_t (&registers)[32]) {
+  for (int row = 0; row < 8; ++row) std::memcpy(&registers[4 * row], rows[row], 16);
+}
+
+void distribute_transposed(const std::byte* const (&rows)[8], uint32_t (&registers)[32]) {
+  uint16_t elements[8][8];
+  for (int row = 0; row < 8; ++row) std::memcpy(elements[row], rows[row], 16);
+  for (int lane = 0; lane < 32; ++lane) {
+    const int column = lane / 4, row = lane % 4 * 2;
+    registers[lane] = elements[row][column] | static_cast<uint32_t>(elements[row + 1][column]) << 16;
+  }
+}
+
+template <int MATRICES, bool TRANSPOSED>
+void load_matrices(Block& block, Warp& warp) {
+  constexpr uint32_t ROW_BYTES = 16;
+  const uint32_t* const addresses = warp.in[0];
+  const SiteId site = block.site_id(warp.instruction, warp.site);
+  for (uint32_t lane = 0; lane < 8 * MATRICES; ++lane) {
+    block.require_valid(addresses[lane], ROW_BYTES, site);
+    block.check_read({warp.id, warp.id * 32 + lane, site, true}, addresses[lane], ROW_BYTES);
+  }
+  ++block.counters.ldmatrix;
+  if (block.launch.options.count) block.count_wavefronts(site, addresses[0], ldmatrix_wavefronts(addresses, MATRICES));
+  if (block.tracing)
+    block.trace_event(warp.instruction, warp.site, block.place(addresses[0]), MATRICES * 8 * ROW_BYTES);
+  for (int matrix = 0; matrix < MATRICES; ++matrix) {
+    const std::byte* rows[8];
+    for (int row = 0; row < 8; ++row) rows[row] = block.shared(addresses[matrix * 8 + row]);
+    (TRANSPOSED ? distribute_transposed : distribute)(rows, warp.out[matrix]);
+  }
+}
+
+template <int MATRICES, bool TRANSPOSED>
+void ldmatrix(Instruction instruction, uint32_t (&matrices)[MATRICES], uint32_t row_address, const CallSite& site) {
+  current.warp->in[0][current.lane] = row_address;
+  meet(instruction, site, load_matrices<MATRICES, TRANSPOSED>);
+  for (int i = 0; i < MATRICES; ++i) matrices[i] = current.warp->out[i][current.lane];
+}
+
+}  // namespace
+}  // namespace emulator
+
+inline namespace emulated {
+
+using namespace emulator;
+
+void ldmatrix_x4(uint32_t (&matrices)[4], uint32_t row_address, CallSite site) {
+  ldmatrix<4, false>(Instruction::ldmatrix_x4, matrices, row_address, site);
+}
+
+void ldmatrix_x2_trans(uint32_t (&matrices)[2], uint32_t row_address, CallSite site) {
+  ldmatrix<2, true>(Instruction::ldmatrix_x2_trans, matrices, row_address, site);
+}
+
+void ldmatrix_x4_trans(uint32_t (&matrices)[4], uint32_t row_address, CallSite site) {
+  ldmatrix<4, true>(Instruction::ldmatrix_x4_trans, matrices, row_address, site);
+}
+
+void mma_m16n8k16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, CallSite site) {
+  Warp& warp = *current.warp;
+  const uint32_t lane = current.lane;
+  for (int r = 0; r < 4; ++r) warp.in[r][lane] = a[r];
+  const uint32_t by_row = lane % 4 * 8 + lane / 4;
+  warp.in[4][by_row] = b0;
+  warp.in[5][by_row] = b1;
+  meet(Instruction::mma, site, [](Block& block, Warp& warp) {
+    ++block.counters.mma;
+    if (block.tracing) block.trace_event(Instruction::mma, warp.site);
+    multiply(warp.in, warp.in + 4, warp.product);
+  });
+  const float* const own = warp.product + 2 * lane;  // FragmentC: rows lane / 4 and lane / 4 + 8 of 8 columns
+  c[0] += own[0];
+  c[1] += own[1];
+  c[2] += own[64];
+  c[3] += own[65];
+}
+
+float shfl_xor(float value, int lane_mask, CallSite site) {
+  Warp& warp = *current.warp;
+  warp.in[0][current.lane] = std::bit_cast<uint32_t>(value);
+  warp.in[1][current.lane] = static_cast<uint32_t>(lane_mask);
+  meet(Instruction::shuffle, site, [](Block& block, Warp& warp) {
+    ++block.counters.shuffles;
+    for (uint32_t lane = 0; lane < 32; ++lane) warp.out[0][lane] = warp.in[0][(lane ^ warp.in[1][lane]) % 32];
+  });
+  return std::bit_cast<float>(warp.out[0][current.lane]);
+}
+
+}  // namespace emulated
