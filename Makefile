@@ -4,7 +4,7 @@ STAGE  ?=
 STAGES := $(patsubst %/stage.cu,%,$(sort $(wildcard [0-9][0-9]*_*/stage.cu)))
 # A Python with matplotlib: the system's, where another one comes first in PATH.
 PYTHON ?= $(shell for p in python3 /usr/bin/python3; do $$p -c 'import matplotlib' 2>/dev/null && echo $$p && exit; done; echo python3)
-CSV    ?= $(filter-out docs/results/write-up.csv,$(wildcard docs/results/*.csv))
+CSV    ?= $(wildcard docs/results/h200.csv)
 
 export LADDER_BUILD := $(abspath $(BUILD))
 SANITIZERS := memcheck racecheck initcheck synccheck
@@ -19,7 +19,7 @@ help:
 	@echo 'make test                  the test-suite'
 	@echo 'make docs                  the site'
 	@echo 'make diff STAGE=03         what changed in kernel.cuh since the rung before, and how many lines'
-	@echo 'make plots                 figures and the README table from docs/results/*.csv'
+	@echo 'make plots                 figures and the README table from docs/results/h200.csv; CSV=FILE for another'
 	@echo 'make resources             registers and spills of every kernel, against the bounds (needs nvcc)'
 	@echo 'make benchmark             how fast the emulator is'
 	@echo 'make memcheck STAGE=03     compute-sanitizer on one stage (needs a GPU); also racecheck, initcheck, synccheck'

@@ -140,6 +140,7 @@ def main() -> int:
     parser.add_argument("--readme", type=Path, default=results.ROOT / "README.md", help="the file to renew")
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if something is stale")
     arguments = parser.parse_args()
+    arguments.csv = arguments.csv.resolve()
     try:
         old = arguments.readme.read_text(encoding="utf-8")
         new = replaced(arguments.readme, old, section(emulated(arguments.ladder), arguments.csv))

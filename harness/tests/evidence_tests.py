@@ -1,0 +1,163 @@
+"""The evidence scripts: diff sizes between rungs, and what ptxas says against the bounds of stage.cu."""
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "harness" / "evidence"))
+import resources  # noqa: E402
+
+STAGE_CU = """
+    .resources = {{.sm = 80, .registers = 200, .spill_bytes = 0}, {.sm = 90, .registers = 168, .spill_bytes = 16}},
+    .variants = {variant<64, 32, 2>("64x32, 2 warps"), variant<64, 128, 4>("64x128, 4 warps")},
+"""
+
+
+def ptxas(arguments: str, sm: str, registers: int, stores: int = 0, loads: int = 0) -> str:
+    """What ptxas -v prints for flash_attention<arguments>."""
+    mangled = "".join(f"Li{value.strip()}E" for value in arguments.split(","))
+    name = f"_ZN45_GLOBAL__N__b8ae078a_8_stage_cu_93cf54cc_739515flash_attentionI{mangled}EEv15AttentionParams"
+    return (f"ptxas info    : Compiling entry function '{name}' for '{sm}'\n"
+            f"ptxas info    : Function properties for {name}\n"
+            f"    {stores} bytes stack frame, {stores} bytes spill stores, {loads} bytes spill loads\n"
+            f"ptxas info    : Used {registers} registers, used 1 barriers, 408 bytes cmem[0]\n"
+            "ptxas info    : Compile time = 108.787 ms\n")
+
+
+class Resources(unittest.TestCase):
+    def run_on(self, log: str | None, stage_cu: str = STAGE_CU, *arguments: str) -> tuple[int, str, str]:
+        """Exit code, standard output and standard error of resources.py for a project of one stage, 01_base."""
+        with tempfile.TemporaryDirectory() as name:
+            root = Path(name)
+            (root / "01_base").mkdir()
+            (root / "01_base" / "stage.cu").write_text(stage_cu)
+            objects = root / "build" / "CMakeFiles" / "stage_01_base_gpu.dir" / "01_base"
+            objects.mkdir(parents=True)
+            if log is not None:
+                (objects / "stage.cu.o.ptxas").write_text(log)
+            out, err = io.StringIO(), io.StringIO()
+            with (mock.patch.object(resources, "ROOT", root), contextlib.redirect_stdout(out),
+                  contextlib.redirect_stderr(err),
+                  mock.patch.object(sys, "argv", ["resources.py", str(root / "build"), *arguments])):
+                code = resources.main()
+            return code, out.getvalue(), err.getvalue()
+
+    def test_within_the_bounds(self) -> None:
+        code, out, err = self.run_on(ptxas("64, 32, 2", "sm_80", 200) + ptxas("64, 32, 2", "sm_90a", 168, 8, 8))
+        self.assertEqual((code, err), (0, ""))
+        self.assertRegex(out, r"01_base +flash_attention<64, 32, 2> +80 +200 +0 +0\n")
+        self.assertRegex(out, r"01_base +flash_attention<64, 32, 2> +90 +168 +16 +8\n")
+
+    def test_a_register_too_many(self) -> None:
+        code, _, err = self.run_on(ptxas("64, 32, 2", "sm_80", 201) + ptxas("64, 32, 2", "sm_90a", 168))
+        self.assertEqual(code, 1)
+        self.assertIn("takes 201 registers on sm_80; stage.cu allows 200", err)
+
+    def test_a_spill(self) -> None:
+        code, _, err = self.run_on(ptxas("64, 32, 2", "sm_80", 200, 4, 0) + ptxas("64, 32, 2", "sm_90a", 168))
+        self.assertEqual(code, 1)
+        self.assertIn("spills 4 bytes on sm_80; stage.cu allows 0", err)
+
+    def test_ablations_are_shown_and_not_bound(self) -> None:
+        log = (ptxas("64, 128, 4", "sm_80", 255, 400, 400) + ptxas("64, 32, 2", "sm_80", 200) +
+               ptxas("64, 32, 2", "sm_90a", 168))
+        code, out, _ = self.run_on(log)
+        self.assertEqual(code, 0)
+        self.assertIn("flash_attention<64, 128, 4>  (ablation)", out)
+
+    def test_every_kernel_of_a_stage_without_templates_is_bound(self) -> None:
+        log = "".join(ptxas("1", sm, 201) for sm in ("sm_80", "sm_90a"))
+        code, _, err = self.run_on(log, STAGE_CU.replace("variant<64, 32, 2>", "ladder::make_variant"))
+        self.assertEqual(code, 1)
+        self.assertIn("sm_80", err)
+
+    def test_an_architecture_that_was_not_compiled_or_not_bound(self) -> None:
+        code, _, err = self.run_on(ptxas("64, 32, 2", "sm_80", 200))
+        self.assertEqual(code, 1)
+        self.assertIn("nothing was compiled for sm_90", err)
+        unbound = STAGE_CU.replace(", {.sm = 90, .registers = 168, .spill_bytes = 16}", "")
+        self.assertIn("no bound for sm_90", self.run_on(ptxas("64, 32, 2", "sm_80", 200), unbound)[2])
+
+    def test_a_default_variant_that_was_not_compiled(self) -> None:
+        code, _, err = self.run_on(ptxas("64, 128, 4", "sm_80", 100) + ptxas("64, 128, 4", "sm_90a", 100))
+        self.assertEqual(code, 1)
+        self.assertIn("no compiled kernel", err)
+
+    def test_no_report_and_broken_report(self) -> None:
+        self.assertEqual(self.run_on(None)[0], 77)
+        code, _, err = self.run_on("ptxas info    : 0 bytes gmem\n")
+        self.assertEqual(code, 2)
+        self.assertIn("no kernel in it", err)
+
+    def test_csv(self) -> None:
+        log = ptxas("64, 32, 2", "sm_80", 200) + ptxas("64, 32, 2", "sm_90a", 168)
+        with tempfile.TemporaryDirectory() as name:
+            path = Path(name) / "resources.csv"
+            self.assertEqual(self.run_on(log, STAGE_CU, "--csv", str(path))[0], 0)
+            lines = path.read_text().splitlines()
+        self.assertEqual(lines[0], ",".join(resources.COLUMNS))
+        self.assertEqual(lines[1], '01_base,"flash_attention<64, 32, 2>",1,80,200,0,0,0,')
+        self.assertEqual(self.run_on(log, STAGE_CU, "--csv", "/proc/none/resources.csv")[0], 2)
+
+
+class PtxasLog(unittest.TestCase):
+    def test_keeps_the_report_and_passes_the_rest(self) -> None:
+        report = ptxas("64", "sm_80", 32)
+        with tempfile.TemporaryDirectory() as name:
+            stub, out = Path(name) / "nvcc", Path(name) / "a b.o"
+            stub.write_text(f"#!/bin/bash\necho 'a.cu(3): warning: stub' >&2\ncat >&2 <<'E'\n{report}E\nexit ${{STUB:-0}}\n")
+            stub.chmod(0o755)
+            command = [str(ROOT / "harness" / "evidence" / "ptxas_log"), str(stub), "-c", "a.cu", "-o", str(out)]
+            run = subprocess.run(command, capture_output=True, text=True)
+            self.assertEqual((run.returncode, run.stderr), (0, "a.cu(3): warning: stub\n"))
+            self.assertEqual(Path(f"{out}.ptxas").read_text(), report)
+            run = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "STUB": "3"})
+            self.assertEqual(run.returncode, 3)
+
+
+class RungDiff(unittest.TestCase):
+    def run_on(self, kernels: dict[str, str], *arguments: str) -> subprocess.CompletedProcess:
+        with tempfile.TemporaryDirectory() as name:
+            for stage, text in kernels.items():
+                (Path(name) / stage).mkdir()
+                (Path(name) / stage / "kernel.cuh").write_text(text)
+            return subprocess.run([ROOT / "harness" / "evidence" / "rung_diff", *arguments], capture_output=True,
+                                  text=True, env={**os.environ, "LADDER_ROOT": name})
+
+    kernels = {"00_naive": "x\n" * 9, "01_base": "a\nb\nc\nd\n", "02_next": "a\nB\nB2\nc\n", "03_more": "a\nB\nB2\nc\n"}
+
+    def test_counts_a_replaced_line_once(self) -> None:
+        run = self.run_on(self.kernels, "--most", "3")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        # b became B and B2: 2; d was removed: 1. 00 is nobody's predecessor.
+        self.assertRegex(run.stdout, r"^02_next +3 changed lines since 01_base\n03_more +0 changed lines since 02_next\n$")
+
+    def test_too_many(self) -> None:
+        run = self.run_on(self.kernels, "--most", "2")
+        self.assertEqual(run.returncode, 1)
+        self.assertIn("more than 2", run.stderr)
+
+    def test_shows_one_stage_by_any_of_its_names(self) -> None:
+        for name in ("2", "02", "next", "02_next"):
+            run = self.run_on(self.kernels, name)
+            self.assertEqual(run.returncode, 0, run.stderr)
+            self.assertIn("+B2\n", run.stdout)
+            self.assertIn("02_next: 3 changed lines since 01_base", run.stdout)
+
+    def test_bad_use(self) -> None:
+        for arguments in ((), ("9",), ("--most",), ("--most", "x"), ("--help",)):
+            run = self.run_on(self.kernels, *arguments)
+            self.assertEqual(run.returncode, 2)
+            self.assertIn("01_base 02_next 03_more", run.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

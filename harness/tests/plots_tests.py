@@ -1,0 +1,199 @@
+"""The plots and the README table, run on invented figures (fixtures/results.csv: gpu is "test") and on broken files."""
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from xml.etree import ElementTree
+
+ROOT = Path(__file__).resolve().parents[2]
+PLOTS = ROOT / "harness" / "plots"
+FIXTURE = ROOT / "harness" / "tests" / "fixtures" / "results.csv"
+FIGURES = ("tflops_per_rung", "gain_per_rung", "tflops_over_n")
+sys.path.insert(0, str(PLOTS))
+import figure  # noqa: E402
+import readme  # noqa: E402
+import results  # noqa: E402
+
+
+class Scratch(unittest.TestCase):
+    def setUp(self) -> None:
+        self.folder = Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def run_script(self, name: str, *arguments: object) -> subprocess.CompletedProcess:
+        return subprocess.run([sys.executable, PLOTS / f"{name}.py", *map(str, arguments)], capture_output=True, text=True)
+
+    def csv(self, *edits: tuple[str, str]) -> Path:
+        """The fixture with some text replaced."""
+        text = FIXTURE.read_text()
+        for old, new in edits:
+            self.assertIn(old, text)
+            text = text.replace(old, new, 1)
+        path = self.folder / "broken.csv"
+        path.write_text(text)
+        return path
+
+
+class Drawing(Scratch):
+    def test_every_figure_is_drawn_twice_alike(self) -> None:
+        for name in FIGURES:
+            first, second = self.folder / f"{name}.svg", self.folder / f"{name}-2.svg"
+            for path in (first, second):
+                run = self.run_script(name, FIXTURE, "-o", path)
+                self.assertEqual(run.returncode, 0, run.stderr)
+            self.assertEqual(first.read_bytes(), second.read_bytes())
+            self.assertEqual(first.with_suffix(".png").read_bytes(), second.with_suffix(".png").read_bytes())
+            self.assertTrue(ElementTree.parse(first).getroot().tag.endswith("svg"))
+
+    def test_the_figures_show_what_they_should(self) -> None:
+        texts = {}
+        for name in FIGURES:
+            path = self.folder / f"{name}.svg"
+            self.run_script(name, FIXTURE, "-o", path)
+            texts[name] = " ".join(ElementTree.parse(path).getroot().itertext())
+        for words in ("06_batched", "fa2 210", "mma_sync 400", "wgmma 500", "sustained", "test, batch 16"):
+            self.assertIn(words, texts["tflops_per_rung"])
+        for words in ("04_vpair", "+0.3 %", "[+0.1, +0.6]", "same", "slower"):
+            self.assertIn(words, texts["gain_per_rung"])
+        for words in ("16384", "batch x N = 16384", "cudnn"):
+            self.assertIn(words, texts["tflops_over_n"])
+        self.assertNotIn("64x128, 4 warps", texts["tflops_per_rung"])  # an ablation is no rung
+
+    def test_a_figure_knows_its_data(self) -> None:
+        path = self.folder / "a.svg"
+        self.run_script("tflops_per_rung", FIXTURE, "-o", path)
+        arguments = results.Selection()
+        import tflops_per_rung
+        points = tflops_per_rung.collect(FIXTURE, results.read(FIXTURE), arguments)
+        self.assertTrue(figure.is_current(path, points))
+        points["rungs"][0][1] += 0.1
+        self.assertFalse(figure.is_current(path, points))
+
+    def test_a_shape_that_was_not_measured_is_named(self) -> None:
+        run = self.run_script("tflops_per_rung", FIXTURE, "--n", 777, "-o", self.folder / "a.svg")
+        self.assertEqual(run.returncode, 2)
+        self.assertIn("N = 777", run.stderr)
+        self.assertIn("N = 16384", run.stderr)  # what there is
+
+    def test_help_and_unwritable_output(self) -> None:
+        for name in FIGURES:
+            run = self.run_script(name, "--help")
+            self.assertEqual(run.returncode, 0)
+            self.assertIn("--regime", run.stdout)
+        run = self.run_script("gain_per_rung", FIXTURE, "-o", "/proc/none/a.svg")
+        self.assertEqual(run.returncode, 2)
+        self.assertIn("/proc/none", run.stderr)
+        self.assertNotIn("Traceback", run.stderr)
+
+
+class BrokenCsv(Scratch):
+    def refuses(self, path: Path, *words: str) -> None:
+        run = self.run_script("tflops_per_rung", path, "-o", self.folder / "a.svg")
+        self.assertEqual(run.returncode, 2, run.stderr)
+        self.assertNotIn("Traceback", run.stderr)
+        for word in words:
+            self.assertIn(word, run.stderr)
+
+    def test_missing_empty_and_binary(self) -> None:
+        self.refuses(self.folder / "none.csv", "none.csv: No such file")
+        empty = self.folder / "empty.csv"
+        empty.touch()
+        self.refuses(empty, "empty.csv:1: no column stage")
+        empty.write_text(",".join(results.COLUMNS) + "\n")
+        self.refuses(empty, "a header and no rows")
+        empty.write_bytes(b"\xff\xfe\x00")
+        self.refuses(empty, "not a text file")
+        self.refuses(self.folder, "Is a directory")
+
+    def test_columns(self) -> None:
+        self.refuses(self.csv(("tflops,", "speed,")), "broken.csv:1: no column tflops")
+        self.refuses(self.csv(("date\n", "date,mood\n")), "broken.csv:1: unknown or repeated column mood")
+
+    def test_cells(self) -> None:
+        self.refuses(self.csv(("01_base,stage,test", "01_base,stage,test,more")), "broken.csv:3: 38 fields")
+        self.refuses(self.csv(("01_base,stage", "01_base,rung")), "broken.csv:3: kind is 'rung'", "ceiling, peer, stage")
+        self.refuses(self.csv(("01_base,stage,test", "01_base,stage,")), "broken.csv:3: no gpu")
+        self.refuses(self.csv(("16,16,8192,128,0", "16,16,many,128,0")), "broken.csv:2: n is 'many'")
+        self.refuses(self.csv(("16,16,8192,128,0", "16,16,8192,128,2")), "broken.csv:2: causal is '2'")
+        self.refuses(self.csv(("10,9.9,10.2,2,", "10,9.9,10.2,nan,")), "broken.csv:2: tflops is 'nan'")
+        self.refuses(self.csv(("10,9.9,10.2,2,", "10,9.9,10.2,-2,")), "broken.csv:2: tflops is -2")
+        self.refuses(self.csv(("10,9.9,10.2,2,", "10,11,10.2,2,")), "broken.csv:2: ms_p20 <= ms_median")
+
+    def test_an_unclosed_quote(self) -> None:
+        self.refuses(self.csv(('4 warps]"', "4 warps]")), "broken.csv:", "end of data")
+
+    def test_figures_that_cannot_be_true(self) -> None:
+        self.refuses(self.csv(("10,9.9,10.2,190,", "10,9.9,10.2,501,")), "broken.csv:8: 06_batched claims 501 TFLOPS",
+                     "above this card's ceiling of 500")
+        self.refuses(self.csv(("10.2,190,,38.0", "10.2,190,,101")), "broken.csv:8: 06_batched claims 101 % of its ceiling")
+        self.refuses(self.csv(("02_swizzle,stage", "01_base,stage")), "broken.csv:4: repeats line 3")
+
+
+class ReadmeTable(Scratch):
+    """readme.py against a stub of the built program."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.program = self.folder / "ladder"
+        self.readme = self.folder / "README.md"
+        self.readme.write_text(f"before\n{readme.BEGIN}\nold\n{readme.END}\nafter\n")
+        self.emit(8)
+
+    def emit(self, ways: int) -> None:
+        counters = {"smem_wavefronts": 1234567, "smem_wavefronts_ideal": 1, "smem_conflict_ways": ways, "mma": 1,
+                    "ldmatrix": 4096, "shuffles": 1, "barriers": 1, "gmem_bytes_read": 1, "gmem_bytes_written": 1}
+        entries = [{"stage": stage, "backend": "emulator", "batch": 1, "heads": 1, "n": 512, "d": 128, "causal": False,
+                    "inputs": "normal", "ok": True, "counters": counters} for stage in readme.stage_names()]
+        self.program.write_text(f"#!/bin/sh\ncat <<'E'\n{json.dumps(entries)}\nE\n")
+        self.program.chmod(0o755)
+
+    def renew(self, *arguments: object, csv: Path = ROOT / "none.csv") -> subprocess.CompletedProcess:
+        return self.run_script("readme", "--ladder", self.program, "--readme", self.readme, "--csv", csv, *arguments)
+
+    def test_counts_alone_invent_no_tflops(self) -> None:
+        self.assertEqual(self.renew().returncode, 0)
+        text = self.readme.read_text()
+        self.assertTrue(text.startswith("before\n") and text.endswith("after\n"))
+        for stage in readme.stage_names():
+            self.assertIn(f"| [{stage}]({stage}/) | {readme.idea(stage)} | 8-way | 1,234,567 | 4,096 |\n", text)
+        self.assertNotIn("TFLOPS", text)
+        self.assertEqual(self.renew("--check").returncode, 0)
+
+    def test_measured_figures_stand_beside_the_counts(self) -> None:
+        run = self.renew(csv=FIXTURE)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        text = self.readme.read_text()
+        self.assertRegex(text, re.escape("| 190.0 | +5.6 % [+5.4, +5.9] | 90.5 % |"))
+        self.assertIn("| fa2 |", text)
+        self.assertIn("on an test on 2000-01-01 at batch 16", text)
+        self.assertIn("docs/figures/results-tflops-per-rung.svg", text)
+
+    def test_a_stale_table_and_a_missing_figure_fail(self) -> None:
+        self.renew()
+        self.emit(1)
+        run = self.renew("--check")
+        self.assertEqual(run.returncode, 1)
+        self.assertIn("make plots", run.stderr)
+        self.assertIn("| none |", run.stderr)
+        self.renew(csv=FIXTURE)
+        run = self.renew("--check", csv=FIXTURE)
+        self.assertEqual(run.returncode, 1)
+        self.assertIn("results-tflops-per-rung.svg is missing or older than", run.stderr)
+
+    def test_bad_input(self) -> None:
+        self.readme.write_text("no markers\n")
+        self.assertEqual(self.renew().returncode, 2)
+        self.program.write_text("#!/bin/sh\necho broken >&2; exit 1\n")
+        run = self.renew()
+        self.assertEqual(run.returncode, 2)
+        self.assertNotIn("Traceback", run.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

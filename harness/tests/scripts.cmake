@@ -1,0 +1,31 @@
+# Tests of what is not compiled: the front door, the Makefile, the evidence scripts, the plots and the README.
+
+# The first Python in PATH may be one without matplotlib.
+function(can_plot result python)
+  execute_process(COMMAND ${python} -c "import matplotlib" RESULT_VARIABLE status OUTPUT_QUIET ERROR_QUIET)
+  if(NOT status EQUAL 0)
+    set(${result} FALSE PARENT_SCOPE)
+  endif()
+endfunction()
+find_program(LADDER_PYTHON NAMES python3 PATHS /usr/bin VALIDATOR can_plot)
+mark_as_advanced(LADDER_PYTHON)
+if(NOT LADDER_PYTHON)
+  message(STATUS "flash-ladder: scripts and plots are not tested (no Python with matplotlib; ./ladder test installs one)")
+  return()
+endif()
+
+foreach(name front_door evidence plots)
+  add_test(NAME ${name} COMMAND ${LADDER_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/${name}_tests.py)
+  set_tests_properties(${name} PROPERTIES LABELS scripts)
+endforeach()
+
+add_test(NAME one_idea_per_rung COMMAND ${PROJECT_SOURCE_DIR}/harness/evidence/rung_diff --most 60)
+add_test(NAME readme_is_current
+  COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/harness/plots/readme.py --check --ladder $<TARGET_FILE:ladder>)
+set_tests_properties(one_idea_per_rung readme_is_current PROPERTIES LABELS scripts)
+
+if(LADDER_HAS_CUDA)
+  add_test(NAME registers_and_spills
+    COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/harness/evidence/resources.py ${PROJECT_BINARY_DIR})
+  set_tests_properties(registers_and_spills PROPERTIES LABELS scripts)
+endif()
