@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <optional>
 
 #include "harness/guarded.hpp"
+#include "harness/inputs.hpp"
 
 namespace ladder {
 namespace {
@@ -23,15 +23,6 @@ void check_guards(const GuardedBuffer<T>& buffer, std::string_view name, std::ve
 }
 
 }  // namespace
-
-AttentionParams params_for(const Shape& shape) {
-  AttentionParams params{};
-  params.batch_heads = static_cast<int>(shape.batch_heads());
-  params.n = shape.n;
-  params.d = shape.d;
-  params.softmax_scale = 1.0f / std::sqrt(static_cast<float>(shape.d));
-  return params;
-}
 
 EmulatorRun run_on_emulator(const Stage& stage, const Variant& variant, const Shape& shape, const Inputs& inputs,
                             const emulator::Options& options) {

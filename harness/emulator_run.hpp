@@ -21,7 +21,4 @@ struct EmulatorRun {
 EmulatorRun run_on_emulator(const Stage& stage, const Variant& variant, const Shape& shape, const Inputs& inputs,
                             const emulator::Options& options = {});
 
-// The kernel's arguments, without pointers.
-AttentionParams params_for(const Shape& shape);
-
 }  // namespace ladder

@@ -152,6 +152,15 @@ Inputs make_inputs(InputKind kind, const Shape& shape, uint64_t seed) {
   return inputs;
 }
 
+AttentionParams params_for(const Shape& shape) {
+  AttentionParams params{};
+  params.batch_heads = static_cast<int>(shape.batch_heads());
+  params.n = shape.n;
+  params.d = shape.d;
+  params.softmax_scale = 1.0f / std::sqrt(static_cast<float>(shape.d));
+  return params;
+}
+
 float to_float(f16 value) {
   // An f16's exponent and mantissa, moved into an f32, are too small by 2^112 (the biases' difference): multiply.
   const uint32_t sign = (value.bits & 0x8000u) << 16, magnitude = (value.bits & 0x7fffu) << 13;

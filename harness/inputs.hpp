@@ -31,6 +31,9 @@ std::string_view to_string(InputKind kind);
 
 Inputs make_inputs(InputKind kind, const Shape& shape, uint64_t seed);
 
+// The kernel's arguments, without pointers.
+AttentionParams params_for(const Shape& shape);
+
 float to_float(f16 value);  // exact
 f16 to_f16(float value);    // round to nearest even
 

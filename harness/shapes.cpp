@@ -1,0 +1,130 @@
+#include "harness/shapes.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <numeric>
+
+#include "harness/guarded.hpp"
+
+namespace ladder {
+namespace {
+
+constexpr double GIB = 1024.0 * 1024.0 * 1024.0;
+
+// Doubles, so that no shape a user may ask for overflows.
+double tensor_bytes(const Shape& shape) {
+  return double(shape.batch_heads()) * shape.n * shape.d * sizeof(f16);
+}
+double score_bytes(const Shape& shape) {
+  return double(shape.batch_heads()) * shape.n * shape.n * sizeof(float);
+}
+
+Status fits(double needed, double available, const Shape& shape, bool with_scores, const std::string& where) {
+  if (needed <= available) return {};
+  return failure(
+      ExitCode::cannot_run_here,
+      fmt::format(
+          "{} needs {:.1f} GiB of {}{}; {:.1f} GiB are free.\n"
+          "  Smaller:  --n, --batch and --heads",
+          to_string(shape), needed / GIB, where,
+          with_scores ? fmt::format(", {:.1f} of them for the n x n scores of 00_naive", score_bytes(shape) / GIB) : "",
+          available / GIB));
+}
+
+}  // namespace
+
+std::vector<Shape> shapes_for(const Options& options, const Shape& defaults) {
+  Shape shape = defaults;
+  shape.d = options.d.value_or(defaults.d);
+  shape.batch = options.batch.value_or(defaults.batch);
+  shape.heads = options.heads.value_or(defaults.heads);
+  shape.causal = options.causal;
+  if (options.n.empty()) return {shape};
+  std::vector<Shape> shapes;
+  for (const int n : options.n) {
+    shape.n = n;
+    shapes.push_back(shape);
+  }
+  return shapes;
+}
+
+std::string to_string(const Shape& shape) {
+  return fmt::format("B={} H={} N={} d={}{}", shape.batch, shape.heads, shape.n, shape.d,
+                     shape.causal ? " causal" : "");
+}
+
+Status supports(const Stage& stage, const Variant& variant, const Shape& shape) {
+  if (shape.causal) {
+    return failure(ExitCode::usage, "No stage here does causal attention yet. Leave --causal out.");
+  }
+  if (stage.any_d ? shape.d > stage.max_d : shape.d != stage.max_d) {
+    return failure(
+        ExitCode::usage,
+        fmt::format("{} needs a head dimension of {}{}; d={} is not.{}", stage.name, stage.any_d ? "at most " : "",
+                    stage.max_d, shape.d,
+                    stage.any_d ? "" : "\n  Any d up to 256:  ladder check 00 --d " + std::to_string(shape.d)));
+  }
+  const int br = std::max(1, variant.tile.br), bc = std::max(1, variant.tile.bc), step = std::lcm(br, bc);
+  if (shape.n % step == 0) return {};
+  const std::string tile = step == bc   ? "its KV tile"
+                           : step == br ? "its query tile"
+                                        : fmt::format("its tiles are {} queries and {} keys", br, bc);
+  const int64_t below = shape.n / step * int64_t{step};
+  const std::string nearest = below > 0 ? fmt::format("{}, {}", below, below + step) : std::to_string(step);
+  return failure(ExitCode::usage, fmt::format("{} needs N to be a multiple of {} ({}); N={} is not. Nearest: {}.",
+                                              stage.name, step, tile, shape.n, nearest));
+}
+
+Status runs_on(const Stage& stage, const Variant& variant, const GpuInfo& gpu) {
+  const std::string number(stage.name.substr(0, stage.name.find('_')));
+  const std::string here = fmt::format("\n  Here:  ladder check {} --on cpu      the same kernel, emulated", number);
+  if (gpu.sm < stage.min_sm) {
+    return failure(ExitCode::cannot_run_here,
+                   fmt::format("{} needs sm_{} or newer ({}); this is a {} (sm_{}).{}", stage.name, stage.min_sm,
+                               stage.needs, gpu.name, gpu.sm, here));
+  }
+  if (variant.smem_bytes > gpu.smem_per_block) {
+    return failure(ExitCode::cannot_run_here,
+                   fmt::format("{} ({}) needs {} KiB of shared memory per block; this {} has {} KiB.{}", stage.name,
+                               variant.label, variant.smem_bytes / 1024, gpu.name, gpu.smem_per_block / 1024, here));
+  }
+  if (variant.on_gpu == nullptr) {
+    return failure(ExitCode::cannot_run_here, fmt::format("{} ({}) was not compiled for the GPU in this build.{}",
+                                                          stage.name, variant.label, here));
+  }
+  return {};
+}
+
+size_t gpu_bytes_needed(const Shape& shape, bool with_scores) {
+  const double bytes =
+      4 * (tensor_bytes(shape) + 2 * GUARD_BYTES) + (with_scores ? score_bytes(shape) + 2 * GUARD_BYTES : 0);
+  return static_cast<size_t>(std::min(bytes, 1e18));
+}
+
+Status fits_gpu_memory(const Shape& shape, bool with_scores, const GpuInfo& gpu) {
+  return fits(double(gpu_bytes_needed(shape, with_scores)), double(gpu.memory_free), shape, with_scores,
+              fmt::format("the {}'s memory", gpu.name));
+}
+
+Status fits_host_memory(const Shape& shape, bool with_scores) {
+  // Q, K, V and O once for the harness and once for the kernel, plus the reference.
+  const double needed = 8 * tensor_bytes(shape) + (with_scores ? score_bytes(shape) : 0) + 64e6;
+  return fits(needed, double(host_memory_available()), shape, with_scores, "host memory");
+}
+
+size_t host_memory_available() {
+  std::ifstream meminfo("/proc/meminfo");
+  std::string key;
+  size_t kib = 0;
+  while (meminfo >> key >> kib) {
+    if (key == "MemAvailable:") return kib * 1024;
+    meminfo.ignore(256, '\n');
+  }
+  const long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGE_SIZE);
+  return pages > 0 && page_bytes > 0 ? size_t(pages) * size_t(page_bytes) : 0;
+}
+
+}  // namespace ladder
