@@ -44,6 +44,8 @@ struct Failure {
 // The emulator's counters in the words of a prediction.
 Counts counts_of(const emulator::Counters& counters);
 bool is_ldmatrix(const emulator::SiteCounts& site);
+// Bank conflicts over all ldmatrix together: wavefronts per ideal wavefront; 0 without any.
+double ldmatrix_ways(const emulator::Counters& counters);
 
 // One problem with its answer: made once, given to every kernel.
 struct Problem {

@@ -51,7 +51,8 @@ Result<const Stage*> find_stage(std::string_view name, const std::vector<Stage>&
 // Where tables go: standard output, unless --json - or --csv - has reserved it.
 std::FILE* table_stream(const Options& options);
 
-// Every verb is a function  Result<ExitCode> NAME_verb(const Options&)  declared in harness/NAME.hpp. It returns an Error
-// for what stops it, and ExitCode::check_failed when it ran to its end and something was wrong.
+// Every verb is a function  Result<ExitCode> NAME_verb(const Options&)  (check_verb.hpp, bench.hpp, compare.hpp,
+// explain.hpp, overview.hpp). It returns an Error for what stops it, and ExitCode::check_failed when it ran to its end
+// and something was wrong.
 
 }  // namespace ladder

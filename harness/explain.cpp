@@ -1,0 +1,207 @@
+#include "harness/explain.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "harness/check.hpp"
+#include "harness/emulator_run.hpp"
+#include "harness/gpu.hpp"
+#include "harness/json.hpp"
+#include "harness/shapes.hpp"
+#include "harness/table.hpp"
+
+namespace ladder {
+namespace {
+
+constexpr Shape DEFAULT_SHAPE{.batch = 1, .heads = 1, .n = 512, .d = 128};
+constexpr Shape NAIVE_SHAPE{.batch = 1, .heads = 1, .n = 128, .d = 128};
+
+// What the counts can be set against: the rung below, if there is one that solves the same shape.
+const Stage* stage_before(const Stage& stage, const Shape& shape) {
+  const auto& all = stages();
+  const auto here = std::ranges::find(all, stage.name, &Stage::name);
+  if (here == all.begin() || here == all.end()) return nullptr;
+  const Stage& before = *(here - 1);
+  return !before.materialises_scores && supports(before, before.variants.front(), shape) ? &before : nullptr;
+}
+
+void print_paragraph(std::FILE* out, std::string_view title, std::string_view text) {
+  constexpr size_t WIDTH = 100, INDENT = 12;
+  std::string line;
+  std::string_view heading = title;
+  const auto flush = [&] {
+    fmt::print(out, "{:<{}}{}\n", heading, INDENT, line);
+    heading = "";
+    line.clear();
+  };
+  while (!text.empty()) {
+    const std::string_view word = text.substr(0, text.find(' '));
+    text.remove_prefix(std::min(text.size(), word.size() + 1));
+    if (!line.empty() && line.size() + 1 + word.size() > WIDTH) flush();
+    if (!line.empty()) line += ' ';
+    line += word;
+  }
+  flush();
+}
+
+void print_kernel(std::FILE* out, const Stage& stage, const Variant& variant) {
+  const std::string shared = bytes_text(variant.smem_bytes) + " of shared memory per block";
+  print_paragraph(out, "Kernel",
+                  variant.tile.warps == 0
+                      ? variant.label
+                      : fmt::format("{}: {} query rows against {} keys at a time, {} x 16 rows per warp, {}",
+                                    variant.label, variant.tile.br, variant.tile.bc, variant.tile.m_tiles(), shared));
+  for (size_t i = 1; i < stage.variants.size(); ++i) {
+    print_paragraph(out, i == 1 ? "Ablations" : "", stage.variants[i].label);
+  }
+  print_paragraph(out, "Needs", fmt::format("sm_{} or newer ({})", stage.min_sm, stage.needs));
+  for (const ResourceBound& bound : stage.resources) {
+    print_paragraph(out, &bound == stage.resources.data() ? "Resources" : "",
+                    fmt::format("sm_{}: at most {} registers and {} bytes spilled per thread{}{}", bound.sm,
+                                bound.registers, bound.spill_bytes, bound.reason.empty() ? "" : ": ", bound.reason));
+  }
+  if (const auto gpu = gpu_info(); gpu && runs_on(stage, variant, *gpu)) {
+    if (const auto resources = gpu_resources(variant)) {
+      print_paragraph(out, "",
+                      fmt::format("this {}: {} registers, {} bytes of local memory, {} blocks per SM", gpu->name,
+                                  resources->registers, resources->local_bytes, resources->blocks_per_sm));
+    }
+  }
+}
+
+void print_counts(std::FILE* out, const Variant& variant, const CheckResult& result, const Stage* before,
+                  const CheckResult* result_before) {
+  const emulator::Counters& counters = *result.counters;
+  const Counts counted = counts_of(counters);
+  const std::optional<Counts> predicted =
+      variant.predict ? std::optional<Counts>(variant.predict(result.shape)) : std::nullopt;
+  const std::optional<Counts> counted_before =
+      result_before ? std::optional<Counts>(counts_of(*result_before->counters)) : std::nullopt;
+
+  fmt::print(out, "\nCounted on the emulator: {}, normal inputs, a warp instruction once\n", to_string(result.shape));
+  Table table({"<", "predicted", "counted", result_before ? std::string(before->name) : ""});
+  const auto add = [&](const char* name, uint64_t Counts::*field) {
+    table.add({name, predicted ? grouped(*predicted.*field) : "", grouped(counted.*field),
+               counted_before ? grouped(*counted_before.*field) : ""});
+  };
+  add("mma", &Counts::mma);
+  add("ldmatrix", &Counts::ldmatrix);
+  add("shuffles", &Counts::shuffles);
+  add("barriers", &Counts::barriers);
+  add("bytes read from global memory", &Counts::gmem_bytes_read);
+  add("bytes written to global memory", &Counts::gmem_bytes_written);
+  const auto measured = [&](const char* name, const auto& value, std::string expected = "") {
+    table.add({name, std::move(expected), value(counters), result_before ? value(*result_before->counters) : ""});
+  };
+  measured("shared-memory wavefronts", [](const emulator::Counters& c) { return grouped(c.smem_wavefronts); });
+  measured("  without bank conflicts", [](const emulator::Counters& c) { return grouped(c.smem_wavefronts_ideal); });
+  measured(
+      "ldmatrix bank conflicts",
+      [](const emulator::Counters& c) { return fmt::format("{:.2f}-way", ldmatrix_ways(c)); },
+      variant.conflict_ways > 0 ? fmt::format("{:.2f}-way", variant.conflict_ways) : "");
+  fmt::print(out, "{}", table.text());
+}
+
+void print_sites(std::FILE* out, const emulator::Counters& counters) {
+  if (counters.sites.empty()) {
+    fmt::print(out, "\nIt does not touch shared memory.\n");
+    return;
+  }
+  fmt::print(out, "\nShared memory, by source line\n");
+  Table table({"<line", "<instruction", "<region", "requests", "wavefronts", "ideal", "conflicts"});
+  for (const emulator::SiteCounts& site : counters.sites) {
+    table.add({emulator::to_string({site.file, site.line}), site.instruction, site.buffer, grouped(site.requests),
+               grouped(site.wavefronts), grouped(site.ideal), fmt::format("{:.2f}-way", site.ways())});
+  }
+  fmt::print(out, "{}", table.text());
+}
+
+nlohmann::ordered_json counts_json(const Counts& counts) {
+  return {{"mma", counts.mma},
+          {"ldmatrix", counts.ldmatrix},
+          {"shuffles", counts.shuffles},
+          {"barriers", counts.barriers},
+          {"gmem_bytes_read", counts.gmem_bytes_read},
+          {"gmem_bytes_written", counts.gmem_bytes_written}};
+}
+
+nlohmann::ordered_json explanation(const Stage& stage, const Variant& variant, const CheckResult& result) {
+  nlohmann::ordered_json json = to_json(result);
+  json["idea"] = stage.idea;
+  json["limit_before"] = stage.limit;
+  json["prediction"] = stage.prediction;
+  if (variant.predict) json["predicted"] = counts_json(variant.predict(result.shape));
+  json["sites"] = nlohmann::ordered_json::array();
+  for (const emulator::SiteCounts& site : result.counters->sites) {
+    json["sites"].push_back({{"line", emulator::to_string({site.file, site.line})},
+                             {"instruction", site.instruction},
+                             {"buffer", site.buffer},
+                             {"requests", site.requests},
+                             {"wavefronts", site.wavefronts},
+                             {"ideal", site.ideal},
+                             {"ways", site.ways()}});
+  }
+  return json;
+}
+
+Status write_trace(const std::string& file, const Stage& stage, const Variant& variant, const Problem& problem) {
+  emulator::Options options;
+  options.trace = true;
+  const EmulatorRun run = run_on_emulator(stage, variant, problem.shape, problem.inputs, options);
+  nlohmann::ordered_json events = nlohmann::ordered_json::array();
+  for (const emulator::TraceEvent& event : run.trace) events.push_back(to_json(event));
+  return write_document(file, events);
+}
+
+}  // namespace
+
+Result<ExitCode> explain_verb(const Options& options) {
+  if (!options.trace.empty() && options.stages.size() != 1) {
+    return failure(ExitCode::usage, "--trace follows one stage, for example:  ladder explain 03 --trace kvpipe.json");
+  }
+  std::FILE* out = table_stream(options);
+  bool ok = true;
+  nlohmann::ordered_json explanations = nlohmann::ordered_json::array();
+  for (const Stage* stage : options.stages) {
+    const Variant& variant = stage->variants.front();
+    const Shape shape = shapes_for(options, stage->materialises_scores ? NAIVE_SHAPE : DEFAULT_SHAPE).front();
+    if (auto status = supports(*stage, variant, shape); !status) return tl::make_unexpected(status.error());
+    if (auto status = fits_host_memory(shape, stage->materialises_scores); !status) {
+      return tl::make_unexpected(status.error());
+    }
+    fmt::print(out, "{}{}\n\n", stage == options.stages.front() ? "" : "\n\n", stage->name);
+    print_paragraph(out, "Idea", stage->idea);
+    print_paragraph(out, "Before", stage->limit);
+    print_paragraph(out, "Prediction", stage->prediction);
+    print_kernel(out, *stage, variant);
+
+    const Problem problem = make_problem(shape, InputKind::normal, options.seed);
+    const CheckResult result = check_on_emulator(*stage, variant, problem);
+    if (!result.counters) {
+      return failure(ExitCode::cannot_run_here, fmt::format("{} has no emulated build to count on.", stage->name));
+    }
+    const Stage* before = stage_before(*stage, shape);
+    std::optional<CheckResult> result_before;
+    if (before != nullptr) result_before = check_on_emulator(*before, before->variants.front(), problem);
+    print_counts(out, variant, result, before, result_before ? &*result_before : nullptr);
+    print_sites(out, *result.counters);
+    for (const Failure& failure : result.failures) {
+      fmt::print(out, "\n{}\n  {}\n", to_string(failure.kind), failure.message);
+    }
+    ok = ok && result.ok;
+    explanations.push_back(explanation(*stage, variant, result));
+    if (!options.trace.empty()) {
+      if (auto status = write_trace(options.trace, *stage, variant, problem); !status) {
+        return tl::make_unexpected(status.error());
+      }
+    }
+  }
+  if (!options.json.empty()) {
+    if (auto status = write_document(options.json, explanations); !status) return tl::make_unexpected(status.error());
+  }
+  return ok ? ExitCode::done : ExitCode::check_failed;
+}
+
+}  // namespace ladder

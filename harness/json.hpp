@@ -1,0 +1,22 @@
+// What scripts read: the JSON of design, stable names.
+#pragma once
+#include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <string>
+
+#include "harness/check.hpp"
+#include "harness/error.hpp"
+
+namespace ladder {
+
+// {"stage","backend","batch","heads","n","d","causal","inputs","ok","max_err","tolerance","counters":{...}} and more.
+// A max_err of NaN is null. Counters are there on the emulator only.
+nlohmann::ordered_json to_json(const CheckResult& result);
+
+// {"launch","warp","sequence","instruction","file","line","buffer","bytes","operand"}
+nlohmann::ordered_json to_json(const emulator::TraceEvent& event);
+
+// Writes a document to a file, or to standard output for "-". A full disk is an error.
+Status write_document(const std::string& file, const nlohmann::ordered_json& document);
+
+}  // namespace ladder

@@ -1,0 +1,59 @@
+// The `ladder` program: parses, runs one verb, and turns what stopped it into a message and an exit code.
+#include <fmt/format.h>
+
+#include <exception>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "harness/bench.hpp"
+#include "harness/check_verb.hpp"
+#include "harness/compare.hpp"
+#include "harness/explain.hpp"
+#include "harness/options.hpp"
+#include "harness/overview.hpp"
+
+namespace ladder {
+namespace {
+
+Result<ExitCode> run_verb(const Options& options) {
+  switch (options.verb) {
+    case Verb::check:
+      return check_verb(options);
+    case Verb::bench:
+      return bench_verb(options);
+    case Verb::compare:
+      return compare_verb(options);
+    case Verb::explain:
+      return explain_verb(options);
+    case Verb::overview:
+      break;
+  }
+  return overview_verb(options);
+}
+
+Result<ExitCode> run(const std::vector<std::string>& arguments) {
+  const auto options = parse_options(arguments, stages());
+  if (!options) return tl::make_unexpected(options.error());
+  return run_verb(*options);
+}
+
+}  // namespace
+}  // namespace ladder
+
+int main(int argc, char** argv) {
+  using ladder::ExitCode;
+  try {
+    const auto code = ladder::run({argv + 1, argv + argc});
+    if (code) return static_cast<int>(*code);
+    const ladder::Error& error = code.error();
+    fmt::print(error.code == ExitCode::done ? stdout : stderr, "{}\n", error.message);
+    return static_cast<int>(error.code);
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "Out of memory. Smaller:  --n, --batch and --heads\n");
+    return static_cast<int>(ExitCode::cannot_run_here);
+  } catch (const std::exception& error) {  // e.g. standard output is a closed pipe or a full disk
+    fmt::print(stderr, "{}\n", error.what());
+    return static_cast<int>(ExitCode::check_failed);
+  }
+}

@@ -1,0 +1,26 @@
+// How far long work has come, on standard error: silent for the first two seconds, then with the time that is left.
+#pragma once
+#include <chrono>
+#include <string_view>
+
+namespace ladder {
+
+class Progress {
+ public:
+  // `total` is the work in any unit; steps are weighed by it.
+  explicit Progress(double total) : total_(total) {}
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  ~Progress();  // clears the line
+
+  // Called before a step: what comes now, and how much work it is.
+  void step(std::string_view what, double work);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  double total_, done_ = 0, current_ = 0;
+  Clock::time_point start_ = Clock::now(), shown_ = start_;
+  size_t width_ = 0;  // of the line on the terminal
+};
+
+}  // namespace ladder
