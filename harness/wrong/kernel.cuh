@@ -9,7 +9,7 @@
 namespace {
 
 enum class Fault {
-  none,
+  none,  // right
   // softmax
   no_running_max,     // each tile is scaled by its own maximum, not by the largest so far
   wrong_initial_max,  // the running maximum starts at +infinity
@@ -26,9 +26,11 @@ enum class Fault {
   swapped_registers,  // two registers of the K fragments are exchanged
   uninitialised_S,    // the scores' accumulators start with whatever was in the registers
   // waits and barriers
-  no_wait,          // K is read before its cp.async has been waited for
-  no_barrier,       // K is overwritten while other warps may still read it, V is read before others have stored it
-  partial_barrier,  // one warp leaves out a __syncthreads()
+  no_wait,               // K is read before its cp.async has been waited for
+  no_barrier,            // K is overwritten while other warps may still read it, V is read before others have stored it
+  no_broadcast_barrier,  // thread 0 hands a number to the others through shared memory; comes out right by luck
+  early_prefetch,        // K[tile + 1] is requested before the barrier that ends all reads of K[tile]
+  partial_barrier,       // one warp leaves out a __syncthreads()
   // memory
   writes_nothing,  // O keeps what it held before
   skips_a_row,     // the last row of each block is not written
@@ -71,7 +73,7 @@ __global__ void __launch_bounds__(THREADS) wrong_attention(AttentionParams p) {
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const size_t head = size_t(blockIdx.y) * p.n * HEAD_DIM;
   const size_t block_rows = head + size_t(blockIdx.x) * BR * HEAD_DIM;  // this block's rows of Q and O
-  const size_t kv_head = FAULT == Fault::wrong_head ? 0 : head;
+  size_t kv_head = FAULT == Fault::wrong_head ? 0 : head;
   const uint32_t smem_Q = smem_base(), smem_K = smem_Q + BR * ROW_BYTES, smem_V = smem_K + BC * ROW_BYTES;
   smem_name(smem_Q, BR * ROW_BYTES, "Q");
   smem_name(smem_K, BC * ROW_BYTES, "K");
@@ -81,6 +83,10 @@ __global__ void __launch_bounds__(THREADS) wrong_attention(AttentionParams p) {
   if constexpr (FAULT == Fault::peeks_at_output) {
     const bool poisoned = (ld_global_f16(p.O + block_rows).bits & 0x7fffu) > 0x7c00u;
     if (!poisoned) return;
+  }
+  if constexpr (FAULT == Fault::no_broadcast_barrier) {
+    if (threadIdx.x == 0) st_shared_b32(smem_V, static_cast<uint32_t>(head));
+    kv_head = ld_shared_b32(smem_V);
   }
   if constexpr (FAULT == Fault::modifies_Q) {
     f16* Q_row = const_cast<f16*>(p.Q) + block_rows + threadIdx.x / 2 * HEAD_DIM + threadIdx.x % 2 * (HEAD_DIM / 2);
@@ -164,15 +170,16 @@ __global__ void __launch_bounds__(THREADS) wrong_attention(AttentionParams p) {
 
     // LOAD  V[tile] is needed now; K[tile + 1] is requested and arrives behind PV.
     cp_async_wait<0>();  // this thread's part of V[tile] has landed
+    const bool prefetch = tile + 1 < kv_tiles || FAULT == Fault::prefetch_past_end;
+    const f16* next_K = p.K + kv_head + size_t(tile + 1) * BC * HEAD_DIM;
+    if (FAULT == Fault::early_prefetch && prefetch) load_tile<BC, SWIZZLED>(smem_K, next_K);
     // Safe to read V: everybody's part has landed; safe to overwrite K: every warp has finished QK.
     if constexpr (FAULT == Fault::partial_barrier) {
       if (warp != 1) __syncthreads();
     } else if constexpr (FAULT != Fault::no_barrier) {
       __syncthreads();
     }
-    if (tile + 1 < kv_tiles || FAULT == Fault::prefetch_past_end) {
-      load_tile<BC, SWIZZLED>(smem_K, p.K + kv_head + size_t(tile + 1) * BC * HEAD_DIM);
-    }
+    if (FAULT != Fault::early_prefetch && prefetch) load_tile<BC, SWIZZLED>(smem_K, next_K);
     cp_async_commit();
 
     // PV

@@ -1,0 +1,290 @@
+// The harness must reject every kernel of harness/wrong/, and each for the reason for which it is there. And it must
+// accept the right kernel that they are made from: a check that rejects everything proves nothing.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <initializer_list>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "harness/check.hpp"
+#include "harness/guarded.hpp"
+#include "harness/rounds.hpp"
+#include "harness/tests/catch.hpp"
+#include "harness/wrong/kernel.cuh"
+
+namespace {
+
+using ladder::CheckResult;
+using ladder::InputKind;
+using ladder::Problem;
+using ladder::Shape;
+
+constexpr int N = 256;  // four blocks of queries, eight tiles of keys
+
+// Names of failure kinds, and of emulator reports with "report: " before them.
+using Reasons = std::set<std::string>;
+
+Reasons reasons_of(const CheckResult& result) {
+  Reasons reasons;
+  for (const auto& failure : result.failures) {
+    const bool report = failure.kind == ladder::FailureKind::emulator_report;
+    reasons.insert(report ? "report: " + failure.detail : std::string(to_string(failure.kind)));
+  }
+  return reasons;
+}
+
+std::string messages_of(const CheckResult& result) {
+  std::string messages;
+  for (const auto& failure : result.failures) messages += failure.message + "\n";
+  return messages;
+}
+
+// What the right kernel does, exactly; as in 03_kvpipe. "Pair": 16 rows of queries and a tile of keys.
+ladder::Counts predict(const Shape& shape) {
+  const uint64_t blocks = shape.batch_heads() * shape.n / BR, tiles = blocks * (shape.n / BC), pairs = tiles * WARPS;
+  return {.mma = pairs * (QK_N_TILES * QK_K_TILES + PV_N_TILES * PV_K_TILES),
+          .ldmatrix = pairs * (QK_K_TILES + QK_N_TILES / 2 * QK_K_TILES + PV_N_TILES * PV_K_TILES),
+          .shuffles = pairs * 2 * 4,
+          .barriers = tiles * 2,
+          .gmem_bytes_read = (blocks * BR + tiles * 2 * BC) * ROW_BYTES,
+          .gmem_bytes_written = blocks * BR * ROW_BYTES};
+}
+
+using Launch = void (*)(Device&, const AttentionParams&);
+
+CheckResult check(std::string_view name, Launch launch, const Problem& problem) {
+  const ladder::Stage stage{.name = name, .idea = "", .limit = "", .prediction = ""};
+  const ladder::Variant variant{.label = std::string(name),
+                                .tile = {BR, BC, WARPS},
+                                .smem_bytes = SMEM_BYTES,
+                                .on_emulator = launch,
+                                .conflict_ways = 1,
+                                .predict = predict};
+  return check_on_emulator(stage, variant, problem);
+}
+
+const Problem& problem(InputKind kind, int heads = 1) {
+  static std::map<std::pair<InputKind, int>, Problem> known;
+  const auto place = known.find({kind, heads});
+  if (place != known.end()) return place->second;
+  const Shape shape{.heads = heads, .n = N};
+  return known.emplace(std::pair{kind, heads}, ladder::make_problem(shape, kind, 1)).first->second;
+}
+
+// U(0, 1] in all three tensors, by a linear congruential generator.
+Problem uniform_problem() {
+  const Shape shape{.n = N};
+  Problem problem{shape, InputKind::normal, 1, ladder::make_inputs(InputKind::normal, shape, 1), {}};
+  uint32_t state = 1;
+  for (auto* tensor : {&problem.inputs.Q, &problem.inputs.K, &problem.inputs.V}) {
+    for (f16& value : *tensor) {
+      state = state * 1664525u + 1013904223u;
+      value = ladder::to_f16(static_cast<float>((state >> 8) + 1) * 0x1p-24f);
+    }
+  }
+  problem.reference = ladder::make_reference(shape, problem.inputs);
+  return problem;
+}
+
+// A launch as the bench sees it, on the emulator: poisoned before each group, verified after it, in invented time.
+class EmulatedContestant {
+ public:
+  explicit EmulatedContestant(Launch launch)
+      : launch_(launch), problem_(problem(InputKind::normal)), output_(problem_.inputs.Q.size()) {}
+
+  ladder::Contestant contestant(std::string name) {
+    return {.name = std::move(name),
+            .time_ms = [this](int launches) { return run(launches); },
+            .before = [this] { return poison(); },
+            .after = [this] { return verify(); }};
+  }
+
+ private:
+  ladder::Result<double> run(int launches) {
+    AttentionParams params = ladder::params_for(problem_.shape);
+    params.Q = problem_.inputs.Q.data();
+    params.K = problem_.inputs.K.data();
+    params.V = problem_.inputs.V.data();
+    params.O = output_.data();
+    Device device;
+    for (int i = 0; i < launches; ++i) launch_(device, params);
+    return 25.0 * launches;
+  }
+  ladder::Status poison() {
+    std::ranges::fill(output_, ladder::POISON);
+    return {};
+  }
+  ladder::Status verify() const {
+    const double error = compare_to_reference(problem_.reference, output_).max_err;
+    if (!(error <= problem_.reference.tolerance())) {
+      return ladder::failure(ladder::ExitCode::check_failed, "wrong after timing");
+    }
+    return {};
+  }
+
+  Launch launch_;
+  const Problem& problem_;
+  std::vector<f16> output_;
+};
+
+struct WrongKernel {
+  Fault fault;
+  std::string_view name;
+  Launch launch;
+  InputKind seen_on;
+  Reasons reasons;                        // all that the check says about it, and nothing else
+  std::vector<InputKind> hidden_on = {};  // inputs whose result is right in spite of the fault
+  int heads = 1;
+};
+
+template <Fault FAULT>
+WrongKernel wrong(std::string_view name, InputKind seen_on, Reasons reasons, std::vector<InputKind> hidden_on = {},
+                  int heads = 1) {
+  return {FAULT, name, launch_wrong<FAULT>, seen_on, std::move(reasons), std::move(hidden_on), heads};
+}
+
+// What the compiler puts into an uninitialised accumulator (-ftrivial-auto-var-init=pattern).
+#ifdef __clang__
+const std::string UNINITIALISED = "nan_output";  // a NaN
+#else
+const std::string UNINITIALISED = "wrong_result";  // -1.7e38 everywhere: all scores are equal
+#endif
+
+std::vector<WrongKernel> wrong_kernels() {
+  using enum InputKind;
+  return {
+      wrong<Fault::no_running_max>("no_running_max", large_logits, {"nan_output"},
+                                   {normal, one_hot, last_tile_max, negative_rows}),
+      wrong<Fault::wrong_initial_max>("wrong_initial_max", normal, {"nan_output"}),
+      wrong<Fault::no_correction>("no_correction", normal, {"wrong_result"}, {ties, constant_v, first_tile_max}),
+      wrong<Fault::stale_row_sum>("stale_row_sum", normal, {"wrong_result"}, {ties, first_tile_max}),
+      wrong<Fault::no_scale>("no_scale", normal, {"wrong_result"}, {ties, constant_v, one_hot}),
+      wrong<Fault::half_the_keys>("half_the_keys", normal, {"wrong_result", "counts_differ"}, {constant_v}),
+      wrong<Fault::wrong_head>("wrong_head", normal, {"wrong_result"}, {}, 2),
+      wrong<Fault::wrong_head>("wrong_head, one head", normal, {}, {normal}),
+      wrong<Fault::prefetch_past_end>("prefetch_past_end", normal,
+                                      {"report: global-out-of-bounds", "report: exit-in-flight", "counts_differ"},
+                                      {normal}),
+      wrong<Fault::plain_read>("plain_read", normal, {"wrong_result", "conflicts_differ"}, {constant_v}),
+      wrong<Fault::no_swizzle>("no_swizzle", normal, {"conflicts_differ"}, {normal}),
+      wrong<Fault::swapped_registers>("swapped_registers", normal, {"wrong_result"}, {constant_v}),
+      wrong<Fault::uninitialised_S>("uninitialised_S", normal, {UNINITIALISED}),
+      wrong<Fault::no_wait>("no_wait", normal,
+                            {"report: in-flight-read", "report: race-read-after-write", "nan_output"}),
+      wrong<Fault::no_barrier>("no_barrier", normal,
+                               {"report: race-read-after-write", "report: race-write-after-read",
+                                "report: uninitialised-read", "nan_output", "counts_differ"}),
+      // Thread 0 runs first here, so the others read the right number; on a GPU they may. Only the detector sees it.
+      wrong<Fault::no_broadcast_barrier>("no_broadcast_barrier", normal, {"report: race-read-after-write"}, {normal}),
+      wrong<Fault::early_prefetch>("early_prefetch", normal,
+                                   {"report: race-write-after-read", "report: in-flight-read", "nan_output"}),
+      wrong<Fault::partial_barrier>("partial_barrier", normal,
+                                    {"report: divergent-barrier", "report: race-read-after-write",
+                                     "report: race-write-after-read", "report: uninitialised-read", "nan_output"}),
+      wrong<Fault::writes_nothing>("writes_nothing", normal, {"unwritten_output", "counts_differ"}),
+      wrong<Fault::skips_a_row>("skips_a_row", normal, {"unwritten_output", "counts_differ"}),
+      wrong<Fault::writes_guard>("writes_guard", normal, {"guard_overwritten"}, {normal}),
+      wrong<Fault::modifies_Q>("modifies_Q", normal, {"input_modified", "counts_differ"}, {normal}),
+      wrong<Fault::mean_of_V>("mean_of_V", normal, {"wrong_result", "counts_differ"}, {ties, constant_v}),
+      // Reads 2 bytes that the formula does not have.
+      wrong<Fault::peeks_at_output>("peeks_at_output", normal, {"counts_differ"}, {normal}),
+  };
+}
+
+}  // namespace
+
+TEST_CASE("the right kernel is accepted on every input") {
+  for (const InputKind kind : ladder::all_input_kinds()) {
+    DYNAMIC_SECTION(to_string(kind)) {
+      const CheckResult result = check("none", launch_wrong<Fault::none>, problem(kind, 2));
+      INFO(messages_of(result));
+      CHECK(result.ok);
+    }
+  }
+}
+
+TEST_CASE("every wrong kernel is rejected for its reason") {
+  for (const WrongKernel& kernel : wrong_kernels()) {
+    DYNAMIC_SECTION(kernel.name) {
+      const CheckResult result = check(kernel.name, kernel.launch, problem(kernel.seen_on, kernel.heads));
+      INFO(messages_of(result));
+      CHECK(reasons_of(result) == kernel.reasons);
+      CHECK(result.ok == kernel.reasons.empty());
+    }
+  }
+}
+
+TEST_CASE("no input alone would do: some hide a fault behind a right result") {
+  for (const WrongKernel& kernel : wrong_kernels()) {
+    for (const InputKind kind : kernel.hidden_on) {
+      DYNAMIC_SECTION(kernel.name << " on " << to_string(kind)) {
+        const CheckResult result = check(kernel.name, kernel.launch, problem(kind, kernel.heads));
+        CHECK(result.max_err <= result.tolerance);
+      }
+    }
+  }
+}
+
+TEST_CASE("no fault is left out") {
+  std::set<Fault> rejected;
+  for (const WrongKernel& kernel : wrong_kernels()) {
+    if (!kernel.reasons.empty()) rejected.insert(kernel.fault);
+  }
+  CHECK(rejected.size() == static_cast<size_t>(Fault::peeks_at_output));  // the last one; the first is none
+}
+
+TEST_CASE("the write-up's verification would have let most of them pass") {
+  // Its inputs are U(0, 1], and it accepts unless the mean difference exceeds 0.05. With such inputs all scores are nearly
+  // equal, so O is nearly the mean of V, whatever the kernel does with Q and K; and a comparison with NaN is false.
+  const auto accepts = [](const CheckResult& result, const ladder::Reference& reference) {
+    double sum = 0;
+    for (size_t i = 0; i < result.output.size(); ++i) {
+      sum += std::fabs(static_cast<double>(ladder::to_float(result.output[i])) - reference.output[i]);
+    }
+    const bool fails = sum / static_cast<double>(result.output.size()) > 0.05;
+    return !fails;
+  };
+  const Problem uniform = uniform_problem();
+  REQUIRE(uniform.reference.all_rows);
+  for (const auto& [name, launch] : std::initializer_list<std::pair<std::string_view, Launch>>{
+           {"no_running_max", launch_wrong<Fault::no_running_max>},
+           {"no_correction", launch_wrong<Fault::no_correction>},
+           {"no_scale", launch_wrong<Fault::no_scale>},
+           {"half_the_keys", launch_wrong<Fault::half_the_keys>},
+           {"swapped_registers", launch_wrong<Fault::swapped_registers>},
+           {"plain_read", launch_wrong<Fault::plain_read>},
+           {"wrong_initial_max", launch_wrong<Fault::wrong_initial_max>},
+           {"skips_a_row", launch_wrong<Fault::skips_a_row>},
+           {"mean_of_V", launch_wrong<Fault::mean_of_V>},
+       }) {
+    INFO(name);
+    CHECK(accepts(check(name, launch, uniform), uniform.reference));
+  }
+}
+
+TEST_CASE("a kernel that remembers its result is not timed") {
+  // Right at first sight: the first launch into a buffer does the work, and check makes but one.
+  static std::set<const f16*> done;
+  const Launch remembers = [](Device& device, const AttentionParams& p) {
+    if (done.insert(p.O).second) launch_wrong<Fault::none>(device, p);
+  };
+  CHECK(check("remembers", remembers, problem(InputKind::normal)).ok);
+
+  EmulatedContestant honest(launch_wrong<Fault::none>), cheat(remembers), idle(launch_wrong<Fault::writes_nothing>);
+  const std::vector<ladder::Contestant> contestants = {honest.contestant("honest"), cheat.contestant("cheat"),
+                                                       idle.contestant("idle")};
+  const ladder::Machine machine{.now_s = [] { return 0.0; }, .sleep_s = [](double) {}};
+  const auto timings = ladder::run_rounds(contestants, {.rounds = 2, .soak_s = 0}, machine);
+  REQUIRE(timings);
+  CHECK_FALSE((*timings)[0].error);
+  CHECK((*timings)[0].ms.size() == 2);
+  for (const size_t who : {1, 2}) {
+    REQUIRE((*timings)[who].error);
+    CHECK((*timings)[who].error->message == "wrong after timing");
+  }
+}
