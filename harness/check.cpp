@@ -166,6 +166,16 @@ bool is_ldmatrix(const emulator::SiteCounts& site) {
   return site.instruction.starts_with("ldmatrix");
 }
 
+double ldmatrix_ways(const emulator::Counters& counters) {
+  uint64_t wavefronts = 0, ideal = 0;
+  for (const emulator::SiteCounts& site : counters.sites) {
+    if (!is_ldmatrix(site)) continue;
+    wavefronts += site.wavefronts;
+    ideal += site.ideal;
+  }
+  return ideal == 0 ? 0.0 : static_cast<double>(wavefronts) / static_cast<double>(ideal);
+}
+
 Problem make_problem(const Shape& shape, InputKind kind, uint64_t seed) {
   Inputs inputs = make_inputs(kind, shape, seed);
   Reference reference = make_reference(shape, inputs);

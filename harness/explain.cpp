@@ -16,7 +16,6 @@ namespace ladder {
 namespace {
 
 constexpr Shape DEFAULT_SHAPE{.batch = 1, .heads = 1, .n = 512, .d = 128};
-constexpr Shape NAIVE_SHAPE{.batch = 1, .heads = 1, .n = 128, .d = 128};
 
 // What the counts can be set against: the rung below, if there is one that solves the same shape.
 const Stage* stage_before(const Stage& stage, const Shape& shape) {
@@ -24,7 +23,7 @@ const Stage* stage_before(const Stage& stage, const Shape& shape) {
   const auto here = std::ranges::find(all, stage.name, &Stage::name);
   if (here == all.begin() || here == all.end()) return nullptr;
   const Stage& before = *(here - 1);
-  return !before.materialises_scores && supports(before, before.variants.front(), shape) ? &before : nullptr;
+  return supports(before, before.variants.front(), shape) ? &before : nullptr;
 }
 
 void print_paragraph(std::FILE* out, std::string_view title, std::string_view text) {
@@ -166,7 +165,7 @@ Result<ExitCode> explain_verb(const Options& options) {
   nlohmann::ordered_json explanations = nlohmann::ordered_json::array();
   for (const Stage* stage : options.stages) {
     const Variant& variant = stage->variants.front();
-    const Shape shape = shapes_for(options, stage->materialises_scores ? NAIVE_SHAPE : DEFAULT_SHAPE).front();
+    const Shape shape = shapes_for(options, DEFAULT_SHAPE).front();
     if (auto status = supports(*stage, variant, shape); !status) return tl::make_unexpected(status.error());
     if (auto status = fits_host_memory(shape, stage->materialises_scores); !status) {
       return tl::make_unexpected(status.error());

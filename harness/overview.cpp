@@ -17,7 +17,6 @@ namespace ladder {
 namespace {
 
 constexpr Shape EMULATED_SHAPE{.batch = 1, .heads = 1, .n = 512, .d = 128};
-constexpr int NAIVE_N = 128;  // one fiber per CUDA thread makes the scalar kernels slow to emulate
 constexpr Shape HEADLINE{.batch = 16, .heads = 16, .n = 8192, .d = 128};
 
 std::string first_line(const std::string& text) {
@@ -84,21 +83,16 @@ Result<ExitCode> overview_verb(const Options& options) {
 
   const auto recorded = read_recorded(gpu);
   const Shape shape = shapes_for(options, EMULATED_SHAPE).front();
-  const auto shape_of = [&](const Stage& stage) {
-    Shape own = shape;
-    if (stage.materialises_scores && options.n.empty()) own.n = NAIVE_N;
-    return own;
-  };
   for (const Stage* stage : options.stages) {
-    if (auto status = supports(*stage, stage->variants.front(), shape_of(*stage)); !status) {
+    if (auto status = supports(*stage, stage->variants.front(), shape); !status) {
       return tl::make_unexpected(status.error());
     }
-    if (auto status = fits_host_memory(shape_of(*stage), stage->materialises_scores); !status) {
+    if (auto status = fits_host_memory(shape, stage->materialises_scores); !status) {
       return tl::make_unexpected(status.error());
     }
   }
 
-  Table table({"<stage", "N", "<verdict", "max error", "conflicts", "wavefronts", "global read", "mma", "ldmatrix",
+  Table table({"<stage", "<verdict", "max error", "conflicts", "wavefronts", "global read", "mma", "ldmatrix",
                "barriers", "TFLOPS*"});
   bool ok = true;
   std::vector<std::string> failures;
@@ -106,16 +100,15 @@ Result<ExitCode> overview_verb(const Options& options) {
     Progress progress(double(options.stages.size()));
     for (const Stage* stage : options.stages) {
       progress.step(fmt::format("{}, emulated", stage->name), 1);
-      const Problem problem = make_problem(shape_of(*stage), InputKind::normal, options.seed);
+      const Problem problem = make_problem(shape, InputKind::normal, options.seed);
       const CheckResult result = check_on_emulator(*stage, stage->variants.front(), problem);
       const emulator::Counters counters = result.counters.value_or(emulator::Counters{});
       const double ways = ldmatrix_ways(counters);
       const ResultRow* row = recorded ? recorded->find(stage->name) : nullptr;
-      table.add({std::string(stage->name), std::to_string(problem.shape.n), verdict_word(result.ok, out),
-                 fmt::format("{:.1e}", result.max_err), ways > 0 ? fmt::format("{:.0f}-way", ways) : "-",
-                 grouped(counters.smem_wavefronts), bytes_text(double(counters.gmem_bytes_read)), grouped(counters.mma),
-                 grouped(counters.ldmatrix), grouped(counters.barriers),
-                 row ? fmt::format("{:.1f}", row->tflops) : "-"});
+      table.add({std::string(stage->name), verdict_word(result.ok, out), fmt::format("{:.1e}", result.max_err),
+                 ways > 0 ? fmt::format("{:.0f}-way", ways) : "-", grouped(counters.smem_wavefronts),
+                 bytes_text(double(counters.gmem_bytes_read)), grouped(counters.mma), grouped(counters.ldmatrix),
+                 grouped(counters.barriers), row ? fmt::format("{:.1f}", row->tflops) : "-"});
       ok = ok && result.ok;
       for (const Failure& failure : result.failures) {
         failures.push_back(fmt::format("{}: {}", stage->name, failure.message));
@@ -124,13 +117,12 @@ Result<ExitCode> overview_verb(const Options& options) {
   }
   if (recorded) {
     if (const ResultRow* fa2 = recorded->find("fa2")) {
-      table.add({"fa2", "", "", "", "", "", "", "", "", "", fmt::format("{:.1f}", fa2->tflops)});
+      table.add({"fa2", "", "", "", "", "", "", "", "", fmt::format("{:.1f}", fa2->tflops)});
     }
   }
   fmt::print(out, "{}", table.text());
-  fmt::print(out,
-             "Counted here, on the emulator: B={} H={} d={}, normal inputs. Conflicts: of ldmatrix; 1-way is none.\n",
-             shape.batch, shape.heads, shape.d);
+  fmt::print(out, "Counted here, on the emulator: {}, normal inputs. Conflicts: of ldmatrix; 1-way is none.\n",
+             to_string(shape));
   if (!recorded) {
     fmt::print(out, "* The recorded results cannot be read: {}\n", recorded.error().message);
   } else if (recorded->rows.empty()) {
