@@ -21,13 +21,14 @@ STAGE_CU = """
 """
 
 
-def ptxas(arguments: str, sm: str, registers: int, stores: int = 0, loads: int = 0) -> str:
+def ptxas(arguments: str, sm: str, registers: int, stack: int = 0, stores: int = 0, loads: int = 0) -> str:
     """What ptxas -v prints for flash_attention<arguments>."""
-    mangled = "".join(f"Li{value.strip()}E" for value in arguments.split(","))
+    booleans = {"false": "Lb0E", "true": "Lb1E"}
+    mangled = "".join(booleans.get(value.strip(), f"Li{value.strip()}E") for value in arguments.split(","))
     name = f"_ZN45_GLOBAL__N__b8ae078a_8_stage_cu_93cf54cc_739515flash_attentionI{mangled}EEv15AttentionParams"
     return (f"ptxas info    : Compiling entry function '{name}' for '{sm}'\n"
             f"ptxas info    : Function properties for {name}\n"
-            f"    {stores} bytes stack frame, {stores} bytes spill stores, {loads} bytes spill loads\n"
+            f"    {stack} bytes stack frame, {stores} bytes spill stores, {loads} bytes spill loads\n"
             f"ptxas info    : Used {registers} registers, used 1 barriers, 408 bytes cmem[0]\n"
             "ptxas info    : Compile time = 108.787 ms\n")
 
@@ -51,10 +52,10 @@ class Resources(unittest.TestCase):
             return code, out.getvalue(), err.getvalue()
 
     def test_within_the_bounds(self) -> None:
-        code, out, err = self.run_on(ptxas("64, 32, 2", "sm_80", 200) + ptxas("64, 32, 2", "sm_90a", 168, 8, 8))
+        code, out, err = self.run_on(ptxas("64, 32, 2", "sm_80", 200) + ptxas("64, 32, 2", "sm_90a", 168, 16, 24, 8))
         self.assertEqual((code, err), (0, ""))
-        self.assertRegex(out, r"01_base +flash_attention<64, 32, 2> +80 +200 +0 +0\n")
-        self.assertRegex(out, r"01_base +flash_attention<64, 32, 2> +90 +168 +16 +8\n")
+        self.assertRegex(out, r"01_base +flash_attention<64, 32, 2> +80 +200 +0 +0 +0\n")
+        self.assertRegex(out, r"01_base +flash_attention<64, 32, 2> +90 +168 +16 +24 +8\n")
 
     def test_a_register_too_many(self) -> None:
         code, _, err = self.run_on(ptxas("64, 32, 2", "sm_80", 201) + ptxas("64, 32, 2", "sm_90a", 168))
@@ -62,16 +63,24 @@ class Resources(unittest.TestCase):
         self.assertIn("takes 201 registers on sm_80; stage.cu allows 200", err)
 
     def test_a_spill(self) -> None:
-        code, _, err = self.run_on(ptxas("64, 32, 2", "sm_80", 200, 4, 0) + ptxas("64, 32, 2", "sm_90a", 168))
+        code, _, err = self.run_on(ptxas("64, 32, 2", "sm_80", 200, 4, 8, 4) + ptxas("64, 32, 2", "sm_90a", 168))
         self.assertEqual(code, 1)
         self.assertIn("spills 4 bytes on sm_80; stage.cu allows 0", err)
 
     def test_ablations_are_shown_and_not_bound(self) -> None:
-        log = (ptxas("64, 128, 4", "sm_80", 255, 400, 400) + ptxas("64, 32, 2", "sm_80", 200) +
+        log = (ptxas("64, 128, 4", "sm_80", 255, 400, 800, 400) + ptxas("64, 32, 2", "sm_80", 200) +
                ptxas("64, 32, 2", "sm_90a", 168))
         code, out, _ = self.run_on(log)
         self.assertEqual(code, 0)
         self.assertIn("flash_attention<64, 128, 4>  (ablation)", out)
+
+    def test_template_arguments_left_to_their_defaults(self) -> None:
+        stage_cu = "template <int BR, int BC, int WARPS, bool PRELOAD = false>\nladder::Variant variant(" + STAGE_CU
+        log = "".join(ptxas(f"64, 32, 2, {preload}", sm, registers) for sm in ("sm_80", "sm_90a")
+                      for preload, registers in (("true", 255), ("false", 168)))
+        code, out, err = self.run_on(log, stage_cu)
+        self.assertEqual((code, err), (0, ""))
+        self.assertIn("<64, 32, 2, true>  (ablation)", out)
 
     def test_every_kernel_of_a_stage_without_templates_is_bound(self) -> None:
         log = "".join(ptxas("1", sm, 201) for sm in ("sm_80", "sm_90a"))
