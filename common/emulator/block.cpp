@@ -203,11 +203,11 @@ void Block::fatal(const Fault& fault, const std::string& message) {
 
 // ---- shared memory ------------------------------------------------------------------------------------------------
 
-void Block::bad_address(uint32_t address, uint32_t bytes, SiteId site) {
+void Block::bad_address(uint32_t address, uint32_t bytes, SiteId site, uint32_t thread) {
   const bool misaligned = (address & (bytes - 1)) != 0;
   const int64_t offset = int64_t{address} - SMEM_BASE;
   fatal({misaligned ? ReportKind::shared_misaligned : ReportKind::shared_out_of_bounds, site},
-        fmt::format("{} by {} at offset {}: {}", at(site), thread_name(current.thread()), offset,
+        fmt::format("{} by {} at offset {}: {}", at(site), thread_name(thread), offset,
                     misaligned ? fmt::format("not aligned to its {} bytes", bytes)
                                : fmt::format("{} bytes there are outside the block's {} bytes of shared memory", bytes,
                                              launch.smem_bytes)));
@@ -233,12 +233,14 @@ void Block::name_region(uint32_t address, uint32_t bytes, const char* name) {
 
 void Block::report_hazard(const RaceDetector::Actor& actor, const Hazard& hazard) {
   const uint32_t address = SMEM_BASE + hazard.offset;
-  report({hazard.kind, actor.site, hazard.other, region_at(address)}, [&] {
+  report({hazard.kind, actor.site, hazard.other, regions[region_at(address)].name}, [&] {
     const std::string self = fmt::format("{} by {}", at(actor.site), thread_name(actor.thread));
+    const auto thread = static_cast<uint32_t>(hazard.other_thread);
     const std::string other =
         hazard.other == NO_SITE
             ? ""
-            : fmt::format("{} by {}", at(hazard.other), thread_name(static_cast<uint32_t>(hazard.other_thread)));
+            : fmt::format("{} by {}", at(hazard.other),
+                          hazard.other_is_warp ? fmt::format("warp {}", thread / 32) : thread_name(thread));
     const std::string where = place(address);
     switch (hazard.kind) {
       case ReportKind::uninitialised_read:

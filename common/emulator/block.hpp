@@ -81,12 +81,12 @@ struct Block {
 
   std::byte* shared(uint32_t address) { return smem.get() + (address - SMEM_BASE); }
   // Ends the launch unless the access is aligned and inside the block's shared memory.
-  void require_valid(uint32_t address, uint32_t bytes, SiteId site) {
+  void require_valid(uint32_t address, uint32_t bytes, SiteId site, uint32_t thread) {
     const uint32_t offset = address - SMEM_BASE;  // wraps to a large number below the base
     if (offset > launch.smem_bytes || bytes > launch.smem_bytes - offset || (address & (bytes - 1)) != 0) [[unlikely]]
-      bad_address(address, bytes, site);
+      bad_address(address, bytes, site, thread);
   }
-  [[noreturn]] void bad_address(uint32_t address, uint32_t bytes, SiteId site);
+  [[noreturn]] void bad_address(uint32_t address, uint32_t bytes, SiteId site, uint32_t thread);
   uint8_t region_at(uint32_t address) const { return region_of[(address - SMEM_BASE) / GRANULE]; }
   void name_region(uint32_t address, uint32_t bytes, const char* name);
   void check_read(const RaceDetector::Actor& actor, uint32_t address, uint32_t bytes) {
@@ -113,8 +113,8 @@ struct Block {
   // Puts the lanes' plain loads and stores together into warp requests and counts them.
   void count_accesses(Warp& warp);
 
-  // ---- trace: one event per warp instruction, told by the warp's first live lane
-  bool traced() const { return tracing && current.lane == static_cast<uint32_t>(std::countr_zero(current.warp->live)); }
+  // ---- trace: one event per warp instruction; those that lanes do not issue together are told by lane 0
+  bool traced() const { return tracing && current.lane == 0; }
   void trace_event(Instruction instruction, const CallSite& call, std::string buffer = "", uint32_t bytes = 0,
                    int operand = 0);
 

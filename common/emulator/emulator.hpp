@@ -89,6 +89,7 @@ struct Report {
   ReportKind kind;
   std::string message;            // one line, or several for a deadlock
   std::vector<SourceLine> where;  // the access at fault first, then the one it clashes with
+  std::string buffer;             // that the fault is about: a named region of shared memory, or a global buffer
   uint64_t times = 1;
 };
 
@@ -101,7 +102,7 @@ struct TraceEvent {
   std::string file;
   int line = 0;
   std::string buffer;  // shared-memory region or registered global buffer; empty if none
-  uint32_t bytes = 0;  // of the whole warp
+  uint32_t bytes = 0;  // of the whole warp, as if all of its threads took part
   int operand = 0;     // cp.async.wait_group: groups that may stay in flight; named barrier: its id
 };
 

@@ -35,7 +35,7 @@ void add(Counters& sum, const Counters& part) {
 }
 
 bool same_fault(const Report& a, const Report& b) {
-  return a.kind == b.kind && a.where == b.where;
+  return a.kind == b.kind && a.where == b.where && a.buffer == b.buffer;
 }
 
 }  // namespace
@@ -47,7 +47,7 @@ class Launch {
   void run() {
     if (device_.failed_) return;
     if (const std::string wrong = what_is_wrong(config_); !wrong.empty()) {
-      keep({ReportKind::bad_launch, "bad launch: " + wrong, {}});
+      keep({ReportKind::bad_launch, "bad launch: " + wrong, {}, ""});
       device_.failed_ = true;
       return;
     }

@@ -1,5 +1,6 @@
 // Loads, stores and cp.async.
 #include <fmt/format.h>
+#include <algorithm>
 #include <cstring>
 #include "common/emulator/block.hpp"
 
@@ -17,8 +18,9 @@ RaceDetector::Actor actor(SiteId site) {
   return {current.warp->id, current.thread(), site};
 }
 
+// For the trace, which takes it that the whole warp takes part.
 uint32_t warp_bytes(uint32_t per_thread) {
-  return static_cast<uint32_t>(std::popcount(current.warp->live)) * per_thread;
+  return std::min(32u, current.block->launch.threads() - current.warp->id * 32) * per_thread;
 }
 
 // ---- shared memory ------------------------------------------------------------------------------------------------
@@ -27,7 +29,7 @@ template <class T>
 SiteId begin_shared(Instruction instruction, const CallSite& call, uint32_t address) {
   Block& block = *current.block;
   const SiteId site = block.site_id(instruction, call);
-  block.require_valid(address, sizeof(T), site);
+  block.require_valid(address, sizeof(T), site, current.thread());
   if (block.launch.options.count) block.log_access(address, site);
   if (block.traced()) block.trace_event(instruction, call, block.place(address), warp_bytes(sizeof(T)));
   return site;
@@ -66,7 +68,7 @@ void report_global(ReportKind kind, Instruction instruction, const CallSite& cal
     if (kind != ReportKind::global_out_of_bounds || other.begin > byte) continue;
     if (buffer == nullptr || other.begin > buffer->begin) buffer = &other;
   }
-  block.report({kind, site, NO_SITE, buffer == nullptr ? 0 : static_cast<uint32_t>(buffer - buffers.data()) + 1}, [&] {
+  block.report({kind, site, NO_SITE, buffer == nullptr ? "" : buffer->name}, [&] {
     const std::string self = fmt::format("{} by {}", block.at(site), Block::thread_name(current.thread()));
     const std::string place = buffer == nullptr ? fmt::format("address {}, below every buffer", fmt::ptr(address))
                                                 : fmt::format("{}+{} ({} has {} bytes)", buffer->name,
@@ -192,7 +194,7 @@ void cp_async_16(uint32_t shared_address, const void* global_address, CallSite c
   constexpr uint32_t BYTES = 16;
   Block& block = *current.block;
   const SiteId site = block.site_id(Instruction::cp_async_16, call);
-  block.require_valid(shared_address, BYTES, site);
+  block.require_valid(shared_address, BYTES, site, current.thread());
   ++block.counters.cp_async;
   block.counters.gmem_bytes_read += BYTES;
   const bool readable = block.launch.buffers.empty() ||

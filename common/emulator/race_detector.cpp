@@ -4,7 +4,7 @@ namespace emulator {
 
 Hazard RaceDetector::hazard_with(ReportKind kind, size_t cell_index, Cell other) {
   return {kind, static_cast<uint32_t>(cell_index * 4), static_cast<int>(thread_of(other)),
-          static_cast<SiteId>(other & 0xffff)};
+          static_cast<SiteId>(other & 0xffff), (other & SEVERAL) != 0};
 }
 
 void RaceDetector::start_block(uint32_t bytes, uint32_t warps) {

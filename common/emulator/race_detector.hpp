@@ -23,6 +23,7 @@ struct Hazard {
   uint32_t offset;        // of the cell, in bytes from the start of shared memory
   int other_thread = -1;  // -1: nobody has written
   SiteId other = NO_SITE;
+  bool other_is_warp = false;  // not one thread but several of its warp
 };
 
 class RaceDetector {

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <tuple>
+#include <string_view>
 #include <vector>
 #include "common/emulator/emulator.hpp"
 #include "common/emulator/site.hpp"
@@ -14,7 +14,7 @@ struct Fault {
   ReportKind kind;
   SiteId site = NO_SITE;
   SiteId other = NO_SITE;  // the access it clashes with
-  uint32_t place = 0;      // region of shared memory or global buffer
+  std::string_view buffer = "";
   auto operator<=>(const Fault&) const = default;
 };
 
@@ -37,6 +37,7 @@ class ReportLog {
     added.block = block;
     added.report.kind = fault.kind;
     added.report.message = make();
+    added.report.buffer = fault.buffer;
     for (const SiteId site : {fault.site, fault.other}) {
       if (site != NO_SITE) added.report.where.push_back(source_line(sites[site].call));
     }

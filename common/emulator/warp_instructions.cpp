@@ -37,8 +37,9 @@ void load_matrices(Block& block, Warp& warp) {
   const uint32_t* const addresses = warp.in[0];
   const SiteId site = block.site_id(warp.instruction, warp.site);
   for (uint32_t lane = 0; lane < 8 * MATRICES; ++lane) {
-    block.require_valid(addresses[lane], ROW_BYTES, site);
-    block.check_read({warp.id, warp.id * 32 + lane, site, true}, addresses[lane], ROW_BYTES);
+    const uint32_t thread = warp.id * 32 + lane;
+    block.require_valid(addresses[lane], ROW_BYTES, site, thread);
+    block.check_read({warp.id, thread, site, true}, addresses[lane], ROW_BYTES);
   }
   ++block.counters.ldmatrix;
   if (block.launch.options.count) block.count_wavefronts(site, addresses[0], ldmatrix_wavefronts(addresses, MATRICES));

@@ -1,0 +1,166 @@
+// The Device: sums over launches, several threads, and the trace.
+#include <algorithm>
+
+#include "harness/tests/emulator_test.hpp"
+
+using namespace emulator_test;
+
+namespace {
+
+// Every thread writes where it is.
+__global__ void positions(uint32_t* out) {
+  const uint32_t block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
+  const uint32_t thread = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+  const uint32_t threads = blockDim.x * blockDim.y * blockDim.z;
+  st_global_b32(out + block * threads + thread, threadIdx.x | threadIdx.y << 4 | threadIdx.z << 8 | blockIdx.x << 12 |
+                                                    blockIdx.y << 16 | blockIdx.z << 20);
+}
+
+// Some of everything, and a race that blocks 2 and 5 have.
+__global__ void some_of_everything(const uint4* in, float* out) {
+  smem_name(smem_base(), 1024, "tile");
+  cp_async_16(smem_base() + threadIdx.x * 16, in + threadIdx.x);
+  cp_async_commit();
+  cp_async_wait<0>();
+  __syncthreads();
+  uint32_t a[4];
+  ldmatrix_x4(a, smem_base() + threadIdx.x % 16 * 64 + threadIdx.x / 16 % 2 * 16);
+  float c[4] = {};
+  mma_m16n8k16(c, a, a[0], a[1]);
+  c[0] = ex2_approx(shfl_xor(c[0], 1));
+  if (blockIdx.x % 3 != 2) __syncthreads();
+  st_shared_b32(smem_base() + threadIdx.x % 32 * 4 + threadIdx.x / 32 * 512, 0);
+  st_global_f32(out + blockIdx.x * blockDim.x + threadIdx.x, c[0]);
+}
+
+__global__ void fails_in_block(uint32_t bad) {
+  st_shared_b32(smem_base() + (blockIdx.x >= bad ? 64 : 0), 1);
+}
+
+__global__ void traced(const uint4* in, uint32_t* out) {
+  smem_name(smem_base(), 512, "A");
+  smem_name(smem_base() + 512, 512, "B");
+  cp_async_16(smem_base() + threadIdx.x * 16, in + threadIdx.x);  // @trace copy
+  cp_async_commit();
+  const uint4 value = ld_global_v4(in + threadIdx.x);
+  st_shared_v4(smem_base() + 512 + threadIdx.x * 16, value);
+  cp_async_wait<0>();
+  __syncthreads();
+  uint32_t a[4];
+  ldmatrix_x4(a, smem_base() + 512 + threadIdx.x * 16);
+  float c[4] = {};
+  mma_m16n8k16(c, a, a[0], a[1]);
+  st_global_b32(out + threadIdx.x, a[0]);
+}
+
+}  // namespace
+
+TEST_CASE("threads and blocks know where they are", "[emulator][device]") {
+  const dim3 grid(3, 2, 2), block(4, 3, 5);
+  std::vector<uint32_t> out(3 * 2 * 2 * 4 * 3 * 5, ~0u);
+  Device device({.threads = 2});
+  launch(device, positions, grid, block, 0, out.data());
+  check_silent(device);
+  for (uint32_t i = 0; i < out.size(); ++i) {
+    const uint32_t t = i % 60, b = i / 60;
+    REQUIRE(out[i] == (t % 4 | t / 4 % 3 << 4 | t / 12 << 8 | b % 3 << 12 | b / 3 % 2 << 16 | b / 6 << 20));
+  }
+}
+
+TEST_CASE("counts and reports do not depend on the number of threads", "[emulator][device]") {
+  std::vector<uint4> in(64);
+  std::vector<float> out(64 * 17);
+  Device reference({.threads = 1});
+  launch(reference, some_of_everything, dim3(17), dim3(64), 1024, in.data(), out.data());
+  const emulator::Counters& expected = reference.counters();
+  CHECK(expected.mma == 17 * 2);
+  CHECK(expected.ldmatrix == 17 * 2);
+  CHECK(expected.shuffles == 17 * 2);
+  CHECK(expected.ex2 == 17 * 64);
+  CHECK(expected.cp_async == 17 * 64);
+  CHECK(expected.barriers == 17 + 12);
+  CHECK(expected.gmem_bytes_read == 17 * 64 * 16);
+  CHECK(expected.gmem_bytes_written == 17 * 64 * 4);
+  CHECK(expected.sites.size() == 2);
+  REQUIRE_FALSE(reference.reports().empty());
+  CHECK_THAT(reference.reports().front().message, Catch::Contains("block (2, 0, 0)"));
+
+  for (const int threads : {2, 3, 8, 0}) {
+    Device device({.threads = threads});
+    launch(device, some_of_everything, dim3(17), dim3(64), 1024, in.data(), out.data());
+    const emulator::Counters& counters = device.counters();
+    CHECK(counters.mma == expected.mma);
+    CHECK(counters.barriers == expected.barriers);
+    CHECK(counters.ex2 == expected.ex2);
+    CHECK(counters.gmem_bytes_read == expected.gmem_bytes_read);
+    CHECK(counters.gmem_bytes_written == expected.gmem_bytes_written);
+    CHECK(counters.smem_wavefronts == expected.smem_wavefronts);
+    CHECK(counters.smem_wavefronts_ideal == expected.smem_wavefronts_ideal);
+    REQUIRE(counters.sites.size() == expected.sites.size());
+    for (size_t i = 0; i < counters.sites.size(); ++i) {
+      CHECK(counters.sites[i].line == expected.sites[i].line);
+      CHECK(counters.sites[i].wavefronts == expected.sites[i].wavefronts);
+    }
+    REQUIRE(device.reports().size() == reference.reports().size());
+    for (size_t i = 0; i < device.reports().size(); ++i) {
+      CHECK(device.reports()[i].message == reference.reports()[i].message);
+      CHECK(device.reports()[i].times == reference.reports()[i].times);
+    }
+  }
+}
+
+TEST_CASE("the first block that fails is the one reported", "[emulator][device]") {
+  for (const int threads : {1, 2, 8}) {
+    Device device({.threads = threads});
+    launch(device, fails_in_block, dim3(40), dim3(1), 64, 7u);
+    CHECK_THAT(only_report(device).message, Catch::Contains("block (7, 0, 0)"));
+    CHECK(device.failed());
+  }
+}
+
+TEST_CASE("a device sums over its launches", "[emulator][device]") {
+  std::vector<uint4> in(64);
+  std::vector<float> out(64 * 3);
+  Device device({.threads = 2});
+  for (int i = 0; i < 2; ++i) launch(device, some_of_everything, dim3(3), dim3(64), 1024, in.data(), out.data());
+  CHECK(device.counters().mma == 2 * 3 * 2);
+  CHECK(device.counters().sites.size() == 2);
+  // The races of block 2 are the same in both launches: two reports, and the rest are repeats.
+  REQUIRE(device.reports().size() == 2);
+  CHECK(device.reports()[0].times + device.reports()[1].times == device.repeats() + 2);
+}
+
+TEST_CASE("the trace tells each warp's instructions in order", "[emulator][device]") {
+  std::vector<uint4> in(32);
+  std::vector<uint32_t> out(32);
+  Device device({.threads = 2, .trace = true});
+  device.register_buffer(in.data(), in.size() * 16, "in", emulator::Access::read_only);
+  device.register_buffer(out.data(), out.size() * 4, "out", emulator::Access::read_write);
+  launch(device, traced, dim3(4), dim3(32), 1024, in.data(), out.data());
+  check_silent(device);
+  std::string told;
+  for (const emulator::TraceEvent& event : device.trace())
+    told += std::string(event.instruction) + " " + event.buffer + " " + std::to_string(event.bytes) + "\n";
+  CHECK(told ==
+        "cp.async.16 A+0 512\n"
+        "cp.async.commit_group  0\n"
+        "ld.global.v4.b32 in 512\n"
+        "st.shared.v4.b32 B+0 512\n"
+        "cp.async.wait_group  0\n"
+        "__syncthreads  0\n"
+        "ldmatrix.x4 B+0 512\n"
+        "mma.m16n8k16  0\n"
+        "st.global.b32 out 128\n");
+  CHECK(device.trace().front().line == MARKED("trace copy").line);
+  CHECK(device.trace().back().sequence == device.trace().size() - 1);
+  launch(device, traced, dim3(4), dim3(32), 1024, in.data(), out.data());
+  CHECK(device.trace().size() == 18);
+  CHECK(device.trace().back().launch == 1);
+  CHECK(device.trace().back().sequence == 8);
+}
+
+TEST_CASE("there is no trace unless asked for", "[emulator][device]") {
+  std::vector<uint4> in(32);
+  std::vector<uint32_t> out(32);
+  CHECK(run(traced, 32, 1024, in.data(), out.data()).trace().empty());
+}
