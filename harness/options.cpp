@@ -174,14 +174,22 @@ Status check_files(const Options& options) {
 }
 
 Status resolve_stages(const RawFlags& raw, const std::vector<Stage>& known, Options& options) {
-  for (const std::string& name : raw.stages) {
+  for (const std::string& typed : raw.stages) {
+    // compare also takes a stage's other variants, as 02:64x32 or as the tables write them, 02_swizzle[64x32, 2 warps].
+    const size_t mark = options.verb == Verb::compare ? typed.find_first_of(":[") : std::string::npos;
+    const std::string name = typed.substr(0, mark);
+    std::string label = mark == std::string::npos ? "" : typed.substr(mark + 1);
+    if (label.ends_with(']')) label.pop_back();
+    options.variants.push_back(label);
     const auto stage = find_stage(name, known);
     if (!stage) return tl::make_unexpected(stage.error());
     options.stages.push_back(*stage);
   }
   options.stages_named = !options.stages.empty();
   if (options.verb == Verb::compare && options.stages.size() != 2) {
-    return usage("compare takes two stages, for example:  ladder compare 02 03");
+    return usage(
+        "compare takes two stages, for example:  ladder compare 02 03\n"
+        "  or two variants of one:  ladder compare 02:64x32 02:64x128");
   }
   if (options.verb == Verb::explain && options.stages.empty()) {
     return usage("explain takes a stage, for example:  ladder explain 03");

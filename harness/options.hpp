@@ -22,6 +22,7 @@ struct Options {
   Verb verb = Verb::overview;
   std::vector<const Stage*> stages;  // in the order named; all of them when none is (compare: exactly two)
   bool stages_named = false;
+  std::vector<std::string> variants;  // compare: what stood behind each stage's name, as in 02:64x32; "" is the default
 
   std::vector<int> n;  // --n 4096,8192
   std::optional<int> d, batch, heads;

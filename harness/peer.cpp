@@ -115,7 +115,8 @@ Result<double> Peer::time_ms(int launches) {
 
 Error Peer::blame(const Error& error) {
   std::string message = fmt::format("peer {}: {}", label_, error.message);
-  if (error.code == ExitCode::check_failed) {
+  if (error.code != ExitCode::cannot_run_here) {
+    usable_ = false;
     if (const std::string tail = process_.error_tail(); !tail.empty()) {
       message += "\n  The end of its standard error:\n    ";
       for (const char c : tail) message += c == '\n' ? "\n    " : std::string(1, c);

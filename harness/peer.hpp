@@ -48,6 +48,8 @@ class Peer {
   Result<PeerInfo> prepared();
   // Milliseconds of `launches` back-to-back launches.
   Result<double> time_ms(int launches);
+  // False once it has died, hung or printed rubbish: a late answer to one request must not pass for that to the next.
+  bool usable() const { return usable_; }
 
  private:
   Peer(Process process, std::string label, PeerLimits limits)
@@ -57,6 +59,7 @@ class Peer {
   Process process_;
   std::string label_;
   PeerLimits limits_;
+  bool usable_ = true;
 };
 
 }  // namespace ladder

@@ -93,8 +93,8 @@ class Rounds {
   bool soak() {
     const std::vector<size_t> field = in_turn();
     const double start = machine_.now_s();
+    report("soak", 0, 1);
     for (int round = 0; !field.empty() && machine_.now_s() - start < protocol_.soak_s; ++round) {
-      report("soak", static_cast<int>(machine_.now_s() - start), static_cast<int>(protocol_.soak_s));
       for (const int place : round_order(static_cast<int>(field.size()), round)) {
         if (interrupted()) return false;
         const size_t who = field[static_cast<size_t>(place)];

@@ -65,6 +65,7 @@ TEST_CASE("a good peer prepares several shapes and runs") {
     CHECK(peer->time_ms(12) == 30.0);
     CHECK(peer->time_ms(1) == 2.5);
   }
+  CHECK(peer->usable());
 }
 
 TEST_CASE("a peer can be a ceiling with FLOPs of its own") {
@@ -110,6 +111,16 @@ TEST_CASE("a peer that prints rubbish is quoted, without its control characters"
   CHECK_THAT(prepare_error("nameless").message, Contains("peer fake.py: did not say its name: {\"ok\": true}"));
   CHECK_THAT(run_error("no-time").message,
              Contains("peer fake: reported no positive time: {\"ok\": true, \"ms\": \"soon\"}"));
+}
+
+TEST_CASE("a peer that has hung is not asked again, one that refuses a shape is") {
+  auto hanging = fake("hangs-in-run", {.prepare = 10, .run = 0.2});
+  REQUIRE(prepare(*hanging));
+  REQUIRE_FALSE(hanging->time_ms(1));
+  CHECK_FALSE(hanging->usable());
+  auto refusing = fake("refuses");
+  REQUIRE_FALSE(prepare(*refusing));
+  CHECK(refusing->usable());
 }
 
 TEST_CASE("a peer that fills its stderr does not block") {

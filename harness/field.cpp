@@ -1,0 +1,185 @@
+#include "harness/field.hpp"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <ctime>
+#include <thread>
+
+#include "harness/ceilings.hpp"
+#include "harness/interrupt.hpp"
+#include "harness/shapes.hpp"
+
+#ifndef LADDER_COMMIT
+#define LADDER_COMMIT "unknown"
+#endif
+
+namespace ladder {
+namespace {
+
+std::string first_line(const std::string& text) {
+  return text.substr(0, text.find('\n'));
+}
+
+// Success, or by how much the output rows that are in GPU memory now are off.
+Status verify_rows(const GpuProblem& on_gpu, const Reference& reference) {
+  const auto rows = on_gpu.read_output_rows(reference.rows);
+  if (!rows) return tl::make_unexpected(rows.error());
+  const Comparison comparison = compare_rows_to_reference(reference, *rows);
+  if (comparison.max_err <= reference.tolerance()) return {};  // NaN fails
+  return failure(ExitCode::check_failed,
+                 fmt::format("wrong after a timed round: error {:.1e} in row {}, column {}; {:.1e} is allowed",
+                             comparison.max_err, comparison.row, comparison.column, reference.tolerance()));
+}
+
+}  // namespace
+
+PeerPool::PeerPool(const std::vector<PeerCommand>& commands) {
+  for (const PeerCommand& command : commands) {
+    Result<Peer> peer = Peer::start(command);
+    if (peer) {
+      peers_.push_back(std::make_shared<Peer>(std::move(*peer)));
+    } else {
+      notes_.push_back(peer.error().message);
+    }
+  }
+}
+
+void PeerPool::ask_to_prepare(const Shape& shape, InputKind kind, uint64_t seed) {
+  for (const std::shared_ptr<Peer>& peer : peers_) {
+    if (!peer->usable()) continue;
+    if (const Status asked = peer->ask_to_prepare(shape, to_string(kind), seed); !asked) {
+      notes_.push_back(asked.error().message);
+    }
+  }
+  std::erase_if(peers_, [](const std::shared_ptr<Peer>& peer) { return !peer->usable(); });
+}
+
+Field::Field(const GpuInfo& gpu, Problem problem, GpuProblem on_gpu)
+    : gpu_(gpu),
+      problem_(std::make_shared<const Problem>(std::move(problem))),
+      on_gpu_(std::make_shared<GpuProblem>(std::move(on_gpu))) {}
+
+Result<Field> Field::create(const GpuInfo& gpu, const Shape& shape, InputKind kind, uint64_t seed, bool with_scores) {
+  for (const Status& fits : {fits_gpu_memory(shape, with_scores, gpu), fits_host_memory(shape, false)}) {
+    if (!fits) return tl::make_unexpected(fits.error());
+  }
+  Problem problem = make_problem(shape, kind, seed);
+  Result<GpuProblem> on_gpu = GpuProblem::create(shape, problem.inputs, with_scores);
+  if (!on_gpu) return tl::make_unexpected(on_gpu.error());
+  return Field(gpu, std::move(problem), std::move(*on_gpu));
+}
+
+void Field::add(const Stage& stage, const Variant& variant) {
+  const std::string name = row_name(stage, variant);
+  for (const Status& able : {supports(stage, variant, problem_->shape), runs_on(stage, variant, gpu_)}) {
+    if (able) continue;
+    notes_.push_back(fmt::format("{}: not timed: {}", name, first_line(able.error().message)));
+    if (!refusal_) refusal_ = able.error();
+    return;
+  }
+  const CheckResult checked = check_on_gpu(stage, variant, *problem_, *on_gpu_, {});
+  if (!checked.ok) {
+    notes_.push_back(fmt::format("{}: not timed: wrong: {}", name,
+                                 checked.failures.empty() ? "no reason given" : checked.failures.front().message));
+    all_right_ = false;
+    return;
+  }
+  Entry entry{.name = name,
+              .kind = "stage",
+              .flops = attention_flops(problem_->shape),
+              .stage = std::string(stage.name),
+              .variant = variant.label,
+              .is_default = variant.label == stage.variants.front().label,
+              .max_err = checked.max_err,
+              .smem_bytes = static_cast<int>(variant.smem_bytes)};
+  if (const Result<KernelResources> resources = gpu_resources(variant)) {
+    entry.registers = resources->registers;
+    entry.spill_bytes = resources->local_bytes;
+  }
+  entries_.push_back(std::move(entry));
+  contestants_.push_back(
+      {.name = name,
+       .time_ms = [gpu = on_gpu_, &variant](int launches) { return gpu->time_ms(variant, launches); },
+       .before = [gpu = on_gpu_] { return gpu->poison_output(); },
+       .after = [gpu = on_gpu_, problem = problem_] { return verify_rows(*gpu, problem->reference); }});
+}
+
+void Field::add_mma_ceiling() {
+  Result<MmaCeiling> created = MmaCeiling::create();
+  if (!created) {
+    notes_.push_back(created.error().message);
+    return;
+  }
+  const auto ceiling = std::make_shared<MmaCeiling>(std::move(*created));
+  entries_.push_back({.name = "mma_sync", .kind = "ceiling", .flops = ceiling->flops()});
+  contestants_.push_back(
+      {.name = "mma_sync", .time_ms = [ceiling](int launches) { return ceiling->time_ms(launches); }});
+}
+
+Status Field::add_peers(PeerPool& pool) {
+  // A peer draws its own numbers and samples its own rows, so its largest error may differ a little from ours.
+  const double tolerance = 2 * problem_->reference.tolerance();
+  for (std::string& note : pool.take_notes()) notes_.push_back(std::move(note));
+  for (const std::shared_ptr<Peer>& peer : pool.peers()) {
+    const Result<PeerInfo> info = peer->prepared();
+    if (!info) {
+      if (info.error().code == ExitCode::interrupted) return tl::make_unexpected(info.error());
+      notes_.push_back(info.error().message);
+      continue;
+    }
+    const bool known =
+        std::any_of(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.name == info->name; });
+    if (known) {
+      notes_.push_back(fmt::format("peer {}: another contestant has this name already", info->name));
+      continue;
+    }
+    if (info->max_err && !(*info->max_err <= tolerance)) {
+      notes_.push_back(fmt::format("peer {}: not timed: wrong: its error is {:.1e}, {:.1e} is allowed", info->name,
+                                   *info->max_err, tolerance));
+      continue;
+    }
+    notes_.push_back(fmt::format("peer {}: {}", info->name, info->version.empty() ? "no version" : info->version));
+    entries_.push_back({.name = info->name,
+                        .kind = info->ceiling ? "ceiling" : "peer",
+                        .flops = info->flops.value_or(attention_flops(problem_->shape)),
+                        .max_err = info->max_err});
+    contestants_.push_back({.name = info->name, .time_ms = [peer](int launches) { return peer->time_ms(launches); }});
+  }
+  return {};
+}
+
+Machine real_machine(Nvml* nvml, std::function<void(std::string_view, int, int)> progress) {
+  using Clock = std::chrono::steady_clock;
+  Machine machine{
+      .now_s = [] { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); },
+      .sleep_s = [](double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); },
+      .interrupted = interrupted,
+      .progress = std::move(progress)};
+  if (nvml) {
+    machine.start_meter = [nvml] { nvml->start(); };
+    machine.stop_meter = [nvml] { return nvml->stop(); };
+  }
+  return machine;
+}
+
+RunFacts run_facts(const GpuInfo& gpu, const std::optional<Nvml>& nvml, const Shape& shape, InputKind kind,
+                   Regime regime) {
+  const char* commit = std::getenv("LADDER_COMMIT");
+  const std::string nvml_driver = nvml ? nvml->driver_version() : "";
+  return {.gpu = gpu.name,
+          .sm = gpu.sm,
+          .processors = gpu.processors,
+          .driver = nvml_driver.empty() ? gpu.driver : nvml_driver,
+          .cuda = gpu.cuda,
+          .shape = shape,
+          .inputs = std::string(to_string(kind)),
+          .regime = std::string(to_string(regime)),
+          .commit = commit && *commit ? commit : LADDER_COMMIT,
+          .date = fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr)))};
+}
+
+}  // namespace ladder

@@ -1,0 +1,51 @@
+// From timings to the rows of the table: pure functions between the round loop and the CSV.
+#pragma once
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "harness/csv.hpp"
+#include "harness/rounds.hpp"
+
+namespace ladder {
+
+// A contestant as the results know it; entry i owns timing i.
+struct Entry {
+  std::string name;                      // of its row: "02_swizzle", "02_swizzle[64x32, 2 warps]", "fa2", "mma_sync"
+  std::string kind;                      // stage, peer, ceiling
+  double flops = 0;                      // of one launch
+  std::string stage = {}, variant = {};  // of a stage: its name and the variant's label
+  bool is_default = false;               // the stage's default variant
+  std::optional<double> max_err = {};
+  std::optional<int> registers = {}, spill_bytes = {}, smem_bytes = {};
+};
+
+// "02_swizzle" for the default variant, "02_swizzle[64x32, 2 warps]" for another.
+std::string row_name(const Stage& stage, const Variant& variant);
+
+// What all rows of one shape have in common.
+struct RunFacts {
+  std::string gpu;
+  int sm = 0;
+  int processors = 0;
+  std::string driver, cuda;
+  Shape shape;
+  std::string inputs, regime, commit, date;
+};
+
+struct Results {
+  std::vector<ResultRow> rows;     // of those that have a result, in the order of the entries
+  std::vector<std::string> notes;  // why the others have none, and what to know about these
+  bool ok = true;                  // false when a stage failed or a figure cannot be true
+};
+
+// vs_previous pairs a stage's default variant with the default of the stage before it in the list, and any other variant
+// with the variant of the same label there: the same shape with and without the idea. vs_fa2 pairs with the peer "fa2".
+// Stages are held to the mma_sync entry, peers to the other ceilings; a rate above is reported and gets no row.
+Results evaluate(std::span<const Entry> entries, std::span<const Timing> timings, const RunFacts& facts);
+
+// The paired speedup of entry a over entry b, or nothing when one of them failed or was timed alone.
+std::optional<Estimate> paired(std::span<const Entry> entries, std::span<const Timing> timings, size_t a, size_t b);
+
+}  // namespace ladder

@@ -1,0 +1,151 @@
+#include "harness/results_table.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+#include <vector>
+
+#include "harness/shapes.hpp"
+#include "harness/statistics.hpp"
+#include "harness/table.hpp"
+
+namespace ladder {
+namespace {
+
+std::string cell(const std::optional<double>& value, const char* format) {
+  return value ? fmt::format(fmt::runtime(format), *value) : "-";
+}
+
+auto group_of(const ResultRow& row) {
+  const Shape& s = row.shape;
+  return std::tuple(row.gpu, row.source, row.regime, row.inputs, s.batch, s.heads, s.n, s.d, s.causal);
+}
+
+std::string header(const ResultRow& row, bool recorded) {
+  const std::string state = recorded                   ? "RECORDED, not measured here"
+                            : row.source == "measured" ? "measured"
+                                                       : row.source;
+  std::string line = fmt::format("{}{}{}{}\n{}, {}", row.gpu, row.sm ? fmt::format(" (sm_{})", row.sm) : "",
+                                 row.driver.empty() ? "" : ", driver " + row.driver,
+                                 row.cuda.empty() ? "" : ", CUDA " + row.cuda, to_string(row.shape), row.dtype);
+  if (!row.inputs.empty()) line += fmt::format(", {} inputs", row.inputs);
+  line += fmt::format(", {}", row.regime);
+  if (row.rounds) line += fmt::format(", {} rounds", row.rounds);
+  line += fmt::format("; {} {}", state, row.date);
+  if (!row.commit.empty()) line += fmt::format(", commit {}", row.commit);
+  return line + "\n";
+}
+
+std::optional<Estimate> recorded_ratio(const ResultRow& row, std::span<const ResultRow> recorded) {
+  for (const ResultRow& known : recorded) {
+    if (known.source == "measured" && known.stage == row.stage && group_of(known) == group_of(row)) return known.vs_fa2;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string to_string(const Estimate& estimate) {
+  return fmt::format("{:.3f} [{:.3f}, {:.3f}]", estimate.value, estimate.lo, estimate.hi);
+}
+
+std::string results_table(std::span<const ResultRow> rows, std::span<const ResultRow> recorded, bool are_recorded) {
+  std::string text;
+  for (auto row = rows.begin(); row != rows.end();) {
+    const auto end =
+        std::find_if(row, rows.end(), [&](const ResultRow& other) { return group_of(other) != group_of(*row); });
+    // The most rounds of the group are those of the protocol; a contestant timed alone has fewer.
+    ResultRow heading = *row;
+    for (auto it = row; it != end; ++it) heading.rounds = std::max(heading.rounds, it->rounds);
+    text += (text.empty() ? "" : "\n") + header(heading, are_recorded);
+    bool marked = false;
+    Table table({"<", "TFLOPS", "ms", "spread", "of mma.sync", "vs previous", "<", "vs fa2", "MHz", "W", "FLOP/clk/SM",
+                 "max err"});
+    for (; row != end; ++row) {
+      std::string vs_fa2 = row->vs_fa2 ? to_string(*row->vs_fa2) : "-";
+      if (!row->vs_fa2 && row->kind == "stage") {
+        if (const auto ratio = recorded_ratio(*row, recorded)) {
+          vs_fa2 = fmt::format("{:.3f} (recorded)", ratio->value);
+          marked = true;
+        }
+      }
+      std::optional<double> spread;
+      if (row->ms_median && row->ms_p20 && row->ms_p80) spread = 100 * (*row->ms_p80 - *row->ms_p20) / *row->ms_median;
+      table.add({row->stage, fmt::format("{:.1f}", row->tflops), cell(row->ms_median, "{:.3f}"),
+                 cell(spread, "{:.1f} %"), cell(row->pct_ceiling, "{:.1f} %"),
+                 row->vs_previous ? to_string(*row->vs_previous) : "-", row->verdict, vs_fa2,
+                 cell(row->clock_mhz, "{:.0f}"), cell(row->power_w, "{:.0f}"), cell(row->flop_per_clk_sm, "{:.0f}"),
+                 cell(row->max_err, "{:.1e}")});
+    }
+    text += table.text();
+    if (marked) text += "(recorded): no fa2 peer ran; the ratio is the one in docs/results for this card and shape.\n";
+  }
+  return text;
+}
+
+std::string ablation_tables(std::span<const Entry> entries, std::span<const Timing> timings) {
+  const auto find = [&](const std::string& stage, const std::string& variant) -> std::optional<size_t> {
+    for (size_t i = 0; i < entries.size(); ++i) {
+      if (entries[i].kind == "stage" && entries[i].stage == stage && entries[i].variant == variant) return i;
+    }
+    return {};
+  };
+  const auto rate = [&](size_t i) {
+    const bool timed = !timings[i].error && !timings[i].ms.empty();
+    return timed ? fmt::format("{:.1f}", entries[i].flops / (median(timings[i].ms) * 1e9)) : std::string("-");
+  };
+  const auto ratio = [&](size_t a, size_t b) {
+    const std::optional<Estimate> estimate = paired(entries, timings, a, b);
+    return estimate ? to_string(*estimate) : std::string("-");
+  };
+  std::vector<const Entry*> defaults;
+  for (const Entry& entry : entries) {
+    if (entry.kind == "stage" && entry.is_default) defaults.push_back(&entry);
+  }
+  std::sort(defaults.begin(), defaults.end(), [](auto* a, auto* b) { return a->stage < b->stage; });
+
+  std::string text;
+  for (size_t i = 0; i < defaults.size(); ++i) {
+    const std::string& stage = defaults[i]->stage;
+    std::vector<std::string>
+        shared;  // labels that the stage before has as well; the old default first, the new one last
+    if (i > 0) {
+      for (const Entry& entry : entries) {
+        if (entry.kind == "stage" && entry.stage == stage && find(defaults[i - 1]->stage, entry.variant)) {
+          shared.push_back(entry.variant);
+        }
+      }
+      std::stable_sort(shared.begin(), shared.end(), [&](const std::string& a, const std::string& b) {
+        const auto place = [&](const std::string& label) {
+          return label == defaults[i]->variant ? 2 : label == defaults[i - 1]->variant ? 0 : 1;
+        };
+        return place(a) < place(b);
+      });
+    }
+    const bool square = shared.size() >= 2;
+    const std::string from = square ? shared.front() : "", to = square ? shared.back() : "";
+    if (square) {
+      const std::string& before = defaults[i - 1]->stage;
+      const size_t corners[2][2] = {{*find(before, from), *find(before, to)}, {*find(stage, from), *find(stage, to)}};
+      text +=
+          fmt::format("{}{} apart from its tile shape (TFLOPS; ratios are paired)\n", text.empty() ? "" : "\n", stage);
+      Table table({"<", from, to, "shape alone"});
+      table.add({before, rate(corners[0][0]), rate(corners[0][1]), ratio(corners[0][1], corners[0][0])});
+      table.add({stage, rate(corners[1][0]), rate(corners[1][1]), ratio(corners[1][1], corners[1][0])});
+      table.add({"idea alone", ratio(corners[1][0], corners[0][0]), ratio(corners[1][1], corners[0][1]),
+                 "both: " + ratio(corners[1][1], corners[0][0])});
+      text += table.text();
+    }
+    for (const Entry& entry : entries) {
+      const bool in_square = square && (entry.variant == from || entry.variant == to);
+      if (entry.kind != "stage" || entry.stage != stage || entry.is_default || in_square) continue;
+      const size_t variant = static_cast<size_t>(&entry - entries.data());
+      text += fmt::format("{}: {} TFLOPS, {} against {}\n", entry.name, rate(variant),
+                          ratio(variant, *find(stage, defaults[i]->variant)), stage);
+    }
+  }
+  return text;
+}
+
+}  // namespace ladder
