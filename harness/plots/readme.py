@@ -63,20 +63,20 @@ def emulated(ladder: Path) -> dict[str, dict]:
 
 def table(counts: dict[str, dict], rows: list[results.Row], peers: list[results.Row]) -> list[str]:
     measured = {row.stage: row for row in rows}
-    head = ["rung", "idea", "bank conflicts", "shared-memory wavefronts", "`ldmatrix`"]
+    head = ["rung", "idea", "global memory read", "`ldmatrix`", "its bank conflicts", "shared-memory wavefronts"]
     if measured:
         head += ["TFLOPS", "against the rung before", "of FA2"]
     lines = ["| " + " | ".join(head) + " |", "|---|---|" + "---:|" * (len(head) - 2)]
     for stage in stage_names():
         counters = counts[stage]["counters"]
-        ways = counters["smem_conflict_ways"]
-        cells = [f"[{stage}]({stage}/)", idea(stage), "none" if ways <= 1 else f"{ways:g}-way",
-                 f"{counters['smem_wavefronts']:,}", f"{counters['ldmatrix']:,}"]
+        ways = counters["ldmatrix_conflict_ways"]
+        cells = [f"[{stage}]({stage}/)", idea(stage), f"{counters['gmem_bytes_read'] / 2**20:.1f} MiB",
+                 f"{counters['ldmatrix']:,}", "none" if ways <= 1 else f"{ways:g}-way", f"{counters['smem_wavefronts']:,}"]
         if measured:
             cells += timing(measured.get(stage))
         lines.append("| " + " | ".join(cells) + " |")
     for peer in sorted(peers, key=lambda row: row.stage):
-        cells = [peer.stage, "another implementation, in the same run", "", "", ""]
+        cells = [peer.stage, "another implementation, in the same run", "", "", "", ""]
         lines.append("| " + " | ".join(cells + timing(peer)) + " |")
     return lines
 
@@ -96,7 +96,7 @@ def timing(row: results.Row | None) -> list[str]:
 def section(counts: dict[str, dict], csv: Path) -> str:
     """What stands between the markers."""
     shape = next(iter(counts.values()))
-    emulator_note = (f"Conflicts, wavefronts and `ldmatrix` are counted by the emulator at batch {shape['batch']}, "
+    emulator_note = (f"Bytes, instructions, conflicts and wavefronts are counted by the emulator at batch {shape['batch']}, "
                      f"heads {shape['heads']}, N = {shape['n']}, d = {shape['d']}.")
     if not csv.is_file():
         return "\n".join(table(counts, [], []) + ["", emulator_note])

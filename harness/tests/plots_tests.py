@@ -146,8 +146,8 @@ class ReadmeTable(Scratch):
         self.emit(8)
 
     def emit(self, ways: int) -> None:
-        counters = {"smem_wavefronts": 1234567, "smem_wavefronts_ideal": 1, "smem_conflict_ways": ways, "mma": 1,
-                    "ldmatrix": 4096, "shuffles": 1, "barriers": 1, "gmem_bytes_read": 1, "gmem_bytes_written": 1}
+        counters = {"smem_wavefronts": 1234567, "smem_wavefronts_ideal": 1, "ldmatrix_conflict_ways": ways, "mma": 1,
+                    "ldmatrix": 4096, "shuffles": 1, "barriers": 1, "gmem_bytes_read": 3 << 19, "gmem_bytes_written": 1}
         entries = [{"stage": stage, "backend": "emulator", "batch": 1, "heads": 1, "n": 512, "d": 128, "causal": False,
                     "inputs": "normal", "ok": True, "counters": counters} for stage in readme.stage_names()]
         self.program.write_text(f"#!/bin/sh\ncat <<'E'\n{json.dumps(entries)}\nE\n")
@@ -161,7 +161,7 @@ class ReadmeTable(Scratch):
         text = self.readme.read_text()
         self.assertTrue(text.startswith("before\n") and text.endswith("after\n"))
         for stage in readme.stage_names():
-            self.assertIn(f"| [{stage}]({stage}/) | {readme.idea(stage)} | 8-way | 1,234,567 | 4,096 |\n", text)
+            self.assertIn(f"| [{stage}]({stage}/) | {readme.idea(stage)} | 1.5 MiB | 4,096 | 8-way | 1,234,567 |\n", text)
         self.assertNotIn("TFLOPS", text)
         self.assertEqual(self.renew("--check").returncode, 0)
 
