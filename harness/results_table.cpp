@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <set>
 #include <tuple>
 #include <vector>
 
@@ -106,45 +108,45 @@ std::string ablation_tables(std::span<const Entry> entries, std::span<const Timi
   std::sort(defaults.begin(), defaults.end(), [](auto* a, auto* b) { return a->stage < b->stage; });
 
   std::string text;
-  for (size_t i = 0; i < defaults.size(); ++i) {
-    const std::string& stage = defaults[i]->stage;
-    std::vector<std::string>
-        shared;  // labels that the stage before has as well; the old default first, the new one last
-    if (i > 0) {
-      for (const Entry& entry : entries) {
-        if (entry.kind == "stage" && entry.stage == stage && find(defaults[i - 1]->stage, entry.variant)) {
-          shared.push_back(entry.variant);
-        }
-      }
-      std::stable_sort(shared.begin(), shared.end(), [&](const std::string& a, const std::string& b) {
-        const auto place = [&](const std::string& label) {
-          return label == defaults[i]->variant ? 2 : label == defaults[i - 1]->variant ? 0 : 1;
-        };
-        return place(a) < place(b);
-      });
-    }
-    const bool square = shared.size() >= 2;
-    const std::string from = square ? shared.front() : "", to = square ? shared.back() : "";
-    if (square) {
-      const std::string& before = defaults[i - 1]->stage;
-      const size_t corners[2][2] = {{*find(before, from), *find(before, to)}, {*find(stage, from), *find(stage, to)}};
-      text +=
-          fmt::format("{}{} apart from its tile shape (TFLOPS; ratios are paired)\n", text.empty() ? "" : "\n", stage);
-      Table table({"<", from, to, "shape alone"});
-      table.add({before, rate(corners[0][0]), rate(corners[0][1]), ratio(corners[0][1], corners[0][0])});
-      table.add({stage, rate(corners[1][0]), rate(corners[1][1]), ratio(corners[1][1], corners[1][0])});
-      table.add({"idea alone", ratio(corners[1][0], corners[0][0]), ratio(corners[1][1], corners[0][1]),
-                 "both: " + ratio(corners[1][1], corners[0][0])});
-      text += table.text();
-    }
+  std::set<size_t> shown;  // entries that stand in a square
+  for (size_t i = 1; i < defaults.size(); ++i) {
+    const std::string &before = defaults[i - 1]->stage, &stage = defaults[i]->stage;
+    // Labels that both stages have: the old default first, the new one last.
+    std::vector<std::string> shared;
     for (const Entry& entry : entries) {
-      const bool in_square = square && (entry.variant == from || entry.variant == to);
-      if (entry.kind != "stage" || entry.stage != stage || entry.is_default || in_square) continue;
-      const size_t variant = static_cast<size_t>(&entry - entries.data());
-      text += fmt::format("{}: {} TFLOPS, {} against {}\n", entry.name, rate(variant),
-                          ratio(variant, *find(stage, defaults[i]->variant)), stage);
+      if (entry.kind == "stage" && entry.stage == stage && find(before, entry.variant)) shared.push_back(entry.variant);
     }
+    std::stable_sort(shared.begin(), shared.end(), [&](const std::string& a, const std::string& b) {
+      const auto place = [&](const std::string& label) {
+        return label == defaults[i]->variant ? 2 : label == defaults[i - 1]->variant ? 0 : 1;
+      };
+      return place(a) < place(b);
+    });
+    if (shared.size() < 2) continue;
+    const std::string &from = shared.front(), &to = shared.back();
+    const size_t corners[2][2] = {{*find(before, from), *find(before, to)}, {*find(stage, from), *find(stage, to)}};
+    for (const auto& line : corners) shown.insert(std::begin(line), std::end(line));
+    text +=
+        fmt::format("{}{} apart from its tile shape (TFLOPS; ratios are paired)\n", text.empty() ? "" : "\n", stage);
+    Table table({"<", from, to, "shape alone"});
+    table.add({before, rate(corners[0][0]), rate(corners[0][1]), ratio(corners[0][1], corners[0][0])});
+    table.add({stage, rate(corners[1][0]), rate(corners[1][1]), ratio(corners[1][1], corners[1][0])});
+    table.add({"idea alone", ratio(corners[1][0], corners[0][0]), ratio(corners[1][1], corners[0][1]),
+               "both: " + ratio(corners[1][1], corners[0][0])});
+    text += table.text();
   }
+
+  Table others({"<other variants", "TFLOPS", "against", "<"});
+  bool any = false;
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const Entry& entry = entries[i];
+    if (entry.kind != "stage" || entry.is_default || shown.contains(i)) continue;
+    const auto own = std::find_if(defaults.begin(), defaults.end(), [&](auto* d) { return d->stage == entry.stage; });
+    if (own == defaults.end()) continue;
+    others.add({entry.name, rate(i), ratio(i, static_cast<size_t>(*own - entries.data())), entry.stage});
+    any = true;
+  }
+  if (any) text += (text.empty() ? "" : "\n") + others.text();
   return text;
 }
 

@@ -13,7 +13,7 @@ std::string results_table(std::span<const ResultRow> rows, std::span<const Resul
                           bool are_recorded = false);
 
 // For each pair of neighbouring stages with two variant labels in common, the 2 x 2 table that separates the idea from the
-// tile shape, and for each remaining variant its ratio to its stage's default. Empty when no stage has either.
+// tile shape, and for each remaining variant its ratio to its stage's default. Empty when there is neither.
 std::string ablation_tables(std::span<const Entry> entries, std::span<const Timing> timings);
 
 // "1.052 [1.048, 1.055]"

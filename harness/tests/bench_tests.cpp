@@ -199,8 +199,11 @@ TEST_CASE("the 2 x 2 table separates the idea from the tile shape") {
         "01_base                     50.1                  60.2        1.200 [1.200, 1.200]\n"
         "02_swizzle                 100.3                 300.8        3.000 [3.000, 3.000]\n"
         "idea alone  2.000 [2.000, 2.000]  5.000 [5.000, 5.000]  both: 6.000 [6.000, 6.000]\n"
-        "03_kvpipe[64x64, 4 warps]: 320.8 TFLOPS, 0.970 [0.970, 0.970] against 03_kvpipe\n");
-  CHECK(ablation_tables(Run({stage("01_base", 50), stage("02_swizzle", 60)}).entries, run.timings).empty());
+        "\n"
+        "other variants             TFLOPS               against\n"
+        "03_kvpipe[64x64, 4 warps]   320.8  0.970 [0.970, 0.970]  03_kvpipe\n");
+  const Run defaults({stage("01_base", 50), stage("02_swizzle", 60)});
+  CHECK(ablation_tables(defaults.entries, defaults.timings).empty());
 }
 
 TEST_CASE("shapes: the headline, lists of N, the sweep, and both") {
@@ -235,7 +238,8 @@ TEST_CASE("flags adjust the protocol and cannot mix the regimes") {
 }
 
 TEST_CASE("without a GPU the recorded table is shown as recorded") {
-  const Stage swizzle{.name = "02_swizzle"};
+  Stage swizzle;
+  swizzle.name = "02_swizzle";
   Options options;
   options.stages = {&swizzle};
   const std::vector<ResultRow> recorded =
@@ -268,7 +272,8 @@ TEST_CASE("changed lines count the larger side of each place that differs") {
 }
 
 TEST_CASE("a variant is found by the beginning of its label, if only one has it") {
-  Stage stage{.name = "02_swizzle"};
+  Stage stage;
+  stage.name = "02_swizzle";
   for (const char* label : {"64x128, 4 warps", "64x32, 2 warps", "64x64, 4 warps"}) {
     Variant variant;
     variant.label = label;
