@@ -10,7 +10,7 @@ endfunction()
 find_program(LADDER_PYTHON NAMES python3 PATHS /usr/bin VALIDATOR can_plot)
 mark_as_advanced(LADDER_PYTHON)
 if(NOT LADDER_PYTHON)
-  message(STATUS "flash-ladder: scripts and plots are not tested (no Python with matplotlib; ./ladder test installs one)")
+  message(STATUS "No Python with matplotlib: the scripts and plots are not tested (./ladder test installs one)")
   return()
 endif()
 
