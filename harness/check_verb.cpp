@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "harness/check.hpp"
@@ -236,11 +237,13 @@ void print_report(const Report& report, const Options& options, std::FILE* out) 
   int wrong = 0;
   bool reduced = false;
   for (const Line& line : report.lines) {
-    const CheckResult* worst = &line.results.front();  // the one nearest to its tolerance, or NaN
+    const CheckResult* worst = &line.results.front();  // the one nearest to its tolerance; NaN is worse than all
     double seconds = 0;
     bool ok = true;
     for (const CheckResult& result : line.results) {
-      if (!(result.max_err / result.tolerance <= worst->max_err / worst->tolerance)) worst = &result;
+      if (!std::isnan(worst->max_err) && !(result.max_err / result.tolerance <= worst->max_err / worst->tolerance)) {
+        worst = &result;
+      }
       seconds += result.seconds;
       ok = ok && result.ok;
       reduced = reduced || (!is_property(result) && result.shape.n != line.shape.n);

@@ -1,0 +1,230 @@
+// Every reason for which the harness can call a kernel wrong, each met by a host function in a kernel's place.
+#include "harness/check.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <nlohmann/json.hpp>
+#include "harness/guarded.hpp"
+#include "harness/json.hpp"
+#include "harness/properties.hpp"
+#include "harness/tests/catch.hpp"
+
+using namespace ladder;
+
+namespace {
+
+constexpr Shape SHAPE{.batch = 1, .heads = 2, .n = 64, .d = 32};
+
+// Attention in double. `weight(key)` scales exp(score): anything but 1 is wrong. `bias` is added to the output.
+template <class Weight>
+void attention(const AttentionParams& p, const Weight& weight, float bias = 0) {
+  for (int64_t row = 0; row < int64_t{p.batch_heads} * p.n; ++row) {
+    const int64_t head = row / p.n;
+    std::vector<double> weights(p.n), sums(p.d);
+    double largest = -std::numeric_limits<double>::infinity(), total = 0;
+    for (int j = 0; j < p.n; ++j) {
+      for (int c = 0; c < p.d; ++c) {
+        weights[j] +=
+            double(to_float(p.Q[row * p.d + c])) * to_float(p.K[(head * p.n + j) * p.d + c]) * p.softmax_scale;
+      }
+      largest = std::max(largest, weights[j]);
+    }
+    for (int j = 0; j < p.n; ++j) {
+      weights[j] = std::exp(weights[j] - largest) * weight(j);
+      total += weights[j];
+      for (int c = 0; c < p.d; ++c) sums[c] += weights[j] * to_float(p.V[(head * p.n + j) * p.d + c]);
+    }
+    for (int c = 0; c < p.d; ++c) p.O[row * p.d + c] = to_f16(float(sums[c] / total) + bias);
+  }
+}
+
+void right(emulator::Device&, const AttentionParams& p) {
+  attention(p, [](int) { return 1.0; });
+}
+void biased(emulator::Device&, const AttentionParams& p) {
+  attention(
+      p, [](int) { return 1.0; }, 0.01f);
+}
+void first_keys_only(emulator::Device&, const AttentionParams& p) {
+  attention(p, [&](int j) { return j < p.n / 2 ? 1.0 : 0.0; });
+}
+void silent(emulator::Device&, const AttentionParams&) {}
+void all_but_one(emulator::Device& device, const AttentionParams& p) {
+  right(device, p);
+  p.O[p.n * p.d + 5] = POISON;
+}
+void writes_nan(emulator::Device& device, const AttentionParams& p) {
+  right(device, p);
+  p.O[3] = to_f16(std::numeric_limits<float>::quiet_NaN());
+}
+void writes_before(emulator::Device& device, const AttentionParams& p) {
+  right(device, p);
+  p.O[-2] = f16{0};
+}
+void writes_behind(emulator::Device& device, const AttentionParams& p) {
+  right(device, p);
+  p.O[int64_t{p.batch_heads} * p.n * p.d + 100] = f16{0};
+}
+void changes_its_input(emulator::Device& device, const AttentionParams& p) {
+  right(device, p);
+  const_cast<f16*>(p.K)[7].bits ^= 1;
+}
+
+Stage stage_of(void (*kernel)(emulator::Device&, const AttentionParams&)) {
+  Stage stage;
+  stage.name = "99_fake";
+  stage.any_d = true;
+  Variant variant;
+  variant.label = "on the host";
+  variant.on_emulator = kernel;
+  stage.variants.push_back(variant);
+  return stage;
+}
+
+CheckResult check(const Stage& stage) {
+  static const Problem problem = make_problem(SHAPE, InputKind::normal, 1);
+  return check_on_emulator(stage, stage.variants.front(), problem);
+}
+
+// Wrong, and for this reason alone.
+bool only(const CheckResult& result, FailureKind kind) {
+  return !result.ok && !result.failures.empty() &&
+         std::ranges::all_of(result.failures, [=](const Failure& failure) { return failure.kind == kind; });
+}
+
+}  // namespace
+
+TEST_CASE("a right kernel passes on every input set") {
+  const Stage stage = stage_of(right);
+  for (const InputKind kind : all_input_kinds()) {
+    const CheckResult result = check_on_emulator(stage, stage.variants[0], make_problem(SHAPE, kind, 1));
+    INFO(to_string(kind));
+    CHECK(result.ok);
+    CHECK(result.failures.empty());
+    CHECK(result.max_err <= result.tolerance);
+    CHECK(result.inputs == to_string(kind));
+  }
+}
+
+TEST_CASE("a wrong kernel fails for its reason, with the place in the message") {
+  CHECK(only(check(stage_of(biased)), FailureKind::wrong_result));
+  CHECK(only(check(stage_of(first_keys_only)), FailureKind::wrong_result));
+  CHECK(only(check(stage_of(silent)), FailureKind::unwritten_output));
+  CHECK(only(check(stage_of(writes_nan)), FailureKind::nan_output));
+  CHECK(only(check(stage_of(changes_its_input)), FailureKind::input_modified));
+
+  const CheckResult one = check(stage_of(all_but_one));
+  CHECK(only(one, FailureKind::unwritten_output));
+  CHECK(one.failures[0].message ==
+        "1 of 4096 output elements were never written, the first at batch 0, head 1, query 0, column 5");
+
+  const CheckResult before = check(stage_of(writes_before)), behind = check(stage_of(writes_behind));
+  CHECK(only(before, FailureKind::guard_overwritten));
+  CHECK(before.failures[0].message == "a write 4 bytes before the start of O");
+  CHECK(only(behind, FailureKind::guard_overwritten));
+  CHECK(behind.failures[0].message == "a write 200 bytes behind the end of O");
+}
+
+TEST_CASE("a NaN never passes, and never counts as an error of zero") {
+  const CheckResult result = check(stage_of(writes_nan));
+  CHECK(std::isnan(result.max_err));
+  CHECK_FALSE(result.ok);
+  CHECK(to_json(result)["max_err"].dump() == "null");
+}
+
+TEST_CASE("a prediction that does not hold is a failure") {
+  Stage stage = stage_of(right);
+  stage.variants[0].predict = [](const Shape&) { return Counts{}; };
+  CHECK(check(stage).ok);
+  stage.variants[0].predict = [](const Shape&) { return Counts{.mma = 4}; };
+  const CheckResult result = check(stage);
+  CHECK(only(result, FailureKind::counts_differ));
+  CHECK(result.failures[0].message == "mma: predicted 4, counted 0");
+}
+
+TEST_CASE("a variant without an emulated build fails, it does not pass by not running") {
+  CHECK(only(check(stage_of(nullptr)), FailureKind::launch_failed));
+}
+
+TEST_CASE("the JSON has the promised names") {
+  const auto json = to_json(check(stage_of(right)));
+  for (const char* name :
+       {"stage", "backend", "batch", "heads", "n", "d", "causal", "inputs", "ok", "max_err", "tolerance", "counters"}) {
+    INFO(name);
+    CHECK(json.contains(name));
+  }
+  for (const char* name : {"smem_wavefronts", "smem_wavefronts_ideal", "smem_conflict_ways", "mma", "ldmatrix",
+                           "shuffles", "barriers", "gmem_bytes_read", "gmem_bytes_written"}) {
+    INFO(name);
+    CHECK(json["counters"].contains(name));
+  }
+  CHECK(json["backend"] == "emulator");
+  CHECK(json["ok"] == true);
+}
+
+// ---- properties ------------------------------------------------------------------------------------------------------
+
+namespace {
+
+// A runner of host functions with a chosen fault.
+Run runner(void (*kernel)(const AttentionParams&)) {
+  return [kernel](const Inputs& inputs) -> Result<std::vector<f16>> {
+    std::vector<f16> output(inputs.Q.size());
+    AttentionParams params = params_for(SHAPE);
+    params.Q = inputs.Q.data();
+    params.K = inputs.K.data();
+    params.V = inputs.V.data();
+    params.O = output.data();
+    kernel(params);
+    return output;
+  };
+}
+
+std::vector<std::string> broken(void (*kernel)(const AttentionParams&)) {
+  std::vector<std::string> names;
+  const auto properties = check_properties_of(runner(kernel), SHAPE, 1);
+  for (const PropertyResult& property : properties.value()) {
+    if (!property.holds()) names.emplace_back(property.name);
+  }
+  return names;
+}
+
+using Names = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("attention has all properties") {
+  CHECK(broken([](const AttentionParams& p) { attention(p, [](int) { return 1.0; }); }) == Names{});
+}
+
+TEST_CASE("each property is broken by the fault it guards against") {
+  // Weights by position: order matters.
+  CHECK(broken([](const AttentionParams& p) { attention(p, [](int j) { return 1.0 + j % 7; }); }) ==
+        Names{"permuted_keys"});
+  // A constant in the output: no longer linear.
+  CHECK(broken([](const AttentionParams& p) {
+          attention(
+              p, [](int) { return 1.0; }, 0.05f);
+        }) == Names{"linear_in_v"});
+  // Scores cut off at 1: no longer differences.
+  CHECK(broken([](const AttentionParams& p) {
+          const int64_t d = p.d;
+          for (int64_t row = 0; row < int64_t{p.batch_heads} * p.n; ++row) {
+            double total = 0;
+            std::vector<double> sums(d);
+            for (int64_t j = row / p.n * p.n; j < (row / p.n + 1) * p.n; ++j) {
+              double s = 0;
+              for (int c = 0; c < d; ++c) s += to_float(p.Q[row * d + c]) * to_float(p.K[j * d + c]) * p.softmax_scale;
+              const double weight = std::exp(std::min(s, 1.0));
+              total += weight;
+              for (int c = 0; c < d; ++c) sums[c] += weight * to_float(p.V[j * d + c]);
+            }
+            for (int c = 0; c < d; ++c) p.O[row * d + c] = to_f16(float(sums[c] / total));
+          }
+        }) == Names{"shifted_scores"});
+  // NaN agrees with nothing.
+  CHECK(broken([](const AttentionParams& p) { std::fill_n(p.O, SHAPE.elements(), POISON); }) ==
+        Names{"permuted_keys", "linear_in_v", "shifted_scores"});
+}

@@ -1,0 +1,133 @@
+// The reference against the formula written down plainly, and the rules of comparing with it.
+#include "harness/reference.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "harness/tests/catch.hpp"
+
+using namespace ladder;
+
+namespace {
+
+// softmax(Q K^T / sqrt(d)) V for one row, as the formula says.
+std::vector<double> plain_attention(const Shape& shape, const Inputs& inputs, int64_t row) {
+  const int64_t head = row / shape.n, d = shape.d;
+  std::vector<double> weights(shape.n), output(d);
+  double sum = 0;
+  for (int64_t j = 0; j < shape.n; ++j) {
+    double s = 0;
+    for (int64_t c = 0; c < d; ++c) {
+      s += double(to_float(inputs.Q[row * d + c])) * to_float(inputs.K[(head * shape.n + j) * d + c]);
+    }
+    weights[j] = std::exp(s / std::sqrt(double(d)));
+    sum += weights[j];
+  }
+  for (int64_t c = 0; c < d; ++c) {
+    for (int64_t j = 0; j < shape.n; ++j)
+      output[c] += weights[j] / sum * to_float(inputs.V[(head * shape.n + j) * d + c]);
+  }
+  return output;
+}
+
+std::vector<f16> rounded_to_f16(const Reference& reference) {
+  std::vector<f16> output;
+  for (const double value : reference.output) output.push_back(to_f16(float(value)));
+  return output;
+}
+
+}  // namespace
+
+TEST_CASE("the reference is the formula, for any shape") {
+  for (const Shape shape :
+       {Shape{.batch = 2, .heads = 3, .n = 65, .d = 128}, Shape{.batch = 1, .heads = 1, .n = 1, .d = 1},
+        Shape{.batch = 1, .heads = 2, .n = 130, .d = 40}}) {
+    const Inputs inputs = make_inputs(InputKind::normal, shape, 5);
+    const Reference reference = make_reference(shape, inputs);
+    REQUIRE(reference.all_rows);
+    REQUIRE(reference.rows.size() == size_t(shape.batch_heads() * shape.n));
+    for (size_t i = 0; i < reference.rows.size(); ++i) {
+      const auto expected = plain_attention(shape, inputs, reference.rows[i]);
+      for (int c = 0; c < shape.d; ++c)
+        REQUIRE(reference.row(i)[c] == Approx(expected[c]).epsilon(1e-10).margin(1e-12));
+    }
+  }
+}
+
+TEST_CASE("ties give the mean of V, constant V gives itself") {
+  const Shape shape{.n = 64, .d = 32};
+  const Inputs ties = make_inputs(InputKind::ties, shape, 1);
+  const Reference mean = make_reference(shape, ties);
+  for (int c = 0; c < shape.d; ++c) {
+    double expected = 0;
+    for (int j = 0; j < shape.n; ++j) expected += to_float(ties.V[j * shape.d + c]) / shape.n;
+    CHECK(mean.row(7)[c] == Approx(expected).margin(1e-12));
+  }
+  const Inputs constant = make_inputs(InputKind::constant_v, shape, 1);
+  const Reference same = make_reference(shape, constant);
+  for (int c = 0; c < shape.d; ++c) CHECK(same.row(9)[c] == Approx(to_float(constant.V[c])).margin(1e-12));
+}
+
+TEST_CASE("scores of any size neither overflow nor vanish") {
+  const Shape shape{.n = 128, .d = 128};
+  for (const InputKind kind : all_input_kinds()) {
+    const Reference reference = make_reference(shape, make_inputs(kind, shape, 1));
+    CHECK(std::ranges::all_of(reference.output, [](double value) { return std::isfinite(value); }));
+    CHECK(std::isfinite(reference.naive_error));
+    // Rounding the right answer once must pass; an error of half an output must not.
+    CHECK(compare_to_reference(reference, rounded_to_f16(reference)).max_err <= reference.tolerance());
+    CHECK(reference.tolerance() < 0.5);
+  }
+}
+
+TEST_CASE("on normal inputs the tolerance is within an order of f16's own rounding") {
+  const Shape shape{.n = 512, .d = 128};
+  const double tolerance = make_reference(shape, make_inputs(InputKind::normal, shape, 1)).tolerance();
+  CHECK(tolerance > 1e-4);
+  CHECK(tolerance < 2e-3);  // O's standard deviation there is about 0.07
+}
+
+TEST_CASE(
+    "a large problem is sampled: both ends, edges of tiles, first and last head, and the values of the full one") {
+  const Shape shape{.batch = 2, .heads = 8, .n = 4096, .d = 128};
+  const Inputs inputs = make_inputs(InputKind::normal, shape, 1);
+  const Reference reference = make_reference(shape, inputs);
+  REQUIRE_FALSE(reference.all_rows);
+  CHECK(reference.rows.size() >= 64);
+  CHECK(std::ranges::is_sorted(reference.rows));
+  const int64_t last_head = (shape.batch_heads() - 1) * shape.n;
+  for (const int64_t row : {int64_t{0}, int64_t{63}, int64_t{64}, int64_t{127}, int64_t{128}, int64_t{4095}, last_head,
+                            last_head + 4095, last_head + 4096 - 128}) {
+    CHECK(std::ranges::binary_search(reference.rows, row));
+  }
+  for (const size_t i : {size_t{0}, reference.rows.size() / 2, reference.rows.size() - 1}) {
+    const auto expected = plain_attention(shape, inputs, reference.rows[i]);
+    for (int c = 0; c < shape.d; c += 17) CHECK(reference.row(i)[c] == Approx(expected[c]).margin(1e-12));
+  }
+}
+
+TEST_CASE("a comparison finds the largest error and its place") {
+  const Shape shape{.batch = 1, .heads = 2, .n = 32, .d = 16};
+  const Reference reference = make_reference(shape, make_inputs(InputKind::normal, shape, 1));
+  auto output = rounded_to_f16(reference);
+  output[40 * 16 + 3] = to_f16(to_float(output[40 * 16 + 3]) + 1.0f);
+  const Comparison found = compare_to_reference(reference, output);
+  CHECK(found.row == 40);
+  CHECK(found.column == 3);
+  CHECK(found.max_err == Approx(1.0).margin(0.01));
+  CHECK(compare_rows_to_reference(reference, output).max_err == found.max_err);
+}
+
+TEST_CASE("one NaN, wherever it is, makes the error NaN; infinity makes it infinite") {
+  const Shape shape{.n = 32, .d = 16};
+  const Reference reference = make_reference(shape, make_inputs(InputKind::normal, shape, 1));
+  for (const size_t at : {size_t{0}, size_t{200}, size_t{511}}) {
+    auto output = rounded_to_f16(reference);
+    output[5] = to_f16(100.0f);  // a larger error elsewhere must not hide it
+    output[at] = to_f16(std::numeric_limits<float>::quiet_NaN());
+    CHECK(std::isnan(compare_to_reference(reference, output).max_err));
+    output[at] = to_f16(std::numeric_limits<float>::infinity());
+    CHECK(std::isinf(compare_to_reference(reference, output).max_err));
+  }
+}

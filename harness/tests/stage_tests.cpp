@@ -1,0 +1,262 @@
+// Every rung of the ladder, on the emulator. CTest runs this program once per stage (LADDER_STAGE names it), and once for
+// what holds between stages; without LADDER_STAGE, [stage] covers all of them.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "harness/check.hpp"
+#include "harness/properties.hpp"
+#include "harness/shapes.hpp"
+#include "harness/tests/catch.hpp"
+
+using namespace ladder;
+
+namespace {
+
+constexpr Shape FULL{.batch = 1, .heads = 1, .n = 512, .d = 128};
+constexpr Shape SMALL{.batch = 1, .heads = 1, .n = 256, .d = 128};  // two KV tiles of the widest stage
+constexpr Shape HEADS{.batch = 2, .heads = 3, .n = 128, .d = 128};  // several heads, one tile each
+
+// Those named by LADDER_STAGE; all without it.
+std::vector<const Stage*> stages_to_test() {
+  const char* name = std::getenv("LADDER_STAGE");
+  std::vector<const Stage*> chosen;
+  for (const Stage& stage : stages()) {
+    if (name == nullptr || stage.name == name) chosen.push_back(&stage);
+  }
+  return chosen;
+}
+
+const Problem& problem(const Shape& shape, InputKind kind) {
+  static std::map<std::tuple<int, int, int, InputKind>, Problem> known;
+  const auto key = std::tuple(shape.batch, shape.heads, shape.n, kind);
+  const auto place = known.find(key);
+  return place != known.end() ? place->second : known.emplace(key, make_problem(shape, kind, 1)).first->second;
+}
+
+// All that went wrong, for the message of a failed test.
+std::string reasons(const CheckResult& result) {
+  std::string text =
+      fmt::format("{} ({}), {}, {}", result.stage, result.variant, to_string(result.shape), result.inputs);
+  for (const Failure& failure : result.failures) {
+    text += fmt::format("\n  {}: {}", to_string(failure.kind), failure.message);
+  }
+  return text;
+}
+
+const Stage* find(std::string_view name) {
+  const auto stage = std::ranges::find(stages(), name, &Stage::name);
+  return stage == stages().end() ? nullptr : &*stage;
+}
+
+// ldmatrix instructions per named region of shared memory: "Q", "K", "V".
+std::map<std::string, uint64_t> ldmatrix_by_region(const Stage& stage, const Variant& variant) {
+  const CheckResult result = check_on_emulator(stage, variant, problem(SMALL, InputKind::normal));
+  std::map<std::string, uint64_t> requests;
+  for (const emulator::SiteCounts& site : result.counters.value().sites) {
+    if (is_ldmatrix(site)) requests[site.buffer] += site.requests;
+  }
+  return requests;
+}
+
+const Variant* with_tile(const Stage& stage, const Tile& tile) {
+  const auto variant = std::ranges::find(stage.variants, tile, &Variant::tile);
+  return variant == stage.variants.end() ? nullptr : &*variant;
+}
+
+}  // namespace
+
+// ---- each stage ------------------------------------------------------------------------------------------------------
+
+TEST_CASE("the stage is registered and has an emulated build", "[stage]") {
+  REQUIRE_FALSE(stages_to_test().empty());
+  for (const Stage* stage : stages_to_test()) {
+    REQUIRE_FALSE(stage->variants.empty());
+    std::set<std::string> labels;
+    for (const Variant& variant : stage->variants) {
+      INFO(stage->name << " " << variant.label);
+      CHECK(variant.on_emulator != nullptr);
+      CHECK(variant.predict);
+      CHECK(labels.insert(variant.label).second);
+    }
+    CHECK_FALSE(stage->idea.empty());
+    CHECK_FALSE(stage->limit.empty());
+    CHECK_FALSE(stage->prediction.empty());
+    CHECK_FALSE(stage->needs.empty());
+    CHECK_FALSE(stage->resources.empty());
+  }
+}
+
+TEST_CASE("the default variant is right on every input set", "[stage]") {
+  for (const Stage* stage : stages_to_test()) {
+    for (const InputKind kind : all_input_kinds()) {
+      const CheckResult result =
+          check_on_emulator(*stage, stage->variants[0], problem(kind == InputKind::normal ? FULL : SMALL, kind));
+      INFO(reasons(result));
+      CHECK(result.ok);
+    }
+  }
+}
+
+TEST_CASE("every variant is right and counts what it predicts, for one head and for several", "[stage]") {
+  for (const Stage* stage : stages_to_test()) {
+    for (const Variant& variant : stage->variants) {
+      for (const Shape& shape : {SMALL, HEADS}) {
+        const CheckResult result = check_on_emulator(*stage, variant, problem(shape, InputKind::normal));
+        INFO(reasons(result));
+        CHECK(result.ok);  // includes counts against Variant::predict, and conflicts against conflict_ways
+      }
+    }
+  }
+}
+
+TEST_CASE("the stage has the conflicts that it predicts, on every ldmatrix line", "[stage]") {
+  for (const Stage* stage : stages_to_test()) {
+    for (const Variant& variant : stage->variants) {
+      const CheckResult result = check_on_emulator(*stage, variant, problem(SMALL, InputKind::normal));
+      int lines = 0;
+      for (const emulator::SiteCounts& site : result.counters.value().sites) {
+        if (!is_ldmatrix(site)) continue;
+        ++lines;
+        INFO(emulator::to_string({site.file, site.line}) << " " << variant.label);
+        CHECK(site.ways() == variant.conflict_ways);
+      }
+      INFO(stage->name << " " << variant.label);
+      CHECK((lines > 0) == (variant.conflict_ways > 0));
+    }
+  }
+}
+
+TEST_CASE("the properties of attention hold", "[stage]") {
+  for (const Stage* stage : stages_to_test()) {
+    for (const CheckResult& result : check_properties(*stage, stage->variants[0], SMALL, 1, Backend::emulator)) {
+      INFO(reasons(result));
+      CHECK(result.ok);
+    }
+  }
+}
+
+TEST_CASE("the tile's shape changes nothing beyond rounding", "[stage]") {
+  for (const Stage* stage : stages_to_test()) {
+    const Problem& given = problem(SMALL, InputKind::normal);
+    const CheckResult first = check_on_emulator(*stage, stage->variants[0], given);
+    for (const Variant& variant : stage->variants) {
+      const CheckResult other = check_on_emulator(*stage, variant, given);
+      INFO(stage->name << ": " << stage->variants[0].label << " against " << variant.label);
+      CHECK(largest_difference(first.output, other.output) <= given.reference.tolerance());
+    }
+  }
+}
+
+TEST_CASE("an N that the tile does not divide is refused, never shortened", "[stage]") {
+  for (const Stage* stage : stages_to_test()) {
+    const Status status = supports(*stage, stage->variants[0], {.n = 1000});
+    CHECK(status.has_value() == stage->any_d);  // only the stage for any shape takes it
+  }
+}
+
+TEST_CASE("a stage for any shape takes lengths and head dimensions that are no power of two", "[stage]") {
+  for (const Stage* stage : stages_to_test()) {
+    if (!stage->any_d) continue;
+    for (const Shape& shape :
+         {Shape{.batch = 1, .heads = 1, .n = 1, .d = 1}, Shape{.batch = 1, .heads = 2, .n = 77, .d = 40},
+          Shape{.batch = 3, .heads = 1, .n = 33, .d = 256}}) {
+      const CheckResult result =
+          check_on_emulator(*stage, stage->variants[0], make_problem(shape, InputKind::normal, 2));
+      INFO(reasons(result));
+      CHECK(result.ok);
+    }
+  }
+}
+
+// ---- between stages ----------------------------------------------------------------------------------------------------
+
+TEST_CASE("the registry and the numbered directories are the same list", "[ladder]") {
+  std::set<std::string> directories, registered;
+  std::istringstream list(LADDER_STAGE_DIRECTORIES);
+  for (std::string name; std::getline(list, name, ',');) directories.insert(name);
+  for (const Stage& stage : stages()) registered.insert(std::string(stage.name));
+  CHECK(registered == directories);
+  CHECK_FALSE(registered.empty());
+  CHECK(std::ranges::is_sorted(stages(), {}, &Stage::name));
+  for (const Stage& stage : stages()) {
+    CHECK(std::filesystem::exists(std::filesystem::path(LADDER_SOURCE_DIR) / stage.name / "kernel.cuh"));
+  }
+}
+
+TEST_CASE("01 has 8-way conflicts, and every later tensor-core stage has none", "[ladder]") {
+  for (const Stage& stage : stages()) {
+    if (stage.materialises_scores) continue;
+    INFO(stage.name);
+    const double expected = stage.name == "01_base" ? 8.0 : 1.0;
+    CHECK(stage.variants[0].conflict_ways == expected);
+    const CheckResult result = check_on_emulator(stage, stage.variants[0], problem(SMALL, InputKind::normal));
+    CHECK(ldmatrix_ways(result.counters.value()) == expected);
+  }
+}
+
+TEST_CASE("the swizzle is the only thing that removes the conflicts: same tile in 01 and 02", "[ladder]") {
+  const Stage *base = find("01_base"), *swizzle = find("02_swizzle");
+  REQUIRE(base);
+  REQUIRE(swizzle);
+  const Variant* plain = with_tile(*base, swizzle->variants[0].tile);
+  REQUIRE(plain);
+  CHECK(ldmatrix_by_region(*base, *plain) == ldmatrix_by_region(*swizzle, swizzle->variants[0]));
+}
+
+TEST_CASE("04 loads V with half as many ldmatrix as 03, and K and Q with as many", "[ladder]") {
+  const Stage *before = find("03_kvpipe"), *after = find("04_vpair");
+  REQUIRE(before);
+  REQUIRE(after);
+  REQUIRE(before->variants[0].tile == after->variants[0].tile);
+  auto counts_before = ldmatrix_by_region(*before, before->variants[0]);
+  auto counts_after = ldmatrix_by_region(*after, after->variants[0]);
+  CHECK(counts_after["V"] * 2 == counts_before["V"]);
+  CHECK(counts_after["V"] > 0);
+  CHECK(counts_after["K"] == counts_before["K"]);
+  CHECK(counts_after["Q"] == counts_before["Q"]);
+}
+
+TEST_CASE("06 loads K and V with half as many ldmatrix per query row as 05", "[ladder]") {
+  const Stage *before = find("05_exp2f"), *after = find("06_batched");
+  REQUIRE(before);
+  REQUIRE(after);
+  // Both solve the same shape, so totals are per query row already.
+  auto counts_before = ldmatrix_by_region(*before, before->variants[0]);
+  auto counts_after = ldmatrix_by_region(*after, after->variants[0]);
+  CHECK(counts_after["K"] * 2 == counts_before["K"]);
+  CHECK(counts_after["V"] * 2 == counts_before["V"]);
+  CHECK(counts_after["V"] > 0);
+  // At 05's tile there is one 16-row group per warp and nothing to share: batching alone is worth nothing.
+  const Variant* same_tile = with_tile(*after, before->variants[0].tile);
+  REQUIRE(same_tile);
+  CHECK(ldmatrix_by_region(*after, *same_tile) == counts_before);
+}
+
+TEST_CASE("bytes from global memory follow the tile's formula", "[ladder]") {
+  for (const Stage& stage : stages()) {
+    if (stage.materialises_scores) continue;
+    for (const Variant& variant : stage.variants) {
+      INFO(stage.name << " " << variant.label);
+      const CheckResult result = check_on_emulator(stage, variant, problem(SMALL, InputKind::normal));
+      const uint64_t n = SMALL.n, row_bytes = SMALL.d * 2, blocks = n / variant.tile.br;
+      CHECK(result.counters.value().gmem_bytes_read == n * row_bytes + blocks * 2 * n * row_bytes);
+      CHECK(result.counters.value().gmem_bytes_written == n * row_bytes);
+    }
+  }
+}
+
+TEST_CASE("00 moves O(n^2) bytes: twice the length, four times the bytes", "[ladder]") {
+  const Stage* naive = find("00_naive");
+  REQUIRE(naive);
+  const auto bytes = [&](int n) {
+    const Problem given = make_problem({.n = n}, InputKind::normal, 1);
+    return double(check_on_emulator(*naive, naive->variants[0], given).counters.value().gmem_bytes_read);
+  };
+  CHECK(bytes(128) / bytes(64) == Approx(4.0).epsilon(0.01));
+}
