@@ -6,10 +6,12 @@
 
 namespace emulator {
 
+// NaN becomes 0x7fffffff, whatever its sign and payload, as on an H200.
 inline float half_to_float(uint16_t half) {
   const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
   const uint32_t magnitude = half & 0x7fffu;
-  if (magnitude >= 0x7c00u) return std::bit_cast<float>(sign | 0x7f800000u | magnitude << 13);  // infinity, NaN
+  if (magnitude > 0x7c00u) return std::bit_cast<float>(0x7fffffffu);
+  if (magnitude == 0x7c00u) return std::bit_cast<float>(sign | 0x7f800000u);  // infinity
   // The f32 of the same exponent and mantissa fields, times 2^(127-15); exact for subnormals too.
   const float value = std::bit_cast<float>(magnitude << 13) * 0x1p112f;
   return std::bit_cast<float>(std::bit_cast<uint32_t>(value) | sign);
