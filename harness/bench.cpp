@@ -129,8 +129,8 @@ class Bench {
     Result<Field> field = make_field(shape, kind);
     if (!field) return tl::make_unexpected(field.error());
     const bool any_stage = !field->entries().empty();
-    if (any_stage && !interrupted()) field->add_mma_ceiling();
     if (const Status added = field->add_peers(peers_); !added) return added;
+    if (any_stage) field->add_mma_ceiling();
     if (!refusal_) refusal_ = field->refusal();
     all_right_ = all_right_ && field->all_right();
     for (const std::string& note : field->notes()) say_once(note);

@@ -140,6 +140,10 @@ Results evaluate(std::span<const Entry> entries, std::span<const Timing> timings
     }
     results.rows.push_back(std::move(row));
   }
+  // Stages, peers, ceilings, each in the order of the entries.
+  const auto rank = [](const ResultRow& row) { return row.kind == "stage" ? 0 : row.kind == "peer" ? 1 : 2; };
+  std::stable_sort(results.rows.begin(), results.rows.end(),
+                   [&](const ResultRow& a, const ResultRow& b) { return rank(a) < rank(b); });
   return results;
 }
 

@@ -35,7 +35,7 @@ struct RunFacts {
 };
 
 struct Results {
-  std::vector<ResultRow> rows;     // of those that have a result, in the order of the entries
+  std::vector<ResultRow> rows;     // of those that have a result: stages, peers, ceilings
   std::vector<std::string> notes;  // why the others have none, and what to know about these
   bool ok = true;                  // false when a stage failed or a figure cannot be true
 };

@@ -74,7 +74,7 @@ std::string results_table(std::span<const ResultRow> rows, std::span<const Resul
       }
       std::optional<double> spread;
       if (row->ms_median && row->ms_p20 && row->ms_p80) spread = 100 * (*row->ms_p80 - *row->ms_p20) / *row->ms_median;
-      table.add({row->stage, fmt::format("{:.1f}", row->tflops), cell(row->ms_median, "{:.3f}"),
+      table.add({row->stage, fmt::format("{:.1f}", row->tflops), cell(row->ms_median, "{:.4g}"),
                  cell(spread, "{:.1f} %"), cell(row->pct_ceiling, "{:.1f} %"),
                  row->vs_previous ? to_string(*row->vs_previous) : "-", row->verdict, vs_fa2,
                  cell(row->clock_mhz, "{:.0f}"), cell(row->power_w, "{:.0f}"), cell(row->flop_per_clk_sm, "{:.0f}"),

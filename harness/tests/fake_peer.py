@@ -40,7 +40,7 @@ def main() -> None:
                     print(f"warning {i}", file=sys.stderr)
             if behaviour == "hangs":
                 time.sleep(60)
-            answer(ok=True, name="fake", version=f"n={request['n']} {request['dtype']} {request['inputs']}",
+            answer(ok=True, name="fake" if behaviour == "good" else f"fake-{behaviour}", version=f"n={request['n']} {request['dtype']} {request['inputs']}",
                    max_err=2.1e-5, **({"kind": "ceiling", "flops": 1e12} if behaviour == "ceiling" else {}))
         if operation == "run":
             if behaviour == "dies":

@@ -89,9 +89,9 @@ TEST_CASE("a peer that dies is reported with the end of its stderr") {
   CHECK(at_once.message ==
         "peer fake.py: ended with exit code 3\n  The end of its standard error:\n    fake peer: dies-at-once");
   CHECK(run_error("dies").message ==
-        "peer fake: ended with exit code 3\n  The end of its standard error:\n    fake peer: dies\n"
+        "peer fake-dies: ended with exit code 3\n  The end of its standard error:\n    fake peer: dies\n"
         "    Traceback: CUDA out of memory");
-  CHECK_THAT(run_error("aborts").message, Contains("peer fake: was ended by signal 6 (Aborted)"));
+  CHECK_THAT(run_error("aborts").message, Contains("peer fake-aborts: was ended by signal 6 (Aborted)"));
 }
 
 TEST_CASE("a peer that hangs costs its time limit and no more") {
@@ -100,7 +100,8 @@ TEST_CASE("a peer that hangs costs its time limit and no more") {
   CHECK(error.code == ExitCode::check_failed);
   CHECK_THAT(error.message, Contains("peer fake.py: did not answer within 0.4 s"));
   CHECK_THAT(prepare_error("half-line", IMPATIENT).message, Contains("did not answer within 0.4 s"));
-  CHECK_THAT(run_error("hangs-in-run", IMPATIENT).message, Contains("peer fake: did not answer within 0.4 s"));
+  CHECK_THAT(run_error("hangs-in-run", IMPATIENT).message,
+             Contains("peer fake-hangs-in-run: did not answer within 0.4 s"));
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(8));
 }
 
@@ -110,7 +111,7 @@ TEST_CASE("a peer that prints rubbish is quoted, without its control characters"
                       "Segmentation fault? No: ?[31mhello?[0m"));
   CHECK_THAT(prepare_error("nameless").message, Contains("peer fake.py: did not say its name: {\"ok\": true}"));
   CHECK_THAT(run_error("no-time").message,
-             Contains("peer fake: reported no positive time: {\"ok\": true, \"ms\": \"soon\"}"));
+             Contains("peer fake-no-time: reported no positive time: {\"ok\": true, \"ms\": \"soon\"}"));
 }
 
 TEST_CASE("a peer that has hung is not asked again, one that refuses a shape is") {
