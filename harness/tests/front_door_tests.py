@@ -99,6 +99,7 @@ class Climbing(Door):
         self.assertEqual([line.split()[0] for line in self.calls().splitlines()], ["cmake", "cmake", "ladder", "ladder"])
         self.assertIn("ladder check\nladder \n", self.calls())
         self.assertIn("-G Ninja", self.calls())
+        self.assertIn("--target ladder\n", self.calls())
         self.assertIn("GPU half OFF (stub)", run.stderr)
         self.assertNotIn("some detail", run.stderr)
         self.assertNotIn("\033", run.stdout + run.stderr)
@@ -173,7 +174,7 @@ class Tests(Door):
     def test_runs_ctest(self) -> None:
         run = self.run_door("test")
         self.assertEqual(run.returncode, 0, run.stderr)
-        self.assertIn("ctest --test-dir", self.calls())
+        self.assertIn("--target all\nctest --test-dir", self.calls())
 
     def test_hands_arguments_to_ctest(self) -> None:
         self.run_door("test", "-L", "03")
