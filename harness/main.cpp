@@ -1,6 +1,9 @@
 // The `ladder` program: parses, runs one verb, and turns what stopped it into a message and an exit code.
 #include <fmt/format.h>
 
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <exception>
 #include <new>
 #include <string>
@@ -44,7 +47,11 @@ Result<ExitCode> run(const std::vector<std::string>& arguments) {
 int main(int argc, char** argv) {
   using ladder::ExitCode;
   try {
-    const auto code = ladder::run({argv + 1, argv + argc});
+    auto code = ladder::run({argv + 1, argv + argc});
+    // What was printed may still be in the buffer, and fail there.
+    if (code && (std::fflush(stdout) != 0 || std::ferror(stdout))) {
+      code = ladder::failure(ExitCode::check_failed, fmt::format("Standard output: {}.", std::strerror(errno)));
+    }
     if (code) return static_cast<int>(*code);
     const ladder::Error& error = code.error();
     fmt::print(error.code == ExitCode::done ? stdout : stderr, "{}\n", error.message);

@@ -28,8 +28,9 @@ void Progress::step(std::string_view what, double work) {
   current_ = work;
   const auto now = Clock::now();
   const double elapsed = std::chrono::duration<double>(now - start_).count();
-  const double since_shown = std::chrono::duration<double>(now - shown_).count();
-  if (elapsed < SILENT_SECONDS || since_shown < (on_terminal() ? TERMINAL_SECONDS : LINE_SECONDS)) return;
+  if (elapsed < SILENT_SECONDS) return;
+  const double pause = on_terminal() ? TERMINAL_SECONDS : LINE_SECONDS;
+  if (shown_ && std::chrono::duration<double>(now - *shown_).count() < pause) return;
   shown_ = now;
   const double left = done_ > 0 ? elapsed / done_ * (total_ - done_) : 0;
   const std::string line = fmt::format("{:3.0f} %  {}  {}", 100 * done_ / total_, what,

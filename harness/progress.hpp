@@ -1,6 +1,8 @@
 // How far long work has come, on standard error: silent for the first two seconds, then with the time that is left.
 #pragma once
 #include <chrono>
+#include <cstddef>
+#include <optional>
 #include <string_view>
 
 namespace ladder {
@@ -19,7 +21,8 @@ class Progress {
  private:
   using Clock = std::chrono::steady_clock;
   double total_, done_ = 0, current_ = 0;
-  Clock::time_point start_ = Clock::now(), shown_ = start_;
+  Clock::time_point start_ = Clock::now();
+  std::optional<Clock::time_point> shown_;  // when the line was last written
   size_t width_ = 0;  // of the line on the terminal
 };
 

@@ -1,0 +1,211 @@
+"""The `ladder` program from outside: exit codes, messages, and what stands on which stream.
+
+Usage: cli_tests.py PATH_TO_LADDER [unittest arguments]
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+LADDER = ""
+DONE, FAILED, USAGE, CANNOT_RUN_HERE, INTERRUPTED = 0, 1, 2, 77, 130
+GIGANTIC = str(2**31 - 128)
+
+
+def ladder(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
+    options = {"capture_output": True} | options
+    return subprocess.run([LADDER, *arguments], text=True, timeout=120, **options)
+
+
+class Usage(unittest.TestCase):
+    """What the user got wrong: exit code 2, the message on stderr, nothing on stdout."""
+
+    def refused(self, arguments: str, *parts: str) -> None:
+        with self.subTest(arguments):
+            result = ladder(*arguments.split())
+            self.assertEqual(result.returncode, USAGE, result.stderr)
+            self.assertEqual(result.stdout, "")
+            for part in parts:
+                self.assertIn(part, result.stderr)
+
+    def test_stage(self) -> None:
+        self.refused("check kvpip", "no stage 'kvpip'", "Nearest: 03_kvpipe", "00_naive")
+        self.refused("explain 42", "no stage '42'")
+        self.refused("compare 02", "takes two stages")
+        self.refused("03", "ladder check 03")
+
+    def test_verb_and_flags(self) -> None:
+        self.refused("chek", "no verb 'chek'", "Did you mean check?")
+        self.refused("check --sed 3", "no flag --sed", "Did you mean --seed?")
+        self.refused("check --on tpu", "auto, cpu or gpu")
+        self.refused("check --inputs peeky", "Did you mean peaky?", "one_hot")
+
+    def test_shape(self) -> None:
+        self.refused("check 02 --n 1000", "02_swizzle needs N to be a multiple of 128", "N=1000 is not", "896, 1024")
+        self.refused("check 02 --n 1", "Nearest: 128.")
+        self.refused("check --n 0", "between 1 and")
+        self.refused("check --n -128", "-128 is not")
+        self.refused("check --n 1e3", "whole number")
+        self.refused("check --n 9999999999999999999999", "between 1 and")
+        self.refused("check --heads 65536", "at most 65535")
+        self.refused("check 03 --d 64", "head dimension of 128", "ladder check 00 --d 64")
+        self.refused("check 00 --d 512", "at most 256")
+        self.refused("check --causal", "No stage here does causal attention yet")
+        self.refused("explain 03 --n 100", "multiple of 128")
+
+    def test_files_are_tried_before_the_work(self) -> None:
+        begin = time.monotonic()
+        self.refused("check --on cpu --n 8192 --json /no/such/directory/x.json", "/no/such/directory", "No such file")
+        self.refused("check --on cpu --n 8192 --json /", "Is a directory")
+        self.refused("explain 03 --trace /no/such/x.json", "No such file")
+        self.assertLess(time.monotonic() - begin, 20)
+
+
+class Check(unittest.TestCase):
+    def test_json_alone_on_stdout(self) -> None:
+        result = ladder("check", "03", "06", "--on", "cpu", "--json", "-")
+        self.assertEqual(result.returncode, DONE, result.stderr)
+        self.assertIn("03_kvpipe", result.stderr)  # the table
+        rows = json.loads(result.stdout)
+        self.assertEqual({row["stage"] for row in rows}, {"03_kvpipe", "06_batched"})
+        self.assertEqual(len(rows), 2 * (9 + 3))
+        for row in rows:
+            self.assertTrue(row["ok"])
+            self.assertLessEqual(row["max_err"], row["tolerance"])
+            self.assertEqual(row["backend"], "emulator")
+        normal = next(row for row in rows if row["inputs"] == "normal" and row["stage"] == "03_kvpipe")
+        self.assertEqual(normal["n"], 512)
+        counters = normal["counters"]
+        self.assertEqual(counters["smem_wavefronts"], counters["smem_wavefronts_ideal"])
+        self.assertEqual(counters["mma"], 32768)
+        self.assertEqual(counters["gmem_bytes_written"], 512 * 128 * 2)
+
+    def test_json_file_and_table(self) -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            path = Path(directory, "check.json")
+            result = ladder("check", "kvpipe", "--on", "cpu", "--n", "256", "--inputs", "normal", "--json", str(path))
+            self.assertEqual(result.returncode, DONE, result.stderr)
+            self.assertIn("right", result.stdout)
+            self.assertNotIn("\x1b", result.stdout)  # colour is for terminals
+            self.assertEqual(len(json.loads(path.read_text())), 1)
+
+    def test_the_same_problem_gives_the_same_result(self) -> None:
+        arguments = ("check", "04", "--on", "cpu", "--n", "256", "--inputs", "peaky", "--seed", "5", "--json", "-")
+        first, second = (json.loads(ladder(*arguments).stdout)[0] for _ in range(2))
+        del first["seconds"], second["seconds"]
+        self.assertEqual(first, second)
+
+    def test_ablations(self) -> None:
+        result = ladder("check", "02", "--on", "cpu", "--n", "256", "--inputs", "normal", "--ablate", "--json", "-")
+        self.assertEqual(result.returncode, DONE, result.stderr)
+        self.assertGreaterEqual(len(json.loads(result.stdout)), 2)
+
+    def test_several_shapes(self) -> None:
+        result = ladder("--n", "128,384", "check", "01", "--on", "cpu", "--batch", "2", "--inputs", "normal", "--json", "-")
+        self.assertEqual([(row["n"], row["batch"]) for row in json.loads(result.stdout)], [(128, 2), (384, 2)])
+
+    def test_any_shape_on_00(self) -> None:
+        result = ladder("check", "0", "--on", "cpu", "--n", "100", "--d", "33")
+        self.assertEqual(result.returncode, DONE, result.stdout + result.stderr)
+
+    def test_progress_after_two_seconds(self) -> None:
+        result = ladder("check", "--on", "cpu", "--n", "1024", "--inputs", "normal,ties,peaky")
+        self.assertEqual(result.returncode, DONE, result.stderr)
+        self.assertRegex(result.stderr, r"\d+ %  0\d_\w+, emulated, \w+  \d+ s left")
+        self.assertEqual(ladder("check", "03", "--on", "cpu", "--n", "128").stderr, "")
+
+    def test_full_disk(self) -> None:
+        result = ladder("check", "06", "--on", "cpu", "--n", "128", "--json", "/dev/full")
+        self.assertEqual(result.returncode, FAILED)
+        self.assertIn("No space left on device", result.stderr)
+        with open("/dev/full", "w") as full:
+            result = ladder("check", "06", "--on", "cpu", "--n", "128", capture_output=False, stdout=full,
+                            stderr=subprocess.PIPE)
+        self.assertEqual(result.returncode, FAILED)
+        self.assertIn("No space left on device", result.stderr)
+
+    def test_interrupt_keeps_the_results_so_far(self) -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            path = Path(directory, "check.json")
+            process = subprocess.Popen([LADDER, "check", "--on", "cpu", "--n", "1024", "--inputs", "all", "--json", path],
+                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            assert process.stderr is not None
+            process.stderr.readline()  # the first progress line: some steps are done
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=60)
+            self.assertEqual(process.returncode, INTERRUPTED)
+            rows = json.loads(path.read_text())
+            self.assertGreater(len(rows), 0)
+            self.assertLess(len(rows), 8 * 9)
+
+
+class CannotRunHere(unittest.TestCase):
+    """Exit code 77: what is needed, what there is, and the way out."""
+
+    def test_host_memory(self) -> None:
+        result = ladder("check", "03", "--on", "cpu", "--n", GIGANTIC)
+        self.assertEqual(result.returncode, CANNOT_RUN_HERE, result.stderr)
+        self.assertRegex(result.stderr, r"needs \d+\.\d GiB of host memory; \d+\.\d GiB are free")
+        result = ladder("check", "00", "--on", "cpu", "--n", "10000000")
+        self.assertEqual(result.returncode, CANNOT_RUN_HERE, result.stderr)
+        self.assertIn("for the n x n scores", result.stderr)
+
+    def test_gpu(self) -> None:
+        result = ladder("check", "06", "--on", "gpu", "--inputs", "normal")
+        if result.returncode == DONE:
+            result = ladder("check", "06", "--on", "gpu", "--n", GIGANTIC)
+            self.assertEqual(result.returncode, CANNOT_RUN_HERE, result.stderr)
+            self.assertIn("GiB are free", result.stderr)
+            return
+        self.assertEqual(result.returncode, CANNOT_RUN_HERE, result.stderr)
+        self.assertEqual(result.stdout, "")
+        self.assertIn("--on cpu", result.stderr)
+        self.assertIn("Emulator only.", ladder("check", "06", "--inputs", "normal").stdout)
+
+
+class Words(unittest.TestCase):
+    def test_overview(self) -> None:
+        result = ladder()
+        self.assertEqual(result.returncode, DONE, result.stdout + result.stderr)
+        for part in ("GPU ", "Build", "00_naive", "07_dbuf", "8-way", "1-way", "ladder explain", "TFLOPS"):
+            self.assertIn(part, result.stdout)
+
+    def test_explain(self) -> None:
+        result = ladder("explain", "4")
+        self.assertEqual(result.returncode, DONE, result.stderr)
+        for part in ("04_vpair", "Idea", "Before", "Prediction", "predicted", "03_kvpipe", "04_vpair/kernel.cuh:",
+                     "ldmatrix.x4.trans", "sm_90"):
+            self.assertIn(part, result.stdout)
+
+    def test_explain_json_and_trace(self) -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            trace = Path(directory, "trace.json")
+            result = ladder("explain", "3", "--n", "256", "--json", "-", "--trace", str(trace))
+            self.assertEqual(result.returncode, DONE, result.stderr)
+            explained = json.loads(result.stdout)[0]
+            self.assertEqual(explained["predicted"]["mma"], explained["counters"]["mma"])
+            self.assertTrue(explained["sites"])
+            events = json.loads(trace.read_text())
+            instructions = {event["instruction"] for event in events}
+            self.assertTrue({"mma.m16n8k16", "__syncthreads"} <= instructions, instructions)
+            self.assertTrue(any(event.get("buffer") == "K" for event in events))
+            self.assertTrue(all(event["file"] == "03_kvpipe/kernel.cuh" for event in events))
+
+    def test_help(self) -> None:
+        for arguments in (("--help",), ("check", "--help"), ("bench", "-h")):
+            result = ladder(*arguments)
+            self.assertEqual(result.returncode, DONE)
+            self.assertIn("--n", result.stdout)
+
+
+if __name__ == "__main__":
+    LADDER = os.path.abspath(sys.argv.pop(1))
+    unittest.main()
