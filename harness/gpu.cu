@@ -118,17 +118,18 @@ std::string version(int number) {  // 13000 is 13.0
 }  // namespace
 
 Result<GpuInfo> gpu_info() {
-  int count = 0;
+  int count = 0, driver = 0, runtime = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
   if (error != cudaSuccess || count == 0) {
+    cudaDriverGetVersion(&driver);  // stays 0 where there is no driver; the runtime would call that one "insufficient"
+    const std::string reason = driver == 0            ? "no NVIDIA driver is loaded"
+                               : error == cudaSuccess ? "the driver lists none"
+                                                      : cudaGetErrorString(error);
     return failure(ExitCode::cannot_run_here,
-                   std::string("No GPU: ") +
-                       (error == cudaSuccess ? "the driver lists none" : cudaGetErrorString(error)) +
-                       ".\n  Here:  add --on cpu      the same kernels, emulated");
+                   "No GPU: " + reason + ".\n  Here:  add --on cpu      the same kernels, emulated");
   }
   cudaDeviceProp properties{};
   size_t free = 0, total = 0;
-  int driver = 0, runtime = 0;
   std::array<char, 32> bus{};
   for (const Status& status :
        {checked(cudaSetDevice(0), "choosing GPU 0"), checked(cudaGetDeviceProperties(&properties, 0), "asking GPU 0"),
