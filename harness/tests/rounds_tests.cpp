@@ -148,10 +148,10 @@ TEST_CASE("a contestant that fails is left out, the others go on") {
 TEST_CASE("outputs are poisoned before every group and verified after it") {
   Simulation simulation;
   bool poisoned = false;
-  int verified = 0;
+  int poisonings = 0, verified = 0;
   Contestant stage = simulation.contestant("stage", 5);
   const auto run = stage.time_ms;
-  stage.before = [&]() -> Status { return poisoned = true, Status{}; };
+  stage.before = [&]() -> Status { return poisoned = true, ++poisonings, Status{}; };
   stage.time_ms = [&](int launches) {
     poisoned = false;
     return run(launches);
@@ -164,6 +164,7 @@ TEST_CASE("outputs are poisoned before every group and verified after it") {
   const auto timings = run_rounds(std::vector{stage}, sustained_protocol(), simulation.machine());
   REQUIRE(timings);
   CHECK(verified == 7);
+  CHECK(poisonings == 7);
   REQUIRE((*timings)[0].error);
   CHECK((*timings)[0].error->message == "wrong after timing");
 }
