@@ -130,7 +130,8 @@ def nvcc_version(build: Path) -> str:
     return ""
 
 
-def print_table(kernels: list[Kernel]) -> None:
+def print_table(kernels: list[Kernel], nvcc: str) -> None:
+    print(f"nvcc {nvcc or 'of an unknown release'}; another release may need other bounds")
     print(f"{'stage':<14}{'kernel':<50}{'sm':>4}{'registers':>11}{'spilled B':>11}{'stored B':>10}{'loaded B':>10}")
     for kernel in kernels:
         name = kernel.name + ("" if kernel.is_default else "  (ablation)")
@@ -167,9 +168,10 @@ def main() -> int:
             compiled = parse(stage, default_arguments(text), log)
             kernels += compiled
             wrong += faults(stage, compiled, bounds(text))
-        print_table(kernels)
+        nvcc = nvcc_version(arguments.build)
+        print_table(kernels, nvcc)
         if arguments.csv:
-            write_csv(arguments.csv, kernels, nvcc_version(arguments.build))
+            write_csv(arguments.csv, kernels, nvcc)
     except EvidenceError as error:
         print(error, file=sys.stderr)
         return 2
