@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
-#include <tuple>
 #include <vector>
 
 #include "harness/bench.hpp"
@@ -116,7 +115,7 @@ class SideBySide {
     }
     fmt::print(out_, "\nOn the emulator, {}, {} inputs\n", to_string(shape), to_string(kind));
     Table table({"<", "A " + sides_[0].name(), "B " + sides_[1].name(), "B / A"});
-    const auto& [a, b] = std::tie(results[0], results[1]);
+    const CheckResult &a = results[0], &b = results[1];
     table.add({"verdict", verdict_word(a.ok, out_), verdict_word(b.ok, out_), ""});
     table.add({"max error", fmt::format("{:.1e}", a.max_err), fmt::format("{:.1e}", b.max_err), ""});
     if (a.counters && b.counters) {
