@@ -287,7 +287,9 @@ Result<ExitCode> bench_verb(const Options& options) {
                    "bench measures time, and the emulator counts events instead.\n"
                    "  Here:  ladder check --on cpu      ladder explain 03");
   }
-  if (const Status able = any_supported(options); !able) return tl::make_unexpected(able.error());
+  for (const Status& able : {any_supported(options), can_append_csv(options.csv)}) {
+    if (!able) return tl::make_unexpected(able.error());
+  }
   const Result<std::vector<ResultRow>> recorded = recorded_results(recorded_results_directory());
   if (!recorded) fmt::print(stderr, "{}\n", recorded.error().message);
   Result<GpuInfo> gpu = gpu_info();

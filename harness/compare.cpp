@@ -285,6 +285,7 @@ Result<ExitCode> compare_verb(const Options& options) {
   if (sides[0].variant == sides[1].variant) {
     return failure(ExitCode::usage, fmt::format("compare takes two different kernels; both are {}.", sides[0].name()));
   }
+  if (const Status able = can_append_csv(options.csv); !able) return tl::make_unexpected(able.error());
   const InterruptGuard guard;
   return SideBySide(options, sides[0], sides[1]).run();
 }

@@ -392,6 +392,15 @@ Status append_csv(const std::string& file, std::span<const ResultRow> rows, bool
   return replace_file(file, text);
 }
 
+Status can_append_csv(const std::string& file) {
+  std::error_code ignored;
+  if (file.empty() || !fs::is_regular_file(file, ignored) || fs::file_size(file, ignored) == 0) return {};
+  const Result<std::vector<ResultRow>> known = read_csv(fs::path(file));
+  if (known) return {};
+  return failure(ExitCode::usage,
+                 known.error().message + "\n  New rows go to the end of a results file; name another one.");
+}
+
 Status write_json(const std::string& file, std::span<const ResultRow> rows) {
   json array = json::array();
   for (const ResultRow& row : rows) array.push_back(to_json(row));

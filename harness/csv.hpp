@@ -56,6 +56,9 @@ Result<std::vector<ResultRow>> read_csv(const std::filesystem::path& file);
 // or empty file gets its header; "-", standard output, and devices get it with the `first` rows.
 Status append_csv(const std::string& file, std::span<const ResultRow> rows, bool first);
 
+// Success if append_csv can add to what the file holds now: to be asked before an hour of measuring, not after it.
+Status can_append_csv(const std::string& file);
+
 // Writes the rows as one JSON array; "-" is standard output.
 Status write_json(const std::string& file, std::span<const ResultRow> rows);
 

@@ -118,6 +118,21 @@ class Bench(unittest.TestCase):
         self.assertIn("cannot write /dev/full: No space left on device", run.stderr)
         self.assertIn("02_swizzle", run.stdout)
 
+    def test_a_csv_that_holds_something_else_stops_the_bench_before_it_starts(self) -> None:
+        self.csv.write_text("years of work\n", encoding="utf-8")
+        for verb in (["bench", "02"], ["compare", "02", "03"]):
+            run = ladder(*verb, *SMALL, "--csv", str(self.csv))
+            self.assertEqual(run.returncode, 2, run.stdout)
+            self.assertIn(f"{self.csv}:1: other columns than expected", run.stderr)
+            self.assertEqual(run.stdout, "")
+        self.assertEqual(self.csv.read_text(encoding="utf-8"), "years of work\n")
+
+    def test_a_second_run_replaces_its_rows(self) -> None:
+        for commit in ("old", "new"):
+            run = ladder("bench", "02", *SMALL, "--no-peers", "--csv", str(self.csv), LADDER_COMMIT=commit)
+            self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertEqual(self.row("02_swizzle")["commit"], "new")
+
     def test_scores_that_do_not_fit_leave_out_00_naive_alone(self) -> None:
         run = ladder("bench", "00", "01", *SMALL, "--n", "1024", "--heads", "2", "--no-peers", "--csv", str(self.csv))
         self.assertEqual(run.returncode, 0, run.stderr)
