@@ -4,20 +4,26 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
-#include <optional>
 #include <utility>
 
-#if defined(__SANITIZE_ADDRESS__)
-#define EMULATOR_ADDRESS_SANITIZER
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define EMULATOR_ADDRESS_SANITIZER
-#endif
-#endif
-
 namespace emulator {
+namespace {
 
-constinit thread_local Current current;
+std::string threads_of(const Warp& warp, uint32_t lanes) {
+  std::vector<uint32_t> threads;
+  for (uint32_t lane = 0; lane < 32; ++lane) {
+    if (lanes >> lane & 1) threads.push_back(warp.id * 32 + lane);
+  }
+  return ranges(threads);
+}
+
+// Where a lane waits that cannot run.
+std::pair<Instruction, CallSite> waits_in(const Warp& warp, uint32_t lane) {
+  if (warp.arrived >> lane & 1) return {warp.instruction, warp.site};
+  return {warp.lanes[lane].waits_in, warp.lanes[lane].waits_at};
+}
+
+}  // namespace
 
 Block::Block(const LaunchConfig& launch_config)
     : launch(launch_config),
@@ -62,9 +68,8 @@ void Block::run(uint64_t linear) {
   }
   fiber last = std::move(warps[0].fibers[0]).resume();
   *current.suspended = std::move(last);
-  // After a fatal fault the remaining fibers are unwound here, from wherever they wait.
   if (failed) {
-    for (uint32_t thread = 0; thread < launch.threads(); ++thread) warps[thread / 32].fibers[thread % 32] = {};
+    for (uint32_t thread = 0; thread < launch.threads(); ++thread) abandon(warps[thread / 32].fibers[thread % 32]);
   }
   for (uint32_t warp = 0; warp < launch.warps(); ++warp) count_accesses(warps[warp]);
   current = {};
@@ -74,20 +79,24 @@ void Block::run(uint64_t linear) {
 
 fiber Block::run_lane(fiber&& from) {
   *current.suspended = std::move(from);
-  std::optional<std::string> exception;
+  const uint32_t thread = current.thread();
+  bool has_thrown = false;
+  const auto report_exception = [&](const char* what) {
+    has_thrown = true;
+    report({ReportKind::kernel_exception}, [&] { return thread_name(thread) + " has thrown: " + what; });
+  };
   try {
     launch.body(launch.kernel);
-  } catch (const boost::context::detail::forced_unwind&) {
-    throw;  // run() ends this fiber
-  } catch (const std::exception& error) {
-    exception = error.what();
+  } catch (const std::exception& exception) {
+    report_exception(exception.what());
   } catch (...) {
-    exception = "not a std::exception";
+    report_exception("not a std::exception");
   }
-  const uint32_t thread = current.thread();
-  if (exception) fatal({ReportKind::kernel_exception}, thread_name(thread) + " has thrown: " + *exception);
-  if (stacks.overflowed(thread))
-    fatal({ReportKind::stack_overflow}, thread_name(thread) + " has used more stack than the emulator has");
+  if (has_thrown) stop();
+  if (stacks.overflowed(thread)) {
+    report({ReportKind::stack_overflow}, [&] { return thread_name(thread) + " has used more stack than there is"; });
+    stop();
+  }
 
   Warp& warp = *current.warp;
   const Lane& state = current.state();
@@ -141,63 +150,61 @@ void Block::complete_block_barrier() {
 
 void incomplete(const Warp& warp) {
   Block& block = *current.block;
-  std::vector<uint32_t> missing;
-  for (uint32_t lane = 0; lane < 32; ++lane) {
-    if ((warp.live >> lane & 1) == 0) missing.push_back(warp.id * 32 + lane);
-  }
   const SiteId site = block.site_id(warp.instruction, warp.site);
-  block.fatal({ReportKind::incomplete_warp, site},
-              fmt::format("{} needs all 32 threads of warp {}, but {} {} ended or never existed", block.at(site),
-                          warp.id, ranges(missing), missing.size() == 1 ? "has" : "have"));
+  block.report({ReportKind::incomplete_warp, site}, [&] {
+    return fmt::format("{} needs all 32 threads of warp {}, but threads {} have ended or never existed", block.at(site),
+                       warp.id, threads_of(warp, ~warp.live));
+  });
+  block.stop();
 }
 
 void diverged(Instruction instruction, const CallSite& call) {
   Block& block = *current.block;
   const Warp& warp = *current.warp;
   const SiteId here = block.site_id(instruction, call), there = block.site_id(warp.instruction, warp.site);
-  std::vector<uint32_t> others;
-  for (uint32_t lane = 0; lane < 32; ++lane) {
-    if (warp.arrived >> lane & 1) others.push_back(warp.id * 32 + lane);
-  }
-  block.fatal({ReportKind::divergent_collective, here, there},
-              fmt::format("{} has reached {} while other threads of its warp ({}) wait in {}",
-                          Block::thread_name(current.thread()), block.at(here), ranges(others), block.at(there)));
+  block.report({ReportKind::divergent_collective, here, there}, [&] {
+    return fmt::format("{} has reached {} while other threads of its warp ({}) wait in {}",
+                       Block::thread_name(current.thread()), block.at(here), threads_of(warp, warp.arrived),
+                       block.at(there));
+  });
+  block.stop();
 }
 
 void Block::deadlock() {
-  std::map<std::pair<Instruction, std::pair<std::string, uint32_t>>, std::vector<uint32_t>> waiting;
+  const Warp* const first = std::find_if(&warps[0], &warps[0] + launch.warps(), [](const Warp& w) { return w.live; });
+  const auto [instruction, call] = waits_in(*first, static_cast<uint32_t>(std::countr_zero(first->live)));
+  const Fault fault{ReportKind::deadlock, site_id(instruction, call)};
+  log.add(fault, sites, linear_index, [&] { return who_waits_where(); });
+  stop();
+}
+
+std::string Block::who_waits_where() const {
+  std::map<std::string, std::vector<uint32_t>> waiting;  // by place, in alphabetical order
   std::vector<uint32_t> ended;
-  SiteId first = NO_SITE;
   for (uint32_t thread = 0; thread < launch.threads(); ++thread) {
     const Warp& warp = warps[thread / 32];
-    const uint32_t lane = thread % 32;
-    if ((warp.live >> lane & 1) == 0) {
+    if ((warp.live >> thread % 32 & 1) == 0) {
       ended.push_back(thread);
       continue;
     }
-    const bool in_warp = warp.arrived >> lane & 1;
-    const Instruction instruction = in_warp ? warp.instruction : warp.lanes[lane].waits_in;
-    const CallSite& call = in_warp ? warp.site : warp.lanes[lane].waits_at;
-    if (first == NO_SITE) first = site_id(instruction, call);
-    waiting[{instruction, {to_string(source_line(call)), call.column}}].push_back(thread);
+    const auto [instruction, call] = waits_in(warp, thread % 32);
+    waiting[fmt::format("{} at {}", info(instruction).name, to_string(source_line(call)))].push_back(thread);
   }
-  std::string message = "deadlock, no thread can go on:";
-  for (const auto& [where, threads] : waiting)
-    message += fmt::format("\n  {} at {}: threads {}", info(where.first).name, where.second.first, ranges(threads));
+  std::string message = fmt::format("deadlock, no thread of {} can go on:", block_name());
+  for (const auto& [where, threads] : waiting) message += fmt::format("\n  {}: threads {}", where, ranges(threads));
   for (size_t id = 1; id < named_barriers.size(); ++id) {
     const NamedBarrier& barrier = named_barriers[id];
     if (barrier.expected != 0)
       message += fmt::format("\n  barrier {}: {} of {} threads have come", id, barrier.arrived, barrier.expected);
   }
   if (!ended.empty()) message += fmt::format("\n  ended: threads {}", ranges(ended));
-  fatal({ReportKind::deadlock, first}, message + "\n ");
+  return message;
 }
 
-void Block::fatal(const Fault& fault, const std::string& message) {
-  report(fault, [&] { return message; });
+void Block::stop() {
   failed = true;
   current.suspended = &current.warp->fibers[current.lane];
-  fiber previous = std::move(host).resume();  // run() unwinds this fiber instead of resuming it
+  fiber never = std::move(host).resume();
   std::abort();
 }
 
@@ -205,12 +212,15 @@ void Block::fatal(const Fault& fault, const std::string& message) {
 
 void Block::bad_address(uint32_t address, uint32_t bytes, SiteId site, uint32_t thread) {
   const bool misaligned = (address & (bytes - 1)) != 0;
-  const int64_t offset = int64_t{address} - SMEM_BASE;
-  fatal({misaligned ? ReportKind::shared_misaligned : ReportKind::shared_out_of_bounds, site},
-        fmt::format("{} by {} at offset {}: {}", at(site), thread_name(thread), offset,
-                    misaligned ? fmt::format("not aligned to its {} bytes", bytes)
-                               : fmt::format("{} bytes there are outside the block's {} bytes of shared memory", bytes,
-                                             launch.smem_bytes)));
+  report({misaligned ? ReportKind::shared_misaligned : ReportKind::shared_out_of_bounds, site}, [&] {
+    const std::string self =
+        fmt::format("{} by {} at offset {}", at(site), thread_name(thread), int64_t{address} - SMEM_BASE);
+    return misaligned
+               ? fmt::format("misaligned shared access: {} is not aligned to its {} bytes", self, bytes)
+               : fmt::format("shared access out of bounds: {} for {} bytes; the block has {} bytes of shared memory",
+                             self, bytes, launch.smem_bytes);
+  });
+  stop();
 }
 
 void Block::name_region(uint32_t address, uint32_t bytes, const char* name) {

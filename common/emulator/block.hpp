@@ -25,7 +25,7 @@ struct Current {
   uint32_t thread() const { return warp->id * 32 + lane; }
   Lane& state() const { return warp->lanes[lane]; }
 };
-extern constinit thread_local Current current;
+inline constinit thread_local Current current;
 
 // What is the same for all blocks of a launch.
 struct LaunchConfig {
@@ -73,6 +73,7 @@ struct Block {
   fiber run_lane(fiber&& from);
   void complete_block_barrier();
   [[noreturn]] void deadlock();
+  std::string who_waits_where() const;
 
   // ---- shared memory
   static constexpr uint32_t SMEM_BASE = 1024;  // the first KiB is the system's on the hardware too
@@ -128,7 +129,9 @@ struct Block {
   void report(const Fault& fault, Make&& make) {
     log.add(fault, sites, linear_index, [&] { return make() + ", " + block_name(); });
   }
-  [[noreturn]] void fatal(const Fault& fault, const std::string& message);
+  // Ends the launch, after a fatal report. The fibers are abandoned where they stand, without destructors: what calls
+  // this keeps nothing on its stack that owns memory, and a kernel's locals are registers.
+  [[noreturn]] void stop();
 
   const LaunchConfig& launch;
   Stacks stacks;
