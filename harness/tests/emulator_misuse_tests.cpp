@@ -249,6 +249,14 @@ __global__ void two_counts() {
   if (threadIdx.x >= 32) named_barrier_sync(1, 32);  // @expects 32
 }
 
+[[gnu::noinline, maybe_unused]] void fill_stack() {
+  volatile char bytes[132 * 1024];
+  for (size_t i = 0; i < sizeof bytes; ++i) bytes[i] = 1;
+}
+[[maybe_unused]] __global__ void overflows() {
+  if (threadIdx.x == 1) fill_stack();  // into the stack of thread 0, which has ended
+}
+
 __global__ void throws() {
   if (threadIdx.x == 33) throw std::runtime_error("no exceptions on a GPU");
   __syncthreads();
@@ -350,6 +358,14 @@ TEST_CASE("a kernel's exception ends the launch as a report", "[emulator][misuse
   CHECK(report.kind == ReportKind::kernel_exception);
   CHECK_THAT(report.message, Contains("thread 33 (warp 1)") && Contains("no exceptions on a GPU"));
 }
+
+#ifndef __SANITIZE_ADDRESS__  // which ends the program itself
+TEST_CASE("a thread that uses too much stack ends the launch", "[emulator][misuse]") {
+  const Report report = only_report(run(overflows, 2, 0));
+  CHECK(report.kind == ReportKind::stack_overflow);
+  CHECK_THAT(report.message, Contains("thread 1 (warp 0)"));
+}
+#endif
 
 TEST_CASE("bad launches are reports", "[emulator][misuse]") {
   const auto refused = [](dim3 grid, dim3 block, uint32_t smem_bytes) {
