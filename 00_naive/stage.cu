@@ -32,7 +32,7 @@ const ladder::Registration registration({
     .max_d = 256,
     .any_d = true,
     .materialises_scores = true,
-    .resources = {{.sm = 80, .registers = 64, .spill_bytes = 0}, {.sm = 90, .registers = 64, .spill_bytes = 0}},
+    .resources = {{.sm = 80, .registers = 56, .spill_bytes = 0}, {.sm = 90, .registers = 56, .spill_bytes = 0}},
     .variants = {ladder::make_variant("1x1, 8 warps", {}, 0, run, reinterpret_cast<const void*>(scores), 0.0, predict)},
 });
 

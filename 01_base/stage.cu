@@ -38,7 +38,7 @@ const ladder::Registration registration({
         "8-way bank conflicts on every ldmatrix, so 30 to 60 TFLOPS on an H200.",
     .min_sm = 80,
     .needs = "mma.m16n8k16",
-    .resources = {{.sm = 80, .registers = 255, .spill_bytes = 0}, {.sm = 90, .registers = 255, .spill_bytes = 0}},
+    .resources = {{.sm = 80, .registers = 240, .spill_bytes = 0}, {.sm = 90, .registers = 240, .spill_bytes = 0}},
     .variants = {variant<64, 32, 2>("64x32, 2 warps"), variant<64, 128, 4>("64x128, 4 warps")},
 });
 

@@ -37,7 +37,7 @@ const ladder::Registration registration({
                   "fewer addresses.",
     .min_sm = 80,
     .needs = "mma.m16n8k16, cp.async",
-    .resources = {{.sm = 80, .registers = 255, .spill_bytes = 0}, {.sm = 90, .registers = 255, .spill_bytes = 0}},
+    .resources = {{.sm = 80, .registers = 216, .spill_bytes = 0}, {.sm = 90, .registers = 224, .spill_bytes = 0}},
     .variants = {variant<64, 128, 4>("64x128, 4 warps")},
 });
 

@@ -38,7 +38,7 @@ const ladder::Registration registration({
                   "ex2 shrinks from three to one.",
     .min_sm = 80,
     .needs = "mma.m16n8k16, cp.async",
-    .resources = {{.sm = 80, .registers = 255, .spill_bytes = 0}, {.sm = 90, .registers = 255, .spill_bytes = 0}},
+    .resources = {{.sm = 80, .registers = 224, .spill_bytes = 0}, {.sm = 90, .registers = 232, .spill_bytes = 0}},
     .variants = {variant<64, 128, 4>("64x128, 4 warps"), variant<128, 64, 4>("128x64, 4 warps")},
 });
 

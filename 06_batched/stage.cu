@@ -41,7 +41,7 @@ const ladder::Registration registration({
     .min_sm = 80,
     .needs = "mma.m16n8k16, cp.async",
     .resources = {{.sm = 80, .registers = 255, .spill_bytes = 24, .reason = "O and S alone are 192 registers"},
-                  {.sm = 90, .registers = 255, .spill_bytes = 72, .reason = "O and S alone are 192 registers"}},
+                  {.sm = 90, .registers = 255, .spill_bytes = 16, .reason = "O and S alone are 192 registers"}},
     .variants = {variant<128, 64, 4>("128x64, 4 warps"), variant<64, 128, 4>("64x128, 4 warps"),
                  variant<128, 64, 4, true>("128x64, 4 warps, V preloaded")},
 });
