@@ -81,6 +81,35 @@ TEST_CASE("scores of any size neither overflow nor vanish") {
   }
 }
 
+TEST_CASE("the tolerance is twice the error of an attention that rounds S, P and O to f16, plus 1e-5") {
+  const Shape shape{.n = 96, .d = 64};
+  const auto round = [](double value) { return double(to_float(to_f16(float(value)))); };
+  for (const InputKind kind : {InputKind::normal, InputKind::large_logits, InputKind::last_tile_max}) {
+    const Inputs inputs = make_inputs(kind, shape, 4);
+    const Reference reference = make_reference(shape, inputs);
+    double error = 0;
+    for (int i = 0; i < shape.n; ++i) {
+      std::vector<double> weights(shape.n);
+      double largest = -1e300, sum = 0;
+      for (int j = 0; j < shape.n; ++j) {
+        for (int c = 0; c < shape.d; ++c) {
+          weights[j] += double(to_float(inputs.Q[i * shape.d + c])) * to_float(inputs.K[j * shape.d + c]);
+        }
+        weights[j] = round(weights[j] / std::sqrt(double(shape.d)));
+        largest = std::max(largest, weights[j]);
+      }
+      for (double& weight : weights) sum += weight = std::exp(weight - largest);
+      for (int c = 0; c < shape.d; ++c) {
+        double output = 0;
+        for (int j = 0; j < shape.n; ++j) output += round(weights[j] / sum) * to_float(inputs.V[j * shape.d + c]);
+        error = std::max(error, std::abs(round(output) - reference.row(i)[c]));
+      }
+    }
+    INFO(to_string(kind));
+    CHECK(reference.tolerance() == Approx(2 * error + 1e-5).epsilon(0.01));
+  }
+}
+
 TEST_CASE("on normal inputs the tolerance is within an order of f16's own rounding") {
   const Shape shape{.n = 512, .d = 128};
   const double tolerance = make_reference(shape, make_inputs(InputKind::normal, shape, 1)).tolerance();
