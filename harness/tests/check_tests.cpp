@@ -217,7 +217,7 @@ TEST_CASE("each property is broken by the fault it guards against") {
             for (int64_t j = row / p.n * p.n; j < (row / p.n + 1) * p.n; ++j) {
               double s = 0;
               for (int c = 0; c < d; ++c) s += to_float(p.Q[row * d + c]) * to_float(p.K[j * d + c]) * p.softmax_scale;
-              const double weight = std::exp(s + 0.01 * s * s);
+              const double weight = std::exp(s + 0.002 * s * s);
               total += weight;
               for (int c = 0; c < d; ++c) sums[c] += weight * to_float(p.V[j * d + c]);
             }
