@@ -23,7 +23,7 @@ class Progress {
   double total_, done_ = 0, current_ = 0;
   Clock::time_point start_ = Clock::now();
   std::optional<Clock::time_point> shown_;  // when the line was last written
-  size_t width_ = 0;  // of the line on the terminal
+  size_t width_ = 0;                        // of the line on the terminal
 };
 
 }  // namespace ladder
