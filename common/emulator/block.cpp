@@ -293,22 +293,43 @@ void Block::log_access(uint32_t address, SiteId site) {
 void Block::count_accesses(Warp& warp) {
   std::array<size_t, 32> next = {};
   const auto pending = [&](uint32_t lane) { return next[lane] < warp.lanes[lane].accesses.size(); };
-  for (uint32_t first = 0; first < 32;) {
-    if (!pending(first)) {
-      ++first;
-      continue;
+  const auto next_of = [&](uint32_t lane) { return warp.lanes[lane].accesses[next[lane]]; };
+  // Another lane does something else first and comes to `site` later: it is still in the branch or loop before it.
+  const auto others_come_to = [&](SiteId site) {
+    constexpr size_t LOOK_AHEAD = 64;
+    for (uint32_t lane = 0; lane < 32; ++lane) {
+      if (!pending(lane) || next_of(lane).site == site) continue;
+      const auto& accesses = warp.lanes[lane].accesses;
+      const size_t end = std::min(accesses.size(), next[lane] + LOOK_AHEAD);
+      for (size_t i = next[lane]; i < end; ++i) {
+        if (accesses[i].site == site) return true;
+      }
     }
+    return false;
+  };
+  for (;;) {
+    constexpr uint32_t NONE = 32;
+    uint32_t leader = NONE;
+    for (uint32_t lane = 0; lane < 32; ++lane) {
+      if (!pending(lane)) continue;
+      if (leader == NONE) leader = lane;
+      if (others_come_to(next_of(lane).site)) continue;
+      leader = lane;
+      break;
+    }
+    if (leader == NONE) break;
     // Lanes whose next access was issued from the same place take part in the same request.
-    const SharedAccess& leader = warp.lanes[first].accesses[next[first]];
+    const SharedAccess request = next_of(leader);
     uint32_t addresses[32] = {};
     uint32_t active = 0;
-    for (uint32_t lane = first; lane < 32; ++lane) {
-      if (!pending(lane) || warp.lanes[lane].accesses[next[lane]].site != leader.site) continue;
-      addresses[lane] = warp.lanes[lane].accesses[next[lane]++].address;
+    for (uint32_t lane = 0; lane < 32; ++lane) {
+      if (!pending(lane) || next_of(lane).site != request.site) continue;
+      addresses[lane] = next_of(lane).address;
       active |= 1u << lane;
+      ++next[lane];
     }
-    const InstructionInfo& instruction = info(sites[leader.site].instruction);
-    count_wavefronts(leader.site, leader.address,
+    const InstructionInfo& instruction = info(sites[request.site].instruction);
+    count_wavefronts(request.site, request.address,
                      request_wavefronts(addresses, active, instruction.bytes, instruction.is_load));
   }
   for (Lane& lane : warp.lanes) lane.accesses.clear();

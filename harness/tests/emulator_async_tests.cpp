@@ -61,6 +61,16 @@ __global__ void tile(const uint4* in, uint32_t* out) {
   cp_async_wait<0>();
 }
 
+// The destination held data before.
+__global__ void reuses(const uint4* in, uint32_t* out) {
+  st_shared_v4(smem_base(), {7, 7, 7, 7});
+  cp_async_16(smem_base(), in);
+  cp_async_commit();
+  st_global_b32(out, ld_shared_b32(smem_base()));
+  cp_async_wait<0>();
+  st_global_b32(out + 1, ld_shared_b32(smem_base()));
+}
+
 __global__ void leaves_early(const uint4* in) {
   if (threadIdx.x == 2) cp_async_16(smem_base(), in);  // @left
   cp_async_commit();
@@ -150,6 +160,13 @@ TEST_CASE("reading a tile needs the wait and the barrier", "[emulator][async]") 
     CHECK(report.kind == ReportKind::race_read_after_write);
     CHECK(report.where == std::vector{MARKED("tile read"), MARKED("tile copy")});
   }
+}
+
+TEST_CASE("data in flight is NaN, whatever was there before", "[emulator][async]") {
+  Source source;
+  CHECK(only_report(run(reuses, 1, 16, source.chunks, source.out)).kind == ReportKind::in_flight_read);
+  CHECK(source.out[0] == NAN_PATTERN);
+  CHECK(source.out[1] == 1);
 }
 
 TEST_CASE("a thread must wait for its copies before it ends", "[emulator][async]") {

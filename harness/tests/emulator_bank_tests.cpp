@@ -109,6 +109,16 @@ TEST_CASE("lanes that take no part in a request cost nothing", "[emulator][banks
   CHECK(emulator::request_wavefronts(addresses, 0x01000001, 16, true) == emulator::Wavefronts{2, 2});
 }
 
+TEST_CASE("loads whose lanes share addresses in pairs merge two phases", "[emulator][banks]") {
+  for (const uint32_t distance : {1u, 2u}) {
+    uint32_t addresses[32];
+    for (uint32_t lane = 0; lane < 32; ++lane) addresses[lane] = (lane & ~distance) % 8 * 16;
+    CHECK(emulator::request_wavefronts(addresses, ~0u, 16, true) == emulator::Wavefronts{2, 2});
+    CHECK(emulator::request_wavefronts(addresses, ~0u, 16, false) == emulator::Wavefronts{4, 4});
+    CHECK(emulator::request_wavefronts(addresses, 0x7fffffff, 16, true) == emulator::Wavefronts{4, 4});
+  }
+}
+
 namespace {
 
 // Even lanes store twice in the loop, odd lanes once; then all store to one line.
@@ -116,6 +126,18 @@ __global__ void uneven_loop() {
   const uint32_t own = smem_base() + threadIdx.x * 4;
   for (uint32_t i = 0; i < 2 - threadIdx.x % 2; ++i) st_shared_b32(own, i);  // @loop
   st_shared_b32(own, 7);                                                     // @after
+}
+
+__global__ void branches() {
+  const uint32_t own = smem_base() + threadIdx.x * 4;
+  if (threadIdx.x % 2 == 0) {
+    st_shared_b32(own, 0);  // @even
+  } else {
+    st_shared_b32(own, 1);  // @odd
+  }
+  // clang-format off
+  st_shared_b32(own, 7); ld_shared_b32(own);  // @all
+  // clang-format on
 }
 
 // More accesses than a lane's log holds before it lets the others catch up.
@@ -139,6 +161,19 @@ TEST_CASE("plain accesses are put together into warp requests", "[emulator][bank
   CHECK(sites[0].requests == 2);
   CHECK(sites[1].line == MARKED("after").line);
   CHECK(sites[1].requests == 1);
+}
+
+TEST_CASE("the sides of a branch are requests of their own, and so are instructions on one line", "[emulator][banks]") {
+  const Device device = run(branches, 32, 128);
+  const auto& sites = device.counters().sites;
+  REQUIRE(sites.size() == 4);
+  const char* const marks[] = {"even", "odd", "all", "all"};
+  for (size_t i = 0; i < 4; ++i) {
+    CHECK(sites[i].line == MARKED(marks[i]).line);
+    CHECK(sites[i].requests == 1);
+  }
+  CHECK(sites[2].instruction == "ld.shared.b32");
+  CHECK(sites[3].instruction == "st.shared.b32");
 }
 
 TEST_CASE("lanes that run far ahead still make full requests", "[emulator][banks]") {

@@ -1,5 +1,6 @@
 // The Device: sums over launches, several threads, and the trace.
-#include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "harness/tests/emulator_test.hpp"
 
@@ -33,8 +34,18 @@ __global__ void some_of_everything(const uint4* in, float* out) {
   st_global_f32(out + blockIdx.x * blockDim.x + threadIdx.x, c[0]);
 }
 
-__global__ void fails_in_block(uint32_t bad) {
-  st_shared_b32(smem_base() + (blockIdx.x >= bad ? 64 : 0), 1);
+// Blocks from 7 on fail, block 7 later than the others if there are several workers.
+__global__ void fails_late() {
+  if (blockIdx.x == 7) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    st_shared_b32(smem_base() + 64, 1);  // @block 7
+  }
+  if (blockIdx.x > 7) st_shared_b32(smem_base() + 2, 1);
+}
+
+__global__ void reads_unwritten() {
+  if (blockIdx.x == 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  ld_shared_b32(smem_base() + threadIdx.x * 4);
 }
 
 __global__ void traced(const uint4* in, uint32_t* out) {
@@ -112,9 +123,19 @@ TEST_CASE("counts and reports do not depend on the number of threads", "[emulato
 TEST_CASE("the first block that fails is the one reported", "[emulator][device]") {
   for (const int threads : {1, 2, 8}) {
     Device device({.threads = threads});
-    launch(device, fails_in_block, dim3(40), dim3(1), 64, 7u);
+    launch(device, fails_late, dim3(40), dim3(1), 64);
     CHECK_THAT(only_report(device).message, Catch::Contains("block (7, 0, 0)"));
+    CHECK(only_report(device).where == std::vector{MARKED("block 7")});
     CHECK(device.failed());
+  }
+}
+
+TEST_CASE("a fault of several blocks is told for the first", "[emulator][device]") {
+  for (const int threads : {1, 2, 8}) {
+    Device device({.threads = threads});
+    launch(device, reads_unwritten, dim3(16), dim3(1), 64);
+    CHECK_THAT(only_report(device).message, Catch::Contains("block (0, 0, 0)"));
+    CHECK(only_report(device).times == 16);
   }
 }
 

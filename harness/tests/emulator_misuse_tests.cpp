@@ -85,6 +85,9 @@ __global__ void copy_words(const uint32_t* from, uint32_t* to, uint32_t shift) {
 __global__ void load_unaligned(const char* from) {
   ld_global_v4(from + 8);  // @load unaligned
 }
+__global__ void load_across_end(const uint4* from) {
+  ld_global_v4(from);
+}
 __global__ void copy_async_past_end(const uint4* from, uint32_t* to) {
   cp_async_16(smem_base(), from + 2);  // @async past end
   cp_async_commit();
@@ -150,6 +153,12 @@ TEST_CASE("global accesses are held to the registered buffers", "[emulator][misu
     launch(device, load_unaligned, dim3(1), dim3(1), 0, reinterpret_cast<const char*>(buffers.in));
     CHECK(only_report(device).kind == ReportKind::global_misaligned);
     CHECK(device.reports().front().where == std::vector{MARKED("load unaligned")});
+  }
+  SECTION("an access that begins inside and ends outside") {
+    device.register_buffer(buffers.in, 24, "in", emulator::Access::read_only);
+    launch(device, load_across_end, dim3(1), dim3(1), 0, reinterpret_cast<const uint4*>(buffers.in) + 1);
+    CHECK(only_report(device).kind == ReportKind::global_out_of_bounds);
+    CHECK_THAT(device.reports().front().message, Contains("in+16 (in has 24 bytes)"));
   }
   SECTION("cp.async past the end brings NaN") {
     const uint4* from = reinterpret_cast<const uint4*>(buffers.in + 24);
