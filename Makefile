@@ -19,7 +19,7 @@ help:
 	@echo 'make test                  the test-suite'
 	@echo 'make docs                  the site'
 	@echo 'make diff STAGE=03         what changed in kernel.cuh since the rung before, and how many lines'
-	@echo 'make plots                 figures and the README table from docs/results/h200.csv; CSV=FILE for another'
+	@echo 'make plots                 figures, the README table and the chapters from docs/results; CSV=FILE for another'
 	@echo 'make resources             registers and spills of every kernel, against the bounds (needs nvcc)'
 	@echo 'make benchmark             how fast the emulator is'
 	@echo 'make memcheck STAGE=03     compute-sanitizer on one stage (needs a GPU); also racecheck, initcheck, synccheck'
@@ -46,6 +46,7 @@ plots:
 	  $(PYTHON) harness/plots/$$figure.py $$csv || exit; done; done
 	@cmake --build $(BUILD) --target ladder >/dev/null
 	@$(PYTHON) harness/plots/readme.py --ladder $(BUILD)/ladder
+	@$(PYTHON) harness/plots/chapters.py
 
 resources:
 	@$(PYTHON) harness/evidence/resources.py $(BUILD)

@@ -48,7 +48,8 @@ def output_of(command: list[str]) -> str:
 
 def short_name(kernel: str) -> str:
     """`flash_attention<64, 128, 4>` of what ncu or c++filt calls the kernel."""
-    found = re.search(r"(\w+(?:<[^()]*>)?)\(", re.sub(r"\((?:int|bool|anonymous namespace)\)", "", kernel))
+    plain = kernel.replace("(bool)0", "false").replace("(bool)1", "true")
+    found = re.search(r"(\w+(?:<[^()]*>)?)\(", re.sub(r"\((?:int|anonymous namespace)\)", "", plain))
     return found.group(1) if found else kernel
 
 

@@ -22,7 +22,8 @@ endforeach()
 add_test(NAME one_idea_per_rung COMMAND ${PROJECT_SOURCE_DIR}/harness/evidence/rung_diff --most 60)
 add_test(NAME readme_is_current
   COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/harness/plots/readme.py --check --ladder $<TARGET_FILE:ladder>)
-set_tests_properties(one_idea_per_rung readme_is_current PROPERTIES LABELS scripts)
+add_test(NAME chapters_are_current COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/harness/plots/chapters.py --check)
+set_tests_properties(one_idea_per_rung readme_is_current chapters_are_current PROPERTIES LABELS scripts)
 
 if(LADDER_HAS_CUDA)
   add_test(NAME registers_and_spills

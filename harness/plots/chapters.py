@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""Writes the measured block of every chapter (NN_name/README.md) from docs/results: this rung beside the one before it.
+
+With --check nothing is written: exits 1 when a chapter is older than its data.
+"""
+from __future__ import annotations
+
+import argparse
+import csv
+import re
+import sys
+from pathlib import Path
+
+import results
+
+BEGIN, END = "<!-- measured:begin -->", "<!-- measured:end -->"
+CSV = results.ROOT / "docs" / "results" / "h200.csv"
+STALLS = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
+
+# What the hardware counted: label, metric, how to write it. See harness/evidence/counters.py.
+COUNTERS = (
+    ("tensor cores active", "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active", "{:.1f} %"),
+    ("shared-memory pipe busy", "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum.pct_of_peak_sustained_elapsed", "{:.1f} %"),
+    ("shared-memory wavefronts, millions", "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum", "{:.1f}"),
+    ("L2 bytes, GB", "lts__t_bytes.sum", "{:.2f}"),
+    ("warp instructions, millions", "smsp__inst_executed.sum", "{:.1f}"),
+    ("waiting for global memory, warps per issue", STALLS.format("long_scoreboard"), "{:.2f}"),
+    ("waiting for shared memory, warps per issue", STALLS.format("short_scoreboard"), "{:.2f}"),
+    ("`HMMA` in the machine code", "sass.HMMA", "{:.0f}"),
+    ("`LDSM` (ldmatrix)", "sass.LDSM", "{:.0f}"),
+    ("`FMUL` + `FADD` + `FFMA`", ("sass.FMUL", "sass.FADD", "sass.FFMA"), "{:.0f}"),
+    ("`MOV` + `IMAD`", ("sass.MOV", "sass.IMAD"), "{:.0f}"),
+)
+SCALE = {"wavefronts": 1e6, "inst_executed": 1e6, "lts__t_bytes": 1e9}
+
+
+def interval(row: results.Row, name: str) -> str:
+    middle, low, high = (row.values[name + end] for end in ("", "_lo", "_hi"))
+    return "" if middle is None else f"{middle:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def timing_lines(rows: list[results.Row]) -> list[tuple[str, list[str]]]:
+    """Label and one cell per column; `rows` holds (sustained, burst) of each column."""
+    def cells(pick, regime: int) -> list[str]:
+        return [pick(pair[regime]) if pair[regime] else "" for pair in rows]
+    against = lambda row: f"{interval(row, 'vs_previous')} {row.verdict}".strip()
+    lines = [("TFLOPS, sustained", cells(lambda row: f"{row.tflops:.1f}", 0)),
+             ("TFLOPS, burst", cells(lambda row: f"{row.tflops:.1f}", 1)),
+             ("against the rung before, sustained", cells(against, 0)),
+             ("against the rung before, burst", cells(against, 1)),
+             ("against FA2 in PyTorch, sustained", cells(lambda row: interval(row, "vs_fa2"), 0)),
+             ("percent of the `mma.sync` ceiling", cells(lambda row: f"{row.pct_ceiling:.1f} %", 0)),
+             ("registers, spilled bytes", cells(lambda row: f"{row.registers}, {row.spill_bytes}", 0))]
+    return [line for line in lines if any(line[1])]
+
+
+def read_counters(path: Path) -> dict[str, dict[str, dict[str, float]]]:
+    """stage -> kernel -> metric -> value, kernels in the order of the file (ncu's order, the default first)."""
+    counters: dict[str, dict[str, dict[str, float]]] = {}
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            for number, row in enumerate(csv.DictReader(file), 2):
+                kernels = counters.setdefault(row["stage"], {})
+                kernels.setdefault(row["kernel"], {})[row["metric"]] = float(row["value"])
+    except FileNotFoundError:
+        return {}
+    except (KeyError, ValueError, TypeError) as error:
+        raise results.ResultsError(f"{path}:{number}: not a row of counters: {error}") from None
+    return counters
+
+
+def counter_lines(columns: list[dict[str, float] | None]) -> list[tuple[str, list[str]]]:
+    lines = []
+    for label, metric, form in COUNTERS:
+        names = metric if isinstance(metric, tuple) else (metric,)
+        divisor = next((scale for part, scale in SCALE.items() if part in names[0] and "pct" not in names[0]), 1.0)
+        cells = [form.format(sum(column[name] for name in names) / divisor) if column and names[0] in column else ""
+                 for column in columns]
+        lines.append((label, cells))
+    return lines
+
+
+def block(stage: str, before: str | None, rows: list[results.Row], counters: dict) -> str:
+    """What stands between the markers of one chapter."""
+    def at(name: str) -> tuple[results.Row | None, results.Row | None]:
+        found = [next((row for row in rows if row.stage == name and selection.takes(row) and row.source == "measured"), None)
+                 for selection in (results.Selection(), results.Selection(regime="burst"))]
+        return found[0], found[1]
+
+    def default_kernel(name: str | None) -> dict[str, float] | None:
+        return next(iter(counters.get(name, {}).values()), None) if name and not name.startswith("00") else None
+
+    names = [before, stage] if before else [stage]
+    pairs = [at(name) for name in names]
+    first = pairs[-1][0]
+    if first is None:
+        raise results.ResultsError(f"{CSV}: {stage} was not measured at {results.Selection()}")
+    lines = timing_lines(pairs)
+    if any(default_kernel(name) for name in names):
+        lines += counter_lines([default_kernel(name) for name in names])
+    head = [name + (" (this rung)" if name == stage and before else "") for name in names]
+    table = ["| | " + " | ".join(head) + " |", "|---|" + "---:|" * len(names)]
+    table += ["| " + " | ".join([label, *cells]) + " |" for label, cells in lines]
+    ablations = [row for row in rows if row.stage.startswith(stage + "[") and results.Selection().takes(row)]
+    if ablations:
+        table += ["", "Other variants, in the same run (ratio: to the same variant of the rung before, where it has one):", "",
+                  "| variant | TFLOPS | ratio | against FA2 |", "|---|---:|---:|---:|"]
+        table += [f"| {row.stage} | {row.tflops:.1f} | {interval(row, 'vs_previous')} | {interval(row, 'vs_fa2')} |"
+                  for row in ablations]
+    table += ["", f"{first.gpu}, {first.date}, {results.Selection()}: [h200.csv](../docs/results/h200.csv)."]
+    if any(default_kernel(name) for name in names):
+        table[-1] += (" Counters, at batch 2 and N = 4096, and machine code:"
+                      "\n[h200_counters.csv](../docs/results/h200_counters.csv).")
+    return "\n".join(table)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a chapter is stale")
+    arguments = parser.parse_args()
+    stages = sorted(path.parent.name for path in results.ROOT.glob("[0-9][0-9]*_*/stage.cu"))
+    try:
+        rows = results.read(CSV)
+        counters = read_counters(CSV.with_name("h200_counters.csv"))
+        stale = []
+        for before, stage in zip([None, *stages], stages):
+            chapter = results.ROOT / stage / "README.md"
+            text = chapter.read_text(encoding="utf-8")
+            if text.count(BEGIN) != 1 or text.count(END) != 1:
+                raise results.ResultsError(f"{chapter}: expected one line {BEGIN} and one line {END} behind it")
+            generated = f"{BEGIN}\n{block(stage, before, rows, counters)}\n{END}"
+            new = re.sub(f"{re.escape(BEGIN)}\n.*?{re.escape(END)}", lambda _: generated, text, flags=re.DOTALL)
+            if new != text:
+                stale.append(chapter)
+                if not arguments.check:
+                    chapter.write_text(new, encoding="utf-8")
+    except results.ResultsError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"{error.filename}: {error.strerror}", file=sys.stderr)
+        return 2
+    if arguments.check and stale:
+        print(f"older than docs/results: {', '.join(map(str, stale))}; run: make plots", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
