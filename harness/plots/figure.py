@@ -14,8 +14,9 @@ FIGURES = results.ROOT / "docs" / "figures"
 RESULTS = results.ROOT / "docs" / "results"
 
 # Told apart without colour: bars by hatch, lines by marker and dash; the colours are Okabe and Ito's.
-COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000", "#7a5195")
-MARKERS = "osD^vPX*"
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000", "#7a5195", "#882255",
+          "#999933")
+MARKERS = "osD^vPX*<>"
 DASHES = ("-", "--", "-.")
 INK = "#222222"
 TFLOPS_LABEL = "TFLOPS, counting 4 B H N$^2$ d"

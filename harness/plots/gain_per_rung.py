@@ -19,7 +19,7 @@ def collect(csv: Path, rows: list[results.Row], arguments: Namespace) -> figure.
     compared = [row for row in rungs if None not in (row.vs_previous, row.vs_previous_lo, row.vs_previous_hi)]
     if not compared:
         raise results.ResultsError(f"{csv}: no rung has vs_previous and its interval at {selection}")
-    percent = [[round((ratio - 1) * 100, 2) for ratio in (row.vs_previous_lo, row.vs_previous, row.vs_previous_hi)]
+    percent = [[round((ratio - 1) * 100, 6) for ratio in (row.vs_previous_lo, row.vs_previous, row.vs_previous_hi)]
                for row in compared]
     return {
         "title": f"{compared[0].gpu}, {selection}",

@@ -65,7 +65,7 @@ def table(counts: dict[str, dict], rows: list[results.Row], peers: list[results.
     measured = {row.stage: row for row in rows}
     head = ["rung", "idea", "global memory read", "`ldmatrix`", "its bank conflicts", "shared-memory wavefronts"]
     if measured:
-        head += ["TFLOPS", "against the rung before", "of FA2"]
+        head += ["TFLOPS", "against the rung before", "of FA2 in PyTorch"]
     lines = ["| " + " | ".join(head) + " |", "|---|---|" + "---:|" * (len(head) - 2)]
     for stage in stage_names():
         counters = counts[stage]["counters"]

@@ -10,7 +10,7 @@ import figure
 import results
 
 NAME = "tflops-per-rung"
-HATCHES = ("", "//", "\\\\", "..", "xx", "--", "||", "++")
+HATCHES = ("", "//", "\\\\", "..", "xx", "--", "||", "++", "oo", "**")
 
 
 def collect(csv: Path, rows: list[results.Row], arguments: Namespace) -> figure.Points:
