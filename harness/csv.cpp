@@ -411,7 +411,8 @@ Result<std::vector<ResultRow>> recorded_results(const fs::path& directory) {
   std::vector<fs::path> files;
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(directory, ignored)) {
-    if (entry.path().extension() == ".csv") files.push_back(entry.path());
+    const bool is_companion = entry.path().stem().string().find('_') != std::string::npos;
+    if (entry.path().extension() == ".csv" && !is_companion) files.push_back(entry.path());
   }
   std::sort(files.begin(), files.end());
   std::vector<ResultRow> all;

@@ -62,7 +62,8 @@ Status can_append_csv(const std::string& file);
 // Writes the rows as one JSON array; "-" is standard output.
 Status write_json(const std::string& file, std::span<const ResultRow> rows);
 
-// Rows of every *.csv in a directory, e.g. docs/results; none when there is no such directory.
+// Rows of every GPU.csv in a directory, e.g. docs/results; none when there is no such directory. Files named
+// GPU_what.csv (h200_counters.csv) lie beside them and have columns of their own.
 Result<std::vector<ResultRow>> recorded_results(const std::filesystem::path& directory);
 
 }  // namespace ladder

@@ -222,6 +222,8 @@ TEST_CASE("a full disk and a missing directory are clear errors") {
 TEST_CASE("a directory without results is no error, a broken file in it is") {
   const TemporaryDirectory directory;
   CHECK(recorded_results(directory.path / "none")->empty());
+  std::ofstream(directory.file("a_counters.csv")) << "columns,of,its,own\n";
+  CHECK(recorded_results(directory.path)->empty());
   std::ofstream(directory.file("a.csv")) << "nonsense\n";
   REQUIRE_FALSE(recorded_results(directory.path));
 }
