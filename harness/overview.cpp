@@ -38,7 +38,8 @@ Result<Recorded> read_recorded(const Result<GpuInfo>& gpu) {
   auto rows = recorded_results(std::filesystem::path(LADDER_SOURCE_DIR) / "docs" / "results");
   if (!rows) return tl::make_unexpected(rows.error());
   std::erase_if(*rows, [](const ResultRow& row) {
-    return row.source != "measured" || row.regime != "sustained" || row.kind == "ceiling" || !(row.shape == HEADLINE);
+    return row.source != "measured" || row.regime != "sustained" || row.kind == "ceiling" || row.inputs != "normal" ||
+           !(row.shape == HEADLINE);
   });
   Recorded recorded;
   if (rows->empty()) return recorded;
