@@ -44,7 +44,7 @@ diff:
 plots:
 	@for csv in $(CSV); do for figure in tflops_per_rung gain_per_rung tflops_over_n; do \
 	  $(PYTHON) harness/plots/$$figure.py $$csv || exit; done; done
-	@cmake --build $(BUILD) --target ladder >/dev/null
+	@./ladder build ladder
 	@$(PYTHON) harness/plots/readme.py --ladder $(BUILD)/ladder
 	@$(PYTHON) harness/plots/chapters.py
 
@@ -52,11 +52,12 @@ resources:
 	@$(PYTHON) harness/evidence/resources.py $(BUILD)
 
 benchmark:
-	@cmake --build $(BUILD) --target benchmark
+	@./ladder build emulator_benchmark
+	@$(BUILD)/harness/tests/emulator_benchmark
 
 $(SANITIZERS):
 	@command -v compute-sanitizer >/dev/null || { echo 'compute-sanitizer is not on PATH; it comes with the CUDA Toolkit.' >&2; exit 77; }
-	@cmake --build $(BUILD) --target ladder >/dev/null
+	@./ladder build ladder
 	compute-sanitizer --tool $@ --error-exitcode 1 $(BUILD)/ladder check $(STAGE) --on gpu --batch 1 --heads 2 --n 256
 
 format:

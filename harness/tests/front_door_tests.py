@@ -67,7 +67,7 @@ class Door(unittest.TestCase):
         write_program(self.tools / "cmake", CMAKE)
         write_program(self.tools / "ctest", CTEST)
         write_program(self.tools / "c++", COMPILER)
-        write_program(self.tools / "python3", "#!/bin/bash\n")
+        write_program(self.tools / "python3", '#!/bin/bash\necho "python3 $1 $2" >> "$STUB_LOG"\n')
         write_program(self.tools / "ninja", "#!/bin/bash\n")
         write_program(self.home / "program", PROGRAM)
         self.log = self.home / "log"
@@ -96,7 +96,8 @@ class Climbing(Door):
     def test_builds_checks_and_prints_the_table(self) -> None:
         run = self.run_door()
         self.assertEqual(run.returncode, 0, run.stderr)
-        self.assertEqual([line.split()[0] for line in self.calls().splitlines()], ["cmake", "cmake", "ladder", "ladder"])
+        programs = [line.split()[0] for line in self.calls().splitlines()]
+        self.assertEqual(programs, ["cmake", "cmake", "ladder", "ladder"])
         self.assertIn("ladder check\nladder \n", self.calls())
         self.assertIn("-G Ninja", self.calls())
         self.assertIn("--target ladder\n", self.calls())
@@ -164,6 +165,23 @@ class Words(Door):
         run = self.run_door("docs")
         self.assertEqual(run.returncode, 77)
         self.assertIn("README.md", run.stderr)
+
+    def test_docs_are_built_where_they_are(self) -> None:
+        if os.geteuid() != 0:
+            self.skipTest("needs root")
+        (self.repository / "docs").mkdir()
+        (self.repository / "docs" / "conf.py").touch()
+        write_program(self.bin / "apt-get", APT)
+        run = self.run_door("docs")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertTrue(self.calls().endswith("python3 -m sphinx\n"), self.calls())
+        self.assertIn("build/site/index.html", run.stderr)
+
+    def test_build_sets_up_and_runs_nothing(self) -> None:
+        for arguments, target in (((), "all"), (("ladder",), "ladder")):
+            self.log.write_text("")
+            self.assertEqual(self.run_door("build", *arguments).returncode, 0)
+            self.assertTrue(self.calls().endswith(f"--target {target}\n"), self.calls())
 
 
 class Tests(Door):
