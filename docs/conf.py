@@ -1,0 +1,27 @@
+"""The site: sphinx-build -c docs . OUT, with the repository's root as the source, so that links work here as they do there."""
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+project = "flash-ladder"
+extensions = ["myst_parser", "site_extension"]
+myst_enable_extensions = ["dollarmath"]
+root_doc = "docs/index"
+include_patterns = ["[0-9][0-9]*_*/README.md", "README.md", "CONTRIBUTING.md", "harness/peers/README.md", "docs/**.md"]
+exclude_patterns = ["build*", ".*"]
+
+html_theme = "basic"
+html_title = project
+html_permalinks_icon = "#"
+html_static_path = ["_static"]
+html_additional_pages = {"index": "open.html"}  # OUT/index.html opens the first page, which is docs/index.html
+templates_path = ["_templates"]
+html_sidebars = {"**": ["globaltoc.html", "searchbox.html"]}
+html_copy_source = False  # the search would fetch it, which no browser allows from disk
+html_show_search_summary = False
+html_show_sphinx = False
+html_show_copyright = False
+html_use_index = False
+html_math_renderer = "katex"
+pygments_style = "vs"

@@ -1,0 +1,118 @@
+"""The site: it builds without a warning, says what the repository says, and refuses what is missing. Skipped (exit code 77)
+where Sphinx, MyST or KaTeX are not installed: `./ladder docs` installs them."""
+from __future__ import annotations
+
+import importlib.util
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+ROOT = Path(__file__).resolve().parents[2]
+NEEDED = ("sphinx", "myst_parser")
+STAGES = sorted(path.parent.name for path in ROOT.glob("[0-9][0-9]*_*/stage.cu"))
+
+
+def build(root: Path, site: Path) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "sphinx", "-q", "-E", "-W", "-n", "-c", root / "docs", root, site]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+class Links(HTMLParser):
+    """What a page points to, and the names that can be pointed to in it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.targets: list[str] = []
+        self.names: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes) -> None:
+        for name, value in attributes:
+            if name == "id":
+                self.names.add(value)
+            elif name in ("href", "src") and value:
+                self.targets.append(value)
+
+
+class Site(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.site = Path(tempfile.mkdtemp())
+        cls.addClassCleanup(shutil.rmtree, cls.site)
+        cls.built = build(ROOT, cls.site)
+        cls.pages = {path: path.read_text(encoding="utf-8") for path in cls.site.rglob("*.html")}
+
+    def test_builds_without_a_warning(self) -> None:
+        self.assertEqual((self.built.returncode, self.built.stderr), (0, ""))
+
+    def test_every_link_stays_on_the_disk_and_leads_somewhere(self) -> None:
+        links = {path: Links(text) for path, text in self.pages.items()}
+        self.assertGreater(len(links), len(STAGES))
+        for page, found in links.items():
+            for target in found.targets:
+                with self.subTest(page=page.relative_to(self.site), target=target):
+                    parts = urlsplit(target)
+                    self.assertEqual((parts.scheme, parts.netloc), ("", ""))
+                    path = (page.parent / unquote(parts.path)).resolve() if parts.path else page
+                    self.assertTrue(path.is_file())
+                    if parts.fragment and path in links:
+                        self.assertIn(unquote(parts.fragment), links[path].names)
+
+    def test_styles_ask_for_nothing_from_outside(self) -> None:
+        for style in self.site.glob("_static/*.css"):
+            for target in re.findall(r"url\(([^)]+)\)", style.read_text(encoding="utf-8")):
+                self.assertNotIn("//", target, style.name)
+
+    def test_a_chapter_shows_its_kernel_and_as_many_changes_as_make_diff(self) -> None:
+        counted = subprocess.run([ROOT / "harness/evidence/rung_diff", "--most", "1000"], capture_output=True, text=True).stdout
+        changes = dict(re.findall(r"^(\S+)\s+(\d+) changed", counted, re.M))
+        self.assertGreater(len(changes), 0)
+        for stage in STAGES:
+            page = self.pages[self.site / stage / "README.html"]
+            lines = len((ROOT / stage / "kernel.cuh").read_text().splitlines())
+            self.assertEqual(len(re.findall(r'<span class="line[^>]* id="L\d+"', page)), lines, stage)
+            shown = re.findall(r'data-changed="(\d+)"', page)
+            self.assertEqual(shown, [changes[stage]] if stage in changes else [], stage)
+
+
+class Refusals(unittest.TestCase):
+    """A copy of what the site is made of, with one thing broken."""
+
+    def build_with(self, path: str, edit) -> str:
+        folder = Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, folder)
+        for name in ("docs", "harness", "common", "README.md", "CONTRIBUTING.md", *STAGES):
+            copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+            copy(ROOT / name, folder / name)
+        text = (folder / path).read_text(encoding="utf-8")
+        edited = edit(text)
+        self.assertNotEqual(text, edited)
+        (folder / path).write_text(edited, encoding="utf-8")
+        built = build(folder, folder / "site")
+        self.assertNotEqual(built.returncode, 0)
+        return built.stderr
+
+    def test_a_number_without_its_row(self) -> None:
+        said = self.build_with("docs/results/h200.csv", lambda text: re.sub(r"^08_fragorder,.*\n", "", text, flags=re.M))
+        self.assertIn("no row of 08_fragorder", said)
+
+    def test_a_rate_above_the_ceiling(self) -> None:
+        said = self.build_with("docs/results/h200.csv", lambda text: text.replace(",369.887,", ",999,"))
+        self.assertIn("above this card's ceiling", said)
+
+    def test_a_link_that_leads_nowhere(self) -> None:
+        said = self.build_with("03_kvpipe/README.md", lambda text: text.replace("(../02_swizzle)", "(../02_swizzel)"))
+        self.assertIn("02_swizzel", said)
+
+
+if __name__ == "__main__":
+    if not all(importlib.util.find_spec(name) for name in NEEDED) or not Path("/usr/share/javascript/katex").is_dir():
+        print("The site is not tested: Sphinx, MyST or KaTeX is not installed (./ladder docs installs them)")
+        sys.exit(77)
+    unittest.main()
