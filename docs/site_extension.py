@@ -3,7 +3,6 @@ code, numbers from docs/results, and formulas set by a local KaTeX. Whatever is 
 from __future__ import annotations
 
 import html
-import os
 import re
 import shutil
 import subprocess
@@ -20,6 +19,7 @@ from sphinx.util.docutils import SphinxDirective
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "harness" / "plots"))
 import results  # noqa: E402
+from drawings import DRAWINGS  # noqa: E402
 
 KATEX = Path("/usr/share/javascript/katex")
 STAGES = sorted(path.parent.name for path in ROOT.glob("[0-9][0-9]*_*/stage.cu"))
@@ -110,6 +110,17 @@ class Kernel(SphinxDirective):
         marked = {n for _, new in (hunks(before, stage) if before else []) for n in new}
         lines = highlighted(stage)
         return [nodes.raw("", code(lines, range(1, len(lines) + 1), "kernel", marked, anchors=True), format="html")]
+
+
+class Drawing(SphinxDirective):
+    """```{drawing} fragment-A```: one of drawings.py."""
+    required_arguments = 1
+
+    def run(self):
+        try:
+            return [nodes.raw("", DRAWINGS[self.arguments[0]](), format="html")]
+        except (KeyError, OSError, ValueError, subprocess.CalledProcessError) as error:
+            raise ExtensionError(f"{{drawing}} {self.arguments[0]}: {error!r}") from None
 
 
 def chapter_tail(stage: str) -> str:
@@ -203,6 +214,7 @@ def setup(app):
     app.connect("build-finished", finish)
     app.add_directive("rung-diff", RungDiff)
     app.add_directive("kernel", Kernel)
+    app.add_directive("drawing", Drawing)
     for name in NUMBERS:
         app.add_role(name, number_role(name))
     app.add_html_math_renderer("katex", (formula("span", "false"), None), (formula("div", "true"), None))

@@ -81,6 +81,15 @@ class Site(unittest.TestCase):
             self.assertEqual(shown, [changes[stage]] if stage in changes else [], stage)
 
 
+    def test_drawings_say_what_the_code_says(self) -> None:
+        page = self.pages[self.site / "docs" / "fragments.html"]
+        self.assertEqual([page.count(f"<{tag}>") for tag in ("desc", "figcaption")], [7, 7])
+        # Lane 5 of A, from the rule in the PTX ISA.
+        self.assertIn("Lane 5 holds row 1 column 2 in register 0, row 1 column 3 in register 0, row 9 column 2 in register 1", page)
+        self.assertIn("Plain: which chunk lies in which banks. Reading chunk 2 of eight rows: 8 wavefronts", page)
+        self.assertIn("Swizzled: which chunk lies in which banks. Reading chunk 2 of eight rows: 1 wavefront", page)
+
+
 class Refusals(unittest.TestCase):
     """A copy of what the site is made of, with one thing broken."""
 
@@ -109,6 +118,10 @@ class Refusals(unittest.TestCase):
     def test_a_link_that_leads_nowhere(self) -> None:
         said = self.build_with("03_kvpipe/README.md", lambda text: text.replace("(../02_swizzle)", "(../02_swizzel)"))
         self.assertIn("02_swizzel", said)
+
+    def test_a_layout_that_is_not_one(self) -> None:
+        said = self.build_with("common/fragments.hpp", lambda text: text.replace("(i / 4) * 8", "0"))
+        self.assertIn("fragment A does not cover its matrix", said)
 
 
 if __name__ == "__main__":
