@@ -107,10 +107,10 @@ def block(stage: str, before: str | None, rows: list[results.Row], counters: dic
                   "| variant | TFLOPS | ratio | against FA2 |", "|---|---:|---:|---:|"]
         table += [f"| {row.stage} | {row.tflops:.1f} | {interval(row, 'vs_previous')} | {interval(row, 'vs_fa2')} |"
                   for row in ablations]
-    table += ["", f"{first.gpu}, {first.date}, {results.Selection()}: [h200.csv](../docs/results/h200.csv)."]
+    table += ["", f"{first.gpu}, {first.date}, {results.Selection()}:", "[h200.csv](../docs/results/h200.csv). Ratios are medians "
+              "of paired rounds, not quotients of the rows above them."]
     if any(default_kernel(name) for name in names):
-        table[-1] += (" Counters, at batch 2 and N = 4096, and machine code:"
-                      "\n[h200_counters.csv](../docs/results/h200_counters.csv).")
+        table += ["Counters, at batch 2 and N = 4096, and machine code: [h200_counters.csv](../docs/results/h200_counters.csv)."]
     return "\n".join(table)
 
 

@@ -107,7 +107,8 @@ def section(counts: dict[str, dict], csv: Path) -> str:
     picture = figure.path_of(csv, tflops_per_rung.NAME).relative_to(results.ROOT)
     notes = [
         "", emulator_note,
-        f"TFLOPS were measured on an {first.gpu} on {first.date} at {selection}; gains carry their 95 % interval.",
+        f"TFLOPS were measured on an {first.gpu} on {first.date} at {selection}; gains are medians of "
+        "paired rounds (not quotients of the TFLOPS beside them) with their 95 % interval.",
         f"All of it, with clocks and drivers: [{name}]({name}).",
         "", f"![TFLOPS of every rung on an {first.gpu}, with other implementations and the card's ceilings]({picture})",
     ]
