@@ -14,8 +14,12 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 ROOT = Path(__file__).resolve().parents[2]
-NEEDED = ("sphinx", "myst_parser")
 STAGES = sorted(path.parent.name for path in ROOT.glob("[0-9][0-9]*_*/stage.cu"))
+
+
+def can_build() -> bool:
+    found = all(importlib.util.find_spec(name) for name in ("sphinx", "myst_parser"))
+    return found and Path("/usr/share/javascript/katex").is_dir()
 
 
 def build(root: Path, site: Path) -> subprocess.CompletedProcess:
@@ -125,7 +129,7 @@ class Refusals(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if not all(importlib.util.find_spec(name) for name in NEEDED) or not Path("/usr/share/javascript/katex").is_dir():
+    if not can_build():
         print("The site is not tested: Sphinx, MyST or KaTeX is not installed (./ladder docs installs them)")
         sys.exit(77)
     unittest.main()

@@ -25,8 +25,10 @@ add_test(NAME readme_is_current
 add_test(NAME chapters_are_current COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/harness/plots/chapters.py --check)
 set_tests_properties(one_idea_per_rung readme_is_current chapters_are_current PROPERTIES LABELS scripts)
 
-add_test(NAME docs COMMAND ${LADDER_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/docs_tests.py)
-set_tests_properties(docs PROPERTIES LABELS "scripts;docs" SKIP_RETURN_CODE 77)
+foreach(name docs docs_browser)
+  add_test(NAME ${name} COMMAND ${LADDER_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/${name}_tests.py)
+  set_tests_properties(${name} PROPERTIES LABELS "scripts;docs" SKIP_RETURN_CODE 77)
+endforeach()
 
 if(LADDER_HAS_CUDA)
   add_test(NAME registers_and_spills
