@@ -12,11 +12,14 @@
 
 #include "harness/statistics.hpp"
 
+// NVML's own type, hence global: the functions are called by the type that the library gave them.
+struct nvmlDevice_st;
+
 namespace ladder {
 namespace {
 
 // From the NVML API reference. The header comes with the toolkit, the library with the driver; we need only the latter.
-using nvmlDevice = struct nvmlDevice_st*;
+using nvmlDevice = nvmlDevice_st*;
 constexpr int NVML_SUCCESS = 0, NVML_TEMPERATURE_GPU = 0, NVML_CLOCK_SM = 1;
 constexpr unsigned DRIVER_VERSION_LENGTH = 80;
 
