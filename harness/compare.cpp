@@ -6,12 +6,14 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "harness/bench.hpp"
 #include "harness/check.hpp"
 #include "harness/field.hpp"
 #include "harness/interrupt.hpp"
+#include "harness/json.hpp"
 #include "harness/progress.hpp"
 #include "harness/results_table.hpp"
 #include "harness/shapes.hpp"
@@ -50,22 +52,30 @@ class SideBySide {
   SideBySide(const Options& options, Side a, Side b) : options_(options), out_(table_stream(options)), sides_{a, b} {}
 
   Result<ExitCode> run() {
+    const Result<GpuInfo> gpu = options_.on == Where::cpu
+                                    ? failure(ExitCode::cannot_run_here, "--on cpu asks for the emulator alone.")
+                                    : gpu_info();
+    const std::string cause = gpu ? "" : gpu.error().message.substr(0, gpu.error().message.find('\n'));
+    if (!gpu && !options_.csv.empty()) {
+      return failure(ExitCode::cannot_run_here,
+                     fmt::format("--csv holds timings, and nothing is timed here. {}\n"
+                                 "  Here:  --json FILE    what the emulator counted for both",
+                                 cause));
+    }
     print_source();
     if (const Status emulated = emulate(); !emulated) return tl::make_unexpected(emulated.error());
     if (interrupted()) return ExitCode::interrupted;
-    if (options_.on != Where::cpu) {
-      const Result<GpuInfo> gpu = gpu_info();
-      if (gpu) {
-        if (const Status timed = time(*gpu); !timed) {
-          if (timed.error().code != ExitCode::interrupted) return tl::make_unexpected(timed.error());
-          fmt::print(stderr, "{}\n", timed.error().message);
-          return ExitCode::interrupted;
-        }
-      } else if (options_.on == Where::gpu) {
-        return tl::make_unexpected(gpu.error());
-      } else {
-        print_recorded(gpu.error().message.substr(0, gpu.error().message.find('\n')));
+    if (gpu) {
+      if (const Status timed = time(*gpu); !timed) {
+        if (timed.error().code != ExitCode::interrupted) return tl::make_unexpected(timed.error());
+        fmt::print(stderr, "{}\n", timed.error().message);
+        return ExitCode::interrupted;
       }
+    } else if (options_.on == Where::gpu) {
+      return tl::make_unexpected(gpu.error());
+    } else {
+      if (options_.on == Where::automatic) print_recorded(cause);
+      if (const Status written = write_emulated(); !written) return tl::make_unexpected(written.error());
     }
     return all_right_ ? ExitCode::done : ExitCode::check_failed;
   }
@@ -103,7 +113,7 @@ class SideBySide {
     }
     const InputKind kind = options_.inputs.empty() ? InputKind::normal : options_.inputs.front();
     const Problem problem = make_problem(shape, kind, options_.seed);
-    std::vector<CheckResult> results;
+    std::vector<CheckResult>& results = emulated_;
     {
       Progress progress(2);
       for (const Side& side : sides_) {
@@ -141,6 +151,14 @@ class SideBySide {
       }
     }
     return {};
+  }
+
+  // What `check --json` writes, of the two.
+  Status write_emulated() const {
+    if (options_.json.empty()) return {};
+    nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+    for (const CheckResult& result : emulated_) rows.push_back(to_json(result));
+    return write_document(options_.json, rows);
   }
 
   Status time(const GpuInfo& gpu) {
@@ -213,6 +231,7 @@ class SideBySide {
   const Options& options_;
   std::FILE* out_;
   Side sides_[2];
+  std::vector<CheckResult> emulated_;
   bool all_right_ = true;
 };
 

@@ -147,6 +147,35 @@ class Check(unittest.TestCase):
             self.assertLess(len(rows), 8 * 9)
 
 
+class Compare(unittest.TestCase):
+    def test_json_has_what_the_emulator_counted(self) -> None:
+        arguments = ("--on", "cpu", "--n", "256", "--json")
+        result = ladder("compare", "02", "03", *arguments, "-")
+        self.assertEqual(result.returncode, DONE, result.stderr)
+        self.assertIn("B / A", result.stderr)  # the table
+        rows = json.loads(result.stdout)
+        self.assertEqual([row["stage"] for row in rows], ["02_swizzle", "03_kvpipe"])
+        checked = json.loads(ladder("check", "02", "03", "--inputs", "normal", *arguments, "-").stdout)
+        for row in rows + checked:
+            del row["seconds"]
+        self.assertEqual(rows, checked)
+        with tempfile.TemporaryDirectory() as directory:
+            path = Path(directory, "compare.json")
+            self.assertEqual(ladder("compare", "02", "03", *arguments, str(path)).returncode, DONE)
+            self.assertEqual(len(json.loads(path.read_text())), 2)
+        self.assertEqual(ladder("compare", "02", "03", *arguments, "/dev/full").returncode, FAILED)
+
+    def test_csv_without_timings_is_refused(self) -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            path = Path(directory, "compare.csv")
+            result = ladder("compare", "02", "03", "--on", "cpu", "--n", "256", "--csv", str(path))
+            self.assertEqual(result.returncode, CANNOT_RUN_HERE, result.stderr)
+            self.assertEqual(result.stdout, "")
+            for part in ("--csv holds timings", "--on cpu asks for the emulator alone", "--json FILE"):
+                self.assertIn(part, result.stderr)
+            self.assertFalse(path.exists())
+
+
 class CannotRunHere(unittest.TestCase):
     """Exit code 77: what is needed, what there is, and the way out."""
 
