@@ -6,9 +6,10 @@ namespace {
 
 tl::unexpected<Error> no_gpu() {
   return failure(ExitCode::cannot_run_here,
-                 "This build has no GPU half: " LADDER_NO_GPU_HALF ".\n"
+                 "This build has no GPU half: " LADDER_NO_GPU_HALF
+                 ".\n"
                  "  Here:  add --on cpu      the same kernels, emulated\n"
-                 "  Or install the CUDA Toolkit (12.4 or newer) and configure again.");
+                 "  Or install the CUDA Toolkit (12.4 or newer) and configure again, with -DLADDER_CUDA=AUTO.");
 }
 
 }  // namespace
