@@ -7,6 +7,7 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <utility>
 #include <vector>
 
 #include "harness/bench.hpp"
@@ -283,11 +284,29 @@ std::string recorded_speedup(std::span<const ResultRow> recorded, std::string_vi
     return row.stage == name && row.kind == "stage" && row.shape == shape && row.regime == "sustained" &&
            row.source == "measured" && (row.inputs.empty() || row.inputs == "normal");
   };
+  // "02_swizzle" and "[64x32, 2 warps]"
+  const auto split = [](const std::string& name) {
+    const size_t label = std::min(name.find('['), name.size());
+    return std::pair{std::string_view(name).substr(0, label), std::string_view(name).substr(label)};
+  };
+  // Whether b's vs_previous is over a, by the rule of results.hpp: the same variant of the last stage before b's.
+  const auto follows = [&](const ResultRow& row_a, const ResultRow& row_b) {
+    const auto [stage_a, label_a] = split(row_a.stage);
+    const auto [stage_b, label_b] = split(row_b.stage);
+    if (label_a != label_b || stage_a >= stage_b) return false;
+    for (const ResultRow& row : recorded) {
+      const std::string_view stage = split(row.stage).first;
+      if (row.gpu == row_b.gpu && matches(row, row.stage) && stage_a < stage && stage < stage_b) return false;
+    }
+    return true;
+  };
   for (const ResultRow& row_a : recorded) {
     for (const ResultRow& row_b : recorded) {
       if (!matches(row_a, a) || !matches(row_b, b) || row_a.gpu != row_b.gpu) continue;
-      return fmt::format("{:.3f} of the medians, RECORDED on {}, {}, at {}", row_b.tflops / row_a.tflops, row_b.gpu,
-                         row_b.date, to_string(shape));
+      const std::string ratio = row_b.vs_previous && follows(row_a, row_b)
+                                    ? to_string(*row_b.vs_previous)
+                                    : fmt::format("{:.3f} of the medians", row_b.tflops / row_a.tflops);
+      return fmt::format("{}, RECORDED on {}, {}, at {}", ratio, row_b.gpu, row_b.date, to_string(shape));
     }
   }
   return "";

@@ -18,7 +18,8 @@ Result<const Variant*> find_variant(const Stage& stage, std::string_view label);
 // Lines that differ between two texts. Where they differ, the larger of the lines taken away and the lines put there.
 int changed_lines(std::string_view before, std::string_view after);
 
-// "1.052 [1.048, 1.055], recorded on ..." for b over a at the shape, or "" when the records do not have it.
+// "1.052 [1.048, 1.055], RECORDED on ..." for b over a at the shape: the paired ratio when b is the rung after a,
+// otherwise that of the medians. "" when the records do not have both.
 std::string recorded_speedup(std::span<const ResultRow> recorded, std::string_view a, std::string_view b,
                              const Shape& shape);
 

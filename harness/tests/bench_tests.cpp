@@ -254,8 +254,20 @@ TEST_CASE("without a GPU the recorded table is shown as recorded") {
 
 TEST_CASE("compare quotes the recorded speedup when both were recorded on one card") {
   std::vector<ResultRow> recorded = Run({stage("01_base", 100), stage("02_swizzle", 300)}).results().rows;
-  CHECK(recorded_speedup(recorded, "01_base", "02_swizzle", HEADLINE) ==
-        "3.000 of the medians, RECORDED on NVIDIA H200, 2026-11-21, at B=16 H=16 N=8192 d=128");
+  recorded[1].vs_previous = Estimate{3.01, 2.99, 3.02};
+  const std::string where = ", RECORDED on NVIDIA H200, 2026-11-21, at B=16 H=16 N=8192 d=128";
+  CHECK(recorded_speedup(recorded, "01_base", "02_swizzle", HEADLINE) == "3.010 [2.990, 3.020]" + where);
+  CHECK(recorded_speedup(recorded, "02_swizzle", "01_base", HEADLINE) == "0.333 of the medians" + where);
+  SECTION("two rungs apart, or at other tile shapes, no pair was recorded") {
+    recorded.push_back(recorded[1]);
+    recorded[2].stage = "03_kvpipe";
+    CHECK(recorded_speedup(recorded, "01_base", "03_kvpipe", HEADLINE) == "3.000 of the medians" + where);
+    CHECK(recorded_speedup(recorded, "02_swizzle", "03_kvpipe", HEADLINE) == "3.010 [2.990, 3.020]" + where);
+    recorded[2].stage = "03_kvpipe[64x32, 2 warps]";
+    CHECK(recorded_speedup(recorded, "02_swizzle", "03_kvpipe[64x32, 2 warps]", HEADLINE) ==
+          "1.000 of the medians" + where);
+    return;
+  }
   CHECK(recorded_speedup(recorded, "01_base", "03_kvpipe", HEADLINE).empty());
   CHECK(recorded_speedup(recorded, "01_base", "02_swizzle", {.n = 512}).empty());
   recorded[0].gpu = "NVIDIA A100";
