@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "harness/check.hpp"
+#include "harness/emulator_run.hpp"
 #include "harness/properties.hpp"
 #include "harness/shapes.hpp"
 #include "harness/tests/catch.hpp"
@@ -207,6 +208,44 @@ TEST_CASE("the swizzle is the only thing that removes the conflicts: same tile i
   const Variant* plain = with_tile(*base, swizzle->variants[0].tile);
   REQUIRE(plain);
   CHECK(ldmatrix_by_region(*base, *plain) == ldmatrix_by_region(*swizzle, swizzle->variants[0]));
+}
+
+// How many mma of each product a warp issues while its copy into `in_flight` has been started and not yet waited for.
+// The product is named by the operand that its fragments were last read from: K is QK, V is PV.
+std::map<std::pair<std::string, std::string>, int> mma_under_copies(const Stage& stage) {
+  emulator::Options options;
+  options.trace = true;
+  const Shape shape{.batch = 1, .heads = 1, .n = 4 * stage.variants[0].tile.bc, .d = 128};
+  const Problem& four_tiles = problem(shape, InputKind::normal);
+  const EmulatorRun run = run_on_emulator(stage, stage.variants[0], shape, four_tiles.inputs, options);
+  std::map<std::pair<std::string, std::string>, int> overlaps;
+  std::set<std::string> in_flight;
+  std::string product;
+  for (const emulator::TraceEvent& event : run.trace) {
+    if (event.warp != 0) continue;
+    const std::string region = event.buffer.substr(0, event.buffer.find('+'));
+    if (event.instruction == "cp.async.16") in_flight.insert(region);
+    if (event.instruction == "cp.async.wait_group" && event.operand == 0) in_flight.clear();
+    if (event.instruction.starts_with("ldmatrix") && region != "Q") product = region;
+    if (event.instruction.starts_with("mma")) {
+      for (const std::string& copy : in_flight) ++overlaps[{copy, product}];
+    }
+  }
+  return overlaps;
+}
+
+TEST_CASE("from 03 on, V is copied under QK and the next K under PV", "[ladder]") {
+  using Overlaps = std::map<std::pair<std::string, std::string>, int>;
+  for (const Stage& stage : stages()) {
+    if (stage.materialises_scores) continue;
+    INFO(stage.name);
+    const Tile tile = stage.variants[0].tile;
+    const int per_tile = tile.m_tiles() * tile.bc / 8 * (128 / 16);  // mma of one product, per warp
+    // V is copied in all four tiles, K behind the first three; before 03 every load is waited for at once.
+    const Overlaps expected =
+        stage.name < "03" ? Overlaps{} : Overlaps{{{"V", "K"}, 4 * per_tile}, {{"K", "V"}, 3 * per_tile}};
+    CHECK(mma_under_copies(stage) == expected);
+  }
 }
 
 TEST_CASE("04 loads V with half as many ldmatrix as 03, and K and Q with as many", "[ladder]") {
