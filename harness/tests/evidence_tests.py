@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import io
 import os
 import subprocess
@@ -130,6 +131,38 @@ class PtxasLog(unittest.TestCase):
             self.assertEqual(Path(f"{out}.ptxas").read_text(), report)
             run = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "STUB": "3"})
             self.assertEqual(run.returncode, 3)
+
+
+class MachineCode(unittest.TestCase):
+    """What the ideas of 04 to 08 changed in the machine code, as recorded in docs/results/h200_counters.csv."""
+
+    def setUp(self) -> None:
+        self.counts: dict[tuple[str, str], dict[str, int]] = {}
+        with open(ROOT / "docs" / "results" / "h200_counters.csv", encoding="utf-8", newline="") as file:
+            for row in csv.DictReader(file):
+                if row["metric"].startswith("sass."):
+                    kernel = self.counts.setdefault((row["stage"], row["kernel"]), {})
+                    kernel[row["metric"][len("sass."):]] = int(row["value"])
+
+    def sum_of(self, stage: str, arguments: str, *opcodes: str) -> int:
+        counts = self.counts[stage, f"flash_attention<{arguments}>"]
+        return sum(counts[opcode] for opcode in opcodes)
+
+    def test_each_idea_shows(self) -> None:
+        wide, tall, batched = "64, 128, 4", "128, 64, 4", "128, 64, 4, false"
+        self.assertEqual(self.sum_of("02_swizzle", wide, "LDGSTS"), 0)
+        self.assertGreater(self.sum_of("03_kvpipe", wide, "LDGSTS"), 0)
+        self.assertLess(self.sum_of("04_vpair", wide, "LDSM"), self.sum_of("03_kvpipe", wide, "LDSM"))
+        self.assertLess(self.sum_of("05_exp2f", wide, "FMUL", "FADD"), self.sum_of("04_vpair", wide, "FMUL", "FADD"))
+        self.assertLess(self.sum_of("08_fragorder", tall, "MOV", "IMAD"), self.sum_of("06_batched", batched, "MOV", "IMAD"))
+
+    def test_the_compiler_batches_by_itself(self) -> None:
+        self.assertEqual(self.sum_of("05_exp2f", "128, 64, 4", "LDSM"), self.sum_of("06_batched", "128, 64, 4, false", "LDSM"))
+
+    def test_no_rung_changes_the_products(self) -> None:
+        for stage, arguments in (("03_kvpipe", "64, 128, 4"), ("04_vpair", "64, 128, 4"), ("05_exp2f", "64, 128, 4"),
+                                 ("06_batched", "128, 64, 4, false"), ("07_dbuf", "128, 64, 4"), ("08_fragorder", "128, 64, 4")):
+            self.assertEqual(self.sum_of(stage, arguments, "HMMA"), 256, stage)
 
 
 class RungDiff(unittest.TestCase):
