@@ -38,6 +38,7 @@ struct Line {
 struct Report {
   std::vector<Line> lines;
   std::vector<std::string> notes;  // what was left out, and why
+  size_t planned = 0;              // results, when nothing interrupts
 
   Line& line(const Candidate& candidate, Backend backend, const Shape& shape) {
     for (Line& known : lines) {
@@ -45,6 +46,12 @@ struct Report {
         return known;
     }
     return lines.emplace_back(Line{candidate, backend, shape, {}});
+  }
+
+  size_t done() const {
+    size_t results = 0;
+    for (const Line& line : lines) results += line.results.size();
+    return results;
   }
 };
 
@@ -63,6 +70,12 @@ std::vector<InputKind> choose_inputs(const Options& options) {
   if (!options.inputs.empty()) return options.inputs;
   const auto all = all_input_kinds();
   return {all.begin(), all.end()};
+}
+
+// How many results these candidates are to have at one shape.
+size_t results_of(const std::vector<Candidate>& candidates, const Options& options) {
+  constexpr size_t PROPERTIES = 3;
+  return candidates.size() * (choose_inputs(options).size() + (options.inputs.empty() ? PROPERTIES : 0));
 }
 
 // The emulator's cost of a problem, in units of one tensor-core stage's.
@@ -188,6 +201,7 @@ Status check_on_gpu(const Options& options, const GpuInfo& gpu, const std::vecto
     }
     if (!options.inputs.empty()) continue;
     for (const Candidate& candidate : candidates) {
+      if (interrupted()) return {};
       const Shape small{.batch = 1, .heads = 2, .n = SMALL_N, .d = shapes[i].d};
       auto& results = report.line(candidate, Backend::gpu, shapes[i]).results;
       for (CheckResult& result :
@@ -287,15 +301,17 @@ Result<ExitCode> check_verb(const Options& options) {
   Report report;
   const std::vector<Candidate> candidates = choose_candidates(options);
   if (options.on != Where::gpu) {
+    report.planned += shapes_for(options, EMULATOR_SHAPE).size() * results_of(candidates, options);
     if (auto status = check_on_emulator(options, candidates, report); !status)
       return tl::make_unexpected(status.error());
   }
-  if (options.on != Where::cpu && !interrupted()) {
+  if (options.on != Where::cpu) {
     const auto gpu = gpu_info();
     if (gpu) {
       const auto fitting = runnable(options, *gpu, candidates, report);
       if (!fitting) return tl::make_unexpected(fitting.error());
-      if (!fitting->empty()) {
+      report.planned += shapes_for(options, GPU_SHAPE).size() * results_of(*fitting, options);
+      if (!fitting->empty() && !interrupted()) {
         if (auto status = check_on_gpu(options, *gpu, *fitting, report); !status) {
           return tl::make_unexpected(status.error());
         }
@@ -307,6 +323,10 @@ Result<ExitCode> check_verb(const Options& options) {
     }
   }
   std::ranges::stable_sort(report.lines, {}, [](const Line& line) { return line.candidate.stage->name; });
+  if (interrupted()) {
+    fmt::print(stderr, "Interrupted: {} of {} checks were done; the results so far stand.\n", report.done(),
+               report.planned);
+  }
   if (report.lines.empty()) {
     return interrupted() ? Result<ExitCode>(ExitCode::interrupted)
                          : failure(ExitCode::cannot_run_here, fmt::format("{}", fmt::join(report.notes, "\n")));

@@ -251,7 +251,7 @@ Result<Options> parse_options(std::span<const std::string> arguments, const std:
   app.footer(
       "Without a verb: this machine, the stages, and what to do next.\n"
       "STAGE is 3, 03, kvpipe or 03_kvpipe; without one, all stages.\n"
-      "Exit codes: 0 done, 1 a check failed, 2 usage, 77 cannot run here.");
+      "Exit codes: 0 done, 1 a check failed, 2 usage, 77 cannot run here, 130 interrupted.");
   app.allow_extras();
   add_shape_flags(app, raw, options);
 

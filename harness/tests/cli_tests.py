@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -140,11 +141,16 @@ class Check(unittest.TestCase):
             assert process.stderr is not None
             process.stderr.readline()  # the first progress line: some steps are done
             process.send_signal(signal.SIGINT)
-            process.communicate(timeout=60)
+            _, stderr = process.communicate(timeout=60)
             self.assertEqual(process.returncode, INTERRUPTED)
             rows = json.loads(path.read_text())
             self.assertGreater(len(rows), 0)
-            self.assertLess(len(rows), 8 * 9)
+            self.assertIn("Ctrl-C again ends at once", stderr)
+            said = re.search(r"Interrupted: (\d+) of (\d+) checks were done", stderr)
+            assert said, stderr
+            self.assertEqual(int(said[1]), len(rows))
+            self.assertLess(len(rows), int(said[2]))
+            self.assertEqual(int(said[2]) % 9, 0)  # nine kinds of inputs for each stage
 
 
 class Compare(unittest.TestCase):
@@ -233,6 +239,7 @@ class Words(unittest.TestCase):
             result = ladder(*arguments)
             self.assertEqual(result.returncode, DONE)
             self.assertIn("--n", result.stdout)
+        self.assertIn("130 interrupted", ladder("--help").stdout)
 
 
 if __name__ == "__main__":

@@ -110,6 +110,11 @@ class Climbing(Door):
         self.assertEqual(run.returncode, 1)
         self.assertIn("ladder check\nladder \n", self.calls())
 
+    def test_an_interrupted_check_ends_the_climb(self) -> None:
+        run = self.run_door(STUB_CHECK="130")
+        self.assertEqual(run.returncode, 130)
+        self.assertTrue(self.calls().endswith("ladder check\n"), self.calls())
+
     def test_the_second_climb_installs_nothing_and_keeps_the_generator(self) -> None:
         self.run_door()
         self.log.write_text("")
