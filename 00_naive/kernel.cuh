@@ -8,10 +8,10 @@ namespace {
 constexpr int TILE = 16;  // scores and outputs are computed by 16x16 threads, one element each
 constexpr float LOG2E = 1.44269504088896341f;
 
-// S[query][key] = softmax_scale * dot(Q[query], K[key]).   Grid (keys / 16, queries / 16, batch * heads).
+// S[query][key] = softmax_scale * dot(Q[query], K[key]), unless masked.   Grid (keys / 16, queries / 16, batch * heads).
 __global__ void __launch_bounds__(TILE* TILE) scores(AttentionParams p) {
   const int key = blockIdx.x * TILE + threadIdx.x % TILE, query = blockIdx.y * TILE + threadIdx.x / TILE;
-  if (key >= p.n || query >= p.n) return;
+  if (key >= p.n || query >= p.n || (p.causal && key > query)) return;
   const f16* Q_row = p.Q + (size_t(blockIdx.z) * p.n + query) * p.d;
   const f16* K_row = p.K + (size_t(blockIdx.z) * p.n + key) * p.d;
   float dot = 0.0f;
@@ -21,19 +21,19 @@ __global__ void __launch_bounds__(TILE* TILE) scores(AttentionParams p) {
 
 // S[query] = softmax(S[query]), one warp per row, two passes over it and a third to write.   Grid (queries, 1, b * h).
 __global__ void __launch_bounds__(32) softmax(AttentionParams p) {
-  const int lane = threadIdx.x;
+  const int lane = threadIdx.x, keys = p.causal ? blockIdx.x + 1 : p.n;
   float* S_row = p.S + (size_t(blockIdx.z) * p.n + blockIdx.x) * p.n;
 
   float row_max = -INFINITY;
-  for (int key = lane; key < p.n; key += 32) row_max = fmaxf(row_max, ld_global_f32(S_row + key));
+  for (int key = lane; key < keys; key += 32) row_max = fmaxf(row_max, ld_global_f32(S_row + key));
   for (int mask = 16; mask > 0; mask /= 2) row_max = fmaxf(row_max, shfl_xor(row_max, mask));
 
   float row_sum = 0.0f;
-  for (int key = lane; key < p.n; key += 32) row_sum += ex2_approx((ld_global_f32(S_row + key) - row_max) * LOG2E);
+  for (int key = lane; key < keys; key += 32) row_sum += ex2_approx((ld_global_f32(S_row + key) - row_max) * LOG2E);
   for (int mask = 16; mask > 0; mask /= 2) row_sum += shfl_xor(row_sum, mask);
 
   const float normalise = 1.0f / row_sum;
-  for (int key = lane; key < p.n; key += 32)
+  for (int key = lane; key < keys; key += 32)
     st_global_f32(S_row + key, ex2_approx((ld_global_f32(S_row + key) - row_max) * LOG2E) * normalise);
 }
 
@@ -44,8 +44,9 @@ __global__ void __launch_bounds__(TILE* TILE) output(AttentionParams p) {
   if (column >= p.d || query >= p.n) return;
   const float* S_row = p.S + (size_t(blockIdx.z) * p.n + query) * p.n;
   const f16* V_column = p.V + size_t(blockIdx.z) * p.n * p.d + column;
+  const int keys = p.causal ? query + 1 : p.n;
   float sum = 0.0f;
-  for (int key = 0; key < p.n; ++key)
+  for (int key = 0; key < keys; ++key)
     sum += ld_global_f32(S_row + key) * to_float(ld_global_f16(V_column + size_t(key) * p.d));
   st_global_f16(p.O + (size_t(blockIdx.z) * p.n + query) * p.d + column, to_f16(sum));
 }

@@ -15,7 +15,8 @@ void run(Device& device, const AttentionParams& p) {
 }
 
 ladder::Counts predict(const ladder::Shape& shape) {
-  const uint64_t rows = shape.batch_heads() * shape.n, scores = rows * shape.n;
+  const uint64_t rows = shape.batch_heads() * shape.n,
+                 scores = shape.causal ? rows * (shape.n + 1) / 2 : rows * shape.n;
   return {.shuffles = rows * 2 * 5,
           // Every score reads a row of Q and of K; the softmax reads S three times; every output a row of S and V.
           .gmem_bytes_read = scores * shape.d * 2 * 2 + scores * 3 * 4 + scores * shape.d * (4 + 2),
@@ -31,6 +32,7 @@ const ladder::Registration registration({
     .needs = "nothing special",
     .max_d = 256,
     .any_d = true,
+    .causal = true,
     .materialises_scores = true,
     .resources = {{.sm = 80, .registers = 56, .spill_bytes = 0}, {.sm = 90, .registers = 56, .spill_bytes = 0}},
     .variants = {ladder::make_variant("1x1, 8 warps", {}, 0, run, reinterpret_cast<const void*>(scores), 0.0, predict)},

@@ -1,4 +1,5 @@
-// The one problem every stage solves, O = softmax(Q K^T * softmax_scale) V, as a kernel sees it.
+// The one problem every stage solves, O = softmax(Q K^T * softmax_scale) V, as a kernel sees it. When causal, query i
+// sees keys 0..i alone: the other scores are -infinity.
 #pragma once
 #include <cstdint>
 
@@ -14,9 +15,11 @@ struct AttentionParams {
   const f16* K;
   const f16* V;
   f16* O;
+  float* LSE;           // [batch * heads, n] ln of the sum of exp(scaled scores), of stages that write it; else null
   float* S;             // [batch * heads, n, n] scratch for the stage that materialises the scores; otherwise null
   int batch_heads;      // batch * heads: every (batch, head) pair is an independent problem
   int n;                // sequence length
   int d;                // head dimension
   float softmax_scale;  // 1 / sqrt(d)
+  bool causal;
 };

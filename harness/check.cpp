@@ -43,10 +43,12 @@ CheckResult finish(CheckResult result, const Stopwatch& watch) {
   return result;
 }
 
-std::string place(const Shape& shape, int64_t row, int64_t column) {
+std::string place(const Shape& shape, int64_t row) {
   const int64_t head = row / shape.n;
-  return fmt::format("batch {}, head {}, query {}, column {}", head / shape.heads, head % shape.heads, row % shape.n,
-                     column);
+  return fmt::format("batch {}, head {}, query {}", head / shape.heads, head % shape.heads, row % shape.n);
+}
+std::string place(const Shape& shape, int64_t row, int64_t column) {
+  return fmt::format("{}, column {}", place(shape, row), column);
 }
 
 // Elements of the whole output for which `is_bad` holds.
@@ -72,6 +74,23 @@ void judge_output(CheckResult& result, const Reference& reference) {
          fmt::format("max error {:.2e} above the tolerance {:.2e} at {}: {:.6g} instead of {:.6g}", result.max_err,
                      result.tolerance, place(result.shape, worst.row, worst.column), worst.got, worst.expected));
   }
+}
+
+void judge_lse(CheckResult& result, const Reference& reference, std::span<const float> lse) {
+  size_t wrong = 0, first = 0;
+  for (size_t i = reference.rows.size(); i-- > 0;) {
+    if (std::abs(lse[reference.rows[i]] - reference.lse[i]) <= reference.lse_tolerance[i]) continue;  // false for NaN
+    ++wrong;
+    first = i;
+  }
+  if (wrong == 0) return;
+  const int64_t row = reference.rows[first];
+  fail(result, FailureKind::wrong_lse,
+       fmt::format(
+           "log-sum-exp is wrong in {} of {} rows, the first at {}: {:.7g} instead of {:.7g}, where f32 explains "
+           "{:.1e}",
+           wrong, reference.rows.size(), place(result.shape, row), lse[row], reference.lse[first],
+           reference.lse_tolerance[first]));
 }
 
 void judge_counts(CheckResult& result, const Variant& variant) {
@@ -119,6 +138,8 @@ std::string_view to_string(FailureKind kind) {
   switch (kind) {
     case FailureKind::wrong_result:
       return "wrong_result";
+    case FailureKind::wrong_lse:
+      return "wrong_lse";
     case FailureKind::nan_output:
       return "nan_output";
     case FailureKind::unwritten_output:
@@ -195,6 +216,7 @@ CheckResult check_on_emulator(const Stage& stage, const Variant& variant, const 
   result.counters = run.counters;
   judge_emulator_run(result, run);
   judge_output(result, problem.reference);
+  if (stage.writes_lse) judge_lse(result, problem.reference, run.lse);
   judge_counts(result, variant);
   return finish(std::move(result), watch);
 }
@@ -223,6 +245,11 @@ CheckResult check_on_gpu(const Stage& stage, const Variant& variant, const Probl
     fail(result, FailureKind::input_modified, status.error().message);
   }
   judge_output(result, problem.reference);
+  if (stage.writes_lse) {
+    const auto lse = problem_on_gpu.read_lse();
+    if (!lse) return stop(FailureKind::launch_failed, lse.error());
+    judge_lse(result, problem.reference, *lse);
+  }
   if (!naive.empty()) {
     // Each of the two may be off by the tolerance.
     const double difference = largest_difference(result.output, naive), bound = 2 * result.tolerance;

@@ -22,6 +22,7 @@ std::string_view to_string(Backend backend);
 // Stable: the wrong kernels of the test-suite are matched by these.
 enum class FailureKind {
   wrong_result,        // error against the reference above the tolerance
+  wrong_lse,           // log-sum-exp of some row off by more than f32 explains, NaN or unwritten
   nan_output,          // NaN where the reference is a number, and the kernel wrote it
   unwritten_output,    // elements that still hold the NaN they were poisoned with
   guard_overwritten,   // a write before or behind a buffer

@@ -135,7 +135,7 @@ Status check_on_emulator(const Options& options, const std::vector<Candidate>& c
     }
     for (const Candidate& candidate : candidates) {
       if (interrupted() || !with_properties) break;
-      const Shape small{.batch = 1, .heads = 1, .n = SMALL_N, .d = shape.d};
+      const Shape small{.batch = 1, .heads = 1, .n = SMALL_N, .d = shape.d, .causal = shape.causal};
       progress.step(fmt::format("{}, emulated, properties", name_of(candidate, options)),
                     PROPERTY_RUNS * emulated_work(candidate, small));
       auto& results = report.line(candidate, Backend::emulator, shape).results;
@@ -202,7 +202,7 @@ Status check_on_gpu(const Options& options, const GpuInfo& gpu, const std::vecto
     if (!options.inputs.empty()) continue;
     for (const Candidate& candidate : candidates) {
       if (interrupted()) return {};
-      const Shape small{.batch = 1, .heads = 2, .n = SMALL_N, .d = shapes[i].d};
+      const Shape small{.batch = 1, .heads = 2, .n = SMALL_N, .d = shapes[i].d, .causal = shapes[i].causal};
       auto& results = report.line(candidate, Backend::gpu, shapes[i]).results;
       for (CheckResult& result :
            check_properties(*candidate.stage, *candidate.variant, small, options.seed, Backend::gpu)) {

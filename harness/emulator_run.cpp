@@ -29,11 +29,13 @@ EmulatorRun run_on_emulator(const Stage& stage, const Variant& variant, const Sh
   const GuardedBuffer<f16> Q(inputs.Q), K(inputs.K), V(inputs.V);
   GuardedBuffer<f16> O(shape.elements());
   std::ranges::fill(O.values(), POISON);
-  std::optional<GuardedBuffer<float>> S;
-  if (stage.materialises_scores) {
-    S.emplace(shape.batch_heads() * shape.n * shape.n);
-    std::memset(S->data(), 0xff, S->bytes());  // NaN
-  }
+  std::optional<GuardedBuffer<float>> S, LSE;
+  const auto poisoned = [](std::optional<GuardedBuffer<float>>& buffer, size_t count) {
+    buffer.emplace(count);
+    std::memset(buffer->data(), 0xff, buffer->bytes());  // NaN
+  };
+  if (stage.materialises_scores) poisoned(S, shape.batch_heads() * shape.n * shape.n);
+  if (stage.writes_lse) poisoned(LSE, shape.batch_heads() * shape.n);
 
   emulator::Device device(options);
   device.register_buffer(Q.data(), Q.bytes(), "Q", emulator::Access::read_only);
@@ -41,6 +43,7 @@ EmulatorRun run_on_emulator(const Stage& stage, const Variant& variant, const Sh
   device.register_buffer(V.data(), V.bytes(), "V", emulator::Access::read_only);
   device.register_buffer(O.data(), O.bytes(), "O", emulator::Access::read_write);
   if (S) device.register_buffer(S->data(), S->bytes(), "S", emulator::Access::read_write);
+  if (LSE) device.register_buffer(LSE->data(), LSE->bytes(), "LSE", emulator::Access::read_write);
 
   AttentionParams params = params_for(shape);
   params.Q = Q.data();
@@ -48,10 +51,12 @@ EmulatorRun run_on_emulator(const Stage& stage, const Variant& variant, const Sh
   params.V = V.data();
   params.O = O.data();
   params.S = S ? S->data() : nullptr;
+  params.LSE = LSE ? LSE->data() : nullptr;
   variant.on_emulator(device, params);
 
   EmulatorRun run;
   run.output.assign(O.values().begin(), O.values().end());
+  if (LSE) run.lse.assign(LSE->values().begin(), LSE->values().end());
   run.counters = device.counters();
   run.reports = device.reports();
   run.trace = device.trace();
@@ -60,6 +65,7 @@ EmulatorRun run_on_emulator(const Stage& stage, const Variant& variant, const Sh
   check_guards(V, "V", run.overwritten_guards);
   check_guards(O, "O", run.overwritten_guards);
   if (S) check_guards(*S, "S", run.overwritten_guards);
+  if (LSE) check_guards(*LSE, "LSE", run.overwritten_guards);
   const auto unchanged = [&](const GuardedBuffer<f16>& buffer, const std::vector<f16>& original, const char* name) {
     if (std::memcmp(buffer.data(), original.data(), buffer.bytes()) != 0) run.modified_inputs.push_back(name);
   };

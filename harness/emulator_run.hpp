@@ -11,6 +11,7 @@ namespace ladder {
 
 struct EmulatorRun {
   std::vector<f16> output;  // [batch, heads, n, d]; POISON where the kernel wrote nothing
+  std::vector<float> lse;   // [batch, heads, n]; NaN where it wrote nothing; empty if the stage writes none
   emulator::Counters counters;
   std::vector<emulator::Report> reports;
   std::vector<emulator::TraceEvent> trace;      // with Options::trace

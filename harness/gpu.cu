@@ -170,12 +170,12 @@ Result<KernelResources> gpu_resources(const Variant& variant) {
 
 struct GpuProblem::Buffers {
   Shape shape;
-  DeviceBuffer Q, K, V, O;
+  DeviceBuffer Q, K, V, O, LSE;
   DeviceBuffer S;  // empty unless the stage materialises its scores
   AttentionParams params{};
 
   std::vector<const DeviceBuffer*> all() const {
-    std::vector<const DeviceBuffer*> buffers{&Q, &K, &V, &O};
+    std::vector<const DeviceBuffer*> buffers{&Q, &K, &V, &O, &LSE};
     if (S.bytes() > 0) buffers.push_back(&S);
     return buffers;
   }
@@ -214,6 +214,8 @@ Result<GpuProblem> GpuProblem::create(const Shape& shape, const Inputs& inputs, 
   if (auto status = upload(buffers->K, "K", inputs.K); !status) return tl::make_unexpected(status.error());
   if (auto status = upload(buffers->V, "V", inputs.V); !status) return tl::make_unexpected(status.error());
   if (auto status = make(buffers->O, "O", bytes); !status) return tl::make_unexpected(status.error());
+  const size_t lse_bytes = size_t(shape.batch_heads()) * shape.n * sizeof(float);
+  if (auto status = make(buffers->LSE, "LSE", lse_bytes); !status) return tl::make_unexpected(status.error());
   if (with_scores) {
     const size_t score_bytes = size_t(shape.batch_heads()) * shape.n * shape.n * sizeof(float);
     if (auto status = make(buffers->S, "S", score_bytes); !status) return tl::make_unexpected(status.error());
@@ -227,6 +229,7 @@ Result<GpuProblem> GpuProblem::create(const Shape& shape, const Inputs& inputs, 
   params.K = buffers->K.as<f16>();
   params.V = buffers->V.as<f16>();
   params.O = buffers->O.as<f16>();
+  params.LSE = buffers->LSE.as<float>();
   params.S = with_scores ? buffers->S.as<float>() : nullptr;
   GpuProblem problem(std::move(buffers));
   if (auto status = problem.poison_output(); !status) return tl::make_unexpected(status.error());
@@ -236,7 +239,9 @@ Result<GpuProblem> GpuProblem::create(const Shape& shape, const Inputs& inputs, 
 Status GpuProblem::poison_output() {
   fill<<<1024, 256>>>(buffers_->O.as<f16>(), buffers_->shape.elements(), POISON);
   if (auto status = checked(cudaGetLastError(), "poisoning O"); !status) return status;
-  return checked(cudaDeviceSynchronize(), "poisoning O");
+  const DeviceBuffer& lse = buffers_->LSE;
+  if (auto status = checked(cudaMemset(lse.as<float>(), 0xff, lse.bytes()), "poisoning LSE"); !status) return status;
+  return checked(cudaDeviceSynchronize(), "poisoning O and LSE");
 }
 
 Status GpuProblem::run(const Variant& variant) {
@@ -271,6 +276,14 @@ Result<std::vector<f16>> GpuProblem::read_output() const {
       cudaMemcpy(output.data(), buffers_->O.as<f16>(), buffers_->O.bytes(), cudaMemcpyDeviceToHost);
   if (auto status = checked(error, "reading O"); !status) return tl::make_unexpected(status.error());
   return output;
+}
+
+Result<std::vector<float>> GpuProblem::read_lse() const {
+  const DeviceBuffer& buffer = buffers_->LSE;
+  std::vector<float> lse(buffer.bytes() / sizeof(float));
+  const cudaError_t error = cudaMemcpy(lse.data(), buffer.as<float>(), buffer.bytes(), cudaMemcpyDeviceToHost);
+  if (auto status = checked(error, "reading LSE"); !status) return tl::make_unexpected(status.error());
+  return lse;
 }
 
 Result<std::vector<f16>> GpuProblem::read_output_rows(std::span<const int64_t> rows) const {

@@ -37,16 +37,16 @@ Result<KernelResources> gpu_resources(const Variant& variant);
 // Device bytes one problem needs, guard zones included.
 size_t gpu_bytes_needed(const Shape& shape, bool with_scores);
 
-// Q, K, V, O (and S) of one shape in GPU memory. Each buffer lies between two guard zones of a known pattern.
+// Q, K, V, O, LSE (and S) of one shape in GPU memory. Each buffer lies between two guard zones of a known pattern.
 class GpuProblem {
  public:
-  // Uploads the inputs and poisons O with NaN. Fails with needed and available GiB when they do not fit.
+  // Uploads the inputs and poisons O and LSE with NaN. Fails with needed and available GiB when they do not fit.
   static Result<GpuProblem> create(const Shape& shape, const Inputs& inputs, bool with_scores);
   GpuProblem(GpuProblem&&) noexcept;
   GpuProblem& operator=(GpuProblem&&) noexcept;
   ~GpuProblem();
 
-  // Overwrites O with NaN.
+  // Overwrites O and LSE with NaN.
   Status poison_output();
   // One launch, waited for. Any launch or execution error is in the message.
   Status run(const Variant& variant);
@@ -54,6 +54,8 @@ class GpuProblem {
   Result<double> time_ms(const Variant& variant, int launches);
   // O as it is now.
   Result<std::vector<f16>> read_output() const;
+  // LSE as it is now: NaN unless a stage that writes it has run.
+  Result<std::vector<float>> read_lse() const;
   // The given rows of O, d elements each; row (batch * heads + head) * n + i is query i of that head. Quick enough to
   // verify between two timed groups.
   Result<std::vector<f16>> read_output_rows(std::span<const int64_t> rows) const;

@@ -42,6 +42,9 @@ Result<double> GpuProblem::time_ms(const Variant&, int) {
 Result<std::vector<f16>> GpuProblem::read_output() const {
   return no_gpu();
 }
+Result<std::vector<float>> GpuProblem::read_lse() const {
+  return no_gpu();
+}
 Result<std::vector<f16>> GpuProblem::read_output_rows(std::span<const int64_t>) const {
   return no_gpu();
 }

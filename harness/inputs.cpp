@@ -159,6 +159,7 @@ AttentionParams params_for(const Shape& shape) {
   params.n = shape.n;
   params.d = shape.d;
   params.softmax_scale = 1.0f / std::sqrt(static_cast<float>(shape.d));
+  params.causal = shape.causal;
   return params;
 }
 

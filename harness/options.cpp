@@ -39,7 +39,8 @@ void add_shape_flags(CLI::App& app, RawFlags& raw, Options& options) {
   text("--d", raw.d, "D", "head dimension");
   text("--batch", raw.batch, "B", "batch size");
   text("--heads", raw.heads, "H", "heads");
-  app.add_flag("--causal", options.causal, "causal mask")->group("Shape and place");
+  app.add_flag("--causal", options.causal, "query i sees keys 0..i alone; without STAGE, the stages that can")
+      ->group("Shape and place");
   text("--seed", raw.seed, "SEED", "seed of the inputs; default 1");
   text("--inputs", raw.inputs, "KIND[,..]", "input sets: normal, peaky, ... or all");
   text("--on", raw.on, "WHERE", "auto, cpu (the emulator) or gpu");
@@ -195,7 +196,9 @@ Status resolve_stages(const RawFlags& raw, const std::vector<Stage>& known, Opti
     return usage("explain takes a stage, for example:  ladder explain 03");
   }
   if (options.stages.empty()) {
-    for (const Stage& stage : known) options.stages.push_back(&stage);
+    for (const Stage& stage : known) {
+      if (stage.causal || !options.causal) options.stages.push_back(&stage);
+    }
   }
   return {};
 }

@@ -34,12 +34,12 @@ struct Recorded {
   }
 };
 
-Result<Recorded> read_recorded(const Result<GpuInfo>& gpu) {
+Result<Recorded> read_recorded(const Result<GpuInfo>& gpu, const Shape& headline) {
   auto rows = recorded_results(std::filesystem::path(LADDER_SOURCE_DIR) / "docs" / "results");
   if (!rows) return tl::make_unexpected(rows.error());
-  std::erase_if(*rows, [](const ResultRow& row) {
+  std::erase_if(*rows, [&](const ResultRow& row) {
     return row.source != "measured" || row.regime != "sustained" || row.kind == "ceiling" || row.inputs != "normal" ||
-           !(row.shape == HEADLINE);
+           !(row.shape == headline);
   });
   Recorded recorded;
   if (rows->empty()) return recorded;
@@ -82,7 +82,9 @@ Result<ExitCode> overview_verb(const Options& options) {
   print_machine(out, gpu);
   print_stages(out, options.stages);
 
-  const auto recorded = read_recorded(gpu);
+  Shape headline = HEADLINE;
+  headline.causal = options.causal;
+  const auto recorded = read_recorded(gpu, headline);
   const Shape shape = shapes_for(options, EMULATED_SHAPE).front();
   for (const Stage* stage : options.stages) {
     if (auto status = supports(*stage, stage->variants.front(), shape); !status) {
@@ -130,7 +132,7 @@ Result<ExitCode> overview_verb(const Options& options) {
     fmt::print(out, "* No GPU's results are recorded in docs/results/ yet.\n");
   } else {
     fmt::print(out, "* Recorded, not measured now: {}, {}, {}, sustained.\n", recorded->gpu, recorded->date,
-               to_string(HEADLINE));
+               to_string(headline));
   }
   for (const std::string& failure : failures) fmt::print(out, "WRONG  {}\n", failure);
 

@@ -32,6 +32,26 @@ std::vector<f16> permuted(const std::vector<f16>& values, const Shape& shape) {
   });
 }
 
+// The last row of a prefix: within the tiles at the middle of the sequence, at the end of none.
+int64_t last_of_prefix(const Shape& shape) {
+  return shape.n / 2 + shape.n / 12;
+}
+
+// Within each head, the rows behind the prefix times -2.
+std::vector<f16> with_other_suffix(const std::vector<f16>& values, const Shape& shape) {
+  return changed(values, [&](f16 value, size_t i) {
+    const bool behind = int64_t(i) / shape.d % shape.n > last_of_prefix(shape);
+    return behind ? to_f16(-2 * to_float(value)) : value;
+  });
+}
+
+// All rows behind the prefix zeroed.
+std::vector<f16> prefixes(const std::vector<f16>& values, const Shape& shape) {
+  return changed(values, [&](f16 value, size_t i) {
+    return int64_t(i) / shape.d % shape.n > last_of_prefix(shape) ? f16{0} : value;
+  });
+}
+
 }  // namespace
 
 double largest_difference(std::span<const f16> a, std::span<const f16> b) {
@@ -56,11 +76,15 @@ Result<std::vector<PropertyResult>> check_properties_of(const Run& run, const Sh
   std::vector<PropertyResult> results;
 
   Inputs other = inputs;
-  other.K = permuted(inputs.K, shape);
-  other.V = permuted(inputs.V, shape);
+  other.K = shape.causal ? with_other_suffix(inputs.K, shape) : permuted(inputs.K, shape);
+  other.V = shape.causal ? with_other_suffix(inputs.V, shape) : permuted(inputs.V, shape);
   auto output = run(other);
   if (!output) return tl::make_unexpected(output.error());
-  results.push_back({"permuted_keys", largest_difference(*base, *output), 2 * tolerance});
+  if (shape.causal) {
+    results.push_back({"prefix", largest_difference(prefixes(*base, shape), prefixes(*output, shape)), 0});
+  } else {
+    results.push_back({"permuted_keys", largest_difference(*base, *output), 2 * tolerance});
+  }
 
   // V = V1 + V2 with V2 = V of the reverse row order, both on the grid.
   other = inputs;

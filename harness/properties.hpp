@@ -20,7 +20,8 @@ struct PropertyResult {
   bool holds() const { return deviation <= bound; }
 };
 
-// permuted_keys   keys and values in another order: the sums are the same
+// permuted_keys   keys and values in another order: the sums are the same; dense only
+// prefix          other keys and values behind a query: not a bit of the rows up to it changes; causal only
 // linear_in_v     O(V1 + V2) = O(V1) + O(V2), and O(2 V) = 2 O(V)
 // shifted_scores  a constant added to all keys adds a constant to all scores of a row, which the softmax cancels
 Result<std::vector<PropertyResult>> check_properties_of(const Run& run, const Shape& shape, uint64_t seed);

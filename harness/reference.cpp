@@ -48,19 +48,23 @@ std::vector<int64_t> choose_rows(const Shape& shape, bool& all_rows) {
 struct Head {
   std::vector<float> K_transposed;  // [d, n]
   std::vector<float> V;             // [n, d]
+  double largest_key = 0;           // largest |k|
 };
 
 Head load_head(const Shape& shape, const Inputs& inputs, int64_t head) {
   const int64_t n = shape.n, d = shape.d, offset = head * n * d;
   Head loaded{std::vector<float>(n * d), std::vector<float>(n * d)};
+  std::vector<double> key_squares(n);
   parallel_for(n, 256, [&](int64_t begin, int64_t end) {
     for (int64_t j = begin; j < end; ++j) {
       for (int64_t c = 0; c < d; ++c) {
         loaded.K_transposed[c * n + j] = to_float(inputs.K[offset + j * d + c]);
         loaded.V[j * d + c] = to_float(inputs.V[offset + j * d + c]);
+        key_squares[j] += std::pow(loaded.K_transposed[c * n + j], 2);
       }
     }
   });
+  loaded.largest_key = std::sqrt(*std::ranges::max_element(key_squares));
   return loaded;
 }
 
@@ -74,7 +78,8 @@ float rounded(double value) {
   return to_float(to_f16(static_cast<float>(value)));
 }
 
-// Computes one row of O in double into `exact`, and returns the f16 implementation's largest error on it.
+// Computes one row of O in double into `exact`, and its LSE; `keys` are visible. Returns the f16 implementation's largest
+// error on it.
 struct RowSolver {
   const Shape& shape;
   const Head& head;
@@ -84,13 +89,13 @@ struct RowSolver {
 
   RowSolver(const Shape& shape, const Head& head) : shape(shape), head(head), S(shape.n), P(shape.n), naive(shape.d) {}
 
-  double solve(const f16* query, double* exact) {
+  double solve(const f16* query, int64_t keys, double* exact, double& lse, double& lse_tolerance) {
     const int64_t n = shape.n, d = shape.d;
     std::fill(S.begin(), S.end(), 0.0);
     constexpr int64_t BLOCK = 1024;  // of scores: 8 KiB, so that they stay in L1 while K streams by
-    for (int64_t j = 0; j < n; j += BLOCK) {
+    for (int64_t j = 0; j < keys; j += BLOCK) {
       for (int64_t c = 0; c < d; ++c) {
-        add_scaled<double>(&S[j], to_float(query[c]), &head.K_transposed[c * n + j], std::min(BLOCK, n - j));
+        add_scaled<double>(&S[j], to_float(query[c]), &head.K_transposed[c * n + j], std::min(BLOCK, keys - j));
       }
     }
     const double scale = 1.0 / std::sqrt(static_cast<double>(d));
@@ -98,32 +103,35 @@ struct RowSolver {
 
     double exact_max = -std::numeric_limits<double>::infinity();
     float naive_max = -std::numeric_limits<float>::infinity();
-    for (int64_t j = 0; j < n; ++j) {
+    for (int64_t j = 0; j < keys; ++j) {
       P[j] = rounded(S[j]);  // the f16 implementation's scores
       exact_max = std::max(exact_max, S[j]);
       naive_max = std::max(naive_max, P[j]);
     }
     double exact_sum = 0;
     float naive_sum = 0;
-    for (int64_t j = 0; j < n; ++j) {
+    for (int64_t j = 0; j < keys; ++j) {
       S[j] = std::exp(S[j] - exact_max);
       P[j] = std::exp(P[j] - naive_max);
       exact_sum += S[j];
       naive_sum += P[j];
     }
-    for (int64_t j = 0; j < n; ++j) P[j] = rounded(P[j] / naive_sum);
+    for (int64_t j = 0; j < keys; ++j) P[j] = rounded(P[j] / naive_sum);
 
     std::fill(exact, exact + d, 0.0);
     std::fill(naive.begin(), naive.end(), 0.0f);
-    for (int64_t j = 0; j < n; ++j) {
+    for (int64_t j = 0; j < keys; ++j) {
       add_scaled<double>(exact, S[j], &head.V[j * d], d);
       add_scaled<float>(naive.data(), P[j], &head.V[j * d], d);
     }
-    double error = 0;
+    lse = exact_max + std::log(exact_sum);
+    double query_square = 0, error = 0;
     for (int64_t c = 0; c < d; ++c) {
+      query_square += std::pow(to_float(query[c]), 2);
       exact[c] /= exact_sum;
       error = std::max(error, std::abs(rounded(naive[c]) - exact[c]));
     }
+    lse_tolerance = 1e-5 + 0x1p-21 * std::sqrt(query_square) * head.largest_key * scale;
     return error;
   }
 };
@@ -150,6 +158,8 @@ Reference make_reference(const Shape& shape, const Inputs& inputs) {
   reference.d = shape.d;
   reference.rows = choose_rows(shape, reference.all_rows);
   reference.output.resize(reference.rows.size() * shape.d);
+  reference.lse.resize(reference.rows.size());
+  reference.lse_tolerance.resize(reference.rows.size());
   std::mutex mutex;
   for (size_t begin = 0; begin < reference.rows.size();) {
     const int64_t head_index = reference.rows[begin] / shape.n;
@@ -162,8 +172,10 @@ Reference make_reference(const Shape& shape, const Inputs& inputs) {
       double error = 0;
       for (int64_t i = first; i < last; ++i) {
         const size_t row = begin + i;
-        error =
-            std::max(error, solver.solve(&inputs.Q[reference.rows[row] * shape.d], &reference.output[row * shape.d]));
+        const int64_t keys = shape.causal ? reference.rows[row] % shape.n + 1 : shape.n;
+        error = std::max(error,
+                         solver.solve(&inputs.Q[reference.rows[row] * shape.d], keys, &reference.output[row * shape.d],
+                                      reference.lse[row], reference.lse_tolerance[row]));
       }
       const std::scoped_lock lock(mutex);
       reference.naive_error = std::max(reference.naive_error, error);

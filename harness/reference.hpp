@@ -20,6 +20,11 @@ struct Reference {
   std::vector<int64_t> rows;   // (batch * heads + head) * n + query, ascending
   std::vector<double> output;  // [rows.size(), d]
   double naive_error = 0;      // largest |f16 implementation - double| over these rows
+  std::vector<double> lse;     // [rows.size()]: ln of the sum of exp(scaled scores)
+  // How far a kernel's LSE may be off. A score is a sum of d products in f32; none of its partial sums exceeds |q| |k|,
+  // and the roundings of a d of 128 leave less than 2^-21 (4 ulp) of that. A change of all scores by that much changes
+  // LSE by as much. The exponentials (2 ulp) and their sum in f32 are within the 1e-5.
+  std::vector<double> lse_tolerance;
 
   double tolerance() const { return 2 * naive_error + 1e-5; }
   std::span<const double> row(size_t i) const { return {output.data() + i * d, static_cast<size_t>(d)}; }

@@ -1,6 +1,7 @@
 #include "harness/shapes.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -57,8 +58,13 @@ std::string to_string(const Shape& shape) {
 }
 
 Status supports(const Stage& stage, const Variant& variant, const Shape& shape) {
-  if (shape.causal) {
-    return failure(ExitCode::usage, "No stage here does causal attention yet. Leave --causal out.");
+  if (shape.causal && !stage.causal) {
+    std::vector<std::string_view> able;
+    for (const Stage& other : stages()) {
+      if (other.causal) able.push_back(other.name);
+    }
+    return failure(ExitCode::usage, fmt::format("{} is dense only: it has no mask. Stages that do causal: {}.",
+                                                stage.name, fmt::join(able, ", ")));
   }
   if (stage.any_d ? shape.d > stage.max_d : shape.d != stage.max_d) {
     return failure(
@@ -99,8 +105,8 @@ Status runs_on(const Stage& stage, const Variant& variant, const GpuInfo& gpu) {
 }
 
 size_t gpu_bytes_needed(const Shape& shape, bool with_scores) {
-  const double bytes =
-      4 * (tensor_bytes(shape) + 2 * GUARD_BYTES) + (with_scores ? score_bytes(shape) + 2 * GUARD_BYTES : 0);
+  const double lse_bytes = double(shape.batch_heads()) * shape.n * sizeof(float);
+  const double bytes = 4 * tensor_bytes(shape) + lse_bytes + (with_scores ? score_bytes(shape) : 0) + 12 * GUARD_BYTES;
   return static_cast<size_t>(std::min(bytes, 1e18));
 }
 

@@ -80,6 +80,8 @@ struct Stage {
   std::string_view needs = "";  // which ones those are: "mma.m16n8k16, cp.async"
   int max_d = 128;              // head dimensions: exactly 128, or 1..max_d when any_d
   bool any_d = false;
+  bool causal = false;               // does both dense and causal attention; otherwise dense alone
+  bool writes_lse = false;           // fills AttentionParams::LSE
   bool materialises_scores = false;  // needs AttentionParams::S
   std::vector<ResourceBound> resources = {};
   std::vector<Variant> variants = {};

@@ -64,6 +64,18 @@ class Bench(unittest.TestCase):
         self.assertIs(rows[0]["causal"], False)
         self.assertIn("TFLOPS", run.stderr)
 
+    def test_causal_times_the_stages_that_can_and_counts_half_the_flops(self) -> None:
+        run = ladder("bench", *SMALL, "--causal", "--no-peers", "--json", "-")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        naive = json.loads(run.stdout)[0]
+        self.assertEqual((naive["stage"], naive["causal"]), ("00_naive", True))
+        flops = 2 * naive["batch"] * naive["heads"] * naive["n"] ** 2 * naive["d"]
+        self.assertAlmostEqual(naive["tflops"], flops / naive["ms_median"] / 1e9, 1)
+        self.assertNotIn("02_swizzle", run.stdout)
+        run = ladder("compare", "00", "02", "--causal", *SMALL)
+        self.assertEqual(run.returncode, 2)
+        self.assertIn("02_swizzle is dense only", run.stderr)
+
     def test_csv_on_stdout_has_one_header_for_several_shapes(self) -> None:
         run = ladder("bench", "02", *SMALL, "--n", "256,512", "--no-peers", "--csv", "-")
         self.assertEqual(run.returncode, 0, run.stderr)

@@ -17,26 +17,29 @@ namespace {
 
 constexpr Shape SHAPE{.batch = 1, .heads = 2, .n = 64, .d = 32};
 
-// Attention in double. `weight(key)` scales exp(score): anything but 1 is wrong. `bias` is added to the output.
+// Attention in double. `weight(key)` scales exp(score): anything but 1 is wrong. `bias` is added to the output. When
+// causal, a query sees its own key and `extra` more.
 template <class Weight>
-void attention(const AttentionParams& p, const Weight& weight, float bias = 0) {
+void attention(const AttentionParams& p, const Weight& weight, float bias = 0, int64_t extra = 0) {
   for (int64_t row = 0; row < int64_t{p.batch_heads} * p.n; ++row) {
     const int64_t head = row / p.n;
     std::vector<double> weights(p.n), sums(p.d);
     double largest = -std::numeric_limits<double>::infinity(), total = 0;
-    for (int j = 0; j < p.n; ++j) {
+    const int64_t keys = p.causal ? std::min<int64_t>(p.n, row % p.n + 1 + extra) : p.n;
+    for (int j = 0; j < keys; ++j) {
       for (int c = 0; c < p.d; ++c) {
         weights[j] +=
             double(to_float(p.Q[row * p.d + c])) * to_float(p.K[(head * p.n + j) * p.d + c]) * p.softmax_scale;
       }
       largest = std::max(largest, weights[j]);
     }
-    for (int j = 0; j < p.n; ++j) {
+    for (int j = 0; j < keys; ++j) {
       weights[j] = std::exp(weights[j] - largest) * weight(j);
       total += weights[j];
       for (int c = 0; c < p.d; ++c) sums[c] += weights[j] * to_float(p.V[(head * p.n + j) * p.d + c]);
     }
     for (int c = 0; c < p.d; ++c) p.O[row * p.d + c] = to_f16(float(sums[c] / total) + bias);
+    if (p.LSE) p.LSE[row] = float(largest + std::log(total));
   }
 }
 
@@ -127,6 +130,28 @@ TEST_CASE("a wrong kernel fails for its reason, with the place in the message") 
   CHECK(behind.failures[0].message == "a write 200 bytes behind the end of O");
 }
 
+TEST_CASE("a wrong log-sum-exp fails, though the output is right") {
+  const auto with_lse = [](auto change) {
+    static decltype(change) fault = change;
+    Stage stage = stage_of([](emulator::Device& device, const AttentionParams& p) {
+      right(device, p);
+      fault(p.LSE);
+    });
+    stage.writes_lse = true;
+    return check(stage);
+  };
+  CHECK(with_lse([](float*) {}).ok);
+  CHECK(with_lse([](float* lse) { lse[99] += 1e-6f; }).ok);  // rounding
+  const CheckResult off = with_lse([](float* lse) { lse[99] += 1e-3f; });
+  REQUIRE(only(off, FailureKind::wrong_lse));
+  CHECK(
+      off.failures[0].message.starts_with("log-sum-exp is wrong in 1 of 128 rows, the first at batch 0, head 1, "
+                                          "query 35: "));
+  CHECK(only(with_lse([](float* lse) { lse[5] *= 1.442695f; }), FailureKind::wrong_lse));     // base 2
+  CHECK(only(with_lse([](float* lse) { lse[5] = std::nanf(""); }), FailureKind::wrong_lse));  // or unwritten
+  CHECK(only(with_lse([](float* lse) { lse[128] = 0; }), FailureKind::guard_overwritten));
+}
+
 TEST_CASE("a NaN never passes, and never counts as an error of zero") {
   const CheckResult result = check(stage_of(writes_nan));
   CHECK(std::isnan(result.max_err));
@@ -169,10 +194,10 @@ TEST_CASE("the JSON has the promised names") {
 namespace {
 
 // A runner of host functions with a chosen fault.
-Run runner(void (*kernel)(const AttentionParams&)) {
-  return [kernel](const Inputs& inputs) -> Result<std::vector<f16>> {
+Run runner(void (*kernel)(const AttentionParams&), const Shape& shape) {
+  return [kernel, shape](const Inputs& inputs) -> Result<std::vector<f16>> {
     std::vector<f16> output(inputs.Q.size());
-    AttentionParams params = params_for(SHAPE);
+    AttentionParams params = params_for(shape);
     params.Q = inputs.Q.data();
     params.K = inputs.K.data();
     params.V = inputs.V.data();
@@ -182,9 +207,9 @@ Run runner(void (*kernel)(const AttentionParams&)) {
   };
 }
 
-std::vector<std::string> broken(void (*kernel)(const AttentionParams&)) {
+std::vector<std::string> broken(void (*kernel)(const AttentionParams&), const Shape& shape = SHAPE) {
   std::vector<std::string> names;
-  const auto properties = check_properties_of(runner(kernel), SHAPE, 1);
+  const auto properties = check_properties_of(runner(kernel, shape), shape, 1);
   for (const PropertyResult& property : properties.value()) {
     if (!property.holds()) names.emplace_back(property.name);
   }
@@ -195,14 +220,25 @@ using Names = std::vector<std::string>;
 
 }  // namespace
 
+constexpr Shape CAUSAL{.batch = 1, .heads = 2, .n = 64, .d = 32, .causal = true};
+
 TEST_CASE("attention has all properties") {
-  CHECK(broken([](const AttentionParams& p) { attention(p, [](int) { return 1.0; }); }) == Names{});
+  const auto right = [](const AttentionParams& p) { attention(p, [](int) { return 1.0; }); };
+  CHECK(broken(right) == Names{});
+  CHECK(broken(right, CAUSAL) == Names{});
 }
 
 TEST_CASE("each property is broken by the fault it guards against") {
   // Slight faults, so that loose bounds would let them pass. Weights by position: order matters.
   CHECK(broken([](const AttentionParams& p) { attention(p, [](int j) { return 1.0 + 0.2 * (j % 2); }); }) ==
         Names{"permuted_keys"});
+  // One key of the future is seen.
+  CHECK(broken(
+            [](const AttentionParams& p) {
+              attention(
+                  p, [](int) { return 1.0; }, 0, 1);
+            },
+            CAUSAL) == Names{"prefix"});
   // A constant in the output: no longer linear.
   CHECK(broken([](const AttentionParams& p) {
           attention(

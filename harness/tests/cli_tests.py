@@ -59,7 +59,7 @@ class Usage(unittest.TestCase):
         self.refused("check --heads 65536", "at most 65535")
         self.refused("check 03 --d 64", "head dimension of 128", "ladder check 00 --d 64")
         self.refused("check 00 --d 512", "at most 256")
-        self.refused("check --causal", "No stage here does causal attention yet")
+        self.refused("check 01 --causal", "01_base is dense only", "Stages that do causal: 00_naive")
         self.refused("explain 03 --n 100", "multiple of 128")
 
     def test_files_are_tried_before_the_work(self) -> None:

@@ -41,14 +41,15 @@ bool told_to_be(const char* what, const Variant& variant) {
   return name && stage_of(variant).name == name;
 }
 
-std::vector<f16> attention(const Shape& shape, const Inputs& inputs) {
+std::vector<f16> attention(const Shape& shape, const Inputs& inputs, std::vector<float>& lse) {
   std::vector<f16> O(static_cast<size_t>(shape.elements()));
   const size_t n = static_cast<size_t>(shape.n), d = static_cast<size_t>(shape.d);
   std::vector<double> weights(n), row(d);
   for (size_t query = 0; query < static_cast<size_t>(shape.batch_heads()) * n; ++query) {
     const size_t head = query / n * n;
+    const size_t keys = shape.causal ? query % n + 1 : n;
     double max = -INFINITY, sum = 0;
-    for (size_t key = 0; key < n; ++key) {
+    for (size_t key = 0; key < keys; ++key) {
       double score = 0;
       for (size_t i = 0; i < d; ++i) {
         score += double{to_float(inputs.Q[query * d + i])} * double{to_float(inputs.K[(head + key) * d + i])};
@@ -57,12 +58,13 @@ std::vector<f16> attention(const Shape& shape, const Inputs& inputs) {
       max = std::max(max, weights[key]);
     }
     row.assign(d, 0);
-    for (size_t key = 0; key < n; ++key) {
+    for (size_t key = 0; key < keys; ++key) {
       const double weight = std::exp(weights[key] - max);
       sum += weight;
       for (size_t i = 0; i < d; ++i) row[i] += weight * double{to_float(inputs.V[(head + key) * d + i])};
     }
     for (size_t i = 0; i < d; ++i) O[query * d + i] = to_f16(static_cast<float>(row[i] / sum));
+    lse.push_back(static_cast<float>(max + std::log(sum)));
   }
   return O;
 }
@@ -72,6 +74,7 @@ std::vector<f16> attention(const Shape& shape, const Inputs& inputs) {
 struct GpuProblem::Buffers {
   Shape shape;
   std::vector<f16> answer, O;
+  std::vector<float> lse;
   std::set<const Variant*> ran;
 };
 
@@ -106,7 +109,7 @@ GpuProblem::~GpuProblem() = default;
 Result<GpuProblem> GpuProblem::create(const Shape& shape, const Inputs& inputs, bool) {
   auto buffers = std::make_unique<Buffers>();
   buffers->shape = shape;
-  buffers->answer = attention(shape, inputs);
+  buffers->answer = attention(shape, inputs, buffers->lse);
   buffers->O.assign(buffers->answer.size(), POISON);
   return GpuProblem(std::move(buffers));
 }
@@ -137,6 +140,10 @@ Result<double> GpuProblem::time_ms(const Variant& variant, int launches) {
 
 Result<std::vector<f16>> GpuProblem::read_output() const {
   return buffers_->O;
+}
+
+Result<std::vector<float>> GpuProblem::read_lse() const {
+  return buffers_->lse;
 }
 
 Result<std::vector<f16>> GpuProblem::read_output_rows(std::span<const int64_t> rows) const {

@@ -19,6 +19,7 @@ std::vector<Stage> some_stages() {
   }
   all[0].any_d = true;
   all[0].max_d = 256;
+  all[0].causal = true;
   all[0].materialises_scores = true;
   all[0].variants[0].tile = {};
   all[3].variants[0].tile = {128, 64, 4};
@@ -84,6 +85,15 @@ TEST_CASE("without a verb comes the overview, without a stage come all") {
   CHECK(options->stages.size() == STAGES.size());
   CHECK_FALSE(options->stages_named);
   CHECK(options->seed == 1);
+}
+
+TEST_CASE("--causal without a stage takes those that can; a named one is taken at its word") {
+  const auto able = parse({"check", "--causal"});
+  REQUIRE(able);
+  CHECK(able->stages == std::vector{&STAGES[0]});
+  const auto named = parse({"check", "02", "--causal"});
+  REQUIRE(named);
+  CHECK(named->stages == std::vector{&STAGES[1]});  // refused later, with the reason
 }
 
 TEST_CASE("the flags of bench arrive") {
@@ -167,7 +177,8 @@ TEST_CASE("an N between two multiples of the tile is answered with both") {
         "06_batched needs N to be a multiple of 128 (its query tile); N=64 is not. Nearest: 128.");
   CHECK(mentions(refuse(1, {.n = 512, .d = 64}), "02_swizzle needs a head dimension of 128; d=64 is not."));
   CHECK(mentions(refuse(0, {.n = 512, .d = 512}), "at most 256"));
-  CHECK(mentions(refuse(1, {.n = 512, .causal = true}), "No stage here does causal attention yet."));
+  CHECK(mentions(refuse(1, {.n = 512, .causal = true}),
+                 "02_swizzle is dense only: it has no mask. Stages that do causal: "));
   CHECK(supports(STAGES[0], STAGES[0].variants[0], {.n = 1000, .d = 77}));
 }
 

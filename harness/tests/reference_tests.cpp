@@ -11,12 +11,13 @@ using namespace ladder;
 
 namespace {
 
-// softmax(Q K^T / sqrt(d)) V for one row, as the formula says.
+// softmax(Q K^T / sqrt(d)) V for one row, as the formula says, and the logarithm of its sum behind it.
 std::vector<double> plain_attention(const Shape& shape, const Inputs& inputs, int64_t row) {
   const int64_t head = row / shape.n, d = shape.d;
   std::vector<double> weights(shape.n), output(d);
   double sum = 0;
-  for (int64_t j = 0; j < shape.n; ++j) {
+  const int64_t keys = shape.causal ? row % shape.n + 1 : shape.n;
+  for (int64_t j = 0; j < keys; ++j) {
     double s = 0;
     for (int64_t c = 0; c < d; ++c) {
       s += double(to_float(inputs.Q[row * d + c])) * to_float(inputs.K[(head * shape.n + j) * d + c]);
@@ -25,9 +26,9 @@ std::vector<double> plain_attention(const Shape& shape, const Inputs& inputs, in
     sum += weights[j];
   }
   for (int64_t c = 0; c < d; ++c) {
-    for (int64_t j = 0; j < shape.n; ++j)
-      output[c] += weights[j] / sum * to_float(inputs.V[(head * shape.n + j) * d + c]);
+    for (int64_t j = 0; j < keys; ++j) output[c] += weights[j] / sum * to_float(inputs.V[(head * shape.n + j) * d + c]);
   }
+  output.push_back(std::log(sum));
   return output;
 }
 
@@ -42,7 +43,8 @@ std::vector<f16> rounded_to_f16(const Reference& reference) {
 TEST_CASE("the reference is the formula, for any shape") {
   for (const Shape shape :
        {Shape{.batch = 2, .heads = 3, .n = 65, .d = 128}, Shape{.batch = 1, .heads = 1, .n = 1, .d = 1},
-        Shape{.batch = 1, .heads = 2, .n = 130, .d = 40}}) {
+        Shape{.batch = 1, .heads = 2, .n = 130, .d = 40},
+        Shape{.batch = 2, .heads = 2, .n = 67, .d = 40, .causal = true}}) {
     const Inputs inputs = make_inputs(InputKind::normal, shape, 5);
     const Reference reference = make_reference(shape, inputs);
     REQUIRE(reference.all_rows);
@@ -51,6 +53,7 @@ TEST_CASE("the reference is the formula, for any shape") {
       const auto expected = plain_attention(shape, inputs, reference.rows[i]);
       for (int c = 0; c < shape.d; ++c)
         REQUIRE(reference.row(i)[c] == Approx(expected[c]).epsilon(1e-10).margin(1e-12));
+      REQUIRE(reference.lse[i] == Approx(expected.back()).epsilon(1e-10).margin(1e-12));
     }
   }
 }
@@ -107,6 +110,29 @@ TEST_CASE("the tolerance is twice the error of an attention that rounds S, P and
     }
     INFO(to_string(kind));
     CHECK(reference.tolerance() == Approx(2 * error + 1e-5).epsilon(0.01));
+  }
+}
+
+TEST_CASE("what an LSE may be off by: more than f32 needs, less than any mistake makes") {
+  const Shape shape{.n = 256, .d = 128};
+  for (const InputKind kind : {InputKind::normal, InputKind::peaky}) {
+    const Inputs inputs = make_inputs(kind, shape, 1);
+    const Reference reference = make_reference(shape, inputs);
+    for (const int64_t row : {0, 100, 255}) {
+      std::vector<float> scores(shape.n);
+      for (int j = 0; j < shape.n; ++j) {
+        for (int c = 0; c < shape.d; ++c) {
+          scores[j] += to_float(inputs.Q[row * shape.d + c]) * to_float(inputs.K[j * shape.d + c]);
+        }
+        scores[j] /= std::sqrt(float(shape.d));
+      }
+      const float row_max = *std::ranges::max_element(scores);
+      float sum = 0;
+      for (const float score : scores) sum += std::exp(score - row_max);
+      INFO(to_string(kind) << ", row " << row);
+      CHECK(std::abs(row_max + std::log(sum) - reference.lse[row]) <= reference.lse_tolerance[row]);
+      CHECK(reference.lse_tolerance[row] < (kind == InputKind::normal ? 1e-4 : 1e-2));
+    }
   }
 }
 

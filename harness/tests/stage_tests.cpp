@@ -22,6 +22,7 @@ namespace {
 constexpr Shape FULL{.batch = 1, .heads = 1, .n = 512, .d = 128};
 constexpr Shape SMALL{.batch = 1, .heads = 1, .n = 256, .d = 128};  // two KV tiles of the widest stage
 constexpr Shape HEADS{.batch = 2, .heads = 3, .n = 128, .d = 128};  // several heads, one tile each
+constexpr Shape CAUSAL{.batch = 1, .heads = 2, .n = 256, .d = 128, .causal = true};
 
 // Those named by LADDER_STAGE; all without it.
 std::vector<const Stage*> stages_to_test() {
@@ -34,8 +35,8 @@ std::vector<const Stage*> stages_to_test() {
 }
 
 const Problem& problem(const Shape& shape, InputKind kind) {
-  static std::map<std::tuple<int, int, int, InputKind>, Problem> known;
-  const auto key = std::tuple(shape.batch, shape.heads, shape.n, kind);
+  static std::map<std::tuple<int, int, int, bool, InputKind>, Problem> known;
+  const auto key = std::tuple(shape.batch, shape.heads, shape.n, shape.causal, kind);
   const auto place = known.find(key);
   return place != known.end() ? place->second : known.emplace(key, make_problem(shape, kind, 1)).first->second;
 }
@@ -111,6 +112,27 @@ TEST_CASE("every variant is right and counts what it predicts, for one head and 
         const CheckResult result = check_on_emulator(*stage, variant, problem(shape, InputKind::normal));
         INFO(reasons(result));
         CHECK(result.ok);  // includes counts against Variant::predict, and conflicts against conflict_ways
+      }
+    }
+  }
+}
+
+TEST_CASE("a stage that does causal is right and counts what it predicts, and no later key changes a row", "[stage]") {
+  for (const Stage* stage : stages_to_test()) {
+    CHECK(supports(*stage, stage->variants[0], CAUSAL).has_value() == stage->causal);
+    if (!stage->causal) continue;
+    for (const InputKind kind : all_input_kinds()) {
+      const CheckResult result = check_on_emulator(*stage, stage->variants[0], problem(CAUSAL, kind));
+      INFO(reasons(result));
+      CHECK(result.ok);
+    }
+    for (const Variant& variant : stage->variants) {
+      const CheckResult result = check_on_emulator(*stage, variant, problem(CAUSAL, InputKind::normal));
+      INFO(reasons(result));
+      CHECK(result.ok);
+      for (const CheckResult& property : check_properties(*stage, variant, CAUSAL, 1, Backend::emulator)) {
+        INFO(reasons(property));
+        CHECK(property.ok);
       }
     }
   }
