@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the measured block of every chapter (NN_name/README.md) from docs/results: this rung beside the one before it.
+"""Writes what is measured in every chapter (NN_name/README.md) from docs/results: the block with this rung beside the one
+before it, and the numbers of the prose (prose.py).
 
 With --check nothing is written: exits 1 when a chapter is older than its data.
 """
@@ -11,6 +12,7 @@ import re
 import sys
 from pathlib import Path
 
+import prose
 import results
 
 BEGIN, END = "<!-- measured:begin -->", "<!-- measured:end -->"
@@ -130,6 +132,7 @@ def main() -> int:
                 raise results.ResultsError(f"{chapter}: expected one line {BEGIN} and one line {END} behind it")
             generated = f"{BEGIN}\n{block(stage, before, rows, counters)}\n{END}"
             new = re.sub(f"{re.escape(BEGIN)}\n.*?{re.escape(END)}", lambda _: generated, text, flags=re.DOTALL)
+            new = prose.filled(new, f"{stage}/README.md")
             if new != text:
                 stale.append(chapter)
                 if not arguments.check:

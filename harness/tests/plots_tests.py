@@ -17,6 +17,7 @@ FIXTURE = ROOT / "harness" / "tests" / "fixtures" / "results.csv"
 FIGURES = ("tflops_per_rung", "gain_per_rung", "tflops_over_n")
 sys.path.insert(0, str(PLOTS))
 import figure  # noqa: E402
+import prose  # noqa: E402
 import readme  # noqa: E402
 import results  # noqa: E402
 
@@ -193,6 +194,39 @@ class ReadmeTable(Scratch):
         run = self.renew()
         self.assertEqual(run.returncode, 2)
         self.assertNotIn("Traceback", run.stderr)
+
+
+class Prose(unittest.TestCase):
+    """Numbers in chapters, on the recorded rows: what they are is the business of the CSV, that they follow it is tested."""
+
+    def test_a_number_is_computed_and_formatted(self) -> None:
+        rate = prose.h200("02").tflops
+        self.assertEqual(prose.number("h200('02').tflops:.1f"), f"{rate:.1f}")
+        self.assertEqual(prose.number("h200('02_swizzle').tflops / 2:.0f"), f"{rate / 2:.0f}")
+        self.assertEqual(prose.h200("02[64x32, 2 warps]").stage, "02_swizzle[64x32, 2 warps]")
+        self.assertEqual(prose.h200("02", regime="burst", n=512, batch=32).regime, "burst")
+        self.assertEqual(prose.sass("08", "MOV IMAD"), prose.sass("08", "MOV") + prose.sass("08", "IMAD"))
+
+    def test_what_is_not_there_is_refused(self) -> None:
+        for text, said in (("h200('99').tflops:.1f", "no row of 99"), ("h200('02', n=77).tflops:.1f", "N = 77"),
+                           ("h200('02').speed:.1f", "speed"), ("ncu('02', 'nothing'):.0f", "no nothing of 02"),
+                           ("h200('fa2').registers:d", "NoneType"), ("1 +:d", "invalid syntax"), ("readme('02', 'x'):s", "column x")):
+            with self.subTest(text), self.assertRaisesRegex(results.ResultsError, said):
+                prose.number(text)
+
+    def test_a_chapter_is_renewed(self) -> None:
+        comment = "<!-- numbers\nworth {h200('02').tflops:.1f} TFLOPS,\n-->\n"
+        text = "9 rungs.\nIt is worth\n1.5 TFLOPS, or 1.5 more.\n" + comment
+        rate = prose.number("h200('02').tflops:.1f")
+        self.assertEqual(prose.filled(text, "x"), f"9 rungs.\nIt is worth\n{rate} TFLOPS, or 1.5 more.\n{comment}")
+
+    def test_words_that_do_not_stand_in_the_chapter_once(self) -> None:
+        comment = "<!-- numbers\nworth {h200('02').tflops:.1f} TFLOPS\n-->\n"
+        for text in ("worthy of 2 TFLOPS\n", "worth 1 TFLOPS, worth 2 TFLOPS\n"):
+            with self.assertRaisesRegex(results.ResultsError, "wants 1"):
+                prose.filled(text + comment, "x")
+        with self.assertRaisesRegex(results.ResultsError, "wants 1"):
+            prose.filled("as is\n<!-- numbers\nas is\n-->\n", "x")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,142 @@
+"""Numbers in prose, computed from what was measured. A number is an expression with a format, as in an f-string:
+
+    h200('02').tflops / h200('01').tflops:.2f
+
+A page of the site has it in a role. A chapter is also read as it stands, so its prose has plain numbers, and a comment at its
+end repeats the words around each of them with the expression in its place; chapters.py renews the prose by it:
+
+    <!-- numbers
+    is worth {h200('02').tflops / h200('01[64x128, 4 warps]').tflops:.2f} times
+    -->
+"""
+from __future__ import annotations
+
+import csv
+import functools
+import re
+import subprocess
+
+import results
+
+BLOCK = re.compile(r"^<!-- numbers\n(.*?)^-->\n?", re.M | re.S)
+HOLE = re.compile(r"\{([^{}]+)\}")
+SWEEP_TOKENS = 16384  # batch x N
+METRICS = {
+    "wavefronts": "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
+    "shared_busy": "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum.pct_of_peak_sustained_elapsed",
+    "tensor_busy": "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
+    "waits_global": "smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active.ratio",
+    "waits_shared": "smsp__average_warps_issue_stalled_short_scoreboard_per_issue_active.ratio",
+}
+
+
+def _file(name: str):
+    return results.ROOT / "docs" / "results" / name
+
+
+@functools.cache
+def _rows() -> list[results.Row]:
+    return results.read(_file("h200.csv"))
+
+
+def _only(found: list, what: str):
+    if len(found) != 1:
+        raise results.ResultsError(f"{'no row' if not found else 'several rows'} of {what}")
+    return found[0]
+
+
+def _named(name: str, wanted: str) -> bool:
+    """'02', '02_swizzle' and '02[64x32, 2 warps]' for 02_swizzle[64x32, 2 warps]; other names as they are."""
+    short = re.sub(r"^(\d\d[a-z]?)_\w+", r"\1", name)
+    return wanted in (name, short)
+
+
+def h200(name: str, **shape) -> results.Row:
+    """A row of h200.csv: a rung by name or number, a variant, a peer or a ceiling; at the README's shape unless told."""
+    selection = results.Selection(**shape)
+    return _only([row for row in _rows() if _named(row.stage, name) and row.source == "measured" and selection.takes(row)],
+                 f"{name} at {selection} in docs/results/h200.csv")
+
+
+def sweep(name: str, column: str, regime: str) -> list[float]:
+    """A column at every N of the sweep, in which batch x N is constant."""
+    found = [row.values[column] for row in _rows() if _named(row.stage, name) and row.source == "measured"
+             and row.regime == regime and row.batch * row.n == SWEEP_TOKENS and not row.causal]
+    return found or _only(found, f"the sweep of {name}, {regime}, in docs/results/h200.csv")
+
+
+@functools.cache
+def _counters() -> dict[str, dict[str, dict[str, float]]]:
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    with _file("h200_counters.csv").open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            found.setdefault(row["stage"], {}).setdefault(row["kernel"], {})[row["metric"]] = float(row["value"])
+    return found
+
+
+def ncu(name: str, metric: str, kernel: str | None = None) -> float:
+    """A value of h200_counters.csv: of a rung's default kernel, or of flash_attention<KERNEL>."""
+    metric = METRICS.get(metric, metric)
+    _, kernels = _only([entry for entry in _counters().items() if _named(entry[0], name)], f"{name} in h200_counters.csv")
+    chosen = kernels.get(f"flash_attention<{kernel}>") if kernel else next(iter(kernels.values()))
+    if chosen is None or metric not in chosen:
+        raise results.ResultsError(f"no {metric} of {name} {kernel or ''} in docs/results/h200_counters.csv")
+    return chosen[metric]
+
+
+def sass(name: str, opcodes: str, kernel: str | None = None) -> float:
+    """How often instructions stand in the machine code: sass('08', 'MOV IMAD')."""
+    return sum(ncu(name, f"sass.{opcode}", kernel) for opcode in opcodes.split())
+
+
+def readme(name: str, column: str) -> str:
+    """A cell of the README's table, which a test keeps current: what the emulator counted."""
+    table = [[cell.strip() for cell in line.strip("|\n").split("|")]
+             for line in (results.ROOT / "README.md").read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
+    head = next((cells for cells in table if cells[0] == "rung"), [])
+    found = [cells[head.index(column)] for cells in table if column in head and _named(cells[0].strip("[").split("]")[0], name)]
+    return _only(found, f"{name} with a column {column} in the table of README.md")
+
+
+@functools.cache
+def _changes() -> dict[str, int]:
+    script = results.ROOT / "harness" / "evidence" / "rung_diff"
+    said = subprocess.run([script, "--most", "100000"], capture_output=True, text=True).stdout
+    return {rung: int(lines) for rung, lines in re.findall(r"^(\S+) +(\d+) changed lines", said, re.M)}
+
+
+def changed(name: str) -> int:
+    """Lines of kernel.cuh that differ from the rung before."""
+    return _only([lines for rung, lines in _changes().items() if _named(rung, name)], f"{name} in what rung_diff prints")
+
+
+NAMES = {function.__name__: function for function in (h200, sweep, ncu, sass, readme, changed, min, max)}
+
+
+def number(text: str) -> str:
+    """The value of EXPRESSION:FORMAT. Raises ResultsError, whatever is wrong with it."""
+    expression, _, form = text.rpartition(":")
+    try:
+        return format(eval(expression, {"__builtins__": {}}, NAMES), form)
+    except (results.ResultsError, SyntaxError, NameError, TypeError, ValueError, AttributeError, OSError) as error:
+        raise results.ResultsError(f"{text}: {error}") from None
+
+
+def _pattern(line: str) -> re.Pattern:
+    """Words and holes: any white space between words, any number in a hole."""
+    pieces = HOLE.split(line.strip())
+    words = [r"\s+".join(map(re.escape, re.split(r"\s+", piece))) for piece in pieces[::2]]
+    return re.compile(r"([-+]?\d[\d,]*(?:\.\d+)?)".join(words))
+
+
+def filled(text: str, where: str, write=number) -> str:
+    """A chapter with every number of its comment computed anew; `write` makes the text of one from its expression."""
+    block = BLOCK.search(text)
+    for line in block[1].splitlines() if block else []:
+        holes, places = HOLE.findall(line), list(_pattern(line).finditer(BLOCK.sub("", text)))
+        if not holes or len(places) != 1:
+            raise results.ResultsError(f"{where}: '{line}' stands in the text {len(places)} times, wants 1 with a number in it")
+        for i, expression in reversed(list(enumerate(holes, 1))):
+            start, stop = places[0].span(i)
+            text = text[:start] + write(expression) + text[stop:]
+    return text
