@@ -9,7 +9,7 @@ CSV    ?= $(wildcard docs/results/h200.csv)
 export LADDER_BUILD := $(abspath $(BUILD))
 SANITIZERS := memcheck racecheck initcheck synccheck
 
-.PHONY: help all ladder test docs diff plots resources benchmark format clean $(STAGES) $(SANITIZERS)
+.PHONY: help all ladder test docs diff plots resources profile benchmark format clean $(STAGES) $(SANITIZERS)
 .DEFAULT_GOAL := help
 
 help:
@@ -21,6 +21,7 @@ help:
 	@echo 'make diff STAGE=03         what changed in kernel.cuh since the rung before, and how many lines'
 	@echo 'make plots                 figures, the README table and the chapters from docs/results; CSV=FILE for another'
 	@echo 'make resources             registers and spills of every kernel, against the bounds (needs nvcc)'
+	@echo 'make profile STAGE=03      bytes at every memory level, conflicts, stalls over N, by ncu (needs a GPU); OUT=FILE.csv'
 	@echo 'make benchmark             how fast the emulator is'
 	@echo 'make memcheck STAGE=03     compute-sanitizer on one stage (needs a GPU); also racecheck, initcheck, synccheck'
 	@echo 'make format                clang-format all C++ and CUDA'
@@ -50,6 +51,10 @@ plots:
 
 resources:
 	@$(PYTHON) harness/evidence/resources.py $(BUILD)
+
+profile:
+	@./ladder build ladder
+	@$(PYTHON) harness/evidence/traffic.py $(STAGE) --build $(BUILD) $(if $(OUT),--csv $(OUT))
 
 benchmark:
 	@./ladder build emulator_benchmark

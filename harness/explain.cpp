@@ -3,11 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "harness/check.hpp"
 #include "harness/emulator_run.hpp"
+#include "harness/explain_gpu.hpp"
 #include "harness/gpu.hpp"
+#include "harness/io_model.hpp"
 #include "harness/json.hpp"
 #include "harness/shapes.hpp"
 #include "harness/table.hpp"
@@ -15,6 +19,7 @@
 namespace ladder {
 namespace {
 
+constexpr uint64_t WAVEFRONT_BYTES = 128;  // 32 banks of 4 bytes
 constexpr Shape DEFAULT_SHAPE{.batch = 1, .heads = 1, .n = 512, .d = 128};
 
 // What the counts can be set against: the rung below, if there is one that solves the same shape.
@@ -89,8 +94,6 @@ void print_counts(std::FILE* out, const Variant& variant, const CheckResult& res
   add("ldmatrix", &Counts::ldmatrix);
   add("shuffles", &Counts::shuffles);
   add("barriers", &Counts::barriers);
-  add("bytes read from global memory", &Counts::gmem_bytes_read);
-  add("bytes written to global memory", &Counts::gmem_bytes_written);
   const auto measured = [&](const char* name, const auto& value, std::string expected = "") {
     table.add({name, std::move(expected), value(counters), result_before ? value(*result_before->counters) : ""});
   };
@@ -101,6 +104,30 @@ void print_counts(std::FILE* out, const Variant& variant, const CheckResult& res
       [](const emulator::Counters& c) { return fmt::format("{:.2f}-way", ldmatrix_ways(c)); },
       variant.conflict_ways > 0 ? fmt::format("{:.2f}-way", variant.conflict_ways) : "");
   fmt::print(out, "{}", table.text());
+}
+
+// Bytes at each level, as far as the emulator sees them: what the kernel asks for, before any cache.
+void print_traffic(std::FILE* out, const Stage& stage, const Variant& variant, const CheckResult& result,
+                   const Stage* before, const CheckResult* result_before) {
+  const auto counted = [](const CheckResult& check) { return counts_of(*check.counters); };
+  const auto shared = [](const CheckResult& check) { return check.counters->smem_wavefronts * WAVEFRONT_BYTES; };
+  const Counts counts = counted(result);
+  fmt::print(out, "\nBytes asked for at each level\n");
+  Table table({"<", "predicted", "counted", result_before ? std::string(before->name) : "", "IO model"});
+  const auto add = [&](const char* level, uint64_t Counts::*field) {
+    table.add({level, variant.predict ? grouped(variant.predict(result.shape).*field) : "", grouped(counts.*field),
+               result_before ? grouped(counted(*result_before).*field) : "", ""});
+  };
+  add("global memory, read", &Counts::gmem_bytes_read);
+  add("global memory, written", &Counts::gmem_bytes_written);
+  const auto both = [](const Counts& both_ways) { return both_ways.gmem_bytes_read + both_ways.gmem_bytes_written; };
+  table.add({"  both", variant.predict ? grouped(both(variant.predict(result.shape))) : "", grouped(both(counts)),
+             result_before ? grouped(both(counted(*result_before))) : "",
+             grouped(static_cast<uint64_t>(io_model_bytes(stage, variant, result.shape)))});
+  table.add({"shared memory, wavefronts x 128", "", grouped(shared(result)),
+             result_before ? grouped(shared(*result_before)) : "", ""});
+  fmt::print(out, "{}IO model: {} bytes per head. It has no caches, and neither has the emulator.\n", table.text(),
+             io_model_formula(stage, variant, result.shape));
 }
 
 void print_sites(std::FILE* out, const emulator::Counters& counters) {
@@ -132,6 +159,7 @@ nlohmann::ordered_json explanation(const Stage& stage, const Variant& variant, c
   json["limit_before"] = stage.limit;
   json["prediction"] = stage.prediction;
   if (variant.predict) json["predicted"] = counts_json(variant.predict(result.shape));
+  json["io_model_bytes"] = io_model_bytes(stage, variant, result.shape);
   json["sites"] = nlohmann::ordered_json::array();
   for (const emulator::SiteCounts& site : result.counters->sites) {
     json["sites"].push_back({{"line", emulator::to_string({site.file, site.line})},
@@ -157,43 +185,58 @@ Status write_trace(const std::string& file, const Stage& stage, const Variant& v
 }  // namespace
 
 Result<ExitCode> explain_verb(const Options& options) {
-  if (!options.trace.empty() && options.stages.size() != 1) {
-    return failure(ExitCode::usage, "--trace follows one stage, for example:  ladder explain 03 --trace kvpipe.json");
+  if (!options.trace.empty() && (options.stages.size() != 1 || options.n.size() > 1)) {
+    return failure(ExitCode::usage,
+                   "--trace follows one stage at one N, for example:  ladder explain 03 --trace kvpipe.json");
+  }
+  if (options.on == Where::gpu) {
+    if (!options.trace.empty()) {
+      return failure(ExitCode::usage, "--trace comes from the emulator. Leave --on gpu out.");
+    }
+    return explain_on_gpu(options);
   }
   std::FILE* out = table_stream(options);
-  bool ok = true;
+  bool ok = true, first = true;
   nlohmann::ordered_json explanations = nlohmann::ordered_json::array();
-  for (const Stage* stage : options.stages) {
-    const Variant& variant = stage->variants.front();
-    const Shape shape = shapes_for(options, DEFAULT_SHAPE).front();
-    if (auto status = supports(*stage, variant, shape); !status) return tl::make_unexpected(status.error());
-    if (auto status = fits_host_memory(shape, stage->materialises_scores); !status) {
-      return tl::make_unexpected(status.error());
-    }
-    fmt::print(out, "{}{}\n\n", stage == options.stages.front() ? "" : "\n\n", stage->name);
-    print_paragraph(out, "Idea", stage->idea);
-    print_paragraph(out, "Before", stage->limit);
-    print_paragraph(out, "Prediction", stage->prediction);
-    print_kernel(out, *stage, variant);
-
-    const Problem problem = make_problem(shape, InputKind::normal, options.seed);
-    const CheckResult result = check_on_emulator(*stage, variant, problem);
-    if (!result.counters) {
-      return failure(ExitCode::cannot_run_here, fmt::format("{} has no emulated build to count on.", stage->name));
-    }
-    const Stage* before = stage_before(*stage, shape);
-    std::optional<CheckResult> result_before;
-    if (before != nullptr) result_before = check_on_emulator(*before, before->variants.front(), problem);
-    print_counts(out, variant, result, before, result_before ? &*result_before : nullptr);
-    print_sites(out, *result.counters);
-    for (const Failure& failure : result.failures) {
-      fmt::print(out, "\n{}\n  {}\n", to_string(failure.kind), failure.message);
-    }
-    ok = ok && result.ok;
-    explanations.push_back(explanation(*stage, variant, result));
-    if (!options.trace.empty()) {
-      if (auto status = write_trace(options.trace, *stage, variant, problem); !status) {
+  for (const Shape& shape : shapes_for(options, DEFAULT_SHAPE)) {
+    std::optional<Problem> problem;                // of this shape, for all stages
+    std::map<const Stage*, CheckResult> emulated;  // a stage is explained, and then compared with
+    const auto emulate = [&](const Stage& stage) -> const CheckResult& {
+      if (!problem) problem = make_problem(shape, InputKind::normal, options.seed);
+      const auto known = emulated.find(&stage);
+      if (known != emulated.end()) return known->second;
+      return emulated.emplace(&stage, check_on_emulator(stage, stage.variants.front(), *problem)).first->second;
+    };
+    for (const Stage* stage : options.stages) {
+      const Variant& variant = stage->variants.front();
+      if (auto status = supports(*stage, variant, shape); !status) return tl::make_unexpected(status.error());
+      if (auto status = fits_host_memory(shape, stage->materialises_scores); !status) {
         return tl::make_unexpected(status.error());
+      }
+      fmt::print(out, "{}{}\n\n", std::exchange(first, false) ? "" : "\n\n", stage->name);
+      print_paragraph(out, "Idea", stage->idea);
+      print_paragraph(out, "Before", stage->limit);
+      print_paragraph(out, "Prediction", stage->prediction);
+      print_kernel(out, *stage, variant);
+
+      const CheckResult& result = emulate(*stage);
+      if (!result.counters) {
+        return failure(ExitCode::cannot_run_here, fmt::format("{} has no emulated build to count on.", stage->name));
+      }
+      const Stage* before = stage_before(*stage, shape);
+      const CheckResult* result_before = before != nullptr ? &emulate(*before) : nullptr;
+      print_counts(out, variant, result, before, result_before);
+      print_traffic(out, *stage, variant, result, before, result_before);
+      print_sites(out, *result.counters);
+      for (const Failure& failure : result.failures) {
+        fmt::print(out, "\n{}\n  {}\n", to_string(failure.kind), failure.message);
+      }
+      ok = ok && result.ok;
+      explanations.push_back(explanation(*stage, variant, result));
+      if (!options.trace.empty()) {
+        if (auto status = write_trace(options.trace, *stage, variant, *problem); !status) {
+          return tl::make_unexpected(status.error());
+        }
       }
     }
   }

@@ -13,12 +13,12 @@ import collections
 import csv
 import datetime
 import re
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+import ncu
+from ncu import Failure, output_of
+
 COLUMNS = "stage,kernel,gpu,batch,heads,n,d,metric,unit,value,commit,date".split(",")
 
 METRICS = (
@@ -27,30 +27,9 @@ METRICS = (
     "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum.pct_of_peak_sustained_elapsed",
     "lts__throughput.avg.pct_of_peak_sustained_elapsed", "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
     "smsp__issue_active.avg.pct_of_peak_sustained_active", "smsp__inst_executed.sum", "sm__warps_active.avg.per_cycle_active",
-    *(f"smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio"
-      for reason in ("barrier", "dispatch_stall", "long_scoreboard", "math_pipe_throttle", "mio_throttle", "not_selected",
-                     "selected", "short_scoreboard", "wait")),
+    *ncu.STALLS,
 )
 OPCODES = "HMMA LDSM LDGSTS LDG STS STG LDL STL MUFU FFMA FMUL FADD FMNMX SHFL F2FP BAR LOP3 IADD3 IMAD LEA MOV".split()
-
-
-class Failure(Exception):
-    """A program that did not do its work, and the end of what it said."""
-
-
-def output_of(command: list[str]) -> str:
-    run = subprocess.run(command, capture_output=True, text=True)
-    if run.returncode != 0:
-        said = (run.stdout + run.stderr).strip().splitlines()[-8:]
-        raise Failure(f"{' '.join(command)} exited with {run.returncode}:\n" + "\n".join(said))
-    return run.stdout
-
-
-def short_name(kernel: str) -> str:
-    """`flash_attention<64, 128, 4>` of what ncu or c++filt calls the kernel."""
-    plain = kernel.replace("(bool)0", "false").replace("(bool)1", "true")
-    found = re.search(r"(\w+(?:<[^()]*>)?)\(", re.sub(r"\((?:int|anonymous namespace)\)", "", plain))
-    return found.group(1) if found else kernel
 
 
 def template_name(mangled: str) -> str:
@@ -63,27 +42,14 @@ def template_name(mangled: str) -> str:
     return found.group(1) + (f"<{', '.join(values)}>" if values else "")
 
 
-def profiled(ladder: Path, stage: str, shape: list[str]) -> list[tuple[str, str, str, str]]:
+def profiled(ladder: Path, stage: str, kernels: set[str], shape: list[str]) -> list[tuple[str, str, str, str]]:
     """(kernel, metric, unit, value) of the first launch of each of the stage's kernels."""
-    is_naive = stage.startswith("00")
-    command = ["ncu", "--clock-control", "none", "--csv", "--page", "raw", "--metrics", ",".join(METRICS),
-               "--kernel-name", "regex:^(scores|softmax|output)$" if is_naive else "regex:flash_attention",
-               str(ladder), "check", stage, "--on", "gpu", "--ablate", "--inputs", "normal", *shape]
-    lines = [line for line in output_of(command).splitlines() if line.startswith('"')]
-    table = list(csv.reader(lines))
-    if len(table) < 3:
-        raise Failure(f"ncu profiled no kernel of {stage}; try: {' '.join(command)}")
-    head, units = table[0], table[1]
-    found, seen = [], set()
-    for launch in table[2:]:
-        kernel = short_name(launch[head.index("Kernel Name")] + "(")
-        if kernel in seen:
-            continue
-        seen.add(kernel)
-        for metric in METRICS:
-            column = head.index(metric)
-            found.append((kernel, metric, units[column], launch[column].replace(",", "")))
-    return found
+    command = [str(ladder), "check", stage, "--on", "gpu", "--ablate", "--inputs", "normal", *shape]
+    first = {}
+    for launch in ncu.profiled(command, METRICS, f"^({'|'.join(sorted(kernels))})$"):
+        first.setdefault(launch.kernel, launch)
+    return [(kernel, metric, unit, value) for kernel, launch in first.items()
+            for metric, (unit, value) in launch.metrics.items()]
 
 
 def disassembled(object_file: Path, sm: int) -> list[tuple[str, str, str, str]]:
@@ -105,38 +71,38 @@ def disassembled(object_file: Path, sm: int) -> list[tuple[str, str, str, str]]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("stages", nargs="*", help="stages (default: all)")
-    parser.add_argument("--build", type=Path, default=ROOT / "build", help="the build directory (default: build)")
+    parser.add_argument("--build", type=Path, default=ncu.ROOT / "build", help="the build directory (default: build)")
     parser.add_argument("--csv", type=Path, required=True, help="file to write, e.g. docs/results/h200_counters.csv")
     parser.add_argument("--batch", default="2")
     parser.add_argument("--heads", default="16")
     parser.add_argument("--n", default="4096")
     parser.add_argument("--commit", default="unknown", help="what to write into the commit column")
     arguments = parser.parse_args()
-    for program in ("ncu", "cuobjdump"):
-        if not shutil.which(program):
-            print(f"{program} is not on PATH; it comes with the CUDA Toolkit.", file=sys.stderr)
-            return 77
-    stages = sorted(path.parent.name for path in ROOT.glob("[0-9][0-9]*_*/stage.cu"))
-    if arguments.stages:
-        stages = [stage for stage in stages if any(stage.startswith(wanted) for wanted in arguments.stages)]
     query = ["nvidia-smi", "--query-gpu=name,compute_cap", "--format=csv,noheader"]
     shape = ["--batch", arguments.batch, "--heads", arguments.heads, "--n", arguments.n]
     try:
+        ncu.require("ncu")
+        ncu.require("cuobjdump")
+        stages = ncu.selected(arguments.stages)
         gpu, capability = (word.strip() for word in output_of(query).splitlines()[0].split(","))
         with arguments.csv.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(COLUMNS)
             for stage in stages:
                 print(stage, file=sys.stderr)
-                rows = profiled(arguments.build / "ladder", stage, shape)
                 objects = arguments.build / "CMakeFiles" / f"stage_{stage}_gpu.dir" / stage / "stage.cu.o"
-                rows += disassembled(objects, int(capability.replace(".", "")))
+                instructions = disassembled(objects, int(capability.replace(".", "")))
+                kernels = {kernel.partition("<")[0] for kernel, *_ in instructions}
+                rows = profiled(arguments.build / "ladder", stage, kernels, shape) + instructions
                 for kernel, metric, unit, value in rows:
                     writer.writerow([stage, kernel, gpu, arguments.batch, arguments.heads, arguments.n, "128", metric, unit,
                                      value, arguments.commit, datetime.date.today().isoformat()])
                 file.flush()
-    except (Failure, OSError) as failure:
+    except Failure as failure:
         print(failure, file=sys.stderr)
+        return failure.code
+    except OSError as error:
+        print(f"{error.filename}: {error.strerror}", file=sys.stderr)
         return 1
     return 0
 

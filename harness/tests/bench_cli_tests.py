@@ -88,6 +88,28 @@ class Bench(unittest.TestCase):
         self.assertIn("02_swizzle apart from its tile shape", run.stdout)
         self.assertIn("02_swizzle[64x32, 2 warps]", [row["stage"] for row in self.rows()])
 
+    def test_explain_launches_once_and_weighs_the_memory(self) -> None:
+        run = ladder("explain", "00", "03", "--on", "gpu", *SMALL[:6], "--n", "256,512", "--json", "-")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        entries = json.loads(run.stdout)
+        self.assertEqual([(entry["stage"], entry["n"]) for entry in entries],
+                         [("00_naive", 256), ("03_kvpipe", 256), ("00_naive", 512), ("03_kvpipe", 512)])
+        held = [entry["cuda.memory_used_bytes"] for entry in entries]
+        scores = entries[0]["batch"] * entries[0]["heads"] * 256 * 256 * 4
+        self.assertGreaterEqual(held[0] - held[1], scores)  # n x n scores of 4 bytes
+        self.assertGreaterEqual(held[2] - held[3], 4 * scores)
+        self.assertIn("right", run.stderr)
+
+    def test_explain_on_gpu_leaves_out_what_cannot_run(self) -> None:
+        run = ladder("explain", "00", "03", "--on", "gpu", *SMALL[:6], "--n", "200")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertIn("Left out: 03_kvpipe needs N to be a multiple of 128", run.stdout)
+        run = ladder("explain", "03", "--on", "gpu", *SMALL[:6], "--n", "200")
+        self.assertEqual(run.returncode, 2)
+        run = ladder("explain", "03", "--on", "gpu", *SMALL[:6], FAKE_GPU_WRONG="03_kvpipe")
+        self.assertEqual(run.returncode, 1)
+        self.assertIn("WRONG", run.stdout)
+
     def test_peers_good_refusing_dying_and_rubbish(self) -> None:
         behaviours = ("good", "good", "refuses", "dies", "dies-at-once", "rubbish")
         run = ladder("bench", "02", *SMALL, "--csv", str(self.csv),

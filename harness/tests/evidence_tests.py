@@ -5,6 +5,7 @@ import contextlib
 import csv
 import io
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -131,6 +132,157 @@ class PtxasLog(unittest.TestCase):
             self.assertEqual(Path(f"{out}.ptxas").read_text(), report)
             run = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "STUB": "3"})
             self.assertEqual(run.returncode, 3)
+
+
+LADDER_STUB = """#!{python}
+import json, os, sys
+words = sys.argv[1:]
+flag = lambda name: words[words.index(name) + 1]
+assert words[0] == "explain" and "--json" in words
+if os.environ.get("STUB_NO_GPU"):
+    print("No GPU: none here.", file=sys.stderr)
+    sys.exit(77)
+stages = words[1:words.index("--n")]
+entries = []
+for n in map(int, flag("--n").split(",")):
+    for stage in stages:
+        if stage == os.environ.get("STUB_REFUSES"):
+            continue
+        entry = dict(stage=stage, batch=int(flag("--batch")), heads=int(flag("--heads")), n=n, d=128,
+                     causal="--causal" in words)
+        if flag("--on") == "gpu":
+            entry |= {{"gpu": "Stub", "cuda.memory_used_bytes": 1000 * n}}
+        else:
+            entry |= dict(io_model_bytes=4.0 * n * n, counters=dict(
+                gmem_bytes_read=7 * n, gmem_bytes_written=n, smem_wavefronts=3 * n, smem_wavefronts_ideal=2 * n))
+        entries.append(entry)
+if not entries:
+    print("nothing to run", file=sys.stderr)
+    sys.exit(77)
+with open(flag("--json"), "w") as out:
+    json.dump(entries, out)
+"""
+
+NCU_STUB = """#!{python}
+# Runs the program and makes a table of it: two kernels for 00_naive, one for the others, fills before each.
+import csv, json, os, subprocess, sys
+words = sys.argv[1:]
+flag = lambda name: words[words.index(name) + 1]
+metrics = flag("--metrics").split(",")
+log = open(flag("--log-file"), "w")
+if os.environ.get("STUB_NO_RIGHT"):
+    print("==ERROR== ERR_NVGPUCTRPERM - no permission", file=log)
+    sys.exit(1)
+program = next(i for i, word in enumerate(words) if word.endswith("/ladder"))
+status = subprocess.run(words[program:]).returncode
+if status:
+    sys.exit(status)
+print("==PROF== Connected to process 1", file=log)
+table = csv.writer(log, quoting=csv.QUOTE_ALL)
+table.writerow(["ID", "Kernel Name", *metrics])
+table.writerow(["", "", *("byte" for _ in metrics)])
+def kernel(name, duration, value):
+    table.writerow([0, name, *(duration if metric == "gpu__time_duration.sum" else value for metric in metrics)])
+kernel("ladder::(anonymous namespace)::fill(__half *, long, __half)", 1, 9)
+for entry in json.load(open(flag("--json"))):
+    kernel("ladder::(anonymous namespace)::fill(__half *, long, __half)", 1, 9)
+    if entry["stage"] == "00_naive":
+        kernel("scores(AttentionParams)", 100, 10)
+        kernel("output(AttentionParams)", 300, 20)
+    elif os.environ.get("STUB_LOSES") != entry["stage"]:
+        kernel("void flash_attention<(int)64, (int)128>(AttentionParams)", 200, "n/a" if os.environ.get("STUB_NAN") else "1,500")
+"""
+
+
+class Traffic(unittest.TestCase):
+    """traffic.py with stubs for the built program and for ncu."""
+
+    def setUp(self) -> None:
+        self.folder = Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.csv = self.folder / "traffic.csv"
+        for name, text in (("ladder", LADDER_STUB), ("ncu", NCU_STUB)):
+            (self.folder / name).write_text(text.format(python=sys.executable))
+            (self.folder / name).chmod(0o755)
+
+    def run_on(self, *arguments: object, ncu: bool = True, **environment: str) -> subprocess.CompletedProcess:
+        path = f"{self.folder}:/usr/bin:/bin" if ncu else "/usr/bin:/bin"
+        return subprocess.run([sys.executable, ROOT / "harness" / "evidence" / "traffic.py", "--build", self.folder,
+                               "--commit", "abc", *map(str, arguments)], capture_output=True, text=True,
+                              env={**os.environ, "PATH": path, **environment})
+
+    def rows(self) -> dict[tuple[str, str, str], dict[str, str]]:
+        with self.csv.open(encoding="utf-8", newline="") as file:
+            return {(row["stage"], row["n"], row["metric"]): row for row in csv.DictReader(file)}
+
+    def test_kernels_are_summed_and_shares_weighted(self) -> None:
+        run = self.run_on("00_naive", "03", "--n", "512,1024", "--csv", self.csv)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        rows = self.rows()
+        naive = rows["00_naive", "512", "dram__bytes_read.sum"]
+        self.assertEqual((naive["value"], naive["batch"], naive["heads"], naive["gpu"], naive["source"], naive["commit"]),
+                         ("30", "1", "2", "Stub", "measured", "abc"))
+        self.assertEqual(rows["00_naive", "512", "lts__t_sector_hit_rate.pct"]["value"], "17.5")  # (100*10 + 300*20) / 400
+        tiled = rows["03_kvpipe", "1024", "dram__bytes_read.sum"]
+        self.assertEqual((tiled["value"], tiled["batch"], tiled["heads"]), ("1500", "16", "16"))
+        self.assertEqual(rows["03_kvpipe", "1024", "cuda.memory_used_bytes"]["heads"], "2")
+        self.assertIn("03_kvpipe", run.stdout)
+        self.assertRegex(run.stdout, r"dram__bytes_read.sum +1500 +1500\n")
+
+    def test_rows_are_replaced_and_others_kept(self) -> None:
+        self.run_on("03", "--n", "512", "--csv", self.csv)
+        before = self.rows()
+        run = self.run_on("03", "--emulator", "--n", "512", "--csv", self.csv)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        run = self.run_on("04", "--n", "512", "--csv", self.csv)
+        rows = self.rows()
+        self.assertLessEqual(before.items(), rows.items())
+        self.assertEqual(rows["03_kvpipe", "512", "emulator.gmem_bytes_read"]["value"], "3584")
+        self.assertEqual(rows["03_kvpipe", "512", "emulator.gmem_bytes_read"]["gpu"], "")
+        self.assertEqual(rows["03_kvpipe", "512", "model.io_bytes"]["value"], "1048576")
+        self.run_on("03", "--n", "512", "--commit", "def", "--csv", self.csv)
+        again = self.rows()
+        self.assertEqual(again.keys(), rows.keys())
+        self.assertEqual(again["03_kvpipe", "512", "dram__bytes_read.sum"]["commit"], "def")
+        with self.csv.open(encoding="utf-8") as file:
+            self.assertEqual(len(file.readlines()), len(rows) + 1)
+
+    def test_what_cannot_run_here(self) -> None:
+        run = self.run_on("03", ncu=False)
+        self.assertEqual(run.returncode, 77)
+        self.assertRegex(run.stderr, "ncu is not on PATH(.|\n)*ladder explain")
+        run = self.run_on("03", STUB_NO_GPU="1")
+        self.assertEqual(run.returncode, 77)
+        self.assertIn("No GPU: none here.", run.stderr)
+        run = self.run_on("03", "--n", "512", STUB_NO_RIGHT="1")
+        self.assertEqual(run.returncode, 77)
+        self.assertIn("NVreg_RestrictProfilingToAdminUsers", run.stderr)
+
+    def test_a_run_that_ncu_did_not_see(self) -> None:
+        run = self.run_on("03", "04", "--n", "512", "--csv", self.csv, STUB_LOSES="03_kvpipe")
+        self.assertEqual(run.returncode, 1)
+        self.assertIn("1 runs, but the ladder made 2", run.stderr)
+        self.assertFalse(self.csv.exists())
+
+    def test_a_metric_without_a_number_is_left_out(self) -> None:
+        run = self.run_on("03", "--n", "512", "--csv", self.csv, STUB_NAN="1")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertIn("no number for dram__bytes_read.sum", run.stderr)
+        self.assertNotIn(("03_kvpipe", "512", "dram__bytes_read.sum"), self.rows())
+
+    def test_a_stage_that_refuses_is_left_out(self) -> None:
+        run = self.run_on("03", "04", "--n", "512", "--causal", "--csv", self.csv, STUB_REFUSES="03_kvpipe")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertEqual({row["stage"] for row in self.rows().values()}, {"04_vpair"})
+        self.assertEqual({row["causal"] for row in self.rows().values()}, {"1"})
+
+    def test_bad_use(self) -> None:
+        self.assertIn("there is no stage 'nix'", self.run_on("nix").stderr)
+        self.assertEqual(self.run_on("03", "--n", "many").returncode, 2)
+        self.csv.write_text("a,b\n1,2\n")
+        run = self.run_on("03", "--n", "512", "--csv", self.csv)
+        self.assertEqual(run.returncode, 1)
+        self.assertIn("its columns are not", run.stderr)
 
 
 class MachineCode(unittest.TestCase):

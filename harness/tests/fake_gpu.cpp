@@ -21,6 +21,7 @@ namespace ladder {
 namespace {
 
 constexpr double CEILING_TFLOPS = 600;
+size_t memory_held = 0;  // by the problems that stand
 
 // Claimed milliseconds pass a hundred times faster.
 void pass(double ms) {
@@ -73,9 +74,17 @@ std::vector<f16> attention(const Shape& shape, const Inputs& inputs, std::vector
 
 struct GpuProblem::Buffers {
   Shape shape;
-  std::vector<f16> answer, O;
-  std::vector<float> lse;
-  std::set<const Variant*> ran;
+  size_t memory;
+  std::vector<f16> answer = {}, O = {};
+  std::vector<float> lse = {};
+  std::set<const Variant*> ran = {};
+
+  Buffers(const Shape& of, bool with_scores) : shape(of), memory(gpu_bytes_needed(of, with_scores)) {
+    memory_held += memory;
+  }
+  Buffers(const Buffers&) = delete;
+  Buffers& operator=(const Buffers&) = delete;
+  ~Buffers() { memory_held -= memory; }
 };
 
 Result<GpuInfo> gpu_info() {
@@ -90,7 +99,7 @@ Result<GpuInfo> gpu_info() {
                  .sm = 90,
                  .processors = 132,
                  .memory_total = 16 * MIB,
-                 .memory_free = 8 * MIB,
+                 .memory_free = 8 * MIB - memory_held,
                  .smem_per_block = 227 * 1024,
                  .driver = "1.0",
                  .cuda = "13.0",
@@ -106,9 +115,8 @@ GpuProblem::GpuProblem(GpuProblem&&) noexcept = default;
 GpuProblem& GpuProblem::operator=(GpuProblem&&) noexcept = default;
 GpuProblem::~GpuProblem() = default;
 
-Result<GpuProblem> GpuProblem::create(const Shape& shape, const Inputs& inputs, bool) {
-  auto buffers = std::make_unique<Buffers>();
-  buffers->shape = shape;
+Result<GpuProblem> GpuProblem::create(const Shape& shape, const Inputs& inputs, bool with_scores) {
+  auto buffers = std::make_unique<Buffers>(shape, with_scores);
   buffers->answer = attention(shape, inputs, buffers->lse);
   buffers->O.assign(buffers->answer.size(), POISON);
   return GpuProblem(std::move(buffers));
