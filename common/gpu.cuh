@@ -8,6 +8,7 @@
 //   memory     smem_base  smem_name  ld/st_shared_{b32,v2,v4}  ld/st_global_{f16,f32,b32,v4}
 //   copies     cp_async_16  cp_async_commit  cp_async_wait
 //   tensor     ldmatrix_x4  ldmatrix_x2_trans  ldmatrix_x4_trans  mma_m16n8k16
+//   wmma       wmma_fill  wmma_load_{a,b_row,b_col,c}  wmma_store_d  wmma_mma, on WmmaA WmmaB{Row,Col} WmmaAccumulator
 //   numbers    pack_f16x2  to_float  to_f16  ex2_approx  shfl_xor
 //   host side  launch
 //
@@ -23,6 +24,7 @@
 #include "common/ptx/memory.cuh"
 #include "common/ptx/tensor_core.cuh"
 #include "common/ptx/warp.cuh"
+#include "common/ptx/wmma.cuh"
 #else
 #include "common/emulator/gpu.hpp"
 #endif

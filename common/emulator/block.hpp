@@ -95,6 +95,11 @@ struct Block {
     if (launch.options.check && races.read(actor, address - SMEM_BASE, bytes, hazard)) [[unlikely]]
       report_hazard(actor, hazard);
   }
+  void check_write(const RaceDetector::Actor& actor, uint32_t address, uint32_t bytes) {
+    Hazard hazard;
+    if (launch.options.check && races.write(actor, address - SMEM_BASE, bytes, hazard)) [[unlikely]]
+      report_hazard(actor, hazard);
+  }
   void report_hazard(const RaceDetector::Actor& actor, const Hazard& hazard);
 
   // ---- counting
@@ -205,6 +210,17 @@ inline void Block::wait() {
     switch_to(warp, warp.next_ready_after(current.lane));
   } else {
     wait_for_other_warp();
+  }
+}
+
+// The last lane to arrive computes for all; then each fetches its own.
+template <class Compute>
+inline void meet(Instruction instruction, const CallSite& site, Compute&& compute) {
+  if (arrive(instruction, site, ALL_LANES)) {
+    compute(*current.block, *current.warp);
+    current.warp->ready = ALL_LANES;
+  } else {
+    current.block->wait();
   }
 }
 

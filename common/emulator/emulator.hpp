@@ -23,7 +23,7 @@ struct SiteCounts {
   int line = 0;
   std::string instruction;  // "ldmatrix.x4", "st.shared.v2.b32"
   std::string buffer;       // "K", or "shared" where no name was given
-  uint64_t requests = 0;    // warp instructions
+  uint64_t requests = 0;    // warp instructions; four for a wmma.load.c or wmma.store.d
   uint64_t wavefronts = 0;  // passes over the 32 banks they took
   uint64_t ideal = 0;       // passes they would take without bank conflicts
   double ways() const { return ideal == 0 ? 0.0 : static_cast<double>(wavefronts) / static_cast<double>(ideal); }
@@ -32,8 +32,8 @@ struct SiteCounts {
 // Sums over all launches on a Device. A warp instruction counts once, except where "threads" says otherwise.
 // cp.async's writes to shared memory are not among the wavefronts: the hardware's counter does not show them either.
 struct Counters {
-  uint64_t mma = 0;
-  uint64_t ldmatrix = 0;
+  uint64_t mma = 0;       // of m16n8k16; a wmma.mma of m16n16k16 is two
+  uint64_t ldmatrix = 0;  // a wmma.load of A or B is one
   uint64_t shuffles = 0;
   uint64_t barriers = 0;  // __syncthreads and completed named barriers, once per block
   uint64_t ex2 = 0;       // threads

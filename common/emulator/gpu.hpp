@@ -2,6 +2,7 @@
 // instructions.
 #pragma once
 #include "common/emulator/instructions.hpp"
+#include "common/emulator/wmma.hpp"
 
 #define __global__
 #define __device__

@@ -49,9 +49,7 @@ template <class T>
 void store_shared(Instruction instruction, const CallSite& call, uint32_t address, const T& value) {
   Block& block = *current.block;
   const SiteId site = begin_shared<T>(instruction, call, address);
-  Hazard hazard;
-  if (block.launch.options.check && block.races.write(actor(site), address - Block::SMEM_BASE, sizeof(T), hazard))
-    block.report_hazard(actor(site), hazard);
+  block.check_write(actor(site), address, sizeof(T));
   std::memcpy(block.shared(address), &value, sizeof value);
 }
 

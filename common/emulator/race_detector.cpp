@@ -20,7 +20,7 @@ bool RaceDetector::read(const Actor& actor, uint32_t offset, uint32_t bytes, Haz
   const size_t first = offset / 4, cells = bytes / 4;
   const Cell* const writer = writers_.data() + first;
   Cell* const reader = readers_.data() + actor.warp * writers_.size() + first;
-  const Cell own = tag(actor) | (actor.whole_warp ? SEVERAL : 0);
+  const Cell own = tag(actor);
   bool found = false;
   Cell judged = 0;  // a row has mostly one writer
   for (size_t i = 0; i < cells; ++i) {
@@ -45,7 +45,7 @@ bool RaceDetector::read(const Actor& actor, uint32_t offset, uint32_t bytes, Haz
 bool RaceDetector::write_cells(const Actor& actor, uint32_t offset, uint32_t bytes, Cell flags, Hazard& hazard) {
   const size_t first = offset / 4, cells = bytes / 4;
   const Cell own = tag(actor);
-  const Cell self = own & THREAD;
+  const Cell self = own & (SEVERAL | THREAD);
   bool found = false;
   for (size_t i = first; i < first + cells; ++i) {
     const Cell writer = writers_[i];

@@ -32,7 +32,8 @@ class RaceDetector {
     uint32_t warp;
     uint32_t thread;  // within the block
     SiteId site;
-    bool whole_warp = false;  // ldmatrix: the row goes to all lanes; `thread` only gave its address
+    // ldmatrix: the row goes to all lanes; `thread` only gave its address. wmma: nobody may know which lane it is.
+    bool whole_warp = false;
   };
 
   void start_block(uint32_t bytes, uint32_t warps);
@@ -58,12 +59,14 @@ class RaceDetector {
   // A cell: clock << 32 | flags | thread << 16 | site. Clocks start at 1, so that 0 means "never".
   using Cell = uint64_t;
   static constexpr Cell IN_FLIGHT = Cell{1} << 31;
-  static constexpr Cell SEVERAL = Cell{1} << 30;  // more than one lane of the warp has read in this tick
+  static constexpr Cell SEVERAL = Cell{1} << 30;  // not one thread: other lanes have read too, or the whole warp
   static constexpr Cell THREAD = Cell{0x3ff} << 16;
   static uint32_t thread_of(Cell cell) { return static_cast<uint32_t>((cell & THREAD) >> 16); }
   static Hazard hazard_with(ReportKind kind, size_t cell_index, Cell other);
 
-  Cell tag(const Actor& actor) const { return Cell{clock_[actor.warp]} << 32 | Cell{actor.thread} << 16 | actor.site; }
+  Cell tag(const Actor& actor) const {
+    return Cell{clock_[actor.warp]} << 32 | (actor.whole_warp ? SEVERAL : 0) | Cell{actor.thread} << 16 | actor.site;
+  }
   // `own` is what the SEVERAL and THREAD bits of a cell of the actor's own would be.
   bool ordered(Cell earlier, uint32_t warp, Cell own) const {
     return static_cast<uint32_t>(earlier >> 32) <= known_[warp][thread_of(earlier) / 32] ||

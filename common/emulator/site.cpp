@@ -32,6 +32,12 @@ const InstructionInfo& info(Instruction instruction) {
       {"ldmatrix.x2.trans", 16, true},
       {"ldmatrix.x4.trans", 16, true},
       {"mma.m16n8k16", 0, false},
+      {"wmma.load.a", 0, true},
+      {"wmma.load.b.row", 0, true},
+      {"wmma.load.b.col", 0, true},
+      {"wmma.load.c", 0, true},
+      {"wmma.store.d", 0, false},
+      {"wmma.mma", 0, false},
       {"shfl.bfly", 0, false},
   };
   static_assert(std::size(TABLE) == static_cast<size_t>(Instruction::shuffle) + 1);

@@ -35,12 +35,18 @@ enum class Instruction : uint8_t {
   ldmatrix_x2_trans,
   ldmatrix_x4_trans,
   mma,
+  wmma_load_a,
+  wmma_load_b_row,
+  wmma_load_b_col,
+  wmma_load_c,
+  wmma_store_d,
+  wmma_mma,
   shuffle,
 };
 
 struct InstructionInfo {
   std::string_view name;
-  uint8_t bytes;  // per thread; per row for ldmatrix
+  uint8_t bytes;  // per thread; per row for ldmatrix; 0 for wmma, which counts by itself
   bool is_load;
 };
 const InstructionInfo& info(Instruction instruction);

@@ -43,9 +43,9 @@ struct alignas(64) Warp {
   CallSite site;
   // Operands: each lane hands in its own on arrival. Results: the last lane to arrive computes them for all, and each
   // lane fetches its own when it wakes, so that nobody writes to another's stack.
-  alignas(64) uint32_t in[6][32];
+  alignas(64) uint32_t in[10][32];
   alignas(64) uint32_t out[4][32];
-  alignas(64) float product[128];  // mma: A * B, 16 x 8, row-major
+  alignas(64) float product[256];  // mma: A * B, 16 x 8, row-major; wmma: two of these, or C on its way in
 
   std::array<Lane, 32> lanes;
 

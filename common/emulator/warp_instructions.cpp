@@ -6,17 +6,6 @@
 namespace emulator {
 namespace {
 
-// The last lane to arrive computes for all; then each fetches its own.
-template <class Compute>
-inline void meet(Instruction instruction, const CallSite& site, Compute&& compute) {
-  if (arrive(instruction, site, ALL_LANES)) {
-    compute(*current.block, *current.warp);
-    current.warp->ready = ALL_LANES;
-  } else {
-    current.block->wait();
-  }
-}
-
 // An 8x8 matrix of 16-bit elements by rows, into one register per lane.
 void distribute(const std::byte* const (&rows)[8], uint32_t (&registers)[32]) {
   for (int row = 0; row < 8; ++row) std::memcpy(&registers[4 * row], rows[row], 16);

@@ -52,6 +52,34 @@ inline std::vector<uint32_t> mma_operands() {
   return words;
 }
 
+// A 16 x 16 matrix of f16, two to a word: `element` gives number i, counted row by row.
+template <class Element>
+std::vector<uint32_t> half_matrix(Element element) {
+  std::vector<uint32_t> words;
+  for (int i = 0; i < 256; i += 2) {
+    const auto half = [&](int j) { return uint32_t{ladder::to_f16(static_cast<float>(element(j))).bits}; };
+    words.push_back(half(i) | half(i + 1) << 16);
+  }
+  return words;
+}
+// 1 to 256: no two alike, all exact in f16.
+inline std::vector<uint32_t> numbered_halves() {
+  return half_matrix([](int i) { return i + 1; });
+}
+// A 16 x 16 matrix of f32: -128 to 127.
+inline std::vector<uint32_t> numbered_floats() {
+  std::vector<uint32_t> words;
+  for (int i = -128; i < 128; ++i) words.push_back(std::bit_cast<uint32_t>(static_cast<float>(i)));
+  return words;
+}
+// A, B and C, small enough that every order of summation is exact.
+inline std::vector<uint32_t> wmma_operands() {
+  std::vector<uint32_t> words = half_matrix([](int i) { return i * i % 17 - 8; });
+  for (const uint32_t word : half_matrix([](int i) { return i * 5 % 13 + i / 32 - 7; })) words.push_back(word);
+  for (const uint32_t word : numbered_floats()) words.push_back(word);
+  return words;
+}
+
 inline std::vector<uint32_t> bits_of(std::initializer_list<float> values) {
   std::vector<uint32_t> words;
   for (const float value : values) words.push_back(std::bit_cast<uint32_t>(value));
@@ -202,6 +230,27 @@ inline std::vector<ladder::conformance::Case> all_cases() {
     {.primitive = "mma_m16n8k16", .what = "D = A B + C on small integers",
      .layout = "D[16 x 8] as integers, row by row", .kernel = mma_m16n8k16_case, .input = mma_operands(),
      .output_words = 128},
+    {.primitive = "wmma_fill", .what = "fill a 16x16 fragment and store it",
+     .layout = "the matrix as integers, row by row", .kernel = wmma_fill_case, .input = numbered(1),
+     .output_words = 256, .smem_bytes = F32_BYTES, .words_per_line = 16},
+    {.primitive = "wmma_load_a", .what = "A of a leading dimension of 48, times the identity",
+     .layout = "A[16 x 16] as integers, row by row", .kernel = wmma_load_a_case, .input = numbered_halves(),
+     .output_words = 256, .smem_bytes = 2 * F16_BYTES + F32_BYTES, .words_per_line = 16},
+    {.primitive = "wmma_load_b_row", .what = "the identity times B of a leading dimension of 48, stored row by row",
+     .layout = "B[16 x 16] as integers, row by row", .kernel = wmma_load_b_row_case, .input = numbered_halves(),
+     .output_words = 256, .smem_bytes = 2 * F16_BYTES + F32_BYTES, .words_per_line = 16},
+    {.primitive = "wmma_load_b_col", .what = "the identity times B of a leading dimension of 48, stored column by column",
+     .layout = "B[16 x 16] as integers, row by row", .kernel = wmma_load_b_col_case, .input = numbered_halves(),
+     .output_words = 256, .smem_bytes = 2 * F16_BYTES + F32_BYTES, .words_per_line = 16},
+    {.primitive = "wmma_load_c", .what = "load C of a leading dimension of 24 and store it",
+     .layout = "C[16 x 16] as integers, row by row", .kernel = wmma_load_c_case, .input = numbered_floats(),
+     .output_words = 256, .smem_bytes = 2 * F32_BYTES, .words_per_line = 16},
+    {.primitive = "wmma_store_d", .what = "store D with a leading dimension of 24 over words deadbeef",
+     .layout = "shared memory (f32), 24 words a row, the last 8 of which are not D's", .kernel = wmma_store_d_case,
+     .input = numbered_floats(), .output_words = 16 * F32_LD, .smem_bytes = 2 * F32_BYTES, .words_per_line = F32_LD},
+    {.primitive = "wmma_mma", .what = "D = A B + C on small integers, B row by row, then B column by column",
+     .layout = "two D[16 x 16] as integers, row by row", .kernel = wmma_mma_case, .input = wmma_operands(),
+     .output_words = 512, .smem_bytes = 2 * F16_BYTES + F32_BYTES, .words_per_line = 16},
     {.primitive = "pack_f16x2", .what = "two f32 to two f16, round to nearest even",
      .layout = "each line: low, high (f32), packed", .kernel = pack_f16x2_case, .input = rounding_pairs(),
      .output_words = 3 * rounding_inputs().size(), .threads = size(rounding_inputs()), .words_per_line = 3},

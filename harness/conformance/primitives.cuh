@@ -287,6 +287,132 @@ __global__ void mma_m16n8k16_case(const uint32_t* in, uint32_t* out) {
   }
 }
 
+// ---- wmma -------------------------------------------------------------------------------------------------------
+// Nobody may say which lane holds what of a fragment. So a loaded operand is multiplied by the identity, and every result
+// goes back through shared memory. Leading dimensions are wider than the matrix, so that a mixed-up one shows.
+
+constexpr uint32_t F16_LD = 48, F16_BYTES = 16 * F16_LD * 2;  // of a matrix in shared memory
+constexpr uint32_t F32_LD = 24, F32_BYTES = 16 * F32_LD * 4;
+
+// Stores a matrix of 16 rows, `row_words` 32-bit words each, into shared memory. `word` gives word (row, column).
+template <class Word>
+__device__ __forceinline__ void store_matrix(uint32_t address, uint32_t row_words, uint32_t row_bytes, Word word) {
+  for (uint32_t i = threadIdx.x; i < 16 * row_words; i += 32)
+    st_shared_b32(address + i / row_words * row_bytes + i % row_words * 4, word(i / row_words, i % row_words));
+  __syncwarp();  // safe to load the matrix: every lane has stored its words
+}
+__device__ __forceinline__ void store_f16_matrix(uint32_t address, const uint32_t* in) {
+  store_matrix(address, 8, F16_LD * 2, [&](uint32_t row, uint32_t pair) { return in[row * 8 + pair]; });
+}
+__device__ __forceinline__ void store_identity(uint32_t address) {
+  store_matrix(address, 8, F16_LD * 2, [](uint32_t row, uint32_t pair) {
+    return row / 2 == pair ? 0x3c00u << (16 * (row % 2)) : 0u;  // 1.0 in the lower or the upper half
+  });
+}
+__device__ __forceinline__ void store_f32_matrix(uint32_t address, const uint32_t* in) {
+  store_matrix(address, 16, F32_LD * 4, [&](uint32_t row, uint32_t column) { return in[row * 16 + column]; });
+}
+
+// The fragment's elements as integers, row by row.
+__device__ __forceinline__ void write_accumulator(uint32_t address, const WmmaAccumulator& fragment, uint32_t* out) {
+  wmma_store_d(address, fragment, F32_LD);
+  __syncwarp();  // safe to read: the whole matrix is stored
+  for (uint32_t i = threadIdx.x; i < 256; i += 32) {
+    FloatBits element;
+    element.bits = ld_shared_b32(address + i / 16 * F32_LD * 4 + i % 16 * 4);
+    out[i] = static_cast<uint32_t>(static_cast<int32_t>(element.value));
+  }
+}
+
+__global__ void wmma_fill_case(const uint32_t* in, uint32_t* out) {
+  WmmaAccumulator fragment;
+  wmma_fill(fragment, static_cast<float>(in[0]));
+  write_accumulator(smem_base(), fragment, out);
+}
+
+__global__ void wmma_load_a_case(const uint32_t* in, uint32_t* out) {
+  const uint32_t smem_A = smem_base(), smem_B = smem_A + F16_BYTES, smem_C = smem_B + F16_BYTES;
+  store_f16_matrix(smem_A, in);
+  store_identity(smem_B);
+  WmmaA a;
+  WmmaBRow b;
+  WmmaAccumulator c;
+  wmma_load_a(a, smem_A, F16_LD);
+  wmma_load_b_row(b, smem_B, F16_LD);
+  wmma_fill(c, 0.0f);
+  wmma_mma(c, a, b);
+  write_accumulator(smem_C, c, out);
+}
+
+__global__ void wmma_load_b_row_case(const uint32_t* in, uint32_t* out) {
+  const uint32_t smem_A = smem_base(), smem_B = smem_A + F16_BYTES, smem_C = smem_B + F16_BYTES;
+  store_identity(smem_A);
+  store_f16_matrix(smem_B, in);
+  WmmaA a;
+  WmmaBRow b;
+  WmmaAccumulator c;
+  wmma_load_a(a, smem_A, F16_LD);
+  wmma_load_b_row(b, smem_B, F16_LD);
+  wmma_fill(c, 0.0f);
+  wmma_mma(c, a, b);
+  write_accumulator(smem_C, c, out);
+}
+
+__global__ void wmma_load_b_col_case(const uint32_t* in, uint32_t* out) {
+  const uint32_t smem_A = smem_base(), smem_B = smem_A + F16_BYTES, smem_C = smem_B + F16_BYTES;
+  store_identity(smem_A);
+  store_f16_matrix(smem_B, in);
+  WmmaA a;
+  WmmaBCol b;
+  WmmaAccumulator c;
+  wmma_load_a(a, smem_A, F16_LD);
+  wmma_load_b_col(b, smem_B, F16_LD);
+  wmma_fill(c, 0.0f);
+  wmma_mma(c, a, b);
+  write_accumulator(smem_C, c, out);
+}
+
+__global__ void wmma_load_c_case(const uint32_t* in, uint32_t* out) {
+  store_f32_matrix(smem_base(), in);
+  WmmaAccumulator c;
+  wmma_load_c(c, smem_base(), F32_LD);
+  write_accumulator(smem_base() + F32_BYTES, c, out);
+}
+
+// From 16 columns to 24: the words between the rows must keep what they held.
+__global__ void wmma_store_d_case(const uint32_t* in, uint32_t* out) {
+  const uint32_t smem_C = smem_base(), smem_D = smem_C + F32_BYTES;
+  store_f32_matrix(smem_C, in);
+  store_matrix(smem_D, F32_LD, F32_LD * 4, [](uint32_t, uint32_t) { return 0xdeadbeefu; });
+  WmmaAccumulator c;
+  wmma_load_c(c, smem_C, F32_LD);
+  wmma_store_d(smem_D, c, F32_LD);
+  __syncwarp();  // safe to read: the whole matrix is stored
+  for (uint32_t i = threadIdx.x; i < 16 * F32_LD; i += 32) out[i] = ld_shared_b32(smem_D + 4 * i);
+}
+
+// D = A B + C, with B row by row and then the same words column by column. in = A, B (f16 pairs), C (f32 bits).
+__global__ void wmma_mma_case(const uint32_t* in, uint32_t* out) {
+  const uint32_t smem_A = smem_base(), smem_B = smem_A + F16_BYTES, smem_C = smem_B + F16_BYTES;
+  store_f16_matrix(smem_A, in);
+  store_f16_matrix(smem_B, in + 128);
+  store_f32_matrix(smem_C, in + 256);
+  WmmaA a;
+  WmmaBRow b_row;
+  WmmaBCol b_col;
+  WmmaAccumulator c, d;
+  wmma_load_a(a, smem_A, F16_LD);
+  wmma_load_b_row(b_row, smem_B, F16_LD);
+  wmma_load_b_col(b_col, smem_B, F16_LD);
+  wmma_load_c(c, smem_C, F32_LD);
+  wmma_load_c(d, smem_C, F32_LD);
+  wmma_mma(c, a, b_row);
+  wmma_mma(d, a, b_col);
+  write_accumulator(smem_C, c, out);
+  __syncwarp();  // safe to overwrite: every lane has read the first result
+  write_accumulator(smem_C, d, out + 256);
+}
+
 // ---- numbers ----------------------------------------------------------------------------------------------------
 // Each thread converts one value and writes argument and result side by side, so that the fixture can be read.
 

