@@ -36,25 +36,27 @@ def version() -> str:
     return f"pytorch {torch.__version__}"
 
 
-class SdpaContestant:
-    """torch.nn.functional.scaled_dot_product_attention with one back end pinned, on tensors of one memory layout.
+class AttentionContestant:
+    """Attention on inputs of its own, held to float64. Whoever derives from it says what launch() does.
 
     layout: "bhnd", contiguous [batch, heads, n, d] as the ladder's stages read it; or "bnhd", [batch, n, heads, d].
     """
 
-    def __init__(self, request: dict[str, Any], name: str, backend: str, layout: str) -> None:
+    def __init__(self, request: dict[str, Any], name: str, layout: str) -> None:
         require_gpu()
-        from torch.nn.attention import SDPBackend
-
         if request["dtype"] != "fp16":
             raise Refusal(f"no inputs of type {request['dtype']} here")
         if request.get("inputs", "normal") not in SPREAD:
             raise Refusal(f"no {request['inputs']} inputs here, only {', '.join(SPREAD)}")
         self.name = name
-        self.backend = getattr(SDPBackend, backend)
+        self.version = version()
         self.causal = bool(request["causal"])
         self.Q, self.K, self.V = self._inputs(request, layout)
         self.max_err = self._max_err()
+
+    def launch(self, launches: int) -> None:
+        """Computes self.output, [batch, heads, n, d], that many times, on the current stream."""
+        raise NotImplementedError
 
     @staticmethod
     def _inputs(request: dict[str, Any], layout: str) -> list[Any]:
@@ -70,14 +72,6 @@ class SdpaContestant:
                 tensor *= scale
             tensors.append(tensor if layout == "bhnd" else tensor.transpose(1, 2))
         return tensors
-
-    def launch(self, launches: int) -> None:
-        from torch.nn.attention import sdpa_kernel
-
-        with torch.no_grad(), sdpa_kernel(self.backend):
-            for _ in range(launches):
-                self.output = torch.nn.functional.scaled_dot_product_attention(
-                    self.Q, self.K, self.V, is_causal=self.causal)
 
     def _max_err(self) -> float:
         """Largest error of sampled rows of sampled heads against float64."""
@@ -99,7 +93,23 @@ class SdpaContestant:
         return worst
 
     def answer(self) -> dict[str, Any]:
-        return {"name": self.name, "version": version(), "max_err": self.max_err}
+        return {"name": self.name, "version": self.version, "max_err": self.max_err}
+
+
+class SdpaContestant(AttentionContestant):
+    """torch.nn.functional.scaled_dot_product_attention with one back end pinned."""
+
+    def __init__(self, request: dict[str, Any], name: str, backend: str, layout: str) -> None:
+        self.backend = backend
+        super().__init__(request, name, layout)
+
+    def launch(self, launches: int) -> None:
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+
+        with torch.no_grad(), sdpa_kernel(getattr(SDPBackend, self.backend)):
+            for _ in range(launches):
+                self.output = torch.nn.functional.scaled_dot_product_attention(
+                    self.Q, self.K, self.V, is_causal=self.causal)
 
 
 class GemmContestant:

@@ -14,7 +14,7 @@ if(NOT LADDER_PYTHON)
   return()
 endif()
 
-foreach(name front_door evidence plots)
+foreach(name front_door evidence plots peers)
   add_test(NAME ${name} COMMAND ${LADDER_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/${name}_tests.py)
   set_tests_properties(${name} PROPERTIES LABELS scripts)
 endforeach()
