@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import argparse
-import csv
 import math
 import re
 from dataclasses import dataclass
@@ -25,7 +24,16 @@ ALLOWED = {
     "source": {"measured", "write-up"},
 }
 REQUIRED = {"stage", "kind", "gpu", "batch", "heads", "n", "d", "causal", "regime", "tflops", "source", "date"}
+IDENTITY = ("stage", "kind", "gpu", "batch", "heads", "n", "d", "causal", "dtype", "inputs", "regime", "source")
+ORDERED = (
+    ("ms_p20", "ms_median", "ms_p80"),
+    ("vs_previous_lo", "vs_previous", "vs_previous_hi"),
+    ("vs_fa2_lo", "vs_fa2", "vs_fa2_hi"),
+)
 
+CELL = re.compile(r'(?:"((?:[^"]|"")*)"|([^",]*))(?=,|$)')
+INTEGER = re.compile(r"[+-]?[0-9]+")
+NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")  # not nan, inf or 1_000, which float() takes
 RUNG = re.compile(r"\d\d[a-z]?_\w+")
 
 
@@ -80,18 +88,31 @@ def read(path: Path) -> list[Row]:
         raise ResultsError(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise ResultsError(f"{path}: not a text file") from None
-    lines = csv.reader(text.splitlines(), strict=True)
-    try:
-        header = next(lines, [])
-        _check_header(path, header)
-        rows = [_row(f"{path}:{lines.line_num}", lines.line_num, header, cells) for cells in lines if cells]
-    except csv.Error as error:
-        raise ResultsError(f"{path}:{lines.line_num}: {error}") from None
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    header = _cells(f"{path}:1", lines[0])
+    _check_header(path, header)
+    rows = []
+    for number, line in enumerate(lines[1:], 2):
+        if line:
+            where = f"{path}:{number}"
+            rows.append(_row(where, number, header, _cells(where, line)))
     if not rows:
         raise ResultsError(f"{path}: a header and no rows")
     _check_duplicates(path, rows)
     _check_ceilings(path, rows)
     return rows
+
+
+def _cells(where: str, line: str) -> list[str]:
+    """RFC 4180, but no cell runs over the end of its line."""
+    cells, at = [], 0
+    while at <= len(line):
+        cell = CELL.match(line, at)
+        if not cell:
+            raise ResultsError(f"{where}: a quote that is not closed, or stands within a cell")
+        cells.append(cell[2] if cell[1] is None else cell[1].replace('""', '"'))
+        at = cell.end() + 1
+    return cells
 
 
 def _check_header(path: Path, header: list[str]) -> None:
@@ -114,14 +135,10 @@ def _row(where: str, line: int, header: list[str], cells: list[str]) -> Row:
         raise ResultsError(f"{where}: tflops is {row.tflops:g}; a measured rate is above 0")
     if row.pct_ceiling is not None and row.pct_ceiling > 100:
         raise ResultsError(f"{where}: {row.stage} claims {row.pct_ceiling:g} % of its ceiling")
-    for low, middle, high in (
-        ("ms_p20", "ms_median", "ms_p80"),
-        ("vs_previous_lo", "vs_previous", "vs_previous_hi"),
-        ("vs_fa2_lo", "vs_fa2", "vs_fa2_hi"),
-    ):
+    for low, middle, high in ORDERED:
         known = [value for value in (row.values[low], row.values[middle], row.values[high]) if value is not None]
         if known != sorted(known):
-            raise ResultsError(f"{where}: {low} <= {middle} <= {high} does not hold: {', '.join(map(str, known))}")
+            raise ResultsError(f"{where}: {low} <= {middle} <= {high} does not hold: {', '.join(f'{value:g}' for value in known)}")
     return row
 
 
@@ -137,20 +154,18 @@ def _value(where: str, name: str, cell: str):
         if cell.lower() not in FLAGS[name]:
             raise ResultsError(f"{where}: {name} is '{cell}'; expected 0 or 1")
         return FLAGS[name][cell.lower()]
-    try:
-        value = int(cell) if name in INTEGERS else float(cell)
-    except ValueError:
-        raise ResultsError(f"{where}: {name} is '{cell}', which is not a number") from None
+    if not (INTEGER if name in INTEGERS else NUMBER).fullmatch(cell):
+        raise ResultsError(f"{where}: {name} is '{cell}', which is not {'an integer' if name in INTEGERS else 'a number'}")
+    value = int(cell) if name in INTEGERS else float(cell)
     if not math.isfinite(value):
         raise ResultsError(f"{where}: {name} is '{cell}'; expected a finite number")
     return value
 
 
 def _check_duplicates(path: Path, rows: list[Row]) -> None:
-    names = ("stage", "kind", "gpu", "batch", "heads", "n", "d", "causal", "dtype", "inputs", "regime", "source")
     seen: dict = {}
     for row in rows:
-        key = tuple(row.values[name] for name in names)
+        key = tuple(row.values[name] for name in IDENTITY)
         if key in seen:
             raise ResultsError(f"{path}:{row.line}: repeats line {seen[key]}: {row.stage} at the same shape and regime")
         seen[key] = row.line

@@ -123,11 +123,14 @@ class BrokenCsv(Scratch):
         self.refuses(self.csv(("16,16,8192,128,0", "16,16,many,128,0")), "broken.csv:2: n is 'many'")
         self.refuses(self.csv(("16,16,8192,128,0", "16,16,8192,128,2")), "broken.csv:2: causal is '2'")
         self.refuses(self.csv(("10,9.9,10.2,2,", "10,9.9,10.2,nan,")), "broken.csv:2: tflops is 'nan'")
+        self.refuses(self.csv(("10,9.9,10.2,2,", "10,9.9,10.2,1_0,")), "broken.csv:2: tflops is '1_0', which is not a number")
+        self.refuses(self.csv(("10,9.9,10.2,2,", "10,9.9,10.2,1e999,")), "broken.csv:2: tflops is '1e999'; expected a finite")
         self.refuses(self.csv(("10,9.9,10.2,2,", "10,9.9,10.2,-2,")), "broken.csv:2: tflops is -2")
         self.refuses(self.csv(("10,9.9,10.2,2,", "10,11,10.2,2,")), "broken.csv:2: ms_p20 <= ms_median")
 
     def test_an_unclosed_quote(self) -> None:
-        self.refuses(self.csv(('4 warps]"', "4 warps]")), "broken.csv:", "end of data")
+        self.refuses(self.csv(('4 warps]"', "4 warps]")), "broken.csv:54: a quote that is not closed")
+        self.refuses(self.csv(("01_base,stage", '01"base",stage')), "broken.csv:3: a quote that")
 
     def test_figures_that_cannot_be_true(self) -> None:
         self.refuses(self.csv(("10,9.9,10.2,190,", "10,9.9,10.2,501,")), "broken.csv:8: 06_batched claims 501 TFLOPS",
