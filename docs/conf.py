@@ -5,7 +5,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 project = "flash-ladder"
-extensions = ["myst_parser", "site_extension"]
+extensions = ["myst_parser", "site_extension", "lab_extension"]
 myst_enable_extensions = ["dollarmath"]
 root_doc = "docs/index"
 include_patterns = ["[0-9][0-9]*_*/README.md", "README.md", "CONTRIBUTING.md", "harness/peers/README.md", "docs/**.md"]

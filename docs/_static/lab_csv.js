@@ -1,0 +1,130 @@
+// Reads and writes results files in the browser. The rules are those of harness/plots/results.py: the page carries its tables
+// (`rules`), here is its logic. A test gives both the same broken files and wants the same answers.
+"use strict";
+window.lab = {};
+{
+  const CELL = /(?:"((?:[^"]|"")*)"|([^",]*))(?=,|$)/y;
+  const INTEGER = /^[+-]?[0-9]+$/;
+  const NUMBER = /^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$/;
+
+  class Refusal extends Error {}
+
+  // As %g writes it: six digits.
+  const g = (value) => {
+    if (value === 0) return "0";
+    const [digits, power] = value.toExponential(5).split("e");
+    if (power >= -4 && power < 6) return String(Number(value.toPrecision(6)));
+    return `${Number(digits)}e${power[0]}${power.slice(1).padStart(2, "0")}`;
+  };
+
+  function split(where, line) {
+    const cells = [];
+    for (CELL.lastIndex = 0; CELL.lastIndex <= line.length; ++CELL.lastIndex) {
+      const cell = CELL.exec(line);
+      if (!cell) throw new Refusal(`${where}: a quote that is not closed, or stands within a cell`);
+      cells.push(cell[1] === undefined ? cell[2] : cell[1].replaceAll('""', '"'));
+    }
+    return cells;
+  }
+
+  function checkHeader(name, header, { columns }) {
+    const missing = columns.filter((column) => !header.includes(column));
+    const unknown = header.filter((column) => !columns.includes(column));
+    if (missing.length) throw new Refusal(`${name}:1: no column ${missing.join(", ")}; the columns are ${columns.join(",")}`);
+    if (unknown.length || header.length !== columns.length) {
+      throw new Refusal(`${name}:1: unknown or repeated column ${unknown.join(", ") || "names"}`);
+    }
+  }
+
+  function parse(where, name, cell, rules) {
+    const allowed = rules.allowed[name];
+    if (allowed && !allowed.includes(cell)) {
+      throw new Refusal(`${where}: ${name} is '${cell}'; expected one of ${allowed.filter(Boolean).join(", ")}`);
+    }
+    if (rules.words.includes(name)) return cell;
+    if (cell === "") return null;
+    if (rules.flags[name]) {
+      const value = rules.flags[name][cell.toLowerCase()];
+      if (value === undefined) throw new Refusal(`${where}: ${name} is '${cell}'; expected 0 or 1`);
+      return value;
+    }
+    const integer = rules.integers.includes(name);
+    if (!(integer ? INTEGER : NUMBER).test(cell)) {
+      throw new Refusal(`${where}: ${name} is '${cell}', which is not ${integer ? "an integer" : "a number"}`);
+    }
+    if (!Number.isFinite(Number(cell))) throw new Refusal(`${where}: ${name} is '${cell}'; expected a finite number`);
+    return Number(cell);
+  }
+
+  function readRow(where, line, header, cells, rules) {
+    if (cells.length !== header.length) throw new Refusal(`${where}: ${cells.length} fields, but the header has ${header.length}`);
+    const row = { line, raw: {} };
+    header.forEach((name, i) => {
+      row.raw[name] = cells[i].trim();
+      row[name] = parse(where, name, row.raw[name], rules);
+    });
+    for (const name of rules.required) {
+      if (row[name] === null || row[name] === "") throw new Refusal(`${where}: no ${name}`);
+    }
+    if (row.tflops <= 0) throw new Refusal(`${where}: tflops is ${g(row.tflops)}; a measured rate is above 0`);
+    if (row.pct_ceiling > 100) throw new Refusal(`${where}: ${row.stage} claims ${g(row.pct_ceiling)} % of its ceiling`);
+    for (const names of rules.ordered) {
+      const known = names.map((name) => row[name]).filter((value) => value !== null);
+      if (known.some((value, i) => value < known[i - 1])) {
+        throw new Refusal(`${where}: ${names.join(" <= ")} does not hold: ${known.map(g).join(", ")}`);
+      }
+    }
+    return row;
+  }
+
+  function checkDuplicates(file, rows, { identity }) {
+    const seen = new Map();
+    for (const row of rows) {
+      const key = JSON.stringify(identity.map((name) => row[name]));
+      if (seen.has(key)) {
+        throw new Refusal(`${file}:${row.line}: repeats line ${seen.get(key)}: ${row.stage} at the same shape and regime`);
+      }
+      seen.set(key, row.line);
+    }
+  }
+
+  // Peers may use wgmma, so the mma.sync loop is no ceiling for them.
+  function checkCeilings(file, rows) {
+    const highest = {};
+    for (const row of rows.filter((row) => row.kind === "ceiling")) {
+      for (const kind of row.stage === "mma_sync" ? ["stage"] : ["stage", "peer"]) {
+        const key = `${kind} ${row.gpu}`;
+        highest[key] = Math.max(highest[key] ?? 0, row.tflops);
+      }
+    }
+    for (const row of rows) {
+      const ceiling = highest[`${row.kind} ${row.gpu}`] ?? Infinity;
+      if (row.source === "measured" && row.tflops > ceiling) {
+        throw new Refusal(`${file}:${row.line}: ${row.stage} claims ${g(row.tflops)} TFLOPS, ` +
+          `above this card's ceiling of ${g(ceiling)}`);
+      }
+    }
+  }
+
+  // Rows with their values under the columns' names, and as written under `raw`. Throws lab.Refusal, `FILE:LINE: what`.
+  lab.read = (file, text, rules) => {
+    const lines = text.split("\n").map((line) => line.replace(/\r$/, ""));
+    const header = split(`${file}:1`, lines[0]);
+    checkHeader(file, header, rules);
+    const rows = [];
+    for (let number = 2; number <= lines.length; ++number) {
+      const where = `${file}:${number}`, line = lines[number - 1];
+      if (line) rows.push(readRow(where, number, header, split(where, line), rules));
+    }
+    if (!rows.length) throw new Refusal(`${file}: a header and no rows`);
+    checkDuplicates(file, rows, rules);
+    checkCeilings(file, rows);
+    return rows;
+  };
+
+  lab.Refusal = Refusal;
+
+  const quoted = (cell) => (/[,"\r\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell);
+  lab.write = (rows, columns) =>
+    [columns, ...rows.map((row) => columns.map((name) => quoted(row.raw[name])))].map((cells) => cells.join(",") + "\n").join("");
+}
