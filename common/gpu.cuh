@@ -9,7 +9,7 @@
 //   copies     cp_async_16  cp_async_commit  cp_async_wait
 //   tensor     ldmatrix_x4  ldmatrix_x2_trans  ldmatrix_x4_trans  mma_m16n8k16
 //   wmma       wmma_fill  wmma_load_{a,b_row,b_col,c}  wmma_store_d  wmma_mma, on WmmaA WmmaB{Row,Col} WmmaAccumulator
-//   numbers    pack_f16x2  to_float  to_f16  ex2_approx  shfl_xor
+//   numbers    pack_f16x2  to_float  to_f16  ex2_approx  shfl_xor  __float_as_uint  __uint_as_float  fmaxf  logf
 //   host side  launch
 //
 // Shared memory is a 32-bit address, touched only through these functions, so that the emulator sees every access.

@@ -1,6 +1,7 @@
 // The GPU's instructions for a plain C++20 compiler: the same names and parameters as common/ptx/*.cuh, where each is
 // described, plus a trailing call site. Here only what differs from the hardware is said.
 #pragma once
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <tuple>
@@ -90,6 +91,12 @@ inline float to_float(f16 value) {
 }
 inline f16 to_f16(float value) {
   return {emulator::float_to_half(value)};
+}
+inline uint32_t __float_as_uint(float value) {
+  return std::bit_cast<uint32_t>(value);
+}
+inline float __uint_as_float(uint32_t bits) {
+  return std::bit_cast<float>(bits);
 }
 // Correctly rounded to within 1 ulp, where the hardware has 2.
 float ex2_approx(float x);

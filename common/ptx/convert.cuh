@@ -9,7 +9,13 @@ inline namespace ptx {
 // above. Source: PTX ISA, "cvt", cvt.rn.f16x2.f32.
 __device__ __forceinline__ uint32_t pack_f16x2(float low, float high) {
   uint32_t packed;
+#if __CUDA_ARCH__ >= 800
   asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+#else  // sm_75 converts one at a time
+  asm("{\n.reg .b16 l, h;\ncvt.rn.f16.f32 l, %1;\ncvt.rn.f16.f32 h, %2;\nmov.b32 %0, {l, h};\n}"
+      : "=r"(packed)
+      : "f"(low), "f"(high));
+#endif
   return packed;
 }
 

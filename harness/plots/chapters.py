@@ -82,21 +82,22 @@ def counter_lines(columns: list[dict[str, float] | None]) -> list[tuple[str, lis
     return lines
 
 
-def block(stage: str, before: str | None, rows: list[results.Row], counters: dict) -> str:
-    """What stands between the markers of one chapter."""
+def block(stage: str, earlier: list[str], rows: list[results.Row], counters: dict) -> str:
+    """What stands between the markers of one chapter: the rung beside the nearest earlier one that was measured."""
     def at(name: str) -> tuple[results.Row | None, results.Row | None]:
         found = [next((row for row in rows if row.stage == name and selection.takes(row) and row.source == "measured"), None)
                  for selection in (results.Selection(), results.Selection(regime="burst"))]
         return found[0], found[1]
 
     def default_kernel(name: str | None) -> dict[str, float] | None:
-        return next(iter(counters.get(name, {}).values()), None) if name and not name.startswith("00") else None
+        return next(iter(counters.get(name, {}).values()), None) if name and name != "00_naive" else None
 
+    before = next((name for name in reversed(earlier) if at(name)[0]), None)
     names = [before, stage] if before else [stage]
     pairs = [at(name) for name in names]
     first = pairs[-1][0]
     if first is None:
-        raise results.ResultsError(f"{CSV}: {stage} was not measured at {results.Selection()}")
+        return "Not measured yet: [h200.csv](../docs/results/h200.csv) has no row of this rung."
     lines = timing_lines(pairs)
     if any(default_kernel(name) for name in names):
         lines += counter_lines([default_kernel(name) for name in names])
@@ -125,12 +126,12 @@ def main() -> int:
         rows = results.read(CSV)
         counters = read_counters(CSV.with_name("h200_counters.csv"))
         stale = []
-        for before, stage in zip([None, *stages], stages):
+        for i, stage in enumerate(stages):
             chapter = results.ROOT / stage / "README.md"
             text = chapter.read_text(encoding="utf-8")
             if text.count(BEGIN) != 1 or text.count(END) != 1:
                 raise results.ResultsError(f"{chapter}: expected one line {BEGIN} and one line {END} behind it")
-            generated = f"{BEGIN}\n{block(stage, before, rows, counters)}\n{END}"
+            generated = f"{BEGIN}\n{block(stage, stages[:i], rows, counters)}\n{END}"
             new = re.sub(f"{re.escape(BEGIN)}\n.*?{re.escape(END)}", lambda _: generated, text, flags=re.DOTALL)
             new = prose.filled(new, f"{stage}/README.md")
             if new != text:

@@ -27,6 +27,9 @@ FIGURES = (
 )
 
 
+PARTS = {"00": "Part 0, the prelude", "01": "Part 1, the ladder", "08": "Part 2, past FlashAttention-2"}  # as in docs/index.md
+
+
 class Stale(Exception):
     """What is older than its data, and how to renew it."""
 
@@ -67,7 +70,10 @@ def table(counts: dict[str, dict], rows: list[results.Row], peers: list[results.
     if measured:
         head += ["TFLOPS", "against the rung before", "of FA2 in PyTorch"]
     lines = ["| " + " | ".join(head) + " |", "|---|---|" + "---:|" * (len(head) - 2)]
+    parts = dict(PARTS)
     for stage in stage_names():
+        if title := parts.pop(stage[:2], None):
+            lines.append(f"| **{title}** |" + " |" * (len(head) - 1))
         counters = counts[stage]["counters"]
         ways = counters["ldmatrix_conflict_ways"]
         cells = [f"[{stage}]({stage}/)", idea(stage), f"{counters['gmem_bytes_read'] / 2**20:.1f} MiB",

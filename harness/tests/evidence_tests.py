@@ -334,6 +334,15 @@ class RungDiff(unittest.TestCase):
         # b became B and B2: 2; d was removed: 1. 00 is nobody's predecessor.
         self.assertRegex(run.stdout, r"^02_next +3 changed lines since 01_base\n03_more +0 changed lines since 02_next\n$")
 
+    def test_an_exception_holds_for_its_rung_alone(self) -> None:
+        self.assertEqual(self.run_on(self.kernels, "--most", "0", "02_next=3").returncode, 0)
+        self.assertEqual(self.run_on(self.kernels, "--most", "3", "02_next=2").returncode, 1)
+        self.assertEqual(self.run_on(self.kernels, "--most", "2", "03_more=3").returncode, 1)
+
+    def test_the_prelude_is_compared_from_its_second_rung_on(self) -> None:
+        run = self.run_on({"00_naive": "x\n", "00a_first": "a\n", "00b_second": "b\n", "01_base": "b\n"}, "--most", "1")
+        self.assertRegex(run.stdout, r"^00b_second +1 changed lines since 00a_first\n01_base +0 changed lines since 00b_second\n$")
+
     def test_too_many(self) -> None:
         run = self.run_on(self.kernels, "--most", "2")
         self.assertEqual(run.returncode, 1)

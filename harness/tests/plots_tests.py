@@ -167,6 +167,8 @@ class ReadmeTable(Scratch):
         for stage in readme.stage_names():
             self.assertIn(f"| [{stage}]({stage}/) | {readme.idea(stage)} | 1.5 MiB | 4,096 | 8-way | 1,234,567 |\n", text)
         self.assertNotIn("TFLOPS", text)
+        self.assertLess(text.index("Part 0"), text.index("[00_naive]"))
+        self.assertLess(text.index("[00b_tiled]"), text.index("Part 1"))
         self.assertEqual(self.renew("--check").returncode, 0)
 
     def test_measured_figures_stand_beside_the_counts(self) -> None:
