@@ -48,6 +48,7 @@ plots:
 	@./ladder build ladder
 	@$(PYTHON) harness/plots/readme.py --ladder $(BUILD)/ladder
 	@$(PYTHON) harness/plots/chapters.py
+	@$(PYTHON) harness/plots/pipeline.py --ladder $(BUILD)/ladder
 
 resources:
 	@$(PYTHON) harness/evidence/resources.py $(BUILD)

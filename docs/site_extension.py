@@ -20,9 +20,11 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "harness" / "plots"))
 import glossary_links  # noqa: E402
 import prose  # noqa: E402
+import readme  # noqa: E402
 import results  # noqa: E402
 from drawings import DRAWINGS  # noqa: E402
 from kernels import STAGES, Kernel, Region, RungDiff, changed  # noqa: E402
+from schemes import SCHEMES  # noqa: E402
 
 KATEX = Path("/usr/share/javascript/katex")
 
@@ -39,14 +41,30 @@ class Rungs(TocTree):
         return super().run()
 
 
+class RungsTable(SphinxDirective):
+    """```{rungs-table}```: every rung with its idea, its diff and what was measured."""
+
+    def run(self):
+        selection = results.Selection()
+        lines = ["| rung | the one idea | changed lines | TFLOPS | against the rung before | of FA2 |", "|---|---|---:|---:|---:|---:|"]
+        measured = {row.stage: row for row in results.read(ROOT / "docs" / "results" / "h200.csv")
+                    if row.is_rung and row.source == "measured" and selection.takes(row)}
+        for stage in STAGES:
+            cells = [f"[{stage}](../{stage}/README.md)", readme.idea(stage), str(changed()[stage][1]) if stage in changed() else ""]
+            lines.append("| " + " | ".join([*cells, *readme.timing(measured.get(stage))]) + " |")
+        holder = nodes.container(classes=["wide"])
+        self.state.nested_parse(StringList(lines, source=self.env.docname), 0, holder)
+        return [holder]
+
+
 class Drawing(SphinxDirective):
-    """```{drawing} fragment-A```: one of drawings.py."""
+    """```{drawing} fragment-A```: one of drawings.py or schemes.py."""
     required_arguments = 1
 
     def run(self):
         try:
-            return [nodes.raw("", DRAWINGS[self.arguments[0]](), format="html")]
-        except (KeyError, OSError, ValueError, subprocess.CalledProcessError) as error:
+            return [nodes.raw("", {**DRAWINGS, **SCHEMES}[self.arguments[0]](), format="html")]
+        except (KeyError, OSError, ValueError, results.ResultsError, subprocess.CalledProcessError) as error:
             raise ExtensionError(f"{{drawing}} {self.arguments[0]}: {error!r}") from None
 
 
@@ -136,6 +154,7 @@ def setup(app):
     app.add_directive("kernel", Kernel)
     app.add_directive("region", Region)
     app.add_directive("rungs", Rungs)
+    app.add_directive("rungs-table", RungsTable)
     app.add_directive("drawing", Drawing)
     for name in NUMBERS:
         app.add_role(name, number_role(name))

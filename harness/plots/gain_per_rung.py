@@ -32,14 +32,14 @@ def render(axes, points: figure.Points) -> None:
         fill = figure.INK if verdict in ("faster", "slower") else "white"
         axes.errorbar(gain, i, xerr=[[gain - low], [high - gain]], fmt=MARKER[verdict], color=figure.INK,
                       markerfacecolor=fill, markersize=7, capsize=4)
-        axes.annotate(f"{gain:+.1f} %  [{low:+.1f}, {high:+.1f}]  {verdict}", (high, i), xytext=(9, 0),
-                      textcoords="offset points", va="center", fontsize=9,
-                      bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})
+        # Outside the axes, where the layout keeps room for it however long it is.
+        axes.annotate(f"{gain:+.1f} %  [{low:+.1f}, {high:+.1f}]  {verdict}", (1, i), xycoords=("axes fraction", "data"),
+                      xytext=(6, 0), textcoords="offset points", va="center", fontsize=9, annotation_clip=False)
     axes.axvline(0, color=figure.INK, linewidth=1, zorder=1)
     # Gains run from a fraction of a percent to several hundred: linear within 1 %, logarithmic beyond.
     axes.set_xscale("symlog", linthresh=1, linscale=0.6)
     lowest, highest = min(row[2] for row in points["rungs"]), max(row[4] for row in points["rungs"])
-    axes.set_xlim(min(lowest * 2, -0.5), max(highest, 10) * 60)  # room for the labels on the right
+    axes.set_xlim(min(lowest * 2, -0.5), max(highest, 10) * 3)
     ticks = [tick for tick in (-100, -10, -1, 0, 1, 10, 100, 1000, 10000) if lowest * 2 <= tick <= highest * 2]
     axes.set_xticks(ticks, [f"{tick:+d} %" if tick else "0" for tick in ticks])
     axes.minorticks_off()

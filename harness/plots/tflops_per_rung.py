@@ -12,6 +12,9 @@ import results
 NAME = "tflops-per-rung"
 HATCHES = ("", "//", "\\\\", "..", "xx", "--", "||", "++", "oo", "**")
 
+# Ceilings: what runs in the loop, and who can reach it. Peers may use wgmma, so only cuBLAS bounds them.
+LABELS = {"mma_sync": "mma.sync alone", "cublas": "cuBLAS product", "wgmma": "wgmma alone"}
+
 
 def collect(csv: Path, rows: list[results.Row], arguments: Namespace) -> figure.Points:
     selection = results.selection_from(arguments)
@@ -38,13 +41,14 @@ def render(axes, points: figure.Points) -> None:
     for name, kind, tflops in sorted(points["lines"], key=lambda line: line[2]):
         axes.axhline(tflops, color=figure.INK, linewidth=1.4, linestyle="--" if kind == "peer" else ":", zorder=2.5)
         label_at = max(tflops, label_at + gap)
-        axes.annotate(f"{name} {tflops:.0f}", (end, tflops), xytext=(end + 0.1, label_at), va="center",
+        label = LABELS.get(name, name)
+        axes.annotate(f"{label} {tflops:.0f}", (end, tflops), xytext=(end + 0.1, label_at), va="center",
                       annotation_clip=False)
     axes.set_xlim(-0.6, end)
     axes.set_xticks(range(len(points["rungs"])), [rung for rung, _ in points["rungs"]], rotation=30, ha="right")
     axes.grid(False, axis="x")
     axes.set_ylabel(figure.TFLOPS_LABEL)
-    axes.set_title(points["title"] + "\ndashed: other implementations; dotted: ceilings of this card", fontsize=9)
+    axes.set_title(points["title"] + "\ndashed: other implementations; dotted: what this card does when it only multiplies", fontsize=9)
 
 
 if __name__ == "__main__":

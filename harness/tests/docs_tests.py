@@ -2,6 +2,8 @@
 where Sphinx, MyST or KaTeX are not installed: `./ladder docs` installs them."""
 from __future__ import annotations
 
+import csv
+import html
 import importlib.util
 import re
 import shutil
@@ -50,6 +52,8 @@ class Site(unittest.TestCase):
         cls.site = Path(tempfile.mkdtemp())
         cls.addClassCleanup(shutil.rmtree, cls.site)
         cls.built = build(ROOT, cls.site)
+        with (ROOT / "docs" / "results" / "h200.csv").open(encoding="utf-8", newline="") as file:
+            cls.rows = list(csv.DictReader(file))
         cls.pages = {path: path.read_text(encoding="utf-8") for path in cls.site.rglob("*.html")}
 
     def test_builds_without_a_warning(self) -> None:
@@ -116,11 +120,38 @@ class Site(unittest.TestCase):
 
     def test_drawings_say_what_the_code_says(self) -> None:
         page = self.pages[self.site / "docs" / "fragments.html"]
-        self.assertEqual([page.count(f"<{tag}>") for tag in ("desc", "figcaption")], [7, 7])
+        self.assertEqual(page.count('<figure class="drawing">'), 8)
         # Lane 5 of A, from the rule in the PTX ISA.
         self.assertIn("Lane 5 holds row 1 column 2 in register 0, row 1 column 3 in register 0, row 9 column 2 in register 1", page)
         self.assertIn("Plain: which chunk lies in which banks. Reading chunk 2 of eight rows: 8 wavefronts", page)
         self.assertIn("Swizzled: which chunk lies in which banks. Reading chunk 2 of eight rows: 1 wavefront", page)
+
+
+    def test_every_drawing_has_a_title_and_says_its_content_in_words(self) -> None:
+        drawings = [(path, svg) for path, text in self.pages.items() for svg in re.findall(r'<figure class="drawing">.*?</figure>', text, re.S)]
+        self.assertGreater(len(drawings), 15)
+        for path, svg in drawings:
+            with self.subTest(path.relative_to(self.site)):
+                self.assertRegex(svg, r'role="img"><title>[^<]{20,}</title><desc>[^<]{40,}</desc>')
+
+    def test_figures_follow_what_they_are_drawn_from(self) -> None:
+        swizzle, kvpipe = (re.search(rf"{start}[^.]*", self.pages[self.site / "03_kvpipe" / "README.html"])[0].split(", ")
+                           for start in ("02_swizzle: copies", "03_kvpipe: requests"))
+        # The point of 03: a copy is asked for in front of the product that it hides behind.
+        self.assertLess(swizzle.index("copies V0"), swizzle.index("QK0"))
+        self.assertEqual(kvpipe[kvpipe.index("requests V0"):][:3], ["requests V0", "QK0", "waits for V0"])
+        self.assertEqual(kvpipe[kvpipe.index("requests K1"):][:3], ["requests K1", "PV0", "waits for K1"])
+        self.assertIn("Each of its 2 warps owns 32 rows of a tile, as 2 row groups of 16, each cut into 4 mma tiles",
+                      self.pages[self.site / "01_base" / "README.html"])
+        row = next(row for row in self.rows if row["stage"] == "08_fragorder" and row["n"] == "8192" and row["batch"] == "16")
+        self.assertIn(f"08_fragorder: {float(row['tflops']):.1f}.", self.pages[self.site / "docs" / "ladder.html"])
+
+    def test_the_wrong_kernel_fails_before_the_readers_eyes(self) -> None:
+        page = re.sub(r"<[^>]+>", "", self.pages[self.site / "docs" / "softmax.html"])
+        with (ROOT / "docs" / "recorded" / "no_running_max.csv").open(encoding="utf-8", newline="") as file:
+            for cells in csv.reader(file):
+                for cell in cells:
+                    self.assertIn(html.escape(cell), page)
 
 
 class Refusals(unittest.TestCase):
@@ -151,6 +182,10 @@ class Refusals(unittest.TestCase):
     def test_a_number_that_the_chapter_does_not_have(self) -> None:
         said = self.build_with("02_swizzle/README.md", lambda text: text.replace("million wavefronts instead", "wavefronts instead", 1))
         self.assertIn("stands in the text 0 times", said)
+
+    def test_fragments_that_no_longer_fit(self) -> None:
+        said = self.build_with("common/fragments.hpp", lambda text: text.replace("lane / 4 + (i / 2) * 8", "lane / 4 + (1 - i / 2) * 8"))
+        self.assertIn("two C fragments are no longer one A fragment", said)
 
     def test_a_part_without_its_mark(self) -> None:
         said = self.build_with("01_base/kernel.cuh", lambda text: text.replace("// SOFTMAX", "// Softmax"))

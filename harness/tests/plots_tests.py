@@ -1,6 +1,8 @@
 """The plots and the README table, run on invented figures (fixtures/results.csv: gpu is "test") and on broken files."""
 from __future__ import annotations
 
+import argparse
+import importlib
 import json
 import re
 import shutil
@@ -58,7 +60,7 @@ class Drawing(Scratch):
             path = self.folder / f"{name}.svg"
             self.run_script(name, FIXTURE, "-o", path)
             texts[name] = " ".join(ElementTree.parse(path).getroot().itertext())
-        for words in ("06_batched", "fa2 210", "mma_sync 400", "wgmma 500", "sustained", "test, batch 16"):
+        for words in ("06_batched", "fa2 210", "mma.sync alone 400", "wgmma alone 500", "sustained", "test, batch 16"):
             self.assertIn(words, texts["tflops_per_rung"])
         for words in ("04_vpair", "+0.3 %", "[+0.1, +0.6]", "same", "slower"):
             self.assertIn(words, texts["gain_per_rung"])
@@ -91,6 +93,30 @@ class Drawing(Scratch):
         self.assertEqual(run.returncode, 2)
         self.assertIn("/proc/none", run.stderr)
         self.assertNotIn("Traceback", run.stderr)
+
+
+    def test_no_label_leaves_its_figure(self) -> None:
+        import matplotlib
+
+        matplotlib.use("Agg")
+        from matplotlib import pyplot
+
+        for name in FIGURES:
+            module = importlib.import_module(name)
+            parser = argparse.ArgumentParser()
+            getattr(module, "add_arguments", results.add_selection_arguments)(parser)
+            drawn, axes = pyplot.subplots(figsize=(8.0, 4.5), layout="constrained")
+            module.render(axes, module.collect(FIXTURE, results.read(FIXTURE), parser.parse_args([])))
+            drawn.canvas.draw()
+            for label in (*axes.texts, axes.title, axes.xaxis.label, axes.yaxis.label):
+                if not label.get_text():
+                    continue
+                box = label.get_window_extent()
+                with self.subTest(figure=name, label=label.get_text()):
+                    self.assertGreaterEqual(min(box.x0, box.y0), 0)
+                    self.assertLessEqual(box.x1, drawn.bbox.width)
+                    self.assertLessEqual(box.y1, drawn.bbox.height)
+            pyplot.close(drawn)
 
 
 class BrokenCsv(Scratch):

@@ -24,7 +24,9 @@ add_test(NAME one_idea_per_rung COMMAND ${PROJECT_SOURCE_DIR}/harness/evidence/r
 add_test(NAME readme_is_current
   COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/harness/plots/readme.py --check --ladder $<TARGET_FILE:ladder>)
 add_test(NAME chapters_are_current COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/harness/plots/chapters.py --check)
-set_tests_properties(one_idea_per_rung readme_is_current chapters_are_current PROPERTIES LABELS scripts)
+add_test(NAME pipeline_is_current
+  COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/harness/plots/pipeline.py --check --ladder $<TARGET_FILE:ladder>)
+set_tests_properties(one_idea_per_rung readme_is_current chapters_are_current pipeline_is_current PROPERTIES LABELS scripts)
 
 # The site: docs_tests.py without a browser, the others in one.
 file(GLOB site_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/docs*_tests.py)

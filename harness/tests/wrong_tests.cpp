@@ -1,9 +1,14 @@
 // The harness must reject every kernel of harness/wrong/, and each for the reason for which it is there. And it must
 // accept the right kernel that they are made from: a check that rejects everything proves nothing.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
+#include <fstream>
 #include <initializer_list>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string>
@@ -228,6 +233,25 @@ TEST_CASE("no input alone would do: some hide a fault behind a right result") {
       }
     }
   }
+}
+
+// The table that docs/softmax.md shows. After a change that is meant: LADDER_RECORD=1 wrong_tests "[book]".
+TEST_CASE("the book prints what the check says of a kernel without a running maximum", "[book]") {
+  std::string table = "inputs,kernel,largest error,tolerance,verdict,what the check says\n";
+  for (const auto& [kind, words] : {std::pair{InputKind::normal, "\"N(0, 1)\""},
+                                    std::pair{InputKind::large_logits, "\"Q and K of standard deviation 8\""}}) {
+    for (const auto& [name, launch] : {std::pair<std::string_view, Launch>{"right", launch_wrong<Fault::none>},
+                                       {"no_running_max", launch_wrong<Fault::no_running_max>}}) {
+      const CheckResult result = check(name, launch, problem(kind));
+      const std::string error = std::isnan(result.max_err) ? "NaN" : fmt::format("{:.3g}", result.max_err);
+      table += fmt::format("{},{},{},{:.3g},{},\"{}\"\n", words, name, error, result.tolerance,
+                           result.ok ? "accepted" : "rejected", result.ok ? "" : result.failures.front().message);
+    }
+  }
+  const std::string path = LADDER_SOURCE_DIR "/docs/recorded/no_running_max.csv";
+  if (std::getenv("LADDER_RECORD") != nullptr) std::ofstream(path) << table;
+  std::ifstream file(path);
+  CHECK(std::string(std::istreambuf_iterator<char>(file), {}) == table);
 }
 
 TEST_CASE("no fault is left out") {
