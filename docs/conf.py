@@ -24,4 +24,4 @@ html_show_sphinx = False
 html_show_copyright = False
 html_use_index = False
 html_math_renderer = "katex"
-pygments_style = "vs"
+pygments_style = "code_style.Light"

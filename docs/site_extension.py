@@ -22,6 +22,7 @@ import glossary_links  # noqa: E402
 import prose  # noqa: E402
 import readme  # noqa: E402
 import results  # noqa: E402
+from code_style import Dark  # noqa: E402
 from drawings import DRAWINGS  # noqa: E402
 from kernels import STAGES, Kernel, Region, RungDiff, changed  # noqa: E402
 from schemes import SCHEMES  # noqa: E402
@@ -142,7 +143,7 @@ def finish(app, exception) -> None:
         shutil.copy(KATEX / name, static / name)
     for font in (KATEX / "fonts").glob("*.woff2"):
         shutil.copy(font, static / "fonts")
-    dark = HtmlFormatter(style="monokai").get_style_defs(".highlight")
+    dark = HtmlFormatter(style=Dark).get_style_defs(".highlight")
     (static / "dark.css").write_text(f"@media screen and (prefers-color-scheme: dark) {{\n{dark}\n}}\n", encoding="utf-8")
 
 
