@@ -327,7 +327,7 @@ class Lab(docs_browser.BrowserCase):
         self.browser.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(self.folder)})
         self.element(".lab-download").click()
         file = self.folder / "flash-ladder-tflops.csv"
-        self.wait_for(file.exists)
+        self.wait_for(lambda: file.exists() and file.stat().st_size)
         self.assertEqual(file.read_text(encoding="utf-8"), text)
         results.read(file)
 

@@ -181,6 +181,16 @@ class Words(Door):
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertTrue(self.calls().endswith("python3 -m sphinx\n"), self.calls())
         self.assertIn("build/site/index.html", run.stderr)
+        self.assertNotIn("chromium", self.calls())
+        self.assertEqual(self.run_door("docs", "--tests").returncode, 0)
+        self.assertRegex(self.calls(), r"apt-get .*install.* chromium chromium-driver")
+
+    def test_docs_refuse_what_they_do_not_know(self) -> None:
+        (self.repository / "docs").mkdir()
+        (self.repository / "docs" / "conf.py").touch()
+        run = self.run_door("docs", "--test")
+        self.assertEqual(run.returncode, 2)
+        self.assertIn("--tests, not --test", run.stderr)
 
     def test_build_sets_up_and_runs_nothing(self) -> None:
         for arguments, target in (((), "all"), (("ladder",), "ladder")):
