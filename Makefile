@@ -9,7 +9,7 @@ CSV    ?= $(wildcard docs/results/h200.csv)
 export LADDER_BUILD := $(abspath $(BUILD))
 SANITIZERS := memcheck racecheck initcheck synccheck
 
-.PHONY: help all ladder test docs diff plots resources profile benchmark format clean $(STAGES) $(SANITIZERS)
+.PHONY: help all ladder test docs handouts diff plots resources profile benchmark format clean $(STAGES) $(SANITIZERS)
 .DEFAULT_GOAL := help
 
 help:
@@ -18,6 +18,7 @@ help:
 	@echo 'make ladder                all of it: install, build, check every stage, print the table'
 	@echo 'make test                  the test-suite'
 	@echo 'make docs                  the site'
+	@echo 'make handouts              every page of it as a PDF (needs Chromium); STAGE=03 for one'
 	@echo 'make diff STAGE=03         what changed in kernel.cuh since the rung before, and how many lines'
 	@echo 'make plots                 figures, the README table and the chapters from docs/results; CSV=FILE for another'
 	@echo 'make resources             registers and spills of every kernel, against the bounds (needs nvcc)'
@@ -39,6 +40,8 @@ test:
 	@./ladder test
 docs:
 	@./ladder docs
+handouts: docs
+	@docs/handouts.py $(BUILD)/site $(BUILD)/handouts $(STAGE)
 diff:
 	@harness/evidence/rung_diff $(STAGE)
 
