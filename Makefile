@@ -46,8 +46,10 @@ diff:
 	@harness/evidence/rung_diff $(STAGE)
 
 plots:
-	@for csv in $(CSV); do for figure in tflops_per_rung gain_per_rung tflops_over_n; do \
-	  $(PYTHON) harness/plots/$$figure.py $$csv || exit; done; done
+	@for csv in $(CSV); do for figure in tflops_per_rung gain_per_rung tflops_over_n time_over_n; do \
+	  $(PYTHON) harness/plots/$$figure.py $$csv || exit; done; \
+	  for figure in bytes_over_n memory_over_n roofline; do \
+	  $(PYTHON) harness/plots/$$figure.py $${csv%.csv}_traffic.csv || [ $$? -eq 77 ] || exit; done; done
 	@./ladder build ladder
 	@$(PYTHON) harness/plots/readme.py --ladder $(BUILD)/ladder
 	@$(PYTHON) harness/plots/chapters.py

@@ -159,18 +159,34 @@ def order(entry: Row) -> tuple:
             int(entry["batch"]), int(entry["heads"]))
 
 
+def key(entry: Row) -> tuple:
+    return tuple(entry[column] for column in KEY)
+
+
+def read(path: Path) -> dict[tuple, Row]:
+    with path.open(encoding="utf-8", newline="") as file:
+        reader = csv.DictReader(file)
+        if reader.fieldnames != COLUMNS:
+            raise Failure(f"{path}: its columns are not {','.join(COLUMNS)}")
+        return {key(old): old for old in reader}
+
+
+def check(path: Path, rows: list[Row]) -> None:
+    """Holds the file to rows counted just now, where it has them."""
+    recorded = read(path)
+    known = [new for new in rows if key(new) in recorded]
+    stale = [f"{new['stage']} at N = {new['n']}: {new['metric']} is {new['value']}, {path} has {recorded[key(new)]['value']}"
+             for new in known if recorded[key(new)]["value"] != new["value"]]
+    if stale or not known:
+        raise Failure("\n".join(stale or [f"{path} has none of these rows"]) + f"\n  Renew it:  {Path(sys.argv[0]).name} --emulator --csv {path}")
+
+
 def write(path: Path, rows: list[Row], commit: str) -> None:
     """Adds the rows to the file; those that it has already at the same stage, shape, metric and source give way."""
-    kept: dict[tuple, Row] = {}
-    if path.is_file() and path.stat().st_size:
-        with path.open(encoding="utf-8", newline="") as file:
-            reader = csv.DictReader(file)
-            if reader.fieldnames != COLUMNS:
-                raise Failure(f"{path}: its columns are not {','.join(COLUMNS)}")
-            kept = {tuple(old[column] for column in KEY): old for old in reader}
+    kept = read(path) if path.is_file() and path.stat().st_size else {}
     today = datetime.date.today().isoformat()
     for new in rows:
-        kept[tuple(new[column] for column in KEY)] = {**new, "commit": commit, "date": today}
+        kept[key(new)] = {**new, "commit": commit, "date": today}
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         writer.writeheader()
@@ -203,6 +219,7 @@ def main() -> int:
     parser.add_argument("--n", help="sequence lengths, with commas (default: 512 to 16384; on the emulator 256 to 4096)")
     parser.add_argument("--causal", action="store_true", help="causal attention; stages without it are left out")
     parser.add_argument("--csv", type=Path, help="also write the rows there, e.g. docs/results/h200_traffic.csv")
+    parser.add_argument("--check", type=Path, metavar="CSV", help="write nothing; exit 1 if the file has other values")
     parser.add_argument("--build", type=Path, default=ncu.ROOT / "build", help="the build directory (default: build)")
     parser.add_argument("--commit", default=commit_of_this(), help="for the commit column (default: the one checked out)")
     arguments = parser.parse_args()
@@ -220,6 +237,9 @@ def main() -> int:
         else:
             ncu.require("ncu", "\n  Here:  ladder explain STAGE      bytes and conflicts, counted by the emulator")
             rows = measured(ladder, stages, lengths or LENGTHS, more)
+        if arguments.check:
+            check(arguments.check, rows)
+            return 0
         print_tables(rows)
         if arguments.csv:
             write(arguments.csv, rows, arguments.commit)

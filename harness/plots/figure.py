@@ -39,8 +39,9 @@ def is_current(svg: Path, points: Points) -> bool:
     return svg.is_file() and digest(points) in svg.read_text(encoding="utf-8")
 
 
-def draw(points: Points, render: Callable, svg: Path) -> None:
-    """Writes SVG and PNG. An opaque ground keeps both readable on dark pages and on paper."""
+def draw(points: Points, render: Callable, svg: Path, panels: int = 1) -> None:
+    """Writes SVG and PNG. An opaque ground keeps both readable on dark pages and on paper. More than one panel stand side by
+    side, and `render` gets a list of axes."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -52,8 +53,8 @@ def draw(points: Points, render: Callable, svg: Path) -> None:
         "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.color": "#d8d8d8",
         "axes.axisbelow": True, "figure.facecolor": "white", "savefig.facecolor": "white", "hatch.linewidth": 0.6,
     })
-    figure, axes = pyplot.subplots(figsize=(8.0, 4.5), layout="constrained")
-    render(axes, points)
+    figure, axes = pyplot.subplots(ncols=panels, figsize=(8.0 if panels == 1 else 11.0, 4.5), layout="constrained")
+    render(axes if panels == 1 else list(axes), points)
     svg.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(svg, metadata={"Date": None, "Description": digest(points)})
     figure.savefig(svg.with_suffix(".png"), dpi=150, metadata={"Software": None, "Description": digest(points)})
@@ -61,11 +62,13 @@ def draw(points: Points, render: Callable, svg: Path) -> None:
 
 
 def main(name: str, description: str, collect: Callable, render: Callable,
-         add_arguments: Callable = results.add_selection_arguments) -> int:
-    """The command line of one figure: `collect(csv, rows, arguments)` gives the points, `render(axes, points)` draws."""
+         add_arguments: Callable = results.add_selection_arguments, csv: str = "h200.csv", read: Callable = results.read,
+         panels: int = 1) -> int:
+    """The command line of one figure: `collect(csv, rows, arguments)` gives the points, `render(axes, points)` draws.
+    `read(path)` makes rows of the file in docs/results."""
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("csv", type=Path, nargs="?", default=RESULTS / "h200.csv",
-                        help="measured results (default: docs/results/h200.csv)")
+    parser.add_argument("csv", type=Path, nargs="?", default=RESULTS / csv,
+                        help=f"measured results (default: docs/results/{csv})")
     parser.add_argument("-o", "--output", type=Path, metavar="SVG",
                         help=f"where to write; a PNG goes beside it (default: docs/figures/CSV-{name}.svg)")
     add_arguments(parser)
@@ -74,8 +77,11 @@ def main(name: str, description: str, collect: Callable, render: Callable,
     try:
         if output.suffix != ".svg":
             raise results.ResultsError(f"{output}: the output's name must end in .svg; the PNG is named after it")
-        points = collect(arguments.csv, results.read(arguments.csv), arguments)
-        draw(points, render, output)
+        points = collect(arguments.csv, read(arguments.csv), arguments)
+        draw(points, render, output, panels)
+    except results.NotMeasured as error:
+        print(error, file=sys.stderr)
+        return 77
     except results.ResultsError as error:
         print(error, file=sys.stderr)
         return 2

@@ -13,18 +13,26 @@ import subprocess
 import sys
 from pathlib import Path
 
+import bytes_over_n
 import figure
 import gain_per_rung
+import memory_over_n
 import results
+import roofline
 import tflops_over_n
 import tflops_per_rung
+import time_over_n
+import traffic
 
 BEGIN, END = "<!-- ladder:begin -->", "<!-- ladder:end -->"
 FIGURES = (
     (tflops_per_rung, results.add_selection_arguments),
     (gain_per_rung, results.add_selection_arguments),
     (tflops_over_n, tflops_over_n.add_arguments),
+    (time_over_n, time_over_n.add_arguments),
 )
+TRAFFIC_FIGURES = ((bytes_over_n, bytes_over_n.add_arguments), (memory_over_n, bytes_over_n.add_arguments),
+                   (roofline, bytes_over_n.add_arguments))
 
 
 PARTS = {"00": "Part 0, the prelude", "01": "Part 1, the ladder", "08": "Part 2, past FlashAttention-2"}  # as in docs/index.md
@@ -121,13 +129,17 @@ def section(counts: dict[str, dict], csv: Path) -> str:
     return "\n".join(table(counts, rungs, peers) + notes)
 
 
-def check_figures(csv: Path) -> None:
-    rows = results.read(csv)
-    for module, add_arguments in FIGURES:
+def check_figures(csv: Path, read=results.read, figures=FIGURES) -> None:
+    """Figures whose data are not there yet need not be there either."""
+    for module, add_arguments in figures:
         parser = argparse.ArgumentParser()
         add_arguments(parser)
         svg = figure.path_of(csv, module.NAME)
-        if not figure.is_current(svg, module.collect(csv, rows, parser.parse_args([]))):
+        try:
+            points = module.collect(csv, read(csv), parser.parse_args([]))
+        except results.NotMeasured:
+            continue
+        if not figure.is_current(svg, points):
             raise Stale(f"{svg} is missing or older than {csv}; run: make plots")
 
 
@@ -159,6 +171,7 @@ def main() -> int:
             raise Stale("\n".join([*difference, f"{arguments.readme}: the table is stale; run: make plots"]))
         if arguments.csv.is_file():
             check_figures(arguments.csv)
+            check_figures(arguments.csv.with_name(arguments.csv.stem + "_traffic.csv"), traffic.read, TRAFFIC_FIGURES)
     except Stale as stale:
         print(stale, file=sys.stderr)
         return 1

@@ -41,6 +41,10 @@ class ResultsError(Exception):
     """What is wrong with a results file, and where: `FILE:LINE: what`."""
 
 
+class NotMeasured(ResultsError):
+    """Nothing is wrong, but the rows are not there yet."""
+
+
 @dataclass(frozen=True)
 class Row:
     """One line of a results file. Empty numbers are None."""

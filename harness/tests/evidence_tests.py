@@ -247,6 +247,16 @@ class Traffic(unittest.TestCase):
         with self.csv.open(encoding="utf-8") as file:
             self.assertEqual(len(file.readlines()), len(rows) + 1)
 
+    def test_recorded_rows_are_held_to_new_ones(self) -> None:
+        self.run_on("03", "--emulator", "--n", "512", "--csv", self.csv)
+        run = self.run_on("03", "04", "--emulator", "--n", "512", "--check", self.csv)  # 04 is not recorded yet
+        self.assertEqual((run.returncode, run.stdout), (0, ""), run.stderr)
+        self.csv.write_text(self.csv.read_text().replace(",3584,", ",3585,"))
+        run = self.run_on("03", "--emulator", "--n", "512", "--check", self.csv)
+        self.assertEqual(run.returncode, 1)
+        self.assertIn("emulator.gmem_bytes_read is 3584", run.stderr)
+        self.assertEqual(self.run_on("04", "--emulator", "--n", "512", "--check", self.csv).returncode, 1)
+
     def test_what_cannot_run_here(self) -> None:
         run = self.run_on("03", ncu=False)
         self.assertEqual(run.returncode, 77)

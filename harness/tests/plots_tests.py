@@ -18,10 +18,14 @@ PLOTS = ROOT / "harness" / "plots"
 FIXTURE = ROOT / "harness" / "tests" / "fixtures" / "results.csv"
 FIGURES = ("tflops_per_rung", "gain_per_rung", "tflops_over_n")
 sys.path.insert(0, str(PLOTS))
+import bytes_over_n  # noqa: E402
 import figure  # noqa: E402
+import over_n  # noqa: E402
 import prose  # noqa: E402
 import readme  # noqa: E402
 import results  # noqa: E402
+import roofline  # noqa: E402
+import traffic  # noqa: E402
 
 
 class Scratch(unittest.TestCase):
@@ -94,7 +98,6 @@ class Drawing(Scratch):
         self.assertIn("/proc/none", run.stderr)
         self.assertNotIn("Traceback", run.stderr)
 
-
     def test_no_label_leaves_its_figure(self) -> None:
         import matplotlib
 
@@ -117,6 +120,105 @@ class Drawing(Scratch):
                     self.assertLessEqual(box.x1, drawn.bbox.width)
                     self.assertLessEqual(box.y1, drawn.bbox.height)
             pyplot.close(drawn)
+
+
+TRAFFIC_FIGURES = ("bytes_over_n", "memory_over_n", "roofline")
+
+
+def traffic_rows(measured: bool = True) -> list[str]:
+    """An invented GPU_traffic.csv: DRAM sees what must be carried, L2 the model's bytes."""
+    rows = []
+    for stage, batch, heads, tile in (("00_naive", 1, 2, None), ("01_base", 2, 16, 64), ("02_swizzle", 2, 16, 64),
+                                      ("06_batched", 2, 16, 128)):
+        def row(n: int, metric: str, per_head: float, source: str, batch: int = batch, heads: int = heads) -> str:
+            gpu = "test" if source == "measured" else ""
+            return f"{stage},{gpu},{batch},{heads},{n},128,0,{metric},{per_head * batch * heads:.12g},{source},synthetic,2000-01-01"
+
+        for n in (512, 4096, 8192):
+            carried = 8 * n * 128 + 4 * n * n if tile is None else 4 * n * 128 + 4 * n * n * 128 // tile
+            rows += [row(n, "model.io_bytes", carried, "model", 1, 1), row(n, "emulator.gmem_bytes_read", carried, "emulator", 1, 1)]
+            if measured:
+                scores = 4 * n * n if tile is None else 0
+                rows += [row(n, metric, value, "measured") for metric, value in (
+                    ("dram__bytes_read.sum", 6 * n * 128 + scores), ("dram__bytes_write.sum", 2 * n * 128 + scores),
+                    ("lts__t_bytes.sum", carried))]
+                rows += [row(n, metric, value / batch / heads, "measured") for metric, value in (
+                    ("dram__bytes.sum.peak_sustained", 1000), ("dram__cycles_elapsed.avg.per_second", 3e9),
+                    ("lts__t_bytes.sum.peak_sustained", 5000), ("lts__cycles_elapsed.avg.per_second", 1.5e9))]
+                rows.append(row(n, "cuda.memory_used_bytes", 8 * n * 128 + scores, "measured", 1, 2))
+    return rows
+
+
+class TrafficFigures(Scratch):
+    def write(self, rows: list[str], name: str = "test_traffic.csv") -> Path:
+        path = self.folder / name
+        path.write_text("\n".join([",".join(traffic.COLUMNS), *rows, ""]))
+        shutil.copy(FIXTURE, self.folder / "test.csv")  # the rates beside the bytes
+        return path
+
+    def test_drawn_twice_alike_and_they_show_what_they_should(self) -> None:
+        path, texts = self.write(traffic_rows()), {}
+        for name in TRAFFIC_FIGURES:
+            files = [self.folder / f"{name}{i}.svg" for i in (1, 2)]
+            for file in files:
+                run = self.run_script(name, path, "-o", file)
+                self.assertEqual((run.returncode, run.stderr), (0, ""))
+            self.assertEqual(files[0].read_bytes(), files[1].read_bytes())
+            texts[name] = " ".join(ElementTree.parse(files[0]).getroot().itertext())
+        for words in ("01 02", "06_batched", "4nd + 4n²d/128", "8nd + 4n²", "dram__bytes_read.sum", "lts__t_bytes.sum"):
+            self.assertIn(words, texts["bytes_over_n"])
+        for words in ("linear", "logarithmic", "cuda.memory_used_bytes", "01 02 06"):
+            self.assertIn(words, texts["memory_over_n"])
+        for words in ("3.00 TB/s", "7.50 TB/s", "mma_sync 400", "02_swizzle", "dram__bytes_read.sum"):
+            self.assertIn(words, texts["roofline"])
+
+    def test_values_are_per_head(self) -> None:
+        path = self.write(traffic_rows())
+        points = bytes_over_n.collect(path, traffic.read(path), None)
+        lines = {name: dict(map(tuple, line)) for name, _, line in points["panels"][1]["lines"]}
+        self.assertAlmostEqual(lines["06_batched"][4096] / lines["4nd + 4n²d/128"][4096], 1, places=5)
+        self.assertAlmostEqual(lines["01 02"][512] / (4 * 512 * 128 + 4 * 512 * 512 * 2), 1, places=5)
+        roof = roofline.collect(path, traffic.read(path), None)
+        self.assertIn(["01_base", 4096.0, 30.0], roof["panels"][0]["rungs"])  # 4 n^2 d operations over 8 n d bytes
+        self.assertEqual(over_n.table(points)[0][1][:2], ["N", "00_naive"])
+        self.assertEqual([rows[0][0] for _, _, rows in over_n.table(points)], ["512", "512"])
+
+    def test_time_over_n(self) -> None:
+        run = self.run_script("time_over_n", FIXTURE, "-o", self.folder / "a.svg")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        text = " ".join(ElementTree.parse(self.folder / "a.svg").getroot().itertext())
+        for words in ("06_batched", "batch x N = 16384", "milliseconds per head"):
+            self.assertIn(words, text)
+
+    def test_nothing_is_drawn_before_it_is_measured(self) -> None:
+        path = self.write(traffic_rows(measured=False))
+        for name in TRAFFIC_FIGURES:
+            for csv in (path, self.folder / "none_traffic.csv"):
+                run = self.run_script(name, csv, "-o", self.folder / "a.svg")
+                self.assertEqual(run.returncode, 77, run.stderr)
+                self.assertIn("make profile", run.stderr)
+            self.assertFalse((self.folder / "a.svg").exists())
+
+    def test_broken_rows(self) -> None:
+        rows = traffic_rows()
+        for broken, words in (
+            ([rows[0]] * 2, "traffic.csv:3: repeats model.io_bytes"),
+            ([rows[0].replace("model,", "guess,")], "source is 'guess'"),
+            ([rows[2].replace(",test,", ",,")], "a GPU stands in measured rows alone"),
+            ([rows[2].replace(",512,", ",many,")], "not a row of traffic"),
+            ([rows[2].replace(",0,dram", ",2,dram")], "not a row of traffic"),
+            ([re.sub(r"sum,[^,]+", "sum,nan", rows[2])], "is nan"),
+            ([rows[2].replace("sum,", "sum,-")], "nothing counted is below 0"),
+            ([row.replace("io_bytes,", "io_bytes,1") for row in rows], "are those of no tile"),
+            ([rows[2] + ",more"], "13 cells"),
+            ([rows[2].rpartition(",")[0]], "11 cells")):
+            run = self.run_script("bytes_over_n", self.write(broken), "-o", self.folder / "a.svg")
+            self.assertEqual(run.returncode, 2, run.stderr)
+            self.assertNotIn("Traceback", run.stderr)
+            self.assertIn(words, run.stderr)
+        path = self.write(rows)
+        path.write_text(path.read_text().replace("metric", "counter", 1))
+        self.assertIn("the columns are not", self.run_script("roofline", path, "-o", self.folder / "a.svg").stderr)
 
 
 class BrokenCsv(Scratch):

@@ -1,0 +1,29 @@
+#!/usr/bin/env python3
+"""Device memory that a stage holds while it runs, over N: on a linear scale and on a logarithmic one."""
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+import figure
+import over_n
+import traffic
+from bytes_over_n import add_arguments
+
+render, table = over_n.render, over_n.table
+NAME, CSV, PANELS = "memory-over-n", traffic.FILE, 2
+METRIC = "cuda.memory_used_bytes"
+
+
+def collect(csv: Path, rows: list[traffic.Row], arguments: Namespace) -> figure.Points:
+    measured = traffic.measured_over_n(csv, rows, (METRIC,))
+    mib = {stage: {n: value / 2**20 for n, value in points.items()} for stage, points in measured.items()}
+    panel = {"y": f"MiB per head, {METRIC}", "of": "", "lines": over_n.merged(mib)}
+    return {"title": f"{traffic.card(rows)}, d = 128, two heads at a time. Rungs within 1 % share a line.",
+            "panels": [{**panel, "title": "linear", "log_n": False, "log_y": False},
+                       {**panel, "title": "logarithmic", "log_n": True, "log_y": True}]}
+
+
+if __name__ == "__main__":
+    sys.exit(figure.main(NAME, __doc__, collect, render, add_arguments, CSV, traffic.read, PANELS))

@@ -1,0 +1,46 @@
+#!/usr/bin/env python3
+"""Milliseconds per head over N, for every rung and peer of the sweep (batch x N constant, so that the GPU is always full)."""
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+import figure
+import over_n
+import results
+
+table = over_n.table
+NAME, CSV, PANELS = "time-over-n", "h200.csv", 1
+TOKENS = 16384
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--regime", choices=sorted(results.ALLOWED["regime"]), default="sustained",
+                        help="how it was timed (default: %(default)s)")
+
+
+def collect(csv: Path, rows: list[results.Row], arguments: Namespace) -> figure.Points:
+    lines: dict[str, list] = {}
+    for row in sorted(rows, key=lambda row: (row.kind != "stage", row.stage, row.n)):
+        if ((row.is_rung or row.kind == "peer") and row.source == "measured" and row.batch * row.n == TOKENS and row.d == 128
+                and not row.causal and row.regime == arguments.regime and row.ms_median is not None):
+            line = lines.setdefault(row.stage, [row.stage, "measured" if row.is_rung else "peer", []])
+            line[2].append([row.n, float(f"{row.ms_median / (row.batch * row.heads):.4g}")])
+    if not any(kind == "measured" for _, kind, _ in lines.values()):
+        raise results.NotMeasured(f"{csv}: no sweep with batch x N = {TOKENS}, {arguments.regime}. Measured by: ladder bench --sweep")
+    gpu = next(row.gpu for row in rows if row.stage in lines)
+    return {"title": f"{gpu}, batch x N = {TOKENS}, d = 128, dense, {arguments.regime}; dotted, hollow: other implementations",
+            "panels": [{"y": "milliseconds per head", "of": "", "title": "", "log_n": True, "log_y": True, "lines": list(lines.values())}]}
+
+
+def render(axes, points: figure.Points) -> None:
+    over_n.render(axes, points)
+    handles, labels = axes.get_legend_handles_labels()
+    last = {name: line[-1][1] for name, _, line in points["panels"][0]["lines"]}
+    ordered = sorted(zip(handles, labels), key=lambda entry: -last[entry[1]])  # top to bottom as the lines end
+    axes.legend(*zip(*ordered), loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=9)
+
+
+if __name__ == "__main__":
+    sys.exit(figure.main(NAME, __doc__, collect, render, add_arguments, CSV, results.read, PANELS))
