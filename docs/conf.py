@@ -7,6 +7,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 project = "flash-ladder"
 extensions = ["myst_parser", "site_extension", "lab_extension"]
 myst_enable_extensions = ["dollarmath"]
+myst_heading_anchors = 2
 root_doc = "docs/index"
 include_patterns = ["[0-9][0-9]*_*/README.md", "README.md", "CONTRIBUTING.md", "harness/peers/README.md", "docs/**.md"]
 exclude_patterns = ["build*", ".*"]

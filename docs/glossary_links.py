@@ -19,7 +19,8 @@ def terms() -> dict[str, re.Pattern]:
     """Longest first, so that a bank conflict is not taken for a bank."""
     text = GLOSSARY.read_text(encoding="utf-8").partition("```{glossary}")[2]
     names = re.findall(r"^(\w.*)$", text.partition("```")[0], re.M)
-    return {name: re.compile(rf"(?<![\w-]){re.escape(name)}s?(?![\w-])", re.I) for name in sorted(names, key=len, reverse=True)}
+    exact = {name: 0 if name.isupper() or name[1:].isdigit() else re.I for name in names}  # SM is no word, sm might be
+    return {name: re.compile(rf"(?<![\w-]){re.escape(name)}s?(?![\w-])", exact[name]) for name in sorted(names, key=len, reverse=True)}
 
 
 def is_closed(node: nodes.Node) -> bool:

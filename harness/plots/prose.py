@@ -110,7 +110,13 @@ def changed(name: str) -> int:
     return _only([lines for rung, lines in _changes().items() if _named(rung, name)], f"{name} in what rung_diff prints")
 
 
-NAMES = {function.__name__: function for function in (h200, sweep, ncu, sass, readme, changed, min, max)}
+def count(path: str, pattern: str = "") -> int:
+    """How many lines of a file match: what prose says of the code itself."""
+    lines = (results.ROOT / path).read_text(encoding="utf-8").splitlines()
+    return sum(bool(re.search(pattern, line)) for line in lines) or _only([], f"a line like {pattern!r} in {path}")
+
+
+NAMES = {function.__name__: function for function in (h200, sweep, ncu, sass, readme, changed, count, min, max)}
 
 
 def number(text: str) -> str:

@@ -33,7 +33,7 @@ class Pages(docs_browser.BrowserCase):
         for page in self.pages:
             with self.subTest(page=page.relative_to(self.site)):
                 self.open(page.as_uri())
-                chrome = self.run_script("return [...document.querySelectorAll('div.sphinxsidebar, div.related, .headerlink')]"
+                chrome = self.run_script("return [...document.querySelectorAll('div.sphinxsidebar, div.related, nav, .headerlink')]"
                                          ".filter(e => e.getClientRects().length).length")
                 cut = self.run_script("return [...document.querySelectorAll('div.body :is(pre, .line, table, td, .formula, figure, svg, img)')]"
                                       ".filter(e => e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).display != 'inline'"
