@@ -20,7 +20,7 @@ help:
 	@echo 'make docs                  the site'
 	@echo 'make handouts              every page of it as a PDF (needs Chromium); STAGE=03 for one'
 	@echo 'make diff STAGE=03         what changed in kernel.cuh since the rung before, and how many lines'
-	@echo 'make plots                 figures, the README table and the chapters from docs/results; CSV=FILE for another'
+	@echo 'make plots                 figures, README table, chapters and traces, anew; CSV=FILE for another'
 	@echo 'make resources             registers and spills of every kernel, against the bounds (needs nvcc)'
 	@echo 'make profile STAGE=03      bytes at every memory level, conflicts, stalls over N, by ncu (needs a GPU); OUT=FILE.csv'
 	@echo 'make benchmark             how fast the emulator is'
@@ -53,7 +53,7 @@ plots:
 	@./ladder build ladder
 	@$(PYTHON) harness/plots/readme.py --ladder $(BUILD)/ladder
 	@$(PYTHON) harness/plots/chapters.py
-	@$(PYTHON) harness/plots/pipeline.py --ladder $(BUILD)/ladder
+	@$(PYTHON) docs/traces.py --ladder $(BUILD)/ladder
 
 resources:
 	@$(PYTHON) harness/evidence/resources.py $(BUILD)

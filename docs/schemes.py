@@ -1,5 +1,5 @@
 """Figures of sizes, tiles and order as SVG inside the page: from the constants of a kernel, from the layout functions, from the
-recorded order of a warp's work (harness/plots/pipeline.py), and from docs/results. Each carries its content in words. They are
+recorded traces (docs/traces.py), and from docs/results. Each carries its content in words. They are
 368 units wide, the width of a phone, so that their 11 unit type is 11 pixels there."""
 from __future__ import annotations
 
@@ -124,14 +124,25 @@ def p_in_registers() -> str:
 WIDE = {"copy": 30.0, "request": 8.0, "wait": 5.0, "barrier": 5.0, "multiply": 38.0, "softmax": 24.0, "store": 12.0}
 
 
+KINDS = {"ld.global": "copy", "st.shared": "copy", "cp.async.16": "request", "cp.async.wait": "wait", "__syncthreads": "barrier",
+         "ldmatrix": "multiply", "mma": "multiply", "shfl": "softmax", "st.global": "store"}
+
+
 def order(stage: str) -> list[list]:
-    """The recorded steps, with the softmax, which touches no memory and leaves no event, between QK and PV."""
-    recorded = json.loads((ROOT / "docs" / "recorded" / "pipeline.json").read_text(encoding="utf-8"))[stage]
-    found = []
-    for step in recorded:
-        found.append(step)
-        if step[:2] == ["multiply", "K"]:
-            found.append(["softmax", "", 0])
+    """What warp 0 does in the recorded trace, equal work in one step: [kind, buffer, instructions]."""
+    trace = json.loads((ROOT / "docs" / "traces" / f"{stage}.json").read_text(encoding="utf-8"))
+    found: list[list] = []
+    for number, warp, *_ in trace["events"]:
+        site = trace["sites"][number]
+        kind = next((kind for start, kind in KINDS.items() if site["instruction"].startswith(start)), None)
+        if warp != 0 or kind is None:
+            continue
+        buffer = site.get("shared", site.get("global", {})).get("buffer", "")
+        if kind == "multiply" and buffer not in ("K", "V"):  # Q is loaded, or a product is taken, for the step at hand
+            buffer = found[-1][1] if found[-1][0] == "multiply" else "K"
+        if kind == "wait" or not found or found[-1][:2] != [kind, buffer]:
+            found.append([kind, buffer, 0])
+        found[-1][2] += 1
     return found
 
 

@@ -60,6 +60,8 @@ EmulatorRun run_on_emulator(const Stage& stage, const Variant& variant, const Sh
   run.counters = device.counters();
   run.reports = device.reports();
   run.trace = device.trace();
+  run.trace_regions = device.trace_regions();
+  for (const emulator::Device::Buffer& buffer : device.buffers()) run.buffers.emplace_back(buffer.name, buffer.bytes);
   check_guards(Q, "Q", run.overwritten_guards);
   check_guards(K, "K", run.overwritten_guards);
   check_guards(V, "V", run.overwritten_guards);

@@ -14,9 +14,11 @@ struct EmulatorRun {
   std::vector<float> lse;   // [batch, heads, n]; NaN where it wrote nothing; empty if the stage writes none
   emulator::Counters counters;
   std::vector<emulator::Report> reports;
-  std::vector<emulator::TraceEvent> trace;      // with Options::trace
-  std::vector<std::string> overwritten_guards;  // one message for each guard zone that was written to
-  std::vector<std::string> modified_inputs;     // "Q", "K", "V"
+  std::vector<emulator::TraceEvent> trace;  // with Options::trace
+  std::vector<emulator::TraceRegion> trace_regions;
+  std::vector<std::pair<std::string, size_t>> buffers;  // in global memory: name, bytes
+  std::vector<std::string> overwritten_guards;          // one message for each guard zone that was written to
+  std::vector<std::string> modified_inputs;             // "Q", "K", "V"
 };
 
 EmulatorRun run_on_emulator(const Stage& stage, const Variant& variant, const Shape& shape, const Inputs& inputs,

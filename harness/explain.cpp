@@ -15,6 +15,7 @@
 #include "harness/json.hpp"
 #include "harness/shapes.hpp"
 #include "harness/table.hpp"
+#include "harness/trace.hpp"
 
 namespace ladder {
 namespace {
@@ -177,9 +178,7 @@ Status write_trace(const std::string& file, const Stage& stage, const Variant& v
   emulator::Options options;
   options.trace = true;
   const EmulatorRun run = run_on_emulator(stage, variant, problem.shape, problem.inputs, options);
-  nlohmann::ordered_json events = nlohmann::ordered_json::array();
-  for (const emulator::TraceEvent& event : run.trace) events.push_back(to_json(event));
-  return write_document(file, events);
+  return write_text(file, trace_document(stage, variant, problem.shape, run));
 }
 
 }  // namespace

@@ -52,24 +52,6 @@ nlohmann::ordered_json to_json(const CheckResult& result) {
   return json;
 }
 
-nlohmann::ordered_json to_json(const emulator::TraceEvent& event) {
-  const std::string place = emulator::to_string({event.file, event.line});  // "03_kvpipe/kernel.cuh:70"
-  nlohmann::ordered_json json{{"launch", event.launch},
-                              {"warp", event.warp},
-                              {"sequence", event.sequence},
-                              {"instruction", event.instruction},
-                              {"file", place.substr(0, place.rfind(':'))},
-                              {"line", event.line}};
-  if (!event.buffer.empty()) {
-    const size_t plus = event.buffer.find('+');  // "K+512"
-    json["buffer"] = event.buffer.substr(0, plus);
-    json["offset"] = plus == std::string::npos ? 0 : std::stol(event.buffer.substr(plus + 1));
-    json["bytes"] = event.bytes;
-  }
-  if (event.operand != 0) json["operand"] = event.operand;
-  return json;
-}
-
 Status write_document(const std::string& file, const nlohmann::ordered_json& document) {
   // One object of an array per line: short enough to read, and to compare with diff.
   std::string text;
@@ -80,6 +62,10 @@ Status write_document(const std::string& file, const nlohmann::ordered_json& doc
   } else {
     text = document.dump(1) + "\n";
   }
+  return write_text(file, text);
+}
+
+Status write_text(const std::string& file, const std::string& text) {
   struct Close {
     void operator()(std::FILE* stream) const { std::fclose(stream); }
   };

@@ -13,11 +13,8 @@ namespace ladder {
 // A max_err of NaN is null. Counters are there on the emulator only.
 nlohmann::ordered_json to_json(const CheckResult& result);
 
-// {"launch","warp","sequence","instruction","file","line"}; with "buffer","offset","bytes" for an access to memory, and
-// with "operand" where it is not 0. The offset is the first lane's.
-nlohmann::ordered_json to_json(const emulator::TraceEvent& event);
-
 // Writes a document to a file, or to standard output for "-". A full disk is an error.
 Status write_document(const std::string& file, const nlohmann::ordered_json& document);
+Status write_text(const std::string& file, const std::string& text);
 
 }  // namespace ladder

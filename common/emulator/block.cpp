@@ -335,17 +335,47 @@ void Block::count_accesses(Warp& warp) {
   for (Lane& lane : warp.lanes) lane.accesses.clear();
 }
 
-void Block::trace_event(Instruction instruction, const CallSite& call, std::string buffer, uint32_t bytes,
-                        int operand) {
-  trace.push_back({.launch = launch.number,
-                   .warp = static_cast<int>(current.warp->id),
-                   .sequence = trace.size(),
-                   .instruction = info(instruction).name,
-                   .file = call.file,
-                   .line = static_cast<int>(call.line),
-                   .buffer = std::move(buffer),
-                   .bytes = bytes,
-                   .operand = operand});
+TraceEvent& Block::trace_event(Instruction instruction, const CallSite& call) {
+  TraceEvent& event = trace.emplace_back();
+  event.launch = launch.number;
+  event.warp = static_cast<int>(current.warp->id);
+  event.sequence = trace.size() - 1;
+  event.instruction = info(instruction).name;
+  event.file = call.file;
+  event.line = static_cast<int>(call.line);
+  return event;
+}
+
+TraceEvent& Block::trace_lane_event(Instruction instruction, const CallSite& call) {
+  LaneEvents& known = lane_events[{current.warp->id, site_id(instruction, call)}];
+  const size_t time = known.next[current.lane]++;
+  if (time < known.events.size()) return trace[known.events[time]];
+  known.events.push_back(trace.size());
+  return trace_event(instruction, call);
+}
+
+namespace {
+
+void widen(Extent& extent, std::string_view buffer, uint64_t offset, uint64_t bytes) {
+  if (extent.buffer.empty()) extent = {std::string(buffer), offset, 0};
+  const uint64_t first = std::min(extent.offset, offset),
+                 behind = std::max(extent.offset + extent.bytes, offset + bytes);
+  extent.offset = first;
+  extent.bytes = behind - first;
+}
+
+}  // namespace
+
+void Block::trace_shared(TraceEvent& event, uint32_t address, uint32_t bytes) const {
+  const Region& region = regions[region_at(address)];
+  if (event.shared.buffer.empty() || event.shared.buffer == region.name)
+    widen(event.shared, region.name, address - SMEM_BASE - region.offset, bytes);
+}
+
+void Block::trace_global(TraceEvent& event, const Device::Buffer* buffer, const void* address, uint32_t bytes) {
+  if (buffer == nullptr || (!event.global.buffer.empty() && event.global.buffer != buffer->name)) return;
+  widen(event.global, buffer->name, static_cast<uint64_t>(static_cast<const std::byte*>(address) - buffer->begin),
+        bytes);
 }
 
 // ---- words for reports ----------------------------------------------------------------------------------------------

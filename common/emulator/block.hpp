@@ -1,5 +1,6 @@
 // A thread block at work on one OS thread: its warps, shared memory, barriers, and the scheduler of its fibers.
 #pragma once
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -119,10 +120,11 @@ struct Block {
   // Puts the lanes' plain loads and stores together into warp requests and counts them.
   void count_accesses(Warp& warp);
 
-  // ---- trace: one event per warp instruction; those that lanes do not issue together are told by lane 0
-  bool traced() const { return tracing && current.lane == 0; }
-  void trace_event(Instruction instruction, const CallSite& call, std::string buffer = "", uint32_t bytes = 0,
-                   int operand = 0);
+  // ---- trace, if `tracing`: one event per warp instruction. Pointers to events are good until the next one.
+  TraceEvent& trace_event(Instruction instruction, const CallSite& call);       // for the whole warp
+  TraceEvent& trace_lane_event(Instruction instruction, const CallSite& call);  // for the running lane
+  void trace_shared(TraceEvent& event, uint32_t address, uint32_t bytes) const;
+  static void trace_global(TraceEvent& event, const Device::Buffer* buffer, const void* address, uint32_t bytes);
 
   // ---- words for reports
   std::string at(SiteId site) const;                // "ldmatrix.x4 at 01_base/kernel.cuh:70"
@@ -152,6 +154,11 @@ struct Block {
   std::vector<uint8_t> region_of;      // per granule
   ReportLog log;
   std::vector<TraceEvent> trace;
+  struct LaneEvents {
+    std::vector<size_t> events;        // in `trace`
+    std::array<size_t, 32> next = {};  // for each lane, which of them it takes part in next
+  };
+  std::map<std::pair<uint32_t, SiteId>, LaneEvents> lane_events;  // by warp and place
 
   // The block that is running.
   uint64_t linear_index = 0;

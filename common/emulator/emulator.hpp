@@ -93,7 +93,16 @@ struct Report {
   uint64_t times = 1;
 };
 
-// One warp instruction of block (0, 0, 0), in the order of execution there.
+// The part of a named region of shared memory, or of a registered global buffer, that a warp instruction touches.
+struct Extent {
+  std::string buffer;   // empty: the instruction does not touch this memory
+  uint64_t offset = 0;  // of the lowest byte, from the start of the buffer
+  uint64_t bytes = 0;   // up to behind the highest; what strided lanes leave out in between is counted in
+  bool operator==(const Extent&) const = default;
+};
+
+// One warp instruction of block (0, 0, 0), in the order of execution there. What lanes issue on their own is put
+// together: a lane's n-th time at a place in the source is its part in the warp's n-th event there.
 struct TraceEvent {
   int launch = 0;
   int warp = 0;
@@ -101,9 +110,18 @@ struct TraceEvent {
   std::string_view instruction;  // "cp.async.16", "mma.m16n8k16", "__syncthreads"
   std::string file;
   int line = 0;
-  std::string buffer;  // shared-memory region or registered global buffer; empty if none
-  uint32_t bytes = 0;  // of the whole warp, as if all of its threads took part
-  int operand = 0;     // cp.async.wait_group: groups that may stay in flight; named barrier: its id
+  Extent shared, global;  // cp.async has both
+  uint32_t bytes = 0;     // moved, all lanes together
+  int operand = 0;        // cp.async.wait_group: groups that may stay in flight; named barrier: its id
+  int threads = 0;        // named barrier: how many it waits for
+};
+
+// A region of shared memory as the traced block of a launch has named it.
+struct TraceRegion {
+  int launch = 0;
+  std::string name;
+  uint32_t offset = 0;  // from smem_base()
+  uint32_t bytes = 0;
 };
 
 enum class Access { read_only, read_write };
@@ -123,6 +141,7 @@ class Device {
   const Counters& counters() const { return counters_; }
   const std::vector<Report>& reports() const { return reports_; }
   const std::vector<TraceEvent>& trace() const { return trace_; }
+  const std::vector<TraceRegion>& trace_regions() const { return trace_regions_; }
   // Faults that were folded into an earlier report, or that came after max_reports.
   uint64_t repeats() const { return repeats_; }
   // A fatal report ended a launch. Later launches do nothing until reset().
@@ -145,6 +164,7 @@ class Device {
   Counters counters_;
   std::vector<Report> reports_;
   std::vector<TraceEvent> trace_;
+  std::vector<TraceRegion> trace_regions_;
   uint64_t repeats_ = 0;
   int launches_ = 0;
   bool failed_ = false;

@@ -85,6 +85,12 @@ class Launch {
     merge_counts(block);
     for (LoggedReport& report : block.log.reports()) reports_.push_back(std::move(report));
     device_.trace_.insert(device_.trace_.end(), block.trace.begin(), block.trace.end());
+    if (!block.trace.empty()) {
+      for (size_t i = 1; i < block.regions.size(); ++i) {
+        const Region& region = block.regions[i];
+        device_.trace_regions_.push_back({config_.number, region.name, region.offset, region.bytes});
+      }
+    }
   }
 
   void merge_counts(const Block& block) {
@@ -154,6 +160,7 @@ void Device::reset() {
   counters_ = {};
   reports_.clear();
   trace_.clear();
+  trace_regions_.clear();
   repeats_ = 0;
   launches_ = 0;
   failed_ = false;

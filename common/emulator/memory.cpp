@@ -18,11 +18,6 @@ RaceDetector::Actor actor(SiteId site) {
   return {current.warp->id, current.thread(), site};
 }
 
-// For the trace, which takes it that the whole warp takes part.
-uint32_t warp_bytes(uint32_t per_thread) {
-  return std::min(32u, current.block->launch.threads() - current.warp->id * 32) * per_thread;
-}
-
 // ---- shared memory ------------------------------------------------------------------------------------------------
 
 template <class T>
@@ -31,7 +26,11 @@ SiteId begin_shared(Instruction instruction, const CallSite& call, uint32_t addr
   const SiteId site = block.site_id(instruction, call);
   block.require_valid(address, sizeof(T), site, current.thread());
   if (block.launch.options.count) block.log_access(address, site);
-  if (block.traced()) block.trace_event(instruction, call, block.place(address), warp_bytes(sizeof(T)));
+  if (block.tracing) {
+    TraceEvent& event = block.trace_lane_event(instruction, call);
+    event.bytes += sizeof(T);
+    block.trace_shared(event, address, sizeof(T));
+  }
   return site;
 }
 
@@ -110,8 +109,11 @@ inline bool begin_global(Instruction instruction, const CallSite& call, const vo
     buffer = checked_buffer(instruction, call, address, bytes, is_write);
     if (buffer == nullptr) return false;
   }
-  if (block.tracing && block.traced())
-    block.trace_event(instruction, call, buffer == nullptr ? "" : buffer->name, warp_bytes(bytes));
+  if (block.tracing) {
+    TraceEvent& event = block.trace_lane_event(instruction, call);
+    event.bytes += bytes;
+    Block::trace_global(event, buffer, address, bytes);
+  }
   return true;
 }
 
@@ -195,26 +197,33 @@ void cp_async_16(uint32_t shared_address, const void* global_address, CallSite c
   block.require_valid(shared_address, BYTES, site, current.thread());
   ++block.counters.cp_async;
   block.counters.gmem_bytes_read += BYTES;
-  const bool readable = block.launch.buffers.empty() ||
-                        checked_buffer(Instruction::cp_async_16, call, global_address, BYTES, false) != nullptr;
+  const Device::Buffer* buffer = nullptr;
+  if (!block.launch.buffers.empty())
+    buffer = checked_buffer(Instruction::cp_async_16, call, global_address, BYTES, false);
+  const bool readable = block.launch.buffers.empty() || buffer != nullptr;
   Hazard hazard;
   if (block.launch.options.check && block.races.issue(actor(site), shared_address - Block::SMEM_BASE, BYTES, hazard))
     block.report_hazard(actor(site), hazard);
   std::memset(block.shared(shared_address), 0xff, BYTES);
   current.state().copies.push_back({shared_address, site, readable ? global_address : nullptr});
-  if (block.traced()) block.trace_event(Instruction::cp_async_16, call, block.place(shared_address), warp_bytes(BYTES));
+  if (block.tracing) {
+    TraceEvent& event = block.trace_lane_event(Instruction::cp_async_16, call);
+    event.bytes += BYTES;
+    block.trace_shared(event, shared_address, BYTES);
+    Block::trace_global(event, buffer, global_address, BYTES);
+  }
 }
 
 void cp_async_commit(CallSite site) {
   Lane& lane = current.state();
   lane.group_ends.push_back(lane.copies.size());
-  if (current.block->traced()) current.block->trace_event(Instruction::cp_async_commit, site);
+  if (current.block->tracing) current.block->trace_lane_event(Instruction::cp_async_commit, site);
 }
 
 void cp_async_wait_pending(int pending, CallSite site) {
   Block& block = *current.block;
   Lane& lane = current.state();
-  if (block.traced()) block.trace_event(Instruction::cp_async_wait, site, "", 0, pending);
+  if (block.tracing) block.trace_lane_event(Instruction::cp_async_wait, site).operand = pending;
   const size_t groups = lane.group_ends.size();
   if (groups <= static_cast<size_t>(pending)) return;
   const auto kept = lane.group_ends.begin() + static_cast<ptrdiff_t>(groups - static_cast<size_t>(pending));

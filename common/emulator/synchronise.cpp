@@ -32,7 +32,11 @@ bool come_to(Instruction instruction, const CallSite& call, uint32_t id, uint32_
     block.report({ReportKind::barrier_misuse, site},
                  [&] { return fmt::format("{} by warp {}: {}", block.at(site), warp.id, how); });
   };
-  if (block.tracing) block.trace_event(instruction, call, "", 0, static_cast<int>(id));
+  if (block.tracing) {
+    TraceEvent& event = block.trace_event(instruction, call);
+    event.operand = static_cast<int>(id);
+    event.threads = static_cast<int>(threads);
+  }
   if (id == 0 || id >= block.named_barriers.size()) {
     misused(fmt::format("there is no barrier {}; they are 1 to 15", id));
     return false;
@@ -94,7 +98,7 @@ void __syncthreads(CallSite site) {
   Block& block = *current.block;
   Warp& warp = *current.warp;
   Lane& lane = current.state();
-  if (block.traced()) block.trace_event(Instruction::syncthreads, site);
+  if (block.tracing) block.trace_lane_event(Instruction::syncthreads, site);
   if (block.at_barrier == 0) {
     block.barrier_site = site;
   } else if (block.barrier_site != site) [[unlikely]] {

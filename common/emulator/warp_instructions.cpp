@@ -32,8 +32,11 @@ void load_matrices(Block& block, Warp& warp) {
   }
   ++block.counters.ldmatrix;
   if (block.launch.options.count) block.count_wavefronts(site, addresses[0], ldmatrix_wavefronts(addresses, MATRICES));
-  if (block.tracing)
-    block.trace_event(warp.instruction, warp.site, block.place(addresses[0]), MATRICES * 8 * ROW_BYTES);
+  if (block.tracing) {
+    TraceEvent& event = block.trace_event(warp.instruction, warp.site);
+    event.bytes = MATRICES * 8 * ROW_BYTES;
+    for (int lane = 0; lane < 8 * MATRICES; ++lane) block.trace_shared(event, addresses[lane], ROW_BYTES);
+  }
   for (int matrix = 0; matrix < MATRICES; ++matrix) {
     const std::byte* rows[8];
     for (int row = 0; row < 8; ++row) rows[row] = block.shared(addresses[matrix * 8 + row]);
@@ -92,6 +95,7 @@ float shfl_xor(float value, int lane_mask, CallSite site) {
   warp.in[1][current.lane] = static_cast<uint32_t>(lane_mask);
   meet(Instruction::shuffle, site, [](Block& block, Warp& warp) {
     ++block.counters.shuffles;
+    if (block.tracing) block.trace_event(Instruction::shuffle, warp.site);
     for (uint32_t lane = 0; lane < 32; ++lane) warp.out[0][lane] = warp.in[0][(lane ^ warp.in[1][lane]) % 32];
   });
   return std::bit_cast<float>(warp.out[0][current.lane]);

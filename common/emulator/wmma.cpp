@@ -98,6 +98,12 @@ void count_ldmatrix(Block& block, const Matrix& matrix) {
   block.count_wavefronts(matrix.site, matrix.address, ldmatrix_wavefronts(rows, 4));
 }
 
+void trace(Block& block, const Warp& warp, const Matrix& matrix, uint32_t element_bytes) {
+  TraceEvent& event = block.trace_event(warp.instruction, warp.site);
+  event.bytes = SIZE * SIZE * element_bytes;
+  for (uint32_t row = 0; row < SIZE; ++row) block.trace_shared(event, matrix.row(row), SIZE * element_bytes);
+}
+
 // The rows go to `to`, one behind the other.
 template <class Element>
 void load_matrix(Block& block, Warp& warp, void* to) {
@@ -111,8 +117,7 @@ void load_matrix(Block& block, Warp& warp, void* to) {
   } else if (block.launch.options.count) {
     count_quadrants(block, matrix, true);
   }
-  if (block.tracing)
-    block.trace_event(warp.instruction, warp.site, block.place(matrix.address), SIZE * SIZE * sizeof(Element));
+  if (block.tracing) trace(block, warp, matrix, sizeof(Element));
 }
 
 void store_matrix(Block& block, Warp& warp) {
@@ -122,8 +127,7 @@ void store_matrix(Block& block, Warp& warp) {
     std::memcpy(block.shared(address), &warp.in[0][0] + actor.thread % 32 * PER_LANE, bytes);
   });
   if (block.launch.options.count) count_quadrants(block, matrix, false);
-  if (block.tracing)
-    block.trace_event(warp.instruction, warp.site, block.place(matrix.address), SIZE * SIZE * sizeof(float));
+  if (block.tracing) trace(block, warp, matrix, sizeof(float));
 }
 
 void hand_in(uint32_t address, uint32_t ld) {

@@ -16,6 +16,7 @@ import time
 import unittest
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parents[2]
 LADDER = ""
 DONE, FAILED, USAGE, CANNOT_RUN_HERE, INTERRUPTED = 0, 1, 2, 77, 130
 GIGANTIC = str(2**31 - 128)
@@ -228,11 +229,19 @@ class Words(unittest.TestCase):
             explained = json.loads(result.stdout)[0]
             self.assertEqual(explained["predicted"]["mma"], explained["counters"]["mma"])
             self.assertTrue(explained["sites"])
-            events = json.loads(trace.read_text())
-            instructions = {event["instruction"] for event in events}
-            self.assertTrue({"mma.m16n8k16", "__syncthreads"} <= instructions, instructions)
-            self.assertTrue(any(event.get("buffer") == "K" for event in events))
-            self.assertTrue(all(event["file"] == "03_kvpipe/kernel.cuh" for event in events))
+            traced = json.loads(trace.read_text())
+            self.assertEqual([traced[key] for key in ("format", "stage", "n")], ["flash-ladder trace 1", "03_kvpipe", 256])
+            self.assertEqual(traced["tile"], {"br": 64, "bc": 128, "warps": 4})
+            self.assertEqual("\n".join(traced["source"]) + "\n", (ROOT / "03_kvpipe" / "kernel.cuh").read_text())
+            self.assertIn({"launch": 0, "buffer": "K", "offset": 16384, "bytes": 32768}, traced["shared"])
+            copy = {"launch": 0, "instruction": "cp.async.16", "file": "03_kvpipe/kernel.cuh", "line": 30, "bytes": 512,
+                    "shared": {"buffer": "K", "bytes": 512}, "global": {"buffer": "K", "bytes": 512}}
+            self.assertIn(copy, traced["sites"])
+            # One block of 4 warps, 2 tiles: every byte of K is copied once, and all mma of the block are there.
+            events = [traced["sites"][event[0]] for event in traced["events"]]
+            self.assertEqual(sum(site["bytes"] for site in events if site == copy), traced["n"] * 256)
+            mma = sum(site["instruction"] == "mma.m16n8k16" for site in events)
+            self.assertEqual(mma, explained["counters"]["mma"] // 4)
 
     def test_help(self) -> None:
         for arguments in (("--help",), ("check", "--help"), ("bench", "-h")):

@@ -151,6 +151,56 @@ TEST_CASE("a device sums over its launches", "[emulator][device]") {
   CHECK(device.reports()[0].times + device.reports()[1].times == device.repeats() + 2);
 }
 
+// Lanes take different parts: copies that start high and wrap, a store by a quarter of the lanes, one by lane 9 alone.
+__global__ void traced_unevenly(const uint4* in) {
+  smem_name(smem_base(), 1024, "A");
+  const uint32_t lane = threadIdx.x % 32;
+  for (int i = 0; i < 2; ++i) cp_async_16(smem_base() + (lane + 5) % 32 * 16 + i * 512, in + i * 32 + lane);
+  cp_async_commit();
+  cp_async_wait<0>();
+  if (lane >= 24) st_shared_b32(smem_base() + lane * 16, 1);
+  if (lane == 9) st_shared_v4(smem_base() + 512, {});
+  if (lane == 9 || lane < 2) st_shared_b32(smem_base() + 1024 + lane * 4, 1);
+  shfl_xor(0.0f, 1);
+  named_barrier_sync(3, 64);
+}
+
+std::string text(const emulator::TraceEvent& event) {
+  std::string text = std::string(event.instruction) + " " + std::to_string(event.bytes);
+  for (const emulator::Extent& extent : {event.shared, event.global}) {
+    if (extent.buffer.empty()) continue;
+    text +=
+        " " + extent.buffer + "+" + std::to_string(extent.offset) + ".." + std::to_string(extent.offset + extent.bytes);
+  }
+  return text;
+}
+
+TEST_CASE("the trace tells what all lanes of an instruction touch together", "[emulator][device]") {
+  std::vector<uint4> in(64);
+  Device device({.threads = 1, .check = false, .trace = true});
+  device.register_buffer(in.data(), in.size() * 16, "in", emulator::Access::read_only);
+  launch(device, traced_unevenly, dim3(1), dim3(64), 2048, in.data());
+  CHECK_FALSE(device.failed());
+  for (const int warp : {0, 1}) {
+    std::string told;
+    for (const emulator::TraceEvent& event : device.trace()) {
+      if (event.warp == warp) told += text(event) + "\n";
+    }
+    CHECK(told ==
+          "cp.async.16 512 A+0..512 in+0..512\n"
+          "cp.async.16 512 A+512..1024 in+512..1024\n"
+          "cp.async.commit_group 0\n"
+          "cp.async.wait_group 0\n"
+          "st.shared.b32 12 shared+1024..1064\n"
+          "st.shared.v4.b32 16 A+512..528\n"
+          "st.shared.b32 32 A+384..500\n"
+          "shfl.bfly 0\n"
+          "bar.sync 0\n");
+  }
+  CHECK(device.trace().back().operand == 3);
+  CHECK(device.trace().back().threads == 64);
+}
+
 TEST_CASE("the trace tells each warp's instructions in order", "[emulator][device]") {
   std::vector<uint4> in(32);
   std::vector<uint32_t> out(32);
@@ -160,18 +210,21 @@ TEST_CASE("the trace tells each warp's instructions in order", "[emulator][devic
   launch(device, traced, dim3(4), dim3(32), 1024, in.data(), out.data());
   check_silent(device);
   std::string told;
-  for (const emulator::TraceEvent& event : device.trace())
-    told += std::string(event.instruction) + " " + event.buffer + " " + std::to_string(event.bytes) + "\n";
+  for (const emulator::TraceEvent& event : device.trace()) told += text(event) + "\n";
   CHECK(told ==
-        "cp.async.16 A+0 512\n"
-        "cp.async.commit_group  0\n"
-        "ld.global.v4.b32 in 512\n"
-        "st.shared.v4.b32 B+0 512\n"
-        "cp.async.wait_group  0\n"
-        "__syncthreads  0\n"
-        "ldmatrix.x4 B+0 512\n"
-        "mma.m16n8k16  0\n"
-        "st.global.b32 out 128\n");
+        "cp.async.16 512 A+0..512 in+0..512\n"
+        "cp.async.commit_group 0\n"
+        "ld.global.v4.b32 512 in+0..512\n"
+        "st.shared.v4.b32 512 B+0..512\n"
+        "cp.async.wait_group 0\n"
+        "__syncthreads 0\n"
+        "ldmatrix.x4 512 B+0..512\n"
+        "mma.m16n8k16 0\n"
+        "st.global.b32 128 out+0..128\n");
+  REQUIRE(device.trace_regions().size() == 2);
+  CHECK(device.trace_regions()[1].name == "B");
+  CHECK(device.trace_regions()[1].offset == 512);
+  CHECK(device.trace_regions()[1].bytes == 512);
   CHECK(device.trace().front().line == MARKED("trace copy").line);
   CHECK(device.trace().back().sequence == device.trace().size() - 1);
   launch(device, traced, dim3(4), dim3(32), 1024, in.data(), out.data());

@@ -24,12 +24,12 @@ add_test(NAME one_idea_per_rung COMMAND ${PROJECT_SOURCE_DIR}/harness/evidence/r
 add_test(NAME readme_is_current
   COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/harness/plots/readme.py --check --ladder $<TARGET_FILE:ladder>)
 add_test(NAME chapters_are_current COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/harness/plots/chapters.py --check)
-add_test(NAME pipeline_is_current
-  COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/harness/plots/pipeline.py --check --ladder $<TARGET_FILE:ladder>)
+add_test(NAME traces_are_current
+  COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/docs/traces.py --check --ladder $<TARGET_FILE:ladder>)
 add_test(NAME traffic_is_current
   COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/harness/evidence/traffic.py --emulator --n 256,512 --build ${PROJECT_BINARY_DIR}
           --check ${PROJECT_SOURCE_DIR}/docs/results/h200_traffic.csv)
-set_tests_properties(one_idea_per_rung readme_is_current chapters_are_current pipeline_is_current traffic_is_current
+set_tests_properties(one_idea_per_rung readme_is_current chapters_are_current traces_are_current traffic_is_current
   PROPERTIES LABELS scripts)
 
 # The site: docs_tests.py without a browser, the others in one.

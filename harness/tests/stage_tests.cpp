@@ -245,7 +245,7 @@ std::map<std::pair<std::string, std::string>, int> mma_under_copies(const Stage&
   std::string product;
   for (const emulator::TraceEvent& event : run.trace) {
     if (event.warp != 0) continue;
-    const std::string region = event.buffer.substr(0, event.buffer.find('+'));
+    const std::string& region = event.shared.buffer;
     if (event.instruction == "cp.async.16") in_flight.insert(region);
     if (event.instruction == "cp.async.wait_group" && event.operand == 0) in_flight.clear();
     if (event.instruction.starts_with("ldmatrix") && region != "Q") product = region;
