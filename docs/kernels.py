@@ -25,8 +25,13 @@ def changed() -> dict[str, tuple[str, int]]:
     return {rung: (before, int(lines)) for rung, lines, before in re.findall(r"^(\S+) +(\d+) changed lines since (\S+)", said, re.M)}
 
 
-def previous(stage: str) -> str | None:
-    return changed()[stage][0] if stage in changed() else None
+def start(stage: str) -> str | None:
+    """The rung whose kernel a rung changes: the one before it, unless its chapter says `<!-- starts from NN_name -->`."""
+    text = (ROOT / stage / "README.md").read_text(encoding="utf-8")
+    said = re.search(r"^<!-- starts from (\S+) -->$", text, re.M)
+    if said and said[1] not in STAGES:
+        raise ExtensionError(f"{stage}/README.md starts from {said[1]}, which is no rung")
+    return said[1] if said else changed()[stage][0] if stage in changed() else None
 
 
 def kernel_path(stage: str) -> Path:
@@ -90,11 +95,11 @@ def side_by_side(before: str, stage: str, context: int = 3) -> str:
 
 
 class RungDiff(SphinxDirective):
-    """```{rung-diff} 03_kvpipe```: what changed in kernel.cuh since the rung before."""
+    """```{rung-diff} 03_kvpipe```: what changed in kernel.cuh since the rung that it starts from."""
     required_arguments = 1
 
     def run(self):
-        return [nodes.raw("", side_by_side(previous(self.arguments[0]), self.arguments[0]), format="html")]
+        return [nodes.raw("", side_by_side(start(self.arguments[0]), self.arguments[0]), format="html")]
 
 
 class Kernel(SphinxDirective):
@@ -102,7 +107,7 @@ class Kernel(SphinxDirective):
     required_arguments = 1
 
     def run(self):
-        stage, before = self.arguments[0], previous(self.arguments[0])
+        stage, before = self.arguments[0], start(self.arguments[0])
         marked = {n for _, new in (hunks(before, stage) if before else []) for n in new}
         lines = highlighted(stage)
         return [nodes.raw("", code(lines, range(1, len(lines) + 1), "kernel", marked, anchors=True), format="html")]

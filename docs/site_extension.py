@@ -24,7 +24,7 @@ import readme  # noqa: E402
 import results  # noqa: E402
 from code_style import Dark  # noqa: E402
 from drawings import DRAWINGS  # noqa: E402
-from kernels import STAGES, Kernel, Region, RungDiff, changed  # noqa: E402
+from kernels import STAGES, Kernel, Region, RungDiff, changed, hunks, start  # noqa: E402
 from schemes import SCHEMES  # noqa: E402
 
 KATEX = Path("/usr/share/javascript/katex")
@@ -72,10 +72,11 @@ class Drawing(SphinxDirective):
 def chapter(stage: str, text: str) -> str:
     """A chapter as the site shows it: the change in front of what happened, the whole kernel at the end."""
     marked = ""
-    if stage in changed():
-        before, count = changed()[stage]
+    if before := start(stage):
         marked = " The lines that this rung changed are marked."
-        diff = f"## The change, line by line\n\n{count} lines differ from {before}.\n\n```{{rung-diff}} {stage}\n```\n\n"
+        count = sum(max(len(old), len(new)) for old, new in hunks(before, stage))
+        also = "" if before == changed()[stage][0] else f", from which this rung starts, and {changed()[stage][1]} from {changed()[stage][0]}"
+        diff = f"## The change, line by line\n\n{count} lines differ from {before}{also}.\n\n```{{rung-diff}} {stage}\n```\n\n"
         text, found = re.subn(r"^## What happened$", lambda match: diff + match[0], text, flags=re.M)
         if found != 1:
             raise ExtensionError(f"{stage}/README.md has {found} sections '## What happened', wants 1")

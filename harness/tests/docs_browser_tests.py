@@ -22,6 +22,11 @@ class Pages(docs_browser.BrowserCase):
                                          "document.querySelectorAll(s).length)")
                 self.assertEqual((counts[1], counts[2]), (counts[0], 0))
                 formulas += counts[0]
+                small = self.run_script(
+                    "return [...document.querySelectorAll('.drawing text')].map(t => [t.textContent, parseFloat(getComputedStyle(t).fontSize)"
+                    " * t.ownerSVGElement.getBoundingClientRect().width / t.ownerSVGElement.viewBox.baseVal.width]).filter(t => t[1] < 9)")
+                self.assertEqual(small, [])
+                self.assertEqual(self.run_script("return [...document.images].filter(i => i.clientWidth < 600).map(i => i.src)"), [])
         self.assertGreater(formulas, 20)
 
     def test_every_page_on_paper(self) -> None:

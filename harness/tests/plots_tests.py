@@ -353,6 +353,19 @@ class Prose(unittest.TestCase):
         rate = prose.number("h200('02').tflops:.1f")
         self.assertEqual(prose.filled(text, "x"), f"9 rungs.\nIt is worth\n{rate} TFLOPS, or 1.5 more.\n{comment}")
 
+    def test_no_measured_number_of_a_chapter_is_typed(self) -> None:
+        """What happened, in prose: decimals, percentages, multiples. A number of the write-up stands beside its name."""
+        chapters = sorted(ROOT.glob("[0-9][0-9]*_*/README.md"))
+        self.assertGreater(len(chapters), 0)
+        for chapter in chapters:
+            name = f"{chapter.parent.name}/README.md"
+            text = prose.filled(chapter.read_text(encoding="utf-8"), name, lambda _: "computed")
+            told = re.search(r"<!-- measured:end -->(.*?)(?=^## |^<!-- numbers|\Z)", text, re.S | re.M)[1]
+            for sentence in re.split(r"(?<=[.:;])\s", re.sub(r"`[^`]*`", "", told)):
+                typed = re.findall(r"(?<![\w.])[-+]?\d[\d,]*(?:\.\d+)?(?: %| times| million)|(?<![\w.])[-+]?\d+\.\d+", sentence)
+                if typed and not re.search("write-up|A100", sentence):
+                    self.fail(f"{name}: {typed} in '{sentence.strip()}' is not in the comment <!-- numbers; see harness/plots/prose.py")
+
     def test_words_that_do_not_stand_in_the_chapter_once(self) -> None:
         comment = "<!-- numbers\nworth {h200('02').tflops:.1f} TFLOPS\n-->\n"
         for text in ("worthy of 2 TFLOPS\n", "worth 1 TFLOPS, worth 2 TFLOPS\n"):
