@@ -14,26 +14,32 @@ from sphinx.util.docutils import SphinxDirective
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "harness" / "plots"))
 import results  # noqa: E402
+import traffic  # noqa: E402
 
-SCRIPTS = ("lab_csv.js", "lab_chart.js", "lab.js")
-
-
-def files() -> list[Path]:
-    """One a GPU; GPU_what.csv has columns of its own."""
-    return sorted(path for path in (ROOT / "docs" / "results").glob("*.csv") if "_" not in path.stem)
+SCRIPTS = ("lab_csv.js", "lab_view.js", "lab_chart.js", "lab.js")
+FORMS = {"results": results.RESULTS, "traffic": traffic.TRAFFIC}
 
 
-def rules() -> dict:
+def files() -> list[tuple[Path, str]]:
+    """docs/results/GPU.csv and GPU_traffic.csv, with the names of their forms."""
+    found = []
+    for path in sorted((ROOT / "docs" / "results").glob("*.csv")):
+        _, _, what = path.stem.partition("_")
+        if what in ("", "traffic"):
+            found.append((path, what or "results"))
+    return found
+
+
+def rules(form: results.Format) -> dict:
     return {
-        "columns": results.COLUMNS,
-        "integers": sorted(results.INTEGERS),
-        "words": sorted(results.WORDS),
+        "columns": form.columns,
+        "words": sorted(form.words),
+        "integers": sorted(form.integers),
         "flags": results.FLAGS,
-        "allowed": {name: sorted(words) for name, words in results.ALLOWED.items()},
-        "required": sorted(results.REQUIRED),
-        "ordered": results.ORDERED,
-        "identity": results.IDENTITY,
-        "rung": results.RUNG.pattern,
+        "required": sorted(form.required),
+        "allowed": {name: sorted(words) for name, words in form.allowed.items()},
+        "identity": form.identity,
+        "ordered": form.ordered,
     }
 
 
@@ -41,9 +47,10 @@ def data() -> str:
     """For a script element: no `<` may stand in it."""
     headline = results.Selection()
     value = {
-        "rules": rules(),
+        "forms": {name: rules(form) for name, form in FORMS.items()},
+        "rung": results.RUNG.pattern,
         "headline": {"batch": headline.batch, "heads": headline.heads, "n": headline.n, "d": headline.d},
-        "files": [{"name": path.name, "text": path.read_text(encoding="utf-8")} for path in files()],
+        "files": [{"name": path.name, "form": form, "text": path.read_text(encoding="utf-8")} for path, form in files()],
     }
     return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
 
@@ -74,10 +81,13 @@ def table(path: Path, rows: list[results.Row]) -> str:
 class BenchLab(SphinxDirective):
     def run(self):
         tables = []
-        for path in files():
+        for path, form in files():
             self.env.note_dependency(str(path))
             try:
-                tables.append(table(path, results.read(path)))
+                if form == "traffic":
+                    traffic.read(path)
+                else:
+                    tables.append(table(path, results.read(path)))
             except results.ResultsError as error:
                 raise ExtensionError(f"{{bench-lab}}: {error}") from None
         return [nodes.raw("", f'<div class="bench-lab"><div class="without-script">{"".join(tables)}</div>'

@@ -12,6 +12,10 @@
     element.append(...children);
     return element;
   };
+  const path = (name, d) => svg("path", { class: name, d });
+  const write = (name, x, y, anchor, words, data = {}) => {
+    return svg("text", { class: name, x, y, "text-anchor": anchor, ...data }, words);
+  };
 
   const pen = document.createElement("canvas").getContext("2d");
   const widthOf = (text) => {
@@ -33,11 +37,12 @@
 
   const logTicks = ([low, high], most) => {
     if (high / low < 5) return linearTicks([low, high], most);
-    const first = Math.floor(Math.log10(low)), decades = Array.from({ length: Math.ceil(Math.log10(high)) - first + 1 }, (_, i) => first + i);
-    const every = Math.ceil(decades.length / most);
+    const first = Math.floor(Math.log10(low)), count = Math.ceil(Math.log10(high)) - first + 1;
+    const decades = Array.from({ length: count }, (_, i) => first + i), every = Math.ceil(count / most);
     for (const factors of [[1, 2, 5], [1, 3], [1]]) {
       const ticks = decades.filter((power) => factors.length > 1 || power % every === 0)
-        .flatMap((power) => factors.map((factor) => Number(`${factor}e${power}`))).filter((value) => value >= low && value <= high);
+        .flatMap((power) => factors.map((factor) => Number(`${factor}e${power}`)))
+        .filter((value) => value >= low && value <= high);
       if (ticks.length <= most || factors.length === 1) return ticks;
     }
   };
@@ -73,15 +78,9 @@
     (r) => `M${-r} ${-r}L${r} ${r}M${-r} ${r}L${r} ${-r}`,
     (r) => `M0 ${-1.3 * r}V${1.3 * r}M${-1.3 * r} 0H${1.3 * r}`,
   ];
-
-  function mark(series, point, at, ...shapes) {
-    const data = { stage: series.stage, kind: series.kind, gpu: series.gpu, n: point.n, value: point.value };
-    if (point.low !== undefined) Object.assign(data, { low: point.low, high: point.high });
-    const element = svg("g", { class: `mark ${series.kind}`, role: "img", tabindex: -1, "aria-label": point.text }, ...shapes);
-    Object.assign(element.dataset, data);
-    element.at = at;
-    return element;
-  }
+  const dot = (shape, r, x, y) => {
+    return svg("path", { class: "dot", d: SHAPES[shape % SHAPES.length](r), transform: `translate(${x} ${y})` });
+  };
 
   const styled = (element, series) => {
     element.style.setProperty("--t", series.tone);
@@ -89,114 +88,134 @@
     return element;
   };
 
-  const whisker = (point, horizontal, along, across) => {
+  // `at` is where the tip points and what the mouse must come near.
+  function mark(series, point, at, ...shapes) {
+    const element = svg("g", { class: `mark ${series.kind}`, role: "img", tabindex: -1, "aria-label": point.text }, ...shapes);
+    Object.assign(element.dataset, { stage: series.stage, kind: series.kind, gpu: series.gpu, n: point.n, value: point.value });
+    if (point.low !== undefined) Object.assign(element.dataset, { low: point.low, high: point.high });
+    return styled(Object.assign(element, { at }), series);
+  }
+
+  function whisker(point, horizontal, along, across) {
     if (point.low === undefined) return [];
-    const [a, b] = [along(point.low), along(point.high)];
-    const d = horizontal ? `M${a} ${across - 4}v8M${a} ${across}H${b}M${b} ${across - 4}v8`
-      : `M${across - 4} ${a}h8M${across} ${a}V${b}M${across - 4} ${b}h8`;
-    return [svg("path", { class: "whisker", d })];
-  };
+    const low = along(point.low), high = along(point.high);
+    return [path("whisker", horizontal ? `M${low} ${across - 4}v8M${low} ${across}H${high}M${high} ${across - 4}v8`
+      : `M${across - 4} ${low}h8M${across} ${low}V${high}M${across - 4} ${high}h8`)];
+  }
+
+  // Lines across the bars, each with its name and value on top, in as many rows as keep the names apart.
+  function headsOf(view, lines, x, width) {
+    const heads = lines.map((series) => {
+      const [point] = series.points;
+      return { series, point, value: point.value, words: `${series.label} ${view.write(point.value)}` };
+    });
+    if (view.base !== undefined) heads.push({ value: view.base, words: view.baseName });
+    const ends = [];
+    for (const head of heads.sort((a, b) => a.value - b.value)) {
+      const half = widthOf(head.words) / 2;
+      head.x = Math.min(Math.max(x(head.value), half), width - half);
+      head.row = ends.findIndex((end) => head.x - half > end + 8);
+      if (head.row < 0) head.row = ends.length;
+      ends[head.row] = head.x + half;
+    }
+    return [heads, ends.length];
+  }
 
   // One row for each bar, downwards as the ladder climbs; other implementations and ceilings are lines across.
   function bars(view, width) {
     const rows = view.series.filter((series) => !series.across), lines = view.series.filter((series) => series.across);
     // Where the names would take too much of the width they stand above their bars.
     const names = Math.max(30, ...rows.map((series) => widthOf(series.label))) + 10, above = names > 0.4 * width;
-    const left = above ? 14 : names, right = 14, pitch = above ? ROW + LINE : ROW;
-    const end = Math.max(...rows.map((series) => widthOf(view.write(series.points[0].value))), 0) + 10;
-    const domain = domainOf(view, view.series.map((series) => series.points[0]));
-    const x = scale(view.log, domain, [left, width - right - end]);
-    // Labels of the lines in as many rows as keep them apart.
-    const heads = [...lines.map((series) => ({ series, value: series.points[0].value, text: `${series.label} ${view.write(series.points[0].value)}` })),
-      ...(view.base === undefined ? [] : [{ value: view.base, text: view.baseName }])].sort((a, b) => a.value - b.value);
-    const ends = [];
-    for (const head of heads) {
-      const half = widthOf(head.text) / 2;
-      head.x = Math.min(Math.max(x(head.value), half), width - half);
-      head.row = ends.findIndex((last) => head.x - half > last + 8);
-      if (head.row < 0) head.row = ends.length;
-      ends[head.row] = head.x + half;
-    }
-    const top = ends.length * LINE + 8, bottom = top + rows.length * pitch + 6, height = bottom + 40;
-    const root = [];
+    const left = above ? 14 : names, pitch = above ? ROW + LINE : ROW;
+    const right = width - 24 - Math.max(0, ...rows.map((series) => widthOf(view.write(series.points[0].value))));
+    const domain = domainOf(view, view.series.map((series) => series.points[0])), x = scale(view.log, domain, [left, right]);
+    const [heads, headRows] = headsOf(view, lines, x, width);
+    const top = headRows * LINE + 8, bottom = top + rows.length * pitch + 6, height = bottom + 40;
+    const root = [], values = [];
     for (const value of ticksOf(view.log, domain, Math.max(3, (width - left) / 60))) {
-      root.push(svg("path", { class: "grid", d: `M${x(value)} ${top - 4}V${bottom}` }),
-        svg("text", { class: "tick", x: x(value), y: bottom + 16, "text-anchor": "middle", "data-tick": value, "data-at": x(value) }, view.writeTick(value)));
+      const at = x(value);
+      root.push(path("grid", `M${at} ${top - 4}V${bottom}`));
+      root.push(write("tick", at, bottom + 16, "middle", view.writeTick(value), { "data-tick": value, "data-at": at }));
     }
-    root.push(svg("text", { class: "title", x: (left + width - right) / 2, y: bottom + 34, "text-anchor": "middle" }, view.title));
-    const values = [];  // above the lines
+    root.push(write("title", (left + right) / 2, bottom + 34, "middle", view.title));
     rows.forEach((series, i) => {
-      const [point] = series.points, y = top + (i + 1) * pitch - 0.5 * ROW, from = x(view.base ?? domain[0]), to = x(point.value);
-      const text = view.write(point.value);
-      const shapes = view.log && view.base === undefined ? [svg("path", { class: "dot", d: SHAPES[0](5), transform: `translate(${to} ${y})` })]
-        : [svg("rect", { class: "bar", x: Math.min(from, to), width: Math.abs(to - from), y: y - 0.36 * ROW, height: 0.72 * ROW })];
-      const name = svg("text", above ? { class: "name", x: left, y: y - 13 } : { class: "name", x: left - 6, y: y + 4, "text-anchor": "end" }, series.label);
-      root.push(styled(mark(series, point, { x: to, y }, ...shapes, ...whisker(point, true, x, y)), series));
-      values.push(name, svg("text", { class: "value", x: Math.max(x(point.high ?? point.value), from) + 7, y: y + 4 }, text));
+      const [point] = series.points, y = top + (i + 1) * pitch - 0.5 * ROW;
+      const from = x(view.base ?? domain[0]), to = x(point.value);
+      // On a logarithmic axis the length of a bar says nothing, but from a base on it does.
+      const shape = view.log && view.base === undefined ? dot(0, 5, to, y) : svg("rect", {
+        class: "bar", x: Math.min(from, to), width: Math.abs(to - from), y: y - 0.36 * ROW, height: 0.72 * ROW,
+      });
+      root.push(mark(series, point, { x: to, y }, shape, ...whisker(point, true, x, y)));
+      values.push(above ? write("name", left, y - 13, "start", series.label) : write("name", left - 6, y + 4, "end", series.label),
+        write("value", Math.max(x(point.high ?? point.value), from) + 7, y + 4, "start", view.write(point.value)));
     });
-    for (const { series, value, x: at, row, text } of heads) {
-      const y = (row + 1) * LINE - 3, line = svg("path", { class: "reference", d: `M${x(value)} ${y + 4}V${bottom}` });
-      const label = svg("text", { class: "value", x: at, y, "text-anchor": "middle" }, text);
-      if (series) root.push(styled(mark(series, series.points[0], { x: x(value), y: top }, line, label), series));
-      else root.push(svg("g", { class: "base" }, line, label));
+    for (const { series, point, value, x: at, row, words } of heads) {
+      const y = (row + 1) * LINE - 3, place = { x: x(value), y: top, across: true };
+      const shapes = [path("reference", `M${place.x} ${y + 4}V${bottom}`), write("value", at, y, "middle", words)];
+      root.push(series ? mark(series, point, place, ...shapes) : svg("g", { class: "base" }, ...shapes));
     }
-    root.push(...values);
-    return { root, height, near: (mark, x, y) => (mark.classList.contains("stage") ? Math.abs(y - mark.at.y) : y < top ? Math.abs(x - mark.at.x) : Infinity) };
+    root.push(...values);  // above the lines
+    const near = ({ at }, toX, toY) => (!at.across ? Math.abs(toY - at.y) : toY < top ? Math.abs(toX - at.x) : Infinity);
+    return { root, height, near };
   }
 
   // One line for each contestant, named at its end.
   function lines(view, width) {
     const narrow = width < 560, name = (series) => (narrow ? series.short : series.label);
-    const left = 58, top = 14, right = Math.min(Math.max(30, ...view.series.map((series) => widthOf(name(series)))) + 26, 0.5 * width);
+    const names = Math.max(30, ...view.series.map((series) => widthOf(name(series)))) + 26;
+    const left = 58, right = width - Math.min(names, 0.5 * width), top = 14;
     const height = Math.max(380, 60 + LINE * view.series.length), bottom = height - 44;
     const points = view.series.flatMap((series) => series.points), domain = domainOf(view, points);
-    const lengths = [...new Set(points.map((point) => point.n))].sort((a, b) => a - b);
-    const x = scale(view.logN, lengths.length > 1 ? [lengths[0], lengths.at(-1)] : [lengths[0] / 2, lengths[0] * 2], [left + 12, width - right]);
+    const lengths = [...new Set(points.map((point) => point.n))].sort((a, b) => a - b), [first] = lengths;
+    const x = scale(view.logN, lengths.length > 1 ? [first, lengths.at(-1)] : [first / 2, first * 2], [left + 12, right]);
     const y = scale(view.log, domain, [bottom, top]);
     const root = [];
     for (const value of ticksOf(view.log, domain, 7)) {
-      root.push(svg("path", { class: "grid", d: `M${left} ${y(value)}H${width - right + 8}` }),
-        svg("text", { class: "tick", x: left - 6, y: y(value) + 4, "text-anchor": "end", "data-tick": value, "data-at": y(value) }, view.writeTick(value)));
+      const at = y(value);
+      root.push(path("grid", `M${left} ${at}H${right + 8}`));
+      root.push(write("tick", left - 6, at + 4, "end", view.writeTick(value), { "data-tick": value, "data-at": at }));
     }
     let free = -Infinity;
     for (const n of lengths) {
-      const half = widthOf(n) / 2;
-      root.push(svg("path", { class: "grid", d: `M${x(n)} ${bottom}v5` }));
-      if (x(n) - half < free) continue;
-      free = x(n) + half + 8;
-      root.push(svg("text", { class: "tick", x: x(n), y: bottom + 18, "text-anchor": "middle", "data-n": n, "data-at": x(n) }, n));
+      const at = x(n), half = widthOf(n) / 2;
+      root.push(path("grid", `M${at} ${bottom}v5`));
+      if (at - half < free) continue;
+      free = at + half + 8;
+      root.push(write("tick", at, bottom + 18, "middle", n, { "data-n": n, "data-at": at }));
     }
-    root.push(svg("text", { class: "title", x: (left + width - right) / 2, y: height - 6, "text-anchor": "middle" }, "sequence length N"));
-    root.push(svg("text", { class: "title", x: left, y: 0, transform: `rotate(-90) translate(${-left - (top + bottom) / 2} 12)`, "text-anchor": "middle" }, view.title));
-    if (view.base !== undefined) root.push(svg("path", { class: "base reference", d: `M${left} ${y(view.base)}H${width - right + 8}` }));
-    const at = spread(view.series.map((series) => y(series.points.at(-1).value)), LINE - 1, top, bottom);
+    root.push(write("title", (left + right) / 2, height - 6, "middle", "sequence length N"));
+    root.push(write("title", 0, 0, "middle", view.title, { transform: `translate(12 ${(top + bottom) / 2}) rotate(-90)` }));
+    if (view.base !== undefined) root.push(path("base reference", `M${left} ${y(view.base)}H${right + 8}`));
+    const labels = spread(view.series.map((series) => y(series.points.at(-1).value)), LINE - 1, top, bottom);
     view.series.forEach((series, i) => {
-      const last = series.points.at(-1), path = series.points.map((point) => `${x(point.n)} ${y(point.value)}`).join("L");
-      const group = styled(svg("g", { class: `series ${series.kind}` }), series);
-      group.append(svg("path", { class: "line", d: `M${path}` }),
-        svg("path", { class: "leader", d: `M${x(last.n) + 5} ${y(last.value)}L${width - right + 16} ${at[i]}` }),
-        svg("text", { class: "name", x: width - right + 19, y: at[i] + 4 }, name(series)));
-      for (const point of series.points) {
-        group.append(mark(series, point, { x: x(point.n), y: y(point.value) }, ...whisker(point, false, y, x(point.n)),
-          svg("path", { class: "dot", d: SHAPES[series.shape % SHAPES.length](4), transform: `translate(${x(point.n)} ${y(point.value)})` })));
-      }
-      root.push(group);
+      const last = series.points.at(-1);
+      root.push(styled(svg("g", { class: `series ${series.kind}` },
+        path("line", `M${series.points.map((point) => `${x(point.n)} ${y(point.value)}`).join("L")}`),
+        path("leader", `M${x(last.n) + 5} ${y(last.value)}L${right + 16} ${labels[i]}`),
+        write("name", right + 19, labels[i] + 4, "start", name(series)),
+        ...series.points.map((point) => {
+          const at = { x: x(point.n), y: y(point.value) };
+          return mark(series, point, at, ...whisker(point, false, y, at.x), dot(series.shape, 4, at.x, at.y));
+        })), series));
     });
-    return { root, height, near: (mark, x, y) => { const d = Math.hypot(x - mark.at.x, y - mark.at.y); return d < 40 ? d : Infinity; } };
+    const near = ({ at }, toX, toY) => {
+      const distance = Math.hypot(toX - at.x, toY - at.y);
+      return distance < 40 ? distance : Infinity;
+    };
+    return { root, height, near };
   }
 
-  // Fills `element`, an svg, `width` pixels wide. view: { form: "bars" | "lines", title, log, logN, base, baseName, write, writeTick,
-  // series: [{ stage, kind, gpu, machine, label, short, tone, shape, across, points: [{ n, value, low, high, text }] }] }.
-  // Returns the mark nearest to a place: near(x, y), or undefined.
+  // Fills `element`, an svg, `width` pixels wide. view: { form: "bars" | "lines", title, log, logN, base, baseName, write,
+  // writeTick, series: [{ stage, kind, gpu, machine, label, short, tone, shape, across, points }] }, as lab.seriesOf makes them.
+  // Returns what finds the mark nearest to a place: near(x, y), a mark or undefined.
   lab.draw = (element, view, width) => {
-    const drawn = (view.form === "bars" ? bars : lines)(view, width);
-    element.setAttribute("viewBox", `0 0 ${width} ${drawn.height}`);
-    element.setAttribute("width", width);
-    element.setAttribute("height", drawn.height);
-    element.replaceChildren(...drawn.root);
+    const { root, height, near } = (view.form === "bars" ? bars : lines)(view, width);
+    const size = { viewBox: `0 0 ${width} ${height}`, width, height };
+    for (const [name, value] of Object.entries(size)) element.setAttribute(name, value);
+    element.replaceChildren(...root);
     const marks = [...element.querySelectorAll(".mark")];
     return (x, y) => {
-      const found = marks.map((mark) => [drawn.near(mark, x, y), mark]).sort(([a], [b]) => a - b)[0];
+      const [found] = marks.map((mark) => [near(mark, x, y), mark]).sort(([a], [b]) => a - b);
       return found && found[0] < Infinity ? found[1] : undefined;
     };
   };

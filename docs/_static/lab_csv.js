@@ -1,5 +1,6 @@
-// Reads and writes results files in the browser. The rules are those of harness/plots/results.py: the page carries its tables
-// (`rules`), here is its logic. A test gives both the same broken files and wants the same answers.
+// Reads and writes files of measurements in the browser. The rules are those of harness/plots/results.py: the page carries its
+// tables, one for each form of file (columns, integers, ...); here is its logic. A test gives both the same broken files and
+// wants the same answers.
 "use strict";
 window.lab = {};
 {
@@ -57,7 +58,9 @@ window.lab = {};
   }
 
   function readRow(where, line, header, cells, rules) {
-    if (cells.length !== header.length) throw new Refusal(`${where}: ${cells.length} fields, but the header has ${header.length}`);
+    if (cells.length !== header.length) {
+      throw new Refusal(`${where}: ${cells.length} fields, but the header has ${header.length}`);
+    }
     const row = { line, raw: {} };
     header.forEach((name, i) => {
       row.raw[name] = cells[i].trim();
@@ -66,8 +69,6 @@ window.lab = {};
     for (const name of rules.required) {
       if (row[name] === null || row[name] === "") throw new Refusal(`${where}: no ${name}`);
     }
-    if (row.tflops <= 0) throw new Refusal(`${where}: tflops is ${g(row.tflops)}; a measured rate is above 0`);
-    if (row.pct_ceiling > 100) throw new Refusal(`${where}: ${row.stage} claims ${g(row.pct_ceiling)} % of its ceiling`);
     for (const names of rules.ordered) {
       const known = names.map((name) => row[name]).filter((value) => value !== null);
       if (known.some((value, i) => value < known[i - 1])) {
@@ -82,7 +83,7 @@ window.lab = {};
     for (const row of rows) {
       const key = JSON.stringify(identity.map((name) => row[name]));
       if (seen.has(key)) {
-        throw new Refusal(`${file}:${row.line}: repeats line ${seen.get(key)}: ${row.stage} at the same shape and regime`);
+        throw new Refusal(`${file}:${row.line}: repeats line ${seen.get(key)}: ${row.stage}, the same measurement`);
       }
       seen.set(key, row.line);
     }
@@ -106,6 +107,32 @@ window.lab = {};
     }
   }
 
+  // harness/plots/results.py
+  function checkResults(file, rows) {
+    for (const row of rows) {
+      const where = `${file}:${row.line}`;
+      if (row.tflops <= 0) throw new Refusal(`${where}: tflops is ${g(row.tflops)}; a measured rate is above 0`);
+      if (row.pct_ceiling > 100) throw new Refusal(`${where}: ${row.stage} claims ${g(row.pct_ceiling)} % of its ceiling`);
+    }
+    checkCeilings(file, rows);
+  }
+
+  // harness/plots/traffic.py
+  function checkTraffic(file, rows) {
+    for (const row of rows) {
+      const where = `${file}:${row.line}`, shape = [row.batch, row.heads, row.n, row.d];
+      if (row.value < 0 || Math.min(...shape) < 1) {
+        throw new Refusal(`${where}: ${row.metric} is ${g(row.value)} at ${shape}; nothing counted is below 0, no shape below 1`);
+      }
+      if ((row.source === "measured") !== Boolean(row.gpu)) {
+        throw new Refusal(`${where}: source is '${row.source}' and gpu '${row.gpu}'; a GPU stands in measured rows alone`);
+      }
+    }
+  }
+
+  // "results" or "traffic", by the columns.
+  lab.formOf = (text) => (text.split("\n", 1)[0].split(",").includes("metric") ? "traffic" : "results");
+
   // Rows with their values under the columns' names, and as written under `raw`. Throws lab.Refusal, `FILE:LINE: what`.
   lab.read = (file, text, rules) => {
     const lines = text.split("\n").map((line) => line.replace(/\r$/, ""));
@@ -118,13 +145,15 @@ window.lab = {};
     }
     if (!rows.length) throw new Refusal(`${file}: a header and no rows`);
     checkDuplicates(file, rows, rules);
-    checkCeilings(file, rows);
+    (rules.columns.includes("metric") ? checkTraffic : checkResults)(file, rows);
     return rows;
   };
 
   lab.Refusal = Refusal;
 
   const quoted = (cell) => (/[,"\r\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell);
-  lab.write = (rows, columns) =>
-    [columns, ...rows.map((row) => columns.map((name) => quoted(row.raw[name])))].map((cells) => cells.join(",") + "\n").join("");
+  lab.write = (rows, columns) => {
+    const lines = rows.map((row) => columns.map((name) => quoted(row.raw[name])));
+    return [columns, ...lines].map((cells) => `${cells.join(",")}\n`).join("");
+  };
 }

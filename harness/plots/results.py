@@ -9,28 +9,41 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
-COLUMNS = (
-    "stage,kind,gpu,sm,driver,cuda,clock_mhz,power_w,batch,heads,n,d,causal,dtype,inputs,regime,rounds,ms_median,ms_p20,"
-    "ms_p80,tflops,flop_per_clk_sm,pct_ceiling,vs_previous,vs_previous_lo,vs_previous_hi,verdict,vs_fa2,vs_fa2_lo,"
-    "vs_fa2_hi,max_err,registers,spill_bytes,smem_bytes,source,commit,date"
-).split(",")
-INTEGERS = {"batch", "heads", "n", "d", "rounds", "registers", "spill_bytes", "smem_bytes"}
-WORDS = {"stage", "kind", "gpu", "sm", "driver", "cuda", "dtype", "inputs", "regime", "verdict", "source", "commit", "date"}
-FLAGS = {"causal": {"0": False, "1": True, "false": False, "true": True}}
-ALLOWED = {
-    "kind": {"stage", "peer", "ceiling"},
-    "regime": {"sustained", "burst"},
-    "verdict": {"", "faster", "slower", "same"},
-    "source": {"measured", "write-up"},
-}
-REQUIRED = {"stage", "kind", "gpu", "batch", "heads", "n", "d", "causal", "regime", "tflops", "source", "date"}
-IDENTITY = ("stage", "kind", "gpu", "batch", "heads", "n", "d", "causal", "dtype", "inputs", "regime", "source")
-ORDERED = (
-    ("ms_p20", "ms_median", "ms_p80"),
-    ("vs_previous_lo", "vs_previous", "vs_previous_hi"),
-    ("vs_fa2_lo", "vs_fa2", "vs_fa2_hi"),
-)
 
+@dataclass(frozen=True)
+class Format:
+    """The columns of one kind of file. A column that is neither of words, nor of integers, nor a flag holds numbers."""
+
+    columns: list[str]
+    words: set[str]
+    integers: set[str]
+    required: set[str]
+    allowed: dict[str, set[str]]
+    identity: tuple[str, ...]  # no two rows agree in all of these
+    ordered: tuple[tuple[str, str, str], ...] = ()  # an interval holds its value
+
+
+FLAGS = {"causal": {"0": False, "1": True, "false": False, "true": True}}
+RESULTS = Format(
+    columns=("stage,kind,gpu,sm,driver,cuda,clock_mhz,power_w,batch,heads,n,d,causal,dtype,inputs,regime,rounds,ms_median,ms_p20,"
+             "ms_p80,tflops,flop_per_clk_sm,pct_ceiling,vs_previous,vs_previous_lo,vs_previous_hi,verdict,vs_fa2,vs_fa2_lo,"
+             "vs_fa2_hi,max_err,registers,spill_bytes,smem_bytes,source,commit,date").split(","),
+    words={"stage", "kind", "gpu", "sm", "driver", "cuda", "dtype", "inputs", "regime", "verdict", "source", "commit", "date"},
+    integers={"batch", "heads", "n", "d", "rounds", "registers", "spill_bytes", "smem_bytes"},
+    required={"stage", "kind", "gpu", "batch", "heads", "n", "d", "causal", "regime", "tflops", "source", "date"},
+    allowed={
+        "kind": {"stage", "peer", "ceiling"},
+        "regime": {"sustained", "burst"},
+        "verdict": {"", "faster", "slower", "same"},
+        "source": {"measured", "write-up"},
+    },
+    identity=("stage", "kind", "gpu", "batch", "heads", "n", "d", "causal", "dtype", "inputs", "regime", "source"),
+    ordered=(
+        ("ms_p20", "ms_median", "ms_p80"),
+        ("vs_previous_lo", "vs_previous", "vs_previous_hi"),
+        ("vs_fa2_lo", "vs_fa2", "vs_fa2_hi"),
+    ),
+)
 CELL = re.compile(r'(?:"((?:[^"]|"")*)"|([^",]*))(?=,|$)')
 INTEGER = re.compile(r"[+-]?[0-9]+")
 NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")  # not nan, inf or 1_000, which float() takes
@@ -84,8 +97,8 @@ class Selection:
         return row.regime == self.regime and shape == (self.batch, self.heads, self.n, self.d, self.causal)
 
 
-def read(path: Path) -> list[Row]:
-    """All rows of a results file. Raises ResultsError for a file that is broken or holds impossible figures."""
+def read(path: Path, form: Format = RESULTS) -> list[Row]:
+    """All rows of a file of measurements. Raises ResultsError for one that is broken or holds impossible figures."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -94,16 +107,17 @@ def read(path: Path) -> list[Row]:
         raise ResultsError(f"{path}: not a text file") from None
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     header = _cells(f"{path}:1", lines[0])
-    _check_header(path, header)
+    _check_header(path, header, form)
     rows = []
     for number, line in enumerate(lines[1:], 2):
         if line:
             where = f"{path}:{number}"
-            rows.append(_row(where, number, header, _cells(where, line)))
+            rows.append(_row(where, number, header, _cells(where, line), form))
     if not rows:
         raise ResultsError(f"{path}: a header and no rows")
-    _check_duplicates(path, rows)
-    _check_ceilings(path, rows)
+    _check_duplicates(path, rows, form)
+    if form is RESULTS:
+        _check_results(path, rows)
     return rows
 
 
@@ -119,38 +133,44 @@ def _cells(where: str, line: str) -> list[str]:
     return cells
 
 
-def _check_header(path: Path, header: list[str]) -> None:
-    missing = [name for name in COLUMNS if name not in header]
-    unknown = [name for name in header if name not in COLUMNS]
+def _check_header(path: Path, header: list[str], form: Format) -> None:
+    missing = [name for name in form.columns if name not in header]
+    unknown = [name for name in header if name not in form.columns]
     if missing:
-        raise ResultsError(f"{path}:1: no column {', '.join(missing)}; the columns are {','.join(COLUMNS)}")
-    if unknown or len(header) != len(COLUMNS):
+        raise ResultsError(f"{path}:1: no column {', '.join(missing)}; the columns are {','.join(form.columns)}")
+    if unknown or len(header) != len(form.columns):
         raise ResultsError(f"{path}:1: unknown or repeated column {', '.join(unknown) or 'names'}")
 
 
-def _row(where: str, line: int, header: list[str], cells: list[str]) -> Row:
+def _row(where: str, line: int, header: list[str], cells: list[str], form: Format) -> Row:
     if len(cells) != len(header):
         raise ResultsError(f"{where}: {len(cells)} fields, but the header has {len(header)}")
-    row = Row(line, {name: _value(where, name, cell.strip()) for name, cell in zip(header, cells)})
-    for name in sorted(REQUIRED):
+    row = Row(line, {name: _value(where, name, cell.strip(), form) for name, cell in zip(header, cells)})
+    for name in sorted(form.required):
         if row.values[name] in (None, ""):
             raise ResultsError(f"{where}: no {name}")
-    if row.tflops <= 0:
-        raise ResultsError(f"{where}: tflops is {row.tflops:g}; a measured rate is above 0")
-    if row.pct_ceiling is not None and row.pct_ceiling > 100:
-        raise ResultsError(f"{where}: {row.stage} claims {row.pct_ceiling:g} % of its ceiling")
-    for low, middle, high in ORDERED:
+    for low, middle, high in form.ordered:
         known = [value for value in (row.values[low], row.values[middle], row.values[high]) if value is not None]
         if known != sorted(known):
-            raise ResultsError(f"{where}: {low} <= {middle} <= {high} does not hold: {', '.join(f'{value:g}' for value in known)}")
+            figures = ", ".join(f"{value:g}" for value in known)
+            raise ResultsError(f"{where}: {low} <= {middle} <= {high} does not hold: {figures}")
     return row
 
 
-def _value(where: str, name: str, cell: str):
-    if name in ALLOWED and cell not in ALLOWED[name]:
-        expected = ", ".join(sorted(ALLOWED[name] - {""}))
+def _check_results(path: Path, rows: list[Row]) -> None:
+    for row in rows:
+        if row.tflops <= 0:
+            raise ResultsError(f"{path}:{row.line}: tflops is {row.tflops:g}; a measured rate is above 0")
+        if row.pct_ceiling is not None and row.pct_ceiling > 100:
+            raise ResultsError(f"{path}:{row.line}: {row.stage} claims {row.pct_ceiling:g} % of its ceiling")
+    _check_ceilings(path, rows)
+
+
+def _value(where: str, name: str, cell: str, form: Format):
+    if name in form.allowed and cell not in form.allowed[name]:
+        expected = ", ".join(sorted(form.allowed[name] - {""}))
         raise ResultsError(f"{where}: {name} is '{cell}'; expected one of {expected}")
-    if name in WORDS:
+    if name in form.words:
         return cell
     if cell == "":
         return None
@@ -158,20 +178,21 @@ def _value(where: str, name: str, cell: str):
         if cell.lower() not in FLAGS[name]:
             raise ResultsError(f"{where}: {name} is '{cell}'; expected 0 or 1")
         return FLAGS[name][cell.lower()]
-    if not (INTEGER if name in INTEGERS else NUMBER).fullmatch(cell):
-        raise ResultsError(f"{where}: {name} is '{cell}', which is not {'an integer' if name in INTEGERS else 'a number'}")
-    value = int(cell) if name in INTEGERS else float(cell)
+    whole = name in form.integers
+    if not (INTEGER if whole else NUMBER).fullmatch(cell):
+        raise ResultsError(f"{where}: {name} is '{cell}', which is not {'an integer' if whole else 'a number'}")
+    value = int(cell) if whole else float(cell)
     if not math.isfinite(value):
         raise ResultsError(f"{where}: {name} is '{cell}'; expected a finite number")
     return value
 
 
-def _check_duplicates(path: Path, rows: list[Row]) -> None:
+def _check_duplicates(path: Path, rows: list[Row], form: Format) -> None:
     seen: dict = {}
     for row in rows:
-        key = tuple(row.values[name] for name in IDENTITY)
+        key = tuple(row.values[name] for name in form.identity)
         if key in seen:
-            raise ResultsError(f"{path}:{row.line}: repeats line {seen[key]}: {row.stage} at the same shape and regime")
+            raise ResultsError(f"{path}:{row.line}: repeats line {seen[key]}: {row.stage}, the same measurement")
         seen[key] = row.line
 
 
@@ -211,7 +232,7 @@ def add_selection_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--n", type=int, default=default.n, help="sequence length (default: %(default)s)")
     parser.add_argument("--d", type=int, default=default.d, help="head dimension (default: %(default)s)")
     parser.add_argument("--causal", action="store_true", help="causal attention instead of dense")
-    parser.add_argument("--regime", choices=sorted(ALLOWED["regime"]), default=default.regime,
+    parser.add_argument("--regime", choices=sorted(RESULTS.allowed["regime"]), default=default.regime,
                         help="how it was timed (default: %(default)s)")
 
 

@@ -16,7 +16,7 @@ TOKENS = 16384
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--regime", choices=sorted(results.ALLOWED["regime"]), default="sustained",
+    parser.add_argument("--regime", choices=sorted(results.RESULTS.allowed["regime"]), default="sustained",
                         help="how it was timed (default: %(default)s)")
 
 

@@ -1,17 +1,21 @@
 """Reads docs/results/GPU_traffic.csv, written by harness/evidence/traffic.py. Columns: docs/results/README.md."""
 from __future__ import annotations
 
-import csv
-import math
 from dataclasses import dataclass
 from pathlib import Path
 
 import results
 
 FILE = "h200_traffic.csv"
-COLUMNS = "stage,gpu,batch,heads,n,d,causal,metric,value,source,commit,date".split(",")
-SOURCES = ("measured", "emulator", "model")
 HOW = "make profile OUT=docs/results/" + FILE
+TRAFFIC = results.Format(
+    columns="stage,gpu,batch,heads,n,d,causal,metric,value,source,commit,date".split(","),
+    words={"stage", "gpu", "metric", "source", "commit", "date"},
+    integers={"batch", "heads", "n", "d"},
+    required={"stage", "batch", "heads", "n", "d", "causal", "metric", "value", "source", "date"},
+    allowed={"source": {"measured", "emulator", "model"}},
+    identity=("stage", "gpu", "batch", "heads", "n", "d", "causal", "metric", "source"),
+)
 
 
 @dataclass(frozen=True)
@@ -33,41 +37,18 @@ class Row:
 
 
 def read(path: Path) -> list[Row]:
-    """All rows; NotMeasured without a file, ResultsError for one that is broken."""
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            reader = csv.reader(file, strict=True)
-            if next(reader, []) != COLUMNS:
-                raise results.ResultsError(f"{path}:1: the columns are not {','.join(COLUMNS)}")
-            rows: dict[tuple, Row] = {}
-            for cells in reader:
-                where = f"{path}:{reader.line_num}"
-                if len(cells) != len(COLUMNS):
-                    raise results.ResultsError(f"{where}: {len(cells)} cells, but the header has {len(COLUMNS)}")
-                row = _row(where, dict(zip(COLUMNS, cells)))
-                key = (row.stage, row.gpu, row.batch, row.heads, row.n, row.d, row.causal, row.metric, row.source)
-                if key in rows:
-                    raise results.ResultsError(f"{where}: repeats {row.metric} of {row.stage} at the same shape")
-                rows[key] = row
-    except FileNotFoundError:
-        raise results.NotMeasured(f"{path} is not there yet. It is written on a GPU:  {HOW}") from None
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise results.ResultsError(f"{path}: {error}") from None
-    return list(rows.values())
-
-
-def _row(where: str, cells: dict) -> Row:
-    try:
-        sizes = {name: int(cells[name]) for name in ("batch", "heads", "n", "d")}
-        row = Row(stage=cells["stage"], gpu=cells["gpu"], **sizes, causal={"0": False, "1": True}[cells["causal"]],
-                  metric=cells["metric"], value=float(cells["value"]), source=cells["source"])
-    except (KeyError, ValueError, TypeError) as error:
-        raise results.ResultsError(f"{where}: not a row of traffic: {error!r}") from None
-    if not math.isfinite(row.value) or row.value < 0 or min(sizes.values()) < 1:
-        raise results.ResultsError(f"{where}: {row.metric} is {row.value:g} at {sizes}; nothing counted is below 0")
-    if row.source not in SOURCES or (row.source == "measured") != bool(row.gpu):
-        raise results.ResultsError(f"{where}: source is '{row.source}' and gpu '{row.gpu}'; a GPU stands in measured rows alone")
-    return row
+    """All rows; NotMeasured without a file, ResultsError for one that is broken or holds what cannot be."""
+    if not path.exists():
+        raise results.NotMeasured(f"{path} is not there yet. It is written on a GPU:  {HOW}")
+    rows = results.read(path, TRAFFIC)
+    for row in rows:
+        where = f"{path}:{row.line}"
+        if row.value < 0 or min(row.batch, row.heads, row.n, row.d) < 1:
+            shape = f"{row.batch},{row.heads},{row.n},{row.d}"
+            raise results.ResultsError(f"{where}: {row.metric} is {row.value:g} at {shape}; nothing counted is below 0, no shape below 1")
+        if (row.source == "measured") != bool(row.gpu):
+            raise results.ResultsError(f"{where}: source is '{row.source}' and gpu '{row.gpu}'; a GPU stands in measured rows alone")
+    return [Row(**{name: row.values[name] for name in Row.__annotations__}) for row in rows]
 
 
 def over_n(rows: list[Row], metrics: tuple[str, ...], causal: bool = False, d: int = 128) -> dict[str, dict[int, float]]:

@@ -57,7 +57,9 @@ while (walker.nextNode()) {
   const ratio = (a + 0.05) / (b + 0.05), size = parseFloat(style.fontSize);
   const wanted = size >= 24 || (size >= 18.66 && style.fontWeight >= 700) ? 3 : 4.5;
   const pair = `${svg ? style.fill : style.color} on rgb(${below.slice(0, 3).map(Math.round)})`;
-  if (ratio < wanted && !faint.has(pair)) faint.set(pair, `${pair} is ${ratio.toFixed(2)}: ${text.slice(0, 30)} in ${element.outerHTML.slice(0, 60)}`);
+  if (ratio < wanted && !faint.has(pair)) {
+    faint.set(pair, `${pair} is ${ratio.toFixed(2)}: ${text.slice(0, 30)} in ${element.outerHTML.slice(0, 60)}`);
+  }
 }
 return [[...faint.values()], seen.size, getComputedStyle(document.body).backgroundColor];
 """

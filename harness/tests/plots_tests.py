@@ -152,7 +152,7 @@ def traffic_rows(measured: bool = True) -> list[str]:
 class TrafficFigures(Scratch):
     def write(self, rows: list[str], name: str = "test_traffic.csv") -> Path:
         path = self.folder / name
-        path.write_text("\n".join([",".join(traffic.COLUMNS), *rows, ""]))
+        path.write_text("\n".join([",".join(traffic.TRAFFIC.columns), *rows, ""]))
         shutil.copy(FIXTURE, self.folder / "test.csv")  # the rates beside the bytes
         return path
 
@@ -202,23 +202,23 @@ class TrafficFigures(Scratch):
     def test_broken_rows(self) -> None:
         rows = traffic_rows()
         for broken, words in (
-            ([rows[0]] * 2, "traffic.csv:3: repeats model.io_bytes"),
+            ([rows[0]] * 2, "traffic.csv:3: repeats line 2"),
             ([rows[0].replace("model,", "guess,")], "source is 'guess'"),
             ([rows[2].replace(",test,", ",,")], "a GPU stands in measured rows alone"),
-            ([rows[2].replace(",512,", ",many,")], "not a row of traffic"),
-            ([rows[2].replace(",0,dram", ",2,dram")], "not a row of traffic"),
-            ([re.sub(r"sum,[^,]+", "sum,nan", rows[2])], "is nan"),
+            ([rows[2].replace(",512,", ",many,")], "n is 'many', which is not an integer"),
+            ([rows[2].replace(",0,dram", ",2,dram")], "causal is '2'"),
+            ([re.sub(r"sum,[^,]+", "sum,nan", rows[2])], "value is 'nan'"),
             ([rows[2].replace("sum,", "sum,-")], "nothing counted is below 0"),
             ([row.replace("io_bytes,", "io_bytes,1") for row in rows], "are those of no tile"),
-            ([rows[2] + ",more"], "13 cells"),
-            ([rows[2].rpartition(",")[0]], "11 cells")):
+            ([rows[2] + ",more"], "13 fields"),
+            ([rows[2].rpartition(",")[0]], "11 fields")):
             run = self.run_script("bytes_over_n", self.write(broken), "-o", self.folder / "a.svg")
             self.assertEqual(run.returncode, 2, run.stderr)
             self.assertNotIn("Traceback", run.stderr)
             self.assertIn(words, run.stderr)
         path = self.write(rows)
         path.write_text(path.read_text().replace("metric", "counter", 1))
-        self.assertIn("the columns are not", self.run_script("roofline", path, "-o", self.folder / "a.svg").stderr)
+        self.assertIn("no column metric", self.run_script("roofline", path, "-o", self.folder / "a.svg").stderr)
 
 
 class BrokenCsv(Scratch):
@@ -234,7 +234,7 @@ class BrokenCsv(Scratch):
         empty = self.folder / "empty.csv"
         empty.touch()
         self.refuses(empty, "empty.csv:1: no column stage")
-        empty.write_text(",".join(results.COLUMNS) + "\n")
+        empty.write_text(",".join(results.RESULTS.columns) + "\n")
         self.refuses(empty, "a header and no rows")
         empty.write_bytes(b"\xff\xfe\x00")
         self.refuses(empty, "not a text file")

@@ -1,0 +1,212 @@
+// From files and state to what is shown: which rows, which figure of them, in which order. Nothing here touches the page.
+"use strict";
+{
+  const four = (value) => (Math.abs(value) >= 9999.5 ? String(Math.round(value)) : value.toPrecision(4));
+  const fixed = (digits) => (value) => value.toFixed(digits);
+  const bytes = (value) => {
+    const power = value < 1000 ? 0 : Math.min(4, Math.floor(Math.log10(value) / 3));
+    return `${four(value / 1000 ** power)} ${["B", "kB", "MB", "GB", "TB"][power]}`;
+  };
+
+  // ---- figures -------------------------------------------------------------------------------------------------------
+
+  // A rate moves as one over the time does.
+  const rate = (name) => (row) => {
+    const time = row.ms_p20 && row.ms_p80 && row.ms_median;
+    return time ? [row[name], (row[name] * time) / row.ms_p80, (row[name] * time) / row.ms_p20] : [row[name]];
+  };
+  const ratio = (name) => (row) => [row[name], row[`${name}_lo`], row[`${name}_hi`]];
+  const rounds = "the middle 60 % of the rounds", paired = "95 % interval of the paired rounds";
+
+  // of(row): the value and its interval; base: what a value is compared with.
+  const MEASURED = {
+    tflops: { name: "TFLOPS", of: rate("tflops"), write: four, interval: rounds },
+    ms: {  // the launch of a ceiling is another problem's
+      name: "ms a launch", of: (row) => (row.kind === "ceiling" ? [null] : [row.ms_median, row.ms_p20, row.ms_p80]),
+      write: four, interval: rounds, log: true,
+    },
+    pct_ceiling: { name: "% of its ceiling", of: rate("pct_ceiling"), write: fixed(1), interval: rounds },
+    vs_previous: {
+      name: "times the rung before", of: ratio("vs_previous"), write: fixed(3), interval: paired, log: true,
+      base: 1, baseName: "as before", verdict: true,
+    },
+    vs_fa2: { name: "times FA2", of: ratio("vs_fa2"), write: fixed(3), interval: paired, base: 1, baseName: "FA2" },
+    flop_per_clk_sm: { name: "FLOP a clock and SM", of: (row) => [row.flop_per_clk_sm], write: four },
+  };
+  for (const metric of Object.values(MEASURED)) Object.assign(metric, { form: "results", writeTick: String, takes: () => true });
+
+  // Bytes, by the name of what was counted. The shapes differ between rungs, so that only bytes a head compare; the memory that
+  // a rung holds was recorded at one shape.
+  function counted(name) {
+    const whole = name.startsWith("cuda.");
+    return {
+      name: `bytes${whole ? "" : " a head"}: ${name}`, form: "traffic", log: true, write: bytes,
+      writeTick: (value) => bytes(value).replace(/\.0+ /, " "), takes: (row) => row.metric === name,
+      of: (row) => [whole ? row.value : row.value / (row.batch * row.heads)],
+    };
+  }
+
+  function metricsOf(files) {
+    const names = new Set(files.filter((file) => file.form === "traffic").flatMap((file) => file.rows.map((row) => row.metric)));
+    const inBytes = [...names].filter((name) => /bytes/.test(name) && !/peak|per_second/.test(name)).sort();
+    return { ...MEASURED, ...Object.fromEntries(inBytes.map((name) => [name, counted(name)])) };
+  }
+
+  // ---- rows ----------------------------------------------------------------------------------------------------------
+
+  const distinct = (rows, of) => [...new Set(rows.map(of))];
+  const keyOf = (form, row) => (form === "traffic" ? [row.n, row.d] : [row.n, row.d, row.batch, row.heads]).join();
+  // Shapes that a line can join: the same number of tokens.
+  const familyOf = (form, row) => (form === "traffic" ? ["all", row.d] : ["all", row.d, row.batch * row.n, row.heads]).join();
+
+  function machineOf(row, file) {
+    if (file.own) return `${row.gpu || row.source} (${file.name})`;
+    return row.source === "measured" ? row.gpu : row.gpu ? `${row.gpu} (${row.source})` : row.source;
+  }
+
+  function kindOf(row, isRung) {
+    if (row.kind === "peer" || row.kind === "ceiling") return row.kind;
+    return isRung.test(row.stage) ? "stage" : row.stage.includes("[") ? "variant" : "peer";
+  }
+
+  function shapesOf(form, rows) {
+    const several = distinct(rows, (row) => `${row.d},${row.heads}`).length > 1 && form === "results";
+    const tail = (row) => (several ? `, ${row.heads} heads, d = ${row.d}` : "");
+    const byKey = (of) => [...new Map(rows.map((row) => [of(form, row), row]))];
+    const families = byKey(familyOf).filter(([key]) => {
+      return distinct(rows.filter((row) => familyOf(form, row) === key), (row) => row.n).length > 2;
+    });
+    const single = byKey(keyOf).sort(([, a], [, b]) => a.n - b.n || a.batch - b.batch);
+    return [
+      ...families.map(([key, row]) => [key, `all N${form === "traffic" ? "" : `, batch × N = ${row.batch * row.n}`}${tail(row)}`]),
+      ...single.map(([key, row]) => [key, `N = ${row.n}${form === "traffic" ? "" : `, batch ${row.batch}`}${tail(row)}`]),
+    ];
+  }
+
+  // ---- state -----------------------------------------------------------------------------------------------------------
+
+  // null is the default, which may depend on the rest; `switched` says of contestants whether they were put on or off.
+  lab.fresh = () => ({
+    metric: "tflops", gpu: null, shape: null, causal: "0", regime: "sustained", inputs: null, dtype: null, y: null, x: null,
+    switched: {},
+  });
+
+  lab.fromAddress = (hash) => {
+    const state = lab.fresh();
+    for (const [name, value] of new URLSearchParams(hash)) {
+      if (name === "show" || name === "hide") state.switched[value] = name === "show";
+      else if (name !== "switched" && Object.hasOwn(state, name)) state[name] = value;
+    }
+    return state;
+  };
+
+  lab.toAddress = (state) => {
+    const initial = lab.fresh(), address = new URLSearchParams();
+    for (const [name, value] of Object.entries(state)) {
+      if (name !== "switched" && value !== initial[name]) address.set(name, value);
+    }
+    for (const [name, on] of Object.entries(state.switched)) address.append(on ? "show" : "hide", name);
+    return String(address);
+  };
+
+  lab.isShown = (state, stage, kind) => {
+    return Object.hasOwn(state.switched, stage) ? state.switched[stage] : kind === "peer" ? stage === "fa2" : kind !== "variant";
+  };
+
+  // What can be chosen, what is, and the rows that belong to it. A choice that the data do not have falls back.
+  lab.look = (files, state, data) => {
+    const metrics = metricsOf(files), isRung = new RegExp(`^(?:${data.rung})$`);
+    const metricKey = Object.hasOwn(metrics, state.metric) ? state.metric : "tflops";
+    const metric = metrics[metricKey], { form } = metric, measured = form === "results";
+    const rows = files.filter((file) => file.form === form).flatMap((file) => file.rows.filter(metric.takes).map((row) => {
+      return Object.assign(row, { machine: machineOf(row, file), variety: kindOf(row, isRung) });
+    }));
+    const machines = distinct(rows, (row) => row.machine).map((name) => [name, name]);
+    const words = (name) => (measured ? distinct(rows, (row) => row[name]).map((word) => [word, word]) : []);
+    const axes = [["linear", "linear"], ["log", "logarithmic"]];
+    const options = {
+      metric: Object.entries(metrics).map(([key, { name }]) => [key, name]),
+      gpu: machines.length > 1 ? [...machines, ["all", "all, side by side"]] : machines,
+      shape: shapesOf(form, rows),
+      causal: [["0", "dense"], ["1", "causal"]],
+      regime: measured ? [["sustained", "sustained"], ["burst", "burst"]] : [],
+      inputs: words("inputs"), dtype: words("dtype"), y: axes, x: axes,
+    };
+    const otherwise = {
+      metric: metricKey, shape: keyOf(form, data.headline), inputs: "normal", dtype: "fp16", y: metric.log ? "log" : "linear",
+      x: "log",
+    };
+    const chosen = {};
+    for (const [name, list] of Object.entries(options)) {
+      chosen[name] = [state[name], otherwise[name], list[0]?.[0]].find((key) => list.some(([known]) => known === key));
+    }
+    const family = Boolean(chosen.shape?.startsWith("all,")), shape = family ? familyOf : keyOf;
+    const here = rows.filter((row) => (chosen.gpu === "all" || row.machine === chosen.gpu) && shape(form, row) === chosen.shape &&
+      row.causal === (chosen.causal === "1") &&
+      (!measured || ["regime", "inputs", "dtype"].every((name) => row[name] === chosen[name])));
+    return { rows, options, chosen, family, here, metric, isRung };
+  };
+
+  // ---- series ------------------------------------------------------------------------------------------------------------
+
+  const PLACES = { stage: 0, variant: 0, peer: 1, ceiling: 2 };
+  const compare = (a, b) => {
+    const i = a.findIndex((value, i) => value !== b[i]);
+    return i < 0 ? 0 : a[i] < b[i] ? -1 : 1;
+  };
+  lab.letter = (i) => String.fromCharCode(65 + i);
+
+  // One for each contestant and machine, in the order of the ladder. `without`: who has no such figure.
+  lab.seriesOf = ({ rows, here, chosen, family, metric, isRung }, state) => {
+    const machines = distinct(here, (row) => row.machine), groups = new Map(), without = new Set();
+    const rungs = distinct(rows.filter((row) => row.variety === "stage"), (row) => row.stage).sort();
+    const order = (row) => [PLACES[row.variety], row.stage, machines.indexOf(row.machine), row.n, -row.batch * row.heads];
+    for (const row of here.toSorted((a, b) => compare(order(a), order(b)))) {
+      if (!lab.isShown(state, row.stage, row.variety)) continue;
+      const [value, low, high] = metric.of(row), log = chosen.y === "log";
+      if (value === null || (log && value <= 0)) {
+        without.add(row.stage);
+        continue;
+      }
+      const key = `${row.stage}\n${row.machine}`, machine = machines.indexOf(row.machine);
+      const suffix = machines.length > 1 ? ` ${lab.letter(machine)}` : "";
+      if (!groups.has(key)) {
+        groups.set(key, {
+          stage: row.stage, kind: row.variety === "variant" ? "stage" : row.variety, gpu: row.machine, machine,
+          label: row.stage + suffix, short: (isRung.test(row.stage) ? row.stage.split("_")[0] : row.stage) + suffix,
+          tone: rungs.length > 1 ? Math.max(0, rungs.indexOf(row.stage.split("[")[0])) / (rungs.length - 1) : 1,
+          shape: groups.size, across: PLACES[row.variety] > 0 && !family && metric.form === "results", points: [],
+        });
+      }
+      const { points } = groups.get(key);
+      if (points.at(-1)?.n === row.n) continue;  // the same rung at a smaller batch
+      const known = typeof low === "number" && typeof high === "number" && (!log || low > 0);
+      const spoken = known ? `, ${metric.interval} ${metric.write(low)} to ${metric.write(high)}` : "";
+      const verdict = metric.verdict && row.verdict ? `, verdict ${row.verdict}` : "";
+      points.push({
+        n: row.n, value, row, ...(known ? { low, high } : {}),
+        text: `${row.stage}, ${row.machine}, N = ${row.n}: ${metric.write(value)} ${metric.name}${spoken}${verdict}`,
+      });
+    }
+    for (const { stage } of groups.values()) without.delete(stage);
+    return { series: [...groups.values()], machines, without: [...without] };
+  };
+
+  lab.describe = ({ chosen, family, here, metric }, { machines, without, series }, state) => {
+    const [row] = here, measured = metric.form === "results";
+    const parts = [machines.length > 1 ? machines.map((name, i) => `${lab.letter(i)} ${name}`).join(", ") : chosen.gpu];
+    if (row && measured) parts.push(family ? `batch × N = ${row.batch * row.n}` : `batch ${row.batch}`, `heads ${row.heads}`);
+    if (row) parts.push(...(family ? [] : [`N = ${row.n}`]), `d = ${row.d}`);
+    parts.push(chosen.causal === "1" ? "causal" : "dense");
+    if (measured) parts.push(chosen.regime);
+    if (measured && chosen.inputs !== "normal") parts.push(`${chosen.inputs} inputs`);
+    if (measured && chosen.dtype !== "fp16") parts.push(chosen.dtype);
+    const said = [`${parts.join(", ")}.`];
+    if (state.gpu && state.gpu !== chosen.gpu) said.push(`${state.gpu}: no such figure here.`);
+    if (series.some((one) => one.points.some((point) => point.low !== undefined))) said.push(`Whiskers: ${metric.interval}.`);
+    if (series.some((one) => one.kind === "peer")) said.push("Dashed: other implementations.");
+    if (series.some((one) => one.kind === "ceiling")) said.push("Dotted: ceilings of the card.");
+    if (without.length) said.push(`Without this figure: ${without.join(", ")}.`);
+    return said.join(" ");
+  };
+}
