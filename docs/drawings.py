@@ -65,8 +65,8 @@ def fragment(name: str) -> str:
                 merged(owner, lambda lane, register: f"{lane}:{register}"))
 
 
-def ldmatrix(name: str) -> str:
-    """One 8x8 matrix, as the hardware dealt it out: element (row, column) of matrix m was 0mrc, two to a word."""
+def dealt(name: str) -> dict[tuple[int, int], tuple[int, int]]:
+    """Element -> (lane, 0) of one 8x8 matrix, as the hardware dealt it out: element (row, column) of matrix m was 0mrc, two to a word."""
     text = (ROOT / "harness" / "tests" / "fixtures" / "conformance" / f"{name}.txt").read_text(encoding="utf-8")
     words = [word for line in text.splitlines() if not line.startswith("#") for word in line.split()]
     owner = {}
@@ -75,6 +75,11 @@ def ldmatrix(name: str) -> str:
             owner[int(half[2]), int(half[3])] = (lane, 0)
     if len(owner) != 64:
         raise ValueError(f"{name}: matrix 0 is not all there")
+    return owner
+
+
+def ldmatrix(name: str) -> str:
+    owner = dealt(name)
     how = "transposed" if name.endswith("trans") else "plain"
     return grid(f"ldmatrix, {how}: the lane that receives each element of an 8x8 matrix; at the left, the lane that gives the row's address",
                 "Matrix m goes to register m. " + " ".join(held_by(owner, lane) for lane in (0, 5, 31)).replace("register 0", "its register"),

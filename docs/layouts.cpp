@@ -1,5 +1,7 @@
 // Prints, as JSON, the layouts that the site draws: from the functions that the kernels and the emulator themselves use.
 #include <cstdio>
+#include <iterator>
+#include <set>
 
 #include "common/emulator/bank_model.hpp"
 #include "common/fragments.hpp"
@@ -42,6 +44,78 @@ void print_banks(const char* name, ChunkOffset chunk_offset, const char* end) {
   std::printf("]}%s\n", end);
 }
 
+// ---- what the explorer's own bank model is held to ------------------------------------------------------------------
+
+constexpr uint32_t ROWS = 32, CHUNKS = 16;  // of the explorer's tile
+
+struct Mapping {
+  const char* text;
+  uint32_t (*place)(uint32_t row, uint32_t chunk);
+  uint32_t pitch;  // from row to row, in chunks of 16 bytes
+
+  uint32_t offset(uint32_t row, uint32_t chunk) const { return (row * pitch + place(row, chunk)) * 16; }
+};
+
+// clang-format off
+// The text that the explorer parses, and the function that the compiler makes of it.
+#define MAPPING(expression, pitch) \
+  Mapping { #expression, []([[maybe_unused]] uint32_t row, uint32_t chunk) -> uint32_t { return expression; }, pitch }
+
+#pragma GCC diagnostic ignored "-Wparentheses"  // some leave it to the order of precedence, to hold the explorer's to C's
+const Mapping MAPPINGS[] = {
+    MAPPING(chunk, 16),
+    MAPPING(chunk ^ row % 8, 16),
+    MAPPING(chunk, 17),
+    MAPPING((chunk + row) % 16, 16),
+    MAPPING(chunk ^ row % 4, 16),
+    MAPPING(chunk ^ row / 2 % 8, 16),
+    MAPPING(chunk ^ (row & 3) << 1, 16),
+    MAPPING(chunk ^ row, 16),
+    MAPPING(chunk % 8, 16),
+    MAPPING(chunk, 18),
+    MAPPING(chunk, 20),
+    MAPPING(chunk * 3 % 16 ^ row % 8, 16),
+    MAPPING((chunk >> 1 | chunk << 3) & 15, 16),
+    MAPPING(~chunk + row & 0xf, 16),
+    MAPPING(chunk * row % 16, 16),
+    MAPPING(chunk ^ row * chunk % 8, 16),
+    MAPPING(chunk ^ row / 3, 16),
+    MAPPING(chunk ^ row % 8, 19),
+    MAPPING(chunk / 2 + row % 4 * 3, 16),
+    MAPPING(15 - chunk ^ (row & 1) * 4 + row / 8, 16),
+};
+// clang-format on
+
+// Wavefronts: of ldmatrix for one chunk of eight rows, [group of rows][chunk]; of st.shared.v4 by a warp that writes two rows,
+// as load_tile does, [pair of rows]. And how many chunks share their place with another, and how many lie behind the tile's last byte.
+void print_mapping(const Mapping& mapping, const char* end) {
+  std::printf("{\"expression\": \"%s\", \"pitch\": %u, \"reads\": [", mapping.text, mapping.pitch);
+  for (uint32_t first = 0; first < ROWS; first += 8) {
+    std::printf("%s[", first == 0 ? "" : ", ");
+    for (uint32_t chunk = 0; chunk < CHUNKS; ++chunk) {
+      uint32_t rows[8];
+      for (uint32_t i = 0; i < 8; ++i) rows[i] = mapping.offset(first + i, chunk);
+      std::printf("%s%d", chunk == 0 ? "" : ", ", emulator::ldmatrix_wavefronts(rows, 1).taken);
+    }
+    std::printf("]");
+  }
+  std::printf("], \"writes\": [");
+  for (uint32_t first = 0; first < ROWS; first += 2) {
+    uint32_t addresses[32];
+    for (uint32_t lane = 0; lane < 32; ++lane) addresses[lane] = mapping.offset(first + lane / CHUNKS, lane % CHUNKS);
+    std::printf("%s%d", first == 0 ? "" : ", ", emulator::request_wavefronts(addresses, ~0u, 16, false).taken);
+  }
+  std::set<uint32_t> taken;
+  uint32_t behind = 0;
+  for (uint32_t row = 0; row < ROWS; ++row) {
+    for (uint32_t chunk = 0; chunk < CHUNKS; ++chunk) {
+      taken.insert(mapping.offset(row, chunk));
+      behind += mapping.offset(row, chunk) >= ROWS * mapping.pitch * 16;
+    }
+  }
+  std::printf("], \"lost\": %zu, \"behind\": %u}%s\n", ROWS * CHUNKS - taken.size(), behind, end);
+}
+
 }  // namespace
 
 int main() {
@@ -50,5 +124,8 @@ int main() {
   print_fragment<FragmentB>("B");
   print_fragment<FragmentC>("C");
   print_banks("plain", plain::chunk_offset, ",");
-  print_banks("swizzled", swizzled::chunk_offset, "\n}");
+  print_banks("swizzled", swizzled::chunk_offset, ",");
+  std::printf("\"mappings\": [\n");
+  for (const Mapping& mapping : MAPPINGS) print_mapping(mapping, &mapping == std::end(MAPPINGS) - 1 ? "" : ",");
+  std::printf("]}\n");
 }

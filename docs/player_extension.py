@@ -11,6 +11,7 @@ from docutils import nodes
 from sphinx.errors import ExtensionError
 from sphinx.util.docutils import SphinxDirective
 
+from drawings import dealt, layouts
 from kernels import ROOT, code, highlighted, kernel_path
 
 TRACES = ROOT / "docs" / "traces"
@@ -57,6 +58,32 @@ class TracePlayer(SphinxDirective):
                           + "".join(parts), format="html")]
 
 
+def held() -> dict:
+    """For each operand, the elements that every lane holds, in the order of its registers."""
+    code = layouts()
+    facts = {name: {**code[name], "perRegister": 1 if name == "C" else 2} for name in "ABC"}
+    for name in ("ldmatrix", "ldmatrix-trans"):
+        lanes = [[] for _ in range(32)]
+        for place, (lane, _) in dealt(name.replace("ldmatrix", "ldmatrix_x4").replace("-", "_")).items():
+            lanes[lane].append(place)
+        facts[name] = {"rows": 8, "cols": 8, "lanes": [sorted(places) for places in lanes], "perRegister": 2}
+    return facts
+
+
+class BankExplorer(SphinxDirective):
+    """```{bank-explorer}```: without JavaScript a table of what the emulator's bank model counts for some mappings."""
+
+    def run(self):
+        rows = "".join(f"<tr><td><code>{html.escape(m['expression'])}</code></td><td>{m['pitch']}</td><td>{sum(map(sum, m['reads']))}</td>"
+                       f"<td>{sum(m['writes'])}</td><td>{m['lost']}</td><td>{m['behind']}</td></tr>" for m in layouts()["mappings"])
+        ideal = layouts()["mappings"][0]
+        head = (f"<tr><th>place of a chunk</th><th>chunks from row to row</th><th>wavefronts to read, at best {sum(map(len, ideal['reads']))}</th>"
+                f"<th>wavefronts to write, at best {4 * len(ideal['writes'])}</th><th>chunks lost</th><th>chunks behind the tile</th></tr>")
+        return [nodes.raw("", '<div class="explorer"><p>To try your own takes JavaScript. Without it, here is what the emulator counts for some.</p>'
+                          f'<table><thead>{head}</thead><tbody>{rows}</tbody></table></div>'
+                          + embedded("layouts", "held", json.dumps(held(), separators=(",", ":"))), format="html")]
+
+
 def page_scripts(app, pagename, _template, _context, _doctree) -> None:
     for name in SCRIPTS.get(pagename, ()):
         app.add_js_file(name)
@@ -65,5 +92,6 @@ def page_scripts(app, pagename, _template, _context, _doctree) -> None:
 
 def setup(app):
     app.add_directive("trace-player", TracePlayer)
+    app.add_directive("bank-explorer", BankExplorer)
     app.connect("html-page-context", page_scripts)
     return {"parallel_read_safe": True}
