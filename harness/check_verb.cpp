@@ -213,21 +213,37 @@ Status check_on_gpu(const Options& options, const GpuInfo& gpu, const std::vecto
   return {};
 }
 
+// Without those whose shared memory no machine has at one of the shapes; each is an error if it was named, or else a note.
+Result<std::vector<Candidate>> fitting(const Options& options, std::vector<Candidate> candidates, Report& report) {
+  for (const Shape& shape : shapes_for(options, EMULATOR_SHAPE)) {
+    for (size_t i = candidates.size(); i-- > 0;) {
+      const Status status = supports(*candidates[i].stage, *candidates[i].variant, shape);
+      if (status || status.error().code != ExitCode::cannot_run_here) continue;
+      if (options.stages_named) return tl::make_unexpected(status.error());
+      report.notes.push_back(status.error().message);
+      candidates.erase(candidates.begin() + i);
+    }
+  }
+  return candidates;
+}
+
 // Which candidates this GPU can run. A stage that was named and cannot run is an error, another one a note.
 Result<std::vector<Candidate>> runnable(const Options& options, const GpuInfo& gpu,
                                         const std::vector<Candidate>& candidates, Report& report) {
-  std::vector<Candidate> fitting;
+  std::vector<Candidate> able;
+  const std::vector<Shape> shapes = shapes_for(options, GPU_SHAPE);
+  const Shape& longest = *std::ranges::max_element(shapes, {}, &Shape::n);
   for (const Candidate& candidate : candidates) {
-    const Status status = runs_on(*candidate.stage, *candidate.variant, gpu);
+    const Status status = runs_on(*candidate.stage, *candidate.variant, longest, gpu);
     if (status) {
-      fitting.push_back(candidate);
+      able.push_back(candidate);
     } else if (options.on == Where::gpu && options.stages_named) {
       return tl::make_unexpected(status.error());
     } else {
       report.notes.push_back("Not on the GPU: " + status.error().message);
     }
   }
-  return fitting;
+  return able;
 }
 
 bool is_property(const CheckResult& result) {
@@ -299,7 +315,9 @@ void print_report(const Report& report, const Options& options, std::FILE* out) 
 Result<ExitCode> check_verb(const Options& options) {
   const InterruptGuard guard;
   Report report;
-  const std::vector<Candidate> candidates = choose_candidates(options);
+  const auto chosen = fitting(options, choose_candidates(options), report);
+  if (!chosen) return tl::make_unexpected(chosen.error());
+  const std::vector<Candidate>& candidates = *chosen;
   if (options.on != Where::gpu) {
     report.planned += shapes_for(options, EMULATOR_SHAPE).size() * results_of(candidates, options);
     if (auto status = check_on_emulator(options, candidates, report); !status)
@@ -308,11 +326,11 @@ Result<ExitCode> check_verb(const Options& options) {
   if (options.on != Where::cpu) {
     const auto gpu = gpu_info();
     if (gpu) {
-      const auto fitting = runnable(options, *gpu, candidates, report);
-      if (!fitting) return tl::make_unexpected(fitting.error());
-      report.planned += shapes_for(options, GPU_SHAPE).size() * results_of(*fitting, options);
-      if (!fitting->empty() && !interrupted()) {
-        if (auto status = check_on_gpu(options, *gpu, *fitting, report); !status) {
+      const auto able = runnable(options, *gpu, candidates, report);
+      if (!able) return tl::make_unexpected(able.error());
+      report.planned += shapes_for(options, GPU_SHAPE).size() * results_of(*able, options);
+      if (!able->empty() && !interrupted()) {
+        if (auto status = check_on_gpu(options, *gpu, *able, report); !status) {
           return tl::make_unexpected(status.error());
         }
       }

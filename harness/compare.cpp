@@ -186,7 +186,7 @@ class SideBySide {
       const Results results = evaluate(field->entries(), *timings, facts);
       all_right_ = all_right_ && results.ok;
       fmt::print(out_, "\n{}", results_table(results.rows));
-      print_resources(field->entries());
+      print_resources(field->entries(), shape.n);
       for (const std::string& note : results.notes) fmt::print(out_, "{}\n", note);
       if (const auto speedup = paired(field->entries(), *timings, 1, 0)) {
         const Verdict word = verdict(*speedup);
@@ -201,13 +201,13 @@ class SideBySide {
     return options_.json.empty() ? Status{} : write_json(options_.json, rows);
   }
 
-  void print_resources(std::span<const Entry> entries) const {
+  void print_resources(std::span<const Entry> entries, int n) const {
     Table table({"<", "registers", "spill bytes", "shared KiB", "blocks per SM"});
     for (size_t i = 0; i < entries.size(); ++i) {
-      const Result<KernelResources> resources = gpu_resources(*sides_[i].variant);
+      const Result<KernelResources> resources = gpu_resources(*sides_[i].variant, n);
       if (!resources) continue;
       table.add({entries[i].name, std::to_string(resources->registers), std::to_string(resources->local_bytes),
-                 fmt::format("{:.0f}", sides_[i].variant->smem_bytes / 1024.0),
+                 fmt::format("{:.0f}", double(sides_[i].variant->smem_at(n)) / 1024.0),
                  std::to_string(resources->blocks_per_sm)});
     }
     fmt::print(out_, "{}", table.text());

@@ -51,11 +51,12 @@ void print_paragraph(std::FILE* out, std::string_view title, std::string_view te
   flush();
 }
 
-void print_kernel(std::FILE* out, const Stage& stage, const Variant& variant) {
-  const std::string shared = bytes_text(variant.smem_bytes) + " of shared memory per block";
+void print_kernel(std::FILE* out, const Stage& stage, const Variant& variant, const Shape& shape) {
+  const std::string shared = bytes_text(double(variant.smem_at(shape.n))) + " of shared memory per block";
   print_paragraph(out, "Kernel",
-                  variant.tile.warps == 0
-                      ? variant.label
+                  variant.tile.warps == 0 ? variant.label
+                  : variant.tile.br == 0
+                      ? fmt::format("{}, {}", variant.label, shared)
                       : fmt::format("{}: {} query rows against {} keys at a time, {} x 16 rows per warp, {}",
                                     variant.label, variant.tile.br, variant.tile.bc, variant.tile.m_tiles(), shared));
   for (size_t i = 1; i < stage.variants.size(); ++i) {
@@ -67,8 +68,8 @@ void print_kernel(std::FILE* out, const Stage& stage, const Variant& variant) {
                     fmt::format("sm_{}: at most {} registers and {} bytes spilled per thread{}{}", bound.sm,
                                 bound.registers, bound.spill_bytes, bound.reason.empty() ? "" : ": ", bound.reason));
   }
-  if (const auto gpu = gpu_info(); gpu && runs_on(stage, variant, *gpu)) {
-    if (const auto resources = gpu_resources(variant)) {
+  if (const auto gpu = gpu_info(); gpu && runs_on(stage, variant, shape, *gpu)) {
+    if (const auto resources = gpu_resources(variant, shape.n)) {
       print_paragraph(out, "",
                       fmt::format("this {}: {} registers, {} bytes of local memory, {} blocks per SM", gpu->name,
                                   resources->registers, resources->local_bytes, resources->blocks_per_sm));
@@ -216,7 +217,7 @@ Result<ExitCode> explain_verb(const Options& options) {
       print_paragraph(out, "Idea", stage->idea);
       print_paragraph(out, "Before", stage->limit);
       print_paragraph(out, "Prediction", stage->prediction);
-      print_kernel(out, *stage, variant);
+      print_kernel(out, *stage, variant, shape);
 
       const CheckResult& result = emulate(*stage);
       if (!result.counters) {

@@ -26,7 +26,7 @@ struct Launched {
 Status can_run(const Stage& stage, const Shape& shape, const GpuInfo& gpu) {
   const Variant& variant = stage.variants.front();
   if (auto status = supports(stage, variant, shape); !status) return status;
-  if (auto status = runs_on(stage, variant, gpu); !status) return status;
+  if (auto status = runs_on(stage, variant, shape, gpu); !status) return status;
   return fits_gpu_memory(shape, stage.materialises_scores, gpu);
 }
 

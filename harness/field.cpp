@@ -75,7 +75,8 @@ Result<Field> Field::create(const GpuInfo& gpu, const Shape& shape, InputKind ki
 
 void Field::add(const Stage& stage, const Variant& variant) {
   const std::string name = row_name(stage, variant);
-  for (const Status& able : {supports(stage, variant, problem_->shape), runs_on(stage, variant, gpu_)}) {
+  for (const Status& able :
+       {supports(stage, variant, problem_->shape), runs_on(stage, variant, problem_->shape, gpu_)}) {
     if (able) continue;
     notes_.push_back(fmt::format("{}: not timed: {}", name, first_line(able.error().message)));
     if (!refusal_) refusal_ = able.error();
@@ -95,8 +96,8 @@ void Field::add(const Stage& stage, const Variant& variant) {
               .variant = variant.label,
               .is_default = variant.label == stage.variants.front().label,
               .max_err = checked.max_err,
-              .smem_bytes = static_cast<int>(variant.smem_bytes)};
-  if (const Result<KernelResources> resources = gpu_resources(variant)) {
+              .smem_bytes = static_cast<int>(variant.smem_at(problem_->shape.n))};
+  if (const Result<KernelResources> resources = gpu_resources(variant, problem_->shape.n)) {
     entry.registers = resources->registers;
     entry.spill_bytes = resources->local_bytes;
   }

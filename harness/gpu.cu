@@ -152,10 +152,10 @@ Result<GpuInfo> gpu_info() {
   return info;
 }
 
-Result<KernelResources> gpu_resources(const Variant& variant) {
+Result<KernelResources> gpu_resources(const Variant& variant, int n) {
   cudaFuncAttributes attributes{};
   int blocks = 0;
-  const auto smem = static_cast<int>(variant.smem_bytes);
+  const auto smem = static_cast<int>(variant.smem_at(n));
   for (const Status& status :
        {checked(cudaFuncGetAttributes(&attributes, variant.gpu_kernel), "asking for a kernel's registers"),
         checked(cudaFuncSetAttribute(variant.gpu_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, smem),

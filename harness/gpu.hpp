@@ -26,13 +26,13 @@ struct GpuInfo {
 // The first GPU, or why there is none to use (cannot_run_here).
 Result<GpuInfo> gpu_info();
 
-// What the compiler and the driver say about one compiled variant.
+// What the compiler and the driver say about one compiled variant, at n keys.
 struct KernelResources {
   int registers = 0;
   int local_bytes = 0;  // spills and stack, per thread
   int blocks_per_sm = 0;
 };
-Result<KernelResources> gpu_resources(const Variant& variant);
+Result<KernelResources> gpu_resources(const Variant& variant, int n);
 
 // Device bytes one problem needs, guard zones included.
 size_t gpu_bytes_needed(const Shape& shape, bool with_scores);

@@ -24,7 +24,7 @@ GpuProblem::~GpuProblem() = default;
 Result<GpuInfo> gpu_info() {
   return no_gpu();
 }
-Result<KernelResources> gpu_resources(const Variant&) {
+Result<KernelResources> gpu_resources(const Variant&, int) {
   return no_gpu();
 }
 Result<GpuProblem> GpuProblem::create(const Shape&, const Inputs&, bool) {

@@ -14,6 +14,7 @@ namespace ladder {
 namespace {
 
 constexpr double GIB = 1024.0 * 1024.0 * 1024.0;
+constexpr size_t MOST_SMEM = 227 * 1024;  // per block, of any GPU so far (sm_90), and of the emulator
 
 // Doubles, so that no shape a user may ask for overflows.
 double tensor_bytes(const Shape& shape) {
@@ -33,6 +34,22 @@ Status fits(double needed, double available, const Shape& shape, bool with_score
           to_string(shape), needed / GIB, where,
           with_scores ? fmt::format(", {:.1f} of them for the n x n scores of 00_naive", score_bytes(shape) / GIB) : "",
           available / GIB));
+}
+
+// `who` has `available` bytes of shared memory per block.
+Status fits_shared_memory(const Stage& stage, const Variant& variant, int n, size_t available, const std::string& who) {
+  const uint64_t needed = variant.smem_at(n);
+  if (needed <= available) return {};
+  std::string what, largest;
+  if (variant.smem_bytes_per_key > 0) {
+    const uint64_t room = available > variant.smem_bytes ? available - variant.smem_bytes : 0;
+    what = fmt::format(" for a row of {} scores", n);
+    largest = fmt::format(" Largest N here: {}.", room / variant.smem_bytes_per_key);
+  }
+  return failure(ExitCode::cannot_run_here,
+                 fmt::format("{} ({}) needs {:.1f} KiB of shared memory per block{}; {} has {} "
+                             "KiB.{}",
+                             stage.name, variant.label, needed / 1024.0, what, who, available / 1024, largest));
 }
 
 }  // namespace
@@ -74,7 +91,8 @@ Status supports(const Stage& stage, const Variant& variant, const Shape& shape) 
                     stage.any_d ? "" : "\n  Any d up to 256:  ladder check 00 --d " + std::to_string(shape.d)));
   }
   const int br = std::max(1, variant.tile.br), bc = std::max(1, variant.tile.bc), step = std::lcm(br, bc);
-  if (shape.n % step == 0) return {};
+  if (shape.n % step == 0)
+    return fits_shared_memory(stage, variant, shape.n, MOST_SMEM, "the largest GPU, emulated here,");
   const std::string tile = step == bc   ? "its KV tile"
                            : step == br ? "its query tile"
                                         : fmt::format("its tiles are {} queries and {} keys", br, bc);
@@ -84,7 +102,7 @@ Status supports(const Stage& stage, const Variant& variant, const Shape& shape) 
                                               stage.name, step, tile, shape.n, nearest));
 }
 
-Status runs_on(const Stage& stage, const Variant& variant, const GpuInfo& gpu) {
+Status runs_on(const Stage& stage, const Variant& variant, const Shape& shape, const GpuInfo& gpu) {
   const std::string number(stage.name.substr(0, stage.name.find('_')));
   const std::string here = fmt::format("\n  Here:  ladder check {} --on cpu      the same kernel, emulated", number);
   if (gpu.sm < stage.min_sm) {
@@ -92,10 +110,9 @@ Status runs_on(const Stage& stage, const Variant& variant, const GpuInfo& gpu) {
                    fmt::format("{} needs sm_{} or newer ({}); this is a {} (sm_{}).{}", stage.name, stage.min_sm,
                                stage.needs, gpu.name, gpu.sm, here));
   }
-  if (variant.smem_bytes > gpu.smem_per_block) {
-    return failure(ExitCode::cannot_run_here,
-                   fmt::format("{} ({}) needs {} KiB of shared memory per block; this {} has {} KiB.{}", stage.name,
-                               variant.label, variant.smem_bytes / 1024, gpu.name, gpu.smem_per_block / 1024, here));
+  if (auto status = fits_shared_memory(stage, variant, shape.n, gpu.smem_per_block, "this " + gpu.name); !status) {
+    status.error().message += here;
+    return status;
   }
   if (variant.on_gpu == nullptr) {
     return failure(ExitCode::cannot_run_here, fmt::format("{} ({}) was not compiled for the GPU in this build.{}",

@@ -63,12 +63,15 @@ struct ResourceBound {
 struct Variant {
   std::string label;  // "64x128, 4 warps"; unique within the stage
   Tile tile;
-  uint32_t smem_bytes = 0;  // dynamic shared memory per block
+  uint32_t smem_bytes = 0;  // dynamic shared memory per block, and what each of the n keys adds to it:
+  uint32_t smem_bytes_per_key = 0;
   void (*on_emulator)(emulator::Device&, const AttentionParams&) = nullptr;
   void (*on_gpu)(gpu::Device&, const AttentionParams&) = nullptr;
   const void* gpu_kernel = nullptr;             // for cudaFuncGetAttributes: registers, local bytes
   double conflict_ways = 0;                     // expected on every ldmatrix line (8, 1); 0: the stage has none
   std::function<Counts(const Shape&)> predict;  // expected counts, exact
+
+  uint64_t smem_at(int n) const { return smem_bytes + uint64_t{smem_bytes_per_key} * n; }
 };
 
 struct Stage {

@@ -106,7 +106,7 @@ Result<GpuInfo> gpu_info() {
                  .pci_bus_id = "none"};
 }
 
-Result<KernelResources> gpu_resources(const Variant&) {
+Result<KernelResources> gpu_resources(const Variant&, int) {
   return KernelResources{.registers = 200, .local_bytes = 0, .blocks_per_sm = 2};
 }
 

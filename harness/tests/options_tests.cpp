@@ -188,12 +188,40 @@ TEST_CASE("a GPU that is too old is told so, with the way out") {
   GpuInfo t4;
   t4.name = "Tesla T4";
   t4.sm = 75;
-  const Status status = runs_on(stage, stage.variants[0], t4);
+  const Status status = runs_on(stage, stage.variants[0], {}, t4);
   REQUIRE_FALSE(status);
   CHECK(status.error().code == ExitCode::cannot_run_here);
   CHECK(status.error().message ==
         "03_kvpipe needs sm_80 or newer (mma.m16n8k16, cp.async); this is a Tesla T4 (sm_75).\n"
         "  Here:  ladder check 03 --on cpu      the same kernel, emulated");
+}
+
+TEST_CASE("a row of scores that shared memory cannot hold is refused with the limit") {
+  Stage stage = STAGES[0];
+  stage.name = "00a_rowwise";
+  stage.variants[0].label = "one query";
+  stage.variants[0].smem_bytes = 8192;
+  stage.variants[0].smem_bytes_per_key = 4;
+  const auto at = [](int n) { return Shape{.n = n}; };
+  CHECK(supports(stage, stage.variants[0], at(56064)));
+  const Status anywhere = supports(stage, stage.variants[0], at(56065));
+  REQUIRE_FALSE(anywhere);
+  CHECK(anywhere.error().code == ExitCode::cannot_run_here);
+  CHECK(
+      anywhere.error().message ==
+      "00a_rowwise (one query) needs 227.0 KiB of shared memory per block for a row of 56065 scores; the largest GPU, "
+      "emulated here, has 227 KiB. Largest N here: 56064.");
+  GpuInfo t4;
+  t4.name = "Tesla T4";
+  t4.sm = 80;
+  t4.smem_per_block = 64 * 1024;
+  const Status here = runs_on(stage, stage.variants[0], at(16384), t4);
+  REQUIRE_FALSE(here);
+  CHECK(here.error().code == ExitCode::cannot_run_here);
+  CHECK(mentions(here.error().message,
+                 "needs 72.0 KiB of shared memory per block for a row of 16384 scores; this Tesla T4 "
+                 "has 64 KiB. Largest N here: 14336."));
+  CHECK(supports(stage, stage.variants[0], at(2147483647)).error().code == ExitCode::cannot_run_here);
 }
 
 TEST_CASE("what does not fit says how much is needed and how much there is") {
