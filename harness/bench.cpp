@@ -128,6 +128,7 @@ class Bench {
     }
     Result<Field> field = make_field(shape, kind);
     if (!field) return tl::make_unexpected(field.error());
+    if (interrupted()) return interruption();  // before all stages were checked
     const bool any_stage = !field->entries().empty();
     if (const Status added = field->add_peers(peers_); !added) return added;
     if (any_stage) field->add_mma_ceiling();

@@ -38,9 +38,6 @@ class Rounds {
 
  private:
   bool interrupted() const { return machine_.interrupted && machine_.interrupted(); }
-  static tl::unexpected<Error> interruption() {
-    return failure(ExitCode::interrupted, "interrupted; this shape is not recorded, earlier ones are");
-  }
   void report(std::string_view what, int done, int total) const {
     if (machine_.progress) machine_.progress(what, done, total);
   }
@@ -138,6 +135,10 @@ class Rounds {
 
 std::string_view to_string(Regime regime) {
   return regime == Regime::sustained ? "sustained" : "burst";
+}
+
+tl::unexpected<Error> interruption() {
+  return failure(ExitCode::interrupted, "interrupted; this shape is not recorded, earlier ones are");
 }
 
 Protocol sustained_protocol() {

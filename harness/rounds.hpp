@@ -60,7 +60,10 @@ struct Timing {
   std::optional<Error> error;     // it stopped here; its times are not to be used
 };
 
-// One Timing per contestant. A contestant that fails is left out from there on. Fails only when interrupted.
+// What stops a bench in the middle of a shape.
+tl::unexpected<Error> interruption();
+
+// One Timing per contestant. A contestant that fails is left out from there on. Fails only with interruption().
 Result<std::vector<Timing>> run_rounds(std::span<const Contestant> contestants, const Protocol& protocol,
                                        const Machine& machine);
 
