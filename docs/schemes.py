@@ -9,8 +9,10 @@ import json
 import re
 from pathlib import Path
 
+import prose
 import results
 from drawings import MARGIN, WIDTH, grid, layouts
+from kernels import STAGES, start
 
 ROOT = Path(__file__).resolve().parents[1]
 FULL = MARGIN + WIDTH + 2
@@ -168,8 +170,8 @@ def pipeline(*stages: str) -> str:
             elif kind == "copy":
                 said.append("copies Q")
             elif kind == "wait":
-                for landed, (start, name) in flying.items():
-                    parts.append(box(start, rows[landed], x + wide - start, 16, "r1", name))
+                for landed, (since, name) in flying.items():
+                    parts.append(box(since, rows[landed], x + wide - since, 16, "r1", name))
                 said.append("waits for " + " and ".join(name for _, name in flying.values()))
                 flying = {}
             elif kind == "barrier":
@@ -221,11 +223,34 @@ def waterfall() -> str:
                   " ".join(f"{name}: {rate:.1f}." for name, rate in rates), height, parts)
 
 
+# What a chapter's table has in figures, as pairs of bars: the metric, its name, and the end of its scale.
+BEFORE_AND_AFTER = (("tensor_busy", "tensor cores active, %", 100.0), ("shared_busy", "shared-memory pipe busy, %", 100.0),
+                    ("waits_global", "warps waiting for global memory, per issue", None), ("waits_shared", "warps waiting for shared memory, per issue", None))
+
+
+def counters(stage: str) -> str | None:
+    """The hardware's counters of a rung and of the one that it starts from; None where they were not taken."""
+    before = start(stage)
+    try:
+        values = [(words, end, prose.ncu(before, metric), prose.ncu(stage, metric)) for metric, words, end in BEFORE_AND_AFTER]
+    except results.ResultsError:
+        return None
+    parts, y = [], 0.0
+    for words, end, old, new in values:
+        scale = (FULL - 60) / (end or max(old, new, 1.0))
+        parts += [text(2, y + 13, words), box(2, y + 18, old * scale, 12, "r0"), box(2, y + 30, new * scale, 12, "r3"),
+                  text(6 + old * scale, y + 28, f"{old:.3g}", "label"), text(6 + new * scale, y + 40, f"{new:.3g}", "label")]
+        y += 50
+    return figure(f"Counted by the hardware: {before} (white) and {stage} (dark), at batch 2, heads 16, N = 4096",
+                  " ".join(f"{words}: {old:.3g} in {before}, {new:.3g} in {stage}." for words, _, old, new in values), y, parts)
+
+
 SCHEMES = {
     "sizes": sizes,
     "p-in-registers": p_in_registers,
     "pipeline": functools.partial(pipeline, "02_swizzle", "03_kvpipe"),
     "waterfall": waterfall,
+    **{f"counters-{stage}": functools.partial(counters, stage) for stage in STAGES},
     **{f"tiling-{path.parent.name}": functools.partial(tiling, path.parent.name)
        for path in sorted(ROOT.glob("[0-9][0-9]*_*/stage.cu")) if "<int BR, int BC, int WARPS" in path.read_text(encoding="utf-8")},
 }

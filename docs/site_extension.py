@@ -80,6 +80,9 @@ def chapter(stage: str, text: str) -> str:
         text, found = re.subn(r"^## What happened$", lambda match: diff + match[0], text, flags=re.M)
         if found != 1:
             raise ExtensionError(f"{stage}/README.md has {found} sections '## What happened', wants 1")
+    if SCHEMES[f"counters-{stage}"]():
+        shown = f"```{{drawing}} counters-{stage}\n```\n\n[What these counters say](../docs/measuring.md#how-to-read-the-table-of-a-chapter)\n"
+        text = text.replace("<!-- measured:end -->", f"<!-- measured:end -->\n\n{shown}", 1)
     return f"{text}\n\n## The whole kernel\n\n`{stage}/kernel.cuh`.{marked}\n\n```{{kernel}} {stage}\n```\n"
 
 

@@ -152,6 +152,11 @@ class Site(unittest.TestCase):
         self.assertEqual(kvpipe[kvpipe.index("requests K1"):][:3], ["requests K1", "PV0", "waits for K1"])
         self.assertIn("Each of its 2 warps owns 32 rows of a tile, as 2 row groups of 16, each cut into 4 mma tiles",
                       self.pages[self.site / "01_base" / "README.html"])
+        with (ROOT / "docs" / "results" / "h200_counters.csv").open(encoding="utf-8", newline="") as file:
+            busy = next(float(row["value"]) for row in csv.DictReader(file) if row["stage"] == "02_swizzle"
+                        and row["metric"] == "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active")
+        self.assertRegex(self.pages[self.site / "02_swizzle" / "README.html"],
+                         rf"<desc>tensor cores active, %: [\d.]+ in 01_base, {busy:.3g} in 02_swizzle")
         row = next(row for row in self.rows if row["stage"] == "08_fragorder" and row["n"] == "8192" and row["batch"] == "16")
         self.assertIn(f"08_fragorder: {float(row['tflops']):.1f}.", self.pages[self.site / "docs" / "ladder.html"])
 
