@@ -5,7 +5,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 project = "flash-ladder"
-extensions = ["myst_parser", "site_extension", "lab_extension", "player_extension"]
+extensions = ["myst_parser", "site_extension", "lab_extension", "player_extension", "traffic_extension"]
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 2
 root_doc = "docs/index"

@@ -48,8 +48,8 @@ def collect(csv: Path, rows: list[traffic.Row], arguments: Namespace) -> figure.
                   for tile in tiles(rows)]
         what = f"{level}: {' + '.join(metrics)}"
         panels.append({"y": "bytes per head", "of": what, "title": what, "log_n": True, "log_y": True,
-                       "lines": over_n.merged(measured) + models})
-    return {"title": f"{traffic.card(rows)}, d = {D}, dense. Grey: the IO model. Rungs within 1 % share a line.", "panels": panels}
+                       "lines": over_n.merged(measured) + models, "table": over_n.separate(measured) + models})
+    return {"title": f"{traffic.card(rows)}, d = {D}, dense. Grey: the IO model. Rungs within 10 % share a line.", "panels": panels}
 
 
 if __name__ == "__main__":

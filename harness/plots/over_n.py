@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import figure
 
-ALIKE = 0.01
+ALIKE = 0.10
 
 
 def number_of(stage: str) -> str:
@@ -11,7 +11,7 @@ def number_of(stage: str) -> str:
 
 
 def merged(lines: dict[str, dict[int, float]]) -> list[list]:
-    """[name, "measured", points] of each stage; stages that differ by at most 1 % everywhere share the first one's line."""
+    """[name, "measured", points] of each stage; stages that differ by at most 10 % everywhere share the first one's line."""
     groups: list[tuple[list[str], dict[int, float]]] = []
     for stage, points in lines.items():
         for names, known in groups:
@@ -22,6 +22,11 @@ def merged(lines: dict[str, dict[int, float]]) -> list[list]:
             groups.append(([stage], points))
     return [[names[0] if len(names) == 1 else " ".join(map(number_of, names)), "measured",
              [[n, float(f"{value:.6g}")] for n, value in points.items()]] for names, points in groups]
+
+
+def separate(lines: dict[str, dict[int, float]]) -> list[list]:
+    """The same without sharing: what the table shows."""
+    return [[stage, "measured", [[n, float(f"{value:.6g}")] for n, value in points.items()]] for stage, points in lines.items()]
 
 
 def render(axes: list, points: figure.Points) -> None:
@@ -55,9 +60,9 @@ def table(points: figure.Points) -> list[tuple[str, list[str], list[list[str]]]]
     """For each different panel: what its values are, the head, and a row for each N."""
     tables = []
     for panel in points["panels"]:
-        if any(panel["lines"] == other["lines"] for other in points["panels"][:points["panels"].index(panel)]):
+        if any(panel["table"] == other["table"] for other in points["panels"][:points["panels"].index(panel)]):
             continue  # the same lines on another scale
-        lines = [(name, dict(map(tuple, line))) for name, _, line in panel["lines"]]
+        lines = [(name, dict(map(tuple, line))) for name, _, line in panel["table"]]
         lengths = sorted({n for _, line in lines for n in line})
         rows = [[str(n), *(f"{line[n]:.4g}" if n in line else "" for _, line in lines)] for n in lengths]
         tables.append((", ".join(filter(None, (panel["y"], panel["of"]))), ["N", *(name for name, _ in lines)], rows))

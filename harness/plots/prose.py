@@ -17,6 +17,7 @@ import re
 import subprocess
 
 import results
+import traffic as traffic_file
 
 BLOCK = re.compile(r"^<!-- numbers\n(.*?)^-->\n?", re.M | re.S)
 HOLE = re.compile(r"\{([^{}]+)\}")
@@ -41,7 +42,8 @@ def _rows() -> list[results.Row]:
 
 def _only(found: list, what: str):
     if len(found) != 1:
-        raise results.ResultsError(f"{'no row' if not found else 'several rows'} of {what}")
+        kind = results.ResultsError if found else results.NotMeasured
+        raise kind(f"{'several rows' if found else 'no row'} of {what}")
     return found[0]
 
 
@@ -75,13 +77,24 @@ def _counters() -> dict[str, dict[str, dict[str, float]]]:
 
 
 def ncu(name: str, metric: str, kernel: str | None = None) -> float:
-    """A value of h200_counters.csv: of a rung's default kernel, or of flash_attention<KERNEL>."""
+    """A value of h200_counters.csv: of a rung's default kernel, of flash_attention<KERNEL>, or of KERNEL."""
     metric = METRICS.get(metric, metric)
     _, kernels = _only([entry for entry in _counters().items() if _named(entry[0], name)], f"{name} in h200_counters.csv")
-    chosen = kernels.get(f"flash_attention<{kernel}>") if kernel else next(iter(kernels.values()))
+    chosen = kernels.get(f"flash_attention<{kernel}>", kernels.get(kernel)) if kernel else next(iter(kernels.values()))
     if chosen is None or metric not in chosen:
         raise results.ResultsError(f"no {metric} of {name} {kernel or ''} in docs/results/h200_counters.csv")
     return chosen[metric]
+
+
+@functools.cache
+def _traffic() -> list[traffic_file.Row]:
+    return traffic_file.read(_file(traffic_file.FILE))
+
+
+def traffic(name: str, metric: str, n: int, causal: bool = False) -> float:
+    """A value of h200_traffic.csv, in bytes or events per head: traffic('06', 'lts__t_bytes.sum', 4096)."""
+    return _only([row for row in _traffic() if _named(row.stage, name) and (row.metric, row.n, row.causal) == (metric, n, causal)],
+                 f"{metric} of {name} at N = {n}{', causal' if causal else ''} in docs/results/{traffic_file.FILE}").per_head
 
 
 def sass(name: str, opcodes: str, kernel: str | None = None) -> float:
@@ -116,15 +129,21 @@ def count(path: str, pattern: str = "") -> int:
     return sum(bool(re.search(pattern, line)) for line in lines) or _only([], f"a line like {pattern!r} in {path}")
 
 
-NAMES = {function.__name__: function for function in (h200, sweep, ncu, sass, readme, changed, count, min, max)}
+NAMES = {function.__name__: function for function in (h200, sweep, ncu, traffic, sass, readme, changed, count, min, max)}
+
+
+def value(expression: str):
+    return eval(expression, {"__builtins__": {}}, NAMES)
 
 
 def number(text: str) -> str:
-    """The value of EXPRESSION:FORMAT. Raises ResultsError, whatever is wrong with it."""
+    """The value of EXPRESSION:FORMAT. Raises ResultsError, whatever is wrong with it; NotMeasured where a row is missing."""
     expression, _, form = text.rpartition(":")
     try:
-        return format(eval(expression, {"__builtins__": {}}, NAMES), form)
-    except (results.ResultsError, SyntaxError, NameError, TypeError, ValueError, AttributeError, OSError) as error:
+        return format(value(expression), form)
+    except results.NotMeasured as error:
+        raise results.NotMeasured(f"{text}: {error}") from None
+    except (results.ResultsError, SyntaxError, NameError, TypeError, ValueError, AttributeError, ArithmeticError, OSError) as error:
         raise results.ResultsError(f"{text}: {error}") from None
 
 

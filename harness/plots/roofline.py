@@ -55,14 +55,14 @@ def render(axes: list, points: figure.Points) -> None:
     for axis, panel in zip(axes, points["panels"]):
         intensities = [x for _, x, _ in panel["rungs"]]
         left, right = min(intensities) / 4, max(max(intensities), 2000) * 4
-        for name, tflops in points["ceilings"]:
+        for above, (name, tflops) in enumerate(sorted(points["ceilings"], key=lambda ceiling: ceiling[1])):
             knee = tflops / panel["tb_per_s"]
             axis.plot([knee, max(right, knee)], [tflops, tflops], color=figure.INK, linewidth=1.4)
-            axis.annotate(f"{name} {tflops:.0f}", (right, tflops), ha="right", va="bottom", fontsize=8)
+            axis.annotate(f"{name} {tflops:.0f}", (right, tflops), ha="right", va="bottom" if above else "top", fontsize=8)
         highest = max(tflops for _, tflops in points["ceilings"])
         axis.plot([left, highest / panel["tb_per_s"]], [left * panel["tb_per_s"], highest], color=figure.INK, linewidth=1.4)
-        axis.annotate(f"{panel['tb_per_s']:.2f} TB/s", (left * 1.3, left * 1.3 * panel["tb_per_s"]), xytext=(-4, 16),
-                      textcoords="offset points", fontsize=8)
+        axis.annotate(f"{panel['tb_per_s']:.2f} TB/s", (left * 1.3, left * 1.3 * panel["tb_per_s"]), xytext=(8, -4),
+                      textcoords="offset points", va="top", fontsize=8)
         for i, (stage, x, y) in enumerate(panel["rungs"]):
             axis.plot(x, y, linestyle="none", color=figure.COLORS[i % len(figure.COLORS)],
                       marker=figure.MARKERS[i % len(figure.MARKERS)], markersize=7, label=stage)

@@ -31,7 +31,7 @@ def collect(csv: Path, rows: list[results.Row], arguments: Namespace) -> figure.
         raise results.NotMeasured(f"{csv}: no sweep with batch x N = {TOKENS}, {arguments.regime}. Measured by: ladder bench --sweep")
     gpu = next(row.gpu for row in rows if row.stage in lines)
     return {"title": f"{gpu}, batch x N = {TOKENS}, d = 128, dense, {arguments.regime}; dotted, hollow: other implementations",
-            "panels": [{"y": "milliseconds per head", "of": "", "title": "", "log_n": True, "log_y": True, "lines": list(lines.values())}]}
+            "panels": [{"y": "milliseconds per head", "of": "", "title": "", "log_n": True, "log_y": True, "lines": list(lines.values()), "table": list(lines.values())}]}
 
 
 def render(axes, points: figure.Points) -> None:

@@ -168,6 +168,30 @@ class Site(unittest.TestCase):
                     self.assertIn(html.escape(cell), page)
 
 
+    def test_claims_are_held_to_rows(self) -> None:
+        page = self.pages[self.site / "docs" / "traffic.html"]
+        with (ROOT / "docs" / "claims.csv").open(encoding="utf-8", newline="") as file:
+            claims = list(csv.DictReader(file))
+        table = next(part for part in page.split("<table>")[1:] if '<th scope="col">claimed</th>' in part).split("</table>")[0]
+        rows = [re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row) for row in table.split("<tr>")[2:]]
+        self.assertEqual([(html.unescape(row[0]), html.unescape(row[1])) for row in rows],
+                         [(claim["claim"], claim["from"]) for claim in claims])
+        for row in rows:
+            self.assertEqual(row[4] == "", row[3] == "not measured yet", row)
+        ours = {html.unescape(row[0]): row[3:5] for row in rows}
+        # (8 n^2 + 2 n d) / (2 n d) at n = 4096, d = 128: within a tenth of 138.
+        self.assertEqual(ours["fewer bytes written, N = 4096, emulator"], ["129 times", "same"])
+
+    def test_a_figure_is_a_table_too(self) -> None:
+        page = self.pages[self.site / "docs" / "traffic.html"]
+        table = page[page.index("h200-time-over-n.svg"):]
+        table = table[table.index("<details>"):table.index("</details>")]
+        with (ROOT / "docs" / "results" / "h200.csv").open(encoding="utf-8", newline="") as file:
+            row = next(row for row in csv.DictReader(file) if (row["stage"], row["n"], row["batch"], row["regime"]) ==
+                       ("00_naive", "4096", "4", "sustained"))
+        self.assertRegex(table, rf'<th scope="row">4096</th><td>{float(row["ms_median"]) / 64:.4g}</td>')
+
+
 class Refusals(unittest.TestCase):
     """A copy of what the site is made of, with one thing broken."""
 
@@ -200,6 +224,14 @@ class Refusals(unittest.TestCase):
     def test_fragments_that_no_longer_fit(self) -> None:
         said = self.build_with("common/fragments.hpp", lambda text: text.replace("lane / 4 + (i / 2) * 8", "lane / 4 + (1 - i / 2) * 8"))
         self.assertIn("two C fragments are no longer one A fragment", said)
+
+    def test_a_claim_that_cannot_be_computed(self) -> None:
+        said = self.build_with("docs/claims.csv", lambda text: text.replace("traffic('00'", "trafic('00'", 1))
+        self.assertIn("claims.csv:2: (trafic(", said)
+
+    def test_a_figure_older_than_its_data(self) -> None:
+        said = self.build_with("docs/figures/h200-time-over-n.svg", lambda text: text.replace("data sha256 ", "data sha256 0"))
+        self.assertIn("is missing or older than", said)
 
     def test_a_part_without_its_mark(self) -> None:
         said = self.build_with("01_base/kernel.cuh", lambda text: text.replace("// SOFTMAX", "// Softmax"))
