@@ -171,15 +171,15 @@ document.addEventListener("DOMContentLoaded", () => {
     if (node.textContent !== text) node.textContent = text;
   }
 
-  const placeIn = (event) => made.hasParts ? `${event.part} of tile ${event.tile}, ` : made.events[made.events.length - 1].launch ? `kernel ${event.launch + 1}, ` : "";
+  const placeIn = (event) => made.hasParts ? `${event.part}${event.part === "STORE" ? "" : ` of tile ${event.tile}`}, ` : made.events[made.events.length - 1].launch ? `kernel ${event.launch + 1}, ` : "";
 
   function draw() {
     const event = order[at];
     replay.to(at + 1);
     if (pieces.launch !== replay.launch || !pieces.global) drawMemory();
 
-    const counted = (buffer, names) => [1, 2, 3].map((state) => [buffer.cells.reduce((sum, cell) => sum + (cell === state), 0), names[state]])
-      .filter(([count]) => count).map(([count, name]) => `${count * buffer.cellBytes / replay.rowBytes} ${name}`).join(", ");
+    const counted = (buffer, names, bytes) => [1, 2, 3].map((state) => [buffer.cells.reduce((sum, cell) => sum + (cell === state), 0), names[state]])
+      .filter(([count]) => count).map(([count, name]) => `${count * buffer.cellBytes / bytes} ${name}`).join(", ");
     for (const [level, names] of [["global", ["", "", "read", "written"]], ["shared", ["", "in flight", "landed", "safe"]]]) {
       for (const [name, piece] of pieces[level]) {
         const buffer = replay[level].get(name);
@@ -187,9 +187,9 @@ document.addEventListener("DOMContentLoaded", () => {
         const touched = event[level] && event[level].buffer === name ? trace.Replay.cellsOf(buffer, event[level]) : null;
         piece.touch.setAttribute("x", touched ? touched[0] : 0);
         piece.touch.setAttribute("width", touched ? touched[1] - touched[0] + 1 : 0);
-        const unit = trace.hasRows(name) ? "rows" : `times ${replay.rowBytes} bytes`;
-        const from = buffer.from > 0 ? `; last from row ${buffer.from / replay.rowBytes} on` : "";
-        say(piece.text, `${buffer.bytes / replay.rowBytes} ${unit}: ${counted(buffer, names) || (level === "global" ? "untouched" : "empty")}${from}`);
+        const [unit, bytes] = trace.hasRows(name) ? ["rows", replay.rowBytes] : ["bytes", 1];
+        const from = buffer.from > 0 ? `; last filled from row ${buffer.from / replay.rowBytes} of ${name} on` : "";
+        say(piece.text, `${buffer.bytes / bytes} ${unit}: ${counted(buffer, names, bytes) || (level === "global" ? "untouched" : "empty")}${from}`);
       }
     }
     replay.warps.forEach((warp, i) => {

@@ -197,7 +197,7 @@ const trace = (() => {
       this.left = Array.from({ length: made.warps }, () => 0);
       for (const event of made.events) if (event.launch === launch) ++this.left[event.warp];
       this.barriers = new Barriers(this.left.filter(Boolean).length);
-      this.warps = Array.from({ length: made.warps }, () => ({ last: null, waits: null, ended: false, groups: [], open: [], loaded: null,
+      this.warps = Array.from({ length: made.warps }, () => ({ last: null, waits: null, ended: false, groups: [], open: [],
                                                                   scores: "S", scoresDone: 0, outputDone: 0 }));
       this.shared = new Map(made.shared.filter((region) => region.launch === launch).map((region) => {
         const cellBytes = this.cellBytes(region.bytes, 2 * CELLS);
@@ -226,13 +226,14 @@ const trace = (() => {
       if (event.launch !== this.launch) this.startLaunch(event.launch);
       const warp = this.warps[event.warp], shared = event.shared && this.shared.get(event.shared.buffer);
       const global = event.global && this.global.get(event.global.buffer), what = event.instruction, writes = isWrite(event);
+      const before = warp.last;
       warp.last = event;
       this.note = "";
       if (global) this.set(global, event.global, what.startsWith("st.") ? READY : LANDED);
-      if (what.startsWith("ld.global")) warp.loaded = event.global;
       if (writes && shared) {
         this.set(shared, event.shared, LANDED, event.warp);
-        shared.from = warp.loaded && warp.loaded.offset - event.shared.offset;
+        const source = before?.instruction.startsWith("ld.global") && before.global;  // what it passes on, if of the same name
+        shared.from = source && source.buffer === event.shared.buffer ? source.offset - event.shared.offset : null;
       }
       if (what.startsWith("cp.async.") && event.shared) {
         if (shared) {
@@ -252,7 +253,7 @@ const trace = (() => {
           const region = this.shared.get(copy.shared.buffer);
           if (region) this.set(region, copy.shared, LANDED, event.warp);
         }
-        this.note = landed.length ? `${copies(landed)} ${landed.length > 1 ? "have" : "has"} landed, for this warp's eyes; the others need a barrier.`
+        this.note = landed.length ? `${copies(landed)} ${landed.length > 1 ? "have" : "has"} landed; other warps may read ${landed.length > 1 ? "them" : "it"} only after a barrier.`
                                   : "Nothing of this warp was in flight.";
       }
       // In registers: QK makes S, which turns into P, and every PV adds to O.
@@ -325,7 +326,7 @@ const trace = (() => {
   function rows(place, rowBytes) {
     if (!hasRows(place.buffer)) return `${place.buffer} (from byte ${place.offset} on)`;
     const first = Math.floor(place.offset / rowBytes), last = Math.floor((place.offset + place.bytes - 1) / rowBytes);
-    return `${place.buffer} (row${first === last ? ` ${first}` : `s ${first} to ${last}`})`;
+    return `${place.buffer} (in row${first === last ? ` ${first}` : `s ${first} to ${last}`})`;
   }
 
   function words(event, replay) {

@@ -97,7 +97,7 @@ class Player(docs_browser.BrowserCase):
         keys = [Keys.ARROW_RIGHT] * 5 + [Keys.ARROW_LEFT] * 2 + [Keys.END] + [Keys.ARROW_LEFT]
         ActionChains(self.browser).send_keys(*keys).perform()
         last = len(TRACES["01_base"]["events"]) - 1
-        self.assertIn(f"Event {last - 1}, warp 1, STORE of tile 1, line", self.said())
+        self.assertIn(f"Event {last - 1}, warp 1, STORE, line", self.said())
         # The marked line is in sight.
         self.wait_for(lambda: self.run_script("""
           const pane = document.querySelector('.source').getBoundingClientRect(), line = document.querySelector('.current').getBoundingClientRect();
@@ -126,10 +126,11 @@ class Player(docs_browser.BrowserCase):
             self.assertEqual([event for event, *_ in self.press(key.upper(), 1000)], expected[::-1])
         self.choose("warp", "2")
         self.press("Home")
-        parts = [re.search(r"(?:LOAD|QK|SOFTMAX|PV|STORE) of tile \d", self.said())[0]]
+        part = re.compile(r"(?:LOAD|QK|SOFTMAX|PV) of tile \d|STORE")
+        parts = [part.search(self.said())[0]]
         while self.press("ArrowRight", shift=True):
-            parts.append(re.search(r"(?:LOAD|QK|SOFTMAX|PV|STORE) of tile \d", self.said())[0])
-        self.assertEqual(parts, [f"{part} of tile {tile}" for tile in (0, 1) for part in ("LOAD", "QK", "SOFTMAX", "LOAD", "PV")] + ["STORE of tile 1"])
+            parts.append(part.search(self.said())[0])
+        self.assertEqual(parts, [f"{part} of tile {tile}" for tile in (0, 1) for part in ("LOAD", "QK", "SOFTMAX", "LOAD", "PV")] + ["STORE"])
         self.press("Home")
         own = [event for event, (warp, _) in enumerate(events) if warp == 2]
         self.assertEqual([event for event, *_ in self.press("ArrowRight", 10000)], own[1:])
@@ -167,6 +168,31 @@ class Player(docs_browser.BrowserCase):
             self.press("ArrowRight", 40)
             self.assertIn("QK of tile 0", self.said())
             self.assertEqual(self.run_script(in_flight), [0, 0, whole])
+
+    def test_who_waits_where(self) -> None:
+        self.start("#stage=03_kvpipe&order=emulated")
+        at_barrier: dict[int, int] = {}
+        expected = []
+        for warp, site in sites(TRACES["03_kvpipe"]):
+            if site["instruction"] == "__syncthreads":
+                at_barrier[warp] = site["line"]
+                if len(at_barrier) == 4:
+                    at_barrier = {}
+            expected.append([f"waits at line {at_barrier[w]}" if w in at_barrier else "" for w in range(4)])
+        shown = self.run_script("""
+          const root = document.querySelector('.player'), found = [];
+          for (let i = 0; i < arguments[0]; ++i) {
+            found.push([...document.querySelectorAll('.lanes .state-text')].map(text => text.textContent.startsWith('waits') ? text.textContent : ''));
+            root.dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowRight', bubbles: true}));
+          }
+          return found;""", len(expected))
+        self.assertEqual(shown, expected)
+        # The picture says the same: how much of the trace each warp waits.
+        waits = self.run_script("return [...document.querySelectorAll('.lanes svg')].map(svg => [...svg.querySelectorAll('.WAIT')]"
+                                ".reduce((sum, rect) => sum + Number(rect.getAttribute('width')), 0))")
+        for warp, drawn in enumerate(waits):
+            waited = sum(1 for before, now in zip(expected, expected[1:]) if before[warp] and now[warp])
+            self.assertEqual(drawn, waited)
 
     def test_a_link_restores_the_view(self) -> None:
         self.start()
