@@ -21,7 +21,7 @@ SCRIPTS = {"docs/player": ("trace.js", "player.js"), "docs/explorer": ("swizzle.
 
 def embedded(kind: str, name: str, text: str) -> str:
     """JSON has no other use for "</" than inside a string, where the slash may be escaped."""
-    return f'<script type="application/json" class="{kind}" data-name="{name}">' + text.replace("</", "<\\/") + "</script>"
+    return f'<script type="application/json" class="{kind}" data-name="{name}" id="{kind}={name}">' + text.replace("</", "<\\/") + "</script>"
 
 
 def table(trace: dict) -> str:
@@ -50,7 +50,7 @@ class TracePlayer(SphinxDirective):
             if not kernel_path(stage).exists():
                 raise ExtensionError(f"{file} is of {stage}, which is not there")
             lines = highlighted(stage)
-            parts.append(embedded("trace", stage, text))
+            parts.append(embedded("stage", stage, text))
             parts.append(f'<template data-kernel="{stage}">{code(lines, range(1, len(lines) + 1), "kernel")}</template>')
         first = json.loads((TRACES / f"{FIRST}.json").read_text(encoding="utf-8"))
         return [nodes.raw("", f'<div class="player" data-first="{FIRST}"><p>The player needs JavaScript. Without it, here is the trace of '

@@ -83,7 +83,8 @@ def chapter(stage: str, text: str) -> str:
     if SCHEMES[f"counters-{stage}"]():
         shown = f"```{{drawing}} counters-{stage}\n```\n\n[What these counters say](../docs/measuring.md#how-to-read-the-table-of-a-chapter)\n"
         text = text.replace("<!-- measured:end -->", f"<!-- measured:end -->\n\n{shown}", 1)
-    return f"{text}\n\n## The whole kernel\n\n`{stage}/kernel.cuh`.{marked}\n\n```{{kernel}} {stage}\n```\n"
+    steps = f' <a href="../docs/player.html#stage={stage}">Step through it</a>.' if (ROOT / "docs" / "traces" / f"{stage}.json").exists() else ""
+    return f"{text}\n\n## The whole kernel\n\n`{stage}/kernel.cuh`.{marked}{steps}\n\n```{{kernel}} {stage}\n```\n"
 
 
 def read_source(app, docname: str, source: list[str]) -> None:

@@ -16,7 +16,7 @@ document.addEventListener("DOMContentLoaded", () => {
   }
 
   const summary = make("details", {}, make("summary", {}, `The trace of ${root.dataset.first} summed up by source line`), ...[...root.children].slice(1));
-  const stages = [...document.querySelectorAll("script.trace")].map((script) => script.dataset.name);
+  const stages = [...document.querySelectorAll("script.stage")].map((script) => script.dataset.name);
   const OWN = "your file";
 
   const select = (name, options) => make("select", { "data-choice": name }, ...options.map(([value, text]) => make("option", { value }, text)));
@@ -64,7 +64,7 @@ document.addEventListener("DOMContentLoaded", () => {
   function loaded(stage) {
     if (!known.has(stage)) {
       const lines = [...document.querySelector(`template[data-kernel="${stage}"]`).content.querySelectorAll(".line")];
-      known.set(stage, trace.read(document.querySelector(`script.trace[data-name="${stage}"]`).textContent, lines.map((line) => line.textContent.replace(/\n$/, ""))));
+      known.set(stage, trace.read(document.querySelector(`script.stage[data-name="${stage}"]`).textContent, lines.map((line) => line.textContent.replace(/\n$/, ""))));
     }
     return known.get(stage);
   }

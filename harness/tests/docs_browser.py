@@ -1,5 +1,6 @@
-"""What the browser tests share: the site built once for a test case and opened in Chromium from disk. A test file calls
-`main()`, which skips it (exit code 77) without Chromium, its driver, Selenium, or what docs_tests.py needs."""
+"""What the browser tests share: the site built once and opened in Chromium from disk. A test file calls `main()`, which skips it
+(exit code 77) without Chromium, its driver, Selenium, or what docs_tests.py needs. `docs_browser.py FOLDER` builds the site for
+several files, which find it by LADDER_SITE; without that, each builds its own."""
 from __future__ import annotations
 
 import importlib.util
@@ -30,14 +31,21 @@ def start():
     return webdriver.Chrome(service=Service(shutil.which("chromedriver")), options=options)
 
 
+def build(site: Path) -> None:
+    built = docs_tests.build(docs_tests.ROOT, site)
+    if built.returncode != 0:
+        raise AssertionError(built.stderr)
+
+
 class BrowserCase(unittest.TestCase):
     @classmethod
     def setUpClass(cls) -> None:
-        cls.site = Path(tempfile.mkdtemp())
-        cls.addClassCleanup(shutil.rmtree, cls.site)
-        built = docs_tests.build(docs_tests.ROOT, cls.site)
-        if built.returncode != 0:
-            raise AssertionError(built.stderr)
+        if given := os.environ.get("LADDER_SITE"):
+            cls.site = Path(given)
+        else:
+            cls.site = Path(tempfile.mkdtemp())
+            cls.addClassCleanup(shutil.rmtree, cls.site)
+            build(cls.site)
         cls.pages = sorted(path for path in cls.site.rglob("*.html") if path.name not in ("index.html", "search.html"))
         cls.pages.append(cls.site / "docs" / "index.html")
         cls.browser = start()
@@ -71,9 +79,18 @@ class BrowserCase(unittest.TestCase):
         self.assertEqual([entry["message"] for entry in self.browser.get_log("browser")], [])
 
 
-def main() -> None:
+def skip_unless_possible() -> None:
     missing = [name for name in ("chromium", "chromedriver") if not shutil.which(name)]
     if missing or not importlib.util.find_spec("selenium") or not docs_tests.can_build():
         print("The site is not tested in a browser; that takes chromium, chromium-driver, python3-selenium and ./ladder docs")
         sys.exit(77)
+
+
+def main() -> None:
+    skip_unless_possible()
     unittest.main()
+
+
+if __name__ == "__main__":
+    skip_unless_possible()
+    build(Path(sys.argv[1]))

@@ -66,12 +66,12 @@ class Player(docs_browser.BrowserCase):
         self.start()
         for stage, trace in TRACES.items():
             with self.subTest(stage=stage):
-                order = self.run_script("const text = document.querySelector(`script.trace[data-name='${arguments[0]}']`).textContent;"
+                order = self.run_script("const text = document.querySelector(`script.stage[data-name='${arguments[0]}']`).textContent;"
                                         "return trace.read(text).turns.map(event => event.id)", stage)
                 self.assertEqual(sorted(order), list(range(len(trace["events"]))))
                 self.check_turns(sites(trace), order)
         self.choose("stage", "02_swizzle")
-        order = self.run_script("return trace.read(document.querySelector(`script.trace[data-name='02_swizzle']`).textContent).turns.map(e => e.id)")
+        order = self.run_script("return trace.read(document.querySelector(`script.stage[data-name='02_swizzle']`).textContent).turns.map(e => e.id)")
         self.assertEqual([event for event, *_ in self.press("ArrowRight", 500)], order[1:501])
 
     def check_turns(self, events: list, order: list[int]) -> None:
@@ -207,6 +207,9 @@ class Player(docs_browser.BrowserCase):
         self.assertEqual(self.said(), said)
         self.assertEqual([self.run_script(f"return document.querySelector('[data-choice={name}]').value") for name in ("stage", "warp", "order")],
                          ["07_dbuf", "1", "emulated"])
+        self.open((self.site / "05_exp2f" / "README.html").as_uri())  # a chapter leads to its trace
+        self.browser.find_element("link text", "Step through it").click()
+        self.wait_for(lambda: "05_exp2f" in self.run_script("return document.querySelector('.about')?.textContent || ''"))
         for nonsense in ("#stage=99&event=-1&warp=x&order=y", "#stage=03_kvpipe&event=99999999", "#%%%"):
             self.start(nonsense)
             self.assertIn("Event 0, ", self.said())

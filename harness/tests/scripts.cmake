@@ -33,12 +33,17 @@ add_test(NAME traffic_is_current
 set_tests_properties(one_idea_per_rung readme_is_current chapters_are_current traces_are_current traffic_is_current
   PROPERTIES LABELS scripts)
 
-# The site: docs_tests.py without a browser, the others in one.
+# The site: docs_tests.py without a browser, the others in one, on a site that is built once for all of them.
+add_test(NAME docs_site COMMAND ${LADDER_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/docs_browser.py ${PROJECT_BINARY_DIR}/tested_site)
+set_tests_properties(docs_site PROPERTIES LABELS "scripts;docs" SKIP_RETURN_CODE 77 FIXTURES_SETUP site)
 file(GLOB site_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/docs*_tests.py)
 foreach(file IN LISTS site_tests)
   string(REGEX REPLACE "^.*/(docs[a-z_]*)_tests\\.py$" "\\1" name ${file})
   add_test(NAME ${name} COMMAND ${LADDER_PYTHON} ${file})
   set_tests_properties(${name} PROPERTIES LABELS "scripts;docs" SKIP_RETURN_CODE 77)
+  if(NOT name STREQUAL "docs")
+    set_tests_properties(${name} PROPERTIES FIXTURES_REQUIRED site ENVIRONMENT LADDER_SITE=${PROJECT_BINARY_DIR}/tested_site)
+  endif()
 endforeach()
 
 if(LADDER_HAS_CUDA)
