@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-LEFT_OUT = {"index", "search", "genindex", "lab", "player"}  # lists, and what lives by being clicked
+LEFT_OUT = {"index", "search", "genindex", "lab", "player", "explorer"}  # lists, and what lives by being clicked
 CANNOT_RUN_HERE = 77
 
 
@@ -57,7 +57,8 @@ def main() -> int:
         arguments.folder.mkdir(parents=True, exist_ok=True)
         for name, page in chosen.items():
             pdf = arguments.folder / f"{name}.pdf"
-            print(f"{pdf}: {print_page(browser, page, pdf.resolve())} sheets", flush=True)
+            sheets = print_page(browser, page, pdf.resolve())
+            print(f"{pdf}: {sheets} sheet{'s' * (sheets > 1)}", flush=True)
     except (OSError, RuntimeError, subprocess.TimeoutExpired) as error:
         print(error, file=sys.stderr)
         return 1
