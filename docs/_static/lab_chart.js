@@ -163,14 +163,15 @@
   function lines(view, width) {
     const narrow = width < 560, name = (series) => (narrow ? series.short : series.label);
     const names = Math.max(30, ...view.series.map((series) => widthOf(name(series)))) + 26;
-    const left = 58, right = width - Math.min(names, 0.5 * width), top = 14;
     const height = Math.max(380, 60 + LINE * view.series.length), bottom = height - 44;
-    const points = view.series.flatMap((series) => series.points), domain = domainOf(view, points);
+    const points = view.series.flatMap((series) => series.points), domain = domainOf(view, points), top = 14;
+    const ticks = ticksOf(view.log, domain, 7), right = width - Math.min(names, 0.5 * width);
+    const left = Math.max(0, ...ticks.map((value) => widthOf(view.writeTick(value)))) + 28;
     const lengths = [...new Set(points.map((point) => point.n))].sort((a, b) => a - b), [first] = lengths;
     const x = scale(view.logN, lengths.length > 1 ? [first, lengths.at(-1)] : [first / 2, first * 2], [left + 12, right]);
     const y = scale(view.log, domain, [bottom, top]);
     const root = [];
-    for (const value of ticksOf(view.log, domain, 7)) {
+    for (const value of ticks) {
       const at = y(value);
       root.push(path("grid", `M${left} ${at}H${right + 8}`));
       root.push(write("tick", left - 6, at + 4, "end", view.writeTick(value), { "data-tick": value, "data-at": at }));

@@ -161,8 +161,9 @@
     const machines = distinct(here, (row) => row.machine), groups = new Map(), without = new Set();
     const rungs = distinct(rows.filter((row) => row.variety === "stage"), (row) => row.stage).sort();
     const order = (row) => [PLACES[row.variety], row.stage, machines.indexOf(row.machine), row.n, -row.batch * row.heads];
-    for (const row of here.toSorted((a, b) => compare(order(a), order(b)))) {
-      if (!lab.isShown(state, row.stage, row.variety)) continue;
+    const sorted = here.filter((row) => lab.isShown(state, row.stage, row.variety)).sort((a, b) => compare(order(a), order(b)));
+    const stages = distinct(sorted, (row) => row.stage);
+    for (const row of sorted) {
       const [value, low, high] = metric.of(row), log = chosen.y === "log";
       if (value === null || (log && value <= 0)) {
         without.add(row.stage);
@@ -175,7 +176,7 @@
           stage: row.stage, kind: row.variety === "variant" ? "stage" : row.variety, gpu: row.machine, machine,
           label: row.stage + suffix, short: (isRung.test(row.stage) ? row.stage.split("_")[0] : row.stage) + suffix,
           tone: rungs.length > 1 ? Math.max(0, rungs.indexOf(row.stage.split("[")[0])) / (rungs.length - 1) : 1,
-          shape: groups.size, across: PLACES[row.variety] > 0 && !family && metric.form === "results", points: [],
+          shape: stages.indexOf(row.stage), across: PLACES[row.variety] > 0 && !family && metric.form === "results", points: [],
         });
       }
       const { points } = groups.get(key);
@@ -194,7 +195,7 @@
 
   lab.describe = ({ chosen, family, here, metric }, { machines, without, series }, state) => {
     const [row] = here, measured = metric.form === "results";
-    const parts = [machines.length > 1 ? machines.map((name, i) => `${lab.letter(i)} ${name}`).join(", ") : chosen.gpu];
+    const parts = [machines.length > 1 ? machines.map((name, i) => `${lab.letter(i)}: ${name}`).join("; ") : chosen.gpu];
     if (row && measured) parts.push(family ? `batch × N = ${row.batch * row.n}` : `batch ${row.batch}`, `heads ${row.heads}`);
     if (row) parts.push(...(family ? [] : [`N = ${row.n}`]), `d = ${row.d}`);
     parts.push(chosen.causal === "1" ? "causal" : "dense");
