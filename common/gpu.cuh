@@ -5,6 +5,7 @@
 //   keywords   __global__ __device__ __forceinline__ __launch_bounds__ #pragma unroll
 //   built-ins  threadIdx blockIdx blockDim gridDim __syncthreads() __syncwarp()
 //   barriers   named_barrier_sync  named_barrier_arrive
+//   mbarriers  mbarrier_init  mbarrier_arrive  cp_async_mbarrier_arrive_noinc  mbarrier_wait_parity
 //   memory     smem_base  smem_name  ld/st_shared_{b32,v2,v4}  ld/st_global_{f16,f32,b32,v4}
 //   copies     cp_async_16  cp_async_commit  cp_async_wait
 //   tensor     ldmatrix_x4  ldmatrix_x2_trans  ldmatrix_x4_trans  mma_m16n8k16
@@ -21,6 +22,7 @@
 #include "common/ptx/convert.cuh"
 #include "common/ptx/cp_async.cuh"
 #include "common/ptx/launch.cuh"
+#include "common/ptx/mbarrier.cuh"
 #include "common/ptx/memory.cuh"
 #include "common/ptx/tensor_core.cuh"
 #include "common/ptx/warp.cuh"

@@ -48,6 +48,7 @@ void Block::run(uint64_t linear) {
   tracing = launch.options.trace && linear == 0;
   at_barrier = 0;
   named_barriers = {};
+  mbarriers.clear();
   std::memset(smem.get(), 0xff, launch.smem_bytes);  // NaN as f16 and as f32
   if (launch.options.check) races.start_block(launch.smem_bytes, launch.warps());
 
@@ -64,12 +65,16 @@ void Block::run(uint64_t linear) {
     Lane& state = warp.lanes[lane];
     state.copies.clear();
     state.group_ends.clear();
+    state.arrivals.clear();
+    state.has_waited = false;
     warp.fibers[lane] = stacks.start(thread, [this](fiber&& from) { return run_lane(std::move(from)); });
   }
   fiber last = std::move(warps[0].fibers[0]).resume();
   *current.suspended = std::move(last);
   if (failed) {
     for (uint32_t thread = 0; thread < launch.threads(); ++thread) abandon(warps[thread / 32].fibers[thread % 32]);
+  } else {
+    report_unawaited_copies();
   }
   for (uint32_t warp = 0; warp < launch.warps(); ++warp) count_accesses(warps[warp]);
   current = {};
@@ -100,10 +105,12 @@ fiber Block::run_lane(fiber&& from) {
 
   Warp& warp = *current.warp;
   const Lane& state = current.state();
-  if (!state.copies.empty()) {
-    report({ReportKind::exit_in_flight, state.copies.front().site}, [&] {
-      return fmt::format("{} ends before it has waited for its {}", thread_name(thread), at(state.copies.front().site));
-    });
+  // Those that an mbarrier tracks are for others to wait for.
+  const size_t tracked = state.arrivals.empty() ? 0 : state.arrivals.back().copies;
+  if (state.copies.size() > tracked) {
+    const SiteId site = state.copies[tracked].site;
+    report({ReportKind::exit_in_flight, site},
+           [&] { return fmt::format("{} ends before it has waited for its {}", thread_name(thread), at(site)); });
   }
   const uint32_t self = 1u << current.lane;
   warp.ready &= ~self;
@@ -114,8 +121,7 @@ fiber Block::run_lane(fiber&& from) {
 
   current.suspended = &warp.fibers[current.lane];
   if (live == 0) return std::move(host);
-  Warp* next = warp.ready != 0 ? &warp : next_ready_warp();
-  if (next == nullptr) deadlock();
+  Warp* const next = warp.ready != 0 ? &warp : &next_warp();
   current.lane =
       next == &warp ? warp.next_ready_after(current.lane) : static_cast<uint32_t>(std::countr_zero(next->ready));
   current.warp = next;
@@ -131,10 +137,18 @@ Warp* Block::next_ready_warp() {
   return nullptr;
 }
 
-void Block::wait_for_other_warp() {
-  Warp* const next = next_ready_warp();
+Warp& Block::next_warp() {
+  Warp* next = next_ready_warp();
+  if (next == nullptr && land_awaited_copies()) next = next_ready_warp();
   if (next == nullptr) deadlock();
-  switch_to(*next, static_cast<uint32_t>(std::countr_zero(next->ready)));
+  return *next;
+}
+
+void Block::wait_for_other_warp() {
+  Warp& next = next_warp();
+  const auto lane = static_cast<uint32_t>(std::countr_zero(next.ready));
+  if (&next == current.warp && lane == current.lane) return;  // it was waiting for copies
+  switch_to(next, lane);
 }
 
 void Block::complete_block_barrier() {
@@ -196,6 +210,14 @@ std::string Block::who_waits_where() const {
     const NamedBarrier& barrier = named_barriers[id];
     if (barrier.expected != 0)
       message += fmt::format("\n  barrier {}: {} of {} threads have come", id, barrier.arrived, barrier.expected);
+  }
+  for (const auto& [address, barrier] : mbarriers) {
+    if (barrier.waiting.empty()) continue;
+    std::vector<uint32_t> threads = barrier.waiting;
+    std::sort(threads.begin(), threads.end());
+    message +=
+        fmt::format("\n  mbarrier {}: {} of {} arrivals of phase {} (parity {}) are pending, threads {} wait for it",
+                    place(address), barrier.pending, barrier.count, barrier.phase, barrier.phase % 2, ranges(threads));
   }
   if (!ended.empty()) message += fmt::format("\n  ended: threads {}", ranges(ended));
   return message;
@@ -259,6 +281,8 @@ void Block::report_hazard(const RaceDetector::Actor& actor, const Hazard& hazard
         return fmt::format("read of data in flight: {} reads {} before the wait of {}", self, where, other);
       case ReportKind::in_flight_overwrite:
         return fmt::format("write over data in flight: {} writes {} before the wait of {}", self, where, other);
+      case ReportKind::barrier_misuse:
+        return fmt::format("access to an mbarrier: {} touches {}, which is that of {}", self, where, other);
       case ReportKind::race_read_after_write:
         return fmt::format("race, read after write without a barrier: {} reads {}, written by {}", self, where, other);
       case ReportKind::race_write_after_read:

@@ -51,6 +51,20 @@ struct NamedBarrier {
   std::vector<Warp*> waiting;
 };
 
+struct Mbarrier {
+  explicit Mbarrier(uint32_t arrivals) : count(arrivals), pending(arrivals) {}
+
+  uint32_t count;    // arrivals that complete a phase
+  uint32_t pending;  // of them have yet to come
+  uint64_t phase = 0;
+  VectorClock clock = {};           // what has been released to it
+  VectorClock completed = {};       // what of it had been when the last phase completed
+  std::vector<uint32_t> waiting;    // threads, for the current phase
+  uint32_t woken = 0;               // threads that waited for the last phase and have not run since
+  std::vector<uint32_t> in_flight;  // threads whose copies have yet to land before they arrive, oldest first
+  std::array<uint32_t, MAX_WARPS> passed = {};  // lanes that know of the last phase
+};
+
 struct Region {  // of shared memory
   uint32_t offset;
   uint32_t bytes;
@@ -70,6 +84,7 @@ struct Block {
   void wait();
   void wait_for_other_warp();
   Warp* next_ready_warp();
+  Warp& next_warp();  // ends the launch if no thread can go on
   void switch_to(Warp& warp, uint32_t lane);
   fiber run_lane(fiber&& from);
   void complete_block_barrier();
@@ -91,10 +106,13 @@ struct Block {
   [[noreturn]] void bad_address(uint32_t address, uint32_t bytes, SiteId site, uint32_t thread);
   uint8_t region_at(uint32_t address) const { return region_of[(address - SMEM_BASE) / GRANULE]; }
   void name_region(uint32_t address, uint32_t bytes, const char* name);
-  void check_read(const RaceDetector::Actor& actor, uint32_t address, uint32_t bytes) {
+  // False: the data is in flight for this actor, who must not see it even if it is there.
+  bool check_read(const RaceDetector::Actor& actor, uint32_t address, uint32_t bytes) {
     Hazard hazard;
-    if (launch.options.check && races.read(actor, address - SMEM_BASE, bytes, hazard)) [[unlikely]]
-      report_hazard(actor, hazard);
+    if (!launch.options.check || !races.read(actor, address - SMEM_BASE, bytes, hazard)) [[likely]]
+      return true;
+    report_hazard(actor, hazard);
+    return hazard.kind != ReportKind::in_flight_read;
   }
   void check_write(const RaceDetector::Actor& actor, uint32_t address, uint32_t bytes) {
     Hazard hazard;
@@ -102,6 +120,15 @@ struct Block {
       report_hazard(actor, hazard);
   }
   void report_hazard(const RaceDetector::Actor& actor, const Hazard& hazard);
+
+  // ---- cp.async and mbarriers
+  // Lands the oldest `count` copies of a thread, and makes the arrivals that waited for no others.
+  void land_copies(uint32_t thread, size_t count);
+  // Lands what threads wait for at mbarriers. False: none of them can go on all the same.
+  bool land_awaited_copies();
+  void count_arrival(uint32_t address, SiteId site);
+  void pass(Mbarrier& barrier, uint32_t thread);
+  void report_unawaited_copies();
 
   // ---- counting
   void count_wavefronts(SiteId site, uint32_t address, Wavefronts wavefronts) {
@@ -168,6 +195,7 @@ struct Block {
   uint32_t at_barrier = 0;  // threads that wait in __syncthreads
   CallSite barrier_site;    // where the first of them does
   std::array<NamedBarrier, 16> named_barriers;
+  std::map<uint32_t, Mbarrier> mbarriers;  // by address
   bool tracing = false;
   bool failed = false;
   struct Free {

@@ -35,7 +35,7 @@ struct Counters {
   uint64_t mma = 0;       // of m16n8k16; a wmma.mma of m16n16k16 is two
   uint64_t ldmatrix = 0;  // a wmma.load of A or B is one
   uint64_t shuffles = 0;
-  uint64_t barriers = 0;  // __syncthreads and completed named barriers, once per block
+  uint64_t barriers = 0;  // __syncthreads and completed named barriers, once per block; not mbarriers
   uint64_t ex2 = 0;       // threads
   uint64_t cp_async = 0;  // threads
   uint64_t gmem_bytes_read = 0;
@@ -52,14 +52,14 @@ struct Counters {
 
 enum class ReportKind {
   uninitialised_read,     // shared memory that no thread has written
-  in_flight_read,         // the destination of a cp.async before its wait
+  in_flight_read,         // the destination of a cp.async before its wait, or before that for its mbarrier
   in_flight_overwrite,    // a write to the destination of a cp.async before its wait
   race_read_after_write,  // no barrier between the two
   race_write_after_read,
   race_write_after_write,
   exit_in_flight,        // a thread ends before it has waited for its cp.async
   divergent_barrier,     // threads of a block meet in different __syncthreads()
-  barrier_misuse,        // a named barrier with a bad id, or with two different thread counts
+  barrier_misuse,        // a named barrier with a bad id or with two different thread counts; an mbarrier used wrongly
   global_out_of_bounds,  // outside every registered buffer
   global_misaligned,
   global_read_only,  // a write to a registered read-only buffer
@@ -112,7 +112,8 @@ struct TraceEvent {
   int line = 0;
   Extent shared, global;  // cp.async has both
   uint32_t bytes = 0;     // moved, all lanes together
-  int operand = 0;        // cp.async.wait_group: groups that may stay in flight; named barrier: its id
+  int operand = 0;        // cp.async.wait_group: groups that may stay in flight; named barrier: its id;
+                          // mbarrier.init: its count; mbarrier.try_wait: the parity
   int threads = 0;        // named barrier: how many it waits for
 };
 

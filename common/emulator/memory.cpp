@@ -38,7 +38,7 @@ template <class T>
 T load_shared(Instruction instruction, const CallSite& call, uint32_t address) {
   Block& block = *current.block;
   const SiteId site = begin_shared<T>(instruction, call, address);
-  block.check_read(actor(site), address, sizeof(T));
+  if (!block.check_read(actor(site), address, sizeof(T))) return nan_pattern<T>();
   T value;
   std::memcpy(&value, block.shared(address), sizeof value);
   return value;
@@ -131,6 +131,28 @@ void store_global(Instruction instruction, const CallSite& call, void* address, 
 }
 
 }  // namespace
+
+void Block::land_copies(uint32_t thread, size_t count) {
+  Lane& lane = warps[thread / 32].lanes[thread % 32];
+  const size_t tracked = lane.arrivals.empty() ? 0 : lane.arrivals.back().copies;
+  for (size_t i = 0; i < count; ++i) {
+    const Copy& copy = lane.copies[i];
+    if (copy.from != nullptr) std::memcpy(shared(copy.to), copy.from, 16);
+    if (launch.options.check) races.land({thread / 32, thread, copy.site}, copy.to - SMEM_BASE, 16, i < tracked);
+  }
+  lane.copies.erase(lane.copies.begin(), lane.copies.begin() + static_cast<ptrdiff_t>(count));
+  for (size_t& end : lane.group_ends) end -= std::min(end, count);
+  while (!lane.arrivals.empty() && lane.arrivals.front().copies <= count) {
+    const Arrival arrival = lane.arrivals.front();
+    lane.arrivals.erase(lane.arrivals.begin());
+    Mbarrier& barrier = mbarriers.at(arrival.mbarrier);
+    barrier.in_flight.erase(std::find(barrier.in_flight.begin(), barrier.in_flight.end(), thread));
+    if (launch.options.check) races.release_copies(thread / 32, barrier.clock);
+    count_arrival(arrival.mbarrier, arrival.site);
+  }
+  for (Arrival& arrival : lane.arrivals) arrival.copies -= count;
+}
+
 }  // namespace emulator
 
 inline namespace emulated {
@@ -228,14 +250,10 @@ void cp_async_wait_pending(int pending, CallSite site) {
   if (groups <= static_cast<size_t>(pending)) return;
   const auto kept = lane.group_ends.begin() + static_cast<ptrdiff_t>(groups - static_cast<size_t>(pending));
   const size_t landed = *(kept - 1);
-  for (size_t i = 0; i < landed; ++i) {
-    const Copy& copy = lane.copies[i];
-    if (copy.from != nullptr) std::memcpy(block.shared(copy.to), copy.from, 16);
-    if (block.launch.options.check) block.races.land(actor(copy.site), copy.to - Block::SMEM_BASE, 16);
-  }
-  lane.copies.erase(lane.copies.begin(), lane.copies.begin() + static_cast<ptrdiff_t>(landed));
   lane.group_ends.erase(lane.group_ends.begin(), kept);
-  for (size_t& end : lane.group_ends) end -= landed;
+  block.land_copies(current.thread(), landed);
+  lane.has_waited = true;
+  if (block.launch.options.check && !block.mbarriers.empty()) block.races.see_copies(current.thread());
 }
 
 }  // namespace emulated

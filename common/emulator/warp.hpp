@@ -23,12 +23,20 @@ struct Copy {  // one cp.async of 16 bytes in flight
   const void* from;  // null: out of bounds, NaN lands
 };
 
+struct Arrival {      // at an mbarrier, to be made when copies have landed
+  uint32_t mbarrier;  // its address
+  SiteId site;
+  size_t copies;  // as an end within Lane::copies
+};
+
 struct Lane {
   uint3 thread_index = {};
   Instruction waits_in = {};  // where it waits if not in a warp instruction
   CallSite waits_at;
   std::vector<Copy> copies;            // oldest first
   std::vector<size_t> group_ends;      // cp.async groups as ends within `copies`
+  std::vector<Arrival> arrivals;       // oldest first
+  bool has_waited = false;             // for copies, since its last cp.async.mbarrier.arrive
   std::vector<SharedAccess> accesses;  // not yet counted
 };
 

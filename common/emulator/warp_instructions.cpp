@@ -1,4 +1,5 @@
 // Instructions for which the 32 lanes of a warp meet: ldmatrix, mma, shuffles.
+#include <array>
 #include <cstring>
 #include "common/emulator/block.hpp"
 #include "common/emulator/multiply.hpp"
@@ -20,15 +21,24 @@ void distribute_transposed(const std::byte* const (&rows)[8], uint32_t (&registe
   }
 }
 
+// What a row in flight reads as.
+constexpr auto NAN_BYTES = [] {
+  std::array<std::byte, 16> row;
+  row.fill(std::byte{0xff});
+  return row;
+}();
+constexpr const std::byte* NAN_ROW = NAN_BYTES.data();
+
 template <int MATRICES, bool TRANSPOSED>
 void load_matrices(Block& block, Warp& warp) {
   constexpr uint32_t ROW_BYTES = 16;
   const uint32_t* const addresses = warp.in[0];
   const SiteId site = block.site_id(warp.instruction, warp.site);
+  uint32_t unseen = 0;  // rows that are in flight
   for (uint32_t lane = 0; lane < 8 * MATRICES; ++lane) {
     const uint32_t thread = warp.id * 32 + lane;
     block.require_valid(addresses[lane], ROW_BYTES, site, thread);
-    block.check_read({warp.id, thread, site, true}, addresses[lane], ROW_BYTES);
+    if (!block.check_read({warp.id, thread, site, true}, addresses[lane], ROW_BYTES)) unseen |= 1u << lane;
   }
   ++block.counters.ldmatrix;
   if (block.launch.options.count) block.count_wavefronts(site, addresses[0], ldmatrix_wavefronts(addresses, MATRICES));
@@ -39,7 +49,10 @@ void load_matrices(Block& block, Warp& warp) {
   }
   for (int matrix = 0; matrix < MATRICES; ++matrix) {
     const std::byte* rows[8];
-    for (int row = 0; row < 8; ++row) rows[row] = block.shared(addresses[matrix * 8 + row]);
+    for (int row = 0; row < 8; ++row) {
+      const int i = matrix * 8 + row;
+      rows[row] = unseen >> i & 1 ? NAN_ROW : block.shared(addresses[i]);
+    }
     (TRANSPOSED ? distribute_transposed : distribute)(rows, warp.out[matrix]);
   }
 }

@@ -109,8 +109,12 @@ template <class Element>
 void load_matrix(Block& block, Warp& warp, void* to) {
   const Matrix matrix = agreed_matrix(block, warp, sizeof(Element));
   for_each_lane<Element>(block, warp, matrix, [&](const RaceDetector::Actor& actor, uint32_t address, uint32_t bytes) {
-    block.check_read(actor, address, bytes);
-    std::memcpy(static_cast<std::byte*>(to) + actor.thread % 32 * bytes, block.shared(address), bytes);
+    auto* const own = static_cast<std::byte*>(to) + actor.thread % 32 * bytes;
+    if (block.check_read(actor, address, bytes)) {
+      std::memcpy(own, block.shared(address), bytes);
+    } else {
+      std::memset(own, 0xff, bytes);  // NaN
+    }
   });
   if (sizeof(Element) == 2) {
     count_ldmatrix(block, matrix);

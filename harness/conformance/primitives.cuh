@@ -219,6 +219,76 @@ __global__ void named_barrier_arrive_case(const uint32_t* in, uint32_t* out) {
   }
 }
 
+// Three barriers of different counts, each completed by as many threads.
+__global__ void mbarrier_init_case(const uint32_t* in, uint32_t* out) {
+  const uint32_t lane = threadIdx.x, barriers = smem_base() + 128;
+  const uint32_t counts[] = {1, 20, 32};
+  for (uint32_t i = 0; i < 3; ++i) {
+    if (lane == i) mbarrier_init(barriers + 8 * i, counts[i]);
+  }
+  __syncthreads();  // safe to use the barriers
+  for (uint32_t i = 0; i < 3; ++i) {
+    if (lane < counts[i]) st_shared_b32(smem_base() + 4 * lane, in[32 * i + lane]);
+    if (lane < counts[i]) mbarrier_arrive(barriers + 8 * i);
+    mbarrier_wait_parity(barriers + 8 * i, 0);  // safe to read: the first counts[i] lanes have stored
+    out[32 * i + lane] = ld_shared_b32(smem_base() + 4 * (lane % counts[i]));
+    __syncthreads();  // safe to store again: every lane has read
+  }
+}
+
+// Warp 0 fills a buffer and goes on; warp 1 waits for it, empties it, and lets warp 0 fill it again.
+__global__ void mbarrier_arrive_case(const uint32_t* in, uint32_t* out) {
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, full = smem_base() + 128, empty = full + 8;
+  const uint32_t own = smem_base() + 4 * lane, partner = smem_base() + 4 * ((lane + 13) % 32);
+  if (threadIdx.x == 0) mbarrier_init(full, 32);
+  if (threadIdx.x == 0) mbarrier_init(empty, 32);
+  __syncthreads();  // safe to use the barriers
+  for (uint32_t round = 0; round < 5; ++round) {
+    if (warp == 0) {
+      mbarrier_wait_parity(empty, (round + 1) % 2);  // safe to overwrite: warp 1 has read; nothing to wait for at first
+      st_shared_b32(own, in[32 * round + lane]);
+      mbarrier_arrive(full);
+    } else {
+      mbarrier_wait_parity(full, round % 2);  // safe to read: warp 0 has stored
+      out[32 * round + lane] = ld_shared_b32(partner);
+      mbarrier_arrive(empty);
+    }
+  }
+}
+
+// Warp 0 copies two chunks a lane and arrives behind each; warp 1 reads one as soon as it is there, then the other. The
+// second barrier's copies are those of the first as well.
+__global__ void cp_async_mbarrier_arrive_noinc_case(const uint32_t* in, uint32_t* out) {
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, barriers = smem_base() + 1024;
+  if (threadIdx.x < 2) mbarrier_init(barriers + 8 * threadIdx.x, 32);
+  __syncthreads();  // safe to use the barriers
+  for (uint32_t half = 0; half < 2; ++half) {
+    const uint32_t data = smem_base() + 512 * half, barrier = barriers + 8 * half;
+    if (warp == 0) {
+      cp_async_16(data + 16 * scatter(lane), in + 128 * half + 4 * lane);
+      cp_async_mbarrier_arrive_noinc(barrier);
+    } else {
+      mbarrier_wait_parity(barrier, 0);  // safe to read: all lanes' copies have landed
+      for (uint32_t word = lane; word < 128; word += 32) out[128 * half + word] = ld_shared_b32(data + 4 * word);
+    }
+  }
+  if (warp == 0) mbarrier_wait_parity(barriers + 8, 0);  // no copy is in flight at the end
+}
+
+// Four phases of one barrier: each wait lets through what its phase has brought. A new barrier lets parity 1 through.
+__global__ void mbarrier_wait_parity_case(const uint32_t* in, uint32_t* out) {
+  const uint32_t thread = threadIdx.x, barrier = smem_base() + 1024;
+  if (thread == 0) mbarrier_init(barrier, 64);
+  __syncthreads();                   // safe to use the barrier
+  mbarrier_wait_parity(barrier, 1);  // "the phase before the first" is over
+  for (uint32_t phase = 0; phase < 4; ++phase) {
+    st_shared_b32(smem_base() + 256 * phase + 4 * thread, in[64 * phase + thread]);
+    mbarrier_arrive(barrier);
+    mbarrier_wait_parity(barrier, phase % 2);  // safe to read: both warps have stored
+    out[64 * phase + thread] = ld_shared_b32(smem_base() + 256 * phase + 4 * ((thread + 37) % 64));
+  }
+}
+
 // Which thread of which block am I, as one decimal number per thread: grid 3 x 2, block 32.
 __global__ void launch_case(const uint32_t*, uint32_t* out) {
   const uint32_t block = blockIdx.y * gridDim.x + blockIdx.x;

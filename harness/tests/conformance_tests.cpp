@@ -80,6 +80,22 @@ Words rotated(const Words& in, size_t group, size_t distance) {
   return out;
 }
 
+// Lane l reads what lane l mod count has stored, count being 1, 20 and 32.
+Words behind_counts(const Words& in) {
+  Words out;
+  for (size_t lane = 0; lane < 32; ++lane) out.push_back(in[0]);
+  for (size_t lane = 0; lane < 32; ++lane) out.push_back(in[32 + lane % 20]);
+  out.insert(out.end(), in.begin() + 64, in.end());
+  return out;
+}
+
+Words halves_scattered(const Words& in) {
+  Words out = chunks_scattered(Words(in.begin(), in.begin() + 128), 4);
+  const Words second = chunks_scattered(Words(in.begin() + 128, in.end()), 4);
+  out.insert(out.end(), second.begin(), second.end());
+  return out;
+}
+
 // The fragment of matrix m is that of the B operand of an mma, for .trans, and its mirror image without: element
 // (row, column) is 0mrc.
 Words matrix_fragments(uint32_t matrices, bool transposed) {
@@ -255,6 +271,10 @@ const std::map<std::string_view, std::function<Words(const Words&)>>& expectatio
       {"__syncwarp", [](const Words& in) { return exchanged(in, 13); }},
       {"named_barrier_sync", [](const Words& in) { return rotated(in, 64, 37); }},
       {"named_barrier_arrive", [](const Words& in) { return rotated(in, 32, 13); }},
+      {"mbarrier_init", behind_counts},
+      {"mbarrier_arrive", [](const Words& in) { return rotated(in, 32, 13); }},
+      {"cp_async_mbarrier_arrive_noinc", halves_scattered},
+      {"mbarrier_wait_parity", [](const Words& in) { return rotated(in, 64, 37); }},
       {"launch", launch_indices},
       {"shfl_xor", shuffled},
       {"ldmatrix_x4", [](const Words&) { return matrix_fragments(4, false); }},
@@ -287,8 +307,10 @@ const std::map<std::string_view, std::function<Words(const Words&)>>& expectatio
 }
 
 // Primitives that no GPU has answered for yet. Whoever records their fixtures takes them off this list.
-const std::set<std::string> AWAITING_FIXTURE = {"wmma_fill",   "wmma_load_a",  "wmma_load_b_row", "wmma_load_b_col",
-                                                "wmma_load_c", "wmma_store_d", "wmma_mma"};
+const std::set<std::string> AWAITING_FIXTURE = {
+    "wmma_fill",           "wmma_load_a", "wmma_load_b_row", "wmma_load_b_col", "wmma_load_c",
+    "wmma_store_d",        "wmma_mma",    "mbarrier_init",   "mbarrier_arrive", "cp_async_mbarrier_arrive_noinc",
+    "mbarrier_wait_parity"};
 
 std::string read_text(const std::filesystem::path& file) {
   std::ifstream stream(file);
