@@ -191,6 +191,12 @@ std::vector<WrongKernel> wrong_kernels() {
       wrong<Fault::partial_barrier>("partial_barrier", normal,
                                     {"report: divergent-barrier", "report: race-read-after-write",
                                      "report: race-write-after-read", "report: uninitialised-read", "nan_output"}),
+      wrong<Fault::mbarriers>("mbarriers", normal, {"counts_differ"}, {normal}),
+      // The last warp goes on first, before the others have begun to copy.
+      wrong<Fault::no_full_wait>("no_full_wait", normal,
+                                 {"report: in-flight-read", "report: uninitialised-read",
+                                  "report: race-write-after-read", "nan_output", "counts_differ"}),
+      wrong<Fault::no_empty_wait>("no_empty_wait", normal, {"report: race-write-after-read", "counts_differ"}),
       wrong<Fault::writes_nothing>("writes_nothing", normal, {"unwritten_output", "counts_differ"}),
       wrong<Fault::skips_a_row>("skips_a_row", normal, {"unwritten_output", "counts_differ"}),
       wrong<Fault::writes_guard>("writes_guard", normal, {"guard_overwritten"}, {normal}),

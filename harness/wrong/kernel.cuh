@@ -31,6 +31,9 @@ enum class Fault {
   no_broadcast_barrier,  // thread 0 hands a number to the others through shared memory; comes out right by luck
   early_prefetch,        // K[tile + 1] is requested before the barrier that ends all reads of K[tile]
   partial_barrier,       // one warp leaves out a __syncthreads()
+  mbarriers,             // K and V change hands at mbarriers: right, with other counts
+  no_full_wait,          // the same, and K is read before its mbarrier has been waited for
+  no_empty_wait,         // the same, and K[tile + 1] is requested before all warps have let go of K[tile]
   // memory
   writes_nothing,  // O keeps what it held before
   skips_a_row,     // the last row of each block is not written
@@ -44,7 +47,8 @@ enum class Fault {
 constexpr int HEAD_DIM = 128, BR = 64, BC = 32, WARPS = 4, THREADS = WARPS * 32;
 constexpr int ROW_BYTES = HEAD_DIM * 2;     // 128 halves = 256 B = twice around the 32 banks of 4 B
 constexpr int ROW_CHUNKS = ROW_BYTES / 16;  // 16 B = 8 halves
-constexpr uint32_t SMEM_BYTES = (BR + 2 * BC) * ROW_BYTES;
+constexpr uint32_t TILE_BYTES = (BR + 2 * BC) * ROW_BYTES;
+constexpr uint32_t SMEM_BYTES = TILE_BYTES + 4 * 8;  // four mbarriers
 constexpr float LOG2E = 1.44269504088896341f;
 constexpr int QK_N_TILES = BC / 8, QK_K_TILES = HEAD_DIM / 16;  // S[16 x BC] = Q[16 x d] K^T[d x BC]
 constexpr int PV_N_TILES = HEAD_DIM / 8, PV_K_TILES = BC / 16;  // O[16 x d] += P[16 x BC] V[BC x d]
@@ -68,6 +72,7 @@ __device__ __forceinline__ void load_tile(uint32_t tile, const f16* source) {
 template <Fault FAULT>
 __global__ void __launch_bounds__(THREADS) wrong_attention(AttentionParams p) {
   constexpr bool SWIZZLED = FAULT != Fault::no_swizzle;
+  constexpr bool MBARRIERS = FAULT == Fault::mbarriers || FAULT == Fault::no_full_wait || FAULT == Fault::no_empty_wait;
   constexpr bool K_READ_SWIZZLED = SWIZZLED && FAULT != Fault::plain_read;
 
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -99,17 +104,30 @@ __global__ void __launch_bounds__(THREADS) wrong_attention(AttentionParams p) {
   float row_max[2], row_sum[2] = {};
   row_max[0] = row_max[1] = FAULT == Fault::wrong_initial_max ? INFINITY : -INFINITY;
 
+  // Full: every thread's copies have landed. Empty: every thread has read.
+  const uint32_t full_K = smem_Q + TILE_BYTES, full_V = full_K + 8, empty_K = full_K + 16, empty_V = full_K + 24;
+  if constexpr (MBARRIERS) {
+    if (threadIdx.x < 4) mbarrier_init(full_K + threadIdx.x * 8, THREADS);
+    __syncthreads();  // safe to use the mbarriers
+  }
+  const auto end_copies = [](uint32_t full) { MBARRIERS ? cp_async_mbarrier_arrive_noinc(full) : cp_async_commit(); };
+
   load_tile<BR, SWIZZLED>(smem_Q, p.Q + block_rows);
   load_tile<BC, SWIZZLED>(smem_K, p.K + kv_head);
-  cp_async_commit();
+  end_copies(full_K);
 
   const int kv_tiles = FAULT == Fault::half_the_keys ? p.n / BC / 2 : p.n / BC;
   for (int tile = 0; tile < kv_tiles; ++tile) {
     // LOAD  K[tile] was requested one iteration ago; V[tile] is requested now and needed only after the softmax.
-    if constexpr (FAULT != Fault::no_wait) cp_async_wait<0>();  // this thread's part of K[tile] (and of Q) has landed
-    __syncthreads();  // safe to read K: everybody's part has landed; safe to overwrite V: every warp has finished PV
+    if constexpr (MBARRIERS) {
+      if (FAULT != Fault::no_full_wait) mbarrier_wait_parity(full_K, tile % 2);
+      mbarrier_wait_parity(empty_V, (tile + 1) % 2);
+    } else {
+      if constexpr (FAULT != Fault::no_wait) cp_async_wait<0>();  // this thread's part of K[tile] (and of Q) has landed
+      __syncthreads();  // safe to read K: everybody's part has landed; safe to overwrite V: every warp has finished PV
+    }
     load_tile<BC, SWIZZLED>(smem_V, p.V + kv_head + size_t(tile) * BC * HEAD_DIM);
-    cp_async_commit();
+    end_copies(full_V);
 
     // QK
     float S_frag[QK_N_TILES][4];
@@ -130,6 +148,10 @@ __global__ void __launch_bounds__(THREADS) wrong_attention(AttentionParams p) {
           mma_m16n8k16(S_frag[n + 1], Q_frag, K_frag[SECOND], K_frag[3]);
         }
       }
+    }
+
+    if constexpr (MBARRIERS) {
+      mbarrier_arrive(empty_K);
     }
 
     // SOFTMAX  A row's scores are spread over 4 neighbouring lanes, so two exchanges complete a maximum or a sum.
@@ -169,18 +191,23 @@ __global__ void __launch_bounds__(THREADS) wrong_attention(AttentionParams p) {
     }
 
     // LOAD  V[tile] is needed now; K[tile + 1] is requested and arrives behind PV.
-    cp_async_wait<0>();  // this thread's part of V[tile] has landed
+    if constexpr (!MBARRIERS) cp_async_wait<0>();  // this thread's part of V[tile] has landed
     const bool prefetch = tile + 1 < kv_tiles || FAULT == Fault::prefetch_past_end;
     const f16* next_K = p.K + kv_head + size_t(tile + 1) * BC * HEAD_DIM;
     if (FAULT == Fault::early_prefetch && prefetch) load_tile<BC, SWIZZLED>(smem_K, next_K);
     // Safe to read V: everybody's part has landed; safe to overwrite K: every warp has finished QK.
-    if constexpr (FAULT == Fault::partial_barrier) {
+    if constexpr (MBARRIERS) {
+      mbarrier_wait_parity(full_V, tile % 2);
+      if (FAULT != Fault::no_empty_wait) mbarrier_wait_parity(empty_K, tile % 2);
+    } else if constexpr (FAULT == Fault::partial_barrier) {
       if (warp != 1) __syncthreads();
     } else if constexpr (FAULT != Fault::no_barrier) {
       __syncthreads();
     }
     if (FAULT != Fault::early_prefetch && prefetch) load_tile<BC, SWIZZLED>(smem_K, next_K);
-    cp_async_commit();
+    if (prefetch || !MBARRIERS) {
+      end_copies(full_K);
+    }
 
     // PV
 #pragma unroll
@@ -196,6 +223,7 @@ __global__ void __launch_bounds__(THREADS) wrong_attention(AttentionParams p) {
         mma_m16n8k16(O_frag[n], P_frag, V_frag[0], V_frag[1]);
       }
     }
+    if constexpr (MBARRIERS) mbarrier_arrive(empty_V);
   }
 
   // STORE
