@@ -102,17 +102,6 @@ class RungDiff(SphinxDirective):
         return [nodes.raw("", side_by_side(start(self.arguments[0]), self.arguments[0]), format="html")]
 
 
-class Kernel(SphinxDirective):
-    """```{kernel} 03_kvpipe```: all of kernel.cuh, the lines that the rung changed marked."""
-    required_arguments = 1
-
-    def run(self):
-        stage, before = self.arguments[0], start(self.arguments[0])
-        marked = {n for _, new in (hunks(before, stage) if before else []) for n in new}
-        lines = highlighted(stage)
-        return [nodes.raw("", code(lines, range(1, len(lines) + 1), "kernel", marked, anchors=True), format="html")]
-
-
 def part_lines(text: list[str], name: str) -> list[range]:
     """Where the parts `// NAME` stand, from 1: each to the next part, or to where its block ends."""
     marks = [(n, line.index("//")) for n, line in enumerate(text, 1) if re.match(rf" *// ({'|'.join(PARTS)})\b", line)]
@@ -126,6 +115,30 @@ def part_lines(text: list[str], name: str) -> list[range]:
                 last -= 1
             found.append(range(start, last + 1))
     return found
+
+
+def parts(stage: str) -> str:
+    """Links to the five parts. A kernel marks all of them, or, like the three of 00_naive, none."""
+    text = kernel_path(stage).read_text(encoding="utf-8").splitlines()
+    found = {name: part_lines(text, name) for name in PARTS}
+    missing = [name for name in PARTS if not found[name]]
+    if len(missing) == len(PARTS):
+        return ""
+    if missing:
+        raise ExtensionError(f"{stage}/kernel.cuh has no mark // {missing[0]}")
+    links = [f'<a href="#L{lines.start}">{name}</a>' for lines, name in sorted(((lines, name) for name in PARTS for lines in found[name]), key=lambda part: part[0].start)]
+    return f'<nav class="parts" aria-label="Parts of the kernel">{" ".join(links)}</nav>'
+
+
+class Kernel(SphinxDirective):
+    """```{kernel} 03_kvpipe```: all of kernel.cuh, the lines that the rung changed marked, with links to its parts."""
+    required_arguments = 1
+
+    def run(self):
+        stage, before = self.arguments[0], start(self.arguments[0])
+        marked = {n for _, new in (hunks(before, stage) if before else []) for n in new}
+        lines = highlighted(stage)
+        return [nodes.raw("", parts(stage) + code(lines, range(1, len(lines) + 1), "kernel", marked, anchors=True), format="html")]
 
 
 def function_lines(text: list[str], name: str) -> list[range]:

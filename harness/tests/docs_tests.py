@@ -160,6 +160,15 @@ class Site(unittest.TestCase):
         row = next(row for row in self.rows if row["stage"] == "08_fragorder" and row["n"] == "8192" and row["batch"] == "16")
         self.assertIn(f"08_fragorder: {float(row['tflops']):.1f}.", self.pages[self.site / "docs" / "ladder.html"])
 
+    def test_the_table_of_rungs(self) -> None:
+        page = self.pages[self.site / "docs" / "ladder.html"]
+        for stage in STAGES:
+            row = re.search(rf'<tr[^>]*>(?:(?!</tr>).)*href="\.\./{stage}/README\.html"(?:(?!</tr>).)*</tr>', page, re.S)
+            self.assertTrue(row, stage)
+            for measured in self.rows:
+                if (measured["stage"], measured["batch"], measured["n"], measured["regime"]) == (stage, "16", "8192", "sustained"):
+                    self.assertIn(f"{float(measured['tflops']):.1f}", row[0])
+
     def test_the_wrong_kernel_fails_before_the_readers_eyes(self) -> None:
         page = re.sub(r"<[^>]+>", "", self.pages[self.site / "docs" / "softmax.html"])
         with (ROOT / "docs" / "recorded" / "no_running_max.csv").open(encoding="utf-8", newline="") as file:
@@ -236,6 +245,8 @@ class Refusals(unittest.TestCase):
     def test_a_part_without_its_mark(self) -> None:
         said = self.build_with("01_base/kernel.cuh", lambda text: text.replace("// SOFTMAX", "// Softmax"))
         self.assertIn("01_base/kernel.cuh has no mark // SOFTMAX", said)
+        said = self.build_with("05_exp2f/kernel.cuh", lambda text: text.replace("// STORE", "// Store"))
+        self.assertIn("05_exp2f/kernel.cuh has no mark // STORE", said)
 
     def test_a_rate_above_the_ceiling(self) -> None:
         said = self.build_with("docs/results/h200.csv", lambda text: text.replace(",369.887,", ",999,"))
