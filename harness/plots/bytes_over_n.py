@@ -22,6 +22,12 @@ def model(n: int, query_tile: int | None) -> float:
     return 8 * n * D + 4 * n**2 if query_tile is None else 4 * n * D + 4 * n**2 * D / query_tile
 
 
+def formula(query_tile: int | None) -> str:
+    if query_tile is None:
+        return "8nd + 4n²"
+    return "4nd + 4n²d" + (f"/{query_tile}" if query_tile > 1 else "")
+
+
 def tiles(rows: list[traffic.Row]) -> list[int | None]:
     """Rows of queries in a tile of each stage's, out of the model's bytes; None where scores are kept in memory."""
     found = set()
@@ -44,8 +50,7 @@ def collect(csv: Path, rows: list[traffic.Row], arguments: Namespace) -> figure.
     for level, metrics in LEVELS:
         measured = traffic.measured_over_n(csv, rows, metrics)
         lengths = sorted({n for points in measured.values() for n in points})
-        models = [["8nd + 4n²" if tile is None else f"4nd + 4n²d/{tile}", "model", [[n, model(n, tile)] for n in lengths]]
-                  for tile in tiles(rows)]
+        models = [[formula(tile), "model", [[n, model(n, tile)] for n in lengths]] for tile in tiles(rows)]
         what = f"{level}: {' + '.join(metrics)}"
         panels.append({"y": "bytes per head", "of": what, "title": what, "log_n": True, "log_y": True,
                        "lines": over_n.merged(measured) + models, "table": over_n.separate(measured) + models})
