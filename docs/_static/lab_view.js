@@ -60,8 +60,8 @@
   const familyOf = (form, row) => (form === "traffic" ? ["all", row.d] : ["all", row.d, row.batch * row.n, row.heads]).join();
 
   function machineOf(row, file) {
-    if (file.own) return `${row.gpu || row.source} (${file.name})`;
-    return row.source === "measured" ? row.gpu : row.gpu ? `${row.gpu} (${row.source})` : row.source;
+    const origin = [...(file.own ? [file.name] : []), ...(row.gpu && row.source !== "measured" ? [row.source] : [])];
+    return (row.gpu || row.source) + (origin.length ? ` (${origin.join(", ")})` : "");
   }
 
   function kindOf(row, isRung) {
@@ -122,7 +122,7 @@
       return Object.assign(row, { machine: machineOf(row, file), variety: kindOf(row, isRung) });
     }));
     const machines = distinct(rows, (row) => row.machine).map((name) => [name, name]);
-    const words = (name) => (measured ? distinct(rows, (row) => row[name]).map((word) => [word, word]) : []);
+    const words = (name) => (measured ? distinct(rows, (row) => row[name]).filter(Boolean).map((word) => [word, word]) : []);
     const axes = [["linear", "linear"], ["log", "logarithmic"]];
     const options = {
       metric: Object.entries(metrics).map(([key, { name }]) => [key, name]),
@@ -143,7 +143,7 @@
     const family = Boolean(chosen.shape?.startsWith("all,")), shape = family ? familyOf : keyOf;
     const here = rows.filter((row) => (chosen.gpu === "all" || row.machine === chosen.gpu) && shape(form, row) === chosen.shape &&
       row.causal === (chosen.causal === "1") &&
-      (!measured || ["regime", "inputs", "dtype"].every((name) => row[name] === chosen[name])));
+      (!measured || ["regime", "inputs", "dtype"].every((name) => !row[name] || row[name] === chosen[name])));
     return { rows, options, chosen, family, here, metric, isRung };
   };
 
@@ -195,7 +195,7 @@
 
   lab.describe = ({ chosen, family, here, metric }, { machines, without, series }, state) => {
     const [row] = here, measured = metric.form === "results";
-    const parts = [machines.length > 1 ? machines.map((name, i) => `${lab.letter(i)}: ${name}`).join("; ") : chosen.gpu];
+    const parts = [machines.length > 1 ? machines.map((name, i) => `${lab.letter(i)}: ${name}`).join("; ") : machines[0] ?? chosen.gpu];
     if (row && measured) parts.push(family ? `batch × N = ${row.batch * row.n}` : `batch ${row.batch}`, `heads ${row.heads}`);
     if (row) parts.push(...(family ? [] : [`N = ${row.n}`]), `d = ${row.d}`);
     parts.push(chosen.causal === "1" ? "causal" : "dense");

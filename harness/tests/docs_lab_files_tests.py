@@ -70,6 +70,19 @@ class Files(LabCase):
         self.element(".lab-status button").click()
         self.assertEqual(self.look()["marks"], alone["marks"])
 
+    def test_what_was_not_measured_says_so(self) -> None:
+        """A row copied from the write-up, and ceilings that name no inputs."""
+        rows = [{**row, "gpu": "Other"} for row in csv.DictReader(io.StringIO(self.RECORDED_TEXT)) if row["kind"] == "stage"]
+        rows = [{**row, "source": "write-up"} for row in rows] + [{**rows[0], "kind": "ceiling", "stage": "gemm", "inputs": ""}]
+        text = io.StringIO()
+        writer = csv.DictWriter(text, rows[0], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        seen = self.hand_over(text.getvalue())
+        self.assertEqual({mark["gpu"] for mark in seen["marks"]}, {GPU, "Other (mine.csv)", "Other (mine.csv, write-up)"})
+        self.assertEqual([mark["gpu"] for mark in seen["marks"] if mark["stage"] == "gemm"], ["Other (mine.csv)"])
+        self.assertIn("inputs", seen["hidden"])
+
     def test_a_file_of_the_same_card_is_told_apart_and_can_be_dropped(self) -> None:
         self.run_script("const files = new DataTransfer(); files.items.add(new File([arguments[0]], 'again.csv'));"
                         "document.querySelector('.lab-chart').dispatchEvent(new DragEvent('drop', "
