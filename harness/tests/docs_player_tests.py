@@ -59,8 +59,10 @@ class Player(docs_browser.BrowserCase):
             with self.subTest(stage=stage):
                 self.choose("stage", stage)
                 lines = [site["line"] for _, site in sites(trace)]
-                self.assertIn(f"Event 0, warp 0, ", self.said())
-                self.assertEqual(self.press("ArrowRight", 10**6), [[event, line, line] for event, line in enumerate(lines)][1:])
+                self.assertIn("Event 0, warp 0, ", self.said())
+                seen, expected = self.press("ArrowRight", 10**6), [[event, line, line] for event, line in enumerate(lines)][1:]
+                self.assertEqual(len(seen), len(expected))
+                self.assertEqual([pair for pair in zip(seen, expected) if pair[0] != pair[1]][:3], [])  # a diff of thousands takes minutes
 
     def test_turns_are_an_order_that_the_barriers_allow(self) -> None:
         self.start()
