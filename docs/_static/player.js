@@ -32,7 +32,7 @@ document.addEventListener("DOMContentLoaded", () => {
     button("first", "|<", "First event (Home)"), button("back-part", "<< part", "Start of a part before (shift and left, or P)"),
     button("back", "<", "Previous event (left)"), play, button("next", ">", "Next event (right)"),
     button("next-part", "part >>", "Next part (shift and right, or p)"), button("last", ">|", "Last event (End)"),
-    button("next-wait", "wait", "Next cp.async.wait_group (w; before: W)"), button("next-barrier", "barrier", "Next barrier (b; before: B)"));
+    button("next-wait", "wait", "Next wait for copies or an mbarrier (w; before: W)"), button("next-barrier", "barrier", "Next barrier (b; before: B)"));
   const speed = select("speed", [["2", "2 a second"], ["10", "10 a second"], ["50", "50 a second"]]);
   const slider = make("input", { type: "range", min: "0", "aria-label": "Event" });
   const said = make("p", { class: "said", "aria-live": "polite" });
@@ -87,6 +87,8 @@ document.addEventListener("DOMContentLoaded", () => {
   }
 
   function put() {
+    choices.order.disabled = !made.turns;
+    if (!made.turns) choices.order.value = "emulated";
     order = choices.order.value === "turns" ? made.turns : made.events;
     replay = new trace.Replay(made, order);
     pieces = { lanes: drawLanes(), launch: -1 };
@@ -187,7 +189,7 @@ document.addEventListener("DOMContentLoaded", () => {
         const touched = event[level] && event[level].buffer === name ? trace.Replay.cellsOf(buffer, event[level]) : null;
         piece.touch.setAttribute("x", touched ? touched[0] : 0);
         piece.touch.setAttribute("width", touched ? touched[1] - touched[0] + 1 : 0);
-        const [unit, bytes] = trace.hasRows(name) ? ["rows", replay.rowBytes] : ["bytes", 1];
+        const [unit, bytes] = trace.hasRows(name, level) ? ["rows", replay.rowBytes] : ["bytes", 1];
         const from = buffer.from > 0 ? `; last filled from row ${buffer.from / replay.rowBytes} of ${name} on` : "";
         say(piece.text, `${buffer.bytes / bytes} ${unit}: ${counted(buffer, names, bytes) || (level === "global" ? "untouched" : "empty")}${from}`);
       }

@@ -54,7 +54,8 @@ const trace = (() => {
     const made = { ...file, source, events, warps: 1 + events.reduce((most, event) => Math.max(most, event.warp), 0) };
     for (const event of events) require(!source || (event.line >= 1 && event.line <= source.length), `Event ${event.id} is of line ${event.line}, but its kernel has ${source && source.length} lines.`);
     nameParts(made);
-    made.turns = inTurns(made);
+    // Who may pass an mbarrier depends on the arrivals of single lanes, which a trace of warps does not have.
+    made.turns = events.some(isMbarrierWait) ? null : inTurns(made);
     return made;
   }
 
@@ -99,7 +100,9 @@ const trace = (() => {
 
   const isBarrier = (event) => event.instruction === "__syncthreads" || event.instruction === "bar.sync";
   const isArrival = (event) => isBarrier(event) || event.instruction === "bar.arrive";
-  const isWait = (event) => event.instruction === "cp.async.wait_group";
+  const isMbarrierWait = (event) => event.instruction === "mbarrier.try_wait.parity";
+  const isWait = (event) => event.instruction === "cp.async.wait_group" || isMbarrierWait(event);
+  const isCopy = (event) => /^cp\.async\.\d+$/.test(event.instruction);
 
   // Who stands at which barrier. come() returns the events of those it lets go, the newcomer included; empty if it must wait.
   class Barriers {
@@ -197,6 +200,7 @@ const trace = (() => {
       this.left = Array.from({ length: made.warps }, () => 0);
       for (const event of made.events) if (event.launch === launch) ++this.left[event.warp];
       this.barriers = new Barriers(this.left.filter(Boolean).length);
+      this.mbarriers = new Map();  // by offset: the copies and the warps that have arrived
       this.warps = Array.from({ length: made.warps }, () => ({ last: null, waits: null, ended: false, groups: [], open: [],
                                                                   scores: "S", scoresDone: 0, outputDone: 0 }));
       this.shared = new Map(made.shared.filter((region) => region.launch === launch).map((region) => {
@@ -228,6 +232,7 @@ const trace = (() => {
       const global = event.global && this.global.get(event.global.buffer), what = event.instruction, writes = isWrite(event);
       const before = warp.last;
       warp.last = event;
+      if (warp.waits && isMbarrierWait(warp.waits)) this.passMbarrier(warp);  // its next event shows that it has
       this.note = "";
       if (global) this.set(global, event.global, what.startsWith("st.") ? READY : LANDED);
       if (writes && shared) {
@@ -235,7 +240,7 @@ const trace = (() => {
         const source = before?.instruction.startsWith("ld.global") && before.global;  // what it passes on, if of the same name
         shared.from = source && source.buffer === event.shared.buffer ? source.offset - event.shared.offset : null;
       }
-      if (what.startsWith("cp.async.") && event.shared) {
+      if (isCopy(event)) {
         if (shared) {
           this.set(shared, event.shared, IN_FLIGHT, event.warp);
           shared.from = event.global && event.global.offset - event.shared.offset;
@@ -247,7 +252,10 @@ const trace = (() => {
         warp.groups.push(warp.open);
         warp.open = [];
       }
-      if (isWait(event)) {
+      if (isMbarrierWait(event)) {
+        warp.waits = event;
+        this.note = "It goes on when the phase is complete.";
+      } else if (isWait(event)) {
         const landed = warp.groups.splice(0, Math.max(0, warp.groups.length - (event.site.operand || 0))).flat();
         for (const copy of landed) {
           const region = this.shared.get(copy.shared.buffer);
@@ -255,6 +263,12 @@ const trace = (() => {
         }
         this.note = landed.length ? `${copies(landed)} ${landed.length > 1 ? "have" : "has"} landed; other warps may read ${landed.length > 1 ? "them" : "it"} only after a barrier.`
                                   : "Nothing of this warp was in flight.";
+      }
+      if (what === "mbarrier.arrive" || what === "cp.async.mbarrier.arrive.noinc") {
+        const known = this.mbarriers.get(event.shared?.offset) || { copies: [], warps: new Set() };
+        this.mbarriers.set(event.shared?.offset, known);
+        known.warps.add(event.warp);
+        if (what !== "mbarrier.arrive") known.copies.push(...warp.groups.flat(), ...warp.open);
       }
       // In registers: QK makes S, which turns into P, and every PV adds to O.
       if (event.part === "QK") [warp.scores, warp.scoresDone] = ["S", event.mma === undefined ? warp.scoresDone : event.mma / event.stretch.mma];
@@ -275,12 +289,27 @@ const trace = (() => {
       }
     }
 
+    passMbarrier(warp) {
+      const known = this.mbarriers.get(warp.waits.shared?.offset);
+      warp.waits = null;
+      if (!known) return;
+      for (const copy of known.copies.splice(0)) {
+        const region = copy.shared && this.shared.get(copy.shared.buffer);
+        if (region) this.set(region, copy.shared, READY, copy.warp);
+      }
+      this.makeSafe(known.warps);
+      known.warps = new Set();
+    }
+
     release(events) {
       const gone = new Set(events.map((event) => event.warp));
       for (const warp of gone) this.warps[warp].waits = null;
-      if (!gone.size) return;
+      if (gone.size) this.makeSafe(gone);
+    }
+
+    makeSafe(writers) {
       for (const region of this.shared.values()) {
-        region.cells.forEach((state, i) => { if (state === LANDED && gone.has(region.owner[i])) region.cells[i] = READY; });
+        region.cells.forEach((state, i) => { if (state === LANDED && writers.has(region.owner[i])) region.cells[i] = READY; });
       }
     }
   }
@@ -321,22 +350,24 @@ const trace = (() => {
   // ---- in words -------------------------------------------------------------------------------------------------------
 
   // Rows of d halves; S, P and what else a kernel keeps have rows of their own.
-  const hasRows = (buffer) => /^[QKVO]\d*$/.test(buffer);
+  const hasRows = (buffer, level) => (level === "global" ? /^[QKVO]$/ : /^[QKV]\d*$/).test(buffer);
 
-  function rows(place, rowBytes) {
-    if (!hasRows(place.buffer)) return `${place.buffer} (from byte ${place.offset} on)`;
+  function rows(place, rowBytes, level) {
+    if (!hasRows(place.buffer, level)) return `${place.buffer} (from byte ${place.offset} on)`;
     const first = Math.floor(place.offset / rowBytes), last = Math.floor((place.offset + place.bytes - 1) / rowBytes);
     return `${place.buffer} (in row${first === last ? ` ${first}` : `s ${first} to ${last}`})`;
   }
 
   function words(event, replay) {
     const rowBytes = replay.rowBytes, bytes = event.site.bytes || 0, what = event.instruction;
-    const shared = event.shared && rows(event.shared, rowBytes);
-    const global = event.global && rows(event.global, rowBytes);
-    if (what.startsWith("cp.async.") && event.shared) return `starts to copy ${bytes} bytes of ${global || "global memory"} from global to shared ${shared}.`;
+    const shared = event.shared && rows(event.shared, rowBytes, "shared");
+    const global = event.global && rows(event.global, rowBytes, "global");
+    if (isCopy(event)) return `starts to copy ${bytes} bytes of ${global || "global memory"} from global to shared ${shared}.`;
     if (what.startsWith("ld.global")) return `reads ${bytes} bytes of ${global || "global memory"} into registers.`;
     if (what.startsWith("st.global")) return `writes ${bytes} bytes of ${global || "global memory"}.`;
     if (isWrite(event)) return `writes ${bytes} bytes to shared ${shared}.`;
+    if (isMbarrierWait(event)) return `waits for a phase of the mbarrier in ${shared}, parity ${event.site.operand || 0}. ${replay.note}`;
+    if (what.includes("mbarrier")) return `${what.includes("init") ? "makes an mbarrier" : what.includes("cp.async") ? "lets its copies arrive, when they have landed, at the mbarrier" : "arrives at the mbarrier"} in ${shared}.`;
     if (shared) return `reads ${bytes} bytes of shared ${shared} into registers.`;
     if (what === "cp.async.commit_group") return replay.note;
     if (isWait(event)) return `waits until at most ${event.site.operand || 0} of its groups are in flight. ${replay.note}`;

@@ -267,6 +267,30 @@ class Player(docs_browser.BrowserCase):
         """, "{}")
         self.wait_for(lambda: "dropped.json is not shown" in self.run_script("return document.querySelector('.refusal').textContent"))
 
+    def test_mbarriers(self) -> None:
+        """Warp 0 copies and lets its copies arrive; warp 1, which has waited since before, goes on."""
+        memory = {"shared": {"buffer": "K", "bytes": 512}}
+        at = {"shared": {"buffer": "full", "bytes": 8}}
+        copy = memory | {"global": {"buffer": "K", "bytes": 512}, "bytes": 512}
+        steps = [("mbarrier.try_wait.parity", at, 1, 0), ("cp.async.16", copy, 0, 512, 0), ("cp.async.mbarrier.arrive.noinc", at, 0, 0),
+                 ("mbarrier.try_wait.parity", at, 0, 0), ("ldmatrix.x4", memory, 1, 512), ("ldmatrix.x4", memory, 0, 512)]
+        own = {"format": "flash-ladder trace 1", "stage": "mine", "n": 16, "d": 128, "tile": {"bc": 16},
+               "global": [{"buffer": "K", "bytes": 4096}],
+               "shared": [{"launch": 0, "buffer": "K", "offset": 0, "bytes": 1024}, {"launch": 0, "buffer": "full", "offset": 1024, "bytes": 8}],
+               "sites": [{"launch": 0, "instruction": name, "file": "mine", "line": i + 1, **rest} for i, (name, rest, *_) in enumerate(steps)],
+               "events": [[i, *numbers] for i, (_, _, *numbers) in enumerate(steps)]}
+        self.start()
+        self.assertEqual(self.give(json.dumps(own)), "")
+        seen = []
+        for _ in steps:
+            seen.append(self.run_script("""
+              const texts = (selector) => [...document.querySelectorAll(selector + ' .state-text')].map(text => text.textContent);
+              return [texts('.lanes').map(text => text.startsWith('waits')), texts('.memory')[1]]"""))
+            self.press("ArrowRight")
+        self.assertEqual([waits for waits, _ in seen], [[False, True], [False, True], [False, True], [True, True], [True, False], [False, False]])
+        self.assertEqual([memory for _, memory in seen], ["4 rows: empty", *["4 rows: 2 in flight"] * 3, *["4 rows: 2 safe"] * 2])
+        self.assertTrue(self.run_script("return document.querySelector('[data-choice=order]').disabled"))
+
     def test_without_scripts_a_table_tells_the_trace(self) -> None:
         page = (self.site / "docs" / "player.html").read_text(encoding="utf-8")
         rows = re.findall(r"<tr><td>(\d+)</td><td>([^<]+)</td><td>([^<]*)</td><td>(\d+)</td>", page)
