@@ -4,6 +4,7 @@ from __future__ import annotations
 import figure
 
 ALIKE = 0.10
+MODEL_DASHES = ("--", ":", "-.", (0, (1, 4)))
 
 
 def number_of(stage: str) -> str:
@@ -35,7 +36,7 @@ def render(axes: list, points: figure.Points) -> None:
         for name, kind, line in panel["lines"]:
             n, y = zip(*line)
             if kind == "model":
-                axis.plot(n, y, label=name, color=figure.INK, linewidth=2.2, alpha=0.45, linestyle=("--", ":", "-.")[modelled % 3])
+                axis.plot(n, y, label=name, color=figure.INK, linewidth=2.2, alpha=0.45, linestyle=MODEL_DASHES[modelled % len(MODEL_DASHES)])
                 modelled += 1
                 continue
             peer = kind == "peer"
