@@ -30,7 +30,7 @@ enum class FailureKind {
   emulator_report,     // the emulator caught a race, a missing wait, ...; Failure::detail is the kind of report
   launch_failed,       // no launch, or it died
   counts_differ,       // Variant::predict against the emulator's count
-  conflicts_differ,    // Variant::conflict_ways against the emulator's, on some ldmatrix line
+  conflicts_differ,    // Variant::conflict_ways against the emulator's, on the worst ldmatrix line
   differs_from_naive,  // the GPU's output against stage 00's on the GPU
   property_broken,     // what must change nothing (harness/properties.hpp) changed something
 };
@@ -44,7 +44,10 @@ struct Failure {
 
 // The emulator's counters in the words of a prediction.
 Counts counts_of(const emulator::Counters& counters);
+// Also the wmma.load of an operand, which is an ldmatrix to the hardware.
 bool is_ldmatrix(const emulator::SiteCounts& site);
+// The line with the worst bank conflicts, by region; null without any.
+const emulator::SiteCounts* worst_ldmatrix(const emulator::Counters& counters);
 // Bank conflicts over all ldmatrix together: wavefronts per ideal wavefront; 0 without any.
 double ldmatrix_ways(const emulator::Counters& counters);
 

@@ -109,7 +109,7 @@ Result<ExitCode> overview_verb(const Options& options) {
       const double ways = ldmatrix_ways(counters);
       const ResultRow* row = recorded ? recorded->find(stage->name) : nullptr;
       table.add({std::string(stage->name), verdict_word(result.ok, out), fmt::format("{:.1e}", result.max_err),
-                 ways > 0 ? fmt::format("{:.0f}-way", ways) : "-", grouped(counters.smem_wavefronts),
+                 ways > 0 ? fmt::format("{:.2g}-way", ways) : "-", grouped(counters.smem_wavefronts),
                  bytes_text(double(counters.gmem_bytes_read)), grouped(counters.mma), grouped(counters.ldmatrix),
                  grouped(counters.barriers), row ? fmt::format("{:.1f}", row->tflops) : "-"});
       ok = ok && result.ok;

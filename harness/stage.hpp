@@ -68,7 +68,7 @@ struct Variant {
   void (*on_emulator)(emulator::Device&, const AttentionParams&) = nullptr;
   void (*on_gpu)(gpu::Device&, const AttentionParams&) = nullptr;
   const void* gpu_kernel = nullptr;             // for cudaFuncGetAttributes: registers, local bytes
-  double conflict_ways = 0;                     // expected on every ldmatrix line (8, 1); 0: the stage has none
+  double conflict_ways = 0;                     // of the worst ldmatrix or wmma.load line (8, 1); 0: the stage has none
   std::function<Counts(const Shape&)> predict;  // expected counts, exact
 
   uint64_t smem_at(int n) const { return smem_bytes + uint64_t{smem_bytes_per_key} * n; }

@@ -236,7 +236,7 @@ void Block::bad_address(uint32_t address, uint32_t bytes, SiteId site, uint32_t 
   const bool misaligned = (address & (bytes - 1)) != 0;
   report({misaligned ? ReportKind::shared_misaligned : ReportKind::shared_out_of_bounds, site}, [&] {
     const std::string self =
-        fmt::format("{} by {} at offset {}", at(site), thread_name(thread), int64_t{address} - SMEM_BASE);
+        fmt::format("{} by {} at offset {}", at(site), actor_name(site, thread), int64_t{address} - SMEM_BASE);
     return misaligned
                ? fmt::format("misaligned shared access: {} is not aligned to its {} bytes", self, bytes)
                : fmt::format("shared access out of bounds: {} for {} bytes; the block has {} bytes of shared memory",
@@ -266,7 +266,7 @@ void Block::name_region(uint32_t address, uint32_t bytes, const char* name) {
 void Block::report_hazard(const RaceDetector::Actor& actor, const Hazard& hazard) {
   const uint32_t address = SMEM_BASE + hazard.offset;
   report({hazard.kind, actor.site, hazard.other, regions[region_at(address)].name}, [&] {
-    const std::string self = fmt::format("{} by {}", at(actor.site), thread_name(actor.thread));
+    const std::string self = fmt::format("{} by {}", at(actor.site), actor_name(actor.site, actor.thread));
     const auto thread = static_cast<uint32_t>(hazard.other_thread);
     const std::string other =
         hazard.other == NO_SITE
@@ -415,6 +415,11 @@ std::string Block::place(uint32_t address) const {
 
 std::string Block::thread_name(uint32_t thread) {
   return fmt::format("thread {} (warp {})", thread, thread / 32);
+}
+
+std::string Block::actor_name(SiteId site, uint32_t thread) const {
+  const bool is_wmma = info(sites[site].instruction).name.starts_with("wmma");
+  return is_wmma ? fmt::format("warp {}", thread / 32) : thread_name(thread);
 }
 
 std::string Block::block_name() const {

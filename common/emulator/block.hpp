@@ -154,10 +154,11 @@ struct Block {
   static void trace_global(TraceEvent& event, const Device::Buffer* buffer, const void* address, uint32_t bytes);
 
   // ---- words for reports
-  std::string at(SiteId site) const;                // "ldmatrix.x4 at 01_base/kernel.cuh:70"
-  std::string place(uint32_t address) const;        // "K+512"
-  static std::string thread_name(uint32_t thread);  // "thread 37 (warp 1)"
-  std::string block_name() const;                   // "block (0, 0, 0)"
+  std::string at(SiteId site) const;                           // "ldmatrix.x4 at 01_base/kernel.cuh:70"
+  std::string place(uint32_t address) const;                   // "K+512"
+  static std::string thread_name(uint32_t thread);             // "thread 37 (warp 1)"
+  std::string actor_name(SiteId site, uint32_t thread) const;  // of wmma, where no thread is to blame, "warp 1"
+  std::string block_name() const;                              // "block (0, 0, 0)"
 
   template <class Make>
   void report(const Fault& fault, Make&& make) {

@@ -85,7 +85,7 @@ def table(counts: dict[str, dict], rows: list[results.Row], peers: list[results.
         counters = counts[stage]["counters"]
         ways = counters["ldmatrix_conflict_ways"]
         cells = [f"[{stage}]({stage}/)", idea(stage), f"{counters['gmem_bytes_read'] / 2**20:.1f} MiB",
-                 f"{counters['ldmatrix']:,}", "none" if ways <= 1 else f"{ways:g}-way", f"{counters['smem_wavefronts']:,}"]
+                 f"{counters['ldmatrix']:,}", "none" if ways <= 1 else f"{ways:.2g}-way", f"{counters['smem_wavefronts']:,}"]
         if measured:
             cells += timing(measured.get(stage))
         lines.append("| " + " | ".join(cells) + " |")

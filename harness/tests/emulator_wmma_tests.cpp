@@ -206,7 +206,9 @@ TEST_CASE("a lane needs a __syncwarp between its own accesses and those of the w
     CHECK(only_report(device).times == 32);
     check_silent(run(read_after_store<true>, 32, 1024, lane_bytes));
   }
-  CHECK(only_report(run(load_after_write<false>, 32, 512)).where == std::vector{MARKED("load"), MARKED("write")});
+  const Device loaded = run(load_after_write<false>, 32, 512);
+  CHECK(only_report(loaded).where == std::vector{MARKED("load"), MARKED("write")});
+  CHECK_THAT(only_report(loaded).message, Contains("wmma.load.a") && Contains("by warp 0 reads shared+0, written by"));
   check_silent(run(load_after_write<true>, 32, 512));
   const Device device = run(write_after_load<false>, 32, 1024);
   CHECK(only_report(device).kind == ReportKind::race_write_after_read);
@@ -276,7 +278,8 @@ TEST_CASE("wmma accesses out of line or out of bounds end the launch", "[emulato
   check_refused(run(load_at, 32, 1024, 0, 24), ReportKind::shared_misaligned, "load a",
                 "24 elements, which are 48 bytes; it must be a multiple of 16");
   check_refused(run(store_at, 32, 2048, 0, 20), ReportKind::shared_misaligned, "store d", "it must be a multiple of 8");
-  check_refused(run(store_at, 32, 1024, 0, 24), ReportKind::shared_out_of_bounds, "store d", "at offset 1056");
+  check_refused(run(store_at, 32, 1024, 0, 24), ReportKind::shared_out_of_bounds, "store d",
+                "by warp 0 at offset 1056");
   check_silent(run(store_at, 32, 15 * 96 + 64, 0, 24));  // what is behind the last row is not touched
 }
 
