@@ -63,7 +63,7 @@ def h200(name: str, **shape) -> results.Row:
 def sweep(name: str, column: str, regime: str) -> list[float]:
     """A column at every N of the sweep, in which batch x N is constant."""
     found = [row.values[column] for row in _rows() if _named(row.stage, name) and row.source == "measured"
-             and row.regime == regime and row.batch * row.n == SWEEP_TOKENS and not row.causal]
+             and row.regime == regime and row.batch * row.n == SWEEP_TOKENS and not row.causal and row.is_plain]
     return found or _only(found, f"the sweep of {name}, {regime}, in docs/results/h200.csv")
 
 

@@ -76,6 +76,11 @@ class Row:
         """A stage in its default configuration; an ablation is named like 02_swizzle[64x32, 2 warps]."""
         return self.kind == "stage" and RUNG.fullmatch(self.stage) is not None
 
+    @property
+    def is_plain(self) -> bool:
+        """N(0, 1) inputs in fp16: what figures and tables show. A file may hold other inputs at the same shape."""
+        return self.inputs in ("", "normal") and self.dtype in ("", "fp16")
+
 
 @dataclass(frozen=True)
 class Selection:
@@ -94,7 +99,7 @@ class Selection:
 
     def takes(self, row: Row) -> bool:
         shape = (row.batch, row.heads, row.n, row.d, row.causal)
-        return row.regime == self.regime and shape == (self.batch, self.heads, self.n, self.d, self.causal)
+        return row.is_plain and row.regime == self.regime and shape == (self.batch, self.heads, self.n, self.d, self.causal)
 
 
 def read(path: Path, form: Format = RESULTS) -> list[Row]:

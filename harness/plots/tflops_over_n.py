@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def collect(csv: Path, rows: list[results.Row], arguments: argparse.Namespace) -> figure.Points:
     wanted = (arguments.heads, arguments.d, arguments.causal, arguments.regime)
-    rows = [row for row in rows if (row.is_rung or row.kind == "peer") and row.source == "measured"
+    rows = [row for row in rows if (row.is_rung or row.kind == "peer") and row.source == "measured" and row.is_plain
             and (row.heads, row.d, row.causal, row.regime) == wanted]
     if not any(row.is_rung for row in rows):
         raise results.ResultsError(f"{csv}: no stage was measured at heads {wanted[0]}, d = {wanted[1]}, {wanted[3]}")

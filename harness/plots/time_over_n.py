@@ -24,7 +24,7 @@ def collect(csv: Path, rows: list[results.Row], arguments: Namespace) -> figure.
     lines: dict[str, list] = {}
     for row in sorted(rows, key=lambda row: (row.kind != "stage", row.stage, row.n)):
         if ((row.is_rung or row.kind == "peer") and row.source == "measured" and row.batch * row.n == TOKENS and row.d == 128
-                and not row.causal and row.regime == arguments.regime and row.ms_median is not None):
+                and not row.causal and row.is_plain and row.regime == arguments.regime and row.ms_median is not None):
             line = lines.setdefault(row.stage, [row.stage, "measured" if row.is_rung else "peer", []])
             line[2].append([row.n, float(f"{row.ms_median / (row.batch * row.heads):.4g}")])
     if not any(kind == "measured" for _, kind, _ in lines.values()):

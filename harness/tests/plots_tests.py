@@ -72,6 +72,17 @@ class Drawing(Scratch):
             self.assertIn(words, texts["tflops_over_n"])
         self.assertNotIn("64x128, 4 warps", texts["tflops_per_rung"])  # an ablation is no rung
 
+    def test_rows_of_other_inputs_are_not_mixed_in(self) -> None:
+        path = self.folder / FIXTURE.name
+        rows = [line for line in FIXTURE.read_text().splitlines() if ",normal," in line]
+        path.write_text(FIXTURE.read_text() + "\n".join(row.replace(",normal,", ",peaky,") for row in rows) + "\n")
+        for name in (*FIGURES, "time_over_n"):
+            module = importlib.import_module(name)
+            parser = argparse.ArgumentParser()
+            getattr(module, "add_arguments", results.add_selection_arguments)(parser)
+            points = [module.collect(csv, results.read(csv), parser.parse_args([])) for csv in (FIXTURE, path)]
+            self.assertEqual(*points, name)
+
     def test_a_figure_knows_its_data(self) -> None:
         path = self.folder / "a.svg"
         self.run_script("tflops_per_rung", FIXTURE, "-o", path)
