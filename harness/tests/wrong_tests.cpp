@@ -13,6 +13,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -51,19 +52,23 @@ std::string messages_of(const CheckResult& result) {
 
 // What the right kernel does, exactly; as in 03_kvpipe. "Pair": 16 rows of queries and a tile of keys.
 ladder::Counts predict(const Shape& shape) {
-  const uint64_t blocks = shape.batch_heads() * shape.n / BR, tiles = blocks * (shape.n / BC), pairs = tiles * WARPS;
+  const uint64_t blocks_per_head = shape.n / BR, blocks = shape.batch_heads() * blocks_per_head;
+  // Block b of a head walks to the end; under the mask to tile (b + 1) * BR / BC.
+  const uint64_t tiles = blocks * (BR / BC) * (shape.causal ? blocks_per_head + 1 : 2 * blocks_per_head) / 2;
+  const uint64_t pairs = tiles * WARPS;
   return {.mma = pairs * (QK_N_TILES * QK_K_TILES + PV_N_TILES * PV_K_TILES),
           .ldmatrix = pairs * (QK_K_TILES + QK_N_TILES / 2 * QK_K_TILES + PV_N_TILES * PV_K_TILES),
           .shuffles = pairs * 2 * 4,
           .barriers = tiles * 2,
           .gmem_bytes_read = (blocks * BR + tiles * 2 * BC) * ROW_BYTES,
-          .gmem_bytes_written = blocks * BR * ROW_BYTES};
+          .gmem_bytes_written = blocks * BR * (ROW_BYTES + 4)};
 }
 
 using Launch = void (*)(Device&, const AttentionParams&);
 
 CheckResult check(std::string_view name, Launch launch, const Problem& problem) {
-  const ladder::Stage stage{.name = name, .idea = "", .limit = "", .prediction = ""};
+  const ladder::Stage stage{
+      .name = name, .idea = "", .limit = "", .prediction = "", .causal = true, .writes_lse = true};
   const ladder::Variant variant{.label = std::string(name),
                                 .tile = {BR, BC, WARPS},
                                 .smem_bytes = SMEM_BYTES,
@@ -73,12 +78,13 @@ CheckResult check(std::string_view name, Launch launch, const Problem& problem) 
   return check_on_emulator(stage, variant, problem);
 }
 
-const Problem& problem(InputKind kind, int heads = 1) {
-  static std::map<std::pair<InputKind, int>, Problem> known;
-  const auto place = known.find({kind, heads});
+const Problem& problem(InputKind kind, int heads = 1, bool causal = false) {
+  static std::map<std::tuple<InputKind, int, bool>, Problem> known;
+  const std::tuple key{kind, heads, causal};
+  const auto place = known.find(key);
   if (place != known.end()) return place->second;
-  const Shape shape{.heads = heads, .n = N};
-  return known.emplace(std::pair{kind, heads}, ladder::make_problem(shape, kind, 1)).first->second;
+  const Shape shape{.heads = heads, .n = N, .causal = causal};
+  return known.emplace(key, ladder::make_problem(shape, kind, 1)).first->second;
 }
 
 // U(0, 1] in all three tensors, by a linear congruential generator.
@@ -100,7 +106,7 @@ Problem uniform_problem() {
 class EmulatedContestant {
  public:
   explicit EmulatedContestant(Launch launch)
-      : launch_(launch), problem_(problem(InputKind::normal)), output_(problem_.inputs.Q.size()) {}
+      : launch_(launch), problem_(problem(InputKind::normal)), output_(problem_.inputs.Q.size()), lse_(N) {}
 
   ladder::Contestant contestant(std::string name) {
     return {.name = std::move(name),
@@ -116,6 +122,7 @@ class EmulatedContestant {
     params.K = problem_.inputs.K.data();
     params.V = problem_.inputs.V.data();
     params.O = output_.data();
+    params.LSE = lse_.data();
     Device device;
     for (int i = 0; i < launches; ++i) launch_(device, params);
     return 25.0 * launches;
@@ -135,6 +142,7 @@ class EmulatedContestant {
   Launch launch_;
   const Problem& problem_;
   std::vector<f16> output_;
+  std::vector<float> lse_;
 };
 
 struct WrongKernel {
@@ -145,12 +153,13 @@ struct WrongKernel {
   Reasons reasons;                        // all that the check says about it, and nothing else
   std::vector<InputKind> hidden_on = {};  // inputs whose result is right in spite of the fault
   int heads = 1;
+  bool causal = false;
 };
 
 template <Fault FAULT>
 WrongKernel wrong(std::string_view name, InputKind seen_on, Reasons reasons, std::vector<InputKind> hidden_on = {},
-                  int heads = 1) {
-  return {FAULT, name, launch_wrong<FAULT>, seen_on, std::move(reasons), std::move(hidden_on), heads};
+                  int heads = 1, bool causal = false) {
+  return {FAULT, name, launch_wrong<FAULT>, seen_on, std::move(reasons), std::move(hidden_on), heads, causal};
 }
 
 // What the compiler puts into an uninitialised accumulator (-ftrivial-auto-var-init=pattern).
@@ -163,45 +172,53 @@ const std::string UNINITIALISED = "wrong_result";  // -1.7e38 everywhere: all sc
 std::vector<WrongKernel> wrong_kernels() {
   using enum InputKind;
   return {
-      wrong<Fault::no_running_max>("no_running_max", large_logits, {"nan_output"},
+      wrong<Fault::no_running_max>("no_running_max", large_logits, {"nan_output", "wrong_lse"},
                                    {normal, one_hot, last_tile_max, negative_rows}),
-      wrong<Fault::wrong_initial_max>("wrong_initial_max", normal, {"nan_output"}),
-      wrong<Fault::no_correction>("no_correction", normal, {"wrong_result"}, {ties, constant_v, first_tile_max}),
-      wrong<Fault::stale_row_sum>("stale_row_sum", normal, {"wrong_result"}, {ties, first_tile_max}),
-      wrong<Fault::no_scale>("no_scale", normal, {"wrong_result"}, {ties, constant_v, one_hot}),
-      wrong<Fault::half_the_keys>("half_the_keys", normal, {"wrong_result", "counts_differ"}, {constant_v}),
-      wrong<Fault::wrong_head>("wrong_head", normal, {"wrong_result"}, {}, 2),
+      wrong<Fault::wrong_initial_max>("wrong_initial_max", normal, {"nan_output", "wrong_lse"}),
+      wrong<Fault::no_correction>("no_correction", normal, {"wrong_result", "wrong_lse"},
+                                  {ties, constant_v, first_tile_max}),
+      wrong<Fault::stale_row_sum>("stale_row_sum", normal, {"wrong_result", "wrong_lse"}, {ties, first_tile_max}),
+      wrong<Fault::no_scale>("no_scale", normal, {"wrong_result", "wrong_lse"}, {ties, constant_v, one_hot}),
+      wrong<Fault::lse_without_max>("lse_without_max", normal, {"wrong_lse"}, {normal}),
+      wrong<Fault::mask_off_by_one>("mask_off_by_one", normal, {"wrong_result", "wrong_lse"}, {constant_v}, 1, true),
+      wrong<Fault::mask_off_by_one>("mask_off_by_one, dense", normal, {}, {normal}),
+      wrong<Fault::half_the_keys>("half_the_keys", normal, {"wrong_result", "counts_differ", "wrong_lse"},
+                                  {constant_v}),
+      wrong<Fault::wrong_head>("wrong_head", normal, {"wrong_result", "wrong_lse"}, {}, 2),
       wrong<Fault::wrong_head>("wrong_head, one head", normal, {}, {normal}),
       wrong<Fault::prefetch_past_end>("prefetch_past_end", normal,
                                       {"report: global-out-of-bounds", "report: exit-in-flight", "counts_differ"},
                                       {normal}),
-      wrong<Fault::plain_read>("plain_read", normal, {"wrong_result", "conflicts_differ"}, {constant_v}),
+      wrong<Fault::plain_read>("plain_read", normal, {"wrong_result", "conflicts_differ", "wrong_lse"}, {constant_v}),
       wrong<Fault::no_swizzle>("no_swizzle", normal, {"conflicts_differ"}, {normal}),
-      wrong<Fault::swapped_registers>("swapped_registers", normal, {"wrong_result"}, {constant_v}),
-      wrong<Fault::uninitialised_S>("uninitialised_S", normal, {UNINITIALISED}),
+      wrong<Fault::swapped_registers>("swapped_registers", normal, {"wrong_result", "wrong_lse"}, {constant_v}),
+      wrong<Fault::uninitialised_S>("uninitialised_S", normal, {UNINITIALISED, "wrong_lse"}),
       wrong<Fault::no_wait>("no_wait", normal,
-                            {"report: in-flight-read", "report: race-read-after-write", "nan_output"}),
+                            {"report: in-flight-read", "report: race-read-after-write", "nan_output", "wrong_lse"}),
       wrong<Fault::no_barrier>("no_barrier", normal,
                                {"report: race-read-after-write", "report: race-write-after-read",
-                                "report: uninitialised-read", "nan_output", "counts_differ"}),
+                                "report: uninitialised-read", "nan_output", "counts_differ", "wrong_lse"}),
       // Thread 0 runs first here, so the others read the right number; on a GPU they may. Only the detector sees it.
       wrong<Fault::no_broadcast_barrier>("no_broadcast_barrier", normal, {"report: race-read-after-write"}, {normal}),
-      wrong<Fault::early_prefetch>("early_prefetch", normal,
-                                   {"report: race-write-after-read", "report: in-flight-read", "nan_output"}),
-      wrong<Fault::partial_barrier>("partial_barrier", normal,
-                                    {"report: divergent-barrier", "report: race-read-after-write",
-                                     "report: race-write-after-read", "report: uninitialised-read", "nan_output"}),
+      wrong<Fault::early_prefetch>(
+          "early_prefetch", normal,
+          {"report: race-write-after-read", "report: in-flight-read", "nan_output", "wrong_lse"}),
+      wrong<Fault::partial_barrier>(
+          "partial_barrier", normal,
+          {"report: divergent-barrier", "report: race-read-after-write", "report: race-write-after-read",
+           "report: uninitialised-read", "nan_output", "wrong_lse"}),
+      wrong<Fault::barrier_in_branch>("barrier_in_branch", normal, {"report: divergent-barrier"}, {normal}),
       wrong<Fault::mbarriers>("mbarriers", normal, {"counts_differ"}, {normal}),
       // The last warp goes on first, before the others have begun to copy.
       wrong<Fault::no_full_wait>("no_full_wait", normal,
                                  {"report: in-flight-read", "report: uninitialised-read",
-                                  "report: race-write-after-read", "nan_output", "counts_differ"}),
+                                  "report: race-write-after-read", "nan_output", "counts_differ", "wrong_lse"}),
       wrong<Fault::no_empty_wait>("no_empty_wait", normal, {"report: race-write-after-read", "counts_differ"}),
       wrong<Fault::writes_nothing>("writes_nothing", normal, {"unwritten_output", "counts_differ"}),
       wrong<Fault::skips_a_row>("skips_a_row", normal, {"unwritten_output", "counts_differ"}),
       wrong<Fault::writes_guard>("writes_guard", normal, {"guard_overwritten"}, {normal}),
-      wrong<Fault::modifies_Q>("modifies_Q", normal, {"input_modified", "counts_differ"}, {normal}),
-      wrong<Fault::mean_of_V>("mean_of_V", normal, {"wrong_result", "counts_differ"}, {ties, constant_v}),
+      wrong<Fault::modifies_Q>("modifies_Q", normal, {"input_modified", "counts_differ", "wrong_lse"}, {normal}),
+      wrong<Fault::mean_of_V>("mean_of_V", normal, {"wrong_result", "counts_differ", "wrong_lse"}, {ties, constant_v}),
       // Reads 2 bytes that the formula does not have.
       wrong<Fault::peeks_at_output>("peeks_at_output", normal, {"counts_differ"}, {normal}),
   };
@@ -212,9 +229,11 @@ std::vector<WrongKernel> wrong_kernels() {
 TEST_CASE("the right kernel is accepted on every input") {
   for (const InputKind kind : ladder::all_input_kinds()) {
     DYNAMIC_SECTION(to_string(kind)) {
-      const CheckResult result = check("none", launch_wrong<Fault::none>, problem(kind, 2));
-      INFO(messages_of(result));
-      CHECK(result.ok);
+      for (const bool causal : {false, true}) {
+        const CheckResult result = check("none", launch_wrong<Fault::none>, problem(kind, 2, causal));
+        INFO(messages_of(result));
+        CHECK(result.ok);
+      }
     }
   }
 }
@@ -222,7 +241,8 @@ TEST_CASE("the right kernel is accepted on every input") {
 TEST_CASE("every wrong kernel is rejected for its reason") {
   for (const WrongKernel& kernel : wrong_kernels()) {
     DYNAMIC_SECTION(kernel.name) {
-      const CheckResult result = check(kernel.name, kernel.launch, problem(kernel.seen_on, kernel.heads));
+      const Problem& given = problem(kernel.seen_on, kernel.heads, kernel.causal);
+      const CheckResult result = check(kernel.name, kernel.launch, given);
       INFO(messages_of(result));
       CHECK(reasons_of(result) == kernel.reasons);
       CHECK(result.ok == kernel.reasons.empty());
@@ -234,7 +254,7 @@ TEST_CASE("no input alone would do: some hide a fault behind a right result") {
   for (const WrongKernel& kernel : wrong_kernels()) {
     for (const InputKind kind : kernel.hidden_on) {
       DYNAMIC_SECTION(kernel.name << " on " << to_string(kind)) {
-        const CheckResult result = check(kernel.name, kernel.launch, problem(kind, kernel.heads));
+        const CheckResult result = check(kernel.name, kernel.launch, problem(kind, kernel.heads, kernel.causal));
         CHECK(result.max_err <= result.tolerance);
       }
     }
@@ -258,6 +278,19 @@ TEST_CASE("the book prints what the check says of a kernel without a running max
   if (std::getenv("LADDER_RECORD") != nullptr) std::ofstream(path) << table;
   std::ifstream file(path);
   CHECK(std::string(std::istreambuf_iterator<char>(file), {}) == table);
+}
+
+TEST_CASE("a key of the future is found without a reference") {
+  ladder::Variant variant;
+  variant.on_emulator = launch_wrong<Fault::mask_off_by_one>;
+  const ladder::Stage stage{
+      .name = "mask_off_by_one", .idea = "", .limit = "", .prediction = "", .causal = true, .writes_lse = true};
+  std::set<std::string> broken;
+  for (const CheckResult& property :
+       check_properties(stage, variant, {.n = N, .causal = true}, 1, ladder::Backend::emulator)) {
+    if (!property.ok) broken.insert(property.inputs);
+  }
+  CHECK(broken == std::set<std::string>{"prefix"});
 }
 
 TEST_CASE("no fault is left out") {

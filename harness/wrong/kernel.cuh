@@ -16,6 +16,9 @@ enum class Fault {
   no_correction,      // neither O nor the row sum is rescaled when the maximum grows
   stale_row_sum,      // O is rescaled, the row sum is not
   no_scale,           // 1 / sqrt(d) is forgotten
+  lse_without_max,    // LSE is the logarithm of the sum alone: the maximum that was taken out is not put back
+  // causal mask
+  mask_off_by_one,  // each query sees one key of the future
   // tiles and addresses
   half_the_keys,      // only the first half of the keys is visited
   wrong_head,         // every block works on K and V of the first head
@@ -31,9 +34,10 @@ enum class Fault {
   no_broadcast_barrier,  // thread 0 hands a number to the others through shared memory; comes out right by luck
   early_prefetch,        // K[tile + 1] is requested before the barrier that ends all reads of K[tile]
   partial_barrier,       // one warp leaves out a __syncthreads()
-  mbarriers,             // K and V change hands at mbarriers: right, with other counts
-  no_full_wait,          // the same, and K is read before its mbarrier has been waited for
-  no_empty_wait,         // the same, and K[tile + 1] is requested before all warps have let go of K[tile]
+  barrier_in_branch,  // two halves of a warp take two branches, with a __syncthreads() in each; comes out right by luck
+  mbarriers,          // K and V change hands at mbarriers: right, with other counts
+  no_full_wait,       // the same, and K is read before its mbarrier has been waited for
+  no_empty_wait,      // the same, and K[tile + 1] is requested before all warps have let go of K[tile]
   // memory
   writes_nothing,  // O keeps what it held before
   skips_a_row,     // the last row of each block is not written
@@ -116,7 +120,9 @@ __global__ void __launch_bounds__(THREADS) wrong_attention(AttentionParams p) {
   load_tile<BC, SWIZZLED>(smem_K, p.K + kv_head);
   end_copies(full_K);
 
-  const int kv_tiles = FAULT == Fault::half_the_keys ? p.n / BC / 2 : p.n / BC;
+  const int first_query = blockIdx.x * BR + warp * 16;
+  const int visible_tiles = p.causal ? (blockIdx.x + 1) * BR / BC : p.n / BC;
+  const int kv_tiles = FAULT == Fault::half_the_keys ? visible_tiles / 2 : visible_tiles;
   for (int tile = 0; tile < kv_tiles; ++tile) {
     // LOAD  K[tile] was requested one iteration ago; V[tile] is requested now and needed only after the softmax.
     if constexpr (MBARRIERS) {
@@ -160,8 +166,12 @@ __global__ void __launch_bounds__(THREADS) wrong_attention(AttentionParams p) {
       float tile_max = -INFINITY;
 #pragma unroll
       for (int n = 0; n < QK_N_TILES; ++n) {
+        const int key = tile * BC + n * 8 + FragmentC::col(lane, 0), query = first_query + FragmentC::row(lane, 2 * r);
+        const int last_key = query + (FAULT == Fault::mask_off_by_one ? 1 : 0);
         S_frag[n][2 * r] *= softmax_scale;
         S_frag[n][2 * r + 1] *= softmax_scale;
+        if (p.causal && key > last_key) S_frag[n][2 * r] = -INFINITY;
+        if (p.causal && key + 1 > last_key) S_frag[n][2 * r + 1] = -INFINITY;
         tile_max = fmaxf(tile_max, fmaxf(S_frag[n][2 * r], S_frag[n][2 * r + 1]));
       }
       tile_max = fmaxf(tile_max, shfl_xor(tile_max, 1));
@@ -201,6 +211,12 @@ __global__ void __launch_bounds__(THREADS) wrong_attention(AttentionParams p) {
       if (FAULT != Fault::no_empty_wait) mbarrier_wait_parity(empty_K, tile % 2);
     } else if constexpr (FAULT == Fault::partial_barrier) {
       if (warp != 1) __syncthreads();
+    } else if constexpr (FAULT == Fault::barrier_in_branch) {
+      if (lane < 16) {
+        __syncthreads();
+      } else {
+        __syncthreads();
+      }
     } else if constexpr (FAULT != Fault::no_barrier) {
       __syncthreads();
     }
@@ -231,6 +247,8 @@ __global__ void __launch_bounds__(THREADS) wrong_attention(AttentionParams p) {
   for (int r = 0; r < 2; ++r) {
     const float normalise = 1.0f / row_sum[r];
     const int row = static_cast<int>(warp * 16) + FragmentC::row(lane, 2 * r);
+    const float log_sum = logf(row_sum[r]), lse = FAULT == Fault::lse_without_max ? log_sum : row_max[r] + log_sum;
+    if (lane % 4 == 0) st_global_f32(p.LSE + size_t(blockIdx.y) * p.n + blockIdx.x * BR + row, lse);
     if (FAULT == Fault::writes_nothing || (FAULT == Fault::skips_a_row && row == BR - 1)) continue;
     f16* O_row = p.O + block_rows + row * HEAD_DIM + FragmentC::col(lane, 0);
 #pragma unroll
