@@ -1,6 +1,6 @@
 // 00c_causal: under a causal mask half of the scores are known to be nothing. Tiles of the future are not visited, and
 //             the tile that the diagonal crosses is masked. Dense attention is what it was, to the bit.
-// Before:     00b_tiled computes every score, and its later rows may not be used to predict a sequence's next word.
+// Before:     00b_tiled computes the scores right of the diagonal too: half of all, and none of them may be used.
 // Tile:       64x64, 4 warps.   Shared: 64 KiB (Q 16, K 16, V 16, P 16).   Needs d = 128, n % BR == 0, n % BC == 0.
 #pragma once
 #include "common/gpu.cuh"

@@ -42,12 +42,15 @@ def interval(row: results.Row, name: str) -> str:
 
 
 def timing_lines(rows: list[results.Row]) -> list[tuple[str, list[str]]]:
-    """Label and one cell per column; `rows` holds (sustained, burst) of each column."""
+    """Label and one cell per column; `rows` holds (sustained, burst, causal) of each column."""
     def cells(pick, regime: int) -> list[str]:
         return [pick(pair[regime]) if pair[regime] else "" for pair in rows]
     against = lambda row: f"{interval(row, 'vs_previous')} {row.verdict}".strip()
     lines = [("TFLOPS, sustained", cells(lambda row: f"{row.tflops:.1f}", 0)),
              ("TFLOPS, burst", cells(lambda row: f"{row.tflops:.1f}", 1)),
+             ("TFLOPS, causal, sustained", cells(lambda row: f"{row.tflops:.1f}", 2)),
+             ("milliseconds, dense", cells(lambda row: f"{row.ms_median:.2f}", 0) if any(row[2] for row in rows) else []),
+             ("milliseconds, causal", cells(lambda row: f"{row.ms_median:.2f}", 2)),
              ("against the rung before, sustained", cells(against, 0)),
              ("against the rung before, burst", cells(against, 1)),
              ("against FA2 in PyTorch, sustained", cells(lambda row: interval(row, "vs_fa2"), 0)),
@@ -84,10 +87,9 @@ def counter_lines(columns: list[dict[str, float] | None]) -> list[tuple[str, lis
 
 def block(stage: str, earlier: list[str], rows: list[results.Row], counters: dict) -> str:
     """What stands between the markers of one chapter: the rung beside the nearest earlier one that was measured."""
-    def at(name: str) -> tuple[results.Row | None, results.Row | None]:
-        found = [next((row for row in rows if row.stage == name and selection.takes(row) and row.source == "measured"), None)
-                 for selection in (results.Selection(), results.Selection(regime="burst"))]
-        return found[0], found[1]
+    def at(name: str) -> list[results.Row | None]:
+        return [next((row for row in rows if row.stage == name and selection.takes(row) and row.source == "measured"), None)
+                for selection in (results.Selection(), results.Selection(regime="burst"), results.Selection(causal=True))]
 
     def default_kernel(name: str | None) -> dict[str, float] | None:
         return next(iter(counters.get(name, {}).values()), None) if name and name != "00_naive" else None

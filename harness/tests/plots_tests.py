@@ -19,6 +19,7 @@ FIXTURE = ROOT / "harness" / "tests" / "fixtures" / "results.csv"
 FIGURES = ("tflops_per_rung", "gain_per_rung", "tflops_over_n")
 sys.path.insert(0, str(PLOTS))
 import bytes_over_n  # noqa: E402
+import chapters  # noqa: E402
 import figure  # noqa: E402
 import over_n  # noqa: E402
 import prose  # noqa: E402
@@ -338,6 +339,30 @@ class ReadmeTable(Scratch):
         run = self.renew()
         self.assertEqual(run.returncode, 2)
         self.assertNotIn("Traceback", run.stderr)
+
+
+class Chapters(unittest.TestCase):
+    """The measured block, on rows of its own."""
+
+    def block(self, stage: str, *rows: tuple[str, float, bool]) -> str:
+        empty = dict.fromkeys((f"vs_{other}{end}" for other in ("previous", "fa2") for end in ("", "_lo", "_hi")))
+        common = {**empty, "kind": "stage", "gpu": "a card", "batch": 16, "heads": 16, "n": 8192, "d": 128, "verdict": "",
+                  "regime": "sustained", "ms_median": 10.0, "pct_ceiling": 1.0, "registers": 1, "spill_bytes": 0,
+                  "source": "measured", "date": "2000-01-01"}
+        made = [results.Row(i, {**common, "stage": name, "tflops": tflops, "causal": causal})
+                for i, (name, tflops, causal) in enumerate(rows)]
+        return chapters.block(stage, ["00_naive", "00b_tiled"], made, {})
+
+    def test_a_rung_without_a_row_says_so(self) -> None:
+        self.assertIn("Not measured yet", self.block("00c_causal", ("00_naive", 1.5, False)))
+
+    def test_the_nearest_measured_rung_stands_beside_it(self) -> None:
+        self.assertIn("| | 00_naive | 00c_causal (this rung) |", self.block("00c_causal", ("00_naive", 1.5, False), ("00c_causal", 20, False)))
+
+    def test_causal_rows_add_lines_and_no_others(self) -> None:
+        dense = [("00_naive", 1.5, False), ("00c_causal", 20.0, False)]
+        self.assertNotIn("causal, sustained", self.block("00c_causal", *dense))
+        self.assertIn("| TFLOPS, causal, sustained |  | 19.0 |", self.block("00c_causal", *dense, ("00c_causal", 19.0, True)))
 
 
 class Prose(unittest.TestCase):
