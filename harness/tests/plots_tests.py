@@ -347,8 +347,8 @@ class Chapters(unittest.TestCase):
     def block(self, stage: str, *rows: tuple[str, float, bool]) -> str:
         empty = dict.fromkeys((f"vs_{other}{end}" for other in ("previous", "fa2") for end in ("", "_lo", "_hi")))
         common = {**empty, "kind": "stage", "gpu": "a card", "batch": 16, "heads": 16, "n": 8192, "d": 128, "verdict": "",
-                  "regime": "sustained", "ms_median": 10.0, "pct_ceiling": 1.0, "registers": 1, "spill_bytes": 0,
-                  "source": "measured", "date": "2000-01-01"}
+                  "regime": "sustained", "inputs": "normal", "dtype": "fp16", "ms_median": 10.0, "pct_ceiling": 1.0,
+                  "registers": 1, "spill_bytes": 0, "source": "measured", "date": "2000-01-01"}
         made = [results.Row(i, {**common, "stage": name, "tflops": tflops, "causal": causal})
                 for i, (name, tflops, causal) in enumerate(rows)]
         return chapters.block(stage, ["00_naive", "00b_tiled"], made, {})
