@@ -16,7 +16,7 @@ from kernels import ROOT, code, highlighted, kernel_path
 
 TRACES = ROOT / "docs" / "traces"
 FIRST = "03_kvpipe"  # what the player opens with, and what its table tells
-SCRIPTS = {"docs/player": ("trace.js", "player.js"), "docs/explorer": ("swizzle.js", "explorer.js")}
+SCRIPTS = {"docs/player": ("trace.js", "replay.js", "player.js"), "docs/explorer": ("swizzle.js", "explorer.js")}
 
 
 def embedded(kind: str, name: str, text: str) -> str:

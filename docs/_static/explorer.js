@@ -69,9 +69,12 @@ document.addEventListener("DOMContentLoaded", () => {
     const found = [];
     if (tile.clashes.length) {
       const { first, second, offset } = tile.clashes[0];
-      found.push(`Data loss: chunk ${second[1]} of row ${second[0]} lies where chunk ${first[1]} of row ${first[0]} does, at byte ${offset}; ${plural(tile.clashes.length, "chunk")} of ${swizzle.ROWS * swizzle.CHUNKS} overwrite another.`);
+      found.push(`Data loss: chunk ${second[1]} of row ${second[0]} lies where chunk ${first[1]} of row ${first[0]} does, at byte ${offset}; ` +
+                 `${plural(tile.clashes.length, "chunk")} of ${swizzle.ROWS * swizzle.CHUNKS} overwrite another.`);
     }
-    if (tile.behind) found.push(`Out of the tile: chunk ${tile.behind[1]} of row ${tile.behind[0]} and ${tile.behindCount - 1} more lie behind the tile's last byte, in what comes next.`);
+    if (tile.behind) {
+      found.push(`Out of the tile: chunk ${tile.behind[1]} of row ${tile.behind[0]} and ${tile.behindCount - 1} more lie behind the tile's last byte, in what comes next.`);
+    }
     if (!found.length) found.push("Every chunk has a place of its own, inside the tile.");
     found.push(`Reading with ldmatrix: ${ways(read, readIdeal)}. Writing two rows at a time with st.shared.v4: ${ways(written, writeIdeal)}.`);
     if (width > swizzle.CHUNKS) found.push(`The tile takes ${(100 * (width / swizzle.CHUNKS - 1)).toFixed(1)} % more shared memory.`);
@@ -127,7 +130,7 @@ document.addEventListener("DOMContentLoaded", () => {
     const places = elementsOf(name, l, r).map(([row, column]) => `row ${row} column ${column}`);
     const where = perRegister === 2 ? `${places[0]} in the low half, ${places[1]} in the high half` : places[0];
     held.textContent = name.startsWith("ldmatrix")
-      ? `Lane ${l} receives ${where} of matrix m in its register m${l < 8 ? `; for matrix 0 it gives the address of row ${l}` : `; it gives the address of row ${l % 8} of matrix ${l >> 3} (.x4)`}.`
+      ? `Lane ${l} receives ${where} of matrix m in its register m; of an .x4 it gives the address of row ${l % 8} of matrix ${l >> 3}.`
       : `Lane ${l}, register ${r} of ${name}: ${where}.`;
     matrix.replaceChildren(grid(`${NAMES[name]}: the lane that holds each element. ${held.textContent}`, Array.from({ length: rows }, (_, i) => `${i}`),
                                 Array.from({ length: cols }, (_, i) => `${i}`), cells));
@@ -148,7 +151,10 @@ document.addEventListener("DOMContentLoaded", () => {
       control.nextSibling.textContent = ` ${text === "Rows" ? `${8 * control.value} to ${8 * control.value + 7}` : control.value}`;
     }
     clearTimeout(later);
-    later = setTimeout(() => history.replaceState(null, "", `#${new URLSearchParams(Object.entries(choices).map(([name, control]) => [name, control.value]))}`), 150);
+    later = setTimeout(() => {
+      const state = new URLSearchParams(Object.entries(choices).map(([name, control]) => [name, control.value]));
+      history.replaceState(null, "", `#${state}`);
+    }, 150);
   }
 
   function restore() {

@@ -1,4 +1,4 @@
-// The trace player: steps through a trace (trace.js) with the kernel beside it. The page holds the traces and the kernels.
+// The trace player: steps through a trace (trace.js, replay.js) with the kernel beside it. The page holds the traces and the kernels.
 "use strict";
 
 document.addEventListener("DOMContentLoaded", () => {
@@ -64,7 +64,8 @@ document.addEventListener("DOMContentLoaded", () => {
   function loaded(stage) {
     if (!known.has(stage)) {
       const lines = [...document.querySelector(`template[data-kernel="${stage}"]`).content.querySelectorAll(".line")];
-      known.set(stage, trace.read(document.querySelector(`script.stage[data-name="${stage}"]`).textContent, lines.map((line) => line.textContent.replace(/\n$/, ""))));
+      const text = document.querySelector(`script.stage[data-name="${stage}"]`).textContent;
+      known.set(stage, trace.read(text, lines.map((line) => line.textContent.replace(/\n$/, ""))));
     }
     return known.get(stage);
   }
@@ -73,11 +74,14 @@ document.addEventListener("DOMContentLoaded", () => {
     made = loaded(name);
     choices.stage.value = name;
     const tiles = made.tile.bc ? `, ${made.n / made.tile.bc} tiles of ${made.tile.bc} keys` : "";
-    about.textContent = `${made.stage}${made.variant ? `, ${made.variant}` : ""}: block 0 of n = ${made.n}, d = ${made.d}${tiles}; ${made.events.length} warp instructions of ${made.warps} warps.`;
-    choices.warp.replaceChildren(...["all", ...Array(made.warps).keys()].map((warp) => make("option", { value: warp }, warp === "all" ? "all warps" : `warp ${warp}`)));
+    about.textContent = `${made.stage}${made.variant ? `, ${made.variant}` : ""}: block 0 of n = ${made.n}, d = ${made.d}${tiles}; ` +
+      `${made.events.length} warp instructions of ${made.warps} warps.`;
+    choices.warp.replaceChildren(make("option", { value: "all" }, "all warps"),
+      ...Array.from({ length: made.warps }, (_, warp) => make("option", { value: warp }, `warp ${warp}`)));
     const template = name === OWN ? null : document.querySelector(`template[data-kernel="${name}"]`);
+    const source = made.source || ["This trace brings no source; the line numbers are those of its kernel."];
     const pre = template ? template.content.firstElementChild.cloneNode(true) : make("pre", { class: "highlight kernel" },
-      ...(made.source || ["This trace brings no source; the line numbers are those of its kernel."]).map((line, i) => make("span", { class: "line", "data-n": made.source ? i + 1 : "" }, `${line}\n`)));
+      ...source.map((line, i) => make("span", { class: "line", "data-n": made.source ? i + 1 : "" }, `${line}\n`)));
     for (const line of pre.querySelectorAll("[id]")) line.removeAttribute("id");
     kernel.replaceChildren(pre);
     lines = made.source ? [...pre.querySelectorAll(".line")] : [];
@@ -173,7 +177,10 @@ document.addEventListener("DOMContentLoaded", () => {
     if (node.textContent !== text) node.textContent = text;
   }
 
-  const placeIn = (event) => made.hasParts ? `${event.part}${event.part === "STORE" ? "" : ` of tile ${event.tile}`}, ` : made.events[made.events.length - 1].launch ? `kernel ${event.launch + 1}, ` : "";
+  function placeIn(event) {
+    if (made.hasParts) return event.part === "STORE" ? "STORE, " : `${event.part} of tile ${event.tile}, `;
+    return made.events[made.events.length - 1].launch > 0 ? `kernel ${event.launch + 1}, ` : "";
+  }
 
   function draw() {
     const event = order[at];
@@ -326,7 +333,8 @@ document.addEventListener("DOMContentLoaded", () => {
   function remember() {  // late, for browsers refuse hundreds of addresses in a row; a file of the reader's own has none
     clearTimeout(later);
     later = setTimeout(() => {
-      const state = new URLSearchParams({ stage: choices.stage.value, event: order[at].id, warp: choices.warp.value, order: choices.order.value });
+      const [stage, warp, turn] = ["stage", "warp", "order"].map((name) => choices[name].value);
+      const state = new URLSearchParams({ stage, event: order[at].id, warp, order: turn });
       history.replaceState(null, "", choices.stage.value === OWN ? location.pathname : `#${state}`);
     }, 150);
   }
