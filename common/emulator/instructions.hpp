@@ -89,6 +89,7 @@ void ldmatrix_x4_trans(uint32_t (&matrices)[4], uint32_t row_address, CallSite s
 // Products are exact and summed in f32 in the order of k; the hardware's order and rounding of sums differ.
 void mma_m16n8k16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, CallSite site = CallSite::current());
 float shfl_xor(float value, int lane_mask, CallSite site = CallSite::current());
+bool vote_any(bool predicate, CallSite site = CallSite::current());
 
 // ---- numbers ------------------------------------------------------------------------------------------------------
 inline uint32_t pack_f16x2(float low, float high) {

@@ -42,6 +42,7 @@ const InstructionInfo& info(Instruction instruction) {
       {"wmma.load.c", 0, true},
       {"wmma.store.d", 0, false},
       {"wmma.mma", 0, false},
+      {"vote.any", 0, false},
       {"shfl.bfly", 0, false},
   };
   static_assert(std::size(TABLE) == static_cast<size_t>(Instruction::shuffle) + 1);

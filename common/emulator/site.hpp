@@ -45,6 +45,7 @@ enum class Instruction : uint8_t {
   wmma_load_c,
   wmma_store_d,
   wmma_mma,
+  vote,
   shuffle,
 };
 

@@ -1,4 +1,5 @@
-// Instructions for which the 32 lanes of a warp meet: ldmatrix, mma, shuffles.
+// Instructions for which the 32 lanes of a warp meet: ldmatrix, mma, shuffles, votes.
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include "common/emulator/block.hpp"
@@ -112,6 +113,16 @@ float shfl_xor(float value, int lane_mask, CallSite site) {
     for (uint32_t lane = 0; lane < 32; ++lane) warp.out[0][lane] = warp.in[0][(lane ^ warp.in[1][lane]) % 32];
   });
   return std::bit_cast<float>(warp.out[0][current.lane]);
+}
+
+bool vote_any(bool predicate, CallSite site) {
+  Warp& warp = *current.warp;
+  warp.in[0][current.lane] = predicate;
+  meet(Instruction::vote, site, [](Block& block, Warp& warp) {
+    if (block.tracing) block.trace_event(Instruction::vote, warp.site);
+    warp.out[0][0] = *std::max_element(std::begin(warp.in[0]), std::end(warp.in[0]));
+  });
+  return warp.out[0][0] != 0;
 }
 
 }  // namespace emulated

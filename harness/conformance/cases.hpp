@@ -1,6 +1,7 @@
 // The conformance cases: for each primitive its kernel, its inputs and its launch. Compiled for both machines; the
 // including file gets its own copy, as with a kernel.
 #pragma once
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -19,6 +20,14 @@ namespace cases {
 inline std::vector<uint32_t> numbered(uint32_t count) {
   std::vector<uint32_t> words(count);
   for (uint32_t i = 0; i < count; ++i) words[i] = 0x101 + i;
+  return words;
+}
+
+// Three votes of 32 lanes: nobody says yes, lane 19 alone does, everybody does.
+inline std::vector<uint32_t> ballots() {
+  std::vector<uint32_t> words(96);
+  words[32 + 19] = 1;
+  std::fill(words.begin() + 64, words.end(), 1u);
   return words;
 }
 
@@ -231,6 +240,9 @@ inline std::vector<ladder::conformance::Case> all_cases() {
     {.primitive = "shfl_xor", .what = "lane l offers l + 0x101 to the masks 1, 2, 4, 8, 16 and 31",
      .layout = "word 32i+l: what lane l gets from the i-th mask", .kernel = shfl_xor_case, .input = numbered(32),
      .output_words = 192},
+    {.primitive = "vote_any", .what = "no lane, lane 19 alone, every lane says yes",
+     .layout = "word 32i+l: what lane l hears in the i-th vote", .kernel = vote_any_case, .input = ballots(),
+     .output_words = 96},
     {.primitive = "ldmatrix_x4", .what = "four 8x8 matrices; element (row, column) of matrix m is 0mrc",
      .layout = "words 4l..4l+3: lane l's registers", .kernel = ldmatrix_x4_case, .input = matrix_rows(),
      .output_words = 128, .smem_bytes = 512},

@@ -305,6 +305,11 @@ __global__ void shfl_xor_case(const uint32_t* in, uint32_t* out) {
   for (uint32_t i = 0; i < 6; ++i) out[i * 32 + lane] = static_cast<uint32_t>(shfl_xor(own, masks[i]));
 }
 
+__global__ void vote_any_case(const uint32_t* in, uint32_t* out) {
+  const uint32_t lane = threadIdx.x;
+  for (uint32_t i = 0; i < 3; ++i) out[i * 32 + lane] = vote_any(in[i * 32 + lane] != 0);
+}
+
 // ---- tensor cores -----------------------------------------------------------------------------------------------
 
 // Stores the row (16 bytes at in + 4 * lane) that this lane addresses, at a scattered place; returns its address.

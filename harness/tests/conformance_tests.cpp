@@ -216,6 +216,13 @@ Words shuffled(const Words& in) {
   return out;
 }
 
+Words votes(const Words& in) {
+  Words out;
+  for (auto vote = in.begin(); vote != in.end(); vote += 32)
+    out.insert(out.end(), 32, std::any_of(vote, vote + 32, [](uint32_t word) { return word != 0; }));
+  return out;
+}
+
 Words launch_indices(const Words&) {
   Words out;
   for (uint32_t block = 0; block < 6; ++block) {
@@ -277,6 +284,7 @@ const std::map<std::string_view, std::function<Words(const Words&)>>& expectatio
       {"mbarrier_wait_parity", [](const Words& in) { return rotated(in, 64, 37); }},
       {"launch", launch_indices},
       {"shfl_xor", shuffled},
+      {"vote_any", votes},
       {"ldmatrix_x4", [](const Words&) { return matrix_fragments(4, false); }},
       {"ldmatrix_x2_trans", [](const Words&) { return matrix_fragments(2, true); }},
       {"ldmatrix_x4_trans", [](const Words&) { return matrix_fragments(4, true); }},
@@ -307,10 +315,18 @@ const std::map<std::string_view, std::function<Words(const Words&)>>& expectatio
 }
 
 // Primitives that no GPU has answered for yet. Whoever records their fixtures takes them off this list.
-const std::set<std::string> AWAITING_FIXTURE = {
-    "wmma_fill",           "wmma_load_a", "wmma_load_b_row", "wmma_load_b_col", "wmma_load_c",
-    "wmma_store_d",        "wmma_mma",    "mbarrier_init",   "mbarrier_arrive", "cp_async_mbarrier_arrive_noinc",
-    "mbarrier_wait_parity"};
+const std::set<std::string> AWAITING_FIXTURE = {"vote_any",
+                                                "wmma_fill",
+                                                "wmma_load_a",
+                                                "wmma_load_b_row",
+                                                "wmma_load_b_col",
+                                                "wmma_load_c",
+                                                "wmma_store_d",
+                                                "wmma_mma",
+                                                "mbarrier_init",
+                                                "mbarrier_arrive",
+                                                "cp_async_mbarrier_arrive_noinc",
+                                                "mbarrier_wait_parity"};
 
 std::string read_text(const std::filesystem::path& file) {
   std::ifstream stream(file);

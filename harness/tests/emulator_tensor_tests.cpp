@@ -54,6 +54,10 @@ __global__ void exchange(float* out) {
     out[mask * 32 + static_cast<int>(threadIdx.x)] = shfl_xor(static_cast<float>(threadIdx.x), mask);
 }
 
+__global__ void votes(float* out) {
+  for (uint32_t yes = 0; yes <= 32; ++yes) out[yes * 32 + threadIdx.x] = vote_any(threadIdx.x == yes);
+}
+
 __global__ void exponentials(const float* in, float* out) {
   out[threadIdx.x] = ex2_approx(in[threadIdx.x]);
 }
@@ -128,6 +132,12 @@ TEST_CASE("shfl_xor exchanges across the warp", "[emulator][tensor]") {
   const Device device = run(exchange, 32, 0, out.data());
   CHECK(device.counters().shuffles == 32);
   for (size_t i = 0; i < out.size(); ++i) REQUIRE(out[i] == static_cast<float>(i % 32 ^ i / 32));
+}
+
+TEST_CASE("vote_any tells every lane whether one of them said yes", "[emulator][tensor]") {
+  std::vector<float> out(33 * 32);
+  run(votes, 32, 0, out.data());
+  for (size_t i = 0; i < out.size(); ++i) REQUIRE(out[i] == (i / 32 == 32 ? 0.0f : 1.0f));  // nobody is lane 32
 }
 
 TEST_CASE("ex2 at its edges", "[emulator][tensor]") {
