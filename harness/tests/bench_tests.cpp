@@ -8,7 +8,6 @@
 #include "harness/tests/catch.hpp"
 
 using namespace ladder;
-using Catch::Matchers::Contains;
 
 namespace {
 

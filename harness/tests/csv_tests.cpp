@@ -132,7 +132,7 @@ TEST_CASE("FLOPs follow FlashAttention's convention") {
 }
 
 TEST_CASE("a broken file is refused with file, line and cause") {
-  const auto ends_with = [](const std::string& text) { return Catch::Matchers::EndsWith(text); };
+  const auto ends_with = [](const std::string& text) { return EndsWith(text); };
   CHECK(complaint("320", "fast") == "h200.csv:2: tflops is 'fast', which is not a number");
   CHECK(complaint("320", "nan") == "h200.csv:2: tflops is 'nan', which is not a number");
   CHECK(complaint("320", "-3") == "h200.csv:2: tflops is -3; a measured rate is above 0");
@@ -150,7 +150,7 @@ TEST_CASE("a broken file is refused with file, line and cause") {
   CHECK(complaint("abc123", "\"abc") == "h200.csv:2: a quote that is not closed, or stands within a cell");
   CHECK(complaint("abc123", "ab\"c\"") == "h200.csv:2: a quote that is not closed, or stands within a cell");
   CHECK_THAT(complaint("clock_mhz", "clock"), ends_with("other columns than expected: " + csv_header()));
-  CHECK_THAT(read("").error().message, Catch::Matchers::StartsWith("h200.csv:1: empty"));
+  CHECK_THAT(read("").error().message, StartsWith("h200.csv:1: empty"));
 }
 
 TEST_CASE("a rate above the card's ceiling is an error, not a record") {
@@ -202,7 +202,7 @@ TEST_CASE("a file that holds something else is not overwritten") {
   std::ofstream(file) << "years of work\n";
   const Status status = append_csv(file, std::vector{stage_row()}, true);
   REQUIRE_FALSE(status);
-  CHECK_THAT(status.error().message, Catch::Matchers::Contains("thesis.txt:1: other columns than expected"));
+  CHECK_THAT(status.error().message, Contains("thesis.txt:1: other columns than expected"));
   std::string kept;
   std::getline(std::ifstream(file) >> std::ws, kept);
   CHECK(kept == "years of work");
@@ -216,7 +216,7 @@ TEST_CASE("a full disk and a missing directory are clear errors") {
   CHECK(full.error().code == ExitCode::check_failed);
   const Status missing = write_json("/no/such/directory/h200.json", std::vector{stage_row()});
   REQUIRE_FALSE(missing);
-  CHECK_THAT(missing.error().message, Catch::Matchers::Contains("No such file or directory"));
+  CHECK_THAT(missing.error().message, Contains("No such file or directory"));
 }
 
 TEST_CASE("a directory without results is no error, a broken file in it is") {

@@ -149,8 +149,8 @@ TEST_CASE("reading a tile needs the wait and the barrier", "[emulator][async]") 
     const Report& report = only_report(device);
     CHECK(report.kind == ReportKind::in_flight_read);
     CHECK(report.where == std::vector{MARKED("tile read"), MARKED("tile copy")});
-    CHECK_THAT(report.message, Catch::Contains("ldmatrix.x4 at") && Catch::Contains("reads K+0 before the wait of") &&
-                                   Catch::Contains("cp.async.16 at") && Catch::Contains("by thread 0 (warp 0)"));
+    CHECK_THAT(report.message, Contains("ldmatrix.x4 at") && Contains("reads K+0 before the wait of") &&
+                                   Contains("cp.async.16 at") && Contains("by thread 0 (warp 0)"));
     CHECK(source.out[0] == NAN_PATTERN);
     CHECK(source.out[31] == NAN_PATTERN);
   }
@@ -176,7 +176,7 @@ TEST_CASE("a thread must wait for its copies before it ends", "[emulator][async]
   CHECK(report.kind == ReportKind::exit_in_flight);
   CHECK(report.where == std::vector{MARKED("left")});
   CHECK(report.times == 1);
-  CHECK_THAT(report.message, Catch::Contains("thread 2 (warp 0)"));
+  CHECK_THAT(report.message, Contains("thread 2 (warp 0)"));
 }
 
 TEST_CASE("data in flight must not be overwritten", "[emulator][async]") {

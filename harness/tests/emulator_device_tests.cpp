@@ -94,7 +94,7 @@ TEST_CASE("counts and reports do not depend on the number of threads", "[emulato
   CHECK(expected.gmem_bytes_written == 17 * 64 * 4);
   CHECK(expected.sites.size() == 2);
   REQUIRE_FALSE(reference.reports().empty());
-  CHECK_THAT(reference.reports().front().message, Catch::Contains("block (2, 0, 0)"));
+  CHECK_THAT(reference.reports().front().message, Contains("block (2, 0, 0)"));
 
   for (const int threads : {2, 3, 8, 0}) {
     Device device({.threads = threads});
@@ -124,7 +124,7 @@ TEST_CASE("the first block that fails is the one reported", "[emulator][device]"
   for (const int threads : {1, 2, 8}) {
     Device device({.threads = threads});
     launch(device, fails_late, dim3(40), dim3(1), 64);
-    CHECK_THAT(only_report(device).message, Catch::Contains("block (7, 0, 0)"));
+    CHECK_THAT(only_report(device).message, Contains("block (7, 0, 0)"));
     CHECK(only_report(device).where == std::vector{MARKED("block 7")});
     CHECK(device.failed());
   }
@@ -134,7 +134,7 @@ TEST_CASE("a fault of several blocks is told for the first", "[emulator][device]
   for (const int threads : {1, 2, 8}) {
     Device device({.threads = threads});
     launch(device, reads_unwritten, dim3(16), dim3(1), 64);
-    CHECK_THAT(only_report(device).message, Catch::Contains("block (0, 0, 0)"));
+    CHECK_THAT(only_report(device).message, Contains("block (0, 0, 0)"));
     CHECK(only_report(device).times == 16);
   }
 }

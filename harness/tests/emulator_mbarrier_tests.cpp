@@ -7,8 +7,6 @@ using namespace emulator_test;
 
 namespace {
 
-using Catch::Contains;
-
 constexpr uint32_t NAN_PATTERN = 0xffffffff;
 
 __device__ uint32_t slot(uint32_t i) {

@@ -7,9 +7,6 @@ using namespace emulator_test;
 
 namespace {
 
-using Catch::Contains;
-using Catch::StartsWith;
-
 // ---- shared addresses ---------------------------------------------------------------------------------------------
 
 __global__ void store_past_end() {

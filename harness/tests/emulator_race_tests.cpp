@@ -134,9 +134,9 @@ TEST_CASE("races between warps", "[emulator][race]") {
     check_race(device, ReportKind::race_read_after_write, MARKED("raw read"), MARKED("raw write"));
     const Report& report = device.reports().front();
     // Warp 1 runs after warp 0, so it is warp 1 that sees data too early; one report for 32 reads.
-    CHECK_THAT(report.message, Catch::Contains("thread 32 (warp 1) reads A+0, written by"));
-    CHECK_THAT(report.message, Catch::Contains("by thread 0 (warp 0)"));
-    CHECK_THAT(report.message, Catch::Contains("block (0, 0, 0)"));
+    CHECK_THAT(report.message, Contains("thread 32 (warp 1) reads A+0, written by"));
+    CHECK_THAT(report.message, Contains("by thread 0 (warp 0)"));
+    CHECK_THAT(report.message, Contains("block (0, 0, 0)"));
     CHECK(report.times == 32);
     CHECK(device.repeats() == 31);
     check_silent(run(read_after_write<true>, 64, 128));
@@ -164,8 +164,8 @@ TEST_CASE("races between lanes of a warp", "[emulator][race]") {
   SECTION("write after read, although the writer was the last to read") {
     const Device device = run(write_after_read_in_warp<false>, 32, 128);
     check_race(device, ReportKind::race_write_after_read, MARKED("warp write"), MARKED("warp read"));
-    CHECK_THAT(device.reports().front().message, Catch::Contains("by thread 1 (warp 0) writes shared+0"));
-    CHECK_THAT(device.reports().front().message, Catch::Contains("by warp 0,"));
+    CHECK_THAT(device.reports().front().message, Contains("by thread 1 (warp 0) writes shared+0"));
+    CHECK_THAT(device.reports().front().message, Contains("by warp 0,"));
     check_silent(run(write_after_read_in_warp<true>, 32, 128));
   }
   SECTION("write after write") {
@@ -175,7 +175,7 @@ TEST_CASE("races between lanes of a warp", "[emulator][race]") {
   SECTION("ldmatrix reads on behalf of all lanes") {
     const Device device = run(matrix_read_after_write<false>, 32, 512);
     check_race(device, ReportKind::race_read_after_write, MARKED("matrix read"), MARKED("matrix write"));
-    CHECK_THAT(device.reports().front().message, Catch::Contains("reads tile+0"));
+    CHECK_THAT(device.reports().front().message, Contains("reads tile+0"));
     check_silent(run(matrix_read_after_write<true>, 32, 512));
   }
   SECTION("a thread's own data needs no barrier") {
@@ -214,8 +214,8 @@ TEST_CASE("unwritten shared memory is NaN and its reads are reported", "[emulato
     CHECK(report.kind == ReportKind::uninitialised_read);
     CHECK(report.where == std::vector{MARKED("unwritten")});
   }
-  CHECK_THAT(device.reports()[0].message, Catch::Contains("thread 5 (warp 0) reads shared+20"));
-  CHECK_THAT(device.reports()[1].message, Catch::Contains("thread 9 (warp 0) reads B+20"));
+  CHECK_THAT(device.reports()[0].message, Contains("thread 5 (warp 0) reads shared+20"));
+  CHECK_THAT(device.reports()[1].message, Contains("thread 9 (warp 0) reads B+20"));
 }
 
 TEST_CASE("a race is found in every block, and told once", "[emulator][race]") {
@@ -223,7 +223,7 @@ TEST_CASE("a race is found in every block, and told once", "[emulator][race]") {
     Device device({.threads = threads});
     launch(device, read_after_write<false>, dim3(5, 2), dim3(64), 128);
     CHECK(only_report(device).times == 10 * 32);
-    CHECK_THAT(device.reports().front().message, Catch::Contains("block (0, 0, 0)"));
+    CHECK_THAT(device.reports().front().message, Contains("block (0, 0, 0)"));
   }
 }
 

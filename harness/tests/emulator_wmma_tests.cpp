@@ -7,8 +7,6 @@ using namespace emulator_test;
 
 namespace {
 
-using Catch::Contains;
-
 constexpr uint32_t LD = 32, F16_BYTES = 16 * LD * 2, F32_BYTES = 16 * LD * 4;
 
 // C += A * B, all row by row in f32 [16][16]; B_IS_COL hands B over as its transpose.

@@ -13,7 +13,6 @@
 #include "harness/tests/catch.hpp"
 
 using namespace ladder;
-using Catch::Matchers::Contains;
 namespace fs = std::filesystem;
 
 namespace {
