@@ -1,0 +1,206 @@
+// 12_wide: one block of 8 warps instead of two blocks of 4, so that each tile of K and V serves 256 queries.
+// Before:  11 reads K and V from L2 twice per SM, once for each of its two blocks.
+// Tile:    256x64, 8 warps, M_TILES = 2.   Shared: 128 KiB (Q 64, K and V 2 x 16).   Needs d = 128, n % BR == 0, n % BC == 0.
+#pragma once
+#include "common/gpu.cuh"
+
+namespace {
+
+constexpr int HEAD_DIM = 128;
+constexpr int ROW_BYTES = HEAD_DIM * 2;     // 128 halves = 256 B = twice around the 32 banks of 4 B
+constexpr int ROW_CHUNKS = ROW_BYTES / 16;  // 16 B = 8 halves: one row of an ldmatrix matrix, one vector load
+constexpr float LOG2E = 1.44269504088896341f;
+constexpr float RESCALE_ABOVE = 8.0f;  // log2 units: weights stay below 2^8, and f16 goes to 2^16
+
+template <int BR, int BC>
+constexpr uint32_t SMEM_BYTES = (BR + 4 * BC) * ROW_BYTES + 32;
+
+// Byte offset of a 16-byte chunk within a tile of 256-byte rows. Eight chunks fill all 32 banks once; XOR with the row
+// gives eight consecutive rows eight different slots for the same chunk. It is its own inverse: writers and readers agree.
+__device__ __forceinline__ uint32_t chunk_offset(uint32_t row, uint32_t chunk) {
+  return row * ROW_BYTES + (chunk ^ row % 8) * 16;
+}
+
+// Starts to copy a tile of ROWS x HEAD_DIM halves, contiguous in global memory, into shared memory. Both addresses are
+// those of this thread's chunk in the first pass. A pass is a multiple of 8 rows, so the swizzle is the same in each.
+template <int ROWS, int THREADS>
+__device__ __forceinline__ void load_tile(uint32_t thread_tile, const f16* thread_source) {
+  constexpr int ROWS_PER_PASS = THREADS / ROW_CHUNKS;
+  static_assert(ROWS_PER_PASS % 8 == 0, "the swizzle repeats every 8 rows");
+#pragma unroll
+  for (int pass = 0; pass < ROWS; pass += ROWS_PER_PASS) {
+    cp_async_16(thread_tile + pass * ROW_BYTES, thread_source + pass * HEAD_DIM);
+  }
+}
+
+// Eight warps fit on an SM with 255 registers a thread, in one block or in two.
+template <int BR, int BC, int WARPS>
+__global__ void __launch_bounds__(WARPS * 32, 8 / WARPS) flash_attention(AttentionParams p) {
+  constexpr int THREADS = WARPS * 32;
+  constexpr int M_TILES = BR / (16 * WARPS);                      // 16-row groups of queries per warp
+  constexpr int QK_N_TILES = BC / 8, QK_K_TILES = HEAD_DIM / 16;  // S[16 x BC] = Q[16 x d] K^T[d x BC]
+  constexpr int PV_N_TILES = HEAD_DIM / 8, PV_K_TILES = BC / 16;  // O[16 x d] += P[16 x BC] V[BC x d]
+  static_assert(BR == 16 * WARPS * M_TILES, "each warp owns whole 16-row groups");
+  static_assert(BC % 16 == 0, "K is read 16 keys at a time");
+  static_assert(BR % (THREADS / ROW_CHUNKS) == 0 && BC % (THREADS / ROW_CHUNKS) == 0, "load_tile copies whole passes");
+
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const size_t head = size_t(blockIdx.y) * p.n * HEAD_DIM;
+  const size_t block_rows = head + size_t(blockIdx.x) * BR * HEAD_DIM;  // this block's rows of Q and O
+  const uint32_t thread_chunk = chunk_offset(threadIdx.x / ROW_CHUNKS, threadIdx.x % ROW_CHUNKS);
+  const f16 *K = p.K + head + threadIdx.x * 8, *V = p.V + head + threadIdx.x * 8;  // this thread's chunk of the tile
+  constexpr uint32_t TILE_BYTES = BC * ROW_BYTES;
+  const uint32_t smem_Q = smem_base(), smem_K = smem_Q + BR * ROW_BYTES, smem_V = smem_K + 2 * TILE_BYTES;
+  const uint32_t full = smem_V + 2 * TILE_BYTES, empty = full + 16;  // two mbarriers each, 8 bytes apart
+  smem_name(smem_Q, BR * ROW_BYTES, "Q");
+  smem_name(smem_K, 2 * TILE_BYTES, "K");
+  smem_name(smem_V, 2 * TILE_BYTES, "V");
+  smem_name(full, 16, "full");
+  smem_name(empty, 16, "empty");
+  // Where this lane's first ldmatrix of a tile points. Tiles begin at multiples of 256 B, so the chunk is bits 4 to 7 of
+  // the address, and going on by an even number of chunks is an XOR.
+  const uint32_t lane_Q = smem_Q + warp * M_TILES * 16 * ROW_BYTES + chunk_offset(lane % 16, lane / 16);
+  const uint32_t lane_K = smem_K + chunk_offset(lane % 8 + lane / 16 * 8, lane / 8 % 2);
+  const uint32_t lane_V = smem_V + chunk_offset(lane % 16, lane / 16);
+
+  const float scale_log2 = p.softmax_scale * LOG2E;  // exp(s * softmax_scale) = 2^(s * scale_log2)
+  float O_frag[M_TILES][PV_N_TILES][4] = {};  // FragmentC: registers 0, 1 belong to one row, 2, 3 to the row 8 below
+  float row_max[M_TILES][2], row_sum[M_TILES][2] = {};
+#pragma unroll
+  for (int m = 0; m < M_TILES; ++m) row_max[m][0] = row_max[m][1] = -INFINITY;
+
+  if (threadIdx.x < 2) {
+    mbarrier_init(full + threadIdx.x * 8, THREADS);   // K and V have landed: a thread arrives when its copies have
+    mbarrier_init(empty + threadIdx.x * 8, THREADS);  // nobody reads them any more: a thread arrives after PV
+  }
+  __syncthreads();  // safe to use the barriers
+
+  load_tile<BR, THREADS>(smem_Q + thread_chunk, p.Q + block_rows + threadIdx.x * 8);
+  load_tile<BC, THREADS>(smem_K + thread_chunk, K);
+  load_tile<BC, THREADS>(smem_V + thread_chunk, V);
+  cp_async_mbarrier_arrive_noinc(full);
+
+  const int kv_tiles = p.n / BC;
+  for (int tile = 0; tile < kv_tiles; ++tile, K += BC * HEAD_DIM, V += BC * HEAD_DIM) {
+    // LOAD  Tiles take turns in the two places, and each turn is a phase of that place's barriers.
+    const uint32_t here = tile % 2, phase = tile / 2 % 2, next = 1 - here, next_phase = (tile + 1) / 2 % 2;
+    const uint32_t K_here = lane_K + here * TILE_BYTES, V_here = lane_V + here * TILE_BYTES;
+    mbarrier_wait_parity(full + here * 8, phase);  // safe to read K[tile], V[tile] (and Q): all of it has landed
+
+    // QK  Lane l addresses row l % 16, chunk l / 16 of a 16x16 block of Q: four 8x8 matrices, rows 0-7 and 8-15, then the
+    //     next 8 columns. Of K it addresses row l % 8 + l / 16 * 8, chunk l / 8 % 2: the same four matrices, but first both
+    //     column halves of keys 0-7 (registers 0 and 1, one B fragment), then those of keys 8-15 (registers 2 and 3).
+    float S_frag[M_TILES][QK_N_TILES][4] = {};
+#pragma unroll
+    for (int k = 0; k < QK_K_TILES; ++k) {
+      uint32_t Q_frag[M_TILES][4];
+#pragma unroll
+      for (int m = 0; m < M_TILES; ++m) ldmatrix_x4(Q_frag[m], (lane_Q ^ k * 32) + m * 16 * ROW_BYTES);
+#pragma unroll
+      for (int n = 0; n < QK_N_TILES; n += 2) {
+        uint32_t K_frag[4];
+        ldmatrix_x4(K_frag, (K_here ^ k * 32) + n * 8 * ROW_BYTES);
+#pragma unroll
+        for (int m = 0; m < M_TILES; ++m) {
+          mma_m16n8k16(S_frag[m][n], Q_frag[m], K_frag[0], K_frag[1]);
+          mma_m16n8k16(S_frag[m][n + 1], Q_frag[m], K_frag[2], K_frag[3]);
+        }
+      }
+    }
+
+    // SOFTMAX  A row's scores are spread over 4 neighbouring lanes, so two exchanges complete a maximum. Its sum stays
+    //          spread: every lane adds up its own weights, and the lanes meet after the last tile.
+    float correction[M_TILES][2];
+    bool rescale = false;
+#pragma unroll
+    for (int m = 0; m < M_TILES; ++m) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        float tile_max = -INFINITY;
+#pragma unroll
+        for (int n = 0; n < QK_N_TILES; ++n)
+          tile_max = fmaxf(tile_max, fmaxf(S_frag[m][n][2 * r], S_frag[m][n][2 * r + 1]));
+        tile_max = fmaxf(tile_max, shfl_xor(tile_max, 1));
+        tile_max = fmaxf(tile_max, shfl_xor(tile_max, 2)) * scale_log2;  // row_max is in log2 units
+
+        const bool grown = tile_max > row_max[m][r] + RESCALE_ABOVE;  // true on the first tile
+        const float new_max = grown ? tile_max : row_max[m][r];
+        correction[m][r] = ex2_approx(row_max[m][r] - new_max);  // 0 on the first tile, 1 where nothing has grown
+        row_max[m][r] = new_max;
+        rescale |= grown;
+      }
+    }
+    if (vote_any(rescale)) {  // by the whole warp or not at all: mma needs its lanes together
+#pragma unroll
+      for (int m = 0; m < M_TILES; ++m) {
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          row_sum[m][r] *= correction[m][r];
+#pragma unroll
+          for (int n = 0; n < PV_N_TILES; ++n) {
+            O_frag[m][n][2 * r] *= correction[m][r];
+            O_frag[m][n][2 * r + 1] *= correction[m][r];
+          }
+        }
+      }
+    }
+
+    // LOAD  K[tile + 1] and V[tile + 1] are requested, to arrive behind PV.
+    mbarrier_wait_parity(empty + next * 8, next_phase ^ 1);  // safe to overwrite tile - 1: no warp reads it now
+    if (tile + 1 < kv_tiles) {
+      load_tile<BC, THREADS>(smem_K + next * TILE_BYTES + thread_chunk, K + BC * HEAD_DIM);
+      load_tile<BC, THREADS>(smem_V + next * TILE_BYTES + thread_chunk, V + BC * HEAD_DIM);
+    }
+    cp_async_mbarrier_arrive_noinc(full + next * 8);
+
+    // PV  16 keys at a time, their weights first. Two C fragments side by side hold exactly the elements of one A fragment:
+    //     P needs no exchange, only rounding. V's rows are the k dimension of B, so ldmatrix transposes each 8x8 matrix on
+    //     its way into the registers. Transposed, matrices 0 and 1 are the fragment of columns 0-7, 2 and 3 of 8-15.
+#pragma unroll
+    for (int k = 0; k < PV_K_TILES; ++k) {
+      uint32_t P_frag[M_TILES][4];
+#pragma unroll
+      for (int m = 0; m < M_TILES; ++m) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {  // registers 0 and 1: keys 0-7 of the two rows; 2 and 3: keys 8-15
+          const int n = 2 * k + i / 2, r = i % 2;
+          const float low = ex2_approx(S_frag[m][n][2 * r] * scale_log2 - row_max[m][r]);
+          const float high = ex2_approx(S_frag[m][n][2 * r + 1] * scale_log2 - row_max[m][r]);
+          row_sum[m][r] += low + high;
+          P_frag[m][i] = pack_f16x2(low, high);
+        }
+      }
+#pragma unroll
+      for (int n = 0; n < PV_N_TILES; n += 2) {
+        uint32_t V_frag[4];
+        ldmatrix_x4_trans(V_frag, (V_here ^ n * 16) + k * 16 * ROW_BYTES);
+#pragma unroll
+        for (int m = 0; m < M_TILES; ++m) {
+          mma_m16n8k16(O_frag[m][n], P_frag[m], V_frag[0], V_frag[1]);
+          mma_m16n8k16(O_frag[m][n + 1], P_frag[m], V_frag[2], V_frag[3]);
+        }
+      }
+    }
+    mbarrier_arrive(empty + here * 8);  // this thread has read K[tile] and V[tile]
+  }
+
+  // STORE  Each lane writes two halves per fragment and row; 4 lanes together write 16 B of a row.
+#pragma unroll
+  for (int m = 0; m < M_TILES; ++m) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      row_sum[m][r] += shfl_xor(row_sum[m][r], 1);
+      row_sum[m][r] += shfl_xor(row_sum[m][r], 2);
+      const float normalise = 1.0f / row_sum[m][r];
+      const int row = (warp * M_TILES + m) * 16 + FragmentC::row(lane, 2 * r);
+      f16* O_row = p.O + block_rows + row * HEAD_DIM + FragmentC::col(lane, 0);
+#pragma unroll
+      for (int n = 0; n < PV_N_TILES; ++n) {
+        const float low = O_frag[m][n][2 * r] * normalise, high = O_frag[m][n][2 * r + 1] * normalise;
+        st_global_b32(O_row + n * 8, pack_f16x2(low, high));
+      }
+    }
+  }
+}
+
+}  // namespace

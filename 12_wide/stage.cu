@@ -1,0 +1,47 @@
+#include "harness/stage.hpp"
+#include "kernel.cuh"
+
+namespace {
+
+template <int BR, int BC, int WARPS>
+void run(Device& device, const AttentionParams& p) {
+  launch(device, flash_attention<BR, BC, WARPS>, dim3(p.n / BR, p.batch_heads), dim3(WARPS * 32), SMEM_BYTES<BR, BC>,
+         p);
+}
+
+// Warp instructions are counted per 16-row group of queries and tile of BC keys, a pair.
+template <int BR, int BC, int WARPS>
+ladder::Counts predict(const ladder::Shape& shape) {
+  const uint64_t groups = shape.batch_heads() * shape.n / 16, pairs = groups * (shape.n / BC);
+  const uint64_t blocks = shape.batch_heads() * shape.n / BR, tiles = blocks * (shape.n / BC);
+  const uint64_t warp_tiles = tiles * WARPS;  // K and V are read once per warp, whatever its M_TILES
+  const uint64_t load_Q = HEAD_DIM / 16, load_K = (BC / 16) * (HEAD_DIM / 16), load_V = (BC / 16) * (HEAD_DIM / 16);
+  return {.mma = pairs * 2 * (BC / 8) * (HEAD_DIM / 16),
+          .ldmatrix = pairs * load_Q + warp_tiles * (load_K + load_V),
+          .shuffles = pairs * 2 * 2 + groups * 2 * 2,  // two rows, two exchanges: a maximum per tile, a sum at the end
+          .barriers = blocks,
+          .gmem_bytes_read = (blocks * BR + tiles * 2 * BC) * ROW_BYTES,
+          .gmem_bytes_written = blocks * BR * ROW_BYTES};
+}
+
+template <int BR, int BC, int WARPS>
+ladder::Variant variant(std::string label) {
+  return ladder::make_variant(std::move(label), {BR, BC, WARPS}, SMEM_BYTES<BR, BC>, run<BR, BC, WARPS>,
+                              reinterpret_cast<const void*>(flash_attention<BR, BC, WARPS>), 1.0,
+                              predict<BR, BC, WARPS>);
+}
+
+const ladder::Registration registration({
+    .name = "12_wide",
+    .idea = "One block of 8 warps instead of two blocks of 4, so that each tile of K and V serves 256 queries.",
+    .limit = "Each SM reads K and V from L2 twice, once for each of its two blocks.",
+    .prediction =
+        "+2 % in bursts, for half as many copies; more when sustained, for bytes that are not moved cost no power.",
+    .min_sm = 80,
+    .needs = "mma.m16n8k16, cp.async, mbarrier, 128 KiB of shared memory",
+    .resources = {{.sm = 80, .registers = 255, .spill_bytes = 16, .reason = "O and S alone are 192 registers"},
+                  {.sm = 90, .registers = 255, .spill_bytes = 8, .reason = "O and S alone are 192 registers"}},
+    .variants = {variant<256, 64, 8>("256x64, 8 warps"), variant<128, 64, 4>("128x64, 4 warps")},
+});
+
+}  // namespace
