@@ -60,6 +60,7 @@ class Usage(unittest.TestCase):
         self.refused("check --heads 65536", "at most 65535")
         self.refused("check 03 --d 64", "head dimension of 128", "ladder check 00 --d 64")
         self.refused("check 00 --d 512", "at most 256")
+        self.refused("check 00b --causal", "00b_tiled is dense only")
         self.refused("check 01 --causal", "01_base is dense only", "Stages that do causal: 00_naive")
         self.refused("explain 03 --n 100", "multiple of 128")
 
@@ -193,6 +194,16 @@ class CannotRunHere(unittest.TestCase):
         result = ladder("check", "00", "--on", "cpu", "--n", "10000000")
         self.assertEqual(result.returncode, CANNOT_RUN_HERE, result.stderr)
         self.assertIn("for the n x n scores", result.stderr)
+
+    def test_shared_memory(self) -> None:
+        result = ladder("check", "00a", "--n", "65536")
+        self.assertEqual(result.returncode, CANNOT_RUN_HERE, result.stderr)
+        self.assertIn("needs 264.0 KiB of shared memory per block for a row of 65536 scores", result.stderr)
+        self.assertIn("Largest N here: 56056.", result.stderr)
+        # Unnamed it is left out, and others have their own say.
+        result = ladder("check", "--on", "cpu", "--n", "10000000")
+        self.assertEqual(result.returncode, CANNOT_RUN_HERE, result.stderr)
+        self.assertNotIn("00a_rowwise", result.stderr)
 
     def test_gpu(self) -> None:
         result = ladder("check", "06", "--on", "gpu", "--inputs", "normal")

@@ -54,6 +54,20 @@ TEST_CASE("a stage may be named in four ways, and as a completed directory") {
   }
 }
 
+TEST_CASE("a number may have a letter behind it") {
+  std::vector<Stage> stages(2);
+  stages[0].name = "00_naive";
+  stages[1].name = "00a_rowwise";
+  for (const char* name : {"00a", "0a", "0A", "rowwise", "00a_rowwise"}) {
+    const auto stage = find_stage(name, stages);
+    INFO(name);
+    REQUIRE(stage);
+    CHECK((*stage)->name == "00a_rowwise");
+  }
+  CHECK((*find_stage("0", stages))->name == "00_naive");
+  CHECK_FALSE(find_stage("0b", stages));
+}
+
 TEST_CASE("an unknown stage is answered with the nearest") {
   CHECK(mentions(message({"check", "kvpip"}), "There is no stage 'kvpip'. Nearest: 03_kvpipe."));
   CHECK(mentions(message({"check", "03_kvppie"}), "Nearest: 03_kvpipe."));
