@@ -201,7 +201,7 @@ class CannotRunHere(unittest.TestCase):
         self.assertIn("needs 264.0 KiB of shared memory per block for a row of 65536 scores", result.stderr)
         self.assertIn("Largest N here: 56056.", result.stderr)
         # Unnamed it is left out, and others have their own say.
-        result = ladder("check", "--on", "cpu", "--n", "10000000")
+        result = ladder("check", "--on", "cpu", "--n", str(2**24))
         self.assertEqual(result.returncode, CANNOT_RUN_HERE, result.stderr)
         self.assertNotIn("00a_rowwise", result.stderr)
 
