@@ -1,6 +1,6 @@
 // 01_base: FlashAttention on tensor cores. A block owns BR query rows and walks the keys tile by tile with an online
 //          softmax; the scores S and the weights P live and die in registers.
-// Before:  00_naive moves n x n scores through global memory four times and multiplies on the CUDA cores.
+// Before:  00d_wmma sends S, P and P V through shared memory, for WMMA does not say which lane holds which element.
 // Tile:    64x32, 2 warps, M_TILES = 2.   Shared: 32 KiB (Q 16, K 8, V 8).   Needs d = 128, n % BR == 0, n % BC == 0.
 #pragma once
 #include "common/gpu.cuh"

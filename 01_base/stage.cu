@@ -32,7 +32,7 @@ ladder::Variant variant(std::string label) {
 const ladder::Registration registration({
     .name = "01_base",
     .idea = "Tiles, an online softmax and tensor cores: the scores never leave the registers.",
-    .limit = "00_naive moves n x n scores through global memory four times and multiplies on the CUDA cores.",
+    .limit = "00d_wmma sends S, P and P V through shared memory, for WMMA does not say which lane holds which element.",
     .prediction =
         "10x to 20x 00_naive: tensor cores instead of FP32 units and O(n d) bytes instead of O(n n); held back by "
         "8-way bank conflicts on every ldmatrix, so 30 to 60 TFLOPS on an H200.",
