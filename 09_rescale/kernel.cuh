@@ -1,4 +1,5 @@
-// 09_rescale: O is rescaled only when a row's maximum has grown by 2^8, and the weights are made just before their PV.
+// 09_rescale: O is rescaled only when a row's maximum has grown by more than 8, in log2 units, and the weights are made
+//          just before their part of PV.
 // Before:  08 multiplies all of O by the correction in every tile, though it is 1 or close to it after the first few.
 // Tile:    128x64, 4 warps, M_TILES = 2.   Shared: 64 KiB (Q 32, K 16, V 16).   Needs d = 128, n % BR == 0, n % BC == 0.
 #pragma once
@@ -10,7 +11,7 @@ constexpr int HEAD_DIM = 128;
 constexpr int ROW_BYTES = HEAD_DIM * 2;     // 128 halves = 256 B = twice around the 32 banks of 4 B
 constexpr int ROW_CHUNKS = ROW_BYTES / 16;  // 16 B = 8 halves: one row of an ldmatrix matrix, one vector load
 constexpr float LOG2E = 1.44269504088896341f;
-constexpr float RESCALE_ABOVE = 8.0f;  // log2 units: weights stay below 2^8, and f16 goes to 2^16
+constexpr float RESCALE_ABOVE = 8.0f;  // log2 units: no weight exceeds 2^8, and f16 ends just below 2^16
 
 template <int BR, int BC>
 constexpr uint32_t SMEM_BYTES = (BR + 2 * BC) * ROW_BYTES;
@@ -166,7 +167,7 @@ __global__ void __launch_bounds__(WARPS * 32, 2) flash_attention(AttentionParams
     }
   }
 
-  // STORE  Each lane writes two halves per fragment and row; 4 lanes together write 16 B of a row.
+  // STORE  Two exchanges complete a row's sum. Each lane writes two halves per fragment and row, 4 lanes together 16 B.
 #pragma unroll
   for (int m = 0; m < M_TILES; ++m) {
 #pragma unroll

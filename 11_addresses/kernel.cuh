@@ -1,6 +1,7 @@
 // 11_addresses: every address that a thread needs is computed once; inside the loop there are XORs and immediates.
 // Before:  10 computes a swizzled row and chunk for every ldmatrix and every 16-byte copy of every tile.
-// Tile:    128x64, 4 warps, M_TILES = 2.   Shared: 96 KiB (Q 32, K and V 2 x 16).   Needs d = 128, n % BR == 0, n % BC == 0.
+// Tile:    128x64, 4 warps, M_TILES = 2.   Shared: 96 KiB (Q 32, K and V 2 x 16 each) and 32 B (four mbarriers).
+//          Needs d = 128, n % BR == 0, n % BC == 0.
 #pragma once
 #include "common/gpu.cuh"
 
@@ -10,10 +11,10 @@ constexpr int HEAD_DIM = 128;
 constexpr int ROW_BYTES = HEAD_DIM * 2;     // 128 halves = 256 B = twice around the 32 banks of 4 B
 constexpr int ROW_CHUNKS = ROW_BYTES / 16;  // 16 B = 8 halves: one row of an ldmatrix matrix, one vector load
 constexpr float LOG2E = 1.44269504088896341f;
-constexpr float RESCALE_ABOVE = 8.0f;  // log2 units: weights stay below 2^8, and f16 goes to 2^16
+constexpr float RESCALE_ABOVE = 8.0f;  // log2 units: no weight exceeds 2^8, and f16 ends just below 2^16
 
 template <int BR, int BC>
-constexpr uint32_t SMEM_BYTES = (BR + 4 * BC) * ROW_BYTES + 32;
+constexpr uint32_t SMEM_BYTES = (BR + 4 * BC) * ROW_BYTES + 4 * 8;  // and four mbarriers
 
 // Byte offset of a 16-byte chunk within a tile of 256-byte rows. Eight chunks fill all 32 banks once; XOR with the row
 // gives eight consecutive rows eight different slots for the same chunk. It is its own inverse: writers and readers agree.
@@ -33,7 +34,7 @@ __device__ __forceinline__ void load_tile(uint32_t thread_tile, const f16* threa
   }
 }
 
-// Two blocks fit on an SM, and saying so lets the compiler use all 255 registers of a thread.
+// Two blocks fit on an SM of sm_90 (228 KiB), and saying so lets the compiler use all 255 registers of a thread.
 template <int BR, int BC, int WARPS>
 __global__ void __launch_bounds__(WARPS * 32, 2) flash_attention(AttentionParams p) {
   constexpr int THREADS = WARPS * 32;
@@ -58,7 +59,7 @@ __global__ void __launch_bounds__(WARPS * 32, 2) flash_attention(AttentionParams
   smem_name(full, 16, "full");
   smem_name(empty, 16, "empty");
   // Where this lane's first ldmatrix of a tile points. Tiles begin at multiples of 256 B, so the chunk is bits 4 to 7 of
-  // the address, and going on by an even number of chunks is an XOR.
+  // the address. It is chunk 0 or 1 before the swizzle, so going on by an even number of chunks is an XOR.
   const uint32_t lane_Q = smem_Q + warp * M_TILES * 16 * ROW_BYTES + chunk_offset(lane % 16, lane / 16);
   const uint32_t lane_K = smem_K + chunk_offset(lane % 8 + lane / 16 * 8, lane / 8 % 2);
   const uint32_t lane_V = smem_V + chunk_offset(lane % 16, lane / 16);
@@ -82,10 +83,11 @@ __global__ void __launch_bounds__(WARPS * 32, 2) flash_attention(AttentionParams
 
   const int kv_tiles = p.n / BC;
   for (int tile = 0; tile < kv_tiles; ++tile, K += BC * HEAD_DIM, V += BC * HEAD_DIM) {
-    // LOAD  Tiles take turns in the two places, and each turn is a phase of that place's barriers.
-    const uint32_t here = tile % 2, phase = tile / 2 % 2, next = 1 - here, next_phase = (tile + 1) / 2 % 2;
+    // LOAD  Tiles take turns in the two places, and each turn is a phase of that place's barriers: tile t has phase t / 2,
+    //       of which a wait wants to know the parity.
+    const uint32_t here = tile % 2, parity = tile / 2 % 2, next = 1 - here, next_parity = (tile + 1) / 2 % 2;
     const uint32_t K_here = lane_K + here * TILE_BYTES, V_here = lane_V + here * TILE_BYTES;
-    mbarrier_wait_parity(full + here * 8, phase);  // safe to read K[tile], V[tile] (and Q): all of it has landed
+    mbarrier_wait_parity(full + here * 8, parity);  // safe to read K[tile], V[tile] (and Q): all of it has landed
 
     // QK  Lane l addresses row l % 16, chunk l / 16 of a 16x16 block of Q: four 8x8 matrices, rows 0-7 and 8-15, then the
     //     next 8 columns. Of K it addresses row l % 8 + l / 16 * 8, chunk l / 8 % 2: the same four matrices, but first both
@@ -145,13 +147,14 @@ __global__ void __launch_bounds__(WARPS * 32, 2) flash_attention(AttentionParams
       }
     }
 
-    // LOAD  K[tile + 1] and V[tile + 1] are requested, to arrive behind PV.
-    mbarrier_wait_parity(empty + next * 8, next_phase ^ 1);  // safe to overwrite tile - 1: no warp reads it now
+    // LOAD  K[tile + 1] and V[tile + 1] are requested, to arrive behind PV. Their place is empty when tile - 1, a phase
+    //       before, has been read; at tile 0 nobody has read yet, and a new barrier lets parity 1 through.
+    mbarrier_wait_parity(empty + next * 8, next_parity ^ 1);  // safe to overwrite tile - 1: all threads have read it
     if (tile + 1 < kv_tiles) {
       load_tile<BC, THREADS>(smem_K + next * TILE_BYTES + thread_chunk, K + BC * HEAD_DIM);
       load_tile<BC, THREADS>(smem_V + next * TILE_BYTES + thread_chunk, V + BC * HEAD_DIM);
     }
-    cp_async_mbarrier_arrive_noinc(full + next * 8);
+    cp_async_mbarrier_arrive_noinc(full + next * 8);  // behind the last tile at once, and nobody waits for it
 
     // PV  16 keys at a time, their weights first. Two C fragments side by side hold exactly the elements of one A fragment:
     //     P needs no exchange, only rounding. V's rows are the k dimension of B, so ldmatrix transposes each 8x8 matrix on
@@ -184,7 +187,7 @@ __global__ void __launch_bounds__(WARPS * 32, 2) flash_attention(AttentionParams
     mbarrier_arrive(empty + here * 8);  // this thread has read K[tile] and V[tile]
   }
 
-  // STORE  Each lane writes two halves per fragment and row; 4 lanes together write 16 B of a row.
+  // STORE  Two exchanges complete a row's sum. Each lane writes two halves per fragment and row, 4 lanes together 16 B.
 #pragma unroll
   for (int m = 0; m < M_TILES; ++m) {
 #pragma unroll
