@@ -178,6 +178,8 @@ std::vector<WrongKernel> wrong_kernels() {
       wrong<Fault::no_correction>("no_correction", normal, {"wrong_result", "wrong_lse"},
                                   {ties, constant_v, first_tile_max}),
       wrong<Fault::stale_row_sum>("stale_row_sum", normal, {"wrong_result", "wrong_lse"}, {ties, first_tile_max}),
+      wrong<Fault::late_rescale>("late_rescale", large_logits, {"nan_output"}, {normal, one_hot, negative_rows}),
+      wrong<Fault::late_row_sum>("late_row_sum", large_logits, {"wrong_result", "wrong_lse"}, {normal, ties}),
       wrong<Fault::no_scale>("no_scale", normal, {"wrong_result", "wrong_lse"}, {ties, constant_v, one_hot}),
       wrong<Fault::lse_without_max>("lse_without_max", normal, {"wrong_lse"}, {normal}),
       wrong<Fault::mask_off_by_one>("mask_off_by_one", normal, {"wrong_result", "wrong_lse"}, {constant_v}, 1, true),

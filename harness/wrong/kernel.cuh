@@ -15,6 +15,8 @@ enum class Fault {
   wrong_initial_max,  // the running maximum starts at +infinity
   no_correction,      // neither O nor the row sum is rescaled when the maximum grows
   stale_row_sum,      // O is rescaled, the row sum is not
+  late_rescale,       // as in 09, but only when the maximum has grown by more than 20: weights overflow f16 before
+  late_row_sum,       // as in 09, but the branch that rescales O leaves out the row sum
   no_scale,           // 1 / sqrt(d) is forgotten
   lse_without_max,    // LSE is the logarithm of the sum alone: the maximum that was taken out is not put back
   // causal mask
@@ -102,6 +104,9 @@ __global__ void __launch_bounds__(THREADS) wrong_attention(AttentionParams p) {
     for (int i = 0; i < HEAD_DIM / 2; ++i) Q_row[i] = to_f16(to_float(Q_row[i]) * p.softmax_scale);
     __syncthreads();  // safe to read Q: every thread has scaled its half row
   }
+  // Log2 units of growth from which on O is rescaled; from any growth on, unless the fault says otherwise.
+  constexpr float RESCALE_ABOVE = FAULT == Fault::late_rescale ? 20.0f : FAULT == Fault::late_row_sum ? 8.0f : 0.0f;
+  constexpr bool ROW_SUM_RESCALED = FAULT != Fault::stale_row_sum && FAULT != Fault::late_row_sum;
   const float softmax_scale = FAULT == Fault::no_scale || FAULT == Fault::modifies_Q ? 1.0f : p.softmax_scale;
 
   float O_frag[PV_N_TILES][4] = {};  // FragmentC: registers 0, 1 belong to one row, 2, 3 to the row 8 below
@@ -178,7 +183,8 @@ __global__ void __launch_bounds__(THREADS) wrong_attention(AttentionParams p) {
       tile_max = fmaxf(tile_max, shfl_xor(tile_max, 2));
 
       // Algebraically no_running_max is right too: the correction may then exceed 1, and overflow.
-      const float new_max = FAULT == Fault::no_running_max ? tile_max : fmaxf(row_max[r], tile_max);
+      const bool grown = (tile_max - row_max[r]) * LOG2E > RESCALE_ABOVE;
+      const float new_max = FAULT == Fault::no_running_max || grown ? tile_max : row_max[r];
       const float correction =
           FAULT == Fault::no_correction ? 1.0f : ex2_approx((row_max[r] - new_max) * LOG2E);  // 0 on the first tile
       row_max[r] = new_max;
@@ -192,7 +198,7 @@ __global__ void __launch_bounds__(THREADS) wrong_attention(AttentionParams p) {
       }
       tile_sum += shfl_xor(tile_sum, 1);
       tile_sum += shfl_xor(tile_sum, 2);
-      row_sum[r] = row_sum[r] * (FAULT == Fault::stale_row_sum ? 1.0f : correction) + tile_sum;
+      row_sum[r] = row_sum[r] * (ROW_SUM_RESCALED ? correction : 1.0f) + tile_sum;
 #pragma unroll
       for (int n = 0; n < PV_N_TILES; ++n) {
         O_frag[n][2 * r] *= correction;
