@@ -113,7 +113,7 @@ struct TraceEvent {
   Extent shared, global;  // cp.async has both
   uint32_t bytes = 0;     // moved, all lanes together
   int operand = 0;        // cp.async.wait_group: groups that may stay in flight; named barrier: its id;
-                          // mbarrier.init: its count; mbarrier.try_wait: the parity
+                          // mbarrier.init: its count; mbarrier.try_wait: the parity; vote.any: what it says
   int threads = 0;        // named barrier: how many it waits for
 };
 

@@ -119,8 +119,8 @@ bool vote_any(bool predicate, CallSite site) {
   Warp& warp = *current.warp;
   warp.in[0][current.lane] = predicate;
   meet(Instruction::vote, site, [](Block& block, Warp& warp) {
-    if (block.tracing) block.trace_event(Instruction::vote, warp.site);
     warp.out[0][0] = *std::max_element(std::begin(warp.in[0]), std::end(warp.in[0]));
+    if (block.tracing) block.trace_event(Instruction::vote, warp.site).operand = static_cast<int>(warp.out[0][0]);
   });
   return warp.out[0][0] != 0;
 }

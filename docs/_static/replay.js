@@ -214,6 +214,7 @@ Object.assign(trace, (() => {
     if (isArrival(event)) return replay.note;
     if (isMma(event)) return event.part ? `multiplies: number ${event.mma} of ${event.stretch.mma} in this ${event.part}.` : "multiplies.";
     if (what.startsWith("shfl")) return "exchanges a number between lanes.";
+    if (what === "vote.any") return event.site.operand ? "asks its lanes: one of them says yes." : "asks its lanes: none says yes.";
     return "";
   }
 

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <map>
+#include <numbers>
 #include <set>
 #include <sstream>
 
@@ -293,6 +294,48 @@ TEST_CASE("06 loads K and V with half as many ldmatrix per query row as 05", "[l
   const Variant* same_tile = with_tile(*after, before->variants[0].tile);
   REQUIRE(same_tile);
   CHECK(ldmatrix_by_region(*after, *same_tile) == counts_before);
+}
+
+// Of the eight tiles of a row whose scores grow by `growth` log2 units a tile: those in which `stage` rescales O.
+std::vector<int> rescaled_tiles(const Stage& stage, float growth) {
+  const int bc = stage.variants[0].tile.bc;
+  const Shape shape{.batch = 1, .heads = 1, .n = 8 * bc, .d = 128};
+  Problem problem{shape, InputKind::normal, 1, make_inputs(InputKind::normal, shape, 1), {}};
+  // Column 0 makes the growth, up to 0 in the last tile; the others are small enough for it to decide.
+  constexpr float Q_0 = 8.0f;
+  const float step = growth * std::numbers::ln2_v<float> / params_for(shape).softmax_scale / Q_0;
+  for (f16& value : problem.inputs.Q) value = to_f16(to_float(value) / 4);
+  for (int row = 0; row < shape.n; ++row) {
+    problem.inputs.Q[row * shape.d] = to_f16(Q_0);
+    problem.inputs.K[row * shape.d] = to_f16(step * float(row / bc - 7));
+  }
+  problem.reference = make_reference(shape, problem.inputs);
+  const CheckResult result = check_on_emulator(stage, stage.variants[0], problem);
+  INFO(reasons(result));
+  CHECK(result.ok);
+
+  const EmulatorRun run = run_on_emulator(stage, stage.variants[0], shape, problem.inputs, {.trace = true});
+  std::vector<int> tiles;
+  int tile = 0;
+  for (const emulator::TraceEvent& event : run.trace) {
+    if (event.warp != 0 || event.instruction != "vote.any") continue;
+    if (event.operand != 0) tiles.push_back(tile);
+    ++tile;
+  }
+  CHECK(tile == 8);
+  return tiles;
+}
+
+TEST_CASE("09 to 12 rescale O in the first tile and when the maximum has grown by more than 8, else not", "[ladder]") {
+  for (const char* name : {"09_rescale", "10_mbarrier", "11_addresses", "12_wide"}) {
+    INFO(name);
+    const Stage* stage = find(name);
+    REQUIRE(stage);
+    CHECK(rescaled_tiles(*stage, -20.0f) == std::vector{0});
+    CHECK(rescaled_tiles(*stage, 0.0f) == std::vector{0});
+    CHECK(rescaled_tiles(*stage, 3.0f) == std::vector{0, 3, 6});  // by 9; by 6 not yet
+    CHECK(rescaled_tiles(*stage, 20.0f) == std::vector{0, 1, 2, 3, 4, 5, 6, 7});
+  }
 }
 
 TEST_CASE("bytes from global memory follow the tile's formula", "[ladder]") {
