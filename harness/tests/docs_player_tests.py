@@ -69,7 +69,10 @@ class Player(docs_browser.BrowserCase):
         for stage, trace in TRACES.items():
             with self.subTest(stage=stage):
                 order = self.run_script("const text = document.querySelector(`script.stage[data-name='${arguments[0]}']`).textContent;"
-                                        "return trace.read(text).turns.map(event => event.id)", stage)
+                                        "const turns = trace.read(text).turns; return turns && turns.map(event => event.id)", stage)
+                if any(site["instruction"].startswith("mbarrier") for _, site in sites(trace)):
+                    self.assertIsNone(order)  # who may pass depends on single lanes' arrivals, which a trace has not
+                    continue
                 self.assertEqual(sorted(order), list(range(len(trace["events"]))))
                 self.check_turns(sites(trace), order)
         self.choose("stage", "02_swizzle")
