@@ -1,5 +1,5 @@
-// 01_base: FlashAttention on tensor cores. A block owns BR query rows and walks the keys tile by tile with an online
-//          softmax; the scores S and the weights P live and die in registers.
+// 01_base: mma.sync and ldmatrix in place of WMMA. Which lane holds which element is known now, so S, P and O stay in
+//          registers from end to end. Dense only: the causal mask and the log-sum-exp leave the ladder here.
 // Before:  00d_wmma sends S, P and P V through shared memory, for WMMA does not say which lane holds which element.
 // Tile:    64x32, 2 warps, M_TILES = 2.   Shared: 32 KiB (Q 16, K 8, V 8).   Needs d = 128, n % BR == 0, n % BC == 0.
 #pragma once
