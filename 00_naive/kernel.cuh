@@ -1,4 +1,4 @@
-// 00_naive: attention as three kernels, one per formula. The n x n scores go through global memory four times.
+// 00_naive: attention as three kernels, one per formula. The n x n scores go through global memory six times.
 //          Any n, any head dimension up to 256, any GPU: the stage that the others are compared with.
 #pragma once
 #include "common/gpu.cuh"

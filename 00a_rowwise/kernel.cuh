@@ -1,7 +1,7 @@
 // 00a_rowwise: attention in one kernel. A block owns one query and keeps its row of scores in shared memory, where the
 //              softmax is taken: no n x n matrix exists any more.
 // Before:      00_naive sends every score through global memory six times, as three kernels must.
-// Block:       one query, 4 warps.   Shared: 4 n B + 8 KiB.   Needs d = 128, and a row that fits: n <= 56056 in 227 KiB.
+// Block:       one query, 4 warps.   Shared: 4 n + 8224 B.   Needs d = 128, and a row that fits: n <= 56056 in 227 KiB.
 #pragma once
 #include "common/gpu.cuh"
 
