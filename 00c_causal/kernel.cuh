@@ -13,7 +13,7 @@ constexpr int ROW_CHUNKS = ROW_BYTES / 16;  // 16 B = 8 halves: one vector load
 constexpr float LOG2E = 1.44269504088896341f;
 
 template <int BR, int BC>
-constexpr uint32_t SMEM_BYTES = (BR + 2 * BC) * ROW_BYTES + BR* BC * 4;
+constexpr uint32_t SMEM_BYTES = (BR + 2 * BC) * ROW_BYTES + BR * 4 * BC;
 
 // Byte offset of a 16-byte chunk within a tile of 256-byte rows.
 __device__ __forceinline__ uint32_t chunk_offset(uint32_t row, uint32_t chunk) {
@@ -130,8 +130,8 @@ __global__ void __launch_bounds__(WARPS * 32) flash_attention(AttentionParams p)
 #pragma unroll
       for (int c = 0; c < COLS; ++c) O_frag[r][c] *= correction;
 
-        // In PV a lane needs all weights of its rows, and has an eighth of them: P goes through shared memory.
 #pragma unroll
+      // In PV a lane needs all weights of its rows, and has an eighth of them: P goes through shared memory.
       for (int j = 0; j < KEYS; j += 4) {
         const uint4 four_weights = {__float_as_uint(S_frag[r][j]), __float_as_uint(S_frag[r][j + 1]),
                                     __float_as_uint(S_frag[r][j + 2]), __float_as_uint(S_frag[r][j + 3])};

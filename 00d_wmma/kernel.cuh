@@ -144,8 +144,8 @@ __global__ void __launch_bounds__(WARPS * 32) flash_attention(AttentionParams p)
 #pragma unroll
       for (int c = 0; c < COLS; ++c) O_frag[r][c] *= correction;
 
-        // Nor can a lane put its weights into a fragment: P goes through shared memory, as f16.
 #pragma unroll
+      // Nor can a lane put its weights into a fragment: P goes through shared memory, as f16.
       for (int j = 0; j < KEYS; j += 4) {
         const uint2 four_weights = {pack_f16x2(S_frag[r][j], S_frag[r][j + 1]),
                                     pack_f16x2(S_frag[r][j + 2], S_frag[r][j + 3])};
