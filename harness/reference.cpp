@@ -131,7 +131,7 @@ struct RowSolver {
       exact[c] /= exact_sum;
       error = std::max(error, std::abs(rounded(naive[c]) - exact[c]));
     }
-    lse_tolerance = 1e-5 + 0x1p-21 * std::sqrt(query_square) * head.largest_key * scale;
+    lse_tolerance = 1e-5 + 0x1p-22 * (1 + d / 16) * std::sqrt(query_square) * head.largest_key * scale;
     return error;
   }
 };

@@ -315,18 +315,7 @@ const std::map<std::string_view, std::function<Words(const Words&)>>& expectatio
 }
 
 // Primitives that no GPU has answered for yet. Whoever records their fixtures takes them off this list.
-const std::set<std::string> AWAITING_FIXTURE = {"vote_any",
-                                                "wmma_fill",
-                                                "wmma_load_a",
-                                                "wmma_load_b_row",
-                                                "wmma_load_b_col",
-                                                "wmma_load_c",
-                                                "wmma_store_d",
-                                                "wmma_mma",
-                                                "mbarrier_init",
-                                                "mbarrier_arrive",
-                                                "cp_async_mbarrier_arrive_noinc",
-                                                "mbarrier_wait_parity"};
+const std::set<std::string> AWAITING_FIXTURE = {};
 
 std::string read_text(const std::filesystem::path& file) {
   std::ifstream stream(file);
