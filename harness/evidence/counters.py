@@ -37,8 +37,7 @@ def template_name(mangled: str) -> str:
     found = re.search(r"\d([a-z_]+?)(?:I((?:L[ib]\d+E)+)E)?E?v?15AttentionParams", mangled)
     if not found:
         return mangled
-    values = [{"i0": "0", "b0": "false", "b1": "true"}.get(kind + digits, digits)
-              for kind, digits in re.findall(r"L([ib])(\d+)E", found.group(2) or "")]
+    values = re.findall(r"L[ib](\d+)E", found.group(2) or "")  # a bool is 0 or 1, as ncu writes it
     return found.group(1) + (f"<{', '.join(values)}>" if values else "")
 
 

@@ -66,8 +66,7 @@ def selected(wanted: list[str]) -> list[str]:
 
 def short_name(kernel: str) -> str:
     """`flash_attention<64, 128, 4>` of what ncu or c++filt calls the kernel."""
-    plain = kernel.replace("(bool)0", "false").replace("(bool)1", "true")
-    found = re.search(r"(\w+(?:<[^()]*>)?)\(", re.sub(r"\((?:int|anonymous namespace)\)", "", plain))
+    found = re.search(r"(\w+(?:<[^()]*>)?)\(", re.sub(r"\((?:int|bool|anonymous namespace)\)", "", kernel))
     return found.group(1) if found else kernel
 
 

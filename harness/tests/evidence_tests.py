@@ -311,7 +311,7 @@ class MachineCode(unittest.TestCase):
         return sum(counts[opcode] for opcode in opcodes)
 
     def test_each_idea_shows(self) -> None:
-        wide, tall, batched = "64, 128, 4", "128, 64, 4", "128, 64, 4, false"
+        wide, tall, batched = "64, 128, 4", "128, 64, 4", "128, 64, 4, 0"
         self.assertEqual(self.sum_of("02_swizzle", wide, "LDGSTS"), 0)
         self.assertGreater(self.sum_of("03_kvpipe", wide, "LDGSTS"), 0)
         self.assertLess(self.sum_of("04_vpair", wide, "LDSM"), self.sum_of("03_kvpipe", wide, "LDSM"))
@@ -319,11 +319,11 @@ class MachineCode(unittest.TestCase):
         self.assertLess(self.sum_of("08_fragorder", tall, "MOV", "IMAD"), self.sum_of("06_batched", batched, "MOV", "IMAD"))
 
     def test_the_compiler_batches_by_itself(self) -> None:
-        self.assertEqual(self.sum_of("05_exp2f", "128, 64, 4", "LDSM"), self.sum_of("06_batched", "128, 64, 4, false", "LDSM"))
+        self.assertEqual(self.sum_of("05_exp2f", "128, 64, 4", "LDSM"), self.sum_of("06_batched", "128, 64, 4, 0", "LDSM"))
 
     def test_no_rung_changes_the_products(self) -> None:
         for stage, arguments in (("03_kvpipe", "64, 128, 4"), ("04_vpair", "64, 128, 4"), ("05_exp2f", "64, 128, 4"),
-                                 ("06_batched", "128, 64, 4, false"), ("07_dbuf", "128, 64, 4"), ("08_fragorder", "128, 64, 4")):
+                                 ("06_batched", "128, 64, 4, 0"), ("07_dbuf", "128, 64, 4"), ("08_fragorder", "128, 64, 4")):
             self.assertEqual(self.sum_of(stage, arguments, "HMMA"), 256, stage)
 
 
