@@ -158,7 +158,9 @@ Result<KernelResources> gpu_resources(const Variant& variant, int n) {
   const auto smem = static_cast<int>(variant.smem_at(n));
   for (const Status& status :
        {checked(cudaFuncGetAttributes(&attributes, variant.gpu_kernel), "asking for a kernel's registers"),
-        checked(cudaFuncSetAttribute(variant.gpu_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, smem),
+        // Raised where needed, never lowered: launch() counts on the 48 KiB that every kernel may have.
+        checked(cudaFuncSetAttribute(variant.gpu_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     std::max(smem, 48 * 1024)),
                 "raising a kernel's shared memory"),
         checked(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
                     &blocks, variant.gpu_kernel, variant.tile.warps > 0 ? variant.tile.warps * 32 : 256, smem),
