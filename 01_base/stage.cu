@@ -31,7 +31,7 @@ ladder::Variant variant(std::string label) {
 
 const ladder::Registration registration({
     .name = "01_base",
-    .idea = "Tiles, an online softmax and tensor cores: the scores never leave the registers.",
+    .idea = "mma.sync and ldmatrix in place of WMMA: fragments are known, and S, P and O stay in registers.",
     .limit = "00d_wmma sends S, P and P V through shared memory, for WMMA does not say which lane holds which element.",
     .prediction =
         "10x to 20x 00_naive: tensor cores instead of FP32 units and O(n d) bytes instead of O(n n); held back by "
