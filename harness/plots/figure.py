@@ -25,6 +25,11 @@ TFLOPS_LABEL = "TFLOPS, counting 4 B H N$^2$ d"
 Points = dict
 
 
+def mark(i: int) -> dict[str, str]:
+    """Colour and marker of the i-th line or point: no two of the first hundred have both alike."""
+    return {"color": COLORS[i % len(COLORS)], "marker": MARKERS[(i + i // len(MARKERS)) % len(MARKERS)]}
+
+
 def digest(points: Points) -> str:
     """Names the data of a figure, so that a stale file is seen without drawing it again."""
     return "data sha256 " + hashlib.sha256(json.dumps(points, sort_keys=True).encode()).hexdigest()[:16]

@@ -40,8 +40,7 @@ def render(axes: list, points: figure.Points) -> None:
                 modelled += 1
                 continue
             peer = kind == "peer"
-            axis.plot(n, y, label=name, color=figure.COLORS[styled % len(figure.COLORS)],
-                      marker=figure.MARKERS[styled % len(figure.MARKERS)], markersize=5, linewidth=1.8 if peer else 1.3,
+            axis.plot(n, y, label=name, **figure.mark(styled), markersize=5, linewidth=1.8 if peer else 1.3,
                       markerfacecolor="white" if peer else None, linestyle=":" if peer else figure.DASHES[styled % 3])
             styled += 1
         lengths = sorted({n for *_, line in panel["lines"] for n, _ in line})

@@ -64,8 +64,7 @@ def render(axes: list, points: figure.Points) -> None:
         axis.annotate(f"{panel['tb_per_s']:.2f} TB/s", (left * 1.3, left * 1.3 * panel["tb_per_s"]), xytext=(8, -4),
                       textcoords="offset points", va="top", fontsize=8)
         for i, (stage, x, y) in enumerate(panel["rungs"]):
-            axis.plot(x, y, linestyle="none", color=figure.COLORS[i % len(figure.COLORS)],
-                      marker=figure.MARKERS[i % len(figure.MARKERS)], markersize=7, label=stage)
+            axis.plot(x, y, linestyle="none", **figure.mark(i), markersize=7, label=stage)
         axis.set_xscale("log")
         axis.set_yscale("log")
         axis.set_xlim(left, right)

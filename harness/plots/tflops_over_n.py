@@ -45,8 +45,7 @@ def collect(csv: Path, rows: list[results.Row], arguments: argparse.Namespace) -
 def render(axes, points: figure.Points) -> None:
     for i, (name, is_peer, line) in enumerate(points["lines"]):
         axes.plot([n for n, _ in line], [tflops for _, tflops in line], label=name,
-                  color=figure.COLORS[i % len(figure.COLORS)], marker=figure.MARKERS[i % len(figure.MARKERS)],
-                  markerfacecolor="white" if is_peer else None,
+                  **figure.mark(i), markerfacecolor="white" if is_peer else None,
                   linestyle=":" if is_peer else figure.DASHES[i % 3], linewidth=1.8 if is_peer else 1.3, markersize=5)
     lengths = sorted({n for _, _, line in points["lines"] for n, _ in line})
     axes.set_xscale("log", base=2)
