@@ -59,7 +59,7 @@ document.addEventListener("DOMContentLoaded", () => {
   // ---- state ----------------------------------------------------------------------------------------------------------
 
   const known = new Map();  // by stage, and OWN
-  let made, order, replay, at = 0, timer = 0, pieces, lines, marked, frame = 0;
+  let made, order, preferred = "turns", replay, at = 0, timer = 0, pieces, lines, marked, frame = 0;
 
   function loaded(stage) {
     if (!known.has(stage)) {
@@ -75,7 +75,7 @@ document.addEventListener("DOMContentLoaded", () => {
     choices.stage.value = name;
     const tiles = made.tile.bc ? `, ${made.n / made.tile.bc} tiles of ${made.tile.bc} keys` : "";
     about.textContent = `${made.stage}${made.variant ? `, ${made.variant}` : ""}: block 0 of n = ${made.n}, d = ${made.d}${tiles}; ` +
-      `${made.events.length} warp instructions of ${made.warps} warps.`;
+      `${made.events.length} warp instructions of ${made.warps} warps${made.turns ? "" : ", with mbarriers: as emulated alone"}.`;
     choices.warp.replaceChildren(make("option", { value: "all" }, "all warps"),
       ...Array.from({ length: made.warps }, (_, warp) => make("option", { value: warp }, `warp ${warp}`)));
     const template = name === OWN ? null : document.querySelector(`template[data-kernel="${name}"]`);
@@ -92,7 +92,7 @@ document.addEventListener("DOMContentLoaded", () => {
 
   function put() {
     choices.order.disabled = !made.turns;
-    if (!made.turns) choices.order.value = "emulated";
+    choices.order.value = made.turns ? preferred : "emulated";
     order = choices.order.value === "turns" ? made.turns : made.events;
     replay = new trace.Replay(made, order);
     pieces = { lanes: drawLanes(), launch: -1 };
@@ -300,6 +300,7 @@ document.addEventListener("DOMContentLoaded", () => {
   choices.warp.addEventListener("change", () => { if (!followed(order[at]) && !go(MOVES.next())) go(MOVES.back()); draw(); });
   choices.order.addEventListener("change", () => {
     const event = order[at];
+    preferred = choices.order.value;
     put();
     go(order.indexOf(event));
   });
@@ -342,7 +343,7 @@ document.addEventListener("DOMContentLoaded", () => {
   function restore() {
     const state = new URLSearchParams(location.hash.slice(1));
     const stage = stages.includes(state.get("stage")) ? state.get("stage") : root.dataset.first;
-    choices.order.value = state.get("order") === "emulated" ? "emulated" : "turns";
+    preferred = state.get("order") === "emulated" ? "emulated" : "turns";
     show(stage);
     const warp = [...choices.warp.options].find((option) => option.value === state.get("warp"));
     if (warp) choices.warp.value = warp.value;
