@@ -38,12 +38,13 @@
   const logTicks = ([low, high], most) => {
     if (high / low < 5) return linearTicks([low, high], most);
     const first = Math.floor(Math.log10(low)), count = Math.ceil(Math.log10(high)) - first + 1;
-    const decades = Array.from({ length: count }, (_, i) => first + i), every = Math.ceil(count / most);
+    const decades = Array.from({ length: count }, (_, i) => first + i);
     for (const factors of [[1, 2, 5], [1, 3], [1]]) {
-      const ticks = decades.filter((power) => factors.length > 1 || power % every === 0)
-        .flatMap((power) => factors.map((factor) => Number(`${factor}e${power}`)))
+      const ticks = decades.flatMap((power) => factors.map((factor) => Number(`${factor}e${power}`)))
         .filter((value) => value >= low && value <= high);
-      if (ticks.length <= most || factors.length === 1) return ticks;
+      if (ticks.length <= most) return ticks;
+      const every = Math.ceil(ticks.length / most);
+      if (factors.length === 1) return ticks.filter((_, i) => i % every === 0);
     }
   };
   const ticksOf = (log, domain, most) => (log ? logTicks : linearTicks)(domain, most);
@@ -130,14 +131,18 @@
     const right = width - 24 - Math.max(0, ...rows.map((series) => widthOf(view.write(series.points[0].value))));
     const domain = domainOf(view, view.series.map((series) => series.points[0])), x = scale(view.log, domain, [left, right]);
     const [heads, headRows] = headsOf(view, lines, x, width);
-    const top = headRows * LINE + 8, bottom = top + rows.length * pitch + 6, height = bottom + 40;
+    const titles = widthOf(view.title) > width ? view.title.split(": ") : [view.title];  // the names of counters are long
+    const top = headRows * LINE + 8, bottom = top + rows.length * pitch + 6, height = bottom + 25 + titles.length * LINE;
     const root = [], values = [];
     for (const value of ticksOf(view.log, domain, Math.max(3, (width - left) / 60))) {
       const at = x(value);
       root.push(path("grid", `M${at} ${top - 4}V${bottom}`));
       root.push(write("tick", at, bottom + 16, "middle", view.writeTick(value), { "data-tick": value, "data-at": at }));
     }
-    root.push(write("title", (left + right) / 2, bottom + 34, "middle", view.title));
+    titles.forEach((words, i) => {
+      const half = widthOf(words) / 2, middle = Math.max(half, Math.min((left + right) / 2, width - half));
+      root.push(write("title", middle, bottom + 34 + i * LINE, "middle", words));
+    });
     rows.forEach((series, i) => {
       const [point] = series.points, y = top + (i + 1) * pitch - 0.5 * ROW;
       const from = x(view.base ?? domain[0]), to = x(point.value);
@@ -185,7 +190,8 @@
       root.push(write("tick", at, bottom + 18, "middle", n, { "data-n": n, "data-at": at }));
     }
     root.push(write("title", (left + right) / 2, height - 6, "middle", "sequence length N"));
-    root.push(write("title", 0, 0, "middle", view.title, { transform: `translate(12 ${(top + bottom) / 2}) rotate(-90)` }));
+    const middle = Math.max((top + bottom) / 2, widthOf(view.title) / 2);
+    root.push(write("title", 0, 0, "middle", view.title, { transform: `translate(12 ${middle}) rotate(-90)` }));
     if (view.base !== undefined) root.push(path("base reference", `M${left} ${y(view.base)}H${right + 8}`));
     const labels = spread(view.series.map((series) => y(series.points.at(-1).value)), LINE - 1, top, bottom);
     view.series.forEach((series, i) => {

@@ -29,6 +29,13 @@ def expected(row: dict, metric: str) -> tuple:
 METRICS = ("tflops", "ms", "pct_ceiling", "vs_previous", "vs_fa2", "flop_per_clk_sm")
 
 
+TRAFFIC = [row for path in sorted((ROOT / "docs" / "results").glob("*_traffic.csv")) for row in traffic.read(path)]
+
+
+def recorded_bytes() -> list[str]:
+    return sorted({row.metric for row in TRAFFIC if "bytes" in row.metric and "peak" not in row.metric})
+
+
 class Lab(LabCase):
     # ---- what is plotted -------------------------------------------------------------------------------------------
 
@@ -201,18 +208,23 @@ class Lab(LabCase):
 
     def test_a_phone(self) -> None:
         self.screen(docs_browser.PHONE)
-        for state in ((), (("shape", SWEEP), *EVERYBODY), (("metric", "ms"), *EVERYBODY)):
+        longest = max(recorded_bytes(), key=len)
+        self.assertGreater(len(longest), 40)
+        for state in ((), (("shape", SWEEP), *EVERYBODY), (("metric", "ms"), *EVERYBODY), (("metric", longest),),
+                      (("metric", longest), ("shape", "8192,128"))):
             ticks = [float(tick["at"]) for tick in self.show(*state)["ticks"] if "tick" in tick]
-            self.assertGreater(max(ticks) - min(ticks), 120)  # long names leave room for the bars
+            self.assertGreater(max(ticks) - min(ticks), 100)  # long names leave room for the bars
             sizes = self.run_script(
                 "const chart = document.querySelector('.lab-chart'), box = chart.getBoundingClientRect();"
                 "const inside = [...chart.querySelectorAll('text')].map((text) => text.getBoundingClientRect());"
                 "return [document.documentElement.scrollWidth, box.width / chart.viewBox.baseVal.width,"
-                " Math.min(...inside.map((text) => text.left)), Math.max(...inside.map((text) => text.right))]")
+                " Math.min(...inside.map((text) => text.left)), Math.max(...inside.map((text) => text.right)),"
+                " Math.min(...inside.map((text) => text.top)) - box.top, box.bottom - Math.max(...inside.map((text) => text.bottom))]")
             self.assertLessEqual(sizes[0], 380)
             self.assertAlmostEqual(sizes[1], 1, 2)  # 12 px are 12 px
             self.assertGreaterEqual(sizes[2], 0)
             self.assertLessEqual(sizes[3], 380)
+            self.assertGreaterEqual(min(sizes[4:]), -1, state)
 
     def test_rungs_differ_in_lightness_and_stand_out_from_the_page(self) -> None:
         script = """
