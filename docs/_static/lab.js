@@ -235,13 +235,14 @@ lab.start = (home) => {
 
   function render() {
     const now = lab.look(files, state, data), made = lab.seriesOf(now, state), { chosen, metric, family } = now;
-    const { series } = made, some = series.length > 0;
+    const series = lab.drawn(made.series), some = series.length > 0;
     showOptions(now);
     showToggles(now.rows);
     chart.toggleAttribute("hidden", !some);
     empty.hidden = some;
-    table.hidden = !some;
-    empty.textContent = now.here.length ? "Nothing that is switched on has this figure here."
+    table.hidden = !made.series.length;
+    empty.textContent = made.series.length ? "All of it is 0, which is not on a logarithmic axis. Choose linear values."
+      : now.here.length ? "Nothing that is switched on has this figure here."
       : "Nothing was measured like this. Choose another shape, mask, regime or GPU.";
     caption.textContent = lab.describe(now, made, state);
     chart.setAttribute("aria-label", `Chart of ${metric.name}. ${caption.textContent} ` +
@@ -253,7 +254,7 @@ lab.start = (home) => {
     };
     drawChart();
     showTable(now, made);
-    const rows = series.flatMap((one) => one.points.map((point) => point.row));
+    const rows = made.series.flatMap((one) => one.points.map((point) => point.row));
     download.download = `flash-ladder-${chosen.metric}.csv`;
     download.href = `data:text/csv;charset=utf-8,${encodeURIComponent(lab.write(rows, forms[metric.form].columns))}`;
   }

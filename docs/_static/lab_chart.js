@@ -55,7 +55,7 @@
     if (view.base !== undefined) values.push(view.base);
     const low = Math.min(...values), high = Math.max(...values);
     if (view.log) return [low / 1.15, high * 1.15];
-    if (view.base === undefined && (view.form === "bars" || low < 0.4 * high)) return [0, high * 1.04];
+    if (view.base === undefined && (view.form === "bars" || low < 0.4 * high || !high)) return [0, high * 1.04 || 1];
     return [Math.max(0, low - 0.05 * (high - low || 1)), high + 0.05 * (high - low || 1)];
   }
 
@@ -197,7 +197,7 @@
     view.series.forEach((series, i) => {
       const last = series.points.at(-1);
       root.push(styled(svg("g", { class: `series ${series.kind}` },
-        path("line", `M${series.points.map((point) => `${x(point.n)} ${y(point.value)}`).join("L")}`),
+        path("line", series.points.map((point) => `${point.apart ? "M" : "L"}${x(point.n)} ${y(point.value)}`).join("")),
         path("leader", `M${x(last.n) + 5} ${y(last.value)}L${right + 16} ${labels[i]}`),
         write("name", right + 19, labels[i] + 4, "start", name(series)),
         ...series.points.map((point) => {

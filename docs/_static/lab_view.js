@@ -4,6 +4,7 @@
   const four = (value) => (Math.abs(value) >= 9999.5 ? String(Math.round(value)) : value.toPrecision(4));
   const fixed = (digits) => (value) => value.toFixed(digits);
   const bytes = (value) => {
+    if (value === 0) return "0 B";
     const power = value < 1000 ? 0 : Math.min(4, Math.floor(Math.log10(value) / 3));
     return `${four(value / 1000 ** power)} ${["B", "kB", "MB", "GB", "TB"][power]}`;
   };
@@ -35,8 +36,9 @@
   };
   for (const metric of Object.values(MEASURED)) Object.assign(metric, { form: "results", writeTick: String, takes: () => true });
 
-  // Bytes, by the name of what was counted. The shapes differ between rungs, so that only bytes a head compare; the memory that
-  // a rung holds was recorded at one shape.
+  // Bytes, by the name of what was counted: what says "bytes" and is neither a rate nor a peak. Ratios, cycles and stalls of the
+  // same file belong to the chapters, where they are explained. The shapes differ between rungs, so that only bytes a head
+  // compare; the memory that a rung holds was recorded at one shape.
   function counted(name) {
     const whole = name.startsWith("cuda.");
     return {
@@ -132,9 +134,9 @@
       regime: measured ? [["sustained", "sustained"], ["burst", "burst"]] : [],
       inputs: words("inputs"), dtype: words("dtype"), y: axes, x: axes,
     };
-    const otherwise = {
-      metric: metricKey, shape: keyOf(form, data.headline), inputs: "normal", dtype: "fp16", y: metric.log ? "log" : "linear",
-      x: "log",
+    const otherwise = {  // bytes are first looked at over N: a file of them need not hold the headline's
+      metric: metricKey, shape: (measured ? keyOf : familyOf)(form, data.headline), inputs: "normal", dtype: "fp16",
+      y: metric.log ? "log" : "linear", x: "log",
     };
     const chosen = {};
     for (const [name, list] of Object.entries(options)) {
@@ -156,7 +158,8 @@
   };
   lab.letter = (i) => String.fromCharCode(65 + i);
 
-  // One for each contestant and machine, in the order of the ladder. `without`: who has no such figure.
+  // One for each contestant and machine, in the order of the ladder. `without`: who has no such figure. A point that is `off` the
+  // axis, as 0 is off a logarithmic one, is in the table and the download alone.
   lab.seriesOf = ({ rows, here, chosen, family, metric, isRung }, state) => {
     const machines = distinct(here, (row) => row.machine), groups = new Map(), without = new Set();
     const rungs = distinct(rows.filter((row) => row.variety === "stage"), (row) => row.stage).sort();
@@ -165,7 +168,7 @@
     const stages = distinct(sorted, (row) => row.stage);
     for (const row of sorted) {
       const [value, low, high] = metric.of(row), log = chosen.y === "log";
-      if (value === null || (log && value <= 0)) {
+      if (value === null) {
         without.add(row.stage);
         continue;
       }
@@ -185,13 +188,18 @@
       const spoken = known ? `, ${metric.interval} ${metric.write(low)} to ${metric.write(high)}` : "";
       const verdict = metric.verdict && row.verdict ? `, verdict ${row.verdict}` : "";
       points.push({
-        n: row.n, value, row, ...(known ? { low, high } : {}),
+        n: row.n, value, row, off: log && value <= 0, ...(known ? { low, high } : {}),
         text: `${row.stage}, ${row.machine}, N = ${row.n}: ${metric.write(value)} ${metric.name}${spoken}${verdict}`,
       });
     }
     for (const { stage } of groups.values()) without.delete(stage);
     return { series: [...groups.values()], machines, without: [...without] };
   };
+
+  // What of them is drawn. `apart`: not joined to the point before, for one between them is off the axis.
+  lab.drawn = (series) => series.map((one) => ({
+    ...one, points: one.points.map((point, i) => ({ ...point, apart: one.points[i - 1]?.off ?? true })).filter((point) => !point.off),
+  })).filter((one) => one.points.length);
 
   lab.describe = ({ chosen, family, here, metric }, { machines, without, series }, state) => {
     const [row] = here, measured = metric.form === "results";
@@ -207,6 +215,10 @@
     if (series.some((one) => one.points.some((point) => point.low !== undefined))) said.push(`Whiskers: ${metric.interval}.`);
     if (series.some((one) => one.kind === "peer")) said.push("Dashed: other implementations.");
     if (series.some((one) => one.kind === "ceiling")) said.push("Dotted: ceilings of the card.");
+    const off = series.map((one) => one.points.filter((point) => point.off).length), count = off.reduce((a, b) => a + b, 0);
+    const names = distinct(series.filter((_, i) => off[i]), (one) => one.stage).join(", ");
+    if (count) said.push(`0 is not on a logarithmic axis: left out here and written in the table ${count > 1 ? "are" : "is"} ` +
+      `${count} ${count > 1 ? "values" : "value"} of ${names}.`);
     if (without.length) said.push(`Without this figure: ${without.join(", ")}.`);
     return said.join(" ");
   };

@@ -109,8 +109,10 @@ class Files(LabCase):
         """A traffic file: shapes that differ between rungs, compared by the head."""
         seen = self.hand_over(TRAFFIC)
         self.assertEqual(seen["options"]["metric"], "dram__bytes_read.sum")
-        self.assertEqual(set(seen["hidden"]), {"regime", "inputs", "dtype"})
-        seen = self.turn_to(("metric", "dram__bytes_read.sum"), ("shape", "all,128"))
+        self.assertEqual(set(seen["hidden"]), {"regime", "inputs", "dtype"})  # and not x: bytes are first shown over N
+        self.assertEqual(seen["options"]["shape"], "all,128")
+        self.assertIn("card (mine.csv)", {mark["gpu"] for mark in seen["marks"]})
+        seen = self.turn_to(("metric", "dram__bytes_read.sum"), ("gpu", "card (mine.csv)"))
         self.assertEqual({(mark["stage"], mark["n"]): float(mark["value"]) for mark in seen["marks"]},
                          {("00_naive", "512"): 3e6 / 2, ("00_naive", "1024"): 12e6 / 2, ("00_naive", "2048"): 48e6 / 2,
                           ("01_base", "512"): 64e6 / 512, ("01_base", "1024"): 64e6 / 256, ("01_base", "2048"): 64e6 / 128})
@@ -118,7 +120,7 @@ class Files(LabCase):
                                          ["01_base", "125.0 kB", "250.0 kB", "500.0 kB"]])
         self.assertEqual(seen["options"]["y"], "log")
         self.check_places(seen, True)
-        seen = self.turn_to(("metric", "cuda.memory_used_bytes"), ("shape", "512,128"))
+        seen = self.turn_to(("metric", "cuda.memory_used_bytes"), ("gpu", "card (mine.csv)"), ("shape", "512,128"))
         self.assertEqual([float(mark["value"]) for mark in seen["marks"]], [7e6])  # not by the head: at one shape throughout
         self.assertEqual(unquote(seen["address"]).partition(",")[2],
                          f"{TRAFFIC.splitlines()[0]}\n{TRAFFIC.splitlines()[-1]}\n")
@@ -126,6 +128,27 @@ class Files(LabCase):
         self.assertEqual([float(mark["value"]) for mark in seen["marks"]], [5])
         self.assertNotIn("sm__cycles.sum", [option.get_attribute("value") for option in
                                             self.browser.find_elements("css selector", "select[name=metric] option")])
+
+    def test_what_reads_0_is_off_a_logarithmic_axis_and_in_the_table(self) -> None:
+        one = [line for line in TRAFFIC.splitlines() if not line.startswith("01_base")]
+        mine = ("metric", "dram__bytes_read.sum"), ("gpu", "card (mine.csv)")
+        self.hand_over("\n".join(one).replace(",12000000,", ",0,"))
+        for axis, drawn, pieces in (("log", ["512", "2048"], 2), ("linear", ["512", "1024", "2048"], 1)):
+            seen = self.turn_to(*mine, ("y", axis))
+            self.assertEqual([mark["n"] for mark in seen["marks"]], drawn)
+            self.assertEqual(seen["table"], [["00_naive", "1.500 MB", "0 B", "24.00 MB"]])
+            self.assertEqual(unquote(seen["address"]).count("dram__bytes_read.sum"), 3)
+            line = self.element(".series .line").get_attribute("d")  # it does not run over what it leaves out
+            self.assertEqual((line.count("M"), line.count("L")), (pieces, len(drawn) - pieces))
+            self.assertEqual("left out here and written in the table is 1 value of 00_naive." in seen["caption"], axis == "log")
+        self.element(".lab-status button").click()
+        self.hand_over("\n".join(line.replace(",3000000,", ",0,") for line in one))
+        seen = self.turn_to(*mine, ("shape", "512,128"), ("y", "log"))
+        self.assertEqual((seen["marks"], [line[1] for line in seen["table"]]), ([], ["0 B"]))
+        self.assertIn("All of it is 0", self.element(".lab-empty").text)
+        self.assertTrue(self.element(".lab-table table").is_displayed())
+        self.choose("y", "linear")
+        self.assertEqual([mark["value"] for mark in self.look()["marks"]], ["0"])
 
     def check_judgement(self, texts: list[str], form: str) -> None:
         """The page's answer to each text: how many rows, or why none. The same as that of the plots, word for word."""

@@ -260,17 +260,38 @@ class Lab(LabCase):
                           and (row["kind"] != "stage" or results.RUNG.fullmatch(row["stage"])))
         self.assertEqual(rows, headline)
 
+    # ---- bytes -----------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def bytes_of(metric: str, gpu: str) -> dict[tuple[str, str], float]:
+        """By stage and N, of a dense problem; of several shapes the one with most heads."""
+        rows = [row for row in TRAFFIC if (row.metric, row.gpu or row.source, row.causal) == (metric, gpu, False)]
+        rows.sort(key=lambda row: row.batch * row.heads)
+        return {(row.stage, str(row.n)): row.value if metric.startswith("cuda.") else row.per_head for row in rows}
+
     def test_recorded_bytes_equal_the_csv(self) -> None:
-        for path in (ROOT / "docs" / "results").glob("*_traffic.csv"):
-            rows = [row for row in traffic.read(path) if not row.causal]
-            for metric in sorted({row.metric for row in rows if "bytes" in row.metric and "peak" not in row.metric}):
-                for gpu in sorted({row.gpu or row.source for row in rows if row.metric == metric}):
-                    with self.subTest(metric=metric, gpu=gpu):
-                        wanted = {(row.stage, str(row.n)): row.value if metric.startswith("cuda.") else row.per_head
-                                  for row in rows if row.metric == metric and (row.gpu or row.source) == gpu}
-                        seen = self.turn_to(("metric", metric), ("gpu", gpu), ("shape", "all,128"))
-                        self.assertEqual({(mark["stage"], mark["n"]): float(mark["value"]) for mark in seen["marks"]}, wanted)
-                        self.assertEqual(sum(cell != "" for line in seen["table"] for cell in line[1:]), len(wanted))
+        """All of them on a linear axis and in the table; on a logarithmic one, which has no 0, all but the zeros."""
+        for metric in recorded_bytes():
+            for gpu in sorted({row.gpu or row.source for row in TRAFFIC if row.metric == metric}):
+                for axis in ("log", "linear"):
+                    with self.subTest(metric=metric, gpu=gpu, axis=axis):
+                        wanted = self.bytes_of(metric, gpu)
+                        seen = self.turn_to(("metric", metric), ("gpu", gpu), ("shape", "all,128"), ("y", axis))
+                        drawn = {key: value for key, value in wanted.items() if value or axis == "linear"}
+                        self.assertEqual({(mark["stage"], mark["n"]): float(mark["value"]) for mark in seen["marks"]}, drawn)
+                        self.check_places(seen, True)
+                        cells = {(line[0], head.removeprefix("N = ")): cell for line in seen["table"]
+                                 for head, cell in zip(seen["heads"][1:], line[1:]) if cell}
+                        self.assertEqual(set(cells), set(wanted))
+                        self.assertEqual({key for key, cell in cells.items() if cell == "0 B"},
+                                         {key for key, value in wanted.items() if value == 0})
+                        without = len(wanted) - len(drawn)
+                        said = re.search(r"0 is not on a logarithmic axis: .* (\d+) values? of", seen["caption"])
+                        self.assertEqual(int(said[1]) if said else 0, without)
+
+    def test_of_what_was_counted_bytes_are_offered(self) -> None:
+        options = self.run_script("return [...document.querySelectorAll('select[name=metric] option')].map((option) => option.value)")
+        self.assertEqual(options, [*METRICS, *recorded_bytes()])
 
 
 if __name__ == "__main__":
