@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 import ncu
-from ncu import Failure, output_of
+from ncu import output_of
 
 COLUMNS = "stage,kernel,gpu,batch,heads,n,d,metric,unit,value,commit,date".split(",")
 
@@ -79,7 +79,8 @@ def main() -> int:
     arguments = parser.parse_args()
     query = ["nvidia-smi", "--query-gpu=name,compute_cap", "--format=csv,noheader"]
     shape = ["--batch", arguments.batch, "--heads", arguments.heads, "--n", arguments.n]
-    try:
+
+    def work() -> None:
         ncu.require("ncu")
         ncu.require("cuobjdump")
         stages = ncu.selected(arguments.stages)
@@ -97,13 +98,8 @@ def main() -> int:
                     writer.writerow([stage, kernel, gpu, arguments.batch, arguments.heads, arguments.n, "128", metric, unit,
                                      value, arguments.commit, datetime.date.today().isoformat()])
                 file.flush()
-    except Failure as failure:
-        print(failure, file=sys.stderr)
-        return failure.code
-    except OSError as error:
-        print(f"{error.filename}: {error.strerror}", file=sys.stderr)
-        return 1
-    return 0
+
+    return ncu.exit_code(work)
 
 
 if __name__ == "__main__":

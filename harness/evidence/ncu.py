@@ -6,7 +6,9 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +35,19 @@ class Launch:
 
     kernel: str
     metrics: dict[str, tuple[str, str]]
+
+
+def exit_code(work: Callable[[], None]) -> int:
+    """Runs a script's work. What stops it becomes one message on stderr and the exit code."""
+    try:
+        work()
+    except Failure as failure:
+        print(failure, file=sys.stderr)
+        return failure.code
+    except OSError as error:
+        print(f"{error.filename}: {error.strerror}", file=sys.stderr)
+        return 1
+    return 0
 
 
 def require(program: str, way_out: str = "") -> None:

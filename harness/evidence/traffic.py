@@ -225,7 +225,8 @@ def main() -> int:
     arguments = parser.parse_args()
     ladder = arguments.build / "ladder"
     more = ["--causal"] if arguments.causal else []
-    try:
+
+    def work() -> None:
         if arguments.n and not all(word.isdigit() for word in arguments.n.split(",")):
             raise Failure(f"--n takes whole numbers with commas between them, not '{arguments.n}'", 2)
         lengths = [int(word) for word in arguments.n.split(",")] if arguments.n else None
@@ -239,17 +240,12 @@ def main() -> int:
             rows = measured(ladder, stages, lengths or LENGTHS, more)
         if arguments.check:
             check(arguments.check, rows)
-            return 0
+            return
         print_tables(rows)
         if arguments.csv:
             write(arguments.csv, rows, arguments.commit)
-    except Failure as failure:
-        print(failure, file=sys.stderr)
-        return failure.code
-    except OSError as error:
-        print(f"{error.filename}: {error.strerror}", file=sys.stderr)
-        return 1
-    return 0
+
+    return ncu.exit_code(work)
 
 
 if __name__ == "__main__":
