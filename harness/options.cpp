@@ -229,7 +229,7 @@ Result<const Stage*> find_stage(std::string_view typed, const std::vector<Stage>
   while (name.ends_with('/')) name.pop_back();  // from completing the directory's name
   std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   const size_t digits = std::min(name.find_first_not_of("0123456789"), name.size());
-  const bool number = digits > 0 && name.size() - digits <= 1;  // 3, or 0a
+  const bool number = digits > 0 && name.size() - digits <= 2;  // 3, 0a or 0ab
   if (number && digits == 1) name.insert(0, "0");
   std::vector<std::string> names;
   for (const Stage& stage : known) {

@@ -71,7 +71,7 @@ def selected(wanted: list[str]) -> list[str]:
     """The stages that are named as the front door allows: 3, 03, kvpipe or 03_kvpipe; all without a name."""
     found = []
     for name in wanted:
-        prefix = "0" + name if re.fullmatch(r"\d[a-z]?", name) else name
+        prefix = "0" + name if re.fullmatch(r"\d[a-z]*", name) else name
         matches = [stage for stage in STAGES if stage == name or prefix == stage.split("_")[0] or name == stage.split("_")[1]]
         if not matches:
             raise Failure(f"there is no stage '{name}'; there are {' '.join(STAGES)}", 2)

@@ -49,7 +49,7 @@ def _only(found: list, what: str):
 
 def _named(name: str, wanted: str) -> bool:
     """'02', '02_swizzle' and '02[64x32, 2 warps]' for 02_swizzle[64x32, 2 warps]; other names as they are."""
-    short = re.sub(r"^(\d\d[a-z]?)_\w+", r"\1", name)
+    short = re.sub(r"^(\d\d[a-z]*)_\w+", r"\1", name)
     return wanted in (name, short)
 
 

@@ -47,7 +47,7 @@ RESULTS = Format(
 CELL = re.compile(r'(?:"((?:[^"]|"")*)"|([^",]*))(?=,|$)')
 INTEGER = re.compile(r"[+-]?[0-9]+")
 NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")  # not nan, inf or 1_000, which float() takes
-RUNG = re.compile(r"\d\d[a-z]?_\w+")
+RUNG = re.compile(r"\d\d[a-z]*_\w+")
 
 
 class ResultsError(Exception):

@@ -350,8 +350,10 @@ class RungDiff(unittest.TestCase):
         self.assertEqual(self.run_on(self.kernels, "--most", "2", "03_more=3").returncode, 1)
 
     def test_the_prelude_is_compared_from_its_second_rung_on(self) -> None:
-        run = self.run_on({"00_naive": "x\n", "00a_first": "a\n", "00b_second": "b\n", "01_base": "b\n"}, "--most", "1")
-        self.assertRegex(run.stdout, r"^00b_second +1 changed lines since 00a_first\n01_base +0 changed lines since 00b_second\n$")
+        run = self.run_on({"00_naive": "x\n", "00a_first": "a\n", "00ab_between": "a\n", "00b_second": "b\n", "01_base": "b\n"},
+                          "--most", "1")
+        self.assertRegex(run.stdout, r"^00ab_between +0 changed lines since 00a_first\n00b_second +1 changed lines since 00ab_between\n"
+                                     r"01_base +0 changed lines since 00b_second\n$")
 
     def test_too_many(self) -> None:
         run = self.run_on(self.kernels, "--most", "2")

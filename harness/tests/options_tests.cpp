@@ -54,15 +54,22 @@ TEST_CASE("a stage may be named in four ways, and as a completed directory") {
   }
 }
 
-TEST_CASE("a number may have a letter behind it") {
-  std::vector<Stage> stages(2);
+TEST_CASE("a number may have a letter or two behind it") {
+  std::vector<Stage> stages(3);
   stages[0].name = "00_naive";
   stages[1].name = "00a_rowwise";
+  stages[2].name = "00ab_online";
   for (const char* name : {"00a", "0a", "0A", "rowwise", "00a_rowwise"}) {
     const auto stage = find_stage(name, stages);
     INFO(name);
     REQUIRE(stage);
     CHECK((*stage)->name == "00a_rowwise");
+  }
+  for (const char* name : {"00ab", "0ab", "0AB", "online"}) {
+    const auto stage = find_stage(name, stages);
+    INFO(name);
+    REQUIRE(stage);
+    CHECK((*stage)->name == "00ab_online");
   }
   CHECK((*find_stage("0", stages))->name == "00_naive");
   CHECK_FALSE(find_stage("0b", stages));

@@ -341,6 +341,16 @@ class ReadmeTable(Scratch):
         self.assertNotIn("Traceback", run.stderr)
 
 
+class Names(unittest.TestCase):
+    def test_a_number_may_have_letters_behind_it(self) -> None:
+        for short, name in (("00", "00_naive"), ("00a", "00a_rowwise"), ("00ab", "00ab_online")):
+            self.assertTrue(results.Row(0, {"stage": name, "kind": "stage"}).is_rung)
+            self.assertTrue(prose._named(name, short))
+            self.assertFalse(prose._named("00abc_other", short))
+        self.assertFalse(results.Row(0, {"stage": "00ab_online[1 key under way]", "kind": "stage"}).is_rung)
+        self.assertTrue(prose._named("00ab_online[1 key under way]", "00ab[1 key under way]"))
+
+
 class Chapters(unittest.TestCase):
     """The measured block, on rows of its own."""
 
