@@ -1,6 +1,6 @@
-// 00b_tiled: the FlashAttention recurrence, in plain FP32. A block owns BR query rows and walks the keys tile by tile; a
-//            running maximum and a running sum per row make the softmax exact, whatever the order of the tiles.
-// Before:    00a_rowwise reads all of K and V again for every single query.
+// 00b_tiled: tiles, in plain FP32. A block owns BR query rows and walks over the keys tile by tile, in shared memory: what
+//            is read of K and V serves BR queries, and a whole tile of keys takes one step of the recurrence.
+// Before:    00ab_online reads all of K and V again for every single query.
 // Tile:      64x64, 4 warps.   Shared: 64 KiB (Q 16, K 16, V 16, P 16).   Needs d = 128, n % BR == 0, n % BC == 0.
 #pragma once
 #include "common/gpu.cuh"
@@ -32,7 +32,7 @@ __device__ __forceinline__ void load_tile(uint32_t tile, const f16* source) {
   }
 }
 
-// The eight halves of a chunk, as f32.
+// Eight halves, as f32.
 __device__ __forceinline__ void load_chunk(float (&values)[8], uint32_t address) {
   const uint4 chunk = ld_shared_v4(address);
   const uint32_t pairs[4] = {chunk.x, chunk.y, chunk.z, chunk.w};

@@ -28,8 +28,9 @@ ladder::Variant variant(std::string label) {
 
 const ladder::Registration registration({
     .name = "00b_tiled",
-    .idea = "The FlashAttention recurrence: K and V in tiles, a running maximum and sum for BR queries at a time.",
-    .limit = "00a_rowwise reads all of K and V for every query: 4 n n d bytes, one per FLOP.",
+    .idea =
+        "Tiles of K and V in shared memory: what is read serves BR queries, and the recurrence takes BC keys a step.",
+    .limit = "00ab_online reads all of K and V for every query: 4 n n d bytes, one per FLOP.",
     .prediction =
         "A tile of 64 queries reads K and V a 64th as often, so memory no longer counts and the FP32 units do: of a "
         "hundred instructions about 65 are the multiply-adds, the others mostly conversions from f16, so at most 45 "

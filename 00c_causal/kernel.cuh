@@ -32,7 +32,7 @@ __device__ __forceinline__ void load_tile(uint32_t tile, const f16* source) {
   }
 }
 
-// The eight halves of a chunk, as f32.
+// Eight halves, as f32.
 __device__ __forceinline__ void load_chunk(float (&values)[8], uint32_t address) {
   const uint4 chunk = ld_shared_v4(address);
   const uint32_t pairs[4] = {chunk.x, chunk.y, chunk.z, chunk.w};

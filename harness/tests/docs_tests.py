@@ -120,8 +120,8 @@ class Site(unittest.TestCase):
 
     def test_parts_of_a_kernel(self) -> None:
         page = self.pages[self.site / "docs" / "softmax.html"]
-        region = re.search(r'data-region="00b_tiled SOFTMAX">(.*?)</figure>', page, re.S)[1]
-        kernel = (ROOT / "00b_tiled" / "kernel.cuh").read_text(encoding="utf-8").splitlines()
+        region = re.search(r'data-region="00ab_online SOFTMAX">(.*?)</figure>', page, re.S)[1]
+        kernel = (ROOT / "00ab_online" / "kernel.cuh").read_text(encoding="utf-8").splitlines()
         shown = [int(n) for n in re.findall(r'data-n="(\d+)"', region)]
         self.assertIn("// SOFTMAX", kernel[shown[0] - 1])
         self.assertEqual(shown, list(range(shown[0], shown[-1] + 1)))

@@ -351,17 +351,36 @@ TEST_CASE("bytes from global memory follow the tile's formula", "[ladder]") {
   }
 }
 
-TEST_CASE("00a keeps the scores on the chip: any N, and O(n d) bytes written", "[ladder]") {
-  const Stage* rowwise = find("00a_rowwise");
-  REQUIRE(rowwise);
-  for (const int n : {1, 15, 77, 130}) {
-    const Shape shape{.batch = 1, .heads = 2, .n = n, .d = 128};
-    const CheckResult result =
-        check_on_emulator(*rowwise, rowwise->variants[0], make_problem(shape, InputKind::normal, 2));
-    INFO(reasons(result));
-    CHECK(result.ok);
-    CHECK(result.counters.value().gmem_bytes_written == uint64_t(2 * n * 128 * 2));
+TEST_CASE("00a and 00ab keep the scores on the chip: any N, and O(n d) bytes written", "[ladder]") {
+  for (const char* name : {"00a_rowwise", "00ab_online"}) {
+    const Stage* stage = find(name);
+    REQUIRE(stage);
+    for (const Variant& variant : stage->variants) {
+      for (const int n : {1, 7, 15, 17, 77, 130}) {
+        const Shape shape{.batch = 1, .heads = 2, .n = n, .d = 128};
+        const CheckResult result = check_on_emulator(*stage, variant, make_problem(shape, InputKind::normal, 2));
+        INFO(reasons(result));
+        CHECK(result.ok);
+        CHECK(result.counters.value().gmem_bytes_written == uint64_t(2 * n * (128 * 2 + (stage->writes_lse ? 4 : 0))));
+      }
+    }
   }
+}
+
+TEST_CASE("00ab asks for the same bytes as 00a, has a block's warps meet once, and takes rows that 00a cannot hold",
+          "[ladder]") {
+  const Stage *rowwise = find("00a_rowwise"), *online = find("00ab_online");
+  REQUIRE(rowwise);
+  REQUIRE(online);
+  const auto count = [](const Stage& stage) {
+    return check_on_emulator(stage, stage.variants[0], problem(SMALL, InputKind::normal)).counters.value();
+  };
+  const emulator::Counters before = count(*rowwise), after = count(*online);
+  CHECK(after.gmem_bytes_read == before.gmem_bytes_read);
+  CHECK(after.barriers == uint64_t(SMALL.n));
+  CHECK(before.barriers == uint64_t(3 * SMALL.n));
+  CHECK(supports(*online, online->variants[0], {.n = 65536}));
+  CHECK_FALSE(supports(*rowwise, rowwise->variants[0], {.n = 65536}));
 }
 
 TEST_CASE("half the query tile streams K and V twice as often", "[ladder]") {

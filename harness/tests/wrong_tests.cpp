@@ -21,6 +21,7 @@
 #include "harness/guarded.hpp"
 #include "harness/rounds.hpp"
 #include "harness/tests/catch.hpp"
+#include "harness/wrong/groups.cuh"
 #include "harness/wrong/kernel.cuh"
 
 namespace {
@@ -301,6 +302,29 @@ TEST_CASE("no fault is left out") {
     if (!kernel.reasons.empty()) rejected.insert(kernel.fault);
   }
   CHECK(rejected.size() == static_cast<size_t>(Fault::peeks_at_output));  // the last one; the first is none
+}
+
+TEST_CASE("groups of keys that are joined wrongly are rejected, each for its reason and where it shows") {
+  using enum InputKind;
+  const auto reasons = [](Launch launch, InputKind kind, int n) {
+    const ladder::Stage stage{.name = "groups", .idea = "", .limit = "", .prediction = "", .writes_lse = true};
+    const ladder::Variant variant{.label = "groups", .smem_bytes = groups::SMEM_BYTES, .on_emulator = launch};
+    const CheckResult result = check_on_emulator(stage, variant, ladder::make_problem({.heads = 2, .n = n}, kind, 1));
+    INFO(messages_of(result));
+    CHECK(result.ok == result.failures.empty());
+    return reasons_of(result);
+  };
+  for (const InputKind kind : ladder::all_input_kinds()) {
+    INFO(to_string(kind));
+    for (const int n : {7, 256}) CHECK(reasons(groups::launch_wrong<GroupFault::none>, kind, n).empty());
+  }
+  const Launch join_without_max = groups::launch_wrong<GroupFault::join_without_max>;
+  CHECK(reasons(join_without_max, normal, 256) == Reasons{"wrong_result", "wrong_lse"});
+  CHECK(reasons(join_without_max, constant_v, 256) == Reasons{"wrong_lse"});  // a mean of equals, whatever the weights
+  CHECK(reasons(join_without_max, ties, 256).empty());
+  const Launch empty_group = groups::launch_wrong<GroupFault::empty_group>;
+  CHECK(reasons(empty_group, normal, 7) == Reasons{"nan_output", "wrong_lse"});
+  for (const int n : {16, 17, 256}) CHECK(reasons(empty_group, normal, n).empty());  // every group has a key
 }
 
 TEST_CASE("the write-up's verification would have let most of them pass") {
