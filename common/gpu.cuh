@@ -8,9 +8,11 @@
 //   mbarriers  mbarrier_init  mbarrier_arrive  cp_async_mbarrier_arrive_noinc  mbarrier_wait_parity
 //   memory     smem_base  smem_name  ld/st_shared_{b32,v2,v4}  ld/st_global_{f16,f32,b32,v4}
 //   copies     cp_async_16  cp_async_commit  cp_async_wait
+//   TMA        cp_async_bulk_tensor_3d, from a TensorMap  mbarrier_arrive_expect_tx  fence_mbarrier_init
 //   tensor     ldmatrix_x4  ldmatrix_x2_trans  ldmatrix_x4_trans  mma_m16n8k16
 //   wmma       wmma_fill  wmma_load_{a,b_row,b_col,c}  wmma_store_d  wmma_mma, on WmmaA WmmaB{Row,Col} WmmaAccumulator
-//   numbers    pack_f16x2  to_float  to_f16  ex2_approx  shfl_xor  __float_as_uint  __uint_as_float  fmaxf  logf
+//   numbers    pack_f16x2  to_float  to_f16  ex2_approx  max3_s32  shfl_xor  vote_any  fmaxf  logf
+//              __float_as_{uint,int}  __{uint,int}_as_float
 //   host side  launch
 //
 // Shared memory is a 32-bit address, touched only through these functions, so that the emulator sees every access.

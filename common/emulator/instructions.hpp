@@ -1,6 +1,7 @@
 // The GPU's instructions for a plain C++20 compiler: the same names and parameters as common/ptx/*.cuh, where each is
 // described, plus a trailing call site. Here only what differs from the hardware is said.
 #pragma once
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -88,6 +89,8 @@ void ldmatrix_x2_trans(uint32_t (&matrices)[2], uint32_t row_address, CallSite s
 void ldmatrix_x4_trans(uint32_t (&matrices)[4], uint32_t row_address, CallSite site = CallSite::current());
 // Products are exact and summed in f32 in the order of k; the hardware's order and rounding of sums differ.
 void mma_m16n8k16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, CallSite site = CallSite::current());
+void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, const float (&c)[4],
+                  CallSite site = CallSite::current());
 float shfl_xor(float value, int lane_mask, CallSite site = CallSite::current());
 bool vote_any(bool predicate, CallSite site = CallSite::current());
 
@@ -106,6 +109,15 @@ inline uint32_t __float_as_uint(float value) {
 }
 inline float __uint_as_float(uint32_t bits) {
   return std::bit_cast<float>(bits);
+}
+inline int __float_as_int(float value) {
+  return std::bit_cast<int>(value);
+}
+inline float __int_as_float(int bits) {
+  return std::bit_cast<float>(bits);
+}
+inline int max3_s32(int a, int b, int c) {
+  return std::max({a, b, c});
 }
 // Correctly rounded to within 1 ulp, where the hardware has 2.
 float ex2_approx(float x);

@@ -84,7 +84,7 @@ void ldmatrix_x4_trans(uint32_t (&matrices)[4], uint32_t row_address, CallSite s
   ldmatrix<4, true>(Instruction::ldmatrix_x4_trans, matrices, row_address, site);
 }
 
-void mma_m16n8k16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, CallSite site) {
+void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, const float (&c)[4], CallSite site) {
   Warp& warp = *current.warp;
   const uint32_t lane = current.lane;
   for (int r = 0; r < 4; ++r) warp.in[r][lane] = a[r];
@@ -97,10 +97,14 @@ void mma_m16n8k16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b
     multiply(warp.in, warp.in + 4, warp.product);
   });
   const float* const own = warp.product + 2 * lane;  // FragmentC: rows lane / 4 and lane / 4 + 8 of 8 columns
-  c[0] += own[0];
-  c[1] += own[1];
-  c[2] += own[64];
-  c[3] += own[65];
+  d[0] = c[0] + own[0];
+  d[1] = c[1] + own[1];
+  d[2] = c[2] + own[64];
+  d[3] = c[3] + own[65];
+}
+
+void mma_m16n8k16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, CallSite site) {
+  mma_m16n8k16(c, a, b0, b1, c, site);
 }
 
 float shfl_xor(float value, int lane_mask, CallSite site) {

@@ -1,4 +1,4 @@
-// Conversions between f32 and f16, and the exponential of the special-function unit.
+// Numbers: conversions between f32 and f16, the exponential of the special-function unit, a maximum of three.
 #pragma once
 #include <cstdint>
 #include "common/attention.hpp"
@@ -37,6 +37,11 @@ __device__ __forceinline__ float ex2_approx(float x) {
   float result;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
   return result;
+}
+
+// The largest of three signed integers: one VIMNMX3 from sm_90 on.
+__device__ __forceinline__ int max3_s32(int a, int b, int c) {
+  return max(max(a, b), c);
 }
 
 }  // namespace ptx

@@ -12,9 +12,10 @@ namespace ladder::conformance {
 
 // One primitive, one kernel, one launch.
 struct Case {
-  std::string_view primitive;  // its name in common/gpu.cuh; the fixture is FIXTURES/primitive.txt
-  std::string_view what;       // what the kernel does
-  std::string_view layout;     // which output word is what
+  // Its name in common/gpu.cuh, with ".what" behind it for an overload. The fixture is FIXTURES/primitive.txt.
+  std::string_view primitive;
+  std::string_view what;    // what the kernel does
+  std::string_view layout;  // which output word is what
   void (*kernel)(const uint32_t* in, uint32_t* out);
   std::vector<uint32_t> input = {};
   size_t output_words = 0;

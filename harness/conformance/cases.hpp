@@ -23,6 +23,18 @@ inline std::vector<uint32_t> numbered(uint32_t count) {
   return words;
 }
 
+// All ordered triples of five integers.
+inline std::vector<uint32_t> triples() {
+  constexpr uint32_t VALUES[] = {0x80000000u, static_cast<uint32_t>(-7), 0, 5, 0x7fffffffu};
+  std::vector<uint32_t> words;
+  for (const uint32_t a : VALUES) {
+    for (const uint32_t b : VALUES) {
+      for (const uint32_t c : VALUES) words.insert(words.end(), {a, b, c});
+    }
+  }
+  return words;
+}
+
 // Three votes of 32 lanes: nobody says yes, lane 19 alone does, everybody does.
 inline std::vector<uint32_t> ballots() {
   std::vector<uint32_t> words(96);
@@ -253,8 +265,11 @@ inline std::vector<ladder::conformance::Case> all_cases() {
      .layout = "words 4l..4l+3: lane l's registers", .kernel = ldmatrix_x4_trans_case, .input = matrix_rows(),
      .output_words = 128, .smem_bytes = 512},
     {.primitive = "mma_m16n8k16", .what = "D = A B + C on small integers",
-     .layout = "D[16 x 8] as integers, row by row", .kernel = mma_m16n8k16_case, .input = mma_operands(),
+     .layout = "D[16 x 8] as integers, row by row", .kernel = mma_m16n8k16_case<false>, .input = mma_operands(),
      .output_words = 128},
+    {.primitive = "mma_m16n8k16.own_c", .what = "D = A B + C on small integers, C in registers of its own",
+     .layout = "D[16 x 8], then C[16 x 8], as integers, row by row", .kernel = mma_m16n8k16_case<true>,
+     .input = mma_operands(), .output_words = 256},
     {.primitive = "wmma_fill", .what = "fill a 16x16 fragment and store it",
      .layout = "the matrix as integers, row by row", .kernel = wmma_fill_case, .input = numbered(1),
      .output_words = 256, .smem_bytes = F32_BYTES, .words_per_line = 16},
@@ -288,6 +303,9 @@ inline std::vector<ladder::conformance::Case> all_cases() {
     {.primitive = "ex2_approx", .what = "2^x; an approximation, held to 2 ulp of these words",
      .layout = "each line: x, 2^x (f32)", .kernel = ex2_approx_case, .input = exponents(),
      .output_words = 2 * exponents().size(), .threads = size(exponents()), .words_per_line = 2, .max_ulp = 2},
+    {.primitive = "max3_s32", .what = "the largest of three signed integers",
+     .layout = "each line: a, b, c, maximum", .kernel = max3_s32_case, .input = triples(),
+     .output_words = 4 * size(triples()) / 3, .threads = size(triples()) / 3, .words_per_line = 4},
   };
 }
 // clang-format on

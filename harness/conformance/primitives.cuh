@@ -339,7 +339,9 @@ __global__ void ldmatrix_x4_trans_case(const uint32_t* in, uint32_t* out) {
   for (uint32_t i = 0; i < 4; ++i) out[4 * threadIdx.x + i] = matrices[i];
 }
 
-// D = A B + C on whole matrices, one word per element: in = A[16 x 16], B[16 x 8] (f16 bits), C[16 x 8] (f32 bits).
+// D = A B + C on whole matrices, one word per element: in = A[16 x 16], B[16 x 8] (f16 bits), C[16 x 8] (integers). With a
+// C of its own, out = D and what is in C afterwards.
+template <bool OWN_C>
 __global__ void mma_m16n8k16_case(const uint32_t* in, uint32_t* out) {
   const int lane = static_cast<int>(threadIdx.x);
   const uint32_t *A = in, *B = A + 16 * 16, *C = B + 16 * 8;
@@ -355,10 +357,13 @@ __global__ void mma_m16n8k16_case(const uint32_t* in, uint32_t* out) {
     const uint32_t integer = C[FragmentC::row(lane, i) * FragmentC::COLS + FragmentC::col(lane, i)];
     c[i] = static_cast<float>(static_cast<int32_t>(integer));
   }
-  mma_m16n8k16(c, a, b[0], b[1]);
+  float d[4] = {};
+  if (OWN_C) mma_m16n8k16(d, a, b[0], b[1], c);
+  if (!OWN_C) mma_m16n8k16(c, a, b[0], b[1]);
   for (int i = 0; i < FragmentC::ELEMENTS; ++i) {
-    out[FragmentC::row(lane, i) * FragmentC::COLS + FragmentC::col(lane, i)] =
-        static_cast<uint32_t>(static_cast<int32_t>(c[i]));
+    const int element = FragmentC::row(lane, i) * FragmentC::COLS + FragmentC::col(lane, i);
+    out[element] = static_cast<uint32_t>(static_cast<int32_t>(OWN_C ? d[i] : c[i]));
+    if (OWN_C) out[16 * 8 + element] = static_cast<uint32_t>(static_cast<int32_t>(c[i]));
   }
 }
 
@@ -524,6 +529,13 @@ __global__ void ex2_approx_case(const uint32_t* in, uint32_t* out) {
   result.value = ex2_approx(argument.value);
   out[2 * thread] = argument.bits;
   out[2 * thread + 1] = result.bits;
+}
+
+__global__ void max3_s32_case(const uint32_t* in, uint32_t* out) {
+  const uint32_t *own = in + 3 * threadIdx.x, thread = threadIdx.x;
+  for (uint32_t i = 0; i < 3; ++i) out[4 * thread + i] = own[i];
+  const int a = static_cast<int>(own[0]), b = static_cast<int>(own[1]), c = static_cast<int>(own[2]);
+  out[4 * thread + 3] = static_cast<uint32_t>(max3_s32(a, b, c));
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 // Holds the emulator to a real GPU: every primitive's conformance kernel, emulated, against the recorded answer. And both
 // to arithmetic done here from the layouts' definitions, so that a recording cannot be wrong in the same way.
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <filesystem>
@@ -149,6 +151,12 @@ Words matrix_product(const Words& in) {
   return out;
 }
 
+Words product_and_c(const Words& in) {
+  Words out = matrix_product(in);
+  out.insert(out.end(), in.begin() + 384, in.end());
+  return out;
+}
+
 Words as_integers(const Words& floats) {
   Words out;
   for (const uint32_t bits : floats)
@@ -289,6 +297,7 @@ const std::map<std::string_view, std::function<Words(const Words&)>>& expectatio
       {"ldmatrix_x2_trans", [](const Words&) { return matrix_fragments(2, true); }},
       {"ldmatrix_x4_trans", [](const Words&) { return matrix_fragments(4, true); }},
       {"mma_m16n8k16", matrix_product},
+      {"mma_m16n8k16.own_c", product_and_c},
       {"wmma_fill", [](const Words& in) { return Words(256, in[0]); }},
       {"wmma_load_a", [](const Words& in) { return half_integers(halves(in)); }},
       {"wmma_load_b_row", [](const Words& in) { return half_integers(halves(in)); }},
@@ -310,12 +319,21 @@ const std::map<std::string_view, std::function<Words(const Words&)>>& expectatio
          });
        }},
       {"ex2_approx", [](const Words& in) { return with_results(in, 1, exp2_bits); }},
+      {"max3_s32",
+       [](const Words& in) {
+         return with_results(in, 3, [](const uint32_t* x) {
+           std::array<int32_t, 3> values;
+           std::copy_n(x, 3, values.begin());
+           std::sort(values.begin(), values.end());
+           return static_cast<uint32_t>(values[2]);
+         });
+       }},
   };
   return all;
 }
 
 // Primitives that no GPU has answered for yet. Whoever records their fixtures takes them off this list.
-const std::set<std::string> AWAITING_FIXTURE = {};
+const std::set<std::string> AWAITING_FIXTURE = {"mma_m16n8k16.own_c", "max3_s32"};
 
 std::string read_text(const std::filesystem::path& file) {
   std::ifstream stream(file);
@@ -344,15 +362,18 @@ std::set<std::string> offered_primitives() {
 TEST_CASE("every primitive has a conformance case, an expectation and a fixture") {
   const auto offered = offered_primitives();
   REQUIRE(offered.size() >= 40);
-  std::set<std::string> tested, recorded;
-  for (const Case& test : all_cases()) tested.insert(std::string(test.primitive));
+  std::set<std::string> tested, primitives, recorded;
+  for (const Case& test : all_cases()) {
+    tested.insert(std::string(test.primitive));
+    primitives.emplace(test.primitive.substr(0, test.primitive.find('.')));  // without an overload's ".what"
+  }
   std::error_code no_directory;
   for (const auto& entry : std::filesystem::directory_iterator(FIXTURES, no_directory))
     recorded.insert(entry.path().stem());
-  CHECK(tested == offered);
+  CHECK(primitives == offered);
   INFO("on a GPU: conformance_record writes the fixtures; then AWAITING_FIXTURE must not name them any more");
   for (const std::string& primitive : AWAITING_FIXTURE) CHECK(recorded.insert(primitive).second);
-  CHECK(recorded == offered);
+  CHECK(recorded == tested);
 }
 
 TEST_CASE("an emulated primitive gives what its definition says") {

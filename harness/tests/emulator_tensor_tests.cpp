@@ -190,3 +190,19 @@ TEST_CASE("f32 rounds to the nearest f16, ties to even", "[emulator][tensor]") {
   CHECK(to_f16(std::nextafter(0x1p-25f, 1.0f)).bits == 1);
   CHECK(pack_f16x2(1.0f, -2.0f) == 0xc0003c00);
 }
+
+TEST_CASE("a product with a C of its own leaves C alone", "[emulator][tensor]") {
+  float sums[64] = {};
+  const auto kernel = +[](float* out) {
+    const float c[4] = {1, 2, 3, 4};
+    const uint32_t ones[4] = {0x3c003c00, 0x3c003c00, 0x3c003c00, 0x3c003c00};
+    float d[4] = {100, 100, 100, 100};
+    mma_m16n8k16(d, ones, ones[0], ones[1], c);
+    st_global_f32(out + 2 * threadIdx.x, d[0] + d[3]);
+    st_global_f32(out + 2 * threadIdx.x + 1, c[3]);
+  };
+  const Device device = run(kernel, 32, 0, sums);
+  CHECK(device.counters().mma == 1);
+  CHECK(sums[0] == 16 + 1 + 16 + 4);
+  CHECK(sums[1] == 4);
+}
