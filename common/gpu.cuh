@@ -2,7 +2,7 @@
 // for nvcc as inline PTX, for any other C++20 compiler as the emulator's twins of the same names and signatures.
 //
 // What a kernel may rely on, on both machines:
-//   keywords   __global__ __device__ __forceinline__ __launch_bounds__ #pragma unroll
+//   keywords   __global__ __device__ __forceinline__ __launch_bounds__ __grid_constant__ #pragma unroll
 //   built-ins  threadIdx blockIdx blockDim gridDim __syncthreads() __syncwarp()
 //   barriers   named_barrier_sync  named_barrier_arrive
 //   mbarriers  mbarrier_init  mbarrier_arrive  cp_async_mbarrier_arrive_noinc  mbarrier_wait_parity
@@ -13,7 +13,7 @@
 //   wmma       wmma_fill  wmma_load_{a,b_row,b_col,c}  wmma_store_d  wmma_mma, on WmmaA WmmaB{Row,Col} WmmaAccumulator
 //   numbers    pack_f16x2  to_float  to_f16  ex2_approx  max3_s32  shfl_xor  vote_any  fmaxf  logf
 //              __float_as_{uint,int}  __{uint,int}_as_float
-//   host side  launch
+//   host side  launch  tensor_map_3d
 //
 // Shared memory is a 32-bit address, touched only through these functions, so that the emulator sees every access.
 #pragma once
@@ -27,6 +27,7 @@
 #include "common/ptx/mbarrier.cuh"
 #include "common/ptx/memory.cuh"
 #include "common/ptx/tensor_core.cuh"
+#include "common/ptx/tensor_map.cuh"
 #include "common/ptx/warp.cuh"
 #include "common/ptx/wmma.cuh"
 #else

@@ -215,9 +215,12 @@ std::string Block::who_waits_where() const {
     if (barrier.waiting.empty()) continue;
     std::vector<uint32_t> threads = barrier.waiting;
     std::sort(threads.begin(), threads.end());
-    message +=
-        fmt::format("\n  mbarrier {}: {} of {} arrivals of phase {} (parity {}) are pending, threads {} wait for it",
-                    place(address), barrier.pending, barrier.count, barrier.phase, barrier.phase % 2, ranges(threads));
+    const std::string bytes = barrier.pending_bytes > 0 ? fmt::format(" and {} bytes", barrier.pending_bytes) : "";
+    message += fmt::format(
+        "\n  mbarrier {}: {} of {} arrivals{} of phase {} (parity {}) are pending, threads {} wait for it",
+        place(address), barrier.pending, barrier.count, bytes, barrier.phase, barrier.phase % 2, ranges(threads));
+    if (barrier.pending_bytes < 0)
+      message += fmt::format("; {} bytes have landed that nobody has expected", -barrier.pending_bytes);
   }
   if (!ended.empty()) message += fmt::format("\n  ended: threads {}", ranges(ended));
   return message;
@@ -232,13 +235,13 @@ void Block::stop() {
 
 // ---- shared memory ------------------------------------------------------------------------------------------------
 
-void Block::bad_address(uint32_t address, uint32_t bytes, SiteId site, uint32_t thread) {
-  const bool misaligned = (address & (bytes - 1)) != 0;
+void Block::bad_address(uint32_t address, uint32_t bytes, uint32_t alignment, SiteId site, uint32_t thread) {
+  const bool misaligned = (address & (alignment - 1)) != 0;
   report({misaligned ? ReportKind::shared_misaligned : ReportKind::shared_out_of_bounds, site}, [&] {
     const std::string self =
         fmt::format("{} by {} at offset {}", at(site), actor_name(site, thread), int64_t{address} - SMEM_BASE);
     return misaligned
-               ? fmt::format("misaligned shared access: {} is not aligned to its {} bytes", self, bytes)
+               ? fmt::format("misaligned shared access: {} is not aligned to {} bytes", self, alignment)
                : fmt::format("shared access out of bounds: {} for {} bytes; the block has {} bytes of shared memory",
                              self, bytes, launch.smem_bytes);
   });
@@ -268,11 +271,11 @@ void Block::report_hazard(const RaceDetector::Actor& actor, const Hazard& hazard
   report({hazard.kind, actor.site, hazard.other, regions[region_at(address)].name}, [&] {
     const std::string self = fmt::format("{} by {}", at(actor.site), actor_name(actor.site, actor.thread));
     const auto thread = static_cast<uint32_t>(hazard.other_thread);
-    const std::string other =
-        hazard.other == NO_SITE
-            ? ""
-            : fmt::format("{} by {}", at(hazard.other),
-                          hazard.other_is_warp ? fmt::format("warp {}", thread / 32) : thread_name(thread));
+    const std::string other = hazard.other == NO_SITE
+                                  ? ""
+                                  : fmt::format("{} by {}", at(hazard.other),
+                                                hazard.other_is_warp ? fmt::format("warp {}", thread / 32)
+                                                                     : actor_name(hazard.other, thread));
     const std::string where = place(address);
     switch (hazard.kind) {
       case ReportKind::uninitialised_read:
@@ -419,6 +422,7 @@ std::string Block::thread_name(uint32_t thread) {
 
 std::string Block::actor_name(SiteId site, uint32_t thread) const {
   const bool is_wmma = info(sites[site].instruction).name.starts_with("wmma");
+  if (sites[site].instruction == Instruction::cp_async_bulk_tensor_3d) return "the copy engine";
   return is_wmma ? fmt::format("warp {}", thread / 32) : thread_name(thread);
 }
 

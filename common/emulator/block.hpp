@@ -10,6 +10,7 @@
 #include "common/emulator/race_detector.hpp"
 #include "common/emulator/report_log.hpp"
 #include "common/emulator/site.hpp"
+#include "common/emulator/tensor_map.hpp"
 #include "common/emulator/warp.hpp"
 
 namespace emulator {
@@ -51,8 +52,18 @@ struct NamedBarrier {
   std::vector<Warp*> waiting;
 };
 
+struct BulkCopy {  // a box in flight to shared memory
+  uint32_t to;
+  TensorMap map;
+  std::array<int, 3> first;  // element
+  bool readable;             // false: outside the registered buffers, NaN lands
+  SiteId site;
+  uint32_t thread;  // that has asked for it
+};
+
 struct Mbarrier {
-  explicit Mbarrier(uint32_t arrivals) : count(arrivals), pending(arrivals) {}
+  Mbarrier(uint32_t arrivals, uint32_t number_in_block, uint32_t by)
+      : count(arrivals), pending(arrivals), number(number_in_block), initialised_by(by) {}
 
   uint32_t count;    // arrivals that complete a phase
   uint32_t pending;  // of them have yet to come
@@ -63,6 +74,11 @@ struct Mbarrier {
   uint32_t woken = 0;               // threads that waited for the last phase and have not run since
   std::vector<uint32_t> in_flight;  // threads whose copies have yet to land before they arrive, oldest first
   std::array<uint32_t, MAX_WARPS> passed = {};  // lanes that know of the last phase
+  int64_t pending_bytes = 0;                    // that have yet to land; negative: nobody has expected them
+  std::vector<BulkCopy> bulk_copies;            // in flight, oldest first
+  uint32_t number;                              // in the order of initialisation
+  uint32_t initialised_by;                      // thread
+  bool fenced = false;                          // the copy engine knows it
 };
 
 struct Region {  // of shared memory
@@ -98,12 +114,16 @@ struct Block {
 
   std::byte* shared(uint32_t address) { return smem.get() + (address - SMEM_BASE); }
   // Ends the launch unless the access is aligned and inside the block's shared memory.
-  void require_valid(uint32_t address, uint32_t bytes, SiteId site, uint32_t thread) {
+  void require_valid(uint32_t address, uint32_t bytes, uint32_t alignment, SiteId site, uint32_t thread) {
     const uint32_t offset = address - SMEM_BASE;  // wraps to a large number below the base
-    if (offset > launch.smem_bytes || bytes > launch.smem_bytes - offset || (address & (bytes - 1)) != 0) [[unlikely]]
-      bad_address(address, bytes, site, thread);
+    if (offset > launch.smem_bytes || bytes > launch.smem_bytes - offset || (address & (alignment - 1)) != 0)
+        [[unlikely]]
+      bad_address(address, bytes, alignment, site, thread);
   }
-  [[noreturn]] void bad_address(uint32_t address, uint32_t bytes, SiteId site, uint32_t thread);
+  void require_valid(uint32_t address, uint32_t bytes, SiteId site, uint32_t thread) {
+    require_valid(address, bytes, bytes, site, thread);
+  }
+  [[noreturn]] void bad_address(uint32_t address, uint32_t bytes, uint32_t alignment, SiteId site, uint32_t thread);
   uint8_t region_at(uint32_t address) const { return region_of[(address - SMEM_BASE) / GRANULE]; }
   void name_region(uint32_t address, uint32_t bytes, const char* name);
   // False: the data is in flight for this actor, who must not see it even if it is there.
@@ -121,12 +141,20 @@ struct Block {
   }
   void report_hazard(const RaceDetector::Actor& actor, const Hazard& hazard);
 
-  // ---- cp.async and mbarriers
+  // ---- global memory
+  // The registered buffer that holds the access, if the access is right; a report and null otherwise.
+  const Device::Buffer* checked_buffer(Instruction instruction, const CallSite& call, const void* address,
+                                       uint32_t bytes, uint32_t alignment, bool is_write);
+
+  // ---- asynchronous copies and mbarriers
   // Lands the oldest `count` copies of a thread, and makes the arrivals that waited for no others.
   void land_copies(uint32_t thread, size_t count);
   // Lands what threads wait for at mbarriers. False: none of them can go on all the same.
   bool land_awaited_copies();
-  void count_arrival(uint32_t address, SiteId site);
+  Mbarrier* find_mbarrier(SiteId site, uint32_t address);  // null, and a report, if there is none
+  void count_arrival(uint32_t address, SiteId site, uint32_t thread, uint32_t bytes_to_land = 0);
+  void land_bulk_copy(uint32_t address);                                // the oldest of a barrier's
+  void complete_phase(uint32_t address, SiteId site, uint32_t thread);  // if nothing is pending
   void pass(Mbarrier& barrier, uint32_t thread);
   void report_unawaited_copies();
 
@@ -157,12 +185,17 @@ struct Block {
   std::string at(SiteId site) const;                           // "ldmatrix.x4 at 01_base/kernel.cuh:70"
   std::string place(uint32_t address) const;                   // "K+512"
   static std::string thread_name(uint32_t thread);             // "thread 37 (warp 1)"
-  std::string actor_name(SiteId site, uint32_t thread) const;  // of wmma, where no thread is to blame, "warp 1"
+  std::string actor_name(SiteId site, uint32_t thread) const;  // of wmma "warp 1", of bulk copies "the copy engine"
   std::string block_name() const;                              // "block (0, 0, 0)"
 
   template <class Make>
   void report(const Fault& fault, Make&& make) {
     log.add(fault, sites, linear_index, [&] { return make() + ", " + block_name(); });
+  }
+  template <class Make>
+  void report_mbarrier(SiteId site, uint32_t thread, uint32_t address, Make&& how) {
+    report({ReportKind::barrier_misuse, site},
+           [&] { return at(site) + " by " + thread_name(thread) + " on " + place(address) + ": " + how(); });
   }
   // Ends the launch, after a fatal report. The fibers are abandoned where they stand, without destructors: what calls
   // this keeps nothing on its stack that owns memory, and a kernel's locals are registers.

@@ -30,7 +30,8 @@ struct SiteCounts {
 };
 
 // Sums over all launches on a Device. A warp instruction counts once, except where "threads" says otherwise.
-// cp.async's writes to shared memory are not among the wavefronts: the hardware's counter does not show them either.
+// cp.async's writes to shared memory are not among the wavefronts: the hardware's counter does not show them either. Nor are
+// those of bulk copies, which are free of conflicts. The bytes that these read are those inside the tensor.
 struct Counters {
   uint64_t mma = 0;       // of m16n8k16; a wmma.mma of m16n16k16 is two
   uint64_t ldmatrix = 0;  // a wmma.load of A or B is one
@@ -38,6 +39,7 @@ struct Counters {
   uint64_t barriers = 0;  // __syncthreads and completed named barriers, once per block; not mbarriers
   uint64_t ex2 = 0;       // threads
   uint64_t cp_async = 0;  // threads
+  uint64_t bulk_copies = 0;
   uint64_t gmem_bytes_read = 0;
   uint64_t gmem_bytes_written = 0;
   uint64_t smem_wavefronts = 0;
@@ -52,12 +54,12 @@ struct Counters {
 
 enum class ReportKind {
   uninitialised_read,     // shared memory that no thread has written
-  in_flight_read,         // the destination of a cp.async before its wait, or before that for its mbarrier
-  in_flight_overwrite,    // a write to the destination of a cp.async before its wait
+  in_flight_read,         // the destination of an asynchronous copy before its wait, or before that for its mbarrier
+  in_flight_overwrite,    // a write to the destination of an asynchronous copy before its wait
   race_read_after_write,  // no barrier between the two
   race_write_after_read,
   race_write_after_write,
-  exit_in_flight,        // a thread ends before it has waited for its cp.async
+  exit_in_flight,        // a thread ends before it has waited for its cp.async, a block before anybody has for a copy
   divergent_barrier,     // threads of a block meet in different __syncthreads()
   barrier_misuse,        // a named barrier with a bad id or with two different thread counts; an mbarrier used wrongly
   global_out_of_bounds,  // outside every registered buffer
@@ -71,7 +73,7 @@ enum class ReportKind {
   deadlock,
   stack_overflow,
   kernel_exception,
-  bad_launch,
+  bad_launch,  // or a bad tensor map
 };
 std::string_view to_string(ReportKind kind);
 bool is_fatal(ReportKind kind);
@@ -113,7 +115,8 @@ struct TraceEvent {
   Extent shared, global;  // cp.async has both
   uint32_t bytes = 0;     // moved, all lanes together
   int operand = 0;        // cp.async.wait_group: groups that may stay in flight; named barrier: its id;
-                          // mbarrier.init: its count; mbarrier.try_wait: the parity; vote.any: what it says
+                          // mbarrier.init: its count; mbarrier.arrive.expect_tx: the bytes; mbarrier.try_wait: the
+                          // parity; vote.any: what it says
   int threads = 0;        // named barrier: how many it waits for
 };
 
@@ -149,6 +152,8 @@ class Device {
   bool failed() const { return failed_; }
   // Forgets counts, reports, trace and failure. Buffers stay registered.
   void reset();
+  // A call of the host's that the hardware or its driver would refuse: a bad-launch report, and the Device has failed.
+  void refuse(std::string why);
 
   struct Buffer {
     const std::byte* begin;

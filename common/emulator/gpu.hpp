@@ -2,6 +2,7 @@
 // instructions.
 #pragma once
 #include "common/emulator/instructions.hpp"
+#include "common/emulator/tensor_map.hpp"
 #include "common/emulator/wmma.hpp"
 
 #define __global__
@@ -9,6 +10,7 @@
 #define __host__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
+#define __grid_constant__
 #define threadIdx (::emulated::thread_index())
 #define blockIdx (::emulated::block_index())
 #define blockDim (::emulated::block_shape())

@@ -30,7 +30,7 @@ std::string what_is_wrong(const LaunchConfig& config) {
 void add(Counters& sum, const Counters& part) {
   for (const auto member :
        {&Counters::mma, &Counters::ldmatrix, &Counters::shuffles, &Counters::barriers, &Counters::ex2,
-        &Counters::cp_async, &Counters::gmem_bytes_read, &Counters::gmem_bytes_written})
+        &Counters::cp_async, &Counters::bulk_copies, &Counters::gmem_bytes_read, &Counters::gmem_bytes_written})
     sum.*member += part.*member;
 }
 
@@ -47,8 +47,7 @@ class Launch {
   void run() {
     if (device_.failed_) return;
     if (const std::string wrong = what_is_wrong(config_); !wrong.empty()) {
-      keep({ReportKind::bad_launch, "bad launch: " + wrong, {}, ""});
-      device_.failed_ = true;
+      device_.refuse("bad launch: " + wrong);
       return;
     }
     const uint64_t wanted = config_.options.threads > 0 ? static_cast<uint64_t>(config_.options.threads)
@@ -154,6 +153,11 @@ void Device::register_buffer(const void* begin, size_t bytes, std::string name, 
   const auto same = std::find_if(buffers_.begin(), buffers_.end(), [&](const Buffer& b) { return b.begin == first; });
   Buffer& buffer = same == buffers_.end() ? buffers_.emplace_back() : *same;
   buffer = {first, bytes, std::move(name), access};
+}
+
+void Device::refuse(std::string why) {
+  reports_.push_back({ReportKind::bad_launch, std::move(why), {}, ""});
+  failed_ = true;
 }
 
 void Device::reset() {

@@ -1,6 +1,6 @@
-// mbarriers. A thread that waits for a phase is woken by the arrival that completes it. The arrivals of
-// cp.async.mbarrier.arrive come when their copies land, which is as late as possible: when no thread can go on, those
-// that somebody waits for land.
+// mbarriers. A thread that waits for a phase is woken by the arrival that completes it, or by the last of the bytes that
+// the phase expects. The arrivals of cp.async.mbarrier.arrive and the bytes of bulk copies come when the copies land, which
+// is as late as possible: when no thread can go on, those that somebody waits for land.
 #include <fmt/format.h>
 #include "common/emulator/block.hpp"
 
@@ -8,16 +8,7 @@ namespace emulator {
 namespace {
 
 constexpr uint32_t BYTES = 8;
-constexpr uint32_t MAX_COUNT = (1 << 20) - 1;
-
-template <class Make>
-void report_misuse(SiteId site, uint32_t address, Make&& how) {
-  Block& block = *current.block;
-  block.report({ReportKind::barrier_misuse, site}, [&] {
-    return fmt::format("{} by {} on {}: {}", block.at(site), Block::thread_name(current.thread()), block.place(address),
-                       how());
-  });
-}
+constexpr uint32_t MAX_COUNT = (1 << 20) - 1;  // of arrivals, and of bytes
 
 SiteId begin(Instruction instruction, const CallSite& call, uint32_t address, int operand) {
   Block& block = *current.block;
@@ -31,22 +22,19 @@ SiteId begin(Instruction instruction, const CallSite& call, uint32_t address, in
   return site;
 }
 
-// Null, and a report, if there is none.
-Mbarrier* find(SiteId site, uint32_t address) {
-  Block& block = *current.block;
-  const auto entry = block.mbarriers.find(address);
-  if (entry == block.mbarriers.end()) {
-    report_misuse(site, address, [] { return "nobody has initialised an mbarrier there"; });
+}  // namespace
+
+Mbarrier* Block::find_mbarrier(SiteId site, uint32_t address) {
+  const auto entry = mbarriers.find(address);
+  if (entry == mbarriers.end()) {
+    report_mbarrier(site, current.thread(), address, [] { return "nobody has initialised an mbarrier there"; });
     return nullptr;
   }
   const RaceDetector::Actor actor{current.warp->id, current.thread(), site};
   Hazard hazard;
-  if (block.launch.options.check && block.races.use_mbarrier(actor, address - Block::SMEM_BASE, hazard))
-    block.report_hazard(actor, hazard);
+  if (launch.options.check && races.use_mbarrier(actor, address - SMEM_BASE, hazard)) report_hazard(actor, hazard);
   return &entry->second;
 }
-
-}  // namespace
 
 // `thread` knows that the last phase has completed.
 void Block::pass(Mbarrier& barrier, uint32_t thread) {
@@ -57,11 +45,31 @@ void Block::pass(Mbarrier& barrier, uint32_t thread) {
   if ((warps[thread / 32].live & ~lanes) == 0) races.acquire(thread / 32, barrier.completed);
 }
 
-void Block::count_arrival(uint32_t address, SiteId site) {
+void Block::count_arrival(uint32_t address, SiteId site, uint32_t thread, uint32_t bytes_to_land) {
   Mbarrier& barrier = mbarriers.at(address);
-  if (--barrier.pending != 0) return;
+  if (barrier.pending == 0) {
+    report_mbarrier(site, thread, address, [&] {
+      return fmt::format("all {} arrivals of phase {} have come, it only waits for {} bytes", barrier.count,
+                         barrier.phase, barrier.pending_bytes);
+    });
+    return;
+  }
+  --barrier.pending;
+  barrier.pending_bytes += bytes_to_land;
+  complete_phase(address, site, thread);
+}
+
+void Block::complete_phase(uint32_t address, SiteId site, uint32_t thread) {
+  Mbarrier& barrier = mbarriers.at(address);
+  if (barrier.pending != 0 || barrier.pending_bytes > 0) return;
+  if (barrier.pending_bytes < 0) {
+    report_mbarrier(site, thread, address, [&] {
+      return fmt::format("{} bytes more have landed in phase {} than were expected", -barrier.pending_bytes,
+                         barrier.phase);
+    });
+  }
   if (barrier.woken != 0) {
-    report_misuse(site, address, [&] {
+    report_mbarrier(site, thread, address, [&] {
       return fmt::format(
           "it completes phase {} while {} threads that wait for phase {} have yet to see it; more than {} arrivals a "
           "phase?",
@@ -70,11 +78,12 @@ void Block::count_arrival(uint32_t address, SiteId site) {
   }
   ++barrier.phase;
   barrier.pending = barrier.count;
+  barrier.pending_bytes = 0;
   barrier.completed = barrier.clock;
   barrier.passed = {};
-  for (const uint32_t thread : barrier.waiting) {
-    warps[thread / 32].ready |= 1u << thread % 32;
-    pass(barrier, thread);
+  for (const uint32_t waiter : barrier.waiting) {
+    warps[waiter / 32].ready |= 1u << waiter % 32;
+    pass(barrier, waiter);
   }
   barrier.woken += static_cast<uint32_t>(barrier.waiting.size());
   barrier.waiting.clear();
@@ -83,6 +92,7 @@ void Block::count_arrival(uint32_t address, SiteId site) {
 bool Block::land_awaited_copies() {
   for (auto& [address, barrier] : mbarriers) {
     if (barrier.waiting.empty()) continue;
+    while (!barrier.bulk_copies.empty() && !barrier.waiting.empty()) land_bulk_copy(address);
     while (!barrier.in_flight.empty() && !barrier.waiting.empty()) {
       const uint32_t thread = barrier.in_flight.front();
       const auto& arrivals = warps[thread / 32].lanes[thread % 32].arrivals;
@@ -96,12 +106,20 @@ bool Block::land_awaited_copies() {
 }
 
 void Block::report_unawaited_copies() {
-  for (const auto& [address, barrier] : mbarriers) {
+  for (const auto& entry : mbarriers) {
+    const uint32_t address = entry.first;
+    const Mbarrier& barrier = entry.second;
     for (const uint32_t thread : barrier.in_flight) {
       const SiteId site = warps[thread / 32].lanes[thread % 32].copies.front().site;
       report({ReportKind::exit_in_flight, site}, [&] {
         return fmt::format("the block ends before anybody has waited at {} for {} by {}", place(address), at(site),
                            thread_name(thread));
+      });
+    }
+    for (const BulkCopy& copy : barrier.bulk_copies) {
+      report({ReportKind::exit_in_flight, copy.site}, [&] {
+        return fmt::format("the block ends before anybody has waited at {} for {} by {}", place(address), at(copy.site),
+                           thread_name(copy.thread));
       });
     }
   }
@@ -117,41 +135,64 @@ void mbarrier_init(uint32_t address, uint32_t count, CallSite call) {
   Block& block = *current.block;
   const SiteId site = begin(Instruction::mbarrier_init, call, address, static_cast<int>(count));
   if (count == 0 || count > MAX_COUNT) {
-    report_misuse(site, address, [&] { return fmt::format("a count of {}; it must be 1 to {}", count, MAX_COUNT); });
+    block.report_mbarrier(site, current.thread(), address,
+                          [&] { return fmt::format("a count of {}; it must be 1 to {}", count, MAX_COUNT); });
     return;
   }
   if (block.mbarriers.contains(address)) {
-    report_misuse(site, address, [] { return "there is an mbarrier already; one thread initialises it, once"; });
+    block.report_mbarrier(site, current.thread(), address,
+                          [] { return "there is an mbarrier already; one thread initialises it, once"; });
     return;
   }
   const RaceDetector::Actor actor{current.warp->id, current.thread(), site};
   Hazard hazard;
   if (block.launch.options.check && block.races.initialise_mbarrier(actor, address - Block::SMEM_BASE, hazard))
     block.report_hazard(actor, hazard);
-  block.mbarriers.try_emplace(address, count);
+  block.mbarriers.try_emplace(address, count, static_cast<uint32_t>(block.mbarriers.size()), current.thread());
 }
 
 void mbarrier_arrive(uint32_t address, CallSite call) {
   Block& block = *current.block;
   const SiteId site = begin(Instruction::mbarrier_arrive, call, address, 0);
-  Mbarrier* const barrier = find(site, address);
+  Mbarrier* const barrier = block.find_mbarrier(site, address);
   if (barrier == nullptr) return;
   if (block.launch.options.check) block.races.release_thread(current.thread(), barrier->clock);
-  block.count_arrival(address, site);
+  block.count_arrival(address, site, current.thread());
+}
+
+void mbarrier_arrive_expect_tx(uint32_t address, uint32_t bytes, CallSite call) {
+  Block& block = *current.block;
+  const SiteId site = begin(Instruction::mbarrier_arrive_expect_tx, call, address, static_cast<int>(bytes));
+  Mbarrier* const barrier = block.find_mbarrier(site, address);
+  if (barrier == nullptr) return;
+  if (barrier->pending_bytes + bytes > MAX_COUNT) {
+    block.report_mbarrier(site, current.thread(), address, [&] {
+      return fmt::format("{} bytes in a phase; it can expect {}", barrier->pending_bytes + bytes, MAX_COUNT);
+    });
+    return;
+  }
+  if (block.launch.options.check) block.races.release_thread(current.thread(), barrier->clock);
+  block.count_arrival(address, site, current.thread(), bytes);
+}
+
+void fence_mbarrier_init(CallSite call) {
+  Block& block = *current.block;
+  if (block.tracing) block.trace_lane_event(Instruction::fence_mbarrier_init, call);
+  for (auto& [address, barrier] : block.mbarriers) barrier.fenced |= barrier.initialised_by == current.thread();
 }
 
 void cp_async_mbarrier_arrive_noinc(uint32_t address, CallSite call) {
   Block& block = *current.block;
   Lane& lane = current.state();
   const SiteId site = begin(Instruction::mbarrier_arrive_noinc, call, address, 0);
-  Mbarrier* const barrier = find(site, address);
+  Mbarrier* const barrier = block.find_mbarrier(site, address);
   if (barrier == nullptr) return;
   // Copies that have landed in a wait are this thread's own writes, and to be let go of as such.
   if (block.launch.options.check && lane.has_waited) block.races.release_thread(current.thread(), barrier->clock);
   lane.has_waited = false;
   if (lane.copies.empty()) {
     if (block.launch.options.check) block.races.release_copies(current.warp->id, barrier->clock);
-    block.count_arrival(address, site);
+    block.count_arrival(address, site, current.thread());
     return;
   }
   lane.arrivals.push_back({address, site, lane.copies.size()});
@@ -161,10 +202,11 @@ void cp_async_mbarrier_arrive_noinc(uint32_t address, CallSite call) {
 void mbarrier_wait_parity(uint32_t address, uint32_t parity, CallSite call) {
   Block& block = *current.block;
   const SiteId site = begin(Instruction::mbarrier_wait, call, address, static_cast<int>(parity));
-  Mbarrier* const barrier = find(site, address);
+  Mbarrier* const barrier = block.find_mbarrier(site, address);
   if (barrier == nullptr) return;
   if (parity > 1) {
-    report_misuse(site, address, [&] { return fmt::format("a parity of {}; it is 0 or 1", parity); });
+    block.report_mbarrier(site, current.thread(), address,
+                          [&] { return fmt::format("a parity of {}; it is 0 or 1", parity); });
     return;
   }
   if (barrier->phase % 2 != parity) {

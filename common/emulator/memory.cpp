@@ -54,8 +54,8 @@ void store_shared(Instruction instruction, const CallSite& call, uint32_t addres
 
 // ---- global memory ------------------------------------------------------------------------------------------------
 
-void report_global(ReportKind kind, Instruction instruction, const CallSite& call, const void* address,
-                   const Device::Buffer* buffer) {
+void report_global(ReportKind kind, Instruction instruction, const CallSite& call, const void* address, uint32_t bytes,
+                   uint32_t alignment, const Device::Buffer* buffer) {
   Block& block = *current.block;
   const auto& buffers = block.launch.buffers;
   const SiteId site = block.site_id(instruction, call);
@@ -70,33 +70,11 @@ void report_global(ReportKind kind, Instruction instruction, const CallSite& cal
     const std::string place = buffer == nullptr ? fmt::format("address {}, below every buffer", fmt::ptr(address))
                                                 : fmt::format("{}+{} ({} has {} bytes)", buffer->name,
                                                               byte - buffer->begin, buffer->name, buffer->bytes);
-    const int bytes = info(instruction).bytes;
     if (kind == ReportKind::global_misaligned)
-      return fmt::format("misaligned global access: {} at {} is not aligned to {} bytes", self, place, bytes);
+      return fmt::format("misaligned global access: {} at {} is not aligned to {} bytes", self, place, alignment);
     if (kind == ReportKind::global_read_only) return fmt::format("write to a read-only buffer: {} at {}", self, place);
     return fmt::format("global access outside every buffer: {} of {} bytes at {}", self, bytes, place);
   });
-}
-
-// The registered buffer that holds the access, if the access is right; a report and null otherwise.
-const Device::Buffer* checked_buffer(Instruction instruction, const CallSite& call, const void* address, uint32_t bytes,
-                                     bool is_write) {
-  const auto* const byte = static_cast<const std::byte*>(address);
-  for (const Device::Buffer& buffer : current.block->launch.buffers) {
-    const auto offset = static_cast<size_t>(byte - buffer.begin);  // wraps to a large number below the buffer
-    if (offset >= buffer.bytes || bytes > buffer.bytes - offset) continue;
-    if ((reinterpret_cast<uintptr_t>(address) & (bytes - 1)) != 0) {
-      report_global(ReportKind::global_misaligned, instruction, call, address, &buffer);
-      return nullptr;
-    }
-    if (is_write && buffer.access == Access::read_only) {
-      report_global(ReportKind::global_read_only, instruction, call, address, &buffer);
-      return nullptr;
-    }
-    return &buffer;
-  }
-  report_global(ReportKind::global_out_of_bounds, instruction, call, address, nullptr);
-  return nullptr;
 }
 
 // False: the access must not be carried out.
@@ -106,7 +84,7 @@ inline bool begin_global(Instruction instruction, const CallSite& call, const vo
   (is_write ? block.counters.gmem_bytes_written : block.counters.gmem_bytes_read) += bytes;
   const Device::Buffer* buffer = nullptr;
   if (!block.launch.buffers.empty()) {
-    buffer = checked_buffer(instruction, call, address, bytes, is_write);
+    buffer = block.checked_buffer(instruction, call, address, bytes, bytes, is_write);
     if (buffer == nullptr) return false;
   }
   if (block.tracing) {
@@ -132,6 +110,26 @@ void store_global(Instruction instruction, const CallSite& call, void* address, 
 
 }  // namespace
 
+const Device::Buffer* Block::checked_buffer(Instruction instruction, const CallSite& call, const void* address,
+                                            uint32_t bytes, uint32_t alignment, bool is_write) {
+  const auto* const byte = static_cast<const std::byte*>(address);
+  for (const Device::Buffer& buffer : launch.buffers) {
+    const auto offset = static_cast<size_t>(byte - buffer.begin);  // wraps to a large number below the buffer
+    if (offset >= buffer.bytes || bytes > buffer.bytes - offset) continue;
+    if ((reinterpret_cast<uintptr_t>(address) & (alignment - 1)) != 0) {
+      report_global(ReportKind::global_misaligned, instruction, call, address, bytes, alignment, &buffer);
+      return nullptr;
+    }
+    if (is_write && buffer.access == Access::read_only) {
+      report_global(ReportKind::global_read_only, instruction, call, address, bytes, alignment, &buffer);
+      return nullptr;
+    }
+    return &buffer;
+  }
+  report_global(ReportKind::global_out_of_bounds, instruction, call, address, bytes, alignment, nullptr);
+  return nullptr;
+}
+
 void Block::land_copies(uint32_t thread, size_t count) {
   Lane& lane = warps[thread / 32].lanes[thread % 32];
   const size_t tracked = lane.arrivals.empty() ? 0 : lane.arrivals.back().copies;
@@ -148,7 +146,7 @@ void Block::land_copies(uint32_t thread, size_t count) {
     Mbarrier& barrier = mbarriers.at(arrival.mbarrier);
     barrier.in_flight.erase(std::find(barrier.in_flight.begin(), barrier.in_flight.end(), thread));
     if (launch.options.check) races.release_copies(thread / 32, barrier.clock);
-    count_arrival(arrival.mbarrier, arrival.site);
+    count_arrival(arrival.mbarrier, arrival.site, thread);
   }
   for (Arrival& arrival : lane.arrivals) arrival.copies -= count;
 }
@@ -221,7 +219,7 @@ void cp_async_16(uint32_t shared_address, const void* global_address, CallSite c
   block.counters.gmem_bytes_read += BYTES;
   const Device::Buffer* buffer = nullptr;
   if (!block.launch.buffers.empty())
-    buffer = checked_buffer(Instruction::cp_async_16, call, global_address, BYTES, false);
+    buffer = block.checked_buffer(Instruction::cp_async_16, call, global_address, BYTES, BYTES, false);
   const bool readable = block.launch.buffers.empty() || buffer != nullptr;
   Hazard hazard;
   if (block.launch.options.check && block.races.issue(actor(site), shared_address - Block::SMEM_BASE, BYTES, hazard))

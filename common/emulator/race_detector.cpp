@@ -10,6 +10,7 @@ Hazard RaceDetector::hazard_with(ReportKind kind, size_t cell_index, Cell other)
 void RaceDetector::start_block(uint32_t bytes, uint32_t warps) {
   const size_t cells = (bytes + 3) / 4;
   warps_ = warps;
+  bulk_clocks_ = 0;
   writers_.assign(cells, 0);
   readers_.assign(cells * warps, 0);
   clock_.fill(1);
@@ -74,6 +75,13 @@ void RaceDetector::land(const Actor& actor, uint32_t offset, uint32_t bytes, boo
   std::fill_n(writers_.begin() + offset / 4, bytes / 4, cell);
 }
 
+bool RaceDetector::issue_bulk(const Actor& actor, uint32_t mbarrier, uint32_t offset, uint32_t bytes, Hazard& hazard) {
+  const bool found = write_cells(actor, offset, bytes, IN_FLIGHT, hazard);
+  std::fill_n(writers_.begin() + offset / 4, bytes / 4, bulk_tag(actor.site, mbarrier) | IN_FLIGHT);
+  bulk_clocks_ = std::max(bulk_clocks_, mbarrier % BULK_CLOCKS + 1);
+  return found;
+}
+
 bool RaceDetector::use_mbarrier(const Actor& actor, uint32_t offset, Hazard& hazard) const {
   const Cell writer = writers_[offset / 4];
   if ((writer & MBARRIER) != MBARRIER) return false;  // overwritten, which has been reported
@@ -122,6 +130,7 @@ void RaceDetector::join(VectorClock& into, const VectorClock& from) const {
   for (const uint32_t first : {0, MAX_WARPS}) {
     for (uint32_t i = first; i < first + warps_; ++i) into[i] = std::max(into[i], from[i]);
   }
+  for (uint32_t i = 2 * MAX_WARPS; i < 2 * MAX_WARPS + bulk_clocks_; ++i) into[i] = std::max(into[i], from[i]);
 }
 
 void RaceDetector::gather(uint32_t warp) {

@@ -8,6 +8,7 @@
 // At mbarriers threads come one by one. A thread may know more than its warp, which catches up at its next barrier; but
 // an arrival lets go of all its warp's accesses, so that a missing __syncwarp before an elected lane's is not seen. Copies
 // that an mbarrier tracks are no thread's writes: each warp has a second clock for them, which those who wait get to know.
+// Bulk copies are the copy engine's, with a clock per mbarrier: to have waited at another one is not to know them.
 //
 // Memory is shadowed in cells of 4 bytes: its last writer, and for each warp its last reader.
 #pragma once
@@ -21,7 +22,9 @@
 namespace emulator {
 
 constexpr int MAX_WARPS = 32;
-using VectorClock = std::array<uint32_t, 2 * MAX_WARPS>;  // of the warps' threads, then of their copies
+constexpr int BULK_CLOCKS = 32;  // of a block's mbarriers; the 33rd shares that of the first
+// Of the warps' threads, then of their copies, then of the mbarriers' bulk copies.
+using VectorClock = std::array<uint32_t, 2 * MAX_WARPS + BULK_CLOCKS>;
 
 struct Hazard {
   ReportKind kind;
@@ -54,6 +57,12 @@ class RaceDetector {
   }
   void land(const Actor& actor, uint32_t offset, uint32_t bytes, bool tracked);  // by an mbarrier
 
+  // A bulk copy is ordered after what the thread knows that asks for it. `mbarrier` is a number.
+  bool issue_bulk(const Actor& actor, uint32_t mbarrier, uint32_t offset, uint32_t bytes, Hazard& hazard);
+  void land_bulk(SiteId site, uint32_t mbarrier, uint32_t offset, uint32_t bytes) {
+    std::fill_n(writers_.begin() + offset / 4, bytes / 4, bulk_tag(site, mbarrier));
+  }
+
   // An mbarrier is touched by its own instructions only, and after its initialisation.
   bool initialise_mbarrier(const Actor& actor, uint32_t offset, Hazard& hazard) {
     return write_cells(actor, offset, 8, MBARRIER, hazard);
@@ -74,6 +83,11 @@ class RaceDetector {
   // The tracked copies of a warp that have landed.
   void release_copies(uint32_t warp, VectorClock& to) { to[MAX_WARPS + warp] = clock_[MAX_WARPS + warp]++; }
   void see_copies(uint32_t thread);
+  // The bulk copies at an mbarrier that have landed.
+  void release_bulk(uint32_t mbarrier, VectorClock& to) {
+    const uint32_t i = 2 * MAX_WARPS + mbarrier % BULK_CLOCKS;
+    to[i] = clock_[i]++;
+  }
 
  private:
   // A cell: clock << 32 | flags | thread << 16 | site. Clocks start at 1, so that 0 means "never".
@@ -81,6 +95,7 @@ class RaceDetector {
   static constexpr Cell IN_FLIGHT = Cell{1} << 31;
   static constexpr Cell SEVERAL = Cell{1} << 30;  // not one thread: other lanes have read too, or the whole warp
   static constexpr Cell COPY = Cell{1} << 26;     // a tracked copy that has landed
+  static constexpr Cell BULK = Cell{1} << 27;     // a bulk copy; its mbarrier's clock stands where the warp would
   static constexpr Cell MBARRIER = IN_FLIGHT | COPY;
   static constexpr Cell THREAD = Cell{0x3ff} << 16;
   static uint32_t thread_of(Cell cell) { return static_cast<uint32_t>((cell & THREAD) >> 16); }
@@ -89,21 +104,25 @@ class RaceDetector {
   Cell tag(const Actor& actor) const {
     return Cell{clock_[actor.warp]} << 32 | (actor.whole_warp ? SEVERAL : 0) | Cell{actor.thread} << 16 | actor.site;
   }
+  Cell bulk_tag(SiteId site, uint32_t mbarrier) const {
+    const uint32_t clock = mbarrier % BULK_CLOCKS;
+    return Cell{clock_[2 * MAX_WARPS + clock]} << 32 | BULK | Cell{clock} << 21 | site;
+  }
   // `own` is what the SEVERAL and THREAD bits of a cell of the actor's own would be.
   bool ordered(Cell earlier, uint32_t warp, Cell own) const {
     const auto tick = static_cast<uint32_t>(earlier >> 32);
-    const size_t clock = earlier >> 21 & (2 * MAX_WARPS - 1);  // COPY and the thread's warp
-    return tick <= known_[warp][clock] || (earlier & (COPY | SEVERAL | THREAD)) == own ||
+    const size_t clock = earlier >> 21 & 127;  // BULK, COPY and the thread's warp
+    return tick <= known_[warp][clock] || (earlier & (BULK | COPY | SEVERAL | THREAD)) == own ||
            (!threads_.empty() && (own & SEVERAL) == 0 && tick <= threads_[thread_of(own)][clock]);
   }
   // What is wrong with a read of, or a write over, what is not ordered.
   static ReportKind read_fault(Cell writer) {
     if ((writer & MBARRIER) == MBARRIER) return ReportKind::barrier_misuse;
-    return (writer & MBARRIER) != 0 ? ReportKind::in_flight_read : ReportKind::race_read_after_write;
+    return (writer & (MBARRIER | BULK)) != 0 ? ReportKind::in_flight_read : ReportKind::race_read_after_write;
   }
   static ReportKind write_fault(Cell writer) {
     if ((writer & MBARRIER) == MBARRIER) return ReportKind::barrier_misuse;
-    return (writer & MBARRIER) != 0 ? ReportKind::in_flight_overwrite : ReportKind::race_write_after_write;
+    return (writer & (MBARRIER | BULK)) != 0 ? ReportKind::in_flight_overwrite : ReportKind::race_write_after_write;
   }
   void join(VectorClock& into, const VectorClock& from) const;
   void gather(uint32_t warp);  // what its threads know
@@ -112,6 +131,7 @@ class RaceDetector {
   std::vector<Cell> writers_;  // one per cell
   std::vector<Cell> readers_;  // [warp][cell]
   uint32_t warps_ = 0;
+  uint32_t bulk_clocks_ = 0;  // in use
   VectorClock clock_ = {};
   std::array<VectorClock, MAX_WARPS> known_ = {};  // known_[w][w] is where the lanes of w were last in step
   std::vector<VectorClock> threads_;               // what each knows beyond its warp; empty until one does

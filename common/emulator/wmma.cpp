@@ -54,7 +54,7 @@ Matrix agreed_matrix(Block& block, const Warp& warp, uint32_t element_bytes) {
     block.stop();
   }
   const uint32_t stride = leading[0] * element_bytes;
-  if (addresses[0] % ALIGNMENT != 0) block.bad_address(addresses[0], ALIGNMENT, site, warp.id * 32);
+  if (addresses[0] % ALIGNMENT != 0) block.bad_address(addresses[0], ALIGNMENT, ALIGNMENT, site, warp.id * 32);
   if (stride % ALIGNMENT != 0) {
     block.report({ReportKind::shared_misaligned, site}, [&] {
       return fmt::format(

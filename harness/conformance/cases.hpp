@@ -23,6 +23,13 @@ inline std::vector<uint32_t> numbered(uint32_t count) {
   return words;
 }
 
+// The rows of the tensor of halves that bulk copies read: 1, 2, ..., so that a zero is one from outside.
+inline std::vector<uint32_t> tensor_rows() {
+  std::vector<uint32_t> words(MAP_ROWS * 64);
+  for (uint32_t i = 0; i < MAP_ROWS * 64; ++i) words[i] = (2 * i + 1) | (2 * i + 2) << 16;
+  return words;
+}
+
 // All ordered triples of five integers.
 inline std::vector<uint32_t> triples() {
   constexpr uint32_t VALUES[] = {0x80000000u, static_cast<uint32_t>(-7), 0, 5, 0x7fffffffu};
@@ -246,6 +253,16 @@ inline std::vector<ladder::conformance::Case> all_cases() {
     {.primitive = "mbarrier_wait_parity", .what = "64 threads, four phases, thread t reads from t+37",
      .layout = "word 64p+t: thread t behind phase p", .kernel = mbarrier_wait_parity_case, .input = numbered(256),
      .output_words = 256, .threads = 64, .smem_bytes = 1032},
+    {.primitive = "cp_async_bulk_tensor_3d",
+     .what = "four boxes of 64 x 12 x 2 from a tensor of 64 x 20 x 2 halves 1, 2, ...: at (0, 3, 0), and at (27, 13, 0), (-9, -5, 0), (0, 4, 1) with parts outside",
+     .layout = "shared memory, word by word, a row of a box per line", .input = tensor_rows(), .output_words = 4 * BOX_BYTES / 4,
+     .threads = 128, .smem_bytes = 4 * BOX_ROOM + 8, .words_per_line = 32, .min_sm = 90},
+    {.primitive = "mbarrier_arrive_expect_tx", .what = "three phases of a box of 64 x 12 x 2 halves, from rows 0, 4 and 8 on, and a word",
+     .layout = "word 64p: the word of phase p; word 64p+t: word 12t of its box", .input = tensor_rows(), .output_words = 192,
+     .threads = 64, .smem_bytes = BOX_ROOM + 16, .min_sm = 90},
+    {.primitive = "fence_mbarrier_init", .what = "two warps, each asks for a box of 64 x 12 x 2 halves, from rows 0 and 8 on, and reads the other's",
+     .layout = "word 128w+i: word i of the box that warp w reads", .input = tensor_rows(), .output_words = 256,
+     .threads = 64, .smem_bytes = 2 * BOX_ROOM + 16, .words_per_line = 32, .min_sm = 90},
     {.primitive = "launch", .what = "grid 3x2, 32 threads a block, each tells its indices and the shapes",
      .layout = "word 32b+t: thread t of block b; in decimal: block y, x, thread (2 digits), grid y, x, block (2 digits)",
      .kernel = launch_case, .output_words = 192, .grid_x = 3, .grid_y = 2},
@@ -309,5 +326,20 @@ inline std::vector<ladder::conformance::Case> all_cases() {
   };
 }
 // clang-format on
+
+// The kernels on a tensor map, by primitive.
+inline void (*map_kernel(std::string_view primitive))(TensorMap, uint32_t*) {
+  if (primitive == "cp_async_bulk_tensor_3d") return cp_async_bulk_tensor_3d_case;
+  return primitive == "fence_mbarrier_init" ? fence_mbarrier_init_case : mbarrier_arrive_expect_tx_case;
+}
+
+// Launches a case, on whatever this is compiled for. `in` and `out` are the device's.
+inline void run_case(Device& device, const ladder::conformance::Case& test, const uint32_t* in, uint32_t* out) {
+  const dim3 grid(test.grid_x, test.grid_y), block(test.threads);
+  if (test.kernel != nullptr) return launch(device, test.kernel, grid, block, test.smem_bytes, in, out);
+  const TensorMap map =
+      tensor_map_3d(device, reinterpret_cast<const f16*>(in), {64, MAP_ROWS, 2}, {256, 128}, {64, BOX_ROWS, 2});
+  launch(device, map_kernel(test.primitive), grid, block, test.smem_bytes, map, out);
+}
 
 }  // namespace

@@ -296,6 +296,71 @@ __global__ void launch_case(const uint32_t*, uint32_t* out) {
       ((blockIdx.y * 10 + blockIdx.x) * 100 + threadIdx.x) * 10000 + gridDim.y * 1000 + gridDim.x * 100 + blockDim.x;
 }
 
+// ---- bulk copies ------------------------------------------------------------------------------------------------
+// The tensor is a matrix of MAP_ROWS x 128 halves, its columns in two halves: 64 x MAP_ROWS x 2. A box of 12 rows, so that
+// the second half begins in the middle of the swizzle.
+
+constexpr uint32_t MAP_ROWS = 20, BOX_ROWS = 12, BOX_BYTES = 2 * BOX_ROWS * 128, BOX_ROOM = 4096;
+
+// A box inside the tensor, then three that hang over its edges: right and below, left and above, behind.
+__global__ void cp_async_bulk_tensor_3d_case(const __grid_constant__ TensorMap map, uint32_t* out) {
+  const uint32_t barrier = smem_base() + 4 * BOX_ROOM;
+  if (threadIdx.x == 0) {
+    mbarrier_init(barrier, 1);
+    fence_mbarrier_init();
+    mbarrier_arrive_expect_tx(barrier, 4 * BOX_BYTES);
+    cp_async_bulk_tensor_3d(smem_base(), map, 0, 3, 0, barrier);
+    cp_async_bulk_tensor_3d(smem_base() + BOX_ROOM, map, 27, 13, 0, barrier);
+    cp_async_bulk_tensor_3d(smem_base() + 2 * BOX_ROOM, map, -9, -5, 0, barrier);
+    cp_async_bulk_tensor_3d(smem_base() + 3 * BOX_ROOM, map, 0, 4, 1, barrier);
+  }
+  __syncthreads();                   // safe to use the barrier
+  mbarrier_wait_parity(barrier, 0);  // safe to read: all four boxes have landed
+  for (uint32_t box = 0; box < 4; ++box) {
+    for (uint32_t i = threadIdx.x; i < BOX_BYTES / 4; i += blockDim.x)
+      out[box * BOX_BYTES / 4 + i] = ld_shared_b32(smem_base() + box * BOX_ROOM + 4 * i);
+  }
+}
+
+// Three phases of a box and two arrivals each: the one expects the box, the other is a plain one.
+__global__ void mbarrier_arrive_expect_tx_case(const __grid_constant__ TensorMap map, uint32_t* out) {
+  const uint32_t thread = threadIdx.x, stored = smem_base() + BOX_ROOM, barrier = stored + 8;
+  if (thread == 0) {
+    mbarrier_init(barrier, 2);
+    fence_mbarrier_init();
+  }
+  __syncthreads();  // safe to use the barrier
+  for (uint32_t phase = 0; phase < 3; ++phase) {
+    if (thread == 0) {
+      mbarrier_arrive_expect_tx(barrier, BOX_BYTES);
+      cp_async_bulk_tensor_3d(smem_base(), map, 0, static_cast<int>(4 * phase), 0, barrier);
+    }
+    if (thread == 32) {
+      st_shared_b32(stored, phase);
+      mbarrier_arrive(barrier);
+    }
+    mbarrier_wait_parity(barrier, phase % 2);  // safe to read: the box has landed, thread 32 has stored
+    out[64 * phase + thread] = thread == 0 ? ld_shared_b32(stored) : ld_shared_b32(smem_base() + 48 * thread);
+    __syncthreads();  // safe to overwrite: every thread has read
+  }
+}
+
+// Two threads with a barrier and a box each.
+__global__ void fence_mbarrier_init_case(const __grid_constant__ TensorMap map, uint32_t* out) {
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const uint32_t barriers = smem_base() + 2 * BOX_ROOM, own = barriers + 8 * warp, other = barriers + 8 * (1 - warp);
+  if (lane == 0) {
+    mbarrier_init(own, 1);
+    fence_mbarrier_init();
+    mbarrier_arrive_expect_tx(own, BOX_BYTES);
+    cp_async_bulk_tensor_3d(smem_base() + warp * BOX_ROOM, map, 0, static_cast<int>(8 * warp), 0, own);
+  }
+  __syncthreads();                 // safe to use the other warp's barrier
+  mbarrier_wait_parity(other, 0);  // safe to read: its box has landed
+  for (uint32_t i = lane; i < 128; i += 32)
+    out[128 * warp + i] = ld_shared_b32(smem_base() + (1 - warp) * BOX_ROOM + 4 * i);
+}
+
 // ---- warp -------------------------------------------------------------------------------------------------------
 
 __global__ void shfl_xor_case(const uint32_t* in, uint32_t* out) {

@@ -18,6 +18,13 @@ using ladder::Result;
 using ladder::conformance::Case;
 using ladder::conformance::Provenance;
 
+int sm_of_gpu() {
+  int major = 0, minor = 0;
+  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
+  cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0);
+  return major * 10 + minor;
+}
+
 struct FreeOnGpu {
   void operator()(uint32_t* words) const { cudaFree(words); }
 };
@@ -49,8 +56,7 @@ Result<std::vector<uint32_t>> run_on_gpu(const Case& test) {
   if (device.error == cudaSuccess) {
     device.error = cudaMemcpy(out->get(), answer.data(), out_bytes, cudaMemcpyHostToDevice);
   }
-  launch(device, test.kernel, dim3(test.grid_x, test.grid_y), dim3(test.threads), test.smem_bytes, in->get(),
-         out->get());
+  run_case(device, test, in->get(), out->get());
   if (device.error == cudaSuccess) device.error = cudaDeviceSynchronize();
   if (device.error == cudaSuccess) {
     device.error = cudaMemcpy(answer.data(), out->get(), out_bytes, cudaMemcpyDeviceToHost);
@@ -71,10 +77,9 @@ Result<Provenance> provenance(std::string date) {
   }
   cudaRuntimeGetVersion(&runtime);
   cudaDriverGetVersion(&driver);
-  return Provenance{
-      .gpu = std::string(properties.name) + ", sm_" + std::to_string(properties.major * 10 + properties.minor),
-      .cuda = version(runtime) + ", driver " + version(driver),
-      .date = std::move(date)};
+  return Provenance{.gpu = std::string(properties.name) + ", sm_" + std::to_string(sm_of_gpu()),
+                    .cuda = version(runtime) + ", driver " + version(driver),
+                    .date = std::move(date)};
 }
 
 ladder::Status write(const std::filesystem::path& file, const std::string& text) {
@@ -125,12 +130,14 @@ int main(int argc, char** argv) {
   std::error_code ignored;  // an unusable directory shows when the first file is written
   if (!compare) std::filesystem::create_directories(directory, ignored);
 
-  const auto cases = all_cases();
+  auto cases = all_cases();
+  const auto skipped = std::erase_if(cases, [sm = sm_of_gpu()](const Case& test) { return test.min_sm > sm; });
   for (const Case& test : cases) {
     const auto done = process(test, directory, compare ? nullptr : &*recorded_by);
     if (!done) return fail(done.error());
   }
   std::printf("%zu primitives %s %s (%s, CUDA %s)\n", cases.size(), compare ? "equal to" : "recorded in",
               directory.c_str(), recorded_by->gpu.c_str(), recorded_by->cuda.c_str());
+  if (skipped > 0) std::printf("%zu left out, which need a newer GPU\n", skipped);
   return 0;
 }

@@ -37,8 +37,7 @@ Answer run_on_emulator(const Case& test) {
   }
   device.register_buffer(answer.words.data(), answer.words.size() * 4, "out", emulator::Access::read_write);
   const uint32_t* in = test.input.data();
-  launch(device, test.kernel, dim3(test.grid_x, test.grid_y), dim3(test.threads), test.smem_bytes, in,
-         answer.words.data());
+  run_case(device, test, in, answer.words.data());
   for (const auto& report : device.reports()) answer.reports += report.message + "\n";
   return answer;
 }
@@ -216,6 +215,50 @@ Words packed_pairs(const Words& low_halves) {
   return out;
 }
 
+// A box of 64 x 12 x 2 halves from (x, y, z) on, swizzled, of a tensor whose rows are 128 halves, 64 of each of two planes.
+Words box(const Words& in, int x, int y, int z) {
+  Words halves(2 * 12 * 64);
+  for (int plane = 0; plane < 2; ++plane) {
+    for (int row = 0; row < 12; ++row) {
+      for (int column = 0; column < 64; ++column) {
+        const int r = y + row, c = x + column, p = z + plane;
+        if (r < 0 || r >= 20 || c < 0 || c >= 64 || p < 0 || p >= 2) continue;
+        const int place = plane * 12 + row, from = r * 128 + p * 64 + c;
+        halves[static_cast<size_t>(place * 64 + (column / 8 ^ place % 8) * 8 + column % 8)] =
+            in[static_cast<size_t>(from / 2)] >> (from % 2 * 16) & 0xffff;
+      }
+    }
+  }
+  return packed_pairs(halves);
+}
+
+Words four_boxes(const Words& in) {
+  Words out;
+  for (const auto& [x, y, z] : {std::array{0, 3, 0}, {27, 13, 0}, {-9, -5, 0}, {0, 4, 1}}) {
+    const Words words = box(in, x, y, z);
+    out.insert(out.end(), words.begin(), words.end());
+  }
+  return out;
+}
+
+Words boxes_in_phases(const Words& in) {
+  Words out;
+  for (uint32_t phase = 0; phase < 3; ++phase) {
+    const Words words = box(in, 0, static_cast<int>(4 * phase), 0);
+    for (size_t thread = 0; thread < 64; ++thread) out.push_back(thread == 0 ? phase : words[12 * thread]);
+  }
+  return out;
+}
+
+Words exchanged_boxes(const Words& in) {
+  Words out;
+  for (const int y : {8, 0}) {
+    const Words words = box(in, 0, y, 0);
+    out.insert(out.end(), words.begin(), words.begin() + 128);
+  }
+  return out;
+}
+
 Words shuffled(const Words& in) {
   Words out;
   for (const size_t mask : {1, 2, 4, 8, 16, 31}) {
@@ -290,6 +333,9 @@ const std::map<std::string_view, std::function<Words(const Words&)>>& expectatio
       {"mbarrier_arrive", [](const Words& in) { return rotated(in, 32, 13); }},
       {"cp_async_mbarrier_arrive_noinc", halves_scattered},
       {"mbarrier_wait_parity", [](const Words& in) { return rotated(in, 64, 37); }},
+      {"cp_async_bulk_tensor_3d", four_boxes},
+      {"mbarrier_arrive_expect_tx", boxes_in_phases},
+      {"fence_mbarrier_init", exchanged_boxes},
       {"launch", launch_indices},
       {"shfl_xor", shuffled},
       {"vote_any", votes},
@@ -333,7 +379,9 @@ const std::map<std::string_view, std::function<Words(const Words&)>>& expectatio
 }
 
 // Primitives that no GPU has answered for yet. Whoever records their fixtures takes them off this list.
-const std::set<std::string> AWAITING_FIXTURE = {"mma_m16n8k16.own_c", "max3_s32"};
+const std::set<std::string> AWAITING_FIXTURE = {
+    "cp_async_bulk_tensor_3d", "mbarrier_arrive_expect_tx", "fence_mbarrier_init", "mma_m16n8k16.own_c", "max3_s32",
+};
 
 std::string read_text(const std::filesystem::path& file) {
   std::ifstream stream(file);

@@ -270,7 +270,7 @@ void check_refused(const Device& device, ReportKind kind, const std::string& mar
 }  // namespace
 
 TEST_CASE("wmma accesses out of line or out of bounds end the launch", "[emulator][wmma]") {
-  check_refused(run(load_at, 32, 1024, 16, 16), ReportKind::shared_misaligned, "load a", "not aligned to its 32 bytes");
+  check_refused(run(load_at, 32, 1024, 16, 16), ReportKind::shared_misaligned, "load a", "not aligned to 32 bytes");
   check_refused(run(load_at, 32, 1024, 0, 24), ReportKind::shared_misaligned, "load a",
                 "wmma.load.a at tests/emulator_wmma_tests.cpp:");
   check_refused(run(load_at, 32, 1024, 0, 24), ReportKind::shared_misaligned, "load a",

@@ -1,0 +1,30 @@
+// The emulator's twins of common/ptx/tensor_map.cuh.
+#pragma once
+#include <array>
+#include <cstdint>
+#include "common/emulator/instructions.hpp"
+
+inline namespace emulated {
+
+struct TensorMap {
+  const f16* base = nullptr;  // null: nothing was encoded
+  std::array<uint64_t, 3> extent = {};
+  std::array<uint64_t, 3> stride_bytes = {};  // that of dimension 0 is 2
+  std::array<uint32_t, 3> box = {};
+
+  uint32_t box_bytes() const { return box[0] * box[1] * box[2] * uint32_t{sizeof(f16)}; }
+};
+
+// What the driver would refuse is a bad-launch report.
+TensorMap tensor_map_3d(Device& device, const f16* base, const uint64_t (&extent)[3], const uint64_t (&stride_bytes)[2],
+                        const uint32_t (&box)[3]);
+
+// A copy lands as late as it can: when no thread can go on without it. Its destination is NaN until then, and afterwards
+// for threads that have not waited at its mbarrier.
+void cp_async_bulk_tensor_3d(uint32_t shared_address, const TensorMap& map, int x, int y, int z, uint32_t mbarrier,
+                             CallSite site = CallSite::current());
+void mbarrier_arrive_expect_tx(uint32_t address, uint32_t bytes, CallSite site = CallSite::current());
+// The hardware tells nobody that it is missing: a copy may work, or wait for ever. Here it is reported.
+void fence_mbarrier_init(CallSite site = CallSite::current());
+
+}  // namespace emulated

@@ -1,0 +1,82 @@
+// Bulk tensor copies: one thread asks for a whole box of a tensor, and the copy engine (TMA) brings it. sm_90 and newer.
+// Source: PTX ISA, "Data Movement and Conversion Instructions: cp.async.bulk.tensor", "Tensors" and "Swizzling Modes";
+// CUDA Driver API, "Tensor Map Object Management".
+#pragma once
+#include <cuda.h>
+#include <cudaTypedefs.h>
+#include <cstdint>
+#include "common/attention.hpp"
+#include "common/ptx/launch.cuh"
+
+inline namespace ptx {
+
+// Where a tensor lies, how it is shaped, and the box that a copy takes from it. Made on the host, and a kernel parameter:
+// `const __grid_constant__ TensorMap map`.
+using TensorMap = CUtensorMap;
+
+// Describes a tensor of f16 in global memory, which must stay there as long as the map is used. Fastest dimension first:
+// `extent` in elements, `stride_bytes` from one element of dimensions 1 and 2 to the next (that of dimension 0 is 2), `box`
+// in elements. `base` is aligned to 16 bytes, strides are multiples of 16, a box has at most 256 elements a side, and
+// box[0] is 64: its rows are 128 bytes, the span of the swizzle (cp_async_bulk_tensor_3d). Errors are recorded in `device`.
+inline TensorMap tensor_map_3d(Device& device, const f16* base, const uint64_t (&extent)[3],
+                               const uint64_t (&stride_bytes)[2], const uint32_t (&box)[3]) {
+  TensorMap map = {};
+  if (device.error != cudaSuccess) return map;
+  // Asked of the runtime, so that nothing links the driver's library, which a machine without a GPU does not have.
+  void* encode = nullptr;
+  cudaDriverEntryPointQueryResult found;
+#if CUDART_VERSION >= 12050
+  device.error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &encode, 12000, cudaEnableDefault, &found);
+#else
+  device.error = cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &encode, cudaEnableDefault, &found);
+#endif
+  if (device.error != cudaSuccess) return map;
+  if (encode == nullptr) {
+    device.error = cudaErrorCallRequiresNewerDriver;
+    return map;
+  }
+  const uint32_t element_strides[3] = {1, 1, 1};
+  const CUresult result = reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(encode)(
+      &map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 3, const_cast<f16*>(base), extent, stride_bytes, box, element_strides,
+      CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (result != CUDA_SUCCESS) device.error = cudaErrorInvalidValue;
+  return map;
+}
+
+// One arrival at an mbarrier, without waiting, as mbarrier_arrive; and the phase completes only when `bytes` (at most
+// 2^20 - 1 in a phase) have landed as well.
+__device__ __forceinline__ void mbarrier_arrive_expect_tx(uint32_t address, uint32_t bytes) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address), "r"(bytes) : "memory");
+#else
+  __trap();
+#endif
+}
+
+// The mbarriers that this thread has initialised become known to the copy engine. Needed before the first copy.
+__device__ __forceinline__ void fence_mbarrier_init() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+#else
+  __trap();
+#endif
+}
+
+// Starts to copy the box whose first element is (x, y, z) to `shared_address`, a multiple of 1024. For each z, for each y,
+// there are 128 bytes; what lies outside the tensor is zeros. Swizzled: the 16-byte chunk c of a row of the box lies in
+// place c XOR row % 8 of its 128 bytes. All bytes of the box land at the mbarrier, zeros too.
+__device__ __forceinline__ void cp_async_bulk_tensor_3d(uint32_t shared_address, const TensorMap& map, int x, int y,
+                                                        int z, uint32_t mbarrier) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], "
+      "[%5];" ::"r"(shared_address),
+      "l"(&map), "r"(x), "r"(y), "r"(z), "r"(mbarrier)
+      : "memory");
+#else
+  __trap();
+#endif
+}
+
+}  // namespace ptx
