@@ -81,6 +81,12 @@ def bounds(stage_cu: str) -> list[Bound]:
     return [Bound(*map(int, found)) for found in re.findall(pattern, stage_cu)]
 
 
+def architectures(stage_cu: str) -> set[int]:
+    """Those that a bound must be stated for: of 80 and 90, what `.min_sm` leaves."""
+    found = re.search(r"\.min_sm\s*=\s*(\d+)", stage_cu)
+    return {sm for sm in (80, 90) if not found or sm >= int(found.group(1))}
+
+
 def parse(stage: str, default: str | None, log: Path) -> list[Kernel]:
     """All kernels of one stage's ptxas log."""
     pattern = re.compile(
@@ -100,12 +106,12 @@ def parse(stage: str, default: str | None, log: Path) -> list[Kernel]:
     return sorted(kernels, key=lambda kernel: (not kernel.is_default, kernel.name, kernel.sm))
 
 
-def faults(stage: str, kernels: list[Kernel], limits: list[Bound]) -> list[str]:
+def faults(stage: str, kernels: list[Kernel], limits: list[Bound], wanted: set[int]) -> list[str]:
     """Where a stage's default kernels exceed its bounds, or are not held to any."""
     found = []
     if not any(kernel.is_default for kernel in kernels):
         found.append(f"{stage}: no compiled kernel has the template arguments of the first variant in stage.cu")
-    for sm in sorted({80, 90} - {limit.sm for limit in limits}):
+    for sm in sorted(wanted - {limit.sm for limit in limits}):
         found.append(f"{stage}: stage.cu states no bound for sm_{sm}")
     for limit in limits:
         compiled = [kernel for kernel in kernels if kernel.is_default and kernel.sm == limit.sm]
@@ -167,7 +173,7 @@ def main() -> int:
                 raise EvidenceError(f"{arguments.build}: no ptxas report for {stage}; build again")
             compiled = parse(stage, default_arguments(text), log)
             kernels += compiled
-            wrong += faults(stage, compiled, bounds(text))
+            wrong += faults(stage, compiled, bounds(text), architectures(text))
         nvcc = nvcc_version(arguments.build)
         print_table(kernels, nvcc)
         if arguments.csv:

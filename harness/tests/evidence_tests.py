@@ -97,6 +97,12 @@ class Resources(unittest.TestCase):
         unbound = STAGE_CU.replace(", {.sm = 90, .registers = 168, .spill_bytes = 16}", "")
         self.assertIn("no bound for sm_90", self.run_on(ptxas("64, 32, 2", "sm_80", 200), unbound)[2])
 
+    def test_a_stage_of_newer_gpus_needs_no_bound_for_older_ones(self) -> None:
+        newer = ".min_sm = 90," + STAGE_CU.replace("{.sm = 80, .registers = 200, .spill_bytes = 0}, ", "")
+        code, _, err = self.run_on(ptxas("64, 32, 2", "sm_90a", 168), newer)
+        self.assertEqual((code, err), (0, ""))
+        self.assertIn("no bound for sm_80", self.run_on(ptxas("64, 32, 2", "sm_90a", 168), newer.replace("= 90", "= 80", 1))[2])
+
     def test_a_default_variant_that_was_not_compiled(self) -> None:
         code, _, err = self.run_on(ptxas("64, 128, 4", "sm_80", 100) + ptxas("64, 128, 4", "sm_90a", 100))
         self.assertEqual(code, 1)
