@@ -84,7 +84,8 @@ void check_box(const Matrix& matrix, int x, int y, int z) {
 
 // ---- when it is there, and for whom ---------------------------------------------------------------------------------
 
-// Warp 0 waits for the first copy. Warp 1 reads it without a wait, or has waited for the second one, which lands later.
+// One warp waits for the first copy. The other reads it without a wait, or, and then it is the one that has asked for it,
+// has waited for the second one, which lands later.
 template <bool ANOTHER>
 __global__ void without_wait(const __grid_constant__ TensorMap map, uint32_t* out) {
   initialise(2, 1);
@@ -95,14 +96,26 @@ __global__ void without_wait(const __grid_constant__ TensorMap map, uint32_t* ou
     }
   }
   __syncthreads();
-  if (threadIdx.x < 32) {
+  const uint32_t lane = threadIdx.x % 32;
+  if (threadIdx.x / 32 == ANOTHER) {
     mbarrier_wait_parity(barrier_at(0), 0);
-    st_global_b32(out + threadIdx.x, ld_shared_b32(stage(0)));
+    st_global_b32(out + lane, ld_shared_b32(stage(0)));
     if (!ANOTHER) mbarrier_wait_parity(barrier_at(1), 0);
   } else {
     if (ANOTHER) mbarrier_wait_parity(barrier_at(1), 0);
-    st_global_b32(out + threadIdx.x, ld_shared_b32(stage(0)));  // @unseen read
+    st_global_b32(out + 32 + lane, ld_shared_b32(stage(0)));  // @unseen read
   }
+}
+
+// The destination held data before.
+__global__ void reuses(const __grid_constant__ TensorMap map, uint32_t* out) {
+  initialise(1, 1);
+  st_shared_b32(stage(0), 7);
+  mbarrier_arrive_expect_tx(barrier_at(0), BOX_BYTES);
+  cp_async_bulk_tensor_3d(stage(0), map, 0, 16, 0, barrier_at(0));
+  st_global_b32(out, ld_shared_b32(stage(0)));
+  mbarrier_wait_parity(barrier_at(0), 0);
+  st_global_b32(out + 1, ld_shared_b32(stage(0)));
 }
 
 // All threads read, then arrive at `empty`; thread 0 requests. LEFT_OUT is a wait that is missing.
@@ -154,13 +167,16 @@ __global__ void two_copies(const __grid_constant__ TensorMap map, uint32_t* out)
 
 // ---- misuse ---------------------------------------------------------------------------------------------------------
 
+// In its first phase; in the second what is right.
 __global__ void expects(const __grid_constant__ TensorMap map, uint32_t bytes) {
   initialise(1, 1);
-  if (threadIdx.x == 0) {
-    mbarrier_arrive_expect_tx(barrier_at(0), bytes);                 // @expect
-    cp_async_bulk_tensor_3d(stage(0), map, 0, 0, 0, barrier_at(0));  // @expected
+  for (uint32_t phase = 0; phase < 2; ++phase) {
+    if (threadIdx.x == 0) {
+      mbarrier_arrive_expect_tx(barrier_at(0), phase == 0 ? bytes : BOX_BYTES);  // @expect
+      cp_async_bulk_tensor_3d(stage(0), map, 0, 0, 0, barrier_at(0));            // @expected
+    }
+    mbarrier_wait_parity(barrier_at(0), phase);  // @expecting wait
   }
-  mbarrier_wait_parity(barrier_at(0), 0);  // @expecting wait
 }
 __global__ void expects_nothing(const __grid_constant__ TensorMap map) {
   initialise(1, 1);
@@ -264,9 +280,18 @@ TEST_CASE("a bulk copy has landed for those who have waited at its mbarrier", "[
   SECTION("nor for one that has waited for another copy") {
     const Device device = run_on(matrix, without_wait<true>, 64, matrix.out);
     CHECK(only_report(device).kind == ReportKind::in_flight_read);
+    CHECK(device.reports()[0].times == 32);
   }
   CHECK(matrix.out[0] == (matrix.elements[16][0] | uint32_t{matrix.elements[16][1]} << 16));
   CHECK(matrix.out[32] == NAN_PATTERN);
+}
+
+TEST_CASE("where a bulk copy is in flight there is NaN, whatever was there before", "[emulator][tensor_map]") {
+  Matrix matrix;
+  Device device({.threads = 1, .check = false});
+  launch(device, reuses, dim3(1), dim3(1), SMEM_BYTES, matrix.map(device), matrix.out);
+  CHECK(matrix.out[0] == NAN_PATTERN);
+  CHECK(matrix.out[1] == (matrix.elements[16][0] | uint32_t{matrix.elements[16][1]} << 16));
 }
 
 TEST_CASE("a phase needs its arrivals and its bytes", "[emulator][tensor_map]") {
@@ -319,6 +344,7 @@ TEST_CASE("bytes that a phase expects are those that land", "[emulator][tensor_m
     CHECK(report.kind == ReportKind::barrier_misuse);
     CHECK(report.where == std::vector{MARKED("expected")});
     CHECK_THAT(report.message, Contains("on full+0: 16 bytes more have landed in phase 0 than were expected"));
+    CHECK(report.times == 1);
   }
   SECTION("another copy's") {
     const Device device = run_on(matrix, expects_one_of_two, 32);
@@ -414,8 +440,9 @@ TEST_CASE("a tensor map that the driver would refuse", "[emulator][tensor_map]")
   refused(base, {64, 8, 2}, {256, 128}, {64, 8, 0}, "0 elements in dimension 2");
   refused(base, {64, 8, 2}, {256, 128}, {72, 8, 2}, "rows of 144 bytes; the swizzle is one of rows of 128");
 
-  SECTION("ends the launches that follow") {
+  SECTION("ends what follows") {
     Device device({.threads = 1});
+    tensor_map_3d(device, base, {64, 8, 0}, {256, 128}, {64, 8, 2});
     const TensorMap map = tensor_map_3d(device, base, {64, 0, 2}, {256, 128}, {64, 8, 2});
     launch(device, nobody_waits, dim3(1), dim3(1), SMEM_BYTES, map);
     CHECK(device.reports().size() == 1);
