@@ -37,7 +37,7 @@ Object.assign(trace, (() => {
       this.left = Array.from({ length: made.warps }, () => 0);
       for (const event of made.events) if (event.launch === launch) ++this.left[event.warp];
       this.barriers = new Barriers(this.left.filter(Boolean).length);
-      this.mbarriers = new Map();  // by offset: the copies and the warps that have arrived
+      this.mbarriers = new Map();  // by place: the copies and the warps that have arrived
       this.warps = Array.from({ length: made.warps }, () => ({ last: null, waits: null, ended: false, groups: [], open: [],
                                                                   scores: "S", scoresDone: 0, outputDone: 0 }));
       this.shared = new Map(made.shared.filter((region) => region.launch === launch).map((region) => {
@@ -82,7 +82,11 @@ Object.assign(trace, (() => {
           this.set(shared, event.shared, IN_FLIGHT, event.warp);
           shared.from = event.global && event.global.offset - event.shared.offset;
         }
-        warp.open.push(event);
+        if (what.startsWith("cp.async.bulk")) {
+          if (warp.expects) warp.expects.copies.push(event);  // at the mbarrier where the warp has expected bytes last
+        } else {
+          warp.open.push(event);
+        }
       }
       if (what === "cp.async.commit_group") {
         this.note = warp.open.length ? `${copies(warp.open)} become one group.` : "An empty group: nothing was copied since the last one.";
@@ -102,11 +106,12 @@ Object.assign(trace, (() => {
         this.note = landed.length ? `${copies(landed)} ${have} landed; other warps may read ${them} only after a barrier.`
                                   : "Nothing of this warp was in flight.";
       }
-      if (what === "mbarrier.arrive" || what === "cp.async.mbarrier.arrive.noinc") {
-        const known = this.mbarriers.get(event.shared?.offset) || { copies: [], warps: new Set() };
-        this.mbarriers.set(event.shared?.offset, known);
+      if (/^(cp\.async\.)?mbarrier\.arrive/.test(what)) {
+        const known = this.mbarriers.get(placeOf(event)) || { copies: [], warps: new Set() };
+        this.mbarriers.set(placeOf(event), known);
         known.warps.add(event.warp);
-        if (what !== "mbarrier.arrive") known.copies.push(...warp.groups.flat(), ...warp.open);
+        if (what === "cp.async.mbarrier.arrive.noinc") known.copies.push(...warp.groups.flat(), ...warp.open);
+        if (what === "mbarrier.arrive.expect_tx") warp.expects = known;
       }
       // In registers: QK makes S, which turns into P, and every PV adds to O.
       if (event.part === "QK") [warp.scores, warp.scoresDone] = ["S", event.mma === undefined ? warp.scoresDone : event.mma / event.stretch.mma];
@@ -128,7 +133,7 @@ Object.assign(trace, (() => {
     }
 
     passMbarrier(warp) {
-      const known = this.mbarriers.get(warp.waits.shared?.offset);
+      const known = this.mbarriers.get(placeOf(warp.waits));
       warp.waits = null;
       if (!known) return;
       for (const copy of known.copies.splice(0)) {
@@ -177,6 +182,7 @@ Object.assign(trace, (() => {
     return lanes;
   }
 
+  const placeOf = (event) => event.shared && `${event.shared.buffer}+${event.shared.offset}`;
   const size = (bytes) => bytes % 1024 === 0 && bytes ? `${bytes / 1024} KiB` : `${bytes} bytes`;
 
   function copies(events) {
@@ -206,6 +212,8 @@ Object.assign(trace, (() => {
     if (isWrite(event)) return `writes ${bytes} bytes to shared ${shared}.`;
     if (isMbarrierWait(event)) return `waits for a phase of the mbarrier in ${shared}, parity ${event.site.operand || 0}. ${replay.note}`;
     if (what === "mbarrier.init") return `makes an mbarrier in ${shared}.`;
+    if (what === "mbarrier.arrive.expect_tx") return `arrives at the mbarrier in ${shared}, whose phase is to wait for ${size(event.site.operand || 0)} as well.`;
+    if (what === "fence.mbarrier_init") return "makes its mbarriers known to the copy engine.";
     if (what === "mbarrier.arrive") return `arrives at the mbarrier in ${shared}.`;
     if (what === "cp.async.mbarrier.arrive.noinc") return `lets its copies arrive, when they have landed, at the mbarrier in ${shared}.`;
     if (shared) return `reads ${bytes} bytes of shared ${shared} into registers.`;

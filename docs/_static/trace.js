@@ -104,7 +104,7 @@ const trace = (() => {
   const isArrival = (event) => isBarrier(event) || event.instruction === "bar.arrive";
   const isMbarrierWait = (event) => event.instruction === "mbarrier.try_wait.parity";
   const isWait = (event) => event.instruction === "cp.async.wait_group" || isMbarrierWait(event);
-  const isCopy = (event) => /^cp\.async\.\d+$/.test(event.instruction);
+  const isCopy = (event) => /^cp\.async\.(\d+$|bulk)/.test(event.instruction);
 
   // Who stands at which barrier. come() returns the events of those it lets go, the newcomer included; empty if it must wait.
   class Barriers {
