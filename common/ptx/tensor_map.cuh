@@ -14,6 +14,22 @@ inline namespace ptx {
 // `const __grid_constant__ TensorMap map`.
 using TensorMap = CUtensorMap;
 
+// Asked of the runtime, once, so that nothing links the driver's library, which a machine without a GPU does not have.
+// Null if the driver is too old for tensor maps.
+inline PFN_cuTensorMapEncodeTiled_v12000 tensor_map_encoder() {
+  static const auto encoder = [] {
+    void* found = nullptr;
+    cudaDriverEntryPointQueryResult how;
+#if CUDART_VERSION >= 12050
+    cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &how);
+#else
+    cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &found, cudaEnableDefault, &how);
+#endif
+    return reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(found);
+  }();
+  return encoder;
+}
+
 // Describes a tensor of f16 in global memory, which must stay there as long as the map is used. Fastest dimension first:
 // `extent` in elements, `stride_bytes` from one element of dimensions 1 and 2 to the next (that of dimension 0 is 2), `box`
 // in elements. `base` is aligned to 16 bytes, strides are multiples of 16, a box has at most 256 elements a side, and
@@ -22,24 +38,15 @@ inline TensorMap tensor_map_3d(Device& device, const f16* base, const uint64_t (
                                const uint64_t (&stride_bytes)[2], const uint32_t (&box)[3]) {
   TensorMap map = {};
   if (device.error != cudaSuccess) return map;
-  // Asked of the runtime, so that nothing links the driver's library, which a machine without a GPU does not have.
-  void* encode = nullptr;
-  cudaDriverEntryPointQueryResult found;
-#if CUDART_VERSION >= 12050
-  device.error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &encode, 12000, cudaEnableDefault, &found);
-#else
-  device.error = cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &encode, cudaEnableDefault, &found);
-#endif
-  if (device.error != cudaSuccess) return map;
+  const auto encode = tensor_map_encoder();
   if (encode == nullptr) {
     device.error = cudaErrorCallRequiresNewerDriver;
     return map;
   }
   const uint32_t element_strides[3] = {1, 1, 1};
-  const CUresult result = reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(encode)(
-      &map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 3, const_cast<f16*>(base), extent, stride_bytes, box, element_strides,
-      CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const CUresult result = encode(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 3, const_cast<f16*>(base), extent, stride_bytes,
+                                 box, element_strides, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                                 CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) device.error = cudaErrorInvalidValue;
   return map;
 }
