@@ -62,14 +62,15 @@ struct ResourceBound {
 // One compiled configuration of a stage's kernel. The first of a stage is its default, the others are ablations.
 struct Variant {
   std::string label;  // "64x128, 4 warps"; unique within the stage
-  Tile tile;
+  Tile tile = {};
   uint32_t smem_bytes = 0;  // dynamic shared memory per block, and what each of the n keys adds to it:
   uint32_t smem_bytes_per_key = 0;
   void (*on_emulator)(emulator::Device&, const AttentionParams&) = nullptr;
   void (*on_gpu)(gpu::Device&, const AttentionParams&) = nullptr;
-  const void* gpu_kernel = nullptr;             // for cudaFuncGetAttributes: registers, local bytes
-  double conflict_ways = 0;                     // of the worst ldmatrix or wmma.load line (8, 1); 0: the stage has none
-  std::function<Counts(const Shape&)> predict;  // expected counts, exact
+  const void* gpu_kernel = nullptr;  // for cudaFuncGetAttributes: registers, local bytes
+  double conflict_ways = 0;          // of the worst ldmatrix or wmma.load line (8, 1); 0: the stage has none
+  std::function<Counts(const Shape&)> predict = {};  // expected counts, exact; but where the data decide,
+  uint64_t shuffles_per_rescale = 0;  // the fewest shuffles, and each rescale of a warp makes so many more
 
   uint64_t smem_at(int n) const { return smem_bytes + uint64_t{smem_bytes_per_key} * n; }
 };

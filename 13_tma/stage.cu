@@ -1,0 +1,56 @@
+#include "harness/stage.hpp"
+#include "kernel.cuh"
+
+namespace {
+
+// All rows of all heads as [panel][row][column of the panel]; one copy takes ROWS rows of both panels.
+template <int ROWS>
+TensorMap tile_map(Device& device, const f16* tensor, const AttentionParams& p) {
+  const uint64_t rows = uint64_t(p.batch_heads) * p.n;
+  return tensor_map_3d(device, tensor, {PANEL_COLS, rows, PANELS}, {ROW_BYTES, PANEL_ROW_BYTES},
+                       {PANEL_COLS, ROWS, PANELS});
+}
+
+template <int BR, int BC, int WARPS>
+void run(Device& device, const AttentionParams& p) {
+  launch(device, flash_attention<BR, BC, WARPS>, dim3(p.n / BR, p.batch_heads), dim3(WARPS * 32), SMEM_BYTES<BR, BC>, p,
+         tile_map<BR>(device, p.Q, p), tile_map<BC>(device, p.K, p), tile_map<BC>(device, p.V, p));
+}
+
+// Warp instructions are counted per 16-row group of queries and tile of BC keys, a pair.
+template <int BR, int BC, int WARPS>
+ladder::Counts predict(const ladder::Shape& shape) {
+  const uint64_t groups = shape.batch_heads() * shape.n / 16, pairs = groups * (shape.n / BC);
+  const uint64_t blocks = shape.batch_heads() * shape.n / BR, tiles = blocks * (shape.n / BC);
+  const uint64_t warp_tiles = tiles * WARPS;  // K and V are read once per warp, whatever its M_TILES
+  const uint64_t load_Q = HEAD_DIM / 16, load_K = (BC / 16) * (HEAD_DIM / 16), load_V = (BC / 16) * (HEAD_DIM / 16);
+  return {.mma = pairs * 2 * (BC / 8) * (HEAD_DIM / 16),
+          .ldmatrix = pairs * load_Q + warp_tiles * (load_K + load_V),
+          .shuffles = pairs * 2 * 2 + groups * 2 * 2,  // two rows, two exchanges: a maximum per tile, a sum at the end
+          .barriers = blocks,
+          .gmem_bytes_read = (blocks * BR + tiles * 2 * BC) * ROW_BYTES,
+          .gmem_bytes_written = blocks * BR * ROW_BYTES};
+}
+
+template <int BR, int BC, int WARPS>
+ladder::Variant variant(std::string label) {
+  return ladder::make_variant(std::move(label), {BR, BC, WARPS}, SMEM_BYTES<BR, BC>, run<BR, BC, WARPS>,
+                              reinterpret_cast<const void*>(flash_attention<BR, BC, WARPS>), 1.0,
+                              predict<BR, BC, WARPS>);
+}
+
+const ladder::Registration registration({
+    .name = "13_tma",
+    .idea = "One thread asks the copy engine (TMA) for a whole tile, instead of every thread for its share of it.",
+    .limit = "Each warp spends 8 cp.async on every tile of K and V, and keeps their addresses in registers that the "
+             "products need.",
+    .prediction = "+5 % to +8 %: without copies and barriers the products ran a tenth faster, and both copies and "
+                  "waiting for places "
+                  "are one thread's business now. The registers of the copies' addresses end the spilling.",
+    .min_sm = 90,
+    .needs = "mma.m16n8k16, TMA, mbarrier, 128 KiB of shared memory",
+    .resources = {{.sm = 90, .registers = 255, .spill_bytes = 0}},
+    .variants = {variant<256, 64, 8>("256x64, 8 warps"), variant<128, 64, 4>("128x64, 4 warps")},
+});
+
+}  // namespace
