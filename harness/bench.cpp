@@ -87,8 +87,8 @@ class Bench {
  private:
   static std::vector<PeerCommand> peer_commands(const Options& options) {
     std::vector<PeerCommand> commands;
-    if (options.no_peers) return commands;
     for (const std::string& line : options.peers) commands.push_back(peer_from_option(line));
+    if (options.no_peers) return commands;
     for (PeerCommand& command : find_peers(peers_directory())) commands.push_back(std::move(command));
     return commands;
   }

@@ -283,7 +283,7 @@ Result<Options> parse_options(std::span<const std::string> arguments, const std:
   bench->add_option("--peer", options.peers, "a program that takes its turn; may be repeated")
       ->allow_extra_args(false)
       ->type_name("CMD");
-  bench->add_flag("--no-peers", options.no_peers, "stages only");
+  bench->add_flag("--no-peers", options.no_peers, "no peers but those of --peer");
   add_file_flag(*explain, "--trace", options.trace, "the first block's instructions, as JSON; - is stdout");
 
   try {

@@ -109,6 +109,13 @@ void cp_async_bulk_tensor_3d(uint32_t shared_address, const TensorMap& map, int 
     });
     block.stop();
   }
+  if (x % 8 != 0) {
+    block.report({ReportKind::global_misaligned, site}, [&] {
+      return fmt::format("misaligned bulk copy: {} by {} begins at x = {}; a row must begin at a multiple of 8 halves",
+                         block.at(site), Block::thread_name(thread), x);
+    });
+    block.stop();
+  }
   const uint32_t bytes = map.box_bytes();
   block.require_valid(shared_address, bytes, ALIGNMENT, site, thread);
   block.require_valid(mbarrier, 8, site, thread);

@@ -70,9 +70,10 @@ __device__ __forceinline__ void fence_mbarrier_init() {
 #endif
 }
 
-// Starts to copy the box whose first element is (x, y, z) to `shared_address`, a multiple of 1024. For each z, for each y,
-// there are 128 bytes; what lies outside the tensor is zeros. Swizzled: the 16-byte chunk c of a row of the box lies in
-// place c XOR row % 8 of its 128 bytes. All bytes of the box land at the mbarrier, zeros too.
+// Starts to copy the box whose first element is (x, y, z) to `shared_address`, a multiple of 1024. x is a multiple of 8
+// (16 bytes): at another an H200 stops with an illegal instruction. For each z, for each y, there are 128 bytes; what lies
+// outside the tensor is zeros. Swizzled: the 16-byte chunk c of a row of the box lies in place c XOR row % 8 of its 128
+// bytes. All bytes of the box land at the mbarrier, zeros too.
 __device__ __forceinline__ void cp_async_bulk_tensor_3d(uint32_t shared_address, const TensorMap& map, int x, int y,
                                                         int z, uint32_t mbarrier) {
 #if __CUDA_ARCH__ >= 900

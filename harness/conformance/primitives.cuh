@@ -310,8 +310,8 @@ __global__ void cp_async_bulk_tensor_3d_case(const __grid_constant__ TensorMap m
     fence_mbarrier_init();
     mbarrier_arrive_expect_tx(barrier, 4 * BOX_BYTES);
     cp_async_bulk_tensor_3d(smem_base(), map, 0, 3, 0, barrier);
-    cp_async_bulk_tensor_3d(smem_base() + BOX_ROOM, map, 27, 13, 0, barrier);
-    cp_async_bulk_tensor_3d(smem_base() + 2 * BOX_ROOM, map, -9, -5, 0, barrier);
+    cp_async_bulk_tensor_3d(smem_base() + BOX_ROOM, map, 24, 13, 0, barrier);
+    cp_async_bulk_tensor_3d(smem_base() + 2 * BOX_ROOM, map, -8, -5, 0, barrier);
     cp_async_bulk_tensor_3d(smem_base() + 3 * BOX_ROOM, map, 0, 4, 1, barrier);
   }
   __syncthreads();                   // safe to use the barrier

@@ -254,7 +254,7 @@ TEST_CASE("a bulk copy brings a swizzled box, and zeros for what is outside the 
   };
   for (const auto& [x, y, z, rows, columns, halves] :
        {Place{0, 0, 0, 16, 64, 2}, Place{0, 19, 0, 16, 64, 2}, Place{0, ROWS - 5, 0, 5, 64, 2},
-        Place{0, -3, 0, 13, 64, 2}, Place{40, 8, 0, 16, 24, 2}, Place{-9, 8, 0, 16, 55, 2}, Place{0, 8, 1, 16, 64, 1},
+        Place{0, -3, 0, 13, 64, 2}, Place{40, 8, 0, 16, 24, 2}, Place{-8, 8, 0, 16, 56, 2}, Place{0, 8, 1, 16, 64, 1},
         Place{0, 8, -1, 16, 64, 1}, Place{0, ROWS, 0, 0, 64, 2}, Place{64, 0, 0, 16, 0, 2}}) {
     INFO("box at " << x << ", " << y << ", " << z);
     const Device device = run_on(matrix, one_box, 64, out, x, y, z);
@@ -395,6 +395,8 @@ TEST_CASE("misuse of bulk copies", "[emulator][tensor_map]") {
   SECTION("addresses") {
     refused(run_on(matrix, copies_to, 1, 128u, 0u), ReportKind::shared_misaligned, "copy to",
             "offset 128 is not aligned to 1024 bytes");
+    refused(run_on(matrix, one_box, 1, const_cast<uint32_t*>(matrix.out), 12, 0, 0), ReportKind::global_misaligned,
+            "box", "begins at x = 12; a row must begin at a multiple of 8 halves");
     refused(run_on(matrix, copies_to, 1, 6 * 1024u, 0u), ReportKind::shared_out_of_bounds, "copy to",
             "offset 6144 for 4096 bytes; the block has 9216 bytes");
     refused(run_on(matrix, copies_to, 1, 0u, 2u), ReportKind::barrier_misuse, "copy to",
