@@ -23,6 +23,7 @@
 #include "harness/tests/catch.hpp"
 #include "harness/wrong/groups.cuh"
 #include "harness/wrong/kernel.cuh"
+#include "harness/wrong/tiles.cuh"
 
 namespace {
 
@@ -325,6 +326,51 @@ TEST_CASE("groups of keys that are joined wrongly are rejected, each for its rea
   const Launch empty_group = groups::launch_wrong<GroupFault::empty_group>;
   CHECK(reasons(empty_group, normal, 7) == Reasons{"nan_output", "wrong_lse"});
   for (const int n : {16, 17, 256}) CHECK(reasons(empty_group, normal, n).empty());  // every group has a key
+}
+
+TEST_CASE("tiles that the copy engine brings wrongly, or scores relative to a wrong maximum, are rejected") {
+  using enum InputKind;
+  const auto reasons = [](Launch launch, InputKind kind) {
+    const ladder::Stage stage{.name = "tiles", .idea = "", .limit = "", .prediction = ""};
+    const ladder::Variant variant{.label = "tiles", .smem_bytes = tiles::SMEM_BYTES, .on_emulator = launch};
+    const CheckResult result = check_on_emulator(stage, variant, problem(kind, 2));
+    INFO(messages_of(result));
+    CHECK(result.ok == result.failures.empty());
+    return reasons_of(result);
+  };
+  for (const InputKind kind : ladder::all_input_kinds()) {
+    INFO(to_string(kind));
+    CHECK(reasons(tiles::launch_wrong<TileFault::none>, kind).empty());
+  }
+
+  std::set<std::string_view> rejected;
+  const auto expect = [&](std::string_view name, Launch launch, InputKind kind, const Reasons& expected) {
+    INFO(name << " on " << to_string(kind));
+    CHECK(reasons(launch, kind) == expected);
+    if (!expected.empty()) rejected.insert(name);
+  };
+  expect("no_bulk_wait", tiles::launch_wrong<TileFault::no_bulk_wait>, normal,
+         {"report: in-flight-read", "report: in-flight-overwrite", "report: barrier-misuse", "report: exit-in-flight",
+          "nan_output"});
+  expect("short_expect", tiles::launch_wrong<TileFault::short_expect>, normal,
+         {"report: in-flight-read", "report: in-flight-overwrite", "report: exit-in-flight", "nan_output"});
+  expect("long_expect", tiles::launch_wrong<TileFault::long_expect>, normal, {"report: deadlock", "unwritten_output"});
+  expect("no_fence", tiles::launch_wrong<TileFault::no_fence>, normal, {"report: barrier-misuse"});
+  expect("early_request", tiles::launch_wrong<TileFault::early_request>, normal,
+         {"report: race-write-after-read", "report: in-flight-read", "nan_output"});
+  for (const InputKind kind : {normal, large_logits}) {
+    expect("unswizzled_read", tiles::launch_wrong<TileFault::unswizzled_read>, kind, {"wrong_result"});
+    expect("one_panel", tiles::launch_wrong<TileFault::one_panel>, kind, {"wrong_result"});
+  }
+  expect("unshifted_S", tiles::launch_wrong<TileFault::unshifted_S>, normal, {"wrong_result"});
+  expect("half_a_maximum", tiles::launch_wrong<TileFault::half_a_maximum>, normal, {"wrong_result"});
+  expect("half_a_maximum", tiles::launch_wrong<TileFault::half_a_maximum>, constant_v, {});  // a mean of equals
+  // Scores near 0 need no maximum; those far below 0 leave all weights of the row 0.
+  expect("no_first_shift", tiles::launch_wrong<TileFault::no_first_shift>, normal, {});
+  expect("no_first_shift", tiles::launch_wrong<TileFault::no_first_shift>, negative_rows, {"nan_output"});
+  expect("never_rescales", tiles::launch_wrong<TileFault::never_rescales>, normal, {});
+  expect("never_rescales", tiles::launch_wrong<TileFault::never_rescales>, large_logits, {"nan_output"});
+  CHECK(rejected.size() == static_cast<size_t>(TileFault::never_rescales));  // the last one; the first is none
 }
 
 TEST_CASE("the write-up's verification would have let most of them pass") {
