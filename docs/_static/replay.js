@@ -6,6 +6,8 @@ Object.assign(trace, (() => {
 
   const IN_FLIGHT = 1, LANDED = 2, READY = 3;  // of a cell; 0 is untouched
   const CELLS = 128;
+  const PANEL_ROW_BYTES = 128;  // the copy engine leaves a tile as panels of such rows, each panel behind all rows of the one before
+  const isBulk = ({ instruction }) => instruction.startsWith("cp.async.bulk");
 
   // What memory and warps look like after the first `count` events of an order.
   class Replay {
@@ -43,7 +45,8 @@ Object.assign(trace, (() => {
       this.shared = new Map(made.shared.filter((region) => region.launch === launch).map((region) => {
         const cellBytes = this.cellBytes(region.bytes, 2 * CELLS);
         const count = Math.ceil(region.bytes / cellBytes);
-        return [region.buffer, { ...region, cellBytes, cells: new Uint8Array(count), owner: new Uint8Array(count), from: null }];
+        const bulk = made.sites.find((site) => site.launch === launch && isBulk(site) && site.shared?.buffer === region.buffer);
+        return [region.buffer, { ...region, cellBytes, tileBytes: bulk?.shared.bytes, cells: new Uint8Array(count), owner: new Uint8Array(count), from: null }];
       }));
     }
 
@@ -82,7 +85,7 @@ Object.assign(trace, (() => {
           this.set(shared, event.shared, IN_FLIGHT, event.warp);
           shared.from = event.global && event.global.offset - event.shared.offset;
         }
-        if (what.startsWith("cp.async.bulk")) {
+        if (isBulk(event)) {
           if (warp.expects) warp.expects.copies.push(event);  // at the mbarrier where the warp has expected bytes last
         } else {
           warp.open.push(event);
@@ -196,16 +199,22 @@ Object.assign(trace, (() => {
   // Rows of d halves; S, P and what else a kernel keeps have rows of their own.
   const hasRows = (buffer, level) => (level === "global" ? /^[QKVO]$/ : /^[QKV]\d*$/).test(buffer);
 
-  function rows(place, rowBytes, level) {
+  function rows(place, replay, level) {
     if (!hasRows(place.buffer, level)) return `${place.buffer} (from byte ${place.offset} on)`;
-    const first = Math.floor(place.offset / rowBytes), last = Math.floor((place.offset + place.bytes - 1) / rowBytes);
-    return `${place.buffer} (in row${first === last ? ` ${first}` : `s ${first} to ${last}`})`;
+    const { rowBytes } = replay, tileBytes = level === "shared" ? replay.shared.get(place.buffer)?.tileBytes : undefined;
+    const panelBytes = tileBytes && tileBytes * PANEL_ROW_BYTES / rowBytes;
+    const rowOf = (byte) => tileBytes ? Math.floor(byte / tileBytes) * tileBytes / rowBytes + Math.floor(byte % panelBytes / PANEL_ROW_BYTES)
+                                      : Math.floor(byte / rowBytes);
+    const end = place.offset + place.bytes - 1, first = rowOf(place.offset), last = rowOf(end);
+    const panel = Math.floor(place.offset / panelBytes);  // NaN if there are none
+    const part = panel === Math.floor(end / panelBytes) ? ` of panel ${panel % (rowBytes / PANEL_ROW_BYTES)}` : "";
+    return `${place.buffer} (in row${first === last ? ` ${first}` : `s ${first} to ${last}`}${part})`;
   }
 
   function words(event, replay) {
-    const rowBytes = replay.rowBytes, bytes = event.site.bytes || 0, what = event.instruction;
-    const shared = event.shared && rows(event.shared, rowBytes, "shared");
-    const global = event.global && rows(event.global, rowBytes, "global");
+    const bytes = event.site.bytes || 0, what = event.instruction;
+    const shared = event.shared && rows(event.shared, replay, "shared");
+    const global = event.global && rows(event.global, replay, "global");
     if (isCopy(event)) return `starts to copy ${bytes} bytes of ${global || "global memory"} from global to shared ${shared}.`;
     if (what.startsWith("ld.global")) return `reads ${bytes} bytes of ${global || "global memory"} into registers.`;
     if (what.startsWith("st.global")) return `writes ${bytes} bytes of ${global || "global memory"}.`;

@@ -319,6 +319,23 @@ class Player(docs_browser.BrowserCase):
         self.assertEqual([memory for _, memory in seen], ["4 rows: empty", *["4 rows: 2 in flight"] * 3, *["4 rows: 2 safe"] * 2])
         self.assertTrue(self.run_script("return document.querySelector('[data-choice=order]').disabled"))
 
+    def test_rows_of_a_tile_in_panels(self) -> None:
+        """A bulk copy of 16 rows of 256 bytes leaves two panels of rows of 128 bytes, behind a place as large."""
+        places = [(4096, 4096), (4096, 1024), (4096 + 2048 + 512, 512), (4096 + 128, 2048 + 256), (4096 + 7 * 128, 128)]
+        own = {"format": "flash-ladder trace 1", "stage": "mine", "n": 32, "d": 128, "tile": {"bc": 16}, "global": [{"buffer": "K", "bytes": 8192}],
+               "shared": [{"launch": 0, "buffer": "K", "offset": 0, "bytes": 8192}],
+               "sites": [{"launch": 0, "instruction": "ldmatrix.x4" if i else "cp.async.bulk.tensor.3d", "file": "mine", "line": i + 1, "bytes": size,
+                          "shared": {"buffer": "K", "bytes": size}} for i, (_, size) in enumerate(places)],
+               "events": [[i, 0, offset] for i, (offset, _) in enumerate(places)]}
+        self.start()
+        self.assertEqual(self.give(json.dumps(own)), "")
+        seen = []
+        for _ in places:
+            seen.append(self.said().partition("shared ")[2].partition(")")[0])
+            self.press("ArrowRight")
+        self.assertEqual(seen, ["K (in rows 16 to 31", "K (in rows 16 to 23 of panel 0", "K (in rows 20 to 23 of panel 1", "K (in rows 17 to 18",
+                                "K (in row 23 of panel 0"])
+
     def test_without_scripts_a_table_tells_the_trace(self) -> None:
         page = (self.site / "docs" / "player.html").read_text(encoding="utf-8")
         rows = re.findall(r"<tr><td>(\d+)</td><td>([^<]+)</td><td>([^<]*)</td><td>(\d+)</td>", page)
