@@ -1,5 +1,5 @@
 // 13_tma: one thread asks the SM's copy engine (TMA) for a whole tile, instead of every thread for its share of it.
-// Before:  in 12 each warp spends 8 cp.async on every tile, and keeps their addresses in registers that the products need.
+// Before:  in 12 each warp spends 8 cp.async on every tile, and their addresses take registers that the products need.
 // Tile:    256x64, 8 warps, M_TILES = 2.   Shared: 128 KiB (Q 64, K and V 2 x 16 each) and 32 B (four mbarriers).
 //          Needs d = 128, n % BR == 0, n % BC == 0, sm_90.
 #pragma once
@@ -9,8 +9,8 @@ namespace {
 
 constexpr int HEAD_DIM = 128;
 constexpr int ROW_BYTES = HEAD_DIM * 2;  // 128 halves = 256 B
-// A tile lies in shared memory as two panels of 64 columns, one behind the other. Their rows are 128 B = once around the
-// 32 banks of 4 B, the most that the copy engine swizzles.
+// A tile lies in shared memory as two panels of 64 columns, one behind the other. Their rows are 128 B = once around
+// the 32 banks of 4 B, the most that the copy engine swizzles.
 constexpr int PANELS = 2, PANEL_COLS = HEAD_DIM / PANELS, PANEL_ROW_BYTES = ROW_BYTES / PANELS;
 constexpr float LOG2E = 1.44269504088896341f;
 constexpr float RESCALE_ABOVE = 8.0f;  // log2 units: no weight exceeds 2^8, and f16 ends just below 2^16
@@ -18,8 +18,8 @@ constexpr float RESCALE_ABOVE = 8.0f;  // log2 units: no weight exceeds 2^8, and
 template <int BR, int BC>
 constexpr uint32_t SMEM_BYTES = (BR + 4 * BC) * ROW_BYTES + 4 * 8;  // and four mbarriers
 
-// Byte offset of a 16-byte chunk within a panel, as the copy engine swizzles it: XOR with the row gives eight consecutive
-// rows eight different slots for the same chunk.
+// Byte offset of a 16-byte chunk within a panel, as the copy engine swizzles it: XOR with the row gives eight
+// consecutive rows eight different slots for the same chunk.
 __device__ __forceinline__ uint32_t chunk_offset(uint32_t row, uint32_t chunk) {
   return row * PANEL_ROW_BYTES + (chunk ^ row % 8) * 16;
 }
@@ -53,8 +53,8 @@ __global__ void __launch_bounds__(WARPS * 32, 8 / WARPS)
   smem_name(smem_V, 2 * TILE_BYTES, "V");
   smem_name(full, 16, "full");
   smem_name(empty, 16, "empty");
-  // Where this lane's first ldmatrix of a tile points. Tiles begin at multiples of 1024 B, so the chunk is bits 4 to 6 of
-  // the address. It is chunk 0 or 1 before the swizzle, so going on by an even number of chunks is an XOR.
+  // Where this lane's first ldmatrix of a tile points. Tiles begin at multiples of 1024 B, so the chunk is bits 4 to 6
+  // of the address. It is chunk 0 or 1 before the swizzle, so going on by an even number of chunks is an XOR.
   const uint32_t lane_Q = smem_Q + warp * M_TILES * 16 * PANEL_ROW_BYTES + chunk_offset(lane % 16, lane / 16);
   const uint32_t lane_K = smem_K + chunk_offset(lane % 8 + lane / 16 * 8, lane / 8 % 2);
   const uint32_t lane_V = smem_V + chunk_offset(lane % 16, lane / 16);
@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(WARPS * 32, 8 / WARPS)
       mbarrier_init(full + place * 8, 1);  // K and V have landed: thread 0 arrives and says how many bytes to expect
       mbarrier_init(empty + place * 8, THREADS);  // nobody reads them any more: a thread arrives after PV
     }
-    fence_mbarrier_init();
+    fence_mbarrier_init();  // safe to name them to the copy engine, which knows them now
     mbarrier_arrive_expect_tx(full, BR * ROW_BYTES + 2 * TILE_BYTES);
     cp_async_bulk_tensor_3d(smem_Q, Q_map, 0, block_row, 0, full);
     cp_async_bulk_tensor_3d(smem_K, K_map, 0, head_row, 0, full);

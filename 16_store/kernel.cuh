@@ -9,8 +9,8 @@ namespace {
 
 constexpr int HEAD_DIM = 128;
 constexpr int ROW_BYTES = HEAD_DIM * 2;  // 128 halves = 256 B
-// A tile lies in shared memory as two panels of 64 columns, one behind the other. Their rows are 128 B = once around the
-// 32 banks of 4 B, the most that the copy engine swizzles.
+// A tile lies in shared memory as two panels of 64 columns, one behind the other. Their rows are 128 B = once around
+// the 32 banks of 4 B, the most that the copy engine swizzles.
 constexpr int PANELS = 2, PANEL_COLS = HEAD_DIM / PANELS, PANEL_ROW_BYTES = ROW_BYTES / PANELS;
 constexpr float LOG2E = 1.44269504088896341f;
 constexpr float RESCALE_ABOVE = 8.0f;  // log2 units: no weight exceeds 2^8, and f16 ends just below 2^16
@@ -18,8 +18,8 @@ constexpr float RESCALE_ABOVE = 8.0f;  // log2 units: no weight exceeds 2^8, and
 template <int BR, int BC, int PLACES>
 constexpr uint32_t SMEM_BYTES = (BR + 2 * PLACES * BC) * ROW_BYTES + 2 * PLACES * 8;  // and two mbarriers a place
 
-// Byte offset of a 16-byte chunk within a panel, as the copy engine swizzles it: XOR with the row gives eight consecutive
-// rows eight different slots for the same chunk.
+// Byte offset of a 16-byte chunk within a panel, as the copy engine swizzles it: XOR with the row gives eight
+// consecutive rows eight different slots for the same chunk.
 __device__ __forceinline__ uint32_t chunk_offset(uint32_t row, uint32_t chunk) {
   return row * PANEL_ROW_BYTES + (chunk ^ row % 8) * 16;
 }
@@ -53,8 +53,8 @@ __global__ void __launch_bounds__(WARPS * 32, 8 / WARPS)
   smem_name(smem_V, PLACES * TILE_BYTES, "V");
   smem_name(full, PLACES * 8, "full");
   smem_name(empty, PLACES * 8, "empty");
-  // Where this lane's first ldmatrix of a tile points. Tiles begin at multiples of 1024 B, so the chunk is bits 4 to 6 of
-  // the address. It is chunk 0 or 1 before the swizzle, so going on by an even number of chunks is an XOR.
+  // Where this lane's first ldmatrix of a tile points. Tiles begin at multiples of 1024 B, so the chunk is bits 4 to 6
+  // of the address. It is chunk 0 or 1 before the swizzle, so going on by an even number of chunks is an XOR.
   const uint32_t lane_Q = smem_Q + warp * M_TILES * 16 * PANEL_ROW_BYTES + chunk_offset(lane % 16, lane / 16);
   const uint32_t lane_K = smem_K + chunk_offset(lane % 8 + lane / 16 * 8, lane / 8 % 2);
   const uint32_t lane_V = smem_V + chunk_offset(lane % 16, lane / 16);
@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(WARPS * 32, 8 / WARPS)
       mbarrier_init(full + place * 8, 1);  // K and V have landed: thread 0 arrives and says how many bytes to expect
       mbarrier_init(empty + place * 8, THREADS);  // nobody reads them any more: a thread arrives after PV
     }
-    fence_mbarrier_init();
+    fence_mbarrier_init();  // safe to name them to the copy engine, which knows them now
 #pragma unroll
     for (int tile = 0; tile < PLACES - 1; ++tile) {
       if (tile == kv_tiles) break;
@@ -86,8 +86,8 @@ __global__ void __launch_bounds__(WARPS * 32, 8 / WARPS)
 
 #pragma unroll PLACES
   for (int tile = 0; tile < kv_tiles; ++tile) {
-    // LOAD  Tiles take turns in the places, and each turn is a phase of that place's barriers: tile t has phase t / PLACES,
-    //       of which a wait wants to know the parity.
+    // LOAD  Tiles take turns in the places, and each turn is a phase of that place's barriers: tile t has phase
+    //       t / PLACES, of which a wait wants to know the parity.
     const uint32_t here = tile % PLACES, parity = tile / PLACES % 2;
     const uint32_t K_here = lane_K + here * TILE_BYTES, V_here = lane_V + here * TILE_BYTES;
     mbarrier_wait_parity(full + here * 8, parity);  // safe to read K[tile], V[tile] (and Q): all of it has landed
@@ -113,8 +113,8 @@ __global__ void __launch_bounds__(WARPS * 32, 8 / WARPS)
       }
     }
 
-    // SOFTMAX  S is relative to the old maximum already. Has a score outgrown it? Only large ones matter, and positive floats
-    //          are ordered as their bits are: an integer maximum, for which Hopper takes three operands at a time.
+    // SOFTMAX  S is relative to the old maximum already. Has a score outgrown it? Only large ones matter, and positive
+    //          floats are ordered as their bits are: an integer maximum, and Hopper has one of three operands.
     int largest[M_TILES][2] = {};
     bool rescale = tile == 0;
 #pragma unroll
@@ -160,8 +160,8 @@ __global__ void __launch_bounds__(WARPS * 32, 8 / WARPS)
       }
     }
 
-    // LOAD  The tile that comes PLACES - 1 later is requested. Its place is empty when tile - 1, a phase before, has been
-    //       read; at tile 0 nobody has read yet, and a new barrier lets parity 1 through.
+    // LOAD  The tile that comes PLACES - 1 later is requested. Its place is empty when tile - 1, a phase before, has
+    //       been read; at tile 0 nobody has read yet, and a new barrier lets parity 1 through.
     const int ahead = tile + PLACES - 1;
     if (threadIdx.x == 0 && ahead < kv_tiles) {
       const uint32_t place = ahead % PLACES;
@@ -202,8 +202,8 @@ __global__ void __launch_bounds__(WARPS * 32, 8 / WARPS)
     mbarrier_arrive(empty + here * 8);  // this thread has read K[tile] and V[tile]
   }
 
-  // STORE  Two exchanges complete a row's sum. Q is not needed any more, and each warp writes its rows of O over its rows of
-  //        Q, swizzled like them. Then 16 lanes read a row, and write 256 B.
+  // STORE  Two exchanges complete a row's sum. Q is not needed any more, and each warp writes its rows of O over its
+  //        rows of Q, swizzled like them. Then 16 lanes read a row, and write 256 B.
   __syncwarp();  // safe to overwrite Q: all lanes have read it for the last time
 #pragma unroll
   for (int m = 0; m < M_TILES; ++m) {
