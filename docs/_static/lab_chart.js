@@ -4,7 +4,7 @@
 {
   const NS = "http://www.w3.org/2000/svg";
   const TEXT = "12px system-ui, sans-serif";  // as .lab-chart text in lab.css
-  const ROW = 24, LINE = 15;
+  const ROW = 23, LINE = 15;
 
   const svg = (tag, attributes, ...children) => {
     const element = document.createElementNS(NS, tag);

@@ -92,14 +92,17 @@ class Selection:
     d: int = 128
     causal: bool = False
     regime: str = "sustained"
+    inputs: str = "normal"
 
     def __str__(self) -> str:
         kind = "causal" if self.causal else "dense"
-        return f"batch {self.batch}, heads {self.heads}, N = {self.n}, d = {self.d}, {kind}, {self.regime}"
+        inputs = "" if self.inputs == "normal" else f", {self.inputs} inputs"
+        return f"batch {self.batch}, heads {self.heads}, N = {self.n}, d = {self.d}, {kind}, {self.regime}{inputs}"
 
     def takes(self, row: Row) -> bool:
         shape = (row.batch, row.heads, row.n, row.d, row.causal)
-        return row.is_plain and row.regime == self.regime and shape == (self.batch, self.heads, self.n, self.d, self.causal)
+        taken = row.is_plain if self.inputs == "normal" else row.inputs == self.inputs
+        return taken and row.regime == self.regime and shape == (self.batch, self.heads, self.n, self.d, self.causal)
 
 
 def read(path: Path, form: Format = RESULTS) -> list[Row]:

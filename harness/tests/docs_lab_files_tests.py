@@ -71,9 +71,9 @@ class Files(LabCase):
         self.assertEqual(self.look()["marks"], alone["marks"])
 
     def test_what_was_not_measured_says_so(self) -> None:
-        """A row copied from the write-up, and ceilings that name no inputs."""
+        """A row copied from the write-up, and ceilings that name neither inputs nor type."""
         rows = [{**row, "gpu": "Other"} for row in csv.DictReader(io.StringIO(self.RECORDED_TEXT)) if row["kind"] == "stage"]
-        rows = [{**row, "source": "write-up"} for row in rows] + [{**rows[0], "kind": "ceiling", "stage": "gemm", "inputs": ""}]
+        rows = [{**row, "source": "write-up"} for row in rows] + [{**rows[0], "kind": "ceiling", "stage": "gemm", "inputs": "", "dtype": ""}]
         text = io.StringIO()
         writer = csv.DictWriter(text, rows[0], lineterminator="\n")
         writer.writeheader()
@@ -81,7 +81,7 @@ class Files(LabCase):
         seen = self.hand_over(text.getvalue())
         self.assertEqual({mark["gpu"] for mark in seen["marks"]}, {GPU, "Other (mine.csv)", "Other (mine.csv, write-up)"})
         self.assertEqual([mark["gpu"] for mark in seen["marks"] if mark["stage"] == "gemm"], ["Other (mine.csv)"])
-        self.assertIn("inputs", seen["hidden"])
+        self.assertIn("dtype", seen["hidden"])
 
     def test_a_file_of_the_same_card_is_told_apart_and_can_be_dropped(self) -> None:
         self.run_script("const files = new DataTransfer(); files.items.add(new File([arguments[0]], 'again.csv'));"
