@@ -109,7 +109,7 @@ struct Block {
 
   // ---- shared memory
   static constexpr uint32_t SMEM_BASE = 1024;  // the first KiB is the system's on the hardware too
-  static constexpr uint32_t GRANULE = 8;  // of names: an mbarrier
+  static constexpr uint32_t GRANULE = 8;       // of names: an mbarrier
   static constexpr size_t MAX_REGIONS = 32;
 
   std::byte* shared(uint32_t address) { return smem.get() + (address - SMEM_BASE); }
