@@ -121,6 +121,11 @@ class Bench(unittest.TestCase):
                         "Traceback: CUDA out of memory"):
             self.assertIn(message, run.stdout)
 
+    def test_without_peers_those_of_the_command_line_still_take_part(self) -> None:
+        run = ladder("bench", "02", *SMALL, "--no-peers", "--peer", f"{FAKE_PEER} good", "--csv", str(self.csv))
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertEqual([row["stage"] for row in self.rows() if row["kind"] == "peer"], ["fake"])
+
     def test_a_wrong_stage_gets_no_number(self) -> None:
         run = ladder("bench", "02", "03", *SMALL, "--no-peers", "--csv", str(self.csv), FAKE_GPU_WRONG="03_kvpipe")
         self.assertEqual(run.returncode, 1)

@@ -242,6 +242,30 @@ TEST_CASE("the right kernel is accepted on every input") {
   }
 }
 
+TEST_CASE("shuffles that depend on the data come in whole rescales on top of the fewest, or are rejected") {
+  constexpr uint64_t STEP = 8;
+  const Problem& given = problem(InputKind::normal);
+  const uint64_t counted = predict(given.shape).shuffles;
+  const auto judge = [&](uint64_t fewest, uint64_t step) {
+    const ladder::Stage stage{.name = "none", .idea = "", .limit = "", .prediction = "", .writes_lse = true};
+    ladder::Variant variant{.label = "none", .tile = {BR, BC, WARPS}, .smem_bytes = SMEM_BYTES};
+    variant.on_emulator = launch_wrong<Fault::none>;
+    variant.predict = [fewest](const Shape& shape) {
+      ladder::Counts counts = predict(shape);
+      counts.shuffles = fewest;
+      return counts;
+    };
+    variant.shuffles_per_rescale = step;
+    return reasons_of(check_on_emulator(stage, variant, given));
+  };
+  const Reasons rejected{"counts_differ"};
+  CHECK(judge(counted, STEP).empty());
+  CHECK(judge(counted - 3 * STEP, STEP).empty());
+  CHECK(judge(counted - 3 * STEP, 0) == rejected);
+  CHECK(judge(counted - 3 * STEP - 1, STEP) == rejected);
+  CHECK(judge(counted + STEP, STEP) == rejected);
+}
+
 TEST_CASE("every wrong kernel is rejected for its reason") {
   for (const WrongKernel& kernel : wrong_kernels()) {
     DYNAMIC_SECTION(kernel.name) {
