@@ -45,8 +45,7 @@ const ladder::Registration registration({
     .idea = "Three places for K and V, and the loop unrolled once around them: in the code every place is a constant.",
     .limit = "A tile is requested when the one before it has been read by all: who is late lets the others wait.",
     .prediction = "+1 %: nobody waits for the slowest warp of the tile before, and addresses and parities need no "
-                  "arithmetic. More "
-                  "at short n, where the first tiles are asked for together.",
+                  "arithmetic. More at short n, where the first tiles are asked for together.",
     .min_sm = 90,
     .needs = "mma.m16n8k16, TMA, mbarrier, 160 KiB of shared memory",
     .resources = {{.sm = 90, .registers = 255, .spill_bytes = 20, .reason = "O and S alone are 192 registers"}},

@@ -47,8 +47,7 @@ const ladder::Registration registration({
     .idea = "O goes through shared memory on its way out, so that a warp writes whole rows.",
     .limit = "Each lane writes O in 64 stores of 4 bytes, each of which touches eight rows.",
     .prediction = "Nothing at n = 8192, where storing is one part in 128 of a block's work; a few percent at n = 512, "
-                  "where it is one "
-                  "in 8 and nothing overlaps it.",
+                  "where it is one in 8 and nothing overlaps it.",
     .min_sm = 90,
     .needs = "mma.m16n8k16, TMA, mbarrier, 160 KiB of shared memory",
     .resources = {{.sm = 90, .registers = 255, .spill_bytes = 8, .reason = "O and S alone are 192 registers"}},
