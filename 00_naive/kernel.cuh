@@ -14,6 +14,7 @@ __global__ void __launch_bounds__(TILE* TILE) scores(AttentionParams p) {
   if (key >= p.n || query >= p.n || (p.causal && key > query)) return;
   const f16* Q_row = p.Q + (size_t(blockIdx.z) * p.n + query) * p.d;
   const f16* K_row = p.K + (size_t(blockIdx.z) * p.n + key) * p.d;
+
   float dot = 0.0f;
   for (int c = 0; c < p.d; ++c) dot += to_float(ld_global_f16(Q_row + c)) * to_float(ld_global_f16(K_row + c));
   st_global_f32(p.S + (size_t(blockIdx.z) * p.n + query) * p.n + key, dot * p.softmax_scale);
@@ -37,8 +38,7 @@ __global__ void __launch_bounds__(32) softmax(AttentionParams p) {
     st_global_f32(S_row + key, ex2_approx((ld_global_f32(S_row + key) - row_max) * LOG2E) * normalise);
 }
 
-// O[query][column] = sum over keys of S[query][key] * V[key][column].   Grid (columns / 16, queries / 16, batch *
-// heads).
+// O[query][column] = sum over keys of S[query][key] * V[key][column].   Grid (columns / 16, queries / 16, b * h).
 __global__ void __launch_bounds__(TILE* TILE) output(AttentionParams p) {
   const int column = blockIdx.x * TILE + threadIdx.x % TILE, query = blockIdx.y * TILE + threadIdx.x / TILE;
   if (column >= p.d || query >= p.n) return;

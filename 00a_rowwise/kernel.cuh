@@ -1,74 +1,42 @@
 // 00a_rowwise: attention in one kernel. A block owns one query and keeps its row of scores in shared memory, where the
 //              softmax is taken: no n x n matrix exists any more.
 // Before:      00_naive sends every score through global memory six times, as three kernels must.
-// Block:       one query, 4 warps.   Shared: 4 n + 8224 B.   Needs d = 128, and a row that fits: n <= 56056 in 227 KiB.
+// Block:       one query, 4 warps.   Shared: 4 n + 32 B.   Any d up to 256; a row must fit: n <= 58104 in 227 KiB.
 #pragma once
 #include "common/gpu.cuh"
 
 namespace {
 
-constexpr int HEAD_DIM = 128;
 constexpr int WARPS = 4, THREADS = WARPS * 32;
-constexpr int GROUPS = THREADS / 8;  // of eight lanes; a group reads one row of K or V, so 16 rows are read at a time
-constexpr int CHUNKS = 2;            // of 8 halves = 16 B, one vector load: a lane has 16 of a row's 128 columns
 constexpr float LOG2E = 1.44269504088896341f;
-
-constexpr uint32_t SMEM_BYTES = 2 * WARPS * 4 + GROUPS * HEAD_DIM * 4;  // and 4 bytes for every key
-static_assert(THREADS == HEAD_DIM, "each thread stores one column of O");
-
-// Eight halves, as f32.
-__device__ __forceinline__ void load_chunk(float (&values)[8], const f16* source) {
-  const uint4 chunk = ld_global_v4(source);
-  const uint32_t pairs[4] = {chunk.x, chunk.y, chunk.z, chunk.w};
-#pragma unroll
-  for (int i = 0; i < 8; ++i) values[i] = to_float(f16{static_cast<uint16_t>(pairs[i / 2] >> (i % 2 * 16))});
-}
+constexpr uint32_t SMEM_BYTES = 2 * WARPS * 4;  // and 4 bytes for every key
 
 __global__ void __launch_bounds__(THREADS) attention(AttentionParams p) {
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int group = threadIdx.x / 8;
-  const size_t head = size_t(blockIdx.y) * p.n * HEAD_DIM;
-  const size_t block_row = head + size_t(blockIdx.x) * HEAD_DIM;  // this block's row of Q and O
-  const size_t column = lane % 8 * 8;                             // first of this lane's columns; the others 64 further
-  const uint32_t smem_max = smem_base(), smem_sum = smem_max + WARPS * 4, smem_O = smem_sum + WARPS * 4;
-  const uint32_t smem_S = smem_O + GROUPS * HEAD_DIM * 4;
+  const uint32_t smem_max = smem_base(), smem_sum = smem_max + WARPS * 4, smem_S = smem_sum + WARPS * 4;
   smem_name(smem_max, 2 * WARPS * 4, "max, sum");
-  smem_name(smem_O, GROUPS * HEAD_DIM * 4, "O");
   smem_name(smem_S, p.n * 4, "S");
 
-  // LOAD  K and V are read where they are needed, straight from global memory.
-  float Q_part[CHUNKS][8];
-#pragma unroll
-  for (int c = 0; c < CHUNKS; ++c) load_chunk(Q_part[c], p.Q + block_row + column + c * 64);
+  // LOAD  Q, K and V are read where they are needed, straight from global memory.
+  const int query = blockIdx.x;
+  const f16* Q_row = p.Q + (size_t(blockIdx.z) * p.n + query) * p.d;
 
-  // QK    A group computes one score: eight lanes sum 16 products each, three exchanges complete the sum. All lanes of a
-  //       warp take part in an exchange, so behind the last key they repeat it.
+  // QK    A thread computes one score, as in 00_naive, then the one 128 keys further.
   float thread_max = -INFINITY;
-#pragma unroll 2
-  for (int first = 0; first < p.n; first += GROUPS) {
-    const int key = first + group < p.n ? first + group : p.n - 1;
-    float score = 0.0f;
-#pragma unroll
-    for (int c = 0; c < CHUNKS; ++c) {
-      float K_part[8];
-      load_chunk(K_part, p.K + head + size_t(key) * HEAD_DIM + column + c * 64);
-#pragma unroll
-      for (int i = 0; i < 8; ++i) score += Q_part[c][i] * K_part[i];
-    }
-    score += shfl_xor(score, 1);
-    score += shfl_xor(score, 2);
-    score += shfl_xor(score, 4);
-    score *= p.softmax_scale;
+  for (int key = threadIdx.x; key < p.n; key += THREADS) {
+    const f16* K_row = p.K + (size_t(blockIdx.z) * p.n + key) * p.d;
+    float dot = 0.0f;
+    for (int c = 0; c < p.d; ++c) dot += to_float(ld_global_f16(Q_row + c)) * to_float(ld_global_f16(K_row + c));
+    const float score = dot * p.softmax_scale;
     thread_max = fmaxf(thread_max, score);
-    if (lane % 8 == 0 && first + group < p.n) st_shared_b32(smem_S + key * 4, __float_as_uint(score));
+    st_shared_b32(smem_S + key * 4, __float_as_uint(score));
   }
 
   // SOFTMAX  Three steps, and the row is complete before each: its maximum, then the weights and their sum.
-  thread_max = fmaxf(thread_max, shfl_xor(thread_max, 8));
-  thread_max = fmaxf(thread_max, shfl_xor(thread_max, 16));
+  for (int mask = 16; mask > 0; mask /= 2) thread_max = fmaxf(thread_max, shfl_xor(thread_max, mask));
   if (lane == 0) st_shared_b32(smem_max + warp * 4, __float_as_uint(thread_max));
-  __syncthreads();  // safe to read the scores and the warps' maxima: every group has stored its part
-  float row_max = -INFINITY, row_sum = 0.0f;
+  __syncthreads();  // safe to read the scores and the warps' maxima: every thread has stored its part
+  float row_max = -INFINITY;
 #pragma unroll
   for (int w = 0; w < WARPS; ++w) row_max = fmaxf(row_max, __uint_as_float(ld_shared_b32(smem_max + w * 4)));
 
@@ -78,42 +46,23 @@ __global__ void __launch_bounds__(THREADS) attention(AttentionParams p) {
     thread_sum += weight;
     st_shared_b32(smem_S + key * 4, __float_as_uint(weight));
   }
-#pragma unroll
   for (int mask = 16; mask > 0; mask /= 2) thread_sum += shfl_xor(thread_sum, mask);
   if (lane == 0) st_shared_b32(smem_sum + warp * 4, __float_as_uint(thread_sum));
   __syncthreads();  // safe to read the weights and the warps' sums: every thread has stored its part
+  float row_sum = 0.0f;
 #pragma unroll
   for (int w = 0; w < WARPS; ++w) row_sum += __uint_as_float(ld_shared_b32(smem_sum + w * 4));
 
-  // PV    Each group sums over every 16th key, all 128 columns.
-  float O_part[CHUNKS][8] = {};
-#pragma unroll 2
-  for (int key = group; key < p.n; key += GROUPS) {
-    const float weight = __uint_as_float(ld_shared_b32(smem_S + key * 4));
-#pragma unroll
-    for (int c = 0; c < CHUNKS; ++c) {
-      float V_part[8];
-      load_chunk(V_part, p.V + head + size_t(key) * HEAD_DIM + column + c * 64);
-#pragma unroll
-      for (int i = 0; i < 8; ++i) O_part[c][i] += weight * V_part[i];
-    }
-  }
+  // PV    A thread sums one column over all keys, as in 00_naive.
+  for (int column = threadIdx.x; column < p.d; column += THREADS) {
+    const f16* V_column = p.V + size_t(blockIdx.z) * p.n * p.d + column;
+    float sum = 0.0f;
+    for (int key = 0; key < p.n; ++key)
+      sum += __uint_as_float(ld_shared_b32(smem_S + key * 4)) * to_float(ld_global_f16(V_column + size_t(key) * p.d));
 
-  // STORE  The groups' sums meet in shared memory, and each thread completes one column.
-#pragma unroll
-  for (int c = 0; c < CHUNKS; ++c) {
-#pragma unroll
-    for (int i = 0; i < 8; i += 4) {
-      const uint4 four_sums = {__float_as_uint(O_part[c][i]), __float_as_uint(O_part[c][i + 1]),
-                               __float_as_uint(O_part[c][i + 2]), __float_as_uint(O_part[c][i + 3])};
-      st_shared_v4(smem_O + (group * HEAD_DIM + column + c * 64 + i) * 4, four_sums);
-    }
+    // STORE
+    st_global_f16(p.O + (size_t(blockIdx.z) * p.n + query) * p.d + column, to_f16(sum / row_sum));
   }
-  __syncthreads();  // safe to read the groups' sums: every thread has stored its part
-  float sum = 0.0f;
-#pragma unroll
-  for (int g = 0; g < GROUPS; ++g) sum += __uint_as_float(ld_shared_b32(smem_O + (g * HEAD_DIM + threadIdx.x) * 4));
-  st_global_f16(p.O + block_row + threadIdx.x, to_f16(sum / row_sum));
 }
 
 }  // namespace

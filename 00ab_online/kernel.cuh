@@ -1,6 +1,6 @@
 // 00ab_online: the online softmax. Each group walks over its keys once, with a maximum and a sum so far, and puts right what
 //              it has summed when the maximum grows: no row of scores is kept.
-// Before:      00a_rowwise keeps the row for the softmax, which needs its maximum and its sum: 4 n bytes, which bound n.
+// Before:      00aa_coalesced keeps the row for the softmax, which needs its maximum and sum: 4 n bytes, which bound n.
 // Block:       one query, 4 warps.   Shared: 8320 B.   Needs d = 128.
 #pragma once
 #include "common/gpu.cuh"
