@@ -37,7 +37,7 @@ const ladder::Registration registration({
     .idea = "QK on tensor cores through WMMA; its fragments are opaque, so S goes through shared memory.",
     .limit = "00c_causal multiplies on the FP32 units, one product per lane and instruction.",
     .prediction =
-        "1.2 to 1.5 times 00c. For 16x64 scores a warp issues 6,400 instructions instead of 12,050: that alone would "
+        "1.2 to 1.5 times 00c. For 16x64 scores a warp issues 6,230 instructions instead of 11,900: that alone would "
         "allow 1.9 times 00c. But shared memory makes 1.5 times as many passes, most for 8-way conflicts: 212 FLOP "
         "each, so at one pass per SM and clock at most 55 TFLOPS on an H200. That is the limit now; 40 to 50.",
     .min_sm = 75,

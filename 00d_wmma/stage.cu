@@ -37,7 +37,7 @@ const ladder::Registration registration({
     .idea = "PV on tensor cores through WMMA too; its fragments are opaque, so P and P V go through shared memory.",
     .limit = "00ca_wmmaqk multiplies P V on the FP32 units, one product per lane and instruction.",
     .prediction =
-        "0.8 to 1.0 times 00ca: a loss. A warp issues 4.9 times fewer instructions, but they were not the limit. "
+        "0.8 to 1.0 times 00ca: a loss. A warp issues 5.4 times fewer instructions, but they were not the limit. "
         "Shared memory is, and makes 1.22 times as many passes, most for 8-way conflicts: 174 FLOP each, so at one "
         "pass per SM and clock at most 45 TFLOPS on an H200; 30 to 42, as was written before 00ca came between.",
     .min_sm = 75,
