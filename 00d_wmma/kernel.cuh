@@ -1,6 +1,6 @@
 // 00d_wmma: both products on tensor cores, through WMMA. Its fragments are opaque, no lane knows which elements it holds:
 //           S, P and P V go through shared memory, where a lane finds the rows that it scales and sums.
-// Before:   00c_causal multiplies on the FP32 units, one product per lane and instruction.
+// Before:   00ca_wmmaqk multiplies P V on the FP32 units, one product per lane and instruction.
 // Tile:     64x32, 4 warps.   Shared: 48 KiB (Q 16, K 8, V 8, S 10, P 6).   Needs d = 128, n % BR == 0, n % BC == 0.
 #pragma once
 #include "common/gpu.cuh"

@@ -415,6 +415,88 @@ TEST_CASE("00c is 00b to the bit when dense, and visits half of the tiles when c
   CHECK(tiles == 10);
 }
 
+TEST_CASE("00ca moves QK to mma, passes S through shared memory and leaves PV as in 00c; 00d moves PV", "[ladder]") {
+  const Stage *scalar = find("00c_causal"), *qk = find("00ca_wmmaqk"), *both = find("00d_wmma");
+  REQUIRE(scalar);
+  REQUIRE(qk);
+  REQUIRE(both);
+  const Tile common{32, 64, 2};  // 00c's default has no room for S
+  struct Run {
+    uint64_t mma, barriers, shuffles, gmem_bytes_read;
+    std::map<std::string, uint64_t> read, written;  // wavefronts per region of shared memory
+  };
+  const auto run = [&](const Stage& stage) {
+    const Variant* variant = with_tile(stage, common);
+    REQUIRE(variant);
+    const emulator::Counters counts =
+        check_on_emulator(stage, *variant, problem(SMALL, InputKind::normal)).counters.value();
+    Run result{counts.mma, counts.barriers, counts.shuffles, counts.gmem_bytes_read, {}, {}};
+    for (const emulator::SiteCounts& site : counts.sites) {
+      const bool stores = site.instruction.starts_with("st.") || site.instruction.starts_with("wmma.store");
+      (stores ? result.written : result.read)[site.buffer] += site.wavefronts;
+    }
+    return result;
+  };
+  Run before = run(*scalar), middle = run(*qk), after = run(*both);
+  CHECK(before.mma == 0);
+  CHECK(middle.mma > 0);
+  CHECK(after.mma == 2 * middle.mma);
+  CHECK(before.read.count("S") == 0);
+  // PV of 00ca is 00c's, and its QK is 00d's.
+  for (const char* region : {"V", "P"}) {
+    INFO(region);
+    CHECK(middle.read[region] == before.read[region]);
+    CHECK(middle.written[region] == before.written[region]);
+  }
+  for (const char* region : {"Q", "K"}) {
+    INFO(region);
+    CHECK(middle.read[region] == after.read[region]);
+    CHECK(middle.written[region] == after.written[region]);
+  }
+  CHECK(middle.read["S"] > 0);
+  CHECK(middle.read["S"] < after.read["S"]);  // where P V comes through too
+  for (const Run* other : {&before, &after}) {
+    CHECK(other->barriers == middle.barriers);
+    CHECK(other->shuffles == middle.shuffles);
+    CHECK(other->gmem_bytes_read == middle.gmem_bytes_read);
+  }
+}
+
+TEST_CASE("the passes over the banks that the chapters of 00ca and 00d count", "[ladder]") {
+  const auto run = [](std::string_view name, const Tile& tile) {
+    const Stage* stage = find(name);
+    REQUIRE(stage);
+    const Variant* variant = with_tile(*stage, tile);
+    REQUIRE(variant);
+    return check_on_emulator(*stage, *variant, problem(FULL, InputKind::normal)).counters.value();
+  };
+  const auto passes = [](const emulator::Counters& counts, std::string_view region) {
+    uint64_t wavefronts = 0;
+    for (const emulator::SiteCounts& site : counts.sites) {
+      if (site.buffer == region) wavefronts += site.wavefronts;
+    }
+    return wavefronts;
+  };
+  const emulator::Counters scalar = run("00c_causal", {64, 64, 4}), qk = run("00ca_wmmaqk", {64, 32, 4}),
+                           both = run("00d_wmma", {64, 32, 4});
+  const uint64_t groups = 512 / 16 * 512 / 64;  // of 16 queries and 64 keys
+  CHECK(scalar.smem_wavefronts / groups == 1636);
+  CHECK(qk.smem_wavefronts / groups == 2468);
+  CHECK(qk.smem_wavefronts == 631808);
+  CHECK(qk.smem_wavefronts_ideal == 254976);
+  CHECK(both.smem_wavefronts_ideal == 189440);
+  for (const emulator::Counters* counts : {&qk, &both}) {
+    CHECK(passes(*counts, "Q") + passes(*counts, "K") == 393216 + 9216);  // loads and stores
+  }
+  CHECK(passes(qk, "S") == 16384);
+  CHECK(passes(both, "S") == 16384 + 65536);  // P V too
+  CHECK(passes(qk, "P") == 73728);
+  CHECK(passes(both, "P") == 16384);
+  CHECK(passes(qk, "V") == 131072 + 8192);
+  CHECK(passes(both, "V") == 262144 + 8192);
+  CHECK(run("00ca_wmmaqk", {32, 64, 2}).smem_wavefronts == 582656);
+}
+
 TEST_CASE("beyond 01 at its tile, 00d passes S, P and PV through shared memory and nothing else", "[ladder]") {
   const Stage *wmma = find("00d_wmma"), *base = find("01_base");
   REQUIRE(wmma);

@@ -1,0 +1,199 @@
+// 00ca_wmmaqk: Q K^T on tensor cores, through WMMA. Its fragments are opaque, no lane knows which elements it holds: S goes
+//              through shared memory, where a lane finds the scores that it owns.
+// Before:      00c_causal multiplies on the FP32 units, one product per lane and instruction.
+// Tile:        64x32, 4 warps.   Shared: 50 KiB (Q 16, K 8, V 8, S 10, P 8).   Needs d = 128, n % BR == 0, n % BC == 0.
+#pragma once
+#include "common/gpu.cuh"
+
+namespace {
+
+constexpr int HEAD_DIM = 128;
+constexpr int ROW_BYTES = HEAD_DIM * 2;     // 128 halves = 256 B = twice around the 32 banks of 4 B
+constexpr int ROW_CHUNKS = ROW_BYTES / 16;  // 16 B = 8 halves: one vector load
+constexpr float LOG2E = 1.44269504088896341f;
+constexpr int PAD_BYTES = 32;  // behind each row of S, or its rows would meet in one bank; WMMA allows no less
+
+template <int BR, int BC>
+constexpr uint32_t SMEM_BYTES = (BR + 2 * BC) * ROW_BYTES + (BC * (4 + 4) + PAD_BYTES) * BR;
+
+// Byte offset of a 16-byte chunk within a tile of 256-byte rows.
+__device__ __forceinline__ uint32_t chunk_offset(uint32_t row, uint32_t chunk) {
+  return row * ROW_BYTES + chunk * 16;
+}
+
+// Copies a tile of ROWS x HEAD_DIM halves, contiguous in global memory, into shared memory.
+template <int ROWS, int THREADS>
+__device__ __forceinline__ void load_tile(uint32_t tile, const f16* source) {
+  constexpr int ROWS_PER_PASS = THREADS / ROW_CHUNKS;
+  const uint32_t row = threadIdx.x / ROW_CHUNKS, chunk = threadIdx.x % ROW_CHUNKS;
+#pragma unroll
+  for (int pass = 0; pass < ROWS; pass += ROWS_PER_PASS) {
+    const uint4 eight_halves = ld_global_v4(source + (row + pass) * HEAD_DIM + chunk * 8);
+    st_shared_v4(tile + chunk_offset(row + pass, chunk), eight_halves);
+  }
+}
+
+// Eight halves, as f32.
+__device__ __forceinline__ void load_chunk(float (&values)[8], uint32_t address) {
+  const uint4 chunk = ld_shared_v4(address);
+  const uint32_t pairs[4] = {chunk.x, chunk.y, chunk.z, chunk.w};
+#pragma unroll
+  for (int i = 0; i < 8; ++i) values[i] = to_float(f16{static_cast<uint16_t>(pairs[i / 2] >> (i % 2 * 16))});
+}
+
+// A lane's share of a row of S: four neighbouring columns of every 32.
+template <int KEYS>
+__device__ __forceinline__ void load_share(float (&values)[KEYS], uint32_t address) {
+#pragma unroll
+  for (int j = 0; j < KEYS; j += 4) {
+    const uint4 four = ld_shared_v4(address + j * 8 * 4);
+    values[j] = __uint_as_float(four.x), values[j + 1] = __uint_as_float(four.y);
+    values[j + 2] = __uint_as_float(four.z), values[j + 3] = __uint_as_float(four.w);
+  }
+}
+
+template <int BR, int BC, int WARPS>
+__global__ void __launch_bounds__(WARPS * 32) flash_attention(AttentionParams p) {
+  constexpr int THREADS = WARPS * 32;
+  constexpr int ROWS = 4, KEYS = BC / 8;  // of S per lane: a warp's 16 rows are shared by 4 x 8 lanes, 8 to a row
+  constexpr int COLS = HEAD_DIM / 8;      // of O per lane
+  constexpr int QK_N_TILES = BC / 16, QK_K_TILES = HEAD_DIM / 16;  // S[16 x BC] = Q[16 x d] K^T[d x BC]
+  constexpr int S_LD = BC + PAD_BYTES / 4;                         // leading dimension, in f32
+  static_assert(BR == 16 * WARPS, "each warp owns 16 rows");
+  static_assert(BC % 32 == 0, "a lane's keys come in groups of 4");
+  static_assert(BR % (THREADS / ROW_CHUNKS) == 0 && BC % (THREADS / ROW_CHUNKS) == 0, "load_tile copies whole passes");
+
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const uint32_t first_row = warp * 16 + lane / 8 * ROWS, column = lane % 8;
+  const size_t head = size_t(blockIdx.y) * p.n * HEAD_DIM;
+  const size_t block_rows = head + size_t(blockIdx.x) * BR * HEAD_DIM;  // this block's rows of Q and O
+  const f16 *K = p.K + head, *V = p.V + head;                           // the tile at hand
+  const uint32_t smem_Q = smem_base(), smem_K = smem_Q + BR * ROW_BYTES, smem_V = smem_K + BC * ROW_BYTES;
+  const uint32_t smem_S = smem_V + BC * ROW_BYTES, smem_P = smem_S + BR * S_LD * 4;
+  smem_name(smem_Q, BR * ROW_BYTES, "Q");
+  smem_name(smem_K, BC * ROW_BYTES, "K");
+  smem_name(smem_V, BC * ROW_BYTES, "V");
+  smem_name(smem_S, BR * S_LD * 4, "S");
+  smem_name(smem_P, BR * BC * 4, "P");
+  const uint32_t warp_Q = smem_Q + warp * 16 * ROW_BYTES;
+  const uint32_t warp_S = smem_S + warp * 16 * S_LD * 4, lane_S = smem_S + (first_row * S_LD + column * 4) * 4;
+
+  float O_frag[ROWS][COLS] = {};
+  float row_max[ROWS], row_sum[ROWS] = {};
+#pragma unroll
+  for (int r = 0; r < ROWS; ++r) row_max[r] = -INFINITY;
+
+  load_tile<BR, THREADS>(smem_Q, p.Q + block_rows);
+
+  const int first_query = blockIdx.x * BR;
+  const int kv_tiles =
+      p.causal ? (first_query + BR - 1) / BC + 1 : p.n / BC;  // to the tile of the last query's own key
+  for (int tile = 0; tile < kv_tiles; ++tile, K += BC * HEAD_DIM, V += BC * HEAD_DIM) {
+    // LOAD
+    __syncthreads();  // safe to overwrite K and V: every warp has finished PV of the tile before
+    load_tile<BC, THREADS>(smem_K, K);
+    load_tile<BC, THREADS>(smem_V, V);
+    __syncthreads();  // safe to read Q, K and V: every thread has stored its part
+
+    // QK  K's rows are keys: read by columns, they are K^T. A row of 256 B goes twice around the banks, so the eight rows
+    //     that are read together meet in the same ones: 8-way conflicts.
+    WmmaAccumulator S_tiles[QK_N_TILES];
+#pragma unroll
+    for (int n = 0; n < QK_N_TILES; ++n) wmma_fill(S_tiles[n], 0.0f);
+#pragma unroll
+    for (int k = 0; k < QK_K_TILES; ++k) {
+      WmmaA Q_tile;
+      wmma_load_a(Q_tile, warp_Q + k * 32, HEAD_DIM);
+#pragma unroll
+      for (int n = 0; n < QK_N_TILES; ++n) {
+        WmmaBCol K_tile;
+        wmma_load_b_col(K_tile, smem_K + n * 16 * ROW_BYTES + k * 32, HEAD_DIM);
+        wmma_mma(S_tiles[n], Q_tile, K_tile);
+      }
+    }
+#pragma unroll
+    for (int n = 0; n < QK_N_TILES; ++n) wmma_store_d(warp_S + n * 64, S_tiles[n], S_LD);
+    __syncwarp();  // safe to read S: its rows belong to this warp, and the whole warp has stored them
+
+    // SOFTMAX  A row's scores are spread over 8 neighbouring lanes, so three exchanges complete a maximum or a sum. Key j
+    //          of a lane is column * 4 + j / 4 * 32 + j % 4.
+    float S_frag[ROWS][KEYS];
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) {
+      load_share(S_frag[r], lane_S + r * S_LD * 4);
+      float tile_max = -INFINITY;
+#pragma unroll
+      for (int j = 0; j < KEYS; ++j) {
+        S_frag[r][j] *= p.softmax_scale;
+        const int key = tile * BC + column * 4 + j / 4 * 32 + j % 4, query = first_query + first_row + r;
+        if (p.causal && key > query) S_frag[r][j] = -INFINITY;  // weight 0; key 0 is seen by all: no maximum is -inf
+        tile_max = fmaxf(tile_max, S_frag[r][j]);
+      }
+      tile_max = fmaxf(tile_max, shfl_xor(tile_max, 1));
+      tile_max = fmaxf(tile_max, shfl_xor(tile_max, 2));
+      tile_max = fmaxf(tile_max, shfl_xor(tile_max, 4));
+
+      const float new_max = fmaxf(row_max[r], tile_max);
+      const float correction = ex2_approx((row_max[r] - new_max) * LOG2E);  // <= 1; 0 on the first tile
+      row_max[r] = new_max;
+
+      float tile_sum = 0.0f;
+#pragma unroll
+      for (int j = 0; j < KEYS; ++j) {
+        S_frag[r][j] = ex2_approx((S_frag[r][j] - new_max) * LOG2E);
+        tile_sum += S_frag[r][j];
+      }
+      tile_sum += shfl_xor(tile_sum, 1);
+      tile_sum += shfl_xor(tile_sum, 2);
+      tile_sum += shfl_xor(tile_sum, 4);
+      row_sum[r] = row_sum[r] * correction + tile_sum;
+#pragma unroll
+      for (int c = 0; c < COLS; ++c) O_frag[r][c] *= correction;
+
+#pragma unroll
+      // In PV a lane needs all weights of its rows, and has an eighth of them: P goes through shared memory.
+      for (int j = 0; j < KEYS; j += 4) {
+        const uint4 four_weights = {__float_as_uint(S_frag[r][j]), __float_as_uint(S_frag[r][j + 1]),
+                                    __float_as_uint(S_frag[r][j + 2]), __float_as_uint(S_frag[r][j + 3])};
+        st_shared_v4(smem_P + ((first_row + r) * BC + j * 8 + column * 4) * 4, four_weights);
+      }
+    }
+    __syncwarp();  // safe to read P: its rows belong to this warp, and all lanes have stored their part
+
+    // PV  Columns column * 8 to column * 8 + 7 of O, and the same 64 further: a chunk each of a row of V.
+#pragma unroll 1
+    for (int k = 0; k < BC; k += 4) {
+      float P_part[ROWS][4], V_part[8];
+#pragma unroll
+      for (int r = 0; r < ROWS; ++r) load_share(P_part[r], smem_P + ((first_row + r) * BC + k) * 4);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+#pragma unroll
+        for (int c = 0; c < COLS; ++c) {
+          if (c % 8 == 0) load_chunk(V_part, smem_V + chunk_offset(k + i, column + c));
+#pragma unroll
+          for (int r = 0; r < ROWS; ++r) O_frag[r][c] += P_part[r][i] * V_part[c % 8];
+        }
+      }
+    }
+  }
+
+  // STORE  Eight lanes together write 128 B of a row, twice; and one of them its log-sum-exp.
+#pragma unroll
+  for (int r = 0; r < ROWS; ++r) {
+    const float normalise = 1.0f / row_sum[r];
+    f16* O_row = p.O + block_rows + (first_row + r) * HEAD_DIM + column * 8;
+#pragma unroll
+    for (int c = 0; c < COLS; c += 8) {
+      uint32_t pairs[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        pairs[i] = pack_f16x2(O_frag[r][c + 2 * i] * normalise, O_frag[r][c + 2 * i + 1] * normalise);
+      st_global_v4(O_row + c * 8, uint4{pairs[0], pairs[1], pairs[2], pairs[3]});
+    }
+    float* LSE_row = p.LSE + size_t(blockIdx.y) * p.n + first_query + first_row + r;
+    if (column == 0) st_global_f32(LSE_row, row_max[r] + logf(row_sum[r]));
+  }
+}
+
+}  // namespace
