@@ -1,6 +1,6 @@
-// 01_base: mma.sync and ldmatrix in place of WMMA. Which lane holds which element is known now, so S, P and O stay in
-//          registers from end to end. Dense only: the causal mask and the log-sum-exp leave the ladder here.
-// Before:  00d_wmma sends S, P and P V through shared memory, for WMMA does not say which lane holds which element.
+// 01_base: the base of part 1. S, P and O stay in registers from end to end; the causal mask and the log-sum-exp leave the
+//          ladder here. Dense only.
+// Before:  00g_rowgroups carries a mask and a log-sum-exp through every step to come, and none of those is about them.
 // Tile:    64x32, 2 warps, M_TILES = 2.   Shared: 32 KiB (Q 16, K 8, V 8).   Needs d = 128, n % BR == 0, n % BC == 0.
 #pragma once
 #include "common/gpu.cuh"

@@ -31,8 +31,8 @@ ladder::Variant variant(std::string label) {
 
 const ladder::Registration registration({
     .name = "01_base",
-    .idea = "mma.sync and ldmatrix in place of WMMA: fragments are known, and S, P and O stay in registers.",
-    .limit = "00d_wmma sends S, P and P V through shared memory, for WMMA does not say which lane holds which element.",
+    .idea = "The base of part 1: dense only, without causal mask and log-sum-exp; S, P and O stay in registers.",
+    .limit = "00g_rowgroups carries a mask and a log-sum-exp, and none of the steps to come is about them.",
     .prediction =
         "10x to 20x 00_naive: tensor cores instead of FP32 units and O(n d) bytes instead of O(n n); held back by "
         "8-way bank conflicts on every ldmatrix, so 30 to 60 TFLOPS on an H200.",

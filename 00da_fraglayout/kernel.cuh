@@ -1,0 +1,205 @@
+// 00da_fraglayout: a lane takes the elements of S and O that an accumulator of mma.sync gives it: two columns of every 8, in
+//           two rows 8 apart. Nothing is faster for it: it lets the next two rungs leave S, P and O where they are.
+// Before:   00d_wmma gives a lane four columns of every 32 in four rows, a layout that no product computes in.
+// Tile:     64x32, 4 warps.   Shared: 48 KiB (Q 16, K 8, V 8, S 10, P 6).   Needs d = 128, n % BR == 0, n % BC == 0.
+#pragma once
+#include "common/gpu.cuh"
+
+namespace {
+
+constexpr int HEAD_DIM = 128;
+constexpr int ROW_BYTES = HEAD_DIM * 2;     // 128 halves = 256 B = twice around the 32 banks of 4 B
+constexpr int ROW_CHUNKS = ROW_BYTES / 16;  // 16 B = 8 halves: one vector load
+constexpr float LOG2E = 1.44269504088896341f;
+constexpr int PAD_BYTES = 32;  // behind each row of S and P, or their rows would meet in one bank; WMMA allows no less
+
+template <int BR, int BC>
+constexpr uint32_t SMEM_BYTES = (BR + 2 * BC) * ROW_BYTES + (BC * (4 + 2) + 2 * PAD_BYTES) * BR;
+
+// Byte offset of a 16-byte chunk within a tile of 256-byte rows.
+__device__ __forceinline__ uint32_t chunk_offset(uint32_t row, uint32_t chunk) {
+  return row * ROW_BYTES + chunk * 16;
+}
+
+// Copies a tile of ROWS x HEAD_DIM halves, contiguous in global memory, into shared memory.
+template <int ROWS, int THREADS>
+__device__ __forceinline__ void load_tile(uint32_t tile, const f16* source) {
+  constexpr int ROWS_PER_PASS = THREADS / ROW_CHUNKS;
+  const uint32_t row = threadIdx.x / ROW_CHUNKS, chunk = threadIdx.x % ROW_CHUNKS;
+#pragma unroll
+  for (int pass = 0; pass < ROWS; pass += ROWS_PER_PASS) {
+    const uint4 eight_halves = ld_global_v4(source + (row + pass) * HEAD_DIM + chunk * 8);
+    st_shared_v4(tile + chunk_offset(row + pass, chunk), eight_halves);
+  }
+}
+
+// A lane's share of a row of S: two neighbouring columns of every 8.
+template <int KEYS>
+__device__ __forceinline__ void load_share(float (&values)[KEYS], uint32_t address) {
+#pragma unroll
+  for (int j = 0; j < KEYS; j += 2) {
+    const uint2 two = ld_shared_v2(address + j * 4 * 4);
+    values[j] = __uint_as_float(two.x), values[j + 1] = __uint_as_float(two.y);
+  }
+}
+
+template <int BR, int BC, int WARPS>
+__global__ void __launch_bounds__(WARPS * 32) flash_attention(AttentionParams p) {
+  constexpr int THREADS = WARPS * 32;
+  constexpr int M_TILES = 1;                        // 16-row groups of queries per warp
+  constexpr int ROWS = 2 * M_TILES, KEYS = BC / 4;  // of S per lane: 4 lanes share a row, and its next is 8 below
+  constexpr int S_LD = BC + PAD_BYTES / 4, P_LD = BC + PAD_BYTES / 2;  // leading dimensions, in f32 and f16
+  constexpr int QK_N_TILES = BC / 16, QK_K_TILES = HEAD_DIM / 16;      // S[16 x BC] = Q[16 x d] K^T[d x BC]
+  constexpr int PV_N_TILES = HEAD_DIM / 8, PV_K_TILES = BC / 16;       // O[16 x d] += P[16 x BC] V[BC x d]
+  static_assert(BR == 16 * WARPS, "each warp owns 16 rows");
+  static_assert(BC % 16 == 0 && HEAD_DIM % BC == 0, "K is read 16 keys at a time, columns of O come in groups of BC");
+  static_assert(BR % (THREADS / ROW_CHUNKS) == 0 && BC % (THREADS / ROW_CHUNKS) == 0, "load_tile copies whole passes");
+
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const uint32_t first_row = warp * 16 + FragmentC::row(lane, 0), column = FragmentC::col(lane, 0);
+  const size_t head = size_t(blockIdx.y) * p.n * HEAD_DIM;
+  const size_t block_rows = head + size_t(blockIdx.x) * BR * HEAD_DIM;  // this block's rows of Q and O
+  const f16 *K = p.K + head, *V = p.V + head;                           // the tile at hand
+  const uint32_t smem_Q = smem_base(), smem_K = smem_Q + BR * ROW_BYTES, smem_V = smem_K + BC * ROW_BYTES;
+  const uint32_t smem_S = smem_V + BC * ROW_BYTES, smem_P = smem_S + BR * S_LD * 4;
+  smem_name(smem_Q, BR * ROW_BYTES, "Q");
+  smem_name(smem_K, BC * ROW_BYTES, "K");
+  smem_name(smem_V, BC * ROW_BYTES, "V");
+  smem_name(smem_S, BR * S_LD * 4, "S");
+  smem_name(smem_P, BR * P_LD * 2, "P");
+  const uint32_t warp_Q = smem_Q + warp * 16 * ROW_BYTES;
+  const uint32_t warp_S = smem_S + warp * 16 * S_LD * 4, lane_S = smem_S + (first_row * S_LD + column) * 4;
+  const uint32_t warp_P = smem_P + warp * 16 * P_LD * 2, lane_P = smem_P + (first_row * P_LD + column) * 2;
+
+  float O_frag[M_TILES][PV_N_TILES][4] = {};  // FragmentC: registers 0, 1 belong to one row, 2, 3 to the row 8 below
+  float row_max[ROWS], row_sum[ROWS] = {};
+#pragma unroll
+  for (int r = 0; r < ROWS; ++r) row_max[r] = -INFINITY;
+
+  load_tile<BR, THREADS>(smem_Q, p.Q + block_rows);
+
+  const int first_query = blockIdx.x * BR;
+  const int kv_tiles =
+      p.causal ? (first_query + BR - 1) / BC + 1 : p.n / BC;  // to the tile of the last query's own key
+  for (int tile = 0; tile < kv_tiles; ++tile, K += BC * HEAD_DIM, V += BC * HEAD_DIM) {
+    // LOAD
+    __syncthreads();  // safe to overwrite K and V: every warp has finished PV of the tile before
+    load_tile<BC, THREADS>(smem_K, K);
+    load_tile<BC, THREADS>(smem_V, V);
+    __syncthreads();  // safe to read Q, K and V: every thread has stored its part
+
+    // QK  K's rows are keys: read by columns, they are K^T. A row of 256 B goes twice around the banks, so the eight rows
+    //     that are read together meet in the same ones: 8-way conflicts, here and in PV.
+    WmmaAccumulator S_tiles[QK_N_TILES];
+#pragma unroll
+    for (int n = 0; n < QK_N_TILES; ++n) wmma_fill(S_tiles[n], 0.0f);
+#pragma unroll
+    for (int k = 0; k < QK_K_TILES; ++k) {
+      WmmaA Q_tile;
+      wmma_load_a(Q_tile, warp_Q + k * 32, HEAD_DIM);
+#pragma unroll
+      for (int n = 0; n < QK_N_TILES; ++n) {
+        WmmaBCol K_tile;
+        wmma_load_b_col(K_tile, smem_K + n * 16 * ROW_BYTES + k * 32, HEAD_DIM);
+        wmma_mma(S_tiles[n], Q_tile, K_tile);
+      }
+    }
+#pragma unroll
+    for (int n = 0; n < QK_N_TILES; ++n) wmma_store_d(warp_S + n * 64, S_tiles[n], S_LD);
+    __syncwarp();  // safe to read S: its rows belong to this warp, and the whole warp has stored them
+
+    // SOFTMAX  A row's scores are spread over 4 neighbouring lanes, so two exchanges complete a maximum or a sum. Key j of
+    //          a lane is column + j / 2 * 8 + j % 2, and its row r lies r * 8 below the first.
+    float S_frag[ROWS][KEYS];
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) {
+      load_share(S_frag[r], lane_S + r * 8 * S_LD * 4);
+      float tile_max = -INFINITY;
+#pragma unroll
+      for (int j = 0; j < KEYS; ++j) {
+        S_frag[r][j] *= p.softmax_scale;
+        const int key = tile * BC + column + j / 2 * 8 + j % 2, query = first_query + first_row + r * 8;
+        if (p.causal && key > query) S_frag[r][j] = -INFINITY;  // weight 0; key 0 is seen by all: no maximum is -inf
+        tile_max = fmaxf(tile_max, S_frag[r][j]);
+      }
+      tile_max = fmaxf(tile_max, shfl_xor(tile_max, 1));
+      tile_max = fmaxf(tile_max, shfl_xor(tile_max, 2));
+
+      const float new_max = fmaxf(row_max[r], tile_max);
+      const float correction = ex2_approx((row_max[r] - new_max) * LOG2E);  // <= 1; 0 on the first tile
+      row_max[r] = new_max;
+
+      float tile_sum = 0.0f;
+#pragma unroll
+      for (int j = 0; j < KEYS; ++j) {
+        S_frag[r][j] = ex2_approx((S_frag[r][j] - new_max) * LOG2E);
+        tile_sum += S_frag[r][j];
+      }
+      tile_sum += shfl_xor(tile_sum, 1);
+      tile_sum += shfl_xor(tile_sum, 2);
+      row_sum[r] = row_sum[r] * correction + tile_sum;
+#pragma unroll
+      for (int n = 0; n < PV_N_TILES; ++n) {
+        O_frag[r / 2][n][r % 2 * 2] *= correction;
+        O_frag[r / 2][n][r % 2 * 2 + 1] *= correction;
+      }
+
+#pragma unroll
+      // Nor can a lane put its weights into a fragment: P goes through shared memory, as f16.
+      for (int j = 0; j < KEYS; j += 2) {
+        const uint32_t two_weights = pack_f16x2(S_frag[r][j], S_frag[r][j + 1]);
+        st_shared_b32(lane_P + (r * 8 * P_LD + j * 4) * 2, two_weights);
+      }
+    }
+    __syncwarp();  // safe to read P, and to overwrite S: all lanes have stored their weights and read their scores
+
+    // PV  BC columns at a time, through the memory that S has left: a lane adds its share of them to its rows of O.
+    WmmaA P_tiles[PV_K_TILES];
+#pragma unroll
+    for (int k = 0; k < PV_K_TILES; ++k) wmma_load_a(P_tiles[k], warp_P + k * 32, P_LD);
+#pragma unroll
+    for (int n = 0; n < PV_N_TILES; n += BC / 8) {
+#pragma unroll
+      for (int c = 0; c < BC; c += 16) {
+        WmmaAccumulator PV_tile;
+        wmma_fill(PV_tile, 0.0f);
+#pragma unroll
+        for (int k = 0; k < PV_K_TILES; ++k) {
+          WmmaBRow V_tile;
+          wmma_load_b_row(V_tile, smem_V + k * 16 * ROW_BYTES + (n * 8 + c) * 2, HEAD_DIM);
+          wmma_mma(PV_tile, P_tiles[k], V_tile);
+        }
+        wmma_store_d(warp_S + c * 4, PV_tile, S_LD);
+      }
+      __syncwarp();  // safe to read: the whole warp has stored its rows
+#pragma unroll
+      for (int r = 0; r < ROWS; ++r) {
+        float PV_frag[KEYS];
+        load_share(PV_frag, lane_S + r * 8 * S_LD * 4);
+#pragma unroll
+        for (int j = 0; j < KEYS; ++j) O_frag[r / 2][n + j / 2][r % 2 * 2 + j % 2] += PV_frag[j];
+      }
+      __syncwarp();  // safe to overwrite: all lanes have read their share
+    }
+  }
+
+  // STORE  Each lane writes two halves per fragment and row; 4 lanes together write 16 B of a row.
+#pragma unroll
+  for (int m = 0; m < M_TILES; ++m) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const float normalise = 1.0f / row_sum[2 * m + r];
+      const int row = (warp * M_TILES + m) * 16 + FragmentC::row(lane, 2 * r);
+      f16* O_row = p.O + block_rows + row * HEAD_DIM + FragmentC::col(lane, 0);
+#pragma unroll
+      for (int n = 0; n < PV_N_TILES; ++n) {
+        const float low = O_frag[m][n][2 * r] * normalise, high = O_frag[m][n][2 * r + 1] * normalise;
+        st_global_b32(O_row + n * 8, pack_f16x2(low, high));
+      }
+      float* LSE_row = p.LSE + size_t(blockIdx.y) * p.n + first_query + row;
+      if (lane % 4 == 0) st_global_f32(LSE_row, row_max[2 * m + r] + logf(row_sum[2 * m + r]));
+    }
+  }
+}
+
+}  // namespace
