@@ -198,8 +198,8 @@ class CannotRunHere(unittest.TestCase):
     def test_shared_memory(self) -> None:
         result = ladder("check", "00a", "--n", "65536")
         self.assertEqual(result.returncode, CANNOT_RUN_HERE, result.stderr)
-        self.assertIn("needs 264.0 KiB of shared memory per block for a row of 65536 scores", result.stderr)
-        self.assertIn("Largest N here: 56056.", result.stderr)
+        self.assertIn("needs 256.0 KiB of shared memory per block for a row of 65536 scores", result.stderr)
+        self.assertIn("Largest N here: 58104.", result.stderr)
         # Unnamed it is left out, and others have their own say.
         result = ladder("check", "--on", "cpu", "--n", str(2**24))
         self.assertEqual(result.returncode, CANNOT_RUN_HERE, result.stderr)

@@ -342,12 +342,12 @@ class RungDiff(unittest.TestCase):
             return subprocess.run([ROOT / "harness" / "evidence" / "rung_diff", *arguments], capture_output=True,
                                   text=True, env={**os.environ, "LADDER_ROOT": name})
 
-    kernels = {"00_naive": "x\n" * 9, "01_base": "a\nb\nc\nd\n", "02_next": "a\nB\nB2\nc\n", "03_more": "a\nB\nB2\nc\n"}
+    kernels = {"01_base": "a\nb\nc\nd\n", "02_next": "a\nB\nB2\nc\n", "03_more": "a\nB\nB2\nc\n"}
 
     def test_counts_a_replaced_line_once(self) -> None:
         run = self.run_on(self.kernels, "--most", "3")
         self.assertEqual(run.returncode, 0, run.stderr)
-        # b became B and B2: 2; d was removed: 1. 00 is nobody's predecessor.
+        # b became B and B2: 2; d was removed: 1.
         self.assertRegex(run.stdout, r"^02_next +3 changed lines since 01_base\n03_more +0 changed lines since 02_next\n$")
 
     def test_an_exception_holds_for_its_rung_alone(self) -> None:
@@ -355,11 +355,17 @@ class RungDiff(unittest.TestCase):
         self.assertEqual(self.run_on(self.kernels, "--most", "3", "02_next=2").returncode, 1)
         self.assertEqual(self.run_on(self.kernels, "--most", "2", "03_more=3").returncode, 1)
 
-    def test_the_prelude_is_compared_from_its_second_rung_on(self) -> None:
-        run = self.run_on({"00_naive": "x\n", "00a_first": "a\n", "00ab_between": "a\n", "00b_second": "b\n", "01_base": "b\n"},
-                          "--most", "1")
-        self.assertRegex(run.stdout, r"^00ab_between +0 changed lines since 00a_first\n00b_second +1 changed lines since 00ab_between\n"
+    def test_every_rung_is_compared_but_the_first(self) -> None:
+        run = self.run_on({"00_naive": "x\n", "00a_first": "a\n", "00aa_next": "a\n", "00ab_between": "a\n", "00b_second": "b\n",
+                           "01_base": "b\n"}, "--most", "1")
+        self.assertRegex(run.stdout, r"^00a_first +1 changed lines since 00_naive\n00aa_next +0 changed lines since 00a_first\n"
+                                     r"00ab_between +0 changed lines since 00aa_next\n00b_second +1 changed lines since 00ab_between\n"
                                      r"01_base +0 changed lines since 00b_second\n$")
+
+    def test_the_first_rung_has_nothing_before_it(self) -> None:
+        run = self.run_on(self.kernels, "1")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertEqual(run.stdout, "01_base is the first rung; there is nothing before it to compare with.\n")
 
     def test_too_many(self) -> None:
         run = self.run_on(self.kernels, "--most", "2")

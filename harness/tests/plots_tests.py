@@ -343,7 +343,8 @@ class ReadmeTable(Scratch):
 
 class Names(unittest.TestCase):
     def test_a_number_may_have_letters_behind_it(self) -> None:
-        for short, name in (("00", "00_naive"), ("00a", "00a_rowwise"), ("00ab", "00ab_online")):
+        for short, name in (("00", "00_naive"), ("00a", "00a_rowwise"), ("00aa", "00aa_coalesced"),
+                            ("00ab", "00ab_online")):
             self.assertTrue(results.Row(0, {"stage": name, "kind": "stage"}).is_rung)
             self.assertTrue(prose._named(name, short))
             self.assertFalse(prose._named("00abc_other", short))

@@ -355,8 +355,8 @@ TEST_CASE("bytes from global memory follow the tile's formula", "[ladder]") {
   }
 }
 
-TEST_CASE("00a and 00ab keep the scores on the chip: any N, and O(n d) bytes written", "[ladder]") {
-  for (const char* name : {"00a_rowwise", "00ab_online"}) {
+TEST_CASE("00a, 00aa and 00ab keep the scores on the chip: any N, and O(n d) bytes written", "[ladder]") {
+  for (const char* name : {"00a_rowwise", "00aa_coalesced", "00ab_online"}) {
     const Stage* stage = find(name);
     REQUIRE(stage);
     for (const Variant& variant : stage->variants) {
@@ -371,20 +371,56 @@ TEST_CASE("00a and 00ab keep the scores on the chip: any N, and O(n d) bytes wri
   }
 }
 
-TEST_CASE("00ab asks for the same bytes as 00a, has a block's warps meet once, and takes rows that 00a cannot hold",
-          "[ladder]") {
-  const Stage *rowwise = find("00a_rowwise"), *online = find("00ab_online");
+TEST_CASE("00a takes any head dimension up to 256, as 00 does; with 00aa it is 128 alone", "[ladder]") {
+  const Stage *rowwise = find("00a_rowwise"), *coalesced = find("00aa_coalesced");
   REQUIRE(rowwise);
+  REQUIRE(coalesced);
+  for (const int d : {1, 33, 127, 129, 256}) {
+    const Shape shape{.batch = 1, .heads = 2, .n = 40, .d = d};
+    const CheckResult result =
+        check_on_emulator(*rowwise, rowwise->variants[0], make_problem(shape, InputKind::normal, 2));
+    INFO(reasons(result));
+    CHECK(result.ok);
+    CHECK_FALSE(supports(*coalesced, coalesced->variants[0], shape));
+  }
+  CHECK_FALSE(supports(*rowwise, rowwise->variants[0], {.n = 40, .d = 257}));
+}
+
+TEST_CASE("a warp's load of K takes 2 bytes of 32 rows in 00a and 128 of 4 in 00aa; V is read as before", "[ladder]") {
+  // The loads of one buffer by the first block: how many, what all lanes ask for in one, and from where to where.
+  using Loads = std::map<std::pair<uint64_t, uint64_t>, int>;
+  const auto loads = [](std::string_view name, std::string_view buffer) {
+    const Stage* stage = find(name);
+    REQUIRE(stage);
+    constexpr Shape SHAPE{.batch = 1, .heads = 1, .n = 128, .d = 128};
+    const Inputs& inputs = problem(SHAPE, InputKind::normal).inputs;
+    Loads found;
+    for (const auto& event : run_on_emulator(*stage, stage->variants[0], SHAPE, inputs, {.trace = true}).trace) {
+      if (event.global.buffer == buffer) ++found[{event.bytes, event.global.bytes}];
+    }
+    return found;
+  };
+  constexpr uint64_t ROW = 128 * 2;
+  CHECK(loads("00a_rowwise", "K") == Loads{{{64, 31 * ROW + 2}, 128 * 128 / 32}});
+  CHECK(loads("00aa_coalesced", "K") == Loads{{{512, 3 * ROW + 128}, 128 * 128 / 256}});
+  CHECK(loads("00a_rowwise", "V") == Loads{{{64, 64}, 128 * 128 / 32}});
+  CHECK(loads("00aa_coalesced", "V") == loads("00a_rowwise", "V"));
+}
+
+TEST_CASE("00ab asks for the same bytes as 00aa, has a block's warps meet once, and takes rows that 00aa cannot hold",
+          "[ladder]") {
+  const Stage *coalesced = find("00aa_coalesced"), *online = find("00ab_online");
+  REQUIRE(coalesced);
   REQUIRE(online);
   const auto count = [](const Stage& stage) {
     return check_on_emulator(stage, stage.variants[0], problem(SMALL, InputKind::normal)).counters.value();
   };
-  const emulator::Counters before = count(*rowwise), after = count(*online);
+  const emulator::Counters before = count(*coalesced), after = count(*online);
   CHECK(after.gmem_bytes_read == before.gmem_bytes_read);
   CHECK(after.barriers == uint64_t(SMALL.n));
-  CHECK(before.barriers == uint64_t(3 * SMALL.n));
+  CHECK(before.barriers == uint64_t(2 * SMALL.n));
   CHECK(supports(*online, online->variants[0], {.n = 65536}));
-  CHECK_FALSE(supports(*rowwise, rowwise->variants[0], {.n = 65536}));
+  CHECK_FALSE(supports(*coalesced, coalesced->variants[0], {.n = 65536}));
 }
 
 TEST_CASE("half the query tile streams K and V twice as often", "[ladder]") {

@@ -23,6 +23,7 @@
 #include "harness/tests/catch.hpp"
 #include "harness/wrong/groups.cuh"
 #include "harness/wrong/kernel.cuh"
+#include "harness/wrong/rows.cuh"
 #include "harness/wrong/tiles.cuh"
 
 namespace {
@@ -350,6 +351,27 @@ TEST_CASE("groups of keys that are joined wrongly are rejected, each for its rea
   const Launch empty_group = groups::launch_wrong<GroupFault::empty_group>;
   CHECK(reasons(empty_group, normal, 7) == Reasons{"nan_output", "wrong_lse"});
   for (const int n : {16, 17, 256}) CHECK(reasons(empty_group, normal, n).empty());  // every group has a key
+}
+
+TEST_CASE("a row that is divided by one warp's sum is right as long as that warp has all keys, and then rejected") {
+  const auto reasons = [](Launch launch, InputKind kind, int n) {
+    const ladder::Stage stage{.name = "rows", .idea = "", .limit = "", .prediction = "", .max_d = 128, .any_d = true};
+    ladder::Variant variant{.label = "rows", .smem_bytes = rows::SMEM_BYTES, .on_emulator = launch};
+    variant.smem_bytes_per_key = 4;
+    const ladder::Shape shape{.heads = 2, .n = n, .d = 32};
+    const CheckResult result = check_on_emulator(stage, variant, ladder::make_problem(shape, kind, 1));
+    INFO(messages_of(result));
+    CHECK(result.ok == result.failures.empty());
+    return reasons_of(result);
+  };
+  const Launch right = rows::launch_wrong<RowFault::none>, one_warps_sum = rows::launch_wrong<RowFault::one_warps_sum>;
+  for (const InputKind kind : ladder::all_input_kinds()) {
+    INFO(to_string(kind));
+    for (const int n : {7, 32, 33, 200}) CHECK(reasons(right, kind, n).empty());
+    for (const int n : {7, 32}) CHECK(reasons(one_warps_sum, kind, n).empty());
+    for (const int n : {33, 200}) CHECK_FALSE(reasons(one_warps_sum, kind, n).empty());
+  }
+  CHECK(reasons(one_warps_sum, InputKind::constant_v, 33) == Reasons{"wrong_result"});
 }
 
 TEST_CASE("tiles that the copy engine brings wrongly, or scores relative to a wrong maximum, are rejected") {
