@@ -41,7 +41,7 @@ __device__ __forceinline__ void load_chunk(float (&values)[8], uint32_t address)
   for (int i = 0; i < 8; ++i) values[i] = to_float(f16{static_cast<uint16_t>(pairs[i / 2] >> (i % 2 * 16))});
 }
 
-// A lane's share of a row of S: four neighbouring columns of every 32.
+// A lane's share of a row of S: four neighbouring columns of every 32. Also four weights of a row of P, that is one group.
 template <int KEYS>
 __device__ __forceinline__ void load_share(float (&values)[KEYS], uint32_t address) {
 #pragma unroll

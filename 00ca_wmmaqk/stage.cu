@@ -41,7 +41,7 @@ const ladder::Registration registration({
         "allow 1.9 times 00c. But shared memory makes 1.5 times as many passes, most for 8-way conflicts: 212 FLOP "
         "each, so at one pass per SM and clock at most 55 TFLOPS on an H200. That is the limit now; 40 to 50.",
     .min_sm = 75,
-    .needs = "WMMA, 57 KiB of shared memory",
+    .needs = "WMMA, 50 KiB of shared memory",
     .causal = true,
     .writes_lse = true,
     .resources = {{.sm = 80, .registers = 168, .spill_bytes = 0}, {.sm = 90, .registers = 128, .spill_bytes = 0}},
