@@ -1,6 +1,5 @@
-// 00b_tiled: tiles, in plain FP32. A block owns BR query rows and walks over the keys tile by tile, in shared memory: what
-//            is read of K and V serves BR queries, and a whole tile of keys takes one step of the recurrence.
-// Before:    00ab_online reads all of K and V again for every single query.
+// 00b_tiled: a whole tile of keys takes one step: a lane has eight of its keys, so what it reads of Q serves eight scores.
+// Before:    00af_wholescores reads all of Q again, and corrects O, for every eight keys.
 // Tile:      64x64, 4 warps.   Shared: 64 KiB (Q 16, K 16, V 16, P 16).   Needs d = 128, n % BR == 0, n % BC == 0.
 #pragma once
 #include "common/gpu.cuh"

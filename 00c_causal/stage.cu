@@ -41,7 +41,8 @@ const ladder::Registration registration({
     .causal = true,
     .writes_lse = true,
     .resources = {{.sm = 80, .registers = 168, .spill_bytes = 0}, {.sm = 90, .registers = 168, .spill_bytes = 0}},
-    .variants = {variant<64, 64, 4>("64x64, 4 warps"), variant<32, 64, 2>("32x64, 2 warps")},
+    .variants = {variant<64, 64, 4>("64x64, 4 warps"), variant<32, 64, 2>("32x64, 2 warps"),
+                 variant<64, 32, 4>("64x32, 4 warps")},
 });
 
 }  // namespace

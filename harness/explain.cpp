@@ -51,14 +51,18 @@ void print_paragraph(std::FILE* out, std::string_view title, std::string_view te
   flush();
 }
 
+std::string rows_per_warp(const Tile& tile) {
+  return tile.m_tiles() == 0 ? std::to_string(tile.br / tile.warps) : fmt::format("{} x 16", tile.m_tiles());
+}
+
 void print_kernel(std::FILE* out, const Stage& stage, const Variant& variant, const Shape& shape) {
   const std::string shared = bytes_text(double(variant.smem_at(shape.n))) + " of shared memory per block";
   print_paragraph(out, "Kernel",
                   variant.tile.warps == 0 ? variant.label
                   : variant.tile.br == 0
                       ? fmt::format("{}, {}", variant.label, shared)
-                      : fmt::format("{}: {} query rows against {} keys at a time, {} x 16 rows per warp, {}",
-                                    variant.label, variant.tile.br, variant.tile.bc, variant.tile.m_tiles(), shared));
+                      : fmt::format("{}: {} query rows against {} keys at a time, {} rows per warp, {}", variant.label,
+                                    variant.tile.br, variant.tile.bc, rows_per_warp(variant.tile), shared));
   for (size_t i = 1; i < stage.variants.size(); ++i) {
     print_paragraph(out, i == 1 ? "Ablations" : "", stage.variants[i].label);
   }
