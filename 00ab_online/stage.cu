@@ -28,7 +28,7 @@ const ladder::Registration registration({
     .limit = "00aa_coalesced keeps a row of n scores in shared memory, which bounds n, and walks over it three times.",
     .prediction =
         "As fast as 00aa: every query still reads all of K and V, one byte for each FLOP, and L2 decides. Rescaling O "
-        "for every key costs no more instructions than PV by columns did, 28.6 to a block and key against 28.9. Any N: "
+        "for every key costs no more instructions than PV by columns did, 28.6 to a block and key against 29. Any N: "
         "65536 runs, which 00aa refuses.",
     .min_sm = 75,
     .needs = "nothing special",
