@@ -30,7 +30,7 @@ const ladder::Registration registration({
             "corrected once.",
     .limit = "00ae_regtile exchanges three times for every score, corrects O for every key, and computes each weight "
              "eight times.",
-    .prediction = "18 to 22 TFLOPS, little more than 00ae. A key of 16 rows takes 279 instructions instead of 297: "
+    .prediction = "18 to 22 TFLOPS, little more than 00ae. A key of 16 rows takes 277 instructions instead of 296: "
                   "corrections, exchanges and weights become an eighth, but a lane now needs all of Q and reads it "
                   "again for every step, so QK converts five values for four multiply-adds. The bound is 27 TFLOPS, "
                   "and shared memory is three times as busy.",

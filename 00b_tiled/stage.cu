@@ -32,7 +32,7 @@ const ladder::Registration registration({
     .limit = "00af_wholescores reads all of Q again, and corrects O, for every eight keys.",
     .prediction =
         "Older than the rungs before it: 33.4 TFLOPS were measured before this step was cut out. A key of 16 rows "
-        "takes 185 instructions instead of 279, as a chunk of Q that is read and converted serves eight keys; 128 of "
+        "takes 185 instructions instead of 277, as a chunk of Q that is read and converted serves eight keys; 128 of "
         "them are multiply-adds. That is 1.5x 00af, and a bound of 41 TFLOPS; 33.4 are 81 % of it.",
     .min_sm = 75,
     .needs = "64 KiB of shared memory",

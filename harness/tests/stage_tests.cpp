@@ -355,8 +355,8 @@ TEST_CASE("bytes from global memory follow the tile's formula", "[ladder]") {
   }
 }
 
-TEST_CASE("00a, 00aa and 00ab keep the scores on the chip: any N, and O(n d) bytes written", "[ladder]") {
-  for (const char* name : {"00a_rowwise", "00aa_coalesced", "00ab_online"}) {
+TEST_CASE("00a to 00ac keep the scores on the chip: any N, and O(n d) bytes written", "[ladder]") {
+  for (const char* name : {"00a_rowwise", "00aa_coalesced", "00ab_online", "00ac_ownrow"}) {
     const Stage* stage = find(name);
     REQUIRE(stage);
     for (const Variant& variant : stage->variants) {
@@ -421,6 +421,63 @@ TEST_CASE("00ab asks for the same bytes as 00aa, has a block's warps meet once, 
   CHECK(before.barriers == uint64_t(2 * SMALL.n));
   CHECK(supports(*online, online->variants[0], {.n = 65536}));
   CHECK_FALSE(supports(*coalesced, coalesced->variants[0], {.n = 65536}));
+}
+
+TEST_CASE("00ac to 00ae compute the same to the bit, and read K and V ever less often", "[ladder]") {
+  std::vector<CheckResult> results;
+  for (const char* name : {"00ac_ownrow", "00ad_shared", "00ae_regtile"}) {
+    const Stage* stage = find(name);
+    REQUIRE(stage);
+    results.push_back(check_on_emulator(*stage, stage->variants[0], problem(SMALL, InputKind::normal)));
+    CHECK(std::ranges::equal(results[0].output, results.back().output, {}, &f16::bits, &f16::bits));
+    CHECK(results.back().counters.value().shuffles == results[0].counters.value().shuffles);
+  }
+  const auto streamed = [&](size_t i) {  // without Q
+    return results[i].counters.value().gmem_bytes_read - SMALL.n * SMALL.d * 2;
+  };
+  CHECK(streamed(0) == 16 * streamed(1));  // 16 queries to a block
+  CHECK(streamed(1) == 4 * streamed(2));   // 64
+  const auto loads = [&](size_t i) {
+    uint64_t requests = 0;
+    for (const emulator::SiteCounts& site : results[i].counters.value().sites) {
+      if (site.buffer == "Q" || site.instruction != "ld.shared.v4.b32") continue;
+      CHECK(site.wavefronts == site.ideal);
+      requests += site.requests;
+    }
+    return requests;
+  };
+  CHECK(loads(0) == 0);
+  CHECK(loads(1) == 4 * loads(2));  // a value read serves four products
+}
+
+TEST_CASE("00af exchanges a quarter as often as 00ae, 00b an eighth as often as 00af and reads an eighth of its Q",
+          "[ladder]") {
+  std::vector<emulator::Counters> counts;
+  for (const char* name : {"00ae_regtile", "00af_wholescores", "00b_tiled"}) {
+    const Stage* stage = find(name);
+    REQUIRE(stage);
+    counts.push_back(check_on_emulator(*stage, stage->variants[0], problem(SMALL, InputKind::normal)).counters.value());
+  }
+  CHECK(counts[0].shuffles == 4 * counts[1].shuffles);
+  CHECK(counts[1].shuffles == 8 * counts[2].shuffles);
+  const auto of = [&](size_t i, std::string_view buffer, std::string_view instruction) {
+    emulator::SiteCounts sum{};
+    for (const emulator::SiteCounts& site : counts[i].sites) {
+      if (site.buffer != buffer || site.instruction != instruction) continue;
+      sum.requests += site.requests;
+      sum.wavefronts += site.wavefronts;
+      sum.ideal += site.ideal;
+    }
+    return sum;
+  };
+  CHECK(of(1, "Q", "ld.shared.v4.b32").requests == 8 * of(2, "Q", "ld.shared.v4.b32").requests);
+  CHECK(of(1, "K", "ld.shared.v4.b32").wavefronts == of(1, "K", "ld.shared.v4.b32").ideal);
+  // Single weights of four rows meet in a bank; four at a time fill it.
+  const emulator::SiteCounts single = of(1, "P", "st.shared.b32"), four = of(2, "P", "st.shared.v4.b32");
+  CHECK(single.requests > 0);
+  CHECK(single.wavefronts == 4 * single.ideal);
+  CHECK(four.requests > 0);
+  CHECK(four.wavefronts == four.ideal);
 }
 
 TEST_CASE("half the query tile streams K and V twice as often", "[ladder]") {

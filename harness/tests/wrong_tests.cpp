@@ -23,6 +23,7 @@
 #include "harness/tests/catch.hpp"
 #include "harness/wrong/groups.cuh"
 #include "harness/wrong/kernel.cuh"
+#include "harness/wrong/lanes.cuh"
 #include "harness/wrong/rows.cuh"
 #include "harness/wrong/tiles.cuh"
 
@@ -372,6 +373,38 @@ TEST_CASE("a row that is divided by one warp's sum is right as long as that warp
     for (const int n : {33, 200}) CHECK_FALSE(reasons(one_warps_sum, kind, n).empty());
   }
   CHECK(reasons(one_warps_sum, InputKind::constant_v, 33) == Reasons{"wrong_result"});
+}
+
+TEST_CASE("lanes that share a row and do not agree on it are rejected, each for its reason and where it shows") {
+  using enum InputKind;
+  const auto reasons = [](Launch launch, InputKind kind) {
+    const ladder::Stage stage{.name = "lanes", .idea = "", .limit = "", .prediction = "", .writes_lse = true};
+    const ladder::Variant variant{.label = "lanes", .smem_bytes = lanes::SMEM_BYTES, .on_emulator = launch};
+    const CheckResult result = check_on_emulator(stage, variant, problem(kind, 2));
+    INFO(messages_of(result));
+    CHECK(result.ok == result.failures.empty());
+    return reasons_of(result);
+  };
+  for (const InputKind kind : ladder::all_input_kinds()) {
+    INFO(to_string(kind));
+    CHECK(reasons(lanes::launch_wrong<LaneFault::none>, kind).empty());
+  }
+
+  std::set<std::string_view> rejected;
+  const auto expect = [&](std::string_view name, Launch launch, InputKind kind, const Reasons& expected) {
+    INFO(name << " on " << to_string(kind));
+    CHECK(reasons(launch, kind) == expected);
+    if (!expected.empty()) rejected.insert(name);
+  };
+  expect("own_maximum", lanes::launch_wrong<LaneFault::own_maximum>, normal, {"wrong_result", "wrong_lse"});
+  expect("own_maximum", lanes::launch_wrong<LaneFault::own_maximum>, ties, {});  // eight maxima, all the same
+  expect("own_sum", lanes::launch_wrong<LaneFault::own_sum>, normal, {"wrong_result", "wrong_lse"});
+  expect("own_sum", lanes::launch_wrong<LaneFault::own_sum>, constant_v, {"wrong_result", "wrong_lse"});
+  expect(
+      "no_warp_barrier", lanes::launch_wrong<LaneFault::no_warp_barrier>, normal,
+      {"report: race-read-after-write", "report: race-write-after-read", "report: uninitialised-read", "nan_output"});
+  expect("early_overwrite", lanes::launch_wrong<LaneFault::early_overwrite>, normal, {"report: race-write-after-read"});
+  CHECK(rejected.size() == static_cast<size_t>(LaneFault::early_overwrite));  // the last one; the first is none
 }
 
 TEST_CASE("tiles that the copy engine brings wrongly, or scores relative to a wrong maximum, are rejected") {
