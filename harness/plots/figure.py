@@ -58,7 +58,7 @@ def draw(points: Points, render: Callable, svg: Path, panels: int = 1) -> None:
         "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.color": "#d8d8d8",
         "axes.axisbelow": True, "figure.facecolor": "white", "savefig.facecolor": "white", "hatch.linewidth": 0.6,
     })
-    figure, axes = pyplot.subplots(ncols=panels, figsize=(8.0 if panels == 1 else 11.0, 4.5), layout="constrained")
+    figure, axes = pyplot.subplots(ncols=panels, figsize=(9.5 if panels == 1 else 12.5, 5.8), layout="constrained")
     render(axes if panels == 1 else list(axes), points)
     svg.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(svg, metadata={"Date": None, "Description": digest(points)})

@@ -52,7 +52,7 @@ def render(axes: list, points: figure.Points) -> None:
         axis.set_xlabel("sequence length N")
         axis.set_ylabel(panel["y"])
         axis.set_title(panel["title"], fontsize=9)
-        axis.legend(fontsize=7.5, frameon=False)
+        axis.legend(fontsize=6.5, frameon=False, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.12), labelspacing=0.3)
     (axes[0] if isinstance(axes, list) else axes).figure.suptitle(points["title"], fontsize=9)
 
 

@@ -71,7 +71,7 @@ def render(axes: list, points: figure.Points) -> None:
         axis.set_xlabel(panel["x"], fontsize=8)
         axis.set_title(panel["level"], fontsize=9)
     axes[0].set_ylabel(figure.TFLOPS_LABEL)
-    axes[1].legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5))
+    axes[1].legend(fontsize=6.5, ncols=2, labelspacing=0.3, frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5))
     axes[0].figure.suptitle(points["title"], fontsize=9)
 
 

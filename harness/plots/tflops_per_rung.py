@@ -31,7 +31,7 @@ def render(axes, points: figure.Points) -> None:
         axes.bar(i, tflops, width=0.66, color=figure.COLORS[i % len(figure.COLORS)] + "55", edgecolor=figure.INK,
                  hatch=HATCHES[i % len(HATCHES)], linewidth=0.8)
         axes.annotate(f"{tflops:.1f}" if tflops < 100 else f"{tflops:.0f}", (i, tflops), xytext=(0, 2),
-                      textcoords="offset points", ha="center", va="bottom",
+                      textcoords="offset points", ha="center", va="bottom", fontsize=7,
                       bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8})
     highest = max([tflops for _, tflops in points["rungs"]] + [tflops for *_, tflops in points["lines"]])
     axes.set_ylim(0, highest * 1.08)
@@ -45,7 +45,7 @@ def render(axes, points: figure.Points) -> None:
         axes.annotate(f"{label} {tflops:.0f}", (end, tflops), xytext=(end + 0.1, label_at), va="center",
                       annotation_clip=False)
     axes.set_xlim(-0.6, end)
-    axes.set_xticks(range(len(points["rungs"])), [rung for rung, _ in points["rungs"]], rotation=30, ha="right")
+    axes.set_xticks(range(len(points["rungs"])), [rung for rung, _ in points["rungs"]], rotation=40, ha="right", fontsize=8)
     axes.grid(False, axis="x")
     axes.set_ylabel(figure.TFLOPS_LABEL)
     axes.set_title(points["title"] + "\ndashed: other implementations; dotted: what this card does when it only multiplies", fontsize=9)

@@ -39,7 +39,7 @@ def render(axes, points: figure.Points) -> None:
     handles, labels = axes.get_legend_handles_labels()
     last = {name: line[-1][1] for name, _, line in points["panels"][0]["lines"]}
     ordered = sorted(zip(handles, labels), key=lambda entry: -last[entry[1]])  # top to bottom as the lines end
-    axes.legend(*zip(*ordered), loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=8, labelspacing=0.25)
+    axes.legend(*zip(*ordered), loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=7, ncols=2, labelspacing=0.4)
 
 
 if __name__ == "__main__":
