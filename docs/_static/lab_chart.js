@@ -4,7 +4,7 @@
 {
   const NS = "http://www.w3.org/2000/svg";
   const TEXT = "12px system-ui, sans-serif";  // as .lab-chart text in lab.css
-  const ROW = 23, LINE = 15;
+  const ROW = 16, LINE = 15;
 
   const svg = (tag, attributes, ...children) => {
     const element = document.createElementNS(NS, tag);
@@ -126,7 +126,7 @@
   function bars(view, width) {
     const rows = view.series.filter((series) => !series.across), lines = view.series.filter((series) => series.across);
     // Where the names would take too much of the width they stand above their bars.
-    const names = Math.max(30, ...rows.map((series) => widthOf(series.label))) + 10, above = names > 0.4 * width;
+    const names = Math.max(30, ...rows.map((series) => widthOf(series.label))) + 10, above = names > 0.3 * width;
     const left = above ? 14 : names, pitch = above ? ROW + LINE : ROW;
     const right = width - 24 - Math.max(0, ...rows.map((series) => widthOf(view.write(series.points[0].value))));
     const domain = domainOf(view, view.series.map((series) => series.points[0])), x = scale(view.log, domain, [left, right]);
