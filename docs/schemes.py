@@ -197,15 +197,15 @@ def waterfall() -> str:
     rungs, peers, ceilings = results.select(csv := ROOT / "docs" / "results" / "h200.csv", results.read(csv), results.Selection())
     rates = [(row.stage, row.tflops) for row in rungs]
     marks = [(row.stage, row.tflops) for row in peers if row.stage == "fa2"]
-    name_width, number_width, line = 92.0, 76.0, 22
+    name_width, number_width, line = 120.0, 92.0, 22
     scale = (FULL - name_width - number_width) / max(rate for _, rate in rates + marks)
     height = 24 + line * len(rates)
     parts = []
 
     def said(row: results.Row, before: float) -> str:
-        if row.verdict == "same":
-            return f"{row.tflops:.0f} (same)"
-        return f"{row.tflops:.0f} ({row.tflops - before:+.0f})" if before else f"{row.tflops:.1f}"
+        digits = 1 if row.tflops < 100 else 0
+        gain = " (same)" if row.verdict == "same" else f" ({row.tflops - before:+.{digits}f})" if before else ""
+        return f"{row.tflops:.{digits}f}{gain}"
 
     for i, row in enumerate(rungs):
         name, rate = row.stage, row.tflops

@@ -14,13 +14,14 @@ from bytes_over_n import add_arguments
 render, table = over_n.render, over_n.table
 NAME, CSV, PANELS = "memory-over-n", traffic.FILE, 2
 METRIC = "cuda.memory_used_bytes"
+PAGE = 1  # MiB per head: the card counts in pages of 2 MiB, and two heads run at a time
 
 
 def collect(csv: Path, rows: list[traffic.Row], arguments: Namespace) -> figure.Points:
     measured = traffic.measured_over_n(csv, rows, (METRIC,))
     mib = {stage: {n: value / 2**20 for n, value in points.items()} for stage, points in measured.items()}
-    panel = {"y": f"MiB per head, {METRIC}", "of": "", "lines": over_n.merged(mib), "table": over_n.separate(mib)}
-    return {"title": f"{traffic.card(rows)}, d = 128, two heads at a time. Rungs within 10 % share a line.",
+    panel = {"y": f"MiB per head, {METRIC}", "of": "", "lines": over_n.merged(mib, PAGE), "table": over_n.separate(mib)}
+    return {"title": f"{traffic.card(rows)}, d = 128, two heads at a time. Rungs within 10 %, or one page of 2 MiB, share a line.",
             "panels": [{**panel, "title": "linear", "log_n": False, "log_y": False},
                        {**panel, "title": "logarithmic", "log_n": True, "log_y": True}]}
 

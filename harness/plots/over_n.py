@@ -4,24 +4,38 @@ from __future__ import annotations
 import figure
 
 ALIKE = 0.10
-MODEL_DASHES = ("--", ":", "-.", (0, (1, 4)))
+MODEL_DASHES = ("--", ":", "-.", (0, (1, 4)), (0, (6, 2)), (0, (3, 1, 1, 1, 1, 1)))
 
 
 def number_of(stage: str) -> str:
     return stage.split("_")[0]
 
 
-def merged(lines: dict[str, dict[int, float]]) -> list[list]:
-    """[name, "measured", points] of each stage; stages that differ by at most 10 % everywhere share the first one's line."""
+def together(names: list[str], order: list[str]) -> str:
+    """What a line of several stages is called: "01 02 03", and "00b to 03, 05" where more than three are neighbours in `order`."""
+    if len(names) == 1:
+        return names[0]
+    runs: list[list[str]] = []
+    for name in names:
+        if runs and order.index(name) == order.index(runs[-1][-1]) + 1:
+            runs[-1].append(name)
+        else:
+            runs.append([name])
+    return ", ".join(f"{number_of(run[0])} to {number_of(run[-1])}" if len(run) > 3 else " ".join(map(number_of, run)) for run in runs)
+
+
+def merged(lines: dict[str, dict[int, float]], step: float = 0) -> list[list]:
+    """[name, "measured", points] of each stage; stages that differ by at most 10 % everywhere share the first one's line, as do
+    those that differ by one `step` in which the values are counted."""
     groups: list[tuple[list[str], dict[int, float]]] = []
     for stage, points in lines.items():
         for names, known in groups:
-            if known.keys() == points.keys() and all(abs(points[n] - known[n]) <= ALIKE * known[n] for n in points):
+            if known.keys() == points.keys() and all(abs(points[n] - known[n]) <= max(ALIKE * known[n], step) for n in points):
                 names.append(stage)
                 break
         else:
             groups.append(([stage], points))
-    return [[names[0] if len(names) == 1 else " ".join(map(number_of, names)), "measured",
+    return [[together(names, list(lines)), "measured",
              [[n, float(f"{value:.6g}")] for n, value in points.items()]] for names, points in groups]
 
 
@@ -52,7 +66,7 @@ def render(axes: list, points: figure.Points) -> None:
         axis.set_xlabel("sequence length N")
         axis.set_ylabel(panel["y"])
         axis.set_title(panel["title"], fontsize=9)
-        axis.legend(fontsize=6.5, frameon=False, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.12), labelspacing=0.3)
+        axis.legend(fontsize=6.5, frameon=False, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.12), labelspacing=0.3, handlelength=3.5)
     (axes[0] if isinstance(axes, list) else axes).figure.suptitle(points["title"], fontsize=9)
 
 

@@ -61,8 +61,9 @@ def render(axes: list, points: figure.Points) -> None:
             axis.annotate(f"{name} {tflops:.0f}", (right, tflops), ha="right", va="bottom" if above else "top", fontsize=8)
         highest = max(tflops for _, tflops in points["ceilings"])
         axis.plot([left, highest / panel["tb_per_s"]], [left * panel["tb_per_s"], highest], color=figure.INK, linewidth=1.4)
-        axis.annotate(f"{panel['tb_per_s']:.2f} TB/s", (left * 1.3, left * 1.3 * panel["tb_per_s"]), xytext=(8, -4),
-                      textcoords="offset points", va="top", fontsize=8)
+        middle = (left * highest / panel["tb_per_s"]) ** 0.5  # of the slope, on a logarithmic scale; no rung can stand above it
+        axis.annotate(f"{panel['tb_per_s']:.2f} TB/s", (middle, middle * panel["tb_per_s"]), xytext=(-8, 4),
+                      textcoords="offset points", ha="right", va="bottom", fontsize=8)
         for i, (stage, x, y) in enumerate(panel["rungs"]):
             axis.plot(x, y, linestyle="none", **figure.mark(i), markersize=7, label=stage)
         axis.set_xscale("log")

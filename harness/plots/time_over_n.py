@@ -21,17 +21,21 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def collect(csv: Path, rows: list[results.Row], arguments: Namespace) -> figure.Points:
-    lines: dict[str, list] = {}
-    for row in sorted(rows, key=lambda row: (row.kind != "stage", row.stage, row.n)):
+    rungs: dict[str, dict[int, float]] = {}
+    peers: dict[str, dict[int, float]] = {}
+    for row in sorted(rows, key=lambda row: (row.stage, row.n)):
         if ((row.is_rung or row.kind == "peer") and row.source == "measured" and row.batch * row.n == TOKENS and row.d == 128
                 and not row.causal and row.is_plain and row.regime == arguments.regime and row.ms_median is not None):
-            line = lines.setdefault(row.stage, [row.stage, "measured" if row.is_rung else "peer", []])
-            line[2].append([row.n, float(f"{row.ms_median / (row.batch * row.heads):.4g}")])
-    if not any(kind == "measured" for _, kind, _ in lines.values()):
+            lines = rungs if row.is_rung else peers
+            lines.setdefault(row.stage, {})[row.n] = float(f"{row.ms_median / (row.batch * row.heads):.4g}")
+    if not rungs:
         raise results.NotMeasured(f"{csv}: no sweep with batch x N = {TOKENS}, {arguments.regime}. Measured by: ladder bench --sweep")
-    gpu = next(row.gpu for row in rows if row.stage in lines)
-    return {"title": f"{gpu}, batch x N = {TOKENS}, d = 128, dense, {arguments.regime}; dotted, hollow: other implementations",
-            "panels": [{"y": "milliseconds per head", "of": "", "title": "", "log_n": True, "log_y": True, "lines": list(lines.values()), "table": list(lines.values())}]}
+    gpu = next(row.gpu for row in rows if row.stage in rungs)
+    others = [[name, "peer", list(map(list, points.items()))] for name, points in peers.items()]
+    panel = {"y": "milliseconds per head", "of": "", "title": "", "log_n": True, "log_y": True,
+             "lines": over_n.merged(rungs) + others, "table": over_n.separate(rungs) + others}
+    return {"title": f"{gpu}, batch x N = {TOKENS}, d = 128, dense, {arguments.regime}. Rungs within 10 % share a line; "
+                     "dotted, hollow: other implementations", "panels": [panel]}
 
 
 def render(axes, points: figure.Points) -> None:
@@ -39,7 +43,7 @@ def render(axes, points: figure.Points) -> None:
     handles, labels = axes.get_legend_handles_labels()
     last = {name: line[-1][1] for name, _, line in points["panels"][0]["lines"]}
     ordered = sorted(zip(handles, labels), key=lambda entry: -last[entry[1]])  # top to bottom as the lines end
-    axes.legend(*zip(*ordered), loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=7, ncols=2, labelspacing=0.4)
+    axes.legend(*zip(*ordered), loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=8, labelspacing=0.6)
 
 
 if __name__ == "__main__":

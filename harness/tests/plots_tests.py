@@ -184,6 +184,12 @@ class TrafficFigures(Scratch):
         for words in ("3.00 TB/s", "7.50 TB/s", "mma_sync 400", "02_swizzle", "dram__bytes_read.sum"):
             self.assertIn(words, texts["roofline"])
 
+    def test_the_name_of_a_line_stays_short(self) -> None:
+        order = ["00_naive", "00a_rowwise", "00aa_coalesced", "01_base", "02_swizzle", "03_kvpipe"]
+        for names, wanted in ((order[4:5], "02_swizzle"), (order[:3], "00 00a 00aa"), (order[1:5], "00a to 02"),
+                              (order[:4] + order[5:], "00 to 01, 03")):
+            self.assertEqual(over_n.together(names, order), wanted)
+
     def test_values_are_per_head(self) -> None:
         path = self.write(traffic_rows())
         points = bytes_over_n.collect(path, traffic.read(path), None)
@@ -199,7 +205,7 @@ class TrafficFigures(Scratch):
         run = self.run_script("time_over_n", FIXTURE, "-o", self.folder / "a.svg")
         self.assertEqual(run.returncode, 0, run.stderr)
         text = " ".join(ElementTree.parse(self.folder / "a.svg").getroot().itertext())
-        for words in ("06_batched", "batch x N = 16384", "milliseconds per head"):
+        for words in ("00 to 07", "batch x N = 16384", "milliseconds per head"):
             self.assertIn(words, text)
 
     def test_nothing_is_drawn_before_it_is_measured(self) -> None:
