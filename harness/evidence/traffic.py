@@ -6,9 +6,8 @@ the card says how much memory it holds meanwhile. With --emulator the emulator c
 harness/io_model.hpp stands beside it. The tables are printed; --csv also writes them, one row per stage, shape and metric:
 rows that are in the file already are replaced, others are kept.
 
-A stage of several kernels has the sum of them; of shares and rates, their mean weighted by gpu__time_duration.sum. The
-stages before 01 run at batch 1 and 2 heads, for they are slow; all others at 16 heads and batch x N = 16384, as in
-`ladder bench --sweep`. Memory is compared at batch 1 and 2 heads throughout.
+A stage of several kernels has the sum of them; of shares and rates, their mean weighted by gpu__time_duration.sum. All run
+at 16 heads and batch x N = 16384, as in `ladder bench --sweep`; memory is compared at batch 1 and 2 heads.
 Exit code: 0 done; 1 a program failed; 2 usage; 77 no GPU, no ncu, or no right to use it.
 """
 from __future__ import annotations
@@ -125,14 +124,9 @@ def measured(ladder: Path, stages: list[str], lengths: Iterable[int], more: list
     rows = [row(entry, entry["gpu"], "cuda.memory_used_bytes", entry["cuda.memory_used_bytes"], "measured")
             for entry in entries]
     ran = [stage for stage in stages if any(entry["stage"] == stage for entry in entries)]
-    slow = [stage for stage in ran if stage.startswith("00")]
-    if slow:
-        print(f"{', '.join(slow)} at N = {', '.join(map(str, lengths))}", file=sys.stderr)
-        rows += profile(ladder, slow, SMALL, lengths, *more)
-    if fast := [stage for stage in ran if stage not in slow]:
-        for n in lengths:
-            print(f"{', '.join(fast)} at N = {n}", file=sys.stderr)
-            rows += profile(ladder, fast, {"batch": max(1, TOKENS // n), "heads": HEADS}, [n], *more)
+    for n in lengths if ran else []:
+        print(f"{', '.join(ran)} at N = {n}", file=sys.stderr)
+        rows += profile(ladder, ran, {"batch": max(1, TOKENS // n), "heads": HEADS}, [n], *more)
     return rows
 
 

@@ -1,6 +1,7 @@
 """Reads docs/results/GPU_traffic.csv, written by harness/evidence/traffic.py. Columns: docs/results/README.md."""
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,7 +34,9 @@ class Row:
 
     @property
     def per_head(self) -> float:
-        return self.value / (self.batch * self.heads)
+        """The value itself where it is a share, a rate or a mean: these are the same for one head as for all."""
+        is_count = not re.search(r"\.(pct|ratio|avg|sum\.)", self.metric)
+        return self.value / (self.batch * self.heads) if is_count else self.value
 
 
 def read(path: Path) -> list[Row]:

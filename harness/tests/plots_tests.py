@@ -200,6 +200,8 @@ class TrafficFigures(Scratch):
         self.assertIn(["01_base", 4096.0, 30.0], roof["panels"][0]["rungs"])  # 4 n^2 d operations over 8 n d bytes
         self.assertEqual(over_n.table(points)[0][1][:2], ["N", "00_naive"])
         self.assertEqual([rows[0][0] for _, _, rows in over_n.table(points)], ["512", "512"])
+        for metric, value in (("lts__t_bytes.sum", 2.0), ("lts__t_sector_hit_rate.pct", 64.0), ("sm__warps_active.avg.per_cycle_active", 64.0)):
+            self.assertEqual(traffic.Row("01_base", "", 2, 16, 512, 128, False, metric, 64.0, "measured").per_head, value)
 
     def test_time_over_n(self) -> None:
         run = self.run_script("time_over_n", FIXTURE, "-o", self.folder / "a.svg")
