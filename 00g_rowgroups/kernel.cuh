@@ -1,5 +1,5 @@
-// 00g_rowgroups: a warp owns two groups of 16 query rows. Both multiply by the same fragments of K and V, and the compiler,
-//          which sees that, loads each of them once.
+// 00g_rowgroups: a warp owns two groups of 16 query rows. Both multiply by the same fragments of K and V, and the
+//          compiler, which sees that, loads each of them once.
 // Before:  00f_mmaqk loads every fragment of K and V for 16 query rows, with 8-way conflicts.
 // Tile:    64x32, 2 warps, M_TILES = 2.   Shared: 32 KiB (Q 16, K 8, V 8).   Needs d = 128, n % BR == 0, n % BC == 0.
 #pragma once
