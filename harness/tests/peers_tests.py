@@ -54,6 +54,32 @@ class Peers(unittest.TestCase):
         self.assertIn("d must be 64 or 128", reason(TRITON, d=96))
         self.assertIn("no inputs of type bf16", reason(TRITON, dtype="bf16"))
 
+    def test_a_group_is_poisoned_before_and_verified_after(self) -> None:
+        """A peer without a GPU: its output is one number, and every second launch does not write it."""
+        peer = self.folder / "peer.py"
+        peer.write_text(f"import sys; sys.path.insert(0, {str(PEERS)!r})" + """
+import math
+from torch_peer import Contestant, Refusal, serve
+
+class OneNumber(Contestant):
+    launches = 0
+    def launch(self, launches):
+        self.launches += 1
+        if self.launches % 2: self.output = 1.0
+    def before(self): self.output = math.nan
+    def after(self):
+        if not self.output == 1.0: raise Refusal(f"its output is {self.output}")
+    def answer(self): return {"name": "one"}
+
+serve(lambda request: OneNumber())
+""")
+        events = "cuda.Event = lambda **_: SimpleNamespace(record=int, synchronize=int, elapsed_time=lambda _: 7.0)\n"
+        runs = [{"op": "run", "launches": 1}] * 3
+        self.assertEqual(self.answers(peer, REQUEST, *runs, torch=TORCH.format(gpu=True) + events),
+                         [{"ok": True, "name": "one"}, {"ok": True, "ms": 7.0}, {"ok": False, "reason": "its output is nan"},
+                          {"ok": True, "ms": 7.0}])
+
+
 
 if __name__ == "__main__":
     unittest.main()
