@@ -22,6 +22,12 @@
     pen.font = TEXT;
     return pen.measureText(text).width;
   };
+  const cutTo = (width, text) => {
+    if (widthOf(text) <= width) return text;
+    let kept = text;
+    while (kept && widthOf(`${kept}\u2026`) > width) kept = kept.slice(0, -1);
+    return `${kept}\u2026`;
+  };
 
   const scale = (log, [low, high], [from, to]) => {
     const along = log ? Math.log : (value) => value;
@@ -199,7 +205,7 @@
       root.push(styled(svg("g", { class: `series ${series.kind}` },
         path("line", series.points.map((point) => `${point.apart ? "M" : "L"}${x(point.n)} ${y(point.value)}`).join("")),
         path("leader", `M${x(last.n) + 5} ${y(last.value)}L${right + 16} ${labels[i]}`),
-        write("name", right + 19, labels[i] + 4, "start", name(series)),
+        write("name", right + 19, labels[i] + 4, "start", cutTo(width - right - 19, name(series))),
         ...series.points.map((point) => {
           const at = { x: x(point.n), y: y(point.value) };
           return mark(series, point, at, ...whisker(point, false, y, at.x), dot(series.shape, 4, at.x, at.y));

@@ -1,6 +1,8 @@
 // From simulated timings to the table: pairing, ceilings, ablations, and what is said without a GPU.
 #include "harness/bench.hpp"
 
+#include <fmt/format.h>
+
 #include <cmath>
 
 #include "harness/compare.hpp"
@@ -162,6 +164,16 @@ TEST_CASE("what is timed alone has its three launches, says so, and is paired wi
   CHECK_FALSE(row(results, "01_base").vs_previous);
   REQUIRE(results.notes.size() == 1);
   CHECK_THAT(results.notes[0], Contains("00_naive: more than a second a launch") && Contains("no paired interval"));
+}
+
+TEST_CASE("a run says when its rounds are too few for everyone to follow everyone else") {
+  std::vector<Simulated> twenty;
+  for (int i = 0; i < 20; ++i) twenty.push_back(stage(fmt::format("{:02}_rung", i), 100 + i));
+  CHECK(Run(twenty).results().notes.empty());
+  twenty.push_back(stage("20_rung", 120));  // an odd number needs two rounds for each
+  const Results results = Run(twenty).results();
+  REQUIRE(results.notes.size() == 1);
+  CHECK_THAT(results.notes[0], Contains("20 rounds of 21 contestants") && Contains("--rounds 42"));
 }
 
 TEST_CASE("the table shows rates, ratios with intervals and verdicts") {

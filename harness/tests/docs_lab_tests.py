@@ -223,7 +223,7 @@ class Lab(LabCase):
             self.assertLessEqual(sizes[0], 380)
             self.assertAlmostEqual(sizes[1], 1, 2)  # 12 px are 12 px
             self.assertGreaterEqual(sizes[2], 0)
-            self.assertLessEqual(sizes[3], 380)
+            self.assertLessEqual(sizes[3], 380, state)
             self.assertGreaterEqual(min(sizes[4:]), -1, state)
 
     def test_rungs_differ_in_lightness_and_stand_out_from_the_page(self) -> None:

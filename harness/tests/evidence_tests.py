@@ -227,7 +227,7 @@ class Traffic(unittest.TestCase):
         rows = self.rows()
         naive = rows["00_naive", "512", "dram__bytes_read.sum"]
         self.assertEqual((naive["value"], naive["batch"], naive["heads"], naive["gpu"], naive["source"], naive["commit"]),
-                         ("30", "1", "2", "Stub", "measured", "abc"))
+                         ("30", "32", "16", "Stub", "measured", "abc"))
         self.assertEqual(rows["00_naive", "512", "lts__t_sector_hit_rate.pct"]["value"], "17.5")  # (100*10 + 300*20) / 400
         tiled = rows["03_kvpipe", "1024", "dram__bytes_read.sum"]
         self.assertEqual((tiled["value"], tiled["batch"], tiled["heads"]), ("1500", "16", "16"))
