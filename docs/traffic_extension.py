@@ -68,7 +68,7 @@ def verdict(claimed: str, ours: float) -> str:
     if dots:
         agrees = float(low) <= ours <= float(high)
     elif claimed[0] in "<>":
-        agrees = (ours > float(claimed[1:])) == (claimed[0] == ">")
+        agrees = ours > float(claimed[1:]) if claimed[0] == ">" else ours < float(claimed[1:])
     else:
         agrees = abs(ours / float(claimed) - 1) <= SAME
     return "same" if agrees else "not the same"
