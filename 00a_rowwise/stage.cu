@@ -5,7 +5,7 @@ namespace {
 
 constexpr uint32_t SMEM_BYTES_PER_KEY = 4;
 
-// Shared memory that nobody uses leaves less to L1: both are of one store.
+// Shared memory that nobody uses leaves less to L1: both are parts of one store.
 template <uint32_t UNUSED_BYTES = 0>
 void run(Device& device, const AttentionParams& p) {
   const uint32_t n = p.n, batch_heads = p.batch_heads, smem_bytes = SMEM_BYTES + UNUSED_BYTES + n * SMEM_BYTES_PER_KEY;

@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(THREADS) attention(AttentionParams p) {
 #pragma unroll
   for (int c = 0; c < CHUNKS; ++c) load_chunk(Q_part[c], p.Q + block_row + column + c * 64);
 
-  // QK    A group computes one score: eight lanes sum 16 products each, three exchanges complete the sum. All lanes of a
+  // QK    Eight lanes compute a score: each sums 16 products, and three exchanges complete the sum. All lanes of a
   //       warp take part in an exchange, so behind the last key they repeat it.
   float thread_max = -INFINITY;
 #pragma unroll 2

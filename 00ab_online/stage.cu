@@ -3,7 +3,7 @@
 
 namespace {
 
-// Shared memory that nobody uses leaves less to L1: both are of one store.
+// Shared memory that nobody uses leaves less to L1: both are parts of one store.
 template <int KEYS, uint32_t UNUSED_BYTES = 0>
 void run(Device& device, const AttentionParams& p) {
   launch(device, attention<KEYS>, dim3(p.n, p.batch_heads), dim3(THREADS), SMEM_BYTES + UNUSED_BYTES, p);

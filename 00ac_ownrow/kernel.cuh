@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(WARPS * 32) flash_attention(AttentionParams p)
 #pragma unroll
   for (int c = 0; c < CHUNKS; ++c) load_chunk(Q_part[c], p.Q + block_rows + row * HEAD_DIM + column + c * 64);
 
-  // QK    A group computes one score: eight lanes sum 16 products each, three exchanges complete the sum.
+  // QK    Eight lanes compute a score: each sums 16 products, and three exchanges complete the sum.
   float O_part[CHUNKS][8] = {}, group_max = -INFINITY, group_sum = 0.0f;  // of the keys so far
 #pragma unroll 2
   for (int key = 0; key < p.n; ++key) {

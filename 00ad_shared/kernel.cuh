@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(WARPS * 32) flash_attention(AttentionParams p)
       __syncthreads();  // safe to read K and V: every thread has stored its part
     }
 
-    // QK    A group computes one score: eight lanes sum 16 products each, three exchanges complete the sum.
+    // QK    Eight lanes compute a score: each sums 16 products, and three exchanges complete the sum.
     float score = 0.0f;
 #pragma unroll
     for (int c = 0; c < CHUNKS; ++c) {

@@ -155,6 +155,7 @@ class Bench {
     fmt::print(out_, "{}{}", tables_++ ? "\n" : "", results_table(results.rows, recorded_));
     if (options_.ablate) fmt::print(out_, "\n{}", ablation_tables(field->entries(), *timings));
     for (const std::string& note : results.notes) notes_.push_back(note);
+    if (const auto note = unbalanced(*timings, protocol_.regime)) say_once(*note);
     if (std::any_of(results.rows.begin(), results.rows.end(), [](const ResultRow& row) { return row.vs_fa2; })) {
       say_once("fa2 is FlashAttention-2 as PyTorch ships it; built from its own source it can be faster.");
     }

@@ -64,22 +64,6 @@ void add_clocks(ResultRow& row, const Entry& entry, const Timing& timing, int pr
   if (!per_clock.empty()) row.flop_per_clk_sm = median(per_clock);
 }
 
-// Only as many rounds as contestants, or twice as many of an odd number, let each follow each other one equally often.
-std::optional<std::string> unbalanced(std::span<const Timing> timings, const RunFacts& facts) {
-  int contestants = 0, rounds = 0;
-  for (const Timing& timing : timings) {
-    if (!has_times(timing) || timing.alone) continue;
-    ++contestants;
-    rounds = std::max(rounds, static_cast<int>(timing.ms.size()));
-  }
-  const int balanced = contestants % 2 == 0 ? contestants : 2 * contestants;
-  if (facts.regime != to_string(Regime::sustained) || contestants < 2 || rounds >= balanced) return {};
-  return fmt::format(
-      "{} rounds of {} contestants: not everyone has followed everyone else, and a kernel is slower after one "
-      "that heats the card. --rounds {} balances that.",
-      rounds, contestants, balanced);
-}
-
 }  // namespace
 
 std::string row_name(const Stage& stage, const Variant& variant) {
@@ -156,12 +140,26 @@ Results evaluate(std::span<const Entry> entries, std::span<const Timing> timings
     }
     results.rows.push_back(std::move(row));
   }
-  if (std::optional<std::string> note = unbalanced(timings, facts)) results.notes.push_back(std::move(*note));
   // Stages, peers, ceilings, each in the order of the entries.
   const auto rank = [](const ResultRow& row) { return row.kind == "stage" ? 0 : row.kind == "peer" ? 1 : 2; };
   std::stable_sort(results.rows.begin(), results.rows.end(),
                    [&](const ResultRow& a, const ResultRow& b) { return rank(a) < rank(b); });
   return results;
+}
+
+std::optional<std::string> unbalanced(std::span<const Timing> timings, Regime regime) {
+  int contestants = 0, rounds = 0;
+  for (const Timing& timing : timings) {
+    if (!has_times(timing) || timing.alone) continue;
+    ++contestants;
+    rounds = std::max(rounds, static_cast<int>(timing.ms.size()));
+  }
+  const int balanced = contestants % 2 == 0 ? contestants : 2 * contestants;
+  if (regime != Regime::sustained || contestants < 2 || rounds >= balanced) return {};
+  return fmt::format(
+      "{} rounds of {} contestants: not everyone has followed everyone else, and a kernel is slower after one "
+      "that heats the card. --rounds {} balances that.",
+      rounds, contestants, balanced);
 }
 
 }  // namespace ladder

@@ -45,6 +45,10 @@ struct Results {
 // Stages are held to the mma_sync entry, peers to the other ceilings; a rate above is reported and gets no row.
 Results evaluate(std::span<const Entry> entries, std::span<const Timing> timings, const RunFacts& facts);
 
+// What to say of a sustained run of too few rounds: only over as many as it has contestants, or twice as many of an odd
+// number, does everyone follow everyone else equally often. Nothing if there were enough.
+std::optional<std::string> unbalanced(std::span<const Timing> timings, Regime regime);
+
 // The paired speedup of entry a over entry b, or nothing when one of them failed or was timed alone.
 std::optional<Estimate> paired(std::span<const Entry> entries, std::span<const Timing> timings, size_t a, size_t b);
 

@@ -6,8 +6,9 @@ the card says how much memory it holds meanwhile. With --emulator the emulator c
 harness/io_model.hpp stands beside it. The tables are printed; --csv also writes them, one row per stage, shape and metric:
 rows that are in the file already are replaced, others are kept.
 
-A stage of several kernels has the sum of them; of shares and rates, their mean weighted by gpu__time_duration.sum. All run
-at 16 heads and batch x N = 16384, as in `ladder bench --sweep`; memory is compared at batch 1 and 2 heads.
+A stage of several kernels has the sum of them; of shares and rates, their mean weighted by gpu__time_duration.sum. On a GPU
+all run at 16 heads and batch x N = 16384, as in `ladder bench --sweep`, and memory is compared at batch 1 and 2 heads; the
+emulator runs one head.
 Exit code: 0 done; 1 a program failed; 2 usage; 77 no GPU, no ncu, or no right to use it.
 """
 from __future__ import annotations

@@ -90,7 +90,7 @@ def table(counts: dict[str, dict], rows: list[results.Row], peers: list[results.
             cells += timing(measured.get(stage))
         lines.append("| " + " | ".join(cells) + " |")
     for peer in sorted(peers, key=lambda row: row.stage):
-        cells = [peer.stage, "another implementation, in the same run", "", "", "", ""]
+        cells = [peer.stage, "another implementation", "", "", "", ""]
         lines.append("| " + " | ".join(cells + timing(peer)) + " |")
     return lines
 
@@ -119,10 +119,12 @@ def section(counts: dict[str, dict], csv: Path) -> str:
     first = rungs[0]
     name = csv.relative_to(results.ROOT)
     picture = figure.path_of(csv, tflops_per_rung.NAME).relative_to(results.ROOT)
+    alone = [row.stage for row in rungs if row.values["rounds"] < max(rung.values["rounds"] for rung in rungs)]
     notes = [
         "", emulator_note,
         f"TFLOPS were measured on an {first.gpu} on {first.date} at {selection}; gains are medians of "
         "paired rounds (not quotients of the TFLOPS beside them) with their 95 % interval.",
+        *([f"Timed alone, for a launch takes more than a second: {', '.join(alone)}."] if alone else []),
         f"All of it, with clocks and drivers: [{name}]({name}).",
         "", f"![TFLOPS of every rung on an {first.gpu}, with other implementations and the card's ceilings]({picture})",
     ]

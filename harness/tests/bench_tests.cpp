@@ -169,11 +169,16 @@ TEST_CASE("what is timed alone has its three launches, says so, and is paired wi
 TEST_CASE("a run says when its rounds are too few for everyone to follow everyone else") {
   std::vector<Simulated> twenty;
   for (int i = 0; i < 20; ++i) twenty.push_back(stage(fmt::format("{:02}_rung", i), 100 + i));
-  CHECK(Run(twenty).results().notes.empty());
+  CHECK_FALSE(unbalanced(Run(twenty).timings, Regime::sustained));
+  Simulated naive = stage("00_naive", 3);
+  naive.timing.alone = true;  // follows nobody
+  twenty.push_back(naive);
+  CHECK_FALSE(unbalanced(Run(twenty).timings, Regime::sustained));
   twenty.push_back(stage("20_rung", 120));  // an odd number needs two rounds for each
-  const Results results = Run(twenty).results();
-  REQUIRE(results.notes.size() == 1);
-  CHECK_THAT(results.notes[0], Contains("20 rounds of 21 contestants") && Contains("--rounds 42"));
+  const auto note = unbalanced(Run(twenty).timings, Regime::sustained);
+  REQUIRE(note);
+  CHECK_THAT(*note, Contains("20 rounds of 21 contestants") && Contains("--rounds 42"));
+  CHECK_FALSE(unbalanced(Run(twenty).timings, Regime::burst));  // each rests before its group
 }
 
 TEST_CASE("the table shows rates, ratios with intervals and verdicts") {
