@@ -18,7 +18,7 @@ CANNOT_RUN_HERE = 77
 
 STALLS = tuple(f"smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio"
                for reason in ("barrier", "dispatch_stall", "long_scoreboard", "math_pipe_throttle", "mio_throttle",
-                              "not_selected", "selected", "short_scoreboard", "wait"))
+                              "not_selected", "short_scoreboard", "wait"))
 
 
 class Failure(Exception):
