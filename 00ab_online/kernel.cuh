@@ -9,7 +9,7 @@ namespace {
 
 constexpr int HEAD_DIM = 128;
 constexpr int WARPS = 4, THREADS = WARPS * 32;
-constexpr int GROUPS = THREADS / 8;  // of eight lanes; a group reads one row of K or V, so 16 rows are read at a time
+constexpr int GROUPS = THREADS / 8;  // of eight lanes; a group reads one row, so 16 rows are read at a time
 constexpr int CHUNKS = 2;            // of 8 halves = 16 B, one vector load: a lane has 16 of a row's 128 columns
 constexpr float LOG2E = 1.44269504088896341f;
 

@@ -372,7 +372,15 @@ class RungDiff(unittest.TestCase):
             run = self.run_on(self.kernels, name)
             self.assertEqual(run.returncode, 0, run.stderr)
             self.assertIn("+B2\n", run.stdout)
-            self.assertIn("02_next: 3 changed lines since 01_base", run.stdout)
+            self.assertIn("02_next: 3 changed lines since 01_base\n", run.stdout)
+
+    def test_new_spacing_is_counted_and_not_shown(self) -> None:
+        kernels = {"01_base": "a\nb\nc\nd\n", "02_next": "a\n  b\n  c\nD\n"}
+        run = self.run_on(kernels, "02")
+        self.assertIn("\n-d\n+D\n", run.stdout)
+        self.assertNotRegex(run.stdout, r"(?m)^[-+] *[bc]$")
+        self.assertIn("02_next: 3 changed lines since 01_base, 2 of them by spacing alone (not shown)\n", run.stdout)
+        self.assertEqual(self.run_on(kernels, "--most", "2").returncode, 1)  # the limit counts them
 
     def test_bad_use(self) -> None:
         for arguments in ((), ("9",), ("--most",), ("--most", "x"), ("--most", "0", "02_next=3"), ("--help",)):
