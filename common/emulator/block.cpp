@@ -1,5 +1,7 @@
 #include "common/emulator/block.hpp"
 
+#include "common/emulator/signals.hpp"
+
 #include <fmt/format.h>
 #include <algorithm>
 #include <cstring>
@@ -49,6 +51,7 @@ void Block::run(uint64_t linear) {
   at_barrier = 0;
   named_barriers = {};
   mbarriers.clear();
+  late_sites.clear();
   std::memset(smem.get(), 0xff, launch.smem_bytes);  // NaN as f16 and as f32
   if (launch.options.check) races.start_block(launch.smem_bytes, launch.warps());
 
@@ -61,6 +64,8 @@ void Block::run(uint64_t linear) {
       warp.id = thread / 32;
       warp.live = warp.ready = live - thread >= 32 ? ALL_LANES : (1u << (live - thread)) - 1;
       warp.arrived = 0;
+      warp.together = warp.look_at = 0;
+      warp.progress = {};
     }
     Lane& state = warp.lanes[lane];
     state.copies.clear();
@@ -71,7 +76,7 @@ void Block::run(uint64_t linear) {
   }
   fiber last = std::move(warps[0].fibers[0]).resume();
   *current.suspended = std::move(last);
-  if (failed) {
+  if (failed || stopped) {
     for (uint32_t thread = 0; thread < launch.threads(); ++thread) abandon(warps[thread / 32].fibers[thread % 32]);
   } else {
     report_unawaited_copies();
@@ -188,23 +193,28 @@ void Block::deadlock() {
   const Warp* const first = std::find_if(&warps[0], &warps[0] + launch.warps(), [](const Warp& w) { return w.live; });
   const auto [instruction, call] = waits_in(*first, static_cast<uint32_t>(std::countr_zero(first->live)));
   const Fault fault{ReportKind::deadlock, site_id(instruction, call)};
-  log.add(fault, sites, linear_index, [&] { return who_waits_where(); });
+  log.add(fault, sites, linear_index,
+          [&] { return fmt::format("deadlock, no thread of {} can go on:{}", block_name(), who_waits_where()); });
   stop();
 }
 
 std::string Block::who_waits_where() const {
   std::map<std::string, std::vector<uint32_t>> waiting;  // by place, in alphabetical order
-  std::vector<uint32_t> ended;
+  std::vector<uint32_t> ended, ready;
   for (uint32_t thread = 0; thread < launch.threads(); ++thread) {
     const Warp& warp = warps[thread / 32];
     if ((warp.live >> thread % 32 & 1) == 0) {
       ended.push_back(thread);
       continue;
     }
+    if (warp.ready >> thread % 32 & 1) {
+      ready.push_back(thread);
+      continue;
+    }
     const auto [instruction, call] = waits_in(warp, thread % 32);
     waiting[fmt::format("{} at {}", info(instruction).name, to_string(source_line(call)))].push_back(thread);
   }
-  std::string message = fmt::format("deadlock, no thread of {} can go on:", block_name());
+  std::string message;
   for (const auto& [where, threads] : waiting) message += fmt::format("\n  {}: threads {}", where, ranges(threads));
   for (size_t id = 1; id < named_barriers.size(); ++id) {
     const NamedBarrier& barrier = named_barriers[id];
@@ -222,12 +232,72 @@ std::string Block::who_waits_where() const {
     if (barrier.pending_bytes < 0)
       message += fmt::format("; {} bytes have landed that nobody has expected", -barrier.pending_bytes);
   }
+  if (!ready.empty()) message += fmt::format("\n  can go on: threads {}", ranges(ready));
   if (!ended.empty()) message += fmt::format("\n  ended: threads {}", ranges(ended));
   return message;
 }
 
+void Block::look(Instruction instruction, const CallSite& call, bool together) {
+  constexpr uint64_t INTERVAL = 1024;
+  constexpr uint64_t REMEMBERED = 4096;  // steps before the end of a loop: its lines are known by then
+  const Options& options = launch.options;
+  if (options.stop != nullptr && *options.stop) stop_early();
+  const uint32_t thread = current.thread();
+  const uint64_t taken = steps(thread);
+  uint64_t next = taken + INTERVAL;
+  if (options.max_steps != 0) {
+    const uint64_t late = options.max_steps - std::min(options.max_steps / 2, REMEMBERED);
+    next = std::min(next, late);
+    if (taken >= late) {
+      late_sites.resize(launch.warps() * 33);
+      late_sites[together ? launch.warps() * 32 + thread / 32 : thread].insert(site_id(instruction, call));
+    }
+    if (taken > options.max_steps) {
+      report_endless_loop(call);
+      stop();
+    }
+  }
+  current.warp->look_at = std::max(current.warp->look_at, next);
+}
+
+void Block::report_endless_loop(const CallSite& call) {
+  const uint32_t thread = current.thread();
+  std::set<std::pair<std::string, int>> lines;
+  for (const uint32_t i : {thread, launch.warps() * 32 + thread / 32}) {
+    for (const SiteId site : late_sites[i]) lines.emplace(sites[site].call.file, sites[site].call.line);
+  }
+  std::vector<SourceLine> where = {source_line(call)};
+  std::string numbers;
+  for (const auto& [file, line] : lines) {
+    where.push_back({file, line});
+    numbers += fmt::format("{}{}", numbers.empty() ? "" : ", ", line);
+  }
+  std::string message = fmt::format(
+      "endless loop: {} has executed more than {} instructions in {}, and is at {}\n  it goes round in {} to {}, ",
+      thread_name(thread), launch.options.max_steps, block_name(), to_string(where[0]), to_string(where[1]),
+      where.back().line);
+  message += fmt::format("with instructions in lines {}{}", numbers, who_waits_where());
+  report_at(ReportKind::endless_loop, std::move(where), std::move(message));
+}
+
+SourceLine Block::last_line() const {
+  const Warp& warp = *current.warp;
+  const Progress& own = warp.progress[current.lane];
+  if (own.together == static_cast<uint32_t>(warp.together)) return {own.file, static_cast<int>(own.line)};
+  return source_line(warp.site);
+}
+
+void Block::stop_early() {
+  stopped = true;
+  switch_to_host();
+}
+
 void Block::stop() {
   failed = true;
+  switch_to_host();
+}
+
+void Block::switch_to_host() {
   current.suspended = &current.warp->fibers[current.lane];
   fiber never = std::move(host).resume();
   std::abort();
@@ -405,6 +475,48 @@ void Block::trace_global(TraceEvent& event, const Device::Buffer* buffer, const 
         bytes);
 }
 
+// ---- signals ----------------------------------------------------------------------------------------------------------
+
+void Block::plain_access(const void* address, std::string_view what, const void* pc) {
+  [&] {
+    std::string buffer;
+    const std::string place = global_place(static_cast<const std::byte*>(address), buffer);
+    const auto [where, words] = line_of(pc);
+    report_at(ReportKind::plain_access, {where},
+              fmt::format("{} has {} {} with a plain pointer, {}; the ways to global memory are ld_global_*, "
+                          "st_global_*, cp_async_16 and bulk copies, {}",
+                          thread_name(current.thread()), what, place, words, block_name()),
+              buffer);
+  }();
+  stop();
+}
+
+void Block::divided_by_zero(const void* pc) {
+  [&] {
+    const auto [where, words] = line_of(pc);
+    report_at(
+        ReportKind::kernel_exception, {where},
+        fmt::format("{} has divided an integer by zero, {}, {}", thread_name(current.thread()), words, block_name()));
+  }();
+  stop();
+}
+
+void Block::stuck(const void* pc) {
+  [&] {
+    const auto [where, words] = line_of(pc);
+    report_at(ReportKind::endless_loop, {where},
+              fmt::format("endless loop: {} of {} has executed no emulated instruction for seconds, {}{}",
+                          thread_name(current.thread()), block_name(), words, who_waits_where()));
+  }();
+  stop();
+}
+
+std::pair<SourceLine, std::string> Block::line_of(const void* pc) const {
+  if (const std::optional<SourceLine> exact = machine_line(pc)) return {*exact, "at " + to_string(*exact)};
+  const SourceLine last = last_line();
+  return {last, last.line == 0 ? "before its first instruction" : "after " + to_string(last)};
+}
+
 // ---- words for reports ----------------------------------------------------------------------------------------------
 
 std::string Block::at(SiteId site) const {
@@ -414,6 +526,30 @@ std::string Block::at(SiteId site) const {
 std::string Block::place(uint32_t address) const {
   const Region& region = regions[region_at(address)];
   return fmt::format("{}+{}", region.name, address - SMEM_BASE - region.offset);
+}
+
+void Block::report_at(ReportKind kind, std::vector<SourceLine> where, std::string message, std::string buffer) {
+  LoggedReport& added = log.reports().emplace_back();
+  added.report = {kind, std::move(message), std::move(where), std::move(buffer)};
+  added.block = linear_index;
+}
+
+std::string Block::global_place(const std::byte* address, std::string& name) const {
+  const auto at = reinterpret_cast<uintptr_t>(address);
+  const Device::Buffer* nearest = nullptr;
+  uintptr_t distance = uintptr_t{1} << 32;  // farther away no buffer is meant
+  for (const Device::Buffer& buffer : launch.buffers) {
+    const auto begin = reinterpret_cast<uintptr_t>(buffer.begin), end = begin + buffer.bytes;
+    const uintptr_t away = at < begin ? begin - at : at < end ? 0 : at - end + 1;
+    if (away >= distance) continue;
+    nearest = &buffer;
+    distance = away;
+  }
+  if (nearest == nullptr) return fmt::format("address {}", fmt::ptr(address));
+  name = nearest->name;
+  if (address < nearest->begin) return fmt::format("{} bytes before the start of {}", distance, name);
+  const std::string place = fmt::format("{}+{}", name, address - nearest->begin);
+  return distance == 0 ? place : fmt::format("{}, {} bytes after its end", place, distance - 1);
 }
 
 std::string Block::thread_name(uint32_t thread) {

@@ -2,6 +2,7 @@
 #pragma once
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 #include "common/emulator/bank_model.hpp"
@@ -23,6 +24,7 @@ struct Current {
   Warp* warp = nullptr;
   uint32_t lane = 0;
   fiber* suspended = nullptr;  // where the fiber that is being switched away from is to be kept
+  bool in_fault = false;       // a signal's report is being made
 
   uint32_t thread() const { return warp->id * 32 + lane; }
   Lane& state() const { return warp->lanes[lane]; }
@@ -106,6 +108,21 @@ struct Block {
   void complete_block_barrier();
   [[noreturn]] void deadlock();
   std::string who_waits_where() const;
+  // Called now and then by a lane that has just begun an instruction.
+  void look(Instruction instruction, const CallSite& call, bool together);
+  uint64_t steps(uint32_t thread) const {
+    return warps[thread / 32].progress[thread % 32].steps + warps[thread / 32].together;
+  }
+  void report_endless_loop(const CallSite& call);
+  // Where the running lane issued its last instruction; line 0 if it has issued none.
+  SourceLine last_line() const;
+
+  // ---- signals: what the running lane has done past the emulator, at machine address `pc`
+  [[noreturn]] void plain_access(const void* address, std::string_view what, const void* pc);
+  [[noreturn]] void divided_by_zero(const void* pc);
+  [[noreturn]] void stuck(const void* pc);  // it executes no emulated instruction any more
+  // The line, and "at ..." if it is known exactly, else "after ...", the last instruction's.
+  std::pair<SourceLine, std::string> line_of(const void* pc) const;
 
   // ---- shared memory
   static constexpr uint32_t SMEM_BASE = 1024;  // the first KiB is the system's on the hardware too
@@ -145,6 +162,14 @@ struct Block {
   // The registered buffer that holds the access, if the access is right; a report and null otherwise.
   const Device::Buffer* checked_buffer(Instruction instruction, const CallSite& call, const void* address,
                                        uint32_t bytes, uint32_t alignment, bool is_write);
+  // Where the byte at an address that has been checked lies.
+  const std::byte* global(const std::byte* address) const {
+    for (const Device::Buffer& buffer : launch.buffers) {
+      const auto offset = static_cast<size_t>(address - buffer.begin);
+      if (offset < buffer.bytes) return buffer.memory + offset;
+    }
+    return address;
+  }
 
   // ---- asynchronous copies and mbarriers
   // Lands the oldest `count` copies of a thread, and makes the arrivals that waited for no others.
@@ -182,6 +207,9 @@ struct Block {
   static void trace_global(TraceEvent& event, const Device::Buffer* buffer, const void* address, uint32_t bytes);
 
   // ---- words for reports
+  // A report that is told at `where`, for faults that have no site.
+  void report_at(ReportKind kind, std::vector<SourceLine> where, std::string message, std::string buffer = "");
+  std::string global_place(const std::byte* address, std::string& buffer) const;  // "K+64"; and K
   std::string at(SiteId site) const;                           // "ldmatrix.x4 at 01_base/kernel.cuh:70"
   std::string place(uint32_t address) const;                   // "K+512"
   static std::string thread_name(uint32_t thread);             // "thread 37 (warp 1)"
@@ -200,6 +228,9 @@ struct Block {
   // Ends the launch, after a fatal report. The fibers are abandoned where they stand, without destructors: what calls
   // this keeps nothing on its stack that owns memory, and a kernel's locals are registers.
   [[noreturn]] void stop();
+  // Ends the launch without a report.
+  [[noreturn]] void stop_early();
+  [[noreturn]] void switch_to_host();
 
   const LaunchConfig& launch;
   Stacks stacks;
@@ -230,8 +261,11 @@ struct Block {
   CallSite barrier_site;    // where the first of them does
   std::array<NamedBarrier, 16> named_barriers;
   std::map<uint32_t, Mbarrier> mbarriers;  // by address
+  // The sites that each thread, and after them each warp together, has come by since it was close to Options::max_steps.
+  std::vector<std::set<SiteId>> late_sites;
   bool tracing = false;
-  bool failed = false;
+  bool failed = false;   // by a fatal report
+  bool stopped = false;  // by Options::stop
   struct Free {
     void operator()(std::byte* memory) const { ::operator delete (memory, std::align_val_t{SMEM_BASE}); }
   };
@@ -241,6 +275,18 @@ struct Block {
 [[noreturn]] void diverged(Instruction instruction, const CallSite& site);
 [[noreturn]] void incomplete(const Warp& warp);
 void finish_without(Warp& warp);
+
+// The running lane executes an instruction on its own.
+inline void step(Instruction instruction, const CallSite& call) {
+  Warp& warp = *current.warp;
+  Progress& own = warp.progress[current.lane];
+  ++own.steps;
+  own.file = call.file;
+  own.line = call.line;
+  own.together = static_cast<uint32_t>(warp.together);
+  if (own.steps + warp.together >= warp.look_at) [[unlikely]]
+    current.block->look(instruction, call, false);
+}
 
 // Lanes of a warp meet. False: others have yet to come, and this lane must wait(). True: this lane is the last, and must
 // wake the others, warp.ready |= members, when it has computed what they wait for.
@@ -258,6 +304,9 @@ inline bool arrive(Instruction instruction, const CallSite& site, uint32_t membe
   warp.arrived |= self;
   if (warp.arrived == members) {
     warp.arrived = 0;
+    ++warp.together;
+    if (warp.progress[current.lane].steps + warp.together >= warp.look_at) [[unlikely]]
+      current.block->look(instruction, site, true);
     return true;
   }
   warp.ready &= ~self;

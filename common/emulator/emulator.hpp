@@ -1,6 +1,7 @@
 // The emulated GPU as host code sees it: a Device counts what kernels do and reports what they do wrong.
 // Kernels see common/gpu.cuh instead; emulated::launch there starts one on a Device.
 #pragma once
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -15,6 +16,14 @@ struct Options {
   bool count = true;     // shared-memory wavefronts; instructions and bytes are always counted
   bool trace = false;    // record block (0, 0, 0) of every launch
   int max_reports = 20;  // distinct reports kept
+  // Not 0: the blocks of a grid, in linear order, are cut into so many equal slices, and only those of the first and of
+  // the last slice are run. All are if they cannot be cut into equal ones.
+  uint64_t slices = 0;
+  // Not 0: a thread that executes more emulated instructions than this in one block ends the launch, as does one that
+  // executes none for two seconds.
+  uint64_t max_steps = 0;
+  // When it becomes true, the launch ends early and without a report. It is looked at many times per millisecond.
+  const std::atomic<bool>* stop = nullptr;
 };
 
 // Shared-memory traffic of one instruction in one named region of shared memory (smem_name).
@@ -71,9 +80,11 @@ enum class ReportKind {
   divergent_collective,  // lanes of a warp meet in different warp instructions
   incomplete_warp,       // a warp instruction that needs all 32 lanes after some have ended
   deadlock,
+  endless_loop,  // more instructions than Options::max_steps
+  plain_access,  // memory that the kernel has reached with a pointer of its own, and that is not there
   stack_overflow,
-  kernel_exception,
-  bad_launch,  // or a bad tensor map
+  kernel_exception,  // or a division of integers by zero
+  bad_launch,        // or a bad tensor map
 };
 std::string_view to_string(ReportKind kind);
 bool is_fatal(ReportKind kind);
@@ -89,9 +100,10 @@ std::string to_string(const SourceLine& where);
 // One distinct fault, told for the first block in which it happened.
 struct Report {
   ReportKind kind;
-  std::string message;            // one line, or several for a deadlock
-  std::vector<SourceLine> where;  // the access at fault first, then the one it clashes with
-  std::string buffer;             // that the fault is about: a named region of shared memory, or a global buffer
+  std::string message;  // one line, or several for a deadlock
+  std::vector<SourceLine>
+      where;           // the access at fault first, then the one it clashes with; the lines of an endless loop
+  std::string buffer;  // that the fault is about: a named region of shared memory, or a global buffer
   uint64_t times = 1;
 };
 
@@ -139,8 +151,10 @@ class Device {
   const Options& options() const { return options_; }
 
   // Makes a global buffer known; the caller keeps owning it. Once one is known, every access elsewhere is reported, and
-  // then reads as NaN or is dropped. Registering an address again replaces its entry.
-  void register_buffer(const void* begin, size_t bytes, std::string name, Access access);
+  // then reads as NaN or is dropped. Registering an address again replaces its entry. With a `shadow` the emulated
+  // instructions read and write there, at the same offset, and nobody touches the memory at `begin`: if its pages are
+  // protected, every access of a kernel's own is a plain-access report.
+  void register_buffer(const void* begin, size_t bytes, std::string name, Access access, const void* shadow = nullptr);
 
   const Counters& counters() const { return counters_; }
   const std::vector<Report>& reports() const { return reports_; }
@@ -150,6 +164,8 @@ class Device {
   uint64_t repeats() const { return repeats_; }
   // A fatal report ended a launch. Later launches do nothing until reset().
   bool failed() const { return failed_; }
+  // Options::stop ended a launch. Later launches do nothing until reset(); counts and reports are those so far.
+  bool stopped() const { return stopped_; }
   // Forgets counts, reports, trace and failure. Buffers stay registered.
   void reset();
   // A call of the host's that the hardware or its driver would refuse: a bad-launch report, and the Device has failed.
@@ -160,6 +176,7 @@ class Device {
     size_t bytes;
     std::string name;
     Access access;
+    const std::byte* memory;  // where its bytes lie: its shadow, or `begin`
   };
   const std::vector<Buffer>& buffers() const { return buffers_; }
 
@@ -174,6 +191,7 @@ class Device {
   uint64_t repeats_ = 0;
   int launches_ = 0;
   bool failed_ = false;
+  bool stopped_ = false;
 };
 
 }  // namespace emulator

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <thread>
 #include "common/emulator/block.hpp"
+#include "common/emulator/signals.hpp"
 
 namespace emulator {
 namespace {
@@ -42,18 +43,24 @@ bool same_fault(const Report& a, const Report& b) {
 
 class Launch {
  public:
-  Launch(Device& device, const LaunchConfig& config) : device_(device), config_(config) {}
+  Launch(Device& device, const LaunchConfig& config) : device_(device), config_(config) {
+    const uint64_t slices = config.options.slices;
+    blocks_ = config.blocks();
+    slice_ = slices == 0 || blocks_ % slices != 0 ? blocks_ : blocks_ / slices;
+    blocks_ = std::min(blocks_, 2 * slice_);
+  }
 
   void run() {
-    if (device_.failed_) return;
+    if (device_.failed_ || device_.stopped_) return;
     if (const std::string wrong = what_is_wrong(config_); !wrong.empty()) {
       device_.refuse("bad launch: " + wrong);
       return;
     }
     const uint64_t wanted = config_.options.threads > 0 ? static_cast<uint64_t>(config_.options.threads)
                                                         : std::max(1u, std::thread::hardware_concurrency());
+    const SignalHandlers handlers;
     std::vector<std::jthread> others;
-    for (uint64_t i = 1; i < std::min(wanted, config_.blocks()); ++i) others.emplace_back([this] { work(); });
+    for (uint64_t i = 1; i < std::min(wanted, blocks_); ++i) others.emplace_back([this] { work(); });
     work();
     others.clear();
     merge_reports();
@@ -69,11 +76,19 @@ class Launch {
   // Blocks are claimed in ascending order, and those below a failed one are finished: the reports do not depend on the
   // number of workers.
   void work() {
+    const SignalStack stack(config_.options);
     Block block(config_);
     for (;;) {
-      const uint64_t next = next_block_++;
-      if (next >= config_.blocks() || next > first_failed_) break;
+      const uint64_t claimed = next_block_++;
+      if (claimed >= blocks_) break;
+      const uint64_t next = claimed < slice_ ? claimed : config_.blocks() - blocks_ + claimed;
+      if (next > first_failed_) break;
+      if (config_.options.stop != nullptr && *config_.options.stop) {
+        block.stopped = true;
+        break;
+      }
       block.run(next);
+      if (block.stopped) break;
       if (block.failed) {
         for (uint64_t known = first_failed_; next < known && !first_failed_.compare_exchange_weak(known, next);) {
         }
@@ -81,6 +96,7 @@ class Launch {
       }
     }
     const std::lock_guard guard(mutex_);
+    device_.stopped_ |= block.stopped;
     merge_counts(block);
     for (LoggedReport& report : block.log.reports()) reports_.push_back(std::move(report));
     device_.trace_.insert(device_.trace_.end(), block.trace.begin(), block.trace.end());
@@ -139,6 +155,8 @@ class Launch {
 
   Device& device_;
   const LaunchConfig& config_;
+  uint64_t blocks_ = 0;  // to run: a slice from the front of the grid, and the rest from its end
+  uint64_t slice_ = 0;
   std::atomic<uint64_t> next_block_ = 0;
   std::atomic<uint64_t> first_failed_ = UINT64_MAX;
   std::mutex mutex_;
@@ -148,11 +166,11 @@ class Launch {
   static int number_on(Device& device) { return device.launches_++; }
 };
 
-void Device::register_buffer(const void* begin, size_t bytes, std::string name, Access access) {
+void Device::register_buffer(const void* begin, size_t bytes, std::string name, Access access, const void* shadow) {
   const auto* const first = static_cast<const std::byte*>(begin);
   const auto same = std::find_if(buffers_.begin(), buffers_.end(), [&](const Buffer& b) { return b.begin == first; });
   Buffer& buffer = same == buffers_.end() ? buffers_.emplace_back() : *same;
-  buffer = {first, bytes, std::move(name), access};
+  buffer = {first, bytes, std::move(name), access, shadow == nullptr ? first : static_cast<const std::byte*>(shadow)};
 }
 
 void Device::refuse(std::string why) {
@@ -167,7 +185,7 @@ void Device::reset() {
   trace_regions_.clear();
   repeats_ = 0;
   launches_ = 0;
-  failed_ = false;
+  failed_ = stopped_ = false;
 }
 
 }  // namespace emulator

@@ -12,6 +12,7 @@ constexpr uint32_t MAX_COUNT = (1 << 20) - 1;  // of arrivals, and of bytes
 
 SiteId begin(Instruction instruction, const CallSite& call, uint32_t address, int operand) {
   Block& block = *current.block;
+  step(instruction, call);
   const SiteId site = block.site_id(instruction, call);
   block.require_valid(address, BYTES, site, current.thread());
   if (block.tracing) {
@@ -177,6 +178,7 @@ void mbarrier_arrive_expect_tx(uint32_t address, uint32_t bytes, CallSite call) 
 
 void fence_mbarrier_init(CallSite call) {
   Block& block = *current.block;
+  step(Instruction::fence_mbarrier_init, call);
   if (block.tracing) block.trace_lane_event(Instruction::fence_mbarrier_init, call);
   for (auto& [address, barrier] : block.mbarriers) barrier.fenced |= barrier.initialised_by == current.thread();
 }

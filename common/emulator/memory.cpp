@@ -23,6 +23,7 @@ RaceDetector::Actor actor(SiteId site) {
 template <class T>
 SiteId begin_shared(Instruction instruction, const CallSite& call, uint32_t address) {
   Block& block = *current.block;
+  step(instruction, call);
   const SiteId site = block.site_id(instruction, call);
   block.require_valid(address, sizeof(T), site, current.thread());
   if (block.launch.options.count) block.log_access(address, site);
@@ -77,35 +78,44 @@ void report_global(ReportKind kind, Instruction instruction, const CallSite& cal
   });
 }
 
-// False: the access must not be carried out.
-inline bool begin_global(Instruction instruction, const CallSite& call, const void* address, uint32_t bytes,
-                         bool is_write) {
+// Where the bytes at `address` lie.
+const std::byte* in_memory(const Device::Buffer* buffer, const void* address) {
+  const auto* const byte = static_cast<const std::byte*>(address);
+  return buffer == nullptr ? byte : buffer->memory + (byte - buffer->begin);
+}
+
+// Where the bytes lie; null: the access must not be carried out.
+inline const std::byte* begin_global(Instruction instruction, const CallSite& call, const void* address, uint32_t bytes,
+                                     bool is_write) {
   Block& block = *current.block;
+  step(instruction, call);
   (is_write ? block.counters.gmem_bytes_written : block.counters.gmem_bytes_read) += bytes;
   const Device::Buffer* buffer = nullptr;
   if (!block.launch.buffers.empty()) {
     buffer = block.checked_buffer(instruction, call, address, bytes, bytes, is_write);
-    if (buffer == nullptr) return false;
+    if (buffer == nullptr) return nullptr;
   }
   if (block.tracing) {
     TraceEvent& event = block.trace_lane_event(instruction, call);
     event.bytes += bytes;
     Block::trace_global(event, buffer, address, bytes);
   }
-  return true;
+  return in_memory(buffer, address);
 }
 
 template <class T>
 T load_global(Instruction instruction, const CallSite& call, const void* address) {
-  if (!begin_global(instruction, call, address, sizeof(T), false)) return nan_pattern<T>();
+  const std::byte* const from = begin_global(instruction, call, address, sizeof(T), false);
+  if (from == nullptr) return nan_pattern<T>();
   T value;
-  std::memcpy(&value, address, sizeof value);
+  std::memcpy(&value, from, sizeof value);
   return value;
 }
 
 template <class T>
 void store_global(Instruction instruction, const CallSite& call, void* address, const T& value) {
-  if (begin_global(instruction, call, address, sizeof(T), true)) std::memcpy(address, &value, sizeof value);
+  const std::byte* const to = begin_global(instruction, call, address, sizeof(T), true);
+  if (to != nullptr) std::memcpy(const_cast<std::byte*>(to), &value, sizeof value);
 }
 
 }  // namespace
@@ -213,6 +223,7 @@ void st_global_v4(void* address, uint4 value, CallSite site) {
 void cp_async_16(uint32_t shared_address, const void* global_address, CallSite call) {
   constexpr uint32_t BYTES = 16;
   Block& block = *current.block;
+  step(Instruction::cp_async_16, call);
   const SiteId site = block.site_id(Instruction::cp_async_16, call);
   block.require_valid(shared_address, BYTES, site, current.thread());
   ++block.counters.cp_async;
@@ -221,11 +232,12 @@ void cp_async_16(uint32_t shared_address, const void* global_address, CallSite c
   if (!block.launch.buffers.empty())
     buffer = block.checked_buffer(Instruction::cp_async_16, call, global_address, BYTES, BYTES, false);
   const bool readable = block.launch.buffers.empty() || buffer != nullptr;
+  const std::byte* const from = readable ? in_memory(buffer, global_address) : nullptr;
   Hazard hazard;
   if (block.launch.options.check && block.races.issue(actor(site), shared_address - Block::SMEM_BASE, BYTES, hazard))
     block.report_hazard(actor(site), hazard);
   std::memset(block.shared(shared_address), 0xff, BYTES);
-  current.state().copies.push_back({shared_address, site, readable ? global_address : nullptr});
+  current.state().copies.push_back({shared_address, site, from});
   if (block.tracing) {
     TraceEvent& event = block.trace_lane_event(Instruction::cp_async_16, call);
     event.bytes += BYTES;
@@ -236,6 +248,7 @@ void cp_async_16(uint32_t shared_address, const void* global_address, CallSite c
 
 void cp_async_commit(CallSite site) {
   Lane& lane = current.state();
+  step(Instruction::cp_async_commit, site);
   lane.group_ends.push_back(lane.copies.size());
   if (current.block->tracing) current.block->trace_lane_event(Instruction::cp_async_commit, site);
 }
@@ -243,6 +256,7 @@ void cp_async_commit(CallSite site) {
 void cp_async_wait_pending(int pending, CallSite site) {
   Block& block = *current.block;
   Lane& lane = current.state();
+  step(Instruction::cp_async_wait, site);
   if (block.tracing) block.trace_lane_event(Instruction::cp_async_wait, site).operand = pending;
   const size_t groups = lane.group_ends.size();
   if (groups <= static_cast<size_t>(pending)) return;

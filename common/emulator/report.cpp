@@ -23,6 +23,8 @@ std::string_view to_string(ReportKind kind) {
       "divergent-collective",
       "incomplete-warp",
       "deadlock",
+      "endless-loop",
+      "plain-access",
       "stack-overflow",
       "kernel-exception",
       "bad-launch",

@@ -98,6 +98,7 @@ void __syncthreads(CallSite site) {
   Block& block = *current.block;
   Warp& warp = *current.warp;
   Lane& lane = current.state();
+  step(Instruction::syncthreads, site);
   if (block.tracing) block.trace_lane_event(Instruction::syncthreads, site);
   if (block.at_barrier == 0) {
     block.barrier_site = site;

@@ -62,7 +62,8 @@ void Block::land_bulk_copy(uint32_t address) {
   const uint32_t bytes = copy.map.box_bytes();
   if (copy.readable) {
     std::memset(shared(copy.to), 0, bytes);  // what lies outside the tensor
-    for_each_row(copy.map, copy.first, [&](uint32_t row, const std::byte* from, uint32_t first, uint32_t count) {
+    for_each_row(copy.map, copy.first, [&](uint32_t row, const std::byte* address, uint32_t first, uint32_t count) {
+      const std::byte* const from = global(address);
       f16 elements[ROW_ELEMENTS] = {};
       std::memcpy(elements + first, from, count * sizeof(f16));
       for (uint32_t chunk = 0; chunk < ROW_BYTES / 16; ++chunk)
@@ -100,6 +101,7 @@ void cp_async_bulk_tensor_3d(uint32_t shared_address, const TensorMap& map, int 
                              CallSite call) {
   constexpr Instruction SELF = Instruction::cp_async_bulk_tensor_3d;
   Block& block = *current.block;
+  step(SELF, call);
   const SiteId site = block.site_id(SELF, call);
   const uint32_t thread = current.thread();
   if (map.base == nullptr) {

@@ -40,6 +40,14 @@ struct Lane {
   std::vector<SharedAccess> accesses;  // not yet counted
 };
 
+// How far a lane has come in the block.
+struct Progress {
+  uint64_t steps = 0;     // emulated instructions of its own
+  const char* file = "";  // the last of them
+  uint32_t line = 0;
+  uint32_t together = 0;  // Warp::together at the time, its low half
+};
+
 struct alignas(64) Warp {
   // Everything a warp instruction touches comes first.
   std::array<fiber, 32> fibers;
@@ -49,12 +57,15 @@ struct alignas(64) Warp {
   uint32_t id = 0;
   Instruction instruction = {};
   CallSite site;
+  uint64_t together = 0;  // instructions that the lanes have executed as a warp
+  uint64_t look_at = 0;   // when a lane has come so far, Block::look
   // Operands: each lane hands in its own on arrival. Results: the last lane to arrive computes them for all, and each
   // lane fetches its own when it wakes, so that nobody writes to another's stack.
   alignas(64) uint32_t in[10][32];
   alignas(64) uint32_t out[4][32];
   alignas(64) float product[256];  // mma: A * B, 16 x 8, row-major; wmma: two of these, or C on its way in
 
+  std::array<Progress, 32> progress;
   std::array<Lane, 32> lanes;
 
   uint32_t next_ready_after(uint32_t lane) const {
