@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
+#include <optional>
 
 #include "harness/emulator_run.hpp"
 #include "harness/gpu.hpp"
@@ -33,53 +35,112 @@ CheckResult start_result(const Stage& stage, const Variant& variant, const Shape
   return result;
 }
 
-void fail(CheckResult& result, FailureKind kind, std::string message, std::string_view detail = "") {
-  result.failures.push_back({kind, std::move(message), std::string(detail)});
+void fail(CheckResult& result, FailureKind kind, std::string message, std::string_view detail = "",
+          std::vector<emulator::SourceLine> where = {}) {
+  result.failures.push_back({kind, std::move(message), std::string(detail), std::move(where)});
 }
 
-CheckResult finish(CheckResult result, const Stopwatch& watch) {
+CheckResult finish(CheckResult result, double seconds) {
   result.ok = result.failures.empty();
-  result.seconds = watch.seconds();
+  result.seconds = seconds;
   return result;
 }
 
-std::string place(const Shape& shape, int64_t row) {
-  const int64_t head = row / shape.n;
-  return fmt::format("batch {}, head {}, query {}", head / shape.heads, head % shape.heads, row % shape.n);
-}
-std::string place(const Shape& shape, int64_t row, int64_t column) {
-  return fmt::format("{}, column {}", place(shape, row), column);
-}
+// One input set of a launch: the heads set, set + sets, set + 2 sets, ... of a problem.
+class SetView {
+ public:
+  SetView(const Problem& problem, size_t set) : problem_(problem), set_(static_cast<int64_t>(set)) {}
 
-// Elements of the whole output for which `is_bad` holds.
+  // Calls visit(index) for each element of O that belongs to the set.
+  template <class Visit>
+  void for_each_element(const Visit& visit) const {
+    const int64_t elements = int64_t{problem_.shape.n} * problem_.shape.d;
+    for (int64_t head = set_; head < problem_.shape.batch_heads(); head += std::ssize(problem_.kinds)) {
+      for (int64_t i = head * elements; i < (head + 1) * elements; ++i) visit(i);
+    }
+  }
+
+  std::string place(int64_t row) const {
+    const Shape launched = problem_.launched();
+    int64_t head = row / problem_.shape.n;
+    if (problem_.far_heads > 0 && head > 0) head = problem_.far_heads - 1;
+    return fmt::format("batch {}, head {}, query {}", head / launched.heads, head % launched.heads,
+                       row % problem_.shape.n);
+  }
+  std::string place(int64_t row, int64_t column) const { return fmt::format("{}, column {}", place(row), column); }
+  std::string place_of_element(int64_t index) const {
+    return place(index / problem_.shape.d, index % problem_.shape.d);
+  }
+
+ private:
+  const Problem& problem_;
+  int64_t set_;
+};
+
+// Elements of the set for which `is_bad` holds.
 template <class IsBad>
-void report_elements(CheckResult& result, FailureKind kind, const char* what, const IsBad& is_bad) {
-  const auto first = std::ranges::find_if(result.output, is_bad);
-  if (first == result.output.end()) return;
-  const int64_t index = first - result.output.begin(), d = result.shape.d;
+void report_elements(CheckResult& result, const SetView& view, std::span<const f16> output, FailureKind kind,
+                     const char* what, const IsBad& is_bad) {
+  int64_t bad = 0, all = 0, first = 0;
+  view.for_each_element([&](int64_t i) {
+    ++all;
+    if (is_bad(output[i], i) && bad++ == 0) first = i;
+  });
+  if (bad == 0) return;
   fail(result, kind,
-       fmt::format("{} of {} output elements {}, the first at {}", std::ranges::count_if(result.output, is_bad),
-                   result.output.size(), what, place(result.shape, index / d, index % d)));
+       fmt::format("{} of {} output elements {}, the first at {}", bad, all, what, view.place_of_element(first)));
 }
 
-void judge_output(CheckResult& result, const Reference& reference) {
-  report_elements(result, FailureKind::unwritten_output, "were never written", is_poison);
-  report_elements(result, FailureKind::nan_output, "are NaN",
-                  [](f16 value) { return is_nan(value) && !is_poison(value); });
-  const Comparison worst = compare_to_reference(reference, result.output);
+// Whether NaN may stand in the output of this set at all: then the reference alone says where.
+bool expects_nan(const Reference& reference, size_t set) {
+  for (size_t i = 0; i < reference.rows.size(); ++i) {
+    if (reference.set_of(reference.rows[i]) == set &&
+        std::ranges::any_of(reference.row(i), [](double value) { return std::isnan(value); }))
+      return true;
+  }
+  return false;
+}
+
+void judge_output(CheckResult& result, const Problem& problem, size_t set, std::span<const f16> output) {
+  const SetView view(problem, set);
+  const Reference& reference = problem.reference;
+  report_elements(result, view, output, FailureKind::unwritten_output, "were never written",
+                  [](f16 value, int64_t) { return is_poison(value); });
+  if (!expects_nan(reference, set)) {
+    report_elements(result, view, output, FailureKind::nan_output, "are NaN",
+                    [](f16 value, int64_t) { return is_nan(value) && !is_poison(value); });
+  }
+  const Comparison worst = compare_to_reference(reference, output, set);
   result.max_err = worst.max_err;
-  result.tolerance = reference.tolerance();
-  if (!(result.max_err <= result.tolerance) && !std::isnan(result.max_err)) {
-    fail(result, FailureKind::wrong_result,
-         fmt::format("max error {:.2e} above the tolerance {:.2e} at {}: {:.6g} instead of {:.6g}", result.max_err,
-                     result.tolerance, place(result.shape, worst.row, worst.column), worst.got, worst.expected));
+  result.tolerance = worst.tolerance;
+  result.rms_err = worst.rms;
+  result.rms_tolerance = worst.rms_tolerance;
+  const bool number_expected = std::isfinite(worst.expected);
+  if (!worst.within() && !(std::isnan(worst.max_err) && !result.failures.empty())) {
+    const std::string place = view.place(worst.row, worst.column);
+    fail(result, number_expected && std::isnan(worst.got) ? FailureKind::nan_output : FailureKind::wrong_result,
+         number_expected ? fmt::format("max error {:.2e} above the tolerance {:.2e} at {}: {:.6g} instead of {:.6g}",
+                                       worst.max_err, worst.tolerance, place, worst.got, worst.expected)
+                         : fmt::format("{:.6g} at {}, where the inputs' NaN and infinities make {:.6g} of the formula",
+                                       worst.got, place, worst.expected));
+  } else if (!worst.rms_within() && !std::isnan(worst.rms)) {
+    fail(
+        result, FailureKind::wrong_result,
+        fmt::format("root mean square error {:.3e} above {:.3e}, 1.1 times that of a plain f16 attention: everywhere a "
+                    "little too wrong, as if something were rounded once too often",
+                    worst.rms, worst.rms_tolerance));
   }
 }
 
-void judge_lse(CheckResult& result, const Reference& reference, std::span<const float> lse) {
-  size_t wrong = 0, first = 0;
+void judge_lse(CheckResult& result, const Problem& problem, size_t set, std::span<const float> lse) {
+  const Reference& reference = problem.reference;
+  size_t wrong = 0, all = 0, first = 0;
   for (size_t i = reference.rows.size(); i-- > 0;) {
-    if (std::abs(lse[reference.rows[i]] - reference.lse[i]) <= reference.lse_tolerance[i]) continue;  // false for NaN
+    if (reference.set_of(reference.rows[i]) != set) continue;
+    ++all;
+    const double got = lse[static_cast<size_t>(reference.rows[i])], expected = reference.lse[i];
+    if (std::abs(got - expected) <= reference.lse_tolerance[i]) continue;  // false for NaN
+    if (std::isnan(got) && std::isnan(expected)) continue;
     ++wrong;
     first = i;
   }
@@ -89,7 +150,7 @@ void judge_lse(CheckResult& result, const Reference& reference, std::span<const 
        fmt::format(
            "log-sum-exp is wrong in {} of {} rows, the first at {}: {:.7g} instead of {:.7g}, where f32 explains "
            "{:.1e}",
-           wrong, reference.rows.size(), place(result.shape, row), lse[row], reference.lse[first],
+           wrong, all, SetView(problem, set).place(row), lse[static_cast<size_t>(row)], reference.lse[first],
            reference.lse_tolerance[first]));
 }
 
@@ -114,17 +175,38 @@ void judge_counts(CheckResult& result, const Variant& variant) {
   fail(result, FailureKind::conflicts_differ,
        fmt::format("{}: {} from {} has {:.3g}-way bank conflicts, not {:.3g}-way as predicted",
                    emulator::to_string({worst->file, worst->line}), worst->instruction, worst->buffer, worst->ways(),
-                   variant.conflict_ways));
+                   variant.conflict_ways),
+       "", {{worst->file, worst->line}});
 }
 
 void judge_emulator_run(CheckResult& result, const EmulatorRun& run) {
   for (const emulator::Report& report : run.reports) {
-    fail(result, FailureKind::emulator_report, report.message, emulator::to_string(report.kind));
+    fail(result, FailureKind::emulator_report, report.message, emulator::to_string(report.kind), report.where);
   }
   for (const std::string& message : run.overwritten_guards) {
     fail(result, FailureKind::guard_overwritten, "a write " + message);
   }
   for (const std::string& name : run.modified_inputs) fail(result, FailureKind::input_modified, name + " was changed");
+}
+
+// Rows that the reference leaves out are held to stage 00 on the same GPU. Each of the two may be off by the tolerance.
+void judge_against_naive(CheckResult& result, const Problem& problem, size_t set, std::span<const f16> output,
+                         std::span<const f16> naive) {
+  double term = 0;
+  for (size_t i = 0; i < problem.reference.score_term.size(); ++i) {
+    if (problem.reference.set_of(problem.reference.rows[i]) == set)
+      term = std::max(term, problem.reference.score_term[i]);
+  }
+  const double bound = 2 * (problem.reference.tolerance(set) + term);
+  double difference = 0;
+  SetView(problem, set).for_each_element([&](int64_t i) {
+    const double a = to_float(output[i]), b = to_float(naive[i]);
+    if (a == b || (std::isnan(a) && std::isnan(b)) || std::isnan(difference)) return;
+    if (!(std::abs(a - b) <= difference)) difference = std::abs(a - b);
+  });
+  if (difference <= bound) return;
+  fail(result, FailureKind::differs_from_naive,
+       fmt::format("differs from 00_naive on this GPU by {:.2e} somewhere; {:.2e} is allowed", difference, bound));
 }
 
 }  // namespace
@@ -159,8 +241,20 @@ std::string_view to_string(FailureKind kind) {
       return "differs_from_naive";
     case FailureKind::property_broken:
       return "property_broken";
+    case FailureKind::unset_variable:
+      return "unset_variable";
+    case FailureKind::hangs:
+      return "hangs";
   }
   return "unknown";
+}
+
+bool CheckResult::answers_right() const {
+  return std::ranges::all_of(failures, [](const Failure& failure) { return is_about_counts(failure.kind); });
+}
+
+bool CheckResult::counts_right() const {
+  return std::ranges::none_of(failures, [](const Failure& failure) { return is_about_counts(failure.kind); });
 }
 
 bool CheckResult::has(FailureKind kind) const {
@@ -205,75 +299,121 @@ double ldmatrix_ways(const emulator::Counters& counters) {
   return ideal == 0 ? 0.0 : static_cast<double>(wavefronts) / static_cast<double>(ideal);
 }
 
-Problem make_problem(const Shape& shape, InputKind kind, uint64_t seed) {
-  Inputs inputs = make_inputs(kind, shape, seed);
-  Reference reference = make_reference(shape, inputs);
-  return {shape, kind, seed, std::move(inputs), std::move(reference)};
+namespace {
+
+// The first element in which two outputs differ in a bit, where not both are NaN.
+std::optional<int64_t> first_difference(std::span<const f16> a, std::span<const f16> b) {
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (a[i].bits != b[i].bits && !(is_nan(a[i]) && is_nan(b[i]))) return static_cast<int64_t>(i);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<CheckResult> check_sets_on_emulator(const Stage& stage, const Variant& variant, const Problem& problem,
+                                                const emulator::Options& options, bool both_builds) {
+  const Stopwatch watch;
+  CheckResult launch = start_result(stage, variant, problem.launched(), "", Backend::emulator);
+  EmulatorRun run;
+  if (variant.on_emulator == nullptr) {
+    fail(launch, FailureKind::launch_failed, "this variant has no emulated build");
+  } else {
+    run = run_on_emulator(stage, variant.on_emulator, problem, options);
+    launch.counters = run.counters;
+    judge_emulator_run(launch, run);
+  }
+  const bool complete =
+      variant.on_emulator != nullptr && !run.stopped &&
+      std::ranges::none_of(run.reports, [](const emulator::Report& report) { return emulator::is_fatal(report.kind); });
+  if (complete && problem.far_heads == 0) judge_counts(launch, variant);
+  if (complete && both_builds && launch.answers_right() && variant.on_emulator_zeroed != nullptr) {
+    const EmulatorRun other = run_on_emulator(stage, variant.on_emulator_zeroed, problem, options);
+    if (const auto at = first_difference(run.output, other.output); at && !other.stopped) {
+      const auto index = static_cast<size_t>(*at);
+      fail(launch, FailureKind::unset_variable,
+           fmt::format("a variable is read that nobody has set: two builds that differ in nothing but what such a "
+                       "variable holds give {:.6g} and {:.6g} at {}",
+                       to_float(run.output[index]), to_float(other.output[index]),
+                       SetView(problem, 0).place_of_element(*at)));
+    }
+  }
+
+  std::vector<CheckResult> results;
+  for (size_t set = 0; set < problem.kinds.size(); ++set) {
+    CheckResult result = launch;
+    result.inputs = to_string(problem.kinds[set]);
+    result.tolerance = problem.reference.tolerance(set);
+    result.max_err = std::numeric_limits<double>::quiet_NaN();
+    if (complete) {  // what a launch has left that was ended tells nothing more
+      judge_output(result, problem, set, run.output);
+      if (stage.writes_lse) judge_lse(result, problem, set, run.lse);
+    }
+    results.push_back(finish(std::move(result), watch.seconds() / static_cast<double>(problem.kinds.size())));
+  }
+  results.front().output = std::move(run.output);
+  return results;
 }
 
 CheckResult check_on_emulator(const Stage& stage, const Variant& variant, const Problem& problem,
-                              const emulator::Options& options) {
+                              const emulator::Options& options, bool both_builds) {
+  return std::move(check_sets_on_emulator(stage, variant, problem, options, both_builds).front());
+}
+
+std::vector<CheckResult> check_sets_on_gpu(const Stage& stage, const Variant& variant, const Problem& problem,
+                                           GpuProblem& problem_on_gpu, std::span<const f16> naive) {
   const Stopwatch watch;
-  CheckResult result = start_result(stage, variant, problem.shape, to_string(problem.kind), Backend::emulator);
-  if (variant.on_emulator == nullptr) {
-    fail(result, FailureKind::launch_failed, "this variant has no emulated build");
-    return finish(std::move(result), watch);
+  CheckResult launch = start_result(stage, variant, problem.shape, "", Backend::gpu);
+  std::vector<f16> output;
+  std::vector<float> lse;
+  const auto run = [&]() -> Status {
+    if (const Status status = problem_on_gpu.poison_output(); !status) return status;
+    if (const Status status = problem_on_gpu.run(variant); !status) return status;
+    auto read = problem_on_gpu.read_output();
+    if (!read) return tl::make_unexpected(read.error());
+    output = std::move(*read);
+    if (!stage.writes_lse) return {};
+    auto read_lse = problem_on_gpu.read_lse();
+    if (!read_lse) return tl::make_unexpected(read_lse.error());
+    lse = std::move(*read_lse);
+    return {};
+  };
+  if (const Status status = run(); !status) {
+    fail(launch, FailureKind::launch_failed, status.error().message);
+  } else {
+    if (const Status guards = problem_on_gpu.check_guards(); !guards) {
+      fail(launch, FailureKind::guard_overwritten, guards.error().message);
+    }
+    if (const Status inputs = problem_on_gpu.check_inputs(problem.inputs); !inputs) {
+      fail(launch, FailureKind::input_modified, inputs.error().message);
+    }
   }
-  EmulatorRun run = run_on_emulator(stage, variant, problem.shape, problem.inputs, options);
-  result.output = std::move(run.output);
-  result.counters = run.counters;
-  judge_emulator_run(result, run);
-  judge_output(result, problem.reference);
-  if (stage.writes_lse) judge_lse(result, problem.reference, run.lse);
-  judge_counts(result, variant);
-  return finish(std::move(result), watch);
+
+  std::vector<CheckResult> results;
+  for (size_t set = 0; set < problem.kinds.size(); ++set) {
+    CheckResult result = launch;
+    result.inputs = to_string(problem.kinds[set]);
+    if (!output.empty()) {
+      judge_output(result, problem, set, output);
+      if (stage.writes_lse) judge_lse(result, problem, set, lse);
+      if (!naive.empty()) judge_against_naive(result, problem, set, output, naive);
+    }
+    results.push_back(finish(std::move(result), watch.seconds() / static_cast<double>(problem.kinds.size())));
+  }
+  results.front().output = std::move(output);
+  return results;
 }
 
 CheckResult check_on_gpu(const Stage& stage, const Variant& variant, const Problem& problem, GpuProblem& problem_on_gpu,
                          std::span<const f16> naive) {
-  const Stopwatch watch;
-  CheckResult result = start_result(stage, variant, problem.shape, to_string(problem.kind), Backend::gpu);
-  const auto stop = [&](FailureKind kind, const Error& error) {
-    fail(result, kind, error.message);
-    return finish(std::move(result), watch);
-  };
-  if (const Status status = problem_on_gpu.poison_output(); !status) {
-    return stop(FailureKind::launch_failed, status.error());
-  }
-  if (const Status status = problem_on_gpu.run(variant); !status) {
-    return stop(FailureKind::launch_failed, status.error());
-  }
-  auto output = problem_on_gpu.read_output();
-  if (!output) return stop(FailureKind::launch_failed, output.error());
-  result.output = std::move(*output);
-  if (const Status status = problem_on_gpu.check_guards(); !status) {
-    fail(result, FailureKind::guard_overwritten, status.error().message);
-  }
-  if (const Status status = problem_on_gpu.check_inputs(problem.inputs); !status) {
-    fail(result, FailureKind::input_modified, status.error().message);
-  }
-  judge_output(result, problem.reference);
-  if (stage.writes_lse) {
-    const auto lse = problem_on_gpu.read_lse();
-    if (!lse) return stop(FailureKind::launch_failed, lse.error());
-    judge_lse(result, problem.reference, *lse);
-  }
-  if (!naive.empty()) {
-    // Each of the two may be off by the tolerance.
-    const double difference = largest_difference(result.output, naive), bound = 2 * result.tolerance;
-    if (!(difference <= bound)) {
-      fail(result, FailureKind::differs_from_naive,
-           fmt::format("differs from 00_naive on this GPU by {:.2e} somewhere; {:.2e} is allowed", difference, bound));
-    }
-  }
-  return finish(std::move(result), watch);
+  return std::move(check_sets_on_gpu(stage, variant, problem, problem_on_gpu, naive).front());
 }
 
 std::vector<CheckResult> check_properties(const Stage& stage, const Variant& variant, const Shape& shape, uint64_t seed,
                                           Backend backend) {
   const Stopwatch watch;
   const Run on_emulator = [&](const Inputs& inputs) -> Result<std::vector<f16>> {
-    return run_on_emulator(stage, variant, shape, inputs).output;
+    return run_on_emulator(stage, variant.on_emulator, {shape, {InputKind::normal}, seed, inputs, {}}).output;
   };
   const Run on_gpu = [&](const Inputs& inputs) -> Result<std::vector<f16>> {
     auto problem = GpuProblem::create(shape, inputs, stage.materialises_scores);
@@ -286,7 +426,7 @@ std::vector<CheckResult> check_properties(const Stage& stage, const Variant& var
   if (!properties) {
     CheckResult result = start_result(stage, variant, shape, "properties", backend);
     fail(result, FailureKind::launch_failed, properties.error().message);
-    results.push_back(finish(std::move(result), watch));
+    results.push_back(finish(std::move(result), watch.seconds()));
     return results;
   }
   for (const PropertyResult& property : *properties) {
@@ -298,7 +438,7 @@ std::vector<CheckResult> check_properties(const Stage& stage, const Variant& var
            fmt::format("{}: outputs that should agree differ by {:.2e}; rounding explains {:.2e}", property.name,
                        property.deviation, property.bound));
     }
-    results.push_back(finish(std::move(result), watch));
+    results.push_back(finish(std::move(result), watch.seconds()));
   }
   return results;
 }

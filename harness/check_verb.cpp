@@ -4,55 +4,30 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
+#include <cstdlib>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
-#include "harness/check.hpp"
+#include "harness/check_report.hpp"
 #include "harness/gpu.hpp"
 #include "harness/interrupt.hpp"
 #include "harness/json.hpp"
 #include "harness/progress.hpp"
 #include "harness/shapes.hpp"
-#include "harness/table.hpp"
+#include "harness/trials.hpp"
+#include "harness/watch.hpp"
 
 namespace ladder {
 namespace {
 
 constexpr Shape EMULATOR_SHAPE{.batch = 1, .heads = 1, .n = 512, .d = 128};
 constexpr Shape GPU_SHAPE{.batch = 2, .heads = 4, .n = 1024, .d = 128};
-constexpr int SMALL_N = 256;  // two KV tiles of the widest stage: for the properties, and the emulator's other inputs
+constexpr int PROPERTY_N = 256;
 
 struct Candidate {
   const Stage* stage;
   const Variant* variant;
-};
-
-// All results of one candidate at one shape on one back end: a line of the table.
-struct Line {
-  Candidate candidate;
-  Backend backend;
-  Shape shape;
-  std::vector<CheckResult> results;
-};
-
-struct Report {
-  std::vector<Line> lines;
-  std::vector<std::string> notes;  // what was left out, and why
-  size_t planned = 0;              // results, when nothing interrupts
-
-  Line& line(const Candidate& candidate, Backend backend, const Shape& shape) {
-    for (Line& known : lines) {
-      if (known.candidate.variant == candidate.variant && known.backend == backend && known.shape == shape)
-        return known;
-    }
-    return lines.emplace_back(Line{candidate, backend, shape, {}});
-  }
-
-  size_t done() const {
-    size_t results = 0;
-    for (const Line& line : lines) results += line.results.size();
-    return results;
-  }
 };
 
 std::vector<Candidate> choose_candidates(const Options& options) {
@@ -66,32 +41,9 @@ std::vector<Candidate> choose_candidates(const Options& options) {
   return candidates;
 }
 
-std::vector<InputKind> choose_inputs(const Options& options) {
-  if (!options.inputs.empty()) return options.inputs;
-  const auto all = all_input_kinds();
-  return {all.begin(), all.end()};
-}
-
-// How many results these candidates are to have at one shape.
-size_t results_of(const std::vector<Candidate>& candidates, const Options& options) {
-  constexpr size_t PROPERTIES = 3;
-  return candidates.size() * (choose_inputs(options).size() + (options.inputs.empty() ? PROPERTIES : 0));
-}
-
-// The emulator's cost of a problem, in units of one tensor-core stage's.
-double emulated_work(const Candidate& candidate, const Shape& shape) {
-  const double scores = double(shape.batch_heads()) * shape.n * shape.n;
-  return candidate.stage->materialises_scores ? 10 * scores : scores;
-}
-
 bool any_materialises(const std::vector<Candidate>& candidates) {
   return std::ranges::any_of(candidates,
                              [](const Candidate& candidate) { return candidate.stage->materialises_scores; });
-}
-
-Shape with_n(Shape shape, int n) {
-  shape.n = n;
-  return shape;
 }
 
 std::string name_of(const Candidate& candidate, const Options& options) {
@@ -99,137 +51,281 @@ std::string name_of(const Candidate& candidate, const Options& options) {
                         : std::string(candidate.stage->name);
 }
 
-// Without --n, only the normal inputs have the full length on the emulator, which keeps the whole ladder within seconds.
-Shape emulator_shape_for(InputKind kind, const Shape& shape, const Options& options) {
-  const bool reduce = options.n.empty() && options.inputs.empty() && kind != InputKind::normal;
-  return reduce ? with_n(shape, SMALL_N) : shape;
+std::string describe(const Trial& trial) {
+  const std::string inputs =
+      trial.kinds.size() == 1 ? std::string(to_string(trial.kinds[0])) : fmt::format("{} sets", trial.kinds.size());
+  return fmt::format("{}, N={}", inputs, trial.shape.n);
 }
 
-Status check_on_emulator(const Options& options, const std::vector<Candidate>& candidates, Report& report) {
-  const std::vector<Shape> shapes = shapes_for(options, EMULATOR_SHAPE);
-  const std::vector<InputKind> kinds = choose_inputs(options);
-  const bool with_properties = options.inputs.empty();
-  constexpr int PROPERTY_RUNS = 6;
-  double total = 0;
-  for (const Shape& shape : shapes) {
-    for (const Candidate& candidate : candidates) {
-      if (auto status = supports(*candidate.stage, *candidate.variant, shape); !status) return status;
-      for (const InputKind kind : kinds) total += emulated_work(candidate, emulator_shape_for(kind, shape, options));
-      if (with_properties) total += PROPERTY_RUNS * emulated_work(candidate, with_n(EMULATOR_SHAPE, SMALL_N));
+// The emulator's cost, in scores.
+double emulated_work(const Trial& trial) {
+  return double(trial.shape.batch_heads()) * trial.shape.n * trial.shape.n * (trial.both_builds ? 2 : 1);
+}
+
+// Problems are the same for all stages that take the shape, and their references cost more than a launch on a GPU.
+class Problems {
+ public:
+  explicit Problems(bool on_gpu) : on_gpu_(on_gpu) {}
+
+  const Problem& get(const Trial& trial) {
+    for (const auto& [known, problem] : kept_) {
+      if (known == trial) return *problem;
     }
-    if (auto status = fits_host_memory(shape, any_materialises(candidates)); !status) return status;
+    constexpr size_t MOST = 12;
+    if (kept_.size() == MOST) kept_.erase(kept_.begin());
+    auto problem = std::make_unique<Problem>(make(trial));
+    return *kept_.emplace_back(trial, std::move(problem)).second;
   }
 
-  Progress progress(total);
-  for (const Shape& shape : shapes) {
-    for (const InputKind kind : kinds) {
-      const Problem problem = make_problem(emulator_shape_for(kind, shape, options), kind, options.seed);
-      for (const Candidate& candidate : candidates) {
-        if (interrupted()) return {};
-        progress.step(fmt::format("{}, emulated, {}", name_of(candidate, options), to_string(kind)),
-                      emulated_work(candidate, problem.shape));
-        CheckResult result = check_on_emulator(*candidate.stage, *candidate.variant, problem);
-        result.output = {};
-        report.line(candidate, Backend::emulator, shape).results.push_back(std::move(result));
+ private:
+  Problem make(const Trial& trial) const {
+    Problem problem = trial.kinds.size() == 1 ? make_problem(trial.shape, trial.kinds[0], trial.seed, on_gpu_)
+                                              : make_problem(trial.shape, trial.kinds, trial.seed, on_gpu_);
+    problem.far_heads = trial.far_heads;
+    return problem;
+  }
+
+  bool on_gpu_;
+  std::vector<std::pair<Trial, std::unique_ptr<Problem>>> kept_;
+};
+
+// More emulated instructions than a thread executes that computes whole rows alone.
+uint64_t most_steps(const Shape& shape) {
+  return 100'000 + 8 * uint64_t(shape.n) * uint64_t(shape.d);
+}
+
+CheckResult stopped_result(const Candidate& candidate, const Trial& trial, Backend backend, FailureKind kind,
+                           std::string message) {
+  CheckResult result;
+  result.stage = candidate.stage->name;
+  result.variant = candidate.variant->label;
+  result.backend = backend;
+  result.shape = trial.shape;
+  result.inputs = trial.kinds.size() == 1 ? to_string(trial.kinds[0]) : "all sets";
+  result.failures.push_back({kind, std::move(message)});
+  return result;
+}
+
+// A run of the whole verb: what it has found so far, and whether something of it still runs.
+class Check {
+ public:
+  explicit Check(const Options& options) : options_(options) {}
+
+  CheckReport report;
+  size_t planned = 0, done = 0;  // launches
+  bool lost = false;             // a thread still runs that nobody can stop
+
+  Status on_emulator(const std::vector<Candidate>& candidates) {
+    const std::vector<Shape> shapes = shapes_for(options_, EMULATOR_SHAPE);
+    std::vector<std::pair<size_t, Trial>> plan;  // which candidate's
+    double total = 0;
+    for (const Shape& shape : shapes) {
+      if (auto status = fits_host_memory(shape, any_materialises(candidates)); !status) return status;
+      for (size_t i = 0; i < candidates.size(); ++i) {
+        if (auto status = supports(*candidates[i].stage, *candidates[i].variant, shape); !status) return status;
+        for (Trial& trial : emulator_trials(*candidates[i].stage, *candidates[i].variant, shape, options_)) {
+          total += emulated_work(trial);
+          plan.emplace_back(i, std::move(trial));
+        }
       }
     }
+    planned += plan.size();
+    warn_of_time(total);
+
+    Progress progress(total);
+    Problems problems(false);
+    for (const auto& [i, trial] : plan) {
+      const Candidate& candidate = candidates[i];
+      const Shape& shape = line_shape(shapes, trial);
+      if (skip(candidate, Backend::emulator, shape)) continue;
+      progress.step(fmt::format("{}, emulated, {}", name_of(candidate, options_), describe(trial)),
+                    emulated_work(trial));
+      std::vector<CheckResult> results;
+      const Watched watched = watch(
+          [&, candidate, trial](const std::atomic<bool>& stop) {
+            const emulator::Options emulated{.max_steps = most_steps(trial.shape), .stop = &stop};
+            results = check_sets_on_emulator(*candidate.stage, *candidate.variant, problems.get(trial), emulated,
+                                             trial.both_builds);
+          },
+          options_.timeout);
+      if (!take(candidate, Backend::emulator, shape, trial, watched, std::move(results))) return {};
+    }
     for (const Candidate& candidate : candidates) {
-      if (interrupted() || !with_properties) break;
-      const Shape small{.batch = 1, .heads = 1, .n = SMALL_N, .d = shape.d, .causal = shape.causal};
-      progress.step(fmt::format("{}, emulated, properties", name_of(candidate, options)),
-                    PROPERTY_RUNS * emulated_work(candidate, small));
-      auto& results = report.line(candidate, Backend::emulator, shape).results;
-      for (CheckResult& result :
-           check_properties(*candidate.stage, *candidate.variant, small, options.seed, Backend::emulator)) {
-        results.push_back(std::move(result));
+      if (!options_.thorough || !options_.inputs.empty() || interrupted()) break;
+      const Shape small{.n = PROPERTY_N, .d = shapes[0].d, .causal = shapes[0].causal};
+      properties(candidate, Backend::emulator, shapes[0], small);
+    }
+    return {};
+  }
+
+  Status on_gpu(const GpuInfo& gpu, const std::vector<Candidate>& candidates) {
+    const std::vector<Shape> shapes = shapes_for(options_, GPU_SHAPE);
+    const auto naive = std::ranges::find_if(stages(), &Stage::materialises_scores);
+    const bool have_naive = naive != stages().end() && naive->variants.front().on_gpu != nullptr;
+    std::vector<std::pair<Trial, std::vector<size_t>>> plan;  // each with the candidates that it is for
+    for (const Shape& shape : shapes) {
+      if (auto status = fits_gpu_memory(shape, any_materialises(candidates), gpu); !status) return status;
+      if (auto status = fits_host_memory(shape, false); !status) return status;
+      for (size_t i = 0; i < candidates.size(); ++i) {
+        if (auto status = supports(*candidates[i].stage, *candidates[i].variant, shape); !status) return status;
+        for (const Trial& trial : gpu_trials(*candidates[i].stage, *candidates[i].variant, shape, options_)) {
+          const auto known = std::ranges::find(plan, trial, &decltype(plan)::value_type::first);
+          if (known == plan.end()) {
+            plan.push_back({trial, {i}});
+          } else {
+            known->second.push_back(i);
+          }
+          ++planned;
+        }
       }
     }
-  }
-  return {};
-}
 
-// Stage 00's output in full; empty, with a note, if its scores do not fit.
-Result<std::vector<f16>> run_naive(GpuProblem& problem) {
-  const auto naive = std::ranges::find_if(stages(), [](const Stage& stage) { return stage.materialises_scores; });
-  if (auto status = problem.run(naive->variants.front()); !status) return tl::make_unexpected(status.error());
-  return problem.read_output();
-}
-
-Status check_on_gpu(const Options& options, const GpuInfo& gpu, const std::vector<Candidate>& candidates,
-                    Report& report) {
-  const std::vector<Shape> shapes = shapes_for(options, GPU_SHAPE);
-  const std::vector<InputKind> kinds = choose_inputs(options);
-  const bool have_naive = std::ranges::any_of(stages(), [](const Stage& stage) {
-    return stage.materialises_scores && stage.variants.front().on_gpu != nullptr;
-  });
-  std::vector<bool> with_scores;
-  for (const Shape& shape : shapes) {
-    for (const Candidate& candidate : candidates) {
-      if (auto status = supports(*candidate.stage, *candidate.variant, shape); !status) return status;
-    }
-    const bool needs_scores = any_materialises(candidates);
-    if (auto status = fits_gpu_memory(shape, needs_scores, gpu); !status) return status;
-    if (auto status = fits_host_memory(shape, false); !status) return status;
-    with_scores.push_back(have_naive && fits_gpu_memory(shape, true, gpu).has_value());
-    if (!with_scores.back()) {
-      report.notes.push_back(fmt::format("{}: not compared with 00_naive in full, its scores do not fit; {}",
-                                         to_string(shape), "rows were sampled against the double reference."));
-    }
-  }
-
-  Progress progress(double(shapes.size() * kinds.size() * candidates.size()));
-  for (size_t i = 0; i < shapes.size(); ++i) {
-    for (const InputKind kind : kinds) {
-      if (interrupted()) return {};
-      progress.step(fmt::format("{}, {}: inputs and reference", to_string(shapes[i]), to_string(kind)), 0);
-      const Problem problem = make_problem(shapes[i], kind, options.seed);
-      auto on_gpu = GpuProblem::create(shapes[i], problem.inputs, with_scores[i]);
-      if (!on_gpu) return tl::make_unexpected(on_gpu.error());
+    Progress progress(double(planned - done));
+    Problems problems(true);
+    for (const auto& [trial, chosen] : plan) {
+      const bool with_scores = have_naive && fits_gpu_memory(trial.shape, true, gpu).has_value();
+      const Shape& shape = line_shape(shapes, trial);
+      if (!with_scores && trial == plan.front().first) {
+        report.notes.push_back(fmt::format("{}: not compared with 00_naive in full, its scores do not fit; {}",
+                                           to_string(shape), "rows were sampled against the double reference."));
+      }
+      progress.step(fmt::format("{}: inputs and reference", describe(trial)), 0);
+      std::optional<GpuProblem> on_gpu;
       std::vector<f16> naive_output;
-      if (with_scores[i]) {
-        auto output = run_naive(*on_gpu);
-        if (!output) return tl::make_unexpected(output.error());
-        naive_output = std::move(*output);
-      }
-      for (const Candidate& candidate : candidates) {
-        if (interrupted()) return {};
-        progress.step(fmt::format("{} on the GPU, {}", name_of(candidate, options), to_string(kind)), 1);
-        CheckResult result = check_on_gpu(*candidate.stage, *candidate.variant, problem, *on_gpu, naive_output);
-        result.output = {};
-        report.line(candidate, Backend::gpu, shapes[i]).results.push_back(std::move(result));
+      Status prepared;
+      const Watched first = watch(
+          [&, trial](const std::atomic<bool>&) {
+            auto created = GpuProblem::create(trial.shape, problems.get(trial).inputs, with_scores);
+            if (!created) {
+              prepared = tl::make_unexpected(created.error());
+              return;
+            }
+            on_gpu.emplace(std::move(*created));
+            if (!with_scores) return;
+            prepared = on_gpu->run(naive->variants.front());
+            auto output = prepared ? on_gpu->read_output() : Result<std::vector<f16>>(std::vector<f16>());
+            if (output) naive_output = std::move(*output);
+          },
+          gpu_timeout());
+      lost = first.lost;
+      if (first.ended != Ended::by_itself) return {};
+      if (!prepared) return prepared;
+      for (const size_t i : chosen) {
+        const Candidate& candidate = candidates[i];
+        if (skip(candidate, Backend::gpu, shape)) continue;
+        progress.step(fmt::format("{} on the GPU, {}", name_of(candidate, options_), describe(trial)), 1);
+        std::vector<CheckResult> results;
+        const Watched watched = watch(
+            [&, candidate, trial](const std::atomic<bool>&) {
+              results =
+                  check_sets_on_gpu(*candidate.stage, *candidate.variant, problems.get(trial), *on_gpu, naive_output);
+            },
+            gpu_timeout());
+        if (!take(candidate, Backend::gpu, shape, trial, watched, std::move(results))) return {};
       }
     }
-    if (!options.inputs.empty()) continue;
     for (const Candidate& candidate : candidates) {
-      if (interrupted()) return {};
-      const Shape small{.batch = 1, .heads = 2, .n = SMALL_N, .d = shapes[i].d, .causal = shapes[i].causal};
-      auto& results = report.line(candidate, Backend::gpu, shapes[i]).results;
-      for (CheckResult& result :
-           check_properties(*candidate.stage, *candidate.variant, small, options.seed, Backend::gpu)) {
-        results.push_back(std::move(result));
-      }
+      if (!options_.thorough || !options_.inputs.empty() || interrupted()) break;
+      const Shape small{.heads = 2, .n = PROPERTY_N, .d = shapes[0].d, .causal = shapes[0].causal};
+      properties(candidate, Backend::gpu, shapes[0], small);
     }
+    return {};
   }
-  return {};
-}
 
-// Without those whose shared memory no machine has at one of the shapes; each is an error if it was named, or else a note.
-Result<std::vector<Candidate>> fitting(const Options& options, std::vector<Candidate> candidates, Report& report) {
-  for (const Shape& shape : shapes_for(options, EMULATOR_SHAPE)) {
-    for (size_t i = candidates.size(); i-- > 0;) {
-      const Status status = supports(*candidates[i].stage, *candidates[i].variant, shape);
-      if (status || status.error().code != ExitCode::cannot_run_here) continue;
-      if (options.stages_named) return tl::make_unexpected(status.error());
-      report.notes.push_back(status.error().message);
-      candidates.erase(candidates.begin() + i);
+ private:
+  // A launch that hangs on a GPU cannot be stopped; ten minutes are beyond any that is meant.
+  std::optional<double> gpu_timeout() const { return options_.timeout ? options_.timeout : 600; }
+
+  static void warn_of_time(double scores) {
+    constexpr double SCORES_PER_SECOND = 4e6;  // of a tensor-core stage on two cores of a laptop
+    const double minutes = scores / SCORES_PER_SECOND / 60;
+    if (minutes > 3) {
+      fmt::print(stderr,
+                 "This takes about {:.0f} minutes here; --inputs normal, a smaller --n or one stage take less.\n",
+                 minutes);
     }
   }
-  return candidates;
+
+  static const Shape& line_shape(const std::vector<Shape>& shapes, const Trial& trial) {
+    const auto own = std::ranges::find(shapes, trial.shape.n, &Shape::n);
+    return own == shapes.end() ? shapes.front() : *own;
+  }
+
+  CheckLine& line(const Candidate& candidate, Backend backend, const Shape& shape) {
+    const std::string name = name_of(candidate, options_);
+    for (CheckLine& known : report.lines) {
+      if (known.name == name && known.backend == backend && known.shape == shape) return known;
+    }
+    return report.lines.emplace_back(CheckLine{name, backend, shape, {}});
+  }
+
+  bool skip(const Candidate& candidate, Backend backend, const Shape& shape) {
+    if (!options_.first_failure) return false;
+    const CheckLine& known = line(candidate, backend, shape);
+    return !known.answers_right() || !known.counts_right();
+  }
+
+  // Keeps what a launch has given. False: the check ends here.
+  bool take(const Candidate& candidate, Backend backend, const Shape& shape, const Trial& trial, const Watched& watched,
+            std::vector<CheckResult> results) {
+    lost = watched.lost;
+    if (watched.ended == Ended::interrupted) return false;
+    CheckLine& into = line(candidate, backend, shape);
+    if (watched.ended == Ended::timed_out) {
+      into.results.push_back(stopped_result(candidate, trial, backend, FailureKind::hangs,
+                                            fmt::format("the launch was stopped: it had not ended after {} s",
+                                                        backend == Backend::gpu ? *gpu_timeout() : *options_.timeout)));
+      ++done;
+      return !watched.lost;
+    }
+    ++into.problems;
+    ++done;
+    for (CheckResult& result : results) {
+      result.output = {};
+      if (options_.answers_only) {
+        std::erase_if(result.failures, [](const Failure& failure) { return is_about_counts(failure.kind); });
+        result.ok = result.failures.empty();
+      }
+      into.results.push_back(std::move(result));
+    }
+    return !interrupted();
+  }
+
+  void properties(const Candidate& candidate, Backend backend, const Shape& shape, const Shape& small) {
+    for (CheckResult& result : check_properties(*candidate.stage, *candidate.variant, small, options_.seed, backend)) {
+      line(candidate, backend, shape).results.push_back(std::move(result));
+    }
+  }
+
+  const Options& options_;
+};
+
+// Without those that cannot take one of the shapes: each is an error if it was named, or else a note. If none is left, the first
+// one's reason is the error.
+Result<std::vector<Candidate>> fitting(const Options& options, const std::vector<Candidate>& candidates,
+                                       std::vector<std::string>& notes) {
+  std::vector<Candidate> able;
+  std::optional<Error> reason;
+  for (const Candidate& candidate : candidates) {
+    Status status;
+    for (const Shape& shape : shapes_for(options, EMULATOR_SHAPE)) {
+      if (status) status = supports(*candidate.stage, *candidate.variant, shape);
+    }
+    if (status) {
+      able.push_back(candidate);
+      continue;
+    }
+    if (options.stages_named) return tl::make_unexpected(status.error());
+    if (!reason) reason = status.error();
+    notes.push_back("Left out: " + status.error().message.substr(0, status.error().message.find('\n')));
+  }
+  if (able.empty() && reason) return tl::make_unexpected(*reason);
+  return able;
 }
 
 // Which candidates this GPU can run. A stage that was named and cannot run is an error, another one a note.
 Result<std::vector<Candidate>> runnable(const Options& options, const GpuInfo& gpu,
-                                        const std::vector<Candidate>& candidates, Report& report) {
+                                        const std::vector<Candidate>& candidates, std::vector<std::string>& notes) {
   std::vector<Candidate> able;
   const std::vector<Shape> shapes = shapes_for(options, GPU_SHAPE);
   const Shape& longest = *std::ranges::max_element(shapes, {}, &Shape::n);
@@ -240,99 +336,31 @@ Result<std::vector<Candidate>> runnable(const Options& options, const GpuInfo& g
     } else if (options.on == Where::gpu && options.stages_named) {
       return tl::make_unexpected(status.error());
     } else {
-      report.notes.push_back("Not on the GPU: " + status.error().message);
+      notes.push_back("Not on the GPU: " + status.error().message);
     }
   }
   return able;
-}
-
-bool is_property(const CheckResult& result) {
-  return std::ranges::none_of(all_input_kinds(), [&](InputKind kind) { return to_string(kind) == result.inputs; });
-}
-
-std::string describe_inputs(const Line& line) {
-  std::vector<std::string_view> kinds;
-  for (const CheckResult& result : line.results) {
-    if (!is_property(result)) kinds.push_back(result.inputs);
-  }
-  const size_t properties = line.results.size() - kinds.size();
-  std::string text =
-      kinds.size() <= 2 ? fmt::format("{}", fmt::join(kinds, ", ")) : fmt::format("{} sets", kinds.size());
-  if (properties > 0) text += fmt::format(", {} properties", properties);
-  return text;
-}
-
-void print_report(const Report& report, const Options& options, std::FILE* out) {
-  Table table({"<stage", "<on", "<shape", "<inputs", "max error", "tolerance", "<met with", "<verdict", "time"});
-  int wrong = 0;
-  bool reduced = false;
-  for (const Line& line : report.lines) {
-    const CheckResult* worst = &line.results.front();  // the one nearest to its tolerance; NaN is worse than all
-    double seconds = 0;
-    bool ok = true;
-    for (const CheckResult& result : line.results) {
-      if (!std::isnan(worst->max_err) && !(result.max_err / result.tolerance <= worst->max_err / worst->tolerance)) {
-        worst = &result;
-      }
-      seconds += result.seconds;
-      ok = ok && result.ok;
-      reduced = reduced || (!is_property(result) && result.shape.n != line.shape.n);
-    }
-    wrong += !ok;
-    table.add({name_of(line.candidate, options), std::string(to_string(line.backend)), to_string(line.shape),
-               describe_inputs(line), fmt::format("{:.1e}", worst->max_err), fmt::format("{:.1e}", worst->tolerance),
-               worst->inputs, verdict_word(ok, out), fmt::format("{:.2f} s", seconds)});
-  }
-  fmt::print(out, "{}", table.text());
-  fmt::print(
-      out,
-      "Tolerance: twice the error of a plain f16 attention on the same inputs, plus 1e-5. Shown: the inputs that "
-      "came nearest to it.\n");
-  if (reduced) {
-    fmt::print(out, "On the emulator, inputs other than normal have N={}; --n {} gives all of them the full length.\n",
-               SMALL_N, EMULATOR_SHAPE.n);
-  }
-
-  constexpr int SHOWN = 20;
-  int failures = 0;
-  for (const Line& line : report.lines) {
-    for (const CheckResult& result : line.results) {
-      for (const Failure& failure : result.failures) {
-        if (++failures > SHOWN) continue;
-        fmt::print(out, "\n{} on the {}, {}, {}: {}\n  {}\n", name_of(line.candidate, options),
-                   to_string(result.backend), to_string(result.shape), result.inputs, to_string(failure.kind),
-                   failure.message);
-      }
-    }
-  }
-  if (failures > SHOWN) fmt::print(out, "\n... and {} more: --json FILE has all of them.\n", failures - SHOWN);
-  for (const std::string& note : report.notes) fmt::print(out, "{}\n", note);
-  if (wrong > 0) fmt::print(out, "{} of {} lines are wrong.\n", wrong, report.lines.size());
 }
 
 }  // namespace
 
 Result<ExitCode> check_verb(const Options& options) {
   const InterruptGuard guard;
-  Report report;
-  const auto chosen = fitting(options, choose_candidates(options), report);
-  if (!chosen) return tl::make_unexpected(chosen.error());
-  const std::vector<Candidate>& candidates = *chosen;
+  Check check(options);
+  CheckReport& report = check.report;
+  if (options.thorough) report.notes.push_back(fmt::format("Random problems are from --seed {}.", options.seed));
+  const auto candidates = fitting(options, choose_candidates(options), report.notes);
+  if (!candidates) return tl::make_unexpected(candidates.error());
   if (options.on != Where::gpu) {
-    report.planned += shapes_for(options, EMULATOR_SHAPE).size() * results_of(candidates, options);
-    if (auto status = check_on_emulator(options, candidates, report); !status)
-      return tl::make_unexpected(status.error());
+    if (auto status = check.on_emulator(*candidates); !status) return tl::make_unexpected(status.error());
   }
   if (options.on != Where::cpu) {
     const auto gpu = gpu_info();
     if (gpu) {
-      const auto able = runnable(options, *gpu, candidates, report);
+      const auto able = runnable(options, *gpu, *candidates, report.notes);
       if (!able) return tl::make_unexpected(able.error());
-      report.planned += shapes_for(options, GPU_SHAPE).size() * results_of(*able, options);
-      if (!able->empty() && !interrupted()) {
-        if (auto status = check_on_gpu(options, *gpu, *able, report); !status) {
-          return tl::make_unexpected(status.error());
-        }
+      if (!able->empty() && !interrupted() && !check.lost) {
+        if (auto status = check.on_gpu(*gpu, *able); !status) return tl::make_unexpected(status.error());
       }
     } else if (options.on == Where::gpu) {
       return tl::make_unexpected(gpu.error());
@@ -340,20 +368,21 @@ Result<ExitCode> check_verb(const Options& options) {
       report.notes.push_back("Emulator only. " + gpu.error().message.substr(0, gpu.error().message.find('\n')));
     }
   }
-  std::ranges::stable_sort(report.lines, {}, [](const Line& line) { return line.candidate.stage->name; });
   if (interrupted()) {
-    fmt::print(stderr, "Interrupted: {} of {} checks were done; the results so far stand.\n", report.done(),
-               report.planned);
+    fmt::print(stderr, "Interrupted: {} of {} launches were done; the results so far stand.\n", check.done,
+               check.planned);
   }
-  if (report.lines.empty()) {
+  std::erase_if(report.lines, [](const CheckLine& line) { return line.results.empty(); });
+  std::ranges::stable_sort(report.lines, {}, &CheckLine::name);
+  if (report.lines.empty() && !check.lost) {
     return interrupted() ? Result<ExitCode>(ExitCode::interrupted)
                          : failure(ExitCode::cannot_run_here, fmt::format("{}", fmt::join(report.notes, "\n")));
   }
 
-  print_report(report, options, table_stream(options));
+  print(report, table_stream(options));
   bool ok = true;
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
-  for (const Line& line : report.lines) {
+  for (const CheckLine& line : report.lines) {
     for (const CheckResult& result : line.results) {
       ok = ok && result.ok;
       rows.push_back(to_json(result));
@@ -362,8 +391,12 @@ Result<ExitCode> check_verb(const Options& options) {
   if (!options.json.empty()) {
     if (auto status = write_document(options.json, rows); !status) return tl::make_unexpected(status.error());
   }
-  if (interrupted()) return ExitCode::interrupted;
-  return ok ? ExitCode::done : ExitCode::check_failed;
+  const ExitCode code = interrupted() ? ExitCode::interrupted : ok ? ExitCode::done : ExitCode::check_failed;
+  if (check.lost) {
+    std::fflush(nullptr);
+    std::_Exit(static_cast<int>(code));
+  }
+  return code;
 }
 
 }  // namespace ladder

@@ -1,79 +1,117 @@
 #include "harness/emulator_run.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <optional>
 
-#include "harness/guarded.hpp"
-#include "harness/inputs.hpp"
+#include "harness/tensor_memory.hpp"
 
 namespace ladder {
 namespace {
 
+// `problem` has `per_head` elements in each of its heads, which may be the first and the last of many.
 template <class T>
-void check_guards(const GuardedBuffer<T>& buffer, std::string_view name, std::vector<std::string>& messages) {
-  if (const auto at = overwritten(buffer.guard_before())) {
-    messages.push_back(fmt::format("{} bytes before the start of {}", GUARD_BYTES - *at, name));
+class Heads {
+ public:
+  Heads(const Problem& problem, TensorMemory<T>& memory, size_t per_head)
+      : memory_(memory),
+        per_head_(per_head),
+        heads_(static_cast<size_t>(problem.shape.batch_heads())),
+        is_far_(problem.far_heads > 0) {}
+
+  // Where the problem's head i lies.
+  std::span<T> operator[](size_t i) const {
+    const std::span<T> all = memory_.values();
+    return is_far_ && i > 0 ? all.last(per_head_) : all.subspan(i * per_head_, per_head_);
   }
-  if (const auto at = overwritten(buffer.guard_behind())) {
-    messages.push_back(fmt::format("{} bytes behind the end of {}", *at, name));
+  void fill(T value) const {
+    for (size_t i = 0; i < heads_; ++i) std::ranges::fill((*this)[i], value);
   }
-}
+  void assign(std::span<const T> values) const {
+    for (size_t i = 0; i < heads_; ++i) {
+      std::memcpy((*this)[i].data(), values.data() + i * per_head_, per_head_ * sizeof(T));
+    }
+  }
+  bool holds(std::span<const T> values) const {
+    for (size_t i = 0; i < heads_; ++i) {
+      if (std::memcmp((*this)[i].data(), values.data() + i * per_head_, per_head_ * sizeof(T)) != 0) return false;
+    }
+    return true;
+  }
+  std::vector<T> copy() const {
+    std::vector<T> values;
+    for (size_t i = 0; i < heads_; ++i) values.insert(values.end(), (*this)[i].begin(), (*this)[i].end());
+    return values;
+  }
+
+ private:
+  TensorMemory<T>& memory_;
+  size_t per_head_, heads_;
+  bool is_far_;
+};
 
 }  // namespace
 
-EmulatorRun run_on_emulator(const Stage& stage, const Variant& variant, const Shape& shape, const Inputs& inputs,
+EmulatorRun run_on_emulator(const Stage& stage, EmulatedLaunch launch, const Problem& problem,
                             const emulator::Options& options) {
-  const GuardedBuffer<f16> Q(inputs.Q), K(inputs.K), V(inputs.V);
-  GuardedBuffer<f16> O(shape.elements());
-  std::ranges::fill(O.values(), POISON);
-  std::optional<GuardedBuffer<float>> S, LSE;
-  const auto poisoned = [](std::optional<GuardedBuffer<float>>& buffer, size_t count) {
-    buffer.emplace(count);
-    std::memset(buffer->data(), 0xff, buffer->bytes());  // NaN
+  const Shape& shape = problem.shape;
+  const Shape launched = problem.launched();
+  const auto rows = static_cast<size_t>(launched.batch_heads()) * shape.n, elements = rows * shape.d;
+  const size_t per_head = size_t(shape.n) * shape.d;
+
+  std::vector<TensorBytes*> buffers;
+  std::vector<std::string> names;
+  emulator::Options limits = options;
+  if (problem.far_heads > 0) limits.slices = static_cast<uint64_t>(problem.far_heads);
+  emulator::Device device(limits);
+  const auto add = [&](TensorBytes& buffer, const char* name, emulator::Access access) {
+    buffer.register_with(device, name, access);
+    buffers.push_back(&buffer);
+    names.push_back(name);
   };
-  if (stage.materialises_scores) poisoned(S, shape.batch_heads() * shape.n * shape.n);
-  if (stage.writes_lse) poisoned(LSE, shape.batch_heads() * shape.n);
+  TensorMemory<f16> Q(elements), K(elements), V(elements), O(elements);
+  add(Q, "Q", emulator::Access::read_only);
+  add(K, "K", emulator::Access::read_only);
+  add(V, "V", emulator::Access::read_only);
+  add(O, "O", emulator::Access::read_write);
+  Heads(problem, Q, per_head).assign(problem.inputs.Q);
+  Heads(problem, K, per_head).assign(problem.inputs.K);
+  Heads(problem, V, per_head).assign(problem.inputs.V);
+  Heads(problem, O, per_head).fill(POISON);
+  constexpr float UNWRITTEN = std::numeric_limits<float>::quiet_NaN();
+  std::optional<TensorMemory<float>> S, LSE;
+  if (stage.materialises_scores) {
+    add(S.emplace(rows * shape.n), "S", emulator::Access::read_write);
+    Heads(problem, *S, size_t(shape.n) * shape.n).fill(UNWRITTEN);
+  }
+  if (stage.writes_lse) {
+    add(LSE.emplace(rows), "LSE", emulator::Access::read_write);
+    Heads(problem, *LSE, shape.n).fill(UNWRITTEN);
+  }
 
-  emulator::Device device(options);
-  device.register_buffer(Q.data(), Q.bytes(), "Q", emulator::Access::read_only);
-  device.register_buffer(K.data(), K.bytes(), "K", emulator::Access::read_only);
-  device.register_buffer(V.data(), V.bytes(), "V", emulator::Access::read_only);
-  device.register_buffer(O.data(), O.bytes(), "O", emulator::Access::read_write);
-  if (S) device.register_buffer(S->data(), S->bytes(), "S", emulator::Access::read_write);
-  if (LSE) device.register_buffer(LSE->data(), LSE->bytes(), "LSE", emulator::Access::read_write);
-
-  AttentionParams params = params_for(shape);
-  params.Q = Q.data();
-  params.K = K.data();
-  params.V = V.data();
-  params.O = O.data();
-  params.S = S ? S->data() : nullptr;
-  params.LSE = LSE ? LSE->data() : nullptr;
-  variant.on_emulator(device, params);
+  AttentionParams params = params_for(launched);
+  params.Q = Q.for_kernels();
+  params.K = K.for_kernels();
+  params.V = V.for_kernels();
+  params.O = O.for_kernels();
+  params.S = S ? S->for_kernels() : nullptr;
+  params.LSE = LSE ? LSE->for_kernels() : nullptr;
+  launch(device, params);
 
   EmulatorRun run;
-  run.output.assign(O.values().begin(), O.values().end());
-  if (LSE) run.lse.assign(LSE->values().begin(), LSE->values().end());
+  run.stopped = device.stopped();
+  run.output = Heads(problem, O, per_head).copy();
+  if (LSE) run.lse = Heads(problem, *LSE, shape.n).copy();
   run.counters = device.counters();
   run.reports = device.reports();
   run.trace = device.trace();
   run.trace_regions = device.trace_regions();
   for (const emulator::Device::Buffer& buffer : device.buffers()) run.buffers.emplace_back(buffer.name, buffer.bytes);
-  check_guards(Q, "Q", run.overwritten_guards);
-  check_guards(K, "K", run.overwritten_guards);
-  check_guards(V, "V", run.overwritten_guards);
-  check_guards(O, "O", run.overwritten_guards);
-  if (S) check_guards(*S, "S", run.overwritten_guards);
-  if (LSE) check_guards(*LSE, "LSE", run.overwritten_guards);
-  const auto unchanged = [&](const GuardedBuffer<f16>& buffer, const std::vector<f16>& original, const char* name) {
-    if (std::memcmp(buffer.data(), original.data(), buffer.bytes()) != 0) run.modified_inputs.push_back(name);
-  };
-  unchanged(Q, inputs.Q, "Q");
-  unchanged(K, inputs.K, "K");
-  unchanged(V, inputs.V, "V");
+  for (size_t i = 0; i < buffers.size(); ++i) buffers[i]->check_guards(names[i], run.overwritten_guards);
+  if (!Heads(problem, Q, per_head).holds(problem.inputs.Q)) run.modified_inputs.push_back("Q");
+  if (!Heads(problem, K, per_head).holds(problem.inputs.K)) run.modified_inputs.push_back("K");
+  if (!Heads(problem, V, per_head).holds(problem.inputs.V)) run.modified_inputs.push_back("V");
   return run;
 }
 

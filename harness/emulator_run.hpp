@@ -4,14 +4,15 @@
 #include <vector>
 
 #include "common/emulator/emulator.hpp"
-#include "harness/inputs.hpp"
+#include "harness/problem.hpp"
 #include "harness/stage.hpp"
 
 namespace ladder {
 
 struct EmulatorRun {
-  std::vector<f16> output;  // [batch, heads, n, d]; POISON where the kernel wrote nothing
-  std::vector<float> lse;   // [batch, heads, n]; NaN where it wrote nothing; empty if the stage writes none
+  bool stopped = false;     // Options::stop ended it
+  std::vector<f16> output;  // of the problem's heads, [heads, n, d]; POISON where the kernel wrote nothing
+  std::vector<float> lse;   // [heads, n]; NaN where it wrote nothing; empty if the stage writes none
   emulator::Counters counters;
   std::vector<emulator::Report> reports;
   std::vector<emulator::TraceEvent> trace;  // with Options::trace
@@ -21,7 +22,8 @@ struct EmulatorRun {
   std::vector<std::string> modified_inputs;             // "Q", "K", "V"
 };
 
-EmulatorRun run_on_emulator(const Stage& stage, const Variant& variant, const Shape& shape, const Inputs& inputs,
+// `launch` is one of the variant's two emulated builds.
+EmulatorRun run_on_emulator(const Stage& stage, EmulatedLaunch launch, const Problem& problem,
                             const emulator::Options& options = {});
 
 }  // namespace ladder

@@ -1,10 +1,7 @@
-// A buffer between two guard zones, and the values that memory holds before a kernel runs.
+// Guard zones around a buffer, and what memory holds before a kernel runs.
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <memory>
-#include <new>
 #include <optional>
 #include <span>
 
@@ -32,35 +29,5 @@ inline std::optional<size_t> overwritten(std::span<const std::byte> guard) {
   }
   return std::nullopt;
 }
-
-// Host memory for `count` elements, 256-byte aligned as the GPU's allocator gives them.
-template <class T>
-class GuardedBuffer {
- public:
-  explicit GuardedBuffer(size_t count)
-      : bytes_(count * sizeof(T)),
-        memory_(static_cast<std::byte*>(::operator new(bytes_ + 2 * GUARD_BYTES, ALIGNMENT))) {
-    std::memset(memory_.get(), GUARD_BYTE, bytes_ + 2 * GUARD_BYTES);
-  }
-  GuardedBuffer(std::span<const T> values) : GuardedBuffer(values.size()) {
-    std::memcpy(data(), values.data(), bytes_);
-  }
-
-  T* data() { return reinterpret_cast<T*>(memory_.get() + GUARD_BYTES); }
-  const T* data() const { return reinterpret_cast<const T*>(memory_.get() + GUARD_BYTES); }
-  size_t bytes() const { return bytes_; }
-  std::span<T> values() { return {data(), bytes_ / sizeof(T)}; }
-  std::span<const T> values() const { return {data(), bytes_ / sizeof(T)}; }
-  std::span<const std::byte> guard_before() const { return {memory_.get(), GUARD_BYTES}; }
-  std::span<const std::byte> guard_behind() const { return {memory_.get() + GUARD_BYTES + bytes_, GUARD_BYTES}; }
-
- private:
-  static constexpr std::align_val_t ALIGNMENT{256};
-  struct Free {
-    void operator()(std::byte* memory) const { ::operator delete(memory, ALIGNMENT); }
-  };
-  size_t bytes_;
-  std::unique_ptr<std::byte, Free> memory_;
-};
 
 }  // namespace ladder

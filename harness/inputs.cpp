@@ -1,8 +1,10 @@
 #include "harness/inputs.hpp"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 #include "harness/parallel.hpp"
@@ -24,6 +26,13 @@ constexpr std::array KIND_NAMES{
     KindName{InputKind::first_tile_max, "first_tile_max"},
     KindName{InputKind::negative_rows, "negative_rows"},
     KindName{InputKind::ties, "ties"},
+    KindName{InputKind::creeping_max, "creeping_max"},
+    KindName{InputKind::giant_keys, "giant_keys"},
+    KindName{InputKind::edge_weights, "edge_weights"},
+    KindName{InputKind::balanced, "balanced"},
+    KindName{InputKind::cancelling, "cancelling"},
+    KindName{InputKind::not_finite, "not_finite"},
+    KindName{InputKind::nan_head, "nan_head"},
 };
 
 constexpr int FAVOURED_KEYS = 16;  // the keys that hold each row's maximum: within the last (first) tile of any stage
@@ -79,6 +88,82 @@ std::vector<f16> rows_of(const std::vector<f16>& from, const Shape& shape, float
     for (int c = 0; c < shape.d; ++c) rows[row * shape.d + c] = to_f16(scale * to_float(from[source * shape.d + c]));
   }
   return rows;
+}
+
+// Writes value(row within its head) into a column of every row. A column of Q times one of K is a term of the scores.
+template <class Value>
+void set_column(std::vector<f16>& tensor, const Shape& shape, int column, const Value& value) {
+  if (column >= shape.d) return;
+  for (int64_t row = 0; row < shape.batch_heads() * shape.n; ++row) {
+    tensor[row * shape.d + column] = to_f16(value(row % shape.n));
+  }
+}
+
+// In [0, 1), from a row and a seed.
+float uniform(uint64_t seed, int64_t row, uint64_t which) {
+  return static_cast<float>(hash(hash(seed * 16 + which) ^ static_cast<uint64_t>(row)) >> 40) * 0x1p-24f;
+}
+
+constexpr float LN2 = 0.69314718f;
+constexpr f16 NOT_A_NUMBER{0x7e00};
+constexpr float INFINITE = std::numeric_limits<float>::infinity();
+
+// Half of the rows rise (some fall) by 0.5 to 40 powers of two over all keys, the others by up to 4 every 16 keys.
+void make_creeping_max(Inputs& inputs, const Shape& shape, uint64_t seed) {
+  constexpr int STEP = 16;
+  set_column(inputs.K, shape, 0, [](int64_t key) { return static_cast<float>(key / STEP); });
+  set_column(inputs.Q, shape, 0, [&](int64_t row) {
+    const float u = uniform(seed, row, 0), over_all = (0.5f + 39.5f * u) * STEP / static_cast<float>(shape.n);
+    const float powers = uniform(seed, row, 1) < 0.5f ? over_all : 4 * u;
+    return (uniform(seed, row, 2) < 0.125f ? -1 : 1) * powers * LN2 / shape.scale();
+  });
+}
+
+void make_giant_keys(Inputs& inputs, const Shape& shape, uint64_t seed) {
+  const int64_t giants[] = {std::min<int64_t>(5, shape.n - 1), shape.n / 2, std::max<int64_t>(shape.n - 2, 0)};
+  for (int which = 0; which < 3; ++which) {
+    set_column(inputs.K, shape, which, [&](int64_t key) { return key == giants[which] ? 1.0f : 0.0f; });
+    set_column(inputs.Q, shape, which, [&](int64_t row) {
+      constexpr std::array HEIGHTS = {0.0f, 0.0f, 2.0f, 5.5f, 9.0f, 30.0f, 88.0f, 300.0f};  // above the other scores
+      return HEIGHTS[static_cast<size_t>(uniform(seed, row, which) * HEIGHTS.size())] / shape.scale();
+    });
+  }
+}
+
+// One key stands above the others by height(row).
+template <class Height>
+void raise_one_key(Inputs& inputs, const Shape& shape, int64_t raised, const Height& height) {
+  set_column(inputs.K, shape, 0, [&](int64_t key) { return key == raised ? 0.0f : -1.0f; });
+  set_column(inputs.Q, shape, 0, [&](int64_t row) { return height(row) / shape.scale(); });
+}
+
+// The second half's keys are those of the first, 1/128 longer, and its values are theirs with the other sign.
+void make_cancelling(Inputs& inputs, const Shape& shape) {
+  const int64_t half = shape.n / 2, d = shape.d;
+  for (int64_t head = 0; head < shape.batch_heads(); ++head) {
+    for (int64_t i = head * shape.n * d; i < (head * shape.n + half) * d; ++i) {
+      inputs.K[i + half * d] = to_f16(to_float(inputs.K[i]) * (1 + 0x1p-7f));
+      inputs.V[i + half * d].bits = inputs.V[i].bits ^ 0x8000u;
+    }
+  }
+}
+
+// A NaN and an infinity in two rows of Q, and in one value of V each; and a key that lies infinitely far below all others.
+// Under a causal mask these are values of key 0, which all queries see, and there is no such key; nor in a row so short that
+// some part of a kernel might have no other.
+void make_not_finite(Inputs& inputs, const Shape& shape) {
+  const int64_t n = shape.n, d = shape.d;
+  if (!shape.causal && d > 1 && n >= 64) {
+    set_column(inputs.Q, shape, 0, [](int64_t) { return 1.0f; });
+    set_column(inputs.K, shape, 0, [&](int64_t key) { return key == n / 4 ? -INFINITE : 0.0f; });
+  }
+  for (int64_t head = 0; head < shape.batch_heads(); ++head) {
+    const int64_t first = head * n;
+    inputs.Q[(first + n / 3) * d + d - 1] = NOT_A_NUMBER;
+    inputs.Q[(first + n * 2 / 3) * d + d - 1] = to_f16(INFINITE);
+    inputs.V[(first + (shape.causal ? 0 : n / 2)) * d + d / 2] = NOT_A_NUMBER;
+    inputs.V[(first + (shape.causal ? 0 : n - 1)) * d + d / 4] = to_f16(INFINITE);
+  }
 }
 
 }  // namespace
@@ -146,10 +231,58 @@ Inputs make_inputs(InputKind kind, const Shape& shape, uint64_t seed) {
       inputs.Q = make_tensor(TENSOR_Q, seed, shape, plus(3.5f));
       inputs.K = make_tensor(TENSOR_K, seed, shape, plus(-3.5f));
       break;
+    case InputKind::creeping_max:
+    case InputKind::giant_keys:
+    case InputKind::edge_weights:
+    case InputKind::balanced:
+    case InputKind::cancelling:
+    case InputKind::not_finite: {
+      // Scores of deviation 1, 1/2 or 1/4, whatever the scale, and what follows on top.
+      const float wide = kind == InputKind::not_finite ? 1.0f : kind == InputKind::cancelling ? 0.5f : 0.25f;
+      const float deviation = wide / (shape.scale() * std::sqrt(static_cast<float>(shape.d)));
+      inputs.Q = make_tensor(TENSOR_Q, seed, shape, times(deviation));
+      inputs.K = make_tensor(TENSOR_K, seed, shape, normal);
+      break;
+    }
+    case InputKind::nan_head:
+      inputs.Q.assign(shape.elements(), NOT_A_NUMBER);
+      inputs.K = inputs.V = inputs.Q;
+      break;
   }
   const auto first_row = [](int64_t) { return 0; };
   if (kind == InputKind::constant_v) inputs.V = rows_of(inputs.V, shape, 1.0f, first_row);
   if (kind == InputKind::ties) inputs.K = rows_of(inputs.K, shape, 1.0f, first_row);
+  if (kind == InputKind::creeping_max) make_creeping_max(inputs, shape, seed);
+  if (kind == InputKind::giant_keys) make_giant_keys(inputs, shape, seed);
+  if (kind == InputKind::cancelling) make_cancelling(inputs, shape);
+  if (kind == InputKind::not_finite) make_not_finite(inputs, shape);
+  if (kind == InputKind::edge_weights) {
+    raise_one_key(inputs, shape, n / 3, [&](int64_t row) { return (10 + 14 * uniform(seed, row, 0)) * LN2; });
+    inputs.V = make_tensor(TENSOR_V, seed, shape,
+                           [n](float value, int64_t row, int) { return row % n == n / 3 ? 0.0f : 4 + value / 2; });
+  }
+  if (kind == InputKind::balanced) {
+    const float others = std::log(static_cast<float>(std::max(n - 1, 1)));
+    raise_one_key(inputs, shape, n * 5 / 8, [&](int64_t row) { return others * (1 + uniform(seed, row, 0) / 64); });
+    inputs.V = make_tensor(TENSOR_V, seed, shape, [n](float, int64_t row, int column) {
+      const float value = 1 + static_cast<float>(column % 64) / 64;
+      return (row % n == n * 5 / 8) == (column % 2 == 0) ? value : -value;
+    });
+  }
+  return inputs;
+}
+
+Inputs make_inputs(std::span<const InputKind> kinds, const Shape& shape, uint64_t seed) {
+  Inputs inputs;
+  Shape head = shape;
+  head.batch = head.heads = 1;
+  for (int64_t i = 0; i < shape.batch_heads(); ++i) {
+    const Inputs one =
+        make_inputs(kinds[static_cast<size_t>(i) % kinds.size()], head, hash(seed) + static_cast<uint64_t>(i));
+    inputs.Q.insert(inputs.Q.end(), one.Q.begin(), one.Q.end());
+    inputs.K.insert(inputs.K.end(), one.K.begin(), one.K.end());
+    inputs.V.insert(inputs.V.end(), one.V.begin(), one.V.end());
+  }
   return inputs;
 }
 
@@ -158,7 +291,7 @@ AttentionParams params_for(const Shape& shape) {
   params.batch_heads = static_cast<int>(shape.batch_heads());
   params.n = shape.n;
   params.d = shape.d;
-  params.softmax_scale = 1.0f / std::sqrt(static_cast<float>(shape.d));
+  params.softmax_scale = shape.scale();
   params.causal = shape.causal;
   return params;
 }

@@ -24,12 +24,21 @@ enum class InputKind {
   first_tile_max,  // ... among the first
   negative_rows,   // all scores far below zero
   ties,            // all scores equal: O is the mean of V
+  creeping_max,    // maxima rise key by key, in each row by another step: below and above every threshold of a rescale
+  giant_keys,      // one key in the first tile, one in the middle, one in the last: giants to some rows of every warp
+  edge_weights,    // all weights but one between 2^-10 and 2^-24, in sum far from nothing: the edge of f16
+  balanced,        // one key against all others, which outweigh it together: shows a scale that is off by 0.05 %
+  cancelling,      // two halves that cancel but for rounding: shows how often, and how, the weights were rounded
+  not_finite,      // a few NaN and infinities in Q, K and V, which must reach the outputs that depend on them alone
+  nan_head,        // nothing but NaN: none of it may reach the heads beside it
 };
 
 std::span<const InputKind> all_input_kinds();
 std::string_view to_string(InputKind kind);
 
 Inputs make_inputs(InputKind kind, const Shape& shape, uint64_t seed);
+// Head i is of kinds[i % kinds.size()], each head from a seed of its own.
+Inputs make_inputs(std::span<const InputKind> kinds, const Shape& shape, uint64_t seed);
 
 // The kernel's arguments, without pointers.
 AttentionParams params_for(const Shape& shape);

@@ -13,7 +13,7 @@ volatile std::sig_atomic_t flag = 0;
 void raise_flag(int) {
   flag = 1;
   // Of all output, write() alone is allowed in a handler. What it returns helps nobody here.
-  constexpr char WORDS[] = "\nFinishing the launch at hand; Ctrl-C again ends at once.\n";
+  constexpr char WORDS[] = "\nStopping; what is done so far follows. Ctrl-C again ends at once.\n";
   const int before = errno;
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, WORDS, sizeof WORDS - 1);
   errno = before;

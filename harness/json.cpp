@@ -45,7 +45,14 @@ nlohmann::ordered_json to_json(const CheckResult& result) {
                               {"inputs", result.inputs},
                               {"ok", result.ok},
                               {"max_err", result.max_err},
-                              {"tolerance", result.tolerance}};
+                              {"tolerance", result.tolerance},
+                              {"answers_ok", result.answers_right()},
+                              {"counts_ok", result.counts_right()}};
+  if (result.shape.softmax_scale > 0) json["softmax_scale"] = result.shape.softmax_scale;
+  if (result.rms_tolerance > 0) {
+    json["rms_err"] = result.rms_err;
+    json["rms_tolerance"] = result.rms_tolerance;
+  }
   if (result.counters) json["counters"] = to_json(*result.counters);
   json["failures"] = std::move(failures);
   json["seconds"] = std::round(result.seconds * 1e4) / 1e4;

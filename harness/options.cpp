@@ -27,7 +27,7 @@ tl::unexpected<Error> usage(std::string message) {
 // The flags as typed. Numbers and lists stay text, so that their errors can be ours.
 struct RawFlags {
   std::string n, d, batch, heads, seed, inputs, on;
-  std::string rounds, soak;
+  std::string rounds, soak, timeout;
   std::vector<std::string> stages;
 };
 
@@ -137,6 +137,15 @@ Status parse_place(const RawFlags& raw, Options& options) {
   return {};
 }
 
+Result<double> parse_seconds(const char* flag, const std::string& text, double least, double most) {
+  double seconds = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  if (error != std::errc() || end != text.data() + text.size() || !(seconds >= least && seconds <= most)) {
+    return usage(fmt::format("{} takes seconds between {} and {}; not '{}'.", flag, least, most, text));
+  }
+  return seconds;
+}
+
 Status parse_timing(const RawFlags& raw, Options& options) {
   if (!raw.rounds.empty()) {
     const auto rounds = parse_integer("--rounds", raw.rounds, 1, 1'000'000);
@@ -144,12 +153,14 @@ Status parse_timing(const RawFlags& raw, Options& options) {
     options.rounds = static_cast<int>(*rounds);
   }
   if (!raw.soak.empty()) {
-    double seconds = -1;
-    const auto [end, error] = std::from_chars(raw.soak.data(), raw.soak.data() + raw.soak.size(), seconds);
-    if (error != std::errc() || end != raw.soak.data() + raw.soak.size() || !(seconds >= 0 && seconds <= 3600)) {
-      return usage(fmt::format("--soak takes seconds between 0 and 3600; not '{}'.", raw.soak));
-    }
-    options.soak_seconds = seconds;
+    const auto seconds = parse_seconds("--soak", raw.soak, 0, 3600);
+    if (!seconds) return tl::make_unexpected(seconds.error());
+    options.soak_seconds = *seconds;
+  }
+  if (!raw.timeout.empty()) {
+    const auto seconds = parse_seconds("--timeout", raw.timeout, 0.1, 1e6);
+    if (!seconds) return tl::make_unexpected(seconds.error());
+    options.timeout = *seconds;
   }
   return {};
 }
@@ -279,6 +290,12 @@ Result<Options> parse_options(std::span<const std::string> arguments, const std:
   for (CLI::App* verb : {check, bench}) {
     verb->add_flag("--ablate", options.ablate, "all variants of a stage, not only its default");
   }
+  check->add_flag("--thorough", options.thorough, "many random problems more, and the properties of attention");
+  check->add_flag("--answers-only", options.answers_only, "counts may differ from the predicted ones");
+  check->add_flag("--first-failure", options.first_failure, "a stage's check ends with its first failure");
+  check->add_option("--timeout", raw.timeout, "for one launch with its inputs and reference")
+      ->take_last()
+      ->type_name("SECONDS");
   bench->add_flag("--sweep", options.sweep, "N from 512 to 16384 with batch * N = 16384");
   bench->add_option("--peer", options.peers, "a program that takes its turn; may be repeated")
       ->allow_extra_args(false)

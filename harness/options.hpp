@@ -32,6 +32,12 @@ struct Options {
   Where on = Where::automatic;
   bool ablate = false;  // all variants of a stage, not only its default
 
+  // check
+  bool thorough = false;          // many random problems more
+  bool answers_only = false;      // counts may be what they are
+  bool first_failure = false;     // a stage's check ends there
+  std::optional<double> timeout;  // seconds for one launch with its inputs and reference
+
   std::string csv, json, trace;  // a file, "-" for standard output, or empty; known to be writable
 
   // bench and compare

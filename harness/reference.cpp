@@ -1,6 +1,7 @@
 #include "harness/reference.hpp"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <limits>
@@ -48,7 +49,7 @@ std::vector<int64_t> choose_rows(const Shape& shape, bool& all_rows) {
 struct Head {
   std::vector<float> K_transposed;  // [d, n]
   std::vector<float> V;             // [n, d]
-  double largest_key = 0;           // largest |k|
+  double largest_key = 0;           // largest finite |k|
 };
 
 Head load_head(const Shape& shape, const Inputs& inputs, int64_t head) {
@@ -64,7 +65,9 @@ Head load_head(const Shape& shape, const Inputs& inputs, int64_t head) {
       }
     }
   });
-  loaded.largest_key = std::sqrt(*std::ranges::max_element(key_squares));
+  for (const double square : key_squares) {
+    if (std::isfinite(square)) loaded.largest_key = std::max(loaded.largest_key, std::sqrt(square));
+  }
   return loaded;
 }
 
@@ -78,88 +81,172 @@ float rounded(double value) {
   return to_float(to_f16(static_cast<float>(value)));
 }
 
-// Computes one row of O in double into `exact`, and its LSE; `keys` are visible. Returns the f16 implementation's largest
-// error on it.
+// What one row gives.
+struct RowResult {
+  double lse = 0, lse_tolerance = 0, score_term = 0;
+};
+
+// The errors of the plain f16 attention so far, for each of the maxima that its weights stand relative to.
+constexpr std::array STALENESS = {1.0f, 1.25992105f, 1.58740105f};  // 2^(0, 1/3, 2/3)
+struct Errors {
+  std::array<double, STALENESS.size()> max = {}, squares = {};
+  int64_t elements = 0;
+
+  void add(const Errors& other) {
+    for (size_t i = 0; i < STALENESS.size(); ++i) {
+      max[i] = std::max(max[i], other.max[i]);
+      squares[i] += other.squares[i];
+    }
+    elements += other.elements;
+  }
+  Reference::Baseline worst() const {
+    return {std::ranges::max(max),
+            std::sqrt(std::ranges::max(squares) / static_cast<double>(std::max<int64_t>(elements, 1)))};
+  }
+};
+
+// Computes one row of O in double, and adds up how wrong the plain f16 attention is on it.
 struct RowSolver {
   const Shape& shape;
   const Head& head;
+  bool with_score_term;
   std::vector<double> S;
-  std::vector<float> P;
-  std::vector<float> naive;
+  std::vector<float> S_f32, P;
+  std::vector<float> plain;
+  Errors errors;
 
-  RowSolver(const Shape& shape, const Head& head) : shape(shape), head(head), S(shape.n), P(shape.n), naive(shape.d) {}
+  RowSolver(const Shape& shape, const Head& head, bool with_score_term)
+      : shape(shape),
+        head(head),
+        with_score_term(with_score_term),
+        S(shape.n),
+        S_f32(shape.n),
+        P(shape.n),
+        plain(shape.d) {}
 
-  double solve(const f16* query, int64_t keys, double* exact, double& lse, double& lse_tolerance) {
+  RowResult solve(const f16* query, int64_t keys, double* exact) {
     const int64_t n = shape.n, d = shape.d;
     std::fill(S.begin(), S.end(), 0.0);
-    constexpr int64_t BLOCK = 1024;  // of scores: 8 KiB, so that they stay in L1 while K streams by
+    std::fill(S_f32.begin(), S_f32.end(), 0.0f);
+    constexpr int64_t BLOCK = 1024;  // of scores: 12 KiB, so that they stay in L1 while K streams by
     for (int64_t j = 0; j < keys; j += BLOCK) {
       for (int64_t c = 0; c < d; ++c) {
-        add_scaled<double>(&S[j], to_float(query[c]), &head.K_transposed[c * n + j], std::min(BLOCK, keys - j));
+        const float* const K_column = &head.K_transposed[c * n + j];
+        add_scaled<double>(&S[j], to_float(query[c]), K_column, std::min(BLOCK, keys - j));
+        add_scaled<float>(&S_f32[j], to_float(query[c]), K_column, std::min(BLOCK, keys - j));
       }
     }
-    const double scale = 1.0 / std::sqrt(static_cast<double>(d));
-    for (double& s : S) s *= scale;
-
+    const double scale = shape.scale();
     double exact_max = -std::numeric_limits<double>::infinity();
-    float naive_max = -std::numeric_limits<float>::infinity();
+    float plain_max = -std::numeric_limits<float>::infinity();
     for (int64_t j = 0; j < keys; ++j) {
-      P[j] = rounded(S[j]);  // the f16 implementation's scores
-      exact_max = std::max(exact_max, S[j]);
-      naive_max = std::max(naive_max, P[j]);
+      S[j] *= scale;
+      S_f32[j] *= static_cast<float>(scale);
+      exact_max = std::max(exact_max, S[j]);  // of the numbers: NaN reaches its weight below
+      plain_max = std::max(plain_max, S_f32[j]);
     }
     double exact_sum = 0;
-    float naive_sum = 0;
+    float plain_sum = 0;
     for (int64_t j = 0; j < keys; ++j) {
       S[j] = std::exp(S[j] - exact_max);
-      P[j] = std::exp(P[j] - naive_max);
+      S_f32[j] = std::exp(S_f32[j] - plain_max);
       exact_sum += S[j];
-      naive_sum += P[j];
+      plain_sum += S_f32[j];
     }
-    for (int64_t j = 0; j < keys; ++j) P[j] = rounded(P[j] / naive_sum);
 
     std::fill(exact, exact + d, 0.0);
-    std::fill(naive.begin(), naive.end(), 0.0f);
-    for (int64_t j = 0; j < keys; ++j) {
-      add_scaled<double>(exact, S[j], &head.V[j * d], d);
-      add_scaled<float>(naive.data(), P[j], &head.V[j * d], d);
-    }
-    lse = exact_max + std::log(exact_sum);
-    double query_square = 0, error = 0;
+    for (int64_t j = 0; j < keys; ++j) add_scaled<double>(exact, S[j], &head.V[j * d], d);
+    double query_square = 0;
     for (int64_t c = 0; c < d; ++c) {
       query_square += std::pow(to_float(query[c]), 2);
       exact[c] /= exact_sum;
-      error = std::max(error, std::abs(rounded(naive[c]) - exact[c]));
     }
-    lse_tolerance = 1e-5 + 0x1p-22 * (1 + d / 16) * std::sqrt(query_square) * head.largest_key * scale;
-    return error;
+    for (size_t i = 0; i < STALENESS.size(); ++i) {
+      for (int64_t j = 0; j < keys; ++j) P[j] = rounded(S_f32[j] * STALENESS[i]);
+      std::fill(plain.begin(), plain.end(), 0.0f);
+      for (int64_t j = 0; j < keys; ++j) add_scaled<float>(plain.data(), P[j], &head.V[j * d], d);
+      for (int64_t c = 0; c < d; ++c) {
+        if (!std::isfinite(exact[c])) continue;
+        const double error = std::abs(rounded(plain[c] / (plain_sum * STALENESS[i])) - exact[c]);
+        errors.max[i] = std::max(errors.max[i], error);
+        errors.squares[i] += error * error;
+      }
+    }
+    errors.elements += std::count_if(exact, exact + d, [](double value) { return std::isfinite(value); });
+
+    RowResult result;
+    double score_error =
+        0x1p-22 * (1 + static_cast<double>(d) / 16) * std::sqrt(query_square) * head.largest_key * scale;
+    if (!std::isfinite(score_error)) score_error = 0;  // the inputs are not; nor is the answer
+    result.lse = exact_max + std::log(exact_sum);
+    result.lse_tolerance = 1e-5 + score_error;
+    if (with_score_term) {
+      std::vector<double> distance(d);
+      for (int64_t j = 0; j < keys; ++j) {
+        for (int64_t c = 0; c < d; ++c) distance[c] += S[j] * std::abs(head.V[j * d + c] - exact[c]);
+      }
+      result.score_term = score_error * std::ranges::max(distance) / exact_sum;
+    }
+    return result;
   }
 };
 
 template <class At>
-Comparison compare(const Reference& reference, const At& at) {
+Comparison compare(const Reference& reference, size_t set, const At& at) {
   Comparison worst;
+  worst.tolerance = reference.tolerance(set);
+  double squares = 0, term_squares = 0;
+  int64_t elements = 0, rows = 0;
   for (size_t i = 0; i < reference.rows.size(); ++i) {
+    if (reference.set_of(reference.rows[i]) != set) continue;
+    ++rows;
+    const double term = reference.score_term.empty() ? 0 : reference.score_term[i];
+    const double tolerance = reference.tolerance(set) + term;
     for (int c = 0; c < reference.d; ++c) {
       const double got = to_float(at(i, c)), expected = reference.row(i)[c];
-      const double error = std::abs(got - expected);
-      if (error <= worst.max_err) continue;  // false for NaN, which therefore wins
-      worst = {error, reference.rows[i], c, got, expected};
-      if (std::isnan(error)) return worst;
+      // An infinite value times a weight that f16 has rounded to zero is NaN, and so infinity may become one.
+      const bool same_kind = std::isnan(got) || (std::isinf(expected) && got == expected);
+      const double error = std::isfinite(expected) ? std::abs(got - expected)
+                           : same_kind             ? 0
+                                                   : std::numeric_limits<double>::infinity();
+      if (std::isfinite(expected)) {
+        squares += error * error;
+        term_squares += term * term;
+        ++elements;
+      }
+      if (error * worst.tolerance <= worst.max_err * tolerance) continue;  // false for NaN, which therefore wins
+      worst.max_err = error;
+      worst.tolerance = tolerance;
+      worst.row = reference.rows[i];
+      worst.column = c;
+      worst.got = got;
+      worst.expected = expected;
+      if (std::isnan(error)) {
+        worst.rms = error;
+        return worst;
+      }
     }
+  }
+  if (elements > 0) {
+    worst.rms = std::sqrt(squares / static_cast<double>(elements));
+    worst.rms_tolerance = reference.rms_tolerance(set, rows) + std::sqrt(term_squares / static_cast<double>(elements));
   }
   return worst;
 }
 
 }  // namespace
 
-Reference make_reference(const Shape& shape, const Inputs& inputs) {
+Reference make_reference(const Shape& shape, const Inputs& inputs, size_t sets, bool with_score_terms) {
   Reference reference;
+  reference.n = shape.n;
   reference.d = shape.d;
   reference.rows = choose_rows(shape, reference.all_rows);
+  reference.baseline.resize(sets);
   reference.output.resize(reference.rows.size() * shape.d);
   reference.lse.resize(reference.rows.size());
   reference.lse_tolerance.resize(reference.rows.size());
+  if (with_score_terms) reference.score_term.resize(reference.rows.size());
+  std::vector<Errors> errors(sets);
   std::mutex mutex;
   for (size_t begin = 0; begin < reference.rows.size();) {
     const int64_t head_index = reference.rows[begin] / shape.n;
@@ -168,29 +255,31 @@ Reference make_reference(const Shape& shape, const Inputs& inputs) {
         std::find_if_not(reference.rows.begin() + begin, reference.rows.end(), same_head) - reference.rows.begin();
     const Head head = load_head(shape, inputs, head_index);
     parallel_for(end - begin, 16, [&](int64_t first, int64_t last) {
-      RowSolver solver(shape, head);
-      double error = 0;
+      RowSolver solver(shape, head, with_score_terms);
       for (int64_t i = first; i < last; ++i) {
         const size_t row = begin + i;
         const int64_t keys = shape.causal ? reference.rows[row] % shape.n + 1 : shape.n;
-        error = std::max(error,
-                         solver.solve(&inputs.Q[reference.rows[row] * shape.d], keys, &reference.output[row * shape.d],
-                                      reference.lse[row], reference.lse_tolerance[row]));
+        const RowResult result =
+            solver.solve(&inputs.Q[reference.rows[row] * shape.d], keys, &reference.output[row * shape.d]);
+        reference.lse[row] = result.lse;
+        reference.lse_tolerance[row] = result.lse_tolerance;
+        if (with_score_terms) reference.score_term[row] = result.score_term;
       }
       const std::scoped_lock lock(mutex);
-      reference.naive_error = std::max(reference.naive_error, error);
+      errors[reference.set_of(head_index * shape.n)].add(solver.errors);
     });
     begin = end;
   }
+  std::ranges::transform(errors, reference.baseline.begin(), &Errors::worst);
   return reference;
 }
 
-Comparison compare_to_reference(const Reference& reference, std::span<const f16> output) {
-  return compare(reference, [&](size_t i, int c) { return output[reference.rows[i] * reference.d + c]; });
+Comparison compare_to_reference(const Reference& reference, std::span<const f16> output, size_t set) {
+  return compare(reference, set, [&](size_t i, int c) { return output[reference.rows[i] * reference.d + c]; });
 }
 
-Comparison compare_rows_to_reference(const Reference& reference, std::span<const f16> rows) {
-  return compare(reference, [&](size_t i, int c) { return rows[i * reference.d + c]; });
+Comparison compare_rows_to_reference(const Reference& reference, std::span<const f16> rows, size_t set) {
+  return compare(reference, set, [&](size_t i, int c) { return rows[i * reference.d + c]; });
 }
 
 }  // namespace ladder

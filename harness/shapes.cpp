@@ -70,8 +70,9 @@ std::vector<Shape> shapes_for(const Options& options, const Shape& defaults) {
 }
 
 std::string to_string(const Shape& shape) {
-  return fmt::format("B={} H={} N={} d={}{}", shape.batch, shape.heads, shape.n, shape.d,
-                     shape.causal ? " causal" : "");
+  return fmt::format("B={} H={} N={} d={}{}{}", shape.batch, shape.heads, shape.n, shape.d,
+                     shape.causal ? " causal" : "",
+                     shape.softmax_scale > 0 ? fmt::format(" scale={:.4g}", shape.softmax_scale) : "");
 }
 
 Status supports(const Stage& stage, const Variant& variant, const Shape& shape) {

@@ -10,7 +10,7 @@ std::vector<Stage>& registry() {
   return all;
 }
 
-// The two back ends describe a variant in the same words, so equal labels are the same variant.
+// All builds describe a variant in the same words, so equal labels are the same variant.
 void join(Stage& known, Stage& added) {
   for (Variant& variant : added.variants) {
     const auto same = std::find_if(known.variants.begin(), known.variants.end(),
@@ -20,6 +20,7 @@ void join(Stage& known, Stage& added) {
       continue;
     }
     if (variant.on_emulator) same->on_emulator = variant.on_emulator;
+    if (variant.on_emulator_zeroed) same->on_emulator_zeroed = variant.on_emulator_zeroed;
     if (variant.on_gpu) same->on_gpu = variant.on_gpu;
     if (variant.gpu_kernel) same->gpu_kernel = variant.gpu_kernel;
   }
@@ -42,13 +43,13 @@ Registration::Registration(Stage stage) {
   }
 }
 
-Variant make_variant(std::string label, Tile tile, uint32_t smem_bytes,
-                     void (*on_emulator)(emulator::Device&, const AttentionParams&), const void*, double conflict_ways,
-                     std::function<Counts(const Shape&)> predict) {
+Variant make_variant(std::string label, Tile tile, uint32_t smem_bytes, EmulatedLaunch on_emulator, const void*,
+                     double conflict_ways, std::function<Counts(const Shape&)> predict, Unset unset) {
   return {.label = std::move(label),
           .tile = tile,
           .smem_bytes = smem_bytes,
-          .on_emulator = on_emulator,
+          .on_emulator = unset == Unset::pattern ? on_emulator : nullptr,
+          .on_emulator_zeroed = unset == Unset::zero ? on_emulator : nullptr,
           .conflict_ways = conflict_ways,
           .predict = std::move(predict)};
 }

@@ -1,6 +1,7 @@
 // What a stage tells the harness about itself. A stage.cu fills one Stage per back end and registers it; the registry
 // joins the two by name. The stage.cu is compiled twice: by nvcc for the GPU and by the C++ compiler for the emulator.
 #pragma once
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -25,7 +26,9 @@ struct Shape {
   int n = 512;
   int d = 128;
   bool causal = false;
+  float softmax_scale = 0;  // 0: the usual 1 / sqrt(d)
 
+  float scale() const { return softmax_scale > 0 ? softmax_scale : 1.0f / std::sqrt(static_cast<float>(d)); }
   int64_t batch_heads() const { return int64_t{batch} * heads; }
   int64_t elements() const { return batch_heads() * n * d; }
   bool operator==(const Shape&) const = default;
@@ -59,13 +62,26 @@ struct ResourceBound {
   std::string_view reason = "";  // why it spills, if it does
 };
 
+// Launches a kernel on the emulator; the pointers lie in host memory.
+using EmulatedLaunch = void (*)(emulator::Device&, const AttentionParams&);
+
+// The emulated kernels are built twice: variables that a kernel leaves unset hold a bit pattern, or zeros. A right kernel
+// cannot tell the difference.
+enum class Unset { pattern, zero };
+#ifdef LADDER_UNSET_IS_ZERO
+constexpr Unset UNSET = Unset::zero;
+#else
+constexpr Unset UNSET = Unset::pattern;
+#endif
+
 // One compiled configuration of a stage's kernel. The first of a stage is its default, the others are ablations.
 struct Variant {
   std::string label;  // "64x128, 4 warps"; unique within the stage
   Tile tile = {};
   uint32_t smem_bytes = 0;  // dynamic shared memory per block, and what each of the n keys adds to it:
   uint32_t smem_bytes_per_key = 0;
-  void (*on_emulator)(emulator::Device&, const AttentionParams&) = nullptr;
+  EmulatedLaunch on_emulator = nullptr;         // with Unset::pattern
+  EmulatedLaunch on_emulator_zeroed = nullptr;  // with Unset::zero
   void (*on_gpu)(gpu::Device&, const AttentionParams&) = nullptr;
   const void* gpu_kernel = nullptr;  // for cudaFuncGetAttributes: registers, local bytes
   double conflict_ways = 0;          // of the worst ldmatrix or wmma.load line (8, 1); 0: the stage has none
@@ -100,9 +116,8 @@ struct Registration {
 };
 
 // One Variant of a stage.cu's, from the launch function of the back end that is being compiled.
-Variant make_variant(std::string label, Tile tile, uint32_t smem_bytes,
-                     void (*on_emulator)(emulator::Device&, const AttentionParams&), const void* kernel,
-                     double conflict_ways, std::function<Counts(const Shape&)> predict);
+Variant make_variant(std::string label, Tile tile, uint32_t smem_bytes, EmulatedLaunch on_emulator, const void* kernel,
+                     double conflict_ways, std::function<Counts(const Shape&)> predict, Unset unset = UNSET);
 Variant make_variant(std::string label, Tile tile, uint32_t smem_bytes,
                      void (*on_gpu)(gpu::Device&, const AttentionParams&), const void* kernel, double conflict_ways,
                      std::function<Counts(const Shape&)> predict);

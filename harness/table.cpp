@@ -21,6 +21,11 @@ size_t shown_width(const std::string& cell) {
   return width;
 }
 
+std::string coloured(const char* word, bool good, std::FILE* stream) {
+  if (!isatty(fileno(stream))) return word;
+  return fmt::format("\x1b[{}m{}\x1b[0m", good ? 32 : 31, word);
+}
+
 }  // namespace
 
 Table::Table(std::vector<std::string> titles) {
@@ -55,9 +60,11 @@ std::string Table::text() const {
 }
 
 std::string verdict_word(bool right, std::FILE* stream) {
-  const char* word = right ? "right" : "WRONG";
-  if (!isatty(fileno(stream))) return word;
-  return fmt::format("\x1b[{}m{}\x1b[0m", right ? 32 : 31, word);
+  return coloured(right ? "right" : "WRONG", right, stream);
+}
+
+std::string count_word(bool right, std::FILE* stream) {
+  return coloured(right ? "right" : "DIFFER", right, stream);
 }
 
 std::string grouped(uint64_t value) {

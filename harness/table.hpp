@@ -22,6 +22,9 @@ class Table {
 // "right" or "WRONG", coloured if `stream` is a terminal.
 std::string verdict_word(bool right, std::FILE* stream);
 
+// "right" or "DIFFER", likewise.
+std::string count_word(bool right, std::FILE* stream);
+
 // 1234567 as "1,234,567".
 std::string grouped(uint64_t value);
 

@@ -1,9 +1,11 @@
 // The input sets are what their names say, the same on every machine; and f16 rounds as IEEE 754 asks.
 #include "harness/inputs.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <set>
 
 #include "harness/tests/catch.hpp"
@@ -155,5 +157,67 @@ TEST_CASE("every kind has a name of its own") {
   std::set<std::string_view> names;
   for (const InputKind kind : all_input_kinds()) names.insert(to_string(kind));
   CHECK(names.size() == all_input_kinds().size());
-  CHECK(names.size() == 9);
+}
+
+TEST_CASE("a head for each kind: every head is what a problem of its kind is, and differs from the others") {
+  const Shape shape{.batch = 2, .heads = 2, .n = 48, .d = 64};
+  const std::vector kinds{InputKind::normal, InputKind::ties};
+  const Inputs inputs = make_inputs(kinds, shape, 1);
+  REQUIRE(inputs.K.size() == size_t(shape.elements()));
+  const auto row = [&](int head, int key) {
+    return std::span(inputs.K).subspan(static_cast<size_t>((head * shape.n + key) * shape.d), shape.d);
+  };
+  for (int head = 0; head < 4; ++head) {
+    const bool equal_keys = std::ranges::equal(row(head, 0), row(head, 5), {}, &f16::bits, &f16::bits);
+    CHECK(equal_keys == (head % 2 == 1));
+  }
+  CHECK_FALSE(std::ranges::equal(row(0, 0), row(2, 0), {}, &f16::bits, &f16::bits));
+}
+
+TEST_CASE("creeping_max and giant_keys: maxima rise within the row, in some rows of a warp and not in others") {
+  const auto rises = [](InputKind kind, int query) {  // how often, from one 16 keys to the next
+    static std::map<InputKind, Inputs> made;
+    if (!made.contains(kind)) made[kind] = make_inputs(kind, SHAPE, 1);
+    int count = 0;
+    double best = -1e300;
+    for (int first = 0; first < SHAPE.n; first += 16) {
+      double here = -1e300;
+      for (int key = first; key < first + 16; ++key) here = std::max(here, score(made[kind], 0, query, key));
+      count += first > 0 && here > best + 1;
+      best = std::max(best, here);
+    }
+    return count;
+  };
+  for (const InputKind kind : {InputKind::creeping_max, InputKind::giant_keys}) {
+    std::set<int> counts;
+    for (int query = 0; query < 32; ++query) counts.insert(rises(kind, query));
+    INFO(to_string(kind));
+    CHECK(counts.size() > 2);
+    CHECK(counts.contains(0));
+  }
+}
+
+TEST_CASE("edge_weights, balanced and cancelling: small weights that matter, and sums near zero") {
+  const auto weight = [](const Inputs& inputs, int query, int key, int top) {
+    return std::exp(score(inputs, 0, query, key) - score(inputs, 0, query, top));
+  };
+  const Inputs edge = make_inputs(InputKind::edge_weights, SHAPE, 1);
+  double least = 1, most = 0;
+  for (int query = 0; query < SHAPE.n; ++query) {
+    const double w = weight(edge, query, 3, SHAPE.n / 3);
+    least = std::min(least, w);
+    most = std::max(most, w);
+  }
+  CHECK(least < 0x1p-22);
+  CHECK(most > 0x1p-12);
+  CHECK(most < 0x1p-8);
+  const Inputs balanced = make_inputs(InputKind::balanced, SHAPE, 1);
+  double others = 0;
+  for (int key = 0; key < SHAPE.n; ++key)
+    others += key == SHAPE.n * 5 / 8 ? 0 : weight(balanced, 5, key, SHAPE.n * 5 / 8);
+  CHECK(others == Approx(1).margin(0.3));
+  const Inputs cancelling = make_inputs(InputKind::cancelling, SHAPE, 1);
+  for (int i = 0; i < 64 * SHAPE.d; i += 7) {
+    REQUIRE(to_float(cancelling.V[i + 64 * SHAPE.d]) == -to_float(cancelling.V[i]));
+  }
 }

@@ -15,6 +15,7 @@
 #include "harness/properties.hpp"
 #include "harness/shapes.hpp"
 #include "harness/tests/catch.hpp"
+#include "harness/trials.hpp"
 
 using namespace ladder;
 
@@ -95,13 +96,16 @@ TEST_CASE("the stage is registered and has an emulated build", "[stage]") {
   }
 }
 
-TEST_CASE("the default variant is right on every input set", "[stage]") {
+TEST_CASE("the default variant passes what a reader's check holds it to", "[stage]") {
   for (const Stage* stage : stages_to_test()) {
-    for (const InputKind kind : all_input_kinds()) {
-      const CheckResult result =
-          check_on_emulator(*stage, stage->variants[0], problem(kind == InputKind::normal ? FULL : SMALL, kind));
-      INFO(reasons(result));
-      CHECK(result.ok);
+    for (const Trial& trial : emulator_trials(*stage, stage->variants[0], FULL, {})) {
+      Problem given = make_problem(trial.shape, trial.kinds, trial.seed);
+      given.far_heads = trial.far_heads;
+      for (const CheckResult& result :
+           check_sets_on_emulator(*stage, stage->variants[0], given, {}, trial.both_builds)) {
+        INFO(reasons(result));
+        CHECK(result.ok);
+      }
     }
   }
 }
@@ -235,7 +239,7 @@ std::map<std::pair<std::string, std::string>, int> mma_under_copies(const Stage&
   options.trace = true;
   const Shape shape{.batch = 1, .heads = 1, .n = 4 * stage.variants[0].tile.bc, .d = 128};
   const Problem& four_tiles = problem(shape, InputKind::normal);
-  const EmulatorRun run = run_on_emulator(stage, stage.variants[0], shape, four_tiles.inputs, options);
+  const EmulatorRun run = run_on_emulator(stage, stage.variants[0].on_emulator, four_tiles, options);
   std::map<std::pair<std::string, std::string>, int> overlaps;
   std::set<std::string> in_flight;
   std::string product;
@@ -304,7 +308,7 @@ TEST_CASE("06 loads K and V with half as many ldmatrix per query row as 05", "[l
 std::vector<int> rescaled_tiles(const Stage& stage, float growth) {
   const int bc = stage.variants[0].tile.bc;
   const Shape shape{.batch = 1, .heads = 1, .n = 8 * bc, .d = 128};
-  Problem problem{shape, InputKind::normal, 1, make_inputs(InputKind::normal, shape, 1), {}};
+  Problem problem{shape, {InputKind::normal}, 1, make_inputs(InputKind::normal, shape, 1), {}};
   // Column 0 makes the growth, up to 0 in the last tile; the others are small enough for it to decide.
   constexpr float Q_0 = 8.0f;
   const float step = growth * std::numbers::ln2_v<float> / params_for(shape).softmax_scale / Q_0;
@@ -318,7 +322,7 @@ std::vector<int> rescaled_tiles(const Stage& stage, float growth) {
   INFO(reasons(result));
   CHECK(result.ok);
 
-  const EmulatorRun run = run_on_emulator(stage, stage.variants[0], shape, problem.inputs, {.trace = true});
+  const EmulatorRun run = run_on_emulator(stage, stage.variants[0].on_emulator, problem, {.trace = true});
   std::vector<int> tiles;
   int tile = 0;
   for (const emulator::TraceEvent& event : run.trace) {
@@ -393,9 +397,9 @@ TEST_CASE("a warp's load of K takes 2 bytes of 32 rows in 00a and 128 of 4 in 00
     const Stage* stage = find(name);
     REQUIRE(stage);
     constexpr Shape SHAPE{.batch = 1, .heads = 1, .n = 128, .d = 128};
-    const Inputs& inputs = problem(SHAPE, InputKind::normal).inputs;
+    const Problem& given = problem(SHAPE, InputKind::normal);
     Loads found;
-    for (const auto& event : run_on_emulator(*stage, stage->variants[0], SHAPE, inputs, {.trace = true}).trace) {
+    for (const auto& event : run_on_emulator(*stage, stage->variants[0].on_emulator, given, {.trace = true}).trace) {
       if (event.global.buffer == buffer) ++found[{event.bytes, event.global.bytes}];
     }
     return found;

@@ -94,7 +94,7 @@ const Problem& problem(InputKind kind, int heads = 1, bool causal = false) {
 // U(0, 1] in all three tensors, by a linear congruential generator.
 Problem uniform_problem() {
   const Shape shape{.n = N};
-  Problem problem{shape, InputKind::normal, 1, ladder::make_inputs(InputKind::normal, shape, 1), {}};
+  Problem problem{shape, {InputKind::normal}, 1, ladder::make_inputs(InputKind::normal, shape, 1), {}};
   uint32_t state = 1;
   for (auto* tensor : {&problem.inputs.Q, &problem.inputs.K, &problem.inputs.V}) {
     for (f16& value : *tensor) {
@@ -222,8 +222,8 @@ std::vector<WrongKernel> wrong_kernels() {
       wrong<Fault::no_empty_wait>("no_empty_wait", normal, {"report: race-write-after-read", "counts_differ"}),
       wrong<Fault::writes_nothing>("writes_nothing", normal, {"unwritten_output", "counts_differ"}),
       wrong<Fault::skips_a_row>("skips_a_row", normal, {"unwritten_output", "counts_differ"}),
-      wrong<Fault::writes_guard>("writes_guard", normal, {"guard_overwritten"}, {normal}),
-      wrong<Fault::modifies_Q>("modifies_Q", normal, {"input_modified", "counts_differ", "wrong_lse"}, {normal}),
+      wrong<Fault::writes_guard>("writes_guard", normal, {"report: plain-access"}),
+      wrong<Fault::modifies_Q>("modifies_Q", normal, {"report: plain-access"}),
       wrong<Fault::mean_of_V>("mean_of_V", normal, {"wrong_result", "counts_differ", "wrong_lse"}, {ties, constant_v}),
       // Reads 2 bytes that the formula does not have.
       wrong<Fault::peeks_at_output>("peeks_at_output", normal, {"counts_differ"}, {normal}),
@@ -370,6 +370,7 @@ TEST_CASE("a row that is divided by one warp's sum is right as long as that warp
     INFO(to_string(kind));
     for (const int n : {7, 32, 33, 200}) CHECK(reasons(right, kind, n).empty());
     for (const int n : {7, 32}) CHECK(reasons(one_warps_sum, kind, n).empty());
+    if (kind == InputKind::nan_head) continue;  // NaN, whatever it is divided by
     for (const int n : {33, 200}) CHECK_FALSE(reasons(one_warps_sum, kind, n).empty());
   }
   CHECK(reasons(one_warps_sum, InputKind::constant_v, 33) == Reasons{"wrong_result"});
@@ -433,7 +434,7 @@ TEST_CASE("tiles that the copy engine brings wrongly, or scores relative to a wr
           "nan_output"});
   expect("short_expect", tiles::launch_wrong<TileFault::short_expect>, normal,
          {"report: in-flight-read", "report: in-flight-overwrite", "report: exit-in-flight", "nan_output"});
-  expect("long_expect", tiles::launch_wrong<TileFault::long_expect>, normal, {"report: deadlock", "unwritten_output"});
+  expect("long_expect", tiles::launch_wrong<TileFault::long_expect>, normal, {"report: deadlock"});
   expect("no_fence", tiles::launch_wrong<TileFault::no_fence>, normal, {"report: barrier-misuse"});
   expect("early_request", tiles::launch_wrong<TileFault::early_request>, normal,
          {"report: race-write-after-read", "report: in-flight-read", "nan_output"});

@@ -1,0 +1,35 @@
+// What a check consists of: the problems that one variant is tried on. A kernel that is right on one problem may have that
+// problem built in, so a check holds a sample of what can differ, and --thorough many random ones.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "harness/options.hpp"
+#include "harness/stage.hpp"
+
+namespace ladder {
+
+// One launch.
+struct Trial {
+  Shape shape;
+  std::vector<InputKind> kinds;  // of the heads, in turn
+  uint64_t seed = 1;
+  int far_heads = 0;         // as Problem::far_heads
+  bool both_builds = false;  // of the emulated kernel; their outputs must agree bit by bit
+  bool operator==(const Trial&) const = default;
+};
+
+// On the emulator, for a shape that the options ask for:
+//   1. normal inputs at that shape, by both builds;
+//   2. all input sets at once, a head each, in two batches: at --n if it was given, or else at a length of three tiles or so;
+//   3. another softmax scale, more tiles than usual and an odd number of them where the tile allows it, in the first and the
+//      last head of a problem of more than 2^32 elements.
+// With --inputs only those sets, at that shape. With --thorough also the random ones, of other seeds, lengths, batches, heads
+// and scales. Every trial's shape is one that the variant supports.
+std::vector<Trial> emulator_trials(const Stage& stage, const Variant& variant, const Shape& shape,
+                                   const Options& options);
+
+// On the GPU the same, without builds and far heads.
+std::vector<Trial> gpu_trials(const Stage& stage, const Variant& variant, const Shape& shape, const Options& options);
+
+}  // namespace ladder
