@@ -31,7 +31,7 @@ Block::Block(const LaunchConfig& launch_config)
     : launch(launch_config),
       stacks(launch_config.threads()),
       warps(std::make_unique<Warp[]>(launch_config.warps())),
-      regions{{0, launch_config.smem_bytes, "shared"}},
+      regions{{0, launch_config.smem_bytes, "shared", 0}},
       region_of((launch_config.smem_bytes + GRANULE - 1) / GRANULE),
       smem(static_cast<std::byte*>(
           ::operator new (std::max(launch_config.smem_bytes, GRANULE), std::align_val_t{SMEM_BASE}))) {
@@ -318,7 +318,7 @@ void Block::bad_address(uint32_t address, uint32_t bytes, uint32_t alignment, Si
   stop();
 }
 
-void Block::name_region(uint32_t address, uint32_t bytes, const char* name) {
+void Block::name_region(uint32_t address, uint32_t bytes, const char* name, uint32_t row_bytes) {
   const uint32_t offset = address - SMEM_BASE;
   if (offset >= launch.smem_bytes) return;  // an access there will be reported
   const auto known = std::find_if(regions.begin() + 1, regions.end(), [&](const Region& region) {
@@ -327,7 +327,7 @@ void Block::name_region(uint32_t address, uint32_t bytes, const char* name) {
   const auto number = static_cast<uint8_t>(known - regions.begin());
   if (known == regions.end()) {
     if (regions.size() == MAX_REGIONS) return;
-    regions.push_back({offset, bytes, name});
+    regions.push_back({offset, bytes, name, row_bytes});
   }
   const size_t first = offset / GRANULE;
   if (region_of[first] == number) return;
@@ -338,7 +338,9 @@ void Block::name_region(uint32_t address, uint32_t bytes, const char* name) {
 
 void Block::report_hazard(const RaceDetector::Actor& actor, const Hazard& hazard) {
   const uint32_t address = SMEM_BASE + hazard.offset;
-  report({hazard.kind, actor.site, hazard.other, regions[region_at(address)].name}, [&] {
+  const bool within_warp = hazard.other != NO_SITE && !is_bulk_copy(hazard.other) && !is_bulk_copy(actor.site) &&
+                           static_cast<uint32_t>(hazard.other_thread) / 32 == actor.warp;
+  report({hazard.kind, actor.site, hazard.other, regions[region_at(address)].name, within_warp}, [&] {
     const std::string self = fmt::format("{} by {}", at(actor.site), actor_name(actor.site, actor.thread));
     const auto thread = static_cast<uint32_t>(hazard.other_thread);
     const std::string other = hazard.other == NO_SITE
@@ -525,7 +527,10 @@ std::string Block::at(SiteId site) const {
 
 std::string Block::place(uint32_t address) const {
   const Region& region = regions[region_at(address)];
-  return fmt::format("{}+{}", region.name, address - SMEM_BASE - region.offset);
+  const uint32_t offset = address - SMEM_BASE - region.offset;
+  if (region.row_bytes == 0) return fmt::format("{}+{}", region.name, offset);
+  return fmt::format("{} row {}, chunk {} ({}+{})", region.name, offset / region.row_bytes,
+                     offset % region.row_bytes / 16, region.name, offset);
 }
 
 void Block::report_at(ReportKind kind, std::vector<SourceLine> where, std::string message, std::string buffer) {
@@ -558,7 +563,7 @@ std::string Block::thread_name(uint32_t thread) {
 
 std::string Block::actor_name(SiteId site, uint32_t thread) const {
   const bool is_wmma = info(sites[site].instruction).name.starts_with("wmma");
-  if (sites[site].instruction == Instruction::cp_async_bulk_tensor_3d) return "the copy engine";
+  if (is_bulk_copy(site)) return "the copy engine";
   return is_wmma ? fmt::format("warp {}", thread / 32) : thread_name(thread);
 }
 

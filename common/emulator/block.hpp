@@ -87,6 +87,7 @@ struct Region {  // of shared memory
   uint32_t offset;
   uint32_t bytes;
   const char* name;
+  uint32_t row_bytes;  // 0: it has no rows
 };
 
 // One worker's blocks, one after the other.
@@ -142,7 +143,8 @@ struct Block {
   }
   [[noreturn]] void bad_address(uint32_t address, uint32_t bytes, uint32_t alignment, SiteId site, uint32_t thread);
   uint8_t region_at(uint32_t address) const { return region_of[(address - SMEM_BASE) / GRANULE]; }
-  void name_region(uint32_t address, uint32_t bytes, const char* name);
+  void name_region(uint32_t address, uint32_t bytes, const char* name, uint32_t row_bytes);
+  bool is_bulk_copy(SiteId site) const { return sites[site].instruction == Instruction::cp_async_bulk_tensor_3d; }
   // False: the data is in flight for this actor, who must not see it even if it is there.
   bool check_read(const RaceDetector::Actor& actor, uint32_t address, uint32_t bytes) {
     Hazard hazard;

@@ -105,7 +105,12 @@ struct Report {
       where;           // the access at fault first, then the one it clashes with; the lines of an endless loop
   std::string buffer;  // that the fault is about: a named region of shared memory, or a global buffer
   uint64_t times = 1;
+  bool within_warp = false;  // a race between lanes of one warp
 };
+// Where a report stands among those of its launch, lowest first: what is likely to be the cause comes before what follows
+// from it. Missing waits (data in flight); uninitialised reads; races between warps; races between lanes of one warp; what
+// else is wrong; and what has ended the launch.
+int rank(const Report& report);
 
 // The part of a named region of shared memory, or of a registered global buffer, that a warp instruction touches.
 struct Extent {
@@ -157,6 +162,7 @@ class Device {
   void register_buffer(const void* begin, size_t bytes, std::string name, Access access, const void* shadow = nullptr);
 
   const Counters& counters() const { return counters_; }
+  // Launch by launch, by rank, then in the order of the blocks.
   const std::vector<Report>& reports() const { return reports_; }
   const std::vector<TraceEvent>& trace() const { return trace_; }
   const std::vector<TraceRegion>& trace_regions() const { return trace_regions_; }

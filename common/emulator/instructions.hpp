@@ -44,8 +44,9 @@ void named_barrier_arrive(uint32_t id, uint32_t threads, CallSite site = CallSit
 // ---- shared memory ------------------------------------------------------------------------------------------------
 // A block's shared memory is NaN until written. A bad address ends the launch.
 uint32_t smem_base();
-// Names a region for reports and counts: "K+512" instead of "shared+16896". `name` must outlive the launch.
-void smem_name(uint32_t address, uint32_t bytes, const char* name);
+// Names a region for reports and counts: "K+512" instead of "shared+16896", and "K row 2, chunk 0 (K+512)" if it has rows.
+// `name` must outlive the launch.
+void smem_name(uint32_t address, uint32_t bytes, const char* name, uint32_t row_bytes = 0);
 uint32_t ld_shared_b32(uint32_t address, CallSite site = CallSite::current());
 uint2 ld_shared_v2(uint32_t address, CallSite site = CallSite::current());
 uint4 ld_shared_v4(uint32_t address, CallSite site = CallSite::current());

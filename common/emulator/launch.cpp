@@ -131,8 +131,10 @@ class Launch {
   }
 
   void merge_reports() {
-    std::stable_sort(reports_.begin(), reports_.end(),
-                     [](const LoggedReport& a, const LoggedReport& b) { return a.block < b.block; });
+    // Of the same fault, the one between warps is told, then that of the first block.
+    std::stable_sort(reports_.begin(), reports_.end(), [](const LoggedReport& a, const LoggedReport& b) {
+      return std::pair(rank(a.report), a.block) < std::pair(rank(b.report), b.block);
+    });
     for (LoggedReport& entry : reports_) {
       if (entry.block > first_failed_) continue;  // whether it ran is a matter of luck
       if (is_fatal(entry.report.kind)) device_.failed_ = true;

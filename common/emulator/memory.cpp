@@ -170,8 +170,8 @@ using namespace emulator;
 uint32_t smem_base() {
   return Block::SMEM_BASE;
 }
-void smem_name(uint32_t address, uint32_t bytes, const char* name) {
-  current.block->name_region(address, bytes, name);
+void smem_name(uint32_t address, uint32_t bytes, const char* name, uint32_t row_bytes) {
+  current.block->name_region(address, bytes, name, row_bytes);
 }
 
 uint32_t ld_shared_b32(uint32_t address, CallSite site) {

@@ -33,6 +33,23 @@ std::string_view to_string(ReportKind kind) {
   return NAMES[static_cast<size_t>(kind)];
 }
 
+int rank(const Report& report) {
+  switch (report.kind) {
+    case ReportKind::in_flight_read:
+    case ReportKind::in_flight_overwrite:
+    case ReportKind::exit_in_flight:
+      return 0;
+    case ReportKind::uninitialised_read:
+      return 1;
+    case ReportKind::race_read_after_write:
+    case ReportKind::race_write_after_read:
+    case ReportKind::race_write_after_write:
+      return report.within_warp ? 3 : 2;
+    default:
+      return is_fatal(report.kind) ? 5 : 4;
+  }
+}
+
 bool is_fatal(ReportKind kind) {
   return kind >= ReportKind::shared_out_of_bounds;
 }

@@ -15,6 +15,7 @@ struct Fault {
   SiteId site = NO_SITE;
   SiteId other = NO_SITE;  // the access it clashes with
   std::string_view buffer = "";
+  bool within_warp = false;
   auto operator<=>(const Fault&) const = default;
 };
 
@@ -38,6 +39,7 @@ class ReportLog {
     added.report.kind = fault.kind;
     added.report.message = make();
     added.report.buffer = fault.buffer;
+    added.report.within_warp = fault.within_warp;
     for (const SiteId site : {fault.site, fault.other}) {
       if (site != NO_SITE) added.report.where.push_back(source_line(sites[site].call));
     }

@@ -232,3 +232,57 @@ TEST_CASE("checks can be switched off", "[emulator][race]") {
   launch(device, read_after_write<false>, dim3(1), dim3(64), 128);
   check_silent(device);
 }
+
+// ---- the words and the order of reports ------------------------------------------------------------------------------
+
+namespace {
+
+// Row 4, chunk 4 of rows of 256 bytes: lane 1 reads it from lane 0, warp 1 from warp 0.
+template <bool OTHER_WARP_TOO>
+__global__ void read_in_a_tile() {
+  smem_name(smem_base(), 4096, "K", 256);
+  if (threadIdx.x == 0) st_shared_b32(smem_base() + 1092, 1);                                        // @tile write
+  if (threadIdx.x == 1 || (OTHER_WARP_TOO && threadIdx.x == 40)) ld_shared_b32(smem_base() + 1092);  // @tile read
+}
+
+// In this order: a race within a warp, one between warps, a read of what nobody has written, one of what is in flight, a
+// named barrier that does not exist, and one that ends the launch.
+__global__ void everything_is_wrong(const uint4* in) {
+  if (threadIdx.x < 2) st_shared_b32(slot(0), 1);        // @within
+  if (threadIdx.x % 32 == 2) st_shared_b32(slot(1), 1);  // @between
+  if (threadIdx.x == 3) ld_shared_b32(slot(2));          // @uninitialised
+  if (threadIdx.x == 4) {
+    cp_async_16(slot(4), in);
+    ld_shared_b32(slot(4));  // @in flight
+    cp_async_commit();
+    cp_async_wait<0>();
+  }
+  __syncthreads();
+  named_barrier_sync(0, 64);                             // @no such barrier
+  if (threadIdx.x == 0) st_shared_b32(slot(100000), 0);  // @end
+}
+
+}  // namespace
+
+TEST_CASE("a region with rows is told by row and chunk", "[emulator][race]") {
+  CHECK_THAT(only_report(run(read_in_a_tile<false>, 64, 4096)).message,
+             Contains("reads K row 4, chunk 4 (K+1092), written by"));
+}
+
+TEST_CASE("of a race within a warp and between warps the latter is told", "[emulator][race]") {
+  CHECK(only_report(run(read_in_a_tile<false>, 64, 4096)).within_warp);
+  const Device device = run(read_in_a_tile<true>, 64, 4096);
+  const Report& report = only_report(device);
+  CHECK_FALSE(report.within_warp);
+  CHECK(report.times == 2);
+  CHECK_THAT(report.message, Contains("by thread 40 (warp 1) reads"));
+}
+
+TEST_CASE("reports come with the cause first", "[emulator][race]") {
+  const uint4 in[1] = {};
+  const Device device = run(everything_is_wrong, 64, 4096, in);
+  std::vector<emulator::SourceLine> where;
+  for (const Report& report : device.reports()) where.push_back(report.where[0]);
+  CHECK(where == std::vector{MARKED("in flight"), MARKED("uninitialised"), MARKED("between"), MARKED("within"),
+                             MARKED("no such barrier"), MARKED("end")});
+}
