@@ -53,7 +53,7 @@ void Block::run(uint64_t linear) {
   mbarriers.clear();
   late_sites.clear();
   std::memset(smem.get(), 0xff, launch.smem_bytes);  // NaN as f16 and as f32
-  if (launch.options.check) races.start_block(launch.smem_bytes, launch.warps());
+  if (launch.options.check) races.start_block(launch.smem_bytes, launch.threads());
 
   current = {.block = this, .warp = warps.get(), .lane = 0, .suspended = &host};
   live = launch.threads();
@@ -121,6 +121,7 @@ fiber Block::run_lane(fiber&& from) {
   warp.ready &= ~self;
   warp.live &= ~self;
   --live;
+  if (launch.options.check) races.leave(thread);
   if (warp.arrived != 0) finish_without(warp);
   complete_block_barrier();
 
@@ -358,6 +359,11 @@ void Block::report_hazard(const RaceDetector::Actor& actor, const Hazard& hazard
         return fmt::format("write over data in flight: {} writes {} before the wait of {}", self, where, other);
       case ReportKind::barrier_misuse:
         return fmt::format("access to an mbarrier: {} touches {}, which is that of {}", self, where, other);
+      case ReportKind::missing_proxy_fence:
+        return fmt::format(
+            "missing proxy fence: {} overwrites {}, written by {}, and no fence_proxy_async between them "
+            "has told the copy engine",
+            self, where, other);
       case ReportKind::race_read_after_write:
         return fmt::format("race, read after write without a barrier: {} reads {}, written by {}", self, where, other);
       case ReportKind::race_write_after_read:

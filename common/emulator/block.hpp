@@ -50,7 +50,7 @@ struct NamedBarrier {
   uint32_t expected = 0;  // threads; 0: nobody has come yet
   uint32_t arrived = 0;
   SiteId site = NO_SITE;  // of the first to come
-  VectorClock clock = {};
+  Known clock = {};
   std::vector<Warp*> waiting;
 };
 
@@ -70,8 +70,8 @@ struct Mbarrier {
   uint32_t count;    // arrivals that complete a phase
   uint32_t pending;  // of them have yet to come
   uint64_t phase = 0;
-  VectorClock clock = {};           // what has been released to it
-  VectorClock completed = {};       // what of it had been when the last phase completed
+  Released released = {};
+  Known completed = {};             // what had been released when the last phase completed
   std::vector<uint32_t> waiting;    // threads, for the current phase
   uint32_t woken = 0;               // threads that waited for the last phase and have not run since
   std::vector<uint32_t> in_flight;  // threads whose copies have yet to land before they arrive, oldest first

@@ -80,7 +80,7 @@ void Block::complete_phase(uint32_t address, SiteId site, uint32_t thread) {
   ++barrier.phase;
   barrier.pending = barrier.count;
   barrier.pending_bytes = 0;
-  barrier.completed = barrier.clock;
+  if (launch.options.check) barrier.completed = races.completed(barrier.released);
   barrier.passed = {};
   for (const uint32_t waiter : barrier.waiting) {
     warps[waiter / 32].ready |= 1u << waiter % 32;
@@ -157,7 +157,7 @@ void mbarrier_arrive(uint32_t address, CallSite call) {
   const SiteId site = begin(Instruction::mbarrier_arrive, call, address, 0);
   Mbarrier* const barrier = block.find_mbarrier(site, address);
   if (barrier == nullptr) return;
-  if (block.launch.options.check) block.races.release_thread(current.thread(), barrier->clock);
+  if (block.launch.options.check) block.races.release_thread(current.thread(), barrier->released);
   block.count_arrival(address, site, current.thread());
 }
 
@@ -172,7 +172,7 @@ void mbarrier_arrive_expect_tx(uint32_t address, uint32_t bytes, CallSite call) 
     });
     return;
   }
-  if (block.launch.options.check) block.races.release_thread(current.thread(), barrier->clock);
+  if (block.launch.options.check) block.races.release_thread(current.thread(), barrier->released);
   block.count_arrival(address, site, current.thread(), bytes);
 }
 
@@ -190,10 +190,10 @@ void cp_async_mbarrier_arrive_noinc(uint32_t address, CallSite call) {
   Mbarrier* const barrier = block.find_mbarrier(site, address);
   if (barrier == nullptr) return;
   // Copies that have landed in a wait are this thread's own writes, and to be let go of as such.
-  if (block.launch.options.check && lane.has_waited) block.races.release_thread(current.thread(), barrier->clock);
+  if (block.launch.options.check && lane.has_waited) block.races.release_thread(current.thread(), barrier->released);
   lane.has_waited = false;
   if (lane.copies.empty()) {
-    if (block.launch.options.check) block.races.release_copies(current.warp->id, barrier->clock);
+    if (block.launch.options.check) block.races.release_copies(current.warp->id, barrier->released);
     block.count_arrival(address, site, current.thread());
     return;
   }

@@ -155,7 +155,7 @@ void Block::land_copies(uint32_t thread, size_t count) {
     lane.arrivals.erase(lane.arrivals.begin());
     Mbarrier& barrier = mbarriers.at(arrival.mbarrier);
     barrier.in_flight.erase(std::find(barrier.in_flight.begin(), barrier.in_flight.end(), thread));
-    if (launch.options.check) races.release_copies(thread / 32, barrier.clock);
+    if (launch.options.check) races.release_copies(thread / 32, barrier.released);
     count_arrival(arrival.mbarrier, arrival.site, thread);
   }
   for (Arrival& arrival : lane.arrivals) arrival.copies -= count;

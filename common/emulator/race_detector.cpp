@@ -3,17 +3,22 @@
 namespace emulator {
 
 Hazard RaceDetector::hazard_with(ReportKind kind, size_t cell_index, Cell other) {
-  return {kind, static_cast<uint32_t>(cell_index * 4), static_cast<int>(thread_of(other)),
-          static_cast<SiteId>(other & 0xffff), (other & SEVERAL) != 0};
+  return {kind, static_cast<uint32_t>(cell_index * 4), static_cast<int>(thread_of(other)), site_of(other),
+          (other & SEVERAL) != 0};
 }
 
-void RaceDetector::start_block(uint32_t bytes, uint32_t warps) {
+void RaceDetector::start_block(uint32_t bytes, uint32_t threads) {
   const size_t cells = (bytes + 3) / 4;
-  warps_ = warps;
+  warps_ = (threads + 31) / 32;
   bulk_clocks_ = 0;
+  has_fences_ = false;
+  uneven_ = 0;
   writers_.assign(cells, 0);
-  readers_.assign(cells * warps, 0);
+  readers_.assign(cells * warps_, 0);
+  ticks_.assign(warps_ * 32, 1);
   clock_.fill(1);
+  gone_ = {};
+  if (threads % 32 != 0) gone_[warps_ - 1] = ~0u << threads % 32;
   known_ = {};
   threads_.clear();
 }
@@ -25,7 +30,7 @@ bool RaceDetector::read(const Actor& actor, uint32_t offset, uint32_t bytes, Haz
   const Cell own = tag(actor);
   bool found = false;
   Cell judged = 0;  // a row has mostly one writer
-  const Cell in_step = Cell{known_[actor.warp][actor.warp]} << 32 | 0xffffffff;
+  const Cell in_step = Cell{known_[actor.warp].seen.clocks[actor.warp]} << 32 | 0xffffffff;
   for (size_t i = 0; i < cells; ++i) {
     if (writer[i] != judged || judged == 0) {
       judged = writer[i];
@@ -36,8 +41,7 @@ bool RaceDetector::read(const Actor& actor, uint32_t offset, uint32_t bytes, Haz
                              : hazard_with(read_fault(judged), first + i, judged);
       }
     }
-    const bool another_lane = reader[i] > in_step && ((reader[i] ^ own) & (SEVERAL | THREAD)) != 0;
-    reader[i] = another_lane ? own | SEVERAL : own;
+    note_read(reader[i], own, in_step);
   }
   return found;
 }
@@ -76,54 +80,153 @@ void RaceDetector::land(const Actor& actor, uint32_t offset, uint32_t bytes, boo
 }
 
 bool RaceDetector::issue_bulk(const Actor& actor, uint32_t mbarrier, uint32_t offset, uint32_t bytes, Hazard& hazard) {
-  const bool found = write_cells(actor, offset, bytes, IN_FLIGHT, hazard);
+  const size_t first = offset / 4;
+  size_t unfenced = first + bytes / 4;
+  for (size_t i = first; i < first + bytes / 4 && unfenced > i; ++i) {
+    const Cell writer = writers_[i];
+    if (writer != 0 && (writer & (IN_FLIGHT | BULK)) == 0 && (i == first || writer != writers_[i - 1]) &&
+        !is_fenced(writer, actor))
+      unfenced = i;
+  }
+  const Cell unfenced_writer = unfenced < first + bytes / 4 ? writers_[unfenced] : 0;
+  bool found = write_cells(actor, offset, bytes, IN_FLIGHT, hazard);
+  if (!found && unfenced_writer != 0) {
+    found = true;
+    hazard = hazard_with(ReportKind::missing_proxy_fence, unfenced, unfenced_writer);
+  }
   std::fill_n(writers_.begin() + offset / 4, bytes / 4, bulk_tag(actor.site, mbarrier) | IN_FLIGHT);
   bulk_clocks_ = std::max(bulk_clocks_, mbarrier % BULK_CLOCKS + 1);
   return found;
 }
 
-bool RaceDetector::use_mbarrier(const Actor& actor, uint32_t offset, Hazard& hazard) const {
-  const Cell writer = writers_[offset / 4];
+bool RaceDetector::use_mbarrier(const Actor& actor, uint32_t offset, Hazard& hazard) {
+  const Cell writer = writers_[offset / 4], own = tag(actor);
+  note_read(readers_[actor.warp * writers_.size() + offset / 4], own,
+            Cell{known_[actor.warp].seen.clocks[actor.warp]} << 32 | 0xffffffff);
   if ((writer & MBARRIER) != MBARRIER) return false;  // overwritten, which has been reported
-  if (ordered(writer & ~MBARRIER, actor.warp, tag(actor) & THREAD)) return false;
+  if (ordered(writer & ~MBARRIER, actor.warp, own & THREAD)) return false;
   hazard = hazard_with(ReportKind::race_read_after_write, offset / 4, writer);
   return true;
 }
 
+bool RaceDetector::invalidate_mbarrier(const Actor& actor, uint32_t offset, Hazard& hazard) {
+  for (size_t i = offset / 4; i < offset / 4 + 2; ++i) writers_[i] &= ~MBARRIER;
+  return write_cells(actor, offset, 8, 0, hazard);
+}
+
+bool RaceDetector::is_fenced(Cell earlier, const Actor& actor) const {
+  return has_fences_ && (knows(known_[actor.warp].fenced, earlier) || knows(threads_[actor.thread].fenced, earlier));
+}
+
+bool RaceDetector::knows_thread(const Knowledge& knowledge, Cell earlier) {
+  if (knowledge.own.empty() || (earlier & (SEVERAL | COPY | BULK)) != 0) return false;
+  const auto own = std::lower_bound(knowledge.own.begin(), knowledge.own.end(), thread_of(earlier),
+                                    [](const Knowledge::Own& o, uint32_t thread) { return o.thread < thread; });
+  return own != knowledge.own.end() && own->thread == thread_of(earlier) && tick_of(earlier) <= own->tick;
+}
+
+// ---- barriers -------------------------------------------------------------------------------------------------------
+
 void RaceDetector::sync_block() {
-  VectorClock all = {};
+  Known all;
   for (uint32_t warp = 0; warp < warps_; ++warp) {
     if (!threads_.empty()) gather(warp);
     join(all, known_[warp]);
   }
-  std::copy_n(clock_.begin(), warps_, all.begin());
+  all.seen.own.clear();
+  for (uint32_t warp = 0; warp < warps_; ++warp) all.seen.clocks[warp] = latest_tick(warp);
   for (uint32_t warp = 0; warp < warps_; ++warp) {
     known_[warp] = all;
-    ++clock_[warp];
+    std::fill_n(ticks_.begin() + warp * 32, 32, all.seen.clocks[warp] + 1);
   }
+  uneven_ = 0;
 }
 
-void RaceDetector::release(uint32_t warp, VectorClock& to) {
+void RaceDetector::sync_warp(uint32_t warp) {
+  if (!threads_.empty()) gather(warp);
+  const uint32_t tick = latest_tick(warp);
+  known_[warp].seen.clocks[warp] = tick;
+  std::fill_n(ticks_.begin() + warp * 32, 32, tick + 1);
+  uneven_ &= ~(1u << warp);
+}
+
+void RaceDetector::align(uint32_t warp) {
+  std::fill_n(ticks_.begin() + warp * 32, 32, latest_tick(warp));
+  uneven_ &= ~(1u << warp);
+}
+
+void RaceDetector::release(uint32_t warp, Known& to) {
   sync_warp(warp);
   join(to, known_[warp]);
 }
 
-void RaceDetector::release_thread(uint32_t thread, VectorClock& to) {
+void RaceDetector::release_thread(uint32_t thread, Released& to) {
   const uint32_t warp = thread / 32;
-  join(to, known_[warp]);
-  if (!threads_.empty()) join(to, threads_[thread]);
-  to[warp] = clock_[warp]++;
+  release(known_[warp].seen, to.seen);
+  if (!threads_.empty()) release(threads_[thread].seen, to.seen);
+  to.seen.own[thread] = ticks_[thread];
+  if (has_fences_) {
+    release(known_[warp].fenced, to.fenced);
+    release(threads_[thread].fenced, to.fenced);
+  }
+  tick(thread);
 }
 
-void RaceDetector::acquire_thread(uint32_t thread, const VectorClock& from) {
-  if (threads_.empty()) threads_.resize(size_t{warps_} * 32);
+void RaceDetector::release(const Knowledge& knowledge, Released::Part& to) const {
+  join(to.clocks, knowledge.clocks);
+  to.own.resize(ticks_.size());
+  for (const auto& [thread, tick] : knowledge.own) to.own[thread] = std::max(to.own[thread], tick);
+}
+
+Known RaceDetector::completed(const Released& released) const {
+  return {completed(released.seen), has_fences_ ? completed(released.fenced) : Knowledge{}};
+}
+
+Knowledge RaceDetector::completed(const Released::Part& released) const {
+  Knowledge knowledge{released.clocks, {}};
+  for (uint32_t thread = 0; thread < released.own.size(); ++thread) {
+    if (released.own[thread] > knowledge.clocks[thread / 32]) knowledge.own.push_back({thread, released.own[thread]});
+  }
+  simplify(knowledge);
+  return knowledge;
+}
+
+void RaceDetector::simplify(Knowledge& knowledge) const {
+  auto& own = knowledge.own;
+  for (size_t first = 0, last; first < own.size(); first = last) {
+    const uint32_t warp = own[first].thread / 32;
+    uint32_t lanes = 0, tick = UINT32_MAX;
+    for (last = first; last < own.size() && own[last].thread / 32 == warp; ++last) {
+      lanes |= 1u << own[last].thread % 32;
+      tick = std::min(tick, own[last].tick);
+    }
+    if ((lanes | gone_[warp]) == ~0u) knowledge.clocks[warp] = std::max(knowledge.clocks[warp], tick);
+  }
+  std::erase_if(own, [&](const Knowledge::Own& o) { return o.tick <= knowledge.clocks[o.thread / 32]; });
+}
+
+void RaceDetector::acquire_thread(uint32_t thread, const Known& from) {
+  if (threads_.empty()) threads_.resize(ticks_.size());
   join(threads_[thread], from);
 }
 
 void RaceDetector::see_copies(uint32_t thread) {
-  VectorClock landed = {};
-  landed[MAX_WARPS + thread / 32] = clock_[MAX_WARPS + thread / 32] - 1;
-  acquire_thread(thread, landed);
+  if (threads_.empty()) threads_.resize(ticks_.size());
+  const uint32_t copies = MAX_WARPS + thread / 32;
+  uint32_t& known = threads_[thread].seen.clocks[copies];
+  known = std::max(known, clock_[copies] - 1);
+}
+
+void RaceDetector::fence_proxy(uint32_t thread) {
+  if (threads_.empty()) threads_.resize(ticks_.size());
+  has_fences_ = true;
+  Known& known = threads_[thread];
+  join(known.fenced, known_[thread / 32].seen);
+  join(known.fenced, known.seen);
+  Knowledge own;
+  own.own.push_back({thread, ticks_[thread]});
+  join(known.fenced, own);
+  tick(thread);
 }
 
 void RaceDetector::join(VectorClock& into, const VectorClock& from) const {
@@ -133,8 +236,35 @@ void RaceDetector::join(VectorClock& into, const VectorClock& from) const {
   for (uint32_t i = 2 * MAX_WARPS; i < 2 * MAX_WARPS + bulk_clocks_; ++i) into[i] = std::max(into[i], from[i]);
 }
 
+void RaceDetector::join(Knowledge& into, const Knowledge& from) const {
+  join(into.clocks, from.clocks);
+  if (from.own.empty()) return;
+  std::vector<Knowledge::Own> all;
+  all.reserve(into.own.size() + from.own.size());
+  auto a = into.own.begin();
+  for (const Knowledge::Own& own : from.own) {
+    for (; a != into.own.end() && a->thread < own.thread; ++a) all.push_back(*a);
+    const bool both = a != into.own.end() && a->thread == own.thread;
+    all.push_back({own.thread, both ? std::max(own.tick, a->tick) : own.tick});
+    if (both) ++a;
+  }
+  all.insert(all.end(), a, into.own.end());
+  into.own = std::move(all);
+  simplify(into);
+}
+
+void RaceDetector::join(Known& into, const Known& from) const {
+  join(into.seen, from.seen);
+  if (has_fences_) join(into.fenced, from.fenced);
+}
+
 void RaceDetector::gather(uint32_t warp) {
-  for (uint32_t lane = 0; lane < 32; ++lane) join(known_[warp], threads_[warp * 32 + lane]);
+  for (uint32_t lane = 0; lane < 32; ++lane) {
+    Known& thread = threads_[warp * 32 + lane];
+    join(known_[warp], thread);
+    thread.seen.own.clear();
+    thread.fenced.own.clear();
+  }
 }
 
 }  // namespace emulator

@@ -1,16 +1,20 @@
 // Happens-before race detection on a block's shared memory, with vector clocks.
 //
-// Every warp has a clock that ticks at each barrier it passes, and knows of every other warp up to which tick the barriers
-// have ordered it before itself. An access is ordered after an earlier one of another warp if it knows that warp up to the
-// tick of the earlier access; after one of its own warp if the tick is past (so __syncwarp orders lanes) or the thread is
-// the same. Only the executed schedule is judged, but the verdict does not depend on which schedule that was.
+// Every thread has a clock that ticks when it lets others know what it has done: at barriers, and when it arrives at an
+// mbarrier. Of each warp everybody knows up to which tick the accesses of all its lanes are ordered before their own, and
+// of single threads, which arrive one by one, up to which tick those of that thread are. An access is ordered after an
+// earlier one if that is known up to its tick, or if the thread is the same. The lanes of a warp are in step after
+// __syncwarp. Only the executed schedule is judged, but the verdict does not depend on which schedule that was.
 //
-// At mbarriers threads come one by one. A thread may know more than its warp, which catches up at its next barrier; but
-// an arrival lets go of all its warp's accesses, so that a missing __syncwarp before an elected lane's is not seen. Copies
-// that an mbarrier tracks are no thread's writes: each warp has a second clock for them, which those who wait get to know.
-// Bulk copies are the copy engine's, with a clock per mbarrier: to have waited at another one is not to know them.
+// A thread that has waited at an mbarrier knows more than its warp, which catches up at its next barrier. Copies that an
+// mbarrier tracks are no thread's writes: each warp has a second clock for them, which those who wait get to know. Bulk
+// copies are the copy engine's, with a clock per mbarrier: to have waited at another one is not to know them.
 //
-// Memory is shadowed in cells of 4 bytes: its last writer, and for each warp its last reader.
+// The copy engine goes another way to memory (the "async proxy") than loads and stores do. It knows of a store what a proxy
+// fence has told it: a second set of clocks, which goes wherever the first goes, says what fences have told.
+//
+// Memory is shadowed in cells of 4 bytes: its last writer, and for each warp its last reader. Reads of one cell by several
+// lanes between two steps of their warp are one, with the earliest of their ticks.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -25,6 +29,28 @@ constexpr int MAX_WARPS = 32;
 constexpr int BULK_CLOCKS = 32;  // of a block's mbarriers; the 33rd shares that of the first
 // Of the warps' threads, then of their copies, then of the mbarriers' bulk copies.
 using VectorClock = std::array<uint32_t, 2 * MAX_WARPS + BULK_CLOCKS>;
+
+struct Knowledge {
+  struct Own {  // what a thread has done itself, up to a tick
+    uint32_t thread;
+    uint32_t tick;
+  };
+  VectorClock clocks = {};
+  std::vector<Own> own;  // by thread, ascending; of threads of which `clocks` says less
+};
+struct Known {
+  Knowledge seen;
+  Knowledge fenced;  // what of it a proxy fence has told to the copy engine
+};
+
+// What threads have let go of at an mbarrier, in its current phase and before.
+struct Released {
+  struct Part {
+    VectorClock clocks = {};
+    std::vector<uint32_t> own;  // by thread; empty until the first
+  };
+  Part seen, fenced;
+};
 
 struct Hazard {
   ReportKind kind;
@@ -43,8 +69,11 @@ class RaceDetector {
     // ldmatrix: the row goes to all lanes; `thread` only gave its address. wmma: nobody may know which lane it is.
     bool whole_warp = false;
   };
+  // A cell: clock << 32 | flags | thread << 16 | site. Clocks start at 1, so that 0 means "never".
+  using Cell = uint64_t;
 
-  void start_block(uint32_t bytes, uint32_t warps);
+  void start_block(uint32_t bytes, uint32_t threads);
+  void leave(uint32_t thread) { gone_[thread / 32] |= 1u << thread % 32; }  // its kernel has ended
 
   // The accesses: each returns true and fills `hazard` for the first cell at fault. Aligned to 4 bytes and in bounds.
   bool read(const Actor& actor, uint32_t offset, uint32_t bytes, Hazard& hazard);
@@ -67,54 +96,70 @@ class RaceDetector {
   bool initialise_mbarrier(const Actor& actor, uint32_t offset, Hazard& hazard) {
     return write_cells(actor, offset, 8, MBARRIER, hazard);
   }
-  bool use_mbarrier(const Actor& actor, uint32_t offset, Hazard& hazard) const;
+  bool use_mbarrier(const Actor& actor, uint32_t offset, Hazard& hazard);
+  bool invalidate_mbarrier(const Actor& actor, uint32_t offset, Hazard& hazard);
+
+  // Accesses to other memory, of which the caller keeps the cells.
+  Cell cell_of(const Actor& actor) { return tag(actor); }
+  bool is_ordered(Cell earlier, const Actor& actor) {
+    return ordered(earlier, actor.warp, tag(actor) & (SEVERAL | THREAD));
+  }
+  bool is_fenced(Cell earlier, const Actor& actor) const;
+  static uint32_t thread_of(Cell cell) { return static_cast<uint32_t>((cell & THREAD) >> 16); }
+  static SiteId site_of(Cell cell) { return static_cast<SiteId>(cell & 0xffff); }
 
   // The barriers.
   void sync_block();
-  void sync_warp(uint32_t warp) {
-    if (!threads_.empty()) gather(warp);
-    known_[warp][warp] = clock_[warp]++;
-  }
-  void release(uint32_t warp, VectorClock& to);
-  void acquire(uint32_t warp, const VectorClock& from) { join(known_[warp], from); }
+  void sync_warp(uint32_t warp);
+  void release(uint32_t warp, Known& to);
+  void acquire(uint32_t warp, const Known& from) { join(known_[warp], from); }
   // One thread's, which leave the lanes of its warp unordered.
-  void release_thread(uint32_t thread, VectorClock& to);
-  void acquire_thread(uint32_t thread, const VectorClock& from);
+  void release_thread(uint32_t thread, Released& to);
+  void acquire_thread(uint32_t thread, const Known& from);
+  // What those who wait for a phase get to know.
+  Known completed(const Released& released) const;
   // The tracked copies of a warp that have landed.
-  void release_copies(uint32_t warp, VectorClock& to) { to[MAX_WARPS + warp] = clock_[MAX_WARPS + warp]++; }
+  void release_copies(uint32_t warp, Released& to) { to.seen.clocks[MAX_WARPS + warp] = clock_[MAX_WARPS + warp]++; }
   void see_copies(uint32_t thread);
   // The bulk copies at an mbarrier that have landed.
-  void release_bulk(uint32_t mbarrier, VectorClock& to) {
+  void release_bulk(uint32_t mbarrier, Released& to) {
     const uint32_t i = 2 * MAX_WARPS + mbarrier % BULK_CLOCKS;
-    to[i] = clock_[i]++;
+    to.seen.clocks[i] = clock_[i]++;
   }
+  // What the thread knows is from now on known to the copy engine too.
+  void fence_proxy(uint32_t thread);
 
  private:
-  // A cell: clock << 32 | flags | thread << 16 | site. Clocks start at 1, so that 0 means "never".
-  using Cell = uint64_t;
   static constexpr Cell IN_FLIGHT = Cell{1} << 31;
   static constexpr Cell SEVERAL = Cell{1} << 30;  // not one thread: other lanes have read too, or the whole warp
   static constexpr Cell COPY = Cell{1} << 26;     // a tracked copy that has landed
   static constexpr Cell BULK = Cell{1} << 27;     // a bulk copy; its mbarrier's clock stands where the warp would
   static constexpr Cell MBARRIER = IN_FLIGHT | COPY;
   static constexpr Cell THREAD = Cell{0x3ff} << 16;
-  static uint32_t thread_of(Cell cell) { return static_cast<uint32_t>((cell & THREAD) >> 16); }
   static Hazard hazard_with(ReportKind kind, size_t cell_index, Cell other);
 
-  Cell tag(const Actor& actor) const {
-    return Cell{clock_[actor.warp]} << 32 | (actor.whole_warp ? SEVERAL : 0) | Cell{actor.thread} << 16 | actor.site;
+  Cell tag(const Actor& actor) {
+    if (actor.whole_warp && uneven_ >> actor.warp & 1) [[unlikely]]
+      align(actor.warp);
+    return Cell{ticks_[actor.thread]} << 32 | (actor.whole_warp ? SEVERAL : 0) | Cell{actor.thread} << 16 | actor.site;
   }
   Cell bulk_tag(SiteId site, uint32_t mbarrier) const {
     const uint32_t clock = mbarrier % BULK_CLOCKS;
     return Cell{clock_[2 * MAX_WARPS + clock]} << 32 | BULK | Cell{clock} << 21 | site;
   }
+  static uint32_t tick_of(Cell cell) { return static_cast<uint32_t>(cell >> 32); }
+  static size_t clock_of(Cell cell) { return cell >> 21 & 127; }  // BULK, COPY and the thread's warp
   // `own` is what the SEVERAL and THREAD bits of a cell of the actor's own would be.
   bool ordered(Cell earlier, uint32_t warp, Cell own) const {
-    const auto tick = static_cast<uint32_t>(earlier >> 32);
-    const size_t clock = earlier >> 21 & 127;  // BULK, COPY and the thread's warp
-    return tick <= known_[warp][clock] || (earlier & (BULK | COPY | SEVERAL | THREAD)) == own ||
-           (!threads_.empty() && (own & SEVERAL) == 0 && tick <= threads_[thread_of(own)][clock]);
+    return tick_of(earlier) <= known_[warp].seen.clocks[clock_of(earlier)] ||
+           (earlier & (BULK | COPY | SEVERAL | THREAD)) == own ||
+           (!threads_.empty() && (knows_thread(known_[warp].seen, earlier) ||
+                                  ((own & SEVERAL) == 0 && knows(threads_[thread_of(own)].seen, earlier))));
   }
+  static bool knows(const Knowledge& knowledge, Cell earlier) {
+    return tick_of(earlier) <= knowledge.clocks[clock_of(earlier)] || knows_thread(knowledge, earlier);
+  }
+  static bool knows_thread(const Knowledge& knowledge, Cell earlier);  // by itself
   // What is wrong with a read of, or a write over, what is not ordered.
   static ReportKind read_fault(Cell writer) {
     if ((writer & MBARRIER) == MBARRIER) return ReportKind::barrier_misuse;
@@ -125,16 +170,37 @@ class RaceDetector {
     return (writer & (MBARRIER | BULK)) != 0 ? ReportKind::in_flight_overwrite : ReportKind::race_write_after_write;
   }
   void join(VectorClock& into, const VectorClock& from) const;
-  void gather(uint32_t warp);  // what its threads know
+  void join(Knowledge& into, const Knowledge& from) const;
+  void join(Known& into, const Known& from) const;
+  void release(const Knowledge& knowledge, Released::Part& to) const;
+  Knowledge completed(const Released::Part& released) const;
+  void simplify(Knowledge& knowledge) const;  // what all lanes of a warp have done is what the warp has
+  void gather(uint32_t warp);                 // what its threads know
+  void align(uint32_t warp);
+  uint32_t latest_tick(uint32_t warp) const {
+    return *std::max_element(ticks_.begin() + warp * 32, ticks_.begin() + (warp + 1) * 32);
+  }
+  void tick(uint32_t thread) {
+    ++ticks_[thread];
+    uneven_ |= 1u << thread / 32;
+  }
   bool write_cells(const Actor& actor, uint32_t offset, uint32_t bytes, Cell flags, Hazard& hazard);
+  void note_read(Cell& reader, Cell own, Cell in_step) const {
+    const bool another_lane = reader > in_step && ((reader ^ own) & (SEVERAL | THREAD)) != 0;
+    reader = another_lane ? (std::min(reader, own) & ~Cell{0xffffffff}) | (own & 0xffffffff) | SEVERAL : own;
+  }
 
   std::vector<Cell> writers_;  // one per cell
   std::vector<Cell> readers_;  // [warp][cell]
   uint32_t warps_ = 0;
-  uint32_t bulk_clocks_ = 0;  // in use
-  VectorClock clock_ = {};
-  std::array<VectorClock, MAX_WARPS> known_ = {};  // known_[w][w] is where the lanes of w were last in step
-  std::vector<VectorClock> threads_;               // what each knows beyond its warp; empty until one does
+  uint32_t bulk_clocks_ = 0;                   // in use
+  bool has_fences_ = false;                    // else `fenced` is empty everywhere
+  uint32_t uneven_ = 0;                        // warps whose lanes' ticks may differ
+  std::vector<uint32_t> ticks_;                // of each thread
+  VectorClock clock_ = {};                     // of copies and bulk copies; those of the warps are the ticks
+  std::array<uint32_t, MAX_WARPS> gone_ = {};  // lanes that have ended, or never were
+  std::array<Known, MAX_WARPS> known_ = {};    // known_[w].seen.clocks[w] is where the lanes of w were last in step
+  std::vector<Known> threads_;                 // what each knows beyond its warp; empty until one does
 };
 
 }  // namespace emulator

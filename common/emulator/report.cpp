@@ -15,6 +15,7 @@ std::string_view to_string(ReportKind kind) {
       "exit-in-flight",
       "divergent-barrier",
       "barrier-misuse",
+      "missing-proxy-fence",
       "global-out-of-bounds",
       "global-misaligned",
       "global-read-only",

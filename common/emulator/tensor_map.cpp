@@ -72,7 +72,7 @@ void Block::land_bulk_copy(uint32_t address) {
   }
   if (launch.options.check) {
     races.land_bulk(copy.site, barrier.number, copy.to - SMEM_BASE, bytes);
-    races.release_bulk(barrier.number, barrier.clock);
+    races.release_bulk(barrier.number, barrier.released);
   }
   barrier.pending_bytes -= bytes;
   complete_phase(address, copy.site, copy.thread);
