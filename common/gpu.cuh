@@ -5,10 +5,11 @@
 //   keywords   __global__ __device__ __forceinline__ __launch_bounds__ __grid_constant__ #pragma unroll
 //   built-ins  threadIdx blockIdx blockDim gridDim __syncthreads() __syncwarp()
 //   barriers   named_barrier_sync  named_barrier_arrive
-//   mbarriers  mbarrier_init  mbarrier_arrive  cp_async_mbarrier_arrive_noinc  mbarrier_wait_parity
+//   mbarriers  mbarrier_init  mbarrier_inval  mbarrier_arrive  cp_async_mbarrier_arrive_noinc  mbarrier_wait_parity
 //   memory     smem_base  smem_name  ld/st_shared_{b32,v2,v4}  ld/st_global_{f16,f32,b32,v4}
 //   copies     cp_async_16  cp_async_commit  cp_async_wait
 //   TMA        cp_async_bulk_tensor_3d, from a TensorMap  mbarrier_arrive_expect_tx  fence_mbarrier_init
+//              fence_proxy_async  fence_proxy_async_shared
 //   tensor     ldmatrix_x4  ldmatrix_x2_trans  ldmatrix_x4_trans  mma_m16n8k16
 //   wmma       wmma_fill  wmma_load_{a,b_row,b_col,c}  wmma_store_d  wmma_mma, on WmmaA WmmaB{Row,Col} WmmaAccumulator
 //   numbers    pack_f16x2  to_float  to_f16  ex2_approx  max3_s32  shfl_xor  vote_any  fmaxf  logf

@@ -51,6 +51,8 @@ void Block::run(uint64_t linear) {
   at_barrier = 0;
   named_barriers = {};
   mbarriers.clear();
+  mbarriers_made = 0;
+  global_writes.clear();
   late_sites.clear();
   std::memset(smem.get(), 0xff, launch.smem_bytes);  // NaN as f16 and as f32
   if (launch.options.check) races.start_block(launch.smem_bytes, launch.threads());

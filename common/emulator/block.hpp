@@ -39,7 +39,8 @@ struct LaunchConfig {
   uint32_t smem_bytes;
   void (*body)(const void*);
   const void* kernel;
-  int number;  // of the launch on its device
+  int number;          // of the launch on its device
+  bool maps_writable;  // a tensor map leads to a buffer that kernels may write
 
   uint32_t threads() const { return shape.x * shape.y * shape.z; }
   uint32_t warps() const { return (threads() + 31) / 32; }
@@ -173,6 +174,9 @@ struct Block {
     return address;
   }
 
+  // A bulk copy reads bytes that threads may have written.
+  void check_global_writes(SiteId site, const Device::Buffer& buffer, const std::byte* first, uint32_t bytes);
+
   // ---- asynchronous copies and mbarriers
   // Lands the oldest `count` copies of a thread, and makes the arrivals that waited for no others.
   void land_copies(uint32_t thread, size_t count);
@@ -263,6 +267,15 @@ struct Block {
   CallSite barrier_site;    // where the first of them does
   std::array<NamedBarrier, 16> named_barriers;
   std::map<uint32_t, Mbarrier> mbarriers;  // by address
+  uint32_t mbarriers_made = 0;
+  // What the block has stored to global memory, if the launch has a tensor map of what it may write.
+  struct GlobalWrite {
+    const std::byte* first;
+    uint32_t bytes;
+    RaceDetector::Cell cell;
+    RaceDetector::Cell fence;  // the first that has told the copy engine; 0: none has
+  };
+  std::vector<GlobalWrite> global_writes;
   // The sites that each thread, and after them each warp together, has come by since it was close to Options::max_steps.
   std::vector<std::set<SiteId>> late_sites;
   bool tracing = false;
@@ -301,7 +314,8 @@ inline bool arrive(Instruction instruction, const CallSite& site, uint32_t membe
     if ((members & ~warp.live) != 0) [[unlikely]]
       incomplete(warp);
   } else if (warp.instruction != instruction || warp.site != site) [[unlikely]] {
-    diverged(instruction, site);
+    // __syncwarp is a barrier of lanes, whichever of its lines each of them has come to.
+    if (warp.instruction != instruction || instruction != Instruction::syncwarp) diverged(instruction, site);
   }
   warp.arrived |= self;
   if (warp.arrived == members) {

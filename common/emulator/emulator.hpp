@@ -22,9 +22,17 @@ struct Options {
   // Not 0: a thread that executes more emulated instructions than this in one block ends the launch, as does one that
   // executes none for two seconds.
   uint64_t max_steps = 0;
+  uint32_t smem_limit = 0;  // bytes per block, see max_shared_memory; 0: those of sm_90
   // When it becomes true, the launch ends early and without a report. It is looked at many times per millisecond.
   const std::atomic<bool>* stop = nullptr;
 };
+
+// The dynamic shared memory that a block can have on a GPU of compute capability sm / 10, in bytes; of one that is not known
+// here, that of the newest older one. Source: CUDA Programming Guide, "Technical Specifications per Compute Capability".
+constexpr uint32_t max_shared_memory(int sm) {
+  const int kib = sm < 75 ? 96 : sm < 80 ? 64 : sm < 86 ? 163 : sm == 87 ? 163 : sm < 90 ? 99 : sm < 120 ? 227 : 99;
+  return static_cast<uint32_t>(kib) * 1024;
+}
 
 // Shared-memory traffic of one instruction in one named region of shared memory (smem_name).
 struct SiteCounts {
@@ -186,6 +194,9 @@ class Device {
     const std::byte* memory;  // where its bytes lie: its shadow, or `begin`
   };
   const std::vector<Buffer>& buffers() const { return buffers_; }
+  // A tensor map has been made of the memory at `base`.
+  void note_tensor(const void* base);
+  bool maps_writable() const { return maps_writable_; }  // of a read-write buffer
 
  private:
   friend class Launch;  // launch.cpp
@@ -199,6 +210,7 @@ class Device {
   int launches_ = 0;
   bool failed_ = false;
   bool stopped_ = false;
+  bool maps_writable_ = false;
 };
 
 }  // namespace emulator

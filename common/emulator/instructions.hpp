@@ -79,6 +79,7 @@ void cp_async_wait(CallSite site = CallSite::current()) {
 // Copies behind a cp_async_mbarrier_arrive_noinc land as late as they can: when no thread can go on without them, or in
 // this thread's cp_async_wait. A thread that has not waited still reads NaN where they have landed.
 void mbarrier_init(uint32_t address, uint32_t count, CallSite site = CallSite::current());
+void mbarrier_inval(uint32_t address, CallSite site = CallSite::current());
 void mbarrier_arrive(uint32_t address, CallSite site = CallSite::current());
 void cp_async_mbarrier_arrive_noinc(uint32_t address, CallSite site = CallSite::current());
 void mbarrier_wait_parity(uint32_t address, uint32_t parity, CallSite site = CallSite::current());

@@ -11,7 +11,7 @@
 namespace emulator {
 namespace {
 
-constexpr uint32_t MAX_SMEM = 227 * 1024;  // per block, sm_90
+constexpr uint32_t MAX_SMEM = max_shared_memory(90);  // per block
 
 // Empty if the hardware would take it.
 std::string what_is_wrong(const LaunchConfig& config) {
@@ -23,8 +23,9 @@ std::string what_is_wrong(const LaunchConfig& config) {
   if (grid.x > 0x7fffffff || grid.y > 0xffff || grid.z > 0xffff)
     return fmt::format("a grid of {} x {} x {} blocks; the limits are 2147483647, 65535, 65535", grid.x, grid.y,
                        grid.z);
-  if (config.smem_bytes > MAX_SMEM)
-    return fmt::format("{} bytes of shared memory; a block can have {}", config.smem_bytes, MAX_SMEM);
+  const uint32_t limit = config.options.smem_limit != 0 ? config.options.smem_limit : MAX_SMEM;
+  if (config.smem_bytes > limit)
+    return fmt::format("{} bytes of shared memory; a block can have {}", config.smem_bytes, limit);
   return "";
 }
 
@@ -175,6 +176,13 @@ void Device::register_buffer(const void* begin, size_t bytes, std::string name, 
   buffer = {first, bytes, std::move(name), access, shadow == nullptr ? first : static_cast<const std::byte*>(shadow)};
 }
 
+void Device::note_tensor(const void* base) {
+  const auto* const byte = static_cast<const std::byte*>(base);
+  maps_writable_ |= std::any_of(buffers_.begin(), buffers_.end(), [&](const Buffer& buffer) {
+    return buffer.access == Access::read_write && byte >= buffer.begin && byte < buffer.begin + buffer.bytes;
+  });
+}
+
 void Device::refuse(std::string why) {
   reports_.push_back({ReportKind::bad_launch, std::move(why), {}, ""});
   failed_ = true;
@@ -224,7 +232,8 @@ void run_grid(Device& device, dim3 grid, dim3 block, uint32_t smem_bytes, void (
                             .smem_bytes = smem_bytes,
                             .body = body,
                             .kernel = kernel,
-                            .number = Launch::number_on(device)};
+                            .number = Launch::number_on(device),
+                            .maps_writable = device.maps_writable()};
   Launch(device, config).run();
 }
 

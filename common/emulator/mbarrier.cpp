@@ -141,15 +141,39 @@ void mbarrier_init(uint32_t address, uint32_t count, CallSite call) {
     return;
   }
   if (block.mbarriers.contains(address)) {
-    block.report_mbarrier(site, current.thread(), address,
-                          [] { return "there is an mbarrier already; one thread initialises it, once"; });
+    block.report_mbarrier(site, current.thread(), address, [] {
+      return "there is an mbarrier already; one thread initialises it, once, or mbarrier_inval ends it before";
+    });
     return;
   }
   const RaceDetector::Actor actor{current.warp->id, current.thread(), site};
   Hazard hazard;
   if (block.launch.options.check && block.races.initialise_mbarrier(actor, address - Block::SMEM_BASE, hazard))
     block.report_hazard(actor, hazard);
-  block.mbarriers.try_emplace(address, count, static_cast<uint32_t>(block.mbarriers.size()), current.thread());
+  block.mbarriers.try_emplace(address, count, block.mbarriers_made++, current.thread());
+}
+
+void mbarrier_inval(uint32_t address, CallSite call) {
+  Block& block = *current.block;
+  const SiteId site = begin(Instruction::mbarrier_inval, call, address, 0);
+  const auto entry = block.mbarriers.find(address);
+  if (entry == block.mbarriers.end()) {
+    block.report_mbarrier(site, current.thread(), address, [] { return "nobody has initialised an mbarrier there"; });
+    return;
+  }
+  const Mbarrier& barrier = entry->second;
+  if (!barrier.waiting.empty() || barrier.woken != 0 || !barrier.in_flight.empty() || !barrier.bulk_copies.empty()) {
+    block.report_mbarrier(site, current.thread(), address, [&] {
+      return fmt::format("it ends an mbarrier at which {} threads wait and {} copies are to land",
+                         barrier.waiting.size() + barrier.woken, barrier.in_flight.size() + barrier.bulk_copies.size());
+    });
+    return;
+  }
+  const RaceDetector::Actor actor{current.warp->id, current.thread(), site};
+  Hazard hazard;
+  if (block.launch.options.check && block.races.invalidate_mbarrier(actor, address - Block::SMEM_BASE, hazard))
+    block.report_hazard(actor, hazard);
+  block.mbarriers.erase(entry);
 }
 
 void mbarrier_arrive(uint32_t address, CallSite call) {

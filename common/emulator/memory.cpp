@@ -95,6 +95,10 @@ inline const std::byte* begin_global(Instruction instruction, const CallSite& ca
     buffer = block.checked_buffer(instruction, call, address, bytes, bytes, is_write);
     if (buffer == nullptr) return nullptr;
   }
+  if (is_write && block.launch.maps_writable && block.launch.options.check) {
+    block.global_writes.push_back({static_cast<const std::byte*>(address), bytes,
+                                   block.races.cell_of(actor(block.site_id(instruction, call))), 0});
+  }
   if (block.tracing) {
     TraceEvent& event = block.trace_lane_event(instruction, call);
     event.bytes += bytes;
@@ -138,6 +142,25 @@ const Device::Buffer* Block::checked_buffer(Instruction instruction, const CallS
   }
   report_global(ReportKind::global_out_of_bounds, instruction, call, address, bytes, alignment, nullptr);
   return nullptr;
+}
+
+void Block::check_global_writes(SiteId site, const Device::Buffer& buffer, const std::byte* first, uint32_t bytes) {
+  if (!launch.options.check) return;
+  const RaceDetector::Actor self{current.warp->id, current.thread(), site};
+  for (const GlobalWrite& write : global_writes) {
+    if (write.first >= first + bytes || first >= write.first + write.bytes) continue;
+    const bool is_race = !races.is_ordered(write.cell, self);
+    if (!is_race && write.fence != 0 && races.is_ordered(write.fence, self)) continue;
+    const SiteId other = RaceDetector::site_of(write.cell);
+    report({is_race ? ReportKind::race_read_after_write : ReportKind::missing_proxy_fence, site, other, buffer.name},
+           [&] {
+             return fmt::format("{}: {} by the copy engine reads {}+{}, written by {} by {}{}",
+                                is_race ? "race, read after write without a barrier" : "missing proxy fence", at(site),
+                                buffer.name, std::max(first, write.first) - buffer.begin, at(other),
+                                thread_name(RaceDetector::thread_of(write.cell)),
+                                is_race ? "" : ", and no fence_proxy_async between them has told the copy engine");
+           });
+  }
 }
 
 void Block::land_copies(uint32_t thread, size_t count) {

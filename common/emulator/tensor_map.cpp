@@ -84,6 +84,39 @@ inline namespace emulated {
 
 using namespace emulator;
 
+DeviceCopies::DeviceCopies(const DeviceCopies& other) : count(other.count + (current.block != nullptr)) {}
+
+DeviceCopies& DeviceCopies::operator=(const DeviceCopies& other) {
+  count = other.count + (current.block != nullptr);
+  return *this;
+}
+
+namespace {
+
+void fence_proxy(Instruction instruction, const CallSite& call, bool global_too) {
+  Block& block = *current.block;
+  step(instruction, call);
+  if (block.tracing) block.trace_lane_event(instruction, call);
+  if (!block.launch.options.check) return;
+  const RaceDetector::Actor actor{current.warp->id, current.thread(), block.site_id(instruction, call)};
+  if (global_too) {
+    for (Block::GlobalWrite& write : block.global_writes) {
+      if (write.fence == 0 && block.races.is_ordered(write.cell, actor)) write.fence = block.races.cell_of(actor);
+    }
+  }
+  block.races.fence_proxy(actor.thread);
+}
+
+}  // namespace
+
+void fence_proxy_async_shared(CallSite site) {
+  fence_proxy(Instruction::fence_proxy_async_shared, site, false);
+}
+
+void fence_proxy_async(CallSite site) {
+  fence_proxy(Instruction::fence_proxy_async, site, true);
+}
+
 TensorMap tensor_map_3d(Device& device, const f16* base, const uint64_t (&extent)[3], const uint64_t (&stride_bytes)[2],
                         const uint32_t (&box)[3]) {
   if (device.failed()) return {};
@@ -92,7 +125,10 @@ TensorMap tensor_map_3d(Device& device, const f16* base, const uint64_t (&extent
                       .stride_bytes = {sizeof(f16), stride_bytes[0], stride_bytes[1]},
                       .box = std::to_array(box)};
   const std::string wrong = what_is_wrong(map);
-  if (wrong.empty()) return map;
+  if (wrong.empty()) {
+    device.note_tensor(base);
+    return map;
+  }
   device.refuse("bad tensor map: " + wrong);
   return {};
 }
@@ -108,6 +144,15 @@ void cp_async_bulk_tensor_3d(uint32_t shared_address, const TensorMap& map, int 
     block.report({ReportKind::bad_launch, site}, [&] {
       return fmt::format("{} by {}: its tensor map was never made by tensor_map_3d", block.at(site),
                          Block::thread_name(thread));
+    });
+    block.stop();
+  }
+  if (map.copies.count > 1) {
+    block.report({ReportKind::bad_launch, site}, [&] {
+      return fmt::format(
+          "{} by {}: its tensor map is a copy that the kernel has made; the copy engine takes the parameter "
+          "itself, const __grid_constant__ TensorMap, or a reference to it",
+          block.at(site), Block::thread_name(thread));
     });
     block.stop();
   }
@@ -143,6 +188,8 @@ void cp_async_bulk_tensor_3d(uint32_t shared_address, const TensorMap& map, int 
     if (block.launch.buffers.empty()) return;
     const Device::Buffer* const buffer = block.checked_buffer(SELF, call, address, row_bytes, sizeof(f16), false);
     copy.readable &= buffer != nullptr;
+    if (buffer != nullptr && buffer->access == Access::read_write)
+      block.check_global_writes(site, *buffer, address, row_bytes);
     if (event != nullptr) Block::trace_global(*event, buffer, address, row_bytes);
   });
 

@@ -6,11 +6,21 @@
 
 inline namespace emulated {
 
+// How often a tensor map has been copied in device code. The hardware copies a parameter once, and follows the address of
+// that copy alone.
+struct DeviceCopies {
+  int count = 0;
+  DeviceCopies() = default;
+  DeviceCopies(const DeviceCopies& other);
+  DeviceCopies& operator=(const DeviceCopies& other);
+};
+
 struct TensorMap {
   const f16* base = nullptr;  // null: nothing was encoded
   std::array<uint64_t, 3> extent = {};
   std::array<uint64_t, 3> stride_bytes = {};  // that of dimension 0 is 2
   std::array<uint32_t, 3> box = {};
+  DeviceCopies copies = {};
 
   uint32_t box_bytes() const { return box[0] * box[1] * box[2] * uint32_t{sizeof(f16)}; }
 };
@@ -24,7 +34,10 @@ TensorMap tensor_map_3d(Device& device, const f16* base, const uint64_t (&extent
 void cp_async_bulk_tensor_3d(uint32_t shared_address, const TensorMap& map, int x, int y, int z, uint32_t mbarrier,
                              CallSite site = CallSite::current());
 void mbarrier_arrive_expect_tx(uint32_t address, uint32_t bytes, CallSite site = CallSite::current());
-// The hardware tells nobody that it is missing: a copy may work, or wait for ever. Here it is reported.
+// The hardware tells nobody that one of these is missing: a copy may work, bring or meet old data, or wait for ever. Here it
+// is reported.
 void fence_mbarrier_init(CallSite site = CallSite::current());
+void fence_proxy_async_shared(CallSite site = CallSite::current());
+void fence_proxy_async(CallSite site = CallSite::current());
 
 }  // namespace emulated

@@ -12,6 +12,12 @@ __device__ __forceinline__ void mbarrier_init(uint32_t address, uint32_t count) 
   asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(address), "r"(count) : "memory");
 }
 
+// Ends the barrier: its 8 bytes are ordinary memory again, and may become another one by mbarrier_init. Nobody waits at it or
+// will arrive, which takes a barrier of another kind before.
+__device__ __forceinline__ void mbarrier_inval(uint32_t address) {
+  asm volatile("mbarrier.inval.shared.b64 [%0];" ::"r"(address) : "memory");
+}
+
 // One arrival, without waiting. What this thread has read and written before is over for whoever waits for the phase.
 __device__ __forceinline__ void mbarrier_arrive(uint32_t address) {
   asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(address) : "memory");

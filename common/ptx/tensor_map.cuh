@@ -70,6 +70,25 @@ __device__ __forceinline__ void fence_mbarrier_init() {
 #endif
 }
 
+// The copy engine reaches memory on a way of its own, the async proxy. What this thread has stored before, or knows to be
+// stored because it has waited for it, the copy engine will find there. Needed between stores and a bulk copy over or from the
+// same bytes, by the thread that has stored or by the one that asks for the copy. For shared memory alone, and for all.
+// Source: PTX ISA, "Parallel Synchronization and Communication Instructions: membar, fence", .proxy.async.
+__device__ __forceinline__ void fence_proxy_async_shared() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#else
+  __trap();
+#endif
+}
+__device__ __forceinline__ void fence_proxy_async() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("fence.proxy.async;" ::: "memory");
+#else
+  __trap();
+#endif
+}
+
 // Starts to copy the box whose first element is (x, y, z) to `shared_address`, a multiple of 1024. x is a multiple of 8
 // (16 bytes): at another an H200 stops with an illegal instruction. For each z, for each y, there are 128 bytes; what lies
 // outside the tensor is zeros. Swizzled: the 16-byte chunk c of a row of the box lies in place c XOR row % 8 of its 128

@@ -243,6 +243,9 @@ inline std::vector<ladder::conformance::Case> all_cases() {
     {.primitive = "mbarrier_init", .what = "barriers of 1, 20 and 32 arrivals; as many lanes store, lane l reads from l mod as many",
      .layout = "word 32i+l: lane l behind the i-th barrier", .kernel = mbarrier_init_case, .input = numbered(96),
      .output_words = 96, .smem_bytes = 152},
+    {.primitive = "mbarrier_inval", .what = "at one place barriers of 1, 20 and 32 arrivals; as many lanes store, lane l reads from l mod as many",
+     .layout = "word 32i+l: lane l behind the i-th barrier", .kernel = mbarrier_inval_case, .input = numbered(96),
+     .output_words = 96, .smem_bytes = 136},
     {.primitive = "mbarrier_arrive", .what = "warp 0 fills a buffer five times, lane l of warp 1 reads from l+13",
      .layout = "word 32r+l: lane l of warp 1 in round r", .kernel = mbarrier_arrive_case, .input = numbered(160),
      .output_words = 160, .threads = 64, .smem_bytes = 144},
@@ -263,6 +266,12 @@ inline std::vector<ladder::conformance::Case> all_cases() {
     {.primitive = "fence_mbarrier_init", .what = "two warps, each asks for a box of 64 x 12 x 2 halves, from rows 0 and 8 on, and reads the other's",
      .layout = "word 128w+i: word i of the box that warp w reads", .input = tensor_rows(), .output_words = 256,
      .threads = 64, .smem_bytes = 2 * BOX_ROOM + 16, .words_per_line = 32, .min_sm = 90},
+    {.primitive = "fence_proxy_async_shared", .what = "a box of 64 x 12 x 2 halves, from row 8 on, over words that 64 threads have stored and fenced",
+     .layout = "the box, word by word, a row per line", .input = tensor_rows(), .output_words = BOX_BYTES / 4,
+     .threads = 64, .smem_bytes = BOX_ROOM + 8, .words_per_line = 32, .min_sm = 90},
+    {.primitive = "fence_proxy_async", .what = "a box of 64 x 12 x 2 halves, from row 8 on, over words that 64 threads have stored, fenced by who asks for it",
+     .layout = "the box, word by word, a row per line", .input = tensor_rows(), .output_words = BOX_BYTES / 4,
+     .threads = 64, .smem_bytes = BOX_ROOM + 8, .words_per_line = 32, .min_sm = 90},
     {.primitive = "launch", .what = "grid 3x2, 32 threads a block, each tells its indices and the shapes",
      .layout = "word 32b+t: thread t of block b; in decimal: block y, x, thread (2 digits), grid y, x, block (2 digits)",
      .kernel = launch_case, .output_words = 192, .grid_x = 3, .grid_y = 2},
@@ -330,6 +339,8 @@ inline std::vector<ladder::conformance::Case> all_cases() {
 // The kernels on a tensor map, by primitive.
 inline void (*map_kernel(std::string_view primitive))(TensorMap, uint32_t*) {
   if (primitive == "cp_async_bulk_tensor_3d") return cp_async_bulk_tensor_3d_case;
+  if (primitive == "fence_proxy_async") return fence_proxy_async_case;
+  if (primitive == "fence_proxy_async_shared") return fence_proxy_async_shared_case;
   return primitive == "fence_mbarrier_init" ? fence_mbarrier_init_case : mbarrier_arrive_expect_tx_case;
 }
 

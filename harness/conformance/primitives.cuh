@@ -256,6 +256,28 @@ __global__ void mbarrier_arrive_case(const uint32_t* in, uint32_t* out) {
   }
 }
 
+// One place, three barriers of 1, 20 and 32 arrivals, one after the other. In between it holds a word.
+__global__ void mbarrier_inval_case(const uint32_t* in, uint32_t* out) {
+  const uint32_t lane = threadIdx.x, barrier = smem_base() + 128;
+  const uint32_t counts[] = {1, 20, 32};
+  for (uint32_t i = 0; i < 3; ++i) {
+    if (lane == i) mbarrier_init(barrier, counts[i]);
+    __syncthreads();  // safe to use the barrier
+    if (lane < counts[i]) st_shared_b32(smem_base() + 4 * lane, in[32 * i + lane]);
+    if (lane < counts[i]) mbarrier_arrive(barrier);
+    mbarrier_wait_parity(barrier, 0);  // safe to read: the first counts[i] lanes have stored
+    const uint32_t read = ld_shared_b32(smem_base() + 4 * (lane % counts[i]));
+    __syncthreads();  // safe to end the barrier: nobody uses it any more
+    if (lane == 31 - i) {
+      mbarrier_inval(barrier);
+      st_shared_b32(barrier, 0);
+    }
+    __syncthreads();  // safe to read the word, and to store again
+    out[32 * i + lane] = read + ld_shared_b32(barrier);
+    __syncthreads();  // safe to make it a barrier again: every lane has read the word
+  }
+}
+
 // Warp 0 copies two chunks a lane and arrives behind each; warp 1 reads one as soon as it is there, then the other. The
 // second barrier's copies are those of the first as well.
 __global__ void cp_async_mbarrier_arrive_noinc_case(const uint32_t* in, uint32_t* out) {
@@ -359,6 +381,33 @@ __global__ void fence_mbarrier_init_case(const __grid_constant__ TensorMap map, 
   mbarrier_wait_parity(other, 0);  // safe to read: its box has landed
   for (uint32_t i = lane; i < 128; i += 32)
     out[128 * warp + i] = ld_shared_b32(smem_base() + (1 - warp) * BOX_ROOM + 4 * i);
+}
+
+// Two warps store words all over the room, and the copy engine brings a box over them. The fence stands with those who store,
+// or with the one who asks for the box.
+template <bool SHARED, bool WRITERS>
+__device__ __forceinline__ void box_over_stores(const TensorMap& map, uint32_t* out) {
+  const uint32_t barrier = smem_base() + BOX_ROOM;
+  if (threadIdx.x == 0) {
+    mbarrier_init(barrier, 1);
+    fence_mbarrier_init();
+  }
+  for (uint32_t i = threadIdx.x; i < BOX_ROOM / 4; i += blockDim.x) st_shared_b32(smem_base() + 4 * i, i);
+  if (WRITERS) SHARED ? fence_proxy_async_shared() : fence_proxy_async();
+  __syncthreads();  // safe to overwrite: every thread has stored
+  if (threadIdx.x == 0) {
+    if (!WRITERS) SHARED ? fence_proxy_async_shared() : fence_proxy_async();
+    mbarrier_arrive_expect_tx(barrier, BOX_BYTES);
+    cp_async_bulk_tensor_3d(smem_base(), map, 0, 8, 0, barrier);
+  }
+  mbarrier_wait_parity(barrier, 0);  // safe to read: the box has landed
+  for (uint32_t i = threadIdx.x; i < BOX_BYTES / 4; i += blockDim.x) out[i] = ld_shared_b32(smem_base() + 4 * i);
+}
+__global__ void fence_proxy_async_shared_case(const __grid_constant__ TensorMap map, uint32_t* out) {
+  box_over_stores<true, true>(map, out);
+}
+__global__ void fence_proxy_async_case(const __grid_constant__ TensorMap map, uint32_t* out) {
+  box_over_stores<false, false>(map, out);
 }
 
 // ---- warp -------------------------------------------------------------------------------------------------------
