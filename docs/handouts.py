@@ -29,7 +29,7 @@ def print_page(browser: str, page: Path, pdf: Path) -> int:
                    "--virtual-time-budget=10000", "--no-pdf-header-footer", f"--print-to-pdf={pdf}", page.resolve().as_uri()]
         if os.geteuid() == 0:
             command.insert(1, "--no-sandbox")
-        run = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        run = subprocess.run(command, capture_output=True, text=True, timeout=1200)  # against hanging for ever
     sheets = len(re.findall(rb"/Type\s*/Page\b", pdf.read_bytes())) if pdf.is_file() else 0
     if run.returncode != 0 or sheets == 0:
         raise RuntimeError(f"{page}: {browser} printed {sheets} sheets and exited with {run.returncode}:\n{run.stderr[-1000:]}")

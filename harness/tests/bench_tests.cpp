@@ -66,7 +66,7 @@ struct Run {
   }
 };
 
-const ResultRow& row(const Results& results, const std::string& name) {
+const ResultRow& row(const Results& results, std::string_view name) {
   for (const ResultRow& candidate : results.rows) {
     if (candidate.stage == name) return candidate;
   }

@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 from pathlib import Path
 
@@ -20,11 +19,12 @@ ROOT = Path(__file__).resolve().parents[2]
 LADDER = ""
 DONE, FAILED, USAGE, CANNOT_RUN_HERE, INTERRUPTED = 0, 1, 2, 77, 130
 GIGANTIC = str(2**31 - 128)
+HANG_S = 1200  # nothing here takes a tenth of it on the slowest laptop; a limit against hanging for ever
 
 
 def ladder(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
     options = {"capture_output": True} | options
-    return subprocess.run([LADDER, *arguments], text=True, timeout=120, **options)
+    return subprocess.run([LADDER, *arguments], text=True, timeout=HANG_S, **options)
 
 
 class Usage(unittest.TestCase):
@@ -65,11 +65,10 @@ class Usage(unittest.TestCase):
         self.refused("explain 03 --n 100", "multiple of 128")
 
     def test_files_are_tried_before_the_work(self) -> None:
-        begin = time.monotonic()
+        # With the work before it, each of these would take hours.
         self.refused("check --on cpu --n 8192 --json /no/such/directory/x.json", "/no/such/directory", "No such file")
         self.refused("check --on cpu --n 8192 --json /", "Is a directory")
         self.refused("explain 03 --trace /no/such/x.json", "No such file")
-        self.assertLess(time.monotonic() - begin, 20)
 
 
 class Check(unittest.TestCase):
@@ -119,11 +118,8 @@ class Check(unittest.TestCase):
         result = ladder("check", "0", "--on", "cpu", "--n", "100", "--d", "33")
         self.assertEqual(result.returncode, DONE, result.stdout + result.stderr)
 
-    def test_progress_after_two_seconds(self) -> None:
-        result = ladder("check", "--on", "cpu", "--n", "1024", "--inputs", "normal,ties,peaky")
-        self.assertEqual(result.returncode, DONE, result.stderr)
-        self.assertRegex(result.stderr, r"\d+ %  0\d[a-z]*_\w+, emulated, \w+  \d+ s left")
-        self.assertEqual(ladder("check", "03", "--on", "cpu", "--n", "128").stderr, "")
+    def test_short_work_shows_no_progress(self) -> None:
+        self.assertEqual(ladder("check", "03", "--on", "cpu", "--n", "128", "--inputs", "normal").stderr, "")
 
     def test_full_disk(self) -> None:
         result = ladder("check", "06", "--on", "cpu", "--n", "128", "--json", "/dev/full")
@@ -135,15 +131,16 @@ class Check(unittest.TestCase):
         self.assertEqual(result.returncode, FAILED)
         self.assertIn("No space left on device", result.stderr)
 
-    def test_interrupt_keeps_the_results_so_far(self) -> None:
+    def test_progress_and_an_interrupt_that_keeps_the_results_so_far(self) -> None:
         with tempfile.TemporaryDirectory() as directory:
             path = Path(directory, "check.json")
-            process = subprocess.Popen([LADDER, "check", "--on", "cpu", "--n", "1024", "--inputs", "all", "--json", path],
-                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            process = subprocess.Popen([LADDER, "check", "03", "--on", "cpu", "--n", ",".join(map(str, range(1024, 3584, 128))), "--inputs", "all",
+                                        "--json", path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
             assert process.stderr is not None
-            process.stderr.readline()  # the first progress line: some steps are done
+            # The first line, after two seconds of work: some steps are done, and minutes are left.
+            self.assertRegex(process.stderr.readline(), r"\d+ %  03_kvpipe, emulated, \w+  \d+ s left")
             process.send_signal(signal.SIGINT)
-            _, stderr = process.communicate(timeout=60)
+            _, stderr = process.communicate(timeout=HANG_S)
             self.assertEqual(process.returncode, INTERRUPTED)
             rows = json.loads(path.read_text())
             self.assertGreater(len(rows), 0)
@@ -220,7 +217,7 @@ class CannotRunHere(unittest.TestCase):
 
 class Words(unittest.TestCase):
     def test_overview(self) -> None:
-        result = ladder()
+        result = ladder("--n", "256")
         self.assertEqual(result.returncode, DONE, result.stdout + result.stderr)
         for part in ("GPU ", "Build", "00_naive", "07_dbuf", "8-way", "1-way", "ladder explain", "TFLOPS"):
             self.assertIn(part, result.stdout)

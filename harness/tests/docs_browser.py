@@ -60,7 +60,7 @@ class BrowserCase(unittest.TestCase):
     def run_script(self, script: str, *arguments):
         return self.browser.execute_script(script, *arguments)
 
-    def wait_for(self, condition, seconds: float = 20):
+    def wait_for(self, condition, seconds: float = 300):
         from selenium.webdriver.support.ui import WebDriverWait
 
         return WebDriverWait(self.browser, seconds, poll_frequency=0.02).until(lambda _: condition())

@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 from html.parser import HTMLParser
 from pathlib import Path
@@ -52,18 +51,13 @@ class Site(unittest.TestCase):
     def setUpClass(cls) -> None:
         cls.site = Path(tempfile.mkdtemp())
         cls.addClassCleanup(shutil.rmtree, cls.site)
-        start = time.monotonic()
         cls.built = build(ROOT, cls.site)
-        cls.seconds = time.monotonic() - start
         with (ROOT / "docs" / "results" / "h200.csv").open(encoding="utf-8", newline="") as file:
             cls.rows = list(csv.DictReader(file))
         cls.pages = {path: path.read_text(encoding="utf-8") for path in cls.site.rglob("*.html")}
 
     def test_builds_without_a_warning(self) -> None:
         self.assertEqual((self.built.returncode, self.built.stderr), (0, ""))
-
-    def test_builds_in_a_minute(self) -> None:
-        self.assertLess(self.seconds, 60)
 
     def test_every_link_stays_on_the_disk_and_leads_somewhere(self) -> None:
         links = {path: Links(text) for path, text in self.pages.items()}

@@ -31,7 +31,7 @@ def main() -> None:
                 continue
             if behaviour == "half-line":
                 print('{"ok":true', end="", flush=True)
-                time.sleep(60)
+                time.sleep(3600)
             if behaviour == "nameless":
                 answer(ok=True)
                 continue
@@ -39,7 +39,7 @@ def main() -> None:
                 for i in range(20000):
                     print(f"warning {i}", file=sys.stderr)
             if behaviour == "hangs":
-                time.sleep(60)
+                time.sleep(3600)
             answer(ok=True, name="fake" if behaviour == "good" else f"fake-{behaviour}", version=f"n={request['n']} {request['dtype']} {request['inputs']}",
                    max_err=2.1e-5, **({"kind": "ceiling", "flops": 1e12} if behaviour == "ceiling" else {}))
         if operation == "run":
@@ -49,7 +49,7 @@ def main() -> None:
             if behaviour == "aborts":
                 os.abort()
             if behaviour == "hangs-in-run":
-                time.sleep(60)
+                time.sleep(3600)
             answer(ok=True, ms="soon" if behaviour == "no-time" else 2.5 * request["launches"])
 
 

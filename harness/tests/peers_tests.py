@@ -31,7 +31,7 @@ class Peers(unittest.TestCase):
         if "triton" in modules:
             (self.folder / "triton" / "language.py").write_text("constexpr = None\n")
         run = subprocess.run([sys.executable, PEERS / peer], input="".join(json.dumps(request) + "\n" for request in requests),
-                             capture_output=True, text=True, timeout=60, env={**os.environ, "PYTHONPATH": str(self.folder)})
+                             capture_output=True, text=True, timeout=1200, env={**os.environ, "PYTHONPATH": str(self.folder)})
         self.assertEqual(run.returncode, 0, run.stderr)
         return [json.loads(line) for line in run.stdout.splitlines()]
 
