@@ -13,6 +13,7 @@
 #include "harness/progress.hpp"
 #include "harness/results_table.hpp"
 #include "harness/shapes.hpp"
+#include "harness/terminal.hpp"
 
 namespace ladder {
 namespace {
@@ -152,8 +153,8 @@ class Bench {
     }
     rows_.insert(rows_.end(), results.rows.begin(), results.rows.end());
 
-    fmt::print(out_, "{}{}", tables_++ ? "\n" : "", results_table(results.rows, recorded_));
-    if (options_.ablate) fmt::print(out_, "\n{}", ablation_tables(field->entries(), *timings));
+    fmt::print(out_, "{}{}", tables_++ ? "\n" : "", results_table(results.rows, recorded_, false, columns_of(out_)));
+    if (options_.ablate) fmt::print(out_, "\n{}", ablation_tables(field->entries(), *timings, columns_of(out_)));
     for (const std::string& note : results.notes) notes_.push_back(note);
     if (const auto note = unbalanced(*timings, protocol_.regime)) say_once(*note);
     if (std::any_of(results.rows.begin(), results.rows.end(), [](const ResultRow& row) { return row.vs_fa2; })) {
@@ -161,7 +162,7 @@ class Bench {
     }
     for (const std::string& note : throttling(field->entries(), *timings)) notes_.push_back(note);
     tell(shape);
-    if (tables_ == 1) fmt::print(out_, "{}", LEGEND);
+    if (tables_ == 1) fmt::print(out_, "{}", wrapped(LEGEND, out_));
     std::fflush(out_);
     return {};
   }
@@ -261,7 +262,7 @@ std::vector<Shape> bench_shapes(const Options& options) {
   return shapes;
 }
 
-std::string recorded_table(std::span<const ResultRow> recorded, const Options& options) {
+std::string recorded_table(std::span<const ResultRow> recorded, const Options& options, size_t columns) {
   const std::vector<Shape> shapes = bench_shapes(options);
   std::vector<ResultRow> rows;
   for (const Shape& shape : shapes) {
@@ -274,18 +275,28 @@ std::string recorded_table(std::span<const ResultRow> recorded, const Options& o
       if (row.shape == shape && row.source == "measured" && asked && regime) rows.push_back(row);
     }
   }
+  // Peers and ceilings say something beside a stage of their own run.
+  std::vector<std::pair<std::string, std::string>> runs;
+  for (const ResultRow& row : rows) {
+    if (row.kind == "stage") runs.emplace_back(row.gpu, row.inputs);
+  }
+  std::erase_if(rows, [&](const ResultRow& row) {
+    return std::find(runs.begin(), runs.end(), std::pair(row.gpu, row.inputs)) == runs.end();
+  });
   if (rows.empty()) {
-    return fmt::format("docs/results has no recorded figures for {}{}.\n", to_string(shapes.front()),
+    const bool one = options.stages.size() == 1;
+    return fmt::format("docs/results has no recorded figures {}for {}{}.\n",
+                       one ? fmt::format("of {} ", options.stages.front()->name) : "", to_string(shapes.front()),
                        shapes.size() > 1 ? " and the other shapes" : "");
   }
-  return results_table(rows, {}, true) + LEGEND;
+  return results_table(rows, {}, true, columns) + (columns > 0 ? wrapped(LEGEND, columns) : LEGEND);
 }
 
 Result<ExitCode> bench_verb(const Options& options) {
   if (options.on == Where::cpu) {
     return failure(ExitCode::usage,
                    "bench measures time, and the emulator counts events instead.\n"
-                   "  Here:  ladder check --on cpu      ladder explain 03");
+                   "  Here:  ./ladder check --on cpu      ./ladder explain 03");
   }
   for (const Status& able : {any_supported(options), can_append_csv(options.csv)}) {
     if (!able) return tl::make_unexpected(able.error());
@@ -294,11 +305,12 @@ Result<ExitCode> bench_verb(const Options& options) {
   if (!recorded) fmt::print(stderr, "{}\n", recorded.error().message);
   Result<GpuInfo> gpu = gpu_info();
   if (!gpu) {
-    if (recorded) fmt::print(table_stream(options), "{}\n", recorded_table(*recorded, options));
+    if (recorded)
+      fmt::print(table_stream(options), "{}\n", recorded_table(*recorded, options, columns_of(table_stream(options))));
     return failure(ExitCode::cannot_run_here,
                    fmt::format("bench needs a GPU. {}\n"
-                               "  Here:  ladder check              the same kernels, emulated\n"
-                               "         ladder compare 02 03      two kernels' counters, side by side",
+                               "  Here:  ./ladder check              the same kernels, emulated\n"
+                               "         ./ladder compare 02 03      two kernels' counters, side by side",
                                gpu.error().message.substr(0, gpu.error().message.find('\n'))));
   }
   const InterruptGuard guard;

@@ -26,6 +26,6 @@ std::filesystem::path recorded_results_directory();
 std::filesystem::path peers_directory();
 
 // Those of `recorded` that answer the options, as a table marked as recorded; or a line saying that there are none.
-std::string recorded_table(std::span<const ResultRow> recorded, const Options& options);
+std::string recorded_table(std::span<const ResultRow> recorded, const Options& options, size_t columns = 0);
 
 }  // namespace ladder

@@ -19,6 +19,7 @@
 #include "harness/results_table.hpp"
 #include "harness/shapes.hpp"
 #include "harness/table.hpp"
+#include "harness/terminal.hpp"
 
 namespace ladder {
 namespace {
@@ -42,6 +43,14 @@ std::vector<std::string_view> lines_of(std::string_view text) {
 std::string kernel_text(const Stage& stage) {
   std::ifstream file(std::string(LADDER_SOURCE_DIR) + "/" + std::string(stage.name) + "/kernel.cuh");
   return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// Three columns in, for what belongs to the line above it.
+std::string indented(std::string_view text, std::FILE* out) {
+  const size_t columns = columns_of(out);
+  std::string lines = columns > 20 ? wrapped(text, columns - 3) : std::string(text);
+  for (size_t at = 0; (at = lines.find('\n', at)) != std::string::npos;) lines.insert(++at, "   ");
+  return "   " + lines;
 }
 
 std::string ratio_of(double a, double b) {
@@ -84,8 +93,8 @@ class SideBySide {
  private:
   void print_source() const {
     for (int i = 0; i < 2; ++i) {
-      fmt::print(out_, "{}  {} ({})\n   {}\n", i == 0 ? "A" : "B", sides_[i].stage->name, sides_[i].variant->label,
-                 sides_[i].stage->idea);
+      fmt::print(out_, "{}  {} ({})\n{}\n", i == 0 ? "A" : "B", sides_[i].stage->name, sides_[i].variant->label,
+                 indented(sides_[i].stage->idea, out_));
     }
     if (sides_[0].stage == sides_[1].stage) {
       fmt::print(out_, "The same kernel.cuh with other parameters.\n");
@@ -125,7 +134,8 @@ class SideBySide {
       }
     }
     fmt::print(out_, "\nOn the emulator, {}, {} inputs\n", to_string(shape), to_string(kind));
-    Table table({"<", "A " + sides_[0].name(), "B " + sides_[1].name(), "B / A"});
+    // Which variants they are stands above the table, and two long names would not fit beside each other.
+    Table table({"<", fmt::format("A {}", sides_[0].stage->name), fmt::format("B {}", sides_[1].stage->name), "B / A"});
     const CheckResult &a = results[0], &b = results[1];
     table.add({"verdict", verdict_word(a.ok, out_), verdict_word(b.ok, out_), ""});
     table.add({"max error", fmt::format("{:.1e}", a.max_err), fmt::format("{:.1e}", b.max_err), ""});
@@ -144,7 +154,7 @@ class SideBySide {
       add("bytes from global memory", &emulator::Counters::gmem_bytes_read);
       add("bytes to global memory", &emulator::Counters::gmem_bytes_written);
     }
-    fmt::print(out_, "{}", table.text());
+    fmt::print(out_, "{}", table.text(out_));
     for (int i = 0; i < 2; ++i) {
       all_right_ = all_right_ && results[i].ok;
       for (const Failure& failure : results[i].failures) {
@@ -185,7 +195,7 @@ class SideBySide {
       const RunFacts facts = run_facts(gpu, nvml, shape, kind, protocol.regime);
       const Results results = evaluate(field->entries(), *timings, facts);
       all_right_ = all_right_ && results.ok;
-      fmt::print(out_, "\n{}", results_table(results.rows));
+      fmt::print(out_, "\n{}", results_table(results.rows, {}, false, columns_of(out_)));
       print_resources(field->entries(), shape.n);
       for (const std::string& note : results.notes) fmt::print(out_, "{}\n", note);
       if (const auto speedup = paired(field->entries(), *timings, 1, 0)) {
@@ -202,7 +212,7 @@ class SideBySide {
   }
 
   void print_resources(std::span<const Entry> entries, int n) const {
-    Table table({"<", "registers", "spill bytes", "shared KiB", "blocks per SM"});
+    Table table({"<", "registers", "spill bytes", "?shared KiB", "blocks per SM"});
     for (size_t i = 0; i < entries.size(); ++i) {
       const Result<KernelResources> resources = gpu_resources(*sides_[i].variant, n);
       if (!resources) continue;
@@ -210,7 +220,7 @@ class SideBySide {
                  fmt::format("{:.0f}", double(sides_[i].variant->smem_at(n)) / 1024.0),
                  std::to_string(resources->blocks_per_sm)});
     }
-    fmt::print(out_, "{}", table.text());
+    fmt::print(out_, "{}", table.text(out_));
   }
 
   void print_recorded(const std::string& cause) const {

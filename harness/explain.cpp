@@ -15,6 +15,7 @@
 #include "harness/json.hpp"
 #include "harness/shapes.hpp"
 #include "harness/table.hpp"
+#include "harness/terminal.hpp"
 #include "harness/trace.hpp"
 
 namespace ladder {
@@ -33,22 +34,15 @@ const Stage* stage_before(const Stage& stage, const Shape& shape) {
 }
 
 void print_paragraph(std::FILE* out, std::string_view title, std::string_view text) {
-  constexpr size_t WIDTH = 100, INDENT = 12;
-  std::string line;
-  std::string_view heading = title;
-  const auto flush = [&] {
-    fmt::print(out, "{:<{}}{}\n", heading, INDENT, line);
-    heading = "";
-    line.clear();
-  };
-  while (!text.empty()) {
-    const std::string_view word = text.substr(0, text.find(' '));
-    text.remove_prefix(std::min(text.size(), word.size() + 1));
-    if (!line.empty() && line.size() + 1 + word.size() > WIDTH) flush();
-    if (!line.empty()) line += ' ';
-    line += word;
+  constexpr size_t WIDEST = 100, NARROWEST = 20, INDENT = 12;
+  const size_t columns = columns_of(out);
+  const size_t width = columns == 0 ? WIDEST : std::clamp(columns - std::min(columns, INDENT), NARROWEST, WIDEST);
+  const std::string lines = wrapped(text, width);
+  for (size_t begin = 0; begin <= lines.size();) {
+    const size_t end = std::min(lines.find('\n', begin), lines.size());
+    fmt::print(out, "{:<{}}{}\n", begin == 0 ? title : "", INDENT, lines.substr(begin, end - begin));
+    begin = end + 1;
   }
-  flush();
 }
 
 std::string rows_per_warp(const Tile& tile) {
@@ -90,7 +84,10 @@ void print_counts(std::FILE* out, const Variant& variant, const CheckResult& res
   const std::optional<Counts> counted_before =
       result_before ? std::optional<Counts>(counts_of(*result_before->counters)) : std::nullopt;
 
-  fmt::print(out, "\nCounted on the emulator: {}, normal inputs, a warp instruction once\n", to_string(result.shape));
+  fmt::print(out, "\n{}\n",
+             wrapped(fmt::format("Counted on the emulator: {}, normal inputs, a warp instruction once",
+                                 to_string(result.shape)),
+                     out));
   Table table({"<", "predicted", "counted", result_before ? std::string(before->name) : ""});
   const auto add = [&](const char* name, uint64_t Counts::*field) {
     table.add({name, predicted ? grouped(*predicted.*field) : "", grouped(counted.*field),
@@ -109,7 +106,7 @@ void print_counts(std::FILE* out, const Variant& variant, const CheckResult& res
       "ldmatrix bank conflicts",
       [](const emulator::Counters& c) { return fmt::format("{:.2f}-way", ldmatrix_ways(c)); },
       variant.conflict_ways > 0 ? fmt::format("{:.2f}-way", variant.conflict_ways) : "");
-  fmt::print(out, "{}", table.text());
+  fmt::print(out, "{}", table.text(out));
 }
 
 // Bytes at each level, as far as the emulator sees them: what the kernel asks for, before any cache.
@@ -132,8 +129,10 @@ void print_traffic(std::FILE* out, const Stage& stage, const Variant& variant, c
              grouped(static_cast<uint64_t>(io_model_bytes(stage, variant, result.shape)))});
   table.add({"shared memory, wavefronts x 128", "", grouped(shared(result)),
              result_before ? grouped(shared(*result_before)) : "", ""});
-  fmt::print(out, "{}IO model: {} bytes per head. It has no caches, and neither has the emulator.\n", table.text(),
-             io_model_formula(stage, variant, result.shape));
+  fmt::print(out, "{}{}\n", table.text(out),
+             wrapped(fmt::format("IO model: {} bytes per head. It has no caches, and neither has the emulator.",
+                                 io_model_formula(stage, variant, result.shape)),
+                     out));
 }
 
 void print_sites(std::FILE* out, const emulator::Counters& counters) {
@@ -142,12 +141,12 @@ void print_sites(std::FILE* out, const emulator::Counters& counters) {
     return;
   }
   fmt::print(out, "\nShared memory, by source line\n");
-  Table table({"<line", "<instruction", "<region", "requests", "wavefronts", "ideal", "conflicts"});
+  Table table({"<line", "<instruction", "<region", "?requests", "wavefronts", "??ideal", "conflicts"});
   for (const emulator::SiteCounts& site : counters.sites) {
     table.add({emulator::to_string({site.file, site.line}), site.instruction, site.buffer, grouped(site.requests),
                grouped(site.wavefronts), grouped(site.ideal), fmt::format("{:.2f}-way", site.ways())});
   }
-  fmt::print(out, "{}", table.text());
+  fmt::print(out, "{}", table.text(out));
 }
 
 nlohmann::ordered_json counts_json(const Counts& counts) {
@@ -191,7 +190,7 @@ Status write_trace(const std::string& file, const Stage& stage, const Variant& v
 Result<ExitCode> explain_verb(const Options& options) {
   if (!options.trace.empty() && (options.stages.size() != 1 || options.n.size() > 1)) {
     return failure(ExitCode::usage,
-                   "--trace follows one stage at one N, for example:  ladder explain 03 --trace kvpipe.json");
+                   "--trace follows one stage at one N, for example:  ./ladder explain 03 --trace kvpipe.json");
   }
   if (options.on == Where::gpu) {
     if (!options.trace.empty()) {

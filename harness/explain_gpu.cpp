@@ -57,7 +57,7 @@ nlohmann::ordered_json to_json(const Launched& launched, const GpuInfo& gpu) {
 Result<ExitCode> explain_on_gpu(const Options& options) {
   const auto gpu = gpu_info();
   if (!gpu) return tl::make_unexpected(gpu.error());
-  Table table({"<stage", "<shape", "device memory", "bytes", "<verdict"});
+  Table table({"<stage", "<shape", "device memory", "?bytes", "<verdict"});
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   std::vector<std::string> left_out;
   bool ok = true;
@@ -86,7 +86,7 @@ Result<ExitCode> explain_on_gpu(const Options& options) {
   }
   if (rows.empty()) return failure(ExitCode::cannot_run_here, fmt::format("{}", fmt::join(left_out, "\n")));
   std::FILE* out = table_stream(options);
-  fmt::print(out, "{}{}: one launch each, and what it takes of the card's memory.\n", table.text(), gpu->name);
+  fmt::print(out, "{}{}: one launch each, and what it takes of the card's memory.\n", table.text(out), gpu->name);
   for (const std::string& reason : left_out) fmt::print(out, "Left out: {}\n", reason);
   if (!options.json.empty()) {
     if (auto status = write_document(options.json, rows); !status) return tl::make_unexpected(status.error());

@@ -113,20 +113,20 @@ Status parse_shape(const RawFlags& raw, Options& options) {
 Status parse_inputs(const RawFlags& raw, Options& options) {
   if (raw.inputs.empty()) return {};
   const auto kinds = all_input_kinds();
-  if (raw.inputs == "all") {
-    options.inputs.assign(kinds.begin(), kinds.end());
-    return {};
-  }
   std::vector<std::string> names;
   for (const InputKind kind : kinds) names.emplace_back(to_string(kind));
+  names.emplace_back("all");
+  bool all = false;
   for (const std::string& part : split(raw.inputs)) {
-    const auto known = std::ranges::find(names, part);
-    if (known == names.end()) {
-      return usage(fmt::format("There are no inputs named '{}'.{}\n  There are: {}, all", part,
-                               did_you_mean(part, names), fmt::join(names, ", ")));
+    const size_t known = std::ranges::find(names, part) - names.begin();
+    if (known == names.size()) {
+      return usage(fmt::format("There are no inputs named '{}'.{}\n  There are: {}", part, did_you_mean(part, names),
+                               fmt::join(names, ", ")));
     }
-    options.inputs.push_back(kinds[known - names.begin()]);
+    if (known < kinds.size()) options.inputs.push_back(kinds[known]);
+    all = all || known == kinds.size();
   }
+  if (all) options.inputs.assign(kinds.begin(), kinds.end());
   return {};
 }
 
@@ -176,10 +176,27 @@ Status check_writable(const char* flag, const std::string& path) {
   return {};
 }
 
+// A file may have several names, and need not be there yet.
+std::filesystem::path real_path(const std::string& path) {
+  if (path.empty() || path == "-") return path;
+  std::error_code error;
+  const std::filesystem::path real = std::filesystem::weakly_canonical(std::filesystem::absolute(path), error);
+  return error ? std::filesystem::path(path) : real;
+}
+
 Status check_files(const Options& options) {
-  if (options.csv == "-" && options.json == "-") return usage("Only one of --csv - and --json - can have stdout.");
-  for (const auto& [flag, path] :
-       {std::pair{"--csv", &options.csv}, {"--json", &options.json}, {"--trace", &options.trace}}) {
+  const std::pair<const char*, const std::string*> files[] = {
+      {"--csv", &options.csv}, {"--json", &options.json}, {"--trace", &options.trace}};
+  // Two documents in one file are none.
+  for (const auto& [flag, path] : files) {
+    for (const auto& [other, other_path] : files) {
+      if (flag == other) break;
+      if (path->empty() || real_path(*path) != real_path(*other_path)) continue;
+      return usage(*path == "-" ? fmt::format("Only one of {} - and {} - can have stdout.", other, flag)
+                                : fmt::format("{} and {} are the same file, {}.", other, flag, *path));
+    }
+  }
+  for (const auto& [flag, path] : files) {
     if (auto status = check_writable(flag, *path); !status) return status;
   }
   return {};
@@ -200,11 +217,11 @@ Status resolve_stages(const RawFlags& raw, const std::vector<Stage>& known, Opti
   options.stages_named = !options.stages.empty();
   if (options.verb == Verb::compare && options.stages.size() != 2) {
     return usage(
-        "compare takes two stages, for example:  ladder compare 02 03\n"
-        "  or two variants of one:  ladder compare 02:64x32 02:64x128");
+        "compare takes two stages, for example:  ./ladder compare 02 03\n"
+        "  or two variants of one:  ./ladder compare 02:64x32 02:64x128");
   }
   if (options.verb == Verb::explain && options.stages.empty()) {
-    return usage("explain takes a stage, for example:  ladder explain 03");
+    return usage("explain takes a stage, for example:  ./ladder explain 03");
   }
   if (options.stages.empty()) {
     for (const Stage& stage : known) {
@@ -218,14 +235,28 @@ Status resolve_stages(const RawFlags& raw, const std::vector<Stage>& known, Opti
 tl::unexpected<Error> unknown_word(const std::string& word, const CLI::App& app, const std::vector<Stage>& known) {
   std::vector<std::string> words;
   if (word.starts_with('-')) {
-    for (const CLI::Option* option : app.get_options()) words.push_back(option->get_name());
-    return usage(fmt::format("There is no flag {} here.{}\n  All flags:  ladder {}{}--help", word,
-                             did_you_mean(word.substr(0, word.find('=')), words),
+    const std::string flag = word.substr(0, word.find('='));
+    // Another verb's flag is no typo.
+    const CLI::App* const program = app.get_parent() ? app.get_parent() : &app;
+    std::vector<std::string> owners;
+    for (const CLI::App* verb : program->get_subcommands([](const CLI::App*) { return true; })) {
+      if (verb->get_option_no_throw(flag) != nullptr) owners.push_back(verb->get_name());
+    }
+    // Without the dashes, which are never mistyped and would make every pair of words look alike.
+    for (const CLI::Option* option : app.get_options()) {
+      if (option->get_name().starts_with("--")) words.push_back(option->get_name().substr(2));
+    }
+    const std::string best = nearest(flag.substr(std::min(flag.find_first_not_of('-'), flag.size())), words);
+    return usage(fmt::format("There is no flag {} here.{}\n  All flags:  ./ladder {}{}--help", flag,
+                             !owners.empty() ? fmt::format(" It belongs to {}.", fmt::join(owners, " and "))
+                             : best.empty()  ? ""
+                                             : fmt::format(" Did you mean --{}?", best),
                              app.get_parent() ? app.get_name() : "", app.get_parent() ? " " : ""));
   }
   if (find_stage(word, known)) {
     return usage(fmt::format(
-        "'{0}' is a stage; what to do with it?\n  ladder check {0}    ladder explain {0}    ladder bench {0}", word));
+        "'{0}' is a stage; what to do with it?\n  ./ladder check {0}    ./ladder explain {0}    ./ladder bench {0}",
+        word));
   }
   for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; }))
     words.push_back(verb->get_name());
@@ -248,6 +279,11 @@ Result<const Stage*> find_stage(std::string_view typed, const std::vector<Stage>
     if (name == stage.name || name == stage.name.substr(0, bar) || name == stage.name.substr(bar + 1)) return &stage;
     names.emplace_back(stage.name.substr(bar + 1));  // a typo is looked for in the word and in the whole
   }
+  if (name.find(',') != std::string::npos) {
+    std::string apart(typed);
+    std::ranges::replace(apart, ',', ' ');
+    return usage(fmt::format("There is no stage '{}'. Between stages stands a space:  {}", typed, apart));
+  }
   const size_t words = names.size();
   for (const Stage& stage : known) names.emplace_back(stage.name);
   const std::string best = number ? "" : nearest(name, names);
@@ -260,7 +296,7 @@ Result<const Stage*> find_stage(std::string_view typed, const std::vector<Stage>
 Result<Options> parse_options(std::span<const std::string> arguments, const std::vector<Stage>& known) {
   Options options;
   RawFlags raw;
-  CLI::App app("flash-ladder: FlashAttention, one idea per rung, on the GPU and on an emulator of it.", "ladder");
+  CLI::App app("flash-ladder: FlashAttention, one idea per rung, on the GPU and on an emulator of it.", "./ladder");
   app.footer(
       "Without a verb: this machine, the stages, and what to do next.\n"
       "STAGE is 3, 03, kvpipe or 03_kvpipe; without one, all stages.\n"
@@ -310,10 +346,19 @@ Result<Options> parse_options(std::span<const std::string> arguments, const std:
     const auto chosen = app.get_subcommands();
     return failure(ExitCode::done, chosen.empty() ? app.help() : chosen.front()->help());
   } catch (const CLI::ParseError& error) {
-    return usage(std::string(error.what()) + "\n  All flags:  ladder --help");
+    return usage(std::string(error.what()) + "\n  All flags:  ./ladder --help");
   }
 
   const auto verbs = app.get_subcommands();
+  std::vector<const CLI::App*> parsed = {&app};
+  parsed.insert(parsed.end(), verbs.begin(), verbs.end());
+  for (const CLI::App* part : parsed) {
+    for (const CLI::Option* option : part->get_options()) {
+      if (option->count() > 0 && std::ranges::find(option->results(), "") != option->results().end()) {
+        return usage(fmt::format("{} is given, and empty. It takes {}.", option->get_name(), option->get_type_name()));
+      }
+    }
+  }
   if (const auto left = app.remaining(); !left.empty()) return unknown_word(left.front(), app, known);
   if (verbs.size() > 1) {
     return usage(fmt::format("One verb at a time: {} or {}.", verbs[0]->get_name(), verbs[1]->get_name()));

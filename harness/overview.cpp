@@ -12,6 +12,7 @@
 #include "harness/progress.hpp"
 #include "harness/shapes.hpp"
 #include "harness/table.hpp"
+#include "harness/terminal.hpp"
 
 namespace ladder {
 namespace {
@@ -53,11 +54,13 @@ Result<Recorded> read_recorded(const Result<GpuInfo>& gpu, const Shape& headline
 
 void print_machine(std::FILE* out, const Result<GpuInfo>& gpu) {
   if (gpu) {
-    fmt::print(out, "GPU       {} (sm_{}, {} SMs, {} of {} free), driver {}, CUDA {}\n", gpu->name, gpu->sm,
-               gpu->processors, bytes_text(double(gpu->memory_free)), bytes_text(double(gpu->memory_total)),
-               gpu->driver, gpu->cuda);
+    const std::string what = fmt::format("GPU       {} (sm_{}, {} SMs, {} of {} free), driver {}, CUDA {}", gpu->name,
+                                         gpu->sm, gpu->processors, bytes_text(double(gpu->memory_free)),
+                                         bytes_text(double(gpu->memory_total)), gpu->driver, gpu->cuda);
+    fmt::print(out, "{}\n", wrapped(what, out));
   } else {
-    fmt::print(out, "GPU       none in use. {}\n", first_line(gpu.error().message));
+    const std::string why = fmt::format("GPU       none in use. {}", first_line(gpu.error().message));
+    fmt::print(out, "{}\n", wrapped(why, out));
   }
 #ifdef LADDER_HAS_CUDA
   fmt::print(out, "Build     emulator and GPU (nvcc)\n");
@@ -69,9 +72,9 @@ void print_machine(std::FILE* out, const Result<GpuInfo>& gpu) {
 }
 
 void print_stages(std::FILE* out, const std::vector<const Stage*>& chosen) {
-  Table table({"<stage", "<idea"});
+  Table table({"<stage", "~idea"});
   for (const Stage* stage : chosen) table.add({std::string(stage->name), std::string(stage->idea)});
-  fmt::print(out, "{}\n", table.text());
+  fmt::print(out, "{}\n", table.text(out));
 }
 
 }  // namespace
@@ -95,8 +98,8 @@ Result<ExitCode> overview_verb(const Options& options) {
     }
   }
 
-  Table table({"<stage", "<verdict", "max error", "conflicts", "wavefronts", "global read", "mma", "ldmatrix",
-               "barriers", "TFLOPS*"});
+  Table table({"<stage", "<verdict", "max error", "conflicts", "wavefronts", "?global read", "??mma", "??ldmatrix",
+               "??barriers", "TFLOPS*"});
   bool ok = true;
   std::vector<std::string> failures;
   {
@@ -123,30 +126,31 @@ Result<ExitCode> overview_verb(const Options& options) {
       table.add({"fa2", "", "", "", "", "", "", "", "", fmt::format("{:.1f}", fa2->tflops)});
     }
   }
-  fmt::print(out, "{}", table.text());
-  fmt::print(out, "Counted here, on the emulator: {}, normal inputs. Conflicts: of ldmatrix; 1-way is none.\n",
-             to_string(shape));
+  fmt::print(out, "{}", table.text(out));
+  const auto say = [&](const std::string& text) { fmt::print(out, "{}\n", wrapped(text, out)); };
+  say(fmt::format("Counted here, on the emulator: {}, normal inputs. Conflicts: of ldmatrix; 1-way is none.",
+                  to_string(shape)));
   if (!recorded) {
-    fmt::print(out, "* The recorded results cannot be read: {}\n", recorded.error().message);
+    say(fmt::format("* The recorded results cannot be read: {}", recorded.error().message));
   } else if (recorded->rows.empty()) {
     fmt::print(out, "* No GPU's results are recorded in docs/results/ yet.\n");
   } else {
-    fmt::print(out, "* Recorded, not measured now: {}, {}, {}, sustained.\n", recorded->gpu, recorded->date,
-               to_string(headline));
+    say(fmt::format("* Recorded, not measured now: {}, {}, {}, sustained.", recorded->gpu, recorded->date,
+                    to_string(headline)));
   }
   for (const std::string& failure : failures) fmt::print(out, "WRONG  {}\n", failure);
 
   fmt::print(out,
              "\nNext\n"
-             "  ladder explain 01          what a stage does, predicted against counted, line by line\n"
-             "  ladder check               all input sets and properties, every stage\n");
+             "  ./ladder explain 01        what it does, predicted against counted, by line\n"
+             "  ./ladder check             all input sets and properties, every stage\n");
   if (gpu) {
     fmt::print(out,
-               "  ladder bench               TFLOPS on this {}\n"
-               "  ladder compare 02 03       what one idea is worth\n",
+               "  ./ladder bench             TFLOPS on this {}\n"
+               "  ./ladder compare 02 03     what one idea is worth\n",
                gpu->name);
   } else {
-    fmt::print(out, "  on a machine with a GPU:   ladder bench, ladder compare 02 03\n");
+    fmt::print(out, "  on a machine with a GPU:   ./ladder bench, ./ladder compare 02 03\n");
   }
   return ok ? ExitCode::done : ExitCode::check_failed;
 }

@@ -11,6 +11,7 @@
 #include "harness/shapes.hpp"
 #include "harness/statistics.hpp"
 #include "harness/table.hpp"
+#include "harness/terminal.hpp"
 
 namespace ladder {
 namespace {
@@ -52,7 +53,8 @@ std::string to_string(const Estimate& estimate) {
   return fmt::format("{:.3f} [{:.3f}, {:.3f}]", estimate.value, estimate.lo, estimate.hi);
 }
 
-std::string results_table(std::span<const ResultRow> rows, std::span<const ResultRow> recorded, bool are_recorded) {
+std::string results_table(std::span<const ResultRow> rows, std::span<const ResultRow> recorded, bool are_recorded,
+                          size_t columns) {
   std::string text;
   for (auto row = rows.begin(); row != rows.end();) {
     const auto end =
@@ -60,10 +62,11 @@ std::string results_table(std::span<const ResultRow> rows, std::span<const Resul
     // The most rounds of the group are those of the protocol; a contestant timed alone has fewer.
     ResultRow heading = *row;
     for (auto it = row; it != end; ++it) heading.rounds = std::max(heading.rounds, it->rounds);
-    text += (text.empty() ? "" : "\n") + header(heading, are_recorded);
+    const std::string title = header(heading, are_recorded);
+    text += (text.empty() ? "" : "\n") + (columns > 0 ? wrapped(title, columns) : title);
     bool marked = false;
-    Table table({"<", "TFLOPS", "ms", "spread", "of mma.sync", "vs previous", "<", "vs fa2", "MHz", "W", "FLOP/clk/SM",
-                 "max err"});
+    Table table({"<", "TFLOPS", "??ms", "????spread", "??of mma.sync", "vs previous", "<?", "vs fa2", "???MHz", "???W",
+                 "????FLOP/clk/SM", "????max err"});
     for (; row != end; ++row) {
       std::string vs_fa2 = row->vs_fa2 ? to_string(*row->vs_fa2) : "-";
       if (!row->vs_fa2 && row->kind == "stage") {
@@ -80,13 +83,13 @@ std::string results_table(std::span<const ResultRow> rows, std::span<const Resul
                  cell(row->clock_mhz, "{:.0f}"), cell(row->power_w, "{:.0f}"), cell(row->flop_per_clk_sm, "{:.0f}"),
                  cell(row->max_err, "{:.1e}")});
     }
-    text += table.text();
+    text += table.text(columns);
     if (marked) text += "(recorded): no fa2 peer ran; the ratio is the one in docs/results for this card and shape.\n";
   }
   return text;
 }
 
-std::string ablation_tables(std::span<const Entry> entries, std::span<const Timing> timings) {
+std::string ablation_tables(std::span<const Entry> entries, std::span<const Timing> timings, size_t columns) {
   const auto find = [&](const std::string& stage, const std::string& variant) -> std::optional<size_t> {
     for (size_t i = 0; i < entries.size(); ++i) {
       if (entries[i].kind == "stage" && entries[i].stage == stage && entries[i].variant == variant) return i;
@@ -133,7 +136,7 @@ std::string ablation_tables(std::span<const Entry> entries, std::span<const Timi
     table.add({stage, rate(corners[1][0]), rate(corners[1][1]), ratio(corners[1][1], corners[1][0])});
     table.add({"idea alone", ratio(corners[1][0], corners[0][0]), ratio(corners[1][1], corners[0][1]),
                "both: " + ratio(corners[1][1], corners[0][0])});
-    text += table.text();
+    text += table.text(columns);
   }
 
   Table others({"<other variants", "TFLOPS", "against", "<"});
@@ -146,7 +149,7 @@ std::string ablation_tables(std::span<const Entry> entries, std::span<const Timi
     others.add({entry.name, rate(i), ratio(i, static_cast<size_t>(*own - entries.data())), entry.stage});
     any = true;
   }
-  if (any) text += (text.empty() ? "" : "\n") + others.text();
+  if (any) text += (text.empty() ? "" : "\n") + others.text(columns);
   return text;
 }
 

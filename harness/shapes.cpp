@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <limits>
 #include <numeric>
 
 #include "harness/guarded.hpp"
@@ -89,7 +90,7 @@ Status supports(const Stage& stage, const Variant& variant, const Shape& shape) 
         ExitCode::usage,
         fmt::format("{} needs a head dimension of {}{}; d={} is not.{}", stage.name, stage.any_d ? "at most " : "",
                     stage.max_d, shape.d,
-                    stage.any_d ? "" : "\n  Any d up to 256:  ladder check 00 --d " + std::to_string(shape.d)));
+                    stage.any_d ? "" : "\n  Any d up to 256:  ./ladder check 00 --d " + std::to_string(shape.d)));
   }
   const int br = std::max(1, variant.tile.br), bc = std::max(1, variant.tile.bc), step = std::lcm(br, bc);
   if (shape.n % step == 0)
@@ -98,14 +99,17 @@ Status supports(const Stage& stage, const Variant& variant, const Shape& shape) 
                            : step == br ? "its query tile"
                                         : fmt::format("its tiles are {} queries and {} keys", br, bc);
   const int64_t below = shape.n / step * int64_t{step};
-  const std::string nearest = below > 0 ? fmt::format("{}, {}", below, below + step) : std::to_string(step);
+  std::vector<int64_t> nearest;
+  for (const int64_t n : {below, below + step}) {
+    if (n > 0 && n <= std::numeric_limits<int>::max()) nearest.push_back(n);
+  }
   return failure(ExitCode::usage, fmt::format("{} needs N to be a multiple of {} ({}); N={} is not. Nearest: {}.",
-                                              stage.name, step, tile, shape.n, nearest));
+                                              stage.name, step, tile, shape.n, fmt::join(nearest, ", ")));
 }
 
 Status runs_on(const Stage& stage, const Variant& variant, const Shape& shape, const GpuInfo& gpu) {
   const std::string number(stage.name.substr(0, stage.name.find('_')));
-  const std::string here = fmt::format("\n  Here:  ladder check {} --on cpu      the same kernel, emulated", number);
+  const std::string here = fmt::format("\n  Here:  ./ladder check {} --on cpu      the same kernel, emulated", number);
   if (gpu.sm < stage.min_sm) {
     return failure(ExitCode::cannot_run_here,
                    fmt::format("{} needs sm_{} or newer ({}); this is a {} (sm_{}).{}", stage.name, stage.min_sm,

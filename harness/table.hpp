@@ -9,13 +9,27 @@ namespace ladder {
 
 class Table {
  public:
-  // A title that starts with '<' is left-aligned (the sign is not shown); the others are right-aligned, as numbers are.
+  // Marks in front of a title say how its column is set; they are not shown:
+  //   <   left-aligned; without it right-aligned, as numbers are
+  //   ~   left-aligned, and broken into several lines where the table is too wide
+  //   ?   may be left out where the table is still too wide; the more of them, the sooner
   explicit Table(std::vector<std::string> titles);
   void add(std::vector<std::string> cells);
+
+  // All columns, as wide as they are.
   std::string text() const;
+  // Fitted to the stream's width (harness/terminal.hpp). A last line says which columns were left out and what shows them.
+  std::string text(std::FILE* stream) const;
+  // The same for a width in characters; 0 is no limit.
+  std::string text(size_t columns) const;
 
  private:
-  std::vector<bool> left_;
+  struct Column {
+    bool left = false;
+    bool wraps = false;
+    int marks = 0;  // how soon it is left out; 0: never
+  };
+  std::vector<Column> columns_;
   std::vector<std::vector<std::string>> rows_;
 };
 

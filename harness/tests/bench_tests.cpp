@@ -265,7 +265,7 @@ TEST_CASE("without a GPU the recorded table is shown as recorded") {
                         Contains("02_swizzle") && Contains("fa2"));
   CHECK_THAT(table, !Contains("01_base"));  // not asked for
   options.burst = true;
-  CHECK(recorded_table(recorded, options) == "docs/results has no recorded figures for B=16 H=16 N=8192 d=128.\n");
+  CHECK(recorded_table(recorded, options) == "docs/results has no recorded figures of 02_swizzle for B=16 H=16 N=8192 d=128.\n");
 }
 
 TEST_CASE("compare quotes the recorded speedup when both were recorded on one card") {

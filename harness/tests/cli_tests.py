@@ -5,13 +5,17 @@ Usage: cli_tests.py PATH_TO_LADDER [unittest arguments]
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import pty
 import re
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import unittest
 from pathlib import Path
 
@@ -179,6 +183,56 @@ class Compare(unittest.TestCase):
             for part in ("--csv holds timings", "--on cpu asks for the emulator alone", "--json FILE"):
                 self.assertIn(part, result.stderr)
             self.assertFalse(path.exists())
+
+
+class Screen(unittest.TestCase):
+    """What a terminal is given: its width, and colours for those who want them."""
+
+    def on_terminal(self, *arguments: str, columns: int = 80, until: bytes = b"", **environment: str) -> bytes:
+        """What a terminal of that width is sent: all of it, or the beginning as far as `until`."""
+        terminal, end = pty.openpty()
+        fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        known = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS")}
+        process = subprocess.Popen([LADDER, *arguments], stdin=subprocess.DEVNULL, stdout=end, stderr=end,
+                                   env={**known, "TERM": "xterm", **environment})
+        os.close(end)
+        text = b""
+        with open(terminal, "rb", buffering=0) as stream:
+            try:
+                while (part := stream.read(4096)) and not (until and until in text):
+                    text += part
+            except OSError:  # the other end is closed
+                pass
+            process.kill() if until else None
+            process.wait(HANG_S)
+        return text
+
+    def test_tables_fit_80_columns_and_say_what_they_leave_out(self) -> None:
+        for arguments in (("--n", "256"), ("explain", "00ca", "--n", "256"), ("explain", "13", "--n", "256"),
+                          ("compare", "02", "03", "--n", "256"), ("bench", "02", "03")):
+            with self.subTest(arguments):
+                narrow = ladder(*arguments, env={**os.environ, "COLUMNS": "80"}).stdout
+                self.assertTrue(narrow)
+                self.assertEqual([line for line in narrow.splitlines() if len(line) > 80], [])
+        self.assertIn("Left out in 80 columns: ", narrow)
+        wide = ladder(*arguments).stdout
+        self.assertNotIn("Left out", wide)
+        self.assertIn("FLOP/clk/SM", wide)
+
+    def test_colour_is_for_terminals_that_want_it(self) -> None:
+        check = ("check", "06", "--on", "cpu", "--n", "128", "--inputs", "normal")
+        self.assertIn(b"\x1b[32mright", self.on_terminal(*check))
+        for environment in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+            text = self.on_terminal(*check, **environment)
+            self.assertIn(b"right", text)
+            self.assertNotIn(b"\x1b", text)
+
+    def test_a_narrow_terminal_has_progress_on_one_line(self) -> None:
+        sizes = ",".join(map(str, range(1024, 3584, 128)))
+        text = self.on_terminal("check", "00aa", "--on", "cpu", "--n", sizes, "--inputs", "one_hot", columns=40, until=b" left")
+        line = text.split(b"\r")[-1]
+        self.assertRegex(line, rb"^ +\d+ %  00aa_.* s left")
+        self.assertLess(len(line), 40)
 
 
 class CannotRunHere(unittest.TestCase):

@@ -160,6 +160,34 @@ TEST_CASE("words that nothing takes are answered with what was perhaps meant") {
   CHECK(mentions(message({"check", "bench"}), "One verb at a time"));
 }
 
+TEST_CASE("a flag of another verb is named as that, and no far word is offered") {
+  CHECK(mentions(message({"check", "03", "--rounds", "3"}),
+                 "There is no flag --rounds here. It belongs to bench and "
+                 "compare.\n  All flags:  ./ladder check --help"));
+  CHECK(mentions(message({"check", "--trace=x"}), "There is no flag --trace here. It belongs to explain."));
+  CHECK_FALSE(mentions(message({"check", "--xyzzy"}), "Did you mean"));
+}
+
+TEST_CASE("all is one of the inputs, alone or among others") {
+  for (const char* inputs : {"all", "all,normal", "peaky,all"}) {
+    const auto options = parse({"check", "--inputs", inputs});
+    REQUIRE(options);
+    CHECK(options->inputs.size() == all_input_kinds().size());
+  }
+  CHECK(mentions(message({"check", "--inputs", "al"}), "Did you mean all?"));
+}
+
+TEST_CASE("stages with a comma between them are told of the space") {
+  CHECK(mentions(message({"check", "02,03"}), "There is no stage '02,03'. Between stages stands a space:  02 03"));
+}
+
+TEST_CASE("a value that is given and empty is refused") {
+  CHECK(mentions(message({"check", "--n", ""}), "--n is given, and empty. It takes N[,N..]."));
+  CHECK(mentions(message({"check", "--json", ""}), "--json is given, and empty. It takes FILE."));
+  CHECK(mentions(message({"--seed", "", "check"}), "--seed is given, and empty."));
+  CHECK(mentions(message({"bench", "--peer", ""}), "--peer is given, and empty. It takes CMD."));
+}
+
 TEST_CASE("compare takes two stages, explain at least one") {
   CHECK(mentions(message({"compare", "02"}), "compare takes two stages"));
   CHECK(mentions(message({"compare", "02", "03", "06"}), "compare takes two stages"));
@@ -170,7 +198,11 @@ TEST_CASE("compare takes two stages, explain at least one") {
 TEST_CASE("a file that cannot be written is found before the work") {
   CHECK(mentions(message({"check", "--json", "/no/such/directory/x.json"}), "No such file or directory"));
   CHECK(mentions(message({"bench", "--csv", "/"}), "--csv /: cannot be written"));
-  CHECK(mentions(message({"bench", "--csv", "-", "--json", "-"}), "Only one"));
+  CHECK(mentions(message({"bench", "--csv", "-", "--json", "-"}), "Only one of --csv - and --json - can have stdout."));
+  CHECK(mentions(message({"explain", "03", "--trace", "-", "--json", "-"}), "Only one of --json - and --trace -"));
+  CHECK(mentions(message({"explain", "03", "--trace", "a.json", "--json", "./a.json"}),
+                 "--json and --trace are the same file, a.json."));
+  CHECK(mentions(message({"bench", "--csv", "/dev/null", "--json", "/dev/../dev/null"}), "are the same file"));
   CHECK(parse({"check", "--json", "-"}));
 }
 
@@ -196,6 +228,7 @@ TEST_CASE("an N between two multiples of the tile is answered with both") {
         "02_swizzle needs N to be a multiple of 128 (its KV tile); N=1000 is not. Nearest: 896, 1024.");
   CHECK(refuse(3, {.n = 64}) ==
         "06_batched needs N to be a multiple of 128 (its query tile); N=64 is not. Nearest: 128.");
+  CHECK(mentions(refuse(1, {.n = 2147483647}), "Nearest: 2147483520."));  // the next one is no int
   CHECK(mentions(refuse(1, {.n = 512, .d = 64}), "02_swizzle needs a head dimension of 128; d=64 is not."));
   CHECK(mentions(refuse(0, {.n = 512, .d = 512}), "at most 256"));
   CHECK(mentions(refuse(1, {.n = 512, .causal = true}),
@@ -214,7 +247,7 @@ TEST_CASE("a GPU that is too old is told so, with the way out") {
   CHECK(status.error().code == ExitCode::cannot_run_here);
   CHECK(status.error().message ==
         "03_kvpipe needs sm_80 or newer (mma.m16n8k16, cp.async); this is a Tesla T4 (sm_75).\n"
-        "  Here:  ladder check 03 --on cpu      the same kernel, emulated");
+        "  Here:  ./ladder check 03 --on cpu      the same kernel, emulated");
 }
 
 TEST_CASE("a row of scores that shared memory cannot hold is refused with the limit") {
