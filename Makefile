@@ -9,11 +9,22 @@ CSV    ?= $(wildcard docs/results/h200.csv)
 export LADDER_BUILD := $(abspath $(BUILD))
 SANITIZERS := memcheck racecheck initcheck synccheck
 
-.PHONY: help all ladder test docs handouts diff plots resources profile benchmark format clean $(STAGES) $(SANITIZERS)
+TARGETS := help all ladder test docs handouts diff plots resources profile benchmark format clean $(SANITIZERS)
+
+# A stage goes by the names that ./ladder takes: make 3, 03, kvpipe or 03_kvpipe.
+number = $(firstword $(subst _, ,$1))
+names  = $(filter-out $(TARGETS) $1,$(number) $(patsubst 0%,%,$(number)) $(patsubst $(number)_%,%,$1))
+define alias
+.PHONY: $(names)
+$(names): $1
+endef
+$(foreach stage,$(STAGES),$(eval $(call alias,$(stage))))
+
+.PHONY: $(TARGETS) $(STAGES)
 .DEFAULT_GOAL := help
 
 help:
-	@echo 'make STAGE                 build, check and (with a GPU) time one stage, print its card; stages:'
+	@echo 'make STAGE                 build, check and (with a GPU) time one stage, print its card; 03 or kvpipe will do. Stages:'
 	@echo '                             $(STAGES)'
 	@echo 'make ladder                all of it: install, build, check every stage, print the table'
 	@echo 'make test                  the test-suite'
@@ -28,7 +39,7 @@ help:
 	@echo 'make format                clang-format all C++ and CUDA'
 	@echo 'make clean                 remove $(BUILD)/'
 
-# Without a GPU there is nothing to time, and bench says so with exit code 77.
+# Without a GPU there is nothing to time: bench says so with exit code 77, and shows what is recorded.
 $(STAGES):
 	@./ladder check $@
 	@./ladder bench $@ || [ $$? -eq 77 ]

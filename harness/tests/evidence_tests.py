@@ -339,6 +339,7 @@ class RungDiff(unittest.TestCase):
             for stage, text in kernels.items():
                 (Path(name) / stage).mkdir()
                 (Path(name) / stage / "kernel.cuh").write_text(text)
+                (Path(name) / stage / "stage.cu").touch()
             return subprocess.run([ROOT / "harness" / "evidence" / "rung_diff", *arguments], capture_output=True,
                                   text=True, env={**os.environ, "LADDER_ROOT": name})
 
@@ -368,7 +369,7 @@ class RungDiff(unittest.TestCase):
         self.assertIn("more than 2", run.stderr)
 
     def test_shows_one_stage_by_any_of_its_names(self) -> None:
-        for name in ("2", "02", "next", "02_next"):
+        for name in ("2", "02", "next", "02_next", "02_next/", "NEXT"):
             run = self.run_on(self.kernels, name)
             self.assertEqual(run.returncode, 0, run.stderr)
             self.assertIn("+B2\n", run.stdout)
