@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <utility>
+
+#include "harness/progress.hpp"
 
 namespace ladder {
 namespace {
@@ -85,7 +88,13 @@ Status Peer::ask_to_prepare(const Shape& shape, std::string_view inputs, uint64_
 }
 
 Result<PeerInfo> Peer::prepared() {
-  const Result<std::string> line = process_.read_line(limits_.prepare);
+  // Three minutes of silence look like a hang.
+  Progress progress(limits_.prepare);
+  double shown_s = 0;
+  const auto waiting = [&](double waited_s) {
+    progress.step(fmt::format("peer {}: not ready yet, at most", label_), waited_s - std::exchange(shown_s, waited_s));
+  };
+  const Result<std::string> line = process_.read_line(limits_.prepare, waiting);
   if (!line) return tl::make_unexpected(blame(line.error()));
   const auto answer = parse_answer(*line);
   if (!answer) return tl::make_unexpected(blame(answer.error()));

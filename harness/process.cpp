@@ -135,8 +135,8 @@ Status Process::write_line(std::string_view line, double limit_s) {
   return {};
 }
 
-Result<std::string> Process::read_line(double limit_s) {
-  const Clock::time_point deadline = in_seconds(limit_s);
+Result<std::string> Process::read_line(double limit_s, const std::function<void(double waited_s)>& waiting) {
+  const Clock::time_point start = Clock::now(), deadline = in_seconds(limit_s);
   for (;;) {
     if (const size_t end = unread_.find('\n'); end != std::string::npos) {
       std::string line = unread_.substr(0, end);
@@ -145,6 +145,7 @@ Result<std::string> Process::read_line(double limit_s) {
     }
     if (unread_.size() > LONGEST_LINE) return failure(ExitCode::check_failed, "wrote a megabyte without a line end");
     if (interrupted()) return failure(ExitCode::interrupted, "interrupted");
+    if (waiting) waiting(std::chrono::duration<double>(Clock::now() - start).count());
     // Its standard error is emptied all the while, or a talkative child would block on a full pipe.
     pollfd wait[2] = {{.fd = out_.get(), .events = POLLIN, .revents = 0},
                       {.fd = err_.get(), .events = POLLIN, .revents = 0}};

@@ -1,9 +1,12 @@
 // A child process that is spoken to in lines, never waited for longer than asked, and never left behind.
 #pragma once
 #include <sys/types.h>
+
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "harness/error.hpp"
 
@@ -38,7 +41,8 @@ class Process {
   // Sends a line. Errors: the child is gone, or does not read.
   Status write_line(std::string_view line, double limit_s);
   // Its next line of standard output, without the end. Errors: it ended (how), or said nothing for `limit_s` seconds.
-  Result<std::string> read_line(double limit_s);
+  // `waiting` is called a few times per second while there is none.
+  Result<std::string> read_line(double limit_s, const std::function<void(double waited_s)>& waiting = {});
   // The end of what it has written to standard error, at most 2000 characters.
   std::string error_tail();
 

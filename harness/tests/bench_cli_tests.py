@@ -123,6 +123,11 @@ class Bench(unittest.TestCase):
                         "Traceback: CUDA out of memory"):
             self.assertIn(message, run.stdout)
 
+    def test_a_peer_that_is_waited_for_is_named(self) -> None:
+        run = ladder("bench", "02", *SMALL, "--no-peers", "--peer", f"{FAKE_PEER} slow")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertRegex(run.stderr, r"peer .*fake_peer.py'? slow: not ready yet, at most  1\d\d s left")
+
     def test_without_peers_those_of_the_command_line_still_take_part(self) -> None:
         run = ladder("bench", "02", *SMALL, "--no-peers", "--peer", f"{FAKE_PEER} good", "--csv", str(self.csv))
         self.assertEqual(run.returncode, 0, run.stderr)

@@ -38,6 +38,8 @@ def main() -> None:
             if behaviour == "talkative":  # more than a pipe holds
                 for i in range(20000):
                     print(f"warning {i}", file=sys.stderr)
+            if behaviour == "slow":
+                time.sleep(3)
             if behaviour == "hangs":
                 time.sleep(3600)
             answer(ok=True, name="fake" if behaviour == "good" else f"fake-{behaviour}", version=f"n={request['n']} {request['dtype']} {request['inputs']}",
