@@ -54,6 +54,7 @@ int main(int argc, char** argv) {
     }
     if (code) return static_cast<int>(*code);
     const ladder::Error& error = code.error();
+    std::fflush(stdout);  // what was found before comes before
     fmt::print(error.code == ExitCode::done ? stdout : stderr, "{}\n", error.message);
     return static_cast<int>(error.code);
   } catch (const std::bad_alloc&) {

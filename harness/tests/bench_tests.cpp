@@ -258,14 +258,26 @@ TEST_CASE("without a GPU the recorded table is shown as recorded") {
   swizzle.name = "02_swizzle";
   Options options;
   options.stages = {&swizzle};
-  const std::vector<ResultRow> recorded =
+  std::vector<ResultRow> recorded =
       Run({stage("01_base", 100), stage("02_swizzle", 300), simulated("fa2", "peer", 400)}).results().rows;
+  recorded.push_back(recorded.back());  // a run on other inputs, without the stage
+  recorded.back().stage = "alone";
+  recorded.back().inputs = "peaky";
   const std::string table = recorded_table(recorded, options);
   CHECK_THAT(table, Contains("NVIDIA H200") && Contains("RECORDED, not measured here 2026-11-21") &&
                         Contains("02_swizzle") && Contains("fa2"));
   CHECK_THAT(table, !Contains("01_base"));  // not asked for
+  CHECK_THAT(table, !Contains("alone"));
+  // A new rung has none, and the peers' figures would say nothing about it.
+  Stage added;
+  added.name = "42_added";
+  options.stages = {&added};
+  CHECK(recorded_table(recorded, options) ==
+        "docs/results has no recorded figures of 42_added for B=16 H=16 N=8192 d=128.\n");
+  options.stages = {&swizzle};
   options.burst = true;
-  CHECK(recorded_table(recorded, options) == "docs/results has no recorded figures of 02_swizzle for B=16 H=16 N=8192 d=128.\n");
+  CHECK(recorded_table(recorded, options) ==
+        "docs/results has no recorded figures of 02_swizzle for B=16 H=16 N=8192 d=128.\n");
 }
 
 TEST_CASE("compare quotes the recorded speedup when both were recorded on one card") {
