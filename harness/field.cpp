@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <ctime>
+#include <random>
 #include <thread>
 
 #include "harness/ceilings.hpp"
@@ -24,15 +25,20 @@ std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
 }
 
-// Success, or by how much the output rows that are in GPU memory now are off.
-Status verify_rows(const GpuProblem& on_gpu, const Reference& reference) {
-  const auto rows = on_gpu.read_output_rows(reference.rows);
-  if (!rows) return tl::make_unexpected(rows.error());
-  const Comparison comparison = compare_rows_to_reference(reference, *rows);
-  if (comparison.max_err <= reference.tolerance()) return {};  // NaN fails
-  return failure(ExitCode::check_failed,
-                 fmt::format("wrong after a timed round: error {:.1e} in row {}, column {}; {:.1e} is allowed",
-                             comparison.max_err, comparison.row, comparison.column, reference.tolerance()));
+// Groups on this problem's memory.
+std::shared_ptr<Groups> make_groups(const Problem& problem, const std::shared_ptr<GpuProblem>& on_gpu, const Room& room,
+                                    const Inputs& more_heads) {
+  GroupMemory memory{
+      .fill_output = [on_gpu](int output, const Filling& filling) { return on_gpu->fill_output(output, filling); },
+      .negate_v = [on_gpu](std::span<const uint8_t> flip) { return on_gpu->negate_v(flip); },
+      .read_output_rows = [on_gpu](std::span<const OutputRow> rows) { return on_gpu->read_output_rows(rows); },
+      .read_lse_rows = [on_gpu](std::span<const OutputRow> rows) { return on_gpu->read_lse_rows(rows); },
+      .check_guards = [on_gpu] { return on_gpu->check_guards(); }};
+  std::random_device unforeseen;
+  const uint64_t seed = uint64_t{unforeseen()} << 32 | unforeseen();
+  return std::make_shared<Groups>(std::move(memory), problem.shape, problem.kind, room,
+                                  make_questions(problem.shape, problem.kind, problem.inputs, more_heads, room, seed),
+                                  problem.reference.tolerance(), ~seed);
 }
 
 }  // namespace
@@ -58,19 +64,30 @@ void PeerPool::ask_to_prepare(const Shape& shape, InputKind kind, uint64_t seed)
   std::erase_if(peers_, [](const std::shared_ptr<Peer>& peer) { return !peer->usable(); });
 }
 
-Field::Field(const GpuInfo& gpu, Problem problem, GpuProblem on_gpu)
-    : gpu_(gpu),
-      problem_(std::make_shared<const Problem>(std::move(problem))),
-      on_gpu_(std::make_shared<GpuProblem>(std::move(on_gpu))) {}
+Field::Field(const GpuInfo& gpu, std::shared_ptr<const Problem> problem, std::shared_ptr<GpuProblem> on_gpu,
+             std::shared_ptr<Groups> groups)
+    : gpu_(gpu), problem_(std::move(problem)), on_gpu_(std::move(on_gpu)), groups_(std::move(groups)) {}
 
 Result<Field> Field::create(const GpuInfo& gpu, const Shape& shape, InputKind kind, uint64_t seed, bool with_scores) {
   for (const Status& fits : {fits_gpu_memory(shape, with_scores, gpu), fits_host_memory(shape, false)}) {
     if (!fits) return tl::make_unexpected(fits.error());
   }
-  Problem problem = make_problem(shape, kind, seed);
-  Result<GpuProblem> on_gpu = GpuProblem::create(shape, problem.inputs, with_scores);
-  if (!on_gpu) return tl::make_unexpected(on_gpu.error());
-  return Field(gpu, std::move(problem), std::move(*on_gpu));
+  const Result<GpuInfo> now = gpu_info();  // peers have taken their memory in the meantime
+  const Room room = room_for(shape, with_scores, now ? now->memory_free : gpu.memory_free);
+  const auto problem = std::make_shared<const Problem>(make_problem(shape, kind, seed));
+  const Inputs more_heads = make_more_heads(kind, shape, seed, room.more_heads);
+  Result<GpuProblem> created = GpuProblem::create(shape, problem->inputs, with_scores, more_heads, room.outputs);
+  if (!created) return tl::make_unexpected(created.error());
+  const auto on_gpu = std::make_shared<GpuProblem>(std::move(*created));
+  Field field(gpu, problem, on_gpu, make_groups(*problem, on_gpu, room, more_heads));
+  if (room.outputs < 3 || room.more_heads == 0) {
+    field.notes_.push_back(fmt::format(
+        "{}: little GPU memory is left, so the launches of a group share {} and {}: one that is left out, or "
+        "whose answer is remembered, may stay unseen.",
+        to_string(shape), room.outputs == 1 ? "one output" : fmt::format("{} outputs", room.outputs),
+        room.more_heads == 0 ? "one set of inputs" : fmt::format("{} more heads", room.more_heads)));
+  }
+  return field;
 }
 
 void Field::add(const Stage& stage, const Variant& variant) {
@@ -102,11 +119,9 @@ void Field::add(const Stage& stage, const Variant& variant) {
     entry.spill_bytes = resources->local_bytes;
   }
   entries_.push_back(std::move(entry));
-  contestants_.push_back(
-      {.name = name,
-       .time_ms = [gpu = on_gpu_, &variant](int launches) { return gpu->time_ms(variant, launches); },
-       .before = [gpu = on_gpu_] { return gpu->poison_output(); },
-       .after = [gpu = on_gpu_, problem = problem_] { return verify_rows(*gpu, problem->reference); }});
+  contestants_.push_back(make_contestant(
+      name, groups_, stage.writes_lse,
+      [gpu = on_gpu_, &variant](std::span<const Launch> launches) { return gpu->time_ms(variant, launches); }));
 }
 
 void Field::add_mma_ceiling() {

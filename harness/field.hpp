@@ -8,6 +8,7 @@
 
 #include "harness/check.hpp"
 #include "harness/gpu.hpp"
+#include "harness/group.hpp"
 #include "harness/nvml.hpp"
 #include "harness/peer.hpp"
 #include "harness/results.hpp"
@@ -35,8 +36,8 @@ class Field {
   // Makes inputs and reference and uploads them. Fails when the shape does not fit into the GPU's memory.
   static Result<Field> create(const GpuInfo& gpu, const Shape& shape, InputKind kind, uint64_t seed, bool with_scores);
 
-  // Checks the variant against the reference; a right one joins. Each timed group starts on a poisoned output and is
-  // verified on the same rows afterwards. What cannot run or is wrong becomes a note.
+  // Checks the variant against the reference; a right one joins, and its timed groups are those of group.hpp. What
+  // cannot run or is wrong becomes a note.
   void add(const Stage& stage, const Variant& variant);
   void add_mma_ceiling();
   // Takes the answers of peers that were asked to prepare this shape. Fails only when interrupted.
@@ -49,11 +50,13 @@ class Field {
   const std::optional<Error>& refusal() const { return refusal_; }  // why the first stage that cannot run cannot
 
  private:
-  Field(const GpuInfo& gpu, Problem problem, GpuProblem on_gpu);
+  Field(const GpuInfo& gpu, std::shared_ptr<const Problem> problem, std::shared_ptr<GpuProblem> on_gpu,
+        std::shared_ptr<Groups> groups);
 
   GpuInfo gpu_;
   std::shared_ptr<const Problem> problem_;  // shared with the contestants
   std::shared_ptr<GpuProblem> on_gpu_;
+  std::shared_ptr<Groups> groups_;
   std::vector<Entry> entries_;
   std::vector<Contestant> contestants_;
   std::vector<std::string> notes_;

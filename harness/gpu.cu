@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <source_location>
 #include <string_view>
 
+#include "common/ptx/convert.cuh"
 #include "common/ptx/launch.cuh"
 #include "harness/gpu.hpp"
 #include "harness/guarded.hpp"
@@ -106,9 +108,67 @@ class Event {
   cudaError_t error_;
 };
 
-__global__ void fill(f16* values, int64_t count, f16 value) {
+__device__ uint64_t hash(uint64_t x) {  // splitmix64
+  x += 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+__device__ void store(f16& to, float value) {
+  to = ::to_f16(value);
+}
+__device__ void store(float& to, float value) {
+  to = value;
+}
+
+// Uniform numbers in middle +-spread, or the NaN without a spread.
+template <class T>
+__global__ void fill(T* values, int64_t count, T nan, uint64_t seed, float middle, float spread) {
   const int64_t stride = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += stride) values[i] = value;
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += stride) {
+    if (spread > 0) {
+      store(values[i], middle + (static_cast<float>(hash(seed ^ hash(i)) >> 40) * 0x1p-23f - 1.0f) * spread);
+    } else {
+      values[i] = nan;
+    }
+  }
+}
+
+__global__ void negate(f16* values, int64_t per_head, const uint8_t* flip, int64_t count) {
+  const int64_t stride = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += stride) {
+    if (flip[i / per_head]) values[i].bits ^= 0x8000;
+  }
+}
+
+// A block copies one row.
+template <class T>
+__global__ void gather(const T* const* rows, T* to, int width) {
+  for (int i = threadIdx.x; i < width; i += blockDim.x) to[int64_t{blockIdx.x} * width + i] = rows[blockIdx.x][i];
+}
+
+// The given rows of GPU memory, `width` elements each, in one piece.
+template <class T>
+Result<std::vector<T>> read_rows(const std::vector<const T*>& rows, int width, const char* doing) {
+  std::vector<T> values(rows.size() * width);
+  if (rows.empty()) return values;
+  const size_t table_bytes = rows.size() * sizeof(rows[0]), value_bytes = values.size() * sizeof(T);
+  // From the stream's pool: after the first time no allocation reaches the driver.
+  std::byte* table = nullptr;
+  cudaError_t error = cudaMallocAsync(&table, table_bytes + value_bytes, nullptr);
+  if (error == cudaSuccess) {
+    T* const gathered = reinterpret_cast<T*>(table + table_bytes);
+    error = cudaMemcpy(table, rows.data(), table_bytes, cudaMemcpyHostToDevice);
+    if (error == cudaSuccess) {
+      gather<<<static_cast<unsigned>(rows.size()), 128>>>(reinterpret_cast<const T* const*>(table), gathered, width);
+      error = cudaGetLastError();
+    }
+    if (error == cudaSuccess) error = cudaMemcpy(values.data(), gathered, value_bytes, cudaMemcpyDeviceToHost);
+    cudaFreeAsync(table, nullptr);
+  }
+  if (auto status = checked(error, doing); !status) return tl::make_unexpected(status.error());
+  return values;
 }
 
 std::string version(int number) {  // 13000 is 13.0
@@ -171,15 +231,85 @@ Result<KernelResources> gpu_resources(const Variant& variant, int n) {
 }
 
 struct GpuProblem::Buffers {
+  struct Output {
+    DeviceBuffer O, LSE;
+  };
   Shape shape;
-  DeviceBuffer Q, K, V, O, LSE;
+  int64_t heads = 0;  // in Q, K and V
+  DeviceBuffer Q, K, V;
   DeviceBuffer S;  // empty unless the stage materialises its scores
-  AttentionParams params{};
+  std::vector<Output> outputs;
 
   std::vector<const DeviceBuffer*> all() const {
-    std::vector<const DeviceBuffer*> buffers{&Q, &K, &V, &O, &LSE};
+    std::vector<const DeviceBuffer*> buffers{&Q, &K, &V};
+    for (const Output& output : outputs) buffers.insert(buffers.end(), {&output.O, &output.LSE});
     if (S.bytes() > 0) buffers.push_back(&S);
     return buffers;
+  }
+
+  AttentionParams params(const Launch& launch) const {
+    const int64_t head = int64_t{shape.n} * shape.d;
+    AttentionParams params = params_for(shape);
+    params.Q = Q.as<f16>() + launch.view.q * head;
+    params.K = K.as<f16>() + launch.view.k * head;
+    params.V = V.as<f16>() + launch.view.v * head;
+    params.O = outputs[launch.output].O.as<f16>();
+    params.LSE = outputs[launch.output].LSE.as<float>();
+    params.S = S.bytes() > 0 ? S.as<float>() : nullptr;
+    return params;
+  }
+
+  // All buffers, with nothing in them but poison.
+  static Result<std::unique_ptr<Buffers>> create(const Shape& shape, bool with_scores, int more_heads, int outputs) {
+    size_t free = 0, total = 0;
+    if (auto status = checked(cudaMemGetInfo(&free, &total), "asking for the GPU's memory"); !status) {
+      return tl::make_unexpected(status.error());
+    }
+    const size_t needed = gpu_bytes_needed(shape, with_scores, more_heads, outputs);
+    if (needed > free) {
+      return failure(ExitCode::cannot_run_here, "This problem needs " + gib(double(needed)) + " of GPU memory; " +
+                                                    gib(double(free)) + " of " + gib(double(total)) + " are free.");
+    }
+    auto buffers = std::make_unique<Buffers>();
+    buffers->shape = shape;
+    buffers->heads = shape.batch_heads() + more_heads;
+    buffers->outputs.resize(outputs);
+    Status status;
+    const auto make = [&](DeviceBuffer& buffer, const char* name, size_t bytes) {
+      if (!status) return;
+      auto made = DeviceBuffer::create(name, bytes);
+      if (made) {
+        buffer = std::move(*made);
+      } else {
+        status = tl::make_unexpected(made.error());
+      }
+    };
+    const size_t input_bytes = size_t(buffers->heads) * shape.n * shape.d * sizeof(f16);
+    make(buffers->Q, "Q", input_bytes);
+    make(buffers->K, "K", input_bytes);
+    make(buffers->V, "V", input_bytes);
+    for (Output& output : buffers->outputs) {
+      make(output.O, "O", size_t(shape.elements()) * sizeof(f16));
+      make(output.LSE, "LSE", size_t(shape.batch_heads()) * shape.n * sizeof(float));
+    }
+    if (with_scores) {
+      make(buffers->S, "S", size_t(shape.batch_heads()) * shape.n * shape.n * sizeof(float));
+      if (status) status = checked(cudaMemset(buffers->S.as<float>(), 0xff, buffers->S.bytes()), "poisoning S");
+    }
+    if (!status) return tl::make_unexpected(status.error());
+    return buffers;
+  }
+
+  // Q, K and V of `inputs` into the heads from `first` on.
+  Status upload(const Inputs& inputs, int64_t first) {
+    const std::pair<const DeviceBuffer*, const std::vector<f16>*> pairs[] = {
+        {&Q, &inputs.Q}, {&K, &inputs.K}, {&V, &inputs.V}};
+    for (const auto& [buffer, values] : pairs) {
+      f16* const to = buffer->as<f16>() + first * shape.n * shape.d;
+      const cudaError_t error = cudaMemcpy(to, values->data(), values->size() * sizeof(f16), cudaMemcpyHostToDevice);
+      if (auto status = checked(error, "uploading " + buffer->name()); !status) return status;
+    }
+    return {};
   }
 };
 
@@ -188,72 +318,83 @@ GpuProblem::GpuProblem(GpuProblem&&) noexcept = default;
 GpuProblem& GpuProblem::operator=(GpuProblem&&) noexcept = default;
 GpuProblem::~GpuProblem() = default;
 
-Result<GpuProblem> GpuProblem::create(const Shape& shape, const Inputs& inputs, bool with_scores) {
-  size_t free = 0, total = 0;
-  if (auto status = checked(cudaMemGetInfo(&free, &total), "asking for the GPU's memory"); !status) {
-    return tl::make_unexpected(status.error());
-  }
-  const size_t needed = gpu_bytes_needed(shape, with_scores);
-  if (needed > free) {
-    return failure(ExitCode::cannot_run_here, "This problem needs " + gib(double(needed)) + " of GPU memory; " +
-                                                  gib(double(free)) + " of " + gib(double(total)) + " are free.");
-  }
-  auto buffers = std::make_unique<Buffers>();
-  buffers->shape = shape;
-  const size_t bytes = size_t(shape.elements()) * sizeof(f16);
-  const auto make = [&](DeviceBuffer& buffer, const char* name, size_t size) -> Status {
-    auto made = DeviceBuffer::create(name, size);
-    if (!made) return tl::make_unexpected(made.error());
-    buffer = std::move(*made);
-    return {};
-  };
-  const auto upload = [&](DeviceBuffer& buffer, const char* name, const std::vector<f16>& values) -> Status {
-    if (auto status = make(buffer, name, bytes); !status) return status;
-    return checked(cudaMemcpy(buffer.as<f16>(), values.data(), bytes, cudaMemcpyHostToDevice),
-                   std::string("uploading ") + name);
-  };
-  if (auto status = upload(buffers->Q, "Q", inputs.Q); !status) return tl::make_unexpected(status.error());
-  if (auto status = upload(buffers->K, "K", inputs.K); !status) return tl::make_unexpected(status.error());
-  if (auto status = upload(buffers->V, "V", inputs.V); !status) return tl::make_unexpected(status.error());
-  if (auto status = make(buffers->O, "O", bytes); !status) return tl::make_unexpected(status.error());
-  const size_t lse_bytes = size_t(shape.batch_heads()) * shape.n * sizeof(float);
-  if (auto status = make(buffers->LSE, "LSE", lse_bytes); !status) return tl::make_unexpected(status.error());
-  if (with_scores) {
-    const size_t score_bytes = size_t(shape.batch_heads()) * shape.n * shape.n * sizeof(float);
-    if (auto status = make(buffers->S, "S", score_bytes); !status) return tl::make_unexpected(status.error());
-    if (auto status = checked(cudaMemset(buffers->S.as<float>(), 0xff, score_bytes), "poisoning S"); !status) {
-      return tl::make_unexpected(status.error());
-    }
-  }
-  AttentionParams& params = buffers->params;
-  params = params_for(shape);
-  params.Q = buffers->Q.as<f16>();
-  params.K = buffers->K.as<f16>();
-  params.V = buffers->V.as<f16>();
-  params.O = buffers->O.as<f16>();
-  params.LSE = buffers->LSE.as<float>();
-  params.S = with_scores ? buffers->S.as<float>() : nullptr;
-  GpuProblem problem(std::move(buffers));
-  if (auto status = problem.poison_output(); !status) return tl::make_unexpected(status.error());
+Result<GpuProblem> GpuProblem::create(const Shape& shape, const Inputs& inputs, bool with_scores,
+                                      const Inputs& more_heads, int outputs) {
+  const auto more = static_cast<int>(more_heads.Q.size() / (size_t(shape.n) * shape.d));
+  auto buffers = Buffers::create(shape, with_scores, more, outputs);
+  if (!buffers) return tl::make_unexpected(buffers.error());
+  Status status = (*buffers)->upload(inputs, 0);
+  if (status) status = (*buffers)->upload(more_heads, shape.batch_heads());
+  GpuProblem problem(std::move(*buffers));
+  if (status) status = problem.poison_output();
+  if (!status) return tl::make_unexpected(status.error());
   return problem;
 }
 
+Result<GpuProblem> GpuProblem::create_repeated(const Shape& shape, const Inputs& few, bool with_scores) {
+  auto buffers = Buffers::create(shape, with_scores, 0, 1);
+  if (!buffers) return tl::make_unexpected(buffers.error());
+  Status status = (*buffers)->upload(few, 0);
+  for (const DeviceBuffer* buffer : {&(*buffers)->Q, &(*buffers)->K, &(*buffers)->V}) {
+    // What is there is copied behind itself until the buffer is full.
+    std::byte* const data = buffer->as<std::byte>();
+    for (size_t done = few.Q.size() * sizeof(f16); status && done < buffer->bytes();) {
+      const size_t bytes = std::min(done, buffer->bytes() - done);
+      status = checked(cudaMemcpy(data + done, data, bytes, cudaMemcpyDeviceToDevice), "repeating " + buffer->name());
+      done += bytes;
+    }
+  }
+  GpuProblem problem(std::move(*buffers));
+  if (status) status = problem.poison_output();
+  if (!status) return tl::make_unexpected(status.error());
+  return problem;
+}
+
+Status GpuProblem::upload(const Inputs& inputs) {
+  return buffers_->upload(inputs, 0);
+}
+
 Status GpuProblem::poison_output() {
-  fill<<<1024, 256>>>(buffers_->O.as<f16>(), buffers_->shape.elements(), POISON);
-  if (auto status = checked(cudaGetLastError(), "poisoning O"); !status) return status;
-  const DeviceBuffer& lse = buffers_->LSE;
-  if (auto status = checked(cudaMemset(lse.as<float>(), 0xff, lse.bytes()), "poisoning LSE"); !status) return status;
+  for (size_t output = 0; output < buffers_->outputs.size(); ++output) {
+    if (auto status = fill_output(static_cast<int>(output), {}); !status) return status;
+  }
   return checked(cudaDeviceSynchronize(), "poisoning O and LSE");
 }
 
-Status GpuProblem::run(const Variant& variant) {
+Status GpuProblem::fill_output(int output, const Filling& filling) {
+  const auto& [O, LSE] = buffers_->outputs[output];
+  // Two f16 NaNs side by side are an f32 NaN.
+  const float nan = std::bit_cast<float>(uint32_t{filling.nan.bits} * 0x10001u);
+  fill<f16><<<1024, 256>>>(O.as<f16>(), buffers_->shape.elements(), filling.nan, filling.seed, 0.0f, filling.O_spread);
+  fill<float><<<1024, 256>>>(LSE.as<float>(), static_cast<int64_t>(LSE.bytes() / sizeof(float)), nan, ~filling.seed,
+                             filling.LSE_middle, filling.O_spread > 0 ? filling.LSE_spread : 0.0f);
+  return checked(cudaGetLastError(), "poisoning O and LSE");
+}
+
+Status GpuProblem::negate_v(std::span<const uint8_t> flip) {
+  const int64_t per_head = int64_t{buffers_->shape.n} * buffers_->shape.d;
+  uint8_t* table = nullptr;
+  cudaError_t error = cudaMallocAsync(&table, flip.size(), nullptr);
+  if (error == cudaSuccess) {
+    error = cudaMemcpy(table, flip.data(), flip.size(), cudaMemcpyHostToDevice);
+    if (error == cudaSuccess) {
+      negate<<<1024, 256>>>(buffers_->V.as<f16>(), per_head, table, static_cast<int64_t>(flip.size()) * per_head);
+      error = cudaGetLastError();
+    }
+    cudaFreeAsync(table, nullptr);
+  }
+  if (error == cudaSuccess) error = cudaDeviceSynchronize();
+  return checked(error, "changing the sign of V");
+}
+
+Status GpuProblem::run(const Variant& variant, const Launch& launch) {
   Device device;
-  variant.on_gpu(device, buffers_->params);
+  variant.on_gpu(device, buffers_->params(launch));
   if (auto status = checked(device.error, "the launch was refused"); !status) return status;
   return checked(cudaDeviceSynchronize(), "the kernel died");
 }
 
-Result<double> GpuProblem::time_ms(const Variant& variant, int launches) {
+Result<double> GpuProblem::time_ms(const Variant& variant, std::span<const Launch> launches) {
   const Event start, stop;
   Device device;
   float milliseconds = 0;
@@ -262,8 +403,11 @@ Result<double> GpuProblem::time_ms(const Variant& variant, int launches) {
       return tl::make_unexpected(status.error());
     }
   }
-  cudaError_t error = cudaEventRecord(start.get(), device.stream);
-  for (int i = 0; i < launches; ++i) variant.on_gpu(device, buffers_->params);
+  std::vector<AttentionParams> params;  // made before the clock starts
+  for (const Launch& launch : launches) params.push_back(buffers_->params(launch));
+  cudaError_t error = cudaDeviceSynchronize();
+  if (error == cudaSuccess) error = cudaEventRecord(start.get(), device.stream);
+  for (const AttentionParams& each : params) variant.on_gpu(device, each);
   if (error == cudaSuccess) error = device.error;
   if (error == cudaSuccess) error = cudaEventRecord(stop.get(), device.stream);
   if (error == cudaSuccess) error = cudaEventSynchronize(stop.get());
@@ -272,34 +416,34 @@ Result<double> GpuProblem::time_ms(const Variant& variant, int launches) {
   return double{milliseconds};
 }
 
-Result<std::vector<f16>> GpuProblem::read_output() const {
-  std::vector<f16> output(buffers_->shape.elements());
-  const cudaError_t error =
-      cudaMemcpy(output.data(), buffers_->O.as<f16>(), buffers_->O.bytes(), cudaMemcpyDeviceToHost);
+Result<std::vector<f16>> GpuProblem::read_output(int output) const {
+  const DeviceBuffer& buffer = buffers_->outputs[output].O;
+  std::vector<f16> values(buffer.bytes() / sizeof(f16));
+  const cudaError_t error = cudaMemcpy(values.data(), buffer.as<f16>(), buffer.bytes(), cudaMemcpyDeviceToHost);
   if (auto status = checked(error, "reading O"); !status) return tl::make_unexpected(status.error());
-  return output;
+  return values;
 }
 
-Result<std::vector<float>> GpuProblem::read_lse() const {
-  const DeviceBuffer& buffer = buffers_->LSE;
+Result<std::vector<float>> GpuProblem::read_lse(int output) const {
+  const DeviceBuffer& buffer = buffers_->outputs[output].LSE;
   std::vector<float> lse(buffer.bytes() / sizeof(float));
   const cudaError_t error = cudaMemcpy(lse.data(), buffer.as<float>(), buffer.bytes(), cudaMemcpyDeviceToHost);
   if (auto status = checked(error, "reading LSE"); !status) return tl::make_unexpected(status.error());
   return lse;
 }
 
-Result<std::vector<f16>> GpuProblem::read_output_rows(std::span<const int64_t> rows) const {
-  const size_t d = buffers_->shape.d;
-  std::vector<f16> output(rows.size() * d);
-  for (size_t i = 0; i < rows.size(); ++i) {
-    const cudaError_t error = cudaMemcpyAsync(output.data() + i * d, buffers_->O.as<f16>() + rows[i] * d,
-                                              d * sizeof(f16), cudaMemcpyDeviceToHost);
-    if (auto status = checked(error, "reading rows of O"); !status) return tl::make_unexpected(status.error());
+Result<std::vector<f16>> GpuProblem::read_output_rows(std::span<const OutputRow> rows) const {
+  std::vector<const f16*> from;
+  for (const OutputRow& row : rows) {
+    from.push_back(buffers_->outputs[row.output].O.as<f16>() + row.row * buffers_->shape.d);
   }
-  if (auto status = checked(cudaDeviceSynchronize(), "reading rows of O"); !status) {
-    return tl::make_unexpected(status.error());
-  }
-  return output;
+  return read_rows(from, buffers_->shape.d, "reading rows of O");
+}
+
+Result<std::vector<float>> GpuProblem::read_lse_rows(std::span<const OutputRow> rows) const {
+  std::vector<const float*> from;
+  for (const OutputRow& row : rows) from.push_back(buffers_->outputs[row.output].LSE.as<float>() + row.row);
+  return read_rows(from, 1, "reading rows of LSE");
 }
 
 Status GpuProblem::check_guards() const {
@@ -314,9 +458,10 @@ Status GpuProblem::check_inputs(const Inputs& inputs) const {
   const std::pair<const DeviceBuffer*, const std::vector<f16>*> pairs[] = {
       {&buffers_->Q, &inputs.Q}, {&buffers_->K, &inputs.K}, {&buffers_->V, &inputs.V}};
   for (const auto& [buffer, original] : pairs) {
-    const cudaError_t error = cudaMemcpy(now.data(), buffer->as<f16>(), buffer->bytes(), cudaMemcpyDeviceToHost);
+    const size_t bytes = original->size() * sizeof(f16);
+    const cudaError_t error = cudaMemcpy(now.data(), buffer->as<f16>(), bytes, cudaMemcpyDeviceToHost);
     if (auto status = checked(error, "reading " + buffer->name()); !status) return status;
-    if (std::memcmp(now.data(), original->data(), buffer->bytes()) != 0) {
+    if (std::memcmp(now.data(), original->data(), bytes) != 0) {
       return failure(ExitCode::check_failed, buffer->name() + " was changed");
     }
   }

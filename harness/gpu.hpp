@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "harness/error.hpp"
+#include "harness/guarded.hpp"
 #include "harness/inputs.hpp"
 #include "harness/stage.hpp"
 
@@ -34,31 +35,75 @@ struct KernelResources {
 };
 Result<KernelResources> gpu_resources(const Variant& variant, int n);
 
-// Device bytes one problem needs, guard zones included.
-size_t gpu_bytes_needed(const Shape& shape, bool with_scores);
+// Device bytes one problem needs, guard zones included; `more_heads` and `outputs` as in GpuProblem::create.
+size_t gpu_bytes_needed(const Shape& shape, bool with_scores, int more_heads = 0, int outputs = 1);
 
-// Q, K, V, O, LSE (and S) of one shape in GPU memory. Each buffer lies between two guard zones of a known pattern.
+// The heads that one launch works on: the shape's number of them, from the given ones of Q, K and V on.
+struct View {
+  int q = 0, k = 0, v = 0;
+  bool operator==(const View&) const = default;
+};
+
+// One launch: what it reads and which of the outputs it writes.
+struct Launch {
+  View view = {};
+  int output = 0;
+};
+
+// What an output holds before a launch writes it: one NaN everywhere; or numbers that look like an answer, uniform, from
+// a hash of `seed` and the index.
+struct Filling {
+  uint64_t seed = 0;
+  f16 nan = POISON;
+  float O_spread = 0;                    // O is within +-O_spread; 0: the NaN, in O and LSE
+  float LSE_middle = 0, LSE_spread = 0;  // LSE is within LSE_middle +-LSE_spread
+};
+
+// A row of one of the outputs: (batch * heads + head) * n + i is query i of that head.
+struct OutputRow {
+  int output = 0;
+  int64_t row = 0;
+};
+
+// Q, K, V, S and outputs (O and LSE) of one shape in GPU memory. Each buffer lies between two guard zones of a known
+// pattern. Offsets are 64 bits wide: a tensor may have more than 2^32 elements.
 class GpuProblem {
  public:
-  // Uploads the inputs and poisons O and LSE with NaN. Fails with needed and available GiB when they do not fit.
-  static Result<GpuProblem> create(const Shape& shape, const Inputs& inputs, bool with_scores);
+  // Uploads the inputs and poisons all outputs. Fails with needed and available GiB when they do not fit. A timed group
+  // needs more than one problem in the same memory: Q, K and V may go on behind the shape's heads with those of
+  // `more_heads` ([any number of heads, n, d] each), so that launches can begin at different ones, and there may be
+  // several outputs.
+  static Result<GpuProblem> create(const Shape& shape, const Inputs& inputs, bool with_scores,
+                                   const Inputs& more_heads = {}, int outputs = 1);
+  // For tensors larger than host memory: head h gets the inputs of head h % heads of `few`, [heads, n, d] each, copied
+  // on the card.
+  static Result<GpuProblem> create_repeated(const Shape& shape, const Inputs& few, bool with_scores);
   GpuProblem(GpuProblem&&) noexcept;
   GpuProblem& operator=(GpuProblem&&) noexcept;
   ~GpuProblem();
 
-  // Overwrites O and LSE with NaN.
+  // Other inputs for the shape's heads, in the memory that is there.
+  Status upload(const Inputs& inputs);
+  // Overwrites O and LSE with POISON; all outputs.
   Status poison_output();
+  // The same for one output, with something else.
+  Status fill_output(int output, const Filling& filling);
+  // Changes the sign of V in the heads for which `flip` is not 0, those of `more_heads` included.
+  Status negate_v(std::span<const uint8_t> flip);
+
   // One launch, waited for. Any launch or execution error is in the message.
-  Status run(const Variant& variant);
-  // Milliseconds of `launches` back-to-back launches, between two CUDA events.
-  Result<double> time_ms(const Variant& variant, int launches);
+  Status run(const Variant& variant, const Launch& launch = {});
+  // Milliseconds of back-to-back launches, between two CUDA events. Nothing but the launches happens between the two.
+  Result<double> time_ms(const Variant& variant, std::span<const Launch> launches);
+
   // O as it is now.
-  Result<std::vector<f16>> read_output() const;
+  Result<std::vector<f16>> read_output(int output = 0) const;
   // LSE as it is now: NaN unless a stage that writes it has run.
-  Result<std::vector<float>> read_lse() const;
-  // The given rows of O, d elements each; row (batch * heads + head) * n + i is query i of that head. Quick enough to
+  Result<std::vector<float>> read_lse(int output = 0) const;
+  // The given rows of the outputs, d elements each, and their LSE. One copy, whatever their number: quick enough to
   // verify between two timed groups.
-  Result<std::vector<f16>> read_output_rows(std::span<const int64_t> rows) const;
+  Result<std::vector<f16>> read_output_rows(std::span<const OutputRow> rows) const;
+  Result<std::vector<float>> read_lse_rows(std::span<const OutputRow> rows) const;
   // Success, or which guard zone was overwritten where.
   Status check_guards() const;
   // Success, or which of Q, K and V no longer holds what was uploaded.

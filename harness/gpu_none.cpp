@@ -27,25 +27,40 @@ Result<GpuInfo> gpu_info() {
 Result<KernelResources> gpu_resources(const Variant&, int) {
   return no_gpu();
 }
-Result<GpuProblem> GpuProblem::create(const Shape&, const Inputs&, bool) {
+Result<GpuProblem> GpuProblem::create(const Shape&, const Inputs&, bool, const Inputs&, int) {
+  return no_gpu();
+}
+Result<GpuProblem> GpuProblem::create_repeated(const Shape&, const Inputs&, bool) {
+  return no_gpu();
+}
+Status GpuProblem::upload(const Inputs&) {
   return no_gpu();
 }
 Status GpuProblem::poison_output() {
   return no_gpu();
 }
-Status GpuProblem::run(const Variant&) {
+Status GpuProblem::fill_output(int, const Filling&) {
   return no_gpu();
 }
-Result<double> GpuProblem::time_ms(const Variant&, int) {
+Status GpuProblem::negate_v(std::span<const uint8_t>) {
   return no_gpu();
 }
-Result<std::vector<f16>> GpuProblem::read_output() const {
+Status GpuProblem::run(const Variant&, const Launch&) {
   return no_gpu();
 }
-Result<std::vector<float>> GpuProblem::read_lse() const {
+Result<double> GpuProblem::time_ms(const Variant&, std::span<const Launch>) {
   return no_gpu();
 }
-Result<std::vector<f16>> GpuProblem::read_output_rows(std::span<const int64_t>) const {
+Result<std::vector<f16>> GpuProblem::read_output(int) const {
+  return no_gpu();
+}
+Result<std::vector<float>> GpuProblem::read_lse(int) const {
+  return no_gpu();
+}
+Result<std::vector<f16>> GpuProblem::read_output_rows(std::span<const OutputRow>) const {
+  return no_gpu();
+}
+Result<std::vector<float>> GpuProblem::read_lse_rows(std::span<const OutputRow>) const {
   return no_gpu();
 }
 Status GpuProblem::check_guards() const {

@@ -237,10 +237,18 @@ Comparison compare(const Reference& reference, size_t set, const At& at) {
 }  // namespace
 
 Reference make_reference(const Shape& shape, const Inputs& inputs, size_t sets, bool with_score_terms) {
+  bool all_rows = false;
+  Reference reference = make_reference(shape, inputs, choose_rows(shape, all_rows), sets, with_score_terms);
+  reference.all_rows = all_rows;
+  return reference;
+}
+
+Reference make_reference(const Shape& shape, const Inputs& inputs, std::vector<int64_t> rows, size_t sets,
+                         bool with_score_terms) {
   Reference reference;
   reference.n = shape.n;
   reference.d = shape.d;
-  reference.rows = choose_rows(shape, reference.all_rows);
+  reference.rows = std::move(rows);
   reference.baseline.resize(sets);
   reference.output.resize(reference.rows.size() * shape.d);
   reference.lse.resize(reference.rows.size());

@@ -54,6 +54,9 @@ struct Reference {
 // All rows when that is cheap, and a sample when not: the first and last rows of tiles of the first and last heads, and
 // rows spread over the rest. Heads belong to `sets` input sets in turn.
 Reference make_reference(const Shape& shape, const Inputs& inputs, size_t sets = 1, bool with_score_terms = false);
+// The same of the given rows: (batch * heads + head) * n + query, ascending.
+Reference make_reference(const Shape& shape, const Inputs& inputs, std::vector<int64_t> rows, size_t sets = 1,
+                         bool with_score_terms = false);
 
 // One input set against the reference. Where the formula makes NaN of the inputs, so must the kernel; where it makes
 // infinity, that or NaN. Anything else there is an infinite error.

@@ -108,7 +108,7 @@ class Rounds {
     const Contestant& contestant = contestants_[who];
     if (timing.error) return;
     if (contestant.before) {
-      if (const Status poisoned = contestant.before(); !poisoned) {
+      if (const Status poisoned = contestant.before(timing.launches); !poisoned) {
         timing.error = poisoned.error();
         return;
       }

@@ -23,8 +23,8 @@ struct CardState {
 struct Contestant {
   std::string name;
   std::function<Result<double>(int launches)> time_ms;  // milliseconds of that many back-to-back launches
-  std::function<Status()> before = {};                  // before each group: poison the output
-  std::function<Status()> after = {};                   // after each group: verify the output
+  std::function<Status(int launches)> before = {};      // before each group: draw its launches, poison their outputs
+  std::function<Status()> after = {};                   // after each group: verify the outputs
 };
 
 // What the loop needs from the machine.

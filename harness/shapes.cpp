@@ -126,9 +126,11 @@ Status runs_on(const Stage& stage, const Variant& variant, const Shape& shape, c
   return {};
 }
 
-size_t gpu_bytes_needed(const Shape& shape, bool with_scores) {
-  const double lse_bytes = double(shape.batch_heads()) * shape.n * sizeof(float);
-  const double bytes = 4 * tensor_bytes(shape) + lse_bytes + (with_scores ? score_bytes(shape) : 0) + 12 * GUARD_BYTES;
+size_t gpu_bytes_needed(const Shape& shape, bool with_scores, int more_heads, int outputs) {
+  const double head_bytes = double(shape.n) * shape.d * sizeof(f16);
+  const double output_bytes = tensor_bytes(shape) + double(shape.batch_heads()) * shape.n * sizeof(float);
+  const double bytes = 3 * (tensor_bytes(shape) + more_heads * head_bytes) + outputs * output_bytes +
+                       (with_scores ? score_bytes(shape) : 0) + (8 + 4 * outputs) * GUARD_BYTES;
   return static_cast<size_t>(std::min(bytes, 1e18));
 }
 

@@ -142,7 +142,7 @@ class Bench(unittest.TestCase):
     def test_a_stage_that_is_wrong_when_timed_gets_no_number(self) -> None:
         run = ladder("bench", "02", "03", *SMALL, "--no-peers", "--csv", str(self.csv), FAKE_GPU_STALE="03_kvpipe")
         self.assertEqual(run.returncode, 1)
-        self.assertIn("03_kvpipe: not timed: wrong after a timed round", run.stdout)
+        self.assertIn("03_kvpipe: not timed: wrong in a timed group: launch ", run.stdout)
         self.assertEqual([row["stage"] for row in self.rows()], ["02_swizzle", "mma_sync"])
 
     def test_a_record_above_the_ceiling_is_an_error(self) -> None:

@@ -151,7 +151,10 @@ TEST_CASE("outputs are poisoned before every group and verified after it") {
   int poisonings = 0, verified = 0;
   Contestant stage = simulation.contestant("stage", 5);
   const auto run = stage.time_ms;
-  stage.before = [&]() -> Status { return poisoned = true, ++poisonings, Status{}; };
+  stage.before = [&](int launches) -> Status {
+    CHECK(launches == 5);
+    return poisoned = true, ++poisonings, Status{};
+  };
   stage.time_ms = [&](int launches) {
     poisoned = false;
     return run(launches);

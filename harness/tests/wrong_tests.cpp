@@ -19,7 +19,6 @@
 
 #include "harness/check.hpp"
 #include "harness/guarded.hpp"
-#include "harness/rounds.hpp"
 #include "harness/tests/catch.hpp"
 #include "harness/wrong/groups.cuh"
 #include "harness/wrong/kernel.cuh"
@@ -105,49 +104,6 @@ Problem uniform_problem() {
   problem.reference = ladder::make_reference(shape, problem.inputs);
   return problem;
 }
-
-// A launch as the bench sees it, on the emulator: poisoned before each group, verified after it, in invented time.
-class EmulatedContestant {
- public:
-  explicit EmulatedContestant(Launch launch)
-      : launch_(launch), problem_(problem(InputKind::normal)), output_(problem_.inputs.Q.size()), lse_(N) {}
-
-  ladder::Contestant contestant(std::string name) {
-    return {.name = std::move(name),
-            .time_ms = [this](int launches) { return run(launches); },
-            .before = [this] { return poison(); },
-            .after = [this] { return verify(); }};
-  }
-
- private:
-  ladder::Result<double> run(int launches) {
-    AttentionParams params = ladder::params_for(problem_.shape);
-    params.Q = problem_.inputs.Q.data();
-    params.K = problem_.inputs.K.data();
-    params.V = problem_.inputs.V.data();
-    params.O = output_.data();
-    params.LSE = lse_.data();
-    Device device;
-    for (int i = 0; i < launches; ++i) launch_(device, params);
-    return 25.0 * launches;
-  }
-  ladder::Status poison() {
-    std::ranges::fill(output_, ladder::POISON);
-    return {};
-  }
-  ladder::Status verify() const {
-    const double error = compare_to_reference(problem_.reference, output_).max_err;
-    if (!(error <= problem_.reference.tolerance())) {
-      return ladder::failure(ladder::ExitCode::check_failed, "wrong after timing");
-    }
-    return {};
-  }
-
-  Launch launch_;
-  const Problem& problem_;
-  std::vector<f16> output_;
-  std::vector<float> lse_;
-};
 
 struct WrongKernel {
   Fault fault;
@@ -479,27 +435,5 @@ TEST_CASE("the write-up's verification would have let most of them pass") {
        }) {
     INFO(name);
     CHECK(accepts(check(name, launch, uniform), uniform.reference));
-  }
-}
-
-TEST_CASE("a kernel that remembers its result is not timed") {
-  // Right at first sight: the first launch into a buffer does the work, and check makes but one.
-  static std::set<const f16*> done;
-  const Launch remembers = [](Device& device, const AttentionParams& p) {
-    if (done.insert(p.O).second) launch_wrong<Fault::none>(device, p);
-  };
-  CHECK(check("remembers", remembers, problem(InputKind::normal)).ok);
-
-  EmulatedContestant honest(launch_wrong<Fault::none>), cheat(remembers), idle(launch_wrong<Fault::writes_nothing>);
-  const std::vector<ladder::Contestant> contestants = {honest.contestant("honest"), cheat.contestant("cheat"),
-                                                       idle.contestant("idle")};
-  const ladder::Machine machine{.now_s = [] { return 0.0; }, .sleep_s = [](double) {}};
-  const auto timings = ladder::run_rounds(contestants, {.rounds = 2, .soak_s = 0}, machine);
-  REQUIRE(timings);
-  CHECK_FALSE((*timings)[0].error);
-  CHECK((*timings)[0].ms.size() == 2);
-  for (const size_t who : {1, 2}) {
-    REQUIRE((*timings)[who].error);
-    CHECK((*timings)[who].error->message == "wrong after timing");
   }
 }
