@@ -40,6 +40,12 @@ struct ResultRow {
 // FlashAttention's convention. Counting the softmax too, as the write-up does, adds 1.17 % at d = 128.
 double attention_flops(const Shape& shape);
 
+// Whether a ceiling bounds a row of its card: the one rule, which docs/results/README.md states. mma_sync and wgmma are
+// loops of nothing but that instruction; any other ceiling is a thermometer. A row with a pct_ceiling was held to its own
+// instruction's loop when it was made, and no loop of its card is below it. What a row without one uses is not known: it
+// is held to wgmma, and to mma_sync where there is nothing faster, before sm_90.
+bool bounds(std::string_view ceiling, const ResultRow& row);
+
 // The header line, without its end.
 std::string csv_header();
 // One line, without its end. Cells with commas or quotes are quoted (RFC 4180).
@@ -48,7 +54,7 @@ std::string csv_line(const ResultRow& row);
 nlohmann::ordered_json to_json(const ResultRow& row);
 
 // Reads a whole file. Refuses other columns, text where a number belongs, and figures that cannot be true: an interval
-// that does not hold its value, or a rate above the highest ceiling of the same card. Messages begin with file:line.
+// that does not hold its value, or a rate above the ceilings of the same card that bound it. Messages begin with file:line.
 Result<std::vector<ResultRow>> read_csv(std::istream& text, const std::string& file);
 Result<std::vector<ResultRow>> read_csv(const std::filesystem::path& file);
 

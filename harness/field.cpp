@@ -112,6 +112,7 @@ void Field::add(const Stage& stage, const Variant& variant) {
               .stage = std::string(stage.name),
               .variant = variant.label,
               .is_default = variant.label == stage.variants.front().label,
+              .ceiling = ceiling_of(stage),
               .max_err = checked.max_err,
               .smem_bytes = static_cast<int>(variant.smem_at(problem_->shape.n))};
   if (const Result<KernelResources> resources = gpu_resources(variant, problem_->shape.n)) {

@@ -10,8 +10,6 @@
 namespace ladder {
 namespace {
 
-constexpr const char* MMA_CEILING = "mma_sync";
-
 bool has_times(const Timing& timing) {
   return !timing.error && !timing.ms.empty();
 }
@@ -38,12 +36,12 @@ std::optional<size_t> previous(std::span<const Entry> entries, size_t which) {
   return found;
 }
 
-// The highest rate of those ceilings that bind this kind of entry; 0 without one.
-double ceiling_for(const Entry& entry, std::span<const Entry> entries, std::span<const Timing> timings) {
+// The highest rate of the ceilings for whose names `applies` holds; 0 without one.
+template <class Applies>
+double highest_ceiling(std::span<const Entry> entries, std::span<const Timing> timings, const Applies& applies) {
   double highest = 0;
   for (size_t i = 0; i < entries.size(); ++i) {
-    if (entries[i].kind != "ceiling" || !has_times(timings[i])) continue;
-    if ((entries[i].name == MMA_CEILING) == (entry.kind == "stage")) {
+    if (entries[i].kind == "ceiling" && has_times(timings[i]) && applies(entries[i].name)) {
       highest = std::max(highest, tflops(entries[i], median(timings[i].ms)));
     }
   }
@@ -69,6 +67,10 @@ void add_clocks(ResultRow& row, const Entry& entry, const Timing& timing, int pr
 std::string row_name(const Stage& stage, const Variant& variant) {
   const bool is_default = variant.label == stage.variants.front().label;
   return is_default ? std::string(stage.name) : fmt::format("{}[{}]", stage.name, variant.label);
+}
+
+std::string ceiling_of(const Stage& stage) {
+  return stage.needs.find("wgmma") != std::string_view::npos ? "wgmma" : "mma_sync";
 }
 
 std::optional<Estimate> paired(std::span<const Entry> entries, std::span<const Timing> timings, size_t a, size_t b) {
@@ -116,7 +118,10 @@ Results evaluate(std::span<const Entry> entries, std::span<const Timing> timings
     add_clocks(row, entry, timing, facts.processors);
 
     if (entry.kind != "ceiling") {
-      const double ceiling = ceiling_for(entry, entries, timings);
+      const double own =
+          highest_ceiling(entries, timings, [&](const std::string& name) { return name == entry.ceiling; });
+      const double ceiling =
+          own > 0 ? own : highest_ceiling(entries, timings, [&](const std::string& name) { return bounds(name, row); });
       if (ceiling > 0 && row.tflops > ceiling) {
         results.notes.push_back(fmt::format(
             "{}: {:.1f} TFLOPS is above the ceiling of {:.1f} measured beside it. That is an error of the measurement "
@@ -125,7 +130,7 @@ Results evaluate(std::span<const Entry> entries, std::span<const Timing> timings
         results.ok = false;
         continue;
       }
-      if (stage && ceiling > 0) row.pct_ceiling = 100 * row.tflops / ceiling;
+      if (own > 0) row.pct_ceiling = 100 * row.tflops / own;
       if (const auto before = previous(entries, i)) row.vs_previous = paired(entries, timings, i, *before);
       if (row.vs_previous) row.verdict = to_string(verdict(*row.vs_previous));
       if (fa2 != entries.end() && &*fa2 != &entry) {

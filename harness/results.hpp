@@ -17,12 +17,16 @@ struct Entry {
   double flops = 0;                      // of one launch
   std::string stage = {}, variant = {};  // of a stage: its name and the variant's label
   bool is_default = false;               // the stage's default variant
+  std::string ceiling = {};              // of a stage: the ceiling of its instruction, by name
   std::optional<double> max_err = {};
   std::optional<int> registers = {}, spill_bytes = {}, smem_bytes = {};
 };
 
 // "02_swizzle" for the default variant, "02_swizzle[64x32, 2 warps]" for another.
 std::string row_name(const Stage& stage, const Variant& variant);
+
+// The ceiling of the instruction that a stage multiplies with: wgmma if it needs that, or else mma_sync.
+std::string ceiling_of(const Stage& stage);
 
 // What all rows of one shape have in common.
 struct RunFacts {
@@ -42,7 +46,8 @@ struct Results {
 
 // vs_previous pairs a stage's default variant with the default of the stage before it in the list, and any other variant
 // with the variant of the same label there: the same shape with and without the idea. vs_fa2 pairs with the peer "fa2".
-// Stages are held to the mma_sync entry, peers to the other ceilings; a rate above is reported and gets no row.
+// A stage is held to the ceiling of its own instruction, and everybody to those of csv.hpp's bounds(); a rate above is
+// reported and gets no row.
 Results evaluate(std::span<const Entry> entries, std::span<const Timing> timings, const RunFacts& facts);
 
 // What to say of a sustained run of too few rounds: only over as many as it has contestants, or twice as many of an odd

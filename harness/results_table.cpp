@@ -65,7 +65,7 @@ std::string results_table(std::span<const ResultRow> rows, std::span<const Resul
     const std::string title = header(heading, are_recorded);
     text += (text.empty() ? "" : "\n") + (columns > 0 ? wrapped(title, columns) : title);
     bool marked = false;
-    Table table({"<", "TFLOPS", "??ms", "????spread", "??of mma.sync", "vs previous", "<?", "vs fa2", "???MHz", "???W",
+    Table table({"<", "TFLOPS", "??ms", "????spread", "??of ceiling", "vs previous", "<?", "vs fa2", "???MHz", "???W",
                  "????FLOP/clk/SM", "????max err"});
     for (; row != end; ++row) {
       std::string vs_fa2 = row->vs_fa2 ? to_string(*row->vs_fa2) : "-";

@@ -204,19 +204,22 @@ def _check_duplicates(path: Path, rows: list[Row], form: Format) -> None:
         seen[key] = row.line
 
 
+def bounds(ceiling: Row, row: Row) -> bool:
+    """The rule about ceilings, as docs/results/README.md states it; csv.cpp and lab_csv.js have the same."""
+    if ceiling.kind != "ceiling" or ceiling.gpu != row.gpu:
+        return False
+    old = row.sm.isdigit() and 0 < int(row.sm) < 90
+    return ceiling.stage == "wgmma" or ceiling.stage == "mma_sync" and (row.pct_ceiling is not None or old)
+
+
 def _check_ceilings(path: Path, rows: list[Row]) -> None:
     """A rate above what the card's tensor cores can do is a fault of the measurement, not a record."""
-    highest: dict[tuple[str, str], float] = {}
+    ceilings = [row for row in rows if row.kind == "ceiling"]
     for row in rows:
-        if row.kind == "ceiling":
-            # Peers may use wgmma, so the mma.sync loop is no ceiling for them.
-            for kind in ("stage",) if row.stage == "mma_sync" else ("stage", "peer"):
-                highest[row.gpu, kind] = max(highest.get((row.gpu, kind), 0.0), row.tflops)
-    for row in rows:
-        ceiling = highest.get((row.gpu, row.kind), math.inf)
-        if row.source == "measured" and row.tflops > ceiling:
+        highest = max((ceiling.tflops for ceiling in ceilings if bounds(ceiling, row)), default=math.inf)
+        if row.kind != "ceiling" and row.source == "measured" and row.tflops > highest:
             raise ResultsError(
-                f"{path}:{row.line}: {row.stage} claims {row.tflops:g} TFLOPS, above this card's ceiling of {ceiling:g}"
+                f"{path}:{row.line}: {row.stage} claims {row.tflops:g} TFLOPS, above this card's ceiling of {highest:g}"
             )
 
 

@@ -38,6 +38,7 @@ Simulated stage(const std::string& name, double tflops, const std::string& varia
   s.entry.stage = name;
   s.entry.variant = variant;
   s.entry.is_default = is_default;
+  s.entry.ceiling = "mma_sync";
   return s;
 }
 
@@ -117,7 +118,7 @@ TEST_CASE("a variant is compared with the same tile shape of the stage before") 
   CHECK_FALSE(row(results, "02_swizzle[32x32, 2 warps]").vs_previous);
 }
 
-TEST_CASE("a rate above its ceiling is reported and gets no row") {
+TEST_CASE("a rate above its own instruction's ceiling is reported and gets no row") {
   const Results results =
       Run({stage("02_swizzle", 700), simulated("fa2", "peer", 650), simulated("mma_sync", "ceiling", 635)}).results();
   CHECK_FALSE(results.ok);
@@ -126,11 +127,37 @@ TEST_CASE("a rate above its ceiling is reported and gets no row") {
   REQUIRE(results.notes.size() == 1);
   CHECK_THAT(results.notes[0], Contains("02_swizzle: ") && Contains("above the ceiling of"));
 
-  const Results peer =
-      Run({simulated("fa2", "peer", 800), simulated("mma_sync", "ceiling", 635), simulated("cublas", "ceiling", 750)})
-          .results();
-  CHECK_FALSE(peer.ok);
-  CHECK(peer.rows.size() == 2);
+  // A library is no bound, neither for a peer nor for a stage.
+  Simulated wgmma_stage = stage("20_rung", 780);
+  wgmma_stage.entry.ceiling = "wgmma";
+  std::vector<Simulated> all{wgmma_stage, simulated("fa3", "peer", 770), simulated("mma_sync", "ceiling", 635),
+                             simulated("cublas", "ceiling", 750)};
+  const Results without_loop = Run(all).results();
+  CHECK(without_loop.ok);
+  CHECK(without_loop.rows.size() == 4);
+  CHECK_FALSE(row(without_loop, "20_rung").pct_ceiling);
+  all.push_back(simulated("wgmma", "ceiling", 840));
+  const Results with_loop = Run(all).results();
+  CHECK(with_loop.ok);
+  CHECK(*row(with_loop, "20_rung").pct_ceiling == Approx(100 * 780 / 840.0));
+  CHECK_FALSE(row(with_loop, "fa3").pct_ceiling);
+  // The loop of a faster instruction is no licence for a stage that uses mma.sync.
+  all.push_back(stage("02_swizzle", 700));
+  all.push_back(simulated("magic", "peer", 850));
+  const Results refused = Run(all).results();
+  CHECK_FALSE(refused.ok);
+  REQUIRE(refused.notes.size() == 2);
+  CHECK_THAT(refused.notes[0], Contains("02_swizzle: ") && Contains("above the ceiling of 636.6"));
+  CHECK_THAT(refused.notes[1], Contains("magic: ") && Contains("above the ceiling of 842.1"));
+}
+
+TEST_CASE("what a stage needs says which ceiling is its own") {
+  Stage stage{.name = "", .idea = "", .limit = "", .prediction = ""};
+  CHECK(ceiling_of(stage) == "mma_sync");
+  stage.needs = "mma.m16n8k16, cp.async";
+  CHECK(ceiling_of(stage) == "mma_sync");
+  stage.needs = "wgmma.mma_async, TMA";
+  CHECK(ceiling_of(stage) == "wgmma");
 }
 
 TEST_CASE("a stage that fails has a note and no number, and nobody is paired with it") {

@@ -165,13 +165,28 @@ TEST_CASE("a rate above the card's ceiling is an error, not a record") {
     record.gpu = "NVIDIA B200";
     CHECK(read(file_of({mma, record})));
   }
-  SECTION("a peer may use faster instructions than the mma.sync loop, but beats no GEMM") {
+  SECTION("a peer may use faster instructions than mma.sync, and may beat a library, but not the loop of wgmma") {
     record.kind = "peer";
     record.stage = "cudnn_bhnd";
+    record.pct_ceiling = {};
     CHECK(read(file_of({mma, record})));
     CHECK(read(file_of({mma, gemm, record})));
     record.tflops = 730;
+    CHECK(read(file_of({mma, gemm, record})));
+    CHECK(read(file_of({mma, gemm, ceiling_row("wgmma", 740), record})));
+    CHECK_FALSE(read(file_of({mma, gemm, ceiling_row("wgmma", 725), record})));
+    record.sm = 80;  // there nothing is faster than mma.sync
     CHECK_FALSE(read(file_of({mma, gemm, record})));
+  }
+  SECTION("a stage is held to its own instruction's loop, which its pct_ceiling names") {
+    record.pct_ceiling = 100 * 700 / 840.0;
+    CHECK(read(file_of({mma, ceiling_row("wgmma", 840), record})));
+    CHECK_FALSE(read(file_of({mma, gemm, record})));  // 83 % of a ceiling that nobody measured
+    record.pct_ceiling = 110.2;                       // of mma_sync: the faster loop does not excuse it
+    CHECK_FALSE(read(file_of({mma, ceiling_row("wgmma", 840), record})));
+    record.pct_ceiling = {};  // its loop did not run beside it, so none is known to bind it but the fastest
+    CHECK(read(file_of({mma, record})));
+    CHECK_FALSE(read(file_of({mma, ceiling_row("wgmma", 690), record})));
   }
 }
 

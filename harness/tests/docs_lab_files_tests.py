@@ -172,6 +172,7 @@ class Files(LabCase):
         head, *lines = text.splitlines()
         plain = [line for line in lines if '"' not in line]
         number = next(i for i, line in enumerate(lines) if line.startswith("02_swizzle,"))
+        sm_here = plain[0].split(",")[results.RESULTS.columns.index("sm")]
         ceiling = max(float(row["tflops"]) for row in csv.DictReader(io.StringIO(text)) if row["kind"] == "ceiling")
 
         def with_cell(column: str, cell: str) -> str:
@@ -183,7 +184,10 @@ class Files(LabCase):
                  head + ",stage", '"' + head, text + lines[3] + "\n", "\n".join([head, *lines, lines[0] + ",more"]),
                  "\n".join([head, '01"base' + plain[1][7:]]), "\n".join([head, lines[0], '"open' + lines[1]]),
                  "\n".join(",".join(row[1:] + row[:1]) for row in csv.reader([head, *plain])),
-                 "\n".join([head, *(line for line in plain if ",ceiling," not in line)])]
+                 "\n".join([head, *(line for line in plain if ",ceiling," not in line)]),
+                 # who is bound by which ceiling
+                 *(text.replace("mma_sync,ceiling,", f"{name},ceiling,").replace(f",{sm_here},", f",{sm},")
+                   for name in ("wgmma", "cublas") for sm in ("80", "90", "none"))]
         cells = {
             "kind": ("rung", ""), "regime": ("cold",), "verdict": ("maybe", ""), "source": ("dream", "write-up"), "gpu": ("", " "),
             "n": ("many", "1.5", "", "1_0", " 8192 ", "+8192"), "causal": ("2", "TRUE", ""), "date": ("",), "sm": ("",),

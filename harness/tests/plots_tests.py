@@ -286,6 +286,16 @@ class BrokenCsv(Scratch):
         self.refuses(self.csv(("10.2,190,,38.0", "10.2,190,,101")), "broken.csv:8: 06_batched claims 101 % of its ceiling")
         self.refuses(self.csv(("02_swizzle,stage", "01_base,stage")), "broken.csv:4: repeats line 3")
 
+    def test_which_ceiling_binds_whom(self) -> None:
+        def row(stage: str, kind: str, pct: float | None = None, sm: str = "90", gpu: str = "card") -> results.Row:
+            return results.Row(2, {"stage": stage, "kind": kind, "pct_ceiling": pct, "sm": sm, "gpu": gpu})
+
+        mma_sync, wgmma, cublas = (row(name, "ceiling") for name in ("mma_sync", "wgmma", "cublas"))
+        for bound, binding in ((row("02", "stage", 50.0), {"mma_sync", "wgmma"}), (row("20", "stage"), {"wgmma"}),
+                               (row("fa3", "peer"), {"wgmma"}), (row("fa2", "peer", sm="80"), {"mma_sync", "wgmma"}),
+                               (row("fa2", "peer", sm=""), {"wgmma"}), (row("fa2", "peer", gpu="other"), set())):
+            self.assertEqual({each.stage for each in (mma_sync, wgmma, cublas) if results.bounds(each, bound)}, binding)
+
 
 class ReadmeTable(Scratch):
     """readme.py against a stub of the built program."""
