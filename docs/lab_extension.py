@@ -40,6 +40,7 @@ def rules(form: results.Format) -> dict:
         "allowed": {name: sorted(words) for name, words in form.allowed.items()},
         "identity": form.identity,
         "ordered": form.ordered,
+        "added_later": form.added_later,
     }
 
 

@@ -299,8 +299,10 @@ std::string recorded_speedup(std::span<const ResultRow> recorded, std::string_vi
     const size_t label = std::min(name.find('['), name.size());
     return std::pair{std::string_view(name).substr(0, label), std::string_view(name).substr(label)};
   };
-  // Whether b's vs_previous is over a, by the rule of results.hpp: the same variant of the last stage before b's.
+  // Whether b's vs_previous is over a. Files from before the column `previous` took the same variant of the last stage
+  // before b's.
   const auto follows = [&](const ResultRow& row_a, const ResultRow& row_b) {
+    if (!row_b.previous.empty()) return row_b.previous == row_a.stage;
     const auto [stage_a, label_a] = split(row_a.stage);
     const auto [stage_b, label_b] = split(row_b.stage);
     if (label_a != label_b || stage_a >= stage_b) return false;

@@ -26,6 +26,9 @@ using json = nlohmann::ordered_json;
 
 enum class CellType { text, number, flag };
 
+// Columns that files from before they were added lack.
+constexpr std::string_view ADDED_LATER[] = {"previous"};
+
 struct Column {
   const char* name;
   CellType type;
@@ -125,6 +128,7 @@ const std::vector<Column>& columns() {
       required("tflops", &R::tflops),
       optional("flop_per_clk_sm", &R::flop_per_clk_sm),
       optional("pct_ceiling", &R::pct_ceiling),
+      text("previous", &R::previous),
       estimate("vs_previous", &R::vs_previous, &Estimate::value),
       estimate("vs_previous_lo", &R::vs_previous, &Estimate::lo),
       estimate("vs_previous_hi", &R::vs_previous, &Estimate::hi),
@@ -141,6 +145,23 @@ const std::vector<Column>& columns() {
       text("date", &R::date),
   };
   return all;
+}
+
+std::string header_of(const std::vector<Column>& columns) {
+  std::string line;
+  for (const Column& column : columns) line += (line.empty() ? "" : ",") + std::string(column.name);
+  return line;
+}
+
+// The columns of a file with this first line; nothing for any other file.
+std::vector<Column> columns_of(const std::string& header) {
+  std::vector<Column> old = columns();
+  std::erase_if(
+      old, [](const Column& column) { return std::ranges::find(ADDED_LATER, column.name) != std::end(ADDED_LATER); });
+  for (const std::vector<Column>& known : {columns(), old}) {
+    if (header == header_of(known)) return known;
+  }
+  return {};
 }
 
 // ---- RFC 4180 --------------------------------------------------------------------------------------------------------
@@ -298,9 +319,7 @@ bool bounds(std::string_view ceiling, const ResultRow& row) {
 }
 
 std::string csv_header() {
-  std::string line;
-  for (const Column& column : columns()) line += (line.empty() ? "" : ",") + std::string(column.name);
-  return line;
+  return header_of(columns());
 }
 
 std::string csv_line(const ResultRow& row) {
@@ -334,24 +353,26 @@ Result<std::vector<ResultRow>> read_csv(std::istream& text, const std::string& f
   };
   std::vector<ResultRow> rows;
   std::vector<int> lines;
+  std::vector<Column> present;
   for (std::string line; std::getline(text, line);) {
     ++line_number;
     if (!line.empty() && line.back() == '\r') line.pop_back();
     if (line_number == 1) {
-      if (line != csv_header()) return broken("other columns than expected: " + csv_header());
+      present = columns_of(line);
+      if (present.empty()) return broken("other columns than expected: " + csv_header());
       continue;
     }
     if (line.empty()) continue;
     const auto cells = split(line);
     if (!cells) return broken("a quote that is not closed, or stands within a cell");
-    if (cells->size() != columns().size()) {
-      return broken(fmt::format("{} fields, but the header has {}", cells->size(), columns().size()));
+    if (cells->size() != present.size()) {
+      return broken(fmt::format("{} fields, but the header has {}", cells->size(), present.size()));
     }
     ResultRow row;
-    for (size_t i = 0; i < columns().size(); ++i) {
-      if (columns()[i].read(row, (*cells)[i])) continue;
-      const bool flag = columns()[i].type == CellType::flag;
-      return broken(fmt::format("{} is '{}', which is {}", columns()[i].name, (*cells)[i],
+    for (size_t i = 0; i < present.size(); ++i) {
+      if (present[i].read(row, (*cells)[i])) continue;
+      const bool flag = present[i].type == CellType::flag;
+      return broken(fmt::format("{} is '{}', which is {}", present[i].name, (*cells)[i],
                                 flag ? "neither 0 nor 1" : "not a number"));
     }
     if (const std::string wrong = fault(row); !wrong.empty()) return broken(wrong);

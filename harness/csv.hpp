@@ -29,6 +29,7 @@ struct ResultRow {
   std::optional<double> ms_median, ms_p20, ms_p80;  // per launch
   double tflops = 0;                                // 4 * B * H * N^2 * d, halved when causal, over ms_median
   std::optional<double> flop_per_clk_sm, pct_ceiling;
+  std::string previous;  // the row that vs_previous is taken over; empty in files from before there was this column
   std::optional<Estimate> vs_previous;
   std::string verdict;  // on vs_previous
   std::optional<Estimate> vs_fa2;
@@ -53,7 +54,7 @@ std::string csv_line(const ResultRow& row);
 // One object with the CSV's columns; empty cells are null, `causal` is a boolean.
 nlohmann::ordered_json to_json(const ResultRow& row);
 
-// Reads a whole file. Refuses other columns, text where a number belongs, and figures that cannot be true: an interval
+// Reads a whole file, which may lack the column `previous`. Refuses other columns, text where a number belongs, and figures that cannot be true: an interval
 // that does not hold its value, or a rate above the ceilings of the same card that bound it. Messages begin with file:line.
 Result<std::vector<ResultRow>> read_csv(std::istream& text, const std::string& file);
 Result<std::vector<ResultRow>> read_csv(const std::filesystem::path& file);

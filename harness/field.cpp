@@ -106,6 +106,7 @@ void Field::add(const Stage& stage, const Variant& variant) {
     all_right_ = false;
     return;
   }
+  const Stage* const before = previous_of(stage);
   Entry entry{.name = name,
               .kind = "stage",
               .flops = attention_flops(problem_->shape),
@@ -113,6 +114,7 @@ void Field::add(const Stage& stage, const Variant& variant) {
               .variant = variant.label,
               .is_default = variant.label == stage.variants.front().label,
               .ceiling = ceiling_of(stage),
+              .previous = std::string(before ? before->name : ""),
               .max_err = checked.max_err,
               .smem_bytes = static_cast<int>(variant.smem_at(problem_->shape.n))};
   if (const Result<KernelResources> resources = gpu_resources(variant, problem_->shape.n)) {

@@ -18,22 +18,16 @@ double tflops(const Entry& entry, double ms) {
   return entry.flops / (ms * 1e9);
 }
 
-// The entry that this one's idea is measured against.
+// The entry that this one's idea is measured against, if it is there.
 std::optional<size_t> previous(std::span<const Entry> entries, size_t which) {
   const Entry& entry = entries[which];
-  if (entry.kind != "stage") return {};
-  std::optional<size_t> found;
-  std::string stage_before;
+  if (entry.kind != "stage" || entry.previous.empty()) return {};
   for (size_t i = 0; i < entries.size(); ++i) {
-    if (entries[i].kind == "stage" && entries[i].stage < entry.stage) {
-      stage_before = std::max(stage_before, entries[i].stage);
-    }
+    const Entry& other = entries[i];
+    if (other.kind != "stage" || other.stage != entry.previous) continue;
+    if (entry.is_default ? other.is_default : other.variant == entry.variant) return i;
   }
-  for (size_t i = 0; i < entries.size(); ++i) {
-    if (entries[i].kind != "stage" || entries[i].stage != stage_before) continue;
-    if (entry.is_default ? entries[i].is_default : entries[i].variant == entry.variant) found = i;
-  }
-  return found;
+  return {};
 }
 
 // The highest rate of the ceilings for whose names `applies` holds; 0 without one.
@@ -131,8 +125,13 @@ Results evaluate(std::span<const Entry> entries, std::span<const Timing> timings
         continue;
       }
       if (own > 0) row.pct_ceiling = 100 * row.tflops / own;
-      if (const auto before = previous(entries, i)) row.vs_previous = paired(entries, timings, i, *before);
-      if (row.vs_previous) row.verdict = to_string(verdict(*row.vs_previous));
+      if (const auto before = previous(entries, i)) {
+        row.vs_previous = paired(entries, timings, i, *before);
+        if (row.vs_previous) {
+          row.previous = entries[*before].name;
+          row.verdict = to_string(verdict(*row.vs_previous));
+        }
+      }
       if (fa2 != entries.end() && &*fa2 != &entry) {
         row.vs_fa2 = paired(entries, timings, i, static_cast<size_t>(fa2 - entries.begin()));
       }

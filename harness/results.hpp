@@ -18,6 +18,7 @@ struct Entry {
   std::string stage = {}, variant = {};  // of a stage: its name and the variant's label
   bool is_default = false;               // the stage's default variant
   std::string ceiling = {};              // of a stage: the ceiling of its instruction, by name
+  std::string previous = {};             // and the stage that it starts from, by name
   std::optional<double> max_err = {};
   std::optional<int> registers = {}, spill_bytes = {}, smem_bytes = {};
 };
@@ -44,8 +45,9 @@ struct Results {
   bool ok = true;                  // false when a stage failed or a figure cannot be true
 };
 
-// vs_previous pairs a stage's default variant with the default of the stage before it in the list, and any other variant
-// with the variant of the same label there: the same shape with and without the idea. vs_fa2 pairs with the peer "fa2".
+// vs_previous pairs a stage's default variant with the default of the stage that it starts from, and any other variant
+// with the variant of the same label there: the same shape with and without the idea. `previous` is the name of that
+// row. Without it in the run there is no ratio. vs_fa2 pairs with the peer "fa2".
 // A stage is held to the ceiling of its own instruction, and everybody to those of csv.hpp's bounds(); a rate above is
 // reported and gets no row.
 Results evaluate(std::span<const Entry> entries, std::span<const Timing> timings, const RunFacts& facts);

@@ -112,8 +112,11 @@ std::string ablation_tables(std::span<const Entry> entries, std::span<const Timi
 
   std::string text;
   std::set<size_t> shown;  // entries that stand in a square
-  for (size_t i = 1; i < defaults.size(); ++i) {
-    const std::string &before = defaults[i - 1]->stage, &stage = defaults[i]->stage;
+  for (const Entry* own : defaults) {
+    const auto from_which =
+        std::find_if(defaults.begin(), defaults.end(), [&](auto* other) { return other->stage == own->previous; });
+    if (from_which == defaults.end()) continue;
+    const std::string &before = own->previous, &stage = own->stage;
     // Labels that both stages have: the old default first, the new one last.
     std::vector<std::string> shared;
     for (const Entry& entry : entries) {
@@ -121,7 +124,7 @@ std::string ablation_tables(std::span<const Entry> entries, std::span<const Timi
     }
     std::stable_sort(shared.begin(), shared.end(), [&](const std::string& a, const std::string& b) {
       const auto place = [&](const std::string& label) {
-        return label == defaults[i]->variant ? 2 : label == defaults[i - 1]->variant ? 0 : 1;
+        return label == own->variant ? 2 : label == (*from_which)->variant ? 0 : 1;
       };
       return place(a) < place(b);
     });

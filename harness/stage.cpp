@@ -32,6 +32,12 @@ const std::vector<Stage>& stages() {
   return registry();
 }
 
+const Stage* previous_of(const Stage& stage) {
+  const auto& all = registry();
+  const auto place = std::find_if(all.begin(), all.end(), [&](const Stage& other) { return other.name == stage.name; });
+  return place == all.begin() || place == all.end() ? nullptr : &place[-1];
+}
+
 Registration::Registration(Stage stage) {
   auto& all = registry();
   const auto place = std::lower_bound(all.begin(), all.end(), stage.name,

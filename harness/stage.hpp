@@ -110,6 +110,9 @@ struct Stage {
 // Every stage of this binary, ordered by name. Filled before main by Registration objects.
 const std::vector<Stage>& stages();
 
+// The rung whose idea `stage` adds its own to: the one before it in the registry; null for the first.
+const Stage* previous_of(const Stage& stage);
+
 // Adds a stage, or joins its variants with those that the other back end's object has registered under the same name.
 struct Registration {
   explicit Registration(Stage stage);

@@ -28,11 +28,11 @@ window.lab = {};
     return cells;
   }
 
-  function checkHeader(name, header, { columns }) {
-    const missing = columns.filter((column) => !header.includes(column));
+  function checkHeader(name, header, { columns, added_later }) {
+    const missing = columns.filter((column) => !header.includes(column) && !added_later.includes(column));
     const unknown = header.filter((column) => !columns.includes(column));
     if (missing.length) throw new Refusal(`${name}:1: no column ${missing.join(", ")}; the columns are ${columns.join(",")}`);
-    if (unknown.length || header.length !== columns.length) {
+    if (unknown.length || header.length !== new Set(header).size) {
       throw new Refusal(`${name}:1: unknown or repeated column ${unknown.join(", ") || "names"}`);
     }
   }
@@ -62,6 +62,7 @@ window.lab = {};
       throw new Refusal(`${where}: ${cells.length} fields, but the header has ${header.length}`);
     }
     const row = { line, raw: {} };
+    for (const name of rules.added_later) row[name] = row.raw[name] = "";
     header.forEach((name, i) => {
       row.raw[name] = cells[i].trim();
       row[name] = parse(where, name, row.raw[name], rules);

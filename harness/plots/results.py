@@ -21,14 +21,16 @@ class Format:
     allowed: dict[str, set[str]]
     identity: tuple[str, ...]  # no two rows agree in all of these
     ordered: tuple[tuple[str, str, str], ...] = ()  # an interval holds its value
+    added_later: tuple[str, ...] = ()  # columns of words that older files lack
 
 
 FLAGS = {"causal": {"0": False, "1": True, "false": False, "true": True}}
 RESULTS = Format(
     columns=("stage,kind,gpu,sm,driver,cuda,clock_mhz,power_w,batch,heads,n,d,causal,dtype,inputs,regime,rounds,ms_median,ms_p20,"
-             "ms_p80,tflops,flop_per_clk_sm,pct_ceiling,vs_previous,vs_previous_lo,vs_previous_hi,verdict,vs_fa2,vs_fa2_lo,"
+             "ms_p80,tflops,flop_per_clk_sm,pct_ceiling,previous,vs_previous,vs_previous_lo,vs_previous_hi,verdict,vs_fa2,vs_fa2_lo,"
              "vs_fa2_hi,max_err,registers,spill_bytes,smem_bytes,source,commit,date").split(","),
-    words={"stage", "kind", "gpu", "sm", "driver", "cuda", "dtype", "inputs", "regime", "verdict", "source", "commit", "date"},
+    words={"stage", "kind", "gpu", "sm", "driver", "cuda", "dtype", "inputs", "regime", "previous", "verdict", "source", "commit",
+           "date"},
     integers={"batch", "heads", "n", "d", "rounds", "registers", "spill_bytes", "smem_bytes"},
     required={"stage", "kind", "gpu", "batch", "heads", "n", "d", "causal", "regime", "tflops", "source", "date"},
     allowed={
@@ -43,6 +45,7 @@ RESULTS = Format(
         ("vs_previous_lo", "vs_previous", "vs_previous_hi"),
         ("vs_fa2_lo", "vs_fa2", "vs_fa2_hi"),
     ),
+    added_later=("previous",),
 )
 CELL = re.compile(r'(?:"((?:[^"]|"")*)"|([^",]*))(?=,|$)')
 INTEGER = re.compile(r"[+-]?[0-9]+")
@@ -142,18 +145,19 @@ def _cells(where: str, line: str) -> list[str]:
 
 
 def _check_header(path: Path, header: list[str], form: Format) -> None:
-    missing = [name for name in form.columns if name not in header]
+    missing = [name for name in form.columns if name not in header and name not in form.added_later]
     unknown = [name for name in header if name not in form.columns]
     if missing:
         raise ResultsError(f"{path}:1: no column {', '.join(missing)}; the columns are {','.join(form.columns)}")
-    if unknown or len(header) != len(form.columns):
+    if unknown or len(header) != len(set(header)):
         raise ResultsError(f"{path}:1: unknown or repeated column {', '.join(unknown) or 'names'}")
 
 
 def _row(where: str, line: int, header: list[str], cells: list[str], form: Format) -> Row:
     if len(cells) != len(header):
         raise ResultsError(f"{where}: {len(cells)} fields, but the header has {len(header)}")
-    row = Row(line, {name: _value(where, name, cell.strip(), form) for name, cell in zip(header, cells)})
+    absent = {name: "" for name in form.added_later if name not in header}
+    row = Row(line, absent | {name: _value(where, name, cell.strip(), form) for name, cell in zip(header, cells)})
     for name in sorted(form.required):
         if row.values[name] in (None, ""):
             raise ResultsError(f"{where}: no {name}")

@@ -52,11 +52,16 @@ class Bench(unittest.TestCase):
         self.assertGreaterEqual(len(names), 9)
         swizzle = self.row("02_swizzle")
         self.assertAlmostEqual(float(swizzle["vs_previous"]), float(swizzle["tflops"]) / float(self.row("01_base")["tflops"]), 4)
-        self.assertEqual(swizzle["verdict"], "faster")
+        self.assertEqual((swizzle["previous"], swizzle["verdict"]), ("01_base", "faster"))
         self.assertEqual((swizzle["rounds"], swizzle["commit"], swizzle["gpu"]), ("20", "abc123", "Fake GPU"))
         self.assertLess(float(swizzle["max_err"]), 1e-3)
         for name in names:
             self.assertIn(name, run.stdout)
+
+    def test_a_ratio_is_over_the_rung_before_or_there_is_none(self) -> None:
+        run = ladder("bench", "03", "16", *SMALL, "--no-peers", "--csv", str(self.csv))
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertEqual([self.row("16_store")[name] for name in ("previous", "vs_previous", "verdict")], ["", "", ""])
 
     def test_json_on_stdout_stands_alone_and_has_the_columns(self) -> None:
         run = ladder("bench", "02", "03", *SMALL, "--no-peers", "--json", "-")

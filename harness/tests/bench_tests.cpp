@@ -13,6 +13,7 @@ using namespace ladder;
 
 namespace {
 
+constexpr const char* TILE = "64x128, 4 warps";
 constexpr Shape HEADLINE{.batch = 16, .heads = 16, .n = 8192, .d = 128};
 const double FLOPS = attention_flops(HEADLINE);
 
@@ -32,13 +33,14 @@ Simulated simulated(std::string name, std::string kind, double tflops, int round
   return s;
 }
 
-Simulated stage(const std::string& name, double tflops, const std::string& variant = "64x128, 4 warps",
-                bool is_default = true) {
+Simulated stage(const std::string& name, double tflops, const std::string& variant = TILE, bool is_default = true,
+                const std::string& previous = "") {
   Simulated s = simulated(is_default ? name : name + "[" + variant + "]", "stage", tflops);
   s.entry.stage = name;
   s.entry.variant = variant;
   s.entry.is_default = is_default;
   s.entry.ceiling = "mma_sync";
+  s.entry.previous = previous;
   return s;
 }
 
@@ -93,28 +95,39 @@ TEST_CASE("a row's figures follow from its rounds") {
   CHECK_FALSE(row(results, "mma_sync").pct_ceiling);
 }
 
-TEST_CASE("ratios pair a stage with the one before it and with FA2, by TFLOPS") {
-  const Results results = Run({stage("01_base", 100), stage("02_swizzle", 300), stage("03_kvpipe", 300.3),
-                               simulated("fa2", "peer", 400), simulated("cudnn_bhnd", "peer", 600)})
-                              .results();
+TEST_CASE("ratios pair a stage with the one that it starts from and with FA2, by TFLOPS") {
+  const Results results =
+      Run({stage("01_base", 100), stage("02_swizzle", 300, TILE, true, "01_base"),
+           stage("03_kvpipe", 300.3, TILE, true, "02_swizzle"), stage("05_exp2f", 310, TILE, true, "04_vpair"),
+           stage("30_branch", 200, TILE, true, "01_base"), simulated("fa2", "peer", 400),
+           simulated("cudnn_bhnd", "peer", 600)})
+          .results();
   CHECK_FALSE(row(results, "01_base").vs_previous);
+  CHECK(row(results, "01_base").previous.empty());
   CHECK(row(results, "02_swizzle").vs_previous->value == Approx(3));
   CHECK(row(results, "02_swizzle").verdict == "faster");
+  CHECK(row(results, "02_swizzle").previous == "01_base");
   CHECK(row(results, "03_kvpipe").vs_previous->value == Approx(1.001));
   CHECK(row(results, "03_kvpipe").verdict == "same");  // its interval is narrow, but the gain is below 0.2 %
+  CHECK_FALSE(row(results, "05_exp2f").vs_previous);   // 04 is not in the run, and 03 is no substitute
+  CHECK(row(results, "05_exp2f").previous.empty());
+  CHECK(row(results, "05_exp2f").verdict.empty());
+  CHECK(row(results, "30_branch").vs_previous->value == Approx(2));  // whoever stands between
   CHECK(row(results, "02_swizzle").vs_fa2->value == Approx(0.75));
   CHECK(row(results, "cudnn_bhnd").vs_fa2->value == Approx(1.5));
   CHECK_FALSE(row(results, "fa2").vs_fa2);
   CHECK_FALSE(row(results, "fa2").vs_previous);
 }
 
-TEST_CASE("a variant is compared with the same tile shape of the stage before") {
+TEST_CASE("a variant is compared with the same tile shape of the stage that it starts from") {
   const Results results =
-      Run({stage("01_base", 50, "64x32, 2 warps"), stage("02_swizzle", 300),
-           stage("02_swizzle", 100, "64x32, 2 warps", false), stage("02_swizzle", 120, "32x32, 2 warps", false)})
+      Run({stage("01_base", 50, "64x32, 2 warps"), stage("02_swizzle", 300, "64x128, 4 warps", true, "01_base"),
+           stage("02_swizzle", 100, "64x32, 2 warps", false, "01_base"),
+           stage("02_swizzle", 120, "32x32, 2 warps", false, "01_base")})
           .results();
   CHECK(row(results, "02_swizzle").vs_previous->value == Approx(6));
   CHECK(row(results, "02_swizzle[64x32, 2 warps]").vs_previous->value == Approx(2));
+  CHECK(row(results, "02_swizzle[64x32, 2 warps]").previous == "01_base");
   CHECK_FALSE(row(results, "02_swizzle[32x32, 2 warps]").vs_previous);
 }
 
@@ -209,8 +222,8 @@ TEST_CASE("a run says when its rounds are too few for everyone to follow everyon
 }
 
 TEST_CASE("the table shows rates, ratios with intervals and verdicts") {
-  const Results results = Run({stage("01_base", 100), stage("02_swizzle", 300), simulated("fa2", "peer", 400),
-                               simulated("mma_sync", "ceiling", 600)})
+  const Results results = Run({stage("01_base", 100), stage("02_swizzle", 300, TILE, true, "01_base"),
+                               simulated("fa2", "peer", 400), simulated("mma_sync", "ceiling", 600)})
                               .results();
   const std::string table = results_table(results.rows);
   CHECK_THAT(table, Contains("NVIDIA H200 (sm_90), driver 580.95, CUDA 13.0"));
@@ -234,8 +247,10 @@ TEST_CASE("without an fa2 peer the table shows the recorded ratio, marked") {
 
 TEST_CASE("the 2 x 2 table separates the idea from the tile shape") {
   const Run run({stage("01_base", 50, "64x32, 2 warps"), stage("01_base", 60, "64x128, 4 warps", false),
-                 stage("02_swizzle", 300), stage("02_swizzle", 100, "64x32, 2 warps", false), stage("03_kvpipe", 330),
-                 stage("03_kvpipe", 320, "64x64, 4 warps", false)});
+                 stage("02_swizzle", 300, TILE, true, "01_base"),
+                 stage("02_swizzle", 100, "64x32, 2 warps", false, "01_base"),
+                 stage("03_kvpipe", 330, TILE, true, "02_swizzle"),
+                 stage("03_kvpipe", 320, "64x64, 4 warps", false, "02_swizzle")});
   CHECK(ablation_tables(run.entries, run.timings) ==
         "02_swizzle apart from its tile shape (TFLOPS; ratios are paired)\n"
         "                  64x32, 2 warps       64x128, 4 warps                 shape alone\n"
@@ -313,6 +328,12 @@ TEST_CASE("compare quotes the recorded speedup when both were recorded on one ca
   const std::string where = ", RECORDED on NVIDIA H200, 2026-11-21, at B=16 H=16 N=8192 d=128";
   CHECK(recorded_speedup(recorded, "01_base", "02_swizzle", HEADLINE) == "3.010 [2.990, 3.020]" + where);
   CHECK(recorded_speedup(recorded, "02_swizzle", "01_base", HEADLINE) == "0.333 of the medians" + where);
+  SECTION("the row says itself what its ratio is over") {
+    recorded[1].previous = "00_naive";
+    CHECK(recorded_speedup(recorded, "01_base", "02_swizzle", HEADLINE) == "3.000 of the medians" + where);
+    recorded[1].previous = "01_base";
+    CHECK(recorded_speedup(recorded, "01_base", "02_swizzle", HEADLINE) == "3.010 [2.990, 3.020]" + where);
+  }
   SECTION("two rungs apart, or at other tile shapes, no pair was recorded") {
     recorded.push_back(recorded[1]);
     recorded[2].stage = "03_kvpipe";

@@ -34,6 +34,7 @@ ResultRow stage_row() {
   row.tflops = 320;
   row.flop_per_clk_sm = 1381.33;
   row.pct_ceiling = 50.4;
+  row.previous = "02_swizzle";
   row.vs_previous = Estimate{1.05, 1.04, 1.06};
   row.verdict = "faster";
   row.vs_fa2 = Estimate{0.92, 0.91, 0.93};
@@ -53,6 +54,7 @@ ResultRow ceiling_row(std::string name, double tflops) {
   row.tflops = tflops;
   row.pct_ceiling = {};
   row.vs_previous = row.vs_fa2 = {};
+  row.previous = "";
   row.verdict = "";
   return row;
 }
@@ -90,7 +92,8 @@ struct TemporaryDirectory {
 TEST_CASE("the columns are those of the contract") {
   CHECK(csv_header() ==
         "stage,kind,gpu,sm,driver,cuda,clock_mhz,power_w,batch,heads,n,d,causal,dtype,inputs,regime,rounds,ms_median,"
-        "ms_p20,ms_p80,tflops,flop_per_clk_sm,pct_ceiling,vs_previous,vs_previous_lo,vs_previous_hi,verdict,vs_fa2,"
+        "ms_p20,ms_p80,tflops,flop_per_clk_sm,pct_ceiling,previous,vs_previous,vs_previous_lo,vs_previous_hi,verdict,"
+        "vs_fa2,"
         "vs_fa2_lo,vs_fa2_hi,max_err,registers,spill_bytes,smem_bytes,source,commit,date");
 }
 
@@ -146,11 +149,36 @@ TEST_CASE("a broken file is refused with file, line and cause") {
   CHECK(complaint(",27.6,", ",27.1,") == "h200.csv:2: ms_p20 <= ms_median <= ms_p80 does not hold");
   CHECK(complaint(",1.06,", ",1.01,") == "h200.csv:2: vs_previous lies outside its interval");
   CHECK(complaint(",50.4,", ",101,") == "h200.csv:2: 03_kvpipe claims 101 % of its ceiling");
-  CHECK(complaint(",abc123,", ",") == "h200.csv:2: 36 fields, but the header has 37");
+  CHECK(complaint(",abc123,", ",") == "h200.csv:2: 37 fields, but the header has 38");
   CHECK(complaint("abc123", "\"abc") == "h200.csv:2: a quote that is not closed, or stands within a cell");
   CHECK(complaint("abc123", "ab\"c\"") == "h200.csv:2: a quote that is not closed, or stands within a cell");
   CHECK_THAT(complaint("clock_mhz", "clock"), ends_with("other columns than expected: " + csv_header()));
   CHECK_THAT(read("").error().message, StartsWith("h200.csv:1: empty"));
+}
+
+TEST_CASE("a file from before the column `previous` is read, and grows it when rows are added") {
+  const auto without = [](std::string text, const std::string& part) {
+    const size_t at = text.find(part);
+    REQUIRE(at != std::string::npos);
+    return text.erase(at, part.size());
+  };
+  const std::string old = without(without(file_of({stage_row()}), "previous,"), "02_swizzle,");
+  const auto rows = read(old);
+  REQUIRE(rows);
+  CHECK((*rows)[0].previous.empty());
+  CHECK((*rows)[0].vs_previous == stage_row().vs_previous);
+  CHECK((*rows)[0].date == stage_row().date);
+  const TemporaryDirectory directory;
+  const std::string file = directory.file("h200.csv");
+  std::ofstream(file) << old;
+  ResultRow burst = stage_row();
+  burst.regime = "burst";
+  REQUIRE(append_csv(file, std::vector{burst}, true));
+  const auto grown = read_csv(fs::path(file));
+  REQUIRE(grown);
+  REQUIRE(grown->size() == 2);
+  CHECK((*grown)[0].previous.empty());
+  CHECK((*grown)[1].previous == "02_swizzle");
 }
 
 TEST_CASE("a rate above the card's ceiling is an error, not a record") {
