@@ -164,6 +164,24 @@ std::vector<Column> columns_of(const std::string& header) {
   return {};
 }
 
+// Whether all bytes are UTF-8, as the plots and the site want them.
+bool is_utf8(std::string_view text) {
+  for (size_t i = 0; i < text.size();) {
+    const auto byte = [&](size_t at) { return at < text.size() ? static_cast<unsigned char>(text[at]) : 0u; };
+    const unsigned lead = byte(i);
+    const size_t more = lead < 0x80 ? 0 : lead >= 0xc2 && lead < 0xe0 ? 1 : lead >= 0xe0 && lead < 0xf0 ? 2 : 3;
+    if (more == 3 && (lead < 0xf0 || lead > 0xf4)) return false;
+    for (size_t k = 1; k <= more; ++k) {
+      if ((byte(i + k) & 0xc0) != 0x80) return false;
+    }
+    // Longer than needed, a surrogate, or beyond the last character.
+    if ((lead == 0xe0 && byte(i + 1) < 0xa0) || (lead == 0xed && byte(i + 1) >= 0xa0)) return false;
+    if ((lead == 0xf0 && byte(i + 1) < 0x90) || (lead == 0xf4 && byte(i + 1) >= 0x90)) return false;
+    i += more + 1;
+  }
+  return true;
+}
+
 // ---- RFC 4180 --------------------------------------------------------------------------------------------------------
 
 std::string quoted(const std::string& cell) {
@@ -357,6 +375,8 @@ Result<std::vector<ResultRow>> read_csv(std::istream& text, const std::string& f
   for (std::string line; std::getline(text, line);) {
     ++line_number;
     if (!line.empty() && line.back() == '\r') line.pop_back();
+    if (!is_utf8(line)) return broken("not a text file in UTF-8");
+    if (line.find('\0') != std::string::npos) return broken("a NUL character; this is no text");
     if (line_number == 1) {
       present = columns_of(line);
       if (present.empty()) return broken("other columns than expected: " + csv_header());
@@ -376,6 +396,11 @@ Result<std::vector<ResultRow>> read_csv(std::istream& text, const std::string& f
                                 flag ? "neither 0 nor 1" : "not a number"));
     }
     if (const std::string wrong = fault(row); !wrong.empty()) return broken(wrong);
+    const auto same =
+        std::find_if(rows.begin(), rows.end(), [&](const ResultRow& other) { return same_measurement(other, row); });
+    if (same != rows.end()) {
+      return broken(fmt::format("repeats line {}: {}, the same measurement", lines[same - rows.begin()], row.stage));
+    }
     rows.push_back(std::move(row));
     lines.push_back(line_number);
   }
@@ -441,7 +466,10 @@ Result<std::vector<ResultRow>> recorded_results(const fs::path& directory) {
   std::vector<ResultRow> all;
   for (const fs::path& file : files) {
     Result<std::vector<ResultRow>> rows = read_csv(file);
-    if (!rows) return rows;
+    if (!rows) {
+      fmt::print(stderr, "Left out of the recorded figures: {}\n", rows.error().message);
+      continue;
+    }
     std::move(rows->begin(), rows->end(), std::back_inserter(all));
   }
   return all;

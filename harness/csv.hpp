@@ -55,7 +55,7 @@ std::string csv_line(const ResultRow& row);
 nlohmann::ordered_json to_json(const ResultRow& row);
 
 // Reads a whole file, which may lack the column `previous`. Refuses other columns, text where a number belongs, and figures that cannot be true: an interval
-// that does not hold its value, or a rate above the ceilings of the same card that bound it. Messages begin with file:line.
+// that does not hold its value, a measurement given twice, or a rate above the ceilings of the same card that bound it. Messages begin with file:line.
 Result<std::vector<ResultRow>> read_csv(std::istream& text, const std::string& file);
 Result<std::vector<ResultRow>> read_csv(const std::filesystem::path& file);
 
@@ -69,7 +69,8 @@ Status can_append_csv(const std::string& file);
 // Writes the rows as one JSON array; "-" is standard output.
 Status write_json(const std::string& file, std::span<const ResultRow> rows);
 
-// Rows of every GPU.csv in a directory, e.g. docs/results; none when there is no such directory. Files named
+// Rows of every GPU.csv in a directory, e.g. docs/results; none when there is no such directory. A file that read_csv
+// refuses is left out, which a line on standard error says. Files named
 // GPU_what.csv (h200_counters.csv) lie beside them and have columns of their own.
 Result<std::vector<ResultRow>> recorded_results(const std::filesystem::path& directory);
 

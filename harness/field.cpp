@@ -25,6 +25,15 @@ std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
 }
 
+// Milliseconds that a peer may claim: no card does more than this, and no launch takes less.
+constexpr double MOST_TFLOPS = 20000, SHORTEST_LAUNCH_MS = 1e-4;
+
+Result<double> believable(Result<double> ms, int launches, double flops, const std::string& name) {
+  if (!ms || *ms >= launches * std::max(SHORTEST_LAUNCH_MS, flops / (MOST_TFLOPS * 1e9))) return ms;
+  return failure(ExitCode::check_failed, fmt::format("peer {}: claims {:g} ms for {} launch{}, which no card can do",
+                                                     name, *ms, launches, launches == 1 ? "" : "es"));
+}
+
 // Groups on this problem's memory.
 std::shared_ptr<Groups> make_groups(const Problem& problem, const std::shared_ptr<GpuProblem>& on_gpu, const Room& room,
                                     const Inputs& more_heads) {
@@ -162,11 +171,20 @@ Status Field::add_peers(PeerPool& pool) {
       continue;
     }
     notes_.push_back(fmt::format("peer {}: {}", info->name, info->version.empty() ? "no version" : info->version));
-    entries_.push_back({.name = info->name,
-                        .kind = info->ceiling ? "ceiling" : "peer",
-                        .flops = info->flops.value_or(attention_flops(problem_->shape)),
-                        .max_err = info->max_err});
-    contestants_.push_back({.name = info->name, .time_ms = [peer](int launches) { return peer->time_ms(launches); }});
+    if (!info->ceiling && !info->max_err) {
+      notes_.push_back(
+          fmt::format("peer {}: unverified: it gives no max_err, so its answers may be wrong", info->name));
+    }
+    const double flops = info->ceiling ? info->flops.value_or(0) : attention_flops(problem_->shape);
+    if (!(flops > 0)) {
+      notes_.push_back(fmt::format("peer {}: not timed: a ceiling says its \"flops\" for one launch", info->name));
+      continue;
+    }
+    entries_.push_back(
+        {.name = info->name, .kind = info->ceiling ? "ceiling" : "peer", .flops = flops, .max_err = info->max_err});
+    contestants_.push_back({.name = info->name, .time_ms = [peer, flops, name = info->name](int launches) {
+                              return believable(peer->time_ms(launches), launches, flops, name);
+                            }});
   }
   return {};
 }

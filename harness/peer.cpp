@@ -103,6 +103,10 @@ Result<PeerInfo> Peer::prepared() {
                 .max_err = number_of(*answer, "max_err"),
                 .ceiling = text_of(*answer, "kind") == "ceiling",
                 .flops = number_of(*answer, "flops")};
+  const auto error = answer->find("max_err");
+  if (error != answer->end() && !error->is_null() && !(info.max_err && *info.max_err >= 0)) {
+    return tl::make_unexpected(blame(broken("its max_err is no error: " + printable(*line))));
+  }
   if (info.name.empty()) return tl::make_unexpected(blame(broken("did not say its name: " + printable(*line))));
   label_ = info.name;
   return info;

@@ -30,11 +30,11 @@ struct PeerLimits {      // seconds
 
 // What a peer says of itself for one shape.
 struct PeerInfo {
-  std::string name;     // "fa2": the row's name
-  std::string version;  // "pytorch 2.11"
-  std::optional<double> max_err;
-  bool ceiling = false;         // a thermometer, not an attention: "kind":"ceiling"
-  std::optional<double> flops;  // of one launch, when it is not the attention's: "flops"
+  std::string name;               // "fa2": the row's name
+  std::string version;            // "pytorch 2.11"
+  std::optional<double> max_err;  // not below 0; nothing: unverified
+  bool ceiling = false;           // a thermometer, not an attention: "kind":"ceiling"
+  std::optional<double> flops;    // of one launch of a ceiling: "flops"
 };
 
 // All errors name the peer and quote the end of its standard error. A peer that answers "ok":false gives its reason with

@@ -81,7 +81,7 @@ std::string results_table(std::span<const ResultRow> rows, std::span<const Resul
                  cell(spread, "{:.1f} %"), cell(row->pct_ceiling, "{:.1f} %"),
                  row->vs_previous ? to_string(*row->vs_previous) : "-", row->verdict, vs_fa2,
                  cell(row->clock_mhz, "{:.0f}"), cell(row->power_w, "{:.0f}"), cell(row->flop_per_clk_sm, "{:.0f}"),
-                 cell(row->max_err, "{:.1e}")});
+                 row->kind == "peer" && !row->max_err ? "unverified" : cell(row->max_err, "{:.1e}")});
     }
     text += table.text(columns);
     if (marked) text += "(recorded): no fa2 peer ran; the ratio is the one in docs/results for this card and shape.\n";

@@ -139,6 +139,8 @@ window.lab = {};
   // Rows with their values under the columns' names, and as written under `raw`. Throws lab.Refusal, `FILE:LINE: what`.
   lab.read = (file, text, rules) => {
     const lines = text.split("\n").map((line) => line.replace(/\r$/, ""));
+    const nul = lines.findIndex((line) => line.includes("\0"));
+    if (nul >= 0) throw new Refusal(`${file}:${nul + 1}: a NUL character; this is no text`);
     const header = split(`${file}:1`, lines[0]);
     checkHeader(file, header, rules);
     const rows = [];

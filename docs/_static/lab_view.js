@@ -186,10 +186,11 @@
       if (points.at(-1)?.n === row.n) continue;  // the same rung at a smaller batch
       const known = typeof low === "number" && typeof high === "number" && (!log || low > 0);
       const spoken = known ? `, ${metric.interval} ${metric.write(low)} to ${metric.write(high)}` : "";
+      const over = metric.verdict && row.previous ? `, which is ${row.previous}` : "";
       const verdict = metric.verdict && row.verdict ? `, verdict ${row.verdict}` : "";
       points.push({
         n: row.n, value, row, off: log && value <= 0, ...(known ? { low, high } : {}),
-        text: `${row.stage}, ${row.machine}, N = ${row.n}: ${metric.write(value)} ${metric.name}${spoken}${verdict}`,
+        text: `${row.stage}, ${row.machine}, N = ${row.n}: ${metric.write(value)} ${metric.name}${over}${spoken}${verdict}`,
       });
     }
     for (const { stage } of groups.values()) without.delete(stage);

@@ -111,12 +111,17 @@ class Selection:
 def read(path: Path, form: Format = RESULTS) -> list[Row]:
     """All rows of a file of measurements. Raises ResultsError for one that is broken or holds impossible figures."""
     try:
-        text = path.read_text(encoding="utf-8")
+        data = path.read_bytes()
+        text = data.decode("utf-8")
     except OSError as error:
         raise ResultsError(f"{path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise ResultsError(f"{path}: not a text file") from None
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ResultsError(f"{path}:{line}: not a text file in UTF-8") from None
     lines = [line.removesuffix("\r") for line in text.split("\n")]
+    for number, line in enumerate(lines, 1):
+        if "\0" in line:
+            raise ResultsError(f"{path}:{number}: a NUL character; this is no text")
     header = _cells(f"{path}:1", lines[0])
     _check_header(path, header, form)
     rows = []

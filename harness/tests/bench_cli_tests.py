@@ -150,6 +150,20 @@ class Bench(unittest.TestCase):
         self.assertIn("03_kvpipe: not timed: wrong in a timed group: launch ", run.stdout)
         self.assertEqual([row["stage"] for row in self.rows()], ["02_swizzle", "mma_sync"])
 
+    def test_what_a_peer_says_is_not_taken_on_trust(self) -> None:
+        behaviours = ("instant", "negative-error", "no-error", "boasts")
+        run = ladder("bench", "02", *SMALL, "--no-peers", "--csv", str(self.csv),
+                     *(word for behaviour in behaviours for word in ("--peer", f"{FAKE_PEER} {behaviour}")))
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertEqual({row["stage"] for row in self.rows() if row["kind"] == "peer"}, {"fake-no-error", "fake-boasts"})
+        self.assertIn("fake-instant: not timed: peer fake-instant: claims 1e-300 ms for 1 launch, which no card can do", run.stdout)
+        self.assertIn("its max_err is no error", run.stdout)
+        self.assertIn("peer fake-no-error: unverified", run.stdout)
+        [line] = [line for line in run.stdout.splitlines() if line.startswith("fake-no-error")]
+        self.assertTrue(line.endswith("unverified"), line)
+        # FLOPs of its own are a ceiling's: two peers of the same speed have the same rate.
+        self.assertEqual(self.row("fake-boasts")["tflops"], self.row("fake-no-error")["tflops"])
+
     def test_a_record_above_the_ceiling_is_an_error(self) -> None:
         run = ladder("bench", "02", "03", *SMALL, "--no-peers", "--csv", str(self.csv), FAKE_GPU_FAST="03_kvpipe")
         self.assertEqual(run.returncode, 1)

@@ -184,6 +184,7 @@ TEST_CASE("a file from before the column `previous` is read, and grows it when r
 TEST_CASE("a rate above the card's ceiling is an error, not a record") {
   ResultRow record = stage_row();
   record.tflops = 700;
+  record.inputs = "peaky";
   const ResultRow mma = ceiling_row("mma_sync", 635), gemm = ceiling_row("cublas", 720);
   const auto refused = read(file_of({mma, stage_row(), record}));
   REQUIRE_FALSE(refused);
@@ -262,11 +263,37 @@ TEST_CASE("a full disk and a missing directory are clear errors") {
   CHECK_THAT(missing.error().message, Contains("No such file or directory"));
 }
 
-TEST_CASE("a directory without results is no error, a broken file in it is") {
+TEST_CASE("a directory without results is no error, and a broken file in it hides no other") {
   const TemporaryDirectory directory;
   CHECK(recorded_results(directory.path / "none")->empty());
   std::ofstream(directory.file("a_counters.csv")) << "columns,of,its,own\n";
   CHECK(recorded_results(directory.path)->empty());
   std::ofstream(directory.file("a.csv")) << "nonsense\n";
-  REQUIRE_FALSE(recorded_results(directory.path));
+  std::ofstream(directory.file("h200.csv")) << file_of({stage_row()});
+  const auto rows = recorded_results(directory.path);
+  REQUIRE(rows);
+  CHECK(rows->size() == 1);
+}
+
+TEST_CASE("what the plots refuse, the command line refuses: a row given twice, bytes that are not UTF-8, NUL") {
+  const auto refused = [](const std::string& text) {
+    const auto rows = read(text);
+    return rows ? "" : rows.error().message;
+  };
+  ResultRow other = stage_row();
+  other.stage = "04_vpair";
+  CHECK(refused(file_of({stage_row(), other, stage_row()})) ==
+        "h200.csv:4: repeats line 2: 03_kvpipe, the same measurement");
+  const auto named = [&](const std::string& gpu) {
+    other.gpu = gpu;
+    return refused(file_of({stage_row(), other}));
+  };
+  const std::string not_utf8 = "h200.csv:3: not a text file in UTF-8";
+  for (const char* text :
+       {"caf\xe9", "\xc0\x80", "\xe2\x82", "\xed\xa0\x80", "\xf5\x80\x80\x80", "\x80", "\xe0\x80\x80"}) {
+    CHECK(named(text) == not_utf8);
+  }
+  for (const char* text : {"caf\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80", "\xef\xbf\xbd"})
+    CHECK(named(text).empty());
+  CHECK(named(std::string("H") + char(0)) == "h200.csv:3: a NUL character; this is no text");
 }

@@ -185,6 +185,7 @@ class Files(LabCase):
                  "\n".join([head, '01"base' + plain[1][7:]]), "\n".join([head, lines[0], '"open' + lines[1]]),
                  "\n".join(",".join(row[1:] + row[:1]) for row in csv.reader([head, *plain])),
                  "\n".join([head, *(line for line in plain if ",ceiling," not in line)]),
+                 text.replace("02_swizzle", "02_\0swizzle", 1),
                  # who is bound by which ceiling
                  *(text.replace("mma_sync,ceiling,", f"{name},ceiling,").replace(f",{sm_here},", f",{sm},")
                    for name in ("wgmma", "cublas") for sm in ("80", "90", "none"))]

@@ -42,8 +42,10 @@ def main() -> None:
                 time.sleep(3)
             if behaviour == "hangs":
                 time.sleep(3600)
+            error = {"negative-error": -1, "no-error": None, "word-for-error": "small"}.get(behaviour, 2.1e-5)
             answer(ok=True, name="fake" if behaviour == "good" else f"fake-{behaviour}", version=f"n={request['n']} {request['dtype']} {request['inputs']}",
-                   max_err=2.1e-5, **({"kind": "ceiling", "flops": 1e12} if behaviour == "ceiling" else {}))
+                   **({} if error is None else {"max_err": error}), **({"flops": 1e15} if behaviour == "boasts" else {}),
+                   **({"kind": "ceiling", "flops": 1e12} if behaviour == "ceiling" else {}))
         if operation == "run":
             if behaviour == "dies":
                 print("Traceback: CUDA out of memory", file=sys.stderr, flush=True)
@@ -52,7 +54,8 @@ def main() -> None:
                 os.abort()
             if behaviour == "hangs-in-run":
                 time.sleep(3600)
-            answer(ok=True, ms="soon" if behaviour == "no-time" else 2.5 * request["launches"])
+            ms = {"no-time": "soon", "instant": 1e-300}.get(behaviour, 2.5 * request["launches"])
+            answer(ok=True, ms=ms)
 
 
 if __name__ == "__main__":

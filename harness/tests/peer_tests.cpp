@@ -113,6 +113,18 @@ TEST_CASE("a peer that prints rubbish is quoted, without its control characters"
              Contains("peer fake-no-time: reported no positive time: {\"ok\": true, \"ms\": \"soon\"}"));
 }
 
+TEST_CASE("a peer's error is a number from 0 on, or there is none") {
+  for (const char* behaviour : {"negative-error", "word-for-error"}) {
+    const Error error = prepare_error(behaviour);
+    CHECK(error.code == ExitCode::check_failed);
+    CHECK_THAT(error.message, Contains("peer fake.py: its max_err is no error: {\"ok\": true"));
+  }
+  auto unverified = fake("no-error");
+  const auto info = prepare(*unverified);
+  REQUIRE(info);
+  CHECK_FALSE(info->max_err);
+}
+
 TEST_CASE("a peer that has hung is not asked again, one that refuses a shape is") {
   auto hanging = fake("hangs-in-run", {.prepare = PATIENT.prepare, .run = 0.2});
   REQUIRE(prepare(*hanging));

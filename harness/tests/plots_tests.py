@@ -257,7 +257,12 @@ class BrokenCsv(Scratch):
         empty.write_text(",".join(results.RESULTS.columns) + "\n")
         self.refuses(empty, "a header and no rows")
         empty.write_bytes(b"\xff\xfe\x00")
-        self.refuses(empty, "not a text file")
+        self.refuses(empty, "empty.csv:1: not a text file in UTF-8")
+        good = FIXTURE.read_bytes()
+        empty.write_bytes(good.replace(b"06_batched", b"06_batch\xe9d", 1))
+        self.refuses(empty, "empty.csv:8: not a text file in UTF-8")
+        empty.write_bytes(good.replace(b"06_batched", b"06_batch\0d", 1))
+        self.refuses(empty, "empty.csv:8: a NUL character")
         self.refuses(self.folder, "Is a directory")
 
     def test_columns(self) -> None:
