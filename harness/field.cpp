@@ -45,9 +45,10 @@ std::shared_ptr<Groups> make_groups(const Problem& problem, const std::shared_pt
       .check_guards = [on_gpu] { return on_gpu->check_guards(); }};
   std::random_device unforeseen;
   const uint64_t seed = uint64_t{unforeseen()} << 32 | unforeseen();
-  return std::make_shared<Groups>(std::move(memory), problem.shape, problem.kind, room,
-                                  make_questions(problem.shape, problem.kind, problem.inputs, more_heads, room, seed),
-                                  problem.reference.tolerance(), ~seed);
+  return std::make_shared<Groups>(
+      std::move(memory), problem.shape, problem.kinds.front(), room,
+      make_questions(problem.shape, problem.kinds.front(), problem.inputs, more_heads, room, seed),
+      problem.reference.tolerance(), ~seed);
 }
 
 }  // namespace
@@ -83,7 +84,7 @@ Result<Field> Field::create(const GpuInfo& gpu, const Shape& shape, InputKind ki
   }
   const Result<GpuInfo> now = gpu_info();  // peers have taken their memory in the meantime
   const Room room = room_for(shape, with_scores, now ? now->memory_free : gpu.memory_free);
-  const auto problem = std::make_shared<const Problem>(make_problem(shape, kind, seed));
+  const auto problem = std::make_shared<const Problem>(make_problem(shape, kind, seed, true));
   const Inputs more_heads = make_more_heads(kind, shape, seed, room.more_heads);
   Result<GpuProblem> created = GpuProblem::create(shape, problem->inputs, with_scores, more_heads, room.outputs);
   if (!created) return tl::make_unexpected(created.error());
@@ -150,7 +151,8 @@ void Field::add_mma_ceiling() {
 
 Status Field::add_peers(PeerPool& pool) {
   // A peer draws its own numbers and samples its own rows, so its largest error may differ a little from ours.
-  const double tolerance = 2 * problem_->reference.tolerance();
+  const Reference& reference = problem_->reference;
+  const double tolerance = 2 * (reference.tolerance() + std::ranges::max(reference.score_term));
   for (std::string& note : pool.take_notes()) notes_.push_back(std::move(note));
   for (const std::shared_ptr<Peer>& peer : pool.peers()) {
     const Result<PeerInfo> info = peer->prepared();

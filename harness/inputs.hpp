@@ -35,6 +35,10 @@ enum class InputKind {
 
 std::span<const InputKind> all_input_kinds();
 std::string_view to_string(InputKind kind);
+// Whether all answers are numbers.
+constexpr bool has_numbers(InputKind kind) {
+  return kind != InputKind::not_finite && kind != InputKind::nan_head;
+}
 
 Inputs make_inputs(InputKind kind, const Shape& shape, uint64_t seed);
 // Head i is of kinds[i % kinds.size()], each head from a seed of its own.
