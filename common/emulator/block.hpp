@@ -7,6 +7,7 @@
 #include <vector>
 #include "common/emulator/bank_model.hpp"
 #include "common/emulator/emulator.hpp"
+#include "common/emulator/global_shadow.hpp"
 #include "common/emulator/instructions.hpp"
 #include "common/emulator/race_detector.hpp"
 #include "common/emulator/report_log.hpp"
@@ -41,6 +42,7 @@ struct LaunchConfig {
   const void* kernel;
   int number;          // of the launch on its device
   bool maps_writable;  // a tensor map leads to a buffer that kernels may write
+  GlobalShadow& shadow;
 
   uint32_t threads() const { return shape.x * shape.y * shape.z; }
   uint32_t warps() const { return (threads() + 31) / 32; }
@@ -174,6 +176,15 @@ struct Block {
     return address;
   }
 
+  // For races between blocks.
+  void note_global(SiteId site, const Device::Buffer& buffer, const void* address, uint32_t bytes, bool is_write) {
+    if (!launch.options.check || !launch.shadow.watches(buffer)) return;
+    if (shadow_sites.size() <= site) shadow_sites.resize(site + size_t{1}, -1);
+    int16_t& number = shadow_sites[site];
+    if (number < 0) number = launch.shadow.number_of(sites[site]);
+    const auto offset = static_cast<uint64_t>(static_cast<const std::byte*>(address) - buffer.begin);
+    launch.shadow.note(buffer, offset, bytes, is_write, linear_index, static_cast<uint8_t>(number));
+  }
   // A bulk copy reads bytes that threads may have written.
   void check_global_writes(SiteId site, const Device::Buffer& buffer, const std::byte* first, uint32_t bytes);
 
@@ -276,6 +287,7 @@ struct Block {
     RaceDetector::Cell fence;  // the first that has told the copy engine; 0: none has
   };
   std::vector<GlobalWrite> global_writes;
+  std::vector<int16_t> shadow_sites;  // their numbers in launch.shadow; -1: none yet
   // The sites that each thread, and after them each warp together, has come by since it was close to Options::max_steps.
   std::vector<std::set<SiteId>> late_sites;
   bool tracing = false;

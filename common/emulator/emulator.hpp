@@ -79,6 +79,7 @@ enum class ReportKind {
   exit_in_flight,        // a thread ends before it has waited for its cp.async, a block before anybody has for a copy
   divergent_barrier,     // threads of a block meet in different __syncthreads()
   barrier_misuse,        // a named barrier with a bad id or with two different thread counts; an mbarrier used wrongly
+  race_between_blocks,   // one writes global memory that another of the same launch reads or writes
   missing_proxy_fence,   // the copy engine meets what threads have written, and no fence has told it of that
   global_out_of_bounds,  // outside every registered buffer
   global_misaligned,

@@ -64,6 +64,7 @@ class Launch {
     for (uint64_t i = 1; i < std::min(wanted, blocks_); ++i) others.emplace_back([this] { work(); });
     work();
     others.clear();
+    if (first_failed_ == UINT64_MAX && !device_.stopped_) report_races_between_blocks();
     merge_reports();
     std::sort(device_.counters_.sites.begin(), device_.counters_.sites.end(), by_place);
   }
@@ -128,6 +129,27 @@ class Launch {
       entry.ideal += part.ideal;
       sum.smem_wavefronts += part.taken;
       sum.smem_wavefronts_ideal += part.ideal;
+    }
+  }
+
+  void report_races_between_blocks() {
+    const auto name_of = [&](uint64_t block) {
+      const dim3& grid = config_.grid;
+      return fmt::format("block ({}, {}, {})", block % grid.x, block / grid.x % grid.y, block / grid.x / grid.y);
+    };
+    for (const GlobalShadow::Clash& clash : config_.shadow.clashes()) {
+      const SourceLine first = source_line(clash.first.site.call), second = source_line(clash.second.site.call);
+      LoggedReport& added = reports_.emplace_back();
+      added.block = std::min(clash.first.block, clash.second.block);
+      added.report.kind = ReportKind::race_between_blocks;
+      added.report.message = fmt::format(
+          "race between blocks, which have no order in a launch: {} at {} by {} {} {}+{}, written by {} at {} by {}",
+          info(clash.second.site.instruction).name, to_string(second), name_of(clash.second.block),
+          clash.second_writes ? "writes" : "reads", clash.buffer->name, clash.offset,
+          info(clash.first.site.instruction).name, to_string(first), name_of(clash.first.block));
+      added.report.where = {second, first};
+      added.report.buffer = clash.buffer->name;
+      added.report.times = clash.times;
     }
   }
 
@@ -225,6 +247,7 @@ float ex2_approx(float x) {
 
 void run_grid(Device& device, dim3 grid, dim3 block, uint32_t smem_bytes, void (*body)(const void*),
               const void* kernel) {
+  GlobalShadow shadow(device.buffers(), uint64_t{grid.x} * grid.y * grid.z);
   const LaunchConfig config{.options = device.options(),
                             .buffers = device.buffers(),
                             .grid = grid,
@@ -233,7 +256,8 @@ void run_grid(Device& device, dim3 grid, dim3 block, uint32_t smem_bytes, void (
                             .body = body,
                             .kernel = kernel,
                             .number = Launch::number_on(device),
-                            .maps_writable = device.maps_writable()};
+                            .maps_writable = device.maps_writable(),
+                            .shadow = shadow};
   Launch(device, config).run();
 }
 

@@ -162,10 +162,10 @@ void mbarrier_inval(uint32_t address, CallSite call) {
     return;
   }
   const Mbarrier& barrier = entry->second;
-  if (!barrier.waiting.empty() || barrier.woken != 0 || !barrier.in_flight.empty() || !barrier.bulk_copies.empty()) {
+  if (!barrier.waiting.empty() || !barrier.in_flight.empty() || !barrier.bulk_copies.empty()) {
     block.report_mbarrier(site, current.thread(), address, [&] {
       return fmt::format("it ends an mbarrier at which {} threads wait and {} copies are to land",
-                         barrier.waiting.size() + barrier.woken, barrier.in_flight.size() + barrier.bulk_copies.size());
+                         barrier.waiting.size(), barrier.in_flight.size() + barrier.bulk_copies.size());
     });
     return;
   }
@@ -244,8 +244,10 @@ void mbarrier_wait_parity(uint32_t address, uint32_t parity, CallSite call) {
   lane.waits_in = Instruction::mbarrier_wait;
   lane.waits_at = call;
   current.warp->ready &= ~(1u << current.lane);
+  const uint32_t number = barrier->number;
   block.wait();
-  --barrier->woken;
+  const auto entry = block.mbarriers.find(address);  // it may have been ended, which somebody else's fault would be
+  if (entry != block.mbarriers.end() && entry->second.number == number) --entry->second.woken;
 }
 
 }  // namespace emulated

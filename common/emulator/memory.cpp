@@ -94,6 +94,8 @@ inline const std::byte* begin_global(Instruction instruction, const CallSite& ca
   if (!block.launch.buffers.empty()) {
     buffer = block.checked_buffer(instruction, call, address, bytes, bytes, is_write);
     if (buffer == nullptr) return nullptr;
+    if (block.launch.shadow.watches(*buffer))
+      block.note_global(block.site_id(instruction, call), *buffer, address, bytes, is_write);
   }
   if (is_write && block.launch.maps_writable && block.launch.options.check) {
     block.global_writes.push_back({static_cast<const std::byte*>(address), bytes,
@@ -256,6 +258,7 @@ void cp_async_16(uint32_t shared_address, const void* global_address, CallSite c
     buffer = block.checked_buffer(Instruction::cp_async_16, call, global_address, BYTES, BYTES, false);
   const bool readable = block.launch.buffers.empty() || buffer != nullptr;
   const std::byte* const from = readable ? in_memory(buffer, global_address) : nullptr;
+  if (buffer != nullptr) block.note_global(site, *buffer, global_address, BYTES, false);
   Hazard hazard;
   if (block.launch.options.check && block.races.issue(actor(site), shared_address - Block::SMEM_BASE, BYTES, hazard))
     block.report_hazard(actor(site), hazard);

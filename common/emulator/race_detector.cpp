@@ -17,8 +17,8 @@ void RaceDetector::start_block(uint32_t bytes, uint32_t threads) {
   readers_.assign(cells * warps_, 0);
   ticks_.assign(warps_ * 32, 1);
   clock_.fill(1);
-  gone_ = {};
-  if (threads % 32 != 0) gone_[warps_ - 1] = ~0u << threads % 32;
+  last_ticks_.assign(warps_ * 32, 0);
+  std::fill_n(last_ticks_.begin(), threads, UINT32_MAX);
   known_ = {};
   threads_.clear();
 }
@@ -101,8 +101,10 @@ bool RaceDetector::issue_bulk(const Actor& actor, uint32_t mbarrier, uint32_t of
 
 bool RaceDetector::use_mbarrier(const Actor& actor, uint32_t offset, Hazard& hazard) {
   const Cell writer = writers_[offset / 4], own = tag(actor);
-  note_read(readers_[actor.warp * writers_.size() + offset / 4], own,
-            Cell{known_[actor.warp].seen.clocks[actor.warp]} << 32 | 0xffffffff);
+  Cell& reader = readers_[actor.warp * writers_.size() + offset / 4];
+  // The latest use counts, and not the earliest: threads arrive, which ends a tick, and then wait. What ends an mbarrier
+  // comes after a barrier of all its users.
+  reader = reader == 0 || ((reader ^ own) & (SEVERAL | THREAD)) == 0 ? own : std::max(reader, own) | SEVERAL;
   if ((writer & MBARRIER) != MBARRIER) return false;  // overwritten, which has been reported
   if (ordered(writer & ~MBARRIER, actor.warp, own & THREAD)) return false;
   hazard = hazard_with(ReportKind::race_read_after_write, offset / 4, writer);
@@ -200,7 +202,11 @@ void RaceDetector::simplify(Knowledge& knowledge) const {
       lanes |= 1u << own[last].thread % 32;
       tick = std::min(tick, own[last].tick);
     }
-    if ((lanes | gone_[warp]) == ~0u) knowledge.clocks[warp] = std::max(knowledge.clocks[warp], tick);
+    uint32_t& known = knowledge.clocks[warp];
+    for (uint32_t lane = 0; lane < 32; ++lane) {  // of which all is known that there will ever be
+      if (last_ticks_[warp * 32 + lane] <= known) lanes |= 1u << lane;
+    }
+    if (lanes == ~0u) known = std::max(known, tick);
   }
   std::erase_if(own, [&](const Knowledge::Own& o) { return o.tick <= knowledge.clocks[o.thread / 32]; });
 }

@@ -73,7 +73,7 @@ class RaceDetector {
   using Cell = uint64_t;
 
   void start_block(uint32_t bytes, uint32_t threads);
-  void leave(uint32_t thread) { gone_[thread / 32] |= 1u << thread % 32; }  // its kernel has ended
+  void leave(uint32_t thread) { last_ticks_[thread] = ticks_[thread]; }  // its kernel has ended
 
   // The accesses: each returns true and fills `hazard` for the first cell at fault. Aligned to 4 bytes and in bounds.
   bool read(const Actor& actor, uint32_t offset, uint32_t bytes, Hazard& hazard);
@@ -193,14 +193,14 @@ class RaceDetector {
   std::vector<Cell> writers_;  // one per cell
   std::vector<Cell> readers_;  // [warp][cell]
   uint32_t warps_ = 0;
-  uint32_t bulk_clocks_ = 0;                   // in use
-  bool has_fences_ = false;                    // else `fenced` is empty everywhere
-  uint32_t uneven_ = 0;                        // warps whose lanes' ticks may differ
-  std::vector<uint32_t> ticks_;                // of each thread
-  VectorClock clock_ = {};                     // of copies and bulk copies; those of the warps are the ticks
-  std::array<uint32_t, MAX_WARPS> gone_ = {};  // lanes that have ended, or never were
-  std::array<Known, MAX_WARPS> known_ = {};    // known_[w].seen.clocks[w] is where the lanes of w were last in step
-  std::vector<Known> threads_;                 // what each knows beyond its warp; empty until one does
+  uint32_t bulk_clocks_ = 0;                 // in use
+  bool has_fences_ = false;                  // else `fenced` is empty everywhere
+  uint32_t uneven_ = 0;                      // warps whose lanes' ticks may differ
+  std::vector<uint32_t> ticks_;              // of each thread
+  VectorClock clock_ = {};                   // of copies and bulk copies; those of the warps are the ticks
+  std::vector<uint32_t> last_ticks_;         // of each thread that has ended; 0 of those that never were
+  std::array<Known, MAX_WARPS> known_ = {};  // known_[w].seen.clocks[w] is where the lanes of w were last in step
+  std::vector<Known> threads_;               // what each knows beyond its warp; empty until one does
 };
 
 }  // namespace emulator

@@ -15,6 +15,7 @@ std::string_view to_string(ReportKind kind) {
       "exit-in-flight",
       "divergent-barrier",
       "barrier-misuse",
+      "race-between-blocks",
       "missing-proxy-fence",
       "global-out-of-bounds",
       "global-misaligned",
@@ -45,6 +46,7 @@ int rank(const Report& report) {
     case ReportKind::race_read_after_write:
     case ReportKind::race_write_after_read:
     case ReportKind::race_write_after_write:
+    case ReportKind::race_between_blocks:
       return report.within_warp ? 3 : 2;
     default:
       return is_fatal(report.kind) ? 5 : 4;

@@ -188,8 +188,10 @@ void cp_async_bulk_tensor_3d(uint32_t shared_address, const TensorMap& map, int 
     if (block.launch.buffers.empty()) return;
     const Device::Buffer* const buffer = block.checked_buffer(SELF, call, address, row_bytes, sizeof(f16), false);
     copy.readable &= buffer != nullptr;
-    if (buffer != nullptr && buffer->access == Access::read_write)
+    if (buffer != nullptr && buffer->access == Access::read_write) {
+      block.note_global(site, *buffer, address, row_bytes, false);
       block.check_global_writes(site, *buffer, address, row_bytes);
+    }
     if (event != nullptr) Block::trace_global(*event, buffer, address, row_bytes);
   });
 

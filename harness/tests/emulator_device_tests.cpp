@@ -61,7 +61,7 @@ __global__ void traced(const uint4* in, uint32_t* out) {
   ldmatrix_x4(a, smem_base() + 512 + threadIdx.x * 16);
   float c[4] = {};
   mma_m16n8k16(c, a, a[0], a[1]);
-  st_global_b32(out + threadIdx.x, a[0]);
+  st_global_b32(out + blockIdx.x * 32 + threadIdx.x, a[0]);
 }
 
 }  // namespace
@@ -203,7 +203,7 @@ TEST_CASE("the trace tells what all lanes of an instruction touch together", "[e
 
 TEST_CASE("the trace tells each warp's instructions in order", "[emulator][device]") {
   std::vector<uint4> in(32);
-  std::vector<uint32_t> out(32);
+  std::vector<uint32_t> out(128);
   Device device({.threads = 2, .trace = true});
   device.register_buffer(in.data(), in.size() * 16, "in", emulator::Access::read_only);
   device.register_buffer(out.data(), out.size() * 4, "out", emulator::Access::read_write);
@@ -237,4 +237,76 @@ TEST_CASE("there is no trace unless asked for", "[emulator][device]") {
   std::vector<uint4> in(32);
   std::vector<uint32_t> out(32);
   CHECK(run(traced, 32, 1024, in.data(), out.data()).trace().empty());
+}
+
+// ---- races between blocks ------------------------------------------------------------------------------------------------
+
+namespace {
+
+// Each block writes two halves and reads one; WRITE and READ say how far away from its own.
+constexpr int NOTHING = 99;
+template <int WRITE, int READ>
+__global__ void neighbours(f16* out) {
+  const int own = static_cast<int>(blockIdx.x) * 2 + 8;
+  st_global_f16(out + own, {1});                         // @own
+  st_global_f16(out + own + 1 + WRITE, {1});             // @away
+  if (READ != NOTHING) ld_global_f16(out + own + READ);  // @read
+}
+
+__global__ void copies_from_others(const uint4* in, uint32_t* out) {
+  cp_async_16(smem_base(), in);  // @copied
+  cp_async_commit();
+  cp_async_wait<0>();
+  st_global_b32(out + 4 * blockIdx.x, 0);  // @written
+}
+
+Device on_blocks(void (*kernel)(f16*), int threads, uint32_t blocks = 16) {
+  std::vector<f16> out(64);
+  Device device({.threads = threads});
+  device.register_buffer(out.data(), out.size() * 2, "O", emulator::Access::read_write);
+  launch(device, kernel, dim3(blocks), dim3(1), 0, out.data());
+  return device;
+}
+
+}  // namespace
+
+TEST_CASE("blocks of a launch have no order", "[emulator][device]") {
+  SECTION("each at its own half words") {
+    check_silent(on_blocks(neighbours<0, 0>, 2));
+    check_silent(on_blocks(neighbours<3, 2>, 1, 1));  // a block alone
+  }
+  for (const int threads : {1, 4}) {
+    SECTION("two write one, on " + std::to_string(threads) + " threads") {
+      const Device device = on_blocks(neighbours<1, NOTHING>, threads);
+      const Report& report = only_report(device);
+      CHECK(report.kind == ReportKind::race_between_blocks);
+      CHECK(report.buffer == "O");
+      CHECK(report.where == std::vector{MARKED("own"), MARKED("away")});
+      CHECK(report.times == 15);
+      CHECK_THAT(report.message, StartsWith("race between blocks") && Contains("by block (1, 0, 0) writes O+20") &&
+                                     Contains("by block (0, 0, 0)"));
+    }
+    SECTION("one reads what another writes, on " + std::to_string(threads) + " threads") {
+      const Device device = on_blocks(neighbours<0, -1>, threads);
+      const Report& report = only_report(device);
+      CHECK(report.kind == ReportKind::race_between_blocks);
+      CHECK(report.where == std::vector{MARKED("read"), MARKED("away")});
+      CHECK_THAT(report.message, Contains("by block (1, 0, 0) reads O+18, written by st.global.b16"));
+    }
+  }
+  SECTION("by an asynchronous copy") {
+    alignas(16) uint32_t out[16] = {};
+    Device device({.threads = 1});
+    device.register_buffer(out, sizeof out, "O", emulator::Access::read_write);
+    launch(device, copies_from_others, dim3(4), dim3(1), 16, reinterpret_cast<const uint4*>(out), out);
+    CHECK(only_report(device).where == std::vector{MARKED("copied"), MARKED("written")});
+  }
+  SECTION("but two launches have one") {
+    std::vector<f16> out(64);
+    Device device({.threads = 1});
+    device.register_buffer(out.data(), out.size() * 2, "O", emulator::Access::read_write);
+    for (int i = 0; i < 2; ++i) launch(device, neighbours<0, 0>, dim3(16), dim3(1), 0, out.data());
+    launch(device, neighbours<0, 0>, dim3(15), dim3(1), 0, out.data() + 2);
+    check_silent(device);
+  }
 }

@@ -436,3 +436,172 @@ TEST_CASE("mbarriers are in the trace", "[emulator][mbarrier]") {
   CHECK(seen == std::vector<std::string>{"0 mbarrier.init 32", "1 cp.async.mbarrier.arrive.noinc 0",
                                          "0 mbarrier.try_wait.parity 0"});
 }
+
+// ---- what one thread's arrival vouches for ----------------------------------------------------------------------------
+
+namespace {
+
+// Lane 5 arrives for its warp, which has stored; warp 1 waits and reads.
+template <bool BARRIER>
+__global__ void elected_arrival(uint32_t* out) {
+  initialise(1, 1);
+  const uint32_t lane = threadIdx.x % 32;
+  if (threadIdx.x < 32) {
+    st_shared_b32(slot(lane), lane);  // @elected store
+    if (BARRIER) __syncwarp();
+    if (lane == 5) mbarrier_arrive(barrier_at(0));
+    return;
+  }
+  mbarrier_wait_parity(barrier_at(0), 0);
+  st_global_b32(out + lane, ld_shared_b32(slot(lane)));  // @elected read
+}
+
+// The same with matrices, which the warp reads as one: lane 5 says that they may be overwritten.
+template <bool BARRIER>
+__global__ void elected_release() {
+  initialise(1, 1);
+  const uint32_t lane = threadIdx.x % 32;
+  st_shared_v4(smem_base() + threadIdx.x % 32 * 16 + threadIdx.x / 32 * 512, {});
+  __syncthreads();
+  if (threadIdx.x < 32) {
+    uint32_t matrices[4];
+    ldmatrix_x4(matrices, smem_base() + lane * 16);  // @elected matrix
+    if (BARRIER) __syncwarp();
+    if (lane == 5) mbarrier_arrive(barrier_at(0));
+    return;
+  }
+  mbarrier_wait_parity(barrier_at(0), 0);
+  st_shared_b32(slot(lane), 0);  // @elected overwrite
+}
+
+// A thread's arrival does not cover what it does afterwards, though other lanes arrive later than that.
+template <bool EARLY>
+__global__ void arrives_and_reads() {
+  initialise(1, 32);
+  const uint32_t lane = threadIdx.x % 32;
+  if (threadIdx.x < 32) {
+    st_shared_b32(slot(lane), lane);
+    if (EARLY) mbarrier_arrive(barrier_at(0));
+    ld_shared_b32(slot(lane));  // @late read
+    if (!EARLY) mbarrier_arrive(barrier_at(0));
+    return;
+  }
+  mbarrier_wait_parity(barrier_at(0), 0);
+  st_shared_b32(slot(lane), 0);  // @after the wait
+}
+
+// All lanes read the same word, then each arrives; before, thread 0 has arrived more often than the others.
+__global__ void broadcast_and_arrive() {
+  initialise(2, 32);
+  if (threadIdx.x == 0) {
+    st_shared_b32(slot(0), 1);
+    for (int i = 0; i < 32; ++i) mbarrier_arrive(barrier_at(1));
+  }
+  __syncthreads();
+  if (threadIdx.x < 32) {
+    ld_shared_b32(slot(0));
+    mbarrier_arrive(barrier_at(0));
+    return;
+  }
+  mbarrier_wait_parity(barrier_at(0), 0);
+  if (threadIdx.x == 32) st_shared_b32(slot(0), 0);
+}
+
+// ---- the end of an mbarrier ---------------------------------------------------------------------------------------------
+
+// Two mbarriers at the same place, with a word in between. LEFT_OUT is a barrier that is missing.
+enum class Without { nothing, barrier_before_end, barrier_after_end, end };
+template <Without LEFT_OUT>
+__global__ void two_lives() {
+  for (uint32_t life = 0; life < 2; ++life) {
+    initialise(1, 64);
+    mbarrier_arrive(barrier_at(0));
+    mbarrier_wait_parity(barrier_at(0), 0);  // @use
+    if (LEFT_OUT != Without::barrier_before_end) __syncthreads();
+    if (threadIdx.x == 40 && LEFT_OUT != Without::end) mbarrier_inval(barrier_at(0));  // @end
+    if (LEFT_OUT != Without::barrier_after_end) __syncthreads();
+    if (threadIdx.x == 3 && LEFT_OUT != Without::end) st_shared_b32(barrier_at(0), 7);  // @word
+    __syncthreads();
+  }
+}
+
+__global__ void use_after_end() {
+  mbarrier_init(barrier_at(0), 1);
+  mbarrier_inval(barrier_at(0));
+  mbarrier_arrive(barrier_at(0));  // @after the end
+  mbarrier_inval(barrier_at(0));   // @second end
+}
+
+__global__ void end_with_copies(const uint4* in) {
+  mbarrier_init(barrier_at(0), 1);
+  cp_async_16(smem_base(), in);
+  cp_async_mbarrier_arrive_noinc(barrier_at(0));
+  mbarrier_inval(barrier_at(0));  // @end before landing
+  mbarrier_wait_parity(barrier_at(0), 0);
+}
+
+}  // namespace
+
+TEST_CASE("an elected lane arrives for itself alone", "[emulator][mbarrier]") {
+  std::vector<uint32_t> out(32);
+  SECTION("stores") {
+    const Device device = run(elected_arrival<false>, 64, SMEM_BYTES, out.data());
+    const Report& report = only_report(device);
+    CHECK(report.kind == ReportKind::race_read_after_write);
+    CHECK(report.where == std::vector{MARKED("elected read"), MARKED("elected store")});
+    CHECK(report.times == 31);
+    check_silent(run(elected_arrival<true>, 64, SMEM_BYTES, out.data()));
+    CHECK(out[31] == 31);
+  }
+  SECTION("matrices") {
+    const Device device = run(elected_release<false>, 64, SMEM_BYTES);
+    const Report& report = only_report(device);
+    CHECK(report.kind == ReportKind::race_write_after_read);
+    CHECK(report.where == std::vector{MARKED("elected overwrite"), MARKED("elected matrix")});
+    check_silent(run(elected_release<true>, 64, SMEM_BYTES));
+  }
+}
+
+TEST_CASE("an arrival covers what was before it, and nothing later", "[emulator][mbarrier]") {
+  const Device device = run(arrives_and_reads<true>, 64, SMEM_BYTES);
+  const Report& report = only_report(device);
+  CHECK(report.kind == ReportKind::race_write_after_read);
+  CHECK(report.where == std::vector{MARKED("after the wait"), MARKED("late read")});
+  CHECK(report.times == 32);
+  check_silent(run(arrives_and_reads<false>, 64, SMEM_BYTES));
+  check_silent(run(broadcast_and_arrive, 64, SMEM_BYTES));
+}
+
+TEST_CASE("an mbarrier that has been ended is memory again, and may be another one", "[emulator][mbarrier]") {
+  SECTION("twice at one place") {
+    check_silent(run(two_lives<Without::nothing>, 64, SMEM_BYTES));
+  }
+  SECTION("ended while others may use it") {
+    check_reported(run(two_lives<Without::barrier_before_end>, 64, SMEM_BYTES), ReportKind::race_write_after_read,
+                   {MARKED("end"), MARKED("use")});
+  }
+  SECTION("written before its end is known") {
+    check_reported(run(two_lives<Without::barrier_after_end>, 64, SMEM_BYTES), ReportKind::race_write_after_write,
+                   {MARKED("word"), MARKED("end")});
+  }
+  SECTION("initialised again without an end") {
+    const Device device = run(two_lives<Without::end>, 64, SMEM_BYTES);
+    REQUIRE_FALSE(device.reports().empty());
+    CHECK(device.reports()[0].kind == ReportKind::barrier_misuse);
+    CHECK_THAT(device.reports()[0].message, Contains("there is an mbarrier already"));
+  }
+  SECTION("used after its end") {
+    const Device device = run(use_after_end, 1, SMEM_BYTES);
+    REQUIRE(device.reports().size() == 2);
+    CHECK(device.reports()[0].where == std::vector{MARKED("after the end")});
+    CHECK(device.reports()[1].where == std::vector{MARKED("second end")});
+  }
+  SECTION("while a copy is to land there") {
+    const Source source;
+    const Device device = run(end_with_copies, 1, SMEM_BYTES, source.chunks);
+    const Report& report = only_report(device);
+    CHECK(report.kind == ReportKind::barrier_misuse);
+    CHECK(report.where == std::vector{MARKED("end before landing")});
+    CHECK_THAT(report.message, Contains("0 threads wait and 1 copies are to land"));
+  }
+}

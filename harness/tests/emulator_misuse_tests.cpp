@@ -423,3 +423,47 @@ TEST_CASE("kinds have stable names", "[emulator][misuse]") {
   CHECK(emulator::to_string({"/a/b/03_kvpipe/kernel.cuh", 70}) == "03_kvpipe/kernel.cuh:70");
   CHECK(emulator::to_string({"kernel.cuh", 7}) == "kernel.cuh:7");
 }
+
+// ---- lanes that meet in __syncwarp, and the shared memory of a GPU ------------------------------------------------------------
+
+namespace {
+
+// Two branches with a __syncwarp each, which are one barrier: lane l reads what lane 31 - l has stored.
+template <bool BOTH>
+__global__ void syncwarp_in_branches(uint32_t* out) {
+  const uint32_t lane = threadIdx.x, own = smem_base() + lane * 4;
+  st_shared_b32(own, lane);  // @in both branches
+  if (lane < 16) {
+    __syncwarp();
+  } else if (BOTH) {
+    __syncwarp();
+  }
+  st_global_b32(out + lane, ld_shared_b32(smem_base() + (31 - lane) * 4));
+}
+
+__global__ void does_nothing() {}
+
+}  // namespace
+
+TEST_CASE("__syncwarp is a barrier of lanes, whatever its line", "[emulator][misuse]") {
+  std::vector<uint32_t> out(32);
+  check_silent(run(syncwarp_in_branches<true>, 32, 128, out.data()));
+  CHECK(out[3] == 28);
+  CHECK_FALSE(run(syncwarp_in_branches<false>, 32, 128, out.data()).reports().empty());
+}
+
+TEST_CASE("a block has no more shared memory than the GPU that it is for", "[emulator][misuse]") {
+  const auto launched = [](uint32_t limit, uint32_t bytes) {
+    Device device({.threads = 1, .smem_limit = limit});
+    launch(device, does_nothing, dim3(1), dim3(32), bytes);
+    return device;
+  };
+  const uint32_t a100 = emulator::max_shared_memory(80);
+  check_silent(launched(a100, a100));
+  const Device device = launched(a100, a100 + 1);
+  CHECK(only_report(device).kind == ReportKind::bad_launch);
+  CHECK_THAT(device.reports()[0].message, Contains("166913 bytes of shared memory; a block can have 166912"));
+  const std::pair<int, uint32_t> kib[] = {{75, 64}, {80, 163}, {86, 99},   {87, 163},
+                                          {89, 99}, {90, 227}, {100, 227}, {120, 99}};
+  for (const auto& [sm, wanted] : kib) CHECK(emulator::max_shared_memory(sm) == wanted * 1024);
+}

@@ -477,3 +477,180 @@ TEST_CASE("bulk copies are in the trace", "[emulator][tensor_map]") {
   CHECK(seen == std::vector<std::string>{"mbarrier.init", "fence.mbarrier_init", "__syncthreads",
                                          "mbarrier.arrive.expect_tx", "cp.async.bulk.tensor.3d"});
 }
+
+// ---- proxy fences -----------------------------------------------------------------------------------------------------
+
+namespace {
+
+enum class Fence { nowhere, by_writers, by_issuer, before_the_stores, of_one_warp };
+
+// All threads store, and a box comes over what they have stored.
+template <Fence FENCE>
+__global__ void box_over_stores(const __grid_constant__ TensorMap map) {
+  initialise(1, 1);
+  if (FENCE == Fence::before_the_stores) fence_proxy_async_shared();
+  st_shared_b32(stage(0) + threadIdx.x * 4, 1);  // @stored
+  if (FENCE == Fence::by_writers || (FENCE == Fence::of_one_warp && threadIdx.x < 32)) fence_proxy_async_shared();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    if (FENCE == Fence::by_issuer) fence_proxy_async();
+    mbarrier_arrive_expect_tx(barrier_at(0), BOX_BYTES);
+    cp_async_bulk_tensor_3d(stage(0), map, 0, 0, 0, barrier_at(0));  // @over stores
+  }
+  mbarrier_wait_parity(barrier_at(0), 0);
+}
+
+// The fence is told on at an mbarrier: thread 32 stores and fences, thread 0 waits for it and asks for the box.
+template <bool FENCE>
+__global__ void fence_through_mbarrier(const __grid_constant__ TensorMap map) {
+  initialise(2, 1);
+  if (threadIdx.x == 32) {
+    st_shared_b32(stage(0), 1);
+    if (FENCE) fence_proxy_async_shared();
+    mbarrier_arrive(barrier_at(1));
+  }
+  if (threadIdx.x == 0) {
+    mbarrier_wait_parity(barrier_at(1), 0);
+    mbarrier_arrive_expect_tx(barrier_at(0), BOX_BYTES);
+    cp_async_bulk_tensor_3d(stage(0), map, 0, 0, 0, barrier_at(0));
+  }
+  mbarrier_wait_parity(barrier_at(0), 0);
+}
+
+// A box over a box, and one over what has only been read, need no fence.
+__global__ void box_over_box(const __grid_constant__ TensorMap map, uint32_t* out) {
+  initialise(1, 1);
+  for (uint32_t i = 0; i < 2; ++i) {
+    if (threadIdx.x == 0) {
+      mbarrier_arrive_expect_tx(barrier_at(0), BOX_BYTES);
+      cp_async_bulk_tensor_3d(stage(0), map, 0, 0, 0, barrier_at(0));
+    }
+    mbarrier_wait_parity(barrier_at(0), i);
+    st_global_b32(out + threadIdx.x, ld_shared_b32(stage(0) + threadIdx.x * 4));
+    __syncthreads();
+  }
+}
+
+// Threads store to global memory what the copy engine then reads: row 16 of the matrix.
+enum class Global { right, by_issuer, no_fence, shared_fence, no_barrier };
+template <Global HOW>
+__global__ void box_of_stores(const __grid_constant__ TensorMap map, uint32_t* matrix) {
+  initialise(1, 1);
+  st_global_b32(matrix + 16 * 64 + threadIdx.x, 7);  // @stored globally
+  if (HOW == Global::right || HOW == Global::no_barrier) fence_proxy_async();
+  if (HOW == Global::shared_fence) fence_proxy_async_shared();
+  if (HOW != Global::no_barrier) __syncthreads();
+  if (threadIdx.x == 0) {
+    if (HOW == Global::by_issuer) fence_proxy_async();
+    mbarrier_arrive_expect_tx(barrier_at(0), BOX_BYTES);
+    cp_async_bulk_tensor_3d(stage(0), map, 0, 16, 0, barrier_at(0));  // @box of stores
+  }
+  mbarrier_wait_parity(barrier_at(0), 0);
+  st_global_b32(matrix + threadIdx.x, ld_shared_b32(stage(0) + threadIdx.x % 32 * 4));
+}
+
+Device run_on_writable(Matrix& matrix, void (*kernel)(TensorMap, uint32_t*)) {
+  Device device({.threads = 1});
+  device.register_buffer(matrix.elements, sizeof matrix.elements, "K", emulator::Access::read_write);
+  launch(device, kernel, dim3(1), dim3(64), SMEM_BYTES, matrix.map(device),
+         reinterpret_cast<uint32_t*>(matrix.elements));
+  return device;
+}
+
+// ---- copies of a tensor map -----------------------------------------------------------------------------------------------
+
+__device__ void ask(const TensorMap& map) {
+  mbarrier_arrive_expect_tx(barrier_at(0), BOX_BYTES);
+  cp_async_bulk_tensor_3d(stage(0), map, 0, 0, 0, barrier_at(0));  // @asked
+}
+__device__ void ask_by_value(TensorMap map) {
+  ask(map);
+}
+
+enum class Handed { by_reference, by_value, local, assigned };
+template <Handed HANDED>
+__global__ void hands_its_map_on(const __grid_constant__ TensorMap map) {
+  initialise(1, 1);
+  if (threadIdx.x == 0) {
+    if (HANDED == Handed::by_reference) ask(map);
+    if (HANDED == Handed::by_value) ask_by_value(map);
+    if (HANDED == Handed::local) {
+      const TensorMap local = map;
+      ask(local);
+    }
+    if (HANDED == Handed::assigned) {
+      TensorMap local;
+      local = map;
+      ask(local);
+    }
+  }
+  mbarrier_wait_parity(barrier_at(0), 0);
+}
+
+}  // namespace
+
+TEST_CASE("a box over what threads have stored needs a proxy fence", "[emulator][tensor_map]") {
+  const Matrix matrix;
+  SECTION("by those who have stored, or by the one who asks") {
+    check_silent(run_on(matrix, box_over_stores<Fence::by_writers>, 64));
+    check_silent(run_on(matrix, box_over_stores<Fence::by_issuer>, 64));
+    check_silent(run_on(matrix, fence_through_mbarrier<true>, 64));
+    Matrix other;
+    check_silent(run_on(other, box_over_box, 64, other.out));
+  }
+  SECTION("missing") {
+    const Device device = run_on(matrix, box_over_stores<Fence::nowhere>, 64);
+    const Report& report = only_report(device);
+    CHECK(report.kind == ReportKind::missing_proxy_fence);
+    CHECK(report.where == std::vector{MARKED("over stores"), MARKED("stored")});
+    CHECK_THAT(report.message, StartsWith("missing proxy fence: cp.async.bulk.tensor.3d at ") &&
+                                   Contains("by the copy engine overwrites K+0, written by st.shared.b32 at ") &&
+                                   Contains("by thread 0 (warp 0), and no fence_proxy_async"));
+    CHECK(only_report(run_on(matrix, fence_through_mbarrier<false>, 64)).kind == ReportKind::missing_proxy_fence);
+  }
+  SECTION("too early") {
+    CHECK(only_report(run_on(matrix, box_over_stores<Fence::before_the_stores>, 64)).kind ==
+          ReportKind::missing_proxy_fence);
+  }
+  SECTION("by some of those who have stored") {
+    const Device device = run_on(matrix, box_over_stores<Fence::of_one_warp>, 64);
+    CHECK(only_report(device).kind == ReportKind::missing_proxy_fence);
+    CHECK_THAT(device.reports()[0].message, Contains("K+128, written by") && Contains("by thread 32 (warp 1)"));
+  }
+}
+
+TEST_CASE("a box of what threads have stored in global memory needs a proxy fence", "[emulator][tensor_map]") {
+  Matrix matrix;
+  SECTION("by those who have stored, or by the one who asks") {
+    check_silent(run_on_writable(matrix, box_of_stores<Global::right>));
+    CHECK(matrix.elements[0][0] == 7);
+    check_silent(run_on_writable(matrix, box_of_stores<Global::by_issuer>));
+  }
+  SECTION("missing, or one of shared memory alone") {
+    for (const auto kernel : {box_of_stores<Global::no_fence>, box_of_stores<Global::shared_fence>}) {
+      const Device device = run_on_writable(matrix, kernel);
+      const Report& report = only_report(device);
+      CHECK(report.kind == ReportKind::missing_proxy_fence);
+      CHECK(report.buffer == "K");
+      CHECK(report.where == std::vector{MARKED("box of stores"), MARKED("stored globally")});
+      CHECK_THAT(report.message, Contains("by the copy engine reads K+4096, written by st.global.b32 at"));
+    }
+  }
+  SECTION("and a barrier") {
+    CHECK(only_report(run_on_writable(matrix, box_of_stores<Global::no_barrier>)).kind ==
+          ReportKind::race_read_after_write);
+  }
+}
+
+TEST_CASE("the copy engine takes a kernel's parameter, not a copy of it", "[emulator][tensor_map]") {
+  const Matrix matrix;
+  check_silent(run_on(matrix, hands_its_map_on<Handed::by_reference>, 32));
+  for (const auto kernel :
+       {hands_its_map_on<Handed::by_value>, hands_its_map_on<Handed::local>, hands_its_map_on<Handed::assigned>}) {
+    const Device device = run_on(matrix, kernel, 32);
+    const Report& report = only_report(device);
+    CHECK(report.kind == ReportKind::bad_launch);
+    CHECK(report.where == std::vector{MARKED("asked")});
+    CHECK_THAT(report.message, Contains("its tensor map is a copy that the kernel has made"));
+  }
+}

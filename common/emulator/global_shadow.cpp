@@ -1,0 +1,99 @@
+#include "common/emulator/global_shadow.hpp"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+namespace emulator {
+namespace {
+
+void note_first(std::atomic<uint32_t>& mark, uint32_t own) {
+  for (uint32_t known = mark; (known == 0 || own >> 8 < known >> 8) && !mark.compare_exchange_weak(known, own);) {
+  }
+}
+
+void note_last(std::atomic<uint32_t>& mark, uint32_t own) {
+  for (uint32_t known = mark; own >> 8 > known >> 8 && !mark.compare_exchange_weak(known, own);) {
+  }
+}
+
+}  // namespace
+
+GlobalShadow::GlobalShadow(const std::vector<Device::Buffer>& buffers, uint64_t blocks)
+    : enabled_(blocks > 1 && blocks <= MAX_BLOCKS) {
+  if (!enabled_) return;
+  for (const Device::Buffer& buffer : buffers) {
+    if (buffer.access != emulator::Access::read_write) continue;
+    const uint64_t cells = (buffer.bytes + CELL_BYTES - 1) / CELL_BYTES;
+    buffers_.push_back({&buffer, std::vector<std::atomic<Page*>>((cells + PAGE_CELLS - 1) / PAGE_CELLS)});
+  }
+}
+
+uint8_t GlobalShadow::number_of(const Site& site) {
+  const std::lock_guard guard(mutex_);
+  const auto known = std::find(sites_.begin(), sites_.end(), site);
+  const auto number = static_cast<size_t>(known - sites_.begin());
+  if (known == sites_.end() && sites_.size() < MAX_SITES) sites_.push_back(site);
+  return static_cast<uint8_t>(std::min(number, MAX_SITES - 1));
+}
+
+GlobalShadow::Page* GlobalShadow::page(std::atomic<Page*>& slot) {
+  if (Page* const known = slot.load(std::memory_order_acquire)) return known;
+  const std::lock_guard guard(mutex_);
+  if (Page* const known = slot.load(std::memory_order_acquire)) return known;
+  if (made_.size() == MAX_PAGES) return nullptr;
+  made_.push_back(std::make_unique<Page>());
+  slot.store(made_.back().get(), std::memory_order_release);
+  return made_.back().get();
+}
+
+void GlobalShadow::note(const Device::Buffer& buffer, uint64_t offset, uint32_t bytes, bool is_write, uint64_t block,
+                        uint8_t site) {
+  const auto own_buffer =
+      std::find_if(buffers_.begin(), buffers_.end(), [&](const Pages& pages) { return pages.buffer == &buffer; });
+  const uint32_t own = static_cast<uint32_t>(block + 1) << 8 | site;
+  const uint64_t end = (offset + bytes + CELL_BYTES - 1) / CELL_BYTES;
+  for (uint64_t cell = offset / CELL_BYTES; cell < end;) {
+    Page* const here = page(own_buffer->pages[cell / PAGE_CELLS]);
+    const uint64_t page_end = std::min(end, (cell / PAGE_CELLS + 1) * PAGE_CELLS);
+    for (; here != nullptr && cell < page_end; ++cell) {
+      Cell& mark = (*here)[cell % PAGE_CELLS];
+      note_first(is_write ? mark.first_writer : mark.first_reader, own);
+      note_last(is_write ? mark.last_writer : mark.last_reader, own);
+    }
+    cell = page_end;
+  }
+}
+
+std::vector<GlobalShadow::Clash> GlobalShadow::clashes() const {
+  std::vector<Clash> all;
+  std::map<std::tuple<const Device::Buffer*, uint32_t, uint32_t, bool>, size_t> known;
+  const auto clash = [&](const Pages& pages, uint64_t cell, uint32_t first, uint32_t second, bool second_writes) {
+    const auto [entry, is_new] =
+        known.try_emplace({pages.buffer, first & 0xff, second & 0xff, second_writes}, all.size());
+    if (!is_new) {
+      ++all[entry->second].times;
+      return;
+    }
+    all.push_back({pages.buffer, cell * CELL_BYTES, access(first), access(second), second_writes});
+  };
+  for (const Pages& pages : buffers_) {
+    for (uint64_t i = 0; i < pages.pages.size(); ++i) {
+      const Page* const page = pages.pages[i];
+      if (page == nullptr) continue;
+      for (uint64_t c = 0; c < PAGE_CELLS; ++c) {
+        const Cell& cell = (*page)[c];
+        const uint32_t writer = cell.first_writer, last_writer = cell.last_writer;
+        if (writer == 0) continue;
+        const uint32_t reader = cell.first_reader, last_reader = cell.last_reader;
+        if (writer >> 8 != last_writer >> 8) clash(pages, i * PAGE_CELLS + c, writer, last_writer, true);
+        // Somebody reads what another writes: the first reader, or the last.
+        const uint32_t other = reader >> 8 != writer >> 8 ? reader : last_reader;
+        if (other != 0 && other >> 8 != writer >> 8) clash(pages, i * PAGE_CELLS + c, writer, other, false);
+      }
+    }
+  }
+  return all;
+}
+
+}  // namespace emulator
