@@ -176,10 +176,14 @@ std::vector<WrongKernel> wrong_kernels() {
                                  {"report: in-flight-read", "report: uninitialised-read",
                                   "report: race-write-after-read", "nan_output", "counts_differ", "wrong_lse"}),
       wrong<Fault::no_empty_wait>("no_empty_wait", normal, {"report: race-write-after-read", "counts_differ"}),
+      wrong<Fault::elected_arrival>("elected_arrival", normal, {"report: race-write-after-read", "counts_differ"},
+                                    {normal}),
       wrong<Fault::writes_nothing>("writes_nothing", normal, {"unwritten_output", "counts_differ"}),
       wrong<Fault::skips_a_row>("skips_a_row", normal, {"unwritten_output", "counts_differ"}),
       wrong<Fault::writes_guard>("writes_guard", normal, {"report: plain-access"}),
       wrong<Fault::modifies_Q>("modifies_Q", normal, {"report: plain-access"}),
+      wrong<Fault::reads_neighbour>("reads_neighbour", normal, {"report: race-between-blocks", "counts_differ"},
+                                    {normal}),
       wrong<Fault::mean_of_V>("mean_of_V", normal, {"wrong_result", "counts_differ", "wrong_lse"}, {ties, constant_v}),
       // Reads 2 bytes that the formula does not have.
       wrong<Fault::peeks_at_output>("peeks_at_output", normal, {"counts_differ"}, {normal}),
@@ -392,6 +396,8 @@ TEST_CASE("tiles that the copy engine brings wrongly, or scores relative to a wr
          {"report: in-flight-read", "report: in-flight-overwrite", "report: exit-in-flight", "nan_output"});
   expect("long_expect", tiles::launch_wrong<TileFault::long_expect>, normal, {"report: deadlock"});
   expect("no_fence", tiles::launch_wrong<TileFault::no_fence>, normal, {"report: barrier-misuse"});
+  expect("no_proxy_fence", tiles::launch_wrong<TileFault::no_proxy_fence>, normal, {"report: missing-proxy-fence"});
+  expect("copied_map", tiles::launch_wrong<TileFault::copied_map>, normal, {"report: bad-launch"});
   expect("early_request", tiles::launch_wrong<TileFault::early_request>, normal,
          {"report: race-write-after-read", "report: in-flight-read", "nan_output"});
   for (const InputKind kind : {normal, large_logits}) {

@@ -40,11 +40,13 @@ enum class Fault {
   mbarriers,          // K and V change hands at mbarriers: right, with other counts
   no_full_wait,       // the same, and K is read before its mbarrier has been waited for
   no_empty_wait,      // the same, and K[tile + 1] is requested before all warps have let go of K[tile]
+  elected_arrival,    // the same, and one lane lets go of K for its warp without a __syncwarp; comes out right by luck
   // memory
-  writes_nothing,  // O keeps what it held before
-  skips_a_row,     // the last row of each block is not written
-  writes_guard,    // one element behind O is written, through a plain pointer
-  modifies_Q,      // Q is scaled in place, in global memory
+  writes_nothing,   // O keeps what it held before
+  skips_a_row,      // the last row of each block is not written
+  writes_guard,     // one element behind O is written, through a plain pointer
+  modifies_Q,       // Q is scaled in place, in global memory
+  reads_neighbour,  // each block reads a word of O that the next block writes, to no use
   // cheats
   mean_of_V,       // Q and K are never looked at
   peeks_at_output  // the work is done only when O has been poisoned
@@ -78,7 +80,8 @@ __device__ __forceinline__ void load_tile(uint32_t tile, const f16* source) {
 template <Fault FAULT>
 __global__ void __launch_bounds__(THREADS) wrong_attention(AttentionParams p) {
   constexpr bool SWIZZLED = FAULT != Fault::no_swizzle;
-  constexpr bool MBARRIERS = FAULT == Fault::mbarriers || FAULT == Fault::no_full_wait || FAULT == Fault::no_empty_wait;
+  constexpr bool MBARRIERS = FAULT == Fault::mbarriers || FAULT == Fault::no_full_wait ||
+                             FAULT == Fault::no_empty_wait || FAULT == Fault::elected_arrival;
   constexpr bool K_READ_SWIZZLED = SWIZZLED && FAULT != Fault::plain_read;
 
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -116,7 +119,8 @@ __global__ void __launch_bounds__(THREADS) wrong_attention(AttentionParams p) {
   // Full: every thread's copies have landed. Empty: every thread has read.
   const uint32_t full_K = smem_Q + TILE_BYTES, full_V = full_K + 8, empty_K = full_K + 16, empty_V = full_K + 24;
   if constexpr (MBARRIERS) {
-    if (threadIdx.x < 4) mbarrier_init(full_K + threadIdx.x * 8, THREADS);
+    const bool by_warps = FAULT == Fault::elected_arrival && threadIdx.x >= 2;
+    if (threadIdx.x < 4) mbarrier_init(full_K + threadIdx.x * 8, by_warps ? WARPS : THREADS);
     __syncthreads();  // safe to use the mbarriers
   }
   const auto end_copies = [](uint32_t full) { MBARRIERS ? cp_async_mbarrier_arrive_noinc(full) : cp_async_commit(); };
@@ -162,7 +166,7 @@ __global__ void __launch_bounds__(THREADS) wrong_attention(AttentionParams p) {
     }
 
     if constexpr (MBARRIERS) {
-      mbarrier_arrive(empty_K);
+      if (FAULT != Fault::elected_arrival || lane == 3) mbarrier_arrive(empty_K);
     }
 
     // SOFTMAX  A row's scores are spread over 4 neighbouring lanes, so two exchanges complete a maximum or a sum.
@@ -245,7 +249,10 @@ __global__ void __launch_bounds__(THREADS) wrong_attention(AttentionParams p) {
         mma_m16n8k16(O_frag[n], P_frag, V_frag[0], V_frag[1]);
       }
     }
-    if constexpr (MBARRIERS) mbarrier_arrive(empty_V);
+    if constexpr (MBARRIERS) {
+      if (FAULT == Fault::elected_arrival) __syncwarp();
+      if (FAULT != Fault::elected_arrival || lane == 3) mbarrier_arrive(empty_V);
+    }
   }
 
   // STORE
@@ -261,6 +268,9 @@ __global__ void __launch_bounds__(THREADS) wrong_attention(AttentionParams p) {
     for (int n = 0; n < PV_N_TILES; ++n) {
       st_global_b32(O_row + n * 8, pack_f16x2(O_frag[n][2 * r] * normalise, O_frag[n][2 * r + 1] * normalise));
     }
+  }
+  if constexpr (FAULT == Fault::reads_neighbour) {
+    if (blockIdx.x + 1 < gridDim.x && threadIdx.x == 0) ld_global_f16(p.O + block_rows + BR * HEAD_DIM);
   }
   if constexpr (FAULT == Fault::writes_guard) {
     const size_t end = size_t(p.batch_heads) * p.n * HEAD_DIM;

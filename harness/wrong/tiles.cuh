@@ -13,6 +13,8 @@ enum class TileFault {
   short_expect,     // the bytes of V are not expected, so the wait lets through before V has landed
   long_expect,      // the bytes of Q are expected with each tile, but Q comes only once
   no_fence,         // the copy engine is not told of the mbarrier; comes out right by luck
+  no_proxy_fence,   // K's room is zeroed first, and the copy engine not told of that; comes out right by luck
+  copied_map,       // the copy engine is handed a copy of a tensor map that lies among the thread's own variables
   early_request,    // the next tile is requested before the barrier behind which nobody reads this one
   unswizzled_read,  // chunks are read as if the copy engine had left them in their places
   one_panel,        // columns 64 to 127 are read where columns 0 to 63 lie
@@ -52,12 +54,21 @@ __global__ void __launch_bounds__(THREADS)
     const int expected = FAULT == TileFault::short_expect ? TILE_BYTES : 2 * TILE_BYTES;
     mbarrier_arrive_expect_tx(landed, expected + (with_Q ? TILE_BYTES : 0));
     if (tile == 0) cp_async_bulk_tensor_3d(smem_Q, Q_map, 0, block_row, 0, landed);
-    cp_async_bulk_tensor_3d(smem_K, K_map, 0, head_row + tile * BC, 0, landed);
+    if constexpr (FAULT == TileFault::copied_map) {
+      const TensorMap own_map = K_map;
+      cp_async_bulk_tensor_3d(smem_K, own_map, 0, head_row + tile * BC, 0, landed);
+    } else {
+      cp_async_bulk_tensor_3d(smem_K, K_map, 0, head_row + tile * BC, 0, landed);
+    }
     cp_async_bulk_tensor_3d(smem_V, V_map, 0, head_row + tile * BC, 0, landed);
   };
 
   const float scale_log2 = p.softmax_scale * LOG2E, outgrown = RESCALE_ABOVE / scale_log2;
   float O_frag[PV_N_TILES][4] = {}, minus_max[4] = {}, row_sum[2] = {};
+  if constexpr (FAULT == TileFault::no_proxy_fence) {
+    for (int i = threadIdx.x; i < TILE_BYTES / 16; i += THREADS) st_shared_v4(smem_K + i * 16, {});
+    __syncthreads();  // every thread has stored
+  }
   if (threadIdx.x == 0) {
     mbarrier_init(landed, 1);
     if (FAULT != TileFault::no_fence) fence_mbarrier_init();

@@ -1,0 +1,166 @@
+// What the emulator cannot see in a kernel, because a C++ compiler knows nothing of it, is read from the kernel's source: the
+// bound on a block's threads, and where a tensor map lies that is a parameter.
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <regex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/tests/catch.hpp"
+
+namespace {
+
+namespace fs = std::filesystem;
+using Problems = std::vector<std::string>;
+
+std::string read_text(const fs::path& file) {
+  std::ifstream stream(file);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+std::string without_comments(const std::string& text) {
+  return std::regex_replace(text, std::regex(R"(//[^\n]*|/\*[^*]*\*+([^/*][^*]*\*+)*/)"), "");
+}
+
+std::string without_spaces(const std::string& text) {
+  return std::regex_replace(text, std::regex(R"(\s+)"), "");
+}
+
+// What stands between the bracket at `open` and its partner; its parts between commas.
+std::vector<std::string> list_at(const std::string& text, size_t open) {
+  std::vector<std::string> parts(1);
+  int depth = 0;
+  for (size_t i = open; i < text.size(); ++i) {
+    const char c = text[i];
+    const bool opens = c == '(' || c == '{' || c == '[' || (c == '<' && i > 0 && (std::isalnum(text[i - 1]) != 0));
+    const bool closes = c == ')' || c == '}' || c == ']' || (c == '>' && depth > 1);
+    if (closes && --depth == 0) break;
+    if (c == ',' && depth == 1) {
+      parts.emplace_back();
+    } else if (i > open) {
+      parts.back() += c;
+    }
+    if (opens) ++depth;
+  }
+  return parts;
+}
+
+struct Kernel {
+  std::string name;
+  std::string bound;  // of its threads, without spaces; empty: none
+  std::vector<std::string> parameters;
+};
+
+std::vector<Kernel> kernels_in(const std::string& text) {
+  std::vector<Kernel> kernels;
+  const std::string mark = "__global__", bound = "__launch_bounds__";
+  for (size_t at = text.find(mark); at != std::string::npos; at = text.find(mark, at + 1)) {
+    Kernel& kernel = kernels.emplace_back();
+    size_t open = text.find('(', at);
+    if (text.substr(0, open).ends_with(bound)) {
+      kernel.bound = without_spaces(list_at(text, open)[0]);
+      const size_t name = std::min(text.find(bound, at), open) + bound.size();
+      int depth = 0;  // past the bound
+      size_t end = name;
+      do depth += text[end] == '(' ? 1 : text[end] == ')' ? -1 : 0;
+      while (depth > 0 && ++end < text.size());
+      open = text.find('(', end + 1);
+    }
+    const size_t end = text.find_last_not_of(" \n", open - 1) + 1;
+    const size_t begin = text.find_last_of(" \n*", end - 1) + 1;
+    kernel.name = text.substr(begin, end - begin);
+    kernel.parameters = list_at(text, open);
+  }
+  return kernels;
+}
+
+// `bounded` counts the launches of kernels that have a bound.
+Problems problems_of(const std::string& kernel_source, const std::string& launch_source, size_t* bounded = nullptr) {
+  Problems problems;
+  std::map<std::string, std::string> bounds;
+  for (const Kernel& kernel : kernels_in(without_comments(kernel_source))) {
+    bounds[kernel.name] = kernel.bound;
+    for (const std::string& parameter : kernel.parameters) {
+      static const std::regex MAP(R"(\bTensorMap\b)"), RIGHT(R"(\s*const\s+__grid_constant__\s+TensorMap\s+\w+\s*)");
+      if (std::regex_search(parameter, MAP) && !std::regex_match(parameter, RIGHT)) {
+        problems.push_back(kernel.name + " takes \"" + std::regex_replace(parameter, std::regex(R"(^\s+|\s+$)"), "") +
+                           "\", which the compiler may copy to where the copy engine cannot read it; it must be const "
+                           "__grid_constant__ TensorMap");
+      }
+    }
+  }
+  const std::string launches = without_comments(launch_source), mark = "launch(";
+  for (size_t at = launches.find(mark); at != std::string::npos; at = launches.find(mark, at + 1)) {
+    const std::vector<std::string> arguments = list_at(launches, at + mark.size() - 1);
+    if (arguments.size() < 5) continue;
+    const std::string name = without_spaces(arguments[1].substr(0, arguments[1].find('<')));
+    const std::string block = without_spaces(arguments[3]);
+    const auto kernel = bounds.find(name);
+    if (kernel == bounds.end() || kernel->second.empty()) continue;
+    if (bounded != nullptr) ++*bounded;
+    if (block != "dim3(" + kernel->second + ")") {
+      problems.push_back(name + " is launched on " + block + " threads, and its __launch_bounds__ are " +
+                         kernel->second + "; the hardware refuses more, so the two must be the same expression");
+    }
+  }
+  return problems;
+}
+
+}  // namespace
+
+TEST_CASE("what kernels and launches say of themselves is what the hardware needs", "[emulator][source]") {
+  const fs::path root = LADDER_SOURCE_DIR;
+  size_t found = 0, bounded = 0;
+  const auto check = [&](const fs::path& directory) {
+    if (!fs::exists(directory / "kernel.cuh")) return;
+    const std::string kernel = read_text(directory / "kernel.cuh"), stage = read_text(directory / "stage.cu");
+    INFO(directory);
+    CHECK(problems_of(kernel, kernel + stage, &bounded) == Problems{});
+    found += kernels_in(without_comments(kernel)).size();
+  };
+  for (const auto& entry : fs::directory_iterator(root)) {
+    if (!entry.is_directory() || entry.path().filename().string().starts_with("build")) continue;
+    check(entry.path());
+    for (const auto& inner : fs::directory_iterator(entry.path())) {
+      if (inner.is_directory()) check(inner.path());
+    }
+  }
+  CHECK(found > 30);
+  CHECK(bounded == found);  // every kernel has a bound, and one launch that names it
+  for (const auto& entry : fs::directory_iterator(root / "harness/wrong")) {
+    const std::string text = read_text(entry.path());
+    INFO(entry.path());
+    if (entry.path().extension() == ".cuh") CHECK(problems_of(text, text) == Problems{});
+  }
+}
+
+TEST_CASE("a kernel's source that the hardware would punish", "[emulator][source]") {
+  const auto problems = [](const std::string& text) { return problems_of(text, text); };
+  const std::string right = R"(
+    template <int WARPS> __global__ void __launch_bounds__(WARPS * 32, 8 / WARPS)  // a (comment
+        attend(Params p, const __grid_constant__ TensorMap K_map, const __grid_constant__ TensorMap V_map) {}
+    __global__ void plain(Params p) {}
+    void start() { launch(device, attend<4, (1 > 2)>, dim3(p.n / 64, p.heads), dim3(WARPS * 32), BYTES<4>, p, map(K)); }
+    void also() { launch(device, plain, dim3(7), dim3(1024), 0, p); })";
+  CHECK(kernels_in(without_comments(right)).size() == 2);
+  CHECK(kernels_in(without_comments(right))[0].name == "attend");
+  CHECK(kernels_in(without_comments(right))[0].bound == "WARPS*32");
+  CHECK(kernels_in(without_comments(right))[1].name == "plain");
+  CHECK(problems(right) == Problems{});
+  const auto broken = [&](const std::string& from, const std::string& to, const std::string& words) {
+    std::string text = right;
+    REQUIRE(text.find(from) != std::string::npos);
+    const Problems all = problems(text.replace(text.find(from), from.size(), to));
+    REQUIRE(all.size() == 1);
+    CHECK_THAT(all[0], Contains(words));
+  };
+  broken("const __grid_constant__ TensorMap V_map", "const TensorMap V_map", "attend takes \"const TensorMap V_map\"");
+  broken("const __grid_constant__ TensorMap V_map", "const __grid_constant__ TensorMap& V_map", "takes");
+  broken("const __grid_constant__ TensorMap K_map", "TensorMap K_map", "attend takes \"TensorMap K_map\"");
+  broken("dim3(WARPS * 32)", "dim3(WARPS * 64)",
+         "attend is launched on dim3(WARPS*64) threads, and its __launch_bounds__ are WARPS*32");
+  broken("plain(Params p)", "plain(TensorMap p)", "plain takes");
+}
