@@ -61,10 +61,11 @@ bool RaceDetector::write_cells(const Actor& actor, uint32_t offset, uint32_t byt
     }
     writers_[i] = own | flags;
   }
+  const uint32_t* const seen = known_[actor.warp].seen.clocks.data();
   const Cell* readers = readers_.data() + first;
   for (uint32_t warp = 0; warp < warps_ && !found; ++warp, readers += writers_.size()) {
     for (size_t i = 0; i < cells && !found; ++i) {
-      if (readers[i] != 0 && !ordered(readers[i], actor.warp, self)) {
+      if (tick_of(readers[i]) > seen[clock_of(readers[i])] && !ordered(readers[i], actor.warp, self)) {
         found = true;
         hazard = hazard_with(ReportKind::race_write_after_read, first + i, readers[i]);
       }
@@ -118,6 +119,11 @@ bool RaceDetector::invalidate_mbarrier(const Actor& actor, uint32_t offset, Haza
 
 bool RaceDetector::is_fenced(Cell earlier, const Actor& actor) const {
   return has_fences_ && (knows(known_[actor.warp].fenced, earlier) || knows(threads_[actor.thread].fenced, earlier));
+}
+
+bool RaceDetector::ordered_by_threads(Cell earlier, uint32_t warp, Cell own) const {
+  return knows_thread(known_[warp].seen, earlier) ||
+         ((own & SEVERAL) == 0 && knows(threads_[thread_of(own)].seen, earlier));
 }
 
 bool RaceDetector::knows_thread(const Knowledge& knowledge, Cell earlier) {

@@ -153,9 +153,9 @@ class RaceDetector {
   bool ordered(Cell earlier, uint32_t warp, Cell own) const {
     return tick_of(earlier) <= known_[warp].seen.clocks[clock_of(earlier)] ||
            (earlier & (BULK | COPY | SEVERAL | THREAD)) == own ||
-           (!threads_.empty() && (knows_thread(known_[warp].seen, earlier) ||
-                                  ((own & SEVERAL) == 0 && knows(threads_[thread_of(own)].seen, earlier))));
+           (!threads_.empty() && ordered_by_threads(earlier, warp, own));
   }
+  bool ordered_by_threads(Cell earlier, uint32_t warp, Cell own) const;
   static bool knows(const Knowledge& knowledge, Cell earlier) {
     return tick_of(earlier) <= knowledge.clocks[clock_of(earlier)] || knows_thread(knowledge, earlier);
   }
@@ -186,8 +186,10 @@ class RaceDetector {
   }
   bool write_cells(const Actor& actor, uint32_t offset, uint32_t bytes, Cell flags, Hazard& hazard);
   void note_read(Cell& reader, Cell own, Cell in_step) const {
-    const bool another_lane = reader > in_step && ((reader ^ own) & (SEVERAL | THREAD)) != 0;
-    reader = another_lane ? (std::min(reader, own) & ~Cell{0xffffffff}) | (own & 0xffffffff) | SEVERAL : own;
+    Cell noted = own;
+    if (reader > in_step && ((reader ^ own) & (SEVERAL | THREAD)) != 0) [[unlikely]]  // another lane has read it too
+      noted = (std::min(reader, own) & ~Cell{0xffffffff}) | (own & 0xffffffff) | SEVERAL;
+    reader = noted;
   }
 
   std::vector<Cell> writers_;  // one per cell
