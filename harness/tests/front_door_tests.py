@@ -31,7 +31,7 @@ if [[ $1 == -S ]]; then
     "$4/harness/tests/other_tests" > "$4/harness/tests/CTestTestfile.cmake"
   printf 'add_test(whole "script" "--build" "%s")\nadd_test(nothing "python")\n' "$4" >> "$4/harness/tests/CTestTestfile.cmake"
 else
-  if [[ -n ${STUB_SLOW:-} ]]; then touch "$STUB_SLOW"; while [[ -e $STUB_SLOW ]]; do sleep 0.01; done; fi
+  if [[ -n ${STUB_SLOW:-} ]]; then echo "a line of the log"; touch "$STUB_SLOW"; while [[ -e $STUB_SLOW ]]; do sleep 0.01; done; fi
   [[ ${STUB_BUILD:-ok} == ok ]] || { echo "kernel.cuh:7: error: stub"; exit 1; }
   cp "$STUB_PROGRAM" "$2/ladder"
 fi
@@ -264,6 +264,21 @@ class Climbing(Door):
             self.assertEqual(b"\x1b" in said, coloured, said)
 
 
+    def test_a_long_build_says_that_it_is_at_work(self) -> None:
+        self.run_door("build")
+        slow = self.home / "slow"
+        terminal, end = pty.openpty()
+        door = subprocess.Popen(["./ladder", "check", "01"], cwd=self.repository, stdout=subprocess.DEVNULL, stderr=end,
+                                env=self.variables(STUB_SLOW=str(slow), TERM="xterm"), stdin=subprocess.DEVNULL)
+        os.close(end)
+        said = b""
+        while not re.search(rb"\rBuilding, \d+ s: a line of the log ", said):
+            said += os.read(terminal, 4096)
+        slow.unlink()
+        self.assertEqual(door.wait(HANG_S), 0)
+        os.close(terminal)
+
+
 class Words(Door):
     def setUp(self) -> None:
         super().setUp()
@@ -468,6 +483,46 @@ class Configuring(unittest.TestCase):
                           run.stdout)
             for way_out in ("CUDAHOSTCXX=", "LADDER_CMAKE=-DLADDER_CUDA=OFF ./ladder"):
                 self.assertIn(way_out, run.stdout)
+
+
+class FirstHour(unittest.TestCase):
+    """The check before a release, with stubs in place of debootstrap and what runs inside."""
+
+    def first_hour(self, *suites: str, debootstrap: str = "", inside: str = "") -> subprocess.CompletedProcess:
+        with tempfile.TemporaryDirectory() as folder:
+            repository, tools = Path(folder, "repo"), Path(folder, "bin")
+            (repository / "harness" / "release").mkdir(parents=True)
+            shutil.copy(ROOT / "harness" / "release" / "first_hour", repository / "harness" / "release")
+            tools.mkdir()
+            write_program(tools / "debootstrap", f'#!/bin/bash\n{debootstrap}\nfor word; do [[ $word == */work/* ]] && root=$word; done\n'
+                                                 'mkdir -p "$root/etc/apt/apt.conf.d"\n')
+            write_program(tools / "unshare", f"#!/bin/bash\n{inside}\n")
+            write_program(tools / "apt-config", "#!/bin/bash\n")
+            write_program(tools / "git", '#!/bin/bash\n[[ $1 == clone ]] && mkdir "${@: -1}"\nexit 0\n')
+            return subprocess.run([repository / "harness" / "release" / "first_hour", *suites], text=True, capture_output=True,
+                                  timeout=HANG_S, env={"PATH": f"{tools}:{os.environ['PATH']}", "FIRST_HOUR": str(Path(folder, "work"))})
+
+    def setUp(self) -> None:
+        if os.geteuid() != 0:
+            self.skipTest("needs root")
+        if not Path("/usr/share/keyrings/debian-archive-keyring.gpg").is_file():
+            self.skipTest("needs Debian's keyring")
+
+    def test_verdicts(self) -> None:
+        run = self.first_hour("bookworm", "trixie")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertRegex(run.stdout, r"bookworm +./ladder +0 s  ./ladder test +0 s  green\ntrixie .* green\n")
+        run = self.first_hour("bookworm", "trixie", inside='echo the end; [[ $* != *" test" ]] || exit 3')
+        self.assertEqual(run.returncode, 1)
+        self.assertRegex(run.stdout, r"trixie .*red: ./ladder test ended with 3; see .*trixie.ladder-test.log")
+        self.assertIn("the end", run.stderr)
+
+    def test_a_system_that_cannot_be_had_is_named(self) -> None:
+        broken = 'if [[ $* == *trixie* ]]; then echo "E: no such suite"; exit 1; fi'
+        run = self.first_hour("trixie", "bookworm", debootstrap=broken)
+        self.assertEqual(run.returncode, 77, run.stderr)
+        self.assertRegex(run.stdout, r"trixie +cannot be had here: E: no such suite\nbookworm .* green\n")
+        self.assertEqual(self.first_hour("trixie", "bookworm", debootstrap=broken, inside="exit 1").returncode, 1)
 
 
 class Make(Door):
