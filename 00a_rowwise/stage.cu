@@ -40,6 +40,7 @@ const ladder::Registration registration({
     .needs = "4 bytes of shared memory for every key",
     .max_d = 256,
     .any_d = true,
+    .uncounted = {"16", "33", "3", "32", "18"},
     .resources = {{.sm = 80, .registers = 32, .spill_bytes = 0}, {.sm = 90, .registers = 32, .spill_bytes = 0}},
     .variants = {variant("one query, 4 warps"), variant("5 KiB unused", run<5120>, 5120)},
 });

@@ -34,6 +34,7 @@ const ladder::Registration registration({
     .min_sm = 75,
     .needs = "nothing special",
     .writes_lse = true,
+    .uncounted = {"28.6", "29", "65536"},
     .resources = {{.sm = 80, .registers = 72, .spill_bytes = 0}, {.sm = 90, .registers = 64, .spill_bytes = 0}},
     .variants = {variant<2>("2 keys under way"), variant<1>("1 key under way"), variant<4>("4 keys under way"),
                  variant<2>("16 KiB unused", run<2, 16384>, 16384)},

@@ -35,6 +35,7 @@ const ladder::Registration registration({
     .min_sm = 75,
     .needs = "nothing special",
     .writes_lse = true,
+    .uncounted = {"219", "2048"},
     .resources = {{.sm = 80, .registers = 64, .spill_bytes = 0}, {.sm = 90, .registers = 64, .spill_bytes = 0}},
     .variants = {variant<16, 4>("16 queries, 4 warps"), variant<4, 1>("4 queries, 1 warp"),
                  variant<32, 8>("32 queries, 8 warps")},

@@ -36,6 +36,7 @@ const ladder::Registration registration({
     .min_sm = 75,
     .needs = "36 KiB of shared memory",
     .writes_lse = true,
+    .uncounted = {"16", "105", "2"},
     .resources = {{.sm = 80, .registers = 64, .spill_bytes = 0}, {.sm = 90, .registers = 64, .spill_bytes = 0}},
     .variants = {variant<16, 64, 4>("16x64, 4 warps"), variant<32, 64, 8>("32x64, 8 warps"),
                  variant<16, 32, 4>("16x32, 4 warps")},

@@ -37,6 +37,7 @@ const ladder::Registration registration({
     .min_sm = 75,
     .needs = "64 KiB of shared memory",
     .writes_lse = true,
+    .uncounted = {"277", "296"},
     .resources = {{.sm = 80, .registers = 128, .spill_bytes = 0}, {.sm = 90, .registers = 128, .spill_bytes = 0}},
     .variants = {variant<64, 64, 4>("64x64, 4 warps"), variant<32, 64, 2>("32x64, 2 warps"),
                  variant<64, 32, 4>("64x32, 4 warps")},

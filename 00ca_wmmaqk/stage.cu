@@ -44,6 +44,7 @@ const ladder::Registration registration({
     .needs = "WMMA, 50 KiB of shared memory",
     .causal = true,
     .writes_lse = true,
+    .uncounted = {"6,230", "11,900"},
     .resources = {{.sm = 80, .registers = 168, .spill_bytes = 0}, {.sm = 90, .registers = 128, .spill_bytes = 0}},
     .variants = {variant<64, 32, 4>("64x32, 4 warps"), variant<32, 64, 2>("32x64, 2 warps")},
 });

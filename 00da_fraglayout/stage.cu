@@ -44,6 +44,7 @@ const ladder::Registration registration({
     .needs = "WMMA",
     .causal = true,
     .writes_lse = true,
+    .uncounted = {"8", "32", "189", "168", "12"},
     .resources = {{.sm = 80, .registers = 152, .spill_bytes = 0}, {.sm = 90, .registers = 192, .spill_bytes = 0}},
     .variants = {variant<64, 32, 4>("64x32, 4 warps"), variant<32, 64, 2>("32x64, 2 warps")},
 });

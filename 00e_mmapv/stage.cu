@@ -44,6 +44,7 @@ const ladder::Registration registration({
     .needs = "WMMA, mma.m16n8k16",
     .causal = true,
     .writes_lse = true,
+    .uncounted = {"126", "189", "16"},
     .resources = {{.sm = 80, .registers = 128, .spill_bytes = 0}, {.sm = 90, .registers = 128, .spill_bytes = 0}},
     .variants = {variant<64, 32, 4>("64x32, 4 warps"), variant<32, 64, 2>("32x64, 2 warps")},
 });

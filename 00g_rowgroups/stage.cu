@@ -43,6 +43,7 @@ const ladder::Registration registration({
     .needs = "mma.m16n8k16",
     .causal = true,
     .writes_lse = true,
+    .uncounted = {"64", "112", "410,624"},
     .resources = {{.sm = 80, .registers = 232, .spill_bytes = 0}, {.sm = 90, .registers = 216, .spill_bytes = 0}},
     .variants = {variant<64, 32, 2>("64x32, 2 warps"), variant<64, 32, 4>("64x32, 4 warps"),
                  variant<64, 128, 4>("64x128, 4 warps")},

@@ -1,5 +1,5 @@
 // 03_kvpipe: cp.async brings V in while QK runs, and the next K while PV runs.
-// Before:  02_swizzle leaves the tensor cores idle while it loads K and V, and passes every byte through registers.
+// Before:  a block of 02_swizzle multiplies nothing while it loads K and V, and passes every byte through registers.
 // Tile:    64x128, 4 warps, M_TILES = 1.   Shared: 80 KiB (Q 16, K 32, V 32).   Needs d = 128, n % BR == 0, n % BC == 0.
 #pragma once
 #include "common/gpu.cuh"

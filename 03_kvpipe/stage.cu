@@ -32,7 +32,8 @@ ladder::Variant variant(std::string label) {
 const ladder::Registration registration({
     .name = "03_kvpipe",
     .idea = "cp.async brings V in while QK runs, and the next K while PV runs.",
-    .limit = "02_swizzle leaves the tensor cores idle while it loads K and V, and passes every byte through registers.",
+    .limit =
+        "A block of 02_swizzle multiplies nothing while it loads K and V, and passes every byte through registers.",
     .prediction = "+5 % to +15 %: two blocks per SM already hide part of the loads from each other; the copies no "
                   "longer hold registers or wait on a scoreboard.",
     .min_sm = 80,

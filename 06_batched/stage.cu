@@ -34,10 +34,10 @@ ladder::Variant variant(std::string label) {
 const ladder::Registration registration({
     .name = "06_batched",
     .idea = "A warp owns 32 query rows, and each K or V fragment that it loads feeds both of their 16-row groups.",
-    .limit = "05_exp2f reads all of K and V from shared memory once per 16 query rows: 128 B per clock bound it to the "
-             "tensor rate of an A100.",
+    .limit = "05_exp2f reads all of K and V from shared memory once per 16 query rows: each fragment feeds one "
+             "product.",
     .prediction = "+10 % to +20 % on an H200 (+3.4 % on the A100 of the write-up): shared-memory reads per multiply "
-                  "halve, and they are the limit here.",
+                  "halve, and we take them for the limit.",
     .min_sm = 80,
     .needs = "mma.m16n8k16, cp.async",
     .resources = {{.sm = 80, .registers = 255, .spill_bytes = 24, .reason = "O and S alone are 192 registers"},

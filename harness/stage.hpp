@@ -103,6 +103,9 @@ struct Stage {
   bool causal = false;               // does both dense and causal attention; otherwise dense alone
   bool writes_lse = false;           // fills AttentionParams::LSE
   bool materialises_scores = false;  // needs AttentionParams::S
+  // Numbers in the idea, the limit and the prediction that come from the machine code, a trial or arithmetic which no test
+  // repeats, as written there: "1,850". All others are computed by a test.
+  std::vector<std::string_view> uncounted = {};
   std::vector<ResourceBound> resources = {};
   std::vector<Variant> variants = {};
 };
