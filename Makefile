@@ -9,7 +9,7 @@ CSV    ?= $(wildcard docs/results/h200.csv)
 export LADDER_BUILD := $(abspath $(BUILD))
 SANITIZERS := memcheck racecheck initcheck synccheck
 
-TARGETS := help all ladder test docs handouts diff plots resources profile benchmark format clean $(SANITIZERS)
+TARGETS := help all ladder test docs handouts diff plots resources profile benchmark mutants format clean $(SANITIZERS)
 
 # A stage goes by the names that ./ladder takes: make 3, 03, kvpipe or 03_kvpipe.
 number = $(firstword $(subst _, ,$1))
@@ -36,6 +36,7 @@ help:
 	@echo 'make profile STAGE=03      bytes at every memory level, conflicts, stalls over N, by ncu (needs a GPU); OUT=FILE.csv'
 	@echo 'make benchmark             how fast the emulator is'
 	@echo 'make memcheck STAGE=03     compute-sanitizer on one stage (needs a GPU); also racecheck, initcheck, synccheck'
+	@echo 'make mutants STAGE=03      wrong kernels made out of a rung: which of them does the check let pass? Also STAGE=harness'
 	@echo 'make format                clang-format all C++ and CUDA'
 	@echo 'make clean                 remove $(BUILD)/'
 
@@ -76,6 +77,11 @@ profile:
 benchmark:
 	@./ladder build emulator_benchmark
 	@$(BUILD)/harness/tests/emulator_benchmark
+
+# The table is of whole runs.
+mutants:
+	@./ladder build ladder
+	@$(PYTHON) harness/mutants/mutants.py --build $(BUILD) $(if $(STAGE),$(STAGE),--csv docs/results/mutants.csv)
 
 $(SANITIZERS):
 	@command -v compute-sanitizer >/dev/null || { echo 'compute-sanitizer is not on PATH; it comes with the CUDA Toolkit.' >&2; exit 77; }

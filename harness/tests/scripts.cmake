@@ -14,7 +14,7 @@ if(NOT LADDER_PYTHON)
   return()
 endif()
 
-foreach(name front_door evidence plots peers)
+foreach(name front_door evidence plots peers mutants)
   add_test(NAME ${name} COMMAND ${LADDER_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/${name}_tests.py)
   set_tests_properties(${name} PROPERTIES LABELS scripts)
 endforeach()
@@ -31,6 +31,11 @@ add_test(NAME traffic_is_current
           --check ${PROJECT_SOURCE_DIR}/docs/results/h200_traffic.csv)
 set_tests_properties(one_idea_per_rung readme_is_current chapters_are_current traces_are_current traffic_is_current
   PROPERTIES LABELS scripts)
+
+# Wrong kernels by the dozen, a minute's worth of them: which ones, the seed in the output says. Some processes at a time.
+add_test(NAME mutants_sample
+  COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/harness/mutants/mutants.py --sample 60 --build ${PROJECT_BINARY_DIR})
+set_tests_properties(mutants_sample PROPERTIES LABELS mutants RUN_SERIAL ON)
 
 # The site: docs_tests.py without a browser, the others in one, on a site that is built once for all of them.
 add_test(NAME docs_site COMMAND ${LADDER_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/docs_browser.py ${PROJECT_BINARY_DIR}/tested_site)

@@ -1,0 +1,131 @@
+"""Runs one mutant in a process of its own and says what became of it."""
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shlex
+import signal
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import schemata
+from operators import Mutant
+
+# Verdicts. Answers and counts are what the check says; the others are how a process can end besides.
+ANSWERS, COUNTS, TIMEOUT, CRASH, SURVIVED = "answers", "counts", "timeout", "crash", "survived"
+NOT_A_PROGRAM = "not a program"
+COUNT_KINDS = {"counts_differ", "conflicts_differ"}
+WALL_PER_CPU = 10  # a machine that is busy with other things makes a process slow, not endless
+
+
+@dataclass
+class Outcome:
+    verdict: str
+    detail: str       # the first failure's kind, the signal, the limit
+    seconds: float    # of the processor
+
+
+@dataclass
+class Limits:
+    cpu_seconds: float = 600
+
+    @staticmethod
+    def from_original(seconds: float) -> Limits:
+        return Limits(10 * seconds + 5)
+
+
+@dataclass
+class Ended:
+    code: int | None  # None: stopped at the limit; negative: the signal
+    seconds: float
+
+
+def run(command: list[str], number: int, limits: Limits, directory: Path | None = None,
+        variables: dict[str, str] | None = None) -> Ended:
+    """`command` with mutant `number`; what it prints is not kept."""
+    environment = {**os.environ, schemata.VARIABLE: str(number), **(variables or {})}
+    limit = int(limits.cpu_seconds) + 1
+
+    def prepare() -> None:
+        resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 2))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+    begin = time.monotonic()
+    process = subprocess.Popen(command, env=environment, cwd=directory, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                               stderr=subprocess.DEVNULL, preexec_fn=prepare, start_new_session=True)
+    try:
+        process.wait(limits.cpu_seconds * WALL_PER_CPU)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        return Ended(None, time.monotonic() - begin)
+    code = process.returncode
+    if code in (-signal.SIGXCPU, -signal.SIGKILL):
+        return Ended(None, time.monotonic() - begin)
+    return Ended(code, time.monotonic() - begin)
+
+
+def failures(document: Path) -> list[tuple[str, str]]:
+    """Kind and detail of each failure in what `check --json` wrote."""
+    try:
+        rows = json.loads(document.read_text())
+    except (OSError, ValueError):
+        return []
+    found = []
+    for row in rows if isinstance(rows, list) else []:
+        for failure in row.get("failures", []):
+            found.append((failure.get("kind", ""), failure.get("detail", "") or row.get("inputs", "")))
+    return found
+
+
+class Refused(Exception):
+    """The original program is not judged right, so nothing can be learnt from its mutants."""
+
+
+class Check:
+    """`ladder check` of one rung on the emulator: its exit code is 1 for a wrong kernel, and its JSON says why."""
+
+    def __init__(self, program: Path, stage: str, work: Path):
+        self.work = work
+        self.command = [str(program), "check", stage, "--on", "cpu"]
+        self.to_first = ["--first-failure"]
+        original = run(self.command + self.to_first, 0, Limits())
+        if original.code == 2:  # a ladder without this option
+            self.to_first = []
+            original = run(self.command, 0, Limits())
+        if original.code != 0:
+            raise Refused(f"{stage} as it is does not pass: {shlex.join(self.command)} ends with {original.code}.")
+        self.limits = Limits.from_original(original.seconds)
+
+    def judge(self, mutant: Mutant) -> Outcome:
+        outcome = self._run(mutant.number, self.to_first)
+        if outcome.verdict == COUNTS and self.to_first:  # a later answer may be wrong as well
+            answers = self._run(mutant.number, self.to_first + ["--answers-only"])
+            if answers.verdict != SURVIVED:
+                return answers
+        return outcome
+
+    def _run(self, number: int, options: list[str]) -> Outcome:
+        document = self.work / f"{number}.json"
+        document.unlink(missing_ok=True)
+        ended = run(self.command + options + ["--json", str(document)], number, self.limits)
+        found = failures(document)
+        document.unlink(missing_ok=True)
+        if ended.code is None:
+            return Outcome(TIMEOUT, f"more than {self.limits.cpu_seconds:.0f} s", ended.seconds)
+        if ended.code == 0:
+            return Outcome(SURVIVED, "", ended.seconds)
+        if ended.code != 1:
+            return Outcome(CRASH, how_it_ended(ended.code), ended.seconds)
+        answers = [failure for failure in found if failure[0] not in COUNT_KINDS]
+        if found and not answers:
+            return Outcome(COUNTS, found[0][0], ended.seconds)
+        first = answers[0] if answers else ("check_failed", "")
+        return Outcome(ANSWERS, " ".join(part for part in first if part), ended.seconds)
+
+
+def how_it_ended(code: int) -> str:
+    return signal.Signals(-code).name if code < 0 else f"exit code {code}"
