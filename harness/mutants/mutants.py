@@ -201,17 +201,23 @@ def judge_all(results: Results, mutants: list[Mutant], one, jobs: int, clock: Cl
         return one(mutant) if clock.left() > 0 else None
 
     with ThreadPoolExecutor(jobs) as pool:
-        for i, (mutant, outcome) in enumerate(zip(mutants, pool.map(timed, mutants)), 1):
-            if outcome is not None and outcome.verdict != judge.NOT_A_PROGRAM:
-                results.add(mutant, outcome)
-            progress(f"{results.name}: {i} of {len(mutants)} mutants, {len(results.survivors())} unnoticed")
+        try:
+            for i, (mutant, outcome) in enumerate(zip(mutants, pool.map(timed, mutants)), 1):
+                if outcome is not None and outcome.verdict != judge.NOT_A_PROGRAM:
+                    results.add(mutant, outcome)
+                progress(f"{results.name}: {i} of {len(mutants)} mutants, {len(results.survivors())} unnoticed")
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
     progress("")
 
 
-def run_rung(directory: Path, build: Build, work: Path, jobs: int, clock: Clock, draw: random.Random | None) -> Results:
+def run_rung(directory: Path, build: Build, work: Path, jobs: int, clock: Clock, draw: random.Random | None,
+             all_results: list[Results]) -> None:
     rung = Rung(directory, build, work, jobs)
     results = Results(rung.name, read_equivalents(directory / "mutants.txt"), directory / "mutants.txt",
                       folder=f"{directory.relative_to(ROOT)}/")
+    all_results.append(results)
     results.known = {mutant.key for mutant in rung.mutants}
     if draw is not None:
         rung.keep(draw.sample(rung.mutants, min(SAMPLED_PER_RUNG, len(rung.mutants))))
@@ -221,20 +227,20 @@ def run_rung(directory: Path, build: Build, work: Path, jobs: int, clock: Clock,
     check = judge.Check(rung.program, rung.name, rung.work)
     mutants = rung.mutants if draw is None else draw.sample(rung.mutants, len(rung.mutants))
     judge_all(results, mutants, check.judge, jobs, clock)
-    return results
 
 
-def run_harness(build: Build, work: Path, jobs: int, clock: Clock, draw: random.Random | None) -> Results:
+def run_harness(build: Build, work: Path, jobs: int, clock: Clock, draw: random.Random | None,
+                all_results: list[Results]) -> None:
     code = verdicts.VerdictCode(ROOT, build, work, jobs)
     path = Path(__file__).resolve().parent / "mutants.txt"
     results = Results(HARNESS, read_equivalents(path), path)
+    all_results.append(results)
     results.known = {mutant.key for mutant in code.mutants}
     progress(f"harness: {len(code.mutants)} mutants are compiled")
     code.compile()
     results.not_programs = code.not_programs
     mutants = code.mutants if draw is None else draw.sample(code.mutants, min(SAMPLED_PER_RUNG, len(code.mutants)))
     judge_all(results, mutants, code.judge, jobs, clock)
-    return results
 
 
 def commit_of(root: Path) -> str:
@@ -316,14 +322,16 @@ def main(arguments: list[str]) -> int:
     began = time.monotonic()
     try:
         for stage in chosen:
-            all_results.append(run_rung(stage, build, work, options.jobs, clock, draw))
+            run_rung(stage, build, work, options.jobs, clock, draw, all_results)
+            if options.log is not None:
+                write_log(options.log, all_results)
             print(f"{stage.name}: {len(all_results[-1].outcomes)} mutants, {len(all_results[-1].survivors())} unnoticed, "
                   f"{time.monotonic() - began:.0f} s so far", file=sys.stderr, flush=True)
             # A rung takes some ten seconds to compile: another one needs time for it, and for its mutants.
             if clock.left() < 15:
                 break
         if with_harness:
-            all_results.append(run_harness(build, work, options.jobs, clock, draw))
+            run_harness(build, work, options.jobs, clock, draw, all_results)
     except KeyboardInterrupt:
         interrupted = True
         print("Interrupted; the results so far stand.", file=sys.stderr)

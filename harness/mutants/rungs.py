@@ -146,9 +146,10 @@ class Rung:
         includes, body = self._body(texts)
         if mark:
             body = "\n".join(f"{line} /*mutant {mark}*/" if not line.rstrip().endswith("\\") else line for line in body.split("\n"))
-        head = (f"namespace mutants_{name} {{ namespace ladder {{ using namespace ::ladder; struct Registration {{ "
+        # Without a name, as a rung is compiled more than once for one program.
+        head = (f"namespace {{ namespace mutants_{name} {{ namespace ladder {{ using namespace ::ladder; struct Registration {{ "
                 f"explicit Registration(Stage stage) {{ if ({active}) ::ladder::Registration(std::move(stage)); }} }}; }}\n")
-        return includes, head + body + f"\n}}  // namespace mutants_{name}\n"
+        return includes, head + body + f"\n}} }}  // namespace mutants_{name}\n"
 
     def _file(self, pieces: list[tuple[list[str], str]]) -> str:
         includes: list[str] = []
