@@ -87,16 +87,18 @@ bool CheckLine::counts_right() const {
 std::string where_to_read(FailureKind kind, std::string_view report) {
   const auto emulator = [](std::string_view what) { return fmt::format("docs/emulator.md, \"{}\"", what); };
   if (kind == FailureKind::emulator_report) {
+    if (report.find("block") != std::string_view::npos && report.starts_with("race")) {
+      return emulator("Races between blocks");
+    }
     if (report.starts_with("race")) return emulator("Races");
-    if (report.find("flight") != std::string_view::npos || report == "uninitialised-read") {
-      return emulator("Missing waits");
-    }
+    if (report.find("flight") != std::string_view::npos) return emulator("Missing waits");
+    if (report.find("proxy") != std::string_view::npos) return emulator("Proxy fences");
     if (report.starts_with("divergent") || report == "incomplete-warp") return emulator("Divergence");
-    if (report == "deadlock" || report == "endless-loop") return emulator("Kernels that do not end");
+    if (report == "endless-loop") return emulator("Loops without end");
     if (report == "barrier-misuse") return emulator("mbarriers");
-    if (report.starts_with("global") || report.starts_with("shared") || report == "plain-access") {
-      return emulator("Addresses");
-    }
+    if (report == "plain-access") return emulator("Pointers past the emulator");
+    if (report == "uninitialised-read" || report == "array-bounds") return emulator("Unset variables");
+    if (report.starts_with("global") || report.starts_with("shared")) return emulator("Addresses");
     return emulator("What is found");
   }
   if (kind == FailureKind::unset_variable) return emulator("Unset variables");

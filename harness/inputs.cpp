@@ -119,14 +119,29 @@ void make_creeping_max(Inputs& inputs, const Shape& shape, uint64_t seed) {
   });
 }
 
+// Every other row meets one key of its own, anywhere, and the rest three keys that all of them share.
 void make_giant_keys(Inputs& inputs, const Shape& shape, uint64_t seed) {
-  const int64_t giants[] = {std::min<int64_t>(5, shape.n - 1), shape.n / 2, std::max<int64_t>(shape.n - 2, 0)};
+  const int64_t n = shape.n, d = shape.d;
+  const auto chosen = [&](int64_t row, uint64_t which, const auto& heights) {  // above the other scores
+    return heights[static_cast<size_t>(uniform(seed, row, which) * static_cast<float>(std::size(heights)))] /
+           shape.scale();
+  };
+  const int64_t giants[] = {std::min<int64_t>(5, n - 1), n / 2, std::max<int64_t>(n - 2, 0)};
   for (int which = 0; which < 3; ++which) {
     set_column(inputs.K, shape, which, [&](int64_t key) { return key == giants[which] ? 1.0f : 0.0f; });
     set_column(inputs.Q, shape, which, [&](int64_t row) {
-      constexpr std::array HEIGHTS = {0.0f, 0.0f, 2.0f, 5.5f, 9.0f, 30.0f, 88.0f, 300.0f};  // above the other scores
-      return HEIGHTS[static_cast<size_t>(uniform(seed, row, which) * HEIGHTS.size())] / shape.scale();
+      constexpr float HEIGHTS[] = {0.0f, 0.0f, 2.0f, 5.5f, 9.0f, 30.0f, 88.0f, 300.0f};
+      return row % 2 == 0 ? chosen(row, which, HEIGHTS) : 0.0f;
     });
+  }
+  for (int64_t row = 1; row < shape.batch_heads() * n; row += 2) {
+    constexpr float HEIGHTS[] = {6.0f, 7.0f, 7.5f, 8.0f, 9.0f, 12.0f, 20.0f, 40.0f};
+    const int64_t head = row / n, query = row % n;
+    const int64_t key = head * n + static_cast<int64_t>(uniform(seed, query, 3) * static_cast<float>(n));
+    float square = 0;
+    for (int64_t c = 0; c < d; ++c) square += std::pow(to_float(inputs.K[key * d + c]), 2.0f);
+    const float factor = chosen(query, 4, HEIGHTS) / std::max(square, 1.0f);
+    for (int64_t c = 0; c < d; ++c) inputs.Q[row * d + c] = to_f16(factor * to_float(inputs.K[key * d + c]));
   }
 }
 

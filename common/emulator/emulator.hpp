@@ -92,6 +92,7 @@ enum class ReportKind {
   deadlock,
   endless_loop,  // more instructions than Options::max_steps
   plain_access,  // memory that the kernel has reached with a pointer of its own, and that is not there
+  array_bounds,  // an index beyond the end of one of the kernel's arrays
   stack_overflow,
   kernel_exception,  // or a division of integers by zero
   bad_launch,        // or a bad tensor map

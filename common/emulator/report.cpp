@@ -27,6 +27,7 @@ std::string_view to_string(ReportKind kind) {
       "deadlock",
       "endless-loop",
       "plain-access",
+      "array-bounds",
       "stack-overflow",
       "kernel-exception",
       "bad-launch",

@@ -1,8 +1,10 @@
 // Every reason for which the harness can call a kernel wrong, each met by a host function in a kernel's place.
-#include "harness/check.hpp"
+#include "harness/check_report.hpp"
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
+#include <iterator>
 #include <limits>
 
 #include <nlohmann/json.hpp>
@@ -189,6 +191,107 @@ TEST_CASE("a prediction that does not hold is a failure") {
   const CheckResult result = check(stage);
   REQUIRE(only(result, FailureKind::counts_differ));
   CHECK(result.failures[0].message == "mma: predicted 4, counted 0");
+}
+
+TEST_CASE("every kind of failure points to a passage that exists") {
+  const auto exists = [](const std::string& pointer) {
+    const size_t comma = pointer.find(", \"");
+    std::ifstream file(LADDER_SOURCE_DIR "/" + pointer.substr(0, comma));
+    const std::string text(std::istreambuf_iterator<char>(file), {});
+    const std::string words = pointer.substr(comma + 3, pointer.size() - comma - 4);
+    return text.find("**" + words + ".**") != std::string::npos || text.find("## " + words + "\n") != std::string::npos;
+  };
+  for (int kind = 0; kind <= int(FailureKind::hangs); ++kind) {
+    INFO(to_string(FailureKind(kind)));
+    CHECK(exists(where_to_read(FailureKind(kind), "")));
+  }
+  for (int kind = 0; kind <= int(emulator::ReportKind::bad_launch); ++kind) {
+    const std::string_view name = to_string(emulator::ReportKind(kind));
+    INFO(name);
+    CHECK(exists(where_to_read(FailureKind::emulator_report, name)));
+  }
+}
+
+namespace {
+
+CheckLine line_of(std::vector<CheckResult> results) {
+  return {
+      .name = "99_fake", .backend = Backend::emulator, .shape = SHAPE, .results = std::move(results), .problems = 1};
+}
+
+}  // namespace
+
+TEST_CASE("a failure is explained once, by its cause, with its line of source") {
+  CheckResult fine = check(stage_of(right)), bad = fine;
+  CHECK(explain_failures(line_of({fine})).empty());
+  bad.inputs = "peaky";
+  bad.failures = {{FailureKind::nan_output, "4 of 8 output elements are NaN"},
+                  {FailureKind::emulator_report, "race: here", "race-read-after-write", {{__FILE__, 1}}}};
+  CheckResult also = bad;
+  also.inputs = "ties";
+  const std::string text = explain_failures(line_of({fine, bad, also}));
+  CHECK(text.find("answers WRONG") != std::string::npos);
+  CHECK(text.find("race: here") < text.find("Met with peaky"));
+  CHECK(text.find("   1 | ") != std::string::npos);
+  CHECK(text.find("and the same in 1 of 2 other results") != std::string::npos);
+  CHECK(text.find("With it: nan_output in 2 input sets") != std::string::npos);
+  CHECK(text.find("4 of 8") == std::string::npos);
+}
+
+TEST_CASE("right and slow is not wrong: answers and counts are two verdicts") {
+  Stage stage = stage_of(right);
+  stage.variants[0].predict = [](const Shape&) { return Counts{.mma = 4}; };
+  const CheckResult slow = check(stage);
+  CHECK_FALSE(slow.ok);
+  CHECK(slow.answers_right());
+  CHECK_FALSE(slow.counts_right());
+  CHECK(explain_failures(line_of({slow})).find("answers right, counts DIFFER") != std::string::npos);
+  CHECK_FALSE(check(stage_of(biased)).answers_right());
+  CHECK(check(stage_of(biased)).counts_right());
+}
+
+TEST_CASE("a variable that nobody has set is found by a second build") {
+  Stage stage = stage_of(right);
+  const Problem problem = make_problem(SHAPE, InputKind::normal, 1);
+  const auto judged = [&](EmulatedLaunch zeroed) {
+    stage.variants[0].on_emulator_zeroed = zeroed;
+    return check_on_emulator(stage, stage.variants[0], problem, {}, true);
+  };
+  CHECK(judged(right).ok);
+  const CheckResult found = judged(biased);
+  REQUIRE(only(found, FailureKind::unset_variable));
+  CHECK(found.failures[0].message.find("at batch 0, head 0, query 0, column 0") != std::string::npos);
+}
+
+TEST_CASE("of a problem of 2^32 elements the first and the last head are judged") {
+  Problem problem = make_problem({.heads = 2, .n = 513, .d = 128}, InputKind::normal, 1);
+  problem.far_heads = 65535;
+  const auto judged = [&](EmulatedLaunch kernel) {
+    const Stage stage = stage_of(kernel);
+    return check_on_emulator(stage, stage.variants[0], problem);
+  };
+  // Two heads, where the tensors have them. The product of a head's number and its size is taken in 64 or in 32 bits.
+  static const auto two_heads = [](emulator::Device& device, AttentionParams p, auto times) {
+    const AttentionParams all = on_host(device, p);
+    for (const int head : {0, p.batch_heads - 1}) {
+      AttentionParams one = all;
+      const auto offset = times(head, p.n * p.d);
+      one.Q += offset;
+      one.K += offset;
+      one.V += offset;
+      one.O += offset;
+      one.batch_heads = 1;
+      attention(one, [](int) { return 1.0; });
+    }
+  };
+  CHECK(judged([](emulator::Device& device, const AttentionParams& p) {
+          two_heads(device, p, [](int64_t a, int64_t b) { return a * b; });
+        }).ok);
+  const CheckResult narrow = judged([](emulator::Device& device, const AttentionParams& p) {
+    two_heads(device, p, [](uint32_t a, uint32_t b) { return a * b; });
+  });
+  REQUIRE(narrow.has(FailureKind::unwritten_output));
+  CHECK(narrow.failures[0].message.find("batch 254, head 256") != std::string::npos);
 }
 
 TEST_CASE("a variant without an emulated build fails, it does not pass by not running") {
