@@ -24,6 +24,8 @@ class Stacks {
     void* memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) throw std::bad_alloc();
     memory_ = static_cast<std::byte*>(memory);
+    // Abandoned fibers may have stood here before, in stacks that are gone.
+    ASAN_UNPOISON_MEMORY_REGION(memory_, bytes_);
     for (uint32_t i = 0; i < count; ++i) std::memcpy(memory_ + i * SPAN, &CANARY, sizeof CANARY);
   }
   ~Stacks() { munmap(memory_, bytes_); }
