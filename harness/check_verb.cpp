@@ -142,7 +142,7 @@ class Check {
                     emulated_work(trial));
       std::vector<CheckResult> results;
       const Watched watched = watch(
-          [&, candidate, trial](const std::atomic<bool>& stop) {
+          [&, candidate, trial = trial](const std::atomic<bool>& stop) {
             const emulator::Options emulated{.max_steps = most_steps(trial.shape), .stop = &stop};
             results = check_sets_on_emulator(*candidate.stage, *candidate.variant, problems.get(trial), emulated,
                                              trial.both_builds);

@@ -231,7 +231,7 @@ class SideBySide {
     } else {
       fmt::print(stderr, "{}\n", recorded.error().message);
     }
-    fmt::print(out_, "\nNot timed. {}\n", cause);
+    fmt::print(out_, "\n{}\n", wrapped("Not timed. " + cause, out_));
     if (ratio.empty()) {
       fmt::print(out_, "docs/results has no figures for both at {}.\n", to_string(shape));
     } else {

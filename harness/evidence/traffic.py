@@ -203,7 +203,10 @@ def print_tables(rows: list[Row]) -> None:
 def commit_of_this() -> str:
     if commit := os.environ.get("LADDER_COMMIT"):
         return commit
-    run = subprocess.run(["git", "-C", str(ncu.ROOT), "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True)
+    try:
+        run = subprocess.run(["git", "-C", str(ncu.ROOT), "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True)
+    except OSError:  # a machine without git
+        return "unknown"
     return run.stdout.strip() or "unknown"
 
 
