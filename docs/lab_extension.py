@@ -21,11 +21,11 @@ FORMS = {"results": results.RESULTS, "traffic": traffic.TRAFFIC}
 
 
 def files() -> list[tuple[Path, str]]:
-    """docs/results/GPU.csv and GPU_traffic.csv, with the names of their forms."""
+    """docs/results/GPU.csv and GPU_traffic.csv, with the names of their forms. mutants.csv is of no card."""
     found = []
     for path in sorted((ROOT / "docs" / "results").glob("*.csv")):
         _, _, what = path.stem.partition("_")
-        if what in ("", "traffic"):
+        if what in ("", "traffic") and path.stem != "mutants":
             found.append((path, what or "results"))
     return found
 

@@ -313,6 +313,8 @@ def main(arguments: list[str]) -> int:
     if options.sample is not None:
         seed = options.seed if options.seed is not None else random.SystemRandom().randrange(1_000_000)
         draw = random.Random(seed)
+        if not named:  # nobody has looked at the survivors of a rung without a list
+            chosen = [stage for stage in chosen if (stage / "mutants.txt").exists()]
         chosen = draw.sample(chosen, len(chosen))
         print(f"A sample of {options.sample:g} s; the same one again: --sample {options.sample:g} --seed {seed}")
     build = Build(options.build.resolve())

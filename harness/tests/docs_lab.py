@@ -16,7 +16,8 @@ sys.path.insert(0, str(ROOT / "harness" / "plots"))
 import results  # noqa: E402,F401
 import traffic  # noqa: E402,F401
 
-RECORDED = sorted(path for path in (ROOT / "docs" / "results").glob("*.csv") if "_" not in path.stem)
+RECORDED = sorted(path for path in (ROOT / "docs" / "results").glob("*.csv")
+                  if "_" not in path.stem and path.stem != "mutants")
 ROWS = [row for path in RECORDED for row in csv.DictReader(path.open(encoding="utf-8"))]
 GPU = ROWS[0]["gpu"]
 HEADLINE, SWEEP = "8192,128,16,16", "all,128,16384,16"
