@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <set>
 
@@ -18,11 +19,27 @@ bool q_follows_k(InputKind kind) {
   return kind == InputKind::one_hot;
 }
 
-// Uniform numbers within +-this of the middle deviate from it as much as `values` do; never 0.
-double spread(std::span<const double> values, double middle) {
+// Numbers of the answers' size: uniform within middle +-spread, they have the middle and the deviation of `values`. What
+// is not finite does not count. The spread is never 0.
+struct Size {
+  double middle = 0, spread = 0.01;
+};
+Size size_of(std::vector<double> values) {
+  std::erase_if(values, [](double value) { return !std::isfinite(value); });
+  if (values.empty()) return {};
+  Size size;
+  const auto count = static_cast<double>(values.size());
+  size.middle = std::accumulate(values.begin(), values.end(), 0.0) / count;
   double squares = 0;
-  for (const double value : values) squares += (value - middle) * (value - middle);
-  return std::max(std::sqrt(3 * squares / static_cast<double>(values.size())), 0.01);
+  for (const double value : values) squares += (value - size.middle) * (value - size.middle);
+  size.spread = std::max(std::sqrt(3 * squares / count), 0.01);
+  return size;
+}
+
+// Off by how much. Where the formula makes NaN, so must the kernel; where infinity, that or NaN.
+double error_of(double got, double expected) {
+  if (std::isfinite(expected)) return std::abs(got - expected);
+  return std::isnan(got) || got == expected ? 0 : std::numeric_limits<double>::infinity();
 }
 
 // A NaN that a kernel cannot know: its payload is drawn. Not infinity, whose payload is 0.
@@ -116,10 +133,10 @@ Groups::Groups(GroupMemory memory, const Shape& shape, InputKind kind, const Roo
     O.insert(O.end(), question.reference.output.begin(), question.reference.output.end());
     LSE.insert(LSE.end(), question.reference.lse.begin(), question.reference.lse.end());
   }
-  const double middle = std::accumulate(LSE.begin(), LSE.end(), 0.0) / static_cast<double>(LSE.size());
-  plausible_.O_spread = static_cast<float>(spread(O, 0));
-  plausible_.LSE_middle = static_cast<float>(middle);
-  plausible_.LSE_spread = static_cast<float>(spread(LSE, middle));
+  const Size size = size_of(std::move(O)), lse = size_of(std::move(LSE));
+  plausible_.O_spread = static_cast<float>(size.spread);  // around 0: V has changed its sign in half of the heads
+  plausible_.LSE_middle = static_cast<float>(lse.middle);
+  plausible_.LSE_spread = static_cast<float>(lse.spread);
 }
 
 std::vector<Groups::Planned> Groups::draw_plan(int launches) {
@@ -214,14 +231,15 @@ Status Groups::verify(bool lse) {
       };
       for (int column = 0; column < shape_.d; ++column) {
         const double got = to_float((*output)[next * shape_.d + column]), expected = sign * reference.row(i)[column];
-        const double error = std::abs(got - expected);
-        const double tolerance = tolerance_ + reference.score_term[i];
+        const double error = error_of(got, expected);
+        // A row that meets NaN or infinity has no term; its finite columns are held to the plain tolerance.
+        const double term = reference.score_term[i], tolerance = tolerance_ + (std::isfinite(term) ? term : 0);
         if (error <= tolerance) continue;  // false for NaN
         return wrong(fmt::format("error {:.1e} in column {}; {:.1e} is allowed", error, column, tolerance));
       }
       if (!lse) continue;
-      const double error = std::abs((*sums)[next] - reference.lse[i]);
-      if (error <= reference.lse_tolerance[i]) continue;
+      const double error = error_of((*sums)[next], reference.lse[i]);
+      if (error == 0 || error <= reference.lse_tolerance[i]) continue;
       return wrong(fmt::format("log-sum-exp is off by {:.1e}; {:.1e} is allowed", error, reference.lse_tolerance[i]));
     }
   }

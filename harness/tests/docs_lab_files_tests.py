@@ -188,7 +188,7 @@ class Files(LabCase):
                  text.replace("02_swizzle", "02_\0swizzle", 1),
                  # who is bound by which ceiling
                  *(text.replace("mma_sync,ceiling,", f"{name},ceiling,").replace(f",{sm_here},", f",{sm},")
-                   for name in ("wgmma", "cublas") for sm in ("80", "90", "none"))]
+                   for name in ("wgmma", "gemm", "mma_sync") for sm in ("80", "90", "none"))]
         cells = {
             "kind": ("rung", ""), "regime": ("cold",), "verdict": ("maybe", ""), "source": ("dream", "write-up"), "gpu": ("", " "),
             "n": ("many", "1.5", "", "1_0", " 8192 ", "+8192"), "causal": ("2", "TRUE", ""), "date": ("",), "sm": ("",),
