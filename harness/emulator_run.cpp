@@ -63,6 +63,9 @@ EmulatorRun run_on_emulator(const Stage& stage, EmulatedLaunch launch, const Pro
   std::vector<TensorBytes*> buffers;
   std::vector<std::string> names;
   emulator::Options limits = options;
+  // What the oldest GPU has that the stage is for; where a row takes it, a longer one may need a newer GPU.
+  const bool grows = std::ranges::any_of(stage.variants, [](const Variant& v) { return v.smem_bytes_per_key > 0; });
+  if (!grows) limits.smem_limit = emulator::max_shared_memory(stage.min_sm);
   if (problem.far_heads > 0) limits.slices = static_cast<uint64_t>(problem.far_heads);
   emulator::Device device(limits);
   const auto add = [&](TensorBytes& buffer, const char* name, emulator::Access access) {

@@ -185,7 +185,10 @@ struct RowSolver {
       for (int64_t j = 0; j < keys; ++j) {
         for (int64_t c = 0; c < d; ++c) distance[c] += S[j] * std::abs(head.V[j * d + c] - exact[c]);
       }
-      result.score_term = score_error * std::ranges::max(distance) / exact_sum;
+      for (const double value : distance) {
+        const double term = score_error * value / exact_sum;
+        if (std::isfinite(term)) result.score_term = std::max(result.score_term, term);
+      }
     }
     return result;
   }
