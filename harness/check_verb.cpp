@@ -134,8 +134,9 @@ class Check {
 
     Progress progress(total);
     Problems problems(false);
-    for (const auto& [i, trial] : plan) {
-      const Candidate& candidate = candidates[i];
+    for (const auto& planned : plan) {
+      const Candidate& candidate = candidates[planned.first];
+      const Trial& trial = planned.second;
       const Shape& shape = line_shape(shapes, trial);
       if (skip(candidate, Backend::emulator, shape)) continue;
       progress.step(fmt::format("{}, emulated, {}", name_of(candidate, options_), describe(trial)),
@@ -182,8 +183,10 @@ class Check {
 
     Progress progress(double(planned - done));
     Problems problems(true);
-    for (const auto& [trial, chosen] : plan) {
-      const bool with_scores = have_naive && fits_gpu_memory(trial.shape, true, gpu).has_value();
+    for (const auto& planned : plan) {
+      const Trial& trial = planned.first;
+      const bool is_far = trial.far_heads > 0;
+      const bool with_scores = !is_far && have_naive && fits_gpu_memory(trial.shape, true, gpu).has_value();
       const Shape& shape = line_shape(shapes, trial);
       if (!with_scores && trial == plan.front().first) {
         report.notes.push_back(fmt::format("{}: not compared with 00_naive in full, its scores do not fit; {}",
@@ -195,7 +198,9 @@ class Check {
       Status prepared;
       const Watched first = watch(
           [&, trial](const std::atomic<bool>&) {
-            auto created = GpuProblem::create(trial.shape, problems.get(trial).inputs, with_scores);
+            const Problem& problem = problems.get(trial);
+            auto created = is_far ? GpuProblem::create_repeated(problem.launched(), problem.inputs, false)
+                                  : GpuProblem::create(trial.shape, problem.inputs, with_scores);
             if (!created) {
               prepared = tl::make_unexpected(created.error());
               return;
@@ -209,10 +214,14 @@ class Check {
           gpu_timeout());
       lost = first.lost;
       if (first.ended != Ended::by_itself) return {};
+      if (!prepared && is_far) {
+        report.notes.push_back("Not checked beyond 2^32 elements: " + prepared.error().message);
+        continue;
+      }
       if (!prepared) return prepared;
-      for (const size_t i : chosen) {
+      for (const size_t i : planned.second) {
         const Candidate& candidate = candidates[i];
-        if (skip(candidate, Backend::gpu, shape)) continue;
+        if (skip(candidate, Backend::gpu, shape) || (is_far && candidate.stage->materialises_scores)) continue;
         progress.step(fmt::format("{} on the GPU, {}", name_of(candidate, options_), describe(trial)), 1);
         std::vector<CheckResult> results;
         const Watched watched = watch(

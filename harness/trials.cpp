@@ -8,8 +8,8 @@
 namespace ladder {
 namespace {
 
-constexpr int FAR_HEADS = 65535;  // CUDA's limit of gridDim.y
-constexpr int FAR_N = 513;        // times 65535 heads of d = 128 is more than 2^32
+constexpr int FAR_HEADS = 65534;  // CUDA's limit of gridDim.y is one more
+constexpr int FAR_N = 513;        // times 65534 heads of d = 128 is more than 2^32
 constexpr float OTHER_SCALE = 0.7f;
 constexpr int RANDOM_TRIALS = 8;
 
@@ -33,6 +33,17 @@ Trial all_sets(Shape shape, uint64_t seed) {
   shape.batch = kinds.size() % 2 == 0 ? 2 : 1;
   shape.heads = static_cast<int>(kinds.size()) / shape.batch;
   return {.shape = shape, .kinds = {kinds.begin(), kinds.end()}, .seed = seed};
+}
+
+// Another scale, other numbers of tiles.
+Trial other_problem(const Stage& stage, const Variant& variant, Shape shape, uint64_t seed, int far_heads) {
+  shape.n = supported_length(stage, variant, shape, FAR_N);
+  shape.softmax_scale = OTHER_SCALE * shape.scale();
+  if (far_heads > 0) {
+    shape.batch = 1;
+    shape.heads = 2;
+  }
+  return {.shape = shape, .kinds = {InputKind::normal}, .seed = seed + 1, .far_heads = far_heads};
 }
 
 // Raw bits of the generator: what a distribution makes of them differs between libraries.
@@ -70,12 +81,7 @@ std::vector<Trial> emulator_trials(const Stage& stage, const Variant& variant, c
   if (options.n.empty()) many.n = supported_length(stage, variant, shape, 97, 3);
   trials.push_back(all_sets(many, options.seed));
 
-  Shape far = shape;
-  far.batch = 1;
-  far.heads = 2;
-  far.n = supported_length(stage, variant, shape, FAR_N);
-  far.softmax_scale = OTHER_SCALE * shape.scale();
-  trials.push_back({.shape = far, .kinds = {InputKind::normal}, .seed = options.seed + 1, .far_heads = FAR_HEADS});
+  trials.push_back(other_problem(stage, variant, shape, options.seed, FAR_HEADS));
   if (stage.causal && !shape.causal) trials.push_back(all_sets(with_mask(many), options.seed));
   if (options.thorough)
     std::ranges::move(random_trials(stage, variant, shape, options.seed), std::back_inserter(trials));
@@ -91,10 +97,8 @@ std::vector<Trial> gpu_trials(const Stage& stage, const Variant& variant, const 
 
   trials.push_back({.shape = shape, .kinds = {InputKind::normal}, .seed = options.seed});
   trials.push_back(all_sets(shape, options.seed));
-  Shape other = shape;
-  other.n = supported_length(stage, variant, shape, FAR_N);
-  other.softmax_scale = OTHER_SCALE * shape.scale();
-  trials.push_back({.shape = other, .kinds = {InputKind::normal}, .seed = options.seed + 1});
+  trials.push_back(other_problem(stage, variant, shape, options.seed, 0));
+  if (options.thorough) trials.push_back(other_problem(stage, variant, shape, options.seed, FAR_HEADS));
   if (stage.causal && !shape.causal) trials.push_back(all_sets(with_mask(shape), options.seed));
   if (options.thorough)
     std::ranges::move(random_trials(stage, variant, shape, options.seed), std::back_inserter(trials));

@@ -29,7 +29,7 @@ struct Trial {
 std::vector<Trial> emulator_trials(const Stage& stage, const Variant& variant, const Shape& shape,
                                    const Options& options);
 
-// On the GPU the same, without builds and far heads.
+// On the GPU the same without builds, and more than 2^32 elements with --thorough only.
 std::vector<Trial> gpu_trials(const Stage& stage, const Variant& variant, const Shape& shape, const Options& options);
 
 }  // namespace ladder
