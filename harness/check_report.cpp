@@ -11,6 +11,7 @@
 
 #include "harness/shapes.hpp"
 #include "harness/table.hpp"
+#include "harness/terminal.hpp"
 
 namespace ladder {
 namespace {
@@ -161,7 +162,7 @@ std::string explain_failures(const CheckLine& line) {
 }
 
 void print(const CheckReport& report, std::FILE* out) {
-  Table table({"<stage", "<on", "results", "<error of tolerance", "<answers", "<counts", "time"});
+  Table table({"<stage", "<on", "?results", "<error of tolerance", "<answers", "<counts", "?time"});
   size_t wrong = 0, differ = 0;
   for (const CheckLine& line : report.lines) {
     const CheckResult& worst = worst_of(line);
@@ -175,7 +176,7 @@ void print(const CheckReport& report, std::FILE* out) {
                verdict_word(right, out), !counted || !right ? "" : count_word(line.counts_right(), out),
                fmt::format("{:.2f} s", seconds)});
   }
-  fmt::print(out, "{}", table.text());
+  fmt::print(out, "{}", table.text(out));
 
   std::set<std::string> shapes;
   for (const CheckLine& line : report.lines) shapes.insert(to_string(line.shape));
@@ -190,7 +191,7 @@ void print(const CheckReport& report, std::FILE* out) {
     if (!text.empty() && ++failures <= SHOWN) fmt::print(out, "{}", text);
   }
   if (failures > SHOWN) fmt::print(out, "\n... and {} more: --json FILE has all of them.\n", failures - SHOWN);
-  for (const std::string& note : report.notes) fmt::print(out, "{}\n", note);
+  for (const std::string& note : report.notes) fmt::print(out, "{}\n", wrapped(note, out));
   const auto say = [&](size_t count, const char* what) {
     if (count > 0) {
       fmt::print(out, "{} of {} check{} failed: {}.\n", count, report.lines.size(), report.lines.size() == 1 ? "" : "s",
