@@ -81,6 +81,13 @@ float rounded(double value) {
   return to_float(to_f16(static_cast<float>(value)));
 }
 
+// The most that rounding to f16 changes a number of this size.
+double half_step(double value) {
+  constexpr int STORED_BITS = 10, LEAST_EXPONENT = -14;
+  const int exponent = value == 0 ? LEAST_EXPONENT : std::max(std::ilogb(value), LEAST_EXPONENT);
+  return std::ldexp(0.5, exponent - STORED_BITS);
+}
+
 // What one row gives.
 struct RowResult {
   double lse = 0, lse_tolerance = 0, score_term = 0;
@@ -167,8 +174,9 @@ struct RowSolver {
       for (int64_t j = 0; j < keys; ++j) add_scaled<float>(plain.data(), P[j], &head.V[j * d], d);
       for (int64_t c = 0; c < d; ++c) {
         if (!std::isfinite(exact[c])) continue;
-        const double error = std::abs(rounded(plain[c] / (plain_sum * STALENESS[i])) - exact[c]);
-        errors.max[i] = std::max(errors.max[i], error);
+        const float value = plain[c] / (plain_sum * STALENESS[i]);
+        const double error = std::abs(rounded(value) - exact[c]);
+        errors.max[i] = std::max(errors.max[i], std::abs(value - exact[c]) + half_step(exact[c]));
         errors.squares[i] += error * error;
       }
     }

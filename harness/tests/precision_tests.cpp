@@ -156,7 +156,11 @@ TEST_CASE("on every input set the tolerance is within 10 times the largest error
       table += fmt::format("| `{}` | none: NaN throughout | | |\n", to_string(known.kind));
       continue;
     }
-    CHECK((tolerance <= 10 * largest || tolerance < 1.01e-5));  // the least that a tolerance can be
+    double step = 0;  // of f16, at the largest answer
+    for (const double value : known.reference.output) {
+      if (std::isfinite(value) && value != 0) step = std::max(step, std::ldexp(1.0, std::ilogb(value) - 10));
+    }
+    CHECK((tolerance <= 10 * largest || tolerance <= 1.25 * step));  // nearly all are exact, or a step beside it
     table += fmt::format("| `{}` | {:.1e} | {:.1e} | {} |\n", to_string(known.kind), tolerance, largest,
                          largest > 1e-12 ? fmt::format("{:.1f}", tolerance / largest) : "exact");
   }
