@@ -80,7 +80,7 @@ benchmark:
 
 # The table is of whole runs.
 mutants:
-	@./ladder build ladder
+	@./ladder build harness
 	@$(PYTHON) harness/mutants/mutants.py --build $(BUILD) $(if $(STAGE),$(STAGE),--csv docs/results/mutants.csv)
 
 $(SANITIZERS):

@@ -71,6 +71,13 @@ class Build:
             raise BuildError(f"ninja knows no target {target} in {self.directory}: {result.stderr.strip()}")
         return lines[-1]
 
+    def link_inputs(self, target: str) -> list[str]:
+        """Objects and libraries that the target is linked from, but for the stages, which are generated files."""
+        generated = {entry.get("output") for entry in self.entries
+                     if Path(entry["directory"], entry["file"]).is_relative_to(self.directory)}
+        return [word for word in self.link_command(target).split()
+                if word.endswith((".o", ".a")) and not word.startswith("/") and word not in generated]
+
     def make(self, *targets: str) -> None:
         result = subprocess.run(["ninja", "-C", str(self.directory), *targets], capture_output=True, text=True)
         if result.returncode != 0:
