@@ -33,6 +33,7 @@ class Build:
 
     def __init__(self, directory: Path):
         self.directory = directory
+        run_tool(["ninja", "build.ninja"], directory)  # a change of CMakeLists.txt changes the commands
         result = run_tool(["ninja", "-t", "compdb"], directory)
         if result.returncode != 0:
             raise BuildError(f"{directory} has no build.ninja: mutants are compiled with the commands of a Ninja build.\n"
@@ -74,7 +75,7 @@ class Build:
     def link_inputs(self, target: str) -> list[str]:
         """Objects and libraries that the target is linked from, but for the stages, which are generated files."""
         generated = {entry.get("output") for entry in self.entries
-                     if Path(entry["directory"], entry["file"]).is_relative_to(self.directory)}
+                     if entry["file"].endswith(".cpp") and Path(entry["directory"], entry["file"]).is_relative_to(self.directory)}
         return [word for word in self.link_command(target).split()
                 if word.endswith((".o", ".a")) and not word.startswith("/") and word not in generated]
 
