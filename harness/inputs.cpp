@@ -119,29 +119,44 @@ void make_creeping_max(Inputs& inputs, const Shape& shape, uint64_t seed) {
   });
 }
 
-// Every other row meets one key of its own, anywhere, and the rest three keys that all of them share.
+// Rows in blocks of 32, as many as a warp may own. In every other block rows meet three keys that all of them share, or one
+// of their own; in the others three rows alone do, in three different tiles, and the rest of the warp must not hide it.
 void make_giant_keys(Inputs& inputs, const Shape& shape, uint64_t seed) {
   const int64_t n = shape.n, d = shape.d;
   const auto chosen = [&](int64_t row, uint64_t which, const auto& heights) {  // above the other scores
-    return heights[static_cast<size_t>(uniform(seed, row, which) * static_cast<float>(std::size(heights)))] /
-           shape.scale();
+    return heights[static_cast<size_t>(uniform(seed, row, which) * static_cast<float>(std::size(heights)))];
   };
   const int64_t giants[] = {std::min<int64_t>(5, n - 1), n / 2, std::max<int64_t>(n - 2, 0)};
+  const auto is_mixed = [](int64_t query) { return query / 32 % 2 == 0; };
   for (int which = 0; which < 3; ++which) {
     set_column(inputs.K, shape, which, [&](int64_t key) { return key == giants[which] ? 1.0f : 0.0f; });
-    set_column(inputs.Q, shape, which, [&](int64_t row) {
+    set_column(inputs.Q, shape, which, [&](int64_t query) {
       constexpr float HEIGHTS[] = {0.0f, 0.0f, 2.0f, 5.5f, 9.0f, 30.0f, 88.0f, 300.0f};
-      return row % 2 == 0 ? chosen(row, which, HEIGHTS) : 0.0f;
+      return is_mixed(query) && query % 2 == 0 ? chosen(query, which, HEIGHTS) / shape.scale() : 0.0f;
     });
   }
-  for (int64_t row = 1; row < shape.batch_heads() * n; row += 2) {
-    constexpr float HEIGHTS[] = {6.0f, 7.0f, 7.5f, 8.0f, 9.0f, 12.0f, 20.0f, 40.0f};
-    const int64_t head = row / n, query = row % n;
-    const int64_t key = head * n + static_cast<int64_t>(uniform(seed, query, 3) * static_cast<float>(n));
+  const auto meet = [&](int64_t head, int64_t query, int64_t key, float height) {
+    const auto Q_row = inputs.Q.begin() + (head * n + query) * d, K_row = inputs.K.begin() + (head * n + key) * d;
     float square = 0;
-    for (int64_t c = 0; c < d; ++c) square += std::pow(to_float(inputs.K[key * d + c]), 2.0f);
-    const float factor = chosen(query, 4, HEIGHTS) / std::max(square, 1.0f);
-    for (int64_t c = 0; c < d; ++c) inputs.Q[row * d + c] = to_f16(factor * to_float(inputs.K[key * d + c]));
+    for (int64_t c = 0; c < d; ++c) square += std::pow(to_float(K_row[c]), 2.0f);
+    const float factor = height / (shape.scale() * std::max(square, 1.0f));
+    for (int64_t c = 0; c < d; ++c) Q_row[c] = to_f16(factor * to_float(K_row[c]));
+  };
+  for (int64_t head = 0; head < shape.batch_heads(); ++head) {
+    for (int64_t query = 0; query < n; ++query) {
+      constexpr float HEIGHTS[] = {6.0f, 7.0f, 7.5f, 8.0f, 9.0f, 12.0f, 20.0f, 40.0f};
+      if (!is_mixed(query) || query % 2 == 0) continue;
+      meet(head, query, static_cast<int64_t>(uniform(seed, query, 3) * static_cast<float>(n)),
+           chosen(query, 4, HEIGHTS));
+    }
+    for (int64_t block = 1; block * 32 < n; block += 2) {
+      for (int64_t i = 0; i < 3; ++i) {
+        // Steps that visit rows of both halves of a fragment, and columns of both parities, at the start of a tile too.
+        const int64_t event = block * 3 + i, query = block * 32 + (event * 7 + 3) % 32;
+        constexpr float HEIGHTS[] = {20.0f, 40.0f};
+        if (query < n) meet(head, query, (64 * (i + 1) + event * 13 % 64) % n, chosen(query, 4, HEIGHTS));
+      }
+    }
   }
 }
 
