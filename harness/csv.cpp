@@ -459,7 +459,8 @@ Result<std::vector<ResultRow>> recorded_results(const fs::path& directory) {
   std::vector<fs::path> files;
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(directory, ignored)) {
-    const bool is_companion = entry.path().stem().string().find('_') != std::string::npos;
+    const std::string name = entry.path().stem().string();
+    const bool is_companion = name.find('_') != std::string::npos || name == "mutants";  // which is of no card
     if (entry.path().extension() == ".csv" && !is_companion) files.push_back(entry.path());
   }
   std::sort(files.begin(), files.end());
