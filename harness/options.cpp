@@ -127,6 +127,14 @@ Status parse_inputs(const RawFlags& raw, Options& options) {
     all = all || known == kinds.size();
   }
   if (all) options.inputs.assign(kinds.begin(), kinds.end());
+  const bool is_timed = options.verb == Verb::bench || options.verb == Verb::compare;
+  const auto nan = std::ranges::find_if_not(options.inputs, has_numbers);
+  if (is_timed && nan != options.inputs.end()) {
+    return usage(
+        fmt::format("The answers to {} inputs hold NaN: there is nothing to time.\n"
+                    "  Right or wrong on them:  ladder check STAGE --inputs {}",
+                    to_string(*nan), to_string(*nan)));
+  }
   return {};
 }
 

@@ -175,6 +175,7 @@ TEST_CASE("all is one of the inputs, alone or among others") {
     CHECK(options->inputs.size() == all_input_kinds().size());
   }
   CHECK(mentions(message({"check", "--inputs", "al"}), "Did you mean all?"));
+  CHECK(mentions(message({"bench", "--inputs", "all"}), "nothing to time"));
 }
 
 TEST_CASE("stages with a comma between them are told of the space") {
