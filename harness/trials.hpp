@@ -20,10 +20,12 @@ struct Trial {
 };
 
 // On the emulator, for a shape that the options ask for:
-//   1. normal inputs at that shape, by both builds;
-//   2. all input sets at once, a head each, in two batches: at --n if it was given, or else at a length of three tiles or so;
+//   1. normal inputs at that shape;
+//   2. all input sets at once, a head each, in two batches, by both builds: at --n if it was given, or else at a length of
+//      three tiles or so;
 //   3. another softmax scale, more tiles than usual and an odd number of them where the tile allows it, in the first and the
-//      last head of a problem of more than 2^32 elements.
+//      last head of a problem of more than 2^32 elements;
+//   4. the second once more under a causal mask, of a stage that has one.
 // With --inputs only those sets, at that shape. With --thorough also the random ones, of other seeds, lengths, batches, heads
 // and scales. Every trial's shape is one that the variant supports.
 std::vector<Trial> emulator_trials(const Stage& stage, const Variant& variant, const Shape& shape,
