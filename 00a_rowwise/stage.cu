@@ -30,6 +30,7 @@ ladder::Variant variant(std::string label, decltype(&run<>) run_it = run<>, uint
 
 const ladder::Registration registration({
     .name = "00a_rowwise",
+    .previous = "00_naive",
     .idea = "One kernel instead of three: a block per query, and its row of scores stays in shared memory.",
     .limit = "00_naive sends every score through global memory six times, and needs room for n x n of them.",
     .prediction =

@@ -27,6 +27,7 @@ ladder::Variant variant() {
 
 const ladder::Registration registration({
     .name = "00aa_coalesced",
+    .previous = "00a_rowwise",
     .idea = "Eight lanes read a row of K together, 16 bytes each, so that a warp's load uses whole lines.",
     .limit = "00a_rowwise reads with a warp from 32 rows of K at a time: L1 looks up 32 lines for 64 bytes.",
     .prediction =

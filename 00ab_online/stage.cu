@@ -25,6 +25,7 @@ ladder::Variant variant(std::string label, decltype(&run<KEYS>) run_it = run<KEY
 
 const ladder::Registration registration({
     .name = "00ab_online",
+    .previous = "00aa_coalesced",
     .idea = "The online softmax: one walk over the keys with a running maximum and sum, and no row of scores.",
     .limit = "00aa_coalesced keeps a row of n scores in shared memory, which bounds n, and walks over it three times.",
     .prediction =

@@ -24,6 +24,7 @@ ladder::Variant variant(std::string label) {
 
 const ladder::Registration registration({
     .name = "00ac_ownrow",
+    .previous = "00ab_online",
     .idea =
         "A group of eight lanes owns a query from the first key to the last: four queries a warp, and nothing to join.",
     .limit =

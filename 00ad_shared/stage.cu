@@ -26,6 +26,7 @@ ladder::Variant variant(std::string label) {
 
 const ladder::Registration registration({
     .name = "00ad_shared",
+    .previous = "00ac_ownrow",
     .idea = "K and V come tile by tile into shared memory: what is read from global memory serves the 16 queries of a "
             "block.",
     .limit = "00ac_ownrow has every warp read all of K and V, and leaves to the caches what its warps have in common.",

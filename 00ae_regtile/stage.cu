@@ -26,6 +26,7 @@ ladder::Variant variant(std::string label) {
 
 const ladder::Registration registration({
     .name = "00ae_regtile",
+    .previous = "00ad_shared",
     .idea = "Register tiles: a lane has four rows, so each value of K or V that it reads and converts serves four "
             "products.",
     .limit =

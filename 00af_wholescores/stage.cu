@@ -26,6 +26,7 @@ ladder::Variant variant(std::string label) {
 
 const ladder::Registration registration({
     .name = "00af_wholescores",
+    .previous = "00ae_regtile",
     .idea = "Eight keys a step: each of the eight lanes of a row computes one whole score and one weight, and O is "
             "corrected once.",
     .limit = "00ae_regtile exchanges three times for every score, corrects O for every key, and computes each weight "

@@ -28,6 +28,7 @@ ladder::Variant variant(std::string label) {
 
 const ladder::Registration registration({
     .name = "00b_tiled",
+    .previous = "00af_wholescores",
     .idea = "A whole tile of keys takes one step of the recurrence: eight keys a lane, and O is corrected once for 64 "
             "keys.",
     .limit = "00af_wholescores reads all of Q again, and corrects O, for every eight keys.",

@@ -31,6 +31,7 @@ ladder::Variant variant(std::string label) {
 
 const ladder::Registration registration({
     .name = "00c_causal",
+    .previous = "00b_tiled",
     .idea = "Causal: tiles of the future are skipped, and the tile on the diagonal is masked.",
     .limit = "00b_tiled computes the scores of keys that a causal query may not see.",
     .prediction =

@@ -34,6 +34,7 @@ ladder::Variant variant(std::string label) {
 
 const ladder::Registration registration({
     .name = "00ca_wmmaqk",
+    .previous = "00c_causal",
     .idea = "QK on tensor cores through WMMA; its fragments are opaque, so S goes through shared memory.",
     .limit = "00c_causal multiplies on the FP32 units, one product per lane and instruction.",
     .prediction =

@@ -34,6 +34,7 @@ ladder::Variant variant(std::string label) {
 
 const ladder::Registration registration({
     .name = "00d_wmma",
+    .previous = "00ca_wmmaqk",
     .idea = "PV on tensor cores through WMMA too; its fragments are opaque, so P and P V go through shared memory.",
     .limit = "00ca_wmmaqk multiplies P V on the FP32 units, one product per lane and instruction.",
     .prediction =

@@ -34,6 +34,7 @@ ladder::Variant variant(std::string label) {
 
 const ladder::Registration registration({
     .name = "00da_fraglayout",
+    .previous = "00d_wmma",
     .idea = "A lane takes the elements of S and O that an accumulator of mma.sync gives it: two columns of every 8, in "
             "two rows.",
     .limit = "00d_wmma gives a lane four columns of every 32 in four rows, a layout that no product computes in.",

@@ -34,6 +34,7 @@ ladder::Variant variant(std::string label) {
 
 const ladder::Registration registration({
     .name = "00e_mmapv",
+    .previous = "00da_fraglayout",
     .idea = "PV with mma.sync: the softmax has S as its accumulators would, so P stays in registers, and O is summed "
             "up in them.",
     .limit = "00da_fraglayout sends P and P V through shared memory, because the fragments of WMMA are opaque.",

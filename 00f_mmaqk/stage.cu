@@ -34,6 +34,7 @@ ladder::Variant variant(std::string label) {
 
 const ladder::Registration registration({
     .name = "00f_mmaqk",
+    .previous = "00e_mmapv",
     .idea = "QK with mma.sync and ldmatrix too: S stays in registers, and only Q, K and V pass through shared memory.",
     .limit = "00e_mmapv stores S from opaque fragments, only to read it back in a layout that is known.",
     .prediction =

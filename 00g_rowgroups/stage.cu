@@ -34,6 +34,7 @@ ladder::Variant variant(std::string label) {
 
 const ladder::Registration registration({
     .name = "00g_rowgroups",
+    .previous = "00f_mmaqk",
     .idea = "A warp owns two groups of 16 query rows, so that a fragment of K or V that it loads serves 32 rows.",
     .limit = "00f_mmaqk loads every fragment of K and V for 16 query rows, with 8-way conflicts.",
     .prediction = "1.4 to 1.65 times 00f, 65 to 73 TFLOPS on an H200. The emulator counts what 00f does, 672,768 "

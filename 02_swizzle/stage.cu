@@ -31,6 +31,7 @@ ladder::Variant variant(std::string label) {
 
 const ladder::Registration registration({
     .name = "02_swizzle",
+    .previous = "01_base",
     .idea =
         "XOR the chunk index with the row, and the eight rows of an ldmatrix fall into eight different bank groups.",
     .limit =

@@ -11,8 +11,12 @@ constexpr int ROW_BYTES = HEAD_DIM * 2;     // 128 halves = 256 B = twice around
 constexpr int ROW_CHUNKS = ROW_BYTES / 16;  // 16 B = 8 halves: one row of an ldmatrix matrix, one vector load
 constexpr float LOG2E = 1.44269504088896341f;
 
-template <int BR, int BC>
-constexpr uint32_t SMEM_BYTES = (BR + 2 * BC) * ROW_BYTES;
+// The tile of a block: BR queries against BC keys at a time, by so many warps.
+template <int BR_, int BC_, int WARPS_>
+struct Config {
+  static constexpr int BR = BR_, BC = BC_, WARPS = WARPS_, THREADS = WARPS * 32;
+  static constexpr uint32_t SMEM_BYTES = (BR + 2 * BC) * ROW_BYTES;
+};
 
 // Byte offset of a 16-byte chunk within a tile of 256-byte rows. Eight chunks fill all 32 banks once; XOR with the row
 // gives eight consecutive rows eight different slots for the same chunk. It is its own inverse: writers and readers agree.
@@ -32,9 +36,9 @@ __device__ __forceinline__ void load_tile(uint32_t tile, const f16* source) {
 }
 
 // Two blocks fit on an SM, and saying so lets the compiler use all 255 registers of a thread.
-template <int BR, int BC, int WARPS>
-__global__ void __launch_bounds__(WARPS * 32, 2) flash_attention(AttentionParams p) {
-  constexpr int THREADS = WARPS * 32;
+template <class C>
+__global__ void __launch_bounds__(C::THREADS, 2) flash_attention(AttentionParams p) {
+  constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, THREADS = C::THREADS;
   constexpr int M_TILES = BR / (16 * WARPS);                      // 16-row groups of queries per warp
   constexpr int QK_N_TILES = BC / 8, QK_K_TILES = HEAD_DIM / 16;  // S[16 x BC] = Q[16 x d] K^T[d x BC]
   constexpr int PV_N_TILES = HEAD_DIM / 8, PV_K_TILES = BC / 16;  // O[16 x d] += P[16 x BC] V[BC x d]
@@ -170,6 +174,12 @@ __global__ void __launch_bounds__(WARPS * 32, 2) flash_attention(AttentionParams
       }
     }
   }
+}
+
+// LAUNCH  A block per BR queries of a head. The pointers of `p` belong to the device; n is a multiple of BR and of BC.
+template <class C>
+void run(Device& device, const AttentionParams& p) {
+  launch(device, flash_attention<C>, dim3(p.n / C::BR, p.batch_heads), dim3(C::THREADS), C::SMEM_BYTES, p);
 }
 
 }  // namespace

@@ -31,6 +31,7 @@ ladder::Variant variant(std::string label) {
 
 const ladder::Registration registration({
     .name = "05_exp2f",
+    .previous = "04_vpair",
     .idea =
         "Work in powers of two: scale, subtraction and change of base become one fused multiply-add in front of ex2.",
     .limit = "04_vpair spends four instructions per score on the exponential: multiply, subtract, multiply, ex2.",

@@ -33,6 +33,7 @@ ladder::Variant variant(std::string label) {
 
 const ladder::Registration registration({
     .name = "07_dbuf",
+    .previous = "06_batched",
     .idea = "Fetch K and V fragments one step ahead into a second set of registers.",
     .limit =
         "06_batched starts each group of mma only when its ldmatrix has returned, unless the compiler moved it up.",

@@ -33,6 +33,7 @@ ladder::Variant variant(std::string label) {
 
 const ladder::Registration registration({
     .name = "08_fragorder",
+    .previous = "06_batched",
     .idea = "Lanes ask for K's matrices in the order in which mma wants them, and no register has to be moved.",
     .limit =
         "mma cannot use K's registers as ldmatrix leaves them in 01 to 07: each B fragment is moved into a pair first.",

@@ -33,6 +33,7 @@ ladder::Variant variant(std::string label) {
 
 const ladder::Registration registration({
     .name = "10_mbarrier",
+    .previous = "09_rescale",
     .idea = "K and V have two places each, with barriers for full and for empty, and the block no longer meets.",
     .limit = "All warps of a block wait for the slowest of them twice a tile.",
     .prediction = "+1 % to +3 %: removing the barriers and the loads altogether, on trial, was worth 10 %, but most of "

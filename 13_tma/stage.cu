@@ -41,6 +41,7 @@ ladder::Variant variant(std::string label) {
 
 const ladder::Registration registration({
     .name = "13_tma",
+    .previous = "12_wide",
     .idea = "One thread asks the copy engine (TMA) for a whole tile, instead of every thread for its share of it.",
     .limit = "Each warp spends 8 cp.async on every tile of K and V, and keeps their addresses in registers that the "
              "products need.",

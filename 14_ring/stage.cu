@@ -42,6 +42,7 @@ ladder::Variant variant(std::string label) {
 
 const ladder::Registration registration({
     .name = "14_ring",
+    .previous = "13_tma",
     .idea = "Three places for K and V, and the loop unrolled once around them: in the code every place is a constant.",
     .limit = "A tile is requested when the one before it has been read by all: who is late lets the others wait.",
     .prediction = "+1 %: nobody waits for the slowest warp of the tile before, and addresses and parities need no "

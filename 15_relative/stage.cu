@@ -44,6 +44,7 @@ ladder::Variant variant(std::string label) {
 
 const ladder::Registration registration({
     .name = "15_relative",
+    .previous = "14_ring",
     .idea = "The products begin at minus the old maximum, so scores come out relative to it; a look tells whether one "
             "has outgrown it.",
     .limit = "Between the products each warp finds and exchanges the maxima of its rows, though hardly ever is one of "

@@ -44,6 +44,7 @@ ladder::Variant variant(std::string label) {
 
 const ladder::Registration registration({
     .name = "16_store",
+    .previous = "15_relative",
     .idea = "O goes through shared memory on its way out, so that a warp writes whole rows.",
     .limit = "Each lane writes O in 64 stores of 4 bytes, each of which touches eight rows.",
     .prediction = "Nothing at n = 8192, where storing is one part in 128 of a block's work; a few percent at n = 512, "

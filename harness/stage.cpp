@@ -1,20 +1,28 @@
 #include "harness/stage.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <filesystem>
+#include <map>
 
 namespace ladder {
 namespace {
 
-std::vector<Stage>& registry() {
-  static std::vector<Stage> all;
-  return all;
+struct Registry {
+  std::vector<Stage> stages;
+  bool ordered = true;
+};
+
+Registry& registry() {
+  static Registry only;
+  return only;
 }
 
 // All builds describe a variant in the same words, so equal labels are the same variant.
 void join(Stage& known, Stage& added) {
   for (Variant& variant : added.variants) {
-    const auto same = std::find_if(known.variants.begin(), known.variants.end(),
-                                   [&](const Variant& other) { return other.label == variant.label; });
+    const auto same = std::ranges::find(known.variants, variant.label, &Variant::label);
     if (same == known.variants.end()) {
       known.variants.push_back(std::move(variant));
       continue;
@@ -26,50 +34,112 @@ void join(Stage& known, Stage& added) {
   }
 }
 
+// The tree of stages, in which each one hangs below its previous.
+class Tree {
+ public:
+  explicit Tree(std::vector<Stage> stages) : stages_(std::move(stages)) {
+    std::ranges::sort(stages_, {}, &Stage::name);
+    for (Stage& stage : stages_) {
+      const bool known = std::ranges::find(stages_, stage.previous, &Stage::name) != stages_.end();
+      below_[known ? stage.previous : std::string_view()].push_back(&stage);
+    }
+  }
+
+  // Depth first, the deepest branch last. Stages in a circle hang below nothing, and come behind all others.
+  std::vector<Stage> in_order() {
+    append_below({});
+    for (Stage& stage : stages_) {
+      if (!stage.name.empty()) append(stage);
+    }
+    return std::move(ordered_);
+  }
+
+ private:
+  size_t depth(const Stage& stage) const {
+    size_t deepest = 0;
+    if (const auto below = below_.find(stage.name); below != below_.end()) {
+      for (const Stage* next : below->second) deepest = std::max(deepest, depth(*next));
+    }
+    return deepest + 1;
+  }
+
+  void append_below(std::string_view name) {
+    const auto below = below_.find(name);
+    if (below == below_.end()) return;
+    std::ranges::stable_sort(below->second, {}, [&](const Stage* stage) { return depth(*stage); });
+    for (Stage* stage : below->second) {
+      const std::string_view its_name = stage->name;
+      append(*stage);
+      append_below(its_name);
+    }
+  }
+
+  void append(Stage& stage) {
+    ordered_.push_back(std::move(stage));
+    stage.name = {};
+  }
+
+  std::vector<Stage> stages_, ordered_;
+  std::map<std::string_view, std::vector<Stage*>> below_;
+};
+
+std::string label_of(const Tile& tile) {
+  return fmt::format("{}x{}, {} warp{}", tile.br, tile.bc, tile.warps, tile.warps == 1 ? "" : "s");
+}
+
+Variant complete(Variant rest, Tile tile, uint32_t smem_bytes, std::function<Counts(const Shape&)> predict) {
+  if (rest.label.empty()) rest.label = label_of(tile);
+  rest.tile = tile;
+  rest.smem_bytes = smem_bytes;
+  rest.predict = std::move(predict);
+  return rest;
+}
+
 }  // namespace
 
 const std::vector<Stage>& stages() {
-  return registry();
+  Registry& known = registry();
+  if (!known.ordered) known.stages = Tree(std::move(known.stages)).in_order();
+  known.ordered = true;
+  return known.stages;
 }
 
 const Stage* previous_of(const Stage& stage) {
-  const auto& all = registry();
-  const auto place = std::find_if(all.begin(), all.end(), [&](const Stage& other) { return other.name == stage.name; });
-  return place == all.begin() || place == all.end() ? nullptr : &place[-1];
+  const auto found = std::ranges::find(stages(), stage.previous, &Stage::name);
+  return found == stages().end() ? nullptr : &*found;
 }
 
-Registration::Registration(Stage stage) {
-  auto& all = registry();
-  const auto place = std::lower_bound(all.begin(), all.end(), stage.name,
-                                      [](const Stage& other, std::string_view name) { return other.name < name; });
-  if (place != all.end() && place->name == stage.name) {
-    join(*place, stage);
-  } else {
-    all.insert(place, std::move(stage));
+Registration::Registration(Stage stage, std::string_view file) {
+  Registry& known = registry();
+  const auto same = std::ranges::find(known.stages, stage.name, &Stage::name);
+  if (same != known.stages.end()) {
+    join(*same, stage);
+    return;
   }
+  for (Variant& variant : stage.variants) {
+    if (stage.any_d) variant.min_d = 1;
+    if (stage.max_d != 128) variant.max_d = stage.max_d;
+    variant.causal |= stage.causal, variant.writes_lse |= stage.writes_lse;
+  }
+  const auto directory = std::filesystem::path(file).parent_path();
+  stage.directory = std::filesystem::relative(directory, LADDER_SOURCE_DIR).generic_string();
+  known.stages.push_back(std::move(stage));
+  known.ordered = false;
 }
 
-Variant make_variant(std::string label, Tile tile, uint32_t smem_bytes, EmulatedLaunch on_emulator, const void*,
-                     double conflict_ways, std::function<Counts(const Shape&)> predict, Unset unset) {
-  return {.label = std::move(label),
-          .tile = tile,
-          .smem_bytes = smem_bytes,
-          .on_emulator = unset == Unset::pattern ? on_emulator : nullptr,
-          .on_emulator_zeroed = unset == Unset::zero ? on_emulator : nullptr,
-          .conflict_ways = conflict_ways,
-          .predict = std::move(predict)};
+Variant make_variant(Tile tile, uint32_t smem_bytes, EmulatedLaunch run, const void*,
+                     std::function<Counts(const Shape&)> predict, Variant rest, Unset unset) {
+  Variant variant = complete(std::move(rest), tile, smem_bytes, std::move(predict));
+  (unset == Unset::pattern ? variant.on_emulator : variant.on_emulator_zeroed) = run;
+  return variant;
 }
 
-Variant make_variant(std::string label, Tile tile, uint32_t smem_bytes,
-                     void (*on_gpu)(gpu::Device&, const AttentionParams&), const void* kernel, double conflict_ways,
-                     std::function<Counts(const Shape&)> predict) {
-  return {.label = std::move(label),
-          .tile = tile,
-          .smem_bytes = smem_bytes,
-          .on_gpu = on_gpu,
-          .gpu_kernel = kernel,
-          .conflict_ways = conflict_ways,
-          .predict = std::move(predict)};
+Variant make_variant(Tile tile, uint32_t smem_bytes, GpuLaunch run, const void* kernel,
+                     std::function<Counts(const Shape&)> predict, Variant rest) {
+  Variant variant = complete(std::move(rest), tile, smem_bytes, std::move(predict));
+  variant.on_gpu = run;
+  variant.gpu_kernel = kernel;
+  return variant;
 }
 
 }  // namespace ladder

@@ -1,11 +1,13 @@
-// What a stage tells the harness about itself. A stage.cu fills one Stage per back end and registers it; the registry
-// joins the two by name. The stage.cu is compiled twice: by nvcc for the GPU and by the C++ compiler for the emulator.
+// What a stage tells the harness about itself. A stage.cu fills one Stage and registers it. It is compiled several times, by
+// nvcc for the GPU and by the C++ compiler for the emulator; the registry joins what they register by name.
 #pragma once
 #include <cmath>
 #include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "common/attention.hpp"
@@ -64,6 +66,8 @@ struct ResourceBound {
 
 // Launches a kernel on the emulator; the pointers lie in host memory.
 using EmulatedLaunch = void (*)(emulator::Device&, const AttentionParams&);
+// The same on the GPU, with pointers into its memory.
+using GpuLaunch = void (*)(gpu::Device&, const AttentionParams&);
 
 // The emulated kernels are built twice: variables that a kernel leaves unset hold a bit pattern, or zeros. A right kernel
 // cannot tell the difference.
@@ -76,56 +80,90 @@ constexpr Unset UNSET = Unset::pattern;
 
 // One compiled configuration of a stage's kernel. The first of a stage is its default, the others are ablations.
 struct Variant {
-  std::string label;  // "64x128, 4 warps"; unique within the stage
+  std::string label = {};  // unique within the stage; from the tile, "64x128, 4 warps", if stage.cu gives none
   Tile tile = {};
   uint32_t smem_bytes = 0;  // dynamic shared memory per block, and what each of the n keys adds to it:
   uint32_t smem_bytes_per_key = 0;
   EmulatedLaunch on_emulator = nullptr;         // with Unset::pattern
   EmulatedLaunch on_emulator_zeroed = nullptr;  // with Unset::zero
-  void (*on_gpu)(gpu::Device&, const AttentionParams&) = nullptr;
+  GpuLaunch on_gpu = nullptr;
   const void* gpu_kernel = nullptr;  // for cudaFuncGetAttributes: registers, local bytes
-  double conflict_ways = 0;          // of the worst ldmatrix or wmma.load line (8, 1); 0: the stage has none
   std::function<Counts(const Shape&)> predict = {};  // expected counts, exact; but where the data decide,
   uint64_t shuffles_per_rescale = 0;  // the fewest shuffles, and each rescale of a warp makes so many more
+  double conflict_ways = 0;           // of the worst ldmatrix or wmma.load line (8, 1); 0: the stage has none
+
+  // Which problems it takes. n is a multiple of the tile's sides.
+  int min_d = 128, max_d = 128;     // head dimensions
+  bool causal = false;              // does both dense and causal attention; otherwise dense alone
+  bool writes_lse = false;          // fills AttentionParams::LSE
+  uint64_t (*workspace_bytes)(const Shape&) = nullptr;  // AttentionParams::workspace; null: it needs none
 
   uint64_t smem_at(int n) const { return smem_bytes + uint64_t{smem_bytes_per_key} * n; }
+  uint64_t workspace_at(const Shape& shape) const { return workspace_bytes ? workspace_bytes(shape) : 0; }
 };
 
 struct Stage {
   std::string_view name;        // its directory: "03_kvpipe"
+  std::string_view previous = "";  // the stage whose idea it adds its own to, "02_swizzle"; none for the first alone
   std::string_view idea;        // one sentence
   std::string_view limit;       // what limits the stage before, one sentence
   std::string_view prediction;  // what we expected before measuring, with the reason
   int min_sm = 80;              // oldest GPU whose instructions suffice
   std::string_view needs = "";  // which ones those are: "mma.m16n8k16, cp.async"
-  int max_d = 128;              // head dimensions: exactly 128, or 1..max_d when any_d
-  bool any_d = false;
-  bool causal = false;               // does both dense and causal attention; otherwise dense alone
-  bool writes_lse = false;           // fills AttentionParams::LSE
-  bool materialises_scores = false;  // needs AttentionParams::S
   // Numbers in the idea, the limit and the prediction that come from the machine code, a trial or arithmetic which no test
   // repeats, as written there: "1,850". All others are computed by a test.
+  int max_d = 128;  // until every stage.cu says it of its variants
+  bool any_d = false, causal = false, writes_lse = false, materialises_scores = false;
   std::vector<std::string_view> uncounted = {};
   std::vector<ResourceBound> resources = {};
   std::vector<Variant> variants = {};
+  std::string directory = {};  // relative to the repository: "past_fa2/08_fragorder"; the registration knows it
+
+  std::string_view number() const { return name.substr(0, name.find('_')); }  // "03"
+  // The folder of its directory, "past_fa2"; empty for the ladder's top level.
+  std::string_view part() const {
+    return std::string_view(directory).substr(0, directory.size() > name.size() ? directory.size() - name.size() - 1 : 0);
+  }
 };
 
-// Every stage of this binary, ordered by name. Filled before main by Registration objects.
+// Every stage of this binary. A stage comes after the one that it names as its previous; of several that name the same one,
+// the one with the longest line of successors comes last, so that a branch stands beside what it branches from.
 const std::vector<Stage>& stages();
 
-// The rung whose idea `stage` adds its own to: the one before it in the registry; null for the first.
+// The stage that `stage` names as its previous; null for the first.
 const Stage* previous_of(const Stage& stage);
 
-// Adds a stage, or joins its variants with those that the other back end's object has registered under the same name.
+// Adds a stage, or joins its variants with those that another build of the same stage.cu has registered. Made before main.
 struct Registration {
-  explicit Registration(Stage stage);
+  explicit Registration(Stage stage, std::string_view file = __builtin_FILE());
 };
 
-// One Variant of a stage.cu's, from the launch function of the back end that is being compiled.
-Variant make_variant(std::string label, Tile tile, uint32_t smem_bytes, EmulatedLaunch on_emulator, const void* kernel,
-                     double conflict_ways, std::function<Counts(const Shape&)> predict, Unset unset = UNSET);
-Variant make_variant(std::string label, Tile tile, uint32_t smem_bytes,
-                     void (*on_gpu)(gpu::Device&, const AttentionParams&), const void* kernel, double conflict_ways,
-                     std::function<Counts(const Shape&)> predict);
+// One Variant of a stage.cu's: `rest` is completed with what its tile and the launch function of the build say.
+Variant make_variant(Tile tile, uint32_t smem_bytes, EmulatedLaunch run, const void* kernel,
+                     std::function<Counts(const Shape&)> predict, Variant rest = {}, Unset unset = UNSET);
+Variant make_variant(Tile tile, uint32_t smem_bytes, GpuLaunch run, const void* kernel,
+                     std::function<Counts(const Shape&)> predict, Variant rest = {});
+
+// Until every stage.cu has its Config.
+template <class Device>
+Variant make_variant(std::string label, Tile tile, uint32_t smem_bytes, void (*run)(Device&, const AttentionParams&),
+                     const void* kernel, double conflict_ways, std::function<Counts(const Shape&)> predict,
+                     Unset unset = UNSET) {
+  if constexpr (std::is_same_v<Device, emulator::Device>) {
+    return make_variant(tile, smem_bytes, run, kernel, std::move(predict),
+                        {.label = std::move(label), .conflict_ways = conflict_ways}, unset);
+  } else {
+    return make_variant(tile, smem_bytes, run, kernel, std::move(predict),
+                        {.label = std::move(label), .conflict_ways = conflict_ways});
+  }
+}
+
+// The same of a kernel's Config, which has BR, BC, WARPS and SMEM_BYTES.
+template <class Config, class Device, class... Params>
+Variant make_variant(void (*run)(Device&, const AttentionParams&), void (*kernel)(Params...),
+                     std::function<Counts(const Shape&)> predict, Variant rest = {}) {
+  return make_variant({Config::BR, Config::BC, Config::WARPS}, Config::SMEM_BYTES, run,
+                      reinterpret_cast<const void*>(kernel), std::move(predict), std::move(rest));
+}
 
 }  // namespace ladder
