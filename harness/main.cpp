@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "harness/bench.hpp"
-#include "harness/check_verb.hpp"
-#include "harness/compare.hpp"
-#include "harness/explain.hpp"
-#include "harness/options.hpp"
-#include "harness/overview.hpp"
+#include "harness/verbs/bench.hpp"
+#include "harness/verbs/check.hpp"
+#include "harness/verbs/compare.hpp"
+#include "harness/verbs/explain.hpp"
+#include "harness/verbs/options.hpp"
+#include "harness/verbs/overview.hpp"
 
 namespace ladder {
 namespace {

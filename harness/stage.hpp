@@ -88,14 +88,14 @@ struct Variant {
   EmulatedLaunch on_emulator_zeroed = nullptr;  // with Unset::zero
   GpuLaunch on_gpu = nullptr;
   const void* gpu_kernel = nullptr;  // for cudaFuncGetAttributes: registers, local bytes
+  double conflict_ways = 0;          // of the worst ldmatrix or wmma.load line (8, 1); 0: the stage has none
   std::function<Counts(const Shape&)> predict = {};  // expected counts, exact; but where the data decide,
   uint64_t shuffles_per_rescale = 0;  // the fewest shuffles, and each rescale of a warp makes so many more
-  double conflict_ways = 0;           // of the worst ldmatrix or wmma.load line (8, 1); 0: the stage has none
 
   // Which problems it takes. n is a multiple of the tile's sides.
-  int min_d = 128, max_d = 128;     // head dimensions
-  bool causal = false;              // does both dense and causal attention; otherwise dense alone
-  bool writes_lse = false;          // fills AttentionParams::LSE
+  int min_d = 128, max_d = 128;                         // head dimensions
+  bool causal = false;                                  // does both dense and causal attention; otherwise dense alone
+  bool writes_lse = false;                              // fills AttentionParams::LSE
   uint64_t (*workspace_bytes)(const Shape&) = nullptr;  // AttentionParams::workspace; null: it needs none
 
   uint64_t smem_at(int n) const { return smem_bytes + uint64_t{smem_bytes_per_key} * n; }
@@ -103,13 +103,13 @@ struct Variant {
 };
 
 struct Stage {
-  std::string_view name;        // its directory: "03_kvpipe"
+  std::string_view name;           // its directory: "03_kvpipe"
   std::string_view previous = "";  // the stage whose idea it adds its own to, "02_swizzle"; none for the first alone
-  std::string_view idea;        // one sentence
-  std::string_view limit;       // what limits the stage before, one sentence
-  std::string_view prediction;  // what we expected before measuring, with the reason
-  int min_sm = 80;              // oldest GPU whose instructions suffice
-  std::string_view needs = "";  // which ones those are: "mma.m16n8k16, cp.async"
+  std::string_view idea;           // one sentence
+  std::string_view limit;          // what limits the stage before, one sentence
+  std::string_view prediction;     // what we expected before measuring, with the reason
+  int min_sm = 80;                 // oldest GPU whose instructions suffice
+  std::string_view needs = "";     // which ones those are: "mma.m16n8k16, cp.async"
   // Numbers in the idea, the limit and the prediction that come from the machine code, a trial or arithmetic which no test
   // repeats, as written there: "1,850". All others are computed by a test.
   int max_d = 128;  // until every stage.cu says it of its variants
@@ -122,7 +122,8 @@ struct Stage {
   std::string_view number() const { return name.substr(0, name.find('_')); }  // "03"
   // The folder of its directory, "past_fa2"; empty for the ladder's top level.
   std::string_view part() const {
-    return std::string_view(directory).substr(0, directory.size() > name.size() ? directory.size() - name.size() - 1 : 0);
+    return std::string_view(directory).substr(0,
+                                              directory.size() > name.size() ? directory.size() - name.size() - 1 : 0);
   }
 };
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "harness/error.hpp"
+#include "harness/base/error.hpp"
 
 namespace ladder::conformance {
 

@@ -11,7 +11,7 @@
 
 #include "harness/conformance/case.hpp"
 #include "harness/conformance/primitives.cuh"
-#include "harness/inputs.hpp"
+#include "harness/problem/inputs.hpp"
 
 namespace {
 namespace cases {

@@ -15,17 +15,17 @@ if(NOT LADDER_PYTHON)
 endif()
 
 foreach(name front_door evidence plots peers mutants)
-  add_test(NAME ${name} COMMAND ${LADDER_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/${name}_tests.py)
+  add_test(NAME ${name} COMMAND ${LADDER_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/scripts/${name}_tests.py)
   set_tests_properties(${name} PROPERTIES LABELS scripts)
 endforeach()
 
 add_test(NAME one_idea_per_rung
   COMMAND ${PROJECT_SOURCE_DIR}/harness/evidence/rung_diff --most 60)
 add_test(NAME readme_is_current
-  COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/harness/plots/readme.py --check --ladder $<TARGET_FILE:ladder>)
-add_test(NAME chapters_are_current COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/harness/plots/chapters.py --check)
+  COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/docs/site/readme.py --check --ladder $<TARGET_FILE:ladder>)
+add_test(NAME chapters_are_current COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/docs/site/chapters.py --check)
 add_test(NAME traces_are_current
-  COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/docs/traces.py --check --ladder $<TARGET_FILE:ladder>)
+  COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/docs/site/traces.py --check --ladder $<TARGET_FILE:ladder>)
 add_test(NAME traffic_is_current
   COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/harness/evidence/traffic.py --emulator --n 256,512 --build ${PROJECT_BINARY_DIR}
           --check ${PROJECT_SOURCE_DIR}/docs/results/h200_traffic.csv)
@@ -37,15 +37,15 @@ add_test(NAME mutants_sample
   COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/harness/mutants/mutants.py --sample 60 --build ${PROJECT_BINARY_DIR})
 set_tests_properties(mutants_sample PROPERTIES LABELS mutants RUN_SERIAL ON)
 
-# The site: docs_tests.py without a browser, the others in one, on a site that is built once for all of them.
-add_test(NAME docs_site COMMAND ${LADDER_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/docs_browser.py ${PROJECT_BINARY_DIR}/tested_site)
-set_tests_properties(docs_site PROPERTIES LABELS "scripts;docs" SKIP_RETURN_CODE 77 FIXTURES_SETUP site)
-file(GLOB site_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/docs*_tests.py)
+# The site: pages_tests.py without a browser, the others in one, on a site that is built once for all of them.
+add_test(NAME site_built COMMAND ${LADDER_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/site/browser.py ${PROJECT_BINARY_DIR}/tested_site)
+set_tests_properties(site_built PROPERTIES LABELS "scripts;docs" SKIP_RETURN_CODE 77 FIXTURES_SETUP site)
+file(GLOB site_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/site/*_tests.py)
 foreach(file IN LISTS site_tests)
-  string(REGEX REPLACE "^.*/(docs[a-z_]*)_tests\\.py$" "\\1" name ${file})
+  string(REGEX REPLACE "^.*/([a-z_]*)_tests\\.py$" "site_\\1" name ${file})
   add_test(NAME ${name} COMMAND ${LADDER_PYTHON} ${file})
   set_tests_properties(${name} PROPERTIES LABELS "scripts;docs" SKIP_RETURN_CODE 77)
-  if(NOT name STREQUAL "docs")
+  if(NOT name STREQUAL "site_pages")
     set_tests_properties(${name} PROPERTIES FIXTURES_REQUIRED site ENVIRONMENT LADDER_SITE=${PROJECT_BINARY_DIR}/tested_site)
   endif()
 endforeach()

@@ -1,0 +1,256 @@
+"""Figures of sizes, tiles and order as SVG inside the page: from the constants of a kernel, from the layout functions, from the
+recorded traces (docs/traces.py), and from docs/results. Each carries its content in words. They are
+368 units wide, the width of a phone, so that their 11 unit type is 11 pixels there."""
+from __future__ import annotations
+
+import functools
+import html
+import json
+import re
+from pathlib import Path
+
+import prose
+import results
+from drawings import MARGIN, WIDTH, grid, layouts
+from kernels import STAGES, start
+
+ROOT = Path(__file__).resolve().parents[2]
+FULL = MARGIN + WIDTH + 2
+
+
+def text(x: float, y: float, words: str, kind: str = "", anchor: str = "start") -> str:
+    return f'<text class="free {kind}" x="{x:g}" y="{y:g}" style="text-anchor:{anchor}">{html.escape(words)}</text>'
+
+
+def box(x: float, y: float, wide: float, tall: float, kind: str = "r0", words: str = "") -> str:
+    label = f'<text x="{x + wide / 2:g}" y="{y + tall / 2 + 4:g}">{html.escape(words)}</text>' if words else ""
+    return f'<g class="{kind}"><rect x="{x:g}" y="{y:g}" width="{wide:g}" height="{tall:g}"/>{label}</g>'
+
+
+def rule(x: float, y: float, to_x: float, to_y: float, kind: str = "") -> str:
+    return f'<line class="{kind}" x1="{x:g}" y1="{y:g}" x2="{to_x:g}" y2="{to_y:g}"/>'
+
+
+def figure(title: str, words: str, height: float, parts: list[str]) -> str:
+    return (f'<figure class="drawing"><svg viewBox="0 0 {FULL} {height:g}" role="img"><title>{html.escape(title)}</title>'
+            f'<desc>{html.escape(words)}</desc>{"".join(parts)}</svg><figcaption>{html.escape(title)}</figcaption></figure>')
+
+
+# ---- how large, how cut ------------------------------------------------------------------------------------------------
+
+def sizes(n: int = 2048, d: int = 128) -> str:
+    """Q and K^T at the edges of the score matrix that they give, to scale."""
+    side = 256.0
+    thin = side * d / n
+    x, y = 60.0, 40.0
+    mib = lambda elements, size: f"{elements * size / 2**20:g} MiB"
+    parts = [box(x - 8 - thin, y, thin, side, "r3"), box(x, y - 8 - thin, side, thin, "r3"), box(x, y, side, side / 2, "r1", f"the scores: {n} x {n},"),
+             box(x, y + side / 2, side, side / 2, "r1", f"{mib(n * n, 4)} in f32"),
+             text(2, y + side / 2, "Q", "row"), text(x, 12, f"K transposed: {d} x {n}, {mib(n * d, 2)} in f16")]
+    return figure(f"To scale, one head at n = {n}, d = {d}: what comes in at the edges, and the matrix that nobody asked for",
+                  f"Q and K are {mib(n * d, 2)} each, the score matrix is {n // d} times as wide as Q and takes {mib(n * n, 4)}. "
+                  f"At twice the n, Q and K double and the scores take four times as much.", y + side + 4, parts)
+
+
+@functools.cache
+def constants(stage: str) -> dict[str, int]:
+    """Tile and warps of a stage's default variant, and what the kernel derives from them, by the kernel's own lines."""
+    variant = re.search(r"\.variants = \{variant<(\d+), (\d+), (\d+)[,>]", (ROOT / stage / "stage.cu").read_text(encoding="utf-8"))
+    if not variant:
+        raise ValueError(f"{stage}/stage.cu: no variant<BR, BC, WARPS>")
+    known = dict(zip(("BR", "BC", "WARPS"), map(int, variant.groups())))
+    for line in re.findall(r"constexpr int ([^;]+);", (ROOT / stage / "kernel.cuh").read_text(encoding="utf-8")):
+        for name, value in re.findall(r"(\w+) = ([^,]+)", line):
+            try:
+                known[name] = eval(value.replace("/", "//"), {"__builtins__": {}}, known)
+            except NameError:  # a constant of another function
+                pass
+    return known
+
+
+def tiling(stage: str) -> str:
+    """Grid, block, warp and mma tile of QK, each the picked part of the one before."""
+    k = constants(stage)
+    br, bc, warps, groups = k["BR"], k["BC"], k["WARPS"], k["M_TILES"]
+    columns, depth = k["QK_N_TILES"], k["QK_K_TILES"]
+    if (warps * groups * 16, columns * 8, depth * 16) != (br, bc, k["HEAD_DIM"]):
+        raise ValueError(f"{stage}: the tiles do not cover S")
+    n, panel = 512, 128.0
+    parts = []
+
+    def cells(x: float, y: float, wide: float, tall: float, rows: int, across: int, picked) -> None:
+        for r in range(rows):
+            for c in range(across):
+                parts.append(box(x + c * wide / across, y + r * tall / rows, wide / across, tall / rows, picked(r, c)))
+
+    left, right, top, low = 4.0, 196.0, 34.0, 222.0
+    parts += [text(left, 12, f"grid: S, {n} x {n}"), text(left, 26, f"{n // br} blocks a head", "label")]
+    cells(left, top, panel, panel, n // br, n // bc, lambda r, c: ("r3 picked" if c == 0 else "r2") if r == 1 else "r0")
+    parts += [text(right, 12, f"block: {br} x {bc}"), text(right, 26, f"{warps} warps; {n // bc} such tiles", "label")]
+    scale = panel / max(br, bc)
+    cells(right, top, bc * scale, br * scale, warps, 1, lambda r, c: "r3 picked" if r == 0 else "r0")
+    parts += [text(left, low - 22, f"warp: {16 * groups} x {bc}"),
+              text(left, low - 8, f"{groups} row group{'s' * (groups > 1)} x {columns} mma tiles", "label")]
+    scale = 160.0 / max(bc, 16 * groups)
+    cells(left, low, bc * scale, 16 * groups * scale, groups, columns, lambda r, c: "r3 picked" if r == 0 and c == 0 else "r0")
+    parts += [text(right, low - 22, "mma tile: 16 x 8"), text(right, low - 8, f"{depth} steps of 16 along d", "label"),
+              box(right, low, 32, 64, "r3 picked", "S"), text(right + 37, low + 36, "="), box(right + 50, low, 64, 64, "r1", "A 16x16"),
+              text(right + 119, low + 36, "x"), box(right + 132, low, 32, 64, "r1", "B")]
+    height = low + max(16 * groups * scale, 64) + 4
+    return figure(f"{stage}: the scores, cut four times; each picked part is drawn larger in the next panel",
+                  f"A block owns {br} rows of the scores and walks over them in tiles of {br} x {bc}. Each of its {warps} warps owns {16 * groups} "
+                  f"rows of a tile, as {groups} row group{'s' * (groups > 1)} of 16, each cut into {columns} mma tiles of 16 x 8. One mma tile takes "
+                  f"{depth} mma instructions, 16 of the {k['HEAD_DIM']} columns of Q and K at a time.", height, parts)
+
+
+def p_in_registers() -> str:
+    """Two C fragments side by side against one A fragment. Stops the build if they were not the same elements."""
+    owner_a = {tuple(place): (lane, i) for lane, places in enumerate(layouts()["A"]["lanes"]) for i, place in enumerate(places)}
+    cells = []
+    for lane, places in enumerate(layouts()["C"]["lanes"]):
+        for tile in range(2):
+            for i, (row, column) in enumerate(places):
+                if owner_a[row, column + 8 * tile] != (lane, i + 4 * tile):
+                    raise ValueError("two C fragments are no longer one A fragment")
+                if i % 2 == 0:
+                    register = i // 2 + 2 * tile
+                    cells.append((row, column + 8 * tile, 1, 2, f"{lane}:{i}{i + 1}", f"r{register}" + (" picked" if lane == 5 else "")))
+    return grid("Two results of QK, side by side: lane : its two C registers. Shades are the registers of A that they become",
+                "In both tiles C registers 0 and 1 of a lane lie where A wants its registers 0 (left tile) and 2 (right tile), C registers 2 and 3 "
+                "where A wants registers 1 and 3; in every lane, for all 256 elements.",
+                [str(r) for r in range(16)], [str(c) for c in range(16)], cells)
+
+
+# ---- in which order ----------------------------------------------------------------------------------------------------
+
+WIDE = {"copy": 30.0, "request": 8.0, "wait": 5.0, "barrier": 5.0, "multiply": 38.0, "softmax": 24.0, "store": 12.0}
+
+
+KINDS = {"ld.global": "copy", "st.shared": "copy", "cp.async.16": "request", "cp.async.wait": "wait", "__syncthreads": "barrier",
+         "ldmatrix": "multiply", "mma": "multiply", "shfl": "softmax", "st.global": "store"}
+
+
+def order(stage: str) -> list[list]:
+    """What warp 0 does in the recorded trace, equal work in one step: [kind, buffer, instructions]."""
+    trace = json.loads((ROOT / "docs" / "traces" / f"{stage}.json").read_text(encoding="utf-8"))
+    found: list[list] = []
+    for number, warp, *_ in trace["events"]:
+        site = trace["sites"][number]
+        kind = next((kind for start, kind in KINDS.items() if site["instruction"].startswith(start)), None)
+        if warp != 0 or kind is None:
+            continue
+        buffer = site.get("shared", site.get("global", {})).get("buffer", "")
+        if kind == "multiply" and buffer not in ("K", "V"):  # Q is loaded, or a product is taken, for the step at hand
+            buffer = found[-1][1] if found[-1][0] == "multiply" else "K"
+        if kind == "wait" or not found or found[-1][:2] != [kind, buffer]:
+            found.append([kind, buffer, 0])
+        found[-1][2] += 1
+    return found
+
+
+def pipeline(*stages: str) -> str:
+    """What a warp does and which copies are on their way: rows K, V and products for each stage, two tiles of keys."""
+    parts, words, y = [], [], 0.0
+    for stage in stages:
+        steps = order(stage)
+        unit = (FULL - 36) / sum(WIDE[kind] for kind, *_ in steps)
+        rows = {"K": y + 22, "V": y + 42, "": y + 64}
+        parts += [text(2, y + 14, stage, "name"), *(text(2, rows[b] + 13, name, "label row2") for b, name in (("K", "K"), ("V", "V"), ("", "mma")))]
+        x, flying, said, numbers = 34.0, {}, [], {"K": 0, "V": 0, "mK": 0, "mV": 0}
+        for kind, buffer, _ in steps:
+            wide = WIDE[kind] * unit
+            if kind in ("copy", "request") and buffer in rows:
+                name = f"{buffer}{numbers[buffer]}"
+                numbers[buffer] += 1
+                said.append(f"{'copies' if kind == 'copy' else 'requests'} {name}")
+                if kind == "copy":
+                    parts.append(box(x, rows[buffer], wide, 16, "r1", name))
+                else:
+                    flying[buffer] = (x, name)
+            elif kind == "copy":
+                said.append("copies Q")
+            elif kind == "wait":
+                for landed, (since, name) in flying.items():
+                    parts.append(box(since, rows[landed], x + wide - since, 16, "r1", name))
+                said.append("waits for " + " and ".join(name for _, name in flying.values()))
+                flying = {}
+            elif kind == "barrier":
+                parts.append(rule(x + wide / 2, y + 20, x + wide / 2, y + 82, "barrier"))
+                said.append("barrier")
+            elif kind == "multiply":
+                name = ("QK" if buffer == "K" else "PV") + str(numbers["m" + buffer])
+                numbers["m" + buffer] += 1
+                parts.append(box(x, rows[""], wide, 16, "r3", name))
+                said.append(name)
+            elif kind == "softmax":
+                parts.append(box(x, rows[""], wide, 16, "r0", "s"))
+            x += wide
+        words.append(f"{stage}: {', '.join(said)}.")
+        y += 92
+    return figure("One warp's work in its order, two tiles of keys. Bars in K and V: copies under way; s: softmax; upright lines: "
+                  "barriers. The order is the emulator's, the widths are not times", " ".join(words), y, parts)
+
+
+# ---- what it gained ----------------------------------------------------------------------------------------------------
+
+def waterfall() -> str:
+    rungs, peers, ceilings = results.select(csv := ROOT / "docs" / "results" / "h200.csv", results.read(csv), results.Selection())
+    rates = [(row.stage, row.tflops) for row in rungs]
+    marks = [(row.stage, row.tflops) for row in peers if row.stage == "fa2"]
+    name_width, number_width, line = 120.0, 92.0, 22
+    scale = (FULL - name_width - number_width) / max(rate for _, rate in rates + marks)
+    height = 24 + line * len(rates)
+    parts = []
+
+    def said(row: results.Row, before: float) -> str:
+        digits = 1 if row.tflops < 100 else 0
+        gain = " (same)" if row.verdict == "same" else f" ({row.tflops - before:+.{digits}f})" if before else ""
+        return f"{row.tflops:.{digits}f}{gain}"
+
+    for i, row in enumerate(rungs):
+        name, rate = row.stage, row.tflops
+        before = rates[i - 1][1] if i else 0.0
+        low, high, y = min(before, rate), max(before, rate), 22 + i * line
+        parts += [text(name_width - 6, y + 13, name, "label", "end"), box(name_width, y, low * scale, 16, "r0"),
+                  box(name_width + low * scale, y, max((high - low) * scale, 1.5), 16, "r1" if rate < before or row.verdict == "same" else "r3"),
+                  text(FULL - number_width + 4, y + 13, said(row, before))]
+    for name, rate in marks:
+        x = name_width + rate * scale
+        parts += [rule(x, 16, x, height, "mark"), text(x, 12, f"{name} {rate:.0f}", "label", "end")]
+    ceiling = next(row for row in ceilings if row.stage == "mma_sync")
+    return figure(f"TFLOPS, and what each rung added to the one before, on an {rungs[0].gpu} at {results.Selection()}; dark: gained, "
+                  f"light: lost, or no difference in paired rounds. Dashed: FlashAttention-2 in PyTorch. A loop of nothing but mma.sync reaches {ceiling.tflops:.0f}",
+                  " ".join(f"{name}: {rate:.1f}." for name, rate in rates), height, parts)
+
+
+# What a chapter's table has in figures, as pairs of bars: the metric, its name, and the end of its scale.
+BEFORE_AND_AFTER = (("tensor_busy", "tensor cores active, %", 100.0), ("shared_busy", "shared-memory pipe busy, %", 100.0),
+                    ("waits_global", "warps waiting for global memory, per issue", None), ("waits_shared", "warps waiting for shared memory, per issue", None))
+
+
+def counters(stage: str) -> str | None:
+    """The hardware's counters of a rung and of the one that it starts from; None where they were not taken."""
+    before = start(stage)
+    try:
+        values = [(words, end, prose.ncu(before, metric), prose.ncu(stage, metric)) for metric, words, end in BEFORE_AND_AFTER]
+    except results.ResultsError:
+        return None
+    parts, y = [], 0.0
+    for words, end, old, new in values:
+        scale = (FULL - 60) / (end or max(old, new, 1.0))
+        parts += [text(2, y + 13, words), box(2, y + 18, old * scale, 12, "r0"), box(2, y + 30, new * scale, 12, "r3"),
+                  text(6 + old * scale, y + 28, f"{old:.3g}", "label"), text(6 + new * scale, y + 40, f"{new:.3g}", "label")]
+        y += 50
+    return figure(f"Counted by the hardware: {before} (white) and {stage} (dark), at batch 2, heads 16, N = 4096",
+                  " ".join(f"{words}: {old:.3g} in {before}, {new:.3g} in {stage}." for words, _, old, new in values), y, parts)
+
+
+SCHEMES = {
+    "sizes": sizes,
+    "p-in-registers": p_in_registers,
+    "pipeline": functools.partial(pipeline, "02_swizzle", "03_kvpipe"),
+    "waterfall": waterfall,
+    **{f"counters-{stage}": functools.partial(counters, stage) for stage in STAGES},
+    **{f"tiling-{path.parent.name}": functools.partial(tiling, path.parent.name)
+       for path in sorted(ROOT.glob("[0-9][0-9]*_*/stage.cu")) if "<int BR, int BC, int WARPS" in path.read_text(encoding="utf-8")},
+}

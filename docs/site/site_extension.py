@@ -1,0 +1,172 @@
+"""What the site draws from the repository: chapters with their diffs and kernels, figures from the layout functions of the
+code, numbers from docs/results, and formulas set by a local KaTeX. Whatever is missing stops the build."""
+from __future__ import annotations
+
+import html
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from docutils import nodes
+from docutils.statemachine import StringList
+from pygments.formatters import HtmlFormatter
+from sphinx.directives.other import TocTree
+from sphinx.errors import ExtensionError
+from sphinx.util.docutils import SphinxDirective
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "harness" / "plots"))
+import glossary_links  # noqa: E402
+import prose  # noqa: E402
+import readme  # noqa: E402
+import results  # noqa: E402
+from code_style import Dark  # noqa: E402
+from drawings import DRAWINGS  # noqa: E402
+from kernels import STAGES, Kernel, Region, RungDiff, changed, hunks, start  # noqa: E402
+from schemes import SCHEMES  # noqa: E402
+
+KATEX = Path("/usr/share/javascript/katex")
+
+
+class Rungs(TocTree):
+    """```{rungs} 01 07```: the chapters of these rungs in their order, those to come included."""
+    required_arguments = 2
+    has_content = False
+
+    def run(self):
+        first, last = self.arguments
+        names = [f"../{stage}/README" for stage in STAGES if first <= stage[:2] <= last]
+        self.content = StringList(names, source=self.env.docname)
+        return super().run()
+
+
+class RungsTable(SphinxDirective):
+    """```{rungs-table}```: every rung with its idea, its diff and what was measured."""
+
+    def run(self):
+        selection = results.Selection()
+        lines = ["| rung | the one idea | changed lines | TFLOPS | against the rung before | of FA2 |", "|---|---|---:|---:|---:|---:|"]
+        measured = {row.stage: row for row in results.read(ROOT / "docs" / "results" / "h200.csv")
+                    if row.is_rung and row.source == "measured" and selection.takes(row)}
+        for stage in STAGES:
+            cells = [f"[{stage}](../{stage}/README.md)", readme.idea(stage), str(changed()[stage][1]) if stage in changed() else ""]
+            lines.append("| " + " | ".join([*cells, *readme.timing(measured.get(stage))]) + " |")
+        holder = nodes.container(classes=["wide"])
+        self.state.nested_parse(StringList(lines, source=self.env.docname), 0, holder)
+        return [holder]
+
+
+class Drawing(SphinxDirective):
+    """```{drawing} fragment-A```: one of drawings.py or schemes.py."""
+    required_arguments = 1
+
+    def run(self):
+        try:
+            return [nodes.raw("", {**DRAWINGS, **SCHEMES}[self.arguments[0]](), format="html")]
+        except (KeyError, OSError, ValueError, results.ResultsError, subprocess.CalledProcessError) as error:
+            raise ExtensionError(f"{{drawing}} {self.arguments[0]}: {error!r}") from None
+
+
+def chapter(stage: str, text: str) -> str:
+    """A chapter as the site shows it: the change in front of what happened, the whole kernel at the end."""
+    marked = ""
+    if before := start(stage):
+        marked = " The lines that this rung changed are marked."
+        count = sum(max(len(old), len(new)) for old, new in hunks(before, stage))
+        also = "" if before == changed()[stage][0] else f", from which this rung starts, and {changed()[stage][1]} from {changed()[stage][0]}"
+        diff = f"## The change, line by line\n\n{count} lines differ from {before}{also}.\n\n```{{rung-diff}} {stage}\n```\n\n"
+        text, found = re.subn(r"^## What happened$", lambda match: diff + match[0], text, flags=re.M)
+        if found != 1:
+            raise ExtensionError(f"{stage}/README.md has {found} sections '## What happened', wants 1")
+    if SCHEMES[f"counters-{stage}"]():
+        shown = f"```{{drawing}} counters-{stage}\n```\n\n[What these counters say](../docs/measuring.md#how-to-read-the-table-of-a-chapter)\n"
+        text = text.replace("<!-- measured:end -->", f"<!-- measured:end -->\n\n{shown}", 1)
+    steps = f' <a href="../docs/player.html#stage={stage}">Step through it</a>.' if (ROOT / "docs" / "traces" / f"{stage}.json").exists() else ""
+    return f"{text}\n\n## The whole kernel\n\n`{stage}/kernel.cuh`.{marked}{steps}\n\n```{{kernel}} {stage}\n```\n"
+
+
+def read_source(app, docname: str, source: list[str]) -> None:
+    """Links to folders, which a code host shows as pages, lead to their README; comments that
+    a code host hides become what they name, `<!-- drawing NAME -->` and numbers; a chapter gets its diff and its kernel."""
+    folder = (ROOT / docname).parent
+
+    def link(match: re.Match) -> str:
+        path = folder / match[2]
+        if not path.is_dir():
+            return match[0]
+        return f"[{match[1]}]({match[2].rstrip('/')}/README.md)" if (path / "README.md").exists() else match[1]
+
+    source[0] = re.sub(r"\[([^\]\[]+)\]\(([^)#:\s]+)\)", link, source[0])
+    source[0] = re.sub(r"^<!-- drawing (\S+) -->$", r"```{drawing} \1\n```", source[0], flags=re.M)
+    try:
+        source[0] = prose.BLOCK.sub("", prose.filled(source[0], f"{docname}.md", "{{number}}`{}`".format))
+    except results.ResultsError as error:
+        raise ExtensionError(str(error)) from None
+    stage, _, page = docname.rpartition("/")
+    if stage in STAGES and page == "README":
+        source[0] = chapter(stage, source[0])
+
+
+# ---- numbers ----------------------------------------------------------------------------------------------------------
+
+NUMBERS = {
+    "number": prose.number,
+    "tflops": lambda name: prose.number(f"h200({name!r}).tflops:.1f"),
+    "gain": lambda name: prose.number(f"100 * (h200({name!r}).vs_previous - 1):+.1f") + " %",
+    "of-fa2": lambda name: prose.number(f"100 * h200({name!r}).vs_fa2:.1f") + " %",
+    "bytes-read": lambda name: prose.readme(name, "global memory read"),
+    "wavefronts": lambda name: prose.readme(name, "shared-memory wavefronts"),
+}
+
+
+def number_role(name: str):
+    def role(_role, _raw, text, _line, _inliner, options=None, content=None):
+        try:
+            return [nodes.inline(text, NUMBERS[name](text), classes=["number"])], []
+        except results.ResultsError as error:
+            raise ExtensionError(f"{{{name}}}`{text}`: {error}") from None
+    return role
+
+
+# ---- formulas ---------------------------------------------------------------------------------------------------------
+
+def formula(tag: str, display: str):
+    def visit(self, node):
+        self.body.append(f'<{tag} class="formula" data-display="{display}">{html.escape(node.astext())}</{tag}>')
+        raise nodes.SkipNode
+    return visit
+
+
+def finish(app, exception) -> None:
+    if exception or app.builder.format != "html":
+        return
+    static = Path(app.outdir) / "_static"
+    (static / "fonts").mkdir(exist_ok=True)
+    for name in ("katex.min.js", "katex.min.css"):
+        shutil.copy(KATEX / name, static / name)
+    for font in (KATEX / "fonts").glob("*.woff2"):
+        shutil.copy(font, static / "fonts")
+    dark = HtmlFormatter(style=Dark).get_style_defs(".highlight")
+    (static / "dark.css").write_text(f"@media screen and (prefers-color-scheme: dark) {{\n{dark}\n}}\n", encoding="utf-8")
+
+
+def setup(app):
+    app.connect("source-read", read_source)
+    app.connect("doctree-read", glossary_links.link_first_uses)
+    app.connect("build-finished", finish)
+    app.add_directive("rung-diff", RungDiff)
+    app.add_directive("kernel", Kernel)
+    app.add_directive("region", Region)
+    app.add_directive("rungs", Rungs)
+    app.add_directive("rungs-table", RungsTable)
+    app.add_directive("drawing", Drawing)
+    for name in NUMBERS:
+        app.add_role(name, number_role(name))
+    app.add_html_math_renderer("katex", (formula("span", "false"), None), (formula("div", "true"), None))
+    for name in ("katex.min.js", "site.js"):
+        app.add_js_file(name)
+    for name in ("katex.min.css", "dark.css", "site.css"):
+        app.add_css_file(name)
+    return {"parallel_read_safe": True}

@@ -1,0 +1,119 @@
+"""What the page on traffic is made of: figures of docs/figures with the same as a table, and claims of others beside our rows.
+What was not measured yet says so; a figure that is older than its data stops the build."""
+from __future__ import annotations
+
+import argparse
+import csv
+import html
+import importlib
+import sys
+from pathlib import Path
+
+from docutils import nodes
+from sphinx.errors import ExtensionError
+from sphinx.util.docutils import SphinxDirective
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "harness" / "plots"))
+import figure  # noqa: E402
+import prose  # noqa: E402
+import results  # noqa: E402
+import traffic  # noqa: E402
+
+LATER = "not measured yet"
+CLAIMS = ROOT / "docs" / "claims.csv"
+CLAIM_COLUMNS = "from,claim,claimed,unit,ours,why".split(",")
+SAME = 0.10
+
+
+def table(head: list[str], rows: list[list[str]], caption: str = "") -> str:
+    cells = lambda row, tag: "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row)
+    body = "".join(f'<tr><th scope="row">{html.escape(row[0])}</th>{cells(row[1:], "td")}</tr>' for row in rows)
+    titles = "".join(f'<th scope="col">{html.escape(cell)}</th>' for cell in head)
+    return (f"<table>{f'<caption>{html.escape(caption)}</caption>' if caption else ''}<thead><tr>{titles}</tr></thead>"
+            f"<tbody>{body}</tbody></table>")
+
+
+class Plot(SphinxDirective):
+    """```{plot} bytes_over_n```, and its text alternative as content: a figure of harness/plots, and its table."""
+    required_arguments = 1
+    has_content = True
+
+    def run(self):
+        module = importlib.import_module(self.arguments[0])
+        path = figure.RESULTS / module.CSV
+        self.env.note_dependency(str(path))
+        parser = argparse.ArgumentParser()
+        module.add_arguments(parser)
+        try:
+            rows = (traffic if module.CSV == traffic.FILE else results).read(path)
+            points = module.collect(path, rows, parser.parse_args([]))
+        except results.NotMeasured:
+            return [nodes.paragraph("", f"This figure is {LATER}.", classes=["not-measured"])]
+        except results.ResultsError as error:
+            raise ExtensionError(f"{{plot}} {self.arguments[0]}: {error}") from None
+        svg = figure.path_of(path, module.NAME)
+        if not figure.is_current(svg, points):
+            raise ExtensionError(f"{{plot}} {self.arguments[0]}: {svg} is missing or older than {path}; run: make plots")
+        tables = "".join(table(head, body, caption) for caption, head, body in module.table(points))
+        alternative = f"{points['title']}. {' '.join(self.content)}"
+        twin = f"<details><summary>The same as a table</summary>{tables}</details>"
+        picture = nodes.paragraph("", "", nodes.image(uri=f"figures/{svg.name}", alt=alternative))  # scrolls on a phone
+        return [picture, nodes.raw("", twin, format="html")]
+
+
+def verdict(claimed: str, ours: float) -> str:
+    """`2`: the same within 10 %; `2..4`: within; `>1` and `<1`: above and below."""
+    low, dots, high = claimed.partition("..")
+    if dots:
+        agrees = float(low) <= ours <= float(high)
+    elif claimed[0] in "<>":
+        agrees = ours > float(claimed[1:]) if claimed[0] == ">" else ours < float(claimed[1:])
+    else:
+        agrees = abs(ours / float(claimed) - 1) <= SAME
+    return "same" if agrees else "not the same"
+
+
+def claim(where: str, row: dict[str, str]) -> list[str]:
+    ours, agrees = LATER, ""
+    try:
+        value = prose.value(row["ours"])
+        ours, agrees = f"{value:.3g} {row['unit']}".strip(), verdict(row["claimed"], value)
+    except results.NotMeasured:
+        pass
+    except Exception as error:  # an expression can fail in any way; its line says where
+        raise ExtensionError(f"{where}: {row['ours']}: {error}") from None
+    claimed = row["claimed"].replace("..", " to ").replace(">", "above ").replace("<", "below ")
+    return [row["claim"], row["from"], f"{claimed} {row['unit']}".strip(), ours, agrees, row["why"]]
+
+
+class Claims(SphinxDirective):
+    """```{claims}```: docs/claims.csv, a line for each figure that others state and that can be made again here."""
+
+    def run(self):
+        for path in (CLAIMS, figure.RESULTS / "h200.csv", figure.RESULTS / traffic.FILE):
+            self.env.note_dependency(str(path))
+        with CLAIMS.open(encoding="utf-8", newline="") as file:
+            reader = csv.DictReader(file, strict=True)
+            if reader.fieldnames != CLAIM_COLUMNS:
+                raise ExtensionError(f"{CLAIMS}:1: the columns are not {','.join(CLAIM_COLUMNS)}")
+            rows = [claim(f"{CLAIMS}:{reader.line_num}", row) for row in reader]
+        return [nodes.raw("", table(["claim", "from", "claimed", "ours", "", "why"], rows), format="html")]
+
+
+def measured_role(_role, _raw, text, _line, _inliner, options=None, content=None):
+    """{measured}`EXPRESSION:FORMAT`: a number as {number} has it, or that it was not measured yet."""
+    try:
+        shown = prose.number(text)
+    except results.NotMeasured:
+        shown = f"[{LATER}]"
+    except results.ResultsError as error:
+        raise ExtensionError(f"{{measured}}`{text}`: {error}") from None
+    return [nodes.inline(text, shown, classes=["number"])], []
+
+
+def setup(app):
+    app.add_directive("plot", Plot)
+    app.add_directive("claims", Claims)
+    app.add_role("measured", measured_role)
+    return {"parallel_read_safe": True}

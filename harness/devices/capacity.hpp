@@ -1,0 +1,19 @@
+// Which problems fit this machine: its GPU, and its memory.
+#pragma once
+#include "harness/base/error.hpp"
+#include "harness/devices/gpu.hpp"
+#include "harness/stage.hpp"
+
+namespace ladder {
+
+// Success, or why this GPU cannot run the variant at this shape (cannot_run_here).
+Status runs_on(const Stage& stage, const Variant& variant, const Shape& shape, const GpuInfo& gpu);
+
+// Success, or how many GiB are needed and how many there are (cannot_run_here).
+Status fits_gpu_memory(const Shape& shape, bool with_scores, const GpuInfo& gpu);
+Status fits_host_memory(const Shape& shape, bool with_scores);
+
+// Host memory that a new process could get without swapping, in bytes.
+size_t host_memory_available();
+
+}  // namespace ladder

@@ -1,0 +1,29 @@
+// One run of a variant on the emulator: buffers, launch, and everything the emulator saw.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "common/emulator/emulator.hpp"
+#include "harness/problem/problem.hpp"
+#include "harness/stage.hpp"
+
+namespace ladder {
+
+struct EmulatorRun {
+  bool stopped = false;     // Options::stop ended it
+  std::vector<f16> output;  // of the problem's heads, [heads, n, d]; POISON where the kernel wrote nothing
+  std::vector<float> lse;   // [heads, n]; NaN where it wrote nothing; empty if the stage writes none
+  emulator::Counters counters;
+  std::vector<emulator::Report> reports;
+  std::vector<emulator::TraceEvent> trace;  // with Options::trace
+  std::vector<emulator::TraceRegion> trace_regions;
+  std::vector<std::pair<std::string, size_t>> buffers;  // in global memory: name, bytes
+  std::vector<std::string> overwritten_guards;          // one message for each guard zone that was written to
+  std::vector<std::string> modified_inputs;             // "Q", "K", "V"
+};
+
+// `launch` is one of the variant's two emulated builds.
+EmulatorRun run_on_emulator(const Stage& stage, EmulatedLaunch launch, const Problem& problem,
+                            const emulator::Options& options = {});
+
+}  // namespace ladder

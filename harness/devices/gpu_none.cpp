@@ -1,0 +1,73 @@
+// The GPU's side of the harness in a build without the CUDA Toolkit: it has no GPU, and says why.
+#include "harness/devices/gpu.hpp"
+
+namespace ladder {
+namespace {
+
+tl::unexpected<Error> no_gpu() {
+  return failure(ExitCode::cannot_run_here,
+                 "This build has no GPU half: " LADDER_NO_GPU_HALF
+                 ".\n"
+                 "  Here:  add --on cpu      the same kernels, emulated\n"
+                 "  Or install the CUDA Toolkit (12.4 or newer) and configure again, with -DLADDER_CUDA=AUTO.");
+}
+
+}  // namespace
+
+struct GpuProblem::Buffers {};
+
+GpuProblem::GpuProblem(std::unique_ptr<Buffers> buffers) : buffers_(std::move(buffers)) {}
+GpuProblem::GpuProblem(GpuProblem&&) noexcept = default;
+GpuProblem& GpuProblem::operator=(GpuProblem&&) noexcept = default;
+GpuProblem::~GpuProblem() = default;
+
+Result<GpuInfo> gpu_info() {
+  return no_gpu();
+}
+Result<KernelResources> gpu_resources(const Variant&, int) {
+  return no_gpu();
+}
+Result<GpuProblem> GpuProblem::create(const Shape&, const Inputs&, bool, const Inputs&, int) {
+  return no_gpu();
+}
+Result<GpuProblem> GpuProblem::create_repeated(const Shape&, const Inputs&, bool) {
+  return no_gpu();
+}
+Status GpuProblem::upload(const Inputs&) {
+  return no_gpu();
+}
+Status GpuProblem::poison_output() {
+  return no_gpu();
+}
+Status GpuProblem::fill_output(int, const Filling&) {
+  return no_gpu();
+}
+Status GpuProblem::negate_v(std::span<const uint8_t>) {
+  return no_gpu();
+}
+Status GpuProblem::run(const Variant&, const Launch&) {
+  return no_gpu();
+}
+Result<double> GpuProblem::time_ms(const Variant&, std::span<const Launch>) {
+  return no_gpu();
+}
+Result<std::vector<f16>> GpuProblem::read_output(int) const {
+  return no_gpu();
+}
+Result<std::vector<float>> GpuProblem::read_lse(int) const {
+  return no_gpu();
+}
+Result<std::vector<f16>> GpuProblem::read_output_rows(std::span<const OutputRow>) const {
+  return no_gpu();
+}
+Result<std::vector<float>> GpuProblem::read_lse_rows(std::span<const OutputRow>) const {
+  return no_gpu();
+}
+Status GpuProblem::check_guards() const {
+  return no_gpu();
+}
+Status GpuProblem::check_inputs(const Inputs&) const {
+  return no_gpu();
+}
+
+}  // namespace ladder

@@ -1,0 +1,52 @@
+#include "harness/devices/tensor_memory.hpp"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <cstring>
+#include <new>
+
+namespace ladder {
+namespace {
+
+constexpr size_t PAGE = 4096;
+static_assert(GUARD_BYTES % PAGE == 0);
+
+std::byte* reserve(size_t bytes, int protection) {
+  void* const memory = mmap(nullptr, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+  return static_cast<std::byte*>(memory);
+}
+
+}  // namespace
+
+TensorBytes::TensorBytes(size_t bytes)
+    : bytes_(bytes),
+      offset_(GUARD_BYTES + (PAGE - bytes % PAGE) % PAGE / 256 * 256),
+      mapped_((offset_ + bytes + PAGE - 1) / PAGE * PAGE + GUARD_BYTES),
+      real_(reserve(mapped_, PROT_READ | PROT_WRITE)) {
+  try {
+    barred_ = reserve(mapped_, PROT_NONE);
+  } catch (...) {
+    munmap(real_, mapped_);
+    throw;
+  }
+  std::memset(data() - GUARD_BYTES, GUARD_BYTE, GUARD_BYTES);
+  std::memset(data() + bytes_, GUARD_BYTE, GUARD_BYTES);
+}
+
+TensorBytes::~TensorBytes() {
+  munmap(real_, mapped_);
+  munmap(barred_, mapped_);
+}
+
+void TensorBytes::check_guards(const std::string& name, std::vector<std::string>& messages) const {
+  if (const auto at = overwritten({data() - GUARD_BYTES, GUARD_BYTES})) {
+    messages.push_back(fmt::format("{} bytes before the start of {}", GUARD_BYTES - *at, name));
+  }
+  if (const auto at = overwritten({data() + bytes_, GUARD_BYTES})) {
+    messages.push_back(fmt::format("{} bytes past the end of {}", *at, name));
+  }
+}
+
+}  // namespace ladder

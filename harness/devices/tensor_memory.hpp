@@ -1,0 +1,48 @@
+// Memory of one tensor for an emulated launch. Kernels get addresses that nothing may be read from or written to; the
+// emulator's loads and stores know where the elements really are. So an access past them, a plain pointer in a kernel, faults
+// at its line, inside the tensor as well as outside.
+#pragma once
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/emulator/emulator.hpp"
+#include "harness/devices/guarded.hpp"
+
+namespace ladder {
+
+class TensorBytes {
+ public:
+  // The payload begins at a multiple of 256 bytes, as the GPU's allocator gives it, and ends where a page does if its size
+  // allows; guard zones of GUARD_BYTES before and behind it hold GUARD_BYTE. Memory is taken where it is touched: the
+  // payload may be far larger than the machine's. Throws std::bad_alloc.
+  explicit TensorBytes(size_t bytes);
+  ~TensorBytes();
+  TensorBytes(const TensorBytes&) = delete;
+  TensorBytes& operator=(const TensorBytes&) = delete;
+
+  std::byte* data() const { return real_ + offset_; }
+  std::byte* for_kernels() const { return barred_ + offset_; }
+  size_t bytes() const { return bytes_; }
+
+  void register_with(emulator::Device& device, std::string name, emulator::Access access) const {
+    device.register_buffer(for_kernels(), bytes_, std::move(name), access, data());
+  }
+  // A message for each guard zone that was written to.
+  void check_guards(const std::string& name, std::vector<std::string>& messages) const;
+
+ private:
+  size_t bytes_, offset_, mapped_;
+  std::byte *real_ = nullptr, *barred_ = nullptr;
+};
+
+template <class T>
+class TensorMemory : public TensorBytes {
+ public:
+  explicit TensorMemory(size_t count) : TensorBytes(count * sizeof(T)) {}
+  std::span<T> values() const { return {reinterpret_cast<T*>(data()), bytes() / sizeof(T)}; }
+  T* for_kernels() const { return reinterpret_cast<T*>(TensorBytes::for_kernels()); }
+};
+
+}  // namespace ladder

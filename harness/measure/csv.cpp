@@ -1,0 +1,479 @@
+#include "harness/measure/csv.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <tuple>
+
+namespace ladder {
+namespace {
+
+namespace fs = std::filesystem;
+using json = nlohmann::ordered_json;
+
+// ---- the columns: each knows its name and how a row's cell becomes text and back -----------------------------------
+
+enum class CellType { text, number, flag };
+
+// Columns that files from before they were added lack.
+constexpr std::string_view ADDED_LATER[] = {"previous"};
+
+struct Column {
+  const char* name;
+  CellType type;
+  std::function<std::string(const ResultRow&)> write;
+  std::function<bool(ResultRow&, const std::string&)> read;  // false: not a number
+};
+
+template <class T>
+bool parse(const std::string& cell, T& value) {
+  const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
+  if (error != std::errc{} || end != cell.data() + cell.size()) return false;
+  if constexpr (std::is_floating_point_v<T>) return std::isfinite(value);
+  return true;
+}
+
+// Six significant digits: a tenth of a clock's resolution, and the same text after a second write.
+std::string number(double value) {
+  return fmt::format("{:.6g}", value);
+}
+std::string number(int value) {
+  return fmt::format("{}", value);
+}
+
+Column text(const char* name, std::string ResultRow::*field) {
+  return {name, CellType::text, [=](const ResultRow& row) { return row.*field; },
+          [=](ResultRow& row, const std::string& cell) { return row.*field = cell, true; }};
+}
+
+Column required(const char* name, double ResultRow::*field) {
+  return {name, CellType::number, [=](const ResultRow& row) { return number(row.*field); },
+          [=](ResultRow& row, const std::string& cell) { return parse(cell, row.*field); }};
+}
+
+// Counts and sizes: 0 and an empty cell are the same, "not known".
+Column count(const char* name, int& (*of)(ResultRow&)) {
+  return {name, CellType::number,
+          [=](ResultRow row) {  // by value: `of` gives write access
+            return of(row) == 0 ? std::string() : number(of(row));
+          },
+          [=](ResultRow& row, const std::string& cell) {
+            of(row) = 0;
+            return cell.empty() || parse(cell, of(row));
+          }};
+}
+
+template <class T>
+Column optional(const char* name, std::optional<T> ResultRow::*field) {
+  return {name, CellType::number,
+          [=](const ResultRow& row) { return row.*field ? number(*(row.*field)) : std::string(); },
+          [=](ResultRow& row, const std::string& cell) {
+            if (cell.empty()) return true;
+            return parse(cell, (row.*field).emplace());
+          }};
+}
+
+Column estimate(const char* name, std::optional<Estimate> ResultRow::*field, double Estimate::*part) {
+  return {name, CellType::number,
+          [=](const ResultRow& row) { return row.*field ? number((*(row.*field)).*part) : std::string(); },
+          [=](ResultRow& row, const std::string& cell) {
+            if (cell.empty()) return true;
+            if (!(row.*field)) (row.*field).emplace();
+            return parse(cell, (*(row.*field)).*part);
+          }};
+}
+
+Column causal() {
+  return {"causal", CellType::flag, [](const ResultRow& row) { return std::string(row.shape.causal ? "1" : "0"); },
+          [](ResultRow& row, const std::string& cell) {
+            row.shape.causal = cell == "1" || cell == "true";
+            return cell == "0" || cell == "1" || cell == "false" || cell == "true";
+          }};
+}
+
+const std::vector<Column>& columns() {
+  using R = ResultRow;
+  static const std::vector<Column> all{
+      text("stage", &R::stage),
+      text("kind", &R::kind),
+      text("gpu", &R::gpu),
+      count("sm", [](R& row) -> int& { return row.sm; }),
+      text("driver", &R::driver),
+      text("cuda", &R::cuda),
+      optional("clock_mhz", &R::clock_mhz),
+      optional("power_w", &R::power_w),
+      count("batch", [](R& row) -> int& { return row.shape.batch; }),
+      count("heads", [](R& row) -> int& { return row.shape.heads; }),
+      count("n", [](R& row) -> int& { return row.shape.n; }),
+      count("d", [](R& row) -> int& { return row.shape.d; }),
+      causal(),
+      text("dtype", &R::dtype),
+      text("inputs", &R::inputs),
+      text("regime", &R::regime),
+      count("rounds", [](R& row) -> int& { return row.rounds; }),
+      optional("ms_median", &R::ms_median),
+      optional("ms_p20", &R::ms_p20),
+      optional("ms_p80", &R::ms_p80),
+      required("tflops", &R::tflops),
+      optional("flop_per_clk_sm", &R::flop_per_clk_sm),
+      optional("pct_ceiling", &R::pct_ceiling),
+      text("previous", &R::previous),
+      estimate("vs_previous", &R::vs_previous, &Estimate::value),
+      estimate("vs_previous_lo", &R::vs_previous, &Estimate::lo),
+      estimate("vs_previous_hi", &R::vs_previous, &Estimate::hi),
+      text("verdict", &R::verdict),
+      estimate("vs_fa2", &R::vs_fa2, &Estimate::value),
+      estimate("vs_fa2_lo", &R::vs_fa2, &Estimate::lo),
+      estimate("vs_fa2_hi", &R::vs_fa2, &Estimate::hi),
+      optional("max_err", &R::max_err),
+      optional("registers", &R::registers),
+      optional("spill_bytes", &R::spill_bytes),
+      optional("smem_bytes", &R::smem_bytes),
+      text("source", &R::source),
+      text("commit", &R::commit),
+      text("date", &R::date),
+  };
+  return all;
+}
+
+std::string header_of(const std::vector<Column>& columns) {
+  std::string line;
+  for (const Column& column : columns) line += (line.empty() ? "" : ",") + std::string(column.name);
+  return line;
+}
+
+// The columns of a file with this first line; nothing for any other file.
+std::vector<Column> columns_of(const std::string& header) {
+  std::vector<Column> old = columns();
+  std::erase_if(
+      old, [](const Column& column) { return std::ranges::find(ADDED_LATER, column.name) != std::end(ADDED_LATER); });
+  for (const std::vector<Column>& known : {columns(), old}) {
+    if (header == header_of(known)) return known;
+  }
+  return {};
+}
+
+// Whether all bytes are UTF-8, as the plots and the site want them.
+bool is_utf8(std::string_view text) {
+  for (size_t i = 0; i < text.size();) {
+    const auto byte = [&](size_t at) { return at < text.size() ? static_cast<unsigned char>(text[at]) : 0u; };
+    const unsigned lead = byte(i);
+    const size_t more = lead < 0x80 ? 0 : lead >= 0xc2 && lead < 0xe0 ? 1 : lead >= 0xe0 && lead < 0xf0 ? 2 : 3;
+    if (more == 3 && (lead < 0xf0 || lead > 0xf4)) return false;
+    for (size_t k = 1; k <= more; ++k) {
+      if ((byte(i + k) & 0xc0) != 0x80) return false;
+    }
+    // Longer than needed, a surrogate, or beyond the last character.
+    if ((lead == 0xe0 && byte(i + 1) < 0xa0) || (lead == 0xed && byte(i + 1) >= 0xa0)) return false;
+    if ((lead == 0xf0 && byte(i + 1) < 0x90) || (lead == 0xf4 && byte(i + 1) >= 0x90)) return false;
+    i += more + 1;
+  }
+  return true;
+}
+
+// ---- RFC 4180 --------------------------------------------------------------------------------------------------------
+
+std::string quoted(const std::string& cell) {
+  if (cell.find_first_of(",\"\r\n") == std::string::npos) return cell;
+  std::string out = "\"";
+  for (const char c : cell) out += c == '"' ? "\"\"" : std::string(1, c);
+  return out + '"';
+}
+
+// The cells of one line, or nothing when a quote is left open or stands amid a cell.
+std::optional<std::vector<std::string>> split(const std::string& line) {
+  std::vector<std::string> cells(1);
+  for (size_t i = 0; i < line.size(); ++i) {
+    if (line[i] == ',') {
+      cells.emplace_back();
+    } else if (line[i] != '"') {
+      cells.back() += line[i];
+    } else {
+      if (!cells.back().empty()) return {};
+      for (++i;; ++i) {
+        if (i == line.size()) return {};
+        if (line[i] == '"' && (i + 1 == line.size() || line[i + 1] != '"')) break;
+        if (line[i] == '"') ++i;
+        cells.back() += line[i];
+      }
+      if (i + 1 < line.size() && line[i + 1] != ',') return {};
+    }
+  }
+  return cells;
+}
+
+// ---- what cannot be true ---------------------------------------------------------------------------------------------
+
+bool one_of(const std::string& cell, std::initializer_list<const char*> allowed) {
+  return std::find(allowed.begin(), allowed.end(), cell) != allowed.end();
+}
+
+// Empty when the row is believable by itself.
+std::string fault(const ResultRow& row) {
+  if (row.stage.empty()) return "no stage";
+  if (row.gpu.empty()) return "no gpu";
+  if (!one_of(row.kind, {"stage", "peer", "ceiling"})) {
+    return fmt::format("kind is '{}'; expected stage, peer or ceiling", row.kind);
+  }
+  if (!one_of(row.regime, {"sustained", "burst"})) {
+    return fmt::format("regime is '{}'; expected sustained or burst", row.regime);
+  }
+  if (!one_of(row.source, {"measured", "write-up"})) {
+    return fmt::format("source is '{}'; expected measured or write-up", row.source);
+  }
+  if (!one_of(row.verdict, {"", "faster", "slower", "same"})) {
+    return fmt::format("verdict is '{}'; expected faster, slower or same", row.verdict);
+  }
+  if (!(row.tflops > 0)) return fmt::format("tflops is {:g}; a measured rate is above 0", row.tflops);
+  if (row.ms_median && row.ms_p20 && row.ms_p80 && !(*row.ms_p20 <= *row.ms_median && *row.ms_median <= *row.ms_p80)) {
+    return "ms_p20 <= ms_median <= ms_p80 does not hold";
+  }
+  const auto holds = [](const std::optional<Estimate>& e) { return !e || (e->lo <= e->value && e->value <= e->hi); };
+  if (!holds(row.vs_previous)) return "vs_previous lies outside its interval";
+  if (!holds(row.vs_fa2)) return "vs_fa2 lies outside its interval";
+  if (row.pct_ceiling && *row.pct_ceiling > 100) {
+    return fmt::format("{} claims {:g} % of its ceiling", row.stage, *row.pct_ceiling);
+  }
+  return {};
+}
+
+void check_ceilings(const std::vector<ResultRow>& rows, const std::string& file, const std::vector<int>& lines,
+                    Status& status) {
+  for (size_t i = 0; i < rows.size() && status; ++i) {
+    const ResultRow& row = rows[i];
+    if (row.kind == "ceiling" || row.source != "measured") continue;
+    double highest = 0;
+    for (const ResultRow& ceiling : rows) {
+      if (ceiling.kind == "ceiling" && ceiling.gpu == row.gpu && bounds(ceiling.stage, row)) {
+        highest = std::max(highest, ceiling.tflops);
+      }
+    }
+    if (highest > 0 && row.tflops > highest) {
+      status =
+          failure(ExitCode::check_failed, fmt::format("{}:{}: {} claims {:g} TFLOPS, above this card's ceiling of {:g}",
+                                                      file, lines[i], row.stage, row.tflops, highest));
+    }
+  }
+}
+
+bool same_measurement(const ResultRow& a, const ResultRow& b) {
+  const auto key = [](const ResultRow& row) {
+    return std::tie(row.stage, row.kind, row.gpu, row.dtype, row.inputs, row.regime, row.source);
+  };
+  return key(a) == key(b) && a.shape == b.shape;
+}
+
+// ---- files -----------------------------------------------------------------------------------------------------------
+
+class File {  // a descriptor, closed at the end
+ public:
+  explicit File(int descriptor) : descriptor_(descriptor) {}
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  ~File() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+  }
+  int get() const { return descriptor_; }
+
+ private:
+  int descriptor_;
+};
+
+Status cannot_write(const std::string& file, int error) {
+  const std::string_view way_out = error == ENOSPC ? "\n  Free some space, or name a file on another disk." : "";
+  return failure(ExitCode::check_failed, fmt::format("cannot write {}: {}{}", file, std::strerror(error), way_out));
+}
+
+Status write_all(int descriptor, std::string_view text, const std::string& file) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(descriptor, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return cannot_write(file, errno);
+    text.remove_prefix(static_cast<size_t>(written));
+  }
+  return {};
+}
+
+// Writes a whole file. A regular file is replaced only once the new text is safe on the disk.
+Status replace_file(const std::string& file, std::string_view text) {
+  if (file == "-") return write_all(STDOUT_FILENO, text, "standard output");
+  std::error_code ignored;
+  const bool special = fs::exists(file, ignored) && !fs::is_regular_file(file, ignored);
+  const std::string target = special ? file : file + ".new";
+  {
+    const File out(::open(target.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+    if (out.get() < 0) return cannot_write(target, errno);
+    Status written = write_all(out.get(), text, file);
+    if (written && !special && ::fsync(out.get()) != 0) written = cannot_write(file, errno);
+    if (!written) {
+      if (!special) fs::remove(target, ignored);
+      return written;
+    }
+  }
+  if (!special && ::rename(target.c_str(), file.c_str()) != 0) return cannot_write(file, errno);
+  return {};
+}
+
+}  // namespace
+
+double attention_flops(const Shape& shape) {
+  return (shape.causal ? 2.0 : 4.0) * static_cast<double>(shape.elements()) * shape.n;
+}
+
+bool bounds(std::string_view ceiling, const ResultRow& row) {
+  if (ceiling == "wgmma") return true;
+  return ceiling == "mma_sync" && (row.pct_ceiling || (row.sm > 0 && row.sm < 90));
+}
+
+std::string csv_header() {
+  return header_of(columns());
+}
+
+std::string csv_line(const ResultRow& row) {
+  std::string line;
+  for (const Column& column : columns()) line += quoted(column.write(row)) + ",";
+  line.pop_back();
+  return line;
+}
+
+json to_json(const ResultRow& row) {
+  json object;
+  for (const Column& column : columns()) {
+    const std::string cell = column.write(row);
+    if (column.type == CellType::flag) {
+      object[column.name] = cell == "1";
+    } else if (cell.empty()) {
+      object[column.name] = nullptr;
+    } else if (column.type == CellType::number) {
+      object[column.name] = json::parse(cell);
+    } else {
+      object[column.name] = cell;
+    }
+  }
+  return object;
+}
+
+Result<std::vector<ResultRow>> read_csv(std::istream& text, const std::string& file) {
+  int line_number = 0;
+  const auto broken = [&](const std::string& what) {
+    return failure(ExitCode::check_failed, fmt::format("{}:{}: {}", file, line_number, what));
+  };
+  std::vector<ResultRow> rows;
+  std::vector<int> lines;
+  std::vector<Column> present;
+  for (std::string line; std::getline(text, line);) {
+    ++line_number;
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    if (!is_utf8(line)) return broken("not a text file in UTF-8");
+    if (line.find('\0') != std::string::npos) return broken("a NUL character; this is no text");
+    if (line_number == 1) {
+      present = columns_of(line);
+      if (present.empty()) return broken("other columns than expected: " + csv_header());
+      continue;
+    }
+    if (line.empty()) continue;
+    const auto cells = split(line);
+    if (!cells) return broken("a quote that is not closed, or stands within a cell");
+    if (cells->size() != present.size()) {
+      return broken(fmt::format("{} fields, but the header has {}", cells->size(), present.size()));
+    }
+    ResultRow row;
+    for (size_t i = 0; i < present.size(); ++i) {
+      if (present[i].read(row, (*cells)[i])) continue;
+      const bool flag = present[i].type == CellType::flag;
+      return broken(fmt::format("{} is '{}', which is {}", present[i].name, (*cells)[i],
+                                flag ? "neither 0 nor 1" : "not a number"));
+    }
+    if (const std::string wrong = fault(row); !wrong.empty()) return broken(wrong);
+    const auto same =
+        std::find_if(rows.begin(), rows.end(), [&](const ResultRow& other) { return same_measurement(other, row); });
+    if (same != rows.end()) {
+      return broken(fmt::format("repeats line {}: {}, the same measurement", lines[same - rows.begin()], row.stage));
+    }
+    rows.push_back(std::move(row));
+    lines.push_back(line_number);
+  }
+  if (line_number == 0) {
+    line_number = 1;
+    return broken("empty; the first line names the columns: " + csv_header());
+  }
+  Status believable;
+  check_ceilings(rows, file, lines, believable);
+  if (!believable) return tl::make_unexpected(believable.error());
+  return rows;
+}
+
+Result<std::vector<ResultRow>> read_csv(const fs::path& file) {
+  std::ifstream text(file);
+  if (!text) {
+    return failure(ExitCode::usage, fmt::format("cannot read {}: {}", file.string(), std::strerror(errno)));
+  }
+  return read_csv(text, file.string());
+}
+
+Status append_csv(const std::string& file, std::span<const ResultRow> rows, bool first) {
+  std::error_code ignored;
+  const bool regular = fs::is_regular_file(file, ignored);
+  const bool special = file == "-" || (!regular && fs::exists(file, ignored));
+  std::string text = special && !first ? "" : csv_header() + "\n";
+  if (regular && fs::file_size(file, ignored) > 0) {
+    const Result<std::vector<ResultRow>> known = read_csv(fs::path(file));
+    if (!known) return tl::make_unexpected(known.error());
+    for (const ResultRow& old : *known) {
+      const bool superseded =
+          std::any_of(rows.begin(), rows.end(), [&](const ResultRow& row) { return same_measurement(row, old); });
+      if (!superseded) text += csv_line(old) + "\n";
+    }
+  }
+  for (const ResultRow& row : rows) text += csv_line(row) + "\n";
+  return replace_file(file, text);
+}
+
+Status can_append_csv(const std::string& file) {
+  std::error_code ignored;
+  if (file.empty() || !fs::is_regular_file(file, ignored) || fs::file_size(file, ignored) == 0) return {};
+  const Result<std::vector<ResultRow>> known = read_csv(fs::path(file));
+  if (known) return {};
+  return failure(ExitCode::usage,
+                 known.error().message + "\n  New rows go to the end of a results file; name another one.");
+}
+
+Status write_json(const std::string& file, std::span<const ResultRow> rows) {
+  json array = json::array();
+  for (const ResultRow& row : rows) array.push_back(to_json(row));
+  return replace_file(file, array.dump(1) + "\n");
+}
+
+Result<std::vector<ResultRow>> recorded_results(const fs::path& directory) {
+  std::vector<fs::path> files;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(directory, ignored)) {
+    const std::string name = entry.path().stem().string();
+    const bool is_companion = name.find('_') != std::string::npos || name == "mutants";  // which is of no card
+    if (entry.path().extension() == ".csv" && !is_companion) files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  std::vector<ResultRow> all;
+  for (const fs::path& file : files) {
+    Result<std::vector<ResultRow>> rows = read_csv(file);
+    if (!rows) {
+      fmt::print(stderr, "Left out of the recorded figures: {}\n", rows.error().message);
+      continue;
+    }
+    std::move(rows->begin(), rows->end(), std::back_inserter(all));
+  }
+  return all;
+}
+
+}  // namespace ladder

@@ -1,0 +1,77 @@
+// The results table on disk: docs/results/GPU.csv, and the JSON of the same columns. docs/results/README.md describes them.
+#pragma once
+#include <filesystem>
+#include <iosfwd>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/base/error.hpp"
+#include "harness/measure/statistics.hpp"
+#include "harness/stage.hpp"
+
+namespace ladder {
+
+// One contestant at one shape in one regime. What was not measured or does not apply stays empty.
+struct ResultRow {
+  std::string stage;  // "03_kvpipe", "02_swizzle[64x32, 2 warps]", "fa2", "mma_sync"
+  std::string kind;   // stage, peer, ceiling
+  std::string gpu;    // "NVIDIA H200"
+  int sm = 0;         // 90
+  std::string driver, cuda;
+  std::optional<double> clock_mhz, power_w;
+  Shape shape;  // a ceiling carries the shape of the run that it was measured in; its FLOPs are its own
+  std::string dtype = "fp16", inputs, regime;
+  int rounds = 0;
+  std::optional<double> ms_median, ms_p20, ms_p80;  // per launch
+  double tflops = 0;                                // 4 * B * H * N^2 * d, halved when causal, over ms_median
+  std::optional<double> flop_per_clk_sm, pct_ceiling;
+  std::string previous;  // the row that vs_previous is taken over; empty in files from before there was this column
+  std::optional<Estimate> vs_previous;
+  std::string verdict;  // on vs_previous
+  std::optional<Estimate> vs_fa2;
+  std::optional<double> max_err;
+  std::optional<int> registers, spill_bytes, smem_bytes;
+  std::string source = "measured", commit, date;
+};
+
+// FlashAttention's convention. Counting the softmax too, as the write-up does, adds 1.17 % at d = 128.
+double attention_flops(const Shape& shape);
+
+// Whether a ceiling bounds a row of its card: the one rule, which docs/results/README.md states. mma_sync and wgmma are
+// loops of nothing but that instruction; any other ceiling is a thermometer. A row with a pct_ceiling was held to its own
+// instruction's loop when it was made, and no loop of its card is below it. What a row without one uses is not known: it
+// is held to wgmma, and to mma_sync where there is nothing faster, before sm_90.
+bool bounds(std::string_view ceiling, const ResultRow& row);
+
+// The header line, without its end.
+std::string csv_header();
+// One line, without its end. Cells with commas or quotes are quoted (RFC 4180).
+std::string csv_line(const ResultRow& row);
+// One object with the CSV's columns; empty cells are null, `causal` is a boolean.
+nlohmann::ordered_json to_json(const ResultRow& row);
+
+// Reads a whole file, which may lack the column `previous`. Refuses other columns, text where a number belongs, and figures that cannot be true: an interval
+// that does not hold its value, a measurement given twice, or a rate above the ceilings of the same card that bound it. Messages begin with file:line.
+Result<std::vector<ResultRow>> read_csv(std::istream& text, const std::string& file);
+Result<std::vector<ResultRow>> read_csv(const std::filesystem::path& file);
+
+// Adds rows to a results file, on the disk when it returns. Measuring the same thing again replaces the older row. A new
+// or empty file gets its header; "-", standard output, and devices get it with the `first` rows.
+Status append_csv(const std::string& file, std::span<const ResultRow> rows, bool first);
+
+// Success if append_csv can add to what the file holds now: to be asked before an hour of measuring, not after it.
+Status can_append_csv(const std::string& file);
+
+// Writes the rows as one JSON array; "-" is standard output.
+Status write_json(const std::string& file, std::span<const ResultRow> rows);
+
+// Rows of every GPU.csv in a directory, e.g. docs/results; none when there is no such directory. A file that read_csv
+// refuses is left out, which a line on standard error says. Files named
+// GPU_what.csv (h200_counters.csv) lie beside them and have columns of their own.
+Result<std::vector<ResultRow>> recorded_results(const std::filesystem::path& directory);
+
+}  // namespace ladder

@@ -1,0 +1,225 @@
+#include "harness/measure/field.hpp"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <ctime>
+#include <random>
+#include <thread>
+
+#include "harness/base/interrupt.hpp"
+#include "harness/devices/capacity.hpp"
+#include "harness/measure/ceilings.hpp"
+#include "harness/problem/shapes.hpp"
+
+#ifndef LADDER_COMMIT
+#define LADDER_COMMIT "unknown"
+#endif
+
+namespace ladder {
+namespace {
+
+std::string first_line(const std::string& text) {
+  return text.substr(0, text.find('\n'));
+}
+
+// Milliseconds that a peer may claim: no card does more than this, and no launch takes less.
+constexpr double MOST_TFLOPS = 20000, SHORTEST_LAUNCH_MS = 1e-4;
+
+Result<double> believable(Result<double> ms, int launches, double flops, const std::string& name) {
+  if (!ms || *ms >= launches * std::max(SHORTEST_LAUNCH_MS, flops / (MOST_TFLOPS * 1e9))) return ms;
+  return failure(ExitCode::check_failed, fmt::format("peer {}: claims {:g} ms for {} launch{}, which no card can do",
+                                                     name, *ms, launches, launches == 1 ? "" : "es"));
+}
+
+// Groups on this problem's memory.
+std::shared_ptr<Groups> make_groups(const Problem& problem, const std::shared_ptr<GpuProblem>& on_gpu, const Room& room,
+                                    const Inputs& more_heads) {
+  GroupMemory memory{
+      .fill_output = [on_gpu](int output, const Filling& filling) { return on_gpu->fill_output(output, filling); },
+      .negate_v = [on_gpu](std::span<const uint8_t> flip) { return on_gpu->negate_v(flip); },
+      .read_output_rows = [on_gpu](std::span<const OutputRow> rows) { return on_gpu->read_output_rows(rows); },
+      .read_lse_rows = [on_gpu](std::span<const OutputRow> rows) { return on_gpu->read_lse_rows(rows); },
+      .check_guards = [on_gpu] { return on_gpu->check_guards(); }};
+  std::random_device unforeseen;
+  const uint64_t seed = uint64_t{unforeseen()} << 32 | unforeseen();
+  return std::make_shared<Groups>(
+      std::move(memory), problem.shape, problem.kinds.front(), room,
+      make_questions(problem.shape, problem.kinds.front(), problem.inputs, more_heads, room, seed),
+      problem.reference.tolerance(), ~seed);
+}
+
+}  // namespace
+
+PeerPool::PeerPool(const std::vector<PeerCommand>& commands) {
+  for (const PeerCommand& command : commands) {
+    Result<Peer> peer = Peer::start(command);
+    if (peer) {
+      peers_.push_back(std::make_shared<Peer>(std::move(*peer)));
+    } else {
+      notes_.push_back(peer.error().message);
+    }
+  }
+}
+
+void PeerPool::ask_to_prepare(const Shape& shape, InputKind kind, uint64_t seed) {
+  for (const std::shared_ptr<Peer>& peer : peers_) {
+    if (!peer->usable()) continue;
+    if (const Status asked = peer->ask_to_prepare(shape, to_string(kind), seed); !asked) {
+      notes_.push_back(asked.error().message);
+    }
+  }
+  std::erase_if(peers_, [](const std::shared_ptr<Peer>& peer) { return !peer->usable(); });
+}
+
+Field::Field(const GpuInfo& gpu, std::shared_ptr<const Problem> problem, std::shared_ptr<GpuProblem> on_gpu,
+             std::shared_ptr<Groups> groups)
+    : gpu_(gpu), problem_(std::move(problem)), on_gpu_(std::move(on_gpu)), groups_(std::move(groups)) {}
+
+Result<Field> Field::create(const GpuInfo& gpu, const Shape& shape, InputKind kind, uint64_t seed, bool with_scores) {
+  for (const Status& fits : {fits_gpu_memory(shape, with_scores, gpu), fits_host_memory(shape, false)}) {
+    if (!fits) return tl::make_unexpected(fits.error());
+  }
+  const Result<GpuInfo> now = gpu_info();  // peers have taken their memory in the meantime
+  const Room room = room_for(shape, with_scores, now ? now->memory_free : gpu.memory_free);
+  const auto problem = std::make_shared<const Problem>(make_problem(shape, kind, seed, true));
+  const Inputs more_heads = make_more_heads(kind, shape, seed, room.more_heads);
+  Result<GpuProblem> created = GpuProblem::create(shape, problem->inputs, with_scores, more_heads, room.outputs);
+  if (!created) return tl::make_unexpected(created.error());
+  const auto on_gpu = std::make_shared<GpuProblem>(std::move(*created));
+  Field field(gpu, problem, on_gpu, make_groups(*problem, on_gpu, room, more_heads));
+  if (room.outputs < 3 || room.more_heads == 0) {
+    field.notes_.push_back(fmt::format(
+        "{}: little GPU memory is left, so the launches of a group share {} and {}: one that is left out, or "
+        "whose answer is remembered, may stay unseen.",
+        to_string(shape), room.outputs == 1 ? "one output" : fmt::format("{} outputs", room.outputs),
+        room.more_heads == 0 ? "one set of inputs" : fmt::format("{} more heads", room.more_heads)));
+  }
+  return field;
+}
+
+void Field::add(const Stage& stage, const Variant& variant) {
+  const std::string name = row_name(stage, variant);
+  for (const Status& able :
+       {supports(stage, variant, problem_->shape), runs_on(stage, variant, problem_->shape, gpu_)}) {
+    if (able) continue;
+    notes_.push_back(fmt::format("{}: not timed: {}", name, first_line(able.error().message)));
+    if (!refusal_) refusal_ = able.error();
+    return;
+  }
+  const CheckResult checked = check_on_gpu(stage, variant, *problem_, *on_gpu_, {});
+  if (!checked.ok) {
+    notes_.push_back(fmt::format("{}: not timed: wrong: {}", name,
+                                 checked.failures.empty() ? "no reason given" : checked.failures.front().message));
+    all_right_ = false;
+    return;
+  }
+  const Stage* const before = previous_of(stage);
+  Entry entry{.name = name,
+              .kind = "stage",
+              .flops = attention_flops(problem_->shape),
+              .stage = std::string(stage.name),
+              .variant = variant.label,
+              .is_default = variant.label == stage.variants.front().label,
+              .ceiling = ceiling_of(stage),
+              .previous = std::string(before ? before->name : ""),
+              .max_err = checked.max_err,
+              .smem_bytes = static_cast<int>(variant.smem_at(problem_->shape.n))};
+  if (const Result<KernelResources> resources = gpu_resources(variant, problem_->shape.n)) {
+    entry.registers = resources->registers;
+    entry.spill_bytes = resources->local_bytes;
+  }
+  entries_.push_back(std::move(entry));
+  contestants_.push_back(make_contestant(
+      name, groups_, stage.writes_lse,
+      [gpu = on_gpu_, &variant](std::span<const Launch> launches) { return gpu->time_ms(variant, launches); }));
+}
+
+void Field::add_mma_ceiling() {
+  Result<MmaCeiling> created = MmaCeiling::create();
+  if (!created) {
+    notes_.push_back(created.error().message);
+    return;
+  }
+  const auto ceiling = std::make_shared<MmaCeiling>(std::move(*created));
+  entries_.push_back({.name = "mma_sync", .kind = "ceiling", .flops = ceiling->flops()});
+  contestants_.push_back(
+      {.name = "mma_sync", .time_ms = [ceiling](int launches) { return ceiling->time_ms(launches); }});
+}
+
+Status Field::add_peers(PeerPool& pool) {
+  // A peer draws its own numbers and samples its own rows, so its largest error may differ a little from ours.
+  const Reference& reference = problem_->reference;
+  const double tolerance = 2 * (reference.tolerance() + std::ranges::max(reference.score_term));
+  for (std::string& note : pool.take_notes()) notes_.push_back(std::move(note));
+  for (const std::shared_ptr<Peer>& peer : pool.peers()) {
+    const Result<PeerInfo> info = peer->prepared();
+    if (!info) {
+      if (info.error().code == ExitCode::interrupted) return tl::make_unexpected(info.error());
+      notes_.push_back(info.error().message);
+      continue;
+    }
+    const bool known =
+        std::any_of(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.name == info->name; });
+    if (known) {
+      notes_.push_back(fmt::format("peer {}: another contestant has this name already", info->name));
+      continue;
+    }
+    if (info->max_err && !(*info->max_err <= tolerance)) {
+      notes_.push_back(fmt::format("peer {}: not timed: wrong: its error is {:.1e}, {:.1e} is allowed", info->name,
+                                   *info->max_err, tolerance));
+      continue;
+    }
+    notes_.push_back(fmt::format("peer {}: {}", info->name, info->version.empty() ? "no version" : info->version));
+    if (!info->ceiling && !info->max_err) {
+      notes_.push_back(
+          fmt::format("peer {}: unverified: it gives no max_err, so its answers may be wrong", info->name));
+    }
+    const double flops = info->ceiling ? info->flops.value_or(0) : attention_flops(problem_->shape);
+    if (!(flops > 0)) {
+      notes_.push_back(fmt::format("peer {}: not timed: a ceiling says its \"flops\" for one launch", info->name));
+      continue;
+    }
+    entries_.push_back(
+        {.name = info->name, .kind = info->ceiling ? "ceiling" : "peer", .flops = flops, .max_err = info->max_err});
+    contestants_.push_back({.name = info->name, .time_ms = [peer, flops, name = info->name](int launches) {
+                              return believable(peer->time_ms(launches), launches, flops, name);
+                            }});
+  }
+  return {};
+}
+
+Machine real_machine(Nvml* nvml, std::function<void(std::string_view, int, int)> progress) {
+  using Clock = std::chrono::steady_clock;
+  Machine machine{
+      .now_s = [] { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); },
+      .sleep_s = [](double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); },
+      .interrupted = interrupted,
+      .progress = std::move(progress)};
+  if (nvml) {
+    machine.start_meter = [nvml] { nvml->start(); };
+    machine.stop_meter = [nvml] { return nvml->stop(); };
+  }
+  return machine;
+}
+
+RunFacts run_facts(const GpuInfo& gpu, const std::optional<Nvml>& nvml, const Shape& shape, InputKind kind,
+                   Regime regime) {
+  const char* commit = std::getenv("LADDER_COMMIT");
+  const std::string nvml_driver = nvml ? nvml->driver_version() : "";
+  return {.gpu = gpu.name,
+          .sm = gpu.sm,
+          .processors = gpu.processors,
+          .driver = nvml_driver.empty() ? gpu.driver : nvml_driver,
+          .cuda = gpu.cuda,
+          .shape = shape,
+          .inputs = std::string(to_string(kind)),
+          .regime = std::string(to_string(regime)),
+          .commit = commit && *commit ? commit : LADDER_COMMIT,
+          .date = fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr)))};
+}
+
+}  // namespace ladder

@@ -1,0 +1,157 @@
+#include "harness/measure/nvml.hpp"
+
+#include <dlfcn.h>
+
+#include <array>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "harness/measure/statistics.hpp"
+
+// NVML's own type, hence global: the functions are called by the type that the library gave them.
+struct nvmlDevice_st;
+
+namespace ladder {
+namespace {
+
+// From the NVML API reference. The header comes with the toolkit, the library with the driver; we need only the latter.
+using nvmlDevice = nvmlDevice_st*;
+constexpr int NVML_SUCCESS = 0, NVML_TEMPERATURE_GPU = 0, NVML_CLOCK_SM = 1;
+constexpr unsigned DRIVER_VERSION_LENGTH = 80;
+
+struct ReasonName {
+  uint64_t bit;
+  const char* words;
+};
+// nvmlClocksThrottleReason*; idle (0x1) and application clocks (0x2) are no throttling.
+constexpr std::array<ReasonName, 7> REASONS{{{0x4, "power cap"},
+                                             {0x8, "hardware slowdown"},
+                                             {0x10, "sync boost"},
+                                             {0x20, "thermal (software)"},
+                                             {0x40, "thermal (hardware)"},
+                                             {0x80, "power brake"},
+                                             {0x100, "display clocks"}}};
+
+}  // namespace
+
+struct Nvml::Library {
+  void* handle = nullptr;
+  nvmlDevice device = nullptr;
+  int (*shut_down)() = nullptr;
+  int (*get_driver_version)(char*, unsigned) = nullptr;
+  int (*get_clock)(nvmlDevice, int, unsigned*) = nullptr;
+  int (*get_power_mw)(nvmlDevice, unsigned*) = nullptr;
+  int (*get_temperature)(nvmlDevice, int, unsigned*) = nullptr;
+  int (*get_throttle_reasons)(nvmlDevice, unsigned long long*) = nullptr;
+  bool initialised = false;
+
+  ~Library() {
+    if (initialised) shut_down();
+    if (handle) ::dlclose(handle);
+  }
+
+  template <class Function>
+  bool find(Function*& function, const char* name) {
+    function = reinterpret_cast<Function*>(::dlsym(handle, name));
+    return function != nullptr;
+  }
+};
+
+struct Nvml::Poll {
+  std::vector<CardState> states;
+  std::mutex mutex;
+  std::condition_variable_any wake;
+  std::jthread thread;  // last: it ends before what it uses
+};
+
+Nvml::Nvml(std::unique_ptr<Library> library) : library_(std::move(library)) {}
+Nvml::Nvml(Nvml&&) noexcept = default;
+Nvml& Nvml::operator=(Nvml&&) noexcept = default;
+Nvml::~Nvml() = default;
+
+std::optional<Nvml> Nvml::open(const std::string& pci_bus_id, const char* library) {
+  auto nvml = std::make_unique<Library>();
+  nvml->handle = ::dlopen(library, RTLD_NOW);
+  if (!nvml->handle) return {};
+  int (*initialise)() = nullptr;
+  int (*find_device)(const char*, nvmlDevice*) = nullptr;
+  const bool complete = nvml->find(initialise, "nvmlInit_v2") && nvml->find(nvml->shut_down, "nvmlShutdown") &&
+                        nvml->find(find_device, "nvmlDeviceGetHandleByPciBusId_v2") &&
+                        nvml->find(nvml->get_driver_version, "nvmlSystemGetDriverVersion") &&
+                        nvml->find(nvml->get_clock, "nvmlDeviceGetClockInfo") &&
+                        nvml->find(nvml->get_power_mw, "nvmlDeviceGetPowerUsage") &&
+                        nvml->find(nvml->get_temperature, "nvmlDeviceGetTemperature") &&
+                        nvml->find(nvml->get_throttle_reasons, "nvmlDeviceGetCurrentClocksThrottleReasons");
+  if (!complete || initialise() != NVML_SUCCESS) return {};
+  nvml->initialised = true;
+  if (find_device(pci_bus_id.c_str(), &nvml->device) != NVML_SUCCESS) return {};
+  return Nvml(std::move(nvml));
+}
+
+std::string Nvml::driver_version() const {
+  char version[DRIVER_VERSION_LENGTH] = "";
+  return library_->get_driver_version(version, sizeof version) == NVML_SUCCESS ? version : "";
+}
+
+std::optional<CardState> Nvml::now() const {
+  unsigned clock = 0, power_mw = 0, temperature = 0;
+  unsigned long long reasons = 0;
+  if (library_->get_clock(library_->device, NVML_CLOCK_SM, &clock) != NVML_SUCCESS) return {};
+  if (library_->get_power_mw(library_->device, &power_mw) != NVML_SUCCESS) return {};
+  // These two only explain; a card that does not tell them still has a clock.
+  library_->get_temperature(library_->device, NVML_TEMPERATURE_GPU, &temperature);
+  library_->get_throttle_reasons(library_->device, &reasons);
+  return CardState{.clock_mhz = static_cast<double>(clock),
+                   .power_w = power_mw / 1000.0,
+                   .temperature_c = static_cast<double>(temperature),
+                   .throttle_reasons = reasons};
+}
+
+void Nvml::start() {
+  poll_ = std::make_unique<Poll>();
+  poll_->thread = std::jthread([this, poll = poll_.get()](std::stop_token stop) {
+    std::unique_lock lock(poll->mutex);
+    // The first sample comes after a wait: at the start, NVML still shows what ran before.
+    while (!poll->wake.wait_for(lock, stop, std::chrono::milliseconds(10), [&] { return stop.stop_requested(); })) {
+      if (const std::optional<CardState> state = now()) poll->states.push_back(*state);
+    }
+  });
+}
+
+std::optional<CardState> Nvml::stop() {
+  if (!poll_) return {};
+  poll_->thread.request_stop();
+  poll_->thread.join();
+  std::vector<CardState> states = std::move(poll_->states);
+  poll_.reset();
+  if (states.empty()) return now();
+  return summary(states);
+}
+
+std::string throttle_words(uint64_t reasons) {
+  std::string words;
+  for (const ReasonName& reason : REASONS) {
+    if (reasons & reason.bit) words += (words.empty() ? "" : ", ") + std::string(reason.words);
+  }
+  return words;
+}
+
+std::optional<CardState> summary(std::span<const CardState> states) {
+  if (states.empty()) return {};
+  const auto median_of = [&](double CardState::*figure) {
+    std::vector<double> values;
+    for (const CardState& state : states) values.push_back(state.*figure);
+    return median(values);
+  };
+  CardState all{.clock_mhz = median_of(&CardState::clock_mhz),
+                .power_w = median_of(&CardState::power_w),
+                .temperature_c = median_of(&CardState::temperature_c)};
+  for (const CardState& state : states) all.throttle_reasons |= state.throttle_reasons;
+  return all;
+}
+
+}  // namespace ladder

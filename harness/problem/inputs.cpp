@@ -1,0 +1,355 @@
+#include "harness/problem/inputs.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "harness/base/parallel.hpp"
+
+namespace ladder {
+namespace {
+
+struct KindName {
+  InputKind kind;
+  std::string_view name;
+};
+constexpr std::array KIND_NAMES{
+    KindName{InputKind::normal, "normal"},
+    KindName{InputKind::large_logits, "large_logits"},
+    KindName{InputKind::peaky, "peaky"},
+    KindName{InputKind::one_hot, "one_hot"},
+    KindName{InputKind::constant_v, "constant_v"},
+    KindName{InputKind::last_tile_max, "last_tile_max"},
+    KindName{InputKind::first_tile_max, "first_tile_max"},
+    KindName{InputKind::negative_rows, "negative_rows"},
+    KindName{InputKind::ties, "ties"},
+    KindName{InputKind::creeping_max, "creeping_max"},
+    KindName{InputKind::giant_keys, "giant_keys"},
+    KindName{InputKind::edge_weights, "edge_weights"},
+    KindName{InputKind::balanced, "balanced"},
+    KindName{InputKind::cancelling, "cancelling"},
+    KindName{InputKind::not_finite, "not_finite"},
+    KindName{InputKind::nan_head, "nan_head"},
+};
+
+constexpr int FAVOURED_KEYS = 16;  // the keys that hold each row's maximum: within the last (first) tile of any stage
+
+// splitmix64, a hash good enough to be a random stream when it is fed consecutive numbers.
+uint64_t hash(uint64_t x) {
+  x += 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+// Two independent N(0, 1) values that depend on `stream` and `index` alone: any thread can make any element. Doubles, so
+// that the last bits, in which mathematical libraries differ, are far below what an f16 keeps.
+std::array<float, 2> normal_pair(uint64_t stream, uint64_t index) {
+  const uint64_t bits = hash(stream ^ hash(index));
+  const double u = (static_cast<double>(bits >> 32) + 1) * 0x1p-32;  // (0, 1]: its logarithm is finite
+  const double angle = static_cast<double>(bits & 0xffffffffu) * 0x1p-32 * 2 * std::numbers::pi;
+  const double radius = std::sqrt(-2 * std::log(u));
+  return {static_cast<float>(radius * std::cos(angle)), static_cast<float>(radius * std::sin(angle))};
+}
+
+enum Tensor : uint64_t { TENSOR_Q = 1, TENSOR_K, TENSOR_V };
+
+// A tensor whose element (row, column) of N(0, 1) is passed through `shape_value(value, row, column)`, where row counts
+// through all heads.
+template <class ShapeValue>
+std::vector<f16> make_tensor(Tensor tensor, uint64_t seed, const Shape& shape, const ShapeValue& shape_value) {
+  std::vector<f16> values(shape.elements());
+  const uint64_t stream = hash(seed * 4 + tensor);
+  const int d = shape.d, pairs = (d + 1) / 2;
+  parallel_for(shape.batch_heads() * shape.n, 256, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      for (int pair = 0; pair < pairs; ++pair) {
+        const auto two = normal_pair(stream, row * pairs + pair);
+        for (int i = 0; i < 2 && pair * 2 + i < d; ++i) {
+          const int column = pair * 2 + i;
+          values[row * d + column] = to_f16(shape_value(two[i], row, column));
+        }
+      }
+    }
+  });
+  return values;
+}
+
+// Copies `from`'s element (key(row), column) of the same head, scaled, into every query row.
+template <class Key>
+std::vector<f16> rows_of(const std::vector<f16>& from, const Shape& shape, float scale, const Key& key) {
+  std::vector<f16> rows(from.size());
+  for (int64_t row = 0; row < shape.batch_heads() * shape.n; ++row) {
+    const int64_t head = row / shape.n;
+    const int64_t source = head * shape.n + key(row % shape.n);
+    for (int c = 0; c < shape.d; ++c) rows[row * shape.d + c] = to_f16(scale * to_float(from[source * shape.d + c]));
+  }
+  return rows;
+}
+
+// Writes value(row within its head) into a column of every row. A column of Q times one of K is a term of the scores.
+template <class Value>
+void set_column(std::vector<f16>& tensor, const Shape& shape, int column, const Value& value) {
+  if (column >= shape.d) return;
+  for (int64_t row = 0; row < shape.batch_heads() * shape.n; ++row) {
+    tensor[row * shape.d + column] = to_f16(value(row % shape.n));
+  }
+}
+
+// In [0, 1), from a row and a seed.
+float uniform(uint64_t seed, int64_t row, uint64_t which) {
+  return static_cast<float>(hash(hash(seed * 16 + which) ^ static_cast<uint64_t>(row)) >> 40) * 0x1p-24f;
+}
+
+constexpr float LN2 = 0.69314718f;
+constexpr f16 NOT_A_NUMBER{0x7e00};
+constexpr float INFINITE = std::numeric_limits<float>::infinity();
+
+// Half of the rows rise (some fall) by 0.5 to 40 powers of two over all keys, the others by up to 4 every 16 keys.
+void make_creeping_max(Inputs& inputs, const Shape& shape, uint64_t seed) {
+  constexpr int STEP = 16;
+  set_column(inputs.K, shape, 0, [](int64_t key) { return static_cast<float>(key / STEP); });
+  set_column(inputs.Q, shape, 0, [&](int64_t row) {
+    const float u = uniform(seed, row, 0), over_all = (0.5f + 39.5f * u) * STEP / static_cast<float>(shape.n);
+    const float powers = uniform(seed, row, 1) < 0.5f ? over_all : 4 * u;
+    return (uniform(seed, row, 2) < 0.125f ? -1 : 1) * powers * LN2 / shape.scale();
+  });
+}
+
+// Rows in blocks of 32, as many as a warp may own. In every other block rows meet three keys that all of them share, or one
+// of their own; in the others three rows alone do, in three different tiles, and the rest of the warp must not hide it.
+void make_giant_keys(Inputs& inputs, const Shape& shape, uint64_t seed) {
+  const int64_t n = shape.n, d = shape.d;
+  const auto chosen = [&](int64_t row, uint64_t which, const auto& heights) {  // above the other scores
+    return heights[static_cast<size_t>(uniform(seed, row, which) * static_cast<float>(std::size(heights)))];
+  };
+  const int64_t giants[] = {std::min<int64_t>(5, n - 1), n / 2, std::max<int64_t>(n - 2, 0)};
+  const auto is_mixed = [](int64_t query) { return query / 32 % 2 == 0; };
+  for (int which = 0; which < 3; ++which) {
+    set_column(inputs.K, shape, which, [&](int64_t key) { return key == giants[which] ? 1.0f : 0.0f; });
+    set_column(inputs.Q, shape, which, [&](int64_t query) {
+      constexpr float HEIGHTS[] = {0.0f, 0.0f, 2.0f, 5.5f, 9.0f, 30.0f, 88.0f, 300.0f};
+      return is_mixed(query) && query % 2 == 0 ? chosen(query, which, HEIGHTS) / shape.scale() : 0.0f;
+    });
+  }
+  const auto meet = [&](int64_t head, int64_t query, int64_t key, float height) {
+    const auto Q_row = inputs.Q.begin() + (head * n + query) * d, K_row = inputs.K.begin() + (head * n + key) * d;
+    float square = 0;
+    for (int64_t c = 0; c < d; ++c) square += std::pow(to_float(K_row[c]), 2.0f);
+    const float factor = height / (shape.scale() * std::max(square, 1.0f));
+    for (int64_t c = 0; c < d; ++c) Q_row[c] = to_f16(factor * to_float(K_row[c]));
+  };
+  for (int64_t head = 0; head < shape.batch_heads(); ++head) {
+    for (int64_t query = 0; query < n; ++query) {
+      constexpr float HEIGHTS[] = {6.0f, 7.0f, 7.5f, 8.0f, 9.0f, 12.0f, 20.0f, 40.0f};
+      if (!is_mixed(query) || query % 2 == 0) continue;
+      meet(head, query, static_cast<int64_t>(uniform(seed, query, 3) * static_cast<float>(n)),
+           chosen(query, 4, HEIGHTS));
+    }
+    for (int64_t block = 1; block * 32 < n; block += 2) {
+      for (int64_t i = 0; i < 3; ++i) {
+        // Steps that visit rows of both halves of a fragment, and columns of both parities, at the start of a tile too.
+        const int64_t event = block * 3 + i, query = block * 32 + (event * 7 + 3) % 32;
+        constexpr float HEIGHTS[] = {20.0f, 40.0f};
+        if (query < n) meet(head, query, (64 * (i + 1) + event * 13 % 64) % n, chosen(query, 4, HEIGHTS));
+      }
+    }
+  }
+}
+
+// One key stands above the others by height(row).
+template <class Height>
+void raise_one_key(Inputs& inputs, const Shape& shape, int64_t raised, const Height& height) {
+  set_column(inputs.K, shape, 0, [&](int64_t key) { return key == raised ? 0.0f : -1.0f; });
+  set_column(inputs.Q, shape, 0, [&](int64_t row) { return height(row) / shape.scale(); });
+}
+
+// The second half's keys are those of the first, 1/128 longer, and its values are theirs with the other sign.
+void make_cancelling(Inputs& inputs, const Shape& shape) {
+  const int64_t half = shape.n / 2, d = shape.d;
+  for (int64_t head = 0; head < shape.batch_heads(); ++head) {
+    for (int64_t i = head * shape.n * d; i < (head * shape.n + half) * d; ++i) {
+      inputs.K[i + half * d] = to_f16(to_float(inputs.K[i]) * (1 + 0x1p-7f));
+      inputs.V[i + half * d].bits = inputs.V[i].bits ^ 0x8000u;
+    }
+  }
+}
+
+// A NaN and an infinity in two rows of Q, and in one value of V each; and a key that lies infinitely far below all others.
+// Under a causal mask these are values of key 0, which all queries see, and there is no such key; nor in a row so short that
+// some part of a kernel might have no other.
+void make_not_finite(Inputs& inputs, const Shape& shape) {
+  const int64_t n = shape.n, d = shape.d;
+  if (!shape.causal && d > 1 && n >= 64) {
+    set_column(inputs.Q, shape, 0, [](int64_t) { return 1.0f; });
+    set_column(inputs.K, shape, 0, [&](int64_t key) { return key == n / 4 ? -INFINITE : 0.0f; });
+  }
+  for (int64_t head = 0; head < shape.batch_heads(); ++head) {
+    const int64_t first = head * n;
+    inputs.Q[(first + n / 3) * d + d - 1] = NOT_A_NUMBER;
+    inputs.Q[(first + n * 2 / 3) * d + d - 1] = to_f16(INFINITE);
+    inputs.V[(first + (shape.causal ? 0 : n / 2)) * d + d / 2] = NOT_A_NUMBER;
+    inputs.V[(first + (shape.causal ? 0 : n - 1)) * d + d / 4] = to_f16(INFINITE);
+  }
+}
+
+}  // namespace
+
+std::span<const InputKind> all_input_kinds() {
+  static const auto kinds = [] {
+    std::array<InputKind, KIND_NAMES.size()> all{};
+    for (size_t i = 0; i < all.size(); ++i) all[i] = KIND_NAMES[i].kind;
+    return all;
+  }();
+  return kinds;
+}
+
+std::string_view to_string(InputKind kind) {
+  for (const auto& known : KIND_NAMES) {
+    if (known.kind == kind) return known.name;
+  }
+  return "unknown";
+}
+
+Inputs make_inputs(InputKind kind, const Shape& shape, uint64_t seed) {
+  const auto normal = [](float value, int64_t, int) { return value; };
+  const auto times = [](float factor) { return [factor](float value, int64_t, int) { return factor * value; }; };
+  const auto plus = [](float shift) { return [shift](float value, int64_t, int) { return value + shift; }; };
+  const int n = shape.n;
+
+  Inputs inputs;
+  inputs.V = make_tensor(TENSOR_V, seed, shape, normal);
+  switch (kind) {
+    case InputKind::normal:
+    case InputKind::constant_v:
+    case InputKind::ties:
+      inputs.Q = make_tensor(TENSOR_Q, seed, shape, normal);
+      inputs.K = make_tensor(TENSOR_K, seed, shape, normal);
+      break;
+    case InputKind::large_logits:
+    case InputKind::peaky: {
+      const float deviation = kind == InputKind::peaky ? 16.0f : 8.0f;
+      inputs.Q = make_tensor(TENSOR_Q, seed, shape, times(deviation));
+      inputs.K = make_tensor(TENSOR_K, seed, shape, times(deviation));
+      break;
+    }
+    case InputKind::one_hot: {
+      // Query i is a multiple of key (7 i + 3) mod n: |k|^2 is about d, so with this factor the softmax sees about 45,
+      // against a deviation of about 45 / sqrt(d) for the other keys.
+      const float factor = 45.0f / std::sqrt(static_cast<float>(shape.d));
+      inputs.K = make_tensor(TENSOR_K, seed, shape, normal);
+      inputs.Q = rows_of(inputs.K, shape, factor, [n](int64_t i) { return (7 * i + 3) % n; });
+      break;
+    }
+    case InputKind::last_tile_max:
+    case InputKind::first_tile_max: {
+      // Queries lean towards (1, ..., 1), and so do a few keys: their scores are about 0.75 * sqrt(d) higher, 8.5 at
+      // d = 128. Enough to hold the maximum, little enough for the other keys to matter in the sum.
+      const bool last = kind == InputKind::last_tile_max;
+      inputs.Q = make_tensor(TENSOR_Q, seed, shape, plus(1.0f));
+      inputs.K = make_tensor(TENSOR_K, seed, shape, [=](float value, int64_t row, int) {
+        const int64_t key = row % n;
+        return (last ? key >= n - FAVOURED_KEYS : key < FAVOURED_KEYS) ? value + 0.75f : value;
+      });
+      break;
+    }
+    case InputKind::negative_rows:
+      // Scores of about -12 sqrt(d), -139 at d = 128: exp underflows in f32 unless the maximum is subtracted.
+      inputs.Q = make_tensor(TENSOR_Q, seed, shape, plus(3.5f));
+      inputs.K = make_tensor(TENSOR_K, seed, shape, plus(-3.5f));
+      break;
+    case InputKind::creeping_max:
+    case InputKind::giant_keys:
+    case InputKind::edge_weights:
+    case InputKind::balanced:
+    case InputKind::cancelling:
+    case InputKind::not_finite: {
+      // Scores of deviation 1, 1/2 or 1/4, whatever the scale, and what follows on top.
+      const float wide = kind == InputKind::not_finite ? 1.0f : kind == InputKind::cancelling ? 0.5f : 0.25f;
+      const float deviation = wide / (shape.scale() * std::sqrt(static_cast<float>(shape.d)));
+      inputs.Q = make_tensor(TENSOR_Q, seed, shape, times(deviation));
+      inputs.K = make_tensor(TENSOR_K, seed, shape, normal);
+      break;
+    }
+    case InputKind::nan_head:
+      inputs.Q.assign(shape.elements(), NOT_A_NUMBER);
+      inputs.K = inputs.V = inputs.Q;
+      break;
+  }
+  const auto first_row = [](int64_t) { return 0; };
+  if (kind == InputKind::constant_v) inputs.V = rows_of(inputs.V, shape, 1.0f, first_row);
+  if (kind == InputKind::ties) inputs.K = rows_of(inputs.K, shape, 1.0f, first_row);
+  if (kind == InputKind::creeping_max) make_creeping_max(inputs, shape, seed);
+  if (kind == InputKind::giant_keys) make_giant_keys(inputs, shape, seed);
+  if (kind == InputKind::cancelling) make_cancelling(inputs, shape);
+  if (kind == InputKind::not_finite) make_not_finite(inputs, shape);
+  if (kind == InputKind::edge_weights) {
+    raise_one_key(inputs, shape, n / 3, [&](int64_t row) { return (10 + 14 * uniform(seed, row, 0)) * LN2; });
+    inputs.V = make_tensor(TENSOR_V, seed, shape,
+                           [n](float value, int64_t row, int) { return row % n == n / 3 ? 0.0f : 4 + value / 2; });
+  }
+  if (kind == InputKind::balanced) {
+    const float others = std::log(static_cast<float>(std::max(n - 1, 1)));
+    raise_one_key(inputs, shape, n * 5 / 8, [&](int64_t row) { return others * (1 + uniform(seed, row, 0) / 64); });
+    inputs.V = make_tensor(TENSOR_V, seed, shape, [n](float, int64_t row, int column) {
+      const float value = 1 + static_cast<float>(column % 64) / 64;
+      return (row % n == n * 5 / 8) == (column % 2 == 0) ? value : -value;
+    });
+  }
+  return inputs;
+}
+
+Inputs make_inputs(std::span<const InputKind> kinds, const Shape& shape, uint64_t seed) {
+  Inputs inputs;
+  Shape head = shape;
+  head.batch = head.heads = 1;
+  for (int64_t i = 0; i < shape.batch_heads(); ++i) {
+    const Inputs one =
+        make_inputs(kinds[static_cast<size_t>(i) % kinds.size()], head, hash(seed) + static_cast<uint64_t>(i));
+    inputs.Q.insert(inputs.Q.end(), one.Q.begin(), one.Q.end());
+    inputs.K.insert(inputs.K.end(), one.K.begin(), one.K.end());
+    inputs.V.insert(inputs.V.end(), one.V.begin(), one.V.end());
+  }
+  return inputs;
+}
+
+AttentionParams params_for(const Shape& shape) {
+  AttentionParams params{};
+  params.batch_heads = static_cast<int>(shape.batch_heads());
+  params.n = shape.n;
+  params.d = shape.d;
+  params.softmax_scale = shape.scale();
+  params.causal = shape.causal;
+  return params;
+}
+
+float to_float(f16 value) {
+  // An f16's exponent and mantissa, moved into an f32, are too small by 2^112 (the biases' difference): multiply.
+  const uint32_t sign = (value.bits & 0x8000u) << 16, magnitude = (value.bits & 0x7fffu) << 13;
+  if (magnitude >= 0x7c00u << 13) return std::bit_cast<float>(sign | magnitude | 0x7f800000u);  // infinity, NaN
+  return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) * 0x1p112f));
+}
+
+f16 to_f16(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  const auto sign = static_cast<uint16_t>(bits >> 16 & 0x8000u);
+  const uint32_t magnitude = bits & 0x7fffffffu;
+  uint32_t half = 0;
+  if (magnitude > 0x7f800000u) {
+    half = 0x7e00u;  // NaN
+  } else if (magnitude >= 0x47800000u) {
+    half = 0x7c00u;  // 65536 and above: infinity
+  } else if (magnitude < 0x38800000u) {
+    // Below 2^-14: an f32 addition rounds to the subnormals' spacing, 2^-24, whose f32 ulp belongs to [0.5, 1).
+    half = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - std::bit_cast<uint32_t>(0.5f);
+  } else {
+    // Subtract the biases' difference (112), round the 13 dropped bits to nearest even; a carry reaches the exponent.
+    half = (magnitude - (112u << 23) + 0xfffu + (magnitude >> 13 & 1u)) >> 13;
+  }
+  return {static_cast<uint16_t>(sign | half)};
+}
+
+}  // namespace ladder

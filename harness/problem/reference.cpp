@@ -1,0 +1,304 @@
+#include "harness/problem/reference.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <limits>
+#include <mutex>
+
+#include "harness/base/parallel.hpp"
+
+namespace ladder {
+namespace {
+
+constexpr double AFFORDABLE_MACS = double(1 << 30);  // multiply-adds of Q K^T: a second or so on two cores
+
+std::vector<int64_t> choose_rows(const Shape& shape, bool& all_rows) {
+  const int64_t total = shape.batch_heads() * shape.n;
+  all_rows = double(total) * shape.n * shape.d <= AFFORDABLE_MACS;
+  std::vector<int64_t> rows;
+  if (all_rows) {
+    rows.resize(total);
+    for (int64_t row = 0; row < total; ++row) rows[row] = row;
+    return rows;
+  }
+  const auto budget = std::clamp<int64_t>(AFFORDABLE_MACS / (double(shape.n) * shape.d), 64, 2048);
+  const int64_t heads = std::min<int64_t>(shape.batch_heads(), budget / 16);
+  const int64_t n = shape.n;
+  // Tiles are 16 rows of a warp and 64 or 128 rows of a block.
+  const int64_t edges[] = {0, 15, 16, 63, 64, 127, 128, n / 2, n - 129, n - 128, n - 65, n - 64, n - 16, n - 1};
+  for (int64_t i = 0; i < heads; ++i) {
+    const int64_t head = heads == 1 ? 0 : i * (shape.batch_heads() - 1) / (heads - 1);  // first and last included
+    for (const int64_t edge : edges) {
+      if (edge >= 0 && edge < n) rows.push_back(head * n + edge);
+    }
+    const int64_t spread = budget / heads - std::ssize(edges);
+    for (int64_t k = 0; k < spread; ++k) {
+      // Steps by the golden ratio visit a head evenly, and every residue of every tile size over the heads.
+      const double fraction = std::fmod((i * spread + k) * 0.6180339887498949, 1.0);
+      rows.push_back(head * n + std::min<int64_t>(n - 1, fraction * n));
+    }
+  }
+  std::sort(rows.begin(), rows.end());
+  rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
+  return rows;
+}
+
+// One head's K and V as floats (exact). K is transposed, so that both products below are sums of scaled rows.
+struct Head {
+  std::vector<float> K_transposed;  // [d, n]
+  std::vector<float> V;             // [n, d]
+  double largest_key = 0;           // largest finite |k|
+};
+
+Head load_head(const Shape& shape, const Inputs& inputs, int64_t head) {
+  const int64_t n = shape.n, d = shape.d, offset = head * n * d;
+  Head loaded{std::vector<float>(n * d), std::vector<float>(n * d)};
+  std::vector<double> key_squares(n);
+  parallel_for(n, 256, [&](int64_t begin, int64_t end) {
+    for (int64_t j = begin; j < end; ++j) {
+      for (int64_t c = 0; c < d; ++c) {
+        loaded.K_transposed[c * n + j] = to_float(inputs.K[offset + j * d + c]);
+        loaded.V[j * d + c] = to_float(inputs.V[offset + j * d + c]);
+        key_squares[j] += std::pow(loaded.K_transposed[c * n + j], 2);
+      }
+    }
+  });
+  for (const double square : key_squares) {
+    if (std::isfinite(square)) loaded.largest_key = std::max(loaded.largest_key, std::sqrt(square));
+  }
+  return loaded;
+}
+
+// sum[i] += factor * values[i]
+template <class T>
+void add_scaled(T* __restrict sum, T factor, const float* __restrict values, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) sum[i] += factor * static_cast<T>(values[i]);
+}
+
+float rounded(double value) {
+  return to_float(to_f16(static_cast<float>(value)));
+}
+
+// The most that rounding to f16 changes a number of this size.
+double half_step(double value) {
+  constexpr int STORED_BITS = 10, LEAST_EXPONENT = -14;
+  const int exponent = value == 0 ? LEAST_EXPONENT : std::max(std::ilogb(value), LEAST_EXPONENT);
+  return std::ldexp(0.5, exponent - STORED_BITS);
+}
+
+// What one row gives.
+struct RowResult {
+  double lse = 0, lse_tolerance = 0, score_term = 0;
+};
+
+// The errors of the plain f16 attention so far, for each of the maxima that its weights stand relative to.
+constexpr std::array STALENESS = {1.0f, 1.25992105f, 1.58740105f};  // 2^(0, 1/3, 2/3)
+struct Errors {
+  std::array<double, STALENESS.size()> max = {}, squares = {};
+  int64_t elements = 0;
+
+  void add(const Errors& other) {
+    for (size_t i = 0; i < STALENESS.size(); ++i) {
+      max[i] = std::max(max[i], other.max[i]);
+      squares[i] += other.squares[i];
+    }
+    elements += other.elements;
+  }
+  Reference::Baseline worst() const {
+    return {std::ranges::max(max),
+            std::sqrt(std::ranges::max(squares) / static_cast<double>(std::max<int64_t>(elements, 1)))};
+  }
+};
+
+// Computes one row of O in double, and adds up how wrong the plain f16 attention is on it.
+struct RowSolver {
+  const Shape& shape;
+  const Head& head;
+  bool with_score_term;
+  std::vector<double> S;
+  std::vector<float> S_f32, P;
+  std::vector<float> plain;
+  Errors errors;
+
+  RowSolver(const Shape& shape, const Head& head, bool with_score_term)
+      : shape(shape),
+        head(head),
+        with_score_term(with_score_term),
+        S(shape.n),
+        S_f32(shape.n),
+        P(shape.n),
+        plain(shape.d) {}
+
+  RowResult solve(const f16* query, int64_t keys, double* exact) {
+    const int64_t n = shape.n, d = shape.d;
+    std::fill(S.begin(), S.end(), 0.0);
+    std::fill(S_f32.begin(), S_f32.end(), 0.0f);
+    constexpr int64_t BLOCK = 1024;  // of scores: 12 KiB, so that they stay in L1 while K streams by
+    for (int64_t j = 0; j < keys; j += BLOCK) {
+      for (int64_t c = 0; c < d; ++c) {
+        const float* const K_column = &head.K_transposed[c * n + j];
+        add_scaled<double>(&S[j], to_float(query[c]), K_column, std::min(BLOCK, keys - j));
+        add_scaled<float>(&S_f32[j], to_float(query[c]), K_column, std::min(BLOCK, keys - j));
+      }
+    }
+    const double scale = shape.scale();
+    double exact_max = -std::numeric_limits<double>::infinity();
+    float plain_max = -std::numeric_limits<float>::infinity();
+    for (int64_t j = 0; j < keys; ++j) {
+      S[j] *= scale;
+      S_f32[j] *= static_cast<float>(scale);
+      exact_max = std::max(exact_max, S[j]);  // of the numbers: NaN reaches its weight below
+      plain_max = std::max(plain_max, S_f32[j]);
+    }
+    double exact_sum = 0;
+    float plain_sum = 0;
+    for (int64_t j = 0; j < keys; ++j) {
+      S[j] = std::exp(S[j] - exact_max);
+      S_f32[j] = std::exp(S_f32[j] - plain_max);
+      exact_sum += S[j];
+      plain_sum += S_f32[j];
+    }
+
+    std::fill(exact, exact + d, 0.0);
+    for (int64_t j = 0; j < keys; ++j) add_scaled<double>(exact, S[j], &head.V[j * d], d);
+    double query_square = 0;
+    for (int64_t c = 0; c < d; ++c) {
+      query_square += std::pow(to_float(query[c]), 2);
+      exact[c] /= exact_sum;
+    }
+    for (size_t i = 0; i < STALENESS.size(); ++i) {
+      for (int64_t j = 0; j < keys; ++j) P[j] = rounded(S_f32[j] * STALENESS[i]);
+      std::fill(plain.begin(), plain.end(), 0.0f);
+      for (int64_t j = 0; j < keys; ++j) add_scaled<float>(plain.data(), P[j], &head.V[j * d], d);
+      for (int64_t c = 0; c < d; ++c) {
+        if (!std::isfinite(exact[c])) continue;
+        const float value = plain[c] / (plain_sum * STALENESS[i]);
+        const double error = std::abs(rounded(value) - exact[c]);
+        errors.max[i] = std::max(errors.max[i], std::abs(value - exact[c]) + half_step(exact[c]));
+        errors.squares[i] += error * error;
+      }
+    }
+    errors.elements += std::count_if(exact, exact + d, [](double value) { return std::isfinite(value); });
+
+    RowResult result;
+    double score_error =
+        0x1p-22 * (1 + static_cast<double>(d) / 16) * std::sqrt(query_square) * head.largest_key * scale;
+    if (!std::isfinite(score_error)) score_error = 0;  // the inputs are not; nor is the answer
+    result.lse = exact_max + std::log(exact_sum);
+    result.lse_tolerance = 1e-5 + score_error;
+    if (with_score_term) {
+      std::vector<double> distance(d);
+      for (int64_t j = 0; j < keys; ++j) {
+        for (int64_t c = 0; c < d; ++c) distance[c] += S[j] * std::abs(head.V[j * d + c] - exact[c]);
+      }
+      for (const double value : distance) {
+        const double term = score_error * value / exact_sum;
+        if (std::isfinite(term)) result.score_term = std::max(result.score_term, term);
+      }
+    }
+    return result;
+  }
+};
+
+template <class At>
+Comparison compare(const Reference& reference, size_t set, const At& at) {
+  Comparison worst;
+  worst.tolerance = reference.tolerance(set);
+  double squares = 0, term_squares = 0;
+  int64_t elements = 0, rows = 0;
+  for (size_t i = 0; i < reference.rows.size(); ++i) {
+    if (reference.set_of(reference.rows[i]) != set) continue;
+    ++rows;
+    const double term = reference.score_term.empty() ? 0 : reference.score_term[i];
+    const double tolerance = reference.tolerance(set) + term;
+    for (int c = 0; c < reference.d; ++c) {
+      const double got = to_float(at(i, c)), expected = reference.row(i)[c];
+      // An infinite value times a weight that f16 has rounded to zero is NaN, and so infinity may become one.
+      const bool same_kind = std::isnan(got) || (std::isinf(expected) && got == expected);
+      const double error = std::isfinite(expected) ? std::abs(got - expected)
+                           : same_kind             ? 0
+                                                   : std::numeric_limits<double>::infinity();
+      if (std::isfinite(expected)) {
+        squares += error * error;
+        term_squares += term * term;
+        ++elements;
+      }
+      if (error * worst.tolerance <= worst.max_err * tolerance) continue;  // false for NaN, which therefore wins
+      worst.max_err = error;
+      worst.tolerance = tolerance;
+      worst.row = reference.rows[i];
+      worst.column = c;
+      worst.got = got;
+      worst.expected = expected;
+      if (std::isnan(error)) {
+        worst.rms = error;
+        return worst;
+      }
+    }
+  }
+  if (elements > 0) {
+    worst.rms = std::sqrt(squares / static_cast<double>(elements));
+    worst.rms_tolerance = reference.rms_tolerance(set, rows) + std::sqrt(term_squares / static_cast<double>(elements));
+  }
+  return worst;
+}
+
+}  // namespace
+
+Reference make_reference(const Shape& shape, const Inputs& inputs, size_t sets, bool with_score_terms) {
+  bool all_rows = false;
+  Reference reference = make_reference(shape, inputs, choose_rows(shape, all_rows), sets, with_score_terms);
+  reference.all_rows = all_rows;
+  return reference;
+}
+
+Reference make_reference(const Shape& shape, const Inputs& inputs, std::vector<int64_t> rows, size_t sets,
+                         bool with_score_terms) {
+  Reference reference;
+  reference.n = shape.n;
+  reference.d = shape.d;
+  reference.rows = std::move(rows);
+  reference.baseline.resize(sets);
+  reference.output.resize(reference.rows.size() * shape.d);
+  reference.lse.resize(reference.rows.size());
+  reference.lse_tolerance.resize(reference.rows.size());
+  if (with_score_terms) reference.score_term.resize(reference.rows.size());
+  std::vector<Errors> errors(sets);
+  std::mutex mutex;
+  for (size_t begin = 0; begin < reference.rows.size();) {
+    const int64_t head_index = reference.rows[begin] / shape.n;
+    const auto same_head = [&](int64_t row) { return row / shape.n == head_index; };
+    const size_t end =
+        std::find_if_not(reference.rows.begin() + begin, reference.rows.end(), same_head) - reference.rows.begin();
+    const Head head = load_head(shape, inputs, head_index);
+    parallel_for(end - begin, 16, [&](int64_t first, int64_t last) {
+      RowSolver solver(shape, head, with_score_terms);
+      for (int64_t i = first; i < last; ++i) {
+        const size_t row = begin + i;
+        const int64_t keys = shape.causal ? reference.rows[row] % shape.n + 1 : shape.n;
+        const RowResult result =
+            solver.solve(&inputs.Q[reference.rows[row] * shape.d], keys, &reference.output[row * shape.d]);
+        reference.lse[row] = result.lse;
+        reference.lse_tolerance[row] = result.lse_tolerance;
+        if (with_score_terms) reference.score_term[row] = result.score_term;
+      }
+      const std::scoped_lock lock(mutex);
+      errors[reference.set_of(head_index * shape.n)].add(solver.errors);
+    });
+    begin = end;
+  }
+  std::ranges::transform(errors, reference.baseline.begin(), &Errors::worst);
+  return reference;
+}
+
+Comparison compare_to_reference(const Reference& reference, std::span<const f16> output, size_t set) {
+  return compare(reference, set, [&](size_t i, int c) { return output[reference.rows[i] * reference.d + c]; });
+}
+
+Comparison compare_rows_to_reference(const Reference& reference, std::span<const f16> rows, size_t set) {
+  return compare(reference, set, [&](size_t i, int c) { return rows[i * reference.d + c]; });
+}
+
+}  // namespace ladder

@@ -1,0 +1,69 @@
+#include "harness/problem/shapes.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+namespace ladder {
+namespace {
+
+constexpr size_t MOST_SMEM = 227 * 1024;  // per block, of any GPU so far (sm_90), and of the emulator
+
+}  // namespace
+
+Status fits_shared_memory(const Stage& stage, const Variant& variant, int n, size_t available, const std::string& who) {
+  const uint64_t needed = variant.smem_at(n);
+  if (needed <= available) return {};
+  std::string what, largest;
+  if (variant.smem_bytes_per_key > 0) {
+    const uint64_t room = available > variant.smem_bytes ? available - variant.smem_bytes : 0;
+    what = fmt::format(" for a row of {} scores", n);
+    largest = fmt::format(" Largest N here: {}.", room / variant.smem_bytes_per_key);
+  }
+  return failure(ExitCode::cannot_run_here,
+                 fmt::format("{} ({}) needs {:.1f} KiB of shared memory per block{}; {} has {} "
+                             "KiB.{}",
+                             stage.name, variant.label, needed / 1024.0, what, who, available / 1024, largest));
+}
+
+std::string to_string(const Shape& shape) {
+  return fmt::format("B={} H={} N={} d={}{}{}", shape.batch, shape.heads, shape.n, shape.d,
+                     shape.causal ? " causal" : "",
+                     shape.softmax_scale > 0 ? fmt::format(" scale={:.4g}", shape.softmax_scale) : "");
+}
+
+Status supports(const Stage& stage, const Variant& variant, const Shape& shape) {
+  if (shape.causal && !stage.causal) {
+    std::vector<std::string_view> able;
+    for (const Stage& other : stages()) {
+      if (other.causal) able.push_back(other.name);
+    }
+    return failure(ExitCode::usage, fmt::format("{} is dense only: it has no mask. Stages that do causal: {}.",
+                                                stage.name, fmt::join(able, ", ")));
+  }
+  if (stage.any_d ? shape.d > stage.max_d : shape.d != stage.max_d) {
+    return failure(
+        ExitCode::usage,
+        fmt::format("{} needs a head dimension of {}{}; d={} is not.{}", stage.name, stage.any_d ? "at most " : "",
+                    stage.max_d, shape.d,
+                    stage.any_d ? "" : "\n  Any d up to 256:  ./ladder check 00 --d " + std::to_string(shape.d)));
+  }
+  const int br = std::max(1, variant.tile.br), bc = std::max(1, variant.tile.bc), step = std::lcm(br, bc);
+  if (shape.n % step == 0)
+    return fits_shared_memory(stage, variant, shape.n, MOST_SMEM, "the largest GPU, emulated here,");
+  const std::string tile = step == bc   ? "its KV tile"
+                           : step == br ? "its query tile"
+                                        : fmt::format("its tiles are {} queries and {} keys", br, bc);
+  const int64_t below = shape.n / step * int64_t{step};
+  std::vector<int64_t> nearest;
+  for (const int64_t n : {below, below + step}) {
+    if (n > 0 && n <= std::numeric_limits<int>::max()) nearest.push_back(n);
+  }
+  return failure(ExitCode::usage, fmt::format("{} needs N to be a multiple of {} ({}); N={} is not. Nearest: {}.",
+                                              stage.name, step, tile, shape.n, fmt::join(nearest, ", ")));
+}
+
+}  // namespace ladder

@@ -1,0 +1,469 @@
+// What a kernel can do wrong besides races: each fault gives its report, with the right lines and threads.
+#include <stdexcept>
+
+#include "harness/tests/emulator/emulator_test.hpp"
+
+using namespace emulator_test;
+
+namespace {
+
+// ---- shared addresses ---------------------------------------------------------------------------------------------
+
+__global__ void store_past_end() {
+  st_shared_v4(smem_base() + 4096 - 512 + threadIdx.x * 16, {});  // @past end
+}
+__global__ void store_before_begin() {
+  st_shared_b32(smem_base() - 4, 0);
+}
+__global__ void store_misaligned() {
+  st_shared_v2(smem_base() + 4, {});  // @misaligned
+}
+__global__ void matrix_past_end() {
+  uint32_t matrices[4];
+  st_shared_v4(smem_base() + threadIdx.x * 16, {});
+  __syncwarp();
+  ldmatrix_x4(matrices, smem_base() + threadIdx.x * 16 + (threadIdx.x == 7 ? 4096 : 0));  // @matrix past end
+}
+__global__ void copy_misaligned(const uint4* source) {
+  cp_async_16(smem_base() + 8, source);
+}
+__global__ void matrix_x2_ignores_upper_lanes() {
+  uint32_t matrices[2];
+  st_shared_v4(smem_base() + threadIdx.x * 16, {});
+  __syncwarp();
+  ldmatrix_x2_trans(matrices, threadIdx.x < 16 ? smem_base() + threadIdx.x * 16 : 0);
+}
+
+}  // namespace
+
+TEST_CASE("bad shared addresses end the launch", "[emulator][misuse]") {
+  SECTION("past the end") {
+    const Device device = run(store_past_end, 64, 4096);
+    const Report& report = only_report(device);
+    CHECK(report.kind == ReportKind::shared_out_of_bounds);
+    CHECK(report.where == std::vector{MARKED("past end")});
+    CHECK_THAT(report.message, Contains("thread 32 (warp 1) at offset 4096"));
+    CHECK(device.failed());
+  }
+  SECTION("before the beginning") {
+    const Device device = run(store_before_begin, 1, 4096);
+    CHECK(only_report(device).kind == ReportKind::shared_out_of_bounds);
+    CHECK_THAT(device.reports().front().message, Contains("at offset -4"));
+  }
+  SECTION("without any shared memory") {
+    CHECK(only_report(run(store_misaligned, 1, 0)).kind == ReportKind::shared_misaligned);
+    CHECK(only_report(run(store_past_end, 1, 0)).kind == ReportKind::shared_out_of_bounds);
+  }
+  SECTION("misaligned") {
+    const Report report = only_report(run(store_misaligned, 1, 4096));
+    CHECK(report.kind == ReportKind::shared_misaligned);
+    CHECK(report.where == std::vector{MARKED("misaligned")});
+    const uint4 source{};
+    CHECK(only_report(run(copy_misaligned, 1, 4096, &source)).kind == ReportKind::shared_misaligned);
+  }
+  SECTION("one row of a matrix") {
+    const Report report = only_report(run(matrix_past_end, 32, 4096));
+    CHECK(report.kind == ReportKind::shared_out_of_bounds);
+    CHECK(report.where == std::vector{MARKED("matrix past end")});
+    CHECK_THAT(report.message, Contains("thread 7 (warp 0)"));
+  }
+  SECTION("ldmatrix.x2 looks at 16 addresses only") {
+    check_silent(run(matrix_x2_ignores_upper_lanes, 32, 512));
+  }
+}
+
+// ---- global addresses ---------------------------------------------------------------------------------------------
+
+namespace {
+
+__global__ void copy_words(const uint32_t* from, uint32_t* to, uint32_t shift) {
+  st_global_b32(to + threadIdx.x, ld_global_b32(from + threadIdx.x + shift));  // @copy words
+}
+__global__ void load_unaligned(const char* from) {
+  ld_global_v4(from + 8);  // @load unaligned
+}
+__global__ void load_across_end(const uint4* from) {
+  ld_global_v4(from);
+}
+__global__ void copy_async_past_end(const uint4* from, uint32_t* to) {
+  cp_async_16(smem_base(), from + 2);  // @async past end
+  cp_async_commit();
+  cp_async_wait<0>();
+  st_global_b32(to, ld_shared_b32(smem_base()));
+}
+
+struct Buffers {
+  alignas(16) uint32_t in[32] = {};
+  uint32_t gap[64] = {};
+  alignas(16) uint32_t out[32] = {};
+
+  Device device() const {
+    Device device({.threads = 1});
+    device.register_buffer(in, sizeof in, "in", emulator::Access::read_only);
+    device.register_buffer(out, sizeof out, "out", emulator::Access::read_write);
+    return device;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("global accesses are held to the registered buffers", "[emulator][misuse]") {
+  Buffers buffers;
+  for (uint32_t i = 0; i < 32; ++i) buffers.in[i] = i;
+  Device device = buffers.device();
+
+  SECTION("right") {
+    launch(device, copy_words, dim3(1), dim3(32), 0, buffers.in, buffers.out, 0);
+    check_silent(device);
+    CHECK(buffers.out[31] == 31);
+    CHECK(device.counters().gmem_bytes_read == 128);
+    CHECK(device.counters().gmem_bytes_written == 128);
+  }
+  SECTION("past the end: reported, read as NaN, and the launch goes on") {
+    launch(device, copy_words, dim3(1), dim3(32), 0, buffers.in, buffers.out, 2);
+    const Report& report = only_report(device);
+    CHECK(report.kind == ReportKind::global_out_of_bounds);
+    CHECK(report.where == std::vector{MARKED("copy words")});
+    CHECK(report.times == 2);
+    CHECK_THAT(report.message,
+               Contains("ld.global.b32") && Contains("thread 30 (warp 0)") && Contains("in+128 (in has 128 bytes)"));
+    CHECK_FALSE(device.failed());
+    CHECK(buffers.out[29] == 31);
+    CHECK(buffers.out[30] == 0xffffffff);
+  }
+  SECTION("below every buffer") {
+    launch(device, copy_words, dim3(1), dim3(32), 0, reinterpret_cast<uint32_t*>(4096), buffers.out, 0);
+    CHECK(only_report(device).kind == ReportKind::global_out_of_bounds);
+    CHECK_THAT(device.reports().front().message, Contains("below every buffer"));
+  }
+  SECTION("a write past the end does not happen") {
+    launch(device, copy_words, dim3(1), dim3(1), 0, buffers.in, buffers.gap, 0);
+    CHECK(only_report(device).kind == ReportKind::global_out_of_bounds);
+    CHECK(buffers.gap[0] == 0);
+  }
+  SECTION("a write to a read-only buffer does not happen") {
+    launch(device, copy_words, dim3(1), dim3(1), 0, buffers.in, buffers.in + 4, 1);
+    CHECK(only_report(device).kind == ReportKind::global_read_only);
+    CHECK(buffers.in[4] == 4);
+  }
+  SECTION("misaligned") {
+    launch(device, load_unaligned, dim3(1), dim3(1), 0, reinterpret_cast<const char*>(buffers.in));
+    CHECK(only_report(device).kind == ReportKind::global_misaligned);
+    CHECK(device.reports().front().where == std::vector{MARKED("load unaligned")});
+  }
+  SECTION("an access that begins inside and ends outside") {
+    device.register_buffer(buffers.in, 24, "in", emulator::Access::read_only);
+    launch(device, load_across_end, dim3(1), dim3(1), 0, reinterpret_cast<const uint4*>(buffers.in) + 1);
+    CHECK(only_report(device).kind == ReportKind::global_out_of_bounds);
+    CHECK_THAT(device.reports().front().message, Contains("in+16 (in has 24 bytes)"));
+  }
+  SECTION("cp.async past the end brings NaN") {
+    const uint4* from = reinterpret_cast<const uint4*>(buffers.in + 24);
+    launch(device, copy_async_past_end, dim3(1), dim3(1), 16, from, buffers.out);
+    CHECK(only_report(device).kind == ReportKind::global_out_of_bounds);
+    CHECK(device.reports().front().where == std::vector{MARKED("async past end")});
+    CHECK(buffers.out[0] == 0xffffffff);
+  }
+  SECTION("registering an address again replaces its entry") {
+    device.register_buffer(buffers.in, sizeof buffers.in, "in", emulator::Access::read_write);
+    CHECK(device.buffers().size() == 2);
+    launch(device, copy_words, dim3(1), dim3(1), 0, buffers.in, buffers.in + 4, 1);
+    check_silent(device);
+  }
+}
+
+TEST_CASE("without registered buffers global accesses are not checked", "[emulator][misuse]") {
+  Buffers buffers;
+  check_silent(run(copy_words, 32, 0, buffers.in, buffers.gap, 0));
+}
+
+// ---- warps and blocks that do not meet ------------------------------------------------------------------------------
+
+namespace {
+
+__global__ void half_a_warp() {
+  uint32_t matrices[4];
+  st_shared_v4(smem_base() + threadIdx.x * 16, {});
+  if (threadIdx.x % 32 < 16) {
+    ldmatrix_x4(matrices, smem_base());  // @half ldmatrix
+  } else {
+    __syncthreads();  // @half barrier
+  }
+}
+
+__global__ void two_instructions() {
+  uint32_t matrices[4];
+  if (threadIdx.x == 37) {
+    ldmatrix_x4(matrices, smem_base());  // @plain
+  } else {
+    ldmatrix_x4_trans(matrices, smem_base());  // @transposed
+  }
+}
+
+// One line, one instruction, two calls: only the column tells them apart.
+__global__ void two_calls_on_a_line() {
+  // clang-format off
+  threadIdx.x < 5 ? shfl_xor(1.0f, 1) : shfl_xor(1.0f, 1);  // @one line
+  // clang-format on
+}
+
+__global__ void two_barriers_on_a_line() {
+  // clang-format off
+  if (threadIdx.x < 32) __syncthreads(); else __syncthreads();  // @one line of barriers
+  // clang-format on
+}
+
+__global__ void two_barriers() {
+  if (threadIdx.x < 32) {
+    __syncthreads();  // @first barrier
+  } else {
+    __syncthreads();  // @second barrier
+  }
+}
+
+__global__ void early_exit(uint32_t ends) {
+  if (threadIdx.x == ends) return;
+  shfl_xor(1.0f, 1);  // @shuffle after the exit
+}
+
+__global__ void ended_threads_do_not_count() {
+  if (threadIdx.x >= 40) return;
+  __syncwarp();
+  if (threadIdx.x >= 36) return;
+  __syncwarp();
+  __syncthreads();
+}
+
+__global__ void exit_completes_syncwarp() {
+  if (threadIdx.x == 31) return;  // comes last, when the others wait already
+  __syncwarp();
+}
+
+__global__ void named_barrier_without_partner() {
+  if (threadIdx.x < 32) named_barrier_sync(3, 64);  // @lonely
+}
+
+__global__ void bad_named_barriers() {
+  named_barrier_sync(0, 32);   // @barrier 0
+  named_barrier_sync(16, 32);  // @barrier 16
+  named_barrier_sync(1, 33);   // @33 threads
+  named_barrier_sync(1, 96);   // @96 threads
+}
+
+__global__ void two_counts() {
+  if (threadIdx.x < 32) named_barrier_sync(1, 64);   // @expects 64
+  if (threadIdx.x >= 32) named_barrier_sync(1, 32);  // @expects 32
+}
+
+[[gnu::noinline, maybe_unused]] void fill_stack() {
+  volatile char bytes[132 * 1024];
+  for (size_t i = 0; i < sizeof bytes; ++i) bytes[i] = 1;
+}
+[[maybe_unused]] __global__ void overflows() {
+  if (threadIdx.x == 1) fill_stack();  // into the stack of thread 0, which has ended
+}
+
+__global__ void throws() {
+  if (threadIdx.x == 33) throw std::runtime_error("no exceptions on a GPU");
+  __syncthreads();
+}
+
+}  // namespace
+
+TEST_CASE("lanes of a warp that do not meet", "[emulator][misuse]") {
+  SECTION("half in ldmatrix, half in a barrier: who waits where") {
+    const Device device = run(half_a_warp, 64, 1024);
+    const Report& report = only_report(device);
+    CHECK(report.kind == ReportKind::deadlock);
+    CHECK_THAT(report.message, StartsWith("deadlock, no thread of block (0, 0, 0) can go on:"));
+    CHECK_THAT(report.message, Contains("ldmatrix.x4 at tests/emulator_misuse_tests.cpp:" +
+                                        std::to_string(MARKED("half ldmatrix").line) + ": threads 0-15, 32-47"));
+    CHECK_THAT(report.message, Contains("__syncthreads at tests/emulator_misuse_tests.cpp:" +
+                                        std::to_string(MARKED("half barrier").line) + ": threads 16-31, 48-63"));
+    CHECK(device.failed());
+  }
+  SECTION("two different instructions") {
+    Device device({.threads = 1, .check = false});
+    launch(device, two_instructions, dim3(1), dim3(64), 1024);
+    const Report& report = only_report(device);
+    CHECK(report.kind == ReportKind::divergent_collective);
+    CHECK(report.where == std::vector{MARKED("plain"), MARKED("transposed")});
+    CHECK_THAT(report.message, Contains("thread 37 (warp 1) has reached ldmatrix.x4 at") &&
+                                   Contains("(32-36) wait in ldmatrix.x4.trans at"));
+    CHECK(device.failed());
+  }
+  SECTION("two calls on one line") {
+    const Report report = only_report(run(two_calls_on_a_line, 32, 0));
+    CHECK(report.kind == ReportKind::divergent_collective);
+    CHECK(report.where == std::vector{MARKED("one line"), MARKED("one line")});
+    CHECK_THAT(report.message, Contains("thread 5 (warp 0)") && Contains("(0-4)"));
+  }
+  SECTION("a lane has ended before") {
+    const Report report = only_report(run(early_exit, 32, 0, 0));
+    CHECK(report.kind == ReportKind::incomplete_warp);
+    CHECK(report.where == std::vector{MARKED("shuffle after the exit")});
+    CHECK_THAT(report.message,
+               Contains("shfl.bfly") && Contains("needs all 32 threads of warp 0, but threads 0 have ended"));
+  }
+  SECTION("a lane ends while others wait for it") {
+    const Report report = only_report(run(early_exit, 32, 0, 3));
+    CHECK(report.kind == ReportKind::incomplete_warp);
+    CHECK(report.where == std::vector{MARKED("shuffle after the exit")});
+  }
+  SECTION("a block with half a warp") {
+    const Report report = only_report(run(early_exit, 48, 0, 99));
+    CHECK(report.kind == ReportKind::incomplete_warp);
+  }
+  SECTION("__syncwarp and __syncthreads do without ended threads") {
+    check_silent(run(ended_threads_do_not_count, 64, 0));
+    check_silent(run(exit_completes_syncwarp, 32, 0));
+    check_silent(run(exit_completes_syncwarp, 20, 0));
+  }
+}
+
+TEST_CASE("warps of a block that do not meet", "[emulator][misuse]") {
+  SECTION("two __syncthreads()") {
+    const Report report = only_report(run(two_barriers, 64, 0));
+    CHECK(report.kind == ReportKind::divergent_barrier);
+    CHECK(report.where == std::vector{MARKED("second barrier"), MARKED("first barrier")});
+    CHECK_THAT(report.message, Contains("thread 32 (warp 1)"));
+  }
+  SECTION("on one line") {
+    const Report report = only_report(run(two_barriers_on_a_line, 64, 0));
+    CHECK(report.kind == ReportKind::divergent_barrier);
+    const emulator::SourceLine line = MARKED("one line of barriers");
+    CHECK(report.where == std::vector{line, line});
+  }
+  SECTION("a named barrier for which too few come") {
+    const Device device = run(named_barrier_without_partner, 64, 0);
+    const Report& report = only_report(device);
+    CHECK(report.kind == ReportKind::deadlock);
+    CHECK(report.where == std::vector{MARKED("lonely")});
+    CHECK_THAT(report.message, Contains("bar.sync at") && Contains("threads 0-31") &&
+                                   Contains("barrier 3: 32 of 64 threads have come") &&
+                                   Contains("ended: threads 32-63"));
+  }
+  SECTION("named barriers that do not exist or cannot fill") {
+    const Device device = run(bad_named_barriers, 64, 0);
+    REQUIRE(device.reports().size() == 4);
+    const char* const marks[] = {"barrier 0", "barrier 16", "33 threads", "96 threads"};
+    for (size_t i = 0; i < 4; ++i) {
+      CHECK(device.reports()[i].kind == ReportKind::barrier_misuse);
+      CHECK(device.reports()[i].where == std::vector{MARKED(marks[i])});
+    }
+  }
+  SECTION("one named barrier with two counts") {
+    const Report report = only_report(run(two_counts, 64, 0));
+    CHECK(report.kind == ReportKind::barrier_misuse);
+    CHECK_THAT(report.message, Contains("expects 32 threads") && Contains("expects 64"));
+  }
+}
+
+TEST_CASE("a kernel's exception ends the launch as a report", "[emulator][misuse]") {
+  const Report report = only_report(run(throws, 64, 0));
+  CHECK(report.kind == ReportKind::kernel_exception);
+  CHECK_THAT(report.message, Contains("thread 33 (warp 1)") && Contains("no exceptions on a GPU"));
+}
+
+#ifndef __SANITIZE_ADDRESS__  // which ends the program itself
+TEST_CASE("a thread that uses too much stack ends the launch", "[emulator][misuse]") {
+  const Report report = only_report(run(overflows, 2, 0));
+  CHECK(report.kind == ReportKind::stack_overflow);
+  CHECK_THAT(report.message, Contains("thread 1 (warp 0)"));
+}
+#endif
+
+TEST_CASE("bad launches are reports", "[emulator][misuse]") {
+  const auto refused = [](dim3 grid, dim3 block, uint32_t smem_bytes) {
+    Device device({.threads = 1});
+    launch(device, store_before_begin, grid, block, smem_bytes);
+    CHECK(device.failed());
+    CHECK(only_report(device).kind == ReportKind::bad_launch);
+    return device.reports().front().message;
+  };
+  CHECK_THAT(refused(dim3(1), dim3(0), 0), Contains("0 x 1 x 1 threads"));
+  CHECK_THAT(refused(dim3(1), dim3(1025), 0), Contains("1025 x 1 x 1 threads"));
+  CHECK_THAT(refused(dim3(1), dim3(32, 64), 0), Contains("32 x 64 x 1 threads"));
+  CHECK_THAT(refused(dim3(1), dim3(65536, 65536), 0), Contains("65536 x 65536"));
+  CHECK_THAT(refused(dim3(1), dim3(1, 1, 65), 0), Contains("65 threads"));
+  CHECK_THAT(refused(dim3(0), dim3(32), 0), Contains("empty grid"));
+  CHECK_THAT(refused(dim3(1, 65536), dim3(32), 0), Contains("65536"));
+  CHECK_THAT(refused(dim3(1), dim3(32), 227 * 1024 + 1), Contains("232449 bytes of shared memory"));
+}
+
+TEST_CASE("after a failure a device waits for its reset", "[emulator][misuse]") {
+  Buffers buffers;
+  buffers.in[0] = 1;
+  Device device({.threads = 1});
+  launch(device, store_before_begin, dim3(1), dim3(1), 0);
+  REQUIRE(device.failed());
+  launch(device, copy_words, dim3(1), dim3(1), 0, buffers.in, buffers.out, 0);
+  CHECK(buffers.out[0] == 0);
+  device.reset();
+  CHECK_FALSE(device.failed());
+  CHECK(device.reports().empty());
+  launch(device, copy_words, dim3(1), dim3(1), 0, buffers.in, buffers.out, 0);
+  CHECK(buffers.out[0] == 1);
+  CHECK(device.counters().gmem_bytes_read == 4);
+}
+
+TEST_CASE("only the first reports are kept, but all are counted", "[emulator][misuse]") {
+  Device device({.threads = 1, .max_reports = 2});
+  launch(device, bad_named_barriers, dim3(1), dim3(64), 0);
+  CHECK(device.reports().size() == 2);
+  CHECK(device.repeats() == 4 * 2 - 2);
+}
+
+TEST_CASE("kinds have stable names", "[emulator][misuse]") {
+  CHECK(emulator::to_string(ReportKind::uninitialised_read) == "uninitialised-read");
+  CHECK(emulator::to_string(ReportKind::deadlock) == "deadlock");
+  CHECK(emulator::to_string(ReportKind::bad_launch) == "bad-launch");
+  CHECK_FALSE(emulator::is_fatal(ReportKind::global_read_only));
+  CHECK(emulator::is_fatal(ReportKind::shared_out_of_bounds));
+  CHECK(emulator::to_string({"/a/b/03_kvpipe/kernel.cuh", 70}) == "03_kvpipe/kernel.cuh:70");
+  CHECK(emulator::to_string({"kernel.cuh", 7}) == "kernel.cuh:7");
+}
+
+// ---- lanes that meet in __syncwarp, and the shared memory of a GPU ------------------------------------------------------------
+
+namespace {
+
+// Two branches with a __syncwarp each, which are one barrier: lane l reads what lane 31 - l has stored.
+template <bool BOTH>
+__global__ void syncwarp_in_branches(uint32_t* out) {
+  const uint32_t lane = threadIdx.x, own = smem_base() + lane * 4;
+  st_shared_b32(own, lane);  // @in both branches
+  if (lane < 16) {
+    __syncwarp();
+  } else if (BOTH) {
+    __syncwarp();
+  }
+  st_global_b32(out + lane, ld_shared_b32(smem_base() + (31 - lane) * 4));
+}
+
+__global__ void does_nothing() {}
+
+}  // namespace
+
+TEST_CASE("__syncwarp is a barrier of lanes, whatever its line", "[emulator][misuse]") {
+  std::vector<uint32_t> out(32);
+  check_silent(run(syncwarp_in_branches<true>, 32, 128, out.data()));
+  CHECK(out[3] == 28);
+  CHECK_FALSE(run(syncwarp_in_branches<false>, 32, 128, out.data()).reports().empty());
+}
+
+TEST_CASE("a block has no more shared memory than the GPU that it is for", "[emulator][misuse]") {
+  const auto launched = [](uint32_t limit, uint32_t bytes) {
+    Device device({.threads = 1, .smem_limit = limit});
+    launch(device, does_nothing, dim3(1), dim3(32), bytes);
+    return device;
+  };
+  const uint32_t a100 = emulator::max_shared_memory(80);
+  check_silent(launched(a100, a100));
+  const Device device = launched(a100, a100 + 1);
+  CHECK(only_report(device).kind == ReportKind::bad_launch);
+  CHECK_THAT(device.reports()[0].message, Contains("166913 bytes of shared memory; a block can have 166912"));
+  const std::pair<int, uint32_t> kib[] = {{75, 64}, {80, 163}, {86, 99},   {87, 163},
+                                          {89, 99}, {90, 227}, {100, 227}, {120, 99}};
+  for (const auto& [sm, wanted] : kib) CHECK(emulator::max_shared_memory(sm) == wanted * 1024);
+}

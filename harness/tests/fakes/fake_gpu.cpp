@@ -1,0 +1,262 @@
+// A GPU for testing bench and compare from outside on machines that have none: linked into the program `ladder_fake_gpu`
+// in place of gpu.cu and ceilings.cu. It answers rightly, at a rate of its own for every stage. The environment makes it
+// misbehave:
+//   FAKE_GPU_WRONG=03_kvpipe   this stage's output is wrong
+//   FAKE_GPU_STALE=03_kvpipe   this stage writes each output once and never again
+//   FAKE_GPU_FAST=03_kvpipe    this stage claims to be faster than the ceiling
+//   FAKE_GPU_SLOW=00_naive     this stage takes 1.5 s a launch
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <thread>
+
+#include "harness/devices/gpu.hpp"
+#include "harness/devices/guarded.hpp"
+#include "harness/measure/ceilings.hpp"
+#include "harness/measure/csv.hpp"
+#include "harness/stage.hpp"
+
+namespace ladder {
+namespace {
+
+constexpr double CEILING_TFLOPS = 600;
+size_t memory_held = 0;  // by the problems that stand
+
+// Claimed milliseconds pass a hundred times faster.
+void pass(double ms) {
+  std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(ms / 100));
+}
+
+const Stage& stage_of(const Variant& variant) {
+  for (const Stage& stage : stages()) {
+    for (const Variant& candidate : stage.variants) {
+      if (&candidate == &variant) return stage;
+    }
+  }
+  std::abort();
+}
+
+bool told_to_be(const char* what, const Variant& variant) {
+  const char* name = std::getenv(what);
+  return name && stage_of(variant).name == name;
+}
+
+std::vector<OutputRow> all_rows(const Shape& shape, int output) {
+  std::vector<OutputRow> rows;
+  for (int64_t row = 0; row < shape.batch_heads() * shape.n; ++row) rows.push_back({output, row});
+  return rows;
+}
+
+// O and LSE of one query, of a launch whose heads begin where the view says.
+struct Row {
+  std::vector<f16> O;
+  float LSE;
+};
+Row attention(const Shape& shape, const Inputs& inputs, const View& view, int64_t query) {
+  const int64_t n = shape.n, d = shape.d, head = query / n;
+  const f16* const Q = &inputs.Q[(view.q * n + query) * d];
+  const f16* const K = &inputs.K[(view.k + head) * n * d];
+  const f16* const V = &inputs.V[(view.v + head) * n * d];
+  const int64_t keys = shape.causal ? query % n + 1 : n;
+  std::vector<double> weights(n), row(d);
+  double max = -INFINITY, sum = 0;
+  for (int64_t key = 0; key < keys; ++key) {
+    double score = 0;
+    for (int64_t i = 0; i < d; ++i) score += double{to_float(Q[i])} * double{to_float(K[key * d + i])};
+    weights[key] = score / std::sqrt(double(shape.d));
+    max = std::max(max, weights[key]);
+  }
+  for (int64_t key = 0; key < keys; ++key) {
+    const double weight = std::exp(weights[key] - max);
+    sum += weight;
+    for (int64_t i = 0; i < d; ++i) row[i] += weight * double{to_float(V[key * d + i])};
+  }
+  Row result{std::vector<f16>(d), static_cast<float>(max + std::log(sum))};
+  for (int64_t i = 0; i < d; ++i) result.O[i] = to_f16(static_cast<float>(row[i] / sum));
+  return result;
+}
+
+}  // namespace
+
+// An output is not computed before somebody reads it, and then in the rows that are read.
+struct GpuProblem::Buffers {
+  struct Output {
+    std::optional<View> written;  // by the last launch; nothing: poison
+    bool wrong = false;
+  };
+  Shape shape;
+  size_t memory;
+  Inputs inputs = {};
+  std::vector<Output> outputs = {};
+  std::vector<uint8_t> negative;                    // heads of V
+  std::map<std::array<int64_t, 4>, Row> rows = {};  // of views, with V as it was uploaded
+  std::set<std::pair<const Variant*, int>> ran = {};
+
+  Buffers(const Shape& of, bool with_scores, int more_heads, int number)
+      : shape(of),
+        memory(gpu_bytes_needed(of, with_scores, more_heads, number)),
+        outputs(number),
+        negative(of.batch_heads() + more_heads) {
+    memory_held += memory;
+  }
+  Buffers(const Buffers&) = delete;
+  Buffers& operator=(const Buffers&) = delete;
+  ~Buffers() { memory_held -= memory; }
+
+  void run(const Variant& variant, std::span<const Launch> launches) {
+    const bool wrong = told_to_be("FAKE_GPU_WRONG", variant), stale = told_to_be("FAKE_GPU_STALE", variant);
+    for (const Launch& launch : launches) {
+      if (stale && !ran.insert({&variant, launch.output}).second) continue;
+      outputs[launch.output] = {launch.view, wrong};
+    }
+  }
+
+  Row read(const OutputRow& row) {
+    const Output& output = outputs[row.output];
+    if (!output.written) return {std::vector<f16>(shape.d, POISON), NAN};
+    if (output.wrong) return {std::vector<f16>(shape.d, to_f16(0.5f)), 0.5f};
+    const View& view = *output.written;
+    const auto [known, added] = rows.try_emplace({view.q, view.k, view.v, row.row});
+    if (added) known->second = attention(shape, inputs, view, row.row);
+    Row answer = known->second;
+    if (negative[view.v + row.row / shape.n]) {
+      for (f16& value : answer.O) value.bits ^= 0x8000;
+    }
+    return answer;
+  }
+};
+
+Result<GpuInfo> gpu_info() {
+  // This build's stages may have no GPU half; a fake GPU does not need one.
+  for (const Stage& stage : stages()) {
+    for (const Variant& variant : stage.variants) {
+      const_cast<Variant&>(variant).on_gpu = [](gpu::Device&, const AttentionParams&) {};
+    }
+  }
+  constexpr size_t MIB = size_t{1} << 20;  // little, so that a test can ask for too much
+  return GpuInfo{.name = "Fake GPU",
+                 .sm = 90,
+                 .processors = 132,
+                 .memory_total = 16 * MIB,
+                 .memory_free = 8 * MIB - memory_held,
+                 .smem_per_block = 227 * 1024,
+                 .driver = "1.0",
+                 .cuda = "13.0",
+                 .pci_bus_id = "none"};
+}
+
+Result<KernelResources> gpu_resources(const Variant&, int) {
+  return KernelResources{.registers = 200, .local_bytes = 0, .blocks_per_sm = 2};
+}
+
+GpuProblem::GpuProblem(std::unique_ptr<Buffers> buffers) : buffers_(std::move(buffers)) {}
+GpuProblem::GpuProblem(GpuProblem&&) noexcept = default;
+GpuProblem& GpuProblem::operator=(GpuProblem&&) noexcept = default;
+GpuProblem::~GpuProblem() = default;
+
+Result<GpuProblem> GpuProblem::create(const Shape& shape, const Inputs& inputs, bool with_scores,
+                                      const Inputs& more_heads, int outputs) {
+  const auto more = static_cast<int>(more_heads.Q.size() / (size_t(shape.n) * shape.d));
+  auto buffers = std::make_unique<Buffers>(shape, with_scores, more, outputs);
+  buffers->inputs = inputs;
+  for (auto tensor : {&Inputs::Q, &Inputs::K, &Inputs::V}) {
+    auto& to = buffers->inputs.*tensor;
+    to.insert(to.end(), (more_heads.*tensor).begin(), (more_heads.*tensor).end());
+  }
+  return GpuProblem(std::move(buffers));
+}
+
+Result<GpuProblem> GpuProblem::create_repeated(const Shape&, const Inputs&, bool) {
+  return failure(ExitCode::cannot_run_here, "the fake GPU holds no large problems");
+}
+
+Status GpuProblem::upload(const Inputs& inputs) {
+  buffers_->inputs = inputs;
+  buffers_->rows.clear();
+  return {};
+}
+
+Status GpuProblem::poison_output() {
+  for (auto& output : buffers_->outputs) output = {};
+  return {};
+}
+
+Status GpuProblem::fill_output(int output, const Filling&) {
+  buffers_->outputs[output] = {};
+  return {};
+}
+
+Status GpuProblem::negate_v(std::span<const uint8_t> flip) {
+  for (size_t head = 0; head < flip.size(); ++head) buffers_->negative[head] ^= flip[head];
+  return {};
+}
+
+Status GpuProblem::run(const Variant& variant, const Launch& launch) {
+  buffers_->run(variant, std::span(&launch, 1));
+  return {};
+}
+
+Result<double> GpuProblem::time_ms(const Variant& variant, std::span<const Launch> launches) {
+  buffers_->run(variant, launches);
+  const double number = std::atof(std::string(stage_of(variant).name.substr(0, 2)).c_str());
+  double tflops = 100 + 20 * number + static_cast<double>(variant.label.size() % 7);
+  if (told_to_be("FAKE_GPU_FAST", variant)) tflops = 2 * CEILING_TFLOPS;
+  double ms = attention_flops(buffers_->shape) / (tflops * 1e9);
+  if (told_to_be("FAKE_GPU_SLOW", variant)) ms = 1500;
+  pass(ms * static_cast<double>(launches.size()));
+  return ms * static_cast<double>(launches.size());
+}
+
+Result<std::vector<f16>> GpuProblem::read_output_rows(std::span<const OutputRow> rows) const {
+  std::vector<f16> output;
+  for (const OutputRow& row : rows) {
+    const Row read = buffers_->read(row);
+    output.insert(output.end(), read.O.begin(), read.O.end());
+  }
+  return output;
+}
+
+Result<std::vector<float>> GpuProblem::read_lse_rows(std::span<const OutputRow> rows) const {
+  std::vector<float> lse;
+  for (const OutputRow& row : rows) lse.push_back(buffers_->read(row).LSE);
+  return lse;
+}
+
+Result<std::vector<f16>> GpuProblem::read_output(int output) const {
+  return read_output_rows(all_rows(buffers_->shape, output));
+}
+
+Result<std::vector<float>> GpuProblem::read_lse(int output) const {
+  return read_lse_rows(all_rows(buffers_->shape, output));
+}
+
+Status GpuProblem::check_guards() const {
+  return {};
+}
+Status GpuProblem::check_inputs(const Inputs&) const {
+  return {};
+}
+
+struct MmaCeiling::State {};
+MmaCeiling::MmaCeiling(std::unique_ptr<State> state) : state_(std::move(state)) {}
+MmaCeiling::MmaCeiling(MmaCeiling&&) noexcept = default;
+MmaCeiling& MmaCeiling::operator=(MmaCeiling&&) noexcept = default;
+MmaCeiling::~MmaCeiling() = default;
+Result<MmaCeiling> MmaCeiling::create() {
+  return MmaCeiling(std::make_unique<State>());
+}
+double MmaCeiling::flops() const {
+  return 1e12;
+}
+Result<double> MmaCeiling::time_ms(int launches) {
+  const double ms = flops() / (CEILING_TFLOPS * 1e9) * launches;
+  pass(ms);
+  return ms;
+}
+
+}  // namespace ladder

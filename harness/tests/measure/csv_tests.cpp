@@ -1,0 +1,299 @@
+#include "harness/measure/csv.hpp"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "harness/tests/catch.hpp"
+
+using namespace ladder;
+namespace fs = std::filesystem;
+
+namespace {
+
+ResultRow stage_row() {
+  ResultRow row;
+  row.stage = "03_kvpipe";
+  row.kind = "stage";
+  row.gpu = "NVIDIA H200";
+  row.sm = 90;
+  row.driver = "580.95";
+  row.cuda = "13.0";
+  row.clock_mhz = 1755;
+  row.power_w = 512.5;
+  row.shape = {.batch = 16, .heads = 16, .n = 8192, .d = 128};
+  row.inputs = "normal";
+  row.regime = "sustained";
+  row.rounds = 20;
+  row.ms_median = 27.4878;
+  row.ms_p20 = 27.4;
+  row.ms_p80 = 27.6;
+  row.tflops = 320;
+  row.flop_per_clk_sm = 1381.33;
+  row.pct_ceiling = 50.4;
+  row.previous = "02_swizzle";
+  row.vs_previous = Estimate{1.05, 1.04, 1.06};
+  row.verdict = "faster";
+  row.vs_fa2 = Estimate{0.92, 0.91, 0.93};
+  row.max_err = 2.1e-5;
+  row.registers = 204;
+  row.spill_bytes = 0;
+  row.smem_bytes = 81920;
+  row.commit = "abc123";
+  row.date = "2026-11-21";
+  return row;
+}
+
+ResultRow ceiling_row(std::string name, double tflops) {
+  ResultRow row = stage_row();
+  row.stage = std::move(name);
+  row.kind = "ceiling";
+  row.tflops = tflops;
+  row.pct_ceiling = {};
+  row.vs_previous = row.vs_fa2 = {};
+  row.previous = "";
+  row.verdict = "";
+  return row;
+}
+
+std::string file_of(std::initializer_list<ResultRow> rows) {
+  std::string text = csv_header() + "\n";
+  for (const ResultRow& row : rows) text += csv_line(row) + "\n";
+  return text;
+}
+
+Result<std::vector<ResultRow>> read(const std::string& text) {
+  std::istringstream in(text);
+  return read_csv(in, "h200.csv");
+}
+
+// The message for a file whose only row has `from` replaced by `to`.
+std::string complaint(const std::string& from, const std::string& to) {
+  std::string text = file_of({stage_row()});
+  const size_t at = text.find(from);
+  REQUIRE(at != std::string::npos);
+  const auto rows = read(text.replace(at, from.size(), to));
+  REQUIRE_FALSE(rows);
+  return rows.error().message;
+}
+
+struct TemporaryDirectory {
+  fs::path path = fs::temp_directory_path() / ("ladder_csv_tests." + std::to_string(::getpid()));
+  TemporaryDirectory() { fs::create_directories(path); }
+  ~TemporaryDirectory() { fs::remove_all(path); }
+  std::string file(const std::string& name) const { return path / name; }
+};
+
+}  // namespace
+
+TEST_CASE("the columns are those of the contract") {
+  CHECK(csv_header() ==
+        "stage,kind,gpu,sm,driver,cuda,clock_mhz,power_w,batch,heads,n,d,causal,dtype,inputs,regime,rounds,ms_median,"
+        "ms_p20,ms_p80,tflops,flop_per_clk_sm,pct_ceiling,previous,vs_previous,vs_previous_lo,vs_previous_hi,verdict,"
+        "vs_fa2,"
+        "vs_fa2_lo,vs_fa2_hi,max_err,registers,spill_bytes,smem_bytes,source,commit,date");
+}
+
+TEST_CASE("rows survive the way to the disk and back") {
+  ResultRow ablation = stage_row();
+  ablation.stage = "02_swizzle[64x32, \"2\" warps]";
+  ablation.shape.causal = true;
+  const ResultRow ceiling = ceiling_row("mma_sync", 635);
+  const auto rows = read(file_of({stage_row(), ablation, ceiling}));
+  REQUIRE(rows);
+  REQUIRE(rows->size() == 3);
+  CHECK((*rows)[1].stage == ablation.stage);
+  CHECK((*rows)[1].shape == ablation.shape);
+  CHECK((*rows)[0].vs_fa2 == stage_row().vs_fa2);
+  CHECK_FALSE((*rows)[2].vs_previous);
+  CHECK(csv_line((*rows)[0]) == csv_line(stage_row()));
+  CHECK(csv_line((*rows)[1]) == csv_line(ablation));
+  CHECK(csv_line((*rows)[2]) == csv_line(ceiling));
+}
+
+TEST_CASE("the JSON has the CSV's columns, with numbers as numbers") {
+  const nlohmann::ordered_json row = to_json(ceiling_row("mma_sync", 635));
+  std::string names;
+  for (const auto& [name, value] : row.items()) names += (names.empty() ? "" : ",") + name;
+  CHECK(names == csv_header());
+  CHECK(row["stage"] == "mma_sync");
+  CHECK(row["n"] == 8192);
+  CHECK(row["tflops"] == 635);
+  CHECK(row["causal"] == false);
+  CHECK(row["vs_fa2"].is_null());
+}
+
+TEST_CASE("FLOPs follow FlashAttention's convention") {
+  const Shape headline{.batch = 16, .heads = 16, .n = 8192, .d = 128};
+  CHECK(attention_flops(headline) == 4.0 * 16 * 16 * 8192.0 * 8192 * 128);
+  Shape causal = headline;
+  causal.causal = true;
+  CHECK(attention_flops(causal) == attention_flops(headline) / 2);
+}
+
+TEST_CASE("a broken file is refused with file, line and cause") {
+  const auto ends_with = [](const std::string& text) { return EndsWith(text); };
+  CHECK(complaint("320", "fast") == "h200.csv:2: tflops is 'fast', which is not a number");
+  CHECK(complaint("320", "nan") == "h200.csv:2: tflops is 'nan', which is not a number");
+  CHECK(complaint("320", "-3") == "h200.csv:2: tflops is -3; a measured rate is above 0");
+  CHECK(complaint("320", "") == "h200.csv:2: tflops is '', which is not a number");
+  CHECK(complaint(",20,", ",20.5,") == "h200.csv:2: rounds is '20.5', which is not a number");
+  CHECK(complaint(",0,fp16", ",no,fp16") == "h200.csv:2: causal is 'no', which is neither 0 nor 1");
+  CHECK(complaint(",stage,", ",rung,") == "h200.csv:2: kind is 'rung'; expected stage, peer or ceiling");
+  CHECK(complaint("sustained", "mixed") == "h200.csv:2: regime is 'mixed'; expected sustained or burst");
+  CHECK(complaint("measured", "guessed") == "h200.csv:2: source is 'guessed'; expected measured or write-up");
+  CHECK(complaint(",faster,", ",better,") == "h200.csv:2: verdict is 'better'; expected faster, slower or same");
+  CHECK(complaint(",27.6,", ",27.1,") == "h200.csv:2: ms_p20 <= ms_median <= ms_p80 does not hold");
+  CHECK(complaint(",1.06,", ",1.01,") == "h200.csv:2: vs_previous lies outside its interval");
+  CHECK(complaint(",50.4,", ",101,") == "h200.csv:2: 03_kvpipe claims 101 % of its ceiling");
+  CHECK(complaint(",abc123,", ",") == "h200.csv:2: 37 fields, but the header has 38");
+  CHECK(complaint("abc123", "\"abc") == "h200.csv:2: a quote that is not closed, or stands within a cell");
+  CHECK(complaint("abc123", "ab\"c\"") == "h200.csv:2: a quote that is not closed, or stands within a cell");
+  CHECK_THAT(complaint("clock_mhz", "clock"), ends_with("other columns than expected: " + csv_header()));
+  CHECK_THAT(read("").error().message, StartsWith("h200.csv:1: empty"));
+}
+
+TEST_CASE("a file from before the column `previous` is read, and grows it when rows are added") {
+  const auto without = [](std::string text, const std::string& part) {
+    const size_t at = text.find(part);
+    REQUIRE(at != std::string::npos);
+    return text.erase(at, part.size());
+  };
+  const std::string old = without(without(file_of({stage_row()}), "previous,"), "02_swizzle,");
+  const auto rows = read(old);
+  REQUIRE(rows);
+  CHECK((*rows)[0].previous.empty());
+  CHECK((*rows)[0].vs_previous == stage_row().vs_previous);
+  CHECK((*rows)[0].date == stage_row().date);
+  const TemporaryDirectory directory;
+  const std::string file = directory.file("h200.csv");
+  std::ofstream(file) << old;
+  ResultRow burst = stage_row();
+  burst.regime = "burst";
+  REQUIRE(append_csv(file, std::vector{burst}, true));
+  const auto grown = read_csv(fs::path(file));
+  REQUIRE(grown);
+  REQUIRE(grown->size() == 2);
+  CHECK((*grown)[0].previous.empty());
+  CHECK((*grown)[1].previous == "02_swizzle");
+}
+
+TEST_CASE("a rate above the card's ceiling is an error, not a record") {
+  ResultRow record = stage_row();
+  record.tflops = 700;
+  record.inputs = "peaky";
+  const ResultRow mma = ceiling_row("mma_sync", 635), gemm = ceiling_row("cublas", 720);
+  const auto refused = read(file_of({mma, stage_row(), record}));
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().message == "h200.csv:4: 03_kvpipe claims 700 TFLOPS, above this card's ceiling of 635");
+
+  SECTION("another card's ceiling does not count") {
+    record.gpu = "NVIDIA B200";
+    CHECK(read(file_of({mma, record})));
+  }
+  SECTION("a peer may use faster instructions than mma.sync, and may beat a library, but not the loop of wgmma") {
+    record.kind = "peer";
+    record.stage = "cudnn_bhnd";
+    record.pct_ceiling = {};
+    CHECK(read(file_of({mma, record})));
+    CHECK(read(file_of({mma, gemm, record})));
+    record.tflops = 730;
+    CHECK(read(file_of({mma, gemm, record})));
+    CHECK(read(file_of({mma, gemm, ceiling_row("wgmma", 740), record})));
+    CHECK_FALSE(read(file_of({mma, gemm, ceiling_row("wgmma", 725), record})));
+    record.sm = 80;  // there nothing is faster than mma.sync
+    CHECK_FALSE(read(file_of({mma, gemm, record})));
+  }
+  SECTION("a stage is held to its own instruction's loop, which its pct_ceiling names") {
+    record.pct_ceiling = 100 * 700 / 840.0;
+    CHECK(read(file_of({mma, ceiling_row("wgmma", 840), record})));
+    CHECK_FALSE(read(file_of({mma, gemm, record})));  // 83 % of a ceiling that nobody measured
+    record.pct_ceiling = 110.2;                       // of mma_sync: the faster loop does not excuse it
+    CHECK_FALSE(read(file_of({mma, ceiling_row("wgmma", 840), record})));
+    record.pct_ceiling = {};  // its loop did not run beside it, so none is known to bind it but the fastest
+    CHECK(read(file_of({mma, record})));
+    CHECK_FALSE(read(file_of({mma, ceiling_row("wgmma", 690), record})));
+  }
+}
+
+TEST_CASE("a results file grows, and a new measurement replaces the old one of the same thing") {
+  const TemporaryDirectory directory;
+  const std::string file = directory.file("h200.csv");
+  std::ofstream(file).close();  // empty, as a check for writability leaves it
+  ResultRow other = stage_row();
+  other.stage = "04_vpair";
+  REQUIRE(append_csv(file, std::vector{stage_row(), other}, true));
+  ResultRow again = stage_row();
+  again.tflops = 321;
+  ResultRow burst = stage_row();
+  burst.regime = "burst";
+  REQUIRE(append_csv(file, std::vector{again, burst}, true));
+  const auto rows = read_csv(fs::path(file));
+  REQUIRE(rows);
+  REQUIRE(rows->size() == 3);
+  CHECK((*rows)[0].stage == "04_vpair");
+  CHECK((*rows)[1].tflops == 321);
+  CHECK((*rows)[2].regime == "burst");
+  CHECK(recorded_results(directory.path)->size() == 3);
+}
+
+TEST_CASE("a file that holds something else is not overwritten") {
+  const TemporaryDirectory directory;
+  const std::string file = directory.file("thesis.txt");
+  std::ofstream(file) << "years of work\n";
+  const Status status = append_csv(file, std::vector{stage_row()}, true);
+  REQUIRE_FALSE(status);
+  CHECK_THAT(status.error().message, Contains("thesis.txt:1: other columns than expected"));
+  std::string kept;
+  std::getline(std::ifstream(file) >> std::ws, kept);
+  CHECK(kept == "years of work");
+}
+
+TEST_CASE("a full disk and a missing directory are clear errors") {
+  const Status full = append_csv("/dev/full", std::vector{stage_row()}, true);
+  REQUIRE_FALSE(full);
+  CHECK(full.error().message ==
+        "cannot write /dev/full: No space left on device\n  Free some space, or name a file on another disk.");
+  CHECK(full.error().code == ExitCode::check_failed);
+  const Status missing = write_json("/no/such/directory/h200.json", std::vector{stage_row()});
+  REQUIRE_FALSE(missing);
+  CHECK_THAT(missing.error().message, Contains("No such file or directory"));
+}
+
+TEST_CASE("a directory without results is no error, and a broken file in it hides no other") {
+  const TemporaryDirectory directory;
+  CHECK(recorded_results(directory.path / "none")->empty());
+  std::ofstream(directory.file("a_counters.csv")) << "columns,of,its,own\n";
+  CHECK(recorded_results(directory.path)->empty());
+  std::ofstream(directory.file("a.csv")) << "nonsense\n";
+  std::ofstream(directory.file("h200.csv")) << file_of({stage_row()});
+  const auto rows = recorded_results(directory.path);
+  REQUIRE(rows);
+  CHECK(rows->size() == 1);
+}
+
+TEST_CASE("what the plots refuse, the command line refuses: a row given twice, bytes that are not UTF-8, NUL") {
+  const auto refused = [](const std::string& text) {
+    const auto rows = read(text);
+    return rows ? "" : rows.error().message;
+  };
+  ResultRow other = stage_row();
+  other.stage = "04_vpair";
+  CHECK(refused(file_of({stage_row(), other, stage_row()})) ==
+        "h200.csv:4: repeats line 2: 03_kvpipe, the same measurement");
+  const auto named = [&](const std::string& gpu) {
+    other.gpu = gpu;
+    return refused(file_of({stage_row(), other}));
+  };
+  const std::string not_utf8 = "h200.csv:3: not a text file in UTF-8";
+  for (const char* text :
+       {"caf\xe9", "\xc0\x80", "\xe2\x82", "\xed\xa0\x80", "\xf5\x80\x80\x80", "\x80", "\xe0\x80\x80"}) {
+    CHECK(named(text) == not_utf8);
+  }
+  for (const char* text : {"caf\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80", "\xef\xbf\xbd"})
+    CHECK(named(text).empty());
+  CHECK(named(std::string("H") + char(0)) == "h200.csv:3: a NUL character; this is no text");
+}

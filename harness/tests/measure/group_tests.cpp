@@ -1,0 +1,324 @@
+// Timed groups on the emulator: kernels that are right when they are checked and save work when they are timed. All must
+// be caught, and the right one must not.
+#include "harness/measure/group.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <set>
+#include <tuple>
+
+#include "harness/tests/catch.hpp"
+#include "harness/wrong/kernel.cuh"
+
+namespace {
+
+using namespace ladder;
+
+constexpr Shape SHAPE{.batch = 1, .heads = 2, .n = 64};
+constexpr int LAUNCHES = 22;  // of a group: more than it has outputs
+constexpr int ROUNDS = 20;
+
+using Kernel = std::function<void(const AttentionParams&)>;
+
+void right(const AttentionParams& params) {
+  Device device;
+  launch_wrong<Fault::none>(device, params);
+}
+
+// What a launch leaves.
+struct Answer {
+  std::vector<f16> O;
+  std::vector<float> LSE;
+  explicit Answer(const AttentionParams& params)
+      : O(params.O, params.O + SHAPE.elements()), LSE(params.LSE, params.LSE + SHAPE.batch_heads() * SHAPE.n) {}
+  void copy_to(const AttentionParams& params) const {
+    std::ranges::copy(O, params.O);
+    std::ranges::copy(LSE, params.LSE);
+  }
+};
+
+// The memory of a group, as a GPU would hold it, and a kernel that is launched on it in invented time.
+class Emulated {
+ public:
+  explicit Emulated(Kernel kernel, uint64_t seed = 1, Room room = {}, InputKind kind = InputKind::normal)
+      : kernel_(std::move(kernel)), inputs_(make_inputs(kind, SHAPE, 1)) {
+    const Inputs more = make_more_heads(kind, SHAPE, 1, room.more_heads);
+    std::vector<Question> questions = make_questions(SHAPE, kind, inputs_, more, room, seed);
+    double tolerance = 0;
+    for (const Question& question : questions) tolerance = std::max(tolerance, question.reference.tolerance());
+    for (auto tensor : {&Inputs::Q, &Inputs::K, &Inputs::V}) {
+      (inputs_.*tensor).insert((inputs_.*tensor).end(), (more.*tensor).begin(), (more.*tensor).end());
+    }
+    outputs_.resize(room.outputs, {std::vector<f16>(SHAPE.elements()), std::vector<float>(2 * SHAPE.n)});
+    GroupMemory memory{.fill_output = [this](int output, const Filling& filling) { return fill(output, filling); },
+                       .negate_v = [this](std::span<const uint8_t> heads) { return negate(heads); },
+                       .read_output_rows = [this](std::span<const OutputRow> rows) { return read(rows); },
+                       .read_lse_rows = [this](std::span<const OutputRow> rows) { return read_lse(rows); },
+                       .check_guards = [] { return Status{}; }};
+    groups_ = std::make_shared<Groups>(std::move(memory), SHAPE, kind, room, std::move(questions), tolerance, seed);
+  }
+
+  Contestant contestant(double ms = 1) {
+    return make_contestant("emulated", groups_, true, [=, this](std::span<const Launch> launches) -> Result<double> {
+      for (const Launch& launch : launches) kernel_(params(launch));
+      return ms * static_cast<double>(launches.size());
+    });
+  }
+
+  // Of so many groups, the first that is found wrong, from 1 on; 0 if none is.
+  int caught_in(int groups, int launches = LAUNCHES) {
+    const Contestant contestant = this->contestant();
+    for (int group = 1; group <= groups; ++group) {
+      REQUIRE(contestant.before(launches));
+      REQUIRE(contestant.time_ms(launches));
+      if (const Status status = contestant.after(); !status) {
+        CHECK(status.error().message.starts_with("wrong in a timed group: launch "));
+        return group;
+      }
+    }
+    return 0;
+  }
+
+  Groups& groups() { return *groups_; }
+
+ private:
+  struct Output {
+    std::vector<f16> O;
+    std::vector<float> LSE;
+  };
+
+  AttentionParams params(const Launch& launch) {
+    const size_t head = size_t(SHAPE.n) * SHAPE.d;
+    AttentionParams params = params_for(SHAPE);
+    params.Q = &inputs_.Q[launch.view.q * head];
+    params.K = &inputs_.K[launch.view.k * head];
+    params.V = &inputs_.V[launch.view.v * head];
+    params.O = outputs_[launch.output].O.data();
+    params.LSE = outputs_[launch.output].LSE.data();
+    return params;
+  }
+  Status fill(int output, const Filling& filling) {
+    std::mt19937_64 random(filling.seed);
+    std::uniform_real_distribution<float> uniform(-1, 1);
+    for (f16& value : outputs_[output].O) {
+      value = filling.O_spread > 0 ? ladder::to_f16(filling.O_spread * uniform(random)) : filling.nan;
+    }
+    for (float& value : outputs_[output].LSE) {
+      value = filling.O_spread > 0 ? filling.LSE_middle + filling.LSE_spread * uniform(random) : NAN;
+    }
+    return {};
+  }
+  Status negate(std::span<const uint8_t> heads) {
+    const size_t head = size_t(SHAPE.n) * SHAPE.d;
+    REQUIRE(heads.size() * head == inputs_.V.size());
+    for (size_t i = 0; i < inputs_.V.size(); ++i) inputs_.V[i].bits ^= heads[i / head] ? 0x8000 : 0;
+    return {};
+  }
+  Result<std::vector<f16>> read(std::span<const OutputRow> rows) const {
+    std::vector<f16> values;
+    for (const OutputRow& row : rows) {
+      const auto from = outputs_[row.output].O.begin() + row.row * SHAPE.d;
+      values.insert(values.end(), from, from + SHAPE.d);
+    }
+    return values;
+  }
+  Result<std::vector<float>> read_lse(std::span<const OutputRow> rows) const {
+    std::vector<float> values;
+    for (const OutputRow& row : rows) values.push_back(outputs_[row.output].LSE[row.row]);
+    return values;
+  }
+
+  Kernel kernel_;
+  Inputs inputs_;
+  std::vector<Output> outputs_;
+  std::shared_ptr<Groups> groups_;
+};
+
+// ---- kernels that save work ------------------------------------------------------------------------------------------
+
+Kernel skips_one_of(int launches) {
+  return [=, count = 0](const AttentionParams& params) mutable {
+    if (++count % launches != 0) right(params);
+  };
+}
+
+// It has learnt how long a group is.
+Kernel works_once_a_group() {
+  return [count = 0](const AttentionParams& params) mutable {
+    if (count++ % LAUNCHES == 0) right(params);
+  };
+}
+
+void works_on_poison(const AttentionParams& params) {
+  if (is_nan(params.O[0])) right(params);
+}
+
+Kernel remembers_an_answer() {
+  return [known = std::optional<Answer>()](const AttentionParams& params) mutable {
+    if (known) return known->copy_to(params);
+    right(params);
+    known = Answer(params);
+  };
+}
+
+Kernel remembers_by_address() {
+  using Key = std::tuple<const f16*, const f16*, const f16*>;
+  return [known = std::map<Key, Answer>()](const AttentionParams& params) mutable {
+    const Key key{params.Q, params.K, params.V};
+    if (const auto answer = known.find(key); answer != known.end()) return answer->second.copy_to(params);
+    right(params);
+    known.emplace(key, Answer(params));
+  };
+}
+
+// Works each time, into the output of the launch before.
+Kernel writes_the_output_before() {
+  return [before = static_cast<f16*>(nullptr)](AttentionParams params) mutable {
+    f16* const own = params.O;
+    params.O = std::exchange(before, own);
+    if (params.O != nullptr) right(params);
+  };
+}
+
+// Works every second time; else hands on what the launch before has left.
+Kernel copies_the_output_before() {
+  return [before = AttentionParams{}, count = 0](const AttentionParams& params) mutable {
+    if (count++ % 2 == 0) {
+      right(params);
+    } else {
+      Answer(before).copy_to(params);
+    }
+    before = params;
+  };
+}
+
+// Works once for each output.
+Kernel keeps_a_stale_output() {
+  return [done = std::set<const f16*>()](const AttentionParams& params) mutable {
+    if (done.insert(params.O).second) right(params);
+  };
+}
+
+Kernel forgets_a_head() {
+  return [count = 0](AttentionParams params) mutable {
+    if (count++ > 0) params.batch_heads -= 1;
+    right(params);
+  };
+}
+
+Kernel writes_LSE_once() {
+  return [count = 0](AttentionParams params) mutable {
+    static std::vector<float> elsewhere(size_t(SHAPE.batch_heads()) * SHAPE.n);
+    if (count++ > 0) params.LSE = elsewhere.data();
+    right(params);
+  };
+}
+
+}  // namespace
+
+TEST_CASE("the right kernel passes its timed groups, of every input and size") {
+  CHECK(Emulated(right).caught_in(ROUNDS) == 0);
+  for (const InputKind kind : all_input_kinds()) {
+    INFO(to_string(kind));
+    CHECK(Emulated(right, 1, {}, kind).caught_in(2) == 0);
+  }
+  for (const int launches : {1, 2, 18, 19}) CHECK(Emulated(right).caught_in(3, launches) == 0);
+  for (const Room& room : {Room{0, 1}, Room{0, 2}, Room{8, 1}, Room{8, 3}}) {
+    CHECK(Emulated(right, 1, room).caught_in(3) == 0);
+  }
+}
+
+TEST_CASE("a kernel that does not do the work of every launch is caught in its first group") {
+  const std::pair<const char*, std::function<Kernel()>> cheats[] = {
+      {"skips every second launch", [] { return skips_one_of(2); }},
+      {"works once a group", works_once_a_group},
+      {"works on poison", [] { return Kernel(works_on_poison); }},
+      {"remembers an answer", remembers_an_answer},
+      {"writes the output before", writes_the_output_before},
+      {"copies the output before", copies_the_output_before},
+      {"forgets a head", forgets_a_head},
+      {"writes LSE once", writes_LSE_once},
+  };
+  for (const auto& [name, cheat] : cheats) {
+    for (uint64_t seed = 1; seed <= 3; ++seed) {
+      INFO(name << ", seed " << seed);
+      CHECK(Emulated(cheat(), seed).caught_in(1) == 1);
+    }
+  }
+}
+
+TEST_CASE(
+    "a kernel that remembers answers by the addresses of their inputs, or keeps old ones, is caught in its second") {
+  for (const auto& cheat : {remembers_by_address, keeps_a_stale_output}) {
+    const int group = Emulated(cheat()).caught_in(2);
+    CHECK(group >= 1);
+  }
+}
+
+TEST_CASE("poison cannot be told from an answer") {
+  for (uint64_t seed = 1; seed <= 3; ++seed) CHECK(Emulated(works_on_poison, seed).caught_in(1, 10) == 1);
+}
+
+TEST_CASE("a kernel that leaves out one launch of fifty is caught within a run") {
+  for (uint64_t seed = 1; seed <= 3; ++seed) {
+    CHECK(Emulated(skips_one_of(50), seed).caught_in(ROUNDS) > 0);
+    CHECK(Emulated(skips_one_of(50), seed).caught_in(50 / 2 + 1, 2) > 0);  // a slow kernel: two launches in a group
+  }
+}
+
+TEST_CASE("the round loop plays by the protocol: who cheats gets no figures") {
+  Emulated honest(right), skips(skips_one_of(2)), idle([](const AttentionParams&) {});
+  const std::vector<Contestant> contestants{honest.contestant(), skips.contestant(), idle.contestant()};
+  const Machine machine{.now_s = [] { return 0.0; }, .sleep_s = [](double) {}};
+  const auto timings = run_rounds(contestants, {.rounds = 2, .group_ms = LAUNCHES - 2, .soak_s = 0}, machine);
+  REQUIRE(timings);
+  CHECK_FALSE((*timings)[0].error);
+  CHECK((*timings)[0].ms.size() == 2);
+  CHECK((*timings)[1].error);
+  CHECK((*timings)[2].error);
+}
+
+TEST_CASE("a group's launches have inputs of their own, and what is verified cannot be told from what is not") {
+  Emulated emulated(right);
+  std::array<int, LAUNCHES> own_output{};
+  for (int group = 0; group < 50; ++group) {
+    REQUIRE(emulated.groups().prepare(LAUNCHES));
+    const std::vector<Launch> launches = emulated.groups().launches(LAUNCHES);
+    std::set<std::tuple<int, int, int>> views;
+    std::map<int, int> writers;
+    for (const auto& [view, output] : launches) {
+      views.insert({view.q, view.k, view.v});
+      ++writers[output];
+    }
+    CHECK(views.size() == LAUNCHES);
+    CHECK(writers.size() >= MOST_OUTPUTS - 1);  // one of the two that alternate may stay out
+    for (int i = 0; i < LAUNCHES; ++i) own_output[i] += writers[launches[i].output] == 1;
+  }
+  for (const int times : own_output) CHECK(times > 20);  // of 50; 16 of 22 launches are 36
+}
+
+TEST_CASE("a group takes what memory is to spare, and makes do with an ordinary problem") {
+  constexpr size_t GIB = size_t{1} << 30;
+  const Shape headline{.batch = 16, .heads = 16, .n = 8192};
+  const auto extra = [](const Shape& shape, const Room& room) {
+    return gpu_bytes_needed(shape, false, room.more_heads, room.outputs) - gpu_bytes_needed(shape, false);
+  };
+  const Room large = room_for(headline, false, 140 * GIB);
+  CHECK(large.more_heads == MORE_HEADS);
+  CHECK(large.outputs == 8);
+  CHECK(extra(headline, large) <= 4 * GIB);
+  const Room card = room_for(headline, false, 22 * GIB);  // of 24
+  CHECK(card.outputs == 8);
+  const Room tight = room_for(headline, false, gpu_bytes_needed(headline, false) + GIB / 4);
+  CHECK(tight.outputs == 1);
+  CHECK(extra(headline, tight) <= GIB / 8);
+  CHECK(tight.more_heads > 0);
+  const Room small = room_for({.batch = 1, .heads = 1, .n = 512}, false, GIB);
+  CHECK(small.outputs == MOST_OUTPUTS);
+  const Room none = room_for(headline, false, gpu_bytes_needed(headline, false));
+  CHECK(none.outputs == 1);
+  CHECK(none.more_heads == 0);
+}

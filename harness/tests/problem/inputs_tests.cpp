@@ -1,0 +1,223 @@
+// The input sets are what their names say, the same on every machine; and f16 rounds as IEEE 754 asks.
+#include "harness/problem/inputs.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "harness/tests/catch.hpp"
+
+using namespace ladder;
+
+namespace {
+
+constexpr Shape SHAPE{.batch = 1, .heads = 2, .n = 128, .d = 128};
+
+double dot(const std::vector<f16>& a, int64_t row_a, const std::vector<f16>& b, int64_t row_b, int d) {
+  double sum = 0;
+  for (int c = 0; c < d; ++c) sum += double(to_float(a[row_a * d + c])) * to_float(b[row_b * d + c]);
+  return sum;
+}
+
+double score(const Inputs& inputs, int head, int query, int key) {
+  const int64_t first = int64_t{head} * SHAPE.n;
+  return dot(inputs.Q, first + query, inputs.K, first + key, SHAPE.d) / std::sqrt(double(SHAPE.d));
+}
+
+int best_key(const Inputs& inputs, int head, int query) {
+  int best = 0;
+  for (int key = 1; key < SHAPE.n; ++key) {
+    if (score(inputs, head, query, key) > score(inputs, head, query, best)) best = key;
+  }
+  return best;
+}
+
+}  // namespace
+
+TEST_CASE("f16 to f32 and back is the identity on all 65536 values") {
+  for (uint32_t bits = 0; bits < 65536; ++bits) {
+    const f16 value{static_cast<uint16_t>(bits)};
+    const float wide = to_float(value);
+    if ((bits & 0x7fff) > 0x7c00) {
+      REQUIRE(std::isnan(wide));
+      REQUIRE(std::isnan(to_float(to_f16(wide))));
+    } else {
+      REQUIRE(to_f16(wide).bits == bits);
+    }
+  }
+}
+
+TEST_CASE("f32 to f16 rounds to nearest, ties to even, at every boundary") {
+  for (uint32_t bits = 0; bits < 0x7bff; ++bits) {  // each positive finite value but the last, and its upper neighbour
+    const float low = to_float({static_cast<uint16_t>(bits)}), high = to_float({static_cast<uint16_t>(bits + 1)});
+    const float middle = low + (high - low) / 2;  // exact: f32 has 13 more bits
+    REQUIRE(to_f16(middle).bits == bits + bits % 2);
+    REQUIRE(to_f16(std::nextafter(middle, 0.0f)).bits == bits);
+    REQUIRE(to_f16(std::nextafter(middle, 1e9f)).bits == bits + 1);
+    REQUIRE(to_f16(-middle).bits == (0x8000u | (bits + bits % 2)));
+  }
+}
+
+TEST_CASE("f32 beyond the range of f16 becomes infinity") {
+  CHECK(to_f16(65504.0f).bits == 0x7bff);
+  CHECK(to_f16(65519.9f).bits == 0x7bff);
+  CHECK(to_f16(65520.0f).bits == 0x7c00);
+  CHECK(to_f16(1e30f).bits == 0x7c00);
+  CHECK(to_f16(-std::numeric_limits<float>::infinity()).bits == 0xfc00);
+}
+
+TEST_CASE("inputs depend on seed, kind and nothing else") {
+  const Inputs once = make_inputs(InputKind::normal, SHAPE, 1), again = make_inputs(InputKind::normal, SHAPE, 1);
+  const auto same = [](const std::vector<f16>& a, const std::vector<f16>& b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](f16 x, f16 y) { return x.bits == y.bits; });
+  };
+  CHECK(same(once.Q, again.Q));
+  CHECK(same(once.V, again.V));
+  CHECK_FALSE(same(once.Q, make_inputs(InputKind::normal, SHAPE, 2).Q));
+  CHECK_FALSE(same(once.Q, once.K));
+  CHECK_FALSE(same(once.K, once.V));
+  // The same on every machine: these bits are part of the contract, for recorded results carry only the seed.
+  const std::vector<uint16_t> first{0x326a, 0x34cb, 0xbdb3, 0x360b, 0x3ab1, 0x3249, 0xc0c9, 0x26fd};
+  for (size_t i = 0; i < first.size(); ++i) CHECK(once.Q[i].bits == first[i]);
+}
+
+TEST_CASE("normal inputs have mean 0, variance 1 and normal tails") {
+  const Shape shape{.batch = 2, .heads = 4, .n = 512, .d = 128};  // 524288 values
+  const Inputs inputs = make_inputs(InputKind::normal, shape, 3);
+  for (const auto* tensor : {&inputs.Q, &inputs.K, &inputs.V}) {
+    double sum = 0, squares = 0, beyond_two = 0;
+    for (const f16 value : *tensor) {
+      const double x = to_float(value);
+      sum += x;
+      squares += x * x;
+      beyond_two += std::abs(x) > 2;
+    }
+    const double count = double(tensor->size());
+    CHECK(std::abs(sum / count) < 0.007);  // 5 standard errors
+    CHECK(std::abs(squares / count - 1) < 0.01);
+    CHECK(std::abs(beyond_two / count - 0.0455) < 0.0015);
+  }
+}
+
+TEST_CASE("large logits overflow f32's exponential without a running maximum") {
+  const Inputs inputs = make_inputs(InputKind::large_logits, SHAPE, 1);
+  double largest = 0;
+  for (int query = 0; query < SHAPE.n; ++query)
+    largest = std::max(largest, score(inputs, 0, query, best_key(inputs, 0, query)));
+  CHECK(largest > 100);    // exp overflows at 88.7
+  CHECK(largest < 65504);  // but the scores themselves fit into f16
+}
+
+TEST_CASE("one_hot: every query meets one key, a different one for each") {
+  const Inputs inputs = make_inputs(InputKind::one_hot, SHAPE, 1);
+  std::set<int> met;
+  for (int query = 0; query < SHAPE.n; ++query) {
+    const int best = best_key(inputs, 1, query);
+    met.insert(best);
+    for (int key = 0; key < SHAPE.n; ++key) {
+      if (key != best) REQUIRE(score(inputs, 1, query, best) - score(inputs, 1, query, key) > 10);
+    }
+  }
+  CHECK(met.size() == size_t(SHAPE.n));
+}
+
+TEST_CASE("last_tile_max and first_tile_max: each row's maximum is where the name says") {
+  const Inputs last = make_inputs(InputKind::last_tile_max, SHAPE, 1);
+  const Inputs first = make_inputs(InputKind::first_tile_max, SHAPE, 1);
+  for (int head = 0; head < 2; ++head) {
+    for (int query = 0; query < SHAPE.n; ++query) {
+      REQUIRE(best_key(last, head, query) >= SHAPE.n - 16);
+      REQUIRE(best_key(first, head, query) < 16);
+    }
+  }
+}
+
+TEST_CASE("negative_rows: no score's exponential is a normal f32") {
+  const Inputs inputs = make_inputs(InputKind::negative_rows, SHAPE, 1);
+  for (int query = 0; query < SHAPE.n; ++query) {
+    REQUIRE(std::exp(float(score(inputs, 0, query, best_key(inputs, 0, query)))) < std::numeric_limits<float>::min());
+  }
+}
+
+TEST_CASE("ties and constant_v: equal keys, equal values") {
+  const Inputs ties = make_inputs(InputKind::ties, SHAPE, 1), constant = make_inputs(InputKind::constant_v, SHAPE, 1);
+  for (int head = 0; head < 2; ++head) {
+    for (int64_t i = 0; i < int64_t{SHAPE.n} * SHAPE.d; ++i) {
+      const int64_t at = int64_t{head} * SHAPE.n * SHAPE.d;
+      REQUIRE(ties.K[at + i].bits == ties.K[at + i % SHAPE.d].bits);
+      REQUIRE(constant.V[at + i].bits == constant.V[at + i % SHAPE.d].bits);
+    }
+  }
+}
+
+TEST_CASE("every kind has a name of its own") {
+  std::set<std::string_view> names;
+  for (const InputKind kind : all_input_kinds()) names.insert(to_string(kind));
+  CHECK(names.size() == all_input_kinds().size());
+}
+
+TEST_CASE("a head for each kind: every head is what a problem of its kind is, and differs from the others") {
+  const Shape shape{.batch = 2, .heads = 2, .n = 48, .d = 64};
+  const std::vector kinds{InputKind::normal, InputKind::ties};
+  const Inputs inputs = make_inputs(kinds, shape, 1);
+  REQUIRE(inputs.K.size() == size_t(shape.elements()));
+  const auto row = [&](int head, int key) {
+    return std::span(inputs.K).subspan(static_cast<size_t>((head * shape.n + key) * shape.d), shape.d);
+  };
+  for (int head = 0; head < 4; ++head) {
+    const bool equal_keys = std::ranges::equal(row(head, 0), row(head, 5), {}, &f16::bits, &f16::bits);
+    CHECK(equal_keys == (head % 2 == 1));
+  }
+  CHECK_FALSE(std::ranges::equal(row(0, 0), row(2, 0), {}, &f16::bits, &f16::bits));
+}
+
+TEST_CASE("creeping_max and giant_keys: maxima rise within the row, in some rows of a warp and not in others") {
+  const auto rises = [](InputKind kind, int query) {  // how often, from one 16 keys to the next
+    static std::map<InputKind, Inputs> made;
+    if (!made.contains(kind)) made[kind] = make_inputs(kind, SHAPE, 1);
+    int count = 0;
+    double best = -1e300;
+    for (int first = 0; first < SHAPE.n; first += 16) {
+      double here = -1e300;
+      for (int key = first; key < first + 16; ++key) here = std::max(here, score(made[kind], 0, query, key));
+      count += first > 0 && here > best + 1;
+      best = std::max(best, here);
+    }
+    return count;
+  };
+  for (const InputKind kind : {InputKind::creeping_max, InputKind::giant_keys}) {
+    std::set<int> counts;
+    for (int query = 0; query < 32; ++query) counts.insert(rises(kind, query));
+    INFO(to_string(kind));
+    CHECK(counts.size() > 2);
+    CHECK(counts.contains(0));
+  }
+}
+
+TEST_CASE("edge_weights, balanced and cancelling: small weights that matter, and sums near zero") {
+  const auto weight = [](const Inputs& inputs, int query, int key, int top) {
+    return std::exp(score(inputs, 0, query, key) - score(inputs, 0, query, top));
+  };
+  const Inputs edge = make_inputs(InputKind::edge_weights, SHAPE, 1);
+  double least = 1, most = 0;
+  for (int query = 0; query < SHAPE.n; ++query) {
+    const double w = weight(edge, query, 3, SHAPE.n / 3);
+    least = std::min(least, w);
+    most = std::max(most, w);
+  }
+  CHECK(least < 0x1p-22);
+  CHECK(most > 0x1p-12);
+  CHECK(most < 0x1p-8);
+  const Inputs balanced = make_inputs(InputKind::balanced, SHAPE, 1);
+  double others = 0;
+  for (int key = 0; key < SHAPE.n; ++key)
+    others += key == SHAPE.n * 5 / 8 ? 0 : weight(balanced, 5, key, SHAPE.n * 5 / 8);
+  CHECK(others == Approx(1).margin(0.3));
+  const Inputs cancelling = make_inputs(InputKind::cancelling, SHAPE, 1);
+  for (int i = 0; i < 64 * SHAPE.d; i += 7) {
+    REQUIRE(to_float(cancelling.V[i + 64 * SHAPE.d]) == -to_float(cancelling.V[i]));
+  }
+}

@@ -1,0 +1,299 @@
+"""The program that makes wrong kernels: its operators on small texts, and what it says of a check that lets one pass."""
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+ROOT = Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "harness" / "mutants"))
+import judge  # noqa: E402
+import mutants  # noqa: E402
+import operators  # noqa: E402
+import schemata  # noqa: E402
+import syntax  # noqa: E402
+import verdicts  # noqa: E402
+
+
+def function(body: str, head: str = "void f(float x, float y, int i, int j)") -> str:
+    return f"{head} {{\n{body}\n}}\n"
+
+
+def changes(text: str, operator: str | None = None) -> list[str]:
+    """Each mutant's changed line."""
+    return [mutant.changed for mutant in operators.mutants_of(text) if operator in (None, mutant.operator)]
+
+
+class Operators(unittest.TestCase):
+    def test_synchronisation_is_dropped_and_moved_past_the_next_statement(self) -> None:
+        found = [mutant for mutant in operators.mutants_of(function("__syncthreads();\nint k = 0;\ng(i);\n"))
+                 if mutant.original == "__syncthreads();"]
+        self.assertEqual([(mutant.operator, mutant.changed) for mutant in found],
+                         [("drop", ""), ("move", "after g(i);")])
+        text = function("__syncthreads();\nint k = 0;\ng(i);\n")
+        moved = " ".join(operators.apply(text, found[1].edits).split())
+        self.assertIn("{ ; int k = 0; g(i); __syncthreads(); }", moved)
+
+    def test_a_copy_is_not_moved_for_its_name(self) -> None:
+        self.assertEqual(changes(function("cp_async_16(i, j);\ng(i);\n"), "move"), [])
+        self.assertEqual(changes(function("cp_async_commit();\ng(i);\n"), "move"), ["after g(i);"])
+
+    def test_constants_change_by_one(self) -> None:
+        self.assertEqual(set(changes(function("g(i + 5);"), "constant")), {"g(i + 6);", "g(i + 4);"})
+        self.assertEqual(changes(function("g(i * 5);"), "constant"), ["g(i * 6);"])
+        self.assertEqual(changes(function("wait<0>();"), "constant"), ["wait<1>();"])
+
+    def test_a_register_is_swapped_with_its_neighbour(self) -> None:
+        self.assertEqual(changes(function("g(a[0], a[3]);"), "neighbour"), ["g(a[1], a[3]);", "g(a[0], a[2]);"])
+
+    def test_comparisons_and_arithmetic(self) -> None:
+        self.assertIn("if (i <= j) g();", changes(function("if (i < j) g();"), "operator"))
+        self.assertEqual(changes(function("if (i < j) g();"), "condition"), ["if (true) g();", "if (false) g();"])
+        self.assertEqual(changes(function("g(i ^ j % 8);"), "operator"), ["g(i + j % 8);", "g(i ^ j / 8);"])
+
+    def test_loop_bounds(self) -> None:
+        self.assertEqual(changes(function("for (int k = 0; k < j; k += 2) g(k);"), "bound"),
+                         ["for (int k = 0; k < j - 2; k += 2) g(k);"])
+
+    def test_terms_of_the_softmax(self) -> None:
+        found = changes(function("float s = ex2_approx((x - y) * 2.0f);"))
+        for expected in ("float s = ex2_approx((x + y) * 2.0f);", "float s = ex2_approx((x) * 2.0f);", "float s = ex2_approx((x - y));",
+                         "float s = -(ex2_approx((x - y) * 2.0f));", "float s = 2 * (ex2_approx((x - y) * 2.0f));",
+                         "float s = ex2_approx((x - y) * (2.0f * 1.0005f));"):
+            self.assertIn(expected, found)
+        self.assertIn("x *= y; x *= y;", changes(function("x *= y;")))
+        self.assertEqual(changes(function("x = fmaxf(x, y);"), "left-out"), ["x = x;", "x = y;"])
+
+    def test_initialisations_are_left_out(self) -> None:
+        self.assertEqual(changes(function("float a[4] = {};\nfloat b = 0.0f;\nconst float c = x;\n"), "uninitialised"),
+                         ["float a[4];", "float b;"])
+
+    def test_arguments_of_one_type_are_swapped(self) -> None:
+        self.assertEqual(changes(function("g(i, j, x);"), "arguments"), ["g(j, i, x);"])
+        self.assertEqual(changes(function("x = fmaxf(x, y);"), "arguments"), [])
+
+    def test_what_only_names_or_asserts_is_left_alone(self) -> None:
+        self.assertEqual(changes(function('smem_name(i, 16, "K");\nstatic_assert(2 + 2 == 4, "four");\n')), [])
+
+    def test_comments_and_directives_are_no_code(self) -> None:
+        self.assertEqual(changes(function("#pragma unroll 2\n// i + 1\n/* j < 2 */ g();"), "constant"), [])
+
+    def test_keys_have_no_line_numbers_and_tell_equal_lines_apart(self) -> None:
+        text = function("g(i);\ng(i);\n")
+        keys = [mutant.key for mutant in operators.count_occurrences(operators.mutants_of(text))]
+        self.assertEqual(keys, ["drop: `g(i);` -> ``", "drop: `g(i);` -> `` #2"])
+        moved = [mutant.key for mutant in operators.count_occurrences(operators.mutants_of("\n\n" + text))]
+        self.assertEqual(keys, moved)
+
+    def test_unbalanced_text_is_refused(self) -> None:
+        with self.assertRaises(syntax.NotUnderstood):
+            operators.mutants_of("void f() { g(; }")
+
+
+class Schemata(unittest.TestCase):
+    """One program holds all mutants: each must do what its own text does."""
+
+    BODY = """
+      float sum[2] = {};
+      int steps = 0;
+      for (int k = 0; k < n; k += 2) {
+        sum[0] += k * 0.5f;
+        if (k > 2) steps += 1;
+      }
+      return sum[0] + 10 * steps;
+    """
+
+    def run_program(self, directory: Path, text: str, number: int) -> str:
+        source, program = directory / "program.cpp", directory / "program"
+        source.write_text(text)
+        compiled = subprocess.run(["c++", "-std=c++20", "-w", "-ftrivial-auto-var-init=pattern", "-o", program, source],
+                                  capture_output=True, text=True)
+        self.assertEqual(compiled.returncode, 0, compiled.stderr)
+        return self.output(program, number)
+
+    @staticmethod
+    def output(program: Path, number: int) -> str:
+        return subprocess.run([program], capture_output=True, text=True, timeout=60,
+                              env={**os.environ, schemata.VARIABLE: str(number)}).stdout
+
+    def test_every_mutant_behaves_as_if_compiled_alone(self) -> None:
+        text = function(self.BODY, "float f(int n)")
+        main = '#include <cstdio>\nint main() { std::printf("%g", f(6)); }\n'
+        found = schemata.number(operators.mutants_of(text))
+        self.assertGreater(len(found), 12)
+        with tempfile.TemporaryDirectory() as name:
+            directory = Path(name)
+            schema = schemata.PROLOGUE + schemata.Schema(text, found).render() + main
+            self.assertEqual(self.run_program(directory, schema, 0), self.run_program(directory, text + main, 0))
+            self.run_program(directory, schema, 0)
+            together = {mutant.number: self.output(directory / "program", mutant.number) for mutant in found}
+            for mutant in found[::4]:  # each costs a compilation
+                if mutant.operator == "uninitialised":
+                    continue
+                alone = schemata.PROLOGUE + operators.apply(text, mutant.edits) + main
+                self.assertEqual(together[mutant.number], self.run_program(directory, alone, 0), mutant.key)
+
+    def test_lines_of_the_compilers_errors_name_their_mutant(self) -> None:
+        text = function("g(i, j);", "void f(int i, int j)")
+        found = schemata.number(operators.mutants_of(text))
+        lines = schemata.lines_of(schemata.Schema(text, found).render())
+        self.assertEqual(set(lines.values()), {mutant.number for mutant in found})
+
+
+class Judging(unittest.TestCase):
+    """With a toy for `ladder check`: what it lets pass survives."""
+
+    def outcome(self, script: str) -> judge.Outcome:
+        with tempfile.TemporaryDirectory() as name:
+            program = Path(name) / "check"
+            program.write_text("#!/bin/sh\nfor last; do :; done\n[ $LADDER_MUTANT = 0 ] && exit 0\n" + script)
+            program.chmod(0o755)
+            check = judge.Check(program, "toy", Path(name))
+            check.limits = judge.Limits(1)
+            mutant = operators.mutants_of(function("g();"))[0]
+            mutant.number = 1
+            return check.judge(mutant)
+
+    def wrong(self, *kinds: str) -> str:
+        failures = ",".join(f'{{"kind":"{kind}"}}' for kind in kinds)
+        return f"""echo '[{{"inputs":"normal","failures":[{failures}]}}]' > "$last"; exit 1"""
+
+    def test_verdicts(self) -> None:
+        self.assertEqual(self.outcome("exit 0").verdict, judge.SURVIVED)
+        self.assertEqual(self.outcome(self.wrong("wrong_result")).verdict, judge.ANSWERS)
+        self.assertEqual(self.outcome(self.wrong("counts_differ", "nan_output")).verdict, judge.ANSWERS)
+        self.assertEqual(self.outcome("kill -SEGV $$").detail, "SIGSEGV")
+        self.assertEqual(self.outcome("while :; do :; done").verdict, judge.TIMEOUT)
+
+    def test_counts_alone_are_a_verdict_of_their_own(self) -> None:
+        script = 'case "$*" in *answers-only*) exit 0;; esac\n' + self.wrong("counts_differ")
+        self.assertEqual(self.outcome(script).verdict, judge.COUNTS)
+        both = 'case "$*" in *answers-only*) ' + self.wrong("nan_output") + ";; esac\n" + self.wrong("conflicts_differ")
+        self.assertEqual(self.outcome(both).verdict, judge.ANSWERS)
+
+    def test_a_check_that_refuses_the_original_is_said(self) -> None:
+        with tempfile.TemporaryDirectory() as name:
+            program = Path(name) / "check"
+            program.write_text("#!/bin/sh\nexit 1\n")
+            program.chmod(0o755)
+            with self.assertRaises(judge.Refused):
+                judge.Check(program, "toy", Path(name))
+
+
+class Equivalents(unittest.TestCase):
+    def read(self, text: str) -> dict[str, str]:
+        with tempfile.TemporaryDirectory() as name:
+            path = Path(name) / "mutants.txt"
+            path.write_text(text)
+            return mutants.read_equivalents(path)
+
+    def results(self, listed: dict[str, str], verdict: str) -> mutants.Results:
+        mutant = operators.count_occurrences(operators.mutants_of(function("g(i);")))[0]
+        results = mutants.Results("toy", listed, Path("mutants.txt"), known={mutant.key})
+        results.add(mutant, judge.Outcome(verdict, "", 0))
+        return results
+
+    KEY = "drop: `g(i);` -> ``"
+
+    def test_entries_have_reasons(self) -> None:
+        self.assertEqual(self.read("# why\n" + self.KEY + "\n  Nobody\n  needs it.\n"), {self.KEY: "Nobody needs it."})
+        for text in (self.KEY + "\n", self.KEY + "\n" + "other\n  why\n", "  a reason\n", (self.KEY + "\n  why\n") * 2):
+            with self.assertRaises(mutants.UsageError):
+                self.read(text)
+
+    def test_a_survivor_is_printed_with_its_line_and_fails(self) -> None:
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            self.assertEqual(mutants.report([self.results({}, judge.SURVIVED)]), 1)
+        self.assertIn(":2: nobody noticed\n" + self.KEY + "\n", out.getvalue())
+
+    def test_a_listed_survivor_is_equivalent(self) -> None:
+        results = self.results({self.KEY: "why"}, judge.SURVIVED)
+        self.assertEqual((results.survivors(), results.wrong_entries(), results.score()), ([], [], 1.0))
+        self.assertEqual(results.counts()["equivalent"], 1)
+
+    def test_a_known_hole_is_no_equivalent(self) -> None:
+        results = self.results({self.KEY: "Missing check: of what g does."}, judge.SURVIVED)
+        self.assertEqual((results.counts()["survived"], results.score()), (1, 0.0))
+        with contextlib.redirect_stdout(io.StringIO()):
+            self.assertEqual(mutants.report([results]), 1)
+            self.assertEqual(mutants.report([results], sample=True), 0)
+
+    def test_stale_and_killed_entries_are_refused(self) -> None:
+        stale = self.results({"drop: `h();` -> ``": "why"}, judge.ANSWERS)
+        self.assertRegex(stale.wrong_entries()[0], "No mutant has this name")
+        killed = self.results({self.KEY: "why"}, judge.ANSWERS)
+        self.assertRegex(killed.wrong_entries()[0], "listed, and killed")
+        with contextlib.redirect_stdout(io.StringIO()):
+            self.assertEqual(mutants.report([killed]), 1)
+
+    def test_the_lists_of_all_rungs_name_mutants_that_there_are(self) -> None:
+        for stage in mutants.find_stages(ROOT):
+            path = stage / "mutants.txt"
+            if path.exists():
+                with self.subTest(stage.name):
+                    known = {mutant.key for mutant in mutants.mutants_of_rung(stage)}
+                    self.assertEqual(set(mutants.read_equivalents(path)) - known, set())
+
+    def test_the_table_keeps_other_rows(self) -> None:
+        with tempfile.TemporaryDirectory() as name:
+            path = Path(name) / "mutants.csv"
+            results = self.results({}, judge.ANSWERS)
+            mutants.write_csv(path, [results], "c0ffee", "2026-01-01")
+            results.name = "another"
+            mutants.write_csv(path, [results], "c0ffee", "2026-01-02")
+            self.assertEqual(path.read_text().splitlines()[1:], ["another,1,0,1,0,0,0,0,1.0000,c0ffee,2026-01-02",
+                                                                 "toy,1,0,1,0,0,0,0,1.0000,c0ffee,2026-01-01"])
+
+
+class CommandLine(unittest.TestCase):
+    def refused(self, *arguments: str) -> str:
+        result = subprocess.run([sys.executable, ROOT / "harness/mutants/mutants.py", *arguments], capture_output=True, text=True)
+        self.assertEqual(result.returncode, 2, result.stderr)
+        return result.stderr
+
+    def test_bad_input(self) -> None:
+        with tempfile.TemporaryDirectory() as name:
+            (Path(name) / "build.ninja").write_text("")
+            build = ("--build", name)
+            self.assertRegex(self.refused("03_kvpip", *build), "no stage '03_kvpip'. Did you mean 03_kvpipe")
+            self.assertRegex(self.refused("--sample", "0", *build), "more than 0")
+            self.assertRegex(self.refused("--jobs", "0", *build), "at least 1")
+            self.assertRegex(self.refused("--seed", "1", *build), "belongs to --sample")
+            self.assertRegex(self.refused("--sample", "5", "--csv", "x.csv", *build), "whole rungs")
+            self.assertRegex(self.refused("--log", f"{name}/none/x", *build), "no directory")
+            self.assertRegex(self.refused("--build", f"{name}/none"), "no Ninja build")
+
+    def test_a_stage_has_several_names(self) -> None:
+        stages = mutants.find_stages(ROOT)
+        name = stages[-1].name
+        number, _, rest = name.partition("_")
+        for typed in (name, number, number.lstrip("0"), rest):
+            self.assertEqual([stage.name for stage in mutants.choose_stages([typed], stages)], [name])
+
+    def test_the_list_of_verdict_code_names_files(self) -> None:
+        for name in verdicts.FILES:
+            self.assertTrue(list((ROOT / "harness").rglob(name)), name)
+
+
+class Rungs(unittest.TestCase):
+    def test_every_rung_is_understood(self) -> None:
+        for stage in mutants.find_stages(ROOT):
+            with self.subTest(stage.name):
+                found = mutants.mutants_of_rung(stage)
+                self.assertGreater(len(found), 100)
+                kinds = {mutant.operator for mutant in found}
+                self.assertGreaterEqual(kinds, {"drop", "constant", "operator", "left-out", "sign", "bound"})
+                keys = [mutant.key for mutant in found]
+                self.assertEqual(len(keys), len(set(keys)))
+                self.assertFalse([key for key in keys if "ladder::" in key])
+
+
+if __name__ == "__main__":
+    unittest.main()

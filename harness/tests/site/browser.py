@@ -1,0 +1,96 @@
+"""What the browser tests share: the site built once and opened in Chromium from disk. A test file calls `main()`, which skips it
+(exit code 77) without Chromium, its driver, Selenium, or what pages_tests.py needs. `browser.py FOLDER` builds the site for
+several files, which find it by LADDER_SITE; without that, each builds its own."""
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import pages_tests
+
+PHONE = {"width": 380, "height": 800, "deviceScaleFactor": 1, "mobile": True}
+DESK = {"width": 1280, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+
+
+def start():
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    os.environ["NO_PROXY"] = os.environ["no_proxy"] = "localhost,127.0.0.1"  # the driver is spoken to by HTTP
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium")
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--host-resolver-rules=MAP * ~NOTFOUND"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    return webdriver.Chrome(service=Service(shutil.which("chromedriver")), options=options)
+
+
+def build(site: Path) -> None:
+    built = pages_tests.build(pages_tests.ROOT, site)
+    if built.returncode != 0:
+        raise AssertionError(built.stderr)
+
+
+class BrowserCase(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls) -> None:
+        if given := os.environ.get("LADDER_SITE"):
+            cls.site = Path(given)
+        else:
+            cls.site = Path(tempfile.mkdtemp())
+            cls.addClassCleanup(shutil.rmtree, cls.site)
+            build(cls.site)
+        cls.pages = sorted(path for path in cls.site.rglob("*.html") if path.name not in ("index.html", "search.html"))
+        cls.pages.append(cls.site / "docs" / "index.html")
+        cls.browser = start()
+        cls.addClassCleanup(cls.browser.quit)
+
+    def setUp(self) -> None:
+        self.screen(DESK)
+
+    def screen(self, metrics: dict) -> None:
+        self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+
+    def run_script(self, script: str, *arguments):
+        return self.browser.execute_script(script, *arguments)
+
+    def wait_for(self, condition, seconds: float = 300):
+        from selenium.webdriver.support.ui import WebDriverWait
+
+        return WebDriverWait(self.browser, seconds, poll_frequency=0.02).until(lambda _: condition())
+
+    def open(self, address: str) -> None:
+        """An address that differs from the shown one by its hash alone is no new page: open about:blank between."""
+        self.browser.get_log("performance")
+        self.browser.get(address)
+
+    def check_what_was_asked_for(self) -> None:
+        """Nothing from outside the disk, and a silent console, since open()."""
+        events = [json.loads(entry["message"])["message"] for entry in self.browser.get_log("performance")]
+        asked = [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
+        self.assertTrue(asked)
+        self.assertEqual([url for url in asked if not url.startswith(("file:", "data:"))], [])
+        self.assertEqual([entry["message"] for entry in self.browser.get_log("browser")], [])
+
+
+def skip_unless_possible() -> None:
+    missing = [name for name in ("chromium", "chromedriver") if not shutil.which(name)]
+    if missing or not importlib.util.find_spec("selenium") or not pages_tests.can_build():
+        print("The site is not tested in a browser; that takes chromium, chromium-driver, python3-selenium and ./ladder docs")
+        sys.exit(77)
+
+
+def main() -> None:
+    skip_unless_possible()
+    unittest.main()
+
+
+if __name__ == "__main__":
+    skip_unless_possible()
+    build(Path(sys.argv[1]))

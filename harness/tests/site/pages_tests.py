@@ -1,0 +1,277 @@
+"""The site: it builds without a warning, says what the repository says, and refuses what is missing. Skipped (exit code 77)
+where Sphinx, MyST or KaTeX are not installed: `./ladder docs` installs them."""
+from __future__ import annotations
+
+import csv
+import html
+import importlib.util
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+ROOT = Path(__file__).resolve().parents[3]
+STAGES = sorted(path.parent.name for path in ROOT.glob("[0-9][0-9]*_*/stage.cu"))
+
+
+def can_build() -> bool:
+    found = all(importlib.util.find_spec(name) for name in ("sphinx", "myst_parser"))
+    return found and Path("/usr/share/javascript/katex").is_dir()
+
+
+def build(root: Path, site: Path) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "sphinx", "-q", "-E", "-W", "-n", "-c", root / "docs", root, site]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+class Links(HTMLParser):
+    """What a page points to, and the names that can be pointed to in it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.targets: list[str] = []
+        self.names: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes) -> None:
+        for name, value in attributes:
+            if name == "id":
+                self.names.add(value)
+            elif name in ("href", "src") and value:
+                self.targets.append(value)
+
+
+class Site(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.site = Path(tempfile.mkdtemp())
+        cls.addClassCleanup(shutil.rmtree, cls.site)
+        cls.built = build(ROOT, cls.site)
+        with (ROOT / "docs" / "results" / "h200.csv").open(encoding="utf-8", newline="") as file:
+            cls.rows = list(csv.DictReader(file))
+        cls.pages = {path: path.read_text(encoding="utf-8") for path in cls.site.rglob("*.html")}
+
+    def test_builds_without_a_warning(self) -> None:
+        self.assertEqual((self.built.returncode, self.built.stderr), (0, ""))
+
+    def test_every_link_stays_on_the_disk_and_leads_somewhere(self) -> None:
+        links = {path: Links(text) for path, text in self.pages.items()}
+        self.assertGreater(len(links), len(STAGES))
+        for page, found in links.items():
+            for target in found.targets:
+                with self.subTest(page=page.relative_to(self.site), target=target):
+                    parts = urlsplit(target)
+                    self.assertEqual((parts.scheme, parts.netloc), ("", ""))
+                    path = (page.parent / unquote(parts.path)).resolve() if parts.path else page
+                    self.assertTrue(path.is_file())
+                    if parts.fragment and path in links:
+                        self.assertIn(unquote(parts.fragment), links[path].names)
+
+    def test_styles_ask_for_nothing_from_outside(self) -> None:
+        for style in self.site.glob("_static/*.css"):
+            for target in re.findall(r"url\(([^)]+)\)", style.read_text(encoding="utf-8")):
+                self.assertNotIn("//", target, style.name)
+
+    def test_a_chapter_shows_its_kernel_and_as_many_changes_as_make_diff(self) -> None:
+        counted = subprocess.run([ROOT / "harness/evidence/rung_diff", "--most", "1000"], capture_output=True, text=True).stdout
+        changes = dict(re.findall(r"^(\S+)\s+(\d+) changed", counted, re.M))
+        self.assertGreater(len(changes), 0)
+        for stage in STAGES:
+            page = self.pages[self.site / stage / "README.html"]
+            lines = len((ROOT / stage / "kernel.cuh").read_text().splitlines())
+            self.assertEqual(len(re.findall(r'<span class="line[^>]* id="L\d+"', page)), lines, stage)
+            shown = re.findall(r'data-changed="(\d+)"', page)
+            if "<!-- starts from" in (ROOT / stage / "README.md").read_text(encoding="utf-8"):
+                self.assertLess(int(shown[0]), int(changes[stage]), stage)  # or there is no reason to say so
+            else:
+                self.assertEqual(shown, [changes[stage]] if stage in changes else [], stage)
+
+    def test_a_change_stands_in_front_of_what_it_did(self) -> None:
+        page = self.pages[self.site / "03_kvpipe" / "README.html"]
+        sections = re.findall(r"<h2>([^<]+)<", page)
+        self.assertEqual(sections, ["The change, line by line", "What happened", "What breaks if you remove this line", "The whole kernel"])
+
+    def test_every_rung_is_in_the_navigation_in_its_order(self) -> None:
+        page = self.pages[self.site / "docs" / "index.html"]
+        sidebar = page[page.index('class="sphinxsidebar"'):]
+        shown = re.findall(r'<p class="caption"[^>]*><span class="caption-text">(Part \d)|href="\.\./([^"/]+)/README.html"', sidebar)
+        expected = []
+        for part, numbers in (("Part 0", r"00"), ("Part 1", r"0[1-7]"), ("Part 2", r"0[89]|[1-9]\d")):
+            expected += [(part, ""), *(("", stage) for stage in STAGES if re.match(numbers, stage))]
+        self.assertEqual([entry for entry in shown if entry[0] or entry[1] in STAGES], expected)
+
+    def test_the_first_use_of_a_term_leads_to_the_glossary(self) -> None:
+        page = self.pages[self.site / "docs" / "measuring.html"]
+        links = re.findall(r'href="glossary.html#term-([^"]+)"', page)
+        self.assertIn("rung", links)
+        self.assertEqual(len(links), len(set(links)))
+        self.assertNotIn("glossary.html#", page[page.index("<h1>"):page.index("</h1>")])
+
+    def test_parts_of_a_kernel(self) -> None:
+        page = self.pages[self.site / "docs" / "softmax.html"]
+        region = re.search(r'data-region="00ab_online SOFTMAX">(.*?)</figure>', page, re.S)[1]
+        kernel = (ROOT / "00ab_online" / "kernel.cuh").read_text(encoding="utf-8").splitlines()
+        shown = [int(n) for n in re.findall(r'data-n="(\d+)"', region)]
+        self.assertIn("// SOFTMAX", kernel[shown[0] - 1])
+        self.assertEqual(shown, list(range(shown[0], shown[-1] + 1)))
+        self.assertIn("// PV", next(line for line in kernel[shown[-1]:] if line.strip()))
+
+    def test_drawings_say_what_the_code_says(self) -> None:
+        page = self.pages[self.site / "docs" / "fragments.html"]
+        self.assertEqual(page.count('<figure class="drawing">'), 8)
+        # Lane 5 of A, from the rule in the PTX ISA.
+        self.assertIn("Lane 5 holds row 1 column 2 in register 0, row 1 column 3 in register 0, row 9 column 2 in register 1", page)
+        self.assertIn("Plain: which chunk lies in which banks. Reading chunk 2 of eight rows: 8 wavefronts", page)
+        self.assertIn("Swizzled: which chunk lies in which banks. Reading chunk 2 of eight rows: 1 wavefront", page)
+
+
+    def test_every_drawing_has_a_title_and_says_its_content_in_words(self) -> None:
+        drawings = [(path, svg) for path, text in self.pages.items() for svg in re.findall(r'<figure class="drawing">.*?</figure>', text, re.S)]
+        self.assertGreater(len(drawings), 15)
+        for path, svg in drawings:
+            with self.subTest(path.relative_to(self.site)):
+                self.assertRegex(svg, r'role="img"><title>[^<]{20,}</title><desc>[^<]{40,}</desc>')
+
+    def test_figures_follow_what_they_are_drawn_from(self) -> None:
+        swizzle, kvpipe = (re.search(rf"{start}[^.]*", self.pages[self.site / "03_kvpipe" / "README.html"])[0].split(", ")
+                           for start in ("02_swizzle: copies", "03_kvpipe: requests"))
+        # The point of 03: a copy is asked for in front of the product that it hides behind.
+        self.assertLess(swizzle.index("copies V0"), swizzle.index("QK0"))
+        self.assertEqual(kvpipe[kvpipe.index("requests V0"):][:3], ["requests V0", "QK0", "waits for V0"])
+        self.assertEqual(kvpipe[kvpipe.index("requests K1"):][:3], ["requests K1", "PV0", "waits for K1"])
+        self.assertIn("Each of its 2 warps owns 32 rows of a tile, as 2 row groups of 16, each cut into 4 mma tiles",
+                      self.pages[self.site / "01_base" / "README.html"])
+        with (ROOT / "docs" / "results" / "h200_counters.csv").open(encoding="utf-8", newline="") as file:
+            busy = next(float(row["value"]) for row in csv.DictReader(file) if row["stage"] == "02_swizzle"
+                        and row["metric"] == "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active")
+        self.assertRegex(self.pages[self.site / "02_swizzle" / "README.html"],
+                         rf"<desc>tensor cores active, %: [\d.]+ in 01_base, {busy:.3g} in 02_swizzle")
+        row = next(row for row in self.rows if row["stage"] == "08_fragorder" and row["n"] == "8192" and row["batch"] == "16")
+        self.assertIn(f"08_fragorder: {float(row['tflops']):.1f}.", self.pages[self.site / "docs" / "ladder.html"])
+
+    def test_the_table_of_rungs(self) -> None:
+        page = self.pages[self.site / "docs" / "ladder.html"]
+        for stage in STAGES:
+            row = re.search(rf'<tr[^>]*>(?:(?!</tr>).)*href="\.\./{stage}/README\.html"(?:(?!</tr>).)*</tr>', page, re.S)
+            self.assertTrue(row, stage)
+            for measured in self.rows:
+                shown = tuple(measured[name] for name in ("stage", "batch", "n", "causal", "regime", "inputs"))
+                if shown == (stage, "16", "8192", "0", "sustained", "normal"):
+                    self.assertIn(f"{float(measured['tflops']):.1f}", row[0])
+
+    def test_the_wrong_kernel_fails_before_the_readers_eyes(self) -> None:
+        page = re.sub(r"<[^>]+>", "", self.pages[self.site / "docs" / "softmax.html"])
+        with (ROOT / "docs" / "recorded" / "no_running_max.csv").open(encoding="utf-8", newline="") as file:
+            for cells in csv.reader(file):
+                for cell in cells:
+                    self.assertIn(html.escape(cell), page)
+
+    def test_claims_are_held_to_rows(self) -> None:
+        page = self.pages[self.site / "docs" / "traffic.html"]
+        with (ROOT / "docs" / "claims.csv").open(encoding="utf-8", newline="") as file:
+            claims = list(csv.DictReader(file))
+        table = next(part for part in page.split("<table>")[1:] if '<th scope="col">claimed</th>' in part).split("</table>")[0]
+        rows = [re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row) for row in table.split("<tr>")[2:]]
+        self.assertEqual([(html.unescape(row[0]), html.unescape(row[1])) for row in rows],
+                         [(claim["claim"], claim["from"]) for claim in claims])
+        for row in rows:
+            self.assertEqual(row[4] == "", row[3] == "not measured yet", row)
+        ours = {html.unescape(row[0]): row[3:5] for row in rows}
+        # (8 n^2 + 2 n d) / (2 n d) at n = 4096, d = 128: within a tenth of 138.
+        self.assertEqual(ours["fewer bytes written, N = 4096, emulator"], ["129 times", "same"])
+        self.assertEqual(ours["WMMA reads less than FP32 Flash"], ["1 times", "not the same"])  # 1 is not below 1
+
+    def test_a_figure_is_a_table_too(self) -> None:
+        page = self.pages[self.site / "docs" / "traffic.html"]
+        table = page[page.index("h200-time-over-n.svg"):]
+        table = table[table.index("<details>"):table.index("</details>")]
+        with (ROOT / "docs" / "results" / "h200.csv").open(encoding="utf-8", newline="") as file:
+            row = next(row for row in csv.DictReader(file) if (row["stage"], row["n"], row["batch"], row["regime"]) ==
+                       ("00_naive", "4096", "4", "sustained"))
+        self.assertRegex(table, rf'<th scope="row">4096</th><td>{float(row["ms_median"]) / 64:.4g}</td>')
+
+
+class Verdicts(unittest.TestCase):
+    def test_same_is_within_a_tenth_or_within_the_range(self) -> None:
+        sys.path.insert(0, str(ROOT / "docs"))
+        from traffic_extension import verdict
+
+        for claimed, ours, same in (("2", 2.19, True), ("2", 1.81, True), ("2", 2.21, False), ("3..7", 7, True), ("3..7", 7.1, False),
+                                    ("3..7", 2.9, False), (">1", 1.1, True), (">1", 0.9, False), ("<1", 0.9, True), ("<1", 1.1, False)):
+            self.assertEqual(verdict(claimed, ours), "same" if same else "not the same", (claimed, ours))
+
+
+class Refusals(unittest.TestCase):
+    """A copy of what the site is made of, with one thing broken."""
+
+    def build_with(self, path: str, edit) -> str:
+        folder = Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, folder)
+        for name in ("docs", "harness", "common", "README.md", "CONTRIBUTING.md", *STAGES):
+            copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+            copy(ROOT / name, folder / name)
+        text = (folder / path).read_text(encoding="utf-8")
+        edited = edit(text)
+        self.assertNotEqual(text, edited)
+        (folder / path).write_text(edited, encoding="utf-8")
+        built = build(folder, folder / "site")
+        self.assertNotEqual(built.returncode, 0)
+        return built.stderr
+
+    def test_a_number_without_its_row(self) -> None:
+        said = self.build_with("docs/results/h200.csv", lambda text: re.sub(r"^cublas,.*\n", "", text, flags=re.M))
+        self.assertIn("no row of cublas", said)
+
+    def test_a_number_in_a_chapter_without_its_row(self) -> None:
+        said = self.build_with("02_swizzle/README.md", lambda text: text.replace("h200('02').tflops:.1f", "h200('20').tflops:.1f"))
+        self.assertIn("no row of 20 at", said)
+
+    def test_a_number_that_the_chapter_does_not_have(self) -> None:
+        said = self.build_with("02_swizzle/README.md", lambda text: text.replace("million wavefronts instead", "wavefronts instead", 1))
+        self.assertIn("stands in the text 0 times", said)
+
+    def test_fragments_that_no_longer_fit(self) -> None:
+        said = self.build_with("common/fragments.hpp", lambda text: text.replace("lane / 4 + (i / 2) * 8", "lane / 4 + (1 - i / 2) * 8"))
+        self.assertIn("two C fragments are no longer one A fragment", said)
+
+    def test_a_claim_that_cannot_be_computed(self) -> None:
+        said = self.build_with("docs/claims.csv", lambda text: text.replace("traffic('00'", "trafic('00'", 1))
+        self.assertIn("claims.csv:2: (trafic(", said)
+
+    def test_a_figure_older_than_its_data(self) -> None:
+        said = self.build_with("docs/figures/h200-time-over-n.svg", lambda text: text.replace("data sha256 ", "data sha256 0"))
+        self.assertIn("is missing or older than", said)
+
+    def test_a_part_without_its_mark(self) -> None:
+        said = self.build_with("01_base/kernel.cuh", lambda text: text.replace("// SOFTMAX", "// Softmax"))
+        self.assertIn("01_base/kernel.cuh has no mark // SOFTMAX", said)
+        said = self.build_with("05_exp2f/kernel.cuh", lambda text: text.replace("// STORE", "// Store"))
+        self.assertIn("05_exp2f/kernel.cuh has no mark // STORE", said)
+
+    def test_a_rate_above_the_ceiling(self) -> None:
+        def boast(text: str) -> str:
+            rate = next(row["tflops"] for row in csv.DictReader(text.splitlines()) if row["stage"] == "08_fragorder")
+            return text.replace(f",{rate},", ",999,")
+
+        said = self.build_with("docs/results/h200.csv", boast)
+        self.assertIn("above this card's ceiling", said)
+
+    def test_a_link_that_leads_nowhere(self) -> None:
+        said = self.build_with("03_kvpipe/README.md", lambda text: text.replace("(../02_swizzle)", "(../02_swizzel)"))
+        self.assertIn("02_swizzel", said)
+
+    def test_a_layout_that_is_not_one(self) -> None:
+        said = self.build_with("common/fragments.hpp", lambda text: text.replace("(i / 4) * 8", "0"))
+        self.assertIn("fragment A does not cover its matrix", said)
+
+
+if __name__ == "__main__":
+    if not can_build():
+        print("The site is not tested: Sphinx, MyST or KaTeX is not installed (./ladder docs installs them)")
+        sys.exit(77)
+    unittest.main()

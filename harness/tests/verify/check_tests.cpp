@@ -1,0 +1,391 @@
+// Every reason for which the harness can call a kernel wrong, each met by a host function in a kernel's place.
+#include "harness/verify/check_report.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <iterator>
+#include <limits>
+
+#include <nlohmann/json.hpp>
+#include "harness/devices/guarded.hpp"
+#include "harness/tests/catch.hpp"
+#include "harness/verbs/json.hpp"
+#include "harness/verify/properties.hpp"
+
+using namespace ladder;
+
+namespace {
+
+constexpr Shape SHAPE{.batch = 1, .heads = 2, .n = 64, .d = 32};
+
+// Attention in double. `weight(key)` scales exp(score): anything but 1 is wrong. `bias` is added to the output. When
+// causal, a query sees its own key and `extra` more.
+template <class Weight>
+void attention(const AttentionParams& p, const Weight& weight, float bias = 0, int64_t extra = 0) {
+  for (int64_t row = 0; row < int64_t{p.batch_heads} * p.n; ++row) {
+    const int64_t head = row / p.n;
+    std::vector<double> weights(p.n), sums(p.d);
+    double largest = -std::numeric_limits<double>::infinity(), total = 0;
+    const int64_t keys = p.causal ? std::min<int64_t>(p.n, row % p.n + 1 + extra) : p.n;
+    for (int j = 0; j < keys; ++j) {
+      for (int c = 0; c < p.d; ++c) {
+        weights[j] +=
+            double(to_float(p.Q[row * p.d + c])) * to_float(p.K[(head * p.n + j) * p.d + c]) * p.softmax_scale;
+      }
+      largest = std::max(largest, weights[j]);
+    }
+    for (int j = 0; j < keys; ++j) {
+      weights[j] = std::exp(weights[j] - largest) * weight(j);
+      total += weights[j];
+      for (int c = 0; c < p.d; ++c) sums[c] += weights[j] * to_float(p.V[(head * p.n + j) * p.d + c]);
+    }
+    for (int c = 0; c < p.d; ++c) p.O[row * p.d + c] = to_f16(float(sums[c] / total) + bias);
+    if (p.LSE) p.LSE[row] = float(largest + std::log(total));
+  }
+}
+
+// Kernels get addresses that only the emulator can follow: these functions go where the elements are.
+AttentionParams on_host(const emulator::Device& device, AttentionParams p) {
+  const auto follow = [&]<class T>(T*& pointer) {
+    for (const emulator::Device::Buffer& buffer : device.buffers()) {
+      if (reinterpret_cast<const std::byte*>(pointer) != buffer.begin) continue;
+      pointer = reinterpret_cast<T*>(const_cast<std::byte*>(buffer.memory));
+      return;
+    }
+  };
+  follow(p.Q);
+  follow(p.K);
+  follow(p.V);
+  follow(p.O);
+  follow(p.LSE);
+  return p;
+}
+
+void right(emulator::Device& device, const AttentionParams& given) {
+  attention(on_host(device, given), [](int) { return 1.0; });
+}
+void biased(emulator::Device& device, const AttentionParams& given) {
+  attention(
+      on_host(device, given), [](int) { return 1.0; }, 0.01f);
+}
+void first_keys_only(emulator::Device& device, const AttentionParams& given) {
+  attention(on_host(device, given), [&](int j) { return j < given.n / 2 ? 1.0 : 0.0; });
+}
+void silent(emulator::Device&, const AttentionParams&) {}
+void all_but_one(emulator::Device& device, const AttentionParams& given) {
+  right(device, given);
+  const AttentionParams p = on_host(device, given);
+  p.O[p.n * p.d + 5] = POISON;
+}
+void writes_nan(emulator::Device& device, const AttentionParams& given) {
+  right(device, given);
+  const AttentionParams p = on_host(device, given);
+  p.O[3] = to_f16(std::numeric_limits<float>::quiet_NaN());
+}
+void writes_before(emulator::Device& device, const AttentionParams& given) {
+  right(device, given);
+  const AttentionParams p = on_host(device, given);
+  p.O[-2] = f16{0};
+}
+void writes_behind(emulator::Device& device, const AttentionParams& given) {
+  right(device, given);
+  const AttentionParams p = on_host(device, given);
+  p.O[int64_t{p.batch_heads} * p.n * p.d + 100] = f16{0};
+}
+void changes_its_input(emulator::Device& device, const AttentionParams& given) {
+  right(device, given);
+  const AttentionParams p = on_host(device, given);
+  const_cast<f16*>(p.K)[7].bits ^= 1;
+}
+
+Stage stage_of(void (*kernel)(emulator::Device&, const AttentionParams&)) {
+  Stage stage;
+  stage.name = "99_fake";
+  stage.any_d = true;
+  Variant variant;
+  variant.label = "on the host";
+  variant.on_emulator = kernel;
+  stage.variants.push_back(variant);
+  return stage;
+}
+
+CheckResult check(const Stage& stage) {
+  static const Problem problem = make_problem(SHAPE, InputKind::normal, 1);
+  return check_on_emulator(stage, stage.variants.front(), problem);
+}
+
+// Wrong, and for this reason alone.
+bool only(const CheckResult& result, FailureKind kind) {
+  return !result.ok && !result.failures.empty() &&
+         std::ranges::all_of(result.failures, [=](const Failure& failure) { return failure.kind == kind; });
+}
+
+}  // namespace
+
+TEST_CASE("a right kernel passes on every input set") {
+  const Stage stage = stage_of(right);
+  for (const InputKind kind : all_input_kinds()) {
+    const CheckResult result = check_on_emulator(stage, stage.variants[0], make_problem(SHAPE, kind, 1));
+    INFO(to_string(kind));
+    CHECK(result.ok);
+    CHECK(result.failures.empty());
+    CHECK(result.max_err <= result.tolerance);
+    CHECK(result.inputs == to_string(kind));
+  }
+}
+
+TEST_CASE("a wrong kernel fails for its reason, with the place in the message") {
+  CHECK(only(check(stage_of(biased)), FailureKind::wrong_result));
+  CHECK(only(check(stage_of(first_keys_only)), FailureKind::wrong_result));
+  CHECK(only(check(stage_of(silent)), FailureKind::unwritten_output));
+  CHECK(only(check(stage_of(writes_nan)), FailureKind::nan_output));
+  CHECK(only(check(stage_of(changes_its_input)), FailureKind::input_modified));
+
+  const CheckResult one = check(stage_of(all_but_one));
+  REQUIRE(only(one, FailureKind::unwritten_output));
+  CHECK(one.failures[0].message ==
+        "1 of 4096 output elements were never written, the first at batch 0, head 1, query 0, column 5");
+
+  const CheckResult before = check(stage_of(writes_before)), behind = check(stage_of(writes_behind));
+  REQUIRE(only(before, FailureKind::guard_overwritten));
+  CHECK(before.failures[0].message == "a write 4 bytes before the start of O");
+  REQUIRE(only(behind, FailureKind::guard_overwritten));
+  CHECK(behind.failures[0].message == "a write 200 bytes past the end of O");
+}
+
+TEST_CASE("a wrong log-sum-exp fails, though the output is right") {
+  const auto with_lse = [](auto change) {
+    static decltype(change) fault = change;
+    Stage stage = stage_of([](emulator::Device& device, const AttentionParams& p) {
+      right(device, p);
+      fault(on_host(device, p).LSE);
+    });
+    stage.writes_lse = true;
+    return check(stage);
+  };
+  CHECK(with_lse([](float*) {}).ok);
+  CHECK(with_lse([](float* lse) { lse[99] += 1e-6f; }).ok);  // rounding
+  const CheckResult off = with_lse([](float* lse) { lse[99] += 1e-3f; });
+  REQUIRE(only(off, FailureKind::wrong_lse));
+  CHECK(
+      off.failures[0].message.starts_with("log-sum-exp is wrong in 1 of 128 rows, the first at batch 0, head 1, "
+                                          "query 35: "));
+  CHECK(only(with_lse([](float* lse) { lse[5] *= 1.442695f; }), FailureKind::wrong_lse));     // base 2
+  CHECK(only(with_lse([](float* lse) { lse[5] = std::nanf(""); }), FailureKind::wrong_lse));  // or unwritten
+  CHECK(only(with_lse([](float* lse) { lse[128] = 0; }), FailureKind::guard_overwritten));
+}
+
+TEST_CASE("a NaN never passes, and never counts as an error of zero") {
+  const CheckResult result = check(stage_of(writes_nan));
+  CHECK(std::isnan(result.max_err));
+  CHECK_FALSE(result.ok);
+  CHECK(to_json(result)["max_err"].dump() == "null");
+}
+
+TEST_CASE("a prediction that does not hold is a failure") {
+  Stage stage = stage_of(right);
+  stage.variants[0].predict = [](const Shape&) { return Counts{}; };
+  CHECK(check(stage).ok);
+  stage.variants[0].predict = [](const Shape&) { return Counts{.mma = 4}; };
+  const CheckResult result = check(stage);
+  REQUIRE(only(result, FailureKind::counts_differ));
+  CHECK(result.failures[0].message == "mma: predicted 4, counted 0");
+}
+
+TEST_CASE("every kind of failure points to a passage that exists") {
+  const auto exists = [](const std::string& pointer) {
+    const size_t comma = pointer.find(", \"");
+    std::ifstream file(LADDER_SOURCE_DIR "/" + pointer.substr(0, comma));
+    const std::string text(std::istreambuf_iterator<char>(file), {});
+    const std::string words = pointer.substr(comma + 3, pointer.size() - comma - 4);
+    return text.find("**" + words + ".**") != std::string::npos || text.find("## " + words + "\n") != std::string::npos;
+  };
+  for (int kind = 0; kind <= int(FailureKind::hangs); ++kind) {
+    INFO(to_string(FailureKind(kind)));
+    CHECK(exists(where_to_read(FailureKind(kind), "")));
+  }
+  for (int kind = 0; kind <= int(emulator::ReportKind::bad_launch); ++kind) {
+    const std::string_view name = to_string(emulator::ReportKind(kind));
+    INFO(name);
+    CHECK(exists(where_to_read(FailureKind::emulator_report, name)));
+  }
+}
+
+namespace {
+
+CheckLine line_of(std::vector<CheckResult> results) {
+  return {
+      .name = "99_fake", .backend = Backend::emulator, .shape = SHAPE, .results = std::move(results), .problems = 1};
+}
+
+}  // namespace
+
+TEST_CASE("a failure is explained once, by its cause, with its line of source") {
+  CheckResult fine = check(stage_of(right)), bad = fine;
+  CHECK(explain_failures(line_of({fine})).empty());
+  bad.inputs = "peaky";
+  bad.failures = {{FailureKind::nan_output, "4 of 8 output elements are NaN"},
+                  {FailureKind::emulator_report, "race: here", "race-read-after-write", {{__FILE__, 1}}}};
+  CheckResult also = bad;
+  also.inputs = "ties";
+  const std::string text = explain_failures(line_of({fine, bad, also}));
+  CHECK(text.find("answers WRONG") != std::string::npos);
+  CHECK(text.find("race: here") < text.find("Met with peaky"));
+  CHECK(text.find("   1 | ") != std::string::npos);
+  CHECK(text.find("and the same in 1 of 2 other results") != std::string::npos);
+  CHECK(text.find("With it: nan_output in 2 input sets") != std::string::npos);
+  CHECK(text.find("4 of 8") == std::string::npos);
+}
+
+TEST_CASE("right and slow is not wrong: answers and counts are two verdicts") {
+  Stage stage = stage_of(right);
+  stage.variants[0].predict = [](const Shape&) { return Counts{.mma = 4}; };
+  const CheckResult slow = check(stage);
+  CHECK_FALSE(slow.ok);
+  CHECK(slow.answers_right());
+  CHECK_FALSE(slow.counts_right());
+  CHECK(explain_failures(line_of({slow})).find("answers right, counts DIFFER") != std::string::npos);
+  CHECK_FALSE(check(stage_of(biased)).answers_right());
+  CHECK(check(stage_of(biased)).counts_right());
+}
+
+TEST_CASE("a variable that nobody has set is found by a second build") {
+  Stage stage = stage_of(right);
+  const Problem problem = make_problem(SHAPE, InputKind::normal, 1);
+  const auto judged = [&](EmulatedLaunch zeroed) {
+    stage.variants[0].on_emulator_zeroed = zeroed;
+    return check_on_emulator(stage, stage.variants[0], problem, {}, true);
+  };
+  CHECK(judged(right).ok);
+  const CheckResult found = judged(biased);
+  REQUIRE(only(found, FailureKind::unset_variable));
+  CHECK(found.failures[0].message.find("at batch 0, head 0, query 0, column 0") != std::string::npos);
+}
+
+TEST_CASE("of a problem of 2^32 elements the first and the last head are judged") {
+  Problem problem = make_problem({.heads = 2, .n = 513, .d = 128}, InputKind::normal, 1);
+  problem.far_heads = 65534;
+  const auto judged = [&](EmulatedLaunch kernel) {
+    const Stage stage = stage_of(kernel);
+    return check_on_emulator(stage, stage.variants[0], problem);
+  };
+  // Two heads, where the tensors have them. The product of a head's number and its size is taken in 64 or in 32 bits.
+  static const auto two_heads = [](emulator::Device& device, AttentionParams p, auto times) {
+    const AttentionParams all = on_host(device, p);
+    for (const int head : {0, p.batch_heads - 1}) {
+      AttentionParams one = all;
+      const auto offset = times(head, p.n * p.d);
+      one.Q += offset;
+      one.K += offset;
+      one.V += offset;
+      one.O += offset;
+      one.batch_heads = 1;
+      attention(one, [](int) { return 1.0; });
+    }
+  };
+  CHECK(judged([](emulator::Device& device, const AttentionParams& p) {
+          two_heads(device, p, [](int64_t a, int64_t b) { return a * b; });
+        }).ok);
+  const CheckResult narrow = judged([](emulator::Device& device, const AttentionParams& p) {
+    two_heads(device, p, [](uint32_t a, uint32_t b) { return a * b; });
+  });
+  REQUIRE(narrow.has(FailureKind::unwritten_output));
+  CHECK(narrow.failures[0].message.find("batch 1, head 32766") != std::string::npos);
+}
+
+TEST_CASE("a variant without an emulated build fails, it does not pass by not running") {
+  CHECK(only(check(stage_of(nullptr)), FailureKind::launch_failed));
+}
+
+TEST_CASE("the JSON has the promised names") {
+  const auto json = to_json(check(stage_of(right)));
+  for (const char* name :
+       {"stage", "backend", "batch", "heads", "n", "d", "causal", "inputs", "ok", "max_err", "tolerance", "counters"}) {
+    INFO(name);
+    CHECK(json.contains(name));
+  }
+  for (const char* name : {"smem_wavefronts", "smem_wavefronts_ideal", "smem_conflict_ways", "mma", "ldmatrix",
+                           "shuffles", "barriers", "gmem_bytes_read", "gmem_bytes_written"}) {
+    INFO(name);
+    CHECK(json["counters"].contains(name));
+  }
+  CHECK(json["backend"] == "emulator");
+  CHECK(json["ok"] == true);
+}
+
+// ---- properties ------------------------------------------------------------------------------------------------------
+
+namespace {
+
+// A runner of host functions with a chosen fault.
+Run runner(void (*kernel)(const AttentionParams&), const Shape& shape) {
+  return [kernel, shape](const Inputs& inputs) -> Result<std::vector<f16>> {
+    std::vector<f16> output(inputs.Q.size());
+    AttentionParams params = params_for(shape);
+    params.Q = inputs.Q.data();
+    params.K = inputs.K.data();
+    params.V = inputs.V.data();
+    params.O = output.data();
+    kernel(params);
+    return output;
+  };
+}
+
+std::vector<std::string> broken(void (*kernel)(const AttentionParams&), const Shape& shape = SHAPE) {
+  std::vector<std::string> names;
+  const auto properties = check_properties_of(runner(kernel, shape), shape, 1);
+  for (const PropertyResult& property : properties.value()) {
+    if (!property.holds()) names.emplace_back(property.name);
+  }
+  return names;
+}
+
+using Names = std::vector<std::string>;
+
+}  // namespace
+
+constexpr Shape CAUSAL{.batch = 1, .heads = 2, .n = 64, .d = 32, .causal = true};
+
+TEST_CASE("attention has all properties") {
+  const auto right = [](const AttentionParams& p) { attention(p, [](int) { return 1.0; }); };
+  CHECK(broken(right) == Names{});
+  CHECK(broken(right, CAUSAL) == Names{});
+}
+
+TEST_CASE("each property is broken by the fault it guards against") {
+  // Slight faults, so that loose bounds would let them pass. Weights by position: order matters.
+  CHECK(broken([](const AttentionParams& p) { attention(p, [](int j) { return 1.0 + 0.2 * (j % 2); }); }) ==
+        Names{"permuted_keys"});
+  // One key of the future is seen.
+  CHECK(broken(
+            [](const AttentionParams& p) {
+              attention(
+                  p, [](int) { return 1.0; }, 0, 1);
+            },
+            CAUSAL) == Names{"prefix"});
+  // A constant in the output: no longer linear.
+  CHECK(broken([](const AttentionParams& p) {
+          attention(
+              p, [](int) { return 1.0; }, 0.05f);
+        }) == Names{"linear_in_v"});
+  // An exponential that is slightly off for large scores: no longer a matter of differences.
+  CHECK(broken([](const AttentionParams& p) {
+          const int64_t d = p.d;
+          for (int64_t row = 0; row < int64_t{p.batch_heads} * p.n; ++row) {
+            double total = 0;
+            std::vector<double> sums(d);
+            for (int64_t j = row / p.n * p.n; j < (row / p.n + 1) * p.n; ++j) {
+              double s = 0;
+              for (int c = 0; c < d; ++c) s += to_float(p.Q[row * d + c]) * to_float(p.K[j * d + c]) * p.softmax_scale;
+              const double weight = std::exp(s + 0.002 * s * s);
+              total += weight;
+              for (int c = 0; c < d; ++c) sums[c] += weight * to_float(p.V[j * d + c]);
+            }
+            for (int c = 0; c < d; ++c) p.O[row * d + c] = to_f16(float(sums[c] / total));
+          }
+        }) == Names{"shifted_scores"});
+  // NaN agrees with nothing.
+  CHECK(broken([](const AttentionParams& p) { std::fill_n(p.O, SHAPE.elements(), POISON); }) ==
+        Names{"permuted_keys", "linear_in_v", "shifted_scores"});
+}

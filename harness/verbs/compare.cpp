@@ -1,0 +1,344 @@
+#include "harness/verbs/compare.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "harness/base/interrupt.hpp"
+#include "harness/base/progress.hpp"
+#include "harness/base/table.hpp"
+#include "harness/base/terminal.hpp"
+#include "harness/devices/capacity.hpp"
+#include "harness/measure/field.hpp"
+#include "harness/measure/results_table.hpp"
+#include "harness/problem/shapes.hpp"
+#include "harness/verbs/bench.hpp"
+#include "harness/verbs/json.hpp"
+#include "harness/verify/check.hpp"
+
+namespace ladder {
+namespace {
+
+struct Side {
+  const Stage* stage;
+  const Variant* variant;
+  std::string name() const { return row_name(*stage, *variant); }
+};
+
+std::vector<std::string_view> lines_of(std::string_view text) {
+  std::vector<std::string_view> lines;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    lines.push_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return lines;
+}
+
+std::string kernel_text(const Stage& stage) {
+  std::ifstream file(std::string(LADDER_SOURCE_DIR) + "/" + std::string(stage.name) + "/kernel.cuh");
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// Three columns in, for what belongs to the line above it.
+std::string indented(std::string_view text, std::FILE* out) {
+  const size_t columns = columns_of(out);
+  std::string lines = columns > 20 ? wrapped(text, columns - 3) : std::string(text);
+  for (size_t at = 0; (at = lines.find('\n', at)) != std::string::npos;) lines.insert(++at, "   ");
+  return "   " + lines;
+}
+
+std::string ratio_of(double a, double b) {
+  return a > 0 ? fmt::format("{:.2f}", b / a) : "-";
+}
+
+class SideBySide {
+ public:
+  SideBySide(const Options& options, Side a, Side b) : options_(options), out_(table_stream(options)), sides_{a, b} {}
+
+  Result<ExitCode> run() {
+    const Result<GpuInfo> gpu = options_.on == Where::cpu
+                                    ? failure(ExitCode::cannot_run_here, "--on cpu asks for the emulator alone.")
+                                    : gpu_info();
+    const std::string cause = gpu ? "" : gpu.error().message.substr(0, gpu.error().message.find('\n'));
+    if (!gpu && !options_.csv.empty()) {
+      return failure(ExitCode::cannot_run_here,
+                     fmt::format("--csv holds timings, and nothing is timed here. {}\n"
+                                 "  Here:  --json FILE    what the emulator counted for both",
+                                 cause));
+    }
+    print_source();
+    if (const Status emulated = emulate(); !emulated) return tl::make_unexpected(emulated.error());
+    if (interrupted()) return ExitCode::interrupted;
+    if (gpu) {
+      if (const Status timed = time(*gpu); !timed) {
+        if (timed.error().code != ExitCode::interrupted) return tl::make_unexpected(timed.error());
+        fmt::print(stderr, "{}\n", timed.error().message);
+        return ExitCode::interrupted;
+      }
+    } else if (options_.on == Where::gpu) {
+      return tl::make_unexpected(gpu.error());
+    } else {
+      if (options_.on == Where::automatic) print_recorded(cause);
+      if (const Status written = write_emulated(); !written) return tl::make_unexpected(written.error());
+    }
+    return all_right_ ? ExitCode::done : ExitCode::check_failed;
+  }
+
+ private:
+  void print_source() const {
+    for (int i = 0; i < 2; ++i) {
+      fmt::print(out_, "{}  {} ({})\n{}\n", i == 0 ? "A" : "B", sides_[i].stage->name, sides_[i].variant->label,
+                 indented(sides_[i].stage->idea, out_));
+    }
+    if (sides_[0].stage == sides_[1].stage) {
+      fmt::print(out_, "The same kernel.cuh with other parameters.\n");
+      return;
+    }
+    const std::string before = kernel_text(*sides_[0].stage), after = kernel_text(*sides_[1].stage);
+    if (before.empty() || after.empty()) return;
+    fmt::print(out_, "kernel.cuh: {} changed lines of {}.\n", changed_lines(before, after), lines_of(after).size());
+  }
+
+  // One head is enough for counters; what is too long for the emulator runs at its default length.
+  Shape emulator_shape() const {
+    constexpr int DEFAULT_N = 512, LONGEST_N = 1024;
+    Shape shape = shapes_for(options_, {.batch = 1, .heads = 1, .n = DEFAULT_N, .d = 128}).front();
+    if (options_.on == Where::cpu) return shape;
+    shape.batch = shape.heads = 1;
+    if (shape.n > LONGEST_N) shape.n = DEFAULT_N;
+    return shape;
+  }
+
+  Status emulate() {
+    const Shape shape = emulator_shape();
+    for (const Side& side : sides_) {
+      if (const Status able = supports(*side.stage, *side.variant, shape); !able) return able;
+      if (const Status fits = fits_host_memory(shape, side.stage->materialises_scores); !fits) return fits;
+    }
+    const InputKind kind = options_.inputs.empty() ? InputKind::normal : options_.inputs.front();
+    const Problem problem = make_problem(shape, kind, options_.seed);
+    std::vector<CheckResult>& results = emulated_;
+    {
+      Progress progress(2);
+      for (const Side& side : sides_) {
+        if (interrupted()) return {};
+        progress.step(side.name() + ", emulated", 1);
+        results.push_back(check_on_emulator(*side.stage, *side.variant, problem));
+        results.back().output = {};
+      }
+    }
+    fmt::print(out_, "\nOn the emulator, {}, {} inputs\n", to_string(shape), to_string(kind));
+    // Which variants they are stands above the table, and two long names would not fit beside each other.
+    Table table({"<", fmt::format("A {}", sides_[0].stage->name), fmt::format("B {}", sides_[1].stage->name), "B / A"});
+    const CheckResult &a = results[0], &b = results[1];
+    table.add({"verdict", verdict_word(a.ok, out_), verdict_word(b.ok, out_), ""});
+    table.add({"max error", fmt::format("{:.1e}", a.max_err), fmt::format("{:.1e}", b.max_err), ""});
+    if (a.counters && b.counters) {
+      const auto add = [&](const char* what, uint64_t emulator::Counters::*count) {
+        const uint64_t x = (*a.counters).*count, y = (*b.counters).*count;
+        table.add({what, grouped(x), grouped(y), ratio_of(static_cast<double>(x), static_cast<double>(y))});
+      };
+      table.add({"ldmatrix conflict ways", fmt::format("{:.2f}", ldmatrix_ways(*a.counters)),
+                 fmt::format("{:.2f}", ldmatrix_ways(*b.counters)), ""});
+      add("shared-memory wavefronts", &emulator::Counters::smem_wavefronts);
+      add("mma", &emulator::Counters::mma);
+      add("ldmatrix", &emulator::Counters::ldmatrix);
+      add("shuffles", &emulator::Counters::shuffles);
+      add("barriers", &emulator::Counters::barriers);
+      add("bytes from global memory", &emulator::Counters::gmem_bytes_read);
+      add("bytes to global memory", &emulator::Counters::gmem_bytes_written);
+    }
+    fmt::print(out_, "{}", table.text(out_));
+    for (int i = 0; i < 2; ++i) {
+      all_right_ = all_right_ && results[i].ok;
+      for (const Failure& failure : results[i].failures) {
+        fmt::print(out_, "{}: {}: {}\n", sides_[i].name(), to_string(failure.kind), failure.message);
+      }
+    }
+    return {};
+  }
+
+  // What `check --json` writes, of the two.
+  Status write_emulated() const {
+    if (options_.json.empty()) return {};
+    nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+    for (const CheckResult& result : emulated_) rows.push_back(to_json(result));
+    return write_document(options_.json, rows);
+  }
+
+  Status time(const GpuInfo& gpu) {
+    const std::vector<Shape> shapes = bench_shapes(options_);
+    const InputKind kind = options_.inputs.empty() ? InputKind::normal : options_.inputs.front();
+    std::optional<Nvml> nvml = Nvml::open(gpu.pci_bus_id);
+    std::vector<ResultRow> rows;
+    for (const Shape& shape : shapes) {
+      const bool with_scores = sides_[0].stage->materialises_scores || sides_[1].stage->materialises_scores;
+      Result<Field> field = Field::create(gpu, shape, kind, options_.seed, with_scores);
+      if (!field) return tl::make_unexpected(field.error());
+      for (const Side& side : sides_) field->add(*side.stage, *side.variant);
+      if (field->refusal()) return tl::make_unexpected(*field->refusal());
+      for (const std::string& note : field->notes()) fmt::print(out_, "{}\n", note);
+      if (!field->all_right()) {
+        all_right_ = false;
+        continue;
+      }
+      Progress progress(1);
+      const Protocol protocol = protocol_of(options_);
+      const auto timings = run_rounds(field->contestants(), protocol, real_machine(nvml ? &*nvml : nullptr, {}));
+      if (!timings) return tl::make_unexpected(timings.error());
+      const RunFacts facts = run_facts(gpu, nvml, shape, kind, protocol.regime);
+      const Results results = evaluate(field->entries(), *timings, facts);
+      all_right_ = all_right_ && results.ok;
+      fmt::print(out_, "\n{}", results_table(results.rows, {}, false, columns_of(out_)));
+      print_resources(field->entries(), shape.n);
+      for (const std::string& note : results.notes) fmt::print(out_, "{}\n", note);
+      if (const auto speedup = paired(field->entries(), *timings, 1, 0)) {
+        const Verdict word = verdict(*speedup);
+        fmt::print(out_, "B / A = {}: B is {}{}, from {} rounds, interleaved ABBA.\n", to_string(*speedup),
+                   to_string(word), word == Verdict::same ? " as fast as A" : " than A", (*timings)[0].ms.size());
+      }
+      if (!options_.csv.empty()) {
+        if (const Status kept = append_csv(options_.csv, results.rows, rows.empty()); !kept) return kept;
+      }
+      rows.insert(rows.end(), results.rows.begin(), results.rows.end());
+    }
+    return options_.json.empty() ? Status{} : write_json(options_.json, rows);
+  }
+
+  void print_resources(std::span<const Entry> entries, int n) const {
+    Table table({"<", "registers", "spill bytes", "?shared KiB", "blocks per SM"});
+    for (size_t i = 0; i < entries.size(); ++i) {
+      const Result<KernelResources> resources = gpu_resources(*sides_[i].variant, n);
+      if (!resources) continue;
+      table.add({entries[i].name, std::to_string(resources->registers), std::to_string(resources->local_bytes),
+                 fmt::format("{:.0f}", double(sides_[i].variant->smem_at(n)) / 1024.0),
+                 std::to_string(resources->blocks_per_sm)});
+    }
+    fmt::print(out_, "{}", table.text(out_));
+  }
+
+  void print_recorded(const std::string& cause) const {
+    const Shape shape = bench_shapes(options_).front();
+    std::string ratio;
+    if (const auto recorded = recorded_results(recorded_results_directory())) {
+      ratio = recorded_speedup(*recorded, sides_[0].name(), sides_[1].name(), shape);
+    } else {
+      fmt::print(stderr, "{}\n", recorded.error().message);
+    }
+    fmt::print(out_, "\n{}\n", wrapped("Not timed. " + cause, out_));
+    if (ratio.empty()) {
+      fmt::print(out_, "docs/results has no figures for both at {}.\n", to_string(shape));
+    } else {
+      fmt::print(out_, "B / A = {}\n", ratio);
+    }
+  }
+
+  const Options& options_;
+  std::FILE* out_;
+  Side sides_[2];
+  std::vector<CheckResult> emulated_;
+  bool all_right_ = true;
+};
+
+}  // namespace
+
+Result<const Variant*> find_variant(const Stage& stage, std::string_view label) {
+  if (label.empty()) return &stage.variants.front();
+  std::vector<const Variant*> matches;
+  std::vector<std::string> labels;
+  for (const Variant& variant : stage.variants) {
+    if (variant.label == label) return &variant;
+    if (variant.label.starts_with(label)) matches.push_back(&variant);
+    labels.push_back(variant.label);
+  }
+  if (matches.size() == 1) return matches.front();
+  return failure(ExitCode::usage,
+                 fmt::format("{} has {} variant '{}'.\n  There are: {}", stage.name,
+                             matches.empty() ? "no" : "more than one", label, fmt::join(labels, "; ")));
+}
+
+int changed_lines(std::string_view before, std::string_view after) {
+  const std::vector<std::string_view> a = lines_of(before), b = lines_of(after);
+  // common[i][j]: length of the longest common subsequence of a[i..] and b[j..].
+  std::vector<std::vector<int>> common(a.size() + 1, std::vector<int>(b.size() + 1));
+  for (size_t i = a.size(); i-- > 0;) {
+    for (size_t j = b.size(); j-- > 0;) {
+      common[i][j] = a[i] == b[j] ? common[i + 1][j + 1] + 1 : std::max(common[i + 1][j], common[i][j + 1]);
+    }
+  }
+  int total = 0, removed = 0, added = 0;
+  size_t i = 0, j = 0;
+  while (i < a.size() || j < b.size()) {
+    if (i < a.size() && j < b.size() && a[i] == b[j]) {
+      total += std::max(removed, added);
+      removed = added = 0;
+      ++i, ++j;
+    } else if (j == b.size() || (i < a.size() && common[i + 1][j] >= common[i][j + 1])) {
+      ++removed, ++i;
+    } else {
+      ++added, ++j;
+    }
+  }
+  return total + std::max(removed, added);
+}
+
+std::string recorded_speedup(std::span<const ResultRow> recorded, std::string_view a, std::string_view b,
+                             const Shape& shape) {
+  const auto matches = [&](const ResultRow& row, std::string_view name) {
+    return row.stage == name && row.kind == "stage" && row.shape == shape && row.regime == "sustained" &&
+           row.source == "measured" && (row.inputs.empty() || row.inputs == "normal");
+  };
+  // "02_swizzle" and "[64x32, 2 warps]"
+  const auto split = [](const std::string& name) {
+    const size_t label = std::min(name.find('['), name.size());
+    return std::pair{std::string_view(name).substr(0, label), std::string_view(name).substr(label)};
+  };
+  // Whether b's vs_previous is over a. Files from before the column `previous` took the same variant of the last stage
+  // before b's.
+  const auto follows = [&](const ResultRow& row_a, const ResultRow& row_b) {
+    if (!row_b.previous.empty()) return row_b.previous == row_a.stage;
+    const auto [stage_a, label_a] = split(row_a.stage);
+    const auto [stage_b, label_b] = split(row_b.stage);
+    if (label_a != label_b || stage_a >= stage_b) return false;
+    for (const ResultRow& row : recorded) {
+      const std::string_view stage = split(row.stage).first;
+      if (row.gpu == row_b.gpu && matches(row, row.stage) && stage_a < stage && stage < stage_b) return false;
+    }
+    return true;
+  };
+  for (const ResultRow& row_a : recorded) {
+    for (const ResultRow& row_b : recorded) {
+      if (!matches(row_a, a) || !matches(row_b, b) || row_a.gpu != row_b.gpu) continue;
+      const std::string ratio = row_b.vs_previous && follows(row_a, row_b)
+                                    ? to_string(*row_b.vs_previous)
+                                    : fmt::format("{:.3f} of the medians", row_b.tflops / row_a.tflops);
+      return fmt::format("{}, RECORDED on {}, {}, at {}", ratio, row_b.gpu, row_b.date, to_string(shape));
+    }
+  }
+  return "";
+}
+
+Result<ExitCode> compare_verb(const Options& options) {
+  Side sides[2] = {};
+  for (size_t i = 0; i < 2; ++i) {
+    const Result<const Variant*> variant =
+        find_variant(*options.stages[i], i < options.variants.size() ? options.variants[i] : "");
+    if (!variant) return tl::make_unexpected(variant.error());
+    sides[i] = {options.stages[i], *variant};
+  }
+  if (sides[0].variant == sides[1].variant) {
+    return failure(ExitCode::usage, fmt::format("compare takes two different kernels; both are {}.", sides[0].name()));
+  }
+  if (const Status able = can_append_csv(options.csv); !able) return tl::make_unexpected(able.error());
+  const InterruptGuard guard;
+  return SideBySide(options, sides[0], sides[1]).run();
+}
+
+}  // namespace ladder

@@ -1,0 +1,253 @@
+#include "harness/verbs/explain.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "harness/base/table.hpp"
+#include "harness/base/terminal.hpp"
+#include "harness/devices/capacity.hpp"
+#include "harness/devices/emulator_run.hpp"
+#include "harness/devices/gpu.hpp"
+#include "harness/devices/trace.hpp"
+#include "harness/problem/io_model.hpp"
+#include "harness/problem/shapes.hpp"
+#include "harness/verbs/explain_gpu.hpp"
+#include "harness/verbs/json.hpp"
+#include "harness/verify/check.hpp"
+
+namespace ladder {
+namespace {
+
+constexpr uint64_t WAVEFRONT_BYTES = 128;  // 32 banks of 4 bytes
+constexpr Shape DEFAULT_SHAPE{.batch = 1, .heads = 1, .n = 512, .d = 128};
+
+// What the counts can be set against: the rung below, if there is one that solves the same shape.
+const Stage* stage_before(const Stage& stage, const Shape& shape) {
+  const auto& all = stages();
+  const auto here = std::ranges::find(all, stage.name, &Stage::name);
+  if (here == all.begin() || here == all.end()) return nullptr;
+  const Stage& before = *(here - 1);
+  return supports(before, before.variants.front(), shape) ? &before : nullptr;
+}
+
+void print_paragraph(std::FILE* out, std::string_view title, std::string_view text) {
+  constexpr size_t WIDEST = 100, NARROWEST = 20, INDENT = 12;
+  const size_t columns = columns_of(out);
+  const size_t width = columns == 0 ? WIDEST : std::clamp(columns - std::min(columns, INDENT), NARROWEST, WIDEST);
+  const std::string lines = wrapped(text, width);
+  for (size_t begin = 0; begin <= lines.size();) {
+    const size_t end = std::min(lines.find('\n', begin), lines.size());
+    fmt::print(out, "{:<{}}{}\n", begin == 0 ? title : "", INDENT, lines.substr(begin, end - begin));
+    begin = end + 1;
+  }
+}
+
+std::string rows_per_warp(const Tile& tile) {
+  return tile.m_tiles() == 0 ? std::to_string(tile.br / tile.warps) : fmt::format("{} x 16", tile.m_tiles());
+}
+
+void print_kernel(std::FILE* out, const Stage& stage, const Variant& variant, const Shape& shape) {
+  const std::string shared = bytes_text(double(variant.smem_at(shape.n))) + " of shared memory per block";
+  print_paragraph(out, "Kernel",
+                  variant.tile.warps == 0 ? variant.label
+                  : variant.tile.br == 0
+                      ? fmt::format("{}, {}", variant.label, shared)
+                      : fmt::format("{}: {} query rows against {} keys at a time, {} rows per warp, {}", variant.label,
+                                    variant.tile.br, variant.tile.bc, rows_per_warp(variant.tile), shared));
+  for (size_t i = 1; i < stage.variants.size(); ++i) {
+    print_paragraph(out, i == 1 ? "Ablations" : "", stage.variants[i].label);
+  }
+  print_paragraph(out, "Needs", fmt::format("sm_{} or newer ({})", stage.min_sm, stage.needs));
+  for (const ResourceBound& bound : stage.resources) {
+    print_paragraph(out, &bound == stage.resources.data() ? "Resources" : "",
+                    fmt::format("sm_{}: at most {} registers and {} bytes spilled per thread{}{}", bound.sm,
+                                bound.registers, bound.spill_bytes, bound.reason.empty() ? "" : ": ", bound.reason));
+  }
+  if (const auto gpu = gpu_info(); gpu && runs_on(stage, variant, shape, *gpu)) {
+    if (const auto resources = gpu_resources(variant, shape.n)) {
+      print_paragraph(out, "",
+                      fmt::format("this {}: {} registers, {} bytes of local memory, {} blocks per SM", gpu->name,
+                                  resources->registers, resources->local_bytes, resources->blocks_per_sm));
+    }
+  }
+}
+
+void print_counts(std::FILE* out, const Variant& variant, const CheckResult& result, const Stage* before,
+                  const CheckResult* result_before) {
+  const emulator::Counters& counters = *result.counters;
+  const Counts counted = counts_of(counters);
+  const std::optional<Counts> predicted =
+      variant.predict ? std::optional<Counts>(variant.predict(result.shape)) : std::nullopt;
+  const std::optional<Counts> counted_before =
+      result_before ? std::optional<Counts>(counts_of(*result_before->counters)) : std::nullopt;
+
+  fmt::print(out, "\n{}\n",
+             wrapped(fmt::format("Counted on the emulator: {}, normal inputs, a warp instruction once",
+                                 to_string(result.shape)),
+                     out));
+  Table table({"<", "predicted", "counted", result_before ? std::string(before->name) : ""});
+  const auto add = [&](const char* name, uint64_t Counts::*field) {
+    table.add({name, predicted ? grouped(*predicted.*field) : "", grouped(counted.*field),
+               counted_before ? grouped(*counted_before.*field) : ""});
+  };
+  add("mma", &Counts::mma);
+  add("ldmatrix", &Counts::ldmatrix);
+  add("shuffles", &Counts::shuffles);
+  add("barriers", &Counts::barriers);
+  const auto measured = [&](const char* name, const auto& value, std::string expected = "") {
+    table.add({name, std::move(expected), value(counters), result_before ? value(*result_before->counters) : ""});
+  };
+  measured("shared-memory wavefronts", [](const emulator::Counters& c) { return grouped(c.smem_wavefronts); });
+  measured("  without bank conflicts", [](const emulator::Counters& c) { return grouped(c.smem_wavefronts_ideal); });
+  measured(
+      "ldmatrix bank conflicts",
+      [](const emulator::Counters& c) { return fmt::format("{:.2f}-way", ldmatrix_ways(c)); },
+      variant.conflict_ways > 0 ? fmt::format("{:.2f}-way", variant.conflict_ways) : "");
+  fmt::print(out, "{}", table.text(out));
+}
+
+// Bytes at each level, as far as the emulator sees them: what the kernel asks for, before any cache.
+void print_traffic(std::FILE* out, const Stage& stage, const Variant& variant, const CheckResult& result,
+                   const Stage* before, const CheckResult* result_before) {
+  const auto counted = [](const CheckResult& check) { return counts_of(*check.counters); };
+  const auto shared = [](const CheckResult& check) { return check.counters->smem_wavefronts * WAVEFRONT_BYTES; };
+  const Counts counts = counted(result);
+  fmt::print(out, "\nBytes asked for at each level\n");
+  Table table({"<", "predicted", "counted", result_before ? std::string(before->name) : "", "IO model"});
+  const auto add = [&](const char* level, uint64_t Counts::*field) {
+    table.add({level, variant.predict ? grouped(variant.predict(result.shape).*field) : "", grouped(counts.*field),
+               result_before ? grouped(counted(*result_before).*field) : "", ""});
+  };
+  add("global memory, read", &Counts::gmem_bytes_read);
+  add("global memory, written", &Counts::gmem_bytes_written);
+  const auto both = [](const Counts& both_ways) { return both_ways.gmem_bytes_read + both_ways.gmem_bytes_written; };
+  table.add({"  both", variant.predict ? grouped(both(variant.predict(result.shape))) : "", grouped(both(counts)),
+             result_before ? grouped(both(counted(*result_before))) : "",
+             grouped(static_cast<uint64_t>(io_model_bytes(stage, variant, result.shape)))});
+  table.add({"shared memory, wavefronts x 128", "", grouped(shared(result)),
+             result_before ? grouped(shared(*result_before)) : "", ""});
+  fmt::print(out, "{}{}\n", table.text(out),
+             wrapped(fmt::format("IO model: {} bytes per head. It has no caches, and neither has the emulator.",
+                                 io_model_formula(stage, variant, result.shape)),
+                     out));
+}
+
+void print_sites(std::FILE* out, const emulator::Counters& counters) {
+  if (counters.sites.empty()) {
+    fmt::print(out, "\nIt does not touch shared memory.\n");
+    return;
+  }
+  fmt::print(out, "\nShared memory, by source line\n");
+  Table table({"<line", "<instruction", "<region", "?requests", "wavefronts", "??ideal", "conflicts"});
+  for (const emulator::SiteCounts& site : counters.sites) {
+    table.add({emulator::to_string({site.file, site.line}), site.instruction, site.buffer, grouped(site.requests),
+               grouped(site.wavefronts), grouped(site.ideal), fmt::format("{:.2f}-way", site.ways())});
+  }
+  fmt::print(out, "{}", table.text(out));
+}
+
+nlohmann::ordered_json counts_json(const Counts& counts) {
+  return {{"mma", counts.mma},
+          {"ldmatrix", counts.ldmatrix},
+          {"shuffles", counts.shuffles},
+          {"barriers", counts.barriers},
+          {"gmem_bytes_read", counts.gmem_bytes_read},
+          {"gmem_bytes_written", counts.gmem_bytes_written}};
+}
+
+nlohmann::ordered_json explanation(const Stage& stage, const Variant& variant, const CheckResult& result) {
+  nlohmann::ordered_json json = to_json(result);
+  json["idea"] = stage.idea;
+  json["limit_before"] = stage.limit;
+  json["prediction"] = stage.prediction;
+  if (variant.predict) json["predicted"] = counts_json(variant.predict(result.shape));
+  json["io_model_bytes"] = io_model_bytes(stage, variant, result.shape);
+  json["sites"] = nlohmann::ordered_json::array();
+  for (const emulator::SiteCounts& site : result.counters->sites) {
+    json["sites"].push_back({{"line", emulator::to_string({site.file, site.line})},
+                             {"instruction", site.instruction},
+                             {"buffer", site.buffer},
+                             {"requests", site.requests},
+                             {"wavefronts", site.wavefronts},
+                             {"ideal", site.ideal},
+                             {"ways", site.ways()}});
+  }
+  return json;
+}
+
+Status write_trace(const std::string& file, const Stage& stage, const Variant& variant, const Problem& problem) {
+  emulator::Options options;
+  options.trace = true;
+  const EmulatorRun run = run_on_emulator(stage, variant.on_emulator, problem, options);
+  return write_text(file, trace_document(stage, variant, problem.shape, run));
+}
+
+}  // namespace
+
+Result<ExitCode> explain_verb(const Options& options) {
+  if (!options.trace.empty() && (options.stages.size() != 1 || options.n.size() > 1)) {
+    return failure(ExitCode::usage,
+                   "--trace follows one stage at one N, for example:  ./ladder explain 03 --trace kvpipe.json");
+  }
+  if (options.on == Where::gpu) {
+    if (!options.trace.empty()) {
+      return failure(ExitCode::usage, "--trace comes from the emulator. Leave --on gpu out.");
+    }
+    return explain_on_gpu(options);
+  }
+  std::FILE* out = table_stream(options);
+  bool ok = true, first = true;
+  nlohmann::ordered_json explanations = nlohmann::ordered_json::array();
+  for (const Shape& shape : shapes_for(options, DEFAULT_SHAPE)) {
+    std::optional<Problem> problem;                // of this shape, for all stages
+    std::map<const Stage*, CheckResult> emulated;  // a stage is explained, and then compared with
+    const auto emulate = [&](const Stage& stage) -> const CheckResult& {
+      if (!problem) problem = make_problem(shape, InputKind::normal, options.seed);
+      const auto known = emulated.find(&stage);
+      if (known != emulated.end()) return known->second;
+      return emulated.emplace(&stage, check_on_emulator(stage, stage.variants.front(), *problem)).first->second;
+    };
+    for (const Stage* stage : options.stages) {
+      const Variant& variant = stage->variants.front();
+      if (auto status = supports(*stage, variant, shape); !status) return tl::make_unexpected(status.error());
+      if (auto status = fits_host_memory(shape, stage->materialises_scores); !status) {
+        return tl::make_unexpected(status.error());
+      }
+      fmt::print(out, "{}{}\n\n", std::exchange(first, false) ? "" : "\n\n", stage->name);
+      print_paragraph(out, "Idea", stage->idea);
+      print_paragraph(out, "Before", stage->limit);
+      print_paragraph(out, "Prediction", stage->prediction);
+      print_kernel(out, *stage, variant, shape);
+
+      const CheckResult& result = emulate(*stage);
+      if (!result.counters) {
+        return failure(ExitCode::cannot_run_here, fmt::format("{} has no emulated build to count on.", stage->name));
+      }
+      const Stage* before = stage_before(*stage, shape);
+      const CheckResult* result_before = before != nullptr ? &emulate(*before) : nullptr;
+      print_counts(out, variant, result, before, result_before);
+      print_traffic(out, *stage, variant, result, before, result_before);
+      print_sites(out, *result.counters);
+      for (const Failure& failure : result.failures) {
+        fmt::print(out, "\n{}\n  {}\n", to_string(failure.kind), failure.message);
+      }
+      ok = ok && result.ok;
+      explanations.push_back(explanation(*stage, variant, result));
+      if (!options.trace.empty()) {
+        if (auto status = write_trace(options.trace, *stage, variant, *problem); !status) {
+          return tl::make_unexpected(status.error());
+        }
+      }
+    }
+  }
+  if (!options.json.empty()) {
+    if (auto status = write_document(options.json, explanations); !status) return tl::make_unexpected(status.error());
+  }
+  return ok ? ExitCode::done : ExitCode::check_failed;
+}
+
+}  // namespace ladder

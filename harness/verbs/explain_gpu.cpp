@@ -1,0 +1,98 @@
+#include "harness/verbs/explain_gpu.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "harness/base/table.hpp"
+#include "harness/devices/capacity.hpp"
+#include "harness/devices/gpu.hpp"
+#include "harness/problem/shapes.hpp"
+#include "harness/verbs/json.hpp"
+#include "harness/verify/check.hpp"
+
+namespace ladder {
+namespace {
+
+constexpr Shape DEFAULT_SHAPE{.batch = 1, .heads = 2, .n = 4096, .d = 128};
+
+struct Launched {
+  CheckResult check;
+  size_t memory_used = 0;  // bytes
+};
+
+Status can_run(const Stage& stage, const Shape& shape, const GpuInfo& gpu) {
+  const Variant& variant = stage.variants.front();
+  if (auto status = supports(stage, variant, shape); !status) return status;
+  if (auto status = runs_on(stage, variant, shape, gpu); !status) return status;
+  return fits_gpu_memory(shape, stage.materialises_scores, gpu);
+}
+
+// What the card has less, by its own word (cudaMemGetInfo), while the stage's buffers stand and after its kernels have
+// run. No stage frees anything in between, so this is the peak.
+Result<Launched> launch(const Stage& stage, const Problem& problem) {
+  const auto before = gpu_info();
+  if (!before) return tl::make_unexpected(before.error());
+  auto on_gpu = GpuProblem::create(problem.shape, problem.inputs, stage.materialises_scores);
+  if (!on_gpu) return tl::make_unexpected(on_gpu.error());
+  Launched launched{.check = check_on_gpu(stage, stage.variants.front(), problem, *on_gpu, {})};
+  launched.check.output = {};
+  const auto after = gpu_info();
+  if (!after) return tl::make_unexpected(after.error());
+  launched.memory_used = before->memory_free - std::min(before->memory_free, after->memory_free);
+  return launched;
+}
+
+nlohmann::ordered_json to_json(const Launched& launched, const GpuInfo& gpu) {
+  nlohmann::ordered_json json = to_json(launched.check);
+  json["gpu"] = gpu.name;
+  json["cuda.memory_used_bytes"] = launched.memory_used;
+  return json;
+}
+
+}  // namespace
+
+Result<ExitCode> explain_on_gpu(const Options& options) {
+  const auto gpu = gpu_info();
+  if (!gpu) return tl::make_unexpected(gpu.error());
+  Table table({"<stage", "<shape", "device memory", "?bytes", "<verdict"});
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  std::vector<std::string> left_out;
+  bool ok = true;
+  // The first thing that a process allocates on a GPU brings the driver's own memory with it.
+  if (auto first = GpuProblem::create({.n = 16}, make_inputs(InputKind::normal, {.n = 16}, 1), false); !first) {
+    return tl::make_unexpected(first.error());
+  }
+  for (const Shape& shape : shapes_for(options, DEFAULT_SHAPE)) {
+    if (auto status = fits_host_memory(shape, false); !status) return tl::make_unexpected(status.error());
+    std::optional<Problem> problem;
+    for (const Stage* stage : options.stages) {
+      if (auto status = can_run(*stage, shape, *gpu); !status) {
+        left_out.push_back(status.error().message);
+        if (options.stages.size() == 1 && options.n.size() < 2) return tl::make_unexpected(status.error());
+        continue;
+      }
+      if (!problem) problem = make_problem(shape, InputKind::normal, options.seed);
+      const auto launched = launch(*stage, *problem);
+      if (!launched) return tl::make_unexpected(launched.error());
+      table.add({std::string(stage->name), to_string(shape), bytes_text(launched->memory_used),
+                 grouped(launched->memory_used), verdict_word(launched->check.ok, table_stream(options))});
+      for (const Failure& failure : launched->check.failures) fmt::print(stderr, "{}\n", failure.message);
+      ok = ok && launched->check.ok;
+      rows.push_back(to_json(*launched, *gpu));
+    }
+  }
+  if (rows.empty()) return failure(ExitCode::cannot_run_here, fmt::format("{}", fmt::join(left_out, "\n")));
+  std::FILE* out = table_stream(options);
+  fmt::print(out, "{}{}: one launch each, and what it takes of the card's memory.\n", table.text(out), gpu->name);
+  for (const std::string& reason : left_out) fmt::print(out, "Left out: {}\n", reason);
+  if (!options.json.empty()) {
+    if (auto status = write_document(options.json, rows); !status) return tl::make_unexpected(status.error());
+  }
+  return ok ? ExitCode::done : ExitCode::check_failed;
+}
+
+}  // namespace ladder

@@ -1,0 +1,90 @@
+#include "harness/verbs/json.hpp"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+namespace ladder {
+namespace {
+
+nlohmann::ordered_json to_json(const emulator::Counters& counters) {
+  return {{"smem_wavefronts", counters.smem_wavefronts},
+          {"smem_wavefronts_ideal", counters.smem_wavefronts_ideal},
+          {"smem_conflict_ways", counters.ways()},
+          {"ldmatrix_conflict_ways", ldmatrix_ways(counters)},
+          {"mma", counters.mma},
+          {"ldmatrix", counters.ldmatrix},
+          {"shuffles", counters.shuffles},
+          {"barriers", counters.barriers},
+          {"gmem_bytes_read", counters.gmem_bytes_read},
+          {"gmem_bytes_written", counters.gmem_bytes_written}};
+}
+
+}  // namespace
+
+nlohmann::ordered_json to_json(const CheckResult& result) {
+  nlohmann::ordered_json failures = nlohmann::ordered_json::array();
+  for (const Failure& failure : result.failures) {
+    nlohmann::ordered_json entry{{"kind", to_string(failure.kind)}, {"message", failure.message}};
+    if (!failure.detail.empty()) entry["detail"] = failure.detail;
+    failures.push_back(std::move(entry));
+  }
+  nlohmann::ordered_json json{{"stage", result.stage},
+                              {"variant", result.variant},
+                              {"backend", to_string(result.backend)},
+                              {"batch", result.shape.batch},
+                              {"heads", result.shape.heads},
+                              {"n", result.shape.n},
+                              {"d", result.shape.d},
+                              {"causal", result.shape.causal},
+                              {"inputs", result.inputs},
+                              {"ok", result.ok},
+                              {"max_err", result.max_err},
+                              {"tolerance", result.tolerance},
+                              {"answers_ok", result.answers_right()},
+                              {"counts_ok", result.counts_right()}};
+  if (result.shape.softmax_scale > 0) json["softmax_scale"] = result.shape.softmax_scale;
+  if (result.rms_tolerance > 0) {
+    json["rms_err"] = result.rms_err;
+    json["rms_tolerance"] = result.rms_tolerance;
+  }
+  if (result.counters) json["counters"] = to_json(*result.counters);
+  json["failures"] = std::move(failures);
+  json["seconds"] = std::round(result.seconds * 1e4) / 1e4;
+  return json;
+}
+
+Status write_document(const std::string& file, const nlohmann::ordered_json& document) {
+  // One object of an array per line: short enough to read, and to compare with diff.
+  std::string text;
+  if (document.is_array()) {
+    text = "[";
+    for (size_t i = 0; i < document.size(); ++i) text += (i == 0 ? "\n" : ",\n") + document[i].dump();
+    text += "\n]\n";
+  } else {
+    text = document.dump(1) + "\n";
+  }
+  return write_text(file, text);
+}
+
+Status write_text(const std::string& file, const std::string& text) {
+  struct Close {
+    void operator()(std::FILE* stream) const { std::fclose(stream); }
+  };
+  const bool standard_output = file == "-";
+  const std::unique_ptr<std::FILE, Close> owned(standard_output ? nullptr : std::fopen(file.c_str(), "w"));
+  std::FILE* stream = standard_output ? stdout : owned.get();
+  if (stream != nullptr && std::fwrite(text.data(), 1, text.size(), stream) == text.size() &&
+      std::fflush(stream) == 0) {
+    return {};
+  }
+  return failure(ExitCode::check_failed, fmt::format("{} could not be written: {}.",
+                                                     standard_output ? "standard output" : file, std::strerror(errno)));
+}
+
+}  // namespace ladder

@@ -1,0 +1,20 @@
+// What scripts read: the JSON of design, stable names.
+#pragma once
+#include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <string>
+
+#include "harness/base/error.hpp"
+#include "harness/verify/check.hpp"
+
+namespace ladder {
+
+// {"stage","backend","batch","heads","n","d","causal","inputs","ok","max_err","tolerance","counters":{...}} and more.
+// A max_err of NaN is null. Counters are there on the emulator only.
+nlohmann::ordered_json to_json(const CheckResult& result);
+
+// Writes a document to a file, or to standard output for "-". A full disk is an error.
+Status write_document(const std::string& file, const nlohmann::ordered_json& document);
+Status write_text(const std::string& file, const std::string& text);
+
+}  // namespace ladder

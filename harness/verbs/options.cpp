@@ -1,0 +1,409 @@
+#include "harness/verbs/options.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+
+#include "harness/base/nearest.hpp"
+
+namespace ladder {
+namespace {
+
+constexpr int64_t MAX_BATCH_HEADS = 65535;  // CUDA's limit of gridDim.y, where every stage puts batch * heads
+
+tl::unexpected<Error> usage(std::string message) {
+  return failure(ExitCode::usage, std::move(message));
+}
+
+// The flags as typed. Numbers and lists stay text, so that their errors can be ours.
+struct RawFlags {
+  std::string n, d, batch, heads, seed, inputs, on;
+  std::string rounds, soak, timeout;
+  std::vector<std::string> stages;
+};
+
+void add_shape_flags(CLI::App& app, RawFlags& raw, Options& options) {
+  const auto text = [&](const char* flag, std::string& value, const char* type, const char* help) {
+    app.add_option(flag, value, help)->take_last()->type_name(type)->group("Shape and place");
+  };
+  text("--n", raw.n, "N[,N..]", "sequence length");
+  text("--d", raw.d, "D", "head dimension");
+  text("--batch", raw.batch, "B", "batch size");
+  text("--heads", raw.heads, "H", "heads");
+  app.add_flag("--causal", options.causal, "query i sees keys 0..i alone; without STAGE, the stages that can")
+      ->group("Shape and place");
+  text("--seed", raw.seed, "SEED", "seed of the inputs; default 1");
+  text("--inputs", raw.inputs, "KIND[,..]", "input sets: normal, peaky, ... or all");
+  text("--on", raw.on, "WHERE", "auto, cpu (the emulator) or gpu");
+}
+
+void add_file_flag(CLI::App& app, const char* flag, std::string& path, const char* help) {
+  app.add_option(flag, path, help)->take_last()->type_name("FILE");
+}
+
+Result<int64_t> parse_integer(std::string_view flag, std::string_view text, int64_t least, int64_t most) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool whole = end == text.data() + text.size() && !text.empty();
+  if (error == std::errc::invalid_argument || (error == std::errc() && !whole)) {
+    return usage(fmt::format("{} takes a whole number; '{}' is none.", flag, text));
+  }
+  if (error == std::errc::result_out_of_range || value > most || value < least) {
+    return usage(fmt::format("{} must be between {} and {}; {} is not.", flag, least, most, text));
+  }
+  return value;
+}
+
+std::vector<std::string> split(const std::string& list) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0; begin <= list.size();) {
+    const size_t end = std::min(list.find(',', begin), list.size());
+    parts.push_back(list.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+std::string did_you_mean(std::string_view typed, std::span<const std::string> known) {
+  const std::string best = nearest(typed, known);
+  return best.empty() ? "" : fmt::format(" Did you mean {}?", best);
+}
+
+Status parse_shape(const RawFlags& raw, Options& options) {
+  constexpr int64_t MAX_INT = std::numeric_limits<int>::max();
+  if (!raw.n.empty()) {
+    for (const std::string& part : split(raw.n)) {
+      const auto n = parse_integer("--n", part, 1, MAX_INT);
+      if (!n) return tl::make_unexpected(n.error());
+      options.n.push_back(static_cast<int>(*n));
+    }
+  }
+  const std::pair<const char*, std::pair<const std::string*, std::optional<int>*>> single[] = {
+      {"--d", {&raw.d, &options.d}},
+      {"--batch", {&raw.batch, &options.batch}},
+      {"--heads", {&raw.heads, &options.heads}}};
+  for (const auto& [flag, target] : single) {
+    if (target.first->empty()) continue;
+    const auto value = parse_integer(flag, *target.first, 1, MAX_INT);
+    if (!value) return tl::make_unexpected(value.error());
+    *target.second = static_cast<int>(*value);
+  }
+  const int64_t batch_heads = int64_t{options.batch.value_or(1)} * options.heads.value_or(1);
+  if (batch_heads > MAX_BATCH_HEADS) {
+    return usage(fmt::format("--batch times --heads must be at most {} (a CUDA grid's second dimension); {} is not.",
+                             MAX_BATCH_HEADS, batch_heads));
+  }
+  if (!raw.seed.empty()) {
+    const auto seed = parse_integer("--seed", raw.seed, 0, std::numeric_limits<int64_t>::max());
+    if (!seed) return tl::make_unexpected(seed.error());
+    options.seed = static_cast<uint64_t>(*seed);
+  }
+  return {};
+}
+
+Status parse_inputs(const RawFlags& raw, Options& options) {
+  if (raw.inputs.empty()) return {};
+  const auto kinds = all_input_kinds();
+  std::vector<std::string> names;
+  for (const InputKind kind : kinds) names.emplace_back(to_string(kind));
+  names.emplace_back("all");
+  bool all = false;
+  for (const std::string& part : split(raw.inputs)) {
+    const size_t known = std::ranges::find(names, part) - names.begin();
+    if (known == names.size()) {
+      return usage(fmt::format("There are no inputs named '{}'.{}\n  There are: {}", part, did_you_mean(part, names),
+                               fmt::join(names, ", ")));
+    }
+    if (known < kinds.size()) options.inputs.push_back(kinds[known]);
+    all = all || known == kinds.size();
+  }
+  if (all) options.inputs.assign(kinds.begin(), kinds.end());
+  const bool is_timed = options.verb == Verb::bench || options.verb == Verb::compare;
+  const auto nan = std::ranges::find_if_not(options.inputs, has_numbers);
+  if (is_timed && nan != options.inputs.end()) {
+    return usage(
+        fmt::format("The answers to {} inputs hold NaN: there is nothing to time.\n"
+                    "  Right or wrong on them:  ladder check STAGE --inputs {}",
+                    to_string(*nan), to_string(*nan)));
+  }
+  return {};
+}
+
+Status parse_place(const RawFlags& raw, Options& options) {
+  if (raw.on.empty() || raw.on == "auto") return {};
+  if (raw.on != "cpu" && raw.on != "gpu") return usage(fmt::format("--on takes auto, cpu or gpu; not '{}'.", raw.on));
+  options.on = raw.on == "cpu" ? Where::cpu : Where::gpu;
+  return {};
+}
+
+Result<double> parse_seconds(const char* flag, const std::string& text, double least, double most) {
+  double seconds = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  if (error != std::errc() || end != text.data() + text.size() || !(seconds >= least && seconds <= most)) {
+    return usage(fmt::format("{} takes seconds between {} and {}; not '{}'.", flag, least, most, text));
+  }
+  return seconds;
+}
+
+Status parse_timing(const RawFlags& raw, Options& options) {
+  if (!raw.rounds.empty()) {
+    const auto rounds = parse_integer("--rounds", raw.rounds, 1, 1'000'000);
+    if (!rounds) return tl::make_unexpected(rounds.error());
+    options.rounds = static_cast<int>(*rounds);
+  }
+  if (!raw.soak.empty()) {
+    const auto seconds = parse_seconds("--soak", raw.soak, 0, 3600);
+    if (!seconds) return tl::make_unexpected(seconds.error());
+    options.soak_seconds = *seconds;
+  }
+  if (!raw.timeout.empty()) {
+    const auto seconds = parse_seconds("--timeout", raw.timeout, 0.1, 1e6);
+    if (!seconds) return tl::make_unexpected(seconds.error());
+    options.timeout = *seconds;
+  }
+  return {};
+}
+
+// Opening is the only honest test. A file that was not there before is removed again.
+Status check_writable(const char* flag, const std::string& path) {
+  if (path.empty() || path == "-") return {};
+  const bool existed = std::filesystem::exists(path);
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  if (file < 0) return usage(fmt::format("{} {}: cannot be written: {}.", flag, path, std::strerror(errno)));
+  close(file);
+  if (!existed) unlink(path.c_str());
+  return {};
+}
+
+// A file may have several names, and need not be there yet.
+std::filesystem::path real_path(const std::string& path) {
+  if (path.empty() || path == "-") return path;
+  std::error_code error;
+  const std::filesystem::path real = std::filesystem::weakly_canonical(std::filesystem::absolute(path), error);
+  return error ? std::filesystem::path(path) : real;
+}
+
+Status check_files(const Options& options) {
+  const std::pair<const char*, const std::string*> files[] = {
+      {"--csv", &options.csv}, {"--json", &options.json}, {"--trace", &options.trace}};
+  // Two documents in one file are none.
+  for (const auto& [flag, path] : files) {
+    for (const auto& [other, other_path] : files) {
+      if (flag == other) break;
+      if (path->empty() || real_path(*path) != real_path(*other_path)) continue;
+      return usage(*path == "-" ? fmt::format("Only one of {} - and {} - can have stdout.", other, flag)
+                                : fmt::format("{} and {} are the same file, {}.", other, flag, *path));
+    }
+  }
+  for (const auto& [flag, path] : files) {
+    if (auto status = check_writable(flag, *path); !status) return status;
+  }
+  return {};
+}
+
+Status resolve_stages(const RawFlags& raw, const std::vector<Stage>& known, Options& options) {
+  for (const std::string& typed : raw.stages) {
+    // compare also takes a stage's other variants, as 02:64x32 or as the tables write them, 02_swizzle[64x32, 2 warps].
+    const size_t mark = options.verb == Verb::compare ? typed.find_first_of(":[") : std::string::npos;
+    const std::string name = typed.substr(0, mark);
+    std::string label = mark == std::string::npos ? "" : typed.substr(mark + 1);
+    if (label.ends_with(']')) label.pop_back();
+    options.variants.push_back(label);
+    const auto stage = find_stage(name, known);
+    if (!stage) return tl::make_unexpected(stage.error());
+    options.stages.push_back(*stage);
+  }
+  options.stages_named = !options.stages.empty();
+  if (options.verb == Verb::compare && options.stages.size() != 2) {
+    return usage(
+        "compare takes two stages, for example:  ./ladder compare 02 03\n"
+        "  or two variants of one:  ./ladder compare 02:64x32 02:64x128");
+  }
+  if (options.verb == Verb::explain && options.stages.empty()) {
+    return usage("explain takes a stage, for example:  ./ladder explain 03");
+  }
+  if (options.stages.empty()) {
+    for (const Stage& stage : known) {
+      if (stage.causal || !options.causal) options.stages.push_back(&stage);
+    }
+  }
+  return {};
+}
+
+// Words that no verb or flag took.
+tl::unexpected<Error> unknown_word(const std::string& word, const CLI::App& app, const std::vector<Stage>& known) {
+  std::vector<std::string> words;
+  if (word.starts_with('-')) {
+    const std::string flag = word.substr(0, word.find('='));
+    // Another verb's flag is no typo.
+    const CLI::App* const program = app.get_parent() ? app.get_parent() : &app;
+    std::vector<std::string> owners;
+    for (const CLI::App* verb : program->get_subcommands([](const CLI::App*) { return true; })) {
+      if (verb->get_option_no_throw(flag) != nullptr) owners.push_back(verb->get_name());
+    }
+    // Without the dashes, which are never mistyped and would make every pair of words look alike.
+    for (const CLI::Option* option : app.get_options()) {
+      if (option->get_name().starts_with("--")) words.push_back(option->get_name().substr(2));
+    }
+    const std::string best = nearest(flag.substr(std::min(flag.find_first_not_of('-'), flag.size())), words);
+    return usage(fmt::format("There is no flag {} here.{}\n  All flags:  ./ladder {}{}--help", flag,
+                             !owners.empty() ? fmt::format(" It belongs to {}.", fmt::join(owners, " and "))
+                             : best.empty()  ? ""
+                                             : fmt::format(" Did you mean --{}?", best),
+                             app.get_parent() ? app.get_name() : "", app.get_parent() ? " " : ""));
+  }
+  if (find_stage(word, known)) {
+    return usage(fmt::format(
+        "'{0}' is a stage; what to do with it?\n  ./ladder check {0}    ./ladder explain {0}    ./ladder bench {0}",
+        word));
+  }
+  for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; }))
+    words.push_back(verb->get_name());
+  return usage(fmt::format("There is no verb '{}'.{}\n  There are: {}", word, did_you_mean(word, words),
+                           fmt::join(words, ", ")));
+}
+
+}  // namespace
+
+Result<const Stage*> find_stage(std::string_view typed, const std::vector<Stage>& known) {
+  std::string name(typed);
+  while (name.ends_with('/')) name.pop_back();  // from completing the directory's name
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const size_t digits = std::min(name.find_first_not_of("0123456789"), name.size());
+  const bool number = digits > 0 && name.size() - digits <= 2;  // 3, 0a or 0ab
+  if (number && digits == 1) name.insert(0, "0");
+  std::vector<std::string> names;
+  for (const Stage& stage : known) {
+    const size_t bar = stage.name.find('_');
+    if (name == stage.name || name == stage.name.substr(0, bar) || name == stage.name.substr(bar + 1)) return &stage;
+    names.emplace_back(stage.name.substr(bar + 1));  // a typo is looked for in the word and in the whole
+  }
+  if (name.find(',') != std::string::npos) {
+    std::string apart(typed);
+    std::ranges::replace(apart, ',', ' ');
+    return usage(fmt::format("There is no stage '{}'. Between stages stands a space:  {}", typed, apart));
+  }
+  const size_t words = names.size();
+  for (const Stage& stage : known) names.emplace_back(stage.name);
+  const std::string best = number ? "" : nearest(name, names);
+  const size_t index = std::ranges::find(names, best) - names.begin();
+  return usage(fmt::format("There is no stage '{}'.{}\n  There are: {}", typed,
+                           best.empty() ? "" : fmt::format(" Nearest: {}.", names[words + index % words]),
+                           fmt::join(names.begin() + words, names.end(), ", ")));
+}
+
+Result<Options> parse_options(std::span<const std::string> arguments, const std::vector<Stage>& known) {
+  Options options;
+  RawFlags raw;
+  CLI::App app("flash-ladder: FlashAttention, one idea per rung, on the GPU and on an emulator of it.", "./ladder");
+  app.footer(
+      "Without a verb: this machine, the stages, and what to do next.\n"
+      "STAGE is 3, 03, kvpipe or 03_kvpipe; without one, all stages.\n"
+      "Exit codes: 0 done, 1 a check failed, 2 usage, 77 cannot run here, 130 interrupted.");
+  app.allow_extras();
+  add_shape_flags(app, raw, options);
+
+  const auto add_verb = [&](const char* name, const char* help) {
+    CLI::App* verb = app.add_subcommand(name, help);
+    verb->allow_extras();
+    verb->add_option("STAGE", raw.stages, "stages; all when none is named");
+    add_shape_flags(*verb, raw, options);
+    return verb;
+  };
+  CLI::App* check = add_verb("check", "right or wrong, on the emulator and on the GPU if there is one");
+  CLI::App* bench = add_verb("bench", "the TFLOPS table");
+  CLI::App* compare = add_verb("compare", "two stages, interleaved: ratio, interval, verdict");
+  CLI::App* explain = add_verb("explain", "the idea, predicted against counted, conflicts by source line");
+  for (CLI::App* verb : {check, bench, compare, explain})
+    add_file_flag(*verb, "--json", options.json, "results; - is stdout");
+  for (CLI::App* verb : {bench, compare}) {
+    add_file_flag(*verb, "--csv", options.csv, "results; - is stdout");
+    verb->add_flag("--burst", options.burst, "short bursts on a cool GPU instead of sustained load");
+    verb->add_option("--rounds", raw.rounds, "rounds of the rotation; default 20")->take_last()->type_name("COUNT");
+    verb->add_option("--soak", raw.soak, "load before the first round; default 3")->take_last()->type_name("SECONDS");
+  }
+  for (CLI::App* verb : {check, bench}) {
+    verb->add_flag("--ablate", options.ablate, "all variants of a stage, not only its default");
+  }
+  check->add_flag("--thorough", options.thorough, "many random problems more, and the properties of attention");
+  check->add_flag("--answers-only", options.answers_only, "counts may differ from the predicted ones");
+  check->add_flag("--first-failure", options.first_failure, "a stage's check ends with its first failure");
+  check->add_option("--timeout", raw.timeout, "for one launch with its inputs and reference")
+      ->take_last()
+      ->type_name("SECONDS");
+  bench->add_flag("--sweep", options.sweep, "N from 512 to 16384 with batch * N = 16384");
+  bench->add_option("--peer", options.peers, "a program that takes its turn; may be repeated")
+      ->allow_extra_args(false)
+      ->type_name("CMD");
+  bench->add_flag("--no-peers", options.no_peers, "no peers but those of --peer");
+  add_file_flag(*explain, "--trace", options.trace, "the first block's instructions, as JSON; - is stdout");
+
+  try {
+    std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // as CLI11 wants them
+    app.parse(std::move(reversed));
+  } catch (const CLI::CallForHelp&) {
+    const auto chosen = app.get_subcommands();
+    return failure(ExitCode::done, chosen.empty() ? app.help() : chosen.front()->help());
+  } catch (const CLI::ParseError& error) {
+    return usage(std::string(error.what()) + "\n  All flags:  ./ladder --help");
+  }
+
+  const auto verbs = app.get_subcommands();
+  std::vector<const CLI::App*> parsed = {&app};
+  parsed.insert(parsed.end(), verbs.begin(), verbs.end());
+  for (const CLI::App* part : parsed) {
+    for (const CLI::Option* option : part->get_options()) {
+      if (option->count() > 0 && std::ranges::find(option->results(), "") != option->results().end()) {
+        return usage(fmt::format("{} is given, and empty. It takes {}.", option->get_name(), option->get_type_name()));
+      }
+    }
+  }
+  if (const auto left = app.remaining(); !left.empty()) return unknown_word(left.front(), app, known);
+  if (verbs.size() > 1) {
+    return usage(fmt::format("One verb at a time: {} or {}.", verbs[0]->get_name(), verbs[1]->get_name()));
+  }
+  if (!verbs.empty()) {
+    const CLI::App* verb = verbs.front();
+    if (const auto left = verb->remaining(); !left.empty()) return unknown_word(left.front(), *verb, known);
+    options.verb = verb == check     ? Verb::check
+                   : verb == bench   ? Verb::bench
+                   : verb == compare ? Verb::compare
+                                     : Verb::explain;
+  }
+  for (const Status& status : {parse_shape(raw, options), parse_inputs(raw, options), parse_place(raw, options),
+                               parse_timing(raw, options), resolve_stages(raw, known, options), check_files(options)}) {
+    if (!status) return tl::make_unexpected(status.error());
+  }
+  return options;
+}
+
+std::FILE* table_stream(const Options& options) {
+  const bool reserved = options.json == "-" || options.csv == "-" || options.trace == "-";
+  return reserved ? stderr : stdout;
+}
+
+std::vector<Shape> shapes_for(const Options& options, const Shape& defaults) {
+  Shape shape = defaults;
+  shape.d = options.d.value_or(defaults.d);
+  shape.batch = options.batch.value_or(defaults.batch);
+  shape.heads = options.heads.value_or(defaults.heads);
+  shape.causal = options.causal;
+  if (options.n.empty()) return {shape};
+  std::vector<Shape> shapes;
+  for (const int n : options.n) {
+    shape.n = n;
+    shapes.push_back(shape);
+  }
+  return shapes;
+}
+
+}  // namespace ladder

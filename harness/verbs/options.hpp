@@ -1,0 +1,68 @@
+// The command line, parsed and checked as far as it can be without touching a machine.
+#pragma once
+#include <cstdint>
+#include <cstdio>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/base/error.hpp"
+#include "harness/problem/inputs.hpp"
+#include "harness/stage.hpp"
+
+namespace ladder {
+
+enum class Verb { overview, check, bench, compare, explain };
+enum class Where { automatic, cpu, gpu };
+
+// Flags that were not given stay empty, so that each verb can choose its own default per back end.
+struct Options {
+  Verb verb = Verb::overview;
+  std::vector<const Stage*> stages;  // in the order named; all of them when none is (compare: exactly two)
+  bool stages_named = false;
+  std::vector<std::string> variants;  // compare: what stood behind each stage's name, as in 02:64x32; "" is the default
+
+  std::vector<int> n;  // --n 4096,8192
+  std::optional<int> d, batch, heads;
+  bool causal = false;
+  uint64_t seed = 1;
+  std::vector<InputKind> inputs;
+  Where on = Where::automatic;
+  bool ablate = false;  // all variants of a stage, not only its default
+
+  // check
+  bool thorough = false;          // many random problems more
+  bool answers_only = false;      // counts may be what they are
+  bool first_failure = false;     // a stage's check ends there
+  std::optional<double> timeout;  // seconds for one launch with its inputs and reference
+
+  std::string csv, json, trace;  // a file, "-" for standard output, or empty; known to be writable
+
+  // bench and compare
+  bool sweep = false;
+  bool burst = false;
+  std::optional<int> rounds;
+  std::optional<double> soak_seconds;
+  std::vector<std::string> peers;  // --peer CMD
+  bool no_peers = false;           // neither those nor the ones in harness/peers/
+};
+
+// `arguments` are those behind the program's name. A request for help comes back as an Error with ExitCode::done.
+Result<Options> parse_options(std::span<const std::string> arguments, const std::vector<Stage>& known);
+
+// "3", "03", "kvpipe" and "03_kvpipe" name the same stage. The error suggests the nearest name.
+Result<const Stage*> find_stage(std::string_view name, const std::vector<Stage>& known);
+
+// One shape for each --n; what the options leave open comes from `defaults`.
+std::vector<Shape> shapes_for(const Options& options, const Shape& defaults);
+
+// Where tables go: standard output, unless --json - or --csv - has reserved it.
+std::FILE* table_stream(const Options& options);
+
+// Every verb is a function  Result<ExitCode> NAME_verb(const Options&)  (check.hpp, bench.hpp, compare.hpp,
+// explain.hpp, overview.hpp). It returns an Error for what stops it, and ExitCode::check_failed when it ran to its end
+// and something was wrong.
+
+}  // namespace ladder

@@ -1,0 +1,159 @@
+#include "harness/verbs/overview.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <thread>
+
+#include "harness/base/progress.hpp"
+#include "harness/base/table.hpp"
+#include "harness/base/terminal.hpp"
+#include "harness/devices/capacity.hpp"
+#include "harness/devices/gpu.hpp"
+#include "harness/measure/csv.hpp"
+#include "harness/problem/shapes.hpp"
+#include "harness/verify/check.hpp"
+
+namespace ladder {
+namespace {
+
+constexpr Shape EMULATED_SHAPE{.batch = 1, .heads = 1, .n = 512, .d = 128};
+constexpr Shape HEADLINE{.batch = 16, .heads = 16, .n = 8192, .d = 128};
+
+std::string first_line(const std::string& text) {
+  return text.substr(0, text.find('\n'));
+}
+
+// Recorded figures of one card: the one in this machine if it has been recorded, otherwise the latest.
+struct Recorded {
+  std::string gpu, date;
+  std::vector<ResultRow> rows;
+
+  const ResultRow* find(std::string_view stage) const {
+    const auto row = std::ranges::find(rows, stage, &ResultRow::stage);
+    return row == rows.end() ? nullptr : &*row;
+  }
+};
+
+Result<Recorded> read_recorded(const Result<GpuInfo>& gpu, const Shape& headline) {
+  auto rows = recorded_results(std::filesystem::path(LADDER_SOURCE_DIR) / "docs" / "results");
+  if (!rows) return tl::make_unexpected(rows.error());
+  std::erase_if(*rows, [&](const ResultRow& row) {
+    return row.source != "measured" || row.regime != "sustained" || row.kind == "ceiling" || row.inputs != "normal" ||
+           !(row.shape == headline);
+  });
+  Recorded recorded;
+  if (rows->empty()) return recorded;
+  const bool here = gpu && std::ranges::find(*rows, gpu->name, &ResultRow::gpu) != rows->end();
+  recorded.gpu = here ? gpu->name : std::ranges::max_element(*rows, {}, &ResultRow::date)->gpu;
+  std::erase_if(*rows, [&](const ResultRow& row) { return row.gpu != recorded.gpu; });
+  recorded.date = std::ranges::max_element(*rows, {}, &ResultRow::date)->date;
+  recorded.rows = std::move(*rows);
+  return recorded;
+}
+
+void print_machine(std::FILE* out, const Result<GpuInfo>& gpu) {
+  if (gpu) {
+    const std::string what = fmt::format("GPU       {} (sm_{}, {} SMs, {} of {} free), driver {}, CUDA {}", gpu->name,
+                                         gpu->sm, gpu->processors, bytes_text(double(gpu->memory_free)),
+                                         bytes_text(double(gpu->memory_total)), gpu->driver, gpu->cuda);
+    fmt::print(out, "{}\n", wrapped(what, out));
+  } else {
+    const std::string why = fmt::format("GPU       none in use. {}", first_line(gpu.error().message));
+    fmt::print(out, "{}\n", wrapped(why, out));
+  }
+#ifdef LADDER_HAS_CUDA
+  fmt::print(out, "Build     emulator and GPU (nvcc)\n");
+#else
+  fmt::print(out, "Build     emulator only, without nvcc\n");
+#endif
+  fmt::print(out, "CPU       {} cores, {} of memory available\n\n", std::thread::hardware_concurrency(),
+             bytes_text(double(host_memory_available())));
+}
+
+void print_stages(std::FILE* out, const std::vector<const Stage*>& chosen) {
+  Table table({"<stage", "~idea"});
+  for (const Stage* stage : chosen) table.add({std::string(stage->name), std::string(stage->idea)});
+  fmt::print(out, "{}\n", table.text(out));
+}
+
+}  // namespace
+
+Result<ExitCode> overview_verb(const Options& options) {
+  std::FILE* out = table_stream(options);
+  const Result<GpuInfo> gpu = gpu_info();
+  print_machine(out, gpu);
+  print_stages(out, options.stages);
+
+  Shape headline = HEADLINE;
+  headline.causal = options.causal;
+  const auto recorded = read_recorded(gpu, headline);
+  const Shape shape = shapes_for(options, EMULATED_SHAPE).front();
+  for (const Stage* stage : options.stages) {
+    if (auto status = supports(*stage, stage->variants.front(), shape); !status) {
+      return tl::make_unexpected(status.error());
+    }
+    if (auto status = fits_host_memory(shape, stage->materialises_scores); !status) {
+      return tl::make_unexpected(status.error());
+    }
+  }
+
+  Table table({"<stage", "<verdict", "max error", "conflicts", "wavefronts", "?global read", "??mma", "??ldmatrix",
+               "??barriers", "TFLOPS*"});
+  bool ok = true;
+  std::vector<std::string> failures;
+  {
+    Progress progress(double(options.stages.size()));
+    for (const Stage* stage : options.stages) {
+      progress.step(fmt::format("{}, emulated", stage->name), 1);
+      const Problem problem = make_problem(shape, InputKind::normal, options.seed);
+      const CheckResult result = check_on_emulator(*stage, stage->variants.front(), problem);
+      const emulator::Counters counters = result.counters.value_or(emulator::Counters{});
+      const double ways = ldmatrix_ways(counters);
+      const ResultRow* row = recorded ? recorded->find(stage->name) : nullptr;
+      table.add({std::string(stage->name), verdict_word(result.ok, out), fmt::format("{:.1e}", result.max_err),
+                 ways > 0 ? fmt::format("{:.2g}-way", ways) : "-", grouped(counters.smem_wavefronts),
+                 bytes_text(double(counters.gmem_bytes_read)), grouped(counters.mma), grouped(counters.ldmatrix),
+                 grouped(counters.barriers), row ? fmt::format("{:.1f}", row->tflops) : "-"});
+      ok = ok && result.ok;
+      for (const Failure& failure : result.failures) {
+        failures.push_back(fmt::format("{}: {}", stage->name, failure.message));
+      }
+    }
+  }
+  if (recorded) {
+    if (const ResultRow* fa2 = recorded->find("fa2")) {
+      table.add({"fa2", "", "", "", "", "", "", "", "", fmt::format("{:.1f}", fa2->tflops)});
+    }
+  }
+  fmt::print(out, "{}", table.text(out));
+  const auto say = [&](const std::string& text) { fmt::print(out, "{}\n", wrapped(text, out)); };
+  say(fmt::format("Counted here, on the emulator: {}, normal inputs. Conflicts: of ldmatrix; 1-way is none.",
+                  to_string(shape)));
+  if (!recorded) {
+    say(fmt::format("* The recorded results cannot be read: {}", recorded.error().message));
+  } else if (recorded->rows.empty()) {
+    fmt::print(out, "* No GPU's results are recorded in docs/results/ yet.\n");
+  } else {
+    say(fmt::format("* Recorded, not measured now: {}, {}, {}, sustained.", recorded->gpu, recorded->date,
+                    to_string(headline)));
+  }
+  for (const std::string& failure : failures) fmt::print(out, "WRONG  {}\n", failure);
+
+  fmt::print(out,
+             "\nNext\n"
+             "  ./ladder explain 01        what it does, predicted against counted, by line\n"
+             "  ./ladder check             all input sets and properties, every stage\n");
+  if (gpu) {
+    fmt::print(out,
+               "  ./ladder bench             TFLOPS on this {}\n"
+               "  ./ladder compare 02 03     what one idea is worth\n",
+               gpu->name);
+  } else {
+    fmt::print(out, "  on a machine with a GPU:   ./ladder bench, ./ladder compare 02 03\n");
+  }
+  return ok ? ExitCode::done : ExitCode::check_failed;
+}
+
+}  // namespace ladder

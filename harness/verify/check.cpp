@@ -1,0 +1,466 @@
+#include "harness/verify/check.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "harness/devices/emulator_run.hpp"
+#include "harness/devices/gpu.hpp"
+#include "harness/devices/guarded.hpp"
+#include "harness/verify/properties.hpp"
+
+namespace ladder {
+namespace {
+
+class Stopwatch {
+ public:
+  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+CheckResult start_result(const Stage& stage, const Variant& variant, const Shape& shape, std::string_view inputs,
+                         Backend backend) {
+  CheckResult result;
+  result.stage = stage.name;
+  result.variant = variant.label;
+  result.backend = backend;
+  result.shape = shape;
+  result.inputs = inputs;
+  return result;
+}
+
+void fail(CheckResult& result, FailureKind kind, std::string message, std::string_view detail = "",
+          std::vector<emulator::SourceLine> where = {}) {
+  result.failures.push_back({kind, std::move(message), std::string(detail), std::move(where)});
+}
+
+CheckResult finish(CheckResult result, double seconds) {
+  result.ok = result.failures.empty();
+  result.seconds = seconds;
+  return result;
+}
+
+// One input set of a launch: the heads set, set + sets, set + 2 sets, ... of a problem.
+class SetView {
+ public:
+  SetView(const Problem& problem, size_t set) : problem_(problem), set_(static_cast<int64_t>(set)) {}
+
+  // Calls visit(index) for each element of O that belongs to the set.
+  template <class Visit>
+  void for_each_element(const Visit& visit) const {
+    const int64_t elements = int64_t{problem_.shape.n} * problem_.shape.d;
+    for (int64_t head = set_; head < problem_.shape.batch_heads(); head += std::ssize(problem_.kinds)) {
+      for (int64_t i = head * elements; i < (head + 1) * elements; ++i) visit(i);
+    }
+  }
+
+  std::string place(int64_t row) const {
+    const Shape launched = problem_.launched();
+    int64_t head = row / problem_.shape.n;
+    if (problem_.far_heads > 0 && head > 0) head = problem_.far_heads - 1;
+    return fmt::format("batch {}, head {}, query {}", head / launched.heads, head % launched.heads,
+                       row % problem_.shape.n);
+  }
+  std::string place(int64_t row, int64_t column) const { return fmt::format("{}, column {}", place(row), column); }
+  std::string place_of_element(int64_t index) const {
+    return place(index / problem_.shape.d, index % problem_.shape.d);
+  }
+
+ private:
+  const Problem& problem_;
+  int64_t set_;
+};
+
+// Elements of the set for which `is_bad` holds.
+template <class IsBad>
+void report_elements(CheckResult& result, const SetView& view, std::span<const f16> output, FailureKind kind,
+                     const char* what, const IsBad& is_bad) {
+  int64_t bad = 0, all = 0, first = 0;
+  view.for_each_element([&](int64_t i) {
+    ++all;
+    if (is_bad(output[i], i) && bad++ == 0) first = i;
+  });
+  if (bad == 0) return;
+  fail(result, kind,
+       fmt::format("{} of {} output elements {}, the first at {}", bad, all, what, view.place_of_element(first)));
+}
+
+// Whether NaN may stand in the output of this set at all: then the reference alone says where.
+bool expects_nan(const Reference& reference, size_t set) {
+  for (size_t i = 0; i < reference.rows.size(); ++i) {
+    if (reference.set_of(reference.rows[i]) == set &&
+        std::ranges::any_of(reference.row(i), [](double value) { return std::isnan(value); }))
+      return true;
+  }
+  return false;
+}
+
+void judge_output(CheckResult& result, const Problem& problem, size_t set, std::span<const f16> output) {
+  const SetView view(problem, set);
+  const Reference& reference = problem.reference;
+  report_elements(result, view, output, FailureKind::unwritten_output, "were never written",
+                  [](f16 value, int64_t) { return is_poison(value); });
+  if (!expects_nan(reference, set)) {
+    report_elements(result, view, output, FailureKind::nan_output, "are NaN",
+                    [](f16 value, int64_t) { return is_nan(value) && !is_poison(value); });
+  }
+  const Comparison worst = compare_to_reference(reference, output, set);
+  result.max_err = worst.max_err;
+  result.tolerance = worst.tolerance;
+  result.rms_err = worst.rms;
+  result.rms_tolerance = worst.rms_tolerance;
+  const bool number_expected = std::isfinite(worst.expected);
+  if (!worst.within() && !(std::isnan(worst.max_err) && !result.failures.empty())) {
+    const std::string place = view.place(worst.row, worst.column);
+    fail(result, number_expected && std::isnan(worst.got) ? FailureKind::nan_output : FailureKind::wrong_result,
+         number_expected ? fmt::format("max error {:.2e} above the tolerance {:.2e} at {}: {:.6g} instead of {:.6g}",
+                                       worst.max_err, worst.tolerance, place, worst.got, worst.expected)
+                         : fmt::format("{:.6g} at {}, where the inputs' NaN and infinities make {:.6g} of the formula",
+                                       worst.got, place, worst.expected));
+  } else if (!worst.rms_within() && !std::isnan(worst.rms)) {
+    fail(
+        result, FailureKind::wrong_result,
+        fmt::format("root mean square error {:.3e} above {:.3e}, 1.1 times that of a plain f16 attention: everywhere a "
+                    "little too wrong, as if something were rounded once too often",
+                    worst.rms, worst.rms_tolerance));
+  }
+}
+
+void judge_lse(CheckResult& result, const Problem& problem, size_t set, std::span<const float> lse) {
+  const Reference& reference = problem.reference;
+  size_t wrong = 0, all = 0, first = 0;
+  for (size_t i = reference.rows.size(); i-- > 0;) {
+    if (reference.set_of(reference.rows[i]) != set) continue;
+    ++all;
+    const double got = lse[static_cast<size_t>(reference.rows[i])], expected = reference.lse[i];
+    if (std::abs(got - expected) <= reference.lse_tolerance[i]) continue;  // false for NaN
+    if (std::isnan(got) && std::isnan(expected)) continue;
+    ++wrong;
+    first = i;
+  }
+  if (wrong == 0) return;
+  const int64_t row = reference.rows[first];
+  fail(result, FailureKind::wrong_lse,
+       fmt::format(
+           "log-sum-exp is wrong in {} of {} rows, the first at {}: {:.7g} instead of {:.7g}, where f32 explains "
+           "{:.1e}",
+           wrong, all, SetView(problem, set).place(row), lse[static_cast<size_t>(row)], reference.lse[first],
+           reference.lse_tolerance[first]));
+}
+
+void judge_counts(CheckResult& result, const Variant& variant, const Problem& problem) {
+  const emulator::Counters& counters = *result.counters;
+  // Normal scores outgrow the first tile's maximum by a few powers of two, and what outgrows so little needs no rescale.
+  const bool is_calm = std::ranges::all_of(problem.kinds, [](InputKind kind) { return kind == InputKind::normal; });
+  const uint64_t rows = static_cast<uint64_t>(problem.shape.batch_heads()) * static_cast<uint64_t>(problem.shape.n);
+  const uint64_t warps =
+      rows / static_cast<uint64_t>(std::max(1, variant.tile.br)) * static_cast<uint64_t>(variant.tile.warps);
+  if (variant.predict) {
+    const Counts predicted = variant.predict(result.shape), counted = counts_of(counters);
+    const auto compare = [&](const char* name, uint64_t expected, uint64_t actual, uint64_t step = 0) {
+      if (expected == actual) return;
+      const uint64_t steps = step > 0 && actual > expected ? (actual - expected) / step : 0;
+      if (steps > 0 && (actual - expected) % step == 0) {
+        if (!is_calm || steps <= warps) return;
+        fail(result, FailureKind::counts_differ,
+             fmt::format("{}: {} rescales beyond the fewest, where normal inputs give none of {} warps more than one",
+                         name, steps, warps));
+        return;
+      }
+      fail(result, FailureKind::counts_differ, fmt::format("{}: predicted {}, counted {}", name, expected, actual));
+    };
+    compare("mma", predicted.mma, counted.mma);
+    compare("ldmatrix", predicted.ldmatrix, counted.ldmatrix);
+    compare("shuffles", predicted.shuffles, counted.shuffles, variant.shuffles_per_rescale);
+    compare("barriers", predicted.barriers, counted.barriers);
+    compare("bytes read from global memory", predicted.gmem_bytes_read, counted.gmem_bytes_read);
+    compare("bytes written to global memory", predicted.gmem_bytes_written, counted.gmem_bytes_written);
+  }
+  if (variant.conflict_ways <= 0) return;
+  const emulator::SiteCounts* const worst = worst_ldmatrix(counters);
+  if (worst == nullptr || worst->ways() == variant.conflict_ways) return;
+  fail(result, FailureKind::conflicts_differ,
+       fmt::format("{}: {} from {} has {:.3g}-way bank conflicts, not {:.3g}-way as predicted",
+                   emulator::to_string({worst->file, worst->line}), worst->instruction, worst->buffer, worst->ways(),
+                   variant.conflict_ways),
+       "", {{worst->file, worst->line}});
+}
+
+void judge_emulator_run(CheckResult& result, const EmulatorRun& run) {
+  for (const emulator::Report& report : run.reports) {
+    fail(result, FailureKind::emulator_report, report.message, emulator::to_string(report.kind), report.where);
+  }
+  for (const std::string& message : run.overwritten_guards) {
+    fail(result, FailureKind::guard_overwritten, "a write " + message);
+  }
+  for (const std::string& name : run.modified_inputs) fail(result, FailureKind::input_modified, name + " was changed");
+}
+
+// Rows that the reference leaves out are held to stage 00 on the same GPU. Each of the two may be off by the tolerance.
+void judge_against_naive(CheckResult& result, const Problem& problem, size_t set, std::span<const f16> output,
+                         std::span<const f16> naive) {
+  double term = 0;
+  for (size_t i = 0; i < problem.reference.score_term.size(); ++i) {
+    if (problem.reference.set_of(problem.reference.rows[i]) == set)
+      term = std::max(term, problem.reference.score_term[i]);
+  }
+  const double bound = 2 * (problem.reference.tolerance(set) + term);
+  double difference = 0;
+  SetView(problem, set).for_each_element([&](int64_t i) {
+    const double a = to_float(output[i]), b = to_float(naive[i]);
+    if (!std::isfinite(a) && !std::isfinite(b)) return;  // the reference tells NaN and infinity apart
+    if (std::isnan(difference)) return;
+    if (!(std::abs(a - b) <= difference)) difference = std::abs(a - b);
+  });
+  if (difference <= bound) return;
+  fail(result, FailureKind::differs_from_naive,
+       fmt::format("differs from 00_naive on this GPU by {:.2e} somewhere; {:.2e} is allowed", difference, bound));
+}
+
+}  // namespace
+
+std::string_view to_string(Backend backend) {
+  return backend == Backend::gpu ? "gpu" : "emulator";
+}
+
+std::string_view to_string(FailureKind kind) {
+  switch (kind) {
+    case FailureKind::wrong_result:
+      return "wrong_result";
+    case FailureKind::wrong_lse:
+      return "wrong_lse";
+    case FailureKind::nan_output:
+      return "nan_output";
+    case FailureKind::unwritten_output:
+      return "unwritten_output";
+    case FailureKind::guard_overwritten:
+      return "guard_overwritten";
+    case FailureKind::input_modified:
+      return "input_modified";
+    case FailureKind::emulator_report:
+      return "emulator_report";
+    case FailureKind::launch_failed:
+      return "launch_failed";
+    case FailureKind::counts_differ:
+      return "counts_differ";
+    case FailureKind::conflicts_differ:
+      return "conflicts_differ";
+    case FailureKind::differs_from_naive:
+      return "differs_from_naive";
+    case FailureKind::property_broken:
+      return "property_broken";
+    case FailureKind::unset_variable:
+      return "unset_variable";
+    case FailureKind::hangs:
+      return "hangs";
+  }
+  return "unknown";
+}
+
+bool CheckResult::answers_right() const {
+  return std::ranges::all_of(failures, [](const Failure& failure) { return is_about_counts(failure.kind); });
+}
+
+bool CheckResult::counts_right() const {
+  return std::ranges::none_of(failures, [](const Failure& failure) { return is_about_counts(failure.kind); });
+}
+
+bool CheckResult::has(FailureKind kind) const {
+  return std::ranges::any_of(failures, [=](const Failure& failure) { return failure.kind == kind; });
+}
+
+bool CheckResult::has_report(std::string_view detail) const {
+  return std::ranges::any_of(failures, [=](const Failure& failure) {
+    return failure.kind == FailureKind::emulator_report && failure.detail == detail;
+  });
+}
+
+Counts counts_of(const emulator::Counters& counters) {
+  return {.mma = counters.mma,
+          .ldmatrix = counters.ldmatrix,
+          .shuffles = counters.shuffles,
+          .barriers = counters.barriers,
+          .gmem_bytes_read = counters.gmem_bytes_read,
+          .gmem_bytes_written = counters.gmem_bytes_written};
+}
+
+bool is_ldmatrix(const emulator::SiteCounts& site) {
+  return site.instruction.starts_with("ldmatrix") || site.instruction.starts_with("wmma.load.a") ||
+         site.instruction.starts_with("wmma.load.b");
+}
+
+const emulator::SiteCounts* worst_ldmatrix(const emulator::Counters& counters) {
+  const emulator::SiteCounts* worst = nullptr;
+  for (const emulator::SiteCounts& site : counters.sites) {
+    if (is_ldmatrix(site) && (worst == nullptr || site.ways() > worst->ways())) worst = &site;
+  }
+  return worst;
+}
+
+double ldmatrix_ways(const emulator::Counters& counters) {
+  uint64_t wavefronts = 0, ideal = 0;
+  for (const emulator::SiteCounts& site : counters.sites) {
+    if (!is_ldmatrix(site)) continue;
+    wavefronts += site.wavefronts;
+    ideal += site.ideal;
+  }
+  return ideal == 0 ? 0.0 : static_cast<double>(wavefronts) / static_cast<double>(ideal);
+}
+
+namespace {
+
+// The first element in which two outputs differ in a bit, where not both are NaN.
+std::optional<int64_t> first_difference(std::span<const f16> a, std::span<const f16> b) {
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (a[i].bits != b[i].bits && !(is_nan(a[i]) && is_nan(b[i]))) return static_cast<int64_t>(i);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<CheckResult> check_sets_on_emulator(const Stage& stage, const Variant& variant, const Problem& problem,
+                                                const emulator::Options& options, bool both_builds) {
+  const Stopwatch watch;
+  CheckResult launch = start_result(stage, variant, problem.launched(), "", Backend::emulator);
+  EmulatorRun run;
+  if (variant.on_emulator == nullptr) {
+    fail(launch, FailureKind::launch_failed, "this variant has no emulated build");
+  } else {
+    run = run_on_emulator(stage, variant.on_emulator, problem, options);
+    launch.counters = run.counters;
+    judge_emulator_run(launch, run);
+  }
+  const bool complete =
+      variant.on_emulator != nullptr && !run.stopped &&
+      std::ranges::none_of(run.reports, [](const emulator::Report& report) { return emulator::is_fatal(report.kind); });
+  if (complete && problem.far_heads == 0) judge_counts(launch, variant, problem);
+  if (complete && both_builds && launch.answers_right() && variant.on_emulator_zeroed != nullptr) {
+    const EmulatorRun other = run_on_emulator(stage, variant.on_emulator_zeroed, problem, options);
+    if (const auto at = first_difference(run.output, other.output); at && !other.stopped) {
+      const auto index = static_cast<size_t>(*at);
+      fail(launch, FailureKind::unset_variable,
+           fmt::format("a variable is read that nobody has set: two builds that differ in nothing but what such a "
+                       "variable holds give {:.6g} and {:.6g} at {}",
+                       to_float(run.output[index]), to_float(other.output[index]),
+                       SetView(problem, 0).place_of_element(*at)));
+    }
+  }
+
+  std::vector<CheckResult> results;
+  for (size_t set = 0; set < problem.kinds.size(); ++set) {
+    CheckResult result = launch;
+    result.inputs = to_string(problem.kinds[set]);
+    result.tolerance = problem.reference.tolerance(set);
+    result.max_err = std::numeric_limits<double>::quiet_NaN();
+    if (complete) {  // what a launch has left that was ended tells nothing more
+      judge_output(result, problem, set, run.output);
+      if (stage.writes_lse) judge_lse(result, problem, set, run.lse);
+    }
+    results.push_back(finish(std::move(result), watch.seconds() / static_cast<double>(problem.kinds.size())));
+  }
+  results.front().output = std::move(run.output);
+  return results;
+}
+
+CheckResult check_on_emulator(const Stage& stage, const Variant& variant, const Problem& problem,
+                              const emulator::Options& options, bool both_builds) {
+  return std::move(check_sets_on_emulator(stage, variant, problem, options, both_builds).front());
+}
+
+std::vector<CheckResult> check_sets_on_gpu(const Stage& stage, const Variant& variant, const Problem& problem,
+                                           GpuProblem& problem_on_gpu, std::span<const f16> naive) {
+  const Stopwatch watch;
+  CheckResult launch = start_result(stage, variant, problem.launched(), "", Backend::gpu);
+  std::vector<f16> output;
+  std::vector<float> lse;
+  const auto run = [&]() -> Status {
+    if (const Status status = problem_on_gpu.poison_output(); !status) return status;
+    if (const Status status = problem_on_gpu.run(variant); !status) return status;
+    std::vector<OutputRow> rows;  // of the first and the last head, where there are too many to read
+    for (int64_t row = 0; problem.far_heads > 0 && row < 2 * int64_t{problem.shape.n}; ++row) {
+      const int64_t skipped = row < problem.shape.n ? 0 : int64_t{problem.far_heads - 2} * problem.shape.n;
+      rows.push_back({.output = 0, .row = row + skipped});
+    }
+    auto read = rows.empty() ? problem_on_gpu.read_output() : problem_on_gpu.read_output_rows(rows);
+    if (!read) return tl::make_unexpected(read.error());
+    output = std::move(*read);
+    if (!stage.writes_lse) return {};
+    auto read_lse = rows.empty() ? problem_on_gpu.read_lse() : problem_on_gpu.read_lse_rows(rows);
+    if (!read_lse) return tl::make_unexpected(read_lse.error());
+    lse = std::move(*read_lse);
+    return {};
+  };
+  if (const Status status = run(); !status) {
+    fail(launch, FailureKind::launch_failed, status.error().message);
+  } else {
+    if (const Status guards = problem_on_gpu.check_guards(); !guards) {
+      fail(launch, FailureKind::guard_overwritten, guards.error().message);
+    }
+    const Status inputs = problem.far_heads > 0 ? Status() : problem_on_gpu.check_inputs(problem.inputs);
+    if (!inputs) {
+      fail(launch, FailureKind::input_modified, inputs.error().message);
+    }
+  }
+
+  std::vector<CheckResult> results;
+  for (size_t set = 0; set < problem.kinds.size(); ++set) {
+    CheckResult result = launch;
+    result.inputs = to_string(problem.kinds[set]);
+    if (!output.empty()) {
+      judge_output(result, problem, set, output);
+      if (stage.writes_lse) judge_lse(result, problem, set, lse);
+      if (!naive.empty()) judge_against_naive(result, problem, set, output, naive);
+    }
+    results.push_back(finish(std::move(result), watch.seconds() / static_cast<double>(problem.kinds.size())));
+  }
+  results.front().output = std::move(output);
+  return results;
+}
+
+CheckResult check_on_gpu(const Stage& stage, const Variant& variant, const Problem& problem, GpuProblem& problem_on_gpu,
+                         std::span<const f16> naive) {
+  return std::move(check_sets_on_gpu(stage, variant, problem, problem_on_gpu, naive).front());
+}
+
+std::vector<CheckResult> check_properties(const Stage& stage, const Variant& variant, const Shape& shape, uint64_t seed,
+                                          Backend backend) {
+  const Stopwatch watch;
+  const Run on_emulator = [&](const Inputs& inputs) -> Result<std::vector<f16>> {
+    return run_on_emulator(stage, variant.on_emulator, {shape, {InputKind::normal}, seed, inputs, {}}).output;
+  };
+  const Run on_gpu = [&](const Inputs& inputs) -> Result<std::vector<f16>> {
+    auto problem = GpuProblem::create(shape, inputs, stage.materialises_scores);
+    if (!problem) return tl::make_unexpected(problem.error());
+    if (const Status status = problem->run(variant); !status) return tl::make_unexpected(status.error());
+    return problem->read_output();
+  };
+  const auto properties = check_properties_of(backend == Backend::gpu ? on_gpu : on_emulator, shape, seed);
+  std::vector<CheckResult> results;
+  if (!properties) {
+    CheckResult result = start_result(stage, variant, shape, "properties", backend);
+    fail(result, FailureKind::launch_failed, properties.error().message);
+    results.push_back(finish(std::move(result), watch.seconds()));
+    return results;
+  }
+  for (const PropertyResult& property : *properties) {
+    CheckResult result = start_result(stage, variant, shape, property.name, backend);
+    result.max_err = property.deviation;
+    result.tolerance = property.bound;
+    if (!property.holds()) {
+      fail(result, FailureKind::property_broken,
+           fmt::format("{}: outputs that should agree differ by {:.2e}; rounding explains {:.2e}", property.name,
+                       property.deviation, property.bound));
+    }
+    results.push_back(finish(std::move(result), watch.seconds()));
+  }
+  return results;
+}
+
+}  // namespace ladder

@@ -1,0 +1,103 @@
+// Right or wrong: one kernel, one problem, one back end, one verdict with its reasons.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/emulator/emulator.hpp"
+#include "harness/base/error.hpp"
+#include "harness/problem/problem.hpp"
+#include "harness/stage.hpp"
+
+namespace ladder {
+
+enum class Backend { emulator, gpu };
+std::string_view to_string(Backend backend);
+
+// Stable: the wrong kernels of the test-suite are matched by these.
+enum class FailureKind {
+  wrong_result,        // error against the reference above the tolerance, at one place or in the mean
+  wrong_lse,           // log-sum-exp of some row off by more than f32 explains, NaN or unwritten
+  nan_output,          // NaN where the reference is a number, and the kernel wrote it
+  unwritten_output,    // elements that still hold the NaN they were poisoned with
+  guard_overwritten,   // a write before or behind a buffer
+  input_modified,      // Q, K or V changed
+  emulator_report,     // the emulator caught a race, a missing wait, ...; Failure::detail is the kind of report
+  launch_failed,       // no launch, or it died
+  counts_differ,       // Variant::predict against the emulator's count
+  conflicts_differ,    // Variant::conflict_ways against the emulator's, on the worst ldmatrix line
+  differs_from_naive,  // the GPU's output against stage 00's on the GPU
+  property_broken,     // what must change nothing (harness/properties.hpp) changed something
+  unset_variable,      // two builds that differ in nothing but what unset variables hold give different outputs
+  hangs,               // it did not end in time, nor when asked to
+};
+std::string_view to_string(FailureKind kind);
+
+// Right and slow is not wrong: these two kinds say that the counts are not as predicted, the others that the answers are
+// not right.
+constexpr bool is_about_counts(FailureKind kind) {
+  return kind == FailureKind::counts_differ || kind == FailureKind::conflicts_differ;
+}
+
+struct Failure {
+  FailureKind kind;
+  std::string message;
+  std::string detail = "";                       // emulator_report: the kind of report, e.g. "race"
+  std::vector<emulator::SourceLine> where = {};  // lines that the message is about, the one at fault first
+};
+
+// The emulator's counters in the words of a prediction.
+Counts counts_of(const emulator::Counters& counters);
+// Also the wmma.load of an operand, which is an ldmatrix to the hardware.
+bool is_ldmatrix(const emulator::SiteCounts& site);
+// The line with the worst bank conflicts, by region; null without any.
+const emulator::SiteCounts* worst_ldmatrix(const emulator::Counters& counters);
+// Bank conflicts over all ldmatrix together: wavefronts per ideal wavefront; 0 without any.
+double ldmatrix_ways(const emulator::Counters& counters);
+
+struct CheckResult {
+  std::string stage, variant;
+  Backend backend = Backend::emulator;
+  Shape shape;
+  std::string inputs;  // name of the InputKind, or of the property
+  bool ok = false;
+  double max_err = 0;  // largest |kernel - fp64| over the rows compared; NaN when an output is NaN
+  double tolerance = 0;
+  double rms_err = 0, rms_tolerance = 0;       // of all elements; 0 for a property
+  std::vector<Failure> failures;               // empty exactly when ok
+  std::optional<emulator::Counters> counters;  // on the emulator
+  std::vector<f16> output;                     // what the kernel left in O, all heads
+  double seconds = 0;                          // host time spent, checks included
+
+  bool answers_right() const;
+  bool counts_right() const;
+  bool has(FailureKind kind) const;
+  bool has_report(std::string_view detail) const;
+};
+
+// Runs one variant on the emulator with all of its checks on: a result for each input set of the problem, in which a fault
+// of the launch stands as well. `stage` need not be registered. With `both_builds`, the build with zeros in unset variables
+// runs too, and must leave the same bits in O.
+std::vector<CheckResult> check_sets_on_emulator(const Stage& stage, const Variant& variant, const Problem& problem,
+                                                const emulator::Options& options = {}, bool both_builds = false);
+// The same for a problem of one input set.
+CheckResult check_on_emulator(const Stage& stage, const Variant& variant, const Problem& problem,
+                              const emulator::Options& options = {}, bool both_builds = false);
+
+class GpuProblem;
+// The same on the GPU. `problem_on_gpu` holds the problem's inputs; `naive`, if not empty, is stage 00's output in full.
+std::vector<CheckResult> check_sets_on_gpu(const Stage& stage, const Variant& variant, const Problem& problem,
+                                           GpuProblem& problem_on_gpu, std::span<const f16> naive);
+CheckResult check_on_gpu(const Stage& stage, const Variant& variant, const Problem& problem, GpuProblem& problem_on_gpu,
+                         std::span<const f16> naive);
+
+// All of a stage's properties on one back end, at one small shape: a result for each. On the GPU, the first failure to
+// run ends the list.
+std::vector<CheckResult> check_properties(const Stage& stage, const Variant& variant, const Shape& shape, uint64_t seed,
+                                          Backend backend);
+
+}  // namespace ladder

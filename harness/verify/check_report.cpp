@@ -1,0 +1,205 @@
+#include "harness/verify/check_report.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <set>
+
+#include "harness/base/table.hpp"
+#include "harness/base/terminal.hpp"
+#include "harness/problem/shapes.hpp"
+
+namespace ladder {
+namespace {
+
+// A cause stands before what follows from it.
+constexpr FailureKind BY_CAUSE[] = {
+    FailureKind::launch_failed,      FailureKind::hangs,
+    FailureKind::emulator_report,    FailureKind::input_modified,
+    FailureKind::guard_overwritten,  FailureKind::unset_variable,
+    FailureKind::unwritten_output,   FailureKind::nan_output,
+    FailureKind::wrong_result,       FailureKind::wrong_lse,
+    FailureKind::differs_from_naive, FailureKind::property_broken,
+    FailureKind::conflicts_differ,   FailureKind::counts_differ,
+};
+
+size_t rank(const Failure& failure) {
+  return static_cast<size_t>(std::ranges::find(BY_CAUSE, failure.kind) - BY_CAUSE);
+}
+
+// The same fault, wherever it was seen: places and numbers in the message differ from launch to launch.
+bool same_fault(const Failure& a, const Failure& b) {
+  return a.kind == b.kind && a.detail == b.detail && (a.kind != FailureKind::emulator_report || a.where == b.where);
+}
+
+// "    92 | ldmatrix_x4(K_frag, ...);", or nothing if the file cannot be read here.
+std::string source_text(const emulator::SourceLine& where) {
+  std::ifstream file(where.file);
+  std::string text;
+  for (int line = 0; line < where.line && std::getline(file, text); ++line) {
+  }
+  const size_t begin = text.find_first_not_of(' ');
+  if (!file || begin == std::string::npos) return "";
+  return fmt::format("    {:>4} | {}\n", where.line, text.substr(begin));
+}
+
+std::string lines_of(const Failure& failure) {
+  std::string text;
+  std::set<int> shown;
+  constexpr size_t MOST = 6;  // an endless loop may have many
+  for (const emulator::SourceLine& where : failure.where) {
+    if (shown.size() < MOST && shown.insert(where.line).second) text += source_text(where);
+  }
+  return text;
+}
+
+std::string list_of_counts(const std::map<std::string_view, int>& counts) {
+  std::string text;
+  for (const auto& [what, count] : counts) {
+    text += fmt::format("{}{} in {} input set{}", text.empty() ? "" : ", ", what, count, count == 1 ? "" : "s");
+  }
+  return text;
+}
+
+// The result nearest to its tolerance, or furthest beyond; NaN is further than all.
+const CheckResult& worst_of(const CheckLine& line) {
+  const CheckResult* worst = &line.results.front();
+  for (const CheckResult& result : line.results) {
+    if (std::isnan(worst->max_err)) break;
+    if (!(result.max_err * worst->tolerance <= worst->max_err * result.tolerance)) worst = &result;
+  }
+  return *worst;
+}
+
+}  // namespace
+
+bool CheckLine::answers_right() const {
+  return std::ranges::all_of(results, &CheckResult::answers_right);
+}
+
+bool CheckLine::counts_right() const {
+  return std::ranges::all_of(results, &CheckResult::counts_right);
+}
+
+std::string where_to_read(FailureKind kind, std::string_view report) {
+  const auto emulator = [](std::string_view what) { return fmt::format("docs/emulator.md, \"{}\"", what); };
+  if (kind == FailureKind::emulator_report) {
+    if (report.find("block") != std::string_view::npos && report.starts_with("race")) {
+      return emulator("Races between blocks");
+    }
+    if (report.starts_with("race")) return emulator("Races");
+    if (report.find("flight") != std::string_view::npos) return emulator("Missing waits");
+    if (report.find("proxy") != std::string_view::npos) return emulator("Proxy fences");
+    if (report.starts_with("divergent") || report == "incomplete-warp") return emulator("Divergence");
+    if (report == "endless-loop") return emulator("Loops without end");
+    if (report == "barrier-misuse") return emulator("mbarriers");
+    if (report == "plain-access") return emulator("Pointers past the emulator");
+    if (report == "uninitialised-read" || report == "array-bounds") return emulator("Unset variables");
+    if (report.starts_with("global") || report.starts_with("shared")) return emulator("Addresses");
+    return emulator("What is found");
+  }
+  if (kind == FailureKind::unset_variable) return emulator("Unset variables");
+  if (is_about_counts(kind)) return emulator("What is counted");
+  return "docs/measuring.md, \"Right or wrong\"";
+}
+
+std::string explain_failures(const CheckLine& line) {
+  const CheckResult* where = nullptr;
+  const Failure* cause = nullptr;
+  for (const CheckResult& result : line.results) {
+    for (const Failure& failure : result.failures) {
+      if (cause != nullptr && rank(*cause) <= rank(failure)) continue;
+      cause = &failure;
+      where = &result;
+    }
+  }
+  if (cause == nullptr) return "";
+
+  std::string text = fmt::format("\n{} on the {}: {}\n", line.name, to_string(line.backend),
+                                 is_about_counts(cause->kind) ? "answers right, counts DIFFER" : "answers WRONG");
+  // All faults of that kind in the launch where it was met first, and how many other input sets have met it.
+  constexpr size_t MOST = 5;
+  size_t shown = 0, left_out = 0;
+  for (const Failure& failure : where->failures) {
+    if (is_about_counts(failure.kind) != is_about_counts(cause->kind)) continue;
+    if (failure.kind != cause->kind && !is_about_counts(cause->kind)) continue;
+    if (shown == MOST) {
+      ++left_out;
+      continue;
+    }
+    ++shown;
+    text += fmt::format("  {}{}: {}\n{}", to_string(failure.kind),
+                        failure.detail.empty() ? "" : fmt::format(" ({})", failure.detail), failure.message,
+                        lines_of(failure));
+  }
+  if (left_out > 0) text += fmt::format("  ... and {} more of this kind: --json FILE has them\n", left_out);
+
+  const auto others = std::ranges::count_if(line.results, [&](const CheckResult& result) {
+    return &result != where &&
+           std::ranges::any_of(result.failures, [&](const Failure& failure) { return same_fault(failure, *cause); });
+  });
+  text += fmt::format("  Met with {} at {}", where->inputs, to_string(where->shape));
+  text += others > 0 ? fmt::format(", and the same in {} of {} other results.\n", others, line.results.size() - 1)
+          : line.results.size() > 1 ? " alone.\n"
+                                    : ".\n";
+
+  std::map<std::string_view, int> effects;
+  for (const CheckResult& result : line.results) {
+    std::set<std::string_view> kinds;
+    for (const Failure& failure : result.failures) {
+      if (failure.kind != cause->kind && !is_about_counts(failure.kind)) kinds.insert(to_string(failure.kind));
+    }
+    for (const std::string_view kind : kinds) ++effects[kind];
+  }
+  if (!effects.empty()) text += fmt::format("  With it: {}.\n", list_of_counts(effects));
+  text += fmt::format("  To read: {}; {}/README.md, \"What breaks\".\n", where_to_read(cause->kind, cause->detail),
+                      where->stage);
+  return text;
+}
+
+void print(const CheckReport& report, std::FILE* out) {
+  Table table({"<stage", "<on", "?results", "<error of tolerance", "<answers", "<counts", "?time"});
+  size_t wrong = 0, differ = 0;
+  for (const CheckLine& line : report.lines) {
+    const CheckResult& worst = worst_of(line);
+    double seconds = 0;
+    for (const CheckResult& result : line.results) seconds += result.seconds;
+    const bool right = line.answers_right(), counted = line.backend == Backend::emulator;
+    wrong += !right;
+    differ += right && !line.counts_right();
+    table.add({line.name, line.backend == Backend::gpu ? "gpu" : "cpu", fmt::format("{}", line.results.size()),
+               fmt::format("{:.1e} of {:.1e} {}", worst.max_err, worst.tolerance, worst.inputs),
+               verdict_word(right, out), !counted || !right ? "" : count_word(line.counts_right(), out),
+               fmt::format("{:.2f} s", seconds)});
+  }
+  fmt::print(out, "{}", table.text(out));
+
+  std::set<std::string> shapes;
+  for (const CheckLine& line : report.lines) shapes.insert(to_string(line.shape));
+  fmt::print(out,
+             "Normal inputs at {}, hostile ones and other problems beside them.\n"
+             "Tolerance: twice the error of a plain f16 attention on the same inputs, plus 1e-5.\n",
+             fmt::join(shapes, "; "));
+  constexpr size_t SHOWN = 12;
+  size_t failures = 0;
+  for (const CheckLine& line : report.lines) {
+    const std::string text = explain_failures(line);
+    if (!text.empty() && ++failures <= SHOWN) fmt::print(out, "{}", text);
+  }
+  if (failures > SHOWN) fmt::print(out, "\n... and {} more: --json FILE has all of them.\n", failures - SHOWN);
+  for (const std::string& note : report.notes) fmt::print(out, "{}\n", wrapped(note, out));
+  const auto say = [&](size_t count, const char* what) {
+    if (count > 0) {
+      fmt::print(out, "{} of {} check{} failed: {}.\n", count, report.lines.size(), report.lines.size() == 1 ? "" : "s",
+                 what);
+    }
+  };
+  say(wrong, "wrong answers");
+  say(differ, "right answers, but other counts than predicted");
+}
+
+}  // namespace ladder

@@ -1,0 +1,39 @@
+// What a reader of `ladder check` sees: the table, and for what went wrong the cause first and once.
+#pragma once
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/verify/check.hpp"
+
+namespace ladder {
+
+// All results of one variant at one shape on one back end: a line of the table.
+struct CheckLine {
+  std::string name;  // of the stage, with its variant where several are checked
+  Backend backend;
+  Shape shape;
+  std::vector<CheckResult> results;
+  size_t problems = 0;  // launches that these are from
+
+  bool answers_right() const;
+  bool counts_right() const;
+};
+
+struct CheckReport {
+  std::vector<CheckLine> lines;
+  std::vector<std::string> notes;  // what was left out, and why
+};
+
+void print(const CheckReport& report, std::FILE* out);
+
+// The cause of a line's failures as a reader should meet it: the first failure of the most telling kind, where it was and
+// in how many other input sets, the lines of source, where to read on, and what follows from it in a sentence. Empty if all is
+// right.
+std::string explain_failures(const CheckLine& line);
+
+// Where a kind of failure is explained: "docs/emulator.md, Races". `report` is an emulator report's kind, or empty.
+std::string where_to_read(FailureKind kind, std::string_view report);
+
+}  // namespace ladder

@@ -1,0 +1,109 @@
+#include "harness/verify/trials.hpp"
+
+#include <algorithm>
+#include <random>
+
+#include "harness/problem/shapes.hpp"
+
+namespace ladder {
+namespace {
+
+constexpr int FAR_HEADS = 65534;  // CUDA's limit of gridDim.y is one more
+constexpr int FAR_N = 513;        // times 65534 heads of d = 128 is more than 2^32
+constexpr float OTHER_SCALE = 0.7f;
+constexpr int RANDOM_TRIALS = 8;
+
+// The shortest length from `least` on that the variant takes, of at least `tiles` key tiles.
+int supported_length(const Stage& stage, const Variant& variant, Shape shape, int least, int tiles = 0) {
+  const int tile = std::max(1, variant.tile.bc);
+  for (shape.n = std::max(least, tile * tiles); !supports(stage, variant, shape); ++shape.n) {
+    if (shape.n > least + (1 << 16)) return 0;  // no length at all: the shape's d, say, which another check refuses
+  }
+  return shape.n;
+}
+
+Shape with_mask(Shape shape) {
+  shape.causal = true;
+  return shape;
+}
+
+// All input sets, a head each.
+Trial all_sets(Shape shape, uint64_t seed) {
+  const auto kinds = all_input_kinds();
+  shape.batch = kinds.size() % 2 == 0 ? 2 : 1;
+  shape.heads = static_cast<int>(kinds.size()) / shape.batch;
+  return {.shape = shape, .kinds = {kinds.begin(), kinds.end()}, .seed = seed};
+}
+
+// Another scale, other numbers of tiles.
+Trial other_problem(const Stage& stage, const Variant& variant, Shape shape, uint64_t seed, int far_heads) {
+  shape.n = supported_length(stage, variant, shape, FAR_N);
+  shape.softmax_scale = OTHER_SCALE * shape.scale();
+  if (far_heads > 0) {
+    shape.batch = 1;
+    shape.heads = 2;
+  }
+  return {.shape = shape, .kinds = {InputKind::normal}, .seed = seed + 1, .far_heads = far_heads};
+}
+
+// Raw bits of the generator: what a distribution makes of them differs between libraries.
+std::vector<Trial> random_trials(const Stage& stage, const Variant& variant, const Shape& shape, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const auto below = [&](uint64_t count) { return static_cast<int>(random() % count); };
+  const auto all = all_input_kinds();
+  std::vector<Trial> trials;
+  for (int i = 0; i < RANDOM_TRIALS; ++i) {
+    Shape chosen = shape;
+    chosen.batch = 1 + below(3);
+    chosen.heads = 1 + below(5);
+    const int least = 1 + below(1024);
+    chosen.n = supported_length(stage, variant, chosen, least);
+    chosen.softmax_scale = shape.scale() * (0.25f + static_cast<float>(below(1024)) / 512);
+    Trial trial{.shape = chosen, .kinds = {}, .seed = random()};
+    for (int64_t head = 0; head < chosen.batch_heads(); ++head) trial.kinds.push_back(all[below(all.size())]);
+    trials.push_back(std::move(trial));
+  }
+  return trials;
+}
+
+}  // namespace
+
+std::vector<Trial> emulator_trials(const Stage& stage, const Variant& variant, const Shape& shape,
+                                   const TrialChoice& choice) {
+  std::vector<Trial> trials;
+  for (const InputKind kind : choice.inputs) {
+    trials.push_back({.shape = shape, .kinds = {kind}, .seed = choice.seed, .both_builds = trials.empty()});
+  }
+  if (!trials.empty()) return trials;
+
+  trials.push_back({.shape = shape, .kinds = {InputKind::normal}, .seed = choice.seed});
+  Shape many = shape;
+  if (!choice.n_given) many.n = supported_length(stage, variant, shape, 97, 3);
+  trials.push_back(all_sets(many, choice.seed));
+  // Rows whose scores are all negative tell a maximum that begins at 0 from one that begins at a huge negative number.
+  trials.back().both_builds = true;
+
+  trials.push_back(other_problem(stage, variant, shape, choice.seed, FAR_HEADS));
+  if (stage.causal && !shape.causal) trials.push_back(all_sets(with_mask(many), choice.seed));
+  if (choice.thorough) std::ranges::move(random_trials(stage, variant, shape, choice.seed), std::back_inserter(trials));
+  return trials;
+}
+
+std::vector<Trial> gpu_trials(const Stage& stage, const Variant& variant, const Shape& shape,
+                              const TrialChoice& choice) {
+  std::vector<Trial> trials;
+  for (const InputKind kind : choice.inputs) {
+    trials.push_back({.shape = shape, .kinds = {kind}, .seed = choice.seed});
+  }
+  if (!trials.empty()) return trials;
+
+  trials.push_back({.shape = shape, .kinds = {InputKind::normal}, .seed = choice.seed});
+  trials.push_back(all_sets(shape, choice.seed));
+  trials.push_back(other_problem(stage, variant, shape, choice.seed, 0));
+  if (choice.thorough) trials.push_back(other_problem(stage, variant, shape, choice.seed, FAR_HEADS));
+  if (stage.causal && !shape.causal) trials.push_back(all_sets(with_mask(shape), choice.seed));
+  if (choice.thorough) std::ranges::move(random_trials(stage, variant, shape, choice.seed), std::back_inserter(trials));
+  return trials;
+}
+
+}  // namespace ladder

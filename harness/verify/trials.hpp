@@ -1,0 +1,46 @@
+// What a check consists of: the problems that one variant is tried on. A kernel that is right on one problem may have that
+// problem built in, so a check holds a sample of what can differ, and --thorough many random ones.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "harness/problem/inputs.hpp"
+#include "harness/stage.hpp"
+
+namespace ladder {
+
+// One launch.
+struct Trial {
+  Shape shape;
+  std::vector<InputKind> kinds;  // of the heads, in turn
+  uint64_t seed = 1;
+  int far_heads = 0;         // as Problem::far_heads
+  bool both_builds = false;  // of the emulated kernel; their outputs must agree bit by bit
+  bool operator==(const Trial&) const = default;
+};
+
+// What a reader asked for.
+struct TrialChoice {
+  std::vector<InputKind> inputs = {};  // only these sets; all if empty
+  bool n_given = false;                // the shape's n is the reader's, not a default
+  bool thorough = false;
+  uint64_t seed = 1;
+};
+
+// On the emulator, for a shape:
+//   1. normal inputs at that shape;
+//   2. all input sets at once, a head each, in two batches, by both builds: at the shape's n if it was given, or else at a length of
+//      three tiles or so;
+//   3. another softmax scale, more tiles than usual and an odd number of them where the tile allows it, in the first and the
+//      last head of a problem of more than 2^32 elements;
+//   4. the second once more under a causal mask, of a stage that has one.
+// With `inputs` only those sets, at that shape. With `thorough` also the random ones, of other seeds, lengths, batches, heads
+// and scales. Every trial's shape is one that the variant supports.
+std::vector<Trial> emulator_trials(const Stage& stage, const Variant& variant, const Shape& shape,
+                                   const TrialChoice& choice);
+
+// On the GPU the same without builds, and more than 2^32 elements with `thorough` only.
+std::vector<Trial> gpu_trials(const Stage& stage, const Variant& variant, const Shape& shape,
+                              const TrialChoice& choice);
+
+}  // namespace ladder
