@@ -8,6 +8,11 @@ namespace {
 constexpr int TILE = 16;  // scores and outputs are computed by 16x16 threads, one element each
 constexpr float LOG2E = 1.44269504088896341f;
 
+// The scores of a query: its row of S, [batch * heads, n, n] f32, in the workspace.
+__device__ __forceinline__ float* S_of(const AttentionParams& p, int query) {
+  return static_cast<float*>(p.workspace) + (size_t(blockIdx.z) * p.n + query) * p.n;
+}
+
 // S[query][key] = softmax_scale * dot(Q[query], K[key]), unless masked.   Grid (keys / 16, queries / 16, batch * heads).
 __global__ void __launch_bounds__(TILE* TILE) scores(AttentionParams p) {
   const int key = blockIdx.x * TILE + threadIdx.x % TILE, query = blockIdx.y * TILE + threadIdx.x / TILE;
@@ -17,13 +22,13 @@ __global__ void __launch_bounds__(TILE* TILE) scores(AttentionParams p) {
 
   float dot = 0.0f;
   for (int c = 0; c < p.d; ++c) dot += to_float(ld_global_f16(Q_row + c)) * to_float(ld_global_f16(K_row + c));
-  st_global_f32(p.S + (size_t(blockIdx.z) * p.n + query) * p.n + key, dot * p.softmax_scale);
+  st_global_f32(S_of(p, query) + key, dot * p.softmax_scale);
 }
 
 // S[query] = softmax(S[query]), one warp per row, two passes over it and a third to write.   Grid (queries, 1, b * h).
 __global__ void __launch_bounds__(32) softmax(AttentionParams p) {
   const int lane = threadIdx.x, keys = p.causal ? blockIdx.x + 1 : p.n;
-  float* S_row = p.S + (size_t(blockIdx.z) * p.n + blockIdx.x) * p.n;
+  float* S_row = S_of(p, blockIdx.x);
 
   float row_max = -INFINITY;
   for (int key = lane; key < keys; key += 32) row_max = fmaxf(row_max, ld_global_f32(S_row + key));
@@ -42,7 +47,7 @@ __global__ void __launch_bounds__(32) softmax(AttentionParams p) {
 __global__ void __launch_bounds__(TILE* TILE) output(AttentionParams p) {
   const int column = blockIdx.x * TILE + threadIdx.x % TILE, query = blockIdx.y * TILE + threadIdx.x / TILE;
   if (column >= p.d || query >= p.n) return;
-  const float* S_row = p.S + (size_t(blockIdx.z) * p.n + query) * p.n;
+  const float* S_row = S_of(p, query);
   const f16* V_column = p.V + size_t(blockIdx.z) * p.n * p.d + column;
   const int keys = p.causal ? query + 1 : p.n;
   float sum = 0.0f;

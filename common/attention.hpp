@@ -16,7 +16,7 @@ struct AttentionParams {
   const f16* V;
   f16* O;
   float* LSE;           // [batch * heads, n] ln of the sum of exp(scaled scores), of stages that write it; else null
-  float* S;             // [batch * heads, n, n] scratch for the stage that materialises the scores; otherwise null
+  void* workspace;      // scratch in device memory, as many bytes as the variant's workspace_bytes says; else null
   int batch_heads;      // batch * heads: every (batch, head) pair is an independent problem
   int n;                // sequence length
   int d;                // head dimension

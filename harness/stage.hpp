@@ -1,6 +1,7 @@
 // What a stage tells the harness about itself. A stage.cu fills one Stage and registers it. It is compiled several times, by
 // nvcc for the GPU and by the C++ compiler for the emulator; the registry joins what they register by name.
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -113,12 +114,18 @@ struct Stage {
   // Numbers in the idea, the limit and the prediction that come from the machine code, a trial or arithmetic which no test
   // repeats, as written there: "1,850". All others are computed by a test.
   int max_d = 128;  // until every stage.cu says it of its variants
-  bool any_d = false, causal = false, writes_lse = false, materialises_scores = false;
+  bool any_d = false, causal = false, writes_lse = false;
   std::vector<std::string_view> uncounted = {};
   std::vector<ResourceBound> resources = {};
   std::vector<Variant> variants = {};
   std::string directory = {};  // relative to the repository: "past_fa2/08_fragorder"; the registration knows it
 
+  // The most workspace that a variant of it needs for `shape`, in bytes.
+  uint64_t workspace_at(const Shape& shape) const {
+    uint64_t most = 0;
+    for (const Variant& variant : variants) most = std::max(most, variant.workspace_at(shape));
+    return most;
+  }
   std::string_view number() const { return name.substr(0, name.find('_')); }  // "03"
   // The folder of its directory, "past_fa2"; empty for the ladder's top level.
   std::string_view part() const {

@@ -83,10 +83,10 @@ EmulatorRun run_on_emulator(const Stage& stage, EmulatedLaunch launch, const Pro
   Heads(problem, V, per_head).assign(problem.inputs.V);
   Heads(problem, O, per_head).fill(POISON);
   constexpr float UNWRITTEN = std::numeric_limits<float>::quiet_NaN();
-  std::optional<TensorMemory<float>> S, LSE;
-  if (stage.materialises_scores) {
-    add(S.emplace(rows * shape.n), "S", emulator::Access::read_write);
-    Heads(problem, *S, size_t(shape.n) * shape.n).fill(UNWRITTEN);
+  std::optional<TensorMemory<float>> workspace, LSE;
+  if (const uint64_t bytes = stage.workspace_at(launched); bytes > 0) {
+    add(workspace.emplace((bytes + 3) / 4), "workspace", emulator::Access::read_write);
+    Heads(problem, *workspace, workspace->values().size() / launched.batch_heads()).fill(UNWRITTEN);
   }
   if (stage.writes_lse) {
     add(LSE.emplace(rows), "LSE", emulator::Access::read_write);
@@ -98,7 +98,7 @@ EmulatorRun run_on_emulator(const Stage& stage, EmulatedLaunch launch, const Pro
   params.K = K.for_kernels();
   params.V = V.for_kernels();
   params.O = O.for_kernels();
-  params.S = S ? S->for_kernels() : nullptr;
+  params.workspace = workspace ? workspace->for_kernels() : nullptr;
   params.LSE = LSE ? LSE->for_kernels() : nullptr;
   launch(device, params);
 

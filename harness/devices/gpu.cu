@@ -237,13 +237,13 @@ struct GpuProblem::Buffers {
   Shape shape;
   int64_t heads = 0;  // in Q, K and V
   DeviceBuffer Q, K, V;
-  DeviceBuffer S;  // empty unless the stage materialises its scores
+  DeviceBuffer workspace;  // empty unless a stage needs it, for its scores
   std::vector<Output> outputs;
 
   std::vector<const DeviceBuffer*> all() const {
     std::vector<const DeviceBuffer*> buffers{&Q, &K, &V};
     for (const Output& output : outputs) buffers.insert(buffers.end(), {&output.O, &output.LSE});
-    if (S.bytes() > 0) buffers.push_back(&S);
+    if (workspace.bytes() > 0) buffers.push_back(&workspace);
     return buffers;
   }
 
@@ -255,7 +255,7 @@ struct GpuProblem::Buffers {
     params.V = V.as<f16>() + launch.view.v * head;
     params.O = outputs[launch.output].O.as<f16>();
     params.LSE = outputs[launch.output].LSE.as<float>();
-    params.S = S.bytes() > 0 ? S.as<float>() : nullptr;
+    params.workspace = workspace.bytes() > 0 ? workspace.as<std::byte>() : nullptr;
     return params;
   }
 
@@ -293,8 +293,10 @@ struct GpuProblem::Buffers {
       make(output.LSE, "LSE", size_t(shape.batch_heads()) * shape.n * sizeof(float));
     }
     if (with_scores) {
-      make(buffers->S, "S", size_t(shape.batch_heads()) * shape.n * shape.n * sizeof(float));
-      if (status) status = checked(cudaMemset(buffers->S.as<float>(), 0xff, buffers->S.bytes()), "poisoning S");
+      make(buffers->workspace, "workspace", size_t(shape.batch_heads()) * shape.n * shape.n * sizeof(float));
+      DeviceBuffer& workspace = buffers->workspace;
+      if (status)
+        status = checked(cudaMemset(workspace.as<std::byte>(), 0xff, workspace.bytes()), "poisoning the workspace");
     }
     if (!status) return tl::make_unexpected(status.error());
     return buffers;

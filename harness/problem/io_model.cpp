@@ -6,15 +6,15 @@
 
 namespace ladder {
 
-double io_model_bytes(const Stage& stage, const Variant& variant, const Shape& shape) {
+double io_model_bytes(const Stage&, const Variant& variant, const Shape& shape) {
   const double n = shape.n, nd = n * shape.d, heads = static_cast<double>(shape.batch_heads());
-  if (stage.materialises_scores) return heads * (8 * nd + (shape.causal ? 2 * n * (n + 1) : 4 * n * n));
+  if (variant.workspace_at(shape) > 0) return heads * (8 * nd + (shape.causal ? 2 * n * (n + 1) : 4 * n * n));
   const double query_tiles = n / std::max(1, variant.tile.br);
   return heads * (4 * nd + (shape.causal ? 2 * nd * (query_tiles + 1) : 4 * nd * query_tiles));
 }
 
-std::string io_model_formula(const Stage& stage, const Variant& variant, const Shape& shape) {
-  if (stage.materialises_scores) return shape.causal ? "8nd + 2n (n + 1)" : "8nd + 4n^2";
+std::string io_model_formula(const Stage&, const Variant& variant, const Shape& shape) {
+  if (variant.workspace_at(shape) > 0) return shape.causal ? "8nd + 2n (n + 1)" : "8nd + 4n^2";
   const int br = std::max(1, variant.tile.br);
   return shape.causal ? fmt::format("4nd + 2nd (n/{} + 1)", br) : fmt::format("4nd + 4n^2 d / {}", br);
 }

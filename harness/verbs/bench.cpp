@@ -97,7 +97,7 @@ class Bench {
   // The field of one shape. Without room for the scores of 00_naive, the others run without it.
   Result<Field> make_field(const Shape& shape, InputKind kind) {
     const bool with_scores =
-        std::any_of(stages_.begin(), stages_.end(), [](const Stage* stage) { return stage->materialises_scores; });
+        std::any_of(stages_.begin(), stages_.end(), [&](const Stage* stage) { return stage->workspace_at(shape) > 0; });
     Result<Field> field = Field::create(gpu_, shape, kind, options_.seed, with_scores);
     std::optional<Error> no_room;
     if (!field && with_scores && field.error().code == ExitCode::cannot_run_here) {
@@ -106,7 +106,7 @@ class Bench {
     }
     if (!field) return field;
     for (const Stage* stage : stages_) {
-      if (no_room && stage->materialises_scores) {
+      if (no_room && stage->workspace_at(shape) > 0) {
         say_once(fmt::format("{}: not timed: {}", stage->name, no_room->message));
         if (!refusal_) refusal_ = no_room;
         continue;

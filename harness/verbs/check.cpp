@@ -42,9 +42,9 @@ std::vector<Candidate> choose_candidates(const Options& options) {
   return candidates;
 }
 
-bool any_materialises(const std::vector<Candidate>& candidates) {
+bool any_needs_workspace(const std::vector<Candidate>& candidates, const Shape& shape) {
   return std::ranges::any_of(candidates,
-                             [](const Candidate& candidate) { return candidate.stage->materialises_scores; });
+                             [&](const Candidate& candidate) { return candidate.variant->workspace_at(shape) > 0; });
 }
 
 std::string name_of(const Candidate& candidate, const Options& options) {
@@ -122,7 +122,7 @@ class Check {
     std::vector<std::pair<size_t, Trial>> plan;  // which candidate's
     double total = 0;
     for (const Shape& shape : shapes) {
-      if (auto status = fits_host_memory(shape, any_materialises(candidates)); !status) return status;
+      if (auto status = fits_host_memory(shape, any_needs_workspace(candidates, shape)); !status) return status;
       for (size_t i = 0; i < candidates.size(); ++i) {
         if (auto status = supports(*candidates[i].stage, *candidates[i].variant, shape); !status) return status;
         for (Trial& trial : emulator_trials(*candidates[i].stage, *candidates[i].variant, shape, trial_choice_)) {
@@ -163,11 +163,12 @@ class Check {
 
   Status on_gpu(const GpuInfo& gpu, const std::vector<Candidate>& candidates) {
     const std::vector<Shape> shapes = shapes_for(options_, GPU_SHAPE);
-    const auto naive = std::ranges::find_if(stages(), &Stage::materialises_scores);
+    const auto naive =
+        std::ranges::find_if(stages(), [](const Stage& stage) { return stage.workspace_at(GPU_SHAPE) > 0; });
     const bool have_naive = naive != stages().end() && naive->variants.front().on_gpu != nullptr;
     std::vector<std::pair<Trial, std::vector<size_t>>> plan;  // each with the candidates that it is for
     for (const Shape& shape : shapes) {
-      if (auto status = fits_gpu_memory(shape, any_materialises(candidates), gpu); !status) return status;
+      if (auto status = fits_gpu_memory(shape, any_needs_workspace(candidates, shape), gpu); !status) return status;
       if (auto status = fits_host_memory(shape, false); !status) return status;
       for (size_t i = 0; i < candidates.size(); ++i) {
         if (auto status = supports(*candidates[i].stage, *candidates[i].variant, shape); !status) return status;
@@ -223,7 +224,7 @@ class Check {
       if (!prepared) return prepared;
       for (const size_t i : planned.second) {
         const Candidate& candidate = candidates[i];
-        if (skip(candidate, Backend::gpu, shape) || (is_far && candidate.stage->materialises_scores)) continue;
+        if (skip(candidate, Backend::gpu, shape) || (is_far && candidate.variant->workspace_at(shape) > 0)) continue;
         progress.step(fmt::format("{} on the GPU, {}", name_of(candidate, options_), describe(trial)), 1);
         std::vector<CheckResult> results;
         const Watched watched = watch(

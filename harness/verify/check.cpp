@@ -436,7 +436,7 @@ std::vector<CheckResult> check_properties(const Stage& stage, const Variant& var
     return run_on_emulator(stage, variant.on_emulator, {shape, {InputKind::normal}, seed, inputs, {}}).output;
   };
   const Run on_gpu = [&](const Inputs& inputs) -> Result<std::vector<f16>> {
-    auto problem = GpuProblem::create(shape, inputs, stage.materialises_scores);
+    auto problem = GpuProblem::create(shape, inputs, variant.workspace_at(shape) > 0);
     if (!problem) return tl::make_unexpected(problem.error());
     if (const Status status = problem->run(variant); !status) return tl::make_unexpected(status.error());
     return problem->read_output();

@@ -21,7 +21,9 @@ std::vector<Stage> some_stages() {
   all[0].any_d = true;
   all[0].max_d = 256;
   all[0].causal = true;
-  all[0].materialises_scores = true;
+  all[0].variants[0].workspace_bytes = [](const Shape& shape) {
+    return uint64_t(shape.batch_heads()) * shape.n * shape.n * 4;
+  };
   all[0].variants[0].tile = {};
   all[3].variants[0].tile = {128, 64, 4};
   return all;
