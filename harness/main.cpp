@@ -12,6 +12,7 @@
 #include "harness/verbs/bench.hpp"
 #include "harness/verbs/check.hpp"
 #include "harness/verbs/compare.hpp"
+#include "harness/verbs/describe.hpp"
 #include "harness/verbs/explain.hpp"
 #include "harness/verbs/options.hpp"
 #include "harness/verbs/overview.hpp"
@@ -29,6 +30,8 @@ Result<ExitCode> run_verb(const Options& options) {
       return compare_verb(options);
     case Verb::explain:
       return explain_verb(options);
+    case Verb::describe:
+      return describe_verb(options);
     case Verb::overview:
       break;
   }

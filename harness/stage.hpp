@@ -111,10 +111,10 @@ struct Stage {
   std::string_view prediction;     // what we expected before measuring, with the reason
   int min_sm = 80;                 // oldest GPU whose instructions suffice
   std::string_view needs = "";     // which ones those are: "mma.m16n8k16, cp.async"
-  // Numbers in the idea, the limit and the prediction that come from the machine code, a trial or arithmetic which no test
-  // repeats, as written there: "1,850". All others are computed by a test.
   int max_d = 128;  // until every stage.cu says it of its variants
   bool any_d = false, causal = false, writes_lse = false;
+  // Numbers in the idea, the limit and the prediction that come from the machine code, a trial or arithmetic which no test
+  // repeats, as written there: "1,850". All others are computed by a test.
   std::vector<std::string_view> uncounted = {};
   std::vector<ResourceBound> resources = {};
   std::vector<Variant> variants = {};
@@ -127,6 +127,7 @@ struct Stage {
     return most;
   }
   std::string_view number() const { return name.substr(0, name.find('_')); }  // "03"
+  std::string_view word() const { return name.substr(name.find('_') + 1); }   // "kvpipe"
   // The folder of its directory, "past_fa2"; empty for the ladder's top level.
   std::string_view part() const {
     return std::string_view(directory).substr(0,

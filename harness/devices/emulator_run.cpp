@@ -53,8 +53,8 @@ class Heads {
 
 }  // namespace
 
-EmulatorRun run_on_emulator(const Stage& stage, EmulatedLaunch launch, const Problem& problem,
-                            const emulator::Options& options) {
+EmulatorRun run_on_emulator(const Stage& stage, const Variant& variant, const Problem& problem,
+                            const emulator::Options& options, Unset build) {
   const Shape& shape = problem.shape;
   const Shape launched = problem.launched();
   const auto rows = static_cast<size_t>(launched.batch_heads()) * shape.n, elements = rows * shape.d;
@@ -64,8 +64,7 @@ EmulatorRun run_on_emulator(const Stage& stage, EmulatedLaunch launch, const Pro
   std::vector<std::string> names;
   emulator::Options limits = options;
   // What the oldest GPU has that the stage is for; where a row takes it, a longer one may need a newer GPU.
-  const bool grows = std::ranges::any_of(stage.variants, [](const Variant& v) { return v.smem_bytes_per_key > 0; });
-  if (!grows) limits.smem_limit = emulator::max_shared_memory(stage.min_sm);
+  if (variant.smem_bytes_per_key == 0) limits.smem_limit = emulator::max_shared_memory(stage.min_sm);
   if (problem.far_heads > 0) limits.slices = static_cast<uint64_t>(problem.far_heads);
   emulator::Device device(limits);
   const auto add = [&](TensorBytes& buffer, const char* name, emulator::Access access) {
@@ -84,11 +83,11 @@ EmulatorRun run_on_emulator(const Stage& stage, EmulatedLaunch launch, const Pro
   Heads(problem, O, per_head).fill(POISON);
   constexpr float UNWRITTEN = std::numeric_limits<float>::quiet_NaN();
   std::optional<TensorMemory<float>> workspace, LSE;
-  if (const uint64_t bytes = stage.workspace_at(launched); bytes > 0) {
+  if (const uint64_t bytes = variant.workspace_at(launched); bytes > 0) {
     add(workspace.emplace((bytes + 3) / 4), "workspace", emulator::Access::read_write);
     Heads(problem, *workspace, workspace->values().size() / launched.batch_heads()).fill(UNWRITTEN);
   }
-  if (stage.writes_lse) {
+  if (variant.writes_lse) {
     add(LSE.emplace(rows), "LSE", emulator::Access::read_write);
     Heads(problem, *LSE, shape.n).fill(UNWRITTEN);
   }
@@ -100,7 +99,7 @@ EmulatorRun run_on_emulator(const Stage& stage, EmulatedLaunch launch, const Pro
   params.O = O.for_kernels();
   params.workspace = workspace ? workspace->for_kernels() : nullptr;
   params.LSE = LSE ? LSE->for_kernels() : nullptr;
-  launch(device, params);
+  (build == Unset::pattern ? variant.on_emulator : variant.on_emulator_zeroed)(device, params);
 
   EmulatorRun run;
   run.stopped = device.stopped();

@@ -22,8 +22,7 @@ struct EmulatorRun {
   std::vector<std::string> modified_inputs;             // "Q", "K", "V"
 };
 
-// `launch` is one of the variant's two emulated builds.
-EmulatorRun run_on_emulator(const Stage& stage, EmulatedLaunch launch, const Problem& problem,
-                            const emulator::Options& options = {});
+EmulatorRun run_on_emulator(const Stage& stage, const Variant& variant, const Problem& problem,
+                            const emulator::Options& options = {}, Unset build = Unset::pattern);
 
 }  // namespace ladder

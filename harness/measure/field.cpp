@@ -134,7 +134,7 @@ void Field::add(const Stage& stage, const Variant& variant) {
   }
   entries_.push_back(std::move(entry));
   contestants_.push_back(make_contestant(
-      name, groups_, stage.writes_lse,
+      name, groups_, variant.writes_lse,
       [gpu = on_gpu_, &variant](std::span<const Launch> launches) { return gpu->time_ms(variant, launches); }));
 }
 

@@ -36,20 +36,27 @@ std::string to_string(const Shape& shape) {
 }
 
 Status supports(const Stage& stage, const Variant& variant, const Shape& shape) {
-  if (shape.causal && !stage.causal) {
+  if (shape.causal && !variant.causal) {
     std::vector<std::string_view> able;
     for (const Stage& other : stages()) {
-      if (other.causal) able.push_back(other.name);
+      if (std::ranges::any_of(other.variants, &Variant::causal)) able.push_back(other.name);
     }
     return failure(ExitCode::usage, fmt::format("{} is dense only: it has no mask. Stages that do causal: {}.",
                                                 stage.name, fmt::join(able, ", ")));
   }
-  if (stage.any_d ? shape.d > stage.max_d : shape.d != stage.max_d) {
-    return failure(
-        ExitCode::usage,
-        fmt::format("{} needs a head dimension of {}{}; d={} is not.{}", stage.name, stage.any_d ? "at most " : "",
-                    stage.max_d, shape.d,
-                    stage.any_d ? "" : "\n  Any d up to 256:  ./ladder check 00 --d " + std::to_string(shape.d)));
+  if (shape.d < variant.min_d || shape.d > variant.max_d) {
+    std::string others;
+    for (const Stage& other : stages()) {
+      const Variant& able = other.variants.front();
+      if (others.empty() && able.min_d <= shape.d && shape.d <= able.max_d) {
+        others = fmt::format("\n  One that takes it:  ./ladder check {} --d {}", other.number(), shape.d);
+      }
+    }
+    return failure(ExitCode::usage,
+                   fmt::format("{} needs a head dimension of {}; d={} is not.{}", stage.name,
+                               variant.min_d == variant.max_d ? std::to_string(variant.max_d)
+                                                              : fmt::format("{} to {}", variant.min_d, variant.max_d),
+                               shape.d, others));
   }
   const int br = std::max(1, variant.tile.br), bc = std::max(1, variant.tile.bc), step = std::lcm(br, bc);
   if (shape.n % step == 0)

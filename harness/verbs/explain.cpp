@@ -182,7 +182,7 @@ nlohmann::ordered_json explanation(const Stage& stage, const Variant& variant, c
 Status write_trace(const std::string& file, const Stage& stage, const Variant& variant, const Problem& problem) {
   emulator::Options options;
   options.trace = true;
-  const EmulatorRun run = run_on_emulator(stage, variant.on_emulator, problem, options);
+  const EmulatorRun run = run_on_emulator(stage, variant, problem, options);
   return write_text(file, trace_document(stage, variant, problem.shape, run));
 }
 

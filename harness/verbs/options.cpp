@@ -233,7 +233,7 @@ Status resolve_stages(const RawFlags& raw, const std::vector<Stage>& known, Opti
   }
   if (options.stages.empty()) {
     for (const Stage& stage : known) {
-      if (stage.causal || !options.causal) options.stages.push_back(&stage);
+      if (stage.variants.front().causal || !options.causal) options.stages.push_back(&stage);
     }
   }
   return {};
@@ -278,14 +278,14 @@ Result<const Stage*> find_stage(std::string_view typed, const std::vector<Stage>
   std::string name(typed);
   while (name.ends_with('/')) name.pop_back();  // from completing the directory's name
   std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  const size_t digits = std::min(name.find_first_not_of("0123456789"), name.size());
-  const bool number = digits > 0 && name.size() - digits <= 2;  // 3, 0a or 0ab
-  if (number && digits == 1) name.insert(0, "0");
+  // 3 is 03, and p3 is p03.
+  const size_t first = std::min(name.find_first_of("0123456789"), name.size());
+  const bool number = first <= 1 && first < name.size() && name.find_first_not_of("0123456789", first) == std::string::npos;
+  if (number && first + 1 == name.size()) name.insert(first, "0");
   std::vector<std::string> names;
   for (const Stage& stage : known) {
-    const size_t bar = stage.name.find('_');
-    if (name == stage.name || name == stage.name.substr(0, bar) || name == stage.name.substr(bar + 1)) return &stage;
-    names.emplace_back(stage.name.substr(bar + 1));  // a typo is looked for in the word and in the whole
+    if (name == stage.name || name == stage.number() || name == stage.word() || name == stage.directory) return &stage;
+    names.emplace_back(stage.word());  // a typo is looked for in the word and in the whole
   }
   if (name.find(',') != std::string::npos) {
     std::string apart(typed);
@@ -323,7 +323,9 @@ Result<Options> parse_options(std::span<const std::string> arguments, const std:
   CLI::App* bench = add_verb("bench", "the TFLOPS table");
   CLI::App* compare = add_verb("compare", "two stages, interleaved: ratio, interval, verdict");
   CLI::App* explain = add_verb("explain", "the idea, predicted against counted, conflicts by source line");
-  for (CLI::App* verb : {check, bench, compare, explain})
+  CLI::App* describe = app.add_subcommand("describe", "parts and rungs as they are");
+  describe->allow_extras();
+  for (CLI::App* verb : {check, bench, compare, explain, describe})
     add_file_flag(*verb, "--json", options.json, "results; - is stdout");
   for (CLI::App* verb : {bench, compare}) {
     add_file_flag(*verb, "--csv", options.csv, "results; - is stdout");
@@ -377,7 +379,8 @@ Result<Options> parse_options(std::span<const std::string> arguments, const std:
     options.verb = verb == check     ? Verb::check
                    : verb == bench   ? Verb::bench
                    : verb == compare ? Verb::compare
-                                     : Verb::explain;
+                   : verb == explain ? Verb::explain
+                                     : Verb::describe;
   }
   for (const Status& status : {parse_shape(raw, options), parse_inputs(raw, options), parse_place(raw, options),
                                parse_timing(raw, options), resolve_stages(raw, known, options), check_files(options)}) {

@@ -14,7 +14,7 @@
 
 namespace ladder {
 
-enum class Verb { overview, check, bench, compare, explain };
+enum class Verb { overview, check, bench, compare, explain, describe };
 enum class Where { automatic, cpu, gpu };
 
 // Flags that were not given stay empty, so that each verb can choose its own default per back end.

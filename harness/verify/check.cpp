@@ -333,7 +333,7 @@ std::vector<CheckResult> check_sets_on_emulator(const Stage& stage, const Varian
   if (variant.on_emulator == nullptr) {
     fail(launch, FailureKind::launch_failed, "this variant has no emulated build");
   } else {
-    run = run_on_emulator(stage, variant.on_emulator, problem, options);
+    run = run_on_emulator(stage, variant, problem, options);
     launch.counters = run.counters;
     judge_emulator_run(launch, run);
   }
@@ -342,7 +342,7 @@ std::vector<CheckResult> check_sets_on_emulator(const Stage& stage, const Varian
       std::ranges::none_of(run.reports, [](const emulator::Report& report) { return emulator::is_fatal(report.kind); });
   if (complete && problem.far_heads == 0) judge_counts(launch, variant, problem);
   if (complete && both_builds && launch.answers_right() && variant.on_emulator_zeroed != nullptr) {
-    const EmulatorRun other = run_on_emulator(stage, variant.on_emulator_zeroed, problem, options);
+    const EmulatorRun other = run_on_emulator(stage, variant, problem, options, Unset::zero);
     if (const auto at = first_difference(run.output, other.output); at && !other.stopped) {
       const auto index = static_cast<size_t>(*at);
       fail(launch, FailureKind::unset_variable,
@@ -361,7 +361,7 @@ std::vector<CheckResult> check_sets_on_emulator(const Stage& stage, const Varian
     result.max_err = std::numeric_limits<double>::quiet_NaN();
     if (complete) {  // what a launch has left that was ended tells nothing more
       judge_output(result, problem, set, run.output);
-      if (stage.writes_lse) judge_lse(result, problem, set, run.lse);
+      if (variant.writes_lse) judge_lse(result, problem, set, run.lse);
     }
     results.push_back(finish(std::move(result), watch.seconds() / static_cast<double>(problem.kinds.size())));
   }
@@ -391,7 +391,7 @@ std::vector<CheckResult> check_sets_on_gpu(const Stage& stage, const Variant& va
     auto read = rows.empty() ? problem_on_gpu.read_output() : problem_on_gpu.read_output_rows(rows);
     if (!read) return tl::make_unexpected(read.error());
     output = std::move(*read);
-    if (!stage.writes_lse) return {};
+    if (!variant.writes_lse) return {};
     auto read_lse = rows.empty() ? problem_on_gpu.read_lse() : problem_on_gpu.read_lse_rows(rows);
     if (!read_lse) return tl::make_unexpected(read_lse.error());
     lse = std::move(*read_lse);
@@ -415,7 +415,7 @@ std::vector<CheckResult> check_sets_on_gpu(const Stage& stage, const Variant& va
     result.inputs = to_string(problem.kinds[set]);
     if (!output.empty()) {
       judge_output(result, problem, set, output);
-      if (stage.writes_lse) judge_lse(result, problem, set, lse);
+      if (variant.writes_lse) judge_lse(result, problem, set, lse);
       if (!naive.empty()) judge_against_naive(result, problem, set, output, naive);
     }
     results.push_back(finish(std::move(result), watch.seconds() / static_cast<double>(problem.kinds.size())));
@@ -433,7 +433,7 @@ std::vector<CheckResult> check_properties(const Stage& stage, const Variant& var
                                           Backend backend) {
   const Stopwatch watch;
   const Run on_emulator = [&](const Inputs& inputs) -> Result<std::vector<f16>> {
-    return run_on_emulator(stage, variant.on_emulator, {shape, {InputKind::normal}, seed, inputs, {}}).output;
+    return run_on_emulator(stage, variant, {shape, {InputKind::normal}, seed, inputs, {}}).output;
   };
   const Run on_gpu = [&](const Inputs& inputs) -> Result<std::vector<f16>> {
     auto problem = GpuProblem::create(shape, inputs, variant.workspace_at(shape) > 0);

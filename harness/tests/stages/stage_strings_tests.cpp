@@ -105,7 +105,7 @@ std::vector<double> computed(const Number& number, const Stage& stage) {
   for (const Stage* each : both) {
     const Variant& variant = each->variants[0];
     const Tile tile = variant.tile;
-    const double threads = tile.warps * 32.0, d = each->max_d;
+    const double threads = tile.warps * 32.0, d = each->variants[0].max_d;
     const std::string& unit = number.unit;
     if (unit == "rows" || unit == "row" || unit == "query" || unit == "queries" || unit == "different") {
       // Of an mma, a block, a warp; one for each lane.

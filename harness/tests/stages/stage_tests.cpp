@@ -124,8 +124,8 @@ TEST_CASE("every variant is right and counts what it predicts, for one head and 
 
 TEST_CASE("a stage that does causal is right and counts what it predicts, and no later key changes a row", "[stage]") {
   for (const Stage* stage : stages_to_test()) {
-    CHECK(supports(*stage, stage->variants[0], CAUSAL).has_value() == stage->causal);
-    if (!stage->causal) continue;
+    CHECK(supports(*stage, stage->variants[0], CAUSAL).has_value() == stage->variants[0].causal);
+    if (!stage->variants[0].causal) continue;
     for (const InputKind kind : all_input_kinds()) {
       const CheckResult result = check_on_emulator(*stage, stage->variants[0], problem(CAUSAL, kind));
       INFO(reasons(result));
@@ -184,7 +184,7 @@ TEST_CASE("an N that the tile does not divide is refused, never shortened", "[st
 
 TEST_CASE("a stage for any shape takes lengths and head dimensions that are no power of two", "[stage]") {
   for (const Stage* stage : stages_to_test()) {
-    if (!stage->any_d) continue;
+    if (stage->variants[0].min_d > 1) continue;
     for (const Shape& shape :
          {Shape{.batch = 1, .heads = 1, .n = 1, .d = 1}, Shape{.batch = 1, .heads = 2, .n = 77, .d = 40},
           Shape{.batch = 3, .heads = 1, .n = 33, .d = 256}}) {
@@ -239,7 +239,7 @@ std::map<std::pair<std::string, std::string>, int> mma_under_copies(const Stage&
   options.trace = true;
   const Shape shape{.batch = 1, .heads = 1, .n = 4 * stage.variants[0].tile.bc, .d = 128};
   const Problem& four_tiles = problem(shape, InputKind::normal);
-  const EmulatorRun run = run_on_emulator(stage, stage.variants[0].on_emulator, four_tiles, options);
+  const EmulatorRun run = run_on_emulator(stage, stage.variants[0], four_tiles, options);
   std::map<std::pair<std::string, std::string>, int> overlaps;
   std::set<std::string> in_flight;
   std::string product;
@@ -322,7 +322,7 @@ std::vector<int> rescaled_tiles(const Stage& stage, float growth) {
   INFO(reasons(result));
   CHECK(result.ok);
 
-  const EmulatorRun run = run_on_emulator(stage, stage.variants[0].on_emulator, problem, {.trace = true});
+  const EmulatorRun run = run_on_emulator(stage, stage.variants[0], problem, {.trace = true});
   std::vector<int> tiles;
   int tile = 0;
   for (const emulator::TraceEvent& event : run.trace) {
@@ -354,7 +354,7 @@ TEST_CASE("bytes from global memory follow the tile's formula", "[ladder]") {
       const CheckResult result = check_on_emulator(stage, variant, problem(SMALL, InputKind::normal));
       const uint64_t n = SMALL.n, row_bytes = SMALL.d * 2, blocks = n / variant.tile.br;
       CHECK(result.counters.value().gmem_bytes_read == n * row_bytes + blocks * 2 * n * row_bytes);
-      CHECK(result.counters.value().gmem_bytes_written == n * (row_bytes + (stage.writes_lse ? 4 : 0)));
+      CHECK(result.counters.value().gmem_bytes_written == n * (row_bytes + (variant.writes_lse ? 4 : 0)));
     }
   }
 }
@@ -369,7 +369,7 @@ TEST_CASE("00a to 00ac keep the scores on the chip: any N, and O(n d) bytes writ
         const CheckResult result = check_on_emulator(*stage, variant, make_problem(shape, InputKind::normal, 2));
         INFO(reasons(result));
         CHECK(result.ok);
-        CHECK(result.counters.value().gmem_bytes_written == uint64_t(2 * n * (128 * 2 + (stage->writes_lse ? 4 : 0))));
+        CHECK(result.counters.value().gmem_bytes_written == uint64_t(2 * n * (128 * 2 + (variant.writes_lse ? 4 : 0))));
       }
     }
   }
@@ -399,7 +399,7 @@ TEST_CASE("a warp's load of K takes 2 bytes of 32 rows in 00a and 128 of 4 in 00
     constexpr Shape SHAPE{.batch = 1, .heads = 1, .n = 128, .d = 128};
     const Problem& given = problem(SHAPE, InputKind::normal);
     Loads found;
-    for (const auto& event : run_on_emulator(*stage, stage->variants[0].on_emulator, given, {.trace = true}).trace) {
+    for (const auto& event : run_on_emulator(*stage, stage->variants[0], given, {.trace = true}).trace) {
       if (event.global.buffer == buffer) ++found[{event.bytes, event.global.bytes}];
     }
     return found;

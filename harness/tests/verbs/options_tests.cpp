@@ -18,9 +18,9 @@ std::vector<Stage> some_stages() {
     all[i].variants.resize(1);
     all[i].variants[0].tile = {64, 128, 4};
   }
-  all[0].any_d = true;
-  all[0].max_d = 256;
-  all[0].causal = true;
+  all[0].variants[0].min_d = 1;
+  all[0].variants[0].max_d = 256;
+  all[0].variants[0].causal = true;
   all[0].variants[0].workspace_bytes = [](const Shape& shape) {
     return uint64_t(shape.batch_heads()) * shape.n * shape.n * 4;
   };

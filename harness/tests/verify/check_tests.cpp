@@ -102,9 +102,9 @@ void changes_its_input(emulator::Device& device, const AttentionParams& given) {
 Stage stage_of(void (*kernel)(emulator::Device&, const AttentionParams&)) {
   Stage stage;
   stage.name = "99_fake";
-  stage.any_d = true;
   Variant variant;
   variant.label = "on the host";
+  variant.min_d = 1;
   variant.on_emulator = kernel;
   stage.variants.push_back(variant);
   return stage;
@@ -161,7 +161,7 @@ TEST_CASE("a wrong log-sum-exp fails, though the output is right") {
       right(device, p);
       fault(on_host(device, p).LSE);
     });
-    stage.writes_lse = true;
+    stage.variants[0].writes_lse = true;
     return check(stage);
   };
   CHECK(with_lse([](float*) {}).ok);

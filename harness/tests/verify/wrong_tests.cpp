@@ -71,13 +71,15 @@ using Launch = void (*)(Device&, const AttentionParams&);
 
 CheckResult check(std::string_view name, Launch launch, const Problem& problem) {
   const ladder::Stage stage{
-      .name = name, .idea = "", .limit = "", .prediction = "", .causal = true, .writes_lse = true};
+      .name = name, .idea = "", .limit = "", .prediction = ""};
   const ladder::Variant variant{.label = std::string(name),
                                 .tile = {BR, BC, WARPS},
                                 .smem_bytes = SMEM_BYTES,
                                 .on_emulator = launch,
                                 .conflict_ways = 1,
-                                .predict = predict};
+                                .predict = predict,
+                                .causal = true,
+                                .writes_lse = true};
   return check_on_emulator(stage, variant, problem);
 }
 
@@ -202,8 +204,9 @@ TEST_CASE("shuffles that depend on the data come in whole rescales on top of the
   const Problem& given = problem(InputKind::normal);
   const uint64_t counted = predict(given.shape).shuffles;
   const auto judge = [&](uint64_t fewest, uint64_t step) {
-    const ladder::Stage stage{.name = "none", .idea = "", .limit = "", .prediction = "", .writes_lse = true};
+    const ladder::Stage stage{.name = "none", .idea = "", .limit = "", .prediction = ""};
     ladder::Variant variant{.label = "none", .tile = {BR, BC, WARPS}, .smem_bytes = SMEM_BYTES};
+    variant.writes_lse = true;
     variant.on_emulator = launch_wrong<Fault::none>;
     variant.predict = [fewest](const Shape& shape) {
       ladder::Counts counts = predict(shape);
@@ -265,9 +268,10 @@ TEST_CASE("the book prints what the check says of a kernel without a running max
 
 TEST_CASE("a key of the future is found without a reference") {
   ladder::Variant variant;
+  variant.causal = variant.writes_lse = true;
   variant.on_emulator = launch_wrong<Fault::mask_off_by_one>;
   const ladder::Stage stage{
-      .name = "mask_off_by_one", .idea = "", .limit = "", .prediction = "", .causal = true, .writes_lse = true};
+      .name = "mask_off_by_one", .idea = "", .limit = "", .prediction = ""};
   std::set<std::string> broken;
   for (const CheckResult& property :
        check_properties(stage, variant, {.n = N, .causal = true}, 1, ladder::Backend::emulator)) {
@@ -287,8 +291,8 @@ TEST_CASE("no fault is left out") {
 TEST_CASE("groups of keys that are joined wrongly are rejected, each for its reason and where it shows") {
   using enum InputKind;
   const auto reasons = [](Launch launch, InputKind kind, int n) {
-    const ladder::Stage stage{.name = "groups", .idea = "", .limit = "", .prediction = "", .writes_lse = true};
-    const ladder::Variant variant{.label = "groups", .smem_bytes = groups::SMEM_BYTES, .on_emulator = launch};
+    const ladder::Stage stage{.name = "groups", .idea = "", .limit = "", .prediction = ""};
+    const ladder::Variant variant{.label = "groups", .smem_bytes = groups::SMEM_BYTES, .on_emulator = launch, .writes_lse = true};
     const CheckResult result = check_on_emulator(stage, variant, ladder::make_problem({.heads = 2, .n = n}, kind, 1));
     INFO(messages_of(result));
     CHECK(result.ok == result.failures.empty());
@@ -309,7 +313,7 @@ TEST_CASE("groups of keys that are joined wrongly are rejected, each for its rea
 
 TEST_CASE("a row that is divided by one warp's sum is right as long as that warp has all keys, and then rejected") {
   const auto reasons = [](Launch launch, InputKind kind, int n) {
-    const ladder::Stage stage{.name = "rows", .idea = "", .limit = "", .prediction = "", .max_d = 128, .any_d = true};
+    const ladder::Stage stage{.name = "rows", .idea = "", .limit = "", .prediction = ""};
     ladder::Variant variant{.label = "rows", .smem_bytes = rows::SMEM_BYTES, .on_emulator = launch};
     variant.smem_bytes_per_key = 4;
     const ladder::Shape shape{.heads = 2, .n = n, .d = 32};
@@ -332,8 +336,8 @@ TEST_CASE("a row that is divided by one warp's sum is right as long as that warp
 TEST_CASE("lanes that share a row and do not agree on it are rejected, each for its reason and where it shows") {
   using enum InputKind;
   const auto reasons = [](Launch launch, InputKind kind) {
-    const ladder::Stage stage{.name = "lanes", .idea = "", .limit = "", .prediction = "", .writes_lse = true};
-    const ladder::Variant variant{.label = "lanes", .smem_bytes = lanes::SMEM_BYTES, .on_emulator = launch};
+    const ladder::Stage stage{.name = "lanes", .idea = "", .limit = "", .prediction = ""};
+    const ladder::Variant variant{.label = "lanes", .smem_bytes = lanes::SMEM_BYTES, .on_emulator = launch, .writes_lse = true};
     const CheckResult result = check_on_emulator(stage, variant, problem(kind, 2));
     INFO(messages_of(result));
     CHECK(result.ok == result.failures.empty());

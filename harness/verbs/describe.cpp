@@ -1,0 +1,89 @@
+#include "harness/verbs/describe.hpp"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "harness/base/table.hpp"
+#include "harness/verbs/json.hpp"
+
+namespace ladder {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// The first heading of a part's README.
+std::string title_of(std::string_view part) {
+  std::ifstream readme(std::filesystem::path(LADDER_SOURCE_DIR) / part / "README.md");
+  for (std::string line; std::getline(readme, line);) {
+    if (line.starts_with("# ")) return line.substr(2);
+  }
+  return "";
+}
+
+Json json_of(const Variant& variant) {
+  Json problems = Json::array({"dense"});
+  if (variant.causal) problems.push_back("causal");
+  return {{"label", variant.label},
+          {"br", variant.tile.br},
+          {"bc", variant.tile.bc},
+          {"warps", variant.tile.warps},
+          {"m_tiles", variant.tile.br > 0 ? variant.tile.m_tiles() : 0},
+          {"smem_bytes", variant.smem_bytes},
+          {"smem_bytes_per_key", variant.smem_bytes_per_key},
+          {"min_d", variant.min_d},
+          {"max_d", variant.max_d},
+          {"problems", std::move(problems)},
+          {"writes_lse", variant.writes_lse},
+          {"needs_workspace", variant.workspace_bytes != nullptr},
+          {"conflict_ways", variant.conflict_ways}};
+}
+
+Json json_of(const Stage& stage, size_t order) {
+  Json resources = Json::array(), variants = Json::array();
+  for (const ResourceBound& bound : stage.resources) {
+    resources.push_back({{"sm", bound.sm},
+                         {"registers", bound.registers},
+                         {"spill_bytes", bound.spill_bytes},
+                         {"reason", bound.reason}});
+  }
+  for (const Variant& variant : stage.variants) variants.push_back(json_of(variant));
+  return {{"stage", stage.name},
+          {"number", stage.number()},
+          {"word", stage.word()},
+          {"directory", stage.directory},
+          {"part", stage.part()},
+          {"part_title", title_of(stage.part())},
+          {"order", order},
+          {"previous", stage.previous},
+          {"idea", stage.idea},
+          {"limit", stage.limit},
+          {"prediction", stage.prediction},
+          {"min_sm", stage.min_sm},
+          {"needs", stage.needs},
+          {"resources", std::move(resources)},
+          {"variants", std::move(variants)}};
+}
+
+}  // namespace
+
+Result<ExitCode> describe_verb(const Options& options) {
+  Json document = Json::array();
+  Table table({"<part", "<stage", "<starts from", "<tile", "<takes", "?needs sm", "?<what for"});
+  for (const Stage& stage : stages()) {
+    const Variant& variant = stage.variants.front();
+    document.push_back(json_of(stage, document.size()));
+    table.add({std::string(stage.part()), std::string(stage.name), std::string(stage.previous), variant.label,
+               variant.causal ? "dense, causal" : "dense", std::to_string(stage.min_sm), std::string(stage.needs)});
+  }
+  if (!options.json.empty()) {
+    if (auto status = write_document(options.json, document); !status) return tl::make_unexpected(status.error());
+  }
+  std::FILE* out = table_stream(options);
+  fmt::print(out, "{}", table.text(out));
+  return ExitCode::done;
+}
+
+}  // namespace ladder
