@@ -97,6 +97,21 @@ Variant complete(Variant rest, Tile tile, uint32_t smem_bytes, std::function<Cou
 
 }  // namespace
 
+void convert(const Arguments& arguments, AttentionParams& params) {
+  const Shape& shape = arguments.shape;
+  params = {.Q = static_cast<const f16*>(arguments.at("Q")),
+            .K = static_cast<const f16*>(arguments.at("K")),
+            .V = static_cast<const f16*>(arguments.at("V")),
+            .O = static_cast<f16*>(arguments.at("O")),
+            .LSE = static_cast<float*>(arguments.at("LSE")),
+            .workspace = arguments.workspace,
+            .batch_heads = static_cast<int>(shape.batch_heads()),
+            .n = shape.n,
+            .d = shape.d,
+            .softmax_scale = shape.scale(),
+            .causal = shape.causal};
+}
+
 const std::vector<Stage>& stages() {
   Registry& known = registry();
   if (!known.ordered) known.stages = Tree(std::move(known.stages)).in_order();

@@ -3,6 +3,7 @@
 #pragma once
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -65,10 +66,46 @@ struct ResourceBound {
   std::string_view reason = "";  // why it spills, if it does
 };
 
-// Launches a kernel on the emulator; the pointers lie in host memory.
-using EmulatedLaunch = void (*)(emulator::Device&, const AttentionParams&);
-// The same on the GPU, with pointers into its memory.
-using GpuLaunch = void (*)(gpu::Device&, const AttentionParams&);
+// What a launch is about: the shape, and where its tensors lie, in the memory of the device that it runs on.
+struct Arguments {
+  Shape shape;
+  std::vector<std::pair<std::string_view, void*>> tensors;
+  void* workspace = nullptr;
+
+  // Null for a tensor that nobody wants.
+  void* at(std::string_view name) const {
+    const auto found =
+        std::find_if(tensors.begin(), tensors.end(), [&](const auto& each) { return each.first == name; });
+    return found == tensors.end() ? nullptr : found->second;
+  }
+};
+
+// The arguments in the form that a kernel takes: one overload for each kind of parameters.
+void convert(const Arguments& arguments, AttentionParams& params);
+
+// The function of a stage that starts its kernels on one device, whatever parameters they take.
+template <class Device>
+class Start {
+ public:
+  Start() = default;
+  template <class Params>
+  Start(void (*run)(Device&, const Params&))
+      : bind_([run](const Arguments& arguments) {
+          Params params{};
+          convert(arguments, params);
+          return [run, params](Device& device) { run(device, params); };
+        }) {}
+
+  // A launch with these arguments: any number of times, without any more work on the host than the launch.
+  std::function<void(Device&)> with(const Arguments& arguments) const { return bind_(arguments); }
+  explicit operator bool() const { return bind_ != nullptr; }
+  friend bool operator==(const Start& start, std::nullptr_t) { return !start; }
+
+ private:
+  std::function<std::function<void(Device&)>(const Arguments&)> bind_;
+};
+using EmulatedLaunch = Start<emulator::Device>;
+using GpuLaunch = Start<gpu::Device>;
 
 // The emulated kernels are built twice: variables that a kernel leaves unset hold a bit pattern, or zeros. A right kernel
 // cannot tell the difference.
@@ -85,9 +122,9 @@ struct Variant {
   Tile tile = {};
   uint32_t smem_bytes = 0;  // dynamic shared memory per block, and what each of the n keys adds to it:
   uint32_t smem_bytes_per_key = 0;
-  EmulatedLaunch on_emulator = nullptr;         // with Unset::pattern
-  EmulatedLaunch on_emulator_zeroed = nullptr;  // with Unset::zero
-  GpuLaunch on_gpu = nullptr;
+  EmulatedLaunch on_emulator = {};         // with Unset::pattern
+  EmulatedLaunch on_emulator_zeroed = {};  // with Unset::zero
+  GpuLaunch on_gpu = {};
   const void* gpu_kernel = nullptr;  // for cudaFuncGetAttributes: registers, local bytes
   double conflict_ways = 0;          // of the worst ldmatrix or wmma.load line (8, 1); 0: the stage has none
   std::function<Counts(const Shape&)> predict = {};  // expected counts, exact; but where the data decide,
@@ -111,7 +148,7 @@ struct Stage {
   std::string_view prediction;     // what we expected before measuring, with the reason
   int min_sm = 80;                 // oldest GPU whose instructions suffice
   std::string_view needs = "";     // which ones those are: "mma.m16n8k16, cp.async"
-  int max_d = 128;  // until every stage.cu says it of its variants
+  int max_d = 128;                 // until every stage.cu says it of its variants
   bool any_d = false, causal = false, writes_lse = false;
   // Numbers in the idea, the limit and the prediction that come from the machine code, a trial or arithmetic which no test
   // repeats, as written there: "1,850". All others are computed by a test.
@@ -168,10 +205,10 @@ Variant make_variant(std::string label, Tile tile, uint32_t smem_bytes, void (*r
 }
 
 // The same of a kernel's Config, which has BR, BC, WARPS and SMEM_BYTES.
-template <class Config, class Device, class... Params>
-Variant make_variant(void (*run)(Device&, const AttentionParams&), void (*kernel)(Params...),
+template <class Config, class Device, class Arguments, class... Params>
+Variant make_variant(void (*run)(Device&, const Arguments&), void (*kernel)(Params...),
                      std::function<Counts(const Shape&)> predict, Variant rest = {}) {
-  return make_variant({Config::BR, Config::BC, Config::WARPS}, Config::SMEM_BYTES, run,
+  return make_variant({Config::BR, Config::BC, Config::WARPS}, Config::SMEM_BYTES, Start<Device>(run),
                       reinterpret_cast<const void*>(kernel), std::move(predict), std::move(rest));
 }
 

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "harness/devices/guarded.hpp"
+#include "harness/problem/formula.hpp"
 #include "harness/problem/shapes.hpp"
 
 namespace ladder {
@@ -14,24 +15,15 @@ namespace {
 
 constexpr double GIB = 1024.0 * 1024.0 * 1024.0;
 
-// Doubles, so that no shape a user may ask for overflows.
-double tensor_bytes(const Shape& shape) {
-  return double(shape.batch_heads()) * shape.n * shape.d * sizeof(f16);
-}
-double score_bytes(const Shape& shape) {
-  return double(shape.batch_heads()) * shape.n * shape.n * sizeof(float);
-}
-
-Status fits(double needed, double available, const Shape& shape, bool with_scores, const std::string& where) {
+Status fits(double needed, double available, const Shape& shape, uint64_t workspace_bytes, const std::string& where) {
   if (needed <= available) return {};
   return failure(
       ExitCode::cannot_run_here,
-      fmt::format(
-          "{} needs {:.1f} GiB of {}{}; {:.1f} GiB are free.\n"
-          "  Smaller:  --n, --batch and --heads",
-          to_string(shape), needed / GIB, where,
-          with_scores ? fmt::format(", {:.1f} of them for the n x n scores of 00_naive", score_bytes(shape) / GIB) : "",
-          available / GIB));
+      fmt::format("{} needs {:.1f} GiB of {}{}; {:.1f} GiB are free.\n"
+                  "  Smaller:  --n, --batch and --heads",
+                  to_string(shape), needed / GIB, where,
+                  workspace_bytes > 0 ? fmt::format(", {:.1f} of them a workspace", double(workspace_bytes) / GIB) : "",
+                  available / GIB));
 }
 
 }  // namespace
@@ -55,23 +47,29 @@ Status runs_on(const Stage& stage, const Variant& variant, const Shape& shape, c
   return {};
 }
 
-size_t gpu_bytes_needed(const Shape& shape, bool with_scores, int more_heads, int outputs) {
-  const double head_bytes = double(shape.n) * shape.d * sizeof(f16);
-  const double output_bytes = tensor_bytes(shape) + double(shape.batch_heads()) * shape.n * sizeof(float);
-  const double bytes = 3 * (tensor_bytes(shape) + more_heads * head_bytes) + outputs * output_bytes +
-                       (with_scores ? score_bytes(shape) : 0) + (8 + 4 * outputs) * GUARD_BYTES;
-  return static_cast<size_t>(std::min(bytes, 1e18));
+size_t gpu_bytes_needed(const Shape& shape, uint64_t workspace_bytes, int more_heads, int outputs) {
+  const Formula& formula = formula_of(shape);
+  double bytes = double(workspace_bytes), buffers = workspace_bytes > 0 ? 1 : 0;
+  for (const TensorSpec& spec : formula.inputs(shape)) {
+    bytes += double(spec.heads + more_heads) * double(spec.head_bytes());
+    ++buffers;
+  }
+  for (const TensorSpec& spec : formula.outputs(shape)) {
+    bytes += outputs * double(spec.heads) * double(spec.head_bytes());
+    buffers += outputs;
+  }
+  return static_cast<size_t>(std::min(bytes + buffers * 2 * GUARD_BYTES, 1e18));
 }
 
-Status fits_gpu_memory(const Shape& shape, bool with_scores, const GpuInfo& gpu) {
-  return fits(double(gpu_bytes_needed(shape, with_scores)), double(gpu.memory_free), shape, with_scores,
+Status fits_gpu_memory(const Shape& shape, uint64_t workspace_bytes, const GpuInfo& gpu) {
+  return fits(double(gpu_bytes_needed(shape, workspace_bytes)), double(gpu.memory_free), shape, workspace_bytes,
               fmt::format("the {}'s memory", gpu.name));
 }
 
-Status fits_host_memory(const Shape& shape, bool with_scores) {
+Status fits_host_memory(const Shape& shape, uint64_t workspace_bytes) {
   // Q, K, V and O once for the harness and once for the kernel, plus the reference.
-  const double needed = 8 * tensor_bytes(shape) + (with_scores ? score_bytes(shape) : 0) + 64e6;
-  return fits(needed, double(host_memory_available()), shape, with_scores, "host memory");
+  const double needed = 2 * double(gpu_bytes_needed(shape, 0)) + double(workspace_bytes) + 64e6;
+  return fits(needed, double(host_memory_available()), shape, workspace_bytes, "host memory");
 }
 
 size_t host_memory_available() {

@@ -10,8 +10,8 @@ namespace ladder {
 Status runs_on(const Stage& stage, const Variant& variant, const Shape& shape, const GpuInfo& gpu);
 
 // Success, or how many GiB are needed and how many there are (cannot_run_here).
-Status fits_gpu_memory(const Shape& shape, bool with_scores, const GpuInfo& gpu);
-Status fits_host_memory(const Shape& shape, bool with_scores);
+Status fits_gpu_memory(const Shape& shape, uint64_t workspace_bytes, const GpuInfo& gpu);
+Status fits_host_memory(const Shape& shape, uint64_t workspace_bytes);
 
 // Host memory that a new process could get without swapping, in bytes.
 size_t host_memory_available();

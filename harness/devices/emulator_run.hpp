@@ -10,18 +10,18 @@
 namespace ladder {
 
 struct EmulatorRun {
-  bool stopped = false;     // Options::stop ended it
-  std::vector<f16> output;  // of the problem's heads, [heads, n, d]; POISON where the kernel wrote nothing
-  std::vector<float> lse;   // [heads, n]; NaN where it wrote nothing; empty if the stage writes none
+  bool stopped = false;  // Options::stop ended it
+  Tensors outputs;       // of the problem's heads, those that the variant writes; poison where it wrote nothing
   emulator::Counters counters;
   std::vector<emulator::Report> reports;
   std::vector<emulator::TraceEvent> trace;  // with Options::trace
   std::vector<emulator::TraceRegion> trace_regions;
   std::vector<std::pair<std::string, size_t>> buffers;  // in global memory: name, bytes
   std::vector<std::string> overwritten_guards;          // one message for each guard zone that was written to
-  std::vector<std::string> modified_inputs;             // "Q", "K", "V"
+  std::vector<std::string> modified_inputs;             // "Q"
 };
 
+// `build` says which of the variant's two emulated builds runs.
 EmulatorRun run_on_emulator(const Stage& stage, const Variant& variant, const Problem& problem,
                             const emulator::Options& options = {}, Unset build = Unset::pattern);
 

@@ -5,6 +5,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <functional>
 #include <source_location>
 #include <string_view>
 
@@ -12,6 +13,7 @@
 #include "common/ptx/launch.cuh"
 #include "harness/devices/gpu.hpp"
 #include "harness/devices/guarded.hpp"
+#include "harness/problem/formula.hpp"
 
 namespace ladder {
 namespace {
@@ -135,40 +137,39 @@ __global__ void fill(T* values, int64_t count, T nan, uint64_t seed, float middl
   }
 }
 
-__global__ void negate(f16* values, int64_t per_head, const uint8_t* flip, int64_t count) {
+__global__ void change_sign(f16* values, int64_t per_head, const uint8_t* flip, int64_t count) {
   const int64_t stride = int64_t{gridDim.x} * blockDim.x;
   for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += stride) {
     if (flip[i / per_head]) values[i].bits ^= 0x8000;
   }
 }
 
-// A block copies one row.
-template <class T>
-__global__ void gather(const T* const* rows, T* to, int width) {
-  for (int i = threadIdx.x; i < width; i += blockDim.x) to[int64_t{blockIdx.x} * width + i] = rows[blockIdx.x][i];
+// A block copies one row, byte by byte.
+__global__ void gather(const std::byte* const* rows, std::byte* to, int row_bytes) {
+  for (int i = threadIdx.x; i < row_bytes; i += blockDim.x)
+    to[int64_t{blockIdx.x} * row_bytes + i] = rows[blockIdx.x][i];
 }
 
-// The given rows of GPU memory, `width` elements each, in one piece.
-template <class T>
-Result<std::vector<T>> read_rows(const std::vector<const T*>& rows, int width, const char* doing) {
-  std::vector<T> values(rows.size() * width);
-  if (rows.empty()) return values;
-  const size_t table_bytes = rows.size() * sizeof(rows[0]), value_bytes = values.size() * sizeof(T);
+// The given rows of GPU memory in one piece, into `to`.
+Status copy_rows(const std::vector<const std::byte*>& rows, size_t row_bytes, std::span<std::byte> to,
+                 const std::string& doing) {
+  if (rows.empty()) return {};
+  const size_t table_bytes = rows.size() * sizeof(rows[0]);
   // From the stream's pool: after the first time no allocation reaches the driver.
   std::byte* table = nullptr;
-  cudaError_t error = cudaMallocAsync(&table, table_bytes + value_bytes, nullptr);
+  cudaError_t error = cudaMallocAsync(&table, table_bytes + to.size(), nullptr);
   if (error == cudaSuccess) {
-    T* const gathered = reinterpret_cast<T*>(table + table_bytes);
+    std::byte* const gathered = table + table_bytes;
     error = cudaMemcpy(table, rows.data(), table_bytes, cudaMemcpyHostToDevice);
     if (error == cudaSuccess) {
-      gather<<<static_cast<unsigned>(rows.size()), 128>>>(reinterpret_cast<const T* const*>(table), gathered, width);
+      gather<<<static_cast<unsigned>(rows.size()), 128>>>(reinterpret_cast<const std::byte* const*>(table), gathered,
+                                                          static_cast<int>(row_bytes));
       error = cudaGetLastError();
     }
-    if (error == cudaSuccess) error = cudaMemcpy(values.data(), gathered, value_bytes, cudaMemcpyDeviceToHost);
+    if (error == cudaSuccess) error = cudaMemcpy(to.data(), gathered, to.size(), cudaMemcpyDeviceToHost);
     cudaFreeAsync(table, nullptr);
   }
-  if (auto status = checked(error, doing); !status) return tl::make_unexpected(status.error());
-  return values;
+  return checked(error, doing);
 }
 
 std::string version(int number) {  // 13000 is 13.0
@@ -231,85 +232,87 @@ Result<KernelResources> gpu_resources(const Variant& variant, int n) {
 }
 
 struct GpuProblem::Buffers {
-  struct Output {
-    DeviceBuffer O, LSE;
+  struct DeviceTensor {
+    TensorSpec spec;
+    DeviceBuffer buffer;
+    std::byte* head(int64_t i) const { return buffer.as<std::byte>() + static_cast<size_t>(i) * spec.head_bytes(); }
   };
+  using DeviceTensors = std::vector<DeviceTensor>;
   Shape shape;
-  int64_t heads = 0;  // in Q, K and V
-  DeviceBuffer Q, K, V;
-  DeviceBuffer workspace;  // empty unless a stage needs it, for its scores
-  std::vector<Output> outputs;
+  DeviceTensors inputs;
+  DeviceBuffer workspace;  // empty unless a stage needs it
+  std::vector<DeviceTensors> outputs;
 
   std::vector<const DeviceBuffer*> all() const {
-    std::vector<const DeviceBuffer*> buffers{&Q, &K, &V};
-    for (const Output& output : outputs) buffers.insert(buffers.end(), {&output.O, &output.LSE});
+    std::vector<const DeviceBuffer*> buffers;
+    for (const DeviceTensor& input : inputs) buffers.push_back(&input.buffer);
+    for (const DeviceTensors& set : outputs) {
+      for (const DeviceTensor& output : set) buffers.push_back(&output.buffer);
+    }
     if (workspace.bytes() > 0) buffers.push_back(&workspace);
     return buffers;
   }
 
-  AttentionParams params(const Launch& launch) const {
-    const int64_t head = int64_t{shape.n} * shape.d;
-    AttentionParams params = params_for(shape);
-    params.Q = Q.as<f16>() + launch.view.q * head;
-    params.K = K.as<f16>() + launch.view.k * head;
-    params.V = V.as<f16>() + launch.view.v * head;
-    params.O = outputs[launch.output].O.as<f16>();
-    params.LSE = outputs[launch.output].LSE.as<float>();
-    params.workspace = workspace.bytes() > 0 ? workspace.as<std::byte>() : nullptr;
-    return params;
+  const DeviceTensor& output(std::string_view name, int set) const {
+    return *std::ranges::find(outputs[set], name, [](const DeviceTensor& tensor) { return tensor.spec.name; });
+  }
+
+  Arguments arguments(const Launch& launch) const {
+    Arguments arguments{.shape = shape};
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      arguments.tensors.push_back({inputs[i].spec.name, inputs[i].head(launch.view.empty() ? 0 : launch.view[i])});
+    }
+    for (const DeviceTensor& each : outputs[launch.output]) arguments.tensors.push_back({each.spec.name, each.head(0)});
+    if (workspace.bytes() > 0) arguments.workspace = workspace.as<std::byte>();
+    return arguments;
   }
 
   // All buffers, with nothing in them but poison.
-  static Result<std::unique_ptr<Buffers>> create(const Shape& shape, bool with_scores, int more_heads, int outputs) {
+  static Result<std::unique_ptr<Buffers>> create(const Shape& shape, uint64_t workspace_bytes, int64_t more_heads,
+                                                 int outputs) {
     size_t free = 0, total = 0;
     if (auto status = checked(cudaMemGetInfo(&free, &total), "asking for the GPU's memory"); !status) {
       return tl::make_unexpected(status.error());
     }
-    const size_t needed = gpu_bytes_needed(shape, with_scores, more_heads, outputs);
+    const size_t needed = gpu_bytes_needed(shape, workspace_bytes, static_cast<int>(more_heads), outputs);
     if (needed > free) {
       return failure(ExitCode::cannot_run_here, "This problem needs " + gib(double(needed)) + " of GPU memory; " +
                                                     gib(double(free)) + " of " + gib(double(total)) + " are free.");
     }
     auto buffers = std::make_unique<Buffers>();
     buffers->shape = shape;
-    buffers->heads = shape.batch_heads() + more_heads;
-    buffers->outputs.resize(outputs);
     Status status;
-    const auto make = [&](DeviceBuffer& buffer, const char* name, size_t bytes) {
-      if (!status) return;
-      auto made = DeviceBuffer::create(name, bytes);
-      if (made) {
-        buffer = std::move(*made);
-      } else {
-        status = tl::make_unexpected(made.error());
-      }
+    const auto make = [&](std::string_view name, size_t bytes) {
+      auto made = DeviceBuffer::create(std::string(name), bytes);
+      if (!made && status) status = tl::make_unexpected(made.error());
+      return made ? std::move(*made) : DeviceBuffer();
     };
-    const size_t input_bytes = size_t(buffers->heads) * shape.n * shape.d * sizeof(f16);
-    make(buffers->Q, "Q", input_bytes);
-    make(buffers->K, "K", input_bytes);
-    make(buffers->V, "V", input_bytes);
-    for (Output& output : buffers->outputs) {
-      make(output.O, "O", size_t(shape.elements()) * sizeof(f16));
-      make(output.LSE, "LSE", size_t(shape.batch_heads()) * shape.n * sizeof(float));
+    const Formula& formula = formula_of(shape);
+    for (TensorSpec spec : formula.inputs(shape)) {
+      spec.heads += more_heads;
+      buffers->inputs.push_back({spec, make(spec.name, spec.bytes())});
     }
-    if (with_scores) {
-      make(buffers->workspace, "workspace", size_t(shape.batch_heads()) * shape.n * shape.n * sizeof(float));
-      DeviceBuffer& workspace = buffers->workspace;
-      if (status)
-        status = checked(cudaMemset(workspace.as<std::byte>(), 0xff, workspace.bytes()), "poisoning the workspace");
+    buffers->outputs.resize(outputs);
+    for (DeviceTensors& set : buffers->outputs) {
+      for (const TensorSpec& spec : formula.outputs(shape)) set.push_back({spec, make(spec.name, spec.bytes())});
+    }
+    if (workspace_bytes > 0) {
+      buffers->workspace = make("workspace", workspace_bytes);
+      if (status) {
+        status =
+            checked(cudaMemset(buffers->workspace.as<std::byte>(), 0xff, workspace_bytes), "poisoning the workspace");
+      }
     }
     if (!status) return tl::make_unexpected(status.error());
     return buffers;
   }
 
-  // Q, K and V of `inputs` into the heads from `first` on.
-  Status upload(const Inputs& inputs, int64_t first) {
-    const std::pair<const DeviceBuffer*, const std::vector<f16>*> pairs[] = {
-        {&Q, &inputs.Q}, {&K, &inputs.K}, {&V, &inputs.V}};
-    for (const auto& [buffer, values] : pairs) {
-      f16* const to = buffer->as<f16>() + first * shape.n * shape.d;
-      const cudaError_t error = cudaMemcpy(to, values->data(), values->size() * sizeof(f16), cudaMemcpyHostToDevice);
-      if (auto status = checked(error, "uploading " + buffer->name()); !status) return status;
+  // The inputs into the heads from `first` on.
+  Status upload(const Inputs& values, int64_t first) {
+    for (const DeviceTensor& input : inputs) {
+      const std::span<const std::byte> bytes = values[input.spec.name].bytes();
+      const cudaError_t error = cudaMemcpy(input.head(first), bytes.data(), bytes.size(), cudaMemcpyHostToDevice);
+      if (auto status = checked(error, "uploading " + input.buffer.name()); !status) return status;
     }
     return {};
   }
@@ -320,29 +323,30 @@ GpuProblem::GpuProblem(GpuProblem&&) noexcept = default;
 GpuProblem& GpuProblem::operator=(GpuProblem&&) noexcept = default;
 GpuProblem::~GpuProblem() = default;
 
-Result<GpuProblem> GpuProblem::create(const Shape& shape, const Inputs& inputs, bool with_scores,
+Result<GpuProblem> GpuProblem::create(const Shape& shape, const Inputs& inputs, uint64_t workspace_bytes,
                                       const Inputs& more_heads, int outputs) {
-  const auto more = static_cast<int>(more_heads.Q.size() / (size_t(shape.n) * shape.d));
-  auto buffers = Buffers::create(shape, with_scores, more, outputs);
+  const int64_t more = more_heads.empty() ? 0 : more_heads.at(0).spec().heads;
+  auto buffers = Buffers::create(shape, workspace_bytes, more, outputs);
   if (!buffers) return tl::make_unexpected(buffers.error());
   Status status = (*buffers)->upload(inputs, 0);
-  if (status) status = (*buffers)->upload(more_heads, shape.batch_heads());
+  if (status && more > 0) status = (*buffers)->upload(more_heads, shape.batch_heads());
   GpuProblem problem(std::move(*buffers));
   if (status) status = problem.poison_output();
   if (!status) return tl::make_unexpected(status.error());
   return problem;
 }
 
-Result<GpuProblem> GpuProblem::create_repeated(const Shape& shape, const Inputs& few, bool with_scores) {
-  auto buffers = Buffers::create(shape, with_scores, 0, 1);
+Result<GpuProblem> GpuProblem::create_repeated(const Shape& shape, const Inputs& few, uint64_t workspace_bytes) {
+  auto buffers = Buffers::create(shape, workspace_bytes, 0, 1);
   if (!buffers) return tl::make_unexpected(buffers.error());
   Status status = (*buffers)->upload(few, 0);
-  for (const DeviceBuffer* buffer : {&(*buffers)->Q, &(*buffers)->K, &(*buffers)->V}) {
+  for (const Buffers::DeviceTensor& input : (*buffers)->inputs) {
     // What is there is copied behind itself until the buffer is full.
-    std::byte* const data = buffer->as<std::byte>();
-    for (size_t done = few.Q.size() * sizeof(f16); status && done < buffer->bytes();) {
-      const size_t bytes = std::min(done, buffer->bytes() - done);
-      status = checked(cudaMemcpy(data + done, data, bytes, cudaMemcpyDeviceToDevice), "repeating " + buffer->name());
+    std::byte* const data = input.buffer.as<std::byte>();
+    for (size_t done = few[input.spec.name].bytes().size(); status && done < input.buffer.bytes();) {
+      const size_t bytes = std::min(done, input.buffer.bytes() - done);
+      status =
+          checked(cudaMemcpy(data + done, data, bytes, cudaMemcpyDeviceToDevice), "repeating " + input.buffer.name());
       done += bytes;
     }
   }
@@ -360,38 +364,48 @@ Status GpuProblem::poison_output() {
   for (size_t output = 0; output < buffers_->outputs.size(); ++output) {
     if (auto status = fill_output(static_cast<int>(output), {}); !status) return status;
   }
-  return checked(cudaDeviceSynchronize(), "poisoning O and LSE");
+  return checked(cudaDeviceSynchronize(), "poisoning the outputs");
 }
 
 Status GpuProblem::fill_output(int output, const Filling& filling) {
-  const auto& [O, LSE] = buffers_->outputs[output];
-  // Two f16 NaNs side by side are an f32 NaN.
-  const float nan = std::bit_cast<float>(uint32_t{filling.nan.bits} * 0x10001u);
-  fill<f16><<<1024, 256>>>(O.as<f16>(), buffers_->shape.elements(), filling.nan, filling.seed, 0.0f, filling.O_spread);
-  fill<float><<<1024, 256>>>(LSE.as<float>(), static_cast<int64_t>(LSE.bytes() / sizeof(float)), nan, ~filling.seed,
-                             filling.LSE_middle, filling.O_spread > 0 ? filling.LSE_spread : 0.0f);
-  return checked(cudaGetLastError(), "poisoning O and LSE");
+  const Buffers::DeviceTensors& set = buffers_->outputs[output];
+  for (size_t i = 0; i < set.size(); ++i) {
+    const Filling::Numbers numbers = filling.numbers.empty() ? Filling::Numbers{} : filling.numbers[i];
+    const uint64_t seed = filling.seed + i;
+    if (set[i].spec.element == Element::f16) {
+      fill<f16><<<1024, 256>>>(set[i].buffer.as<f16>(), set[i].spec.elements(), filling.nan, seed, numbers.middle,
+                               numbers.spread);
+    } else {
+      // Two f16 NaNs side by side are an f32 NaN.
+      const float nan = std::bit_cast<float>(uint32_t{filling.nan.bits} * 0x10001u);
+      fill<float>
+          <<<1024, 256>>>(set[i].buffer.as<float>(), set[i].spec.elements(), nan, seed, numbers.middle, numbers.spread);
+    }
+  }
+  return checked(cudaGetLastError(), "poisoning the outputs");
 }
 
-Status GpuProblem::negate_v(std::span<const uint8_t> flip) {
-  const int64_t per_head = int64_t{buffers_->shape.n} * buffers_->shape.d;
+Status GpuProblem::negate(std::string_view name, std::span<const uint8_t> flip) {
+  const auto& input =
+      *std::ranges::find(buffers_->inputs, name, [](const Buffers::DeviceTensor& tensor) { return tensor.spec.name; });
+  const int64_t per_head = input.spec.head_elements();
   uint8_t* table = nullptr;
   cudaError_t error = cudaMallocAsync(&table, flip.size(), nullptr);
   if (error == cudaSuccess) {
     error = cudaMemcpy(table, flip.data(), flip.size(), cudaMemcpyHostToDevice);
     if (error == cudaSuccess) {
-      negate<<<1024, 256>>>(buffers_->V.as<f16>(), per_head, table, static_cast<int64_t>(flip.size()) * per_head);
+      change_sign<<<1024, 256>>>(input.buffer.as<f16>(), per_head, table, static_cast<int64_t>(flip.size()) * per_head);
       error = cudaGetLastError();
     }
     cudaFreeAsync(table, nullptr);
   }
   if (error == cudaSuccess) error = cudaDeviceSynchronize();
-  return checked(error, "changing the sign of V");
+  return checked(error, "changing the sign of " + input.buffer.name());
 }
 
 Status GpuProblem::run(const Variant& variant, const Launch& launch) {
   Device device;
-  variant.on_gpu(device, buffers_->params(launch));
+  variant.on_gpu.with(buffers_->arguments(launch))(device);
   if (auto status = checked(device.error, "the launch was refused"); !status) return status;
   return checked(cudaDeviceSynchronize(), "the kernel died");
 }
@@ -405,11 +419,11 @@ Result<double> GpuProblem::time_ms(const Variant& variant, std::span<const Launc
       return tl::make_unexpected(status.error());
     }
   }
-  std::vector<AttentionParams> params;  // made before the clock starts
-  for (const Launch& launch : launches) params.push_back(buffers_->params(launch));
+  std::vector<std::function<void(Device&)>> starts;  // made before the clock starts
+  for (const Launch& launch : launches) starts.push_back(variant.on_gpu.with(buffers_->arguments(launch)));
   cudaError_t error = cudaDeviceSynchronize();
   if (error == cudaSuccess) error = cudaEventRecord(start.get(), device.stream);
-  for (const AttentionParams& each : params) variant.on_gpu(device, each);
+  for (const auto& start_kernel : starts) start_kernel(device);
   if (error == cudaSuccess) error = device.error;
   if (error == cudaSuccess) error = cudaEventRecord(stop.get(), device.stream);
   if (error == cudaSuccess) error = cudaEventSynchronize(stop.get());
@@ -418,34 +432,29 @@ Result<double> GpuProblem::time_ms(const Variant& variant, std::span<const Launc
   return double{milliseconds};
 }
 
-Result<std::vector<f16>> GpuProblem::read_output(int output) const {
-  const DeviceBuffer& buffer = buffers_->outputs[output].O;
-  std::vector<f16> values(buffer.bytes() / sizeof(f16));
-  const cudaError_t error = cudaMemcpy(values.data(), buffer.as<f16>(), buffer.bytes(), cudaMemcpyDeviceToHost);
-  if (auto status = checked(error, "reading O"); !status) return tl::make_unexpected(status.error());
-  return values;
+Result<Tensor> GpuProblem::read_output(std::string_view name, int output) const {
+  const Buffers::DeviceTensor& from = buffers_->output(name, output);
+  Tensor tensor(from.spec);
+  const cudaError_t error =
+      cudaMemcpy(tensor.bytes().data(), from.buffer.as<std::byte>(), tensor.bytes().size(), cudaMemcpyDeviceToHost);
+  if (auto status = checked(error, "reading " + from.buffer.name()); !status)
+    return tl::make_unexpected(status.error());
+  return tensor;
 }
 
-Result<std::vector<float>> GpuProblem::read_lse(int output) const {
-  const DeviceBuffer& buffer = buffers_->outputs[output].LSE;
-  std::vector<float> lse(buffer.bytes() / sizeof(float));
-  const cudaError_t error = cudaMemcpy(lse.data(), buffer.as<float>(), buffer.bytes(), cudaMemcpyDeviceToHost);
-  if (auto status = checked(error, "reading LSE"); !status) return tl::make_unexpected(status.error());
-  return lse;
-}
-
-Result<std::vector<f16>> GpuProblem::read_output_rows(std::span<const OutputRow> rows) const {
-  std::vector<const f16*> from;
+Result<Tensor> GpuProblem::read_rows(std::string_view name, std::span<const OutputRow> rows) const {
+  TensorSpec spec = buffers_->output(name, 0).spec;
+  const size_t row_bytes = spec.head_bytes() / static_cast<size_t>(spec.rows);
+  spec.heads = 1;
+  spec.rows = static_cast<int>(rows.size());
+  Tensor tensor(spec);
+  std::vector<const std::byte*> from;
   for (const OutputRow& row : rows) {
-    from.push_back(buffers_->outputs[row.output].O.as<f16>() + row.row * buffers_->shape.d);
+    from.push_back(buffers_->output(name, row.output).head(0) + static_cast<size_t>(row.row) * row_bytes);
   }
-  return read_rows(from, buffers_->shape.d, "reading rows of O");
-}
-
-Result<std::vector<float>> GpuProblem::read_lse_rows(std::span<const OutputRow> rows) const {
-  std::vector<const float*> from;
-  for (const OutputRow& row : rows) from.push_back(buffers_->outputs[row.output].LSE.as<float>() + row.row);
-  return read_rows(from, 1, "reading rows of LSE");
+  const Status status = copy_rows(from, row_bytes, tensor.bytes(), "reading rows of " + std::string(name));
+  if (!status) return tl::make_unexpected(status.error());
+  return tensor;
 }
 
 Status GpuProblem::check_guards() const {
@@ -456,15 +465,14 @@ Status GpuProblem::check_guards() const {
 }
 
 Status GpuProblem::check_inputs(const Inputs& inputs) const {
-  std::vector<f16> now(inputs.Q.size());
-  const std::pair<const DeviceBuffer*, const std::vector<f16>*> pairs[] = {
-      {&buffers_->Q, &inputs.Q}, {&buffers_->K, &inputs.K}, {&buffers_->V, &inputs.V}};
-  for (const auto& [buffer, original] : pairs) {
-    const size_t bytes = original->size() * sizeof(f16);
-    const cudaError_t error = cudaMemcpy(now.data(), buffer->as<f16>(), bytes, cudaMemcpyDeviceToHost);
-    if (auto status = checked(error, "reading " + buffer->name()); !status) return status;
-    if (std::memcmp(now.data(), original->data(), bytes) != 0) {
-      return failure(ExitCode::check_failed, buffer->name() + " was changed");
+  std::vector<std::byte> now;
+  for (const Buffers::DeviceTensor& input : buffers_->inputs) {
+    const std::span<const std::byte> original = inputs[input.spec.name].bytes();
+    now.resize(original.size());
+    const cudaError_t error = cudaMemcpy(now.data(), input.head(0), now.size(), cudaMemcpyDeviceToHost);
+    if (auto status = checked(error, "reading " + input.buffer.name()); !status) return status;
+    if (!std::ranges::equal(now, original)) {
+      return failure(ExitCode::check_failed, input.buffer.name() + " was changed");
     }
   }
   return {};

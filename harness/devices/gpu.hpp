@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "harness/base/error.hpp"
@@ -35,78 +36,73 @@ struct KernelResources {
 };
 Result<KernelResources> gpu_resources(const Variant& variant, int n);
 
-// Device bytes one problem needs, guard zones included; `more_heads` and `outputs` as in GpuProblem::create.
-size_t gpu_bytes_needed(const Shape& shape, bool with_scores, int more_heads = 0, int outputs = 1);
+// Device bytes one problem needs, guard zones included; the others as in GpuProblem::create.
+size_t gpu_bytes_needed(const Shape& shape, uint64_t workspace_bytes, int more_heads = 0, int outputs = 1);
 
-// The heads that one launch works on: the shape's number of them, from the given ones of Q, K and V on.
-struct View {
-  int q = 0, k = 0, v = 0;
-  bool operator==(const View&) const = default;
-};
+// The heads that one launch works on: the shape's number of them, from the given one on, of each input.
+using View = std::vector<int>;
 
 // One launch: what it reads and which of the outputs it writes.
 struct Launch {
-  View view = {};
+  View view = {};  // empty: from the first head on
   int output = 0;
 };
 
-// What an output holds before a launch writes it: one NaN everywhere; or numbers that look like an answer, uniform, from
+// What the outputs hold before a launch writes them: one NaN everywhere; or numbers that look like an answer, uniform, from
 // a hash of `seed` and the index.
 struct Filling {
+  struct Numbers {
+    float middle = 0, spread = 0;  // within middle +-spread
+  };
   uint64_t seed = 0;
   f16 nan = POISON;
-  float O_spread = 0;                    // O is within +-O_spread; 0: the NaN, in O and LSE
-  float LSE_middle = 0, LSE_spread = 0;  // LSE is within LSE_middle +-LSE_spread
+  std::vector<Numbers> numbers = {};  // of each output; empty: the NaN
 };
 
-// A row of one of the outputs: (batch * heads + head) * n + i is query i of that head.
+// A row of one set of outputs: (batch * heads + head) * n + i is query i of that head.
 struct OutputRow {
   int output = 0;
   int64_t row = 0;
 };
 
-// Q, K, V, S and outputs (O and LSE) of one shape in GPU memory. Each buffer lies between two guard zones of a known
-// pattern. Offsets are 64 bits wide: a tensor may have more than 2^32 elements.
+// The tensors of one problem in GPU memory: inputs, sets of outputs, a workspace. Each lies between two guard zones of a
+// known pattern. Offsets are 64 bits wide: a tensor may have more than 2^32 elements.
 class GpuProblem {
  public:
   // Uploads the inputs and poisons all outputs. Fails with needed and available GiB when they do not fit. A timed group
-  // needs more than one problem in the same memory: Q, K and V may go on behind the shape's heads with those of
-  // `more_heads` ([any number of heads, n, d] each), so that launches can begin at different ones, and there may be
-  // several outputs.
-  static Result<GpuProblem> create(const Shape& shape, const Inputs& inputs, bool with_scores,
+  // needs more than one problem in the same memory: the inputs may go on behind the shape's heads with those of
+  // `more_heads` (the same tensors, any number of heads), so that launches can begin at different ones, and there may be
+  // several sets of outputs.
+  static Result<GpuProblem> create(const Shape& shape, const Inputs& inputs, uint64_t workspace_bytes,
                                    const Inputs& more_heads = {}, int outputs = 1);
-  // For tensors larger than host memory: head h gets the inputs of head h % heads of `few`, [heads, n, d] each, copied
-  // on the card.
-  static Result<GpuProblem> create_repeated(const Shape& shape, const Inputs& few, bool with_scores);
+  // For tensors larger than host memory: head h gets the inputs of head h % heads of `few`, copied on the card.
+  static Result<GpuProblem> create_repeated(const Shape& shape, const Inputs& few, uint64_t workspace_bytes);
   GpuProblem(GpuProblem&&) noexcept;
   GpuProblem& operator=(GpuProblem&&) noexcept;
   ~GpuProblem();
 
   // Other inputs for the shape's heads, in the memory that is there.
   Status upload(const Inputs& inputs);
-  // Overwrites O and LSE with POISON; all outputs.
+  // Overwrites all outputs with POISON.
   Status poison_output();
-  // The same for one output, with something else.
+  // The same for one set of outputs, with something else.
   Status fill_output(int output, const Filling& filling);
-  // Changes the sign of V in the heads for which `flip` is not 0, those of `more_heads` included.
-  Status negate_v(std::span<const uint8_t> flip);
+  // Changes the sign of an input of f16 in the heads for which `flip` is not 0, more heads included.
+  Status negate(std::string_view input, std::span<const uint8_t> flip);
 
   // One launch, waited for. Any launch or execution error is in the message.
   Status run(const Variant& variant, const Launch& launch = {});
   // Milliseconds of back-to-back launches, between two CUDA events. Nothing but the launches happens between the two.
   Result<double> time_ms(const Variant& variant, std::span<const Launch> launches);
 
-  // O as it is now.
-  Result<std::vector<f16>> read_output(int output = 0) const;
-  // LSE as it is now: NaN unless a stage that writes it has run.
-  Result<std::vector<float>> read_lse(int output = 0) const;
-  // The given rows of the outputs, d elements each, and their LSE. One copy, whatever their number: quick enough to
-  // verify between two timed groups.
-  Result<std::vector<f16>> read_output_rows(std::span<const OutputRow> rows) const;
-  Result<std::vector<float>> read_lse_rows(std::span<const OutputRow> rows) const;
+  // An output as it is now: poison unless a stage that writes it has run.
+  Result<Tensor> read_output(std::string_view name, int output = 0) const;
+  // The given rows of it, as [1, rows.size(), columns]. One copy, whatever their number: quick enough to verify between
+  // two timed groups.
+  Result<Tensor> read_rows(std::string_view name, std::span<const OutputRow> rows) const;
   // Success, or which guard zone was overwritten where.
   Status check_guards() const;
-  // Success, or which of Q, K and V no longer holds what was uploaded.
+  // Success, or which of the inputs no longer holds what was uploaded.
   Status check_inputs(const Inputs& inputs) const;
 
  private:

@@ -27,10 +27,10 @@ Result<GpuInfo> gpu_info() {
 Result<KernelResources> gpu_resources(const Variant&, int) {
   return no_gpu();
 }
-Result<GpuProblem> GpuProblem::create(const Shape&, const Inputs&, bool, const Inputs&, int) {
+Result<GpuProblem> GpuProblem::create(const Shape&, const Inputs&, uint64_t, const Inputs&, int) {
   return no_gpu();
 }
-Result<GpuProblem> GpuProblem::create_repeated(const Shape&, const Inputs&, bool) {
+Result<GpuProblem> GpuProblem::create_repeated(const Shape&, const Inputs&, uint64_t) {
   return no_gpu();
 }
 Status GpuProblem::upload(const Inputs&) {
@@ -42,7 +42,7 @@ Status GpuProblem::poison_output() {
 Status GpuProblem::fill_output(int, const Filling&) {
   return no_gpu();
 }
-Status GpuProblem::negate_v(std::span<const uint8_t>) {
+Status GpuProblem::negate(std::string_view, std::span<const uint8_t>) {
   return no_gpu();
 }
 Status GpuProblem::run(const Variant&, const Launch&) {
@@ -51,16 +51,10 @@ Status GpuProblem::run(const Variant&, const Launch&) {
 Result<double> GpuProblem::time_ms(const Variant&, std::span<const Launch>) {
   return no_gpu();
 }
-Result<std::vector<f16>> GpuProblem::read_output(int) const {
+Result<Tensor> GpuProblem::read_output(std::string_view, int) const {
   return no_gpu();
 }
-Result<std::vector<float>> GpuProblem::read_lse(int) const {
-  return no_gpu();
-}
-Result<std::vector<f16>> GpuProblem::read_output_rows(std::span<const OutputRow>) const {
-  return no_gpu();
-}
-Result<std::vector<float>> GpuProblem::read_lse_rows(std::span<const OutputRow>) const {
+Result<Tensor> GpuProblem::read_rows(std::string_view, std::span<const OutputRow>) const {
   return no_gpu();
 }
 Status GpuProblem::check_guards() const {

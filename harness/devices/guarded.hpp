@@ -22,6 +22,11 @@ constexpr bool is_poison(f16 value) {
   return value.bits == POISON.bits;
 }
 
+// Fills a tensor's memory with POISON, whatever its elements are.
+inline void poison(std::span<std::byte> memory) {
+  for (size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<std::byte>(POISON.bits >> (i % 2 * 8));
+}
+
 // Index of the first byte of a guard zone that lost the pattern.
 inline std::optional<size_t> overwritten(std::span<const std::byte> guard) {
   for (size_t i = 0; i < guard.size(); ++i) {

@@ -37,12 +37,4 @@ class TensorBytes {
   std::byte *real_ = nullptr, *barred_ = nullptr;
 };
 
-template <class T>
-class TensorMemory : public TensorBytes {
- public:
-  explicit TensorMemory(size_t count) : TensorBytes(count * sizeof(T)) {}
-  std::span<T> values() const { return {reinterpret_cast<T*>(data()), bytes() / sizeof(T)}; }
-  T* for_kernels() const { return reinterpret_cast<T*>(TensorBytes::for_kernels()); }
-};
-
 }  // namespace ladder

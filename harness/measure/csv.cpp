@@ -327,10 +327,6 @@ Status replace_file(const std::string& file, std::string_view text) {
 
 }  // namespace
 
-double attention_flops(const Shape& shape) {
-  return (shape.causal ? 2.0 : 4.0) * static_cast<double>(shape.elements()) * shape.n;
-}
-
 bool bounds(std::string_view ceiling, const ResultRow& row) {
   if (ceiling == "wgmma") return true;
   return ceiling == "mma_sync" && (row.pct_ceiling || (row.sm > 0 && row.sm < 90));

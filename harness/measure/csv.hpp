@@ -38,9 +38,6 @@ struct ResultRow {
   std::string source = "measured", commit, date;
 };
 
-// FlashAttention's convention. Counting the softmax too, as the write-up does, adds 1.17 % at d = 128.
-double attention_flops(const Shape& shape);
-
 // Whether a ceiling bounds a row of its card: the one rule, which docs/results/README.md states. mma_sync and wgmma are
 // loops of nothing but that instruction; any other ceiling is a thermometer. A row with a pct_ceiling was held to its own
 // instruction's loop when it was made, and no loop of its card is below it. What a row without one uses is not known: it

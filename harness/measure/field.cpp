@@ -40,9 +40,9 @@ std::shared_ptr<Groups> make_groups(const Problem& problem, const std::shared_pt
                                     const Inputs& more_heads) {
   GroupMemory memory{
       .fill_output = [on_gpu](int output, const Filling& filling) { return on_gpu->fill_output(output, filling); },
-      .negate_v = [on_gpu](std::span<const uint8_t> flip) { return on_gpu->negate_v(flip); },
-      .read_output_rows = [on_gpu](std::span<const OutputRow> rows) { return on_gpu->read_output_rows(rows); },
-      .read_lse_rows = [on_gpu](std::span<const OutputRow> rows) { return on_gpu->read_lse_rows(rows); },
+      .negate = [on_gpu](std::string_view input, std::span<const uint8_t> flip) { return on_gpu->negate(input, flip); },
+      .read_rows = [on_gpu](std::string_view name,
+                            std::span<const OutputRow> rows) { return on_gpu->read_rows(name, rows); },
       .check_guards = [on_gpu] { return on_gpu->check_guards(); }};
   std::random_device unforeseen;
   const uint64_t seed = uint64_t{unforeseen()} << 32 | unforeseen();
@@ -79,15 +79,16 @@ Field::Field(const GpuInfo& gpu, std::shared_ptr<const Problem> problem, std::sh
              std::shared_ptr<Groups> groups)
     : gpu_(gpu), problem_(std::move(problem)), on_gpu_(std::move(on_gpu)), groups_(std::move(groups)) {}
 
-Result<Field> Field::create(const GpuInfo& gpu, const Shape& shape, InputKind kind, uint64_t seed, bool with_scores) {
-  for (const Status& fits : {fits_gpu_memory(shape, with_scores, gpu), fits_host_memory(shape, false)}) {
+Result<Field> Field::create(const GpuInfo& gpu, const Shape& shape, InputKind kind, uint64_t seed,
+                            uint64_t workspace_bytes) {
+  for (const Status& fits : {fits_gpu_memory(shape, workspace_bytes, gpu), fits_host_memory(shape, 0)}) {
     if (!fits) return tl::make_unexpected(fits.error());
   }
   const Result<GpuInfo> now = gpu_info();  // peers have taken their memory in the meantime
-  const Room room = room_for(shape, with_scores, now ? now->memory_free : gpu.memory_free);
+  const Room room = room_for(shape, workspace_bytes, now ? now->memory_free : gpu.memory_free);
   const auto problem = std::make_shared<const Problem>(make_problem(shape, kind, seed, true));
   const Inputs more_heads = make_more_heads(kind, shape, seed, room.more_heads);
-  Result<GpuProblem> created = GpuProblem::create(shape, problem->inputs, with_scores, more_heads, room.outputs);
+  Result<GpuProblem> created = GpuProblem::create(shape, problem->inputs, workspace_bytes, more_heads, room.outputs);
   if (!created) return tl::make_unexpected(created.error());
   const auto on_gpu = std::make_shared<GpuProblem>(std::move(*created));
   Field field(gpu, problem, on_gpu, make_groups(*problem, on_gpu, room, more_heads));
@@ -120,7 +121,7 @@ void Field::add(const Stage& stage, const Variant& variant) {
   const Stage* const before = previous_of(stage);
   Entry entry{.name = name,
               .kind = "stage",
-              .flops = attention_flops(problem_->shape),
+              .flops = flops_of(problem_->shape),
               .stage = std::string(stage.name),
               .variant = variant.label,
               .is_default = variant.label == stage.variants.front().label,
@@ -133,8 +134,10 @@ void Field::add(const Stage& stage, const Variant& variant) {
     entry.spill_bytes = resources->local_bytes;
   }
   entries_.push_back(std::move(entry));
+  std::vector<std::string_view> outputs;
+  for (const TensorSpec& spec : outputs_of(variant, problem_->shape)) outputs.push_back(spec.name);
   contestants_.push_back(make_contestant(
-      name, groups_, variant.writes_lse,
+      name, groups_, std::move(outputs),
       [gpu = on_gpu_, &variant](std::span<const Launch> launches) { return gpu->time_ms(variant, launches); }));
 }
 
@@ -152,8 +155,8 @@ void Field::add_mma_ceiling() {
 
 Status Field::add_peers(PeerPool& pool) {
   // A peer draws its own numbers and samples its own rows, so its largest error may differ a little from ours.
-  const Reference& reference = problem_->reference;
-  const double tolerance = 2 * (reference.tolerance() + std::ranges::max(reference.score_term));
+  const Reference::Answer& answer = problem_->reference.answers.front();
+  const double tolerance = 2 * (answer.tolerance() + std::ranges::max(answer.row_tolerance));
   for (std::string& note : pool.take_notes()) notes_.push_back(std::move(note));
   for (const std::shared_ptr<Peer>& peer : pool.peers()) {
     const Result<PeerInfo> info = peer->prepared();
@@ -178,7 +181,7 @@ Status Field::add_peers(PeerPool& pool) {
       notes_.push_back(
           fmt::format("peer {}: unverified: it gives no max_err, so its answers may be wrong", info->name));
     }
-    const double flops = info->ceiling ? info->flops.value_or(0) : attention_flops(problem_->shape);
+    const double flops = info->ceiling ? info->flops.value_or(0) : flops_of(problem_->shape);
     if (!(flops > 0)) {
       notes_.push_back(fmt::format("peer {}: not timed: a ceiling says its \"flops\" for one launch", info->name));
       continue;

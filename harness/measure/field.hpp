@@ -34,7 +34,8 @@ class PeerPool {
 class Field {
  public:
   // Makes inputs and reference and uploads them. Fails when the shape does not fit into the GPU's memory.
-  static Result<Field> create(const GpuInfo& gpu, const Shape& shape, InputKind kind, uint64_t seed, bool with_scores);
+  static Result<Field> create(const GpuInfo& gpu, const Shape& shape, InputKind kind, uint64_t seed,
+                              uint64_t workspace_bytes);
 
   // Checks the variant against the reference; a right one joins, and its timed groups are those of group.hpp. What
   // cannot run or is wrong becomes a note.

@@ -8,6 +8,8 @@
 #include <numeric>
 #include <set>
 
+#include "harness/problem/formula.hpp"
+
 namespace ladder {
 namespace {
 
@@ -47,25 +49,36 @@ f16 drawn_nan(uint64_t bits) {
   return {static_cast<uint16_t>(0x7c00 | (bits & 0x8000) | std::max<uint64_t>(1, bits & 0x3ff))};
 }
 
-std::vector<View> all_views(int more_heads, InputKind kind) {
-  std::vector<View> views;
-  for (int k = 0; k <= more_heads; ++k) {
-    for (int v = 0; v <= more_heads; ++v) {
-      for (int q = 0; q <= more_heads; ++q) {
-        if (q == k || !q_follows_k(kind)) views.push_back({q, k, v});
+// The formula's inputs in their order, each from a head of its own on.
+std::vector<View> all_views(const Shape& shape, int more_heads, InputKind kind) {
+  const std::vector<TensorSpec> inputs = formula_of(shape).inputs(shape);
+  const auto place = [&](std::string_view name) {
+    return std::ranges::find(inputs, name, &TensorSpec::name) - inputs.begin();
+  };
+  std::vector<View> views{{}};
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    std::vector<View> longer;
+    for (const View& view : views) {
+      for (int head = 0; head <= more_heads; ++head) {
+        longer.push_back(view);
+        longer.back().push_back(head);
       }
     }
+    views = std::move(longer);
+  }
+  if (q_follows_k(kind)) {
+    std::erase_if(views, [q = place("Q"), k = place("K")](const View& view) { return view[q] != view[k]; });
   }
   return views;
 }
 
 }  // namespace
 
-Room room_for(const Shape& shape, bool with_scores, size_t free_bytes) {
-  const auto least = double(gpu_bytes_needed(shape, with_scores));
+Room room_for(const Shape& shape, uint64_t workspace_bytes, size_t free_bytes) {
+  const auto least = double(gpu_bytes_needed(shape, workspace_bytes));
   const double spare = std::min(MOST_BYTES, (double(free_bytes) - least) / 2);
   const auto fits = [&](const Room& room) {
-    return double(gpu_bytes_needed(shape, with_scores, room.more_heads, room.outputs)) - least <= spare;
+    return double(gpu_bytes_needed(shape, workspace_bytes, room.more_heads, room.outputs)) - least <= spare;
   };
   Room room;
   while (room.outputs > 1 && !fits(room)) --room.outputs;
@@ -83,34 +96,33 @@ std::vector<Question> make_questions(const Shape& shape, InputKind kind, const I
                                      const Room& room, uint64_t seed) {
   std::mt19937_64 random(seed);
   const auto below = [&](int64_t bound) { return std::uniform_int_distribution<int64_t>(0, bound - 1)(random); };
-  const int64_t batch_heads = shape.batch_heads(), head_elements = int64_t{shape.n} * shape.d;
+  const int64_t batch_heads = shape.batch_heads();
+  const Formula& formula = formula_of(shape);
   const int heads = static_cast<int>(std::min<int64_t>(HEADS_PER_QUESTION, batch_heads));
   // A small problem of the few heads that are looked at.
   const Shape few{.batch = 1, .heads = heads, .n = shape.n, .d = shape.d, .causal = shape.causal};
-  std::vector<View> views = all_views(room.more_heads, kind);
+  std::vector<View> views = all_views(shape, room.more_heads, kind);
   std::shuffle(views.begin(), views.end(), random);
   std::vector<Question> questions;
   for (int i = 0; i < room.outputs; ++i) {
     Question question{views[i % views.size()], {}};  // all the same when there are no more heads
     std::set<int64_t> chosen{0, batch_heads - 1};    // the first and the last head, and others
     while (std::ssize(chosen) < heads) chosen.insert(below(batch_heads));
-    Inputs taken;
-    const auto take = [&](std::vector<f16> Inputs::*tensor, int64_t head) {
-      const bool more = head >= batch_heads;
-      const std::vector<f16>& from = (more ? more_heads : inputs).*tensor;
-      const auto first = from.begin() + (more ? head - batch_heads : head) * head_elements;
-      (taken.*tensor).insert((taken.*tensor).end(), first, first + head_elements);
-    };
+    Shape none = few;
+    none.heads = 0;
+    Inputs taken(formula.inputs(none));
     std::set<int64_t> rows;
     std::vector<int64_t> place;  // of a few's head in the output
     for (const int64_t head : chosen) {
-      take(&Inputs::Q, head + question.view.q);
-      take(&Inputs::K, head + question.view.k);
-      take(&Inputs::V, head + question.view.v);
+      for (size_t i = 0; i < taken.size(); ++i) {
+        const int64_t from = head + question.view[i];
+        const bool is_more = from >= batch_heads;
+        taken.at(i).append((is_more ? more_heads : inputs).at(i), is_more ? from - batch_heads : from, 1);
+      }
       for (int row = 0; row < ROWS_PER_HEAD; ++row) rows.insert(std::ssize(place) * shape.n + below(shape.n));
       place.push_back(head);
     }
-    question.reference = make_reference(few, taken, {rows.begin(), rows.end()}, 1, true);
+    question.reference = formula.make_reference(few, taken, {rows.begin(), rows.end()}, 1, true);
     for (int64_t& row : question.reference.rows) row = place[row / shape.n] * shape.n + row % shape.n;
     questions.push_back(std::move(question));
   }
@@ -121,22 +133,24 @@ Groups::Groups(GroupMemory memory, const Shape& shape, InputKind kind, const Roo
                std::vector<Question> questions, double tolerance, uint64_t seed)
     : memory_(std::move(memory)),
       shape_(shape),
-      views_(all_views(room.more_heads, kind)),
+      views_(all_views(shape, room.more_heads, kind)),
       room_(room),
       questions_(std::move(questions)),
       tolerance_(tolerance),
       random_(seed),
       negative_(shape.batch_heads() + room.more_heads) {
   // Poison of an answer's size: uniform numbers with the answers' middle and deviation.
-  std::vector<double> O, LSE;
-  for (const Question& question : questions_) {
-    O.insert(O.end(), question.reference.output.begin(), question.reference.output.end());
-    LSE.insert(LSE.end(), question.reference.lse.begin(), question.reference.lse.end());
+  for (const TensorSpec& output : formula_of(shape).outputs(shape)) {
+    std::vector<double> values;
+    for (const Question& question : questions_) {
+      const std::vector<double>& answers = question.reference[output.name].values;
+      values.insert(values.end(), answers.begin(), answers.end());
+    }
+    const Size size = size_of(std::move(values));
+    // The first one lies around 0: the odd input has changed its sign in half of the heads.
+    const float middle = plausible_.numbers.empty() ? 0.0f : static_cast<float>(size.middle);
+    plausible_.numbers.push_back({middle, static_cast<float>(size.spread)});
   }
-  const Size size = size_of(std::move(O)), lse = size_of(std::move(LSE));
-  plausible_.O_spread = static_cast<float>(size.spread);  // around 0: V has changed its sign in half of the heads
-  plausible_.LSE_middle = static_cast<float>(lse.middle);
-  plausible_.LSE_spread = static_cast<float>(lse.spread);
 }
 
 std::vector<Groups::Planned> Groups::draw_plan(int launches) {
@@ -183,7 +197,7 @@ Status Groups::prepare(int launches) {
     flip[head] = random_() % 2;
     negative_[head] ^= flip[head];
   }
-  if (auto status = memory_.negate_v(flip); !status) return status;
+  if (auto status = memory_.negate(formula_of(shape_).odd_input, flip); !status) return status;
   plan_ = draw_plan(launches);
   std::set<int> outputs;
   for (const Planned& planned : plan_) outputs.insert(planned.launch.output);
@@ -205,48 +219,48 @@ std::vector<Launch> Groups::launches(int count) {
   return launches;
 }
 
-Status Groups::verify(bool lse) {
+Status Groups::verify(std::span<const std::string_view> outputs) {
+  const std::vector<TensorSpec> inputs = formula_of(shape_).inputs(shape_);
+  const auto odd =
+      static_cast<size_t>(std::ranges::find(inputs, formula_of(shape_).odd_input, &TensorSpec::name) - inputs.begin());
   std::vector<OutputRow> rows;
   for (const Planned& planned : plan_) {
     if (planned.question < 0) continue;
     for (const int64_t row : questions_[planned.question].reference.rows) rows.push_back({planned.launch.output, row});
   }
-  const auto output = memory_.read_output_rows(rows);
-  if (!output) return tl::make_unexpected(output.error());
-  const auto sums = lse ? memory_.read_lse_rows(rows) : Result<std::vector<float>>{};
-  if (!sums) return tl::make_unexpected(sums.error());
-  size_t next = 0;
-  for (int launch = 0; launch < std::ssize(plan_); ++launch) {
-    const Planned& planned = plan_[launch];
-    if (planned.question < 0) continue;
-    const Reference& reference = questions_[planned.question].reference;
-    for (size_t i = 0; i < reference.rows.size(); ++i, ++next) {
-      const int64_t row = reference.rows[i], head = row / shape_.n;
-      const double sign = negative_[planned.launch.view.v + head] ? -1 : 1;
-      const auto wrong = [&](const std::string& what) {
-        return failure(
-            ExitCode::check_failed,
-            fmt::format("wrong in a timed group: launch {} of {}, batch {}, head {}, query {}: {}", launch + 1,
-                        plan_.size(), head / shape_.heads, head % shape_.heads, row % shape_.n, what));
-      };
-      for (int column = 0; column < shape_.d; ++column) {
-        const double got = to_float((*output)[next * shape_.d + column]), expected = sign * reference.row(i)[column];
-        const double error = error_of(got, expected);
-        // A row that meets NaN or infinity has no term; its finite columns are held to the plain tolerance.
-        const double term = reference.score_term[i], tolerance = tolerance_ + (std::isfinite(term) ? term : 0);
-        if (error <= tolerance) continue;  // false for NaN
-        return wrong(fmt::format("error {:.1e} in column {}; {:.1e} is allowed", error, column, tolerance));
+  for (const std::string_view output : outputs) {
+    const Result<Tensor> left = memory_.read_rows(output, rows);
+    if (!left) return tl::make_unexpected(left.error());
+    size_t next = 0;
+    for (int launch = 0; launch < std::ssize(plan_); ++launch) {
+      const Planned& planned = plan_[launch];
+      if (planned.question < 0) continue;
+      const Reference& reference = questions_[planned.question].reference;
+      const Reference::Answer& answer = reference[output];
+      for (size_t i = 0; i < reference.rows.size(); ++i, ++next) {
+        const int64_t row = reference.rows[i], head = row / shape_.n;
+        const double sign =
+            &answer == &reference.answers.front() && negative_[planned.launch.view[odd] + head] ? -1 : 1;
+        // A row that meets NaN or infinity has no tolerance of its own; its finite columns are held to the plain one.
+        const double term = answer.row_tolerance.empty() ? 0 : answer.row_tolerance[i];
+        const double tolerance = (answer.baseline.empty() ? 0 : tolerance_) + (std::isfinite(term) ? term : 0);
+        for (int column = 0; column < answer.columns; ++column) {
+          const double got = (*left)[next * static_cast<size_t>(answer.columns) + static_cast<size_t>(column)];
+          const double error = error_of(got, sign * answer.row(i)[column]);
+          if (error == 0 || error <= tolerance) continue;  // false for NaN
+          return failure(ExitCode::check_failed,
+                         fmt::format("wrong in a timed group: launch {} of {}, batch {}, head {}, query {}: {} is off "
+                                     "by {:.1e} in column {}; {:.1e} is allowed",
+                                     launch + 1, plan_.size(), head / shape_.heads, head % shape_.heads, row % shape_.n,
+                                     output, error, column, tolerance));
+        }
       }
-      if (!lse) continue;
-      const double error = error_of((*sums)[next], reference.lse[i]);
-      if (error == 0 || error <= reference.lse_tolerance[i]) continue;
-      return wrong(fmt::format("log-sum-exp is off by {:.1e}; {:.1e} is allowed", error, reference.lse_tolerance[i]));
     }
   }
   return memory_.check_guards();
 }
 
-Contestant make_contestant(std::string name, std::shared_ptr<Groups> groups, bool lse,
+Contestant make_contestant(std::string name, std::shared_ptr<Groups> groups, std::vector<std::string_view> outputs,
                            std::function<Result<double>(std::span<const Launch>)> time_ms) {
   return {.name = std::move(name),
           .time_ms =
@@ -255,7 +269,7 @@ Contestant make_contestant(std::string name, std::shared_ptr<Groups> groups, boo
                 return time_ms(drawn);
               },
           .before = [groups](int launches) { return groups->prepare(launches); },
-          .after = [groups, lse] { return groups->verify(lse); }};
+          .after = [groups, outputs = std::move(outputs)] { return groups->verify(outputs); }};
 }
 
 }  // namespace ladder

@@ -40,9 +40,9 @@ struct Room {
   int outputs = MOST_OUTPUTS;
 };
 // As much as fits into half of what the problem itself leaves free of `free_bytes`, and into 4 GiB.
-Room room_for(const Shape& shape, bool with_scores, size_t free_bytes);
+Room room_for(const Shape& shape, uint64_t workspace_bytes, size_t free_bytes);
 
-// The heads that more_heads of a Room stands for.
+// The heads that more_heads of a Room stands for; nothing for none.
 Inputs make_more_heads(InputKind kind, const Shape& shape, uint64_t seed, int more_heads);
 
 // A view of the inputs whose answer is known, in some rows. V as it was made.
@@ -57,16 +57,15 @@ std::vector<Question> make_questions(const Shape& shape, InputKind kind, const I
 // The memory that groups play on, of a GPU or (in tests) of the emulator: functions of GpuProblem.
 struct GroupMemory {
   std::function<Status(int output, const Filling& filling)> fill_output;
-  std::function<Status(std::span<const uint8_t> flip)> negate_v;
-  std::function<Result<std::vector<f16>>(std::span<const OutputRow>)> read_output_rows;
-  std::function<Result<std::vector<float>>(std::span<const OutputRow>)> read_lse_rows;
+  std::function<Status(std::string_view input, std::span<const uint8_t> flip)> negate;
+  std::function<Result<Tensor>(std::string_view name, std::span<const OutputRow>)> read_rows;
   std::function<Status()> check_guards;
 };
 
 // The groups of all contestants of one shape, one group at a time.
 class Groups {
  public:
-  // `tolerance` is what the answers may be off by. Whoever wants groups that a kernel cannot foresee takes the seed from
+  // `tolerance` is what the first output may be off by, besides its rows' own tolerance. Whoever wants groups that a kernel cannot foresee takes the seed from
   // std::random_device.
   Groups(GroupMemory memory, const Shape& shape, InputKind kind, const Room& room, std::vector<Question> questions,
          double tolerance, uint64_t seed);
@@ -75,8 +74,8 @@ class Groups {
   Status prepare(int launches);
   // The launches that prepare drew; others, which nobody verifies, when it did not draw so many (a soak, a calibration).
   std::vector<Launch> launches(int count);
-  // Success, or which launch of the group left what.
-  Status verify(bool lse);
+  // Success, or which launch of the group left what in the outputs of these names.
+  Status verify(std::span<const std::string_view> outputs);
 
  private:
   struct Planned {
@@ -94,13 +93,13 @@ class Groups {
   double tolerance_;
   Filling plausible_;
   std::mt19937_64 random_;
-  std::vector<uint8_t> negative_;  // of each head of V
+  std::vector<uint8_t> negative_;  // of each head of the formula's odd input
   std::vector<Planned> plan_;
   bool prepared_ = false;
 };
 
-// A contestant whose groups are those of `groups`. `lse`: it writes LSE, which is verified too.
-Contestant make_contestant(std::string name, std::shared_ptr<Groups> groups, bool lse,
+// A contestant whose groups are those of `groups`, and which writes the outputs of these names.
+Contestant make_contestant(std::string name, std::shared_ptr<Groups> groups, std::vector<std::string_view> outputs,
                            std::function<Result<double>(std::span<const Launch>)> time_ms);
 
 }  // namespace ladder

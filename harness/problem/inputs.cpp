@@ -35,6 +35,10 @@ constexpr std::array KIND_NAMES{
     KindName{InputKind::nan_head, "nan_head"},
 };
 
+struct QKV {
+  std::vector<f16> Q, K, V;
+};
+
 constexpr int FAVOURED_KEYS = 16;  // the keys that hold each row's maximum: within the last (first) tile of any stage
 
 // splitmix64, a hash good enough to be a random stream when it is fed consecutive numbers.
@@ -55,12 +59,12 @@ std::array<float, 2> normal_pair(uint64_t stream, uint64_t index) {
   return {static_cast<float>(radius * std::cos(angle)), static_cast<float>(radius * std::sin(angle))};
 }
 
-enum Tensor : uint64_t { TENSOR_Q = 1, TENSOR_K, TENSOR_V };
+enum Stream : uint64_t { TENSOR_Q = 1, TENSOR_K, TENSOR_V };
 
 // A tensor whose element (row, column) of N(0, 1) is passed through `shape_value(value, row, column)`, where row counts
 // through all heads.
 template <class ShapeValue>
-std::vector<f16> make_tensor(Tensor tensor, uint64_t seed, const Shape& shape, const ShapeValue& shape_value) {
+std::vector<f16> make_tensor(Stream tensor, uint64_t seed, const Shape& shape, const ShapeValue& shape_value) {
   std::vector<f16> values(shape.elements());
   const uint64_t stream = hash(seed * 4 + tensor);
   const int d = shape.d, pairs = (d + 1) / 2;
@@ -109,7 +113,7 @@ constexpr f16 NOT_A_NUMBER{0x7e00};
 constexpr float INFINITE = std::numeric_limits<float>::infinity();
 
 // Half of the rows rise (some fall) by 0.5 to 40 powers of two over all keys, the others by up to 4 every 16 keys.
-void make_creeping_max(Inputs& inputs, const Shape& shape, uint64_t seed) {
+void make_creeping_max(QKV& inputs, const Shape& shape, uint64_t seed) {
   constexpr int STEP = 16;
   set_column(inputs.K, shape, 0, [](int64_t key) { return static_cast<float>(key / STEP); });
   set_column(inputs.Q, shape, 0, [&](int64_t row) {
@@ -121,7 +125,7 @@ void make_creeping_max(Inputs& inputs, const Shape& shape, uint64_t seed) {
 
 // Rows in blocks of 32, as many as a warp may own. In every other block rows meet three keys that all of them share, or one
 // of their own; in the others three rows alone do, in three different tiles, and the rest of the warp must not hide it.
-void make_giant_keys(Inputs& inputs, const Shape& shape, uint64_t seed) {
+void make_giant_keys(QKV& inputs, const Shape& shape, uint64_t seed) {
   const int64_t n = shape.n, d = shape.d;
   const auto chosen = [&](int64_t row, uint64_t which, const auto& heights) {  // above the other scores
     return heights[static_cast<size_t>(uniform(seed, row, which) * static_cast<float>(std::size(heights)))];
@@ -162,13 +166,13 @@ void make_giant_keys(Inputs& inputs, const Shape& shape, uint64_t seed) {
 
 // One key stands above the others by height(row).
 template <class Height>
-void raise_one_key(Inputs& inputs, const Shape& shape, int64_t raised, const Height& height) {
+void raise_one_key(QKV& inputs, const Shape& shape, int64_t raised, const Height& height) {
   set_column(inputs.K, shape, 0, [&](int64_t key) { return key == raised ? 0.0f : -1.0f; });
   set_column(inputs.Q, shape, 0, [&](int64_t row) { return height(row) / shape.scale(); });
 }
 
 // The second half's keys are those of the first, 1/128 longer, and its values are theirs with the other sign.
-void make_cancelling(Inputs& inputs, const Shape& shape) {
+void make_cancelling(QKV& inputs, const Shape& shape) {
   const int64_t half = shape.n / 2, d = shape.d;
   for (int64_t head = 0; head < shape.batch_heads(); ++head) {
     for (int64_t i = head * shape.n * d; i < (head * shape.n + half) * d; ++i) {
@@ -181,7 +185,7 @@ void make_cancelling(Inputs& inputs, const Shape& shape) {
 // A NaN and an infinity in two rows of Q, and in one value of V each; and a key that lies infinitely far below all others.
 // Under a causal mask these are values of key 0, which all queries see, and there is no such key; nor in a row so short that
 // some part of a kernel might have no other.
-void make_not_finite(Inputs& inputs, const Shape& shape) {
+void make_not_finite(QKV& inputs, const Shape& shape) {
   const int64_t n = shape.n, d = shape.d;
   if (!shape.causal && d > 1 && n >= 64) {
     set_column(inputs.Q, shape, 0, [](int64_t) { return 1.0f; });
@@ -220,7 +224,7 @@ Inputs make_inputs(InputKind kind, const Shape& shape, uint64_t seed) {
   const auto plus = [](float shift) { return [shift](float value, int64_t, int) { return value + shift; }; };
   const int n = shape.n;
 
-  Inputs inputs;
+  QKV inputs;
   inputs.V = make_tensor(TENSOR_V, seed, shape, normal);
   switch (kind) {
     case InputKind::normal:
@@ -299,57 +303,30 @@ Inputs make_inputs(InputKind kind, const Shape& shape, uint64_t seed) {
       return (row % n == n * 5 / 8) == (column % 2 == 0) ? value : -value;
     });
   }
-  return inputs;
+  Tensors tensors;
+  for (const auto& [name, values] : {std::pair("Q", &inputs.Q), std::pair("K", &inputs.K), std::pair("V", &inputs.V)}) {
+    Tensor tensor({.name = name, .heads = shape.batch_heads(), .rows = shape.n, .columns = shape.d});
+    std::ranges::copy(*values, tensor.half().begin());
+    tensors.add(std::move(tensor));
+  }
+  return tensors;
 }
 
 Inputs make_inputs(std::span<const InputKind> kinds, const Shape& shape, uint64_t seed) {
+  if (kinds.size() == 1) return make_inputs(kinds.front(), shape, seed);
   Inputs inputs;
   Shape head = shape;
   head.batch = head.heads = 1;
   for (int64_t i = 0; i < shape.batch_heads(); ++i) {
-    const Inputs one =
-        make_inputs(kinds[static_cast<size_t>(i) % kinds.size()], head, hash(seed) + static_cast<uint64_t>(i));
-    inputs.Q.insert(inputs.Q.end(), one.Q.begin(), one.Q.end());
-    inputs.K.insert(inputs.K.end(), one.K.begin(), one.K.end());
-    inputs.V.insert(inputs.V.end(), one.V.begin(), one.V.end());
+    const InputKind kind = kinds[static_cast<size_t>(i) % kinds.size()];
+    Inputs one = make_inputs(kind, head, hash(seed) + static_cast<uint64_t>(i));
+    if (i == 0) {
+      inputs = std::move(one);
+    } else {
+      for (size_t t = 0; t < one.size(); ++t) inputs.at(t).append(one.at(t));
+    }
   }
   return inputs;
-}
-
-AttentionParams params_for(const Shape& shape) {
-  AttentionParams params{};
-  params.batch_heads = static_cast<int>(shape.batch_heads());
-  params.n = shape.n;
-  params.d = shape.d;
-  params.softmax_scale = shape.scale();
-  params.causal = shape.causal;
-  return params;
-}
-
-float to_float(f16 value) {
-  // An f16's exponent and mantissa, moved into an f32, are too small by 2^112 (the biases' difference): multiply.
-  const uint32_t sign = (value.bits & 0x8000u) << 16, magnitude = (value.bits & 0x7fffu) << 13;
-  if (magnitude >= 0x7c00u << 13) return std::bit_cast<float>(sign | magnitude | 0x7f800000u);  // infinity, NaN
-  return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) * 0x1p112f));
-}
-
-f16 to_f16(float value) {
-  const uint32_t bits = std::bit_cast<uint32_t>(value);
-  const auto sign = static_cast<uint16_t>(bits >> 16 & 0x8000u);
-  const uint32_t magnitude = bits & 0x7fffffffu;
-  uint32_t half = 0;
-  if (magnitude > 0x7f800000u) {
-    half = 0x7e00u;  // NaN
-  } else if (magnitude >= 0x47800000u) {
-    half = 0x7c00u;  // 65536 and above: infinity
-  } else if (magnitude < 0x38800000u) {
-    // Below 2^-14: an f32 addition rounds to the subnormals' spacing, 2^-24, whose f32 ulp belongs to [0.5, 1).
-    half = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - std::bit_cast<uint32_t>(0.5f);
-  } else {
-    // Subtract the biases' difference (112), round the 13 dropped bits to nearest even; a carry reaches the exponent.
-    half = (magnitude - (112u << 23) + 0xfffu + (magnitude >> 13 & 1u)) >> 13;
-  }
-  return {static_cast<uint16_t>(sign | half)};
 }
 
 }  // namespace ladder

@@ -5,14 +5,13 @@
 #include <string_view>
 #include <vector>
 
+#include "harness/problem/tensors.hpp"
 #include "harness/stage.hpp"
 
 namespace ladder {
 
-// Q, K and V of one problem, each [batch, heads, n, d] contiguous on the host.
-struct Inputs {
-  std::vector<f16> Q, K, V;
-};
+// What goes into one problem, on the host.
+using Inputs = Tensors;
 
 enum class InputKind {
   normal,          // N(0, 1)
@@ -40,14 +39,9 @@ constexpr bool has_numbers(InputKind kind) {
   return kind != InputKind::not_finite && kind != InputKind::nan_head;
 }
 
+// Q, K and V, [batch * heads, n, d] f16 each. Of several kinds, head i is of kinds[i % kinds.size()], each head from a seed
+// of its own.
 Inputs make_inputs(InputKind kind, const Shape& shape, uint64_t seed);
-// Head i is of kinds[i % kinds.size()], each head from a seed of its own.
 Inputs make_inputs(std::span<const InputKind> kinds, const Shape& shape, uint64_t seed);
-
-// The kernel's arguments, without pointers.
-AttentionParams params_for(const Shape& shape);
-
-float to_float(f16 value);  // exact
-f16 to_f16(float value);    // round to nearest even
 
 }  // namespace ladder

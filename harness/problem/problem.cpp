@@ -12,14 +12,16 @@ Shape Problem::launched() const {
 }
 
 Problem make_problem(const Shape& shape, InputKind kind, uint64_t seed, bool on_gpu) {
-  Inputs inputs = make_inputs(kind, shape, seed);
-  Reference reference = make_reference(shape, inputs, 1, on_gpu);
-  return {shape, {kind}, seed, std::move(inputs), std::move(reference)};
+  return make_problem(shape, {&kind, 1}, seed, on_gpu);
 }
 
 Problem make_problem(const Shape& shape, std::span<const InputKind> kinds, uint64_t seed, bool on_gpu) {
-  Inputs inputs = make_inputs(kinds, shape, seed);
-  Reference reference = make_reference(shape, inputs, kinds.size(), on_gpu);
+  const Formula& formula = formula_of(shape);
+  Inputs inputs = formula.make_inputs(kinds, shape, seed);
+  bool all_rows = false;
+  std::vector<int64_t> rows = choose_rows(shape, all_rows);
+  Reference reference = formula.make_reference(shape, inputs, std::move(rows), kinds.size(), on_gpu);
+  reference.all_rows = all_rows;
   return {shape, {kinds.begin(), kinds.end()}, seed, std::move(inputs), std::move(reference)};
 }
 

@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "harness/problem/formula.hpp"
 #include "harness/problem/inputs.hpp"
 #include "harness/problem/reference.hpp"
 #include "harness/stage.hpp"
@@ -23,6 +24,7 @@ struct Problem {
   int far_heads = 0;
 
   Shape launched() const;  // what the kernel sees
+  const Formula& formula() const { return formula_of(shape); }
 };
 // With `on_gpu`, the tolerances hold what tensor cores do to sums.
 Problem make_problem(const Shape& shape, InputKind kind, uint64_t seed, bool on_gpu = false);

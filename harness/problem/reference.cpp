@@ -14,37 +14,6 @@ namespace {
 
 constexpr double AFFORDABLE_MACS = double(1 << 30);  // multiply-adds of Q K^T: a second or so on two cores
 
-std::vector<int64_t> choose_rows(const Shape& shape, bool& all_rows) {
-  const int64_t total = shape.batch_heads() * shape.n;
-  all_rows = double(total) * shape.n * shape.d <= AFFORDABLE_MACS;
-  std::vector<int64_t> rows;
-  if (all_rows) {
-    rows.resize(total);
-    for (int64_t row = 0; row < total; ++row) rows[row] = row;
-    return rows;
-  }
-  const auto budget = std::clamp<int64_t>(AFFORDABLE_MACS / (double(shape.n) * shape.d), 64, 2048);
-  const int64_t heads = std::min<int64_t>(shape.batch_heads(), budget / 16);
-  const int64_t n = shape.n;
-  // Tiles are 16 rows of a warp and 64 or 128 rows of a block.
-  const int64_t edges[] = {0, 15, 16, 63, 64, 127, 128, n / 2, n - 129, n - 128, n - 65, n - 64, n - 16, n - 1};
-  for (int64_t i = 0; i < heads; ++i) {
-    const int64_t head = heads == 1 ? 0 : i * (shape.batch_heads() - 1) / (heads - 1);  // first and last included
-    for (const int64_t edge : edges) {
-      if (edge >= 0 && edge < n) rows.push_back(head * n + edge);
-    }
-    const int64_t spread = budget / heads - std::ssize(edges);
-    for (int64_t k = 0; k < spread; ++k) {
-      // Steps by the golden ratio visit a head evenly, and every residue of every tile size over the heads.
-      const double fraction = std::fmod((i * spread + k) * 0.6180339887498949, 1.0);
-      rows.push_back(head * n + std::min<int64_t>(n - 1, fraction * n));
-    }
-  }
-  std::sort(rows.begin(), rows.end());
-  rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
-  return rows;
-}
-
 // One head's K and V as floats (exact). K is transposed, so that both products below are sums of scaled rows.
 struct Head {
   std::vector<float> K_transposed;  // [d, n]
@@ -54,13 +23,14 @@ struct Head {
 
 Head load_head(const Shape& shape, const Inputs& inputs, int64_t head) {
   const int64_t n = shape.n, d = shape.d, offset = head * n * d;
+  const std::span<const f16> K = inputs.half("K"), V = inputs.half("V");
   Head loaded{std::vector<float>(n * d), std::vector<float>(n * d)};
   std::vector<double> key_squares(n);
   parallel_for(n, 256, [&](int64_t begin, int64_t end) {
     for (int64_t j = begin; j < end; ++j) {
       for (int64_t c = 0; c < d; ++c) {
-        loaded.K_transposed[c * n + j] = to_float(inputs.K[offset + j * d + c]);
-        loaded.V[j * d + c] = to_float(inputs.V[offset + j * d + c]);
+        loaded.K_transposed[c * n + j] = to_float(K[offset + j * d + c]);
+        loaded.V[j * d + c] = to_float(V[offset + j * d + c]);
         key_squares[j] += std::pow(loaded.K_transposed[c * n + j], 2);
       }
     }
@@ -202,19 +172,99 @@ struct RowSolver {
   }
 };
 
-template <class At>
-Comparison compare(const Reference& reference, size_t set, const At& at) {
+}  // namespace
+
+std::vector<int64_t> choose_rows(const Shape& shape, bool& all_rows) {
+  const int64_t total = shape.batch_heads() * shape.n;
+  all_rows = double(total) * shape.n * shape.d <= AFFORDABLE_MACS;
+  std::vector<int64_t> rows;
+  if (all_rows) {
+    rows.resize(total);
+    for (int64_t row = 0; row < total; ++row) rows[row] = row;
+    return rows;
+  }
+  const auto budget = std::clamp<int64_t>(AFFORDABLE_MACS / (double(shape.n) * shape.d), 64, 2048);
+  const int64_t heads = std::min<int64_t>(shape.batch_heads(), budget / 16);
+  const int64_t n = shape.n;
+  // Tiles are 16 rows of a warp and 64 or 128 rows of a block.
+  const int64_t edges[] = {0, 15, 16, 63, 64, 127, 128, n / 2, n - 129, n - 128, n - 65, n - 64, n - 16, n - 1};
+  for (int64_t i = 0; i < heads; ++i) {
+    const int64_t head = heads == 1 ? 0 : i * (shape.batch_heads() - 1) / (heads - 1);  // first and last included
+    for (const int64_t edge : edges) {
+      if (edge >= 0 && edge < n) rows.push_back(head * n + edge);
+    }
+    const int64_t spread = budget / heads - std::ssize(edges);
+    for (int64_t k = 0; k < spread; ++k) {
+      // Steps by the golden ratio visit a head evenly, and every residue of every tile size over the heads.
+      const double fraction = std::fmod((i * spread + k) * 0.6180339887498949, 1.0);
+      rows.push_back(head * n + std::min<int64_t>(n - 1, fraction * n));
+    }
+  }
+  std::sort(rows.begin(), rows.end());
+  rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
+  return rows;
+}
+
+Reference make_reference(const Shape& shape, const Inputs& inputs, size_t sets, bool with_score_terms) {
+  bool all_rows = false;
+  Reference reference = make_reference(shape, inputs, choose_rows(shape, all_rows), sets, with_score_terms);
+  reference.all_rows = all_rows;
+  return reference;
+}
+
+Reference make_reference(const Shape& shape, const Inputs& inputs, std::vector<int64_t> rows, size_t sets,
+                         bool with_score_terms) {
+  const std::span<const f16> Q = inputs.half("Q");
+  Reference reference;
+  reference.n = shape.n;
+  reference.sets = sets;
+  reference.rows = std::move(rows);
+  reference.answers = {{.output = "O", .columns = shape.d}, {.output = "LSE", .columns = 1}};
+  Reference::Answer &O = reference.answers[0], &LSE = reference.answers[1];
+  O.values.resize(reference.rows.size() * shape.d);
+  LSE.values.resize(reference.rows.size());
+  LSE.row_tolerance.resize(reference.rows.size());
+  if (with_score_terms) O.row_tolerance.resize(reference.rows.size());
+  std::vector<Errors> errors(sets);
+  std::mutex mutex;
+  for (size_t begin = 0; begin < reference.rows.size();) {
+    const int64_t head_index = reference.rows[begin] / shape.n;
+    const auto same_head = [&](int64_t row) { return row / shape.n == head_index; };
+    const size_t end =
+        std::find_if_not(reference.rows.begin() + begin, reference.rows.end(), same_head) - reference.rows.begin();
+    const Head head = load_head(shape, inputs, head_index);
+    parallel_for(end - begin, 16, [&](int64_t first, int64_t last) {
+      RowSolver solver(shape, head, with_score_terms);
+      for (int64_t i = first; i < last; ++i) {
+        const size_t row = begin + i;
+        const int64_t keys = shape.causal ? reference.rows[row] % shape.n + 1 : shape.n;
+        const RowResult result = solver.solve(&Q[reference.rows[row] * shape.d], keys, &O.values[row * shape.d]);
+        LSE.values[row] = result.lse;
+        LSE.row_tolerance[row] = result.lse_tolerance;
+        if (with_score_terms) O.row_tolerance[row] = result.score_term;
+      }
+      const std::scoped_lock lock(mutex);
+      errors[reference.set_of(head_index * shape.n)].add(solver.errors);
+    });
+    begin = end;
+  }
+  for (const Errors& each : errors) O.baseline.push_back(each.worst());
+  return reference;
+}
+
+Comparison compare_to_reference(const Reference& reference, const Reference::Answer& answer, const Tensor& output,
+                                size_t set) {
   Comparison worst;
-  worst.tolerance = reference.tolerance(set);
+  worst.tolerance = answer.tolerance(set);
   double squares = 0, term_squares = 0;
   int64_t elements = 0, rows = 0;
   for (size_t i = 0; i < reference.rows.size(); ++i) {
     if (reference.set_of(reference.rows[i]) != set) continue;
     ++rows;
-    const double term = reference.score_term.empty() ? 0 : reference.score_term[i];
-    const double tolerance = reference.tolerance(set) + term;
-    for (int c = 0; c < reference.d; ++c) {
-      const double got = to_float(at(i, c)), expected = reference.row(i)[c];
+    const double tolerance = answer.tolerance_of_row(set, i), term = tolerance - answer.tolerance(set);
+    const size_t first = static_cast<size_t>(reference.rows[i] * answer.columns);
+    for (int c = 0; c < answer.columns; ++c) {
+      const double got = output[first + static_cast<size_t>(c)], expected = answer.row(i)[c];
       // An infinite value times a weight that f16 has rounded to zero is NaN, and so infinity may become one.
       const bool same_kind = std::isnan(got) || (std::isinf(expected) && got == expected);
       const double error = std::isfinite(expected) ? std::abs(got - expected)
@@ -240,65 +290,9 @@ Comparison compare(const Reference& reference, size_t set, const At& at) {
   }
   if (elements > 0) {
     worst.rms = std::sqrt(squares / static_cast<double>(elements));
-    worst.rms_tolerance = reference.rms_tolerance(set, rows) + std::sqrt(term_squares / static_cast<double>(elements));
+    worst.rms_tolerance = answer.rms_tolerance(set, rows) + std::sqrt(term_squares / static_cast<double>(elements));
   }
   return worst;
-}
-
-}  // namespace
-
-Reference make_reference(const Shape& shape, const Inputs& inputs, size_t sets, bool with_score_terms) {
-  bool all_rows = false;
-  Reference reference = make_reference(shape, inputs, choose_rows(shape, all_rows), sets, with_score_terms);
-  reference.all_rows = all_rows;
-  return reference;
-}
-
-Reference make_reference(const Shape& shape, const Inputs& inputs, std::vector<int64_t> rows, size_t sets,
-                         bool with_score_terms) {
-  Reference reference;
-  reference.n = shape.n;
-  reference.d = shape.d;
-  reference.rows = std::move(rows);
-  reference.baseline.resize(sets);
-  reference.output.resize(reference.rows.size() * shape.d);
-  reference.lse.resize(reference.rows.size());
-  reference.lse_tolerance.resize(reference.rows.size());
-  if (with_score_terms) reference.score_term.resize(reference.rows.size());
-  std::vector<Errors> errors(sets);
-  std::mutex mutex;
-  for (size_t begin = 0; begin < reference.rows.size();) {
-    const int64_t head_index = reference.rows[begin] / shape.n;
-    const auto same_head = [&](int64_t row) { return row / shape.n == head_index; };
-    const size_t end =
-        std::find_if_not(reference.rows.begin() + begin, reference.rows.end(), same_head) - reference.rows.begin();
-    const Head head = load_head(shape, inputs, head_index);
-    parallel_for(end - begin, 16, [&](int64_t first, int64_t last) {
-      RowSolver solver(shape, head, with_score_terms);
-      for (int64_t i = first; i < last; ++i) {
-        const size_t row = begin + i;
-        const int64_t keys = shape.causal ? reference.rows[row] % shape.n + 1 : shape.n;
-        const RowResult result =
-            solver.solve(&inputs.Q[reference.rows[row] * shape.d], keys, &reference.output[row * shape.d]);
-        reference.lse[row] = result.lse;
-        reference.lse_tolerance[row] = result.lse_tolerance;
-        if (with_score_terms) reference.score_term[row] = result.score_term;
-      }
-      const std::scoped_lock lock(mutex);
-      errors[reference.set_of(head_index * shape.n)].add(solver.errors);
-    });
-    begin = end;
-  }
-  std::ranges::transform(errors, reference.baseline.begin(), &Errors::worst);
-  return reference;
-}
-
-Comparison compare_to_reference(const Reference& reference, std::span<const f16> output, size_t set) {
-  return compare(reference, set, [&](size_t i, int c) { return output[reference.rows[i] * reference.d + c]; });
-}
-
-Comparison compare_rows_to_reference(const Reference& reference, std::span<const f16> rows, size_t set) {
-  return compare(reference, set, [&](size_t i, int c) { return rows[i * reference.d + c]; });
 }
 
 }  // namespace ladder

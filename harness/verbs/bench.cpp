@@ -94,15 +94,15 @@ class Bench {
     return commands;
   }
 
-  // The field of one shape. Without room for the scores of 00_naive, the others run without it.
+  // The field of one shape. Without room for what some stages need as a workspace, the others run without them.
   Result<Field> make_field(const Shape& shape, InputKind kind) {
-    const bool with_scores =
-        std::any_of(stages_.begin(), stages_.end(), [&](const Stage* stage) { return stage->workspace_at(shape) > 0; });
-    Result<Field> field = Field::create(gpu_, shape, kind, options_.seed, with_scores);
+    uint64_t workspace = 0;
+    for (const Stage* stage : stages_) workspace = std::max(workspace, stage->workspace_at(shape));
+    Result<Field> field = Field::create(gpu_, shape, kind, options_.seed, workspace);
     std::optional<Error> no_room;
-    if (!field && with_scores && field.error().code == ExitCode::cannot_run_here) {
+    if (!field && workspace > 0 && field.error().code == ExitCode::cannot_run_here) {
       no_room = field.error();
-      field = Field::create(gpu_, shape, kind, options_.seed, false);
+      field = Field::create(gpu_, shape, kind, options_.seed, 0);
     }
     if (!field) return field;
     for (const Stage* stage : stages_) {

@@ -42,9 +42,11 @@ std::vector<Candidate> choose_candidates(const Options& options) {
   return candidates;
 }
 
-bool any_needs_workspace(const std::vector<Candidate>& candidates, const Shape& shape) {
-  return std::ranges::any_of(candidates,
-                             [&](const Candidate& candidate) { return candidate.variant->workspace_at(shape) > 0; });
+// The most bytes that one of them needs.
+uint64_t workspace_at(const std::vector<Candidate>& candidates, const Shape& shape) {
+  uint64_t most = 0;
+  for (const Candidate& candidate : candidates) most = std::max(most, candidate.variant->workspace_at(shape));
+  return most;
 }
 
 std::string name_of(const Candidate& candidate, const Options& options) {
@@ -122,7 +124,7 @@ class Check {
     std::vector<std::pair<size_t, Trial>> plan;  // which candidate's
     double total = 0;
     for (const Shape& shape : shapes) {
-      if (auto status = fits_host_memory(shape, any_needs_workspace(candidates, shape)); !status) return status;
+      if (auto status = fits_host_memory(shape, workspace_at(candidates, shape)); !status) return status;
       for (size_t i = 0; i < candidates.size(); ++i) {
         if (auto status = supports(*candidates[i].stage, *candidates[i].variant, shape); !status) return status;
         for (Trial& trial : emulator_trials(*candidates[i].stage, *candidates[i].variant, shape, trial_choice_)) {
@@ -163,13 +165,13 @@ class Check {
 
   Status on_gpu(const GpuInfo& gpu, const std::vector<Candidate>& candidates) {
     const std::vector<Shape> shapes = shapes_for(options_, GPU_SHAPE);
-    const auto naive =
-        std::ranges::find_if(stages(), [](const Stage& stage) { return stage.workspace_at(GPU_SHAPE) > 0; });
-    const bool have_naive = naive != stages().end() && naive->variants.front().on_gpu != nullptr;
+    // The first stage of all is the formula as written.
+    const Stage& naive = stages().front();
+    const bool have_naive = static_cast<bool>(naive.variants.front().on_gpu);
     std::vector<std::pair<Trial, std::vector<size_t>>> plan;  // each with the candidates that it is for
     for (const Shape& shape : shapes) {
-      if (auto status = fits_gpu_memory(shape, any_needs_workspace(candidates, shape), gpu); !status) return status;
-      if (auto status = fits_host_memory(shape, false); !status) return status;
+      if (auto status = fits_gpu_memory(shape, workspace_at(candidates, shape), gpu); !status) return status;
+      if (auto status = fits_host_memory(shape, 0); !status) return status;
       for (size_t i = 0; i < candidates.size(); ++i) {
         if (auto status = supports(*candidates[i].stage, *candidates[i].variant, shape); !status) return status;
         for (const Trial& trial : gpu_trials(*candidates[i].stage, *candidates[i].variant, shape, trial_choice_)) {
@@ -189,29 +191,34 @@ class Check {
     for (const auto& planned : plan) {
       const Trial& trial = planned.first;
       const bool is_far = trial.far_heads > 0;
-      const bool with_scores = !is_far && have_naive && fits_gpu_memory(trial.shape, true, gpu).has_value();
+      const uint64_t naive_workspace = naive.workspace_at(trial.shape);
+      const bool with_naive = !is_far && have_naive && fits_gpu_memory(trial.shape, naive_workspace, gpu).has_value();
       const Shape& shape = line_shape(shapes, trial);
-      if (!with_scores && trial == plan.front().first) {
-        report.notes.push_back(fmt::format("{}: not compared with 00_naive in full, its scores do not fit; {}",
-                                           to_string(shape), "rows were sampled against the double reference."));
+      if (!with_naive && trial == plan.front().first) {
+        report.notes.push_back(fmt::format("{}: not compared with {} in full, its scores do not fit; {}",
+                                           to_string(shape), naive.name,
+                                           "rows were sampled against the double reference."));
       }
       progress.step(fmt::format("{}: inputs and reference", describe(trial)), 0);
       std::optional<GpuProblem> on_gpu;
-      std::vector<f16> naive_output;
+      Tensor naive_output;
       Status prepared;
       const Watched first = watch(
           [&, trial](const std::atomic<bool>&) {
             const Problem& problem = problems.get(trial);
-            auto created = is_far ? GpuProblem::create_repeated(problem.launched(), problem.inputs, false)
-                                  : GpuProblem::create(trial.shape, problem.inputs, with_scores);
+            const uint64_t workspace =
+                std::max(with_naive ? naive_workspace : 0, workspace_at(candidates, trial.shape));
+            auto created = is_far ? GpuProblem::create_repeated(problem.launched(), problem.inputs, 0)
+                                  : GpuProblem::create(trial.shape, problem.inputs, workspace);
             if (!created) {
               prepared = tl::make_unexpected(created.error());
               return;
             }
             on_gpu.emplace(std::move(*created));
-            if (!with_scores) return;
-            prepared = on_gpu->run(naive->variants.front());
-            auto output = prepared ? on_gpu->read_output() : Result<std::vector<f16>>(std::vector<f16>());
+            if (!with_naive) return;
+            prepared = on_gpu->run(naive.variants.front());
+            if (!prepared) return;
+            auto output = on_gpu->read_output(outputs_of(naive.variants.front(), trial.shape).front().name);
             if (output) naive_output = std::move(*output);
           },
           gpu_timeout());

@@ -120,7 +120,7 @@ class SideBySide {
     const Shape shape = emulator_shape();
     for (const Side& side : sides_) {
       if (const Status able = supports(*side.stage, *side.variant, shape); !able) return able;
-      if (const Status fits = fits_host_memory(shape, side.variant->workspace_at(shape) > 0); !fits) return fits;
+      if (const Status fits = fits_host_memory(shape, side.variant->workspace_at(shape)); !fits) return fits;
     }
     const InputKind kind = options_.inputs.empty() ? InputKind::normal : options_.inputs.front();
     const Problem problem = make_problem(shape, kind, options_.seed);
@@ -179,8 +179,9 @@ class SideBySide {
     std::optional<Nvml> nvml = Nvml::open(gpu.pci_bus_id);
     std::vector<ResultRow> rows;
     for (const Shape& shape : shapes) {
-      const bool with_scores = sides_[0].variant->workspace_at(shape) > 0 || sides_[1].variant->workspace_at(shape) > 0;
-      Result<Field> field = Field::create(gpu, shape, kind, options_.seed, with_scores);
+      const uint64_t workspace =
+          std::max(sides_[0].variant->workspace_at(shape), sides_[1].variant->workspace_at(shape));
+      Result<Field> field = Field::create(gpu, shape, kind, options_.seed, workspace);
       if (!field) return tl::make_unexpected(field.error());
       for (const Side& side : sides_) field->add(*side.stage, *side.variant);
       if (field->refusal()) return tl::make_unexpected(*field->refusal());

@@ -214,7 +214,7 @@ Result<ExitCode> explain_verb(const Options& options) {
     for (const Stage* stage : options.stages) {
       const Variant& variant = stage->variants.front();
       if (auto status = supports(*stage, variant, shape); !status) return tl::make_unexpected(status.error());
-      if (auto status = fits_host_memory(shape, variant.workspace_at(shape) > 0); !status) {
+      if (auto status = fits_host_memory(shape, variant.workspace_at(shape)); !status) {
         return tl::make_unexpected(status.error());
       }
       fmt::print(out, "{}{}\n\n", std::exchange(first, false) ? "" : "\n\n", stage->name);

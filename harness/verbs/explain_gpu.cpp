@@ -28,7 +28,7 @@ Status can_run(const Stage& stage, const Shape& shape, const GpuInfo& gpu) {
   const Variant& variant = stage.variants.front();
   if (auto status = supports(stage, variant, shape); !status) return status;
   if (auto status = runs_on(stage, variant, shape, gpu); !status) return status;
-  return fits_gpu_memory(shape, variant.workspace_at(shape) > 0, gpu);
+  return fits_gpu_memory(shape, variant.workspace_at(shape), gpu);
 }
 
 // What the card has less, by its own word (cudaMemGetInfo), while the stage's buffers stand and after its kernels have
@@ -36,7 +36,7 @@ Status can_run(const Stage& stage, const Shape& shape, const GpuInfo& gpu) {
 Result<Launched> launch(const Stage& stage, const Problem& problem) {
   const auto before = gpu_info();
   if (!before) return tl::make_unexpected(before.error());
-  auto on_gpu = GpuProblem::create(problem.shape, problem.inputs, stage.workspace_at(problem.shape) > 0);
+  auto on_gpu = GpuProblem::create(problem.shape, problem.inputs, stage.workspace_at(problem.shape));
   if (!on_gpu) return tl::make_unexpected(on_gpu.error());
   Launched launched{.check = check_on_gpu(stage, stage.variants.front(), problem, *on_gpu, {})};
   launched.check.output = {};

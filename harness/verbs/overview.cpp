@@ -94,7 +94,7 @@ Result<ExitCode> overview_verb(const Options& options) {
     if (auto status = supports(*stage, stage->variants.front(), shape); !status) {
       return tl::make_unexpected(status.error());
     }
-    if (auto status = fits_host_memory(shape, stage->workspace_at(shape) > 0); !status) {
+    if (auto status = fits_host_memory(shape, stage->workspace_at(shape)); !status) {
       return tl::make_unexpected(status.error());
     }
   }

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <optional>
 
@@ -51,10 +53,10 @@ class SetView {
  public:
   SetView(const Problem& problem, size_t set) : problem_(problem), set_(static_cast<int64_t>(set)) {}
 
-  // Calls visit(index) for each element of O that belongs to the set.
+  // Calls visit(index) for each element of an output that belongs to the set.
   template <class Visit>
-  void for_each_element(const Visit& visit) const {
-    const int64_t elements = int64_t{problem_.shape.n} * problem_.shape.d;
+  void for_each_element(const Tensor& output, const Visit& visit) const {
+    const int64_t elements = output.spec().head_elements();
     for (int64_t head = set_; head < problem_.shape.batch_heads(); head += std::ssize(problem_.kinds)) {
       for (int64_t i = head * elements; i < (head + 1) * elements; ++i) visit(i);
     }
@@ -68,8 +70,9 @@ class SetView {
                        row % problem_.shape.n);
   }
   std::string place(int64_t row, int64_t column) const { return fmt::format("{}, column {}", place(row), column); }
-  std::string place_of_element(int64_t index) const {
-    return place(index / problem_.shape.d, index % problem_.shape.d);
+  std::string place_of_element(const Tensor& output, int64_t index) const {
+    const int columns = output.spec().columns;
+    return place(index / columns, index % columns);
   }
 
  private:
@@ -79,38 +82,48 @@ class SetView {
 
 // Elements of the set for which `is_bad` holds.
 template <class IsBad>
-void report_elements(CheckResult& result, const SetView& view, std::span<const f16> output, FailureKind kind,
-                     const char* what, const IsBad& is_bad) {
+void report_elements(CheckResult& result, const SetView& view, const Tensor& output, FailureKind kind, const char* what,
+                     const IsBad& is_bad) {
   int64_t bad = 0, all = 0, first = 0;
-  view.for_each_element([&](int64_t i) {
+  view.for_each_element(output, [&](int64_t i) {
     ++all;
-    if (is_bad(output[i], i) && bad++ == 0) first = i;
+    if (is_bad(static_cast<size_t>(i)) && bad++ == 0) first = i;
   });
   if (bad == 0) return;
   fail(result, kind,
-       fmt::format("{} of {} output elements {}, the first at {}", bad, all, what, view.place_of_element(first)));
+       fmt::format("{} of {} output elements {}, the first at {}", bad, all, what,
+                   view.place_of_element(output, first)));
 }
 
 // Whether NaN may stand in the output of this set at all: then the reference alone says where.
-bool expects_nan(const Reference& reference, size_t set) {
+bool expects_nan(const Reference& reference, const Reference::Answer& answer, size_t set) {
   for (size_t i = 0; i < reference.rows.size(); ++i) {
     if (reference.set_of(reference.rows[i]) == set &&
-        std::ranges::any_of(reference.row(i), [](double value) { return std::isnan(value); }))
+        std::ranges::any_of(answer.row(i), [](double value) { return std::isnan(value); }))
       return true;
   }
   return false;
 }
 
-void judge_output(CheckResult& result, const Problem& problem, size_t set, std::span<const f16> output) {
+// Whether the element still holds what memory was poisoned with.
+bool is_poisoned(const Tensor& output, size_t i) {
+  std::array<std::byte, 8> poisoned;
+  poison(poisoned);
+  const size_t bytes = bytes_of(output.spec().element);
+  return std::memcmp(&output.bytes()[i * bytes], poisoned.data(), bytes) == 0;
+}
+
+// An output that is held to the plain f16 attention.
+void judge_against_baseline(CheckResult& result, const Problem& problem, size_t set, const Reference::Answer& answer,
+                            const Tensor& output) {
   const SetView view(problem, set);
-  const Reference& reference = problem.reference;
-  report_elements(result, view, output, FailureKind::unwritten_output, "were never written",
-                  [](f16 value, int64_t) { return is_poison(value); });
-  if (!expects_nan(reference, set)) {
+  const auto never_written = [&](size_t i) { return is_poisoned(output, i); };
+  report_elements(result, view, output, FailureKind::unwritten_output, "were never written", never_written);
+  if (!expects_nan(problem.reference, answer, set)) {
     report_elements(result, view, output, FailureKind::nan_output, "are NaN",
-                    [](f16 value, int64_t) { return is_nan(value) && !is_poison(value); });
+                    [&](size_t i) { return std::isnan(output[i]) && !never_written(i); });
   }
-  const Comparison worst = compare_to_reference(reference, output, set);
+  const Comparison worst = compare_to_reference(problem.reference, answer, output, set);
   result.max_err = worst.max_err;
   result.tolerance = worst.tolerance;
   result.rms_err = worst.rms;
@@ -132,14 +145,16 @@ void judge_output(CheckResult& result, const Problem& problem, size_t set, std::
   }
 }
 
-void judge_lse(CheckResult& result, const Problem& problem, size_t set, std::span<const float> lse) {
+// An output of one f32 in each row that is off by no more than its row explains: the log-sum-exp.
+void judge_rows(CheckResult& result, const Problem& problem, size_t set, const Reference::Answer& answer,
+                const Tensor& output) {
   const Reference& reference = problem.reference;
   size_t wrong = 0, all = 0, first = 0;
   for (size_t i = reference.rows.size(); i-- > 0;) {
     if (reference.set_of(reference.rows[i]) != set) continue;
     ++all;
-    const double got = lse[static_cast<size_t>(reference.rows[i])], expected = reference.lse[i];
-    if (std::abs(got - expected) <= reference.lse_tolerance[i]) continue;  // false for NaN
+    const double got = output[static_cast<size_t>(reference.rows[i])], expected = answer.values[i];
+    if (std::abs(got - expected) <= answer.row_tolerance[i]) continue;  // false for NaN
     if (std::isnan(got) && std::isnan(expected)) continue;
     ++wrong;
     first = i;
@@ -150,8 +165,15 @@ void judge_lse(CheckResult& result, const Problem& problem, size_t set, std::spa
        fmt::format(
            "log-sum-exp is wrong in {} of {} rows, the first at {}: {:.7g} instead of {:.7g}, where f32 explains "
            "{:.1e}",
-           wrong, all, SetView(problem, set).place(row), lse[static_cast<size_t>(row)], reference.lse[first],
-           reference.lse_tolerance[first]));
+           wrong, all, SetView(problem, set).place(row), output[static_cast<size_t>(row)], answer.values[first],
+           answer.row_tolerance[first]));
+}
+
+void judge_outputs(CheckResult& result, const Problem& problem, size_t set, const Tensors& outputs) {
+  for (const Tensor& output : outputs) {
+    const Reference::Answer& answer = problem.reference[output.name()];
+    (answer.baseline.empty() ? judge_rows : judge_against_baseline)(result, problem, set, answer, output);
+  }
 }
 
 void judge_counts(CheckResult& result, const Variant& variant, const Problem& problem) {
@@ -202,25 +224,27 @@ void judge_emulator_run(CheckResult& result, const EmulatorRun& run) {
   for (const std::string& name : run.modified_inputs) fail(result, FailureKind::input_modified, name + " was changed");
 }
 
-// Rows that the reference leaves out are held to stage 00 on the same GPU. Each of the two may be off by the tolerance.
-void judge_against_naive(CheckResult& result, const Problem& problem, size_t set, std::span<const f16> output,
-                         std::span<const f16> naive) {
-  double term = 0;
-  for (size_t i = 0; i < problem.reference.score_term.size(); ++i) {
-    if (problem.reference.set_of(problem.reference.rows[i]) == set)
-      term = std::max(term, problem.reference.score_term[i]);
+// Rows that the reference leaves out are held to the plainest stage on the same GPU. Each of the two may be off by the
+// tolerance.
+void judge_against_naive(CheckResult& result, const Problem& problem, size_t set, const Tensor& output,
+                         const Tensor& naive) {
+  const Reference& reference = problem.reference;
+  double most = 0;
+  for (size_t i = 0; i < reference.rows.size(); ++i) {
+    if (reference.set_of(reference.rows[i]) == set)
+      most = std::max(most, reference.answers.front().tolerance_of_row(set, i));
   }
-  const double bound = 2 * (problem.reference.tolerance(set) + term);
   double difference = 0;
-  SetView(problem, set).for_each_element([&](int64_t i) {
-    const double a = to_float(output[i]), b = to_float(naive[i]);
+  SetView(problem, set).for_each_element(output, [&](int64_t i) {
+    const double a = output[static_cast<size_t>(i)], b = naive[static_cast<size_t>(i)];
     if (!std::isfinite(a) && !std::isfinite(b)) return;  // the reference tells NaN and infinity apart
     if (std::isnan(difference)) return;
     if (!(std::abs(a - b) <= difference)) difference = std::abs(a - b);
   });
-  if (difference <= bound) return;
+  if (difference <= 2 * most) return;
   fail(result, FailureKind::differs_from_naive,
-       fmt::format("differs from 00_naive on this GPU by {:.2e} somewhere; {:.2e} is allowed", difference, bound));
+       fmt::format("differs from {} on this GPU by {:.2e} somewhere; {:.2e} is allowed", stages().front().name,
+                   difference, 2 * most));
 }
 
 }  // namespace
@@ -316,9 +340,11 @@ double ldmatrix_ways(const emulator::Counters& counters) {
 namespace {
 
 // The first element in which two outputs differ in a bit, where not both are NaN.
-std::optional<int64_t> first_difference(std::span<const f16> a, std::span<const f16> b) {
+std::optional<size_t> first_difference(const Tensor& a, const Tensor& b) {
+  const size_t bytes = bytes_of(a.spec().element);
   for (size_t i = 0; i < a.size(); ++i) {
-    if (a[i].bits != b[i].bits && !(is_nan(a[i]) && is_nan(b[i]))) return static_cast<int64_t>(i);
+    const bool same = std::memcmp(&a.bytes()[i * bytes], &b.bytes()[i * bytes], bytes) == 0;
+    if (!same && !(std::isnan(a[i]) && std::isnan(b[i]))) return i;
   }
   return std::nullopt;
 }
@@ -343,13 +369,16 @@ std::vector<CheckResult> check_sets_on_emulator(const Stage& stage, const Varian
   if (complete && problem.far_heads == 0) judge_counts(launch, variant, problem);
   if (complete && both_builds && launch.answers_right() && variant.on_emulator_zeroed != nullptr) {
     const EmulatorRun other = run_on_emulator(stage, variant, problem, options, Unset::zero);
-    if (const auto at = first_difference(run.output, other.output); at && !other.stopped) {
-      const auto index = static_cast<size_t>(*at);
+    for (const Tensor& output : run.outputs) {
+      const Tensor& again = other.outputs[output.name()];
+      const auto at = first_difference(output, again);
+      if (!at || other.stopped) continue;
       fail(launch, FailureKind::unset_variable,
            fmt::format("a variable is read that nobody has set: two builds that differ in nothing but what such a "
-                       "variable holds give {:.6g} and {:.6g} at {}",
-                       to_float(run.output[index]), to_float(other.output[index]),
-                       SetView(problem, 0).place_of_element(*at)));
+                       "variable holds give {:.6g} and {:.6g} in {} at {}",
+                       output[*at], again[*at], output.name(),
+                       SetView(problem, 0).place_of_element(output, static_cast<int64_t>(*at))));
+      break;
     }
   }
 
@@ -360,12 +389,11 @@ std::vector<CheckResult> check_sets_on_emulator(const Stage& stage, const Varian
     result.tolerance = problem.reference.tolerance(set);
     result.max_err = std::numeric_limits<double>::quiet_NaN();
     if (complete) {  // what a launch has left that was ended tells nothing more
-      judge_output(result, problem, set, run.output);
-      if (variant.writes_lse) judge_lse(result, problem, set, run.lse);
+      judge_outputs(result, problem, set, run.outputs);
     }
     results.push_back(finish(std::move(result), watch.seconds() / static_cast<double>(problem.kinds.size())));
   }
-  results.front().output = std::move(run.output);
+  if (!run.outputs.empty()) results.front().output = std::move(run.outputs.at(0));
   return results;
 }
 
@@ -375,11 +403,10 @@ CheckResult check_on_emulator(const Stage& stage, const Variant& variant, const 
 }
 
 std::vector<CheckResult> check_sets_on_gpu(const Stage& stage, const Variant& variant, const Problem& problem,
-                                           GpuProblem& problem_on_gpu, std::span<const f16> naive) {
+                                           GpuProblem& problem_on_gpu, const Tensor& naive) {
   const Stopwatch watch;
   CheckResult launch = start_result(stage, variant, problem.launched(), "", Backend::gpu);
-  std::vector<f16> output;
-  std::vector<float> lse;
+  Tensors outputs;
   const auto run = [&]() -> Status {
     if (const Status status = problem_on_gpu.poison_output(); !status) return status;
     if (const Status status = problem_on_gpu.run(variant); !status) return status;
@@ -388,13 +415,11 @@ std::vector<CheckResult> check_sets_on_gpu(const Stage& stage, const Variant& va
       const int64_t skipped = row < problem.shape.n ? 0 : int64_t{problem.far_heads - 2} * problem.shape.n;
       rows.push_back({.output = 0, .row = row + skipped});
     }
-    auto read = rows.empty() ? problem_on_gpu.read_output() : problem_on_gpu.read_output_rows(rows);
-    if (!read) return tl::make_unexpected(read.error());
-    output = std::move(*read);
-    if (!variant.writes_lse) return {};
-    auto read_lse = rows.empty() ? problem_on_gpu.read_lse() : problem_on_gpu.read_lse_rows(rows);
-    if (!read_lse) return tl::make_unexpected(read_lse.error());
-    lse = std::move(*read_lse);
+    for (const TensorSpec& spec : outputs_of(variant, problem.shape)) {
+      auto read = rows.empty() ? problem_on_gpu.read_output(spec.name) : problem_on_gpu.read_rows(spec.name, rows);
+      if (!read) return tl::make_unexpected(read.error());
+      outputs.add(std::move(*read));
+    }
     return {};
   };
   if (const Status status = run(); !status) {
@@ -413,33 +438,32 @@ std::vector<CheckResult> check_sets_on_gpu(const Stage& stage, const Variant& va
   for (size_t set = 0; set < problem.kinds.size(); ++set) {
     CheckResult result = launch;
     result.inputs = to_string(problem.kinds[set]);
-    if (!output.empty()) {
-      judge_output(result, problem, set, output);
-      if (variant.writes_lse) judge_lse(result, problem, set, lse);
-      if (!naive.empty()) judge_against_naive(result, problem, set, output, naive);
+    if (!outputs.empty()) {
+      judge_outputs(result, problem, set, outputs);
+      if (!naive.empty()) judge_against_naive(result, problem, set, outputs.at(0), naive);
     }
     results.push_back(finish(std::move(result), watch.seconds() / static_cast<double>(problem.kinds.size())));
   }
-  results.front().output = std::move(output);
+  if (!outputs.empty()) results.front().output = std::move(outputs.at(0));
   return results;
 }
 
 CheckResult check_on_gpu(const Stage& stage, const Variant& variant, const Problem& problem, GpuProblem& problem_on_gpu,
-                         std::span<const f16> naive) {
+                         const Tensor& naive) {
   return std::move(check_sets_on_gpu(stage, variant, problem, problem_on_gpu, naive).front());
 }
 
 std::vector<CheckResult> check_properties(const Stage& stage, const Variant& variant, const Shape& shape, uint64_t seed,
                                           Backend backend) {
   const Stopwatch watch;
-  const Run on_emulator = [&](const Inputs& inputs) -> Result<std::vector<f16>> {
-    return run_on_emulator(stage, variant, {shape, {InputKind::normal}, seed, inputs, {}}).output;
+  const Run on_emulator = [&](const Inputs& inputs) -> Result<Tensor> {
+    return run_on_emulator(stage, variant, {shape, {InputKind::normal}, seed, inputs, {}}).outputs.at(0);
   };
-  const Run on_gpu = [&](const Inputs& inputs) -> Result<std::vector<f16>> {
-    auto problem = GpuProblem::create(shape, inputs, variant.workspace_at(shape) > 0);
+  const Run on_gpu = [&](const Inputs& inputs) -> Result<Tensor> {
+    auto problem = GpuProblem::create(shape, inputs, variant.workspace_at(shape));
     if (!problem) return tl::make_unexpected(problem.error());
     if (const Status status = problem->run(variant); !status) return tl::make_unexpected(status.error());
-    return problem->read_output();
+    return problem->read_output(formula_of(shape).outputs(shape).front().name);
   };
   const auto properties = check_properties_of(backend == Backend::gpu ? on_gpu : on_emulator, shape, seed);
   std::vector<CheckResult> results;

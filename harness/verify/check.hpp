@@ -70,7 +70,7 @@ struct CheckResult {
   double rms_err = 0, rms_tolerance = 0;       // of all elements; 0 for a property
   std::vector<Failure> failures;               // empty exactly when ok
   std::optional<emulator::Counters> counters;  // on the emulator
-  std::vector<f16> output;                     // what the kernel left in O, all heads
+  Tensor output;                               // the first of the outputs as the kernel left it, all heads
   double seconds = 0;                          // host time spent, checks included
 
   bool answers_right() const;
@@ -89,11 +89,12 @@ CheckResult check_on_emulator(const Stage& stage, const Variant& variant, const 
                               const emulator::Options& options = {}, bool both_builds = false);
 
 class GpuProblem;
-// The same on the GPU. `problem_on_gpu` holds the problem's inputs; `naive`, if not empty, is stage 00's output in full.
+// The same on the GPU. `problem_on_gpu` holds the problem's inputs; `naive`, if not empty, is the first output of the
+// plainest stage, in full.
 std::vector<CheckResult> check_sets_on_gpu(const Stage& stage, const Variant& variant, const Problem& problem,
-                                           GpuProblem& problem_on_gpu, std::span<const f16> naive);
+                                           GpuProblem& problem_on_gpu, const Tensor& naive);
 CheckResult check_on_gpu(const Stage& stage, const Variant& variant, const Problem& problem, GpuProblem& problem_on_gpu,
-                         std::span<const f16> naive);
+                         const Tensor& naive);
 
 // All of a stage's properties on one back end, at one small shape: a result for each. On the GPU, the first failure to
 // run ends the list.

@@ -15,20 +15,20 @@ f16 on_grid(f16 value) {
 }
 
 template <class Change>
-std::vector<f16> changed(const std::vector<f16>& values, const Change& change) {
-  std::vector<f16> result(values.size());
-  for (size_t i = 0; i < values.size(); ++i) result[i] = change(values[i], i);
+Tensor changed(const Tensor& tensor, const Change& change) {
+  Tensor result = tensor;
+  for (size_t i = 0; i < tensor.size(); ++i) result.half()[i] = change(tensor.half()[i], i);
   return result;
 }
 
 // Within each head, row j becomes row (j * step + offset) mod n; step has no factor in common with n.
-std::vector<f16> permuted(const std::vector<f16>& values, const Shape& shape) {
+Tensor permuted(const Tensor& values, const Shape& shape) {
   const int64_t n = shape.n, d = shape.d;
   int64_t step = n / 2 + 1;
   while (std::gcd(step, n) != 1) ++step;
   return changed(values, [&](f16, size_t i) {
     const int64_t head = i / (n * d), row = i / d % n, column = i % d;
-    return values[(head * n + (row * step + 5) % n) * d + column];
+    return values.half()[(head * n + (row * step + 5) % n) * d + column];
   });
 }
 
@@ -38,7 +38,7 @@ int64_t last_of_prefix(const Shape& shape) {
 }
 
 // Within each head, the rows behind the prefix times -2.
-std::vector<f16> with_other_suffix(const std::vector<f16>& values, const Shape& shape) {
+Tensor with_other_suffix(const Tensor& values, const Shape& shape) {
   return changed(values, [&](f16 value, size_t i) {
     const bool behind = int64_t(i) / shape.d % shape.n > last_of_prefix(shape);
     return behind ? to_f16(-2 * to_float(value)) : value;
@@ -46,7 +46,7 @@ std::vector<f16> with_other_suffix(const std::vector<f16>& values, const Shape& 
 }
 
 // All rows behind the prefix zeroed.
-std::vector<f16> prefixes(const std::vector<f16>& values, const Shape& shape) {
+Tensor prefixes(const Tensor& values, const Shape& shape) {
   return changed(values, [&](f16 value, size_t i) {
     return int64_t(i) / shape.d % shape.n > last_of_prefix(shape) ? f16{0} : value;
   });
@@ -54,10 +54,10 @@ std::vector<f16> prefixes(const std::vector<f16>& values, const Shape& shape) {
 
 }  // namespace
 
-double largest_difference(std::span<const f16> a, std::span<const f16> b) {
+double largest_difference(const Tensor& a, const Tensor& b) {
   double largest = 0;
   for (size_t i = 0; i < a.size(); ++i) {
-    const double difference = std::abs(to_float(a[i]) - to_float(b[i]));
+    const double difference = std::abs(a[i] - b[i]);
     if (std::isnan(difference)) return difference;
     largest = std::max(largest, difference);
   }
@@ -67,8 +67,8 @@ double largest_difference(std::span<const f16> a, std::span<const f16> b) {
 Result<std::vector<PropertyResult>> check_properties_of(const Run& run, const Shape& shape, uint64_t seed) {
   Inputs inputs = make_inputs(InputKind::normal, shape, seed);
   const auto grid = [](f16 value, size_t) { return on_grid(value); };
-  inputs.K = changed(inputs.K, grid);
-  inputs.V = changed(inputs.V, grid);
+  inputs["K"] = changed(inputs["K"], grid);
+  inputs["V"] = changed(inputs["V"], grid);
   const double tolerance = make_reference(shape, inputs).tolerance();
 
   const auto base = run(inputs);
@@ -76,8 +76,8 @@ Result<std::vector<PropertyResult>> check_properties_of(const Run& run, const Sh
   std::vector<PropertyResult> results;
 
   Inputs other = inputs;
-  other.K = shape.causal ? with_other_suffix(inputs.K, shape) : permuted(inputs.K, shape);
-  other.V = shape.causal ? with_other_suffix(inputs.V, shape) : permuted(inputs.V, shape);
+  other["K"] = shape.causal ? with_other_suffix(inputs["K"], shape) : permuted(inputs["K"], shape);
+  other["V"] = shape.causal ? with_other_suffix(inputs["V"], shape) : permuted(inputs["V"], shape);
   auto output = run(other);
   if (!output) return tl::make_unexpected(output.error());
   if (shape.causal) {
@@ -88,26 +88,27 @@ Result<std::vector<PropertyResult>> check_properties_of(const Run& run, const Sh
 
   // V = V1 + V2 with V2 = V of the reverse row order, both on the grid.
   other = inputs;
-  other.V = changed(inputs.V, [&](f16, size_t i) { return inputs.V[inputs.V.size() - 1 - i]; });
+  other["V"] = changed(inputs["V"], [&](f16, size_t i) { return inputs.half("V")[inputs["V"].size() - 1 - i]; });
   const auto second = run(other);
   if (!second) return tl::make_unexpected(second.error());
-  other.V = changed(inputs.V, [&](f16 value, size_t i) { return to_f16(to_float(value) + to_float(other.V[i])); });
+  other["V"] =
+      changed(inputs["V"], [&](f16 value, size_t i) { return to_f16(to_float(value) + to_float(other.half("V")[i])); });
   const auto sum = run(other);
   if (!sum) return tl::make_unexpected(sum.error());
-  other.V = changed(inputs.V, [](f16 value, size_t) { return to_f16(2 * to_float(value)); });
+  other["V"] = changed(inputs["V"], [](f16 value, size_t) { return to_f16(2 * to_float(value)); });
   const auto twice = run(other);
   if (!twice) return tl::make_unexpected(twice.error());
   double deviation = 0;
   for (size_t i = 0; i < base->size() && !std::isnan(deviation); ++i) {
-    const double one = to_float((*base)[i]), two = to_float((*second)[i]);
-    for (const double difference : {to_float((*sum)[i]) - (one + two), to_float((*twice)[i]) - 2 * one}) {
+    const double one = (*base)[i], two = (*second)[i];
+    for (const double difference : {(*sum)[i] - (one + two), (*twice)[i] - 2 * one}) {
       if (!(std::abs(difference) <= deviation)) deviation = std::abs(difference);
     }
   }
   results.push_back({"linear_in_v", deviation, 4 * tolerance});
 
   other = inputs;
-  other.K = changed(inputs.K, [](f16 value, size_t) { return to_f16(to_float(value) + 4.0f); });
+  other["K"] = changed(inputs["K"], [](f16 value, size_t) { return to_f16(to_float(value) + 4.0f); });
   output = run(other);
   if (!output) return tl::make_unexpected(output.error());
   results.push_back({"shifted_scores", largest_difference(*base, *output), 2 * tolerance});

@@ -11,7 +11,7 @@
 namespace ladder {
 
 // Runs a kernel on the given inputs and returns all of O.
-using Run = std::function<Result<std::vector<f16>>(const Inputs&)>;
+using Run = std::function<Result<Tensor>(const Inputs&)>;
 
 struct PropertyResult {
   std::string_view name;
@@ -27,6 +27,6 @@ struct PropertyResult {
 Result<std::vector<PropertyResult>> check_properties_of(const Run& run, const Shape& shape, uint64_t seed);
 
 // Largest |a - b|; NaN if any difference is.
-double largest_difference(std::span<const f16> a, std::span<const f16> b);
+double largest_difference(const Tensor& a, const Tensor& b);
 
 }  // namespace ladder

@@ -5,7 +5,7 @@
 //   FAKE_GPU_STALE=03_kvpipe   this stage writes each output once and never again
 //   FAKE_GPU_FAST=03_kvpipe    this stage claims to be faster than the ceiling
 //   FAKE_GPU_SLOW=00_naive     this stage takes 1.5 s a launch
-#include <array>
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
@@ -19,6 +19,7 @@
 #include "harness/devices/guarded.hpp"
 #include "harness/measure/ceilings.hpp"
 #include "harness/measure/csv.hpp"
+#include "harness/problem/formula.hpp"
 #include "harness/stage.hpp"
 
 namespace ladder {
@@ -59,9 +60,9 @@ struct Row {
 };
 Row attention(const Shape& shape, const Inputs& inputs, const View& view, int64_t query) {
   const int64_t n = shape.n, d = shape.d, head = query / n;
-  const f16* const Q = &inputs.Q[(view.q * n + query) * d];
-  const f16* const K = &inputs.K[(view.k + head) * n * d];
-  const f16* const V = &inputs.V[(view.v + head) * n * d];
+  const f16* const Q = &inputs.half("Q")[(view[0] * n + query) * d];
+  const f16* const K = &inputs.half("K")[(view[1] + head) * n * d];
+  const f16* const V = &inputs.half("V")[(view[2] + head) * n * d];
   const int64_t keys = shape.causal ? query % n + 1 : n;
   std::vector<double> weights(n), row(d);
   double max = -INFINITY, sum = 0;
@@ -93,13 +94,13 @@ struct GpuProblem::Buffers {
   size_t memory;
   Inputs inputs = {};
   std::vector<Output> outputs = {};
-  std::vector<uint8_t> negative;                    // heads of V
-  std::map<std::array<int64_t, 4>, Row> rows = {};  // of views, with V as it was uploaded
+  std::vector<uint8_t> negative;                      // heads of V
+  std::map<std::pair<View, int64_t>, Row> rows = {};  // of views, with V as it was uploaded
   std::set<std::pair<const Variant*, int>> ran = {};
 
-  Buffers(const Shape& of, bool with_scores, int more_heads, int number)
+  Buffers(const Shape& of, uint64_t workspace_bytes, int more_heads, int number)
       : shape(of),
-        memory(gpu_bytes_needed(of, with_scores, more_heads, number)),
+        memory(gpu_bytes_needed(of, workspace_bytes, more_heads, number)),
         outputs(number),
         negative(of.batch_heads() + more_heads) {
     memory_held += memory;
@@ -112,7 +113,7 @@ struct GpuProblem::Buffers {
     const bool wrong = told_to_be("FAKE_GPU_WRONG", variant), stale = told_to_be("FAKE_GPU_STALE", variant);
     for (const Launch& launch : launches) {
       if (stale && !ran.insert({&variant, launch.output}).second) continue;
-      outputs[launch.output] = {launch.view, wrong};
+      outputs[launch.output] = {launch.view.empty() ? View(3) : launch.view, wrong};
     }
   }
 
@@ -121,10 +122,10 @@ struct GpuProblem::Buffers {
     if (!output.written) return {std::vector<f16>(shape.d, POISON), NAN};
     if (output.wrong) return {std::vector<f16>(shape.d, to_f16(0.5f)), 0.5f};
     const View& view = *output.written;
-    const auto [known, added] = rows.try_emplace({view.q, view.k, view.v, row.row});
+    const auto [known, added] = rows.try_emplace({view, row.row});
     if (added) known->second = attention(shape, inputs, view, row.row);
     Row answer = known->second;
-    if (negative[view.v + row.row / shape.n]) {
+    if (negative[view[2] + row.row / shape.n]) {
       for (f16& value : answer.O) value.bits ^= 0x8000;
     }
     return answer;
@@ -135,7 +136,7 @@ Result<GpuInfo> gpu_info() {
   // This build's stages may have no GPU half; a fake GPU does not need one.
   for (const Stage& stage : stages()) {
     for (const Variant& variant : stage.variants) {
-      const_cast<Variant&>(variant).on_gpu = [](gpu::Device&, const AttentionParams&) {};
+      const_cast<Variant&>(variant).on_gpu = GpuLaunch(+[](gpu::Device&, const AttentionParams&) {});
     }
   }
   constexpr size_t MIB = size_t{1} << 20;  // little, so that a test can ask for too much
@@ -159,19 +160,16 @@ GpuProblem::GpuProblem(GpuProblem&&) noexcept = default;
 GpuProblem& GpuProblem::operator=(GpuProblem&&) noexcept = default;
 GpuProblem::~GpuProblem() = default;
 
-Result<GpuProblem> GpuProblem::create(const Shape& shape, const Inputs& inputs, bool with_scores,
+Result<GpuProblem> GpuProblem::create(const Shape& shape, const Inputs& inputs, uint64_t workspace_bytes,
                                       const Inputs& more_heads, int outputs) {
-  const auto more = static_cast<int>(more_heads.Q.size() / (size_t(shape.n) * shape.d));
-  auto buffers = std::make_unique<Buffers>(shape, with_scores, more, outputs);
+  const auto more = more_heads.empty() ? 0 : static_cast<int>(more_heads.at(0).spec().heads);
+  auto buffers = std::make_unique<Buffers>(shape, workspace_bytes, more, outputs);
   buffers->inputs = inputs;
-  for (auto tensor : {&Inputs::Q, &Inputs::K, &Inputs::V}) {
-    auto& to = buffers->inputs.*tensor;
-    to.insert(to.end(), (more_heads.*tensor).begin(), (more_heads.*tensor).end());
-  }
+  for (size_t i = 0; i < more_heads.size(); ++i) buffers->inputs.at(i).append(more_heads.at(i));
   return GpuProblem(std::move(buffers));
 }
 
-Result<GpuProblem> GpuProblem::create_repeated(const Shape&, const Inputs&, bool) {
+Result<GpuProblem> GpuProblem::create_repeated(const Shape&, const Inputs&, uint64_t) {
   return failure(ExitCode::cannot_run_here, "the fake GPU holds no large problems");
 }
 
@@ -191,7 +189,7 @@ Status GpuProblem::fill_output(int output, const Filling&) {
   return {};
 }
 
-Status GpuProblem::negate_v(std::span<const uint8_t> flip) {
+Status GpuProblem::negate(std::string_view, std::span<const uint8_t> flip) {
   for (size_t head = 0; head < flip.size(); ++head) buffers_->negative[head] ^= flip[head];
   return {};
 }
@@ -206,33 +204,31 @@ Result<double> GpuProblem::time_ms(const Variant& variant, std::span<const Launc
   const double number = std::atof(std::string(stage_of(variant).name.substr(0, 2)).c_str());
   double tflops = 100 + 20 * number + static_cast<double>(variant.label.size() % 7);
   if (told_to_be("FAKE_GPU_FAST", variant)) tflops = 2 * CEILING_TFLOPS;
-  double ms = attention_flops(buffers_->shape) / (tflops * 1e9);
+  double ms = flops_of(buffers_->shape) / (tflops * 1e9);
   if (told_to_be("FAKE_GPU_SLOW", variant)) ms = 1500;
   pass(ms * static_cast<double>(launches.size()));
   return ms * static_cast<double>(launches.size());
 }
 
-Result<std::vector<f16>> GpuProblem::read_output_rows(std::span<const OutputRow> rows) const {
-  std::vector<f16> output;
-  for (const OutputRow& row : rows) {
-    const Row read = buffers_->read(row);
-    output.insert(output.end(), read.O.begin(), read.O.end());
+Result<Tensor> GpuProblem::read_rows(std::string_view name, std::span<const OutputRow> rows) const {
+  const std::vector<TensorSpec> specs = formula_of(buffers_->shape).outputs(buffers_->shape);
+  TensorSpec spec = *std::ranges::find(specs, name, &TensorSpec::name);
+  spec.heads = 1;
+  spec.rows = static_cast<int>(rows.size());
+  Tensor tensor(spec);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const Row read = buffers_->read(rows[i]);
+    if (name == "O") {
+      std::ranges::copy(read.O, tensor.half().begin() + static_cast<std::ptrdiff_t>(i) * spec.columns);
+    } else {
+      tensor.single()[i] = read.LSE;
+    }
   }
-  return output;
+  return tensor;
 }
 
-Result<std::vector<float>> GpuProblem::read_lse_rows(std::span<const OutputRow> rows) const {
-  std::vector<float> lse;
-  for (const OutputRow& row : rows) lse.push_back(buffers_->read(row).LSE);
-  return lse;
-}
-
-Result<std::vector<f16>> GpuProblem::read_output(int output) const {
-  return read_output_rows(all_rows(buffers_->shape, output));
-}
-
-Result<std::vector<float>> GpuProblem::read_lse(int output) const {
-  return read_lse_rows(all_rows(buffers_->shape, output));
+Result<Tensor> GpuProblem::read_output(std::string_view name, int output) const {
+  return read_rows(name, all_rows(buffers_->shape, output));
 }
 
 Status GpuProblem::check_guards() const {

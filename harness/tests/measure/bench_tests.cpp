@@ -1,4 +1,5 @@
 // From simulated timings to the table: pairing, ceilings, ablations, and what is said without a GPU.
+#include "harness/problem/formula.hpp"
 #include "harness/verbs/bench.hpp"
 
 #include <fmt/format.h>
@@ -15,7 +16,7 @@ namespace {
 
 constexpr const char* TILE = "64x128, 4 warps";
 constexpr Shape HEADLINE{.batch = 16, .heads = 16, .n = 8192, .d = 128};
-const double FLOPS = attention_flops(HEADLINE);
+const double FLOPS = flops_of(HEADLINE);
 
 // A contestant at a rate, with the times of `rounds` rounds in which the card slows by a tenth.
 struct Simulated {

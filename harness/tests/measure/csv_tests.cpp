@@ -1,4 +1,5 @@
 #include "harness/measure/csv.hpp"
+#include "harness/problem/formula.hpp"
 
 #include <unistd.h>
 
@@ -128,10 +129,10 @@ TEST_CASE("the JSON has the CSV's columns, with numbers as numbers") {
 
 TEST_CASE("FLOPs follow FlashAttention's convention") {
   const Shape headline{.batch = 16, .heads = 16, .n = 8192, .d = 128};
-  CHECK(attention_flops(headline) == 4.0 * 16 * 16 * 8192.0 * 8192 * 128);
+  CHECK(flops_of(headline) == 4.0 * 16 * 16 * 8192.0 * 8192 * 128);
   Shape causal = headline;
   causal.causal = true;
-  CHECK(attention_flops(causal) == attention_flops(headline) / 2);
+  CHECK(flops_of(causal) == flops_of(headline) / 2);
 }
 
 TEST_CASE("a broken file is refused with file, line and cause") {

@@ -1,6 +1,7 @@
 // Timed groups on the emulator: kernels that are right when they are checked and save work when they are timed. All must
 // be caught, and the right one must not.
 #include "harness/measure/group.hpp"
+#include "harness/problem/formula.hpp"
 
 #include <algorithm>
 #include <array>
@@ -49,23 +50,22 @@ class Emulated {
     std::vector<Question> questions = make_questions(SHAPE, kind, inputs_, more, room, seed);
     double tolerance = 0;
     for (const Question& question : questions) tolerance = std::max(tolerance, question.reference.tolerance());
-    for (auto tensor : {&Inputs::Q, &Inputs::K, &Inputs::V}) {
-      (inputs_.*tensor).insert((inputs_.*tensor).end(), (more.*tensor).begin(), (more.*tensor).end());
-    }
-    outputs_.resize(room.outputs, {std::vector<f16>(SHAPE.elements()), std::vector<float>(2 * SHAPE.n)});
-    GroupMemory memory{.fill_output = [this](int output, const Filling& filling) { return fill(output, filling); },
-                       .negate_v = [this](std::span<const uint8_t> heads) { return negate(heads); },
-                       .read_output_rows = [this](std::span<const OutputRow> rows) { return read(rows); },
-                       .read_lse_rows = [this](std::span<const OutputRow> rows) { return read_lse(rows); },
-                       .check_guards = [] { return Status{}; }};
+    for (size_t i = 0; i < more.size(); ++i) inputs_.at(i).append(more.at(i));
+    outputs_.resize(room.outputs, Tensors(DENSE_FORWARD.outputs(SHAPE)));
+    GroupMemory memory{
+        .fill_output = [this](int output, const Filling& filling) { return fill(output, filling); },
+        .negate = [this](std::string_view name, std::span<const uint8_t> heads) { return negate(name, heads); },
+        .read_rows = [this](std::string_view name, std::span<const OutputRow> rows) { return read(name, rows); },
+        .check_guards = [] { return Status{}; }};
     groups_ = std::make_shared<Groups>(std::move(memory), SHAPE, kind, room, std::move(questions), tolerance, seed);
   }
 
   Contestant contestant(double ms = 1) {
-    return make_contestant("emulated", groups_, true, [=, this](std::span<const Launch> launches) -> Result<double> {
-      for (const Launch& launch : launches) kernel_(params(launch));
-      return ms * static_cast<double>(launches.size());
-    });
+    return make_contestant("emulated", groups_, {"O", "LSE"},
+                           [=, this](std::span<const Launch> launches) -> Result<double> {
+                             for (const Launch& launch : launches) kernel_(params(launch));
+                             return ms * static_cast<double>(launches.size());
+                           });
   }
 
   // Of so many groups, the first that is found wrong, from 1 on; 0 if none is.
@@ -85,55 +85,53 @@ class Emulated {
   Groups& groups() { return *groups_; }
 
  private:
-  struct Output {
-    std::vector<f16> O;
-    std::vector<float> LSE;
-  };
-
   AttentionParams params(const Launch& launch) {
-    const size_t head = size_t(SHAPE.n) * SHAPE.d;
-    AttentionParams params = params_for(SHAPE);
-    params.Q = &inputs_.Q[launch.view.q * head];
-    params.K = &inputs_.K[launch.view.k * head];
-    params.V = &inputs_.V[launch.view.v * head];
-    params.O = outputs_[launch.output].O.data();
-    params.LSE = outputs_[launch.output].LSE.data();
+    Arguments arguments{.shape = SHAPE, .tensors = {}};
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      Tensor& input = inputs_.at(i);
+      arguments.tensors.push_back({input.name(), &input.bytes()[launch.view[i] * input.spec().head_bytes()]});
+    }
+    for (Tensor& output : outputs_[launch.output]) arguments.tensors.push_back({output.name(), output.bytes().data()});
+    AttentionParams params;
+    convert(arguments, params);
     return params;
   }
   Status fill(int output, const Filling& filling) {
     std::mt19937_64 random(filling.seed);
     std::uniform_real_distribution<float> uniform(-1, 1);
-    for (f16& value : outputs_[output].O) {
-      value = filling.O_spread > 0 ? ladder::to_f16(filling.O_spread * uniform(random)) : filling.nan;
-    }
-    for (float& value : outputs_[output].LSE) {
-      value = filling.O_spread > 0 ? filling.LSE_middle + filling.LSE_spread * uniform(random) : NAN;
-    }
+    Tensors& tensors = outputs_[output];
+    const auto number = [&](size_t i) {
+      return filling.numbers[i].middle + filling.numbers[i].spread * uniform(random);
+    };
+    const bool plausible = !filling.numbers.empty();
+    for (f16& value : tensors["O"].half()) value = plausible ? ladder::to_f16(number(0)) : filling.nan;
+    for (float& value : tensors["LSE"].single()) value = plausible ? number(1) : NAN;
     return {};
   }
-  Status negate(std::span<const uint8_t> heads) {
-    const size_t head = size_t(SHAPE.n) * SHAPE.d;
-    REQUIRE(heads.size() * head == inputs_.V.size());
-    for (size_t i = 0; i < inputs_.V.size(); ++i) inputs_.V[i].bits ^= heads[i / head] ? 0x8000 : 0;
+  Status negate(std::string_view name, std::span<const uint8_t> heads) {
+    const std::span<f16> values = inputs_.half(name);
+    const auto head = static_cast<size_t>(inputs_[name].spec().head_elements());
+    REQUIRE(heads.size() * head == values.size());
+    for (size_t i = 0; i < values.size(); ++i) values[i].bits ^= heads[i / head] ? 0x8000 : 0;
     return {};
   }
-  Result<std::vector<f16>> read(std::span<const OutputRow> rows) const {
-    std::vector<f16> values;
-    for (const OutputRow& row : rows) {
-      const auto from = outputs_[row.output].O.begin() + row.row * SHAPE.d;
-      values.insert(values.end(), from, from + SHAPE.d);
+  Result<Tensor> read(std::string_view name, std::span<const OutputRow> rows) const {
+    TensorSpec spec = outputs_.front()[name].spec();
+    const size_t row_bytes = spec.head_bytes() / static_cast<size_t>(spec.rows);
+    spec.heads = 1;
+    spec.rows = static_cast<int>(rows.size());
+    Tensor tensor(spec);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const auto from =
+          outputs_[rows[i].output][name].bytes().subspan(static_cast<size_t>(rows[i].row) * row_bytes, row_bytes);
+      std::ranges::copy(from, tensor.bytes().begin() + static_cast<std::ptrdiff_t>(i * row_bytes));
     }
-    return values;
-  }
-  Result<std::vector<float>> read_lse(std::span<const OutputRow> rows) const {
-    std::vector<float> values;
-    for (const OutputRow& row : rows) values.push_back(outputs_[row.output].LSE[row.row]);
-    return values;
+    return tensor;
   }
 
   Kernel kernel_;
   Inputs inputs_;
-  std::vector<Output> outputs_;
+  std::vector<Tensors> outputs_;
   std::shared_ptr<Groups> groups_;
 };
 
@@ -287,10 +285,10 @@ TEST_CASE("a group's launches have inputs of their own, and what is verified can
   for (int group = 0; group < 50; ++group) {
     REQUIRE(emulated.groups().prepare(LAUNCHES));
     const std::vector<Launch> launches = emulated.groups().launches(LAUNCHES);
-    std::set<std::tuple<int, int, int>> views;
+    std::set<View> views;
     std::map<int, int> writers;
     for (const auto& [view, output] : launches) {
-      views.insert({view.q, view.k, view.v});
+      views.insert(view);
       ++writers[output];
     }
     CHECK(views.size() == LAUNCHES);

@@ -16,7 +16,7 @@ namespace {
 
 constexpr Shape SHAPE{.batch = 1, .heads = 2, .n = 128, .d = 128};
 
-double dot(const std::vector<f16>& a, int64_t row_a, const std::vector<f16>& b, int64_t row_b, int d) {
+double dot(std::span<const f16> a, int64_t row_a, std::span<const f16> b, int64_t row_b, int d) {
   double sum = 0;
   for (int c = 0; c < d; ++c) sum += double(to_float(a[row_a * d + c])) * to_float(b[row_b * d + c]);
   return sum;
@@ -24,7 +24,7 @@ double dot(const std::vector<f16>& a, int64_t row_a, const std::vector<f16>& b, 
 
 double score(const Inputs& inputs, int head, int query, int key) {
   const int64_t first = int64_t{head} * SHAPE.n;
-  return dot(inputs.Q, first + query, inputs.K, first + key, SHAPE.d) / std::sqrt(double(SHAPE.d));
+  return dot(inputs.half("Q"), first + query, inputs.half("K"), first + key, SHAPE.d) / std::sqrt(double(SHAPE.d));
 }
 
 int best_key(const Inputs& inputs, int head, int query) {
@@ -71,31 +71,32 @@ TEST_CASE("f32 beyond the range of f16 becomes infinity") {
 
 TEST_CASE("inputs depend on seed, kind and nothing else") {
   const Inputs once = make_inputs(InputKind::normal, SHAPE, 1), again = make_inputs(InputKind::normal, SHAPE, 1);
-  const auto same = [](const std::vector<f16>& a, const std::vector<f16>& b) {
+  const auto same = [](std::span<const f16> a, std::span<const f16> b) {
     return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](f16 x, f16 y) { return x.bits == y.bits; });
   };
-  CHECK(same(once.Q, again.Q));
-  CHECK(same(once.V, again.V));
-  CHECK_FALSE(same(once.Q, make_inputs(InputKind::normal, SHAPE, 2).Q));
-  CHECK_FALSE(same(once.Q, once.K));
-  CHECK_FALSE(same(once.K, once.V));
+  CHECK(same(once.half("Q"), again.half("Q")));
+  CHECK(same(once.half("V"), again.half("V")));
+  CHECK_FALSE(same(once.half("Q"), make_inputs(InputKind::normal, SHAPE, 2).half("Q")));
+  CHECK_FALSE(same(once.half("Q"), once.half("K")));
+  CHECK_FALSE(same(once.half("K"), once.half("V")));
   // The same on every machine: these bits are part of the contract, for recorded results carry only the seed.
   const std::vector<uint16_t> first{0x326a, 0x34cb, 0xbdb3, 0x360b, 0x3ab1, 0x3249, 0xc0c9, 0x26fd};
-  for (size_t i = 0; i < first.size(); ++i) CHECK(once.Q[i].bits == first[i]);
+  for (size_t i = 0; i < first.size(); ++i) CHECK(once.half("Q")[i].bits == first[i]);
 }
 
 TEST_CASE("normal inputs have mean 0, variance 1 and normal tails") {
   const Shape shape{.batch = 2, .heads = 4, .n = 512, .d = 128};  // 524288 values
   const Inputs inputs = make_inputs(InputKind::normal, shape, 3);
-  for (const auto* tensor : {&inputs.Q, &inputs.K, &inputs.V}) {
+  for (const Tensor& each : inputs) {
+    const std::span<const f16> tensor = each.half();
     double sum = 0, squares = 0, beyond_two = 0;
-    for (const f16 value : *tensor) {
+    for (const f16 value : tensor) {
       const double x = to_float(value);
       sum += x;
       squares += x * x;
       beyond_two += std::abs(x) > 2;
     }
-    const double count = double(tensor->size());
+    const double count = double(tensor.size());
     CHECK(std::abs(sum / count) < 0.007);  // 5 standard errors
     CHECK(std::abs(squares / count - 1) < 0.01);
     CHECK(std::abs(beyond_two / count - 0.0455) < 0.0015);
@@ -147,8 +148,8 @@ TEST_CASE("ties and constant_v: equal keys, equal values") {
   for (int head = 0; head < 2; ++head) {
     for (int64_t i = 0; i < int64_t{SHAPE.n} * SHAPE.d; ++i) {
       const int64_t at = int64_t{head} * SHAPE.n * SHAPE.d;
-      REQUIRE(ties.K[at + i].bits == ties.K[at + i % SHAPE.d].bits);
-      REQUIRE(constant.V[at + i].bits == constant.V[at + i % SHAPE.d].bits);
+      REQUIRE(ties.half("K")[at + i].bits == ties.half("K")[at + i % SHAPE.d].bits);
+      REQUIRE(constant.half("V")[at + i].bits == constant.half("V")[at + i % SHAPE.d].bits);
     }
   }
 }
@@ -163,9 +164,9 @@ TEST_CASE("a head for each kind: every head is what a problem of its kind is, an
   const Shape shape{.batch = 2, .heads = 2, .n = 48, .d = 64};
   const std::vector kinds{InputKind::normal, InputKind::ties};
   const Inputs inputs = make_inputs(kinds, shape, 1);
-  REQUIRE(inputs.K.size() == size_t(shape.elements()));
+  REQUIRE(inputs.half("K").size() == size_t(shape.elements()));
   const auto row = [&](int head, int key) {
-    return std::span(inputs.K).subspan(static_cast<size_t>((head * shape.n + key) * shape.d), shape.d);
+    return std::span(inputs.half("K")).subspan(static_cast<size_t>((head * shape.n + key) * shape.d), shape.d);
   };
   for (int head = 0; head < 4; ++head) {
     const bool equal_keys = std::ranges::equal(row(head, 0), row(head, 5), {}, &f16::bits, &f16::bits);
@@ -218,6 +219,6 @@ TEST_CASE("edge_weights, balanced and cancelling: small weights that matter, and
   CHECK(others == Approx(1).margin(0.3));
   const Inputs cancelling = make_inputs(InputKind::cancelling, SHAPE, 1);
   for (int i = 0; i < 64 * SHAPE.d; i += 7) {
-    REQUIRE(to_float(cancelling.V[i + 64 * SHAPE.d]) == -to_float(cancelling.V[i]));
+    REQUIRE(to_float(cancelling.half("V")[i + 64 * SHAPE.d]) == -to_float(cancelling.half("V")[i]));
   }
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "harness/measure/csv.hpp"
+#include "harness/problem/formula.hpp"
 #include "harness/stage.hpp"
 #include "harness/tests/catch.hpp"
 #include "harness/verify/check.hpp"
@@ -136,7 +137,7 @@ std::vector<double> computed(const Number& number, const Stage& stage) {
     }
   }
   if (number.unit == "FLOP") {  // for each wavefront
-    const double flops = attention_flops({.n = 512}) / static_cast<double>(counted(stage).smem_wavefronts);
+    const double flops = flops_of({.n = 512}) / static_cast<double>(counted(stage).smem_wavefronts);
     values.insert(values.end(), {std::floor(flops), std::ceil(flops)});
   }
   const bool at_512 = number.unit == "wavefronts" || number.unit == "of" || number.unit == "at";

@@ -311,11 +311,11 @@ std::vector<int> rescaled_tiles(const Stage& stage, float growth) {
   Problem problem{shape, {InputKind::normal}, 1, make_inputs(InputKind::normal, shape, 1), {}};
   // Column 0 makes the growth, up to 0 in the last tile; the others are small enough for it to decide.
   constexpr float Q_0 = 8.0f;
-  const float step = growth * std::numbers::ln2_v<float> / params_for(shape).softmax_scale / Q_0;
-  for (f16& value : problem.inputs.Q) value = to_f16(to_float(value) / 4);
+  const float step = growth * std::numbers::ln2_v<float> / shape.scale() / Q_0;
+  for (f16& value : problem.inputs.half("Q")) value = to_f16(to_float(value) / 4);
   for (int row = 0; row < shape.n; ++row) {
-    problem.inputs.Q[row * shape.d] = to_f16(Q_0);
-    problem.inputs.K[row * shape.d] = to_f16(step * float(row / bc - 7));
+    problem.inputs.half("Q")[row * shape.d] = to_f16(Q_0);
+    problem.inputs.half("K")[row * shape.d] = to_f16(step * float(row / bc - 7));
   }
   problem.reference = make_reference(shape, problem.inputs);
   const CheckResult result = check_on_emulator(stage, stage.variants[0], problem);
@@ -433,7 +433,7 @@ TEST_CASE("00ac to 00ae compute the same to the bit, and read K and V ever less 
     const Stage* stage = find(name);
     REQUIRE(stage);
     results.push_back(check_on_emulator(*stage, stage->variants[0], problem(SMALL, InputKind::normal)));
-    CHECK(std::ranges::equal(results[0].output, results.back().output, {}, &f16::bits, &f16::bits));
+    CHECK(std::ranges::equal(results[0].output.half(), results.back().output.half(), {}, &f16::bits, &f16::bits));
     CHECK(results.back().counters.value().shuffles == results[0].counters.value().shuffles);
   }
   const auto streamed = [&](size_t i) {  // without Q
@@ -505,7 +505,7 @@ TEST_CASE("00c is 00b to the bit when dense, and visits half of the tiles when c
     return check_on_emulator(stage, stage.variants[0], problem(shape, InputKind::normal));
   };
   const CheckResult before = run(*dense, SMALL), after = run(*causal, SMALL);
-  CHECK(std::ranges::equal(before.output, after.output, {}, &f16::bits, &f16::bits));
+  CHECK(std::ranges::equal(before.output.half(), after.output.half(), {}, &f16::bits, &f16::bits));
   CHECK(counts_of(*before.counters) == counts_of(*after.counters));
   // Four blocks of queries against 1, 2, 3 and 4 of 4 tiles.
   const uint64_t tiles = run(*causal, CAUSAL).counters.value().barriers / 2;
@@ -636,8 +636,8 @@ TEST_CASE("when dense, 00f, 00g and 01 agree to the bit and in all counts but th
     return check_on_emulator(*stage, stage->variants[0], problem(SMALL, InputKind::normal));
   };
   const CheckResult one_group = run("00f_mmaqk"), two_groups = run("00g_rowgroups"), base = run("01_base");
-  CHECK(std::ranges::equal(one_group.output, two_groups.output, {}, &f16::bits, &f16::bits));
-  CHECK(std::ranges::equal(two_groups.output, base.output, {}, &f16::bits, &f16::bits));
+  CHECK(std::ranges::equal(one_group.output.half(), two_groups.output.half(), {}, &f16::bits, &f16::bits));
+  CHECK(std::ranges::equal(two_groups.output.half(), base.output.half(), {}, &f16::bits, &f16::bits));
   CHECK(counts_of(*one_group.counters) == counts_of(*two_groups.counters));
   Counts without = counts_of(*two_groups.counters);
   without.gmem_bytes_written -= uint64_t(SMALL.n) * 4;
