@@ -1,7 +1,7 @@
-// 01_base: the base of part 1. S, P and O stay in registers from end to end; the causal mask and the log-sum-exp leave the
-//          ladder here. Dense only.
+// 01_base: the base of part 1. S, P and O stay in registers from end to end; the causal mask and the log-sum-exp leave
+//          the ladder here. Dense only.
 // Before:  00g_rowgroups carries a mask and a log-sum-exp through every step to come, and none of those is about them.
-// Tile:    64x32, 2 warps, M_TILES = 2.   Shared: 32 KiB (Q 16, K 8, V 8).   Needs d = 128, n % BR == 0, n % BC == 0.
+// Tile:    64x32, 2 warps, M_TILES = 2.  Shared: 32 KiB (Q 16, K 8, V 8).  Needs d = 128, n % BR == 0, n % BC == 0.
 // Shapes:  Q, K, V, O: [batch * heads, n, d] f16.
 #pragma once
 #include "common/gpu.cuh"
@@ -174,7 +174,7 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(AttentionParams
   }
 }
 
-// LAUNCH  One block per BR queries of one head. The pointers of `p` belong to the device; n is a multiple of BR and of BC.
+// LAUNCH  One block per BR queries of a head. The pointers of `p` belong to the device; n is a multiple of BR and BC.
 template <class C>
 void run(Device& device, const AttentionParams& p) {
   launch(device, flash_attention<C>, dim3(p.n / C::BR, p.batch_heads), dim3(C::THREADS), C::SMEM_BYTES, p);

@@ -19,7 +19,8 @@ ladder::Counts predict(const ladder::Shape& shape) {
 }
 
 template <class C>
-ladder::Variant variant(ladder::Variant rest = {.conflict_ways = 1.0}) {
+ladder::Variant variant(ladder::Variant rest = {}) {
+  rest.conflict_ways = 1.0;
   return ladder::make_variant<C>(run<C>, flash_attention<C>, predict<C>, std::move(rest));
 }
 

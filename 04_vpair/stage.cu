@@ -3,15 +3,10 @@
 
 namespace {
 
-template <int BR, int BC, int WARPS>
-void run(Device& device, const AttentionParams& p) {
-  launch(device, flash_attention<BR, BC, WARPS>, dim3(p.n / BR, p.batch_heads), dim3(WARPS * 32), SMEM_BYTES<BR, BC>,
-         p);
-}
-
 // Warp instructions are counted per 16-row group of queries and tile of BC keys, a pair.
-template <int BR, int BC>
+template <class C>
 ladder::Counts predict(const ladder::Shape& shape) {
+  constexpr uint64_t BR = C::BR, BC = C::BC;
   const uint64_t blocks = shape.batch_heads() * shape.n / BR, tiles = blocks * (shape.n / BC),
                  pairs = tiles * (BR / 16);
   const uint64_t load_Q = HEAD_DIM / 16, load_K = (BC / 16) * (HEAD_DIM / 16), load_V = (BC / 16) * (HEAD_DIM / 16);
@@ -23,10 +18,10 @@ ladder::Counts predict(const ladder::Shape& shape) {
           .gmem_bytes_written = blocks * BR * ROW_BYTES};
 }
 
-template <int BR, int BC, int WARPS>
-ladder::Variant variant(std::string label) {
-  return ladder::make_variant(std::move(label), {BR, BC, WARPS}, SMEM_BYTES<BR, BC>, run<BR, BC, WARPS>,
-                              reinterpret_cast<const void*>(flash_attention<BR, BC, WARPS>), 1.0, predict<BR, BC>);
+template <class C>
+ladder::Variant variant(ladder::Variant rest = {}) {
+  rest.conflict_ways = 1.0;
+  return ladder::make_variant<C>(run<C>, flash_attention<C>, predict<C>, std::move(rest));
 }
 
 const ladder::Registration registration({
@@ -39,7 +34,7 @@ const ladder::Registration registration({
     .min_sm = 80,
     .needs = "mma.m16n8k16, cp.async",
     .resources = {{.sm = 80, .registers = 216, .spill_bytes = 0}, {.sm = 90, .registers = 224, .spill_bytes = 0}},
-    .variants = {variant<64, 128, 4>("64x128, 4 warps")},
+    .variants = {variant<Config<64, 128, 4>>()},
 });
 
 }  // namespace

@@ -1,7 +1,8 @@
 // 09_rescale: O is rescaled only when a row's maximum has grown by more than 8, in log2 units, and the weights are made
 //          just before their part of PV.
 // Before:  08 multiplies all of O by the correction in every tile, though it is 1 or close to it after the first few.
-// Tile:    128x64, 4 warps, M_TILES = 2.   Shared: 64 KiB (Q 32, K 16, V 16).   Needs d = 128, n % BR == 0, n % BC == 0.
+// Tile:    128x64, 4 warps, M_TILES = 2.  Shared: 64 KiB (Q 32, K 16, V 16).  Needs d = 128, n % BR == 0, n % BC == 0.
+// Shapes:  Q, K, V, O: [batch * heads, n, d] f16.
 #pragma once
 #include "common/gpu.cuh"
 
@@ -13,13 +14,18 @@ constexpr int ROW_CHUNKS = ROW_BYTES / 16;  // 16 B = 8 halves: one row of an ld
 constexpr float LOG2E = 1.44269504088896341f;
 constexpr float RESCALE_ABOVE = 8.0f;  // log2 units: no weight exceeds 2^8, and f16 ends just below 2^16
 
-template <int BR, int BC>
-constexpr uint32_t SMEM_BYTES = (BR + 2 * BC) * ROW_BYTES;
+// A block's tile, BR queries against BC keys at a time by WARPS warps, and the shared memory that it takes.
+template <int BR_, int BC_, int WARPS_>
+struct Config {
+  static constexpr int BR = BR_, BC = BC_, WARPS = WARPS_, THREADS = WARPS * 32;
+  static constexpr uint32_t SMEM_BYTES = (BR + 2 * BC) * ROW_BYTES;
+};
 
 // Byte offset of a 16-byte chunk within a tile of 256-byte rows. Eight chunks fill all 32 banks once; XOR with the row
-// gives eight consecutive rows eight different slots for the same chunk. It is its own inverse: writers and readers agree.
+// puts the same chunk of eight consecutive rows in eight different bank groups.
+// It is its own inverse: writers and readers agree.
 __device__ __forceinline__ uint32_t chunk_offset(uint32_t row, uint32_t chunk) {
-  return row * ROW_BYTES + (chunk ^ row % 8) * 16;
+  return row * ROW_BYTES + (chunk ^ (row % 8)) * 16;
 }
 
 // Starts to copy a tile of ROWS x HEAD_DIM halves, contiguous in global memory, into shared memory.
@@ -28,15 +34,15 @@ __device__ __forceinline__ void load_tile(uint32_t tile, const f16* source) {
   constexpr int ROWS_PER_PASS = THREADS / ROW_CHUNKS;
   const uint32_t row = threadIdx.x / ROW_CHUNKS, chunk = threadIdx.x % ROW_CHUNKS;
 #pragma unroll
-  for (int pass = 0; pass < ROWS; pass += ROWS_PER_PASS) {
-    cp_async_16(tile + chunk_offset(row + pass, chunk), source + (row + pass) * HEAD_DIM + chunk * 8);
+  for (int first_row = 0; first_row < ROWS; first_row += ROWS_PER_PASS) {
+    cp_async_16(tile + chunk_offset(row + first_row, chunk), source + (row + first_row) * HEAD_DIM + chunk * 8);
   }
 }
 
 // Two blocks fit on an SM, and saying so lets the compiler use all 255 registers of a thread.
-template <int BR, int BC, int WARPS>
-__global__ void __launch_bounds__(WARPS * 32, 2) flash_attention(AttentionParams p) {
-  constexpr int THREADS = WARPS * 32;
+template <class C>
+__global__ void __launch_bounds__(C::THREADS, 2) flash_attention(AttentionParams p) {
+  constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, THREADS = C::THREADS;
   constexpr int M_TILES = BR / (16 * WARPS);                      // 16-row groups of queries per warp
   constexpr int QK_N_TILES = BC / 8, QK_K_TILES = HEAD_DIM / 16;  // S[16 x BC] = Q[16 x d] K^T[d x BC]
   constexpr int PV_N_TILES = HEAD_DIM / 8, PV_K_TILES = BC / 16;  // O[16 x d] += P[16 x BC] V[BC x d]
@@ -49,16 +55,16 @@ __global__ void __launch_bounds__(WARPS * 32, 2) flash_attention(AttentionParams
   const size_t block_rows = head + size_t(blockIdx.x) * BR * HEAD_DIM;  // this block's rows of Q and O
   const f16 *K = p.K + head, *V = p.V + head;                           // the tile at hand
   const uint32_t smem_Q = smem_base(), smem_K = smem_Q + BR * ROW_BYTES, smem_V = smem_K + BC * ROW_BYTES;
-  smem_name(smem_Q, BR * ROW_BYTES, "Q");
-  smem_name(smem_K, BC * ROW_BYTES, "K");
-  smem_name(smem_V, BC * ROW_BYTES, "V");
+  smem_name(smem_Q, BR * ROW_BYTES, "Q", ROW_BYTES);
+  smem_name(smem_K, BC * ROW_BYTES, "K", ROW_BYTES);
+  smem_name(smem_V, BC * ROW_BYTES, "V", ROW_BYTES);
   const uint32_t warp_Q = smem_Q + warp * M_TILES * 16 * ROW_BYTES;
 
   const float scale_log2 = p.softmax_scale * LOG2E;  // exp(s * softmax_scale) = 2^(s * scale_log2)
   float O_frag[M_TILES][PV_N_TILES][4] = {};  // FragmentC: registers 0, 1 belong to one row, 2, 3 to the row 8 below
-  float row_max[M_TILES][2], row_sum[M_TILES][2] = {};
+  float row_max[M_TILES][2], row_sum[M_TILES][2] = {};  // [group][lane_row]: a lane has a share of two rows per group
 #pragma unroll
-  for (int m = 0; m < M_TILES; ++m) row_max[m][0] = row_max[m][1] = -INFINITY;
+  for (int group = 0; group < M_TILES; ++group) row_max[group][0] = row_max[group][1] = -INFINITY;
 
   load_tile<BR, THREADS>(smem_Q, p.Q + block_rows);
   load_tile<BC, THREADS>(smem_K, K);
@@ -72,24 +78,25 @@ __global__ void __launch_bounds__(WARPS * 32, 2) flash_attention(AttentionParams
     load_tile<BC, THREADS>(smem_V, V);
     cp_async_commit();
 
-    // QK  Lane l addresses row l % 16, chunk l / 16 of a 16x16 block of Q: four 8x8 matrices, rows 0-7 and 8-15, then the
-    //     next 8 columns. Of K it addresses row l % 8 + l / 16 * 8, chunk l / 8 % 2: the same four matrices, but first both
-    //     column halves of keys 0-7 (registers 0 and 1, one B fragment), then those of keys 8-15 (registers 2 and 3).
+    // QK  Lane l addresses row l % 16, chunk l / 16 of a 16x16 block of Q: four 8x8 matrices, rows 0-7 and 8-15, then
+    //     the next 8 columns. Of K it addresses row l % 8 + (l / 16) * 8, chunk (l / 8) % 2: the same four matrices,
+    //     but first both column halves of keys 0-7 (registers 0 and 1, one B fragment), then those of keys 8-15.
     float S_frag[M_TILES][QK_N_TILES][4] = {};
 #pragma unroll
-    for (int k = 0; k < QK_K_TILES; ++k) {
+    for (int d_slice = 0; d_slice < QK_K_TILES; ++d_slice) {
       uint32_t Q_frag[M_TILES][4];
 #pragma unroll
-      for (int m = 0; m < M_TILES; ++m)
-        ldmatrix_x4(Q_frag[m], warp_Q + m * 16 * ROW_BYTES + chunk_offset(lane % 16, k * 2 + lane / 16));
+      for (int group = 0; group < M_TILES; ++group)
+        ldmatrix_x4(Q_frag[group], warp_Q + group * 16 * ROW_BYTES + chunk_offset(lane % 16, d_slice * 2 + lane / 16));
 #pragma unroll
-      for (int n = 0; n < QK_N_TILES; n += 2) {
+      for (int key_tile = 0; key_tile < QK_N_TILES; key_tile += 2) {
         uint32_t K_frag[4];
-        ldmatrix_x4(K_frag, smem_K + n * 8 * ROW_BYTES + chunk_offset(lane % 8 + lane / 16 * 8, k * 2 + lane / 8 % 2));
+        ldmatrix_x4(K_frag, smem_K + key_tile * 8 * ROW_BYTES +
+                                chunk_offset(lane % 8 + (lane / 16) * 8, d_slice * 2 + (lane / 8) % 2));
 #pragma unroll
-        for (int m = 0; m < M_TILES; ++m) {
-          mma_m16n8k16(S_frag[m][n], Q_frag[m], K_frag[0], K_frag[1]);
-          mma_m16n8k16(S_frag[m][n + 1], Q_frag[m], K_frag[2], K_frag[3]);
+        for (int group = 0; group < M_TILES; ++group) {
+          mma_m16n8k16(S_frag[group][key_tile], Q_frag[group], K_frag[0], K_frag[1]);
+          mma_m16n8k16(S_frag[group][key_tile + 1], Q_frag[group], K_frag[2], K_frag[3]);
         }
       }
     }
@@ -99,69 +106,75 @@ __global__ void __launch_bounds__(WARPS * 32, 2) flash_attention(AttentionParams
     float correction[M_TILES][2];
     bool rescale = false;
 #pragma unroll
-    for (int m = 0; m < M_TILES; ++m) {
+    for (int group = 0; group < M_TILES; ++group) {
 #pragma unroll
-      for (int r = 0; r < 2; ++r) {
+      for (int lane_row = 0; lane_row < 2; ++lane_row) {
         float tile_max = -INFINITY;
 #pragma unroll
-        for (int n = 0; n < QK_N_TILES; ++n)
-          tile_max = fmaxf(tile_max, fmaxf(S_frag[m][n][2 * r], S_frag[m][n][2 * r + 1]));
+        for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
+          const float low = S_frag[group][key_tile][2 * lane_row], high = S_frag[group][key_tile][2 * lane_row + 1];
+          tile_max = fmaxf(tile_max, fmaxf(low, high));
+        }
         tile_max = fmaxf(tile_max, shfl_xor(tile_max, 1));
         tile_max = fmaxf(tile_max, shfl_xor(tile_max, 2)) * scale_log2;  // row_max is in log2 units
 
-        const bool grown = tile_max > row_max[m][r] + RESCALE_ABOVE;  // true on the first tile
-        const float new_max = grown ? tile_max : row_max[m][r];
-        correction[m][r] = ex2_approx(row_max[m][r] - new_max);  // 0 on the first tile, 1 where nothing has grown
-        row_max[m][r] = new_max;
+        const bool grown = tile_max > row_max[group][lane_row] + RESCALE_ABOVE;  // true on the first tile
+        const float new_max = grown ? tile_max : row_max[group][lane_row];
+        correction[group][lane_row] =
+            ex2_approx(row_max[group][lane_row] - new_max);  // 0 on the first tile, 1 where nothing has grown
+        row_max[group][lane_row] = new_max;
         rescale |= grown;
       }
     }
     if (vote_any(rescale)) {  // by the whole warp or not at all: mma needs its lanes together
 #pragma unroll
-      for (int m = 0; m < M_TILES; ++m) {
+      for (int group = 0; group < M_TILES; ++group) {
 #pragma unroll
-        for (int r = 0; r < 2; ++r) {
-          row_sum[m][r] *= correction[m][r];
+        for (int lane_row = 0; lane_row < 2; ++lane_row) {
+          row_sum[group][lane_row] *= correction[group][lane_row];
 #pragma unroll
-          for (int n = 0; n < PV_N_TILES; ++n) {
-            O_frag[m][n][2 * r] *= correction[m][r];
-            O_frag[m][n][2 * r + 1] *= correction[m][r];
+          for (int column_tile = 0; column_tile < PV_N_TILES; ++column_tile) {
+            O_frag[group][column_tile][2 * lane_row] *= correction[group][lane_row];
+            O_frag[group][column_tile][2 * lane_row + 1] *= correction[group][lane_row];
           }
         }
       }
     }
 
-    // LOAD  V[tile] is needed now; K[tile + 1] is requested and arrives behind PV.
+    // LOAD  V[tile] is needed now; K[tile + 1] is requested and arrives while PV runs.
     cp_async_wait<0>();  // this thread's part of V[tile] has landed
     __syncthreads();     // safe to read V: everybody's part has landed; safe to overwrite K: every warp has finished QK
     if (tile + 1 < kv_tiles) load_tile<BC, THREADS>(smem_K, K + BC * HEAD_DIM);
     cp_async_commit();
 
-    // PV  16 keys at a time, their weights first. Two C fragments side by side hold exactly the elements of one A fragment:
-    //     P needs no exchange, only rounding. V's rows are the k dimension of B, so ldmatrix transposes each 8x8 matrix on
-    //     its way into the registers. Transposed, matrices 0 and 1 are the fragment of columns 0-7, 2 and 3 of 8-15.
+    // PV  16 keys at a time, their weights first. Two C fragments side by side hold exactly the elements of one A
+    //     fragment: P needs no exchange, only rounding. V's rows are the k dimension of B, so ldmatrix transposes each
+    //     8x8 matrix on its way into the registers. Transposed, matrices 0 and 1 are the fragment of columns 0-7, 2 and
+    //     3 of 8-15.
 #pragma unroll
-    for (int k = 0; k < PV_K_TILES; ++k) {
+    for (int key_slice = 0; key_slice < PV_K_TILES; ++key_slice) {
       uint32_t P_frag[M_TILES][4];
 #pragma unroll
-      for (int m = 0; m < M_TILES; ++m) {
+      for (int group = 0; group < M_TILES; ++group) {
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {  // registers 0 and 1: keys 0-7 of the two rows; 2 and 3: keys 8-15
-          const int n = 2 * k + i / 2, r = i % 2;
-          const float low = ex2_approx(S_frag[m][n][2 * r] * scale_log2 - row_max[m][r]);
-          const float high = ex2_approx(S_frag[m][n][2 * r + 1] * scale_log2 - row_max[m][r]);
-          row_sum[m][r] += low + high;
-          P_frag[m][i] = pack_f16x2(low, high);
+        for (int reg = 0; reg < 4; ++reg) {  // registers 0 and 1: keys 0-7 of the two rows; 2 and 3: keys 8-15
+          const int key_tile = 2 * key_slice + reg / 2, lane_row = reg % 2;
+          const float low = ex2_approx(S_frag[group][key_tile][2 * lane_row] * scale_log2 - row_max[group][lane_row]);
+          const float high =
+              ex2_approx(S_frag[group][key_tile][2 * lane_row + 1] * scale_log2 - row_max[group][lane_row]);
+          row_sum[group][lane_row] += low + high;
+          P_frag[group][reg] = pack_f16x2(low, high);
         }
       }
 #pragma unroll
-      for (int n = 0; n < PV_N_TILES; n += 2) {
+      for (int column_tile = 0; column_tile < PV_N_TILES; column_tile += 2) {
         uint32_t V_frag[4];
-        ldmatrix_x4_trans(V_frag, smem_V + k * 16 * ROW_BYTES + chunk_offset(lane % 16, n + lane / 16));
+        ldmatrix_x4_trans(V_frag,
+                          smem_V + key_slice * 16 * ROW_BYTES + chunk_offset(lane % 16, column_tile + lane / 16));
 #pragma unroll
-        for (int m = 0; m < M_TILES; ++m) {
-          mma_m16n8k16(O_frag[m][n], P_frag[m], V_frag[0], V_frag[1]);
-          mma_m16n8k16(O_frag[m][n + 1], P_frag[m], V_frag[2], V_frag[3]);
+        for (int group = 0; group < M_TILES; ++group) {
+          mma_m16n8k16(O_frag[group][column_tile], P_frag[group], V_frag[0], V_frag[1]);
+          mma_m16n8k16(O_frag[group][column_tile + 1], P_frag[group], V_frag[2], V_frag[3]);
         }
       }
     }
@@ -169,21 +182,28 @@ __global__ void __launch_bounds__(WARPS * 32, 2) flash_attention(AttentionParams
 
   // STORE  Two exchanges complete a row's sum. Each lane writes two halves per fragment and row, 4 lanes together 16 B.
 #pragma unroll
-  for (int m = 0; m < M_TILES; ++m) {
+  for (int group = 0; group < M_TILES; ++group) {
 #pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      row_sum[m][r] += shfl_xor(row_sum[m][r], 1);
-      row_sum[m][r] += shfl_xor(row_sum[m][r], 2);
-      const float normalise = 1.0f / row_sum[m][r];
-      const int row = (warp * M_TILES + m) * 16 + FragmentC::row(lane, 2 * r);
+    for (int lane_row = 0; lane_row < 2; ++lane_row) {
+      row_sum[group][lane_row] += shfl_xor(row_sum[group][lane_row], 1);
+      row_sum[group][lane_row] += shfl_xor(row_sum[group][lane_row], 2);
+      const float normalise = 1.0f / row_sum[group][lane_row];
+      const int row = (warp * M_TILES + group) * 16 + FragmentC::row(lane, 2 * lane_row);
       f16* O_row = p.O + block_rows + row * HEAD_DIM + FragmentC::col(lane, 0);
 #pragma unroll
-      for (int n = 0; n < PV_N_TILES; ++n) {
-        const float low = O_frag[m][n][2 * r] * normalise, high = O_frag[m][n][2 * r + 1] * normalise;
-        st_global_b32(O_row + n * 8, pack_f16x2(low, high));
+      for (int column_tile = 0; column_tile < PV_N_TILES; ++column_tile) {
+        const float low = O_frag[group][column_tile][2 * lane_row] * normalise;
+        const float high = O_frag[group][column_tile][2 * lane_row + 1] * normalise;
+        st_global_b32(O_row + column_tile * 8, pack_f16x2(low, high));
       }
     }
   }
+}
+
+// LAUNCH  One block per BR queries of a head. The pointers of `p` belong to the device; n is a multiple of BR and BC.
+template <class C>
+void run(Device& device, const AttentionParams& p) {
+  launch(device, flash_attention<C>, dim3(p.n / C::BR, p.batch_heads), dim3(C::THREADS), C::SMEM_BYTES, p);
 }
 
 }  // namespace

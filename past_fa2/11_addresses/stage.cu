@@ -3,15 +3,10 @@
 
 namespace {
 
-template <int BR, int BC, int WARPS>
-void run(Device& device, const AttentionParams& p) {
-  launch(device, flash_attention<BR, BC, WARPS>, dim3(p.n / BR, p.batch_heads), dim3(WARPS * 32), SMEM_BYTES<BR, BC>,
-         p);
-}
-
 // Warp instructions are counted per 16-row group of queries and tile of BC keys, a pair.
-template <int BR, int BC, int WARPS>
+template <class C>
 ladder::Counts predict(const ladder::Shape& shape) {
+  constexpr uint64_t BR = C::BR, BC = C::BC, WARPS = C::WARPS;
   const uint64_t groups = shape.batch_heads() * shape.n / 16, pairs = groups * (shape.n / BC);
   const uint64_t blocks = shape.batch_heads() * shape.n / BR, tiles = blocks * (shape.n / BC);
   const uint64_t warp_tiles = tiles * WARPS;  // K and V are read once per warp, whatever its M_TILES
@@ -24,11 +19,10 @@ ladder::Counts predict(const ladder::Shape& shape) {
           .gmem_bytes_written = blocks * BR * ROW_BYTES};
 }
 
-template <int BR, int BC, int WARPS>
-ladder::Variant variant(std::string label) {
-  return ladder::make_variant(std::move(label), {BR, BC, WARPS}, SMEM_BYTES<BR, BC>, run<BR, BC, WARPS>,
-                              reinterpret_cast<const void*>(flash_attention<BR, BC, WARPS>), 1.0,
-                              predict<BR, BC, WARPS>);
+template <class C>
+ladder::Variant variant(ladder::Variant rest = {}) {
+  rest.conflict_ways = 1.0;
+  return ladder::make_variant<C>(run<C>, flash_attention<C>, predict<C>, std::move(rest));
 }
 
 const ladder::Registration registration({
@@ -42,7 +36,7 @@ const ladder::Registration registration({
     .needs = "mma.m16n8k16, cp.async, mbarrier",
     .resources = {{.sm = 80, .registers = 255, .spill_bytes = 16, .reason = "O and S alone are 192 registers"},
                   {.sm = 90, .registers = 255, .spill_bytes = 8, .reason = "O and S alone are 192 registers"}},
-    .variants = {variant<128, 64, 4>("128x64, 4 warps")},
+    .variants = {variant<Config<128, 64, 4>>()},
 });
 
 }  // namespace

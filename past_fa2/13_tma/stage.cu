@@ -3,23 +3,10 @@
 
 namespace {
 
-// All rows of all heads as [panel][row][column of the panel]; one copy takes ROWS rows of both panels.
-template <int ROWS>
-TensorMap tile_map(Device& device, const f16* tensor, const AttentionParams& p) {
-  const uint64_t rows = uint64_t(p.batch_heads) * p.n;
-  return tensor_map_3d(device, tensor, {PANEL_COLS, rows, PANELS}, {ROW_BYTES, PANEL_ROW_BYTES},
-                       {PANEL_COLS, ROWS, PANELS});
-}
-
-template <int BR, int BC, int WARPS>
-void run(Device& device, const AttentionParams& p) {
-  launch(device, flash_attention<BR, BC, WARPS>, dim3(p.n / BR, p.batch_heads), dim3(WARPS * 32), SMEM_BYTES<BR, BC>, p,
-         tile_map<BR>(device, p.Q, p), tile_map<BC>(device, p.K, p), tile_map<BC>(device, p.V, p));
-}
-
 // Warp instructions are counted per 16-row group of queries and tile of BC keys, a pair.
-template <int BR, int BC, int WARPS>
+template <class C>
 ladder::Counts predict(const ladder::Shape& shape) {
+  constexpr uint64_t BR = C::BR, BC = C::BC, WARPS = C::WARPS;
   const uint64_t groups = shape.batch_heads() * shape.n / 16, pairs = groups * (shape.n / BC);
   const uint64_t blocks = shape.batch_heads() * shape.n / BR, tiles = blocks * (shape.n / BC);
   const uint64_t warp_tiles = tiles * WARPS;  // K and V are read once per warp, whatever its M_TILES
@@ -32,11 +19,10 @@ ladder::Counts predict(const ladder::Shape& shape) {
           .gmem_bytes_written = blocks * BR * ROW_BYTES};
 }
 
-template <int BR, int BC, int WARPS>
-ladder::Variant variant(std::string label) {
-  return ladder::make_variant(std::move(label), {BR, BC, WARPS}, SMEM_BYTES<BR, BC>, run<BR, BC, WARPS>,
-                              reinterpret_cast<const void*>(flash_attention<BR, BC, WARPS>), 1.0,
-                              predict<BR, BC, WARPS>);
+template <class C>
+ladder::Variant variant(ladder::Variant rest = {}) {
+  rest.conflict_ways = 1.0;
+  return ladder::make_variant<C>(run<C>, flash_attention<C>, predict<C>, std::move(rest));
 }
 
 const ladder::Registration registration({
@@ -47,11 +33,11 @@ const ladder::Registration registration({
              "products need.",
     .prediction =
         "+5 % to +8 %: without copies and barriers the products ran a tenth faster, and both copies and "
-        "waiting for places are one thread's business now. The registers that addresses took end the spilling.",
+        "waiting for slots are one thread's business now. The registers that addresses took end the spilling.",
     .min_sm = 90,
     .needs = "mma.m16n8k16, TMA, mbarrier, 128 KiB of shared memory",
     .resources = {{.sm = 90, .registers = 255, .spill_bytes = 0}},
-    .variants = {variant<256, 64, 8>("256x64, 8 warps"), variant<128, 64, 4>("128x64, 4 warps")},
+    .variants = {variant<Config<256, 64, 8>>(), variant<Config<128, 64, 4>>()},
 });
 
 }  // namespace
