@@ -20,8 +20,7 @@ constexpr float RESCALE_ABOVE = 8.0f;  // log2 units: no weight exceeds 2^8, and
 template <int BR_, int BC_, int WARPS_, int SLOTS_>
 struct Config {
   static constexpr int BR = BR_, BC = BC_, WARPS = WARPS_, SLOTS = SLOTS_, THREADS = WARPS * 32;
-  static constexpr uint32_t SMEM_BYTES =
-      (BR + 2 * SLOTS * BC) * ROW_BYTES + 2 * SLOTS * 8;  // and two mbarriers per slot
+  static constexpr uint32_t SMEM_BYTES = (BR + 2 * SLOTS * BC) * ROW_BYTES + 2 * SLOTS * 8;  // two mbarriers per slot
 };
 
 // Byte offset of a 16-byte chunk within a panel of 128-byte rows, as the copy engine swizzles it: XOR with the row
