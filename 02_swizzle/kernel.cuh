@@ -32,7 +32,6 @@ template <int ROWS, int THREADS>
 __device__ __forceinline__ void load_tile(uint32_t tile, const f16* source) {
   constexpr int ROWS_PER_PASS = THREADS / ROW_CHUNKS;
   const uint32_t row = threadIdx.x / ROW_CHUNKS, chunk = threadIdx.x % ROW_CHUNKS;
-#pragma unroll
   for (int first_row = 0; first_row < ROWS; first_row += ROWS_PER_PASS) {
     const uint4 eight_halves = ld_global_v4(source + (row + first_row) * HEAD_DIM + chunk * 8);
     st_shared_v4(tile + chunk_offset(row + first_row, chunk), eight_halves);
@@ -62,7 +61,6 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(AttentionParams
 
   float O_frag[M_TILES][PV_N_TILES][4] = {};  // FragmentC: registers 0, 1 belong to one row, 2, 3 to the row 8 below
   float row_max[M_TILES][2], row_sum[M_TILES][2] = {};  // [group][lane_row]: a lane has a share of two rows per group
-#pragma unroll
   for (int group = 0; group < M_TILES; ++group) row_max[group][0] = row_max[group][1] = -INFINITY;
 
   load_tile<BR, THREADS>(smem_Q, p.Q + block_rows);
@@ -84,7 +82,6 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(AttentionParams
       for (int d_slice = 0; d_slice < QK_K_TILES; ++d_slice) {
         uint32_t Q_frag[4];
         ldmatrix_x4(Q_frag, warp_Q + group * 16 * ROW_BYTES + chunk_offset(lane % 16, d_slice * 2 + lane / 16));
-#pragma unroll
         for (int key_tile = 0; key_tile < QK_N_TILES; key_tile += 2) {
           uint32_t K_frag[4];
           ldmatrix_x4(K_frag, smem_K + key_tile * 8 * ROW_BYTES + chunk_offset(lane % 16, d_slice * 2 + lane / 16));
@@ -98,14 +95,12 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(AttentionParams
     uint32_t P_frag[M_TILES][PV_K_TILES][4];
 #pragma unroll
     for (int group = 0; group < M_TILES; ++group) {
-#pragma unroll
       for (int lane_row = 0; lane_row < 2; ++lane_row) {
         float tile_max = -INFINITY;
-#pragma unroll
         for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
-          float &low = S_frag[group][key_tile][2 * lane_row], &high = S_frag[group][key_tile][2 * lane_row + 1];
-          low *= p.softmax_scale;
-          high *= p.softmax_scale;
+          S_frag[group][key_tile][2 * lane_row] *= p.softmax_scale;
+          S_frag[group][key_tile][2 * lane_row + 1] *= p.softmax_scale;
+          const float low = S_frag[group][key_tile][2 * lane_row], high = S_frag[group][key_tile][2 * lane_row + 1];
           tile_max = fmaxf(tile_max, fmaxf(low, high));
         }
         tile_max = fmaxf(tile_max, shfl_xor(tile_max, 1));
@@ -116,24 +111,22 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(AttentionParams
         row_max[group][lane_row] = new_max;
 
         float tile_sum = 0.0f;
-#pragma unroll
         for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
-          float &low = S_frag[group][key_tile][2 * lane_row], &high = S_frag[group][key_tile][2 * lane_row + 1];
-          low = ex2_approx((low - new_max) * LOG2E);
-          high = ex2_approx((high - new_max) * LOG2E);
+          const float low = ex2_approx((S_frag[group][key_tile][2 * lane_row] - new_max) * LOG2E);
+          const float high = ex2_approx((S_frag[group][key_tile][2 * lane_row + 1] - new_max) * LOG2E);
+          S_frag[group][key_tile][2 * lane_row] = low;
+          S_frag[group][key_tile][2 * lane_row + 1] = high;
           tile_sum += low + high;
         }
         tile_sum += shfl_xor(tile_sum, 1);
         tile_sum += shfl_xor(tile_sum, 2);
         row_sum[group][lane_row] = row_sum[group][lane_row] * correction + tile_sum;
-#pragma unroll
         for (int column_tile = 0; column_tile < PV_N_TILES; ++column_tile) {
           O_frag[group][column_tile][2 * lane_row] *= correction;
           O_frag[group][column_tile][2 * lane_row + 1] *= correction;
         }
       }
       // Two C fragments side by side hold exactly the elements of one A fragment: P needs no exchange, only rounding.
-#pragma unroll
       for (int key_slice = 0; key_slice < PV_K_TILES; ++key_slice) {
         const auto &left = S_frag[group][2 * key_slice], &right = S_frag[group][2 * key_slice + 1];
         P_frag[group][key_slice][0] = pack_f16x2(left[0], left[1]);
@@ -146,7 +139,6 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(AttentionParams
     // PV  V's rows are the k dimension of B, so ldmatrix transposes each 8x8 matrix on its way into the registers.
 #pragma unroll
     for (int group = 0; group < M_TILES; ++group) {
-#pragma unroll
       for (int key_slice = 0; key_slice < PV_K_TILES; ++key_slice) {
 #pragma unroll
         for (int column_tile = 0; column_tile < PV_N_TILES; ++column_tile) {
@@ -159,14 +151,11 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(AttentionParams
   }
 
   // STORE  Each lane writes two halves per fragment and row; 4 lanes together write 16 B of a row.
-#pragma unroll
   for (int group = 0; group < M_TILES; ++group) {
-#pragma unroll
     for (int lane_row = 0; lane_row < 2; ++lane_row) {
       const float normalise = 1.0f / row_sum[group][lane_row];
       const int row = (warp * M_TILES + group) * 16 + FragmentC::row(lane, 2 * lane_row);
       f16* O_row = p.O + block_rows + row * HEAD_DIM + FragmentC::col(lane, 0);
-#pragma unroll
       for (int column_tile = 0; column_tile < PV_N_TILES; ++column_tile) {
         const float low = O_frag[group][column_tile][2 * lane_row] * normalise;
         const float high = O_frag[group][column_tile][2 * lane_row + 1] * normalise;

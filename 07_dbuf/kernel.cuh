@@ -31,10 +31,8 @@ template <int ROWS, int THREADS>
 __device__ __forceinline__ void load_tile(uint32_t tile, const f16* source) {
   constexpr int ROWS_PER_PASS = THREADS / ROW_CHUNKS;
   const uint32_t row = threadIdx.x / ROW_CHUNKS, chunk = threadIdx.x % ROW_CHUNKS;
-#pragma unroll
-  for (int first_row = 0; first_row < ROWS; first_row += ROWS_PER_PASS) {
+  for (int first_row = 0; first_row < ROWS; first_row += ROWS_PER_PASS)
     cp_async_16(tile + chunk_offset(row + first_row, chunk), source + (row + first_row) * HEAD_DIM + chunk * 8);
-  }
 }
 
 // Two blocks fit on an SM, and saying so lets the compiler use all 255 registers of a thread.
@@ -61,7 +59,6 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(AttentionParams
   const float scale_log2 = p.softmax_scale * LOG2E;  // exp(s * softmax_scale) = 2^(s * scale_log2)
   float O_frag[M_TILES][PV_N_TILES][4] = {};  // FragmentC: registers 0, 1 belong to one row, 2, 3 to the row 8 below
   float row_max[M_TILES][2], row_sum[M_TILES][2] = {};  // [group][lane_row]: a lane has a share of two rows per group
-#pragma unroll
   for (int group = 0; group < M_TILES; ++group) row_max[group][0] = row_max[group][1] = -INFINITY;
 
   load_tile<BR, THREADS>(smem_Q, p.Q + block_rows);
@@ -84,17 +81,14 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(AttentionParams
 #pragma unroll
     for (int d_slice = 0; d_slice < QK_K_TILES; ++d_slice) {
       uint32_t Q_frag[M_TILES][4];
-#pragma unroll
       for (int group = 0; group < M_TILES; ++group)
         ldmatrix_x4(Q_frag[group], warp_Q + group * 16 * ROW_BYTES + chunk_offset(lane % 16, d_slice * 2 + lane / 16));
-#pragma unroll
       for (int key_tile = 0; key_tile < QK_N_TILES; key_tile += 2) {
         const int step = (d_slice * QK_N_TILES + key_tile) / 2, next = step + 1;
         const int next_d_slice = next / (QK_N_TILES / 2), next_key_tile = (next % (QK_N_TILES / 2)) * 2;
         if (next_d_slice < QK_K_TILES)
           ldmatrix_x4(K_frag[next % 2],
                       smem_K + next_key_tile * 8 * ROW_BYTES + chunk_offset(lane % 16, next_d_slice * 2 + lane / 16));
-#pragma unroll
         for (int group = 0; group < M_TILES; ++group) {
           mma_m16n8k16(S_frag[group][key_tile], Q_frag[group], K_frag[step % 2][0], K_frag[step % 2][2]);
           mma_m16n8k16(S_frag[group][key_tile + 1], Q_frag[group], K_frag[step % 2][1], K_frag[step % 2][3]);
@@ -106,10 +100,8 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(AttentionParams
     uint32_t P_frag[M_TILES][PV_K_TILES][4];
 #pragma unroll
     for (int group = 0; group < M_TILES; ++group) {
-#pragma unroll
       for (int lane_row = 0; lane_row < 2; ++lane_row) {
         float tile_max = -INFINITY;
-#pragma unroll
         for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
           const float low = S_frag[group][key_tile][2 * lane_row], high = S_frag[group][key_tile][2 * lane_row + 1];
           tile_max = fmaxf(tile_max, fmaxf(low, high));
@@ -122,24 +114,22 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(AttentionParams
         row_max[group][lane_row] = new_max;
 
         float tile_sum = 0.0f;
-#pragma unroll
         for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
-          float &low = S_frag[group][key_tile][2 * lane_row], &high = S_frag[group][key_tile][2 * lane_row + 1];
-          low = ex2_approx(low * scale_log2 - new_max);
-          high = ex2_approx(high * scale_log2 - new_max);
+          const float low = ex2_approx(S_frag[group][key_tile][2 * lane_row] * scale_log2 - new_max);
+          const float high = ex2_approx(S_frag[group][key_tile][2 * lane_row + 1] * scale_log2 - new_max);
+          S_frag[group][key_tile][2 * lane_row] = low;
+          S_frag[group][key_tile][2 * lane_row + 1] = high;
           tile_sum += low + high;
         }
         tile_sum += shfl_xor(tile_sum, 1);
         tile_sum += shfl_xor(tile_sum, 2);
         row_sum[group][lane_row] = row_sum[group][lane_row] * correction + tile_sum;
-#pragma unroll
         for (int column_tile = 0; column_tile < PV_N_TILES; ++column_tile) {
           O_frag[group][column_tile][2 * lane_row] *= correction;
           O_frag[group][column_tile][2 * lane_row + 1] *= correction;
         }
       }
       // Two C fragments side by side hold exactly the elements of one A fragment: P needs no exchange, only rounding.
-#pragma unroll
       for (int key_slice = 0; key_slice < PV_K_TILES; ++key_slice) {
         const auto &left = S_frag[group][2 * key_slice], &right = S_frag[group][2 * key_slice + 1];
         P_frag[group][key_slice][0] = pack_f16x2(left[0], left[1]);
@@ -159,7 +149,6 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(AttentionParams
     //     Transposed, matrices 0 and 1 are the fragment of columns 0-7, 2 and 3 of 8-15 (for K: 0 and 2, 1 and 3).
     uint32_t V_frag[2][4];  // the fragments in use and the ones on their way
     ldmatrix_x4_trans(V_frag[0], smem_V + chunk_offset(lane % 16, lane / 16));
-#pragma unroll
     for (int key_slice = 0; key_slice < PV_K_TILES; ++key_slice) {
 #pragma unroll
       for (int column_tile = 0; column_tile < PV_N_TILES; column_tile += 2) {
@@ -168,7 +157,6 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(AttentionParams
         if (next_key_slice < PV_K_TILES)
           ldmatrix_x4_trans(V_frag[next % 2], smem_V + next_key_slice * 16 * ROW_BYTES +
                                                   chunk_offset(lane % 16, next_column_tile + lane / 16));
-#pragma unroll
         for (int group = 0; group < M_TILES; ++group) {
           mma_m16n8k16(O_frag[group][column_tile], P_frag[group][key_slice], V_frag[step % 2][0], V_frag[step % 2][1]);
           mma_m16n8k16(O_frag[group][column_tile + 1], P_frag[group][key_slice], V_frag[step % 2][2],
@@ -179,14 +167,11 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(AttentionParams
   }
 
   // STORE  Each lane writes two halves per fragment and row; 4 lanes together write 16 B of a row.
-#pragma unroll
   for (int group = 0; group < M_TILES; ++group) {
-#pragma unroll
     for (int lane_row = 0; lane_row < 2; ++lane_row) {
       const float normalise = 1.0f / row_sum[group][lane_row];
       const int row = (warp * M_TILES + group) * 16 + FragmentC::row(lane, 2 * lane_row);
       f16* O_row = p.O + block_rows + row * HEAD_DIM + FragmentC::col(lane, 0);
-#pragma unroll
       for (int column_tile = 0; column_tile < PV_N_TILES; ++column_tile) {
         const float low = O_frag[group][column_tile][2 * lane_row] * normalise;
         const float high = O_frag[group][column_tile][2 * lane_row + 1] * normalise;

@@ -33,10 +33,8 @@ template <int ROWS, int THREADS>
 __device__ __forceinline__ void load_tile(uint32_t tile, const f16* source) {
   constexpr int ROWS_PER_PASS = THREADS / ROW_CHUNKS;
   const uint32_t row = threadIdx.x / ROW_CHUNKS, chunk = threadIdx.x % ROW_CHUNKS;
-#pragma unroll
-  for (int first_row = 0; first_row < ROWS; first_row += ROWS_PER_PASS) {
+  for (int first_row = 0; first_row < ROWS; first_row += ROWS_PER_PASS)
     cp_async_16(tile + chunk_offset(row + first_row, chunk), source + (row + first_row) * HEAD_DIM + chunk * 8);
-  }
 }
 
 // Two blocks fit on an SM, and saying so lets the compiler use all 255 registers of a thread.
@@ -63,7 +61,6 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(AttentionParams
   const float scale_log2 = p.softmax_scale * LOG2E;  // exp(s * softmax_scale) = 2^(s * scale_log2)
   float O_frag[M_TILES][PV_N_TILES][4] = {};  // FragmentC: registers 0, 1 belong to one row, 2, 3 to the row 8 below
   float row_max[M_TILES][2], row_sum[M_TILES][2] = {};  // [group][lane_row]: a lane has a share of two rows per group
-#pragma unroll
   for (int group = 0; group < M_TILES; ++group) row_max[group][0] = row_max[group][1] = -INFINITY;
 
   load_tile<BR, THREADS>(smem_Q, p.Q + block_rows);
@@ -85,15 +82,12 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(AttentionParams
 #pragma unroll
     for (int d_slice = 0; d_slice < QK_K_TILES; ++d_slice) {
       uint32_t Q_frag[M_TILES][4];
-#pragma unroll
       for (int group = 0; group < M_TILES; ++group)
         ldmatrix_x4(Q_frag[group], warp_Q + group * 16 * ROW_BYTES + chunk_offset(lane % 16, d_slice * 2 + lane / 16));
-#pragma unroll
       for (int key_tile = 0; key_tile < QK_N_TILES; key_tile += 2) {
         uint32_t K_frag[4];
         ldmatrix_x4(K_frag, smem_K + key_tile * 8 * ROW_BYTES +
                                 chunk_offset(lane % 8 + (lane / 16) * 8, d_slice * 2 + (lane / 8) % 2));
-#pragma unroll
         for (int group = 0; group < M_TILES; ++group) {
           mma_m16n8k16(S_frag[group][key_tile], Q_frag[group], K_frag[0], K_frag[1]);
           mma_m16n8k16(S_frag[group][key_tile + 1], Q_frag[group], K_frag[2], K_frag[3]);
@@ -107,10 +101,8 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(AttentionParams
     bool rescale = false;
 #pragma unroll
     for (int group = 0; group < M_TILES; ++group) {
-#pragma unroll
       for (int lane_row = 0; lane_row < 2; ++lane_row) {
         float tile_max = -INFINITY;
-#pragma unroll
         for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
           const float low = S_frag[group][key_tile][2 * lane_row], high = S_frag[group][key_tile][2 * lane_row + 1];
           tile_max = fmaxf(tile_max, fmaxf(low, high));
@@ -129,10 +121,8 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(AttentionParams
     if (vote_any(rescale)) {  // by the whole warp or not at all: mma needs its lanes together
 #pragma unroll
       for (int group = 0; group < M_TILES; ++group) {
-#pragma unroll
         for (int lane_row = 0; lane_row < 2; ++lane_row) {
           row_sum[group][lane_row] *= correction[group][lane_row];
-#pragma unroll
           for (int column_tile = 0; column_tile < PV_N_TILES; ++column_tile) {
             O_frag[group][column_tile][2 * lane_row] *= correction[group][lane_row];
             O_frag[group][column_tile][2 * lane_row + 1] *= correction[group][lane_row];
@@ -151,12 +141,9 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(AttentionParams
     //     fragment: P needs no exchange, only rounding. V's rows are the k dimension of B, so ldmatrix transposes each
     //     8x8 matrix on its way into the registers. Transposed, matrices 0 and 1 are the fragment of columns 0-7, 2 and
     //     3 of 8-15.
-#pragma unroll
     for (int key_slice = 0; key_slice < PV_K_TILES; ++key_slice) {
       uint32_t P_frag[M_TILES][4];
-#pragma unroll
       for (int group = 0; group < M_TILES; ++group) {
-#pragma unroll
         for (int reg = 0; reg < 4; ++reg) {  // registers 0 and 1: keys 0-7 of the two rows; 2 and 3: keys 8-15
           const int key_tile = 2 * key_slice + reg / 2, lane_row = reg % 2;
           const float low = ex2_approx(S_frag[group][key_tile][2 * lane_row] * scale_log2 - row_max[group][lane_row]);
@@ -171,7 +158,6 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(AttentionParams
         uint32_t V_frag[4];
         ldmatrix_x4_trans(V_frag,
                           smem_V + key_slice * 16 * ROW_BYTES + chunk_offset(lane % 16, column_tile + lane / 16));
-#pragma unroll
         for (int group = 0; group < M_TILES; ++group) {
           mma_m16n8k16(O_frag[group][column_tile], P_frag[group], V_frag[0], V_frag[1]);
           mma_m16n8k16(O_frag[group][column_tile + 1], P_frag[group], V_frag[2], V_frag[3]);
@@ -181,16 +167,13 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(AttentionParams
   }
 
   // STORE  Two exchanges complete a row's sum. Each lane writes two halves per fragment and row, 4 lanes together 16 B.
-#pragma unroll
   for (int group = 0; group < M_TILES; ++group) {
-#pragma unroll
     for (int lane_row = 0; lane_row < 2; ++lane_row) {
       row_sum[group][lane_row] += shfl_xor(row_sum[group][lane_row], 1);
       row_sum[group][lane_row] += shfl_xor(row_sum[group][lane_row], 2);
       const float normalise = 1.0f / row_sum[group][lane_row];
       const int row = (warp * M_TILES + group) * 16 + FragmentC::row(lane, 2 * lane_row);
       f16* O_row = p.O + block_rows + row * HEAD_DIM + FragmentC::col(lane, 0);
-#pragma unroll
       for (int column_tile = 0; column_tile < PV_N_TILES; ++column_tile) {
         const float low = O_frag[group][column_tile][2 * lane_row] * normalise;
         const float high = O_frag[group][column_tile][2 * lane_row + 1] * normalise;

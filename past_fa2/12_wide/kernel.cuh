@@ -34,10 +34,8 @@ template <int ROWS, int THREADS>
 __device__ __forceinline__ void load_tile(uint32_t thread_tile, const f16* thread_source) {
   constexpr int ROWS_PER_PASS = THREADS / ROW_CHUNKS;
   static_assert(ROWS_PER_PASS % 8 == 0, "the swizzle repeats every 8 rows");
-#pragma unroll
-  for (int first_row = 0; first_row < ROWS; first_row += ROWS_PER_PASS) {
+  for (int first_row = 0; first_row < ROWS; first_row += ROWS_PER_PASS)
     cp_async_16(thread_tile + first_row * ROW_BYTES, thread_source + first_row * HEAD_DIM);
-  }
 }
 
 // Eight warps fit on an SM with 255 registers per thread, in one block or in two.
@@ -73,7 +71,6 @@ __global__ void __launch_bounds__(C::THREADS, 8 / C::WARPS) flash_attention(Atte
   const float scale_log2 = p.softmax_scale * LOG2E;  // exp(s * softmax_scale) = 2^(s * scale_log2)
   float O_frag[M_TILES][PV_N_TILES][4] = {};  // FragmentC: registers 0, 1 belong to one row, 2, 3 to the row 8 below
   float row_max[M_TILES][2], row_sum[M_TILES][2] = {};  // [group][lane_row]: a lane has a share of two rows per group
-#pragma unroll
   for (int group = 0; group < M_TILES; ++group) row_max[group][0] = row_max[group][1] = -INFINITY;
 
   if (threadIdx.x < 2) {
@@ -102,14 +99,11 @@ __global__ void __launch_bounds__(C::THREADS, 8 / C::WARPS) flash_attention(Atte
 #pragma unroll
     for (int d_slice = 0; d_slice < QK_K_TILES; ++d_slice) {
       uint32_t Q_frag[M_TILES][4];
-#pragma unroll
       for (int group = 0; group < M_TILES; ++group)
         ldmatrix_x4(Q_frag[group], (lane_Q ^ (d_slice * 32)) + group * 16 * ROW_BYTES);
-#pragma unroll
       for (int key_tile = 0; key_tile < QK_N_TILES; key_tile += 2) {
         uint32_t K_frag[4];
         ldmatrix_x4(K_frag, (K_here ^ (d_slice * 32)) + key_tile * 8 * ROW_BYTES);
-#pragma unroll
         for (int group = 0; group < M_TILES; ++group) {
           mma_m16n8k16(S_frag[group][key_tile], Q_frag[group], K_frag[0], K_frag[1]);
           mma_m16n8k16(S_frag[group][key_tile + 1], Q_frag[group], K_frag[2], K_frag[3]);
@@ -123,10 +117,8 @@ __global__ void __launch_bounds__(C::THREADS, 8 / C::WARPS) flash_attention(Atte
     bool rescale = false;
 #pragma unroll
     for (int group = 0; group < M_TILES; ++group) {
-#pragma unroll
       for (int lane_row = 0; lane_row < 2; ++lane_row) {
         float tile_max = -INFINITY;
-#pragma unroll
         for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
           const float low = S_frag[group][key_tile][2 * lane_row], high = S_frag[group][key_tile][2 * lane_row + 1];
           tile_max = fmaxf(tile_max, fmaxf(low, high));
@@ -145,10 +137,8 @@ __global__ void __launch_bounds__(C::THREADS, 8 / C::WARPS) flash_attention(Atte
     if (vote_any(rescale)) {  // by the whole warp or not at all: mma needs its lanes together
 #pragma unroll
       for (int group = 0; group < M_TILES; ++group) {
-#pragma unroll
         for (int lane_row = 0; lane_row < 2; ++lane_row) {
           row_sum[group][lane_row] *= correction[group][lane_row];
-#pragma unroll
           for (int column_tile = 0; column_tile < PV_N_TILES; ++column_tile) {
             O_frag[group][column_tile][2 * lane_row] *= correction[group][lane_row];
             O_frag[group][column_tile][2 * lane_row + 1] *= correction[group][lane_row];
@@ -170,12 +160,9 @@ __global__ void __launch_bounds__(C::THREADS, 8 / C::WARPS) flash_attention(Atte
     //     fragment: P needs no exchange, only rounding. V's rows are the k dimension of B, so ldmatrix transposes each
     //     8x8 matrix on its way into the registers. Transposed, matrices 0 and 1 are the fragment of columns 0-7, 2 and
     //     3 of 8-15.
-#pragma unroll
     for (int key_slice = 0; key_slice < PV_K_TILES; ++key_slice) {
       uint32_t P_frag[M_TILES][4];
-#pragma unroll
       for (int group = 0; group < M_TILES; ++group) {
-#pragma unroll
         for (int reg = 0; reg < 4; ++reg) {  // registers 0 and 1: keys 0-7 of the two rows; 2 and 3: keys 8-15
           const int key_tile = 2 * key_slice + reg / 2, lane_row = reg % 2;
           const float low = ex2_approx(S_frag[group][key_tile][2 * lane_row] * scale_log2 - row_max[group][lane_row]);
@@ -189,7 +176,6 @@ __global__ void __launch_bounds__(C::THREADS, 8 / C::WARPS) flash_attention(Atte
       for (int column_tile = 0; column_tile < PV_N_TILES; column_tile += 2) {
         uint32_t V_frag[4];
         ldmatrix_x4_trans(V_frag, (V_here ^ (column_tile * 16)) + key_slice * 16 * ROW_BYTES);
-#pragma unroll
         for (int group = 0; group < M_TILES; ++group) {
           mma_m16n8k16(O_frag[group][column_tile], P_frag[group], V_frag[0], V_frag[1]);
           mma_m16n8k16(O_frag[group][column_tile + 1], P_frag[group], V_frag[2], V_frag[3]);
@@ -200,16 +186,13 @@ __global__ void __launch_bounds__(C::THREADS, 8 / C::WARPS) flash_attention(Atte
   }
 
   // STORE  Two exchanges complete a row's sum. Each lane writes two halves per fragment and row, 4 lanes together 16 B.
-#pragma unroll
   for (int group = 0; group < M_TILES; ++group) {
-#pragma unroll
     for (int lane_row = 0; lane_row < 2; ++lane_row) {
       row_sum[group][lane_row] += shfl_xor(row_sum[group][lane_row], 1);
       row_sum[group][lane_row] += shfl_xor(row_sum[group][lane_row], 2);
       const float normalise = 1.0f / row_sum[group][lane_row];
       const int row = (warp * M_TILES + group) * 16 + FragmentC::row(lane, 2 * lane_row);
       f16* O_row = p.O + block_rows + row * HEAD_DIM + FragmentC::col(lane, 0);
-#pragma unroll
       for (int column_tile = 0; column_tile < PV_N_TILES; ++column_tile) {
         const float low = O_frag[group][column_tile][2 * lane_row] * normalise;
         const float high = O_frag[group][column_tile][2 * lane_row + 1] * normalise;

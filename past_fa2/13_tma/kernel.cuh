@@ -10,8 +10,7 @@ namespace {
 
 constexpr int HEAD_DIM = 128;
 constexpr int ROW_BYTES = HEAD_DIM * 2;  // 128 halves = 256 B
-// A tile lies in shared memory as two panels of 64 columns, one after the other. Their rows are 128 B = once around
-// the 32 banks of 4 B, the most that the copy engine swizzles.
+// A tile is two panels of 64 columns, one after the other; their rows are 128 B, the most that the engine swizzles.
 constexpr int PANELS = 2, PANEL_COLS = HEAD_DIM / PANELS, PANEL_ROW_BYTES = ROW_BYTES / PANELS;
 constexpr float LOG2E = 1.44269504088896341f;
 constexpr float RESCALE_ABOVE = 8.0f;  // log2 units: no weight exceeds 2^8, and f16 ends just below 2^16
@@ -68,7 +67,6 @@ __global__ void __launch_bounds__(C::THREADS, 8 / C::WARPS)
   const float scale_log2 = p.softmax_scale * LOG2E;  // exp(s * softmax_scale) = 2^(s * scale_log2)
   float O_frag[M_TILES][PV_N_TILES][4] = {};  // FragmentC: registers 0, 1 belong to one row, 2, 3 to the row 8 below
   float row_max[M_TILES][2], row_sum[M_TILES][2] = {};  // [group][lane_row]: a lane has a share of two rows per group
-#pragma unroll
   for (int group = 0; group < M_TILES; ++group) row_max[group][0] = row_max[group][1] = -INFINITY;
 
   if (threadIdx.x == 0) {
@@ -99,14 +97,11 @@ __global__ void __launch_bounds__(C::THREADS, 8 / C::WARPS)
 #pragma unroll
     for (int d_slice = 0; d_slice < QK_K_TILES; ++d_slice) {
       uint32_t Q_frag[M_TILES][4];
-#pragma unroll
       for (int group = 0; group < M_TILES; ++group)
         ldmatrix_x4(Q_frag[group], chunks_on<BR>(lane_Q, 2 * d_slice) + group * 16 * PANEL_ROW_BYTES);
-#pragma unroll
       for (int key_tile = 0; key_tile < QK_N_TILES; key_tile += 2) {
         uint32_t K_frag[4];
         ldmatrix_x4(K_frag, chunks_on<BC>(K_here, 2 * d_slice) + key_tile * 8 * PANEL_ROW_BYTES);
-#pragma unroll
         for (int group = 0; group < M_TILES; ++group) {
           mma_m16n8k16(S_frag[group][key_tile], Q_frag[group], K_frag[0], K_frag[1]);
           mma_m16n8k16(S_frag[group][key_tile + 1], Q_frag[group], K_frag[2], K_frag[3]);
@@ -120,10 +115,8 @@ __global__ void __launch_bounds__(C::THREADS, 8 / C::WARPS)
     bool rescale = false;
 #pragma unroll
     for (int group = 0; group < M_TILES; ++group) {
-#pragma unroll
       for (int lane_row = 0; lane_row < 2; ++lane_row) {
         float tile_max = -INFINITY;
-#pragma unroll
         for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
           const float low = S_frag[group][key_tile][2 * lane_row], high = S_frag[group][key_tile][2 * lane_row + 1];
           tile_max = fmaxf(tile_max, fmaxf(low, high));
@@ -142,10 +135,8 @@ __global__ void __launch_bounds__(C::THREADS, 8 / C::WARPS)
     if (vote_any(rescale)) {  // by the whole warp or not at all: mma needs its lanes together
 #pragma unroll
       for (int group = 0; group < M_TILES; ++group) {
-#pragma unroll
         for (int lane_row = 0; lane_row < 2; ++lane_row) {
           row_sum[group][lane_row] *= correction[group][lane_row];
-#pragma unroll
           for (int column_tile = 0; column_tile < PV_N_TILES; ++column_tile) {
             O_frag[group][column_tile][2 * lane_row] *= correction[group][lane_row];
             O_frag[group][column_tile][2 * lane_row + 1] *= correction[group][lane_row];
@@ -167,12 +158,9 @@ __global__ void __launch_bounds__(C::THREADS, 8 / C::WARPS)
     //     fragment: P needs no exchange, only rounding. V's rows are the k dimension of B, so ldmatrix transposes each
     //     8x8 matrix on its way into the registers. Transposed, matrices 0 and 1 are the fragment of columns 0-7, 2 and
     //     3 of 8-15.
-#pragma unroll
     for (int key_slice = 0; key_slice < PV_K_TILES; ++key_slice) {
       uint32_t P_frag[M_TILES][4];
-#pragma unroll
       for (int group = 0; group < M_TILES; ++group) {
-#pragma unroll
         for (int reg = 0; reg < 4; ++reg) {  // registers 0 and 1: keys 0-7 of the two rows; 2 and 3: keys 8-15
           const int key_tile = 2 * key_slice + reg / 2, lane_row = reg % 2;
           const float low = ex2_approx(S_frag[group][key_tile][2 * lane_row] * scale_log2 - row_max[group][lane_row]);
@@ -186,7 +174,6 @@ __global__ void __launch_bounds__(C::THREADS, 8 / C::WARPS)
       for (int column_tile = 0; column_tile < PV_N_TILES; column_tile += 2) {
         uint32_t V_frag[4];
         ldmatrix_x4_trans(V_frag, chunks_on<BC>(V_here, column_tile) + key_slice * 16 * PANEL_ROW_BYTES);
-#pragma unroll
         for (int group = 0; group < M_TILES; ++group) {
           mma_m16n8k16(O_frag[group][column_tile], P_frag[group], V_frag[0], V_frag[1]);
           mma_m16n8k16(O_frag[group][column_tile + 1], P_frag[group], V_frag[2], V_frag[3]);
@@ -197,16 +184,13 @@ __global__ void __launch_bounds__(C::THREADS, 8 / C::WARPS)
   }
 
   // STORE  Two exchanges complete a row's sum. Each lane writes two halves per fragment and row, 4 lanes together 16 B.
-#pragma unroll
   for (int group = 0; group < M_TILES; ++group) {
-#pragma unroll
     for (int lane_row = 0; lane_row < 2; ++lane_row) {
       row_sum[group][lane_row] += shfl_xor(row_sum[group][lane_row], 1);
       row_sum[group][lane_row] += shfl_xor(row_sum[group][lane_row], 2);
       const float normalise = 1.0f / row_sum[group][lane_row];
       const int row = (warp * M_TILES + group) * 16 + FragmentC::row(lane, 2 * lane_row);
       f16* O_row = p.O + size_t(block_row + row) * HEAD_DIM + FragmentC::col(lane, 0);
-#pragma unroll
       for (int column_tile = 0; column_tile < PV_N_TILES; ++column_tile) {
         const float low = O_frag[group][column_tile][2 * lane_row] * normalise;
         const float high = O_frag[group][column_tile][2 * lane_row + 1] * normalise;
@@ -219,10 +203,9 @@ __global__ void __launch_bounds__(C::THREADS, 8 / C::WARPS)
 // LAUNCH  One block per BR queries of a head. The pointers of `p` belong to the device; n is a multiple of BR and BC.
 template <class C>
 void run(Device& device, const AttentionParams& p) {
-  const uint64_t rows = uint64_t(p.batch_heads) * p.n;  // of all heads, seen as [panel][row][column of the panel]
-  const auto tile_map = [&](const f16* tensor, uint32_t tile_rows) {  // a copy takes so many rows of both panels
-    return tensor_map_3d(device, tensor, {PANEL_COLS, rows, PANELS}, {ROW_BYTES, PANEL_ROW_BYTES},
-                         {PANEL_COLS, tile_rows, PANELS});
+  const auto tile_map = [&](const f16* tensor, uint32_t tile_rows) {  // [panel][row, of all heads][column of the panel]
+    return tensor_map_3d(device, tensor, {PANEL_COLS, uint64_t(p.batch_heads) * p.n, PANELS},
+                         {ROW_BYTES, PANEL_ROW_BYTES}, {PANEL_COLS, tile_rows, PANELS});
   };
   launch(device, flash_attention<C>, dim3(p.n / C::BR, p.batch_heads), dim3(C::THREADS), C::SMEM_BYTES, p,
          tile_map(p.Q, C::BR), tile_map(p.K, C::BC), tile_map(p.V, C::BC));
