@@ -1,5 +1,6 @@
 // 00_naive: attention as three kernels, one per formula. The n x n scores go through global memory six times.
 //          Any n, any head dimension up to 256, any GPU: the stage that the others are compared with.
+//          Q, K, V, O: [batch * heads, n, d] f16.   S, in the workspace: [batch * heads, n, n] f32.
 #pragma once
 #include "common/gpu.cuh"
 
@@ -8,8 +9,8 @@ namespace {
 constexpr int TILE = 16;  // scores and outputs are computed by 16x16 threads, one element each
 constexpr float LOG2E = 1.44269504088896341f;
 
-// The scores of a query: its row of S, [batch * heads, n, n] f32, in the workspace.
-__device__ __forceinline__ float* S_of(const AttentionParams& p, int query) {
+// The scores of a query.
+__device__ __forceinline__ float* row_of_S(const AttentionParams& p, int query) {
   return static_cast<float*>(p.workspace) + (size_t(blockIdx.z) * p.n + query) * p.n;
 }
 
@@ -22,13 +23,13 @@ __global__ void __launch_bounds__(TILE* TILE) scores(AttentionParams p) {
 
   float dot = 0.0f;
   for (int c = 0; c < p.d; ++c) dot += to_float(ld_global_f16(Q_row + c)) * to_float(ld_global_f16(K_row + c));
-  st_global_f32(S_of(p, query) + key, dot * p.softmax_scale);
+  st_global_f32(row_of_S(p, query) + key, dot * p.softmax_scale);
 }
 
 // S[query] = softmax(S[query]), one warp per row, two passes over it and a third to write.   Grid (queries, 1, b * h).
 __global__ void __launch_bounds__(32) softmax(AttentionParams p) {
   const int lane = threadIdx.x, keys = p.causal ? blockIdx.x + 1 : p.n;
-  float* S_row = S_of(p, blockIdx.x);
+  float* S_row = row_of_S(p, blockIdx.x);
 
   float row_max = -INFINITY;
   for (int key = lane; key < keys; key += 32) row_max = fmaxf(row_max, ld_global_f32(S_row + key));
@@ -47,13 +48,25 @@ __global__ void __launch_bounds__(32) softmax(AttentionParams p) {
 __global__ void __launch_bounds__(TILE* TILE) output(AttentionParams p) {
   const int column = blockIdx.x * TILE + threadIdx.x % TILE, query = blockIdx.y * TILE + threadIdx.x / TILE;
   if (column >= p.d || query >= p.n) return;
-  const float* S_row = S_of(p, query);
+  const float* S_row = row_of_S(p, query);
   const f16* V_column = p.V + size_t(blockIdx.z) * p.n * p.d + column;
   const int keys = p.causal ? query + 1 : p.n;
   float sum = 0.0f;
   for (int key = 0; key < keys; ++key)
     sum += ld_global_f32(S_row + key) * to_float(ld_global_f16(V_column + size_t(key) * p.d));
   st_global_f16(p.O + (size_t(blockIdx.z) * p.n + query) * p.d + column, to_f16(sum));
+}
+
+// LAUNCH  The three kernels one after the other. The pointers of `p` belong to the device.
+constexpr uint32_t tiles(int elements) {
+  return (elements + TILE - 1) / TILE;
+}
+
+void run(Device& device, const AttentionParams& p) {
+  const uint32_t n = p.n, batch_heads = p.batch_heads;
+  launch(device, scores, dim3(tiles(p.n), tiles(p.n), batch_heads), dim3(TILE * TILE), 0, p);
+  launch(device, softmax, dim3(n, 1, batch_heads), dim3(32), 0, p);
+  launch(device, output, dim3(tiles(p.d), tiles(p.n), batch_heads), dim3(TILE * TILE), 0, p);
 }
 
 }  // namespace

@@ -3,17 +3,6 @@
 
 namespace {
 
-constexpr uint32_t tiles(int elements) {
-  return (elements + TILE - 1) / TILE;
-}
-
-void run(Device& device, const AttentionParams& p) {
-  const uint32_t n = p.n, batch_heads = p.batch_heads;
-  launch(device, scores, dim3(tiles(p.n), tiles(p.n), batch_heads), dim3(TILE * TILE), 0, p);
-  launch(device, softmax, dim3(n, 1, batch_heads), dim3(32), 0, p);
-  launch(device, output, dim3(tiles(p.d), tiles(p.n), batch_heads), dim3(TILE * TILE), 0, p);
-}
-
 ladder::Counts predict(const ladder::Shape& shape) {
   const uint64_t rows = shape.batch_heads() * shape.n,
                  scores = shape.causal ? rows * (shape.n + 1) / 2 : rows * shape.n;
@@ -34,12 +23,13 @@ const ladder::Registration registration({
     .prediction = "1 to 3 TFLOPS on an H200: two loads per multiply-add, and FP32 units instead of tensor cores.",
     .min_sm = 75,
     .needs = "nothing special",
-    .max_d = 256,
-    .any_d = true,
-    .causal = true,
     .resources = {{.sm = 80, .registers = 56, .spill_bytes = 0}, {.sm = 90, .registers = 56, .spill_bytes = 0}},
     .variants = {ladder::make_variant({}, 0, run, reinterpret_cast<const void*>(scores), predict,
-                                      {.label = "1x1, 8 warps", .workspace_bytes = workspace_bytes})},
+                                      {.label = "1x1, 8 warps",
+                                       .min_d = 1,
+                                       .max_d = 256,
+                                       .causal = true,
+                                       .workspace_bytes = workspace_bytes})},
 });
 
 }  // namespace

@@ -26,7 +26,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 
 const ladder::Registration registration({
     .name = "01_base",
-    .previous = "00g_rowgroups",
+    .previous = "p09_mma",
     .idea = "The base of part 1: dense only, without causal mask and log-sum-exp; S, P and O stay in registers.",
     .limit = "00g_rowgroups carries a mask and a log-sum-exp, and none of the steps to come is about them.",
     .prediction =
