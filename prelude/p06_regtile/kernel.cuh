@@ -1,6 +1,7 @@
-// 00ae_regtile: register tiles. A lane has four rows, so each value of K or V that it reads serves four products.
-// Before:       00ad_shared reads and converts a value for every product.
-// Tile:         64x64, 4 warps.   Shared: 48 KiB (Q 16, K 16, V 16).   Needs d = 128, n % BR == 0, n % BC == 0.
+// p06_regtile: register tiles. A lane has four rows, so each value of K or V that it reads serves four products.
+// Before:  p05_shared reads and converts a value for every product.
+// Tile:    64x64, 4 warps.   Shared: 48 KiB (Q 16, K 16, V 16).   Needs d = 128, n % BR == 0, n % BC == 0.
+// Shapes:  Q, K, V, O: [batch * heads, n, d] f16.
 #pragma once
 #include "common/gpu.cuh"
 
@@ -9,11 +10,15 @@ namespace {
 constexpr int HEAD_DIM = 128;
 constexpr int ROW_BYTES = HEAD_DIM * 2;     // 128 halves = 256 B = twice around the 32 banks of 4 B
 constexpr int ROW_CHUNKS = ROW_BYTES / 16;  // 16 B = 8 halves: one vector load
-constexpr int CHUNKS = 2;                   // of 8 halves = 16 B, one vector load: a lane has 16 of a row's 128 columns
+constexpr int CHUNKS = 2;                   // of these, a lane has two: 16 of a row's 128 columns
 constexpr float LOG2E = 1.44269504088896341f;
 
-template <int BR, int BC>
-constexpr uint32_t SMEM_BYTES = (BR + 2 * BC) * ROW_BYTES;
+// A block's tile, BR queries against BC keys at a time by WARPS warps, and the shared memory that it takes.
+template <int BR_, int BC_, int WARPS_>
+struct Config {
+  static constexpr int BR = BR_, BC = BC_, WARPS = WARPS_, THREADS = WARPS * 32;
+  static constexpr uint32_t SMEM_BYTES = (BR + 2 * BC) * ROW_BYTES;
+};
 
 // Byte offset of a 16-byte chunk within a tile of 256-byte rows.
 __device__ __forceinline__ uint32_t chunk_offset(uint32_t row, uint32_t chunk) {
@@ -26,9 +31,9 @@ __device__ __forceinline__ void load_tile(uint32_t tile, const f16* source) {
   constexpr int ROWS_PER_PASS = THREADS / ROW_CHUNKS;
   const uint32_t row = threadIdx.x / ROW_CHUNKS, chunk = threadIdx.x % ROW_CHUNKS;
 #pragma unroll
-  for (int pass = 0; pass < ROWS; pass += ROWS_PER_PASS) {
-    const uint4 eight_halves = ld_global_v4(source + (row + pass) * HEAD_DIM + chunk * 8);
-    st_shared_v4(tile + chunk_offset(row + pass, chunk), eight_halves);
+  for (int first_row = 0; first_row < ROWS; first_row += ROWS_PER_PASS) {
+    const uint4 eight_halves = ld_global_v4(source + (row + first_row) * HEAD_DIM + chunk * 8);
+    st_shared_v4(tile + chunk_offset(row + first_row, chunk), eight_halves);
   }
 }
 
@@ -37,37 +42,39 @@ __device__ __forceinline__ void load_chunk(float (&values)[8], uint32_t address)
   const uint4 chunk = ld_shared_v4(address);
   const uint32_t pairs[4] = {chunk.x, chunk.y, chunk.z, chunk.w};
 #pragma unroll
-  for (int i = 0; i < 8; ++i) values[i] = to_float(f16{static_cast<uint16_t>(pairs[i / 2] >> (i % 2 * 16))});
+  for (int i = 0; i < 8; ++i) values[i] = to_float(f16{static_cast<uint16_t>(pairs[i / 2] >> ((i % 2) * 16))});
 }
 
-template <int BR, int BC, int WARPS>
-__global__ void __launch_bounds__(WARPS * 32) flash_attention(AttentionParams p) {
-  constexpr int THREADS = WARPS * 32;
-  constexpr int ROWS = 4;             // per lane: a warp's 16 rows are shared by 4 x 8 lanes, 8 to a row
-  constexpr int COLS = HEAD_DIM / 8;  // of O per lane
+template <class C>
+__global__ void __launch_bounds__(C::THREADS) flash_attention(AttentionParams p) {
+  constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, THREADS = C::THREADS;
+  constexpr int ROWS = 4;  // per lane: a warp's 16 rows are shared by 4 x 8 lanes, 8 to a row
   static_assert(BR == 16 * WARPS, "each warp owns 16 rows");
   static_assert(BR % (THREADS / ROW_CHUNKS) == 0 && BC % (THREADS / ROW_CHUNKS) == 0, "load_tile copies whole passes");
 
-  const uint32_t first_row = threadIdx.x / 8 * ROWS, column = threadIdx.x % 8;
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const uint32_t first_row = warp * 16 + (lane / 8) * ROWS;  // of four
+  const uint32_t eighth = lane % 8;                          // a lane's eighth of a row: chunks eighth and eighth + 8
   const size_t head = size_t(blockIdx.y) * p.n * HEAD_DIM;
   const size_t block_rows = head + size_t(blockIdx.x) * BR * HEAD_DIM;  // this block's rows of Q and O
   const uint32_t smem_Q = smem_base(), smem_K = smem_Q + BR * ROW_BYTES, smem_V = smem_K + BC * ROW_BYTES;
-  smem_name(smem_Q, BR * ROW_BYTES, "Q");
-  smem_name(smem_K, BC * ROW_BYTES, "K");
-  smem_name(smem_V, BC * ROW_BYTES, "V");
+  smem_name(smem_Q, BR * ROW_BYTES, "Q", ROW_BYTES);
+  smem_name(smem_K, BC * ROW_BYTES, "K", ROW_BYTES);
+  smem_name(smem_V, BC * ROW_BYTES, "V", ROW_BYTES);
 
-  float O_frag[ROWS][COLS] = {};
+  float O_part[ROWS][CHUNKS][8] = {};
   float row_max[ROWS], row_sum[ROWS] = {};
 #pragma unroll
-  for (int r = 0; r < ROWS; ++r) row_max[r] = -INFINITY;
+  for (int lane_row = 0; lane_row < ROWS; ++lane_row) row_max[lane_row] = -INFINITY;
 
   load_tile<BR, THREADS>(smem_Q, p.Q + block_rows);
   __syncthreads();  // safe to read Q: every thread has stored its part
   float Q_part[ROWS][CHUNKS][8];
 #pragma unroll
-  for (int r = 0; r < ROWS; ++r) {
+  for (int lane_row = 0; lane_row < ROWS; ++lane_row) {
 #pragma unroll
-    for (int c = 0; c < CHUNKS; ++c) load_chunk(Q_part[r][c], smem_Q + chunk_offset(first_row + r, column + c * 8));
+    for (int chunk = 0; chunk < CHUNKS; ++chunk)
+      load_chunk(Q_part[lane_row][chunk], smem_Q + chunk_offset(first_row + lane_row, eighth + chunk * 8));
   }
 
 #pragma unroll 2
@@ -81,64 +88,71 @@ __global__ void __launch_bounds__(WARPS * 32) flash_attention(AttentionParams p)
     }
 
     // QK    Eight lanes compute a score: each sums 16 products, and three exchanges complete the sum.
-    float score[ROWS] = {};
+    float score[ROWS] = {}, weight[ROWS];
 #pragma unroll
-    for (int c = 0; c < CHUNKS; ++c) {
+    for (int chunk = 0; chunk < CHUNKS; ++chunk) {
       float K_part[8];
-      load_chunk(K_part, smem_K + chunk_offset(key % BC, column + c * 8));
+      load_chunk(K_part, smem_K + chunk_offset(key % BC, eighth + chunk * 8));
 #pragma unroll
-      for (int r = 0; r < ROWS; ++r) {
+      for (int lane_row = 0; lane_row < ROWS; ++lane_row) {
 #pragma unroll
-        for (int i = 0; i < 8; ++i) score[r] += Q_part[r][c][i] * K_part[i];
+        for (int i = 0; i < 8; ++i) score[lane_row] += Q_part[lane_row][chunk][i] * K_part[i];
       }
     }
 
     // SOFTMAX  A larger maximum makes all earlier weights smaller, by one factor: the sum and O are put right with it.
 #pragma unroll
-    for (int r = 0; r < ROWS; ++r) {
-      score[r] += shfl_xor(score[r], 1);
-      score[r] += shfl_xor(score[r], 2);
-      score[r] += shfl_xor(score[r], 4);
-      score[r] *= p.softmax_scale;
+    for (int lane_row = 0; lane_row < ROWS; ++lane_row) {
+      score[lane_row] += shfl_xor(score[lane_row], 1);
+      score[lane_row] += shfl_xor(score[lane_row], 2);
+      score[lane_row] += shfl_xor(score[lane_row], 4);
+      score[lane_row] *= p.softmax_scale;
 
-      const float new_max = fmaxf(row_max[r], score[r]);
-      const float correction = ex2_approx((row_max[r] - new_max) * LOG2E);  // <= 1; 0 for the first key
-      row_max[r] = new_max;
-      score[r] = ex2_approx((score[r] - new_max) * LOG2E);
-      row_sum[r] = row_sum[r] * correction + score[r];
+      const float new_max = fmaxf(row_max[lane_row], score[lane_row]);
+      const float correction = ex2_approx((row_max[lane_row] - new_max) * LOG2E);  // <= 1; 0 for the first key
+      row_max[lane_row] = new_max;
+      weight[lane_row] = ex2_approx((score[lane_row] - new_max) * LOG2E);
+      row_sum[lane_row] = row_sum[lane_row] * correction + weight[lane_row];
 #pragma unroll
-      for (int c = 0; c < COLS; ++c) O_frag[r][c] *= correction;
+      for (int chunk = 0; chunk < CHUNKS; ++chunk) {
+#pragma unroll
+        for (int i = 0; i < 8; ++i) O_part[lane_row][chunk][i] *= correction;
+      }
     }
 
     // PV
 #pragma unroll
-    for (int c = 0; c < CHUNKS; ++c) {
+    for (int chunk = 0; chunk < CHUNKS; ++chunk) {
       float V_part[8];
-      load_chunk(V_part, smem_V + chunk_offset(key % BC, column + c * 8));
+      load_chunk(V_part, smem_V + chunk_offset(key % BC, eighth + chunk * 8));
 #pragma unroll
-      for (int r = 0; r < ROWS; ++r) {
+      for (int lane_row = 0; lane_row < ROWS; ++lane_row) {
 #pragma unroll
-        for (int i = 0; i < 8; ++i) O_frag[r][c * 8 + i] += score[r] * V_part[i];
+        for (int i = 0; i < 8; ++i) O_part[lane_row][chunk][i] += weight[lane_row] * V_part[i];
       }
     }
   }
 
-  // STORE  Eight lanes together write 128 B of a row, twice; and one of them its log-sum-exp.
+  // STORE  Eight lanes together write 128 B of a row, twice.
 #pragma unroll
-  for (int r = 0; r < ROWS; ++r) {
-    const float normalise = 1.0f / row_sum[r];
-    f16* O_row = p.O + block_rows + (first_row + r) * HEAD_DIM + column * 8;
+  for (int lane_row = 0; lane_row < ROWS; ++lane_row) {
+    const float normalise = 1.0f / row_sum[lane_row];
+    f16* O_row = p.O + block_rows + (first_row + lane_row) * HEAD_DIM + eighth * 8;
 #pragma unroll
-    for (int c = 0; c < COLS; c += 8) {
+    for (int chunk = 0; chunk < CHUNKS; ++chunk) {
+      const float(&O)[8] = O_part[lane_row][chunk];
       uint32_t pairs[4];
 #pragma unroll
-      for (int i = 0; i < 4; ++i)
-        pairs[i] = pack_f16x2(O_frag[r][c + 2 * i] * normalise, O_frag[r][c + 2 * i + 1] * normalise);
-      st_global_v4(O_row + c * 8, uint4{pairs[0], pairs[1], pairs[2], pairs[3]});
+      for (int i = 0; i < 4; ++i) pairs[i] = pack_f16x2(O[2 * i] * normalise, O[2 * i + 1] * normalise);
+      st_global_v4(O_row + chunk * 64, uint4{pairs[0], pairs[1], pairs[2], pairs[3]});
     }
-    float* LSE_row = p.LSE + size_t(blockIdx.y) * p.n + blockIdx.x * BR + first_row + r;
-    if (column == 0) st_global_f32(LSE_row, row_max[r] + logf(row_sum[r]));
   }
+}
+
+// LAUNCH  One block per BR queries of one head. The pointers of `p` belong to the device; n is a multiple of BR and of BC.
+template <class C>
+void run(Device& device, const AttentionParams& p) {
+  launch(device, flash_attention<C>, dim3(p.n / C::BR, p.batch_heads), dim3(C::THREADS), C::SMEM_BYTES, p);
 }
 
 }  // namespace
