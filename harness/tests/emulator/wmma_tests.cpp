@@ -272,7 +272,7 @@ void check_refused(const Device& device, ReportKind kind, const std::string& mar
 TEST_CASE("wmma accesses out of line or out of bounds end the launch", "[emulator][wmma]") {
   check_refused(run(load_at, 32, 1024, 16, 16), ReportKind::shared_misaligned, "load a", "not aligned to 32 bytes");
   check_refused(run(load_at, 32, 1024, 0, 24), ReportKind::shared_misaligned, "load a",
-                "wmma.load.a at tests/emulator_wmma_tests.cpp:");
+                "wmma.load.a at emulator/wmma_tests.cpp:");
   check_refused(run(load_at, 32, 1024, 0, 24), ReportKind::shared_misaligned, "load a",
                 "24 elements, which are 48 bytes; it must be a multiple of 16");
   check_refused(run(store_at, 32, 2048, 0, 20), ReportKind::shared_misaligned, "store d", "it must be a multiple of 8");

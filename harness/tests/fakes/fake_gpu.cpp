@@ -1,10 +1,10 @@
 // A GPU for testing bench and compare from outside on machines that have none: linked into the program `ladder_fake_gpu`
 // in place of gpu.cu and ceilings.cu. It answers rightly, at a rate of its own for every stage. The environment makes it
 // misbehave:
-//   FAKE_GPU_WRONG=03_kvpipe   this stage's output is wrong
-//   FAKE_GPU_STALE=03_kvpipe   this stage writes each output once and never again
-//   FAKE_GPU_FAST=03_kvpipe    this stage claims to be faster than the ceiling
-//   FAKE_GPU_SLOW=00_naive     this stage takes 1.5 s a launch
+//   FAKE_GPU_WRONG=93_longer   this stage's output is wrong
+//   FAKE_GPU_STALE=93_longer   this stage writes each output once and never again
+//   FAKE_GPU_FAST=93_longer    this stage claims to be faster than the ceiling
+//   FAKE_GPU_SLOW=90_first     this stage takes 1.5 s a launch
 #include <algorithm>
 #include <chrono>
 #include <cmath>

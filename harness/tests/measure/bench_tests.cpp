@@ -81,40 +81,40 @@ const ResultRow& row(const Results& results, std::string_view name) {
 }  // namespace
 
 TEST_CASE("a row's figures follow from its rounds") {
-  const Results results = Run({stage("02_swizzle", 300), simulated("mma_sync", "ceiling", 600)}).results();
+  const Results results = Run({stage("92_quicker", 300), simulated("mma_sync", "ceiling", 600)}).results();
   REQUIRE(results.ok);
-  const ResultRow& swizzle = row(results, "02_swizzle");
-  CHECK(swizzle.rounds == 20);
-  CHECK(swizzle.tflops == Approx(300).epsilon(0.01));
-  CHECK(*swizzle.ms_p20 < *swizzle.ms_median);
-  CHECK(*swizzle.ms_p80 > *swizzle.ms_median);
-  CHECK(*swizzle.pct_ceiling == Approx(50));
-  CHECK(*swizzle.power_w == 500);
+  const ResultRow& quicker = row(results, "92_quicker");
+  CHECK(quicker.rounds == 20);
+  CHECK(quicker.tflops == Approx(300).epsilon(0.01));
+  CHECK(*quicker.ms_p20 < *quicker.ms_median);
+  CHECK(*quicker.ms_p80 > *quicker.ms_median);
+  CHECK(*quicker.pct_ceiling == Approx(50));
+  CHECK(*quicker.power_w == 500);
   // 300 TFLOPS over 132 SMs at 1800 MHz, whatever the card slowed to.
-  CHECK(*swizzle.flop_per_clk_sm == Approx(300e12 / 132 / 1800e6).epsilon(1e-6));
-  CHECK_FALSE(swizzle.vs_previous);
+  CHECK(*quicker.flop_per_clk_sm == Approx(300e12 / 132 / 1800e6).epsilon(1e-6));
+  CHECK_FALSE(quicker.vs_previous);
   CHECK_FALSE(row(results, "mma_sync").pct_ceiling);
 }
 
 TEST_CASE("ratios pair a stage with the one that it starts from and with FA2, by TFLOPS") {
   const Results results =
-      Run({stage("01_base", 100), stage("02_swizzle", 300, TILE, true, "01_base"),
-           stage("03_kvpipe", 300.3, TILE, true, "02_swizzle"), stage("05_exp2f", 310, TILE, true, "04_vpair"),
-           stage("30_branch", 200, TILE, true, "01_base"), simulated("fa2", "peer", 400),
+      Run({stage("91_slow", 100), stage("92_quicker", 300, TILE, true, "91_slow"),
+           stage("93_longer", 300.3, TILE, true, "92_quicker"), stage("95_fifth", 310, TILE, true, "94_third"),
+           stage("97_branch", 200, TILE, true, "91_slow"), simulated("fa2", "peer", 400),
            simulated("cudnn_bhnd", "peer", 600)})
           .results();
-  CHECK_FALSE(row(results, "01_base").vs_previous);
-  CHECK(row(results, "01_base").previous.empty());
-  CHECK(row(results, "02_swizzle").vs_previous->value == Approx(3));
-  CHECK(row(results, "02_swizzle").verdict == "faster");
-  CHECK(row(results, "02_swizzle").previous == "01_base");
-  CHECK(row(results, "03_kvpipe").vs_previous->value == Approx(1.001));
-  CHECK(row(results, "03_kvpipe").verdict == "same");  // its interval is narrow, but the gain is below 0.2 %
-  CHECK_FALSE(row(results, "05_exp2f").vs_previous);   // 04 is not in the run, and 03 is no substitute
-  CHECK(row(results, "05_exp2f").previous.empty());
-  CHECK(row(results, "05_exp2f").verdict.empty());
-  CHECK(row(results, "30_branch").vs_previous->value == Approx(2));  // whoever stands between
-  CHECK(row(results, "02_swizzle").vs_fa2->value == Approx(0.75));
+  CHECK_FALSE(row(results, "91_slow").vs_previous);
+  CHECK(row(results, "91_slow").previous.empty());
+  CHECK(row(results, "92_quicker").vs_previous->value == Approx(3));
+  CHECK(row(results, "92_quicker").verdict == "faster");
+  CHECK(row(results, "92_quicker").previous == "91_slow");
+  CHECK(row(results, "93_longer").vs_previous->value == Approx(1.001));
+  CHECK(row(results, "93_longer").verdict == "same");  // its interval is narrow, but the gain is below 0.2 %
+  CHECK_FALSE(row(results, "95_fifth").vs_previous);   // 94 is not in the run, and 93 is no substitute
+  CHECK(row(results, "95_fifth").previous.empty());
+  CHECK(row(results, "95_fifth").verdict.empty());
+  CHECK(row(results, "97_branch").vs_previous->value == Approx(2));  // whoever stands between
+  CHECK(row(results, "92_quicker").vs_fa2->value == Approx(0.75));
   CHECK(row(results, "cudnn_bhnd").vs_fa2->value == Approx(1.5));
   CHECK_FALSE(row(results, "fa2").vs_fa2);
   CHECK_FALSE(row(results, "fa2").vs_previous);
@@ -122,24 +122,24 @@ TEST_CASE("ratios pair a stage with the one that it starts from and with FA2, by
 
 TEST_CASE("a variant is compared with the same tile shape of the stage that it starts from") {
   const Results results =
-      Run({stage("01_base", 50, "64x32, 2 warps"), stage("02_swizzle", 300, "64x128, 4 warps", true, "01_base"),
-           stage("02_swizzle", 100, "64x32, 2 warps", false, "01_base"),
-           stage("02_swizzle", 120, "32x32, 2 warps", false, "01_base")})
+      Run({stage("91_slow", 50, "64x32, 2 warps"), stage("92_quicker", 300, "64x128, 4 warps", true, "91_slow"),
+           stage("92_quicker", 100, "64x32, 2 warps", false, "91_slow"),
+           stage("92_quicker", 120, "32x32, 2 warps", false, "91_slow")})
           .results();
-  CHECK(row(results, "02_swizzle").vs_previous->value == Approx(6));
-  CHECK(row(results, "02_swizzle[64x32, 2 warps]").vs_previous->value == Approx(2));
-  CHECK(row(results, "02_swizzle[64x32, 2 warps]").previous == "01_base");
-  CHECK_FALSE(row(results, "02_swizzle[32x32, 2 warps]").vs_previous);
+  CHECK(row(results, "92_quicker").vs_previous->value == Approx(6));
+  CHECK(row(results, "92_quicker[64x32, 2 warps]").vs_previous->value == Approx(2));
+  CHECK(row(results, "92_quicker[64x32, 2 warps]").previous == "91_slow");
+  CHECK_FALSE(row(results, "92_quicker[32x32, 2 warps]").vs_previous);
 }
 
 TEST_CASE("a rate above its own instruction's ceiling is reported and gets no row") {
   const Results results =
-      Run({stage("02_swizzle", 700), simulated("fa2", "peer", 650), simulated("mma_sync", "ceiling", 635)}).results();
+      Run({stage("92_quicker", 700), simulated("fa2", "peer", 650), simulated("mma_sync", "ceiling", 635)}).results();
   CHECK_FALSE(results.ok);
   REQUIRE(results.rows.size() == 2);
   CHECK(results.rows[0].stage == "fa2");  // a peer need not use mma.sync
   REQUIRE(results.notes.size() == 1);
-  CHECK_THAT(results.notes[0], Contains("02_swizzle: ") && Contains("above the ceiling of"));
+  CHECK_THAT(results.notes[0], Contains("92_quicker: ") && Contains("above the ceiling of"));
 
   // A library is no bound, neither for a peer nor for a stage.
   Simulated wgmma_stage = stage("20_rung", 780);
@@ -156,12 +156,12 @@ TEST_CASE("a rate above its own instruction's ceiling is reported and gets no ro
   CHECK(*row(with_loop, "20_rung").pct_ceiling == Approx(100 * 780 / 840.0));
   CHECK_FALSE(row(with_loop, "fa3").pct_ceiling);
   // The loop of a faster instruction is no licence for a stage that uses mma.sync.
-  all.push_back(stage("02_swizzle", 700));
+  all.push_back(stage("92_quicker", 700));
   all.push_back(simulated("magic", "peer", 850));
   const Results refused = Run(all).results();
   CHECK_FALSE(refused.ok);
   REQUIRE(refused.notes.size() == 2);
-  CHECK_THAT(refused.notes[0], Contains("02_swizzle: ") && Contains("above the ceiling of 636.6"));
+  CHECK_THAT(refused.notes[0], Contains("92_quicker: ") && Contains("above the ceiling of 636.6"));
   CHECK_THAT(refused.notes[1], Contains("magic: ") && Contains("above the ceiling of 842.1"));
 }
 
@@ -175,45 +175,45 @@ TEST_CASE("what a stage needs says which ceiling is its own") {
 }
 
 TEST_CASE("a stage that fails has a note and no number, and nobody is paired with it") {
-  Simulated broken = stage("02_swizzle", 300);
+  Simulated broken = stage("92_quicker", 300);
   broken.timing.error = Error{ExitCode::check_failed, "wrong after a timed round"};
   Simulated peer = simulated("fa2", "peer", 400);
   peer.timing.error = Error{ExitCode::check_failed, "peer fa2: did not answer within 60 s"};
-  const Results results = Run({stage("01_base", 100), broken, stage("03_kvpipe", 310), peer}).results();
+  const Results results = Run({stage("91_slow", 100), broken, stage("93_longer", 310), peer}).results();
   CHECK_FALSE(results.ok);
   CHECK(results.rows.size() == 2);
-  CHECK_FALSE(row(results, "03_kvpipe").vs_previous);
-  CHECK_FALSE(row(results, "03_kvpipe").vs_fa2);
-  CHECK(results.notes == std::vector<std::string>{"02_swizzle: not timed: wrong after a timed round",
+  CHECK_FALSE(row(results, "93_longer").vs_previous);
+  CHECK_FALSE(row(results, "93_longer").vs_fa2);
+  CHECK(results.notes == std::vector<std::string>{"92_quicker: not timed: wrong after a timed round",
                                                   "fa2: not timed: peer fa2: did not answer within 60 s"});
 }
 
 TEST_CASE("a broken peer alone does not make the bench fail") {
   Simulated peer = simulated("fa2", "peer", 400);
   peer.timing.error = Error{ExitCode::check_failed, "peer fa2: ended with exit code 3"};
-  CHECK(Run({stage("01_base", 100), peer}).results().ok);
+  CHECK(Run({stage("91_slow", 100), peer}).results().ok);
 }
 
 TEST_CASE("what is timed alone has its three launches, says so, and is paired with nobody") {
-  Simulated naive = stage("00_naive", 3, "1x1, 8 warps");
-  naive.timing.ms.resize(3);
-  naive.timing.states.resize(3);
-  naive.timing.alone = true;
-  const Results results = Run({naive, stage("01_base", 100), simulated("fa2", "peer", 400)}).results();
-  CHECK(row(results, "00_naive").rounds == 3);
-  CHECK_FALSE(row(results, "00_naive").vs_fa2);
-  CHECK_FALSE(row(results, "01_base").vs_previous);
+  Simulated first = stage("90_first", 3, "1x1, 8 warps");
+  first.timing.ms.resize(3);
+  first.timing.states.resize(3);
+  first.timing.alone = true;
+  const Results results = Run({first, stage("91_slow", 100), simulated("fa2", "peer", 400)}).results();
+  CHECK(row(results, "90_first").rounds == 3);
+  CHECK_FALSE(row(results, "90_first").vs_fa2);
+  CHECK_FALSE(row(results, "91_slow").vs_previous);
   REQUIRE(results.notes.size() == 1);
-  CHECK_THAT(results.notes[0], Contains("00_naive: more than a second a launch") && Contains("no paired interval"));
+  CHECK_THAT(results.notes[0], Contains("90_first: more than a second a launch") && Contains("no paired interval"));
 }
 
 TEST_CASE("a run says when its rounds are too few for everyone to follow everyone else") {
   std::vector<Simulated> twenty;
   for (int i = 0; i < 20; ++i) twenty.push_back(stage(fmt::format("{:02}_rung", i), 100 + i));
   CHECK_FALSE(unbalanced(Run(twenty).timings, Regime::sustained));
-  Simulated naive = stage("00_naive", 3);
-  naive.timing.alone = true;  // follows nobody
-  twenty.push_back(naive);
+  Simulated first = stage("90_first", 3);
+  first.timing.alone = true;  // follows nobody
+  twenty.push_back(first);
   CHECK_FALSE(unbalanced(Run(twenty).timings, Regime::sustained));
   twenty.push_back(stage("20_rung", 120));  // an odd number needs two rounds for each
   const auto note = unbalanced(Run(twenty).timings, Regime::sustained);
@@ -223,7 +223,7 @@ TEST_CASE("a run says when its rounds are too few for everyone to follow everyon
 }
 
 TEST_CASE("the table shows rates, ratios with intervals and verdicts") {
-  const Results results = Run({stage("01_base", 100), stage("02_swizzle", 300, TILE, true, "01_base"),
+  const Results results = Run({stage("91_slow", 100), stage("92_quicker", 300, TILE, true, "91_slow"),
                                simulated("fa2", "peer", 400), simulated("mma_sync", "ceiling", 600)})
                               .results();
   const std::string table = results_table(results.rows);
@@ -232,13 +232,13 @@ TEST_CASE("the table shows rates, ratios with intervals and verdicts") {
       table,
       Contains("B=16 H=16 N=8192 d=128, fp16, normal inputs, sustained, 20 rounds; measured 2026-11-21, commit abc"));
   CHECK_THAT(table,
-             Contains("02_swizzle") && Contains("3.000 [3.000, 3.000]  faster") && Contains("0.750 [0.750, 0.750]"));
+             Contains("92_quicker") && Contains("3.000 [3.000, 3.000]  faster") && Contains("0.750 [0.750, 0.750]"));
   CHECK_THAT(table, !Contains("ecorded") && !Contains("RECORDED"));
 }
 
 TEST_CASE("without an fa2 peer the table shows the recorded ratio, marked") {
-  const Results recorded = Run({stage("02_swizzle", 300), simulated("fa2", "peer", 400)}).results();
-  const Results today = Run({stage("02_swizzle", 290)}).results();
+  const Results recorded = Run({stage("92_quicker", 300), simulated("fa2", "peer", 400)}).results();
+  const Results today = Run({stage("92_quicker", 290)}).results();
   CHECK_FALSE(today.rows[0].vs_fa2);
   CHECK_THAT(results_table(today.rows, recorded.rows), Contains("0.750 (recorded)") && Contains("no fa2 peer ran"));
   std::vector<ResultRow> elsewhere = recorded.rows;
@@ -247,21 +247,21 @@ TEST_CASE("without an fa2 peer the table shows the recorded ratio, marked") {
 }
 
 TEST_CASE("the 2 x 2 table separates the idea from the tile shape") {
-  const Run run({stage("01_base", 50, "64x32, 2 warps"), stage("01_base", 60, "64x128, 4 warps", false),
-                 stage("02_swizzle", 300, TILE, true, "01_base"),
-                 stage("02_swizzle", 100, "64x32, 2 warps", false, "01_base"),
-                 stage("03_kvpipe", 330, TILE, true, "02_swizzle"),
-                 stage("03_kvpipe", 320, "64x64, 4 warps", false, "02_swizzle")});
+  const Run run({stage("91_slow", 50, "64x32, 2 warps"), stage("91_slow", 60, "64x128, 4 warps", false),
+                 stage("92_quicker", 300, TILE, true, "91_slow"),
+                 stage("92_quicker", 100, "64x32, 2 warps", false, "91_slow"),
+                 stage("93_longer", 330, TILE, true, "92_quicker"),
+                 stage("93_longer", 320, "64x64, 4 warps", false, "92_quicker")});
   CHECK(ablation_tables(run.entries, run.timings) ==
-        "02_swizzle apart from its tile shape (TFLOPS; ratios are paired)\n"
+        "92_quicker apart from its tile shape (TFLOPS; ratios are paired)\n"
         "                  64x32, 2 warps       64x128, 4 warps                 shape alone\n"
-        "01_base                     50.1                  60.2        1.200 [1.200, 1.200]\n"
-        "02_swizzle                 100.3                 300.8        3.000 [3.000, 3.000]\n"
+        "91_slow                     50.1                  60.2        1.200 [1.200, 1.200]\n"
+        "92_quicker                 100.3                 300.8        3.000 [3.000, 3.000]\n"
         "idea alone  2.000 [2.000, 2.000]  5.000 [5.000, 5.000]  both: 6.000 [6.000, 6.000]\n"
         "\n"
         "other variants             TFLOPS               against\n"
-        "03_kvpipe[64x64, 4 warps]   320.8  0.970 [0.970, 0.970]  03_kvpipe\n");
-  const Run defaults({stage("01_base", 50), stage("02_swizzle", 60)});
+        "93_longer[64x64, 4 warps]   320.8  0.970 [0.970, 0.970]  93_longer\n");
+  const Run defaults({stage("91_slow", 50), stage("92_quicker", 60)});
   CHECK(ablation_tables(defaults.entries, defaults.timings).empty());
 }
 
@@ -297,19 +297,19 @@ TEST_CASE("flags adjust the protocol and cannot mix the regimes") {
 }
 
 TEST_CASE("without a GPU the recorded table is shown as recorded") {
-  Stage swizzle;
-  swizzle.name = "02_swizzle";
+  Stage quicker;
+  quicker.name = "92_quicker";
   Options options;
-  options.stages = {&swizzle};
+  options.stages = {&quicker};
   std::vector<ResultRow> recorded =
-      Run({stage("01_base", 100), stage("02_swizzle", 300), simulated("fa2", "peer", 400)}).results().rows;
+      Run({stage("91_slow", 100), stage("92_quicker", 300), simulated("fa2", "peer", 400)}).results().rows;
   recorded.push_back(recorded.back());  // a run on other inputs, without the stage
   recorded.back().stage = "alone";
   recorded.back().inputs = "peaky";
   const std::string table = recorded_table(recorded, options);
   CHECK_THAT(table, Contains("NVIDIA H200") && Contains("RECORDED, not measured here 2026-11-21") &&
-                        Contains("02_swizzle") && Contains("fa2"));
-  CHECK_THAT(table, !Contains("01_base"));  // not asked for
+                        Contains("92_quicker") && Contains("fa2"));
+  CHECK_THAT(table, !Contains("91_slow"));  // not asked for
   CHECK_THAT(table, !Contains("alone"));
   // A new rung has none, and the peers' figures would say nothing about it.
   Stage added;
@@ -317,38 +317,38 @@ TEST_CASE("without a GPU the recorded table is shown as recorded") {
   options.stages = {&added};
   CHECK(recorded_table(recorded, options) ==
         "docs/results has no recorded figures of 42_added for B=16 H=16 N=8192 d=128.\n");
-  options.stages = {&swizzle};
+  options.stages = {&quicker};
   options.burst = true;
   CHECK(recorded_table(recorded, options) ==
-        "docs/results has no recorded figures of 02_swizzle for B=16 H=16 N=8192 d=128.\n");
+        "docs/results has no recorded figures of 92_quicker for B=16 H=16 N=8192 d=128.\n");
 }
 
 TEST_CASE("compare quotes the recorded speedup when both were recorded on one card") {
-  std::vector<ResultRow> recorded = Run({stage("01_base", 100), stage("02_swizzle", 300)}).results().rows;
+  std::vector<ResultRow> recorded = Run({stage("91_slow", 100), stage("92_quicker", 300)}).results().rows;
   recorded[1].vs_previous = Estimate{3.01, 2.99, 3.02};
   const std::string where = ", RECORDED on NVIDIA H200, 2026-11-21, at B=16 H=16 N=8192 d=128";
-  CHECK(recorded_speedup(recorded, "01_base", "02_swizzle", HEADLINE) == "3.010 [2.990, 3.020]" + where);
-  CHECK(recorded_speedup(recorded, "02_swizzle", "01_base", HEADLINE) == "0.333 of the medians" + where);
+  CHECK(recorded_speedup(recorded, "91_slow", "92_quicker", HEADLINE) == "3.010 [2.990, 3.020]" + where);
+  CHECK(recorded_speedup(recorded, "92_quicker", "91_slow", HEADLINE) == "0.333 of the medians" + where);
   SECTION("the row says itself what its ratio is over") {
-    recorded[1].previous = "00_naive";
-    CHECK(recorded_speedup(recorded, "01_base", "02_swizzle", HEADLINE) == "3.000 of the medians" + where);
-    recorded[1].previous = "01_base";
-    CHECK(recorded_speedup(recorded, "01_base", "02_swizzle", HEADLINE) == "3.010 [2.990, 3.020]" + where);
+    recorded[1].previous = "90_first";
+    CHECK(recorded_speedup(recorded, "91_slow", "92_quicker", HEADLINE) == "3.000 of the medians" + where);
+    recorded[1].previous = "91_slow";
+    CHECK(recorded_speedup(recorded, "91_slow", "92_quicker", HEADLINE) == "3.010 [2.990, 3.020]" + where);
   }
   SECTION("two rungs apart, or at other tile shapes, no pair was recorded") {
     recorded.push_back(recorded[1]);
-    recorded[2].stage = "03_kvpipe";
-    CHECK(recorded_speedup(recorded, "01_base", "03_kvpipe", HEADLINE) == "3.000 of the medians" + where);
-    CHECK(recorded_speedup(recorded, "02_swizzle", "03_kvpipe", HEADLINE) == "3.010 [2.990, 3.020]" + where);
-    recorded[2].stage = "03_kvpipe[64x32, 2 warps]";
-    CHECK(recorded_speedup(recorded, "02_swizzle", "03_kvpipe[64x32, 2 warps]", HEADLINE) ==
+    recorded[2].stage = "93_longer";
+    CHECK(recorded_speedup(recorded, "91_slow", "93_longer", HEADLINE) == "3.000 of the medians" + where);
+    CHECK(recorded_speedup(recorded, "92_quicker", "93_longer", HEADLINE) == "3.010 [2.990, 3.020]" + where);
+    recorded[2].stage = "93_longer[64x32, 2 warps]";
+    CHECK(recorded_speedup(recorded, "92_quicker", "93_longer[64x32, 2 warps]", HEADLINE) ==
           "1.000 of the medians" + where);
     return;
   }
-  CHECK(recorded_speedup(recorded, "01_base", "03_kvpipe", HEADLINE).empty());
-  CHECK(recorded_speedup(recorded, "01_base", "02_swizzle", {.n = 512}).empty());
+  CHECK(recorded_speedup(recorded, "91_slow", "93_longer", HEADLINE).empty());
+  CHECK(recorded_speedup(recorded, "91_slow", "92_quicker", {.n = 512}).empty());
   recorded[0].gpu = "NVIDIA A100";
-  CHECK(recorded_speedup(recorded, "01_base", "02_swizzle", HEADLINE).empty());
+  CHECK(recorded_speedup(recorded, "91_slow", "92_quicker", HEADLINE).empty());
 }
 
 TEST_CASE("changed lines count the larger side of each place that differs") {
@@ -362,7 +362,7 @@ TEST_CASE("changed lines count the larger side of each place that differs") {
 
 TEST_CASE("a variant is found by the beginning of its label, if only one has it") {
   Stage stage;
-  stage.name = "02_swizzle";
+  stage.name = "92_quicker";
   for (const char* label : {"64x128, 4 warps", "64x32, 2 warps", "64x64, 4 warps"}) {
     Variant variant;
     variant.label = label;

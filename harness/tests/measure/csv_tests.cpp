@@ -17,7 +17,7 @@ namespace {
 
 ResultRow stage_row() {
   ResultRow row;
-  row.stage = "03_kvpipe";
+  row.stage = "93_longer";
   row.kind = "stage";
   row.gpu = "NVIDIA H200";
   row.sm = 90;
@@ -35,7 +35,7 @@ ResultRow stage_row() {
   row.tflops = 320;
   row.flop_per_clk_sm = 1381.33;
   row.pct_ceiling = 50.4;
-  row.previous = "02_swizzle";
+  row.previous = "92_quicker";
   row.vs_previous = Estimate{1.05, 1.04, 1.06};
   row.verdict = "faster";
   row.vs_fa2 = Estimate{0.92, 0.91, 0.93};
@@ -100,7 +100,7 @@ TEST_CASE("the columns are those of the contract") {
 
 TEST_CASE("rows survive the way to the disk and back") {
   ResultRow ablation = stage_row();
-  ablation.stage = "02_swizzle[64x32, \"2\" warps]";
+  ablation.stage = "92_quicker[64x32, \"2\" warps]";
   ablation.shape.causal = true;
   const ResultRow ceiling = ceiling_row("mma_sync", 635);
   const auto rows = read(file_of({stage_row(), ablation, ceiling}));
@@ -149,7 +149,7 @@ TEST_CASE("a broken file is refused with file, line and cause") {
   CHECK(complaint(",faster,", ",better,") == "h200.csv:2: verdict is 'better'; expected faster, slower or same");
   CHECK(complaint(",27.6,", ",27.1,") == "h200.csv:2: ms_p20 <= ms_median <= ms_p80 does not hold");
   CHECK(complaint(",1.06,", ",1.01,") == "h200.csv:2: vs_previous lies outside its interval");
-  CHECK(complaint(",50.4,", ",101,") == "h200.csv:2: 03_kvpipe claims 101 % of its ceiling");
+  CHECK(complaint(",50.4,", ",101,") == "h200.csv:2: 93_longer claims 101 % of its ceiling");
   CHECK(complaint(",abc123,", ",") == "h200.csv:2: 37 fields, but the header has 38");
   CHECK(complaint("abc123", "\"abc") == "h200.csv:2: a quote that is not closed, or stands within a cell");
   CHECK(complaint("abc123", "ab\"c\"") == "h200.csv:2: a quote that is not closed, or stands within a cell");
@@ -163,7 +163,7 @@ TEST_CASE("a file from before the column `previous` is read, and grows it when r
     REQUIRE(at != std::string::npos);
     return text.erase(at, part.size());
   };
-  const std::string old = without(without(file_of({stage_row()}), "previous,"), "02_swizzle,");
+  const std::string old = without(without(file_of({stage_row()}), "previous,"), "92_quicker,");
   const auto rows = read(old);
   REQUIRE(rows);
   CHECK((*rows)[0].previous.empty());
@@ -179,7 +179,7 @@ TEST_CASE("a file from before the column `previous` is read, and grows it when r
   REQUIRE(grown);
   REQUIRE(grown->size() == 2);
   CHECK((*grown)[0].previous.empty());
-  CHECK((*grown)[1].previous == "02_swizzle");
+  CHECK((*grown)[1].previous == "92_quicker");
 }
 
 TEST_CASE("a rate above the card's ceiling is an error, not a record") {
@@ -189,7 +189,7 @@ TEST_CASE("a rate above the card's ceiling is an error, not a record") {
   const ResultRow mma = ceiling_row("mma_sync", 635), gemm = ceiling_row("cublas", 720);
   const auto refused = read(file_of({mma, stage_row(), record}));
   REQUIRE_FALSE(refused);
-  CHECK(refused.error().message == "h200.csv:4: 03_kvpipe claims 700 TFLOPS, above this card's ceiling of 635");
+  CHECK(refused.error().message == "h200.csv:4: 93_longer claims 700 TFLOPS, above this card's ceiling of 635");
 
   SECTION("another card's ceiling does not count") {
     record.gpu = "NVIDIA B200";
@@ -225,7 +225,7 @@ TEST_CASE("a results file grows, and a new measurement replaces the old one of t
   const std::string file = directory.file("h200.csv");
   std::ofstream(file).close();  // empty, as a check for writability leaves it
   ResultRow other = stage_row();
-  other.stage = "04_vpair";
+  other.stage = "94_third";
   REQUIRE(append_csv(file, std::vector{stage_row(), other}, true));
   ResultRow again = stage_row();
   again.tflops = 321;
@@ -235,7 +235,7 @@ TEST_CASE("a results file grows, and a new measurement replaces the old one of t
   const auto rows = read_csv(fs::path(file));
   REQUIRE(rows);
   REQUIRE(rows->size() == 3);
-  CHECK((*rows)[0].stage == "04_vpair");
+  CHECK((*rows)[0].stage == "94_third");
   CHECK((*rows)[1].tflops == 321);
   CHECK((*rows)[2].regime == "burst");
   CHECK(recorded_results(directory.path)->size() == 3);
@@ -282,9 +282,9 @@ TEST_CASE("what the plots refuse, the command line refuses: a row given twice, b
     return rows ? "" : rows.error().message;
   };
   ResultRow other = stage_row();
-  other.stage = "04_vpair";
+  other.stage = "94_third";
   CHECK(refused(file_of({stage_row(), other, stage_row()})) ==
-        "h200.csv:4: repeats line 2: 03_kvpipe, the same measurement");
+        "h200.csv:4: repeats line 2: 93_longer, the same measurement");
   const auto named = [&](const std::string& gpu) {
     other.gpu = gpu;
     return refused(file_of({stage_row(), other}));

@@ -109,7 +109,7 @@ TEST_CASE("burst groups last at most 20 ms and follow a second of idling") {
 
 TEST_CASE("a contestant of more than a second a launch is timed alone, after the others") {
   Simulation simulation;
-  const std::vector<Contestant> contestants{simulation.contestant("naive", 2500), simulation.contestant("b", 5)};
+  const std::vector<Contestant> contestants{simulation.contestant("slow", 2500), simulation.contestant("b", 5)};
   const auto timings = run_rounds(contestants, sustained_protocol(), simulation.machine());
   REQUIRE(timings);
   CHECK((*timings)[0].alone);
@@ -117,7 +117,7 @@ TEST_CASE("a contestant of more than a second a launch is timed alone, after the
   CHECK_FALSE((*timings)[1].alone);
   CHECK((*timings)[1].ms.size() == 20);
   const auto& log = simulation.log;
-  CHECK(std::vector<std::string>(log.end() - 4, log.end()) == std::vector<std::string>{"b", "naive", "naive", "naive"});
+  CHECK(std::vector<std::string>(log.end() - 4, log.end()) == std::vector<std::string>{"b", "slow", "slow", "slow"});
 }
 
 TEST_CASE("a contestant that fails is left out, the others go on") {

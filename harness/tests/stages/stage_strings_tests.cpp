@@ -42,7 +42,7 @@ bool letter(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) || c == '_';
 }
 
-// Names (00_naive, H200, m16n8k16, .x4, 2^8) are no numbers.
+// Names (92_quicker, H200, m16n8k16, .x4, 2^8) are no numbers.
 std::vector<Number> numbers_of(std::string_view text) {
   std::vector<Number> numbers;
   std::vector<size_t> ends;

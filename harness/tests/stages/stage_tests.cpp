@@ -205,9 +205,8 @@ TEST_CASE("the registry and the numbered directories are the same list", "[ladde
   for (const Stage& stage : stages()) registered.insert(std::string(stage.name));
   CHECK(registered == directories);
   CHECK_FALSE(registered.empty());
-  CHECK(std::ranges::is_sorted(stages(), {}, &Stage::name));
   for (const Stage& stage : stages()) {
-    CHECK(std::filesystem::exists(std::filesystem::path(LADDER_SOURCE_DIR) / stage.name / "kernel.cuh"));
+    CHECK(std::filesystem::exists(std::filesystem::path(LADDER_SOURCE_DIR) / stage.directory / "kernel.cuh"));
   }
 }
 

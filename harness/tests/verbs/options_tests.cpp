@@ -12,7 +12,7 @@ namespace {
 
 std::vector<Stage> some_stages() {
   std::vector<Stage> all(4);
-  const char* names[] = {"00_naive", "02_swizzle", "03_kvpipe", "06_batched"};
+  const char* names[] = {"00_first", "02_quicker", "03_longer", "06_grouped"};
   for (size_t i = 0; i < all.size(); ++i) {
     all[i].name = names[i];
     all[i].variants.resize(1);
@@ -49,43 +49,42 @@ bool mentions(const std::string& text, const std::string& part) {
 }  // namespace
 
 TEST_CASE("a stage may be named in four ways, and as a completed directory") {
-  for (const char* name : {"3", "03", "kvpipe", "03_kvpipe", "03_kvpipe/", "KVPIPE"}) {
+  for (const char* name : {"3", "03", "longer", "03_longer", "03_longer/", "LONGER"}) {
     const auto stage = find_stage(name, STAGES);
     INFO(name);
     REQUIRE(stage);
-    CHECK((*stage)->name == "03_kvpipe");
+    CHECK((*stage)->name == "03_longer");
   }
 }
 
-TEST_CASE("a number may have a letter or two behind it") {
+TEST_CASE("a number may have a letter before it, and a directory a part") {
   std::vector<Stage> stages(3);
-  stages[0].name = "00_naive";
-  stages[1].name = "00a_rowwise";
-  stages[2].name = "00ab_online";
-  for (const char* name : {"00a", "0a", "0A", "rowwise", "00a_rowwise"}) {
+  stages[0].name = "00_first";
+  stages[1].name = "p03_inline";
+  stages[1].directory = "part/p03_inline";
+  stages[2].name = "p12_oneline";
+  for (const char* name : {"p3", "P3", "p03", "inline", "p03_inline", "part/p03_inline", "part/p03_inline/"}) {
     const auto stage = find_stage(name, stages);
     INFO(name);
     REQUIRE(stage);
-    CHECK((*stage)->name == "00a_rowwise");
+    CHECK((*stage)->name == "p03_inline");
   }
-  for (const char* name : {"00ab", "0ab", "0AB", "online"}) {
-    const auto stage = find_stage(name, stages);
+  CHECK((*find_stage("p12", stages))->name == "p12_oneline");
+  CHECK((*find_stage("0", stages))->name == "00_first");
+  for (const char* name : {"3", "03", "p1", "p", "part"}) {
     INFO(name);
-    REQUIRE(stage);
-    CHECK((*stage)->name == "00ab_online");
+    CHECK_FALSE(find_stage(name, stages));
   }
-  CHECK((*find_stage("0", stages))->name == "00_naive");
-  CHECK_FALSE(find_stage("0b", stages));
 }
 
 TEST_CASE("an unknown stage is answered with the nearest") {
-  CHECK(mentions(message({"check", "kvpip"}), "There is no stage 'kvpip'. Nearest: 03_kvpipe."));
-  CHECK(mentions(message({"check", "03_kvppie"}), "Nearest: 03_kvpipe."));
-  CHECK(mentions(message({"explain", "bathced"}), "Nearest: 06_batched."));
+  CHECK(mentions(message({"check", "longr"}), "There is no stage 'longr'. Nearest: 03_longer."));
+  CHECK(mentions(message({"check", "03_lognre"}), "Nearest: 03_longer."));
+  CHECK(mentions(message({"explain", "gruoped"}), "Nearest: 06_grouped."));
   const std::string number = message({"check", "9"});
   CHECK(mentions(number, "There is no stage '9'."));
   CHECK_FALSE(mentions(number, "Nearest"));
-  CHECK(mentions(number, "00_naive, 02_swizzle, 03_kvpipe, 06_batched"));
+  CHECK(mentions(number, "00_first, 02_quicker, 03_longer, 06_grouped"));
 }
 
 TEST_CASE("shape flags stand before or behind the verb") {
@@ -229,14 +228,14 @@ TEST_CASE("an N between two multiples of the tile is answered with both") {
     return status.error().message;
   };
   CHECK(refuse(1, {.n = 1000}) ==
-        "02_swizzle needs N to be a multiple of 128 (its KV tile); N=1000 is not. Nearest: 896, 1024.");
+        "02_quicker needs N to be a multiple of 128 (its KV tile); N=1000 is not. Nearest: 896, 1024.");
   CHECK(refuse(3, {.n = 64}) ==
-        "06_batched needs N to be a multiple of 128 (its query tile); N=64 is not. Nearest: 128.");
+        "06_grouped needs N to be a multiple of 128 (its query tile); N=64 is not. Nearest: 128.");
   CHECK(mentions(refuse(1, {.n = 2147483647}), "Nearest: 2147483520."));  // the next one is no int
-  CHECK(mentions(refuse(1, {.n = 512, .d = 64}), "02_swizzle needs a head dimension of 128; d=64 is not."));
-  CHECK(mentions(refuse(0, {.n = 512, .d = 512}), "1 to 256"));
+  CHECK(mentions(refuse(1, {.n = 512, .d = 64}), "02_quicker needs a head dimension of 128; d=64 is not."));
+  CHECK(mentions(refuse(0, {.n = 512, .d = 512}), "00_first needs a head dimension of 1 to 256; d=512 is not."));
   CHECK(mentions(refuse(1, {.n = 512, .causal = true}),
-                 "02_swizzle is dense only: it has no mask. Stages that do causal: "));
+                 "02_quicker is dense only: it has no mask. Stages that do causal: "));
   CHECK(supports(STAGES[0], STAGES[0].variants[0], {.n = 1000, .d = 77}));
 }
 
@@ -250,13 +249,13 @@ TEST_CASE("a GPU that is too old is told so, with the way out") {
   REQUIRE_FALSE(status);
   CHECK(status.error().code == ExitCode::cannot_run_here);
   CHECK(status.error().message ==
-        "03_kvpipe needs sm_80 or newer (mma.m16n8k16, cp.async); this is a Tesla T4 (sm_75).\n"
+        "03_longer needs sm_80 or newer (mma.m16n8k16, cp.async); this is a Tesla T4 (sm_75).\n"
         "  Here:  ./ladder check 03 --on cpu      the same kernel, emulated");
 }
 
 TEST_CASE("a row of scores that shared memory cannot hold is refused with the limit") {
   Stage stage = STAGES[0];
-  stage.name = "00a_rowwise";
+  stage.name = "p03_inline";
   stage.variants[0].label = "one query";
   stage.variants[0].smem_bytes = 8192;
   stage.variants[0].smem_bytes_per_key = 4;
@@ -267,7 +266,7 @@ TEST_CASE("a row of scores that shared memory cannot hold is refused with the li
   CHECK(anywhere.error().code == ExitCode::cannot_run_here);
   CHECK(
       anywhere.error().message ==
-      "00a_rowwise (one query) needs 227.0 KiB of shared memory per block for a row of 56065 scores; the largest GPU, "
+      "p03_inline (one query) needs 227.0 KiB of shared memory per block for a row of 56065 scores; the largest GPU, "
       "emulated here, has 227 KiB. Largest N here: 56064.");
   GpuInfo t4;
   t4.name = "Tesla T4";

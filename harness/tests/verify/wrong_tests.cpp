@@ -53,7 +53,7 @@ std::string messages_of(const CheckResult& result) {
   return messages;
 }
 
-// What the right kernel does, exactly; as in 03_kvpipe. "Pair": 16 rows of queries and a tile of keys.
+// What the right kernel does, exactly. "Pair": 16 rows of queries and a tile of keys.
 ladder::Counts predict(const Shape& shape) {
   const uint64_t blocks_per_head = shape.n / BR, blocks = shape.batch_heads() * blocks_per_head;
   // Block b of a head walks to the end; under the mask to tile (b + 1) * BR / BC.
