@@ -25,13 +25,10 @@ namespace {
 constexpr uint64_t WAVEFRONT_BYTES = 128;  // 32 banks of 4 bytes
 constexpr Shape DEFAULT_SHAPE{.batch = 1, .heads = 1, .n = 512, .d = 128};
 
-// What the counts can be set against: the rung below, if there is one that solves the same shape.
+// The stage that `stage` starts from, if it takes the shape.
 const Stage* stage_before(const Stage& stage, const Shape& shape) {
-  const auto& all = stages();
-  const auto here = std::ranges::find(all, stage.name, &Stage::name);
-  if (here == all.begin() || here == all.end()) return nullptr;
-  const Stage& before = *(here - 1);
-  return supports(before, before.variants.front(), shape) ? &before : nullptr;
+  const Stage* const before = previous_of(stage);
+  return before && supports(*before, before->variants.front(), shape) ? before : nullptr;
 }
 
 void print_paragraph(std::FILE* out, std::string_view title, std::string_view text) {

@@ -1,12 +1,14 @@
 """The `ladder` program from outside: exit codes, messages, and what stands on which stream.
 
 Usage: cli_tests.py PATH_TO_LADDER [unittest arguments]
+No rung is named here: those that a test needs come from `ladder describe`.
 """
 
 from __future__ import annotations
 
 import fcntl
 import json
+import math
 import os
 import pty
 import re
@@ -19,16 +21,28 @@ import termios
 import unittest
 from pathlib import Path
 
+from rungs import Rungs, default, step
+
 ROOT = Path(__file__).resolve().parents[3]
 LADDER = ""
+RUNGS: Rungs
+A, B = {}, {}  # two neighbours that are cheap to emulate, dense only, with a tile; B starts from A
 DONE, FAILED, USAGE, CANNOT_RUN_HERE, INTERRUPTED = 0, 1, 2, 77, 130
 GIGANTIC = str(2**31 - 128)
+MINUTES = ",".join(map(str, range(1024, 6144, 256)))  # lengths that keep the emulator busy for so long
 HANG_S = 1200  # nothing here takes a tenth of it on the slowest laptop; a limit against hanging for ever
 
 
 def ladder(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
     options = {"capture_output": True} | options
     return subprocess.run([LADDER, *arguments], text=True, timeout=HANG_S, **options)
+
+
+# What `ladder describe` says of each rung and of each of its variants, for scripts to rely on.
+RUNG_FIELDS = {"stage", "number", "word", "directory", "part", "part_title", "order", "previous", "idea", "limit",
+               "prediction", "min_sm", "needs", "resources", "variants"}
+VARIANT_FIELDS = {"label", "br", "bc", "warps", "m_tiles", "smem_bytes", "smem_bytes_per_key", "min_d", "max_d", "problems",
+                  "writes_lse", "needs_workspace", "conflict_ways"}
 
 
 class Usage(unittest.TestCase):
@@ -43,10 +57,12 @@ class Usage(unittest.TestCase):
                 self.assertIn(part, result.stderr)
 
     def test_stage(self) -> None:
-        self.refused("check kvpip", "no stage 'kvpip'", "Nearest: 03_kvpipe", "00_naive")
-        self.refused("explain 42", "no stage '42'")
-        self.refused("compare 02", "takes two stages")
-        self.refused("03", "ladder check 03")
+        longest = max(RUNGS.all, key=lambda rung: len(rung["word"]))
+        typo = longest["word"][:-1]
+        self.refused(f"check {typo}", f"no stage '{typo}'", f"Nearest: {longest['stage']}", RUNGS.first["stage"])
+        self.refused("explain 987", "no stage '987'")
+        self.refused(f"compare {A['number']}", "takes two stages")
+        self.refused(B["number"], f"ladder check {B['number']}")
 
     def test_verb_and_flags(self) -> None:
         self.refused("chek", "no verb 'chek'", "Did you mean check?")
@@ -55,97 +71,116 @@ class Usage(unittest.TestCase):
         self.refused("check --inputs peeky", "Did you mean peaky?", "one_hot")
 
     def test_shape(self) -> None:
-        self.refused("check 02 --n 1000", "02_swizzle needs N to be a multiple of 128", "N=1000 is not", "896, 1024")
-        self.refused("check 02 --n 1", "Nearest: 128.")
+        tile = step(B)
+        self.refused(f"check {B['number']} --n {8 * tile + 1}", f"{B['stage']} needs N to be a multiple of {tile}",
+                     f"N={8 * tile + 1} is not", f"{8 * tile}, {9 * tile}")
+        self.refused(f"check {B['number']} --n 1", f"Nearest: {tile}.")
+        self.refused(f"explain {B['number']} --n {tile - 1}", f"multiple of {tile}")
         self.refused("check --n 0", "between 1 and")
         self.refused("check --n -128", "-128 is not")
         self.refused("check --n 1e3", "whole number")
         self.refused("check --n 9999999999999999999999", "between 1 and")
         self.refused("check --heads 65536", "at most 65535")
-        self.refused("check 03 --d 64", "head dimension of 128", "ladder check 00 --d 64")
-        self.refused("check 00 --d 512", "at most 256")
-        self.refused("check 00b --causal", "00b_tiled is dense only")
-        self.refused("check 01 --causal", "01_base is dense only", "Stages that do causal: 00_naive")
-        self.refused("explain 03 --n 100", "multiple of 128")
+
+    def test_head_dimension(self) -> None:
+        most = default(B)["max_d"]
+        other = most // 2
+        self.assertGreater(default(B)["min_d"], other)
+        able = RUNGS.find(lambda rung: default(rung)["min_d"] <= other <= default(rung)["max_d"])
+        self.refused(f"check {B['number']} --d {other}", f"needs a head dimension of {most}",
+                     f"ladder check {able['number']} --d {other}")
+        most = default(able)["max_d"]
+        self.refused(f"check {able['number']} --d {most + 1}", f"needs a head dimension of {default(able)['min_d']} to {most}")
+
+    def test_causal(self) -> None:
+        able = RUNGS.find(lambda rung: "causal" in default(rung)["problems"])
+        self.refused(f"check {B['number']} --causal", f"{B['stage']} is dense only",
+                     f"Stages that do causal: {able['stage']}")
 
     def test_files_are_tried_before_the_work(self) -> None:
         # With the work before it, each of these would take hours.
         self.refused("check --on cpu --n 8192 --json /no/such/directory/x.json", "/no/such/directory", "No such file")
         self.refused("check --on cpu --n 8192 --json /", "Is a directory")
-        self.refused("explain 03 --trace /no/such/x.json", "No such file")
+        self.refused(f"explain {B['number']} --trace /no/such/x.json", "No such file")
 
 
 class Check(unittest.TestCase):
     def test_json_alone_on_stdout(self) -> None:
-        result = ladder("check", "03", "06", "--on", "cpu", "--json", "-")
+        n = 2 * step(B)
+        result = ladder("check", A["number"], B["number"], "--on", "cpu", "--n", str(n), "--json", "-")
         self.assertEqual(result.returncode, DONE, result.stderr)
-        self.assertIn("03_kvpipe", result.stderr)  # the table
+        self.assertIn(B["stage"], result.stderr)  # the table
         rows = json.loads(result.stdout)
-        self.assertEqual({row["stage"] for row in rows}, {"03_kvpipe", "06_batched"})
+        self.assertEqual({row["stage"] for row in rows}, {A["stage"], B["stage"]})
         self.assertGreater(len(rows), 2 * 9)
-        self.assertEqual(sum(row["stage"] == "03_kvpipe" for row in rows), len(rows) / 2)
+        self.assertEqual(sum(row["stage"] == B["stage"] for row in rows), len(rows) / 2)
         for row in rows:
             self.assertTrue(row["ok"])
             self.assertLessEqual(row["max_err"], row["tolerance"])
             self.assertEqual(row["backend"], "emulator")
-        normal = next(row for row in rows if row["inputs"] == "normal" and row["stage"] == "03_kvpipe")
-        self.assertEqual(normal["n"], 512)
-        counters = normal["counters"]
+        normal = next(row for row in rows if row["inputs"] == "normal" and row["stage"] == B["stage"])
+        self.assertEqual((normal["batch"], normal["heads"], normal["n"]), (1, 1, n))
+        counters, d = normal["counters"], default(B)["max_d"]
         self.assertEqual(counters["smem_wavefronts"], counters["smem_wavefronts_ideal"])
-        self.assertEqual(counters["mma"], 32768)
-        self.assertEqual(counters["gmem_bytes_written"], 512 * 128 * 2)
+        self.assertEqual(counters["mma"], 2 * n // 16 * n // 8 * d // 16)  # of 16 x 8 x 16, for QK and for PV
+        self.assertEqual(counters["gmem_bytes_written"], n * d * 2)
 
     def test_json_file_and_table(self) -> None:
         with tempfile.TemporaryDirectory() as directory:
             path = Path(directory, "check.json")
-            result = ladder("check", "kvpipe", "--on", "cpu", "--n", "256", "--inputs", "normal", "--json", str(path))
+            result = ladder("check", B["word"], "--on", "cpu", "--inputs", "normal", "--json", str(path))
             self.assertEqual(result.returncode, DONE, result.stderr)
             self.assertIn("right", result.stdout)
             self.assertNotIn("\x1b", result.stdout)  # colour is for terminals
-            self.assertEqual(len(json.loads(path.read_text())), 1)
+            self.assertEqual([row["n"] for row in json.loads(path.read_text())], [512])
 
     def test_the_same_problem_gives_the_same_result(self) -> None:
-        arguments = ("check", "04", "--on", "cpu", "--n", "256", "--inputs", "peaky", "--seed", "5", "--json", "-")
+        arguments = ("check", B["number"], "--on", "cpu", "--n", str(step(B)), "--inputs", "peaky", "--seed", "5", "--json", "-")
         first, second = (json.loads(ladder(*arguments).stdout)[0] for _ in range(2))
         del first["seconds"], second["seconds"]
         self.assertEqual(first, second)
 
     def test_ablations(self) -> None:
-        result = ladder("check", "02", "--on", "cpu", "--n", "256", "--inputs", "normal", "--ablate", "--json", "-")
+        before, rung, _ = RUNGS.ablated()
+        n = str(max(step(before), step(rung)))
+        result = ladder("check", rung["number"], "--on", "cpu", "--n", n, "--inputs", "normal", "--ablate", "--json", "-")
         self.assertEqual(result.returncode, DONE, result.stderr)
-        self.assertGreaterEqual(len(json.loads(result.stdout)), 2)
+        self.assertEqual(len(json.loads(result.stdout)), len(rung["variants"]))
 
     def test_several_shapes(self) -> None:
-        result = ladder("--n", "128,384", "check", "01", "--on", "cpu", "--batch", "2", "--inputs", "normal", "--json", "-")
-        self.assertEqual([(row["n"], row["batch"]) for row in json.loads(result.stdout)], [(128, 2), (384, 2)])
+        one, three = step(B), 3 * step(B)
+        result = ladder("--n", f"{one},{three}", "check", B["number"], "--on", "cpu", "--batch", "2", "--inputs", "normal",
+                        "--json", "-")
+        self.assertEqual([(row["n"], row["batch"]) for row in json.loads(result.stdout)], [(one, 2), (three, 2)])
 
-    def test_any_shape_on_00(self) -> None:
-        result = ladder("check", "0", "--on", "cpu", "--n", "100", "--d", "33")
+    def test_any_shape_where_no_tile_divides_it(self) -> None:
+        rung = RUNGS.find(lambda rung: step(rung) == 1 and default(rung)["min_d"] == 1)
+        result = ladder("check", rung["number"], "--on", "cpu", "--n", "50", "--d", "33", "--inputs", "normal")
         self.assertEqual(result.returncode, DONE, result.stdout + result.stderr)
 
     def test_short_work_shows_no_progress(self) -> None:
-        self.assertEqual(ladder("check", "03", "--on", "cpu", "--n", "128", "--inputs", "normal").stderr, "")
+        self.assertEqual(ladder("check", B["number"], "--on", "cpu", "--n", str(step(B)), "--inputs", "normal").stderr, "")
 
     def test_full_disk(self) -> None:
-        result = ladder("check", "06", "--on", "cpu", "--n", "128", "--json", "/dev/full")
+        check = ("check", B["number"], "--on", "cpu", "--n", str(step(B)), "--inputs", "normal")
+        result = ladder(*check, "--json", "/dev/full")
         self.assertEqual(result.returncode, FAILED)
         self.assertIn("No space left on device", result.stderr)
         with open("/dev/full", "w") as full:
-            result = ladder("check", "06", "--on", "cpu", "--n", "128", capture_output=False, stdout=full,
-                            stderr=subprocess.PIPE)
+            result = ladder(*check, capture_output=False, stdout=full, stderr=subprocess.PIPE)
         self.assertEqual(result.returncode, FAILED)
         self.assertIn("No space left on device", result.stderr)
 
     def test_progress_and_an_interrupt_that_keeps_the_results_so_far(self) -> None:
         with tempfile.TemporaryDirectory() as directory:
             path = Path(directory, "check.json")
-            process = subprocess.Popen([LADDER, "check", "03", "--on", "cpu", "--n", ",".join(map(str, range(1024, 3584, 128))), "--inputs", "all",
+            process = subprocess.Popen([LADDER, "check", B["number"], "--on", "cpu", "--n", MINUTES, "--inputs", "all",
                                         "--json", path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
             assert process.stderr is not None
             # The first line, after two seconds of work: some steps are done, and minutes are left.
             self.addCleanup(process.kill)
             progress = next(line for line in process.stderr if " % " in line)
-            self.assertRegex(progress, r"\d+ %  03_kvpipe, emulated, .*  \d+ s left")
+            self.assertRegex(progress, rf"\d+ %  {B['stage']}, emulated, .*  \d+ s left")
             process.send_signal(signal.SIGINT)
             _, stderr = process.communicate(timeout=HANG_S)
             self.assertEqual(process.returncode, INTERRUPTED)
@@ -159,26 +194,27 @@ class Check(unittest.TestCase):
 
 class Compare(unittest.TestCase):
     def test_json_has_what_the_emulator_counted(self) -> None:
-        arguments = ("--on", "cpu", "--n", "256", "--json")
-        result = ladder("compare", "02", "03", *arguments, "-")
+        both = (A["number"], B["number"])
+        arguments = ("--on", "cpu", "--n", str(step(B)), "--json")
+        result = ladder("compare", *both, *arguments, "-")
         self.assertEqual(result.returncode, DONE, result.stderr)
         self.assertIn("B / A", result.stderr)  # the table
         rows = json.loads(result.stdout)
-        self.assertEqual([row["stage"] for row in rows], ["02_swizzle", "03_kvpipe"])
-        checked = json.loads(ladder("check", "02", "03", "--inputs", "normal", *arguments, "-").stdout)
+        self.assertEqual([row["stage"] for row in rows], [A["stage"], B["stage"]])
+        checked = json.loads(ladder("check", *both, "--inputs", "normal", *arguments, "-").stdout)
         for row in rows + checked:
             del row["seconds"]
         self.assertEqual(rows, checked)
         with tempfile.TemporaryDirectory() as directory:
             path = Path(directory, "compare.json")
-            self.assertEqual(ladder("compare", "02", "03", *arguments, str(path)).returncode, DONE)
+            self.assertEqual(ladder("compare", *both, *arguments, str(path)).returncode, DONE)
             self.assertEqual(len(json.loads(path.read_text())), 2)
-        self.assertEqual(ladder("compare", "02", "03", *arguments, "/dev/full").returncode, FAILED)
+        self.assertEqual(ladder("compare", *both, *arguments, "/dev/full").returncode, FAILED)
 
     def test_csv_without_timings_is_refused(self) -> None:
         with tempfile.TemporaryDirectory() as directory:
             path = Path(directory, "compare.csv")
-            result = ladder("compare", "02", "03", "--on", "cpu", "--n", "256", "--csv", str(path))
+            result = ladder("compare", A["number"], B["number"], "--on", "cpu", "--n", str(step(B)), "--csv", str(path))
             self.assertEqual(result.returncode, CANNOT_RUN_HERE, result.stderr)
             self.assertEqual(result.stdout, "")
             for part in ("--csv holds timings", "--on cpu asks for the emulator alone", "--json FILE"):
@@ -209,8 +245,10 @@ class Screen(unittest.TestCase):
         return text
 
     def test_tables_fit_80_columns_and_say_what_they_leave_out(self) -> None:
-        for arguments in (("--n", "256"), ("explain", "00ca", "--n", "256"), ("explain", "13", "--n", "256"),
-                          ("compare", "02", "03", "--n", "256"), ("bench", "02", "03")):
+        n = str(step(B))
+        newest = max(RUNGS.all, key=lambda rung: (rung["min_sm"], -rung["order"]))
+        for arguments in (("explain", B["number"], "--n", n), ("explain", newest["number"], "--n", str(step(newest))),
+                          ("compare", A["number"], B["number"], "--n", n), ("bench",)):
             with self.subTest(arguments):
                 narrow = ladder(*arguments, env={**os.environ, "COLUMNS": "80"}).stdout
                 self.assertTrue(narrow)
@@ -221,7 +259,7 @@ class Screen(unittest.TestCase):
         self.assertIn("FLOP/clk/SM", wide)
 
     def test_colour_is_for_terminals_that_want_it(self) -> None:
-        check = ("check", "06", "--on", "cpu", "--n", "128", "--inputs", "normal")
+        check = ("check", B["number"], "--on", "cpu", "--n", str(step(B)), "--inputs", "normal")
         self.assertIn(b"\x1b[32mright", self.on_terminal(*check))
         for environment in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
             text = self.on_terminal(*check, **environment)
@@ -229,10 +267,9 @@ class Screen(unittest.TestCase):
             self.assertNotIn(b"\x1b", text)
 
     def test_a_narrow_terminal_has_progress_on_one_line(self) -> None:
-        sizes = ",".join(map(str, range(1024, 3584, 128)))
-        text = self.on_terminal("check", "00aa", "--on", "cpu", "--n", sizes, "--inputs", "one_hot", columns=40, until=b" left")
+        text = self.on_terminal("check", B["number"], "--on", "cpu", "--n", MINUTES, "--inputs", "one_hot", columns=40, until=b" left")
         line = text.split(b"\r")[-1]
-        self.assertRegex(line, rb"^ +\d+ %  00aa_.* s left")
+        self.assertRegex(line, rb"^ +\d+ %%  %s_.* s left" % B["number"].encode())
         self.assertLess(len(line), 40)
 
 
@@ -240,71 +277,114 @@ class CannotRunHere(unittest.TestCase):
     """Exit code 77: what is needed, what there is, and the way out."""
 
     def test_host_memory(self) -> None:
-        result = ladder("check", "03", "--on", "cpu", "--n", GIGANTIC)
+        result = ladder("check", B["number"], "--on", "cpu", "--n", GIGANTIC)
         self.assertEqual(result.returncode, CANNOT_RUN_HERE, result.stderr)
         self.assertRegex(result.stderr, r"needs \d+\.\d GiB of host memory; \d+\.\d GiB are free")
-        result = ladder("check", "00", "--on", "cpu", "--n", "10000000")
+
+    def test_host_memory_for_a_workspace(self) -> None:
+        rung = RUNGS.find(lambda rung: default(rung)["needs_workspace"])
+        n = 10_000_000 // step(rung) * step(rung)
+        result = ladder("check", rung["number"], "--on", "cpu", "--n", str(n))
         self.assertEqual(result.returncode, CANNOT_RUN_HERE, result.stderr)
-        self.assertIn("for the n x n scores", result.stderr)
+        self.assertRegex(result.stderr, r"needs \d+\.\d GiB of host memory, \d+\.\d of them for ")
 
     def test_shared_memory(self) -> None:
-        result = ladder("check", "00a", "--n", "65536")
+        rung = RUNGS.find(lambda rung: default(rung)["smem_bytes_per_key"] > 0)
+        if rung is None:
+            self.skipTest("no rung's shared memory grows with n")
+        n, own, per_key = 65536, default(rung)["smem_bytes"], default(rung)["smem_bytes_per_key"]
+        result = ladder("check", rung["number"], "--n", str(n))
         self.assertEqual(result.returncode, CANNOT_RUN_HERE, result.stderr)
-        self.assertIn("needs 256.0 KiB of shared memory per block for a row of 65536 scores", result.stderr)
-        self.assertIn("Largest N here: 58104.", result.stderr)
+        self.assertIn(f"needs {(own + per_key * n) / 1024:.1f} KiB of shared memory per block for a row of {n} scores",
+                      result.stderr)
+        self.assertIn(f"Largest N here: {(227 * 1024 - own) // per_key}.", result.stderr)
         # Unnamed it is left out, and others have their own say.
         result = ladder("check", "--on", "cpu", "--n", str(2**24))
         self.assertEqual(result.returncode, CANNOT_RUN_HERE, result.stderr)
-        self.assertNotIn("00a_rowwise", result.stderr)
+        self.assertNotIn(rung["stage"], result.stderr)
 
     def test_gpu(self) -> None:
-        result = ladder("check", "06", "--on", "gpu", "--inputs", "normal")
+        check = ("check", B["number"], "--inputs", "normal")
+        result = ladder(*check, "--on", "gpu")
         if result.returncode == DONE:
-            result = ladder("check", "06", "--on", "gpu", "--n", GIGANTIC)
+            result = ladder("check", B["number"], "--on", "gpu", "--n", GIGANTIC)
             self.assertEqual(result.returncode, CANNOT_RUN_HERE, result.stderr)
             self.assertIn("GiB are free", result.stderr)
             return
         self.assertEqual(result.returncode, CANNOT_RUN_HERE, result.stderr)
         self.assertEqual(result.stdout, "")
         self.assertIn("--on cpu", result.stderr)
-        self.assertIn("Emulator only.", ladder("check", "06", "--inputs", "normal").stdout)
+        self.assertIn("Emulator only.", ladder(*check).stdout)
 
 
 class Words(unittest.TestCase):
     def test_overview(self) -> None:
-        result = ladder("--n", "256")
+        result = ladder("--n", str(RUNGS.length), env={**os.environ, "COLUMNS": "80"})  # the one test that runs every rung
         self.assertEqual(result.returncode, DONE, result.stdout + result.stderr)
-        for part in ("GPU ", "Build", "00_naive", "07_dbuf", "8-way", "1-way", "ladder explain", "TFLOPS"):
+        ways = {default(rung)["conflict_ways"] for rung in RUNGS.all} - {0}
+        for part in ["GPU ", "Build", "1-way", f"{max(ways):.0f}-way", "ladder explain", "TFLOPS"]:
             self.assertIn(part, result.stdout)
+        self.assertEqual([line for line in result.stdout.splitlines() if len(line) > 80], [])
+        for rung in RUNGS.all:
+            self.assertRegex(result.stdout, rf"(?m)^{rung['stage']} +right ")
+
+    def test_describe(self) -> None:
+        for order, rung in enumerate(RUNGS.all):
+            with self.subTest(rung["stage"]):
+                self.assertEqual(rung["order"], order)
+                self.assertEqual(rung["stage"], f"{rung['number']}_{rung['word']}")
+                self.assertEqual(rung["directory"], "/".join(filter(None, (rung["part"], rung["stage"]))))
+                self.assertTrue((ROOT / rung["directory"] / "stage.cu").is_file())
+                if order > 0:  # each starts from one that comes before it
+                    self.assertLess(RUNGS.by_name[rung["previous"]]["order"], order)
+                self.assertLessEqual(RUNG_FIELDS, rung.keys())
+                for variant in rung["variants"]:
+                    self.assertLessEqual(VARIANT_FIELDS, variant.keys())
+                    self.assertLessEqual(variant["min_d"], variant["max_d"])
+                    self.assertIn("dense", variant["problems"])
+        self.assertEqual(RUNGS.first["previous"], "")
+        directories = {str(file.parent.relative_to(ROOT)) for pattern in ("*/stage.cu", "*/*/stage.cu")
+                       for file in ROOT.glob(pattern) if not file.parts[len(ROOT.parts)].startswith(("build", "work"))}
+        self.assertEqual({rung["directory"] for rung in RUNGS.all}, directories)
+        table = ladder("describe").stdout
+        for rung in RUNGS.all:
+            self.assertIn(rung["stage"], table)
 
     def test_explain(self) -> None:
-        result = ladder("explain", "4")
+        result = ladder("explain", B["number"])
         self.assertEqual(result.returncode, DONE, result.stderr)
-        for part in ("04_vpair", "Idea", "Before", "Prediction", "predicted", "03_kvpipe", "04_vpair/kernel.cuh:",
-                     "ldmatrix.x4.trans", "sm_90"):
+        for part in (B["stage"], "Idea", "Before", "Prediction", "predicted", A["stage"], f"{B['stage']}/kernel.cuh:",
+                     "ldmatrix", f"sm_{B['resources'][0]['sm']}"):
             self.assertIn(part, result.stdout)
 
+    def test_explain_compares_with_the_rung_that_it_starts_from(self) -> None:
+        for rung in RUNGS.all:  # a branch does not start from the rung that stands before it
+            if rung["order"] > 0 and default(rung)["br"] > 0 and RUNGS.all[rung["order"] - 1]["stage"] != rung["previous"]:
+                result = ladder("explain", rung["stage"], "--n", str(math.lcm(step(rung), step(RUNGS.before(rung)))))
+                self.assertRegex(result.stdout, rf"predicted +counted +{rung['previous']}\b")
+                return
+
     def test_explain_json_and_trace(self) -> None:
+        tile, n = default(B), 2 * step(B)
         with tempfile.TemporaryDirectory() as directory:
             trace = Path(directory, "trace.json")
-            result = ladder("explain", "3", "--n", "256", "--json", "-", "--trace", str(trace))
+            result = ladder("explain", B["number"], "--n", str(n), "--json", "-", "--trace", str(trace))
             self.assertEqual(result.returncode, DONE, result.stderr)
             explained = json.loads(result.stdout)[0]
             self.assertEqual(explained["predicted"]["mma"], explained["counters"]["mma"])
             self.assertTrue(explained["sites"])
             traced = json.loads(trace.read_text())
-            self.assertEqual([traced[key] for key in ("format", "stage", "n")], ["flash-ladder trace 1", "03_kvpipe", 256])
-            self.assertEqual(traced["tile"], {"br": 64, "bc": 128, "warps": 4})
-            self.assertEqual("\n".join(traced["source"]) + "\n", (ROOT / "03_kvpipe" / "kernel.cuh").read_text())
-            self.assertIn({"launch": 0, "buffer": "K", "offset": 16384, "bytes": 32768}, traced["shared"])
-            copy = {"launch": 0, "instruction": "cp.async.16", "file": "03_kvpipe/kernel.cuh", "line": 30, "bytes": 512,
-                    "shared": {"buffer": "K", "bytes": 512}, "global": {"buffer": "K", "bytes": 512}}
-            self.assertIn(copy, traced["sites"])
-            # One block of 4 warps, 2 tiles: every byte of K is copied once, and all mma of the block are there.
-            events = [traced["sites"][event[0]] for event in traced["events"]]
-            self.assertEqual(sum(site["bytes"] for site in events if site == copy), traced["n"] * 256)
-            mma = sum(site["instruction"] == "mma.m16n8k16" for site in events)
-            self.assertEqual(mma, explained["counters"]["mma"] // 4)
+        self.assertEqual([traced[key] for key in ("format", "stage", "n")], ["flash-ladder trace 1", B["stage"], n])
+        self.assertEqual(traced["tile"], {key: tile[key] for key in ("br", "bc", "warps")})
+        self.assertEqual("\n".join(traced["source"]) + "\n", (ROOT / B["directory"] / "kernel.cuh").read_text())
+        self.assertEqual({part["buffer"] for part in traced["shared"]} & {"Q", "K", "V"}, {"Q", "K", "V"})
+        # One block: every byte of K is copied once, and all mma of the block are there.
+        events = [traced["sites"][event[0]] for event in traced["events"]]
+        copied = sum(site["bytes"] for site in events if site.get("global", {}).get("buffer") == "K")
+        self.assertEqual(copied, n * tile["max_d"] * 2)
+        mma = sum(site["instruction"].startswith("mma") for site in events)
+        self.assertEqual(mma, explained["counters"]["mma"] // (n // tile["br"]))
+        self.assertTrue(all(site["file"] == f"{B['stage']}/kernel.cuh" for site in traced["sites"]))
 
     def test_help(self) -> None:
         for arguments in (("--help",), ("check", "--help"), ("bench", "-h")):
@@ -316,4 +396,6 @@ class Words(unittest.TestCase):
 
 if __name__ == "__main__":
     LADDER = os.path.abspath(sys.argv.pop(1))
+    RUNGS = Rungs(LADDER)
+    A, B = next(RUNGS.pairs())
     unittest.main()
