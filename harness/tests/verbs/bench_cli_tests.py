@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""bench and compare from outside, on a fake GPU (fake_gpu.cpp).  bench_cli_tests.py PATH/TO/ladder_fake_gpu"""
+"""bench and compare from outside, on a fake GPU (fake_gpu.cpp).  bench_cli_tests.py PATH/TO/ladder_fake_gpu
+
+No rung is named here: those that a test needs come from `ladder describe`."""
 from __future__ import annotations
 
 import csv
@@ -14,10 +16,19 @@ import time
 import unittest
 from pathlib import Path
 
+from rungs import Rungs, default, prefix, step
+
 LADDER = sys.argv.pop(1)
+RUNGS = Rungs(LADDER)
+A, B = next(RUNGS.pairs())  # neighbours; B starts from A, and both are dense only
+ABLATED_FROM, ABLATED, OTHER_TILE = RUNGS.ablated()
+CAUSAL = RUNGS.find(lambda rung: "causal" in default(rung)["problems"])
+SCORES = RUNGS.find(lambda rung: default(rung)["needs_workspace"])  # n x n scores of 4 bytes
+TILED = RUNGS.find(lambda rung: default(rung)["br"] > 0 and rung["previous"] != SCORES["stage"])
 FAKE_PEER = f"python3 {shlex.quote(str(Path(__file__).parent.parent / 'fakes' / 'fake_peer.py'))}"
 HANG_S = 1200  # nothing here takes a tenth of it on the slowest laptop; a limit against hanging for ever
-SMALL = ["--n", "256", "--batch", "1", "--heads", "1", "--soak", "0.1"]
+N = max(256, *map(step, (A, B, ABLATED_FROM, ABLATED, SCORES, TILED)))
+SMALL = ["--n", str(N), "--batch", "1", "--heads", "1", "--soak", "0.1"]
 
 
 def environment(**extra: str) -> dict[str, str]:
@@ -45,81 +56,85 @@ class Bench(unittest.TestCase):
         return row
 
     def test_table_and_csv_hold_every_stage_and_the_ceiling(self) -> None:
-        run = ladder("bench", *SMALL, "--no-peers", "--csv", str(self.csv))
+        run = ladder("bench", *SMALL, "--n", str(RUNGS.length), "--no-peers", "--csv", str(self.csv))
         self.assertEqual(run.returncode, 0, run.stderr)
         names = [row["stage"] for row in self.rows()]
-        self.assertEqual(names, sorted(names[:-1]) + ["mma_sync"])
-        self.assertGreaterEqual(len(names), 9)
-        swizzle = self.row("02_swizzle")
-        self.assertAlmostEqual(float(swizzle["vs_previous"]), float(swizzle["tflops"]) / float(self.row("01_base")["tflops"]), 4)
-        self.assertEqual((swizzle["previous"], swizzle["verdict"]), ("01_base", "faster"))
-        self.assertEqual((swizzle["rounds"], swizzle["commit"], swizzle["gpu"]), ("20", "abc123", "Fake GPU"))
-        self.assertLess(float(swizzle["max_err"]), 1e-3)
+        self.assertEqual(names, [rung["stage"] for rung in RUNGS.all] + ["mma_sync"])
+        row, before = self.row(B["stage"]), self.row(A["stage"])
+        self.assertAlmostEqual(float(row["vs_previous"]), float(row["tflops"]) / float(before["tflops"]), 4)
+        self.assertEqual((row["previous"], row["verdict"]), (A["stage"], "faster"))
+        self.assertEqual((row["rounds"], row["commit"], row["gpu"]), ("20", "abc123", "Fake GPU"))
+        self.assertLess(float(row["max_err"]), 1e-3)
         for name in names:
             self.assertIn(name, run.stdout)
 
     def test_a_ratio_is_over_the_rung_before_or_there_is_none(self) -> None:
-        run = ladder("bench", "03", "16", *SMALL, "--no-peers", "--csv", str(self.csv))
+        other = RUNGS.find(lambda rung: rung["previous"] not in ("", B["stage"]) and rung["stage"] != B["stage"]
+                           and rung["stage"] != A["stage"] and rung["order"] > B["order"] and N % step(rung) == 0)
+        run = ladder("bench", B["number"], other["number"], *SMALL, "--no-peers", "--csv", str(self.csv))
         self.assertEqual(run.returncode, 0, run.stderr)
-        self.assertEqual([self.row("16_store")[name] for name in ("previous", "vs_previous", "verdict")], ["", "", ""])
+        row = self.row(other["stage"])
+        self.assertEqual([row[name] for name in ("previous", "vs_previous", "verdict")], ["", "", ""])
 
     def test_json_on_stdout_stands_alone_and_has_the_columns(self) -> None:
-        run = ladder("bench", "02", "03", *SMALL, "--no-peers", "--json", "-")
+        run = ladder("bench", A["number"], B["number"], *SMALL, "--no-peers", "--json", "-")
         self.assertEqual(run.returncode, 0, run.stderr)
         rows = json.loads(run.stdout)
-        self.assertEqual([row["stage"] for row in rows], ["02_swizzle", "03_kvpipe", "mma_sync"])
+        self.assertEqual([row["stage"] for row in rows], [A["stage"], B["stage"], "mma_sync"])
         self.assertIs(rows[0]["causal"], False)
         self.assertIn("TFLOPS", run.stderr)
 
     def test_causal_times_the_stages_that_can_and_counts_half_the_flops(self) -> None:
         run = ladder("bench", *SMALL, "--causal", "--no-peers", "--json", "-")
         self.assertEqual(run.returncode, 0, run.stderr)
-        naive = json.loads(run.stdout)[0]
-        self.assertEqual((naive["stage"], naive["causal"]), ("00_naive", True))
-        flops = 2 * naive["batch"] * naive["heads"] * naive["n"] ** 2 * naive["d"]
-        self.assertAlmostEqual(naive["tflops"], flops / naive["ms_median"] / 1e9, 1)
-        self.assertNotIn("02_swizzle", run.stdout)
-        run = ladder("compare", "00", "02", "--causal", *SMALL)
+        row = json.loads(run.stdout)[0]
+        self.assertEqual((row["stage"], row["causal"]), (CAUSAL["stage"], True))
+        flops = 2 * row["batch"] * row["heads"] * row["n"] ** 2 * row["d"]
+        self.assertAlmostEqual(row["tflops"], flops / row["ms_median"] / 1e9, 1)
+        self.assertNotIn(B["stage"], run.stdout)
+        run = ladder("compare", CAUSAL["number"], B["number"], "--causal", *SMALL)
         self.assertEqual(run.returncode, 2)
-        self.assertIn("02_swizzle is dense only", run.stderr)
+        self.assertIn(f"{B['stage']} is dense only", run.stderr)
 
     def test_csv_on_stdout_has_one_header_for_several_shapes(self) -> None:
-        run = ladder("bench", "02", *SMALL, "--n", "256,512", "--no-peers", "--csv", "-")
+        run = ladder("bench", A["number"], *SMALL, "--n", f"{N},{2 * N}", "--no-peers", "--csv", "-")
         self.assertEqual(run.returncode, 0, run.stderr)
         rows = list(csv.DictReader(run.stdout.splitlines()))
-        self.assertEqual([row["n"] for row in rows if row["stage"] == "02_swizzle"], ["256", "512"])
+        self.assertEqual([row["n"] for row in rows if row["stage"] == A["stage"]], [str(N), str(2 * N)])
 
     def test_ablation_separates_idea_and_shape(self) -> None:
-        run = ladder("bench", "01", "02", *SMALL, "--no-peers", "--ablate", "--csv", str(self.csv))
+        run = ladder("bench", ABLATED_FROM["number"], ABLATED["number"], *SMALL, "--no-peers", "--ablate", "--csv", str(self.csv))
         self.assertEqual(run.returncode, 0, run.stderr)
-        self.assertIn("02_swizzle apart from its tile shape", run.stdout)
-        self.assertIn("02_swizzle[64x32, 2 warps]", [row["stage"] for row in self.rows()])
+        self.assertIn(f"{ABLATED['stage']} apart from its tile shape", run.stdout)
+        self.assertIn(f"{ABLATED['stage']}[{OTHER_TILE}]", [row["stage"] for row in self.rows()])
 
     def test_explain_launches_once_and_weighs_the_memory(self) -> None:
-        run = ladder("explain", "00", "03", "--on", "gpu", *SMALL[:6], "--n", "256,512", "--json", "-")
+        names = [SCORES["stage"], B["stage"]]
+        run = ladder("explain", SCORES["number"], B["number"], "--on", "gpu", *SMALL[:6], "--n", f"{N},{2 * N}", "--json", "-")
         self.assertEqual(run.returncode, 0, run.stderr)
         entries = json.loads(run.stdout)
-        self.assertEqual([(entry["stage"], entry["n"]) for entry in entries],
-                         [("00_naive", 256), ("03_kvpipe", 256), ("00_naive", 512), ("03_kvpipe", 512)])
+        self.assertEqual([(entry["stage"], entry["n"]) for entry in entries], [(name, n) for n in (N, 2 * N) for name in names])
         held = [entry["cuda.memory_used_bytes"] for entry in entries]
-        scores = entries[0]["batch"] * entries[0]["heads"] * 256 * 256 * 4
-        self.assertGreaterEqual(held[0] - held[1], scores)  # n x n scores of 4 bytes
+        scores = entries[0]["batch"] * entries[0]["heads"] * N * N * 4
+        self.assertGreaterEqual(held[0] - held[1], scores)
         self.assertGreaterEqual(held[2] - held[3], 4 * scores)
         self.assertIn("right", run.stderr)
 
     def test_explain_on_gpu_leaves_out_what_cannot_run(self) -> None:
-        run = ladder("explain", "00", "03", "--on", "gpu", *SMALL[:6], "--n", "200")
+        tile = step(B)
+        self.assertEqual(step(SCORES), 1)
+        run = ladder("explain", SCORES["number"], B["number"], "--on", "gpu", *SMALL[:6], "--n", str(tile + 72))
         self.assertEqual(run.returncode, 0, run.stderr)
-        self.assertIn("Left out: 03_kvpipe needs N to be a multiple of 128", run.stdout)
-        run = ladder("explain", "03", "--on", "gpu", *SMALL[:6], "--n", "200")
+        self.assertIn(f"Left out: {B['stage']} needs N to be a multiple of {tile}", run.stdout)
+        run = ladder("explain", B["number"], "--on", "gpu", *SMALL[:6], "--n", str(tile + 72))
         self.assertEqual(run.returncode, 2)
-        run = ladder("explain", "03", "--on", "gpu", *SMALL[:6], FAKE_GPU_WRONG="03_kvpipe")
+        run = ladder("explain", B["number"], "--on", "gpu", *SMALL[:6], FAKE_GPU_WRONG=B["stage"])
         self.assertEqual(run.returncode, 1)
         self.assertIn("WRONG", run.stdout)
 
     def test_peers_good_refusing_dying_and_rubbish(self) -> None:
         behaviours = ("good", "good", "refuses", "dies", "dies-at-once", "rubbish")
-        run = ladder("bench", "02", *SMALL, "--csv", str(self.csv),
+        run = ladder("bench", A["number"], *SMALL, "--csv", str(self.csv),
                      *(word for behaviour in behaviours for word in ("--peer", f"{FAKE_PEER} {behaviour}")))
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertEqual(self.row("fake")["kind"], "peer")
@@ -129,30 +144,30 @@ class Bench(unittest.TestCase):
             self.assertIn(message, run.stdout)
 
     def test_a_peer_that_is_waited_for_is_named(self) -> None:
-        run = ladder("bench", "02", *SMALL, "--no-peers", "--peer", f"{FAKE_PEER} slow")
+        run = ladder("bench", A["number"], *SMALL, "--no-peers", "--peer", f"{FAKE_PEER} slow")
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertRegex(run.stderr, r"peer .*fake_peer.py'? slow: not ready yet, at most  1\d\d s left")
 
     def test_without_peers_those_of_the_command_line_still_take_part(self) -> None:
-        run = ladder("bench", "02", *SMALL, "--no-peers", "--peer", f"{FAKE_PEER} good", "--csv", str(self.csv))
+        run = ladder("bench", A["number"], *SMALL, "--no-peers", "--peer", f"{FAKE_PEER} good", "--csv", str(self.csv))
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertEqual([row["stage"] for row in self.rows() if row["kind"] == "peer"], ["fake"])
 
     def test_a_wrong_stage_gets_no_number(self) -> None:
-        run = ladder("bench", "02", "03", *SMALL, "--no-peers", "--csv", str(self.csv), FAKE_GPU_WRONG="03_kvpipe")
+        run = ladder("bench", A["number"], B["number"], *SMALL, "--no-peers", "--csv", str(self.csv), FAKE_GPU_WRONG=B["stage"])
         self.assertEqual(run.returncode, 1)
-        self.assertIn("03_kvpipe: not timed: wrong", run.stdout)
-        self.assertEqual([row["stage"] for row in self.rows()], ["02_swizzle", "mma_sync"])
+        self.assertIn(f"{B['stage']}: not timed: wrong", run.stdout)
+        self.assertEqual([row["stage"] for row in self.rows()], [A["stage"], "mma_sync"])
 
     def test_a_stage_that_is_wrong_when_timed_gets_no_number(self) -> None:
-        run = ladder("bench", "02", "03", *SMALL, "--no-peers", "--csv", str(self.csv), FAKE_GPU_STALE="03_kvpipe")
+        run = ladder("bench", A["number"], B["number"], *SMALL, "--no-peers", "--csv", str(self.csv), FAKE_GPU_STALE=B["stage"])
         self.assertEqual(run.returncode, 1)
-        self.assertIn("03_kvpipe: not timed: wrong in a timed group: launch ", run.stdout)
-        self.assertEqual([row["stage"] for row in self.rows()], ["02_swizzle", "mma_sync"])
+        self.assertIn(f"{B['stage']}: not timed: wrong in a timed group: launch ", run.stdout)
+        self.assertEqual([row["stage"] for row in self.rows()], [A["stage"], "mma_sync"])
 
     def test_what_a_peer_says_is_not_taken_on_trust(self) -> None:
         behaviours = ("instant", "negative-error", "no-error", "boasts")
-        run = ladder("bench", "02", *SMALL, "--no-peers", "--csv", str(self.csv),
+        run = ladder("bench", A["number"], *SMALL, "--no-peers", "--csv", str(self.csv),
                      *(word for behaviour in behaviours for word in ("--peer", f"{FAKE_PEER} {behaviour}")))
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertEqual({row["stage"] for row in self.rows() if row["kind"] == "peer"}, {"fake-no-error", "fake-boasts"})
@@ -165,27 +180,28 @@ class Bench(unittest.TestCase):
         self.assertEqual(self.row("fake-boasts")["tflops"], self.row("fake-no-error")["tflops"])
 
     def test_a_record_above_the_ceiling_is_an_error(self) -> None:
-        run = ladder("bench", "02", "03", *SMALL, "--no-peers", "--csv", str(self.csv), FAKE_GPU_FAST="03_kvpipe")
+        run = ladder("bench", A["number"], B["number"], *SMALL, "--no-peers", "--csv", str(self.csv), FAKE_GPU_FAST=B["stage"])
         self.assertEqual(run.returncode, 1)
         self.assertIn("above the ceiling", run.stdout)
-        self.assertEqual([row["stage"] for row in self.rows()], ["02_swizzle", "mma_sync"])
+        self.assertEqual([row["stage"] for row in self.rows()], [A["stage"], "mma_sync"])
 
     def test_a_slow_stage_is_timed_apart(self) -> None:
-        run = ladder("bench", "00", "01", *SMALL, "--no-peers", "--csv", str(self.csv), FAKE_GPU_SLOW="00_naive")
+        run = ladder("bench", SCORES["number"], TILED["number"], *SMALL, "--no-peers", "--csv", str(self.csv),
+                     FAKE_GPU_SLOW=SCORES["stage"])
         self.assertEqual(run.returncode, 0, run.stderr)
-        self.assertEqual(self.row("00_naive")["rounds"], "3")
-        self.assertEqual(self.row("01_base")["vs_previous"], "")
+        self.assertEqual(self.row(SCORES["stage"])["rounds"], "3")
+        self.assertEqual(self.row(TILED["stage"])["vs_previous"], "")
         self.assertIn("timed alone, 3 launches", run.stdout)
 
     def test_full_disk_is_an_error_after_the_table(self) -> None:
-        run = ladder("bench", "02", *SMALL, "--no-peers", "--csv", "/dev/full")
+        run = ladder("bench", A["number"], *SMALL, "--no-peers", "--csv", "/dev/full")
         self.assertEqual(run.returncode, 1)
         self.assertIn("cannot write /dev/full: No space left on device", run.stderr)
-        self.assertIn("02_swizzle", run.stdout)
+        self.assertIn(A["stage"], run.stdout)
 
     def test_a_csv_that_holds_something_else_stops_the_bench_before_it_starts(self) -> None:
         self.csv.write_text("years of work\n", encoding="utf-8")
-        for verb in (["bench", "02"], ["compare", "02", "03"]):
+        for verb in (["bench", A["number"]], ["compare", A["number"], B["number"]]):
             run = ladder(*verb, *SMALL, "--csv", str(self.csv))
             self.assertEqual(run.returncode, 2, run.stdout)
             self.assertIn(f"{self.csv}:1: other columns than expected", run.stderr)
@@ -194,24 +210,24 @@ class Bench(unittest.TestCase):
 
     def test_a_second_run_replaces_its_rows(self) -> None:
         for commit in ("old", "new"):
-            run = ladder("bench", "02", *SMALL, "--no-peers", "--csv", str(self.csv), LADDER_COMMIT=commit)
+            run = ladder("bench", A["number"], *SMALL, "--no-peers", "--csv", str(self.csv), LADDER_COMMIT=commit)
             self.assertEqual(run.returncode, 0, run.stderr)
-        self.assertEqual(self.row("02_swizzle")["commit"], "new")
+        self.assertEqual(self.row(A["stage"])["commit"], "new")
 
-    def test_scores_that_do_not_fit_leave_out_00_naive_alone(self) -> None:
-        run = ladder("bench", "00", "01", *SMALL, "--n", "1024", "--heads", "2", "--no-peers", "--csv", str(self.csv))
+    def test_scores_that_do_not_fit_leave_out_their_rung_alone(self) -> None:
+        run = ladder("bench", SCORES["number"], TILED["number"], *SMALL, "--n", "1024", "--heads", "2", "--no-peers", "--csv", str(self.csv))
         self.assertEqual(run.returncode, 0, run.stderr)
-        self.assertIn("00_naive: not timed:", run.stdout)
+        self.assertIn(f"{SCORES['stage']}: not timed:", run.stdout)
         self.assertIn("GiB", run.stdout)
-        self.assertEqual([row["stage"] for row in self.rows()], ["01_base", "mma_sync"])
+        self.assertEqual([row["stage"] for row in self.rows()], [TILED["stage"], "mma_sync"])
 
     def test_inputs_that_do_not_fit_cannot_run_here(self) -> None:
-        run = ladder("bench", "01", *SMALL, "--n", "8192", "--heads", "16", "--no-peers")
+        run = ladder("bench", TILED["number"], *SMALL, "--n", "8192", "--heads", "16", "--no-peers")
         self.assertEqual(run.returncode, 77)
         self.assertIn("GiB", run.stderr)
 
     def test_interrupt_keeps_the_shapes_that_are_done(self) -> None:
-        command = [LADDER, "bench", "02", *SMALL, "--n", ",".join(map(str, range(256, 2560, 256))), "--soak", "3", "--no-peers",
+        command = [LADDER, "bench", A["number"], *SMALL, "--n", ",".join(map(str, range(N, 10 * N, N))), "--soak", "3", "--no-peers",
                    "--csv", str(self.csv)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment())
         deadline = time.monotonic() + HANG_S
@@ -220,26 +236,26 @@ class Bench(unittest.TestCase):
         process.send_signal(signal.SIGINT)
         stdout, stderr = process.communicate(timeout=HANG_S)
         self.assertEqual(process.returncode, 130, stderr)
-        done = [int(row["n"]) for row in self.rows() if row["stage"] == "02_swizzle"]
-        self.assertEqual(done, list(range(256, 2560, 256))[: len(done)])  # how many a busy machine had done is not ours
+        done = [int(row["n"]) for row in self.rows() if row["stage"] == A["stage"]]
+        self.assertEqual(done, list(range(N, 10 * N, N))[: len(done)])  # how many a busy machine had done is not ours
         self.assertTrue(0 < len(done) < 9)
         self.assertIn("interrupted; this shape is not recorded", stderr)
-        self.assertIn("02_swizzle", stdout)
+        self.assertIn(A["stage"], stdout)
 
     def test_compare_times_interleaved_and_says_who_is_faster(self) -> None:
-        run = ladder("compare", "02", "03", *SMALL, "--csv", str(self.csv))
+        run = ladder("compare", A["number"], B["number"], *SMALL, "--csv", str(self.csv))
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertIn("B is faster than A, from 20 rounds, interleaved ABBA", run.stdout)
         self.assertEqual(len(self.rows()), 2)
-        run = ladder("compare", "03", "02", *SMALL)
+        run = ladder("compare", B["number"], A["number"], *SMALL)
         self.assertIn("B is slower than A", run.stdout)
-        run = ladder("compare", "02:64x32", "02:64x128", *SMALL)
+        run = ladder("compare", *(f"{ABLATED['number']}:{prefix(label)}" for label in (OTHER_TILE, default(ABLATED)["label"])), *SMALL)
         self.assertEqual(run.returncode, 0, run.stderr)
 
     def test_compare_of_a_wrong_stage_fails(self) -> None:
-        run = ladder("compare", "02", "03", *SMALL, FAKE_GPU_WRONG="03_kvpipe")
+        run = ladder("compare", A["number"], B["number"], *SMALL, FAKE_GPU_WRONG=B["stage"])
         self.assertEqual(run.returncode, 1)
-        self.assertIn("03_kvpipe: not timed: wrong", run.stdout)
+        self.assertIn(f"{B['stage']}: not timed: wrong", run.stdout)
 
 
 if __name__ == "__main__":
