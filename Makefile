@@ -1,7 +1,7 @@
 # A thin front over ./ladder and CMake; `make help` lists the targets. Stages are found, never listed.
 BUILD  ?= build
 STAGE  ?=
-STAGES := $(patsubst %/stage.cu,%,$(sort $(wildcard [0-9][0-9]*_*/stage.cu)))
+STAGES := $(filter-out build% work%,$(patsubst %/stage.cu,%,$(sort $(wildcard */stage.cu)) $(sort $(wildcard */*/stage.cu))))
 # A Python with matplotlib: the system's, where another one comes first in PATH.
 PYTHON ?= $(shell for p in python3 /usr/bin/python3; do $$p -c 'import matplotlib' 2>/dev/null && echo $$p && exit; done; echo python3)
 CSV    ?= $(wildcard docs/results/h200.csv)
@@ -11,9 +11,11 @@ SANITIZERS := memcheck racecheck initcheck synccheck
 
 TARGETS := help all ladder test docs handouts diff plots resources profile benchmark mutants format clean $(SANITIZERS)
 
-# A stage goes by the names that ./ladder takes: make 3, 03, kvpipe or 03_kvpipe.
-number = $(firstword $(subst _, ,$1))
-names  = $(filter-out $(TARGETS) $1,$(number) $(patsubst 0%,%,$(number)) $(patsubst $(number)_%,%,$1))
+# A stage goes by the names that ./ladder takes: make 3, 03, kvpipe, 03_kvpipe or its directory; p3 and p03 alike.
+name   = $(notdir $1)
+number = $(firstword $(subst _, ,$(name)))
+short  = $(if $(filter 0%,$(number)),$(patsubst 0%,%,$(number)),$(subst p0,p,$(number)))
+names  = $(filter-out $(TARGETS) $1,$(sort $(name) $(number) $(short) $(patsubst $(number)_%,%,$(name))))
 define alias
 .PHONY: $(names)
 $(names): $1
@@ -25,7 +27,7 @@ $(foreach stage,$(STAGES),$(eval $(call alias,$(stage))))
 
 help:
 	@echo 'make STAGE                 build, check and (with a GPU) time one stage, print its card; 03 or kvpipe will do. Stages:'
-	@echo '                             $(STAGES)'
+	@echo '                             $(notdir $(STAGES))'
 	@echo 'make ladder                all of it: install, build, check every stage, print the table'
 	@echo 'make test                  the test-suite'
 	@echo 'make docs                  the site'
@@ -53,21 +55,23 @@ test:
 docs:
 	@./ladder docs
 handouts: docs
-	@docs/handouts.py $(BUILD)/site $(BUILD)/handouts $(STAGE)
+	@docs/site/handouts.py $(BUILD)/site $(BUILD)/handouts $(STAGE)
 diff:
+	@./ladder build ladder
 	@harness/evidence/rung_diff $(STAGE)
 
 plots:
-	@for csv in $(CSV); do for figure in tflops_per_rung gain_per_rung tflops_over_n time_over_n; do \
+	@./ladder build ladder
+	@for csv in $(CSV); do for figure in tflops_per_rung waterfall tflops_over_n time_over_n; do \
 	  $(PYTHON) harness/plots/$$figure.py $$csv || exit; done; \
 	  for figure in bytes_over_n memory_over_n roofline; do \
 	  $(PYTHON) harness/plots/$$figure.py $${csv%.csv}_traffic.csv || [ $$? -eq 77 ] || exit; done; done
-	@./ladder build ladder
-	@$(PYTHON) harness/plots/readme.py --ladder $(BUILD)/ladder
-	@$(PYTHON) harness/plots/chapters.py
-	@$(PYTHON) docs/traces.py --ladder $(BUILD)/ladder
+	@$(PYTHON) docs/site/readme.py
+	@$(PYTHON) docs/site/chapters.py
+	@$(PYTHON) docs/site/traces.py
 
 resources:
+	@./ladder build ladder
 	@$(PYTHON) harness/evidence/resources.py $(BUILD)
 
 profile:
@@ -80,7 +84,7 @@ benchmark:
 
 # The table is of whole runs.
 mutants:
-	@./ladder build harness
+	@./ladder build ladder
 	@$(PYTHON) harness/mutants/mutants.py --build $(BUILD) $(if $(STAGE),$(STAGE),--csv docs/results/mutants.csv)
 
 $(SANITIZERS):

@@ -131,11 +131,6 @@ Registration::Registration(Stage stage, std::string_view file) {
     join(*same, stage);
     return;
   }
-  for (Variant& variant : stage.variants) {
-    if (stage.any_d) variant.min_d = 1;
-    if (stage.max_d != 128) variant.max_d = stage.max_d;
-    variant.causal |= stage.causal, variant.writes_lse |= stage.writes_lse;
-  }
   const auto directory = std::filesystem::path(file).parent_path();
   stage.directory = std::filesystem::relative(directory, LADDER_SOURCE_DIR).generic_string();
   known.stages.push_back(std::move(stage));

@@ -8,7 +8,6 @@
 #include <functional>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -119,6 +118,7 @@ constexpr Unset UNSET = Unset::pattern;
 // One compiled configuration of a stage's kernel. The first of a stage is its default, the others are ablations.
 struct Variant {
   std::string label = {};  // unique within the stage; from the tile, "64x128, 4 warps", if stage.cu gives none
+  std::string config = {};  // the kernel's Config as the compiler writes it, "Config<64, 128, 4>"; empty without one
   Tile tile = {};
   uint32_t smem_bytes = 0;  // dynamic shared memory per block, and what each of the n keys adds to it:
   uint32_t smem_bytes_per_key = 0;
@@ -190,24 +190,21 @@ Variant make_variant(Tile tile, uint32_t smem_bytes, EmulatedLaunch run, const v
 Variant make_variant(Tile tile, uint32_t smem_bytes, GpuLaunch run, const void* kernel,
                      std::function<Counts(const Shape&)> predict, Variant rest = {});
 
-// Until every stage.cu has its Config.
-template <class Device>
-Variant make_variant(std::string label, Tile tile, uint32_t smem_bytes, void (*run)(Device&, const AttentionParams&),
-                     const void* kernel, double conflict_ways, std::function<Counts(const Shape&)> predict,
-                     Unset unset = UNSET) {
-  if constexpr (std::is_same_v<Device, emulator::Device>) {
-    return make_variant(tile, smem_bytes, run, kernel, std::move(predict),
-                        {.label = std::move(label), .conflict_ways = conflict_ways}, unset);
-  } else {
-    return make_variant(tile, smem_bytes, run, kernel, std::move(predict),
-                        {.label = std::move(label), .conflict_ways = conflict_ways});
-  }
+// "Config<64, 128, 4>" of that type, without the namespaces around it.
+template <class Type>
+std::string type_name() {
+  const std::string_view signature = __PRETTY_FUNCTION__;  // "... [with Type = {anonymous}::Config<64, 128, 4>; ..."
+  const size_t begin = signature.find("Type = ") + 7;
+  const std::string_view type = signature.substr(begin, signature.find_first_of(";]", begin) - begin);
+  const size_t scope = type.substr(0, type.find('<')).rfind("::");
+  return std::string(type.substr(scope == std::string_view::npos ? 0 : scope + 2));
 }
 
 // The same of a kernel's Config, which has BR, BC, WARPS and SMEM_BYTES.
 template <class Config, class Device, class Arguments, class... Params>
 Variant make_variant(void (*run)(Device&, const Arguments&), void (*kernel)(Params...),
                      std::function<Counts(const Shape&)> predict, Variant rest = {}) {
+  rest.config = type_name<Config>();
   return make_variant({Config::BR, Config::BC, Config::WARPS}, Config::SMEM_BYTES, Start<Device>(run),
                       reinterpret_cast<const void*>(kernel), std::move(predict), std::move(rest));
 }

@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 import ncu
-from ncu import output_of
+from ncu import output_of, rungs
 
 COLUMNS = "stage,kernel,gpu,batch,heads,n,d,metric,unit,value,commit,date".split(",")
 
@@ -33,8 +33,8 @@ OPCODES = "HMMA LDSM LDGSTS LDG STS STG LDL STL MUFU FFMA FMUL FADD FMNMX SHFL F
 
 
 def template_name(mangled: str) -> str:
-    """The same name out of `_ZN..15flash_attentionILi64ELi128ELi4EEEv15AttentionParams`, without a demangler."""
-    found = re.search(r"\d([a-z_]+?)(?:I((?:L[ib]\d+E)+)E)?E?v?15AttentionParams", mangled)
+    """ncu.short_name of `_ZN..15flash_attentionINS_6ConfigILi64ELi128ELi4EEEEEv15AttentionParams`, without a demangler."""
+    found = re.search(r"\d([a-z_]+?)(?:I(?:\w*?ConfigI)?((?:L[ib]\d+E)+)E*)?E?v?15AttentionParams", mangled)
     if not found:
         return mangled
     values = re.findall(r"L[ib](\d+)E", found.group(2) or "")  # a bool is 0 or 1, as ncu writes it
@@ -83,14 +83,15 @@ def main() -> int:
     def work() -> None:
         ncu.require("ncu")
         ncu.require("cuobjdump")
-        stages = ncu.selected(arguments.stages)
+        stages = rungs.chosen(arguments.stages)
         gpu, capability = (word.strip() for word in output_of(query).splitlines()[0].split(","))
         with arguments.csv.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(COLUMNS)
-            for stage in stages:
+            for rung in stages:
+                stage = rung.name
                 print(stage, file=sys.stderr)
-                objects = arguments.build / "CMakeFiles" / f"stage_{stage}_gpu.dir" / stage / "stage.cu.o"
+                objects = arguments.build / "CMakeFiles" / f"stage_{rung.path.name}_gpu.dir" / rung.directory / "stage.cu.o"
                 instructions = disassembled(objects, int(capability.replace(".", "")))
                 kernels = {kernel.partition("<")[0] for kernel, *_ in instructions}
                 rows = profiled(arguments.build / "ladder", stage, kernels, shape) + instructions

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-STAGES = sorted(path.parent.name for path in ROOT.glob("[0-9][0-9]*_*/stage.cu"))
+sys.path.insert(0, str(ROOT))
+from harness import rungs  # noqa: E402
+
 CANNOT_RUN_HERE = 77
 
 STALLS = tuple(f"smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio"
@@ -44,6 +46,9 @@ def exit_code(work: Callable[[], None]) -> int:
     except Failure as failure:
         print(failure, file=sys.stderr)
         return failure.code
+    except rungs.RungsError as error:
+        print(error, file=sys.stderr)
+        return 2
     except OSError as error:
         print(f"{error.filename}: {error.strerror}", file=sys.stderr)
         return 1
@@ -67,21 +72,11 @@ def output_of(command: list[str]) -> str:
     return run.stdout
 
 
-def selected(wanted: list[str]) -> list[str]:
-    """The stages that are named as the front door allows: 3, 03, kvpipe or 03_kvpipe; all without a name."""
-    found = []
-    for name in wanted:
-        prefix = "0" + name if re.fullmatch(r"\d[a-z]*", name) else name
-        matches = [stage for stage in STAGES if stage == name or prefix == stage.split("_")[0] or name == stage.split("_")[1]]
-        if not matches:
-            raise Failure(f"there is no stage '{name}'; there are {' '.join(STAGES)}", 2)
-        found += matches
-    return found or STAGES
-
-
 def short_name(kernel: str) -> str:
-    """`flash_attention<64, 128, 4>` of what ncu or c++filt calls the kernel."""
-    found = re.search(r"(\w+(?:<[^()]*>)?)\(", re.sub(r"\((?:int|bool|anonymous namespace)\)", "", kernel))
+    """`flash_attention<64, 128, 4>` of what ncu or c++filt calls the kernel, whose one argument may be a Config of these."""
+    name = re.sub(r"\((?:int|bool|anonymous namespace)\)(?:::)?|<unnamed>::", "", kernel)
+    name = re.sub(r"<\w+<([^<>]*)> ?>", r"<\1>", name)
+    found = re.search(r"(\w+(?:<[^()]*>)?)\(", name)
     return found.group(1) if found else kernel
 
 

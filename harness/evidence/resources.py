@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Registers and spills of every kernel, as ptxas reported them when the GPU half was built, against stage.cu's bounds.
 
-The build leaves ptxas -v's words in *.ptxas beside each object (harness/evidence/ptxas_log). The bounds are the lines
-`{.sm = 80, .registers = 255, .spill_bytes = 0}` of a stage.cu; they hold for the default variant, the first of .variants.
+The build leaves ptxas -v's words in *.ptxas beside each object (harness/evidence/ptxas_log). The bounds are the `.resources` of a
+stage.cu; they hold for the default variant, the first of its `.variants`, and for every kernel of a rung without a Config.
 Spilled bytes are those of the stack frame, per thread, as cudaFuncGetAttributes reports them too: the kernels keep nothing
 else there. How many bytes the code stores and loads again is shown beside them.
 Exit code: 0 within the bounds; 1 not; 2 something is missing or cannot be read; 77 built without nvcc.
@@ -18,7 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+from harness import rungs  # noqa: E402
+from ncu import short_name  # noqa: E402
 
+ARCHITECTURES = (80, 90)
 COLUMNS = "stage,kernel,default,sm,registers,spill_bytes,spill_store_bytes,spill_load_bytes,nvcc".split(",")
 
 
@@ -40,55 +44,36 @@ class Kernel:
     spill_loads: int
 
 
-@dataclass(frozen=True)
-class Bound:
-    sm: int
-    registers: int
-    spill_bytes: int
-
-
 def demangled(names: list[str]) -> list[str]:
     """Kernel names with template arguments, without return type, namespace and parameters."""
     try:
         run = subprocess.run(["c++filt"], input="\n".join(names), capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError) as error:
         raise EvidenceError(f"c++filt (package binutils) does not run: {error}") from None
-    short = []
-    for name in run.stdout.splitlines():
-        found = re.search(r"(\w+(?:<[^()]*>)?)\(", name.replace("(anonymous namespace)::", ""))
-        short.append(found.group(1) if found else name)
-    return short
+    return [short_name(name) for name in run.stdout.splitlines()]
 
 
-def stage_texts() -> dict[str, str]:
-    return {path.parent.name: path.read_text(encoding="utf-8") for path in sorted(ROOT.glob("[0-9][0-9]*_*/stage.cu"))}
+def arguments_of(name: str) -> list[str]:
+    """["64", "128", "4"] of flash_attention<64, 128, 4> and of Config<64, 128, 4>."""
+    found = re.search(r"<([^<>]*)>", name)
+    return [argument.strip() for argument in found.group(1).split(",")] if found else []
 
 
-def default_arguments(stage_cu: str) -> str | None:
-    """Template arguments of the first variant, `64, 32, 2`; None when the stage's kernels are no templates."""
-    found = re.search(r"\.variants\s*=\s*\{\s*variant<([^>]*)>", stage_cu)
-    if not found:
-        return None
-    given = [argument.strip() for argument in found.group(1).split(",")]
-    template = re.search(r"template <([^>]*)>\s*ladder::Variant variant\(", stage_cu)
-    parameters = template.group(1).split(",") if template else []
-    given += [parameter.partition("=")[2].strip() for parameter in parameters[len(given):]]  # those left to their defaults
-    return ", ".join(given)
+def variant_of(kernel: str, rung: rungs.Rung) -> rungs.Variant | None:
+    """The variant that a compiled kernel belongs to: the one with most of its template arguments, whose end a variant may leave
+    to their defaults. None where no variant has them."""
+    compiled = arguments_of(kernel)
+    fitting = [variant for variant in rung.variants if compiled[:len(arguments_of(variant.config))] == arguments_of(variant.config)]
+    return max(fitting, key=lambda variant: len(arguments_of(variant.config)), default=None)
 
 
-def bounds(stage_cu: str) -> list[Bound]:
-    pattern = r"\.sm\s*=\s*(\d+),\s*\.registers\s*=\s*(\d+),\s*\.spill_bytes\s*=\s*(\d+)"
-    return [Bound(*map(int, found)) for found in re.findall(pattern, stage_cu)]
+def architectures(rung: rungs.Rung) -> set[int]:
+    """Those that a bound must be stated for: what `.min_sm` leaves."""
+    return {sm for sm in ARCHITECTURES if sm >= rung.min_sm}
 
 
-def architectures(stage_cu: str) -> set[int]:
-    """Those that a bound must be stated for: of 80 and 90, what `.min_sm` leaves."""
-    found = re.search(r"\.min_sm\s*=\s*(\d+)", stage_cu)
-    return {sm for sm in (80, 90) if not found or sm >= int(found.group(1))}
-
-
-def parse(stage: str, default: str | None, log: Path) -> list[Kernel]:
-    """All kernels of one stage's ptxas log."""
+def parse(rung: rungs.Rung, log: Path) -> list[Kernel]:
+    """All kernels of one rung's ptxas log."""
     pattern = re.compile(
         r"Compiling entry function '(?P<name>\w+)' for 'sm_(?P<sm>\d+)\w*'.*?"
         r"(?P<stack>\d+) bytes stack frame, (?P<stores>\d+) bytes spill stores, (?P<loads>\d+) bytes spill loads.*?"
@@ -99,19 +84,19 @@ def parse(stage: str, default: str | None, log: Path) -> list[Kernel]:
     names = demangled([entry["name"] for entry in found])
     kernels = []
     for name, entry in zip(names, found):
-        arguments = re.search(r"<(.*)>", name)
-        is_default = default is None or (arguments is not None and arguments.group(1) == default)
-        kernels.append(Kernel(stage, name, is_default, int(entry["sm"]), int(entry["registers"]), int(entry["stack"]),
+        is_default = variant_of(name, rung) == rung.default
+        kernels.append(Kernel(rung.name, name, is_default, int(entry["sm"]), int(entry["registers"]), int(entry["stack"]),
                               int(entry["stores"]), int(entry["loads"])))
     return sorted(kernels, key=lambda kernel: (not kernel.is_default, kernel.name, kernel.sm))
 
 
-def faults(stage: str, kernels: list[Kernel], limits: list[Bound], wanted: set[int]) -> list[str]:
-    """Where a stage's default kernels exceed its bounds, or are not held to any."""
+def faults(rung: rungs.Rung, kernels: list[Kernel]) -> list[str]:
+    """Where a rung's default kernels exceed its bounds, or are not held to any."""
     found = []
+    stage, limits = rung.name, rung.resources
     if not any(kernel.is_default for kernel in kernels):
-        found.append(f"{stage}: no compiled kernel has the template arguments of the first variant in stage.cu")
-    for sm in sorted(wanted - {limit.sm for limit in limits}):
+        found.append(f"{stage}: no compiled kernel has the template arguments of stage.cu's first variant, {rung.default.config or rung.default.label}")
+    for sm in sorted(architectures(rung) - {limit.sm for limit in limits}):
         found.append(f"{stage}: stage.cu states no bound for sm_{sm}")
     for limit in limits:
         compiled = [kernel for kernel in kernels if kernel.is_default and kernel.sm == limit.sm]
@@ -162,23 +147,22 @@ def main() -> int:
     try:
         kernels: list[Kernel] = []
         wrong: list[str] = []
-        stages = stage_texts()
-        logs = {stage: next(arguments.build.glob(f"**/stage_{stage}_gpu.dir/**/*.ptxas"), None) for stage in stages}
+        logs = {rung.name: next(arguments.build.glob(f"**/stage_{rung.path.name}_gpu.dir/**/*.ptxas"), None) for rung in rungs.known()}
         if not any(logs.values()):
             print(f"{arguments.build}: no ptxas reports; the GPU half was not built (it needs nvcc)", file=sys.stderr)
             return 77
-        for stage, text in stages.items():
-            log = logs[stage]
+        for rung in rungs.known():
+            log = logs[rung.name]
             if log is None:
-                raise EvidenceError(f"{arguments.build}: no ptxas report for {stage}; build again")
-            compiled = parse(stage, default_arguments(text), log)
+                raise EvidenceError(f"{arguments.build}: no ptxas report for {rung.name}; build again")
+            compiled = parse(rung, log)
             kernels += compiled
-            wrong += faults(stage, compiled, bounds(text), architectures(text))
+            wrong += faults(rung, compiled)
         nvcc = nvcc_version(arguments.build)
         print_table(kernels, nvcc)
         if arguments.csv:
             write_csv(arguments.csv, kernels, nvcc)
-    except EvidenceError as error:
+    except (EvidenceError, rungs.RungsError) as error:
         print(error, file=sys.stderr)
         return 2
     except OSError as error:

@@ -3,7 +3,7 @@
 
 On a GPU (the default) Nsight Compute profiles one checked launch of each stage at each N (`ladder explain --on gpu`), and
 the card says how much memory it holds meanwhile. With --emulator the emulator counts instead, and the IO model of
-harness/io_model.hpp stands beside it. The tables are printed; --csv also writes them, one row per stage, shape and metric:
+harness/problem/io_model.hpp stands beside it. The tables are printed; --csv also writes them, one row per stage, shape and metric:
 rows that are in the file already are replaced, others are kept.
 
 A stage of several kernels has the sum of them; of shares and rates, their mean weighted by gpu__time_duration.sum. On a GPU
@@ -25,7 +25,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import ncu
-from ncu import Failure
+from ncu import Failure, rungs
 
 COLUMNS = "stage,gpu,batch,heads,n,d,causal,metric,value,source,commit,date".split(",")
 KEY = [column for column in COLUMNS if column not in ("value", "commit", "date")]
@@ -150,7 +150,7 @@ def emulated(ladder: Path, stages: list[str], lengths: Iterable[int], more: list
 
 
 def order(entry: Row) -> tuple:
-    return (entry["stage"], entry["source"], entry["gpu"], entry["causal"], int(entry["d"]), int(entry["n"]),
+    return (*rungs.position(entry["stage"]), entry["source"], entry["gpu"], entry["causal"], int(entry["d"]), int(entry["n"]),
             int(entry["batch"]), int(entry["heads"]))
 
 
@@ -228,9 +228,10 @@ def main() -> int:
         if arguments.n and not all(word.isdigit() for word in arguments.n.split(",")):
             raise Failure(f"--n takes whole numbers with commas between them, not '{arguments.n}'", 2)
         lengths = [int(word) for word in arguments.n.split(",")] if arguments.n else None
-        stages = ncu.selected(arguments.stages)
         if not ladder.is_file():
             raise Failure(f"{ladder} is not built; run: ./ladder build ladder", 2)
+        os.environ["LADDER"] = str(ladder)  # which is asked for the stages too
+        stages = [rung.name for rung in rungs.chosen(arguments.stages)]
         if arguments.emulator:
             rows = emulated(ladder, stages, lengths or EMULATED_LENGTHS, more)
         else:

@@ -27,9 +27,12 @@ from pathlib import Path
 import judge
 import verdicts
 from operators import Mutant, NotUnderstood
-from rungs import Build, BuildError, Rung, mutants_of_rung
+from program import Build, BuildError, Rung
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+from harness import rungs  # noqa: E402
+
 HARNESS = "harness"
 COLUMNS = ["rung", "mutants", "not_a_program", "killed_by_answers", "killed_by_counts", "killed_by_timeout_or_crash",
            "equivalent", "survived", "score", "commit", "date"]
@@ -44,26 +47,18 @@ class UsageError(Exception):
 
 
 # ---- which rungs -----------------------------------------------------------------------------------------------------
-def find_stages(root: Path) -> list[Path]:
-    """Directories of rungs, wherever they lie."""
-    return sorted((file.parent for pattern in ("[0-9]*_*/stage.cu", "*/[0-9]*_*/stage.cu") for file in root.glob(pattern)),
-                  key=lambda path: path.name)
-
-
-def choose_stages(typed: list[str], stages: list[Path]) -> list[Path]:
+def choose_stages(typed: list[str]) -> list[rungs.Rung]:
     """As ./ladder does: 3, 03, kvpipe and 03_kvpipe name the same."""
     chosen = []
     for word in typed:
-        def matches(name: str) -> bool:
-            number, _, rest = name.partition("_")
-            return word in (name, rest) or number.lstrip("0") == word.lstrip("0") != "" or number == word
-        found = [stage for stage in stages if matches(stage.name)]
-        if not found:
-            known = [stage.name for stage in stages] + [stage.name.partition("_")[2] for stage in stages] + [HARNESS]
-            near = difflib.get_close_matches(word, known, 1, 0.5)
+        rung = rungs.find(word)
+        if rung is None:
+            known = [name for rung in rungs.known() for name in (rung.name, rung.word)]
+            near = difflib.get_close_matches(word, [*known, HARNESS], 1, 0.5)
             hint = f"Did you mean {near[0]}?" if near else "Stages are the directories with a stage.cu, such as 03_kvpipe."
             raise UsageError(f"There is no stage '{word}'. {hint}")
-        chosen += [stage for stage in found if stage not in chosen]
+        if rung not in chosen:
+            chosen.append(rung)
     return chosen
 
 
@@ -176,7 +171,7 @@ def write_csv(path: Path, all_results: list[Results], commit: str, today: str) -
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         writer.writeheader()
-        writer.writerows(rows[name] for name in sorted(rows, key=lambda name: (name == HARNESS, name)))
+        writer.writerows(rows[name] for name in sorted(rows, key=lambda name: (name == HARNESS, rungs.position(name))))
 
 
 # ---- running ---------------------------------------------------------------------------------------------------------
@@ -305,19 +300,21 @@ def write_log(path: Path, all_results: list[Results]) -> None:
 
 def main(arguments: list[str]) -> int:
     options = parse(arguments)
-    stages = find_stages(ROOT)
+    build = Build(options.build.resolve())
+    if "LADDER" not in os.environ:
+        os.environ["LADDER"] = str(build.directory / "ladder")
+        build.make("ladder")  # which says what rungs there are
     with_harness = HARNESS in options.stages
     named = [word for word in options.stages if word != HARNESS]
-    chosen = choose_stages(named, stages) if named else ([] if with_harness else stages)
+    chosen = choose_stages(named) if named else ([] if with_harness else list(rungs.known()))
     draw = None
     if options.sample is not None:
         seed = options.seed if options.seed is not None else random.SystemRandom().randrange(1_000_000)
         draw = random.Random(seed)
         if not named:  # nobody has looked at the survivors of a rung without a list
-            chosen = [stage for stage in chosen if (stage / "mutants.txt").exists()]
+            chosen = [stage for stage in chosen if (stage.path / "mutants.txt").exists()]
         chosen = draw.sample(chosen, len(chosen))
         print(f"A sample of {options.sample:g} s; the same one again: --sample {options.sample:g} --seed {seed}")
-    build = Build(options.build.resolve())
     # The stages are compiled with their mutants; of the ladder only the rest is needed.
     build.make(*build.link_inputs("ladder"), *(verdicts.PROGRAMS if with_harness else ()))
     work = options.build.resolve() / "mutants"
@@ -325,7 +322,7 @@ def main(arguments: list[str]) -> int:
     began = time.monotonic()
     try:
         for stage in chosen:
-            run_rung(stage, build, work, options.jobs, clock, draw, all_results)
+            run_rung(stage.path, build, work, options.jobs, clock, draw, all_results)
             if options.log is not None:
                 write_log(options.log, all_results)
             print(f"{stage.name}: {len(all_results[-1].outcomes)} mutants, {len(all_results[-1].survivors())} unnoticed, "
@@ -349,7 +346,7 @@ def main(arguments: list[str]) -> int:
 if __name__ == "__main__":
     try:
         sys.exit(main(sys.argv[1:]))
-    except (UsageError, OSError) as error:
+    except (UsageError, rungs.RungsError, OSError) as error:
         print(error, file=sys.stderr)
         sys.exit(2)
     except (BuildError, NotUnderstood, judge.Refused) as error:

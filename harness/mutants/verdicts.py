@@ -10,7 +10,7 @@ from pathlib import Path
 import judge
 import schemata
 from operators import Mutant, Unit, count_occurrences, mutants_of
-from rungs import Build, BuildError, blamed, run_tool
+from program import Build, BuildError, blamed, run_tool
 
 # What decides whether a kernel is right, or a time believed.
 FILES = ["check.cpp", "guarded.hpp", "properties.cpp", "reference.cpp", "rounds.cpp", "statistics.cpp"]

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import results
+from results import rungs
 
 FIGURES = results.ROOT / "docs" / "figures"
 RESULTS = results.ROOT / "docs" / "results"
@@ -87,7 +88,7 @@ def main(name: str, description: str, collect: Callable, render: Callable,
     except results.NotMeasured as error:
         print(error, file=sys.stderr)
         return 77
-    except results.ResultsError as error:
+    except (results.ResultsError, rungs.RungsError) as error:
         print(error, file=sys.stderr)
         return 2
     except ModuleNotFoundError as error:

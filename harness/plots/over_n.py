@@ -12,7 +12,7 @@ def number_of(stage: str) -> str:
 
 
 def together(names: list[str], order: list[str]) -> str:
-    """What a line of several stages is called: "01 02 03", and "00b to 03, 05" where more than three are neighbours in `order`."""
+    """What a line of several stages is called: "01 02 03", and "01 to 04, 06" where more than three are neighbours in `order`."""
     if len(names) == 1:
         return names[0]
     runs: list[list[str]] = []

@@ -4,10 +4,14 @@ from __future__ import annotations
 import argparse
 import math
 import re
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
+from harness import rungs  # noqa: E402
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,6 @@ RESULTS = Format(
 CELL = re.compile(r'(?:"((?:[^"]|"")*)"|([^",]*))(?=,|$)')
 INTEGER = re.compile(r"[+-]?[0-9]+")
 NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")  # not nan, inf or 1_000, which float() takes
-RUNG = re.compile(r"\d\d[a-z]*_\w+")
 
 
 class ResultsError(Exception):
@@ -77,7 +80,7 @@ class Row:
     @property
     def is_rung(self) -> bool:
         """A stage in its default configuration; an ablation is named like 02_swizzle[64x32, 2 warps]."""
-        return self.kind == "stage" and RUNG.fullmatch(self.stage) is not None
+        return self.kind == "stage" and "[" not in self.stage
 
     @property
     def is_plain(self) -> bool:
@@ -109,7 +112,8 @@ class Selection:
 
 
 def read(path: Path, form: Format = RESULTS) -> list[Row]:
-    """All rows of a file of measurements. Raises ResultsError for one that is broken or holds impossible figures."""
+    """The rows of a file of measurements, but for those of rungs that the ladder no longer has. Raises ResultsError for a file
+    that is broken or holds impossible figures."""
     try:
         data = path.read_bytes()
         text = data.decode("utf-8")
@@ -134,7 +138,16 @@ def read(path: Path, form: Format = RESULTS) -> list[Row]:
     _check_duplicates(path, rows, form)
     if form is RESULTS:
         _check_results(path, rows)
-    return rows
+    return of_the_ladder(path, rows)
+
+
+def of_the_ladder(path: Path, rows: list[Row]) -> list[Row]:
+    """Without the rows of rungs that are not there (any more), which it says on stderr."""
+    known = rungs.by_name()
+    gone = {name for row in rows if row.values.get("kind", "stage") == "stage" and (name := rungs.split(row.stage)[0]) not in known}
+    if gone:
+        print(f"{path}: left out, for the ladder has no such rung: {', '.join(sorted(gone))}", file=sys.stderr)
+    return [row for row in rows if rungs.split(row.stage)[0] not in gone]
 
 
 def _cells(where: str, line: str) -> list[str]:
@@ -235,14 +248,14 @@ def _check_ceilings(path: Path, rows: list[Row]) -> None:
 def select(path: Path, rows: list[Row], selection: Selection) -> tuple[list[Row], list[Row], list[Row]]:
     """The rungs, peers and ceilings of one shape and regime, rungs in order. Raises ResultsError if no rung is there."""
     measured = [row for row in rows if row.source == "measured"]
-    rungs = sorted((row for row in measured if row.is_rung and selection.takes(row)), key=lambda row: row.stage)
-    if not rungs:
+    found = sorted((row for row in measured if row.is_rung and selection.takes(row)), key=lambda row: rungs.position(row.stage))
+    if not found:
         known = sorted({(row.batch, row.heads, row.n, row.d, row.regime) for row in measured if row.is_rung})
         listed = "; ".join(f"batch {b}, heads {h}, N = {n}, d = {d}, {regime}" for b, h, n, d, regime in known)
         raise ResultsError(f"{path}: no stage was measured at {selection}. It has: {listed or 'no stage at all'}")
     peers = [row for row in measured if row.kind == "peer" and selection.takes(row)]
     ceilings = [row for row in measured if row.kind == "ceiling" and selection.takes(row)]
-    return rungs, peers, ceilings
+    return found, peers, ceilings
 
 
 def add_selection_arguments(parser: argparse.ArgumentParser) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import figure
 import results
+from results import rungs
 
 NAME = "tflops-over-n"
 
@@ -30,7 +31,7 @@ def collect(csv: Path, rows: list[results.Row], arguments: argparse.Namespace) -
         raise results.ResultsError(f"{csv}: no stage was measured at heads {wanted[0]}, d = {wanted[1]}, {wanted[3]}")
     tokens = arguments.tokens or Counter(row.batch * row.n for row in rows).most_common(1)[0][0]
     lines: dict[str, list] = {}
-    for row in sorted(rows, key=lambda row: (row.kind != "stage", row.stage, row.n)):
+    for row in sorted(rows, key=lambda row: (*rungs.position(row.stage), row.n)):
         if row.batch * row.n == tokens:
             lines.setdefault(row.stage, []).append([row.n, round(row.tflops, 1)])
     if not lines:

@@ -9,6 +9,7 @@ from pathlib import Path
 import figure
 import over_n
 import results
+from results import rungs
 
 table = over_n.table
 NAME, CSV, PANELS = "time-over-n", "h200.csv", 1
@@ -21,19 +22,19 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def collect(csv: Path, rows: list[results.Row], arguments: Namespace) -> figure.Points:
-    rungs: dict[str, dict[int, float]] = {}
+    ours: dict[str, dict[int, float]] = {}
     peers: dict[str, dict[int, float]] = {}
-    for row in sorted(rows, key=lambda row: (row.stage, row.n)):
+    for row in sorted(rows, key=lambda row: (*rungs.position(row.stage), row.n)):
         if ((row.is_rung or row.kind == "peer") and row.source == "measured" and row.batch * row.n == TOKENS and row.d == 128
                 and not row.causal and row.is_plain and row.regime == arguments.regime and row.ms_median is not None):
-            lines = rungs if row.is_rung else peers
+            lines = ours if row.is_rung else peers
             lines.setdefault(row.stage, {})[row.n] = float(f"{row.ms_median / (row.batch * row.heads):.4g}")
-    if not rungs:
+    if not ours:
         raise results.NotMeasured(f"{csv}: no sweep with batch x N = {TOKENS}, {arguments.regime}. Measured by: ladder bench --sweep")
-    gpu = next(row.gpu for row in rows if row.stage in rungs)
+    gpu = next(row.gpu for row in rows if row.stage in ours)
     others = [[name, "peer", list(map(list, points.items()))] for name, points in peers.items()]
     panel = {"y": "milliseconds per head", "of": "", "title": "", "log_n": True, "log_y": True,
-             "lines": over_n.merged(rungs) + others, "table": over_n.separate(rungs) + others}
+             "lines": over_n.merged(ours) + others, "table": over_n.separate(ours) + others}
     return {"title": f"{gpu}, batch x N = {TOKENS}, d = 128, dense, {arguments.regime}. Rungs within 10 % share a line; "
                      "dotted, hollow: other implementations", "panels": [panel]}
 

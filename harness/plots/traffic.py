@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import results
+from results import rungs
 
 FILE = "h200_traffic.csv"
 HOW = "make profile OUT=docs/results/" + FILE
@@ -61,7 +62,7 @@ def over_n(rows: list[Row], metrics: tuple[str, ...], causal: bool = False, d: i
         if row.metric in metrics and (row.causal, row.d) == (causal, d):
             found.setdefault(row.stage, {}).setdefault(row.n, {})[row.metric] = row.per_head
     sums = {stage: {n: sum(values.values()) for n, values in sorted(lengths.items()) if len(values) == len(metrics)}
-            for stage, lengths in sorted(found.items())}
+            for stage, lengths in sorted(found.items(), key=lambda item: rungs.position(item[0]))}
     return {stage: lengths for stage, lengths in sums.items() if lengths}
 
 

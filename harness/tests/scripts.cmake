@@ -14,44 +14,47 @@ if(NOT LADDER_PYTHON)
   return()
 endif()
 
-foreach(name front_door evidence plots peers mutants)
+# The built program says which rungs there are (harness/rungs.py).
+set(asks_ladder ENVIRONMENT LADDER=$<TARGET_FILE:ladder>)
+
+foreach(name rungs front_door evidence plots peers mutants)
   add_test(NAME ${name} COMMAND ${LADDER_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/scripts/${name}_tests.py)
-  set_tests_properties(${name} PROPERTIES LABELS scripts)
+  set_tests_properties(${name} PROPERTIES LABELS scripts ${asks_ladder})
 endforeach()
 
+# A step of the prelude, or the first of a new instruction, may take more when cutting it would show no idea of its own.
 add_test(NAME one_idea_per_rung
-  COMMAND ${PROJECT_SOURCE_DIR}/harness/evidence/rung_diff --most 60)
-add_test(NAME readme_is_current
-  COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/docs/site/readme.py --check --ladder $<TARGET_FILE:ladder>)
+  COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/harness/evidence/rung_diff --most 60 --most-in prelude=120)
+add_test(NAME readme_is_current COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/docs/site/readme.py --check)
 add_test(NAME chapters_are_current COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/docs/site/chapters.py --check)
-add_test(NAME traces_are_current
-  COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/docs/site/traces.py --check --ladder $<TARGET_FILE:ladder>)
+add_test(NAME traces_are_current COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/docs/site/traces.py --check)
 add_test(NAME traffic_is_current
   COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/harness/evidence/traffic.py --emulator --n 256,512 --build ${PROJECT_BINARY_DIR}
           --check ${PROJECT_SOURCE_DIR}/docs/results/h200_traffic.csv)
 set_tests_properties(one_idea_per_rung readme_is_current chapters_are_current traces_are_current traffic_is_current
-  PROPERTIES LABELS scripts)
+  PROPERTIES LABELS scripts ${asks_ladder})
 
 # Wrong kernels by the dozen, a minute's worth of them: which ones, the seed in the output says. Some processes at a time.
 add_test(NAME mutants_sample
   COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/harness/mutants/mutants.py --sample 60 --build ${PROJECT_BINARY_DIR})
-set_tests_properties(mutants_sample PROPERTIES LABELS mutants RUN_SERIAL ON)
+set_tests_properties(mutants_sample PROPERTIES LABELS mutants RUN_SERIAL ON ${asks_ladder})
 
 # The site: pages_tests.py without a browser, the others in one, on a site that is built once for all of them.
 add_test(NAME site_built COMMAND ${LADDER_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/site/browser.py ${PROJECT_BINARY_DIR}/tested_site)
-set_tests_properties(site_built PROPERTIES LABELS "scripts;docs" SKIP_RETURN_CODE 77 FIXTURES_SETUP site)
+set_tests_properties(site_built PROPERTIES LABELS "scripts;docs" SKIP_RETURN_CODE 77 FIXTURES_SETUP site ${asks_ladder})
 file(GLOB site_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/site/*_tests.py)
 foreach(file IN LISTS site_tests)
   string(REGEX REPLACE "^.*/([a-z_]*)_tests\\.py$" "site_\\1" name ${file})
   add_test(NAME ${name} COMMAND ${LADDER_PYTHON} ${file})
-  set_tests_properties(${name} PROPERTIES LABELS "scripts;docs" SKIP_RETURN_CODE 77)
+  set_tests_properties(${name} PROPERTIES LABELS "scripts;docs" SKIP_RETURN_CODE 77 ${asks_ladder})
   if(NOT name STREQUAL "site_pages")
-    set_tests_properties(${name} PROPERTIES FIXTURES_REQUIRED site ENVIRONMENT LADDER_SITE=${PROJECT_BINARY_DIR}/tested_site)
+    set_tests_properties(${name} PROPERTIES FIXTURES_REQUIRED site
+      ENVIRONMENT "LADDER_SITE=${PROJECT_BINARY_DIR}/tested_site;LADDER=$<TARGET_FILE:ladder>")
   endif()
 endforeach()
 
 if(LADDER_HAS_CUDA)
   add_test(NAME registers_and_spills
     COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/harness/evidence/resources.py ${PROJECT_BINARY_DIR})
-  set_tests_properties(registers_and_spills PROPERTIES LABELS scripts)
+  set_tests_properties(registers_and_spills PROPERTIES LABELS scripts ${asks_ladder})
 endif()

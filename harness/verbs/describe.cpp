@@ -27,6 +27,7 @@ Json json_of(const Variant& variant) {
   Json problems = Json::array({"dense"});
   if (variant.causal) problems.push_back("causal");
   return {{"label", variant.label},
+          {"config", variant.config},
           {"br", variant.tile.br},
           {"bc", variant.tile.bc},
           {"warps", variant.tile.warps},

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What each rung gained over the one before it, with its 95 % interval."""
+"""The waterfall: what each rung gained over the one that it starts from, with its 95 % interval."""
 from __future__ import annotations
 
 import sys
@@ -9,14 +9,14 @@ from pathlib import Path
 import figure
 import results
 
-NAME = "gain-per-rung"
+NAME = "waterfall"
 MARKER = {"faster": "^", "slower": "v", "same": "o", "": "o"}
 
 
 def collect(csv: Path, rows: list[results.Row], arguments: Namespace) -> figure.Points:
     selection = results.selection_from(arguments)
-    rungs, _, _ = results.select(csv, rows, selection)
-    compared = [row for row in rungs if None not in (row.vs_previous, row.vs_previous_lo, row.vs_previous_hi)]
+    selected, _, _ = results.select(csv, rows, selection)
+    compared = [row for row in selected if None not in (row.vs_previous, row.vs_previous_lo, row.vs_previous_hi)]
     if not compared:
         raise results.ResultsError(f"{csv}: no rung has vs_previous and its interval at {selection}")
     percent = [[round((ratio - 1) * 100, 6) for ratio in (row.vs_previous_lo, row.vs_previous, row.vs_previous_hi)]
@@ -46,7 +46,7 @@ def render(axes, points: figure.Points) -> None:
     axes.set_yticks(range(len(points["rungs"])), [row[0] for row in points["rungs"]])
     axes.set_ylim(len(points["rungs"]) - 0.5, -0.5)
     axes.grid(False, axis="y")
-    axes.set_xlabel("TFLOPS against the rung before; scale linear within 1 %, logarithmic beyond")
+    axes.set_xlabel("TFLOPS against the rung that it starts from; scale linear within 1 %, logarithmic beyond")
     axes.set_title(points["title"] + "\nmedian of paired rounds with its 95 % interval; hollow: no difference", fontsize=9)
 
 
