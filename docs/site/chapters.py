@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes what is measured in every chapter (NN_name/README.md) from docs/results: the block with this rung beside the one
-before it, and the numbers of the prose (prose.py).
+"""Writes what is measured in every chapter (the README.md of a rung) from docs/results: the block with this rung beside the one
+that it starts from, and the numbers of the prose (prose.py).
 
 With --check nothing is written: exits 1 when a chapter is older than its data.
 """
@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import argparse
 import csv
+import os
 import re
 import sys
 from pathlib import Path
 
+from paths import DOCS
 import prose
 import results
+from harness import rungs
 
 BEGIN, END = "<!-- measured:begin -->", "<!-- measured:end -->"
-CSV = results.ROOT / "docs" / "results" / "h200.csv"
+CSV = DOCS / "results" / "h200.csv"
 STALLS = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 
 # What the hardware counted: label, metric, how to write it. See harness/evidence/counters.py.
@@ -85,21 +88,35 @@ def counter_lines(columns: list[dict[str, float] | None]) -> list[tuple[str, lis
     return lines
 
 
-def block(stage: str, earlier: list[str], rows: list[results.Row], counters: dict) -> str:
-    """What stands between the markers of one chapter: the rung beside the nearest earlier one that was measured."""
+def earlier(rung: rungs.Rung) -> list[str]:
+    """The rung that it starts from, the one that this starts from, and so on to the first."""
+    known, found = rungs.by_name(), []
+    while (rung := known.get(rung.previous)) and rung.name not in found:
+        found.append(rung.name)
+    return found
+
+
+def block(rung: rungs.Rung, rows: list[results.Row], counters: dict) -> str:
+    """What stands between the markers of one chapter: the rung beside the nearest one below it that was measured."""
+    stage = rung.name
+
+    def link(name: str) -> str:
+        return f"[{name}]({os.path.relpath(CSV.with_name(name), rung.path)})"
+
     def at(name: str) -> list[results.Row | None]:
         return [next((row for row in rows if row.stage == name and selection.takes(row) and row.source == "measured"), None)
                 for selection in (results.Selection(), results.Selection(regime="burst"), results.Selection(causal=True))]
 
     def default_kernel(name: str | None) -> dict[str, float] | None:
-        return next(iter(counters.get(name, {}).values()), None) if name and name != "00_naive" else None
+        kernels = counters.get(name, {})  # "flash_attention<64, 128, 4>"; of a rung of several functions none is the default
+        return next(iter(kernels.values())) if len({kernel.partition("<")[0] for kernel in kernels}) == 1 else None
 
-    before = next((name for name in reversed(earlier) if at(name)[0]), None)
+    before = next((name for name in earlier(rung) if at(name)[0]), None)
     names = [before, stage] if before else [stage]
     pairs = [at(name) for name in names]
     first = pairs[-1][0]
     if first is None:
-        return "Not measured yet: [h200.csv](../docs/results/h200.csv) has no row of this rung."
+        return f"Not measured yet: {link(CSV.name)} has no row of this rung."
     lines = timing_lines(pairs)
     if any(default_kernel(name) for name in names):
         lines += counter_lines([default_kernel(name) for name in names])
@@ -112,10 +129,10 @@ def block(stage: str, earlier: list[str], rows: list[results.Row], counters: dic
                   "| variant | TFLOPS | ratio | against FA2 |", "|---|---:|---:|---:|"]
         table += [f"| {row.stage} | {row.tflops:.1f} | {interval(row, 'vs_previous')} | {interval(row, 'vs_fa2')} |"
                   for row in ablations]
-    table += ["", f"{first.gpu}, {first.date}, {results.Selection()}:", "[h200.csv](../docs/results/h200.csv). Ratios are medians "
+    table += ["", f"{first.gpu}, {first.date}, {results.Selection()}:", f"{link(CSV.name)}. Ratios are medians "
               "of paired rounds, not quotients of the rows above them."]
     if any(default_kernel(name) for name in names):
-        table += ["Counters, at batch 2 and N = 4096, and machine code: [h200_counters.csv](../docs/results/h200_counters.csv)."]
+        table += [f"Counters, at batch 2 and N = 4096, and machine code: {link('h200_counters.csv')}."]
     return "\n".join(table)
 
 
@@ -123,24 +140,23 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a chapter is stale")
     arguments = parser.parse_args()
-    stages = sorted(path.parent.name for path in results.ROOT.glob("[0-9][0-9]*_*/stage.cu"))
     try:
         rows = results.read(CSV)
         counters = read_counters(CSV.with_name("h200_counters.csv"))
         stale = []
-        for i, stage in enumerate(stages):
-            chapter = results.ROOT / stage / "README.md"
+        for rung in rungs.known():
+            chapter = rung.path / "README.md"
             text = chapter.read_text(encoding="utf-8")
             if text.count(BEGIN) != 1 or text.count(END) != 1:
                 raise results.ResultsError(f"{chapter}: expected one line {BEGIN} and one line {END} behind it")
-            generated = f"{BEGIN}\n{block(stage, stages[:i], rows, counters)}\n{END}"
+            generated = f"{BEGIN}\n{block(rung, rows, counters)}\n{END}"
             new = re.sub(f"{re.escape(BEGIN)}\n.*?{re.escape(END)}", lambda _: generated, text, flags=re.DOTALL)
-            new = prose.filled(new, f"{stage}/README.md")
+            new = prose.filled(new, f"{rung.directory}/README.md")
             if new != text:
                 stale.append(chapter)
                 if not arguments.check:
                     chapter.write_text(new, encoding="utf-8")
-    except results.ResultsError as error:
+    except (results.ResultsError, rungs.RungsError) as error:
         print(error, file=sys.stderr)
         return 2
     except OSError as error:

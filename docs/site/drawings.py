@@ -1,4 +1,4 @@
-"""Figures as SVG inside the page, so that they follow its colours; drawn from what docs/layouts.cpp prints and from what an
+"""Figures as SVG inside the page, so that they follow its colours; drawn from what layouts.cpp prints and from what an
 H200 answered to ldmatrix (harness/tests/fixtures/conformance). Each carries its content in words."""
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from paths import ROOT, SITE
+
 WIDTH, MARGIN, LINE = 320, 46, 20
 
 
@@ -18,7 +19,7 @@ WIDTH, MARGIN, LINE = 320, 46, 20
 def layouts() -> dict:
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder) / "layouts"
-        sources = [ROOT / "docs" / "layouts.cpp", ROOT / "common" / "emulator" / "bank_model.cpp"]
+        sources = [SITE / "layouts.cpp", ROOT / "common" / "emulator" / "bank_model.cpp"]
         subprocess.run([os.environ.get("CXX", "c++"), "-std=c++20", f"-I{ROOT}", *sources, "-o", program], check=True)
         return json.loads(subprocess.run([program], check=True, capture_output=True, text=True).stdout)
 

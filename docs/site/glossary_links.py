@@ -3,12 +3,13 @@ from __future__ import annotations
 
 import functools
 import re
-from pathlib import Path
 
 from docutils import nodes
 from sphinx import addnodes
 
-GLOSSARY = Path(__file__).with_name("glossary.md")
+from paths import DOCS
+
+GLOSSARY = DOCS / "glossary.md"
 # Where a link would be in the way, and code, whose words are names.
 CLOSED = (nodes.reference, nodes.literal, nodes.literal_block, nodes.title, nodes.term, nodes.math, nodes.math_block, nodes.raw,
           nodes.caption, addnodes.pending_xref)

@@ -11,14 +11,18 @@ import sys
 import tempfile
 from pathlib import Path
 
+import paths  # noqa: F401
+from harness import rungs
+
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 LEFT_OUT = {"index", "search", "genindex", "lab", "player", "explorer"}  # lists, and what lives by being clicked
 CANNOT_RUN_HERE = 77
 
 
 def pages(site: Path) -> dict[str, Path]:
-    """Name of the hand-out -> page: 03_kvpipe and softmax, from 03_kvpipe/README.html and docs/softmax.html."""
-    chapters = {path.parent.name: path for path in sorted(site.glob("[0-9][0-9]*_*/README.html"))}
+    """Name of the hand-out -> page: 08_fragorder and softmax, from past_fa2/08_fragorder/README.html and docs/softmax.html."""
+    found = {rung.name: site / rung.directory / "README.html" for rung in rungs.known()}
+    chapters = {name: path for name, path in found.items() if path.is_file()}
     return {path.stem: path for path in sorted(site.glob("docs/*.html")) if path.stem not in LEFT_OUT} | chapters
 
 
@@ -48,7 +52,12 @@ def main() -> int:
               "  Debian:  apt-get install chromium      or print a page from your own browser: its print style is the same",
               file=sys.stderr)
         return CANNOT_RUN_HERE
-    chosen = {name: page for name, page in pages(arguments.site).items()
+    try:
+        known = pages(arguments.site)
+    except rungs.RungsError as error:
+        print(error, file=sys.stderr)
+        return 2
+    chosen = {name: page for name, page in known.items()
               if not arguments.names or name.startswith(tuple(arguments.names))}
     if not chosen:
         print(f"{arguments.site}: no page {', '.join(arguments.names)}; ./ladder docs builds the site", file=sys.stderr)

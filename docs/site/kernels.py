@@ -1,9 +1,7 @@
-"""Kernels on a page: the whole file, what changed in it since the rung before, and its parts by their marks."""
+"""Kernels on a page: the whole file, what changed in it since the rung that it starts from, and its parts by their marks."""
 from __future__ import annotations
 
-import functools
 import re
-import subprocess
 from pathlib import Path
 
 from docutils import nodes
@@ -13,29 +11,35 @@ from pygments.lexers import CudaLexer
 from sphinx.errors import ExtensionError
 from sphinx.util.docutils import SphinxDirective
 
-ROOT = Path(__file__).resolve().parents[2]
-STAGES = sorted(path.parent.name for path in ROOT.glob("[0-9][0-9]*_*/stage.cu"))
+from harness import changes, rungs
+
 PARTS = ("LOAD", "QK", "SOFTMAX", "PV", "STORE")
+LAUNCH = "LAUNCH"  # behind them, what the host does
 
 
-@functools.cache
-def changed() -> dict[str, tuple[str, int]]:
-    """Rung -> the rung that it is compared with, and how many lines differ: what `make diff` says."""
-    said = subprocess.run([ROOT / "harness" / "evidence" / "rung_diff", "--most", "100000"], capture_output=True, text=True).stdout
-    return {rung: (before, int(lines)) for rung, lines, before in re.findall(r"^(\S+) +(\d+) changed lines since (\S+)", said, re.M)}
+def rung_named(directive: str, name: str) -> rungs.Rung:
+    try:
+        return rungs.named(name)
+    except rungs.RungsError as error:
+        raise ExtensionError(f"{directive} {name}: {error}") from None
 
 
 def start(stage: str) -> str | None:
-    """The rung whose kernel a rung changes: the one before it, unless its chapter says `<!-- starts from NN_name -->`."""
-    text = (ROOT / stage / "README.md").read_text(encoding="utf-8")
-    said = re.search(r"^<!-- starts from (\S+) -->$", text, re.M)
-    if said and said[1] not in STAGES:
-        raise ExtensionError(f"{stage}/README.md starts from {said[1]}, which is no rung")
-    return said[1] if said else changed()[stage][0] if stage in changed() else None
+    """The rung whose kernel a rung changes."""
+    return rungs.by_name()[stage].previous or None
+
+
+def kernel_name(stage: str) -> str:
+    return f"{rungs.by_name()[stage].directory}/kernel.cuh"
 
 
 def kernel_path(stage: str) -> Path:
-    return ROOT / stage / "kernel.cuh"
+    return rungs.by_name()[stage].path / "kernel.cuh"
+
+
+def hunks(before: str, stage: str) -> list[tuple[range, range]]:
+    known = rungs.by_name()
+    return changes.hunks(known[before], known[stage])
 
 
 def highlighted(stage: str) -> list[str]:
@@ -45,17 +49,6 @@ def highlighted(stage: str) -> list[str]:
     if len(lines) != len(text.splitlines()):
         raise ExtensionError(f"{kernel_path(stage)}: a token runs over the end of its line")
     return lines
-
-
-def hunks(before: str, stage: str) -> list[tuple[range, range]]:
-    """Where two kernels differ: lines of the one, lines of the other, from 1. By diff, as `make diff` counts them."""
-    output = subprocess.run(["diff", "--minimal", kernel_path(before), kernel_path(stage)], capture_output=True, text=True).stdout
-    found = []
-    for first, last, kind, new_first, new_last in re.findall(r"^(\d+)(?:,(\d+))?([acd])(\d+)(?:,(\d+))?$", output, re.M):
-        old = range(int(first), int(last or first) + 1) if kind != "a" else range(int(first) + 1, int(first) + 1)
-        new = range(int(new_first), int(new_last or new_first) + 1) if kind != "d" else range(int(new_first) + 1, int(new_first) + 1)
-        found.append((old, new))
-    return found
 
 
 def code(lines: list[str], numbers: range, kind: str = "", marked: set[int] = frozenset(), anchors: bool = False) -> str:
@@ -99,12 +92,13 @@ class RungDiff(SphinxDirective):
     required_arguments = 1
 
     def run(self):
-        return [nodes.raw("", side_by_side(start(self.arguments[0]), self.arguments[0]), format="html")]
+        rung = rung_named("{rung-diff}", self.arguments[0])
+        return [nodes.raw("", side_by_side(rung.previous, rung.name), format="html")]
 
 
 def part_lines(text: list[str], name: str) -> list[range]:
     """Where the parts `// NAME` stand, from 1: each to the next part, or to where its block ends."""
-    marks = [(n, line.index("//")) for n, line in enumerate(text, 1) if re.match(rf" *// ({'|'.join(PARTS)})\b", line)]
+    marks = [(n, line.index("//")) for n, line in enumerate(text, 1) if re.match(rf" *// ({'|'.join((*PARTS, LAUNCH))})\b", line)]
     found = []
     for (start, indent), (stop, _) in zip(marks, [*marks[1:], (len(text) + 1, 0)]):
         if re.match(rf" *// {name}\b", text[start - 1]):
@@ -118,15 +112,17 @@ def part_lines(text: list[str], name: str) -> list[range]:
 
 
 def parts(stage: str) -> str:
-    """Links to the five parts. A kernel marks all of them, or, like the three of 00_naive, none."""
+    """Links to the five parts, and to the launch. A kernel marks all of them, or, like the three of 00_naive, none."""
     text = kernel_path(stage).read_text(encoding="utf-8").splitlines()
     found = {name: part_lines(text, name) for name in PARTS}
     missing = [name for name in PARTS if not found[name]]
     if len(missing) == len(PARTS):
         return ""
     if missing:
-        raise ExtensionError(f"{stage}/kernel.cuh has no mark // {missing[0]}")
-    links = [f'<a href="#L{lines.start}">{name}</a>' for lines, name in sorted(((lines, name) for name in PARTS for lines in found[name]), key=lambda part: part[0].start)]
+        raise ExtensionError(f"{kernel_name(stage)} has no mark // {missing[0]}")
+    found[LAUNCH] = part_lines(text, LAUNCH)
+    links = [f'<a href="#L{lines.start}">{name}</a>'
+             for lines, name in sorted(((lines, name) for name in found for lines in found[name]), key=lambda part: part[0].start)]
     return f'<nav class="parts" aria-label="Parts of the kernel">{" ".join(links)}</nav>'
 
 
@@ -135,8 +131,9 @@ class Kernel(SphinxDirective):
     required_arguments = 1
 
     def run(self):
-        stage, before = self.arguments[0], start(self.arguments[0])
-        marked = {n for _, new in (hunks(before, stage) if before else []) for n in new}
+        rung = rung_named("{kernel}", self.arguments[0])
+        stage = rung.name
+        marked = {n for _, new in (hunks(rung.previous, stage) if rung.previous else []) for n in new}
         lines = highlighted(stage)
         return [nodes.raw("", parts(stage) + code(lines, range(1, len(lines) + 1), "kernel", marked, anchors=True), format="html")]
 
@@ -158,15 +155,14 @@ class Region(SphinxDirective):
     required_arguments = 2
 
     def run(self):
-        stage, name = self.arguments
-        if not kernel_path(stage).is_file():
-            raise ExtensionError(f"{{region}} {stage} {name}: there is no {stage}/kernel.cuh")
+        stage, name = rung_named("{region}", self.arguments[0]).name, self.arguments[1]
         text = kernel_path(stage).read_text(encoding="utf-8").splitlines()
-        found = part_lines(text, name) if name in PARTS else function_lines(text, name)
+        is_mark = name in (*PARTS, LAUNCH)
+        found = part_lines(text, name) if is_mark else function_lines(text, name)
         if not found:
-            raise ExtensionError(f"{stage}/kernel.cuh has no {'mark // ' if name in PARTS else 'function '}{name}")
+            raise ExtensionError(f"{kernel_name(stage)} has no {'mark // ' if is_mark else 'function '}{name}")
         lines = highlighted(stage)
         where = ", ".join(f"{part.start}-{part.stop - 1}" for part in found)
         blocks = '<div class="fold">...</div>'.join(code(lines, part) for part in found)
         return [nodes.raw("", f'<figure class="region" data-region="{stage} {name}"><div>{blocks}</div><figcaption>'
-                          f'<code>{stage}/kernel.cuh</code>, lines {where}</figcaption></figure>', format="html")]
+                          f'<code>{kernel_name(stage)}</code>, lines {where}</figcaption></figure>', format="html")]

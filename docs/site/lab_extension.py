@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import html
 import json
-import sys
 from pathlib import Path
 
 from docutils import nodes
 from sphinx.errors import ExtensionError
 from sphinx.util.docutils import SphinxDirective
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "harness" / "plots"))
-import results  # noqa: E402
-import traffic  # noqa: E402
+from paths import ROOT
+import results
+import traffic
+from harness import rungs
 
 SCRIPTS = ("lab_csv.js", "lab_view.js", "lab_chart.js", "lab.js")
 FORMS = {"results": results.RESULTS, "traffic": traffic.TRAFFIC}
@@ -49,7 +48,7 @@ def data() -> str:
     headline = results.Selection()
     value = {
         "forms": {name: rules(form) for name, form in FORMS.items()},
-        "rung": results.RUNG.pattern,
+        "rungs": rungs.names(),
         "headline": {"batch": headline.batch, "heads": headline.heads, "n": headline.n, "d": headline.d},
         "files": [{"name": path.name, "form": form, "text": path.read_text(encoding="utf-8")} for path, form in files()],
     }
@@ -67,7 +66,7 @@ def table(path: Path, rows: list[results.Row]) -> str:
     taken = [row for row in rows if row.source == "measured" and selection.takes(row) and (row.kind != "stage" or row.is_rung)]
     order = {"stage": 0, "peer": 1, "ceiling": 2}
     lines = []
-    for row in sorted(taken, key=lambda row: (order[row.kind], row.stage)):
+    for row in sorted(taken, key=lambda row: (order[row.kind], rungs.position(row.stage))):
         share = "" if row.pct_ceiling is None else f"{row.pct_ceiling:.1f} %"
         cells = (f"{row.tflops:.4g}", f"{row.ms_median:.4g} [{row.ms_p20:.4g}, {row.ms_p80:.4g}]", share,
                  interval(row, "vs_previous"), interval(row, "vs_fa2"))

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import html
 import json
+import sys
 from collections import Counter
-from pathlib import Path
 
 from docutils import nodes
 from sphinx.errors import ExtensionError
 from sphinx.util.docutils import SphinxDirective
 
 from drawings import dealt, layouts
-from kernels import ROOT, code, highlighted, kernel_path
+from harness import rungs
+from kernels import code, highlighted, kernel_path
+from traces import file_of, of_no_rung
 
-TRACES = ROOT / "docs" / "traces"
-FIRST = "03_kvpipe"  # what the player opens with, and what its table tells
 SCRIPTS = {"docs/player": ("trace.js", "replay.js", "player.js"), "docs/explorer": ("swizzle.js", "explorer.js")}
 
 
@@ -40,21 +40,28 @@ def table(trace: dict) -> str:
 
 
 class TracePlayer(SphinxDirective):
-    """```{trace-player}```: every trace of docs/traces, with its kernel."""
+    """```{trace-player} 03_kvpipe```: every trace of traces/, with its kernel. The player opens with that rung, whose trace is the
+    table for who has no JavaScript."""
+    required_arguments = 1
 
     def run(self):
-        parts = []
-        for file in sorted(TRACES.glob("*.json")):
+        parts, opening = [], self.arguments[0]
+        for file in of_no_rung():
+            print(f"{file}: left out, for the ladder has no such rung; run: make plots", file=sys.stderr)
+        for rung in rungs.known():
+            stage, file = rung.name, file_of(rung)
+            if not file.exists():
+                continue
             text = file.read_text(encoding="utf-8")
-            stage = json.loads(text)["stage"]
-            if not kernel_path(stage).exists():
-                raise ExtensionError(f"{file} is of {stage}, which is not there")
             lines = highlighted(stage)
             parts.append(embedded("stage", stage, text))
             parts.append(f'<template data-kernel="{stage}">{code(lines, range(1, len(lines) + 1), "kernel")}</template>')
-        first = json.loads((TRACES / f"{FIRST}.json").read_text(encoding="utf-8"))
-        return [nodes.raw("", f'<div class="player" data-first="{FIRST}"><p>The player needs JavaScript. Without it, here is the trace of '
-                          f'{FIRST} (n = {first["n"]}, one block) summed up by source line.</p>{table(first)}</div>'
+        try:
+            first = json.loads(file_of(rungs.named(opening)).read_text(encoding="utf-8"))
+        except (rungs.RungsError, OSError) as error:
+            raise ExtensionError(f"{{trace-player}} {opening}: {error}") from None
+        return [nodes.raw("", f'<div class="player" data-first="{opening}"><p>The player needs JavaScript. Without it, here is the trace of '
+                          f'{opening} (n = {first["n"]}, one block) summed up by source line.</p>{table(first)}</div>'
                           + "".join(parts), format="html")]
 
 

@@ -14,10 +14,12 @@ from __future__ import annotations
 import csv
 import functools
 import re
-import subprocess
+import sys
 
+from paths import DOCS
 import results
 import traffic as traffic_file
+from harness import changes, rungs
 
 BLOCK = re.compile(r"^<!-- numbers\n(.*?)^-->\n?", re.M | re.S)
 HOLE = re.compile(r"\{([^{}]+)\}")
@@ -32,12 +34,16 @@ METRICS = {
 
 
 def _file(name: str):
-    return results.ROOT / "docs" / "results" / name
+    return DOCS / "results" / name
 
 
 @functools.cache
 def _rows() -> list[results.Row]:
     return results.read(_file("h200.csv"))
+
+
+class NoRows(results.NotMeasured):
+    """A rung of the ladder of which a file has no row at all: prose that speaks of it stands as it was written."""
 
 
 def _only(found: list, what: str):
@@ -47,22 +53,34 @@ def _only(found: list, what: str):
     return found[0]
 
 
-def _named(name: str, wanted: str) -> bool:
-    """'02', '02_swizzle' and '02[64x32, 2 warps]' for 02_swizzle[64x32, 2 warps]; other names as they are."""
-    short = re.sub(r"^(\d\d[a-z]*)_\w+", r"\1", name)
-    return wanted in (name, short)
+def _full(name: str) -> str:
+    """'02_swizzle[64x32, 2 warps]' for '02[64x32, 2 warps]': the number of a rung, or its word, becomes its name; others stay."""
+    base, variant = rungs.split(name)
+    rung = rungs.find(base)
+    return rung.name + variant if rung else name
+
+
+def _of(name: str, rows: list, file: str) -> list:
+    """The rows of a rung, a variant, a peer or a ceiling."""
+    full = _full(name)
+    found = [row for row in rows if row.stage == full]
+    if not found:
+        rung, others = rungs.find(rungs.split(name)[0]), [row for row in rows if rungs.split(row.stage)[0] == rungs.split(full)[0]]
+        kind = results.ResultsError if rung is None else results.NotMeasured if others else NoRows
+        raise kind(f"no row of {name} in {file}")
+    return found
 
 
 def h200(name: str, **shape) -> results.Row:
     """A row of h200.csv: a rung by name or number, a variant, a peer or a ceiling; at the README's shape unless told."""
     selection = results.Selection(**shape)
-    return _only([row for row in _rows() if _named(row.stage, name) and row.source == "measured" and selection.takes(row)],
-                 f"{name} at {selection} in docs/results/h200.csv")
+    found = [row for row in _of(name, _rows(), "docs/results/h200.csv") if row.source == "measured" and selection.takes(row)]
+    return _only(found, f"{name} at {selection} in docs/results/h200.csv")
 
 
 def sweep(name: str, column: str, regime: str) -> list[float]:
     """A column at every N of the sweep, in which batch x N is constant."""
-    found = [row.values[column] for row in _rows() if _named(row.stage, name) and row.source == "measured"
+    found = [row.values[column] for row in _of(name, _rows(), "docs/results/h200.csv") if row.source == "measured"
              and row.regime == regime and row.batch * row.n == SWEEP_TOKENS and not row.causal and row.is_plain]
     return found or _only(found, f"the sweep of {name}, {regime}, in docs/results/h200.csv")
 
@@ -79,7 +97,9 @@ def _counters() -> dict[str, dict[str, dict[str, float]]]:
 def ncu(name: str, metric: str, kernel: str | None = None) -> float:
     """A value of h200_counters.csv: of a rung's default kernel, of flash_attention<KERNEL>, or of KERNEL."""
     metric = METRICS.get(metric, metric)
-    _, kernels = _only([entry for entry in _counters().items() if _named(entry[0], name)], f"{name} in h200_counters.csv")
+    kernels = _counters().get(_full(name))
+    if kernels is None:
+        raise (NoRows if rungs.find(name) else results.ResultsError)(f"no row of {name} in docs/results/h200_counters.csv")
     chosen = kernels.get(f"flash_attention<{kernel}>", kernels.get(kernel)) if kernel else next(iter(kernels.values()))
     if chosen is None or metric not in chosen:
         raise results.ResultsError(f"no {metric} of {name} {kernel or ''} in docs/results/h200_counters.csv")
@@ -93,7 +113,8 @@ def _traffic() -> list[traffic_file.Row]:
 
 def traffic(name: str, metric: str, n: int, causal: bool = False) -> float:
     """A value of h200_traffic.csv, in bytes or events per head: traffic('06', 'lts__t_bytes.sum', 4096)."""
-    return _only([row for row in _traffic() if _named(row.stage, name) and (row.metric, row.n, row.causal) == (metric, n, causal)],
+    found = _of(name, _traffic(), f"docs/results/{traffic_file.FILE}")
+    return _only([row for row in found if (row.metric, row.n, row.causal) == (metric, n, causal)],
                  f"{metric} of {name} at N = {n}{', causal' if causal else ''} in docs/results/{traffic_file.FILE}").per_head
 
 
@@ -107,20 +128,13 @@ def readme(name: str, column: str) -> str:
     table = [[cell.strip() for cell in line.strip("|\n").split("|")]
              for line in (results.ROOT / "README.md").read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
     head = next((cells for cells in table if cells[0] == "rung"), [])
-    found = [cells[head.index(column)] for cells in table if column in head and _named(cells[0].strip("[").split("]")[0], name)]
+    found = [cells[head.index(column)] for cells in table if column in head and cells[0].strip("[").split("]")[0] == _full(name)]
     return _only(found, f"{name} with a column {column} in the table of README.md")
 
 
-@functools.cache
-def _changes() -> dict[str, int]:
-    script = results.ROOT / "harness" / "evidence" / "rung_diff"
-    said = subprocess.run([script, "--most", "100000"], capture_output=True, text=True).stdout
-    return {rung: int(lines) for rung, lines in re.findall(r"^(\S+) +(\d+) changed lines", said, re.M)}
-
-
 def changed(name: str) -> int:
-    """Lines of kernel.cuh that differ from the rung before."""
-    return _only([lines for rung, lines in _changes().items() if _named(rung, name)], f"{name} in what rung_diff prints")
+    """Lines of kernel.cuh that differ from the rung that it starts from."""
+    return _only([lines for rung, (_, lines) in changes.since_previous().items() if rung == _full(name)], f"{name} with a rung before it")
 
 
 def count(path: str, pattern: str = "") -> int:
@@ -142,8 +156,8 @@ def number(text: str) -> str:
     try:
         return format(value(expression), form)
     except results.NotMeasured as error:
-        raise results.NotMeasured(f"{text}: {error}") from None
-    except (results.ResultsError, SyntaxError, NameError, TypeError, ValueError, AttributeError, ArithmeticError, OSError) as error:
+        raise type(error)(f"{text}: {error}") from None
+    except (results.ResultsError, rungs.RungsError, SyntaxError, NameError, TypeError, ValueError, AttributeError, ArithmeticError, OSError) as error:
         raise results.ResultsError(f"{text}: {error}") from None
 
 
@@ -155,7 +169,8 @@ def _pattern(line: str) -> re.Pattern:
 
 
 def filled(text: str, where: str, write=number) -> str:
-    """A chapter with every number of its comment computed anew; `write` makes the text of one from its expression."""
+    """A chapter with every number of its comment computed anew; `write` makes the text of one from its expression. A number of a
+    rung that was not measured yet stays as it is."""
     block = BLOCK.search(text)
     for line in block[1].splitlines() if block else []:
         holes, places = HOLE.findall(line), list(_pattern(line).finditer(BLOCK.sub("", text)))
@@ -163,5 +178,8 @@ def filled(text: str, where: str, write=number) -> str:
             raise results.ResultsError(f"{where}: '{line}' stands in the text {len(places)} times, wants 1 with a number in it")
         for i, expression in reversed(list(enumerate(holes, 1))):
             start, stop = places[0].span(i)
-            text = text[:start] + write(expression) + text[stop:]
+            try:
+                text = text[:start] + write(expression) + text[stop:]
+            except NoRows as error:
+                print(f"{where}: not measured yet: {error}", file=sys.stderr)
     return text

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the README's ladder table: ideas from stage.cu, counts from the emulator, TFLOPS from docs/results.
+"""Writes the README's ladder table: ideas from the rungs, counts from the emulator, TFLOPS from docs/results.
 
 With --check nothing is written: exits 1 when the table, or a figure in docs/figures, is older than its data.
 """
@@ -13,9 +13,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from paths import ROOT
 import bytes_over_n
 import figure
-import gain_per_rung
 import memory_over_n
 import results
 import roofline
@@ -23,11 +23,14 @@ import tflops_over_n
 import tflops_per_rung
 import time_over_n
 import traffic
+import waterfall
+from harness import rungs
 
 BEGIN, END = "<!-- ladder:begin -->", "<!-- ladder:end -->"
+TOP = "The ladder"  # its top level, where it goes on after a part that stands between two of its rungs
 FIGURES = (
     (tflops_per_rung, results.add_selection_arguments),
-    (gain_per_rung, results.add_selection_arguments),
+    (waterfall, results.add_selection_arguments),
     (tflops_over_n, tflops_over_n.add_arguments),
     (time_over_n, time_over_n.add_arguments),
 )
@@ -35,30 +38,18 @@ TRAFFIC_FIGURES = ((bytes_over_n, bytes_over_n.add_arguments), (memory_over_n, b
                    (roofline, bytes_over_n.add_arguments))
 
 
-PARTS = {"00": "Part 0, the prelude", "01": "Part 1, the ladder", "08": "Part 2, past FlashAttention-2"}  # as in docs/index.md
-
-
 class Stale(Exception):
     """What is older than its data, and how to renew it."""
 
 
-def stage_names() -> list[str]:
-    return sorted(path.parent.name for path in results.ROOT.glob("[0-9][0-9]*_*/stage.cu"))
+def idea(rung: rungs.Rung) -> str:
+    """As a cell of a table."""
+    return rung.idea.replace("|", "\\|")
 
 
-def idea(stage: str) -> str:
-    """The `.idea = "..." "..."` of a stage.cu."""
-    text = (results.ROOT / stage / "stage.cu").read_text(encoding="utf-8")
-    found = re.search(r'\.idea\s*=\s*((?:"(?:[^"\\]|\\.)*"\s*)+),', text)
-    if not found:
-        raise results.ResultsError(f"{stage}/stage.cu: no .idea = \"...\"")
-    parts = re.findall(r'"((?:[^"\\]|\\.)*)"', found.group(1))
-    return "".join(parts).replace('\\"', '"').replace("|", "\\|")
-
-
-def emulated(ladder: Path) -> dict[str, dict]:
-    """What the emulator counts for each stage's default configuration."""
-    command = [str(ladder), "check", "--on", "cpu", "--json", "-"]
+def emulated() -> dict[str, dict]:
+    """What the emulator counts for each rung's default configuration."""
+    command = [str(rungs.program()), "check", "--on", "cpu", "--json", "-"]
     run = subprocess.run(command, capture_output=True, text=True)
     if run.returncode != 0:
         raise results.ResultsError(f"{' '.join(command)} exited with {run.returncode}:\n{run.stderr.strip()}")
@@ -66,9 +57,9 @@ def emulated(ladder: Path) -> dict[str, dict]:
     for entry in json.loads(run.stdout):
         if entry["backend"] == "emulator":
             counts.setdefault(entry["stage"], entry)
-    missing = [stage for stage in stage_names() if stage not in counts]
+    missing = [rung.name for rung in rungs.known() if rung.name not in counts]
     if missing:
-        raise results.ResultsError(f"{ladder} knows no {', '.join(missing)}; build it again")
+        raise results.ResultsError(f"{' '.join(command)} says nothing of {', '.join(missing)}")
     return counts
 
 
@@ -78,16 +69,17 @@ def table(counts: dict[str, dict], rows: list[results.Row], peers: list[results.
     if measured:
         head += ["TFLOPS", "against the rung before", "of FA2 in PyTorch"]
     lines = ["| " + " | ".join(head) + " |", "|---|---|" + "---:|" * (len(head) - 2)]
-    parts = dict(PARTS)
-    for stage in stage_names():
-        if title := parts.pop(stage[:2], None):
-            lines.append(f"| **{title}** |" + " |" * (len(head) - 1))
-        counters = counts[stage]["counters"]
+    part = ""
+    for rung in rungs.known():
+        if rung.part != part:
+            part = rung.part
+            lines.append(f"| **{f'[{rung.part_title or part}]({part}/)' if part else TOP}** |" + " |" * (len(head) - 1))
+        counters = counts[rung.name]["counters"]
         ways = counters["ldmatrix_conflict_ways"]
-        cells = [f"[{stage}]({stage}/)", idea(stage), f"{counters['gmem_bytes_read'] / 2**20:.1f} MiB",
+        cells = [f"[{rung.name}]({rung.directory}/)", idea(rung), f"{counters['gmem_bytes_read'] / 2**20:.1f} MiB",
                  f"{counters['ldmatrix']:,}", "none" if ways <= 1 else f"{ways:.2g}-way", f"{counters['smem_wavefronts']:,}"]
         if measured:
-            cells += timing(measured.get(stage))
+            cells += timing(measured.get(rung.name))
         lines.append("| " + " | ".join(cells) + " |")
     for peer in sorted(peers, key=lambda row: row.stage):
         cells = [peer.stage, "another implementation", "", "", "", ""]
@@ -115,11 +107,11 @@ def section(counts: dict[str, dict], csv: Path) -> str:
     if not csv.is_file():
         return "\n".join(table(counts, [], []) + ["", emulator_note])
     selection = results.Selection()
-    rungs, peers, _ = results.select(csv, results.read(csv), selection)
-    first = rungs[0]
-    name = csv.relative_to(results.ROOT)
-    picture = figure.path_of(csv, tflops_per_rung.NAME).relative_to(results.ROOT)
-    alone = [row.stage for row in rungs if row.values["rounds"] < max(rung.values["rounds"] for rung in rungs)]
+    timed, peers, _ = results.select(csv, results.read(csv), selection)
+    first = timed[0]
+    name = csv.relative_to(ROOT)
+    picture = figure.path_of(csv, tflops_per_rung.NAME).relative_to(ROOT)
+    alone = [row.stage for row in timed if row.values["rounds"] < max(other.values["rounds"] for other in timed)]
     notes = [
         "", emulator_note,
         f"TFLOPS were measured on an {first.gpu} on {first.date} at {selection}; gains are medians of "
@@ -128,7 +120,7 @@ def section(counts: dict[str, dict], csv: Path) -> str:
         f"All of it, with clocks and drivers: [{name}]({name}).",
         "", f"![TFLOPS of every rung on an {first.gpu}, with other implementations and the card's ceilings]({picture})",
     ]
-    return "\n".join(table(counts, rungs, peers) + notes)
+    return "\n".join(table(counts, timed, peers) + notes)
 
 
 def check_figures(csv: Path, read=results.read, figures=FIGURES) -> None:
@@ -154,17 +146,15 @@ def replaced(readme: Path, text: str, generated: str) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--ladder", type=Path, default=results.ROOT / "build" / "ladder",
-                        help="the built program (default: build/ladder)")
     parser.add_argument("--csv", type=Path, default=figure.RESULTS / "h200.csv",
                         help="measured results (default: docs/results/h200.csv)")
-    parser.add_argument("--readme", type=Path, default=results.ROOT / "README.md", help="the file to renew")
+    parser.add_argument("--readme", type=Path, default=ROOT / "README.md", help="the file to renew")
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if something is stale")
     arguments = parser.parse_args()
     arguments.csv = arguments.csv.resolve()
     try:
         old = arguments.readme.read_text(encoding="utf-8")
-        new = replaced(arguments.readme, old, section(emulated(arguments.ladder), arguments.csv))
+        new = replaced(arguments.readme, old, section(emulated(), arguments.csv))
         if not arguments.check:
             arguments.readme.write_text(new, encoding="utf-8")
             return 0
@@ -177,7 +167,7 @@ def main() -> int:
     except Stale as stale:
         print(stale, file=sys.stderr)
         return 1
-    except results.ResultsError as error:
+    except (results.ResultsError, rungs.RungsError) as error:
         print(error, file=sys.stderr)
         return 2
     except OSError as error:

@@ -1,20 +1,20 @@
-"""Figures of sizes, tiles and order as SVG inside the page: from the constants of a kernel, from the layout functions, from the
-recorded traces (docs/traces.py), and from docs/results. Each carries its content in words. They are
+"""Figures of sizes, tiles and order as SVG inside the page: from the tile of a rung, from the layout functions, from the
+recorded traces (traces.py), and from docs/results. Each carries its content in words. They are
 368 units wide, the width of a phone, so that their 11 unit type is 11 pixels there."""
 from __future__ import annotations
 
 import functools
 import html
 import json
-import re
-from pathlib import Path
 
+from paths import DOCS
 import prose
 import results
 from drawings import MARGIN, WIDTH, grid, layouts
-from kernels import STAGES, start
+from harness import rungs
+from kernels import start
+from traces import file_of
 
-ROOT = Path(__file__).resolve().parents[2]
 FULL = MARGIN + WIDTH + 2
 
 
@@ -52,29 +52,13 @@ def sizes(n: int = 2048, d: int = 128) -> str:
                   f"At twice the n, Q and K double and the scores take four times as much.", y + side + 4, parts)
 
 
-@functools.cache
-def constants(stage: str) -> dict[str, int]:
-    """Tile and warps of a stage's default variant, and what the kernel derives from them, by the kernel's own lines."""
-    variant = re.search(r"\.variants = \{variant<(\d+), (\d+), (\d+)[,>]", (ROOT / stage / "stage.cu").read_text(encoding="utf-8"))
-    if not variant:
-        raise ValueError(f"{stage}/stage.cu: no variant<BR, BC, WARPS>")
-    known = dict(zip(("BR", "BC", "WARPS"), map(int, variant.groups())))
-    for line in re.findall(r"constexpr int ([^;]+);", (ROOT / stage / "kernel.cuh").read_text(encoding="utf-8")):
-        for name, value in re.findall(r"(\w+) = ([^,]+)", line):
-            try:
-                known[name] = eval(value.replace("/", "//"), {"__builtins__": {}}, known)
-            except NameError:  # a constant of another function
-                pass
-    return known
-
-
 def tiling(stage: str) -> str:
     """Grid, block, warp and mma tile of QK, each the picked part of the one before."""
-    k = constants(stage)
-    br, bc, warps, groups = k["BR"], k["BC"], k["WARPS"], k["M_TILES"]
-    columns, depth = k["QK_N_TILES"], k["QK_K_TILES"]
-    if (warps * groups * 16, columns * 8, depth * 16) != (br, bc, k["HEAD_DIM"]):
-        raise ValueError(f"{stage}: the tiles do not cover S")
+    tile = rungs.by_name()[stage].default
+    br, bc, warps, groups, d = tile.br, tile.bc, tile.warps, tile.m_tiles, tile.max_d
+    columns, depth = bc // 8, d // 16
+    if not bc or (warps * groups * 16, columns * 8, depth * 16) != (br, bc, d):
+        raise ValueError(f"{stage}: mma tiles of 16 x 8 do not cover its tile of {br} x {bc}")
     n, panel = 512, 128.0
     parts = []
 
@@ -100,7 +84,7 @@ def tiling(stage: str) -> str:
     return figure(f"{stage}: the scores, cut four times; each picked part is drawn larger in the next panel",
                   f"A block owns {br} rows of the scores and walks over them in tiles of {br} x {bc}. Each of its {warps} warps owns {16 * groups} "
                   f"rows of a tile, as {groups} row group{'s' * (groups > 1)} of 16, each cut into {columns} mma tiles of 16 x 8. One mma tile takes "
-                  f"{depth} mma instructions, 16 of the {k['HEAD_DIM']} columns of Q and K at a time.", height, parts)
+                  f"{depth} mma instructions, 16 of the {d} columns of Q and K at a time.", height, parts)
 
 
 def p_in_registers() -> str:
@@ -132,7 +116,7 @@ KINDS = {"ld.global": "copy", "st.shared": "copy", "cp.async.16": "request", "cp
 
 def order(stage: str) -> list[list]:
     """What warp 0 does in the recorded trace, equal work in one step: [kind, buffer, instructions]."""
-    trace = json.loads((ROOT / "docs" / "traces" / f"{stage}.json").read_text(encoding="utf-8"))
+    trace = json.loads(file_of(rungs.by_name()[stage]).read_text(encoding="utf-8"))
     found: list[list] = []
     for number, warp, *_ in trace["events"]:
         site = trace["sites"][number]
@@ -194,8 +178,8 @@ def pipeline(*stages: str) -> str:
 # ---- what it gained ----------------------------------------------------------------------------------------------------
 
 def waterfall() -> str:
-    rungs, peers, ceilings = results.select(csv := ROOT / "docs" / "results" / "h200.csv", results.read(csv), results.Selection())
-    rates = [(row.stage, row.tflops) for row in rungs]
+    timed, peers, ceilings = results.select(csv := DOCS / "results" / "h200.csv", results.read(csv), results.Selection())
+    rates = [(row.stage, row.tflops) for row in timed]
     marks = [(row.stage, row.tflops) for row in peers if row.stage == "fa2"]
     name_width, number_width, line = 120.0, 92.0, 22
     scale = (FULL - name_width - number_width) / max(rate for _, rate in rates + marks)
@@ -207,9 +191,9 @@ def waterfall() -> str:
         gain = " (same)" if row.verdict == "same" else f" ({row.tflops - before:+.{digits}f})" if before else ""
         return f"{row.tflops:.{digits}f}{gain}"
 
-    for i, row in enumerate(rungs):
+    for i, row in enumerate(timed):
         name, rate = row.stage, row.tflops
-        before = rates[i - 1][1] if i else 0.0
+        before = dict(rates).get(start(name), 0.0)
         low, high, y = min(before, rate), max(before, rate), 22 + i * line
         parts += [text(name_width - 6, y + 13, name, "label", "end"), box(name_width, y, low * scale, 16, "r0"),
                   box(name_width + low * scale, y, max((high - low) * scale, 1.5), 16, "r1" if rate < before or row.verdict == "same" else "r3"),
@@ -218,7 +202,7 @@ def waterfall() -> str:
         x = name_width + rate * scale
         parts += [rule(x, 16, x, height, "mark"), text(x, 12, f"{name} {rate:.0f}", "label", "end")]
     ceiling = next(row for row in ceilings if row.stage == "mma_sync")
-    return figure(f"TFLOPS, and what each rung added to the one before, on an {rungs[0].gpu} at {results.Selection()}; dark: gained, "
+    return figure(f"TFLOPS, and what each rung added to the one that it starts from, on an {timed[0].gpu} at {results.Selection()}; dark: gained, "
                   f"light: lost, or no difference in paired rounds. Dashed: FlashAttention-2 in PyTorch. A loop of nothing but mma.sync reaches {ceiling.tflops:.0f}",
                   " ".join(f"{name}: {rate:.1f}." for name, rate in rates), height, parts)
 
@@ -229,8 +213,10 @@ BEFORE_AND_AFTER = (("tensor_busy", "tensor cores active, %", 100.0), ("shared_b
 
 
 def counters(stage: str) -> str | None:
-    """The hardware's counters of a rung and of the one that it starts from; None where they were not taken."""
+    """The hardware's counters of a rung and of the one that it starts from; None for the first rung, and where they were not taken."""
     before = start(stage)
+    if before is None:
+        return None
     try:
         values = [(words, end, prose.ncu(before, metric), prose.ncu(stage, metric)) for metric, words, end in BEFORE_AND_AFTER]
     except results.ResultsError:
@@ -250,7 +236,13 @@ SCHEMES = {
     "p-in-registers": p_in_registers,
     "pipeline": functools.partial(pipeline, "02_swizzle", "03_kvpipe"),
     "waterfall": waterfall,
-    **{f"counters-{stage}": functools.partial(counters, stage) for stage in STAGES},
-    **{f"tiling-{path.parent.name}": functools.partial(tiling, path.parent.name)
-       for path in sorted(ROOT.glob("[0-9][0-9]*_*/stage.cu")) if "<int BR, int BC, int WARPS" in path.read_text(encoding="utf-8")},
 }
+OF_A_RUNG = {"counters": counters, "tiling": tiling}
+
+
+def scheme(name: str) -> str | None:
+    """A drawing by name: waterfall, or counters-03_kvpipe and tiling-03_kvpipe of any rung. Raises KeyError where there is none."""
+    kind, _, rung = name.partition("-")
+    if kind in OF_A_RUNG and rung in rungs.by_name():
+        return OF_A_RUNG[kind](rung)
+    return SCHEMES[name]()

@@ -3,10 +3,10 @@ code, numbers from docs/results, and formulas set by a local KaTeX. Whatever is 
 from __future__ import annotations
 
 import html
+import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 from docutils import nodes
@@ -16,29 +16,48 @@ from sphinx.directives.other import TocTree
 from sphinx.errors import ExtensionError
 from sphinx.util.docutils import SphinxDirective
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "harness" / "plots"))
-import glossary_links  # noqa: E402
-import prose  # noqa: E402
-import readme  # noqa: E402
-import results  # noqa: E402
-from code_style import Dark  # noqa: E402
-from drawings import DRAWINGS  # noqa: E402
-from kernels import STAGES, Kernel, Region, RungDiff, changed, hunks, start  # noqa: E402
-from schemes import SCHEMES  # noqa: E402
+from paths import DOCS, ROOT
+import glossary_links
+import prose
+import readme
+import results
+from code_style import Dark
+from drawings import DRAWINGS
+from harness import changes, rungs
+from kernels import Kernel, Region, RungDiff, kernel_name, start
+from schemes import scheme
+from traces import file_of
 
 KATEX = Path("/usr/share/javascript/katex")
 
 
+def page_of_part(part: str) -> str | None:
+    """The README of a part, as a document; None where it has none (yet)."""
+    return f"{part}/README" if part and (ROOT / part / "README.md").is_file() else None
+
+
+def contents(part: str | None) -> list[str]:
+    """The chapters of a part in the ladder's order. Without a part: those of the ladder's top level and, where its first rung
+    stands, the page of each part."""
+    pages = []
+    for rung in rungs.known():
+        page = None if part else page_of_part(rung.part)
+        if part in (None, rung.part) and (page := page or f"{rung.directory}/README") not in pages:
+            pages.append(page)
+    return pages
+
+
 class Rungs(TocTree):
-    """```{rungs} 01 07```: the chapters of these rungs in their order, those to come included."""
-    required_arguments = 2
+    """```{rungs}```: the ladder, in its order; ```{rungs} past_fa2```: the chapters of a part."""
+    required_arguments = 0
+    optional_arguments = 1
     has_content = False
 
     def run(self):
-        first, last = self.arguments
-        names = [f"../{stage}/README" for stage in STAGES if first <= stage[:2] <= last]
-        self.content = StringList(names, source=self.env.docname)
+        pages = contents(self.arguments[0] if self.arguments else None)
+        if not pages:
+            raise ExtensionError(f"{{rungs}} {self.arguments[0]}: there is no such part")
+        self.content = StringList([f"/{page}" for page in pages], source=self.env.docname)
         return super().run()
 
 
@@ -48,11 +67,12 @@ class RungsTable(SphinxDirective):
     def run(self):
         selection = results.Selection()
         lines = ["| rung | the one idea | changed lines | TFLOPS | against the rung before | of FA2 |", "|---|---|---:|---:|---:|---:|"]
-        measured = {row.stage: row for row in results.read(ROOT / "docs" / "results" / "h200.csv")
+        measured = {row.stage: row for row in results.read(DOCS / "results" / "h200.csv")
                     if row.is_rung and row.source == "measured" and selection.takes(row)}
-        for stage in STAGES:
-            cells = [f"[{stage}](../{stage}/README.md)", readme.idea(stage), str(changed()[stage][1]) if stage in changed() else ""]
-            lines.append("| " + " | ".join([*cells, *readme.timing(measured.get(stage))]) + " |")
+        changed = changes.since_previous()
+        for rung in rungs.known():
+            cells = [f"[{rung.name}](../{rung.directory}/README.md)", readme.idea(rung), str(changed[rung.name][1]) if rung.name in changed else ""]
+            lines.append("| " + " | ".join([*cells, *readme.timing(measured.get(rung.name))]) + " |")
         holder = nodes.container(classes=["wide"])
         self.state.nested_parse(StringList(lines, source=self.env.docname), 0, holder)
         return [holder]
@@ -63,28 +83,33 @@ class Drawing(SphinxDirective):
     required_arguments = 1
 
     def run(self):
+        name = self.arguments[0]
         try:
-            return [nodes.raw("", {**DRAWINGS, **SCHEMES}[self.arguments[0]](), format="html")]
+            return [nodes.raw("", DRAWINGS[name]() if name in DRAWINGS else scheme(name), format="html")]
         except (KeyError, OSError, ValueError, results.ResultsError, subprocess.CalledProcessError) as error:
-            raise ExtensionError(f"{{drawing}} {self.arguments[0]}: {error!r}") from None
+            raise ExtensionError(f"{{drawing}} {name}: {error!r}") from None
 
 
-def chapter(stage: str, text: str) -> str:
+def chapter(rung: rungs.Rung, text: str) -> str:
     """A chapter as the site shows it: the change in front of what happened, the whole kernel at the end."""
-    marked = ""
+    stage, docs, marked = rung.name, os.path.relpath(DOCS, rung.path), ""
     if before := start(stage):
         marked = " The lines that this rung changed are marked."
-        count = sum(max(len(old), len(new)) for old, new in hunks(before, stage))
-        also = "" if before == changed()[stage][0] else f", from which this rung starts, and {changed()[stage][1]} from {changed()[stage][0]}"
-        diff = f"## The change, line by line\n\n{count} lines differ from {before}{also}.\n\n```{{rung-diff}} {stage}\n```\n\n"
+        count = changes.since_previous()[stage][1]
+        diff = f"## The change, line by line\n\n{count} lines differ from {before}.\n\n```{{rung-diff}} {stage}\n```\n\n"
         text, found = re.subn(r"^## What happened$", lambda match: diff + match[0], text, flags=re.M)
         if found != 1:
-            raise ExtensionError(f"{stage}/README.md has {found} sections '## What happened', wants 1")
-    if SCHEMES[f"counters-{stage}"]():
-        shown = f"```{{drawing}} counters-{stage}\n```\n\n[What these counters say](../docs/measuring.md#how-to-read-the-table-of-a-chapter)\n"
+            raise ExtensionError(f"{rung.directory}/README.md has {found} sections '## What happened', wants 1")
+    if scheme(f"counters-{stage}"):
+        shown = f"```{{drawing}} counters-{stage}\n```\n\n[What these counters say]({docs}/measuring.md#how-to-read-the-table-of-a-chapter)\n"
         text = text.replace("<!-- measured:end -->", f"<!-- measured:end -->\n\n{shown}", 1)
-    steps = f' <a href="../docs/player.html#stage={stage}">Step through it</a>.' if (ROOT / "docs" / "traces" / f"{stage}.json").exists() else ""
-    return f"{text}\n\n## The whole kernel\n\n`{stage}/kernel.cuh`.{marked}{steps}\n\n```{{kernel}} {stage}\n```\n"
+    steps = f' <a href="{docs}/player.html#stage={stage}">Step through it</a>.' if file_of(rung).exists() else ""
+    return f"{text}\n\n## The whole kernel\n\n`{kernel_name(stage)}`.{marked}{steps}\n\n```{{kernel}} {stage}\n```\n"
+
+
+def part_page(part: rungs.Part, text: str) -> str:
+    """The README of a part, and below it its rungs."""
+    return f"{text}\n\n```{{rungs}} {part.name}\n:maxdepth: 1\n```\n"
 
 
 def read_source(app, docname: str, source: list[str]) -> None:
@@ -104,9 +129,12 @@ def read_source(app, docname: str, source: list[str]) -> None:
         source[0] = prose.BLOCK.sub("", prose.filled(source[0], f"{docname}.md", "{{number}}`{}`".format))
     except results.ResultsError as error:
         raise ExtensionError(str(error)) from None
-    stage, _, page = docname.rpartition("/")
-    if stage in STAGES and page == "README":
-        source[0] = chapter(stage, source[0])
+    for rung in rungs.known():
+        if docname == f"{rung.directory}/README":
+            source[0] = chapter(rung, source[0])
+    for part in rungs.parts():
+        if docname == page_of_part(part.name):
+            source[0] = part_page(part, source[0])
 
 
 # ---- numbers ----------------------------------------------------------------------------------------------------------
@@ -125,6 +153,8 @@ def number_role(name: str):
     def role(_role, _raw, text, _line, _inliner, options=None, content=None):
         try:
             return [nodes.inline(text, NUMBERS[name](text), classes=["number"])], []
+        except prose.NoRows:
+            return [nodes.inline(text, "[not measured yet]", classes=["number"])], []
         except results.ResultsError as error:
             raise ExtensionError(f"{{{name}}}`{text}`: {error}") from None
     return role

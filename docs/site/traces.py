@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The traces that the site's player steps through: docs/traces/STAGE.json, written by `ladder explain STAGE --trace`, without
+"""The traces that the site's player steps through: docs/site/traces/STAGE.json, written by `ladder explain STAGE --trace`, without
 the kernel's text, which the site takes from the kernel itself. Each has the smallest shape with two tiles of keys."""
 from __future__ import annotations
 
@@ -9,15 +9,26 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-STAGES = sorted(path.parent.name for path in ROOT.glob("[0-9][0-9]*_*/stage.cu"))
+from paths import SITE
+from harness import rungs
+
+TRACES = SITE / "traces"
 SHAPES = [(16, 16), *((n, 128) for n in (32, 64, 128, 256, 512, 1024))]  # n, d
 USAGE = 2  # the stage does not take this shape
 
 
-def trace(ladder: str, stage: str) -> str:
+def file_of(rung: rungs.Rung) -> Path:
+    return TRACES / f"{rung.name}.json"
+
+
+def of_no_rung() -> list[Path]:
+    """Traces of rungs that the ladder no longer has."""
+    return sorted(set(TRACES.glob("*.json")) - set(map(file_of, rungs.known())))
+
+
+def trace(stage: str) -> str:
     for n, d in SHAPES:
-        command = [ladder, "explain", stage, "--n", str(n), "--d", str(d), "--trace", "-"]
+        command = [str(rungs.program()), "explain", stage, "--n", str(n), "--d", str(d), "--trace", "-"]
         run = subprocess.run(command, capture_output=True, text=True)
         if run.returncode == USAGE:
             continue
@@ -30,18 +41,25 @@ def trace(ladder: str, stage: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--ladder", default=str(ROOT / "build" / "ladder"), help="the program to ask")
     parser.add_argument("--check", action="store_true", help="only compare; exit 1 if a file differs")
     options = parser.parse_args()
-    wrong = []
-    for stage in STAGES:
-        file, now = ROOT / "docs" / "traces" / f"{stage}.json", trace(options.ladder, stage)
+    try:
+        known, gone = rungs.known(), of_no_rung()
+    except rungs.RungsError as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)
+    stale = [file.stem for file in gone]
+    for rung in known:
+        file, now = file_of(rung), trace(rung.name)
         if options.check and (not file.exists() or file.read_text(encoding="utf-8") != now):
-            wrong.append(stage)
+            stale.append(rung.name)
         elif not options.check:
             file.write_text(now, encoding="utf-8")
-    if wrong:
-        sys.exit(f"docs/traces is not what the emulator does today for {', '.join(wrong)}: run docs/traces.py --ladder {options.ladder}")
+    if options.check and stale:
+        sys.exit(f"{TRACES} is not what the emulator does today for {', '.join(stale)}; run: make plots")
+    if not options.check:
+        for file in gone:
+            file.unlink()
 
 
 if __name__ == "__main__":

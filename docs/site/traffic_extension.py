@@ -6,22 +6,19 @@ import argparse
 import csv
 import html
 import importlib
-import sys
-from pathlib import Path
 
 from docutils import nodes
 from sphinx.errors import ExtensionError
 from sphinx.util.docutils import SphinxDirective
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "harness" / "plots"))
-import figure  # noqa: E402
-import prose  # noqa: E402
-import results  # noqa: E402
-import traffic  # noqa: E402
+from paths import SITE
+import figure
+import prose
+import results
+import traffic
 
 LATER = "not measured yet"
-CLAIMS = ROOT / "docs" / "claims.csv"
+CLAIMS = SITE / "claims.csv"
 CLAIM_COLUMNS = "from,claim,claimed,unit,ours,why".split(",")
 SAME = 0.10
 
@@ -88,7 +85,7 @@ def claim(where: str, row: dict[str, str]) -> list[str]:
 
 
 class Claims(SphinxDirective):
-    """```{claims}```: docs/claims.csv, a line for each figure that others state and that can be made again here."""
+    """```{claims}```: docs/site/claims.csv, a line for each figure that others state and that can be made again here."""
 
     def run(self):
         for path in (CLAIMS, figure.RESULTS / "h200.csv", figure.RESULTS / traffic.FILE):
