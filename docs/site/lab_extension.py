@@ -1,5 +1,5 @@
 """```{bench-lab}```: the measured results as an interactive chart. The page carries the files of docs/results as they stand, read
-and checked here by the code that the plots use, with the tables of that code, by which the page checks a reader's own file."""
+and checked here by the code that the plots use, with docs/results/schema.json, by whose rules the page checks a reader's own file."""
 from __future__ import annotations
 
 import html
@@ -16,7 +16,6 @@ import traffic
 from harness import rungs
 
 SCRIPTS = ("lab_csv.js", "lab_view.js", "lab_chart.js", "lab.js")
-FORMS = {"results": results.RESULTS, "traffic": traffic.TRAFFIC}
 
 
 def files() -> list[tuple[Path, str]]:
@@ -29,25 +28,11 @@ def files() -> list[tuple[Path, str]]:
     return found
 
 
-def rules(form: results.Format) -> dict:
-    return {
-        "columns": form.columns,
-        "words": sorted(form.words),
-        "integers": sorted(form.integers),
-        "flags": results.FLAGS,
-        "required": sorted(form.required),
-        "allowed": {name: sorted(words) for name, words in form.allowed.items()},
-        "identity": form.identity,
-        "ordered": form.ordered,
-        "added_later": form.added_later,
-    }
-
-
 def data() -> str:
     """For a script element: no `<` may stand in it."""
     headline = results.Selection()
     value = {
-        "forms": {name: rules(form) for name, form in FORMS.items()},
+        "forms": results.schema(),
         "rungs": rungs.names(),
         "headline": {"batch": headline.batch, "heads": headline.heads, "n": headline.n, "d": headline.d},
         "files": [{"name": path.name, "form": form, "text": path.read_text(encoding="utf-8")} for path, form in files()],

@@ -69,7 +69,7 @@ def table(counts: dict[str, dict], rows: list[results.Row], peers: list[results.
     if measured:
         head += ["TFLOPS", "against the rung before", "of FA2 in PyTorch"]
     lines = ["| " + " | ".join(head) + " |", "|---|---|" + "---:|" * (len(head) - 2)]
-    part = ""
+    part = None
     for rung in rungs.known():
         if rung.part != part:
             part = rung.part

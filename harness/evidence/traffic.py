@@ -27,8 +27,9 @@ from pathlib import Path
 import ncu
 from ncu import Failure, rungs
 
-COLUMNS = "stage,gpu,batch,heads,n,d,causal,metric,value,source,commit,date".split(",")
-KEY = [column for column in COLUMNS if column not in ("value", "commit", "date")]
+FORM = json.loads((ncu.ROOT / "docs" / "results" / "schema.json").read_text(encoding="utf-8"))["traffic"]
+COLUMNS = [column["name"] for column in FORM["columns"]]
+KEY = FORM["identity"]
 LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)
 EMULATED_LENGTHS = (256, 512, 1024, 2048, 4096)
 TOKENS, HEADS = 16384, 16  # of the sweep

@@ -14,7 +14,7 @@
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <tuple>
+#include <set>
 
 namespace ladder {
 namespace {
@@ -22,12 +22,62 @@ namespace {
 namespace fs = std::filesystem;
 using json = nlohmann::ordered_json;
 
-// ---- the columns: each knows its name and how a row's cell becomes text and back -----------------------------------
-
-enum class CellType { text, number, flag };
+// ---- the rules: csv_schema() says them to the plots and the site -----------------------------------------------------
 
 // Columns that files from before they were added lack.
 constexpr std::string_view ADDED_LATER[] = {"previous"};
+constexpr std::string_view REQUIRED[] = {"stage", "kind", "gpu",    "batch",  "heads",  "n",
+                                         "d",     "causal", "regime", "tflops", "source", "date"};
+// No two rows agree in all of these.
+constexpr std::string_view IDENTITY[] = {"stage", "kind",   "gpu",   "batch",  "heads",  "n",
+                                         "d",     "causal", "dtype", "inputs", "regime", "source"};
+
+struct Flag {
+  std::string_view word;
+  bool value;
+};
+constexpr Flag FLAGS[] = {{"0", false}, {"1", true}, {"false", false}, {"true", true}};
+
+struct Words {
+  std::string_view column;
+  std::vector<std::string_view> allowed;
+};
+const Words WORDS[] = {
+    {"kind", {"stage", "peer", "ceiling"}},
+    {"regime", {"sustained", "burst"}},
+    {"verdict", {"", "faster", "slower", "same"}},
+    {"source", {"measured", "write-up"}},
+};
+
+// An interval holds its value.
+constexpr std::string_view ORDERED[][3] = {{"ms_p20", "ms_median", "ms_p80"},
+                                           {"vs_previous_lo", "vs_previous", "vs_previous_hi"},
+                                           {"vs_fa2_lo", "vs_fa2", "vs_fa2_hi"}};
+
+struct Limit {
+  std::string_view column;
+  std::string_view is;  // above, at_most
+  double value;
+  std::string_view why;
+};
+constexpr Limit LIMITS[] = {{"tflops", "above", 0, "a measured rate is above 0"},
+                            {"pct_ceiling", "at_most", 100, "no rate is above its ceiling"}};
+
+// Which ceilings bind whom: everybody without a column, or else rows that have it, and all on cards before an sm.
+struct BindingCeiling {
+  std::string_view stage, column = {};
+  int before_sm = 0;
+};
+constexpr BindingCeiling BINDING[] = {{"wgmma"}, {"mma_sync", "pct_ceiling", 90}};
+
+// ---- the columns: each knows its name and how a row's cell becomes text and back -----------------------------------
+
+enum class CellType { text, integer, number, flag };
+
+constexpr std::string_view name_of(CellType type) {
+  constexpr std::string_view NAMES[] = {"word", "integer", "number", "flag"};
+  return NAMES[static_cast<int>(type)];
+}
 
 struct Column {
   const char* name;
@@ -64,7 +114,7 @@ Column required(const char* name, double ResultRow::*field) {
 
 // Counts and sizes: 0 and an empty cell are the same, "not known".
 Column count(const char* name, int& (*of)(ResultRow&)) {
-  return {name, CellType::number,
+  return {name, CellType::integer,
           [=](ResultRow row) {  // by value: `of` gives write access
             return of(row) == 0 ? std::string() : number(of(row));
           },
@@ -76,7 +126,7 @@ Column count(const char* name, int& (*of)(ResultRow&)) {
 
 template <class T>
 Column optional(const char* name, std::optional<T> ResultRow::*field) {
-  return {name, CellType::number,
+  return {name, std::is_integral_v<T> ? CellType::integer : CellType::number,
           [=](const ResultRow& row) { return row.*field ? number(*(row.*field)) : std::string(); },
           [=](ResultRow& row, const std::string& cell) {
             if (cell.empty()) return true;
@@ -97,8 +147,10 @@ Column estimate(const char* name, std::optional<Estimate> ResultRow::*field, dou
 Column causal() {
   return {"causal", CellType::flag, [](const ResultRow& row) { return std::string(row.shape.causal ? "1" : "0"); },
           [](ResultRow& row, const std::string& cell) {
-            row.shape.causal = cell == "1" || cell == "true";
-            return cell == "0" || cell == "1" || cell == "false" || cell == "true";
+            const auto flag = std::ranges::find(FLAGS, cell, &Flag::word);
+            if (flag == std::end(FLAGS)) return false;
+            row.shape.causal = flag->value;
+            return true;
           }};
 }
 
@@ -215,35 +267,47 @@ std::optional<std::vector<std::string>> split(const std::string& line) {
 
 // ---- what cannot be true ---------------------------------------------------------------------------------------------
 
-bool one_of(const std::string& cell, std::initializer_list<const char*> allowed) {
-  return std::find(allowed.begin(), allowed.end(), cell) != allowed.end();
+std::string cell_of(const ResultRow& row, std::string_view name) {
+  return std::ranges::find(columns(), name, &Column::name)->write(row);
+}
+
+std::optional<double> number_of(const ResultRow& row, std::string_view name) {
+  double value = 0;
+  if (!parse(cell_of(row, name), value)) return {};
+  return value;
+}
+
+// "stage, peer or ceiling"
+std::string listed(std::vector<std::string_view> words) {
+  std::erase(words, "");
+  const std::string_view last = words.back();
+  words.pop_back();
+  return fmt::format("{} or {}", fmt::join(words, ", "), last);
 }
 
 // Empty when the row is believable by itself.
 std::string fault(const ResultRow& row) {
-  if (row.stage.empty()) return "no stage";
-  if (row.gpu.empty()) return "no gpu";
-  if (!one_of(row.kind, {"stage", "peer", "ceiling"})) {
-    return fmt::format("kind is '{}'; expected stage, peer or ceiling", row.kind);
+  for (const std::string_view name : REQUIRED) {
+    if (cell_of(row, name).empty()) return fmt::format("no {}", name);
   }
-  if (!one_of(row.regime, {"sustained", "burst"})) {
-    return fmt::format("regime is '{}'; expected sustained or burst", row.regime);
+  for (const auto& [name, allowed] : WORDS) {
+    const std::string cell = cell_of(row, name);
+    if (std::ranges::find(allowed, cell) == allowed.end()) {
+      return fmt::format("{} is '{}'; expected {}", name, cell, listed(allowed));
+    }
   }
-  if (!one_of(row.source, {"measured", "write-up"})) {
-    return fmt::format("source is '{}'; expected measured or write-up", row.source);
+  for (const Limit& limit : LIMITS) {
+    const auto value = number_of(row, limit.column);
+    if (value && !(limit.is == "above" ? *value > limit.value : *value <= limit.value)) {
+      return fmt::format("{} is {:g}; {}", limit.column, *value, limit.why);
+    }
   }
-  if (!one_of(row.verdict, {"", "faster", "slower", "same"})) {
-    return fmt::format("verdict is '{}'; expected faster, slower or same", row.verdict);
-  }
-  if (!(row.tflops > 0)) return fmt::format("tflops is {:g}; a measured rate is above 0", row.tflops);
-  if (row.ms_median && row.ms_p20 && row.ms_p80 && !(*row.ms_p20 <= *row.ms_median && *row.ms_median <= *row.ms_p80)) {
-    return "ms_p20 <= ms_median <= ms_p80 does not hold";
-  }
-  const auto holds = [](const std::optional<Estimate>& e) { return !e || (e->lo <= e->value && e->value <= e->hi); };
-  if (!holds(row.vs_previous)) return "vs_previous lies outside its interval";
-  if (!holds(row.vs_fa2)) return "vs_fa2 lies outside its interval";
-  if (row.pct_ceiling && *row.pct_ceiling > 100) {
-    return fmt::format("{} claims {:g} % of its ceiling", row.stage, *row.pct_ceiling);
+  for (const auto& [low, middle, high] : ORDERED) {
+    std::vector<double> known;
+    for (const std::string_view name : {low, middle, high}) {
+      if (const auto value = number_of(row, name)) known.push_back(*value);
+    }
+    if (!std::ranges::is_sorted(known)) return fmt::format("{} <= {} <= {} does not hold", low, middle, high);
   }
   return {};
 }
@@ -267,11 +331,11 @@ void check_ceilings(const std::vector<ResultRow>& rows, const std::string& file,
   }
 }
 
-bool same_measurement(const ResultRow& a, const ResultRow& b) {
-  const auto key = [](const ResultRow& row) {
-    return std::tie(row.stage, row.kind, row.gpu, row.dtype, row.inputs, row.regime, row.source);
-  };
-  return key(a) == key(b) && a.shape == b.shape;
+// What a row is a measurement of: equal for two that cannot stand in one file.
+std::string identity(const ResultRow& row) {
+  std::string key;
+  for (const std::string_view name : IDENTITY) key += cell_of(row, name) + '\n';
+  return key;
 }
 
 // ---- files -----------------------------------------------------------------------------------------------------------
@@ -328,8 +392,10 @@ Status replace_file(const std::string& file, std::string_view text) {
 }  // namespace
 
 bool bounds(std::string_view ceiling, const ResultRow& row) {
-  if (ceiling == "wgmma") return true;
-  return ceiling == "mma_sync" && (row.pct_ceiling || (row.sm > 0 && row.sm < 90));
+  const auto binding = std::ranges::find(BINDING, ceiling, &BindingCeiling::stage);
+  if (binding == std::end(BINDING)) return false;
+  if (binding->column.empty() || !cell_of(row, binding->column).empty()) return true;
+  return row.sm > 0 && row.sm < binding->before_sm;
 }
 
 std::string csv_header() {
@@ -351,13 +417,34 @@ json to_json(const ResultRow& row) {
       object[column.name] = cell == "1";
     } else if (cell.empty()) {
       object[column.name] = nullptr;
-    } else if (column.type == CellType::number) {
+    } else if (column.type != CellType::text) {
       object[column.name] = json::parse(cell);
     } else {
       object[column.name] = cell;
     }
   }
   return object;
+}
+
+json csv_schema() {
+  json schema{{"columns", json::array()},   {"required", REQUIRED},       {"added_later", ADDED_LATER},
+              {"flags", json::object()},    {"allowed", json::object()},  {"identity", IDENTITY},
+              {"ordered", json::array()},   {"limits", json::array()},    {"ceilings", json::array()}};
+  for (const Column& column : columns()) {
+    schema["columns"].push_back({{"name", column.name}, {"type", name_of(column.type)}});
+  }
+  for (const auto& [word, value] : FLAGS) schema["flags"][std::string(word)] = value;
+  for (const auto& [column, allowed] : WORDS) schema["allowed"][std::string(column)] = allowed;
+  for (const auto& names : ORDERED) schema["ordered"].push_back(names);
+  for (const auto& [column, is, value, why] : LIMITS) {
+    schema["limits"].push_back({{"column", column}, {std::string(is), value}, {"why", why}});
+  }
+  for (const auto& [stage, column, before_sm] : BINDING) {
+    json ceiling{{"stage", stage}};
+    if (!column.empty()) ceiling.update({{"column", column}, {"before_sm", before_sm}});
+    schema["ceilings"].push_back(std::move(ceiling));
+  }
+  return schema;
 }
 
 Result<std::vector<ResultRow>> read_csv(std::istream& text, const std::string& file) {
@@ -367,6 +454,7 @@ Result<std::vector<ResultRow>> read_csv(std::istream& text, const std::string& f
   };
   std::vector<ResultRow> rows;
   std::vector<int> lines;
+  std::map<std::string, int> known;
   std::vector<Column> present;
   for (std::string line; std::getline(text, line);) {
     ++line_number;
@@ -392,10 +480,8 @@ Result<std::vector<ResultRow>> read_csv(std::istream& text, const std::string& f
                                 flag ? "neither 0 nor 1" : "not a number"));
     }
     if (const std::string wrong = fault(row); !wrong.empty()) return broken(wrong);
-    const auto same =
-        std::find_if(rows.begin(), rows.end(), [&](const ResultRow& other) { return same_measurement(other, row); });
-    if (same != rows.end()) {
-      return broken(fmt::format("repeats line {}: {}, the same measurement", lines[same - rows.begin()], row.stage));
+    if (const auto [same, is_new] = known.emplace(identity(row), line_number); !is_new) {
+      return broken(fmt::format("repeats line {}: {}, the same measurement", same->second, row.stage));
     }
     rows.push_back(std::move(row));
     lines.push_back(line_number);
@@ -426,10 +512,10 @@ Status append_csv(const std::string& file, std::span<const ResultRow> rows, bool
   if (regular && fs::file_size(file, ignored) > 0) {
     const Result<std::vector<ResultRow>> known = read_csv(fs::path(file));
     if (!known) return tl::make_unexpected(known.error());
+    std::set<std::string> renewed;
+    for (const ResultRow& row : rows) renewed.insert(identity(row));
     for (const ResultRow& old : *known) {
-      const bool superseded =
-          std::any_of(rows.begin(), rows.end(), [&](const ResultRow& row) { return same_measurement(row, old); });
-      if (!superseded) text += csv_line(old) + "\n";
+      if (!renewed.contains(identity(old))) text += csv_line(old) + "\n";
     }
   }
   for (const ResultRow& row : rows) text += csv_line(row) + "\n";

@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import argparse
+import functools
+import json
 import math
 import re
 import sys
@@ -14,43 +16,38 @@ if str(ROOT) not in sys.path:
 from harness import rungs  # noqa: E402
 
 
+SCHEMA = ROOT / "docs" / "results" / "schema.json"  # the one list of rules; a test holds csv.cpp to it, and lab_csv.js reads it too
+
+
 @dataclass(frozen=True)
 class Format:
-    """The columns of one kind of file. A column that is neither of words, nor of integers, nor a flag holds numbers."""
+    """The rules of one kind of file: a section of schema.json."""
 
     columns: list[str]
-    words: set[str]
-    integers: set[str]
-    required: set[str]
-    allowed: dict[str, set[str]]
-    identity: tuple[str, ...]  # no two rows agree in all of these
-    ordered: tuple[tuple[str, str, str], ...] = ()  # an interval holds its value
-    added_later: tuple[str, ...] = ()  # columns of words that older files lack
+    types: dict[str, str]  # word, integer, number or flag
+    required: list[str]
+    added_later: list[str]  # columns that older files lack
+    flags: dict[str, bool]
+    allowed: dict[str, list[str]]
+    identity: list[str]  # no two rows agree in all of these
+    ordered: list[list[str]]  # an interval holds its value
+    limits: list[dict]  # a column, `above`, `at_least` or `at_most` of what, and why
+    ceilings: list[dict]  # which stages of kind ceiling bind whom
+    filled_where: dict[str, dict]  # a column with something in it where another has one word, and nowhere else
 
 
-FLAGS = {"causal": {"0": False, "1": True, "false": False, "true": True}}
-RESULTS = Format(
-    columns=("stage,kind,gpu,sm,driver,cuda,clock_mhz,power_w,batch,heads,n,d,causal,dtype,inputs,regime,rounds,ms_median,ms_p20,"
-             "ms_p80,tflops,flop_per_clk_sm,pct_ceiling,previous,vs_previous,vs_previous_lo,vs_previous_hi,verdict,vs_fa2,vs_fa2_lo,"
-             "vs_fa2_hi,max_err,registers,spill_bytes,smem_bytes,source,commit,date").split(","),
-    words={"stage", "kind", "gpu", "sm", "driver", "cuda", "dtype", "inputs", "regime", "previous", "verdict", "source", "commit",
-           "date"},
-    integers={"batch", "heads", "n", "d", "rounds", "registers", "spill_bytes", "smem_bytes"},
-    required={"stage", "kind", "gpu", "batch", "heads", "n", "d", "causal", "regime", "tflops", "source", "date"},
-    allowed={
-        "kind": {"stage", "peer", "ceiling"},
-        "regime": {"sustained", "burst"},
-        "verdict": {"", "faster", "slower", "same"},
-        "source": {"measured", "write-up"},
-    },
-    identity=("stage", "kind", "gpu", "batch", "heads", "n", "d", "causal", "dtype", "inputs", "regime", "source"),
-    ordered=(
-        ("ms_p20", "ms_median", "ms_p80"),
-        ("vs_previous_lo", "vs_previous", "vs_previous_hi"),
-        ("vs_fa2_lo", "vs_fa2", "vs_fa2_hi"),
-    ),
-    added_later=("previous",),
-)
+@functools.cache
+def schema() -> dict[str, dict]:
+    return json.loads(SCHEMA.read_text(encoding="utf-8"))
+
+
+def form(name: str) -> Format:
+    section = dict(schema()[name])
+    types = {column["name"]: column["type"] for column in section.pop("columns")}
+    return Format(list(types), types, **{"filled_where": {}, **section})
+
+
+RESULTS = form("results")
 CELL = re.compile(r'(?:"((?:[^"]|"")*)"|([^",]*))(?=,|$)')
 INTEGER = re.compile(r"[+-]?[0-9]+")
 NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")  # not nan, inf or 1_000, which float() takes
@@ -136,8 +133,7 @@ def read(path: Path, form: Format = RESULTS) -> list[Row]:
     if not rows:
         raise ResultsError(f"{path}: a header and no rows")
     _check_duplicates(path, rows, form)
-    if form is RESULTS:
-        _check_results(path, rows)
+    _check_ceilings(path, rows, form)
     return of_the_ladder(path, rows)
 
 
@@ -176,7 +172,7 @@ def _row(where: str, line: int, header: list[str], cells: list[str], form: Forma
         raise ResultsError(f"{where}: {len(cells)} fields, but the header has {len(header)}")
     absent = {name: "" for name in form.added_later if name not in header}
     row = Row(line, absent | {name: _value(where, name, cell.strip(), form) for name, cell in zip(header, cells)})
-    for name in sorted(form.required):
+    for name in form.required:
         if row.values[name] in (None, ""):
             raise ResultsError(f"{where}: no {name}")
     for low, middle, high in form.ordered:
@@ -184,31 +180,31 @@ def _row(where: str, line: int, header: list[str], cells: list[str], form: Forma
         if known != sorted(known):
             figures = ", ".join(f"{value:g}" for value in known)
             raise ResultsError(f"{where}: {low} <= {middle} <= {high} does not hold: {figures}")
+    for limit in form.limits:
+        value = row.values[limit["column"]]
+        holds = value is None or (value > limit.get("above", -math.inf) and limit.get("at_least", -math.inf) <= value
+                                  <= limit.get("at_most", math.inf))
+        if not holds:
+            raise ResultsError(f"{where}: {limit['column']} is {value:g}; {limit['why']}")
+    for name, only in form.filled_where.items():
+        if (row.values[only["column"]] == only["is"]) != bool(row.values[name]):
+            raise ResultsError(f"{where}: {only['column']} is '{row.values[only['column']]}' and {name} '{row.values[name]}'; {only['why']}")
     return row
-
-
-def _check_results(path: Path, rows: list[Row]) -> None:
-    for row in rows:
-        if row.tflops <= 0:
-            raise ResultsError(f"{path}:{row.line}: tflops is {row.tflops:g}; a measured rate is above 0")
-        if row.pct_ceiling is not None and row.pct_ceiling > 100:
-            raise ResultsError(f"{path}:{row.line}: {row.stage} claims {row.pct_ceiling:g} % of its ceiling")
-    _check_ceilings(path, rows)
 
 
 def _value(where: str, name: str, cell: str, form: Format):
     if name in form.allowed and cell not in form.allowed[name]:
-        expected = ", ".join(sorted(form.allowed[name] - {""}))
+        expected = ", ".join(filter(None, form.allowed[name]))
         raise ResultsError(f"{where}: {name} is '{cell}'; expected one of {expected}")
-    if name in form.words:
+    if form.types[name] == "word":
         return cell
     if cell == "":
         return None
-    if name in FLAGS:
-        if cell.lower() not in FLAGS[name]:
+    if form.types[name] == "flag":
+        if cell not in form.flags:
             raise ResultsError(f"{where}: {name} is '{cell}'; expected 0 or 1")
-        return FLAGS[name][cell.lower()]
-    whole = name in form.integers
+        return form.flags[cell]
+    whole = form.types[name] == "integer"
     if not (INTEGER if whole else NUMBER).fullmatch(cell):
         raise ResultsError(f"{where}: {name} is '{cell}', which is not {'an integer' if whole else 'a number'}")
     value = int(cell) if whole else float(cell)
@@ -226,19 +222,19 @@ def _check_duplicates(path: Path, rows: list[Row], form: Format) -> None:
         seen[key] = row.line
 
 
-def bounds(ceiling: Row, row: Row) -> bool:
-    """The rule about ceilings, as docs/results/README.md states it; csv.cpp and lab_csv.js have the same."""
-    if ceiling.kind != "ceiling" or ceiling.gpu != row.gpu:
+def bounds(ceiling: Row, row: Row, form: Format = RESULTS) -> bool:
+    """The rule about ceilings, as docs/results/README.md states it."""
+    rule = next((rule for rule in form.ceilings if rule["stage"] == ceiling.stage), None)
+    if rule is None or ceiling.kind != "ceiling" or ceiling.gpu != row.gpu:
         return False
-    old = row.sm.isdigit() and 0 < int(row.sm) < 90
-    return ceiling.stage == "wgmma" or ceiling.stage == "mma_sync" and (row.pct_ceiling is not None or old)
+    return "column" not in rule or row.values[rule["column"]] is not None or 0 < (row.sm or 0) < rule["before_sm"]
 
 
-def _check_ceilings(path: Path, rows: list[Row]) -> None:
+def _check_ceilings(path: Path, rows: list[Row], form: Format) -> None:
     """A rate above what the card's tensor cores can do is a fault of the measurement, not a record."""
-    ceilings = [row for row in rows if row.kind == "ceiling"]
-    for row in rows:
-        highest = max((ceiling.tflops for ceiling in ceilings if bounds(ceiling, row)), default=math.inf)
+    ceilings = [row for row in rows if form.ceilings and row.kind == "ceiling"]
+    for row in rows if ceilings else []:
+        highest = max((ceiling.tflops for ceiling in ceilings if bounds(ceiling, row, form)), default=math.inf)
         if row.kind != "ceiling" and row.source == "measured" and row.tflops > highest:
             raise ResultsError(
                 f"{path}:{row.line}: {row.stage} claims {row.tflops:g} TFLOPS, above this card's ceiling of {highest:g}"

@@ -10,14 +10,7 @@ from results import rungs
 
 FILE = "h200_traffic.csv"
 HOW = "make profile OUT=docs/results/" + FILE
-TRAFFIC = results.Format(
-    columns="stage,gpu,batch,heads,n,d,causal,metric,value,source,commit,date".split(","),
-    words={"stage", "gpu", "metric", "source", "commit", "date"},
-    integers={"batch", "heads", "n", "d"},
-    required={"stage", "batch", "heads", "n", "d", "causal", "metric", "value", "source", "date"},
-    allowed={"source": {"measured", "emulator", "model"}},
-    identity=("stage", "gpu", "batch", "heads", "n", "d", "causal", "metric", "source"),
-)
+TRAFFIC = results.form("traffic")
 
 
 @dataclass(frozen=True)
@@ -44,15 +37,7 @@ def read(path: Path) -> list[Row]:
     """All rows; NotMeasured without a file, ResultsError for one that is broken or holds what cannot be."""
     if not path.exists():
         raise results.NotMeasured(f"{path} is not there yet. It is written on a GPU:  {HOW}")
-    rows = results.read(path, TRAFFIC)
-    for row in rows:
-        where = f"{path}:{row.line}"
-        if row.value < 0 or min(row.batch, row.heads, row.n, row.d) < 1:
-            shape = f"{row.batch},{row.heads},{row.n},{row.d}"
-            raise results.ResultsError(f"{where}: {row.metric} is {row.value:g} at {shape}; nothing counted is below 0, no shape below 1")
-        if (row.source == "measured") != bool(row.gpu):
-            raise results.ResultsError(f"{where}: source is '{row.source}' and gpu '{row.gpu}'; a GPU stands in measured rows alone")
-    return [Row(**{name: row.values[name] for name in Row.__annotations__}) for row in rows]
+    return [Row(**{name: row.values[name] for name in Row.__annotations__}) for row in results.read(path, TRAFFIC)]
 
 
 def over_n(rows: list[Row], metrics: tuple[str, ...], causal: bool = False, d: int = 128) -> dict[str, dict[int, float]]:

@@ -78,7 +78,8 @@ lab.start = (home) => {
 
   function showToggles(rows) {
     const kinds = new Map(rows.map((row) => [row.stage, row.variety]));
-    const ofKind = (kind) => [...kinds.keys()].filter((stage) => kinds.get(stage) === kind).sort();
+    const inOrder = (a, b) => lab.placeOf(a, data) - lab.placeOf(b, data) || (a < b ? -1 : 1);
+    const ofKind = (kind) => [...kinds.keys()].filter((stage) => kinds.get(stage) === kind).sort(inOrder);
     const groups = Object.keys(KINDS).map((kind) => [kind, ofKind(kind)]);
     if (toggles.dataset.groups !== JSON.stringify(groups)) {
       toggles.dataset.groups = JSON.stringify(groups);
@@ -256,7 +257,7 @@ lab.start = (home) => {
     showTable(now, made);
     const rows = made.series.flatMap((one) => one.points.map((point) => point.row));
     download.download = `flash-ladder-${chosen.metric}.csv`;
-    download.href = `data:text/csv;charset=utf-8,${encodeURIComponent(lab.write(rows, forms[metric.form].columns))}`;
+    download.href = `data:text/csv;charset=utf-8,${encodeURIComponent(lab.write(rows, forms[metric.form].columns.map(({ name }) => name)))}`;
   }
 
   addEventListener("hashchange", () => {

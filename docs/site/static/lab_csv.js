@@ -1,6 +1,6 @@
-// Reads and writes files of measurements in the browser. The rules are those of harness/plots/results.py: the page carries its
-// tables, one for each form of file (columns, integers, ...); here is its logic. A test gives both the same broken files and
-// wants the same answers.
+// Reads and writes files of measurements in the browser. The rules are those of docs/results/schema.json, which the page carries,
+// a section for each form of file; what they mean is harness/plots/results.py's. A test gives both the same broken files and wants
+// the same answers.
 "use strict";
 window.lab = {};
 {
@@ -28,7 +28,10 @@ window.lab = {};
     return cells;
   }
 
-  function checkHeader(name, header, { columns, added_later }) {
+  const columnsOf = (rules) => rules.columns.map(({ name }) => name);
+
+  function checkHeader(name, header, rules) {
+    const columns = columnsOf(rules), { added_later } = rules;
     const missing = columns.filter((column) => !header.includes(column) && !added_later.includes(column));
     const unknown = header.filter((column) => !columns.includes(column));
     if (missing.length) throw new Refusal(`${name}:1: no column ${missing.join(", ")}; the columns are ${columns.join(",")}`);
@@ -42,14 +45,14 @@ window.lab = {};
     if (allowed && !allowed.includes(cell)) {
       throw new Refusal(`${where}: ${name} is '${cell}'; expected one of ${allowed.filter(Boolean).join(", ")}`);
     }
-    if (rules.words.includes(name)) return cell;
+    const { type } = rules.columns.find((column) => column.name === name);
+    if (type === "word") return cell;
     if (cell === "") return null;
-    if (rules.flags[name]) {
-      const value = rules.flags[name][cell.toLowerCase()];
-      if (value === undefined) throw new Refusal(`${where}: ${name} is '${cell}'; expected 0 or 1`);
-      return value;
+    if (type === "flag") {
+      if (!Object.hasOwn(rules.flags, cell)) throw new Refusal(`${where}: ${name} is '${cell}'; expected 0 or 1`);
+      return rules.flags[cell];
     }
-    const integer = rules.integers.includes(name);
+    const integer = type === "integer";
     if (!(integer ? INTEGER : NUMBER).test(cell)) {
       throw new Refusal(`${where}: ${name} is '${cell}', which is not ${integer ? "an integer" : "a number"}`);
     }
@@ -76,6 +79,17 @@ window.lab = {};
         throw new Refusal(`${where}: ${names.join(" <= ")} does not hold: ${known.map(g).join(", ")}`);
       }
     }
+    for (const { column, above = -Infinity, at_least = -Infinity, at_most = Infinity, why } of rules.limits) {
+      const value = row[column];
+      if (value !== null && !(value > above && at_least <= value && value <= at_most)) {
+        throw new Refusal(`${where}: ${column} is ${g(value)}; ${why}`);
+      }
+    }
+    for (const [name, { column, is, why }] of Object.entries(rules.filled_where ?? {})) {
+      if ((row[column] === is) !== Boolean(row[name])) {
+        throw new Refusal(`${where}: ${column} is '${row[column]}' and ${name} '${row[name]}'; ${why}`);
+      }
+    }
     return row;
   }
 
@@ -91,44 +105,21 @@ window.lab = {};
   }
 
   // The rule about ceilings, as docs/results/README.md states it.
-  function bounds(ceiling, row) {
-    if (ceiling.gpu !== row.gpu) return false;
-    const old = /^[0-9]+$/.test(row.sm) && Number(row.sm) > 0 && Number(row.sm) < 90;
-    return ceiling.stage === "wgmma" || (ceiling.stage === "mma_sync" && (row.pct_ceiling !== null || old));
+  function bounds(ceiling, row, rules) {
+    const rule = rules.ceilings.find(({ stage }) => stage === ceiling.stage);
+    if (!rule || ceiling.gpu !== row.gpu) return false;
+    return !rule.column || row[rule.column] !== null || (row.sm > 0 && row.sm < rule.before_sm);
   }
 
-  function checkCeilings(file, rows) {
-    const ceilings = rows.filter((row) => row.kind === "ceiling");
-    for (const row of rows) {
-      const binding = ceilings.filter((ceiling) => bounds(ceiling, row)).map((ceiling) => ceiling.tflops);
+  function checkCeilings(file, rows, rules) {
+    const ceilings = rules.ceilings.length ? rows.filter((row) => row.kind === "ceiling") : [];
+    for (const row of ceilings.length ? rows : []) {
+      const binding = ceilings.filter((ceiling) => bounds(ceiling, row, rules)).map((ceiling) => ceiling.tflops);
       if (!binding.length || row.kind === "ceiling" || row.source !== "measured") continue;
       const highest = Math.max(...binding);
       if (row.tflops > highest) {
         throw new Refusal(`${file}:${row.line}: ${row.stage} claims ${g(row.tflops)} TFLOPS, ` +
           `above this card's ceiling of ${g(highest)}`);
-      }
-    }
-  }
-
-  // harness/plots/results.py
-  function checkResults(file, rows) {
-    for (const row of rows) {
-      const where = `${file}:${row.line}`;
-      if (row.tflops <= 0) throw new Refusal(`${where}: tflops is ${g(row.tflops)}; a measured rate is above 0`);
-      if (row.pct_ceiling > 100) throw new Refusal(`${where}: ${row.stage} claims ${g(row.pct_ceiling)} % of its ceiling`);
-    }
-    checkCeilings(file, rows);
-  }
-
-  // harness/plots/traffic.py
-  function checkTraffic(file, rows) {
-    for (const row of rows) {
-      const where = `${file}:${row.line}`, shape = [row.batch, row.heads, row.n, row.d];
-      if (row.value < 0 || Math.min(...shape) < 1) {
-        throw new Refusal(`${where}: ${row.metric} is ${g(row.value)} at ${shape}; nothing counted is below 0, no shape below 1`);
-      }
-      if ((row.source === "measured") !== Boolean(row.gpu)) {
-        throw new Refusal(`${where}: source is '${row.source}' and gpu '${row.gpu}'; a GPU stands in measured rows alone`);
       }
     }
   }
@@ -150,7 +141,7 @@ window.lab = {};
     }
     if (!rows.length) throw new Refusal(`${file}: a header and no rows`);
     checkDuplicates(file, rows, rules);
-    (rules.columns.includes("metric") ? checkTraffic : checkResults)(file, rows);
+    checkCeilings(file, rows, rules);
     return rows;
   };
 

@@ -66,9 +66,9 @@
     return (row.gpu || row.source) + (origin.length ? ` (${origin.join(", ")})` : "");
   }
 
-  function kindOf(row, isRung) {
+  function kindOf(row) {
     if (row.kind === "peer" || row.kind === "ceiling") return row.kind;
-    return isRung.test(row.stage) ? "stage" : row.stage.includes("[") ? "variant" : "peer";
+    return row.stage.includes("[") ? "variant" : "stage";
   }
 
   function shapesOf(form, rows) {
@@ -115,13 +115,19 @@
     return Object.hasOwn(state.switched, stage) ? state.switched[stage] : kind === "peer" ? stage === "fa2" : kind !== "variant";
   };
 
+  // The ladder's order; what is no rung of it comes behind.
+  lab.placeOf = (stage, { rungs }) => {
+    const place = rungs.indexOf(stage.split("[")[0].trim());
+    return place < 0 ? rungs.length : place;
+  };
+
   // What can be chosen, what is, and the rows that belong to it. A choice that the data do not have falls back.
   lab.look = (files, state, data) => {
-    const metrics = metricsOf(files), isRung = new RegExp(`^(?:${data.rung})$`);
+    const metrics = metricsOf(files);
     const metricKey = Object.hasOwn(metrics, state.metric) ? state.metric : "tflops";
     const metric = metrics[metricKey], { form } = metric, measured = form === "results";
     const rows = files.filter((file) => file.form === form).flatMap((file) => file.rows.filter(metric.takes).map((row) => {
-      return Object.assign(row, { machine: machineOf(row, file), variety: kindOf(row, isRung) });
+      return Object.assign(row, { machine: machineOf(row, file), variety: kindOf(row), place: lab.placeOf(row.stage, data) });
     }));
     const machines = distinct(rows, (row) => row.machine).map((name) => [name, name]);
     const words = (name) => (measured ? distinct(rows, (row) => row[name]).filter(Boolean).map((word) => [word, word]) : []);
@@ -146,7 +152,7 @@
     const here = rows.filter((row) => (chosen.gpu === "all" || row.machine === chosen.gpu) && shape(form, row) === chosen.shape &&
       row.causal === (chosen.causal === "1") &&
       (!measured || ["regime", "inputs", "dtype"].every((name) => !row[name] || row[name] === chosen[name])));
-    return { rows, options, chosen, family, here, metric, isRung };
+    return { rows, options, chosen, family, here, metric };
   };
 
   // ---- series ------------------------------------------------------------------------------------------------------------
@@ -160,10 +166,10 @@
 
   // One for each contestant and machine, in the order of the ladder. `without`: who has no such figure. A point that is `off` the
   // axis, as 0 is off a logarithmic one, is in the table and the download alone.
-  lab.seriesOf = ({ rows, here, chosen, family, metric, isRung }, state) => {
+  lab.seriesOf = ({ rows, here, chosen, family, metric }, state) => {
     const machines = distinct(here, (row) => row.machine), groups = new Map(), without = new Set();
-    const rungs = distinct(rows.filter((row) => row.variety === "stage"), (row) => row.stage).sort();
-    const order = (row) => [PLACES[row.variety], row.stage, machines.indexOf(row.machine), row.n, -row.batch * row.heads];
+    const rungs = distinct(rows.filter((row) => row.variety === "stage").sort((a, b) => compare([a.place, a.stage], [b.place, b.stage])), (row) => row.stage);
+    const order = (row) => [PLACES[row.variety], row.place, row.stage, machines.indexOf(row.machine), row.n, -row.batch * row.heads];
     const sorted = here.filter((row) => lab.isShown(state, row.stage, row.variety)).sort((a, b) => compare(order(a), order(b)));
     const stages = distinct(sorted, (row) => row.stage);
     for (const row of sorted) {
@@ -177,7 +183,7 @@
       if (!groups.has(key)) {
         groups.set(key, {
           stage: row.stage, kind: row.variety === "variant" ? "stage" : row.variety, gpu: row.machine, machine,
-          label: row.stage + suffix, short: (isRung.test(row.stage) ? row.stage.split("_")[0] : row.stage) + suffix,
+          label: row.stage + suffix, short: (row.variety === "stage" ? row.stage.split("_")[0] : row.stage) + suffix,
           tone: rungs.length > 1 ? Math.max(0, rungs.indexOf(row.stage.split("[")[0])) / (rungs.length - 1) : 1,
           shape: stages.indexOf(row.stage), across: PLACES[row.variety] > 0 && !family && metric.form === "results", points: [],
         });
