@@ -37,7 +37,7 @@ const ladder::Registration registration({
         "H200, at one wavefront per SM and clock; 33 to 42.",
     .min_sm = 75,
     .needs = "WMMA",
-    .resources = {{.sm = 80, .registers = 176, .spill_bytes = 0}, {.sm = 90, .registers = 176, .spill_bytes = 0}},
+    .resources = {{.sm = 80, .registers = 136, .spill_bytes = 0}, {.sm = 90, .registers = 128, .spill_bytes = 0}},
     .variants = {variant<Config<64, 32, 4>>(), variant<Config<32, 64, 2>>()},
 });
 
