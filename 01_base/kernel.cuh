@@ -1,7 +1,7 @@
-// 01_base: the base of part 1. S, P and O stay in registers from end to end; the causal mask and the log-sum-exp leave
-//          the ladder here. Dense only.
-// Before:  00g_rowgroups carries a mask and a log-sum-exp through every step to come, and none of those is about them.
-// Tile:    64x32, 2 warps, M_TILES = 2.  Shared: 32 KiB (Q 16, K 8, V 8).  Needs d = 128, n % BR == 0, n % BC == 0.
+// 01_base: a warp owns two groups of 16 query rows. Both multiply by the same fragments of K and V, and the compiler,
+//          which sees that, loads each of them once. The base of part 1.
+// Before:  p09_mma loads every fragment of K and V for 16 query rows, with 8-way conflicts.
+// Tile:    64x32, 2 warps, M_TILES = 2.   Shared: 32 KiB (Q 16, K 8, V 8).   Needs d = 128, n % BR == 0, n % BC == 0.
 // Shapes:  Q, K, V, O: [batch * heads, n, d] f16.
 #pragma once
 #include "common/gpu.cuh"
