@@ -1,5 +1,6 @@
 // Guard zones around a buffer, and what memory holds before a kernel runs.
 #pragma once
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -18,8 +19,14 @@ constexpr f16 POISON{0x7fa5};
 constexpr bool is_nan(f16 value) {
   return (value.bits & 0x7fff) > 0x7c00;
 }
+constexpr bool is_nan(float value) {
+  return value != value;
+}
 constexpr bool is_poison(f16 value) {
   return value.bits == POISON.bits;
+}
+constexpr bool is_poison(float value) {
+  return std::bit_cast<uint32_t>(value) == POISON.bits * 0x10001u;
 }
 
 // Fills a tensor's memory with POISON, whatever its elements are.

@@ -6,10 +6,6 @@
 
 namespace ladder {
 
-double Tensor::operator[](size_t i) const {
-  return spec_.element == Element::f16 ? double{to_float(half()[i])} : double{single()[i]};
-}
-
 void Tensor::append(const Tensor& more, int64_t first_head, int64_t heads) {
   const size_t head = more.spec_.head_bytes();
   const auto from = more.data_.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(first_head) * head);
@@ -21,13 +17,6 @@ Tensor& Tensors::operator[](std::string_view name) {
   const auto found = std::ranges::find(tensors_, name, &Tensor::name);
   if (found == tensors_.end()) std::abort();
   return *found;
-}
-
-float to_float(f16 value) {
-  // An f16's exponent and mantissa, moved into an f32, are too small by 2^112 (the biases' difference): multiply.
-  const uint32_t sign = (value.bits & 0x8000u) << 16, magnitude = (value.bits & 0x7fffu) << 13;
-  if (magnitude >= 0x7c00u << 13) return std::bit_cast<float>(sign | magnitude | 0x7f800000u);  // infinity, NaN
-  return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) * 0x1p112f));
 }
 
 f16 to_f16(float value) {

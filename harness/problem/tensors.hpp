@@ -1,5 +1,6 @@
 // Named tensors on the host: what goes into a problem and what comes out, whatever the elements are.
 #pragma once
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -9,6 +10,14 @@
 #include "common/attention.hpp"
 
 namespace ladder {
+
+// Exact. An f16's exponent and mantissa, moved into an f32, are too small by 2^112, the biases' difference.
+inline float to_float(f16 value) {
+  const uint32_t sign = (value.bits & 0x8000u) << 16, magnitude = (value.bits & 0x7fffu) << 13;
+  if (magnitude >= 0x7c00u << 13) return std::bit_cast<float>(sign | magnitude | 0x7f800000u);  // infinity, NaN
+  return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) * 0x1p112f));
+}
+f16 to_f16(float value);  // rounds to nearest even
 
 enum class Element : uint8_t { f16, f32 };
 constexpr size_t bytes_of(Element element) {
@@ -46,7 +55,18 @@ class Tensor {
   std::span<float> single() { return {reinterpret_cast<float*>(data_.data()), size()}; }
   std::span<const float> single() const { return {reinterpret_cast<const float*>(data_.data()), size()}; }
   // An element as a number, whatever it is.
-  double operator[](size_t i) const;
+  double operator[](size_t i) const {
+    return spec_.element == Element::f16 ? double{to_float(half()[i])} : double{single()[i]};
+  }
+  // visit(the elements), a span of what they are.
+  template <class Visit>
+  void with_elements(const Visit& visit) const {
+    if (spec_.element == Element::f16) {
+      visit(half());
+    } else {
+      visit(single());
+    }
+  }
 
   // Behind the heads that are there, those of `more`, which has the same rows and columns; or some of them.
   void append(const Tensor& more) { append(more, 0, more.spec_.heads); }
@@ -82,8 +102,5 @@ class Tensors {
  private:
   std::vector<Tensor> tensors_;
 };
-
-float to_float(f16 value);  // exact
-f16 to_f16(float value);    // round to nearest even
 
 }  // namespace ladder

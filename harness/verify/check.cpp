@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -80,14 +79,16 @@ class SetView {
   int64_t set_;
 };
 
-// Elements of the set for which `is_bad` holds.
+// Elements of the set for which is_bad(element) holds.
 template <class IsBad>
 void report_elements(CheckResult& result, const SetView& view, const Tensor& output, FailureKind kind, const char* what,
                      const IsBad& is_bad) {
   int64_t bad = 0, all = 0, first = 0;
-  view.for_each_element(output, [&](int64_t i) {
-    ++all;
-    if (is_bad(static_cast<size_t>(i)) && bad++ == 0) first = i;
+  output.with_elements([&](const auto elements) {
+    view.for_each_element(output, [&](int64_t i) {
+      ++all;
+      if (is_bad(elements[static_cast<size_t>(i)]) && bad++ == 0) first = i;
+    });
   });
   if (bad == 0) return;
   fail(result, kind,
@@ -105,23 +106,15 @@ bool expects_nan(const Reference& reference, const Reference::Answer& answer, si
   return false;
 }
 
-// Whether the element still holds what memory was poisoned with.
-bool is_poisoned(const Tensor& output, size_t i) {
-  std::array<std::byte, 8> poisoned;
-  poison(poisoned);
-  const size_t bytes = bytes_of(output.spec().element);
-  return std::memcmp(&output.bytes()[i * bytes], poisoned.data(), bytes) == 0;
-}
-
 // An output that is held to the plain f16 attention.
 void judge_against_baseline(CheckResult& result, const Problem& problem, size_t set, const Reference::Answer& answer,
                             const Tensor& output) {
   const SetView view(problem, set);
-  const auto never_written = [&](size_t i) { return is_poisoned(output, i); };
-  report_elements(result, view, output, FailureKind::unwritten_output, "were never written", never_written);
+  report_elements(result, view, output, FailureKind::unwritten_output, "were never written",
+                  [](auto value) { return is_poison(value); });
   if (!expects_nan(problem.reference, answer, set)) {
     report_elements(result, view, output, FailureKind::nan_output, "are NaN",
-                    [&](size_t i) { return std::isnan(output[i]) && !never_written(i); });
+                    [](auto value) { return is_nan(value) && !is_poison(value); });
   }
   const Comparison worst = compare_to_reference(problem.reference, answer, output, set);
   result.max_err = worst.max_err;
