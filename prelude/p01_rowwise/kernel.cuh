@@ -1,7 +1,7 @@
 // p01_rowwise: attention in one kernel. A block owns one query and keeps its row of scores in shared memory, where the
 //          softmax is taken: no n x n matrix exists any more.
 // Before:  00_naive sends every score through global memory six times, as three kernels must.
-// Block:   one query, 4 warps.   Shared: 4 n + 32 B.   Any d up to 256; a row must fit: n <= 58104 in 227 KiB.
+// Block:   one query, 4 warps.  Shared: 4 n + 32 B.   Any d up to 256; a row must fit: n <= 58104 in 227 KiB.
 // Shapes:  Q, K, V, O: [batch * heads, n, d] f16.
 #pragma once
 #include "common/gpu.cuh"

@@ -1,7 +1,7 @@
 // p02_coalesced: eight lanes read a row of K together, 16 bytes each, and sum its score by shuffles. A warp's load is of
 //          whole lines, 128 B each, and uses all of them.
 // Before:  p01_rowwise reads with a warp from 32 rows of K at a time, 2 bytes of a line each.
-// Block:   one query, 4 warps.   Shared: 4 n + 32 B.   Needs d = 128; a row must fit: n <= 58104 in 227 KiB.
+// Block:   one query, 4 warps.  Shared: 4 n + 32 B.  Needs d = 128; a row must fit: n <= 58104 in 227 KiB.
 // Shapes:  Q, K, V, O: [batch * heads, n, d] f16.
 #pragma once
 #include "common/gpu.cuh"
@@ -24,7 +24,6 @@ struct Config {
 __device__ __forceinline__ void load_chunk(float (&values)[8], const f16* source) {
   const uint4 chunk = ld_global_v4(source);
   const uint32_t pairs[4] = {chunk.x, chunk.y, chunk.z, chunk.w};
-#pragma unroll
   for (int i = 0; i < 8; ++i) values[i] = to_float(f16{static_cast<uint16_t>(pairs[i / 2] >> ((i % 2) * 16))});
 }
 
@@ -43,7 +42,6 @@ __global__ void __launch_bounds__(C::THREADS) attention(AttentionParams p) {
 
   // LOAD  K and V are read where they are needed, straight from global memory.
   float Q_part[CHUNKS][8];
-#pragma unroll
   for (int chunk = 0; chunk < CHUNKS; ++chunk) load_chunk(Q_part[chunk], p.Q + block_row + eighth * 8 + chunk * 64);
 
   // QK    Eight lanes compute a score: each sums 16 products, and three exchanges complete the sum. All lanes of a
@@ -53,11 +51,9 @@ __global__ void __launch_bounds__(C::THREADS) attention(AttentionParams p) {
   for (int first = 0; first < p.n; first += GROUPS) {
     const int key = first + group < p.n ? first + group : p.n - 1;
     float score = 0.0f;
-#pragma unroll
     for (int chunk = 0; chunk < CHUNKS; ++chunk) {
       float K_part[8];
       load_chunk(K_part, p.K + head + size_t(key) * HEAD_DIM + eighth * 8 + chunk * 64);
-#pragma unroll
       for (int i = 0; i < 8; ++i) score += Q_part[chunk][i] * K_part[i];
     }
     score += shfl_xor(score, 1);

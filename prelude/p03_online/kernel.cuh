@@ -1,7 +1,7 @@
 // p03_online: the online softmax. Each group walks over its keys once, with a maximum and a sum so far, and puts right what
 //          it has summed when the maximum grows: no row of scores is kept.
 // Before:  p02_coalesced keeps the row for the softmax, which needs its maximum and sum: 4 n bytes, which bound n.
-// Block:   one query, 4 warps.   Shared: 8320 B.   Needs d = 128.
+// Block:   one query, 4 warps.  Shared: 8320 B.  Needs d = 128.
 // Shapes:  Q, K, V, O: [batch * heads, n, d] f16.
 #pragma once
 #include "common/gpu.cuh"
@@ -25,7 +25,6 @@ struct Config {
 __device__ __forceinline__ void load_chunk(float (&values)[8], const f16* source) {
   const uint4 chunk = ld_global_v4(source);
   const uint32_t pairs[4] = {chunk.x, chunk.y, chunk.z, chunk.w};
-#pragma unroll
   for (int i = 0; i < 8; ++i) values[i] = to_float(f16{static_cast<uint16_t>(pairs[i / 2] >> ((i % 2) * 16))});
 }
 
@@ -43,7 +42,6 @@ __global__ void __launch_bounds__(C::THREADS) attention(AttentionParams p) {
 
   // LOAD  K and V are read where they are needed, straight from global memory.
   float Q_part[CHUNKS][8];
-#pragma unroll
   for (int chunk = 0; chunk < CHUNKS; ++chunk) load_chunk(Q_part[chunk], p.Q + block_row + eighth * 8 + chunk * 64);
 
   // QK    Eight lanes compute a score: each sums 16 products, and three exchanges complete the sum. All lanes of a
@@ -53,11 +51,9 @@ __global__ void __launch_bounds__(C::THREADS) attention(AttentionParams p) {
   for (int first = 0; first < p.n; first += GROUPS) {
     const int key = first + group < p.n ? first + group : p.n - 1;
     float score = 0.0f;
-#pragma unroll
     for (int chunk = 0; chunk < CHUNKS; ++chunk) {
       float K_part[8];
       load_chunk(K_part, p.K + head + size_t(key) * HEAD_DIM + eighth * 8 + chunk * 64);
-#pragma unroll
       for (int i = 0; i < 8; ++i) score += Q_part[chunk][i] * K_part[i];
     }
     score += shfl_xor(score, 1);
@@ -73,11 +69,9 @@ __global__ void __launch_bounds__(C::THREADS) attention(AttentionParams p) {
     group_sum = group_sum * correction + weight;
 
     // PV
-#pragma unroll
     for (int chunk = 0; chunk < CHUNKS; ++chunk) {
       float V_part[8];
       load_chunk(V_part, p.V + head + size_t(key) * HEAD_DIM + eighth * 8 + chunk * 64);
-#pragma unroll
       for (int i = 0; i < 8; ++i) O_part[chunk][i] = O_part[chunk][i] * correction + weight * V_part[i];
     }
   }
@@ -87,9 +81,7 @@ __global__ void __launch_bounds__(C::THREADS) attention(AttentionParams p) {
     st_shared_b32(smem_max + group * 4, __float_as_uint(group_max));
     st_shared_b32(smem_sum + group * 4, __float_as_uint(group_sum));
   }
-#pragma unroll
   for (int chunk = 0; chunk < CHUNKS; ++chunk) {
-#pragma unroll
     for (int i = 0; i < 8; i += 4) {
       const uint4 four_sums = {__float_as_uint(O_part[chunk][i]), __float_as_uint(O_part[chunk][i + 1]),
                                __float_as_uint(O_part[chunk][i + 2]), __float_as_uint(O_part[chunk][i + 3])};
@@ -98,9 +90,7 @@ __global__ void __launch_bounds__(C::THREADS) attention(AttentionParams p) {
   }
   __syncthreads();  // safe to read the groups' results: every thread has stored its part
   float row_max = -INFINITY, row_sum = 0.0f, sum = 0.0f;
-#pragma unroll
   for (int g = 0; g < GROUPS; ++g) row_max = fmaxf(row_max, __uint_as_float(ld_shared_b32(smem_max + g * 4)));
-#pragma unroll
   for (int g = 0; g < GROUPS; ++g) {
     const float correction = ex2_approx((__uint_as_float(ld_shared_b32(smem_max + g * 4)) - row_max) * LOG2E);
     row_sum += correction * __uint_as_float(ld_shared_b32(smem_sum + g * 4));

@@ -1,7 +1,7 @@
 // p04_ownrow: a group owns a query and walks over all keys. Its maximum, its sum and its O are the row's: nothing is
 //          joined, and the four groups of a warp ask for the same row of K or V at the same time.
 // Before:  p03_online has the 16 groups of a block read 16 rows of K and V at a time, each for one query.
-// Block:   16 queries, 4 warps.   Shared: nothing.   Needs d = 128.
+// Block:   16 queries, 4 warps.  Shared: nothing.  Needs d = 128.
 // Shapes:  Q, K, V, O: [batch * heads, n, d] f16.
 #pragma once
 #include "common/gpu.cuh"
@@ -23,7 +23,6 @@ struct Config {
 __device__ __forceinline__ void load_chunk(float (&values)[8], const f16* source) {
   const uint4 chunk = ld_global_v4(source);
   const uint32_t pairs[4] = {chunk.x, chunk.y, chunk.z, chunk.w};
-#pragma unroll
   for (int i = 0; i < 8; ++i) values[i] = to_float(f16{static_cast<uint16_t>(pairs[i / 2] >> ((i % 2) * 16))});
 }
 
@@ -39,7 +38,6 @@ __global__ void __launch_bounds__(C::THREADS) flash_attention(AttentionParams p)
 
   // LOAD  K and V are read where they are needed, straight from global memory.
   float Q_part[CHUNKS][8];
-#pragma unroll
   for (int chunk = 0; chunk < CHUNKS; ++chunk)
     load_chunk(Q_part[chunk], p.Q + block_rows + row * HEAD_DIM + eighth * 8 + chunk * 64);
 
@@ -48,11 +46,9 @@ __global__ void __launch_bounds__(C::THREADS) flash_attention(AttentionParams p)
 #pragma unroll 2
   for (int key = 0; key < p.n; ++key) {
     float score = 0.0f;
-#pragma unroll
     for (int chunk = 0; chunk < CHUNKS; ++chunk) {
       float K_part[8];
       load_chunk(K_part, p.K + head + size_t(key) * HEAD_DIM + eighth * 8 + chunk * 64);
-#pragma unroll
       for (int i = 0; i < 8; ++i) score += Q_part[chunk][i] * K_part[i];
     }
     score += shfl_xor(score, 1);
@@ -68,11 +64,9 @@ __global__ void __launch_bounds__(C::THREADS) flash_attention(AttentionParams p)
     row_sum = row_sum * correction + weight;
 
     // PV
-#pragma unroll
     for (int chunk = 0; chunk < CHUNKS; ++chunk) {
       float V_part[8];
       load_chunk(V_part, p.V + head + size_t(key) * HEAD_DIM + eighth * 8 + chunk * 64);
-#pragma unroll
       for (int i = 0; i < 8; ++i) O_part[chunk][i] = O_part[chunk][i] * correction + weight * V_part[i];
     }
   }
@@ -81,10 +75,8 @@ __global__ void __launch_bounds__(C::THREADS) flash_attention(AttentionParams p)
   if (group >= rows) return;
   const float normalise = 1.0f / row_sum;
   f16* O_row = p.O + block_rows + row * HEAD_DIM + eighth * 8;
-#pragma unroll
   for (int chunk = 0; chunk < CHUNKS; ++chunk) {
     uint32_t pairs[4];
-#pragma unroll
     for (int i = 0; i < 4; ++i)
       pairs[i] = pack_f16x2(O_part[chunk][2 * i] * normalise, O_part[chunk][2 * i + 1] * normalise);
     st_global_v4(O_row + chunk * 64, uint4{pairs[0], pairs[1], pairs[2], pairs[3]});

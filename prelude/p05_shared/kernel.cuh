@@ -1,6 +1,6 @@
 // p05_shared: K and V come tile by tile into shared memory, so what is read from global memory serves 16 queries.
 // Before:  p04_ownrow has every warp read all of K and V, and leaves what warps have in common to the caches.
-// Tile:    16x64, 4 warps.   Shared: 36 KiB (Q 4, K 16, V 16).   Needs d = 128, n % BR == 0, n % BC == 0.
+// Tile:    16x64, 4 warps.  Shared: 36 KiB (Q 4, K 16, V 16).  Needs d = 128, n % BR == 0, n % BC == 0.
 // Shapes:  Q, K, V, O: [batch * heads, n, d] f16.
 #pragma once
 #include "common/gpu.cuh"
@@ -30,7 +30,6 @@ template <int ROWS, int THREADS>
 __device__ __forceinline__ void load_tile(uint32_t tile, const f16* source) {
   constexpr int ROWS_PER_PASS = THREADS / ROW_CHUNKS;
   const uint32_t row = threadIdx.x / ROW_CHUNKS, chunk = threadIdx.x % ROW_CHUNKS;
-#pragma unroll
   for (int first_row = 0; first_row < ROWS; first_row += ROWS_PER_PASS) {
     const uint4 eight_halves = ld_global_v4(source + (row + first_row) * HEAD_DIM + chunk * 8);
     st_shared_v4(tile + chunk_offset(row + first_row, chunk), eight_halves);
@@ -41,7 +40,6 @@ __device__ __forceinline__ void load_tile(uint32_t tile, const f16* source) {
 __device__ __forceinline__ void load_chunk(float (&values)[8], uint32_t address) {
   const uint4 chunk = ld_shared_v4(address);
   const uint32_t pairs[4] = {chunk.x, chunk.y, chunk.z, chunk.w};
-#pragma unroll
   for (int i = 0; i < 8; ++i) values[i] = to_float(f16{static_cast<uint16_t>(pairs[i / 2] >> ((i % 2) * 16))});
 }
 
@@ -64,7 +62,6 @@ __global__ void __launch_bounds__(C::THREADS) flash_attention(AttentionParams p)
   load_tile<BR, THREADS>(smem_Q, p.Q + block_rows);
   __syncthreads();  // safe to read Q: every thread has stored its part
   float Q_part[CHUNKS][8];
-#pragma unroll
   for (int chunk = 0; chunk < CHUNKS; ++chunk)
     load_chunk(Q_part[chunk], smem_Q + chunk_offset(row, eighth + chunk * 8));
 
@@ -80,11 +77,9 @@ __global__ void __launch_bounds__(C::THREADS) flash_attention(AttentionParams p)
 
     // QK    Eight lanes compute a score: each sums 16 products, and three exchanges complete the sum.
     float score = 0.0f;
-#pragma unroll
     for (int chunk = 0; chunk < CHUNKS; ++chunk) {
       float K_part[8];
       load_chunk(K_part, smem_K + chunk_offset(key % BC, eighth + chunk * 8));
-#pragma unroll
       for (int i = 0; i < 8; ++i) score += Q_part[chunk][i] * K_part[i];
     }
     score += shfl_xor(score, 1);
@@ -100,11 +95,9 @@ __global__ void __launch_bounds__(C::THREADS) flash_attention(AttentionParams p)
     row_sum = row_sum * correction + weight;
 
     // PV
-#pragma unroll
     for (int chunk = 0; chunk < CHUNKS; ++chunk) {
       float V_part[8];
       load_chunk(V_part, smem_V + chunk_offset(key % BC, eighth + chunk * 8));
-#pragma unroll
       for (int i = 0; i < 8; ++i) O_part[chunk][i] = O_part[chunk][i] * correction + weight * V_part[i];
     }
   }
@@ -112,10 +105,8 @@ __global__ void __launch_bounds__(C::THREADS) flash_attention(AttentionParams p)
   // STORE  Eight lanes together write 128 B of a row, twice.
   const float normalise = 1.0f / row_sum;
   f16* O_row = p.O + block_rows + row * HEAD_DIM + eighth * 8;
-#pragma unroll
   for (int chunk = 0; chunk < CHUNKS; ++chunk) {
     uint32_t pairs[4];
-#pragma unroll
     for (int i = 0; i < 4; ++i)
       pairs[i] = pack_f16x2(O_part[chunk][2 * i] * normalise, O_part[chunk][2 * i + 1] * normalise);
     st_global_v4(O_row + chunk * 64, uint4{pairs[0], pairs[1], pairs[2], pairs[3]});

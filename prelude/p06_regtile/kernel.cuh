@@ -1,6 +1,6 @@
 // p06_regtile: register tiles. A lane has four rows, so each value of K or V that it reads serves four products.
 // Before:  p05_shared reads and converts a value for every product.
-// Tile:    64x64, 4 warps.   Shared: 48 KiB (Q 16, K 16, V 16).   Needs d = 128, n % BR == 0, n % BC == 0.
+// Tile:    64x64, 4 warps.  Shared: 48 KiB (Q 16, K 16, V 16).  Needs d = 128, n % BR == 0, n % BC == 0.
 // Shapes:  Q, K, V, O: [batch * heads, n, d] f16.
 #pragma once
 #include "common/gpu.cuh"
@@ -30,7 +30,6 @@ template <int ROWS, int THREADS>
 __device__ __forceinline__ void load_tile(uint32_t tile, const f16* source) {
   constexpr int ROWS_PER_PASS = THREADS / ROW_CHUNKS;
   const uint32_t row = threadIdx.x / ROW_CHUNKS, chunk = threadIdx.x % ROW_CHUNKS;
-#pragma unroll
   for (int first_row = 0; first_row < ROWS; first_row += ROWS_PER_PASS) {
     const uint4 eight_halves = ld_global_v4(source + (row + first_row) * HEAD_DIM + chunk * 8);
     st_shared_v4(tile + chunk_offset(row + first_row, chunk), eight_halves);
@@ -41,7 +40,6 @@ __device__ __forceinline__ void load_tile(uint32_t tile, const f16* source) {
 __device__ __forceinline__ void load_chunk(float (&values)[8], uint32_t address) {
   const uint4 chunk = ld_shared_v4(address);
   const uint32_t pairs[4] = {chunk.x, chunk.y, chunk.z, chunk.w};
-#pragma unroll
   for (int i = 0; i < 8; ++i) values[i] = to_float(f16{static_cast<uint16_t>(pairs[i / 2] >> ((i % 2) * 16))});
 }
 
@@ -53,8 +51,7 @@ __global__ void __launch_bounds__(C::THREADS) flash_attention(AttentionParams p)
   static_assert(BR % (THREADS / ROW_CHUNKS) == 0 && BC % (THREADS / ROW_CHUNKS) == 0, "load_tile copies whole passes");
 
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const uint32_t first_row = warp * 16 + (lane / 8) * ROWS;  // of four
-  const uint32_t eighth = lane % 8;                          // a lane's eighth of a row: chunks eighth and eighth + 8
+  const uint32_t first_row = warp * 16 + (lane / 8) * ROWS, eighth = lane % 8;  // chunks eighth, eighth + 8
   const size_t head = size_t(blockIdx.y) * p.n * HEAD_DIM;
   const size_t block_rows = head + size_t(blockIdx.x) * BR * HEAD_DIM;  // this block's rows of Q and O
   const uint32_t smem_Q = smem_base(), smem_K = smem_Q + BR * ROW_BYTES, smem_V = smem_K + BC * ROW_BYTES;
@@ -64,15 +61,12 @@ __global__ void __launch_bounds__(C::THREADS) flash_attention(AttentionParams p)
 
   float O_part[ROWS][CHUNKS][8] = {};
   float row_max[ROWS], row_sum[ROWS] = {};
-#pragma unroll
   for (int lane_row = 0; lane_row < ROWS; ++lane_row) row_max[lane_row] = -INFINITY;
 
   load_tile<BR, THREADS>(smem_Q, p.Q + block_rows);
   __syncthreads();  // safe to read Q: every thread has stored its part
   float Q_part[ROWS][CHUNKS][8];
-#pragma unroll
   for (int lane_row = 0; lane_row < ROWS; ++lane_row) {
-#pragma unroll
     for (int chunk = 0; chunk < CHUNKS; ++chunk)
       load_chunk(Q_part[lane_row][chunk], smem_Q + chunk_offset(first_row + lane_row, eighth + chunk * 8));
   }
@@ -89,19 +83,15 @@ __global__ void __launch_bounds__(C::THREADS) flash_attention(AttentionParams p)
 
     // QK    Eight lanes compute a score: each sums 16 products, and three exchanges complete the sum.
     float score[ROWS] = {}, weight[ROWS];
-#pragma unroll
     for (int chunk = 0; chunk < CHUNKS; ++chunk) {
       float K_part[8];
       load_chunk(K_part, smem_K + chunk_offset(key % BC, eighth + chunk * 8));
-#pragma unroll
       for (int lane_row = 0; lane_row < ROWS; ++lane_row) {
-#pragma unroll
         for (int i = 0; i < 8; ++i) score[lane_row] += Q_part[lane_row][chunk][i] * K_part[i];
       }
     }
 
     // SOFTMAX  A larger maximum makes all earlier weights smaller, by one factor: the sum and O are put right with it.
-#pragma unroll
     for (int lane_row = 0; lane_row < ROWS; ++lane_row) {
       score[lane_row] += shfl_xor(score[lane_row], 1);
       score[lane_row] += shfl_xor(score[lane_row], 2);
@@ -113,36 +103,28 @@ __global__ void __launch_bounds__(C::THREADS) flash_attention(AttentionParams p)
       row_max[lane_row] = new_max;
       weight[lane_row] = ex2_approx((score[lane_row] - new_max) * LOG2E);
       row_sum[lane_row] = row_sum[lane_row] * correction + weight[lane_row];
-#pragma unroll
       for (int chunk = 0; chunk < CHUNKS; ++chunk) {
-#pragma unroll
         for (int i = 0; i < 8; ++i) O_part[lane_row][chunk][i] *= correction;
       }
     }
 
     // PV
-#pragma unroll
     for (int chunk = 0; chunk < CHUNKS; ++chunk) {
       float V_part[8];
       load_chunk(V_part, smem_V + chunk_offset(key % BC, eighth + chunk * 8));
-#pragma unroll
       for (int lane_row = 0; lane_row < ROWS; ++lane_row) {
-#pragma unroll
         for (int i = 0; i < 8; ++i) O_part[lane_row][chunk][i] += weight[lane_row] * V_part[i];
       }
     }
   }
 
   // STORE  Eight lanes together write 128 B of a row, twice.
-#pragma unroll
   for (int lane_row = 0; lane_row < ROWS; ++lane_row) {
     const float normalise = 1.0f / row_sum[lane_row];
     f16* O_row = p.O + block_rows + (first_row + lane_row) * HEAD_DIM + eighth * 8;
-#pragma unroll
     for (int chunk = 0; chunk < CHUNKS; ++chunk) {
       const float(&O)[8] = O_part[lane_row][chunk];
       uint32_t pairs[4];
-#pragma unroll
       for (int i = 0; i < 4; ++i) pairs[i] = pack_f16x2(O[2 * i] * normalise, O[2 * i + 1] * normalise);
       st_global_v4(O_row + chunk * 64, uint4{pairs[0], pairs[1], pairs[2], pairs[3]});
     }

@@ -1,7 +1,6 @@
-// p08_wmma: both products on tensor cores, through WMMA. Its fragments are opaque, no lane knows which elements it holds:
-//          S, P and P V go through shared memory, where a lane finds the rows that it scales and sums.
+// p08_wmma: both products on tensor cores, by WMMA. Its fragments are opaque, so S, P and P V go through shared memory.
 // Before:  p07_tiled multiplies on the FP32 units, one product per lane and instruction.
-// Tile:    64x32, 4 warps.   Shared: 48 KiB (Q 16, K 8, V 8, S 10, P 6).   Needs d = 128, n % BR == 0, n % BC == 0.
+// Tile:    64x32, 4 warps.  Shared: 48 KiB (Q 16, K 8, V 8, S 10, P 6).  Needs d = 128, n % BR == 0, n % BC == 0.
 // Shapes:  Q, K, V, O: [batch * heads, n, d] f16.
 #pragma once
 #include "common/gpu.cuh"
@@ -32,7 +31,6 @@ template <int ROWS, int THREADS>
 __device__ __forceinline__ void load_tile(uint32_t tile, const f16* source) {
   constexpr int ROWS_PER_PASS = THREADS / ROW_CHUNKS;
   const uint32_t row = threadIdx.x / ROW_CHUNKS, chunk = threadIdx.x % ROW_CHUNKS;
-#pragma unroll
   for (int first_row = 0; first_row < ROWS; first_row += ROWS_PER_PASS) {
     const uint4 eight_halves = ld_global_v4(source + (row + first_row) * HEAD_DIM + chunk * 8);
     st_shared_v4(tile + chunk_offset(row + first_row, chunk), eight_halves);
@@ -42,7 +40,6 @@ __device__ __forceinline__ void load_tile(uint32_t tile, const f16* source) {
 // A lane's share of a row of S or of P V: four neighbouring columns of every 32.
 template <int KEYS>
 __device__ __forceinline__ void load_share(float (&values)[KEYS], uint32_t address) {
-#pragma unroll
   for (int j = 0; j < KEYS; j += 4) {
     const uint4 four = ld_shared_v4(address + j * 8 * 4);
     values[j] = __uint_as_float(four.x), values[j + 1] = __uint_as_float(four.y);
@@ -52,19 +49,16 @@ __device__ __forceinline__ void load_share(float (&values)[KEYS], uint32_t addre
 
 template <class C>
 __global__ void __launch_bounds__(C::THREADS) flash_attention(AttentionParams p) {
-  constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, THREADS = C::THREADS;
-  constexpr int S_LD = C::S_LD, P_LD = C::P_LD;
+  constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, THREADS = C::THREADS, S_LD = C::S_LD, P_LD = C::P_LD;
   constexpr int ROWS = 4, KEYS = BC / 8;  // of S per lane: a warp's 16 rows are shared by 4 x 8 lanes, 8 to a row
   constexpr int QK_N_TILES = BC / 16, QK_K_TILES = HEAD_DIM / 16;  // S[16 x BC] = Q[16 x d] K^T[d x BC]
-  constexpr int PV_N_TILES = BC / 16, PV_K_TILES = BC / 16;        // BC columns at a time of P[16 x BC] V[BC x d]
-  constexpr int SLABS = HEAD_DIM / BC;                             // of so many columns
+  constexpr int SLABS = HEAD_DIM / BC, PV_N_TILES = BC / 16, PV_K_TILES = BC / 16;  // O[16 x d], BC columns at a time
   static_assert(BR == 16 * WARPS, "each warp owns 16 rows");
   static_assert(BC % 32 == 0 && HEAD_DIM % BC == 0, "a lane's keys come in fours, O's columns in slabs of BC");
   static_assert(BR % (THREADS / ROW_CHUNKS) == 0 && BC % (THREADS / ROW_CHUNKS) == 0, "load_tile copies whole passes");
 
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const uint32_t first_row = warp * 16 + (lane / 8) * ROWS;  // of four
-  const uint32_t eighth = lane % 8;  // a lane's eighth of a row: columns eighth * 4 to + 3 of every 32
+  const uint32_t first_row = warp * 16 + (lane / 8) * ROWS, eighth = lane % 8;  // 4 columns of every 32
   const size_t head = size_t(blockIdx.y) * p.n * HEAD_DIM;
   const size_t block_rows = head + size_t(blockIdx.x) * BR * HEAD_DIM;  // this block's rows of Q and O
   const f16 *K = p.K + head, *V = p.V + head;                           // the tile at hand
@@ -81,7 +75,6 @@ __global__ void __launch_bounds__(C::THREADS) flash_attention(AttentionParams p)
 
   float O_part[ROWS][SLABS][KEYS] = {};
   float row_max[ROWS], row_sum[ROWS] = {};
-#pragma unroll
   for (int lane_row = 0; lane_row < ROWS; ++lane_row) row_max[lane_row] = -INFINITY;
 
   load_tile<BR, THREADS>(smem_Q, p.Q + block_rows);
@@ -97,31 +90,25 @@ __global__ void __launch_bounds__(C::THREADS) flash_attention(AttentionParams p)
     // QK    K's rows are keys: read by columns, they are K^T. A row of 256 B goes twice around the banks, so the eight
     //       rows that are read together meet in the same ones: 8-way conflicts, here and in PV.
     WmmaAccumulator S_tiles[QK_N_TILES];
-#pragma unroll
     for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) wmma_fill(S_tiles[key_tile], 0.0f);
-#pragma unroll
     for (int d_slice = 0; d_slice < QK_K_TILES; ++d_slice) {
       WmmaA Q_tile;
       wmma_load_a(Q_tile, warp_Q + d_slice * 32, HEAD_DIM);
-#pragma unroll
       for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
         WmmaBCol K_tile;
         wmma_load_b_col(K_tile, smem_K + key_tile * 16 * ROW_BYTES + d_slice * 32, HEAD_DIM);
         wmma_mma(S_tiles[key_tile], Q_tile, K_tile);
       }
     }
-#pragma unroll
     for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile)
       wmma_store_d(warp_S + key_tile * 64, S_tiles[key_tile], S_LD);
     __syncwarp();  // safe to read S: its rows belong to this warp, and the whole warp has stored them
 
     // SOFTMAX  A row's scores are spread over 8 neighbouring lanes, so three exchanges complete a maximum or a sum.
-#pragma unroll
     for (int lane_row = 0; lane_row < ROWS; ++lane_row) {
       float S_part[KEYS];
       load_share(S_part, lane_S + lane_row * S_LD * 4);
       float tile_max = -INFINITY;
-#pragma unroll
       for (int j = 0; j < KEYS; ++j) {
         S_part[j] *= p.softmax_scale;
         tile_max = fmaxf(tile_max, S_part[j]);
@@ -135,7 +122,6 @@ __global__ void __launch_bounds__(C::THREADS) flash_attention(AttentionParams p)
       row_max[lane_row] = new_max;
 
       float tile_sum = 0.0f;
-#pragma unroll
       for (int j = 0; j < KEYS; ++j) {
         S_part[j] = ex2_approx((S_part[j] - new_max) * LOG2E);
         tile_sum += S_part[j];
@@ -144,14 +130,10 @@ __global__ void __launch_bounds__(C::THREADS) flash_attention(AttentionParams p)
       tile_sum += shfl_xor(tile_sum, 2);
       tile_sum += shfl_xor(tile_sum, 4);
       row_sum[lane_row] = row_sum[lane_row] * correction + tile_sum;
-#pragma unroll
       for (int slab = 0; slab < SLABS; ++slab) {
-#pragma unroll
         for (int j = 0; j < KEYS; ++j) O_part[lane_row][slab][j] *= correction;
       }
-
       // Nor can a lane put its weights into a fragment: P goes through shared memory, as f16.
-#pragma unroll
       for (int j = 0; j < KEYS; j += 4) {
         const uint2 four_weights = {pack_f16x2(S_part[j], S_part[j + 1]), pack_f16x2(S_part[j + 2], S_part[j + 3])};
         st_shared_v2(lane_P + (lane_row * P_LD + j * 8) * 2, four_weights);
@@ -161,16 +143,12 @@ __global__ void __launch_bounds__(C::THREADS) flash_attention(AttentionParams p)
 
     // PV    BC columns at a time, through the memory that S has left: a lane adds its share of them to its rows of O.
     WmmaA P_tiles[PV_K_TILES];
-#pragma unroll
     for (int key_slice = 0; key_slice < PV_K_TILES; ++key_slice)
       wmma_load_a(P_tiles[key_slice], warp_P + key_slice * 32, P_LD);
-#pragma unroll
     for (int slab = 0; slab < SLABS; ++slab) {
-#pragma unroll
       for (int column_tile = 0; column_tile < PV_N_TILES; ++column_tile) {
         WmmaAccumulator PV_tile;
         wmma_fill(PV_tile, 0.0f);
-#pragma unroll
         for (int key_slice = 0; key_slice < PV_K_TILES; ++key_slice) {
           WmmaBRow V_tile;
           wmma_load_b_row(V_tile, smem_V + key_slice * 16 * ROW_BYTES + (slab * BC + column_tile * 16) * 2, HEAD_DIM);
@@ -179,11 +157,9 @@ __global__ void __launch_bounds__(C::THREADS) flash_attention(AttentionParams p)
         wmma_store_d(warp_S + column_tile * 64, PV_tile, S_LD);
       }
       __syncwarp();  // safe to read: the whole warp has stored its rows
-#pragma unroll
       for (int lane_row = 0; lane_row < ROWS; ++lane_row) {
         float PV_part[KEYS];
         load_share(PV_part, lane_S + lane_row * S_LD * 4);
-#pragma unroll
         for (int j = 0; j < KEYS; ++j) O_part[lane_row][slab][j] += PV_part[j];
       }
       __syncwarp();  // safe to overwrite: all lanes have read their share
@@ -191,14 +167,11 @@ __global__ void __launch_bounds__(C::THREADS) flash_attention(AttentionParams p)
   }
 
   // STORE  Eight lanes together write 64 B of a row, four times.
-#pragma unroll
   for (int lane_row = 0; lane_row < ROWS; ++lane_row) {
     const float normalise = 1.0f / row_sum[lane_row];
     f16* O_row = p.O + block_rows + (first_row + lane_row) * HEAD_DIM + eighth * 4;
-#pragma unroll
     for (int slab = 0; slab < SLABS; ++slab) {
       const float(&O)[KEYS] = O_part[lane_row][slab];
-#pragma unroll
       for (int j = 0; j < KEYS; j += 2)
         st_global_b32(O_row + slab * BC + (j / 4) * 32 + j % 4, pack_f16x2(O[j] * normalise, O[j + 1] * normalise));
     }

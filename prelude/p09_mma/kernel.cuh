@@ -1,7 +1,6 @@
-// p09_mma: both products by mma.sync, whose fragments are written down: a lane knows which elements it holds. S, P and O stay
-//          in its registers, and nothing but Q, K and V passes through shared memory.
+// p09_mma: both products by mma.sync, whose fragments are written down: S, P and O stay in a lane's registers.
 // Before:  p08_wmma sends S, P and P V through shared memory, because the fragments of WMMA are opaque.
-// Tile:    64x32, 4 warps.   Shared: 32 KiB (Q 16, K 8, V 8).   Needs d = 128, n % BR == 0, n % BC == 0.
+// Tile:    64x32, 4 warps.  Shared: 32 KiB (Q 16, K 8, V 8).  Needs d = 128, n % BR == 0, n % BC == 0.
 // Shapes:  Q, K, V, O: [batch * heads, n, d] f16.
 #pragma once
 #include "common/gpu.cuh"
@@ -10,7 +9,7 @@ namespace {
 
 constexpr int HEAD_DIM = 128;
 constexpr int ROW_BYTES = HEAD_DIM * 2;     // 128 halves = 256 B = twice around the 32 banks of 4 B
-constexpr int ROW_CHUNKS = ROW_BYTES / 16;  // 16 B = 8 halves: one row of an ldmatrix matrix, one vector load
+constexpr int ROW_CHUNKS = ROW_BYTES / 16;  // 16 B = 8 halves: one vector load
 constexpr float LOG2E = 1.44269504088896341f;
 
 // A block's tile, BR queries against BC keys at a time by WARPS warps, and the shared memory that it takes.
@@ -30,7 +29,6 @@ template <int ROWS, int THREADS>
 __device__ __forceinline__ void load_tile(uint32_t tile, const f16* source) {
   constexpr int ROWS_PER_PASS = THREADS / ROW_CHUNKS;
   const uint32_t row = threadIdx.x / ROW_CHUNKS, chunk = threadIdx.x % ROW_CHUNKS;
-#pragma unroll
   for (int first_row = 0; first_row < ROWS; first_row += ROWS_PER_PASS) {
     const uint4 eight_halves = ld_global_v4(source + (row + first_row) * HEAD_DIM + chunk * 8);
     st_shared_v4(tile + chunk_offset(row + first_row, chunk), eight_halves);
@@ -40,6 +38,7 @@ __device__ __forceinline__ void load_tile(uint32_t tile, const f16* source) {
 template <class C>
 __global__ void __launch_bounds__(C::THREADS) flash_attention(AttentionParams p) {
   constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, THREADS = C::THREADS;
+  constexpr int M_TILES = 1;                                      // 16-row groups of queries per warp
   constexpr int QK_N_TILES = BC / 8, QK_K_TILES = HEAD_DIM / 16;  // S[16 x BC] = Q[16 x d] K^T[d x BC]
   constexpr int PV_N_TILES = HEAD_DIM / 8, PV_K_TILES = BC / 16;  // O[16 x d] += P[16 x BC] V[BC x d]
   static_assert(BR == 16 * WARPS, "each warp owns 16 rows");
@@ -56,8 +55,9 @@ __global__ void __launch_bounds__(C::THREADS) flash_attention(AttentionParams p)
   smem_name(smem_V, BC * ROW_BYTES, "V", ROW_BYTES);
   const uint32_t warp_Q = smem_Q + warp * 16 * ROW_BYTES;
 
-  float O_frag[PV_N_TILES][4] = {};  // FragmentC: registers 0, 1 belong to one row, 2, 3 to the row 8 below
-  float row_max[2] = {-INFINITY, -INFINITY}, row_sum[2] = {};  // [lane_row]: a lane has a share of two rows
+  float O_frag[M_TILES][PV_N_TILES][4] = {};  // FragmentC: registers 0, 1 belong to one row, 2, 3 to the row 8 below
+  float row_max[M_TILES][2], row_sum[M_TILES][2] = {};  // [group][lane_row]: a lane has a share of two rows per group
+  for (int group = 0; group < M_TILES; ++group) row_max[group][0] = row_max[group][1] = -INFINITY;
 
   load_tile<BR, THREADS>(smem_Q, p.Q + block_rows);
 
@@ -71,94 +71,97 @@ __global__ void __launch_bounds__(C::THREADS) flash_attention(AttentionParams p)
 
     // QK  Lane l addresses row l % 16, chunk l / 16 of a 16x16 block: four 8x8 matrices, rows 0-7 and 8-15, then the
     //     next 8 columns. For K, whose rows are keys, matrices 0 and 2 are the B fragment of keys 0-7, 1 and 3 of 8-15.
-    float S_frag[QK_N_TILES][4] = {};
+    float S_frag[M_TILES][QK_N_TILES][4] = {};
 #pragma unroll
-    for (int d_slice = 0; d_slice < QK_K_TILES; ++d_slice) {
-      uint32_t Q_frag[4];
-      ldmatrix_x4(Q_frag, warp_Q + chunk_offset(lane % 16, d_slice * 2 + lane / 16));
+    for (int group = 0; group < M_TILES; ++group) {
 #pragma unroll
-      for (int key_tile = 0; key_tile < QK_N_TILES; key_tile += 2) {
-        uint32_t K_frag[4];
-        ldmatrix_x4(K_frag, smem_K + key_tile * 8 * ROW_BYTES + chunk_offset(lane % 16, d_slice * 2 + lane / 16));
-        mma_m16n8k16(S_frag[key_tile], Q_frag, K_frag[0], K_frag[2]);
-        mma_m16n8k16(S_frag[key_tile + 1], Q_frag, K_frag[1], K_frag[3]);
+      for (int d_slice = 0; d_slice < QK_K_TILES; ++d_slice) {
+        uint32_t Q_frag[4];
+        ldmatrix_x4(Q_frag, warp_Q + group * 16 * ROW_BYTES + chunk_offset(lane % 16, d_slice * 2 + lane / 16));
+        for (int key_tile = 0; key_tile < QK_N_TILES; key_tile += 2) {
+          uint32_t K_frag[4];
+          ldmatrix_x4(K_frag, smem_K + key_tile * 8 * ROW_BYTES + chunk_offset(lane % 16, d_slice * 2 + lane / 16));
+          mma_m16n8k16(S_frag[group][key_tile], Q_frag, K_frag[0], K_frag[2]);
+          mma_m16n8k16(S_frag[group][key_tile + 1], Q_frag, K_frag[1], K_frag[3]);
+        }
       }
     }
 
     // SOFTMAX  A row's scores are spread over 4 neighbouring lanes, so two exchanges complete a maximum or a sum.
-    uint32_t P_frag[PV_K_TILES][4];
+    uint32_t P_frag[M_TILES][PV_K_TILES][4];
 #pragma unroll
-    for (int lane_row = 0; lane_row < 2; ++lane_row) {
-      float tile_max = -INFINITY;
-#pragma unroll
-      for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
-        float &low = S_frag[key_tile][2 * lane_row], &high = S_frag[key_tile][2 * lane_row + 1];
-        low *= p.softmax_scale;
-        high *= p.softmax_scale;
-        tile_max = fmaxf(tile_max, fmaxf(low, high));
-      }
-      tile_max = fmaxf(tile_max, shfl_xor(tile_max, 1));
-      tile_max = fmaxf(tile_max, shfl_xor(tile_max, 2));
+    for (int group = 0; group < M_TILES; ++group) {
+      for (int lane_row = 0; lane_row < 2; ++lane_row) {
+        float tile_max = -INFINITY;
+        for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
+          S_frag[group][key_tile][2 * lane_row] *= p.softmax_scale;
+          S_frag[group][key_tile][2 * lane_row + 1] *= p.softmax_scale;
+          const float low = S_frag[group][key_tile][2 * lane_row], high = S_frag[group][key_tile][2 * lane_row + 1];
+          tile_max = fmaxf(tile_max, fmaxf(low, high));
+        }
+        tile_max = fmaxf(tile_max, shfl_xor(tile_max, 1));
+        tile_max = fmaxf(tile_max, shfl_xor(tile_max, 2));
 
-      const float new_max = fmaxf(row_max[lane_row], tile_max);
-      const float correction = ex2_approx((row_max[lane_row] - new_max) * LOG2E);  // <= 1; 0 on the first tile
-      row_max[lane_row] = new_max;
+        const float new_max = fmaxf(row_max[group][lane_row], tile_max);
+        const float correction = ex2_approx((row_max[group][lane_row] - new_max) * LOG2E);  // <= 1; 0 on the first tile
+        row_max[group][lane_row] = new_max;
 
-      float tile_sum = 0.0f;
-#pragma unroll
-      for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
-        float &low = S_frag[key_tile][2 * lane_row], &high = S_frag[key_tile][2 * lane_row + 1];
-        low = ex2_approx((low - new_max) * LOG2E);
-        high = ex2_approx((high - new_max) * LOG2E);
-        tile_sum += low + high;
+        float tile_sum = 0.0f;
+        for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
+          const float low = ex2_approx((S_frag[group][key_tile][2 * lane_row] - new_max) * LOG2E);
+          const float high = ex2_approx((S_frag[group][key_tile][2 * lane_row + 1] - new_max) * LOG2E);
+          S_frag[group][key_tile][2 * lane_row] = low;
+          S_frag[group][key_tile][2 * lane_row + 1] = high;
+          tile_sum += low + high;
+        }
+        tile_sum += shfl_xor(tile_sum, 1);
+        tile_sum += shfl_xor(tile_sum, 2);
+        row_sum[group][lane_row] = row_sum[group][lane_row] * correction + tile_sum;
+        for (int column_tile = 0; column_tile < PV_N_TILES; ++column_tile) {
+          O_frag[group][column_tile][2 * lane_row] *= correction;
+          O_frag[group][column_tile][2 * lane_row + 1] *= correction;
+        }
       }
-      tile_sum += shfl_xor(tile_sum, 1);
-      tile_sum += shfl_xor(tile_sum, 2);
-      row_sum[lane_row] = row_sum[lane_row] * correction + tile_sum;
-#pragma unroll
-      for (int column_tile = 0; column_tile < PV_N_TILES; ++column_tile) {
-        O_frag[column_tile][2 * lane_row] *= correction;
-        O_frag[column_tile][2 * lane_row + 1] *= correction;
+      // Two C fragments side by side hold exactly the elements of one A fragment: P needs no exchange, only rounding.
+      for (int key_slice = 0; key_slice < PV_K_TILES; ++key_slice) {
+        const auto &left = S_frag[group][2 * key_slice], &right = S_frag[group][2 * key_slice + 1];
+        P_frag[group][key_slice][0] = pack_f16x2(left[0], left[1]);
+        P_frag[group][key_slice][1] = pack_f16x2(left[2], left[3]);
+        P_frag[group][key_slice][2] = pack_f16x2(right[0], right[1]);
+        P_frag[group][key_slice][3] = pack_f16x2(right[2], right[3]);
       }
-    }
-    // Two C fragments side by side hold exactly the elements of one A fragment: P needs no exchange, only rounding.
-#pragma unroll
-    for (int key_slice = 0; key_slice < PV_K_TILES; ++key_slice) {
-      const auto &left = S_frag[2 * key_slice], &right = S_frag[2 * key_slice + 1];
-      P_frag[key_slice][0] = pack_f16x2(left[0], left[1]);
-      P_frag[key_slice][1] = pack_f16x2(left[2], left[3]);
-      P_frag[key_slice][2] = pack_f16x2(right[0], right[1]);
-      P_frag[key_slice][3] = pack_f16x2(right[2], right[3]);
     }
 
     // PV  V's rows are the k dimension of B, so ldmatrix transposes each 8x8 matrix on its way into the registers.
 #pragma unroll
-    for (int key_slice = 0; key_slice < PV_K_TILES; ++key_slice) {
+    for (int group = 0; group < M_TILES; ++group) {
+      for (int key_slice = 0; key_slice < PV_K_TILES; ++key_slice) {
 #pragma unroll
-      for (int column_tile = 0; column_tile < PV_N_TILES; ++column_tile) {
-        uint32_t V_frag[2];
-        ldmatrix_x2_trans(V_frag, smem_V + key_slice * 16 * ROW_BYTES + chunk_offset(lane % 16, column_tile));
-        mma_m16n8k16(O_frag[column_tile], P_frag[key_slice], V_frag[0], V_frag[1]);
+        for (int column_tile = 0; column_tile < PV_N_TILES; ++column_tile) {
+          uint32_t V_frag[2];
+          ldmatrix_x2_trans(V_frag, smem_V + key_slice * 16 * ROW_BYTES + chunk_offset(lane % 16, column_tile));
+          mma_m16n8k16(O_frag[group][column_tile], P_frag[group][key_slice], V_frag[0], V_frag[1]);
+        }
       }
     }
   }
 
   // STORE  Each lane writes two halves per fragment and row; 4 lanes together write 16 B of a row.
-#pragma unroll
-  for (int lane_row = 0; lane_row < 2; ++lane_row) {
-    const float normalise = 1.0f / row_sum[lane_row];
-    const int row = warp * 16 + FragmentC::row(lane, 2 * lane_row);
-    f16* O_row = p.O + block_rows + row * HEAD_DIM + FragmentC::col(lane, 0);
-#pragma unroll
-    for (int column_tile = 0; column_tile < PV_N_TILES; ++column_tile) {
-      const float low = O_frag[column_tile][2 * lane_row] * normalise;
-      const float high = O_frag[column_tile][2 * lane_row + 1] * normalise;
-      st_global_b32(O_row + column_tile * 8, pack_f16x2(low, high));
+  for (int group = 0; group < M_TILES; ++group) {
+    for (int lane_row = 0; lane_row < 2; ++lane_row) {
+      const float normalise = 1.0f / row_sum[group][lane_row];
+      const int row = (warp * M_TILES + group) * 16 + FragmentC::row(lane, 2 * lane_row);
+      f16* O_row = p.O + block_rows + row * HEAD_DIM + FragmentC::col(lane, 0);
+      for (int column_tile = 0; column_tile < PV_N_TILES; ++column_tile) {
+        const float low = O_frag[group][column_tile][2 * lane_row] * normalise;
+        const float high = O_frag[group][column_tile][2 * lane_row + 1] * normalise;
+        st_global_b32(O_row + column_tile * 8, pack_f16x2(low, high));
+      }
     }
   }
 }
 
-// LAUNCH  One block per BR queries of one head. The pointers of `p` belong to the device; n is a multiple of BR and of BC.
+// LAUNCH  One block per BR queries of a head. The pointers of `p` belong to the device; n is a multiple of BR and BC.
 template <class C>
 void run(Device& device, const AttentionParams& p) {
   launch(device, flash_attention<C>, dim3(p.n / C::BR, p.batch_heads), dim3(C::THREADS), C::SMEM_BYTES, p);

@@ -1,7 +1,7 @@
 // p11_lse: beside O, the logarithm of each row's sum of weights: with it, another kernel can compute any weight of the row
 //          again, and join this O with one over other keys.
 // Before:  p07_tiled knows each row's maximum and sum at its end, and lets go of both.
-// Tile:    64x64, 4 warps.   Shared: 64 KiB (Q 16, K 16, V 16, P 16).   Needs d = 128, n % BR == 0, n % BC == 0.
+// Tile:    64x64, 4 warps.  Shared: 64 KiB (Q 16, K 16, V 16, P 16).  Needs d = 128, n % BR == 0, n % BC == 0.
 // Shapes:  Q, K, V, O: [batch * heads, n, d] f16.   LSE: [batch * heads, n] f32.
 #pragma once
 #include "common/gpu.cuh"
@@ -31,7 +31,6 @@ template <int ROWS, int THREADS>
 __device__ __forceinline__ void load_tile(uint32_t tile, const f16* source) {
   constexpr int ROWS_PER_PASS = THREADS / ROW_CHUNKS;
   const uint32_t row = threadIdx.x / ROW_CHUNKS, chunk = threadIdx.x % ROW_CHUNKS;
-#pragma unroll
   for (int first_row = 0; first_row < ROWS; first_row += ROWS_PER_PASS) {
     const uint4 eight_halves = ld_global_v4(source + (row + first_row) * HEAD_DIM + chunk * 8);
     st_shared_v4(tile + chunk_offset(row + first_row, chunk), eight_halves);
@@ -42,7 +41,6 @@ __device__ __forceinline__ void load_tile(uint32_t tile, const f16* source) {
 __device__ __forceinline__ void load_chunk(float (&values)[8], uint32_t address) {
   const uint4 chunk = ld_shared_v4(address);
   const uint32_t pairs[4] = {chunk.x, chunk.y, chunk.z, chunk.w};
-#pragma unroll
   for (int i = 0; i < 8; ++i) values[i] = to_float(f16{static_cast<uint16_t>(pairs[i / 2] >> ((i % 2) * 16))});
 }
 
@@ -55,8 +53,7 @@ __global__ void __launch_bounds__(C::THREADS) flash_attention(AttentionParams p)
   static_assert(BR % (THREADS / ROW_CHUNKS) == 0 && BC % (THREADS / ROW_CHUNKS) == 0, "load_tile copies whole passes");
 
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const uint32_t first_row = warp * 16 + (lane / 8) * ROWS;  // of four
-  const uint32_t eighth = lane % 8;                          // a lane's eighth of a row: chunks eighth and eighth + 8
+  const uint32_t first_row = warp * 16 + (lane / 8) * ROWS, eighth = lane % 8;  // chunks eighth, eighth + 8
   const size_t head = size_t(blockIdx.y) * p.n * HEAD_DIM;
   const size_t block_rows = head + size_t(blockIdx.x) * BR * HEAD_DIM;  // this block's rows of Q and O
   const f16 *K = p.K + head, *V = p.V + head;                           // the tile at hand
@@ -69,7 +66,6 @@ __global__ void __launch_bounds__(C::THREADS) flash_attention(AttentionParams p)
 
   float O_part[ROWS][CHUNKS][8] = {};
   float row_max[ROWS], row_sum[ROWS] = {};
-#pragma unroll
   for (int lane_row = 0; lane_row < ROWS; ++lane_row) row_max[lane_row] = -INFINITY;
 
   load_tile<BR, THREADS>(smem_Q, p.Q + block_rows);
@@ -89,25 +85,20 @@ __global__ void __launch_bounds__(C::THREADS) flash_attention(AttentionParams p)
     for (int step = 0; step < ROW_CHUNKS; ++step) {
       const uint32_t chunk = step ^ eighth;
       float Q_part[ROWS][8], K_part[8];
-#pragma unroll
       for (int lane_row = 0; lane_row < ROWS; ++lane_row)
         load_chunk(Q_part[lane_row], smem_Q + chunk_offset(first_row + lane_row, chunk));
 #pragma unroll
       for (int j = 0; j < KEYS; ++j) {
         load_chunk(K_part, smem_K + chunk_offset(eighth * 4 + (j / 4) * 32 + j % 4, chunk));
-#pragma unroll
         for (int lane_row = 0; lane_row < ROWS; ++lane_row) {
-#pragma unroll
           for (int i = 0; i < 8; ++i) S_part[lane_row][j] += Q_part[lane_row][i] * K_part[i];
         }
       }
     }
 
     // SOFTMAX  A row's scores are spread over 8 neighbouring lanes, so three exchanges complete a maximum or a sum.
-#pragma unroll
     for (int lane_row = 0; lane_row < ROWS; ++lane_row) {
       float tile_max = -INFINITY;
-#pragma unroll
       for (int j = 0; j < KEYS; ++j) {
         S_part[lane_row][j] *= p.softmax_scale;
         tile_max = fmaxf(tile_max, S_part[lane_row][j]);
@@ -121,7 +112,6 @@ __global__ void __launch_bounds__(C::THREADS) flash_attention(AttentionParams p)
       row_max[lane_row] = new_max;
 
       float tile_sum = 0.0f;
-#pragma unroll
       for (int j = 0; j < KEYS; ++j) {
         S_part[lane_row][j] = ex2_approx((S_part[lane_row][j] - new_max) * LOG2E);
         tile_sum += S_part[lane_row][j];
@@ -130,14 +120,10 @@ __global__ void __launch_bounds__(C::THREADS) flash_attention(AttentionParams p)
       tile_sum += shfl_xor(tile_sum, 2);
       tile_sum += shfl_xor(tile_sum, 4);
       row_sum[lane_row] = row_sum[lane_row] * correction + tile_sum;
-#pragma unroll
       for (int chunk = 0; chunk < CHUNKS; ++chunk) {
-#pragma unroll
         for (int i = 0; i < 8; ++i) O_part[lane_row][chunk][i] *= correction;
       }
-
       // In PV a lane needs all weights of its rows, and has an eighth of them: P goes through shared memory.
-#pragma unroll
       for (int j = 0; j < KEYS; j += 4) {
         const uint4 four_weights = {__float_as_uint(S_part[lane_row][j]), __float_as_uint(S_part[lane_row][j + 1]),
                                     __float_as_uint(S_part[lane_row][j + 2]), __float_as_uint(S_part[lane_row][j + 3])};
@@ -150,21 +136,16 @@ __global__ void __launch_bounds__(C::THREADS) flash_attention(AttentionParams p)
 #pragma unroll 1
     for (int first_key = 0; first_key < BC; first_key += 4) {
       float weight[ROWS][4];
-#pragma unroll
       for (int lane_row = 0; lane_row < ROWS; ++lane_row) {
         const uint4 four_weights = ld_shared_v4(smem_P + ((first_row + lane_row) * BC + first_key) * 4);
         weight[lane_row][0] = __uint_as_float(four_weights.x), weight[lane_row][1] = __uint_as_float(four_weights.y);
         weight[lane_row][2] = __uint_as_float(four_weights.z), weight[lane_row][3] = __uint_as_float(four_weights.w);
       }
-#pragma unroll
       for (int key = 0; key < 4; ++key) {
-#pragma unroll
         for (int chunk = 0; chunk < CHUNKS; ++chunk) {
           float V_part[8];
           load_chunk(V_part, smem_V + chunk_offset(first_key + key, eighth + chunk * 8));
-#pragma unroll
           for (int lane_row = 0; lane_row < ROWS; ++lane_row) {
-#pragma unroll
             for (int i = 0; i < 8; ++i) O_part[lane_row][chunk][i] += weight[lane_row][key] * V_part[i];
           }
         }
@@ -173,15 +154,12 @@ __global__ void __launch_bounds__(C::THREADS) flash_attention(AttentionParams p)
   }
 
   // STORE  Eight lanes together write 128 B of a row, twice; and one of them its log-sum-exp.
-#pragma unroll
   for (int lane_row = 0; lane_row < ROWS; ++lane_row) {
     const float normalise = 1.0f / row_sum[lane_row];
     f16* O_row = p.O + block_rows + (first_row + lane_row) * HEAD_DIM + eighth * 8;
-#pragma unroll
     for (int chunk = 0; chunk < CHUNKS; ++chunk) {
       const float(&O)[8] = O_part[lane_row][chunk];
       uint32_t pairs[4];
-#pragma unroll
       for (int i = 0; i < 4; ++i) pairs[i] = pack_f16x2(O[2 * i] * normalise, O[2 * i + 1] * normalise);
       st_global_v4(O_row + chunk * 64, uint4{pairs[0], pairs[1], pairs[2], pairs[3]});
     }
