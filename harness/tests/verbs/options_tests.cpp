@@ -264,10 +264,9 @@ TEST_CASE("a row of scores that shared memory cannot hold is refused with the li
   const Status anywhere = supports(stage, stage.variants[0], at(56065));
   REQUIRE_FALSE(anywhere);
   CHECK(anywhere.error().code == ExitCode::cannot_run_here);
-  CHECK(
-      anywhere.error().message ==
-      "p03_inline (one query) needs 227.0 KiB of shared memory per block for a row of 56065 scores; the largest GPU, "
-      "emulated here, has 227 KiB. Largest N here: 56064.");
+  CHECK(anywhere.error().message ==
+        "p03_inline (one query) needs 227.0 KiB of shared memory per block for a row of 56065 scores; the largest GPU, "
+        "emulated here, has 227 KiB. Largest N here: 56064.");
   GpuInfo t4;
   t4.name = "Tesla T4";
   t4.sm = 80;

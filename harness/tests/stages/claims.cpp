@@ -1,0 +1,175 @@
+#include "harness/tests/stages/claims.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numbers>
+#include <set>
+#include <tuple>
+
+#include "harness/devices/emulator_run.hpp"
+#include "harness/problem/shapes.hpp"
+
+namespace ladder::claims {
+
+const Stage& stage_named(std::string_view name) {
+  const auto stage = std::ranges::find(stages(), name, &Stage::name);
+  INFO(name);
+  REQUIRE(stage != stages().end());
+  return *stage;
+}
+
+const Stage& previous_to(const Stage& stage) {
+  const Stage* const previous = previous_of(stage);
+  INFO(stage.name);
+  REQUIRE(previous);
+  return *previous;
+}
+
+const Problem& problem(const Shape& shape, InputKind kind) {
+  static std::map<std::tuple<int, int, int, int, bool, InputKind>, Problem> known;
+  const auto key = std::tuple(shape.batch, shape.heads, shape.n, shape.d, shape.causal, kind);
+  const auto made = known.find(key);
+  return made != known.end() ? made->second : known.emplace(key, make_problem(shape, kind, 1)).first->second;
+}
+
+std::string reasons(const CheckResult& result) {
+  std::string text =
+      fmt::format("{} ({}), {}, {}", result.stage, result.variant, to_string(result.shape), result.inputs);
+  for (const Failure& failure : result.failures) {
+    text += fmt::format("\n  {}: {}", to_string(failure.kind), failure.message);
+  }
+  return text;
+}
+
+const CheckResult& checked(const Stage& stage, const Variant& variant, const Shape& shape) {
+  static std::map<std::tuple<const Variant*, int, int, int, int, bool>, CheckResult> known;
+  const auto key = std::tuple(&variant, shape.batch, shape.heads, shape.n, shape.d, shape.causal);
+  auto found = known.find(key);
+  if (found == known.end()) {
+    found = known.emplace(key, check_on_emulator(stage, variant, problem(shape))).first;
+  }
+  INFO(reasons(found->second));
+  REQUIRE(found->second.ok);
+  return found->second;
+}
+
+const CheckResult& checked(const Stage& stage, const Shape& shape) {
+  return checked(stage, stage.variants[0], shape);
+}
+
+const emulator::Counters& counted(const Stage& stage, const Variant& variant, const Shape& shape) {
+  return checked(stage, variant, shape).counters.value();
+}
+
+const emulator::Counters& counted(const Stage& stage, const Shape& shape) {
+  return counted(stage, stage.variants[0], shape);
+}
+
+bool same_bits(const CheckResult& a, const CheckResult& b) {
+  return std::ranges::equal(a.output.half(), b.output.half(), {}, &f16::bits, &f16::bits);
+}
+
+const Variant& with_tile(const Stage& stage, const Tile& tile) {
+  const auto variant = std::ranges::find(stage.variants, tile, &Variant::tile);
+  INFO(stage.name << " with " << tile.br << "x" << tile.bc << ", " << tile.warps << " warps");
+  REQUIRE(variant != stage.variants.end());
+  return *variant;
+}
+
+std::map<std::string, uint64_t> ldmatrix_by_region(const Stage& stage, const Variant& variant, const Shape& shape) {
+  std::map<std::string, uint64_t> requests;
+  for (const emulator::SiteCounts& site : counted(stage, variant, shape).sites) {
+    if (is_ldmatrix(site)) requests[site.buffer] += site.requests;
+  }
+  return requests;
+}
+
+std::map<std::string, uint64_t> ldmatrix_by_region(const Stage& stage, const Shape& shape) {
+  return ldmatrix_by_region(stage, stage.variants[0], shape);
+}
+
+Traffic traffic(const emulator::Counters& counters, std::string_view region, std::string_view instruction) {
+  Traffic sum;
+  for (const emulator::SiteCounts& site : counters.sites) {
+    if (site.buffer != region || !std::string_view(site.instruction).starts_with(instruction)) continue;
+    sum.requests += site.requests;
+    sum.wavefronts += site.wavefronts;
+    sum.ideal += site.ideal;
+  }
+  return sum;
+}
+
+Loads first_blocks_loads(const Stage& stage, std::string_view buffer, const Shape& shape) {
+  Loads found;
+  for (const auto& event : run_on_emulator(stage, stage.variants[0], problem(shape), {.trace = true}).trace) {
+    if (event.global.buffer == buffer) ++found[{event.bytes, event.global.bytes}];
+  }
+  return found;
+}
+
+uint64_t bytes_read_by_tile(const Tile& tile, const Shape& shape) {
+  const uint64_t rows = shape.batch_heads() * shape.n, row_bytes = shape.d * 2, blocks = rows / tile.br;
+  return rows * row_bytes + blocks * 2 * shape.n * row_bytes;
+}
+
+Overlaps mma_under_copies(const Stage& stage) {
+  const Tile& tile = stage.variants[0].tile;
+  const Shape shape{.batch = 1, .heads = 1, .n = 4 * tile.bc, .d = 128};
+  emulator::Options options{.trace = true};
+  options.slices = shape.n / tile.br;  // the block that is traced, and the last one
+  const EmulatorRun run = run_on_emulator(stage, stage.variants[0], problem(shape), options);
+  Overlaps overlaps;
+  std::set<std::string> in_flight;
+  std::string product;
+  for (const emulator::TraceEvent& event : run.trace) {
+    if (event.warp != 0) continue;
+    const std::string& region = event.shared.buffer;
+    if (event.instruction == "cp.async.16" || event.instruction.starts_with("cp.async.bulk")) in_flight.insert(region);
+    if (event.instruction == "cp.async.wait_group" && event.operand == 0) in_flight.clear();
+    if (event.instruction == "mbarrier.try_wait.parity" && region == "full") in_flight.clear();
+    if (event.instruction.starts_with("ldmatrix") && region != "Q") product = region;
+    if (event.instruction.starts_with("mma")) {
+      for (const std::string& copy : in_flight) ++overlaps[{copy, product}];
+    }
+  }
+  return overlaps;
+}
+
+int mma_per_tile(const Stage& stage) {
+  const Tile& tile = stage.variants[0].tile;
+  return tile.m_tiles() * (tile.bc / 8) * (SMALL.d / 16);
+}
+
+Problem growing_scores(const Stage& stage, float growth) {
+  const int bc = stage.variants[0].tile.bc;
+  const Shape shape{.batch = 1, .heads = 1, .n = GROWING_TILES * bc, .d = 128};
+  // Column 0 makes the growth, up to 0 in the last tile; the others are small enough for it to decide.
+  constexpr float Q_0 = 8.0f;
+  const float step = growth * std::numbers::ln2_v<float> / shape.scale() / Q_0;
+  Problem problem{shape, {InputKind::normal}, 1, make_inputs(InputKind::normal, shape, 1), {}};
+  for (f16& value : problem.inputs.half("Q")) value = to_f16(to_float(value) / 4);
+  for (int row = 0; row < shape.n; ++row) {
+    problem.inputs.half("Q")[row * shape.d] = to_f16(Q_0);
+    problem.inputs.half("K")[row * shape.d] = to_f16(step * float(row / bc - (GROWING_TILES - 1)));
+  }
+  return problem;
+}
+
+std::vector<int> rescaled_tiles(const Stage& stage, float growth) {
+  const Problem problem = growing_scores(stage, growth);
+  emulator::Options options{.trace = true};
+  options.slices = problem.shape.n / stage.variants[0].tile.br;  // the block that is traced, and the last one
+  const EmulatorRun run = run_on_emulator(stage, stage.variants[0], problem, options);
+  std::vector<int> tiles;
+  int votes = 0;
+  for (const emulator::TraceEvent& event : run.trace) {
+    if (event.warp != 0 || event.instruction != "vote.any") continue;
+    if (event.operand != 0) tiles.push_back(votes);
+    ++votes;
+  }
+  CHECK(votes == GROWING_TILES);
+  return tiles;
+}
+
+}  // namespace ladder::claims

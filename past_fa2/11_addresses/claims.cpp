@@ -1,0 +1,17 @@
+#include "harness/tests/stages/claims.hpp"
+
+using namespace ladder;
+using namespace ladder::claims;
+
+CLAIM("every count is as before") {
+  CHECK(counts_of(counted(rung())) == counts_of(counted(previous())));
+  CHECK(ldmatrix_by_region(rung()) == ldmatrix_by_region(previous()));
+}
+
+CLAIM("copies go on under the products as before") {
+  CHECK(mma_under_copies(rung()) == mma_under_copies(previous()));
+}
+
+CLAIM("O is rescaled in the tiles in which it was before") {
+  for (const float growth : {3.0f, 20.0f}) CHECK(rescaled_tiles(rung(), growth) == rescaled_tiles(previous(), growth));
+}
