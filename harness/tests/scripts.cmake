@@ -34,9 +34,9 @@ add_test(NAME traffic_is_current
 set_tests_properties(one_idea_per_rung readme_is_current chapters_are_current traces_are_current traffic_is_current
   PROPERTIES LABELS scripts ${asks_ladder})
 
-# Wrong kernels by the dozen, a minute's worth of them: which ones, the seed in the output says. Some processes at a time.
+# Wrong kernels by the dozen, half a minute's worth of them: which ones, the seed in the output says. Some processes at a time.
 add_test(NAME mutants_sample
-  COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/harness/mutants/mutants.py --sample 60 --build ${PROJECT_BINARY_DIR})
+  COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/harness/mutants/mutants.py --sample 30 --build ${PROJECT_BINARY_DIR})
 set_tests_properties(mutants_sample PROPERTIES LABELS mutants RUN_SERIAL ON ${asks_ladder})
 
 # The site: pages_tests.py without a browser, the others in one, on a site that is built once for all of them.
