@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import os
 import shlex
 import signal
@@ -27,8 +28,10 @@ SCORES = RUNGS.find(lambda rung: default(rung)["needs_workspace"])  # n x n scor
 TILED = RUNGS.find(lambda rung: default(rung)["br"] > 0 and rung["previous"] != SCORES["stage"])
 FAKE_PEER = f"python3 {shlex.quote(str(Path(__file__).parent.parent / 'fakes' / 'fake_peer.py'))}"
 HANG_S = 1200  # nothing here takes a tenth of it on the slowest laptop; a limit against hanging for ever
-N = max(256, *map(step, (A, B, ABLATED_FROM, ABLATED, SCORES, TILED)))
-SMALL = ["--n", str(N), "--batch", "1", "--heads", "1", "--soak", "0.1"]
+N = max(512, *map(step, (A, B, ABLATED_FROM, ABLATED, SCORES, TILED)))
+SHAPE = ["--n", str(N), "--batch", "1", "--heads", "1"]
+PROTOCOL = [*SHAPE, "--soak", "0.1"]
+SMALL = [*PROTOCOL, "--rounds", "3"]  # where it does not matter how many
 
 
 def environment(**extra: str) -> dict[str, str]:
@@ -56,8 +59,8 @@ class Bench(unittest.TestCase):
         return row
 
     def test_table_and_csv_hold_every_stage_and_the_ceiling(self) -> None:
-        # The one test that times every rung, so one round of one input set is enough.
-        run = ladder("bench", *SMALL, "--n", str(RUNGS.length), "--rounds", "1", "--inputs", "normal", "--no-peers", "--csv",
+        # The one test that times every rung: on one input set.
+        run = ladder("bench", *SMALL, "--n", str(math.lcm(N, RUNGS.length)), "--inputs", "normal", "--no-peers", "--csv",
                      str(self.csv))
         self.assertEqual(run.returncode, 0, run.stderr)
         names = [row["stage"] for row in self.rows()]
@@ -66,7 +69,7 @@ class Bench(unittest.TestCase):
             self.assertIn(name, run.stdout)
 
     def test_a_row_says_what_it_was_measured_on_and_against(self) -> None:
-        run = ladder("bench", A["number"], B["number"], *SMALL, "--no-peers", "--csv", str(self.csv))
+        run = ladder("bench", A["number"], B["number"], *PROTOCOL, "--no-peers", "--csv", str(self.csv))
         self.assertEqual(run.returncode, 0, run.stderr)
         row, before = self.row(B["stage"]), self.row(A["stage"])
         self.assertAlmostEqual(float(row["vs_previous"]), float(row["tflops"]) / float(before["tflops"]), 4)
@@ -91,7 +94,7 @@ class Bench(unittest.TestCase):
         self.assertIn("TFLOPS", run.stderr)
 
     def test_causal_times_the_stages_that_can_and_counts_half_the_flops(self) -> None:
-        run = ladder("bench", *SMALL, "--rounds", "1", "--inputs", "normal", "--causal", "--no-peers", "--json", "-")
+        run = ladder("bench", *SMALL, "--inputs", "normal", "--causal", "--no-peers", "--json", "-")
         self.assertEqual(run.returncode, 0, run.stderr)
         row = json.loads(run.stdout)[0]
         self.assertEqual((row["stage"], row["causal"]), (CAUSAL["stage"], True))
@@ -116,7 +119,7 @@ class Bench(unittest.TestCase):
 
     def test_explain_launches_once_and_weighs_the_memory(self) -> None:
         names = [SCORES["stage"], B["stage"]]
-        run = ladder("explain", SCORES["number"], B["number"], "--on", "gpu", *SMALL[:6], "--n", f"{N},{2 * N}", "--json", "-")
+        run = ladder("explain", SCORES["number"], B["number"], "--on", "gpu", *SHAPE, "--n", f"{N},{2 * N}", "--json", "-")
         self.assertEqual(run.returncode, 0, run.stderr)
         entries = json.loads(run.stdout)
         self.assertEqual([(entry["stage"], entry["n"]) for entry in entries], [(name, n) for n in (N, 2 * N) for name in names])
@@ -129,12 +132,12 @@ class Bench(unittest.TestCase):
     def test_explain_on_gpu_leaves_out_what_cannot_run(self) -> None:
         tile = step(B)
         self.assertEqual(step(SCORES), 1)
-        run = ladder("explain", SCORES["number"], B["number"], "--on", "gpu", *SMALL[:6], "--n", str(tile + 72))
+        run = ladder("explain", SCORES["number"], B["number"], "--on", "gpu", *SHAPE, "--n", str(tile + 72))
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertIn(f"Left out: {B['stage']} needs N to be a multiple of {tile}", run.stdout)
-        run = ladder("explain", B["number"], "--on", "gpu", *SMALL[:6], "--n", str(tile + 72))
+        run = ladder("explain", B["number"], "--on", "gpu", *SHAPE, "--n", str(tile + 72))
         self.assertEqual(run.returncode, 2)
-        run = ladder("explain", B["number"], "--on", "gpu", *SMALL[:6], FAKE_GPU_WRONG=B["stage"])
+        run = ladder("explain", B["number"], "--on", "gpu", *SHAPE, FAKE_GPU_WRONG=B["stage"])
         self.assertEqual(run.returncode, 1)
         self.assertIn("WRONG", run.stdout)
 
@@ -249,13 +252,13 @@ class Bench(unittest.TestCase):
         self.assertIn(A["stage"], stdout)
 
     def test_compare_times_interleaved_and_says_who_is_faster(self) -> None:
-        run = ladder("compare", A["number"], B["number"], *SMALL, "--csv", str(self.csv))
+        run = ladder("compare", A["number"], B["number"], *PROTOCOL, "--csv", str(self.csv))
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertIn("B is faster than A, from 20 rounds, interleaved ABBA", run.stdout)
         self.assertEqual(len(self.rows()), 2)
-        run = ladder("compare", B["number"], A["number"], *SMALL)
+        run = ladder("compare", B["number"], A["number"], *PROTOCOL)
         self.assertIn("B is slower than A", run.stdout)
-        run = ladder("compare", *(f"{ABLATED['number']}:{prefix(label)}" for label in (OTHER_TILE, default(ABLATED)["label"])), *SMALL)
+        run = ladder("compare", *(f"{ABLATED['number']}:{prefix(label)}" for label in (OTHER_TILE, default(ABLATED)["label"])), *PROTOCOL)
         self.assertEqual(run.returncode, 0, run.stderr)
 
     def test_compare_of_a_wrong_stage_fails(self) -> None:
