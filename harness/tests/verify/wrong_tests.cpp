@@ -299,15 +299,15 @@ TEST_CASE("groups of keys that are joined wrongly are rejected, each for its rea
   };
   for (const InputKind kind : ladder::all_input_kinds()) {
     INFO(to_string(kind));
-    for (const int n : {7, 256}) CHECK(reasons(groups::launch_wrong<GroupFault::none>, kind, n).empty());
+    for (const int n : {7, 64}) CHECK(reasons(groups::launch_wrong<GroupFault::none>, kind, n).empty());
   }
   const Launch join_without_max = groups::launch_wrong<GroupFault::join_without_max>;
-  CHECK(reasons(join_without_max, normal, 256) == Reasons{"wrong_result", "wrong_lse"});
-  CHECK(reasons(join_without_max, constant_v, 256) == Reasons{"wrong_lse"});  // a mean of equals, whatever the weights
-  CHECK(reasons(join_without_max, ties, 256).empty());
+  CHECK(reasons(join_without_max, normal, 64) == Reasons{"wrong_result", "wrong_lse"});
+  CHECK(reasons(join_without_max, constant_v, 64) == Reasons{"wrong_lse"});  // a mean of equals, whatever the weights
+  CHECK(reasons(join_without_max, ties, 64).empty());
   const Launch empty_group = groups::launch_wrong<GroupFault::empty_group>;
   CHECK(reasons(empty_group, normal, 7) == Reasons{"nan_output", "wrong_lse"});
-  for (const int n : {16, 17, 256}) CHECK(reasons(empty_group, normal, n).empty());  // every group has a key
+  for (const int n : {16, 17, 64}) CHECK(reasons(empty_group, normal, n).empty());  // every group has a key
 }
 
 TEST_CASE("a row that is divided by one warp's sum is right as long as that warp has all keys, and then rejected") {
@@ -324,10 +324,10 @@ TEST_CASE("a row that is divided by one warp's sum is right as long as that warp
   const Launch right = rows::launch_wrong<RowFault::none>, one_warps_sum = rows::launch_wrong<RowFault::one_warps_sum>;
   for (const InputKind kind : ladder::all_input_kinds()) {
     INFO(to_string(kind));
-    for (const int n : {7, 32, 33, 200}) CHECK(reasons(right, kind, n).empty());
+    for (const int n : {7, 32, 33, 140}) CHECK(reasons(right, kind, n).empty());
     for (const int n : {7, 32}) CHECK(reasons(one_warps_sum, kind, n).empty());
     if (kind == InputKind::nan_head) continue;  // NaN, whatever it is divided by
-    for (const int n : {33, 200}) CHECK_FALSE(reasons(one_warps_sum, kind, n).empty());
+    for (const int n : {33, 140}) CHECK_FALSE(reasons(one_warps_sum, kind, n).empty());
   }
   CHECK(reasons(one_warps_sum, InputKind::constant_v, 33) == Reasons{"wrong_result"});
 }
@@ -338,7 +338,7 @@ TEST_CASE("lanes that share a row and do not agree on it are rejected, each for 
     const ladder::Stage stage{.name = "lanes", .idea = "", .limit = "", .prediction = ""};
     const ladder::Variant variant{
         .label = "lanes", .smem_bytes = lanes::SMEM_BYTES, .on_emulator = launch, .writes_lse = true};
-    const CheckResult result = check_on_emulator(stage, variant, problem(kind, 2));
+    const CheckResult result = check_on_emulator(stage, variant, ladder::make_problem({.heads = 2, .n = 128}, kind, 1));
     INFO(messages_of(result));
     CHECK(result.ok == result.failures.empty());
     return reasons_of(result);
