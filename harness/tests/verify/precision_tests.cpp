@@ -47,15 +47,21 @@ struct Recipe {
 std::vector<f16> attention(const Inputs& inputs, const Recipe& recipe) {
   const int n = SHAPE.n, d = SHAPE.d;
   const float scale = SHAPE.scale() * recipe.scale * 1.44269504f;
-  std::vector<f16> output(inputs.half("Q").size());
+  const auto widened = [&](const char* name) {  // once, and not for each product
+    const auto& values = inputs.half(name);
+    std::vector<float> wide(values.size());
+    std::ranges::transform(values, wide.begin(), to_float);
+    return wide;
+  };
+  const std::vector<float> Q = widened("Q"), K = widened("K"), V = widened("V");
+  std::vector<f16> output(Q.size());
   for (int i = 0; i < n; ++i) {
     float row_max = -std::numeric_limits<float>::infinity(), row_sum = 0;
     std::vector<float> O(d);
     for (int first = 0; first < n; first += TILE) {
       float S[TILE] = {}, tile_max = row_max;
       for (int j = 0; j < TILE; ++j) {
-        for (int c = 0; c < d; ++c)
-          S[j] += to_float(inputs.half("Q")[i * d + c]) * to_float(inputs.half("K")[(first + j) * d + c]);
+        for (int c = 0; c < d; ++c) S[j] += Q[i * d + c] * K[(first + j) * d + c];
         S[j] *= scale;
         tile_max = std::max(tile_max, S[j]);
       }
@@ -69,7 +75,7 @@ std::vector<f16> attention(const Inputs& inputs, const Recipe& recipe) {
       for (int j = 0; j < TILE; ++j) {
         const float weight = std::exp2(S[j] - row_max), P = recipe.weight(weight);
         row_sum += weight;
-        for (int c = 0; c < d; ++c) O[c] += P * to_float(inputs.half("V")[(first + j) * d + c]);
+        for (int c = 0; c < d; ++c) O[c] += P * V[(first + j) * d + c];
         if (j % 16 == 15) {  // the depth of an mma
           for (float& value : O) value = recipe.sum(value);
         }
