@@ -117,7 +117,7 @@ constexpr Unset UNSET = Unset::pattern;
 
 // One compiled configuration of a stage's kernel. The first of a stage is its default, the others are ablations.
 struct Variant {
-  std::string label = {};  // unique within the stage; from the tile, "64x128, 4 warps", if stage.cu gives none
+  std::string label = {};   // unique within the stage; from the tile, "64x128, 4 warps", if stage.cu gives none
   std::string config = {};  // the kernel's Config as the compiler writes it, "Config<64, 128, 4>"; empty without one
   Tile tile = {};
   uint32_t smem_bytes = 0;  // dynamic shared memory per block, and what each of the n keys adds to it:

@@ -30,11 +30,10 @@ def files() -> list[tuple[Path, str]]:
 
 def data() -> str:
     """For a script element: no `<` may stand in it."""
-    headline = results.Selection()
     value = {
         "forms": results.schema(),
         "rungs": rungs.names(),
-        "headline": {"batch": headline.batch, "heads": headline.heads, "n": headline.n, "d": headline.d},
+        "headline": results.HEADLINE,
         "files": [{"name": path.name, "form": form, "text": path.read_text(encoding="utf-8")} for path, form in files()],
     }
     return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")

@@ -23,7 +23,6 @@ from harness import changes, rungs
 
 BLOCK = re.compile(r"^<!-- numbers\n(.*?)^-->\n?", re.M | re.S)
 HOLE = re.compile(r"\{([^{}]+)\}")
-SWEEP_TOKENS = 16384  # batch x N
 METRICS = {
     "wavefronts": "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
     "shared_busy": "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum.pct_of_peak_sustained_elapsed",
@@ -81,7 +80,7 @@ def h200(name: str, **shape) -> results.Row:
 def sweep(name: str, column: str, regime: str) -> list[float]:
     """A column at every N of the sweep, in which batch x N is constant."""
     found = [row.values[column] for row in _of(name, _rows(), "docs/results/h200.csv") if row.source == "measured"
-             and row.regime == regime and row.batch * row.n == SWEEP_TOKENS and not row.causal and row.is_plain]
+             and row.regime == regime and row.batch * row.n == results.SWEEP_TOKENS and not row.causal and row.is_plain]
     return found or _only(found, f"the sweep of {name}, {regime}, in docs/results/h200.csv")
 
 

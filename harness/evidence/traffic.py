@@ -27,12 +27,13 @@ from pathlib import Path
 import ncu
 from ncu import Failure, rungs
 
-FORM = json.loads((ncu.ROOT / "docs" / "results" / "schema.json").read_text(encoding="utf-8"))["traffic"]
+SCHEMA = json.loads((ncu.ROOT / "docs" / "results" / "schema.json").read_text(encoding="utf-8"))
+FORM = SCHEMA["traffic"]
 COLUMNS = [column["name"] for column in FORM["columns"]]
 KEY = FORM["identity"]
 LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)
 EMULATED_LENGTHS = (256, 512, 1024, 2048, 4096)
-TOKENS, HEADS = 16384, 16  # of the sweep
+TOKENS, HEADS = SCHEMA["results"]["sweep_tokens"], SCHEMA["results"]["headline"]["heads"]
 SMALL = {"batch": 1, "heads": 2}
 DURATION = "gpu__time_duration.sum"
 BETWEEN = "fill"  # the kernel that poisons the output before each launch

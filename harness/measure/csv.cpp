@@ -16,6 +16,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "harness/problem/shapes.hpp"
+
 namespace ladder {
 namespace {
 
@@ -26,7 +28,7 @@ using json = nlohmann::ordered_json;
 
 // Columns that files from before they were added lack.
 constexpr std::string_view ADDED_LATER[] = {"previous"};
-constexpr std::string_view REQUIRED[] = {"stage", "kind", "gpu",    "batch",  "heads",  "n",
+constexpr std::string_view REQUIRED[] = {"stage", "kind",   "gpu",    "batch",  "heads",  "n",
                                          "d",     "causal", "regime", "tflops", "source", "date"};
 // No two rows agree in all of these.
 constexpr std::string_view IDENTITY[] = {"stage", "kind",   "gpu",   "batch",  "heads",  "n",
@@ -427,9 +429,9 @@ json to_json(const ResultRow& row) {
 }
 
 json csv_schema() {
-  json schema{{"columns", json::array()},   {"required", REQUIRED},       {"added_later", ADDED_LATER},
-              {"flags", json::object()},    {"allowed", json::object()},  {"identity", IDENTITY},
-              {"ordered", json::array()},   {"limits", json::array()},    {"ceilings", json::array()}};
+  json schema{{"columns", json::array()}, {"required", REQUIRED},      {"added_later", ADDED_LATER},
+              {"flags", json::object()},  {"allowed", json::object()}, {"identity", IDENTITY},
+              {"ordered", json::array()}, {"limits", json::array()},   {"ceilings", json::array()}};
   for (const Column& column : columns()) {
     schema["columns"].push_back({{"name", column.name}, {"type", name_of(column.type)}});
   }
@@ -444,6 +446,8 @@ json csv_schema() {
     if (!column.empty()) ceiling.update({{"column", column}, {"before_sm", before_sm}});
     schema["ceilings"].push_back(std::move(ceiling));
   }
+  schema["headline"] = {{"batch", HEADLINE.batch}, {"heads", HEADLINE.heads}, {"n", HEADLINE.n}, {"d", HEADLINE.d}};
+  schema["sweep_tokens"] = SWEEP_TOKENS;
   return schema;
 }
 

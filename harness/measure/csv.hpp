@@ -52,6 +52,7 @@ std::string csv_line(const ResultRow& row);
 nlohmann::ordered_json to_json(const ResultRow& row);
 
 // The rules that read_csv holds a file to, for readers in other languages: docs/results/schema.json has them as "results".
+// With the shapes that figures and tables are of.
 nlohmann::ordered_json csv_schema();
 
 // Reads a whole file, which may lack the column `previous`. Refuses other columns, text where a number belongs, and figures that cannot be true: an interval

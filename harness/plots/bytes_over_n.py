@@ -14,7 +14,7 @@ import traffic
 render, table = over_n.render, over_n.table
 NAME, CSV, PANELS = "bytes-over-n", traffic.FILE, 2
 LEVELS = (("DRAM, read and written", ("dram__bytes_read.sum", "dram__bytes_write.sum")), ("L2", ("lts__t_bytes.sum",)))
-D = 128
+D = results.HEADLINE["d"]
 
 
 def model(n: int, query_tile: int | None) -> float:

@@ -42,12 +42,14 @@ def schema() -> dict[str, dict]:
 
 
 def form(name: str) -> Format:
-    section = dict(schema()[name])
+    section = {name: value for name, value in schema()[name].items() if name not in ("headline", "sweep_tokens")}
     types = {column["name"]: column["type"] for column in section.pop("columns")}
     return Format(list(types), types, **{"filled_where": {}, **section})
 
 
 RESULTS = form("results")
+HEADLINE: dict[str, int] = schema()["results"]["headline"]  # the shape of figures and tables
+SWEEP_TOKENS: int = schema()["results"]["sweep_tokens"]  # batch times N, over N
 CELL = re.compile(r'(?:"((?:[^"]|"")*)"|([^",]*))(?=,|$)')
 INTEGER = re.compile(r"[+-]?[0-9]+")
 NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")  # not nan, inf or 1_000, which float() takes
@@ -89,10 +91,10 @@ class Row:
 class Selection:
     """Which rows belong into one figure or table."""
 
-    batch: int = 16
-    heads: int = 16
-    n: int = 8192
-    d: int = 128
+    batch: int = HEADLINE["batch"]
+    heads: int = HEADLINE["heads"]
+    n: int = HEADLINE["n"]
+    d: int = HEADLINE["d"]
     causal: bool = False
     regime: str = "sustained"
     inputs: str = "normal"

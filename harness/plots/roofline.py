@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Roofline: TFLOPS of every rung over the operations that it does for each byte, from DRAM and from L2.
 
-Bytes are those of GPU_traffic.csv at N = 8192, TFLOPS those of GPU.csv beside it, at the README's shape. The roofs are measured
+Bytes are those of GPU_traffic.csv at the N of the README's table, TFLOPS those of GPU.csv beside it, at the README's shape. The roofs are measured
 ceilings; the slopes are the most that DRAM and L2 can deliver at the clocks of the run, by ncu's peak_sustained.
 """
 from __future__ import annotations
@@ -16,7 +16,7 @@ import traffic
 from bytes_over_n import LEVELS, add_arguments
 
 NAME, CSV, PANELS = "roofline", traffic.FILE, 2
-N, D = 8192, 128
+N, D = results.HEADLINE["n"], results.HEADLINE["d"]
 FLOPS = 4 * N**2 * D  # of one head
 PEAKS = (("dram__bytes.sum.peak_sustained", "dram__cycles_elapsed.avg.per_second"),
          ("lts__t_bytes.sum.peak_sustained", "lts__cycles_elapsed.avg.per_second"))
@@ -37,8 +37,8 @@ def peak(csv: Path, rows: list[traffic.Row], names: tuple[str, str]) -> float:
 def collect(csv: Path, rows: list[traffic.Row], arguments: Namespace) -> figure.Points:
     timed = csv.with_name(csv.name.replace("_traffic", ""))
     selection = results.Selection(n=N)
-    rungs, _, ceilings = results.select(timed, results.read(timed), selection)
-    tflops = {row.stage: row.tflops for row in rungs}
+    measured, _, ceilings = results.select(timed, results.read(timed), selection)
+    tflops = {row.stage: row.tflops for row in measured}
     panels = []
     for (level, metrics), names in zip(LEVELS, PEAKS):
         carried = {stage: points[N] for stage, points in traffic.measured_over_n(csv, rows, metrics).items() if N in points}

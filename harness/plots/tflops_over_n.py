@@ -16,8 +16,8 @@ NAME = "tflops-over-n"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tokens", type=int, help="batch times N of the sweep (default: the file's most frequent)")
-    parser.add_argument("--heads", type=int, default=16, help="heads (default: %(default)s)")
-    parser.add_argument("--d", type=int, default=128, help="head dimension (default: %(default)s)")
+    parser.add_argument("--heads", type=int, default=results.HEADLINE["heads"], help="heads (default: %(default)s)")
+    parser.add_argument("--d", type=int, default=results.HEADLINE["d"], help="head dimension (default: %(default)s)")
     parser.add_argument("--causal", action="store_true", help="causal attention instead of dense")
     parser.add_argument("--regime", choices=sorted(results.RESULTS.allowed["regime"]), default="sustained",
                         help="how it was timed (default: %(default)s)")

@@ -18,10 +18,10 @@ LABELS = {"mma_sync": "mma.sync alone", "cublas": "cuBLAS product", "wgmma": "wg
 
 def collect(csv: Path, rows: list[results.Row], arguments: Namespace) -> figure.Points:
     selection = results.selection_from(arguments)
-    rungs, peers, ceilings = results.select(csv, rows, selection)
+    measured, peers, ceilings = results.select(csv, rows, selection)
     return {
-        "title": f"{rungs[0].gpu}, {selection}",
-        "rungs": [[row.stage, round(row.tflops, 1)] for row in rungs],
+        "title": f"{measured[0].gpu}, {selection}",
+        "rungs": [[row.stage, round(row.tflops, 1)] for row in measured],
         "lines": [[row.stage, row.kind, round(row.tflops, 1)] for row in peers + ceilings],
     }
 

@@ -13,7 +13,7 @@ from results import rungs
 
 table = over_n.table
 NAME, CSV, PANELS = "time-over-n", "h200.csv", 1
-TOKENS = 16384
+TOKENS = results.SWEEP_TOKENS
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -25,7 +25,7 @@ def collect(csv: Path, rows: list[results.Row], arguments: Namespace) -> figure.
     ours: dict[str, dict[int, float]] = {}
     peers: dict[str, dict[int, float]] = {}
     for row in sorted(rows, key=lambda row: (*rungs.position(row.stage), row.n)):
-        if ((row.is_rung or row.kind == "peer") and row.source == "measured" and row.batch * row.n == TOKENS and row.d == 128
+        if ((row.is_rung or row.kind == "peer") and row.source == "measured" and row.batch * row.n == TOKENS and row.d == results.HEADLINE["d"]
                 and not row.causal and row.is_plain and row.regime == arguments.regime and row.ms_median is not None):
             lines = ours if row.is_rung else peers
             lines.setdefault(row.stage, {})[row.n] = float(f"{row.ms_median / (row.batch * row.heads):.4g}")
@@ -35,7 +35,7 @@ def collect(csv: Path, rows: list[results.Row], arguments: Namespace) -> figure.
     others = [[name, "peer", list(map(list, points.items()))] for name, points in peers.items()]
     panel = {"y": "milliseconds per head", "of": "", "title": "", "log_n": True, "log_y": True,
              "lines": over_n.merged(ours) + others, "table": over_n.separate(ours) + others}
-    return {"title": f"{gpu}, batch x N = {TOKENS}, d = 128, dense, {arguments.regime}. Rungs within 10 % share a line; "
+    return {"title": f"{gpu}, batch x N = {TOKENS}, d = {results.HEADLINE['d']}, dense, {arguments.regime}. Rungs within 10 % share a line; "
                      "dotted, hollow: other implementations", "panels": [panel]}
 
 

@@ -7,6 +7,14 @@
 
 namespace ladder {
 
+// What a verb takes where no shape is named. On the emulator, in a second; on a GPU the write-up's for figures, a smaller one to
+// check, and between them one for its counters.
+constexpr Shape EMULATOR_SHAPE{.batch = 1, .heads = 1, .n = 512, .d = 128};
+constexpr Shape HEADLINE{.batch = 16, .heads = 16, .n = 8192, .d = 128};
+constexpr Shape GPU_CHECK_SHAPE{.batch = 2, .heads = 4, .n = 1024, .d = 128};
+constexpr Shape GPU_COUNTED_SHAPE{.batch = 1, .heads = 2, .n = 4096, .d = 128};
+constexpr int SWEEP_TOKENS = 16384;  // batch times N of the sweep over N
+
 // "B=1 H=1 N=512 d=128"
 std::string to_string(const Shape& shape);
 

@@ -1,6 +1,5 @@
 // Named tensors on the host: what goes into a problem and what comes out, whatever the elements are.
 #pragma once
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -8,16 +7,16 @@
 #include <vector>
 
 #include "common/attention.hpp"
+#include "common/emulator/half.hpp"
 
 namespace ladder {
 
-// Exact. An f16's exponent and mantissa, moved into an f32, are too small by 2^112, the biases' difference.
 inline float to_float(f16 value) {
-  const uint32_t sign = (value.bits & 0x8000u) << 16, magnitude = (value.bits & 0x7fffu) << 13;
-  if (magnitude >= 0x7c00u << 13) return std::bit_cast<float>(sign | magnitude | 0x7f800000u);  // infinity, NaN
-  return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) * 0x1p112f));
+  return emulator::half_to_float(value.bits);
 }
-f16 to_f16(float value);  // rounds to nearest even
+inline f16 to_f16(float value) {
+  return {emulator::float_to_half(value)};
+}
 
 enum class Element : uint8_t { f16, f32 };
 constexpr size_t bytes_of(Element element) {

@@ -20,8 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr Shape HEADLINE{.batch = 16, .heads = 16, .n = 8192, .d = 128};
-constexpr int SWEEP_TOKENS = 16384;
 constexpr int SWEEP_N[] = {512, 1024, 2048, 4096, 8192, 16384};
 
 constexpr const char* LEGEND =

@@ -22,8 +22,6 @@
 namespace ladder {
 namespace {
 
-constexpr Shape EMULATOR_SHAPE{.batch = 1, .heads = 1, .n = 512, .d = 128};
-constexpr Shape GPU_SHAPE{.batch = 2, .heads = 4, .n = 1024, .d = 128};
 constexpr int PROPERTY_N = 256;
 
 struct Candidate {
@@ -164,7 +162,7 @@ class Check {
   }
 
   Status on_gpu(const GpuInfo& gpu, const std::vector<Candidate>& candidates) {
-    const std::vector<Shape> shapes = shapes_for(options_, GPU_SHAPE);
+    const std::vector<Shape> shapes = shapes_for(options_, GPU_CHECK_SHAPE);
     // The first stage of all is the formula as written.
     const Stage& naive = stages().front();
     const bool have_naive = static_cast<bool>(naive.variants.front().on_gpu);
@@ -347,7 +345,7 @@ Result<std::vector<Candidate>> fitting(const Options& options, const std::vector
 Result<std::vector<Candidate>> runnable(const Options& options, const GpuInfo& gpu,
                                         const std::vector<Candidate>& candidates, std::vector<std::string>& notes) {
   std::vector<Candidate> able;
-  const std::vector<Shape> shapes = shapes_for(options, GPU_SHAPE);
+  const std::vector<Shape> shapes = shapes_for(options, GPU_CHECK_SHAPE);
   const Shape& longest = *std::ranges::max_element(shapes, {}, &Shape::n);
   for (const Candidate& candidate : candidates) {
     const Status status = runs_on(*candidate.stage, *candidate.variant, longest, gpu);

@@ -23,7 +23,6 @@ namespace ladder {
 namespace {
 
 constexpr uint64_t WAVEFRONT_BYTES = 128;  // 32 banks of 4 bytes
-constexpr Shape DEFAULT_SHAPE{.batch = 1, .heads = 1, .n = 512, .d = 128};
 
 // The stage that `stage` starts from, if it takes the shape.
 const Stage* stage_before(const Stage& stage, const Shape& shape) {
@@ -199,7 +198,7 @@ Result<ExitCode> explain_verb(const Options& options) {
   std::FILE* out = table_stream(options);
   bool ok = true, first = true;
   nlohmann::ordered_json explanations = nlohmann::ordered_json::array();
-  for (const Shape& shape : shapes_for(options, DEFAULT_SHAPE)) {
+  for (const Shape& shape : shapes_for(options, EMULATOR_SHAPE)) {
     std::optional<Problem> problem;                // of this shape, for all stages
     std::map<const Stage*, CheckResult> emulated;  // a stage is explained, and then compared with
     const auto emulate = [&](const Stage& stage) -> const CheckResult& {

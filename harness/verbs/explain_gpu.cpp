@@ -17,8 +17,6 @@
 namespace ladder {
 namespace {
 
-constexpr Shape DEFAULT_SHAPE{.batch = 1, .heads = 2, .n = 4096, .d = 128};
-
 struct Launched {
   CheckResult check;
   size_t memory_used = 0;  // bytes
@@ -66,7 +64,7 @@ Result<ExitCode> explain_on_gpu(const Options& options) {
   if (auto first = GpuProblem::create({.n = 16}, make_inputs(InputKind::normal, {.n = 16}, 1), false); !first) {
     return tl::make_unexpected(first.error());
   }
-  for (const Shape& shape : shapes_for(options, DEFAULT_SHAPE)) {
+  for (const Shape& shape : shapes_for(options, GPU_COUNTED_SHAPE)) {
     if (auto status = fits_host_memory(shape, false); !status) return tl::make_unexpected(status.error());
     std::optional<Problem> problem;
     for (const Stage* stage : options.stages) {

@@ -18,9 +18,6 @@
 namespace ladder {
 namespace {
 
-constexpr Shape EMULATED_SHAPE{.batch = 1, .heads = 1, .n = 512, .d = 128};
-constexpr Shape HEADLINE{.batch = 16, .heads = 16, .n = 8192, .d = 128};
-
 std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
 }
@@ -89,7 +86,7 @@ Result<ExitCode> overview_verb(const Options& options) {
   Shape headline = HEADLINE;
   headline.causal = options.causal;
   const auto recorded = read_recorded(gpu, headline);
-  const Shape shape = shapes_for(options, EMULATED_SHAPE).front();
+  const Shape shape = shapes_for(options, EMULATOR_SHAPE).front();
   for (const Stage* stage : options.stages) {
     if (auto status = supports(*stage, stage->variants.front(), shape); !status) {
       return tl::make_unexpected(status.error());

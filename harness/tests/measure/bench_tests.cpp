@@ -15,7 +15,6 @@ using namespace ladder;
 namespace {
 
 constexpr const char* TILE = "64x128, 4 warps";
-constexpr Shape HEADLINE{.batch = 16, .heads = 16, .n = 8192, .d = 128};
 const double FLOPS = flops_of(HEADLINE);
 
 // A contestant at a rate, with the times of `rounds` rounds in which the card slows by a tenth.

@@ -1,51 +1,27 @@
-"""The plots and the README table, run on invented figures (fixtures/results.csv: gpu is "test") and on broken files."""
+"""The plots, run on invented figures of an invented ladder (fixtures/results.csv: gpu is "test") and on broken files."""
 from __future__ import annotations
 
 import argparse
 import importlib
-import json
 import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import unittest
 from pathlib import Path
 from xml.etree import ElementTree
 
-ROOT = Path(__file__).resolve().parents[3]
-PLOTS = ROOT / "harness" / "plots"
-FIXTURE = ROOT / "harness" / "tests" / "fixtures" / "results.csv"
-FIGURES = ("tflops_per_rung", "gain_per_rung", "tflops_over_n")
-sys.path.insert(0, str(PLOTS))
+sys.path.insert(0, str(Path(__file__).parent))
+from scratch import FIXTURE, PLOTS, Scratch  # noqa: E402
+
 import bytes_over_n  # noqa: E402
-import chapters  # noqa: E402
 import figure  # noqa: E402
 import over_n  # noqa: E402
-import prose  # noqa: E402
-import readme  # noqa: E402
 import results  # noqa: E402
 import roofline  # noqa: E402
 import traffic  # noqa: E402
 
-
-class Scratch(unittest.TestCase):
-    def setUp(self) -> None:
-        self.folder = Path(tempfile.mkdtemp())
-        self.addCleanup(shutil.rmtree, self.folder)
-
-    def run_script(self, name: str, *arguments: object) -> subprocess.CompletedProcess:
-        return subprocess.run([sys.executable, PLOTS / f"{name}.py", *map(str, arguments)], capture_output=True, text=True)
-
-    def csv(self, *edits: tuple[str, str]) -> Path:
-        """The fixture with some text replaced."""
-        text = FIXTURE.read_text()
-        for old, new in edits:
-            self.assertIn(old, text)
-            text = text.replace(old, new, 1)
-        path = self.folder / "broken.csv"
-        path.write_text(text)
-        return path
+FIGURES = ("tflops_per_rung", "waterfall", "tflops_over_n")
 
 
 class Drawing(Scratch):
@@ -65,10 +41,10 @@ class Drawing(Scratch):
             path = self.folder / f"{name}.svg"
             self.run_script(name, FIXTURE, "-o", path)
             texts[name] = " ".join(ElementTree.parse(path).getroot().itertext())
-        for words in ("06_batched", "fa2 210", "mma.sync alone 400", "wgmma alone 500", "sustained", "test, batch 16"):
+        for words in ("06_chrome", "fa2 210", "mma.sync alone 400", "wgmma alone 500", "sustained", "test, batch 16"):
             self.assertIn(words, texts["tflops_per_rung"])
-        for words in ("04_vpair", "+0.3 %", "[+0.1, +0.6]", "same", "slower"):
-            self.assertIn(words, texts["gain_per_rung"])
+        for words in ("04_steel", "+0.3 %", "[+0.1, +0.6]", "same", "slower"):
+            self.assertIn(words, texts["waterfall"])
         for words in ("16384", "batch x N = 16384", "cudnn"):
             self.assertIn(words, texts["tflops_over_n"])
         self.assertNotIn("64x128, 4 warps", texts["tflops_per_rung"])  # an ablation is no rung
@@ -105,7 +81,7 @@ class Drawing(Scratch):
             run = self.run_script(name, "--help")
             self.assertEqual(run.returncode, 0)
             self.assertIn("--regime", run.stdout)
-        run = self.run_script("gain_per_rung", FIXTURE, "-o", "/proc/none/a.svg")
+        run = self.run_script("waterfall", FIXTURE, "-o", "/proc/none/a.svg")
         self.assertEqual(run.returncode, 2)
         self.assertIn("/proc/none", run.stderr)
         self.assertNotIn("Traceback", run.stderr)
@@ -140,8 +116,8 @@ TRAFFIC_FIGURES = ("bytes_over_n", "memory_over_n", "roofline")
 def traffic_rows(measured: bool = True) -> list[str]:
     """An invented GPU_traffic.csv: DRAM sees what must be carried, L2 the model's bytes."""
     rows = []
-    for stage, batch, heads, tile in (("00_naive", 1, 2, None), ("01_base", 2, 16, 64), ("02_swizzle", 2, 16, 64),
-                                      ("06_batched", 2, 16, 128)):
+    for stage, batch, heads, tile in (("00_stone", 1, 2, None), ("01_wood", 2, 16, 64), ("02_brick", 2, 16, 64),
+                                      ("06_chrome", 2, 16, 128)):
         def row(n: int, metric: str, per_head: float, source: str, batch: int = batch, heads: int = heads) -> str:
             gpu = "test" if source == "measured" else ""
             return f"{stage},{gpu},{batch},{heads},{n},128,0,{metric},{per_head * batch * heads:.12g},{source},synthetic,2000-01-01"
@@ -177,16 +153,16 @@ class TrafficFigures(Scratch):
                 self.assertEqual((run.returncode, run.stderr), (0, ""))
             self.assertEqual(files[0].read_bytes(), files[1].read_bytes())
             texts[name] = " ".join(ElementTree.parse(files[0]).getroot().itertext())
-        for words in ("01 02", "06_batched", "4nd + 4n²d/128", "8nd + 4n²", "dram__bytes_read.sum", "lts__t_bytes.sum"):
+        for words in ("01 02", "06_chrome", "4nd + 4n²d/128", "8nd + 4n²", "dram__bytes_read.sum", "lts__t_bytes.sum"):
             self.assertIn(words, texts["bytes_over_n"])
         for words in ("linear", "logarithmic", "cuda.memory_used_bytes", "01 02 06"):
             self.assertIn(words, texts["memory_over_n"])
-        for words in ("3.00 TB/s", "7.50 TB/s", "mma_sync 400", "02_swizzle", "dram__bytes_read.sum"):
+        for words in ("3.00 TB/s", "7.50 TB/s", "mma_sync 400", "02_brick", "dram__bytes_read.sum"):
             self.assertIn(words, texts["roofline"])
 
     def test_the_name_of_a_line_stays_short(self) -> None:
-        order = ["00_naive", "00a_rowwise", "00aa_coalesced", "01_base", "02_swizzle", "03_kvpipe"]
-        for names, wanted in ((order[4:5], "02_swizzle"), (order[:3], "00 00a 00aa"), (order[1:5], "00a to 02"),
+        order = ["00_stone", "p01_clay", "p02_mud", "01_wood", "02_brick", "03_iron"]
+        for names, wanted in ((order[4:5], "02_brick"), (order[:3], "00 p01 p02"), (order[1:5], "p01 to 02"),
                               (order[:4] + order[5:], "00 to 01, 03")):
             self.assertEqual(over_n.together(names, order), wanted)
 
@@ -194,14 +170,14 @@ class TrafficFigures(Scratch):
         path = self.write(traffic_rows())
         points = bytes_over_n.collect(path, traffic.read(path), None)
         lines = {name: dict(map(tuple, line)) for name, _, line in points["panels"][1]["lines"]}
-        self.assertAlmostEqual(lines["06_batched"][4096] / lines["4nd + 4n²d/128"][4096], 1, places=5)
+        self.assertAlmostEqual(lines["06_chrome"][4096] / lines["4nd + 4n²d/128"][4096], 1, places=5)
         self.assertAlmostEqual(lines["01 02"][512] / (4 * 512 * 128 + 4 * 512 * 512 * 2), 1, places=5)
         roof = roofline.collect(path, traffic.read(path), None)
-        self.assertIn(["01_base", 4096.0, 30.0], roof["panels"][0]["rungs"])  # 4 n^2 d operations over 8 n d bytes
-        self.assertEqual(over_n.table(points)[0][1][:2], ["N", "00_naive"])
+        self.assertIn(["01_wood", 4096.0, 30.0], roof["panels"][0]["rungs"])  # 4 n^2 d operations over 8 n d bytes
+        self.assertEqual(over_n.table(points)[0][1][:2], ["N", "00_stone"])
         self.assertEqual([rows[0][0] for _, _, rows in over_n.table(points)], ["512", "512"])
         for metric, value in (("lts__t_bytes.sum", 2.0), ("lts__t_sector_hit_rate.pct", 64.0), ("sm__warps_active.avg.per_cycle_active", 64.0)):
-            self.assertEqual(traffic.Row("01_base", "", 2, 16, 512, 128, False, metric, 64.0, "measured").per_head, value)
+            self.assertEqual(traffic.Row("01_wood", "", 2, 16, 512, 128, False, metric, 64.0, "measured").per_head, value)
 
     def test_time_over_n(self) -> None:
         run = self.run_script("time_over_n", FIXTURE, "-o", self.folder / "a.svg")
@@ -241,6 +217,30 @@ class TrafficFigures(Scratch):
         self.assertIn("no column metric", self.run_script("roofline", path, "-o", self.folder / "a.svg").stderr)
 
 
+class OtherLadders(Scratch):
+    """Files that know other rungs than the ladder does."""
+
+    def test_rows_of_a_rung_that_is_gone_are_left_out_with_a_note(self) -> None:
+        path = self.csv(("02_brick,stage", "02_gone,stage"))
+        run = self.run_script("tflops_per_rung", path, "-o", self.folder / "a.svg")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertEqual(run.stderr, f"{path}: left out, for the ladder has no such rung: 02_gone\n")
+        text = " ".join(ElementTree.parse(self.folder / "a.svg").getroot().itertext())
+        self.assertNotIn("02_gone", text)
+        self.assertIn("03_iron", text)
+
+    def test_a_rung_without_rows_is_no_bar(self) -> None:
+        run = self.run_script("tflops_per_rung", FIXTURE, "-o", self.folder / "a.svg")
+        self.assertEqual((run.returncode, run.stderr), (0, ""))
+        self.assertNotIn("p01_clay", (self.folder / "a.svg").read_text())
+
+    def test_without_the_program_there_is_a_way_out(self) -> None:
+        run = self.run_script("waterfall", FIXTURE, "-o", self.folder / "a.svg", LADDER=str(self.folder / "none"))
+        self.assertEqual(run.returncode, 2)
+        self.assertIn("./ladder build ladder", run.stderr)
+        self.assertNotIn("Traceback", run.stderr)
+
+
 class BrokenCsv(Scratch):
     def refuses(self, path: Path, *words: str) -> None:
         run = self.run_script("tflops_per_rung", path, "-o", self.folder / "a.svg")
@@ -259,9 +259,9 @@ class BrokenCsv(Scratch):
         empty.write_bytes(b"\xff\xfe\x00")
         self.refuses(empty, "empty.csv:1: not a text file in UTF-8")
         good = FIXTURE.read_bytes()
-        empty.write_bytes(good.replace(b"06_batched", b"06_batch\xe9d", 1))
+        empty.write_bytes(good.replace(b"06_chrome", b"06_batch\xe9d", 1))
         self.refuses(empty, "empty.csv:8: not a text file in UTF-8")
-        empty.write_bytes(good.replace(b"06_batched", b"06_batch\0d", 1))
+        empty.write_bytes(good.replace(b"06_chrome", b"06_batch\0d", 1))
         self.refuses(empty, "empty.csv:8: a NUL character")
         self.refuses(self.folder, "Is a directory")
 
@@ -270,9 +270,9 @@ class BrokenCsv(Scratch):
         self.refuses(self.csv(("date\n", "date,mood\n")), "broken.csv:1: unknown or repeated column mood")
 
     def test_cells(self) -> None:
-        self.refuses(self.csv(("01_base,stage,test", "01_base,stage,test,more")), "broken.csv:3: 38 fields")
-        self.refuses(self.csv(("01_base,stage", "01_base,rung")), "broken.csv:3: kind is 'rung'", "ceiling, peer, stage")
-        self.refuses(self.csv(("01_base,stage,test", "01_base,stage,")), "broken.csv:3: no gpu")
+        self.refuses(self.csv(("01_wood,stage,test", "01_wood,stage,test,more")), "broken.csv:3: 38 fields")
+        self.refuses(self.csv(("01_wood,stage", "01_wood,rung")), "broken.csv:3: kind is 'rung'", "stage, peer, ceiling")
+        self.refuses(self.csv(("01_wood,stage,test", "01_wood,stage,")), "broken.csv:3: no gpu")
         self.refuses(self.csv(("16,16,8192,128,0", "16,16,many,128,0")), "broken.csv:2: n is 'many'")
         self.refuses(self.csv(("16,16,8192,128,0", "16,16,8192,128,2")), "broken.csv:2: causal is '2'")
         self.refuses(self.csv(("10,9.9,10.2,2,", "10,9.9,10.2,nan,")), "broken.csv:2: tflops is 'nan'")
@@ -283,166 +283,23 @@ class BrokenCsv(Scratch):
 
     def test_an_unclosed_quote(self) -> None:
         self.refuses(self.csv(('4 warps]"', "4 warps]")), "broken.csv:54: a quote that is not closed")
-        self.refuses(self.csv(("01_base,stage", '01"base",stage')), "broken.csv:3: a quote that")
+        self.refuses(self.csv(("01_wood,stage", '01"base",stage')), "broken.csv:3: a quote that")
 
     def test_figures_that_cannot_be_true(self) -> None:
-        self.refuses(self.csv(("10,9.9,10.2,190,", "10,9.9,10.2,501,")), "broken.csv:8: 06_batched claims 501 TFLOPS",
+        self.refuses(self.csv(("10,9.9,10.2,190,", "10,9.9,10.2,501,")), "broken.csv:8: 06_chrome claims 501 TFLOPS",
                      "above this card's ceiling of 500")
-        self.refuses(self.csv(("10.2,190,,38.0", "10.2,190,,101")), "broken.csv:8: 06_batched claims 101 % of its ceiling")
-        self.refuses(self.csv(("02_swizzle,stage", "01_base,stage")), "broken.csv:4: repeats line 3")
+        self.refuses(self.csv(("10.2,190,,38.0", "10.2,190,,101")), "broken.csv:8: pct_ceiling is 101; no rate is above its ceiling")
+        self.refuses(self.csv(("02_brick,stage", "01_wood,stage")), "broken.csv:4: repeats line 3")
 
     def test_which_ceiling_binds_whom(self) -> None:
-        def row(stage: str, kind: str, pct: float | None = None, sm: str = "90", gpu: str = "card") -> results.Row:
+        def row(stage: str, kind: str, pct: float | None = None, sm: int | None = 90, gpu: str = "card") -> results.Row:
             return results.Row(2, {"stage": stage, "kind": kind, "pct_ceiling": pct, "sm": sm, "gpu": gpu})
 
         mma_sync, wgmma, cublas = (row(name, "ceiling") for name in ("mma_sync", "wgmma", "cublas"))
         for bound, binding in ((row("02", "stage", 50.0), {"mma_sync", "wgmma"}), (row("20", "stage"), {"wgmma"}),
-                               (row("fa3", "peer"), {"wgmma"}), (row("fa2", "peer", sm="80"), {"mma_sync", "wgmma"}),
-                               (row("fa2", "peer", sm=""), {"wgmma"}), (row("fa2", "peer", gpu="other"), set())):
+                               (row("fa3", "peer"), {"wgmma"}), (row("fa2", "peer", sm=80), {"mma_sync", "wgmma"}),
+                               (row("fa2", "peer", sm=None), {"wgmma"}), (row("fa2", "peer", gpu="other"), set())):
             self.assertEqual({each.stage for each in (mma_sync, wgmma, cublas) if results.bounds(each, bound)}, binding)
-
-
-class ReadmeTable(Scratch):
-    """readme.py against a stub of the built program."""
-
-    def setUp(self) -> None:
-        super().setUp()
-        self.program = self.folder / "ladder"
-        self.readme = self.folder / "README.md"
-        self.readme.write_text(f"before\n{readme.BEGIN}\nold\n{readme.END}\nafter\n")
-        self.emit(8)
-
-    def emit(self, ways: int) -> None:
-        counters = {"smem_wavefronts": 1234567, "smem_wavefronts_ideal": 1, "ldmatrix_conflict_ways": ways, "mma": 1,
-                    "ldmatrix": 4096, "shuffles": 1, "barriers": 1, "gmem_bytes_read": 3 << 19, "gmem_bytes_written": 1}
-        entries = [{"stage": stage, "backend": "emulator", "batch": 1, "heads": 1, "n": 512, "d": 128, "causal": False,
-                    "inputs": "normal", "ok": True, "counters": counters} for stage in readme.stage_names()]
-        self.program.write_text(f"#!/bin/sh\ncat <<'E'\n{json.dumps(entries)}\nE\n")
-        self.program.chmod(0o755)
-
-    def renew(self, *arguments: object, csv: Path = ROOT / "none.csv") -> subprocess.CompletedProcess:
-        return self.run_script("readme", "--ladder", self.program, "--readme", self.readme, "--csv", csv, *arguments)
-
-    def test_counts_alone_invent_no_tflops(self) -> None:
-        self.assertEqual(self.renew().returncode, 0)
-        text = self.readme.read_text()
-        self.assertTrue(text.startswith("before\n") and text.endswith("after\n"))
-        for stage in readme.stage_names():
-            self.assertIn(f"| [{stage}]({stage}/) | {readme.idea(stage)} | 1.5 MiB | 4,096 | 8-way | 1,234,567 |\n", text)
-        self.assertNotIn("TFLOPS", text)
-        self.assertLess(text.index("Part 0"), text.index("[00_naive]"))
-        self.assertLess(text.index("[00b_tiled]"), text.index("Part 1"))
-        self.assertEqual(self.renew("--check").returncode, 0)
-
-    def test_measured_figures_stand_beside_the_counts(self) -> None:
-        run = self.renew(csv=FIXTURE)
-        self.assertEqual(run.returncode, 0, run.stderr)
-        text = self.readme.read_text()
-        self.assertRegex(text, re.escape("| 190.0 | +5.6 % [+5.4, +5.9] | 90.5 % |"))
-        self.assertIn("| fa2 |", text)
-        self.assertIn("on an test on 2000-01-01 at batch 16", text)
-        self.assertIn("docs/figures/results-tflops-per-rung.svg", text)
-
-    def test_a_stale_table_and_a_missing_figure_fail(self) -> None:
-        self.renew()
-        self.emit(1)
-        run = self.renew("--check")
-        self.assertEqual(run.returncode, 1)
-        self.assertIn("make plots", run.stderr)
-        self.assertIn("| none |", run.stderr)
-        self.renew(csv=FIXTURE)
-        run = self.renew("--check", csv=FIXTURE)
-        self.assertEqual(run.returncode, 1)
-        self.assertIn("results-tflops-per-rung.svg is missing or older than", run.stderr)
-
-    def test_bad_input(self) -> None:
-        self.readme.write_text("no markers\n")
-        self.assertEqual(self.renew().returncode, 2)
-        self.program.write_text("#!/bin/sh\necho broken >&2; exit 1\n")
-        run = self.renew()
-        self.assertEqual(run.returncode, 2)
-        self.assertNotIn("Traceback", run.stderr)
-
-
-class Names(unittest.TestCase):
-    def test_a_number_may_have_letters_behind_it(self) -> None:
-        for short, name in (("00", "00_naive"), ("00a", "00a_rowwise"), ("00aa", "00aa_coalesced"),
-                            ("00ab", "00ab_online")):
-            self.assertTrue(results.Row(0, {"stage": name, "kind": "stage"}).is_rung)
-            self.assertTrue(prose._named(name, short))
-            self.assertFalse(prose._named("00abc_other", short))
-        self.assertFalse(results.Row(0, {"stage": "00ab_online[1 key under way]", "kind": "stage"}).is_rung)
-        self.assertTrue(prose._named("00ab_online[1 key under way]", "00ab[1 key under way]"))
-
-
-class Chapters(unittest.TestCase):
-    """The measured block, on rows of its own."""
-
-    def block(self, stage: str, *rows: tuple[str, float, bool]) -> str:
-        empty = dict.fromkeys((f"vs_{other}{end}" for other in ("previous", "fa2") for end in ("", "_lo", "_hi")))
-        common = {**empty, "kind": "stage", "gpu": "a card", "batch": 16, "heads": 16, "n": 8192, "d": 128, "verdict": "",
-                  "regime": "sustained", "inputs": "normal", "dtype": "fp16", "ms_median": 10.0, "pct_ceiling": 1.0,
-                  "registers": 1, "spill_bytes": 0, "source": "measured", "date": "2000-01-01"}
-        made = [results.Row(i, {**common, "stage": name, "tflops": tflops, "causal": causal})
-                for i, (name, tflops, causal) in enumerate(rows)]
-        return chapters.block(stage, ["00_naive", "00b_tiled"], made, {})
-
-    def test_a_rung_without_a_row_says_so(self) -> None:
-        self.assertIn("Not measured yet", self.block("00c_causal", ("00_naive", 1.5, False)))
-
-    def test_the_nearest_measured_rung_stands_beside_it(self) -> None:
-        self.assertIn("| | 00_naive | 00c_causal (this rung) |", self.block("00c_causal", ("00_naive", 1.5, False), ("00c_causal", 20, False)))
-
-    def test_causal_rows_add_lines_and_no_others(self) -> None:
-        dense = [("00_naive", 1.5, False), ("00c_causal", 20.0, False)]
-        self.assertNotIn("causal, sustained", self.block("00c_causal", *dense))
-        self.assertIn("| TFLOPS, causal, sustained |  | 19.0 |", self.block("00c_causal", *dense, ("00c_causal", 19.0, True)))
-
-
-class Prose(unittest.TestCase):
-    """Numbers in chapters, on the recorded rows: what they are is the business of the CSV, that they follow it is tested."""
-
-    def test_a_number_is_computed_and_formatted(self) -> None:
-        rate = prose.h200("02").tflops
-        self.assertEqual(prose.number("h200('02').tflops:.1f"), f"{rate:.1f}")
-        self.assertEqual(prose.number("h200('02_swizzle').tflops / 2:.0f"), f"{rate / 2:.0f}")
-        self.assertEqual(prose.h200("02[64x32, 2 warps]").stage, "02_swizzle[64x32, 2 warps]")
-        self.assertEqual(prose.h200("02", regime="burst", n=512, batch=32).regime, "burst")
-        self.assertEqual(prose.sass("08", "MOV IMAD"), prose.sass("08", "MOV") + prose.sass("08", "IMAD"))
-
-    def test_what_is_not_there_is_refused(self) -> None:
-        for text, said in (("h200('99').tflops:.1f", "no row of 99"), ("h200('02', n=77).tflops:.1f", "N = 77"),
-                           ("h200('02').speed:.1f", "speed"), ("ncu('02', 'nothing'):.0f", "no nothing of 02"),
-                           ("h200('fa2').registers:d", "NoneType"), ("1 +:d", "invalid syntax"), ("readme('02', 'x'):s", "column x")):
-            with self.subTest(text), self.assertRaisesRegex(results.ResultsError, said):
-                prose.number(text)
-
-    def test_a_chapter_is_renewed(self) -> None:
-        comment = "<!-- numbers\nworth {h200('02').tflops:.1f} TFLOPS,\n-->\n"
-        text = "9 rungs.\nIt is worth\n1.5 TFLOPS, or 1.5 more.\n" + comment
-        rate = prose.number("h200('02').tflops:.1f")
-        self.assertEqual(prose.filled(text, "x"), f"9 rungs.\nIt is worth\n{rate} TFLOPS, or 1.5 more.\n{comment}")
-
-    def test_no_measured_number_of_a_chapter_is_typed(self) -> None:
-        """What happened, in prose: decimals, percentages, multiples. A number of the write-up stands beside its name."""
-        chapters = sorted(ROOT.glob("[0-9][0-9]*_*/README.md"))
-        self.assertGreater(len(chapters), 0)
-        for chapter in chapters:
-            name = f"{chapter.parent.name}/README.md"
-            text = prose.filled(chapter.read_text(encoding="utf-8"), name, lambda _: "computed")
-            told = re.search(r"<!-- measured:end -->(.*?)(?=^## |^<!-- numbers|\Z)", text, re.S | re.M)[1]
-            for sentence in re.split(r"(?<=[.:;])\s", re.sub(r"`[^`]*`", "", told)):
-                typed = re.findall(r"(?<![\w.])[-+]?\d[\d,]*(?:\.\d+)?(?: %| times| million)|(?<![\w.])[-+]?\d+\.\d+", sentence)
-                if typed and not re.search("write-up|A100", sentence):
-                    self.fail(f"{name}: {typed} in '{sentence.strip()}' is not in the comment <!-- numbers; see harness/plots/prose.py")
-
-    def test_words_that_do_not_stand_in_the_chapter_once(self) -> None:
-        comment = "<!-- numbers\nworth {h200('02').tflops:.1f} TFLOPS\n-->\n"
-        for text in ("worthy of 2 TFLOPS\n", "worth 1 TFLOPS, worth 2 TFLOPS\n"):
-            with self.assertRaisesRegex(results.ResultsError, "wants 1"):
-                prose.filled(text + comment, "x")
-        with self.assertRaisesRegex(results.ResultsError, "wants 1"):
-            prose.filled("as is\n<!-- numbers\nas is\n-->\n", "x")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,202 @@
+"""The README's table, the chapters' measured blocks and the numbers in prose, on an invented ladder and invented results."""
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+from unittest import mock
+
+sys.path.insert(0, str(Path(__file__).parent))
+from scratch import BUILT, FIXTURE, ROOT, Scratch  # noqa: E402
+
+import chapters  # noqa: E402
+import fake_ladder  # noqa: E402
+import prose  # noqa: E402
+import readme  # noqa: E402
+import results  # noqa: E402
+from harness import rungs  # noqa: E402
+
+COUNTED = {"smem_wavefronts": 1234567, "smem_wavefronts_ideal": 1, "mma": 1, "ldmatrix": 4096, "shuffles": 1, "barriers": 1,
+           "gmem_bytes_read": 3 << 19, "gmem_bytes_written": 1}
+
+
+class ReadmeTable(Scratch):
+    """readme.py against an invented program."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.readme = self.folder / "README.md"
+        self.readme.write_text(f"before\n{readme.BEGIN}\nold\n{readme.END}\nafter\n")
+        self.emit(8)
+
+    def emit(self, ways: int) -> None:
+        entries = [{"stage": rung["stage"], "backend": "emulator", "batch": 1, "heads": 1, "n": 512, "d": 128, "causal": False,
+                    "inputs": "normal", "ok": True, "counters": {**COUNTED, "ldmatrix_conflict_ways": ways}} for rung in fake_ladder.invented()]
+        self.program = fake_ladder.write(self.folder / "ladder", rest=f"print({json.dumps(entries)!r})\n")
+
+    def renew(self, *arguments: object, csv: Path = ROOT / "none.csv") -> subprocess.CompletedProcess:
+        return self.run_script("readme", "--readme", self.readme, "--csv", csv, *arguments, LADDER=str(self.program))
+
+    def test_counts_alone_invent_no_tflops(self) -> None:
+        self.assertEqual(self.renew().returncode, 0)
+        text = self.readme.read_text()
+        self.assertTrue(text.startswith("before\n") and text.endswith("after\n"))
+        for rung in fake_ladder.invented():
+            self.assertIn(f"| [{rung['stage']}]({rung['directory']}/) | {rung['idea']} | 1.5 MiB | 4,096 | 8-way | 1,234,567 |\n", text)
+        self.assertNotIn("TFLOPS", text)
+        places = [text.index(words) for words in (f"**{readme.TOP}**", "[00_stone]", "**[The part side](side/)**", "[p01_clay]", "[01_wood]")]
+        self.assertEqual(places, sorted(places))
+        self.assertEqual(text.count(f"**{readme.TOP}**"), 2)  # it goes on behind the part
+        self.assertEqual(self.renew("--check").returncode, 0)
+
+    def test_measured_figures_stand_beside_the_counts(self) -> None:
+        run = self.renew(csv=FIXTURE)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        text = self.readme.read_text()
+        self.assertRegex(text, re.escape("| 190.0 | +5.6 % [+5.4, +5.9] | 90.5 % |"))
+        self.assertIn("| 1,234,567 |  |  |  |", text)  # of the rung that was not measured
+        self.assertIn("| fa2 |", text)
+        self.assertIn("on an test on 2000-01-01 at batch 16", text)
+        self.assertIn("docs/figures/results-tflops-per-rung.svg", text)
+
+    def test_a_stale_table_and_a_missing_figure_fail(self) -> None:
+        self.renew()
+        self.emit(1)
+        run = self.renew("--check")
+        self.assertEqual(run.returncode, 1)
+        self.assertIn("make plots", run.stderr)
+        self.assertIn("| none |", run.stderr)
+        self.renew(csv=FIXTURE)
+        run = self.renew("--check", csv=FIXTURE)
+        self.assertEqual(run.returncode, 1)
+        self.assertIn("results-tflops-per-rung.svg is missing or older than", run.stderr)
+
+    def test_bad_input(self) -> None:
+        self.readme.write_text("no markers\n")
+        self.assertEqual(self.renew().returncode, 2)
+        self.program.write_text("#!/bin/sh\necho broken >&2; exit 1\n")
+        run = self.renew()
+        self.assertEqual(run.returncode, 2)
+        self.assertNotIn("Traceback", run.stderr)
+
+
+class Chapters(unittest.TestCase):
+    """The measured block, on rows of its own."""
+
+    def block(self, stage: str, *rows: tuple[str, float, bool]) -> str:
+        empty = dict.fromkeys((f"vs_{other}{end}" for other in ("previous", "fa2") for end in ("", "_lo", "_hi")))
+        common = {**empty, "kind": "stage", "gpu": "a card", "batch": 16, "heads": 16, "n": 8192, "d": 128, "verdict": "",
+                  "regime": "sustained", "inputs": "normal", "dtype": "fp16", "ms_median": 10.0, "pct_ceiling": 1.0,
+                  "registers": 1, "spill_bytes": 0, "source": "measured", "date": "2000-01-01"}
+        made = [results.Row(i, {**common, "stage": name, "tflops": tflops, "causal": causal})
+                for i, (name, tflops, causal) in enumerate(rows)]
+        return chapters.block(rungs.named(stage), made, {})
+
+    def test_a_rung_without_a_row_says_so(self) -> None:
+        said = self.block("p01_clay", ("00_stone", 1.5, False))
+        self.assertIn("Not measured yet: [h200.csv](../../docs/results/h200.csv)", said)
+        self.assertIn("(../docs/results/h200.csv)", self.block("01_wood", ("01_wood", 1.5, False)))
+
+    def test_the_nearest_measured_rung_below_stands_beside_it(self) -> None:
+        self.assertIn("| | 00_stone | 02_brick (this rung) |", self.block("02_brick", ("00_stone", 1.5, False), ("02_brick", 20, False)))
+        self.assertIn("| | 00_stone | 01_wood (this rung) |",
+                      self.block("01_wood", ("00_stone", 1.5, False), ("p01_clay", 2, False), ("01_wood", 20, False)))
+
+    def test_causal_rows_add_lines_and_no_others(self) -> None:
+        dense = [("00_stone", 1.5, False), ("01_wood", 20.0, False)]
+        self.assertNotIn("causal, sustained", self.block("01_wood", *dense))
+        self.assertIn("| TFLOPS, causal, sustained |  | 19.0 |", self.block("01_wood", *dense, ("01_wood", 19.0, True)))
+
+
+class Prose(Scratch):
+    """Numbers in chapters, on the invented results."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        shutil.copy(FIXTURE, self.folder / "h200.csv")
+        (self.folder / "h200_counters.csv").write_text(
+            "stage,kernel,gpu,batch,heads,n,d,metric,unit,value,commit,date\n" + "".join(
+                f"{stage},{kernel},test,2,16,4096,128,{metric},inst,{value},x,2000-01-01\n" for stage, kernel, metric, value in (
+                    ("02_brick", '"flash_attention<64, 128, 4>"', "sass.MOV", 3), ("02_brick", '"flash_attention<64, 128, 4>"', "sass.IMAD", 4),
+                    ("02_brick", '"flash_attention<64, 32, 2>"', "sass.MOV", 5))))
+        patch = mock.patch.object(prose, "_file", lambda name: self.folder / name)
+        patch.start()
+        self.addCleanup(patch.stop)
+        for cached in (prose._rows, prose._counters, prose._traffic):
+            cached.cache_clear()
+            self.addCleanup(cached.cache_clear)
+
+    def test_a_number_is_computed_and_formatted(self) -> None:
+        rate = prose.h200("06").tflops
+        self.assertEqual(rate, 190)
+        for name in ("6", "06", "chrome", "06_chrome"):
+            self.assertEqual(prose.number(f"h200({name!r}).tflops / 2:.1f"), "95.0")
+        self.assertEqual(prose.h200("06[64x128, 4 warps]").stage, "06_chrome[64x128, 4 warps]")
+        self.assertEqual(prose.h200("fa2").kind, "peer")
+        self.assertEqual(prose.h200("06", n=512, batch=32).n, 512)
+        self.assertEqual(prose.sass("02", "MOV IMAD"), 7)
+        self.assertEqual(prose.sass("02", "MOV", "64, 32, 2"), 5)
+
+    def test_what_is_not_there_is_refused(self) -> None:
+        for text, said in (("h200('99').tflops:.1f", "no row of 99"), ("h200('06', n=77).tflops:.1f", "N = 77"),
+                           ("h200('06').speed:.1f", "speed"), ("ncu('02', 'nothing'):.0f", "no nothing of 02"),
+                           ("ncu('99', 'nothing'):.0f", "no row of 99"),
+                           ("h200('fa2').registers:d", "NoneType"), ("1 +:d", "invalid syntax"), ("readme('06', 'x'):s", "column x")):
+            with self.subTest(text), self.assertRaisesRegex(results.ResultsError, said):
+                prose.number(text)
+
+    def test_a_rung_that_was_not_measured_yet(self) -> None:
+        for text in ("h200('p01').tflops:.1f", "ncu('03', 'tensor_busy'):.1f"):
+            with self.assertRaises(prose.NoRows):
+                prose.number(text)
+        with self.assertRaises(results.ResultsError) as raised:
+            prose.number("h200('99').tflops:.1f")
+        self.assertNotIsInstance(raised.exception, results.NotMeasured)
+        text = "worth 12.5 TFLOPS\n<!-- numbers\nworth {h200('p01').tflops:.1f} TFLOPS\n-->\n"
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            self.assertEqual(prose.filled(text, "x"), text)
+        self.assertIn("x: not measured yet: h200('p01')", said.getvalue())
+
+    def test_a_chapter_is_renewed(self) -> None:
+        comment = "<!-- numbers\nworth {h200('06').tflops:.1f} TFLOPS,\n-->\n"
+        text = "9 rungs.\nIt is worth\n1.5 TFLOPS, or 1.5 more.\n" + comment
+        self.assertEqual(prose.filled(text, "x"), f"9 rungs.\nIt is worth\n190.0 TFLOPS, or 1.5 more.\n{comment}")
+
+    def test_words_that_do_not_stand_in_the_chapter_once(self) -> None:
+        comment = "<!-- numbers\nworth {h200('06').tflops:.1f} TFLOPS\n-->\n"
+        for text in ("worthy of 2 TFLOPS\n", "worth 1 TFLOPS, worth 2 TFLOPS\n"):
+            with self.assertRaisesRegex(results.ResultsError, "wants 1"):
+                prose.filled(text + comment, "x")
+        with self.assertRaisesRegex(results.ResultsError, "wants 1"):
+            prose.filled("as is\n<!-- numbers\nas is\n-->\n", "x")
+
+
+class RealChapters(unittest.TestCase):
+    """Of the ladder as it is built."""
+
+    def test_no_measured_number_of_a_chapter_is_typed(self) -> None:
+        """What happened, in prose: decimals, percentages, multiples. A number of the write-up stands beside its name."""
+        built = {**os.environ, "LADDER": BUILT} if BUILT else {name: value for name, value in os.environ.items() if name != "LADDER"}
+        self.addCleanup(rungs.known.cache_clear)
+        with mock.patch.dict(os.environ, built, clear=True):
+            rungs.known.cache_clear()
+            files = [rung.path / "README.md" for rung in rungs.known()]
+        for chapter in files:
+            name = str(chapter.relative_to(ROOT))
+            text = prose.filled(chapter.read_text(encoding="utf-8"), name, lambda _: "computed")
+            told = re.search(r"<!-- measured:end -->(.*?)(?=^## |^<!-- numbers|\Z)", text, re.S | re.M)[1]
+            for sentence in re.split(r"(?<=[.:;])\s", re.sub(r"`[^`]*`", "", told)):
+                typed = re.findall(r"(?<![\w.])[-+]?\d[\d,]*(?:\.\d+)?(?: %| times| million)|(?<![\w.])[-+]?\d+\.\d+", sentence)
+                if typed and not re.search("write-up|A100", sentence):
+                    self.fail(f"{name}: {typed} in '{sentence.strip()}' is not in the comment <!-- numbers; see docs/site/prose.py")
+
+
+if __name__ == "__main__":
+    unittest.main()
