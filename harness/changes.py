@@ -20,7 +20,7 @@ def diff(before: Rung, rung: Rung, *options: str) -> str:
     paths = [os.path.relpath(each.path / "kernel.cuh", rungs.root()) for each in (before, rung)]
     run = subprocess.run(["diff", "--minimal", *options, *paths], cwd=rungs.root(), capture_output=True, text=True)
     if run.returncode > 1:
-        raise RungsError(run.stderr.strip())
+        raise rungs.RungsError(run.stderr.strip())
     return run.stdout
 
 

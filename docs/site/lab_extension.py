@@ -28,13 +28,19 @@ def files() -> list[tuple[Path, str]]:
     return found
 
 
+def text_of(path: Path, form: str) -> str:
+    """The file as it stands, but for rows of rungs that the ladder no longer has."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return "".join(f"{line}\n" for line in [lines[0], *(lines[row.line - 1] for row in results.read(path, results.form(form)))])
+
+
 def data() -> str:
     """For a script element: no `<` may stand in it."""
     value = {
         "forms": results.schema(),
         "rungs": rungs.names(),
         "headline": results.HEADLINE,
-        "files": [{"name": path.name, "form": form, "text": path.read_text(encoding="utf-8")} for path, form in files()],
+        "files": [{"name": path.name, "form": form, "text": text_of(path, form)} for path, form in files()],
     }
     return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
 

@@ -12,13 +12,16 @@ from pathlib import Path
 from unittest import mock
 
 ROOT = Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT / "harness" / "mutants"))
+sys.path[:0] = [str(ROOT), str(Path(__file__).parent), str(ROOT / "harness" / "mutants")]
+import fake_ladder  # noqa: E402
 import judge  # noqa: E402
 import mutants  # noqa: E402
 import operators  # noqa: E402
+import program  # noqa: E402
 import schemata  # noqa: E402
 import syntax  # noqa: E402
 import verdicts  # noqa: E402
+from harness import rungs  # noqa: E402
 
 
 def function(body: str, head: str = "void f(float x, float y, int i, int j)") -> str:
@@ -234,11 +237,11 @@ class Equivalents(unittest.TestCase):
             self.assertEqual(mutants.report([killed]), 1)
 
     def test_the_lists_of_all_rungs_name_mutants_that_there_are(self) -> None:
-        for stage in mutants.find_stages(ROOT):
-            path = stage / "mutants.txt"
+        for rung in rungs.known():
+            path = rung.path / "mutants.txt"
             if path.exists():
-                with self.subTest(stage.name):
-                    known = {mutant.key for mutant in mutants.mutants_of_rung(stage)}
+                with self.subTest(rung.name):
+                    known = {mutant.key for mutant in program.mutants_of_rung(rung.path)}
                     self.assertEqual(set(mutants.read_equivalents(path)) - known, set())
 
     def test_the_table_keeps_other_rows(self) -> None:
@@ -253,8 +256,9 @@ class Equivalents(unittest.TestCase):
 
 
 class CommandLine(unittest.TestCase):
-    def refused(self, *arguments: str) -> str:
-        result = subprocess.run([sys.executable, ROOT / "harness/mutants/mutants.py", *arguments], capture_output=True, text=True)
+    def refused(self, *arguments: str, **environment: str) -> str:
+        result = subprocess.run([sys.executable, ROOT / "harness/mutants/mutants.py", *arguments], capture_output=True, text=True,
+                                env={**os.environ, **environment})
         self.assertEqual(result.returncode, 2, result.stderr)
         return result.stderr
 
@@ -262,7 +266,8 @@ class CommandLine(unittest.TestCase):
         with tempfile.TemporaryDirectory() as name:
             (Path(name) / "build.ninja").write_text("")
             build = ("--build", name)
-            self.assertRegex(self.refused("03_kvpip", *build), "no stage '03_kvpip'. Did you mean 03_kvpipe")
+            invented = str(fake_ladder.write(Path(name) / "ladder"))
+            self.assertRegex(self.refused("03_irn", *build, LADDER=invented), "no stage '03_irn'. Did you mean 03_iron")
             self.assertRegex(self.refused("--sample", "0", *build), "more than 0")
             self.assertRegex(self.refused("--jobs", "0", *build), "at least 1")
             self.assertRegex(self.refused("--seed", "1", *build), "belongs to --sample")
@@ -270,12 +275,9 @@ class CommandLine(unittest.TestCase):
             self.assertRegex(self.refused("--log", f"{name}/none/x", *build), "no directory")
             self.assertRegex(self.refused("--build", f"{name}/none"), "no Ninja build")
 
-    def test_a_stage_has_several_names(self) -> None:
-        stages = mutants.find_stages(ROOT)
-        name = stages[-1].name
-        number, _, rest = name.partition("_")
-        for typed in (name, number, number.lstrip("0"), rest):
-            self.assertEqual([stage.name for stage in mutants.choose_stages([typed], stages)], [name])
+    def test_a_stage_is_chosen_once_by_any_of_its_names(self) -> None:
+        last = rungs.known()[-1]
+        self.assertEqual(mutants.choose_stages([last.name, last.number, last.word, last.directory]), [last])
 
     def test_the_list_of_verdict_code_names_files(self) -> None:
         for name in verdicts.FILES:
@@ -284,9 +286,9 @@ class CommandLine(unittest.TestCase):
 
 class Rungs(unittest.TestCase):
     def test_every_rung_is_understood(self) -> None:
-        for stage in mutants.find_stages(ROOT):
-            with self.subTest(stage.name):
-                found = mutants.mutants_of_rung(stage)
+        for rung in rungs.known():
+            with self.subTest(rung.name):
+                found = program.mutants_of_rung(rung.path)
                 self.assertGreater(len(found), 100)
                 kinds = {mutant.operator for mutant in found}
                 self.assertGreaterEqual(kinds, {"drop", "constant", "operator", "left-out", "sign", "bound"})

@@ -5,14 +5,13 @@ import argparse
 import importlib
 import re
 import shutil
-import subprocess
 import sys
 import unittest
 from pathlib import Path
 from xml.etree import ElementTree
 
 sys.path.insert(0, str(Path(__file__).parent))
-from scratch import FIXTURE, PLOTS, Scratch  # noqa: E402
+from scratch import FIXTURE, Scratch  # noqa: E402
 
 import bytes_over_n  # noqa: E402
 import figure  # noqa: E402

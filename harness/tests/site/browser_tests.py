@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import browser
+from ladder import COPYING, PLAIN
 
 
 class Pages(browser.BrowserCase):
@@ -47,12 +48,12 @@ class Pages(browser.BrowserCase):
                 self.assertEqual((chrome, cut), (0, []))
 
     def test_a_hand_out(self) -> None:
-        script = browser.pages_tests.ROOT / "docs" / "handouts.py"
+        script = browser.pages_tests.ROOT / "docs" / "site" / "handouts.py"
         folder = self.site / "handouts"
-        run = subprocess.run([sys.executable, script, self.site, folder, "03"], capture_output=True, text=True)
+        run = subprocess.run([sys.executable, script, self.site, folder, COPYING.number], capture_output=True, text=True)
         self.assertEqual((run.returncode, run.stderr), (0, ""))
-        self.assertRegex(run.stdout, r"03_kvpipe\.pdf: [1-9]\d* sheets")
-        self.assertTrue((folder / "03_kvpipe.pdf").read_bytes().startswith(b"%PDF"))
+        self.assertRegex(run.stdout, rf"{COPYING.name}\.pdf: [1-9]\d* sheets")
+        self.assertTrue((folder / f"{COPYING.name}.pdf").read_bytes().startswith(b"%PDF"))
         run = subprocess.run([sys.executable, script, self.site, folder, "77"], capture_output=True, text=True)
         self.assertEqual(run.returncode, 2)
         self.assertIn("no page 77", run.stderr)
@@ -65,10 +66,10 @@ class Pages(browser.BrowserCase):
         self.wait_for(lambda: self.browser.current_url.endswith("/docs/index.html"))
 
     def test_the_search_finds(self) -> None:
-        self.open((self.site / "search.html").as_uri() + "?q=swizzle")
+        self.open((self.site / "search.html").as_uri() + f"?q={PLAIN.word}")
         found = "return [...document.querySelectorAll('#search-results li a')].map(a => a.getAttribute('href'))"
         self.wait_for(lambda: self.run_script(found))
-        self.assertTrue(any("02_swizzle/README.html" in link for link in self.run_script(found)))
+        self.assertTrue(any(f"{PLAIN.directory}/README.html" in link for link in self.run_script(found)))
         self.check_what_was_asked_for()
 
 

@@ -4,21 +4,19 @@ from __future__ import annotations
 import csv
 import math
 import shutil
-import sys
 import tempfile
 from pathlib import Path
 from urllib.parse import urlencode
 
 import browser
-from pages_tests import ROOT
+from ladder import ROOT, is_there
 
-sys.path.insert(0, str(ROOT / "harness" / "plots"))
 import results  # noqa: E402,F401
 import traffic  # noqa: E402,F401
 
 RECORDED = sorted(path for path in (ROOT / "docs" / "results").glob("*.csv")
                   if "_" not in path.stem and path.stem != "mutants")
-ROWS = [row for path in RECORDED for row in csv.DictReader(path.open(encoding="utf-8"))]
+ROWS = [row for path in RECORDED for row in csv.DictReader(path.open(encoding="utf-8")) if is_there(row)]
 GPU = ROWS[0]["gpu"]
 HEADLINE, SWEEP = "8192,128,16,16", "all,128,16384,16"
 EVERYBODY = [("show", stage) for stage in sorted({row["stage"] for row in ROWS})]

@@ -6,7 +6,9 @@ import re
 
 import browser
 from lab import EVERYBODY, GPU, HEADLINE, ROWS, SWEEP, LabCase, results, traffic
-from pages_tests import ROOT, STAGES
+from ladder import COPYING, ROOT, STAGES
+
+VARIANT = next(row["stage"] for row in ROWS if "[" in row["stage"] and row["gpu"] == GPU)
 
 
 def number(row: dict, name: str) -> float | None:
@@ -122,11 +124,11 @@ class Lab(LabCase):
     def test_a_link_restores_what_it_was_copied_from(self) -> None:
         for name, value in (("metric", "vs_fa2"), ("shape", SWEEP), ("regime", "burst"), ("y", "log"), ("x", "linear")):
             self.choose(name, value)
-        for stage in ("00_naive", "cudnn_bhnd", "02_swizzle[64x32, 2 warps]"):
+        for stage in (STAGES[0], "cudnn_bhnd", VARIANT):
             self.element(f".lab-toggles input[name='{stage}']").click()
         before, link = self.look(), self.browser.current_url
         self.assertEqual({mark["stage"] for mark in before["marks"] if mark["kind"] == "peer"}, {"cudnn_bhnd"})
-        self.assertNotIn("00_naive", before["on"])
+        self.assertNotIn(STAGES[0], before["on"])
         self.browser.get("about:blank")
         self.open(link)
         self.assertEqual(self.look(), before)
@@ -167,11 +169,11 @@ class Lab(LabCase):
 
         for state in ((), (("shape", SWEEP),)):
             self.turn_to(*state)
-            mark = self.element(".mark[data-stage='03_kvpipe']")
+            mark = self.element(f".mark[data-stage='{COPYING.name}']")
             ActionChains(self.browser).move_to_element(mark.find_element("css selector", ".bar, .dot")).perform()
             self.assertEqual(self.element(".lab-tip").text, mark.get_attribute("aria-label"))
             self.assertRegex(self.element(".lab-tip").text,
-                             r"03_kvpipe, .*: [\d.]+ TFLOPS, the middle 60 % of the rounds [\d.]+ to [\d.]+")
+                             rf"{COPYING.name}, .*: [\d.]+ TFLOPS, the middle 60 % of the rounds [\d.]+ to [\d.]+")
 
     def test_the_keyboard_reaches_every_value(self) -> None:
         from selenium.webdriver.common.keys import Keys

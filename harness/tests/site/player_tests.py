@@ -4,12 +4,9 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from pathlib import Path
 
 import browser
-from pages_tests import ROOT
-
-TRACES = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted((ROOT / "docs" / "traces").glob("*.json"))}
+from ladder import COPYING, EARLIER, LATER, PLAIN, TRACES, WITH_MBARRIERS
 
 # Presses a key until nothing moves; each event that the page comes to, its line, and the lines marked in the kernel.
 PRESS = """
@@ -28,10 +25,6 @@ PRESS = """
 def sites(trace: dict) -> list[tuple[int, dict]]:
     """(warp, site) of every event."""
     return [(warp, trace["sites"][site]) for site, warp, *_ in trace["events"]]
-
-
-WITH_MBARRIERS = [stage for stage, trace in TRACES.items()
-                  if any(site["instruction"] == "mbarrier.try_wait.parity" for _, site in sites(trace))]
 
 
 class Player(browser.BrowserCase):
@@ -83,8 +76,8 @@ class Player(browser.BrowserCase):
                     continue
                 self.assertEqual(sorted(order), list(range(len(trace["events"]))))
                 self.check_turns(sites(trace), order)
-        self.choose("stage", "02_swizzle")
-        order = self.run_script("return trace.read(document.querySelector(`script.stage[data-name='02_swizzle']`).textContent).turns.map(e => e.id)")
+        self.choose("stage", PLAIN.name)
+        order = self.run_script(f"return trace.read(document.querySelector(`script.stage[data-name='{PLAIN.name}']`).textContent).turns.map(e => e.id)")
         self.assertEqual([event for event, *_ in self.press("ArrowRight", 500)], order[1:501])
 
     def test_with_mbarriers_there_is_the_emulated_order_alone(self) -> None:
@@ -96,7 +89,7 @@ class Player(browser.BrowserCase):
                 self.assertEqual(self.order(), ["emulated", True])
                 self.assertIn("as emulated alone", self.run_script("return document.querySelector('.about').textContent"))
                 self.assertEqual([event for event, *_ in self.press("ArrowRight", 500)], list(range(1, 501)))
-        self.choose("stage", "02_swizzle")  # what the reader had chosen is back
+        self.choose("stage", PLAIN.name)  # what the reader had chosen is back
         self.assertEqual(self.order(), ["turns", False])
         self.start(f"#stage={WITH_MBARRIERS[0]}&event=7&order=turns")
         self.assertIn("Event 7, ", self.said())
@@ -122,11 +115,11 @@ class Player(browser.BrowserCase):
         from selenium.webdriver.common.action_chains import ActionChains
         from selenium.webdriver.common.keys import Keys
 
-        self.start("#stage=01_base&order=emulated")
+        self.start(f"#stage={EARLIER.name}&order=emulated")
         self.run_script("document.querySelector('.player').focus()")
         keys = [Keys.ARROW_RIGHT] * 5 + [Keys.ARROW_LEFT] * 2 + [Keys.END] + [Keys.ARROW_LEFT]
         ActionChains(self.browser).send_keys(*keys).perform()
-        last = len(TRACES["01_base"]["events"]) - 1
+        last = len(TRACES[EARLIER.name]["events"]) - 1
         self.assertIn(f"Event {last - 1}, warp 1, STORE, line", self.said())
         # The marked line is in sight.
         self.wait_for(lambda: self.run_script("""
@@ -146,8 +139,8 @@ class Player(browser.BrowserCase):
         ActionChains(self.browser).send_keys(Keys.SPACE).perform()
 
     def test_jumps(self) -> None:
-        self.start("#stage=03_kvpipe&order=emulated")
-        events = sites(TRACES["03_kvpipe"])
+        self.start(f"#stage={COPYING.name}&order=emulated")
+        events = sites(TRACES[COPYING.name])
         for key, instruction in (("b", "__syncthreads"), ("w", "cp.async.wait_group")):
             expected = [event for event, (_, site) in enumerate(events) if site["instruction"] == instruction]
             self.press("Home")
@@ -166,8 +159,8 @@ class Player(browser.BrowserCase):
         self.assertEqual([event for event, *_ in self.press("ArrowRight", 10000)], own[1:])
 
     def test_shared_memory_is_what_the_copies_and_waits_make_it(self) -> None:
-        self.start("#stage=03_kvpipe&order=emulated")
-        trace = TRACES["03_kvpipe"]
+        self.start(f"#stage={COPYING.name}&order=emulated")
+        trace = TRACES[COPYING.name]
         in_flight = "return [...document.querySelectorAll('.memory svg')].slice(4, 7).map(svg => svg.querySelectorAll('.state1').length)"
         self.assertEqual(self.run_script(in_flight), [2, 0, 0])
         open_, groups, flying, qk = {}, {}, [], []
@@ -190,8 +183,8 @@ class Player(browser.BrowserCase):
             shown.append(self.run_script(in_flight))
         self.assertEqual(shown, flying[::37][:len(shown)])
         self.assertTrue(any(v for _, _, v in shown) and any(k for _, k, _ in shown))
-        # 03's point, with all warps at work: V is in flight under QK. Before, nothing is.
-        for stage, whole in (("03_kvpipe", 128), ("02_swizzle", 0)):
+        # The point of it, with all warps at work: V is in flight under QK. Before, nothing is.
+        for stage, whole in ((COPYING.name, 128), (PLAIN.name, 0)):
             self.start(f"#stage={stage}")
             while "QK of tile 0" not in self.said():
                 self.press("p")
@@ -200,10 +193,10 @@ class Player(browser.BrowserCase):
             self.assertEqual(self.run_script(in_flight), [0, 0, whole])
 
     def test_who_waits_where(self) -> None:
-        self.start("#stage=03_kvpipe&order=emulated")
+        self.start(f"#stage={COPYING.name}&order=emulated")
         at_barrier: dict[int, int] = {}
         expected = []
-        for warp, site in sites(TRACES["03_kvpipe"]):
+        for warp, site in sites(TRACES[COPYING.name]):
             if site["instruction"] == "__syncthreads":
                 at_barrier[warp] = site["line"]
                 if len(at_barrier) == 4:
@@ -226,7 +219,7 @@ class Player(browser.BrowserCase):
 
     def test_a_link_restores_the_view(self) -> None:
         self.start()
-        self.choose("stage", "07_dbuf")
+        self.choose("stage", LATER.name)
         self.choose("order", "emulated")
         self.choose("warp", "1")
         self.press("ArrowRight", 700)
@@ -236,11 +229,11 @@ class Player(browser.BrowserCase):
         self.start("#" + link)
         self.assertEqual(self.said(), said)
         self.assertEqual([self.run_script(f"return document.querySelector('[data-choice={name}]').value") for name in ("stage", "warp", "order")],
-                         ["07_dbuf", "1", "emulated"])
-        self.open((self.site / "05_exp2f" / "README.html").as_uri())  # a chapter leads to its trace
+                         [LATER.name, "1", "emulated"])
+        self.open((self.site / LATER.directory / "README.html").as_uri())  # a chapter leads to its trace
         self.browser.find_element("link text", "Step through it").click()
-        self.wait_for(lambda: "05_exp2f" in self.run_script("return document.querySelector('.about')?.textContent || ''"))
-        for nonsense in ("#stage=99&event=-1&warp=x&order=y", "#stage=03_kvpipe&event=99999999", "#%%%"):
+        self.wait_for(lambda: LATER.name in self.run_script("return document.querySelector('.about')?.textContent || ''"))
+        for nonsense in ("#stage=99&event=-1&warp=x&order=y", f"#stage={COPYING.name}&event=99999999", "#%%%"):
             self.start(nonsense)
             self.assertIn("Event 0, ", self.said())
 
@@ -257,10 +250,10 @@ class Player(browser.BrowserCase):
 
     def test_own_trace(self) -> None:
         self.start()
-        trace = TRACES["01_base"]
+        trace = TRACES[EARLIER.name]
         own = trace | {"stage": "mine", "source": [f"my line {n + 1}" for n in range(170)]}
         self.assertEqual(self.give(json.dumps(own)), "")
-        self.assertIn("mine, 64x32, 2 warps", self.run_script("return document.querySelector('.about').textContent"))
+        self.assertIn(f"mine, {EARLIER.default.label}", self.run_script("return document.querySelector('.about').textContent"))
         self.press("End")
         line = sites(trace)[-1][1]["line"]
         self.assertEqual(self.run_script("return document.querySelector('.source .current').textContent.trim()"), f"my line {line}")
@@ -339,12 +332,12 @@ class Player(browser.BrowserCase):
     def test_without_scripts_a_table_tells_the_trace(self) -> None:
         page = (self.site / "docs" / "player.html").read_text(encoding="utf-8")
         rows = re.findall(r"<tr><td>(\d+)</td><td>([^<]+)</td><td>([^<]*)</td><td>(\d+)</td>", page)
-        self.assertEqual(sum(int(count) for *_, count in rows), len(TRACES["03_kvpipe"]["events"]))
+        self.assertEqual(sum(int(count) for *_, count in rows), len(TRACES[COPYING.name]["events"]))
         self.assertIn("JavaScript", page)
 
     def test_it_fits_a_phone_in_light_and_dark(self) -> None:
         self.screen(browser.PHONE)
-        self.start("#stage=07_dbuf&event=1000")
+        self.start(f"#stage={LATER.name}&event=1000")
         self.assertLessEqual(self.run_script("return document.documentElement.scrollWidth"), browser.PHONE["width"])
 
 
