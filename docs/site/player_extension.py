@@ -46,8 +46,8 @@ class TracePlayer(SphinxDirective):
 
     def run(self):
         parts, opening = [], self.arguments[0]
-        for file in of_no_rung():
-            print(f"{file}: left out, for the ladder has no such rung; run: make plots", file=sys.stderr)
+        if gone := ", ".join(file.name for file in of_no_rung()):
+            print(f"traces: left out, for the ladder has no such rung: {gone}; run: make plots", file=sys.stderr)
         for rung in rungs.known():
             stage, file = rung.name, file_of(rung)
             if not file.exists():

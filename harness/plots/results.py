@@ -139,12 +139,18 @@ def read(path: Path, form: Format = RESULTS) -> list[Row]:
     return of_the_ladder(path, rows)
 
 
+@functools.cache
+def _note(words: str) -> None:
+    """On stderr, once."""
+    print(words, file=sys.stderr)
+
+
 def of_the_ladder(path: Path, rows: list[Row]) -> list[Row]:
     """Without the rows of rungs that are not there (any more), which it says on stderr."""
     known = rungs.by_name()
     gone = {name for row in rows if row.values.get("kind", "stage") == "stage" and (name := rungs.split(row.stage)[0]) not in known}
     if gone:
-        print(f"{path}: left out, for the ladder has no such rung: {', '.join(sorted(gone))}", file=sys.stderr)
+        _note(f"{path}: left out, for the ladder has no such rung: {', '.join(sorted(gone))}")
     return [row for row in rows if rungs.split(row.stage)[0] not in gone]
 
 

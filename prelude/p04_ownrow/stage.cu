@@ -16,7 +16,7 @@ template <class C>
 ladder::Variant variant(std::string label) {
   return ladder::make_variant({.warps = C::WARPS}, C::SMEM_BYTES, run<C>,
                               reinterpret_cast<const void*>(flash_attention<C>), predict<C>,
-                              {.label = std::move(label)});
+                              {.label = std::move(label), .config = ladder::type_name<C>()});
 }
 
 const ladder::Registration registration({
