@@ -6,6 +6,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 import paths  # noqa: E402
 from harness import rungs  # noqa: E402
+from sphinx.errors import ConfigError  # noqa: E402
 
 project = "flash-ladder"
 extensions = ["myst_parser", "site_extension", "lab_extension", "player_extension", "traffic_extension"]
@@ -16,7 +17,7 @@ try:
     chapters = [f"{rung.directory}/README.md" for rung in rungs.known()]
     part_pages = [f"{part.name}/README.md" for part in rungs.parts() if part.name and (paths.ROOT / part.name / "README.md").is_file()]
 except rungs.RungsError as error:
-    sys.exit(f"The site cannot be built. {error}")
+    raise ConfigError(str(error)) from None
 include_patterns = [*chapters, *part_pages, "README.md", "CONTRIBUTING.md", "harness/peers/README.md", "docs/**.md"]
 exclude_patterns = ["build*", ".*"]
 

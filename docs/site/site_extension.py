@@ -109,7 +109,7 @@ def chapter(rung: rungs.Rung, text: str) -> str:
 
 def part_page(part: rungs.Part, text: str) -> str:
     """The README of a part, and below it its rungs."""
-    return f"{text}\n\n```{{rungs}} {part.name}\n:maxdepth: 1\n```\n"
+    return f"{text}\n\n```{{rungs}} {part.name}\n:maxdepth: 1\n:titlesonly:\n```\n"
 
 
 def read_source(app, docname: str, source: list[str]) -> None:
