@@ -29,6 +29,12 @@ TRAFFIC = ",".join(traffic.TRAFFIC.columns) + f"""
 """
 
 
+def recorded_text() -> str:
+    """A recorded file, without rows of rungs that are gone."""
+    head, *lines = RECORDED[0].read_text(encoding="utf-8").splitlines()
+    return "".join(f"{line}\n" for line in [head, *(line for line in lines if is_there(next(csv.DictReader([head, line]))))])
+
+
 class Files(LabCase):
     def test_the_download_holds_the_visible_rows_as_they_were_recorded(self) -> None:
         lines = {line for path in RECORDED for line in path.read_text(encoding="utf-8").splitlines()}
@@ -58,8 +64,7 @@ class Files(LabCase):
         self.wait_for(lambda: self.look()["status"] != old)
         return self.look()
 
-    HEAD, *LINES = RECORDED[0].read_text(encoding="utf-8").splitlines()
-    RECORDED_TEXT = "".join(f"{line}\n" for line in [HEAD, *(line for line in LINES if is_there(next(csv.DictReader([HEAD, line]))))])
+    RECORDED_TEXT = recorded_text()
 
     def test_an_own_file_stands_beside_the_recorded_ones(self) -> None:
         mine = self.RECORDED_TEXT.replace(GPU, "My <b>Card</b>")

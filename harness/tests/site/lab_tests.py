@@ -45,7 +45,7 @@ class Lab(LabCase):
         seen = self.look()
         bars = [mark for mark in seen["marks"] if mark["from"] is not None]
         here = [row for row in ROWS if (row["gpu"], row["regime"]) == (GPU, "sustained") and self.is_headline(row)]
-        rungs = sorted(row["stage"] for row in here if results.RUNG.fullmatch(row["stage"]) and row["kind"] == "stage")
+        rungs = sorted((row["stage"] for row in here if "[" not in row["stage"] and row["kind"] == "stage"), key=STAGES.index)
         self.assertGreater(len(rungs), 5)
         self.assertEqual([mark["stage"] for mark in bars], rungs)
         self.assertEqual(seen["names"], rungs)
@@ -259,7 +259,7 @@ class Lab(LabCase):
         rows = sorted(re.findall(r'<tr><th scope="row">([^<]+)</th><td>\w+</td><td>([^<]+)</td>', page))
         headline = sorted((row["stage"], f"{float(row['tflops']):.4g}") for row in ROWS
                           if self.is_headline(row) and (row["regime"], row["source"]) == ("sustained", "measured")
-                          and (row["kind"] != "stage" or results.RUNG.fullmatch(row["stage"])))
+                          and (row["kind"] != "stage" or "[" not in row["stage"]))
         self.assertEqual(rows, headline)
 
     # ---- bytes -----------------------------------------------------------------------------------------------------
