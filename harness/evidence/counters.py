@@ -34,10 +34,10 @@ OPCODES = "HMMA LDSM LDGSTS LDG STS STG LDL STL MUFU FFMA FMUL FADD FMNMX SHFL F
 
 def template_name(mangled: str) -> str:
     """ncu.short_name of `_ZN..15flash_attentionINS_6ConfigILi64ELi128ELi4EEEEEv15AttentionParams`, without a demangler."""
-    found = re.search(r"\d([a-z_]+?)(?:I(?:\w*?ConfigI)?((?:L[ib]\d+E)+)E*)?E?v?15AttentionParams", mangled)
+    found = re.search(r"\d([a-z_]+?)(?:I(?:\w*?ConfigI)?((?:L[ibj]\d+E)+)E*)?E?v?15AttentionParams", mangled)
     if not found:
         return mangled
-    values = re.findall(r"L[ib](\d+)E", found.group(2) or "")  # a bool is 0 or 1, as ncu writes it
+    values = re.findall(r"L[ibj](\d+)E", found.group(2) or "")  # a bool is 0 or 1, as ncu writes it
     return found.group(1) + (f"<{', '.join(values)}>" if values else "")
 
 

@@ -74,7 +74,7 @@ def output_of(command: list[str]) -> str:
 
 def short_name(kernel: str) -> str:
     """`flash_attention<64, 128, 4>` of what ncu or c++filt calls the kernel, whose one argument may be a Config of these."""
-    name = re.sub(r"\((?:int|bool|anonymous namespace)\)(?:::)?|<unnamed>::", "", kernel)
+    name = re.sub(r"\((?:(?:unsigned )?int|bool|anonymous namespace)\)(?:::)?|<unnamed>::", "", kernel)
     name = re.sub(r"<\w+<([^<>]*)> ?>", r"<\1>", name)
     found = re.search(r"(\w+(?:<[^()]*>)?)\(", name)
     return found.group(1) if found else kernel

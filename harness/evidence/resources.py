@@ -57,7 +57,7 @@ def arguments_of(name: str) -> list[str]:
     """["64", "128", "1"] of flash_attention<64, 128, true>, as some write it, and of Config<64, 128, 1>."""
     found = re.search(r"<([^<>]*)>", name)
     words = [argument.strip() for argument in found.group(1).split(",")] if found else []
-    return [{"false": "0", "true": "1"}.get(word, word) for word in words]
+    return [{"false": "0", "true": "1"}.get(word, word.rstrip("u")) for word in words]
 
 
 def variant_of(kernel: str, rung: rungs.Rung) -> rungs.Variant | None:

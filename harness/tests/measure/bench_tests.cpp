@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "harness/measure/results_table.hpp"
+#include "harness/problem/shapes.hpp"
 #include "harness/tests/catch.hpp"
 #include "harness/verbs/compare.hpp"
 

@@ -88,6 +88,7 @@ class Resources(unittest.TestCase):
         variants = [fake_ladder.variant(), fake_ladder.variant("V preloaded", "Config<64, 32, 2, true>")]
         log = "".join(ptxas(f"64, 32, 2, {preload}", sm, registers) for sm in ("sm_80", "sm_90a")
                       for preload, registers in (("true", 255), ("false", 168)))
+        self.assertEqual(resources.arguments_of("attention<4, true, 16384u>"), resources.arguments_of("Config<4, 1, 16384>"))
         code, out, err = self.run_on(log, variants=variants)
         self.assertEqual((code, err), (0, ""))
         self.assertIn("<64, 32, 2, true>  (ablation)", out)
@@ -134,7 +135,7 @@ class Resources(unittest.TestCase):
 
 class KernelNames(unittest.TestCase):
     def test_a_kernel_has_one_name_whoever_says_it(self) -> None:
-        for said in ("void flash_attention<(int)64, (int)128>(AttentionParams)", "void flash_attention<Config<(int)64, (int)128>>(AttentionParams)",
+        for said in ("void flash_attention<(int)64, (int)128>(AttentionParams)", "void flash_attention<Config<(int)64, (unsigned int)128>>(AttentionParams)",
                      "void (anonymous namespace)::flash_attention<(anonymous namespace)::Config<64, 128> >(AttentionParams)"):
             self.assertEqual(ncu.short_name(said), "flash_attention<64, 128>")
         self.assertEqual(ncu.short_name("scores(AttentionParams)"), "scores")
