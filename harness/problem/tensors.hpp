@@ -55,7 +55,7 @@ class Tensor {
   std::span<const float> single() const { return {reinterpret_cast<const float*>(data_.data()), size()}; }
   // An element as a number, whatever it is.
   double operator[](size_t i) const {
-    return spec_.element == Element::f16 ? double{to_float(half()[i])} : double{single()[i]};
+    return spec_.element == Element::f16 ? double{ladder::to_float(half()[i])} : double{single()[i]};
   }
   // visit(the elements), a span of what they are.
   template <class Visit>
