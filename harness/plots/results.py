@@ -146,12 +146,19 @@ def _note(words: str) -> None:
 
 
 def of_the_ladder(path: Path, rows: list[Row]) -> list[Row]:
-    """Without the rows of rungs that are not there (any more), which it says on stderr."""
+    """Without the rows of rungs that are not there (any more), and without the ratios over another rung than the one that a rung
+    starts from now; it says so on stderr."""
     known = rungs.by_name()
     gone = {name for row in rows if row.values.get("kind", "stage") == "stage" and (name := rungs.split(row.stage)[0]) not in known}
     if gone:
         _note(f"{path}: left out, for the ladder has no such rung: {', '.join(sorted(gone))}")
-    return [row for row in rows if rungs.split(row.stage)[0] not in gone]
+    kept = [row for row in rows if rungs.split(row.stage)[0] not in gone]
+    other = {name for row in kept if row.values.get("previous") and (name := rungs.split(row.stage)[0]) in known
+             and rungs.split(row.previous)[0] != known[name].previous}
+    if other:
+        _note(f"{path}: measured against another rung than they start from now, so without vs_previous: {', '.join(sorted(other))}")
+    without = {"previous": "", "verdict": "", **dict.fromkeys(("vs_previous", "vs_previous_lo", "vs_previous_hi"))}
+    return [Row(row.line, {**row.values, **without}) if rungs.split(row.stage)[0] in other else row for row in kept]
 
 
 def _cells(where: str, line: str) -> list[str]:

@@ -228,6 +228,26 @@ class OtherLadders(Scratch):
         self.assertNotIn("02_gone", text)
         self.assertIn("03_iron", text)
 
+    def test_a_ratio_over_another_rung_is_left_out_with_a_note(self) -> None:
+        head, *lines = FIXTURE.read_text().splitlines()
+        names = [line.split(",")[0] for line in lines]
+        at = head.split(",").index("vs_previous")
+
+        def with_previous(line: str, before: str) -> str:
+            cells = line.split(",")
+            return ",".join([*cells[:at], before, *cells[at:]])
+
+        path = self.folder / "results.csv"
+        plain = [(name, line) for name, line in zip(names, lines) if '"' not in line]
+        path.write_text("\n".join([with_previous(head, "previous"), *(with_previous(line, {"02_brick": "00_stone", "03_iron": "02_brick"}.get(name, ""))
+                                                                     for name, line in plain)]) + "\n")
+        run = self.run_script("waterfall", path, "-o", self.folder / "a.svg")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertIn("than they start from now, so without vs_previous: 02_brick\n", run.stderr)
+        text = " ".join(ElementTree.parse(self.folder / "a.svg").getroot().itertext())
+        self.assertNotIn("02_brick", text)
+        self.assertIn("03_iron", text)
+
     def test_a_rung_without_rows_is_no_bar(self) -> None:
         run = self.run_script("tflops_per_rung", FIXTURE, "-o", self.folder / "a.svg")
         self.assertEqual((run.returncode, run.stderr), (0, ""))
