@@ -216,8 +216,10 @@ Result<double> GpuProblem::time_ms(const Variant& variant, std::span<const Launc
 Result<Tensor> GpuProblem::read_rows(std::string_view name, std::span<const OutputRow> rows) const {
   const std::vector<TensorSpec> specs = formula_of(buffers_->shape).outputs(buffers_->shape);
   TensorSpec spec = *std::ranges::find(specs, name, &TensorSpec::name);
-  spec.heads = 1;
-  spec.rows = static_cast<int>(rows.size());
+  if (static_cast<int64_t>(rows.size()) != spec.heads * spec.rows) {  // of all of them, the tensor as it is
+    spec.heads = 1;
+    spec.rows = static_cast<int>(rows.size());
+  }
   Tensor tensor(spec);
   for (size_t i = 0; i < rows.size(); ++i) {
     const Row read = buffers_->read(rows[i]);

@@ -286,7 +286,7 @@ class CannotRunHere(unittest.TestCase):
         n = 10_000_000 // step(rung) * step(rung)
         result = ladder("check", rung["number"], "--on", "cpu", "--n", str(n))
         self.assertEqual(result.returncode, CANNOT_RUN_HERE, result.stderr)
-        self.assertRegex(result.stderr, r"needs \d+\.\d GiB of host memory, \d+\.\d of them for ")
+        self.assertRegex(result.stderr, r"needs \d+\.\d GiB of host memory, \d+\.\d of them a workspace")
 
     def test_shared_memory(self) -> None:
         rung = RUNGS.find(lambda rung: default(rung)["smem_bytes_per_key"] > 0)
