@@ -41,7 +41,7 @@ def ladder(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
 # What `ladder describe` says of each rung and of each of its variants, for scripts to rely on.
 RUNG_FIELDS = {"stage", "number", "word", "directory", "part", "part_title", "order", "previous", "idea", "limit",
                "prediction", "min_sm", "needs", "resources", "variants"}
-VARIANT_FIELDS = {"label", "br", "bc", "warps", "m_tiles", "smem_bytes", "smem_bytes_per_key", "min_d", "max_d", "problems",
+VARIANT_FIELDS = {"label", "config", "br", "bc", "warps", "m_tiles", "smem_bytes", "smem_bytes_per_key", "min_d", "max_d", "problems",
                   "writes_lse", "needs_workspace", "conflict_ways"}
 
 
