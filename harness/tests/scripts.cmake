@@ -34,6 +34,11 @@ add_test(NAME traffic_is_current
 set_tests_properties(one_idea_per_rung readme_is_current chapters_are_current traces_are_current traffic_is_current
   PROPERTIES LABELS scripts ${asks_ladder})
 
+# It builds a copy of the repository, minutes of it: `ctest -C release` alone runs it, and that is what .ci/run calls.
+add_test(NAME adds_a_rung CONFIGURATIONS release
+  COMMAND ${LADDER_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/release/adds_a_rung_tests.py $<TARGET_FILE:ladder>)
+set_tests_properties(adds_a_rung PROPERTIES LABELS release RUN_SERIAL ON TIMEOUT 1800)
+
 # Wrong kernels by the dozen, half a minute's worth of them: which ones, the seed in the output says. Some processes at a time.
 add_test(NAME mutants_sample
   COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/harness/mutants/mutants.py --sample 30 --build ${PROJECT_BINARY_DIR})
