@@ -309,7 +309,9 @@ TEST_CASE("a loop without an instruction ends the launch", "[emulator][stop]") {
     const Device device = run_with({.threads = 1, .max_steps = 1000}, goes_round_without_an_instruction, 64, 40);
     const Report& report = only_report(device);
     CHECK(report.kind == ReportKind::endless_loop);
-    CHECK(report.where == std::vector{MARKED("the round")});
+    // The clock strikes at any instruction of the loop, and the compiler counts some of them to the line before.
+    REQUIRE(report.where.size() == 1);
+    CHECK((report.where[0] == MARKED("the round") || report.where[0] == MARKED("before the round")));
     CHECK_THAT(report.message, StartsWith("endless loop: thread 40 (warp 1) of block (0, 0, 0) has executed no"));
   }
   SECTION("from outside") {
