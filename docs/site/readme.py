@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the README's ladder table: ideas from the rungs, counts from the emulator, TFLOPS from docs/results.
+"""Writes the README's picture and tables of the climb: titles from the chapters, TFLOPS from docs/results.
 
 With --check nothing is written: exits 1 when the table, or a figure in docs/figures, is older than its data.
 """
@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -27,7 +25,7 @@ import waterfall
 from harness import rungs
 
 BEGIN, END = "<!-- ladder:begin -->", "<!-- ladder:end -->"
-TOP = "The ladder"  # its top level, where it goes on after a part that stands between two of its rungs
+TOP = "The ladder"  # its top level
 FIGURES = (
     (tflops_per_rung, results.add_selection_arguments),
     (waterfall, results.add_selection_arguments),
@@ -42,85 +40,73 @@ class Stale(Exception):
     """What is older than its data, and how to renew it."""
 
 
-def idea(rung: rungs.Rung) -> str:
-    """As a cell of a table."""
-    return rung.idea.replace("|", "\\|")
+def title(rung: rungs.Rung) -> str:
+    """The idea in a few words: the chapter's title, behind the rung's name."""
+    chapter = rung.path / "README.md"
+    heading = chapter.read_text(encoding="utf-8").partition("\n")[0] if chapter.is_file() else ""
+    return (heading.partition(": ")[2] or rung.idea).replace("|", "\\|")
 
 
-def emulated() -> dict[str, dict]:
-    """What the emulator counts for each rung's default configuration."""
-    command = [str(rungs.program()), "check", "--on", "cpu", "--json", "-"]
-    run = subprocess.run(command, capture_output=True, text=True)
-    if run.returncode != 0:
-        raise results.ResultsError(f"{' '.join(command)} exited with {run.returncode}:\n{run.stderr.strip()}")
-    counts: dict[str, dict] = {}
-    for entry in json.loads(run.stdout):
-        if entry["backend"] == "emulator":
-            counts.setdefault(entry["stage"], entry)
-    missing = [rung.name for rung in rungs.known() if rung.name not in counts]
-    if missing:
-        raise results.ResultsError(f"{' '.join(command)} says nothing of {', '.join(missing)}")
-    return counts
+def percent(ratio: float) -> str:
+    """A ratio of rates as a gain."""
+    gain = (ratio - 1) * 100
+    return f"{gain:+.0f} %" if abs(gain) >= 10 else f"{gain:+.1f} %"
 
 
-def table(counts: dict[str, dict], rows: list[results.Row], peers: list[results.Row]) -> list[str]:
-    measured = {row.stage: row for row in rows}
-    head = ["rung", "idea", "global memory read", "`ldmatrix`", "its bank conflicts", "shared-memory wavefronts"]
-    if measured:
-        head += ["TFLOPS", "against the rung before", "of FA2 in PyTorch"]
-    lines = ["| " + " | ".join(head) + " |", "|---|---|" + "---:|" * (len(head) - 2)]
-    part = None
+def gain(rung: rungs.Rung, measured: dict[str, results.Row]) -> str:
+    """Over the rung that it starts from. Where the default tile is another one, also how much of it remains at that rung's tile."""
+    row = measured.get(rung.name)
+    if row is None or row.vs_previous is None:
+        return ""
+    if row.verdict == "same":
+        return "same"
+    before = rungs.find(rung.previous)
+    same_tile = measured.get(f"{rung.name}[{before.variants[0].label}]") if before.variants[0].label != rung.variants[0].label else None
+    if same_tile is None or same_tile.vs_previous is None:
+        return percent(row.vs_previous)
+    return f"{percent(row.vs_previous)}; {percent(same_tile.vs_previous)} at the tile before"
+
+
+def tables(measured: dict[str, results.Row], peers: list[results.Row]) -> list[str]:
+    """One for each part, folded but for the ladder itself."""
+    parts: dict[str, list[rungs.Rung]] = {}
     for rung in rungs.known():
-        if rung.part != part:
-            part = rung.part
-            lines.append(f"| **{f'[{rung.part_title or part}]({part}/)' if part else TOP}** |" + " |" * (len(head) - 1))
-        counters = counts[rung.name]["counters"]
-        ways = counters["ldmatrix_conflict_ways"]
-        cells = [f"[{rung.name}]({rung.directory}/)", idea(rung), f"{counters['gmem_bytes_read'] / 2**20:.1f} MiB",
-                 f"{counters['ldmatrix']:,}", "none" if ways <= 1 else f"{ways:.2g}-way", f"{counters['smem_wavefronts']:,}"]
-        if measured:
-            cells += timing(measured.get(rung.name))
-        lines.append("| " + " | ".join(cells) + " |")
-    for peer in sorted(peers, key=lambda row: row.stage):
-        cells = [peer.stage, "another implementation", "", "", "", ""]
-        lines.append("| " + " | ".join(cells + timing(peer)) + " |")
+        parts.setdefault(rung.part, []).append(rung)
+    lines = []
+    for part, members in parts.items():
+        rates = [measured[rung.name].tflops for rung in members if rung.name in measured]
+        span = f", {min(rates):.1f} to {max(rates):.1f} TFLOPS" if rates else ""
+        name = f'<a href="{part}/README.md">{members[0].part_title or part}</a>' if part else TOP
+        lines += [f"<details{'' if part else ' open'}><summary><b>{name}</b>{span}</summary>", ""]
+        lines += ["| rung | idea | TFLOPS | gain |", "|---|---|---:|---|"] if measured else ["| rung | idea |", "|---|---|"]
+        for rung in members:
+            cells = [f"[{rung.name}]({rung.directory}/README.md)", title(rung)]
+            if measured:
+                cells += [f"{measured[rung.name].tflops:.1f}" if rung.name in measured else "", gain(rung, measured)]
+            lines.append(f"| {' | '.join(cells)} |")
+        lines += ["", "</details>"]
+    if peers:
+        others = ", ".join(f"{peer.stage} {peer.tflops:.0f}" for peer in sorted(peers, key=lambda row: row.tflops))
+        lines += ["", f"Others on the same card: {others}."]
     return lines
 
 
-def timing(row: results.Row | None) -> list[str]:
-    if row is None:
-        return ["", "", ""]
-    gain = ""
-    if None not in (row.vs_previous, row.vs_previous_lo, row.vs_previous_hi):
-        percent = [(ratio - 1) * 100 for ratio in (row.vs_previous, row.vs_previous_lo, row.vs_previous_hi)]
-        digits = 0 if percent[0] >= 100 else 1
-        gain = f"{percent[0]:+.{digits}f} % [{percent[1]:+.{digits}f}, {percent[2]:+.{digits}f}]"
-    fa2 = f"{row.vs_fa2 * 100:.1f} %" if row.vs_fa2 is not None else ""
-    return [f"{row.tflops:.1f}", gain, fa2]
-
-
-def section(counts: dict[str, dict], csv: Path) -> str:
+def section(csv: Path) -> str:
     """What stands between the markers."""
-    shape = next(iter(counts.values()))
-    emulator_note = (f"Bytes, instructions, conflicts and wavefronts are counted by the emulator at batch {shape['batch']}, "
-                     f"heads {shape['heads']}, N = {shape['n']}, d = {shape['d']}.")
     if not csv.is_file():
-        return "\n".join(table(counts, [], []) + ["", emulator_note])
+        return "\n".join(tables({}, []))
     selection = results.Selection()
-    timed, peers, _ = results.select(csv, results.read(csv), selection)
+    rows = results.read(csv)
+    timed, peers, _ = results.select(csv, rows, selection)
     first = timed[0]
-    name = csv.relative_to(ROOT)
+    measured = {row.stage: row for row in rows if row.source == "measured" and selection.takes(row)}
     picture = figure.path_of(csv, tflops_per_rung.NAME).relative_to(ROOT)
-    alone = [row.stage for row in timed if row.values["rounds"] < max(other.values["rounds"] for other in timed)]
-    notes = [
-        "", emulator_note,
-        f"TFLOPS were measured on an {first.gpu} on {first.date} at {selection}; gains are medians of "
-        "paired rounds (not quotients of the TFLOPS beside them) with their 95 % interval.",
-        *([f"Timed alone, for a launch takes more than a second: {', '.join(alone)}."] if alone else []),
-        f"All of it, with clocks and drivers: [{name}]({name}).",
-        "", f"![TFLOPS of every rung on an {first.gpu}, with other implementations and the card's ceilings]({picture})",
-    ]
-    return "\n".join(table(counts, timed, peers) + notes)
+    dates = sorted({row.date for row in timed})
+    return "\n".join([
+        f"![The climb: TFLOPS of every rung on an {first.gpu}, a bar each, with other implementations as lines]({picture})", "",
+        *tables(measured, peers), "",
+        f"{first.gpu}, {' and '.join(dates)}, {selection}. A gain is the median of paired rounds over the rung that it starts from; "
+        f"same: no difference was found. Intervals, clocks, drivers: [docs/results](docs/results/README.md)."])
 
 
 def check_figures(csv: Path, read=results.read, figures=FIGURES) -> None:
@@ -154,7 +140,7 @@ def main() -> int:
     arguments.csv = arguments.csv.resolve()
     try:
         old = arguments.readme.read_text(encoding="utf-8")
-        new = replaced(arguments.readme, old, section(emulated(), arguments.csv))
+        new = replaced(arguments.readme, old, section(arguments.csv))
         if not arguments.check:
             arguments.readme.write_text(new, encoding="utf-8")
             return 0

@@ -45,7 +45,7 @@ def is_current(svg: Path, points: Points) -> bool:
     return svg.is_file() and digest(points) in svg.read_text(encoding="utf-8")
 
 
-def draw(points: Points, render: Callable, svg: Path, panels: int = 1) -> None:
+def draw(points: Points, render: Callable, svg: Path, panels: int = 1, height: float = 5.8) -> None:
     """Writes SVG and PNG. An opaque ground keeps both readable on dark pages and on paper. More than one panel stand side by
     side, and `render` gets a list of axes."""
     import matplotlib
@@ -59,7 +59,7 @@ def draw(points: Points, render: Callable, svg: Path, panels: int = 1) -> None:
         "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.color": "#d8d8d8",
         "axes.axisbelow": True, "figure.facecolor": "white", "savefig.facecolor": "white", "hatch.linewidth": 0.6,
     })
-    figure, axes = pyplot.subplots(ncols=panels, figsize=(9.5 if panels == 1 else 12.5, 5.8), layout="constrained")
+    figure, axes = pyplot.subplots(ncols=panels, figsize=(9.5 if panels == 1 else 12.5, height), layout="constrained")
     render(axes if panels == 1 else list(axes), points)
     svg.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(svg, metadata={"Date": None, "Description": digest(points)})
@@ -69,7 +69,7 @@ def draw(points: Points, render: Callable, svg: Path, panels: int = 1) -> None:
 
 def main(name: str, description: str, collect: Callable, render: Callable,
          add_arguments: Callable = results.add_selection_arguments, csv: str = "h200.csv", read: Callable = results.read,
-         panels: int = 1) -> int:
+         panels: int = 1, height: float = 5.8) -> int:
     """The command line of one figure: `collect(csv, rows, arguments)` gives the points, `render(axes, points)` draws.
     `read(path)` makes rows of the file in docs/results."""
     parser = argparse.ArgumentParser(description=description)
@@ -84,7 +84,7 @@ def main(name: str, description: str, collect: Callable, render: Callable,
         if output.suffix != ".svg":
             raise results.ResultsError(f"{output}: the output's name must end in .svg; the PNG is named after it")
         points = collect(arguments.csv, read(arguments.csv), arguments)
-        draw(points, render, output, panels)
+        draw(points, render, output, panels, height)
     except results.NotMeasured as error:
         print(error, file=sys.stderr)
         return 77

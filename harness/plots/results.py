@@ -153,12 +153,15 @@ def of_the_ladder(path: Path, rows: list[Row]) -> list[Row]:
     if gone:
         _note(f"{path}: left out, for the ladder has no such rung: {', '.join(sorted(gone))}")
     kept = [row for row in rows if rungs.split(row.stage)[0] not in gone]
-    other = {name for row in kept if row.values.get("previous") and (name := rungs.split(row.stage)[0]) in known
-             and rungs.split(row.previous)[0] != known[name].previous}
-    if other:
-        _note(f"{path}: measured against another rung than they start from now, so without vs_previous: {', '.join(sorted(other))}")
+
+    def is_over_another(row: Row) -> bool:
+        name = rungs.split(row.stage)[0]
+        return bool(row.values.get("previous")) and name in known and rungs.split(row.previous)[0] != known[name].previous
+
+    if other := sorted({rungs.split(row.stage)[0] for row in kept if is_over_another(row)}):
+        _note(f"{path}: measured against another rung than they start from now, so without vs_previous: rows of {', '.join(other)}")
     without = {"previous": "", "verdict": "", **dict.fromkeys(("vs_previous", "vs_previous_lo", "vs_previous_hi"))}
-    return [Row(row.line, {**row.values, **without}) if rungs.split(row.stage)[0] in other else row for row in kept]
+    return [Row(row.line, {**row.values, **without}) if is_over_another(row) else row for row in kept]
 
 
 def _cells(where: str, line: str) -> list[str]:

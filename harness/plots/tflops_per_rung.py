@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""TFLOPS of every rung at one shape, with the peers and the card's ceilings as lines."""
+"""The climb: TFLOPS of every rung at one shape, with the peers and the card's ceilings as lines. Branches are hollow."""
 from __future__ import annotations
 
 import sys
@@ -8,9 +8,10 @@ from pathlib import Path
 
 import figure
 import results
+from results import rungs
 
 NAME = "tflops-per-rung"
-HATCHES = ("", "//", "\\\\", "..", "xx", "--", "||", "++", "oo", "**")
+HATCHES = ("", "////", "....", "xxxx", "----")  # of the parts, so that they can be told apart in grey
 
 # Ceilings: what runs in the loop, and who can reach it. Peers may use wgmma, so only cuBLAS bounds them.
 LABELS = {"mma_sync": "mma.sync alone", "cublas": "cuBLAS product", "wgmma": "wgmma alone"}
@@ -19,37 +20,47 @@ LABELS = {"mma_sync": "mma.sync alone", "cublas": "cuBLAS product", "wgmma": "wg
 def collect(csv: Path, rows: list[results.Row], arguments: Namespace) -> figure.Points:
     selection = results.selection_from(arguments)
     measured, peers, ceilings = results.select(csv, rows, selection)
+    known = rungs.by_name()
+    starts = {rung.previous for rung in known.values()}
+    last = rungs.known()[-1].name
     return {
         "title": f"{measured[0].gpu}, {selection}",
-        "rungs": [[row.stage, round(row.tflops, 1)] for row in measured],
+        "rungs": [[row.stage, known[row.stage].part, row.stage in starts or row.stage == last, round(row.tflops, 1)]
+                  for row in measured],
+        "parts": [[part.name, part.title] for part in rungs.parts()],
         "lines": [[row.stage, row.kind, round(row.tflops, 1)] for row in peers + ceilings],
     }
 
 
 def render(axes, points: figure.Points) -> None:
-    for i, (rung, tflops) in enumerate(points["rungs"]):
-        axes.bar(i, tflops, width=0.66, color=figure.COLORS[i % len(figure.COLORS)] + "55", edgecolor=figure.INK,
-                 hatch=HATCHES[i % len(HATCHES)], linewidth=0.8)
-        axes.annotate(f"{tflops:.1f}" if tflops < 100 else f"{tflops:.0f}", (i, tflops), xytext=(0, 2),
-                      textcoords="offset points", ha="center", va="bottom", fontsize=7,
-                      bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8})
-    highest = max([tflops for _, tflops in points["rungs"]] + [tflops for *_, tflops in points["lines"]])
-    axes.set_ylim(0, highest * 1.08)
-    end = len(points["rungs"]) - 0.5
-    gap = highest * 0.045  # room for one line of text
-    label_at = -gap
+    parts = [name for name, _ in points["parts"]]
+    for i, (rung, part, leads_on, tflops) in enumerate(points["rungs"]):
+        style = parts.index(part)
+        colour = figure.COLORS[style % len(figure.COLORS)]
+        axes.barh(i, tflops, height=0.72, color=colour + "66" if leads_on else "white", edgecolor=figure.INK if leads_on else colour,
+                  hatch=HATCHES[style % len(HATCHES)] if leads_on else "", linewidth=0.8)
+        axes.annotate(f"{tflops:.1f}" if tflops < 100 else f"{tflops:.0f}", (tflops, i), xytext=(4, 0), textcoords="offset points",
+                      va="center", fontsize=9, bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6})
+    end = len(points["rungs"]) - 0.4
+    highest = max([rung[-1] for rung in points["rungs"]] + [tflops for *_, tflops in points["lines"]])
+    axes.set_xlim(0, highest * 1.08)
+    label_at = -1.0
     for name, kind, tflops in sorted(points["lines"], key=lambda line: line[2]):
-        axes.axhline(tflops, color=figure.INK, linewidth=1.4, linestyle="--" if kind == "peer" else ":", zorder=2.5)
-        label_at = max(tflops, label_at + gap)
-        label = LABELS.get(name, name)
-        axes.annotate(f"{label} {tflops:.0f}", (end, tflops), xytext=(end + 0.1, label_at), va="center",
-                      annotation_clip=False)
-    axes.set_xlim(-0.6, end)
-    axes.set_xticks(range(len(points["rungs"])), [rung for rung, _ in points["rungs"]], rotation=40, ha="right", fontsize=8)
-    axes.grid(False, axis="x")
-    axes.set_ylabel(figure.TFLOPS_LABEL)
-    axes.set_title(points["title"] + "\ndashed: other implementations; dotted: what this card does when it only multiplies", fontsize=9)
+        axes.axvline(tflops, color=figure.INK, linewidth=1.3, linestyle="--" if kind == "peer" else ":", zorder=2.5)
+        label_at = max(tflops, label_at + highest * 0.035)
+        axes.annotate(f"{LABELS.get(name, name)} {tflops:.0f}", (tflops, -0.6), xytext=(label_at, -0.9), rotation=60, ha="left", va="bottom",
+                      fontsize=8, annotation_clip=False)
+    axes.set_ylim(end, -0.6)
+    axes.set_yticks(range(len(points["rungs"])), [rung[0] for rung in points["rungs"]], fontsize=9)
+    axes.grid(False, axis="y")
+    axes.set_xlabel(figure.TFLOPS_LABEL + "; dashed: others, dotted: what the card does when it only multiplies\n" + points["title"], fontsize=8)
+    from matplotlib.patches import Patch
+
+    present = {rung[1] for rung in points["rungs"]}
+    handles = [Patch(facecolor=figure.COLORS[i % len(figure.COLORS)] + "66", edgecolor=figure.INK, hatch=HATCHES[i % len(HATCHES)],
+                     label=title or "the ladder") for i, (name, title) in enumerate(points["parts"]) if name in present]
+    axes.legend(handles=handles, loc="upper right", fontsize=8, frameon=True, bbox_to_anchor=(1.0, 0.62))
 
 
 if __name__ == "__main__":
-    sys.exit(figure.main(NAME, __doc__, collect, render))
+    sys.exit(figure.main(NAME, __doc__, collect, render, height=8.5))

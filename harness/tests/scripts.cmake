@@ -24,7 +24,7 @@ endforeach()
 
 # A step of the prelude, or the first of a new instruction, may take more when cutting it would show no idea of its own.
 add_test(NAME one_idea_per_rung
-  COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/harness/evidence/rung_diff --most 60 --most-in prelude=120)
+  COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/harness/evidence/rung_diff --most 60 --most-in prelude=120 --most-new 120)
 add_test(NAME readme_is_current COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/docs/site/readme.py --check)
 add_test(NAME chapters_are_current COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/docs/site/chapters.py --check)
 add_test(NAME traces_are_current COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/docs/site/traces.py --check)

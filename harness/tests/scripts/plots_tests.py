@@ -66,7 +66,7 @@ class Drawing(Scratch):
         import tflops_per_rung
         points = tflops_per_rung.collect(FIXTURE, results.read(FIXTURE), arguments)
         self.assertTrue(figure.is_current(path, points))
-        points["rungs"][0][1] += 0.1
+        points["rungs"][0][-1] += 0.1
         self.assertFalse(figure.is_current(path, points))
 
     def test_a_shape_that_was_not_measured_is_named(self) -> None:
@@ -243,7 +243,7 @@ class OtherLadders(Scratch):
                                                                      for name, line in plain)]) + "\n")
         run = self.run_script("waterfall", path, "-o", self.folder / "a.svg")
         self.assertEqual(run.returncode, 0, run.stderr)
-        self.assertIn("than they start from now, so without vs_previous: 02_brick\n", run.stderr)
+        self.assertIn("than they start from now, so without vs_previous: rows of 02_brick\n", run.stderr)
         text = " ".join(ElementTree.parse(self.folder / "a.svg").getroot().itertext())
         self.assertNotIn("02_brick", text)
         self.assertIn("03_iron", text)
