@@ -391,7 +391,11 @@ Result<ExitCode> check_verb(const Options& options) {
                check.planned);
   }
   std::erase_if(report.lines, [](const CheckLine& line) { return line.results.empty(); });
-  std::ranges::stable_sort(report.lines, {}, &CheckLine::name);
+  // In the ladder's order, the two machines' lines of a variant beside each other.
+  std::ranges::stable_sort(report.lines, {}, [](const CheckLine& line) {
+    const auto stage = std::ranges::find(stages(), line.results.front().stage, &Stage::name);
+    return std::pair(stage - stages().begin(), line.name);
+  });
   if (report.lines.empty() && !check.lost) {
     return interrupted() ? Result<ExitCode>(ExitCode::interrupted)
                          : failure(ExitCode::cannot_run_here, fmt::format("{}", fmt::join(report.notes, "\n")));
