@@ -91,7 +91,7 @@ const Mapping MAPPINGS[] = {
 // clang-format on
 
 // Wavefronts: of ldmatrix for one chunk of eight rows, [group of rows][chunk]; of st.shared.v4 by a warp that writes two rows,
-// as load_tile does, [pair of rows]. And how many chunks share their place with another, and how many lie behind the tile's last byte.
+// as load_tile does, [pair of rows]. And how many chunks share their place with another, and how many lie past the tile's last byte.
 void print_mapping(const Mapping& mapping, const char* end) {
   std::printf("{\"expression\": \"%s\", \"pitch\": %u, \"reads\": [", mapping.text, mapping.pitch);
   for (uint32_t first = 0; first < ROWS; first += 8) {

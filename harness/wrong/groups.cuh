@@ -1,4 +1,4 @@
-// Wrong kernels again, in the style of 00ab_online: a block owns a query, 16 groups of 8 lanes walk over every 16th key each,
+// Wrong kernels again, in the style of p03_online: a block owns a query, 16 groups of 8 lanes walk over every 16th key each,
 // and their results are joined at the end. GroupFault::none is right and must be accepted. Any n; needs d = 128.
 #pragma once
 #include "common/gpu.cuh"

@@ -1,5 +1,6 @@
-// Wrong kernels of the kind that 00af_wholescores could be: a step takes eight keys, each of the eight lanes of a row computes
-// one whole score and one weight, and the weights go through shared memory. LaneFault::none is right and must be accepted.
+// Wrong kernels in the style of p07_tiled, with one key per lane: a step takes eight keys, each of the eight lanes of a row
+// computes one whole score and one weight, and the weights go through shared memory. LaneFault::none is right and must be
+// accepted.
 // One warp, 4 queries; K and V straight from global memory.   Shared: 128 B.   Needs d = 128, n % 8 == 0.
 #pragma once
 #include "common/gpu.cuh"

@@ -1,4 +1,4 @@
-// Wrong kernels again, in the style of 00a_rowwise: a block owns a query and keeps its row of scores in shared memory, and what
+// Wrong kernels again, in the style of p01_rowwise: a block owns a query and keeps its row of scores in shared memory, and what
 // its four warps know of the row meets there too. RowFault::none is right and must be accepted. Any n; needs d <= 128.
 #pragma once
 #include "common/gpu.cuh"
