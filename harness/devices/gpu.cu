@@ -258,7 +258,7 @@ struct GpuProblem::Buffers {
   }
 
   Arguments arguments(const Launch& launch) const {
-    Arguments arguments{.shape = shape};
+    Arguments arguments{.shape = shape, .tensors = {}};
     for (size_t i = 0; i < inputs.size(); ++i) {
       arguments.tensors.push_back({inputs[i].spec.name, inputs[i].head(launch.view.empty() ? 0 : launch.view[i])});
     }

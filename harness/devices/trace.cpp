@@ -75,7 +75,7 @@ std::string trace_document(const Stage& stage, const Variant& variant, const Sha
   text.pop_back();  // the brace, to go on
   text += fmt::format(",\n\"global\": {},\n\"shared\": {},\n\"sites\": {},\n\"events\": {}", by_lines(buffers),
                       by_lines(regions), by_lines(sites), by_lines(events, 16));
-  if (const auto lines = source_lines(fmt::format("{}/kernel.cuh", stage.name)); !lines.empty()) {
+  if (const auto lines = source_lines(fmt::format("{}/kernel.cuh", stage.directory)); !lines.empty()) {
     text += fmt::format(",\n\"source\": {}", by_lines(lines));
   }
   return text + "\n}\n";

@@ -42,7 +42,7 @@ std::vector<std::string_view> lines_of(std::string_view text) {
 }
 
 std::string kernel_text(const Stage& stage) {
-  std::ifstream file(std::string(LADDER_SOURCE_DIR) + "/" + std::string(stage.name) + "/kernel.cuh");
+  std::ifstream file(std::string(LADDER_SOURCE_DIR) + "/" + stage.directory + "/kernel.cuh");
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
