@@ -122,15 +122,6 @@ def sass(name: str, opcodes: str, kernel: str | None = None) -> float:
     return sum(ncu(name, f"sass.{opcode}", kernel) for opcode in opcodes.split())
 
 
-def readme(name: str, column: str) -> str:
-    """A cell of the README's table, which a test keeps current: what the emulator counted."""
-    table = [[cell.strip() for cell in line.strip("|\n").split("|")]
-             for line in (results.ROOT / "README.md").read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
-    head = next((cells for cells in table if cells[0] == "rung"), [])
-    found = [cells[head.index(column)] for cells in table if column in head and cells[0].strip("[").split("]")[0] == _full(name)]
-    return _only(found, f"{name} with a column {column} in the table of README.md")
-
-
 def changed(name: str) -> int:
     """Lines of kernel.cuh that differ from the rung that it starts from."""
     return _only([lines for rung, (_, lines) in changes.since_previous().items() if rung == _full(name)], f"{name} with a rung before it")
@@ -142,7 +133,7 @@ def count(path: str, pattern: str = "") -> int:
     return sum(bool(re.search(pattern, line)) for line in lines) or _only([], f"a line like {pattern!r} in {path}")
 
 
-NAMES = {function.__name__: function for function in (h200, sweep, ncu, traffic, sass, readme, changed, count, min, max)}
+NAMES = {function.__name__: function for function in (h200, sweep, ncu, traffic, sass, changed, count, min, max)}
 
 
 def value(expression: str):

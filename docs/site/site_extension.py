@@ -19,7 +19,6 @@ from sphinx.util.docutils import SphinxDirective
 from paths import DOCS, ROOT
 import glossary_links
 import prose
-import readme
 import results
 from code_style import Dark
 from drawings import DRAWINGS
@@ -47,6 +46,18 @@ def contents(part: str | None) -> list[str]:
     return pages
 
 
+def timing(row: results.Row | None) -> list[str]:
+    """TFLOPS, the gain over the rung that it starts from with its interval, the share of FA2, as cells of a table."""
+    if row is None:
+        return ["", "", ""]
+    gain = ""
+    if None not in (row.vs_previous, row.vs_previous_lo, row.vs_previous_hi):
+        percent = [(ratio - 1) * 100 for ratio in (row.vs_previous, row.vs_previous_lo, row.vs_previous_hi)]
+        digits = 0 if percent[0] >= 100 else 1
+        gain = f"{percent[0]:+.{digits}f} % [{percent[1]:+.{digits}f}, {percent[2]:+.{digits}f}]"
+    return [f"{row.tflops:.1f}", gain, f"{row.vs_fa2 * 100:.1f} %" if row.vs_fa2 is not None else ""]
+
+
 class Rungs(TocTree):
     """```{rungs}```: the ladder, in its order; ```{rungs} past_fa2```: the chapters of a part."""
     required_arguments = 0
@@ -71,8 +82,8 @@ class RungsTable(SphinxDirective):
                     if row.is_rung and row.source == "measured" and selection.takes(row)}
         changed = changes.since_previous()
         for rung in rungs.known():
-            cells = [f"[{rung.name}](../{rung.directory}/README.md)", readme.idea(rung), str(changed[rung.name][1]) if rung.name in changed else ""]
-            lines.append("| " + " | ".join([*cells, *readme.timing(measured.get(rung.name))]) + " |")
+            cells = [f"[{rung.name}](../{rung.directory}/README.md)", rung.idea.replace("|", "\\|"), str(changed[rung.name][1]) if rung.name in changed else ""]
+            lines.append("| " + " | ".join([*cells, *timing(measured.get(rung.name))]) + " |")
         holder = nodes.container(classes=["wide"])
         self.state.nested_parse(StringList(lines, source=self.env.docname), 0, holder)
         return [holder]
@@ -144,8 +155,6 @@ NUMBERS = {
     "tflops": lambda name: prose.number(f"h200({name!r}).tflops:.1f"),
     "gain": lambda name: prose.number(f"100 * (h200({name!r}).vs_previous - 1):+.1f") + " %",
     "of-fa2": lambda name: prose.number(f"100 * h200({name!r}).vs_fa2:.1f") + " %",
-    "bytes-read": lambda name: prose.readme(name, "global memory read"),
-    "wavefronts": lambda name: prose.readme(name, "shared-memory wavefronts"),
 }
 
 

@@ -85,6 +85,7 @@ def main(name: str, description: str, collect: Callable, render: Callable,
             raise results.ResultsError(f"{output}: the output's name must end in .svg; the PNG is named after it")
         points = collect(arguments.csv, read(arguments.csv), arguments)
         draw(points, render, output, panels, height)
+        results.tell()
     except results.NotMeasured as error:
         print(error, file=sys.stderr)
         return 77

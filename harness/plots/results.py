@@ -139,15 +139,23 @@ def read(path: Path, form: Format = RESULTS) -> list[Row]:
     return of_the_ladder(path, rows)
 
 
-@functools.cache
+_notes: list[str] = []
+
+
 def _note(words: str) -> None:
-    """On stderr, once."""
-    print(words, file=sys.stderr)
+    if words not in _notes:
+        _notes.append(words)
+
+
+def tell() -> None:
+    """On stderr, what was left out of the files that were read."""
+    while _notes:
+        print(_notes.pop(0), file=sys.stderr)
 
 
 def of_the_ladder(path: Path, rows: list[Row]) -> list[Row]:
     """Without the rows of rungs that are not there (any more), and without the ratios over another rung than the one that a rung
-    starts from now; it says so on stderr."""
+    starts from now; tell() says so."""
     known = rungs.by_name()
     gone = {name for row in rows if row.values.get("kind", "stage") == "stage" and (name := rungs.split(row.stage)[0]) not in known}
     if gone:
