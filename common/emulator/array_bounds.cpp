@@ -32,6 +32,6 @@ extern "C" void __ubsan_handle_out_of_bounds(OutOfBounds* at, uintptr_t index) {
   const SourceLine where{at->file, static_cast<int>(at->line)};
   current.block->report_at(ReportKind::array_bounds, {where},
                            fmt::format("array out of bounds: {} at {} by {}, {}", message, to_string(where),
-                                       Block::thread_name(current.thread()), current.block->block_name()));
-  current.block->stop();
+                                       Wording::thread_name(current.thread()), current.block->wording.block_name()));
+  current.block->scheduler.stop();
 }

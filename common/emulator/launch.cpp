@@ -86,25 +86,25 @@ class Launch {
       const uint64_t next = claimed < slice_ ? claimed : config_.blocks() - blocks_ + claimed;
       if (next > first_failed_) break;
       if (config_.options.stop != nullptr && *config_.options.stop) {
-        block.stopped = true;
+        block.scheduler.stopped = true;
         break;
       }
       block.run(next);
-      if (block.stopped) break;
-      if (block.failed) {
+      if (block.scheduler.stopped) break;
+      if (block.scheduler.failed) {
         for (uint64_t known = first_failed_; next < known && !first_failed_.compare_exchange_weak(known, next);) {
         }
         break;
       }
     }
     const std::lock_guard guard(mutex_);
-    device_.stopped_ |= block.stopped;
+    device_.stopped_ |= block.scheduler.stopped;
     merge_counts(block);
     for (LoggedReport& report : block.log.reports()) reports_.push_back(std::move(report));
-    device_.trace_.insert(device_.trace_.end(), block.trace.begin(), block.trace.end());
-    if (!block.trace.empty()) {
-      for (size_t i = 1; i < block.regions.size(); ++i) {
-        const Region& region = block.regions[i];
+    device_.trace_.insert(device_.trace_.end(), block.counting.trace.begin(), block.counting.trace.end());
+    if (!block.counting.trace.empty()) {
+      for (size_t i = 1; i < block.smem.regions().size(); ++i) {
+        const Region& region = block.smem.regions()[i];
         device_.trace_regions_.push_back({config_.number, region.name, region.offset, region.bytes});
       }
     }
@@ -112,15 +112,15 @@ class Launch {
 
   void merge_counts(const Block& block) {
     Counters& sum = device_.counters_;
-    add(sum, block.counters);
-    for (size_t i = 0; i < block.traffic.size(); ++i) {
-      const Block::SharedTraffic& part = block.traffic[i];
+    add(sum, block.counting.counters);
+    for (size_t i = 0; i < block.counting.traffic.size(); ++i) {
+      const SharedTraffic& part = block.counting.traffic[i];
       if (part.requests == 0) continue;
-      const Site& site = block.sites[static_cast<SiteId>(i / Block::MAX_REGIONS)];
+      const Site& site = block.counting.sites[static_cast<SiteId>(i / SharedMemory::MAX_REGIONS)];
       SiteCounts key{.file = site.call.file,
                      .line = static_cast<int>(site.call.line),
                      .instruction = std::string(info(site.instruction).name),
-                     .buffer = block.regions[i % Block::MAX_REGIONS].name};
+                     .buffer = block.smem.regions()[i % SharedMemory::MAX_REGIONS].name};
       const auto known = std::find_if(sum.sites.begin(), sum.sites.end(),
                                       [&](const SiteCounts& other) { return place(other) == place(key); });
       SiteCounts& entry = known == sum.sites.end() ? sum.sites.emplace_back(std::move(key)) : *known;
@@ -240,7 +240,7 @@ const dim3& grid_shape() {
 }
 
 float ex2_approx(float x) {
-  ++current.block->counters.ex2;
+  ++current.block->counting.counters.ex2;
   const float result = std::exp2(x);
   return result < 0x1p-126f ? 0.0f : result;  // .ftz
 }

@@ -1,7 +1,11 @@
 // mbarriers. A thread that waits for a phase is woken by the arrival that completes it, or by the last of the bytes that
 // the phase expects. The arrivals of cp.async.mbarrier.arrive and the bytes of bulk copies come when the copies land, which
 // is as late as possible: when no thread can go on, those that somebody waits for land.
+#include "common/emulator/mbarrier.hpp"
+
 #include <fmt/format.h>
+#include <algorithm>
+
 #include "common/emulator/block.hpp"
 
 namespace emulator {
@@ -10,46 +14,71 @@ namespace {
 constexpr uint32_t BYTES = 8;
 constexpr uint32_t MAX_COUNT = (1 << 20) - 1;  // of arrivals, and of bytes
 
+template <class Make>
+void report_misuse(SiteId site, uint32_t thread, uint32_t address, Make&& how) {
+  Block& block = *current.block;
+  const Wording& words = block.wording;
+  block.report({ReportKind::barrier_misuse, site}, [&] {
+    return words.at(site) + " by " + Wording::thread_name(thread) + " on " + words.place(address) + ": " + how();
+  });
+}
+
 SiteId begin(Instruction instruction, const CallSite& call, uint32_t address, int operand) {
   Block& block = *current.block;
   step(instruction, call);
-  const SiteId site = block.site_id(instruction, call);
+  const SiteId site = block.counting.site_id(instruction, call);
   block.require_valid(address, BYTES, site, current.thread());
-  if (block.tracing) {
-    TraceEvent& event = block.trace_lane_event(instruction, call);
+  if (block.counting.tracing) {
+    TraceEvent& event = block.counting.trace_lane_event(instruction, call);
     event.operand = operand;
-    block.trace_shared(event, address, BYTES);
+    block.counting.trace_shared(event, address, BYTES);
   }
   return site;
 }
 
 }  // namespace
 
-Mbarrier* Block::find_mbarrier(SiteId site, uint32_t address) {
-  const auto entry = mbarriers.find(address);
-  if (entry == mbarriers.end()) {
-    report_mbarrier(site, current.thread(), address, [] { return "nobody has initialised an mbarrier there"; });
+void Mbarriers::clear() {
+  by_address.clear();
+  made = 0;
+}
+
+Mbarrier* Mbarriers::find(SiteId site, uint32_t address) {
+  const auto entry = by_address.find(address);
+  if (entry == by_address.end()) {
+    report_misuse(site, current.thread(), address, [] { return "nobody has initialised an mbarrier there"; });
     return nullptr;
   }
   const RaceDetector::Actor actor{current.warp->id, current.thread(), site};
   Hazard hazard;
-  if (launch.options.check && races.use_mbarrier(actor, address - SMEM_BASE, hazard)) report_hazard(actor, hazard);
+  if (block.launch.options.check && block.races.use_mbarrier(actor, address - SMEM_BASE, hazard))
+    block.report_hazard(actor, hazard);
   return &entry->second;
 }
 
-// `thread` knows that the last phase has completed.
-void Block::pass(Mbarrier& barrier, uint32_t thread) {
-  if (!launch.options.check) return;
-  races.acquire_thread(thread, barrier.completed);
-  uint32_t& lanes = barrier.passed[thread / 32];
-  lanes |= 1u << thread % 32;
-  if ((warps[thread / 32].live & ~lanes) == 0) races.acquire(thread / 32, barrier.completed);
+Mbarrier* Mbarriers::find_for_bulk(SiteId site, uint32_t address) {
+  Mbarrier* const barrier = find(site, address);
+  if (barrier != nullptr && !barrier->fenced) {
+    report_misuse(site, current.thread(), address, [&] {
+      return fmt::format("the copy engine may not know it: no fence_mbarrier_init by {} after its initialisation",
+                         Wording::thread_name(barrier->initialised_by));
+    });
+  }
+  return barrier;
 }
 
-void Block::count_arrival(uint32_t address, SiteId site, uint32_t thread, uint32_t bytes_to_land) {
-  Mbarrier& barrier = mbarriers.at(address);
+void Mbarriers::pass(Mbarrier& barrier, uint32_t thread) {
+  if (!block.launch.options.check) return;
+  block.races.acquire_thread(thread, barrier.completed);
+  uint32_t& lanes = barrier.passed[thread / 32];
+  lanes |= 1u << thread % 32;
+  if ((block.warps[thread / 32].live & ~lanes) == 0) block.races.acquire(thread / 32, barrier.completed);
+}
+
+void Mbarriers::count_arrival(uint32_t address, SiteId site, uint32_t thread, uint32_t bytes_to_land) {
+  Mbarrier& barrier = by_address.at(address);
   if (barrier.pending == 0) {
-    report_mbarrier(site, thread, address, [&] {
+    report_misuse(site, thread, address, [&] {
       return fmt::format("all {} arrivals of phase {} have come, it only waits for {} bytes", barrier.count,
                          barrier.phase, barrier.pending_bytes);
     });
@@ -60,17 +89,24 @@ void Block::count_arrival(uint32_t address, SiteId site, uint32_t thread, uint32
   complete_phase(address, site, thread);
 }
 
-void Block::complete_phase(uint32_t address, SiteId site, uint32_t thread) {
-  Mbarrier& barrier = mbarriers.at(address);
+void Mbarriers::arrive_after_copies(uint32_t thread, const Arrival& arrival) {
+  Mbarrier& barrier = by_address.at(arrival.mbarrier);
+  barrier.in_flight.erase(std::find(barrier.in_flight.begin(), barrier.in_flight.end(), thread));
+  if (block.launch.options.check) block.races.release_copies(thread / 32, barrier.released);
+  count_arrival(arrival.mbarrier, arrival.site, thread);
+}
+
+void Mbarriers::complete_phase(uint32_t address, SiteId site, uint32_t thread) {
+  Mbarrier& barrier = by_address.at(address);
   if (barrier.pending != 0 || barrier.pending_bytes > 0) return;
   if (barrier.pending_bytes < 0) {
-    report_mbarrier(site, thread, address, [&] {
+    report_misuse(site, thread, address, [&] {
       return fmt::format("{} bytes more have landed in phase {} than were expected", -barrier.pending_bytes,
                          barrier.phase);
     });
   }
   if (barrier.woken != 0) {
-    report_mbarrier(site, thread, address, [&] {
+    report_misuse(site, thread, address, [&] {
       return fmt::format(
           "it completes phase {} while {} threads that wait for phase {} have yet to see it; more than {} arrivals a "
           "phase?",
@@ -80,47 +116,61 @@ void Block::complete_phase(uint32_t address, SiteId site, uint32_t thread) {
   ++barrier.phase;
   barrier.pending = barrier.count;
   barrier.pending_bytes = 0;
-  if (launch.options.check) barrier.completed = races.completed(barrier.released);
+  if (block.launch.options.check) barrier.completed = block.races.completed(barrier.released);
   barrier.passed = {};
   for (const uint32_t waiter : barrier.waiting) {
-    warps[waiter / 32].ready |= 1u << waiter % 32;
+    block.warps[waiter / 32].ready |= 1u << waiter % 32;
     pass(barrier, waiter);
   }
   barrier.woken += static_cast<uint32_t>(barrier.waiting.size());
   barrier.waiting.clear();
 }
 
-bool Block::land_awaited_copies() {
-  for (auto& [address, barrier] : mbarriers) {
+void Mbarriers::land_bulk_copy(uint32_t address) {
+  Mbarrier& barrier = by_address.at(address);
+  const BulkCopy copy = barrier.bulk_copies.front();
+  barrier.bulk_copies.erase(barrier.bulk_copies.begin());
+  const uint32_t bytes = copy.map.box_bytes();
+  if (copy.readable) write_box(block, copy);
+  if (block.launch.options.check) {
+    block.races.land_bulk(copy.site, barrier.number, copy.to - SMEM_BASE, bytes);
+    block.races.release_bulk(barrier.number, barrier.released);
+  }
+  barrier.pending_bytes -= bytes;
+  complete_phase(address, copy.site, copy.thread);
+}
+
+bool Mbarriers::land_awaited_copies() {
+  for (auto& [address, barrier] : by_address) {
     if (barrier.waiting.empty()) continue;
     while (!barrier.bulk_copies.empty() && !barrier.waiting.empty()) land_bulk_copy(address);
     while (!barrier.in_flight.empty() && !barrier.waiting.empty()) {
       const uint32_t thread = barrier.in_flight.front();
-      const auto& arrivals = warps[thread / 32].lanes[thread % 32].arrivals;
+      const auto& arrivals = block.warps[thread / 32].lanes[thread % 32].arrivals;
       const auto next = std::find_if(arrivals.begin(), arrivals.end(),
                                      [mbarrier = address](const Arrival& a) { return a.mbarrier == mbarrier; });
-      land_copies(thread, next->copies);
+      block.land_copies(thread, next->copies);
     }
     if (barrier.waiting.empty()) return true;
   }
   return false;
 }
 
-void Block::report_unawaited_copies() {
-  for (const auto& entry : mbarriers) {
+void Mbarriers::report_unawaited_copies() {
+  for (const auto& entry : by_address) {
     const uint32_t address = entry.first;
     const Mbarrier& barrier = entry.second;
     for (const uint32_t thread : barrier.in_flight) {
-      const SiteId site = warps[thread / 32].lanes[thread % 32].copies.front().site;
-      report({ReportKind::exit_in_flight, site}, [&] {
-        return fmt::format("the block ends before anybody has waited at {} for {} by {}", place(address), at(site),
-                           thread_name(thread));
+      const SiteId site = block.warps[thread / 32].lanes[thread % 32].copies.front().site;
+      block.report({ReportKind::exit_in_flight, site}, [&] {
+        return fmt::format("the block ends before anybody has waited at {} for {} by {}", block.wording.place(address),
+                           block.wording.at(site), Wording::thread_name(thread));
       });
     }
     for (const BulkCopy& copy : barrier.bulk_copies) {
-      report({ReportKind::exit_in_flight, copy.site}, [&] {
-        return fmt::format("the block ends before anybody has waited at {} for {} by {}", place(address), at(copy.site),
-                           thread_name(copy.thread));
+      block.report({ReportKind::exit_in_flight, copy.site}, [&] {
+        return fmt::format("the block ends before anybody has waited at {} for {} by {}", block.wording.place(address),
+                           block.wording.at(copy.site), Wording::thread_name(copy.thread));
       });
     }
   }
@@ -136,34 +186,34 @@ void mbarrier_init(uint32_t address, uint32_t count, CallSite call) {
   Block& block = *current.block;
   const SiteId site = begin(Instruction::mbarrier_init, call, address, static_cast<int>(count));
   if (count == 0 || count > MAX_COUNT) {
-    block.report_mbarrier(site, current.thread(), address,
-                          [&] { return fmt::format("a count of {}; it must be 1 to {}", count, MAX_COUNT); });
+    report_misuse(site, current.thread(), address,
+                  [&] { return fmt::format("a count of {}; it must be 1 to {}", count, MAX_COUNT); });
     return;
   }
-  if (block.mbarriers.contains(address)) {
-    block.report_mbarrier(site, current.thread(), address, [] {
+  if (block.mbarriers.by_address.contains(address)) {
+    report_misuse(site, current.thread(), address, [] {
       return "there is an mbarrier already; one thread initialises it, once, or mbarrier_inval ends it before";
     });
     return;
   }
   const RaceDetector::Actor actor{current.warp->id, current.thread(), site};
   Hazard hazard;
-  if (block.launch.options.check && block.races.initialise_mbarrier(actor, address - Block::SMEM_BASE, hazard))
+  if (block.launch.options.check && block.races.initialise_mbarrier(actor, address - SMEM_BASE, hazard))
     block.report_hazard(actor, hazard);
-  block.mbarriers.try_emplace(address, count, block.mbarriers_made++, current.thread());
+  block.mbarriers.by_address.try_emplace(address, count, block.mbarriers.made++, current.thread());
 }
 
 void mbarrier_inval(uint32_t address, CallSite call) {
   Block& block = *current.block;
   const SiteId site = begin(Instruction::mbarrier_inval, call, address, 0);
-  const auto entry = block.mbarriers.find(address);
-  if (entry == block.mbarriers.end()) {
-    block.report_mbarrier(site, current.thread(), address, [] { return "nobody has initialised an mbarrier there"; });
+  const auto entry = block.mbarriers.by_address.find(address);
+  if (entry == block.mbarriers.by_address.end()) {
+    report_misuse(site, current.thread(), address, [] { return "nobody has initialised an mbarrier there"; });
     return;
   }
   const Mbarrier& barrier = entry->second;
   if (!barrier.waiting.empty() || !barrier.in_flight.empty() || !barrier.bulk_copies.empty()) {
-    block.report_mbarrier(site, current.thread(), address, [&] {
+    report_misuse(site, current.thread(), address, [&] {
       return fmt::format("it ends an mbarrier at which {} threads wait and {} copies are to land",
                          barrier.waiting.size(), barrier.in_flight.size() + barrier.bulk_copies.size());
     });
@@ -171,54 +221,55 @@ void mbarrier_inval(uint32_t address, CallSite call) {
   }
   const RaceDetector::Actor actor{current.warp->id, current.thread(), site};
   Hazard hazard;
-  if (block.launch.options.check && block.races.invalidate_mbarrier(actor, address - Block::SMEM_BASE, hazard))
+  if (block.launch.options.check && block.races.invalidate_mbarrier(actor, address - SMEM_BASE, hazard))
     block.report_hazard(actor, hazard);
-  block.mbarriers.erase(entry);
+  block.mbarriers.by_address.erase(entry);
 }
 
 void mbarrier_arrive(uint32_t address, CallSite call) {
   Block& block = *current.block;
   const SiteId site = begin(Instruction::mbarrier_arrive, call, address, 0);
-  Mbarrier* const barrier = block.find_mbarrier(site, address);
+  Mbarrier* const barrier = block.mbarriers.find(site, address);
   if (barrier == nullptr) return;
   if (block.launch.options.check) block.races.release_thread(current.thread(), barrier->released);
-  block.count_arrival(address, site, current.thread());
+  block.mbarriers.count_arrival(address, site, current.thread());
 }
 
 void mbarrier_arrive_expect_tx(uint32_t address, uint32_t bytes, CallSite call) {
   Block& block = *current.block;
   const SiteId site = begin(Instruction::mbarrier_arrive_expect_tx, call, address, static_cast<int>(bytes));
-  Mbarrier* const barrier = block.find_mbarrier(site, address);
+  Mbarrier* const barrier = block.mbarriers.find(site, address);
   if (barrier == nullptr) return;
   if (barrier->pending_bytes + bytes > MAX_COUNT) {
-    block.report_mbarrier(site, current.thread(), address, [&] {
+    report_misuse(site, current.thread(), address, [&] {
       return fmt::format("{} bytes in a phase; it can expect {}", barrier->pending_bytes + bytes, MAX_COUNT);
     });
     return;
   }
   if (block.launch.options.check) block.races.release_thread(current.thread(), barrier->released);
-  block.count_arrival(address, site, current.thread(), bytes);
+  block.mbarriers.count_arrival(address, site, current.thread(), bytes);
 }
 
 void fence_mbarrier_init(CallSite call) {
   Block& block = *current.block;
   step(Instruction::fence_mbarrier_init, call);
-  if (block.tracing) block.trace_lane_event(Instruction::fence_mbarrier_init, call);
-  for (auto& [address, barrier] : block.mbarriers) barrier.fenced |= barrier.initialised_by == current.thread();
+  if (block.counting.tracing) block.counting.trace_lane_event(Instruction::fence_mbarrier_init, call);
+  for (auto& [address, barrier] : block.mbarriers.by_address)
+    barrier.fenced |= barrier.initialised_by == current.thread();
 }
 
 void cp_async_mbarrier_arrive_noinc(uint32_t address, CallSite call) {
   Block& block = *current.block;
   Lane& lane = current.state();
   const SiteId site = begin(Instruction::mbarrier_arrive_noinc, call, address, 0);
-  Mbarrier* const barrier = block.find_mbarrier(site, address);
+  Mbarrier* const barrier = block.mbarriers.find(site, address);
   if (barrier == nullptr) return;
   // Copies that have landed in a wait are this thread's own writes, and to be let go of as such.
   if (block.launch.options.check && lane.has_waited) block.races.release_thread(current.thread(), barrier->released);
   lane.has_waited = false;
   if (lane.copies.empty()) {
     if (block.launch.options.check) block.races.release_copies(current.warp->id, barrier->released);
-    block.count_arrival(address, site, current.thread());
+    block.mbarriers.count_arrival(address, site, current.thread());
     return;
   }
   lane.arrivals.push_back({address, site, lane.copies.size()});
@@ -228,15 +279,14 @@ void cp_async_mbarrier_arrive_noinc(uint32_t address, CallSite call) {
 void mbarrier_wait_parity(uint32_t address, uint32_t parity, CallSite call) {
   Block& block = *current.block;
   const SiteId site = begin(Instruction::mbarrier_wait, call, address, static_cast<int>(parity));
-  Mbarrier* const barrier = block.find_mbarrier(site, address);
+  Mbarrier* const barrier = block.mbarriers.find(site, address);
   if (barrier == nullptr) return;
   if (parity > 1) {
-    block.report_mbarrier(site, current.thread(), address,
-                          [&] { return fmt::format("a parity of {}; it is 0 or 1", parity); });
+    report_misuse(site, current.thread(), address, [&] { return fmt::format("a parity of {}; it is 0 or 1", parity); });
     return;
   }
   if (barrier->phase % 2 != parity) {
-    block.pass(*barrier, current.thread());
+    block.mbarriers.pass(*barrier, current.thread());
     return;
   }
   barrier->waiting.push_back(current.thread());
@@ -245,9 +295,10 @@ void mbarrier_wait_parity(uint32_t address, uint32_t parity, CallSite call) {
   lane.waits_at = call;
   current.warp->ready &= ~(1u << current.lane);
   const uint32_t number = barrier->number;
-  block.wait();
-  const auto entry = block.mbarriers.find(address);  // it may have been ended, which somebody else's fault would be
-  if (entry != block.mbarriers.end() && entry->second.number == number) --entry->second.woken;
+  wait();
+  const auto entry =
+      block.mbarriers.by_address.find(address);  // it may have been ended, which somebody else's fault would be
+  if (entry != block.mbarriers.by_address.end() && entry->second.number == number) --entry->second.woken;
 }
 
 }  // namespace emulated

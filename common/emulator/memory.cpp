@@ -24,13 +24,13 @@ template <class T>
 SiteId begin_shared(Instruction instruction, const CallSite& call, uint32_t address) {
   Block& block = *current.block;
   step(instruction, call);
-  const SiteId site = block.site_id(instruction, call);
+  const SiteId site = block.counting.site_id(instruction, call);
   block.require_valid(address, sizeof(T), site, current.thread());
-  if (block.launch.options.count) block.log_access(address, site);
-  if (block.tracing) {
-    TraceEvent& event = block.trace_lane_event(instruction, call);
+  if (block.launch.options.count) block.counting.log_access(address, site);
+  if (block.counting.tracing) {
+    TraceEvent& event = block.counting.trace_lane_event(instruction, call);
     event.bytes += sizeof(T);
-    block.trace_shared(event, address, sizeof(T));
+    block.counting.trace_shared(event, address, sizeof(T));
   }
   return site;
 }
@@ -41,7 +41,7 @@ T load_shared(Instruction instruction, const CallSite& call, uint32_t address) {
   const SiteId site = begin_shared<T>(instruction, call, address);
   if (!block.check_read(actor(site), address, sizeof(T))) return nan_pattern<T>();
   T value;
-  std::memcpy(&value, block.shared(address), sizeof value);
+  std::memcpy(&value, block.smem.at(address), sizeof value);
   return value;
 }
 
@@ -50,7 +50,7 @@ void store_shared(Instruction instruction, const CallSite& call, uint32_t addres
   Block& block = *current.block;
   const SiteId site = begin_shared<T>(instruction, call, address);
   block.check_write(actor(site), address, sizeof(T));
-  std::memcpy(block.shared(address), &value, sizeof value);
+  std::memcpy(block.smem.at(address), &value, sizeof value);
 }
 
 // ---- global memory ------------------------------------------------------------------------------------------------
@@ -59,7 +59,7 @@ void report_global(ReportKind kind, Instruction instruction, const CallSite& cal
                    uint32_t alignment, const Device::Buffer* buffer) {
   Block& block = *current.block;
   const auto& buffers = block.launch.buffers;
-  const SiteId site = block.site_id(instruction, call);
+  const SiteId site = block.counting.site_id(instruction, call);
   // The nearest buffer below names an address outside all of them.
   const auto* const byte = static_cast<const std::byte*>(address);
   for (const Device::Buffer& other : buffers) {
@@ -67,7 +67,7 @@ void report_global(ReportKind kind, Instruction instruction, const CallSite& cal
     if (buffer == nullptr || other.begin > buffer->begin) buffer = &other;
   }
   block.report({kind, site, NO_SITE, buffer == nullptr ? "" : buffer->name}, [&] {
-    const std::string self = fmt::format("{} by {}", block.at(site), Block::thread_name(current.thread()));
+    const std::string self = fmt::format("{} by {}", block.wording.at(site), Wording::thread_name(current.thread()));
     const std::string place = buffer == nullptr ? fmt::format("address {}, below every buffer", fmt::ptr(address))
                                                 : fmt::format("{}+{} ({} has {} bytes)", buffer->name,
                                                               byte - buffer->begin, buffer->name, buffer->bytes);
@@ -89,22 +89,22 @@ inline const std::byte* begin_global(Instruction instruction, const CallSite& ca
                                      bool is_write) {
   Block& block = *current.block;
   step(instruction, call);
-  (is_write ? block.counters.gmem_bytes_written : block.counters.gmem_bytes_read) += bytes;
+  (is_write ? block.counting.counters.gmem_bytes_written : block.counting.counters.gmem_bytes_read) += bytes;
   const Device::Buffer* buffer = nullptr;
   if (!block.launch.buffers.empty()) {
     buffer = block.checked_buffer(instruction, call, address, bytes, bytes, is_write);
     if (buffer == nullptr) return nullptr;
     if (block.launch.shadow.watches(*buffer))
-      block.note_global(block.site_id(instruction, call), *buffer, address, bytes, is_write);
+      block.note_global(block.counting.site_id(instruction, call), *buffer, address, bytes, is_write);
   }
   if (is_write && block.launch.maps_writable && block.launch.options.check) {
     block.global_writes.push_back({static_cast<const std::byte*>(address), bytes,
-                                   block.races.cell_of(actor(block.site_id(instruction, call))), 0});
+                                   block.races.cell_of(actor(block.counting.site_id(instruction, call))), 0});
   }
-  if (block.tracing) {
-    TraceEvent& event = block.trace_lane_event(instruction, call);
+  if (block.counting.tracing) {
+    TraceEvent& event = block.counting.trace_lane_event(instruction, call);
     event.bytes += bytes;
-    Block::trace_global(event, buffer, address, bytes);
+    Counting::trace_global(event, buffer, address, bytes);
   }
   return in_memory(buffer, address);
 }
@@ -157,9 +157,9 @@ void Block::check_global_writes(SiteId site, const Device::Buffer& buffer, const
     report({is_race ? ReportKind::race_read_after_write : ReportKind::missing_proxy_fence, site, other, buffer.name},
            [&] {
              return fmt::format("{}: {} by the copy engine reads {}+{}, written by {} by {}{}",
-                                is_race ? "race, read after write without a barrier" : "missing proxy fence", at(site),
-                                buffer.name, std::max(first, write.first) - buffer.begin, at(other),
-                                thread_name(RaceDetector::thread_of(write.cell)),
+                                is_race ? "race, read after write without a barrier" : "missing proxy fence",
+                                wording.at(site), buffer.name, std::max(first, write.first) - buffer.begin,
+                                wording.at(other), Wording::thread_name(RaceDetector::thread_of(write.cell)),
                                 is_race ? "" : ", and no fence_proxy_async between them has told the copy engine");
            });
   }
@@ -170,7 +170,7 @@ void Block::land_copies(uint32_t thread, size_t count) {
   const size_t tracked = lane.arrivals.empty() ? 0 : lane.arrivals.back().copies;
   for (size_t i = 0; i < count; ++i) {
     const Copy& copy = lane.copies[i];
-    if (copy.from != nullptr) std::memcpy(shared(copy.to), copy.from, 16);
+    if (copy.from != nullptr) std::memcpy(smem.at(copy.to), copy.from, 16);
     if (launch.options.check) races.land({thread / 32, thread, copy.site}, copy.to - SMEM_BASE, 16, i < tracked);
   }
   lane.copies.erase(lane.copies.begin(), lane.copies.begin() + static_cast<ptrdiff_t>(count));
@@ -178,10 +178,7 @@ void Block::land_copies(uint32_t thread, size_t count) {
   while (!lane.arrivals.empty() && lane.arrivals.front().copies <= count) {
     const Arrival arrival = lane.arrivals.front();
     lane.arrivals.erase(lane.arrivals.begin());
-    Mbarrier& barrier = mbarriers.at(arrival.mbarrier);
-    barrier.in_flight.erase(std::find(barrier.in_flight.begin(), barrier.in_flight.end(), thread));
-    if (launch.options.check) races.release_copies(thread / 32, barrier.released);
-    count_arrival(arrival.mbarrier, arrival.site, thread);
+    mbarriers.arrive_after_copies(thread, arrival);
   }
   for (Arrival& arrival : lane.arrivals) arrival.copies -= count;
 }
@@ -193,10 +190,10 @@ inline namespace emulated {
 using namespace emulator;
 
 uint32_t smem_base() {
-  return Block::SMEM_BASE;
+  return SMEM_BASE;
 }
 void smem_name(uint32_t address, uint32_t bytes, const char* name, uint32_t row_bytes) {
-  current.block->name_region(address, bytes, name, row_bytes);
+  current.block->smem.name(address, bytes, name, row_bytes);
 }
 
 uint32_t ld_shared_b32(uint32_t address, CallSite site) {
@@ -249,10 +246,10 @@ void cp_async_16(uint32_t shared_address, const void* global_address, CallSite c
   constexpr uint32_t BYTES = 16;
   Block& block = *current.block;
   step(Instruction::cp_async_16, call);
-  const SiteId site = block.site_id(Instruction::cp_async_16, call);
+  const SiteId site = block.counting.site_id(Instruction::cp_async_16, call);
   block.require_valid(shared_address, BYTES, site, current.thread());
-  ++block.counters.cp_async;
-  block.counters.gmem_bytes_read += BYTES;
+  ++block.counting.counters.cp_async;
+  block.counting.counters.gmem_bytes_read += BYTES;
   const Device::Buffer* buffer = nullptr;
   if (!block.launch.buffers.empty())
     buffer = block.checked_buffer(Instruction::cp_async_16, call, global_address, BYTES, BYTES, false);
@@ -260,15 +257,15 @@ void cp_async_16(uint32_t shared_address, const void* global_address, CallSite c
   const std::byte* const from = readable ? in_memory(buffer, global_address) : nullptr;
   if (buffer != nullptr) block.note_global(site, *buffer, global_address, BYTES, false);
   Hazard hazard;
-  if (block.launch.options.check && block.races.issue(actor(site), shared_address - Block::SMEM_BASE, BYTES, hazard))
+  if (block.launch.options.check && block.races.issue(actor(site), shared_address - SMEM_BASE, BYTES, hazard))
     block.report_hazard(actor(site), hazard);
-  std::memset(block.shared(shared_address), 0xff, BYTES);
+  std::memset(block.smem.at(shared_address), 0xff, BYTES);
   current.state().copies.push_back({shared_address, site, from});
-  if (block.tracing) {
-    TraceEvent& event = block.trace_lane_event(Instruction::cp_async_16, call);
+  if (block.counting.tracing) {
+    TraceEvent& event = block.counting.trace_lane_event(Instruction::cp_async_16, call);
     event.bytes += BYTES;
-    block.trace_shared(event, shared_address, BYTES);
-    Block::trace_global(event, buffer, global_address, BYTES);
+    block.counting.trace_shared(event, shared_address, BYTES);
+    Counting::trace_global(event, buffer, global_address, BYTES);
   }
 }
 
@@ -276,14 +273,14 @@ void cp_async_commit(CallSite site) {
   Lane& lane = current.state();
   step(Instruction::cp_async_commit, site);
   lane.group_ends.push_back(lane.copies.size());
-  if (current.block->tracing) current.block->trace_lane_event(Instruction::cp_async_commit, site);
+  if (current.block->counting.tracing) current.block->counting.trace_lane_event(Instruction::cp_async_commit, site);
 }
 
 void cp_async_wait_pending(int pending, CallSite site) {
   Block& block = *current.block;
   Lane& lane = current.state();
   step(Instruction::cp_async_wait, site);
-  if (block.tracing) block.trace_lane_event(Instruction::cp_async_wait, site).operand = pending;
+  if (block.counting.tracing) block.counting.trace_lane_event(Instruction::cp_async_wait, site).operand = pending;
   const size_t groups = lane.group_ends.size();
   if (groups <= static_cast<size_t>(pending)) return;
   const auto kept = lane.group_ends.begin() + static_cast<ptrdiff_t>(groups - static_cast<size_t>(pending));
@@ -291,7 +288,7 @@ void cp_async_wait_pending(int pending, CallSite site) {
   lane.group_ends.erase(lane.group_ends.begin(), kept);
   block.land_copies(current.thread(), landed);
   lane.has_waited = true;
-  if (block.launch.options.check && !block.mbarriers.empty()) block.races.see_copies(current.thread());
+  if (block.launch.options.check && !block.mbarriers.by_address.empty()) block.races.see_copies(current.thread());
 }
 
 }  // namespace emulated

@@ -14,6 +14,7 @@
 #include <iterator>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "common/emulator/block.hpp"
 
@@ -70,16 +71,53 @@ std::string_view kind_of_access([[maybe_unused]] const ucontext_t& context) {
 #endif
 }
 
+// The source line of a machine instruction, exactly or else that of the last emulated one; and what a report says of it.
+std::pair<SourceLine, std::string> line_of(const Block& block, const void* pc) {
+  const std::optional<SourceLine> exact = machine_line(pc);
+  SourceLine line = exact ? *exact : block.scheduler.last_line();
+  std::string name = Wording::line_name(line, exact.has_value());
+  return {std::move(line), std::move(name)};
+}
+
+// What the running lane has done past the emulator, at machine address `pc`. The reports are made in functions of their
+// own, because stop() runs no destructors.
+[[noreturn]] void plain_access(Block& block, const void* address, std::string_view what, const void* pc) {
+  [&] {
+    std::string buffer;
+    const std::string place = block.wording.global_place(static_cast<const std::byte*>(address), buffer);
+    const auto [where, line_name] = line_of(block, pc);
+    block.report_at(ReportKind::plain_access, {where}, block.wording.plain_access(what, place, line_name), buffer);
+  }();
+  block.scheduler.stop();
+}
+
+[[noreturn]] void divided_by_zero(Block& block, const void* pc) {
+  [&] {
+    const auto [where, line_name] = line_of(block, pc);
+    block.report_at(ReportKind::kernel_exception, {where}, block.wording.division_by_zero(line_name));
+  }();
+  block.scheduler.stop();
+}
+
+// It executes no emulated instruction any more.
+[[noreturn]] void stuck(Block& block, const void* pc) {
+  [&] {
+    const auto [where, line_name] = line_of(block, pc);
+    block.report_at(ReportKind::endless_loop, {where}, block.wording.stuck(line_name));
+  }();
+  block.scheduler.stop();
+}
+
 void on_clock(Block& block, const ucontext_t& context) {
   const Options& options = block.launch.options;
-  const Seen now = {block.linear_index, block.steps(current.thread()), current.thread()};
+  const Seen now = {block.linear_index, block.scheduler.steps(current.thread()), current.thread()};
   ticks_without_step = now == last_seen ? ticks_without_step + 1 : 0;
   last_seen = now;
   if (ticks_without_step == 0) return;
-  if (options.stop != nullptr && *options.stop) block.stop_early();
+  if (options.stop != nullptr && *options.stop) block.scheduler.stop_early();
   if (options.max_steps == 0 || ticks_without_step < TICKS_WITHOUT_STEP) return;
   current.in_fault = true;
-  block.stuck(program_counter(context));
+  stuck(block, program_counter(context));
 }
 
 // Does not return if the signal is a kernel's: it leaves by switching to the fiber that has started the block, and the
@@ -87,7 +125,7 @@ void on_clock(Block& block, const ucontext_t& context) {
 void handle(int signal, siginfo_t* info, void* opaque) {
   const auto& context = *static_cast<const ucontext_t*>(opaque);
   Block* const block = current.block;
-  const bool in_kernel = block != nullptr && block->host && !current.in_fault;
+  const bool in_kernel = block != nullptr && block->scheduler.host && !current.in_fault;
   if (signal == CLOCK_SIGNAL) {
     if (in_kernel) on_clock(*block, context);
     return;
@@ -99,8 +137,8 @@ void handle(int signal, siginfo_t* info, void* opaque) {
     return;
   }
   current.in_fault = true;
-  if (signal == SIGFPE) block->divided_by_zero(program_counter(context));
-  block->plain_access(info->si_addr, kind_of_access(context), program_counter(context));
+  if (signal == SIGFPE) divided_by_zero(*block, program_counter(context));
+  plain_access(*block, info->si_addr, kind_of_access(context), program_counter(context));
 }
 
 struct Place {  // of an instruction in its file

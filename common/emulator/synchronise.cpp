@@ -8,13 +8,13 @@ namespace {
 void complete_syncwarp(Warp& warp) {
   Block& block = *current.block;
   if (block.launch.options.check) block.races.sync_warp(warp.id);
-  if (block.tracing) block.trace_event(Instruction::syncwarp, warp.site);
+  if (block.counting.tracing) block.counting.trace_event(Instruction::syncwarp, warp.site);
   warp.ready |= warp.live;
 }
 
 void wake(NamedBarrier& barrier) {
   Block& block = *current.block;
-  ++block.counters.barriers;
+  ++block.counting.counters.barriers;
   for (Warp* const warp : barrier.waiting) {
     if (block.launch.options.check) block.races.acquire(warp->id, barrier.clock);
     warp->arrived = 0;
@@ -27,17 +27,17 @@ void wake(NamedBarrier& barrier) {
 bool come_to(Instruction instruction, const CallSite& call, uint32_t id, uint32_t threads) {
   Block& block = *current.block;
   Warp& warp = *current.warp;
-  const SiteId site = block.site_id(instruction, call);
+  const SiteId site = block.counting.site_id(instruction, call);
   const auto misused = [&](const std::string& how) {
     block.report({ReportKind::barrier_misuse, site},
-                 [&] { return fmt::format("{} by warp {}: {}", block.at(site), warp.id, how); });
+                 [&] { return fmt::format("{} by warp {}: {}", block.wording.at(site), warp.id, how); });
   };
-  if (block.tracing) {
-    TraceEvent& event = block.trace_event(instruction, call);
+  if (block.counting.tracing) {
+    TraceEvent& event = block.counting.trace_event(instruction, call);
     event.operand = static_cast<int>(id);
     event.threads = static_cast<int>(threads);
   }
-  if (id == 0 || id >= block.named_barriers.size()) {
+  if (id == 0 || id >= block.scheduler.named_barriers.size()) {
     misused(fmt::format("there is no barrier {}; they are 1 to 15", id));
     return false;
   }
@@ -45,13 +45,13 @@ bool come_to(Instruction instruction, const CallSite& call, uint32_t id, uint32_
     misused(fmt::format("{} threads are not a multiple of 32 that this block has", threads));
     return false;
   }
-  NamedBarrier& barrier = block.named_barriers[id];
+  NamedBarrier& barrier = block.scheduler.named_barriers[id];
   if (barrier.expected == 0) {
     barrier.expected = threads;
     barrier.site = site;
   } else if (barrier.expected != threads) {
-    misused(fmt::format("it expects {} threads at barrier {}, but {} expects {}", threads, id, block.at(barrier.site),
-                        barrier.expected));
+    misused(fmt::format("it expects {} threads at barrier {}, but {} expects {}", threads, id,
+                        block.wording.at(barrier.site), barrier.expected));
   }
   barrier.arrived += 32;
   if (block.launch.options.check) block.races.release(warp.id, barrier.clock);
@@ -66,13 +66,12 @@ bool come_to(Instruction instruction, const CallSite& call, uint32_t id, uint32_
 }
 
 void named_barrier(Instruction instruction, const CallSite& site, uint32_t id, uint32_t threads) {
-  Block& block = *current.block;
   Warp& warp = *current.warp;
   if (!arrive(instruction, site, warp.live)) {
-    block.wait();
+    wait();
   } else if (come_to(instruction, site, id, threads)) {
     warp.ready = 0;
-    block.wait();
+    wait();
   } else {
     warp.ready |= warp.live;
   }
@@ -80,7 +79,6 @@ void named_barrier(Instruction instruction, const CallSite& site, uint32_t id, u
 
 }  // namespace
 
-// A lane has ended while others of its warp wait for the warp.
 void finish_without(Warp& warp) {
   if (warp.instruction != Instruction::syncwarp) incomplete(warp);
   if (warp.arrived != warp.live) return;
@@ -99,23 +97,23 @@ void __syncthreads(CallSite site) {
   Warp& warp = *current.warp;
   Lane& lane = current.state();
   step(Instruction::syncthreads, site);
-  if (block.tracing) block.trace_lane_event(Instruction::syncthreads, site);
-  if (block.at_barrier == 0) {
-    block.barrier_site = site;
-  } else if (block.barrier_site != site) [[unlikely]] {
-    const SiteId here = block.site_id(Instruction::syncthreads, site);
-    const SiteId there = block.site_id(Instruction::syncthreads, block.barrier_site);
+  if (block.counting.tracing) block.counting.trace_lane_event(Instruction::syncthreads, site);
+  if (block.scheduler.at_barrier == 0) {
+    block.scheduler.barrier_site = site;
+  } else if (block.scheduler.barrier_site != site) [[unlikely]] {
+    const SiteId here = block.counting.site_id(Instruction::syncthreads, site);
+    const SiteId there = block.counting.site_id(Instruction::syncthreads, block.scheduler.barrier_site);
     block.report({ReportKind::divergent_barrier, here, there}, [&] {
-      return fmt::format("{} comes to {} while others wait in {}", Block::thread_name(current.thread()), block.at(here),
-                         block.at(there));
+      return fmt::format("{} comes to {} while others wait in {}", Wording::thread_name(current.thread()),
+                         block.wording.at(here), block.wording.at(there));
     });
   }
-  ++block.at_barrier;
+  ++block.scheduler.at_barrier;
   lane.waits_in = Instruction::syncthreads;
   lane.waits_at = site;
   warp.ready &= ~(1u << current.lane);
-  block.complete_block_barrier();
-  if ((warp.ready >> current.lane & 1) == 0) block.wait();
+  block.scheduler.complete_block_barrier();
+  if ((warp.ready >> current.lane & 1) == 0) wait();
 }
 
 void __syncwarp(CallSite site) {
@@ -123,7 +121,7 @@ void __syncwarp(CallSite site) {
   if (arrive(Instruction::syncwarp, site, warp.live)) {
     complete_syncwarp(warp);
   } else {
-    current.block->wait();
+    wait();
   }
 }
 

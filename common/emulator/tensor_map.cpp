@@ -55,27 +55,15 @@ void for_each_row(const TensorMap& map, const std::array<int, 3>& at, Visit&& vi
 
 }  // namespace
 
-void Block::land_bulk_copy(uint32_t address) {
-  Mbarrier& barrier = mbarriers.at(address);
-  const BulkCopy copy = barrier.bulk_copies.front();
-  barrier.bulk_copies.erase(barrier.bulk_copies.begin());
-  const uint32_t bytes = copy.map.box_bytes();
-  if (copy.readable) {
-    std::memset(shared(copy.to), 0, bytes);  // what lies outside the tensor
-    for_each_row(copy.map, copy.first, [&](uint32_t row, const std::byte* address, uint32_t first, uint32_t count) {
-      const std::byte* const from = global(address);
-      f16 elements[ROW_ELEMENTS] = {};
-      std::memcpy(elements + first, from, count * sizeof(f16));
-      for (uint32_t chunk = 0; chunk < ROW_BYTES / 16; ++chunk)
-        std::memcpy(shared(copy.to + row * ROW_BYTES + (chunk ^ row % 8) * 16), elements + chunk * 8, 16);
-    });
-  }
-  if (launch.options.check) {
-    races.land_bulk(copy.site, barrier.number, copy.to - SMEM_BASE, bytes);
-    races.release_bulk(barrier.number, barrier.released);
-  }
-  barrier.pending_bytes -= bytes;
-  complete_phase(address, copy.site, copy.thread);
+void write_box(Block& block, const BulkCopy& copy) {
+  std::memset(block.smem.at(copy.to), 0, copy.map.box_bytes());  // what lies outside the tensor
+  for_each_row(copy.map, copy.first, [&](uint32_t row, const std::byte* address, uint32_t first, uint32_t count) {
+    const std::byte* const from = block.global(address);
+    f16 elements[ROW_ELEMENTS] = {};
+    std::memcpy(elements + first, from, count * sizeof(f16));
+    for (uint32_t chunk = 0; chunk < ROW_BYTES / 16; ++chunk)
+      std::memcpy(block.smem.at(copy.to + row * ROW_BYTES + (chunk ^ (row % 8)) * 16), elements + chunk * 8, 16);
+  });
 }
 
 }  // namespace emulator
@@ -96,9 +84,9 @@ namespace {
 void fence_proxy(Instruction instruction, const CallSite& call, bool global_too) {
   Block& block = *current.block;
   step(instruction, call);
-  if (block.tracing) block.trace_lane_event(instruction, call);
+  if (block.counting.tracing) block.counting.trace_lane_event(instruction, call);
   if (!block.launch.options.check) return;
-  const RaceDetector::Actor actor{current.warp->id, current.thread(), block.site_id(instruction, call)};
+  const RaceDetector::Actor actor{current.warp->id, current.thread(), block.counting.site_id(instruction, call)};
   if (global_too) {
     for (Block::GlobalWrite& write : block.global_writes) {
       if (write.fence == 0 && block.races.is_ordered(write.cell, actor)) write.fence = block.races.cell_of(actor);
@@ -138,53 +126,47 @@ void cp_async_bulk_tensor_3d(uint32_t shared_address, const TensorMap& map, int 
   constexpr Instruction SELF = Instruction::cp_async_bulk_tensor_3d;
   Block& block = *current.block;
   step(SELF, call);
-  const SiteId site = block.site_id(SELF, call);
+  const SiteId site = block.counting.site_id(SELF, call);
   const uint32_t thread = current.thread();
   if (map.base == nullptr) {
     block.report({ReportKind::bad_launch, site}, [&] {
-      return fmt::format("{} by {}: its tensor map was never made by tensor_map_3d", block.at(site),
-                         Block::thread_name(thread));
+      return fmt::format("{} by {}: its tensor map was never made by tensor_map_3d", block.wording.at(site),
+                         Wording::thread_name(thread));
     });
-    block.stop();
+    block.scheduler.stop();
   }
   if (map.copies.count > 1) {
     block.report({ReportKind::bad_launch, site}, [&] {
       return fmt::format(
           "{} by {}: its tensor map is a copy that the kernel has made; the copy engine takes the parameter "
           "itself, const __grid_constant__ TensorMap, or a reference to it",
-          block.at(site), Block::thread_name(thread));
+          block.wording.at(site), Wording::thread_name(thread));
     });
-    block.stop();
+    block.scheduler.stop();
   }
   if (x % 8 != 0) {
     block.report({ReportKind::global_misaligned, site}, [&] {
       return fmt::format("misaligned bulk copy: {} by {} begins at x = {}; a row must begin at a multiple of 8 halves",
-                         block.at(site), Block::thread_name(thread), x);
+                         block.wording.at(site), Wording::thread_name(thread), x);
     });
-    block.stop();
+    block.scheduler.stop();
   }
   const uint32_t bytes = map.box_bytes();
   block.require_valid(shared_address, bytes, ALIGNMENT, site, thread);
   block.require_valid(mbarrier, 8, site, thread);
-  Mbarrier* const barrier = block.find_mbarrier(site, mbarrier);
+  Mbarrier* const barrier = block.mbarriers.find_for_bulk(site, mbarrier);
   if (barrier == nullptr) return;
-  if (!barrier->fenced) {
-    block.report_mbarrier(site, thread, mbarrier, [&] {
-      return fmt::format("the copy engine may not know it: no fence_mbarrier_init by {} after its initialisation",
-                         Block::thread_name(barrier->initialised_by));
-    });
-  }
 
-  TraceEvent* const event = block.tracing ? &block.trace_lane_event(SELF, call) : nullptr;
+  TraceEvent* const event = block.counting.tracing ? &block.counting.trace_lane_event(SELF, call) : nullptr;
   if (event != nullptr) {
     event->bytes += bytes;
-    block.trace_shared(*event, shared_address, bytes);
+    block.counting.trace_shared(*event, shared_address, bytes);
   }
-  ++block.counters.bulk_copies;
+  ++block.counting.counters.bulk_copies;
   BulkCopy copy{shared_address, map, {x, y, z}, true, site, thread};
   for_each_row(map, copy.first, [&](uint32_t, const std::byte* address, uint32_t, uint32_t count) {
     const uint32_t row_bytes = count * uint32_t{sizeof(f16)};
-    block.counters.gmem_bytes_read += row_bytes;
+    block.counting.counters.gmem_bytes_read += row_bytes;
     if (block.launch.buffers.empty()) return;
     const Device::Buffer* const buffer = block.checked_buffer(SELF, call, address, row_bytes, sizeof(f16), false);
     copy.readable &= buffer != nullptr;
@@ -192,15 +174,15 @@ void cp_async_bulk_tensor_3d(uint32_t shared_address, const TensorMap& map, int 
       block.note_global(site, *buffer, address, row_bytes, false);
       block.check_global_writes(site, *buffer, address, row_bytes);
     }
-    if (event != nullptr) Block::trace_global(*event, buffer, address, row_bytes);
+    if (event != nullptr) Counting::trace_global(*event, buffer, address, row_bytes);
   });
 
   const RaceDetector::Actor actor{current.warp->id, thread, site};
   Hazard hazard;
   if (block.launch.options.check &&
-      block.races.issue_bulk(actor, barrier->number, shared_address - Block::SMEM_BASE, bytes, hazard))
+      block.races.issue_bulk(actor, barrier->number, shared_address - SMEM_BASE, bytes, hazard))
     block.report_hazard(actor, hazard);
-  std::memset(block.shared(shared_address), 0xff, bytes);
+  std::memset(block.smem.at(shared_address), 0xff, bytes);
   barrier->bulk_copies.push_back(copy);
 }
 

@@ -3,6 +3,7 @@
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <utility>
 #include <vector>
 #include "common/emulator/fiber.hpp"
 #include "common/emulator/instructions.hpp"
@@ -68,6 +69,11 @@ struct alignas(64) Warp {
   std::array<Progress, 32> progress;
   std::array<Lane, 32> lanes;
 
+  // Where a lane waits that cannot run.
+  std::pair<Instruction, CallSite> waits_in(uint32_t lane) const {
+    if (arrived >> lane & 1) return {instruction, site};
+    return {lanes[lane].waits_in, lanes[lane].waits_at};
+  }
   uint32_t next_ready_after(uint32_t lane) const {
     return (lane + 1 + static_cast<uint32_t>(std::countr_zero(std::rotr(ready, static_cast<int>(lane + 1))))) % 32;
   }

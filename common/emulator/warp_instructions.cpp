@@ -34,25 +34,26 @@ template <int MATRICES, bool TRANSPOSED>
 void load_matrices(Block& block, Warp& warp) {
   constexpr uint32_t ROW_BYTES = 16;
   const uint32_t* const addresses = warp.in[0];
-  const SiteId site = block.site_id(warp.instruction, warp.site);
+  const SiteId site = block.counting.site_id(warp.instruction, warp.site);
   uint32_t unseen = 0;  // rows that are in flight
   for (uint32_t lane = 0; lane < 8 * MATRICES; ++lane) {
     const uint32_t thread = warp.id * 32 + lane;
     block.require_valid(addresses[lane], ROW_BYTES, site, thread);
     if (!block.check_read({warp.id, thread, site, true}, addresses[lane], ROW_BYTES)) unseen |= 1u << lane;
   }
-  ++block.counters.ldmatrix;
-  if (block.launch.options.count) block.count_wavefronts(site, addresses[0], ldmatrix_wavefronts(addresses, MATRICES));
-  if (block.tracing) {
-    TraceEvent& event = block.trace_event(warp.instruction, warp.site);
+  ++block.counting.counters.ldmatrix;
+  if (block.launch.options.count)
+    block.counting.count_wavefronts(site, addresses[0], ldmatrix_wavefronts(addresses, MATRICES));
+  if (block.counting.tracing) {
+    TraceEvent& event = block.counting.trace_event(warp.instruction, warp.site);
     event.bytes = MATRICES * 8 * ROW_BYTES;
-    for (int lane = 0; lane < 8 * MATRICES; ++lane) block.trace_shared(event, addresses[lane], ROW_BYTES);
+    for (int lane = 0; lane < 8 * MATRICES; ++lane) block.counting.trace_shared(event, addresses[lane], ROW_BYTES);
   }
   for (int matrix = 0; matrix < MATRICES; ++matrix) {
     const std::byte* rows[8];
     for (int row = 0; row < 8; ++row) {
       const int i = matrix * 8 + row;
-      rows[row] = unseen >> i & 1 ? NAN_ROW : block.shared(addresses[i]);
+      rows[row] = unseen >> i & 1 ? NAN_ROW : block.smem.at(addresses[i]);
     }
     (TRANSPOSED ? distribute_transposed : distribute)(rows, warp.out[matrix]);
   }
@@ -92,8 +93,8 @@ void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b
   warp.in[4][by_row] = b0;
   warp.in[5][by_row] = b1;
   meet(Instruction::mma, site, [](Block& block, Warp& warp) {
-    ++block.counters.mma;
-    if (block.tracing) block.trace_event(Instruction::mma, warp.site);
+    ++block.counting.counters.mma;
+    if (block.counting.tracing) block.counting.trace_event(Instruction::mma, warp.site);
     multiply(warp.in, warp.in + 4, warp.product);
   });
   const float* const own = warp.product + 2 * lane;  // FragmentC: rows lane / 4 and lane / 4 + 8 of 8 columns
@@ -112,8 +113,8 @@ float shfl_xor(float value, int lane_mask, CallSite site) {
   warp.in[0][current.lane] = std::bit_cast<uint32_t>(value);
   warp.in[1][current.lane] = static_cast<uint32_t>(lane_mask);
   meet(Instruction::shuffle, site, [](Block& block, Warp& warp) {
-    ++block.counters.shuffles;
-    if (block.tracing) block.trace_event(Instruction::shuffle, warp.site);
+    ++block.counting.counters.shuffles;
+    if (block.counting.tracing) block.counting.trace_event(Instruction::shuffle, warp.site);
     for (uint32_t lane = 0; lane < 32; ++lane) warp.out[0][lane] = warp.in[0][(lane ^ warp.in[1][lane]) % 32];
   });
   return std::bit_cast<float>(warp.out[0][current.lane]);
@@ -124,7 +125,8 @@ bool vote_any(bool predicate, CallSite site) {
   warp.in[0][current.lane] = predicate;
   meet(Instruction::vote, site, [](Block& block, Warp& warp) {
     warp.out[0][0] = *std::max_element(std::begin(warp.in[0]), std::end(warp.in[0]));
-    if (block.tracing) block.trace_event(Instruction::vote, warp.site).operand = static_cast<int>(warp.out[0][0]);
+    if (block.counting.tracing)
+      block.counting.trace_event(Instruction::vote, warp.site).operand = static_cast<int>(warp.out[0][0]);
   });
   return warp.out[0][0] != 0;
 }

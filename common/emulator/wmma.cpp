@@ -41,17 +41,17 @@ struct Matrix {
 // Where all lanes mean the same matrix, and its rows are aligned; otherwise the launch ends.
 Matrix agreed_matrix(Block& block, const Warp& warp, uint32_t element_bytes) {
   const uint32_t(&addresses)[32] = warp.in[ADDRESS], (&leading)[32] = warp.in[LEADING];
-  const SiteId site = block.site_id(warp.instruction, warp.site);
+  const SiteId site = block.counting.site_id(warp.instruction, warp.site);
   for (uint32_t lane = 1; lane < 32; ++lane) {
     if (addresses[lane] == addresses[0] && leading[lane] == leading[0]) continue;
     block.report({ReportKind::divergent_collective, site}, [&] {
       const auto of_lane = [&](uint32_t l) {
-        return fmt::format("offset {}, leading dimension {}", int64_t{addresses[l]} - Block::SMEM_BASE, leading[l]);
+        return fmt::format("offset {}, leading dimension {}", int64_t{addresses[l]} - SMEM_BASE, leading[l]);
       };
-      return fmt::format("lanes disagree: {} has {} in {}, but {} in {}", block.at(site), of_lane(lane),
-                         Block::thread_name(warp.id * 32 + lane), of_lane(0), Block::thread_name(warp.id * 32));
+      return fmt::format("lanes disagree: {} has {} in {}, but {} in {}", block.wording.at(site), of_lane(lane),
+                         Wording::thread_name(warp.id * 32 + lane), of_lane(0), Wording::thread_name(warp.id * 32));
     });
-    block.stop();
+    block.scheduler.stop();
   }
   const uint32_t stride = leading[0] * element_bytes;
   if (addresses[0] % ALIGNMENT != 0) block.bad_address(addresses[0], ALIGNMENT, ALIGNMENT, site, warp.id * 32);
@@ -60,9 +60,9 @@ Matrix agreed_matrix(Block& block, const Warp& warp, uint32_t element_bytes) {
       return fmt::format(
           "misaligned rows: {} by warp {} has a leading dimension of {} elements, which are {} bytes; it must be a "
           "multiple of {}, so that every row begins at a multiple of {} bytes",
-          block.at(site), warp.id, leading[0], stride, ALIGNMENT / element_bytes, ALIGNMENT);
+          block.wording.at(site), warp.id, leading[0], stride, ALIGNMENT / element_bytes, ALIGNMENT);
     });
-    block.stop();
+    block.scheduler.stop();
   }
   return {addresses[0], stride, site};
 }
@@ -85,23 +85,23 @@ void count_quadrants(Block& block, const Matrix& matrix, bool is_load) {
     uint32_t addresses[32];
     for (uint32_t lane = 0; lane < 32; ++lane)
       addresses[lane] = matrix.row(quadrant % 2 * 8 + lane / 4) + quadrant / 2 * 32 + lane % 4 * 8;
-    block.count_wavefronts(matrix.site, matrix.address, request_wavefronts(addresses, ALL_LANES, 8, is_load));
+    block.counting.count_wavefronts(matrix.site, matrix.address, request_wavefronts(addresses, ALL_LANES, 8, is_load));
   }
 }
 
 // f16: one ldmatrix.x4 of the four 8 x 8 quadrants.
 void count_ldmatrix(Block& block, const Matrix& matrix) {
-  ++block.counters.ldmatrix;
+  ++block.counting.counters.ldmatrix;
   if (!block.launch.options.count) return;
   uint32_t rows[32];
   for (uint32_t i = 0; i < 32; ++i) rows[i] = matrix.row(i % SIZE) + i / SIZE * 16;
-  block.count_wavefronts(matrix.site, matrix.address, ldmatrix_wavefronts(rows, 4));
+  block.counting.count_wavefronts(matrix.site, matrix.address, ldmatrix_wavefronts(rows, 4));
 }
 
 void trace(Block& block, const Warp& warp, const Matrix& matrix, uint32_t element_bytes) {
-  TraceEvent& event = block.trace_event(warp.instruction, warp.site);
+  TraceEvent& event = block.counting.trace_event(warp.instruction, warp.site);
   event.bytes = SIZE * SIZE * element_bytes;
-  for (uint32_t row = 0; row < SIZE; ++row) block.trace_shared(event, matrix.row(row), SIZE * element_bytes);
+  for (uint32_t row = 0; row < SIZE; ++row) block.counting.trace_shared(event, matrix.row(row), SIZE * element_bytes);
 }
 
 // The rows go to `to`, one behind the other.
@@ -111,7 +111,7 @@ void load_matrix(Block& block, Warp& warp, void* to) {
   for_each_lane<Element>(block, warp, matrix, [&](const RaceDetector::Actor& actor, uint32_t address, uint32_t bytes) {
     auto* const own = static_cast<std::byte*>(to) + actor.thread % 32 * bytes;
     if (block.check_read(actor, address, bytes)) {
-      std::memcpy(own, block.shared(address), bytes);
+      std::memcpy(own, block.smem.at(address), bytes);
     } else {
       std::memset(own, 0xff, bytes);  // NaN
     }
@@ -121,17 +121,17 @@ void load_matrix(Block& block, Warp& warp, void* to) {
   } else if (block.launch.options.count) {
     count_quadrants(block, matrix, true);
   }
-  if (block.tracing) trace(block, warp, matrix, sizeof(Element));
+  if (block.counting.tracing) trace(block, warp, matrix, sizeof(Element));
 }
 
 void store_matrix(Block& block, Warp& warp) {
   const Matrix matrix = agreed_matrix(block, warp, sizeof(float));
   for_each_lane<float>(block, warp, matrix, [&](const RaceDetector::Actor& actor, uint32_t address, uint32_t bytes) {
     block.check_write(actor, address, bytes);
-    std::memcpy(block.shared(address), &warp.in[0][0] + actor.thread % 32 * PER_LANE, bytes);
+    std::memcpy(block.smem.at(address), &warp.in[0][0] + actor.thread % 32 * PER_LANE, bytes);
   });
   if (block.launch.options.count) count_quadrants(block, matrix, false);
-  if (block.tracing) trace(block, warp, matrix, sizeof(float));
+  if (block.counting.tracing) trace(block, warp, matrix, sizeof(float));
 }
 
 void hand_in(uint32_t address, uint32_t ld) {
@@ -163,8 +163,8 @@ void multiply_accumulate(WmmaAccumulator& c, const WmmaA& a, const WmmaFragment<
   std::memcpy(pairs, WmmaElements::of(b), sizeof pairs);
   for (uint32_t i = 0; i < 4; ++i) warp.in[4 + row / 8 * 2 + half][i * 8 + row % 8] = pairs[i];
   meet(Instruction::wmma_mma, site, [](Block& block, Warp& warp) {
-    block.counters.mma += 2;
-    if (block.tracing) block.trace_event(Instruction::wmma_mma, warp.site);
+    block.counting.counters.mma += 2;
+    if (block.counting.tracing) block.counting.trace_event(Instruction::wmma_mma, warp.site);
     multiply(warp.in, warp.in + 4, warp.product);
     multiply(warp.in, warp.in + 6, warp.product + 128);
   });
