@@ -76,8 +76,10 @@ def tables(measured: dict[str, results.Row], peers: list[results.Row]) -> list[s
     for part, members in parts.items():
         rates = [measured[rung.name].tflops for rung in members if rung.name in measured]
         span = f", {min(rates):.1f} to {max(rates):.1f} TFLOPS" if rates else ""
-        name = f'<a href="{part}/README.md">{members[0].part_title or part}</a>' if part else TOP
+        name = (members[0].part_title or part).partition(":")[0] if part else TOP
         lines += [f"<details{'' if part else ' open'}><summary><b>{name}</b>{span}</summary>", ""]
+        if part:
+            lines += [f"[What this part is about, and what a hurried reader takes of it]({part}/README.md).", ""]
         lines += ["| rung | idea | TFLOPS | gain |", "|---|---|---:|---|"] if measured else ["| rung | idea |", "|---|---|"]
         for rung in members:
             cells = [f"[{rung.name}]({rung.directory}/README.md)", title(rung)]
