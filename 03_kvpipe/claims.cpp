@@ -9,3 +9,8 @@ CLAIM("V is copied under QK, and the next K under PV; before, nothing was") {
   CHECK(mma_under_copies(rung()) == Overlaps{{{"V", "K"}, 4 * per_tile}, {{"K", "V"}, 3 * per_tile}});
   CHECK(mma_under_copies(previous()) == Overlaps{});
 }
+
+CLAIM("in the machine code, copies pass registers by") {
+  CHECK(in_machine_code(previous(), "LDGSTS") == 0);
+  CHECK(in_machine_code(rung(), "LDGSTS") > 0);
+}

@@ -15,3 +15,7 @@ CLAIM("V is loaded with half as many ldmatrix, K and Q with as many") {
 CLAIM("copies go on under the products as before") {
   CHECK(mma_under_copies(rung()) == mma_under_copies(previous()));
 }
+
+CLAIM("fewer ldmatrix in the machine code") {
+  CHECK(in_machine_code(rung(), "LDSM") < in_machine_code(previous(), "LDSM"));
+}

@@ -16,3 +16,8 @@ CLAIM("V is copied under QK, and the next K under PV") {
   const int per_tile = mma_per_tile(rung());
   CHECK(mma_under_copies(rung()) == Overlaps{{{"V", "K"}, 4 * per_tile}, {{"K", "V"}, 3 * per_tile}});
 }
+
+CLAIM("the compiler had merged the loads of the rung before already, at the same tile") {
+  const Variant& same_tile = with_tile(previous(), rung().variants[0].tile);
+  CHECK(in_machine_code(rung(), "LDSM") == in_machine_code(previous(), same_tile, "LDSM"));
+}

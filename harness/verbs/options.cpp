@@ -280,7 +280,8 @@ Result<const Stage*> find_stage(std::string_view typed, const std::vector<Stage>
   std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   // 3 is 03, and p3 is p03.
   const size_t first = std::min(name.find_first_of("0123456789"), name.size());
-  const bool number = first <= 1 && first < name.size() && name.find_first_not_of("0123456789", first) == std::string::npos;
+  const bool number =
+      first <= 1 && first < name.size() && name.find_first_not_of("0123456789", first) == std::string::npos;
   if (number && first + 1 == name.size()) name.insert(first, "0");
   std::vector<std::string> names;
   for (const Stage& stage : known) {

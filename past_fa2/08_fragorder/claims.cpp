@@ -11,3 +11,8 @@ CLAIM("every count is as before") {
 CLAIM("copies go on under the products as before") {
   CHECK(mma_under_copies(rung()) == mma_under_copies(previous()));
 }
+
+CLAIM("fewer moves in the machine code") {
+  const auto sum = [](const Stage& stage) { return in_machine_code(stage, "MOV") + in_machine_code(stage, "IMAD"); };
+  CHECK(sum(rung()) < sum(previous()));
+}

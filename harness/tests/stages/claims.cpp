@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <fstream>
 #include <numbers>
 #include <set>
 #include <tuple>
@@ -170,6 +171,26 @@ std::vector<int> rescaled_tiles(const Stage& stage, float growth) {
   }
   CHECK(votes == GROWING_TILES);
   return tiles;
+}
+
+int in_machine_code(const Stage& stage, const Variant& variant, std::string_view opcode) {
+  // "Config<64, 128, 4>" is recorded as "flash_attention<64, 128, 4>"; a flag that is left out as 0.
+  std::string parameters = variant.config.substr(std::min(variant.config.find('<'), variant.config.size()));
+  const std::string without_flag = parameters.substr(0, parameters.size() - 1) + ", 0>";
+  std::ifstream file(LADDER_SOURCE_DIR "/docs/results/h200_counters.csv");
+  for (std::string line; std::getline(file, line);) {
+    const size_t metric = line.find(fmt::format(",sass.{},inst,", opcode));
+    if (!line.starts_with(fmt::format("{},", stage.name)) || metric == std::string::npos) continue;
+    for (const std::string& kernel : {parameters, without_flag}) {
+      if (line.find(kernel + "\"") != std::string::npos) return std::stoi(line.substr(line.find("inst,", metric) + 5));
+    }
+  }
+  FAIL(fmt::format("no sass.{} of {} ({}) in docs/results/h200_counters.csv", opcode, stage.name, variant.config));
+  return 0;
+}
+
+int in_machine_code(const Stage& stage, std::string_view opcode) {
+  return in_machine_code(stage, stage.variants[0], opcode);
 }
 
 }  // namespace ladder::claims

@@ -74,6 +74,11 @@ Overlaps mma_under_copies(const Stage& stage);
 // The mma that a warp issues for one product of one tile of keys.
 int mma_per_tile(const Stage& stage);
 
+// Instructions of one name in the variant's machine code for sm_90, "LDSM", as docs/results/h200_counters.csv has recorded them;
+// the test fails where it has not.
+int in_machine_code(const Stage& stage, const Variant& variant, std::string_view opcode);
+int in_machine_code(const Stage& stage, std::string_view opcode);
+
 // Inputs, without a reference, whose rows see eight tiles of keys with scores that grow by `growth` log2 units per tile.
 constexpr int GROWING_TILES = 8;
 Problem growing_scores(const Stage& stage, float growth);
