@@ -260,6 +260,7 @@ class Player(browser.BrowserCase):
         before = self.said()
         without_source = {key: value for key, value in trace.items() if key != "source"}
         events, some = trace["events"], trace["sites"]
+        meeting = next(site["line"] for site in some if "sync" in site["instruction"])
         broken = {
             "not JSON": json.dumps(trace)[:5000],
             "it has no \"format\"": json.dumps([1, 2]),
@@ -270,8 +271,8 @@ class Player(browser.BrowserCase):
             "Event 0 has 2 numbers where its site needs 3": json.dumps(trace | {"events": [events[0][:2], *events[1:]]}),
             "Event 0 is not a list of numbers": json.dumps(trace | {"events": [["x"], *events[1:]]}),
             "Site 0 has no instruction": json.dumps(trace | {"sites": [{}, *some[1:]]}),
-            "It is not whole: warp 0 waits at line 66": json.dumps(trace | {"sites": [
-                site | ({"instruction": "bar.sync", "operand": 1, "threads": 96} if site["line"] == 66 else {}) for site in some]}),
+            f"It is not whole: warp 0 waits at line {meeting}": json.dumps(trace | {"sites": [
+                site | ({"instruction": "bar.sync", "operand": 1, "threads": 96} if site["line"] == meeting else {}) for site in some]}),
             "but its kernel has 3 lines": json.dumps(trace | {"source": ["a", "b", "c"]}),
         }
         for reason, text in broken.items():
