@@ -16,6 +16,7 @@
 #include "harness/verbs/explain.hpp"
 #include "harness/verbs/options.hpp"
 #include "harness/verbs/overview.hpp"
+#include "harness/verbs/peer.hpp"
 
 namespace ladder {
 namespace {
@@ -32,6 +33,8 @@ Result<ExitCode> run_verb(const Options& options) {
       return explain_verb(options);
     case Verb::describe:
       return describe_verb(options);
+    case Verb::peer:
+      return peer_verb(options);
     case Verb::overview:
       break;
   }

@@ -152,14 +152,27 @@ Result<std::string> Process::read_line(double limit_s, const std::function<void(
     const int ready = ::poll(wait, err_.get() < 0 ? 1 : 2, step_until(deadline));
     if (ready > 0 && wait[1].revents != 0) take_errors();
     if (ready > 0 && wait[0].revents != 0) {
-      char buffer[4096];
-      const ssize_t bytes = ::read(out_.get(), buffer, sizeof buffer);
-      if (bytes == 0) return failure(ExitCode::check_failed, how_it_ended());
-      if (bytes > 0) unread_.append(buffer, static_cast<size_t>(bytes));
+      if (!take_output()) return failure(ExitCode::check_failed, how_it_ended());
     } else if (Clock::now() >= deadline) {
       return failure(ExitCode::check_failed, fmt::format("did not answer within {:g} s", limit_s));
     }
   }
+}
+
+// False at its end.
+bool Process::take_output() {
+  char buffer[4096];
+  const ssize_t bytes = ::read(out_.get(), buffer, sizeof buffer);
+  if (bytes > 0) unread_.append(buffer, static_cast<size_t>(bytes));
+  return bytes != 0;
+}
+
+bool Process::has_line() {
+  pollfd wait{.fd = out_.get(), .events = POLLIN, .revents = 0};
+  while (unread_.find('\n') == std::string::npos && unread_.size() <= LONGEST_LINE && ::poll(&wait, 1, 0) > 0) {
+    if (!take_output()) break;
+  }
+  return unread_.find('\n') != std::string::npos;
 }
 
 void Process::take_errors() {

@@ -43,11 +43,14 @@ class Process {
   // Its next line of standard output, without the end. Errors: it ended (how), or said nothing for `limit_s` seconds.
   // `waiting` is called a few times per second while there is none.
   Result<std::string> read_line(double limit_s, const std::function<void(double waited_s)>& waiting = {});
+  // Whether a line that nobody has read is there already.
+  bool has_line();
   // The end of what it has written to standard error, at most 2000 characters.
   std::string error_tail();
 
  private:
   Process() = default;
+  bool take_output();
   void take_errors();
   std::string how_it_ended();
 

@@ -70,6 +70,7 @@ class DeviceBuffer {
   }
   size_t bytes() const { return bytes_; }
   const std::string& name() const { return name_; }
+  std::array<const std::byte*, 2> guards() const { return {memory_.get(), memory_.get() + GUARD_BYTES + bytes_}; }
 
   Status check_guards() const {
     std::array<std::byte, GUARD_BYTES> guard;
@@ -148,6 +149,13 @@ __global__ void change_sign(f16* values, int64_t per_head, const uint8_t* flip, 
 __global__ void gather(const std::byte* const* rows, std::byte* to, int row_bytes) {
   for (int i = threadIdx.x; i < row_bytes; i += blockDim.x)
     to[int64_t{blockIdx.x} * row_bytes + i] = rows[blockIdx.x][i];
+}
+
+// A block compares one guard zone with what it was filled with.
+__global__ void compare_guards(const std::byte* const* guards, unsigned* changed) {
+  for (size_t i = threadIdx.x; i < GUARD_BYTES; i += blockDim.x) {
+    if (guards[blockIdx.x][i] != static_cast<std::byte>(GUARD_BYTE)) *changed = 1;
+  }
 }
 
 // The given rows of GPU memory in one piece, into `to`.
@@ -229,6 +237,79 @@ Result<KernelResources> gpu_resources(const Variant& variant, int n) {
     if (!status) return tl::make_unexpected(status.error());
   }
   return KernelResources{attributes.numRegs, static_cast<int>(attributes.localSizeBytes), blocks};
+}
+
+struct SmClocks::Counters {
+  struct Sm {
+    uint64_t cycles, ns;
+  };
+  int processors = 0;
+  Sm *at_start = nullptr, *now = nullptr;  // pinned, written by the card
+  bool started = false;
+  Counters() = default;
+  Counters(const Counters&) = delete;
+  Counters& operator=(const Counters&) = delete;
+  ~Counters() {
+    cudaFreeHost(at_start);
+    cudaFreeHost(now);
+  }
+  bool read(Sm* to) const;
+};
+
+namespace {
+
+__global__ void read_clock(SmClocks::Counters::Sm* of) {
+  unsigned sm;
+  uint64_t cycles, ns;
+  asm volatile("mov.u32 %0, %%smid;" : "=r"(sm));
+  asm volatile("mov.u64 %0, %%clock64;" : "=l"(cycles));
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns));
+  if (threadIdx.x == 0 && sm < gridDim.x) of[sm] = {cycles, ns};
+}
+
+}  // namespace
+
+// As many blocks as there are SMs: nearly every SM gets one, and the others keep their 0.
+bool SmClocks::Counters::read(Sm* to) const {
+  std::fill_n(to, processors, Sm{});
+  read_clock<<<processors, 32>>>(to);
+  return cudaGetLastError() == cudaSuccess && cudaDeviceSynchronize() == cudaSuccess;
+}
+
+SmClocks::SmClocks(std::unique_ptr<Counters> counters) : counters_(std::move(counters)) {}
+SmClocks::SmClocks(SmClocks&&) noexcept = default;
+SmClocks& SmClocks::operator=(SmClocks&&) noexcept = default;
+SmClocks::~SmClocks() = default;
+
+Result<SmClocks> SmClocks::create() {
+  auto counters = std::make_unique<Counters>();
+  int device = 0;
+  cudaError_t error = cudaGetDevice(&device);
+  if (error == cudaSuccess) {
+    error = cudaDeviceGetAttribute(&counters->processors, cudaDevAttrMultiProcessorCount, device);
+  }
+  for (Counters::Sm** memory : {&counters->at_start, &counters->now}) {
+    if (error == cudaSuccess) error = cudaMallocHost(memory, sizeof(Counters::Sm) * counters->processors);
+  }
+  if (auto status = checked(error, "counting clocks"); !status) return tl::make_unexpected(status.error());
+  return SmClocks(std::move(counters));
+}
+
+void SmClocks::start() {
+  counters_->started = counters_->read(counters_->at_start);
+}
+
+std::optional<double> SmClocks::stop() {
+  if (!std::exchange(counters_->started, false) || !counters_->read(counters_->now)) return {};
+  std::vector<double> mhz;
+  for (int sm = 0; sm < counters_->processors; ++sm) {
+    const Counters::Sm &from = counters_->at_start[sm], &to = counters_->now[sm];
+    if (from.ns == 0 || to.ns <= from.ns) continue;
+    mhz.push_back(1e3 * static_cast<double>(to.cycles - from.cycles) / static_cast<double>(to.ns - from.ns));
+  }
+  if (mhz.empty()) return {};
+  std::ranges::nth_element(mhz, mhz.begin() + std::ssize(mhz) / 2);
+  return mhz[mhz.size() / 2];
 }
 
 struct GpuProblem::Buffers {
@@ -458,6 +539,27 @@ Result<Tensor> GpuProblem::read_rows(std::string_view name, std::span<const Outp
 }
 
 Status GpuProblem::check_guards() const {
+  // All of them at once on the card; one by one only to say which it was.
+  std::vector<const std::byte*> guards;
+  for (const DeviceBuffer* buffer : buffers_->all()) {
+    for (const std::byte* guard : buffer->guards()) guards.push_back(guard);
+  }
+  const size_t table_bytes = guards.size() * sizeof(guards[0]);
+  std::byte* table = nullptr;
+  unsigned changed = 0;
+  cudaError_t error = cudaMallocAsync(&table, table_bytes + sizeof changed, nullptr);
+  if (error == cudaSuccess) {
+    auto* const found = reinterpret_cast<unsigned*>(table + table_bytes);
+    error = cudaMemcpy(table, guards.data(), table_bytes, cudaMemcpyHostToDevice);
+    if (error == cudaSuccess) error = cudaMemset(found, 0, sizeof changed);
+    if (error == cudaSuccess) {
+      compare_guards<<<static_cast<unsigned>(guards.size()), 256>>>(reinterpret_cast<const std::byte* const*>(table),
+                                                                    found);
+      error = cudaMemcpy(&changed, found, sizeof changed, cudaMemcpyDeviceToHost);
+    }
+    cudaFreeAsync(table, nullptr);
+  }
+  if (auto status = checked(error, "reading the guard zones"); !status || changed == 0) return status;
   for (const DeviceBuffer* buffer : buffers_->all()) {
     if (auto status = buffer->check_guards(); !status) return status;
   }

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -35,6 +36,25 @@ struct KernelResources {
   int blocks_per_sm = 0;
 };
 Result<KernelResources> gpu_resources(const Variant& variant, int n);
+
+// The clocks of the SMs, counted: each SM's cycles beside the card's time.
+class SmClocks {
+ public:
+  static Result<SmClocks> create();
+  SmClocks(SmClocks&&) noexcept;
+  SmClocks& operator=(SmClocks&&) noexcept;
+  ~SmClocks();
+
+  // Begins, or begins again. The card must have nothing else to do.
+  void start();
+  // MHz since start(), the median over the SMs; nothing when the card did not answer.
+  std::optional<double> stop();
+  struct Counters;
+
+ private:
+  explicit SmClocks(std::unique_ptr<Counters> counters);
+  std::unique_ptr<Counters> counters_;
+};
 
 // Device bytes one problem needs, guard zones included; the others as in GpuProblem::create.
 size_t gpu_bytes_needed(const Shape& shape, uint64_t workspace_bytes, int more_heads = 0, int outputs = 1);

@@ -21,6 +21,20 @@ GpuProblem::GpuProblem(GpuProblem&&) noexcept = default;
 GpuProblem& GpuProblem::operator=(GpuProblem&&) noexcept = default;
 GpuProblem::~GpuProblem() = default;
 
+struct SmClocks::Counters {};
+
+SmClocks::SmClocks(std::unique_ptr<Counters> counters) : counters_(std::move(counters)) {}
+SmClocks::SmClocks(SmClocks&&) noexcept = default;
+SmClocks& SmClocks::operator=(SmClocks&&) noexcept = default;
+SmClocks::~SmClocks() = default;
+Result<SmClocks> SmClocks::create() {
+  return no_gpu();
+}
+void SmClocks::start() {}
+std::optional<double> SmClocks::stop() {
+  return {};
+}
+
 Result<GpuInfo> gpu_info() {
   return no_gpu();
 }

@@ -1,6 +1,9 @@
 #include <cuda_runtime.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <string>
+#include <utility>
 
 #include "common/ptx/convert.cuh"
 #include "common/ptx/tensor_core.cuh"
@@ -59,18 +62,71 @@ __global__ void __launch_bounds__(WARPS * 32, 1) mma_sync_loop(float* sums) {
 #endif
 }
 
-Status check(cudaError_t error, const char* call) {
-  if (error == cudaSuccess) return {};
-  return failure(ExitCode::check_failed,
-                 std::string("the mma_sync ceiling: ") + call + ": " + cudaGetErrorString(error));
+// Eight chains each, so that none waits for another's result. 2^x of x in (-1, 0], as in a softmax.
+constexpr int EX2_THREADS = 1024, EX2_CHAINS = 8, EX2_ITERATIONS = 8192;
+__global__ void __launch_bounds__(EX2_THREADS, 1) ex2_loop(float* sums) {
+  float x[EX2_CHAINS];
+#pragma unroll
+  for (int i = 0; i < EX2_CHAINS; ++i) x[i] = -0.01f * static_cast<float>(threadIdx.x % 64 + i);
+  for (int iteration = 0; iteration < EX2_ITERATIONS; ++iteration) {
+#pragma unroll
+    for (int i = 0; i < EX2_CHAINS; ++i) asm volatile("ex2.approx.ftz.f32 %0, %0;" : "+f"(x[i]));
+  }
+  float sum = 0;
+#pragma unroll
+  for (int i = 0; i < EX2_CHAINS; ++i) sum += x[i];
+  sums[blockIdx.x * blockDim.x + threadIdx.x] = sum;
 }
+
+// 16 MiB, which lie in the L2 of every card from sm_80 on, read again and again around the L1.
+constexpr int L2_THREADS = 512, L2_READS = 4096, L2_UNROLL = 8;
+constexpr size_t L2_BYTES = size_t{16} << 20;
+__global__ void __launch_bounds__(L2_THREADS) l2_read_loop(const uint4* buffer, float* sums) {
+  constexpr uint32_t MASK = L2_BYTES / sizeof(uint4) - 1;
+  uint32_t place = (blockIdx.x * 7919u * L2_THREADS + threadIdx.x) & MASK, bits = 0;
+  for (int read = 0; read < L2_READS; read += L2_UNROLL) {
+#pragma unroll
+    for (int i = 0; i < L2_UNROLL; ++i) {
+      uint4 value;
+      asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];"
+                   : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+                   : "l"(buffer + place));
+      bits ^= value.x ^ value.y ^ value.z ^ value.w;
+      place = (place + L2_THREADS) & MASK;
+    }
+  }
+  sums[blockIdx.x * blockDim.x + threadIdx.x] = __uint_as_float(bits & 0x3fffffff);
+}
+
+// One loop: what it needs, and how it is launched.
+struct Loop {
+  std::string_view name;
+  int least_sm;
+  int blocks_per_sm, threads;
+  double work_per_block;
+  size_t buffer_bytes;
+  void (*launch)(int blocks, const std::byte* buffer, float* sums);
+};
+const Loop LOOPS[] = {
+    {"mma_sync", 80, 1, WARPS * 32, FLOPS_PER_MMA* M_TILES* N_TILES* OPERAND_SETS* ITERATIONS* WARPS, 0,
+     [](int blocks, const std::byte*, float* sums) { mma_sync_loop<<<blocks, WARPS * 32>>>(sums); }},
+    {"ex2", 75, 1, EX2_THREADS, double{EX2_THREADS} * EX2_CHAINS* EX2_ITERATIONS, 0,
+     [](int blocks, const std::byte*, float* sums) { ex2_loop<<<blocks, EX2_THREADS>>>(sums); }},
+    {"l2_read", 80, 4, L2_THREADS, double{L2_THREADS} * L2_READS * sizeof(uint4), L2_BYTES,
+     [](int blocks, const std::byte* buffer, float* sums) {
+       l2_read_loop<<<blocks, L2_THREADS>>>(reinterpret_cast<const uint4*>(buffer), sums);
+     }},
+};
 
 }  // namespace
 
-struct MmaCeiling::State {
-  int processors = 0;
+struct Ceiling::State {
+  const Loop* loop = nullptr;
+  int blocks = 0;
   float* sums = nullptr;
+  std::byte* buffer = nullptr;
   cudaEvent_t start = nullptr, stop = nullptr;
+  double launch_ms = 0;  // of the last group
   State() = default;
   State(const State&) = delete;
   State& operator=(const State&) = delete;
@@ -78,46 +134,80 @@ struct MmaCeiling::State {
     if (start) cudaEventDestroy(start);
     if (stop) cudaEventDestroy(stop);
     cudaFree(sums);
+    cudaFree(buffer);
+  }
+  Status check(cudaError_t error, const char* call) const {
+    if (error == cudaSuccess) return {};
+    return failure(ExitCode::check_failed,
+                   "the " + std::string(loop->name) + " ceiling: " + call + ": " + cudaGetErrorString(error));
   }
 };
 
-MmaCeiling::MmaCeiling(std::unique_ptr<State> state) : state_(std::move(state)) {}
-MmaCeiling::MmaCeiling(MmaCeiling&&) noexcept = default;
-MmaCeiling& MmaCeiling::operator=(MmaCeiling&&) noexcept = default;
-MmaCeiling::~MmaCeiling() = default;
+Ceiling::Ceiling(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Ceiling::Ceiling(Ceiling&&) noexcept = default;
+Ceiling& Ceiling::operator=(Ceiling&&) noexcept = default;
+Ceiling::~Ceiling() = default;
 
-Result<MmaCeiling> MmaCeiling::create() {
-  int device = 0, major = 0;
+std::vector<std::string_view> Ceiling::names() {
+  std::vector<std::string_view> names;
+  for (const Loop& loop : LOOPS) names.push_back(loop.name);
+  return names;
+}
+
+Result<Ceiling> Ceiling::create(std::string_view name) {
+  int device = 0, major = 0, minor = 0, processors = 0;
   auto state = std::make_unique<State>();
-  Status done = check(cudaGetDevice(&device), "cudaGetDevice");
-  if (done) done = check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "attribute");
-  if (done && major < 8) return failure(ExitCode::cannot_run_here, "the mma_sync ceiling needs sm_80 (mma.m16n8k16)");
-  if (done) {
-    done = check(cudaDeviceGetAttribute(&state->processors, cudaDevAttrMultiProcessorCount, device), "attribute");
+  state->loop = std::ranges::find(LOOPS, name, &Loop::name);
+  const Loop& loop = *state->loop;
+  Status done = state->check(cudaGetDevice(&device), "cudaGetDevice");
+  for (const auto& [value, attribute] : {std::pair(&major, cudaDevAttrComputeCapabilityMajor),
+                                         {&minor, cudaDevAttrComputeCapabilityMinor},
+                                         {&processors, cudaDevAttrMultiProcessorCount}}) {
+    if (done) done = state->check(cudaDeviceGetAttribute(value, attribute, device), "attribute");
   }
-  if (done) done = check(cudaMalloc(&state->sums, sizeof(float) * state->processors * WARPS * 32), "cudaMalloc");
-  if (done) done = check(cudaEventCreate(&state->start), "cudaEventCreate");
-  if (done) done = check(cudaEventCreate(&state->stop), "cudaEventCreate");
+  if (done && major * 10 + minor < loop.least_sm) {
+    return failure(ExitCode::cannot_run_here,
+                   "the " + std::string(name) + " ceiling needs sm_" + std::to_string(loop.least_sm) + " or newer");
+  }
+  state->blocks = processors * loop.blocks_per_sm;
+  if (done) done = state->check(cudaMalloc(&state->sums, sizeof(float) * state->blocks * loop.threads), "cudaMalloc");
+  if (done && loop.buffer_bytes > 0) {
+    done = state->check(cudaMalloc(&state->buffer, loop.buffer_bytes), "cudaMalloc");
+    if (done) done = state->check(cudaMemset(state->buffer, 0x5a, loop.buffer_bytes), "cudaMemset");
+  }
+  if (done) done = state->check(cudaEventCreate(&state->start), "cudaEventCreate");
+  if (done) done = state->check(cudaEventCreate(&state->stop), "cudaEventCreate");
   if (!done) return tl::make_unexpected(done.error());
-  return MmaCeiling(std::move(state));
+  return Ceiling(std::move(state));
 }
 
-double MmaCeiling::flops() const {
-  return FLOPS_PER_MMA * M_TILES * N_TILES * OPERAND_SETS * ITERATIONS * WARPS * state_->processors;
+double Ceiling::work() const {
+  return state_->loop->work_per_block * state_->blocks;
 }
 
-Result<double> MmaCeiling::time_ms(int launches) {
-  Status done = check(cudaEventRecord(state_->start), "cudaEventRecord");
+Result<double> Ceiling::time_ms(int launches) {
+  Status done = state_->check(cudaEventRecord(state_->start), "cudaEventRecord");
   for (int i = 0; i < launches && done; ++i) {
-    mma_sync_loop<<<state_->processors, WARPS * 32>>>(state_->sums);
-    done = check(cudaGetLastError(), "launch");
+    state_->loop->launch(state_->blocks, state_->buffer, state_->sums);
+    done = state_->check(cudaGetLastError(), "launch");
   }
-  if (done) done = check(cudaEventRecord(state_->stop), "cudaEventRecord");
-  if (done) done = check(cudaEventSynchronize(state_->stop), "cudaEventSynchronize");
+  if (done) done = state_->check(cudaEventRecord(state_->stop), "cudaEventRecord");
+  if (done) done = state_->check(cudaEventSynchronize(state_->stop), "cudaEventSynchronize");
   float ms = 0;
-  if (done) done = check(cudaEventElapsedTime(&ms, state_->start, state_->stop), "cudaEventElapsedTime");
+  if (done) done = state_->check(cudaEventElapsedTime(&ms, state_->start, state_->stop), "cudaEventElapsedTime");
   if (!done) return tl::make_unexpected(done.error());
-  return ms;
+  state_->launch_ms = double{ms} / launches;
+  return double{ms};
+}
+
+Status Ceiling::keep_busy(double ms) {
+  while (ms > 0) {
+    const double launch_ms = state_->launch_ms;  // 0 before the first launch
+    const Result<double> took = time_ms(launch_ms > 0 ? std::max(1, static_cast<int>(ms / launch_ms)) : 1);
+    if (!took) return tl::make_unexpected(took.error());
+    ms -= *took + launch_ms;
+  }
+  return {};
 }
 
 }  // namespace ladder

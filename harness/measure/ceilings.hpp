@@ -1,28 +1,34 @@
-// How fast the card can go at all: rates that no kernel of the ladder can exceed, measured beside them in the same run.
+// How fast the card can go at all: loops of nothing but one instruction, measured beside the kernels in the same run.
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <string_view>
+#include <vector>
 
 #include "harness/base/error.hpp"
 
 namespace ladder {
 
-// mma.sync.m16n8k16, f16 operands and f32 accumulators, from registers only: the ceiling of every stage built on it.
-// Operands are random: on zeros the same loop is 5-8 % faster, because fewer wires switch.
-class MmaCeiling {
+// Operands are random: on zeros a loop of matrix products is 5-8 % faster, because fewer wires switch.
+class Ceiling {
  public:
-  static Result<MmaCeiling> create();
-  MmaCeiling(MmaCeiling&&) noexcept;
-  MmaCeiling& operator=(MmaCeiling&&) noexcept;
-  ~MmaCeiling();
+  // mma_sync, wgmma (A in shared memory), wgmma_rs (in registers): FLOPs. ex2: results. l2_read: bytes that come from the L2 cache.
+  static std::vector<std::string_view> names();
+  // Fails with cannot_run_here on a card without the instruction, or in a build without the CUDA Toolkit.
+  static Result<Ceiling> create(std::string_view name);
+  Ceiling(Ceiling&&) noexcept;
+  Ceiling& operator=(Ceiling&&) noexcept;
+  ~Ceiling();
 
-  double flops() const;  // of one launch
+  double work() const;  // of one launch: FLOPs, results, bytes
   // Milliseconds of `launches` back-to-back launches, between two CUDA events.
   Result<double> time_ms(int launches);
+  // Launches that keep the card busy for about so long, waited for.
+  Status keep_busy(double ms);
 
  private:
   struct State;
-  explicit MmaCeiling(std::unique_ptr<State> state);
+  explicit Ceiling(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
 

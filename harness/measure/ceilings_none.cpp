@@ -2,22 +2,35 @@
 #include "harness/measure/ceilings.hpp"
 
 namespace ladder {
+namespace {
 
-struct MmaCeiling::State {};
-
-MmaCeiling::MmaCeiling(std::unique_ptr<State> state) : state_(std::move(state)) {}
-MmaCeiling::MmaCeiling(MmaCeiling&&) noexcept = default;
-MmaCeiling& MmaCeiling::operator=(MmaCeiling&&) noexcept = default;
-MmaCeiling::~MmaCeiling() = default;
-
-Result<MmaCeiling> MmaCeiling::create() {
+tl::unexpected<Error> no_gpu() {
   return failure(ExitCode::cannot_run_here, "This build has no GPU half.");
 }
-double MmaCeiling::flops() const {
+
+}  // namespace
+
+struct Ceiling::State {};
+
+Ceiling::Ceiling(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Ceiling::Ceiling(Ceiling&&) noexcept = default;
+Ceiling& Ceiling::operator=(Ceiling&&) noexcept = default;
+Ceiling::~Ceiling() = default;
+
+std::vector<std::string_view> Ceiling::names() {
+  return {};
+}
+Result<Ceiling> Ceiling::create(std::string_view) {
+  return no_gpu();
+}
+double Ceiling::work() const {
   return 0;
 }
-Result<double> MmaCeiling::time_ms(int) {
-  return failure(ExitCode::cannot_run_here, "This build has no GPU half.");
+Result<double> Ceiling::time_ms(int) {
+  return no_gpu();
+}
+Status Ceiling::keep_busy(double) {
+  return no_gpu();
 }
 
 }  // namespace ladder

@@ -27,7 +27,7 @@ using json = nlohmann::ordered_json;
 // ---- the rules: csv_schema() says them to the plots and the site -----------------------------------------------------
 
 // Columns that files from before they were added lack.
-constexpr std::string_view ADDED_LATER[] = {"previous"};
+constexpr std::string_view ADDED_LATER[] = {"previous", "heat", "version"};
 constexpr std::string_view REQUIRED[] = {"stage", "kind",   "gpu",    "batch",  "heads",  "n",
                                          "d",     "causal", "regime", "tflops", "source", "date"};
 // No two rows agree in all of these.
@@ -46,7 +46,7 @@ struct Words {
 };
 const Words WORDS[] = {
     {"kind", {"stage", "peer", "ceiling"}},
-    {"regime", {"sustained", "burst"}},
+    {"regime", {"sustained", "alone", "burst"}},
     {"verdict", {"", "faster", "slower", "same"}},
     {"source", {"measured", "write-up"}},
 };
@@ -70,7 +70,7 @@ struct BindingCeiling {
   std::string_view stage, column = {};
   int before_sm = 0;
 };
-constexpr BindingCeiling BINDING[] = {{"wgmma"}, {"mma_sync", "pct_ceiling", 90}};
+constexpr BindingCeiling BINDING[] = {{"wgmma"}, {"wgmma_rs"}, {"mma_sync", "pct_ceiling", 90}};
 
 // ---- the columns: each knows its name and how a row's cell becomes text and back -----------------------------------
 
@@ -194,6 +194,8 @@ const std::vector<Column>& columns() {
       optional("registers", &R::registers),
       optional("spill_bytes", &R::spill_bytes),
       optional("smem_bytes", &R::smem_bytes),
+      count("heat", [](R& row) -> int& { return row.heat; }),
+      text("version", &R::version),
       text("source", &R::source),
       text("commit", &R::commit),
       text("date", &R::date),
@@ -207,15 +209,15 @@ std::string header_of(const std::vector<Column>& columns) {
   return line;
 }
 
-// The columns of a file with this first line; nothing for any other file.
+// The columns of a file with this first line, which may lack some of those that were added later; nothing for any other.
 std::vector<Column> columns_of(const std::string& header) {
-  std::vector<Column> old = columns();
-  std::erase_if(
-      old, [](const Column& column) { return std::ranges::find(ADDED_LATER, column.name) != std::end(ADDED_LATER); });
-  for (const std::vector<Column>& known : {columns(), old}) {
-    if (header == header_of(known)) return known;
-  }
-  return {};
+  std::vector<Column> present = columns();
+  const std::string named = "," + header + ",";
+  std::erase_if(present, [&](const Column& column) {
+    const bool may_lack = std::ranges::find(ADDED_LATER, column.name) != std::end(ADDED_LATER);
+    return may_lack && named.find("," + std::string(column.name) + ",") == std::string::npos;
+  });
+  return header == header_of(present) ? present : std::vector<Column>{};
 }
 
 // Whether all bytes are UTF-8, as the plots and the site want them.
@@ -400,6 +402,10 @@ bool bounds(std::string_view ceiling, const ResultRow& row) {
   return row.sm > 0 && row.sm < binding->before_sm;
 }
 
+bool can_bound(std::string_view ceiling) {
+  return std::ranges::find(BINDING, ceiling, &BindingCeiling::stage) != std::end(BINDING);
+}
+
 std::string csv_header() {
   return header_of(columns());
 }
@@ -524,6 +530,15 @@ Status append_csv(const std::string& file, std::span<const ResultRow> rows, bool
   }
   for (const ResultRow& row : rows) text += csv_line(row) + "\n";
   return replace_file(file, text);
+}
+
+Status append_text(const std::string& file, const std::string& header, const std::string& lines) {
+  std::error_code ignored;
+  const bool is_new =
+      !fs::exists(file, ignored) || (fs::is_regular_file(file, ignored) && fs::file_size(file, ignored) == 0);
+  const File out(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+  if (out.get() < 0) return cannot_write(file, errno);
+  return write_all(out.get(), (is_new ? header : "") + lines, file);
 }
 
 Status can_append_csv(const std::string& file) {

@@ -22,27 +22,32 @@ struct ResultRow {
   std::string gpu;    // "NVIDIA H200"
   int sm = 0;         // 90
   std::string driver, cuda;
-  std::optional<double> clock_mhz, power_w;
+  std::optional<double> clock_mhz;  // of the SMs, counted on the card around each group
+  std::optional<double> power_w;    // averaged over the row's own work, or nothing
   Shape shape;  // a ceiling carries the shape of the run that it was measured in; its FLOPs are its own
   std::string dtype = "fp16", inputs, regime;
   int rounds = 0;
   std::optional<double> ms_median, ms_p20, ms_p80;  // per launch
-  double tflops = 0;                                // 4 * B * H * N^2 * d, halved when causal, over ms_median
+  // 4 * B * H * N^2 * d, halved when causal, over ms_median; of a ceiling that multiplies no matrices 1e12 of what it counts
+  double tflops = 0;
   std::optional<double> flop_per_clk_sm, pct_ceiling;
-  std::string previous;  // the row that vs_previous is taken over; empty in files from before there was this column
+  std::string previous;  // the row that vs_previous is taken over
   std::optional<Estimate> vs_previous;
   std::string verdict;  // on vs_previous
   std::optional<Estimate> vs_fa2;
   std::optional<double> max_err;
   std::optional<int> registers, spill_bytes, smem_bytes;
+  int heat = 0;         // who ran beside it: the rows of one heat, counted from 1; 0: nobody
+  std::string version;  // of a peer, in its own words
   std::string source = "measured", commit, date;
 };
 
-// Whether a ceiling bounds a row of its card: the one rule, which docs/results/README.md states. mma_sync and wgmma are
-// loops of nothing but that instruction; any other ceiling is a thermometer. A row with a pct_ceiling was held to its own
+// Whether a ceiling bounds a row of its card: the one rule, which docs/results/README.md states. mma_sync and wgmma (A in
+// shared memory; _rs: in registers) are loops of nothing but that instruction; any other ceiling is a thermometer. A row with a pct_ceiling was held to its own
 // instruction's loop when it was made, and no loop of its card is below it. What a row without one uses is not known: it
 // is held to wgmma, and to mma_sync where there is nothing faster, before sm_90.
 bool bounds(std::string_view ceiling, const ResultRow& row);
+bool can_bound(std::string_view ceiling);  // some row
 
 // The header line, without its end.
 std::string csv_header();
@@ -55,7 +60,7 @@ nlohmann::ordered_json to_json(const ResultRow& row);
 // With the shapes that figures and tables are of.
 nlohmann::ordered_json csv_schema();
 
-// Reads a whole file, which may lack the column `previous`. Refuses other columns, text where a number belongs, and figures that cannot be true: an interval
+// Reads a whole file, which may lack the columns that were added later. Refuses other columns, text where a number belongs, and figures that cannot be true: an interval
 // that does not hold its value, a measurement given twice, or a rate above the ceilings of the same card that bound it. Messages begin with file:line.
 Result<std::vector<ResultRow>> read_csv(std::istream& text, const std::string& file);
 Result<std::vector<ResultRow>> read_csv(const std::filesystem::path& file);
@@ -63,6 +68,9 @@ Result<std::vector<ResultRow>> read_csv(const std::filesystem::path& file);
 // Adds rows to a results file, on the disk when it returns. Measuring the same thing again replaces the older row. A new
 // or empty file gets its header; "-", standard output, and devices get it with the `first` rows.
 Status append_csv(const std::string& file, std::span<const ResultRow> rows, bool first);
+
+// Adds lines to a file, with the header when it is new or empty.
+Status append_text(const std::string& file, const std::string& header, const std::string& lines);
 
 // Success if append_csv can add to what the file holds now: to be asked before an hour of measuring, not after it.
 Status can_append_csv(const std::string& file);

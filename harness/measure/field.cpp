@@ -12,7 +12,6 @@
 
 #include "harness/base/interrupt.hpp"
 #include "harness/devices/capacity.hpp"
-#include "harness/measure/ceilings.hpp"
 #include "harness/problem/shapes.hpp"
 
 #ifndef LADDER_COMMIT
@@ -29,10 +28,20 @@ std::string first_line(const std::string& text) {
 // Milliseconds that a peer may claim: no card does more than this, and no launch takes less.
 constexpr double MOST_TFLOPS = 20000, SHORTEST_LAUNCH_MS = 1e-4;
 
-Result<double> believable(Result<double> ms, int launches, double flops, const std::string& name) {
-  if (!ms || *ms >= launches * std::max(SHORTEST_LAUNCH_MS, flops / (MOST_TFLOPS * 1e9))) return ms;
-  return failure(ExitCode::check_failed, fmt::format("peer {}: claims {:g} ms for {} launch{}, which no card can do",
-                                                     name, *ms, launches, launches == 1 ? "" : "es"));
+// A group that takes longer than this beyond twice what the peer says of it was not all of the work.
+constexpr double MOST_AROUND_MS = 50;
+
+Result<double> believable(Result<double> ms, int launches, double flops, double passed_ms, const PeerInfo& info) {
+  if (!ms) return ms;
+  const std::string claim =
+      fmt::format("peer {}: claims {:g} ms for {} launch{}", info.name, *ms, launches, launches == 1 ? "" : "es");
+  if (*ms < launches * std::max(SHORTEST_LAUNCH_MS, flops / (MOST_TFLOPS * 1e9))) {
+    return failure(ExitCode::check_failed, claim + ", which no card can do");
+  }
+  if (info.judged() && passed_ms > 2 * *ms + MOST_AROUND_MS) {
+    return failure(ExitCode::check_failed, fmt::format("{}, and {:.3g} ms passed", claim, passed_ms));
+  }
+  return ms;
 }
 
 // Groups on this problem's memory.
@@ -65,12 +74,20 @@ PeerPool::PeerPool(const std::vector<PeerCommand>& commands) {
   }
 }
 
-void PeerPool::ask_to_prepare(const Shape& shape, InputKind kind, uint64_t seed) {
+void PeerPool::ask_to_prepare(const Problem& problem) {
+  files_.reset();  // before the next ones need the room
+  if (peers_.empty()) return;
+  Result<PeerFiles> files = PeerFiles::create(problem.inputs);
+  if (!files) {
+    notes_.push_back(files.error().message);
+    peers_.clear();
+    return;
+  }
+  files_ = std::move(*files);
   for (const std::shared_ptr<Peer>& peer : peers_) {
     if (!peer->usable()) continue;
-    if (const Status asked = peer->ask_to_prepare(shape, to_string(kind), seed); !asked) {
-      notes_.push_back(asked.error().message);
-    }
+    const Status asked = peer->ask_to_prepare(problem.shape, to_string(problem.kinds.front()), problem.seed, *files_);
+    if (!asked) notes_.push_back(asked.error().message);
   }
   std::erase_if(peers_, [](const std::shared_ptr<Peer>& peer) { return !peer->usable(); });
 }
@@ -79,15 +96,14 @@ Field::Field(const GpuInfo& gpu, std::shared_ptr<const Problem> problem, std::sh
              std::shared_ptr<Groups> groups)
     : gpu_(gpu), problem_(std::move(problem)), on_gpu_(std::move(on_gpu)), groups_(std::move(groups)) {}
 
-Result<Field> Field::create(const GpuInfo& gpu, const Shape& shape, InputKind kind, uint64_t seed,
-                            uint64_t workspace_bytes) {
+Result<Field> Field::create(const GpuInfo& gpu, std::shared_ptr<const Problem> problem, uint64_t workspace_bytes) {
+  const Shape& shape = problem->shape;
   for (const Status& fits : {fits_gpu_memory(shape, workspace_bytes, gpu), fits_host_memory(shape, 0)}) {
     if (!fits) return tl::make_unexpected(fits.error());
   }
   const Result<GpuInfo> now = gpu_info();  // peers have taken their memory in the meantime
   const Room room = room_for(shape, workspace_bytes, now ? now->memory_free : gpu.memory_free);
-  const auto problem = std::make_shared<const Problem>(make_problem(shape, kind, seed, true));
-  const Inputs more_heads = make_more_heads(kind, shape, seed, room.more_heads);
+  const Inputs more_heads = make_more_heads(problem->kinds.front(), shape, problem->seed, room.more_heads);
   Result<GpuProblem> created = GpuProblem::create(shape, problem->inputs, workspace_bytes, more_heads, room.outputs);
   if (!created) return tl::make_unexpected(created.error());
   const auto on_gpu = std::make_shared<GpuProblem>(std::move(*created));
@@ -136,27 +152,26 @@ void Field::add(const Stage& stage, const Variant& variant) {
   entries_.push_back(std::move(entry));
   std::vector<std::string_view> outputs;
   for (const TensorSpec& spec : outputs_of(variant, problem_->shape)) outputs.push_back(spec.name);
-  contestants_.push_back(make_contestant(
+  contestants_.push_back(ladder::make_contestant(
       name, groups_, std::move(outputs),
       [gpu = on_gpu_, &variant](std::span<const Launch> launches) { return gpu->time_ms(variant, launches); }));
 }
 
-void Field::add_mma_ceiling() {
-  Result<MmaCeiling> created = MmaCeiling::create();
-  if (!created) {
-    notes_.push_back(created.error().message);
-    return;
+void Field::add_ceilings() {
+  for (const std::string_view name : Ceiling::names()) {
+    Result<Ceiling> created = Ceiling::create(name);
+    if (!created) {
+      notes_.push_back(created.error().message);
+      continue;
+    }
+    const auto ceiling = std::make_shared<Ceiling>(std::move(*created));
+    entries_.push_back({.name = std::string(name), .kind = "ceiling", .flops = ceiling->work()});
+    contestants_.push_back(
+        {.name = std::string(name), .time_ms = [ceiling](int launches) { return ceiling->time_ms(launches); }});
   }
-  const auto ceiling = std::make_shared<MmaCeiling>(std::move(*created));
-  entries_.push_back({.name = "mma_sync", .kind = "ceiling", .flops = ceiling->flops()});
-  contestants_.push_back(
-      {.name = "mma_sync", .time_ms = [ceiling](int launches) { return ceiling->time_ms(launches); }});
 }
 
-Status Field::add_peers(PeerPool& pool) {
-  // A peer draws its own numbers and samples its own rows, so its largest error may differ a little from ours.
-  const Reference::Answer& answer = problem_->reference.answers.front();
-  const double tolerance = 2 * (answer.tolerance() + std::ranges::max(answer.row_tolerance));
+Status Field::add_peers(PeerPool& pool, std::span<const std::string> only) {
   for (std::string& note : pool.take_notes()) notes_.push_back(std::move(note));
   for (const std::shared_ptr<Peer>& peer : pool.peers()) {
     const Result<PeerInfo> info = peer->prepared();
@@ -165,61 +180,96 @@ Status Field::add_peers(PeerPool& pool) {
       notes_.push_back(info.error().message);
       continue;
     }
-    const bool known =
-        std::any_of(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.name == info->name; });
-    if (known) {
+    if (!only.empty() && std::ranges::find(only, info->name) == only.end()) continue;
+    if (std::ranges::find(entries_, info->name, &Entry::name) != entries_.end()) {
       notes_.push_back(fmt::format("peer {}: another contestant has this name already", info->name));
       continue;
-    }
-    if (info->max_err && !(*info->max_err <= tolerance)) {
-      notes_.push_back(fmt::format("peer {}: not timed: wrong: its error is {:.1e}, {:.1e} is allowed", info->name,
-                                   *info->max_err, tolerance));
-      continue;
-    }
-    notes_.push_back(fmt::format("peer {}: {}", info->name, info->version.empty() ? "no version" : info->version));
-    if (!info->ceiling && !info->max_err) {
-      notes_.push_back(
-          fmt::format("peer {}: unverified: it gives no max_err, so its answers may be wrong", info->name));
     }
     const double flops = info->ceiling ? info->flops.value_or(0) : flops_of(problem_->shape);
     if (!(flops > 0)) {
       notes_.push_back(fmt::format("peer {}: not timed: a ceiling says its \"flops\" for one launch", info->name));
       continue;
     }
-    entries_.push_back(
-        {.name = info->name, .kind = info->ceiling ? "ceiling" : "peer", .flops = flops, .max_err = info->max_err});
-    contestants_.push_back({.name = info->name, .time_ms = [peer, flops, name = info->name](int launches) {
-                              return believable(peer->time_ms(launches), launches, flops, name);
-                            }});
+    Entry entry{
+        .name = info->name, .kind = info->ceiling ? "ceiling" : "peer", .flops = flops, .version = info->version};
+    if (info->judged()) {
+      const Result<double> error = judge(*peer, *problem_);
+      if (!error) {
+        if (error.error().code == ExitCode::interrupted) return tl::make_unexpected(error.error());
+        notes_.push_back(error.error().message + "\n  It is not timed.");
+        continue;
+      }
+      entry.max_err = *error;
+    } else if (!info->ceiling) {
+      notes_.push_back(
+          fmt::format("peer {}: unverified: it keeps protocol 1, which shows its answers to nobody", info->name));
+    }
+    notes_.push_back(fmt::format("peer {}: {}", info->name, info->version.empty() ? "no version" : info->version));
+    entries_.push_back(std::move(entry));
+    contestants_.push_back(make_contestant(*info, peer, flops));
   }
   return {};
 }
 
-Machine real_machine(Nvml* nvml, std::function<void(std::string_view, int, int)> progress) {
+// Poisoned before a group and judged after it, as stages are. What the peer says of its time is held to ours, which holds
+// besides it the way to the peer and back.
+Contestant Field::make_contestant(const PeerInfo& info, const std::shared_ptr<Peer>& peer, double flops) const {
+  Contestant contestant{.name = info.name, .time_ms = [peer, flops, info](int launches) -> Result<double> {
+                          using Clock = std::chrono::steady_clock;
+                          const Clock::time_point start = Clock::now();
+                          const Result<double> ms = peer->time_ms(launches);
+                          const std::chrono::duration<double, std::milli> passed = Clock::now() - start;
+                          return believable(ms, launches, flops, passed.count(), info);
+                        }};
+  if (info.judged()) {
+    contestant.before = [peer](int) { return peer->poison(); };
+    contestant.after = [peer, problem = problem_, groups = uint64_t{0}]() mutable {
+      return judge_some(*peer, *problem, problem->seed + ++groups);
+    };
+  }
+  return contestant;
+}
+
+RealMachine::RealMachine(const std::string& pci_bus_id) : nvml_(Nvml::open(pci_bus_id)) {
+  if (!nvml_) notes_.push_back("No NVML here: power, temperature and what slows the card stay unknown.");
+  if (Result<SmClocks> clocks = SmClocks::create()) {
+    clocks_ = std::move(*clocks);
+  } else {
+    notes_.push_back("The clocks are not counted: " + clocks.error().message);
+  }
+  if (Result<Ceiling> load = Ceiling::create("mma_sync")) {
+    load_ = std::move(*load);
+  } else {
+    notes_.push_back("No load keeps the card warm between groups: " + load.error().message);
+  }
+}
+
+Machine RealMachine::machine(std::function<void(std::string_view, double)> progress) {
   using Clock = std::chrono::steady_clock;
   Machine machine{
       .now_s = [] { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); },
       .sleep_s = [](double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); },
       .interrupted = interrupted,
       .progress = std::move(progress)};
-  if (nvml) {
-    machine.start_meter = [nvml] { nvml->start(); };
-    machine.stop_meter = [nvml] { return nvml->stop(); };
+  if (nvml_) machine.card = [this] { return nvml_->now(); };
+  if (load_) machine.load = [this](double ms) { return load_->keep_busy(ms); };
+  if (clocks_) {
+    machine.start_clock = [this] { clocks_->start(); };
+    machine.stop_clock = [this] { return clocks_->stop(); };
   }
   return machine;
 }
 
-RunFacts run_facts(const GpuInfo& gpu, const std::optional<Nvml>& nvml, const Shape& shape, InputKind kind,
-                   Regime regime) {
+RunFacts run_facts(const GpuInfo& gpu, const RealMachine& machine, const Problem& problem, Regime regime) {
   const char* commit = std::getenv("LADDER_COMMIT");
-  const std::string nvml_driver = nvml ? nvml->driver_version() : "";
+  const std::string nvml_driver = machine.driver_version();
   return {.gpu = gpu.name,
           .sm = gpu.sm,
           .processors = gpu.processors,
           .driver = nvml_driver.empty() ? gpu.driver : nvml_driver,
           .cuda = gpu.cuda,
-          .shape = shape,
-          .inputs = std::string(to_string(kind)),
+          .shape = problem.shape,
+          .inputs = std::string(to_string(problem.kinds.front())),
           .regime = std::string(to_string(regime)),
           .commit = commit && *commit ? commit : LADDER_COMMIT,
           .date = fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr)))};

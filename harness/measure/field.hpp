@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "harness/devices/gpu.hpp"
+#include "harness/measure/ceilings.hpp"
 #include "harness/measure/group.hpp"
 #include "harness/measure/nvml.hpp"
 #include "harness/measure/peer.hpp"
@@ -20,29 +21,30 @@ namespace ladder {
 class PeerPool {
  public:
   explicit PeerPool(const std::vector<PeerCommand>& commands);
-  // Lets all of them prepare a shape at the same time.
-  void ask_to_prepare(const Shape& shape, InputKind kind, uint64_t seed);
+  // Lets all of them prepare a problem at the same time, from files that they share.
+  void ask_to_prepare(const Problem& problem);
   const std::vector<std::shared_ptr<Peer>>& peers() const { return peers_; }
   std::vector<std::string> take_notes() { return std::exchange(notes_, {}); }
 
  private:
   std::vector<std::shared_ptr<Peer>> peers_;  // shared with the contestants
-  std::vector<std::string> notes_;            // about those that failed to start or to listen
+  std::optional<PeerFiles> files_;
+  std::vector<std::string> notes_;  // about those that failed to start or to listen
 };
 
 // The contestants of one shape; entry i and contestant i belong together.
 class Field {
  public:
-  // Makes inputs and reference and uploads them. Fails when the shape does not fit into the GPU's memory.
-  static Result<Field> create(const GpuInfo& gpu, const Shape& shape, InputKind kind, uint64_t seed,
-                              uint64_t workspace_bytes);
+  // Uploads the problem. Fails when it does not fit into the GPU's memory.
+  static Result<Field> create(const GpuInfo& gpu, std::shared_ptr<const Problem> problem, uint64_t workspace_bytes);
 
   // Checks the variant against the reference; a right one joins, and its timed groups are those of group.hpp. What
   // cannot run or is wrong becomes a note.
   void add(const Stage& stage, const Variant& variant);
-  void add_mma_ceiling();
-  // Takes the answers of peers that were asked to prepare this shape. Fails only when interrupted.
-  Status add_peers(PeerPool& pool);
+  void add_ceilings();
+  // Takes the answers of peers that were asked to prepare this problem, and judges them: all, or those of these names.
+  // Fails only when interrupted.
+  Status add_peers(PeerPool& pool, std::span<const std::string> only = {});
 
   std::span<const Entry> entries() const { return entries_; }
   std::span<const Contestant> contestants() const { return contestants_; }
@@ -53,6 +55,7 @@ class Field {
  private:
   Field(const GpuInfo& gpu, std::shared_ptr<const Problem> problem, std::shared_ptr<GpuProblem> on_gpu,
         std::shared_ptr<Groups> groups);
+  Contestant make_contestant(const PeerInfo& info, const std::shared_ptr<Peer>& peer, double flops) const;
 
   GpuInfo gpu_;
   std::shared_ptr<const Problem> problem_;  // shared with the contestants
@@ -65,11 +68,22 @@ class Field {
   std::optional<Error> refusal_;
 };
 
-// The clock, NVML if there is one, Ctrl-C, and a line of progress on standard error.
-Machine real_machine(Nvml* nvml, std::function<void(std::string_view what, int done, int total)> progress);
+// The clock, the card's clocks, a common load, NVML if there is one, Ctrl-C, and whoever is told of progress.
+class RealMachine {
+ public:
+  explicit RealMachine(const std::string& pci_bus_id);
+  Machine machine(std::function<void(std::string_view what, double seconds)> progress);
+  std::string driver_version() const { return nvml_ ? nvml_->driver_version() : ""; }
+  std::vector<std::string> notes() const { return notes_; }  // what it lacks
+
+ private:
+  std::optional<Nvml> nvml_;
+  std::optional<SmClocks> clocks_;
+  std::optional<Ceiling> load_;
+  std::vector<std::string> notes_;
+};
 
 // What the rows of this shape have in common; the commit is LADDER_COMMIT, of the environment or else of the build.
-RunFacts run_facts(const GpuInfo& gpu, const std::optional<Nvml>& nvml, const Shape& shape, InputKind kind,
-                   Regime regime);
+RunFacts run_facts(const GpuInfo& gpu, const RealMachine& machine, const Problem& problem, Regime regime);
 
 }  // namespace ladder

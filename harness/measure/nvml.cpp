@@ -3,14 +3,7 @@
 #include <dlfcn.h>
 
 #include <array>
-#include <chrono>
-#include <condition_variable>
-#include <mutex>
-#include <thread>
 #include <utility>
-#include <vector>
-
-#include "harness/measure/statistics.hpp"
 
 // NVML's own type, hence global: the functions are called by the type that the library gave them.
 struct nvmlDevice_st;
@@ -20,7 +13,7 @@ namespace {
 
 // From the NVML API reference. The header comes with the toolkit, the library with the driver; we need only the latter.
 using nvmlDevice = nvmlDevice_st*;
-constexpr int NVML_SUCCESS = 0, NVML_TEMPERATURE_GPU = 0, NVML_CLOCK_SM = 1;
+constexpr int NVML_SUCCESS = 0, NVML_TEMPERATURE_GPU = 0;
 constexpr unsigned DRIVER_VERSION_LENGTH = 80;
 
 struct ReasonName {
@@ -43,7 +36,6 @@ struct Nvml::Library {
   nvmlDevice device = nullptr;
   int (*shut_down)() = nullptr;
   int (*get_driver_version)(char*, unsigned) = nullptr;
-  int (*get_clock)(nvmlDevice, int, unsigned*) = nullptr;
   int (*get_power_mw)(nvmlDevice, unsigned*) = nullptr;
   int (*get_temperature)(nvmlDevice, int, unsigned*) = nullptr;
   int (*get_throttle_reasons)(nvmlDevice, unsigned long long*) = nullptr;
@@ -61,13 +53,6 @@ struct Nvml::Library {
   }
 };
 
-struct Nvml::Poll {
-  std::vector<CardState> states;
-  std::mutex mutex;
-  std::condition_variable_any wake;
-  std::jthread thread;  // last: it ends before what it uses
-};
-
 Nvml::Nvml(std::unique_ptr<Library> library) : library_(std::move(library)) {}
 Nvml::Nvml(Nvml&&) noexcept = default;
 Nvml& Nvml::operator=(Nvml&&) noexcept = default;
@@ -82,7 +67,6 @@ std::optional<Nvml> Nvml::open(const std::string& pci_bus_id, const char* librar
   const bool complete = nvml->find(initialise, "nvmlInit_v2") && nvml->find(nvml->shut_down, "nvmlShutdown") &&
                         nvml->find(find_device, "nvmlDeviceGetHandleByPciBusId_v2") &&
                         nvml->find(nvml->get_driver_version, "nvmlSystemGetDriverVersion") &&
-                        nvml->find(nvml->get_clock, "nvmlDeviceGetClockInfo") &&
                         nvml->find(nvml->get_power_mw, "nvmlDeviceGetPowerUsage") &&
                         nvml->find(nvml->get_temperature, "nvmlDeviceGetTemperature") &&
                         nvml->find(nvml->get_throttle_reasons, "nvmlDeviceGetCurrentClocksThrottleReasons");
@@ -98,38 +82,14 @@ std::string Nvml::driver_version() const {
 }
 
 std::optional<CardState> Nvml::now() const {
-  unsigned clock = 0, power_mw = 0, temperature = 0;
+  unsigned power_mw = 0, temperature = 0;
   unsigned long long reasons = 0;
-  if (library_->get_clock(library_->device, NVML_CLOCK_SM, &clock) != NVML_SUCCESS) return {};
   if (library_->get_power_mw(library_->device, &power_mw) != NVML_SUCCESS) return {};
-  // These two only explain; a card that does not tell them still has a clock.
+  // These two only explain; a card that does not tell them still has a power.
   library_->get_temperature(library_->device, NVML_TEMPERATURE_GPU, &temperature);
   library_->get_throttle_reasons(library_->device, &reasons);
-  return CardState{.clock_mhz = static_cast<double>(clock),
-                   .power_w = power_mw / 1000.0,
-                   .temperature_c = static_cast<double>(temperature),
-                   .throttle_reasons = reasons};
-}
-
-void Nvml::start() {
-  poll_ = std::make_unique<Poll>();
-  poll_->thread = std::jthread([this, poll = poll_.get()](std::stop_token stop) {
-    std::unique_lock lock(poll->mutex);
-    // The first sample comes after a wait: at the start, NVML still shows what ran before.
-    while (!poll->wake.wait_for(lock, stop, std::chrono::milliseconds(10), [&] { return stop.stop_requested(); })) {
-      if (const std::optional<CardState> state = now()) poll->states.push_back(*state);
-    }
-  });
-}
-
-std::optional<CardState> Nvml::stop() {
-  if (!poll_) return {};
-  poll_->thread.request_stop();
-  poll_->thread.join();
-  std::vector<CardState> states = std::move(poll_->states);
-  poll_.reset();
-  if (states.empty()) return now();
-  return summary(states);
+  return CardState{
+      .power_w = power_mw / 1000.0, .temperature_c = static_cast<double>(temperature), .throttle_reasons = reasons};
 }
 
 std::string throttle_words(uint64_t reasons) {
@@ -138,20 +98,6 @@ std::string throttle_words(uint64_t reasons) {
     if (reasons & reason.bit) words += (words.empty() ? "" : ", ") + std::string(reason.words);
   }
   return words;
-}
-
-std::optional<CardState> summary(std::span<const CardState> states) {
-  if (states.empty()) return {};
-  const auto median_of = [&](double CardState::*figure) {
-    std::vector<double> values;
-    for (const CardState& state : states) values.push_back(state.*figure);
-    return median(values);
-  };
-  CardState all{.clock_mhz = median_of(&CardState::clock_mhz),
-                .power_w = median_of(&CardState::power_w),
-                .temperature_c = median_of(&CardState::temperature_c)};
-  for (const CardState& state : states) all.throttle_reasons |= state.throttle_reasons;
-  return all;
 }
 
 }  // namespace ladder

@@ -1,4 +1,4 @@
-// What the card was doing while a group ran, by NVML (libnvidia-ml, part of the driver), loaded at run time.
+// Temperature, power and what slows the card down, by NVML (libnvidia-ml, part of the driver), loaded at run time.
 #pragma once
 #include <memory>
 #include <optional>
@@ -19,23 +19,13 @@ class Nvml {
   std::string driver_version() const;  // empty when NVML does not say
   std::optional<CardState> now() const;
 
-  // Polls every 10 ms from a thread of its own, from start() to stop(). The result is the median of each figure; the
-  // throttle reasons are those seen in any sample.
-  void start();
-  std::optional<CardState> stop();
-
  private:
   struct Library;
-  struct Poll;
   explicit Nvml(std::unique_ptr<Library> library);
   std::unique_ptr<Library> library_;
-  std::unique_ptr<Poll> poll_;
 };
 
 // The reasons that slow a loaded card down, in words: "power cap, thermal". Empty when there are none.
 std::string throttle_words(uint64_t reasons);
-
-// One state from several: medians, and all throttle reasons together. Nothing from nothing.
-std::optional<CardState> summary(std::span<const CardState> states);
 
 }  // namespace ladder

@@ -1,11 +1,15 @@
 #include "harness/measure/peer.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <fstream>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <utility>
 
 #include "harness/base/progress.hpp"
@@ -79,12 +83,68 @@ Result<Peer> Peer::start(const PeerCommand& command, PeerLimits limits) {
   return Peer(std::move(*process), command.label, limits);
 }
 
-Status Peer::ask_to_prepare(const Shape& shape, std::string_view inputs, uint64_t seed) {
-  const json request{{"op", "prepare"}, {"batch", shape.batch}, {"heads", shape.heads},
-                     {"n", shape.n},    {"d", shape.d},         {"causal", shape.causal},
-                     {"dtype", "fp16"}, {"inputs", inputs},     {"seed", seed}};
-  const Status sent = process_.write_line(request.dump(), WRITE_LIMIT_S);
+PeerFiles::~PeerFiles() {
+  std::error_code ignored;
+  if (!directory_.empty()) fs::remove_all(directory_, ignored);
+}
+
+Result<PeerFiles> PeerFiles::create(const Inputs& inputs) {
+  uint64_t bytes = 0;
+  for (const Tensor& input : inputs) bytes += input.bytes().size();
+  std::error_code error;
+  std::vector<std::string> tried;
+  for (const fs::path& root : {fs::path("/dev/shm"), fs::temp_directory_path(error)}) {
+    tried.push_back(root.string());
+    // Room for the outputs of a few peers too, and not the last of it.
+    if (const fs::space_info space = fs::space(root, error); error || space.available < bytes + bytes / 2) continue;
+    std::string directory = (root / "ladder-XXXXXX").string();
+    if (!::mkdtemp(directory.data())) continue;
+    PeerFiles files{fs::path(directory)};
+    bool written = true;
+    for (const Tensor& input : inputs) {
+      std::ofstream file(files.of(input.name()), std::ios::binary);
+      file.write(reinterpret_cast<const char*>(input.bytes().data()),
+                 static_cast<std::streamsize>(input.bytes().size()));
+      written = written && file.flush();
+    }
+    if (written) return files;
+  }
+  return failure(
+      ExitCode::cannot_run_here,
+      fmt::format("no peer takes part: its inputs need {:.1f} GiB of files, for which there is no room in {}",
+                  double(bytes) / (1 << 30), fmt::join(tried, " or ")));
+}
+
+Status Peer::send(const std::string& request) {
+  if (process_.has_line()) {
+    return tl::make_unexpected(blame(broken("spoke without being asked: " + printable(*process_.read_line(0)))));
+  }
+  const Status sent = process_.write_line(request, WRITE_LIMIT_S);
   return sent ? sent : tl::make_unexpected(blame(sent.error()));
+}
+
+Result<std::string> Peer::ask(const std::string& request, double limit_s) {
+  if (const Status sent = send(request); !sent) return tl::make_unexpected(sent.error());
+  Result<std::string> line = process_.read_line(limit_s);
+  if (!line) return tl::make_unexpected(blame(line.error()));
+  if (const auto answer = parse_answer(*line); !answer) return tl::make_unexpected(blame(answer.error()));
+  return line;
+}
+
+Status Peer::ask_to_prepare(const Shape& shape, std::string_view inputs, uint64_t seed, const PeerFiles& files) {
+  d_ = shape.d;
+  output_file_ = files.of(fmt::format("O.{}", fmt::ptr(&process_)));
+  json tensors{{"O", output_file_.string()}};
+  for (const TensorSpec& spec : formula_of(shape).inputs(shape)) {
+    tensors[std::string(spec.name)] = files.of(spec.name).string();
+  }
+  const json request{{"op", "prepare"},        {"protocol", PEER_PROTOCOL},
+                     {"batch", shape.batch},   {"heads", shape.heads},
+                     {"n", shape.n},           {"d", shape.d},
+                     {"causal", shape.causal}, {"softmax_scale", 1 / std::sqrt(double(shape.d))},
+                     {"dtype", "fp16"},        {"inputs", inputs},
+                     {"seed", seed},           {"tensors", tensors}};
+  return send(request.dump());
 }
 
 Result<PeerInfo> Peer::prepared() {
@@ -100,30 +160,57 @@ Result<PeerInfo> Peer::prepared() {
   if (!answer) return tl::make_unexpected(blame(answer.error()));
   PeerInfo info{.name = text_of(*answer, "name"),
                 .version = text_of(*answer, "version"),
-                .max_err = number_of(*answer, "max_err"),
+                .protocol = static_cast<int>(number_of(*answer, "protocol").value_or(1)),
                 .ceiling = text_of(*answer, "kind") == "ceiling",
                 .flops = number_of(*answer, "flops")};
-  const auto error = answer->find("max_err");
-  if (error != answer->end() && !error->is_null() && !(info.max_err && *info.max_err >= 0)) {
-    return tl::make_unexpected(blame(broken("its max_err is no error: " + printable(*line))));
-  }
   if (info.name.empty()) return tl::make_unexpected(blame(broken("did not say its name: " + printable(*line))));
-  label_ = info.name;
+  if (!name_.empty() && info.name != name_) {
+    return tl::make_unexpected(blame(broken(fmt::format("has changed its name from {} to {}", name_, info.name))));
+  }
+  if (info.protocol < 1 || info.protocol > PEER_PROTOCOL) {
+    return tl::make_unexpected(blame(broken(
+        fmt::format("keeps protocol {}; there are 1 to {}: {}", info.protocol, PEER_PROTOCOL, printable(*line)))));
+  }
+  label_ = name_ = info.name;
   return info;
 }
 
+Status Peer::poison() {
+  const auto answer = ask(json{{"op", "poison"}}.dump(), limits_.run);
+  return answer ? Status{} : tl::make_unexpected(answer.error());
+}
+
 Result<double> Peer::time_ms(int launches) {
-  const json request{{"op", "run"}, {"launches", launches}};
-  if (const Status sent = process_.write_line(request.dump(), WRITE_LIMIT_S); !sent) {
-    return tl::make_unexpected(blame(sent.error()));
-  }
-  const Result<std::string> line = process_.read_line(limits_.run);
-  if (!line) return tl::make_unexpected(blame(line.error()));
-  const auto answer = parse_answer(*line);
-  if (!answer) return tl::make_unexpected(blame(answer.error()));
-  const std::optional<double> ms = number_of(*answer, "ms");
+  const auto line = ask(json{{"op", "run"}, {"launches", launches}}.dump(), limits_.run);
+  if (!line) return tl::make_unexpected(line.error());
+  const std::optional<double> ms = number_of(*parse_answer(*line), "ms");
   if (!ms || !(*ms > 0)) return tl::make_unexpected(blame(broken("reported no positive time: " + printable(*line))));
   return *ms;
+}
+
+Result<Tensor> Peer::output(std::span<const int64_t> rows) {
+  std::error_code ignored;
+  fs::remove(output_file_, ignored);  // what an earlier answer left
+  const auto line = ask(json{{"op", "output"}, {"rows", rows}}.dump(), limits_.run);
+  if (!line) return tl::make_unexpected(line.error());
+  Tensor tensor(
+      {.name = "O", .element = Element::f16, .heads = 1, .rows = static_cast<int>(rows.size()), .columns = d_});
+  std::ifstream file(output_file_, std::ios::binary);
+  const auto bytes = static_cast<std::streamsize>(tensor.bytes().size());
+  file.read(reinterpret_cast<char*>(tensor.bytes().data()), bytes);
+  if (file.gcount() != bytes || file.peek() != std::ifstream::traits_type::eof()) {
+    const auto there = fs::file_size(output_file_, ignored);
+    return tl::make_unexpected(
+        blame(broken(fmt::format("was asked for {} rows of {} f16, {} bytes, and wrote {}", rows.size(), d_, bytes,
+                                 ignored ? "none" : std::to_string(there)))));
+  }
+  return tensor;
+}
+
+Status Peer::refuses_unknown_requests() {
+  const auto answer = ask(json{{"op", "sing"}}.dump(), WRITE_LIMIT_S);
+  if (answer) return tl::make_unexpected(blame(broken("says yes to a request that the protocol does not have")));
+  return answer.error().code == ExitCode::cannot_run_here ? Status{} : tl::make_unexpected(answer.error());
 }
 
 Error Peer::blame(const Error& error) {
@@ -136,6 +223,37 @@ Error Peer::blame(const Error& error) {
     }
   }
   return {error.code, message};
+}
+
+namespace {
+
+Result<double> judge_rows(Peer& peer, const Reference& reference) {
+  const Result<Tensor> output = peer.output(reference.rows);
+  if (!output) return tl::make_unexpected(output.error());
+  const Comparison worst = compare_rows_to_reference(reference, reference.answers.front(), *output);
+  if (worst.within()) return worst.max_err;
+  return failure(ExitCode::check_failed,
+                 fmt::format("peer {}: wrong: row {}, column {} is {:g} and should be {:g}; {:.1e} is allowed",
+                             peer.label(), worst.row, worst.column, worst.got, worst.expected, worst.tolerance));
+}
+
+}  // namespace
+
+Result<double> judge(Peer& peer, const Problem& problem) {
+  if (const Status poisoned = peer.poison(); !poisoned) return tl::make_unexpected(poisoned.error());
+  if (const Result<double> ms = peer.time_ms(1); !ms) return ms;
+  return judge_rows(peer, problem.reference);
+}
+
+Status judge_some(Peer& peer, const Problem& problem, uint64_t seed) {
+  constexpr size_t SOME = 64;
+  const Reference& all = problem.reference;
+  std::vector<size_t> chosen(all.rows.size());
+  for (size_t i = 0; i < chosen.size(); ++i) chosen[i] = i;
+  std::shuffle(chosen.begin(), chosen.end(), std::mt19937_64(seed));
+  chosen.resize(std::min(SOME, chosen.size()));
+  const auto judged = judge_rows(peer, some_rows(all, chosen));
+  return judged ? Status{} : tl::make_unexpected(judged.error());
 }
 
 }  // namespace ladder

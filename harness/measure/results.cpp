@@ -1,10 +1,10 @@
 #include "harness/measure/results.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
-#include "harness/measure/nvml.hpp"
 #include "harness/measure/statistics.hpp"
 
 namespace ladder {
@@ -18,42 +18,113 @@ double tflops(const Entry& entry, double ms) {
   return entry.flops / (ms * 1e9);
 }
 
-// The entry that this one's idea is measured against, if it is there.
-std::optional<size_t> previous(std::span<const Entry> entries, size_t which) {
-  const Entry& entry = entries[which];
-  if (entry.kind != "stage" || entry.previous.empty()) return {};
-  for (size_t i = 0; i < entries.size(); ++i) {
-    const Entry& other = entries[i];
-    if (other.kind != "stage" || other.stage != entry.previous) continue;
-    if (entry.is_default ? other.is_default : other.variant == entry.variant) return i;
-  }
-  return {};
+std::optional<size_t> named(std::span<const Entry> entries, std::string_view name) {
+  const auto found = std::ranges::find(entries, name, &Entry::name);
+  if (found == entries.end()) return {};
+  return static_cast<size_t>(found - entries.begin());
 }
 
-// The highest rate of the ceilings for whose names `applies` holds; 0 without one.
-template <class Applies>
-double highest_ceiling(std::span<const Entry> entries, std::span<const Timing> timings, const Applies& applies) {
-  double highest = 0;
-  for (size_t i = 0; i < entries.size(); ++i) {
-    if (entries[i].kind == "ceiling" && has_times(timings[i]) && applies(entries[i].name)) {
-      highest = std::max(highest, tflops(entries[i], median(timings[i].ms)));
+// A heat's times by entry, and without what the one before has done to them.
+class Times {
+ public:
+  Times(std::span<const Entry> entries, const HeatRun& heat) : entries_(entries), heat_(heat) {
+    std::vector<Series> series;
+    for (const Timing& timing : heat.timings.timings) {
+      series.push_back(has_times(timing) && !timing.apart ? Series{timing.ms, timing.before} : Series{});
     }
+    adjusted_ = without_carry_over(series);
   }
-  return highest;
+
+  const Timing* of(size_t entry) const {
+    const auto place = std::ranges::find(heat_.all, entry);
+    return place == heat_.all.end() ? nullptr : &heat_.timings.timings[static_cast<size_t>(place - heat_.all.begin())];
+  }
+
+  std::optional<Speedup> faster(size_t a, size_t b) const {
+    const Timing *const of_a = of(a), *const of_b = of(b);
+    for (const Timing* timing : {of_a, of_b}) {
+      if (!timing || !has_times(*timing) || timing->apart) return {};
+    }
+    const auto adjusted = [&](const Timing* timing) -> const std::vector<double>& {
+      return adjusted_[static_cast<size_t>(timing - heat_.timings.timings.data())];
+    };
+    return speedup(paired_speedups(adjusted(of_a), adjusted(of_b), entries_[a].flops / entries_[b].flops),
+                   heat_.timings.balanced);
+  }
+
+  // The highest rate of the ceilings for whose names `applies` holds; 0 without one.
+  template <class Applies>
+  double highest_ceiling(const Applies& applies) const {
+    double highest = 0;
+    for (size_t i = 0; i < heat_.all.size(); ++i) {
+      const Entry& entry = entries_[heat_.all[i]];
+      const Timing& timing = heat_.timings.timings[i];
+      if (entry.kind == "ceiling" && has_times(timing) && applies(entry.name)) {
+        highest = std::max(highest, tflops(entry, median(timing.ms)));
+      }
+    }
+    return highest;
+  }
+
+ private:
+  std::span<const Entry> entries_;
+  const HeatRun& heat_;
+  std::vector<std::vector<double>> adjusted_;
+};
+
+std::vector<size_t> links_of(std::span<const Entry> entries, size_t which) {
+  std::vector<size_t> links;
+  if (const auto before = previous_entry(entries, which)) links.push_back(*before);
+  const Entry& entry = entries[which];
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const Entry& other = entries[i];
+    if (entry.kind != "stage" || other.kind != "stage") continue;
+    const bool own_default = !entry.is_default && other.stage == entry.stage && other.is_default;
+    const bool same_tile = entry.is_default && other.stage == entry.previous && other.variant == entry.variant;
+    if ((own_default || same_tile) && std::ranges::find(links, i) == links.end()) links.push_back(i);
+  }
+  return links;
 }
 
 void add_clocks(ResultRow& row, const Entry& entry, const Timing& timing, int processors) {
-  const std::optional<CardState> state = summary(timing.states);
-  if (!state) return;
-  row.clock_mhz = state->clock_mhz;
-  row.power_w = state->power_w;
-  if (timing.states.size() != timing.ms.size() || processors <= 0) return;
-  std::vector<double> per_clock;  // round by round: time and clock belong together
+  row.power_w = timing.power_w;
+  if (timing.clock_mhz.empty()) return;
+  row.clock_mhz = median(timing.clock_mhz);
+  if (timing.clock_mhz.size() != timing.ms.size() || processors <= 0) return;
+  std::vector<double> per_clock;  // group by group: time and clock belong together
   for (size_t i = 0; i < timing.ms.size(); ++i) {
-    const double clocks = timing.ms[i] * 1e3 * timing.states[i].clock_mhz;
+    const double clocks = timing.ms[i] * 1e3 * timing.clock_mhz[i];
     if (clocks > 0) per_clock.push_back(entry.flops / clocks / processors);
   }
   if (!per_clock.empty()) row.flop_per_clk_sm = median(per_clock);
+}
+
+ResultRow make_row(const Entry& entry, const Timing& timing, const RunFacts& facts, int heat) {
+  ResultRow row;
+  row.stage = entry.name;
+  row.kind = entry.kind;
+  row.gpu = facts.gpu;
+  row.sm = facts.sm;
+  row.driver = facts.driver;
+  row.cuda = facts.cuda;
+  row.shape = facts.shape;
+  row.inputs = facts.inputs;
+  row.regime = facts.regime;
+  row.commit = facts.commit;
+  row.date = facts.date;
+  row.heat = heat;
+  row.version = entry.version;
+  row.rounds = static_cast<int>(timing.ms.size());
+  row.ms_median = median(timing.ms);
+  row.ms_p20 = percentile(timing.ms, 20);
+  row.ms_p80 = percentile(timing.ms, 80);
+  row.tflops = tflops(entry, *row.ms_median);
+  row.max_err = entry.max_err;
+  row.registers = entry.registers;
+  row.spill_bytes = entry.spill_bytes;
+  row.smem_bytes = entry.smem_bytes;
+  add_clocks(row, entry, timing, facts.processors);
+  return row;
 }
 
 }  // namespace
@@ -67,55 +138,55 @@ std::string ceiling_of(const Stage& stage) {
   return stage.needs.find("wgmma") != std::string_view::npos ? "wgmma" : "mma_sync";
 }
 
-std::optional<Estimate> paired(std::span<const Entry> entries, std::span<const Timing> timings, size_t a, size_t b) {
-  for (const size_t i : {a, b}) {
-    if (!has_times(timings[i]) || timings[i].alone) return {};
+std::optional<size_t> previous_entry(std::span<const Entry> entries, size_t which) {
+  const Entry& entry = entries[which];
+  if (entry.kind != "stage" || entry.previous.empty()) return {};
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const Entry& other = entries[i];
+    if (other.kind != "stage" || other.stage != entry.previous) continue;
+    if (entry.is_default ? other.is_default : other.variant == entry.variant) return i;
   }
-  return bootstrap_median(paired_speedups(timings[a].ms, timings[b].ms, entries[a].flops / entries[b].flops));
+  return {};
 }
 
-Results evaluate(std::span<const Entry> entries, std::span<const Timing> timings, const RunFacts& facts) {
-  Results results;
-  const auto fa2 = std::find_if(entries.begin(), entries.end(),
-                                [](const Entry& entry) { return entry.kind == "peer" && entry.name == "fa2"; });
+std::vector<Candidate> candidates(std::span<const Entry> entries, std::span<const double> launch_ms,
+                                  std::string_view versus) {
+  std::vector<Candidate> all;
   for (size_t i = 0; i < entries.size(); ++i) {
     const Entry& entry = entries[i];
-    const Timing& timing = timings[i];
-    const bool stage = entry.kind == "stage";
+    const bool ceiling = entry.kind == "ceiling", binds = ceiling && can_bound(entry.name);
+    all.push_back(
+        {.launch_ms = launch_ms[i],
+         .everywhere = binds || (!ceiling && entry.name == versus) || (entry.kind == "peer" && entry.name == "fa2"),
+         .thermometer = ceiling && !binds,
+         .links = links_of(entries, i)});
+  }
+  return all;
+}
+
+Results evaluate(std::span<const Entry> entries, const HeatRun& heat, const RunFacts& facts, std::string_view versus) {
+  Results results;
+  const Times times(entries, heat);
+  std::optional<size_t> fa2 = named(entries, "fa2");
+  if (fa2 && entries[*fa2].kind != "peer") fa2 = {};
+  const std::optional<size_t> denominator = named(entries, versus);
+  std::vector<Speedup> table;  // in the order of those rows that have a ratio over the one before
+  for (const size_t i : heat.own) {
+    const Entry& entry = entries[i];
+    const Timing& timing = *times.of(i);
     if (!has_times(timing)) {
       results.notes.push_back(
           fmt::format("{}: not timed: {}", entry.name, timing.error ? timing.error->message : "no rounds"));
-      if (stage) results.ok = false;
+      if (entry.kind == "stage") results.ok = false;
       continue;
     }
-    ResultRow row;
-    row.stage = entry.name;
-    row.kind = entry.kind;
-    row.gpu = facts.gpu;
-    row.sm = facts.sm;
-    row.driver = facts.driver;
-    row.cuda = facts.cuda;
-    row.shape = facts.shape;
-    row.inputs = facts.inputs;
-    row.regime = facts.regime;
-    row.commit = facts.commit;
-    row.date = facts.date;
-    row.rounds = static_cast<int>(timing.ms.size());
-    row.ms_median = median(timing.ms);
-    row.ms_p20 = percentile(timing.ms, 20);
-    row.ms_p80 = percentile(timing.ms, 80);
-    row.tflops = tflops(entry, *row.ms_median);
-    row.max_err = entry.max_err;
-    row.registers = entry.registers;
-    row.spill_bytes = entry.spill_bytes;
-    row.smem_bytes = entry.smem_bytes;
-    add_clocks(row, entry, timing, facts.processors);
-
+    ResultRow row = make_row(entry, timing, facts, heat.number);
     if (entry.kind != "ceiling") {
-      const double own =
-          highest_ceiling(entries, timings, [&](const std::string& name) { return name == entry.ceiling; });
+      const double own = entry.ceiling.empty() ? 0 : times.highest_ceiling([&](const std::string& name) {
+        return name.starts_with(entry.ceiling);
+      });
       const double ceiling =
-          own > 0 ? own : highest_ceiling(entries, timings, [&](const std::string& name) { return bounds(name, row); });
+          own > 0 ? own : times.highest_ceiling([&](const std::string& name) { return bounds(name, row); });
       if (ceiling > 0 && row.tflops > ceiling) {
         results.notes.push_back(fmt::format(
             "{}: {:.1f} TFLOPS is above the ceiling of {:.1f} measured beside it. That is an error of the measurement "
@@ -125,45 +196,102 @@ Results evaluate(std::span<const Entry> entries, std::span<const Timing> timings
         continue;
       }
       if (own > 0) row.pct_ceiling = 100 * row.tflops / own;
-      if (const auto before = previous(entries, i)) {
-        row.vs_previous = paired(entries, timings, i, *before);
-        if (row.vs_previous) {
+      for (const size_t link : links_of(entries, i)) {
+        if (const auto ratio = times.faster(i, link)) results.ratios[{i, link}] = ratio->estimate;
+      }
+      if (const auto before = previous_entry(entries, i)) {
+        if (const auto ratio = times.faster(i, *before)) {
           row.previous = entries[*before].name;
-          row.verdict = to_string(verdict(*row.vs_previous));
+          row.vs_previous = ratio->estimate;
+          table.push_back(*ratio);
         }
       }
-      if (fa2 != entries.end() && &*fa2 != &entry) {
-        row.vs_fa2 = paired(entries, timings, i, static_cast<size_t>(fa2 - entries.begin()));
+      if (fa2 && *fa2 != i) {
+        if (const auto ratio = times.faster(i, *fa2)) row.vs_fa2 = ratio->estimate;
+      }
+      if (denominator && *denominator != i) {
+        if (const auto ratio = times.faster(i, *denominator)) results.over[entry.name] = *ratio;
       }
     }
-    if (timing.alone) {
+    if (timing.apart) {
       results.notes.push_back(
-          fmt::format("{}: more than a second a launch, so it was timed alone, {} launches after the "
-                      "rounds: no paired interval.",
-                      entry.name, timing.ms.size()));
+          fmt::format("{}: more than {:g} s a launch, so it was timed apart, {} launches: no paired interval.",
+                      entry.name, sustained_protocol().longest_launch_ms / 1e3, timing.ms.size()));
     }
     results.rows.push_back(std::move(row));
   }
+  const std::vector<Verdict> chosen = verdicts(table);
+  size_t next = 0;
+  for (ResultRow& row : results.rows) {
+    if (row.vs_previous) row.verdict = to_string(chosen[next++]);
+  }
   // Stages, peers, ceilings, each in the order of the entries.
-  const auto rank = [](const ResultRow& row) { return row.kind == "stage" ? 0 : row.kind == "peer" ? 1 : 2; };
-  std::stable_sort(results.rows.begin(), results.rows.end(),
-                   [&](const ResultRow& a, const ResultRow& b) { return rank(a) < rank(b); });
+  const auto rank = [&](const ResultRow& row) {
+    return std::pair(row.kind == "stage" ? 0 : row.kind == "peer" ? 1 : 2, named(entries, row.stage));
+  };
+  std::ranges::stable_sort(results.rows, {}, rank);
   return results;
 }
 
-std::optional<std::string> unbalanced(std::span<const Timing> timings, Regime regime) {
+std::optional<std::string> unbalanced(const HeatTimings& heat, Regime regime) {
   int contestants = 0, rounds = 0;
-  for (const Timing& timing : timings) {
-    if (!has_times(timing) || timing.alone) continue;
+  for (const Timing& timing : heat.timings) {
     ++contestants;
     rounds = std::max(rounds, static_cast<int>(timing.ms.size()));
   }
-  const int balanced = contestants % 2 == 0 ? contestants : 2 * contestants;
-  if (regime != Regime::sustained || contestants < 2 || rounds >= balanced) return {};
+  if (heat.balanced || contestants < 2) return {};
+  if (regime != Regime::sustained) return fmt::format("{} rounds are too few for a verdict.", rounds);
   return fmt::format(
-      "{} rounds of {} contestants: not everyone has followed everyone else, and a kernel is slower after one "
-      "that heats the card. --rounds {} balances that.",
-      rounds, contestants, balanced);
+      "{} rounds of {} contestants: not everyone has followed everyone else, so there are no verdicts. --rounds {} "
+      "would "
+      "give them.",
+      rounds, contestants, sustained_protocol().rounds_of(contestants));
+}
+
+std::optional<std::string> everywhere_note(std::span<const Entry> entries, std::span<const HeatRun> heats,
+                                           std::string_view name) {
+  std::vector<std::string> rates, numbers;
+  double least = 0, most = 0;
+  for (const HeatRun& heat : heats) {
+    for (size_t i = 0; i < heat.all.size(); ++i) {
+      const Entry& entry = entries[heat.all[i]];
+      const Timing& timing = heat.timings.timings[i];
+      if (entry.name != name || !has_times(timing)) continue;
+      const double rate = tflops(entry, median(timing.ms));
+      least = rates.empty() ? rate : std::min(least, rate);
+      most = std::max(most, rate);
+      rates.push_back(fmt::format("{:.1f}", rate));
+      numbers.push_back(std::to_string(heat.number));
+    }
+  }
+  if (rates.size() < 2) return {};
+  return fmt::format("{} read {} TFLOPS in heats {}: within {:.1f} %.", name, fmt::join(rates, ", "),
+                     fmt::join(numbers, ", "), 100 * (most / least - 1));
+}
+
+const std::string ROUNDS_HEADER =
+    "contestant,kind,gpu,batch,heads,n,d,causal,inputs,regime,heat,round,before,launches,ms,clock_mhz,commit,date\n";
+
+std::string rounds_lines(std::span<const Entry> entries, const HeatRun& heat, const RunFacts& facts) {
+  std::string text;
+  const auto quoted = [](const std::string& name) {
+    return name.find(',') == std::string::npos ? name : '"' + name + '"';
+  };
+  for (size_t i = 0; i < heat.all.size(); ++i) {
+    const Entry& entry = entries[heat.all[i]];
+    const Timing& timing = heat.timings.timings[i];
+    for (size_t round = 0; round < timing.ms.size(); ++round) {
+      const int before = timing.before[round];
+      text += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{:.6g},{},{},{}\n", quoted(entry.name), entry.kind,
+                          quoted(facts.gpu), facts.shape.batch, facts.shape.heads, facts.shape.n, facts.shape.d,
+                          facts.shape.causal ? 1 : 0, facts.inputs, facts.regime, heat.number, round + 1,
+                          before < 0 ? "" : quoted(entries[heat.all[size_t(before)]].name), timing.launches,
+                          timing.ms[round],
+                          round < timing.clock_mhz.size() ? fmt::format("{:.1f}", timing.clock_mhz[round]) : "",
+                          facts.commit, facts.date);
+    }
+  }
+  return text;
 }
 
 }  // namespace ladder

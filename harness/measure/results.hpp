@@ -1,16 +1,18 @@
 // From timings to the rows of the table: pure functions between the round loop and the CSV.
 #pragma once
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "harness/measure/csv.hpp"
+#include "harness/measure/heats.hpp"
 #include "harness/measure/rounds.hpp"
 
 namespace ladder {
 
-// A contestant as the results know it; entry i owns timing i.
+// A contestant as the results know it.
 struct Entry {
   std::string name;                      // of its row: "02_swizzle", "02_swizzle[64x32, 2 warps]", "fa2", "mma_sync"
   std::string kind;                      // stage, peer, ceiling
@@ -19,6 +21,7 @@ struct Entry {
   bool is_default = false;               // the stage's default variant
   std::string ceiling = {};              // of a stage: the ceiling of its instruction, by name
   std::string previous = {};             // and the stage that it starts from, by name
+  std::string version = {};              // of a peer
   std::optional<double> max_err = {};
   std::optional<int> registers = {}, spill_bytes = {}, smem_bytes = {};
 };
@@ -26,8 +29,19 @@ struct Entry {
 // "02_swizzle" for the default variant, "02_swizzle[64x32, 2 warps]" for another.
 std::string row_name(const Stage& stage, const Variant& variant);
 
-// The ceiling of the instruction that a stage multiplies with: wgmma if it needs that, or else mma_sync.
+// The ceiling of the instruction that a stage multiplies with: wgmma if it needs that, or else mma_sync. A ceiling whose
+// name begins so is one.
 std::string ceiling_of(const Stage& stage);
+
+// What heats are planned from, entry by entry. Everywhere are "fa2", `versus` and the ceilings that bound a row. An entry's
+// ratios are taken over the entry that its idea is measured against (previous_entry), a default's over the same tile there too,
+// and another variant's over its own default.
+std::vector<Candidate> candidates(std::span<const Entry> entries, std::span<const double> launch_ms,
+                                  std::string_view versus);
+
+// vs_previous pairs a stage's default variant with the default of the stage that it starts from, and any other variant
+// with the variant of the same label there: the same shape with and without the idea.
+std::optional<size_t> previous_entry(std::span<const Entry> entries, size_t which);
 
 // What all rows of one shape have in common.
 struct RunFacts {
@@ -39,24 +53,39 @@ struct RunFacts {
   std::string inputs, regime, commit, date;
 };
 
-struct Results {
-  std::vector<ResultRow> rows;     // of those that have a result: stages, peers, ceilings
-  std::vector<std::string> notes;  // why the others have none, and what to know about these
-  bool ok = true;                  // false when a stage failed or a figure cannot be true
+// A heat that was run. Timing i is of entry all[i].
+struct HeatRun {
+  int number = 0;  // from 1; 0: timed apart
+  std::vector<size_t> own, all;
+  HeatTimings timings;
 };
 
-// vs_previous pairs a stage's default variant with the default of the stage that it starts from, and any other variant
-// with the variant of the same label there: the same shape with and without the idea. `previous` is the name of that
-// row. Without it in the run there is no ratio. vs_fa2 pairs with the peer "fa2".
-// A stage is held to the ceiling of its own instruction, and everybody to those of csv.hpp's bounds(); a rate above is
-// reported and gets no row.
-Results evaluate(std::span<const Entry> entries, std::span<const Timing> timings, const RunFacts& facts);
+using Ratios =
+    std::map<std::pair<size_t, size_t>, Estimate>;  // of entries: how much faster the first is than the second
 
-// What to say of a sustained run of too few rounds: only over as many as it has contestants, or twice as many of an odd
-// number, does everyone follow everyone else equally often. Nothing if there were enough.
-std::optional<std::string> unbalanced(std::span<const Timing> timings, Regime regime);
+struct Results {
+  std::vector<ResultRow> rows;     // of those whose home this heat is and that have a result: stages, peers, ceilings
+  std::vector<std::string> notes;  // why the others have none, and what to know about these
+  std::map<std::string, Speedup> over;  // of each row, its ratio over `versus`
+  Ratios ratios;                        // over the links
+  bool ok = true;                       // false when a stage failed or a figure cannot be true
+};
 
-// The paired speedup of entry a over entry b, or nothing when one of them failed or was timed alone.
-std::optional<Estimate> paired(std::span<const Entry> entries, std::span<const Timing> timings, size_t a, size_t b);
+// `previous` is the name of the row that vs_previous is taken over; without it in the heat there is no ratio. vs_fa2 pairs
+// with the peer "fa2". A stage is held to the ceiling of its own instruction, and everybody to those of csv.hpp's bounds(); a
+// rate above is reported and gets no row. The verdicts of a heat are chosen together.
+Results evaluate(std::span<const Entry> entries, const HeatRun& heat, const RunFacts& facts,
+                 std::string_view versus = "fa2");
+
+// What to say of a sustained heat of too few rounds: without everyone having followed everyone else there is no verdict.
+std::optional<std::string> unbalanced(const HeatTimings& heat, Regime regime);
+
+// How much an entry that is everywhere read in the heats, when there are several: "fa2 read 348.1, 349.0 TFLOPS in heats 1, 2".
+std::optional<std::string> everywhere_note(std::span<const Entry> entries, std::span<const HeatRun> heats,
+                                           std::string_view name);
+
+// The rows of --rounds-csv: one for each group of the heat, under ROUNDS_HEADER.
+extern const std::string ROUNDS_HEADER;
+std::string rounds_lines(std::span<const Entry> entries, const HeatRun& heat, const RunFacts& facts);
 
 }  // namespace ladder

@@ -34,6 +34,7 @@ std::string header(const ResultRow& row, bool recorded) {
                                  row.cuda.empty() ? "" : ", CUDA " + row.cuda, to_string(row.shape), row.dtype);
   if (!row.inputs.empty()) line += fmt::format(", {} inputs", row.inputs);
   line += fmt::format(", {}", row.regime);
+  if (!recorded && row.heat) line += fmt::format(", heat {}", row.heat);
   if (row.rounds) line += fmt::format(", {} rounds", row.rounds);
   line += fmt::format("; {} {}", state, row.date);
   if (!row.commit.empty()) line += fmt::format(", commit {}", row.commit);
@@ -54,7 +55,7 @@ std::string to_string(const Estimate& estimate) {
 }
 
 std::string results_table(std::span<const ResultRow> rows, std::span<const ResultRow> recorded, bool are_recorded,
-                          size_t columns) {
+                          size_t columns, const Versus* versus) {
   std::string text;
   for (auto row = rows.begin(); row != rows.end();) {
     const auto end =
@@ -65,11 +66,15 @@ std::string results_table(std::span<const ResultRow> rows, std::span<const Resul
     const std::string title = header(heading, are_recorded);
     text += (text.empty() ? "" : "\n") + (columns > 0 ? wrapped(title, columns) : title);
     bool marked = false;
-    Table table({"<", "TFLOPS", "??ms", "????spread", "??of ceiling", "vs previous", "<?", "vs fa2", "???MHz", "???W",
-                 "????FLOP/clk/SM", "????max err"});
+    Table table({"<", "TFLOPS", "??ms", "????spread", "??of ceiling", "vs previous", "<?",
+                 versus ? "vs " + versus->name : std::string("vs fa2"), "???MHz", "???W", "????FLOP/clk/SM",
+                 "????max err"});
     for (; row != end; ++row) {
       std::string vs_fa2 = row->vs_fa2 ? to_string(*row->vs_fa2) : "-";
-      if (!row->vs_fa2 && row->kind == "stage") {
+      if (versus) {
+        const auto ratio = versus->ratios.find(row->stage);
+        vs_fa2 = ratio == versus->ratios.end() ? "-" : to_string(ratio->second.estimate);
+      } else if (!row->vs_fa2 && row->kind == "stage") {
         if (const auto ratio = recorded_ratio(*row, recorded)) {
           vs_fa2 = fmt::format("{:.3f} (recorded)", ratio->value);
           marked = true;
@@ -89,20 +94,21 @@ std::string results_table(std::span<const ResultRow> rows, std::span<const Resul
   return text;
 }
 
-std::string ablation_tables(std::span<const Entry> entries, std::span<const Timing> timings, size_t columns) {
+std::string ablation_tables(std::span<const Entry> entries, std::span<const std::optional<double>> tflops,
+                            const Ratios& ratios, size_t columns) {
   const auto find = [&](const std::string& stage, const std::string& variant) -> std::optional<size_t> {
     for (size_t i = 0; i < entries.size(); ++i) {
       if (entries[i].kind == "stage" && entries[i].stage == stage && entries[i].variant == variant) return i;
     }
     return {};
   };
-  const auto rate = [&](size_t i) {
-    const bool timed = !timings[i].error && !timings[i].ms.empty();
-    return timed ? fmt::format("{:.1f}", entries[i].flops / (median(timings[i].ms) * 1e9)) : std::string("-");
-  };
+  const auto rate = [&](size_t i) { return cell(tflops[i], "{:.1f}"); };
   const auto ratio = [&](size_t a, size_t b) {
-    const std::optional<Estimate> estimate = paired(entries, timings, a, b);
-    return estimate ? to_string(*estimate) : std::string("-");
+    if (const auto known = ratios.find({a, b}); known != ratios.end()) return to_string(known->second);
+    const auto inverse = ratios.find({b, a});
+    if (inverse == ratios.end()) return std::string("-");
+    const Estimate& of = inverse->second;
+    return to_string(Estimate{1 / of.value, 1 / of.hi, 1 / of.lo});
   };
   std::vector<const Entry*> defaults;
   for (const Entry& entry : entries) {

@@ -1,5 +1,7 @@
 // The results as text for a terminal.
 #pragma once
+#include <map>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -9,13 +11,19 @@ namespace ladder {
 
 // Rows in the order given, under a header for each run of rows that share card, shape, inputs and regime. A stage without
 // a ratio to FA2 shows that of `recorded`, marked. Recorded rows themselves are printed with `are_recorded`.
-// `columns` is the width to fit to, as Table::text takes it.
+// `columns` is the width to fit to, as Table::text takes it. With the ratios over another contestant than fa2, these.
+struct Versus {
+  std::string name;
+  std::map<std::string, Speedup> ratios;  // by row name
+};
 std::string results_table(std::span<const ResultRow> rows, std::span<const ResultRow> recorded = {},
-                          bool are_recorded = false, size_t columns = 0);
+                          bool are_recorded = false, size_t columns = 0, const Versus* versus = nullptr);
 
 // For each pair of neighbouring stages with two variant labels in common, the 2 x 2 table that separates the idea from the
 // tile shape, and for each remaining variant its ratio to its stage's default. Empty when there is neither.
-std::string ablation_tables(std::span<const Entry> entries, std::span<const Timing> timings, size_t columns = 0);
+// Rates are of the entries, nothing where one was not timed.
+std::string ablation_tables(std::span<const Entry> entries, std::span<const std::optional<double>> tflops,
+                            const Ratios& ratios, size_t columns = 0);
 
 // "1.052 [1.048, 1.055]"
 std::string to_string(const Estimate& estimate);

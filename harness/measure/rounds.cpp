@@ -1,5 +1,6 @@
 #include "harness/measure/rounds.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "harness/measure/statistics.hpp"
@@ -7,119 +8,153 @@
 namespace ladder {
 namespace {
 
-class Rounds {
- public:
-  Rounds(std::span<const Contestant> contestants, const Protocol& protocol, const Machine& machine)
-      : contestants_(contestants), protocol_(protocol), machine_(machine), timings_(contestants.size()) {}
+constexpr double BETWEEN_GROUPS_S = 0.005;  // drawing, poisoning, verifying: for estimates alone
+constexpr int ROUNDS_FOR_A_VERDICT = 8;     // in fewer not even a sign test of one ratio says much
 
-  Result<std::vector<Timing>> run() {
-    for (size_t who = 0; who < contestants_.size(); ++who) {
-      if (interrupted()) return interruption();
-      calibrate(who);
-    }
-    if (protocol_.regime == Regime::sustained && !soak()) return interruption();
-    const std::vector<size_t> field = in_turn();  // fixed from here on, so that a dropout does not change the order
-    for (int round = 0; round < protocol_.rounds; ++round) {
-      report("round", round, protocol_.rounds);
-      for (const int place : round_order(static_cast<int>(field.size()), round)) {
-        if (interrupted()) return interruption();
-        time_group(field[static_cast<size_t>(place)]);
+bool is_interrupted(const Machine& machine) {
+  return machine.interrupted && machine.interrupted();
+}
+void report(const Machine& machine, std::string_view what, double seconds) {
+  if (machine.progress) machine.progress(what, seconds);
+}
+
+// Milliseconds per launch.
+Result<double> time_launches(const Contestant& contestant, int launches) {
+  const Result<double> total = contestant.time_ms(launches);
+  if (!total) return total;
+  if (!(std::isfinite(*total) && *total > 0)) {
+    return failure(ExitCode::check_failed, contestant.name + " reported a time that is not a positive number");
+  }
+  return *total / launches;
+}
+
+int launches_of_group(const Protocol& protocol, double ms_per_launch) {
+  return protocol.regime == Regime::burst ? launches_for_at_most(protocol.group_ms, ms_per_launch)
+                                          : launches_for_at_least(protocol.group_ms, ms_per_launch);
+}
+
+class Heat {
+ public:
+  Heat(std::span<const Contestant> contestants, std::span<const double> launch_ms, const Protocol& protocol,
+       const Machine& machine)
+      : contestants_(contestants), protocol_(protocol), machine_(machine) {
+    result_.timings.resize(contestants.size());
+    for (size_t who = 0; who < contestants.size(); ++who) size_groups(who, launch_ms[who]);
+    rounds_ = protocol.rounds_of(static_cast<int>(contestants.size()));
+    const auto all = static_cast<int>(contestants.size());
+    result_.balanced = rounds_ >= ROUNDS_FOR_A_VERDICT &&
+                       (protocol.regime != Regime::sustained || (all > 1 && rounds_ >= round_period(all)));
+    const double whole = seconds_of_heat(launch_ms, protocol);
+    soak_seconds_ = protocol.soak_s * (protocol.regime == Regime::alone ? double(all) : 1);
+    round_seconds_ = std::max(0.0, whole - soak_seconds_) / rounds_;
+  }
+
+  Result<HeatTimings> run() {
+    if (!soak()) return interruption();
+    for (int round = 0; round < rounds_; ++round) {
+      report(machine_, "round " + std::to_string(round + 1) + " of " + std::to_string(rounds_), round_seconds_);
+      for (const int who : order(round)) {
+        if (is_interrupted(machine_)) return interruption();
+        time_group(static_cast<size_t>(who));
+      }
+      if (machine_.card) {
+        if (const auto state = machine_.card()) result_.states.push_back(*state);
       }
     }
-    for (size_t who = 0; who < contestants_.size(); ++who) {
-      for (int i = 0; timings_[who].alone && i < protocol_.alone_launches; ++i) {
-        if (interrupted()) return interruption();
-        report(contestants_[who].name, i, protocol_.alone_launches);
-        time_group(who);
-      }
-    }
-    return std::move(timings_);
+    return std::move(result_);
   }
 
  private:
-  bool interrupted() const { return machine_.interrupted && machine_.interrupted(); }
-  void report(std::string_view what, int done, int total) const {
-    if (machine_.progress) machine_.progress(what, done, total);
-  }
+  // A dropout does not change the order of the others.
+  std::vector<int> order(int round) const { return round_order(static_cast<int>(contestants_.size()), round); }
 
-  std::vector<size_t> in_turn() const {
-    std::vector<size_t> field;
-    for (size_t who = 0; who < timings_.size(); ++who) {
-      if (!timings_[who].error && !timings_[who].alone) field.push_back(who);
-    }
-    return field;
-  }
-
-  // Milliseconds per launch, or nothing when the contestant has failed; its Timing then says why.
   std::optional<double> launch(size_t who, int launches) {
-    const Result<double> total = contestants_[who].time_ms(launches);
-    if (!total) {
-      timings_[who].error = total.error();
-      return {};
-    }
-    if (!(std::isfinite(*total) && *total > 0)) {
-      timings_[who].error =
-          Error{ExitCode::check_failed, contestants_[who].name + " reported a time that is not a positive number"};
-      return {};
-    }
-    return *total / launches;
+    const Result<double> ms = time_launches(contestants_[who], launches);
+    if (ms) return *ms;
+    result_.timings[who].error = ms.error();
+    return {};
   }
 
   void size_groups(size_t who, double ms_per_launch) {
-    const bool sustained = protocol_.regime == Regime::sustained;
-    timings_[who].launches = sustained ? launches_for_at_least(protocol_.group_ms, ms_per_launch)
-                                       : launches_for_at_most(protocol_.group_ms, ms_per_launch);
+    ms_per_launch_.resize(contestants_.size());
+    ms_per_launch_[who] = ms_per_launch;
+    result_.timings[who].launches = launches_of_group(protocol_, ms_per_launch);
   }
 
-  // The first launch pays for loading the kernel; the second one says how long a launch is.
-  void calibrate(size_t who) {
-    report(contestants_[who].name, 0, 1);
-    for (int i = 0; i < 2; ++i) {
-      const std::optional<double> ms = launch(who, 1);
-      if (!ms) return;
-      timings_[who].alone = *ms > protocol_.longest_launch_ms;
-      size_groups(who, *ms);
-      if (timings_[who].alone) {
-        timings_[who].launches = 1;
-        return;
-      }
-    }
-  }
-
-  // Everyone in turn until the card is as warm as it will be. Groups are sized anew from each: a cold card misleads.
+  // Until the card is as warm as it will be. Groups are sized anew from each: a cold card misleads.
   bool soak() {
-    const std::vector<size_t> field = in_turn();
+    if (protocol_.soak_s <= 0) return true;
+    report(machine_, "soak", soak_seconds_);
+    if (protocol_.regime == Regime::alone) return soak_one_by_one();
     const double start = machine_.now_s();
-    report("soak", 0, 1);
-    for (int round = 0; !field.empty() && machine_.now_s() - start < protocol_.soak_s; ++round) {
-      for (const int place : round_order(static_cast<int>(field.size()), round)) {
-        if (interrupted()) return false;
-        const size_t who = field[static_cast<size_t>(place)];
-        if (timings_[who].error) continue;
-        if (const std::optional<double> ms = launch(who, timings_[who].launches)) size_groups(who, *ms);
+    for (int round = 0; machine_.now_s() - start < protocol_.soak_s; ++round) {
+      bool anybody = false;
+      for (const int place : order(round)) {
+        const auto who = static_cast<size_t>(place);
+        if (is_interrupted(machine_)) return false;
+        if (result_.timings[who].error || !load(who)) continue;
+        anybody = true;
+        if (const auto ms = launch(who, result_.timings[who].launches)) size_groups(who, *ms);
       }
-      if (in_turn().empty()) break;
+      if (!anybody) break;
     }
     return true;
   }
 
+  // Each by itself, for so long that NVML's power is of its work alone.
+  bool soak_one_by_one() {
+    for (size_t who = 0; who < contestants_.size(); ++who) {
+      const double start = machine_.now_s();
+      while (!result_.timings[who].error && machine_.now_s() - start < protocol_.soak_s) {
+        if (is_interrupted(machine_)) return false;
+        if (const auto ms = launch(who, result_.timings[who].launches)) size_groups(who, *ms);
+      }
+      if (!result_.timings[who].error && machine_.card) {
+        if (const auto state = machine_.card()) result_.timings[who].power_w = state->power_w;
+      }
+    }
+    return true;
+  }
+
+  // The machine's load; false when the card refuses it.
+  bool load(size_t who) {
+    if (!machine_.load || protocol_.regime != Regime::sustained || protocol_.lead_in_ms <= 0) return true;
+    const Status loaded = machine_.load(protocol_.lead_in_ms);
+    if (!loaded) result_.timings[who].error = loaded.error();
+    return bool(loaded);
+  }
+
   void time_group(size_t who) {
-    Timing& timing = timings_[who];
+    Timing& timing = result_.timings[who];
     const Contestant& contestant = contestants_[who];
     if (timing.error) return;
+    const auto idled = [&] {
+      if (ended_s_ && protocol_.idle_s == 0) result_.idle_ms.push_back((machine_.now_s() - *ended_s_) * 1e3);
+    };
+    // A lead-in by the contestant itself writes outputs, so that they are poisoned after it; the common load does not.
+    if (protocol_.regime == Regime::alone) {
+      idled();
+      const int lead_in = launches_for_at_least(protocol_.lead_in_ms, ms_per_launch_[who]);
+      if (!launch(who, lead_in)) return;
+    }
     if (contestant.before) {
       if (const Status poisoned = contestant.before(timing.launches); !poisoned) {
         timing.error = poisoned.error();
         return;
       }
     }
+    if (protocol_.regime != Regime::alone) idled();
+    if (!load(who)) return;
     if (protocol_.idle_s > 0) machine_.sleep_s(protocol_.idle_s);
-    if (machine_.start_meter) machine_.start_meter();
+    if (machine_.start_clock) machine_.start_clock();
     const std::optional<double> ms = launch(who, timing.launches);
-    const std::optional<CardState> state = machine_.stop_meter ? machine_.stop_meter() : std::nullopt;
+    const std::optional<double> mhz = machine_.stop_clock ? machine_.stop_clock() : std::nullopt;
+    ended_s_ = machine_.now_s();
+    const int before = std::exchange(last_, static_cast<int>(who));
     if (!ms) return;
     timing.ms.push_back(*ms);
-    if (state) timing.states.push_back(*state);
+    timing.before.push_back(before);
+    if (mhz) timing.clock_mhz.push_back(*mhz);
     if (contestant.after) {
       if (const Status verified = contestant.after(); !verified) timing.error = verified.error();
     }
@@ -128,30 +163,120 @@ class Rounds {
   std::span<const Contestant> contestants_;
   const Protocol& protocol_;
   const Machine& machine_;
-  std::vector<Timing> timings_;
+  HeatTimings result_;
+  std::vector<double> ms_per_launch_;
+  int rounds_ = 0, last_ = -1;
+  double soak_seconds_ = 0, round_seconds_ = 0;
+  std::optional<double> ended_s_;  // when the last group did
 };
 
 }  // namespace
 
 std::string_view to_string(Regime regime) {
-  return regime == Regime::sustained ? "sustained" : "burst";
+  switch (regime) {
+    case Regime::sustained:
+      return "sustained";
+    case Regime::alone:
+      return "alone";
+    case Regime::burst:
+      break;
+  }
+  return "burst";
 }
 
 tl::unexpected<Error> interruption() {
-  return failure(ExitCode::interrupted, "interrupted; this shape is not recorded, earlier ones are");
+  return failure(
+      ExitCode::interrupted,
+      "interrupted; this heat is not recorded, earlier ones are. The same command with --resume goes on there");
+}
+
+int Protocol::rounds_of(int contestants) const {
+  if (rounds) return *rounds;
+  if (regime != Regime::sustained || contestants < 1) return least_rounds;
+  const int period = round_period(contestants);
+  return (least_rounds + period - 1) / period * period;
 }
 
 Protocol sustained_protocol() {
   return {};
 }
 
-Protocol burst_protocol() {
-  return {.regime = Regime::burst, .rounds = 10, .soak_s = 0, .idle_s = 1};
+Protocol alone_protocol() {
+  return {
+      .regime = Regime::alone, .least_rounds = 10, .group_ms = 150, .lead_in_ms = 150, .warm_up_s = 0, .soak_s = 1.5};
 }
 
-Result<std::vector<Timing>> run_rounds(std::span<const Contestant> contestants, const Protocol& protocol,
-                                       const Machine& machine) {
-  return Rounds(contestants, protocol, machine).run();
+Protocol burst_protocol() {
+  return {.regime = Regime::burst, .least_rounds = 10, .lead_in_ms = 0, .warm_up_s = 0, .soak_s = 0, .idle_s = 1};
+}
+
+Result<std::vector<Result<double>>> first_look(std::span<const Contestant> contestants, const Protocol& protocol,
+                                               const Machine& machine) {
+  std::vector<Result<double>> launch_ms;
+  for (const Contestant& contestant : contestants) {
+    if (is_interrupted(machine)) return interruption();
+    report(machine, contestant.name, 0);
+    Result<double> ms = time_launches(contestant, 1);
+    if (ms && *ms <= protocol.longest_launch_ms) ms = time_launches(contestant, 1);
+    launch_ms.push_back(std::move(ms));
+  }
+  return launch_ms;
+}
+
+double seconds_of_heat(std::span<const double> launch_ms, const Protocol& protocol) {
+  double round = 0, soak = protocol.soak_s;
+  for (const double ms : launch_ms) {
+    const double lead_in = protocol.regime == Regime::alone ? std::max(protocol.lead_in_ms, ms) : protocol.lead_in_ms;
+    round += (lead_in + launches_of_group(protocol, ms) * ms) / 1e3 + protocol.idle_s + BETWEEN_GROUPS_S;
+  }
+  const auto contestants = static_cast<int>(launch_ms.size());
+  if (protocol.regime == Regime::alone) soak *= contestants;
+  return soak + protocol.rounds_of(contestants) * round;
+}
+
+double seconds_apart(double launch_ms, const Protocol& protocol) {
+  return protocol.apart_launches * launch_ms / 1e3;
+}
+
+Result<HeatTimings> run_heat(std::span<const Contestant> contestants, std::span<const double> launch_ms,
+                             const Protocol& protocol, const Machine& machine) {
+  return Heat(contestants, launch_ms, protocol, machine).run();
+}
+
+Status warm_up(const Protocol& protocol, const Machine& machine) {
+  constexpr double STEP_S = 0.5;  // between two looks at Ctrl-C
+  if (!machine.load || protocol.warm_up_s <= 0) return {};
+  report(machine, "warm-up", protocol.warm_up_s);
+  const double start = machine.now_s();
+  while (machine.now_s() - start < protocol.warm_up_s) {
+    if (is_interrupted(machine)) return interruption();
+    if (!machine.load(1e3 * STEP_S)) break;  // whoever is timed says why
+  }
+  return {};
+}
+
+Result<Timing> run_apart(const Contestant& contestant, const Protocol& protocol, const Machine& machine) {
+  Timing timing{.launches = 1, .apart = true};
+  for (int i = 0; i < protocol.apart_launches && !timing.error; ++i) {
+    if (is_interrupted(machine)) return interruption();
+    report(machine, contestant.name, seconds_apart(timing.ms.empty() ? 0 : timing.ms.back(), protocol) / 3);
+    Status status = contestant.before ? contestant.before(1) : Status{};
+    if (status) {
+      if (machine.start_clock) machine.start_clock();
+      const Result<double> ms = time_launches(contestant, 1);
+      const std::optional<double> mhz = machine.stop_clock ? machine.stop_clock() : std::nullopt;
+      if (!ms) {
+        status = tl::make_unexpected(ms.error());
+      } else {
+        timing.ms.push_back(*ms);
+        timing.before.push_back(-1);
+        if (mhz) timing.clock_mhz.push_back(*mhz);
+        if (contestant.after) status = contestant.after();
+      }
+    }
+    if (!status) timing.error = status.error();
+  }
+  return timing;
 }
 
 }  // namespace ladder

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <random>
 
 namespace ladder {
 namespace {
@@ -14,6 +13,16 @@ double percentile_of_sorted(std::span<const double> sorted, double percent) {
   const auto below = static_cast<size_t>(place);
   const size_t above = std::min(below + 1, sorted.size() - 1);
   return std::lerp(sorted[below], sorted[above], place - static_cast<double>(below));
+}
+
+// The chance of fewer than `heads` heads in `flips` of a coin.
+double fewer_heads(std::ptrdiff_t flips, std::ptrdiff_t heads) {
+  double chance = 0;
+  for (std::ptrdiff_t i = 0; i < heads; ++i) {
+    const auto n = static_cast<double>(flips), k = static_cast<double>(i);
+    chance += std::exp(std::lgamma(n + 1) - std::lgamma(k + 1) - std::lgamma(n - k + 1) - n * std::log(2.0));
+  }
+  return chance;
 }
 
 int at_least_one(double launches) {
@@ -32,20 +41,80 @@ double median(std::span<const double> samples) {
   return percentile(samples, 50);
 }
 
-Estimate bootstrap_median(std::span<const double> samples) {
-  constexpr int RESAMPLES = 4000;
+Estimate median_interval(std::span<const double> samples) {
+  constexpr double CONFIDENCE = 0.95;
   const double mid = median(samples);
-  if (samples.size() < 2) return {mid, mid, mid};
-  std::mt19937_64 random(20220527);  // any constant
-  std::vector<double> resample(samples.size()), medians(RESAMPLES);
-  for (double& resampled : medians) {
-    // The modulo is biased by less than 2^-50; the distributions of <random> differ between standard libraries.
-    for (double& value : resample) value = samples[random() % samples.size()];
-    std::sort(resample.begin(), resample.end());
-    resampled = percentile_of_sorted(resample, 50);
+  if (samples.empty()) return {mid, mid, mid};
+  std::vector<double> sorted(samples.begin(), samples.end());
+  std::sort(sorted.begin(), sorted.end());
+  const auto n = std::ssize(sorted);
+  // The k-th from below and the k-th from above hold the median unless fewer than k samples lie on one side of it.
+  const auto confidence = [&](std::ptrdiff_t k) { return 1 - 2 * fewer_heads(n, k); };
+  std::ptrdiff_t k = 1;
+  if (confidence(k) < CONFIDENCE) return {mid, sorted.front(), sorted.back()};
+  while (confidence(k + 1) >= CONFIDENCE) ++k;
+  const double excess = (confidence(k) - CONFIDENCE) / (confidence(k) - confidence(k + 1));
+  const auto whole = static_cast<double>(n), kth = static_cast<double>(k);
+  const double inwards = (whole - kth) * excess / (kth + (whole - 2 * kth) * excess);
+  const auto at = [&](std::ptrdiff_t place) { return sorted[static_cast<size_t>(place)]; };
+  return {mid, std::lerp(at(k - 1), at(k), inwards), std::lerp(at(n - k), at(n - k - 1), inwards)};
+}
+
+double sign_test(std::span<const double> samples, double centre) {
+  const auto above = std::ranges::count_if(samples, [&](double sample) { return sample > centre; });
+  const auto below = std::ranges::count_if(samples, [&](double sample) { return sample < centre; });
+  return std::min(1.0, 2 * fewer_heads(above + below, std::min(above, below) + 1));
+}
+
+std::vector<std::vector<double>> without_carry_over(std::span<const Series> contestants) {
+  constexpr int SWEEPS = 20;
+  size_t rounds = 0;
+  for (const Series& series : contestants) rounds = std::max(rounds, series.ms.size());
+  // What is left of log(time) when contestant, round and carry-over are taken away, and the carry-over by the one before.
+  std::vector<std::vector<double>> left;
+  for (const Series& series : contestants) {
+    std::vector<double>& logs = left.emplace_back();
+    for (const double ms : series.ms) logs.push_back(std::log(ms));
   }
-  std::sort(medians.begin(), medians.end());
-  return {mid, percentile_of_sorted(medians, 2.5), percentile_of_sorted(medians, 97.5)};
+  std::vector<double> carry_over(contestants.size() + 1);
+  // Takes the median of each of `groups` sets of cells away from its cells; `add` keeps it.
+  const auto polish = [&](size_t groups, auto group_of, auto keep) {
+    std::vector<std::vector<double>> cells(groups);
+    for (size_t who = 0; who < left.size(); ++who) {
+      for (size_t round = 0; round < left[who].size(); ++round) {
+        cells[group_of(who, round)].push_back(left[who][round]);
+      }
+    }
+    std::vector<double> medians(groups);
+    for (size_t group = 0; group < groups; ++group) medians[group] = cells[group].empty() ? 0 : median(cells[group]);
+    keep(medians);
+    for (size_t who = 0; who < left.size(); ++who) {
+      for (size_t round = 0; round < left[who].size(); ++round) left[who][round] -= medians[group_of(who, round)];
+    }
+  };
+  const auto before = [&](size_t who, size_t round) { return static_cast<size_t>(contestants[who].before[round] + 1); };
+  for (int sweep = 0; sweep < SWEEPS; ++sweep) {
+    polish(
+        left.size(), [](size_t who, size_t) { return who; }, [](std::vector<double>&) {});
+    polish(
+        rounds, [](size_t, size_t round) { return round; }, [](std::vector<double>&) {});
+    polish(carry_over.size(), before, [&](std::vector<double>& medians) {
+      for (size_t i = 0; i < medians.size(); ++i) carry_over[i] += medians[i];
+    });
+  }
+  std::vector<double> all;
+  for (size_t who = 0; who < contestants.size(); ++who) {
+    for (size_t round = 0; round < contestants[who].ms.size(); ++round) all.push_back(carry_over[before(who, round)]);
+  }
+  const double centre = all.empty() ? 0 : median(all);
+  std::vector<std::vector<double>> adjusted;
+  for (size_t who = 0; who < contestants.size(); ++who) {
+    std::vector<double>& times = adjusted.emplace_back();
+    for (size_t round = 0; round < contestants[who].ms.size(); ++round) {
+      times.push_back(contestants[who].ms[round] * std::exp(centre - carry_over[before(who, round)]));
+    }
+  }
+  return adjusted;
 }
 
 std::vector<double> paired_speedups(std::span<const double> ms_a, std::span<const double> ms_b, double work_ratio) {
@@ -61,17 +130,39 @@ std::string_view to_string(Verdict verdict) {
     case Verdict::slower:
       return "slower";
     case Verdict::same:
+      return "same";
+    case Verdict::none:
       break;
   }
-  return "same";
+  return "";
 }
 
-Verdict verdict(const Estimate& speedup) {
-  constexpr double SMALLEST_GAIN = 0.002;
-  if (!(std::abs(speedup.value - 1) >= SMALLEST_GAIN)) return Verdict::same;
-  if (speedup.lo > 1) return Verdict::faster;
-  if (speedup.hi < 1) return Verdict::slower;
-  return Verdict::same;
+Speedup speedup(std::span<const double> ratios, bool balanced) {
+  return {median_interval(ratios), sign_test(ratios, 1), balanced};
+}
+
+std::vector<Verdict> verdicts(std::span<const Speedup> table) {
+  constexpr double SMALLEST_GAIN = 0.002, WRONG = 0.05;
+  std::vector<double> chances;
+  for (const Speedup& each : table) {
+    if (each.balanced) chances.push_back(each.chance);
+  }
+  std::sort(chances.begin(), chances.end());
+  // The largest chance that is below its share of the 5 %; all smaller ones stand with it.
+  double bound = -1;
+  for (size_t i = 0; i < chances.size(); ++i) {
+    if (chances[i] <= WRONG * static_cast<double>(i + 1) / static_cast<double>(chances.size())) bound = chances[i];
+  }
+  std::vector<Verdict> all;
+  for (const auto& [estimate, chance, balanced] : table) {
+    const bool gains = std::abs(estimate.value - 1) >= SMALLEST_GAIN;  // false for NaN
+    const bool holds_one = estimate.lo <= 1 && 1 <= estimate.hi;
+    all.push_back(!balanced                                   ? Verdict::none
+                  : !gains || holds_one || !(chance <= bound) ? Verdict::same
+                  : estimate.value > 1                        ? Verdict::faster
+                                                              : Verdict::slower);
+  }
+  return all;
 }
 
 std::vector<int> round_order(int contestants, int round) {
@@ -87,6 +178,10 @@ std::vector<int> round_order(int contestants, int round) {
   }
   if (odd && round % 2 == 1) std::reverse(order.begin(), order.end());
   return order;
+}
+
+int round_period(int contestants) {
+  return contestants % 2 == 0 || contestants == 1 ? contestants : 2 * contestants;
 }
 
 int launches_for_at_least(double group_ms, double ms_per_launch) {

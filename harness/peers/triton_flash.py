@@ -5,8 +5,6 @@ Triton is given tiles, not threads: it chooses the layouts, the swizzle, the cop
 that the rungs of the ladder do by hand. What is left is the algorithm. f16 in and out, f32 in between, d a power of two,
 n a multiple of the tiles; dense and causal.
 """
-import math
-
 from torch_peer import AttentionContestant, Refusal, require_gpu, serve, torch, version
 
 try:
@@ -89,7 +87,7 @@ class TritonContestant(AttentionContestant):
         batch, heads, n, d = self.Q.shape
         if self.output is None:
             self.output = torch.full_like(self.Q, float("nan"))
-        scale_log2 = LOG2E / math.sqrt(d)
+        scale_log2 = LOG2E * self.scale
         for _ in range(launches):
             attention[lambda tiles: (n // tiles["BR"], batch * heads)](
                 self.Q, self.K, self.V, self.output, n, scale_log2, D=d, CAUSAL=self.causal)

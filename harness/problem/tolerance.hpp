@@ -83,4 +83,10 @@ struct Comparison {
 Comparison compare_to_reference(const Reference& reference, const Reference::Answer& answer, const Tensor& output,
                                 size_t set = 0);
 
+// The same of a tensor that holds the reference's rows alone, in their order: [1, rows.size(), columns].
+Comparison compare_rows_to_reference(const Reference& reference, const Reference::Answer& answer, const Tensor& rows,
+                                     size_t set = 0);
+// The reference of some of its rows: the places in Reference::rows, ascending or not.
+Reference some_rows(const Reference& reference, std::span<const size_t> places);
+
 }  // namespace ladder

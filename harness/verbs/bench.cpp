@@ -1,16 +1,18 @@
 #include "harness/verbs/bench.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
+#include <cmath>
 #include <memory>
 #include <set>
 
 #include "harness/base/interrupt.hpp"
 #include "harness/base/progress.hpp"
 #include "harness/base/terminal.hpp"
+#include "harness/devices/capacity.hpp"
 #include "harness/measure/field.hpp"
 #include "harness/measure/results_table.hpp"
 #include "harness/problem/shapes.hpp"
@@ -27,7 +29,10 @@ constexpr const char* LEGEND =
     "p80 "
     "over the median.\nRatios are medians of per-round ratios of TFLOPS with their 95 % interval, above 1 is faster; "
     "same: "
-    "the interval holds 1, or below 0.2 %.\n";
+    "the interval holds 1, or below 0.2 %, or one of so many differs by chance.\nMHz is the mean SM clock of the "
+    "groups, counted on "
+    "the card. Of a ceiling that multiplies no matrices, TFLOPS are 1e12 results (ex2) or bytes (l2_read) per "
+    "second.\n";
 
 // Success when some stage can solve some shape, or why the first one cannot.
 Status any_supported(const Options& options) {
@@ -48,25 +53,25 @@ Status any_supported(const Options& options) {
 // Everything that outlives a shape.
 class Bench {
  public:
-  Bench(const Options& options, GpuInfo gpu, std::vector<ResultRow> recorded)
+  Bench(const Options& options, GpuInfo gpu, std::vector<ResultRow> recorded, std::vector<ResultRow> resumed)
       : options_(options),
         out_(table_stream(options)),
         gpu_(std::move(gpu)),
-        nvml_(Nvml::open(gpu_.pci_bus_id)),
+        machine_(gpu_.pci_bus_id),
         recorded_(std::move(recorded)),
+        resumed_(std::move(resumed)),
         protocol_(protocol_of(options)),
         peers_(peer_commands(options)) {
     std::stable_sort(stages_.begin(), stages_.end(), [](auto* a, auto* b) { return a->name < b->name; });
-    if (!nvml_) say_once("No NVML here: clock, power and FLOP per clock stay empty.");
-    if (!options.burst && protocol_.rounds < sustained_protocol().rounds) {
-      say_once(fmt::format("Only {} rounds: intervals from fewer than 20 are not to be relied on.", protocol_.rounds));
-    }
+    for (const std::string& note : machine_.notes()) say_once(note);
   }
 
   Result<ExitCode> run() {
     const std::vector<InputKind> kinds = options_.inputs.empty() ? std::vector{InputKind::normal} : options_.inputs;
     Status status;
-    for (const Shape& shape : bench_shapes(options_)) {
+    const std::vector<Shape> shapes = bench_shapes(options_);
+    problems_ = shapes.size() * kinds.size();
+    for (const Shape& shape : shapes) {
       for (const InputKind kind : kinds) {
         if (status) status = run_shape(shape, kind);
       }
@@ -84,23 +89,16 @@ class Bench {
   }
 
  private:
-  static std::vector<PeerCommand> peer_commands(const Options& options) {
-    std::vector<PeerCommand> commands;
-    for (const std::string& line : options.peers) commands.push_back(peer_from_option(line));
-    if (options.no_peers) return commands;
-    for (PeerCommand& command : find_peers(peers_directory())) commands.push_back(std::move(command));
-    return commands;
-  }
-
-  // The field of one shape. Without room for what some stages need as a workspace, the others run without them.
-  Result<Field> make_field(const Shape& shape, InputKind kind) {
+  // The field of one problem. Without room for what some stages need as a workspace, the others run without them.
+  Result<Field> make_field(const std::shared_ptr<const Problem>& problem) {
+    const Shape& shape = problem->shape;
     uint64_t workspace = 0;
     for (const Stage* stage : stages_) workspace = std::max(workspace, stage->workspace_at(shape));
-    Result<Field> field = Field::create(gpu_, shape, kind, options_.seed, workspace);
+    Result<Field> field = Field::create(gpu_, problem, workspace);
     std::optional<Error> no_room;
     if (!field && workspace > 0 && field.error().code == ExitCode::cannot_run_here) {
       no_room = field.error();
-      field = Field::create(gpu_, shape, kind, options_.seed, 0);
+      field = Field::create(gpu_, problem, 0);
     }
     if (!field) return field;
     for (const Stage* stage : stages_) {
@@ -120,17 +118,23 @@ class Bench {
 
   Status run_shape(const Shape& shape, InputKind kind) {
     const std::string title = fmt::format("{}, {}", to_string(shape), to_string(kind));
+    ++problem_;
+    for (const Status& fits : {fits_gpu_memory(shape, 0, gpu_), fits_host_memory(shape, 0)}) {
+      if (!fits) return fits;
+    }
+    std::shared_ptr<const Problem> problem;
     {
       Progress progress(1);
       progress.step(title + ": inputs, reference, check", 0);
-      peers_.ask_to_prepare(shape, kind, options_.seed);
+      problem = std::make_shared<const Problem>(make_problem(shape, kind, options_.seed, true));
+      peers_.ask_to_prepare(*problem);
     }
-    Result<Field> field = make_field(shape, kind);
+    Result<Field> field = make_field(problem);
     if (!field) return tl::make_unexpected(field.error());
     if (interrupted()) return interruption();  // before all stages were checked
     const bool any_stage = !field->entries().empty();
     if (const Status added = field->add_peers(peers_); !added) return added;
-    if (any_stage) field->add_mma_ceiling();
+    if (any_stage) field->add_ceilings();
     if (!refusal_) refusal_ = field->refusal();
     all_right_ = all_right_ && field->all_right();
     for (const std::string& note : field->notes()) say_once(note);
@@ -138,60 +142,187 @@ class Bench {
       tell(shape);
       return {};
     }
+    if (const Status known = versus_is_known(field->entries()); !known) return known;
+    return time(*field, *problem, title);
+  }
 
-    const Machine machine = real_machine(nvml_ ? &*nvml_ : nullptr, show_progress(title));
-    const auto timings = run_rounds(field->contestants(), protocol_, machine);
+  Status versus_is_known(std::span<const Entry> entries) const {
+    if (std::ranges::find(entries, options_.versus, &Entry::name) != entries.end() || options_.versus == "fa2")
+      return {};
+    std::vector<std::string_view> names;
+    for (const Entry& entry : entries) {
+      if (entry.kind != "ceiling") names.push_back(entry.name);
+    }
+    return failure(ExitCode::usage, fmt::format("--versus {}: nobody of that name takes part.\n  There are: {}",
+                                                options_.versus, fmt::join(names, ", ")));
+  }
+
+  // Whether this bench, interrupted, has recorded the entry already.
+  bool has_row(const Entry& entry, const RunFacts& facts) const {
+    return std::ranges::any_of(resumed_, [&](const ResultRow& row) {
+      return row.stage == entry.name && row.kind == entry.kind && row.shape == facts.shape &&
+             row.inputs == facts.inputs && row.regime == facts.regime && row.gpu == facts.gpu &&
+             row.commit == facts.commit;
+    });
+  }
+
+  // Who takes part, the slowest apart: looks at each, plans the heats and runs them.
+  Status time(const Field& field, const Problem& problem, const std::string& title) {
+    const RunFacts facts = run_facts(gpu_, machine_, problem, protocol_.regime);
+    const Machine machine = machine_.machine([&](std::string_view what, double seconds) {
+      if (progress_) progress_->step(fmt::format("{}: {}{}", title, heat_, what), seconds);
+    });
+    progress_ = std::make_unique<Progress>(1);
+    const auto looks = first_look(field.contestants(), protocol_, machine);
+    if (!looks) return stop_timing(looks.error());
+    std::vector<Entry> entries, apart_entries;
+    std::vector<Contestant> contestants, apart;
+    std::vector<double> launch_ms;
+    double seconds = warmed_up_ ? 0 : protocol_.warm_up_s;
+    for (size_t i = 0; i < looks->size(); ++i) {
+      const Entry& entry = field.entries()[i];
+      const Result<double>& look = (*looks)[i];
+      if (!look) {
+        notes_.push_back(fmt::format("{}: not timed: {}", entry.name, look.error().message));
+        if (entry.kind == "stage") all_right_ = false;
+      } else if (*look > protocol_.longest_launch_ms) {
+        if (has_row(entry, facts)) continue;
+        apart_entries.push_back(entry);
+        apart.push_back(field.contestants()[i]);
+        seconds += seconds_apart(*look, protocol_);
+      } else {
+        entries.push_back(entry);
+        contestants.push_back(field.contestants()[i]);
+        launch_ms.push_back(*look);
+      }
+    }
+    std::vector<Candidate> all = candidates(entries, launch_ms, options_.versus);
+    for (size_t i = 0; i < all.size(); ++i) all[i].recorded = has_row(entries[i], facts);
+    const std::vector<PlannedHeat> heats = plan_heats(all);
+    int number = 1;
+    for (const ResultRow& row : resumed_) {
+      if (row.shape == facts.shape && row.regime == facts.regime) number = std::max(number, row.heat + 1);
+    }
+    const auto of_heat = [](const std::vector<size_t>& who, const auto& values) {
+      std::vector<std::decay_t<decltype(values[0])>> chosen;
+      for (const size_t i : who) chosen.push_back(values[i]);
+      return chosen;
+    };
+    std::vector<std::string> sizes;
+    for (const PlannedHeat& heat : heats) {
+      const std::vector<double> ms = of_heat(heat.all(), launch_ms);
+      seconds += seconds_of_heat(ms, protocol_);
+      sizes.push_back(fmt::format("{} ({} rounds)", ms.size(), protocol_.rounds_of(static_cast<int>(ms.size()))));
+    }
+    fmt::print(stderr, "{}{}: {} heat{} of {}{}; about {:.0f} min {:02.0f} s.\n",
+               problems_ > 1 ? fmt::format("[{} of {}] ", problem_, problems_) : "", title, heats.size(),
+               heats.size() == 1 ? "" : "s", fmt::join(sizes, ", "),
+               apart.empty() ? "" : fmt::format(", {} apart", apart.size()), std::floor(seconds / 60),
+               std::fmod(seconds, 60));
+    progress_ = std::make_unique<Progress>(std::max(seconds, 1.0));
+
+    if (!std::exchange(warmed_up_, true)) {
+      if (const Status warm = warm_up(protocol_, machine); !warm) return stop_timing(warm.error());
+    }
+    std::vector<HeatRun> runs;
+    std::vector<std::optional<double>> rates(entries.size());
+    Ratios ratios;
+    for (const PlannedHeat& planned : heats) {
+      heat_ = fmt::format("heat {}, ", number);
+      HeatRun run{.number = number++, .own = planned.own, .all = planned.all(), .timings = {}};
+      auto timings = run_heat(of_heat(run.all, contestants), of_heat(run.all, launch_ms), protocol_, machine);
+      if (!timings) return stop_timing(timings.error());
+      run.timings = std::move(*timings);
+      Results results = evaluate(entries, run, facts, options_.versus);
+      for (size_t i = 0; i < entries.size(); ++i) {
+        const auto row = std::ranges::find(results.rows, entries[i].name, &ResultRow::stage);
+        if (row != results.rows.end()) rates[i] = row->tflops;
+      }
+      ratios.insert(results.ratios.begin(), results.ratios.end());
+      record(entries, run, facts, results);
+      for (const std::string& note : of_the_card(run.timings)) notes_.push_back(note);
+      if (std::ranges::any_of(results.rows, [](const ResultRow& row) { return row.vs_previous.has_value(); })) {
+        if (const auto note = unbalanced(run.timings, protocol_.regime)) notes_.push_back(*note);
+      }
+      tell(problem.shape);
+      runs.push_back(std::move(run));
+    }
+    heat_.clear();
+    for (size_t i = 0; i < apart.size(); ++i) {
+      auto timing = run_apart(apart[i], protocol_, machine);
+      if (!timing) return stop_timing(timing.error());
+      const HeatRun run{.number = 0, .own = {0}, .all = {0}, .timings = {.timings = {std::move(*timing)}}};
+      record({&apart_entries[i], 1}, run, facts, evaluate({&apart_entries[i], 1}, run, facts));
+      tell(problem.shape);
+    }
     progress_.reset();
-    if (!timings) return tl::make_unexpected(timings.error());
-    const RunFacts facts = run_facts(gpu_, nvml_, shape, kind, protocol_.regime);
-    const Results results = evaluate(field->entries(), *timings, facts);
-    all_right_ = all_right_ && results.ok;
-    if (!options_.csv.empty()) {
-      keep_first(append_csv(options_.csv, results.rows, rows_.empty()));
+    if (runs.empty() && apart.empty()) notes_.push_back(title + ": all of it is recorded already.");
+    if (options_.ablate) {
+      const std::string tables = ablation_tables(entries, rates, ratios, columns_of(out_));
+      if (!tables.empty()) fmt::print(out_, "\n{}", tables);
     }
-    rows_.insert(rows_.end(), results.rows.begin(), results.rows.end());
-
-    fmt::print(out_, "{}{}", tables_++ ? "\n" : "", results_table(results.rows, recorded_, false, columns_of(out_)));
-    if (options_.ablate) fmt::print(out_, "\n{}", ablation_tables(field->entries(), *timings, columns_of(out_)));
-    for (const std::string& note : results.notes) notes_.push_back(note);
-    if (const auto note = unbalanced(*timings, protocol_.regime)) say_once(*note);
-    if (std::any_of(results.rows.begin(), results.rows.end(), [](const ResultRow& row) { return row.vs_fa2; })) {
-      say_once("fa2 is FlashAttention-2 as PyTorch ships it; built from its own source it can be faster.");
+    for (const std::string_view name : {std::string_view("fa2"), std::string_view("mma_sync")}) {
+      if (const auto note = everywhere_note(entries, runs, name)) notes_.push_back(*note);
     }
-    for (const std::string& note : throttling(field->entries(), *timings)) notes_.push_back(note);
-    tell(shape);
-    if (tables_ == 1) fmt::print(out_, "{}", wrapped(LEGEND, out_));
+    tell(problem.shape);
+    if (tables_ > 0 && !std::exchange(legend_, true)) fmt::print(out_, "{}", wrapped(LEGEND, out_));
     std::fflush(out_);
     return {};
   }
 
-  // One line on what held the clock back, because medians hide it.
-  static std::vector<std::string> throttling(std::span<const Entry> entries, std::span<const Timing> timings) {
-    std::vector<CardState> all;
-    uint64_t reasons = 0;
-    for (size_t i = 0; i < entries.size(); ++i) {
-      for (const CardState& state : timings[i].states) all.push_back(state), reasons |= state.throttle_reasons;
-    }
-    if (all.empty()) return {};
-    const auto [slow, fast] = std::minmax_element(
-        all.begin(), all.end(), [](const CardState& a, const CardState& b) { return a.clock_mhz < b.clock_mhz; });
-    const auto hot = std::max_element(all.begin(), all.end(), [](const CardState& a, const CardState& b) {
-      return a.temperature_c < b.temperature_c;
-    });
-    const std::string words = throttle_words(reasons);
-    return {fmt::format("SM clock {:.0f} to {:.0f} MHz over all rounds, up to {:.0f} C; slowed by: {}.",
-                        slow->clock_mhz, fast->clock_mhz, hot->temperature_c, words.empty() ? "nothing" : words)};
+  tl::unexpected<Error> stop_timing(const Error& error) {
+    progress_.reset();
+    return tl::make_unexpected(error);
   }
 
-  std::function<void(std::string_view, int, int)> show_progress(const std::string& title) {
-    return [this, title](std::string_view what, int done, int total) {
-      if (!progress_ || what != progress_of_) {
-        progress_ = std::make_unique<Progress>(std::max(total, 1));
-        progress_of_ = what;
+  // A heat that is over: into the files, and on the screen.
+  void record(std::span<const Entry> entries, const HeatRun& run, const RunFacts& facts, const Results& results) {
+    all_right_ = all_right_ && results.ok;
+    if (!options_.csv.empty() && !results.rows.empty()) {
+      keep_first(append_csv(options_.csv, results.rows, rows_.empty()));
+    }
+    if (!options_.rounds_csv.empty()) {
+      keep_first(append_text(options_.rounds_csv, ROUNDS_HEADER, rounds_lines(entries, run, facts)));
+    }
+    rows_.insert(rows_.end(), results.rows.begin(), results.rows.end());
+    if (!results.rows.empty()) {
+      const Versus versus{options_.versus, results.over};
+      fmt::print(out_, "{}{}", tables_++ ? "\n" : "",
+                 results_table(results.rows, recorded_, false, columns_of(out_),
+                               options_.versus == "fa2" ? nullptr : &versus));
+    }
+    for (const std::string& note : results.notes) notes_.push_back(note);
+    if (std::ranges::any_of(results.rows, [](const ResultRow& row) { return row.vs_fa2.has_value(); })) {
+      say_once("fa2 is FlashAttention-2 as PyTorch ships it; built from its own source it can be faster.");
+    }
+  }
+
+  // What held the clock back, and how long the card waited, because medians hide both.
+  static std::vector<std::string> of_the_card(const HeatTimings& heat) {
+    std::vector<double> clocks;
+    for (const Timing& timing : heat.timings)
+      clocks.insert(clocks.end(), timing.clock_mhz.begin(), timing.clock_mhz.end());
+    std::vector<std::string> parts;
+    if (!clocks.empty()) {
+      const auto [slow, fast] = std::ranges::minmax(clocks);
+      parts.push_back(fmt::format("SM clock {:.0f} to {:.0f} MHz", slow, fast));
+    }
+    if (!heat.states.empty()) {
+      uint64_t reasons = 0;
+      double hottest = 0;
+      for (const CardState& state : heat.states) {
+        reasons |= state.throttle_reasons;
+        hottest = std::max(hottest, state.temperature_c);
       }
-      progress_->step(fmt::format("{}: {}{}", title, what, total > 1 ? fmt::format(" {} of {}", done + 1, total) : ""),
-                      1);
-    };
+      const std::string words = throttle_words(reasons);
+      parts.push_back(fmt::format("up to {:.0f} C, slowed by {}", hottest, words.empty() ? "nothing" : words));
+    }
+    if (!heat.idle_ms.empty()) {
+      parts.push_back(fmt::format("idle between groups {:.1f} ms at the median, {:.1f} ms at most",
+                                  median(heat.idle_ms), std::ranges::max(heat.idle_ms)));
+    }
+    if (parts.empty()) return {};
+    return {fmt::format("{}.", fmt::join(parts, "; "))};
   }
 
   // Notes that concern the whole run are printed with the first table only.
@@ -213,8 +344,9 @@ class Bench {
   const Options& options_;
   std::FILE* out_;
   GpuInfo gpu_;
-  std::optional<Nvml> nvml_;
+  RealMachine machine_;
   std::vector<ResultRow> recorded_;
+  std::vector<ResultRow> resumed_;  // what the file holds of an interrupted bench
   Protocol protocol_;
   PeerPool peers_;
   std::vector<const Stage*> stages_ = options_.stages;
@@ -222,18 +354,21 @@ class Bench {
   std::vector<std::string> notes_;
   std::set<std::string> said_;
   std::unique_ptr<Progress> progress_;
-  std::string progress_of_;
+  std::string heat_;  // which one runs, for the line of progress
   std::optional<Error> refusal_, write_error_;
   bool all_right_ = true;
+  bool legend_ = false, warmed_up_ = false;
   int tables_ = 0;
+  size_t problem_ = 0, problems_ = 0;  // shapes times input sets
 };
 
 }  // namespace
 
 Protocol protocol_of(const Options& options) {
-  Protocol protocol = options.burst ? burst_protocol() : sustained_protocol();
+  Protocol protocol = options.burst ? burst_protocol() : options.alone ? alone_protocol() : sustained_protocol();
   if (options.rounds) protocol.rounds = *options.rounds;
-  if (options.soak_seconds && !options.burst) protocol.soak_s = *options.soak_seconds;
+  if (options.soak_seconds && !options.burst) protocol.soak_s = *options.soak_seconds, protocol.warm_up_s = 0;
+  if (options.lead_in_ms && !options.burst) protocol.lead_in_ms = *options.lead_in_ms;
   return protocol;
 }
 
@@ -242,6 +377,14 @@ fs::path recorded_results_directory() {
 }
 fs::path peers_directory() {
   return fs::path(LADDER_SOURCE_DIR) / "harness" / "peers";
+}
+
+std::vector<PeerCommand> peer_commands(const Options& options) {
+  std::vector<PeerCommand> commands;
+  for (const std::string& line : options.peers) commands.push_back(peer_from_option(line));
+  if (options.no_peers) return commands;
+  for (PeerCommand& command : find_peers(peers_directory())) commands.push_back(std::move(command));
+  return commands;
 }
 
 std::vector<Shape> bench_shapes(const Options& options) {
@@ -269,7 +412,7 @@ std::string recorded_table(std::span<const ResultRow> recorded, const Options& o
           row.kind != "stage" || std::any_of(options.stages.begin(), options.stages.end(), [&](const Stage* stage) {
             return row.stage == stage->name || (options.ablate && row.stage.starts_with(stage->name));
           });
-      const bool regime = row.regime == to_string(options.burst ? Regime::burst : Regime::sustained);
+      const bool regime = row.regime == to_string(protocol_of(options).regime);
       if (row.shape == shape && row.source == "measured" && asked && regime) rows.push_back(row);
     }
   }
@@ -312,7 +455,13 @@ Result<ExitCode> bench_verb(const Options& options) {
                                gpu.error().message.substr(0, gpu.error().message.find('\n'))));
   }
   const InterruptGuard guard;
-  return Bench(options, std::move(*gpu), recorded.value_or(std::vector<ResultRow>{})).run();
+  std::vector<ResultRow> resumed;
+  if (options.resume && std::filesystem::exists(options.csv)) {
+    Result<std::vector<ResultRow>> rows = read_csv(fs::path(options.csv));
+    if (!rows) return tl::make_unexpected(rows.error());
+    resumed = std::move(*rows);
+  }
+  return Bench(options, std::move(*gpu), recorded.value_or(std::vector<ResultRow>{}), std::move(resumed)).run();
 }
 
 }  // namespace ladder

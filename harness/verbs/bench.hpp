@@ -7,6 +7,7 @@
 
 #include "harness/base/error.hpp"
 #include "harness/measure/csv.hpp"
+#include "harness/measure/peer.hpp"
 #include "harness/measure/rounds.hpp"
 #include "harness/verbs/options.hpp"
 
@@ -18,12 +19,14 @@ Result<ExitCode> bench_verb(const Options& options);
 // batch * N = 16384 before those of an explicit --n.
 std::vector<Shape> bench_shapes(const Options& options);
 
-// Sustained or burst, with the rounds and the soak that the options ask for.
+// Sustained, alone or burst, with the rounds, the soak and the lead-in that the options ask for.
 Protocol protocol_of(const Options& options);
 
 // Where results and peers are kept.
 std::filesystem::path recorded_results_directory();
 std::filesystem::path peers_directory();
+// The commands of --peer, and of what lies in that directory unless --no-peers.
+std::vector<PeerCommand> peer_commands(const Options& options);
 
 // Those of `recorded` that answer the options, as a table marked as recorded; or a line saying that there are none.
 std::string recorded_table(std::span<const ResultRow> recorded, const Options& options, size_t columns = 0);

@@ -25,10 +25,12 @@
 namespace ladder {
 namespace {
 
+// A variant of a stage, or a peer.
 struct Side {
-  const Stage* stage;
-  const Variant* variant;
-  std::string name() const { return row_name(*stage, *variant); }
+  const Stage* stage = nullptr;
+  const Variant* variant = nullptr;
+  std::string peer = {};
+  std::string name() const { return stage ? row_name(*stage, *variant) : peer; }
 };
 
 std::vector<std::string_view> lines_of(std::string_view text) {
@@ -60,7 +62,8 @@ std::string ratio_of(double a, double b) {
 
 class SideBySide {
  public:
-  SideBySide(const Options& options, Side a, Side b) : options_(options), out_(table_stream(options)), sides_{a, b} {}
+  SideBySide(const Options& options, Side a, Side b)
+      : options_(options), out_(table_stream(options)), sides_{std::move(a), std::move(b)} {}
 
   Result<ExitCode> run() {
     const Result<GpuInfo> gpu = options_.on == Where::cpu
@@ -73,8 +76,10 @@ class SideBySide {
                                  "  Here:  --json FILE    what the emulator counted for both",
                                  cause));
     }
-    print_source();
-    if (const Status emulated = emulate(); !emulated) return tl::make_unexpected(emulated.error());
+    if (sides_[0].stage && sides_[1].stage) {
+      print_source();
+      if (const Status emulated = emulate(); !emulated) return tl::make_unexpected(emulated.error());
+    }
     if (interrupted()) return ExitCode::interrupted;
     if (gpu) {
       if (const Status timed = time(*gpu); !timed) {
@@ -174,52 +179,108 @@ class SideBySide {
   }
 
   Status time(const GpuInfo& gpu) {
-    const std::vector<Shape> shapes = bench_shapes(options_);
     const InputKind kind = options_.inputs.empty() ? InputKind::normal : options_.inputs.front();
-    std::optional<Nvml> nvml = Nvml::open(gpu.pci_bus_id);
+    RealMachine real(gpu.pci_bus_id);
+    PeerPool peers(sides_[0].stage && sides_[1].stage ? std::vector<PeerCommand>{} : peer_commands(options_));
     std::vector<ResultRow> rows;
-    for (const Shape& shape : shapes) {
-      const uint64_t workspace =
-          std::max(sides_[0].variant->workspace_at(shape), sides_[1].variant->workspace_at(shape));
-      Result<Field> field = Field::create(gpu, shape, kind, options_.seed, workspace);
-      if (!field) return tl::make_unexpected(field.error());
-      for (const Side& side : sides_) field->add(*side.stage, *side.variant);
-      if (field->refusal()) return tl::make_unexpected(*field->refusal());
-      for (const std::string& note : field->notes()) fmt::print(out_, "{}\n", note);
-      if (!field->all_right()) {
-        all_right_ = false;
-        continue;
-      }
-      Progress progress(1);
-      const Protocol protocol = protocol_of(options_);
-      const auto timings = run_rounds(field->contestants(), protocol, real_machine(nvml ? &*nvml : nullptr, {}));
-      if (!timings) return tl::make_unexpected(timings.error());
-      const RunFacts facts = run_facts(gpu, nvml, shape, kind, protocol.regime);
-      const Results results = evaluate(field->entries(), *timings, facts);
-      all_right_ = all_right_ && results.ok;
-      fmt::print(out_, "\n{}", results_table(results.rows, {}, false, columns_of(out_)));
-      print_resources(field->entries(), shape.n);
-      for (const std::string& note : results.notes) fmt::print(out_, "{}\n", note);
-      if (const auto speedup = paired(field->entries(), *timings, 1, 0)) {
-        const Verdict word = verdict(*speedup);
-        fmt::print(out_, "B / A = {}: B is {}{}, from {} rounds, interleaved ABBA.\n", to_string(*speedup),
-                   to_string(word), word == Verdict::same ? " as fast as A" : " than A", (*timings)[0].ms.size());
-      }
-      if (!options_.csv.empty()) {
-        if (const Status kept = append_csv(options_.csv, results.rows, rows.empty()); !kept) return kept;
-      }
-      rows.insert(rows.end(), results.rows.begin(), results.rows.end());
+    for (const Shape& shape : bench_shapes(options_)) {
+      const Status timed = time(gpu, real, peers, shape, kind, rows);
+      if (!timed) return timed;
     }
     return options_.json.empty() ? Status{} : write_json(options_.json, rows);
   }
 
-  void print_resources(std::span<const Entry> entries, int n) const {
+  Status time(const GpuInfo& gpu, RealMachine& real, PeerPool& peers, const Shape& shape, InputKind kind,
+              std::vector<ResultRow>& rows) {
+    uint64_t workspace = 0;
+    for (const Side& side : sides_) workspace = std::max(workspace, side.stage ? side.variant->workspace_at(shape) : 0);
+    for (const Status& fits : {fits_gpu_memory(shape, workspace, gpu), fits_host_memory(shape, 0)}) {
+      if (!fits) return fits;
+    }
+    const auto problem = std::make_shared<const Problem>(make_problem(shape, kind, options_.seed, true));
+    peers.ask_to_prepare(*problem);
+    Result<Field> field = Field::create(gpu, problem, workspace);
+    if (!field) return tl::make_unexpected(field.error());
+    for (const Side& side : sides_) {
+      if (side.stage) field->add(*side.stage, *side.variant);
+    }
+    if (field->refusal()) return tl::make_unexpected(*field->refusal());
+    if (const Status added = add_peers(*field, peers); !added) return added;
+    for (const std::string& note : field->notes()) fmt::print(out_, "{}\n", note);
+    if (!field->all_right()) {
+      all_right_ = false;
+      return {};
+    }
+    const Protocol protocol = protocol_of(options_);
+    std::optional<Progress> progress;
+    const Machine machine = real.machine([&](std::string_view what, double seconds) {
+      if (progress) progress->step(what, seconds);
+    });
+    const auto looks = first_look(field->contestants(), protocol, machine);
+    if (!looks) return tl::make_unexpected(looks.error());
+    std::vector<double> launch_ms;
+    for (const Result<double>& look : *looks) {
+      if (!look) return tl::make_unexpected(look.error());
+      launch_ms.push_back(*look);
+    }
+    progress.emplace(protocol.warm_up_s + seconds_of_heat(launch_ms, protocol));
+    if (const Status warm = warm_up(protocol, machine); !warm) return warm;
+    auto timings = run_heat(field->contestants(), launch_ms, protocol, machine);
+    progress.reset();
+    if (!timings) return tl::make_unexpected(timings.error());
+    const HeatRun run{.number = 1, .own = {0, 1}, .all = {0, 1}, .timings = std::move(*timings)};
+    const RunFacts facts = run_facts(gpu, real, *problem, protocol.regime);
+    const std::string a = sides_[0].name(), b = sides_[1].name();
+    const Results results = evaluate(field->entries(), run, facts, a);
+    all_right_ = all_right_ && results.ok;
+    fmt::print(out_, "\n{}", results_table(results.rows, {}, false, columns_of(out_)));
+    print_resources(shape.n);
+    for (const std::string& note : results.notes) fmt::print(out_, "{}\n", note);
+    if (const auto speedup = results.over.find(b); speedup != results.over.end()) {
+      const Verdict word = verdicts(std::span(&speedup->second, 1)).front();
+      const std::string is = word == Verdict::none   ? "no verdict"
+                             : word == Verdict::same ? "B is as fast as A"
+                                                     : fmt::format("B is {} than A", to_string(word));
+      fmt::print(out_, "B / A = {}: {}, from {} rounds, {}.\n", to_string(speedup->second.estimate), is,
+                 run.timings.timings[0].ms.size(),
+                 protocol.regime == Regime::sustained ? "in turns, ABBA" : to_string(protocol.regime));
+    }
+    if (const auto note = unbalanced(run.timings, protocol.regime)) fmt::print(out_, "{}\n", *note);
+    if (!options_.csv.empty()) {
+      if (const Status kept = append_csv(options_.csv, results.rows, rows.empty()); !kept) return kept;
+    }
+    if (!options_.rounds_csv.empty()) {
+      const Status kept = append_text(options_.rounds_csv, ROUNDS_HEADER, rounds_lines(field->entries(), run, facts));
+      if (!kept) return kept;
+    }
+    rows.insert(rows.end(), results.rows.begin(), results.rows.end());
+    return {};
+  }
+
+  Status add_peers(Field& field, PeerPool& peers) const {
+    std::vector<std::string> wanted;
+    for (const Side& side : sides_) {
+      if (!side.stage) wanted.push_back(side.peer);
+    }
+    if (wanted.empty()) return {};
+    if (const Status added = field.add_peers(peers, wanted); !added) return added;
+    for (const std::string& name : wanted) {
+      if (std::ranges::find(field.entries(), name, &Entry::name) != field.entries().end()) continue;
+      std::string reasons;
+      for (const std::string& note : field.notes()) reasons += "\n  " + note;
+      return failure(ExitCode::cannot_run_here, fmt::format("No peer {} takes part.{}", name, reasons));
+    }
+    return {};
+  }
+
+  void print_resources(int n) const {
     Table table({"<", "registers", "spill bytes", "?shared KiB", "blocks per SM"});
-    for (size_t i = 0; i < entries.size(); ++i) {
-      const Result<KernelResources> resources = gpu_resources(*sides_[i].variant, n);
+    for (const Side& side : sides_) {
+      if (!side.stage) continue;
+      const Result<KernelResources> resources = gpu_resources(*side.variant, n);
       if (!resources) continue;
-      table.add({entries[i].name, std::to_string(resources->registers), std::to_string(resources->local_bytes),
-                 fmt::format("{:.0f}", double(sides_[i].variant->smem_at(n)) / 1024.0),
+      table.add({side.name(), std::to_string(resources->registers), std::to_string(resources->local_bytes),
+                 fmt::format("{:.0f}", double(side.variant->smem_at(n)) / 1024.0),
                  std::to_string(resources->blocks_per_sm)});
     }
     fmt::print(out_, "{}", table.text(out_));
@@ -293,7 +354,7 @@ int changed_lines(std::string_view before, std::string_view after) {
 std::string recorded_speedup(std::span<const ResultRow> recorded, std::string_view a, std::string_view b,
                              const Shape& shape) {
   const auto matches = [&](const ResultRow& row, std::string_view name) {
-    return row.stage == name && row.kind == "stage" && row.shape == shape && row.regime == "sustained" &&
+    return row.stage == name && row.kind != "ceiling" && row.shape == shape && row.regime == "sustained" &&
            row.source == "measured" && (row.inputs.empty() || row.inputs == "normal");
   };
   // "02_swizzle" and "[64x32, 2 warps]"
@@ -329,17 +390,21 @@ std::string recorded_speedup(std::span<const ResultRow> recorded, std::string_vi
 Result<ExitCode> compare_verb(const Options& options) {
   Side sides[2] = {};
   for (size_t i = 0; i < 2; ++i) {
-    const Result<const Variant*> variant =
-        find_variant(*options.stages[i], i < options.variants.size() ? options.variants[i] : "");
+    const std::string label = i < options.variants.size() ? options.variants[i] : "";
+    if (!options.stages[i]) {
+      sides[i].peer = label;
+      continue;
+    }
+    const Result<const Variant*> variant = find_variant(*options.stages[i], label);
     if (!variant) return tl::make_unexpected(variant.error());
     sides[i] = {options.stages[i], *variant};
   }
-  if (sides[0].variant == sides[1].variant) {
+  if (sides[0].name() == sides[1].name()) {
     return failure(ExitCode::usage, fmt::format("compare takes two different kernels; both are {}.", sides[0].name()));
   }
   if (const Status able = can_append_csv(options.csv); !able) return tl::make_unexpected(able.error());
   const InterruptGuard guard;
-  return SideBySide(options, sides[0], sides[1]).run();
+  return SideBySide(options, std::move(sides[0]), std::move(sides[1])).run();
 }
 
 }  // namespace ladder

@@ -27,7 +27,7 @@ tl::unexpected<Error> usage(std::string message) {
 // The flags as typed. Numbers and lists stay text, so that their errors can be ours.
 struct RawFlags {
   std::string n, d, batch, heads, seed, inputs, on;
-  std::string rounds, soak, timeout;
+  std::string rounds, soak, lead_in, timeout;
   std::vector<std::string> stages;
 };
 
@@ -165,6 +165,17 @@ Status parse_timing(const RawFlags& raw, Options& options) {
     if (!seconds) return tl::make_unexpected(seconds.error());
     options.soak_seconds = *seconds;
   }
+  if (!raw.lead_in.empty()) {
+    const auto ms = parse_integer("--lead-in", raw.lead_in, 0, 10'000);
+    if (!ms) return tl::make_unexpected(ms.error());
+    options.lead_in_ms = static_cast<double>(*ms);
+  }
+  if (options.burst && options.alone) {
+    return usage("--burst and --alone are two ways to measure: one at a time.");
+  }
+  if (options.resume && (options.csv.empty() || options.csv == "-")) {
+    return usage("--resume goes on with what a file holds: name it with --csv FILE.");
+  }
   if (!raw.timeout.empty()) {
     const auto seconds = parse_seconds("--timeout", raw.timeout, 0.1, 1e6);
     if (!seconds) return tl::make_unexpected(seconds.error());
@@ -193,8 +204,10 @@ std::filesystem::path real_path(const std::string& path) {
 }
 
 Status check_files(const Options& options) {
-  const std::pair<const char*, const std::string*> files[] = {
-      {"--csv", &options.csv}, {"--json", &options.json}, {"--trace", &options.trace}};
+  const std::pair<const char*, const std::string*> files[] = {{"--csv", &options.csv},
+                                                              {"--json", &options.json},
+                                                              {"--trace", &options.trace},
+                                                              {"--rounds-csv", &options.rounds_csv}};
   // Two documents in one file are none.
   for (const auto& [flag, path] : files) {
     for (const auto& [other, other_path] : files) {
@@ -213,6 +226,13 @@ Status check_files(const Options& options) {
 Status resolve_stages(const RawFlags& raw, const std::vector<Stage>& known, Options& options) {
   for (const std::string& typed : raw.stages) {
     // compare also takes a stage's other variants, as 02:64x32 or as the tables write them, 02_swizzle[64x32, 2 warps].
+    constexpr std::string_view PEER = "peer:";
+    if (options.verb == Verb::compare && typed.starts_with(PEER)) {
+      if (typed.size() == PEER.size()) return usage("peer:NAME takes a peer's name, for example peer:fa2.");
+      options.variants.push_back(typed.substr(PEER.size()));
+      options.stages.push_back(nullptr);
+      continue;
+    }
     const size_t mark = options.verb == Verb::compare ? typed.find_first_of(":[") : std::string::npos;
     const std::string name = typed.substr(0, mark);
     std::string label = mark == std::string::npos ? "" : typed.substr(mark + 1);
@@ -226,7 +246,11 @@ Status resolve_stages(const RawFlags& raw, const std::vector<Stage>& known, Opti
   if (options.verb == Verb::compare && options.stages.size() != 2) {
     return usage(
         "compare takes two stages, for example:  ./ladder compare 02 03\n"
-        "  or two variants of one:  ./ladder compare 02:64x32 02:64x128");
+        "  or two variants of one:  ./ladder compare 02:64x32 02:64x128\n"
+        "  or one and a peer:       ./ladder compare 02 peer:fa2");
+  }
+  if (options.verb == Verb::peer && options.peers.empty()) {
+    return usage("peer takes a command line, for example:  ./ladder peer harness/peers/fa2.py");
   }
   if (options.verb == Verb::explain && options.stages.empty()) {
     return usage("explain takes a stage, for example:  ./ladder explain 03");
@@ -324,6 +348,10 @@ Result<Options> parse_options(std::span<const std::string> arguments, const std:
   CLI::App* bench = add_verb("bench", "the TFLOPS table");
   CLI::App* compare = add_verb("compare", "two stages, interleaved: ratio, interval, verdict");
   CLI::App* explain = add_verb("explain", "the idea, predicted against counted, conflicts by source line");
+  CLI::App* peer = app.add_subcommand("peer", "tries a peer by itself, and says what of the protocol it keeps");
+  peer->add_option("CMD", options.peers, "its command line, for the shell")->take_last();
+  peer->allow_extras();
+  add_shape_flags(*peer, raw, options);
   CLI::App* describe = app.add_subcommand("describe", "parts and rungs as they are");
   describe->allow_extras();
   for (CLI::App* verb : {check, bench, compare, explain, describe})
@@ -331,8 +359,13 @@ Result<Options> parse_options(std::span<const std::string> arguments, const std:
   for (CLI::App* verb : {bench, compare}) {
     add_file_flag(*verb, "--csv", options.csv, "results; - is stdout");
     verb->add_flag("--burst", options.burst, "short bursts on a cool GPU instead of sustained load");
-    verb->add_option("--rounds", raw.rounds, "rounds of the rotation; default 20")->take_last()->type_name("COUNT");
+    verb->add_flag("--alone", options.alone, "long groups, each after a lead-in by the same kernel, instead of turns");
+    verb->add_option("--rounds", raw.rounds, "rounds of the rotation; default 20 or more")
+        ->take_last()
+        ->type_name("COUNT");
     verb->add_option("--soak", raw.soak, "load before the first round; default 3")->take_last()->type_name("SECONDS");
+    verb->add_option("--lead-in", raw.lead_in, "load before each group; default 100")->take_last()->type_name("MS");
+    add_file_flag(*verb, "--rounds-csv", options.rounds_csv, "every group of every round");
   }
   for (CLI::App* verb : {check, bench}) {
     verb->add_flag("--ablate", options.ablate, "all variants of a stage, not only its default");
@@ -344,10 +377,16 @@ Result<Options> parse_options(std::span<const std::string> arguments, const std:
       ->take_last()
       ->type_name("SECONDS");
   bench->add_flag("--sweep", options.sweep, "N from 512 to 16384 with batch * N = 16384");
-  bench->add_option("--peer", options.peers, "a program that takes its turn; may be repeated")
-      ->allow_extra_args(false)
-      ->type_name("CMD");
+  for (CLI::App* verb : {bench, compare}) {
+    verb->add_option("--peer", options.peers, "a program that takes its turn; may be repeated")
+        ->allow_extra_args(false)
+        ->type_name("CMD");
+  }
   bench->add_flag("--no-peers", options.no_peers, "no peers but those of --peer");
+  bench->add_option("--versus", options.versus, "whose rate the last ratio is over; default fa2")
+      ->take_last()
+      ->type_name("NAME");
+  bench->add_flag("--resume", options.resume, "without what --csv FILE holds already of this commit");
   add_file_flag(*explain, "--trace", options.trace, "the first block's instructions, as JSON; - is stdout");
 
   try {
@@ -381,6 +420,7 @@ Result<Options> parse_options(std::span<const std::string> arguments, const std:
                    : verb == bench   ? Verb::bench
                    : verb == compare ? Verb::compare
                    : verb == explain ? Verb::explain
+                   : verb == peer    ? Verb::peer
                                      : Verb::describe;
   }
   for (const Status& status : {parse_shape(raw, options), parse_inputs(raw, options), parse_place(raw, options),

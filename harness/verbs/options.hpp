@@ -14,15 +14,18 @@
 
 namespace ladder {
 
-enum class Verb { overview, check, bench, compare, explain, describe };
+enum class Verb { overview, check, bench, compare, explain, describe, peer };
 enum class Where { automatic, cpu, gpu };
 
 // Flags that were not given stay empty, so that each verb can choose its own default per back end.
 struct Options {
   Verb verb = Verb::overview;
-  std::vector<const Stage*> stages;  // in the order named; all of them when none is (compare: exactly two)
+  std::vector<const Stage*>
+      stages;  // in the order named; all of them when none is (compare: exactly two, null for a peer)
   bool stages_named = false;
-  std::vector<std::string> variants;  // compare: what stood behind each stage's name, as in 02:64x32; "" is the default
+  std::vector<std::string>
+      variants;  // compare: what stood behind each stage's name, as in 02:64x32; "" is the default; of
+                 // peer:NAME, the name
 
   std::vector<int> n;  // --n 4096,8192
   std::optional<int> d, batch, heads;
@@ -42,10 +45,13 @@ struct Options {
 
   // bench and compare
   bool sweep = false;
-  bool burst = false;
+  bool burst = false, alone = false;  // not both
+  bool resume = false;                // without what csv holds of this commit
   std::optional<int> rounds;
-  std::optional<double> soak_seconds;
-  std::vector<std::string> peers;  // --peer CMD
+  std::optional<double> soak_seconds, lead_in_ms;
+  std::string versus = "fa2";      // whose rate the table's last ratio is over
+  std::string rounds_csv;          // a file, or empty; known to be writable
+  std::vector<std::string> peers;  // --peer CMD; peer: the one command
   bool no_peers = false;           // neither those nor the ones in harness/peers/
 };
 

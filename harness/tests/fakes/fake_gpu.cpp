@@ -4,7 +4,7 @@
 //   FAKE_GPU_WRONG=93_longer   this stage's output is wrong
 //   FAKE_GPU_STALE=93_longer   this stage writes each output once and never again
 //   FAKE_GPU_FAST=93_longer    this stage claims to be faster than the ceiling
-//   FAKE_GPU_SLOW=90_first     this stage takes 1.5 s a launch
+//   FAKE_GPU_SLOW=90_first     this stage takes 2 s a launch
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -208,7 +208,7 @@ Result<double> GpuProblem::time_ms(const Variant& variant, std::span<const Launc
   double tflops = 100 + 400 * (order + own / static_cast<double>(2 * stage.variants.size())) / all;
   if (told_to_be("FAKE_GPU_FAST", variant)) tflops = 2 * CEILING_TFLOPS;
   double ms = flops_of(buffers_->shape) / (tflops * 1e9);
-  if (told_to_be("FAKE_GPU_SLOW", variant)) ms = 1500;
+  if (told_to_be("FAKE_GPU_SLOW", variant)) ms = 2000;
   pass(ms * static_cast<double>(launches.size()));
   return ms * static_cast<double>(launches.size());
 }
@@ -243,21 +243,43 @@ Status GpuProblem::check_inputs(const Inputs&) const {
   return {};
 }
 
-struct MmaCeiling::State {};
-MmaCeiling::MmaCeiling(std::unique_ptr<State> state) : state_(std::move(state)) {}
-MmaCeiling::MmaCeiling(MmaCeiling&&) noexcept = default;
-MmaCeiling& MmaCeiling::operator=(MmaCeiling&&) noexcept = default;
-MmaCeiling::~MmaCeiling() = default;
-Result<MmaCeiling> MmaCeiling::create() {
-  return MmaCeiling(std::make_unique<State>());
+struct SmClocks::Counters {};
+SmClocks::SmClocks(std::unique_ptr<Counters> counters) : counters_(std::move(counters)) {}
+SmClocks::SmClocks(SmClocks&&) noexcept = default;
+SmClocks& SmClocks::operator=(SmClocks&&) noexcept = default;
+SmClocks::~SmClocks() = default;
+Result<SmClocks> SmClocks::create() {
+  return SmClocks(std::make_unique<Counters>());
 }
-double MmaCeiling::flops() const {
-  return 1e12;
+void SmClocks::start() {}
+std::optional<double> SmClocks::stop() {
+  return 1500;
 }
-Result<double> MmaCeiling::time_ms(int launches) {
-  const double ms = flops() / (CEILING_TFLOPS * 1e9) * launches;
+
+struct Ceiling::State {
+  std::string name;
+};
+Ceiling::Ceiling(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Ceiling::Ceiling(Ceiling&&) noexcept = default;
+Ceiling& Ceiling::operator=(Ceiling&&) noexcept = default;
+Ceiling::~Ceiling() = default;
+std::vector<std::string_view> Ceiling::names() {
+  return {"mma_sync", "ex2"};
+}
+Result<Ceiling> Ceiling::create(std::string_view name) {
+  return Ceiling(std::make_unique<State>(std::string(name)));
+}
+double Ceiling::work() const {
+  return state_->name == "ex2" ? 1e10 : 1e12;
+}
+Result<double> Ceiling::time_ms(int launches) {
+  const double ms = 1e12 / (CEILING_TFLOPS * 1e9) * launches;
   pass(ms);
   return ms;
+}
+Status Ceiling::keep_busy(double ms) {
+  pass(ms);
+  return {};
 }
 
 }  // namespace ladder

@@ -4,7 +4,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <random>
 
 #include "harness/measure/results_table.hpp"
 #include "harness/problem/shapes.hpp"
@@ -29,7 +31,8 @@ Simulated simulated(std::string name, std::string kind, double tflops, int round
   for (int round = 0; round < rounds; ++round) {
     const double slowdown = 1 + 0.1 * round / 20 - 0.05;
     s.timing.ms.push_back(FLOPS / (tflops * 1e9) * slowdown);
-    s.timing.states.push_back({.clock_mhz = 1800 / slowdown, .power_w = 500});
+    s.timing.before.push_back(-1);
+    s.timing.clock_mhz.push_back(1800 / slowdown);
   }
   return s;
 }
@@ -45,19 +48,7 @@ Simulated stage(const std::string& name, double tflops, const std::string& varia
   return s;
 }
 
-struct Run {
-  std::vector<Entry> entries;
-  std::vector<Timing> timings;
-
-  explicit Run(std::vector<Simulated> all) {
-    for (Simulated& s : all) {
-      entries.push_back(std::move(s.entry));
-      timings.push_back(std::move(s.timing));
-    }
-  }
-  Results results() const {
-    return evaluate(entries, timings,
-                    {.gpu = "NVIDIA H200",
+const RunFacts FACTS{.gpu = "NVIDIA H200",
                      .sm = 90,
                      .processors = 132,
                      .driver = "580.95",
@@ -66,7 +57,28 @@ struct Run {
                      .inputs = "normal",
                      .regime = "sustained",
                      .commit = "abc",
-                     .date = "2026-11-21"});
+                     .date = "2026-11-21"};
+
+// One heat of all of them.
+struct Run {
+  std::vector<Entry> entries;
+  HeatRun heat{.number = 1, .own = {}, .all = {}, .timings = {.timings = {}, .balanced = true}};
+
+  explicit Run(std::vector<Simulated> all) {
+    for (Simulated& s : all) {
+      heat.own.push_back(entries.size());
+      entries.push_back(std::move(s.entry));
+      heat.timings.timings.push_back(std::move(s.timing));
+    }
+    heat.all = heat.own;
+  }
+  Results results(std::string_view versus = "fa2") const { return evaluate(entries, heat, FACTS, versus); }
+  std::string tables() const {
+    std::vector<std::optional<double>> rates;
+    for (size_t i = 0; i < entries.size(); ++i) {
+      rates.push_back(entries[i].flops / (median(heat.timings.timings[i].ms) * 1e9));
+    }
+    return ablation_tables(entries, rates, results().ratios);
   }
 };
 
@@ -89,7 +101,8 @@ TEST_CASE("a row's figures follow from its rounds") {
   CHECK(*quicker.ms_p20 < *quicker.ms_median);
   CHECK(*quicker.ms_p80 > *quicker.ms_median);
   CHECK(*quicker.pct_ceiling == Approx(50));
-  CHECK(*quicker.power_w == 500);
+  CHECK_FALSE(quicker.power_w);  // nobody averaged it over this work
+  CHECK(quicker.heat == 1);
   // 300 TFLOPS over 132 SMs at 1800 MHz, whatever the card slowed to.
   CHECK(*quicker.flop_per_clk_sm == Approx(300e12 / 132 / 1800e6).epsilon(1e-6));
   CHECK_FALSE(quicker.vs_previous);
@@ -194,32 +207,100 @@ TEST_CASE("a broken peer alone does not make the bench fail") {
   CHECK(Run({stage("91_slow", 100), peer}).results().ok);
 }
 
-TEST_CASE("what is timed alone has its three launches, says so, and is paired with nobody") {
+TEST_CASE("what is timed apart has its three launches, says so, and is paired with nobody") {
   Simulated first = stage("90_first", 3, "1x1, 8 warps");
   first.timing.ms.resize(3);
-  first.timing.states.resize(3);
-  first.timing.alone = true;
+  first.timing.before.resize(3);
+  first.timing.clock_mhz.resize(3);
+  first.timing.apart = true;
   const Results results = Run({first, stage("91_slow", 100), simulated("fa2", "peer", 400)}).results();
   CHECK(row(results, "90_first").rounds == 3);
   CHECK_FALSE(row(results, "90_first").vs_fa2);
   CHECK_FALSE(row(results, "91_slow").vs_previous);
   REQUIRE(results.notes.size() == 1);
-  CHECK_THAT(results.notes[0], Contains("90_first: more than a second a launch") && Contains("no paired interval"));
+  CHECK_THAT(results.notes[0], Contains("90_first: more than 1.5 s a launch") && Contains("no paired interval"));
 }
 
-TEST_CASE("a run says when its rounds are too few for everyone to follow everyone else") {
-  std::vector<Simulated> twenty;
-  for (int i = 0; i < 20; ++i) twenty.push_back(stage(fmt::format("{:02}_rung", i), 100 + i));
-  CHECK_FALSE(unbalanced(Run(twenty).timings, Regime::sustained));
-  Simulated first = stage("90_first", 3);
-  first.timing.alone = true;  // follows nobody
-  twenty.push_back(first);
-  CHECK_FALSE(unbalanced(Run(twenty).timings, Regime::sustained));
-  twenty.push_back(stage("20_rung", 120));  // an odd number needs two rounds for each
-  const auto note = unbalanced(Run(twenty).timings, Regime::sustained);
+TEST_CASE("an unbalanced heat has ratios and no verdicts, and says how many rounds it takes") {
+  std::vector<Simulated> all{stage("91_slow", 100), stage("92_quicker", 300, TILE, true, "91_slow"),
+                             stage("93_longer", 310)};
+  Run run(all);
+  CHECK_FALSE(unbalanced(run.heat.timings, Regime::sustained));
+  run.heat.timings.balanced = false;
+  const Results results = run.results();
+  CHECK(row(results, "92_quicker").vs_previous->value == Approx(3));
+  CHECK(row(results, "92_quicker").verdict.empty());
+  const auto note = unbalanced(run.heat.timings, Regime::sustained);
   REQUIRE(note);
-  CHECK_THAT(*note, Contains("20 rounds of 21 contestants") && Contains("--rounds 42"));
-  CHECK_FALSE(unbalanced(Run(twenty).timings, Regime::burst));  // each rests before its group
+  CHECK_THAT(*note, Contains("20 rounds of 3 contestants") && Contains("no verdicts") && Contains("--rounds 24"));
+  CHECK_THAT(*unbalanced(run.heat.timings, Regime::burst), Contains("too few for a verdict"));
+}
+
+TEST_CASE("what the one before has done to a time is no gain") {
+  // 92 and 91 are equally fast, but 92 always follows a contestant that heats the card: by 4 % for whoever comes next.
+  const int contestants = 4, rounds = 20;
+  std::vector<Simulated> all{stage("91_slow", 100, TILE, true, "90_first"),
+                             stage("92_quicker", 100, TILE, true, "91_slow"), stage("93_longer", 100),
+                             simulated("heater", "peer", 100)};
+  std::mt19937 random(5);
+  int before = -1;
+  for (int round = 0; round < rounds; ++round) {
+    for (const int who : round_order(contestants, round)) {
+      Timing& timing = all[static_cast<size_t>(who)].timing;
+      timing.ms[static_cast<size_t>(round)] *= (before == 3 ? 1.04 : 1) * (1 + 1e-4 * (random() % 21 - 10.0));
+      timing.before[static_cast<size_t>(round)] = std::exchange(before, who);
+    }
+  }
+  const ResultRow quicker = row(Run(all).results(), "92_quicker");
+  CHECK(quicker.vs_previous->lo > 0.998);
+  CHECK(quicker.vs_previous->hi < 1.002);
+  CHECK(quicker.verdict == "same");
+}
+
+TEST_CASE("any contestant can be the denominator, beside fa2") {
+  const Run run({stage("91_slow", 100), simulated("fa2", "peer", 400), simulated("fa3", "peer", 800)});
+  const Results results = run.results("fa3");
+  CHECK(row(results, "91_slow").vs_fa2->value == Approx(0.25));
+  CHECK(results.over.at("91_slow").estimate.value == Approx(0.125));
+  const Versus versus{"fa3", results.over};
+  CHECK_THAT(results_table(results.rows, {}, false, 0, &versus),
+             Contains("vs fa3") && Contains("0.125 [0.125, 0.125]"));
+}
+
+TEST_CASE("everywhere are the denominators and the ceilings that bound, and ratios bring guests") {
+  const Run run({stage("91_slow", 100), stage("92_quicker", 300, TILE, true, "91_slow"),
+                 stage("92_quicker", 100, "64x32, 2 warps", false, "91_slow"), simulated("fa2", "peer", 400),
+                 simulated("fa3", "peer", 800), simulated("mma_sync", "ceiling", 600),
+                 simulated("cublas", "ceiling", 700)});
+  const std::vector<Candidate> all = candidates(run.entries, std::vector<double>(7, 20.0), "fa3");
+  CHECK(all[1].links == std::vector<size_t>{0});
+  CHECK(all[2].links == std::vector<size_t>{1});  // of another tile there is no 91: its own default alone
+  CHECK((all[3].everywhere && all[4].everywhere && all[5].everywhere));
+  CHECK((all[6].thermometer && !all[6].everywhere));
+  CHECK_FALSE(all[0].everywhere);
+}
+
+TEST_CASE("how much a contestant that is everywhere read in each heat") {
+  Run run({stage("91_slow", 100), simulated("fa2", "peer", 400)});
+  HeatRun second = run.heat;
+  second.number = 2;
+  for (double& ms : second.timings.timings[1].ms) ms /= 1.01;
+  const std::vector<HeatRun> heats{run.heat, second};
+  CHECK_THAT(*everywhere_note(run.entries, heats, "fa2"), Contains("in heats 1, 2: within 1.0 %"));
+  CHECK_FALSE(everywhere_note(run.entries, std::span(heats).first(1), "fa2"));
+}
+
+TEST_CASE("every group of every round can be kept") {
+  Run run({stage("91_slow", 100), stage("92_quicker", 100, "64x32, 2 warps", false)});
+  run.heat.timings.timings[1].before[1] = 0;
+  const std::string lines = rounds_lines(run.entries, run.heat, FACTS);
+  CHECK(std::ranges::count(lines, '\n') == 40);
+  CHECK_THAT(lines, Contains("91_slow,stage,NVIDIA H200,16,16,8192,128,0,normal,sustained,1,1,,0,"));
+  CHECK_THAT(
+      lines,
+      Contains("\"92_quicker[64x32, 2 warps]\",stage,NVIDIA H200,16,16,8192,128,0,normal,sustained,1,2,91_slow,0,"));
+  const auto columns = [](std::string_view line) { return std::ranges::count(line, ','); };
+  CHECK(columns(ROUNDS_HEADER) == columns(std::string_view(lines).substr(0, lines.find('\n'))));
 }
 
 TEST_CASE("the table shows rates, ratios with intervals and verdicts") {
@@ -228,9 +309,8 @@ TEST_CASE("the table shows rates, ratios with intervals and verdicts") {
                               .results();
   const std::string table = results_table(results.rows);
   CHECK_THAT(table, Contains("NVIDIA H200 (sm_90), driver 580.95, CUDA 13.0"));
-  CHECK_THAT(
-      table,
-      Contains("B=16 H=16 N=8192 d=128, fp16, normal inputs, sustained, 20 rounds; measured 2026-11-21, commit abc"));
+  CHECK_THAT(table, Contains("B=16 H=16 N=8192 d=128, fp16, normal inputs, sustained, heat 1, 20 rounds; measured "
+                             "2026-11-21, commit abc"));
   CHECK_THAT(table,
              Contains("92_quicker") && Contains("3.000 [3.000, 3.000]  faster") && Contains("0.750 [0.750, 0.750]"));
   CHECK_THAT(table, !Contains("ecorded") && !Contains("RECORDED"));
@@ -252,7 +332,7 @@ TEST_CASE("the 2 x 2 table separates the idea from the tile shape") {
                  stage("92_quicker", 100, "64x32, 2 warps", false, "91_slow"),
                  stage("93_longer", 330, TILE, true, "92_quicker"),
                  stage("93_longer", 320, "64x64, 4 warps", false, "92_quicker")});
-  CHECK(ablation_tables(run.entries, run.timings) ==
+  CHECK(run.tables() ==
         "92_quicker apart from its tile shape (TFLOPS; ratios are paired)\n"
         "                  64x32, 2 warps       64x128, 4 warps                 shape alone\n"
         "91_slow                     50.1                  60.2        1.200 [1.200, 1.200]\n"
@@ -262,7 +342,7 @@ TEST_CASE("the 2 x 2 table separates the idea from the tile shape") {
         "other variants             TFLOPS               against\n"
         "93_longer[64x64, 4 warps]   320.8  0.970 [0.970, 0.970]  93_longer\n");
   const Run defaults({stage("91_slow", 50), stage("92_quicker", 60)});
-  CHECK(ablation_tables(defaults.entries, defaults.timings).empty());
+  CHECK(defaults.tables().empty());
 }
 
 TEST_CASE("shapes: the headline, lists of N, the sweep, and both") {
@@ -285,11 +365,11 @@ TEST_CASE("shapes: the headline, lists of N, the sweep, and both") {
 
 TEST_CASE("flags adjust the protocol and cannot mix the regimes") {
   Options options;
-  CHECK(protocol_of(options).rounds == 20);
+  CHECK(protocol_of(options).rounds_of(12) == 24);
   CHECK(protocol_of(options).soak_s == 3);
   options.rounds = 40;
   options.soak_seconds = 10;
-  CHECK(protocol_of(options).rounds == 40);
+  CHECK(protocol_of(options).rounds_of(12) == 40);
   CHECK(protocol_of(options).soak_s == 10);
   options.burst = true;
   CHECK(protocol_of(options).regime == Regime::burst);

@@ -271,12 +271,13 @@ TEST_CASE("the round loop plays by the protocol: who cheats gets no figures") {
   Emulated honest(right), skips(skips_one_of(2)), idle([](const AttentionParams&) {});
   const std::vector<Contestant> contestants{honest.contestant(), skips.contestant(), idle.contestant()};
   const Machine machine{.now_s = [] { return 0.0; }, .sleep_s = [](double) {}};
-  const auto timings = run_rounds(contestants, {.rounds = 2, .group_ms = LAUNCHES - 2, .soak_s = 0}, machine);
-  REQUIRE(timings);
-  CHECK_FALSE((*timings)[0].error);
-  CHECK((*timings)[0].ms.size() == 2);
-  CHECK((*timings)[1].error);
-  CHECK((*timings)[2].error);
+  const std::vector<double> launch_ms(3, 1.0);
+  const auto heat = run_heat(contestants, launch_ms, {.rounds = 2, .group_ms = LAUNCHES - 2, .soak_s = 0}, machine);
+  REQUIRE(heat);
+  CHECK_FALSE(heat->timings[0].error);
+  CHECK(heat->timings[0].ms.size() == 2);
+  CHECK(heat->timings[1].error);
+  CHECK(heat->timings[2].error);
 }
 
 TEST_CASE("a group's launches have inputs of their own, and what is verified cannot be told from what is not") {

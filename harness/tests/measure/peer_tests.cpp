@@ -17,7 +17,13 @@ namespace fs = std::filesystem;
 
 namespace {
 
-const Shape SHAPE{.batch = 2, .heads = 3, .n = 512, .d = 128};
+const Shape SHAPE{.batch = 1, .heads = 2, .n = 128, .d = 128};
+const Problem PROBLEM = make_problem(SHAPE, InputKind::normal, 1, true);
+
+const PeerFiles& files() {
+  static const Result<PeerFiles> made = PeerFiles::create(PROBLEM.inputs);
+  return *made;
+}
 constexpr PeerLimits PATIENT{.prepare = 600, .run = 600};  // of a peer that answers: against hanging for ever
 constexpr PeerLimits IMPATIENT{.prepare = 0.4, .run = 0.4};
 
@@ -27,7 +33,8 @@ Result<Peer> fake(const std::string& behaviour, PeerLimits limits = PATIENT) {
 }
 
 Result<PeerInfo> prepare(Peer& peer) {
-  if (const Status asked = peer.ask_to_prepare(SHAPE, "normal", 1); !asked) return tl::make_unexpected(asked.error());
+  const Status asked = peer.ask_to_prepare(SHAPE, "normal", 1, files());
+  if (!asked) return tl::make_unexpected(asked.error());
   return peer.prepared();
 }
 
@@ -59,8 +66,9 @@ TEST_CASE("a good peer prepares several shapes and runs") {
     const auto info = prepare(*peer);
     REQUIRE(info);
     CHECK(info->name == "fake");
-    CHECK(info->version == "n=512 fp16 normal");
-    CHECK(info->max_err == 2.1e-5);
+    CHECK(info->version == "n=128 fp16 normal");
+    CHECK(info->protocol == 1);
+    CHECK_FALSE(info->judged());
     CHECK_FALSE(info->ceiling);
     CHECK(peer->time_ms(12) == 30.0);
     CHECK(peer->time_ms(1) == 2.5);
@@ -114,16 +122,85 @@ TEST_CASE("a peer that prints rubbish is quoted, without its control characters"
              Contains("peer fake-no-time: reported no positive time: {\"ok\": true, \"ms\": \"soon\"}"));
 }
 
-TEST_CASE("a peer's error is a number from 0 on, or there is none") {
-  for (const char* behaviour : {"negative-error", "word-for-error"}) {
-    const Error error = prepare_error(behaviour);
-    CHECK(error.code == ExitCode::check_failed);
-    CHECK_THAT(error.message, Contains("peer fake.py: its max_err is no error: {\"ok\": true"));
+// The error of judging such a peer.
+static Error judge_error(const std::string& behaviour) {
+  auto peer = fake(behaviour);
+  REQUIRE(peer);
+  REQUIRE(prepare(*peer));
+  const auto judged = judge(*peer, PROBLEM);
+  REQUIRE_FALSE(judged);
+  return judged.error();
+}
+
+TEST_CASE("the example that third parties copy is right, on several problems, and is judged by the reference") {
+  auto peer = Peer::start({"example", {PEER_EXAMPLE}});
+  REQUIRE(peer);
+  for (const Shape& shape : {SHAPE, Shape{.batch = 2, .heads = 1, .n = 100, .d = 64, .causal = true}}) {
+    const Problem problem = make_problem(shape, InputKind::peaky, 3, true);
+    const auto own_files = PeerFiles::create(problem.inputs);
+    REQUIRE(own_files);
+    REQUIRE(peer->ask_to_prepare(shape, "peaky", 3, *own_files));
+    const auto info = peer->prepared();
+    REQUIRE(info);
+    CHECK(info->name == "example");
+    CHECK(info->judged());
+    const auto error = judge(*peer, problem);
+    REQUIRE(error);
+    CHECK(*error > 0);
+    CHECK(*error < problem.reference.tolerance());
+    CHECK(peer->time_ms(2));
+    CHECK(judge_some(*peer, problem, 7));
+    REQUIRE(peer->poison());
+    CHECK_FALSE(judge_some(*peer, problem, 8));  // nothing has run since
   }
-  auto unverified = fake("no-error");
-  const auto info = prepare(*unverified);
-  REQUIRE(info);
-  CHECK_FALSE(info->max_err);
+  REQUIRE(peer->refuses_unknown_requests());
+  Shape wide = SHAPE;
+  wide.d = 512;
+  REQUIRE(peer->ask_to_prepare(wide, "normal", 1, files()));
+  const auto refused = peer->prepared();
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().message == "peer example: d is at most 256 here");
+  CHECK(refused.error().code == ExitCode::cannot_run_here);
+}
+
+TEST_CASE("a peer that lies about its output is found out") {
+  CHECK_THAT(judge_error("zeros").message, Contains("peer fake-zeros: wrong: row ") && Contains("is 0 and should be"));
+  CHECK_THAT(judge_error("keeps-poison").message,
+             Contains("is nan and should be") || Contains("is -nan and should be"));
+  CHECK_THAT(judge_error("short-output").message,
+             Contains("was asked for 256 rows of 128 f16, 65536 bytes, and wrote 65534"));
+  CHECK_THAT(judge_error("no-output").message, Contains("65536 bytes, and wrote none"));
+  CHECK(judge_error("refuses-poison").message == "peer fake-refuses-poison: no poison today");
+  auto sings = fake("sings");
+  REQUIRE(prepare(*sings));
+  CHECK_THAT(sings->refuses_unknown_requests().error().message, Contains("says yes to a request"));
+}
+
+TEST_CASE("a peer keeps its name, knows its protocol, and speaks when it is asked") {
+  auto renames = fake("renames-itself");
+  REQUIRE(prepare(*renames));
+  CHECK_THAT(prepare(*renames).error().message,
+             Contains("has changed its name from fake-renames-itself-1 to fake-renames-itself-2"));
+  CHECK_FALSE(renames->usable());
+  CHECK_THAT(prepare_error("from-tomorrow").message, Contains("keeps protocol 7; there are 1 to 2"));
+  auto speaks = fake("speaks-unasked");
+  REQUIRE(prepare(*speaks));
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // until it has
+  const auto ms = speaks->time_ms(1);
+  REQUIRE_FALSE(ms);
+  CHECK_THAT(ms.error().message, Contains("spoke without being asked: {\"ok\": true, \"ms\": 0.001}"));
+  CHECK_THAT(run_error("floods").message, Contains("wrote a megabyte without a line end"));
+}
+
+TEST_CASE("the inputs are files that go away with their owner") {
+  fs::path there;
+  {
+    const auto made = PeerFiles::create(PROBLEM.inputs);
+    REQUIRE(made);
+    there = made->of("K");
+    CHECK(fs::file_size(there) == PROBLEM.inputs["K"].bytes().size());
+  }
+  CHECK_FALSE(fs::exists(there.parent_path()));
 }
 
 TEST_CASE("a peer that has hung is not asked again, one that refuses a shape is") {

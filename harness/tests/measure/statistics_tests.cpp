@@ -1,5 +1,7 @@
 #include "harness/measure/statistics.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <numeric>
@@ -20,46 +22,154 @@ TEST_CASE("percentiles interpolate between neighbours and ignore the order") {
   CHECK(std::isnan(median({})));
 }
 
-TEST_CASE("the bootstrap interval holds the median, narrows with more rounds and is the same every time") {
-  std::mt19937 random(7);
-  const auto samples_of = [&](int count) {
-    std::vector<double> samples;
-    // The sum of twelve uniform numbers: normal enough, and the same with every standard library.
-    for (int i = 0; i < count; ++i) {
-      double sum = 0;
-      for (int k = 0; k < 12; ++k) sum += random() / 4294967296.0;
-      samples.push_back(1 + 0.01 * (sum - 6));
-    }
-    return samples;
-  };
-  const std::vector<double> twenty = samples_of(20), thousand = samples_of(1000);
-  const Estimate wide = bootstrap_median(twenty), narrow = bootstrap_median(thousand);
-  CHECK(wide.value == median(twenty));
-  CHECK(wide.lo < wide.value);
-  CHECK(wide.hi > wide.value);
-  CHECK(narrow.hi - narrow.lo < (wide.hi - wide.lo) / 3);
-  CHECK(bootstrap_median(twenty) == wide);
-  // The median of n normal samples has standard deviation 1.25 sigma / sqrt(n): here 95 % is +-0.00078.
-  CHECK(narrow.lo == Approx(narrow.value - 0.00078).margin(0.0003));
-  CHECK(narrow.hi == Approx(narrow.value + 0.00078).margin(0.0003));
+TEST_CASE("the interval lies between two order statistics, as tables of the sign test have them") {
+  std::vector<double> samples(20);
+  std::iota(samples.begin(), samples.end(), 1.0);
+  // Of 20, the 6th from either side leave out 4.1 %, the 7th 11.5 %; 95 % is near the 6th.
+  const Estimate twenty = median_interval(samples);
+  CHECK(twenty.value == 10.5);
+  CHECK(twenty.lo ==
+        Approx(6 + 14 * 0.1164 / (6 + 8 * 0.1164)).margin(0.001));  // 0.1164 of the way from 95.9 to 88.5 %
+  CHECK(twenty.hi == Approx(21 - twenty.lo));
+  samples.resize(6);  // the extremes of six leave out 2 / 64
+  CHECK(median_interval(samples).lo > 1);
+  CHECK(median_interval(samples).lo < 2);
+  samples.resize(5);
+  CHECK(median_interval(samples) == Estimate{3, 1, 5});
+  CHECK(median_interval(std::vector<double>{2, 2, 2}) == Estimate{2, 2, 2});
+  CHECK(median_interval(std::vector<double>{5}) == Estimate{5, 5, 5});
 }
 
-TEST_CASE("the interval of identical samples is that sample") {
-  CHECK(bootstrap_median(std::vector<double>{2, 2, 2}) == Estimate{2, 2, 2});
-  CHECK(bootstrap_median(std::vector<double>{5}) == Estimate{5, 5, 5});
+TEST_CASE("the sign test counts how unlikely so one-sided samples are") {
+  CHECK(sign_test(std::vector<double>{1.1, 1.2, 1.3, 1.1, 1.2, 1.3}, 1) == Approx(2.0 / 64));
+  CHECK(sign_test(std::vector<double>{1.1, 1.2, 1.3, 1.1, 1.2, 0.9}, 1) == Approx(2.0 * 7 / 64));
+  CHECK(sign_test(std::vector<double>{1.1, 0.9}, 1) == 1);
+  CHECK(sign_test({}, 1) == 1);
 }
 
-TEST_CASE("the bootstrap interval covers the true median about as often as it says") {
-  std::mt19937 random(11);
-  int covered = 0;
-  for (int experiment = 0; experiment < 100; ++experiment) {
-    std::vector<double> samples;
-    for (int i = 0; i < 20; ++i) samples.push_back(random() / 4294967296.0);  // true median 0.5
-    const Estimate estimate = bootstrap_median(samples);
-    covered += estimate.lo <= 0.5 && 0.5 <= estimate.hi;
+namespace {
+
+// Twelve contestants on a card that remembers who ran before, throttles in a sawtooth, drifts, and hiccups. Everything of
+// it is known: each contestant's own speed, and how much each one slows each other one that comes next.
+struct Card {
+  static constexpr int CONTESTANTS = 12, ROUNDS = 24;
+  std::mt19937 random;
+  std::array<double, CONTESTANTS> speed{};
+  std::array<double, CONTESTANTS> heat{};                               // what each carries over, of log(time)
+  std::array<std::array<double, CONTESTANTS>, CONTESTANTS> reaction{};  // [before][who], beyond what all feel
+
+  double uniform() { return random() / 4294967296.0; }
+  double normal() {  // the sum of twelve uniform numbers: normal enough, and the same with every standard library
+    double sum = -6;
+    for (int k = 0; k < 12; ++k) sum += uniform();
+    return sum;
   }
-  CHECK(covered >= 88);
-  CHECK(covered <= 100);
+  void draw_carry_over(double reactions) {
+    for (size_t before = 0; before < CONTESTANTS; ++before) {
+      heat[before] = 0.08 * uniform();
+      for (double& each : reaction[before]) each = reactions * heat[before] * (2 * uniform() - 1);
+    }
+  }
+  // How much faster a is than b when everyone else goes before them equally often.
+  double truth(size_t a, size_t b) const {
+    const auto slowed = [&](size_t who) {
+      double sum = 0;
+      for (size_t before = 0; before < CONTESTANTS; ++before) sum += before == who ? 0 : reaction[before][who];
+      return sum / (CONTESTANTS - 1);
+    };
+    return speed[a] / speed[b] * std::exp(slowed(b) - slowed(a));
+  }
+  // One run of the bench on it.
+  std::vector<Series> run() {
+    std::vector<Series> all(CONTESTANTS);
+    int before = -1;
+    double clock = uniform();
+    for (int round = 0; round < ROUNDS; ++round) {
+      for (const int who : round_order(CONTESTANTS, round)) {
+        clock += 0.029;
+        const double sawtooth = 0.05 * std::fmod(clock, 1), drift = 0.03 * round / ROUNDS;
+        const auto last = static_cast<size_t>(before), next = static_cast<size_t>(who);
+        const double slowed = before < 0 ? 0 : heat[last] + reaction[last][next];
+        const double hiccup = uniform() < 0.01 ? 0.1 : 0;
+        const double log_ms = sawtooth + drift + slowed + hiccup + 0.004 * normal();
+        all[static_cast<size_t>(who)].ms.push_back(std::exp(log_ms) / speed[static_cast<size_t>(who)]);
+        all[static_cast<size_t>(who)].before.push_back(before);
+        before = who;
+      }
+    }
+    return all;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("on simulated cards a 95 % interval holds the truth in 95 % of the cases") {
+  Card card{.random = std::mt19937(11)};
+  int held = 0, held_unadjusted = 0, intervals = 0;
+  double width = 0, width_unadjusted = 0;
+  for (int experiment = 0; experiment < 150; ++experiment) {
+    for (double& speed : card.speed) speed = 1 + card.uniform();
+    card.draw_carry_over(0.2);
+    const std::vector<Series> run = card.run();
+    const auto adjusted = without_carry_over(run);
+    for (size_t i = 1; i < run.size(); ++i) {
+      const double truth = card.truth(i, i - 1);
+      const Estimate with = median_interval(paired_speedups(adjusted[i], adjusted[i - 1]));
+      const Estimate without = median_interval(paired_speedups(run[i].ms, run[i - 1].ms));
+      held += with.lo <= truth && truth <= with.hi;
+      held_unadjusted += without.lo <= truth && truth <= without.hi;
+      width += (with.hi - with.lo) / truth;
+      width_unadjusted += (without.hi - without.lo) / truth;
+      ++intervals;
+    }
+  }
+  const double share = double(held) / intervals;
+  CAPTURE(share, double(held_unadjusted) / intervals, width / intervals, width_unadjusted / intervals);
+  CHECK(share > 0.93);
+  CHECK(share < 0.97);
+  CHECK(width < 0.7 * width_unadjusted);
+}
+
+TEST_CASE("where nothing changed, faster and slower are said in at most 5 % of the tables") {
+  Card card{.random = std::mt19937(12)};
+  card.speed.fill(1);
+  int wrong_tables = 0, wrong_one_by_one = 0;
+  constexpr int TABLES = 200;
+  for (int experiment = 0; experiment < TABLES; ++experiment) {
+    card.draw_carry_over(0);  // equal kernels react alike
+    const std::vector<Series> run = card.run();
+    const auto adjusted = without_carry_over(run);
+    std::vector<Speedup> table;
+    for (size_t i = 1; i < adjusted.size(); ++i)
+      table.push_back(speedup(paired_speedups(adjusted[i], adjusted[i - 1]), true));
+    const auto wrong = [](Verdict verdict) { return verdict != Verdict::same; };
+    wrong_tables += std::ranges::any_of(verdicts(table), wrong);
+    bool one = false;
+    for (const Speedup& each : table) one = one || wrong(verdicts(std::span(&each, 1)).front());
+    wrong_one_by_one += one;
+  }
+  CAPTURE(wrong_tables, wrong_one_by_one);
+  CHECK(wrong_tables <= 0.05 * TABLES);
+  CHECK(wrong_one_by_one > 0.15 * TABLES);  // eleven chances of being wrong
+}
+
+TEST_CASE("true gains are found") {
+  Card card{.random = std::mt19937(13)};
+  int found = 0, others = 0;
+  for (int experiment = 0; experiment < 50; ++experiment) {
+    for (size_t i = 0; i < card.speed.size(); ++i) card.speed[i] = i % 4 == 3 ? 1.02 : 1;  // each fourth gains 2 %
+    card.draw_carry_over(0.2);
+    const std::vector<Series> run = card.run();
+    const auto adjusted = without_carry_over(run);
+    std::vector<Speedup> table;
+    for (size_t i = 1; i < adjusted.size(); ++i)
+      table.push_back(speedup(paired_speedups(adjusted[i], adjusted[0]), true));
+    const std::vector<Verdict> all = verdicts(table);
+    for (size_t i = 1; i < adjusted.size(); ++i) (i % 4 == 3 ? found : others) += all[i - 1] == Verdict::faster;
+  }
+  CAPTURE(found, others);
+  CHECK(found >= 0.9 * 150);
+  CHECK(others <= 0.05 * (found + others));
 }
 
 TEST_CASE("speedups are of work per time, above 1 when the first is faster") {
@@ -68,18 +178,37 @@ TEST_CASE("speedups are of work per time, above 1 when the first is faster") {
   CHECK(paired_speedups(a, b, 2) == std::vector<double>{2.2, 1.9});
 }
 
-TEST_CASE("a verdict needs an interval without 1 and a gain of at least 0.2 %") {
-  CHECK(verdict({1.010, 1.005, 1.015}) == Verdict::faster);
-  CHECK(verdict({0.990, 0.985, 0.995}) == Verdict::slower);
-  CHECK(verdict({1.010, 0.999, 1.015}) == Verdict::same);
-  CHECK(verdict({0.990, 0.985, 1.001}) == Verdict::same);
-  CHECK(verdict({1.0019, 1.0015, 1.0023}) == Verdict::same);
-  CHECK(verdict({0.9981, 0.9977, 0.9985}) == Verdict::same);
-  CHECK(verdict({1.0021, 1.0015, 1.0025}) == Verdict::faster);
-  CHECK(verdict({NAN, NAN, NAN}) == Verdict::same);
+TEST_CASE("a verdict needs an interval without 1, a gain of at least 0.2 %, and a balanced run") {
+  const auto one = [](const Estimate& estimate, bool balanced = true) {
+    const Speedup speedup{estimate, 1e-6, balanced};
+    return verdicts(std::span(&speedup, 1)).front();
+  };
+  CHECK(one({1.010, 1.005, 1.015}) == Verdict::faster);
+  CHECK(one({0.990, 0.985, 0.995}) == Verdict::slower);
+  CHECK(one({1.010, 0.999, 1.015}) == Verdict::same);
+  CHECK(one({0.990, 0.985, 1.001}) == Verdict::same);
+  CHECK(one({1.0019, 1.0015, 1.0023}) == Verdict::same);
+  CHECK(one({0.9981, 0.9977, 0.9985}) == Verdict::same);
+  CHECK(one({1.0021, 1.0015, 1.0025}) == Verdict::faster);
+  CHECK(one({NAN, NAN, NAN}) == Verdict::same);
+  CHECK(one({1.010, 1.005, 1.015}, false) == Verdict::none);
   CHECK(to_string(Verdict::faster) == "faster");
   CHECK(to_string(Verdict::slower) == "slower");
   CHECK(to_string(Verdict::same) == "same");
+  CHECK(to_string(Verdict::none).empty());
+}
+
+TEST_CASE("the more verdicts a table has, the less likely by chance each of them must be") {
+  const Estimate gain{1.05, 1.01, 1.09};
+  const auto of = [&](std::vector<double> chances) {
+    std::vector<Speedup> table;
+    for (const double chance : chances) table.push_back({gain, chance, true});
+    return std::ranges::count(verdicts(table), Verdict::faster);
+  };
+  CHECK(of({0.04}) == 1);
+  CHECK(of({0.04, 0.9}) == 0);              // above 0.05 / 2
+  CHECK(of({0.01, 0.02, 0.03, 0.9}) == 3);  // 0.03 <= 3 / 4 of 0.05
+  CHECK(of({0.04, 0.045, 0.05, 0.049}) == 4);
 }
 
 TEST_CASE("two contestants alternate ABBA") {
@@ -93,7 +222,7 @@ TEST_CASE("two contestants alternate ABBA") {
 TEST_CASE("each contestant stands everywhere and follows everyone equally often") {
   for (int contestants = 2; contestants <= 15; ++contestants) {
     CAPTURE(contestants);
-    const int period = contestants % 2 == 0 ? contestants : 2 * contestants;
+    const int period = round_period(contestants);
     std::map<std::pair<int, int>, int> at_place, neighbours;
     for (int round = 0; round < period; ++round) {
       const std::vector<int> order = round_order(contestants, round);

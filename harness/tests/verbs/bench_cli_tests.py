@@ -32,6 +32,7 @@ N = max(512, *map(step, (A, B, ABLATED_FROM, ABLATED, SCORES, TILED)))
 SHAPE = ["--n", str(N), "--batch", "1", "--heads", "1"]
 PROTOCOL = [*SHAPE, "--soak", "0.1"]
 SMALL = [*PROTOCOL, "--rounds", "3"]  # where it does not matter how many
+CEILINGS = ["mma_sync", "ex2"]  # the fake card's; the second bounds nobody
 
 
 def environment(**extra: str) -> dict[str, str]:
@@ -64,8 +65,7 @@ class Bench(unittest.TestCase):
                      str(self.csv))
         self.assertEqual(run.returncode, 0, run.stderr)
         names = [row["stage"] for row in self.rows()]
-        self.assertEqual(names[-1], "mma_sync")
-        self.assertCountEqual(names[:-1], [rung["stage"] for rung in RUNGS.all])
+        self.assertCountEqual(names, [rung["stage"] for rung in RUNGS.all] + CEILINGS)
         for name in names:
             self.assertIn(name, run.stdout)
 
@@ -75,7 +75,8 @@ class Bench(unittest.TestCase):
         row, before = self.row(B["stage"]), self.row(A["stage"])
         self.assertAlmostEqual(float(row["vs_previous"]), float(row["tflops"]) / float(before["tflops"]), 4)
         self.assertEqual((row["previous"], row["verdict"]), (A["stage"], "faster"))
-        self.assertEqual((row["rounds"], row["commit"], row["gpu"]), ("20", "abc123", "Fake GPU"))
+        self.assertEqual((row["rounds"], row["commit"], row["gpu"]), ("24", "abc123", "Fake GPU"))
+        self.assertEqual((row["clock_mhz"], row["power_w"], row["heat"]), ("1500", "", "1"))
         self.assertLess(float(row["max_err"]), 1e-3)
 
     def test_a_ratio_is_over_the_rung_before_or_there_is_none(self) -> None:
@@ -90,7 +91,7 @@ class Bench(unittest.TestCase):
         run = ladder("bench", A["number"], B["number"], *SMALL, "--no-peers", "--json", "-")
         self.assertEqual(run.returncode, 0, run.stderr)
         rows = json.loads(run.stdout)
-        self.assertEqual([row["stage"] for row in rows], [A["stage"], B["stage"], "mma_sync"])
+        self.assertEqual([row["stage"] for row in rows], [A["stage"], B["stage"], *CEILINGS])
         self.assertIs(rows[0]["causal"], False)
         self.assertIn("TFLOPS", run.stderr)
 
@@ -167,33 +168,35 @@ class Bench(unittest.TestCase):
         run = ladder("bench", A["number"], B["number"], *SMALL, "--no-peers", "--csv", str(self.csv), FAKE_GPU_WRONG=B["stage"])
         self.assertEqual(run.returncode, 1)
         self.assertIn(f"{B['stage']}: not timed: wrong", run.stdout)
-        self.assertEqual([row["stage"] for row in self.rows()], [A["stage"], "mma_sync"])
+        self.assertEqual([row["stage"] for row in self.rows()], [A["stage"], *CEILINGS])
 
     def test_a_stage_that_is_wrong_when_timed_gets_no_number(self) -> None:
         run = ladder("bench", A["number"], B["number"], *SMALL, "--no-peers", "--csv", str(self.csv), FAKE_GPU_STALE=B["stage"])
         self.assertEqual(run.returncode, 1)
         self.assertIn(f"{B['stage']}: not timed: wrong in a timed group: launch ", run.stdout)
-        self.assertEqual([row["stage"] for row in self.rows()], [A["stage"], "mma_sync"])
+        self.assertEqual([row["stage"] for row in self.rows()], [A["stage"], *CEILINGS])
 
     def test_what_a_peer_says_is_not_taken_on_trust(self) -> None:
-        behaviours = ("instant", "negative-error", "no-error", "boasts")
+        behaviours = ("instant", "quicker-than-time", "zeros", "keeps-poison", "short-output", "good", "boasts")
         run = ladder("bench", A["number"], *SMALL, "--no-peers", "--csv", str(self.csv),
                      *(word for behaviour in behaviours for word in ("--peer", f"{FAKE_PEER} {behaviour}")))
         self.assertEqual(run.returncode, 0, run.stderr)
-        self.assertEqual({row["stage"] for row in self.rows() if row["kind"] == "peer"}, {"fake-no-error", "fake-boasts"})
+        self.assertEqual({row["stage"] for row in self.rows() if row["kind"] == "peer"}, {"fake", "fake-boasts"})
         self.assertIn("fake-instant: not timed: peer fake-instant: claims 1e-300 ms for 1 launch, which no card can do", run.stdout)
-        self.assertIn("its max_err is no error", run.stdout)
-        self.assertIn("peer fake-no-error: unverified", run.stdout)
-        [line] = [line for line in run.stdout.splitlines() if line.startswith("fake-no-error")]
+        for lie in ("zeros: wrong: row ", "keeps-poison: wrong: row ", "short-output: was asked for "):
+            self.assertIn(f"peer fake-{lie}", run.stdout)
+        self.assertRegex(run.stdout, r"fake-quicker-than-time: wrong: row |fake-quicker-than-time: claims .* ms passed")
+        self.assertIn("peer fake: unverified", run.stdout)
+        [line] = [line for line in run.stdout.splitlines() if line.startswith("fake  ")]
         self.assertTrue(line.endswith("unverified"), line)
         # FLOPs of its own are a ceiling's: two peers of the same speed have the same rate.
-        self.assertEqual(self.row("fake-boasts")["tflops"], self.row("fake-no-error")["tflops"])
+        self.assertEqual(self.row("fake-boasts")["tflops"], self.row("fake")["tflops"])
 
     def test_a_record_above_the_ceiling_is_an_error(self) -> None:
         run = ladder("bench", A["number"], B["number"], *SMALL, "--no-peers", "--csv", str(self.csv), FAKE_GPU_FAST=B["stage"])
         self.assertEqual(run.returncode, 1)
         self.assertIn("above the ceiling", run.stdout)
-        self.assertEqual([row["stage"] for row in self.rows()], [A["stage"], "mma_sync"])
+        self.assertEqual([row["stage"] for row in self.rows()], [A["stage"], *CEILINGS])
 
     def test_a_slow_stage_is_timed_apart(self) -> None:
         run = ladder("bench", SCORES["number"], TILED["number"], *SMALL, "--no-peers", "--csv", str(self.csv),
@@ -201,7 +204,7 @@ class Bench(unittest.TestCase):
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertEqual(self.row(SCORES["stage"])["rounds"], "3")
         self.assertEqual(self.row(TILED["stage"])["vs_previous"], "")
-        self.assertIn("timed alone, 3 launches", run.stdout)
+        self.assertIn("timed apart, 3 launches", run.stdout)
 
     def test_full_disk_is_an_error_after_the_table(self) -> None:
         run = ladder("bench", A["number"], *SMALL, "--no-peers", "--csv", "/dev/full")
@@ -229,7 +232,7 @@ class Bench(unittest.TestCase):
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertIn(f"{SCORES['stage']}: not timed:", run.stdout)
         self.assertIn("GiB", run.stdout)
-        self.assertEqual([row["stage"] for row in self.rows()], [TILED["stage"], "mma_sync"])
+        self.assertEqual([row["stage"] for row in self.rows()], [TILED["stage"], *CEILINGS])
 
     def test_inputs_that_do_not_fit_cannot_run_here(self) -> None:
         run = ladder("bench", TILED["number"], *SMALL, "--n", "8192", "--heads", "16", "--no-peers")
@@ -249,13 +252,79 @@ class Bench(unittest.TestCase):
         done = [int(row["n"]) for row in self.rows() if row["stage"] == A["stage"]]
         self.assertEqual(done, list(range(N, 10 * N, N))[: len(done)])  # how many a busy machine had done is not ours
         self.assertTrue(0 < len(done) < 9)
-        self.assertIn("interrupted; this shape is not recorded", stderr)
+        self.assertIn("interrupted; this heat is not recorded", stderr)
         self.assertIn(A["stage"], stdout)
+
+    def test_an_interrupted_bench_goes_on_where_it_was(self) -> None:
+        both = ["bench", A["number"], B["number"], *SMALL, "--no-peers", "--csv", str(self.csv)]
+        run = ladder("bench", A["number"], *SMALL, "--no-peers", "--csv", str(self.csv))  # as far as the first got
+        self.assertEqual(run.returncode, 0, run.stderr)
+        first = self.row(A["stage"])
+        run = ladder(*both, "--resume")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertEqual(self.row(A["stage"]), first)
+        self.assertGreater(int(self.row(B["stage"])["heat"]), int(first["heat"]))
+        self.assertEqual(self.row(B["stage"])["previous"], A["stage"])  # a guest in that heat
+        run = ladder(*both, "--resume")
+        self.assertIn("all of it is recorded already", run.stdout)
+        run = ladder(*both, "--resume", LADDER_COMMIT="another")
+        self.assertEqual({row["commit"] for row in self.rows()}, {"another"})
+        run = ladder("bench", A["number"], "--resume")
+        self.assertEqual(run.returncode, 2)
+        self.assertIn("name it with --csv FILE", run.stderr)
+
+    def test_a_run_says_what_it_will_do_and_for_how_long(self) -> None:
+        run = ladder("bench", A["number"], B["number"], *SMALL, "--n", f"{N},{2 * N}", "--no-peers")
+        self.assertRegex(run.stderr, r"\[1 of 2\] B=1 .*: \d+ heats of \d+ \(3 rounds\).*; about 0 min \d\d s\.")
+        self.assertRegex(run.stderr, r"\[2 of 2\]")
+        self.assertIn("idle between groups", run.stdout)
+        self.assertIn("not everyone has followed everyone else", run.stdout)
+
+    def test_each_regime_has_its_rows(self) -> None:
+        for regime in ("--alone", "--burst"):
+            run = ladder("bench", A["number"], *PROTOCOL, "--rounds", "1", "--no-peers", "--csv", str(self.csv))
+            self.assertEqual(run.returncode, 0, run.stderr)
+            run = ladder("bench", A["number"], *PROTOCOL, "--rounds", "1", "--no-peers", regime, "--csv", str(self.csv))
+            self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertEqual({row["regime"] for row in self.rows()}, {"sustained", "alone", "burst"})
+        run = ladder("bench", A["number"], "--alone", "--burst")
+        self.assertEqual(run.returncode, 2)
+
+    def test_every_round_can_be_kept(self) -> None:
+        rounds = Path(self.directory.name) / "rounds.csv"
+        run = ladder("bench", A["number"], B["number"], *SMALL, "--no-peers", "--rounds-csv", str(rounds))
+        self.assertEqual(run.returncode, 0, run.stderr)
+        with rounds.open(encoding="utf-8") as file:
+            kept = [row for row in csv.DictReader(file) if row["contestant"] == B["stage"]]
+        self.assertEqual([row["round"] for row in kept], ["1", "2", "3"])
+        run = ladder("bench", A["number"], *SMALL, "--no-peers", "--rounds-csv", "/dev/full", "--csv", str(self.csv))
+        self.assertEqual(run.returncode, 1)
+        self.assertIn("cannot write /dev/full", run.stderr)
+        self.assertEqual(self.row(A["stage"])["rounds"], "3")  # which file was full is no reason to lose the other
+
+    def test_any_contestant_can_be_the_denominator(self) -> None:
+        run = ladder("bench", A["number"], B["number"], *SMALL, "--no-peers", "--peer", f"{FAKE_PEER} good", "--versus", "fake")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertIn("vs fake", run.stdout)
+        run = ladder("bench", A["number"], *SMALL, "--no-peers", "--versus", "nobody")
+        self.assertEqual(run.returncode, 2)
+        self.assertIn("--versus nobody: nobody of that name takes part", run.stderr)
+
+    def test_compare_takes_a_peer(self) -> None:
+        peer = ["--peer", f"{FAKE_PEER} good", "--peer", f"{FAKE_PEER} boasts"]
+        run = ladder("compare", A["number"], "peer:fake", *PROTOCOL, *peer, "--csv", str(self.csv))
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertIn("B / A = ", run.stdout)
+        self.assertEqual([row["stage"] for row in self.rows()], [A["stage"], "fake"])
+        self.assertEqual(self.row("fake")["version"], f"n={N} fp16 normal")
+        run = ladder("compare", A["number"], "peer:nobody", *SMALL, *peer)
+        self.assertEqual(run.returncode, 77)
+        self.assertIn("No peer nobody takes part", run.stderr)
 
     def test_compare_times_interleaved_and_says_who_is_faster(self) -> None:
         run = ladder("compare", A["number"], B["number"], *PROTOCOL, "--csv", str(self.csv))
         self.assertEqual(run.returncode, 0, run.stderr)
-        self.assertIn("B is faster than A, from 20 rounds, interleaved ABBA", run.stdout)
+        self.assertIn("B is faster than A, from 20 rounds, in turns, ABBA", run.stdout)
         self.assertEqual(len(self.rows()), 2)
         run = ladder("compare", B["number"], A["number"], *PROTOCOL)
         self.assertIn("B is slower than A", run.stdout)

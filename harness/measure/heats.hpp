@@ -1,0 +1,32 @@
+// Who runs beside whom. Slow contestants let the card cool, and whoever runs beside them reads high: a run consists of heats
+// of like with like, and a ratio is taken within a heat.
+#pragma once
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace ladder {
+
+constexpr size_t MOST_IN_A_HEAT = 12;
+constexpr double WIDEST_HEAT = 3;  // the slowest launch over the fastest, of those whose heat it is
+
+struct Candidate {
+  double launch_ms = 0;
+  bool everywhere = false;         // in every heat: the denominators and the ceilings that bound
+  bool thermometer = false;        // no attention: all of these share the last heat
+  bool recorded = false;           // has its row already: takes part for others' ratios alone
+  std::vector<size_t> links = {};  // those that its ratios are taken over
+};
+
+// Indices of candidates.
+struct PlannedHeat {
+  std::vector<size_t> own;     // whose home this heat is: their rows come from here
+  std::vector<size_t> guests;  // who is here for a ratio
+  std::vector<size_t> all() const;
+};
+
+// The slowest first. Every candidate has one home; those that are everywhere have it in the fastest heat. A heat stays
+// within MOST_IN_A_HEAT unless a single candidate with its links is more.
+std::vector<PlannedHeat> plan_heats(std::span<const Candidate> candidates);
+
+}  // namespace ladder
