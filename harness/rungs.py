@@ -48,6 +48,7 @@ class Variant:
     smem_bytes_per_key: int
     min_d: int
     max_d: int
+    dtype: str  # of Q, K, V and O: "fp16"
     problems: tuple[str, ...]
     writes_lse: bool
     needs_workspace: bool

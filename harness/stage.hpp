@@ -22,6 +22,16 @@ class Device;  // common/emulator/emulator.hpp
 
 namespace ladder {
 
+// What a tensor is made of.
+enum class Element : uint8_t { f16, f32 };
+constexpr size_t bytes_of(Element element) {
+  return element == Element::f16 ? 2 : 4;
+}
+// In the words of results: "fp16".
+constexpr std::string_view to_string(Element element) {
+  return element == Element::f16 ? "fp16" : "fp32";
+}
+
 // Size of one attention problem. All three tensors and the output are [batch, heads, n, d], f16.
 struct Shape {
   int batch = 1;
@@ -132,6 +142,7 @@ struct Variant {
 
   // Which problems it takes. n is a multiple of the tile's sides.
   int min_d = 128, max_d = 128;                         // head dimensions
+  Element element = Element::f16;                       // of Q, K, V and O
   bool causal = false;                                  // does both dense and causal attention; otherwise dense alone
   bool writes_lse = false;                              // fills AttentionParams::LSE
   uint64_t (*workspace_bytes)(const Shape&) = nullptr;  // AttentionParams::workspace; null: it needs none

@@ -7,6 +7,8 @@
 #include <limits>
 #include <numeric>
 
+#include "harness/problem/formula.hpp"
+
 namespace ladder {
 namespace {
 
@@ -36,6 +38,11 @@ std::string to_string(const Shape& shape) {
 }
 
 Status supports(const Stage& stage, const Variant& variant, const Shape& shape) {
+  for (const TensorSpec& input : formula_of(shape).inputs(shape)) {
+    if (input.element == variant.element) continue;
+    return failure(ExitCode::usage, fmt::format("{} ({}) takes {} tensors; {} is {}.", stage.name, variant.label,
+                                                to_string(variant.element), input.name, to_string(input.element)));
+  }
   if (shape.causal && !variant.causal) {
     std::vector<std::string_view> able;
     for (const Stage& other : stages()) {

@@ -8,6 +8,7 @@
 
 #include "common/attention.hpp"
 #include "common/emulator/half.hpp"
+#include "harness/stage.hpp"
 
 namespace ladder {
 
@@ -16,11 +17,6 @@ inline float to_float(f16 value) {
 }
 inline f16 to_f16(float value) {
   return {emulator::float_to_half(value)};
-}
-
-enum class Element : uint8_t { f16, f32 };
-constexpr size_t bytes_of(Element element) {
-  return element == Element::f16 ? 2 : 4;
 }
 
 // [heads, rows, columns], row-major and contiguous. `heads` counts through the batch.

@@ -36,6 +36,7 @@ Json json_of(const Variant& variant) {
           {"smem_bytes_per_key", variant.smem_bytes_per_key},
           {"min_d", variant.min_d},
           {"max_d", variant.max_d},
+          {"dtype", to_string(variant.element)},
           {"problems", std::move(problems)},
           {"writes_lse", variant.writes_lse},
           {"needs_workspace", variant.workspace_bytes != nullptr},

@@ -16,7 +16,8 @@ BOUNDS = [{"sm": 80, "registers": 200, "spill_bytes": 0, "reason": ""}, {"sm": 9
 
 def variant(label: str = "64x32, 2 warps", config: str = "Config<64, 32, 2>", **said) -> dict:
     return {"label": label, "config": config, "br": 64, "bc": 32, "warps": 2, "m_tiles": 2, "smem_bytes": 4096, "smem_bytes_per_key": 0,
-            "min_d": 128, "max_d": 128, "problems": ["dense"], "writes_lse": False, "needs_workspace": False, "conflict_ways": 1.0, **said}
+            "min_d": 128, "max_d": 128, "dtype": "fp16", "problems": ["dense"], "writes_lse": False, "needs_workspace": False,
+            "conflict_ways": 1.0, **said}
 
 
 def rung(name: str, previous: str = "", part: str = "", **said) -> dict:

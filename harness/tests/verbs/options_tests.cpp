@@ -239,6 +239,15 @@ TEST_CASE("an N between two multiples of the tile is answered with both") {
   CHECK(supports(STAGES[0], STAGES[0].variants[0], {.n = 1000, .d = 77}));
 }
 
+TEST_CASE("a variant of other elements than the problem's is refused") {
+  Variant variant = STAGES[1].variants[0];
+  variant.element = Element::f32;
+  const Status status = supports(STAGES[1], variant, {.n = 512});
+  REQUIRE_FALSE(status);
+  CHECK(status.error().code == ExitCode::usage);
+  CHECK(mentions(status.error().message, "takes fp32 tensors; Q is fp16."));
+}
+
 TEST_CASE("a GPU that is too old is told so, with the way out") {
   Stage stage = STAGES[2];
   stage.needs = "mma.m16n8k16, cp.async";
