@@ -285,6 +285,12 @@ tl::unexpected<Error> unknown_word(const std::string& word, const CLI::App& app,
                                              : fmt::format(" Did you mean --{}?", best),
                              app.get_parent() ? app.get_name() : "", app.get_parent() ? " " : ""));
   }
+  if (app.get_parent()) {  // a verb that takes no stage
+    const auto stage = find_stage(word, known);
+    return usage(fmt::format("{0} takes no stage: it tells of all. '{1}' is one word too many.{2}", app.get_name(),
+                             word,
+                             stage ? fmt::format("\n  That one alone:  ./ladder explain {}", (*stage)->number()) : ""));
+  }
   if (find_stage(word, known)) {
     return usage(fmt::format(
         "'{0}' is a stage; what to do with it?\n  ./ladder check {0}    ./ladder explain {0}    ./ladder bench {0}",

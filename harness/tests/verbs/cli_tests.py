@@ -41,8 +41,8 @@ def ladder(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
 # What `ladder describe` says of each rung and of each of its variants, for scripts to rely on.
 RUNG_FIELDS = {"stage", "number", "word", "directory", "part", "part_title", "order", "previous", "idea", "limit",
                "prediction", "min_sm", "needs", "resources", "variants"}
-VARIANT_FIELDS = {"label", "config", "br", "bc", "warps", "m_tiles", "smem_bytes", "smem_bytes_per_key", "min_d", "max_d", "problems",
-                  "writes_lse", "needs_workspace", "conflict_ways"}
+VARIANT_FIELDS = {"label", "config", "br", "bc", "warps", "m_tiles", "smem_bytes", "smem_bytes_per_key", "min_d", "max_d", "dtype",
+                  "problems", "writes_lse", "needs_workspace", "conflict_ways"}
 
 
 class Usage(unittest.TestCase):
@@ -66,6 +66,8 @@ class Usage(unittest.TestCase):
 
     def test_verb_and_flags(self) -> None:
         self.refused("chek", "no verb 'chek'", "Did you mean check?")
+        self.refused(f"describe {B['number']}", "describe takes no stage", f"ladder explain {B['number']}")
+        self.refused("describe all", "describe takes no stage", "'all'")
         self.refused("check --sed 3", "no flag --sed", "Did you mean --seed?")
         self.refused("check --on tpu", "auto, cpu or gpu")
         self.refused("check --inputs peeky", "Did you mean peaky?", "one_hot")
