@@ -4,22 +4,26 @@
 // Source: PTX ISA, "Parallel Synchronization and Communication Instructions: mbarrier".
 #pragma once
 #include <cstdint>
+#include "common/architecture.cuh"
 
 inline namespace ptx {
 
 // One thread does this once, with 1 <= count < 2^20; a __syncthreads must follow before others use the barrier.
 __device__ __forceinline__ void mbarrier_init(uint32_t address, uint32_t count) {
+  needs_sm<80>();
   asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(address), "r"(count) : "memory");
 }
 
 // Ends the barrier: its 8 bytes are ordinary memory again, and may become another one by mbarrier_init. Nobody waits at it or
 // will arrive, which takes a barrier of another kind before.
 __device__ __forceinline__ void mbarrier_inval(uint32_t address) {
+  needs_sm<80>();
   asm volatile("mbarrier.inval.shared.b64 [%0];" ::"r"(address) : "memory");
 }
 
 // One arrival, without waiting. What this thread has read and written before is over for whoever waits for the phase.
 __device__ __forceinline__ void mbarrier_arrive(uint32_t address) {
+  needs_sm<80>();
   asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(address) : "memory");
 }
 
@@ -27,6 +31,7 @@ __device__ __forceinline__ void mbarrier_arrive(uint32_t address) {
 // neither commit nor wait. Whoever waits for the phase sees what was copied, and of this thread's doings that only.
 // .noinc: the arrival is one of the barrier's count.
 __device__ __forceinline__ void cp_async_mbarrier_arrive_noinc(uint32_t address) {
+  needs_sm<80>();
   asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(address) : "memory");
 }
 
@@ -35,6 +40,7 @@ __device__ __forceinline__ void cp_async_mbarrier_arrive_noinc(uint32_t address)
 // for the one after.
 // The one function here that is a loop of an instruction: try_wait suspends the thread for a while, and may give up.
 __device__ __forceinline__ void mbarrier_wait_parity(uint32_t address, uint32_t parity) {
+  needs_sm<80>();
 #if __CUDA_ARCH__ >= 900
   asm volatile(
       "{\n"

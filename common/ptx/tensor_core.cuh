@@ -1,6 +1,7 @@
 // Tensor-core instructions of a warp: all 32 lanes take part. sm_80 and newer.
 #pragma once
 #include <cstdint>
+#include "common/architecture.cuh"
 
 inline namespace ptx {
 
@@ -33,6 +34,7 @@ __device__ __forceinline__ void ldmatrix_x4_trans(uint32_t (&matrices)[4], uint3
 // b1: k = 8..15) and FragmentC of common/fragments.hpp.
 // Source: PTX ISA, "Multiply-and-Accumulate Instruction: mma", shape .m16n8k16.
 __device__ __forceinline__ void mma_m16n8k16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  needs_sm<80>();
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
       "%3};"
@@ -43,6 +45,7 @@ __device__ __forceinline__ void mma_m16n8k16(float (&c)[4], const uint32_t (&a)[
 // D = A B + C, which leaves C as it is.
 __device__ __forceinline__ void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1,
                                              const float (&c)[4]) {
+  needs_sm<80>();
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, "
       "%12, %13};"

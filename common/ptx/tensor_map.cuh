@@ -5,6 +5,7 @@
 #include <cuda.h>
 #include <cudaTypedefs.h>
 #include <cstdint>
+#include "common/architecture.cuh"
 #include "common/attention.hpp"
 #include "common/ptx/launch.cuh"
 
@@ -54,20 +55,14 @@ inline TensorMap tensor_map_3d(Device& device, const f16* base, const uint64_t (
 // One arrival at an mbarrier, without waiting, as mbarrier_arrive; and the phase completes only when `bytes` (at most
 // 2^20 - 1 in a phase) have landed as well.
 __device__ __forceinline__ void mbarrier_arrive_expect_tx(uint32_t address, uint32_t bytes) {
-#if __CUDA_ARCH__ >= 900
+  needs_sm<90>();
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address), "r"(bytes) : "memory");
-#else
-  __trap();
-#endif
 }
 
 // The mbarriers that this thread has initialised become known to the copy engine. Needed before the first copy.
 __device__ __forceinline__ void fence_mbarrier_init() {
-#if __CUDA_ARCH__ >= 900
+  needs_sm<90>();
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-#else
-  __trap();
-#endif
 }
 
 // The copy engine reaches memory on a way of its own, the async proxy. What this thread has stored before, or knows to be
@@ -75,18 +70,12 @@ __device__ __forceinline__ void fence_mbarrier_init() {
 // same bytes, by the thread that has stored or by the one that asks for the copy. For shared memory alone, and for all.
 // Source: PTX ISA, "Parallel Synchronization and Communication Instructions: membar, fence", .proxy.async.
 __device__ __forceinline__ void fence_proxy_async_shared() {
-#if __CUDA_ARCH__ >= 900
+  needs_sm<90>();
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-#else
-  __trap();
-#endif
 }
 __device__ __forceinline__ void fence_proxy_async() {
-#if __CUDA_ARCH__ >= 900
+  needs_sm<90>();
   asm volatile("fence.proxy.async;" ::: "memory");
-#else
-  __trap();
-#endif
 }
 
 // Starts to copy the box whose first element is (x, y, z) to `shared_address`, a multiple of 1024. x is a multiple of 8
@@ -95,15 +84,12 @@ __device__ __forceinline__ void fence_proxy_async() {
 // bytes. All bytes of the box land at the mbarrier, zeros too.
 __device__ __forceinline__ void cp_async_bulk_tensor_3d(uint32_t shared_address, const TensorMap& map, int x, int y,
                                                         int z, uint32_t mbarrier) {
-#if __CUDA_ARCH__ >= 900
+  needs_sm<90>();
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], "
       "[%5];" ::"r"(shared_address),
       "l"(&map), "r"(x), "r"(y), "r"(z), "r"(mbarrier)
       : "memory");
-#else
-  __trap();
-#endif
 }
 
 }  // namespace ptx

@@ -70,13 +70,6 @@ def chosen_stages(names: list[str], stages: dict[str, Path]) -> list[str]:
     return chosen or list(stages)
 
 
-def architectures(stage: Path, wanted: list[str]) -> list[str]:
-    """Those of `wanted` ("80", "90a") that the rung in this directory runs on."""
-    found = re.search(r"\.min_sm = (\d+)", (stage / "stage.cu").read_text())
-    oldest = int(found[1]) if found else 0
-    return [arch for arch in wanted if int(re.match(r"\d+", arch)[0]) >= oldest]
-
-
 def compile_stage(nvcc: str, stage: Path, tree: Path, arch: str, cubin: Path) -> list[Kernel]:
     """Compiles the stage.cu of `stage` against the headers of `tree`; the cubin is removed again."""
     command = [nvcc, "-std=c++20", "-O3", "-DNDEBUG", f"-I{tree}", f'-DLADDER_SOURCE_DIR="{tree}"',

@@ -74,7 +74,7 @@ def architectures(rung: rungs.Rung) -> set[int]:
 
 
 def parse(rung: rungs.Rung, log: Path) -> list[Kernel]:
-    """All kernels of one rung's ptxas log."""
+    """The kernels of one rung's ptxas log, for the GPUs that it runs on: for older ones the code ends at what they do not have."""
     pattern = re.compile(
         r"Compiling entry function '(?P<name>\w+)' for 'sm_(?P<sm>\d+)\w*'.*?"
         r"(?P<stack>\d+) bytes stack frame, (?P<stores>\d+) bytes spill stores, (?P<loads>\d+) bytes spill loads.*?"
@@ -85,6 +85,8 @@ def parse(rung: rungs.Rung, log: Path) -> list[Kernel]:
     names = demangled([entry["name"] for entry in found])
     kernels = []
     for name, entry in zip(names, found):
+        if int(entry["sm"]) < rung.min_sm:
+            continue
         is_default = variant_of(name, rung) == rung.default
         kernels.append(Kernel(rung.name, name, is_default, int(entry["sm"]), int(entry["registers"]), int(entry["stack"]),
                               int(entry["stores"]), int(entry["loads"])))

@@ -107,8 +107,11 @@ class Resources(unittest.TestCase):
 
     def test_a_stage_of_newer_gpus_needs_no_bound_for_older_ones(self) -> None:
         newer = fake_ladder.BOUNDS[1:]
-        code, _, err = self.run_on(ptxas("64, 32, 2", "sm_90a", 168), resources=newer, min_sm=90)
+        log = ptxas("64, 32, 2", "sm_80", 4) + ptxas("64, 32, 2", "sm_90a", 168)  # it is compiled for all
+        code, out, err = self.run_on(log, resources=newer, min_sm=90)
         self.assertEqual((code, err), (0, ""))
+        self.assertRegex(out, r" 90 +168 ")
+        self.assertNotRegex(out, r" 80 +4 ")
         self.assertIn("no bound for sm_80", self.run_on(ptxas("64, 32, 2", "sm_90a", 168), resources=newer)[2])
 
     def test_a_default_variant_that_was_not_compiled(self) -> None:
