@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import sys
-import tempfile
 import unittest
 from pathlib import Path
 
@@ -31,21 +30,10 @@ def start():
     return webdriver.Chrome(service=Service(shutil.which("chromedriver")), options=options)
 
 
-def build(site: Path) -> None:
-    built = pages_tests.build(pages_tests.ROOT, site)
-    if built.returncode != 0:
-        raise AssertionError(built.stderr)
-
-
 class BrowserCase(unittest.TestCase):
     @classmethod
     def setUpClass(cls) -> None:
-        if given := os.environ.get("LADDER_SITE"):
-            cls.site = Path(given)
-        else:
-            cls.site = Path(tempfile.mkdtemp())
-            cls.addClassCleanup(shutil.rmtree, cls.site)
-            build(cls.site)
+        cls.site = pages_tests.built_site(cls)
         cls.pages = sorted(path for path in cls.site.rglob("*.html") if path.name not in ("index.html", "search.html"))
         cls.pages.append(cls.site / "docs" / "index.html")
         cls.browser = start()
@@ -93,4 +81,4 @@ def main() -> None:
 
 if __name__ == "__main__":
     skip_unless_possible()
-    build(Path(sys.argv[1]))
+    pages_tests.build_all(Path(sys.argv[1]))

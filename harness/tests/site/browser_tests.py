@@ -1,51 +1,69 @@
 """Every page of the site in Chromium, from disk: nothing leaves the disk, the console stays silent, formulas are set, pages
-fit a phone and a sheet of paper, the search finds."""
+fit a phone and a sheet of paper, letters stand out in both schemes, the search finds."""
 from __future__ import annotations
 
 import subprocess
 import sys
 
 import browser
+import contrast
 from ladder import COPYING, PLAIN
 
 
 class Pages(browser.BrowserCase):
-    def test_every_page_on_a_phone(self) -> None:
-        self.screen(browser.PHONE)
-        formulas = 0
-        for page in self.pages:
+    def test_every_page(self) -> None:
+        """On a phone, on paper, and its colours: one load for all of it."""
+        self.addCleanup(self.show_as, "", "light")
+        self.formulas, self.grounds = 0, {}
+        for page in [*self.pages, self.site / "search.html"]:
+            self.screen(browser.PHONE)
+            self.show_as("screen", "light")
+            self.open(page.as_uri())
             with self.subTest(page=page.relative_to(self.site)):
-                self.open(page.as_uri())
                 self.check_what_was_asked_for()
-                self.assertLessEqual(self.run_script("return document.documentElement.scrollWidth"),
-                                     browser.PHONE["width"])
-                counts = self.run_script("return ['.formula', '.formula .katex', '.katex-error'].map(s => "
-                                         "document.querySelectorAll(s).length)")
-                self.assertEqual((counts[1], counts[2]), (counts[0], 0))
-                formulas += counts[0]
-                small = self.run_script(
-                    "return [...document.querySelectorAll('.drawing text')].map(t => [t.textContent, parseFloat(getComputedStyle(t).fontSize)"
-                    " * t.ownerSVGElement.getBoundingClientRect().width / t.ownerSVGElement.viewBox.baseVal.width]).filter(t => t[1] < 9)")
-                self.assertEqual(small, [])
-                self.assertEqual(self.run_script("return [...document.images].filter(i => i.clientWidth < 600).map(i => i.src)"), [])
-        self.assertGreater(formulas, 20)
+                self.check_on_a_phone()
+                self.screen(browser.DESK)
+                for media, scheme in (("screen", "light"), ("screen", "dark"), ("print", "dark")):
+                    self.check_contrast(media, scheme)
+                self.check_on_paper()
+        self.assertGreater(self.formulas, 20)
+        self.assertEqual([len(colours) for colours in self.grounds.values()], [1, 1, 1])
+        self.assertEqual(self.grounds["screen", "light"], self.grounds["print", "dark"])
+        self.assertNotEqual(self.grounds["screen", "light"], self.grounds["screen", "dark"])
 
-    def test_every_page_on_paper(self) -> None:
+    def show_as(self, media: str, scheme: str) -> None:
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": features})
+
+    def check_on_a_phone(self) -> None:
+        self.assertLessEqual(self.run_script("return document.documentElement.scrollWidth"), browser.PHONE["width"])
+        counts = self.run_script("return ['.formula', '.formula .katex', '.katex-error'].map(s => document.querySelectorAll(s).length)")
+        self.assertEqual((counts[1], counts[2]), (counts[0], 0))
+        self.formulas += counts[0]
+        small = self.run_script(
+            "return [...document.querySelectorAll('.drawing text')].map(t => [t.textContent, parseFloat(getComputedStyle(t).fontSize)"
+            " * t.ownerSVGElement.getBoundingClientRect().width / t.ownerSVGElement.viewBox.baseVal.width]).filter(t => t[1] < 9)")
+        self.assertEqual(small, [])
+        self.assertEqual(self.run_script("return [...document.images].filter(i => i.clientWidth < 600).map(i => i.src)"), [])
+
+    def check_contrast(self, media: str, scheme: str) -> None:
+        self.show_as(media, scheme)
+        faint, count, ground = self.run_script(contrast.SCRIPT)
+        self.assertEqual(faint, [], (media, scheme))
+        self.assertGreater(count, 15)
+        self.grounds.setdefault((media, scheme), set()).add(ground)
+
+    def check_on_paper(self) -> None:
         """What print media show, on the width of an A4 sheet within its margins: no chrome, and nothing that is cut off."""
         width = 688  # 182 mm
         self.screen({"width": width, "height": 1000, "deviceScaleFactor": 1, "mobile": False})
-        self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
-        self.addCleanup(self.browser.execute_cdp_cmd, "Emulation.setEmulatedMedia", {"media": ""})
-        for page in self.pages:
-            with self.subTest(page=page.relative_to(self.site)):
-                self.open(page.as_uri())
-                chrome = self.run_script("return [...document.querySelectorAll('div.sphinxsidebar, div.related, nav, .headerlink')]"
-                                         ".filter(e => e.getClientRects().length).length")
-                cut = self.run_script("return [...document.querySelectorAll('div.body :is(pre, .line, table, td, .formula, figure, svg, img)')]"
-                                      ".filter(e => e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).display != 'inline'"
-                                      " && getComputedStyle(e).overflowX != 'visible'"
-                                      " || e.getBoundingClientRect().right > arguments[0] + 1).map(e => e.outerHTML.slice(0, 80))", width)
-                self.assertEqual((chrome, cut), (0, []))
+        chrome = self.run_script("return [...document.querySelectorAll('div.sphinxsidebar, div.related, nav, .headerlink')]"
+                                 ".filter(e => e.getClientRects().length).length")
+        cut = self.run_script("return [...document.querySelectorAll('div.body :is(pre, .line, table, td, .formula, figure, svg, img)')]"
+                              ".filter(e => e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).display != 'inline'"
+                              " && getComputedStyle(e).overflowX != 'visible'"
+                              " || e.getBoundingClientRect().right > arguments[0] + 1).map(e => e.outerHTML.slice(0, 80))", width)
+        self.assertEqual((chrome, cut), (0, []))
 
     def test_a_hand_out(self) -> None:
         script = browser.pages_tests.ROOT / "docs" / "site" / "handouts.py"
