@@ -6,7 +6,7 @@ import re
 import tempfile
 
 import browser
-from ladder import COPYING, EARLIER, LATER, PLAIN, TRACES, WITH_MBARRIERS
+from ladder import COPYING, EARLIER, INSTRUCTIONS, LATER, PLAIN, TRACES, WITH_MBARRIERS
 
 # Presses a key until nothing moves; each event that the page comes to, its line, and the lines marked in the kernel.
 PRESS = """
@@ -51,13 +51,21 @@ class Player(browser.BrowserCase):
                         "c.dispatchEvent(new Event('change', {bubbles: true}))", name, value)
 
     def test_every_event_by_key_and_its_line_marked(self) -> None:
+        """From the first to the last where an instruction shows up for the first time; elsewhere the first 500, and the last."""
         self.start("#order=emulated")
+        known: set[str] = set()
         for stage, trace in TRACES.items():
             with self.subTest(stage=stage):
                 self.choose("stage", stage)
                 lines = [site["line"] for _, site in sites(trace)]
+                expected = [[event, line, line] for event, line in enumerate(lines)][1:]
                 self.assertIn("Event 0, warp 0, ", self.said())
-                seen, expected = self.press("ArrowRight", 10**6), [[event, line, line] for event, line in enumerate(lines)][1:]
+                if INSTRUCTIONS[stage] <= known:
+                    expected = [*expected[:500], expected[-1]]
+                    seen = [*self.press("ArrowRight", 500), *self.press("End")]
+                else:
+                    seen = self.press("ArrowRight", 10**6)
+                known |= INSTRUCTIONS[stage]
                 self.assertEqual(len(seen), len(expected))
                 self.assertEqual([pair for pair in zip(seen, expected) if pair[0] != pair[1]][:3], [])  # a diff of thousands takes minutes
                 states = self.run_script("return [...document.querySelectorAll('.lanes .state-text')].map(text => text.textContent)")
