@@ -240,7 +240,7 @@ class Bench(unittest.TestCase):
         self.assertIn("GiB", run.stderr)
 
     def test_interrupt_keeps_the_shapes_that_are_done(self) -> None:
-        command = [LADDER, "bench", A["number"], *SMALL, "--n", ",".join(map(str, range(N, 10 * N, N))), "--soak", "3", "--no-peers",
+        command = [LADDER, "bench", A["number"], *SMALL, "--n", ",".join(map(str, range(N, 10 * N, N))), "--soak", "1", "--no-peers",
                    "--csv", str(self.csv)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment())
         deadline = time.monotonic() + HANG_S
