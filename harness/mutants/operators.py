@@ -307,17 +307,19 @@ class Generator:
                 continue
             if node.kind == "lambda":
                 continue
+            # A reference is bound to an object, and to no choice between values.
+            is_reference = "&" in self._source(declarator.first, declarator.bounds_end)
             if node.kind == "braces":
                 for child in node.children:
                     self._expression(child, self._unit("expression", child, apart))
             else:
-                unit = self._unit("expression", node, apart)
+                unit = self._unit("expression", node, apart or is_reference)
                 self._expression(node, unit)
-                scalar = declarator.dimensions == 0 and not declarator.pointer and declarator.name
+                scalar = declarator.dimensions == 0 and not declarator.pointer and declarator.name and not is_reference
                 if scalar and (statement.type in ("float", "double") or self._is_float(node)):
                     self._value(node, unit)
             if not statement.constant and not apart and declarator.name and statement.type != "auto" \
-                    and "&" not in self._source(declarator.first, declarator.bounds_end):
+                    and not is_reference:
                 start = self.parser.tokens[declarator.bounds_end - 1].end
                 end = self._span(node)[1]
                 type_name = statement.type + ("*" if declarator.pointer else "")

@@ -105,9 +105,14 @@ class Schemata(unittest.TestCase):
     BODY = """
       float sum[2] = {};
       int steps = 0;
+      float &total = sum[0], *other = &sum[1];
+      auto& same = sum[n % 2];
+      const float& seen = sum[0];
       for (int k = 0; k < n; k += 2) {
         sum[0] += k * 0.5f;
         if (k > 2) steps += 1;
+        total += 0.25f;
+        same += *other + seen;
       }
       return sum[0] + 10 * steps;
     """
@@ -128,7 +133,11 @@ class Schemata(unittest.TestCase):
     def test_every_mutant_behaves_as_if_compiled_alone(self) -> None:
         text = function(self.BODY, "float f(int n)")
         main = '#include <cstdio>\nint main() { std::printf("%g", f(6)); }\n'
-        found = schemata.number(operators.mutants_of(text))
+        all_of_them = operators.mutants_of(text)
+        self.assertEqual({mutant.original for mutant in all_of_them if mutant.unit.kind == "apart"},
+                         {"float &total = sum[0], *other = &sum[1];", "auto& same = sum[n % 2];",
+                          "const float& seen = sum[0];"})
+        found = schemata.number([mutant for mutant in all_of_them if mutant.unit.kind != "apart"])
         self.assertGreater(len(found), 12)
         with tempfile.TemporaryDirectory() as name:
             directory = Path(name)
