@@ -61,9 +61,12 @@ struct Counts {
   uint64_t mma = 0;
   uint64_t ldmatrix = 0;
   uint64_t shuffles = 0;
-  uint64_t barriers = 0;  // __syncthreads, once per block
+  uint64_t votes = 0;
+  uint64_t yes_votes = 0;  // the fewest, for the data decide: on calm data each warp may say yes once more
+  uint64_t barriers = 0;   // __syncthreads, once per block
   uint64_t gmem_bytes_read = 0;
   uint64_t gmem_bytes_written = 0;
+  uint64_t unused_smem_bytes = 0;  // of those that a block asks for: never written, as the padding of rows is
   bool operator==(const Counts&) const = default;
 };
 

@@ -1,5 +1,7 @@
 #include "common/emulator/block.hpp"
 
+#include <algorithm>
+
 namespace emulator {
 
 Block::Block(const LaunchConfig& launch_config)
@@ -27,7 +29,11 @@ void Block::run(uint64_t linear) {
   global_writes.clear();
   smem.fill_with_nan();
   if (launch.options.check) races.start_block(launch.smem_bytes, launch.threads());
+  const uint64_t written_before = counting.counters.gmem_bytes_written;
   if (scheduler.run()) mbarriers.report_unawaited_copies();
+  ++counting.counters.blocks;
+  counting.counters.idle_blocks += counting.counters.gmem_bytes_written == written_before;
+  if (launch.options.check) unused_smem_bytes = std::min(unused_smem_bytes, races.unwritten_bytes());
   for (uint32_t warp = 0; warp < launch.warps(); ++warp) counting.count_accesses(warps[warp]);
   current = {};
 }

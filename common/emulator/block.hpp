@@ -125,6 +125,8 @@ struct Block {
   Wording wording;
   ReportLog log;
 
+  uint32_t unused_smem_bytes = UINT32_MAX;  // by the block that has used most, so far
+
   // The block that is running.
   uint64_t linear_index = 0;
   uint3 index = {};

@@ -53,15 +53,21 @@ struct Counters {
   uint64_t mma = 0;       // of m16n8k16; a wmma.mma of m16n16k16 is two
   uint64_t ldmatrix = 0;  // a wmma.load of A or B is one
   uint64_t shuffles = 0;
-  uint64_t barriers = 0;  // __syncthreads and completed named barriers, once per block; not mbarriers
-  uint64_t ex2 = 0;       // threads
-  uint64_t cp_async = 0;  // threads
+  uint64_t votes = 0;
+  uint64_t yes_votes = 0;  // those that have said yes
+  uint64_t barriers = 0;   // __syncthreads and completed named barriers, once per block; not mbarriers
+  uint64_t ex2 = 0;        // threads
+  uint64_t cp_async = 0;   // threads
   uint64_t bulk_copies = 0;
   uint64_t gmem_bytes_read = 0;
   uint64_t gmem_bytes_written = 0;
   uint64_t smem_wavefronts = 0;
   uint64_t smem_wavefronts_ideal = 0;
-  std::vector<SiteCounts> sites;  // ordered by file, line, instruction, buffer
+  uint64_t blocks = 0;
+  uint64_t idle_blocks = 0;  // that have stored nothing to global memory
+  uint32_t smem_bytes = 0;   // of the launch that asks for most of it, per block; and of the launch that wastes most,
+  uint32_t unused_smem_bytes = 0;  // what the block that writes most of it has never written; with Options::check
+  std::vector<SiteCounts> sites;   // ordered by file, line, instruction, buffer
   double ways() const {
     return smem_wavefronts_ideal == 0
                ? 0.0

@@ -31,8 +31,9 @@ std::string what_is_wrong(const LaunchConfig& config) {
 
 void add(Counters& sum, const Counters& part) {
   for (const auto member :
-       {&Counters::mma, &Counters::ldmatrix, &Counters::shuffles, &Counters::barriers, &Counters::ex2,
-        &Counters::cp_async, &Counters::bulk_copies, &Counters::gmem_bytes_read, &Counters::gmem_bytes_written})
+       {&Counters::mma, &Counters::ldmatrix, &Counters::shuffles, &Counters::votes, &Counters::yes_votes,
+        &Counters::barriers, &Counters::ex2, &Counters::cp_async, &Counters::bulk_copies, &Counters::gmem_bytes_read,
+        &Counters::gmem_bytes_written, &Counters::blocks, &Counters::idle_blocks})
     sum.*member += part.*member;
 }
 
@@ -66,6 +67,9 @@ class Launch {
     others.clear();
     if (first_failed_ == UINT64_MAX && !device_.stopped_) report_races_between_blocks();
     merge_reports();
+    Counters& sum = device_.counters_;
+    sum.smem_bytes = std::max(sum.smem_bytes, config_.smem_bytes);
+    if (config_.options.check) sum.unused_smem_bytes = std::max(sum.unused_smem_bytes, unused_smem_bytes_);
     std::sort(device_.counters_.sites.begin(), device_.counters_.sites.end(), by_place);
   }
 
@@ -100,6 +104,7 @@ class Launch {
     const std::lock_guard guard(mutex_);
     device_.stopped_ |= block.scheduler.stopped;
     merge_counts(block);
+    unused_smem_bytes_ = std::min(unused_smem_bytes_, block.unused_smem_bytes);
     for (LoggedReport& report : block.log.reports()) reports_.push_back(std::move(report));
     device_.trace_.insert(device_.trace_.end(), block.counting.trace.begin(), block.counting.trace.end());
     if (!block.counting.trace.empty()) {
@@ -184,6 +189,7 @@ class Launch {
   uint64_t slice_ = 0;
   std::atomic<uint64_t> next_block_ = 0;
   std::atomic<uint64_t> first_failed_ = UINT64_MAX;
+  uint32_t unused_smem_bytes_ = UINT32_MAX;
   std::mutex mutex_;
   std::vector<LoggedReport> reports_;
 

@@ -75,6 +75,10 @@ class RaceDetector {
   void start_block(uint32_t bytes, uint32_t threads);
   void leave(uint32_t thread) { last_ticks_[thread] = ticks_[thread]; }  // its kernel has ended
 
+  uint32_t unwritten_bytes() const {
+    return static_cast<uint32_t>(4 * std::count(writers_.begin(), writers_.end(), Cell{0}));
+  }
+
   // The accesses: each returns true and fills `hazard` for the first cell at fault. Aligned to 4 bytes and in bounds.
   bool read(const Actor& actor, uint32_t offset, uint32_t bytes, Hazard& hazard);
   bool write(const Actor& actor, uint32_t offset, uint32_t bytes, Hazard& hazard) {

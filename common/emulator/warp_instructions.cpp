@@ -125,6 +125,8 @@ bool vote_any(bool predicate, CallSite site) {
   warp.in[0][current.lane] = predicate;
   meet(Instruction::vote, site, [](Block& block, Warp& warp) {
     warp.out[0][0] = *std::max_element(std::begin(warp.in[0]), std::end(warp.in[0]));
+    ++block.counting.counters.votes;
+    block.counting.counters.yes_votes += warp.out[0][0] != 0;
     if (block.counting.tracing)
       block.counting.trace_event(Instruction::vote, warp.site).operand = static_cast<int>(warp.out[0][0]);
   });

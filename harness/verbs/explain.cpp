@@ -93,6 +93,10 @@ void print_counts(std::FILE* out, const Variant& variant, const CheckResult& res
   add("mma", &Counts::mma);
   add("ldmatrix", &Counts::ldmatrix);
   add("shuffles", &Counts::shuffles);
+  if (counted.votes > 0) {
+    add("votes", &Counts::votes);
+    add("  that say yes", &Counts::yes_votes);
+  }
   add("barriers", &Counts::barriers);
   const auto measured = [&](const char* name, const auto& value, std::string expected = "") {
     table.add({name, std::move(expected), value(counters), result_before ? value(*result_before->counters) : ""});
@@ -150,9 +154,12 @@ nlohmann::ordered_json counts_json(const Counts& counts) {
   return {{"mma", counts.mma},
           {"ldmatrix", counts.ldmatrix},
           {"shuffles", counts.shuffles},
+          {"votes", counts.votes},
+          {"yes_votes", counts.yes_votes},
           {"barriers", counts.barriers},
           {"gmem_bytes_read", counts.gmem_bytes_read},
-          {"gmem_bytes_written", counts.gmem_bytes_written}};
+          {"gmem_bytes_written", counts.gmem_bytes_written},
+          {"unused_smem_bytes", counts.unused_smem_bytes}};
 }
 
 nlohmann::ordered_json explanation(const Stage& stage, const Variant& variant, const CheckResult& result) {

@@ -20,9 +20,13 @@ nlohmann::ordered_json to_json(const emulator::Counters& counters) {
           {"mma", counters.mma},
           {"ldmatrix", counters.ldmatrix},
           {"shuffles", counters.shuffles},
+          {"votes", counters.votes},
+          {"yes_votes", counters.yes_votes},
           {"barriers", counters.barriers},
           {"gmem_bytes_read", counters.gmem_bytes_read},
-          {"gmem_bytes_written", counters.gmem_bytes_written}};
+          {"gmem_bytes_written", counters.gmem_bytes_written},
+          {"unused_smem_bytes", counters.unused_smem_bytes},
+          {"blocks", counters.blocks}};
 }
 
 }  // namespace

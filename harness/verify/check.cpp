@@ -193,9 +193,22 @@ void judge_counts(CheckResult& result, const Variant& variant, const Problem& pr
     compare("mma", predicted.mma, counted.mma);
     compare("ldmatrix", predicted.ldmatrix, counted.ldmatrix);
     compare("shuffles", predicted.shuffles, counted.shuffles, variant.shuffles_per_rescale);
+    compare("votes", predicted.votes, counted.votes);
+    compare("votes that say yes", predicted.yes_votes, counted.yes_votes, 1);
     compare("barriers", predicted.barriers, counted.barriers);
     compare("bytes read from global memory", predicted.gmem_bytes_read, counted.gmem_bytes_read);
     compare("bytes written to global memory", predicted.gmem_bytes_written, counted.gmem_bytes_written);
+    compare("bytes of a block's shared memory that are never written", predicted.unused_smem_bytes,
+            counted.unused_smem_bytes);
+  }
+  if (counters.idle_blocks > 0 && !problem.shape.causal) {  // under a mask there may be nothing to do
+    fail(result, FailureKind::counts_differ,
+         fmt::format("blocks: {} of {} have written nothing to global memory", counters.idle_blocks, counters.blocks));
+  }
+  if (const uint64_t said = variant.smem_at(problem.shape.n); said != counters.smem_bytes) {
+    fail(result, FailureKind::counts_differ,
+         fmt::format("shared memory: the variant says {} bytes per block, the launch asks for {}", said,
+                     counters.smem_bytes));
   }
   if (variant.conflict_ways <= 0) return;
   const emulator::SiteCounts* const worst = worst_ldmatrix(counters);
@@ -302,9 +315,12 @@ Counts counts_of(const emulator::Counters& counters) {
   return {.mma = counters.mma,
           .ldmatrix = counters.ldmatrix,
           .shuffles = counters.shuffles,
+          .votes = counters.votes,
+          .yes_votes = counters.yes_votes,
           .barriers = counters.barriers,
           .gmem_bytes_read = counters.gmem_bytes_read,
-          .gmem_bytes_written = counters.gmem_bytes_written};
+          .gmem_bytes_written = counters.gmem_bytes_written,
+          .unused_smem_bytes = counters.unused_smem_bytes};
 }
 
 bool is_ldmatrix(const emulator::SiteCounts& site) {

@@ -47,6 +47,10 @@ enum class Fault {
   writes_guard,     // one element behind O is written, through a plain pointer
   modifies_Q,       // Q is scaled in place, in global memory
   reads_neighbour,  // each block reads a word of O that the next block writes, to no use
+  // right, and slow
+  empty_blocks,   // twice the blocks, of which half have nothing to do
+  unused_memory,  // a block asks for a tile more of shared memory than it uses
+  needless_vote,  // each warp votes in each tile whether a maximum has grown, and rescales whatever comes of it
   // cheats
   mean_of_V,       // Q and K are never looked at
   peeks_at_output  // the work is done only when O has been poisoned
@@ -56,7 +60,14 @@ constexpr int HEAD_DIM = 128, BR = 64, BC = 32, WARPS = 4, THREADS = WARPS * 32;
 constexpr int ROW_BYTES = HEAD_DIM * 2;     // 128 halves = 256 B = twice around the 32 banks of 4 B
 constexpr int ROW_CHUNKS = ROW_BYTES / 16;  // 16 B = 8 halves
 constexpr uint32_t TILE_BYTES = (BR + 2 * BC) * ROW_BYTES;
-constexpr uint32_t SMEM_BYTES = TILE_BYTES + 4 * 8;  // four mbarriers
+constexpr bool has_mbarriers(Fault fault) {
+  return fault == Fault::mbarriers || fault == Fault::no_full_wait || fault == Fault::no_empty_wait ||
+         fault == Fault::elected_arrival;
+}
+constexpr uint32_t smem_bytes(Fault fault) {
+  const uint32_t more = has_mbarriers(fault) ? 4 * 8 : fault == Fault::unused_memory ? BC * ROW_BYTES : 0;
+  return TILE_BYTES + more;
+}
 constexpr float LOG2E = 1.44269504088896341f;
 constexpr int QK_N_TILES = BC / 8, QK_K_TILES = HEAD_DIM / 16;  // S[16 x BC] = Q[16 x d] K^T[d x BC]
 constexpr int PV_N_TILES = HEAD_DIM / 8, PV_K_TILES = BC / 16;  // O[16 x d] += P[16 x BC] V[BC x d]
@@ -80,10 +91,10 @@ __device__ __forceinline__ void load_tile(uint32_t tile, const f16* source) {
 template <Fault FAULT>
 __global__ void __launch_bounds__(THREADS) wrong_attention(AttentionParams p) {
   constexpr bool SWIZZLED = FAULT != Fault::no_swizzle;
-  constexpr bool MBARRIERS = FAULT == Fault::mbarriers || FAULT == Fault::no_full_wait ||
-                             FAULT == Fault::no_empty_wait || FAULT == Fault::elected_arrival;
+  constexpr bool MBARRIERS = has_mbarriers(FAULT);
   constexpr bool K_READ_SWIZZLED = SWIZZLED && FAULT != Fault::plain_read;
 
+  if (FAULT == Fault::empty_blocks && blockIdx.x >= gridDim.x / 2) return;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const size_t head = size_t(blockIdx.y) * p.n * HEAD_DIM;
   const size_t block_rows = head + size_t(blockIdx.x) * BR * HEAD_DIM;  // this block's rows of Q and O
@@ -188,6 +199,7 @@ __global__ void __launch_bounds__(THREADS) wrong_attention(AttentionParams p) {
 
       // Algebraically no_running_max is right too: the correction may then exceed 1, and overflow.
       const bool grown = (tile_max - row_max[r]) * LOG2E > RESCALE_ABOVE;
+      if (FAULT == Fault::needless_vote) vote_any(grown);
       const float new_max = FAULT == Fault::no_running_max || grown ? tile_max : row_max[r];
       const float correction =
           FAULT == Fault::no_correction ? 1.0f : ex2_approx((row_max[r] - new_max) * LOG2E);  // 0 on the first tile
@@ -280,7 +292,8 @@ __global__ void __launch_bounds__(THREADS) wrong_attention(AttentionParams p) {
 
 template <Fault FAULT>
 void launch_wrong(Device& device, const AttentionParams& p) {
-  launch(device, wrong_attention<FAULT>, dim3(p.n / BR, p.batch_heads), dim3(THREADS), SMEM_BYTES, p);
+  const uint32_t blocks = (FAULT == Fault::empty_blocks ? 2 : 1) * p.n / BR;
+  launch(device, wrong_attention<FAULT>, dim3(blocks, p.batch_heads), dim3(THREADS), smem_bytes(FAULT), p);
 }
 
 }  // namespace

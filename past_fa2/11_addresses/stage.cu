@@ -14,6 +14,8 @@ ladder::Counts predict(const ladder::Shape& shape) {
   return {.mma = pairs * 2 * (BC / 8) * (HEAD_DIM / 16),
           .ldmatrix = pairs * load_Q + warp_tiles * (load_K + load_V),
           .shuffles = pairs * 2 * 2 + groups * 2 * 2,  // two rows, two exchanges: a maximum per tile, a sum at the end
+          .votes = warp_tiles,                         // whether anything has to be rescaled
+          .yes_votes = blocks * WARPS,                 // in the first tile
           .barriers = blocks,
           .gmem_bytes_read = (blocks * BR + tiles * 2 * BC) * ROW_BYTES,
           .gmem_bytes_written = blocks * BR * ROW_BYTES};

@@ -10,7 +10,8 @@ ladder::Counts predict(const ladder::Shape& shape) {
           .barriers = rows * 2,
           // Every score reads a row of Q and of K; every output a column of V.
           .gmem_bytes_read = scores * shape.d * 2 * 2 + scores * shape.d * 2,
-          .gmem_bytes_written = rows * shape.d * 2};
+          .gmem_bytes_written = rows * shape.d * 2,
+          .unused_smem_bytes = C::SMEM_BYTES - 2 * C::WARPS * 4};
 }
 
 template <class C>

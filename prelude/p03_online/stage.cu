@@ -10,7 +10,8 @@ ladder::Counts predict(const ladder::Shape& shape) {
   return {.shuffles = rows * C::WARPS * steps * 3,  // a score's sum
           .barriers = rows,
           .gmem_bytes_read = rows * HEAD_DIM * 2 * (GROUPS + 2 * steps * GROUPS),  // each group holds the row of Q
-          .gmem_bytes_written = rows * HEAD_DIM * 2};
+          .gmem_bytes_written = rows * HEAD_DIM * 2,
+          .unused_smem_bytes = C::SMEM_BYTES - GROUPS * (2 + HEAD_DIM) * 4};
 }
 
 template <class C>

@@ -16,7 +16,8 @@ ladder::Counts predict(const ladder::Shape& shape) {
           .shuffles = pairs * 4 * 6,  // four rows per lane, three exchanges for the maximum and three for the sum
           .barriers = tiles * 2,
           .gmem_bytes_read = (blocks * BR + tiles * 2 * BC) * ROW_BYTES,
-          .gmem_bytes_written = blocks * BR * ROW_BYTES};
+          .gmem_bytes_written = blocks * BR * ROW_BYTES,
+          .unused_smem_bytes = BR * 2 * PAD_BYTES};
 }
 
 template <class C>

@@ -69,11 +69,11 @@ ladder::Counts predict(const Shape& shape) {
 
 using Launch = void (*)(Device&, const AttentionParams&);
 
-CheckResult check(std::string_view name, Launch launch, const Problem& problem) {
+CheckResult check(std::string_view name, Launch launch, const Problem& problem, Fault fault = Fault::none) {
   const ladder::Stage stage{.name = name, .idea = "", .limit = "", .prediction = ""};
   const ladder::Variant variant{.label = std::string(name),
                                 .tile = {BR, BC, WARPS},
-                                .smem_bytes = SMEM_BYTES,
+                                .smem_bytes = smem_bytes(fault),
                                 .on_emulator = launch,
                                 .conflict_ways = 1,
                                 .predict = predict,
@@ -178,6 +178,9 @@ std::vector<WrongKernel> wrong_kernels() {
       wrong<Fault::modifies_Q>("modifies_Q", normal, {"report: plain-access"}),
       wrong<Fault::reads_neighbour>("reads_neighbour", normal, {"report: race-between-blocks", "counts_differ"},
                                     {normal}),
+      wrong<Fault::empty_blocks>("empty_blocks", normal, {"counts_differ"}, {normal}),
+      wrong<Fault::unused_memory>("unused_memory", normal, {"counts_differ"}, {normal}),
+      wrong<Fault::needless_vote>("needless_vote", normal, {"counts_differ"}, {normal}),
       wrong<Fault::mean_of_V>("mean_of_V", normal, {"wrong_result", "counts_differ", "wrong_lse"}, {ties, constant_v}),
       // Reads 2 bytes that the formula does not have.
       wrong<Fault::peeks_at_output>("peeks_at_output", normal, {"counts_differ"}, {normal}),
@@ -204,7 +207,7 @@ TEST_CASE("shuffles that depend on the data come in whole rescales on top of the
   const uint64_t counted = predict(given.shape).shuffles;
   const auto judge = [&](uint64_t fewest, uint64_t step) {
     const ladder::Stage stage{.name = "none", .idea = "", .limit = "", .prediction = ""};
-    ladder::Variant variant{.label = "none", .tile = {BR, BC, WARPS}, .smem_bytes = SMEM_BYTES};
+    ladder::Variant variant{.label = "none", .tile = {BR, BC, WARPS}, .smem_bytes = smem_bytes(Fault::none)};
     variant.writes_lse = true;
     variant.on_emulator = launch_wrong<Fault::none>;
     variant.predict = [fewest](const Shape& shape) {
@@ -223,11 +226,45 @@ TEST_CASE("shuffles that depend on the data come in whole rescales on top of the
   CHECK(judge(counted + STEP, STEP) == rejected);
 }
 
+TEST_CASE("on normal inputs a warp may say yes once more than at least, on others as often as it likes") {
+  const auto judge = [](InputKind kind, int64_t beyond_fewest) {
+    const Problem& given = problem(kind);
+    const ladder::Stage stage{.name = "vote", .idea = "", .limit = "", .prediction = ""};
+    ladder::Variant variant{.label = "vote", .tile = {BR, BC, WARPS}, .smem_bytes = smem_bytes(Fault::none)};
+    variant.writes_lse = true;
+    variant.on_emulator = launch_wrong<Fault::needless_vote>;
+    ladder::Counts counts = predict(given.shape);
+    const CheckResult without = check_on_emulator(stage, variant, given);
+    counts.votes = without.counters->votes;
+    counts.yes_votes = without.counters->yes_votes - beyond_fewest;
+    variant.predict = [counts](const Shape&) { return counts; };
+    return reasons_of(check_on_emulator(stage, variant, given));
+  };
+  constexpr int64_t ALL_WARPS = N / BR * WARPS;
+  const Reasons rejected{"counts_differ"};
+  for (const int64_t beyond : {int64_t{0}, ALL_WARPS}) CHECK(judge(InputKind::normal, beyond).empty());
+  for (const int64_t beyond : {int64_t{-1}, ALL_WARPS + 1}) CHECK(judge(InputKind::normal, beyond) == rejected);
+  CHECK(judge(InputKind::large_logits, ALL_WARPS + 1).empty());
+}
+
+TEST_CASE("what no count of instructions shows is counted too: blocks without work, shared memory without use, votes") {
+  const auto said = [](Launch launch, Fault claimed) {
+    return messages_of(check("slow", launch, problem(InputKind::normal), claimed));
+  };
+  CHECK(said(launch_wrong<Fault::empty_blocks>, Fault::none) ==
+        "blocks: 4 of 8 have written nothing to global memory\n");
+  const Launch unused = launch_wrong<Fault::unused_memory>;
+  CHECK(said(unused, Fault::unused_memory) ==
+        "bytes of a block's shared memory that are never written: predicted 0, counted 8192\n");
+  CHECK_THAT(said(unused, Fault::none),
+             Contains("shared memory: the variant says 32768 bytes per block, the launch asks for 40960"));
+}
+
 TEST_CASE("every wrong kernel is rejected for its reason") {
   for (const WrongKernel& kernel : wrong_kernels()) {
     DYNAMIC_SECTION(kernel.name) {
       const Problem& given = problem(kernel.seen_on, kernel.heads, kernel.causal);
-      const CheckResult result = check(kernel.name, kernel.launch, given);
+      const CheckResult result = check(kernel.name, kernel.launch, given, kernel.fault);
       INFO(messages_of(result));
       CHECK(reasons_of(result) == kernel.reasons);
       CHECK(result.ok == kernel.reasons.empty());
