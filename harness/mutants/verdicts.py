@@ -12,8 +12,9 @@ import schemata
 from operators import Mutant, Unit, count_occurrences, mutants_of
 from program import Build, BuildError, blamed, run_tool
 
-# What decides whether a kernel is right, or a time believed.
-FILES = ["check.cpp", "guarded.hpp", "properties.cpp", "reference.cpp", "rounds.cpp", "statistics.cpp"]
+# What decides whether a kernel is right, or a time believed: files of harness/, and of a room all that is compiled.
+PLACES = ["verify", "problem/reference.cpp", "problem/tolerance.cpp", "devices/guarded.hpp", "devices/tensor_memory.cpp",
+          "measure/group.cpp", "measure/rounds.cpp", "measure/statistics.cpp"]
 PROGRAMS = ["harness_tests", "wrong_tests"]
 REACHED = "LADDER_MUTANTS_REACHED"  # a file for the numbers of the changed parts that a test executes
 
@@ -57,6 +58,17 @@ class TestCase:
         return [str(program or self.program), escaped, "--abort"]
 
 
+def verdict_files(harness: Path) -> list[Path]:
+    files = []
+    for place in PLACES:
+        path = harness / place
+        found = sorted(path.glob("*.cpp")) if path.is_dir() else [path]
+        if not found or not all(file.is_file() for file in found):
+            raise BuildError(f"There is no harness/{place}. The list of verdict code is in {Path(__file__).name}.")
+        files += found
+    return files
+
+
 def test_names(program: Path) -> list[str]:
     for options in (["--list-test-names-only"], ["--list-tests", "--verbosity", "quiet"]):  # Catch2 2 and 3
         result = run_tool([str(program), *options], program.parent)
@@ -70,12 +82,7 @@ class VerdictCode:
     def __init__(self, root: Path, build: Build, work: Path, jobs: int):
         self.root, self.build, self.jobs = root, build, jobs
         self.work = work / "harness"
-        self.texts: dict[str, str] = {}
-        for name in FILES:
-            found = sorted((root / "harness").rglob(name))
-            if not found:
-                raise BuildError(f"There is no {name} in harness/. The list of verdict code is in {Path(__file__).name}.")
-            self.texts[str(found[0].relative_to(root))] = found[0].read_text()
+        self.texts = {str(file.relative_to(root)): file.read_text() for file in verdict_files(root / "harness")}
         mutants = [mutant for path, text in self.texts.items() for mutant in mutants_of(text, path)]
         self.mutants = schemata.number(count_occurrences(mutants))
         self.not_programs: list[Mutant] = []

@@ -288,9 +288,14 @@ class CommandLine(unittest.TestCase):
         last = rungs.known()[-1]
         self.assertEqual(mutants.choose_stages([last.name, last.number, last.word, last.directory]), [last])
 
-    def test_the_list_of_verdict_code_names_files(self) -> None:
-        for name in verdicts.FILES:
-            self.assertTrue(list((ROOT / "harness").rglob(name)), name)
+    def test_the_verdict_code_is_understood_and_a_new_file_of_its_room_belongs_to_it(self) -> None:
+        files = verdicts.verdict_files(ROOT / "harness")
+        self.assertLess(set((ROOT / "harness" / "verify").glob("*.cpp")), set(files))
+        for file in files:
+            with self.subTest(file.name):
+                self.assertGreater(len(operators.mutants_of(file.read_text())), 3)
+        with tempfile.TemporaryDirectory() as name, self.assertRaisesRegex(program.BuildError, "no harness/verify"):
+            verdicts.verdict_files(Path(name))
 
 
 class Rungs(unittest.TestCase):
