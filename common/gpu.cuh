@@ -8,13 +8,18 @@
 //   mbarriers  mbarrier_init  mbarrier_inval  mbarrier_arrive  cp_async_mbarrier_arrive_noinc  mbarrier_wait_parity
 //   memory     smem_base  smem_name  ld/st_shared_{b32,v2,v4}  ld/st_global_{f16,f32,b32,v4}
 //   copies     cp_async_16  cp_async_commit  cp_async_wait
-//   TMA        cp_async_bulk_tensor_3d, from a TensorMap  mbarrier_arrive_expect_tx  fence_mbarrier_init
+//   TMA        cp_async_bulk_tensor_{3d,4d}, from a TensorMap  mbarrier_arrive_expect_tx  fence_mbarrier_init
 //              fence_proxy_async  fence_proxy_async_shared
-//   tensor     ldmatrix_x4  ldmatrix_x2_trans  ldmatrix_x4_trans  mma_m16n8k16
+//              cp_async_bulk_tensor_store_4d  cp_async_bulk_commit  cp_async_bulk_wait_read  cp_async_bulk_wait
+//   clusters   cluster_rank  cluster_sync  mbarrier_arrive_remote  cp_async_bulk_tensor_4d_multicast
+//   tensor     ldmatrix_x4  ldmatrix_x2_trans  ldmatrix_x4_trans  stmatrix_x4  mma_m16n8k16
+//   wgmma      wgmma_descriptor  wgmma_advance  wgmma_fence  wgmma_ss  wgmma_rs  wgmma_commit  wgmma_wait
+//              setmaxnreg_dec  setmaxnreg_inc
 //   wmma       wmma_fill  wmma_load_{a,b_row,b_col,c}  wmma_store_d  wmma_mma, on WmmaA WmmaB{Row,Col} WmmaAccumulator
-//   numbers    pack_f16x2  to_float  to_f16  ex2_approx  max3_s32  shfl_xor  vote_any  fmaxf  logf
+//   numbers    pack_f16x2  to_float  to_f16  ex2_approx  max3_s32  shfl_xor  vote_any  elect_sync  fmaxf
+//              logf
 //              __float_as_{uint,int}  __{uint,int}_as_float
-//   host side  launch  tensor_map_3d
+//   host side  launch  launch_clusters  tensor_map_{3d,4d}
 //
 // Shared memory is a 32-bit address, touched only through these functions, so that the emulator sees every access.
 #pragma once
@@ -22,6 +27,7 @@
 #include "common/fragments.hpp"
 #ifdef __CUDACC__
 #include "common/ptx/barrier.cuh"
+#include "common/ptx/cluster.cuh"
 #include "common/ptx/convert.cuh"
 #include "common/ptx/cp_async.cuh"
 #include "common/ptx/launch.cuh"
@@ -30,6 +36,7 @@
 #include "common/ptx/tensor_core.cuh"
 #include "common/ptx/tensor_map.cuh"
 #include "common/ptx/warp.cuh"
+#include "common/ptx/wgmma.cuh"
 #include "common/ptx/wmma.cuh"
 #else
 #include "common/emulator/gpu.hpp"

@@ -22,6 +22,12 @@
 
 namespace emulator {
 
+// The block of that rank in the running thread's cluster; null, and a report, if there is none or it has ended.
+Block* peer_block(SiteId site, uint32_t rank);
+
+// The oldest `count` bulk stores of a thread reach global memory (tensor_map.cpp).
+void land_bulk_stores(Block& block, Lane& lane, size_t count);
+
 // What is the same for all blocks of a launch.
 struct LaunchConfig {
   const Options& options;
@@ -30,6 +36,7 @@ struct LaunchConfig {
   uint32_t smem_bytes;
   void (*body)(const void*);
   const void* kernel;
+  uint32_t cluster;    // blocks
   int number;          // of the launch on its device
   bool maps_writable;  // a tensor map leads to a buffer that kernels may write
   GlobalShadow& shadow;
@@ -39,13 +46,36 @@ struct LaunchConfig {
   uint64_t blocks() const { return uint64_t{grid.x} * grid.y * grid.z; }
 };
 
-// One worker's blocks, one after the other.
+struct Block;
+
+// One worker's clusters, one after the other. A block without one is a cluster by itself.
+struct Cluster {
+  explicit Cluster(const LaunchConfig& launch_config);
+
+  void run(uint64_t first_block);  // all of its blocks, by a linear index
+  void complete_barrier();         // if all threads have come
+  // A warp of any block that can run; null if there is none, even after copies have landed.
+  Warp* next_ready_warp(const Block& after);
+
+  const LaunchConfig& launch;
+  SiteTable sites;
+  RaceDetector races;
+  std::vector<std::unique_ptr<Block>> blocks;  // by rank
+  fiber host;                                  // whoever called run()
+  uint32_t live = 0;                           // threads
+  uint32_t at_barrier = 0;                     // of them in cluster_sync
+  bool failed = false;                         // by a fatal report
+  bool stopped = false;                        // by Options::stop
+};
+
+// One worker's blocks of one rank, one after the other.
 struct Block {
-  explicit Block(const LaunchConfig& launch_config);
+  Block(Cluster& owner, uint32_t rank_in_cluster);
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
 
-  void run(uint64_t linear_index);
+  void begin(uint64_t linear_index);
+  void end(bool is_over);
 
   // ---- shared memory
   // Ends the launch unless the access is aligned and inside the block's shared memory.
@@ -57,9 +87,8 @@ struct Block {
     require_valid(address, bytes, bytes, site, thread);
   }
   [[noreturn]] void bad_address(uint32_t address, uint32_t bytes, uint32_t alignment, SiteId site, uint32_t thread);
-  bool is_bulk_copy(SiteId site) const {
-    return counting.sites[site].instruction == Instruction::cp_async_bulk_tensor_3d;
-  }
+  bool is_bulk_copy(SiteId site) const { return emulator::is_bulk_copy(counting.sites[site].instruction); }
+  bool is_wgmma(SiteId site) const { return emulator::is_wgmma(counting.sites[site].instruction); }
   // False: the data is in flight for this actor, who must not see it even if it is there.
   bool check_read(const RaceDetector::Actor& actor, uint32_t address, uint32_t bytes) {
     Hazard hazard;
@@ -115,12 +144,15 @@ struct Block {
   // A report that is told at `where`, for faults that have no site.
   void report_at(ReportKind kind, std::vector<SourceLine> where, std::string message, std::string buffer = "");
 
+  Cluster& cluster;
+  const uint32_t rank;
   const LaunchConfig& launch;
   Scheduler scheduler;
   std::unique_ptr<Warp[]> warps;  // gone before the scheduler's stacks
+  std::vector<Warpgroup> warpgroups;
   SharedMemory smem;
   Counting counting;
-  RaceDetector races;
+  BlockRaces races;
   Mbarriers mbarriers;
   Wording wording;
   ReportLog log;
@@ -138,6 +170,8 @@ struct Block {
     RaceDetector::Cell fence;  // the first that has told the copy engine; 0: none has
   };
   std::vector<GlobalWrite> global_writes;
+  uint32_t bulk_reads = 0;            // bulk stores so far
+  uint64_t written_before = 0;        // bytes of global memory that earlier blocks have written
   std::vector<int16_t> shadow_sites;  // their numbers in launch.shadow; -1: none yet
 };
 

@@ -18,9 +18,10 @@ struct SharedTraffic {
   uint64_t requests = 0, taken = 0, ideal = 0;
 };
 
-// Of one worker's blocks.
+// Of one worker's blocks, those of one rank in their clusters.
 struct Counting {
-  Counting(int launch_number, const SharedMemory& shared) : launch(launch_number), smem(shared) {}
+  Counting(int launch_number, const SharedMemory& shared, SiteTable& known)
+      : launch(launch_number), smem(shared), sites(known) {}
 
   SiteId site_id(Instruction instruction, const CallSite& call) {
     const SiteId id = sites.id(instruction, call);
@@ -49,7 +50,7 @@ struct Counting {
 
   int launch;  // its number on its device
   const SharedMemory& smem;
-  SiteTable sites;
+  SiteTable& sites;                    // the cluster's
   Counters counters;                   // its sites stay empty until the launch ends
   std::vector<SharedTraffic> traffic;  // [site][region]
   bool tracing = false;

@@ -50,7 +50,9 @@ struct SiteCounts {
 // cp.async's writes to shared memory are not among the wavefronts: the hardware's counter does not show them either. Nor are
 // those of bulk copies, which are free of conflicts. The bytes that these read are those inside the tensor.
 struct Counters {
-  uint64_t mma = 0;       // of m16n8k16; a wmma.mma of m16n16k16 is two
+  uint64_t mma = 0;    // of m16n8k16; a wmma.mma of m16n16k16 is two
+  uint64_t wgmma = 0;  // warpgroup instructions, whatever their N
+  uint64_t wgmma_flops = 0;
   uint64_t ldmatrix = 0;  // a wmma.load of A or B is one
   uint64_t shuffles = 0;
   uint64_t votes = 0;
@@ -59,6 +61,8 @@ struct Counters {
   uint64_t ex2 = 0;        // threads
   uint64_t cp_async = 0;   // threads
   uint64_t bulk_copies = 0;
+  uint64_t bulk_bytes = 0;       // that land in shared memory, zeros from outside a tensor too, or leave it
+  uint64_t multicast_bytes = 0;  // of these, by multicast: once in each block where they land
   uint64_t gmem_bytes_read = 0;
   uint64_t gmem_bytes_written = 0;
   uint64_t smem_wavefronts = 0;
@@ -86,13 +90,18 @@ enum class ReportKind {
   divergent_barrier,     // threads of a block meet in different __syncthreads()
   barrier_misuse,        // a named barrier with a bad id or with two different thread counts; an mbarrier used wrongly
   race_between_blocks,   // one writes global memory that another of the same launch reads or writes
-  missing_proxy_fence,   // the copy engine meets what threads have written, and no fence has told it of that
+  missing_proxy_fence,   // the copy engine or wgmma meets what threads have written, and no fence has told it of that
+  registers_in_flight,   // of a wgmma: written or named before the wait that covers it
+  missing_wgmma_fence,   // a wgmma on registers that no wgmma_fence has handed over since they were written
+  register_budget,       // setmaxnreg to more registers than there are to give back, or to fewer than there are
+  cluster_misuse,        // a block that is not there, or not any more
   global_out_of_bounds,  // outside every registered buffer
   global_misaligned,
   global_read_only,  // a write to a registered read-only buffer
   // The remaining kinds are fatal: they end the launch.
   shared_out_of_bounds,
   shared_misaligned,
+  bad_descriptor,        // of a wgmma, as no tile of ours lies
   divergent_collective,  // lanes of a warp meet in different warp instructions
   incomplete_warp,       // a warp instruction that needs all 32 lanes after some have ended
   deadlock,

@@ -3,6 +3,7 @@
 #pragma once
 #include "common/emulator/instructions.hpp"
 #include "common/emulator/tensor_map.hpp"
+#include "common/emulator/wgmma.hpp"
 #include "common/emulator/wmma.hpp"
 
 #define __global__

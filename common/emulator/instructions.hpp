@@ -41,6 +41,11 @@ void __syncwarp(CallSite site = CallSite::current());
 void named_barrier_sync(uint32_t id, uint32_t threads, CallSite site = CallSite::current());
 void named_barrier_arrive(uint32_t id, uint32_t threads, CallSite site = CallSite::current());
 
+// ---- clusters -----------------------------------------------------------------------------------------------------
+uint32_t cluster_rank();
+void cluster_sync(CallSite site = CallSite::current());
+void mbarrier_arrive_remote(uint32_t address, uint32_t rank, CallSite site = CallSite::current());
+
 // ---- shared memory ------------------------------------------------------------------------------------------------
 // A block's shared memory is NaN until written. A bad address ends the launch.
 uint32_t smem_base();
@@ -89,12 +94,15 @@ void mbarrier_wait_parity(uint32_t address, uint32_t parity, CallSite site = Cal
 void ldmatrix_x4(uint32_t (&matrices)[4], uint32_t row_address, CallSite site = CallSite::current());
 void ldmatrix_x2_trans(uint32_t (&matrices)[2], uint32_t row_address, CallSite site = CallSite::current());
 void ldmatrix_x4_trans(uint32_t (&matrices)[4], uint32_t row_address, CallSite site = CallSite::current());
+void stmatrix_x4(uint32_t row_address, const uint32_t (&matrices)[4], CallSite site = CallSite::current());
 // Products are exact and summed in f32 in the order of k; the hardware's order and rounding of sums differ.
 void mma_m16n8k16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, CallSite site = CallSite::current());
 void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, const float (&c)[4],
                   CallSite site = CallSite::current());
 float shfl_xor(float value, int lane_mask, CallSite site = CallSite::current());
 bool vote_any(bool predicate, CallSite site = CallSite::current());
+// Here it is lane 0.
+bool elect_sync(CallSite site = CallSite::current());
 
 // ---- numbers ------------------------------------------------------------------------------------------------------
 inline uint32_t pack_f16x2(float low, float high) {
@@ -126,24 +134,29 @@ float ex2_approx(float x);
 
 // ---- host side ----------------------------------------------------------------------------------------------------
 // Runs body(kernel) once per CUDA thread of the grid.
-void run_grid(Device& device, dim3 grid, dim3 block, uint32_t smem_bytes, void (*body)(const void*),
+void run_grid(Device& device, dim3 grid, dim3 block, uint32_t cluster, uint32_t smem_bytes, void (*body)(const void*),
               const void* kernel);
 
-// A bad configuration, like any fatal fault, is a report in the Device and makes it failed().
+// The blocks of a cluster run side by side. A bad configuration, like any fatal fault, is a report in the Device and makes it failed().
 template <class... Params, class... Args>
-void launch(Device& device, void (*kernel)(Params...), dim3 grid, dim3 block, uint32_t smem_bytes, Args... args) {
+void launch_clusters(Device& device, void (*kernel)(Params...), dim3 grid, dim3 block, uint32_t cluster,
+                     uint32_t smem_bytes, Args... args) {
   struct Call {
     void (*kernel)(Params...);
     std::tuple<Params...> params;
   };
   const Call call{kernel, {static_cast<Params>(args)...}};
   run_grid(
-      device, grid, block, smem_bytes,
+      device, grid, block, cluster, smem_bytes,
       [](const void* opaque) {
         const Call& call = *static_cast<const Call*>(opaque);
         std::apply(call.kernel, call.params);
       },
       &call);
+}
+template <class... Params, class... Args>
+void launch(Device& device, void (*kernel)(Params...), dim3 grid, dim3 block, uint32_t smem_bytes, Args... args) {
+  launch_clusters(device, kernel, grid, block, 1, smem_bytes, args...);
 }
 
 }  // namespace emulated

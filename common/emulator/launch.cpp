@@ -26,13 +26,20 @@ std::string what_is_wrong(const LaunchConfig& config) {
   const uint32_t limit = config.options.smem_limit != 0 ? config.options.smem_limit : MAX_SMEM;
   if (config.smem_bytes > limit)
     return fmt::format("{} bytes of shared memory; a block can have {}", config.smem_bytes, limit);
+  if (config.cluster == 0 || config.cluster > 8 || grid.x % config.cluster != 0)
+    return fmt::format("clusters of {} blocks in a grid of {} x {} x {}; they have 1 to 8 and divide x", config.cluster,
+                       grid.x, grid.y, grid.z);
+  if (config.cluster > 1 && config.cluster * config.warps() > MAX_WARPS)
+    return fmt::format("clusters of {} blocks of {} warps; the emulator knows clusters of up to {} warps",
+                       config.cluster, config.warps(), MAX_WARPS);
   return "";
 }
 
 void add(Counters& sum, const Counters& part) {
   for (const auto member :
-       {&Counters::mma, &Counters::ldmatrix, &Counters::shuffles, &Counters::votes, &Counters::yes_votes,
-        &Counters::barriers, &Counters::ex2, &Counters::cp_async, &Counters::bulk_copies, &Counters::gmem_bytes_read,
+       {&Counters::mma, &Counters::wgmma, &Counters::wgmma_flops, &Counters::ldmatrix, &Counters::shuffles,
+        &Counters::votes, &Counters::yes_votes, &Counters::barriers, &Counters::ex2, &Counters::cp_async,
+        &Counters::bulk_copies, &Counters::bulk_bytes, &Counters::multicast_bytes, &Counters::gmem_bytes_read,
         &Counters::gmem_bytes_written, &Counters::blocks, &Counters::idle_blocks})
     sum.*member += part.*member;
 }
@@ -47,9 +54,9 @@ class Launch {
  public:
   Launch(Device& device, const LaunchConfig& config) : device_(device), config_(config) {
     const uint64_t slices = config.options.slices;
-    blocks_ = config.blocks();
-    slice_ = slices == 0 || blocks_ % slices != 0 ? blocks_ : blocks_ / slices;
-    blocks_ = std::min(blocks_, 2 * slice_);
+    clusters_ = config.blocks() / std::max(1u, config.cluster);
+    slice_ = slices == 0 || clusters_ % slices != 0 ? clusters_ : clusters_ / slices;
+    clusters_ = std::min(clusters_, 2 * slice_);
   }
 
   void run() {
@@ -62,7 +69,7 @@ class Launch {
                                                         : std::max(1u, std::thread::hardware_concurrency());
     const SignalHandlers handlers;
     std::vector<std::jthread> others;
-    for (uint64_t i = 1; i < std::min(wanted, blocks_); ++i) others.emplace_back([this] { work(); });
+    for (uint64_t i = 1; i < std::min(wanted, clusters_); ++i) others.emplace_back([this] { work(); });
     work();
     others.clear();
     if (first_failed_ == UINT64_MAX && !device_.stopped_) report_races_between_blocks();
@@ -79,30 +86,36 @@ class Launch {
     return {site.file, site.line, site.instruction, site.buffer};
   }
 
-  // Blocks are claimed in ascending order, and those below a failed one are finished: the reports do not depend on the
+  // Clusters are claimed in ascending order, and those below a failed one are finished: the reports do not depend on the
   // number of workers.
   void work() {
     const SignalStack stack(config_.options);
-    Block block(config_);
+    Cluster cluster(config_);
     for (;;) {
-      const uint64_t claimed = next_block_++;
-      if (claimed >= blocks_) break;
-      const uint64_t next = claimed < slice_ ? claimed : config_.blocks() - blocks_ + claimed;
+      const uint64_t claimed = next_cluster_++;
+      if (claimed >= clusters_) break;
+      const uint64_t left_out = config_.blocks() / config_.cluster - clusters_;
+      const uint64_t first = (claimed < slice_ ? claimed : left_out + claimed) * config_.cluster;
+      const uint64_t next = first + config_.cluster - 1;  // its last block
       if (next > first_failed_) break;
       if (config_.options.stop != nullptr && *config_.options.stop) {
-        block.scheduler.stopped = true;
+        cluster.stopped = true;
         break;
       }
-      block.run(next);
-      if (block.scheduler.stopped) break;
-      if (block.scheduler.failed) {
+      cluster.run(first);
+      if (cluster.stopped) break;
+      if (cluster.failed) {
         for (uint64_t known = first_failed_; next < known && !first_failed_.compare_exchange_weak(known, next);) {
         }
         break;
       }
     }
     const std::lock_guard guard(mutex_);
-    device_.stopped_ |= block.scheduler.stopped;
+    device_.stopped_ |= cluster.stopped;
+    for (const auto& block : cluster.blocks) merge(*block);
+  }
+
+  void merge(Block& block) {
     merge_counts(block);
     unused_smem_bytes_ = std::min(unused_smem_bytes_, block.unused_smem_bytes);
     for (LoggedReport& report : block.log.reports()) reports_.push_back(std::move(report));
@@ -185,9 +198,9 @@ class Launch {
 
   Device& device_;
   const LaunchConfig& config_;
-  uint64_t blocks_ = 0;  // to run: a slice from the front of the grid, and the rest from its end
+  uint64_t clusters_ = 0;  // to run: a slice from the front of the grid, and the rest from its end
   uint64_t slice_ = 0;
-  std::atomic<uint64_t> next_block_ = 0;
+  std::atomic<uint64_t> next_cluster_ = 0;
   std::atomic<uint64_t> first_failed_ = UINT64_MAX;
   uint32_t unused_smem_bytes_ = UINT32_MAX;
   std::mutex mutex_;
@@ -251,7 +264,7 @@ float ex2_approx(float x) {
   return result < 0x1p-126f ? 0.0f : result;  // .ftz
 }
 
-void run_grid(Device& device, dim3 grid, dim3 block, uint32_t smem_bytes, void (*body)(const void*),
+void run_grid(Device& device, dim3 grid, dim3 block, uint32_t cluster, uint32_t smem_bytes, void (*body)(const void*),
               const void* kernel) {
   GlobalShadow shadow(device.buffers(), uint64_t{grid.x} * grid.y * grid.z);
   const LaunchConfig config{.options = device.options(),
@@ -261,6 +274,7 @@ void run_grid(Device& device, dim3 grid, dim3 block, uint32_t smem_bytes, void (
                             .smem_bytes = smem_bytes,
                             .body = body,
                             .kernel = kernel,
+                            .cluster = cluster,
                             .number = Launch::number_on(device),
                             .maps_writable = device.maps_writable(),
                             .shadow = shadow};

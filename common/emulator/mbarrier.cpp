@@ -51,8 +51,8 @@ Mbarrier* Mbarriers::find(SiteId site, uint32_t address) {
   }
   const RaceDetector::Actor actor{current.warp->id, current.thread(), site};
   Hazard hazard;
-  if (block.launch.options.check && block.races.use_mbarrier(actor, address - SMEM_BASE, hazard))
-    block.report_hazard(actor, hazard);
+  if (block.launch.options.check && block.races.use_mbarrier(current.block->races, actor, address - SMEM_BASE, hazard))
+    current.block->report_hazard(actor, hazard);
   return &entry->second;
 }
 
@@ -233,6 +233,17 @@ void mbarrier_arrive(uint32_t address, CallSite call) {
   if (barrier == nullptr) return;
   if (block.launch.options.check) block.races.release_thread(current.thread(), barrier->released);
   block.mbarriers.count_arrival(address, site, current.thread());
+}
+
+void mbarrier_arrive_remote(uint32_t address, uint32_t rank, CallSite call) {
+  Block& block = *current.block;
+  const SiteId site = begin(Instruction::mbarrier_arrive_remote, call, address, static_cast<int>(rank));
+  Block* const peer = peer_block(site, rank);
+  if (peer == nullptr) return;
+  Mbarrier* const barrier = peer->mbarriers.find(site, address);
+  if (barrier == nullptr) return;
+  if (block.launch.options.check) block.races.release_thread(current.thread(), barrier->released);
+  peer->mbarriers.count_arrival(address, site, current.thread());
 }
 
 void mbarrier_arrive_expect_tx(uint32_t address, uint32_t bytes, CallSite call) {

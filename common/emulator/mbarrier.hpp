@@ -16,7 +16,7 @@ struct Block;
 struct BulkCopy {  // a box in flight to shared memory
   uint32_t to;
   TensorMap map;
-  std::array<int, 3> first;  // element
+  std::array<int, 4> first;  // element
   bool readable;             // false: outside the registered buffers, NaN lands
   SiteId site;
   uint32_t thread;  // that has asked for it

@@ -159,7 +159,7 @@ void Block::check_global_writes(SiteId site, const Device::Buffer& buffer, const
              return fmt::format("{}: {} by the copy engine reads {}+{}, written by {} by {}{}",
                                 is_race ? "race, read after write without a barrier" : "missing proxy fence",
                                 wording.at(site), buffer.name, std::max(first, write.first) - buffer.begin,
-                                wording.at(other), Wording::thread_name(RaceDetector::thread_of(write.cell)),
+                                wording.at(other), Wording::thread_name(races.thread_of(write.cell)),
                                 is_race ? "" : ", and no fence_proxy_async between them has told the copy engine");
            });
   }

@@ -32,6 +32,22 @@ void multiply_portable(const uint32_t (*a)[32], const uint32_t (*b)[32], float* 
   }
 }
 
+void multiply_tile_portable(const float* a, const float* b, float* c, uint32_t n) {
+  for (int row = 0; row < 64; ++row) {
+    for (uint32_t first = 0; first < n; first += 8) {
+      float sums[8] = {};
+      for (int k = 0; k < 16; ++k) {
+        for (uint32_t i = 0; i < 8; ++i) sums[i] += a[row * 16 + k] * b[k * n + first + i];
+      }
+      for (uint32_t i = 0; i < 8; ++i) c[row * n + first + i] += sums[i];
+    }
+  }
+}
+
+void to_floats_portable(const uint16_t* halves, float* floats, uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i) floats[i] = half_to_float(halves[i]);
+}
+
 #if defined(__x86_64__)
 namespace {
 
@@ -66,6 +82,31 @@ EMULATOR_AVX2 void multiply_avx2(const uint32_t (*a)[32], const uint32_t (*b)[32
   }
 }
 
+// Four rows of eight columns at a time: enough sums to keep both multipliers busy.
+EMULATOR_AVX2 void multiply_tile_avx2(const float* a, const float* b, float* c, uint32_t n) {
+  for (uint32_t first = 0; first < n; first += 8) {
+    __m256 columns[16];
+    for (int k = 0; k < 16; ++k) columns[k] = _mm256_loadu_ps(b + k * n + first);
+    for (int row = 0; row < 64; row += 4) {
+      __m256 sums[4];
+      for (__m256& sum : sums) sum = _mm256_setzero_ps();
+      for (int k = 0; k < 16; ++k) {
+        for (int i = 0; i < 4; ++i)
+          sums[i] = _mm256_fmadd_ps(_mm256_broadcast_ss(a + (row + i) * 16 + k), columns[k], sums[i]);
+      }
+      for (int i = 0; i < 4; ++i) {
+        float* const to = c + static_cast<uint32_t>(row + i) * n + first;
+        _mm256_storeu_ps(to, _mm256_add_ps(_mm256_loadu_ps(to), sums[i]));
+      }
+    }
+  }
+}
+
+EMULATOR_AVX2 void to_floats_avx2(const uint16_t* halves, float* floats, uint32_t count) {
+  for (uint32_t i = 0; i < count; i += 8)
+    _mm256_storeu_ps(floats + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(halves + i))));
+}
+
 bool has_avx2() {
   unsigned eax, ebx, ecx, edx;
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
@@ -75,8 +116,12 @@ bool has_avx2() {
 }  // namespace
 
 const Multiply multiply = has_avx2() ? multiply_avx2 : multiply_portable;
+const MultiplyTile multiply_tile = has_avx2() ? multiply_tile_avx2 : multiply_tile_portable;
+const ToFloats to_floats = has_avx2() ? to_floats_avx2 : to_floats_portable;
 #else
 const Multiply multiply = multiply_portable;
+const MultiplyTile multiply_tile = multiply_tile_portable;
+const ToFloats to_floats = to_floats_portable;
 #endif
 
 }  // namespace emulator

@@ -1,4 +1,4 @@
-// The arithmetic of mma.m16n8k16 for a whole warp.
+// The arithmetic of mma.m16n8k16 for a whole warp, and of wgmma for a warpgroup.
 #pragma once
 #include <cstdint>
 
@@ -13,5 +13,17 @@ void multiply_portable(const uint32_t (*a)[32], const uint32_t (*b)[32], float* 
 
 // The fastest that this CPU can run.
 extern const Multiply multiply;
+
+// C[64][n] += A[64][16] * B[16][n] in f32, for wgmma; n is a multiple of 8. As above the product's sum comes before C.
+using MultiplyTile = void (*)(const float* a, const float* b, float* c, uint32_t n);
+
+void multiply_tile_portable(const float* a, const float* b, float* c, uint32_t n);
+
+extern const MultiplyTile multiply_tile;
+
+// `count` halves, a multiple of 8.
+using ToFloats = void (*)(const uint16_t* halves, float* floats, uint32_t count);
+void to_floats_portable(const uint16_t* halves, float* floats, uint32_t count);
+extern const ToFloats to_floats;
 
 }  // namespace emulator

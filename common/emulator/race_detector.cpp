@@ -3,30 +3,40 @@
 namespace emulator {
 
 Hazard RaceDetector::hazard_with(ReportKind kind, size_t cell_index, Cell other) {
-  return {kind, static_cast<uint32_t>(cell_index * 4), static_cast<int>(thread_of(other)), site_of(other),
-          (other & SEVERAL) != 0};
+  return {kind,
+          static_cast<uint32_t>(cell_index * 4),
+          static_cast<int>(thread_of(other)),
+          site_of(other),
+          (other & SEVERAL) != 0,
+          (other & BULK) != 0};
 }
 
-void RaceDetector::start_block(uint32_t bytes, uint32_t threads) {
-  const size_t cells = (bytes + 3) / 4;
-  warps_ = (threads + 31) / 32;
+void RaceDetector::start(uint32_t blocks, uint32_t bytes, uint32_t threads) {
+  const size_t cells = size_t{blocks} * ((bytes + 15) / 16 * 4);
+  const uint32_t block_warps = (threads + 31) / 32;
+  warps_ = blocks * block_warps;
   bulk_clocks_ = 0;
+  for (std::vector<Cell>& readers : async_readers_) readers.clear();
+  reader_clocks_ = 0;
   has_fences_ = false;
   uneven_ = 0;
   writers_.assign(cells, 0);
-  readers_.assign(cells * warps_, 0);
+  pages_ = (cells + PAGE_CELLS - 1) / PAGE_CELLS;
+  readers_.resize(warps_ * pages_);
+  for (std::vector<Cell>& page : readers_) page.clear();
   ticks_.assign(warps_ * 32, 1);
   clock_.fill(1);
   last_ticks_.assign(warps_ * 32, 0);
-  std::fill_n(last_ticks_.begin(), threads, UINT32_MAX);
-  known_ = {};
+  for (uint32_t block = 0; block < blocks; ++block)
+    std::fill_n(last_ticks_.begin() + block * block_warps * 32, threads, UINT32_MAX);
+  known_.assign(warps_, {});
   threads_.clear();
 }
 
 bool RaceDetector::read(const Actor& actor, uint32_t offset, uint32_t bytes, Hazard& hazard) {
   const size_t first = offset / 4, cells = bytes / 4;
   const Cell* const writer = writers_.data() + first;
-  Cell* const reader = readers_.data() + actor.warp * writers_.size() + first;
+  Cell* const reader = &reader_of(actor.warp, first);  // no access crosses a page
   const Cell own = tag(actor);
   bool found = false;
   Cell judged = 0;  // a row has mostly one writer
@@ -62,16 +72,78 @@ bool RaceDetector::write_cells(const Actor& actor, uint32_t offset, uint32_t byt
     writers_[i] = own | flags;
   }
   const uint32_t* const seen = known_[actor.warp].seen.clocks.data();
-  const Cell* readers = readers_.data() + first;
-  for (uint32_t warp = 0; warp < warps_ && !found; ++warp, readers += writers_.size()) {
-    for (size_t i = 0; i < cells && !found; ++i) {
-      if (tick_of(readers[i]) > seen[clock_of(readers[i])] && !ordered(readers[i], actor.warp, self)) {
-        found = true;
-        hazard = hazard_with(ReportKind::race_write_after_read, first + i, readers[i]);
+  for (size_t begin = first, end; begin < first + cells && !found; begin = end) {
+    end = std::min(first + cells, (begin / PAGE_CELLS + 1) * PAGE_CELLS);
+    for (uint32_t warp = 0; warp < warps_ && !found; ++warp) {
+      const std::vector<Cell>& page = readers_[warp * pages_ + begin / PAGE_CELLS];
+      if (page.empty()) continue;
+      for (size_t i = begin; i < end && !found; ++i) {
+        const Cell reader = page[i % PAGE_CELLS];
+        if (tick_of(reader) > seen[clock_of(reader)] && !ordered(reader, actor.warp, self)) {
+          found = true;
+          hazard = hazard_with(ReportKind::race_write_after_read, i, reader);
+        }
       }
     }
   }
-  return found;
+  return found || is_read_async(actor, offset, bytes, hazard);
+}
+
+bool RaceDetector::is_read_async(const Actor& actor, uint32_t offset, uint32_t bytes, Hazard& hazard) const {
+  for (uint32_t clock = 0; clock < reader_clocks_; ++clock) {
+    const std::vector<Cell>& readers = async_readers_[clock];
+    if (readers.empty()) continue;
+    const auto known = [&](const Knowledge& knowledge) { return knowledge.clocks[FIRST_READER_CLOCK + clock]; };
+    const uint32_t over =
+        std::max(known(known_[actor.warp].seen), threads_.empty() ? 0 : known(threads_[actor.thread].seen));
+    for (size_t i = offset / 16; i <= (offset + bytes - 1) / 16; ++i) {
+      if (tick_of(readers[i]) <= over) continue;
+      hazard = hazard_with(ReportKind::race_write_after_read, std::max<size_t>(4 * i, offset / 4), readers[i]);
+      return true;
+    }
+  }
+  return false;
+}
+
+bool RaceDetector::read_async(Reader& reader, uint32_t offset, Hazard& hazard) {
+  std::vector<Cell>& readers = async_readers_[reader.clock()];
+  if (readers.empty()) {
+    readers.resize((writers_.size() + 3) / 4);
+    reader_clocks_ = std::max(reader_clocks_, reader.clock() + 1);
+  }
+  readers[offset / 16] = Cell{reader.tick} << 32 | Cell{reader.thread} << 16 | reader.site;
+  for (size_t i = offset / 4; i < offset / 4 + 4; ++i) {
+    const Cell writer = writers_[i];
+    if (writer == reader.judged && writer != 0) continue;
+    const Actor actor{reader.first_warp, reader.thread, reader.site};
+    const Cell own = reader.is_warpgroup() ? SEVERAL : tag(actor) & THREAD;
+    bool is_ordered = writer != 0 && (writer & IN_FLIGHT) == 0, is_told = true;
+    for (uint32_t warp = reader.first_warp; is_ordered && warp < reader.first_warp + reader.warps; ++warp) {
+      is_ordered = ordered(writer, warp, own);
+      is_told = is_told && ((writer & BULK) != 0 ||
+                            (reader.is_warpgroup() ? is_fenced_by_warp(writer, warp) : is_fenced(writer, actor)));
+    }
+    if (is_ordered && is_told) {
+      reader.judged = writer;
+      continue;
+    }
+    if (writer == 0) {
+      hazard = Hazard{ReportKind::uninitialised_read, static_cast<uint32_t>(i * 4)};
+    } else {
+      hazard = hazard_with(is_ordered ? ReportKind::missing_proxy_fence : read_fault(writer), i, writer);
+    }
+    return true;
+  }
+  return false;
+}
+
+bool RaceDetector::is_fenced_by_warp(Cell earlier, uint32_t warp) const {
+  if (!has_fences_) return false;
+  if (knows(known_[warp].fenced, earlier)) return true;
+  for (uint32_t thread = warp * 32; thread < warp * 32 + 32; ++thread) {
+    if (!knows(threads_[thread].fenced, earlier)) return false;
+  }
+  return true;
 }
 
 void RaceDetector::land(const Actor& actor, uint32_t offset, uint32_t bytes, bool tracked) {
@@ -102,7 +174,7 @@ bool RaceDetector::issue_bulk(const Actor& actor, uint32_t mbarrier, uint32_t of
 
 bool RaceDetector::use_mbarrier(const Actor& actor, uint32_t offset, Hazard& hazard) {
   const Cell writer = writers_[offset / 4], own = tag(actor);
-  Cell& reader = readers_[actor.warp * writers_.size() + offset / 4];
+  Cell& reader = reader_of(actor.warp, offset / 4);
   // The latest use counts, and not the earliest: threads arrive, which ends a tick, and then wait. What ends an mbarrier
   // comes after a barrier of all its users.
   reader = reader == 0 || ((reader ^ own) & (SEVERAL | THREAD)) == 0 ? own : std::max(reader, own) | SEVERAL;
@@ -135,19 +207,19 @@ bool RaceDetector::knows_thread(const Knowledge& knowledge, Cell earlier) {
 
 // ---- barriers -------------------------------------------------------------------------------------------------------
 
-void RaceDetector::sync_block() {
+void RaceDetector::sync_block(uint32_t first_warp, uint32_t warps) {
   Known all;
-  for (uint32_t warp = 0; warp < warps_; ++warp) {
+  for (uint32_t warp = first_warp; warp < first_warp + warps; ++warp) {
     if (!threads_.empty()) gather(warp);
     join(all, known_[warp]);
   }
-  all.seen.own.clear();
-  for (uint32_t warp = 0; warp < warps_; ++warp) all.seen.clocks[warp] = latest_tick(warp);
-  for (uint32_t warp = 0; warp < warps_; ++warp) {
+  for (uint32_t warp = first_warp; warp < first_warp + warps; ++warp) all.seen.clocks[warp] = latest_tick(warp);
+  std::erase_if(all.seen.own, [&](const Knowledge::Own& own) { return own.tick <= all.seen.clocks[own.thread / 32]; });
+  for (uint32_t warp = first_warp; warp < first_warp + warps; ++warp) {
     known_[warp] = all;
     std::fill_n(ticks_.begin() + warp * 32, 32, all.seen.clocks[warp] + 1);
+    uneven_ &= ~(uint64_t{1} << warp);
   }
-  uneven_ = 0;
 }
 
 void RaceDetector::sync_warp(uint32_t warp) {
@@ -155,12 +227,12 @@ void RaceDetector::sync_warp(uint32_t warp) {
   const uint32_t tick = latest_tick(warp);
   known_[warp].seen.clocks[warp] = tick;
   std::fill_n(ticks_.begin() + warp * 32, 32, tick + 1);
-  uneven_ &= ~(1u << warp);
+  uneven_ &= ~(uint64_t{1} << warp);
 }
 
 void RaceDetector::align(uint32_t warp) {
   std::fill_n(ticks_.begin() + warp * 32, 32, latest_tick(warp));
-  uneven_ &= ~(1u << warp);
+  uneven_ &= ~(uint64_t{1} << warp);
 }
 
 void RaceDetector::release(uint32_t warp, Known& to) {
@@ -245,7 +317,9 @@ void RaceDetector::join(VectorClock& into, const VectorClock& from) const {
   for (const uint32_t first : {0, MAX_WARPS}) {
     for (uint32_t i = first; i < first + warps_; ++i) into[i] = std::max(into[i], from[i]);
   }
-  for (uint32_t i = 2 * MAX_WARPS; i < 2 * MAX_WARPS + bulk_clocks_; ++i) into[i] = std::max(into[i], from[i]);
+  for (uint32_t i = FIRST_BULK_CLOCK; i < FIRST_BULK_CLOCK + bulk_clocks_; ++i) into[i] = std::max(into[i], from[i]);
+  for (uint32_t i = FIRST_READER_CLOCK; i < FIRST_READER_CLOCK + reader_clocks_; ++i)
+    into[i] = std::max(into[i], from[i]);
 }
 
 void RaceDetector::join(Knowledge& into, const Knowledge& from) const {

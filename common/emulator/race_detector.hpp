@@ -1,4 +1,4 @@
-// Happens-before race detection on a block's shared memory, with vector clocks.
+// Happens-before race detection on the shared memory of a cluster's blocks, mostly of one, with vector clocks.
 //
 // Every thread has a clock that ticks when it lets others know what it has done: at barriers, and when it arrives at an
 // mbarrier. Of each warp everybody knows up to which tick the accesses of all its lanes are ordered before their own, and
@@ -13,6 +13,9 @@
 // The copy engine goes another way to memory (the "async proxy") than loads and stores do. It knows of a store what a proxy
 // fence has told it: a second set of clocks, which goes wherever the first goes, says what fences have told.
 //
+// That way also reads, and goes on reading when the instruction is long over: for the products of a warpgroup, and for bulk
+// stores. Each of these readers has a clock too, and who waits for them learns how far they are.
+//
 // Memory is shadowed in cells of 4 bytes: its last writer, and for each warp its last reader. Reads of one cell by several
 // lanes between two steps of their warp are one, with the earliest of their ticks.
 #pragma once
@@ -25,10 +28,13 @@
 
 namespace emulator {
 
-constexpr int MAX_WARPS = 32;
+constexpr int MAX_WARPS = 64;    // of a cluster
 constexpr int BULK_CLOCKS = 32;  // of a block's mbarriers; the 33rd shares that of the first
-// Of the warps' threads, then of their copies, then of the mbarriers' bulk copies.
-using VectorClock = std::array<uint32_t, 2 * MAX_WARPS + BULK_CLOCKS>;
+constexpr int MAX_WARPGROUPS = MAX_WARPS / 4;
+constexpr int READER_CLOCKS = MAX_WARPGROUPS + MAX_WARPS;
+// Of the warps' threads, then of their copies, then of the mbarriers' bulk copies, then of the async proxy's readers.
+constexpr uint32_t FIRST_BULK_CLOCK = 2 * MAX_WARPS, FIRST_READER_CLOCK = FIRST_BULK_CLOCK + BULK_CLOCKS;
+using VectorClock = std::array<uint32_t, FIRST_READER_CLOCK + READER_CLOCKS>;
 
 struct Knowledge {
   struct Own {  // what a thread has done itself, up to a tick
@@ -58,6 +64,8 @@ struct Hazard {
   int other_thread = -1;  // -1: nobody has written
   SiteId other = NO_SITE;
   bool other_is_warp = false;  // not one thread but several of its warp
+  bool other_is_bulk = false;  // not a thread at all
+  int other_rank = -1;         // the block's of the other thread, if it is another one of the cluster (BlockRaces)
 };
 
 class RaceDetector {
@@ -72,11 +80,14 @@ class RaceDetector {
   // A cell: clock << 32 | flags | thread << 16 | site. Clocks start at 1, so that 0 means "never".
   using Cell = uint64_t;
 
-  void start_block(uint32_t bytes, uint32_t threads);
+  // Of `blocks` blocks, each with so many bytes, a multiple of 16, and threads, which are counted in whole warps.
+  void start(uint32_t blocks, uint32_t bytes, uint32_t threads);
   void leave(uint32_t thread) { last_ticks_[thread] = ticks_[thread]; }  // its kernel has ended
 
-  uint32_t unwritten_bytes() const {
-    return static_cast<uint32_t>(4 * std::count(writers_.begin(), writers_.end(), Cell{0}));
+  // Of these bytes, which are whole cells.
+  uint32_t unwritten_bytes(uint32_t offset, uint32_t bytes) const {
+    const auto first = writers_.begin() + offset / 4;
+    return static_cast<uint32_t>(4 * std::count(first, first + bytes / 4, Cell{0}));
   }
 
   // The accesses: each returns true and fills `hazard` for the first cell at fault. Aligned to 4 bytes and in bounds.
@@ -89,6 +100,31 @@ class RaceDetector {
     return write_cells(actor, offset, bytes, IN_FLIGHT, hazard);
   }
   void land(const Actor& actor, uint32_t offset, uint32_t bytes, bool tracked);  // by an mbarrier
+
+  // Reads by the async proxy. They belong to the products of a warpgroup, or to a thread's bulk stores, of which those of a
+  // warp share a clock. `tick` ascends with each instruction.
+  struct Reader {
+    uint32_t first_warp, warps;  // must know what they read to be written: a warpgroup's, or the thread's
+    uint32_t thread;             // the first of the warpgroup, or the one
+    SiteId site;
+    uint32_t tick;
+    Cell judged = 0;  // the last writer that was found right
+
+    bool is_warpgroup() const { return warps > 1; }
+    uint32_t clock() const { return is_warpgroup() ? first_warp / 4 : MAX_WARPGROUPS + first_warp; }
+  };
+  // 16 bytes, aligned.
+  bool read_async(Reader& reader, uint32_t offset, Hazard& hazard);
+  // They are over, and this warp or this thread knows.
+  void know_reads(uint32_t warp, uint32_t clock, uint32_t tick) {
+    uint32_t& known = known_[warp].seen.clocks[FIRST_READER_CLOCK + clock];
+    known = std::max(known, tick);
+  }
+  void know_reads_by_thread(uint32_t thread, uint32_t clock, uint32_t tick) {
+    if (threads_.empty()) threads_.resize(ticks_.size());
+    uint32_t& known = threads_[thread].seen.clocks[FIRST_READER_CLOCK + clock];
+    known = std::max(known, tick);
+  }
 
   // A bulk copy is ordered after what the thread knows that asks for it. `mbarrier` is a number.
   bool issue_bulk(const Actor& actor, uint32_t mbarrier, uint32_t offset, uint32_t bytes, Hazard& hazard);
@@ -113,7 +149,7 @@ class RaceDetector {
   static SiteId site_of(Cell cell) { return static_cast<SiteId>(cell & 0xffff); }
 
   // The barriers.
-  void sync_block();
+  void sync_block(uint32_t first_warp, uint32_t warps);  // or the whole cluster
   void sync_warp(uint32_t warp);
   void release(uint32_t warp, Known& to);
   void acquire(uint32_t warp, const Known& from) { join(known_[warp], from); }
@@ -127,7 +163,7 @@ class RaceDetector {
   void see_copies(uint32_t thread);
   // The bulk copies at an mbarrier that have landed.
   void release_bulk(uint32_t mbarrier, Released& to) {
-    const uint32_t i = 2 * MAX_WARPS + mbarrier % BULK_CLOCKS;
+    const uint32_t i = FIRST_BULK_CLOCK + mbarrier % BULK_CLOCKS;
     to.seen.clocks[i] = clock_[i]++;
   }
   // What the thread knows is from now on known to the copy engine too.
@@ -136,10 +172,10 @@ class RaceDetector {
  private:
   static constexpr Cell IN_FLIGHT = Cell{1} << 31;
   static constexpr Cell SEVERAL = Cell{1} << 30;  // not one thread: other lanes have read too, or the whole warp
-  static constexpr Cell COPY = Cell{1} << 26;     // a tracked copy that has landed
-  static constexpr Cell BULK = Cell{1} << 27;     // a bulk copy; its mbarrier's clock stands where the warp would
+  static constexpr Cell COPY = Cell{1} << 27;     // a tracked copy that has landed
+  static constexpr Cell BULK = Cell{1} << 28;     // a bulk copy; its mbarrier's clock stands where the warp would
   static constexpr Cell MBARRIER = IN_FLIGHT | COPY;
-  static constexpr Cell THREAD = Cell{0x3ff} << 16;
+  static constexpr Cell THREAD = Cell{0x7ff} << 16;
   static Hazard hazard_with(ReportKind kind, size_t cell_index, Cell other);
 
   Cell tag(const Actor& actor) {
@@ -149,10 +185,10 @@ class RaceDetector {
   }
   Cell bulk_tag(SiteId site, uint32_t mbarrier) const {
     const uint32_t clock = mbarrier % BULK_CLOCKS;
-    return Cell{clock_[2 * MAX_WARPS + clock]} << 32 | BULK | Cell{clock} << 21 | site;
+    return Cell{clock_[FIRST_BULK_CLOCK + clock]} << 32 | BULK | Cell{clock} << 21 | site;
   }
   static uint32_t tick_of(Cell cell) { return static_cast<uint32_t>(cell >> 32); }
-  static size_t clock_of(Cell cell) { return cell >> 21 & 127; }  // BULK, COPY and the thread's warp
+  static size_t clock_of(Cell cell) { return cell >> 21 & 255; }  // BULK, COPY and the thread's warp
   // `own` is what the SEVERAL and THREAD bits of a cell of the actor's own would be.
   bool ordered(Cell earlier, uint32_t warp, Cell own) const {
     return tick_of(earlier) <= known_[warp].seen.clocks[clock_of(earlier)] ||
@@ -186,9 +222,17 @@ class RaceDetector {
   }
   void tick(uint32_t thread) {
     ++ticks_[thread];
-    uneven_ |= 1u << thread / 32;
+    uneven_ |= uint64_t{1} << thread / 32;
   }
   bool write_cells(const Actor& actor, uint32_t offset, uint32_t bytes, Cell flags, Hazard& hazard);
+  Cell& reader_of(uint32_t warp, size_t cell) {
+    std::vector<Cell>& page = readers_[warp * pages_ + cell / PAGE_CELLS];
+    if (page.empty()) [[unlikely]]
+      page.resize(PAGE_CELLS);
+    return page[cell % PAGE_CELLS];
+  }
+  bool is_read_async(const Actor& actor, uint32_t offset, uint32_t bytes, Hazard& hazard) const;
+  bool is_fenced_by_warp(Cell earlier, uint32_t warp) const;
   void note_read(Cell& reader, Cell own, Cell in_step) const {
     Cell noted = own;
     if (reader > in_step && ((reader ^ own) & (SEVERAL | THREAD)) != 0) [[unlikely]]  // another lane has read it too
@@ -197,16 +241,121 @@ class RaceDetector {
   }
 
   std::vector<Cell> writers_;  // one per cell
-  std::vector<Cell> readers_;  // [warp][cell]
+  static constexpr size_t PAGE_CELLS = 1024;
+  std::vector<std::vector<Cell>> readers_;  // [warp][page]; a page is empty until its first cell is read
+  size_t pages_ = 0;                        // of each warp
+  std::array<std::vector<Cell>, READER_CLOCKS> async_readers_;  // per 16 bytes; empty until the first
+  uint32_t reader_clocks_ = 0;                                  // in use
   uint32_t warps_ = 0;
-  uint32_t bulk_clocks_ = 0;                 // in use
-  bool has_fences_ = false;                  // else `fenced` is empty everywhere
-  uint32_t uneven_ = 0;                      // warps whose lanes' ticks may differ
-  std::vector<uint32_t> ticks_;              // of each thread
-  VectorClock clock_ = {};                   // of copies and bulk copies; those of the warps are the ticks
-  std::vector<uint32_t> last_ticks_;         // of each thread that has ended; 0 of those that never were
-  std::array<Known, MAX_WARPS> known_ = {};  // known_[w].seen.clocks[w] is where the lanes of w were last in step
-  std::vector<Known> threads_;               // what each knows beyond its warp; empty until one does
+  uint32_t bulk_clocks_ = 0;          // in use
+  bool has_fences_ = false;           // else `fenced` is empty everywhere
+  uint64_t uneven_ = 0;               // warps whose lanes' ticks may differ
+  std::vector<uint32_t> ticks_;       // of each thread
+  VectorClock clock_ = {};            // of copies and bulk copies; those of the warps are the ticks
+  std::vector<uint32_t> last_ticks_;  // of each thread that has ended; 0 of those that never were
+  std::vector<Known> known_;          // known_[w].seen.clocks[w] is where the lanes of w were last in step
+  std::vector<Known> threads_;        // what each knows beyond its warp; empty until one does
+};
+
+// One block's view of its cluster's detector: with its own warps, threads and bytes, from 0.
+class BlockRaces {
+ public:
+  using Actor = RaceDetector::Actor;
+  using Cell = RaceDetector::Cell;
+
+  BlockRaces(RaceDetector& cluster, uint32_t rank, uint32_t blocks, uint32_t bytes, uint32_t threads)
+      : all_(cluster),
+        rank_(rank),
+        blocks_(blocks),
+        warps_((threads + 31) / 32),
+        first_warp_(rank * warps_),
+        first_byte_(rank * ((bytes + 15) / 16 * 16)) {}
+
+  void leave(uint32_t thread) { all_.leave(global(thread)); }
+  uint32_t unwritten_bytes(uint32_t bytes) const { return all_.unwritten_bytes(first_byte_, bytes); }
+  bool read(const Actor& actor, uint32_t offset, uint32_t bytes, Hazard& hazard) {
+    return own(all_.read(global(actor), first_byte_ + offset, bytes, hazard), hazard);
+  }
+  bool write(const Actor& actor, uint32_t offset, uint32_t bytes, Hazard& hazard) {
+    return own(all_.write(global(actor), first_byte_ + offset, bytes, hazard), hazard);
+  }
+  bool issue(const Actor& actor, uint32_t offset, uint32_t bytes, Hazard& hazard) {
+    return own(all_.issue(global(actor), first_byte_ + offset, bytes, hazard), hazard);
+  }
+  void land(const Actor& actor, uint32_t offset, uint32_t bytes, bool tracked) {
+    all_.land(global(actor), first_byte_ + offset, bytes, tracked);
+  }
+  bool read_async(RaceDetector::Reader reader, uint32_t offset, Hazard& hazard, Cell& judged) {
+    reader.first_warp += first_warp_;
+    reader.thread = global(reader.thread);
+    reader.judged = judged;
+    const bool found = all_.read_async(reader, first_byte_ + offset, hazard);
+    judged = reader.judged;
+    return own(found, hazard);
+  }
+  void know_reads(uint32_t warp, uint32_t tick) { all_.know_reads(first_warp_ + warp, (first_warp_ + warp) / 4, tick); }
+  void know_reads_by_thread(uint32_t thread, uint32_t tick) {
+    all_.know_reads_by_thread(global(thread), MAX_WARPGROUPS + global(thread) / 32, tick);
+  }
+  // Into this block's memory, asked for by a thread of `by`.
+  bool issue_bulk(const BlockRaces& by, const Actor& actor, uint32_t mbarrier, uint32_t offset, uint32_t bytes,
+                  Hazard& hazard) {
+    return by.own(all_.issue_bulk(by.global(actor), number(mbarrier), first_byte_ + offset, bytes, hazard), hazard,
+                  first_byte_);
+  }
+  void land_bulk(SiteId site, uint32_t mbarrier, uint32_t offset, uint32_t bytes) {
+    all_.land_bulk(site, number(mbarrier), first_byte_ + offset, bytes);
+  }
+  bool initialise_mbarrier(const Actor& actor, uint32_t offset, Hazard& hazard) {
+    return own(all_.initialise_mbarrier(global(actor), first_byte_ + offset, hazard), hazard);
+  }
+  bool use_mbarrier(const BlockRaces& by, const Actor& actor, uint32_t offset, Hazard& hazard) {
+    return by.own(all_.use_mbarrier(by.global(actor), first_byte_ + offset, hazard), hazard, first_byte_);
+  }
+  bool invalidate_mbarrier(const Actor& actor, uint32_t offset, Hazard& hazard) {
+    return own(all_.invalidate_mbarrier(global(actor), first_byte_ + offset, hazard), hazard);
+  }
+
+  // Accesses to other memory, of which the caller keeps the cells.
+  Cell cell_of(const Actor& actor) { return all_.cell_of(global(actor)); }
+  bool is_ordered(Cell earlier, const Actor& actor) { return all_.is_ordered(earlier, global(actor)); }
+  uint32_t thread_of(Cell cell) const { return RaceDetector::thread_of(cell) - first_warp_ * 32; }
+
+  void sync_block() { all_.sync_block(first_warp_, warps_); }
+  void sync_cluster() { all_.sync_block(0, warps_ * blocks_); }
+  void sync_warp(uint32_t warp) { all_.sync_warp(first_warp_ + warp); }
+  void release(uint32_t warp, Known& to) { all_.release(first_warp_ + warp, to); }
+  void acquire(uint32_t warp, const Known& from) { all_.acquire(first_warp_ + warp, from); }
+  void release_thread(uint32_t thread, Released& to) { all_.release_thread(global(thread), to); }
+  void acquire_thread(uint32_t thread, const Known& from) { all_.acquire_thread(global(thread), from); }
+  Known completed(const Released& released) const { return all_.completed(released); }
+  void release_copies(uint32_t warp, Released& to) { all_.release_copies(first_warp_ + warp, to); }
+  void see_copies(uint32_t thread) { all_.see_copies(global(thread)); }
+  void release_bulk(uint32_t mbarrier, Released& to) { all_.release_bulk(number(mbarrier), to); }
+  void fence_proxy(uint32_t thread) { all_.fence_proxy(global(thread)); }
+
+ private:
+  uint32_t global(uint32_t thread) const { return first_warp_ * 32 + thread; }
+  Actor global(Actor actor) const {
+    actor.warp += first_warp_;
+    actor.thread = global(actor.thread);
+    return actor;
+  }
+  uint32_t number(uint32_t mbarrier) const { return mbarrier * blocks_ + rank_; }
+  bool own(bool found, Hazard& hazard) const { return own(found, hazard, first_byte_); }
+  bool own(bool found, Hazard& hazard, uint32_t first_byte) const {
+    if (!found) [[likely]]
+      return false;
+    hazard.offset -= first_byte;
+    if (hazard.other_thread < 0 || hazard.other_is_bulk) return true;
+    const int threads = static_cast<int>(warps_ * 32), rank = hazard.other_thread / threads;
+    if (rank != static_cast<int>(rank_)) hazard.other_rank = rank;
+    hazard.other_thread %= threads;
+    return true;
+  }
+
+  RaceDetector& all_;
+  uint32_t rank_, blocks_, warps_, first_warp_, first_byte_;
 };
 
 }  // namespace emulator

@@ -13,13 +13,16 @@ Scheduler::Scheduler(Block& owner) : block(owner), stacks(owner.launch.threads()
 
 // ---- fibers -------------------------------------------------------------------------------------------------------
 
-bool Scheduler::run() {
+void Scheduler::start() {
   Warp* const warps = block.warps.get();
   const uint32_t threads = block.launch.threads();
   at_barrier = 0;
   named_barriers = {};
+  free_registers = 0;
+  register_waits.clear();
+  const uint32_t registers = std::min(65536 / threads / 8 * 8, 256u);
+  for (Warpgroup& group : block.warpgroups) group.clear(registers);
   late_sites_.clear();
-  current = {.block = &block, .warp = warps, .lane = 0, .suspended = &host};
   live = threads;
   for (uint32_t thread = 0; thread < live; ++thread) {
     Warp& warp = warps[thread / 32];
@@ -36,13 +39,16 @@ bool Scheduler::run() {
     state.group_ends.clear();
     state.arrivals.clear();
     state.has_waited = false;
+    state.wgmma.clear();
+    state.bulk_stores.clear();
+    state.bulk_group_ends.clear();
     warp.fibers[lane] = stacks.start(thread, [this](fiber&& from) { return run_lane(std::move(from)); });
   }
-  fiber last = std::move(warps[0].fibers[0]).resume();
-  *current.suspended = std::move(last);
-  if (!failed && !stopped) return true;
-  for (uint32_t thread = 0; thread < threads; ++thread) abandon(warps[thread / 32].fibers[thread % 32]);
-  return false;
+}
+
+void Scheduler::abandon_all() {
+  for (uint32_t thread = 0; thread < block.launch.threads(); ++thread)
+    abandon(block.warps[thread / 32].fibers[thread % 32]);
 }
 
 fiber Scheduler::run_lane(fiber&& from) {
@@ -67,43 +73,56 @@ fiber Scheduler::run_lane(fiber&& from) {
   }
 
   Warp& warp = *current.warp;
-  const Lane& state = current.state();
+  Lane& state = current.state();
   // Those that an mbarrier tracks are for others to wait for.
   const size_t tracked = state.arrivals.empty() ? 0 : state.arrivals.back().copies;
   if (state.copies.size() > tracked) {
     const SiteId site = state.copies[tracked].site;
     block.report({ReportKind::exit_in_flight, site}, [&] { return block.wording.thread_exit(site, thread); });
   }
+  if (!state.wgmma.accumulators.empty()) {
+    const SiteId site = block.warpgroups[thread / 128].tiles[state.wgmma.accumulators.front().tile].site;
+    block.report({ReportKind::exit_in_flight, site}, [&] { return block.wording.thread_exit(site, thread); });
+  }
+  for (const BulkStore& store : state.bulk_stores) {
+    if (store.is_read) continue;
+    block.report({ReportKind::exit_in_flight, store.site},
+                 [&] { return block.wording.thread_exit(store.site, thread); });
+  }
+  land_bulk_stores(block, state, state.bulk_stores.size());
   const uint32_t self = 1u << current.lane;
   warp.ready &= ~self;
   warp.live &= ~self;
   --live;
+  --block.cluster.live;
   if (block.launch.options.check) block.races.leave(thread);
   if (warp.arrived != 0) finish_without(warp);
   complete_block_barrier();
+  block.cluster.complete_barrier();
 
   current.suspended = &warp.fibers[current.lane];
-  if (live == 0) return std::move(host);
+  if (block.cluster.live == 0) return std::move(block.cluster.host);
   Warp* const next = warp.ready != 0 ? &warp : &next_warp();
   current.lane =
       next == &warp ? warp.next_ready_after(current.lane) : static_cast<uint32_t>(std::countr_zero(next->ready));
+  current.block = next->block;
   current.warp = next;
   return std::move(next->fibers[current.lane]);
 }
 
 void Scheduler::stop_early() {
-  stopped = true;
+  block.cluster.stopped = true;
   switch_to_host();
 }
 
 void Scheduler::stop() {
-  failed = true;
+  block.cluster.failed = true;
   switch_to_host();
 }
 
 void Scheduler::switch_to_host() {
   current.suspended = &current.warp->fibers[current.lane];
-  fiber never = std::move(host).resume();
+  fiber never = std::move(block.cluster.host).resume();
   std::abort();
 }
 
@@ -119,8 +138,7 @@ Warp* Scheduler::next_ready_warp() {
 }
 
 Warp& Scheduler::next_warp() {
-  Warp* next = next_ready_warp();
-  if (next == nullptr && block.mbarriers.land_awaited_copies()) next = next_ready_warp();
+  Warp* const next = block.cluster.next_ready_warp(block);
   if (next == nullptr) deadlock();
   return *next;
 }
@@ -162,11 +180,14 @@ void diverged(Instruction instruction, const CallSite& call) {
 }
 
 void Scheduler::deadlock() {
-  const Warp* const warps = block.warps.get();
-  const Warp* const first = std::find_if(warps, warps + block.launch.warps(), [](const Warp& w) { return w.live; });
+  const auto& blocks = block.cluster.blocks;
+  Block& stuck =
+      **std::find_if(blocks.begin(), blocks.end(), [](const auto& each) { return each->scheduler.live != 0; });
+  const Warp* const warps = stuck.warps.get();
+  const Warp* const first = std::find_if(warps, warps + stuck.launch.warps(), [](const Warp& w) { return w.live; });
   const auto [instruction, call] = first->waits_in(static_cast<uint32_t>(std::countr_zero(first->live)));
-  const Fault fault{ReportKind::deadlock, block.counting.site_id(instruction, call)};
-  block.report_as_worded(fault, [&] { return block.wording.deadlock(); });
+  const Fault fault{ReportKind::deadlock, stuck.counting.site_id(instruction, call)};
+  stuck.report_as_worded(fault, [&] { return stuck.wording.deadlock(); });
   stop();
 }
 

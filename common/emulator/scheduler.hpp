@@ -36,19 +36,26 @@ struct NamedBarrier {
   std::vector<Warp*> waiting;
 };
 
-// Of one block. But for run() and steps(), it is called by the running lane.
+struct RegisterWait {  // setmaxnreg.inc
+  uint32_t warpgroup, registers;
+};
+
+// Of one block. But for start(), abandon_all() and steps(), it is called by the running lane.
 struct Scheduler {
   explicit Scheduler(Block& owner);
 
-  // Runs all threads of the block. False: the launch has ended before they have.
-  bool run();
+  void start();        // makes the block's threads
+  void abandon_all();  // the launch has ended before they have
   uint64_t steps(uint32_t thread) const;
   // Where the running lane issued its last instruction; line 0 if it has issued none.
   SourceLine last_line() const;
   void complete_block_barrier();
+  void wake_warpgroup(uint32_t group);
+  void grant_registers();  // to those who wait and for whom there are enough
   // Called now and then by a lane that has just begun an instruction.
   void look(Instruction instruction, const CallSite& call, bool together);
-  Warp& next_warp();  // ends the launch if no thread can go on
+  Warp* next_ready_warp();  // of this block; null if there is none
+  Warp& next_warp();        // of the cluster; ends the launch if no thread can go on
   // Ends the launch, after a fatal report. The fibers are abandoned where they stand, without destructors: what calls
   // this keeps nothing on its stack that owns memory, and a kernel's locals are registers.
   [[noreturn]] void stop();
@@ -57,17 +64,15 @@ struct Scheduler {
 
   Block& block;
   Stacks stacks;
-  fiber host;  // whoever called run()
   uint32_t live = 0;
   uint32_t at_barrier = 0;  // threads that wait in __syncthreads
   CallSite barrier_site;    // where the first of them does
   std::array<NamedBarrier, 16> named_barriers;
-  bool failed = false;   // by a fatal report
-  bool stopped = false;  // by Options::stop
+  uint32_t free_registers = 0;
+  std::vector<RegisterWait> register_waits;
 
  private:
   fiber run_lane(fiber&& from);
-  Warp* next_ready_warp();
   [[noreturn]] void deadlock();
   void report_endless_loop(const CallSite& call);
   [[noreturn]] void switch_to_host();
@@ -124,6 +129,7 @@ inline bool arrive(Instruction instruction, const CallSite& site, uint32_t membe
 inline void switch_to(Warp& warp, uint32_t lane) {
   fiber& own = current.warp->fibers[current.lane];
   current.suspended = &own;
+  current.block = warp.block;
   current.warp = &warp;
   current.lane = lane;
   fiber previous = std::move(warp.fibers[lane]).resume();

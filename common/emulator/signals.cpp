@@ -125,7 +125,7 @@ void on_clock(Block& block, const ucontext_t& context) {
 void handle(int signal, siginfo_t* info, void* opaque) {
   const auto& context = *static_cast<const ucontext_t*>(opaque);
   Block* const block = current.block;
-  const bool in_kernel = block != nullptr && block->scheduler.host && !current.in_fault;
+  const bool in_kernel = block != nullptr && block->cluster.host && !current.in_fault;
   if (signal == CLOCK_SIGNAL) {
     if (in_kernel) on_clock(*block, context);
     return;

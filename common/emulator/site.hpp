@@ -41,10 +41,27 @@ enum class Instruction : uint8_t {
   cp_async_commit,
   cp_async_wait,
   cp_async_bulk_tensor_3d,
+  cp_async_bulk_tensor_4d,
+  cp_async_bulk_tensor_4d_multicast,
+  cp_async_bulk_tensor_store_4d,
+  cp_async_bulk_commit,
+  cp_async_bulk_wait_read,
+  cp_async_bulk_wait,
+  cluster_sync,
+  mbarrier_arrive_remote,
   ldmatrix_x4,
   ldmatrix_x2_trans,
   ldmatrix_x4_trans,
+  stmatrix_x4,
   mma,
+  wgmma_ss,
+  wgmma_rs,
+  wgmma_fence,
+  wgmma_commit,
+  wgmma_wait,
+  setmaxnreg_dec,
+  setmaxnreg_inc,
+  elect,
   wmma_load_a,
   wmma_load_b_row,
   wmma_load_b_col,
@@ -61,6 +78,14 @@ struct InstructionInfo {
   bool is_load;
 };
 const InstructionInfo& info(Instruction instruction);
+// Reads or writes memory by the copy engine, after the instruction.
+inline bool is_bulk_copy(Instruction instruction) {
+  return instruction >= Instruction::cp_async_bulk_tensor_3d &&
+         instruction <= Instruction::cp_async_bulk_tensor_store_4d;
+}
+inline bool is_wgmma(Instruction instruction) {
+  return instruction == Instruction::wgmma_ss || instruction == Instruction::wgmma_rs;
+}
 
 struct Site {
   CallSite call;

@@ -86,6 +86,20 @@ void finish_without(Warp& warp) {
   complete_syncwarp(warp);
 }
 
+Block* peer_block(SiteId site, uint32_t rank) {
+  Block& block = *current.block;
+  const auto& blocks = block.cluster.blocks;
+  const bool exists = rank < blocks.size();
+  if (exists && blocks[rank]->scheduler.live != 0) return blocks[rank].get();
+  block.report({ReportKind::cluster_misuse, site}, [&] {
+    return fmt::format("{} by {}: block {} of the cluster {}", block.wording.at(site),
+                       Wording::thread_name(current.thread()), rank,
+                       exists ? "has ended, and with it its shared memory; a cluster_sync at its end is missing"
+                              : fmt::format("does not exist, it has {}", blocks.size()));
+  });
+  return nullptr;
+}
+
 }  // namespace emulator
 
 inline namespace emulated {
@@ -113,6 +127,24 @@ void __syncthreads(CallSite site) {
   lane.waits_at = site;
   warp.ready &= ~(1u << current.lane);
   block.scheduler.complete_block_barrier();
+  if ((warp.ready >> current.lane & 1) == 0) wait();
+}
+
+uint32_t cluster_rank() {
+  return current.block->rank;
+}
+
+void cluster_sync(CallSite site) {
+  Block& block = *current.block;
+  Warp& warp = *current.warp;
+  step(Instruction::cluster_sync, site);
+  if (block.counting.tracing) block.counting.trace_lane_event(Instruction::cluster_sync, site);
+  ++block.cluster.at_barrier;
+  Lane& lane = current.state();
+  lane.waits_in = Instruction::cluster_sync;
+  lane.waits_at = site;
+  warp.ready &= ~(1u << current.lane);
+  block.cluster.complete_barrier();
   if ((warp.ready >> current.lane & 1) == 0) wait();
 }
 

@@ -16,7 +16,7 @@ constexpr uint32_t ALIGNMENT = 1024;                    // 8 rows, after which t
 std::string what_is_wrong(const TensorMap& map) {
   if (map.base == nullptr || reinterpret_cast<uintptr_t>(map.base) % 16 != 0)
     return fmt::format("its base {} is not an address aligned to 16 bytes", fmt::ptr(map.base));
-  for (size_t i = 0; i < 3; ++i) {
+  for (size_t i = 0; i < map.rank; ++i) {
     if (map.extent[i] == 0 || map.extent[i] > uint64_t{1} << 32)
       return fmt::format("dimension {} has {} elements; it must have 1 to 2^32", i, map.extent[i]);
     if (map.box[i] == 0 || map.box[i] > 256)
@@ -34,7 +34,7 @@ std::string what_is_wrong(const TensorMap& map) {
 // Calls visit(row, address, first, count) for each row of the box that has elements inside the tensor: `count` of them at
 // `address`, the first of which is element `first` of the row.
 template <class Visit>
-void for_each_row(const TensorMap& map, const std::array<int, 3>& at, Visit&& visit) {
+void for_each_row(const TensorMap& map, const std::array<int, 4>& at, Visit&& visit) {
   const auto inside = [&](size_t dimension, int64_t i) {
     return i >= 0 && static_cast<uint64_t>(i) < map.extent[dimension];
   };
@@ -42,13 +42,16 @@ void for_each_row(const TensorMap& map, const std::array<int, 3>& at, Visit&& vi
   const int64_t x = std::max(at[0], 0);
   if (x >= x_end) return;
   uint32_t row = 0;
-  for (int64_t z = at[2]; z < int64_t{at[2]} + map.box[2]; ++z) {
-    for (int64_t y = at[1]; y < int64_t{at[1]} + map.box[1]; ++y, ++row) {
-      if (!inside(1, y) || !inside(2, z)) continue;
-      const uint64_t offset =
-          static_cast<uint64_t>(y) * map.stride_bytes[1] + static_cast<uint64_t>(z) * map.stride_bytes[2];
-      const auto* const address = reinterpret_cast<const std::byte*>(map.base) + offset + x * int64_t{sizeof(f16)};
-      visit(row, address, static_cast<uint32_t>(x - at[0]), static_cast<uint32_t>(x_end - x));
+  for (int64_t w = at[3]; w < int64_t{at[3]} + map.box[3]; ++w) {
+    for (int64_t z = at[2]; z < int64_t{at[2]} + map.box[2]; ++z) {
+      for (int64_t y = at[1]; y < int64_t{at[1]} + map.box[1]; ++y, ++row) {
+        if (!inside(1, y) || !inside(2, z) || !inside(3, w)) continue;
+        const uint64_t offset = static_cast<uint64_t>(y) * map.stride_bytes[1] +
+                                static_cast<uint64_t>(z) * map.stride_bytes[2] +
+                                static_cast<uint64_t>(w) * map.stride_bytes[3];
+        const auto* const address = reinterpret_cast<const std::byte*>(map.base) + offset + x * int64_t{sizeof(f16)};
+        visit(row, address, static_cast<uint32_t>(x - at[0]), static_cast<uint32_t>(x_end - x));
+      }
     }
   }
 }
@@ -64,6 +67,19 @@ void write_box(Block& block, const BulkCopy& copy) {
     for (uint32_t chunk = 0; chunk < ROW_BYTES / 16; ++chunk)
       std::memcpy(block.smem.at(copy.to + row * ROW_BYTES + (chunk ^ (row % 8)) * 16), elements + chunk * 8, 16);
   });
+}
+
+void land_bulk_stores(Block& block, Lane& lane, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    const BulkStore& store = lane.bulk_stores[i];
+    if (!store.writable) continue;
+    for_each_row(store.map, store.first, [&](uint32_t row, const std::byte* address, uint32_t first, uint32_t count) {
+      const std::byte* const from = store.bytes.data() + row * ROW_BYTES + first * sizeof(f16);
+      std::memcpy(const_cast<std::byte*>(block.global(address)), from, count * sizeof(f16));
+    });
+  }
+  lane.bulk_stores.erase(lane.bulk_stores.begin(), lane.bulk_stores.begin() + static_cast<ptrdiff_t>(count));
+  for (size_t& end : lane.bulk_group_ends) end -= std::min(end, count);
 }
 
 }  // namespace emulator
@@ -105,70 +121,79 @@ void fence_proxy_async(CallSite site) {
   fence_proxy(Instruction::fence_proxy_async, site, true);
 }
 
-TensorMap tensor_map_3d(Device& device, const f16* base, const uint64_t (&extent)[3], const uint64_t (&stride_bytes)[2],
-                        const uint32_t (&box)[3]) {
-  if (device.failed()) return {};
-  const TensorMap map{.base = base,
-                      .extent = std::to_array(extent),
-                      .stride_bytes = {sizeof(f16), stride_bytes[0], stride_bytes[1]},
-                      .box = std::to_array(box)};
+namespace {
+
+TensorMap checked_map(Device& device, const TensorMap& map) {
   const std::string wrong = what_is_wrong(map);
   if (wrong.empty()) {
-    device.note_tensor(base);
+    device.note_tensor(map.base);
     return map;
   }
   device.refuse("bad tensor map: " + wrong);
   return {};
 }
 
-void cp_async_bulk_tensor_3d(uint32_t shared_address, const TensorMap& map, int x, int y, int z, uint32_t mbarrier,
-                             CallSite call) {
-  constexpr Instruction SELF = Instruction::cp_async_bulk_tensor_3d;
+// What a copy may ask for, or the launch ends.
+SiteId begin_bulk(Instruction instruction, const CallSite& call, const TensorMap& map, int x, uint32_t rank) {
   Block& block = *current.block;
-  step(SELF, call);
-  const SiteId site = block.counting.site_id(SELF, call);
-  const uint32_t thread = current.thread();
-  if (map.base == nullptr) {
-    block.report({ReportKind::bad_launch, site}, [&] {
-      return fmt::format("{} by {}: its tensor map was never made by tensor_map_3d", block.wording.at(site),
-                         Wording::thread_name(thread));
+  step(instruction, call);
+  const SiteId site = block.counting.site_id(instruction, call);
+  const auto refuse = [&](ReportKind kind, auto&& how) {
+    block.report({kind, site}, [&] {
+      return fmt::format("{}{} by {}{}", kind == ReportKind::global_misaligned ? "misaligned bulk copy: " : "",
+                         block.wording.at(site), Wording::thread_name(current.thread()), how());
     });
     block.scheduler.stop();
-  }
+  };
+  if (map.base == nullptr)
+    refuse(ReportKind::bad_launch,
+           [&] { return fmt::format(": its tensor map was never made by tensor_map_{}d", rank); });
+  if (map.rank != rank)
+    refuse(ReportKind::bad_launch, [&] { return fmt::format(": its tensor map has {} dimensions", map.rank); });
   if (map.copies.count > 1) {
-    block.report({ReportKind::bad_launch, site}, [&] {
-      return fmt::format(
-          "{} by {}: its tensor map is a copy that the kernel has made; the copy engine takes the parameter "
-          "itself, const __grid_constant__ TensorMap, or a reference to it",
-          block.wording.at(site), Wording::thread_name(thread));
+    refuse(ReportKind::bad_launch, [] {
+      return ": its tensor map is a copy that the kernel has made; the copy engine takes the parameter itself, const "
+             "__grid_constant__ TensorMap, or a reference to it";
     });
-    block.scheduler.stop();
   }
   if (x % 8 != 0) {
-    block.report({ReportKind::global_misaligned, site}, [&] {
-      return fmt::format("misaligned bulk copy: {} by {} begins at x = {}; a row must begin at a multiple of 8 halves",
-                         block.wording.at(site), Wording::thread_name(thread), x);
-    });
-    block.scheduler.stop();
+    refuse(ReportKind::global_misaligned,
+           [&] { return fmt::format(" begins at x = {}; a row must begin at a multiple of 8 halves", x); });
   }
-  const uint32_t bytes = map.box_bytes();
+  return site;
+}
+
+// Copies the box whose first element is `first` to `shared_address` in the blocks of `ranks`; none: in this one.
+void load_box(Instruction instruction, const CallSite& call, uint32_t shared_address, const TensorMap& map,
+              const std::array<int, 4>& first, uint32_t mbarrier, uint32_t ranks = 0) {
+  Block& block = *current.block;
+  const bool is_multicast = ranks != 0;
+  const SiteId site =
+      begin_bulk(instruction, call, map, first[0], instruction == Instruction::cp_async_bulk_tensor_3d ? 3 : 4);
+  const uint32_t thread = current.thread(), bytes = map.box_bytes();
   block.require_valid(shared_address, bytes, ALIGNMENT, site, thread);
   block.require_valid(mbarrier, 8, site, thread);
-  Mbarrier* const barrier = block.mbarriers.find_for_bulk(site, mbarrier);
-  if (barrier == nullptr) return;
+  std::vector<Block*> destinations;
+  if (!is_multicast) destinations.push_back(&block);
+  for (uint32_t rank = 0; ranks >> rank != 0; ++rank) {
+    if ((ranks >> rank & 1) == 0) continue;
+    if (Block* const peer = peer_block(site, rank)) destinations.push_back(peer);
+  }
 
-  TraceEvent* const event = block.counting.tracing ? &block.counting.trace_lane_event(SELF, call) : nullptr;
+  TraceEvent* const event = block.counting.tracing ? &block.counting.trace_lane_event(instruction, call) : nullptr;
   if (event != nullptr) {
     event->bytes += bytes;
     block.counting.trace_shared(*event, shared_address, bytes);
   }
-  ++block.counting.counters.bulk_copies;
-  BulkCopy copy{shared_address, map, {x, y, z}, true, site, thread};
+  Counters& counters = block.counting.counters;
+  ++counters.bulk_copies;
+  BulkCopy copy{shared_address, map, first, true, site, thread};
   for_each_row(map, copy.first, [&](uint32_t, const std::byte* address, uint32_t, uint32_t count) {
     const uint32_t row_bytes = count * uint32_t{sizeof(f16)};
-    block.counting.counters.gmem_bytes_read += row_bytes;
+    counters.gmem_bytes_read += row_bytes;
     if (block.launch.buffers.empty()) return;
-    const Device::Buffer* const buffer = block.checked_buffer(SELF, call, address, row_bytes, sizeof(f16), false);
+    const Device::Buffer* const buffer =
+        block.checked_buffer(instruction, call, address, row_bytes, sizeof(f16), false);
     copy.readable &= buffer != nullptr;
     if (buffer != nullptr && buffer->access == Access::read_write) {
       block.note_global(site, *buffer, address, row_bytes, false);
@@ -178,12 +203,120 @@ void cp_async_bulk_tensor_3d(uint32_t shared_address, const TensorMap& map, int 
   });
 
   const RaceDetector::Actor actor{current.warp->id, thread, site};
-  Hazard hazard;
-  if (block.launch.options.check &&
-      block.races.issue_bulk(actor, barrier->number, shared_address - SMEM_BASE, bytes, hazard))
-    block.report_hazard(actor, hazard);
-  std::memset(block.smem.at(shared_address), 0xff, bytes);
-  barrier->bulk_copies.push_back(copy);
+  for (Block* const destination : destinations) {
+    counters.bulk_bytes += bytes;
+    if (is_multicast) counters.multicast_bytes += bytes;
+    Mbarrier* const barrier = destination->mbarriers.find_for_bulk(site, mbarrier);
+    if (barrier == nullptr) continue;
+    Hazard hazard;
+    if (block.launch.options.check &&
+        destination->races.issue_bulk(block.races, actor, barrier->number, shared_address - SMEM_BASE, bytes, hazard))
+      block.report_hazard(actor, hazard);
+    std::memset(destination->smem.at(shared_address), 0xff, bytes);
+    barrier->bulk_copies.push_back(copy);
+  }
+}
+
+}  // namespace
+
+TensorMap tensor_map_3d(Device& device, const f16* base, const uint64_t (&extent)[3], const uint64_t (&stride_bytes)[2],
+                        const uint32_t (&box)[3]) {
+  if (device.failed()) return {};
+  return checked_map(device, {.base = base,
+                              .rank = 3,
+                              .extent = {extent[0], extent[1], extent[2], 1},
+                              .stride_bytes = {sizeof(f16), stride_bytes[0], stride_bytes[1], 0},
+                              .box = {box[0], box[1], box[2], 1}});
+}
+
+TensorMap tensor_map_4d(Device& device, const f16* base, const uint64_t (&extent)[4], const uint64_t (&stride_bytes)[3],
+                        const uint32_t (&box)[4]) {
+  if (device.failed()) return {};
+  return checked_map(device, {.base = base,
+                              .rank = 4,
+                              .extent = std::to_array(extent),
+                              .stride_bytes = {sizeof(f16), stride_bytes[0], stride_bytes[1], stride_bytes[2]},
+                              .box = std::to_array(box)});
+}
+
+void cp_async_bulk_tensor_3d(uint32_t shared_address, const TensorMap& map, int x, int y, int z, uint32_t mbarrier,
+                             CallSite call) {
+  load_box(Instruction::cp_async_bulk_tensor_3d, call, shared_address, map, {x, y, z, 0}, mbarrier);
+}
+
+void cp_async_bulk_tensor_4d(uint32_t shared_address, const TensorMap& map, int x, int y, int z, int w,
+                             uint32_t mbarrier, CallSite call) {
+  load_box(Instruction::cp_async_bulk_tensor_4d, call, shared_address, map, {x, y, z, w}, mbarrier);
+}
+
+void cp_async_bulk_tensor_4d_multicast(uint32_t shared_address, const TensorMap& map, int x, int y, int z, int w,
+                                       uint32_t mbarrier, uint16_t ranks, CallSite call) {
+  load_box(Instruction::cp_async_bulk_tensor_4d_multicast, call, shared_address, map, {x, y, z, w}, mbarrier, ranks);
+}
+
+void cp_async_bulk_tensor_store_4d(const TensorMap& map, int x, int y, int z, int w, uint32_t shared_address,
+                                   CallSite call) {
+  constexpr Instruction SELF = Instruction::cp_async_bulk_tensor_store_4d;
+  Block& block = *current.block;
+  const SiteId site = begin_bulk(SELF, call, map, x, 4);
+  const uint32_t thread = current.thread(), bytes = map.box_bytes();
+  block.require_valid(shared_address, bytes, ALIGNMENT, site, thread);
+  TraceEvent* const event = block.counting.tracing ? &block.counting.trace_lane_event(SELF, call) : nullptr;
+  if (event != nullptr) {
+    event->bytes += bytes;
+    block.counting.trace_shared(*event, shared_address, bytes);
+  }
+  ++block.counting.counters.bulk_copies;
+  block.counting.counters.bulk_bytes += bytes;
+
+  const RaceDetector::Reader reader{current.warp->id, 1, thread, site, ++block.bulk_reads};
+  RaceDetector::Cell judged = 0;
+  BulkStore store{map, {x, y, z, w}, true, site, reader.tick, std::vector<std::byte>(bytes)};
+  for (uint32_t at = 0; at < bytes; at += 16) {
+    const uint32_t row = at / ROW_BYTES, chunk = at % ROW_BYTES / 16,
+                   from = shared_address + row * ROW_BYTES + (chunk ^ (row % 8)) * 16;
+    Hazard hazard;
+    if (block.launch.options.check && block.races.read_async(reader, from - SMEM_BASE, hazard, judged))
+      block.report_hazard({current.warp->id, thread, site}, hazard);
+    std::memcpy(store.bytes.data() + at, block.smem.at(from), 16);
+  }
+  for_each_row(map, store.first, [&](uint32_t, const std::byte* address, uint32_t, uint32_t count) {
+    const uint32_t row_bytes = count * uint32_t{sizeof(f16)};
+    block.counting.counters.gmem_bytes_written += row_bytes;
+    if (block.launch.buffers.empty()) return;
+    const Device::Buffer* const buffer = block.checked_buffer(SELF, call, address, row_bytes, sizeof(f16), true);
+    store.writable &= buffer != nullptr;
+    if (buffer != nullptr) block.note_global(site, *buffer, address, row_bytes, true);
+    if (event != nullptr) Counting::trace_global(*event, buffer, address, row_bytes);
+  });
+  current.state().bulk_stores.push_back(std::move(store));
+}
+
+void cp_async_bulk_commit(CallSite call) {
+  Lane& lane = current.state();
+  step(Instruction::cp_async_bulk_commit, call);
+  lane.bulk_group_ends.push_back(lane.bulk_stores.size());
+  if (current.block->counting.tracing)
+    current.block->counting.trace_lane_event(Instruction::cp_async_bulk_commit, call);
+}
+
+void cp_async_bulk_wait_pending(uint32_t pending, bool read_only, CallSite call) {
+  const Instruction instruction = read_only ? Instruction::cp_async_bulk_wait_read : Instruction::cp_async_bulk_wait;
+  Block& block = *current.block;
+  Lane& lane = current.state();
+  step(instruction, call);
+  if (block.counting.tracing) block.counting.trace_lane_event(instruction, call).operand = static_cast<int>(pending);
+  if (lane.bulk_group_ends.size() <= pending) return;
+  const auto kept = lane.bulk_group_ends.end() - pending;
+  const size_t over = *(kept - 1);
+  for (size_t i = 0; i < over; ++i) {
+    BulkStore& store = lane.bulk_stores[i];
+    store.is_read = true;
+    if (block.launch.options.check) block.races.know_reads_by_thread(current.thread(), store.tick);
+  }
+  if (read_only) return;
+  lane.bulk_group_ends.erase(lane.bulk_group_ends.begin(), kept);
+  land_bulk_stores(block, lane, over);
 }
 
 }  // namespace emulated

@@ -17,22 +17,42 @@ struct DeviceCopies {
 
 struct TensorMap {
   const f16* base = nullptr;  // null: nothing was encoded
-  std::array<uint64_t, 3> extent = {};
-  std::array<uint64_t, 3> stride_bytes = {};  // that of dimension 0 is 2
-  std::array<uint32_t, 3> box = {};
+  uint32_t rank = 3;
+  std::array<uint64_t, 4> extent = {1, 1, 1, 1};
+  std::array<uint64_t, 4> stride_bytes = {};  // that of dimension 0 is 2
+  std::array<uint32_t, 4> box = {1, 1, 1, 1};
   DeviceCopies copies = {};
 
-  uint32_t box_bytes() const { return box[0] * box[1] * box[2] * uint32_t{sizeof(f16)}; }
+  uint32_t box_bytes() const { return box[0] * box[1] * box[2] * box[3] * uint32_t{sizeof(f16)}; }
 };
 
 // What the driver would refuse is a bad-launch report.
 TensorMap tensor_map_3d(Device& device, const f16* base, const uint64_t (&extent)[3], const uint64_t (&stride_bytes)[2],
                         const uint32_t (&box)[3]);
+TensorMap tensor_map_4d(Device& device, const f16* base, const uint64_t (&extent)[4], const uint64_t (&stride_bytes)[3],
+                        const uint32_t (&box)[4]);
 
 // A copy lands as late as it can: when no thread can go on without it. Its destination is NaN until then, and afterwards
 // for threads that have not waited at its mbarrier.
 void cp_async_bulk_tensor_3d(uint32_t shared_address, const TensorMap& map, int x, int y, int z, uint32_t mbarrier,
                              CallSite site = CallSite::current());
+void cp_async_bulk_tensor_4d(uint32_t shared_address, const TensorMap& map, int x, int y, int z, int w,
+                             uint32_t mbarrier, CallSite site = CallSite::current());
+void cp_async_bulk_tensor_4d_multicast(uint32_t shared_address, const TensorMap& map, int x, int y, int z, int w,
+                                       uint32_t mbarrier, uint16_t ranks, CallSite site = CallSite::current());
+// What it stores appears in global memory as late as it can: in cp_async_bulk_wait, or when the thread ends.
+void cp_async_bulk_tensor_store_4d(const TensorMap& map, int x, int y, int z, int w, uint32_t shared_address,
+                                   CallSite site = CallSite::current());
+void cp_async_bulk_commit(CallSite site = CallSite::current());
+void cp_async_bulk_wait_pending(uint32_t pending, bool read_only, CallSite site);
+template <int PENDING>
+void cp_async_bulk_wait_read(CallSite site = CallSite::current()) {
+  cp_async_bulk_wait_pending(PENDING, true, site);
+}
+template <int PENDING>
+void cp_async_bulk_wait(CallSite site = CallSite::current()) {
+  cp_async_bulk_wait_pending(PENDING, false, site);
+}
 void mbarrier_arrive_expect_tx(uint32_t address, uint32_t bytes, CallSite site = CallSite::current());
 // The hardware tells nobody that one of these is missing: a copy may work, bring or meet old data, or wait for ever. Here it
 // is reported.

@@ -2,12 +2,15 @@
 #pragma once
 #include <array>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 #include <vector>
 #include "common/emulator/fiber.hpp"
 #include "common/emulator/instructions.hpp"
 #include "common/emulator/site.hpp"
+#include "common/emulator/tensor_map.hpp"
+#include "common/emulator/warpgroup.hpp"
 
 namespace emulator {
 
@@ -30,6 +33,16 @@ struct Arrival {      // at an mbarrier, to be made when copies have landed
   size_t copies;  // as an end within Lane::copies
 };
 
+struct BulkStore {  // a box on its way to global memory
+  TensorMap map;
+  std::array<int, 4> first;  // element
+  bool writable;             // false: not all of it is
+  SiteId site;
+  uint32_t tick;  // of the race detector, for its reads
+  std::vector<std::byte> bytes;
+  bool is_read = false;  // a wait has said that shared memory may be overwritten
+};
+
 struct Lane {
   uint3 thread_index = {};
   Instruction waits_in = {};  // where it waits if not in a warp instruction
@@ -39,6 +52,9 @@ struct Lane {
   std::vector<Arrival> arrivals;       // oldest first
   bool has_waited = false;             // for copies, since its last cp.async.mbarrier.arrive
   std::vector<SharedAccess> accesses;  // not yet counted
+  WgmmaThread wgmma;
+  std::vector<BulkStore> bulk_stores;   // oldest first
+  std::vector<size_t> bulk_group_ends;  // as ends within `bulk_stores`
 };
 
 // How far a lane has come in the block.
@@ -49,6 +65,8 @@ struct Progress {
   uint32_t together = 0;  // Warp::together at the time, its low half
 };
 
+struct Block;
+
 struct alignas(64) Warp {
   // Everything a warp instruction touches comes first.
   std::array<fiber, 32> fibers;
@@ -56,6 +74,7 @@ struct alignas(64) Warp {
   uint32_t live = 0;     // lanes that have not ended
   uint32_t arrived = 0;  // lanes that wait in `instruction` at `site` for the others
   uint32_t id = 0;
+  Block* block = nullptr;
   Instruction instruction = {};
   CallSite site;
   uint64_t together = 0;  // instructions that the lanes have executed as a warp

@@ -59,6 +59,25 @@ void load_matrices(Block& block, Warp& warp) {
   }
 }
 
+void store_matrices(Block& block, Warp& warp) {
+  constexpr uint32_t MATRICES = 4, ROW_BYTES = 16, ADDRESS = 4;  // in Warp::in
+  const uint32_t* const addresses = warp.in[ADDRESS];
+  const SiteId site = block.counting.site_id(warp.instruction, warp.site);
+  for (uint32_t lane = 0; lane < 32; ++lane) {
+    const uint32_t thread = warp.id * 32 + lane;
+    block.require_valid(addresses[lane], ROW_BYTES, site, thread);
+    block.check_write({warp.id, thread, site, true}, addresses[lane], ROW_BYTES);
+    std::memcpy(block.smem.at(addresses[lane]), &warp.in[lane / 8][lane % 8 * 4], ROW_BYTES);
+  }
+  if (block.launch.options.count)
+    block.counting.count_wavefronts(site, addresses[0], ldmatrix_wavefronts(addresses, MATRICES));
+  if (block.counting.tracing) {
+    TraceEvent& event = block.counting.trace_event(warp.instruction, warp.site);
+    event.bytes = 32 * ROW_BYTES;
+    for (uint32_t lane = 0; lane < 32; ++lane) block.counting.trace_shared(event, addresses[lane], ROW_BYTES);
+  }
+}
+
 template <int MATRICES, bool TRANSPOSED>
 void ldmatrix(Instruction instruction, uint32_t (&matrices)[MATRICES], uint32_t row_address, const CallSite& site) {
   current.warp->in[0][current.lane] = row_address;
@@ -83,6 +102,13 @@ void ldmatrix_x2_trans(uint32_t (&matrices)[2], uint32_t row_address, CallSite s
 
 void ldmatrix_x4_trans(uint32_t (&matrices)[4], uint32_t row_address, CallSite site) {
   ldmatrix<4, true>(Instruction::ldmatrix_x4_trans, matrices, row_address, site);
+}
+
+void stmatrix_x4(uint32_t row_address, const uint32_t (&matrices)[4], CallSite site) {
+  Warp& warp = *current.warp;
+  for (int i = 0; i < 4; ++i) warp.in[i][current.lane] = matrices[i];
+  warp.in[4][current.lane] = row_address;
+  meet(Instruction::stmatrix_x4, site, store_matrices);
 }
 
 void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, const float (&c)[4], CallSite site) {
@@ -118,6 +144,13 @@ float shfl_xor(float value, int lane_mask, CallSite site) {
     for (uint32_t lane = 0; lane < 32; ++lane) warp.out[0][lane] = warp.in[0][(lane ^ warp.in[1][lane]) % 32];
   });
   return std::bit_cast<float>(warp.out[0][current.lane]);
+}
+
+bool elect_sync(CallSite site) {
+  meet(Instruction::elect, site, [](Block& block, Warp& warp) {
+    if (block.counting.tracing) block.counting.trace_event(Instruction::elect, warp.site);
+  });
+  return current.lane == 0;
 }
 
 bool vote_any(bool predicate, CallSite site) {

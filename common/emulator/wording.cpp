@@ -41,6 +41,7 @@ std::string Wording::thread_name(uint32_t thread) {
 std::string Wording::actor_name(SiteId site, uint32_t thread) const {
   const bool is_wmma = info(block.counting.sites[site].instruction).name.starts_with("wmma");
   if (block.is_bulk_copy(site)) return "the copy engine";
+  if (block.is_wgmma(site)) return fmt::format("warpgroup {}", thread / WARPGROUP_THREADS);
   return is_wmma ? fmt::format("warp {}", thread / 32) : thread_name(thread);
 }
 
@@ -74,7 +75,12 @@ std::string Wording::line_name(const SourceLine& line, bool is_exact) {
 // ---- the scheduler's reports --------------------------------------------------------------------------------------
 
 std::string Wording::deadlock() const {
-  return fmt::format("deadlock, no thread of {} can go on:{}", block_name(), who_waits_where());
+  std::string message = fmt::format("deadlock, no thread of {} can go on:{}", block_name(), who_waits_where());
+  for (const auto& other : block.cluster.blocks) {
+    if (other.get() == &block || other->scheduler.live == 0) continue;
+    message += fmt::format("\nand of {}:{}", other->wording.block_name(), other->wording.who_waits_where());
+  }
+  return message;
 }
 
 std::string Wording::endless_loop(uint32_t thread, const std::vector<SourceLine>& where) const {
@@ -110,6 +116,10 @@ std::string Wording::who_waits_where() const {
     const NamedBarrier& barrier = named_barriers[id];
     if (barrier.expected != 0)
       message += fmt::format("\n  barrier {}: {} of {} threads have come", id, barrier.arrived, barrier.expected);
+  }
+  for (const RegisterWait& each : block.scheduler.register_waits) {
+    message += fmt::format("\n  warpgroup {} waits for {} registers per thread and has {}, {} are free", each.warpgroup,
+                           each.registers, block.warpgroups[each.warpgroup].registers, block.scheduler.free_registers);
   }
   for (const auto& [address, barrier] : block.mbarriers.by_address) {
     if (barrier.waiting.empty()) continue;
@@ -161,14 +171,19 @@ std::string Wording::bad_address(uint32_t address, uint32_t bytes, uint32_t alig
                            self, bytes, block.smem.bytes());
 }
 
+bool Wording::is_store(SiteId site) const {
+  return block.counting.sites[site].instruction == Instruction::cp_async_bulk_tensor_store_4d;
+}
+
 std::string Wording::hazard(const RaceDetector::Actor& actor, const Hazard& hazard) const {
   const std::string self = fmt::format("{} by {}", at(actor.site), actor_name(actor.site, actor.thread));
   const auto thread = static_cast<uint32_t>(hazard.other_thread);
   const std::string other =
       hazard.other == NO_SITE
           ? ""
-          : fmt::format("{} by {}", at(hazard.other),
-                        hazard.other_is_warp ? fmt::format("warp {}", thread / 32) : actor_name(hazard.other, thread));
+          : fmt::format("{} by {}{}", at(hazard.other),
+                        hazard.other_is_warp ? fmt::format("warp {}", thread / 32) : actor_name(hazard.other, thread),
+                        hazard.other_rank < 0 ? "" : fmt::format(" of the block of rank {}", hazard.other_rank));
   const std::string where = place(SMEM_BASE + hazard.offset);
   switch (hazard.kind) {
     case ReportKind::uninitialised_read:
@@ -181,9 +196,9 @@ std::string Wording::hazard(const RaceDetector::Actor& actor, const Hazard& haza
       return fmt::format("access to an mbarrier: {} touches {}, which is that of {}", self, where, other);
     case ReportKind::missing_proxy_fence:
       return fmt::format(
-          "missing proxy fence: {} overwrites {}, written by {}, and no fence_proxy_async between them "
-          "has told the copy engine",
-          self, where, other);
+          "missing proxy fence: {} {} {}, written by {}, and no fence_proxy_async between them has told {}", self,
+          block.is_wgmma(actor.site) || is_store(actor.site) ? "reads" : "overwrites", where, other,
+          block.is_wgmma(actor.site) ? "the tensor cores" : "the copy engine");
     case ReportKind::race_read_after_write:
       return fmt::format("race, read after write without a barrier: {} reads {}, written by {}", self, where, other);
     case ReportKind::race_write_after_read:

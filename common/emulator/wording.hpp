@@ -43,6 +43,7 @@ struct Wording {
   // ---- shared memory's
   std::string bad_address(uint32_t address, uint32_t bytes, uint32_t alignment, SiteId site, uint32_t thread) const;
   std::string hazard(const RaceDetector::Actor& actor, const Hazard& hazard) const;
+  bool is_store(SiteId site) const;  // a bulk one
 
   // ---- the signals', about the running lane at `line_name`
   std::string plain_access(std::string_view what, std::string_view place, std::string_view line_name) const;

@@ -30,6 +30,19 @@ __device__ __forceinline__ void ldmatrix_x4_trans(uint32_t (&matrices)[4], uint3
                : "memory");
 }
 
+// The way back: stores four 8x8 matrices, which the registers hold as after ldmatrix_x4. Lane 8 * m + r gives the address of
+// row r of matrix m. sm_90 and newer.
+// Source: PTX ISA, "Warp-level matrix store instruction: stmatrix".
+__device__ __forceinline__ void stmatrix_x4(uint32_t row_address, const uint32_t (&matrices)[4]) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row_address), "r"(matrices[0]),
+               "r"(matrices[1]), "r"(matrices[2]), "r"(matrices[3])
+               : "memory");
+#else
+  __trap();
+#endif
+}
+
 // C[16 x 8] += A[16 x 16] B[16 x 8], f16 operands, f32 accumulation. Layouts: FragmentA, FragmentB (b0: k = 0..7,
 // b1: k = 8..15) and FragmentC of common/fragments.hpp.
 // Source: PTX ISA, "Multiply-and-Accumulate Instruction: mma", shape .m16n8k16.

@@ -32,11 +32,12 @@ inline PFN_cuTensorMapEncodeTiled_v12000 tensor_map_encoder() {
 }
 
 // Describes a tensor of f16 in global memory, which must stay there as long as the map is used. Fastest dimension first:
-// `extent` in elements, `stride_bytes` from one element of dimensions 1 and 2 to the next (that of dimension 0 is 2), `box`
-// in elements. `base` is aligned to 16 bytes, strides are multiples of 16, a box has at most 256 elements a side, and
+// `extent` in elements, `stride_bytes` from one element of the dimensions behind the first to the next (that of the first is
+// 2), `box` in elements. `base` is aligned to 16 bytes, strides are multiples of 16, a box has at most 256 elements a side, and
 // box[0] is 64: its rows are 128 bytes, the span of the swizzle (cp_async_bulk_tensor_3d). Errors are recorded in `device`.
-inline TensorMap tensor_map_3d(Device& device, const f16* base, const uint64_t (&extent)[3],
-                               const uint64_t (&stride_bytes)[2], const uint32_t (&box)[3]) {
+template <int RANK>
+TensorMap tensor_map(Device& device, const f16* base, const uint64_t (&extent)[RANK],
+                     const uint64_t (&stride_bytes)[RANK - 1], const uint32_t (&box)[RANK]) {
   TensorMap map = {};
   if (device.error != cudaSuccess) return map;
   const auto encode = tensor_map_encoder();
@@ -44,12 +45,22 @@ inline TensorMap tensor_map_3d(Device& device, const f16* base, const uint64_t (
     device.error = cudaErrorCallRequiresNewerDriver;
     return map;
   }
-  const uint32_t element_strides[3] = {1, 1, 1};
-  const CUresult result = encode(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 3, const_cast<f16*>(base), extent, stride_bytes,
-                                 box, element_strides, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                                 CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  uint32_t element_strides[RANK];
+  for (uint32_t& stride : element_strides) stride = 1;
+  const CUresult result =
+      encode(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, RANK, const_cast<f16*>(base), extent, stride_bytes, box,
+             element_strides, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) device.error = cudaErrorInvalidValue;
   return map;
+}
+inline TensorMap tensor_map_3d(Device& device, const f16* base, const uint64_t (&extent)[3],
+                               const uint64_t (&stride_bytes)[2], const uint32_t (&box)[3]) {
+  return tensor_map<3>(device, base, extent, stride_bytes, box);
+}
+inline TensorMap tensor_map_4d(Device& device, const f16* base, const uint64_t (&extent)[4],
+                               const uint64_t (&stride_bytes)[3], const uint32_t (&box)[4]) {
+  return tensor_map<4>(device, base, extent, stride_bytes, box);
 }
 
 // One arrival at an mbarrier, without waiting, as mbarrier_arrive; and the phase completes only when `bytes` (at most
@@ -67,7 +78,7 @@ __device__ __forceinline__ void fence_mbarrier_init() {
 
 // The copy engine reaches memory on a way of its own, the async proxy. What this thread has stored before, or knows to be
 // stored because it has waited for it, the copy engine will find there. Needed between stores and a bulk copy over or from the
-// same bytes, by the thread that has stored or by the one that asks for the copy. For shared memory alone, and for all.
+// same bytes, or a wgmma that reads them, by the thread that has stored or by the one that asks for the copy. For shared memory alone, and for all.
 // Source: PTX ISA, "Parallel Synchronization and Communication Instructions: membar, fence", .proxy.async.
 __device__ __forceinline__ void fence_proxy_async_shared() {
   needs_sm<90>();
@@ -90,6 +101,63 @@ __device__ __forceinline__ void cp_async_bulk_tensor_3d(uint32_t shared_address,
       "[%5];" ::"r"(shared_address),
       "l"(&map), "r"(x), "r"(y), "r"(z), "r"(mbarrier)
       : "memory");
+}
+
+// The same of a map of four dimensions.
+__device__ __forceinline__ void cp_async_bulk_tensor_4d(uint32_t shared_address, const TensorMap& map, int x, int y,
+                                                        int z, int w, uint32_t mbarrier) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5}], "
+      "[%6];" ::"r"(shared_address),
+      "l"(&map), "r"(x), "r"(y), "r"(z), "r"(w), "r"(mbarrier)
+      : "memory");
+#else
+  __trap();
+#endif
+}
+
+// The other way: starts to copy a box from `shared_address`, laid out as above, to the tensor; what lies outside stays as it
+// is. Threads that have stored the bytes fence before (fence_proxy_async_shared), then this thread waits for them, then asks.
+__device__ __forceinline__ void cp_async_bulk_tensor_store_4d(const TensorMap& map, int x, int y, int z, int w,
+                                                              uint32_t shared_address) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%1, %2, %3, %4}], [%5];" ::"l"(&map),
+               "r"(x), "r"(y), "r"(z), "r"(w), "r"(shared_address)
+               : "memory");
+#else
+  __trap();
+#endif
+}
+
+// Closes a group of all bulk stores that this thread has started since the last commit.
+__device__ __forceinline__ void cp_async_bulk_commit() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+#else
+  __trap();
+#endif
+}
+
+// Waits until of all but the PENDING youngest groups of this thread the bytes have been read: their shared memory may be
+// overwritten, by this thread and by who waits for it. A thread that has stored must do so before it ends.
+template <int PENDING>
+__device__ __forceinline__ void cp_async_bulk_wait_read() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(PENDING) : "memory");
+#else
+  __trap();
+#endif
+}
+
+// The same until they have been written.
+template <int PENDING>
+__device__ __forceinline__ void cp_async_bulk_wait() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.wait_group %0;" ::"n"(PENDING) : "memory");
+#else
+  __trap();
+#endif
 }
 
 }  // namespace ptx

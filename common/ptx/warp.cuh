@@ -1,5 +1,6 @@
 // Exchange and agreement within a warp.
 #pragma once
+#include <cstdint>
 
 inline namespace ptx {
 
@@ -13,6 +14,26 @@ __device__ __forceinline__ float shfl_xor(float value, int lane_mask) {
 // Source: PTX ISA, "vote.sync", mode .any.
 __device__ __forceinline__ bool vote_any(bool predicate) {
   return __any_sync(0xffffffffu, predicate);
+}
+
+// True for one of the 32 lanes, false for the others: the hardware chooses, and says the same lane every time. The compiler
+// knows that one lane alone goes on, which it does not of lane == 0. sm_90 and newer.
+// Source: PTX ISA, "elect.sync".
+__device__ __forceinline__ bool elect_sync() {
+#if __CUDA_ARCH__ >= 900
+  uint32_t elected;
+  asm volatile(
+      "{\n"
+      "  .reg .pred one;\n"
+      "  elect.sync _|one, 0xffffffff;\n"
+      "  selp.u32 %0, 1, 0, one;\n"
+      "}"
+      : "=r"(elected)::"memory");
+  return elected != 0;
+#else
+  __trap();
+  return false;
+#endif
 }
 
 }  // namespace ptx

@@ -21,6 +21,7 @@ struct Case {
   size_t output_words = 0;
   uint32_t threads = 32;
   uint32_t grid_x = 1, grid_y = 1;
+  uint32_t cluster = 1;  // blocks
   uint32_t smem_bytes = 0;
   size_t words_per_line = 8;
   int min_sm = 80;  // oldest GPU that has the instruction

@@ -108,6 +108,25 @@ inline std::vector<uint32_t> wmma_operands() {
   return words;
 }
 
+// A[64 x 64] and 64 x n of B, so small that every sum is exact and all columns of D differ.
+inline std::vector<uint32_t> wgmma_operands(uint32_t n) {
+  std::vector<uint32_t> words;
+  const auto add = [&](int count, auto element) {
+    for (int i = 0; i < count; i += 2) {
+      const auto half = [&](int j) { return uint32_t{ladder::to_f16(static_cast<float>(element(j))).bits}; };
+      words.push_back(half(i) | half(i + 1) << 16);
+    }
+  };
+  add(64 * 64, [](int i) { return i * i % 17 - 8; });
+  add(static_cast<int>(n) * 64, [](int i) { return i * 5 % 13 + i / 64 % 7 - 7; });
+  return words;
+}
+
+// Pairs: addresses and distances, in bytes.
+inline std::vector<uint32_t> places() {
+  return {1024, 16384, 1024 + 96, 8192, 66560, 16, 230400, 32768};
+}
+
 inline std::vector<uint32_t> bits_of(std::initializer_list<float> values) {
   std::vector<uint32_t> words;
   for (const float value : values) words.push_back(std::bit_cast<uint32_t>(value));
@@ -174,6 +193,23 @@ inline uint32_t size(const std::vector<uint32_t>& words) {
 }
 
 }  // namespace cases
+
+// D = A B with all of B's forms: 64 x 64 x n.
+inline ladder::conformance::Case wgmma(std::string_view name, void (*kernel)(const uint32_t*, uint32_t*), uint32_t n) {
+  return {
+      .primitive = name,
+      .what = "D[64 x n] = A[64 x 64] B on small integers, in four slices of k",
+      .layout = n == 64
+                    ? "D as integers, row by row"
+                    : "words 2t, 2t+1: of the elements of thread t in its two rows the sum, each times its column + 1",
+      .kernel = kernel,
+      .input = cases::wgmma_operands(n),
+      .output_words = n == 64 ? 4096u : 256u,
+      .threads = 128,
+      .smem_bytes = WGMMA_SMEM,
+      .words_per_line = n == 64 ? 64u : 8u,
+      .min_sm = 90};
+}
 
 // clang-format off
 inline std::vector<ladder::conformance::Case> all_cases() {
@@ -260,6 +296,30 @@ inline std::vector<ladder::conformance::Case> all_cases() {
      .what = "four boxes of 64 x 12 x 2 from a tensor of 64 x 20 x 2 halves 1, 2, ...: at (0, 3, 0), and at (24, 13, 0), (-8, -5, 0), (0, 4, 1) with parts outside",
      .layout = "shared memory, word by word, a row of a box per line", .input = tensor_rows(), .output_words = 4 * BOX_BYTES / 4,
      .threads = 128, .smem_bytes = 4 * BOX_ROOM + 8, .words_per_line = 32, .min_sm = 90},
+    {.primitive = "cp_async_bulk_tensor_4d",
+     .what = "boxes of 64 x 8 x 2 x 1 from a tensor of 64 x 10 x 2 x 2 halves 1, 2, ...: at (0, 1, 0, 1), and at (8, 5, 0, 0), with parts outside",
+     .layout = "shared memory, word by word, a row of a box per line", .input = tensor_rows(),
+     .output_words = 2 * BOX_BYTES_4D / 4, .threads = 64, .smem_bytes = 2 * BOX_BYTES_4D + 8, .words_per_line = 32, .min_sm = 90},
+    {.primitive = "cp_async_bulk_tensor_4d_multicast",
+     .what = "two blocks, each brings a box of 64 x 8 x 2 x 1 halves of the head of its number, from row 1 on, to both",
+     .layout = "shared memory of each, word by word, a row of a box per line", .input = tensor_rows(),
+     .output_words = 4 * BOX_BYTES_4D / 4, .threads = 64, .grid_x = 2, .cluster = 2, .smem_bytes = 2 * BOX_BYTES_4D + 8,
+     .words_per_line = 32, .min_sm = 90},
+    {.primitive = "cp_async_bulk_tensor_store_4d",
+     .what = "a box of 64 x 8 x 2 x 1 halves 1, 2, ... to (0, 5, 0, 1) of a tensor of 64 x 10 x 2 x 2, over words deadbeef",
+     .layout = "the tensor, word by word", .output_words = MAP_ROWS * 64, .threads = 64, .smem_bytes = BOX_BYTES_4D,
+     .words_per_line = 32, .min_sm = 90},
+    {.primitive = "cp_async_bulk_commit",
+     .what = "boxes of 64 x 8 x 2 x 1 halves to (0, 0, 0, 0) and (0, 8, 0, 0), then another from where the first was, to (0, 0, 0, 1)",
+     .layout = "the tensor of 64 x 10 x 2 x 2, word by word", .output_words = MAP_ROWS * 64, .threads = 64,
+     .smem_bytes = 2 * BOX_BYTES_4D, .words_per_line = 32, .min_sm = 90},
+    {.primitive = "cp_async_bulk_wait_read",
+     .what = "boxes of 64 x 8 x 2 x 1 halves to (0, 0, 0, 0) and (0, 8, 0, 0), then another from where the first was, to (0, 0, 0, 1)",
+     .layout = "the tensor of 64 x 10 x 2 x 2, word by word", .output_words = MAP_ROWS * 64, .threads = 64,
+     .smem_bytes = 2 * BOX_BYTES_4D, .words_per_line = 32, .min_sm = 90},
+    {.primitive = "cp_async_bulk_wait", .what = "a box of 64 x 8 x 2 x 1 halves to (0, 0, 0, 0), whose first 64 halves are then made 1 more",
+     .layout = "the tensor of 64 x 10 x 2 x 2, word by word", .output_words = MAP_ROWS * 64, .threads = 64,
+     .smem_bytes = BOX_BYTES_4D, .words_per_line = 32, .min_sm = 90},
     {.primitive = "mbarrier_arrive_expect_tx", .what = "three phases of a box of 64 x 12 x 2 halves, from rows 0, 4 and 8 on, and a word",
      .layout = "word 64p: the word of phase p; word 64p+t: word 12t of its box", .input = tensor_rows(), .output_words = 192,
      .threads = 64, .smem_bytes = BOX_ROOM + 16, .min_sm = 90},
@@ -290,6 +350,54 @@ inline std::vector<ladder::conformance::Case> all_cases() {
     {.primitive = "ldmatrix_x4_trans", .what = "four 8x8 matrices; element (row, column) of matrix m is 0mrc",
      .layout = "words 4l..4l+3: lane l's registers", .kernel = ldmatrix_x4_trans_case, .input = matrix_rows(),
      .output_words = 128, .smem_bytes = 512},
+    {.primitive = "stmatrix_x4", .what = "four 8x8 matrices, row r of matrix m to the 16-byte chunk 5(8m + r) mod 32",
+     .layout = "shared memory, word by word", .kernel = stmatrix_x4_case, .input = numbered(128), .output_words = 128,
+     .smem_bytes = 512, .min_sm = 90},
+    {.primitive = "elect_sync", .what = "twice: how many lanes are elected, and whether it is the same one",
+     .layout = "word l: their number; word 32+l: 1", .kernel = elect_sync_case, .output_words = 64, .min_sm = 90},
+    {.primitive = "wgmma_descriptor", .what = "of pairs of an address and the bytes from a panel to the next",
+     .layout = "each line: low word, high word", .kernel = wgmma_descriptor_case, .input = places(),
+     .output_words = size(places()), .threads = size(places()) / 2, .words_per_line = 2, .min_sm = 90},
+    {.primitive = "wgmma_advance", .what = "of pairs of an address and the bytes to go on from there",
+     .layout = "each line: low word, high word", .kernel = wgmma_advance_case, .input = places(),
+     .output_words = size(places()), .threads = size(places()) / 2, .words_per_line = 2, .min_sm = 90},
+    wgmma("wgmma_ss", wgmma_ss_case<64, false>, 64), wgmma("wgmma_ss.n96", wgmma_ss_case<96, false>, 96),
+    wgmma("wgmma_ss.n128", wgmma_ss_case<128, false>, 128), wgmma("wgmma_ss.n176", wgmma_ss_case<176, false>, 176),
+    wgmma("wgmma_ss.n192", wgmma_ss_case<192, false>, 192), wgmma("wgmma_ss.n256", wgmma_ss_case<256, false>, 256),
+    wgmma("wgmma_ss.trans_b", wgmma_ss_case<64, true>, 64),
+    wgmma("wgmma_ss.n128_trans_b", wgmma_ss_case<128, true>, 128),
+    wgmma("wgmma_rs", wgmma_rs_case<64, false>, 64), wgmma("wgmma_rs.n96", wgmma_rs_case<96, false>, 96),
+    wgmma("wgmma_rs.n128", wgmma_rs_case<128, false>, 128), wgmma("wgmma_rs.n176", wgmma_rs_case<176, false>, 176),
+    wgmma("wgmma_rs.n192", wgmma_rs_case<192, false>, 192), wgmma("wgmma_rs.n256", wgmma_rs_case<256, false>, 256),
+    wgmma("wgmma_rs.trans_b", wgmma_rs_case<64, true>, 64),
+    wgmma("wgmma_rs.n128_trans_b", wgmma_rs_case<128, true>, 128),
+    wgmma("wgmma_rs.n256_trans_b", wgmma_rs_case<256, true>, 256),
+    {.primitive = "wgmma_fence", .what = "D is thread number t, then D += A B over k = 0..15, D *= 2, D += A B over k = 16..31",
+     .layout = "D[64 x 64] as integers, row by row", .kernel = wgmma_fence_case, .input = wgmma_operands(64),
+     .output_words = 4096, .threads = 128, .smem_bytes = WGMMA_SMEM, .words_per_line = 64, .min_sm = 90},
+    {.primitive = "wgmma_commit", .what = "A B over k = 0..15, and over k = 16..47; a wait for all groups but an empty one",
+     .layout = "two D[64 x 64] as integers, row by row", .kernel = wgmma_commit_case, .input = wgmma_operands(64),
+     .output_words = 8192, .threads = 128, .smem_bytes = WGMMA_SMEM, .words_per_line = 64, .min_sm = 90},
+    {.primitive = "wgmma_wait", .what = "A B over k = 0..15, and over k = 16..47; a wait for each",
+     .layout = "two D[64 x 64] as integers, row by row", .kernel = wgmma_wait_case, .input = wgmma_operands(64),
+     .output_words = 8192, .threads = 128, .smem_bytes = WGMMA_SMEM, .words_per_line = 64, .min_sm = 90},
+    {.primitive = "setmaxnreg_dec", .what = "of three warpgroups the first goes down to 24 registers, then the others up to 240",
+     .layout = "word t: in[t], 1 more from thread 128 on", .kernel = setmaxnreg_case<24, 240>, .input = numbered(384),
+     .output_words = 384, .threads = 384, .min_sm = 90},
+    {.primitive = "setmaxnreg_inc", .what = "of three warpgroups the first goes down to 40 registers, then the others up to 232",
+     .layout = "word t: in[t], 1 more from thread 128 on", .kernel = setmaxnreg_case<40, 232>, .input = numbered(384),
+     .output_words = 384, .threads = 384, .min_sm = 90},
+    {.primitive = "cluster_rank", .what = "six blocks in clusters of two", .layout = "word 32b+t: 100 rank + t",
+     .kernel = cluster_rank_case, .output_words = 192, .grid_x = 6, .cluster = 2, .min_sm = 90},
+    {.primitive = "launch_clusters", .what = "grid 4x2 in clusters of 4, 32 threads per block",
+     .layout = "word 32b+t: thread t of block b; in decimal: block y, x, rank, grid x, thread (2 digits)",
+     .kernel = launch_clusters_case, .output_words = 256, .grid_x = 4, .grid_y = 2, .cluster = 4, .min_sm = 90},
+    {.primitive = "cluster_sync", .what = "four blocks arrive at barriers that their neighbours have made before",
+     .layout = "word 64r+32p+l: lane l of rank r behind phase p", .kernel = mbarrier_arrive_remote_case<1>,
+     .input = numbered(256), .output_words = 256, .grid_x = 4, .cluster = 4, .smem_bytes = 8, .min_sm = 90},
+    {.primitive = "mbarrier_arrive_remote", .what = "four blocks, block r arrives at the barrier of block r + 2 mod 4",
+     .layout = "word 64r+32p+l: lane l of rank r behind phase p", .kernel = mbarrier_arrive_remote_case<2>,
+     .input = numbered(256), .output_words = 256, .grid_x = 4, .cluster = 4, .smem_bytes = 8, .min_sm = 90},
     {.primitive = "mma_m16n8k16", .what = "D = A B + C on small integers",
      .layout = "D[16 x 8] as integers, row by row", .kernel = mma_m16n8k16_case<false>, .input = mma_operands(),
      .output_words = 128},
@@ -339,6 +447,12 @@ inline std::vector<ladder::conformance::Case> all_cases() {
 // The kernels on a tensor map, by primitive.
 inline void (*map_kernel(std::string_view primitive))(TensorMap, uint32_t*) {
   if (primitive == "cp_async_bulk_tensor_3d") return cp_async_bulk_tensor_3d_case;
+  if (primitive == "cp_async_bulk_tensor_4d") return cp_async_bulk_tensor_4d_case;
+  if (primitive == "cp_async_bulk_tensor_4d_multicast") return cp_async_bulk_tensor_4d_multicast_case;
+  if (primitive == "cp_async_bulk_tensor_store_4d") return cp_async_bulk_tensor_store_4d_case;
+  if (primitive == "cp_async_bulk_commit") return cp_async_bulk_wait_read_case;
+  if (primitive == "cp_async_bulk_wait_read") return cp_async_bulk_wait_read_case;
+  if (primitive == "cp_async_bulk_wait") return cp_async_bulk_wait_case;
   if (primitive == "fence_proxy_async") return fence_proxy_async_case;
   if (primitive == "fence_proxy_async_shared") return fence_proxy_async_shared_case;
   return primitive == "fence_mbarrier_init" ? fence_mbarrier_init_case : mbarrier_arrive_expect_tx_case;
@@ -347,10 +461,17 @@ inline void (*map_kernel(std::string_view primitive))(TensorMap, uint32_t*) {
 // Launches a case, on whatever this is compiled for. `in` and `out` are the device's.
 inline void run_case(Device& device, const ladder::conformance::Case& test, const uint32_t* in, uint32_t* out) {
   const dim3 grid(test.grid_x, test.grid_y), block(test.threads);
-  if (test.kernel != nullptr) return launch(device, test.kernel, grid, block, test.smem_bytes, in, out);
+  if (test.kernel != nullptr) {
+    if (test.cluster == 1) return launch(device, test.kernel, grid, block, test.smem_bytes, in, out);
+    return launch_clusters(device, test.kernel, grid, block, test.cluster, test.smem_bytes, in, out);
+  }
+  // Of what the case reads, or has no input and stores.
+  const f16* const tensor = reinterpret_cast<const f16*>(test.input.empty() ? out : in);
+  const bool is_4d = test.input.empty() || test.primitive.find("_4d") != std::string_view::npos;
   const TensorMap map =
-      tensor_map_3d(device, reinterpret_cast<const f16*>(in), {64, MAP_ROWS, 2}, {256, 128}, {64, BOX_ROWS, 2});
-  launch(device, map_kernel(test.primitive), grid, block, test.smem_bytes, map, out);
+      is_4d ? tensor_map_4d(device, tensor, {64, ROWS_4D, 2, 2}, {256, 128, ROWS_4D * 256}, {64, BOX_ROWS_4D, 2, 1})
+            : tensor_map_3d(device, tensor, {64, MAP_ROWS, 2}, {256, 128}, {64, BOX_ROWS, 2});
+  launch_clusters(device, map_kernel(test.primitive), grid, block, test.cluster, test.smem_bytes, map, out);
 }
 
 }  // namespace

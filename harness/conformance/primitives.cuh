@@ -367,6 +367,87 @@ __global__ void mbarrier_arrive_expect_tx_case(const __grid_constant__ TensorMap
   }
 }
 
+// The same tensor as two heads of ROWS_4D rows. A box that ends in the next head, where zeros must be.
+constexpr uint32_t ROWS_4D = MAP_ROWS / 2, BOX_ROWS_4D = 8, BOX_BYTES_4D = 2 * BOX_ROWS_4D * 128;
+
+__global__ void cp_async_bulk_tensor_4d_case(const __grid_constant__ TensorMap map, uint32_t* out) {
+  const uint32_t barrier = smem_base() + 2 * BOX_BYTES_4D;
+  if (threadIdx.x == 0) {
+    mbarrier_init(barrier, 1);
+    fence_mbarrier_init();
+    mbarrier_arrive_expect_tx(barrier, 2 * BOX_BYTES_4D);
+    cp_async_bulk_tensor_4d(smem_base(), map, 0, 1, 0, 1, barrier);
+    cp_async_bulk_tensor_4d(smem_base() + BOX_BYTES_4D, map, 8, 5, 0, 0, barrier);
+  }
+  __syncthreads();                   // safe to use the barrier
+  mbarrier_wait_parity(barrier, 0);  // safe to read: both boxes have landed
+  for (uint32_t i = threadIdx.x; i < 2 * BOX_BYTES_4D / 4; i += blockDim.x) out[i] = ld_shared_b32(smem_base() + 4 * i);
+}
+
+// Stores boxes of pairs first + 2i, first + 2i + 1, as they are counted in shared memory. The map is one of `out`.
+__device__ __forceinline__ void fill_box(uint32_t address, uint32_t first) {
+  for (uint32_t i = threadIdx.x; i < BOX_BYTES_4D / 4; i += blockDim.x)
+    st_shared_b32(address + 4 * i, (first + 2 * i) | (first + 2 * i + 1) << 16);
+  fence_proxy_async_shared();  // the copy engine will find what this thread has stored
+  __syncthreads();             // safe to copy: every thread has stored
+}
+__global__ void cp_async_bulk_tensor_store_4d_case(const __grid_constant__ TensorMap map, uint32_t*) {
+  fill_box(smem_base(), 1);
+  if (threadIdx.x == 0) {
+    cp_async_bulk_tensor_store_4d(map, 0, 5, 0, 1, smem_base());  // its last rows are outside
+    cp_async_bulk_commit();
+    cp_async_bulk_wait_read<0>();
+  }
+}
+// Two groups from two boxes; of the first the wait says that its box may be filled again, for a third.
+__global__ void cp_async_bulk_wait_read_case(const __grid_constant__ TensorMap map, uint32_t*) {
+  fill_box(smem_base(), 1);
+  fill_box(smem_base() + BOX_BYTES_4D, 0x1001);
+  if (threadIdx.x == 0) {
+    cp_async_bulk_tensor_store_4d(map, 0, 0, 0, 0, smem_base());
+    cp_async_bulk_commit();
+    cp_async_bulk_tensor_store_4d(map, 0, 8, 0, 0, smem_base() + BOX_BYTES_4D);
+    cp_async_bulk_commit();
+    cp_async_bulk_wait_read<1>();
+  }
+  __syncthreads();  // safe to fill: the box has been read
+  fill_box(smem_base(), 0x2001);
+  if (threadIdx.x == 0) {
+    cp_async_bulk_tensor_store_4d(map, 0, 0, 0, 1, smem_base());
+    cp_async_bulk_commit();
+    cp_async_bulk_wait_read<0>();
+  }
+}
+// What has been waited for can be read, and then written over.
+__global__ void cp_async_bulk_wait_case(const __grid_constant__ TensorMap map, uint32_t* out) {
+  fill_box(smem_base(), 1);
+  if (threadIdx.x == 0) {
+    cp_async_bulk_tensor_store_4d(map, 0, 0, 0, 0, smem_base());
+    cp_async_bulk_commit();
+    cp_async_bulk_wait<0>();
+    for (uint32_t i = 0; i < 32; ++i) st_global_b32(out + i, ld_global_b32(out + i) + 0x10001);
+  }
+}
+
+// Each of two blocks brings a box to both.
+__global__ void cp_async_bulk_tensor_4d_multicast_case(const __grid_constant__ TensorMap map, uint32_t* out) {
+  const uint32_t barrier = smem_base() + 2 * BOX_BYTES_4D, rank = cluster_rank();
+  if (threadIdx.x == 0) {
+    mbarrier_init(barrier, 1);
+    fence_mbarrier_init();
+    mbarrier_arrive_expect_tx(barrier, 2 * BOX_BYTES_4D);
+  }
+  cluster_sync();  // safe to copy: the barriers of both blocks are there
+  if (threadIdx.x == 0) {
+    const int head = static_cast<int>(rank);
+    cp_async_bulk_tensor_4d_multicast(smem_base() + rank * BOX_BYTES_4D, map, 0, 1, 0, head, barrier, 3);
+  }
+  mbarrier_wait_parity(barrier, 0);  // safe to read: both boxes have landed
+  for (uint32_t i = threadIdx.x; i < 2 * BOX_BYTES_4D / 4; i += blockDim.x)
+    out[rank * 2 * BOX_BYTES_4D / 4 + i] = ld_shared_b32(smem_base() + 4 * i);
+  cluster_sync();  // safe to end: nobody copies to this block any more
+}
+
 // Two threads with a barrier and a box each.
 __global__ void fence_mbarrier_init_case(const __grid_constant__ TensorMap map, uint32_t* out) {
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -478,6 +559,228 @@ __global__ void mma_m16n8k16_case(const uint32_t* in, uint32_t* out) {
     const int element = FragmentC::row(lane, i) * FragmentC::COLS + FragmentC::col(lane, i);
     out[element] = static_cast<uint32_t>(static_cast<int32_t>(OWN_C ? d[i] : c[i]));
     if (OWN_C) out[16 * 8 + element] = static_cast<uint32_t>(static_cast<int32_t>(c[i]));
+  }
+}
+
+__global__ void stmatrix_x4_case(const uint32_t* in, uint32_t* out) {
+  const uint32_t lane = threadIdx.x;
+  uint32_t matrices[4];
+  for (uint32_t i = 0; i < 4; ++i) matrices[i] = in[4 * lane + i];
+  stmatrix_x4(smem_base() + 16 * scatter(lane), matrices);
+  __syncwarp();  // safe to read: the warp has stored
+  for (uint32_t word = lane; word < 128; word += 32) out[word] = ld_shared_b32(smem_base() + 4 * word);
+}
+
+// Which lane it is, nobody may say; that it is one, and the same one again, is all.
+__global__ void elect_sync_case(const uint32_t*, uint32_t* out) {
+  const uint32_t lane = threadIdx.x;
+  const bool first = elect_sync(), second = elect_sync();
+  float elected = first ? 1.0f : 0.0f;
+  for (int mask = 1; mask < 32; mask *= 2) elected += shfl_xor(elected, mask);
+  out[lane] = static_cast<uint32_t>(elected);
+  out[32 + lane] = first == second;
+}
+
+// ---- wgmma ------------------------------------------------------------------------------------------------------
+// A[64 x 64] and B[64 x N] are small integers, stored as the copy engine would: in panels of 64 columns, swizzled. A product is
+// four instructions, 16 of k each.
+
+constexpr uint32_t WGMMA_K = 64, WGMMA_A_BYTES = 64 * WGMMA_K * 2, WGMMA_MAX_N = 256;
+constexpr uint32_t WGMMA_SMEM = WGMMA_A_BYTES + WGMMA_MAX_N * WGMMA_K * 2;
+
+__device__ __forceinline__ uint32_t swizzled(uint32_t row, uint32_t column) {  // in a panel, of a pair of halves
+  return row * 128 + ((column / 8) ^ (row % 8)) * 16 + (column % 8) * 2;
+}
+__device__ __forceinline__ uint32_t wgmma_B() {
+  return smem_base() + WGMMA_A_BYTES;
+}
+// in: A, row by row, two halves to a word, then B's columns (K-major) or its rows (MN-major), rows of 64 or of N halves.
+template <int N, bool TRANS_B>
+__device__ __forceinline__ void store_operands(const uint32_t* in) {
+  for (uint32_t i = threadIdx.x; i < 64 * WGMMA_K / 2; i += blockDim.x)
+    st_shared_b32(smem_base() + swizzled(i / 32, i % 32 * 2), in[i]);
+  const uint32_t* const b = in + 64 * WGMMA_K / 2;
+  for (uint32_t i = threadIdx.x; i < N * WGMMA_K / 2; i += blockDim.x) {
+    const uint32_t row = TRANS_B ? i / (N / 2) : i / 32, column = (TRANS_B ? i % (N / 2) : i % 32) * 2;
+    st_shared_b32(wgmma_B() + column / 64 * WGMMA_K * 128 + swizzled(row, column % 64), b[i]);
+  }
+  fence_proxy_async_shared();  // the tensor cores will find what this thread has stored
+  __syncthreads();             // safe to multiply: every thread has stored
+}
+
+template <int N, bool TRANS_B>
+__device__ __forceinline__ void multiply_operands(float (&d)[N / 8][4]) {
+  const uint64_t a = wgmma_descriptor(smem_base());
+  const uint64_t b = wgmma_descriptor(wgmma_B(), TRANS_B ? WGMMA_K * 128 : 16);
+#pragma unroll
+  for (uint32_t slice = 0; slice < 4; ++slice)
+    wgmma_ss<TRANS_B>(d, wgmma_advance(a, slice * 32), wgmma_advance(b, slice * (TRANS_B ? 2048 : 32)), slice > 0);
+}
+
+// D as integers, row by row.
+template <int N>
+__device__ __forceinline__ void write_product(const float (&d)[N / 8][4], uint32_t* out) {
+  const uint32_t warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
+#pragma unroll
+  for (uint32_t i = 0; i < N / 2; ++i) {
+    const uint32_t row = warp * 16 + static_cast<uint32_t>(FragmentC::row(static_cast<int>(lane), i % 4));
+    const uint32_t column = i / 4 * 8 + static_cast<uint32_t>(FragmentC::col(static_cast<int>(lane), i % 4));
+    out[row * N + column] = static_cast<uint32_t>(static_cast<int32_t>(d[i / 4][i % 4]));
+  }
+}
+// Of a wide D the sum of a thread's elements in each of its two rows, times their columns: 256 words.
+template <int N>
+__device__ __forceinline__ void write_sums(const float (&d)[N / 8][4], uint32_t* out) {
+  uint32_t sums[2] = {};
+#pragma unroll
+  for (uint32_t i = 0; i < N / 2; ++i) {
+    const uint32_t column =
+        i / 4 * 8 + static_cast<uint32_t>(FragmentC::col(static_cast<int>(threadIdx.x % 32), i % 4));
+    sums[i / 2 % 2] += static_cast<uint32_t>(static_cast<int32_t>(d[i / 4][i % 4])) * (column + 1);
+  }
+  out[2 * threadIdx.x] = sums[0];
+  out[2 * threadIdx.x + 1] = sums[1];
+}
+
+template <int N, bool TRANS_B>
+__global__ void wgmma_ss_case(const uint32_t* in, uint32_t* out) {
+  store_operands<N, TRANS_B>(in);
+  float d[N / 8][4];
+  wgmma_fence(d);
+  multiply_operands<N, TRANS_B>(d);
+  wgmma_commit();
+  wgmma_wait<0>(d);
+  if constexpr (N == 64) {
+    write_product<N>(d, out);
+  } else {
+    write_sums<N>(d, out);
+  }
+}
+
+// A by ldmatrix from where the others read it.
+template <int N, bool TRANS_B>
+__global__ void wgmma_rs_case(const uint32_t* in, uint32_t* out) {
+  store_operands<N, TRANS_B>(in);
+  const uint32_t row = threadIdx.x / 32 * 16 + threadIdx.x % 16, chunk = threadIdx.x % 32 / 16;
+  uint32_t a[4][4];
+#pragma unroll
+  for (uint32_t slice = 0; slice < 4; ++slice)
+    ldmatrix_x4(a[slice], smem_base() + swizzled(row, (2 * slice + chunk) * 8));
+  float d[N / 8][4];
+  const uint64_t b = wgmma_descriptor(wgmma_B(), TRANS_B ? WGMMA_K * 128 : 16);
+  wgmma_fence(d, a);
+#pragma unroll
+  for (uint32_t slice = 0; slice < 4; ++slice)
+    wgmma_rs<TRANS_B>(d, a[slice], wgmma_advance(b, slice * (TRANS_B ? 2048 : 32)), slice > 0);
+  wgmma_commit();
+  wgmma_wait<0>(d, a);
+  if constexpr (N == 64) {
+    write_product<N>(d, out);
+  } else {
+    write_sums<N>(d, out);
+  }
+}
+
+__global__ void wgmma_descriptor_case(const uint32_t* in, uint32_t* out) {
+  const uint64_t descriptor = wgmma_descriptor(in[2 * threadIdx.x], in[2 * threadIdx.x + 1]);
+  out[2 * threadIdx.x] = static_cast<uint32_t>(descriptor);
+  out[2 * threadIdx.x + 1] = static_cast<uint32_t>(descriptor >> 32);
+}
+
+__global__ void wgmma_advance_case(const uint32_t* in, uint32_t* out) {
+  const uint64_t descriptor = wgmma_advance(wgmma_descriptor(in[2 * threadIdx.x], 8192), in[2 * threadIdx.x + 1]);
+  out[2 * threadIdx.x] = static_cast<uint32_t>(descriptor);
+  out[2 * threadIdx.x + 1] = static_cast<uint32_t>(descriptor >> 32);
+}
+
+// The accumulators are a thread's own twice: they begin with its number, and are doubled between two products on top of them.
+__global__ void wgmma_fence_case(const uint32_t* in, uint32_t* out) {
+  store_operands<64, false>(in);
+  const uint64_t a = wgmma_descriptor(smem_base()), b = wgmma_descriptor(wgmma_B());
+  float d[8][4];
+  for (auto& tile : d) {
+    for (float& element : tile) element = static_cast<float>(threadIdx.x);
+  }
+  for (uint32_t time = 0; time < 2; ++time) {
+    wgmma_fence(d);
+    wgmma_ss(d, wgmma_advance(a, time * 32), wgmma_advance(b, time * 32));
+    wgmma_commit();
+    wgmma_wait<0>(d);
+    if (time > 0) break;
+    for (auto& tile : d) {
+      for (float& element : tile) element *= 2.0f;
+    }
+  }
+  write_product<64>(d, out);
+}
+
+// Three groups, of one slice of k, of two and of none: which of them two waits cover.
+template <bool ALL>
+__device__ __forceinline__ void groups_case(const uint32_t* in, uint32_t* out) {
+  store_operands<64, false>(in);
+  const uint64_t a = wgmma_descriptor(smem_base()), b = wgmma_descriptor(wgmma_B());
+  float one[8][4], two[8][4];
+  wgmma_fence(one, two);
+  wgmma_ss(one, a, b, false);
+  wgmma_commit();
+  wgmma_ss(two, wgmma_advance(a, 32), wgmma_advance(b, 32), false);
+  wgmma_ss(two, wgmma_advance(a, 64), wgmma_advance(b, 64));
+  wgmma_commit();
+  if (ALL) {
+    wgmma_commit();
+    wgmma_wait<1>(one, two);
+  } else {
+    wgmma_wait<1>(one);
+  }
+  write_product<64>(one, out);
+  wgmma_wait<0>(two);
+  write_product<64>(two, out + 64 * 64);
+}
+__global__ void wgmma_commit_case(const uint32_t* in, uint32_t* out) {
+  groups_case<true>(in, out);
+}
+__global__ void wgmma_wait_case(const uint32_t* in, uint32_t* out) {
+  groups_case<false>(in, out);
+}
+
+// Three warpgroups: the first gives registers away, the others take them.
+template <int FEWER, int MORE>
+__global__ void __launch_bounds__(384, 1) setmaxnreg_case(const uint32_t* in, uint32_t* out) {
+  if (threadIdx.x < 128) {
+    setmaxnreg_dec<FEWER>();
+    out[threadIdx.x] = in[threadIdx.x];
+  } else {
+    setmaxnreg_inc<MORE>();
+    out[threadIdx.x] = in[threadIdx.x] + 1;
+  }
+}
+
+// ---- clusters ---------------------------------------------------------------------------------------------------
+
+__global__ void cluster_rank_case(const uint32_t*, uint32_t* out) {
+  out[blockIdx.x * 32 + threadIdx.x] = 100 * cluster_rank() + threadIdx.x;
+}
+
+__global__ void launch_clusters_case(const uint32_t*, uint32_t* out) {
+  const uint32_t block = blockIdx.y * gridDim.x + blockIdx.x;
+  out[block * 32 + threadIdx.x] =
+      ((blockIdx.y * 10 + blockIdx.x) * 10 + cluster_rank()) * 1000 + gridDim.x * 100 + threadIdx.x;
+}
+
+// Block r's lane l arrives at the barrier of block r + DISTANCE, which two phases of 32 arrivals must let through.
+template <uint32_t DISTANCE>
+__global__ void mbarrier_arrive_remote_case(const uint32_t* in, uint32_t* out) {
+  const uint32_t lane = threadIdx.x, rank = cluster_rank(), barrier = smem_base();
+  if (lane == 0) {
+    mbarrier_init(barrier, 32);
+    fence_mbarrier_init();
+  }
+  cluster_sync();  // safe to arrive: all barriers are there
+  for (uint32_t phase = 0; phase < 2; ++phase) {
+    mbarrier_arrive_remote(barrier, (rank + DISTANCE) % 4);
+    mbarrier_wait_parity(barrier, phase);  // the lanes of block r - DISTANCE have arrived
+    out[64 * rank + 32 * phase + lane] = in[64 * rank + 32 * phase + lane];
+    cluster_sync();  // safe to arrive again, or to end: every block has seen this phase
   }
 }
 

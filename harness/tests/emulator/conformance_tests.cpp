@@ -138,6 +138,15 @@ uint32_t nearest_half(uint32_t float_bits) {
   return sign | best;
 }
 
+// in[4 lane + m]: lane's register of matrix m, whose rows are four lanes each.
+Words stored_matrices(const Words& in) {
+  Words out(128);
+  for (size_t m = 0; m < 4; ++m) {
+    for (size_t lane = 0; lane < 32; ++lane) out[(8 * m + lane / 4) * 5 % 32 * 4 + lane % 4] = in[4 * lane + m];
+  }
+  return out;
+}
+
 Words matrix_product(const Words& in) {
   Words out;
   for (size_t row = 0; row < 16; ++row) {
@@ -259,6 +268,157 @@ Words exchanged_boxes(const Words& in) {
   return out;
 }
 
+// A box of 64 x 8 x 2 x 1 halves from (x, y, 0, head) on, swizzled, of a tensor of two heads of ten rows of 128 halves.
+Words box_4d(const Words& in, int x, int y, int head) {
+  Words halves(2 * 8 * 64);
+  for (int place = 0; place < 16; ++place) {
+    for (int column = 0; column < 64; ++column) {
+      const int r = y + place % 8, c = x + column, from = (head * 10 + r) * 128 + place / 8 * 64 + c;
+      if (r >= 10 || c >= 64) continue;
+      halves[static_cast<size_t>(place * 64 + (column / 8 ^ place % 8) * 8 + column % 8)] =
+          in[static_cast<size_t>(from / 2)] >> (from % 2 * 16) & 0xffff;
+    }
+  }
+  return packed_pairs(halves);
+}
+
+Words two_boxes_4d(const Words& in, const std::array<int, 3>& first, const std::array<int, 3>& second) {
+  Words out = box_4d(in, first[0], first[1], first[2]);
+  const Words other = box_4d(in, second[0], second[1], second[2]);
+  out.insert(out.end(), other.begin(), other.end());
+  return out;
+}
+
+Words multicast_boxes(const Words& in) {
+  Words out = two_boxes_4d(in, {0, 1, 0}, {0, 1, 1});
+  const Words first = out;
+  out.insert(out.end(), first.begin(), first.end());
+  return out;
+}
+
+// Boxes of halves from `first` on, as they are counted in shared memory, on their way to rows `y` and following of a head.
+struct StoredBox {
+  uint32_t first;
+  size_t y, head;
+};
+Words stored_boxes(const std::vector<StoredBox>& boxes) {
+  Words all(20 * 128);
+  for (size_t i = 0; i < all.size(); ++i) all[i] = i % 2 == 0 ? 0xbeef : 0xdead;
+  for (const StoredBox& box : boxes) {
+    for (size_t place = 0; place < 16; ++place) {
+      const size_t row = box.y + place % 8;
+      if (row >= 10) continue;
+      for (size_t column = 0; column < 64; ++column) {
+        all[(box.head * 10 + row) * 128 + place / 8 * 64 + column] =
+            box.first + static_cast<uint32_t>(place * 64 + (column / 8 ^ place % 8) * 8 + column % 8);
+      }
+    }
+  }
+  return packed_pairs(all);
+}
+Words two_groups_of_boxes(const Words&) {
+  return stored_boxes({{1, 0, 0}, {0x1001, 8, 0}, {0x2001, 0, 1}});
+}
+Words box_and_one_more(const Words&) {
+  Words out = stored_boxes({{1, 0, 0}});
+  for (size_t i = 0; i < 32; ++i) out[i] += 0x10001;
+  return out;
+}
+
+// D[row][column] over the slices of k from `first` on. B lies column by column, or row by row.
+double wgmma_element(const Words& in, size_t n, bool by_rows, size_t row, size_t column, size_t first, size_t slices) {
+  const auto half = [&](size_t i) { return half_value(in[i / 2] >> (i % 2 * 16) & 0xffff); };
+  double sum = 0;
+  for (size_t k = 16 * first; k < 16 * (first + slices); ++k)
+    sum += half(row * 64 + k) * half(64 * 64 + (by_rows ? k * n + column : column * 64 + k));
+  return sum;
+}
+
+Words wgmma_tile(const Words& in, bool by_rows, size_t first = 0, size_t slices = 4) {
+  Words out;
+  for (size_t i = 0; i < 4096; ++i)
+    out.push_back(
+        static_cast<uint32_t>(static_cast<int32_t>(wgmma_element(in, 64, by_rows, i / 64, i % 64, first, slices))));
+  return out;
+}
+
+// FragmentC: thread t of a warpgroup has rows t / 32 * 16 + t % 32 / 4 and 8 below, and two of every eight columns.
+Words wgmma_sums(const Words& in, size_t n, bool by_rows) {
+  Words out;
+  for (size_t thread = 0; thread < 128; ++thread) {
+    for (size_t half = 0; half < 2; ++half) {
+      const size_t row = thread / 32 * 16 + thread % 32 / 4 + half * 8;
+      uint32_t sum = 0;
+      for (size_t column = 0; column < n; ++column) {
+        if (column % 8 / 2 != thread % 4) continue;
+        const auto element = static_cast<int32_t>(wgmma_element(in, n, by_rows, row, column, 0, 4));
+        sum += static_cast<uint32_t>(element) * static_cast<uint32_t>(column + 1);
+      }
+      out.push_back(sum);
+    }
+  }
+  return out;
+}
+
+Words fenced_products(const Words& in) {
+  Words out;
+  for (size_t i = 0; i < 4096; ++i) {
+    const size_t row = i / 64, column = i % 64;
+    const size_t thread = row / 16 * 32 + row % 8 * 4 + column % 8 / 2;
+    const double first = static_cast<double>(thread) + wgmma_element(in, 64, false, row, column, 0, 1);
+    out.push_back(
+        static_cast<uint32_t>(static_cast<int32_t>(2 * first + wgmma_element(in, 64, false, row, column, 1, 1))));
+  }
+  return out;
+}
+
+Words grouped_products(const Words& in) {
+  Words out = wgmma_tile(in, false, 0, 1);
+  const Words second = wgmma_tile(in, false, 1, 2);
+  out.insert(out.end(), second.begin(), second.end());
+  return out;
+}
+
+// The fields of a descriptor, in units of 16 bytes: address, 14 bits from 0; distance of panels, from 16; of eight rows,
+// from 32, which is 1024 bytes; 128-byte swizzle, 1 from 62.
+Words descriptors(uint64_t address, uint64_t panel) {
+  const uint64_t bits = address / 16 + (panel / 16 << 16) + (uint64_t{64} << 32) + (uint64_t{1} << 62);
+  return {static_cast<uint32_t>(bits), static_cast<uint32_t>(bits >> 32)};
+}
+
+Words descriptor_pairs(const Words& in, bool advanced) {
+  Words out;
+  for (size_t i = 0; i < in.size(); i += 2) {
+    // Going on is adding to the address; what leaves its 14 bits would be an address that no block has.
+    const Words one = advanced ? descriptors(in[i] + in[i + 1], 8192) : descriptors(in[i], in[i + 1]);
+    out.insert(out.end(), one.begin(), one.end());
+  }
+  return out;
+}
+
+Words registers_moved(const Words& in) {
+  Words out = in;
+  for (size_t thread = 128; thread < 384; ++thread) ++out[thread];
+  return out;
+}
+
+Words ranks(const Words&) {
+  Words out;
+  for (uint32_t block = 0; block < 6; ++block) {
+    for (uint32_t thread = 0; thread < 32; ++thread) out.push_back(block % 2 * 100 + thread);
+  }
+  return out;
+}
+
+Words cluster_indices(const Words&) {
+  Words out;
+  for (uint32_t block = 0; block < 8; ++block) {
+    for (uint32_t thread = 0; thread < 32; ++thread)
+      out.push_back(((block / 4 * 10 + block % 4) * 10 + block % 4) * 1000 + 400 + thread);
+  }
+  return out;
+}
+
 Words shuffled(const Words& in) {
   Words out;
   for (const size_t mask : {1, 2, 4, 8, 16, 31}) {
@@ -339,12 +499,54 @@ const std::map<std::string_view, std::function<Words(const Words&)>>& expectatio
       {"fence_mbarrier_init", exchanged_boxes},
       {"fence_proxy_async_shared", [](const Words& in) { return box(in, 0, 8, 0); }},
       {"fence_proxy_async", [](const Words& in) { return box(in, 0, 8, 0); }},
+      {"cp_async_bulk_tensor_4d",
+       [](const Words& in) {
+         return two_boxes_4d(in, {0, 1, 1}, {8, 5, 0});
+       }},
+      {"cp_async_bulk_tensor_4d_multicast", multicast_boxes},
+      {"cp_async_bulk_tensor_store_4d",
+       [](const Words&) {
+         return stored_boxes({{1, 5, 1}});
+       }},
+      {"cp_async_bulk_commit", two_groups_of_boxes},
+      {"cp_async_bulk_wait_read", two_groups_of_boxes},
+      {"cp_async_bulk_wait", box_and_one_more},
+      {"cluster_rank", ranks},
+      {"launch_clusters", cluster_indices},
+      {"cluster_sync", same},
+      {"mbarrier_arrive_remote", same},
       {"launch", launch_indices},
       {"shfl_xor", shuffled},
       {"vote_any", votes},
       {"ldmatrix_x4", [](const Words&) { return matrix_fragments(4, false); }},
       {"ldmatrix_x2_trans", [](const Words&) { return matrix_fragments(2, true); }},
       {"ldmatrix_x4_trans", [](const Words&) { return matrix_fragments(4, true); }},
+      {"stmatrix_x4", [](const Words& in) { return stored_matrices(in); }},
+      {"elect_sync", [](const Words&) { return Words(64, 1); }},
+      {"wgmma_descriptor", [](const Words& in) { return descriptor_pairs(in, false); }},
+      {"wgmma_advance", [](const Words& in) { return descriptor_pairs(in, true); }},
+      {"wgmma_ss", [](const Words& in) { return wgmma_tile(in, false); }},
+      {"wgmma_ss.n96", [](const Words& in) { return wgmma_sums(in, 96, false); }},
+      {"wgmma_ss.n128", [](const Words& in) { return wgmma_sums(in, 128, false); }},
+      {"wgmma_ss.n176", [](const Words& in) { return wgmma_sums(in, 176, false); }},
+      {"wgmma_ss.n192", [](const Words& in) { return wgmma_sums(in, 192, false); }},
+      {"wgmma_ss.n256", [](const Words& in) { return wgmma_sums(in, 256, false); }},
+      {"wgmma_ss.trans_b", [](const Words& in) { return wgmma_tile(in, true); }},
+      {"wgmma_ss.n128_trans_b", [](const Words& in) { return wgmma_sums(in, 128, true); }},
+      {"wgmma_rs", [](const Words& in) { return wgmma_tile(in, false); }},
+      {"wgmma_rs.n96", [](const Words& in) { return wgmma_sums(in, 96, false); }},
+      {"wgmma_rs.n128", [](const Words& in) { return wgmma_sums(in, 128, false); }},
+      {"wgmma_rs.n176", [](const Words& in) { return wgmma_sums(in, 176, false); }},
+      {"wgmma_rs.n192", [](const Words& in) { return wgmma_sums(in, 192, false); }},
+      {"wgmma_rs.n256", [](const Words& in) { return wgmma_sums(in, 256, false); }},
+      {"wgmma_rs.trans_b", [](const Words& in) { return wgmma_tile(in, true); }},
+      {"wgmma_rs.n128_trans_b", [](const Words& in) { return wgmma_sums(in, 128, true); }},
+      {"wgmma_rs.n256_trans_b", [](const Words& in) { return wgmma_sums(in, 256, true); }},
+      {"wgmma_fence", fenced_products},
+      {"wgmma_commit", grouped_products},
+      {"wgmma_wait", grouped_products},
+      {"setmaxnreg_dec", registers_moved},
+      {"setmaxnreg_inc", registers_moved},
       {"mma_m16n8k16", matrix_product},
       {"mma_m16n8k16.own_c", product_and_c},
       {"wmma_fill", [](const Words& in) { return Words(256, in[0]); }},
@@ -382,7 +584,44 @@ const std::map<std::string_view, std::function<Words(const Words&)>>& expectatio
 }
 
 // Primitives that no GPU has answered for yet. Whoever records their fixtures takes them off this list.
-const std::set<std::string> AWAITING_FIXTURE = {};
+const std::set<std::string> AWAITING_FIXTURE = {
+    "cluster_rank",
+    "cluster_sync",
+    "cp_async_bulk_commit",
+    "cp_async_bulk_tensor_4d",
+    "cp_async_bulk_tensor_4d_multicast",
+    "cp_async_bulk_tensor_store_4d",
+    "cp_async_bulk_wait",
+    "cp_async_bulk_wait_read",
+    "elect_sync",
+    "launch_clusters",
+    "mbarrier_arrive_remote",
+    "setmaxnreg_dec",
+    "setmaxnreg_inc",
+    "stmatrix_x4",
+    "wgmma_advance",
+    "wgmma_commit",
+    "wgmma_descriptor",
+    "wgmma_fence",
+    "wgmma_rs",
+    "wgmma_rs.n128",
+    "wgmma_rs.n128_trans_b",
+    "wgmma_rs.n176",
+    "wgmma_rs.n192",
+    "wgmma_rs.n256",
+    "wgmma_rs.n256_trans_b",
+    "wgmma_rs.n96",
+    "wgmma_rs.trans_b",
+    "wgmma_ss",
+    "wgmma_ss.n128",
+    "wgmma_ss.n128_trans_b",
+    "wgmma_ss.n176",
+    "wgmma_ss.n192",
+    "wgmma_ss.n256",
+    "wgmma_ss.n96",
+    "wgmma_ss.trans_b",
+    "wgmma_wait",
+};
 
 std::string read_text(const std::filesystem::path& file) {
   std::ifstream stream(file);
@@ -400,7 +639,7 @@ std::set<std::string> offered_primitives() {
   for (const auto& entry : std::filesystem::directory_iterator(SOURCE / "common/ptx")) {
     const std::string text = read_text(entry.path());
     collect(text, std::regex(R"(__device__ __forceinline__ \w+ (\w+)\()"));
-    collect(text, std::regex(R"(\nvoid (launch)\()"));
+    collect(text, std::regex(R"(\nvoid (launch\w*)\()"));
   }
   collect(read_text(SOURCE / "common/gpu.cuh"), std::regex(R"((__sync\w+)\(\))"));
   return names;

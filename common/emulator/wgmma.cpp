@@ -1,0 +1,506 @@
+// Warpgroups: products on tiles in shared memory, their flight, and the registers that warpgroups give to one another.
+#include "common/emulator/wgmma.hpp"
+
+#include <fmt/format.h>
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include "common/emulator/block.hpp"
+#include "common/emulator/multiply.hpp"
+
+namespace emulator {
+namespace {
+
+constexpr uint32_t K = 16, CHUNK_BYTES = 16;
+constexpr uint32_t IN_FLIGHT_BITS = 0xfffadbad;  // a NaN, of accumulators in flight
+
+Warpgroup& own_group() {
+  return current.block->warpgroups[current.thread() / WARPGROUP_THREADS];
+}
+
+std::string group_name(uint32_t thread) {
+  return fmt::format("warpgroup {}", thread / WARPGROUP_THREADS);
+}
+
+// ---- meeting -----------------------------------------------------------------------------------------------------------
+
+[[noreturn]] void incomplete_group(SiteId site) {
+  Block& block = *current.block;
+  block.report({ReportKind::incomplete_warp, site}, [&] {
+    const uint32_t first = current.thread() / WARPGROUP_THREADS * WARPGROUP_THREADS;
+    std::vector<uint32_t> gone;
+    for (uint32_t thread = first; thread < first + WARPGROUP_THREADS; ++thread) {
+      if (thread >= block.launch.threads() || (block.warps[thread / 32].live >> thread % 32 & 1) == 0)
+        gone.push_back(thread);
+    }
+    return fmt::format("{} needs all 128 threads of {}, but threads {} have ended or never existed",
+                       block.wording.at(site), group_name(first), ranges(gone));
+  });
+  block.scheduler.stop();
+}
+
+// All lanes of the warp are there. True if all four warps are.
+bool come_to(Instruction instruction, const CallSite& call) {
+  Block& block = *current.block;
+  Warp& warp = *current.warp;
+  const SiteId site = block.counting.site_id(instruction, call);
+  const uint32_t first = warp.id / 4 * 4;
+  if (first + 4 > block.launch.warps()) incomplete_group(site);
+  for (uint32_t i = first; i < first + 4; ++i) {
+    if (block.warps[i].live != ALL_LANES) incomplete_group(site);
+  }
+  if (block.counting.tracing) block.counting.trace_event(instruction, call);
+  Warpgroup& group = own_group();
+  if (group.arrived == 0) {
+    group.instruction = instruction;
+    group.site = call;
+  } else if (group.instruction != instruction || group.site != call) {
+    const SiteId there = block.counting.site_id(group.instruction, group.site);
+    block.report({ReportKind::divergent_collective, site, there}, [&] {
+      return fmt::format("warp {} has come to {} while other warps of its warpgroup wait in {}", warp.id,
+                         block.wording.at(site), block.wording.at(there));
+    });
+    block.scheduler.stop();
+  }
+  group.arrived |= 1u << warp.id % 4;
+  warp.arrived = warp.live;  // so that a deadlock can say where it waits
+  return group.arrived == 0xf;
+}
+
+// The last of the 128 threads to come computes for all. False from `compute`: they have to wait on, and who wakes them is
+// another matter.
+template <class Compute>
+void meet_as_warpgroup(Instruction instruction, const CallSite& call, Compute&& compute) {
+  Warp& warp = *current.warp;
+  if (!arrive(instruction, call, ALL_LANES)) {
+    wait();
+    return;
+  }
+  if (come_to(instruction, call) && compute()) {
+    current.block->scheduler.wake_warpgroup(warp.id / 4);
+    return;
+  }
+  warp.ready = 0;
+  wait();
+}
+
+// ---- registers in flight -----------------------------------------------------------------------------------------------
+
+bool overlap(const void* a, uint32_t a_bytes, const void* b, uint32_t b_bytes) {
+  const auto *const x = static_cast<const std::byte*>(a), *const y = static_cast<const std::byte*>(b);
+  return x < y + b_bytes && y < x + a_bytes;
+}
+
+template <class Make>
+void report_registers(ReportKind kind, SiteId site, SiteId other, Make&& how) {
+  Block& block = *current.block;
+  block.report({kind, site, other}, [&] {
+    return fmt::format("{} by {}: {}", block.wording.at(site), Wording::thread_name(current.thread()), how());
+  });
+}
+
+// The registers that an instruction is about to use must be as a fence has handed them over.
+void require_handed(SiteId site, const void* registers, uint32_t bytes, const char* what) {
+  const WgmmaThread& own = current.state().wgmma;
+  const auto* const begin = static_cast<const std::byte*>(registers);
+  const auto known = std::find_if(own.handed.begin(), own.handed.end(), [&](const WgmmaThread::Handed& handed) {
+    return begin >= handed.begin && begin + bytes <= handed.begin + handed.bytes;
+  });
+  const bool is_known = known != own.handed.end();
+  if (is_known && std::memcmp(begin, own.copies.data() + known->copy + (begin - known->begin), bytes) == 0) return;
+  report_registers(ReportKind::missing_wgmma_fence, site, NO_SITE, [&] {
+    return fmt::format("missing wgmma_fence: no fence has handed over {} {}", what,
+                       is_known ? "since they were written" : "since their last product, or none ever has");
+  });
+}
+
+// Names of registers in a fence or a wait: they are in flight still.
+void require_landed(SiteId site, const WgmmaRegisters& registers) {
+  const WgmmaThread& own = current.state().wgmma;
+  const auto in_flight = [&](SiteId other, const char* what) {
+    report_registers(ReportKind::registers_in_flight, site, other, [&] {
+      return fmt::format("it names {} of {} that no wait has covered yet", what, current.block->wording.at(other));
+    });
+  };
+  for (const WgmmaThread::Accumulators& each : own.accumulators) {
+    if (overlap(each.d, each.n * 2, registers.begin, registers.bytes))
+      in_flight(own_group().tiles[each.tile].site, "accumulators");
+  }
+  for (const WgmmaThread::Operand& each : own.operands) {
+    if (overlap(each.a, 16, registers.begin, registers.bytes)) in_flight(each.site, "A registers");
+  }
+}
+
+void hand_over(const WgmmaRegisters& registers) {
+  WgmmaThread& own = current.state().wgmma;
+  const auto same = std::find_if(own.handed.begin(), own.handed.end(), [&](const WgmmaThread::Handed& handed) {
+    return handed.begin == registers.begin && handed.bytes == registers.bytes;
+  });
+  if (same != own.handed.end()) {
+    std::memcpy(own.copies.data() + same->copy, registers.begin, registers.bytes);
+    return;
+  }
+  std::erase_if(own.handed, [&](const WgmmaThread::Handed& handed) {
+    return overlap(handed.begin, handed.bytes, registers.begin, registers.bytes);
+  });
+  if (own.handed.empty()) own.copies.clear();
+  own.handed.push_back({registers.begin, registers.bytes, static_cast<uint32_t>(own.copies.size())});
+  own.copies.insert(own.copies.end(), registers.begin, registers.begin + registers.bytes);
+}
+
+// Element i of a thread's n / 2 accumulators in the tile: FragmentC for every eight columns.
+size_t place_in_tile(uint32_t thread, uint32_t i, uint32_t n) {
+  const uint32_t lane = thread % 32, row = thread / 32 % 4 * 16 + lane / 4 + i / 2 % 2 * 8;
+  return size_t{row} * n + i / 4 * 8 + lane % 4 * 2 + i % 2;
+}
+
+// Products up to `over` are: their results appear in this thread's registers.
+void fetch_results(SiteId site, uint64_t over) {
+  Block& block = *current.block;
+  Warpgroup& group = own_group();
+  WgmmaThread& own = current.state().wgmma;
+  const uint32_t thread = current.thread();
+  std::erase_if(own.accumulators, [&](const WgmmaThread::Accumulators& each) {
+    Warpgroup::Tile& tile = group.tiles[each.tile];
+    if (tile.last > over) return false;
+    const uint32_t count = each.n / 2;
+    if (block.launch.options.check && std::any_of(each.d, each.d + count, [](const float& element) {
+          return std::bit_cast<uint32_t>(element) != IN_FLIGHT_BITS;
+        })) {
+      report_registers(ReportKind::registers_in_flight, tile.site, site, [&] {
+        return fmt::format("its accumulators have been written in flight, before {}", block.wording.at(site));
+      });
+    }
+    for (uint32_t i = 0; i < count; i += 2)
+      std::memcpy(each.d + i, &tile.values[place_in_tile(thread, i, each.n)], 2 * sizeof(float));
+    --tile.pending;
+    std::erase_if(own.handed, [&](const WgmmaThread::Handed& handed) {
+      return overlap(handed.begin, handed.bytes, each.d, count * 4);
+    });
+    return true;
+  });
+  std::erase_if(own.operands, [&](const WgmmaThread::Operand& each) {
+    if (each.product > over) return false;
+    if (std::memcmp(each.a, each.values.data(), 16) != 0) {
+      report_registers(ReportKind::registers_in_flight, each.site, site, [&] {
+        return fmt::format("its A registers have been written in flight, before {}", block.wording.at(site));
+      });
+    }
+    return true;
+  });
+}
+
+// ---- tiles in shared memory ----------------------------------------------------------------------------------------------
+
+// What the hardware reads of a matrix descriptor's bits, in bytes.
+struct Descriptor {
+  explicit Descriptor(uint64_t bits)
+      : address((bits & 0x3fff) * 16),
+        leading(static_cast<uint32_t>(bits >> 16 & 0x3fff) * 16),
+        stride(static_cast<uint32_t>(bits >> 32 & 0x3fff) * 16),
+        base_offset(bits >> 49 & 7),
+        swizzle(bits >> 62) {}
+  uint32_t address, leading, stride, base_offset, swizzle;
+
+  // Of a 16-byte chunk of the pattern of 128-byte rows, eight of which follow one another: the swizzle is one of the
+  // address's bits.
+  uint32_t chunk(uint32_t row, uint32_t number, uint32_t panel) const {
+    const uint32_t plain = address + panel * leading + row / 8 * stride + row % 8 * 128 + number * CHUNK_BYTES;
+    return plain ^ (plain >> 7 & 7) << 4;
+  }
+};
+
+class TileReader {
+ public:
+  TileReader(Block& block, SiteId site, uint64_t product)
+      : block_(block),
+        reader_{current.warp->id / 4 * 4, 4, current.warp->id / 4 * 4 * 32, site, static_cast<uint32_t>(product)} {}
+
+  Descriptor decode(uint64_t bits, const char* name) {
+    const Descriptor descriptor(bits);
+    if (descriptor.swizzle == 1 && descriptor.base_offset == 0) return descriptor;
+    block_.report({ReportKind::bad_descriptor, reader_.site}, [&] {
+      return fmt::format(
+          "{} by {}: the descriptor of {} has swizzle {} and base offset {}; the emulator knows 128-byte swizzle (1) "
+          "without "
+          "offset, as wgmma_descriptor makes it",
+          block_.wording.at(reader_.site), group_name(reader_.thread), name, descriptor.swizzle,
+          descriptor.base_offset);
+    });
+    block_.scheduler.stop();
+  }
+
+  // Eight halves.
+  void read(uint32_t address, uint16_t* halves) {
+    block_.require_valid(address, CHUNK_BYTES, reader_.site, reader_.thread);
+    Hazard hazard;
+    if (block_.launch.options.check && block_.races.read_async(reader_, address - SMEM_BASE, hazard, judged_))
+        [[unlikely]] {
+      block_.report_hazard({reader_.first_warp, reader_.thread, reader_.site}, hazard);
+      if (hazard.kind == ReportKind::in_flight_read) {
+        std::memset(halves, 0xff, CHUNK_BYTES);
+        return;
+      }
+    }
+    std::memcpy(halves, block_.smem.at(address), CHUNK_BYTES);
+  }
+
+  // rows x 16, row by row.
+  void read_k_major(const Descriptor& descriptor, uint32_t rows, float* elements) {
+    halves_.resize(rows * K);
+    for (uint32_t row = 0; row < rows; ++row) {
+      for (uint32_t chunk = 0; chunk < 2; ++chunk) read(descriptor.chunk(row, chunk, 0), &halves_[row * K + chunk * 8]);
+    }
+    to_floats(halves_.data(), elements, rows * K);
+  }
+  // 16 x columns, row by row.
+  void read_mn_major(const Descriptor& descriptor, uint32_t columns, float* elements) {
+    halves_.resize(K * columns);
+    for (uint32_t row = 0; row < K; ++row) {
+      for (uint32_t column = 0; column < columns; column += 8)
+        read(descriptor.chunk(row, column % 64 / 8, column / 64), &halves_[row * columns + column]);
+    }
+    to_floats(halves_.data(), elements, K * columns);
+  }
+
+ private:
+  Block& block_;
+  RaceDetector::Reader reader_;
+  RaceDetector::Cell judged_ = 0;
+  static thread_local std::vector<uint16_t> halves_;
+};
+thread_local std::vector<uint16_t> TileReader::halves_;
+
+void read_A(TileReader& reader, Warpgroup& group) {
+  const WgmmaOperands& own = group.in[0];
+  if (own.a == nullptr) {
+    reader.read_k_major(reader.decode(own.a_descriptor, "A"), WARPGROUP_ROWS, group.A.data());
+    return;
+  }
+  uint16_t halves[WARPGROUP_ROWS * K];
+  for (uint32_t thread = 0; thread < WARPGROUP_THREADS; ++thread) {
+    const uint32_t lane = thread % 32;
+    for (uint32_t r = 0; r < 4; ++r) {  // FragmentA
+      const uint32_t row = thread / 32 * 16 + lane / 4 + r % 2 * 8, column = lane % 4 * 2 + r / 2 * 8;
+      std::memcpy(&halves[row * K + column], group.in[thread].a + r, 4);
+    }
+  }
+  to_floats(halves, group.A.data(), WARPGROUP_ROWS * K);
+}
+
+void read_B(TileReader& reader, Warpgroup& group) {
+  const WgmmaOperands& own = group.in[0];
+  const Descriptor descriptor = reader.decode(own.b_descriptor, "B");
+  group.B.resize(K * own.n);
+  if (own.trans_b) {
+    reader.read_mn_major(descriptor, own.n, group.B.data());
+    return;
+  }
+  static thread_local std::vector<float> rows;
+  rows.resize(own.n * K);
+  reader.read_k_major(descriptor, own.n, rows.data());
+  for (uint32_t column = 0; column < own.n; ++column) {
+    for (uint32_t k = 0; k < K; ++k) group.B[k * own.n + column] = rows[column * K + k];
+  }
+}
+
+// ---- products ----------------------------------------------------------------------------------------------------------
+
+void require_agreement(SiteId site, const Warpgroup& group) {
+  const WgmmaOperands& first = group.in[0];
+  for (uint32_t thread = 1; thread < WARPGROUP_THREADS; ++thread) {
+    const WgmmaOperands& own = group.in[thread];
+    const bool same_tile = group.tile_of[thread] == group.tile_of[0];
+    if (same_tile && own.n == first.n && own.a_descriptor == first.a_descriptor &&
+        own.b_descriptor == first.b_descriptor && own.accumulate == first.accumulate)
+      continue;
+    Block& block = *current.block;
+    block.report({ReportKind::divergent_collective, site}, [&] {
+      const uint32_t base = current.thread() / WARPGROUP_THREADS * WARPGROUP_THREADS;
+      return fmt::format("{}: {} and {} disagree about {}", block.wording.at(site), Wording::thread_name(base),
+                         Wording::thread_name(base + thread),
+                         same_tile ? "descriptors or scale-d" : "which accumulators are in flight");
+    });
+    block.scheduler.stop();
+  }
+}
+
+void multiply_as_warpgroup(Instruction instruction, const CallSite& call) {
+  Block& block = *current.block;
+  Warpgroup& group = own_group();
+  const SiteId site = block.counting.site_id(instruction, call);
+  require_agreement(site, group);
+  const WgmmaOperands& own = group.in[0];
+  group.tile = group.tile_of[0];
+  const bool is_new = group.tile < 0;
+  if (is_new) {
+    const auto unused =
+        std::find_if(group.tiles.begin(), group.tiles.end(), [](const auto& t) { return t.pending == 0; });
+    group.tile = static_cast<int>(unused - group.tiles.begin());
+    if (unused == group.tiles.end()) group.tiles.emplace_back();
+  }
+  Warpgroup::Tile& tile = group.tiles[static_cast<size_t>(group.tile)];
+  if (is_new) {
+    tile.pending = WARPGROUP_THREADS;
+    tile.values.resize(size_t{WARPGROUP_ROWS} * own.n);
+  }
+  if (!own.accumulate) {
+    std::fill(tile.values.begin(), tile.values.end(), 0.0f);
+  } else if (is_new) {
+    for (uint32_t thread = 0; thread < WARPGROUP_THREADS; ++thread) {
+      for (uint32_t i = 0; i < own.n / 2; i += 2)
+        std::memcpy(&tile.values[place_in_tile(thread, i, own.n)], group.in[thread].d + i, 2 * sizeof(float));
+    }
+  }
+  tile.last = ++group.products;
+  tile.site = site;
+  ++block.counting.counters.wgmma;
+  block.counting.counters.wgmma_flops += uint64_t{2} * WARPGROUP_ROWS * own.n * K;
+  TileReader reader(block, site, group.products);
+  read_A(reader, group);
+  read_B(reader, group);
+  multiply_tile(group.A.data(), group.B.data(), tile.values.data(), own.n);
+}
+
+}  // namespace
+
+// ---- scheduling --------------------------------------------------------------------------------------------------------
+
+void Scheduler::wake_warpgroup(uint32_t group) {
+  block.warpgroups[group].arrived = 0;
+  for (uint32_t i = group * 4; i < group * 4 + 4; ++i) {
+    block.warps[i].arrived = 0;
+    block.warps[i].ready = block.warps[i].live;
+  }
+}
+
+void Scheduler::grant_registers() {
+  std::erase_if(register_waits, [&](const RegisterWait& each) {
+    Warpgroup& group = block.warpgroups[each.warpgroup];
+    const uint32_t wanted = (each.registers - group.registers) * WARPGROUP_THREADS;
+    if (wanted > free_registers) return false;
+    free_registers -= wanted;
+    group.registers = each.registers;
+    wake_warpgroup(each.warpgroup);
+    return true;
+  });
+}
+
+}  // namespace emulator
+
+inline namespace emulated {
+
+using namespace emulator;
+
+void wgmma(const WgmmaOperands& operands, CallSite call) {
+  Block& block = *current.block;
+  const Instruction instruction = operands.a == nullptr ? Instruction::wgmma_ss : Instruction::wgmma_rs;
+  const uint32_t thread = current.thread(), bytes = operands.n * 2;
+  const SiteId site = block.counting.site_id(instruction, call);
+  if (thread / WARPGROUP_THREADS >= block.warpgroups.size()) incomplete_group(site);
+  Warpgroup& group = own_group();
+  WgmmaThread& own = current.state().wgmma;
+  int tile = -1;
+  for (const WgmmaThread::Accumulators& each : own.accumulators) {
+    if (!overlap(each.d, each.n * 2, operands.d, bytes)) continue;
+    if (each.d == operands.d && each.n == operands.n) {
+      tile = static_cast<int>(each.tile);
+      continue;
+    }
+    report_registers(ReportKind::registers_in_flight, site, group.tiles[each.tile].site,
+                     [] { return "its accumulators are in flight in a product of another shape"; });
+  }
+  if (block.launch.options.check) {
+    if (tile < 0) require_handed(site, operands.d, bytes, "its accumulators");
+    if (operands.a != nullptr) require_handed(site, operands.a, 16, "its A registers");
+  }
+  group.in[thread % WARPGROUP_THREADS] = operands;
+  group.tile_of[thread % WARPGROUP_THREADS] = tile;
+  meet_as_warpgroup(instruction, call, [&] {
+    multiply_as_warpgroup(instruction, call);
+    return true;
+  });
+  if (tile < 0) {
+    own.accumulators.push_back({operands.d, operands.n, static_cast<uint32_t>(group.tile)});
+    std::fill_n(operands.d, operands.n / 2, std::bit_cast<float>(IN_FLIGHT_BITS));
+  }
+  if (operands.a != nullptr && block.launch.options.check) {
+    auto& operand = own.operands.emplace_back();
+    operand = {operands.a, {}, group.products, site};
+    std::copy_n(operands.a, 4, operand.values.begin());
+  }
+}
+
+void wgmma_fence(WgmmaRegisters a, WgmmaRegisters b, WgmmaRegisters c, WgmmaRegisters d, CallSite call) {
+  Block& block = *current.block;
+  meet(Instruction::wgmma_fence, call, [&](Block&, Warp&) {
+    if (block.counting.tracing) block.counting.trace_event(Instruction::wgmma_fence, call);
+  });
+  if (!block.launch.options.check) return;
+  const SiteId site = block.counting.site_id(Instruction::wgmma_fence, call);
+  for (const WgmmaRegisters& registers : {a, b, c, d}) {
+    if (registers.begin == nullptr) continue;
+    require_landed(site, registers);
+    hand_over(registers);
+  }
+}
+
+void wgmma_commit(CallSite call) {
+  meet(Instruction::wgmma_commit, call, [&](Block& block, Warp& warp) {
+    if (block.counting.tracing) block.counting.trace_event(Instruction::wgmma_commit, call);
+    if (warp.id / 4 >= block.warpgroups.size()) return;
+    Warpgroup& group = block.warpgroups[warp.id / 4];
+    group.group_ends[warp.id % 4].push_back(group.products);
+  });
+}
+
+void wgmma_wait_pending(uint32_t pending, const WgmmaRegisters (&registers)[4], CallSite call) {
+  Block& block = *current.block;
+  meet(Instruction::wgmma_wait, call, [&](Block&, Warp& warp) {
+    if (block.counting.tracing)
+      block.counting.trace_event(Instruction::wgmma_wait, call).operand = static_cast<int>(pending);
+    if (warp.id / 4 >= block.warpgroups.size()) return;
+    Warpgroup& group = block.warpgroups[warp.id / 4];
+    auto& ends = group.group_ends[warp.id % 4];
+    if (ends.size() <= pending) return;
+    const auto kept = ends.end() - pending;
+    group.over[warp.id % 4] = *(kept - 1);
+    ends.erase(ends.begin(), kept);
+    if (block.launch.options.check) block.races.know_reads(warp.id, static_cast<uint32_t>(group.over[warp.id % 4]));
+  });
+  if (current.thread() / WARPGROUP_THREADS >= block.warpgroups.size()) return;
+  const SiteId site = block.counting.site_id(Instruction::wgmma_wait, call);
+  fetch_results(site, own_group().over[current.warp->id % 4]);
+  if (!block.launch.options.check) return;
+  for (const WgmmaRegisters& each : registers) {
+    if (each.begin != nullptr) require_landed(site, each);
+  }
+}
+
+void setmaxnreg(uint32_t count, bool takes, CallSite call) {
+  Block& block = *current.block;
+  const Instruction instruction = takes ? Instruction::setmaxnreg_inc : Instruction::setmaxnreg_dec;
+  const SiteId site = block.counting.site_id(instruction, call);
+  if (current.thread() / WARPGROUP_THREADS >= block.warpgroups.size()) incomplete_group(site);
+  meet_as_warpgroup(instruction, call, [&] {
+    Warpgroup& group = own_group();
+    if (takes ? count < group.registers : count > group.registers) {
+      block.report({ReportKind::register_budget, site}, [&] {
+        return fmt::format("{} by {}: to {} registers per thread, but it has {}", block.wording.at(site),
+                           group_name(current.thread()), count, group.registers);
+      });
+      return true;
+    }
+    if (takes) {
+      block.scheduler.register_waits.push_back({current.thread() / WARPGROUP_THREADS, count});
+      block.scheduler.grant_registers();
+      return group.registers == count;
+    }
+    block.scheduler.free_registers += (group.registers - count) * WARPGROUP_THREADS;
+    group.registers = count;
+    block.scheduler.grant_registers();
+    return true;
+  });
+}
+
+}  // namespace emulated

@@ -1,0 +1,200 @@
+// Tensor-core instructions of a warpgroup: four warps, 4g to 4g + 3 of a block, multiply tiles that lie in shared memory.
+// sm_90a alone: no other GPU has them, older or newer.
+//
+// They are asynchronous. A product is issued, committed to a group with others, and over when a wait says so. Until then
+// nobody may touch its accumulators, nor the registers that its A comes from; the compiler knows neither of the wait nor of
+// the flight. So a fence names the registers that it hands over, and a wait those that it hands back:
+//   wgmma_fence(S);  wgmma_ss(S, Q, K, false);  wgmma_commit();  wgmma_wait<0>(S);
+// ptxas waits where it should not (warning C7510 and its like) if registers in flight are named anywhere else.
+// Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions".
+#pragma once
+#include <cstdint>
+
+inline namespace ptx {
+
+// ---- where a tile lies -------------------------------------------------------------------------------------------------
+
+// Tells wgmma of a tile of f16 as the copy engine lays it out with 128-byte swizzle: panels of 64 columns, of which every
+// row is 128 bytes. Eight rows are 1024 bytes, to which panels are aligned; the next eight rows follow.
+//   K-major   the columns are the k dimension: Q and K of Q K^T. 16 columns, one instruction's k, are 32 bytes.
+//   MN-major  the rows are: V of P V. An instruction takes 16 rows, and `panel_bytes` is from one panel to the next.
+//             K-major ones have no use for it, as an instruction stays within a panel.
+// Low word: bits 0-13 address / 16, bits 16-29 panel_bytes / 16. High word: bits 0-13 from eight rows to the next / 16,
+// bits 17-19 base offset 0, bits 30-31 the swizzle, 1.
+// Source: PTX ISA, "Matrix Descriptor Format", "Strides".
+__device__ __forceinline__ uint64_t wgmma_descriptor(uint32_t address, uint32_t panel_bytes = 16) {
+  constexpr uint64_t HIGH = 1u << 30 | 1024 / 16;
+  return HIGH << 32 | (panel_bytes / 16) << 16 | (address & 0x3ffff) / 16;
+}
+
+// The descriptor of what lies `bytes` behind, a multiple of 16: the low word alone changes, and one addition is enough.
+__device__ __forceinline__ uint64_t wgmma_advance(uint64_t descriptor, uint32_t bytes) {
+  const auto low = static_cast<uint32_t>(descriptor) + bytes / 16;
+  return (descriptor >> 32) << 32 | low;
+}
+
+// ---- registers ---------------------------------------------------------------------------------------------------------
+
+// Keeps the compiler from moving what it does with registers across the place where this stands. No instruction.
+struct WgmmaRegisters {
+  static __forceinline__ __device__ void keep(float& value) { asm volatile("" : "+f"(value)::"memory"); }
+  static __forceinline__ __device__ void keep(uint32_t& value) { asm volatile("" : "+r"(value)::"memory"); }
+  template <class Element, int COUNT>
+  static __forceinline__ __device__ void keep(Element (&elements)[COUNT]) {
+#pragma unroll
+    for (Element& element : elements) keep(element);
+  }
+};
+
+// Needed before a product whose accumulators or A registers this thread has read or written since their last product, or
+// that have had none: these are the registers to name, as arrays.
+template <class... Registers>
+__device__ __forceinline__ void wgmma_fence(Registers&... registers) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  (WgmmaRegisters::keep(registers), ...);
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#else
+  __trap();
+#endif
+}
+
+// Closes a group of all products that this warp has issued since the last commit; the group may be empty.
+__device__ __forceinline__ void wgmma_commit() {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+#else
+  __trap();
+#endif
+}
+
+// Waits until at most the PENDING youngest groups are still in flight, and names the arrays of registers that are not any
+// more. What these products have read of shared memory may be overwritten.
+template <int PENDING, class... Registers>
+__device__ __forceinline__ void wgmma_wait(Registers&... registers) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
+  (WgmmaRegisters::keep(registers), ...);
+#else
+  __trap();
+#endif
+}
+
+// ---- products ----------------------------------------------------------------------------------------------------------
+
+// The operands of one instruction: N / 2 accumulators, as text and as constraints. N = 8 N_TILES.
+#define WGMMA_TEXT_64                                                                                              \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, " \
+  "%24, %25, %26, %27, %28, %29, %30, %31"
+#define WGMMA_TEXT_96 WGMMA_TEXT_64 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
+#define WGMMA_TEXT_128 WGMMA_TEXT_96 ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define WGMMA_TEXT_176                                                                                          \
+  WGMMA_TEXT_128                                                                                                \
+  ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, " \
+  "%85, %86, %87"
+#define WGMMA_TEXT_192 WGMMA_TEXT_176 ", %88, %89, %90, %91, %92, %93, %94, %95"
+#define WGMMA_TEXT_256                                                                                         \
+  WGMMA_TEXT_192                                                                                               \
+  ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, %112, %113, " \
+  "%114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+#define WGMMA_TILE(t) "+f"(d[t][0]), "+f"(d[t][1]), "+f"(d[t][2]), "+f"(d[t][3])
+#define WGMMA_TILES(t) WGMMA_TILE(t), WGMMA_TILE(t + 1), WGMMA_TILE(t + 2), WGMMA_TILE(t + 3)
+#define WGMMA_D_64 WGMMA_TILES(0), WGMMA_TILES(4)
+#define WGMMA_D_96 WGMMA_D_64, WGMMA_TILES(8)
+#define WGMMA_D_128 WGMMA_D_96, WGMMA_TILES(12)
+#define WGMMA_D_176 WGMMA_D_128, WGMMA_TILES(16), WGMMA_TILE(20), WGMMA_TILE(21)
+#define WGMMA_D_192 WGMMA_D_176, WGMMA_TILE(22), WGMMA_TILE(23)
+#define WGMMA_D_256 WGMMA_D_192, WGMMA_TILES(24), WGMMA_TILES(28)
+// The numbers are those of the operands behind the accumulators, N / 2 and following.
+#define WGMMA_SS(N, A, B, ACCUMULATE, TRANS)                                                   \
+  asm volatile("{\n.reg .pred accumulate;\nsetp.ne.b32 accumulate, %" #ACCUMULATE              \
+               ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N "k16.f32.f16.f16 {" WGMMA_TEXT_##N \
+               "}, %" #A ", %" #B ", accumulate, 1, 1, 0, %" #TRANS ";\n}"                     \
+               : WGMMA_D_##N                                                                   \
+               : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)), "n"(TRANS_B))
+#define WGMMA_RS(N, A0, A1, A2, A3, B, ACCUMULATE, TRANS)                                                \
+  asm volatile("{\n.reg .pred accumulate;\nsetp.ne.b32 accumulate, %" #ACCUMULATE                        \
+               ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N "k16.f32.f16.f16 {" WGMMA_TEXT_##N           \
+               "}, {%" #A0 ", %" #A1 ", %" #A2 ", %" #A3 "}, %" #B ", accumulate, 1, 1, %" #TRANS ";\n}" \
+               : WGMMA_D_##N                                                                             \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate)), "n"(TRANS_B))
+
+// D[64 x N] += A[64 x 16] B[16 x N], or without `accumulate` D = A B: f16 operands, f32 accumulation. N = 8 N_TILES is 64,
+// 96, 128, 176, 192 or 256. Warp w of the warpgroup holds rows 16w to 16w + 15, as FragmentC for every eight columns. A is
+// K-major in shared memory, B K-major (its rows are the columns of D) or, with TRANS_B, MN-major (its rows are k).
+template <bool TRANS_B = false, int N_TILES>
+__device__ __forceinline__ void wgmma_ss(float (&d)[N_TILES][4], uint64_t a, uint64_t b, bool accumulate = true) {
+  constexpr int N = 8 * N_TILES;
+  static_assert(N == 64 || N == 96 || N == 128 || N == 176 || N == 192 || N == 256, "no operand list for this N");
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  if constexpr (N == 64) WGMMA_SS(64, 32, 33, 34, 35);
+  if constexpr (N == 96) WGMMA_SS(96, 48, 49, 50, 51);
+  if constexpr (N == 128) WGMMA_SS(128, 64, 65, 66, 67);
+  if constexpr (N == 176) WGMMA_SS(176, 88, 89, 90, 91);
+  if constexpr (N == 192) WGMMA_SS(192, 96, 97, 98, 99);
+  if constexpr (N == 256) WGMMA_SS(256, 128, 129, 130, 131);
+#else
+  __trap();
+#endif
+}
+
+// The same with A in registers: of each warp its 16 rows, as FragmentA.
+template <bool TRANS_B = false, int N_TILES>
+__device__ __forceinline__ void wgmma_rs(float (&d)[N_TILES][4], const uint32_t (&a)[4], uint64_t b,
+                                         bool accumulate = true) {
+  constexpr int N = 8 * N_TILES;
+  static_assert(N == 64 || N == 96 || N == 128 || N == 176 || N == 192 || N == 256, "no operand list for this N");
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  if constexpr (N == 64) WGMMA_RS(64, 32, 33, 34, 35, 36, 37, 38);
+  if constexpr (N == 96) WGMMA_RS(96, 48, 49, 50, 51, 52, 53, 54);
+  if constexpr (N == 128) WGMMA_RS(128, 64, 65, 66, 67, 68, 69, 70);
+  if constexpr (N == 176) WGMMA_RS(176, 88, 89, 90, 91, 92, 93, 94);
+  if constexpr (N == 192) WGMMA_RS(192, 96, 97, 98, 99, 100, 101, 102);
+  if constexpr (N == 256) WGMMA_RS(256, 128, 129, 130, 131, 132, 133, 134);
+#else
+  __trap();
+#endif
+}
+
+#undef WGMMA_TEXT_64
+#undef WGMMA_TEXT_96
+#undef WGMMA_TEXT_128
+#undef WGMMA_TEXT_176
+#undef WGMMA_TEXT_192
+#undef WGMMA_TEXT_256
+#undef WGMMA_TILE
+#undef WGMMA_TILES
+#undef WGMMA_D_64
+#undef WGMMA_D_96
+#undef WGMMA_D_128
+#undef WGMMA_D_176
+#undef WGMMA_D_192
+#undef WGMMA_D_256
+#undef WGMMA_SS
+#undef WGMMA_RS
+
+// ---- who has how many registers ------------------------------------------------------------------------------------------
+
+// Gives registers of every thread of this warpgroup back to the block's pool, or takes some from it, and waits until there
+// are enough: from now on each thread has COUNT, a multiple of 8 from 24 to 256. All four warps execute it. A kernel starts
+// with what ptxas has given it, which __launch_bounds__ must fix, and warpgroups together never have more than at the start.
+// Source: PTX ISA, "Miscellaneous Instructions: setmaxnreg".
+template <int COUNT>
+__device__ __forceinline__ void setmaxnreg_dec() {
+  static_assert(COUNT % 8 == 0 && 24 <= COUNT && COUNT <= 256);
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
+#else
+  __trap();
+#endif
+}
+template <int COUNT>
+__device__ __forceinline__ void setmaxnreg_inc() {
+  static_assert(COUNT % 8 == 0 && 24 <= COUNT && COUNT <= 256);
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
+#else
+  __trap();
+#endif
+}
+
+}  // namespace ptx
