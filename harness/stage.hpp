@@ -59,6 +59,7 @@ struct Tile {
 // Exact event counts of one launch on the emulator; a warp instruction counts once. Bytes are those asked for.
 struct Counts {
   uint64_t mma = 0;
+  uint64_t wgmma = 0;  // of a warpgroup
   uint64_t ldmatrix = 0;
   uint64_t shuffles = 0;
   uint64_t votes = 0;
@@ -66,6 +67,7 @@ struct Counts {
   uint64_t barriers = 0;   // __syncthreads, once per block
   uint64_t gmem_bytes_read = 0;
   uint64_t gmem_bytes_written = 0;
+  uint64_t multicast_bytes = 0;  // that land in shared memory, in each block that gets them
   uint64_t unused_smem_bytes = 0;  // of those that a block asks for: never written, as the padding of rows is
   bool operator==(const Counts&) const = default;
 };

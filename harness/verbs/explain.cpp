@@ -91,6 +91,7 @@ void print_counts(std::FILE* out, const Variant& variant, const CheckResult& res
                counted_before ? grouped(*counted_before.*field) : ""});
   };
   add("mma", &Counts::mma);
+  if (counted.wgmma > 0) add("wgmma", &Counts::wgmma);
   add("ldmatrix", &Counts::ldmatrix);
   add("shuffles", &Counts::shuffles);
   if (counted.votes > 0) {
@@ -152,6 +153,7 @@ void print_sites(std::FILE* out, const emulator::Counters& counters) {
 
 nlohmann::ordered_json counts_json(const Counts& counts) {
   return {{"mma", counts.mma},
+          {"wgmma", counts.wgmma},
           {"ldmatrix", counts.ldmatrix},
           {"shuffles", counts.shuffles},
           {"votes", counts.votes},
@@ -159,6 +161,7 @@ nlohmann::ordered_json counts_json(const Counts& counts) {
           {"barriers", counts.barriers},
           {"gmem_bytes_read", counts.gmem_bytes_read},
           {"gmem_bytes_written", counts.gmem_bytes_written},
+          {"multicast_bytes", counts.multicast_bytes},
           {"unused_smem_bytes", counts.unused_smem_bytes}};
 }
 

@@ -18,6 +18,7 @@ nlohmann::ordered_json to_json(const emulator::Counters& counters) {
           {"smem_conflict_ways", counters.ways()},
           {"ldmatrix_conflict_ways", ldmatrix_ways(counters)},
           {"mma", counters.mma},
+          {"wgmma", counters.wgmma},
           {"ldmatrix", counters.ldmatrix},
           {"shuffles", counters.shuffles},
           {"votes", counters.votes},
@@ -25,6 +26,8 @@ nlohmann::ordered_json to_json(const emulator::Counters& counters) {
           {"barriers", counters.barriers},
           {"gmem_bytes_read", counters.gmem_bytes_read},
           {"gmem_bytes_written", counters.gmem_bytes_written},
+          {"bulk_bytes", counters.bulk_bytes},
+          {"multicast_bytes", counters.multicast_bytes},
           {"unused_smem_bytes", counters.unused_smem_bytes},
           {"blocks", counters.blocks}};
 }

@@ -191,6 +191,7 @@ void judge_counts(CheckResult& result, const Variant& variant, const Problem& pr
       fail(result, FailureKind::counts_differ, fmt::format("{}: predicted {}, counted {}", name, expected, actual));
     };
     compare("mma", predicted.mma, counted.mma);
+    compare("wgmma", predicted.wgmma, counted.wgmma);
     compare("ldmatrix", predicted.ldmatrix, counted.ldmatrix);
     compare("shuffles", predicted.shuffles, counted.shuffles, variant.shuffles_per_rescale);
     compare("votes", predicted.votes, counted.votes);
@@ -198,6 +199,7 @@ void judge_counts(CheckResult& result, const Variant& variant, const Problem& pr
     compare("barriers", predicted.barriers, counted.barriers);
     compare("bytes read from global memory", predicted.gmem_bytes_read, counted.gmem_bytes_read);
     compare("bytes written to global memory", predicted.gmem_bytes_written, counted.gmem_bytes_written);
+    compare("bytes by multicast", predicted.multicast_bytes, counted.multicast_bytes);
     compare("bytes of a block's shared memory that are never written", predicted.unused_smem_bytes,
             counted.unused_smem_bytes);
   }
@@ -313,6 +315,7 @@ bool CheckResult::has_report(std::string_view detail) const {
 
 Counts counts_of(const emulator::Counters& counters) {
   return {.mma = counters.mma,
+          .wgmma = counters.wgmma,
           .ldmatrix = counters.ldmatrix,
           .shuffles = counters.shuffles,
           .votes = counters.votes,
@@ -320,6 +323,7 @@ Counts counts_of(const emulator::Counters& counters) {
           .barriers = counters.barriers,
           .gmem_bytes_read = counters.gmem_bytes_read,
           .gmem_bytes_written = counters.gmem_bytes_written,
+          .multicast_bytes = counters.multicast_bytes,
           .unused_smem_bytes = counters.unused_smem_bytes};
 }
 

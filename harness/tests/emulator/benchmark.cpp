@@ -22,7 +22,7 @@ double seconds(const ladder::Stage& stage, const ladder::Problem& problem, const
   double spent = 0;
   for (int repetition = 0; repetition < 7 && spent < 3; ++repetition) {
     const auto start = std::chrono::steady_clock::now();
-    ladder::run_on_emulator(stage, stage.variants.front(), problem.shape, problem.inputs, options);
+    ladder::run_on_emulator(stage, stage.variants.front(), problem, options);
     const double taken = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     best = std::min(best, taken);
     spent += taken;
