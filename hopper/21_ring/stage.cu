@@ -1,0 +1,39 @@
+#include "harness/stage.hpp"
+#include "kernel.cuh"
+
+namespace {
+
+// wgmma is counted per warpgroup, 64 queries, and tile of BC keys, a pair; shuffles per warp.
+template <class C>
+ladder::Counts predict(const ladder::Shape& shape) {
+  constexpr uint64_t BR = C::BR, BC = C::BC, WARPS = C::WARPS;
+  const uint64_t blocks = shape.batch_heads() * shape.n / BR, tiles = blocks * (shape.n / BC);
+  const uint64_t pairs = tiles * WARPS / 4, warps = blocks * WARPS, warp_tiles = tiles * WARPS;
+  return {
+      .wgmma = pairs * (HEAD_DIM / 16 + BC / 16),      // QK by slices of d, PV by slices of keys
+      .shuffles = warp_tiles * 2 * 2 + warps * 2 * 2,  // two rows, two exchanges: a maximum per tile, a sum at the end
+      .barriers = blocks,
+      .gmem_bytes_read = (blocks * BR + tiles * 2 * BC) * ROW_BYTES,
+      .gmem_bytes_written = blocks * BR * ROW_BYTES};
+}
+
+template <class C>
+ladder::Variant variant(ladder::Variant rest = {}) {
+  return ladder::make_variant<C>(run<C>, flash_attention<C>, predict<C>, std::move(rest));
+}
+
+const ladder::Registration registration({
+    .name = "21_ring",
+    .previous = "20_wgmma",
+    .idea = "K and V have rings of stages of their own, and a tile is requested as soon as its stage has been read.",
+    .limit = "A tile is requested when the one before it is half done, and then PV alone covers its way.",
+    .prediction = "+10 % to +20 %: a tile has a whole tile's time to arrive, where it had less than half of it; no "
+                  "warpgroup waits for a copy any more, but for the first.",
+    .min_sm = 90,
+    .needs = "wgmma, TMA, mbarrier, 160 KiB of shared memory",
+    .resources = {{.sm = 90, .registers = 160, .spill_bytes = 0}},
+    .variants = {variant<Config<128, 128, 8, 2>>(), variant<Config<128, 64, 8, 2>>(),
+                 variant<Config<128, 64, 8, 4>>({.label = "128x64, 4 stages"})},
+});
+
+}  // namespace
