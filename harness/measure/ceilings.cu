@@ -6,7 +6,11 @@
 #include <utility>
 
 #include "common/ptx/convert.cuh"
+#include "common/ptx/memory.cuh"
+#include "common/ptx/mbarrier.cuh"
 #include "common/ptx/tensor_core.cuh"
+#include "common/ptx/tensor_map.cuh"
+#include "common/ptx/wgmma.cuh"
 #include "harness/measure/ceilings.hpp"
 
 namespace ladder {
@@ -62,6 +66,52 @@ __global__ void __launch_bounds__(WARPS * 32, 1) mma_sync_loop(float* sums) {
 #endif
 }
 
+// Two warpgroups, each with products of 64x256x16 on accumulators of its own: while one waits for its group, the other's is on the
+// tensor cores. A and B are panels of 64 columns, full of random numbers, so that how they are swizzled is all the same.
+constexpr int WARPGROUPS = 2, WGMMA_N = 256, PANEL_SLICES = 4, WGMMA_REPEATS = 4, WGMMA_ITERATIONS = 512;
+constexpr int PANEL_ROW_BYTES = 128, WGMMA_SMEM_BYTES = (WARPGROUPS * 64 + WGMMA_N) * PANEL_ROW_BYTES;
+constexpr double FLOPS_PER_WGMMA = 2.0 * 64 * WGMMA_N * 16;
+
+template <bool A_IN_REGISTERS>
+__global__ void __launch_bounds__(WARPGROUPS * 128, 1) wgmma_loop(float* sums) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  const uint32_t thread = blockIdx.x * blockDim.x + threadIdx.x, smem_B = smem_base();
+  const uint32_t smem_A = smem_B + (WGMMA_N + threadIdx.x / 128 * 64) * PANEL_ROW_BYTES;
+  for (uint32_t at = threadIdx.x * 4; at < WGMMA_SMEM_BYTES; at += blockDim.x * 4) {
+    st_shared_b32(smem_B + at, random_pair((blockIdx.x * WGMMA_SMEM_BYTES + at) * 16));
+  }
+  uint32_t A[PANEL_SLICES][4];
+  for (int i = 0; i < PANEL_SLICES * 4; ++i) A[i / 4][i % 4] = random_pair((thread * 64 + i) * 16);
+  float C[WGMMA_N / 8][4] = {};
+  fence_proxy_async();
+  __syncthreads();
+  const uint64_t A_panel = wgmma_descriptor(smem_A), B_panel = wgmma_descriptor(smem_B);
+  for (int iteration = 0; iteration < WGMMA_ITERATIONS; ++iteration) {
+    wgmma_fence(C, A);
+#pragma unroll
+    for (int i = 0; i < WGMMA_REPEATS * PANEL_SLICES; ++i) {
+      const int slice = i % PANEL_SLICES;
+      if constexpr (A_IN_REGISTERS) {
+        wgmma_rs(C, A[slice], wgmma_advance(B_panel, slice * 32));
+      } else {
+        wgmma_ss(C, wgmma_advance(A_panel, slice * 32), wgmma_advance(B_panel, slice * 32));
+      }
+    }
+    wgmma_commit();
+    wgmma_wait<0>(C, A);
+  }
+  float sum = 0;
+  for (const auto& tile : C) sum += tile[0] + tile[1] + tile[2] + tile[3];
+  sums[thread] = sum;
+#endif
+}
+
+template <bool A_IN_REGISTERS>
+void launch_wgmma(int blocks, const std::byte*, float* sums) {
+  wgmma_loop<A_IN_REGISTERS><<<blocks, WARPGROUPS * 128, WGMMA_SMEM_BYTES>>>(sums);
+}
+constexpr double WGMMA_WORK = FLOPS_PER_WGMMA * WARPGROUPS * WGMMA_REPEATS * PANEL_SLICES * WGMMA_ITERATIONS;
+
 // Eight chains each, so that none waits for another's result. 2^x of x in (-1, 0], as in a softmax.
 constexpr int EX2_THREADS = 1024, EX2_CHAINS = 8, EX2_ITERATIONS = 8192;
 __global__ void __launch_bounds__(EX2_THREADS, 1) ex2_loop(float* sums) {
@@ -101,18 +151,21 @@ __global__ void __launch_bounds__(L2_THREADS) l2_read_loop(const uint4* buffer, 
 // One loop: what it needs, and how it is launched.
 struct Loop {
   std::string_view name;
-  int least_sm;
+  int least_sm, most_sm;
   int blocks_per_sm, threads;
   double work_per_block;
   size_t buffer_bytes;
   void (*launch)(int blocks, const std::byte* buffer, float* sums);
 };
+constexpr int ANY = 1000;
 const Loop LOOPS[] = {
-    {"mma_sync", 80, 1, WARPS * 32, FLOPS_PER_MMA* M_TILES* N_TILES* OPERAND_SETS* ITERATIONS* WARPS, 0,
+    {"mma_sync", 80, ANY, 1, WARPS * 32, FLOPS_PER_MMA* M_TILES* N_TILES* OPERAND_SETS* ITERATIONS* WARPS, 0,
      [](int blocks, const std::byte*, float* sums) { mma_sync_loop<<<blocks, WARPS * 32>>>(sums); }},
-    {"ex2", 75, 1, EX2_THREADS, double{EX2_THREADS} * EX2_CHAINS* EX2_ITERATIONS, 0,
+    {"wgmma", 90, 90, 1, WARPGROUPS * 128, WGMMA_WORK, 0, launch_wgmma<false>},
+    {"wgmma_rs", 90, 90, 1, WARPGROUPS * 128, WGMMA_WORK, 0, launch_wgmma<true>},
+    {"ex2", 75, ANY, 1, EX2_THREADS, double{EX2_THREADS} * EX2_CHAINS* EX2_ITERATIONS, 0,
      [](int blocks, const std::byte*, float* sums) { ex2_loop<<<blocks, EX2_THREADS>>>(sums); }},
-    {"l2_read", 80, 4, L2_THREADS, double{L2_THREADS} * L2_READS * sizeof(uint4), L2_BYTES,
+    {"l2_read", 80, ANY, 4, L2_THREADS, double{L2_THREADS} * L2_READS * sizeof(uint4), L2_BYTES,
      [](int blocks, const std::byte* buffer, float* sums) {
        l2_read_loop<<<blocks, L2_THREADS>>>(reinterpret_cast<const uint4*>(buffer), sums);
      }},
