@@ -1,0 +1,14 @@
+#include "harness/tests/stages/claims.hpp"
+
+using namespace ladder;
+using namespace ladder::claims;
+
+CLAIM("every count is as before") {
+  CHECK(counts_of(counted(rung())) == counts_of(counted(previous())));
+  CHECK(counted(rung()).bulk_bytes == counted(previous()).bulk_bytes);
+  CHECK(counted(rung()).bulk_copies == counted(previous()).bulk_copies);
+}
+
+CLAIM("O is rescaled in the tiles in which it was before") {
+  for (const float growth : {3.0f, 20.0f}) CHECK(rescaled_tiles(rung(), growth) == rescaled_tiles(previous(), growth));
+}
