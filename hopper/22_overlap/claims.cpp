@@ -5,8 +5,11 @@ using namespace ladder::claims;
 
 CLAIM("every count is as before") {
   CHECK(counts_of(counted(rung())) == counts_of(counted(previous())));
-  CHECK(counted(rung()).bulk_bytes == counted(previous()).bulk_bytes);
-  CHECK(counted(rung()).bulk_copies == counted(previous()).bulk_copies);
+}
+
+CLAIM("the softmax of every tile but the first runs under products") {
+  CHECK(votes_under_products(previous()) == 0);
+  CHECK(votes_under_products(rung()) == GROWING_TILES - 1);
 }
 
 CLAIM("O is rescaled in the tiles in which it was before") {

@@ -173,6 +173,28 @@ std::vector<int> rescaled_tiles(const Stage& stage, float growth) {
   return tiles;
 }
 
+int votes_under_products(const Stage& stage) {
+  const Problem problem = growing_scores(stage, 0.0f);
+  emulator::Options options{.trace = true};
+  options.slices = static_cast<uint64_t>(problem.shape.n / stage.variants[0].tile.br);
+  int votes = 0, in_flight = 0;  // groups of products
+  for (const emulator::TraceEvent& event : run_on_emulator(stage, stage.variants[0], problem, options).trace) {
+    if (event.warp != 0) continue;
+    if (event.instruction == "wgmma.commit_group") ++in_flight;
+    if (event.instruction == "wgmma.wait_group") in_flight = std::min(in_flight, event.operand);
+    if (event.instruction == "vote.any" && in_flight > 0) ++votes;
+  }
+  return votes;
+}
+
+std::set<int> copying_warps(const Stage& stage) {
+  std::set<int> warps;
+  for (const auto& event : run_on_emulator(stage, stage.variants[0], problem(SMALL), {.trace = true}).trace) {
+    if (event.instruction.starts_with("cp.async.bulk.tensor")) warps.insert(event.warp);
+  }
+  return warps;
+}
+
 int in_machine_code(const Stage& stage, const Variant& variant, std::string_view opcode) {
   // "Config<64, 128, 4>" is recorded as "flash_attention<64, 128, 4>"; a flag that is left out as 0.
   std::string parameters = variant.config.substr(std::min(variant.config.find('<'), variant.config.size()));

@@ -10,6 +10,7 @@
 #pragma once
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -84,6 +85,12 @@ constexpr int GROWING_TILES = 8;
 Problem growing_scores(const Stage& stage, float growth);
 // Those of the eight tiles in which `stage` rescales O, by the votes of its first warp.
 std::vector<int> rescaled_tiles(const Stage& stage, float growth);
+
+// In how many tiles of keys, of the eight of growing scores, the first warp votes about its softmax while products of its
+// warpgroup are in flight.
+int votes_under_products(const Stage& stage);
+// The warps that ask for bulk copies, in the first block.
+std::set<int> copying_warps(const Stage& stage);
 
 }  // namespace ladder::claims
 

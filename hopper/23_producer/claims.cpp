@@ -1,0 +1,22 @@
+#include "harness/tests/stages/claims.hpp"
+
+using namespace ladder;
+using namespace ladder::claims;
+
+CLAIM("every count is as before") {
+  CHECK(counts_of(counted(rung())) == counts_of(counted(previous())));
+}
+
+CLAIM("who multiplies asks for no copies any more") {
+  const int warps = rung().variants[0].tile.warps;
+  CHECK(copying_warps(previous()) == std::set<int>{0});
+  CHECK(copying_warps(rung()) == std::set<int>{warps});  // the first behind them
+}
+
+CLAIM("the softmax runs under products as before") {
+  CHECK(votes_under_products(rung()) == votes_under_products(previous()));
+}
+
+CLAIM("O is rescaled in the tiles in which it was before") {
+  for (const float growth : {3.0f, 20.0f}) CHECK(rescaled_tiles(rung(), growth) == rescaled_tiles(previous(), growth));
+}

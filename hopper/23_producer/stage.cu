@@ -1,0 +1,40 @@
+#include "harness/stage.hpp"
+#include "kernel.cuh"
+
+namespace {
+
+// wgmma is counted per warpgroup, 64 queries, and tile of BC keys, a pair; shuffles per warp.
+template <class C>
+ladder::Counts predict(const ladder::Shape& shape) {
+  constexpr uint64_t BR = C::BR, BC = C::BC, WARPS = C::WARPS;
+  const uint64_t blocks = shape.batch_heads() * shape.n / BR, tiles = blocks * (shape.n / BC);
+  const uint64_t pairs = tiles * WARPS / 4, warps = blocks * WARPS, warp_tiles = tiles * WARPS;
+  return {
+      .wgmma = pairs * (HEAD_DIM / 16 + BC / 16),      // QK by slices of d, PV by slices of keys
+      .shuffles = warp_tiles * 2 * 2 + warps * 2 * 2,  // two rows, two exchanges: a maximum per tile, a sum at the end
+      .barriers = blocks,
+      .gmem_bytes_read = (blocks * BR + tiles * 2 * BC) * ROW_BYTES,
+      .gmem_bytes_written = blocks * BR * ROW_BYTES};
+}
+
+template <class C>
+ladder::Variant variant(ladder::Variant rest = {}) {
+  return ladder::make_variant<C>(run<C>, flash_attention<C>, predict<C>, std::move(rest));
+}
+
+const ladder::Registration registration({
+    .name = "23_producer",
+    .previous = "22_overlap",
+    .idea = "A third warpgroup does nothing but ask for tiles, and gives its registers to the two that multiply.",
+    .limit = "A thread that multiplies asks for tiles too, and its warpgroup waits when a stage is not yet empty.",
+    .prediction =
+        "+5 % to +10 %: a warpgroup that multiplies never waits for the other one any more, so that the two drift "
+        "apart, one in its softmax while the other multiplies.",
+    .min_sm = 90,
+    .needs = "wgmma, setmaxnreg, TMA, mbarrier, 160 KiB of shared memory",
+    .resources = {{.sm = 90, .registers = 168, .spill_bytes = 0}},
+    .variants = {variant<Config<128, 128, 8, 2>>(), variant<Config<128, 64, 8, 2>>(),
+                 variant<Config<128, 64, 8, 4>>({.label = "128x64, 4 stages"})},
+});
+
+}  // namespace
