@@ -584,44 +584,7 @@ const std::map<std::string_view, std::function<Words(const Words&)>>& expectatio
 }
 
 // Primitives that no GPU has answered for yet. Whoever records their fixtures takes them off this list.
-const std::set<std::string> AWAITING_FIXTURE = {
-    "cluster_rank",
-    "cluster_sync",
-    "cp_async_bulk_commit",
-    "cp_async_bulk_tensor_4d",
-    "cp_async_bulk_tensor_4d_multicast",
-    "cp_async_bulk_tensor_store_4d",
-    "cp_async_bulk_wait",
-    "cp_async_bulk_wait_read",
-    "elect_sync",
-    "launch_clusters",
-    "mbarrier_arrive_remote",
-    "setmaxnreg_dec",
-    "setmaxnreg_inc",
-    "stmatrix_x4",
-    "wgmma_advance",
-    "wgmma_commit",
-    "wgmma_descriptor",
-    "wgmma_fence",
-    "wgmma_rs",
-    "wgmma_rs.n128",
-    "wgmma_rs.n128_trans_b",
-    "wgmma_rs.n176",
-    "wgmma_rs.n192",
-    "wgmma_rs.n256",
-    "wgmma_rs.n256_trans_b",
-    "wgmma_rs.n96",
-    "wgmma_rs.trans_b",
-    "wgmma_ss",
-    "wgmma_ss.n128",
-    "wgmma_ss.n128_trans_b",
-    "wgmma_ss.n176",
-    "wgmma_ss.n192",
-    "wgmma_ss.n256",
-    "wgmma_ss.n96",
-    "wgmma_ss.trans_b",
-    "wgmma_wait",
-};
+const std::set<std::string> AWAITING_FIXTURE = {};
 
 std::string read_text(const std::filesystem::path& file) {
   std::ifstream stream(file);
