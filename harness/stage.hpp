@@ -67,7 +67,7 @@ struct Counts {
   uint64_t barriers = 0;   // __syncthreads, once per block
   uint64_t gmem_bytes_read = 0;
   uint64_t gmem_bytes_written = 0;
-  uint64_t multicast_bytes = 0;  // that land in shared memory, in each block that gets them
+  uint64_t multicast_bytes = 0;    // that land in shared memory, in each block that gets them
   uint64_t unused_smem_bytes = 0;  // of those that a block asks for: never written, as the padding of rows is
   bool operator==(const Counts&) const = default;
 };

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "common/ptx/convert.cuh"
-#include "common/ptx/memory.cuh"
 #include "common/ptx/mbarrier.cuh"
+#include "common/ptx/memory.cuh"
 #include "common/ptx/tensor_core.cuh"
 #include "common/ptx/tensor_map.cuh"
 #include "common/ptx/wgmma.cuh"

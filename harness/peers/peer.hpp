@@ -113,7 +113,8 @@ int serve(const std::string& name, const std::string& version, const Prepare& pr
     const std::string operation = request["op"];
     if (operation == "prepare") {
       buffers.clear();  // the old ones first
-      if (request["dtype"] != "fp16") throw Refusal("no inputs of type " + request["dtype"].get<std::string>() + " here");
+      if (request["dtype"] != "fp16")
+        throw Refusal("no inputs of type " + request["dtype"].get<std::string>() + " here");
       problem = {.batch = request["batch"],
                  .heads = request["heads"],
                  .n = request["n"],
@@ -125,14 +126,16 @@ int serve(const std::string& name, const std::string& version, const Prepare& pr
       for (const auto& [tensor, file] : {std::pair(&problem.Q, "Q"), {&problem.K, "K"}, {&problem.V, "V"}}) {
         std::vector<char> values(problem.bytes());
         const std::string path = request["tensors"][file];
-        if (!std::ifstream(path, std::ios::binary).read(values.data(), std::ssize(values))) throw Refusal("cannot read " + path);
+        if (!std::ifstream(path, std::ios::binary).read(values.data(), std::ssize(values)))
+          throw Refusal("cannot read " + path);
         copy(*tensor = buffer(), values.data(), values.size());
       }
       problem.O = buffer();
       output_file = request["tensors"]["O"];
       return {{"ok", true}, {"protocol", PROTOCOL}, {"name", name}, {"version", version}};
     }
-    if (operation != "poison" && operation != "run" && operation != "output") throw Refusal("no operation " + operation);
+    if (operation != "poison" && operation != "run" && operation != "output")
+      throw Refusal("no operation " + operation);
     if (buffers.empty()) throw Refusal("nothing is prepared");
     if (operation == "poison") {
       fill(problem.O, 0xff, problem.bytes());  // all bits set are a NaN

@@ -26,9 +26,10 @@ class Trial {
       if (const Status refused = peer_.refuses_unknown_requests(); !refused) return failed(refused.error());
       fmt::print("unknown requests: refused\n");
     }
-    fmt::print("{}\n", info_.judged()  ? "It keeps the protocol: a bench would time it."
-                       : info_.ceiling ? "It keeps the protocol of a ceiling."
-                                       : "It keeps protocol 1: a bench would time it, and show its rows as unverified.");
+    fmt::print("{}\n", info_.judged() ? "It keeps the protocol: a bench would time it."
+                       : info_.ceiling
+                           ? "It keeps the protocol of a ceiling."
+                           : "It keeps protocol 1: a bench would time it, and show its rows as unverified.");
     return ExitCode::done;
   }
 
@@ -49,7 +50,8 @@ class Trial {
     if (!info_.judged()) return {};
     const Result<double> error = judge(peer_, problem);
     if (!error) return tl::make_unexpected(error.error());
-    fmt::print("poison, run, output: right, max error {:.1e} of {:.1e} allowed\n", *error, problem.reference.tolerance());
+    fmt::print("poison, run, output: right, max error {:.1e} of {:.1e} allowed\n", *error,
+               problem.reference.tolerance());
     return {};
   }
 

@@ -12,6 +12,8 @@ ladder::Counts predict(const ladder::Shape& shape) {
   return {
       .wgmma = pairs * (HEAD_DIM / 16 + BC / 16),      // QK by slices of d, PV by slices of keys
       .shuffles = warp_tiles * 2 * 2 + warps * 2 * 2,  // two rows, two exchanges: a maximum per tile, a sum at the end
+      .votes = warp_tiles,                             // whether anything has to be rescaled
+      .yes_votes = warps,                              // in the first tile
       .barriers = blocks,
       .gmem_bytes_read = (blocks * BR + tiles * 2 * BC) * ROW_BYTES,
       .gmem_bytes_written = blocks * BR * ROW_BYTES};
@@ -27,7 +29,7 @@ const ladder::Registration registration({
     .previous = "13_tma",
     .idea = "Four warps multiply together, by instructions that read K and V in shared memory themselves.",
     .limit =
-        "Each warp loads K and V into registers, fragment by fragment, and issues every 16x8x16 of a product itself.",
+        "Each warp loads K and V into registers, fragment by fragment, and issues thousands of small products itself.",
     .prediction = "+5 % to +10 %: no fragments are loaded any more, and a warp issues one instruction where it issued "
                   "hundreds. But a warpgroup has nothing else to do while its product runs, and a tile arrives under "
                   "PV alone, which is over sooner now.",

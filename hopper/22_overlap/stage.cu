@@ -12,6 +12,8 @@ ladder::Counts predict(const ladder::Shape& shape) {
   return {
       .wgmma = pairs * (HEAD_DIM / 16 + BC / 16),      // QK by slices of d, PV by slices of keys
       .shuffles = warp_tiles * 2 * 2 + warps * 2 * 2,  // two rows, two exchanges: a maximum per tile, a sum at the end
+      .votes = warp_tiles,                             // whether anything has to be rescaled
+      .yes_votes = warps,                              // in the first tile
       .barriers = blocks,
       .gmem_bytes_read = (blocks * BR + tiles * 2 * BC) * ROW_BYTES,
       .gmem_bytes_written = blocks * BR * ROW_BYTES};

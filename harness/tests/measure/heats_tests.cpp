@@ -10,9 +10,13 @@
 using namespace ladder;
 
 TEST_CASE("like runs with like, the slowest first, and those who are everywhere have their home in the fastest heat") {
-  const std::vector<Candidate> candidates{
-      {.launch_ms = 20}, {.launch_ms = 500}, {.launch_ms = 400}, {.launch_ms = 25, .everywhere = true},
-      {.launch_ms = 21}, {.launch_ms = 100}, {.launch_ms = 1, .everywhere = true}};
+  const std::vector<Candidate> candidates{{.launch_ms = 20},
+                                          {.launch_ms = 500},
+                                          {.launch_ms = 400},
+                                          {.launch_ms = 25, .everywhere = true},
+                                          {.launch_ms = 21},
+                                          {.launch_ms = 100},
+                                          {.launch_ms = 1, .everywhere = true}};
   const std::vector<PlannedHeat> heats = plan_heats(candidates);
   REQUIRE(heats.size() == 3);
   CHECK(heats[0].own == std::vector<size_t>{1, 2});
@@ -22,7 +26,8 @@ TEST_CASE("like runs with like, the slowest first, and those who are everywhere 
 }
 
 TEST_CASE("whoever a ratio needs is a guest, however slow") {
-  const std::vector<Candidate> candidates{{.launch_ms = 120}, {.launch_ms = 40, .links = {0}}, {.launch_ms = 20, .links = {1}}};
+  const std::vector<Candidate> candidates{
+      {.launch_ms = 120}, {.launch_ms = 40, .links = {0}}, {.launch_ms = 20, .links = {1}}};
   const std::vector<PlannedHeat> heats = plan_heats(candidates);
   REQUIRE(heats.size() == 2);
   CHECK(heats[0].all() == std::vector<size_t>{0, 1});
