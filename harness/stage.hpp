@@ -163,6 +163,7 @@ struct Stage {
   std::string_view limit;          // what limits the stage before, one sentence
   std::string_view prediction;     // what we expected before measuring, with the reason
   int min_sm = 80;                 // oldest GPU whose instructions suffice
+  int max_sm = 0;                  // newest one that has them; 0: every newer one has
   std::string_view needs = "";     // which ones those are: "mma.m16n8k16, cp.async"
   int max_d = 128;                 // until every stage.cu says it of its variants
   bool any_d = false, causal = false, writes_lse = false;

@@ -36,6 +36,12 @@ Status runs_on(const Stage& stage, const Variant& variant, const Shape& shape, c
                    fmt::format("{} needs sm_{} or newer ({}); this is a {} (sm_{}).{}", stage.name, stage.min_sm,
                                stage.needs, gpu.name, gpu.sm, here));
   }
+  if (stage.max_sm != 0 && gpu.sm > stage.max_sm) {
+    return failure(
+        ExitCode::cannot_run_here,
+        fmt::format("{} needs instructions that newer GPUs than sm_{} do not have ({}); this is a {} (sm_{}).{}",
+                    stage.name, stage.max_sm, stage.needs, gpu.name, gpu.sm, here));
+  }
   if (auto status = fits_shared_memory(stage, variant, shape.n, gpu.smem_per_block, "this " + gpu.name); !status) {
     status.error().message += here;
     return status;

@@ -34,6 +34,7 @@ const ladder::Registration registration({
                   "hundreds. But a warpgroup has nothing else to do while its product runs, and a tile arrives under "
                   "PV alone, which is over sooner now.",
     .min_sm = 90,
+    .max_sm = 90,
     .needs = "wgmma, TMA, mbarrier, 160 KiB of shared memory",
     .resources = {{.sm = 90, .registers = 160, .spill_bytes = 0}},
     .variants = {variant<Config<128, 128, 8>>(), variant<Config<128, 64, 8>>()},

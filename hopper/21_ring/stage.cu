@@ -32,6 +32,7 @@ const ladder::Registration registration({
     .prediction = "+10 % to +20 %: a tile has a whole tile's time to arrive, where it had less than half of it; no "
                   "warpgroup waits for a copy any more, but for the first.",
     .min_sm = 90,
+    .max_sm = 90,
     .needs = "wgmma, TMA, mbarrier, 160 KiB of shared memory",
     .resources = {{.sm = 90, .registers = 160, .spill_bytes = 0}},
     .variants = {variant<Config<128, 128, 8, 2>>(), variant<Config<128, 64, 8, 2>>(),

@@ -33,6 +33,7 @@ const ladder::Registration registration({
         "+5 % to +10 %: QK of a tile and PV of the one before are asked for together, and the softmax runs under "
         "PV. Two warpgroups cover one another in part already, so that not all of the softmax is won.",
     .min_sm = 90,
+    .max_sm = 90,
     .needs = "wgmma, TMA, mbarrier, 160 KiB of shared memory",
     .resources = {{.sm = 90, .registers = 200, .spill_bytes = 0}},
     .variants = {variant<Config<128, 128, 8, 2>>(), variant<Config<128, 64, 8, 2>>(),

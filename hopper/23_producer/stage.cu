@@ -33,6 +33,7 @@ const ladder::Registration registration({
         "+5 % to +10 %: a warpgroup that multiplies never waits for the other one any more, so that the two drift "
         "apart, one in its softmax while the other multiplies.",
     .min_sm = 90,
+    .max_sm = 90,
     .needs = "wgmma, setmaxnreg, TMA, mbarrier, 160 KiB of shared memory",
     .resources = {{.sm = 90, .registers = 168, .spill_bytes = 0}},
     .variants = {variant<Config<128, 128, 8, 2>>(), variant<Config<128, 64, 8, 2>>(),

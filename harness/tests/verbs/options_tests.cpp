@@ -262,6 +262,20 @@ TEST_CASE("a GPU that is too old is told so, with the way out") {
         "  Here:  ./ladder check 03 --on cpu      the same kernel, emulated");
 }
 
+TEST_CASE("a GPU that is too new is told so as well") {
+  Stage stage = STAGES[2];
+  stage.min_sm = stage.max_sm = 90;
+  stage.needs = "wgmma";
+  GpuInfo newer;
+  newer.name = "NVIDIA B200";
+  newer.sm = 100;
+  const Status status = runs_on(stage, stage.variants[0], {}, newer);
+  REQUIRE_FALSE(status);
+  CHECK(status.error().code == ExitCode::cannot_run_here);
+  CHECK(
+      mentions(status.error().message, "03_longer needs instructions that newer GPUs than sm_90 do not have (wgmma)"));
+}
+
 TEST_CASE("a row of scores that shared memory cannot hold is refused with the limit") {
   Stage stage = STAGES[0];
   stage.name = "p03_inline";
