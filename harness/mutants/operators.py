@@ -341,7 +341,10 @@ class Generator:
                 if declarator.initialiser is not None:
                     self._expression(declarator.initialiser, self._unit("expression", declarator.initialiser, apart))
         elif initial is not None:
-            self._statement(initial, apart)
+            self._statement(initial, apart=True)  # in the head of a loop is no room for another statement
+            for part in self._parts(initial.expression) if initial.expression is not None else ():
+                if part.kind == "binary" and self.parser.word(part.operator) == "=":
+                    counters.add(self._text(part.children[0]))
         if statement.condition is not None:
             unit = self._unit("expression", statement.condition, apart)
             self._expression(statement.condition, unit)

@@ -3,6 +3,11 @@
 
 namespace {
 
+template <int WARPS, uint32_t UNUSED_BYTES>
+constexpr uint32_t unused_bytes(Config<WARPS, UNUSED_BYTES>) {
+  return UNUSED_BYTES;
+}
+
 template <class C>
 ladder::Counts predict(const ladder::Shape& shape) {
   const uint64_t rows = shape.batch_heads() * shape.n, scores = rows * shape.n;
@@ -11,7 +16,7 @@ ladder::Counts predict(const ladder::Shape& shape) {
           // Every score reads a row of Q and of K; every output a column of V.
           .gmem_bytes_read = scores * shape.d * 2 * 2 + scores * shape.d * 2,
           .gmem_bytes_written = rows * shape.d * 2,
-          .unused_smem_bytes = C::SMEM_BYTES - 2 * C::WARPS * 4};
+          .unused_smem_bytes = unused_bytes(C())};
 }
 
 template <class C>

@@ -3,6 +3,11 @@
 
 namespace {
 
+template <int WARPS, int KEYS, uint32_t UNUSED_BYTES>
+constexpr uint32_t unused_bytes(Config<WARPS, KEYS, UNUSED_BYTES>) {
+  return UNUSED_BYTES;
+}
+
 template <class C>
 ladder::Counts predict(const ladder::Shape& shape) {
   constexpr uint64_t GROUPS = C::GROUPS;
@@ -11,7 +16,7 @@ ladder::Counts predict(const ladder::Shape& shape) {
           .barriers = rows,
           .gmem_bytes_read = rows * HEAD_DIM * 2 * (GROUPS + 2 * steps * GROUPS),  // each group holds the row of Q
           .gmem_bytes_written = rows * HEAD_DIM * 2,
-          .unused_smem_bytes = C::SMEM_BYTES - GROUPS * (2 + HEAD_DIM) * 4};
+          .unused_smem_bytes = unused_bytes(C())};
 }
 
 template <class C>

@@ -108,7 +108,8 @@ class Schemata(unittest.TestCase):
       float &total = sum[0], *other = &sum[1];
       auto& same = sum[n % 2];
       const float& seen = sum[0];
-      for (int k = 0; k < n; k += 2) {
+      int k;
+      for (k = 0; k < n; k += 2) {
         sum[0] += k * 0.5f;
         if (k > 2) steps += 1;
         total += 0.25f;
@@ -136,7 +137,7 @@ class Schemata(unittest.TestCase):
         all_of_them = operators.mutants_of(text)
         self.assertEqual({mutant.original for mutant in all_of_them if mutant.unit.kind == "apart"},
                          {"float &total = sum[0], *other = &sum[1];", "auto& same = sum[n % 2];",
-                          "const float& seen = sum[0];"})
+                          "const float& seen = sum[0];", "for (k = 0; k < n; k += 2) {"})
         found = schemata.number([mutant for mutant in all_of_them if mutant.unit.kind != "apart"])
         self.assertGreater(len(found), 12)
         with tempfile.TemporaryDirectory() as name:
