@@ -19,7 +19,7 @@ struct Matrix {
   TensorMap map(Device& device, uint32_t box_rows = BOX_ROWS) const {
     return tensor_map_3d(device, reinterpret_cast<const f16*>(elements), {64, ROWS, 2}, {256, 128}, {64, box_rows, 2});
   }
-  uint16_t elements[ROWS][128];
+  alignas(16) uint16_t elements[ROWS][128];
   uint32_t out[BOX_BYTES / 4] = {};
 };
 
