@@ -1,6 +1,7 @@
 """Runs one mutant in a process of its own and says what became of it."""
 from __future__ import annotations
 
+import functools
 import json
 import os
 import resource
@@ -18,6 +19,7 @@ from operators import Mutant
 ANSWERS, COUNTS, TIMEOUT, CRASH, SURVIVED = "answers", "counts", "timeout", "crash", "survived"
 NOT_A_PROGRAM = "not a program"
 COUNT_KINDS = {"counts_differ", "conflicts_differ"}
+ABLATE = ["--ablate"]
 WALL_PER_CPU = 10  # a machine that is busy with other things makes a process slow, not endless
 
 
@@ -140,7 +142,17 @@ class Check:
             answers = self._run(mutant.number, self.to_first + ["--answers-only"])
             if answers.verdict != SURVIVED:
                 return answers
+        if outcome.verdict == SURVIVED:
+            outcome = self._run(mutant.number, [*self.to_first, *ABLATE], self.ablations)
         return outcome
+
+    @functools.cached_property
+    def ablations(self) -> Limits:
+        """For the check of all variants, as the tests of a rung make it: what the default lets pass may be wrong in another one."""
+        ended = run(self.command + ABLATE, 0, Limits())
+        if ended.code != 0:
+            raise Refused(f"{shlex.join(self.command + ABLATE)} ends with {ended.code}.")
+        return Limits.from_original(ended.seconds)
 
     def _run(self, number: int, options: list[str], limits: Limits | None = None) -> Outcome:
         limits = limits or self.limits

@@ -190,6 +190,10 @@ class Judging(unittest.TestCase):
         both = 'case "$*" in *answers-only*) ' + self.wrong("nan_output") + ";; esac\n" + self.wrong("conflicts_differ")
         self.assertEqual(self.outcome(both).verdict, judge.ANSWERS)
 
+    def test_what_the_default_variant_lets_pass_is_looked_for_in_the_others(self) -> None:
+        script = 'case "$*" in *--ablate*) ' + self.wrong("wrong_result") + ";; esac\nexit 0"
+        self.assertEqual(self.outcome(script).verdict, judge.ANSWERS)
+
     def test_a_check_that_refuses_the_original_is_said(self) -> None:
         with tempfile.TemporaryDirectory() as name:
             program = Path(name) / "check"
