@@ -12,7 +12,7 @@ from pathlib import Path
 
 PEERS = Path(__file__).resolve().parents[3] / "harness" / "peers"
 REQUEST = {"op": "prepare", "batch": 1, "heads": 1, "n": 256, "d": 128, "causal": False, "dtype": "fp16", "inputs": "normal",
-           "seed": 1}
+           "seed": 1, "softmax_scale": 128**-0.5, "tensors": {"Q": "no", "K": "such", "V": "file", "O": "here"}}
 ABSENT = "raise ImportError('none here')\n"
 TORCH = "from types import SimpleNamespace\n__version__ = 'stub'\ncuda = SimpleNamespace(" \
         "is_available=lambda: {gpu}, empty_cache=lambda: None)\n"
@@ -54,31 +54,34 @@ class Peers(unittest.TestCase):
         self.assertIn("d must be 64 or 128", reason(TRITON, d=96))
         self.assertIn("no inputs of type bf16", reason(TRITON, dtype="bf16"))
 
-    def test_a_group_is_poisoned_before_and_verified_after(self) -> None:
-        """A peer without a GPU: its output is one number, and every second launch does not write it."""
+    def test_flash_attn_packages_are_optional(self) -> None:
+        for peer, module in (("fa2_source.py", "flash_attn"), ("fa3.py", "flash_attn_interface")):
+            answer, = self.answers(peer, REQUEST, torch=TORCH.format(gpu=True), **{module: ABSENT})
+            self.assertEqual(answer, {"ok": False, "reason": f"no {module}: none here"})
+
+    def test_each_request_reaches_the_contestant(self) -> None:
+        """A peer without a GPU, whose output is a list of numbers."""
         peer = self.folder / "peer.py"
         peer.write_text(f"import sys; sys.path.insert(0, {str(PEERS)!r})" + """
-import math
-from torch_peer import Contestant, Refusal, serve
+from torch_peer import Contestant, serve
 
-class OneNumber(Contestant):
-    launches = 0
-    def launch(self, launches):
-        self.launches += 1
-        if self.launches % 2: self.output = 1.0
-    def before(self): self.output = math.nan
-    def after(self):
-        if not self.output == 1.0: raise Refusal(f"its output is {self.output}")
-    def answer(self): return {"name": "one"}
+class Numbers(Contestant):
+    output = []
+    def launch(self, launches): self.output = [launches] * 4
+    def poison(self): self.output = ["poison"] * 4
+    def write_output(self, rows): open(sys.argv[1], "w").write(repr([self.output[row] for row in rows]))
+    def answer(self): return {"name": "numbers", "version": "1"}
 
-serve(lambda request: OneNumber())
+serve(lambda request: Numbers())
 """)
-        events = "cuda.Event = lambda **_: SimpleNamespace(record=int, synchronize=int, elapsed_time=lambda _: 7.0)\n"
-        runs = [{"op": "run", "launches": 1}] * 3
-        self.assertEqual(self.answers(peer, REQUEST, *runs, torch=TORCH.format(gpu=True) + events),
-                         [{"ok": True, "name": "one"}, {"ok": True, "ms": 7.0}, {"ok": False, "reason": "its output is nan"},
-                          {"ok": True, "ms": 7.0}])
-
+        events = "cuda.synchronize = int\ncuda.Event = lambda **_: SimpleNamespace(record=int, synchronize=int, elapsed_time=lambda _: 7.0)\n"
+        output = self.folder / "output"
+        peer.write_text(peer.read_text().replace("sys.argv[1]", repr(str(output))))
+        requests = [REQUEST, {"op": "run", "launches": 3}, {"op": "poison"}, {"op": "output", "rows": [2, 0]}, {"op": "sing"}]
+        answers = self.answers(peer, *requests, torch=TORCH.format(gpu=True) + events)
+        self.assertEqual(answers, [{"ok": True, "protocol": 2, "name": "numbers", "version": "1"}, {"ok": True, "ms": 7.0}, {"ok": True},
+                                   {"ok": True}, {"ok": False, "reason": "no operation 'sing'"}])
+        self.assertEqual(output.read_text(), "['poison', 'poison']")
 
 
 if __name__ == "__main__":

@@ -331,6 +331,20 @@ class Bench(unittest.TestCase):
         run = ladder("compare", *(f"{ABLATED['number']}:{prefix(label)}" for label in (OTHER_TILE, default(ABLATED)["label"])), *PROTOCOL)
         self.assertEqual(run.returncode, 0, run.stderr)
 
+    def test_a_peer_can_be_tried_by_itself(self) -> None:
+        run = ladder("peer", str(Path(LADDER).with_name("peer_example")), "--n", "128")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertIn("poison, run, output: right, max error", run.stdout)
+        self.assertIn("It keeps the protocol: a bench would time it.", run.stdout)
+        for behaviour, code, says in (("good", 0, "keeps protocol 1"), ("refuses", 77, "no module named torch"),
+                                      ("zeros", 1, "is 0 and should be"), ("renames-itself", 1, "has changed its name"),
+                                      ("dies-at-once", 1, "ended with exit code 3")):
+            run = ladder("peer", f"{FAKE_PEER} {behaviour}", "--n", "128")
+            self.assertEqual(run.returncode, code, behaviour)
+            self.assertIn(says, run.stdout + run.stderr)
+        run = ladder("peer")
+        self.assertEqual(run.returncode, 2)
+
     def test_compare_of_a_wrong_stage_fails(self) -> None:
         run = ladder("compare", A["number"], B["number"], *SMALL, FAKE_GPU_WRONG=B["stage"])
         self.assertEqual(run.returncode, 1)
