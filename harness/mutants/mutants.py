@@ -215,7 +215,8 @@ def run_rung(directory: Path, build: Build, work: Path, jobs: int, clock: Clock,
     all_results.append(results)
     results.known = {mutant.key for mutant in rung.mutants}
     if draw is not None:
-        rung.keep(draw.sample(rung.mutants, min(SAMPLED_PER_RUNG, len(rung.mutants))))
+        unknown = [mutant for mutant in rung.mutants if mutant.key not in results.equivalents]  # what survives takes longest to judge
+        rung.keep(draw.sample(unknown, min(SAMPLED_PER_RUNG, len(unknown))))
     progress(f"{rung.name}: {len(rung.mutants)} mutants are compiled")
     rung.compile()
     results.not_programs = rung.not_programs
