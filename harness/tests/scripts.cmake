@@ -41,7 +41,7 @@ set_tests_properties(adds_a_rung PROPERTIES LABELS release RUN_SERIAL ON TIMEOUT
 
 # Wrong kernels by the dozen: which ones, the seed in the output says. A process at a time, beside other tests; .ci/run takes more.
 add_test(NAME mutants_sample
-  COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/harness/mutants/mutants.py --sample 20 --jobs 1 --build ${PROJECT_BINARY_DIR})
+  COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/harness/mutants/mutants.py --sample 30 --jobs 1 --build ${PROJECT_BINARY_DIR})
 set_tests_properties(mutants_sample PROPERTIES LABELS mutants ${asks_ladder})
 
 # The site: pages_tests.py without a browser, the others in one, on a site that is built once for all of them.
