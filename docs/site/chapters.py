@@ -57,7 +57,7 @@ def timing_lines(rows: list[results.Row]) -> list[tuple[str, list[str]]]:
              ("against the rung before, sustained", cells(against, 0)),
              ("against the rung before, burst", cells(against, 1)),
              ("against FA2 in PyTorch, sustained", cells(lambda row: interval(row, "vs_fa2"), 0)),
-             ("percent of the `mma.sync` ceiling", cells(lambda row: f"{row.pct_ceiling:.1f} %", 0)),
+             ("percent of its instruction's ceiling, `mma.sync` or `wgmma`", cells(lambda row: f"{row.pct_ceiling:.1f} %", 0)),
              ("registers, spilled bytes", cells(lambda row: f"{row.registers}, {row.spill_bytes}", 0))]
     return [line for line in lines if any(line[1])]
 
@@ -125,7 +125,9 @@ def block(rung: rungs.Rung, rows: list[results.Row], counters: dict) -> str:
     table += ["| " + " | ".join([label, *cells]) + " |" for label, cells in lines]
     ablations = [row for row in rows if row.stage.startswith(stage + "[") and results.Selection().takes(row)]
     if ablations:
-        table += ["", "Other variants, in the same run (ratio: to the same variant of the rung before, where it has one):", "",
+        same = all((row.commit, row.date) == (first.commit, first.date) for row in ablations)
+        run = "the same run" if same else "a run of their own"
+        table += ["", f"Other variants, in {run} (ratio: to the same variant of the rung before, where it has one):", "",
                   "| variant | TFLOPS | ratio | against FA2 |", "|---|---:|---:|---:|"]
         table += [f"| {row.stage} | {row.tflops:.1f} | {interval(row, 'vs_previous')} | {interval(row, 'vs_fa2')} |"
                   for row in ablations]
