@@ -354,12 +354,12 @@ Result<Options> parse_options(std::span<const std::string> arguments, const std:
   CLI::App* bench = add_verb("bench", "the TFLOPS table");
   CLI::App* compare = add_verb("compare", "two stages, interleaved: ratio, interval, verdict");
   CLI::App* explain = add_verb("explain", "the idea, predicted against counted, conflicts by source line");
+  CLI::App* describe = app.add_subcommand("describe", "parts and rungs as they are");
+  describe->allow_extras();
   CLI::App* peer = app.add_subcommand("peer", "tries a peer by itself, and says what of the protocol it keeps");
   peer->add_option("CMD", options.peers, "its command line, for the shell")->take_last();
   peer->allow_extras();
   add_shape_flags(*peer, raw, options);
-  CLI::App* describe = app.add_subcommand("describe", "parts and rungs as they are");
-  describe->allow_extras();
   for (CLI::App* verb : {check, bench, compare, explain, describe})
     add_file_flag(*verb, "--json", options.json, "results; - is stdout");
   for (CLI::App* verb : {bench, compare}) {
