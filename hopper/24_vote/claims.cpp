@@ -1,0 +1,31 @@
+#include "harness/tests/stages/claims.hpp"
+
+using namespace ladder;
+using namespace ladder::claims;
+
+CLAIM("maxima are exchanged in the first tile alone, and every other count is as before") {
+  Counts now = counts_of(counted(rung()));
+  const Counts before = counts_of(counted(previous()));
+  CHECK(before.shuffles - now.shuffles == (now.votes - now.yes_votes) * 2 * 2);
+  now.shuffles = before.shuffles;
+  CHECK(now == before);
+}
+
+CLAIM("the softmax runs under products as before") {
+  CHECK(votes_under_products(rung()) == votes_under_products(previous()));
+}
+
+CLAIM("O is rescaled in the tiles in which it was before") {
+  for (const float growth : {3.0f, 20.0f}) CHECK(rescaled_tiles(rung(), growth) == rescaled_tiles(previous(), growth));
+}
+
+CLAIM("one lane alone that sees its row outgrow the maximum is enough") {
+  Problem problem = growing_scores(rung(), 0.0f);
+  // One key of the fourth tile, in a column of one lane, stands above all others by 20 powers of two.
+  const int key = 3 * rung().variants[0].tile.bc + 5;
+  problem.inputs.half("K")[key * problem.shape.d] = to_f16(20 * 0.6931472f / problem.shape.scale() / 8.0f);
+  problem.reference = make_reference(problem.shape, problem.inputs);
+  const CheckResult result = check_on_emulator(rung(), rung().variants[0], problem);
+  INFO(reasons(result));
+  CHECK(result.ok);
+}
