@@ -42,7 +42,7 @@ struct WgmmaRegisters {
   template <class Element, int COUNT>
   static __forceinline__ __device__ void keep(Element (&elements)[COUNT]) {
 #pragma unroll
-    for (Element& element : elements) keep(element);
+    for (int i = 0; i < COUNT; ++i) keep(elements[i]);  // by number: nvcc does not always unroll a range
   }
 };
 
