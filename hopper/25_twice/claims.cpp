@@ -1,0 +1,22 @@
+#include "harness/tests/stages/claims.hpp"
+
+using namespace ladder;
+using namespace ladder::claims;
+
+CLAIM("every count is as before, and every bit of O") {
+  CHECK(counts_of(counted(rung())) == counts_of(counted(previous())));
+  CHECK(same_bits(checked(rung()), checked(previous())));
+}
+
+CLAIM("the softmax runs under products as before") {
+  CHECK(votes_under_products(rung()) == votes_under_products(previous()));
+}
+
+CLAIM("an odd number of tiles ends as an even one does") {
+  const int bc = rung().variants[0].tile.bc;
+  for (const int tiles : {2, 3}) checked(rung(), {.batch = 1, .heads = 1, .n = tiles * bc, .d = 128});
+}
+
+CLAIM("O is rescaled in the tiles in which it was before") {
+  for (const float growth : {3.0f, 20.0f}) CHECK(rescaled_tiles(rung(), growth) == rescaled_tiles(previous(), growth));
+}
