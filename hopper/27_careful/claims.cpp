@@ -1,0 +1,41 @@
+#include "harness/tests/stages/claims.hpp"
+#include "harness/devices/emulator_run.hpp"
+
+using namespace ladder;
+using namespace ladder::claims;
+
+CLAIM("on calm inputs every count is as before, that of exponentials too") {
+  CHECK(counts_of(counted(rung())) == counts_of(counted(previous())));
+  CHECK(counted(rung()).ex2 == counted(previous()).ex2);
+}
+
+CLAIM("the softmax runs under products as before") {
+  CHECK(votes_under_products(rung()) == votes_under_products(previous()));
+}
+
+CLAIM("after the first surprise O is rescaled when a maximum has grown by more than 8") {
+  CHECK(rescaled_tiles(rung(), 0.0f) == rescaled_tiles(previous(), 0.0f));
+  CHECK(rescaled_tiles(previous(), 3.0f) == std::vector{0, 4});
+  CHECK(rescaled_tiles(rung(), 3.0f) == std::vector{0, 4, 7});
+  CHECK(rescaled_tiles(rung(), 20.0f) == rescaled_tiles(previous(), 20.0f));
+}
+
+CLAIM("the exponentials of one tile alone are taken twice, where the rung before takes those of all but the first") {
+  const Problem problem = growing_scores(rung(), 20.0f);
+  const auto exponentials = [&](const Stage& stage) {
+    return run_on_emulator(stage, stage.variants[0], problem).counters.ex2;
+  };
+  const uint64_t of_a_tile = uint64_t(problem.shape.n) * rung().variants[0].tile.bc;
+  CHECK(exponentials(previous()) - exponentials(rung()) == (GROWING_TILES - 2) * of_a_tile);
+}
+
+CLAIM("weights that are large, and weights that are infinite, come out right") {
+  for (const float growth : {3.0f, 20.0f, 200.0f}) {
+    Problem problem = growing_scores(rung(), growth);
+    problem.kinds = {InputKind::creeping_max};  // which may rescale as often as it likes
+    problem.reference = make_reference(problem.shape, problem.inputs);
+    const CheckResult result = check_on_emulator(rung(), rung().variants[0], problem);
+    INFO(reasons(result));
+    CHECK(result.ok);
+  }
+}
