@@ -157,8 +157,9 @@ void Field::add(const Stage& stage, const Variant& variant) {
       [gpu = on_gpu_, &variant](std::span<const Launch> launches) { return gpu->time_ms(variant, launches); }));
 }
 
-void Field::add_ceilings() {
+void Field::add_ceilings(bool thermometers) {
   for (const std::string_view name : Ceiling::names()) {
+    if (!thermometers && !can_bound(name)) continue;
     Result<Ceiling> created = Ceiling::create(name);
     if (!created) {
       if (created.error().code != ExitCode::cannot_run_here) notes_.push_back(created.error().message);

@@ -41,7 +41,7 @@ class Field {
   // Checks the variant against the reference; a right one joins, and its timed groups are those of group.hpp. What
   // cannot run or is wrong becomes a note.
   void add(const Stage& stage, const Variant& variant);
-  void add_ceilings();
+  void add_ceilings(bool thermometers);  // or those alone that bound a row
   // Takes the answers of peers that were asked to prepare this problem, and judges them: all, or those of these names.
   // Fails only when interrupted.
   Status add_peers(PeerPool& pool, std::span<const std::string> only = {});

@@ -134,7 +134,7 @@ class Bench {
     if (interrupted()) return interruption();  // before all stages were checked
     const bool any_stage = !field->entries().empty();
     if (const Status added = field->add_peers(peers_); !added) return added;
-    if (any_stage) field->add_ceilings();
+    if (any_stage) field->add_ceilings(!options_.stages_named);  // a heat of their own, beside the whole ladder
     if (!refusal_) refusal_ = field->refusal();
     all_right_ = all_right_ && field->all_right();
     for (const std::string& note : field->notes()) say_once(note);
