@@ -1,0 +1,41 @@
+#include "harness/stage.hpp"
+#include "kernel.cuh"
+
+namespace {
+
+// wgmma is counted per warpgroup, 64 queries, and tile of BC keys, a pair; shuffles per warp.
+template <class C>
+ladder::Counts predict(const ladder::Shape& shape) {
+  constexpr uint64_t BR = C::BR, BC = C::BC, WARPS = C::WARPS;
+  const uint64_t blocks = shape.batch_heads() * shape.n / BR, tiles = blocks * (shape.n / BC);
+  const uint64_t pairs = tiles * WARPS / 4, warps = blocks * WARPS, warp_tiles = tiles * WARPS;
+  return {.wgmma = pairs * (HEAD_DIM / 16 + BC / 16),  // QK by slices of d, PV by slices of keys
+          .shuffles = warps * 2 * 2 * 2,         // two rows, two exchanges: the maxima of the first tile, the sums
+          .votes = warp_tiles,                   // whether anything has to be rescaled
+          .yes_votes = warps,                    // in the first tile
+          .barriers = blocks * (1 + WARPS / 4),  // and one of a warpgroup, named
+          .gmem_bytes_read = (blocks * BR + tiles * 2 * BC) * ROW_BYTES,
+          .gmem_bytes_written = blocks * BR * ROW_BYTES};
+}
+
+template <class C>
+ladder::Variant variant(ladder::Variant rest = {}) {
+  rest.shuffles_per_rescale = 2 * 2;  // rows and exchanges
+  return ladder::make_variant<C>(run<C>, flash_attention<C>, predict<C>, std::move(rest));
+}
+
+const ladder::Registration registration({
+    .name = "28_store",
+    .previous = "27_careful",
+    .idea = "O goes through shared memory on its way out: stmatrix lays out a warp's rows, and the copy engine stores "
+            "them.",
+    .limit = "Each lane writes O in stores of 4 bytes, each of which touches eight rows.",
+    .prediction = "0 % to +1 % at n = 8192, where storing is one part in 64 of a block's work.",
+    .min_sm = 90,
+    .needs = "wgmma, setmaxnreg, stmatrix, TMA, mbarrier, 160 KiB of shared memory",
+    .resources = {{.sm = 90, .registers = 168, .spill_bytes = 0}},
+    .variants = {variant<Config<128, 128, 8, 2>>(), variant<Config<128, 64, 8, 2>>(),
+                 variant<Config<128, 64, 8, 4>>({.label = "128x64, 4 stages"})},
+});
+
+}  // namespace
