@@ -1,0 +1,43 @@
+#include "harness/stage.hpp"
+#include "kernel.cuh"
+
+namespace {
+
+// wgmma is counted per warpgroup, 64 queries, and tile of BC keys, a pair; shuffles per warp.
+template <class C>
+ladder::Counts predict(const ladder::Shape& shape) {
+  constexpr uint64_t BR = C::BR, BC = C::BC, WARPS = C::WARPS;
+  const uint64_t blocks = shape.batch_heads() * shape.n / BR, tiles = blocks * (shape.n / BC);
+  const uint64_t sharing = shape.n / BR % 2 == 0 ? 2 : 1;  // blocks of a cluster
+  const uint64_t pairs = tiles * WARPS / 4, warps = blocks * WARPS, warp_tiles = tiles * WARPS;
+  return {.wgmma = pairs * (HEAD_DIM / 16 + BC / 16),  // QK by slices of d, PV by slices of keys
+          .shuffles = warps * 2 * 2 * 2,  // two rows, two exchanges: the maxima of the first tile, the sums
+          .votes = warp_tiles,            // whether anything has to be rescaled
+          .yes_votes = warps,             // in the first tile
+          .barriers = blocks * (1 + WARPS / 4 + (sharing > 1 ? 2 : 0)),  // of the block, of warpgroups, of the cluster
+          .gmem_bytes_read = (blocks * BR + tiles * 2 * BC / sharing) * ROW_BYTES,
+          .gmem_bytes_written = blocks * BR * ROW_BYTES,
+          .multicast_bytes = sharing > 1 ? tiles * 2 * BC * ROW_BYTES : 0};
+}
+
+template <class C>
+ladder::Variant variant(ladder::Variant rest = {}) {
+  rest.shuffles_per_rescale = 2 * 2;  // rows and exchanges
+  return ladder::make_variant<C>(run<C>, flash_attention<C>, predict<C>, std::move(rest));
+}
+
+const ladder::Registration registration({
+    .name = "29_cluster",
+    .previous = "28_store",
+    .idea = "Two blocks form a cluster: each asks for half of every tile of K and V, and it lands in both.",
+    .limit = "Neighbouring blocks of a head bring the same tiles of K and V from L2, each for itself.",
+    .prediction = "+3 % to +5 %: the GPU is at its power limit, and bringing tiles is a tenth of the energy; half of "
+                  "it goes. Blocks of a cluster wait for one another, which costs a little.",
+    .min_sm = 90,
+    .needs = "wgmma, clusters, setmaxnreg, stmatrix, TMA, mbarrier, 160 KiB of shared memory",
+    .resources = {{.sm = 90, .registers = 168, .spill_bytes = 0}},
+    .variants = {variant<Config<128, 128, 8, 2>>(), variant<Config<128, 64, 8, 2>>(),
+                 variant<Config<128, 64, 8, 4>>({.label = "128x64, 4 stages"})},
+});
+
+}  // namespace
