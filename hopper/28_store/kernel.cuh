@@ -63,8 +63,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   float row_max[2] = {}, row_sum[2] = {};  // [lane_row]: a lane has a share of two rows; in log2 units
 
   const int kv_tiles = p.n / BC;
-  // Requests a tile of K or V. Tile t lies in stage t % STAGES; each use of a stage is one phase of its two barriers, and
-  // a wait names the parity of its phase. Before the first use a new barrier lets parity 1 through.
+  // LOAD  Requests a tile of K or V. Tile t lies in stage t % STAGES; each use of a stage is one phase of its two
+  //       barriers, and a wait names the parity of its phase. Before the first use a new barrier lets parity 1 through.
   const auto request = [&](const TensorMap& map, uint32_t smem, uint32_t full, uint32_t empty, int tile) {
     if (tile >= kv_tiles) return;
     const uint32_t stage = tile % STAGES, parity = (tile / STAGES) % 2;

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "harness/stage.hpp"
 #include "kernel.cuh"
 
@@ -15,7 +17,8 @@ ladder::Counts predict(const ladder::Shape& shape) {
           .yes_votes = warps,                    // in the first tile
           .barriers = blocks * (1 + WARPS / 4),  // and one of a warpgroup, named
           .gmem_bytes_read = (blocks * BR + tiles * 2 * BC) * ROW_BYTES,
-          .gmem_bytes_written = blocks * BR * ROW_BYTES};
+          .gmem_bytes_written = blocks * BR * ROW_BYTES,
+          .unused_smem_bytes = uint64_t(std::max<int64_t>(0, C::STAGES - shape.n / C::BC)) * 2 * BC * ROW_BYTES};
 }
 
 template <class C>

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "harness/stage.hpp"
 #include "kernel.cuh"
 
@@ -17,7 +19,8 @@ ladder::Counts predict(const ladder::Shape& shape) {
           .barriers = blocks * (1 + WARPS / 4 + (sharing > 1 ? 2 : 0)),  // of the block, of warpgroups, of the cluster
           .gmem_bytes_read = (blocks * BR + tiles * 2 * BC / sharing) * ROW_BYTES,
           .gmem_bytes_written = blocks * BR * ROW_BYTES,
-          .multicast_bytes = sharing > 1 ? tiles * 2 * BC * ROW_BYTES : 0};
+          .multicast_bytes = sharing > 1 ? tiles * 2 * BC * ROW_BYTES : 0,
+          .unused_smem_bytes = uint64_t(std::max<int64_t>(0, C::STAGES - shape.n / C::BC)) * 2 * BC * ROW_BYTES};
 }
 
 template <class C>
