@@ -64,8 +64,9 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 
   const int kv_tiles = p.n / BC;
   const uint32_t rank = BLOCKS > 1 ? cluster_rank() : 0;
-  // Requests this block's panels of a tile of K or V, for all blocks of the cluster; theirs land here. Tile t lies in stage t % STAGES; each use of a stage is one phase of its two barriers, and
-  // a wait names the parity of its phase. Before the first use a new barrier lets parity 1 through.
+  // LOAD  Requests this block's panel of a tile of K or V, for all blocks of the cluster; theirs land here. Tile t lies in
+  //       stage t % STAGES; each use of a stage is one phase of its two barriers, and a wait names the parity of its phase.
+  //       Before the first use a new barrier lets parity 1 through.
   const auto request = [&](const TensorMap& map, uint32_t smem, uint32_t full, uint32_t empty, int tile) {
     if (tile >= kv_tiles) return;
     const uint32_t stage = tile % STAGES, parity = (tile / STAGES) % 2;

@@ -92,18 +92,23 @@ Problems problems_of(const std::string& kernel_source, const std::string& launch
       }
     }
   }
-  const std::string launches = without_comments(launch_source), mark = "launch(";
-  for (size_t at = launches.find(mark); at != std::string::npos; at = launches.find(mark, at + 1)) {
-    const std::vector<std::string> arguments = list_at(launches, at + mark.size() - 1);
-    if (arguments.size() < 5) continue;
-    const std::string name = without_spaces(arguments[1].substr(0, arguments[1].find('<')));
-    const std::string block = without_spaces(arguments[3]);
-    const auto kernel = bounds.find(name);
-    if (kernel == bounds.end() || kernel->second.empty()) continue;
-    if (bounded != nullptr) ++*bounded;
-    if (block != "dim3(" + kernel->second + ")") {
-      problems.push_back(name + " is launched on " + block + " threads, and its __launch_bounds__ are " +
-                         kernel->second + "; the hardware refuses more, so the two must be the same expression");
+  const std::string launches = without_comments(launch_source);
+  for (const std::string mark : {"launch(", "launch_clusters("}) {
+    for (size_t at = launches.find(mark); at != std::string::npos; at = launches.find(mark, at + 1)) {
+      const std::vector<std::string> arguments = list_at(launches, at + mark.size() - 1);
+      if (arguments.size() < 5) continue;
+      // flash_attention<C>, or one of two of its kind: condition ? flash_attention<A> : flash_attention<B>
+      std::string chosen = arguments[1];
+      if (const size_t question = chosen.find('?'); question != std::string::npos) chosen.erase(0, question + 1);
+      const std::string name = without_spaces(chosen.substr(0, chosen.find('<')));
+      const std::string block = without_spaces(arguments[3]);
+      const auto kernel = bounds.find(name);
+      if (kernel == bounds.end() || kernel->second.empty()) continue;
+      if (bounded != nullptr) ++*bounded;
+      if (block != "dim3(" + kernel->second + ")") {
+        problems.push_back(name + " is launched on " + block + " threads, and its __launch_bounds__ are " +
+                           kernel->second + "; the hardware refuses more, so the two must be the same expression");
+      }
     }
   }
   return problems;

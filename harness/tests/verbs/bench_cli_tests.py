@@ -275,7 +275,7 @@ class Bench(unittest.TestCase):
 
     def test_a_run_says_what_it_will_do_and_for_how_long(self) -> None:
         run = ladder("bench", A["number"], B["number"], *SMALL, "--n", f"{N},{2 * N}", "--no-peers")
-        self.assertRegex(run.stderr, r"\[1 of 2\] B=1 .*: \d+ heats of \d+ \(3 rounds\).*; about 0 min \d\d s\.")
+        self.assertRegex(run.stderr, r"\[1 of 2\] B=1 .*: \d+ heats? of \d+ \(3 rounds\).*; about 0 min \d\d s\.")
         self.assertRegex(run.stderr, r"\[2 of 2\]")
         self.assertIn("idle between groups", run.stdout)
         self.assertIn("not everyone has followed everyone else", run.stdout)
