@@ -133,7 +133,9 @@
     const rows = view.series.filter((series) => !series.across), lines = view.series.filter((series) => series.across);
     // Where the names would take too much of the width they stand above their bars.
     const names = Math.max(30, ...rows.map((series) => widthOf(series.label))) + 10, above = names > 0.3 * width;
-    const left = above ? 14 : names, pitch = above ? ROW + LINE : ROW;
+    // As many rungs as there are should be seen at once, while their names can be read.
+    const bar = above ? ROW : Math.max(12, Math.min(ROW, 480 / rows.length));
+    const left = above ? 14 : names, pitch = above ? ROW + LINE : bar;
     const right = width - 24 - Math.max(0, ...rows.map((series) => widthOf(view.write(series.points[0].value))));
     const domain = domainOf(view, view.series.map((series) => series.points[0])), x = scale(view.log, domain, [left, right]);
     const [heads, headRows] = headsOf(view, lines, x, width);
@@ -150,11 +152,11 @@
       root.push(write("title", middle, bottom + 34 + i * LINE, "middle", words));
     });
     rows.forEach((series, i) => {
-      const [point] = series.points, y = top + (i + 1) * pitch - 0.5 * ROW;
+      const [point] = series.points, y = top + (i + 1) * pitch - 0.5 * bar;
       const from = x(view.base ?? domain[0]), to = x(point.value);
       // On a logarithmic axis the length of a bar says nothing, but from a base on it does.
       const shape = view.log && view.base === undefined ? dot(0, 5, to, y) : svg("rect", {
-        class: "bar", x: Math.min(from, to), width: Math.abs(to - from), y: y - 0.36 * ROW, height: 0.72 * ROW,
+        class: "bar", x: Math.min(from, to), width: Math.abs(to - from), y: y - 0.36 * bar, height: 0.72 * bar,
       });
       root.push(mark(series, point, { x: to, y }, shape, ...whisker(point, true, x, y)));
       values.push(above ? write("name", left, y - 13, "start", series.label) : write("name", left - 6, y + 4, "end", series.label),

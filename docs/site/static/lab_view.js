@@ -111,8 +111,11 @@
     return String(address);
   };
 
+  // Hidden until asked for: what counts no operations, and the second of two loops that agree.
+  const HIDDEN = ["ex2", "l2_read", "wgmma_rs"];
   lab.isShown = (state, stage, kind) => {
-    return Object.hasOwn(state.switched, stage) ? state.switched[stage] : kind === "peer" ? stage === "fa2" : kind !== "variant";
+    if (Object.hasOwn(state.switched, stage)) return state.switched[stage];
+    return kind === "peer" ? stage === "fa2" : kind !== "variant" && !HIDDEN.includes(stage);
   };
 
   // The ladder's order; what is no rung of it comes behind.
