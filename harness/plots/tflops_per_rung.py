@@ -13,13 +13,14 @@ from results import rungs
 NAME = "tflops-per-rung"
 HATCHES = ("", "////", "....", "xxxx", "----")  # of the parts, so that they can be told apart in grey
 
-# Ceilings: what runs in the loop, and who can reach it. Peers may use wgmma, so only cuBLAS bounds them.
+# Ceilings that are drawn, and what runs in their loop. The others count no operations, or agree with one of these.
 LABELS = {"mma_sync": "mma.sync alone", "cublas": "cuBLAS product", "wgmma": "wgmma alone"}
 
 
 def collect(csv: Path, rows: list[results.Row], arguments: Namespace) -> figure.Points:
     selection = results.selection_from(arguments)
     measured, peers, ceilings = results.select(csv, rows, selection)
+    ceilings = [row for row in ceilings if row.stage in LABELS]
     known = rungs.by_name()
     starts = {rung.previous for rung in known.values()}
     last = rungs.known()[-1].name
