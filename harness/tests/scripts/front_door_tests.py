@@ -39,7 +39,8 @@ fi
 PROGRAM = """#!/bin/bash
 echo "ladder $*" >> "$STUB_LOG"
 echo "out:$* in $PWD"
-if [[ -n ${STUB_ENDLESS:-} ]]; then touch "$STUB_ENDLESS"; exec sleep 3600; fi
+# Not by touch: bash outlives an interrupt that comes while a child of it ends.
+if [[ -n ${STUB_ENDLESS:-} ]]; then : > "$STUB_ENDLESS"; exec sleep 3600; fi
 case ${1:-} in check) exit "${STUB_CHECK:-0}" ;; bench) exit "${STUB_BENCH:-0}" ;; esac
 """
 CTEST = """#!/bin/bash
