@@ -208,6 +208,12 @@ class Bench {
       for (const size_t i : who) chosen.push_back(values[i]);
       return chosen;
     };
+    if (heats.empty() && apart.empty()) {
+      progress_.reset();
+      if (!resumed_.empty()) notes_.push_back(title + ": all of it is recorded already.");
+      tell(problem.shape);
+      return {};
+    }
     std::vector<std::string> sizes;
     for (const PlannedHeat& heat : heats) {
       const std::vector<double> ms = of_heat(heat.all(), launch_ms);
@@ -256,7 +262,6 @@ class Bench {
       tell(problem.shape);
     }
     progress_.reset();
-    if (runs.empty() && apart.empty()) notes_.push_back(title + ": all of it is recorded already.");
     if (options_.ablate) {
       const std::string tables = ablation_tables(entries, rates, ratios, columns_of(out_));
       if (!tables.empty()) fmt::print(out_, "\n{}", tables);
