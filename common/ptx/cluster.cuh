@@ -3,37 +3,31 @@
 // Source: PTX ISA, "Cluster of Cooperative Thread Arrays"; CUDA Programming Guide, "Thread Block Clusters".
 #pragma once
 #include <cstdint>
+#include "common/architecture.cuh"
 #include "common/ptx/tensor_map.cuh"
 
 inline namespace ptx {
 
 // This block's number within its cluster, from 0.
 __device__ __forceinline__ uint32_t cluster_rank() {
-#if __CUDA_ARCH__ >= 900
+  needs_sm<90>();
   uint32_t rank;
   asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
-#else
-  __trap();
-  return 0;
-#endif
 }
 
 // Waits until all threads of all blocks of the cluster have come here. What they have read and written before is over.
 // Source: PTX ISA, "barrier.cluster".
 __device__ __forceinline__ void cluster_sync() {
-#if __CUDA_ARCH__ >= 900
+  needs_sm<90>();
   asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
-#else
-  __trap();
-#endif
 }
 
 // One arrival at the mbarrier that lies in block `rank` where `address` is in this one, without waiting, as mbarrier_arrive.
 // Without .release.cluster, which would be three fences more (MEMBAR, ERRBAR, CGAERRBAR): the form without it releases too.
 // Source: PTX ISA, "mapa", "mbarrier.arrive".
 __device__ __forceinline__ void mbarrier_arrive_remote(uint32_t address, uint32_t rank) {
-#if __CUDA_ARCH__ >= 900
+  needs_sm<90>();
   asm volatile(
       "{\n"
       "  .reg .b32 remote;\n"
@@ -42,9 +36,6 @@ __device__ __forceinline__ void mbarrier_arrive_remote(uint32_t address, uint32_
       "}" ::"r"(address),
       "r"(rank)
       : "memory");
-#else
-  __trap();
-#endif
 }
 
 // cp_async_bulk_tensor_4d into several blocks of the cluster at once: bit r of `ranks` is block r. In each the box lands at the
@@ -52,15 +43,12 @@ __device__ __forceinline__ void mbarrier_arrive_remote(uint32_t address, uint32_
 __device__ __forceinline__ void cp_async_bulk_tensor_4d_multicast(uint32_t shared_address, const TensorMap& map, int x,
                                                                   int y, int z, int w, uint32_t mbarrier,
                                                                   uint16_t ranks) {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  needs_sm_90a();
   asm volatile(
       "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, "
       "{%2, %3, %4, %5}], [%6], %7;" ::"r"(shared_address),
       "l"(&map), "r"(x), "r"(y), "r"(z), "r"(w), "r"(mbarrier), "h"(ranks)
       : "memory");
-#else
-  __trap();
-#endif
 }
 
 }  // namespace ptx

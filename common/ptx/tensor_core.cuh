@@ -34,13 +34,10 @@ __device__ __forceinline__ void ldmatrix_x4_trans(uint32_t (&matrices)[4], uint3
 // row r of matrix m. sm_90 and newer.
 // Source: PTX ISA, "Warp-level matrix store instruction: stmatrix".
 __device__ __forceinline__ void stmatrix_x4(uint32_t row_address, const uint32_t (&matrices)[4]) {
-#if __CUDA_ARCH__ >= 900
+  needs_sm<90>();
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row_address), "r"(matrices[0]),
                "r"(matrices[1]), "r"(matrices[2]), "r"(matrices[3])
                : "memory");
-#else
-  __trap();
-#endif
 }
 
 // C[16 x 8] += A[16 x 16] B[16 x 8], f16 operands, f32 accumulation. Layouts: FragmentA, FragmentB (b0: k = 0..7,

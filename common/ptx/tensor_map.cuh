@@ -106,58 +106,43 @@ __device__ __forceinline__ void cp_async_bulk_tensor_3d(uint32_t shared_address,
 // The same of a map of four dimensions.
 __device__ __forceinline__ void cp_async_bulk_tensor_4d(uint32_t shared_address, const TensorMap& map, int x, int y,
                                                         int z, int w, uint32_t mbarrier) {
-#if __CUDA_ARCH__ >= 900
+  needs_sm<90>();
   asm volatile(
       "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5}], "
       "[%6];" ::"r"(shared_address),
       "l"(&map), "r"(x), "r"(y), "r"(z), "r"(w), "r"(mbarrier)
       : "memory");
-#else
-  __trap();
-#endif
 }
 
 // The other way: starts to copy a box from `shared_address`, laid out as above, to the tensor; what lies outside stays as it
 // is. Threads that have stored the bytes fence before (fence_proxy_async_shared), then this thread waits for them, then asks.
 __device__ __forceinline__ void cp_async_bulk_tensor_store_4d(const TensorMap& map, int x, int y, int z, int w,
                                                               uint32_t shared_address) {
-#if __CUDA_ARCH__ >= 900
+  needs_sm<90>();
   asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%1, %2, %3, %4}], [%5];" ::"l"(&map),
                "r"(x), "r"(y), "r"(z), "r"(w), "r"(shared_address)
                : "memory");
-#else
-  __trap();
-#endif
 }
 
 // Closes a group of all bulk stores that this thread has started since the last commit.
 __device__ __forceinline__ void cp_async_bulk_commit() {
-#if __CUDA_ARCH__ >= 900
+  needs_sm<90>();
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
-#else
-  __trap();
-#endif
 }
 
 // Waits until of all but the PENDING youngest groups of this thread the bytes have been read: their shared memory may be
 // overwritten, by this thread and by who waits for it. A thread that has stored must do so before it ends.
 template <int PENDING>
 __device__ __forceinline__ void cp_async_bulk_wait_read() {
-#if __CUDA_ARCH__ >= 900
+  needs_sm<90>();
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(PENDING) : "memory");
-#else
-  __trap();
-#endif
 }
 
 // The same until they have been written.
 template <int PENDING>
 __device__ __forceinline__ void cp_async_bulk_wait() {
-#if __CUDA_ARCH__ >= 900
+  needs_sm<90>();
   asm volatile("cp.async.bulk.wait_group %0;" ::"n"(PENDING) : "memory");
-#else
-  __trap();
-#endif
 }
 
 }  // namespace ptx

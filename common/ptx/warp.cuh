@@ -1,6 +1,7 @@
 // Exchange and agreement within a warp.
 #pragma once
 #include <cstdint>
+#include "common/architecture.cuh"
 
 inline namespace ptx {
 
@@ -20,7 +21,7 @@ __device__ __forceinline__ bool vote_any(bool predicate) {
 // knows that one lane alone goes on, which it does not of lane == 0. sm_90 and newer.
 // Source: PTX ISA, "elect.sync".
 __device__ __forceinline__ bool elect_sync() {
-#if __CUDA_ARCH__ >= 900
+  needs_sm<90>();
   uint32_t elected;
   asm volatile(
       "{\n"
@@ -30,10 +31,6 @@ __device__ __forceinline__ bool elect_sync() {
       "}"
       : "=r"(elected)::"memory");
   return elected != 0;
-#else
-  __trap();
-  return false;
-#endif
 }
 
 }  // namespace ptx

@@ -9,6 +9,7 @@
 // Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions".
 #pragma once
 #include <cstdint>
+#include "common/architecture.cuh"
 
 inline namespace ptx {
 
@@ -50,33 +51,24 @@ struct WgmmaRegisters {
 // that have had none: these are the registers to name, as arrays.
 template <class... Registers>
 __device__ __forceinline__ void wgmma_fence(Registers&... registers) {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  needs_sm_90a();
   (WgmmaRegisters::keep(registers), ...);
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-#else
-  __trap();
-#endif
 }
 
 // Closes a group of all products that this warp has issued since the last commit; the group may be empty.
 __device__ __forceinline__ void wgmma_commit() {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  needs_sm_90a();
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-#else
-  __trap();
-#endif
 }
 
 // Waits until at most the PENDING youngest groups are still in flight, and names the arrays of registers that are not any
 // more. What these products have read of shared memory may be overwritten.
 template <int PENDING, class... Registers>
 __device__ __forceinline__ void wgmma_wait(Registers&... registers) {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  needs_sm_90a();
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
   (WgmmaRegisters::keep(registers), ...);
-#else
-  __trap();
-#endif
 }
 
 // ---- products ----------------------------------------------------------------------------------------------------------
@@ -125,16 +117,13 @@ template <bool TRANS_B = false, int N_TILES>
 __device__ __forceinline__ void wgmma_ss(float (&d)[N_TILES][4], uint64_t a, uint64_t b, bool accumulate = true) {
   constexpr int N = 8 * N_TILES;
   static_assert(N == 64 || N == 96 || N == 128 || N == 176 || N == 192 || N == 256, "no operand list for this N");
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  needs_sm_90a();
   if constexpr (N == 64) WGMMA_SS(64, 32, 33, 34, 35);
   if constexpr (N == 96) WGMMA_SS(96, 48, 49, 50, 51);
   if constexpr (N == 128) WGMMA_SS(128, 64, 65, 66, 67);
   if constexpr (N == 176) WGMMA_SS(176, 88, 89, 90, 91);
   if constexpr (N == 192) WGMMA_SS(192, 96, 97, 98, 99);
   if constexpr (N == 256) WGMMA_SS(256, 128, 129, 130, 131);
-#else
-  __trap();
-#endif
 }
 
 // The same with A in registers: of each warp its 16 rows, as FragmentA.
@@ -143,16 +132,13 @@ __device__ __forceinline__ void wgmma_rs(float (&d)[N_TILES][4], const uint32_t 
                                          bool accumulate = true) {
   constexpr int N = 8 * N_TILES;
   static_assert(N == 64 || N == 96 || N == 128 || N == 176 || N == 192 || N == 256, "no operand list for this N");
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  needs_sm_90a();
   if constexpr (N == 64) WGMMA_RS(64, 32, 33, 34, 35, 36, 37, 38);
   if constexpr (N == 96) WGMMA_RS(96, 48, 49, 50, 51, 52, 53, 54);
   if constexpr (N == 128) WGMMA_RS(128, 64, 65, 66, 67, 68, 69, 70);
   if constexpr (N == 176) WGMMA_RS(176, 88, 89, 90, 91, 92, 93, 94);
   if constexpr (N == 192) WGMMA_RS(192, 96, 97, 98, 99, 100, 101, 102);
   if constexpr (N == 256) WGMMA_RS(256, 128, 129, 130, 131, 132, 133, 134);
-#else
-  __trap();
-#endif
 }
 
 #undef WGMMA_TEXT_64
@@ -181,20 +167,14 @@ __device__ __forceinline__ void wgmma_rs(float (&d)[N_TILES][4], const uint32_t 
 template <int COUNT>
 __device__ __forceinline__ void setmaxnreg_dec() {
   static_assert(COUNT % 8 == 0 && 24 <= COUNT && COUNT <= 256);
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  needs_sm_90a();
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
-#else
-  __trap();
-#endif
 }
 template <int COUNT>
 __device__ __forceinline__ void setmaxnreg_inc() {
   static_assert(COUNT % 8 == 0 && 24 <= COUNT && COUNT <= 256);
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  needs_sm_90a();
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
-#else
-  __trap();
-#endif
 }
 
 }  // namespace ptx
