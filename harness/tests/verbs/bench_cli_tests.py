@@ -332,7 +332,7 @@ class Bench(unittest.TestCase):
         self.assertEqual(run.returncode, 0, run.stderr)
 
     def test_a_peer_can_be_tried_by_itself(self) -> None:
-        run = ladder("peer", str(Path(LADDER).with_name("peer_example")), "--n", "128")
+        run = ladder("peer", shlex.quote(str(Path(LADDER).with_name("peer_example"))), "--n", "128")
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertIn("poison, run, output: right, max error", run.stdout)
         self.assertIn("It keeps the protocol: a bench would time it.", run.stdout)
