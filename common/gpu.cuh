@@ -19,7 +19,7 @@
 //   numbers    pack_f16x2  to_float  to_f16  ex2_approx  max3_s32  shfl_xor  vote_any  elect_sync  fmaxf
 //              logf
 //              __float_as_{uint,int}  __{uint,int}_as_float
-//   host side  launch  launch_clusters  tensor_map_{3d,4d}
+//   host side  launch  launch_clusters  multiprocessors  tensor_map_{3d,4d}
 //
 // Shared memory is a 32-bit address, touched only through these functions, so that the emulator sees every access.
 #pragma once

@@ -10,6 +10,10 @@
 
 namespace emulator {
 
+// SMs of the emulated GPU: few, so that the blocks of a persistent kernel have more than one share of the work each. Where
+// slices of a grid alone are run there are as many as anybody asks for, and a block has one share.
+inline constexpr uint32_t MULTIPROCESSORS = 4;
+
 struct Options {
   int threads = 0;       // OS threads that run blocks; 0: one per core
   bool check = true;     // races, uninitialised reads, data in flight; bounds are always checked

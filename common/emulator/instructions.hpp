@@ -133,6 +133,10 @@ inline int max3_s32(int a, int b, int c) {
 float ex2_approx(float x);
 
 // ---- host side ----------------------------------------------------------------------------------------------------
+inline uint32_t multiprocessors(const Device& device) {
+  return device.options().slices != 0 ? UINT32_MAX : emulator::MULTIPROCESSORS;
+}
+
 // Runs body(kernel) once per CUDA thread of the grid.
 void run_grid(Device& device, dim3 grid, dim3 block, uint32_t cluster, uint32_t smem_bytes, void (*body)(const void*),
               const void* kernel);

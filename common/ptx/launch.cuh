@@ -18,6 +18,15 @@ inline namespace ptx {
 
 using gpu::Device;
 
+// SMs of the GPU: so many blocks run at the same time, if one takes an SM for itself.
+inline uint32_t multiprocessors(Device& device) {
+  int id = 0, count = 1;
+  if (device.error == cudaSuccess) device.error = cudaGetDevice(&id);
+  if (device.error == cudaSuccess)
+    device.error = cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, id);
+  return static_cast<uint32_t>(count);
+}
+
 // Raises the kernel's limit of dynamic shared memory (48 KiB by default) if needed, launches, and records any error. Blocks
 // are in clusters of `cluster` along x, which divides the grid's x; with more than 1 the GPU is sm_90 or newer.
 template <class... Params, class... Args>

@@ -162,7 +162,8 @@ nlohmann::ordered_json counts_json(const Counts& counts) {
           {"gmem_bytes_read", counts.gmem_bytes_read},
           {"gmem_bytes_written", counts.gmem_bytes_written},
           {"multicast_bytes", counts.multicast_bytes},
-          {"unused_smem_bytes", counts.unused_smem_bytes}};
+          {"unused_smem_bytes", counts.unused_smem_bytes},
+          {"idle_blocks", counts.idle_blocks}};
 }
 
 nlohmann::ordered_json explanation(const Stage& stage, const Variant& variant, const CheckResult& result) {

@@ -29,7 +29,8 @@ nlohmann::ordered_json to_json(const emulator::Counters& counters) {
           {"bulk_bytes", counters.bulk_bytes},
           {"multicast_bytes", counters.multicast_bytes},
           {"unused_smem_bytes", counters.unused_smem_bytes},
-          {"blocks", counters.blocks}};
+          {"blocks", counters.blocks},
+          {"idle_blocks", counters.idle_blocks}};
 }
 
 }  // namespace

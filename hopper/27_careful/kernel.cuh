@@ -141,40 +141,43 @@ __global__ void __launch_bounds__(C::THREADS, 1)
       score = fmaxf(score, fmaxf(S_frag[key_tile][2 * lane_row], S_frag[key_tile][2 * lane_row + 1]));
     return score;
   };
+  const auto raise_max = [&](float(&growth)[2], bool is_first) {  // by the growth of the row, over its four lanes
+    for (int lane_row = 0; lane_row < 2; ++lane_row) {
+      growth[lane_row] = fmaxf(growth[lane_row], shfl_xor(growth[lane_row], 1));
+      growth[lane_row] = fmaxf(growth[lane_row], shfl_xor(growth[lane_row], 2));
+      correction[lane_row] = ex2_approx(-fmaxf(growth[lane_row], 0.0f));  // 1 where nothing has grown
+      if (!is_first) growth[lane_row] = fmaxf(growth[lane_row], 0.0f);
+      row_max[lane_row] += growth[lane_row];
+      row_sum[lane_row] *= correction[lane_row];
+    }
+  };
   const auto softmax = [&](Weights P_frag, bool is_first) {
-    // SOFTMAX  S becomes relative to row_max, the same in the four lanes that share a row, and stays until the sum has been
-    //          looked at: too large or infinite, and the tile is done again with a maximum. The first always is.
-    float tile_sum[2] = {};
+    // SOFTMAX  S becomes relative to row_max, the same in the four lanes that share a row. A careful warp looks first whether a
+    //          score has outgrown it, and every warp does so on the first tile. Otherwise the sum of the weights tells, too
+    //          large or infinite, and they are made again. All of it by the whole warp: an exchange needs the row's other lanes.
+    const bool looks = careful || is_first;
+    bool rescale = false;
+    float tile_sum[2];
+    if (looks) {
+      float growth[2] = {largest(0) * scale_log2 - row_max[0], largest(1) * scale_log2 - row_max[1]};
+      rescale = vote_any(is_first || fmaxf(growth[0], growth[1]) > RESCALE_ABOVE);
+      if (rescale) raise_max(growth, is_first);
+    }
 #pragma unroll
     for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
       for (int i = 0; i < 4; ++i) S_frag[key_tile][i] = S_frag[key_tile][i] * scale_log2 - row_max[i / 2];
     }
-    bool outgrown = is_first;
-    if (careful) {
-      outgrown = largest(0) > RESCALE_ABOVE || largest(1) > RESCALE_ABOVE;
-    } else if (!is_first) {
-      make_weights(P_frag, tile_sum);
-      outgrown = fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT;
-    }
-    const bool rescale = vote_any(outgrown);
-    if (rescale) {  // the whole warp or none of it: an exchange needs the row's other lanes
-      for (int lane_row = 0; lane_row < 2; ++lane_row) {
-        float tile_max = largest(lane_row);
-        tile_max = fmaxf(tile_max, shfl_xor(tile_max, 1));
-        tile_max = fmaxf(tile_max, shfl_xor(tile_max, 2));
-        const float growth = fmaxf(tile_max, 0.0f), shift = is_first ? tile_max : growth;
-        correction[lane_row] = ex2_approx(-growth);  // 1 where nothing has grown
-        row_max[lane_row] += shift;
-        row_sum[lane_row] *= correction[lane_row];
+    make_weights(P_frag, tile_sum);
+    if (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT)) {
+      rescale = careful = true;  // from now on
+      float growth[2] = {largest(0), largest(1)};
+      raise_max(growth, false);
 #pragma unroll
-        for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
-          S_frag[key_tile][2 * lane_row] -= shift;
-          S_frag[key_tile][2 * lane_row + 1] -= shift;
-        }
+      for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
+        for (int i = 0; i < 4; ++i) S_frag[key_tile][i] -= growth[i / 2];
       }
+      make_weights(P_frag, tile_sum);
     }
-    if (rescale || careful) make_weights(P_frag, tile_sum);
-    careful |= rescale && !is_first;  // from now on
     for (int lane_row = 0; lane_row < 2; ++lane_row) row_sum[lane_row] += tile_sum[lane_row];
     return rescale;
   };

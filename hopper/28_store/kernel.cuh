@@ -141,40 +141,43 @@ __global__ void __launch_bounds__(C::THREADS, 1)
       score = fmaxf(score, fmaxf(S_frag[key_tile][2 * lane_row], S_frag[key_tile][2 * lane_row + 1]));
     return score;
   };
+  const auto raise_max = [&](float(&growth)[2], bool is_first) {  // by the growth of the row, over its four lanes
+    for (int lane_row = 0; lane_row < 2; ++lane_row) {
+      growth[lane_row] = fmaxf(growth[lane_row], shfl_xor(growth[lane_row], 1));
+      growth[lane_row] = fmaxf(growth[lane_row], shfl_xor(growth[lane_row], 2));
+      correction[lane_row] = ex2_approx(-fmaxf(growth[lane_row], 0.0f));  // 1 where nothing has grown
+      if (!is_first) growth[lane_row] = fmaxf(growth[lane_row], 0.0f);
+      row_max[lane_row] += growth[lane_row];
+      row_sum[lane_row] *= correction[lane_row];
+    }
+  };
   const auto softmax = [&](Weights P_frag, bool is_first) {
-    // SOFTMAX  S becomes relative to row_max, the same in the four lanes that share a row, and stays until the sum has been
-    //          looked at: too large or infinite, and the tile is done again with a maximum. The first always is.
-    float tile_sum[2] = {};
+    // SOFTMAX  S becomes relative to row_max, the same in the four lanes that share a row. A careful warp looks first whether a
+    //          score has outgrown it, and every warp does so on the first tile. Otherwise the sum of the weights tells, too
+    //          large or infinite, and they are made again. All of it by the whole warp: an exchange needs the row's other lanes.
+    const bool looks = careful || is_first;
+    bool rescale = false;
+    float tile_sum[2];
+    if (looks) {
+      float growth[2] = {largest(0) * scale_log2 - row_max[0], largest(1) * scale_log2 - row_max[1]};
+      rescale = vote_any(is_first || fmaxf(growth[0], growth[1]) > RESCALE_ABOVE);
+      if (rescale) raise_max(growth, is_first);
+    }
 #pragma unroll
     for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
       for (int i = 0; i < 4; ++i) S_frag[key_tile][i] = S_frag[key_tile][i] * scale_log2 - row_max[i / 2];
     }
-    bool outgrown = is_first;
-    if (careful) {
-      outgrown = largest(0) > RESCALE_ABOVE || largest(1) > RESCALE_ABOVE;
-    } else if (!is_first) {
-      make_weights(P_frag, tile_sum);
-      outgrown = fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT;
-    }
-    const bool rescale = vote_any(outgrown);
-    if (rescale) {  // the whole warp or none of it: an exchange needs the row's other lanes
-      for (int lane_row = 0; lane_row < 2; ++lane_row) {
-        float tile_max = largest(lane_row);
-        tile_max = fmaxf(tile_max, shfl_xor(tile_max, 1));
-        tile_max = fmaxf(tile_max, shfl_xor(tile_max, 2));
-        const float growth = fmaxf(tile_max, 0.0f), shift = is_first ? tile_max : growth;
-        correction[lane_row] = ex2_approx(-growth);  // 1 where nothing has grown
-        row_max[lane_row] += shift;
-        row_sum[lane_row] *= correction[lane_row];
+    make_weights(P_frag, tile_sum);
+    if (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT)) {
+      rescale = careful = true;  // from now on
+      float growth[2] = {largest(0), largest(1)};
+      raise_max(growth, false);
 #pragma unroll
-        for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
-          S_frag[key_tile][2 * lane_row] -= shift;
-          S_frag[key_tile][2 * lane_row + 1] -= shift;
-        }
+      for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
+        for (int i = 0; i < 4; ++i) S_frag[key_tile][i] -= growth[i / 2];
       }
+      make_weights(P_frag, tile_sum);
     }
-    if (rescale || careful) make_weights(P_frag, tile_sum);
-    careful |= rescale && !is_first;  // from now on
     for (int lane_row = 0; lane_row < 2; ++lane_row) row_sum[lane_row] += tile_sum[lane_row];
     return rescale;
   };
@@ -208,6 +211,39 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     wgmma_wait<0>(O_frag, P_last);  // safe to touch O: the last PV is done
   };
 
+  const auto store = [&] {
+    // STORE  Two exchanges complete a row's sum. Q is not needed any more: each warp writes its rows of O over its rows of
+    //        Q, swizzled like them. Lane l addresses row l % 16, chunk l / 16 of four 8x8 matrices: rows 0-7 and 8-15, then the
+    //        next 8 columns, which are two C fragments side by side.
+    for (int lane_row = 0; lane_row < 2; ++lane_row) {
+      row_sum[lane_row] += shfl_xor(row_sum[lane_row], 1);
+      row_sum[lane_row] += shfl_xor(row_sum[lane_row], 2);
+    }
+    const float normalise[2] = {1.0f / row_sum[0], 1.0f / row_sum[1]};
+    const uint32_t warp_O = smem_Q + warp * 16 * PANEL_ROW_BYTES;
+    const uint32_t lane_O = warp_O + lane % 16 * PANEL_ROW_BYTES;
+    named_barrier_sync(1 + warpgroup, 128);  // safe to overwrite Q: the four warps' last product has read it
+#pragma unroll
+    for (int column_tile = 0; column_tile < PV_N_TILES; column_tile += 2) {
+      uint32_t matrices[4];
+      for (int i = 0; i < 4; ++i) {
+        const float* const two = &O_frag[column_tile + i / 2][2 * (i % 2)];
+        matrices[i] = pack_f16x2(two[0] * normalise[i % 2], two[1] * normalise[i % 2]);
+      }
+      const uint32_t panel = column_tile / 8, chunk = column_tile % 8 + lane / 16;
+      stmatrix_x4(lane_O + panel * BR * PANEL_ROW_BYTES + (chunk ^ (lane % 8)) * 16, matrices);
+    }
+    fence_proxy_async_shared();  // the copy engine will find what this lane has stored
+    __syncwarp();                // safe to copy: all lanes have stored
+    if (lane == 0) {
+      for (int panel = 0; panel < PANELS; ++panel)
+        cp_async_bulk_tensor_store_4d(O_map, 0, blockIdx.x * BR + warp * 16, panel, blockIdx.y,
+                                      warp_O + panel * BR * PANEL_ROW_BYTES);
+      cp_async_bulk_commit();
+      cp_async_bulk_wait_read<0>();  // safe to end: shared memory has been read
+    }
+  };
+
   start_QK(0);
   wgmma_wait<0>(S_frag);  // safe to read S: QK is done
   release(empty_K, 0);
@@ -222,36 +258,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   } else {
     finish(P_even);
   }
-
-  // STORE  Two exchanges complete a row's sum. Q is not needed any more: each warp writes its rows of O over its rows of Q,
-  //        swizzled like them. Lane l addresses row l % 16, chunk l / 16 of four 8x8 matrices: rows 0-7 and 8-15, then the
-  //        next 8 columns, which are two C fragments side by side.
-  for (int lane_row = 0; lane_row < 2; ++lane_row) {
-    row_sum[lane_row] += shfl_xor(row_sum[lane_row], 1);
-    row_sum[lane_row] += shfl_xor(row_sum[lane_row], 2);
-  }
-  const float normalise[2] = {1.0f / row_sum[0], 1.0f / row_sum[1]};
-  const uint32_t warp_O = smem_Q + warp * 16 * PANEL_ROW_BYTES, lane_O = warp_O + lane % 16 * PANEL_ROW_BYTES;
-  named_barrier_sync(1 + warpgroup, 128);  // safe to overwrite Q: the four warps' last product has read it
-#pragma unroll
-  for (int column_tile = 0; column_tile < PV_N_TILES; column_tile += 2) {
-    uint32_t matrices[4];
-    for (int i = 0; i < 4; ++i) {
-      const float* const two = &O_frag[column_tile + i / 2][2 * (i % 2)];
-      matrices[i] = pack_f16x2(two[0] * normalise[i % 2], two[1] * normalise[i % 2]);
-    }
-    const uint32_t panel = column_tile / 8, chunk = column_tile % 8 + lane / 16;
-    stmatrix_x4(lane_O + panel * BR * PANEL_ROW_BYTES + (chunk ^ (lane % 8)) * 16, matrices);
-  }
-  fence_proxy_async_shared();  // the copy engine will find what this lane has stored
-  __syncwarp();                // safe to copy: all lanes have stored
-  if (lane == 0) {
-    for (int panel = 0; panel < PANELS; ++panel)
-      cp_async_bulk_tensor_store_4d(O_map, 0, blockIdx.x * BR + warp * 16, panel, blockIdx.y,
-                                    warp_O + panel * BR * PANEL_ROW_BYTES);
-    cp_async_bulk_commit();
-    cp_async_bulk_wait_read<0>();  // safe to end: shared memory has been read
-  }
+  store();
 }
 
 // LAUNCH  One block per BR queries of a head. The pointers of `p` belong to the device; n is a multiple of BR and BC.

@@ -252,7 +252,7 @@ TEST_CASE("what no count of instructions shows is counted too: blocks without wo
     return messages_of(check("slow", launch, problem(InputKind::normal), claimed));
   };
   CHECK(said(launch_wrong<Fault::empty_blocks>, Fault::none) ==
-        "blocks: 4 of 8 have written nothing to global memory\n");
+        "blocks: 4 of 8 have written nothing to global memory, predicted 0\n");
   const Launch unused = launch_wrong<Fault::unused_memory>;
   CHECK(said(unused, Fault::unused_memory) ==
         "bytes of a block's shared memory that are never written: predicted 0, counted 8192\n");

@@ -1,0 +1,51 @@
+#include <algorithm>
+
+#include "common/emulator/emulator.hpp"
+#include "harness/stage.hpp"
+#include "kernel.cuh"
+
+namespace {
+
+// wgmma is counted per warpgroup, 64 queries, and tile of BC keys, a pair; shuffles per warp and tile of queries.
+template <class C>
+ladder::Counts predict(const ladder::Shape& shape) {
+  constexpr uint64_t BR = C::BR, BC = C::BC, WARPS = C::WARPS;
+  const uint64_t q_tiles = shape.batch_heads() * shape.n / BR, kv_tiles = shape.n / BC, tiles = q_tiles * kv_tiles;
+  const uint64_t blocks = std::min<uint64_t>(q_tiles, emulator::MULTIPROCESSORS);
+  const uint64_t rounds = (q_tiles + blocks - 1) / blocks;  // of the first block, which has most to do
+  const uint64_t pairs = tiles * WARPS / 4, q_warps = q_tiles * WARPS, warp_tiles = tiles * WARPS;
+  return {.wgmma = pairs * (HEAD_DIM / 16 + BC / 16),  // QK by slices of d, PV by slices of keys
+          .shuffles = q_warps * 2 * 2 * 2,           // two rows, two exchanges: the maxima of the first tile, the sums
+          .votes = warp_tiles,                       // whether anything has to be rescaled
+          .yes_votes = q_warps,                      // in the first tile
+          .barriers = blocks + q_tiles * WARPS / 4,  // and one of a warpgroup, named
+          .gmem_bytes_read = (q_tiles * BR + tiles * 2 * BC) * ROW_BYTES,
+          .gmem_bytes_written = q_tiles * BR * ROW_BYTES,
+          .unused_smem_bytes = ((rounds < 2 ? BR : 0) +  // the second Q, and stages
+                                2 * BC * (C::STAGES - std::min<uint64_t>(C::STAGES, rounds * kv_tiles))) *
+                               ROW_BYTES};
+}
+
+template <class C>
+ladder::Variant variant(ladder::Variant rest = {}) {
+  rest.shuffles_per_rescale = 2 * 2;  // rows and exchanges
+  return ladder::make_variant<C>(run<C>, flash_attention<C>, predict<C>, std::move(rest));
+}
+
+const ladder::Registration registration({
+    .name = "29_persist",
+    .previous = "28_store",
+    .idea = "A block stays on its SM and goes on with other queries, which have been copied while it worked on these.",
+    .limit =
+        "Whenever a block ends, its SM's tensor cores wait until the next one has started and its queries are there.",
+    .prediction =
+        "+1 % to +3 % at n = 8192: a start takes 2 to 3 microseconds, a block's work 85. More where a head is "
+        "short.",
+    .min_sm = 90,
+    .needs = "wgmma, setmaxnreg, stmatrix, TMA, mbarrier, 192 KiB of shared memory",
+    .resources = {{.sm = 90, .registers = 168, .spill_bytes = 0}},
+    .variants = {variant<Config<128, 128, 8, 2>>(), variant<Config<128, 64, 8, 2>>(),
+                 variant<Config<128, 64, 8, 4>>({.label = "128x64, 4 stages"})},
+});
+
+}  // namespace
