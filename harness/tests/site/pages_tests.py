@@ -54,6 +54,7 @@ class Links(HTMLParser):
     def __init__(self, text: str) -> None:
         super().__init__()
         self.targets: list[str] = []
+        self.sources: list[str] = []  # elsewhere; one has to follow the link, nothing is fetched
         self.names: set[str] = set()
         self.feed(text)
 
@@ -62,7 +63,7 @@ class Links(HTMLParser):
             if name == "id":
                 self.names.add(value)
             elif name in ("href", "src") and value:
-                self.targets.append(value)
+                (self.sources if tag == "a" and value.startswith("https://") else self.targets).append(value)
 
 
 class Site(unittest.TestCase):
@@ -78,6 +79,7 @@ class Site(unittest.TestCase):
         links = {path: Links(text) for path, text in self.pages.items()}
         self.assertGreater(len(links), len(STAGES))
         for page, found in links.items():
+            self.assertTrue(page == self.site / "docs" / "references.html" or not found.sources, (page, found.sources))
             for target in found.targets:
                 with self.subTest(page=page.relative_to(self.site), target=target):
                     parts = urlsplit(target)
@@ -238,6 +240,28 @@ class Verdicts(unittest.TestCase):
         for claimed, ours, same in (("2", 2.19, True), ("2", 1.81, True), ("2", 2.21, False), ("3..7", 7, True), ("3..7", 7.1, False),
                                     ("3..7", 2.9, False), (">1", 1.1, True), (">1", 0.9, False), ("<1", 0.9, True), ("<1", 1.1, False)):
             self.assertEqual(verdict(claimed, ours), "same" if same else "not the same", (claimed, ours))
+
+
+class Glossary(unittest.TestCase):
+    """Links to the glossary mislead where the word has another sense."""
+
+    def setUp(self) -> None:
+        sys.path.insert(0, str(DOCS / "site"))
+        import glossary_links
+
+        self.first_use = glossary_links.first_use
+
+    def test_the_same_word_in_another_sense(self) -> None:
+        for term, text in (("block", "fetches a 16x16\nblock of V"), ("block", "the measured block and every number"), ("block", "one block of\ncode in which"),
+                           ("head", "a coin that falls heads"), ("ring", "Ring attention joins in this way"), ("tile", "the fragments of two column tiles"),
+                           ("tile", "of the left tile, then of the right tile"), ("phase", "a matrix is one phase of eight rows"), ("stage", "K has two stages")):
+            self.assertIsNone(self.first_use(term, text), text)
+
+    def test_the_sense_of_the_glossary(self) -> None:
+        for term, text, found in (("block", "not the 16x16 block but the block of threads", 28), ("phase", "an mbarrier works in phases", 21),
+                                  ("bank conflict", "what is left are bank\nconflicts", 17), ("head", "one head of 16", 4), ("SM", "small SMs", 6)):
+            match = self.first_use(term, text)
+            self.assertEqual(match and match.start(), found, text)
 
 
 class Refusals(unittest.TestCase):
