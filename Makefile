@@ -33,7 +33,7 @@ help:
 	@echo 'make docs                  the site'
 	@echo 'make handouts              every page of it as a PDF (needs Chromium); STAGE=03 for one'
 	@echo 'make diff STAGE=03         what changed in kernel.cuh since the rung before, and how many lines'
-	@echo 'make plots                 figures, README table, chapters and traces, anew; CSV=FILE for another'
+	@echo 'make plots                 figures, README table, chapters, traces, drawings, anew; CSV=FILE for another'
 	@echo 'make resources             registers and spills of every kernel, against the bounds (needs nvcc)'
 	@echo 'make profile STAGE=03      bytes at every memory level, conflicts, stalls over N, by ncu (needs a GPU); OUT=FILE.csv'
 	@echo 'make benchmark             how fast the emulator is'
@@ -69,6 +69,7 @@ plots:
 	@$(PYTHON) docs/site/readme.py
 	@$(PYTHON) docs/site/chapters.py
 	@$(PYTHON) docs/site/traces.py
+	@$(PYTHON) docs/site/draw.py
 
 resources:
 	@./ladder build ladder

@@ -101,6 +101,22 @@ class Drawing(SphinxDirective):
             raise ExtensionError(f"{{drawing}} {name}: {error!r}") from None
 
 
+class Sketch(SphinxDirective):
+    """```{sketch} drawing.svg```: a file that draw.py wrote, inside the page, so that it follows its colours."""
+    required_arguments = 1
+
+    def run(self):
+        path = (ROOT / self.env.docname).parent / self.arguments[0]
+        self.env.note_dependency(str(path))
+        svg = re.sub(r'<style>.*?</style>\n<rect class="ground"[^>]*/>\n', "", path.read_text(encoding="utf-8"), flags=re.S)
+        title = re.search(r"<title>(.*?)</title>", svg)[1]
+        return [nodes.raw("", f'<figure class="drawing">{svg}<figcaption>{title}</figcaption></figure>', format="html")]
+
+
+def is_sketch(path: Path) -> bool:
+    return path.is_file() and 'class="sketch"' in path.read_text(encoding="utf-8").partition("\n")[0]
+
+
 def chapter(rung: rungs.Rung, text: str) -> str:
     """A chapter as the site shows it: the change in front of what happened, the whole kernel at the end."""
     stage, docs, marked = rung.name, os.path.relpath(DOCS, rung.path), ""
@@ -124,7 +140,7 @@ def part_page(part: rungs.Part, text: str) -> str:
 
 
 def read_source(app, docname: str, source: list[str]) -> None:
-    """Links to folders, which a code host shows as pages, lead to their README; comments that
+    """Links to folders, which a code host shows as pages, lead to their README; drawings stand in the page; comments that
     a code host hides become what they name, `<!-- drawing NAME -->` and numbers; a chapter gets its diff and its kernel."""
     folder = (ROOT / docname).parent
 
@@ -136,6 +152,8 @@ def read_source(app, docname: str, source: list[str]) -> None:
 
     source[0] = re.sub(r"\[([^\]\[]+)\]\(([^)#:\s]+)\)", link, source[0])
     source[0] = re.sub(r"^<!-- drawing (\S+) -->$", r"```{drawing} \1\n```", source[0], flags=re.M)
+    source[0] = re.sub(r"^!\[[^\]]*\]\((\S+\.svg)\)$",
+                       lambda match: f"```{{sketch}} {match[1]}\n```" if is_sketch(folder / match[1]) else match[0], source[0], flags=re.M)
     try:
         source[0] = prose.BLOCK.sub("", prose.filled(source[0], f"{docname}.md", "{{number}}`{}`".format))
     except results.ResultsError as error:
@@ -201,11 +219,12 @@ def setup(app):
     app.add_directive("rungs", Rungs)
     app.add_directive("rungs-table", RungsTable)
     app.add_directive("drawing", Drawing)
+    app.add_directive("sketch", Sketch)
     for name in NUMBERS:
         app.add_role(name, number_role(name))
     app.add_html_math_renderer("katex", (formula("span", "false"), None), (formula("div", "true"), None))
     for name in ("katex.min.js", "site.js"):
         app.add_js_file(name)
-    for name in ("katex.min.css", "dark.css", "site.css"):
+    for name in ("katex.min.css", "dark.css", "drawing.css", "site.css"):
         app.add_css_file(name)
     return {"parallel_read_safe": True}

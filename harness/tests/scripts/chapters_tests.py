@@ -16,10 +16,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 from scratch import BUILT, FIXTURE, ROOT, Scratch  # noqa: E402
 
 import chapters  # noqa: E402
+import draw  # noqa: E402
 import fake_ladder  # noqa: E402
 import prose  # noqa: E402
 import readme  # noqa: E402
 import results  # noqa: E402
+import sketch  # noqa: E402
 from harness import rungs  # noqa: E402
 
 class ReadmeTable(Scratch):
@@ -166,6 +168,56 @@ class Prose(Scratch):
                 prose.filled(text + comment, "x")
         with self.assertRaisesRegex(results.ResultsError, "wants 1"):
             prose.filled("as is\n<!-- numbers\nas is\n-->\n", "x")
+
+
+class Drawings(Scratch):
+    """What a drawing is made of, and its file."""
+
+    def sketch(self) -> sketch.Sketch:
+        return sketch.Sketch("A box", "One box that holds a word.")
+
+    def test_words_that_cannot_be_read_are_refused(self) -> None:
+        for draw_it, said in ((lambda s: s.box(0, 0, 30, 16, "data", "too long"), "does not fit"),
+                              (lambda s: s.box(0, 0, 100, 16, "data", "two\nlines"), "does not fit"),
+                              (lambda s: s.box(300, 0, 100, 16), "leaves the drawing"),
+                              (lambda s: s.text(350, 20, "outside"), "leaves the drawing"),
+                              (lambda s: (s.text(0, 20, "one"), s.text(10, 22, "two")), "'two' lies over 'one'"),
+                              (lambda s: s.box(0, 0, 100, 16, "blue"), "no kind of box blue")):
+            with self.subTest(said), self.assertRaisesRegex(ValueError, said):
+                draw_it(self.sketch())
+        fits = self.sketch()
+        fits.box(0, 0, 60, 16, "waste", "fits")
+        fits.text(0, 40, "one")
+        fits.text(0, 54, "two")
+
+    def test_hatching_stays_in_its_box(self) -> None:
+        points = [tuple(map(float, point)) for point in re.findall(r"[ML](\S+?) ([\d.]+)", sketch.hatching(10, 20, 33, 12))]
+        self.assertGreater(len(points), 10)
+        for x, y in points:
+            self.assertTrue(10 <= x <= 43 and 20 <= y <= 32, (x, y))
+
+    def test_a_file_carries_its_words_and_its_colours(self) -> None:
+        made = self.sketch()
+        made.box(0, 0, 40, 16, "copy", "<b>")
+        svg = made.svg("style")
+        self.assertRegex(svg, r'^<svg [^>]*class="sketch" viewBox="0 0 368 19" role="img"><title>A box</title><desc>One box[^<]*</desc>')
+        self.assertIn("&lt;b&gt;", svg)
+        self.assertIn('class="ground"', svg)
+
+    def test_a_stale_drawing_fails(self) -> None:
+        folder = self.folder / "99_rung"
+        folder.mkdir()
+        source = folder / "drawing.py"
+        source.write_text("from sketch import Sketch\nDRAWING = Sketch('A box', 'One box.')\nDRAWING.box(0, 0, 40, 16)\n")
+        (folder / "README.md").write_text("# A chapter\n\n![](drawing.svg)\n")
+        wanted = draw.wanted(source)
+        self.assertIn("![A box](drawing.svg)", wanted[folder / "README.md"])
+        self.assertEqual(draw.stale(source), [folder / "drawing.svg", folder / "README.md"])
+        for path, text in wanted.items():
+            path.write_text(text)
+        self.assertEqual(draw.stale(source), [])
+        source.write_text(source.read_text().replace("40", "41"))
+        self.assertEqual(draw.stale(source), [folder / "drawing.svg"])
 
 
 class RealChapters(unittest.TestCase):
