@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import math
 import os
 import re
 import sys
@@ -36,6 +37,7 @@ COUNTERS = (
     ("`FMUL` + `FADD` + `FFMA`", ("sass.FMUL", "sass.FADD", "sass.FFMA"), "{:.0f}"),
     ("`MOV` + `IMAD`", ("sass.MOV", "sass.IMAD"), "{:.0f}"),
 )
+SHOWN = 3  # counters beside the rates: those that moved most, if by a twentieth at least
 SCALE = {"wavefronts": 1e6, "inst_executed": 1e6, "lts__t_bytes": 1e9}
 
 
@@ -48,7 +50,10 @@ def timing_lines(rows: list[results.Row]) -> list[tuple[str, list[str]]]:
     """Label and one cell per column; `rows` holds (sustained, burst, causal) of each column."""
     def cells(pick, regime: int) -> list[str]:
         return [pick(pair[regime]) if pair[regime] else "" for pair in rows]
-    against = lambda row: f"{interval(row, 'vs_previous')} {row.verdict}".strip()
+
+    def against(row: results.Row) -> str:  # what another rung gained is that rung's story
+        return f"{interval(row, 'vs_previous')} {row.verdict}".strip() if row is rows[-1][0] or row is rows[-1][1] else ""
+
     lines = [("TFLOPS, sustained", cells(lambda row: f"{row.tflops:.1f}", 0)),
              ("TFLOPS, burst", cells(lambda row: f"{row.tflops:.1f}", 1)),
              ("TFLOPS, causal, sustained", cells(lambda row: f"{row.tflops:.1f}", 2)),
@@ -88,6 +93,31 @@ def counter_lines(columns: list[dict[str, float] | None]) -> list[tuple[str, lis
     return lines
 
 
+def moved(before: dict[str, float], now: dict[str, float]) -> list[str]:
+    """The labels of the counters that moved most, in the order of the table. Next to nothing has not moved, whatever its ratio."""
+    def change(metric) -> float:
+        names = metric if isinstance(metric, tuple) else (metric,)
+        if any(name not in counters for name in names for counters in (before, now)):
+            return 0.0
+        nothing = 0.2 if "stalled" in names[0] else 2.0 if "pct" in names[0] else 1e-3
+        old, new = (sum(counters[name] for name in names) + nothing for counters in (before, now))
+        return abs(math.log(new / old))
+
+    # What ran says more than what the compiler wrote, which also changes with the tile.
+    changed = [counter for counter in COUNTERS if change(counter[1]) > math.log(1.05)]
+    most = sorted(changed, key=lambda counter: ("sass" in str(counter[1]), -change(counter[1])))[:SHOWN]
+    return [counter[0] for counter in COUNTERS if counter in most]
+
+
+def at_the_tile_before(rung: rungs.Rung, rows: list[results.Row]) -> list[tuple[str, str]]:
+    """Where the default tile is another than that of the rung before, the gain of the idea alone: both at the same tile."""
+    before = rungs.by_name().get(rung.previous)
+    if before is None or before.default.label == rung.default.label:
+        return []
+    same = [row for row in rows if row.stage == f"{rung.name}[{before.default.label}]" and results.Selection().takes(row) and row.vs_previous]
+    return [(f"the same, both at {before.default.label}", f"{interval(row, 'vs_previous')} {row.verdict}".strip()) for row in same]
+
+
 def earlier(rung: rungs.Rung) -> list[str]:
     """The rung that it starts from, the one that this starts from, and so on to the first."""
     known, found = rungs.by_name(), []
@@ -118,11 +148,18 @@ def block(rung: rungs.Rung, rows: list[results.Row], counters: dict) -> str:
     if first is None:
         return f"Not measured yet: {link(CSV.name)} has no row of this rung."
     lines = timing_lines(pairs)
+    shown = {"TFLOPS, sustained", "TFLOPS, causal, sustained", "against the rung before, sustained"}
+    for label, ratio in at_the_tile_before(rung, rows):
+        lines.insert([name for name, _ in lines].index("against the rung before, sustained") + 1, (label, ["", ratio]))
+        shown.add(label)
     if any(default_kernel(name) for name in names):
         lines += counter_lines([default_kernel(name) for name in names])
-    head = [name + (" (this rung)" if name == stage and before else "") for name in names]
-    table = ["| | " + " | ".join(head) + " |", "|---|" + "---:|" * len(names)]
-    table += ["| " + " | ".join([label, *cells]) + " |" for label, cells in lines]
+    if all(default_kernel(name) for name in names) and before:
+        shown |= set(moved(default_kernel(before), default_kernel(stage)))
+    head = ["| | " + " | ".join(name + (" (this rung)" if name == stage and before else "") for name in names) + " |",
+            "|---|" + "---:|" * len(names)]
+    in_full = ["| " + " | ".join([label, *cells]) + " |" for label, cells in lines]
+    table = [*head, *(line for line, (label, _) in zip(in_full, lines) if label in shown)]
     ablations = [row for row in rows if row.stage.startswith(stage + "[") and results.Selection().takes(row)]
     if ablations:
         same = all((row.commit, row.date) == (first.commit, first.date) for row in ablations)
@@ -131,6 +168,8 @@ def block(rung: rungs.Rung, rows: list[results.Row], counters: dict) -> str:
                   "| variant | TFLOPS | ratio | against FA2 |", "|---|---:|---:|---:|"]
         table += [f"| {row.stage} | {row.tflops:.1f} | {interval(row, 'vs_previous')} | {interval(row, 'vs_fa2')} |"
                   for row in ablations]
+    if len(table) < len(head) + len(lines):
+        table += ["", "<details><summary>All rows: bursts, FA2, registers, every counter</summary>", "", *head, *in_full, "", "</details>"]
     table += ["", f"{first.gpu}, {first.date}, {results.Selection()}:", f"{link(CSV.name)}. Ratios are medians "
               "of paired rounds, not quotients of the rows above them."]
     if any(default_kernel(name) for name in names):

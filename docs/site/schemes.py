@@ -213,13 +213,16 @@ BEFORE_AND_AFTER = (("tensor_busy", "tensor cores active, %", 100.0), ("shared_b
 
 
 def counters(stage: str) -> str | None:
-    """The hardware's counters of a rung and of the one that it starts from; None for the first rung, and where they were not taken."""
+    """The hardware's counters of a rung and of the one that it starts from, where they differ by a twentieth; None where there are none."""
     before = start(stage)
     if before is None:
         return None
     try:
         values = [(words, end, prose.ncu(before, metric), prose.ncu(stage, metric)) for metric, words, end in BEFORE_AND_AFTER]
     except results.ResultsError:
+        return None
+    values = [value for value in values if abs(value[3] - value[2]) > max(value[2], value[3]) / 20]
+    if not values:
         return None
     parts, y = [], 0.0
     for words, end, old, new in values:

@@ -129,7 +129,9 @@ def chapter(rung: rungs.Rung, text: str) -> str:
             raise ExtensionError(f"{rung.directory}/README.md has {found} sections '## What happened', wants 1")
     if scheme(f"counters-{stage}"):
         shown = f"```{{drawing}} counters-{stage}\n```\n\n[What these counters say]({docs}/measuring.md#how-to-read-the-table-of-a-chapter)\n"
-        text = text.replace("<!-- measured:end -->", f"<!-- measured:end -->\n\n{shown}", 1)
+        begin, fold, rest = text.partition("<details><summary>All rows")
+        head, close, rest = rest.partition("\n</details>")
+        text = f"{begin}{fold}{head}\n{shown}{close}{rest}" if fold else text.replace("<!-- measured:end -->", f"<!-- measured:end -->\n\n{shown}", 1)
     steps = f' <a href="{docs}/player.html#stage={stage}">Step through it</a>.' if file_of(rung).exists() else ""
     return f"{text}\n\n## The whole kernel\n\n`{kernel_name(stage)}`.{marked}{steps}\n\n```{{kernel}} {stage}\n```\n"
 

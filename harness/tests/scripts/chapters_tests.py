@@ -107,6 +107,16 @@ class Chapters(unittest.TestCase):
         self.assertIn("| TFLOPS, causal, sustained |  | 19.0 |", self.block("01_wood", *dense, ("01_wood", 19.0, True)))
 
 
+    def test_the_counters_that_moved_are_shown(self) -> None:
+        names = {label: metric if isinstance(metric, str) else metric[0] for label, metric, _ in chapters.COUNTERS}
+        before = {part: 100.0 for _, metric, _ in chapters.COUNTERS for part in ([metric] if isinstance(metric, str) else metric)}
+        self.assertEqual(chapters.moved(before, before), [])
+        self.assertEqual(chapters.moved(before, {**before, names["L2 bytes, GB"]: 104.0}), [])
+        self.assertEqual(chapters.moved(before, {**before, names["L2 bytes, GB"]: 106.0}), ["L2 bytes, GB"])
+        self.assertEqual(chapters.moved(before, {name: 50.0 for name in before})[-1:], ["warp instructions, millions"])
+        self.assertEqual(chapters.moved(dict.fromkeys(before, 0.0), {**dict.fromkeys(before, 0.0), names["tensor cores active"]: 0.05}), [])
+
+
 class Prose(Scratch):
     """Numbers in chapters, on the invented results."""
 
