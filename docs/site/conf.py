@@ -9,7 +9,7 @@ from harness import rungs  # noqa: E402
 from sphinx.errors import ConfigError  # noqa: E402
 
 project = "flash-ladder"
-extensions = ["myst_parser", "site_extension", "lab_extension", "player_extension", "traffic_extension"]
+extensions = ["myst_parser", "site_extension", "lab_extension", "player_extension", "traffic_extension", "book_extension"]
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 2
 root_doc = "docs/index"

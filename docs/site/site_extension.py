@@ -23,7 +23,7 @@ import results
 from code_style import Dark
 from drawings import DRAWINGS
 from harness import changes, rungs
-from kernels import Kernel, Region, RungDiff, kernel_name, start
+from kernels import Kernel, Region, RungDiff, kernel_name, kernel_path, start
 from schemes import scheme
 from traces import file_of
 
@@ -35,11 +35,17 @@ def page_of_part(part: str) -> str | None:
     return f"{part}/README" if part and (ROOT / part / "README.md").is_file() else None
 
 
+FRAGMENTS = "docs/fragments"  # a page that is read before the first kernel that loads them
+
+
 def contents(part: str | None) -> list[str]:
     """The chapters of a part in the ladder's order. Without a part: those of the ladder's top level and, where its first rung
     stands, the page of each part."""
     pages = []
+    first_fragments = next(rung for rung in rungs.known() if "ldmatrix_" in kernel_path(rung.name).read_text(encoding="utf-8"))
     for rung in rungs.known():
+        if rung == first_fragments and part == rung.part:
+            pages.append(FRAGMENTS)
         page = None if part else page_of_part(rung.part)
         if part in (None, rung.part) and (page := page or f"{rung.directory}/README") not in pages:
             pages.append(page)
