@@ -70,6 +70,7 @@ plots:
 	@$(PYTHON) docs/site/chapters.py
 	@$(PYTHON) docs/site/traces.py
 	@$(PYTHON) docs/site/draw.py
+	@$(PYTHON) docs/site/demonstration.py --build $(BUILD)
 
 resources:
 	@./ladder build ladder

@@ -1,6 +1,10 @@
-"""What the pages before the first rung show of the repository: the words of its kernels beside those of plain CUDA."""
+"""What the front page and the pages before the first rung show of the repository: the climb, where the ladder stands among others, a
+report of the emulator, and the words of these kernels beside those of plain CUDA."""
 from __future__ import annotations
 
+import html
+import json
+import os
 import re
 from dataclasses import dataclass
 
@@ -12,8 +16,17 @@ from pygments.lexers import CudaLexer
 from sphinx.errors import ExtensionError
 from sphinx.util.docutils import SphinxDirective
 
-from paths import SITE
+from paths import DOCS, SITE
+import results
+from harness import rungs
+from sketch import FULL, Sketch
 
+H200 = DOCS / "results" / "h200.csv"
+RECORDED = SITE / "recorded" / "without_wait.json"
+# What others are called where there is room. The others go by the names that harness/peers gives them.
+PEERS = {"fa2": "FlashAttention-2, in PyTorch", "fa2_source": "FlashAttention-2, built from source", "fa3": "FlashAttention-3", "triton": "our Triton kernel",
+         "cudnn_bhnd": "cuDNN, in PyTorch"}
+CEILINGS = {"mma_sync": "nothing but mma.sync", "wgmma": "nothing but wgmma", "cublas": "a cuBLAS product"}
 DIALECT = SITE / "dialect.cu"
 
 
@@ -67,6 +80,101 @@ class Dialect(SphinxDirective):
         return shown
 
 
+def inline(sketch: Sketch) -> nodes.raw:
+    """A sketch that is made while the site is built, inside the page."""
+    svg = re.sub(r'<style>.*?</style>\n<rect class="ground"[^>]*/>\n', "", sketch.svg(""), flags=re.S)
+    return nodes.raw("", f'<figure class="drawing">{svg}<figcaption>{html.escape(sketch.title)}</figcaption></figure>', format="html")
+
+
+def measured(regime: str = "sustained") -> tuple[list[results.Row], list[results.Row], list[results.Row]]:
+    """Rungs, peers and ceilings at the README's shape; a regime that was not measured has none."""
+    try:
+        return results.select(H200, results.read(H200), results.Selection(regime=regime))
+    except results.ResultsError:
+        if regime == "sustained":
+            raise
+        return [], [], []
+
+
+class Climb(SphinxDirective):
+    """```{climb}```: a bar for each rung that another one starts from, with others as lines. A bar leads to its chapter."""
+
+    def run(self):
+        timed, peers, _ = measured()
+        known, starts = rungs.by_name(), {rung.previous for rung in rungs.known()}
+        last = rungs.known()[-1].name
+        bars = [row for row in timed if row.stage in starts or row.stage in (last, timed[-1].stage)]
+        lines = [(PEERS[row.stage].split(",")[0], row.tflops) for row in peers if row.stage in ("fa2", "fa3", "cudnn_bhnd")]
+        top = max([row.tflops for row in bars] + [rate for _, rate in lines])
+        base, scale, left = 236.0, 200.0 / top, 2.0
+        step = (FULL - 2 * left) / len(bars)
+        sketch = Sketch(f"TFLOPS of every rung on an {bars[0].gpu} at {results.Selection()}; dashed: others",
+                        " ".join(f"{row.stage}: {row.tflops:.1f}." for row in bars) + " " + " ".join(f"{name}: {rate:.0f}." for name, rate in lines))
+        here = (DOCS / "index.md").parent
+        groups: list[list] = []
+        for i, row in enumerate(bars):
+            rung, x = known[row.stage], left + i * step
+            page = os.path.relpath(rung.path / "README.html", here)
+            sketch.parts.append(f'<a href="{page}"><title>{row.stage}: {row.tflops:.1f} TFLOPS</title>')
+            sketch.box(x, base - row.tflops * scale, step - 2, row.tflops * scale, "work" if groups and len(groups) % 2 else "copy")
+            sketch.parts.append("</a>")
+            if not groups or groups[-1][0] != rung.part:
+                groups.append([rung.part, x, x, 0.0])
+            groups[-1][2:] = [x + step - 2, row.tflops]
+        for name, rate in lines:
+            sketch.line(left, base - rate * scale, FULL - left, base - rate * scale, "dashed")
+        for part, start, stop, rate in groups:
+            if stop - start < 50:  # the one rung in front of the prelude
+                continue
+            title = {"": "01 to 07", "prelude": "prelude", "past_fa2": "past FA2", "hopper": "Hopper"}.get(part, part)
+            sketch.brace(start, stop, base + 4, title)
+            sketch.text(stop, base - rate * scale - 4, f"{rate:.0f}", "label", "end")
+        for name, rate in lines:
+            sketch.text(left, base - rate * scale - 4, f"{name}: {rate:.0f}", "label")
+        return [inline(sketch)]
+
+
+class Standing(SphinxDirective):
+    """```{standing}```: the best rung of each part and what others reach, in turns and, where that was measured, alone."""
+
+    def run(self):
+        turns, alone = measured(), measured("alone")
+        rates = [{row.stage: row for group in groups for row in group} for groups in (turns, alone)]
+        rows: list[tuple[float, str, str]] = []
+        for part in rungs.parts():
+            if timed := [row for row in turns[0] if rungs.by_name()[row.stage].part == part.name]:
+                best = max(timed, key=lambda row: row.tflops).stage
+                page = os.path.relpath(rungs.by_name()[best].path / "README.md", DOCS)
+                rows.append((rates[0][best].tflops, f"**[{best}]({page})**, {part.title if part.name else 'The ladder from 01 to 07'}", best))
+        rows += [(row.tflops, PEERS[row.stage], row.stage) for row in turns[1] if row.stage in PEERS]
+        rows += [(row.tflops, f"*{CEILINGS[row.stage]}*", row.stage) for row in turns[2] if row.stage in CEILINGS]
+        lines = ["| | in turns | alone |", "|---|---:|---:|"] if alone[0] else ["| | TFLOPS |", "|---|---:|"]
+        for rate, name, stage in sorted(rows):
+            by_itself = f" {rates[1][stage].tflops:.0f} |" if stage in rates[1] else " |" if alone[0] else ""
+            lines.append(f"| {name} | {rate:.0f} |{by_itself}")
+        holder = nodes.container(classes=["standing"])
+        self.state.nested_parse(StringList(lines, source=self.env.docname), 0, holder)
+        return [holder]
+
+
+class Demonstration(SphinxDirective):
+    """```{demonstration}```: the line that was taken out, and what the check then said (demonstration.py): the first report, the others folded."""
+
+    def run(self):
+        run = json.loads(RECORDED.read_text(encoding="utf-8"))
+        reports = [n for n, line in enumerate(run["report"]) if line.startswith("  emulator_report")]
+        if len(reports) < 2:
+            raise ExtensionError(f"{RECORDED} has no reports; run: docs/site/demonstration.py")
+        first, rest = run["report"][:reports[1]], run["report"][reports[1]:]
+        change = (f'<pre><span class="fold">{html.escape(run["file"])}</span>\n<span class="cut">-{run["line"]}  {html.escape(run["cut"])}</span></pre>')
+        said = html.escape("\n".join([f"$ {run['command']}", *first]))
+        folded = f"<details><summary>what else it says</summary><pre>{html.escape(chr(10).join(rest))}</pre></details>"
+        return [nodes.raw("", f'<div class="demonstration">{change}<pre>{said}</pre>{folded}</div>', format="html")]
+
+
 def setup(app):
+    app.add_directive("climb", Climb)
+    app.add_directive("standing", Standing)
+    app.add_directive("demonstration", Demonstration)
     app.add_directive("dialect", Dialect)
     return {"parallel_read_safe": True}

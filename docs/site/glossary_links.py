@@ -10,6 +10,7 @@ import functools
 import pickle
 import re
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 
 from docutils import nodes
@@ -44,13 +45,15 @@ def terms() -> dict[str, re.Pattern]:
     return {name: re.compile(rf"(?<![\w-]){WHITE.join(map(re.escape, name.split()))}s?(?![\w-])", exact[name]) for name in longest_first}
 
 
-def first_use(name: str, text: str, paragraph: str | None = None) -> re.Match | None:
-    """The first place in a text that uses a term in the glossary's sense; `paragraph` is what the text is part of."""
-    if name in SPEAKS_OF and not re.search(SPEAKS_OF[name], text if paragraph is None else paragraph, re.I):
+def first_use(name: str, text: str, paragraph: Callable[[], str] | None = None) -> re.Match | None:
+    """The first place in a text that uses a term in the glossary's sense; `paragraph` gives what the text is part of."""
+    found = list(terms()[name].finditer(text))
+    if found and name in SPEAKS_OF and not re.search(SPEAKS_OF[name], paragraph() if paragraph else text, re.I):
         return None
-    others = [match.span() for match in re.finditer(OTHER_SENSES[name].replace(" ", WHITE), text, re.I | re.S)] if name in OTHER_SENSES else []
-    return next((match for match in terms()[name].finditer(text)
-                 if not any(start <= match.start() < stop for start, stop in others)), None)
+    if found and name in OTHER_SENSES:
+        others = [match.span() for match in re.finditer(OTHER_SENSES[name].replace(" ", WHITE), text, re.I | re.S)]
+        found = [match for match in found if not any(start <= match.start() < stop for start, stop in others)]
+    return found[0] if found else None
 
 
 def is_closed(node: nodes.Node) -> bool:
@@ -99,7 +102,7 @@ def link_first_uses(app, doctree: nodes.document) -> None:
         if name in marked:
             continue
         for text in list(doctree.findall(nodes.Text)):
-            match = first_use(name, text.astext(), paragraph_of(text).astext())
+            match = first_use(name, text.astext(), lambda text=text: paragraph_of(text).astext())
             if match and not is_closed(text):
                 link(text, name, match)
                 break

@@ -29,10 +29,13 @@ add_test(NAME readme_is_current COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/d
 add_test(NAME chapters_are_current COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/docs/site/chapters.py --check)
 add_test(NAME drawings_are_current COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/docs/site/draw.py --check)
 add_test(NAME traces_are_current COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/docs/site/traces.py --check)
+add_test(NAME demonstration_is_current
+  COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/docs/site/demonstration.py --check --build ${PROJECT_BINARY_DIR})
 add_test(NAME traffic_is_current
   COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/harness/evidence/traffic.py --emulator --n 256 --build ${PROJECT_BINARY_DIR}
           --check ${PROJECT_SOURCE_DIR}/docs/results/h200_traffic.csv)
-set_tests_properties(one_idea_per_rung readme_is_current chapters_are_current drawings_are_current traces_are_current traffic_is_current
+set_tests_properties(one_idea_per_rung readme_is_current chapters_are_current drawings_are_current demonstration_is_current traces_are_current
+  traffic_is_current
   PROPERTIES LABELS scripts ${asks_ladder})
 
 # It builds a copy of the repository, minutes of it: `ctest -C release` alone runs it, and that is what .ci/run calls.

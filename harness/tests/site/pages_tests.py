@@ -211,7 +211,7 @@ class Site(unittest.TestCase):
                     self.assertIn(html.escape(cell), page)
 
     def test_claims_are_held_to_rows(self) -> None:
-        page = self.pages[self.site / "docs" / "traffic.html"]
+        page = self.pages[self.site / "docs" / "claims.html"]
         with (DOCS / "site" / "claims.csv").open(encoding="utf-8", newline="") as file:
             claims = list(csv.DictReader(file))
         table = next(part for part in page.split("<table>")[1:] if '<th scope="col">claimed</th>' in part).split("</table>")[0]
@@ -300,7 +300,7 @@ class Refusals(unittest.TestCase):
         self.assertIn("two C fragments are no longer one A fragment", said)
 
     def test_a_claim_that_cannot_be_computed(self) -> None:
-        said = self.build_with("docs/site/claims.csv", lambda text: text.replace("traffic('00'", "trafic('00'", 1), "docs/traffic")
+        said = self.build_with("docs/site/claims.csv", lambda text: text.replace("traffic('00'", "trafic('00'", 1), "docs/claims")
         self.assertIn("claims.csv:2: (trafic(", said)
 
     def test_a_figure_older_than_its_data(self) -> None:
