@@ -19,7 +19,7 @@ from sphinx.util.docutils import SphinxDirective
 from paths import DOCS, SITE
 import results
 from harness import rungs
-from sketch import FULL, Sketch
+from sketch import FULL, Sketch, inline
 
 H200 = DOCS / "results" / "h200.csv"
 RECORDED = SITE / "recorded" / "without_wait.json"
@@ -80,12 +80,6 @@ class Dialect(SphinxDirective):
         return shown
 
 
-def inline(sketch: Sketch) -> nodes.raw:
-    """A sketch that is made while the site is built, inside the page."""
-    svg = re.sub(r'<style>.*?</style>\n<rect class="ground"[^>]*/>\n', "", sketch.svg(""), flags=re.S)
-    return nodes.raw("", f'<figure class="drawing">{svg}<figcaption>{html.escape(sketch.title)}</figcaption></figure>', format="html")
-
-
 def measured(regime: str = "sustained") -> tuple[list[results.Row], list[results.Row], list[results.Row]]:
     """Rungs, peers and ceilings at the README's shape; a regime that was not measured has none."""
     try:
@@ -131,7 +125,7 @@ class Climb(SphinxDirective):
             sketch.text(stop, base - rate * scale - 4, f"{rate:.0f}", "label", "end")
         for name, rate in lines:
             sketch.text(left, base - rate * scale - 4, f"{name}: {rate:.0f}", "label")
-        return [inline(sketch)]
+        return [nodes.raw("", inline(sketch), format="html")]
 
 
 class Standing(SphinxDirective):

@@ -29,7 +29,7 @@ def grid(title: str, words: str, rows: list[str], columns: list[str], cells: lis
     unit = WIDTH / len(columns)
     parts = [f'<text class="label" x="{MARGIN + (c + .5) * unit:g}" y="14">{name}</text>' for c, name in enumerate(columns)]
     parts += [f'<text class="label row" x="{MARGIN - 6}" y="{LINE * (r + 1) + 14}">{name}</text>' for r, name in enumerate(rows)]
-    for row, column, tall, wide, text, kind in cells:
+    for row, column, tall, wide, text, kind in sorted(cells, key=lambda cell: "picked" in cell[-1]):  # outlines last
         x, y = MARGIN + column * unit, LINE * (row + 1)
         parts.append(f'<g class="{kind}"><rect x="{x:g}" y="{y}" width="{wide * unit:g}" height="{tall * LINE}"/>'
                      f'<text x="{x + wide * unit / 2:g}" y="{y + tall * LINE / 2 + 4:g}">{text}</text></g>')

@@ -15,6 +15,7 @@ from paths import ROOT
 import bytes_over_n
 import figure
 import memory_over_n
+import regimes
 import results
 import roofline
 import tflops_over_n
@@ -31,6 +32,7 @@ FIGURES = (
     (waterfall, results.add_selection_arguments),
     (tflops_over_n, tflops_over_n.add_arguments),
     (time_over_n, time_over_n.add_arguments),
+    (regimes, regimes.add_arguments),
 )
 TRAFFIC_FIGURES = ((bytes_over_n, bytes_over_n.add_arguments), (memory_over_n, bytes_over_n.add_arguments),
                    (roofline, bytes_over_n.add_arguments))
@@ -80,11 +82,10 @@ def tables(measured: dict[str, results.Row], peers: list[results.Row]) -> list[s
         lines += [f"<details{'' if part else ' open'}><summary><b>{name}</b>{span}</summary>", ""]
         if part:
             lines += [f"[What this part is about, and what a hurried reader takes of it]({part}/README.md).", ""]
-        lines += ["| rung | idea | TFLOPS | gain |", "|---|---|---:|---|"] if measured else ["| rung | idea |", "|---|---|"]
+        lines += ["| rung | TFLOPS | gain | idea |", "|---|---:|---|---|"] if measured else ["| rung | idea |", "|---|---|"]
         for rung in members:
-            cells = [f"[{rung.name}]({rung.directory}/README.md)", title(rung)]
-            if measured:
-                cells += [f"{measured[rung.name].tflops:.1f}" if rung.name in measured else "", gain(rung, measured)]
+            rate = [f"{measured[rung.name].tflops:.1f}" if rung.name in measured else "", gain(rung, measured)] if measured else []
+            cells = [f"[{rung.name}]({rung.directory}/README.md)", *rate, title(rung)]
             lines.append(f"| {' | '.join(cells)} |")
         lines += ["", "</details>"]
     if peers:
@@ -105,7 +106,7 @@ def section(csv: Path) -> str:
     picture = figure.path_of(csv, tflops_per_rung.NAME).relative_to(ROOT)
     dates = sorted({row.date for row in timed})
     return "\n".join([
-        f"![The climb: TFLOPS of every rung on an {first.gpu}, a bar each, with other implementations as lines]({picture})", "",
+        f"![The climb: TFLOPS of every rung on an {first.gpu}, a bar each, with other implementations below]({picture})", "",
         *tables(measured, peers), "",
         f"{first.gpu}, {' and '.join(dates)}, {selection}. A gain is the median of paired rounds over the rung that it starts from; "
         f"same: no difference was found. Intervals, clocks, drivers: [docs/results](docs/results/README.md)."])

@@ -13,6 +13,7 @@ import results
 from drawings import MARGIN, WIDTH, grid, layouts
 from harness import rungs
 from kernels import start
+from sketch import Sketch, inline
 from traces import file_of
 
 FULL = MARGIN + WIDTH + 2
@@ -44,8 +45,8 @@ def sizes(n: int = 2048, d: int = 128) -> str:
     thin = side * d / n
     x, y = 60.0, 40.0
     mib = lambda elements, size: f"{elements * size / 2**20:g} MiB"
-    parts = [box(x - 8 - thin, y, thin, side, "r3"), box(x, y - 8 - thin, side, thin, "r3"), box(x, y, side, side / 2, "r1", f"the scores: {n} x {n},"),
-             box(x, y + side / 2, side, side / 2, "r1", f"{mib(n * n, 4)} in f32"),
+    parts = [box(x - 8 - thin, y, thin, side, "r3"), box(x, y - 8 - thin, side, thin, "r3"), box(x, y, side, side, "r1"),
+             *(f'<text x="{x + side / 2:g}" y="{y + side / 2 + 14 * line:g}">{words}</text>' for line, words in enumerate((f"the scores: {n} x {n},", f"{mib(n * n, 4)} in f32"))),
              text(2, y + side / 2, "Q", "row"), text(x, 12, f"K transposed: {d} x {n}, {mib(n * d, 2)} in f16")]
     return figure(f"To scale, one head at n = {n}, d = {d}: what comes in at the edges, and the matrix that nobody asked for",
                   f"Q and K are {mib(n * d, 2)} each, the score matrix is {n // d} times as wide as Q and takes {mib(n * n, 4)}. "
@@ -63,9 +64,9 @@ def tiling(stage: str) -> str:
     parts = []
 
     def cells(x: float, y: float, wide: float, tall: float, rows: int, across: int, picked) -> None:
-        for r in range(rows):
-            for c in range(across):
-                parts.append(box(x + c * wide / across, y + r * tall / rows, wide / across, tall / rows, picked(r, c)))
+        places = [(r, c) for r in range(rows) for c in range(across)]
+        for r, c in sorted(places, key=lambda place: "picked" in picked(*place)):  # the outline last, or its neighbours paint over it
+            parts.append(box(x + c * wide / across, y + r * tall / rows, wide / across, tall / rows, picked(r, c)))
 
     left, right, top, low = 4.0, 196.0, 34.0, 222.0
     parts += [text(left, 12, f"grid: S, {n} x {n}"), text(left, 26, f"{n // br} blocks a head", "label")]
@@ -178,33 +179,35 @@ def pipeline(*stages: str) -> str:
 # ---- what it gained ----------------------------------------------------------------------------------------------------
 
 def waterfall() -> str:
+    """What each rung added, from the rate of the rung that it starts from to its own. Slow rungs have a panel with a scale of its own."""
     timed, peers, ceilings = results.select(csv := DOCS / "results" / "h200.csv", results.read(csv), results.Selection())
-    rates = [(row.stage, row.tflops) for row in timed]
+    rates = {row.stage: row.tflops for row in timed}
     marks = [(row.stage, row.tflops) for row in peers if row.stage == "fa2"]
-    name_width, number_width, line = 120.0, 92.0, 22
-    scale = (FULL - name_width - number_width) / max(rate for _, rate in rates + marks)
-    height = 24 + line * len(rates)
-    parts = []
-
-    def said(row: results.Row, before: float) -> str:
-        digits = 1 if row.tflops < 100 else 0
-        gain = " (same)" if row.verdict == "same" else f" ({row.tflops - before:+.{digits}f})" if before else ""
-        return f"{row.tflops:.{digits}f}{gain}"
-
-    for i, row in enumerate(timed):
-        name, rate = row.stage, row.tflops
-        before = dict(rates).get(start(name), 0.0)
-        low, high, y = min(before, rate), max(before, rate), 22 + i * line
-        parts += [text(name_width - 6, y + 13, name, "label", "end"), box(name_width, y, low * scale, 16, "r0"),
-                  box(name_width + low * scale, y, max((high - low) * scale, 1.5), 16, "r1" if rate < before or row.verdict == "same" else "r3"),
-                  text(FULL - number_width + 4, y + 13, said(row, before))]
-    for name, rate in marks:
-        x = name_width + rate * scale
-        parts += [rule(x, 16, x, height, "mark"), text(x, 12, f"{name} {rate:.0f}", "label", "end")]
+    slow = [row for row in timed if row.tflops < max(rates.values()) / 8]
+    said = lambda rate: f"{rate:.{1 if rate < 100 else 0}f}"
     ceiling = next(row for row in ceilings if row.stage == "mma_sync")
-    return figure(f"TFLOPS, and what each rung added to the one that it starts from, on an {timed[0].gpu} at {results.Selection()}; dark: gained, "
-                  f"light: lost, or no difference in paired rounds. Dashed: FlashAttention-2 in PyTorch. A loop of nothing but mma.sync reaches {ceiling.tflops:.0f}",
-                  " ".join(f"{name}: {rate:.1f}." for name, rate in rates), height, parts)
+    sketch = Sketch(f"TFLOPS on an {timed[0].gpu} at {results.Selection()}: each bar goes from the rung that it starts from to the rung itself. Hatched: lost, or no difference in "
+                    f"paired rounds. Dashed: FlashAttention-2 in PyTorch. A loop of nothing but mma.sync reaches {ceiling.tflops:.0f}",
+                    " ".join(f"{name}: {rate:.1f}." for name, rate in rates.items()))
+    name_width, number_width, line, y = 92.0, 84.0, 17.0, 4.0
+    for group in filter(None, (slow, [row for row in timed if row not in slow])):
+        scale = (FULL - name_width - number_width) / max([row.tflops for row in group] + [rate for _, rate in marks if group is not slow])
+        top = y = y + 14
+        for row in group:
+            before = rates.get(start(row.stage), 0.0)
+            low, high = sorted((before, row.tflops))
+            lost = row.verdict == "same" or row.tflops < before
+            sketch.text(name_width - 6, y + 11, row.stage, "label", "end")
+            sketch.box(name_width + low * scale, y, max((high - low) * scale, 3.0), line - 4, "waste" if lost else "work")
+            gain = "same" if row.verdict == "same" else f"{row.tflops - before:+.{1 if row.tflops < 100 else 0}f}" if before else ""
+            sketch.text(FULL - number_width + 40, y + 11, said(row.tflops), "", "end")
+            sketch.text(FULL - number_width + 44, y + 11, gain, "label")
+            y += line
+        for name, rate in marks if group is not slow else ():
+            x = name_width + rate * scale
+            sketch.line(x, top - 4, x, y, "dashed")
+            sketch.text(x + 4, top - 6, f"{name} {rate:.0f}", "label", "end" if x > FULL - number_width - 30 else "start")
+    return inline(sketch)
 
 
 # What a chapter's table has in figures, as pairs of bars: the metric, its name, and the end of its scale.

@@ -83,13 +83,13 @@ class RungsTable(SphinxDirective):
 
     def run(self):
         selection = results.Selection()
-        lines = ["| rung | the one idea | changed lines | TFLOPS | against the rung before | of FA2 |", "|---|---|---:|---:|---:|---:|"]
+        lines = ["| rung | TFLOPS | against the rung before | of FA2 | changed lines | the one idea |", "|---|---:|---:|---:|---:|---|"]
         measured = {row.stage: row for row in results.read(DOCS / "results" / "h200.csv")
                     if row.is_rung and row.source == "measured" and selection.takes(row)}
         changed = changes.since_previous()
         for rung in rungs.known():
-            cells = [f"[{rung.name}](../{rung.directory}/README.md)", rung.idea.replace("|", "\\|"), str(changed[rung.name][1]) if rung.name in changed else ""]
-            lines.append("| " + " | ".join([*cells, *timing(measured.get(rung.name))]) + " |")
+            cells = [f"[{rung.name}](../{rung.directory}/README.md)", *timing(measured.get(rung.name)), str(changed[rung.name][1]) if rung.name in changed else ""]
+            lines.append("| " + " | ".join([*cells, rung.idea.replace("|", "\\|")]) + " |")
         holder = nodes.container(classes=["wide"])
         self.state.nested_parse(StringList(lines, source=self.env.docname), 0, holder)
         return [holder]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import html
 import math
+import re
 
 FULL = 368.0
 LETTER = {"": 6.63, "label": 6.15}  # widths of the two sizes of type
@@ -112,6 +113,12 @@ class Sketch:
         return (f'<svg xmlns="http://www.w3.org/2000/svg" class="sketch" viewBox="0 0 {FULL:g} {tall}" role="img"><title>{html.escape(self.title)}</title>'
                 f'<desc>{html.escape(self.words)}</desc>\n<style>\n{style}</style>\n<rect class="ground" x="-8" y="-8" width="{FULL + 16:g}" height="{tall + 16}"/>\n'
                 + "\n".join(self.parts) + "\n</svg>\n")
+
+
+def inline(sketch: Sketch) -> str:
+    """A drawing that is made while the site is built, for the page itself, whose style it follows."""
+    svg = re.sub(r'<style>.*?</style>\n<rect class="ground"[^>]*/>\n', "", sketch.svg(""), flags=re.S)
+    return f'<figure class="drawing">{svg}<figcaption>{html.escape(sketch.title)}</figcaption></figure>'
 
 
 def named(kinds: str) -> str:

@@ -75,7 +75,7 @@ def claim(where: str, row: dict[str, str]) -> list[str]:
     ours, agrees = LATER, ""
     try:
         value = prose.value(row["ours"])
-        ours, agrees = f"{value:.3g} {row['unit']}".strip(), verdict(row["claimed"], value)
+        ours, agrees = f"{value:.3g} {row['unit']}".strip() if value < 1000 else f"{value:,.0f} {row['unit']}".strip(), verdict(row["claimed"], value)
     except results.NotMeasured:
         pass
     except Exception as error:  # an expression can fail in any way; its line says where

@@ -11,8 +11,8 @@ import over_n
 import results
 import traffic
 
-render, table = over_n.render, over_n.table
-NAME, CSV, PANELS = "bytes-over-n", traffic.FILE, 2
+render, table, heights = over_n.render, over_n.table, over_n.heights
+NAME, CSV = "bytes-over-n", traffic.FILE
 LEVELS = (("DRAM, read and written", ("dram__bytes_read.sum", "dram__bytes_write.sum")), ("L2", ("lts__t_bytes.sum",)))
 D = results.HEADLINE["d"]
 
@@ -58,4 +58,4 @@ def collect(csv: Path, rows: list[traffic.Row], arguments: Namespace) -> figure.
 
 
 if __name__ == "__main__":
-    sys.exit(figure.main(NAME, __doc__, collect, render, add_arguments, CSV, traffic.read, PANELS))
+    sys.exit(figure.main(NAME, __doc__, collect, render, heights, add_arguments, CSV, traffic.read))

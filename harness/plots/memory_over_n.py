@@ -11,8 +11,8 @@ import over_n
 import traffic
 from bytes_over_n import add_arguments
 
-render, table = over_n.render, over_n.table
-NAME, CSV, PANELS = "memory-over-n", traffic.FILE, 2
+render, table, heights = over_n.render, over_n.table, over_n.heights
+NAME, CSV = "memory-over-n", traffic.FILE
 METRIC = "cuda.memory_used_bytes"
 PAGE = 1  # MiB per head: the card counts in pages of 2 MiB, and two heads run at a time
 
@@ -27,4 +27,4 @@ def collect(csv: Path, rows: list[traffic.Row], arguments: Namespace) -> figure.
 
 
 if __name__ == "__main__":
-    sys.exit(figure.main(NAME, __doc__, collect, render, add_arguments, CSV, traffic.read, PANELS))
+    sys.exit(figure.main(NAME, __doc__, collect, render, heights, add_arguments, CSV, traffic.read))

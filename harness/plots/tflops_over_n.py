@@ -40,27 +40,48 @@ def collect(csv: Path, rows: list[results.Row], arguments: argparse.Namespace) -
     return {
         "title": f"{rows[0].gpu}, batch x N = {tokens}, heads {wanted[0]}, d = {wanted[1]}, {kind}, {wanted[3]}",
         "lines": [[name, name in {row.stage for row in rows if row.kind == "peer"}, line] for name, line in lines.items()],
+        "parts": {rung.name: rung.part for rung in rungs.known() if rung.name in lines},
     }
 
 
-def render(axes, points: figure.Points) -> None:
-    for i, (name, is_peer, line) in enumerate(points["lines"]):
-        axes.plot([n for n, _ in line], [tflops for _, tflops in line], label=name,
-                  **figure.mark(i), markerfacecolor="white" if is_peer else None,
-                  linestyle=":" if is_peer else figure.DASHES[i % 3], linewidth=1.8 if is_peer else 1.3, markersize=5)
+def named(points: figure.Points) -> list[str]:
+    """The fastest rung of each part at the largest N, and every peer. The others are there without a name."""
+    best: dict[str, tuple[float, str]] = {}
+    for name, is_peer, line in points["lines"]:
+        if not is_peer:
+            part = points["parts"][name]
+            best[part] = max(best.get(part, (0.0, "")), (line[-1][1], name))
+    return [name for name, is_peer, _ in points["lines"] if is_peer or name in {rung for _, rung in best.values()}]
+
+
+def heights(points: figure.Points) -> list[float]:
+    return [4.2 + 0.19 * ((len(named(points)) + 1) // 2)]
+
+
+def render(axes: list, points: figure.Points) -> None:
+    axis, shown = axes[0], named(points)
+    for name, _, line in points["lines"]:
+        if name not in shown:
+            axis.plot([n for n, _ in line], [tflops for _, tflops in line], color=figure.GRID, linewidth=1.2)
+    for name, is_peer, line in points["lines"]:
+        if name in shown:
+            i = shown.index(name)
+            axis.plot([n for n, _ in line], [tflops for _, tflops in line], label=name, **figure.mark(i), markerfacecolor=figure.PAPER if is_peer else None,
+                      linestyle=":" if is_peer else figure.DASHES[i % 3], linewidth=1.8 if is_peer else 1.3, markersize=5)
     lengths = sorted({n for _, _, line in points["lines"] for n, _ in line})
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(lengths, [str(n) for n in lengths])
-    axes.minorticks_off()
-    axes.set_ylim(bottom=0)
-    axes.set_xlabel("sequence length N")
-    axes.set_ylabel(figure.TFLOPS_LABEL)
-    axes.set_title(points["title"] + "\ndotted, hollow: other implementations", fontsize=9)
-    handles, labels = axes.get_legend_handles_labels()
+    axis.set_xscale("log", base=2)
+    axis.set_xticks(lengths, [str(n) for n in lengths])
+    axis.minorticks_off()
+    axis.set_ylim(bottom=0)
+    axis.set_xlabel("sequence length N")
+    axis.set_ylabel(figure.TFLOPS_LABEL)
+    axis.figure.suptitle(points["title"].replace(", d =", ",\nd =") + "\nnamed: the best of each part; grey: the other rungs; dotted: others", fontsize=figure.TYPE)
+    handles, labels = axis.get_legend_handles_labels()
     last = {name: line[-1][1] for name, _, line in points["lines"]}
     ordered = sorted(zip(handles, labels), key=lambda entry: -last[entry[1]])  # top to bottom as the lines end
-    axes.legend(*zip(*ordered), loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=7, ncols=2, labelspacing=0.4)
+    handles, labels = zip(*ordered)
+    figure.legend_below(axis, 0.45, handles=handles, labels=labels, ncols=2)
 
 
 if __name__ == "__main__":
-    sys.exit(figure.main(NAME, __doc__, collect, render, add_arguments))
+    sys.exit(figure.main(NAME, __doc__, collect, render, heights, add_arguments))

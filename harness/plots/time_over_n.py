@@ -11,8 +11,8 @@ import over_n
 import results
 from results import rungs
 
-table = over_n.table
-NAME, CSV, PANELS = "time-over-n", "h200.csv", 1
+render, table, heights = over_n.render, over_n.table, over_n.heights
+NAME, CSV = "time-over-n", "h200.csv"
 TOKENS = results.SWEEP_TOKENS
 
 
@@ -35,17 +35,9 @@ def collect(csv: Path, rows: list[results.Row], arguments: Namespace) -> figure.
     others = [[name, "peer", list(map(list, points.items()))] for name, points in peers.items()]
     panel = {"y": "milliseconds per head", "of": "", "title": "", "log_n": True, "log_y": True,
              "lines": over_n.merged(ours) + others, "table": over_n.separate(ours) + others}
-    return {"title": f"{gpu}, batch x N = {TOKENS}, d = {results.HEADLINE['d']}, dense, {arguments.regime}. Rungs within 10 % share a line; "
-                     "dotted, hollow: other implementations", "panels": [panel]}
-
-
-def render(axes, points: figure.Points) -> None:
-    over_n.render(axes, points)
-    handles, labels = axes.get_legend_handles_labels()
-    last = {name: line[-1][1] for name, _, line in points["panels"][0]["lines"]}
-    ordered = sorted(zip(handles, labels), key=lambda entry: -last[entry[1]])  # top to bottom as the lines end
-    axes.legend(*zip(*ordered), loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=8, labelspacing=0.6)
+    return {"title": f"{gpu}, batch x N = {TOKENS}, d = {results.HEADLINE['d']}, dense, {arguments.regime}. "
+                     "Rungs within 10 % share a line. Dotted, hollow: others", "panels": [panel]}
 
 
 if __name__ == "__main__":
-    sys.exit(figure.main(NAME, __doc__, collect, render, add_arguments, CSV, results.read, PANELS))
+    sys.exit(figure.main(NAME, __doc__, collect, render, heights, add_arguments, CSV))

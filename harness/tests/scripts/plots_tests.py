@@ -36,9 +36,9 @@ class Drawing(Scratch):
             root = ElementTree.parse(first).getroot()
             self.assertTrue(root.tag.endswith("svg"))
             texts[name] = " ".join(root.itertext())
-        for words in ("06_chrome", "fa2 210", "mma.sync alone 400", "wgmma alone 500", "sustained", "test, batch 16"):
+        for words in ("06_chrome", "fa2", "210", "mma.sync alone", "400", "wgmma alone", "500", "sustained", "test, batch 16"):
             self.assertIn(words, texts["tflops_per_rung"])
-        for words in ("04_steel", "+0.3 %", "[+0.1, +0.6]", "same", "slower"):
+        for words in ("04_steel", "+0.3 %", "[+0.1, +0.6]", "same", "-1.1 %"):
             self.assertIn(words, texts["waterfall"])
         for words in ("16384", "batch x N = 16384", "cudnn"):
             self.assertIn(words, texts["tflops_over_n"])
@@ -82,27 +82,67 @@ class Drawing(Scratch):
         self.assertNotIn("Traceback", run.stderr)
 
     def test_no_label_leaves_its_figure(self) -> None:
-        import matplotlib
-
-        matplotlib.use("Agg")
         from matplotlib import pyplot
 
         for name in FIGURES:
             module = importlib.import_module(name)
             parser = argparse.ArgumentParser()
             getattr(module, "add_arguments", results.add_selection_arguments)(parser)
-            drawn, axes = pyplot.subplots(figsize=(8.0, 4.5), layout="constrained")
-            module.render(axes, module.collect(FIXTURE, results.read(FIXTURE), parser.parse_args([])))
+            points = module.collect(FIXTURE, results.read(FIXTURE), parser.parse_args([]))
+            drawn = figure.make(points, module.render, module.heights(points))
             drawn.canvas.draw()
-            for label in (*axes.texts, axes.title, axes.xaxis.label, axes.yaxis.label):
-                if not label.get_text():
+            labels = [label for axes in drawn.axes for label in (*axes.texts, axes.title, axes.xaxis.label, axes.yaxis.label,
+                                                                  *(axes.get_legend().get_texts() if axes.get_legend() else ()))]
+            for label in (*labels, drawn._suptitle):
+                if not label or not label.get_text():
                     continue
                 box = label.get_window_extent()
                 with self.subTest(figure=name, label=label.get_text()):
-                    self.assertGreaterEqual(min(box.x0, box.y0), 0)
-                    self.assertLessEqual(box.x1, drawn.bbox.width)
-                    self.assertLessEqual(box.y1, drawn.bbox.height)
+                    self.assertGreaterEqual(min(box.x0, box.y0), -1)
+                    self.assertLessEqual(box.x1, drawn.bbox.width + 1)
+                    self.assertLessEqual(box.y1, drawn.bbox.height + 1)
+                    self.assertGreaterEqual(label.get_fontsize(), figure.TYPE)  # 9 pixels on a phone
             pyplot.close(drawn)
+
+
+class Regimes(Scratch):
+    def test_in_turns_and_alone(self) -> None:
+        path, drawn = self.folder / "results.csv", self.folder / "a.svg"
+        run = self.run_script("regimes", FIXTURE, "-o", drawn)
+        self.assertEqual(run.returncode, 77)
+        self.assertIn("ladder bench --alone", run.stderr)
+        lines = FIXTURE.read_text().splitlines()
+        at_the_headline = [line for line in lines[1:] if ",sustained," in line and ",16,16,8192,128,0," in line and '"' not in line]
+        path.write_text("\n".join([*lines, *(line.replace(",sustained,", ",alone,") for line in at_the_headline[2:4])]) + "\n")
+        run = self.run_script("regimes", path, "-o", drawn)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        text = " ".join(ElementTree.parse(drawn).getroot().itertext())
+        names = [line.split(",")[0] for line in at_the_headline]
+        for name in names[2:4]:
+            self.assertIn(name, text)
+        self.assertNotIn(names[1], text)
+
+
+class DarkPages(Scratch):
+    def test_no_ink_stays_dark(self) -> None:
+        """Every colour that is written into a figure and would not stand out on a dark page has another one there."""
+        import waterfall
+
+        points = waterfall.collect(FIXTURE, results.read(FIXTURE), results.Selection())
+        figure.draw(points, waterfall.render, self.folder / "a.svg", waterfall.heights(points))
+        text = (self.folder / "a.svg").read_text()
+        rules, body = text.split("</style>", 1)
+        self.assertIn("prefers-color-scheme: dark", rules)
+
+        def light(colour: str) -> float:
+            parts = [int(colour[i:i + 2], 16) / 255 for i in (1, 3, 5)]
+            parts = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+            return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
+
+        paper = light(figure.ON_DARK[figure.PAPER])
+        for colour in {*re.findall(r"#[0-9a-f]{6}", body), *figure.COLORS} - {figure.PAPER, figure.GRID}:
+            contrast = (light(figure.ON_DARK.get(colour, colour)) + 0.05) / (paper + 0.05)
+            self.assertGreater(contrast, 4.5, colour)
 
 
 TRAFFIC_FIGURES = ("bytes_over_n", "memory_over_n", "roofline")
@@ -152,8 +192,18 @@ class TrafficFigures(Scratch):
             self.assertIn(words, texts["bytes_over_n"])
         for words in ("linear", "logarithmic", "cuda.memory_used_bytes", "01 02 06"):
             self.assertIn(words, texts["memory_over_n"])
-        for words in ("3.00 TB/s", "7.50 TB/s", "mma_sync 400", "02_brick", "dram__bytes_read.sum"):
+        for words in ("3.00 TB/s", "7.50 TB/s", "mma_sync 400", "dram__bytes_read.sum"):
             self.assertIn(words, texts["roofline"])
+
+    def test_what_is_reached_stands_beside_what_the_wires_could_carry(self) -> None:
+        path = self.write(traffic_rows())
+        rows = (self.folder / "test.csv").read_text()
+        ceiling = next(line for line in rows.splitlines() if line.startswith("mma_sync,"))
+        (self.folder / "test.csv").write_text(f"{rows.rstrip()}\n{ceiling.replace('mma_sync,', 'l2_read,').replace(',400,', ',5.25,')}\n")
+        points = roofline.collect(path, traffic.read(path), None)
+        self.assertEqual([panel["reached"] for panel in points["panels"]], [None, 5.25])
+        self.run_script("roofline", path, "-o", self.folder / "a.svg")
+        self.assertIn("5.25 TB/s reached", (self.folder / "a.svg").read_text())
 
     def test_the_name_of_a_line_stays_short(self) -> None:
         order = ["00_stone", "p01_clay", "p02_mud", "01_wood", "02_brick", "03_iron"]
@@ -169,8 +219,9 @@ class TrafficFigures(Scratch):
         self.assertAlmostEqual(lines["01 02"][512] / (4 * 512 * 128 + 4 * 512 * 512 * 2), 1, places=5)
         roof = roofline.collect(path, traffic.read(path), None)
         self.assertIn(["01_wood", 4096.0, 30.0], roof["panels"][0]["rungs"])  # 4 n^2 d operations over 8 n d bytes
-        self.assertEqual(over_n.table(points)[0][1][:2], ["N", "00_stone"])
-        self.assertEqual([rows[0][0] for _, _, rows in over_n.table(points)], ["512", "512"])
+        self.assertEqual(over_n.table(points)[0][1][:2], ["N =", "512"])
+        self.assertEqual([rows[0][0] for _, _, rows in over_n.table(points)], ["00_stone", "00_stone"])
+        self.assertEqual([over_n.plain(value) for value in (0.0, 0.5, 1234.5, 123456.7)], ["0", "0.5", "1234", "123,457"])
         for metric, value in (("lts__t_bytes.sum", 2.0), ("lts__t_sector_hit_rate.pct", 64.0), ("sm__warps_active.avg.per_cycle_active", 64.0)):
             self.assertEqual(traffic.Row("01_wood", "", 2, 16, 512, 128, False, metric, 64.0, "measured").per_head, value)
 

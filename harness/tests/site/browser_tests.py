@@ -2,8 +2,11 @@
 fit a phone and a sheet of paper, letters stand out in both schemes, the search finds."""
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import browser
 import contrast
@@ -21,7 +24,7 @@ class Pages(browser.BrowserCase):
             self.open(page.as_uri())
             with self.subTest(page=page.relative_to(self.site)):
                 self.check_what_was_asked_for()
-                self.check_on_a_phone()
+                self.check_on_a_phone(page)
                 self.screen(browser.DESK)
                 for media, scheme in (("screen", "light"), ("screen", "dark"), ("print", "dark")):
                     self.check_contrast(media, scheme)
@@ -35,7 +38,7 @@ class Pages(browser.BrowserCase):
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": features})
 
-    def check_on_a_phone(self) -> None:
+    def check_on_a_phone(self, page: Path) -> None:
         self.assertLessEqual(self.run_script("return document.documentElement.scrollWidth"), browser.PHONE["width"])
         counts = self.run_script("return ['.formula', '.formula .katex', '.katex-error'].map(s => document.querySelectorAll(s).length)")
         self.assertEqual((counts[1], counts[2]), (counts[0], 0))
@@ -44,7 +47,11 @@ class Pages(browser.BrowserCase):
             "return [...document.querySelectorAll('.drawing text')].map(t => [t.textContent, parseFloat(getComputedStyle(t).fontSize)"
             " * t.ownerSVGElement.getBoundingClientRect().width / t.ownerSVGElement.viewBox.baseVal.width]).filter(t => t[1] < 9)")
         self.assertEqual(small, [])
-        self.assertEqual(self.run_script("return [...document.images].filter(i => i.clientWidth < 600).map(i => i.src)"), [])
+        for source, width in self.run_script("return [...document.images].map(i => [i.currentSrc, i.clientWidth])"):
+            figure = (page.parent / unquote(urlsplit(source).path)).read_text(encoding="utf-8")
+            wide = float(re.search(r'viewBox="0 0 ([\d.]+) ', figure)[1])
+            sizes = [float(size) for size in re.findall(r"font: (?:[a-z]+ )?([\d.]+)px", figure)]
+            self.assertGreaterEqual(min(sizes) * width / wide, 9, source)
 
     def check_contrast(self, media: str, scheme: str) -> None:
         self.show_as(media, scheme)
