@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from paths import DOCS, ROOT, SITE
+import results
 from harness import rungs
 from sketch import Sketch
 
@@ -57,7 +58,7 @@ def main() -> int:
         if not arguments.check:
             for path, source in old:
                 path.write_text(wanted(source)[path], encoding="utf-8")
-    except (ValueError, rungs.RungsError) as error:
+    except (ValueError, results.ResultsError, rungs.RungsError) as error:
         print(error, file=sys.stderr)
         return 2
     if arguments.check and old:

@@ -3,7 +3,6 @@ recorded traces (traces.py), and from docs/results. Each carries its content in 
 368 units wide, the width of a phone, so that their 11 unit type is 11 pixels there."""
 from __future__ import annotations
 
-import functools
 import html
 import json
 
@@ -108,9 +107,6 @@ def p_in_registers() -> str:
 
 # ---- in which order ----------------------------------------------------------------------------------------------------
 
-WIDE = {"copy": 30.0, "request": 8.0, "wait": 5.0, "barrier": 5.0, "multiply": 38.0, "softmax": 24.0, "store": 12.0}
-
-
 KINDS = {"ld.global": "copy", "st.shared": "copy", "cp.async.16": "request", "cp.async.wait": "wait", "__syncthreads": "barrier",
          "ldmatrix": "multiply", "mma": "multiply", "shfl": "softmax", "st.global": "store"}
 
@@ -131,49 +127,6 @@ def order(stage: str) -> list[list]:
             found.append([kind, buffer, 0])
         found[-1][2] += 1
     return found
-
-
-def pipeline(*stages: str) -> str:
-    """What a warp does and which copies are on their way: rows K, V and products for each stage, two tiles of keys."""
-    parts, words, y = [], [], 0.0
-    for stage in stages:
-        steps = order(stage)
-        unit = (FULL - 36) / sum(WIDE[kind] for kind, *_ in steps)
-        rows = {"K": y + 22, "V": y + 42, "": y + 64}
-        parts += [text(2, y + 14, stage, "name"), *(text(2, rows[b] + 13, name, "label row2") for b, name in (("K", "K"), ("V", "V"), ("", "mma")))]
-        x, flying, said, numbers = 34.0, {}, [], {"K": 0, "V": 0, "mK": 0, "mV": 0}
-        for kind, buffer, _ in steps:
-            wide = WIDE[kind] * unit
-            if kind in ("copy", "request") and buffer in rows:
-                name = f"{buffer}{numbers[buffer]}"
-                numbers[buffer] += 1
-                said.append(f"{'copies' if kind == 'copy' else 'requests'} {name}")
-                if kind == "copy":
-                    parts.append(box(x, rows[buffer], wide, 16, "r1", name))
-                else:
-                    flying[buffer] = (x, name)
-            elif kind == "copy":
-                said.append("copies Q")
-            elif kind == "wait":
-                for landed, (since, name) in flying.items():
-                    parts.append(box(since, rows[landed], x + wide - since, 16, "r1", name))
-                said.append("waits for " + " and ".join(name for _, name in flying.values()))
-                flying = {}
-            elif kind == "barrier":
-                parts.append(rule(x + wide / 2, y + 20, x + wide / 2, y + 82, "barrier"))
-                said.append("barrier")
-            elif kind == "multiply":
-                name = ("QK" if buffer == "K" else "PV") + str(numbers["m" + buffer])
-                numbers["m" + buffer] += 1
-                parts.append(box(x, rows[""], wide, 16, "r3", name))
-                said.append(name)
-            elif kind == "softmax":
-                parts.append(box(x, rows[""], wide, 16, "r0", "s"))
-            x += wide
-        words.append(f"{stage}: {', '.join(said)}.")
-        y += 92
-    return figure("One warp's work in its order, two tiles of keys. Bars in K and V: copies under way; s: softmax; upright lines: "
-                  "barriers. The order is the emulator's, the widths are not times", " ".join(words), y, parts)
 
 
 # ---- what it gained ----------------------------------------------------------------------------------------------------
@@ -240,7 +193,6 @@ def counters(stage: str) -> str | None:
 SCHEMES = {
     "sizes": sizes,
     "p-in-registers": p_in_registers,
-    "pipeline": functools.partial(pipeline, "02_swizzle", "03_kvpipe"),
     "waterfall": waterfall,
 }
 OF_A_RUNG = {"counters": counters, "tiling": tiling}
