@@ -22,8 +22,8 @@ STYLE = SITE / "static" / "drawing.css"
 
 def sources() -> list[Path]:
     """The Python files that each make a drawing."""
-    of_rungs = [rung.path / "drawing.py" for rung in rungs.known()]
-    return [path for path in (*of_rungs, *sorted((DOCS / "drawings").glob("*.py"))) if path.is_file()]
+    of_rungs = [path for rung in rungs.known() for path in sorted(rung.path.glob("drawing*.py"))]
+    return [*of_rungs, *sorted((DOCS / "drawings").glob("*.py"))]
 
 
 def drawn(source: Path) -> Sketch:
@@ -39,7 +39,7 @@ def wanted(source: Path) -> dict[Path, str]:
     """What the files of a drawing should hold."""
     sketch, svg = drawn(source), source.with_suffix(".svg")
     files = {svg: sketch.svg(STYLE.read_text(encoding="utf-8"))}
-    for page in (source.parent.glob("*.md") if source.name == "drawing.py" else DOCS.glob("*.md")):
+    for page in (source.parent.glob("*.md") if source.name.startswith("drawing") else DOCS.glob("*.md")):
         files[page] = described(page.read_text(encoding="utf-8"), str(svg.relative_to(page.parent)), sketch.title)
     return files
 

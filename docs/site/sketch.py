@@ -3,7 +3,8 @@
     DRAWING = Sketch("What it shows, in one line", "All that it shows, in words, for those who do not see it.")
     DRAWING.box(...)
 
-and lies beside the page that shows it: RUNG/drawing.py, or docs/drawings/NAME.py. draw.py writes NAME.svg next to it, which is
+and lies beside the page that shows it: RUNG/drawing.py (drawing_WHAT.py for another one), or
+docs/drawings/NAME.py. draw.py writes NAME.svg next to it, which is
 committed: a page names it as an image, `![...](drawing.svg)`, so that a code host shows it too, and the site puts it inline.
 
 Units are pixels on a phone: 368 wide, type of 11 and 10.2. Words that run out of their box or over each other, and a box out
