@@ -173,7 +173,9 @@ def block(rung: rungs.Rung, rows: list[results.Row], counters: dict) -> str:
     table += ["", f"{first.gpu}, {first.date}, {results.Selection()}:", f"{link(CSV.name)}. Ratios are medians "
               "of paired rounds, not quotients of the rows above them."]
     if any(default_kernel(name) for name in names):
-        table += [f"Counters, at batch 2 and N = 4096, and machine code: {link('h200_counters.csv')}."]
+        how = os.path.relpath(DOCS / "measuring.md", rung.path)
+        table += [f"Counters, at batch 2 and N = 4096, and machine code: {link('h200_counters.csv')}; "
+                  f"[how to read them]({how}#how-to-read-the-table-of-a-chapter)."]
     return "\n".join(table)
 
 

@@ -114,7 +114,8 @@ class Sketch(SphinxDirective):
     def run(self):
         path = (ROOT / self.env.docname).parent / self.arguments[0]
         self.env.note_dependency(str(path))
-        svg = re.sub(r'<style>.*?</style>\n<rect class="ground"[^>]*/>\n', "", path.read_text(encoding="utf-8"), flags=re.S)
+        svg = re.sub(r' width="[^"]*" height="[^"]*"', "", path.read_text(encoding="utf-8"), count=1)
+        svg = re.sub(r'<style>.*?</style>\n<rect class="ground"[^>]*/>\n', "", svg, flags=re.S)
         title = re.search(r"<title>(.*?)</title>", svg)[1]
         return [nodes.raw("", f'<figure class="drawing">{svg}<figcaption>{title}</figcaption></figure>', format="html")]
 
@@ -134,7 +135,7 @@ def chapter(rung: rungs.Rung, text: str) -> str:
         if found != 1:
             raise ExtensionError(f"{rung.directory}/README.md has {found} sections '## What happened', wants 1")
     if scheme(f"counters-{stage}"):
-        shown = f"```{{drawing}} counters-{stage}\n```\n\n[What these counters say]({docs}/measuring.md#how-to-read-the-table-of-a-chapter)\n"
+        shown = f"```{{drawing}} counters-{stage}\n```\n"
         begin, fold, rest = text.partition("<details><summary>All rows")
         head, close, rest = rest.partition("\n</details>")
         text = f"{begin}{fold}{head}\n{shown}{close}{rest}" if fold else text.replace("<!-- measured:end -->", f"<!-- measured:end -->\n\n{shown}", 1)

@@ -4,8 +4,8 @@
     DRAWING.box(...)
 
 and lies beside the page that shows it: RUNG/drawing.py (drawing_WHAT.py for another one), or
-docs/drawings/NAME.py. draw.py writes NAME.svg next to it, which is
-committed: a page names it as an image, `![...](drawing.svg)`, so that a code host shows it too, and the site puts it inline.
+docs/drawings/NAME.py. draw.py writes NAME.svg next to it, which is committed. A page names it as an image, `![...](drawing.svg)`: a code
+host shows that, and the site puts the drawing itself into the page.
 
 Units are pixels on a phone: 368 wide, type of 11 and 10.2. Words that run out of their box or over each other, and a box out
 of the drawing, are errors.
@@ -111,7 +111,7 @@ class Sketch:
     def svg(self, style: str) -> str:
         """The whole file. Its ground is its own: a page may be dark where the reader's system is not."""
         tall = math.ceil(self.height + 2)
-        return (f'<svg xmlns="http://www.w3.org/2000/svg" class="sketch" viewBox="0 0 {FULL:g} {tall}" role="img"><title>{html.escape(self.title)}</title>'
+        return (f'<svg xmlns="http://www.w3.org/2000/svg" class="sketch" viewBox="0 0 {FULL:g} {tall}" width="{1.5 * FULL:g}" height="{1.5 * tall:g}" role="img"><title>{html.escape(self.title)}</title>'
                 f'<desc>{html.escape(self.words)}</desc>\n<style>\n{style}</style>\n<rect class="ground" x="-8" y="-8" width="{FULL + 16:g}" height="{tall + 16}"/>\n'
                 + "\n".join(self.parts) + "\n</svg>\n")
 

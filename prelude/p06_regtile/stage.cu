@@ -23,7 +23,8 @@ const ladder::Registration registration({
     .previous = "p05_shared",
     .idea = "Register tiles: a lane has four rows, so each value of K or V that it reads and converts serves four "
             "products.",
-    .limit = "p05_shared reads and converts a value for each product: of 107 instructions a key, 33 are multiply-adds.",
+    .limit =
+        "p05_shared reads and converts a value for each product: of 107 instructions per key, 33 are multiply-adds.",
     .prediction =
         "17 to 21 TFLOPS. A key of 16 rows takes 296 instructions, where p05 takes 4 x 107: the 32 conversions and "
         "the loads are paid once, so at most 25 TFLOPS. What is left beside 132 multiply-adds: 76 multiplications, "

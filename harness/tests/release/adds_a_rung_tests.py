@@ -21,7 +21,7 @@ from rungs import Rung, Rungs, default, step  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[3]
 LADDER = ""
-FILES = ("kernel.cuh", "stage.cu", "README.md")  # what makes a rung; its claims are about that rung alone
+FILES = ("kernel.cuh", "stage.cu", "README.md", "drawing*")  # what makes a rung; its claims are about that rung alone
 
 
 def run(*command: str | Path, cwd: Path, may_skip: bool = False, **environment: str) -> str:
@@ -71,7 +71,7 @@ class AddsARung(unittest.TestCase):
             name = f"{letters}{98 - len(cls.added)}_added{len(cls.added)}"
             source, target = cls.scratch / copied["directory"], cls.scratch / part / name
             target.mkdir()
-            for file in FILES:
+            for file in sorted(path.name for pattern in FILES for path in source.glob(pattern)):
                 text = (source / file).read_text()
                 if file == "stage.cu":
                     text, names = re.subn(r'\.name = "[^"]*"', f'.name = "{name}"', text)
@@ -115,7 +115,7 @@ class AddsARung(unittest.TestCase):
             self.script(f"harness/plots/{figure}.py", "docs/results/h200.csv")
         for figure in ("bytes_over_n", "memory_over_n", "roofline"):
             self.script(f"harness/plots/{figure}.py", "docs/results/h200_traffic.csv", may_skip=True)
-        for document in ("readme", "chapters"):
+        for document in ("readme", "chapters", "draw"):
             self.script(f"docs/site/{document}.py")
             self.script(f"docs/site/{document}.py", "--check")
         changed = [line[3:] for line in run("git", "status", "--porcelain", cwd=self.scratch).splitlines()]

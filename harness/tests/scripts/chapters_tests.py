@@ -24,6 +24,25 @@ import results  # noqa: E402
 import sketch  # noqa: E402
 from harness import rungs  # noqa: E402
 
+
+WITHOUT_DRAWINGS_YET = {"hopper"}
+
+
+def faults(text: str) -> list[str]:
+    """What a chapter lacks of its form: the idea drawn, its source named, and each answer folded behind its question."""
+    parts = {line: part for line, part in re.findall(r"^## ([^\n]*)\n(.*?)(?=^## |\Z)", text, re.M | re.S)}
+    head, happened, breaks = text.partition("\n## ")[0], parts.get("What happened", ""), parts.get("What breaks if you remove this line", "")
+    rows = [line for line in breaks.partition("<!-- numbers")[0].splitlines() if line.startswith("|")][2:]
+    return [fault for fault, wrong in (
+        ("no drawing", not re.search(r"^!\[[^\]]{20,}\]\(drawing\.svg\)$", head, re.M)),
+        ("no prediction", "**What we predict.**" not in head),
+        ("no source", "**Where it comes from.**" not in head),
+        ("what happened is not folded", not re.match(r"\s*<details><summary>First predict", happened)),
+        ("an answer in sight", not rows or not all(re.search(r"\| <details><summary>answer</summary>.+</details> \|$", row) for row in rows)),
+        ("no answer to go on", not re.search(r"^\*\*To go on\.\*\*.*?<details><summary>Answer</summary>\n\n.+?</details>", breaks, re.M | re.S)),
+        ("a fold left open", text.count("<details>") != text.count("</details>"))) if wrong]
+
+
 class ReadmeTable(Scratch):
     """readme.py against an invented program."""
 
@@ -210,7 +229,7 @@ class Drawings(Scratch):
         made = self.sketch()
         made.box(0, 0, 40, 16, "copy", "<b>")
         svg = made.svg("style")
-        self.assertRegex(svg, r'^<svg [^>]*class="sketch" viewBox="0 0 368 19" role="img"><title>A box</title><desc>One box[^<]*</desc>')
+        self.assertRegex(svg, r'^<svg [^>]*class="sketch" viewBox="0 0 368 19" width="552" height="28.5" role="img"><title>A box</title><desc>One box[^<]*</desc>')
         self.assertIn("&lt;b&gt;", svg)
         self.assertIn('class="ground"', svg)
 
@@ -233,13 +252,38 @@ class Drawings(Scratch):
 class RealChapters(unittest.TestCase):
     """Of the ladder as it is built."""
 
-    def test_no_measured_number_of_a_chapter_is_typed(self) -> None:
-        """What happened, in prose: decimals, percentages, multiples. A number of the write-up stands beside its name."""
+    def known(self) -> list[rungs.Rung]:
         built = {**os.environ, "LADDER": BUILT} if BUILT else {name: value for name, value in os.environ.items() if name != "LADDER"}
         self.addCleanup(rungs.known.cache_clear)
         with mock.patch.dict(os.environ, built, clear=True):
             rungs.known.cache_clear()
-            files = [rung.path / "README.md" for rung in rungs.known()]
+            return rungs.known()
+
+    def test_a_chapter_shows_its_idea_and_folds_its_answers(self) -> None:
+        seen = 0
+        for rung in self.known():
+            if rung.part in WITHOUT_DRAWINGS_YET:
+                continue
+            seen += 1
+            text = (rung.path / "README.md").read_text(encoding="utf-8")
+            with self.subTest(rung.name):
+                self.assertEqual(faults(text), [])
+                self.assertTrue((rung.path / "drawing.svg").is_file())
+        self.assertGreater(seen, 20)
+
+    def test_a_chapter_without_its_drawing_or_its_folds_is_seen(self) -> None:
+        rung = next(rung for rung in self.known() if rung.previous and rung.part not in WITHOUT_DRAWINGS_YET)
+        text = (rung.path / "README.md").read_text(encoding="utf-8")
+        fold = "<details><summary>"
+        for old, said in (("](drawing.svg)", "no drawing"), (f"{fold}First predict", "what happened is not folded"), (f"| {fold}answer", "an answer in sight"),
+                          (f"{fold}Answer", "no answer to go on"), ("**Where it comes from.**", "no source"), ("**What we predict.**", "no prediction")):
+            with self.subTest(said):
+                self.assertIn(old, text)
+                self.assertIn(said, faults(text.replace(old, "", 1)))
+
+    def test_no_measured_number_of_a_chapter_is_typed(self) -> None:
+        """What happened, in prose: decimals, percentages, multiples. A number of the write-up stands beside its name."""
+        files = [rung.path / "README.md" for rung in self.known()]
         for chapter in files:
             name = str(chapter.relative_to(ROOT))
             text = prose.filled(chapter.read_text(encoding="utf-8"), name, lambda _: "computed")

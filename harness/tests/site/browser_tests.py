@@ -17,18 +17,21 @@ class Pages(browser.BrowserCase):
     def test_every_page(self) -> None:
         """On a phone, on paper, and its colours: one load for all of it."""
         self.addCleanup(self.show_as, "", "light")
-        self.formulas, self.grounds = 0, {}
+        self.formulas, self.folds, self.grounds = 0, 0, {}
         for page in [*self.pages, self.site / "search.html"]:
             self.screen(browser.PHONE)
             self.show_as("screen", "light")
             self.open(page.as_uri())
             with self.subTest(page=page.relative_to(self.site)):
                 self.check_what_was_asked_for()
+                self.unfold(True)
                 self.check_on_a_phone(page)
                 self.screen(browser.DESK)
                 for media, scheme in (("screen", "light"), ("screen", "dark"), ("print", "dark")):
                     self.check_contrast(media, scheme)
+                self.unfold(False)
                 self.check_on_paper()
+        self.assertGreater(self.folds, 100)
         self.assertGreater(self.formulas, 20)
         self.assertEqual([len(colours) for colours in self.grounds.values()], [1, 1, 1])
         self.assertEqual(self.grounds["screen", "light"], self.grounds["print", "dark"])
@@ -37,6 +40,9 @@ class Pages(browser.BrowserCase):
     def show_as(self, media: str, scheme: str) -> None:
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": features})
+
+    def unfold(self, opened: bool) -> None:
+        self.run_script("for (const fold of document.querySelectorAll('details')) fold.open = arguments[0]", opened)
 
     def check_on_a_phone(self, page: Path) -> None:
         self.assertLessEqual(self.run_script("return document.documentElement.scrollWidth"), browser.PHONE["width"])
@@ -71,6 +77,23 @@ class Pages(browser.BrowserCase):
                               " && getComputedStyle(e).overflowX != 'visible'"
                               " || e.getBoundingClientRect().right > arguments[0] + 1).map(e => e.outerHTML.slice(0, 80))", width)
         self.assertEqual((chrome, cut), (0, []))
+        hidden, folds = self.run_script(  # a sheet of paper opens nothing
+            "const folds = [...document.querySelectorAll('div.body details')];"
+            "return [folds.filter(e => [...e.children].some(c => c.tagName != 'SUMMARY' && !c.checkVisibility())).length, folds.length]")
+        self.assertEqual(hidden, 0)
+        self.folds += folds
+
+    def test_a_fold_opens_by_keyboard(self) -> None:
+        from selenium.webdriver.common.keys import Keys
+
+        self.open((self.site / PLAIN.directory / "README.html").as_uri())
+        for place in ("div.body details", "td details"):
+            fold = self.browser.find_element("css selector", place)
+            summary = fold.find_element("css selector", "summary")
+            self.assertIsNone(fold.get_attribute("open"))
+            self.run_script("arguments[0].focus()", summary)
+            self.browser.switch_to.active_element.send_keys(Keys.ENTER)
+            self.assertEqual(fold.get_attribute("open"), "true")
 
     def test_a_hand_out(self) -> None:
         script = browser.pages_tests.ROOT / "docs" / "site" / "handouts.py"
