@@ -7,7 +7,7 @@ DRAWING.text(2, 12, "12: cp.async", "name")
 DRAWING.grid(2, 20, 160, 24, 1, 8, lambda row, i: "work", lambda row, i: f"t{i}" if i < 6 else ".." if i == 6 else "")
 for i in range(8):
     DRAWING.arrow(12 + 20 * i, 46, 12 + 20 * i, 86)
-DRAWING.text(82, 70, "256 x 16 B", "label", "middle")
+DRAWING.text(82, 70, "4 x 256 x 16 B", "label", "middle")
 DRAWING.box(2, 88, 160, 64, "copy", "K tile: 64 rows\nof 256 B")
 DRAWING.text(2, 192, "8 per thread, K and V", "label")
 DRAWING.text(196, 12, "13: TMA", "name")
