@@ -186,7 +186,7 @@ def counters(stage: str) -> str | None:
         parts += [text(2, y + 13, words), box(2, y + 18, old * scale, 12, "r0"), box(2, y + 30, new * scale, 12, "r3"),
                   text(6 + old * scale, y + 28, f"{old:.3g}", "label"), text(6 + new * scale, y + 40, f"{new:.3g}", "label")]
         y += 50
-    return figure(f"Counted by the hardware: {before} (white) and {stage} (dark), at batch 2, heads 16, N = 4096",
+    return figure(f"Counted by the hardware: {before} (upper bar) and {stage} (lower bar), at batch 2, heads 16, N = 4096",
                   " ".join(f"{words}: {old:.3g} in {before}, {new:.3g} in {stage}." for words, _, old, new in values), y, parts)
 
 
