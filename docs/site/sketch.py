@@ -7,8 +7,8 @@ and lies beside the page that shows it: RUNG/drawing.py (drawing_WHAT.py for ano
 docs/drawings/NAME.py. draw.py writes NAME.svg next to it, which is committed. A page names it as an image, `![...](drawing.svg)`: a code
 host shows that, and the site puts the drawing itself into the page.
 
-Units are pixels on a phone: 368 wide, type of 11 and 10.2. Words that run out of their box or over each other, and a box out
-of the drawing, are errors.
+Units are pixels on a phone: 368 wide, type of 11 and 10.2. Words that run out of their box, across the edge of another or over
+each other, and a box out of the drawing, are errors.
 Shades say what a box is: `empty`, `data` at rest, a `copy` under way, `work` being done, and `waste`, hatched, what is idle or useless."""
 from __future__ import annotations
 
@@ -26,7 +26,16 @@ class Sketch:
         self.title, self.words = title, words
         self.parts: list[str] = []
         self.written: list[tuple[float, float, float, str]] = []  # free words: from, to, on which line
+        self.boxes: list[tuple[float, float, float, float]] = []
         self.height = 0.0
+
+    def _across(self, text: tuple[float, float, float, str], box: tuple[float, float, float, float]) -> None:
+        """Words stand in a box or beside it, and not across its edge."""
+        left, right, y, words = text
+        x, top, to_x, bottom = box
+        meets = left < to_x - 1 and x + 1 < right and y - 7 < bottom - 1 and top + 1 < y + 1
+        if meets and not (x <= left and right <= to_x + 1 and top <= y - 7 and y <= bottom):
+            raise ValueError(f"{self.title}: '{words}' stands across the edge of a box at {x:.0f}, {top:.0f}")
 
     def _within(self, x: float, y: float, right: float, bottom: float, what: str) -> None:
         if x < -0.5 or y < -0.5 or right > FULL + 0.5:
@@ -42,6 +51,8 @@ class Sketch:
             if abs(other_y - y) < 10 and left < other_right and other_left < left + wide:
                 raise ValueError(f"{self.title}: '{words}' lies over '{other}'")
         self.written.append((left, left + wide, y, words))
+        for box in self.boxes:
+            self._across(self.written[-1], box)
         names = " ".join(filter(None, ("free", kind, "" if anchor == "middle" else anchor)))
         self.parts.append(f'<text{named(names)} x="{x:g}" y="{y:g}">{html.escape(words)}</text>')
 
@@ -50,6 +61,9 @@ class Sketch:
         if kind not in KINDS:
             raise ValueError(f"{self.title}: no kind of box {kind}; there are {', '.join(KINDS)}")
         self._within(x, y, x + wide, y + tall + 1, f"a box '{words}'")
+        self.boxes.append((x, y, x + wide, y + tall))
+        for text in self.written:
+            self._across(text, self.boxes[-1])
         names = f"{'empty' if kind == 'waste' else kind}{' picked' if picked else ''}"
         self.parts.append(f'<rect class="{names}" x="{x:g}" y="{y:g}" width="{wide:g}" height="{tall:g}"/>')
         if kind == "waste":

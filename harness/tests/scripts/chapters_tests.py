@@ -211,6 +211,8 @@ class Drawings(Scratch):
                               (lambda s: s.box(300, 0, 100, 16), "leaves the drawing"),
                               (lambda s: s.text(350, 20, "outside"), "leaves the drawing"),
                               (lambda s: (s.text(0, 20, "one"), s.text(10, 22, "two")), "'two' lies over 'one'"),
+                              (lambda s: (s.text(30, 12, "across"), s.box(0, 0, 40, 16)), "'across' stands across the edge of a box"),
+                              (lambda s: (s.box(0, 0, 40, 16), s.text(30, 12, "across")), "'across' stands across the edge of a box"),
                               (lambda s: s.box(0, 0, 100, 16, "blue"), "no kind of box blue")):
             with self.subTest(said), self.assertRaisesRegex(ValueError, said):
                 draw_it(self.sketch())
@@ -218,6 +220,8 @@ class Drawings(Scratch):
         fits.box(0, 0, 60, 16, "waste", "fits")
         fits.text(0, 40, "one")
         fits.text(0, 54, "two")
+        fits.box(70, 0, 100, 60, "empty")
+        fits.text(80, 20, "inside")
 
     def test_hatching_stays_in_its_box(self) -> None:
         points = [tuple(map(float, point)) for point in re.findall(r"[ML](\S+?) ([\d.]+)", sketch.hatching(10, 20, 33, 12))]
