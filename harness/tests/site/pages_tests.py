@@ -157,6 +157,17 @@ class Site(unittest.TestCase):
         self.assertIn("Swizzled: which chunk lies in which banks. Reading chunk 2 of eight rows: 1 wavefront", page)
 
 
+    def test_the_drawings_of_a_chapter_stand_in_the_page_itself(self) -> None:
+        shown = 0
+        for rung in rungs.known():
+            page = self.pages[self.chapters[rung.name]]
+            for drawing in rung.path.glob("drawing*.svg"):
+                shown += 1
+                title = re.search("<title>.*?</title>", drawing.read_text(encoding="utf-8"))[0]
+                self.assertRegex(page, rf'<figure class="drawing"><svg [^>]*>{re.escape(title)}')
+                self.assertNotIn(drawing.name, page)
+        self.assertGreater(shown, 20)
+
     def test_every_drawing_has_a_title_and_says_its_content_in_words(self) -> None:
         drawings = [(path, svg) for path, text in self.pages.items() for svg in re.findall(r'<figure class="drawing">.*?</figure>', text, re.S)]
         self.assertGreater(len(drawings), 15)
