@@ -326,6 +326,8 @@ class Generator:
                 if declarator.dimensions > 0 and node.kind == "braces" and not node.children:
                     unit = Unit("initialiser", start, end, declarator.name, self._span(statement)[1])
                     self._add("uninitialised", unit, (start, end, ""))
+                elif declarator.dimensions == 0 and type_name == "bool":  # has no pattern: a compiler's error tells
+                    self._add("uninitialised", Unit("apart", start, end), (start, end, ""))
                 elif declarator.dimensions == 0 and node.kind != "braces":
                     unit = Unit("expression", *self._span(node))
                     self._add("uninitialised", unit, (*self._span(node), f"unwritten<{type_name}>()"),

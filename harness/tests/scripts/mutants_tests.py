@@ -315,6 +315,21 @@ class Rungs(unittest.TestCase):
                 self.assertEqual(len(keys), len(set(keys)))
                 self.assertFalse([key for key in keys if "ladder::" in key])
 
+    @unittest.skipUnless("LADDER" in os.environ, "needs a build")
+    def test_a_bool_that_nobody_sets_does_not_compile(self) -> None:
+        """It reads as false in both builds, so that nothing else would notice."""
+        build = program.Build(Path(os.environ["LADDER"]).parent)
+        with tempfile.TemporaryDirectory() as name:
+            for known in rungs.known():
+                rung = program.Rung(known.path, build, Path(name), jobs=1)
+                unset = [mutant for mutant in rung.mutants if mutant.operator == "uninitialised" and "bool " in mutant.changed]
+                if unset:
+                    break
+            rung.prepare()
+            self.assertTrue(rung.refused(unset[0]), unset[0].key)
+            unset[0].edits.clear()  # the rung as it is
+            self.assertFalse(rung.refused(unset[0]))
+
 
 if __name__ == "__main__":
     unittest.main()
