@@ -25,6 +25,7 @@ constexpr std::array KIND_NAMES{
     KindName{InputKind::last_tile_max, "last_tile_max"},
     KindName{InputKind::first_tile_max, "first_tile_max"},
     KindName{InputKind::negative_rows, "negative_rows"},
+    KindName{InputKind::nan_head, "nan_head"},
     KindName{InputKind::ties, "ties"},
     KindName{InputKind::creeping_max, "creeping_max"},
     KindName{InputKind::giant_keys, "giant_keys"},
@@ -32,7 +33,6 @@ constexpr std::array KIND_NAMES{
     KindName{InputKind::balanced, "balanced"},
     KindName{InputKind::cancelling, "cancelling"},
     KindName{InputKind::not_finite, "not_finite"},
-    KindName{InputKind::nan_head, "nan_head"},
 };
 
 struct QKV {

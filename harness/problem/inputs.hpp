@@ -22,6 +22,7 @@ enum class InputKind {
   last_tile_max,   // each row's maximum is among the last keys
   first_tile_max,  // ... among the first
   negative_rows,   // all scores far below zero
+  nan_head,        // nothing but NaN: none of it may reach the heads beside it, before and after, which are finite
   ties,            // all scores equal: O is the mean of V
   creeping_max,    // maxima rise key by key, in each row by another step: below and above every threshold of a rescale
   giant_keys,      // one key in the first tile, one in the middle, one in the last: giants to some rows of every warp
@@ -29,7 +30,6 @@ enum class InputKind {
   balanced,        // one key against all others, which outweigh it together: shows a scale that is off by 0.05 %
   cancelling,      // two halves that cancel but for rounding: shows how often, and how, the weights were rounded
   not_finite,      // a few NaN and infinities in Q, K and V, which must reach the outputs that depend on them alone
-  nan_head,        // nothing but NaN: none of it may reach the heads beside it
 };
 
 std::span<const InputKind> all_input_kinds();

@@ -25,6 +25,7 @@ enum class Fault {
   half_the_keys,      // only the first half of the keys is visited
   wrong_head,         // every block works on K and V of the first head
   prefetch_past_end,  // K[tile + 1] is fetched even behind the last tile
+  next_heads_tile,    // a tile of the next head is visited too, if there is one, with weights of zero
   plain_read,         // K is written with the swizzle and read without
   no_swizzle,         // neither write nor read is swizzled: right, and slow
   // registers
@@ -142,7 +143,8 @@ __global__ void __launch_bounds__(THREADS) wrong_attention(AttentionParams p) {
 
   const int first_query = blockIdx.x * BR + warp * 16;
   const int visible_tiles = p.causal ? (blockIdx.x + 1) * BR / BC : p.n / BC;
-  const int kv_tiles = FAULT == Fault::half_the_keys ? visible_tiles / 2 : visible_tiles;
+  const int beyond = FAULT == Fault::next_heads_tile && blockIdx.y + 1 < gridDim.y ? 1 : 0;
+  const int kv_tiles = FAULT == Fault::half_the_keys ? visible_tiles / 2 : visible_tiles + beyond;
   for (int tile = 0; tile < kv_tiles; ++tile) {
     // LOAD  K[tile] was requested one iteration ago; V[tile] is requested now and needed only after the softmax.
     if constexpr (MBARRIERS) {
@@ -192,6 +194,7 @@ __global__ void __launch_bounds__(THREADS) wrong_attention(AttentionParams p) {
         S_frag[n][2 * r + 1] *= softmax_scale;
         if (p.causal && key > last_key) S_frag[n][2 * r] = -INFINITY;
         if (p.causal && key + 1 > last_key) S_frag[n][2 * r + 1] = -INFINITY;
+        if (FAULT == Fault::next_heads_tile && key >= p.n) S_frag[n][2 * r] = S_frag[n][2 * r + 1] = -INFINITY;
         tile_max = fmaxf(tile_max, fmaxf(S_frag[n][2 * r], S_frag[n][2 * r + 1]));
       }
       tile_max = fmaxf(tile_max, shfl_xor(tile_max, 1));

@@ -221,6 +221,11 @@ __global__ void two_barriers() {
   }
 }
 
+__global__ void one_turn_fewer() {
+  for (uint32_t i = threadIdx.x == 5 ? 1 : 0; i < 3; ++i) __syncthreads();  // @barrier of a loop
+  __syncthreads();                                                          // @after the loop
+}
+
 __global__ void early_exit(uint32_t ends) {
   if (threadIdx.x == ends) return;
   shfl_xor(1.0f, 1);  // @shuffle after the exit
@@ -327,6 +332,12 @@ TEST_CASE("warps of a block that do not meet", "[emulator][misuse]") {
     CHECK(report.kind == ReportKind::divergent_barrier);
     CHECK(report.where == std::vector{MARKED("second barrier"), MARKED("first barrier")});
     CHECK_THAT(report.message, Contains("thread 32 (warp 1)"));
+  }
+  SECTION("a thread that has left the loop before the others") {
+    const Report report = only_report(run(one_turn_fewer, 64, 0));
+    CHECK(report.kind == ReportKind::divergent_barrier);
+    CHECK(report.where == std::vector{MARKED("after the loop"), MARKED("barrier of a loop")});
+    CHECK_THAT(report.message, Contains("thread 5 (warp 0)"));
   }
   SECTION("on one line") {
     const Report report = only_report(run(two_barriers_on_a_line, 64, 0));

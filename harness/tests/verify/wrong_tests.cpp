@@ -201,6 +201,26 @@ TEST_CASE("the right kernel is accepted on every input") {
   }
 }
 
+TEST_CASE("what is read past the end of a head shows before the head of NaN, though all it has is weights of zero") {
+  const auto kinds = ladder::all_input_kinds();
+  const Problem side_by_side = ladder::make_problem({.heads = static_cast<int>(kinds.size()), .n = N}, kinds, 1);
+  const ladder::Stage stage{.name = "heads", .idea = "", .limit = "", .prediction = ""};
+  ladder::Variant variant{.label = "heads", .tile = {BR, BC, WARPS}, .smem_bytes = smem_bytes(Fault::none)};
+  variant.writes_lse = true;
+  const auto wrong_on = [&](Launch launch) {
+    variant.on_emulator = launch;
+    std::vector<size_t> wrong;
+    const std::vector<CheckResult> results = check_sets_on_emulator(stage, variant, side_by_side);
+    for (size_t i = 0; i < results.size(); ++i) {
+      if (!results[i].ok) wrong.push_back(i);
+    }
+    return wrong;
+  };
+  const auto nan_head = static_cast<size_t>(std::ranges::find(kinds, InputKind::nan_head) - kinds.begin());
+  CHECK(wrong_on(launch_wrong<Fault::none>).empty());
+  CHECK(wrong_on(launch_wrong<Fault::next_heads_tile>) == std::vector{nan_head - 1});
+}
+
 TEST_CASE("shuffles that depend on the data come in whole rescales on top of the fewest, or are rejected") {
   constexpr uint64_t STEP = 8;
   const Problem& given = problem(InputKind::normal);
