@@ -40,10 +40,17 @@ Head load_head(const Shape& shape, const Inputs& inputs, int64_t head) {
   return loaded;
 }
 
-// sum[i] += factor * values[i]
-template <class T>
-void add_scaled(T* __restrict sum, T factor, const float* __restrict values, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) sum[i] += factor * static_cast<T>(values[i]);
+// sum[i] += factor * values[i]. With wider vectors where there are any, and the same to the last bit: no clone has an FMA.
+#if defined(__x86_64__)
+#define LADDER_CLONES __attribute__((target_clones("avx2", "default")))
+#else
+#define LADDER_CLONES
+#endif
+LADDER_CLONES void add_scaled(double* __restrict sum, double factor, const float* __restrict values, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) sum[i] += factor * static_cast<double>(values[i]);
+}
+LADDER_CLONES void add_scaled(float* __restrict sum, float factor, const float* __restrict values, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) sum[i] += factor * values[i];
 }
 
 float rounded(double value) {
@@ -108,8 +115,8 @@ struct RowSolver {
     for (int64_t j = 0; j < keys; j += BLOCK) {
       for (int64_t c = 0; c < d; ++c) {
         const float* const K_column = &head.K_transposed[c * n + j];
-        add_scaled<double>(&S[j], to_float(query[c]), K_column, std::min(BLOCK, keys - j));
-        add_scaled<float>(&S_f32[j], to_float(query[c]), K_column, std::min(BLOCK, keys - j));
+        add_scaled(&S[j], to_float(query[c]), K_column, std::min(BLOCK, keys - j));
+        add_scaled(&S_f32[j], to_float(query[c]), K_column, std::min(BLOCK, keys - j));
       }
     }
     const double scale = shape.scale();
@@ -131,7 +138,7 @@ struct RowSolver {
     }
 
     std::fill(exact, exact + d, 0.0);
-    for (int64_t j = 0; j < keys; ++j) add_scaled<double>(exact, S[j], &head.V[j * d], d);
+    for (int64_t j = 0; j < keys; ++j) add_scaled(exact, S[j], &head.V[j * d], d);
     double query_square = 0;
     for (int64_t c = 0; c < d; ++c) {
       query_square += std::pow(to_float(query[c]), 2);
@@ -140,7 +147,7 @@ struct RowSolver {
     for (size_t i = 0; i < STALENESS.size(); ++i) {
       for (int64_t j = 0; j < keys; ++j) P[j] = rounded(S_f32[j] * STALENESS[i]);
       std::fill(plain.begin(), plain.end(), 0.0f);
-      for (int64_t j = 0; j < keys; ++j) add_scaled<float>(plain.data(), P[j], &head.V[j * d], d);
+      for (int64_t j = 0; j < keys; ++j) add_scaled(plain.data(), P[j], &head.V[j * d], d);
       for (int64_t c = 0; c < d; ++c) {
         if (!std::isfinite(exact[c])) continue;
         const float value = plain[c] / (plain_sum * STALENESS[i]);

@@ -157,6 +157,13 @@ Problem growing_scores(const Stage& stage, float growth) {
   return problem;
 }
 
+CheckResult judged(const Stage& stage, Problem problem) {
+  std::vector<int64_t> rows;
+  for (int64_t row = 0; row < problem.shape.batch_heads() * problem.shape.n; row += 7) rows.push_back(row);
+  problem.reference = make_reference(problem.shape, problem.inputs, rows);
+  return check_on_emulator(stage, stage.variants[0], problem);
+}
+
 std::vector<int> rescaled_tiles(const Stage& stage, float growth) {
   const Problem problem = growing_scores(stage, growth);
   emulator::Options options{.trace = true};

@@ -83,6 +83,8 @@ int in_machine_code(const Stage& stage, std::string_view opcode);
 // Inputs, without a reference, whose rows see eight tiles of keys with scores that grow by `growth` log2 units per tile.
 constexpr int GROWING_TILES = 8;
 Problem growing_scores(const Stage& stage, float growth);
+// The default variant on a problem without a reference. Of its rows every seventh is looked at: each of a warp's 16 in turn.
+CheckResult judged(const Stage& stage, Problem problem);
 // Those of the eight tiles in which `stage` rescales O, by the votes of its first warp.
 std::vector<int> rescaled_tiles(const Stage& stage, float growth);
 
