@@ -48,18 +48,16 @@ add_test(NAME mutants_sample
   COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/harness/mutants/mutants.py --sample 30 --jobs 1 --build ${PROJECT_BINARY_DIR})
 set_tests_properties(mutants_sample PROPERTIES LABELS mutants ${asks_ladder})
 
-# The site: pages_tests.py without a browser, the others in one, on a site that is built once for all of them.
-add_test(NAME site_built COMMAND ${LADDER_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/site/browser.py ${PROJECT_BINARY_DIR}/tested_site)
+# The site, built once for all that read it: pages_tests.py without a browser, the others in one.
+set(site ${PROJECT_BINARY_DIR}/tested_site)
+add_test(NAME site_built COMMAND ${LADDER_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/site/browser.py ${site})
 set_tests_properties(site_built PROPERTIES LABELS "scripts;docs" SKIP_RETURN_CODE 77 FIXTURES_SETUP site ${asks_ladder})
 file(GLOB site_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/site/*_tests.py)
 foreach(file IN LISTS site_tests)
   string(REGEX REPLACE "^.*/([a-z_]*)_tests\\.py$" "site_\\1" name ${file})
   add_test(NAME ${name} COMMAND ${LADDER_PYTHON} ${file})
-  set_tests_properties(${name} PROPERTIES LABELS "scripts;docs" SKIP_RETURN_CODE 77 ${asks_ladder})
-  if(NOT name STREQUAL "site_pages")
-    set_tests_properties(${name} PROPERTIES FIXTURES_REQUIRED site
-      ENVIRONMENT "LADDER_SITE=${PROJECT_BINARY_DIR}/tested_site;LADDER=$<TARGET_FILE:ladder>")
-  endif()
+  set_tests_properties(${name} PROPERTIES LABELS "scripts;docs" SKIP_RETURN_CODE 77 FIXTURES_REQUIRED site
+    ENVIRONMENT "LADDER_SITE=${site};LADDER=$<TARGET_FILE:ladder>")
 endforeach()
 
 if(LADDER_HAS_CUDA)

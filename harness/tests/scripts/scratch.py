@@ -5,13 +5,17 @@ Importing this makes the modules of harness/plots and docs/site importable, and 
 from __future__ import annotations
 
 import atexit
+import contextlib
+import io
 import os
+import runpy
 import shutil
 import subprocess
 import sys
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 ROOT = Path(__file__).resolve().parents[3]
 PLOTS, SITE = ROOT / "harness" / "plots", ROOT / "docs" / "site"
@@ -34,6 +38,16 @@ class Scratch(unittest.TestCase):
         script = next(folder / f"{name}.py" for folder in (PLOTS, SITE) if (folder / f"{name}.py").is_file())
         return subprocess.run([sys.executable, script, *map(str, arguments)], capture_output=True, text=True,
                               env={**os.environ, **environment})
+
+    def run_here(self, name: str, *arguments: object) -> int:
+        """The same in this process, which has matplotlib already; the exit code."""
+        script = next(folder / f"{name}.py" for folder in (PLOTS, SITE) if (folder / f"{name}.py").is_file())
+        with mock.patch.object(sys, "argv", [str(script), *map(str, arguments)]), contextlib.redirect_stdout(io.StringIO()):
+            try:
+                runpy.run_path(str(script), run_name="__main__")
+            except SystemExit as ended:
+                return ended.code or 0
+        return 0
 
     def csv(self, *edits: tuple[str, str]) -> Path:
         """The fixture with some text replaced."""

@@ -80,5 +80,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    skip_unless_possible()
+    pages_tests.skip_unless_possible()
     pages_tests.build_all(Path(sys.argv[1]))

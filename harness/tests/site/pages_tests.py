@@ -340,8 +340,12 @@ class Refusals(unittest.TestCase):
         self.assertIn("fragment A does not cover its matrix", said)
 
 
-if __name__ == "__main__":
+def skip_unless_possible() -> None:
     if not can_build():
         print("The site is not tested: Sphinx, MyST or KaTeX is not installed (./ladder docs installs them)")
         sys.exit(77)
+
+
+if __name__ == "__main__":
+    skip_unless_possible()
     unittest.main()
