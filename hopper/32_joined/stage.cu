@@ -1,0 +1,60 @@
+#include <algorithm>
+
+#include "common/emulator/emulator.hpp"
+#include "harness/stage.hpp"
+#include "kernel.cuh"
+
+namespace {
+
+// wgmma is counted per warpgroup, 64 queries, and tile of BC keys, a pair; shuffles per warp and tile of queries.
+template <class C>
+ladder::Counts predict(const ladder::Shape& shape) {
+  constexpr uint64_t BR = C::BR, BC = C::BC, WARPS = C::WARPS;
+  const uint64_t in_range = shape.batch_heads() * shape.n / BR;
+  const uint64_t per_head = (shape.n / BR + 1) / 2 * 2, q_tiles = shape.batch_heads() * per_head;  // an even number
+  const uint64_t kv_tiles = shape.n / BC, tiles = q_tiles * kv_tiles;
+  const uint64_t blocks = std::min<uint64_t>(q_tiles, emulator::MULTIPROCESSORS);
+  uint64_t idle = 0;  // those that always have the tile that lies outside
+  for (uint64_t block = 0; block < blocks; ++block) {
+    bool works = false;
+    for (uint64_t q_tile = block; q_tile < q_tiles; q_tile += blocks) works |= q_tile % per_head < shape.n / BR;
+    idle += !works;
+  }
+  const uint64_t rounds = (q_tiles + blocks - 1) / blocks;  // of the first block, which has most to do
+  const uint64_t pairs = tiles * WARPS / 4, q_warps = q_tiles * WARPS, warp_tiles = tiles * WARPS;
+  return {.wgmma = pairs * (HEAD_DIM / 16 + BC / 16),  // QK by slices of d, PV by slices of keys
+          .shuffles = q_warps * 2 * 2 * 2,  // two rows, two exchanges: the maxima of the first tile, the sums
+          .votes = warp_tiles,              // whether anything has to be rescaled
+          .yes_votes = q_warps,             // in the first tile
+          .barriers = 2 * blocks + q_tiles * WARPS / 4,  // of the cluster, and one of a warpgroup
+          .gmem_bytes_read = (in_range * BR + tiles * BC) * ROW_BYTES,
+          .gmem_bytes_written = in_range * BR * ROW_BYTES,
+          .multicast_bytes = tiles * 2 * BC * ROW_BYTES,
+          .unused_smem_bytes = ((rounds < 2 ? BR : 0) +  // the second Q, and stages
+                                2 * BC * (C::STAGES - std::min<uint64_t>(C::STAGES, rounds * kv_tiles))) *
+                               ROW_BYTES,
+          .idle_blocks = idle};
+}
+
+template <class C>
+ladder::Variant variant(ladder::Variant rest = {}) {
+  rest.shuffles_per_rescale = 2 * 2;  // rows and exchanges
+  return ladder::make_variant<C>(run<C>, flash_attention<C>, predict<C>, std::move(rest));
+}
+
+const ladder::Registration registration({
+    .name = "32_joined",
+    .previous = "30_cluster",
+    .idea = "The first QK of the next queries runs beside the last PV of these.",
+    .limit = "Between two tiles of queries a warpgroup has one product at a time in flight, and its softmax is alone.",
+    .prediction =
+        "n = 512: +5 % to +10 %, n = 2048: +2 % to +3 %, and nothing at n = 8192: one beginning and one end in "
+        "4, 16 or 64 tiles of keys.",
+    .min_sm = 90,
+    .needs = "wgmma, clusters, setmaxnreg, stmatrix, TMA, mbarrier, 192 KiB of shared memory",
+    .resources = {{.sm = 90, .registers = 168, .spill_bytes = 0}},
+    .variants = {variant<Config<128, 128, 8, 2>>(), variant<Config<128, 64, 8, 2>>(),
+                 variant<Config<128, 64, 8, 4>>({.label = "128x64, 4 stages"})},
+});
+
+}  // namespace
