@@ -15,6 +15,7 @@
 #include "harness/devices/capacity.hpp"
 #include "harness/measure/field.hpp"
 #include "harness/measure/results_table.hpp"
+#include "harness/measure/schedule.hpp"
 #include "harness/problem/shapes.hpp"
 
 namespace ladder {
@@ -166,7 +167,7 @@ class Bench {
     });
   }
 
-  // Who takes part, the slowest apart: looks at each, plans the heats and runs them.
+  // Looks at each of the field, plans the heats and runs them, and the slowest apart.
   Status time(const Field& field, const Problem& problem, const std::string& title) {
     const RunFacts facts = run_facts(gpu_, machine_, problem, protocol_.regime);
     const Machine machine = machine_.machine([&](std::string_view what, double seconds) {
@@ -175,71 +176,51 @@ class Bench {
     progress_ = std::make_unique<Progress>(1);
     const auto looks = first_look(field.contestants(), protocol_, machine);
     if (!looks) return stop_timing(looks.error());
-    std::vector<Entry> entries, apart_entries;
-    std::vector<Contestant> contestants, apart;
-    std::vector<double> launch_ms;
-    double seconds = warmed_up_ ? 0 : protocol_.warm_up_s;
-    for (size_t i = 0; i < looks->size(); ++i) {
-      const Entry& entry = field.entries()[i];
-      const Result<double>& look = (*looks)[i];
-      if (!look) {
-        notes_.push_back(fmt::format("{}: not timed: {}", entry.name, look.error().message));
-        if (entry.kind == "stage") all_right_ = false;
-      } else if (*look > protocol_.longest_launch_ms) {
-        if (has_row(entry, facts)) continue;
-        apart_entries.push_back(entry);
-        apart.push_back(field.contestants()[i]);
-        seconds += seconds_apart(*look, protocol_);
-      } else {
-        entries.push_back(entry);
-        contestants.push_back(field.contestants()[i]);
-        launch_ms.push_back(*look);
-      }
+    const Schedule schedule = make_schedule(field.entries(), field.contestants(), *looks, protocol_, options_.versus,
+                                            [&](const Entry& entry) { return has_row(entry, facts); });
+    for (const auto& [entry, error] : schedule.failed) {
+      notes_.push_back(fmt::format("{}: not timed: {}", entry.name, error.message));
+      if (entry.kind == "stage") all_right_ = false;
     }
-    std::vector<Candidate> all = candidates(entries, launch_ms, options_.versus);
-    for (size_t i = 0; i < all.size(); ++i) all[i].recorded = has_row(entries[i], facts);
-    const std::vector<PlannedHeat> heats = plan_heats(all);
-    int number = 1;
-    for (const ResultRow& row : resumed_) {
-      if (row.shape == facts.shape && row.regime == facts.regime) number = std::max(number, row.heat + 1);
-    }
-    const auto of_heat = [](const std::vector<size_t>& who, const auto& values) {
-      std::vector<std::decay_t<decltype(values[0])>> chosen;
-      for (const size_t i : who) chosen.push_back(values[i]);
-      return chosen;
-    };
-    if (heats.empty() && apart.empty()) {
+    if (schedule.heats.empty() && schedule.apart.empty()) {
       progress_.reset();
       if (!resumed_.empty()) notes_.push_back(title + ": all of it is recorded already.");
       tell(problem.shape);
       return {};
     }
-    std::vector<std::string> sizes;
-    for (const PlannedHeat& heat : heats) {
-      const std::vector<double> ms = of_heat(heat.all(), launch_ms);
-      seconds += seconds_of_heat(ms, protocol_);
-      sizes.push_back(fmt::format("{} ({} rounds)", ms.size(), protocol_.rounds_of(static_cast<int>(ms.size()))));
-    }
-    fmt::print(stderr, "{}{}: {} heat{} of {}{}; about {:.0f} min {:02.0f} s.\n",
-               problems_ > 1 ? fmt::format("[{} of {}] ", problem_, problems_) : "", title, heats.size(),
-               heats.size() == 1 ? "" : "s", fmt::join(sizes, ", "),
-               apart.empty() ? "" : fmt::format(", {} apart", apart.size()), std::floor(seconds / 60),
-               std::fmod(seconds, 60));
+    const double seconds = schedule.seconds + (warmed_up_ ? 0 : protocol_.warm_up_s);
+    fmt::print(stderr, "{}{}: {}; about {:.0f} min {:02.0f} s.\n",
+               problems_ > 1 ? fmt::format("[{} of {}] ", problem_, problems_) : "", title,
+               summary(schedule, protocol_), std::floor(seconds / 60), std::fmod(seconds, 60));
     progress_ = std::make_unique<Progress>(std::max(seconds, 1.0));
-
     if (!std::exchange(warmed_up_, true)) {
       if (const Status warm = warm_up(protocol_, machine); !warm) return stop_timing(warm.error());
     }
+    const Status timed = run(schedule, machine, facts);
+    if (!timed) return stop_timing(timed.error());
+    progress_.reset();
+    tell(problem.shape);
+    if (tables_ > 0 && !std::exchange(legend_, true)) fmt::print(out_, "{}", wrapped(LEGEND, out_));
+    std::fflush(out_);
+    return {};
+  }
+
+  Status run(const Schedule& schedule, const Machine& machine, const RunFacts& facts) {
+    int number = 1;
+    for (const ResultRow& row : resumed_) {
+      if (row.shape == facts.shape && row.regime == facts.regime) number = std::max(number, row.heat + 1);
+    }
+    const std::vector<Entry>& entries = schedule.entries;
     std::vector<HeatRun> runs;
     std::vector<std::optional<double>> rates(entries.size());
     Ratios ratios;
-    for (const PlannedHeat& planned : heats) {
+    for (const PlannedHeat& planned : schedule.heats) {
       heat_ = fmt::format("heat {}, ", number);
-      HeatRun run{.number = number++, .own = planned.own, .all = planned.all(), .timings = {}};
-      auto timings = run_heat(of_heat(run.all, contestants), of_heat(run.all, launch_ms), protocol_, machine);
-      if (!timings) return stop_timing(timings.error());
-      run.timings = std::move(*timings);
-      Results results = evaluate(entries, run, facts, options_.versus);
+      auto timings = schedule.run(planned, protocol_, machine);
+      if (!timings) return tl::make_unexpected(timings.error());
+      const HeatRun& run = runs.emplace_back(
+          HeatRun{.number = number++, .own = planned.own, .all = planned.all(), .timings = std::move(*timings)});
+      const Results results = evaluate(entries, run, facts, options_.versus);
       for (size_t i = 0; i < entries.size(); ++i) {
         const auto row = std::ranges::find(results.rows, entries[i].name, &ResultRow::stage);
         if (row != results.rows.end()) rates[i] = row->tflops;
@@ -250,18 +231,17 @@ class Bench {
       if (std::ranges::any_of(results.rows, [](const ResultRow& row) { return row.vs_previous.has_value(); })) {
         if (const auto note = unbalanced(run.timings, protocol_.regime)) notes_.push_back(*note);
       }
-      tell(problem.shape);
-      runs.push_back(std::move(run));
+      tell(facts.shape);
     }
     heat_.clear();
-    for (size_t i = 0; i < apart.size(); ++i) {
-      auto timing = run_apart(apart[i], protocol_, machine);
-      if (!timing) return stop_timing(timing.error());
+    for (size_t i = 0; i < schedule.apart.size(); ++i) {
+      auto timing = run_apart(schedule.apart[i], protocol_, machine);
+      if (!timing) return tl::make_unexpected(timing.error());
       const HeatRun run{.number = 0, .own = {0}, .all = {0}, .timings = {.timings = {std::move(*timing)}}};
-      record({&apart_entries[i], 1}, run, facts, evaluate({&apart_entries[i], 1}, run, facts));
-      tell(problem.shape);
+      const std::span entry(&schedule.apart_entries[i], 1);
+      record(entry, run, facts, evaluate(entry, run, facts));
+      tell(facts.shape);
     }
-    progress_.reset();
     if (options_.ablate) {
       const std::string tables = ablation_tables(entries, rates, ratios, columns_of(out_));
       if (!tables.empty()) fmt::print(out_, "\n{}", tables);
@@ -269,9 +249,6 @@ class Bench {
     for (const std::string_view name : {std::string_view("fa2"), std::string_view("mma_sync")}) {
       if (const auto note = everywhere_note(entries, runs, name)) notes_.push_back(*note);
     }
-    tell(problem.shape);
-    if (tables_ > 0 && !std::exchange(legend_, true)) fmt::print(out_, "{}", wrapped(LEGEND, out_));
-    std::fflush(out_);
     return {};
   }
 

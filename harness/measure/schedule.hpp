@@ -1,0 +1,37 @@
+// What the bench of one problem will do: who runs in which heat, who apart, and how long it takes.
+#pragma once
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/measure/heats.hpp"
+#include "harness/measure/results.hpp"
+#include "harness/measure/rounds.hpp"
+
+namespace ladder {
+
+struct Schedule {
+  std::vector<PlannedHeat> heats;  // of indices of:
+  std::vector<Entry> entries;
+  std::vector<Contestant> contestants;
+  std::vector<double> launch_ms;  // by the first look
+  std::vector<Entry> apart_entries;
+  std::vector<Contestant> apart;
+  std::vector<std::pair<Entry, Error>> failed;  // at the first look
+  double seconds = 0;                           // of heats and those apart, without the warm-up
+
+  std::vector<double> launch_ms_of(const PlannedHeat& heat) const;
+  Result<HeatTimings> run(const PlannedHeat& heat, const Protocol& protocol, const Machine& machine) const;
+};
+
+// Plans by what the first look has seen. Who is recorded takes part for others' ratios alone.
+Schedule make_schedule(std::span<const Entry> entries, std::span<const Contestant> contestants,
+                       std::span<const Result<double>> looks, const Protocol& protocol, std::string_view versus,
+                       const std::function<bool(const Entry&)>& is_recorded);
+
+// "2 heats of 12 (24 rounds), 10 (20 rounds), 1 apart"
+std::string summary(const Schedule& schedule, const Protocol& protocol);
+
+}  // namespace ladder
