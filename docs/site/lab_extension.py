@@ -39,6 +39,7 @@ def data() -> str:
     value = {
         "forms": results.schema(),
         "rungs": rungs.names(),
+        "parts": {rung.name: rung.part or "ladder" for rung in rungs.known()},
         "headline": results.HEADLINE,
         "files": [{"name": path.name, "form": form, "text": text_of(path, form)} for path, form in files()],
     }

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import html
 import json
+import re
 import sys
 from collections import Counter
 
 from docutils import nodes
+from docutils.parsers.rst import directives
 from sphinx.errors import ExtensionError
 from sphinx.util.docutils import SphinxDirective
 
 from drawings import dealt, layouts
 from harness import rungs
-from kernels import code, highlighted, kernel_path
+from kernels import PARTS, code, highlighted, kernel_path
 from traces import file_of, of_no_rung
 
-SCRIPTS = {"docs/player": ("trace.js", "replay.js", "player.js"), "docs/explorer": ("swizzle.js", "explorer.js")}
+SCRIPTS = {'class="player"': ("trace.js", "replay.js", "player.js"), 'class="explorer"': ("swizzle.js", "explorer.js")}
 
 
 def embedded(kind: str, name: str, text: str) -> str:
@@ -39,30 +41,34 @@ def table(trace: dict) -> str:
             f'<th>source</th></tr></thead><tbody>{rows}</tbody></table>')
 
 
+def carried(stage: str) -> str:
+    """A rung's trace and its kernel, for player.js."""
+    text, lines = file_of(rungs.named(stage)).read_text(encoding="utf-8"), highlighted(stage)
+    return (embedded("stage", stage, text)
+            + f'<template data-kernel="{stage}">{code(lines, range(1, len(lines) + 1), "kernel")}</template>')
+
+
 class TracePlayer(SphinxDirective):
     """```{trace-player} 03_kvpipe```: every trace of traces/, with its kernel. The player opens with that rung, whose trace is the
-    table for who has no JavaScript."""
+    table for who has no JavaScript. With `:at: QK 1` the page carries that trace alone, and it opens where that part of that tile begins."""
     required_arguments = 1
+    option_spec = {"at": directives.unchanged_required}
 
     def run(self):
-        parts, opening = [], self.arguments[0]
+        opening, at = self.arguments[0], self.options.get("at")
         if gone := ", ".join(file.name for file in of_no_rung()):
             print(f"traces: left out, for the ladder has no such rung: {gone}; run: make plots", file=sys.stderr)
-        for rung in rungs.known():
-            stage, file = rung.name, file_of(rung)
-            if not file.exists():
-                continue
-            text = file.read_text(encoding="utf-8")
-            lines = highlighted(stage)
-            parts.append(embedded("stage", stage, text))
-            parts.append(f'<template data-kernel="{stage}">{code(lines, range(1, len(lines) + 1), "kernel")}</template>')
         try:
             first = json.loads(file_of(rungs.named(opening)).read_text(encoding="utf-8"))
         except (rungs.RungsError, OSError) as error:
             raise ExtensionError(f"{{trace-player}} {opening}: {error}") from None
-        return [nodes.raw("", f'<div class="player" data-first="{opening}"><p>The player needs JavaScript. Without it, here is the trace of '
+        if at and not re.fullmatch(rf"({'|'.join(PARTS)}) \d+( \d+)?", at):
+            raise ExtensionError(f"{{trace-player}} {opening}: at is '{at}', wants a part, a tile and perhaps a warp, as 'QK 1'")
+        stages = [opening] if at else [rung.name for rung in rungs.known() if file_of(rung).exists()]
+        where = f' data-at="{at}"' if at else ""
+        return [nodes.raw("", f'<div class="player" data-first="{opening}"{where}><p>The player needs JavaScript. Without it, here is the trace of '
                           f'{opening} (n = {first["n"]}, one block) summed up by source line.</p>{table(first)}</div>'
-                          + "".join(parts), format="html")]
+                          + "".join(map(carried, stages)), format="html")]
 
 
 def held() -> dict:
@@ -91,10 +97,12 @@ class BankExplorer(SphinxDirective):
                           + embedded("layouts", "held", json.dumps(held(), separators=(",", ":"))), format="html")]
 
 
-def page_scripts(app, pagename, _template, _context, _doctree) -> None:
-    for name in SCRIPTS.get(pagename, ()):
-        app.add_js_file(name)
-        app.add_css_file("player.css")
+def page_scripts(app, _pagename, _template, context, _doctree) -> None:
+    for mark, names in SCRIPTS.items():
+        if mark in context.get("body", ""):
+            app.add_css_file("player.css")
+            for name in names:
+                app.add_js_file(name)
 
 
 def setup(app):

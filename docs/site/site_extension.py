@@ -161,6 +161,7 @@ def read_source(app, docname: str, source: list[str]) -> None:
 
     source[0] = re.sub(r"\[([^\]\[]+)\]\(([^)#:\s]+)\)", link, source[0])
     source[0] = re.sub(r"^<!-- drawing (\S+) -->$", r"```{drawing} \1\n```", source[0], flags=re.M)
+    source[0] = re.sub(r"^<!-- player (\S+) (.+) -->$", r"```{trace-player} \1\n:at: \2\n```", source[0], flags=re.M)
     source[0] = re.sub(r"^!\[[^\]]*\]\((\S+\.svg)\)$",
                        lambda match: f"```{{sketch}} {match[1]}\n```" if is_sketch(folder / match[1]) else match[0], source[0], flags=re.M)
     try:

@@ -133,6 +133,7 @@ class Sketch:
 def inline(sketch: Sketch) -> str:
     """A drawing that is made while the site is built, for the page itself, whose style it follows."""
     svg = re.sub(r'<style>.*?</style>\n<rect class="ground"[^>]*/>\n', "", sketch.svg(""), flags=re.S)
+    svg = re.sub(r'(<svg[^>]*?) width="[^"]*" height="[^"]*"', r"\1", svg, count=1)  # as wide as the page has room for
     return f'<figure class="drawing">{svg}<figcaption>{html.escape(sketch.title)}</figcaption></figure>'
 
 

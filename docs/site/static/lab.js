@@ -45,7 +45,10 @@ lab.start = (home) => {
   chart.setAttribute("role", "group");
   const tip = html("div", { className: "lab-tip", hidden: true }), empty = html("p", { className: "lab-empty", hidden: true });
   const caption = html("figcaption"), figure = html("figure", {}, chart, empty, tip, caption);
-  const toggles = html("div", { className: "lab-toggles" });
+  const who = html("summary"), boxes = html("div"), toggles = html("details", { className: "lab-toggles" }, who, boxes);
+  const presets = html("div", { className: "lab-presets", role: "group", ariaLabel: "Questions" }, ...lab.PRESETS.map(([text, address]) => html("button",
+    { type: "button", onclick: () => change(() => { state = lab.fromAddress(address); }) }, text)),
+    html("button", { type: "button", onclick: () => input.click() }, "Your own CSV"));
   const download = html("a", { className: "lab-download" }, "Download these rows as CSV");
   const input = html("input", { type: "file", accept: ".csv,text/csv", multiple: true, onchange: () => take([...input.files]) });
   const status = html("div", { className: "lab-status", role: "status" });
@@ -53,7 +56,7 @@ lab.start = (home) => {
     html("label", {}, "Add your own CSV, or drop it here: ", input), status, html("p", {}, download));
   const table = html("table");
   const twin = html("div", { className: "lab-table", tabIndex: 0, role: "region", ariaLabel: "The chart as a table" }, table);
-  home.replaceChildren(controls, figure, toggles, own, twin);
+  home.replaceChildren(presets, controls, figure, toggles, twin, own);
 
   // ---- the controls ----------------------------------------------------------------------------------------------------
 
@@ -67,8 +70,14 @@ lab.start = (home) => {
       select.value = chosen[name] ?? "";
       select.parentElement.hidden = options[name].length < (name === "inputs" || name === "dtype" ? 2 : 1);
     }
-    for (const option of selects.causal.options) option.disabled = !rows.some((row) => row.causal === (option.value === "1"));
-    for (const option of selects.regime.options) option.disabled = !rows.some((row) => row.regime === option.value);
+    const has = (name, value) => rows.some((row) => row[name] === value);
+    const BOTH = { causal: [false, true], regime: ["sustained", "alone"] };
+    for (const [name, both] of Object.entries(BOTH)) {
+      for (const { value } of selects[name].options) {
+        const wanted = value === "both" ? both : [name === "causal" ? value === "1" : value];
+        selects[name].querySelector(`[value="${value}"]`).disabled = !wanted.every((one) => has(name, one));
+      }
+    }
     selects.x.parentElement.hidden = !family;
   }
 
@@ -83,7 +92,7 @@ lab.start = (home) => {
     const groups = Object.keys(KINDS).map((kind) => [kind, ofKind(kind)]);
     if (toggles.dataset.groups !== JSON.stringify(groups)) {
       toggles.dataset.groups = JSON.stringify(groups);
-      toggles.replaceChildren(...groups.filter(([, stages]) => stages.length).map(([kind, stages]) => {
+      boxes.replaceChildren(...groups.filter(([, stages]) => stages.length).map(([kind, stages]) => {
         const turn = (names, on) => change(() => names.forEach((name) => { state.switched[name] = on; }));
         const boxes = stages.map((name) => html("label", {},
           html("input", { type: "checkbox", name, onchange: (event) => turn([name], event.target.checked) }), ` ${name}`));
@@ -93,7 +102,9 @@ lab.start = (home) => {
         return html("fieldset", {}, html("legend", {}, KINDS[kind]), ...boxes, ...buttons);
       }));
     }
-    for (const box of toggles.querySelectorAll("input")) box.checked = lab.isShown(state, box.name, kinds.get(box.name));
+    const all = [...boxes.querySelectorAll("input")];
+    for (const box of all) box.checked = lab.isShown(state, box.name, kinds.get(box.name), data);
+    who.textContent = `Who is shown: ${all.filter((box) => box.checked).length} of ${all.length}`;
   }
 
   // ---- the table: a line for each mark, or one for each contestant and a column for each N ---------------------------------

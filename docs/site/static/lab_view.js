@@ -23,7 +23,7 @@
   const MEASURED = {
     tflops: { name: "TFLOPS", of: rate("tflops"), write: four, interval: rounds },
     ms: {  // the launch of a ceiling is another problem's
-      name: "ms a launch", of: (row) => (row.kind === "ceiling" ? [null] : [row.ms_median, row.ms_p20, row.ms_p80]),
+      name: "ms per launch", of: (row) => (row.kind === "ceiling" ? [null] : [row.ms_median, row.ms_p20, row.ms_p80]),
       write: four, interval: rounds, log: true,
     },
     pct_ceiling: { name: "% of its ceiling", of: rate("pct_ceiling"), write: fixed(1), interval: rounds },
@@ -32,17 +32,17 @@
       base: 1, baseName: "as before", verdict: true,
     },
     vs_fa2: { name: "times FA2", of: ratio("vs_fa2"), write: fixed(3), interval: paired, base: 1, baseName: "FA2" },
-    flop_per_clk_sm: { name: "FLOP a clock and SM", of: (row) => [row.flop_per_clk_sm], write: four },
+    flop_per_clk_sm: { name: "FLOP per clock and SM", of: (row) => [row.flop_per_clk_sm], write: four },
   };
   for (const metric of Object.values(MEASURED)) Object.assign(metric, { form: "results", writeTick: String, takes: () => true });
 
   // Bytes, by the name of what was counted: what says "bytes" and is neither a rate nor a peak. Ratios, cycles and stalls of the
-  // same file belong to the chapters, where they are explained. The shapes differ between rungs, so that only bytes a head
+  // same file belong to the chapters, where they are explained. The shapes differ between rungs, so that only bytes per head
   // compare; the memory that a rung holds was recorded at one shape.
   function counted(name) {
     const whole = name.startsWith("cuda.");
     return {
-      name: `bytes${whole ? "" : " a head"}: ${name}`, form: "traffic", log: true, write: bytes,
+      name: `bytes${whole ? "" : "/head"}: ${name}`, form: "traffic", log: true, write: bytes,
       writeTick: (value) => bytes(value).replace(/\.0+ /, " "), takes: (row) => row.metric === name,
       of: (row) => [whole ? row.value : row.value / (row.batch * row.heads)],
     };
@@ -87,11 +87,22 @@
 
   // ---- state -----------------------------------------------------------------------------------------------------------
 
-  // null is the default, which may depend on the rest; `switched` says of contestants whether they were put on or off.
+  // null is the default, which may depend on the rest. `only` names who is shown, with ; between: contestants, all that begin with a
+  // name before *, or the parts of the ladder. `switched` says of contestants whether they were put on or off.
   lab.fresh = () => ({
-    metric: "tflops", gpu: null, shape: null, causal: "0", regime: "sustained", inputs: null, dtype: null, y: null, x: null,
+    metric: "tflops", gpu: null, shape: null, causal: "0", regime: "sustained", inputs: null, dtype: null, y: null, x: null, only: null,
     switched: {},
   });
+
+  // Questions that the first view does not answer, each an address. What was not measured yet is left out of them.
+  lab.PRESETS = [
+    ["The climb", ""],
+    ["02: swizzle or tile?", "only=01_base*;02_swizzle*"],
+    ["What causal saves", "metric=ms&causal=both&only=p10_causal;fa2;triton;cudnn_bhnd"],
+    ["Past FA2", "metric=vs_fa2&only=06_batched;past_fa2;fa2"],
+    ["Hopper", "only=16_store;hopper;fa3;cudnn_bhnd;wgmma"],
+    ["In turns or alone?", "regime=both&only=16_store;hopper;fa3;cudnn_bhnd;mma_sync;wgmma"],
+  ];
 
   lab.fromAddress = (hash) => {
     const state = lab.fresh();
@@ -113,8 +124,12 @@
 
   // Hidden until asked for: what counts no operations, and the second of two loops that agree.
   const HIDDEN = ["ex2", "l2_read", "wgmma_rs"];
-  lab.isShown = (state, stage, kind) => {
+  lab.isShown = (state, stage, kind, { parts }) => {
     if (Object.hasOwn(state.switched, stage)) return state.switched[stage];
+    if (state.only) {
+      const part = kind === "stage" ? parts[stage] : undefined;
+      return state.only.split(";").some((name) => name === stage || name === part || (name.endsWith("*") && stage.startsWith(name.slice(0, -1))));
+    }
     return kind === "peer" ? stage === "fa2" : kind !== "variant" && !HIDDEN.includes(stage);
   };
 
@@ -130,17 +145,21 @@
     const metricKey = Object.hasOwn(metrics, state.metric) ? state.metric : "tflops";
     const metric = metrics[metricKey], { form } = metric, measured = form === "results";
     const rows = files.filter((file) => file.form === form).flatMap((file) => file.rows.filter(metric.takes).map((row) => {
-      return Object.assign(row, { machine: machineOf(row, file), variety: kindOf(row), place: lab.placeOf(row.stage, data) });
+      return Object.assign(row, { card: machineOf(row, file), variety: kindOf(row), place: lab.placeOf(row.stage, data) });
     }));
-    const machines = distinct(rows, (row) => row.machine).map((name) => [name, name]);
+    // Two masks or two regimes stand side by side as two cards would.
+    const sides = (row) => [...(state.causal === "both" ? [row.causal ? "causal" : "dense"] : []),
+      ...(measured && state.regime === "both" ? [row.regime === "alone" ? "alone" : "in turns"] : [])];
+    for (const row of rows) row.machine = [row.card, ...sides(row)].join(", ");
+    const machines = distinct(rows, (row) => row.card).map((name) => [name, name]);
     const words = (name) => (measured ? distinct(rows, (row) => row[name]).filter(Boolean).map((word) => [word, word]) : []);
     const axes = [["linear", "linear"], ["log", "logarithmic"]];
     const options = {
       metric: Object.entries(metrics).map(([key, { name }]) => [key, name]),
       gpu: machines.length > 1 ? [...machines, ["all", "all, side by side"]] : machines,
       shape: shapesOf(form, rows),
-      causal: [["0", "dense"], ["1", "causal"]],
-      regime: measured ? [["sustained", "sustained"], ["burst", "burst"]] : [],
+      causal: [["0", "dense"], ["1", "causal"], ["both", "dense and causal"]],
+      regime: measured ? [["sustained", "sustained, in turns"], ["alone", "alone"], ["both", "in turns and alone"], ["burst", "burst"]] : [],
       inputs: words("inputs"), dtype: words("dtype"), y: axes, x: axes,
     };
     const otherwise = {  // bytes are first looked at over N: a file of them need not hold the headline's
@@ -152,10 +171,16 @@
       chosen[name] = [state[name], otherwise[name], list[0]?.[0]].find((key) => list.some(([known]) => known === key));
     }
     const family = Boolean(chosen.shape?.startsWith("all,")), shape = family ? familyOf : keyOf;
-    const here = rows.filter((row) => (chosen.gpu === "all" || row.machine === chosen.gpu) && shape(form, row) === chosen.shape &&
-      row.causal === (chosen.causal === "1") &&
-      (!measured || ["regime", "inputs", "dtype"].every((name) => !row[name] || row[name] === chosen[name])));
-    return { rows, options, chosen, family, here, metric };
+    const takes = (name, value) => value === chosen[name] || (name === "regime" && chosen.regime === "both" && ["sustained", "alone"].includes(value));
+    const fits = rows.filter((row) => (chosen.gpu === "all" || row.card === chosen.gpu) && shape(form, row) === chosen.shape &&
+      (chosen.causal === "both" || row.causal === (chosen.causal === "1")) &&
+      (!measured || ["regime", "inputs", "dtype"].every((name) => !row[name] || takes(name, row[name]))));
+    // Of two that stand side by side, who has only one says nothing about the other.
+    const two = (name) => chosen[name] === "both" ? distinct(fits, (row) => row[name]).length : 1;
+    const wanted = two("causal") * two("regime"), had = new Map();
+    for (const row of fits) had.set(row.stage, (had.get(row.stage) ?? new Set()).add(row.machine));
+    const here = fits.filter((row) => had.get(row.stage).size >= wanted);
+    return { data, rows, options, chosen, family, here, metric };
   };
 
   // ---- series ------------------------------------------------------------------------------------------------------------
@@ -169,11 +194,11 @@
 
   // One for each contestant and machine, in the order of the ladder. `without`: who has no such figure. A point that is `off` the
   // axis, as 0 is off a logarithmic one, is in the table and the download alone.
-  lab.seriesOf = ({ rows, here, chosen, family, metric }, state) => {
+  lab.seriesOf = ({ data, rows, here, chosen, family, metric }, state) => {
     const machines = distinct(here, (row) => row.machine), groups = new Map(), without = new Set();
     const rungs = distinct(rows.filter((row) => row.variety === "stage").sort((a, b) => compare([a.place, a.stage], [b.place, b.stage])), (row) => row.stage);
     const order = (row) => [PLACES[row.variety], row.place, row.stage, machines.indexOf(row.machine), row.n, -row.batch * row.heads];
-    const sorted = here.filter((row) => lab.isShown(state, row.stage, row.variety)).sort((a, b) => compare(order(a), order(b)));
+    const sorted = here.filter((row) => lab.isShown(state, row.stage, row.variety, data)).sort((a, b) => compare(order(a), order(b)));
     const stages = distinct(sorted, (row) => row.stage);
     for (const row of sorted) {
       const [value, low, high] = metric.of(row), log = chosen.y === "log";
@@ -216,8 +241,8 @@
     const parts = [machines.length > 1 ? machines.map((name, i) => `${lab.letter(i)}: ${name}`).join("; ") : machines[0] ?? chosen.gpu];
     if (row && measured) parts.push(family ? `batch × N = ${row.batch * row.n}` : `batch ${row.batch}`, `heads ${row.heads}`);
     if (row) parts.push(...(family ? [] : [`N = ${row.n}`]), `d = ${row.d}`);
-    parts.push(chosen.causal === "1" ? "causal" : "dense");
-    if (measured) parts.push(chosen.regime);
+    parts.push({ 0: "dense", 1: "causal", both: "dense and causal" }[chosen.causal]);
+    if (measured) parts.push(chosen.regime === "both" ? "in turns and alone" : chosen.regime);
     if (measured && chosen.inputs !== "normal") parts.push(`${chosen.inputs} inputs`);
     if (measured && chosen.dtype !== "fp16") parts.push(chosen.dtype);
     const said = [`${parts.join(", ")}.`];

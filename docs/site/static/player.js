@@ -15,6 +15,8 @@ document.addEventListener("DOMContentLoaded", () => {
     return node;
   }
 
+  // On a chapter's page: that rung alone, from the event that the chapter speaks of, and the page's address is its own.
+  const isEmbedded = root.dataset.at !== undefined;
   const summary = make("details", {}, make("summary", {}, `The trace of ${root.dataset.first} summed up by source line`), ...[...root.children].slice(1));
   const stages = [...document.querySelectorAll("script.stage")].map((script) => script.dataset.name);
   const OWN = "your file";
@@ -44,9 +46,9 @@ document.addEventListener("DOMContentLoaded", () => {
   const key = (...kinds) => make("p", { class: "key" }, ...kinds.flatMap(([kind, text]) => [make("span", { class: `swatch ${kind}` }), ` ${text} `]));
 
   root.replaceChildren(
-    make("div", { class: "choices" }, label("Stage", choices.stage), label("Follow", choices.warp), label("Order", choices.order), label("Speed", speed),
-      label("Your own trace", file)),
-    refusal, about, buttons, slider, said,
+    make("div", { class: "choices" }, ...(isEmbedded ? [] : [label("Stage", choices.stage)]), label("Follow", choices.warp), label("Order", choices.order),
+      label("Speed", speed), ...(isEmbedded ? [] : [label("Your own trace", file)])),
+    refusal, about, make("div", { class: "steps" }, buttons, slider, said),
     make("div", { class: "halves" },
       make("div", {}, make("h3", {}, "Warps"), lanes,
         key(["LOAD", "LOAD"], ["QK", "QK"], ["SOFTMAX", "SOFTMAX"], ["PV", "PV"], ["STORE", "STORE"], ["WAIT", "waits at a barrier"]),
@@ -146,7 +148,6 @@ document.addEventListener("DOMContentLoaded", () => {
       return [name, { ...drawn, buffer, text: row(into, name, drawn.svg) }];
     }));
     pieces.launch = replay.launch;
-    pieces.global = strips(level("Global memory"), replay.global);
     pieces.shared = replay.shared.size ? strips(level("Shared memory"), replay.shared) : new Map();
     const registers = made.hasParts && made.events.some(trace.isMma) ? level("Registers") : null;
     pieces.registers = registers && replay.warps.map((_, warp) => {
@@ -157,6 +158,7 @@ document.addEventListener("DOMContentLoaded", () => {
       const total = made.events.filter((event) => event.warp === warp && event.part === "PV" && event.mma).length;
       return { scores, output, total, text: row(registers, `warp ${warp}`, svg) };
     });
+    pieces.global = strips(level("Global memory"), replay.global);
   }
 
   function stateOf(warp) {
@@ -332,6 +334,7 @@ document.addEventListener("DOMContentLoaded", () => {
 
   let later = 0;
   function remember() {  // late, for browsers refuse hundreds of addresses in a row; a file of the reader's own has none
+    if (isEmbedded) return;
     clearTimeout(later);
     later = setTimeout(() => {
       const [stage, warp, turn] = ["stage", "warp", "order"].map((name) => choices[name].value);
@@ -350,6 +353,17 @@ document.addEventListener("DOMContentLoaded", () => {
     const event = made.events[Number(state.get("event"))] || made.events[0];
     go(order.indexOf(event));
   }
-  addEventListener("hashchange", restore);
-  restore();
+  // "QK 1": where that part of that tile begins; "QK 1 2": for warp 2.
+  function begin() {
+    const [part, tile, warp] = root.dataset.at.split(" ");
+    show(root.dataset.first);
+    go(order.findIndex((event) => event.part === part && event.tile === Number(tile) && (warp === undefined || event.warp === Number(warp))));
+    root.dataset.isFound = order[at].part === part && order[at].tile === Number(tile);
+  }
+  if (isEmbedded) {
+    begin();
+  } else {
+    addEventListener("hashchange", restore);
+    restore();
+  }
 });

@@ -74,6 +74,9 @@ class LabCase(browser.BrowserCase):
     def element(self, selector: str):
         return self.browser.find_element("css selector", selector)
 
+    def open_toggles(self) -> None:
+        self.run_script("document.querySelector('.lab-toggles').open = true")
+
     def choose(self, name: str, value: str) -> None:
         self.element(f".lab-controls select[name={name}] option[value='{value}']").click()
 

@@ -3,10 +3,11 @@ and its keys agree with the chart."""
 from __future__ import annotations
 
 import re
+from urllib.parse import parse_qsl
 
 import browser
 from lab import EVERYBODY, GPU, HEADLINE, ROWS, SWEEP, LabCase, results, traffic
-from ladder import COPYING, ROOT, STAGES
+from ladder import COPYING, ROOT, STAGES, rungs
 
 VARIANT = next(row["stage"] for row in ROWS if "[" in row["stage"] and row["gpu"] == GPU)
 
@@ -125,6 +126,7 @@ class Lab(LabCase):
         for name, value in (("metric", "vs_fa2"), ("shape", SWEEP), ("regime", "burst"), ("y", "log"), ("x", "linear")):
             self.choose(name, value)
         for stage in (STAGES[0], "cudnn_bhnd", VARIANT):
+            self.open_toggles()
             self.element(f".lab-toggles input[name='{stage}']").click()
         before, link = self.look(), self.browser.current_url
         self.assertEqual({mark["stage"] for mark in before["marks"] if mark["kind"] == "peer"}, {"cudnn_bhnd"})
@@ -152,6 +154,7 @@ class Lab(LabCase):
 
     def test_switches_by_the_group_and_an_empty_chart_says_so(self) -> None:
         for group in ("Rungs", "Other implementations"):
+            self.open_toggles()
             self.element(f".lab-toggles button[aria-label='{group}: none']").click()
         for stage in ("cublas", "mma_sync", "wgmma"):
             self.element(f".lab-toggles input[name={stage}]").click()
@@ -163,6 +166,33 @@ class Lab(LabCase):
         self.assertFalse(self.element(".lab-empty").is_displayed())
 
     # ---- reading it ------------------------------------------------------------------------------------------------
+
+    def test_each_question_shows_who_it_is_about(self) -> None:
+        parts = {rung.name: rung.part or "ladder" for rung in rungs.known()}
+        questions = [tuple(question) for question in self.run_script("return lab.PRESETS")]
+        self.assertGreater(len(questions), 4)
+        for words, address in questions:
+            with self.subTest(words):
+                self.run_script("[...document.querySelectorAll('.lab-presets button')].find(b => b.textContent === arguments[0]).click()", words)
+                seen, asked = self.look(), dict(parse_qsl(address, separator="&"))
+                stages = [mark["stage"] for mark in seen["marks"]]
+                self.assertGreater(len(stages), 1)
+                only = asked.get("only", "").split(";")
+                for stage in stages if "only" in asked else ():
+                    self.assertTrue(any(stage == name or parts.get(stage) == name or name.endswith("*") and stage.startswith(name[:-1]) for name in only), stage)
+                if "both" in asked.values():
+                    self.assertEqual({stages.count(stage) for stage in stages}, {2})
+                    self.assertEqual(len({mark["label"].split(": ")[0] for mark in seen["marks"]}), len(stages))
+
+    def test_alone_can_be_chosen_and_stands_beside_in_turns(self) -> None:
+        self.choose("regime", "both")
+        seen = self.look()
+        known = {row["stage"]: float(row["tflops"]) for row in ROWS if self.is_headline(row) and row["regime"] == "alone" and row["gpu"] == GPU}
+        shown = {mark["stage"]: float(mark["value"]) for mark in seen["marks"] if ", alone, N" in mark["label"]}
+        self.assertGreater(len(shown), 2)
+        for stage, value in shown.items():
+            self.assertAlmostEqual(value, known[stage], 3)
+        self.assertIn("in turns and alone", seen["caption"])
 
     def test_the_mouse_reads_a_value(self) -> None:
         from selenium.webdriver.common.action_chains import ActionChains

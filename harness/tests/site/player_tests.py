@@ -169,7 +169,7 @@ class Player(browser.BrowserCase):
     def test_shared_memory_is_what_the_copies_and_waits_make_it(self) -> None:
         self.start(f"#stage={COPYING.name}&order=emulated")
         trace = TRACES[COPYING.name]
-        in_flight = "return [...document.querySelectorAll('.memory svg')].slice(4, 7).map(svg => svg.querySelectorAll('.state1').length)"
+        in_flight = "return [...document.querySelectorAll('.memory svg')].slice(0, 3).map(svg => svg.querySelectorAll('.state1').length)"
         self.assertEqual(self.run_script(in_flight), [2, 0, 0])
         open_, groups, flying, qk = {}, {}, [], []
         for event, (_, warp, *_rest) in enumerate(trace["events"]):
@@ -315,7 +315,7 @@ class Player(browser.BrowserCase):
         for _ in steps:
             seen.append(self.run_script("""
               const texts = (selector) => [...document.querySelectorAll(selector + ' .state-text')].map(text => text.textContent);
-              return [texts('.lanes').map(text => text.startsWith('waits')), texts('.memory')[1]]"""))
+              return [texts('.lanes').map(text => text.startsWith('waits')), texts('.memory')[0]]"""))
             self.press("ArrowRight")
         self.assertEqual([waits for waits, _ in seen], [[False, True], [False, True], [False, True], [True, True], [True, False], [False, False]])
         self.assertEqual([memory for _, memory in seen], ["4 rows: empty", *["4 rows: 2 in flight"] * 3, *["4 rows: 2 safe"] * 2])
@@ -343,6 +343,39 @@ class Player(browser.BrowserCase):
         rows = re.findall(r"<tr><td>(\d+)</td><td>([^<]+)</td><td>([^<]*)</td><td>(\d+)</td>", page)
         self.assertEqual(sum(int(count) for *_, count in rows), len(TRACES[COPYING.name]["events"]))
         self.assertIn("JavaScript", page)
+
+    def test_on_a_small_screen_rows_and_controls_are_in_sight_together(self) -> None:
+        self.screen({"width": 1366, "height": 768, "deviceScaleFactor": 1, "mobile": False})
+        self.start(f"#stage={COPYING.name}&event=1000")
+        rows = "return [...document.querySelectorAll('.player .row .name')].filter(n => ['K', 'V'].includes(n.textContent)).slice(0, 2).map(n => n.getBoundingClientRect().bottom)"
+        self.run_script("document.querySelector('.player .steps').scrollIntoView()")
+        self.assertLess(max(self.run_script(rows)), 768)  # the tiles in shared memory, which stand before global memory
+        title = "return [...document.querySelectorAll('.player h3')].map(h => h.textContent)"
+        self.assertLess(self.run_script(title).index("Shared memory"), self.run_script(title).index("Global memory"))
+        self.run_script("scrollBy(0, 300)")
+        top, bottom = self.run_script("const box = document.querySelector('.player .buttons').getBoundingClientRect(); return [box.top, box.bottom]")
+        self.assertGreaterEqual(top, 0)
+        self.assertLess(bottom, 200)
+
+    def test_in_a_chapter_it_opens_where_the_chapter_says(self) -> None:
+        found = 0
+        for page in self.pages:
+            text = page.read_text(encoding="utf-8")
+            if not (wanted := re.search(r'class="player" data-first="(\S+)" data-at="(\S+) (\d+)', text)):
+                continue
+            found += 1
+            self.browser.get("about:blank")
+            self.open(page.as_uri() + "#L1")
+            self.opened = True
+            with self.subTest(page=page.parent.name):
+                self.assertEqual(self.run_script("return document.querySelector('.player').dataset.isFound"), "true")
+                self.assertIn(f"{wanted[2]} of tile {wanted[3]}, line", self.said())
+                self.assertEqual(text.count('class="stage" data-name'), 1)  # that rung's trace and no other
+                before = self.run_script("return document.querySelector('.player').dataset.event")
+                self.run_script("document.querySelector('.player [data-action=next]').click()")
+                self.assertNotEqual(self.run_script("return document.querySelector('.player').dataset.event"), before)
+                self.assertTrue(self.browser.current_url.endswith("#L1"))  # the address is the chapter's
+        self.assertGreater(found, 0)
 
     def test_it_fits_a_phone_in_light_and_dark(self) -> None:
         self.screen(browser.PHONE)
