@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints the pages of the site to PDF with headless Chromium, one file a page: handouts.py build/site build/handouts [03 ..]"""
+"""Prints the pages of the site to PDF with headless Chromium, one file per page: handouts.py build/site build/handouts [03 ..]"""
 from __future__ import annotations
 
 import argparse

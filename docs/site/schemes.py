@@ -68,7 +68,7 @@ def tiling(stage: str) -> str:
             parts.append(box(x + c * wide / across, y + r * tall / rows, wide / across, tall / rows, picked(r, c)))
 
     left, right, top, low = 4.0, 196.0, 34.0, 222.0
-    parts += [text(left, 12, f"grid: S, {n} x {n}"), text(left, 26, f"{n // br} blocks a head", "label")]
+    parts += [text(left, 12, f"grid: S, {n} x {n}"), text(left, 26, f"{n // br} blocks per head", "label")]
     cells(left, top, panel, panel, n // br, n // bc, lambda r, c: ("r3 picked" if c == 0 else "r2") if r == 1 else "r0")
     parts += [text(right, 12, f"block: {br} x {bc}"), text(right, 26, f"{warps} warps; {n // bc} such tiles", "label")]
     scale = panel / max(br, bc)
