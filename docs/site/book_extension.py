@@ -109,12 +109,12 @@ class Climb(SphinxDirective):
         for i, row in enumerate(bars):
             rung, x = known[row.stage], left + i * step
             page = os.path.relpath(rung.path / "README.html", here)
-            sketch.parts.append(f'<a href="{page}"><title>{row.stage}: {row.tflops:.1f} TFLOPS</title>')
-            sketch.box(x, base - row.tflops * scale, step - 2, row.tflops * scale, "work" if groups and len(groups) % 2 else "copy")
-            sketch.parts.append("</a>")
             if not groups or groups[-1][0] != rung.part:
                 groups.append([rung.part, x, x, 0.0])
             groups[-1][2:] = [x + step - 2, row.tflops]
+            sketch.parts.append(f'<a href="{page}"><title>{row.stage}: {row.tflops:.1f} TFLOPS</title>')
+            sketch.box(x, base - row.tflops * scale, step - 2, row.tflops * scale, "work" if len(groups) % 2 else "copy")
+            sketch.parts.append("</a>")
         for name, rate in lines:
             sketch.line(left, base - rate * scale, FULL - left, base - rate * scale, "dashed")
         for part, start, stop, rate in groups:
@@ -129,7 +129,8 @@ class Climb(SphinxDirective):
 
 
 class Standing(SphinxDirective):
-    """```{standing}```: the best rung of each part and what others reach, in turns and, where that was measured, alone."""
+    """```{standing}```: the best rung of each part and what others reach, in turns and, where that was measured, alone. Of rungs that are as
+    fast within 1 % it is the first, or one that was measured alone."""
 
     def run(self):
         turns, alone = measured(), measured("alone")
@@ -137,12 +138,13 @@ class Standing(SphinxDirective):
         rows: list[tuple[float, str, str]] = []
         for part in rungs.parts():
             if timed := [row for row in turns[0] if rungs.by_name()[row.stage].part == part.name]:
-                best = max(timed, key=lambda row: row.tflops).stage
+                fastest = [row.stage for row in timed if row.tflops >= 0.99 * max(row.tflops for row in timed)]
+                best = next((stage for stage in fastest if stage in rates[1]), fastest[0])
                 page = os.path.relpath(rungs.by_name()[best].path / "README.md", DOCS)
                 rows.append((rates[0][best].tflops, f"**[{best}]({page})**, {part.title if part.name else 'The ladder from 01 to 07'}", best))
         rows += [(row.tflops, PEERS[row.stage], row.stage) for row in turns[1] if row.stage in PEERS]
         rows += [(row.tflops, f"*{CEILINGS[row.stage]}*", row.stage) for row in turns[2] if row.stage in CEILINGS]
-        lines = ["| | in turns | alone |", "|---|---:|---:|"] if alone[0] else ["| | TFLOPS |", "|---|---:|"]
+        lines = ["| | TFLOPS, in turns | alone |", "|---|---:|---:|"] if alone[0] else ["| | TFLOPS |", "|---|---:|"]
         for rate, name, stage in sorted(rows):
             by_itself = f" {rates[1][stage].tflops:.0f} |" if stage in rates[1] else " |" if alone[0] else ""
             lines.append(f"| {name} | {rate:.0f} |{by_itself}")
