@@ -145,6 +145,8 @@ std::vector<WrongKernel> wrong_kernels() {
       wrong<Fault::prefetch_past_end>("prefetch_past_end", normal,
                                       {"report: global-out-of-bounds", "report: exit-in-flight", "counts_differ"},
                                       {normal}),
+      // What else it does shows before the head of NaN alone, below.
+      wrong<Fault::next_heads_tile>("next_heads_tile", normal, {"counts_differ"}, {normal}, 2),
       wrong<Fault::plain_read>("plain_read", normal, {"wrong_result", "conflicts_differ", "wrong_lse"}, {constant_v}),
       wrong<Fault::no_swizzle>("no_swizzle", normal, {"conflicts_differ"}, {normal}),
       wrong<Fault::swapped_registers>("swapped_registers", normal, {"wrong_result", "wrong_lse"}, {constant_v}),
