@@ -35,8 +35,9 @@ Trial all_sets(Shape shape, uint64_t seed) {
   return {.shape = shape, .kinds = {kinds.begin(), kinds.end()}, .seed = seed};
 }
 
-// Another scale, other numbers of tiles.
+// Another scale, other numbers of tiles, and for a variant that takes any head dimension one that no tile divides.
 Trial other_problem(const Stage& stage, const Variant& variant, Shape shape, uint64_t seed, int far_heads) {
+  if (shape.d < variant.max_d) ++shape.d;
   shape.n = supported_length(stage, variant, shape, FAR_N);
   shape.softmax_scale = OTHER_SCALE * shape.scale();
   if (far_heads > 0) {
