@@ -75,6 +75,16 @@ TEST_CASE("ties give the mean of V, constant V gives itself") {
   for (int c = 0; c < shape.d; ++c) CHECK(same["O"].row(9)[c] == Approx(to_float(constant.half("V")[c])).margin(1e-12));
 }
 
+TEST_CASE(
+    "what scores may be off by matters as far as values lie from the output, and not where they are all the same") {
+  const Shape shape{.n = 64, .d = 32};
+  const auto largest = [&](InputKind kind) {
+    return std::ranges::max(make_reference(shape, make_inputs(kind, shape, 1), 1, true)["O"].row_tolerance);
+  };
+  CHECK(largest(InputKind::constant_v) < 1e-12);
+  CHECK(largest(InputKind::normal) > 1e-8);
+}
+
 // Those whose answers are numbers.
 std::vector<InputKind> finite_kinds() {
   std::vector<InputKind> kinds(all_input_kinds().begin(), all_input_kinds().end());

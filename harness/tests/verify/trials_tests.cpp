@@ -1,0 +1,85 @@
+// What a check launches: the problems that a reader does not ask for by name.
+#include "harness/verify/trials.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "harness/problem/inputs.hpp"
+#include "harness/problem/shapes.hpp"
+#include "harness/tests/catch.hpp"
+
+using namespace ladder;
+
+namespace {
+
+const Stage STAGE{.name = "00_trial", .idea = "", .limit = "", .prediction = ""};
+const Variant TILED{.label = "tiled", .tile = {64, 32, 4}};
+const Variant ANY{.label = "any", .min_d = 1, .max_d = 256, .causal = true};
+constexpr Shape SHAPE{.batch = 1, .heads = 1, .n = 512, .d = 128};
+
+}  // namespace
+
+TEST_CASE(
+    "a check launches normal inputs, all sets in two batches by both builds, and a far problem of another shape") {
+  const std::vector<Trial> trials = emulator_trials(STAGE, TILED, SHAPE, {});
+  REQUIRE(trials.size() == 3);
+  CHECK(trials[0] == Trial{.shape = SHAPE, .kinds = {InputKind::normal}});
+
+  const Trial &sets = trials[1], &far = trials[2];
+  CHECK(std::ranges::equal(sets.kinds, all_input_kinds()));
+  CHECK(sets.shape.batch == 2);
+  CHECK(sets.shape.batch_heads() == std::ssize(all_input_kinds()));
+  CHECK(sets.shape.n == 128);  // three tiles of keys at least, and whole tiles of queries
+  CHECK(sets.both_builds);
+
+  CHECK(int64_t{far.far_heads} * far.shape.n * far.shape.d > int64_t{1} << 32);
+  CHECK(far.shape.n % 64 == 0);
+  CHECK(far.shape.d == SHAPE.d);
+  CHECK(far.shape.scale() != SHAPE.scale());
+  CHECK(far.seed != trials[0].seed);
+}
+
+TEST_CASE(
+    "a variant that takes any head dimension meets one that no tile divides, and one with a mask all sets under it") {
+  const std::vector<Trial> trials = emulator_trials(STAGE, ANY, SHAPE, {});
+  REQUIRE(trials.size() == 4);
+  CHECK(trials[2].shape.d == 129);
+  CHECK(trials[2].shape.n == 513);
+  CHECK(trials[3].shape.causal);
+  CHECK(std::ranges::equal(trials[3].kinds, all_input_kinds()));
+}
+
+TEST_CASE("of given sets and a given length nothing else is launched, or at no other length") {
+  const std::vector<Trial> chosen =
+      emulator_trials(STAGE, TILED, SHAPE, {.inputs = {InputKind::peaky, InputKind::ties}, .seed = 7});
+  REQUIRE(chosen.size() == 2);
+  CHECK(chosen[0] == Trial{.shape = SHAPE, .kinds = {InputKind::peaky}, .seed = 7, .both_builds = true});
+  CHECK(chosen[1] == Trial{.shape = SHAPE, .kinds = {InputKind::ties}, .seed = 7});
+  CHECK(emulator_trials(STAGE, TILED, SHAPE, {.n_given = true})[1].shape.n == SHAPE.n);
+}
+
+TEST_CASE("thorough trials are as many again, of shapes that the variant takes, and the same for the same seed") {
+  const TrialChoice thorough{.thorough = true, .seed = 3};
+  const std::vector<Trial> trials = emulator_trials(STAGE, TILED, SHAPE, thorough);
+  REQUIRE(trials.size() > 8);
+  CHECK(trials == emulator_trials(STAGE, TILED, SHAPE, thorough));
+  CHECK(trials != emulator_trials(STAGE, TILED, SHAPE, {.thorough = true, .seed = 4}));
+  std::set<int> lengths, batches, heads;
+  for (const Trial& trial : trials) {
+    CHECK(supports(STAGE, TILED, trial.shape));
+    CHECK((trial.far_heads > 0 || std::ssize(trial.kinds) == trial.shape.batch_heads()));
+    lengths.insert(trial.shape.n);
+    batches.insert(trial.shape.batch);
+    heads.insert(trial.shape.heads);
+  }
+  for (const std::set<int>& drawn : {lengths, batches, heads}) CHECK(drawn.size() > 2);
+}
+
+TEST_CASE("a GPU has the same trials, and more than 2^32 elements with --thorough alone") {
+  const auto far = [](const Trial& trial) { return trial.far_heads > 0; };
+  const std::vector<Trial> trials = gpu_trials(STAGE, ANY, SHAPE, {});
+  REQUIRE(trials.size() == 4);
+  CHECK(std::ranges::none_of(trials, far));
+  CHECK(std::ranges::none_of(trials, &Trial::both_builds));
+  CHECK(std::ranges::count_if(gpu_trials(STAGE, ANY, SHAPE, {.thorough = true}), far) == 1);
+}
