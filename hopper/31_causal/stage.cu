@@ -61,6 +61,7 @@ const ladder::Registration registration({
         "tile of queries has half as many tiles of keys to hide its beginning and its end behind.",
     .min_sm = 90,
     .needs = "wgmma, clusters, setmaxnreg, stmatrix, TMA, mbarrier, 192 KiB of shared memory",
+    .uncounted = {"0.95"},
     .resources = {{.sm = 90, .registers = 168, .spill_bytes = 0}},
     .variants = {variant<Config<128, 128, 8, 2>>()},
 });
