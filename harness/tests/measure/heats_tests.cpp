@@ -80,25 +80,25 @@ TEST_CASE("of any field, everyone has one home, and no heat is too large or too 
 }
 
 TEST_CASE("a schedule leaves out who failed, puts the slowest apart, and says how long it takes") {
-  const std::vector<Entry> entries{{.name = "01_base", .kind = "stage"},
-                                   {.name = "00_naive", .kind = "stage"},
+  const std::vector<Entry> entries{{.name = "plain", .kind = "stage"},
+                                   {.name = "slow", .kind = "stage"},
                                    {.name = "fa2", .kind = "peer"},
-                                   {.name = "02_swizzle", .kind = "stage"},
-                                   {.name = "p01_rowwise", .kind = "stage"}};
-  const std::vector<Contestant> contestants{{.name = "01_base", .time_ms = {}},
-                                            {.name = "00_naive", .time_ms = {}},
+                                   {.name = "broken", .kind = "stage"},
+                                   {.name = "slowest", .kind = "stage"}};
+  const std::vector<Contestant> contestants{{.name = "plain", .time_ms = {}},
+                                            {.name = "slow", .time_ms = {}},
                                             {.name = "fa2", .time_ms = {}},
-                                            {.name = "02_swizzle", .time_ms = {}},
-                                            {.name = "p01_rowwise", .time_ms = {}}};
+                                            {.name = "broken", .time_ms = {}},
+                                            {.name = "slowest", .time_ms = {}}};
   const std::vector<Result<double>> looks{125.0, 5700.0, 25.0,
                                           tl::make_unexpected(Error{ExitCode::check_failed, "no launch"}), 9000.0};
   const Protocol protocol;
   const Schedule schedule = make_schedule(entries, contestants, looks, protocol, "fa2",
-                                          [](const Entry& entry) { return entry.name == "p01_rowwise"; });
+                                          [](const Entry& entry) { return entry.name == "slowest"; });
   REQUIRE(schedule.failed.size() == 1);
-  CHECK(schedule.failed[0].first.name == "02_swizzle");
-  REQUIRE(schedule.apart.size() == 1);  // p01 has its row already
-  CHECK(schedule.apart_entries[0].name == "00_naive");
+  CHECK(schedule.failed[0].first.name == "broken");
+  REQUIRE(schedule.apart.size() == 1);  // the slowest has its row already
+  CHECK(schedule.apart_entries[0].name == "slow");
   REQUIRE(schedule.heats.size() == 1);
   CHECK(schedule.launch_ms_of(schedule.heats[0]) == std::vector{125.0, 25.0});
   CHECK(schedule.seconds == seconds_apart(5700, protocol) + seconds_of_heat(std::vector{125.0, 25.0}, protocol));
