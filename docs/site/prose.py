@@ -60,8 +60,8 @@ def _full(name: str) -> str:
 
 
 def _of(name: str, rows: list, file: str) -> list:
-    """The rows of a rung, a variant, a peer or a ceiling."""
-    full = _full(name)
+    """The rows of a rung, a variant, a peer or a ceiling. What has rows of just this name is meant before a rung of this word."""
+    full = name if any(row.stage == name for row in rows) else _full(name)
     found = [row for row in rows if row.stage == full]
     if not found:
         rung, others = rungs.find(rungs.split(name)[0]), [row for row in rows if rungs.split(row.stage)[0] == rungs.split(full)[0]]

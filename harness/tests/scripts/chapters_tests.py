@@ -165,6 +165,10 @@ class Prose(Scratch):
         self.assertEqual(prose.sass("02", "MOV IMAD"), 7)
         self.assertEqual(prose.sass("02", "MOV", "64, 32, 2"), 5)
 
+    def test_a_ceiling_is_found_by_its_name_though_a_rung_has_it_as_its_word(self) -> None:
+        (self.folder / "h200.csv").write_text(FIXTURE.read_text().replace("\nwgmma,ceiling,", "\nbrick,ceiling,"))
+        self.assertEqual((prose.h200("brick").kind, prose.h200("02").stage), ("ceiling", "02_brick"))
+
     def test_what_is_not_there_is_refused(self) -> None:
         for text, said in (("h200('99').tflops:.1f", "no row of 99"), ("h200('06', n=77).tflops:.1f", "N = 77"),
                            ("h200('06').speed:.1f", "speed"), ("ncu('02', 'nothing'):.0f", "no nothing of 02"),
