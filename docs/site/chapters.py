@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes what is measured in every chapter (the README.md of a rung) from docs/results: the block with this rung beside the one
-that it starts from, and the numbers of the prose (prose.py).
+that it starts from, and the numbers of the prose (prose.py). The page of a part, the README.md of its folder, has such prose too.
 
 With --check nothing is written: exits 1 when a chapter is older than its data.
 """
@@ -14,7 +14,7 @@ import re
 import sys
 from pathlib import Path
 
-from paths import DOCS
+from paths import DOCS, ROOT
 import prose
 import results
 from harness import rungs
@@ -187,18 +187,24 @@ def main() -> int:
         rows = results.read(CSV)
         counters = read_counters(CSV.with_name("h200_counters.csv"))
         stale = []
+
+        def renew(page: Path, new: str) -> None:
+            new = prose.filled(new, str(page.relative_to(ROOT)))
+            if new != page.read_text(encoding="utf-8"):
+                stale.append(page)
+                if not arguments.check:
+                    page.write_text(new, encoding="utf-8")
+
         for rung in rungs.known():
             chapter = rung.path / "README.md"
             text = chapter.read_text(encoding="utf-8")
             if text.count(BEGIN) != 1 or text.count(END) != 1:
                 raise results.ResultsError(f"{chapter}: expected one line {BEGIN} and one line {END} behind it")
             generated = f"{BEGIN}\n{block(rung, rows, counters)}\n{END}"
-            new = re.sub(f"{re.escape(BEGIN)}\n.*?{re.escape(END)}", lambda _: generated, text, flags=re.DOTALL)
-            new = prose.filled(new, f"{rung.directory}/README.md")
-            if new != text:
-                stale.append(chapter)
-                if not arguments.check:
-                    chapter.write_text(new, encoding="utf-8")
+            renew(chapter, re.sub(f"{re.escape(BEGIN)}\n.*?{re.escape(END)}", lambda _: generated, text, flags=re.DOTALL))
+        for part in filter(lambda part: part.name, rungs.parts()):
+            page = ROOT / part.name / "README.md"
+            renew(page, page.read_text(encoding="utf-8"))
     except (results.ResultsError, rungs.RungsError) as error:
         print(error, file=sys.stderr)
         return 2
