@@ -50,7 +50,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 }
 
 const ladder::Registration registration({
-    .name = "31_causal",
+    .name = "31_masked",
     .previous = "30_cluster",
     .idea =
         "Causal: tiles of the future are not visited, the tile on the diagonal is masked, and long and short tiles of "
