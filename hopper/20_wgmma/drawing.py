@@ -16,7 +16,7 @@ def matrix(x: float, y: float, name: str, where: str, rows: int, across: int, ta
 
 
 first, none = lambda row, column: column == 0, lambda row, column: False
-for y, a, b, c in ((34, "Q  64 x 128", "K  128 x 128", "S  64 x 128"), (194, "P  64 x 128", "V  128 x 128", "O  64 x 128")):
+for y, a, b, c in ((34, "Q  64 x 128", "K  128 x 128", "S  64 x 128"), (204, "P  64 x 128", "V  128 x 128", "O  64 x 128")):
     of_scores = a[0] == "Q"
     matrix(LEFT[0], y, a, "shared memory" if of_scores else "registers", 1 if of_scores else 4, 8, 64, first)
     matrix(LEFT[1], y, b, "shared memory", 1 if of_scores else 8, 8 if of_scores else 1, 128, first if of_scores else lambda row, column: row == 0)
@@ -26,5 +26,5 @@ for y, a, b, c in ((34, "Q  64 x 128", "K  128 x 128", "S  64 x 128"), (194, "P 
     for x, tall in ((LEFT[0], 64),) * of_scores + ((LEFT[1], 128),):
         DRAWING.box(x, y + tall * ROW + 14, WIDE, 16, "empty", "descriptor", True)
         DRAWING.arrow(x + WIDE / 16, y + tall * ROW + 13, x + WIDE / 16, y + tall * ROW + 2)
-DRAWING.text(2, 336, "Shaded: one instruction. Eight are QK, eight are PV.", "label")
-DRAWING.text(2, 350, "Of K the columns are d, of V the rows are keys.", "label")
+DRAWING.text(2, 346, "Shaded: one instruction. Eight are QK, eight are PV.", "label")
+DRAWING.text(2, 360, "Of K the columns are d, of V the rows are keys.", "label")
