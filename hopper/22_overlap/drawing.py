@@ -1,7 +1,24 @@
+import itertools
+import json
+
+from harness import rungs
 from sketch import FULL, Sketch
+from traces import file_of
 
 STEP, PACK, TILES = 4, 1, 3  # of a product or a softmax, of packing P; invented
 LEFT = 66
+NAMES = {"wgmma.ss": "QK", "wgmma.rs": "PV", "wgmma.wait_group": "wait", "vote.any": "softmax"}
+
+
+def order(stage: str) -> str:
+    """What warp 0 does in the recorded trace, of two tiles."""
+    trace = json.loads(file_of(rungs.by_name()[stage]).read_text(encoding="utf-8"))
+    names = [NAMES.get(trace["sites"][number]["instruction"]) for number, warp, *_ in trace["events"] if warp == 0]
+    return " ".join(name for name, _ in itertools.groupby(filter(None, names)))
+
+
+assert order("21_ring") == "QK wait softmax PV wait QK wait softmax PV wait", order("21_ring")
+assert order("22_overlap") == "QK wait softmax QK PV wait softmax wait PV wait", order("22_overlap")
 
 before = {"wgmma": [], "lanes": []}
 for tile in range(TILES):
@@ -16,7 +33,7 @@ waits = []
 for tile in range(1, TILES):
     now["wgmma"] += [(at, at + STEP, "work", f"QK{tile}"), (at + STEP, at + 2 * STEP, "work", f"PV{tile - 1}", True), (at + 2 * STEP, at + 2 * STEP + PACK, "waste", "")]
     now["lanes"] += [(at + STEP, at + 2 * STEP, "data", f"s{tile}", True), (at + 2 * STEP, at + 2 * STEP + PACK, "copy", "")]
-    waits += [(at + STEP, f"<1>"), (at + 2 * STEP, "<0>")]
+    waits += [(at + STEP, "<1>"), (at + 2 * STEP, "<0>")]
     at += 2 * STEP + PACK
 now["wgmma"].append((at, at + STEP, "work", f"PV{TILES - 1}"))
 
@@ -35,4 +52,4 @@ for time, words in waits:
 DRAWING.text(LEFT - 6, y + 9, "waits", "label", "end")
 DRAWING.text(2, y + 28, "s: softmax. After it a narrow bar: P is packed.", "label")
 DRAWING.text(2, y + 42, "Hatched: none of its products runs.", "label")
-DRAWING.text(2, y + 56, "The order is the kernels', the lengths are invented.", "label")
+DRAWING.text(2, y + 56, "The order is the traces', the lengths are invented.", "label")
