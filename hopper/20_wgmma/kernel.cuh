@@ -1,5 +1,5 @@
 // 20_wgmma: four warps multiply together, by instructions that read Q, K and V in shared memory and need no fragments.
-// Before:  in 13 each warp loads K and V by ldmatrix, fragment by fragment, and asks for every 16x8x16 of a product itself.
+// Before:  in 13 each warp loads K and V by ldmatrix, fragment by fragment, and issues every product of 16x8x16 itself.
 // Tile:    128x128, 8 warps: two warpgroups of 64 queries.  Shared: 160 KiB (Q 32, K and V 2 x 32 each) and 32 B.
 //          Needs d = 128, n % BR == 0, n % BC == 0, sm_90a.
 // Shapes:  Q, K, V, O: [batch * heads, n, d] f16.
@@ -48,8 +48,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   smem_name(smem_V, 2 * TILE_BYTES, "V", PANEL_ROW_BYTES);
   smem_name(full, 16, "full");
   smem_name(empty, 16, "empty");
-  // Where the warpgroup's 64 rows of Q begin, as the tensor cores want to be told. Rows are 128 B of a panel, and for V,
-  // whose rows are the k dimension, the panels' distance is told as well.
+  // Descriptors: where the warpgroup's 64 rows of Q begin, and the tiles of K and V. A row is 128 B of a panel. Rows
+  // of V are the k dimension (MN-major), so the distance from one panel to the next is told as well.
   const uint64_t Q_rows = wgmma_descriptor(smem_Q + warpgroup * 64 * PANEL_ROW_BYTES);
   const uint64_t K_tiles = wgmma_descriptor(smem_K), V_tiles = wgmma_descriptor(smem_V, BC * PANEL_ROW_BYTES);
 
@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
                    V_here = wgmma_advance(V_tiles, here * TILE_BYTES);
     mbarrier_wait_parity(full + here * 8, parity);  // safe to read K[tile], V[tile] (and Q): all of it has landed
 
-    // QK  One thread's accumulators are those of a warp's 16 rows, FragmentC for every eight keys. The products run on by
+    // QK  A warp's accumulators are its 16 rows of S, a FragmentC for every eight keys. The products run on by
     //     themselves: between the fence, which hands S over, and the wait nobody may touch it.
     float S_frag[QK_N_TILES][4];
     wgmma_fence(S_frag);
@@ -128,8 +128,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
       cp_async_bulk_tensor_3d(smem_V + next * TILE_BYTES, V_map, 0, head_row + (tile + 1) * BC, 0, full + next * 8);
     }
 
-    // PV  The weights first. Two C fragments side by side hold exactly the elements of one A fragment, which wgmma takes
-    //     from registers: P needs no exchange, only rounding.
+    // PV  The weights first. Two C fragments side by side hold exactly the elements of one A fragment, and wgmma takes
+    //     A from registers: P needs no exchange, only rounding.
     uint32_t P_frag[PV_K_TILES][4];
 #pragma unroll
     for (int key_slice = 0; key_slice < PV_K_TILES; ++key_slice) {

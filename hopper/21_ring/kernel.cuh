@@ -49,8 +49,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   smem_name(smem_K, STAGES * TILE_BYTES, "K", PANEL_ROW_BYTES);
   smem_name(smem_V, STAGES * TILE_BYTES, "V", PANEL_ROW_BYTES);
   smem_name(full_K, (4 * STAGES + 1) * 8, "barriers");
-  // Where the warpgroup's 64 rows of Q begin, as the tensor cores want to be told. Rows are 128 B of a panel, and for V,
-  // whose rows are the k dimension, the panels' distance is told as well.
+  // Descriptors: where the warpgroup's 64 rows of Q begin, and the tiles of K and V. A row is 128 B of a panel. Rows
+  // of V are the k dimension (MN-major), so the distance from one panel to the next is told as well.
   const uint64_t Q_rows = wgmma_descriptor(smem_Q + warpgroup * 64 * PANEL_ROW_BYTES);
   const uint64_t K_tiles = wgmma_descriptor(smem_K), V_tiles = wgmma_descriptor(smem_V, BC * PANEL_ROW_BYTES);
 
@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     const uint64_t K_here = wgmma_advance(K_tiles, here * TILE_BYTES),
                    V_here = wgmma_advance(V_tiles, here * TILE_BYTES);
 
-    // QK  One thread's accumulators are those of a warp's 16 rows, FragmentC for every eight keys. The products run on by
+    // QK  A warp's accumulators are its 16 rows of S, a FragmentC for every eight keys. The products run on by
     //     themselves: between the fence, which hands S over, and the wait nobody may touch it.
     float S_frag[QK_N_TILES][4];
     mbarrier_wait_parity(full_K + here * 8, parity);  // safe to read K[tile]: it has landed
@@ -136,8 +136,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 
     request(K_map, smem_K, full_K, empty_K, tile + STAGES);  // QK has read the stage of this tile
 
-    // PV  The weights first. Two C fragments side by side hold exactly the elements of one A fragment, which wgmma takes
-    //     from registers: P needs no exchange, only rounding.
+    // PV  The weights first. Two C fragments side by side hold exactly the elements of one A fragment, and wgmma takes
+    //     A from registers: P needs no exchange, only rounding.
     uint32_t P_frag[PV_K_TILES][4];
 #pragma unroll
     for (int key_slice = 0; key_slice < PV_K_TILES; ++key_slice) {

@@ -1,5 +1,5 @@
-// 24_vote: a lane compares its own scores with the row's maximum, and lanes exchange maxima only when one has outgrown it.
-// Before:  23 exchanges the maxima of every tile, two exchanges for each of two rows, though hardly ever is one of them new.
+// 24_vote: a lane compares its scores with the row's maximum, and lanes exchange maxima only when one has outgrown it.
+// Before:  23 exchanges maxima in every tile, two exchanges for each of two rows, though hardly ever is one new.
 // Tile:    128x128, 8 warps: two warpgroups of 64 queries, and a third that copies.  Shared: 160 KiB and 72 B.
 //          Needs d = 128, n % BR == 0, n % BC == 0, sm_90a.
 // Shapes:  Q, K, V, O: [batch * heads, n, d] f16.
@@ -29,7 +29,7 @@ __device__ __forceinline__ uint32_t slices_on(uint32_t slices) {
   return (slices % 4) * 32 + (slices / 4) * ROWS * PANEL_ROW_BYTES;
 }
 
-// 384 threads start with 168 registers each, 504 for a thread of each warpgroup: 24 and twice 240.
+// 384 threads start with 168 registers each (65536 / 384, in eights). Of three warpgroups: 3 x 168 = 24 + 2 x 240.
 constexpr int PRODUCER_REGISTERS = 24, CONSUMER_REGISTERS = 240;
 
 template <class C>
@@ -52,8 +52,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   smem_name(smem_K, STAGES * TILE_BYTES, "K", PANEL_ROW_BYTES);
   smem_name(smem_V, STAGES * TILE_BYTES, "V", PANEL_ROW_BYTES);
   smem_name(full_K, (4 * STAGES + 1) * 8, "barriers");
-  // Where the warpgroup's 64 rows of Q begin, as the tensor cores want to be told. Rows are 128 B of a panel, and for V,
-  // whose rows are the k dimension, the panels' distance is told as well.
+  // Descriptors: where the warpgroup's 64 rows of Q begin, and the tiles of K and V. A row is 128 B of a panel. Rows
+  // of V are the k dimension (MN-major), so the distance from one panel to the next is told as well.
   const uint64_t Q_rows = wgmma_descriptor(smem_Q + warpgroup * 64 * PANEL_ROW_BYTES);
   const uint64_t K_tiles = wgmma_descriptor(smem_K), V_tiles = wgmma_descriptor(smem_V, BC * PANEL_ROW_BYTES);
 
@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   const auto start_QK = [&](int tile) {
     const uint32_t here = tile % STAGES, parity = (tile / STAGES) % 2;
     const uint64_t K_here = wgmma_advance(K_tiles, here * TILE_BYTES);
-    // QK  One thread's accumulators are those of a warp's 16 rows, FragmentC for every eight keys. The products run on by
+    // QK  A warp's accumulators are its 16 rows of S, a FragmentC for every eight keys. The products run on by
     //     themselves: between the fence, which hands S over, and the wait nobody may touch it.
     mbarrier_wait_parity(full_K + here * 8, parity);  // safe to read K[tile]: it has landed
     wgmma_fence(S_frag);
@@ -116,8 +116,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   };
 
   const auto softmax = [&] {
-    // SOFTMAX  A row's scores are spread over 4 neighbouring lanes, which hold the same row_max. Each compares its own scores
-    //          with it: the row has outgrown it where one of the four says so. Its sum stays spread until after the last tile.
+    // SOFTMAX  A row's scores are spread over 4 lanes, which hold the same row_max. Each compares its own scores with
+    //          it: the row has outgrown it where one of the four says so. Its sum stays spread until the end.
     float tile_max[2] = {-INFINITY, -INFINITY};
     bool rescale = false;
 #pragma unroll
@@ -151,8 +151,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     for (int column_tile = 0; rescale && column_tile < PV_N_TILES; ++column_tile) {
       for (int i = 0; i < 4; ++i) O_frag[column_tile][i] *= correction[i / 2];
     }
-    // PV  The weights first. Two C fragments side by side hold exactly the elements of one A fragment, which wgmma takes
-    //     from registers: P needs no exchange, only rounding.
+    // PV  The weights first. Two C fragments side by side hold exactly the elements of one A fragment, and wgmma takes
+    //     A from registers: P needs no exchange, only rounding.
 #pragma unroll
     for (int key_slice = 0; key_slice < PV_K_TILES; ++key_slice) {
       for (int reg = 0; reg < 4; ++reg) {  // registers 0 and 1: keys 0-7 of the two rows; 2 and 3: keys 8-15

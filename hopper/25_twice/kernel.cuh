@@ -29,7 +29,7 @@ __device__ __forceinline__ uint32_t slices_on(uint32_t slices) {
   return (slices % 4) * 32 + (slices / 4) * ROWS * PANEL_ROW_BYTES;
 }
 
-// 384 threads start with 168 registers each, 504 for a thread of each warpgroup: 24 and twice 240.
+// 384 threads start with 168 registers each (65536 / 384, in eights). Of three warpgroups: 3 x 168 = 24 + 2 x 240.
 constexpr int PRODUCER_REGISTERS = 24, CONSUMER_REGISTERS = 240;
 
 template <class C>
@@ -52,8 +52,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   smem_name(smem_K, STAGES * TILE_BYTES, "K", PANEL_ROW_BYTES);
   smem_name(smem_V, STAGES * TILE_BYTES, "V", PANEL_ROW_BYTES);
   smem_name(full_K, (4 * STAGES + 1) * 8, "barriers");
-  // Where the warpgroup's 64 rows of Q begin, as the tensor cores want to be told. Rows are 128 B of a panel, and for V,
-  // whose rows are the k dimension, the panels' distance is told as well.
+  // Descriptors: where the warpgroup's 64 rows of Q begin, and the tiles of K and V. A row is 128 B of a panel. Rows
+  // of V are the k dimension (MN-major), so the distance from one panel to the next is told as well.
   const uint64_t Q_rows = wgmma_descriptor(smem_Q + warpgroup * 64 * PANEL_ROW_BYTES);
   const uint64_t K_tiles = wgmma_descriptor(smem_K), V_tiles = wgmma_descriptor(smem_V, BC * PANEL_ROW_BYTES);
 
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   const auto start_QK = [&](int tile) {
     const uint32_t here = tile % STAGES, parity = (tile / STAGES) % 2;
     const uint64_t K_here = wgmma_advance(K_tiles, here * TILE_BYTES);
-    // QK  One thread's accumulators are those of a warp's 16 rows, FragmentC for every eight keys. The products run on by
+    // QK  A warp's accumulators are its 16 rows of S, a FragmentC for every eight keys. The products run on by
     //     themselves: between the fence, which hands S over, and the wait nobody may touch it.
     mbarrier_wait_parity(full_K + here * 8, parity);  // safe to read K[tile]: it has landed
     wgmma_fence(S_frag);
@@ -117,8 +117,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   };
 
   const auto softmax = [&](Weights P_frag) {
-    // SOFTMAX  A row's scores are spread over 4 neighbouring lanes, which hold the same row_max. Each compares its own scores
-    //          with it: the row has outgrown it where one of the four says so. Its sum stays spread until after the last tile.
+    // SOFTMAX  A row's scores are spread over 4 lanes, which hold the same row_max. Each compares its own scores with
+    //          it: the row has outgrown it where one of the four says so. Its sum stays spread until the end.
     float tile_max[2] = {-INFINITY, -INFINITY};
     bool rescale = false;
 #pragma unroll
@@ -145,8 +145,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
         row_sum[i / 2] += S_frag[key_tile][i];
       }
     }
-    // PV  The weights first. Two C fragments side by side hold exactly the elements of one A fragment, which wgmma takes
-    //     from registers: P needs no exchange, only rounding.
+    // PV  The weights first. Two C fragments side by side hold exactly the elements of one A fragment, and wgmma takes
+    //     A from registers: P needs no exchange, only rounding.
 #pragma unroll
     for (int key_slice = 0; key_slice < PV_K_TILES; ++key_slice) {
       for (int reg = 0; reg < 4; ++reg) {  // registers 0 and 1: keys 0-7 of the two rows; 2 and 3: keys 8-15

@@ -1,5 +1,5 @@
-// 29_persist: a block stays on its SM and goes on with other queries, which lie in shared memory before it has done with these.
-// Before:     28 starts 16384 blocks one after another, and a new one waits for its queries with idle tensor cores.
+// 29_persist: a block stays on its SM and goes on with other queries, which are copied while it works on these.
+// Before:     28 starts 16384 blocks (256 heads, n = 8192), and each begins by waiting for its queries.
 // Tile:       128x128, 8 warps: two warpgroups of 64 queries, and a third that copies.  Shared: 192 KiB and 96 B.
 //             Needs d = 128, n % BR == 0, n % BC == 0, sm_90a.
 // Shapes:     Q, K, V, O: [batch * heads, n, d] f16.
@@ -30,7 +30,7 @@ __device__ __forceinline__ uint32_t slices_on(uint32_t slices) {
   return (slices % 4) * 32 + (slices / 4) * ROWS * PANEL_ROW_BYTES;
 }
 
-// 384 threads start with 168 registers each, 504 for a thread of each warpgroup: 24 and twice 240.
+// 384 threads start with 168 registers each (65536 / 384, in eights). Of three warpgroups: 3 x 168 = 24 + 2 x 240.
 constexpr int PRODUCER_REGISTERS = 24, CONSUMER_REGISTERS = 240;
 
 template <class C>
@@ -53,8 +53,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   smem_name(smem_K, STAGES * TILE_BYTES, "K", PANEL_ROW_BYTES);
   smem_name(smem_V, STAGES * TILE_BYTES, "V", PANEL_ROW_BYTES);
   smem_name(full_K, (4 * STAGES + 4) * 8, "barriers");
-  // Where the warpgroup's 64 rows of Q begin, as the tensor cores want to be told. Rows are 128 B of a panel, and for V,
-  // whose rows are the k dimension, the panels' distance is told as well.
+  // Descriptors: where the warpgroup's 64 rows of Q begin, and the tiles of K and V. A row is 128 B of a panel. Rows
+  // of V are the k dimension (MN-major), so the distance from one panel to the next is told as well.
   const uint64_t Q_rows = wgmma_descriptor(smem_Q + warpgroup * 64 * PANEL_ROW_BYTES);
   const uint64_t K_tiles = wgmma_descriptor(smem_K), V_tiles = wgmma_descriptor(smem_V, BC * PANEL_ROW_BYTES);
 
@@ -62,8 +62,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   float O_frag[PV_N_TILES][4];   // FragmentC: registers 0, 1 belong to one row, 2, 3 to the row 8 below
   float row_max[2], row_sum[2];  // [lane_row]: a lane has a share of two rows; in log2 units
 
-  // The block's work is every gridDim.x-th tile of queries, of all heads one after another. The number of a tile of K or V is
-  // its number since the block began; that of the first one for these queries is `first`.
+  // The block's work is every gridDim.x-th tile of queries, of all heads one after another. Tiles of K or V are
+  // numbered since the block began; the number of the first one for these queries is `first`.
   const int kv_tiles = p.n / BC, q_tiles = p.n / BR, all_q_tiles = q_tiles * p.batch_heads;
   int first = 0, round = 0, head = 0;
   // LOAD  Requests a tile of K or V. Number t lies in stage t % STAGES; each use of a stage is one phase of its two
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     const uint32_t here = tile % STAGES, parity = (tile / STAGES) % 2;
     const uint64_t Q_here = wgmma_advance(Q_rows, round % 2 * Q_BYTES),
                    K_here = wgmma_advance(K_tiles, here * TILE_BYTES);
-    // QK  One thread's accumulators are those of a warp's 16 rows, FragmentC for every eight keys. The products run on by
+    // QK  A warp's accumulators are its 16 rows of S, a FragmentC for every eight keys. The products run on by
     //     themselves: between the fence, which hands S over, and the wait nobody may touch it.
     mbarrier_wait_parity(full_K + here * 8, parity);  // safe to read K[tile]: it has landed
     wgmma_fence(S_frag);
@@ -129,8 +129,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   };
 
   const auto make_weights = [&](Weights P_frag, float(&tile_sum)[2]) {
-    // PV  The weights first. Two C fragments side by side hold exactly the elements of one A fragment, which wgmma takes
-    //     from registers: P needs no exchange, only rounding.
+    // PV  The weights first. Two C fragments side by side hold exactly the elements of one A fragment, and wgmma takes
+    //     A from registers: P needs no exchange, only rounding.
     tile_sum[0] = tile_sum[1] = 0;
 #pragma unroll
     for (int key_slice = 0; key_slice < PV_K_TILES; ++key_slice) {
@@ -163,9 +163,9 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     }
   };
   const auto softmax = [&](Weights P_frag, bool is_first) {
-    // SOFTMAX  S becomes relative to row_max, the same in the four lanes that share a row. A careful warp looks first whether a
-    //          score has outgrown it, and every warp does so on the first tile. Otherwise the sum of the weights tells, too
-    //          large or infinite, and they are made again. All of it by the whole warp: an exchange needs the row's other lanes.
+    // SOFTMAX  S becomes relative to row_max, the same in a row's four lanes. A careful warp looks first whether a
+    //          score has outgrown it, and so does every warp on the first tile. Otherwise the sum of the weights tells:
+    //          too large or infinite, and they are made again. The whole warp does all of it: an exchange needs it.
     const bool looks = careful || is_first;
     bool rescale = false;
     float tile_sum[2];
@@ -224,9 +224,9 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   };
 
   const auto store = [&](int q_tile) {
-    // STORE  Two exchanges complete a row's sum. This Q is not needed any more: each warp writes its rows of O over its rows of
-    //        Q, swizzled like them. Lane l addresses row l % 16, chunk l / 16 of four 8x8 matrices: rows 0-7 and 8-15, then the
-    //        next 8 columns, which are two C fragments side by side.
+    // STORE  Two exchanges complete a row's sum. This Q is not needed any more: each warp writes O over its rows of
+    //        Q, swizzled like them. Lane l addresses row l % 16, chunk l / 16 of four 8x8 matrices: rows 0-7 and 8-15,
+    //        then the next 8 columns, which are two C fragments side by side.
     for (int lane_row = 0; lane_row < 2; ++lane_row) {
       row_sum[lane_row] += shfl_xor(row_sum[lane_row], 1);
       row_sum[lane_row] += shfl_xor(row_sum[lane_row], 2);
@@ -284,8 +284,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   }
 }
 
-// LAUNCH  As many blocks as run at the same time, one per SM, or fewer where there is less to do. The pointers of `p` belong to
-//         the device; n is a multiple of BR and BC.
+// LAUNCH  As many blocks as run at the same time, one per SM, or fewer where there is less to do. The pointers of
+//         `p` belong to the device; n is a multiple of BR and BC.
 template <class C>
 void run(Device& device, const AttentionParams& p) {
   const auto tile_map = [&](const f16* tensor, uint32_t tile_rows) {  // [panel][row, of all heads][column of the panel]

@@ -31,7 +31,7 @@ __device__ __forceinline__ uint32_t slices_on(uint32_t slices) {
   return (slices % 4) * 32 + (slices / 4) * ROWS * PANEL_ROW_BYTES;
 }
 
-// 384 threads start with 168 registers each, 504 for a thread of each warpgroup: 24 and twice 240.
+// 384 threads start with 168 registers each (65536 / 384, in eights). Of three warpgroups: 3 x 168 = 24 + 2 x 240.
 constexpr int PRODUCER_REGISTERS = 24, CONSUMER_REGISTERS = 240;
 
 template <class C>
@@ -55,8 +55,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   smem_name(smem_K, STAGES * TILE_BYTES, "K", PANEL_ROW_BYTES);
   smem_name(smem_V, STAGES * TILE_BYTES, "V", PANEL_ROW_BYTES);
   smem_name(full_K, (4 * STAGES + 4) * 8, "barriers");
-  // Where the warpgroup's 64 rows of Q begin, as the tensor cores want to be told. Rows are 128 B of a panel, and for V,
-  // whose rows are the k dimension, the panels' distance is told as well.
+  // Descriptors: where the warpgroup's 64 rows of Q begin, and the tiles of K and V. A row is 128 B of a panel. Rows
+  // of V are the k dimension (MN-major), so the distance from one panel to the next is told as well.
   const uint64_t Q_rows = wgmma_descriptor(smem_Q + warpgroup * 64 * PANEL_ROW_BYTES);
   const uint64_t K_tiles = wgmma_descriptor(smem_K), V_tiles = wgmma_descriptor(smem_V, BC * PANEL_ROW_BYTES);
 
@@ -64,9 +64,9 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   float O_frag[PV_N_TILES][4];   // FragmentC: registers 0, 1 belong to one row, 2, 3 to the row 8 below
   float row_max[2], row_sum[2];  // [lane_row]: a lane has a share of two rows; in log2 units
 
-  // A cluster's share of the work is pairs of tiles of queries, of all heads one after another. A pair begins at an even tile; its
-  // second one may lie outside, and nothing is copied from there nor to there. The number of a tile of K or V is its number
-  // since the block began; that of the first one for these queries is `first`.
+  // A cluster's share of the work is pairs of tiles of queries, of all heads one after another. A pair begins at an
+  // even tile; its second one may lie outside: it reads zeros and stores nothing. Tiles of K or V are numbered since
+  // the block began; the number of the first one for these queries is `first`.
   const int q_tiles = p.n / BR, pairs = (q_tiles + 1) / BLOCKS, cluster = blockIdx.x / BLOCKS,
             clusters = gridDim.x / BLOCKS;
   int turn = 0, round = -1, head = 0, q_tile = 0, kv_tiles = 0, first = 0;
@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     first += kv_tiles;
     ++round;
     int pair;
-    if (p.causal) {  // the longest pair of a head, the shortest, the second longest ...: any two have equally many tiles of keys
+    if (p.causal) {  // a head's longest pair, its shortest, its second longest ...: two by two they are equally long
       if (turn % 2 == 1 && 2 * (q_tile / BLOCKS) + 1 == pairs) ++turn;  // the one in the middle is alone
       const int couples = (pairs + 1) / 2, couple = cluster + turn / 2 * clusters;
       head = couple / couples;
@@ -88,9 +88,9 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     kv_tiles = p.causal && (pair + 1) * BLOCKS < q_tiles ? (pair + 1) * BLOCKS : q_tiles;  // to the one on the diagonal
     return head < p.batch_heads;
   };
-  // LOAD  Requests this block's panel of a tile of K or V, for both blocks; the other one lands here as well. Number t lies in
-  //       stage t % STAGES; each use of a stage is one phase of its two barriers, and a wait names the parity of its phase.
-  //       Before the first use a new barrier lets parity 1 through.
+  // LOAD  Requests this block's panel of a tile of K or V, for both blocks; the other block's panel lands here as well.
+  //       Number t lies in stage t % STAGES; each use of a stage is one phase of its two barriers, and a wait names the
+  //       parity of its phase. Before the first use a new barrier lets parity 1 through.
   const auto request = [&](const TensorMap& map, uint32_t smem, uint32_t full, uint32_t empty, int tile) {
     if (tile >= first + kv_tiles) return;
     const uint32_t stage = tile % STAGES, parity = (tile / STAGES) % 2;
@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     const uint32_t here = tile % STAGES, parity = (tile / STAGES) % 2;
     const uint64_t Q_here = wgmma_advance(Q_rows, round % 2 * Q_BYTES),
                    K_here = wgmma_advance(K_tiles, here * TILE_BYTES);
-    // QK  One thread's accumulators are those of a warp's 16 rows, FragmentC for every eight keys. The products run on by
+    // QK  A warp's accumulators are its 16 rows of S, a FragmentC for every eight keys. The products run on by
     //     themselves: between the fence, which hands S over, and the wait nobody may touch it.
     mbarrier_wait_parity(full_K + here * 8, parity);  // safe to read K[tile]: it has landed
     wgmma_fence(S_frag);
@@ -156,8 +156,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   };
 
   const auto make_weights = [&](Weights P_frag, float(&tile_sum)[2]) {
-    // PV  The weights first. Two C fragments side by side hold exactly the elements of one A fragment, which wgmma takes
-    //     from registers: P needs no exchange, only rounding.
+    // PV  The weights first. Two C fragments side by side hold exactly the elements of one A fragment, and wgmma takes
+    //     A from registers: P needs no exchange, only rounding.
     tile_sum[0] = tile_sum[1] = 0;
 #pragma unroll
     for (int key_slice = 0; key_slice < PV_K_TILES; ++key_slice) {
@@ -190,9 +190,9 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     }
   };
   const auto softmax = [&](Weights P_frag, bool is_first) {
-    // SOFTMAX  S becomes relative to row_max, the same in the four lanes that share a row. A careful warp looks first whether a
-    //          score has outgrown it, and every warp does so on the first tile. Otherwise the sum of the weights tells, too
-    //          large or infinite, and they are made again. All of it by the whole warp: an exchange needs the row's other lanes.
+    // SOFTMAX  S becomes relative to row_max, the same in a row's four lanes. A careful warp looks first whether a
+    //          score has outgrown it, and so does every warp on the first tile. Otherwise the sum of the weights tells:
+    //          too large or infinite, and they are made again. The whole warp does all of it: an exchange needs it.
     const bool looks = careful || is_first;
     bool rescale = false;
     float tile_sum[2];
@@ -251,9 +251,9 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   };
 
   const auto store = [&] {
-    // STORE  Two exchanges complete a row's sum. This Q is not needed any more: each warp writes its rows of O over its rows of
-    //        Q, swizzled like them. Lane l addresses row l % 16, chunk l / 16 of four 8x8 matrices: rows 0-7 and 8-15, then the
-    //        next 8 columns, which are two C fragments side by side.
+    // STORE  Two exchanges complete a row's sum. This Q is not needed any more: each warp writes O over its rows of
+    //        Q, swizzled like them. Lane l addresses row l % 16, chunk l / 16 of four 8x8 matrices: rows 0-7 and 8-15,
+    //        then the next 8 columns, which are two C fragments side by side.
     for (int lane_row = 0; lane_row < 2; ++lane_row) {
       row_sum[lane_row] += shfl_xor(row_sum[lane_row], 1);
       row_sum[lane_row] += shfl_xor(row_sum[lane_row], 2);
@@ -293,8 +293,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     for (int lane_row = 0; lane_row < 2; ++lane_row) row_max[lane_row] = row_sum[lane_row] = 0;
     careful = false;
     mbarrier_wait_parity(full_Q + round % 2 * 8, (round / 2) % 2);  // safe to read Q
-    // K comes from the end: a row sees a key of the first tile that counts, the one on the diagonal. The first block of a pair has
-    // one tile more before it, of the other block's diagonal, and lets it pass.
+    // K comes from the end, so that the first tile that counts is the one on the diagonal: each row sees a key of it.
+    // The first block of a pair lets pass what comes before it, the tile on the other block's diagonal.
     const int end = first + kv_tiles, begin = p.causal && q_tile < kv_tiles ? end - 1 - q_tile : first;
     for (int tile = first; tile < begin; ++tile) {
       const uint32_t here = tile % STAGES, parity = (tile / STAGES) % 2;
@@ -329,8 +329,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   cluster_sync();  // safe to end: the other block does not copy here, nor arrive, any more
 }
 
-// LAUNCH  As many blocks as run at the same time, one per SM, in pairs, or fewer where there is less to do. The pointers of `p`
-//         belong to the device; n is a multiple of BR and BC.
+// LAUNCH  As many blocks as run at the same time, one per SM, in pairs, or fewer where there is less to do. The
+//         pointers of `p` belong to the device; n is a multiple of BR and BC.
 template <class C>
 void run(Device& device, const AttentionParams& p) {
   const uint32_t n = p.n, heads = p.batch_heads;
