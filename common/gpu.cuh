@@ -16,9 +16,9 @@
 //   wgmma      wgmma_descriptor  wgmma_advance  wgmma_fence  wgmma_ss  wgmma_rs  wgmma_commit  wgmma_wait
 //              setmaxnreg_dec  setmaxnreg_inc
 //   wmma       wmma_fill  wmma_load_{a,b_row,b_col,c}  wmma_store_d  wmma_mma, on WmmaA WmmaB{Row,Col} WmmaAccumulator
-//   numbers    pack_f16x2  to_float  to_f16  ex2_approx  max3_s32  shfl_xor  vote_any  elect_sync  fmaxf
-//              logf
+//   numbers    pack_f16x2  to_float  to_f16  ex2_approx  max3_s32  fmaxf  logf
 //              __float_as_{uint,int}  __{uint,int}_as_float
+//   lanes      shfl_xor  vote_any  elect_sync
 //   host side  launch  launch_clusters  multiprocessors  tensor_map_{3d,4d}
 //
 // Shared memory is a 32-bit address, touched only through these functions, so that the emulator sees every access.

@@ -1,5 +1,5 @@
-// Clusters: blocks that run at the same time on neighbouring SMs and reach each other's shared memory. sm_90 and newer.
-// A block's shared memory must not go while another block may still reach it: a cluster_sync at the end of the kernel.
+// Clusters: blocks that run at the same time on SMs of one GPC and reach each other's shared memory. sm_90 and newer. A
+// block must not end while another one may still reach its shared memory: a cluster_sync at the end of the kernel.
 // Source: PTX ISA, "Cluster of Cooperative Thread Arrays"; CUDA Programming Guide, "Thread Block Clusters".
 #pragma once
 #include <cstdint>
@@ -16,15 +16,19 @@ __device__ __forceinline__ uint32_t cluster_rank() {
   return rank;
 }
 
-// Waits until all threads of all blocks of the cluster have come here. What they have read and written before is over.
+// Waits until all threads of all blocks of the cluster have come here, or have ended. What they have written before is
+// visible to all of them, what they have read may be overwritten. Whole warps take part (.aligned).
 // Source: PTX ISA, "barrier.cluster".
 __device__ __forceinline__ void cluster_sync() {
   needs_sm<90>();
   asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
-// One arrival at the mbarrier that lies in block `rank` where `address` is in this one, without waiting, as mbarrier_arrive.
-// Without .release.cluster, which would be three fences more (MEMBAR, ERRBAR, CGAERRBAR): the form without it releases too.
+// One arrival at the mbarrier that lies in block `rank` where `address` is in this one, without waiting. Unlike
+// mbarrier_arrive it says nothing about this thread's stores: without a scope it releases to its own block only (.cta
+// is the default). .release.cluster would say it, by three fences more (MEMBAR, ERRBAR, CGAERRBAR). It is enough for
+// "these bytes have been read", by products that this thread has waited for, and CUTLASS's ClusterBarrier arrives so
+// too.
 // Source: PTX ISA, "mapa", "mbarrier.arrive".
 __device__ __forceinline__ void mbarrier_arrive_remote(uint32_t address, uint32_t rank) {
   needs_sm<90>();
@@ -38,8 +42,10 @@ __device__ __forceinline__ void mbarrier_arrive_remote(uint32_t address, uint32_
       : "memory");
 }
 
-// cp_async_bulk_tensor_4d into several blocks of the cluster at once: bit r of `ranks` is block r. In each the box lands at the
-// same address, and its bytes at the mbarrier of the same address, which must expect them.
+// cp_async_bulk_tensor_4d into several blocks of the cluster at once: bit r of `ranks` is block r. In each the box
+// lands at the same address, and its bytes at the mbarrier of the same address, which must expect them. They may land
+// before it does so, but not before that phase has begun: whoever asks has to know that all of these blocks are done
+// with the phase before.
 __device__ __forceinline__ void cp_async_bulk_tensor_4d_multicast(uint32_t shared_address, const TensorMap& map, int x,
                                                                   int y, int z, int w, uint32_t mbarrier,
                                                                   uint16_t ranks) {

@@ -18,17 +18,17 @@ inline namespace ptx {
 
 using gpu::Device;
 
-// SMs of the GPU: so many blocks run at the same time, if one takes an SM for itself.
+// SMs of the GPU: so many blocks run at the same time, if one takes an SM for itself and nobody else uses the GPU. Only
+// the length of a launch depends on that, for no block waits for one that has not started.
 inline uint32_t multiprocessors(Device& device) {
   int id = 0, count = 1;
   if (device.error == cudaSuccess) device.error = cudaGetDevice(&id);
-  if (device.error == cudaSuccess)
-    device.error = cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, id);
+  if (device.error == cudaSuccess) device.error = cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, id);
   return static_cast<uint32_t>(count);
 }
 
-// Raises the kernel's limit of dynamic shared memory (48 KiB by default) if needed, launches, and records any error. Blocks
-// are in clusters of `cluster` along x, which divides the grid's x; with more than 1 the GPU is sm_90 or newer.
+// Raises the kernel's limit of dynamic shared memory (48 KiB by default) if needed, launches, and records any error.
+// Blocks are in clusters of `cluster` along x, which divides the grid's x; with more than 1 the GPU is sm_90 or newer.
 template <class... Params, class... Args>
 void launch_clusters(Device& device, void (*kernel)(Params...), dim3 grid, dim3 block, uint32_t cluster,
                      uint32_t smem_bytes, Args... args) {

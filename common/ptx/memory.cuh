@@ -12,8 +12,9 @@ __device__ __forceinline__ uint32_t smem_base() {
   return static_cast<uint32_t>(__cvta_generic_to_shared(dynamic_shared_memory));
 }
 
-// Names a region of shared memory for the emulator's reports ("K+512"). With the bytes of a row they give row and 16-byte
-// chunk too ("K row 2, chunk 0 (K+512)"), as they lie in memory, swizzled if the kernel swizzles. Does nothing on the GPU.
+// Names a region of shared memory for the emulator's reports ("K+512"). With the bytes of a row they give row and
+// 16-byte chunk too ("K row 2, chunk 0 (K+512)"), as they lie in memory, swizzled if the kernel swizzles. Does nothing
+// on the GPU.
 __device__ __forceinline__ void smem_name(uint32_t, uint32_t, const char*, uint32_t = 0) {}
 
 __device__ __forceinline__ f16 ld_global_f16(const f16* address) {

@@ -1,4 +1,4 @@
-// Tensor-core instructions of a warp: all 32 lanes take part. sm_80 and newer.
+// Tensor-core instructions of a warp: all 32 lanes take part. mma_m16n8k16 is of sm_80 and newer, ldmatrix of sm_75.
 #pragma once
 #include <cstdint>
 #include "common/architecture.cuh"
@@ -30,8 +30,8 @@ __device__ __forceinline__ void ldmatrix_x4_trans(uint32_t (&matrices)[4], uint3
                : "memory");
 }
 
-// The way back: stores four 8x8 matrices, which the registers hold as after ldmatrix_x4. Lane 8 * m + r gives the address of
-// row r of matrix m. sm_90 and newer.
+// The way back: stores four 8x8 matrices, which the registers hold as after ldmatrix_x4. Lane 8 * m + r gives the
+// address of row r of matrix m. sm_90 and newer.
 // Source: PTX ISA, "Warp-level matrix store instruction: stmatrix".
 __device__ __forceinline__ void stmatrix_x4(uint32_t row_address, const uint32_t (&matrices)[4]) {
   needs_sm<90>();

@@ -1,4 +1,5 @@
-// Bulk tensor copies: one thread asks for a whole box of a tensor, and the copy engine (TMA) brings it. sm_90 and newer.
+// Bulk tensor copies: one thread asks for a whole box of a tensor, and the copy engine (TMA) brings it. sm_90 and
+// newer.
 // Source: PTX ISA, "Data Movement and Conversion Instructions: cp.async.bulk.tensor", "Tensors" and "Swizzling Modes";
 // CUDA Driver API, "Tensor Map Object Management".
 #pragma once
@@ -11,8 +12,8 @@
 
 inline namespace ptx {
 
-// Where a tensor lies, how it is shaped, and the box that a copy takes from it. Made on the host, and a kernel parameter:
-// `const __grid_constant__ TensorMap map`.
+// Where a tensor lies, how it is shaped, and the box that a copy takes from it. Made on the host, and a kernel
+// parameter: `const __grid_constant__ TensorMap map`.
 using TensorMap = CUtensorMap;
 
 // Asked of the runtime, once, so that nothing links the driver's library, which a machine without a GPU does not have.
@@ -31,10 +32,11 @@ inline PFN_cuTensorMapEncodeTiled_v12000 tensor_map_encoder() {
   return encoder;
 }
 
-// Describes a tensor of f16 in global memory, which must stay there as long as the map is used. Fastest dimension first:
-// `extent` in elements, `stride_bytes` from one element of the dimensions behind the first to the next (that of the first is
-// 2), `box` in elements. `base` is aligned to 16 bytes, strides are multiples of 16, a box has at most 256 elements a side, and
-// box[0] is 64: its rows are 128 bytes, the span of the swizzle (cp_async_bulk_tensor_3d). Errors are recorded in `device`.
+// Describes a tensor of f16 in global memory, which must stay there as long as the map is used. Fastest dimension
+// first: `extent` in elements, `stride_bytes` from one element to the next of each dimension but the first (whose
+// stride is 2), `box` in elements. `base` is aligned to 16 bytes, strides are multiples of 16, a box has at most 256
+// elements a side, and box[0] is 64: its rows are 128 bytes, the span of the swizzle (cp_async_bulk_tensor_3d). Errors
+// are recorded in `device`.
 template <int RANK>
 TensorMap tensor_map(Device& device, const f16* base, const uint64_t (&extent)[RANK],
                      const uint64_t (&stride_bytes)[RANK - 1], const uint32_t (&box)[RANK]) {
@@ -76,9 +78,10 @@ __device__ __forceinline__ void fence_mbarrier_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-// The copy engine reaches memory on a way of its own, the async proxy. What this thread has stored before, or knows to be
-// stored because it has waited for it, the copy engine will find there. Needed between stores and a bulk copy over or from the
-// same bytes, or a wgmma that reads them, by the thread that has stored or by the one that asks for the copy. For shared memory alone, and for all.
+// The copy engine, and wgmma, reach memory on a way of their own, the async proxy. What this thread has stored before,
+// or knows to be stored because it has waited for it, they will find there. Needed between stores and a bulk copy over
+// or from the same bytes, or a wgmma that reads them, by the thread that has stored (then a barrier follows) or by the
+// one that asks (then a barrier comes before). For shared memory alone, and for all.
 // Source: PTX ISA, "Parallel Synchronization and Communication Instructions: membar, fence", .proxy.async.
 __device__ __forceinline__ void fence_proxy_async_shared() {
   needs_sm<90>();
@@ -90,9 +93,9 @@ __device__ __forceinline__ void fence_proxy_async() {
 }
 
 // Starts to copy the box whose first element is (x, y, z) to `shared_address`, a multiple of 1024. x is a multiple of 8
-// (16 bytes): at another an H200 stops with an illegal instruction. For each z, for each y, there are 128 bytes; what lies
-// outside the tensor is zeros. Swizzled: the 16-byte chunk c of a row of the box lies in place c XOR row % 8 of its 128
-// bytes. All bytes of the box land at the mbarrier, zeros too.
+// (16 bytes): at another an H200 stops with an illegal instruction. For each z, for each y, there are 128 bytes; what
+// lies outside the tensor is zeros. Swizzled: the 16-byte chunk c of a row of the box lies in place c XOR (row % 8) of
+// its 128 bytes. All bytes of the box count at the mbarrier, zeros too.
 __device__ __forceinline__ void cp_async_bulk_tensor_3d(uint32_t shared_address, const TensorMap& map, int x, int y,
                                                         int z, uint32_t mbarrier) {
   needs_sm<90>();
@@ -114,8 +117,9 @@ __device__ __forceinline__ void cp_async_bulk_tensor_4d(uint32_t shared_address,
       : "memory");
 }
 
-// The other way: starts to copy a box from `shared_address`, laid out as above, to the tensor; what lies outside stays as it
-// is. Threads that have stored the bytes fence before (fence_proxy_async_shared), then this thread waits for them, then asks.
+// The other way: starts to copy a box from `shared_address`, laid out as above, to the tensor; what lies outside stays
+// as it is. Threads that have stored the bytes fence (fence_proxy_async_shared), then this thread waits for them, then
+// asks.
 __device__ __forceinline__ void cp_async_bulk_tensor_store_4d(const TensorMap& map, int x, int y, int z, int w,
                                                               uint32_t shared_address) {
   needs_sm<90>();
@@ -130,15 +134,16 @@ __device__ __forceinline__ void cp_async_bulk_commit() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-// Waits until of all but the PENDING youngest groups of this thread the bytes have been read: their shared memory may be
-// overwritten, by this thread and by who waits for it. A thread that has stored must do so before it ends.
+// Waits until of all but the PENDING youngest groups of this thread the bytes have been read: their shared memory may
+// be overwritten, by this thread and by who waits for it, and the block may end. The end of the kernel completes the
+// rest.
 template <int PENDING>
 __device__ __forceinline__ void cp_async_bulk_wait_read() {
   needs_sm<90>();
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(PENDING) : "memory");
 }
 
-// The same until they have been written.
+// The same until they have been written, which this thread then sees.
 template <int PENDING>
 __device__ __forceinline__ void cp_async_bulk_wait() {
   needs_sm<90>();

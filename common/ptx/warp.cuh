@@ -17,8 +17,8 @@ __device__ __forceinline__ bool vote_any(bool predicate) {
   return __any_sync(0xffffffffu, predicate);
 }
 
-// True for one of the 32 lanes, false for the others: the hardware chooses, and says the same lane every time. The compiler
-// knows that one lane alone goes on, which it does not of lane == 0. sm_90 and newer.
+// True for one of the 32 lanes, false for the others: the hardware chooses, and chooses the same lane every time. The
+// compiler knows that one lane alone goes on, which it does not of lane == 0. sm_90 and newer.
 // Source: PTX ISA, "elect.sync".
 __device__ __forceinline__ bool elect_sync() {
   needs_sm<90>();

@@ -1,11 +1,11 @@
-// Tensor-core instructions of a warpgroup: four warps, 4g to 4g + 3 of a block, multiply tiles that lie in shared memory.
-// sm_90a alone: no other GPU has them, older or newer.
+// Tensor-core instructions of a warpgroup: four warps, 4g to 4g + 3 of a block, multiply tiles that lie in shared
+// memory. sm_90a alone: no other GPU has them, older or newer.
 //
-// They are asynchronous. A product is issued, committed to a group with others, and over when a wait says so. Until then
-// nobody may touch its accumulators, nor the registers that its A comes from; the compiler knows neither of the wait nor of
-// the flight. So a fence names the registers that it hands over, and a wait those that it hands back:
+// They are asynchronous. A product is issued, committed to a group with others, and over when a wait says so. Until
+// then nobody may touch its accumulators, nor the registers that its A comes from; the compiler knows neither of the
+// wait nor of the flight. So a fence names the registers that it hands over, and a wait those that it hands back:
 //   wgmma_fence(S);  wgmma_ss(S, Q, K, false);  wgmma_commit();  wgmma_wait<0>(S);
-// ptxas waits where it should not (warning C7510 and its like) if registers in flight are named anywhere else.
+// ptxas waits after every product (warning C7510 and its like) if registers in flight are named anywhere else.
 // Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions".
 #pragma once
 #include <cstdint>
@@ -13,28 +13,29 @@
 
 inline namespace ptx {
 
-// ---- where a tile lies -------------------------------------------------------------------------------------------------
+// ---- where a tile lies ---------------------------------------------------------------------------------------------
 
-// Tells wgmma of a tile of f16 as the copy engine lays it out with 128-byte swizzle: panels of 64 columns, of which every
-// row is 128 bytes. Eight rows are 1024 bytes, to which panels are aligned; the next eight rows follow.
+// Tells wgmma of a tile of f16 as the copy engine lays it out with 128-byte swizzle: panels of 64 columns, of which
+// every row is 128 bytes. Eight rows are 1024 bytes, to which panels are aligned; the next eight rows follow.
 //   K-major   the columns are the k dimension: Q and K of Q K^T. 16 columns, one instruction's k, are 32 bytes.
 //   MN-major  the rows are: V of P V. An instruction takes 16 rows, and `panel_bytes` is from one panel to the next.
 //             K-major ones have no use for it, as an instruction stays within a panel.
-// Low word: bits 0-13 address / 16, bits 16-29 panel_bytes / 16. High word: bits 0-13 from eight rows to the next / 16,
-// bits 17-19 base offset 0, bits 30-31 the swizzle, 1.
+// Low word: bits 0-13 address / 16, bits 16-29 panel_bytes / 16 (PTX: leading dimension byte offset). High word: bits
+// 0-13 from eight rows to the next / 16 (stride dimension byte offset), bits 17-19 base offset 0, bits 30-31 the
+// swizzle, 1.
 // Source: PTX ISA, "Matrix Descriptor Format", "Strides".
 __device__ __forceinline__ uint64_t wgmma_descriptor(uint32_t address, uint32_t panel_bytes = 16) {
   constexpr uint64_t HIGH = 1u << 30 | 1024 / 16;
   return HIGH << 32 | (panel_bytes / 16) << 16 | (address & 0x3ffff) / 16;
 }
 
-// The descriptor of what lies `bytes` behind, a multiple of 16: the low word alone changes, and one addition is enough.
+// The descriptor of what lies `bytes` further on, a multiple of 16: the low word alone changes, one addition is enough.
 __device__ __forceinline__ uint64_t wgmma_advance(uint64_t descriptor, uint32_t bytes) {
   const auto low = static_cast<uint32_t>(descriptor) + bytes / 16;
   return (descriptor >> 32) << 32 | low;
 }
 
-// ---- registers ---------------------------------------------------------------------------------------------------------
+// ---- registers -----------------------------------------------------------------------------------------------------
 
 // Keeps the compiler from moving what it does with registers across the place where this stands. No instruction.
 struct WgmmaRegisters {
@@ -47,8 +48,8 @@ struct WgmmaRegisters {
   }
 };
 
-// Needed before a product whose accumulators or A registers this thread has read or written since their last product, or
-// that have had none: these are the registers to name, as arrays.
+// Needed before a product whose accumulators or A registers this thread has read or written since their last product,
+// or that have had none: these are the registers to name, as arrays.
 template <class... Registers>
 __device__ __forceinline__ void wgmma_fence(Registers&... registers) {
   needs_sm_90a();
@@ -62,8 +63,8 @@ __device__ __forceinline__ void wgmma_commit() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-// Waits until at most the PENDING youngest groups are still in flight, and names the arrays of registers that are not any
-// more. What these products have read of shared memory may be overwritten.
+// Waits until at most the PENDING youngest groups are still in flight, and names the arrays of registers that are not
+// any more. What these products have read of shared memory may be overwritten, by whoever this thread then tells.
 template <int PENDING, class... Registers>
 __device__ __forceinline__ void wgmma_wait(Registers&... registers) {
   needs_sm_90a();
@@ -71,7 +72,7 @@ __device__ __forceinline__ void wgmma_wait(Registers&... registers) {
   (WgmmaRegisters::keep(registers), ...);
 }
 
-// ---- products ----------------------------------------------------------------------------------------------------------
+// ---- products ------------------------------------------------------------------------------------------------------
 
 // The operands of one instruction: N / 2 accumulators, as text and as constraints. N = 8 N_TILES.
 #define WGMMA_TEXT_64                                                                                              \
@@ -96,7 +97,7 @@ __device__ __forceinline__ void wgmma_wait(Registers&... registers) {
 #define WGMMA_D_176 WGMMA_D_128, WGMMA_TILES(16), WGMMA_TILE(20), WGMMA_TILE(21)
 #define WGMMA_D_192 WGMMA_D_176, WGMMA_TILE(22), WGMMA_TILE(23)
 #define WGMMA_D_256 WGMMA_D_192, WGMMA_TILES(24), WGMMA_TILES(28)
-// The numbers are those of the operands behind the accumulators, N / 2 and following.
+// The numbers are those of the operands after the accumulators, N / 2 and following.
 #define WGMMA_SS(N, A, B, ACCUMULATE, TRANS)                                                   \
   asm volatile("{\n.reg .pred accumulate;\nsetp.ne.b32 accumulate, %" #ACCUMULATE              \
                ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N "k16.f32.f16.f16 {" WGMMA_TEXT_##N \
@@ -110,9 +111,10 @@ __device__ __forceinline__ void wgmma_wait(Registers&... registers) {
                : WGMMA_D_##N                                                                             \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate)), "n"(TRANS_B))
 
-// D[64 x N] += A[64 x 16] B[16 x N], or without `accumulate` D = A B: f16 operands, f32 accumulation. N = 8 N_TILES is 64,
-// 96, 128, 176, 192 or 256. Warp w of the warpgroup holds rows 16w to 16w + 15, as FragmentC for every eight columns. A is
-// K-major in shared memory, B K-major (its rows are the columns of D) or, with TRANS_B, MN-major (its rows are k).
+// D[64 x N] += A[64 x 16] B[16 x N], or without `accumulate` D = A B: f16 operands, f32 accumulation. N = 8 N_TILES is
+// 64, 96, 128, 176, 192 or 256. Warp w of the warpgroup holds rows 16w to 16w + 15, as FragmentC for every eight
+// columns. A is K-major in shared memory, B K-major (its rows are the columns of D) or, with TRANS_B, MN-major (its
+// rows are k).
 template <bool TRANS_B = false, int N_TILES>
 __device__ __forceinline__ void wgmma_ss(float (&d)[N_TILES][4], uint64_t a, uint64_t b, bool accumulate = true) {
   constexpr int N = 8 * N_TILES;
@@ -158,11 +160,12 @@ __device__ __forceinline__ void wgmma_rs(float (&d)[N_TILES][4], const uint32_t 
 #undef WGMMA_SS
 #undef WGMMA_RS
 
-// ---- who has how many registers ------------------------------------------------------------------------------------------
+// ---- who has how many registers ------------------------------------------------------------------------------------
 
-// Gives registers of every thread of this warpgroup back to the block's pool, or takes some from it, and waits until there
-// are enough: from now on each thread has COUNT, a multiple of 8 from 24 to 256. All four warps execute it. A kernel starts
-// with what ptxas has given it, which __launch_bounds__ must fix, and warpgroups together never have more than at the start.
+// Gives registers of every thread of this warpgroup back to the block's pool, or takes some from it and waits until
+// there are enough: from now on each thread has COUNT, a multiple of 8 from 24 to 256. All four warps execute it. A
+// kernel starts with what ptxas has given it, which __launch_bounds__ must fix, and warpgroups together never have more
+// than at the start. New registers hold nothing yet.
 // Source: PTX ISA, "Miscellaneous Instructions: setmaxnreg".
 template <int COUNT>
 __device__ __forceinline__ void setmaxnreg_dec() {

@@ -1,11 +1,12 @@
-// WMMA: C[16 x 16] += A[16 x 16] B[16 x 16], f16 operands, f32 accumulation, by all 32 lanes of a warp. sm_70 and newer.
+// WMMA: C[16 x 16] += A[16 x 16] B[16 x 16], f16 operands, f32 accumulation, by all 32 lanes of a warp. sm_70 and
+// newer.
 //
-// Which lane holds which element of a fragment is not said: a kernel can load, fill, multiply and store it as a whole, and
-// whatever works on single rows or elements has to go through shared memory.
+// Which lane holds which element of a fragment is not said: a kernel can load, fill, multiply and store it as a whole,
+// and whatever works on single rows or elements has to go through shared memory.
 //
-// `address` is that of the matrix's first element in shared memory and `ld` its leading dimension: the elements from one
-// row (column, for b_col) to the next. Both are the same in all lanes. Every row begins at a multiple of 32 bytes, so `ld`
-// is a multiple of 16 f16 or of 8 f32. Lanes that read what a store wrote need a __syncwarp() in between.
+// `address` is that of the matrix's first element in shared memory and `ld` its leading dimension: the elements from
+// one row (column, for b_col) to the next. Both are the same in all lanes. Every row begins at a multiple of 32 bytes,
+// so `ld` is a multiple of 16 f16 or of 8 f32. Lanes that read what a store wrote need a __syncwarp() in between.
 // Source: PTX ISA, "Warp-level Matrix Instructions for Matrix Multiply-Accumulate: wmma", its "Address Alignment". (The
 // C++ API in mma.h asks for 16 bytes only.)
 #pragma once
