@@ -11,7 +11,7 @@ template <class C>
 ladder::Counts predict(const ladder::Shape& shape) {
   constexpr uint64_t BR = C::BR, BC = C::BC, WARPS = C::WARPS;
   const uint64_t q_tiles = shape.n / BR, pairs = (q_tiles + 1) / 2, heads = shape.batch_heads();
-  // A block computes with the tiles of keys up to its own, and copies half of those that the later one of its pair needs.
+  // A block computes with the tiles of keys up to its own, and copies half of what the later one of its pair needs.
   uint64_t tiles = 0, copied = 0;
   for (uint64_t q_tile = 0; q_tile < 2 * pairs; ++q_tile) {
     const uint64_t kv_tiles = shape.causal ? std::min((q_tile / 2 + 1) * 2, q_tiles) : q_tiles;
