@@ -38,6 +38,7 @@ const ladder::Registration registration({
         "+3 % to +6 %: the exchanges wait for one another, and the exponentials for them, while a warp has little else "
         "to issue. Where maxima keep growing, nothing: then all is done as before.",
     .min_sm = 90,
+    .max_sm = 90,
     .needs = "wgmma, setmaxnreg, TMA, mbarrier, 160 KiB of shared memory",
     .resources = {{.sm = 90, .registers = 168, .spill_bytes = 0}},
     .variants = {variant<Config<128, 128, 8, 2>>(), variant<Config<128, 64, 8, 2>>(),

@@ -37,6 +37,7 @@ const ladder::Registration registration({
     .prediction = "0 % to +2 %: packing is a small part of the softmax, and the other warpgroup covers most of it. But "
                   "scores stay in S until they are no longer needed, which is what the next rung is about.",
     .min_sm = 90,
+    .max_sm = 90,
     .needs = "wgmma, setmaxnreg, TMA, mbarrier, 160 KiB of shared memory",
     .resources = {{.sm = 90, .registers = 168, .spill_bytes = 0}},
     .variants = {variant<Config<128, 128, 8, 2>>(), variant<Config<128, 64, 8, 2>>(),

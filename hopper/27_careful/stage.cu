@@ -37,6 +37,7 @@ const ladder::Registration registration({
     .prediction = "-1 % to 0 % on normal inputs: a branch more. On peaky ones most of what making weights twice has "
                   "cost comes back.",
     .min_sm = 90,
+    .max_sm = 90,
     .needs = "wgmma, setmaxnreg, TMA, mbarrier, 160 KiB of shared memory",
     .resources = {{.sm = 90, .registers = 168, .spill_bytes = 0}},
     .variants = {variant<Config<128, 128, 8, 2>>(), variant<Config<128, 64, 8, 2>>(),

@@ -35,6 +35,7 @@ const ladder::Registration registration({
     .limit = "Each lane writes O in stores of 4 bytes, each of which touches eight rows.",
     .prediction = "0 % to +1 % at n = 8192, where storing is one part in 64 of a block's work.",
     .min_sm = 90,
+    .max_sm = 90,
     .needs = "wgmma, setmaxnreg, stmatrix, TMA, mbarrier, 160 KiB of shared memory",
     .resources = {{.sm = 90, .registers = 168, .spill_bytes = 0}},
     .variants = {variant<Config<128, 128, 8, 2>>(), variant<Config<128, 64, 8, 2>>(),

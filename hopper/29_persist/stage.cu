@@ -42,6 +42,7 @@ const ladder::Registration registration({
         "+1 % to +3 % at n = 8192: a start takes 2 to 3 microseconds, a block's work 85. More where a head is "
         "short.",
     .min_sm = 90,
+    .max_sm = 90,
     .needs = "wgmma, setmaxnreg, stmatrix, TMA, mbarrier, 192 KiB of shared memory",
     .uncounted = {"85"},
     .resources = {{.sm = 90, .registers = 168, .spill_bytes = 0}},

@@ -51,6 +51,7 @@ const ladder::Registration registration({
         "Alone +3 % to +5 %: the GPU is at its power limit, and bringing tiles is a tenth of the energy, of which "
         "half goes. In turns, where all share a clock, 0 % to +2 %. Blocks of a cluster wait for one another.",
     .min_sm = 90,
+    .max_sm = 90,
     .needs = "wgmma, clusters, setmaxnreg, stmatrix, TMA, mbarrier, 192 KiB of shared memory",
     .resources = {{.sm = 90, .registers = 168, .spill_bytes = 0}},
     .variants = {variant<Config<128, 128, 8, 2>>(), variant<Config<128, 64, 8, 2>>(),

@@ -294,15 +294,17 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     careful = false;
     mbarrier_wait_parity(full_Q + round % 2 * 8, (round / 2) % 2);  // safe to read Q
     // K comes from the end, so that the first tile that counts is the one on the diagonal: each row sees a key of it.
-    // The first block of a pair lets pass what comes before it, the tile on the other block's diagonal.
+    // The first block of a pair lets pass what comes before it, the tile on the other block's diagonal. Who releases
+    // that waits for it, and nobody else: a warp that came late would miss the phase.
     const int end = first + kv_tiles, begin = p.causal && q_tile < kv_tiles ? end - 1 - q_tile : first;
-    for (int tile = first; tile < begin; ++tile) {
+    for (int tile = first; threadIdx.x % 128 < BLOCKS && tile < begin; ++tile) {
       const uint32_t here = tile % STAGES, parity = (tile / STAGES) % 2;
       mbarrier_wait_parity(full_K + here * 8, parity);  // safe to release: it is not on its way any more
       release(empty_K, tile);
       mbarrier_wait_parity(full_V + here * 8, parity);
       release(empty_V, tile);
     }
+    __syncwarp();  // products take whole warps
     start_QK(begin);
     wgmma_wait<0>(S_frag);  // safe to read S: QK is done
     release(empty_K, begin);

@@ -60,6 +60,7 @@ const ladder::Registration registration({
         "Causal at n = 8192: 0.95 of the dense rate. Half of the tiles on the diagonal is wasted, 1.6 %; each "
         "tile of queries has half as many tiles of keys to hide its beginning and its end behind.",
     .min_sm = 90,
+    .max_sm = 90,
     .needs = "wgmma, clusters, setmaxnreg, stmatrix, TMA, mbarrier, 192 KiB of shared memory",
     .uncounted = {"0.95"},
     .resources = {{.sm = 90, .registers = 168, .spill_bytes = 0}},

@@ -243,3 +243,10 @@ TEST_CASE("a number that is wrong, or that nobody computes, is seen", "[ladder]"
   listed.uncounted = {"1,850"};
   CHECK(loose_numbers(listed).empty());
 }
+
+TEST_CASE("a stage that multiplies by wgmma says that newer GPUs have not got it", "[ladder]") {
+  for (const Stage& stage : stages()) {
+    INFO(stage.name);
+    if (stage.needs.starts_with("wgmma")) CHECK((stage.min_sm == 90 && stage.max_sm == 90));
+  }
+}
