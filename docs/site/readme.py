@@ -90,7 +90,7 @@ def tables(measured: dict[str, results.Row], peers: list[results.Row]) -> list[s
         lines += ["", "</details>"]
     if peers:
         others = ", ".join(f"{peer.stage} {peer.tflops:.0f}" for peer in sorted(peers, key=lambda row: row.tflops))
-        lines += ["", f"Others on the same card: {others}."]
+        lines += ["", f"Others on the same card: {others}. `bnhd`: a token's heads lie side by side in memory; elsewhere, and in our kernels, a head's tokens do."]
     return lines
 
 
@@ -108,8 +108,8 @@ def section(csv: Path) -> str:
     return "\n".join([
         f"![The climb: TFLOPS of every rung on an {first.gpu}, a bar each, with other implementations below]({picture})", "",
         *tables(measured, peers), "",
-        f"{first.gpu}, {' and '.join(dates)}, {selection}. A gain is the median of paired rounds over the rung that it starts from; "
-        f"same: no difference was found. Intervals, clocks, drivers: [docs/results](docs/results/README.md)."])
+        f"{first.gpu}, {' and '.join(dates)}, {selection}. TFLOPS: 10¹² operations of the two products per second. "
+        f"A gain is the median of paired rounds over the rung that it starts from; same: no difference was found. Intervals, clocks, drivers: [docs/results](docs/results/README.md)."])
 
 
 def check_figures(csv: Path, read=results.read, figures=FIGURES) -> None:
