@@ -18,4 +18,5 @@ for x, name, numbers in ((40, "03: x2.trans, twice", ((0, 0), (1, 1))), (236, "0
             DRAWING.brace(x + column * CELL + 3, x + (column + 1) * CELL - 3, last + 3, "ldmatrix")
     else:
         DRAWING.brace(x + 3, x + 2 * CELL - 3, last + 3, "one ldmatrix")
-DRAWING.text(0, 30, "keys", "label")
+DRAWING.text(0, 30, "columns", "label")
+DRAWING.text(0, 46, "keys", "label")
