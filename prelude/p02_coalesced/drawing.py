@@ -5,7 +5,7 @@ DRAWING = Sketch("One load of a warp: lines of 128 bytes that L1 looks up, and w
                  "lanes 8 to 15, 16 to 23 and 24 to 31: four lines, all 512 bytes used.")
 
 LINES, LEFT, RIGHT, WIDE = 10, 34, 200, 130
-DRAWING.text(LEFT, 12, "p01: 32 lines, 64 B used", "name")
+DRAWING.text(LEFT, 12, "p01: 32 lines, 64 B", "name")
 DRAWING.text(RIGHT, 12, "p02: 4 lines, 512 B", "name")
 for i in range(LINES):
     y = 22 + 18 * i

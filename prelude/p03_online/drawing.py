@@ -1,19 +1,21 @@
+from math import exp
+
 from sketch import Sketch
 
-SCORES = (1, 3, 2, 5)  # in powers of two, so that the numbers stay short
+SCORES = (1, 3, 2, 5)  # those of docs/softmax.md, a key at a time
 ROWS = ("score", "max so far", "correction", "weight", "sum so far")
 
 columns, row_max, row_sum = [], float("-inf"), 0.0
 for score in SCORES:
     new_max = max(row_max, score)
-    correction, weight = 2.0 ** (row_max - new_max), 2.0 ** (score - new_max)
+    correction, weight = exp(row_max - new_max), exp(score - new_max)
     row_max, row_sum = new_max, row_sum * correction + weight
-    columns.append((f"{score}", f"{row_max}", f"{correction:g}", f"{weight:g}", f"{row_sum:g}"))
-assert abs(row_sum - sum(2.0 ** (score - max(SCORES)) for score in SCORES)) < 1e-12  # what two walks would give
+    columns.append((f"{score}", f"{row_max}", *(f"{value:.3g}" if value in (0, 1) else f"{value:.3f}" for value in (correction, weight, row_sum))))
+assert abs(row_sum - sum(exp(score - max(SCORES)) for score in SCORES)) < 1e-12  # what two walks would give
 
 DRAWING = Sketch("One walk over four keys: a larger maximum corrects what has been summed",
                  " ".join(f"Key {i}: " + ", ".join(f"{name} {value}" for name, value in zip(ROWS, column)) + "." for i, column in enumerate(columns))
-                 + " Weights are powers of two here. The sum at the end is the one that a walk with the known maximum gives.")
+                 + " The sum at the end is the one that a walk with the known maximum gives.")
 LEFT, WIDE, TALL = 90, 65, 24
 for i, name in enumerate(ROWS):
     DRAWING.text(LEFT - 8, 40 + i * TALL, name, "name" if name == "correction" else "", "end")

@@ -27,9 +27,9 @@ for name, x in (("C", 18), ("A", 198)):
     DRAWING.line(x + 8 * UNIT, 20, x + 8 * UNIT, 20 + 16 * TALL, "dashed")
     for (row, column), i in places.items():
         if i % 2 == 0:
-            words = f"{i % 4}{i % 4 + 1}" if name == "C" else f"{i // 2}"
+            words = f"{i % 4},{i % 4 + 1}" if name == "C" else f"{i // 2}"
             DRAWING.box(x + column * UNIT, 20 + row * TALL, 2 * UNIT, TALL, "data" if name == "C" else "work", words, True)
 for row in (0, 8):
     DRAWING.text(14, 30 + row * TALL, str(row), "label", "end")
-DRAWING.text(18, 212, "f32: registers of lane 5", "label")
-DRAWING.text(198, 212, "f16: two to a register", "label")
+DRAWING.text(18, 212, f"registers of lane {LANE}, f32", "label")
+DRAWING.text(198, 212, "f16, two to a register", "label")
