@@ -17,6 +17,7 @@
 #include "harness/verbs/options.hpp"
 #include "harness/verbs/overview.hpp"
 #include "harness/verbs/peer.hpp"
+#include "harness/verbs/try.hpp"
 
 namespace ladder {
 namespace {
@@ -35,6 +36,8 @@ Result<ExitCode> run_verb(const Options& options) {
       return describe_verb(options);
     case Verb::peer:
       return peer_verb(options);
+    case Verb::try_file:
+      return try_verb(options);
     case Verb::overview:
       break;
   }

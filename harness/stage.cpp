@@ -124,6 +124,11 @@ const Stage* previous_of(const Stage& stage) {
   return found == stages().end() ? nullptr : &*found;
 }
 
+void forget_variants(const Stage& stage) {
+  const auto known = std::ranges::find(registry().stages, stage.name, &Stage::name);
+  if (known != registry().stages.end()) known->variants.clear();
+}
+
 Registration::Registration(Stage stage, std::string_view file) {
   Registry& known = registry();
   const auto same = std::ranges::find(known.stages, stage.name, &Stage::name);

@@ -202,6 +202,9 @@ struct Registration {
   explicit Registration(Stage stage, std::string_view file = __builtin_FILE());
 };
 
+// Takes a stage's variants away, so that those of another build of it, which registers next, stand alone.
+void forget_variants(const Stage& stage);
+
 // One Variant of a stage.cu's: `rest` is completed with what its tile and the launch function of the build say.
 Variant make_variant(Tile tile, uint32_t smem_bytes, EmulatedLaunch run, const void* kernel,
                      std::function<Counts(const Shape&)> predict, Variant rest = {}, Unset unset = UNSET);

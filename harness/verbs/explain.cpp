@@ -224,11 +224,13 @@ Result<ExitCode> explain_verb(const Options& options) {
       if (auto status = fits_host_memory(shape, variant.workspace_at(shape)); !status) {
         return tl::make_unexpected(status.error());
       }
-      fmt::print(out, "{}{}\n\n", std::exchange(first, false) ? "" : "\n\n", stage->name);
-      print_paragraph(out, "Idea", stage->idea);
-      print_paragraph(out, "Before", stage->limit);
-      print_paragraph(out, "Prediction", stage->prediction);
-      print_kernel(out, *stage, variant, shape);
+      if (options.verb != Verb::try_file) {  // whose reader knows the idea, and has the check's JSON
+        fmt::print(out, "{}{}\n\n", std::exchange(first, false) ? "" : "\n\n", stage->name);
+        print_paragraph(out, "Idea", stage->idea);
+        print_paragraph(out, "Before", stage->limit);
+        print_paragraph(out, "Prediction", stage->prediction);
+        print_kernel(out, *stage, variant, shape);
+      }
 
       const CheckResult& result = emulate(*stage);
       if (!result.counters) {
@@ -251,7 +253,7 @@ Result<ExitCode> explain_verb(const Options& options) {
       }
     }
   }
-  if (!options.json.empty()) {
+  if (!options.json.empty() && options.verb != Verb::try_file) {
     if (auto status = write_document(options.json, explanations); !status) return tl::make_unexpected(status.error());
   }
   return ok ? ExitCode::done : ExitCode::check_failed;

@@ -252,6 +252,12 @@ Status resolve_stages(const RawFlags& raw, const std::vector<Stage>& known, Opti
   if (options.verb == Verb::peer && options.peers.empty()) {
     return usage("peer takes a command line, for example:  ./ladder peer harness/peers/fa2.py");
   }
+  if (options.verb == Verb::try_file) {
+    if (options.file.empty()) {
+      return usage("try takes the file of a kernel, for example:  ./ladder try work/kernel.cuh --like 02");
+    }
+    return {};  // the file may say itself what it stands for (try.cpp)
+  }
   if (options.verb == Verb::explain && options.stages.empty()) {
     return usage("explain takes a stage, for example:  ./ladder explain 03");
   }
@@ -284,6 +290,9 @@ tl::unexpected<Error> unknown_word(const std::string& word, const CLI::App& app,
                              : best.empty()  ? ""
                                              : fmt::format(" Did you mean --{}?", best),
                              app.get_parent() ? app.get_name() : "", app.get_parent() ? " " : ""));
+  }
+  if (app.get_parent() && app.get_name() == "try") {
+    return usage(fmt::format("try takes one file; '{}' is one word too many.", word));
   }
   if (app.get_parent()) {  // a verb that takes no stage
     const auto stage = find_stage(word, known);
@@ -360,7 +369,15 @@ Result<Options> parse_options(std::span<const std::string> arguments, const std:
   peer->add_option("CMD", options.peers, "its command line, for the shell")->take_last();
   peer->allow_extras();
   add_shape_flags(*peer, raw, options);
-  for (CLI::App* verb : {check, bench, compare, explain, describe})
+  CLI::App* attempt = app.add_subcommand("try", "any kernel file, compiled alone, checked and counted as a stage is");
+  attempt->add_option("FILE", options.file, "a kernel, written like the stage's kernel.cuh");
+  attempt
+      ->add_option("--like", options.like, "the stage whose place it takes; default: the one that its first line names")
+      ->take_last()
+      ->type_name("STAGE");
+  attempt->allow_extras();
+  add_shape_flags(*attempt, raw, options);
+  for (CLI::App* verb : {check, bench, compare, explain, describe, attempt})
     add_file_flag(*verb, "--json", options.json, "results; - is stdout");
   for (CLI::App* verb : {bench, compare}) {
     add_file_flag(*verb, "--csv", options.csv, "results; - is stdout");
@@ -377,11 +394,13 @@ Result<Options> parse_options(std::span<const std::string> arguments, const std:
     verb->add_flag("--ablate", options.ablate, "all variants of a stage, not only its default");
   }
   check->add_flag("--thorough", options.thorough, "many random problems more, and the properties of attention");
-  check->add_flag("--answers-only", options.answers_only, "counts may differ from the predicted ones");
+  for (CLI::App* verb : {check, attempt}) {
+    verb->add_flag("--answers-only", options.answers_only, "counts may differ from the predicted ones");
+    verb->add_option("--timeout", raw.timeout, "for one launch with its inputs and reference")
+        ->take_last()
+        ->type_name("SECONDS");
+  }
   check->add_flag("--first-failure", options.first_failure, "a stage's check ends with its first failure");
-  check->add_option("--timeout", raw.timeout, "for one launch with its inputs and reference")
-      ->take_last()
-      ->type_name("SECONDS");
   bench->add_flag("--sweep", options.sweep, "N from 512 to 16384 with batch * N = 16384");
   for (CLI::App* verb : {bench, compare}) {
     verb->add_option("--peer", options.peers, "a program that takes its turn; may be repeated")
@@ -427,6 +446,7 @@ Result<Options> parse_options(std::span<const std::string> arguments, const std:
                    : verb == compare ? Verb::compare
                    : verb == explain ? Verb::explain
                    : verb == peer    ? Verb::peer
+                   : verb == attempt ? Verb::try_file
                                      : Verb::describe;
   }
   for (const Status& status : {parse_shape(raw, options), parse_inputs(raw, options), parse_place(raw, options),

@@ -14,7 +14,7 @@
 
 namespace ladder {
 
-enum class Verb { overview, check, bench, compare, explain, describe, peer };
+enum class Verb { overview, check, bench, compare, explain, describe, peer, try_file };
 enum class Where { automatic, cpu, gpu };
 
 // Flags that were not given stay empty, so that each verb can choose its own default per back end.
@@ -34,6 +34,8 @@ struct Options {
   std::vector<InputKind> inputs;
   Where on = Where::automatic;
   bool ablate = false;  // all variants of a stage, not only its default
+
+  std::string file, like;  // try: a kernel, and the stage that it was said to stand for; it is in `stages`
 
   // check
   bool thorough = false;          // many random problems more

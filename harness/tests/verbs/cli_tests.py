@@ -194,6 +194,85 @@ class Check(unittest.TestCase):
             self.assertTrue(0 < int(said[1]) < int(said[2]), stderr)
 
 
+class Try(unittest.TestCase):
+    """A kernel of the reader's: B's own with a change, in another place and under another name."""
+
+    N = ("--inputs", "normal")
+    MARK = "  // STORE"
+
+    def setUp(self) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.kernel = (ROOT / B["directory"] / "kernel.cuh").read_text()
+        self.assertEqual(self.kernel.count(self.MARK), 1)
+
+    def attempt(self, text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        Path(self.folder.name, "mine.cuh").write_text(text)
+        return ladder("try", "mine.cuh", *arguments, cwd=self.folder.name)
+
+    def changed(self, *lines: str) -> str:
+        return self.kernel.replace(self.MARK, "\n".join([*(f"  {line}" for line in lines), self.MARK]))
+
+    def refused(self, run: subprocess.CompletedProcess[str], code: int, *parts: str) -> None:
+        self.assertEqual((run.returncode, run.stdout), (code, ""), run.stderr)
+        for part in parts:
+            self.assertIn(part, run.stderr)
+        self.assertEqual(os.listdir(self.folder.name), ["mine.cuh"])
+
+    def test_a_rung_s_own_kernel_is_checked_and_counted_as_the_rung(self) -> None:
+        run = self.attempt(self.kernel, *self.N, "--json", "-")
+        self.assertEqual(run.returncode, DONE, run.stderr)
+        rows = json.loads(run.stdout)
+        checked = json.loads(ladder("check", B["number"], "--on", "cpu", *self.N, "--json", "-").stdout)
+        self.assertEqual([row["counters"] for row in rows], [row["counters"] for row in checked])
+        for part in (f"mine.cuh in the place of {B['stage']}", "predicted", "mine.cuh:", A["stage"]):
+            self.assertIn(part, run.stderr)
+
+    def test_the_first_line_or_a_flag_says_which_rung(self) -> None:
+        nameless = self.kernel.replace(B["stage"], "mine")
+        self.refused(self.attempt(nameless), USAGE, "its first line names no stage", "--like")
+        run = self.attempt(nameless, "--like", B["word"], *self.N)
+        self.assertEqual(run.returncode, DONE, run.stderr)
+        self.refused(self.attempt(self.kernel, "--like", "987"), USAGE, "no stage '987'")
+
+    def test_right_answers_and_other_counts(self) -> None:
+        slow = self.changed("__syncthreads();")
+        run = self.attempt(slow, *self.N)
+        self.assertEqual(run.returncode, FAILED, run.stderr)
+        self.assertIn("counts_differ", run.stdout)
+        self.assertEqual(self.attempt(slow, *self.N, "--answers-only").returncode, DONE)
+
+    def test_a_wrong_answer(self) -> None:
+        run = self.attempt(self.changed("row_sum[0][0] *= 1.01f;"), *self.N)
+        self.assertEqual(run.returncode, FAILED, run.stderr)
+        self.assertIn("wrong_result", run.stdout)
+        self.assertNotIn("predicted  ", run.stdout)
+
+    def test_the_compiler_s_first_error_alone(self) -> None:
+        run = self.attempt(self.changed("no_such_name += 1;", "nor_this += 1;"))
+        self.refused(run, FAILED, "It does not compile", "mine.cuh:", "no_such_name", "more error")
+        self.assertNotIn("nor_this", run.stderr)
+
+    def test_what_a_kernel_leaves_unset_is_an_error_as_in_its_rung(self) -> None:
+        self.refused(self.attempt(self.changed("float unset;", "row_sum[0][0] += unset;")), FAILED, "uninitialized")
+
+    def test_what_is_no_kernel_s_business(self) -> None:
+        for line in ("ladder::stages();", "emulator::Options options;", "#include <cstdlib>", "asm(\"nop\");", "std::exit(0);",
+                     "#define row_sum 1", "::exit(0);"):
+            with self.subTest(line):
+                self.refused(self.attempt(self.changed(line)), FAILED, "mine.cuh", "common/gpu.cuh")
+        run = self.attempt(self.changed('// ladder::stages(), std::exit(0) "#include <x>"'), *self.N)
+        self.assertEqual(run.returncode, DONE, run.stderr)  # a comment may name what it likes
+
+    def test_files_that_are_none(self) -> None:
+        self.assertIn("No such file", ladder("try", "/no/such/kernel.cuh").stderr)
+        self.assertIn("is a directory", ladder("try", self.folder.name).stderr)
+        self.refused(self.attempt(" \n"), USAGE, "is empty")
+        self.refused(self.attempt(self.kernel, "two"), USAGE, "one word too many")
+        self.refused(self.attempt(self.kernel, "--on", "gpu"), USAGE, "on the emulator")
+        self.assertIn("takes the file", ladder("try").stderr)
+
+
 class Compare(unittest.TestCase):
     def test_json_has_what_the_emulator_counted(self) -> None:
         both = (A["number"], B["number"])

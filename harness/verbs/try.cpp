@@ -1,0 +1,357 @@
+#include "harness/verbs/try.hpp"
+
+#include <cxxabi.h>
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+#include <thread>
+#include <vector>
+
+#include "harness/verbs/check.hpp"
+#include "harness/verbs/explain.hpp"
+
+namespace ladder {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view NO_COMMAND_HINT = "  Configured again, it knows:  ./ladder build ladder";
+
+// ---- what a file may say ----------------------------------------------------------------------------------------------
+
+Result<std::string> read_kernel(const std::string& file) {
+  std::error_code error;
+  const fs::file_status status = fs::status(file, error);
+  if (fs::is_directory(status)) {
+    return failure(ExitCode::usage, fmt::format("{} is a directory; try takes the file of a kernel.\n"
+                                                "  Perhaps:  ./ladder try {}",
+                                                file, (fs::path(file) / "kernel.cuh").string()));
+  }
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) return failure(ExitCode::usage, fmt::format("{}: {}.", file, std::strerror(errno)));
+  std::string text(std::istreambuf_iterator<char>(stream), {});
+  if (text.find_first_not_of(" \t\r\n") == std::string::npos) {
+    return failure(ExitCode::usage, fmt::format("{} is empty.", file));
+  }
+  return text;
+}
+
+// The text with comments and what stands between quotes blanked out, line by line as long as before.
+std::string code_of(std::string text) {
+  const auto blank = [&](size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) {
+      if (text[i] != '\n') text[i] = ' ';
+    }
+  };
+  for (size_t i = 0; i < text.size(); ++i) {
+    size_t end = i;
+    if (text.compare(i, 2, "//") == 0) {
+      end = std::min(text.find('\n', i), text.size());
+    } else if (text.compare(i, 2, "/*") == 0) {
+      end = std::min(text.find("*/", i + 2), text.size() - 2) + 2;
+    } else if (text[i] == '"') {
+      for (++end; end < text.size() && text[end] != '"' && text[end] != '\n'; ++end) {
+        if (text[end] == '\\') ++end;
+      }
+      end = std::min(end + 1, text.size());
+    }
+    if (end > i) {
+      blank(i, end);
+      i = end - 1;
+    }
+  }
+  return text;
+}
+
+// A kernel knows the GPU and nothing of those who judge it. What cannot be seen in the text is seen in the object file.
+Status check_words(const std::string& file, const std::string& text) {
+  static const std::set<std::string_view> FOREIGN = {"ladder", "emulator", "emulated", "std",  "extern",
+                                                     "asm",    "__asm__",  "__asm",    "goto", "__attribute__",
+                                                     "define", "dlsym",    "__FILE__"};
+  const std::string code = code_of(text);
+  std::istringstream lines(text), code_lines(code);
+  std::string line, code_line;
+  for (int number = 1; std::getline(lines, line) && std::getline(code_lines, code_line); ++number) {
+    const auto refuse = [&](std::string_view what) {
+      return failure(
+          ExitCode::check_failed,
+          fmt::format("{}:{}: {}\n  {}\nA kernel includes \"common/gpu.cuh\" alone, which names all that it may "
+                      "use.",
+                      file, number, what, line));
+    };
+    const size_t first = code_line.find_first_not_of(" \t");
+    const bool directive = first != std::string::npos && code_line[first] == '#';
+    if (directive && code_line.find("include") != std::string::npos &&
+        line.find("\"common/gpu.cuh\"") == std::string::npos) {
+      return refuse("not for a kernel to include.");
+    }
+    if (code_line.find("##") != std::string::npos) return refuse("no kernel glues words together.");
+    for (size_t begin = 0; begin < code_line.size();) {
+      if (!std::isalpha(static_cast<unsigned char>(code_line[begin])) && code_line[begin] != '_') {
+        ++begin;
+        continue;
+      }
+      size_t end = begin;
+      while (end < code_line.size() &&
+             (std::isalnum(static_cast<unsigned char>(code_line[end])) || code_line[end] == '_')) {
+        ++end;
+      }
+      const std::string_view word = std::string_view(code_line).substr(begin, end - begin);
+      if (FOREIGN.contains(word)) return refuse(fmt::format("'{}' is no word of a kernel.", word));
+      begin = end;
+    }
+  }
+  return {};
+}
+
+// "// 02_swizzle: ..." in the first line says which stage a kernel stands for.
+Result<const Stage*> stage_for(const Options& options, const std::string& text) {
+  if (!options.like.empty()) return find_stage(options.like, stages());
+  const std::string first = text.substr(0, text.find('\n'));
+  for (const Stage& stage : stages()) {
+    if (first.find(stage.name) != std::string::npos) return &stage;
+  }
+  return failure(ExitCode::usage, fmt::format("{0}: its first line names no stage. Which one does it stand for?\n"
+                                              "  For example:  ./ladder try {0} --like 02",
+                                              options.file));
+}
+
+// ---- compiling --------------------------------------------------------------------------------------------------------
+
+std::string shell_word(const std::string& word) {
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
+  return text + "'";
+}
+
+std::string read_text(const fs::path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  return std::string(std::istreambuf_iterator<char>(stream), {});
+}
+
+// How a build compiles a stage: the command without what it makes of what.
+struct Recipe {
+  std::string compiler, command, object;
+};
+
+Result<std::vector<Recipe>> recipes_for(const Stage& stage) {
+  const fs::path build = LADDER_BUILD_DIR, listed = build / "compile_commands.json";
+  const auto commands = nlohmann::json::parse(read_text(listed), nullptr, false);
+  std::vector<Recipe> recipes;
+  const std::string wrapper = fmt::format("/stages_emulator/{}.cpp", stage.name);
+  for (const auto& entry : commands.is_array() ? commands : nlohmann::json::array()) {
+    if (!entry.value("file", "").ends_with(wrapper)) continue;
+    std::string command = entry.value("command", "");
+    const size_t output = command.rfind(" -o "), source = command.rfind(" -c ");
+    if (output == std::string::npos || source == std::string::npos || source < output) continue;
+    const std::string object = command.substr(output + 4, source - output - 4);
+    command.resize(output);
+    // A reader's unused variable is no error.
+    if (const size_t strict = command.find(" -Werror "); strict != std::string::npos) command.erase(strict, 8);
+    recipes.push_back({command.substr(0, command.find(' ')), command, fs::path(entry.value("directory", "")) / object});
+  }
+  if (recipes.size() != 2) {
+    return failure(ExitCode::cannot_run_here, fmt::format("{} does not say how {} was compiled.\n{}", listed.string(),
+                                                          stage.name, NO_COMMAND_HINT));
+  }
+  return recipes;
+}
+
+// What a run in a shell left: 0, or what it wrote to standard error.
+struct Outcome {
+  int status = 0;
+  std::string errors;
+};
+
+Outcome shell(const std::string& command, const fs::path& log) {
+  const int status =
+      std::system(fmt::format("LC_ALL=C {} </dev/null >{} 2>&1", command, shell_word(log.string())).c_str());
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), read_text(log)};
+}
+
+// The compiler's first error as it wrote it, and how many more there are. Its later ones mostly follow from the first.
+std::string first_error(const std::string& log, const std::string& path, const std::string& typed) {
+  std::istringstream lines(log);
+  std::string line, from, block;
+  int errors = 0;
+  bool inside = false;
+  while (std::getline(lines, line)) {
+    for (size_t at = line.find(path); at != std::string::npos; at = line.find(path, at + typed.size())) {
+      line.replace(at, path.size(), typed);
+    }
+    const bool is_error = line.find(" error: ") != std::string::npos;
+    const bool is_other = line.find(": note: ") != std::string::npos || line.find(": warning: ") != std::string::npos;
+    if (is_error) ++errors;
+    if (is_error && errors == 1) {
+      block = from + line + "\n";
+      inside = true;
+    } else if (is_error || is_other || line.find("In file included") != std::string::npos ||
+               line.find("In instantiation") != std::string::npos) {
+      inside = false;
+    } else if (inside) {
+      block += line + "\n";
+    }
+    // Of an error within a header, the line of the kernel that led there.
+    const bool leads = line.starts_with(typed) && line.find("required from") != std::string::npos;
+    if (leads && errors == 0) from = line + "\n";
+  }
+  if (errors == 0) return log.substr(0, 2000);
+  if (errors > 1) block += fmt::format("({} more error{} after it)\n", errors - 1, errors == 2 ? "" : "s");
+  block.pop_back();
+  return block;
+}
+
+class Folder {
+ public:
+  Folder() {
+    std::string name = (fs::temp_directory_path() / "ladder-try-XXXXXX").string();
+    if (mkdtemp(name.data()) != nullptr) path = name;
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  ~Folder() {
+    std::error_code ignored;
+    if (!path.empty()) fs::remove_all(path, ignored);
+  }
+  fs::path path;
+};
+
+// Names that an object file wants from others, as the linker knows them.
+std::set<std::string> wanted(const std::string& object, const fs::path& log) {
+  std::istringstream lines(shell(fmt::format("nm -u {}", shell_word(object)), log).errors);
+  std::set<std::string> names;
+  for (std::string kind, name; lines >> kind >> name;) names.insert(name);
+  return names;
+}
+
+std::string readable(const std::string& name) {
+  char* const text = abi::__cxa_demangle(name.c_str(), nullptr, nullptr, nullptr);
+  const std::string result = text != nullptr ? text : name;
+  std::free(text);
+  return result;
+}
+
+// Beyond what the stage itself wants: GPU instructions, and C's functions on floats and memory.
+Status check_names(const std::string& file, const Recipe& recipe, const std::string& object, const fs::path& log) {
+  static const std::set<std::string_view> HARMLESS = {
+      "fmaxf",         "fminf", "fabsf",  "expf",   "exp2f",   "logf",   "log2f",
+      "sqrtf",         "fmaf",  "memcpy", "memset", "memmove", "memcmp", "_GLOBAL_OFFSET_TABLE_",
+      "__tls_get_addr"};  // the last two come with -fPIC
+  const std::set<std::string> known = wanted(recipe.object, log);
+  for (const std::string& name : wanted(object, log)) {
+    if (known.contains(name) || HARMLESS.contains(name) || name.starts_with("_ZN8emulated") || name == "U") continue;
+    return failure(
+        ExitCode::check_failed,
+        fmt::format("{}: it calls {}, which is no GPU instruction.\nA kernel includes \"common/gpu.cuh\" alone, "
+                    "which names all that it may use.",
+                    file, readable(name)));
+  }
+  return {};
+}
+
+// Compiles the stage with the file in its kernel's place, twice as the build does it, and loads both: what they register
+// stands for the stage from then on.
+Status replace(const Stage& stage, const std::string& file) {
+  const auto recipes = recipes_for(stage);
+  if (!recipes) return tl::make_unexpected(recipes.error());
+  const Folder folder;
+  const fs::path& work = folder.path;
+  const fs::path stage_file = fs::path(LADDER_SOURCE_DIR) / stage.directory / "stage.cu";
+  const std::string path = fs::absolute(file).lexically_normal().string();
+  // stage.cu includes the kernel that lies beside it.
+  std::ofstream(work / "kernel.cuh") << fmt::format("#include \"{}\"\n", path);
+  std::ofstream(work / "stage.cpp") << fmt::format("#line 1 \"{}\"\n", stage_file.string()) << read_text(stage_file);
+  if (read_text(work / "stage.cpp").empty()) {
+    return failure(ExitCode::cannot_run_here,
+                   fmt::format("{}: nothing can be written there. TMPDIR names another place.",
+                               fs::temp_directory_path().string()));
+  }
+
+  std::vector<Outcome> outcomes(recipes->size());
+  std::vector<std::string> objects;
+  for (size_t i = 0; i < recipes->size(); ++i) objects.push_back((work / fmt::format("{}.o", i)).string());
+  {
+    std::vector<std::jthread> compilers;
+    for (size_t i = 0; i < recipes->size(); ++i) {
+      compilers.emplace_back([&, i] {
+        const std::string command = fmt::format("{} -fPIC -o {} -c {}", (*recipes)[i].command, shell_word(objects[i]),
+                                                shell_word((work / "stage.cpp").string()));
+        outcomes[i] = shell(command, work / fmt::format("{}.log", i));
+      });
+    }
+  }
+  constexpr int NOT_FOUND = 127;
+  for (size_t i = 0; i < recipes->size(); ++i) {
+    const Outcome& outcome = outcomes[i];
+    if (outcome.status == NOT_FOUND) {
+      return failure(
+          ExitCode::cannot_run_here,
+          fmt::format("The compiler that built the ladder, {}, is not there any more.\n  With another one, in a "
+                      "build directory of its own:  CXX=... LADDER_BUILD=build-other ./ladder try {}",
+                      (*recipes)[i].compiler, file));
+    }
+    if (outcome.status != 0) {
+      const std::string error = first_error(outcome.errors, path, file);
+      const std::string about = error.find(stage_file.string()) == 0
+                                    ? fmt::format("\n{} tells of the kernel, and uses names that {} has not.",
+                                                  (fs::path(stage.directory) / "stage.cu").string(), file)
+                                    : "";
+      return failure(ExitCode::check_failed, fmt::format("It does not compile.\n{}{}", error, about));
+    }
+    if (auto status = check_names(file, (*recipes)[i], objects[i], work / "names.log"); !status) return status;
+  }
+  const std::string library = (work / "kernel.so").string();
+  const Outcome linked = shell(fmt::format("{} -shared -o {} {} {}", recipes->front().compiler, shell_word(library),
+                                           shell_word(objects[0]), shell_word(objects[1])),
+                               work / "link.log");
+  if (linked.status != 0) {
+    return failure(ExitCode::cannot_run_here, "It compiles, and does not link.\n" + linked.errors.substr(0, 2000));
+  }
+  forget_variants(stage);
+  if (dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL) == nullptr || stage.variants.empty()) {
+    const char* const why = dlerror();
+    return failure(ExitCode::check_failed,
+                   fmt::format("It compiles, and cannot be loaded: {}.", why ? why : "no reason"));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<ExitCode> try_verb(const Options& options) {
+  if (options.on == Where::gpu) {
+    return failure(ExitCode::usage, "try runs a kernel on the emulator. Leave --on gpu out.");
+  }
+  const auto text = read_kernel(options.file);
+  if (!text) return tl::make_unexpected(text.error());
+  const auto stage = stage_for(options, *text);
+  if (!stage) return tl::make_unexpected(stage.error());
+  if (auto status = check_words(options.file, *text); !status) return tl::make_unexpected(status.error());
+  if (auto status = replace(**stage, options.file); !status) return tl::make_unexpected(status.error());
+
+  Options as_stage = options;
+  as_stage.stages = {*stage};
+  as_stage.stages_named = true;
+  as_stage.on = Where::cpu;
+  as_stage.first_failure = true;
+  if (!as_stage.timeout) as_stage.timeout = 60;
+  fmt::print(table_stream(options), "{} in the place of {}\n", options.file, (*stage)->name);
+  const auto checked = check_verb(as_stage);
+  if (!checked || *checked != ExitCode::done) return checked;
+  const auto explained = explain_verb(as_stage);
+  return explained ? checked : explained;
+}
+
+}  // namespace ladder
