@@ -45,6 +45,13 @@ add_test(NAME adds_a_rung CONFIGURATIONS release
   COMMAND ${LADDER_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/release/adds_a_rung_tests.py $<TARGET_FILE:ladder>)
 set_tests_properties(adds_a_rung PROPERTIES LABELS release RUN_SERIAL ON TIMEOUT 1800)
 
+# Each exercise of the course: what it begins with fails, its solution passes, ways around it are refused.
+file(GLOB exercises CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/course/exercises ${PROJECT_SOURCE_DIR}/course/exercises/*)
+foreach(name IN LISTS exercises)
+  add_test(NAME exercise_${name} COMMAND ${LADDER_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/course/exercise_tests.py ${name})
+  set_tests_properties(exercise_${name} PROPERTIES LABELS course ${asks_ladder})
+endforeach()
+
 # Wrong kernels by the dozen: which ones, the seed in the output says. A process at a time, beside other tests; .ci/run takes more.
 add_test(NAME mutants_sample
   COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/harness/mutants/mutants.py --sample 30 --jobs 1 --build ${PROJECT_BINARY_DIR})
