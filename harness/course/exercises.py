@@ -205,6 +205,8 @@ class Exercise:
             if not report.is_file():
                 return Verdict(False, "not_a_kernel", said)
             rows = json.loads(report.read_text())
+            # The cause first; the table above it says no more.
+            said = said[max(said.find(f"\n{self.rung} on the emulator:"), 0):].lstrip()
             kinds = [failure["kind"] for row in rows for failure in row["failures"]]
             return Verdict(False, next((kind for kind in kinds if kind not in ABOUT_COUNTS), kinds[0]), said)
 

@@ -45,6 +45,8 @@ add_test(NAME adds_a_rung CONFIGURATIONS release
   COMMAND ${LADDER_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/release/adds_a_rung_tests.py $<TARGET_FILE:ladder>)
 set_tests_properties(adds_a_rung PROPERTIES LABELS release RUN_SERIAL ON TIMEOUT 1800)
 
+add_test(NAME learn COMMAND ${LADDER_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/course/learn_tests.py)
+set_tests_properties(learn PROPERTIES LABELS "scripts;course" ${asks_ladder})
 # Each exercise of the course: what it begins with fails, its solution passes, ways around it are refused.
 file(GLOB exercises CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/course/exercises ${PROJECT_SOURCE_DIR}/course/exercises/*)
 foreach(name IN LISTS exercises)

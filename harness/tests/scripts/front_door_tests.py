@@ -304,6 +304,15 @@ class Words(Door):
         self.assertIn("has no word '09_copy'", self.run_door("09_copy").stderr)
         self.assertEqual(self.calls(), "")
 
+    def test_learn_is_a_script_that_asks_the_built_program(self) -> None:
+        self.install_tools()
+        run = self.run_door("learn", "hint")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        calls = self.calls().splitlines()
+        self.assertEqual(calls[-1], f"python3 -B {self.repository}/harness/course/learn.py")
+        built = next(i for i, call in enumerate(calls) if call.startswith("cmake --build"))
+        self.assertLess(built, len(calls) - 1)
+
     def test_the_verbs_are_the_program_s(self) -> None:
         listed = re.search(r"verbs=\((.*?)\)", (ROOT / "ladder").read_text())
         program = re.findall(r'(?:add_verb|add_subcommand)\("(\w+)"', (ROOT / "harness" / "verbs" / "options.cpp").read_text())

@@ -1,0 +1,338 @@
+"""`./ladder learn`: the course. What a student writes lies in work/, which git ignores; nothing else of the repository is changed.
+
+    ./ladder learn                 goes on where you are: the task, the file to edit, then a check each time that it is saved
+    ./ladder learn list            all exercises, and how far you are
+    ./ladder learn start NAME      begins one, or goes back to it; a number is enough
+    ./ladder learn check           checks the file once
+    ./ladder learn hint            the next of three hints
+    ./ladder learn reset           begins the file anew; the old one stays beside it
+    ./ladder learn solution        the rung's own lines, once you have passed; before that with --give-up, which is recorded
+"""
+from __future__ import annotations
+
+import argparse
+import contextlib
+import difflib
+import json
+import os
+import re
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import exercises  # noqa: E402
+from exercises import CourseError, Exercise, rungs  # noqa: E402
+
+DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+WORDS = ("list", "start", "check", "hint", "reset", "solution")
+POLL_S = 0.3
+
+
+class Usage(CourseError):
+    """What was typed cannot be done."""
+
+
+def work_folder() -> Path:
+    return Path(os.environ.get("LADDER_WORK", rungs.root() / "work"))
+
+
+class Progress:
+    """Which exercises were begun, passed, and with how much help. A file of its own, so that it survives an update."""
+
+    def __init__(self) -> None:
+        self.path = work_folder() / "progress.json"
+        self.data: dict = {"seed": "", "current": "", "exercises": {}}
+        if self.path.is_file():
+            try:
+                self.data |= json.loads(self.path.read_text())
+            except (OSError, ValueError) as error:
+                raise CourseError(f"{shown(self.path)} cannot be read: {error}\n  Without it you begin anew, your files stay:"
+                                  f"  mv {shown(self.path)} {shown(self.path)}.old") from None
+
+    def of(self, name: str) -> dict:
+        return self.data["exercises"].setdefault(name, {"checks": 0, "hints": 0, "passed": False, "gave_up": False})
+
+    def save(self) -> None:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            new = self.path.with_suffix(".new")
+            new.write_text(json.dumps(self.data, indent=1) + "\n")
+            new.replace(self.path)  # whole or not at all
+        except OSError as error:
+            raise CourseError(f"Your progress cannot be written, {shown(self.path)}: {error.strerror}.\n"
+                              "  Another place:  LADDER_WORK=FOLDER ./ladder learn") from None
+
+
+def shown(path: Path) -> str:
+    """As short as it can be typed here."""
+    with contextlib.suppress(ValueError):
+        return str(path.relative_to(Path.cwd()))
+    return str(path)
+
+
+def styled(text: str, code: str) -> str:
+    plain = not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return text if plain else f"\033[{code}m{text}\033[0m"
+
+
+class Learner:
+    def __init__(self) -> None:
+        self.all = exercises.all_exercises()
+        self.progress = Progress()
+
+    # ---- which exercise ----------------------------------------------------------------------------------------------
+    def named(self, typed: str) -> Exercise:
+        wanted = typed.strip("/").lower()
+        for exercise in self.all:
+            number, _, word = exercise.name.partition("_")
+            if wanted in (exercise.name, number, number.lstrip("0"), word):
+                return exercise
+        near = difflib.get_close_matches(wanted, [name for each in self.all for name in (each.name, each.name.partition("_")[2])], 1)
+        best = next((each.name for each in self.all if near and near[0] in each.name), "")
+        raise Usage(f"There is no exercise '{typed}'.{f' Did you mean {best}?' if best else ''}\n  All of them:  ./ladder learn list")
+
+    def current(self) -> Exercise | None:
+        """The one begun last, or if it is passed, the first that is not."""
+        name = self.progress.data["current"]
+        for exercise in self.all:
+            if exercise.name == name and not self.progress.of(name)["passed"]:
+                return exercise
+        return next((each for each in self.all if not self.progress.of(each.name)["passed"]), None)
+
+    def begun(self) -> Exercise:
+        """For words that are about the exercise at hand: passed or not, it is the one begun last."""
+        name = self.progress.data["current"]
+        if not name:
+            raise Usage("No exercise is begun.\n  The first one:  ./ladder learn")
+        return self.named(name)
+
+    # ---- its files ---------------------------------------------------------------------------------------------------
+    def file(self, exercise: Exercise) -> Path:
+        return work_folder() / exercise.name / exercise.file_name
+
+    def given(self, exercise: Exercise) -> Path:
+        """What the student began with, to compare with."""
+        return self.file(exercise).with_name(".given")
+
+    def begin(self, exercise: Exercise) -> str:
+        """Makes the file if it is not there, brings it up to date if the rung has changed; says which of it, if anything."""
+        file, given = self.file(exercise), self.given(exercise)
+        skeleton = exercise.skeleton(self.progress.data["seed"])
+        self.progress.data["current"] = exercise.name
+        self.progress.of(exercise.name)
+        said = ""
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            if not file.is_file():
+                if given.is_file():
+                    said = f"{shown(file)} was gone, and begins anew."
+                file.write_text(skeleton)
+                given.write_text(skeleton)
+            elif not given.is_file() or given.read_text() != skeleton:
+                said = self._update(exercise, skeleton)
+        except OSError as error:
+            raise CourseError(f"{shown(file)} cannot be written: {error.strerror}.\n"
+                              "  Another place:  LADDER_WORK=FOLDER ./ladder learn") from None
+        self.progress.save()
+        return said
+
+    def _update(self, exercise: Exercise, skeleton: str) -> str:
+        """The repository has moved on since the exercise was begun."""
+        file, given = self.file(exercise), self.given(exercise)
+        mine = file.read_text()
+        parts = exercises.blanks_of(mine) if exercise.kind == "fill" else None
+        kept = parts is not None and len(parts) == len(exercises.blanks_of(skeleton) or [])
+        old = self._set_aside(file)
+        file.write_text(exercises.with_blanks(skeleton, parts) if kept and parts else skeleton)
+        given.write_text(skeleton)
+        if kept:
+            return f"{exercise.rung} has changed since you began. Your parts are carried over; the file as it was: {shown(old)}."
+        return f"This exercise has changed since you began, and begins anew. Your file as it was: {shown(old)}."
+
+    @staticmethod
+    def _set_aside(file: Path) -> Path:
+        old = file.with_name(file.name + ".old")
+        count = 1
+        while old.exists():
+            count += 1
+            old = file.with_name(f"{file.name}.old{count}")
+        file.rename(old)
+        return old
+
+    # ---- the words ---------------------------------------------------------------------------------------------------
+    def list(self) -> int:
+        current = self.current()
+        width = max(len(each.name) for each in self.all)
+        minutes = 0
+        for each in self.all:
+            state = self.progress.of(each.name)
+            mark = "passed" if state["passed"] else "begun" if self.file(each).is_file() else ""
+            if state["gave_up"]:
+                mark += ", solution seen"
+            elif state["hints"]:
+                mark += f", {state['hints']} of 3 hints"
+            minutes += 0 if state["passed"] else each.minutes
+            print(f"{'>' if each is current else ' '} {each.name:<{width}}  {each.kind:<7}  {each.minutes:>3} min  {each.title}"
+                  f"{f'  [{mark}]' if mark else ''}")
+        passed = sum(self.progress.of(each.name)["passed"] for each in self.all)
+        print(f"\n{passed} of {len(self.all)} passed" + (f", about {minutes / 60:.0f} h to go." if minutes >= 90 else f", about {minutes} min to go."
+                                                       if minutes else "."))
+        return DONE
+
+    def show(self, exercise: Exercise) -> None:
+        print(styled(f"{exercise.name}: {exercise.title}", "1") + f"   ({exercise.kind}, about {exercise.minutes} minutes)\n")
+        for paragraph in re.split(r"\n\s*\n", exercise.task.strip()):
+            if paragraph.startswith("# "):
+                continue
+            print(paragraph if re.match(r"- |\||```|#|    ", paragraph) else textwrap.fill(paragraph.replace("\n", " "), 100), end="\n\n")
+        print(f"Edit:   {styled(shown(self.file(exercise)), '1')}\n"
+              "Then:   ./ladder learn check     stuck: ./ladder learn hint     all: ./ladder learn list")
+
+    def start(self, exercise: Exercise) -> int:
+        said = self.begin(exercise)
+        if said:
+            print(said, file=sys.stderr)
+        self.show(exercise)
+        return DONE
+
+    def check(self, exercise: Exercise) -> int:
+        file, state = self.file(exercise), self.progress.of(exercise.name)
+        said = self.begin(exercise)
+        if said:
+            print(said, file=sys.stderr)
+        began = time.monotonic()
+        try:
+            text = file.read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise CourseError(f"{shown(file)} cannot be read: {error}") from None
+        verdict = exercise.judge(text, self.given(exercise).read_text(), self.progress.data["seed"], shown(file))
+        state["checks"] += 1
+        first = verdict.passed and not state["passed"]
+        state["passed"] = state["passed"] or verdict.passed
+        self.progress.save()
+        print(verdict.text.rstrip())
+        took = f"{time.monotonic() - began:.1f} s"
+        if not verdict.passed:
+            print(f"\n{styled('Not yet.', '1;31')}  {exercise.name}, check {state['checks']}, {took}")
+            return FAILED
+        print(f"\n{styled('Passed.', '1;32')}  {exercise.name}, {took}.  Ours beside yours:  ./ladder learn solution")
+        following = self.current()
+        if following is None:
+            print("That was the last one." if first else "All are passed.")
+        else:
+            print(f"Next:  ./ladder learn     ({following.name}: {following.title})")
+        return DONE
+
+    def hint(self, exercise: Exercise) -> int:
+        state = self.progress.of(exercise.name)
+        state["hints"] = min(state["hints"] + 1, len(exercise.hints))
+        for level, hint in enumerate(exercise.hints[: state["hints"]], 1):
+            print(f"{level} of {len(exercise.hints)}: " + hint)
+        self.progress.save()
+        return DONE
+
+    def reset(self, exercise: Exercise) -> int:
+        file = self.file(exercise)
+        if file.is_file():
+            print(f"Your file is now {shown(self._set_aside(file))}.")
+        self.given(exercise).unlink(missing_ok=True)
+        self.begin(exercise)
+        print(f"Anew: {shown(file)}")
+        return DONE
+
+    def solution(self, exercise: Exercise, give_up: bool) -> int:
+        state = self.progress.of(exercise.name)
+        if not state["passed"] and not give_up:
+            raise Usage(f"{exercise.name} is not passed yet.\n  A hint:  ./ladder learn hint\n"
+                        "  The solution all the same, which is recorded:  ./ladder learn solution --give-up")
+        if not state["passed"]:
+            state["gave_up"] = True
+            self.progress.save()
+        seed = self.progress.data["seed"]
+        solution = exercise.solution(seed)
+        if exercise.kind == "predict":
+            print(solution, end="")
+            return DONE
+        before = self.file(exercise).read_text() if self.file(exercise).is_file() else exercise.skeleton(seed)
+        for line in list(difflib.unified_diff(exercises.normal(before), exercises.normal(solution), "yours", "ours", lineterm="")):
+            print(styled(line, "32") if line.startswith("+") else styled(line, "31") if line.startswith("-") else line)
+        print(f"\nThe whole kernel: {shown(rungs.named(exercise.rung).path / 'kernel.cuh')}")
+        return DONE
+
+    def go_on(self) -> int:
+        exercise = self.current()
+        if exercise is None:
+            print(f"All {len(self.all)} exercises are passed.  ./ladder learn list")
+            return DONE
+        self.start(exercise)
+        if not sys.stdout.isatty() or not sys.stdin.isatty():
+            return DONE
+        return self.watch(exercise)
+
+    def watch(self, exercise: Exercise) -> int:
+        """A check each time the file is saved, until it passes or Ctrl-C."""
+        file = self.file(exercise)
+        print("\nIt is checked each time you save it. Ctrl-C ends this.")
+        seen = file.stat().st_mtime_ns
+        while True:
+            time.sleep(POLL_S)
+            with contextlib.suppress(FileNotFoundError):  # an editor may be at it
+                now = file.stat().st_mtime_ns
+                if now == seen:
+                    continue
+                seen = now
+                print("\033[2J\033[H", end="")
+                try:
+                    if self.check(exercise) == DONE:
+                        return DONE
+                except CourseError as error:
+                    print(error)
+                print("\nSave it again, and it is checked again. Ctrl-C ends this.")
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="./ladder learn", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("word", nargs="?", default="", metavar="WORD", help=", ".join(WORDS))
+    parser.add_argument("name", nargs="?", default="", metavar="NAME", help="of an exercise, or its number; default: the one at hand")
+    parser.add_argument("--seed", help="your name: it chooses which bug you hunt and which numbers you predict; kept")
+    parser.add_argument("--give-up", action="store_true", help="solution: before you have passed")
+    typed = parser.parse_args(arguments)
+    if typed.word and typed.word not in WORDS:
+        near = difflib.get_close_matches(typed.word, WORDS, 1)
+        raise Usage(f"learn has no word '{typed.word}'.{f' Did you mean {near[0]}?' if near else ''}\n  There are: {', '.join(WORDS)}\n"
+                    "  What they do:  ./ladder learn --help")
+    learner = Learner()
+    if typed.seed is not None and typed.seed != learner.progress.data["seed"]:
+        learner.progress.data["seed"] = typed.seed
+        learner.progress.save()
+    if typed.word == "list":
+        return learner.list()
+    if not typed.word:
+        return learner.go_on()
+    if typed.word == "start":
+        return learner.start(learner.named(typed.name) if typed.name else learner.current() or learner.all[-1])
+    exercise = learner.named(typed.name) if typed.name else learner.begun()
+    match typed.word:
+        case "check":
+            return learner.check(exercise)
+        case "hint":
+            return learner.hint(exercise)
+        case "reset":
+            return learner.reset(exercise)
+        case _:
+            return learner.solution(exercise, typed.give_up)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except Usage as error:
+        print(error, file=sys.stderr)
+        sys.exit(USAGE)
+    except (CourseError, rungs.RungsError) as error:
+        print(error, file=sys.stderr)
+        sys.exit(FAILED)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)

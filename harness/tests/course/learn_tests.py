@@ -1,0 +1,200 @@
+"""`./ladder learn`, with the emulator's part played by a comparison with the solution, and once in earnest."""
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+ROOT = Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "harness" / "course"))
+import exercises  # noqa: E402
+import learn  # noqa: E402
+from exercises import Exercise, Verdict  # noqa: E402
+
+ALL = exercises.all_exercises()
+FILL, HUNT, PREDICT = (next(each for each in ALL if each.kind == kind) for kind in exercises.KINDS)
+
+
+def compared(exercise: Exercise, text: str, shown_as: str) -> Verdict:
+    passed = exercises.normal(text) == exercises.normal(exercise.solution())
+    return Verdict(passed, "passed" if passed else "wrong_result", f"{shown_as} was compared")
+
+
+class Course(unittest.TestCase):
+    def setUp(self) -> None:
+        self.work = Path(tempfile.mkdtemp()) / "work"
+        self.addCleanup(shutil.rmtree, self.work.parent)
+        for patch in (mock.patch.dict(os.environ, LADDER_WORK=str(self.work)), mock.patch.object(Exercise, "_try", compared)):
+            patch.start()
+            self.addCleanup(patch.stop)
+
+    def learn(self, *words: str) -> tuple[int, str]:
+        """The exit code, and all that it says."""
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            code = learn.main(list(words))
+        return code, said.getvalue()
+
+    def refused(self, *words: str) -> str:
+        with self.assertRaises(learn.Usage) as refusal:
+            self.learn(*words)
+        return str(refusal.exception)
+
+    def file(self, exercise: Exercise) -> Path:
+        return self.work / exercise.name / exercise.file_name
+
+    def state(self, exercise: Exercise) -> dict:
+        return json.loads((self.work / "progress.json").read_text())["exercises"][exercise.name]
+
+    def test_from_the_first_to_the_second(self) -> None:
+        code, said = self.learn()
+        self.assertEqual(code, 0)
+        self.assertIn(ALL[0].title, said)
+        self.assertIn(str(self.file(ALL[0])), said)
+        self.assertEqual(self.file(ALL[0]).read_text(), ALL[0].skeleton())
+        code, said = self.learn("check")
+        self.assertEqual(code, 1)
+        self.assertIn("Not yet.", said)
+        self.file(ALL[0]).write_text(ALL[0].solution())
+        code, said = self.learn("check")
+        self.assertEqual(code, 0)
+        self.assertIn("Passed.", said)
+        self.assertIn(ALL[1].name, said)
+        self.assertEqual(self.state(ALL[0]) | {"passed": True, "checks": 2}, self.state(ALL[0]))
+        self.assertIn(ALL[1].title, self.learn()[1])
+        self.assertRegex(self.learn("list")[1], rf"(?s){ALL[0].name}.*\[passed\].*> {ALL[1].name}.*\n1 of {len(ALL)} passed")
+
+    def test_the_repository_is_left_alone(self) -> None:
+        def tracked() -> str:
+            return subprocess.run(["git", "status", "--porcelain"], cwd=ROOT, capture_output=True, text=True).stdout
+
+        before = tracked()
+        for exercise in (FILL, HUNT, PREDICT):
+            self.learn("start", exercise.name)
+        self.assertEqual(tracked(), before)
+        ignored = subprocess.run(["git", "check-ignore", "work/x"], cwd=ROOT, capture_output=True)
+        if (ROOT / ".git").exists():
+            self.assertEqual(ignored.returncode, 0)
+
+    def test_three_hints_then_no_more(self) -> None:
+        self.learn("start", FILL.name)
+        for level in (1, 2, 3, 3):
+            said = self.learn("hint")[1]
+            self.assertEqual([hint in said for hint in FILL.hints], [level > i for i in range(3)])
+            self.assertEqual(self.state(FILL)["hints"], level)
+
+    def test_a_solution_is_for_those_who_passed_or_gave_up(self) -> None:
+        self.learn("start", FILL.name)
+        self.assertIn("--give-up", self.refused("solution"))
+        self.assertFalse(self.state(FILL)["gave_up"])
+        said = self.learn("solution", "--give-up")[1]
+        for line in exercises.blanks_of(FILL.solution())[0].splitlines():
+            self.assertIn(line, said)
+        self.assertTrue(self.state(FILL)["gave_up"])
+        self.assertIn("solution seen", self.learn("list")[1])
+        self.learn("start", PREDICT.name)
+        solution = self.learn("solution", "--give-up")[1]
+        self.assertTrue(PREDICT.judge(solution, "").passed, solution)
+
+    def test_a_file_is_never_lost(self) -> None:
+        self.learn("start", FILL.name)
+        self.file(FILL).write_text("mine")
+        self.learn("reset")
+        self.assertEqual(self.file(FILL).read_text(), FILL.skeleton())
+        self.file(FILL).write_text("mine too")
+        self.learn("reset")
+        self.assertEqual({(self.file(FILL).parent / name).read_text() for name in ("kernel.cuh.old", "kernel.cuh.old2")},
+                         {"mine", "mine too"})
+        self.file(FILL).unlink()
+        code, said = self.learn("check")
+        self.assertEqual(code, 1)
+        self.assertIn("was gone", said)
+
+    def test_what_was_written_survives_an_update_of_the_rung(self) -> None:
+        self.learn("start", FILL.name)
+        given = self.file(FILL).with_name(".given")
+        older = given.read_text().replace("namespace {\n", "namespace {\n// an older line\n", 1)
+        given.write_text(older)
+        solved = exercises.with_blanks(older, exercises.blanks_of(FILL.solution()))
+        self.file(FILL).write_text(solved)
+        code, said = self.learn("check")
+        self.assertEqual(code, 0, said)
+        self.assertIn("carried over", said)
+        self.assertEqual(self.file(FILL).read_text(), FILL.solution())
+        self.assertEqual((self.file(FILL).parent / "kernel.cuh.old").read_text(), solved)
+
+    def test_a_seed_is_kept(self) -> None:
+        seed = next(str(i) for i in range(99) if HUNT.skeleton(str(i)) != HUNT.skeleton(""))
+        self.learn("start", HUNT.name, "--seed", seed)
+        self.assertEqual(self.file(HUNT).read_text(), HUNT.skeleton(seed))
+        self.learn("reset")
+        self.assertEqual(self.file(HUNT).read_text(), HUNT.skeleton(seed))
+        self.file(HUNT).write_text(HUNT.solution())
+        self.assertEqual(self.learn("check")[0], 0)
+
+    def test_numbers_may_be_products(self) -> None:
+        self.learn("start", PREDICT.name)
+        truth = PREDICT.truth("")
+        self.file(PREDICT).write_text("".join(f"{name} = 2 * ({number} - 1) / 2 + 1  # so\n" for name, number in truth.items()))
+        self.assertEqual(self.learn("check")[0], 0)
+        for value, told in (("?", "Not answered yet"), ("1e3", "no number"), ("f(1)", "no number"), ("2 ** 99", "no number"), ("1 / 0", "no number"),
+                            ("1 / 3", "no number"), ("9" * 30, "no number")):
+            self.file(PREDICT).write_text(f"{next(iter(truth))} = {value}\n")
+            code, said = self.learn("check")
+            self.assertEqual(code, 1)
+            self.assertIn(told, said)
+        self.file(PREDICT).write_text("nosuch = 3\n")
+        self.assertIn("no question 'nosuch'", self.learn("check")[1])
+
+    def test_words_that_nobody_knows(self) -> None:
+        self.assertIn("Did you mean check?", self.refused("chek"))
+        self.assertIn(f"Did you mean {FILL.name}?", self.refused("start", FILL.name[:-1]))
+        self.assertIn("No exercise is begun", self.refused("hint"))
+
+    def test_progress_that_cannot_be_read_or_written(self) -> None:
+        self.work.mkdir()
+        (self.work / "progress.json").write_text("{")
+        with self.assertRaisesRegex(exercises.CourseError, "progress.json cannot be read"):
+            self.learn("list")
+        (self.work / "progress.json").unlink()
+        self.work.rmdir()
+        self.work.write_text("a file")
+        with self.assertRaisesRegex(exercises.CourseError, "cannot be written"):
+            self.learn()
+
+    def test_lines_that_an_editor_changes_by_itself(self) -> None:
+        windows = FILL.solution().replace("\n", "  \r\n") + "\n\n"
+        self.assertTrue(FILL.judge(windows, FILL.skeleton()).passed)
+
+    def test_a_mark_that_is_gone(self) -> None:
+        verdict = FILL.judge(FILL.solution().replace(exercises.BEGIN, "//", 1), FILL.skeleton())
+        self.assertEqual(verdict.reason, "outside")
+        self.assertIn("reset", verdict.text)
+
+
+class InEarnest(unittest.TestCase):
+    def test_the_cause_comes_first_and_names_the_student_s_file(self) -> None:
+        broken = FILL.solution().replace(exercises.END, f"no_such_name;\n  {exercises.END}", 1)
+        verdict = FILL.judge(broken, FILL.skeleton(), shown_as="work/mine.cuh")
+        self.assertEqual(verdict.reason, "not_a_kernel")
+        self.assertRegex(verdict.text, r"^It does not compile.\nwork/mine.cuh:\d+:\d+: error: .*no_such_name")
+        exercise = next(each for each in ALL if each.data.get("fails") == "conflicts_differ")
+        verdict = exercise.judge(exercise.skeleton(), exercise.skeleton(), shown_as="work/mine.cuh")
+        self.assertRegex(verdict.text, rf"^{exercise.rung} on the emulator: answers right, counts DIFFER\n  conflicts_differ: work/mine.cuh:\d+")
+
+    def test_an_exercise_whose_rung_has_changed_is_noticed(self) -> None:
+        with mock.patch.object(Exercise, "kernel", lambda self: "// another kernel\n"):
+            with self.assertRaisesRegex(exercises.CourseError, "0 times in the kernel"):
+                FILL.skeleton()
+
+
+if __name__ == "__main__":
+    unittest.main()
