@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -302,6 +303,7 @@ Status replace(const Stage& stage, const std::string& file) {
                       "build directory of its own:  CXX=... LADDER_BUILD=build-other ./ladder try {}",
                       (*recipes)[i].compiler, file));
     }
+    if (outcome.status == 128 + SIGINT) return failure(ExitCode::interrupted, "Interrupted while it was compiled.");
     if (outcome.status != 0) {
       const std::string error = first_error(outcome.errors, path, file);
       const std::string about = error.find(stage_file.string()) == 0
