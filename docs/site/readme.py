@@ -109,7 +109,8 @@ def section(csv: Path) -> str:
         f"![The climb: TFLOPS of every rung on an {first.gpu}, a bar each, with other implementations below]({picture})", "",
         *tables(measured, peers), "",
         f"{first.gpu}, {' and '.join(dates)}, {selection}. TFLOPS: 10¹² operations of the two products per second. "
-        f"A gain is the median of paired rounds over the rung that it starts from; same: no difference was found. Intervals, clocks, drivers: [docs/results](docs/results/README.md)."])
+        f"A gain is the median of paired rounds over the rung that it starts from; same: no difference was found; "
+        "at the tile before: with the tile of that rung. Intervals, clocks, drivers: [docs/results](docs/results/README.md)."])
 
 
 def check_figures(csv: Path, read=results.read, figures=FIGURES) -> None:
