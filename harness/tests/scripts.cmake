@@ -47,11 +47,15 @@ set_tests_properties(adds_a_rung PROPERTIES LABELS release RUN_SERIAL ON TIMEOUT
 
 add_test(NAME learn COMMAND ${LADDER_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/course/learn_tests.py)
 set_tests_properties(learn PROPERTIES LABELS "scripts;course" ${asks_ladder})
-# Each exercise of the course: what it begins with fails, its solution passes, ways around it are refused.
-file(GLOB exercises CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/course/exercises ${PROJECT_SOURCE_DIR}/course/exercises/*)
-foreach(name IN LISTS exercises)
-  add_test(NAME exercise_${name} COMMAND ${LADDER_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/course/exercise_tests.py ${name})
-  set_tests_properties(exercise_${name} PROPERTIES LABELS course ${asks_ladder})
+# The exercises of the course on paper; and, minutes of it, each in earnest: it fails, its solution passes, ways around it are
+# refused. `ctest -C release -L course`.
+set(exercise_tests ${LADDER_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/course/exercise_tests.py)
+add_test(NAME exercises COMMAND ${exercise_tests} all)
+set_tests_properties(exercises PROPERTIES LABELS "scripts;course" ${asks_ladder})
+file(GLOB names CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/course/exercises ${PROJECT_SOURCE_DIR}/course/exercises/*)
+foreach(name IN LISTS names)
+  add_test(NAME exercise_${name} CONFIGURATIONS release COMMAND ${exercise_tests} ${name})
+  set_tests_properties(exercise_${name} PROPERTIES LABELS "release;course" ${asks_ladder})
 endforeach()
 
 # Wrong kernels by the dozen: which ones, the seed in the output says. A process at a time, beside other tests; .ci/run takes more.

@@ -1,7 +1,8 @@
-"""An exercise is what it says it is.   exercise_tests.py NAME [unittest arguments]; $LADDER is the built program.
+"""An exercise is what it says it is.   exercise_tests.py NAME | all [unittest arguments]; $LADDER is the built program.
 
-What it begins with compiles and fails for the stated reason, the solution passes, ways around it are refused, and neither the task
-nor the first two hints give it away.
+On paper: its page is whole, neither page nor early hints give it away, its edits fit the rung, its solution is the rung.
+In earnest, for one that is named: what it begins with compiles and fails for the stated reason, the solution passes, ways around it are
+refused for theirs.
 """
 from __future__ import annotations
 
@@ -14,9 +15,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "harness" / "course"))
 import exercises  # noqa: E402
-from exercises import Exercise, Verdict  # noqa: E402
+from exercises import Exercise  # noqa: E402
 
-EXERCISE: Exercise
+EXERCISES: list[Exercise] = []
 FEWEST_TOKENS = 4  # of a piece of code that gives an answer away
 
 
@@ -29,85 +30,113 @@ def answers_of(start: str, rung: str) -> list[str]:
     given, wanted = tokens(start), tokens(rung)
     runs = difflib.SequenceMatcher(None, given, wanted, autojunk=False).get_opcodes()
     pieces = [wanted[j1:j2] for tag, _, _, j1, j2 in runs if tag != "equal"]
-    return ["".join(piece) for piece in pieces if len(piece) >= FEWEST_TOKENS]
+    return ["".join(piece).strip("(){};,") for piece in pieces if len(piece) >= FEWEST_TOKENS]
 
 
-class AnExercise(unittest.TestCase):
-    def judged(self, text: str, given: str, reason: str) -> Verdict:
-        verdict = EXERCISE.judge(text, given)
-        self.assertEqual(verdict.reason, reason, verdict.text)
-        self.assertEqual(verdict.passed, reason == "passed")
-        return verdict
+def each(*kinds: str):
+    """A test of one exercise becomes one of all of these kinds."""
+    def of_all(test):
+        def run(self: unittest.TestCase) -> None:
+            for exercise in EXERCISES:
+                if exercise.kind in (kinds or exercises.KINDS):
+                    with self.subTest(exercise.name):
+                        test(self, exercise)
+        return run
+    return of_all
 
-    def test_its_page(self) -> None:
-        self.assertTrue(EXERCISE.task.startswith(f"# {EXERCISE.title}\n"))
+
+class OnPaper(unittest.TestCase):
+    def refused(self, exercise: Exercise, text: str, reason: str) -> None:
+        verdict = exercise.judge(text, exercise.skeleton())
+        self.assertEqual((verdict.passed, verdict.reason), (False, reason), verdict.text)
+
+    @each()
+    def test_its_page(self, exercise: Exercise) -> None:
+        self.assertTrue(exercise.task.startswith(f"# {exercise.title}\n"))
         for part in ("\nRead: ", "\nWhat counts: "):
-            self.assertIn(part, EXERCISE.task)
-        self.assertTrue(5 <= EXERCISE.minutes <= 180)
-        paths = re.findall(r"`([\w./]+/[\w./]+\.\w+)`", EXERCISE.task)
+            self.assertIn(part, exercise.task)
+        self.assertTrue(5 <= exercise.minutes <= 180)
+        paths = re.findall(r"`([\w./]+/[\w./]+\.\w+)`", exercise.task)
         self.assertTrue(paths)
         for path in paths:
             self.assertTrue((ROOT / path).is_file(), path)
 
-    def test_neither_page_nor_early_hints_give_it_away(self) -> None:
-        self.assertEqual(len(EXERCISE.hints), 3)
-        told = "".join(tokens(" ".join([EXERCISE.task, *EXERCISE.hints[:2]])))
-        for edit in EXERCISE.data.get("blank", []) + EXERCISE.data.get("bug", []):
+    @each()
+    def test_neither_page_nor_early_hints_give_it_away(self, exercise: Exercise) -> None:
+        self.assertEqual(len(exercise.hints), 3)
+        told = "".join(tokens(" ".join([exercise.task, *exercise.hints[:2]])))
+        for edit in exercise.data.get("blank", []) + exercise.data.get("bug", []):
             for answer in answers_of(edit["start"], edit["rung"]):
                 self.assertNotIn(answer, told)
-        if EXERCISE.kind == "predict":
-            for seed in range(len(EXERCISE.data["shapes"])):
-                for number in EXERCISE.truth(str(seed)).values():
-                    self.assertNotIn(str(number), told)
+        if exercise.kind == "predict":
+            for number in exercise.truth("").values():
+                self.assertNotIn(str(number), told)
+
+    @each("fill", "hunt")
+    def test_the_solution_is_the_rung(self, exercise: Exercise) -> None:
+        self.assertEqual(tokens(exercise.solution()), tokens(exercise.kernel()))
+        given = [exercise.skeleton()] if exercise.kind == "fill" else [exercise.with_bug(i) for i in range(len(exercise.data["bug"]))]
+        for skeleton in given:
+            self.assertNotEqual(tokens(skeleton), tokens(exercise.kernel()))
+            self.assertIsNone(exercise._outside(exercise.solution(), skeleton))
+        self.assertTrue(exercise.loopholes())
+
+    @each("predict")
+    def test_what_is_counted_is_right_and_another_student_s_numbers_are_not(self, exercise: Exercise) -> None:
+        self.assertTrue(exercise.judge(exercise.solution(), "").passed)
+        self.refused(exercise, exercise.skeleton(), "unanswered")
+        others = (exercise.truth(str(seed)) for seed in range(12))
+        other = next(truth for truth in others if truth != exercise.truth(""))
+        self.refused(exercise, "\n".join(f"{name} = {number}" for name, number in other.items()), "wrong_number")
+
+    @each("fill")
+    def test_a_change_outside_of_the_blanks_is_refused(self, exercise: Exercise) -> None:
+        given = exercise.skeleton()
+        for old, new in (("}  // namespace\n", "\n}  // namespace\n"), ("constexpr", "const"), (f"{exercises.END}\n", "\n")):
+            self.refused(exercise, given.replace(old, new, 1), "outside")
+
+    @each("hunt")
+    def test_a_hunt_is_no_rewriting(self, exercise: Exercise) -> None:
+        lines = "// mine\n" * (exercise.data["most_lines"] + 1)
+        self.refused(exercise, exercise.skeleton().replace("namespace {\n", "namespace {\n" + lines, 1), "too_many_lines")
+
+    @each("hunt", "predict")
+    def test_a_seed_chooses_and_keeps_to_its_choice(self, exercise: Exercise) -> None:
+        skeletons = [exercise.skeleton(f"student {i}") for i in range(24)]
+        self.assertEqual(skeletons, [exercise.skeleton(f"student {i}") for i in range(24)])
+        self.assertEqual(len(set(skeletons)), len(exercise.data["bug" if exercise.kind == "hunt" else "shapes"]))
+
+
+class InEarnest(unittest.TestCase):
+    def setUp(self) -> None:
+        self.exercise = EXERCISES[0]
+        if self.exercise.kind == "predict":
+            self.skipTest("no kernel to compile")
+
+    def judged(self, text: str, given: str, reason: str) -> None:
+        verdict = self.exercise.judge(text, given)
+        self.assertEqual((verdict.passed, verdict.reason), (reason == "passed", reason), verdict.text)
 
     def test_what_it_begins_with_fails_for_the_stated_reason(self) -> None:
-        if EXERCISE.kind == "fill":
-            given = EXERCISE.skeleton()
-            self.judged(given, given, EXERCISE.data["fails"])
-        elif EXERCISE.kind == "hunt":
-            for index, bug in enumerate(EXERCISE.data["bug"]):
-                with self.subTest(bug=index + 1):
-                    given = EXERCISE.with_bug(index)
-                    self.judged(given, given, bug["fails"])
-        else:
-            self.judged(EXERCISE.skeleton(), "", "unanswered")
+        if self.exercise.kind == "fill":
+            given = self.exercise.skeleton()
+            self.judged(given, given, self.exercise.data["fails"])
+            return
+        for index, bug in enumerate(self.exercise.data["bug"]):
+            with self.subTest(bug=index + 1):
+                given = self.exercise.with_bug(index)
+                self.judged(given, given, bug["fails"])
 
     def test_the_solution_passes(self) -> None:
-        self.judged(EXERCISE.solution(), EXERCISE.skeleton(), "passed")
-        for index in range(len(EXERCISE.data.get("bug", []))):
-            self.assertIsNone(EXERCISE._outside(EXERCISE.solution(), EXERCISE.with_bug(index)))
+        self.judged(self.exercise.solution(), self.exercise.skeleton(), "passed")
 
     def test_ways_around_it_are_refused(self) -> None:
-        holes = EXERCISE.loopholes()
-        if EXERCISE.kind != "predict":
-            self.assertTrue(holes)
-        for hole, text, given in holes:
+        for hole, text, given in self.exercise.loopholes():
             with self.subTest(hole["what"]):
                 self.judged(text, given, hole["refused"])
 
-    def test_the_same_ways_around_every_exercise_of_its_kind(self) -> None:
-        given = EXERCISE.skeleton()
-        if EXERCISE.kind == "fill":
-            for old, new in (("}  // namespace\n", "\n}  // namespace\n"), ("constexpr", "const"), (f"{exercises.END}\n", "\n")):
-                self.judged(given.replace(old, new, 1), given, "outside")
-        elif EXERCISE.kind == "hunt":
-            longer = given.replace("namespace {\n", "namespace {\n" + "// mine\n" * (EXERCISE.data["most_lines"] + 1), 1)
-            self.judged(longer, given, "too_many_lines")
-        else:
-            shapes = [EXERCISE.truth(str(seed)) for seed in range(12)]
-            mine = EXERCISE.truth("")
-            other = next(truth for truth in shapes if truth != mine)
-            answers = "\n".join(f"{name} = {number}" for name, number in other.items())
-            self.judged(answers, "", "wrong_number")
-
-    def test_a_seed_chooses_and_keeps_to_its_choice(self) -> None:
-        if EXERCISE.kind == "fill":
-            return
-        skeletons = [EXERCISE.skeleton(f"student {i}") for i in range(24)]
-        self.assertEqual(skeletons, [EXERCISE.skeleton(f"student {i}") for i in range(24)])
-        self.assertEqual(len(set(skeletons)), len(EXERCISE.data["bug" if EXERCISE.kind == "hunt" else "shapes"]))
-
 
 if __name__ == "__main__":
-    EXERCISE = Exercise(exercises.FOLDER / sys.argv.pop(1))
-    unittest.main()
+    name = sys.argv.pop(1)
+    EXERCISES = exercises.all_exercises() if name == "all" else [Exercise(exercises.FOLDER / name)]
+    unittest.main(defaultTest=["OnPaper"] if name == "all" else None)
