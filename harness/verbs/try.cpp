@@ -62,7 +62,9 @@ std::string code_of(std::string text) {
       end = std::min(text.find('\n', i), text.size());
     } else if (text.compare(i, 2, "/*") == 0) {
       end = std::min(text.find("*/", i + 2), text.size() - 2) + 2;
-    } else if (text[i] == '"') {
+    } else if (text[i] == '\'' && (i == 0 || !std::isalnum(static_cast<unsigned char>(text[i - 1])))) {
+      end = std::min(text.find('\'', i + (text.compare(i + 1, 1, "\\") == 0 ? 3 : 2)), text.size() - 1) + 1;
+    } else if (text[i] == '"' && (i == 0 || text[i - 1] != 'R')) {  // raw text is seen, and refused
       for (++end; end < text.size() && text[end] != '"' && text[end] != '\n'; ++end) {
         if (text[end] == '\\') ++end;
       }
@@ -98,7 +100,10 @@ Status check_words(const std::string& file, const std::string& text) {
         line.find("\"common/gpu.cuh\"") == std::string::npos) {
       return refuse("not for a kernel to include.");
     }
-    if (code_line.find("##") != std::string::npos) return refuse("no kernel glues words together.");
+    for (const char* trick : {"##", "%:", "R\""}) {
+      if (code_line.find(trick) != std::string::npos) return refuse(fmt::format("'{}' is for no kernel.", trick));
+    }
+    if (code_line.ends_with('\\')) return refuse("a line ends where it ends.");
     for (size_t begin = 0; begin < code_line.size();) {
       if (!std::isalpha(static_cast<unsigned char>(code_line[begin])) && code_line[begin] != '_') {
         ++begin;
