@@ -1,5 +1,5 @@
 // 01_base: a warp owns two groups of 16 query rows. Both multiply by the same fragments of K and V, and the compiler,
-//          which sees that, loads each of them once. The base of part 1.
+//          which sees that, loads each of them once.
 // Before:  p09_mma loads every fragment of K and V for 16 query rows, with 8-way conflicts.
 // Tile:    64x32, 2 warps, M_TILES = 2.  Shared: 32 KiB (Q 16, K 8, V 8).  Needs d = 128, n % BR == 0, n % BC == 0.
 // Shapes:  Q, K, V, O: [batch * heads, n, d] f16.
