@@ -130,7 +130,7 @@ class Climb(SphinxDirective):
 
 class Standing(SphinxDirective):
     """```{standing}```: the best rung of each part and what others reach, in turns and, where that was measured, alone. Of rungs that are as
-    fast within 1 % it is the first, or one that was measured alone."""
+    fast within 1 % in turns, and then alone if they were measured so, it is the first."""
 
     def run(self):
         turns, alone = measured(), measured("alone")
@@ -139,7 +139,10 @@ class Standing(SphinxDirective):
         for part in rungs.parts():
             if timed := [row for row in turns[0] if rungs.by_name()[row.stage].part == part.name]:
                 fastest = [row.stage for row in timed if row.tflops >= 0.99 * max(row.tflops for row in timed)]
-                best = next((stage for stage in fastest if stage in rates[1]), fastest[0])
+                if alone_too := [stage for stage in fastest if stage in rates[1]]:
+                    most = max(rates[1][stage].tflops for stage in alone_too)
+                    fastest = [stage for stage in alone_too if rates[1][stage].tflops >= 0.99 * most]
+                best = fastest[0]
                 page = os.path.relpath(rungs.by_name()[best].path / "README.md", DOCS)
                 rows.append((rates[0][best].tflops, f"**[{best}]({page})**, {part.title if part.name else 'The ladder from 01 to 07'}", best))
         rows += [(row.tflops, PEERS[row.stage], row.stage) for row in turns[1] if row.stage in PEERS]
