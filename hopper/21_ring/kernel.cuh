@@ -102,7 +102,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
                d_slice > 0);  // the first overwrites S
     wgmma_commit();
     if (tile > 0) request(V_map, smem_V, full_V, empty_V, tile - 1 + STAGES);  // PV of tile - 1 has read its stage
-    wgmma_wait<0>(S_frag);                                            // safe to read S, and to let go of K: QK is done
+    __syncwarp();           // products and waits take whole warps, and lane 0 may have waited
+    wgmma_wait<0>(S_frag);  // safe to read S, and to let go of K: QK is done
     if (threadIdx.x % 128 == 0) mbarrier_arrive(empty_K + here * 8);  // this warpgroup has read K[tile]
 
     // SOFTMAX  A row's scores are spread over 4 neighbouring lanes, so two exchanges complete a maximum. Its sum stays
@@ -135,6 +136,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     }
 
     request(K_map, smem_K, full_K, empty_K, tile + STAGES);  // QK has read the stage of this tile
+    __syncwarp();
 
     // PV  The weights first. Two C fragments side by side hold exactly the elements of one A fragment, and wgmma takes
     //     A from registers: P needs no exchange, only rounding.

@@ -169,6 +169,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     start_PV(tile - 1);
     request(K_map, smem_K, full_K, empty_K, tile - 1 + STAGES);
     if (tile > 1) request(V_map, smem_V, full_V, empty_V, tile - 2 + STAGES);
+    __syncwarp();           // what follows takes whole warps, and lane 0 may have waited
     wgmma_wait<1>(S_frag);  // safe to read S: QK is done, PV may go on
     release(empty_K, tile);
     const bool rescale = softmax();
