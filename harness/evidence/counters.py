@@ -29,7 +29,8 @@ METRICS = (
     "smsp__issue_active.avg.pct_of_peak_sustained_active", "smsp__inst_executed.sum", "sm__warps_active.avg.per_cycle_active",
     *ncu.STALLS,
 )
-OPCODES = "HMMA LDSM LDGSTS LDG STS STG LDL STL MUFU FFMA FMUL FADD FMNMX SHFL F2FP BAR LOP3 IADD3 IMAD LEA MOV".split()
+OPCODES = ("HMMA HGMMA WARPGROUP UTMALDG UTMASTG SYNCS R2UR LDSM STSM LDGSTS LDG STS STG LDL STL MUFU FFMA FMUL FADD FMNMX SHFL F2FP "
+           "BAR LOP3 IADD3 IMAD LEA MOV").split()
 
 
 def template_name(mangled: str) -> str:

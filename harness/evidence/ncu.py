@@ -19,8 +19,8 @@ from harness import rungs  # noqa: E402
 CANNOT_RUN_HERE = 77
 
 STALLS = tuple(f"smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio"
-               for reason in ("barrier", "dispatch_stall", "long_scoreboard", "math_pipe_throttle", "mio_throttle",
-                              "not_selected", "short_scoreboard", "wait"))
+               for reason in ("barrier", "dispatch_stall", "gmma", "long_scoreboard", "math_pipe_throttle", "mio_throttle",
+                              "no_instruction", "not_selected", "short_scoreboard", "wait"))
 
 
 class Failure(Exception):
