@@ -1,5 +1,5 @@
-"""The rungs, as the built program describes them by `ladder describe --json -`: the one way in which a script learns which there
-are, in which order, where they lie, what they start from, and what their stage.cu says.
+"""The rungs, as the built program describes them by `ladder describe --json -`: the one way in which a script learns
+which there are, in which order, where they lie, what they start from, and what their stage.cu says.
 
 The program is $LADDER, or ladder in $LADDER_BUILD, or build/ladder.
 """
@@ -36,7 +36,8 @@ class Bound:
 
 @dataclass(frozen=True)
 class Variant:
-    """One compiled configuration; a rung's first is its default. Zeros and an empty word where there is nothing to say."""
+    """One compiled configuration; a rung's first is its default. Zeros and an empty word where there is nothing to
+    say."""
 
     label: str  # unique within the rung: "64x128, 4 warps"
     config: str  # the kernel's template argument: "Config<64, 128, 4>"
@@ -177,7 +178,8 @@ def chosen(typed: list[str]) -> list[Rung]:
 
 
 def split(row: str) -> tuple[str, str]:
-    """"02_swizzle[64x32, 2 warps]", as results call a variant, into the rung's part and the variant's; "" for the default."""
+    """"02_swizzle[64x32, 2 warps]", as results call a variant, into the rung's part and the variant's; "" for the
+    default."""
     name, bracket, variant = row.partition("[")
     return name.rstrip(), bracket + variant
 

@@ -1,5 +1,5 @@
-// What a stage tells the harness about itself. A stage.cu fills one Stage and registers it. It is compiled several times, by
-// nvcc for the GPU and by the C++ compiler for the emulator; the registry joins what they register by name.
+// What a stage tells the harness about itself. A stage.cu fills one Stage and registers it. It is compiled several
+// times, by nvcc for the GPU and by the C++ compiler for the emulator; the registry joins what they register by name.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -122,8 +122,8 @@ class Start {
 using EmulatedLaunch = Start<emulator::Device>;
 using GpuLaunch = Start<gpu::Device>;
 
-// The emulated kernels are built twice: variables that a kernel leaves unset hold a bit pattern, or zeros. A right kernel
-// cannot tell the difference.
+// The emulated kernels are built twice: variables that a kernel leaves unset hold a bit pattern, or zeros. A right
+// kernel cannot tell the difference.
 enum class Unset { pattern, zero };
 #ifdef LADDER_UNSET_IS_ZERO
 constexpr Unset UNSET = Unset::zero;
@@ -168,8 +168,8 @@ struct Stage {
   std::string_view needs = "";     // which ones those are: "mma.m16n8k16, cp.async"
   int max_d = 128;                 // until every stage.cu says it of its variants
   bool any_d = false, causal = false, writes_lse = false;
-  // Numbers in the idea, the limit and the prediction that come from the machine code, a trial or arithmetic which no test
-  // repeats, as written there: "1,850". All others are computed by a test.
+  // Numbers in the idea, the limit and the prediction that come from the machine code, a trial or arithmetic which no
+  // test repeats, as written there: "1,850". All others are computed by a test.
   std::vector<std::string_view> uncounted = {};
   std::vector<ResourceBound> resources = {};
   std::vector<Variant> variants = {};
@@ -190,14 +190,15 @@ struct Stage {
   }
 };
 
-// Every stage of this binary. A stage comes after the one that it names as its previous; of several that name the same one,
-// the one with the longest line of successors comes last, so that a branch stands beside what it branches from.
+// Every stage of this binary. A stage comes after the one that it names as its previous; of several that name the same
+// one, the one with the longest line of successors comes last, so that a branch stands beside what it branches from.
 const std::vector<Stage>& stages();
 
 // The stage that `stage` names as its previous; null for the first.
 const Stage* previous_of(const Stage& stage);
 
-// Adds a stage, or joins its variants with those that another build of the same stage.cu has registered. Made before main.
+// Adds a stage, or joins its variants with those that another build of the same stage.cu has registered. Made before
+// main.
 struct Registration {
   explicit Registration(Stage stage, std::string_view file = __builtin_FILE());
 };

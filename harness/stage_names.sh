@@ -1,8 +1,10 @@
 # shellcheck shell=bash
-# For scripts that source it, before anything is built: which stage is meant, by the names that the program takes (find_stage in
-# harness/verbs/options.cpp). A stage is a directory with a stage.cu, at the top or in a part, as CMakeLists.txt finds them.
+# For scripts that source it, before anything is built: which stage is meant, by the names that the program takes
+# (find_stage in harness/verbs/options.cpp). A stage is a directory with a stage.cu, at the top or in a part, as
+# CMakeLists.txt finds them.
 
-# Prints every stage's directory below ROOT, as in 03_kvpipe and past_fa2/08_fragorder: the parts by name, in them the stages.
+# Prints every stage's directory below ROOT, as in 03_kvpipe and past_fa2/08_fragorder: the parts by name, in them the
+# stages.
 stage_directories() { # ROOT
   local LC_ALL=C file
   for file in "$1"/*/stage.cu "$1"/*/*/stage.cu; do

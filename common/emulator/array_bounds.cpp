@@ -1,5 +1,5 @@
-// What -fsanitize=bounds calls in an emulated kernel when an index is beyond the end of an array. A fragment's registers are
-// such arrays: on the GPU the compiler gives the element next to it, or anything.
+// What -fsanitize=bounds calls in an emulated kernel when an index is beyond the end of an array. A fragment's
+// registers are such arrays: on the GPU the compiler gives the element next to it, or anything.
 #include <fmt/format.h>
 #include <cstdint>
 #include <cstdio>

@@ -1,5 +1,5 @@
-// What a block counts and records: the sites of its instructions, the events that Counters has, the wavefronts of each site
-// in each part of shared memory (how many a request takes, bank_model.hpp says), and the trace.
+// What a block counts and records: the sites of its instructions, the events that Counters has, the wavefronts of each
+// site in each part of shared memory (how many a request takes, bank_model.hpp says), and the trace.
 #pragma once
 #include <array>
 #include <cstdint>

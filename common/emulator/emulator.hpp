@@ -10,8 +10,8 @@
 
 namespace emulator {
 
-// SMs of the emulated GPU: few, so that the blocks of a persistent kernel have more than one share of the work each. Where
-// slices of a grid alone are run there are as many as anybody asks for, and a block has one share.
+// SMs of the emulated GPU: few, so that the blocks of a persistent kernel have more than one share of the work each.
+// Where slices of a grid alone are run there are as many as anybody asks for, and a block has one share.
 inline constexpr uint32_t MULTIPROCESSORS = 4;
 
 struct Options {
@@ -31,8 +31,9 @@ struct Options {
   const std::atomic<bool>* stop = nullptr;
 };
 
-// The dynamic shared memory that a block can have on a GPU of compute capability sm / 10, in bytes; of one that is not known
-// here, that of the newest older one. Source: CUDA Programming Guide, "Technical Specifications per Compute Capability".
+// The dynamic shared memory that a block can have on a GPU of compute capability sm / 10, in bytes; of one that is not
+// known here, that of the newest older one. Source: CUDA Programming Guide, "Technical Specifications per Compute
+// Capability".
 constexpr uint32_t max_shared_memory(int sm) {
   const int kib = sm < 75 ? 96 : sm < 80 ? 64 : sm < 86 ? 163 : sm == 87 ? 163 : sm < 90 ? 99 : sm < 120 ? 227 : 99;
   return static_cast<uint32_t>(kib) * 1024;
@@ -51,8 +52,8 @@ struct SiteCounts {
 };
 
 // Sums over all launches on a Device. A warp instruction counts once, except where "threads" says otherwise.
-// cp.async's writes to shared memory are not among the wavefronts: the hardware's counter does not show them either. Nor are
-// those of bulk copies, which are free of conflicts. The bytes that these read are those inside the tensor.
+// cp.async's writes to shared memory are not among the wavefronts: the hardware's counter does not show them either.
+// Nor are those of bulk copies, which are free of conflicts. The bytes that these read are those inside the tensor.
 struct Counters {
   uint64_t mma = 0;    // of m16n8k16; a wmma.mma of m16n16k16 is two
   uint64_t wgmma = 0;  // warpgroup instructions, whatever their N
@@ -137,9 +138,9 @@ struct Report {
   uint64_t times = 1;
   bool within_warp = false;  // a race between lanes of one warp
 };
-// Where a report stands among those of its launch, lowest first: what is likely to be the cause comes before what follows
-// from it. Missing waits (data in flight); uninitialised reads; races between warps; races between lanes of one warp; what
-// else is wrong; and what has ended the launch.
+// Where a report stands among those of its launch, lowest first: what is likely to be the cause comes before what
+// follows from it. Missing waits (data in flight); uninitialised reads; races between warps; races between lanes of one
+// warp; what else is wrong; and what has ended the launch.
 int rank(const Report& report);
 
 // The part of a named region of shared memory, or of a registered global buffer, that a warp instruction touches.

@@ -1,5 +1,5 @@
-// The stacks that a block's threads run on. One CUDA thread is one boost::context::fiber; fibers of a block switch to one
-// another directly and never leave their OS thread.
+// The stacks that a block's threads run on. One CUDA thread is one boost::context::fiber; fibers of a block switch to
+// one another directly and never leave their OS thread.
 #pragma once
 #include <sys/mman.h>
 #include <boost/context/fiber.hpp>

@@ -1,6 +1,6 @@
-// Who has touched what of global memory in one launch. Blocks of a launch have no order among them, so a word that one writes
-// and another reads or writes is a race. The first and the last block of each sort say enough, whatever the order in which
-// blocks were run.
+// Who has touched what of global memory in one launch. Blocks of a launch have no order among them, so a word that one
+// writes and another reads or writes is a race. The first and the last block of each sort say enough, whatever the
+// order in which blocks were run.
 #pragma once
 #include <array>
 #include <atomic>

@@ -49,8 +49,8 @@ void mbarrier_arrive_remote(uint32_t address, uint32_t rank, CallSite site = Cal
 // ---- shared memory ------------------------------------------------------------------------------------------------
 // A block's shared memory is NaN until written. A bad address ends the launch.
 uint32_t smem_base();
-// Names a region for reports and counts: "K+512" instead of "shared+16896", and "K row 2, chunk 0 (K+512)" if it has rows.
-// `name` must outlive the launch.
+// Names a region for reports and counts: "K+512" instead of "shared+16896", and "K row 2, chunk 0 (K+512)" if it has
+// rows. `name` must outlive the launch.
 void smem_name(uint32_t address, uint32_t bytes, const char* name, uint32_t row_bytes = 0);
 uint32_t ld_shared_b32(uint32_t address, CallSite site = CallSite::current());
 uint2 ld_shared_v2(uint32_t address, CallSite site = CallSite::current());
@@ -141,7 +141,8 @@ inline uint32_t multiprocessors(const Device& device) {
 void run_grid(Device& device, dim3 grid, dim3 block, uint32_t cluster, uint32_t smem_bytes, void (*body)(const void*),
               const void* kernel);
 
-// The blocks of a cluster run side by side. A bad configuration, like any fatal fault, is a report in the Device and makes it failed().
+// The blocks of a cluster run side by side. A bad configuration, like any fatal fault, is a report in the Device and
+// makes it failed().
 template <class... Params, class... Args>
 void launch_clusters(Device& device, void (*kernel)(Params...), dim3 grid, dim3 block, uint32_t cluster,
                      uint32_t smem_bytes, Args... args) {

@@ -86,8 +86,8 @@ class Launch {
     return {site.file, site.line, site.instruction, site.buffer};
   }
 
-  // Clusters are claimed in ascending order, and those below a failed one are finished: the reports do not depend on the
-  // number of workers.
+  // Clusters are claimed in ascending order, and those below a failed one are finished: the reports do not depend on
+  // the number of workers.
   void work() {
     const SignalStack stack(config_.options);
     Cluster cluster(config_);

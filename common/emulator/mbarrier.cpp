@@ -1,6 +1,6 @@
-// mbarriers. A thread that waits for a phase is woken by the arrival that completes it, or by the last of the bytes that
-// the phase expects. The arrivals of cp.async.mbarrier.arrive and the bytes of bulk copies come when the copies land, which
-// is as late as possible: when no thread can go on, those that somebody waits for land.
+// mbarriers. A thread that waits for a phase is woken by the arrival that completes it, or by the last of the bytes
+// that the phase expects. The arrivals of cp.async.mbarrier.arrive and the bytes of bulk copies come when the copies
+// land, which is as late as possible: when no thread can go on, those that somebody waits for land.
 #include "common/emulator/mbarrier.hpp"
 
 #include <fmt/format.h>

@@ -175,8 +175,8 @@ bool RaceDetector::issue_bulk(const Actor& actor, uint32_t mbarrier, uint32_t of
 bool RaceDetector::use_mbarrier(const Actor& actor, uint32_t offset, Hazard& hazard) {
   const Cell writer = writers_[offset / 4], own = tag(actor);
   Cell& reader = reader_of(actor.warp, offset / 4);
-  // The latest use counts, and not the earliest: threads arrive, which ends a tick, and then wait. What ends an mbarrier
-  // comes after a barrier of all its users.
+  // The latest use counts, and not the earliest: threads arrive, which ends a tick, and then wait. What ends an
+  // mbarrier comes after a barrier of all its users.
   reader = reader == 0 || ((reader ^ own) & (SEVERAL | THREAD)) == 0 ? own : std::max(reader, own) | SEVERAL;
   if ((writer & MBARRIER) != MBARRIER) return false;  // overwritten, which has been reported
   if (ordered(writer & ~MBARRIER, actor.warp, own & THREAD)) return false;

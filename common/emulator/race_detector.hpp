@@ -1,23 +1,23 @@
 // Happens-before race detection on the shared memory of a cluster's blocks, mostly of one, with vector clocks.
 //
 // Every thread has a clock that ticks when it lets others know what it has done: at barriers, and when it arrives at an
-// mbarrier. Of each warp everybody knows up to which tick the accesses of all its lanes are ordered before their own, and
-// of single threads, which arrive one by one, up to which tick those of that thread are. An access is ordered after an
-// earlier one if that is known up to its tick, or if the thread is the same. The lanes of a warp are in step after
+// mbarrier. Of each warp everybody knows up to which tick the accesses of all its lanes are ordered before their own,
+// and of single threads, which arrive one by one, up to which tick those of that thread are. An access is ordered after
+// an earlier one if that is known up to its tick, or if the thread is the same. The lanes of a warp are in step after
 // __syncwarp. Only the executed schedule is judged, but the verdict does not depend on which schedule that was.
 //
-// A thread that has waited at an mbarrier knows more than its warp, which catches up at its next barrier. Copies that an
-// mbarrier tracks are no thread's writes: each warp has a second clock for them, which those who wait get to know. Bulk
-// copies are the copy engine's, with a clock per mbarrier: to have waited at another one is not to know them.
+// A thread that has waited at an mbarrier knows more than its warp, which catches up at its next barrier. Copies that
+// an mbarrier tracks are no thread's writes: each warp has a second clock for them, which those who wait get to know.
+// Bulk copies are the copy engine's, with a clock per mbarrier: to have waited at another one is not to know them.
 //
-// The copy engine goes another way to memory (the "async proxy") than loads and stores do. It knows of a store what a proxy
-// fence has told it: a second set of clocks, which goes wherever the first goes, says what fences have told.
+// The copy engine goes another way to memory (the "async proxy") than loads and stores do. It knows of a store what a
+// proxy fence has told it: a second set of clocks, which goes wherever the first goes, says what fences have told.
 //
-// That way also reads, and goes on reading when the instruction is long over: for the products of a warpgroup, and for bulk
-// stores. Each of these readers has a clock too, and who waits for them learns how far they are.
+// That way also reads, and goes on reading when the instruction is long over: for the products of a warpgroup, and for
+// bulk stores. Each of these readers has a clock too, and who waits for them learns how far they are.
 //
-// Memory is shadowed in cells of 4 bytes: its last writer, and for each warp its last reader. Reads of one cell by several
-// lanes between two steps of their warp are one, with the earliest of their ticks.
+// Memory is shadowed in cells of 4 bytes: its last writer, and for each warp its last reader. Reads of one cell by
+// several lanes between two steps of their warp are one, with the earliest of their ticks.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -101,8 +101,8 @@ class RaceDetector {
   }
   void land(const Actor& actor, uint32_t offset, uint32_t bytes, bool tracked);  // by an mbarrier
 
-  // Reads by the async proxy. They belong to the products of a warpgroup, or to a thread's bulk stores, of which those of a
-  // warp share a clock. `tick` ascends with each instruction.
+  // Reads by the async proxy. They belong to the products of a warpgroup, or to a thread's bulk stores, of which those
+  // of a warp share a clock. `tick` ascends with each instruction.
   struct Reader {
     uint32_t first_warp, warps;  // must know what they read to be written: a warpgroup's, or the thread's
     uint32_t thread;             // the first of the warpgroup, or the one

@@ -1,5 +1,5 @@
-// Which thread of a block runs: the fibers and their switches, the lanes of a warp that meet, who waits for what, and when a
-// thread has taken too many steps. What each instruction goes through is inline.
+// Which thread of a block runs: the fibers and their switches, the lanes of a warp that meet, who waits for what, and
+// when a thread has taken too many steps. What each instruction goes through is inline.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -77,7 +77,8 @@ struct Scheduler {
   void report_endless_loop(const CallSite& call);
   [[noreturn]] void switch_to_host();
 
-  // The sites that each thread, and after them each warp together, has come by since it was close to Options::max_steps.
+  // The sites that each thread, and after them each warp together, has come by since it was close to
+  // Options::max_steps.
   std::vector<std::set<SiteId>> late_sites_;
 };
 
@@ -100,8 +101,8 @@ inline void step(Instruction instruction, const CallSite& call) {
     look(instruction, call, false);
 }
 
-// Lanes of a warp meet. False: others have yet to come, and this lane must wait(). True: this lane is the last, and must
-// wake the others, warp.ready |= members, when it has computed what they wait for.
+// Lanes of a warp meet. False: others have yet to come, and this lane must wait(). True: this lane is the last, and
+// must wake the others, warp.ready |= members, when it has computed what they wait for.
 inline bool arrive(Instruction instruction, const CallSite& site, uint32_t members) {
   Warp& warp = *current.warp;
   const uint32_t self = 1u << current.lane;

@@ -71,7 +71,8 @@ std::string_view kind_of_access([[maybe_unused]] const ucontext_t& context) {
 #endif
 }
 
-// The source line of a machine instruction, exactly or else that of the last emulated one; and what a report says of it.
+// The source line of a machine instruction, exactly or else that of the last emulated one; and what a report says of
+// it.
 std::pair<SourceLine, std::string> line_of(const Block& block, const void* pc) {
   const std::optional<SourceLine> exact = machine_line(pc);
   SourceLine line = exact ? *exact : block.scheduler.last_line();

@@ -31,8 +31,8 @@ std::string what_is_wrong(const TensorMap& map) {
   return "";
 }
 
-// Calls visit(row, address, first, count) for each row of the box that has elements inside the tensor: `count` of them at
-// `address`, the first of which is element `first` of the row.
+// Calls visit(row, address, first, count) for each row of the box that has elements inside the tensor: `count` of them
+// at `address`, the first of which is element `first` of the row.
 template <class Visit>
 void for_each_row(const TensorMap& map, const std::array<int, 4>& at, Visit&& visit) {
   const auto inside = [&](size_t dimension, int64_t i) {

@@ -6,8 +6,8 @@
 
 inline namespace emulated {
 
-// How often a tensor map has been copied in device code. The hardware copies a parameter once, and follows the address of
-// that copy alone.
+// How often a tensor map has been copied in device code. The hardware copies a parameter once, and follows the address
+// of that copy alone.
 struct DeviceCopies {
   int count = 0;
   DeviceCopies() = default;
@@ -32,8 +32,8 @@ TensorMap tensor_map_3d(Device& device, const f16* base, const uint64_t (&extent
 TensorMap tensor_map_4d(Device& device, const f16* base, const uint64_t (&extent)[4], const uint64_t (&stride_bytes)[3],
                         const uint32_t (&box)[4]);
 
-// A copy lands as late as it can: when no thread can go on without it. Its destination is NaN until then, and afterwards
-// for threads that have not waited at its mbarrier.
+// A copy lands as late as it can: when no thread can go on without it. Its destination is NaN until then, and
+// afterwards for threads that have not waited at its mbarrier.
 void cp_async_bulk_tensor_3d(uint32_t shared_address, const TensorMap& map, int x, int y, int z, uint32_t mbarrier,
                              CallSite site = CallSite::current());
 void cp_async_bulk_tensor_4d(uint32_t shared_address, const TensorMap& map, int x, int y, int z, int w,
@@ -54,8 +54,8 @@ void cp_async_bulk_wait(CallSite site = CallSite::current()) {
   cp_async_bulk_wait_pending(PENDING, false, site);
 }
 void mbarrier_arrive_expect_tx(uint32_t address, uint32_t bytes, CallSite site = CallSite::current());
-// The hardware tells nobody that one of these is missing: a copy may work, bring or meet old data, or wait for ever. Here it
-// is reported.
+// The hardware tells nobody that one of these is missing: a copy may work, bring or meet old data, or wait for ever.
+// Here it is reported.
 void fence_mbarrier_init(CallSite site = CallSite::current());
 void fence_proxy_async_shared(CallSite site = CallSite::current());
 void fence_proxy_async(CallSite site = CallSite::current());

@@ -22,7 +22,7 @@ std::string group_name(uint32_t thread) {
   return fmt::format("warpgroup {}", thread / WARPGROUP_THREADS);
 }
 
-// ---- meeting -----------------------------------------------------------------------------------------------------------
+// ---- meeting --------------------------------------------------------------------------------------------------------
 
 [[noreturn]] void incomplete_group(SiteId site) {
   Block& block = *current.block;
@@ -67,8 +67,8 @@ bool come_to(Instruction instruction, const CallSite& call) {
   return group.arrived == 0xf;
 }
 
-// The last of the 128 threads to come computes for all. False from `compute`: they have to wait on, and who wakes them is
-// another matter.
+// The last of the 128 threads to come computes for all. False from `compute`: they have to wait on, and who wakes them
+// is another matter.
 template <class Compute>
 void meet_as_warpgroup(Instruction instruction, const CallSite& call, Compute&& compute) {
   Warp& warp = *current.warp;
@@ -84,7 +84,7 @@ void meet_as_warpgroup(Instruction instruction, const CallSite& call, Compute&& 
   wait();
 }
 
-// ---- registers in flight -----------------------------------------------------------------------------------------------
+// ---- registers in flight --------------------------------------------------------------------------------------------
 
 bool overlap(const void* a, uint32_t a_bytes, const void* b, uint32_t b_bytes) {
   const auto *const x = static_cast<const std::byte*>(a), *const y = static_cast<const std::byte*>(b);
@@ -190,7 +190,7 @@ void fetch_results(SiteId site, uint64_t over) {
   });
 }
 
-// ---- tiles in shared memory ----------------------------------------------------------------------------------------------
+// ---- tiles in shared memory -----------------------------------------------------------------------------------------
 
 // What the hardware reads of a matrix descriptor's bits, in bytes.
 struct Descriptor {
@@ -304,7 +304,7 @@ void read_B(TileReader& reader, Warpgroup& group) {
   }
 }
 
-// ---- products ----------------------------------------------------------------------------------------------------------
+// ---- products -------------------------------------------------------------------------------------------------------
 
 void require_agreement(SiteId site, const Warpgroup& group) {
   const WgmmaOperands& first = group.in[0];
@@ -364,7 +364,7 @@ void multiply_as_warpgroup(Instruction instruction, const CallSite& call) {
 
 }  // namespace
 
-// ---- scheduling --------------------------------------------------------------------------------------------------------
+// ---- scheduling -----------------------------------------------------------------------------------------------------
 
 void Scheduler::wake_warpgroup(uint32_t group) {
   block.warpgroups[group].arrived = 0;

@@ -1,8 +1,9 @@
 // The emulator's twins of common/ptx/wgmma.cuh.
 //
-// A product is computed when it is issued, by the last of the warpgroup's 128 threads to come, into a tile of its own. Its
-// accumulators are NaN, of a pattern that nobody else writes, until a wait of the thread covers it; then they hold the
-// result. So who reads one too early gets NaN, and who writes one is reported, as is who writes an A register in flight.
+// A product is computed when it is issued, by the last of the warpgroup's 128 threads to come, into a tile of its own.
+// Its accumulators are NaN, of a pattern that nobody else writes, until a wait of the thread covers it; then they hold
+// the result. So who reads one too early gets NaN, and who writes one is reported, as is who writes an A register in
+// flight.
 #pragma once
 #include <cstddef>
 #include <cstdint>

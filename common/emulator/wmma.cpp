@@ -67,8 +67,8 @@ Matrix agreed_matrix(Block& block, const Warp& warp, uint32_t element_bytes) {
   return {addresses[0], stride, site};
 }
 
-// Calls access(actor, address, bytes) for what each lane holds, an access of its own. As the actor is "the whole warp", it
-// is ordered without a barrier with nothing but the same lane's part of the same matrix in other loads and stores.
+// Calls access(actor, address, bytes) for what each lane holds, an access of its own. As the actor is "the whole warp",
+// it is ordered without a barrier with nothing but the same lane's part of the same matrix in other loads and stores.
 template <class Element, class Access>
 void for_each_lane(Block& block, const Warp& warp, const Matrix& matrix, Access&& access) {
   constexpr uint32_t BYTES = PER_LANE * sizeof(Element);

@@ -9,8 +9,8 @@ namespace emulator {
 
 struct WmmaElements;  // the way in, for the emulator
 
-// Lane l holds elements 8 l .. 8 l + 7 of the 16 x 16 matrix, counted row by row (B: column by column): a layout that no
-// GPU has, so that no kernel can come to rely on one. NaN until loaded or filled.
+// Lane l holds elements 8 l .. 8 l + 7 of the 16 x 16 matrix, counted row by row (B: column by column): a layout that
+// no GPU has, so that no kernel can come to rely on one. NaN until loaded or filled.
 template <class Element, int USE>
 class WmmaFragment {
  public:
@@ -34,8 +34,8 @@ using WmmaBCol = emulator::WmmaFragment<uint16_t, 2>;
 using WmmaAccumulator = emulator::WmmaFragment<float, 3>;
 
 // A row that does not begin at a multiple of 32 bytes, or lanes that disagree on `address` or `ld`, end the launch.
-// Counted as on sm_80 and newer: a load of A or B as one ldmatrix.x4, a load or store of C as four requests of 8 bytes per
-// lane, a wmma_mma as two mma.m16n8k16.
+// Counted as on sm_80 and newer: a load of A or B as one ldmatrix.x4, a load or store of C as four requests of 8 bytes
+// per lane, a wmma_mma as two mma.m16n8k16.
 void wmma_fill(WmmaAccumulator& fragment, float value);
 void wmma_load_a(WmmaA& fragment, uint32_t address, uint32_t ld, emulator::CallSite = emulator::CallSite::current());
 void wmma_load_b_row(WmmaBRow& fragment, uint32_t address, uint32_t ld,

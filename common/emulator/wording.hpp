@@ -1,5 +1,5 @@
-// What reports say: the names of threads, blocks, buffers, rows and chunks, and the sentences about what the scheduler, the
-// race detector, shared memory and signals have found. What a single instruction finds it words itself.
+// What reports say: the names of threads, blocks, buffers, rows and chunks, and the sentences about what the scheduler,
+// the race detector, shared memory and signals have found. What a single instruction finds it words itself.
 #pragma once
 #include <cstddef>
 #include <cstdint>

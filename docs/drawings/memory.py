@@ -1,4 +1,5 @@
-"""How near and how wide each memory is, to scale. L2 was measured, shared memory is arithmetic, global memory the data sheet's."""
+"""How near and how wide each memory is, to scale. L2 was measured, shared memory is arithmetic, global memory the data
+sheet's."""
 import prose
 from sketch import FULL, Sketch
 

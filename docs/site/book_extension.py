@@ -1,5 +1,5 @@
-"""What the front page and the pages before the first rung show of the repository: the climb, where the ladder stands among others, a
-report of the emulator, and the words of these kernels beside those of plain CUDA."""
+"""What the front page and the pages before the first rung show of the repository: the climb, where the ladder stands
+among others, a report of the emulator, and the words of these kernels beside those of plain CUDA."""
 from __future__ import annotations
 
 import html
@@ -47,7 +47,8 @@ def statements(line: str) -> list[str]:
 def pairs() -> list[Pair]:
     text = DIALECT.read_text(encoding="utf-8")
     found = re.findall(r"^ *// (.+?) \| (.+)\n *\{ (.+) \}\n *\{ (.+) \}$", text, re.M)
-    if len(found) < 5 or len(found) != len(re.findall(r"^ *// .+ \| ", text, re.M)) - 1:  # the head of the file explains the form
+    # The head of the file explains the form.
+    if len(found) < 5 or len(found) != len(re.findall(r"^ *// .+ \| ", text, re.M)) - 1:
         raise ExtensionError(f"{DIALECT}: a comment with a bar and no two lines in braces below it")
     return [Pair(what, why, statements(plain), statements(ours)) for what, why, plain, ours in found]
 
@@ -91,7 +92,8 @@ def measured(regime: str = "sustained") -> tuple[list[results.Row], list[results
 
 
 class Climb(SphinxDirective):
-    """```{climb}```: a bar for each rung that another one starts from, with others as lines. A bar leads to its chapter."""
+    """```{climb}```: a bar for each rung that another one starts from, with others as lines. A bar leads to its
+    chapter."""
 
     def run(self):
         timed, peers, _ = measured()
@@ -129,8 +131,8 @@ class Climb(SphinxDirective):
 
 
 class Standing(SphinxDirective):
-    """```{standing}```: the best rung of each part and what others reach, in turns and, where that was measured, alone. Of rungs that are as
-    fast within 1 % in turns, and then alone if they were measured so, it is the first."""
+    """```{standing}```: the best rung of each part and what others reach, in turns and, where that was measured, alone.
+    Of rungs that are as fast within 1 % in turns, and then alone if they were measured so, it is the first."""
 
     def run(self):
         turns, alone = measured(), measured("alone")
@@ -157,7 +159,8 @@ class Standing(SphinxDirective):
 
 
 class Demonstration(SphinxDirective):
-    """```{demonstration}```: the line that was taken out, and what the check then said (demonstration.py): the first report, the others folded."""
+    """```{demonstration}```: the line that was taken out, and what the check then said (demonstration.py): the first
+    report, the others folded."""
 
     def run(self):
         run = json.loads(RECORDED.read_text(encoding="utf-8"))

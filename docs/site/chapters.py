@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Writes what is measured in every chapter (the README.md of a rung) from docs/results: the block with this rung beside the one
-that it starts from, and the numbers of the prose (prose.py). The page of a part, the README.md of its folder, has such prose too.
+"""Writes what is measured in every chapter (the README.md of a rung) from docs/results: the block with this rung beside
+the one that it starts from, and the numbers of the prose (prose.py). The page of a part, the README.md of its folder,
+has such prose too.
 
 With --check nothing is written: exits 1 when a chapter is older than its data.
 """
@@ -94,7 +95,8 @@ def counter_lines(columns: list[dict[str, float] | None]) -> list[tuple[str, lis
 
 
 def moved(before: dict[str, float], now: dict[str, float]) -> list[str]:
-    """The labels of the counters that moved most, in the order of the table. Next to nothing has not moved, whatever its ratio."""
+    """The labels of the counters that moved most, in the order of the table. Next to nothing has not moved, whatever
+    its ratio."""
     def change(metric) -> float:
         names = metric if isinstance(metric, tuple) else (metric,)
         if any(name not in counters for name in names for counters in (before, now)):
@@ -110,7 +112,8 @@ def moved(before: dict[str, float], now: dict[str, float]) -> list[str]:
 
 
 def at_the_tile_before(rung: rungs.Rung, rows: list[results.Row]) -> list[tuple[str, str]]:
-    """Where the default tile is another than that of the rung before, the gain of the idea alone: both at the same tile."""
+    """Where the default tile is another than that of the rung before, the gain of the idea alone: both at the same
+    tile."""
     before = rungs.by_name().get(rung.previous)
     if before is None or before.default.label == rung.default.label:
         return []
@@ -138,7 +141,8 @@ def block(rung: rungs.Rung, rows: list[results.Row], counters: dict) -> str:
                 for selection in (results.Selection(), results.Selection(regime="burst"), results.Selection(causal=True))]
 
     def default_kernel(name: str | None) -> dict[str, float] | None:
-        kernels = counters.get(name, {})  # "flash_attention<64, 128, 4>"; of a rung of several functions none is the default
+        # "flash_attention<64, 128, 4>"; of a rung of several functions none is the default.
+        kernels = counters.get(name, {})
         return next(iter(kernels.values())) if len({kernel.partition("<")[0] for kernel in kernels}) == 1 else None
 
     before = next((name for name in earlier(rung) if at(name)[0]), None)

@@ -1,5 +1,5 @@
-"""The colours of code: 4.5 to 1 and more on plain ground, on the tint of code and on that of added and removed lines, which
-no style of Pygments keeps. The grounds are in static/site.css; harness/tests/site/contrast_tests.py measures."""
+"""The colours of code: 4.5 to 1 and more on plain ground, on the tint of code and on that of added and removed lines,
+which no style of Pygments keeps. The grounds are in static/site.css; harness/tests/site/contrast_tests.py measures."""
 from __future__ import annotations
 
 from pygments.style import Style

@@ -1,5 +1,5 @@
-"""The site: sphinx-build -c docs/site . OUT, with the repository's root as the source, so that links work here as they do there.
-The built program says which rungs there are: harness/rungs.py."""
+"""The site: sphinx-build -c docs/site . OUT, with the repository's root as the source, so that links work here as they
+do there. The built program says which rungs there are: harness/rungs.py."""
 import sys
 from pathlib import Path
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Takes a wait out of a kernel, compiles what is left, has it checked on the emulator, and keeps what the check says:
-docs/site/recorded/without_wait.json, which the front page shows. With --check nothing is written: exits 1 when it would differ."""
+docs/site/recorded/without_wait.json, which the front page shows. With --check nothing is written: exits 1 when it would
+differ."""
 from __future__ import annotations
 
 import argparse
@@ -27,7 +28,8 @@ SECONDS = re.compile(r" +\d+\.\d\d s\b")
 
 
 def without_the_last_wait(text: str) -> tuple[str, int, str]:
-    """The kernel without it; the line's number and its text. Its place stays, empty, so that all other lines keep theirs."""
+    """The kernel without it; the line's number and its text. Its place stays, empty, so that all other lines keep
+    theirs."""
     lines = text.split("\n")
     number = max(n for n, line in enumerate(lines) if CUT in line)
     cut, lines[number] = lines[number], ""

@@ -1,5 +1,6 @@
-// Plain CUDA beside the words of these kernels, a pair per line: what is done | why it is written so, then CUDA's line, then ours.
-// The page "How these kernels are written" is made from this file, and a test has nvcc compile it, so no name on that page can be wrong.
+// Plain CUDA beside the words of these kernels, a pair per line: what is done | why it is written so, then CUDA's line,
+// then ours. The page "How these kernels are written" is made from this file, and a test has nvcc compile it, so no
+// name on that page can be wrong.
 #include <cuda_fp16.h>
 #include <cuda_pipeline.h>
 #include "common/gpu.cuh"
@@ -66,7 +67,8 @@ __global__ void pairs(AttentionParams p, const half* Q, float scale, int row, in
   if (grown) S[0] = x + score + row_max;
 }
 
-// The maximum of a row, as p01_rowwise takes it: a thread over its keys, a warp by shuffles, the block through shared memory.
+// The maximum of a row, as p01_rowwise takes it: a thread over its keys, a warp by shuffles, the block through shared
+// memory.
 __global__ void row_maximum(const float* row, int n, float* result) {
   __shared__ float warp_max[32];
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the drawings of chapters and pages: NAME.svg beside each NAME.py that makes one (sketch.py), and in the page beside it the words
-that stand in for the picture.
+"""Writes the drawings of chapters and pages: NAME.svg beside each NAME.py that makes one (sketch.py), and in the page
+beside it the words that stand in for the picture.
 
 With --check nothing is written: exits 1 when a drawing is older than what it is drawn from.
 """

@@ -67,7 +67,8 @@ def fragment(name: str) -> str:
 
 
 def dealt(name: str) -> dict[tuple[int, int], tuple[int, int]]:
-    """Element -> (lane, 0) of one 8x8 matrix, as the hardware dealt it out: element (row, column) of matrix m was 0mrc, two to a word."""
+    """Element -> (lane, 0) of one 8x8 matrix, as the hardware dealt it out: element (row, column) of matrix m was 0mrc,
+    two to a word."""
     text = (ROOT / "harness" / "tests" / "fixtures" / "conformance" / f"{name}.txt").read_text(encoding="utf-8")
     words = [word for line in text.splitlines() if not line.startswith("#") for word in line.split()]
     owner = {}

@@ -46,7 +46,8 @@ def terms() -> dict[str, re.Pattern]:
 
 
 def first_use(name: str, text: str, paragraph: Callable[[], str] | None = None) -> re.Match | None:
-    """The first place in a text that uses a term in the glossary's sense; `paragraph` gives what the text is part of."""
+    """The first place in a text that uses a term in the glossary's sense; `paragraph` gives what the text is part
+    of."""
     found = list(terms()[name].finditer(text))
     if found and name in SPEAKS_OF and not re.search(SPEAKS_OF[name], paragraph() if paragraph else text, re.I):
         return None

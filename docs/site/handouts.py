@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Prints the pages of the site to PDF with headless Chromium, one file per page: handouts.py build/site build/handouts [03 ..]"""
+"""Prints the pages of the site to PDF with headless Chromium, one file per page: handouts.py build/site build/handouts
+[03 ..]"""
 from __future__ import annotations
 
 import argparse
@@ -20,7 +21,8 @@ CANNOT_RUN_HERE = 77
 
 
 def pages(site: Path) -> dict[str, Path]:
-    """Name of the hand-out -> page: 08_fragorder and softmax, from past_fa2/08_fragorder/README.html and docs/softmax.html."""
+    """Name of the hand-out -> page: 08_fragorder and softmax, from past_fa2/08_fragorder/README.html and
+    docs/softmax.html."""
     found = {rung.name: site / rung.directory / "README.html" for rung in rungs.known()}
     chapters = {name: path for name, path in found.items() if path.is_file()}
     return {path.stem: path for path in sorted(site.glob("docs/*.html")) if path.stem not in LEFT_OUT} | chapters

@@ -1,4 +1,5 @@
-"""Kernels on a page: the whole file, what changed in it since the rung that it starts from, and its parts by their marks."""
+"""Kernels on a page: the whole file, what changed in it since the rung that it starts from, and its parts by their
+marks."""
 from __future__ import annotations
 
 import re

@@ -1,5 +1,6 @@
-"""```{bench-lab}```: the measured results as an interactive chart. The page carries the files of docs/results as they stand, read
-and checked here by the code that the plots use, with docs/results/schema.json, by whose rules the page checks a reader's own file."""
+"""```{bench-lab}```: the measured results as an interactive chart. The page carries the files of docs/results as they
+stand, read and checked here by the code that the plots use, with docs/results/schema.json, by whose rules the page
+checks a reader's own file."""
 from __future__ import annotations
 
 import html

@@ -1,4 +1,5 @@
-// Prints, as JSON, the layouts that the site draws: from the functions that the kernels and the emulator themselves use.
+// Prints, as JSON, the layouts that the site draws: from the functions that the kernels and the emulator themselves
+// use.
 #include <cstdio>
 #include <iterator>
 #include <set>
@@ -61,7 +62,8 @@ struct Mapping {
 #define MAPPING(expression, pitch) \
   Mapping { #expression, []([[maybe_unused]] uint32_t row, uint32_t chunk) -> uint32_t { return expression; }, pitch }
 
-#pragma GCC diagnostic ignored "-Wparentheses"  // some leave it to the order of precedence, to hold the explorer's to C's
+// Some leave it to the order of precedence, to hold the explorer's to C's.
+#pragma GCC diagnostic ignored "-Wparentheses"
 const Mapping MAPPINGS[] = {
     MAPPING(chunk, 16),
     MAPPING(chunk ^ row % 8, 16),
@@ -90,8 +92,9 @@ const Mapping MAPPINGS[] = {
 };
 // clang-format on
 
-// Wavefronts: of ldmatrix for one chunk of eight rows, [group of rows][chunk]; of st.shared.v4 by a warp that writes two rows,
-// as load_tile does, [pair of rows]. And how many chunks share their place with another, and how many lie past the tile's last byte.
+// Wavefronts: of ldmatrix for one chunk of eight rows, [group of rows][chunk]; of st.shared.v4 by a warp that writes
+// two rows, as load_tile does, [pair of rows]. And how many chunks share their place with another, and how many lie
+// past the tile's last byte.
 void print_mapping(const Mapping& mapping, const char* end) {
   std::printf("{\"expression\": \"%s\", \"pitch\": %u, \"reads\": [", mapping.text, mapping.pitch);
   for (uint32_t first = 0; first < ROWS; first += 8) {

@@ -1,5 +1,5 @@
-"""The one place that says where the site's scripts and extensions find what they import: `from harness import rungs`, and the
-modules of harness/plots. Who imports one of these imports this first; conf.py does for the extensions."""
+"""The one place that says where the site's scripts and extensions find what they import: `from harness import rungs`,
+and the modules of harness/plots. Who imports one of these imports this first; conf.py does for the extensions."""
 from __future__ import annotations
 
 import sys

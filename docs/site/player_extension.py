@@ -1,5 +1,5 @@
-"""The interactive pages: the trace player and the bank and fragment explorer. What they show is put into the page as JSON,
-for a browser fetches nothing from a disk."""
+"""The interactive pages: the trace player and the bank and fragment explorer. What they show is put into the page as
+JSON, for a browser fetches nothing from a disk."""
 from __future__ import annotations
 
 import html
@@ -49,8 +49,9 @@ def carried(stage: str) -> str:
 
 
 class TracePlayer(SphinxDirective):
-    """```{trace-player} 03_kvpipe```: every trace of traces/, with its kernel. The player opens with that rung, whose trace is the
-    table for who has no JavaScript. With `:at: QK 1` the page carries that trace alone, and it opens where that part of that tile begins."""
+    """```{trace-player} 03_kvpipe```: every trace of traces/, with its kernel. The player opens with that rung, whose
+    trace is the table for who has no JavaScript. With `:at: QK 1` the page carries that trace alone, and it opens where
+    that part of that tile begins."""
     required_arguments = 1
     option_spec = {"at": directives.unchanged_required}
 

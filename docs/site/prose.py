@@ -2,8 +2,8 @@
 
     h200('02').tflops / h200('01').tflops:.2f
 
-A page of the site has it in a role. A chapter is also read as it stands, so its prose has plain numbers, and a comment at its
-end repeats the words around each of them with the expression in its place; chapters.py renews the prose by it:
+A page of the site has it in a role. A chapter is also read as it stands, so its prose has plain numbers, and a comment
+at its end repeats the words around each of them with the expression in its place; chapters.py renews the prose by it:
 
     <!-- numbers
     is worth {h200('02').tflops / h200('01[64x128, 4 warps]').tflops:.2f} times
@@ -53,14 +53,16 @@ def _only(found: list, what: str):
 
 
 def _full(name: str) -> str:
-    """'02_swizzle[64x32, 2 warps]' for '02[64x32, 2 warps]': the number of a rung, or its word, becomes its name; others stay."""
+    """'02_swizzle[64x32, 2 warps]' for '02[64x32, 2 warps]': the number of a rung, or its word, becomes its name;
+    others stay."""
     base, variant = rungs.split(name)
     rung = rungs.find(base)
     return rung.name + variant if rung else name
 
 
 def _of(name: str, rows: list, file: str) -> list:
-    """The rows of a rung, a variant, a peer or a ceiling. What has rows of just this name is meant before a rung of this word."""
+    """The rows of a rung, a variant, a peer or a ceiling. What has rows of just this name is meant before a rung of
+    this word."""
     full = name if any(row.stage == name for row in rows) else _full(name)
     found = [row for row in rows if row.stage == full]
     if not found:
@@ -71,7 +73,8 @@ def _of(name: str, rows: list, file: str) -> list:
 
 
 def h200(name: str, **shape) -> results.Row:
-    """A row of h200.csv: a rung by name or number, a variant, a peer or a ceiling; at the README's shape unless told."""
+    """A row of h200.csv: a rung by name or number, a variant, a peer or a ceiling; at the README's shape unless
+    told."""
     selection = results.Selection(**shape)
     found = [row for row in _of(name, _rows(), "docs/results/h200.csv") if row.source == "measured" and selection.takes(row)]
     return _only(found, f"{name} at {selection} in docs/results/h200.csv")
@@ -141,7 +144,8 @@ def value(expression: str):
 
 
 def number(text: str) -> str:
-    """The value of EXPRESSION:FORMAT. Raises ResultsError, whatever is wrong with it; NotMeasured where a row is missing."""
+    """The value of EXPRESSION:FORMAT. Raises ResultsError, whatever is wrong with it; NotMeasured where a row is
+    missing."""
     expression, _, form = text.rpartition(":")
     try:
         return format(value(expression), form)
@@ -159,8 +163,8 @@ def _pattern(line: str) -> re.Pattern:
 
 
 def filled(text: str, where: str, write=number) -> str:
-    """A chapter with every number of its comment computed anew; `write` makes the text of one from its expression. A number of a
-    rung that was not measured yet stays as it is."""
+    """A chapter with every number of its comment computed anew; `write` makes the text of one from its expression. A
+    number of a rung that was not measured yet stays as it is."""
     block = BLOCK.search(text)
     for line in block[1].splitlines() if block else []:
         holes, places = HOLE.findall(line), list(_pattern(line).finditer(BLOCK.sub("", text)))

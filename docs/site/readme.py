@@ -56,7 +56,8 @@ def percent(ratio: float) -> str:
 
 
 def gain(rung: rungs.Rung, measured: dict[str, results.Row]) -> str:
-    """Over the rung that it starts from. Where the default tile is another one, also how much of it remains at that rung's tile."""
+    """Over the rung that it starts from. Where the default tile is another one, also how much of it remains at that
+    rung's tile."""
     row = measured.get(rung.name)
     if row is None or row.vs_previous is None:
         return ""

@@ -1,6 +1,6 @@
-"""Figures of sizes, tiles and order as SVG inside the page: from the tile of a rung, from the layout functions, from the
-recorded traces (traces.py), and from docs/results. Each carries its content in words. They are
-368 units wide, the width of a phone, so that their 11 unit type is 11 pixels there."""
+"""Figures of sizes, tiles and order as SVG inside the page: from the tile of a rung, from the layout functions, from
+the recorded traces (traces.py), and from docs/results. Each carries its content in words. They are 368 units wide, the
+width of a phone, so that their 11 unit type is 11 pixels there."""
 from __future__ import annotations
 
 import html
@@ -36,7 +36,7 @@ def figure(title: str, words: str, height: float, parts: list[str]) -> str:
             f'<desc>{html.escape(words)}</desc>{"".join(parts)}</svg><figcaption>{html.escape(title)}</figcaption></figure>')
 
 
-# ---- how large, how cut ------------------------------------------------------------------------------------------------
+# ---- how large, how cut ----------------------------------------------------------------------------------------------
 
 def sizes(n: int = 2048, d: int = 128) -> str:
     """Q and K^T at the edges of the score matrix that they give, to scale."""
@@ -64,7 +64,8 @@ def tiling(stage: str) -> str:
 
     def cells(x: float, y: float, wide: float, tall: float, rows: int, across: int, picked) -> None:
         places = [(r, c) for r in range(rows) for c in range(across)]
-        for r, c in sorted(places, key=lambda place: "picked" in picked(*place)):  # the outline last, or its neighbours paint over it
+        # The outline last, or its neighbours paint over it.
+        for r, c in sorted(places, key=lambda place: "picked" in picked(*place)):
             parts.append(box(x + c * wide / across, y + r * tall / rows, wide / across, tall / rows, picked(r, c)))
 
     left, right, top, low = 4.0, 196.0, 34.0, 222.0
@@ -105,7 +106,7 @@ def p_in_registers() -> str:
                 [str(r) for r in range(16)], [str(c) for c in range(16)], cells)
 
 
-# ---- in which order ----------------------------------------------------------------------------------------------------
+# ---- in which order --------------------------------------------------------------------------------------------------
 
 KINDS = {"ld.global": "copy", "st.shared": "copy", "cp.async.16": "request", "cp.async.wait": "wait", "__syncthreads": "barrier",
          "ldmatrix": "multiply", "mma": "multiply", "shfl": "softmax", "st.global": "store"}
@@ -129,10 +130,11 @@ def order(stage: str) -> list[list]:
     return found
 
 
-# ---- what it gained ----------------------------------------------------------------------------------------------------
+# ---- what it gained --------------------------------------------------------------------------------------------------
 
 def waterfall() -> str:
-    """What each rung added, from the rate of the rung that it starts from to its own. Slow rungs have a panel with a scale of its own."""
+    """What each rung added, from the rate of the rung that it starts from to its own. Slow rungs have a panel with a
+    scale of its own."""
     timed, peers, ceilings = results.select(csv := DOCS / "results" / "h200.csv", results.read(csv), results.Selection())
     rates = {row.stage: row.tflops for row in timed}
     marks = [(row.stage, row.tflops) for row in peers if row.stage == "fa2"]
@@ -169,7 +171,8 @@ BEFORE_AND_AFTER = (("tensor_busy", "tensor cores active, %", 100.0), ("shared_b
 
 
 def counters(stage: str) -> str | None:
-    """The hardware's counters of a rung and of the one that it starts from, where they differ by a twentieth; None where there are none."""
+    """The hardware's counters of a rung and of the one that it starts from, where they differ by a twentieth; None
+    where there are none."""
     before = start(stage)
     if before is None:
         return None
@@ -199,7 +202,8 @@ OF_A_RUNG = {"counters": counters, "tiling": tiling}
 
 
 def scheme(name: str) -> str | None:
-    """A drawing by name: waterfall, or counters-03_kvpipe and tiling-03_kvpipe of any rung. Raises KeyError where there is none."""
+    """A drawing by name: waterfall, or counters-03_kvpipe and tiling-03_kvpipe of any rung. Raises KeyError where there
+    is none."""
     kind, _, rung = name.partition("-")
     if kind in OF_A_RUNG and rung in rungs.by_name():
         return OF_A_RUNG[kind](rung)

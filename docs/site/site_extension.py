@@ -1,5 +1,5 @@
-"""What the site draws from the repository: chapters with their diffs and kernels, figures from the layout functions of the
-code, numbers from docs/results, and formulas set by a local KaTeX. Whatever is missing stops the build."""
+"""What the site draws from the repository: chapters with their diffs and kernels, figures from the layout functions of
+the code, numbers from docs/results, and formulas set by a local KaTeX. Whatever is missing stops the build."""
 from __future__ import annotations
 
 import html
@@ -39,8 +39,8 @@ FRAGMENTS = "docs/fragments"  # a page that is read before the first kernel that
 
 
 def contents(part: str | None) -> list[str]:
-    """The chapters of a part in the ladder's order. Without a part: those of the ladder's top level and, where its first rung
-    stands, the page of each part."""
+    """The chapters of a part in the ladder's order. Without a part: those of the ladder's top level and, where its
+    first rung stands, the page of each part."""
     pages = []
     first_fragments = next(rung for rung in rungs.known() if "ldmatrix_" in kernel_path(rung.name).read_text(encoding="utf-8"))
     for rung in rungs.known():
@@ -149,8 +149,9 @@ def part_page(part: rungs.Part, text: str) -> str:
 
 
 def read_source(app, docname: str, source: list[str]) -> None:
-    """Links to folders, which a code host shows as pages, lead to their README; drawings stand in the page; comments that
-    a code host hides become what they name, `<!-- drawing NAME -->` and numbers; a chapter gets its diff and its kernel."""
+    """Links to folders, which a code host shows as pages, lead to their README; drawings stand in the page; comments
+    that a code host hides become what they name, `<!-- drawing NAME -->` and numbers; a chapter gets its diff and its
+    kernel."""
     folder = (ROOT / docname).parent
 
     def link(match: re.Match) -> str:
@@ -176,7 +177,7 @@ def read_source(app, docname: str, source: list[str]) -> None:
             source[0] = part_page(part, source[0])
 
 
-# ---- numbers ----------------------------------------------------------------------------------------------------------
+# ---- numbers ---------------------------------------------------------------------------------------------------------
 
 NUMBERS = {
     "number": prose.number,
@@ -197,7 +198,7 @@ def number_role(name: str):
     return role
 
 
-# ---- formulas ---------------------------------------------------------------------------------------------------------
+# ---- formulas --------------------------------------------------------------------------------------------------------
 
 def formula(tag: str, display: str):
     def visit(self, node):

@@ -1,15 +1,16 @@
-"""What drawings of chapters and pages are made of: boxes, arrows, bars over time, words. A drawing is a Python file that ends in
+"""What drawings of chapters and pages are made of: boxes, arrows, bars over time, words. A drawing is a Python file
+that ends in
 
     DRAWING = Sketch("What it shows, in one line", "All that it shows, in words, for those who do not see it.")
     DRAWING.box(...)
 
 and lies beside the page that shows it: RUNG/drawing.py (drawing_WHAT.py for another one), or
-docs/drawings/NAME.py. draw.py writes NAME.svg next to it, which is committed. A page names it as an image, `![...](drawing.svg)`: a code
-host shows that, and the site puts the drawing itself into the page.
+docs/drawings/NAME.py. draw.py writes NAME.svg next to it, which is committed. A page names it as an image,
+`![...](drawing.svg)`: a code host shows that, and the site puts the drawing itself into the page.
 
-Units are pixels on a phone: 368 wide, type of 11 and 10.2. Words that run out of their box, across the edge of another or over
-each other, and a box out of the drawing, are errors.
-Shades say what a box is: `empty`, `data` at rest, a `copy` under way, `work` being done, and `waste`, hatched, what is idle or useless."""
+Units are pixels on a phone: 368 wide, type of 11 and 10.2. Words that run out of their box, across the edge of another
+or over each other, and a box out of the drawing, are errors. Shades say what a box is: `empty`, `data` at rest, a
+`copy` under way, `work` being done, and `waste`, hatched, what is idle or useless."""
 from __future__ import annotations
 
 import html
@@ -101,7 +102,8 @@ class Sketch:
 
     def timeline(self, y: float, rows: list[tuple[str, list[tuple]]], x: float = 60.0, to_x: float = FULL - 2, until: float | None = None,
                  barriers: tuple[float, ...] = ()) -> float:
-        """What each row does over time: (name, [(begin, end, kind, words)]), in any unit of time. Returns where the next thing may stand."""
+        """What each row does over time: (name, [(begin, end, kind, words)]), in any unit of time. Returns where the
+        next thing may stand."""
         until = until or max(bar[1] for _, bars in rows for bar in bars)
         at = lambda time: x + (to_x - x) * time / until
         for i, (name, bars) in enumerate(rows):

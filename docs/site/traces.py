@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""The traces that the site's player steps through: docs/site/traces/STAGE.json, written by `ladder explain STAGE --trace`, without
-the kernel's text, which the site takes from the kernel itself. Each has the smallest shape with two tiles of keys."""
+"""The traces that the site's player steps through: docs/site/traces/STAGE.json, written by `ladder explain STAGE
+--trace`, without the kernel's text, which the site takes from the kernel itself. Each has the smallest shape with two
+tiles of keys."""
 from __future__ import annotations
 
 import argparse

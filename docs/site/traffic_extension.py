@@ -1,5 +1,5 @@
-"""What the page on traffic is made of: figures of docs/figures with the same as a table, and claims of others beside our rows.
-What was not measured yet says so; a figure that is older than its data stops the build."""
+"""What the page on traffic is made of: figures of docs/figures with the same as a table, and claims of others beside
+our rows. What was not measured yet says so; a figure that is older than its data stops the build."""
 from __future__ import annotations
 
 import argparse
@@ -85,7 +85,8 @@ def claim(where: str, row: dict[str, str]) -> list[str]:
 
 
 class Claims(SphinxDirective):
-    """```{claims}```: docs/site/claims.csv, a line for each figure that others state and that can be made again here."""
+    """```{claims}```: docs/site/claims.csv, a line for each figure that others state and that can be made again
+    here."""
 
     def run(self):
         for path in (CLAIMS, figure.RESULTS / "h200.csv", figure.RESULTS / traffic.FILE):

@@ -3,8 +3,8 @@
 
 namespace ladder {
 
-// While one exists, SIGINT and SIGTERM set the flag that interrupted() reads and say so on stderr; a second one ends the
-// program.
+// While one exists, SIGINT and SIGTERM set the flag that interrupted() reads and say so on stderr; a second one ends
+// the program.
 class InterruptGuard {
  public:
   InterruptGuard();

@@ -33,8 +33,8 @@ void Progress::step(std::string_view what, double work) {
   const std::string share = fmt::format("{:3.0f} %  ", 100 * done_ / total_);
   const std::string time = done_ > 0 ? fmt::format("  {:.0f} s left", left) : std::string("  ...");
   if (is_terminal(stderr)) {
-    // A line that is too long would scroll instead of being written over. The last column stays free: some terminals go on
-    // to the next line as soon as it is written.
+    // A line that is too long would scroll instead of being written over. The last column stays free: some terminals go
+    // on to the next line as soon as it is written.
     const size_t room = std::max<size_t>(screen_columns(stderr), 2) - 1;
     const size_t others = share.size() + time.size();
     const std::string line =

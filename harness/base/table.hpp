@@ -18,7 +18,8 @@ class Table {
 
   // All columns, as wide as they are.
   std::string text() const;
-  // Fitted to the stream's width (harness/terminal.hpp). A last line says which columns were left out and what shows them.
+  // Fitted to the stream's width (harness/terminal.hpp). A last line says which columns were left out and what shows
+  // them.
   std::string text(std::FILE* stream) const;
   // The same for a width in characters; 0 is no limit.
   std::string text(size_t columns) const;

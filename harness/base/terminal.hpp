@@ -19,7 +19,8 @@ size_t screen_columns(std::FILE* stream);
 // How wide tables and paragraphs may be: COLUMNS where it is set, otherwise the screen's; 0 is no limit.
 size_t columns_of(std::FILE* stream);
 
-// The text in lines of at most `width` characters, broken at spaces; a longer word stands alone. Line breaks in it stay.
+// The text in lines of at most `width` characters, broken at spaces; a longer word stands alone. Line breaks in it
+// stay.
 std::string wrapped(std::string_view text, size_t width);
 // The same for a stream; unchanged where there is no limit.
 std::string wrapped(std::string_view text, std::FILE* stream);

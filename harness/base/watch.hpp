@@ -14,13 +14,13 @@ enum class Ended {
 
 struct Watched {
   Ended ended = Ended::by_itself;
-  // It did not stop when it was told to and still runs, on a thread of its own and with all that it refers to. The program
-  // must end without waiting for it: std::_Exit.
+  // It did not stop when it was told to and still runs, on a thread of its own and with all that it refers to. The
+  // program must end without waiting for it: std::_Exit.
   bool lost = false;
 };
 
-// Calls work(stop) on a thread of its own and waits for it: for `seconds` at most, and until an interrupt. Then `stop` becomes
-// true, and `work` has a moment to return. What it throws is thrown here.
+// Calls work(stop) on a thread of its own and waits for it: for `seconds` at most, and until an interrupt. Then `stop`
+// becomes true, and `work` has a moment to return. What it throws is thrown here.
 Watched watch(std::function<void(const std::atomic<bool>& stop)> work, std::optional<double> seconds);
 
 }  // namespace ladder

@@ -319,8 +319,8 @@ __global__ void launch_case(const uint32_t*, uint32_t* out) {
 }
 
 // ---- bulk copies ------------------------------------------------------------------------------------------------
-// The tensor is a matrix of MAP_ROWS x 128 halves, its columns in two halves: 64 x MAP_ROWS x 2. A box of 12 rows, so that
-// the second half begins in the middle of the swizzle.
+// The tensor is a matrix of MAP_ROWS x 128 halves, its columns in two halves: 64 x MAP_ROWS x 2. A box of 12 rows, so
+// that the second half begins in the middle of the swizzle.
 
 constexpr uint32_t MAP_ROWS = 20, BOX_ROWS = 12, BOX_BYTES = 2 * BOX_ROWS * 128, BOX_ROOM = 4096;
 
@@ -464,8 +464,8 @@ __global__ void fence_mbarrier_init_case(const __grid_constant__ TensorMap map, 
     out[128 * warp + i] = ld_shared_b32(smem_base() + (1 - warp) * BOX_ROOM + 4 * i);
 }
 
-// Two warps store words all over the room, and the copy engine brings a box over them. The fence stands with those who store,
-// or with the one who asks for the box.
+// Two warps store words all over the room, and the copy engine brings a box over them. The fence stands with those who
+// store, or with the one who asks for the box.
 template <bool SHARED, bool WRITERS>
 __device__ __forceinline__ void box_over_stores(const TensorMap& map, uint32_t* out) {
   const uint32_t barrier = smem_base() + BOX_ROOM;
@@ -534,8 +534,8 @@ __global__ void ldmatrix_x4_trans_case(const uint32_t* in, uint32_t* out) {
   for (uint32_t i = 0; i < 4; ++i) out[4 * threadIdx.x + i] = matrices[i];
 }
 
-// D = A B + C on whole matrices, one word per element: in = A[16 x 16], B[16 x 8] (f16 bits), C[16 x 8] (integers). With a
-// C of its own, out = D and what is in C afterwards.
+// D = A B + C on whole matrices, one word per element: in = A[16 x 16], B[16 x 8] (f16 bits), C[16 x 8] (integers).
+// With a C of its own, out = D and what is in C afterwards.
 template <bool OWN_C>
 __global__ void mma_m16n8k16_case(const uint32_t* in, uint32_t* out) {
   const int lane = static_cast<int>(threadIdx.x);
@@ -582,8 +582,8 @@ __global__ void elect_sync_case(const uint32_t*, uint32_t* out) {
 }
 
 // ---- wgmma ------------------------------------------------------------------------------------------------------
-// A[64 x 64] and B[64 x N] are small integers, stored as the copy engine would: in panels of 64 columns, swizzled. A product is
-// four instructions, 16 of k each.
+// A[64 x 64] and B[64 x N] are small integers, stored as the copy engine would: in panels of 64 columns, swizzled. A
+// product is four instructions, 16 of k each.
 
 constexpr uint32_t WGMMA_K = 64, WGMMA_A_BYTES = 64 * WGMMA_K * 2, WGMMA_MAX_N = 256;
 constexpr uint32_t WGMMA_SMEM = WGMMA_A_BYTES + WGMMA_MAX_N * WGMMA_K * 2;
@@ -594,7 +594,8 @@ __device__ __forceinline__ uint32_t swizzled(uint32_t row, uint32_t column) {  /
 __device__ __forceinline__ uint32_t wgmma_B() {
   return smem_base() + WGMMA_A_BYTES;
 }
-// in: A, row by row, two halves to a word, then B's columns (K-major) or its rows (MN-major), rows of 64 or of N halves.
+// in: A, row by row, two halves to a word, then B's columns (K-major) or its rows (MN-major), rows of 64 or of N
+// halves.
 template <int N, bool TRANS_B>
 __device__ __forceinline__ void store_operands(const uint32_t* in) {
   for (uint32_t i = threadIdx.x; i < 64 * WGMMA_K / 2; i += blockDim.x)
@@ -693,7 +694,8 @@ __global__ void wgmma_advance_case(const uint32_t* in, uint32_t* out) {
   out[2 * threadIdx.x + 1] = static_cast<uint32_t>(descriptor >> 32);
 }
 
-// The accumulators are a thread's own twice: they begin with its number, and are doubled between two products on top of them.
+// The accumulators are a thread's own twice: they begin with its number, and are doubled between two products on top of
+// them.
 __global__ void wgmma_fence_case(const uint32_t* in, uint32_t* out) {
   store_operands<64, false>(in);
   const uint64_t a = wgmma_descriptor(smem_base()), b = wgmma_descriptor(wgmma_B());
@@ -785,8 +787,8 @@ __global__ void mbarrier_arrive_remote_case(const uint32_t* in, uint32_t* out) {
 }
 
 // ---- wmma -------------------------------------------------------------------------------------------------------
-// Nobody may say which lane holds what of a fragment. So a loaded operand is multiplied by the identity, and every result
-// goes back through shared memory. Leading dimensions are wider than the matrix, so that a mixed-up one shows.
+// Nobody may say which lane holds what of a fragment. So a loaded operand is multiplied by the identity, and every
+// result goes back through shared memory. Leading dimensions are wider than the matrix, so that a mixed-up one shows.
 
 constexpr uint32_t F16_LD = 48, F16_BYTES = 16 * F16_LD * 2;  // of a matrix in shared memory
 constexpr uint32_t F32_LD = 24, F32_BYTES = 16 * F32_LD * 4;

@@ -9,7 +9,8 @@
 namespace ladder {
 namespace {
 
-// The memory of one tensor of a launch. The problem has some of its heads: all of them, or the first and the last of many.
+// The memory of one tensor of a launch. The problem has some of its heads: all of them, or the first and the last of
+// many.
 class LaunchedTensor {
  public:
   LaunchedTensor(const TensorSpec& launched, int64_t heads, emulator::Device& device, emulator::Access access)

@@ -68,8 +68,8 @@ struct Launch {
   int output = 0;
 };
 
-// What the outputs hold before a launch writes them: one NaN everywhere; or numbers that look like an answer, uniform, from
-// a hash of `seed` and the index.
+// What the outputs hold before a launch writes them: one NaN everywhere; or numbers that look like an answer, uniform,
+// from a hash of `seed` and the index.
 struct Filling {
   struct Numbers {
     float middle = 0, spread = 0;  // within middle +-spread
@@ -85,14 +85,14 @@ struct OutputRow {
   int64_t row = 0;
 };
 
-// The tensors of one problem in GPU memory: inputs, sets of outputs, a workspace. Each lies between two guard zones of a
-// known pattern. Offsets are 64 bits wide: a tensor may have more than 2^32 elements.
+// The tensors of one problem in GPU memory: inputs, sets of outputs, a workspace. Each lies between two guard zones of
+// a known pattern. Offsets are 64 bits wide: a tensor may have more than 2^32 elements.
 class GpuProblem {
  public:
   // Uploads the inputs and poisons all outputs. Fails with needed and available GiB when they do not fit. A timed group
   // needs more than one problem in the same memory: the inputs may go on behind the shape's heads with those of
-  // `more_heads` (the same tensors, any number of heads), so that launches can begin at different ones, and there may be
-  // several sets of outputs.
+  // `more_heads` (the same tensors, any number of heads), so that launches can begin at different ones, and there may
+  // be several sets of outputs.
   static Result<GpuProblem> create(const Shape& shape, const Inputs& inputs, uint64_t workspace_bytes,
                                    const Inputs& more_heads = {}, int outputs = 1);
   // For tensors larger than host memory: head h gets the inputs of head h % heads of `few`, copied on the card.

@@ -1,6 +1,6 @@
 // Memory of one tensor for an emulated launch. Kernels get addresses that nothing may be read from or written to; the
-// emulator's loads and stores know where the elements really are. So an access past them, a plain pointer in a kernel, faults
-// at its line, inside the tensor as well as outside.
+// emulator's loads and stores know where the elements really are. So an access past them, a plain pointer in a kernel,
+// faults at its line, inside the tensor as well as outside.
 #pragma once
 #include <cstddef>
 #include <span>
@@ -14,9 +14,9 @@ namespace ladder {
 
 class TensorBytes {
  public:
-  // The payload begins at a multiple of 256 bytes, as the GPU's allocator gives it, and ends where a page does if its size
-  // allows; guard zones of GUARD_BYTES before and behind it hold GUARD_BYTE. Memory is taken where it is touched: the
-  // payload may be far larger than the machine's. Throws std::bad_alloc.
+  // The payload begins at a multiple of 256 bytes, as the GPU's allocator gives it, and ends where a page does if its
+  // size allows; guard zones of GUARD_BYTES before and behind it hold GUARD_BYTE. Memory is taken where it is touched:
+  // the payload may be far larger than the machine's. Throws std::bad_alloc.
   explicit TensorBytes(size_t bytes);
   ~TensorBytes();
   TensorBytes(const TensorBytes&) = delete;

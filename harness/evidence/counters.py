@@ -34,7 +34,8 @@ OPCODES = ("HMMA HGMMA WARPGROUP UTMALDG UTMASTG SYNCS R2UR LDSM STSM LDGSTS LDG
 
 
 def template_name(mangled: str) -> str:
-    """ncu.short_name of `_ZN..15flash_attentionINS_6ConfigILi64ELi128ELi4EEEEEv15AttentionParams`, without a demangler."""
+    """ncu.short_name of `_ZN..15flash_attentionINS_6ConfigILi64ELi128ELi4EEEEEv15AttentionParams`, without a
+    demangler."""
     found = re.search(r"\d([a-z_]+?)(?:I(?:\w*?ConfigI)?((?:L[ibj]\d+E)+)E*)?E?v?15AttentionParams", mangled)
     if not found:
         return mangled

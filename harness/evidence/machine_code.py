@@ -24,7 +24,8 @@ class CodeError(Exception):
 
 @dataclass(frozen=True)
 class Kernel:
-    """One compiled kernel. Its identity is its function and the numbers among its template arguments, in their order."""
+    """One compiled kernel. Its identity is its function and the numbers among its template arguments, in their
+    order."""
 
     function: str  # "flash_attention"
     arguments: tuple[str, ...]  # "64", "128", "4", "true": those of flash_attention<64, 128, 4, true> or of its Config

@@ -73,7 +73,8 @@ def output_of(command: list[str]) -> str:
 
 
 def short_name(kernel: str) -> str:
-    """`flash_attention<64, 128, 4>` of what ncu or c++filt calls the kernel, whose one argument may be a Config of these."""
+    """`flash_attention<64, 128, 4>` of what ncu or c++filt calls the kernel, whose one argument may be a Config of
+    these."""
     name = re.sub(r"\((?:(?:unsigned )?int|bool|anonymous namespace)\)(?:::)?|<unnamed>::", "", kernel)
     name = re.sub(r"<\w+<([^<>]*)> ?>", r"<\1>", name)
     found = re.search(r"(\w+(?:<[^()]*>)?)\(", name)
@@ -81,7 +82,8 @@ def short_name(kernel: str) -> str:
 
 
 def profiled(command: list[str], metrics: tuple[str, ...], kernels: str = "") -> list[Launch]:
-    """Runs a program under ncu and gives its launches in their order, of kernels whose names match the regular expression."""
+    """Runs a program under ncu and gives its launches in their order, of kernels whose names match the regular
+    expression."""
     handle, log = tempfile.mkstemp(suffix=".ncu")
     os.close(handle)
     # Clocks are left alone: what is counted does not depend on them.

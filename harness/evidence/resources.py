@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Registers and spills of every kernel, as ptxas reported them when the GPU half was built, against stage.cu's bounds.
 
-The build leaves ptxas -v's words in *.ptxas beside each object (harness/evidence/ptxas_log). The bounds are the `.resources` of a
-stage.cu; they hold for the default variant, the first of its `.variants`, and for every kernel of a rung without a Config.
-Spilled bytes are those of the stack frame, per thread, as cudaFuncGetAttributes reports them too: the kernels keep nothing
-else there. How many bytes the code stores and loads again is shown beside them.
+The build leaves ptxas -v's words in *.ptxas beside each object (harness/evidence/ptxas_log). The bounds are the
+`.resources` of a stage.cu; they hold for the default variant, the first of its `.variants`, and for every kernel of a
+rung without a Config. Spilled bytes are those of the stack frame, per thread, as cudaFuncGetAttributes reports them
+too: the kernels keep nothing else there. How many bytes the code stores and loads again is shown beside them.
 Exit code: 0 within the bounds; 1 not; 2 something is missing or cannot be read; 77 built without nvcc.
 """
 from __future__ import annotations
@@ -61,8 +61,8 @@ def arguments_of(name: str) -> list[str]:
 
 
 def variant_of(kernel: str, rung: rungs.Rung) -> rungs.Variant | None:
-    """The variant that a compiled kernel belongs to: the one with most of its template arguments, whose end a variant may leave
-    to their defaults. None where no variant has them."""
+    """The variant that a compiled kernel belongs to: the one with most of its template arguments, whose end a variant
+    may leave to their defaults. None where no variant has them."""
     compiled = arguments_of(kernel)
     fitting = [variant for variant in rung.variants if compiled[:len(arguments_of(variant.config))] == arguments_of(variant.config)]
     return max(fitting, key=lambda variant: len(arguments_of(variant.config)), default=None)
@@ -74,7 +74,8 @@ def architectures(rung: rungs.Rung) -> set[int]:
 
 
 def parse(rung: rungs.Rung, log: Path) -> list[Kernel]:
-    """The kernels of one rung's ptxas log, for the GPUs that it runs on: for older ones the code ends at what they do not have."""
+    """The kernels of one rung's ptxas log, for the GPUs that it runs on: for older ones the code ends at what they do
+    not have."""
     pattern = re.compile(
         r"Compiling entry function '(?P<name>\w+)' for 'sm_(?P<sm>\d+)\w*'.*?"
         r"(?P<stack>\d+) bytes stack frame, (?P<stores>\d+) bytes spill stores, (?P<loads>\d+) bytes spill loads.*?"

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Bytes at every level of the memory hierarchy, for each stage over N, under the names of whoever counted them.
 
-On a GPU (the default) Nsight Compute profiles one checked launch of each stage at each N (`ladder explain --on gpu`), and
-the card says how much memory it holds meanwhile. With --emulator the emulator counts instead, and the IO model of
-harness/problem/io_model.hpp stands beside it. The tables are printed; --csv also writes them, one row per stage, shape and metric:
-rows that are in the file already are replaced, others are kept.
+On a GPU (the default) Nsight Compute profiles one checked launch of each stage at each N (`ladder explain --on gpu`),
+and the card says how much memory it holds meanwhile. With --emulator the emulator counts instead, and the IO model of
+harness/problem/io_model.hpp stands beside it. The tables are printed; --csv also writes them, one row per stage, shape
+and metric: rows that are in the file already are replaced, others are kept.
 
-A stage of several kernels has the sum of them; of shares and rates, their mean weighted by gpu__time_duration.sum. On a GPU
-all run at 16 heads and batch x N = 16384, as in `ladder bench --sweep`, and memory is compared at batch 1 and 2 heads; the
-emulator runs one head.
+A stage of several kernels has the sum of them; of shares and rates, their mean weighted by gpu__time_duration.sum. On a
+GPU all run at 16 heads and batch x N = 16384, as in `ladder bench --sweep`, and memory is compared at batch 1 and 2
+heads; the emulator runs one head.
 Exit code: 0 done; 1 a program failed; 2 usage; 77 no GPU, no ncu, or no right to use it.
 """
 from __future__ import annotations

@@ -1,6 +1,6 @@
-// The smallest peer: attention as the formula says it, one thread a row of O. Compile it with nvcc for the GPU, or as C++ for the host:
-//   nvcc -std=c++20 harness/peers/example.cu -o example
-//   g++ -std=c++20 -x c++ harness/peers/example.cu -o example
+// The smallest peer: attention as the formula says it, one thread a row of O. Compile it with nvcc for the GPU, or as
+//   C++ for the host: nvcc -std=c++20 harness/peers/example.cu -o example g++ -std=c++20 -x c++
+//   harness/peers/example.cu -o example
 // and try it with  ./ladder peer ./example
 #include "peer.hpp"
 

@@ -1,10 +1,11 @@
-"""What the peers of the flash_attn packages share: FlashAttention from its own source, where somebody has installed it. It reads
-[batch, n, heads, d]; the copy into that layout is not timed."""
+"""What the peers of the flash_attn packages share: FlashAttention from its own source, where somebody has installed it.
+It reads [batch, n, heads, d]; the copy into that layout is not timed."""
 from torch_peer import AttentionContestant, Refusal, require_gpu, torch, version
 
 
 class FlashAttnContestant(AttentionContestant):
-    """`module` has flash_attn_func(Q, K, V, softmax_scale=..., causal=...), whose result may be a tuple that O begins."""
+    """`module` has flash_attn_func(Q, K, V, softmax_scale=..., causal=...), whose result may be a tuple that O
+    begins."""
 
     def __init__(self, request, name, module):
         require_gpu()

@@ -1,7 +1,8 @@
-// A peer in C++: the protocol of README.md, the inputs and the time. Copy this file and example.cu, and change the kernel.
+// A peer in C++: the protocol of README.md, the inputs and the time. Copy this file and example.cu, and change the
+// kernel.
 //
-// Compiled by nvcc it works on the GPU and takes time with CUDA events; compiled by a C++20 compiler alone, on the host, so that a
-// peer can be tried where there is no GPU. It needs nlohmann-json and nothing of the ladder.
+// Compiled by nvcc it works on the GPU and takes time with CUDA events; compiled by a C++20 compiler alone, on the
+// host, so that a peer can be tried where there is no GPU. It needs nlohmann-json and nothing of the ladder.
 #pragma once
 #include <chrono>
 #include <cmath>
@@ -88,8 +89,8 @@ double time_ms(const Work& work) {
 }
 #endif
 
-// What is asked, and where: Q, K, V and O are [batch * heads, n, d], contiguous, two bytes an element, in the memory that the
-// kernel works on.
+// What is asked, and where: Q, K, V and O are [batch * heads, n, d], contiguous, two bytes an element, in the memory
+// that the kernel works on.
 struct Problem {
   int batch = 0, heads = 0, n = 0, d = 0;
   bool causal = false;
@@ -100,8 +101,9 @@ struct Problem {
   size_t bytes() const { return static_cast<size_t>(rows()) * d * 2; }
 };
 
-// Answers requests until "quit" or the end of the input. `prepare` throws a Refusal for what the peer cannot do; `launch` starts
-// one launch and does not wait for it. Standard output belongs to the protocol: messages go to standard error.
+// Answers requests until "quit" or the end of the input. `prepare` throws a Refusal for what the peer cannot do;
+// `launch` starts one launch and does not wait for it. Standard output belongs to the protocol: messages go to standard
+// error.
 template <class Prepare, class Launch>
 int serve(const std::string& name, const std::string& version, const Prepare& prepare, const Launch& launch) {
   using nlohmann::json;

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """FlashAttention's recurrence in Triton: our own kernel, written to be read beside 01_base, on [batch, heads, n, d].
 
-Triton is given tiles, not threads: it chooses the layouts, the swizzle, the copies ahead and the tensor-core instruction, all
-that the rungs of the ladder do by hand. What is left is the algorithm. f16 in and out, f32 in between, d a power of two,
-n a multiple of the tiles; dense and causal.
+Triton is given tiles, not threads: it chooses the layouts, the swizzle, the copies ahead and the tensor-core
+instruction, all that the rungs of the ladder do by hand. What is left is the algorithm. f16 in and out, f32 in between,
+d a power of two, n a multiple of the tiles; dense and causal.
 """
 from torch_peer import AttentionContestant, Refusal, require_gpu, serve, torch, version
 
@@ -56,8 +56,8 @@ if triton is not None:
         row_max = tl.full([BR], float("-inf"), tl.float32)
         row_sum = tl.zeros([BR], tl.float32)
         acc = tl.zeros([BR, D], tl.float32)
-        # Keys that every query of the tile may see, and then those on the diagonal. The first tile holds key 0, which all
-        # queries see, so that no row's maximum stays at minus infinity.
+        # Keys that every query of the tile may see, and then those on the diagonal. The first tile holds key 0, which
+        # all queries see, so that no row's maximum stays at minus infinity.
         unmasked = tile * BR // BC * BC if CAUSAL else n
         for first_key in range(0, unmasked, BC):
             row_max, row_sum, acc = visit(row_max, row_sum, acc, q, K + head, V + head, first_key, queries, scale_log2,

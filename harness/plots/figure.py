@@ -15,8 +15,8 @@ from results import rungs
 FIGURES = results.ROOT / "docs" / "figures"
 RESULTS = results.ROOT / "docs" / "results"
 
-# A figure is as wide as a phone, so that its type of 10 points is 9 pixels there, and as large as the text on a screen. What a
-# figure holds is stacked and never side by side.
+# A figure is as wide as a phone, so that its type of 10 points is 9 pixels there, and as large as the text on a screen.
+# What a figure holds is stacked and never side by side.
 WIDTH, TYPE = 5.3, 10  # inches, points
 # Told apart without colour too: lines by marker and dash. The colours are Okabe and Ito's.
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000", "#7a5195", "#882255",
@@ -85,7 +85,8 @@ def is_current(svg: Path, points: Points) -> bool:
 
 
 def make(points: Points, render: Callable, heights: list[float]):
-    """A drawn figure, of panels of these heights in inches, one below the other; `render` gets the list of their axes."""
+    """A drawn figure, of panels of these heights in inches, one below the other; `render` gets the list of their
+    axes."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -123,8 +124,8 @@ def draw(points: Points, render: Callable, svg: Path, heights: list[float]) -> N
 
 def main(name: str, description: str, collect: Callable, render: Callable, heights: Callable,
          add_arguments: Callable = results.add_selection_arguments, csv: str = "h200.csv", read: Callable = results.read) -> int:
-    """The command line of one figure: `collect(csv, rows, arguments)` gives the points, `heights(points)` the panels' heights,
-    `render(axes, points)` draws. `read(path)` makes rows of the file in docs/results."""
+    """The command line of one figure: `collect(csv, rows, arguments)` gives the points, `heights(points)` the panels'
+    heights, `render(axes, points)` draws. `read(path)` makes rows of the file in docs/results."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("csv", type=Path, nargs="?", default=RESULTS / csv,
                         help=f"measured results (default: docs/results/{csv})")

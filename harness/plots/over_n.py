@@ -12,7 +12,8 @@ def number_of(stage: str) -> str:
 
 
 def together(names: list[str], order: list[str]) -> str:
-    """What a line of several stages is called: "01 02 03", and "01 to 04, 06" where more than three are neighbours in `order`."""
+    """What a line of several stages is called: "01 02 03", and "01 to 04, 06" where more than three are neighbours in
+    `order`."""
     if len(names) == 1:
         return names[0]
     runs: list[list[str]] = []
@@ -25,8 +26,8 @@ def together(names: list[str], order: list[str]) -> str:
 
 
 def merged(lines: dict[str, dict[int, float]], step: float = 0) -> list[list]:
-    """[name, "measured", points] of each stage; stages that differ by at most 10 % everywhere share the first one's line, as do
-    those that differ by one `step` in which the values are counted."""
+    """[name, "measured", points] of each stage; stages that differ by at most 10 % everywhere share the first one's
+    line, as do those that differ by one `step` in which the values are counted."""
     groups: list[tuple[list[str], dict[int, float]]] = []
     for stage, points in lines.items():
         for names, known in groups:
@@ -87,7 +88,8 @@ def plain(value: float) -> str:
 
 
 def table(points: figure.Points) -> list[tuple[str, list[str], list[list[str]]]]:
-    """For each different panel: what its values are, the head, and a row for each line: many rows scroll better than many columns."""
+    """For each different panel: what its values are, the head, and a row for each line: many rows scroll better than
+    many columns."""
     tables = []
     for panel in points["panels"]:
         if any(panel["table"] == other["table"] for other in points["panels"][:points["panels"].index(panel)]):

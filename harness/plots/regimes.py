@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The two questions about speed: TFLOPS in turns, at a clock that is the same for everybody, and alone, at the clock that its own power leaves
-a kernel. A line joins the two."""
+"""The two questions about speed: TFLOPS in turns, at a clock that is the same for everybody, and alone, at the clock
+that its own power leaves a kernel. A line joins the two."""
 from __future__ import annotations
 
 import sys

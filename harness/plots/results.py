@@ -16,7 +16,8 @@ if str(ROOT) not in sys.path:
 from harness import rungs  # noqa: E402
 
 
-SCHEMA = ROOT / "docs" / "results" / "schema.json"  # the one list of rules; a test holds csv.cpp to it, and lab_csv.js reads it too
+# The one list of rules; a test holds csv.cpp to it, and lab_csv.js reads it too.
+SCHEMA = ROOT / "docs" / "results" / "schema.json"
 
 
 @dataclass(frozen=True)
@@ -111,8 +112,8 @@ class Selection:
 
 
 def read(path: Path, form: Format = RESULTS) -> list[Row]:
-    """The rows of a file of measurements, but for those of rungs that the ladder no longer has. Raises ResultsError for a file
-    that is broken or holds impossible figures."""
+    """The rows of a file of measurements, but for those of rungs that the ladder no longer has. Raises ResultsError for
+    a file that is broken or holds impossible figures."""
     try:
         data = path.read_bytes()
         text = data.decode("utf-8")
@@ -154,8 +155,8 @@ def tell() -> None:
 
 
 def of_the_ladder(path: Path, rows: list[Row]) -> list[Row]:
-    """Without the rows of rungs that are not there (any more), and without the ratios over another rung than the one that a rung
-    starts from now; tell() says so."""
+    """Without the rows of rungs that are not there (any more), and without the ratios over another rung than the one
+    that a rung starts from now; tell() says so."""
     known = rungs.by_name()
     gone = {name for row in rows if row.values.get("kind", "stage") == "stage" and (name := rungs.split(row.stage)[0]) not in known}
     if gone:
@@ -268,7 +269,8 @@ def _check_ceilings(path: Path, rows: list[Row], form: Format) -> None:
 
 
 def select(path: Path, rows: list[Row], selection: Selection) -> tuple[list[Row], list[Row], list[Row]]:
-    """The rungs, peers and ceilings of one shape and regime, rungs in order. Raises ResultsError if no rung is there."""
+    """The rungs, peers and ceilings of one shape and regime, rungs in order. Raises ResultsError if no rung is
+    there."""
     measured = [row for row in rows if row.source == "measured"]
     found = sorted((row for row in measured if row.is_rung and selection.takes(row)), key=lambda row: rungs.position(row.stage))
     if not found:

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Roofline: TFLOPS of every rung over the operations that it does for each byte, from DRAM and from L2.
 
-Bytes are those of GPU_traffic.csv at the N of the README's table, TFLOPS those of GPU.csv beside it, at the README's shape. The roofs are measured
-ceilings. The solid slopes are ncu's peak_sustained, what the wires of DRAM and L2 could carry at the clocks of the run. That is not reachable: what
-a kernel that does nothing but read was seen to get is the dashed slope, where it was measured.
+Bytes are those of GPU_traffic.csv at the N of the README's table, TFLOPS those of GPU.csv beside it, at the README's
+shape. The roofs are measured ceilings. The solid slopes are ncu's peak_sustained, what the wires of DRAM and L2 could
+carry at the clocks of the run. That is not reachable: what a kernel that does nothing but read was seen to get is the
+dashed slope, where it was measured.
 """
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ FLOPS = 4 * N**2 * D  # of one head
 PEAKS = (("dram__bytes.sum.peak_sustained", "dram__cycles_elapsed.avg.per_second"),
          ("lts__t_bytes.sum.peak_sustained", "lts__cycles_elapsed.avg.per_second"))
 
-REACHED = {"L2": "l2_read"}  # the ceiling that was measured by reading from a level and doing nothing else, in 10^12 bytes per second
+# The ceiling that was measured by reading from a level and doing nothing else, in 10^12 bytes per second.
+REACHED = {"L2": "l2_read"}
 ROOFS = ("mma_sync", "wgmma")
 
 
@@ -69,7 +71,8 @@ def render(axes: list, points: figure.Points) -> None:
         shown = sorted((tflops, name) for name, tflops in points["ceilings"])
         for above, (tflops, name) in enumerate(shown):
             axis.plot([tflops / panel["tb_per_s"], right], [tflops, tflops], color=figure.INK, linewidth=1.4)
-            free = right if above or min(intensities) * 30 > right else tflops / panel["tb_per_s"] * 1.3  # where no rung stands below the roof
+            # Where no rung stands below the roof.
+            free = right if above or min(intensities) * 30 > right else tflops / panel["tb_per_s"] * 1.3
             axis.annotate(f"{name} {tflops:.0f}", (free, tflops), xytext=(0, 2 if above else -2), textcoords="offset points",
                           ha="right" if free == right else "left", va="bottom" if above else "top")
         highest = shown[-1][0]
@@ -93,7 +96,8 @@ def render(axes: list, points: figure.Points) -> None:
         for stage, x, y in panel["rungs"]:
             axis.plot(x, y, linestyle="none", marker="o", markersize=6, color=colours[points["parts"][stage]], markeredgecolor=figure.PAPER, markeredgewidth=0.6)
             at = axis.transData.transform((x, y))
-            if all(abs(at[0] - other[0]) > 24 or abs(at[1] - other[1]) > 14 for other in named):  # the table has the others
+            # The table has the others.
+            if all(abs(at[0] - other[0]) > 24 or abs(at[1] - other[1]) > 14 for other in named):
                 named.append(tuple(at))
                 axis.annotate(stage.split("_")[0], (x, y), xytext=(6, -3), textcoords="offset points")
         axis.set_xlabel(panel["x"].replace(", ", ",\n").replace(" + ", " +\n"))

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The climb: TFLOPS of every rung at one shape, and below them of other implementations and of the card's ceilings. The slow rungs have a
-panel of their own, with a scale of their own. Branches are hollow."""
+"""The climb: TFLOPS of every rung at one shape, and below them of other implementations and of the card's ceilings. The
+slow rungs have a panel of their own, with a scale of their own. Branches are hollow."""
 from __future__ import annotations
 
 import sys

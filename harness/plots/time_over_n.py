@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Milliseconds per head over N, for every rung and peer of the sweep (batch x N constant, so that the GPU is always full)."""
+"""Milliseconds per head over N, for every rung and peer of the sweep (batch x N constant, so that the GPU is always
+full)."""
 from __future__ import annotations
 
 import sys

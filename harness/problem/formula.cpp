@@ -16,8 +16,8 @@ std::vector<TensorSpec> forward_outputs(const Shape& shape) {
           {.name = "LSE", .element = Element::f32, .heads = shape.batch_heads(), .rows = shape.n, .columns = 1}};
 }
 
-// FlashAttention's convention: two products of n * n * d multiply-adds in each head, half of it under a causal mask. Counting
-// the softmax too, as the write-up does, adds 1.17 % at d = 128.
+// FlashAttention's convention: two products of n * n * d multiply-adds in each head, half of it under a causal mask.
+// Counting the softmax too, as the write-up does, adds 1.17 % at d = 128.
 double dense_flops(const Shape& shape) {
   return 4.0 * static_cast<double>(shape.elements()) * shape.n;
 }

@@ -49,8 +49,8 @@ uint64_t hash(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// Two independent N(0, 1) values that depend on `stream` and `index` alone: any thread can make any element. Doubles, so
-// that the last bits, in which mathematical libraries differ, are far below what an f16 keeps.
+// Two independent N(0, 1) values that depend on `stream` and `index` alone: any thread can make any element. Doubles,
+// so that the last bits, in which mathematical libraries differ, are far below what an f16 keeps.
 std::array<float, 2> normal_pair(uint64_t stream, uint64_t index) {
   const uint64_t bits = hash(stream ^ hash(index));
   const double u = (static_cast<double>(bits >> 32) + 1) * 0x1p-32;  // (0, 1]: its logarithm is finite
@@ -123,8 +123,9 @@ void make_creeping_max(QKV& inputs, const Shape& shape, uint64_t seed) {
   });
 }
 
-// Rows in blocks of 32, as many as a warp may own. In every other block rows meet three keys that all of them share, or one
-// of their own; in the others three rows alone do, in three different tiles, and the rest of the warp must not hide it.
+// Rows in blocks of 32, as many as a warp may own. In every other block rows meet three keys that all of them share, or
+// one of their own; in the others three rows alone do, in three different tiles, and the rest of the warp must not hide
+// it.
 void make_giant_keys(QKV& inputs, const Shape& shape, uint64_t seed) {
   const int64_t n = shape.n, d = shape.d;
   const auto chosen = [&](int64_t row, uint64_t which, const auto& heights) {  // above the other scores
@@ -182,9 +183,9 @@ void make_cancelling(QKV& inputs, const Shape& shape) {
   }
 }
 
-// A NaN and an infinity in two rows of Q, and in one value of V each; and a key that lies infinitely far below all others.
-// Under a causal mask these are values of key 0, which all queries see, and there is no such key; nor in a row so short that
-// some part of a kernel might have no other.
+// A NaN and an infinity in two rows of Q, and in one value of V each; and a key that lies infinitely far below all
+// others. Under a causal mask these are values of key 0, which all queries see, and there is no such key; nor in a row
+// so short that some part of a kernel might have no other.
 void make_not_finite(QKV& inputs, const Shape& shape) {
   const int64_t n = shape.n, d = shape.d;
   if (!shape.causal && d > 1 && n >= 64) {

@@ -39,8 +39,8 @@ constexpr bool has_numbers(InputKind kind) {
   return kind != InputKind::not_finite && kind != InputKind::nan_head;
 }
 
-// Q, K and V, [batch * heads, n, d] f16 each. Of several kinds, head i is of kinds[i % kinds.size()], each head from a seed
-// of its own.
+// Q, K and V, [batch * heads, n, d] f16 each. Of several kinds, head i is of kinds[i % kinds.size()], each head from a
+// seed of its own.
 Inputs make_inputs(InputKind kind, const Shape& shape, uint64_t seed);
 Inputs make_inputs(std::span<const InputKind> kinds, const Shape& shape, uint64_t seed);
 

@@ -18,9 +18,9 @@ struct Problem {
   uint64_t seed;
   Inputs inputs;
   Reference reference;
-  // If not 0: the kernel is launched on so many heads, an even number, of which these two are the first and the last. The
-  // tensors have more elements than 32 bits can number. On the emulator only these heads' blocks run, and no memory holds
-  // the others; on a GPU the two are repeated.
+  // If not 0: the kernel is launched on so many heads, an even number, of which these two are the first and the last.
+  // The tensors have more elements than 32 bits can number. On the emulator only these heads' blocks run, and no memory
+  // holds the others; on a GPU the two are repeated.
   int far_heads = 0;
 
   Shape launched() const;  // what the kernel sees

@@ -40,7 +40,8 @@ Head load_head(const Shape& shape, const Inputs& inputs, int64_t head) {
   return loaded;
 }
 
-// sum[i] += factor * values[i]. With wider vectors where there are any, and the same to the last bit: no clone has an FMA.
+// sum[i] += factor * values[i]. With wider vectors where there are any, and the same to the last bit: no clone has an
+// FMA.
 #if defined(__x86_64__)
 #define LADDER_CLONES __attribute__((target_clones("avx2", "default")))
 #else

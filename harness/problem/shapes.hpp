@@ -7,8 +7,8 @@
 
 namespace ladder {
 
-// What a verb takes where no shape is named. On the emulator, in a second; on a GPU the write-up's for figures, a smaller one to
-// check, and between them one for its counters.
+// What a verb takes where no shape is named. On the emulator, in a second; on a GPU the write-up's for figures, a
+// smaller one to check, and between them one for its counters.
 constexpr Shape EMULATOR_SHAPE{.batch = 1, .heads = 1, .n = 512, .d = 128};
 constexpr Shape HEADLINE{.batch = 16, .heads = 16, .n = 8192, .d = 128};
 constexpr Shape GPU_CHECK_SHAPE{.batch = 2, .heads = 4, .n = 1024, .d = 128};
@@ -18,8 +18,8 @@ constexpr int SWEEP_TOKENS = 16384;  // batch times N of the sweep over N
 // "B=1 H=1 N=512 d=128"
 std::string to_string(const Shape& shape);
 
-// Success, or why the variant cannot solve this shape, with the nearest N that it can: usage, or cannot_run_here when no
-// GPU, emulated or not, has the shared memory for it.
+// Success, or why the variant cannot solve this shape, with the nearest N that it can: usage, or cannot_run_here when
+// no GPU, emulated or not, has the shared memory for it.
 Status supports(const Stage& stage, const Variant& variant, const Shape& shape);
 
 // Success, or how much shared memory per block the variant needs at n keys and that `who` has `available` bytes of it

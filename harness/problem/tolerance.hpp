@@ -1,13 +1,14 @@
 // How far an answer may be from the right one, and whether it is within that.
 //
-// The tolerance follows FlashAttention's own tests: a kernel may be twice as wrong as a plain f16 attention, on the same inputs
-// and rows, plus 1e-5. That plain attention rounds to f16 what every such kernel must round, the inputs, the weights P and the
-// output O, and keeps scores and sums in f32. Its weights stand relative to the row's maximum, or to one that is stale by a
-// third or two thirds of a power of two: which of them are rounded how depends on that, and the worst of the three counts. Its
-// output is rounded in the worse direction: where the answer is a number of f16, a right kernel may still be a step beside it.
+// The tolerance follows FlashAttention's own tests: a kernel may be twice as wrong as a plain f16 attention, on the
+// same inputs and rows, plus 1e-5. That plain attention rounds to f16 what every such kernel must round, the inputs,
+// the weights P and the output O, and keeps scores and sums in f32. Its weights stand relative to the row's maximum, or
+// to one that is stale by a third or two thirds of a power of two: which of them are rounded how depends on that, and
+// the worst of the three counts. Its output is rounded in the worse direction: where the answer is a number of f16, a
+// right kernel may still be a step beside it.
 //
-// A maximum forgives whatever stays below it. So the root of the mean squared error over all elements of an input set is
-// held too, to 1.1 times that of the plain attention: weights that are rounded twice have 1.4 times.
+// A maximum forgives whatever stays below it. So the root of the mean squared error over all elements of an input set
+// is held too, to 1.1 times that of the plain attention: weights that are rounded twice have 1.4 times.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -33,7 +34,8 @@ struct Reference {
     int columns = 0;
     std::vector<double> values = {};      // [rows.size(), columns]; NaN and infinity where the inputs' reach it
     std::vector<Baseline> baseline = {};  // per input set; empty where rounding to f16 is not what makes errors
-    // How far a row may be off besides, [rows.size()]; empty where that was not asked for: the emulator rounds its sums.
+    // How far a row may be off besides, [rows.size()]; empty where that was not asked for: the emulator rounds its
+    // sums.
     std::vector<double> row_tolerance = {};
 
     std::span<const double> row(size_t i) const {
@@ -43,8 +45,8 @@ struct Reference {
     double tolerance_of_row(size_t set, size_t i) const {
       return tolerance(set) + (row_tolerance.empty() ? 0 : row_tolerance[i]);
     }
-    // Few rows have few different weights, and their mean is a matter of luck. Where nearly all answers are exact, a mean
-    // says nothing.
+    // Few rows have few different weights, and their mean is a matter of luck. Where nearly all answers are exact, a
+    // mean says nothing.
     double rms_tolerance(size_t set, int64_t rows_of_set) const {
       if (baseline[set].rms < baseline[set].max / 50) return tolerance(set);
       return (1.1 + 0.5 / std::sqrt(static_cast<double>(rows_of_set))) * baseline[set].rms + 1e-6;

@@ -318,8 +318,8 @@ class Check {
   const TrialChoice trial_choice_;
 };
 
-// Without those that cannot take one of the shapes: each is an error if it was named, or else a note. If none is left, the first
-// one's reason is the error.
+// Without those that cannot take one of the shapes: each is an error if it was named, or else a note. If none is left,
+// the first one's reason is the error.
 Result<std::vector<Candidate>> fitting(const Options& options, const std::vector<Candidate>& candidates,
                                        std::vector<std::string>& notes) {
   std::vector<Candidate> able;

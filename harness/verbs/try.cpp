@@ -30,7 +30,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view NO_COMMAND_HINT = "  Configured again, it knows:  ./ladder build ladder";
 
-// ---- what a file may say ----------------------------------------------------------------------------------------------
+// ---- what a file may say --------------------------------------------------------------------------------------------
 
 Result<std::string> read_kernel(const std::string& file) {
   std::error_code error;
@@ -134,7 +134,7 @@ Result<const Stage*> stage_for(const Options& options, const std::string& text) 
                                               options.file));
 }
 
-// ---- compiling --------------------------------------------------------------------------------------------------------
+// ---- compiling ------------------------------------------------------------------------------------------------------
 
 std::string shell_word(const std::string& word) {
   std::string text = "'";
@@ -267,8 +267,8 @@ Status check_names(const std::string& file, const Recipe& recipe, const std::str
   return {};
 }
 
-// Compiles the stage with the file in its kernel's place, twice as the build does it, and loads both: what they register
-// stands for the stage from then on.
+// Compiles the stage with the file in its kernel's place, twice as the build does it, and loads both: what they
+// register stands for the stage from then on.
 Status replace(const Stage& stage, const std::string& file) {
   const auto recipes = recipes_for(stage);
   if (!recipes) return tl::make_unexpected(recipes.error());

@@ -11,7 +11,8 @@ for turn, tile in enumerate(TILES):
 
 
 def place(what: str, tile: int, landed: int, read: int, asked: int) -> list[tuple]:
-    """A slot or a stage: a tile lies in it from `landed` until it is read, and the tile after the next is asked for at `asked`."""
+    """A slot or a stage: a tile lies in it from `landed` until it is read, and the tile after the next is asked for at
+    `asked`."""
     old, new = (" ".join(f"{name}{number}" for name in what) for number in (tile, tile + 2))
     bars = [(landed - STEP, landed, "copy", old if landed >= STEP else ""), (landed, read, "data", old), (read, asked, "empty", ""),
             (asked, asked + STEP, "copy", new), (asked + STEP, UNTIL, "data", new if asked + 2 * STEP <= UNTIL else "")]

@@ -5,7 +5,8 @@ LEFT = 78
 
 
 def warpgroup(begin: int, tile: int, waits: int = 0) -> list[tuple]:
-    """Its products and softmaxes from `begin` on; `waits` is how long it waits in each tile before it may ask for a copy."""
+    """Its products and softmaxes from `begin` on; `waits` is how long it waits in each tile before it may ask for a
+    copy."""
     bars, at = [], begin
     while at < UNTIL:
         bars.append((at, at + STEP, "work", f"QK{tile}"))

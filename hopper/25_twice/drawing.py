@@ -5,7 +5,8 @@ LEFT = 62
 
 
 def timelines(pack: int) -> tuple[list[tuple], list[tuple], list[int]]:
-    """Products and softmax of tiles 1 and 2, and when each PV begins. What is packed after PV takes `pack`, when nothing runs."""
+    """Products and softmax of tiles 1 and 2, and when each PV begins. What is packed after PV takes `pack`, when
+    nothing runs."""
     products, lanes, begins, at = [], [], [], 0
     for tile in (1, 2):
         products += [(at, at + STEP, "work", f"QK{tile}"), (at + STEP, at + 2 * STEP, "work", f"PV{tile - 1}"), (at + 2 * STEP, at + 2 * STEP + pack, "waste", "")]

@@ -1,6 +1,7 @@
 from sketch import FULL, Sketch
 
-START, LOAD, WORK, STORE, UNTIL = 2, 2, 10, 1, 30  # of a block: to start, to get Q and the first K, to multiply, to store O; invented
+# Of a block: to start, to get Q and the first K, to multiply, to store O; invented.
+START, LOAD, WORK, STORE, UNTIL = 2, 2, 10, 1, 30
 LEFT = 46
 
 sm, at = [], 0

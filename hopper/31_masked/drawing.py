@@ -2,8 +2,10 @@ from sketch import FULL, Sketch
 
 TILES, BLOCKS, CLUSTERS = 8, 2, 2  # n = 1024, a head
 PAIRS = TILES // BLOCKS
-visits = lambda pair: (pair + 1) * BLOCKS  # tiles of keys that the pair's second block needs, and that the cluster copies
-shared = {cluster: [PAIRS - 1 - cluster, cluster] for cluster in range(CLUSTERS)}  # the kernel's order, one couple of pairs to a cluster
+# Tiles of keys that the pair's second block needs, and that the cluster copies.
+visits = lambda pair: (pair + 1) * BLOCKS
+# The kernel's order, one couple of pairs to a cluster.
+shared = {cluster: [PAIRS - 1 - cluster, cluster] for cluster in range(CLUSTERS)}
 in_order = {cluster: list(range(cluster, PAIRS, CLUSTERS)) for cluster in range(CLUSTERS)}
 lengths = lambda order: [sum(map(visits, pairs)) for pairs in order.values()]
 assert len(set(lengths(shared))) == 1 < len(set(lengths(in_order)))

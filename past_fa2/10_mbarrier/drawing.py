@@ -1,4 +1,5 @@
-"""Two warps with the same invented work, under both rules. The schedule follows from the rules; the lengths are no measurement."""
+"""Two warps with the same invented work, under both rules. The schedule follows from the rules; the lengths are no
+measurement."""
 from sketch import Sketch
 
 WORK = {"warp 0": (5, 3, 5, 3), "warp 1": (3, 5, 3, 5)}  # time that each tile takes
@@ -20,7 +21,8 @@ def together() -> tuple[dict, tuple]:
 
 
 def full_and_empty() -> dict:
-    """Two slots: the copy of tile t may begin when all have finished tile t - 2, and tile t when its copy has landed."""
+    """Two slots: the copy of tile t may begin when all have finished tile t - 2, and tile t when its copy has
+    landed."""
     done = {name: [] for name in WORK}
     bars: dict[str, list] = {"slot 0": [], "slot 1": [], **{name: [] for name in WORK}}
     landed = []

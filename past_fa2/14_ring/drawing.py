@@ -1,4 +1,5 @@
-"""Slots over time, when one warp is late once. The schedule follows from the rule of each rung; the lengths are invented."""
+"""Slots over time, when one warp is late once. The schedule follows from the rule of each rung; the lengths are
+invented."""
 from sketch import Sketch
 
 COPY = 3.0
@@ -10,7 +11,8 @@ def schedule(slots: int) -> tuple[dict[str, list], float]:
     bars: dict[str, list] = {**{f"slot {slot}": [] for slot in range(slots)}, "mma": []}
     landed, done = [], [0.0]
     for tile, length in enumerate(WORK):
-        begin = max(done[tile + 1 - slots] if tile >= slots else 0.0, landed[-1] if landed else 0.0)  # one copy at a time
+        # One copy at a time.
+        begin = max(done[tile + 1 - slots] if tile >= slots else 0.0, landed[-1] if landed else 0.0)
         landed.append(begin + COPY)
         start = max(landed[tile], done[-1])
         if start > done[-1]:
