@@ -167,9 +167,11 @@ def block(rung: rungs.Rung, rows: list[results.Row], counters: dict) -> str:
     ablations = [row for row in rows if row.stage.startswith(stage + "[") and results.Selection().takes(row)]
     if ablations:
         same = all((row.commit, row.date) == (first.commit, first.date) for row in ablations)
-        run = "the same run" if same else "a run of their own"
+        run = "the same run" if same else "a run of their own, where all rates read otherwise: compare the last column"
         table += ["", f"Other variants, in {run} (ratio: to the same variant of the rung before, where it has one):", "",
                   "| variant | TFLOPS | ratio | against FA2 |", "|---|---:|---:|---:|"]
+        if not same and first.vs_fa2 is not None:
+            table += [f"| this rung, in the run above | {first.tflops:.1f} | | {interval(first, 'vs_fa2')} |"]
         table += [f"| {row.stage} | {row.tflops:.1f} | {interval(row, 'vs_previous')} | {interval(row, 'vs_fa2')} |"
                   for row in ablations]
     if len(table) < len(head) + len(lines):
