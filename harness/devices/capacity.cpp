@@ -28,13 +28,18 @@ Status fits(double needed, double available, const Shape& shape, uint64_t worksp
 
 }  // namespace
 
+std::string gpus_of(const Stage& stage) {
+  if (stage.max_sm == 0) return fmt::format("sm_{} or newer", stage.min_sm);
+  return stage.max_sm == stage.min_sm ? fmt::format("sm_{} alone", stage.min_sm)
+                                      : fmt::format("sm_{} to sm_{}", stage.min_sm, stage.max_sm);
+}
+
 Status runs_on(const Stage& stage, const Variant& variant, const Shape& shape, const GpuInfo& gpu) {
   const std::string number(stage.name.substr(0, stage.name.find('_')));
   const std::string here = fmt::format("\n  Here:  ./ladder check {} --on cpu      the same kernel, emulated", number);
   if (gpu.sm < stage.min_sm) {
-    return failure(ExitCode::cannot_run_here,
-                   fmt::format("{} needs sm_{} or newer ({}); this is a {} (sm_{}).{}", stage.name, stage.min_sm,
-                               stage.needs, gpu.name, gpu.sm, here));
+    return failure(ExitCode::cannot_run_here, fmt::format("{} needs {} ({}); this is a {} (sm_{}).{}", stage.name,
+                                                          gpus_of(stage), stage.needs, gpu.name, gpu.sm, here));
   }
   if (stage.max_sm != 0 && gpu.sm > stage.max_sm) {
     return failure(

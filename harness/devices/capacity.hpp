@@ -1,10 +1,14 @@
 // Which problems fit this machine: its GPU, and its memory.
 #pragma once
+#include <string>
 #include "harness/base/error.hpp"
 #include "harness/devices/gpu.hpp"
 #include "harness/stage.hpp"
 
 namespace ladder {
+
+// The GPUs that have the stage's instructions: "sm_80 or newer"; of wgmma, which no newer one has, "sm_90 alone".
+std::string gpus_of(const Stage& stage);
 
 // Success, or why this GPU cannot run the variant at this shape (cannot_run_here).
 Status runs_on(const Stage& stage, const Variant& variant, const Shape& shape, const GpuInfo& gpu);

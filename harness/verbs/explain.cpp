@@ -57,7 +57,7 @@ void print_kernel(std::FILE* out, const Stage& stage, const Variant& variant, co
   for (size_t i = 1; i < stage.variants.size(); ++i) {
     print_paragraph(out, i == 1 ? "Ablations" : "", stage.variants[i].label);
   }
-  print_paragraph(out, "Needs", fmt::format("sm_{} or newer ({})", stage.min_sm, stage.needs));
+  print_paragraph(out, "Needs", fmt::format("{} ({})", gpus_of(stage), stage.needs));
   for (const ResourceBound& bound : stage.resources) {
     print_paragraph(out, &bound == stage.resources.data() ? "Resources" : "",
                     fmt::format("sm_{}: at most {} registers and {} bytes spilled per thread{}{}", bound.sm,

@@ -274,6 +274,12 @@ TEST_CASE("a GPU that is too new is told so as well") {
   CHECK(status.error().code == ExitCode::cannot_run_here);
   CHECK(
       mentions(status.error().message, "03_longer needs instructions that newer GPUs than sm_90 do not have (wgmma)"));
+
+  GpuInfo older;
+  older.sm = 80;
+  const Status too_old = runs_on(stage, stage.variants[0], {}, older);
+  REQUIRE_FALSE(too_old);
+  CHECK(mentions(too_old.error().message, "03_longer needs sm_90 alone (wgmma)"));
 }
 
 TEST_CASE("a row of scores that shared memory cannot hold is refused with the limit") {
