@@ -33,7 +33,11 @@ COUNTERS = (
     ("warp instructions, millions", "smsp__inst_executed.sum", "{:.1f}"),
     ("waiting for global memory, warps per issue", STALLS.format("long_scoreboard"), "{:.2f}"),
     ("waiting for shared memory, warps per issue", STALLS.format("short_scoreboard"), "{:.2f}"),
+    ("waiting for a `wgmma`, warps per issue", STALLS.format("gmma"), "{:.2f}"),
+    ("waiting at barriers, warps per issue", STALLS.format("barrier"), "{:.2f}"),
     ("`HMMA` in the machine code", "sass.HMMA", "{:.0f}"),
+    ("`HGMMA`", "sass.HGMMA", "{:.0f}"),
+    ("`FMNMX`", "sass.FMNMX", "{:.0f}"),
     ("`LDSM` (ldmatrix)", "sass.LDSM", "{:.0f}"),
     ("`FMUL` + `FADD` + `FFMA`", ("sass.FMUL", "sass.FADD", "sass.FFMA"), "{:.0f}"),
     ("`MOV` + `IMAD`", ("sass.MOV", "sass.IMAD"), "{:.0f}"),
@@ -90,7 +94,8 @@ def counter_lines(columns: list[dict[str, float] | None]) -> list[tuple[str, lis
         divisor = next((scale for part, scale in SCALE.items() if part in names[0] and "pct" not in names[0]), 1.0)
         cells = [form.format(sum(column[name] for name in names) / divisor) if column and names[0] in column else ""
                  for column in columns]
-        lines.append((label, cells))
+        if any(cell.strip("0. %") for cell in cells):  # what neither of them has or does says nothing
+            lines.append((label, cells))
     return lines
 
 

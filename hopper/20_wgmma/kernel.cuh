@@ -127,7 +127,6 @@ __global__ void __launch_bounds__(C::THREADS, 1)
       cp_async_bulk_tensor_3d(smem_K + next * TILE_BYTES, K_map, 0, head_row + (tile + 1) * BC, 0, full + next * 8);
       cp_async_bulk_tensor_3d(smem_V + next * TILE_BYTES, V_map, 0, head_row + (tile + 1) * BC, 0, full + next * 8);
     }
-    __syncwarp();  // products take whole warps, and lane 0 may have waited
 
     // PV  The weights first. Two C fragments side by side hold exactly the elements of one A fragment, and wgmma takes
     //     A from registers: P needs no exchange, only rounding.
@@ -142,6 +141,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
         P_frag[key_slice][reg] = pack_f16x2(low, high);
       }
     }
+    __syncwarp();  // products take whole warps, and lane 0 may have waited above
     wgmma_fence(O_frag, P_frag);
 #pragma unroll
     for (int key_slice = 0; key_slice < PV_K_TILES; ++key_slice)  // 16 keys are 16 rows of V

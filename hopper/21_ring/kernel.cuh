@@ -136,7 +136,6 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     }
 
     request(K_map, smem_K, full_K, empty_K, tile + STAGES);  // QK has read the stage of this tile
-    __syncwarp();
 
     // PV  The weights first. Two C fragments side by side hold exactly the elements of one A fragment, and wgmma takes
     //     A from registers: P needs no exchange, only rounding.
@@ -152,6 +151,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
       }
     }
     mbarrier_wait_parity(full_V + here * 8, parity);  // safe to read V[tile]: it has landed
+    __syncwarp();                                     // the same for what follows: lane 0 may have waited above
     wgmma_fence(O_frag, P_frag);
 #pragma unroll
     for (int key_slice = 0; key_slice < PV_K_TILES; ++key_slice)  // 16 keys are 16 rows of V
