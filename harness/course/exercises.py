@@ -6,6 +6,9 @@ What the keys mean: course/README.md.
 """
 from __future__ import annotations
 
+import ast
+import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -13,15 +16,19 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(Path(__file__).resolve().parent)]
+import cost  # noqa: E402
 from harness import rungs  # noqa: E402
 
 FOLDER = ROOT / "course" / "exercises"
-KINDS = ("fill", "hunt", "predict")
+KINDS = ("fill", "hunt", "predict", "climb", "open")
+FREE = ("climb", "open")  # any kernel may do
+RESULTS = ROOT / "docs" / "results" / "h200.csv"
 ABOUT_COUNTS = ("counts_differ", "conflicts_differ")  # right and slow; all others are wrong
 BEGIN, END = "// ---- your part:", "// ---- end of your part"
 
@@ -33,14 +40,17 @@ class CourseError(Exception):
 @dataclass(frozen=True)
 class Verdict:
     passed: bool
-    reason: str  # a kind of failure of `ladder check`, or: passed, outside, too_many_lines, not_a_kernel, unanswered, wrong_number
+    reason: str  # a kind of failure of `ladder check`, or: passed, outside, too_many_lines, not_a_kernel, unanswered, wrong_number,
+    #              above_target
     text: str
+    cost: cost.Cost | None = None  # of a right kernel, in an open exercise
 
 
 def replace_once(text: str, old: str, new: str, what: str) -> str:
     """Whole lines of the text, which must be there exactly once."""
     if not old.endswith("\n") or text.count("\n" + old) != 1:
-        raise CourseError(f"{what}: these lines stand {text.count(chr(10) + old)} times in the kernel, not once:\n{old}")
+        raise CourseError(f"{what}: these lines stand {text.count(chr(10) + old)} times in the kernel, not once:\n{old}"
+                          "Has somebody edited the rung itself? Then `git diff` shows it, and `git restore FILE` takes it back.")
     return text.replace("\n" + old, "\n" + new, 1)
 
 
@@ -75,8 +85,9 @@ class Exercise:
             self.rung: str = self.data["rung"]
             self.minutes: int = self.data["minutes"]
             self.hints: list[str] = [hint.strip() for hint in self.data["hints"]]
-        except (OSError, tomllib.TOMLDecodeError, KeyError) as error:
-            raise CourseError(f"{folder}: {type(error).__name__}: {error}") from None
+        except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError, KeyError) as error:
+            raise CourseError(f"{folder}: {type(error).__name__}: {error}\n"
+                              f"  As it was:  git restore {folder}") from None
         if self.kind not in KINDS:
             raise CourseError(f"{folder}: there is no kind '{self.kind}', only {', '.join(KINDS)}.")
 
@@ -85,8 +96,12 @@ class Exercise:
         return "answers.txt" if self.kind == "predict" else "kernel.cuh"
 
     # ---- what a student begins with, and what is right ---------------------------------------------------------------
+    @property
+    def free(self) -> bool:
+        return self.kind in FREE
+
     def kernel(self) -> str:
-        return (rungs.named(self.rung).path / "kernel.cuh").read_text()
+        return kernel_of(self.rung)
 
     def choose(self, key: str, seed: str) -> int:
         """Which of a list's entries this student has: the same one each time, and not a neighbour's."""
@@ -116,9 +131,14 @@ class Exercise:
             return self._with_blanks("start")
         if self.kind == "hunt":
             return self.with_bug(self.choose("bug", seed))
-        shape = self.shape(seed)
-        words = ", ".join(f"{key} = {value}" for key, value in shape.items())
-        parts = [f"# {self.title}: {self.rung} at {words}, d = 128.\n"
+        if self.free:
+            text = kernel_of(self.data["from"])
+            for edit in self.data.get("fit", []):
+                text = replace_once(text, edit["rung"], edit["start"], f"{self.name}, fit")
+            return f"// All of this file is yours. It begins as {self.data['from']}, and takes the place of {self.rung}.\n{text}"
+        given = {key: value for key, value in self.shape(seed).items() if key != "of"} | self.told(seed)
+        words = ", ".join(f"{key} = {value}" for key, value in given.items())
+        parts = [f"# {self.title}: {self.shape(seed).get('of', self.rung)} at {words}, d = 128.\n"
                  "# A number or a product stands behind each =, as in 8 * 512 * 128. What follows a # is yours."]
         parts += [f"# {question['ask'].strip()}\n{question['name']} = ?" for question in self.data["question"]]
         return "\n\n".join(parts) + "\n"
@@ -132,11 +152,13 @@ class Exercise:
             return self._with_blanks("rung")
         if self.kind == "hunt":
             return self._surroundings()
+        if self.free:
+            return self.kernel()
         truth = self.truth(seed)
         text = self.skeleton(seed)
         for question in self.data["question"]:
             name = question["name"]
-            text = text.replace(f"{name} = ?", f"{name} = {truth[name]}  # {question['because'].strip()}")
+            text = text.replace(f"\n{name} = ?", f"\n{name} = {truth[name]}  # {question['because'].strip()}")
         return text
 
     def loopholes(self) -> list[tuple[dict, str, str]]:
@@ -152,20 +174,34 @@ class Exercise:
     def shape(self, seed: str) -> dict[str, int]:
         return self.data["shapes"][self.choose("shapes", seed)]
 
+    def told(self, seed: str) -> dict[str, int]:
+        """What a kernel is, where the shape names one: its tile, and the registers that ptxas gave it when it was measured."""
+        of = self.shape(seed).get("of")
+        if not of:
+            return {}
+        variant = rungs.named(of).default
+        return {"BR": variant.br, "BC": variant.bc, "WARPS": variant.warps, "registers": registers_of(of)}
+
     def truth(self, seed: str) -> dict[str, int]:
-        """What the emulator counts."""
+        """What the emulator counts, or what is worked out from the numbers that stand in the file."""
+        questions = self.data["question"]
+        if "value" in questions[0]:
+            names = {"d": 128} | self.shape(seed) | self.told(seed)
+            return {question["name"]: number(question["value"], names) for question in questions}
         flags = [word for key, value in self.shape(seed).items() for word in (f"--{key}", str(value))]
         ran = run_ladder("explain", self.rung, *flags, "--json", "-")
         if ran.returncode != 0:
             raise CourseError(f"The ladder could not count {self.rung}:\n{ran.stderr.strip()}")
         counters = json.loads(ran.stdout)[0]["counters"]
-        return {question["name"]: counters[question["counter"]] for question in self.data["question"]}
+        return {question["name"]: counters[question["counter"]] for question in questions}
 
     # ---- judging -----------------------------------------------------------------------------------------------------
     def judge(self, text: str, skeleton: str, seed: str = "", shown_as: str = "kernel.cuh") -> Verdict:
         """`skeleton`: what the student began with."""
         if self.kind == "predict":
             return self._judge_answers(text, seed)
+        if self.free:
+            return self._compare(text, shown_as)
         outside = self._outside(text, skeleton)
         return outside or self._try(text, shown_as)
 
@@ -192,23 +228,54 @@ class Exercise:
                                              "`./ladder learn reset` keeps your file as kernel.cuh.old and begins anew.")
         return None
 
-    def _try(self, text: str, shown_as: str) -> Verdict:
+    def _run(self, text: str, shown_as: str, *flags: str) -> tuple[Verdict, list[dict]]:
+        """A kernel in the rung's place: the verdict of `ladder try`, and its rows."""
         with tempfile.TemporaryDirectory() as folder:
             file, report = Path(folder) / "kernel.cuh", Path(folder) / "report.json"
             file.write_text(text)
-            ran = run_ladder("try", str(file), "--like", self.rung, "--json", str(report))
+            ran = run_ladder("try", str(file), "--like", self.rung, "--json", str(report), *flags)
             said = (ran.stdout + ran.stderr).replace(str(file), shown_as).replace(f"{Path(folder).name}/kernel.cuh", shown_as)
-            if ran.returncode == 0:
-                return Verdict(True, "passed", said.split("\nBytes asked for at each level")[0])
-            if ran.returncode not in (0, 1):
-                raise CourseError(said.strip())
-            if not report.is_file():
-                return Verdict(False, "not_a_kernel", said)
-            rows = json.loads(report.read_text())
-            # The cause first; the table above it says no more.
-            said = said[max(said.find(f"\n{self.rung} on the emulator:"), 0):].lstrip()
-            kinds = [failure["kind"] for row in rows for failure in row["failures"]]
-            return Verdict(False, next((kind for kind in kinds if kind not in ABOUT_COUNTS), kinds[0]), said)
+            rows = json.loads(report.read_text()) if report.is_file() else []
+        if ran.returncode == 0:
+            return Verdict(True, "passed", said.split("\nBytes asked for at each level")[0]), rows
+        if ran.returncode not in (0, 1):
+            raise CourseError(said.strip())
+        if not rows:
+            return Verdict(False, "not_a_kernel", said), rows
+        # The cause first; the table above it says no more.
+        said = said[max(said.find(f"\n{self.rung} on the emulator:"), 0):].lstrip()
+        kinds = [failure["kind"] for row in rows for failure in row["failures"]]
+        return Verdict(False, next((kind for kind in kinds if kind not in ABOUT_COUNTS), kinds[0]), said), rows
+
+    def _try(self, text: str, shown_as: str) -> Verdict:
+        return self._run(text, shown_as)[0]
+
+    def _compare(self, text: str, shown_as: str) -> Verdict:
+        """Right answers, and no more of anything (climb), or no more in all (open), than the rung takes, at each shape of the check."""
+        with ThreadPoolExecutor() as beside:
+            target = beside.submit(rows_of, self.rung)
+            verdict, rows = self._run(text, shown_as, "--answers-only")
+            if not verdict.passed:
+                return verdict
+            aims = by_shape(target.result())
+        pairs = [(mine, aims[shape]) for shape, mine in by_shape(rows).items() if shape in aims]  # a tile of one's own has its own
+        if self.kind == "climb":
+            over = next((pair for pair in pairs if above(*pair)), None)
+            mine, aim = over or pairs[0]
+            lines = [f"The answers are right. Counted at n = {mine['n']}, {mine['batch'] * mine['heads']} head(s):",
+                     f"{'':<20}{'yours':>14}{self.rung:>14}"]
+            for counter in cost.COUNTERS:
+                number_of, wanted = mine["counters"][counter], aim["counters"][counter]
+                if number_of or wanted:
+                    mark = "   too many" if number_of > wanted else "   fewer!" if number_of < wanted else ""
+                    lines.append(f"{counter:<20}{number_of:>14,}{wanted:>14,}{mark}")
+            return Verdict(not over, "above_target" if over else "passed", "\n".join(lines))
+        costs = [(cost.cost_of(mine), cost.cost_of(aim)) for mine, aim in pairs]
+        dearer = next((i for i, (mine, aim) in enumerate(costs) if mine.total > aim.total), None)
+        row, (mine, aim) = pairs[dearer or 0][0], costs[dearer or 0]
+        text = (f"The answers are right. By its counts at n = {row['n']}, {row['batch'] * row['heads']} head(s):\n"
+                f"yours is {mine}.\n{self.rung} is {aim}.")
+        return Verdict(dearer is None, "passed" if dearer is None else "above_target", text, costs[0][0])
 
     def _judge_answers(self, text: str, seed: str) -> Verdict:
         given: dict[str, int] = {}
@@ -230,9 +297,69 @@ class Exercise:
         if open_questions:
             return Verdict(False, "unanswered", f"Not answered yet: {', '.join(open_questions)}.")
         truth = self.truth(seed)
-        lines = [f"{name}: {given[name]:,} is {'right' if given[name] == truth[name] else 'not what the emulator counts'}" for name in names]
+        wrong = "not right" if "value" in self.data["question"][0] else "not what the emulator counts"
+        lines = [f"{name}: {given[name]:,} is {'right' if given[name] == truth[name] else wrong}" for name in names]
         passed = given == truth
         return Verdict(passed, "passed" if passed else "wrong_number", "\n".join(lines))
+
+
+def kernel_of(rung: str) -> str:
+    return (rungs.named(rung).path / "kernel.cuh").read_text()
+
+
+def registers_of(rung: str) -> int:
+    """Per thread, as ptxas gave them for sm_90 when the rung was measured."""
+    import csv
+
+    with RESULTS.open() as file:
+        return next(int(row["registers"]) for row in csv.DictReader(file) if row["stage"] == rung and row["registers"])
+
+
+def work_folder() -> Path:
+    return Path(os.environ.get("LADDER_WORK", rungs.root() / "work"))
+
+
+@functools.cache
+def rows_of(rung: str) -> list[dict]:
+    """What the check counts of a rung, at all of its shapes: counted once, and kept as long as neither kernel nor program changes."""
+    built = rungs.program().stat()
+    state = hashlib.sha256(f"{kernel_of(rung)}{built.st_size}{built.st_mtime_ns}".encode()).hexdigest()[:16]
+    kept = work_folder() / ".counts" / f"{rung}-{state}.json"
+    try:
+        return json.loads(kept.read_text())
+    except (OSError, ValueError):
+        pass
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.json"
+        ran = run_ladder("check", rung, "--on", "cpu", "--json", str(report))
+        if ran.returncode != 0:
+            raise CourseError(f"{rung}, whose counts are the aim, does not pass its own check:\n{(ran.stdout + ran.stderr).strip()}")
+        rows = json.loads(report.read_text())
+    with contextlib.suppress(OSError):  # it is counted again the next time
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_text(json.dumps(rows))
+    return rows
+
+
+def cost_of_rung(rung: str) -> cost.Cost:
+    """At the first shape of the check."""
+    ran = run_ladder("explain", rung, "--json", "-")
+    if ran.returncode != 0:
+        raise CourseError(f"The ladder could not count {rung}:\n{ran.stderr.strip()}")
+    return cost.cost_of(json.loads(ran.stdout)[0])
+
+
+def by_shape(rows: list[dict]) -> dict[tuple, dict]:
+    """A row of the first variant for each of its shapes; counts are of a launch with all of its inputs."""
+    first: dict[tuple, dict] = {}
+    for row in rows:
+        if row["variant"] == rows[0]["variant"] and "counters" in row and not row["causal"]:
+            first.setdefault((row["batch"], row["heads"], row["n"]), row)
+    return first
+
+
+def above(mine: dict, aim: dict) -> bool:
+    return any(mine["counters"][counter] > aim["counters"][counter] for counter in cost.COUNTERS)
 
 
 def changed_lines(before: list[str], after: list[str]) -> int:
@@ -294,28 +421,37 @@ def with_blanks(skeleton: str, blanks: list[str]) -> str:
 
 def product(text: str) -> int:
     """'8 * 512' or '64 * (3 + 1)': whole numbers, + - * / and parentheses."""
-    import ast
+    if len(text) > 200:
+        raise ValueError(text)
+    return number(text.replace(",", ""), {})
 
+
+def number(text: str, names: dict[str, int]) -> int:
+    """The same with names of numbers; // rounds down, and / must not have to. With names, min(a, b) too."""
     def value(node: ast.AST) -> int:
         match node:
             case ast.Expression(body):
                 return value(body)
-            case ast.Constant(int(number)) if type(number) is int and number < 2**63:
-                return number
+            case ast.Constant(int(known)) if type(known) is int and known < 2**63:
+                return known
+            case ast.Name(name) if name in names:
+                return names[name]
+            case ast.Call(ast.Name("min"), [*several]) if names and several:
+                return min(value(each) for each in several)
             case ast.BinOp(left, ast.Add(), right):
                 return value(left) + value(right)
             case ast.BinOp(left, ast.Sub(), right):
                 return value(left) - value(right)
             case ast.BinOp(left, ast.Mult(), right):
                 return value(left) * value(right)
+            case ast.BinOp(left, ast.FloorDiv(), right) if names and (divisor := value(right)):
+                return value(left) // divisor
             case ast.BinOp(left, ast.Div() | ast.FloorDiv(), right) if (divisor := value(right)) and value(left) % divisor == 0:
                 return value(left) // divisor
         raise ValueError(text)
 
-    if len(text) > 200:
-        raise ValueError(text)
     try:
-        return value(ast.parse(text.replace(",", ""), mode="eval"))
+        return value(ast.parse(text, mode="eval"))
     except (SyntaxError, RecursionError, MemoryError):
         raise ValueError(text) from None
 

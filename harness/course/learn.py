@@ -6,36 +6,37 @@
     ./ladder learn check           checks the file once
     ./ladder learn hint            the next of three hints
     ./ladder learn reset           begins the file anew; the old one stays beside it
+    ./ladder learn board           the open exercises: your best kernels among the rungs, by what their counts cost
     ./ladder learn solution        the rung's own lines, once you have passed; before that with --give-up, which is recorded
 """
 from __future__ import annotations
 
 import argparse
 import contextlib
+import datetime
 import difflib
 import json
 import os
 import re
+import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import exercises  # noqa: E402
-from exercises import CourseError, Exercise, rungs  # noqa: E402
+from exercises import CourseError, Exercise, rungs, work_folder  # noqa: E402
 
 DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
-WORDS = ("list", "start", "check", "hint", "reset", "solution")
+WORDS = ("list", "start", "check", "hint", "reset", "solution", "board")
+BEST = 5  # of one's own kernels on the board
 POLL_S = 0.3
 
 
 class Usage(CourseError):
     """What was typed cannot be done."""
-
-
-def work_folder() -> Path:
-    return Path(os.environ.get("LADDER_WORK", rungs.root() / "work"))
 
 
 class Progress:
@@ -119,9 +120,11 @@ class Learner:
     def begin(self, exercise: Exercise) -> str:
         """Makes the file if it is not there, brings it up to date if the rung has changed; says which of it, if anything."""
         file, given = self.file(exercise), self.given(exercise)
-        skeleton = exercise.skeleton(self.progress.data["seed"])
+        seed = self.progress.data["seed"]
+        skeleton = exercise.skeleton(seed)
         self.progress.data["current"] = exercise.name
-        self.progress.of(exercise.name)
+        state = self.progress.of(exercise.name)
+        another, state["seed"] = state.get("seed", seed) != seed, seed
         said = ""
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -131,25 +134,50 @@ class Learner:
                 file.write_text(skeleton)
                 given.write_text(skeleton)
             elif not given.is_file() or given.read_text() != skeleton:
-                said = self._update(exercise, skeleton)
+                said = self._update(exercise, skeleton, another)
         except OSError as error:
             raise CourseError(f"{shown(file)} cannot be written: {error.strerror}.\n"
                               "  Another place:  LADDER_WORK=FOLDER ./ladder learn") from None
         self.progress.save()
         return said
 
-    def _update(self, exercise: Exercise, skeleton: str) -> str:
-        """The repository has moved on since the exercise was begun."""
+    def _update(self, exercise: Exercise, skeleton: str, another: bool) -> str:
+        """The repository has moved on since the exercise was begun, or the student has another name now."""
         file, given = self.file(exercise), self.given(exercise)
+        if exercise.free:  # all of it is the student's
+            given.write_text(skeleton)
+            return ""
         mine = file.read_text()
-        parts = exercises.blanks_of(mine) if exercise.kind == "fill" else None
-        kept = parts is not None and len(parts) == len(exercises.blanks_of(skeleton) or [])
+        kept = None if another else self._carried(exercise, mine, given.read_text() if given.is_file() else "", skeleton)
+        if kept == mine:
+            given.write_text(skeleton)
+            return ""
         old = self._set_aside(file)
-        file.write_text(exercises.with_blanks(skeleton, parts) if kept and parts else skeleton)
+        file.write_text(kept or skeleton)
         given.write_text(skeleton)
         if kept:
-            return f"{exercise.rung} has changed since you began. Your parts are carried over; the file as it was: {shown(old)}."
-        return f"This exercise has changed since you began, and begins anew. Your file as it was: {shown(old)}."
+            return f"{exercise.rung} has changed since you began. What is yours is carried over; the file as it was: {shown(old)}."
+        why = "Your name chooses another one" if another else "This exercise has changed since you began"
+        return f"{why}, and it begins anew. Your file as it was: {shown(old)}."
+
+    @staticmethod
+    def _carried(exercise: Exercise, mine: str, given: str, skeleton: str) -> str | None:
+        """What was written, in what the exercise is now."""
+        if exercise.kind == "fill":
+            parts = exercises.blanks_of(mine)
+            fits = parts is not None and len(parts) == len(exercises.blanks_of(skeleton) or [])
+            return exercises.with_blanks(skeleton, parts) if fits and parts else None
+        if exercise.kind == "predict" or not given:
+            return None
+        with tempfile.TemporaryDirectory() as folder:
+            files = [Path(folder) / name for name in ("mine", "given", "now")]
+            for path, text in zip(files, (mine, given, skeleton), strict=True):
+                path.write_text(text)
+            try:
+                merged = subprocess.run(["git", "merge-file", "-p", *map(str, files)], capture_output=True, text=True)
+            except OSError:
+                return None
+        return merged.stdout if merged.returncode == 0 else None
 
     @staticmethod
     def _set_aside(file: Path) -> Path:
@@ -212,17 +240,64 @@ class Learner:
         first = verdict.passed and not state["passed"]
         state["passed"] = state["passed"] or verdict.passed
         self.progress.save()
+        if verdict.cost:
+            self.enter(exercise, text, verdict.cost)
         print(verdict.text.rstrip())
         took = f"{time.monotonic() - began:.1f} s"
         if not verdict.passed:
             print(f"\n{styled('Not yet.', '1;31')}  {exercise.name}, check {state['checks']}, {took}")
             return FAILED
-        print(f"\n{styled('Passed.', '1;32')}  {exercise.name}, {took}.  Ours beside yours:  ./ladder learn solution")
+        beside = "./ladder learn board" if exercise.kind == "open" else "./ladder learn solution"
+        print(f"\n{styled('Passed.', '1;32')}  {exercise.name}, {took}.  Ours beside yours:  {beside}")
         following = self.current()
         if following is None:
             print("That was the last one." if first else "All are passed.")
         else:
             print(f"Next:  ./ladder learn     ({following.name}: {following.title})")
+        return DONE
+
+    # ---- the board -------------------------------------------------------------------------------------------------------
+    @staticmethod
+    def board_file() -> Path:
+        return work_folder() / "board.json"
+
+    def entries(self) -> list[dict]:
+        try:
+            return json.loads(self.board_file().read_text())
+        except FileNotFoundError:
+            return []
+        except (OSError, ValueError) as error:
+            raise CourseError(f"{shown(self.board_file())} cannot be read: {error}\n  Without it the board begins anew:"
+                              f"  mv {shown(self.board_file())} {shown(self.board_file())}.old") from None
+
+    def enter(self, exercise: Exercise, text: str, cost) -> None:
+        """A right kernel that is better than all before it is kept, with its text."""
+        entries = self.entries()
+        mine = [entry for entry in entries if entry["exercise"] == exercise.name]
+        if any(entry["flop_per_clk"] >= cost.flop_per_clk for entry in mine):
+            return
+        kept = self.file(exercise).with_name(f"best{len(mine) + 1}.cuh")
+        kept.write_text(text)
+        entries.append({"exercise": exercise.name, "kernel": kept.name, "flop_per_clk": cost.flop_per_clk, "clocks": cost.clocks,
+                        "on": datetime.date.today().isoformat()})
+        self.board_file().write_text(json.dumps(entries, indent=1) + "\n")
+
+    def board(self) -> int:
+        entries = self.entries()
+        for exercise in self.all:
+            if exercise.kind != "open":
+                continue
+            rows = [(entry["flop_per_clk"], f"yours, {entry['on']}", shown(self.file(exercise).with_name(entry["kernel"])))
+                    for entry in entries if entry["exercise"] == exercise.name]
+            rows = sorted(rows, reverse=True)[:BEST]
+            for rung in exercise.data["beside"]:
+                cost = exercises.cost_of_rung(rung)
+                rows.append((cost.flop_per_clk, rung, str(rungs.named(rung).directory)))
+            print(styled(f"{exercise.name}: {exercise.title}", "1"))
+            print("  FLOP/clk per SM, estimated from counts: if nothing overlaps")
+            for flop_per_clk, who, where in sorted(rows, reverse=True):
+                print(f"  {flop_per_clk:>6.0f}  {who:<20}  {where}")
+            print()
         return DONE
 
     def hint(self, exercise: Exercise) -> int:
@@ -311,6 +386,8 @@ def main(arguments: list[str]) -> int:
         return learner.list()
     if not typed.word:
         return learner.go_on()
+    if typed.word == "board":
+        return learner.board()
     if typed.word == "start":
         return learner.start(learner.named(typed.name) if typed.name else learner.current() or learner.all[-1])
     exercise = learner.named(typed.name) if typed.name else learner.begun()

@@ -17,22 +17,25 @@ ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "harness" / "course"))
 import exercises  # noqa: E402
 import learn  # noqa: E402
+from cost import Cost  # noqa: E402
 from exercises import Exercise, Verdict  # noqa: E402
 
 ALL = exercises.all_exercises()
-FILL, HUNT, PREDICT = (next(each for each in ALL if each.kind == kind) for kind in exercises.KINDS)
+FILL, HUNT, PREDICT, CLIMB, OPEN = (next(each for each in ALL if each.kind == kind) for kind in exercises.KINDS)
 
 
 def compared(exercise: Exercise, text: str, shown_as: str) -> Verdict:
     passed = exercises.normal(text) == exercises.normal(exercise.solution())
-    return Verdict(passed, "passed" if passed else "wrong_result", f"{shown_as} was compared")
+    cost = Cost(1000, {"products": 1.0 if passed else 1.0 + text.count("\n")}) if exercise.kind == "open" else None
+    return Verdict(passed, "passed" if passed else "wrong_result", f"{shown_as} was compared", cost)
 
 
 class Course(unittest.TestCase):
     def setUp(self) -> None:
         self.work = Path(tempfile.mkdtemp()) / "work"
         self.addCleanup(shutil.rmtree, self.work.parent)
-        for patch in (mock.patch.dict(os.environ, LADDER_WORK=str(self.work)), mock.patch.object(Exercise, "_try", compared)):
+        for patch in (mock.patch.dict(os.environ, LADDER_WORK=str(self.work)), mock.patch.object(Exercise, "_try", compared),
+                      mock.patch.object(Exercise, "_compare", compared)):
             patch.start()
             self.addCleanup(patch.stop)
 
@@ -77,7 +80,7 @@ class Course(unittest.TestCase):
             return subprocess.run(["git", "status", "--porcelain"], cwd=ROOT, capture_output=True, text=True).stdout
 
         before = tracked()
-        for exercise in (FILL, HUNT, PREDICT):
+        for exercise in (FILL, HUNT, PREDICT, CLIMB, OPEN):
             self.learn("start", exercise.name)
         self.assertEqual(tracked(), before)
         ignored = subprocess.run(["git", "check-ignore", "work/x"], cwd=ROOT, capture_output=True)
@@ -130,6 +133,45 @@ class Course(unittest.TestCase):
         self.assertIn("carried over", said)
         self.assertEqual(self.file(FILL).read_text(), FILL.solution())
         self.assertEqual((self.file(FILL).parent / "kernel.cuh.old").read_text(), solved)
+
+    def test_what_was_mended_survives_an_update_of_the_rung(self) -> None:
+        self.learn("start", HUNT.name)
+        older = HUNT.skeleton().replace("namespace {\n", "namespace {\n// an older line\n", 1)
+        self.file(HUNT).with_name(".given").write_text(older)
+        self.file(HUNT).write_text(HUNT.solution().replace("namespace {\n", "namespace {\n// an older line\n", 1))
+        code, said = self.learn("check")
+        self.assertEqual(code, 0, said)
+        self.assertIn("carried over", said)
+        self.assertEqual(self.file(HUNT).read_text(), HUNT.solution())
+
+    def test_a_kernel_of_one_s_own_is_left_alone_by_an_update(self) -> None:
+        self.learn("start", CLIMB.name)
+        self.file(CLIMB).with_name(".given").write_text("an older rung")
+        self.file(CLIMB).write_text(CLIMB.solution())
+        self.assertEqual(self.learn("check")[0], 0)
+        self.assertEqual(self.file(CLIMB).read_text(), CLIMB.solution())
+
+    def test_the_board_keeps_what_is_better_than_before(self) -> None:
+        with mock.patch.object(exercises, "cost_of_rung", lambda rung: Cost(1000, {"products": 2.0})):
+            self.assertIn(OPEN.data["beside"][0], self.learn("board")[1])
+            self.learn("start", OPEN.name)
+            worse = "\n" * 9
+            for text in (worse + "\n", worse, worse + "\n", OPEN.solution()):
+                self.file(OPEN).write_text(text)
+                self.learn("check")
+            kept = {path.name: path.read_text() for path in self.file(OPEN).parent.glob("best*.cuh")}
+            self.assertEqual(kept, {"best1.cuh": worse + "\n", "best2.cuh": worse, "best3.cuh": OPEN.solution()})
+            self.assertRegex(self.learn("board")[1], r"(?s) 1000  yours.*best3.cuh\n +500  .* 100  yours.*best2.cuh\n +91  yours")
+            (self.work / "board.json").write_text("{")
+            with self.assertRaisesRegex(exercises.CourseError, "board.json cannot be read"):
+                self.learn("board")
+
+    def test_another_name_chooses_another_one(self) -> None:
+        self.learn("start", HUNT.name)
+        seed = next(str(i) for i in range(99) if HUNT.skeleton(str(i)) != HUNT.skeleton(""))
+        self.file(HUNT).write_text("mine")
+        self.assertIn("Your name chooses another one", self.learn("start", HUNT.name, "--seed", seed)[1])
+        self.assertEqual((self.file(HUNT).parent / "kernel.cuh.old").read_text(), "mine")
 
     def test_a_seed_is_kept(self) -> None:
         seed = next(str(i) for i in range(99) if HUNT.skeleton(str(i)) != HUNT.skeleton(""))
