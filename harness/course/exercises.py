@@ -50,7 +50,8 @@ def replace_once(text: str, old: str, new: str, what: str) -> str:
     """Whole lines of the text, which must be there exactly once."""
     if not old.endswith("\n") or text.count("\n" + old) != 1:
         raise CourseError(f"{what}: these lines stand {text.count(chr(10) + old)} times in the kernel, not once:\n{old}"
-                          "Has somebody edited the rung itself? Then `git diff` shows it, and `git restore FILE` takes it back.")
+                          "Has the rung itself been edited here?\n  What is different:  git diff -- '*/kernel.cuh'\n"
+                          "  As it was:          git restore -- '*/kernel.cuh'")
     return text.replace("\n" + old, "\n" + new, 1)
 
 
@@ -86,8 +87,8 @@ class Exercise:
             self.minutes: int = self.data["minutes"]
             self.hints: list[str] = [hint.strip() for hint in self.data["hints"]]
         except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError, KeyError) as error:
-            raise CourseError(f"{folder}: {type(error).__name__}: {error}\n"
-                              f"  As it was:  git restore {folder}") from None
+            raise CourseError(f"{within(folder)}: {type(error).__name__}: {error}\n"
+                              f"  As it was:  git restore {within(folder)}") from None
         if self.kind not in KINDS:
             raise CourseError(f"{folder}: there is no kind '{self.kind}', only {', '.join(KINDS)}.")
 
@@ -304,7 +305,16 @@ class Exercise:
 
 
 def kernel_of(rung: str) -> str:
-    return (rungs.named(rung).path / "kernel.cuh").read_text()
+    file = rungs.named(rung).path / "kernel.cuh"
+    try:
+        return file.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CourseError(f"{within(file)} cannot be read: {error}\n  As it was:  git restore {within(file)}") from None
+
+
+def within(path: Path) -> Path:
+    """As it is called in the repository."""
+    return path.relative_to(rungs.root()) if path.is_relative_to(rungs.root()) else path
 
 
 def registers_of(rung: str) -> int:

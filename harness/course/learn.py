@@ -90,24 +90,30 @@ class Learner:
             number, _, word = exercise.name.partition("_")
             if wanted in (exercise.name, number, number.lstrip("0"), word):
                 return exercise
+        of_rung = [each.name for each in self.all if wanted in (each.rung, *each.rung.split("_"), each.name[:-1].partition("_")[0])]
+        of_rung = of_rung or [each.name for each in self.all if each.name.partition("_")[0][:-1].lstrip("0") == wanted.lstrip("0")]
+        if of_rung:
+            raise Usage(f"There are several exercises of {typed}:  {'  '.join(of_rung)}\n  For example:  ./ladder learn start {of_rung[0]}")
         near = difflib.get_close_matches(wanted, [name for each in self.all for name in (each.name, each.name.partition("_")[2])], 1)
         best = next((each.name for each in self.all if near and near[0] in each.name), "")
         raise Usage(f"There is no exercise '{typed}'.{f' Did you mean {best}?' if best else ''}\n  All of them:  ./ladder learn list")
 
     def current(self) -> Exercise | None:
-        """The one begun last, or if it is passed, the first that is not."""
+        """The one begun last, or if it is passed, the next that is not; behind the last one comes the first."""
         name = self.progress.data["current"]
-        for exercise in self.all:
-            if exercise.name == name and not self.progress.of(name)["passed"]:
-                return exercise
-        return next((each for each in self.all if not self.progress.of(each.name)["passed"]), None)
+        at = next((i for i, each in enumerate(self.all) if each.name == name), 0)
+        return next((each for each in self.all[at:] + self.all[:at] if not self.progress.of(each.name)["passed"]), None)
 
     def begun(self) -> Exercise:
         """For words that are about the exercise at hand: passed or not, it is the one begun last."""
         name = self.progress.data["current"]
         if not name:
             raise Usage("No exercise is begun.\n  The first one:  ./ladder learn")
-        return self.named(name)
+        for exercise in self.all:
+            if exercise.name == name:
+                return exercise
+        raise Usage(f"{name}, which you began last, is no part of the course any more; what you wrote is in {shown(work_folder() / name)}.\n"
+                    "  The next one:  ./ladder learn")
 
     # ---- its files ---------------------------------------------------------------------------------------------------
     def file(self, exercise: Exercise) -> Path:
@@ -234,7 +240,9 @@ class Learner:
         try:
             text = file.read_text()
         except (OSError, UnicodeDecodeError) as error:
-            raise CourseError(f"{shown(file)} cannot be read: {error}") from None
+            raise CourseError(f"{shown(file)} cannot be read: {error}\n  Anew, with yours beside it:  ./ladder learn reset") from None
+        if not text.strip():
+            raise CourseError(f"{shown(file)} is empty.\n  Anew:  ./ladder learn reset")
         verdict = exercise.judge(text, self.given(exercise).read_text(), self.progress.data["seed"], shown(file))
         state["checks"] += 1
         first = verdict.passed and not state["passed"]
@@ -310,6 +318,7 @@ class Learner:
 
     def reset(self, exercise: Exercise) -> int:
         file = self.file(exercise)
+        exercise.skeleton(self.progress.data["seed"])  # there is one, before yours is put aside
         if file.is_file():
             print(f"Your file is now {shown(self._set_aside(file))}.")
         self.given(exercise).unlink(missing_ok=True)

@@ -155,12 +155,12 @@ class Course(unittest.TestCase):
         with mock.patch.object(exercises, "cost_of_rung", lambda rung: Cost(1000, {"products": 2.0})):
             self.assertIn(OPEN.data["beside"][0], self.learn("board")[1])
             self.learn("start", OPEN.name)
-            worse = "\n" * 9
-            for text in (worse + "\n", worse, worse + "\n", OPEN.solution()):
+            worse = "//\n" * 9
+            for text in (worse + "//\n", worse, worse + "//\n", OPEN.solution()):
                 self.file(OPEN).write_text(text)
                 self.learn("check")
             kept = {path.name: path.read_text() for path in self.file(OPEN).parent.glob("best*.cuh")}
-            self.assertEqual(kept, {"best1.cuh": worse + "\n", "best2.cuh": worse, "best3.cuh": OPEN.solution()})
+            self.assertEqual(kept, {"best1.cuh": worse + "//\n", "best2.cuh": worse, "best3.cuh": OPEN.solution()})
             self.assertRegex(self.learn("board")[1], r"(?s) 1000  yours.*best3.cuh\n +500  .* 100  yours.*best2.cuh\n +91  yours")
             (self.work / "board.json").write_text("{")
             with self.assertRaisesRegex(exercises.CourseError, "board.json cannot be read"):
@@ -200,6 +200,28 @@ class Course(unittest.TestCase):
         self.assertIn("Did you mean check?", self.refused("chek"))
         self.assertIn(f"Did you mean {FILL.name}?", self.refused("start", FILL.name[:-1]))
         self.assertIn("No exercise is begun", self.refused("hint"))
+        several = next(each for each in ALL if sum(other.rung == each.rung for other in ALL) > 1)
+        self.assertIn(f"start {several.name}", self.refused("start", several.rung))
+
+    def test_what_is_there_no_more(self) -> None:
+        self.learn("start", FILL.name)
+        self.file(FILL).write_text("\n")
+        with self.assertRaisesRegex(exercises.CourseError, "is empty.\n  Anew:"):
+            self.learn("check")
+        with mock.patch.object(exercises, "kernel_of", side_effect=exercises.CourseError("no rung")):
+            with self.assertRaisesRegex(exercises.CourseError, "no rung"):
+                self.learn("reset")
+        self.assertEqual(self.file(FILL).read_text(), "\n")  # nothing was put aside for nothing
+        progress = json.loads((self.work / "progress.json").read_text())
+        (self.work / "progress.json").write_text(json.dumps(progress | {"current": "77z_gone"}))
+        self.assertIn("no part of the course any more", self.refused("check"))
+        self.assertIn(ALL[0].title, self.learn()[1])
+
+    def test_who_begins_in_the_middle_goes_on_from_there(self) -> None:
+        self.learn("start", ALL[5].name)
+        self.file(ALL[5]).write_text(ALL[5].solution())
+        with mock.patch.object(Exercise, "judge", lambda self, *_: Verdict(True, "passed", "")):
+            self.assertIn(ALL[6].name, self.learn("check")[1])
 
     def test_progress_that_cannot_be_read_or_written(self) -> None:
         self.work.mkdir()
