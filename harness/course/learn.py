@@ -7,17 +7,21 @@
     ./ladder learn hint            the next of three hints
     ./ladder learn reset           begins the file anew; the old one stays beside it
     ./ladder learn board           the open exercises: your best kernels among the rungs, by what their counts cost
+    ./ladder learn time            a kernel of your own beside the rung's, in TFLOPS, where there are a GPU and nvcc
     ./ladder learn solution        the rung's own lines, once you have passed; before that with --give-up, which is recorded
 """
 from __future__ import annotations
 
 import argparse
 import contextlib
+import csv
 import datetime
 import difflib
 import json
 import os
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -29,14 +33,18 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import exercises  # noqa: E402
 from exercises import CourseError, Exercise, rungs, work_folder  # noqa: E402
 
-DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
-WORDS = ("list", "start", "check", "hint", "reset", "solution", "board")
+DONE, FAILED, USAGE, CANNOT_RUN_HERE, INTERRUPTED = 0, 1, 2, 77, 130
+WORDS = ("list", "start", "check", "hint", "reset", "solution", "board", "time")
 BEST = 5  # of one's own kernels on the board
 POLL_S = 0.3
 
 
 class Usage(CourseError):
     """What was typed cannot be done."""
+
+
+class NotHere(CourseError):
+    """This machine has not what it takes."""
 
 
 class Progress:
@@ -281,7 +289,7 @@ class Learner:
     def enter(self, exercise: Exercise, text: str, cost) -> None:
         """A right kernel that is better than all before it is kept, with its text."""
         entries = self.entries()
-        mine = [entry for entry in entries if entry["exercise"] == exercise.name]
+        mine = [entry for entry in entries if entry["exercise"] == exercise.name and "clocks" in entry]
         if any(entry["flop_per_clk"] >= cost.flop_per_clk for entry in mine):
             return
         kept = self.file(exercise).with_name(f"best{len(mine) + 1}.cuh")
@@ -296,7 +304,7 @@ class Learner:
             if exercise.kind != "open":
                 continue
             rows = [(entry["flop_per_clk"], f"yours, {entry['on']}", shown(self.file(exercise).with_name(entry["kernel"])))
-                    for entry in entries if entry["exercise"] == exercise.name]
+                    for entry in entries if entry["exercise"] == exercise.name and "clocks" in entry]
             rows = sorted(rows, reverse=True)[:BEST]
             for rung in exercise.data["beside"]:
                 cost = exercises.cost_of_rung(rung)
@@ -305,7 +313,48 @@ class Learner:
             print("  FLOP/clk per SM, estimated from counts: if nothing overlaps")
             for flop_per_clk, who, where in sorted(rows, reverse=True):
                 print(f"  {flop_per_clk:>6.0f}  {who:<20}  {where}")
+            timed = [entry for entry in entries if entry["exercise"] == exercise.name and "tflops" in entry]
+            for entry in timed[-BEST:]:
+                print(f"  {entry['tflops']:.1f} TFLOPS on {entry['gpu']}, {exercise.rung} {entry['rung_tflops']:.1f} in the same run,"
+                      f" {entry['on']}")
             print()
+        return DONE
+
+    def time(self, exercise: Exercise) -> int:
+        """As a peer of the bench: it is held to the reference there too, and what is wrong is not timed."""
+        if not exercise.free:
+            raise Usage(f"{exercise.name} is no kernel of your own. Those of climb and open can be timed:  ./ladder learn list")
+        file = self.file(exercise)
+        if not file.is_file():
+            raise Usage(f"{exercise.name} is not begun.\n  Here:  ./ladder learn start {exercise.name}")
+        nvcc = shutil.which("nvcc") or shutil.which("/usr/local/cuda/bin/nvcc")
+        asked = subprocess.run(["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"], capture_output=True,
+                               text=True) if shutil.which("nvidia-smi") else None
+        if not nvcc or not asked or asked.returncode != 0:
+            raise NotHere(f"To take times there must be a GPU and nvcc; here is no {'GPU' if nvcc else 'nvcc'}.\n"
+                          "  What counts alone can say:  ./ladder learn board")
+        sm = asked.stdout.split()[0].replace(".", "") + ("a" if asked.stdout.startswith("9.0") else "")
+        peer, results = file.with_name("peer"), file.with_name("times.csv")
+        source = peer.with_suffix(".cu")
+        source.write_text(f'#include "kernel.cuh"\nusing Tile = {rungs.named(exercise.rung).default.config};\n'
+                          '#include "harness/course/peer.cuh"\n')
+        compiled = subprocess.run([nvcc, "-std=c++20", "-O3", "-gencode", f"arch=compute_{sm},code=sm_{sm}", f"-I{exercises.ROOT}",
+                                   str(source), "-o", str(peer)], capture_output=True, text=True)
+        if compiled.returncode != 0:
+            raise CourseError(f"nvcc does not compile it.\n{(compiled.stderr or compiled.stdout).strip()[:2000]}")
+        results.unlink(missing_ok=True)
+        ran = subprocess.run([str(rungs.program()), "bench", exercise.rung, "--no-peers", "--peer", shlex.quote(str(peer.absolute())), "--csv",
+                              str(results)])
+        if ran.returncode != 0:
+            return ran.returncode
+        with results.open() as rows:
+            timed = {row["stage"]: row for row in csv.DictReader(rows)}
+        if "yours" not in timed:
+            return FAILED  # the bench has said why
+        entries = self.entries()
+        entries.append({"exercise": exercise.name, "tflops": float(timed["yours"]["tflops"]), "gpu": timed["yours"]["gpu"],
+                        "rung_tflops": float(timed[exercise.rung]["tflops"]), "on": datetime.date.today().isoformat()})
+        self.board_file().write_text(json.dumps(entries, indent=1) + "\n")
         return DONE
 
     def hint(self, exercise: Exercise) -> int:
@@ -407,6 +456,8 @@ def main(arguments: list[str]) -> int:
             return learner.hint(exercise)
         case "reset":
             return learner.reset(exercise)
+        case "time":
+            return learner.time(exercise)
         case _:
             return learner.solution(exercise, typed.give_up)
 
@@ -417,6 +468,9 @@ if __name__ == "__main__":
     except Usage as error:
         print(error, file=sys.stderr)
         sys.exit(USAGE)
+    except NotHere as error:
+        print(error, file=sys.stderr)
+        sys.exit(CANNOT_RUN_HERE)
     except (CourseError, rungs.RungsError) as error:
         print(error, file=sys.stderr)
         sys.exit(FAILED)

@@ -166,6 +166,28 @@ class Course(unittest.TestCase):
             with self.assertRaisesRegex(exercises.CourseError, "board.json cannot be read"):
                 self.learn("board")
 
+    def test_times_are_taken_by_the_bench_beside_the_rung(self) -> None:
+        tools = self.work.parent / "bin"
+        tools.mkdir()
+        csv_of_bench = f"stage,tflops,gpu\\n{OPEN.rung},400.0,Test card\\nyours,300.5,Test card\\n"
+        for name, does in {"nvidia-smi": "echo 9.0", "nvcc": f'echo "$@" >{tools}/said; for last; do :; done; cp "$0" "$last"',
+                           "ladder": f'[ "$1 $2" = "bench {OPEN.rung}" ] || exit 9; for last; do :; done; printf "{csv_of_bench}" >"$last"'}.items():
+            (tools / name).write_text(f"#!/bin/sh\n{does}\n")
+            (tools / name).chmod(0o755)
+        self.assertIn("is not begun", self.refused("time", OPEN.name))
+        self.assertIn("no kernel of your own", self.refused("time", FILL.name))
+        self.learn("start", OPEN.name)
+        with mock.patch.dict(os.environ, PATH="/nowhere"), mock.patch.object(learn.shutil, "which", lambda name: None):
+            with self.assertRaisesRegex(learn.NotHere, "a GPU and nvcc"):
+                self.learn("time")
+        with mock.patch.dict(os.environ, PATH=f"{tools}:{os.environ['PATH']}"), \
+             mock.patch.object(exercises.rungs, "program", lambda: tools / "ladder"):
+            self.assertEqual(self.learn("time")[0], 0)
+        self.assertIn("sm_90a", (tools / "said").read_text())
+        self.assertIn(exercises.rungs.named(OPEN.rung).default.config, (self.file(OPEN).parent / "peer.cu").read_text())
+        with mock.patch.object(exercises, "cost_of_rung", lambda rung: Cost(1000, {"products": 2.0})):
+            self.assertIn(f"300.5 TFLOPS on Test card, {OPEN.rung} 400.0", self.learn("board")[1])
+
     def test_another_name_chooses_another_one(self) -> None:
         self.learn("start", HUNT.name)
         seed = next(str(i) for i in range(99) if HUNT.skeleton(str(i)) != HUNT.skeleton(""))
