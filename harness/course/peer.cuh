@@ -11,16 +11,16 @@ int main() {
   const auto launch = [](const peer::Problem& p) {
     Device device;
     run<Tile>(device, {.Q = static_cast<const f16*>(p.Q),
-                         .K = static_cast<const f16*>(p.K),
-                         .V = static_cast<const f16*>(p.V),
-                         .O = static_cast<f16*>(p.O),
-                         .LSE = nullptr,
-                         .workspace = nullptr,
-                         .batch_heads = p.batch * p.heads,
-                         .n = p.n,
-                         .d = p.d,
-                         .softmax_scale = p.softmax_scale,
-                         .causal = false});
+                       .K = static_cast<const f16*>(p.K),
+                       .V = static_cast<const f16*>(p.V),
+                       .O = static_cast<f16*>(p.O),
+                       .LSE = nullptr,
+                       .workspace = nullptr,
+                       .batch_heads = p.batch * p.heads,
+                       .n = p.n,
+                       .d = p.d,
+                       .softmax_scale = p.softmax_scale,
+                       .causal = false});
     peer::check(device.error, "the launch");
   };
   return peer::serve("yours", "", prepare, launch);
