@@ -189,11 +189,7 @@ class Exercise:
         if "value" in questions[0]:
             names = {"d": 128} | self.shape(seed) | self.told(seed)
             return {question["name"]: number(question["value"], names) for question in questions}
-        flags = [word for key, value in self.shape(seed).items() for word in (f"--{key}", str(value))]
-        ran = run_ladder("explain", self.rung, *flags, "--json", "-")
-        if ran.returncode != 0:
-            raise CourseError(f"The ladder could not count {self.rung}:\n{ran.stderr.strip()}")
-        counters = json.loads(ran.stdout)[0]["counters"]
+        counters = counted(self.rung, **self.shape(seed))["counters"]
         return {question["name"]: counters[question["counter"]] for question in questions}
 
     # ---- judging -----------------------------------------------------------------------------------------------------
@@ -351,12 +347,19 @@ def rows_of(rung: str) -> list[dict]:
     return rows
 
 
-def cost_of_rung(rung: str) -> cost.Cost:
-    """At the first shape of the check."""
-    ran = run_ladder("explain", rung, "--json", "-")
+@functools.cache
+def counted(rung: str, **shape: int) -> dict:
+    """What `ladder explain` writes of a rung."""
+    flags = [word for key, value in shape.items() for word in (f"--{key}", str(value))]
+    ran = run_ladder("explain", rung, *flags, "--json", "-")
     if ran.returncode != 0:
         raise CourseError(f"The ladder could not count {rung}:\n{ran.stderr.strip()}")
-    return cost.cost_of(json.loads(ran.stdout)[0])
+    return json.loads(ran.stdout)[0]
+
+
+def cost_of_rung(rung: str) -> cost.Cost:
+    """At the first shape of the check."""
+    return cost.cost_of(counted(rung))
 
 
 def by_shape(rows: list[dict]) -> dict[tuple, dict]:
