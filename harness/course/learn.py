@@ -161,8 +161,12 @@ class Learner:
         if exercise.free:  # all of it is the student's
             given.write_text(skeleton)
             return ""
-        mine = file.read_text()
-        kept = None if another else self._carried(exercise, mine, given.read_text() if given.is_file() else "", skeleton)
+        mine, begun = file.read_text(), given.read_text() if given.is_file() else ""
+        if mine == begun:  # nothing is written yet
+            file.write_text(skeleton)
+            given.write_text(skeleton)
+            return ""
+        kept = None if another else self._carried(exercise, mine, begun, skeleton)
         if kept == mine:
             given.write_text(skeleton)
             return ""
