@@ -6,6 +6,7 @@ refused for theirs.
 """
 from __future__ import annotations
 
+import csv
 import difflib
 import re
 import sys
@@ -95,6 +96,13 @@ class OnPaper(unittest.TestCase):
     @each(*exercises.FREE)
     def test_what_it_begins_with_costs_more(self, exercise: Exercise) -> None:
         self.assertGreater(exercises.cost_of_rung(exercise.data["from"]).total, exercises.cost_of_rung(exercise.rung).total)
+
+    def test_a_score_is_near_what_was_measured_where_little_overlaps(self) -> None:
+        with exercises.RESULTS.open() as file:
+            rows = [row for row in csv.DictReader(file) if row["n"] == "8192" and row["causal"] == "0" and row["regime"] == "sustained"]
+        for rung in ("p07_tiled", "p08_wmma", "p09_mma"):
+            measured = next(float(row["flop_per_clk_sm"]) for row in rows if row["stage"] == rung)
+            self.assertAlmostEqual(exercises.cost_of_rung(rung).flop_per_clk / measured, 1, delta=0.1, msg=rung)
 
     @each("fill", "hunt")
     def test_the_solution_is_the_rung(self, exercise: Exercise) -> None:
