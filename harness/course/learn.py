@@ -409,7 +409,7 @@ class Learner:
         return self.watch(exercise)
 
     def watch(self, exercise: Exercise) -> int:
-        """A check each time the file is saved, until it passes or Ctrl-C."""
+        """A check each time the file is saved, until it passes or Ctrl-C. In an open exercise there is always a better kernel."""
         file = self.file(exercise)
         print("\nIt is checked each time you save it. Ctrl-C ends this.")
         seen = file.stat().st_mtime_ns
@@ -422,7 +422,7 @@ class Learner:
                 seen = now
                 print("\033[2J\033[H", end="")
                 try:
-                    if self.check(exercise) == DONE:
+                    if self.check(exercise) == DONE and exercise.kind != "open":
                         return DONE
                 except CourseError as error:
                     print(error)

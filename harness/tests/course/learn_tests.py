@@ -188,6 +188,27 @@ class Course(unittest.TestCase):
         with mock.patch.object(exercises, "cost_of_rung", lambda rung: Cost(1000, {"products": 2.0})):
             self.assertIn(f"300.5 TFLOPS on Test card, {OPEN.rung} 400.0", self.learn("board")[1])
 
+    def test_watching_ends_with_a_pass_unless_there_is_always_a_better_one(self) -> None:
+        for exercise in (CLIMB, OPEN):
+            self.learn("start", exercise.name)
+            saved = []
+
+            def save(_seconds: float) -> None:
+                if len(saved) == 2:
+                    raise KeyboardInterrupt
+                saved.append(exercise.solution() if saved else "// not yet")
+                self.file(exercise).write_text(saved[-1])
+                os.utime(self.file(exercise), ns=(0, len(saved)))
+
+            learner, said = learn.Learner(), io.StringIO()
+            with mock.patch.object(learn.time, "sleep", save), contextlib.redirect_stdout(said):
+                if exercise is OPEN:
+                    with self.assertRaises(KeyboardInterrupt):
+                        learner.watch(exercise)
+                else:
+                    self.assertEqual(learner.watch(exercise), 0)
+            self.assertRegex(said.getvalue(), r"(?s)Not yet\..*Passed\.")
+
     def test_another_name_chooses_another_one(self) -> None:
         self.learn("start", HUNT.name)
         seed = next(str(i) for i in range(99) if HUNT.skeleton(str(i)) != HUNT.skeleton(""))
