@@ -411,7 +411,8 @@ Result<ExitCode> check_verb(const Options& options) {
     }
   }
   if (!options.json.empty()) {
-    if (auto status = write_document(options.json, rows); !status) return tl::make_unexpected(status.error());
+    if (auto status = write_document(options.json, rows, options.seal); !status)
+      return tl::make_unexpected(status.error());
   }
   const ExitCode code = interrupted() ? ExitCode::interrupted : ok ? ExitCode::done : ExitCode::check_failed;
   if (check.lost) {

@@ -67,7 +67,7 @@ nlohmann::ordered_json to_json(const CheckResult& result) {
   return json;
 }
 
-Status write_document(const std::string& file, const nlohmann::ordered_json& document) {
+Status write_document(const std::string& file, const nlohmann::ordered_json& document, const std::string& seal) {
   // One object of an array per line: short enough to read, and to compare with diff.
   std::string text;
   if (document.is_array()) {
@@ -77,7 +77,7 @@ Status write_document(const std::string& file, const nlohmann::ordered_json& doc
   } else {
     text = document.dump(1) + "\n";
   }
-  return write_text(file, text);
+  return write_text(file, seal + text + seal);
 }
 
 Status write_text(const std::string& file, const std::string& text) {

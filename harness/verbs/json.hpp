@@ -13,8 +13,8 @@ namespace ladder {
 // A max_err of NaN is null. Counters are there on the emulator only.
 nlohmann::ordered_json to_json(const CheckResult& result);
 
-// Writes a document to a file, or to standard output for "-". A full disk is an error.
-Status write_document(const std::string& file, const nlohmann::ordered_json& document);
+// Writes a document to a file, or to standard output for "-", between two copies of `seal`. A full disk is an error.
+Status write_document(const std::string& file, const nlohmann::ordered_json& document, const std::string& seal = "");
 Status write_text(const std::string& file, const std::string& text);
 
 }  // namespace ladder

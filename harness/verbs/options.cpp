@@ -375,6 +375,8 @@ Result<Options> parse_options(std::span<const std::string> arguments, const std:
       ->add_option("--like", options.like, "the stage whose place it takes; default: the one that its first line names")
       ->take_last()
       ->type_name("STAGE");
+  attempt->add_flag("--sealed", options.sealed,
+                    "JSON between two copies of the secret on standard input, which no kernel can forge");
   attempt->allow_extras();
   add_shape_flags(*attempt, raw, options);
   for (CLI::App* verb : {check, bench, compare, explain, describe, attempt})

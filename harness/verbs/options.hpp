@@ -36,6 +36,8 @@ struct Options {
   bool ablate = false;  // all variants of a stage, not only its default
 
   std::string file, like;  // try: a kernel, and the stage that it was said to stand for; it is in `stages`
+  bool sealed = false;     // try: its JSON stands between two copies of the word on standard input
+  std::string seal;        // that word
 
   // check
   bool thorough = false;          // many random problems more

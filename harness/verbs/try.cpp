@@ -13,6 +13,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -78,11 +79,22 @@ std::string code_of(std::string text) {
   return text;
 }
 
+// The name that begins there, or nothing.
+std::string word_at(const std::string& line, size_t begin) {
+  size_t end = std::min(begin, line.size());
+  begin = end;
+  while (end < line.size() && (std::isalnum(static_cast<unsigned char>(line[end])) || line[end] == '_')) ++end;
+  return line.substr(begin, end - begin);
+}
+
 // A kernel knows the GPU and nothing of those who judge it. What cannot be seen in the text is seen in the object file.
 Status check_words(const std::string& file, const std::string& text) {
-  static const std::set<std::string_view> FOREIGN = {"ladder", "emulator", "emulated", "std",  "extern",
-                                                     "asm",    "__asm__",  "__asm",    "goto", "__attribute__",
-                                                     "define", "dlsym",    "__FILE__"};
+  static const std::set<std::string_view> FOREIGN = {"ladder", "emulator", "emulated", "std",    "extern",
+                                                     "asm",    "__asm__",  "__asm",    "goto",   "__attribute__",
+                                                     "define", "dlsym",    "__FILE__", "_Pragma"};
+  static const std::set<std::string_view> DIRECTIVES = {"",     "include", "pragma", "if",   "ifdef",
+                                                        "else", "ifndef",  "elif",   "endif"};
+  constexpr const char* WHITE = " \t\v\f\r";
   const std::string code = code_of(text);
   std::istringstream lines(text), code_lines(code);
   std::string line, code_line;
@@ -94,11 +106,16 @@ Status check_words(const std::string& file, const std::string& text) {
                       "use.",
                       file, number, what, line));
     };
-    const size_t first = code_line.find_first_not_of(" \t");
-    const bool directive = first != std::string::npos && code_line[first] == '#';
-    if (directive && code_line.find("include") != std::string::npos &&
-        line.find("\"common/gpu.cuh\"") == std::string::npos) {
-      return refuse("not for a kernel to include.");
+    const size_t first = code_line.find_first_not_of(WHITE);
+    if (first != std::string::npos && code_line[first] == '#') {
+      const std::string directive = word_at(code_line, code_line.find_first_not_of(WHITE, first + 1));
+      if (directive == "include" && line.find("\"common/gpu.cuh\"") == std::string::npos) {
+        return refuse("not for a kernel to include.");
+      }
+      const std::string pragma = word_at(code_line, code_line.find_first_not_of(WHITE, code_line.find("pragma") + 6));
+      if (!DIRECTIVES.contains(directive) || (directive == "pragma" && pragma != "unroll" && pragma != "once")) {
+        return refuse("a directive for no kernel.");  // #import and #embed read files too
+      }
     }
     for (const char* trick : {"##", "%:", "R\""}) {
       if (code_line.find(trick) != std::string::npos) return refuse(fmt::format("'{}' is for no kernel.", trick));
@@ -109,14 +126,12 @@ Status check_words(const std::string& file, const std::string& text) {
         ++begin;
         continue;
       }
-      size_t end = begin;
-      while (end < code_line.size() &&
-             (std::isalnum(static_cast<unsigned char>(code_line[end])) || code_line[end] == '_')) {
-        ++end;
+      const std::string word = word_at(code_line, begin);
+      // Some of the compiler's own functions tell where the judge's code and stack are.
+      if (FOREIGN.contains(word) || word.starts_with("__builtin")) {
+        return refuse(fmt::format("'{}' is no word of a kernel.", word));
       }
-      const std::string_view word = std::string_view(code_line).substr(begin, end - begin);
-      if (FOREIGN.contains(word)) return refuse(fmt::format("'{}' is no word of a kernel.", word));
-      begin = end;
+      begin += word.size();
     }
   }
   return {};
@@ -346,9 +361,15 @@ Result<ExitCode> try_verb(const Options& options) {
   const auto stage = stage_for(options, *text);
   if (!stage) return tl::make_unexpected(stage.error());
   if (auto status = check_words(options.file, *text); !status) return tl::make_unexpected(status.error());
+  Options as_stage = options;
+  if (options.sealed) {  // read before the kernel is there to read it
+    std::getline(std::cin, as_stage.seal);
+    if (as_stage.seal.empty() || options.json != "-") {
+      return failure(ExitCode::usage, "--sealed takes a secret on standard input, and --json - for what it seals.");
+    }
+  }
   if (auto status = replace(**stage, options.file); !status) return tl::make_unexpected(status.error());
 
-  Options as_stage = options;
   as_stage.stages = {*stage};
   as_stage.stages_named = true;
   as_stage.on = Where::cpu;
@@ -356,7 +377,7 @@ Result<ExitCode> try_verb(const Options& options) {
   if (!as_stage.timeout) as_stage.timeout = 60;
   fmt::print(table_stream(options), "{} in the place of {}\n", options.file, (*stage)->name);
   const auto checked = check_verb(as_stage);
-  if (!checked || *checked != ExitCode::done) return checked;
+  if (!checked || *checked != ExitCode::done || options.sealed) return checked;
   const auto explained = explain_verb(as_stage);
   return explained ? checked : explained;
 }

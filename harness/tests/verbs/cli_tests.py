@@ -258,12 +258,26 @@ class Try(unittest.TestCase):
 
     def test_what_is_no_kernel_s_business(self) -> None:
         for line in ("ladder::stages();", "emulator::Options options;", "#include <cstdlib>", "asm(\"nop\");", "std::exit(0);",
-                     "#define row_sum 1", "::exit(0);", "lad\\\nder::stages();", "%:include <cstdlib>",
+                     "#import <cstdlib>", "\f#import <cstdlib>", "/**/ # import <cstdlib>", '#embed "kernel.cuh"', "#pragma GCC poison row_sum", "#line 1 \"a\"", '_Pragma("once")',
+                     "__builtin_frame_address(0);", "#define row_sum 1", "::exit(0);", "lad\\\nder::stages();", "%:include <cstdlib>",
                      'const char* a = R"(")"; ladder::stages(); const char* b = "";', "char a = '\"'; ladder::stages(); char b = '\"';"):
             with self.subTest(line):
                 self.refused(self.attempt(self.changed(line)), FAILED, "mine.cuh", "common/gpu.cuh")
         run = self.attempt(self.changed('// ladder::stages(), std::exit(0) "#include <x>"'), *self.N)
         self.assertEqual(run.returncode, DONE, run.stderr)  # a comment may name what it likes
+
+    def test_a_seal(self) -> None:
+        def sealed(secret: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+            return subprocess.run([LADDER, "try", "mine.cuh", *self.N, "--sealed", *arguments], input=secret, capture_output=True,
+                                  text=True, cwd=self.folder.name)
+
+        Path(self.folder.name, "mine.cuh").write_text(self.changed("row_sum[0][0] *= 1.01f;"))
+        run = sealed("secret\n", "--json", "-")
+        self.assertEqual(run.returncode, FAILED, run.stderr)
+        self.assertEqual(run.stdout.split("secret")[::2], ["", ""])
+        self.assertEqual(json.loads(run.stdout.split("secret")[1])[0]["failures"][0]["kind"], "wrong_result")
+        for run in (sealed("secret\n"), sealed("", "--json", "-")):
+            self.refused(run, USAGE, "--sealed")
 
     def test_files_that_are_none(self) -> None:
         self.assertIn("No such file", ladder("try", "/no/such/kernel.cuh").stderr)
