@@ -45,8 +45,13 @@ add_test(NAME adds_a_rung CONFIGURATIONS release
   COMMAND ${LADDER_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/release/adds_a_rung_tests.py $<TARGET_FILE:ladder>)
 set_tests_properties(adds_a_rung PROPERTIES LABELS release RUN_SERIAL ON TIMEOUT 1800)
 
-add_test(NAME learn COMMAND ${LADDER_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/course/learn_tests.py)
-set_tests_properties(learn PROPERTIES LABELS "scripts;course" ${asks_ladder})
+foreach(name learn grade)
+  add_test(NAME ${name} COMMAND ${LADDER_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/course/${name}_tests.py)
+  set_tests_properties(${name} PROPERTIES LABELS "scripts;course" ${asks_ladder})
+endforeach()
+# A class of a hundred, minutes of it.
+add_test(NAME grade_class CONFIGURATIONS release COMMAND ${LADDER_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/course/grade_class_tests.py)
+set_tests_properties(grade_class PROPERTIES LABELS "release;course" RUN_SERIAL ON TIMEOUT 1800 ${asks_ladder})
 # The exercises of the course on paper; and, minutes of it, each in earnest: it fails, its solution passes, ways around it are
 # refused. `ctest -C release -L course`.
 set(exercise_tests ${LADDER_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/course/exercise_tests.py)

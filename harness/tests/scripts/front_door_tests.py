@@ -98,7 +98,8 @@ class Door(unittest.TestCase):
         write_program(self.tools / "ctest", CTEST)
         write_program(self.tools / "c++", COMPILER)
         write_program(self.tools / "python3", '#!/bin/bash\necho "python3 $1 $2" >> "$STUB_LOG"\n')
-        write_program(self.tools / "ninja", "#!/bin/bash\n")
+        for tool in ("ninja", "bwrap"):
+            write_program(self.tools / tool, "#!/bin/bash\n")
         write_program(self.home / "program", PROGRAM)
         self.log = self.home / "log"
         self.log.touch()
@@ -304,14 +305,14 @@ class Words(Door):
         self.assertIn("has no word '09_copy'", self.run_door("09_copy").stderr)
         self.assertEqual(self.calls(), "")
 
-    def test_learn_is_a_script_that_asks_the_built_program(self) -> None:
+    def test_learn_and_grade_are_scripts_that_ask_the_built_program(self) -> None:
         self.install_tools()
-        run = self.run_door("learn", "hint")
-        self.assertEqual(run.returncode, 0, run.stderr)
-        calls = self.calls().splitlines()
-        self.assertEqual(calls[-1], f"python3 -B {self.repository}/harness/course/learn.py")
-        built = next(i for i, call in enumerate(calls) if call.startswith("cmake --build"))
-        self.assertLess(built, len(calls) - 1)
+        for word in ("learn", "grade"):
+            run = self.run_door(word, "hint")
+            self.assertEqual(run.returncode, 0, run.stderr)
+            calls = self.calls().splitlines()
+            self.assertEqual(calls[-1], f"python3 -B {self.repository}/harness/course/{word}.py")
+            self.assertTrue(any(call.startswith("cmake --build") for call in calls[:-1]))
 
     def test_the_verbs_are_the_program_s(self) -> None:
         listed = re.search(r"verbs=\((.*?)\)", (ROOT / "ladder").read_text())

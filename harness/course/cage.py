@@ -1,0 +1,211 @@
+"""A cage for one command that runs what a stranger wrote, by the system's own tools and without root.
+
+With bubblewrap (bwrap): no network, no files but those that are named, read-only, an empty /tmp that is gone afterwards, no sight of other
+processes, and all of its processes end with it. Without it, the limits alone: course/grading.md says what then protects against what.
+In both: limits on time, memory, processes, sizes and numbers of files and on output; and root hands its rights in first.
+"""
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+LOOK_S = 0.1  # between two looks at memory and processes
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf",
+          "/etc/ld.so.conf.d", "/nix/store")
+NOBODYS = 60_000  # root takes a user id from here on for each cage, so that processes are counted for each by itself
+PR_SET_CHILD_SUBREAPER = 36
+
+
+@dataclass(frozen=True)
+class Limits:
+    seconds: float = 180  # on the clock
+    memory: int = 3 << 30  # that all its processes hold together; a check reserves addresses by the 100 GB, so those are free
+    processes: int = 64 + 4 * (os.cpu_count() or 1)  # and threads: the emulator has one a core
+    file_bytes: int = 64 << 20  # one file; four times as much for all of /tmp
+    files: int = 128  # open at once
+    output: int = 8 << 20
+
+
+@dataclass(frozen=True)
+class Ended:
+    code: int  # negative: a signal's
+    stopped: str  # what it had too much of: "", time, memory, processes or output
+    stdout: bytes
+    stderr: bytes
+
+
+def family(ancestor: int) -> dict[int, tuple[int, int]]:
+    """A process and all that it has started, and they: each one's threads, and the bytes that it holds in memory."""
+    children: dict[int, list[int]] = {}
+    sizes: dict[int, tuple[int, int]] = {}
+    page = os.sysconf("SC_PAGE_SIZE")
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            fields = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()
+            children.setdefault(int(fields[1]), []).append(int(entry))
+            sizes[int(entry)] = int(fields[17]), int(fields[21]) * page
+    found: dict[int, tuple[int, int]] = {}
+    ahead = [ancestor]
+    while ahead:
+        process = ahead.pop()
+        found[process] = sizes.get(process, (0, 0))
+        ahead += children.get(process, [])
+    return found
+
+
+def threads_of_this_user() -> int:
+    total = 0
+    for entry in os.listdir("/proc"):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            if entry.isdigit() and os.stat(f"/proc/{entry}").st_uid == os.getuid():
+                total += int(Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()[17])
+    return total
+
+
+class Cage:
+    """`reads`: what a command may read, always; it sees nothing else but the system's programs and libraries."""
+
+    def __init__(self, kind: str, reads: list[Path], limits: Limits = Limits()):
+        self.kind = kind
+        self.reads = reads
+        self.limits = limits
+
+    @property
+    def closed(self) -> bool:
+        return self.kind == "bubblewrap"
+
+    def _outer(self, reads: list[Path]) -> list[str]:
+        if not self.closed:
+            return []
+        command = ["bwrap", "--die-with-parent", "--new-session", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts",
+                   "--unshare-cgroup-try"]
+        # Root needs no user namespace, and becomes somebody else within.
+        command += ["--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"] if os.getuid() == 0 else ["--unshare-user"]
+        command += ["--perms", "0755", "--dir", "/etc"]
+        for path in SYSTEM:
+            if os.path.islink(path):
+                command += ["--symlink", os.readlink(path), path]
+            elif os.path.exists(path):
+                command += ["--ro-bind", path, path]
+        command += ["--proc", "/proc", "--dev", "/dev", "--perms", "1777", "--size", str(4 * self.limits.file_bytes), "--tmpfs", "/tmp"]
+        visible = [*self.reads, *reads]
+        for folder in sorted({parent for path in visible for parent in path.parents} - {Path("/"), Path("/tmp")}):
+            if Path("/usr") not in (folder, *folder.parents):
+                command += ["--perms", "0755", "--dir", str(folder)]  # made by itself, it would be root's alone
+        for path in visible:
+            command += ["--ro-bind", str(path), str(path)]
+        return [*command, "--chdir", "/tmp", "--"]
+
+    def _inner(self, slot: int) -> list[str]:
+        command: list[str] = []
+        processes = self.limits.processes
+        if os.getuid() == 0:
+            user = str(NOBODYS + slot % 5000)
+            command += ["setpriv", "--reuid", user, "--regid", user, "--clear-groups", "--no-new-privs", "--"]
+        elif not self.closed:
+            processes += threads_of_this_user()  # who are counted with it
+        limits = self.limits
+        return [*command, "prlimit", f"--cpu={int(limits.seconds * 4) + 1}", f"--nproc={processes}",
+                f"--fsize={limits.file_bytes}", f"--nofile={limits.files}", "--core=0", "--memlock=0", "--"]
+
+    def run(self, command: list[str], given: bytes = b"", reads: list[Path] = []) -> Ended:
+        """`reads`: what this one may read besides. The command ends, with all that it has started, before this returns."""
+        scratch = None if self.closed else tempfile.mkdtemp(prefix="ladder-cage-")
+        if scratch:
+            os.chmod(scratch, 0o777)
+        # Orphans become children of this process, where they are found and ended; a bubblewrap ends its own.
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        before = set(family(os.getpid()))
+        try:
+            process = subprocess.Popen([*self._outer(reads), *self._inner(os.getpid()), *command], stdin=subprocess.PIPE,
+                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, cwd=scratch,
+                                       env={"PATH": "/usr/local/bin:/usr/bin:/bin", "TMPDIR": scratch or "/tmp", "LC_ALL": "C"})
+            try:
+                with contextlib.suppress(BrokenPipeError):
+                    assert process.stdin
+                    process.stdin.write(given)  # far less than a pipe holds
+                    process.stdin.close()
+                return self._attend(process)
+            finally:
+                self._end(process, before)
+        finally:
+            if scratch:
+                shutil.rmtree(scratch, ignore_errors=True)
+
+    def _attend(self, process: subprocess.Popen[bytes]) -> Ended:
+        said = {process.stdout: b"", process.stderr: b""}
+        stopped = ""
+        deadline = time.monotonic() + self.limits.seconds
+        with selectors.DefaultSelector() as selector:
+            for stream in said:
+                os.set_blocking(stream.fileno(), False)
+                selector.register(stream, selectors.EVENT_READ)
+            looked = 0.0
+            # Its own end is what counts: a child that it left may hold the pipes open for ever.
+            while not stopped:
+                ended = process.poll() is not None
+                for key, _ in selector.select(0 if ended else LOOK_S):
+                    part = os.read(key.fd, 1 << 16)
+                    said[key.fileobj] += part
+                    if not part:
+                        selector.unregister(key.fileobj)
+                    if len(said[key.fileobj]) > self.limits.output:
+                        stopped = "output"
+                    ended = ended and not part
+                if ended:
+                    break
+                now = time.monotonic()
+                if now > deadline:
+                    stopped = "time"
+                elif now - looked > LOOK_S:
+                    looked = now
+                    held = family(process.pid).values()
+                    if sum(size for _, size in held) > self.limits.memory:
+                        stopped = "memory"
+                    elif sum(threads for threads, _ in held) > self.limits.processes + 8:
+                        stopped = "processes"
+                if not selector.get_map() and not stopped:
+                    time.sleep(0.01)
+        process.kill()
+        process.wait()
+        return Ended(process.returncode, stopped, said[process.stdout], said[process.stderr])
+
+    @staticmethod
+    def _end(process: subprocess.Popen[bytes], before: set[int]) -> None:
+        """Everything that this process has started, however often it has forked meanwhile."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        while left := set(family(os.getpid())) - before:
+            for child in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(child, signal.SIGKILL)
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(child, os.WNOHANG)
+            time.sleep(0.01)
+        for stream in (process.stdin, process.stdout, process.stderr):
+            with contextlib.suppress(BrokenPipeError):
+                stream.close()
+
+
+def best(reads: list[Path], probe: list[str], limits: Limits = Limits()) -> tuple[Cage, str]:
+    """The strongest cage in which the probe runs, and why none that is stronger does."""
+    why = "bubblewrap is not installed:  apt-get install bubblewrap"
+    if shutil.which("bwrap"):
+        cage = Cage("bubblewrap", reads, limits)
+        ended = cage.run(probe)
+        if ended.code == 0:
+            return cage, ""
+        why = (ended.stderr.decode(errors="replace").strip() or f"bwrap ended with {ended.code}").splitlines()[0]
+    return Cage("limits", reads, limits), why

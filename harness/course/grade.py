@@ -1,0 +1,596 @@
+"""`./ladder grade DIR`: marks for the submissions in a folder. Each is judged in a cage of its own: course/grading.md.
+
+    ./ladder grade DIR --exercise 02a            one exercise; DIR holds a folder, a zip or a file of each student
+    ./ladder grade DIR --exercise 02a --json marks.json --junit marks.xml
+    ./ladder grade DIR --exercise 02a --gradescope results.json         of a single submission
+"""
+from __future__ import annotations
+
+import argparse
+import contextlib
+import csv
+import dataclasses
+import difflib
+import io
+import json
+import multiprocessing
+import multiprocessing.connection
+import os
+import re
+import resource
+import secrets
+import signal
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as xml
+import zipfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import cage as cages  # noqa: E402
+import exercises  # noqa: E402
+from exercises import CourseError, Exercise, rungs  # noqa: E402
+
+DONE, FAILED, USAGE, CANNOT_RUN, INTERRUPTED = 0, 1, 2, 77, 130
+MOST_BYTES = 1 << 20  # of a submitted file; a kernel has 20 KB
+MOST_SAID = 4000  # characters that a student is told
+NOTES = "prediction.txt"
+
+# In this order, and none without those before it: a race makes any answer luck, and counts of a wrong kernel say nothing.
+FACETS = ("answers", "races", "counts", "prediction")
+MARKS = {"answers": 50, "races": 20, "counts": 30}
+# Kinds of failure that are neither answers nor counts: what the kernel did to others' memory, or read before it was written.
+RACES = ("emulator_report", "guard_overwritten", "input_modified", "unset_variable")
+
+
+class Usage(CourseError):
+    """What was typed cannot be done."""
+
+
+# ---- what was handed in -----------------------------------------------------------------------------------------------
+
+@dataclass
+class Submission:
+    student: str
+    file: str = ""  # as it lies in DIR
+    text: str = ""
+    notes: str = ""  # prediction.txt, which lies beside it
+    problem: str = ""  # why there is nothing to judge
+    unread: bool = False  # which is not the student's fault
+    seed: str = ""
+    result: dict = field(default_factory=dict)
+
+
+class Unclear(Exception):
+    """Which file is meant, or what is in it."""
+
+
+def student_of(name: str) -> str:
+    """Moodle's 'Ada Lovelace_123_assignsubmission_file', Canvas' 'lovelaceada_LATE_123_456_kernel.cuh', and plain names."""
+    if moodle := re.fullmatch(r"(.+?_\d+)_assignsubmission_\w+?_?", name):
+        return moodle[1]
+    stem = re.sub(r"\.(cuh|cu|txt|zip)$", "", name)
+    if canvas := re.fullmatch(r"([^_]+)(?:_LATE)?_(\d+)_\d+_.+", stem):
+        return f"{canvas[1]}_{canvas[2]}"
+    return stem
+
+
+def decoded(data: bytes, name: str) -> str:
+    if len(data) > MOST_BYTES:
+        raise Unclear(f"{name} is larger than {MOST_BYTES >> 20} MiB, which no kernel is.")
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise Unclear(f"{name} is no text.") from None
+
+
+def read(path: Path) -> bytes:
+    """Of a regular file alone: a link may lead to somebody else's, and a pipe never ends."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with os.fdopen(descriptor, "rb") as file:
+        if not os.path.isfile(f"/proc/self/fd/{descriptor}"):
+            raise Unclear(f"{path.name} is no file.")
+        return file.read(MOST_BYTES + 1)
+
+
+def chosen(names: list[str], exercise: Exercise, suffixes: tuple[str, ...]) -> str:
+    """Of the names in a student's folder or zip: the exercise's file in the exercise's folder, or the only one of that name, or the
+    only one that could be it."""
+    names = [name for name in names if not re.search(r"(^|/)(\.|__MACOSX/)", name)]
+    called = [name for name in names if name.rpartition("/")[2] == exercise.file_name]
+    inside = [name for name in called if f"/{exercise.name}/" in f"/{name}"]
+    likely = [name for name in names if name.endswith(suffixes) and name.rpartition("/")[2] != NOTES]
+    for found in (inside, called, likely):
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise Unclear(f"Which one? {', '.join(sorted(found)[:4])}. Leave one of them.")
+    raise Unclear(f"There is no {exercise.file_name}.")
+
+
+def suffixes_of(exercise: Exercise) -> tuple[str, ...]:
+    return (Path(exercise.file_name).suffix, ".cu") if exercise.file_name.endswith(".cuh") else (Path(exercise.file_name).suffix,)
+
+
+def from_folder(submission: Submission, folder: Path, exercise: Exercise) -> None:
+    names = [str((Path(at) / name).relative_to(folder)) for at, _, files in os.walk(folder, onerror=raise_it) for name in files]
+    name = chosen(names, exercise, suffixes_of(exercise))
+    submission.file = f"{folder.name}/{name}"
+    submission.text = decoded(read(folder / name), name)
+    if (folder / name).with_name(NOTES).is_file():
+        submission.notes = decoded(read((folder / name).with_name(NOTES)), NOTES)
+
+
+def raise_it(error: OSError) -> None:
+    raise error
+
+
+def from_zip(submission: Submission, path: Path, exercise: Exercise) -> None:
+    """Read where it is: what is not unpacked lands nowhere and fills no disk."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(read_zip(path))) as archive:
+            name = chosen([info.filename for info in archive.infolist() if not info.is_dir()], exercise, suffixes_of(exercise))
+            submission.file = f"{path.name}/{name}"
+            with archive.open(name) as file:
+                submission.text = decoded(file.read(MOST_BYTES + 1), name)
+            notes = f"{name.rpartition('/')[0]}/{NOTES}".lstrip("/")
+            if notes in archive.namelist():
+                with archive.open(notes) as file:
+                    submission.notes = decoded(file.read(MOST_BYTES + 1), NOTES)
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
+        raise Unclear(f"{path.name} cannot be unpacked: {error}.") from None
+
+
+def read_zip(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(64 << 20)
+
+
+def one(path: Path, exercise: Exercise) -> Submission:
+    submission = Submission(student_of(path.name), path.name)
+    try:
+        if path.is_symlink():
+            raise Unclear(f"{path.name} is a link.")
+        if path.is_dir():
+            from_folder(submission, path, exercise)
+        elif path.suffix == ".zip":
+            from_zip(submission, path, exercise)
+        else:
+            submission.text = decoded(read(path), path.name)
+    except Unclear as unclear:
+        submission.problem = str(unclear)
+    except OSError as error:
+        submission.problem, submission.unread = f"{submission.file} cannot be read: {error.strerror}.", True
+    return submission
+
+
+def submissions_in(folder: Path, exercise: Exercise) -> list[Submission]:
+    """A folder that holds the exercise's file itself is one submission, as an autograder finds it."""
+    try:
+        entries = sorted(path for path in folder.iterdir() if not path.name.startswith((".", "__MACOSX")))
+    except OSError as error:
+        raise Usage(f"{folder} cannot be read: {error.strerror}.") from None
+    if any(path.name in (exercise.file_name, exercise.name) for path in entries):
+        return [one(folder.resolve(), exercise)]
+    taken = [path for path in entries if path.is_dir() or path.suffix in (*suffixes_of(exercise), ".zip")]
+    if not taken:
+        raise Usage(f"{folder} holds no submissions: neither folders of students nor {exercise.file_name}, zip or "
+                    f"{' or '.join(suffixes_of(exercise))} files.\n  What it may look like: course/grading.md")
+    found: dict[str, Submission] = {}
+    for path in taken:
+        submission = one(path, exercise)
+        if known := found.get(submission.student):
+            known.problem = f"Handed in twice: {known.file} and {submission.file}. Leave one of them."
+            known.unread = True
+        else:
+            found[submission.student] = submission
+    return [found[student] for student in sorted(found)]
+
+
+# ---- judging ----------------------------------------------------------------------------------------------------------
+
+class CagedLadder:
+    """`exercises.run_ladder` with a submitted kernel in a cage, and a report that only the judge can have written.
+
+    The kernel is loaded into the judge's process. So what counts is neither its exit code nor what it prints, but a report between two
+    copies of a secret that the judge has read before the kernel was there.
+    """
+
+    def __init__(self, cage: cages.Cage, launch_s: float):
+        self.cage = cage
+        self.launch_s = launch_s
+        self.plain = exercises.run_ladder
+        self.rows: list[dict] | None = None  # of the last kernel; without them
+        self.fate = ""  # too_much_time, crashed, no_verdict; or nothing, if it was refused before it ran
+
+    def __call__(self, *arguments: str, limit_s: float = 600) -> subprocess.CompletedProcess[str]:
+        if arguments[0] != "try":
+            return self.plain(*arguments, limit_s=limit_s)  # a rung, and no stranger's
+        words = list(arguments)
+        at = words.index("--json") + 1
+        report, words[at] = Path(words[at]), "-"
+        secret = secrets.token_hex(32)
+        file = Path(words[1])
+        file.chmod(0o644)
+        file.parent.chmod(0o755)
+        ended = self.cage.run([str(rungs.program().resolve()), *words, "--sealed", "--timeout", f"{self.launch_s:g}"],
+                              f"{secret}\n".encode(), [file])
+        said = re.sub(r"^ *\d+ %  .*\n", "", ended.stderr.decode(errors="replace"), flags=re.M)  # progress, which is never the same
+        self.rows = unsealed(ended.stdout, secret)
+        if self.rows is None:
+            self.fate, told = without_verdict(ended, said)
+            return subprocess.CompletedProcess(words, FAILED, "", told)
+        report.write_text(json.dumps(self.rows))
+        return subprocess.CompletedProcess(words, DONE if all(row["ok"] for row in self.rows) else FAILED, "", said)
+
+
+def unsealed(stdout: bytes, secret: str) -> list[dict] | None:
+    parts = stdout.decode(errors="replace").split(secret)
+    if len(parts) != 3 or parts[0] or parts[2]:
+        return None
+    with contextlib.suppress(ValueError):
+        rows = json.loads(parts[1])
+        if isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows):
+            return rows
+    return None
+
+
+def without_verdict(ended: cages.Ended, said: str) -> tuple[str, str]:
+    last = said[-400:]
+    if ended.stopped:
+        return f"too_much_{ended.stopped}", f"It was stopped, because it took too much {ended.stopped}.\n{last}"
+    if ended.code < 0 or ended.code > 128:
+        number = ended.code % 128 if ended.code > 0 else -ended.code
+        name = signal.Signals(number).name if number in signal.valid_signals() else str(number)
+        return "crashed", f"It crashed ({name}) before a verdict.\n{last}"
+    if ended.code in (FAILED, USAGE) and said.strip():
+        return "", said
+    return "no_verdict", f"It ended by itself, with {ended.code} and without a verdict.\n{last}"
+
+
+def shares(verdict: exercises.Verdict, rows: list[dict] | None, kind: str, questions: int) -> dict[str, float]:
+    """How much of each facet's marks is earned, from 0 to 1."""
+    if kind == "predict":
+        right = len(re.findall(r" is right$", verdict.text, re.M)) if verdict.reason in ("wrong_number", "passed") else 0
+        return {"prediction": right / questions}
+    earned = dict.fromkeys(FACETS[:3], 0.0)
+    if verdict.passed and rows:
+        return dict.fromkeys(FACETS[:3], 1.0)
+    kinds = {failure["kind"] for row in rows or [] for failure in row["failures"]}
+    about = {"counts" if kind in exercises.ABOUT_COUNTS else "races" if kind in RACES else "answers" for kind in kinds}
+    if rows and "answers" not in about:
+        earned["answers"] = 1.0
+        earned["races"] = float("races" not in about)
+    return earned
+
+
+def noted(notes: str, names: list[str], rows: list[dict] | None) -> tuple[float, str]:
+    """prediction.txt against what the emulator counted of the student's own kernel, in the first problem."""
+    if not rows or "counters" not in rows[0]:
+        return 0.0, "The kernel was not counted."
+    said, right = [], 0
+    given = dict(re.findall(r"^\s*(\w+)\s*=\s*([^#\n]+)", notes, re.M))
+    for name in names:
+        truth, value = rows[0]["counters"][name], None
+        with contextlib.suppress(ValueError):
+            value = exercises.product(given.get(name, "").strip())
+        right += value == truth
+        said.append(f"{name}: predicted {given.get(name, 'nothing').strip()}, counted {truth:,}")
+    return right / len(names), "\n".join(said)
+
+
+def judged(exercise: Exercise, submission: Submission, marks: dict[str, float], asked: list[str], ladder: CagedLadder) -> dict:
+    ladder.rows, ladder.fate = None, ""
+    exercises.run_ladder = ladder
+    given = exercise.skeleton(submission.seed)
+    if exercises.normal(submission.text) == exercises.normal(given):
+        return nothing_judged("untouched", "It is the file that everybody begins with.", marks)
+    try:
+        # The one file name that a student knows, whatever theirs was called.
+        verdict = exercise.judge(submission.text, given, submission.seed, exercise.file_name)
+    except CourseError as error:  # what stops `learn` is no verdict here either
+        verdict = exercises.Verdict(False, "not_judged", str(error))
+    earned = shares(verdict, ladder.rows, exercise.kind, len(exercise.data.get("question", [])) or 1)
+    said = verdict.text if not verdict.passed or exercise.kind == "predict" else "Passed."
+    if asked:
+        earned["prediction"], told = noted(submission.notes, asked, ladder.rows)
+        said = f"{said.rstrip()}\n\n{told}"
+    facets = {name: {"score": round(marks[name] * earned.get(name, 0.0), 2), "of": marks[name]} for name in FACETS if marks.get(name)}
+    return {"score": round(sum(facet["score"] for facet in facets.values()), 2), "passed": verdict.passed, "reason": ladder.fate or verdict.reason,
+            "marks": facets, "said": said.strip()[:MOST_SAID]}
+
+
+def nothing_judged(reason: str, text: str, marks: dict[str, float]) -> dict:
+    return {"score": 0.0, "passed": False, "reason": reason,
+            "marks": {name: {"score": 0.0, "of": marks[name]} for name in FACETS if marks.get(name)}, "said": text}
+
+
+class Class:
+    """Submissions, each judged in a process of its own, which is ended when it takes too long or too much."""
+
+    def __init__(self, exercise: Exercise, marks: dict[str, float], asked: list[str], ladder: CagedLadder):
+        self.exercise, self.marks, self.asked, self.ladder = exercise, marks, asked, ladder
+
+    def _child(self, submission: Submission, answer: multiprocessing.connection.Connection) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_CPU, (120, resource.RLIM_INFINITY))  # of this one, which compares texts
+        answer.send_bytes(json.dumps(judged(self.exercise, submission, self.marks, self.asked, self.ladder)).encode())
+
+    def judge(self, submissions: list[Submission], jobs: int, told) -> None:
+        fork = multiprocessing.get_context("fork")
+        waiting, running = list(reversed(submissions)), {}
+        try:
+            while waiting or running:
+                while waiting and len(running) < jobs:
+                    submission = waiting.pop()
+                    ours, theirs = fork.Pipe(duplex=False)
+                    process = fork.Process(target=self._child, args=(submission, theirs))
+                    process.start()
+                    theirs.close()
+                    running[ours] = submission, process, time.monotonic() + self.ladder.cage.limits.seconds + 60
+                for ours in multiprocessing.connection.wait(list(running), timeout=0.5):
+                    submission, process, _ = running.pop(ours)
+                    try:
+                        submission.result = json.loads(ours.recv_bytes())
+                    except (EOFError, ValueError):
+                        submission.result = nothing_judged("not_judged", "It could not be judged: its text takes too long to compare.",
+                                                           self.marks)
+                    ours.close()
+                    process.join()
+                    told(submission)
+                for _, process, deadline in running.values():
+                    if time.monotonic() > deadline:
+                        process.kill()
+        finally:
+            for _, process, _ in running.values():
+                process.terminate()
+
+
+# ---- what comes out ---------------------------------------------------------------------------------------------------
+
+def document(exercise: Exercise, most: float, cage: cages.Cage, submissions: list[Submission]) -> dict:
+    """No times and no dates in it: the same submissions give the same bytes."""
+    return {"exercise": exercise.name, "of": most, "isolation": cage.kind,
+            "submissions": [{"student": each.student, "file": each.file, "seed": each.seed, **each.result} for each in submissions]}
+
+
+def junit(exercise: Exercise, submissions: list[Submission]) -> str:
+    """A test a facet, as CI systems show them."""
+    suite = xml.Element("testsuite", name=exercise.name)
+    tests = failures = 0
+    for each in submissions:
+        for name, facet in each.result["marks"].items():
+            case = xml.SubElement(suite, "testcase", classname=printable(each.student), name=name)
+            tests += 1
+            if facet["score"] < facet["of"]:
+                failures += 1
+                xml.SubElement(case, "failure", message=each.result["reason"]).text = printable(each.result["said"])
+    suite.set("tests", str(tests))
+    suite.set("failures", str(failures))
+    xml.indent(suite)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + xml.tostring(suite, encoding="unicode") + "\n"
+
+
+def printable(text: str) -> str:
+    """Neither XML nor a terminal takes control characters from strangers."""
+    return "".join(character if character == "\n" or character.isprintable() else "?" for character in text)
+
+
+def gradescope(submission: Submission) -> dict:
+    result = submission.result
+    return {"score": result["score"], "output": printable(result["said"]), "visibility": "visible",
+            "tests": [{"name": name, "score": facet["score"], "max_score": facet["of"], "status": "passed" if facet["score"] == facet["of"] else "failed"}
+                      for name, facet in result["marks"].items()]}
+
+
+def table(submissions: list[Submission], marks: dict[str, float], most: float) -> str:
+    names = [name for name in FACETS if marks.get(name)]
+    width = max([len("student"), *(len(printable(each.student)) for each in submissions)])
+    lines = [f"{'student':<{width}}  {f'of {most:g}':>7}  " + "".join(f"{f'{name} {marks[name]:g}':>15}" for name in names) + "  why"]
+    for each in submissions:
+        scores = "".join(f"{each.result['marks'][name]['score']:>15g}" for name in names)
+        same = f", same file as {each.result['same_as'][0]}" if each.result.get("same_as") else ""
+        lines.append(f"{printable(each.student):<{width}}  {each.result['score']:>7g}  {scores}  {each.result['reason']}{printable(same)}")
+    scores = [each.result["score"] for each in submissions]
+    lines.append(f"\n{len(scores)} graded, {sum(each.result['passed'] for each in submissions)} passed, mean {sum(scores) / len(scores):.1f} of {most:g}.")
+    return "\n".join(lines)
+
+
+# ---- the command ------------------------------------------------------------------------------------------------------
+
+def exercise_called(typed: str) -> Exercise:
+    known = exercises.all_exercises()
+    wanted = typed.strip("/").lower()
+    for exercise in known:
+        number, _, word = exercise.name.partition("_")
+        if wanted in (exercise.name, number, number.lstrip("0"), word):
+            return exercise
+    near = difflib.get_close_matches(wanted, [each.name for each in known] + [each.name.partition("_")[2] for each in known], 1)
+    best = next((each.name for each in known if near and near[0] in each.name), "")
+    raise Usage(f"There is no exercise '{typed}'.{f' Did you mean {best}?' if best else ''}\n  All of them:  ./ladder learn list")
+
+
+def usual_marks(exercise: Exercise) -> dict[str, float]:
+    """What a student begins with earns nothing: where that is right already and only slow, all marks are for the counts."""
+    fails = [start.get("fails", "") for start in exercise.data.get("bug", [exercise.data])]
+    return {"counts": 100} if all(kind in exercises.ABOUT_COUNTS for kind in fails) else dict(MARKS)
+
+
+def marks_of(typed: str, exercise: Exercise, asked: list[str]) -> dict[str, float]:
+    if exercise.kind == "predict":
+        if typed or asked:
+            raise Usage("A predict exercise has marks for its numbers alone: leave --marks and --predict out.")
+        return {"prediction": 100}
+    if not typed:
+        return usual_marks(exercise) | ({"prediction": 10} if asked else {})
+    marks = {}
+    for part in typed.split(","):
+        name, _, value = part.partition("=")
+        if name not in FACETS or not re.fullmatch(r"\d{1,4}(\.\d+)?", value):
+            raise Usage(f"--marks takes NAME=NUMBER for {', '.join(FACETS)}, as in answers=50,races=20,counts=30; not '{part}'.")
+        marks[name] = float(value)
+    if not any(marks.values()):
+        raise Usage("--marks gives no marks at all.")
+    if bool(marks.get("prediction")) != bool(asked):
+        raise Usage("Marks for a prediction need what is to be predicted, and the other way round:\n"
+                    "  --marks answers=50,races=20,counts=20,prediction=10 --predict ldmatrix,barriers")
+    return marks
+
+
+def seeds_of(typed: str, submissions: list[Submission]) -> None:
+    if typed == "names":
+        for each in submissions:
+            each.seed = each.student
+    elif typed:
+        try:
+            given = {row[0].strip(): row[1].strip() for row in csv.reader(Path(typed).read_text().splitlines()) if row}
+        except (OSError, IndexError, UnicodeDecodeError) as error:
+            raise Usage(f"--seeds takes 'names', or a file with a line STUDENT,SEED for each; {typed}: {error}") from None
+        missing = [each.student for each in submissions if each.student not in given]
+        if missing:
+            raise Usage(f"{typed} has no seed for {', '.join(missing[:5])}{' and more' if len(missing) > 5 else ''}.")
+        for each in submissions:
+            each.seed = given[each.student]
+
+
+def writable(*files: str) -> None:
+    for file in filter(None, files):
+        if file == "-":
+            continue
+        try:
+            Path(file).open("a").close()
+        except OSError as error:
+            raise Usage(f"{file} cannot be written: {error.strerror}.") from None
+
+
+def write(file: str, text: str) -> None:
+    if file == "-":
+        sys.stdout.write(text)
+    elif file:
+        Path(file).write_text(text)
+
+
+def cage_for(exercise: Exercise, limits: cages.Limits, required: bool) -> cages.Cage:
+    """What compiling one kernel needs, and no kernel of a rung."""
+    program = rungs.program().resolve()
+    reads = [program.parent, rungs.ROOT / "common", rungs.ROOT / "harness", rungs.named(exercise.rung).path / "stage.cu"]
+    cage, why = cages.best(reads, [str(program), "describe", "--json", "-"], limits)
+    if cage.closed:
+        return cage
+    way_out = f"  {why}\n  What else helps, on Ubuntu 24.04 too: course/grading.md, Isolation"
+    if required:
+        raise Usage(f"There is no isolation here, and it is required.\n{way_out}")
+    print("WARNING: no isolation. A hostile kernel has the rights of whoever runs this, network and files included; limits on time, memory "
+          f"and processes hold.\n{way_out}", file=sys.stderr)
+    return cage
+
+
+def prove(exercise: Exercise, judges: Class) -> float:
+    """The solution is judged first: who fails after that fails by the submission. In seconds, how long it took."""
+    began = time.monotonic()
+    solution = Submission("the solution", text=exercise.solution())
+    judges.judge([solution], 1, lambda _: None)
+    if not solution.result["passed"]:
+        print(f"The solution itself does not pass here, so that nobody can be graded:\n{solution.result['said']}\n"
+              f"  By itself:  ./ladder check {rungs.named(exercise.rung).number}", file=sys.stderr)
+        sys.exit(CANNOT_RUN)
+    return time.monotonic() - began
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="./ladder grade", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", metavar="DIR", type=Path, help="a folder, zip or file of each student; or the one submission itself")
+    parser.add_argument("--exercise", metavar="NAME", help="or its number; default: the one that DIR is named after")
+    parser.add_argument("--seeds", default="", metavar="FILE", help="lines STUDENT,SEED; or 'names': each one's seed is the name; default: no seeds")
+    parser.add_argument("--marks", default="", metavar="NAME=N,..", 
+                        help="default: " + ",".join(f"{name}={most}" for name, most in MARKS.items()) + "; counts=100 where all else is given")
+    parser.add_argument("--predict", default="", metavar="COUNTER,..", help=f"counters that a student predicts of the own kernel, in {NOTES} beside it")
+    parser.add_argument("--json", default="", metavar="FILE", help="all of it; - is stdout")
+    parser.add_argument("--junit", default="", metavar="FILE", help="a test for each part of the marks")
+    parser.add_argument("--gradescope", default="", metavar="FILE", help="results.json, of a single submission")
+    parser.add_argument("--at-least", type=float, metavar="N", help="exit code 1 if anybody has less")
+    parser.add_argument("--require-isolation", action="store_true", help="exit code 2 where there is none")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="submissions at once; default: one a core")
+    parser.add_argument("--launch-seconds", type=float, metavar="S", help="for one launch of a kernel; default: 20, and more on a slow machine")
+    parser.add_argument("--seconds", type=float, metavar="S", help="for one submission; default: 180, and more on a slow machine")
+    parser.add_argument("--memory", type=float, default=3, metavar="GIB", help="for one submission; default 3")
+    typed = parser.parse_args(arguments)
+    if not typed.folder.is_dir():
+        raise Usage(f"{typed.folder} is {'no folder' if typed.folder.exists() else 'not there'}; grade takes the folder of the submissions.")
+    if min(typed.jobs, typed.memory, *filter(None.__ne__, (typed.seconds, typed.launch_seconds))) <= 0:
+        raise Usage("--jobs, --seconds, --launch-seconds and --memory are more than 0.")
+    try:
+        exercise = exercise_called(typed.exercise or typed.folder.resolve().name)
+    except Usage:
+        if typed.exercise:
+            raise
+        raise Usage(f"Which exercise?  ./ladder grade {typed.folder} --exercise 02a\n  All of them:  ./ladder learn list") from None
+    asked = [name for name in typed.predict.split(",") if name]
+    marks = marks_of(typed.marks, exercise, asked)
+    submissions = submissions_in(typed.folder, exercise)
+    seeds_of(typed.seeds, submissions)
+    if typed.gradescope and len(submissions) != 1:
+        raise Usage(f"--gradescope is for a single submission, as its autograder has it; {typed.folder} has {len(submissions)}.")
+    writable(typed.json, typed.junit, typed.gradescope)
+
+    limits = cages.Limits(seconds=900, memory=int(typed.memory * (1 << 30)))
+    ladder = CagedLadder(cage_for(exercise, limits, typed.require_isolation), 300)
+    judges = Class(exercise, marks, asked, ladder)
+    if exercise.kind != "predict":
+        if asked and (unknown := set(asked) - counters_of(exercise, ladder)):
+            raise Usage(f"--predict: there is no counter {', '.join(sorted(unknown))}.")
+        took = prove(exercise, judges)
+        # A right kernel is never stopped because the machine is slow or busy: one launch of many may take what they all took.
+        ladder.launch_s = typed.launch_seconds or max(20, 4 * took)
+        ladder.cage.limits = dataclasses.replace(limits, seconds=typed.seconds or max(180, 20 * took))
+
+    def told(submission: Submission) -> None:
+        left = sum(not each.result for each in submissions)
+        print(f"{len(submissions) - left} of {len(submissions)}: {printable(submission.student)}", file=sys.stderr)
+
+    # Who hand in the same file are judged once, and named to each other.
+    first: dict[tuple[str, str, str], Submission] = {}
+    for each in submissions:
+        if each.problem:
+            each.result = nothing_judged("not_judged", each.problem, marks)
+        else:
+            first.setdefault((each.text, each.notes, each.seed), each)
+    judges.judge(list(first.values()), typed.jobs, told)
+    given = {exercise.skeleton(seed) for seed in {each.seed for each in submissions}}
+    for each in submissions:
+        if not each.problem:
+            same = [other.student for other in submissions if other is not each and not other.problem and other.text == each.text]
+            each.result = first[each.text, each.notes, each.seed].result | ({"same_as": same} if same and each.text not in given else {})
+
+    most = sum(marks.values())
+    write(typed.json, json.dumps(document(exercise, most, ladder.cage, submissions), indent=1, ensure_ascii=False) + "\n")
+    write(typed.junit, junit(exercise, submissions))
+    if typed.gradescope:
+        write(typed.gradescope, json.dumps(gradescope(submissions[0]), indent=1) + "\n")
+    print(table(submissions, marks, most), file=sys.stderr if "-" in (typed.json, typed.junit, typed.gradescope) else sys.stdout)
+    for each in submissions:
+        if each.unread:
+            print(f"NOT GRADED: {printable(each.student)}: {each.problem}", file=sys.stderr)
+    low = typed.at_least is not None and any(each.result["score"] < typed.at_least for each in submissions)
+    return FAILED if low or any(each.unread for each in submissions) else DONE
+
+
+def counters_of(exercise: Exercise, ladder: CagedLadder) -> set[str]:
+    ran = ladder.plain("explain", exercise.rung, "--json", "-")
+    return set(json.loads(ran.stdout)[0]["counters"]) if ran.returncode == DONE else set()
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except Usage as error:
+        print(error, file=sys.stderr)
+        sys.exit(USAGE)
+    except (CourseError, rungs.RungsError) as error:
+        print(error, file=sys.stderr)
+        sys.exit(FAILED)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)

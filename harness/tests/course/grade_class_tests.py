@@ -1,0 +1,78 @@
+"""A class of a hundred is graded right, in the time that a lecturer waits, and leaves everything as it was."""
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+sys.path[:0] = [str(ROOT / "harness" / "course"), str(Path(__file__).resolve().parent)]
+import exercises  # noqa: E402
+import fake_class  # noqa: E402
+
+STUDENTS = 100
+CORES, MOST_S = 2, 300
+
+
+def state() -> str:
+    """Of the repository, and who runs."""
+    git = subprocess.run(["git", "status", "--porcelain"], cwd=ROOT, capture_output=True, text=True).stdout
+    return git + subprocess.run(["git", "diff"], cwd=ROOT, capture_output=True, text=True).stdout
+
+
+class AClass(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.home = Path(folder.name)
+        self.exercise = exercises.Exercise(exercises.FOLDER / fake_class.EXERCISE)
+
+    def graded(self, folder: Path, *words: str) -> list[dict]:
+        file = self.home / "marks.json"
+        run = subprocess.run([sys.executable, "-B", str(ROOT / "harness" / "course" / "grade.py"), str(folder), "--exercise", self.exercise.name,
+                              "--json", str(file), "--junit", str(self.home / "marks.xml"), *words], capture_output=True, text=True)
+        self.assertEqual(run.returncode, 0, run.stderr[-2000:])
+        print(run.stdout)
+        return json.loads(file.read_text())["submissions"]
+
+    def test_a_hundred(self) -> None:
+        victim = self.home / "victim"
+        victim.write_text("mine")
+        victim.chmod(0o666)
+        members = {member.student: member for member in fake_class.members(self.exercise, str(victim), STUDENTS)}
+        self.assertEqual(len(members), STUDENTS)
+        handed_in, again = self.home / "in", self.home / "again"
+        for folder, chosen in ((handed_in, members), (again, list(members)[-4:] + ["hole_0", "wrong"])):
+            for name in chosen:
+                (folder / name).mkdir(parents=True)
+                (folder / name / "kernel.cuh").write_text(members[name].text)
+        before, began = state(), time.monotonic()
+        marked = self.graded(handed_in)
+        wall = time.monotonic() - began
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        # What a busy machine takes longer for is not its time; what its processes wait for, they wait for side by side.
+        seconds = (used.ru_utime + used.ru_stime) / CORES
+        print(f"{seconds:.0f} s of {CORES} cores, {wall:.0f} s on the clock with {os.cpu_count()}")
+        for each in marked:
+            member = members[each["student"]]
+            with self.subTest(each["student"]):
+                self.assertEqual((each["reason"], each["score"]), (member.reason, 100 if member.reason == "passed" else 0), each["said"])
+                self.assertIn(member.says, each["said"])
+        self.assertEqual([each["student"] for each in marked], sorted(members))
+        self.assertEqual(state(), before)
+        self.assertEqual(victim.read_text(), "mine")
+        self.assertLess(seconds, MOST_S)
+        # The same submissions among others, and one at a time.
+        once = {each["student"]: each for each in marked}
+        for each in self.graded(again, "--jobs", "1"):
+            self.assertEqual(each, once[each["student"]])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,408 @@
+"""`./ladder grade`: what is handed in, what it is worth, what comes out, and what a cage holds. Marks by comparison with the solution, but for a
+small class that is graded in earnest; grade_class_tests.py has the hundred."""
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import xml.etree.ElementTree as xml
+import zipfile
+from pathlib import Path
+from unittest import mock
+
+ROOT = Path(__file__).resolve().parents[3]
+sys.path[:0] = [str(ROOT / "harness" / "course"), str(Path(__file__).resolve().parent)]
+import cage as cages  # noqa: E402
+import exercises  # noqa: E402
+import fake_class  # noqa: E402
+import grade  # noqa: E402
+
+FILL = exercises.Exercise(exercises.FOLDER / fake_class.EXERCISE)
+ALL = exercises.all_exercises()
+PREDICT = next(each for each in ALL if each.kind == "predict")
+
+
+def compared(self: exercises.Exercise, text: str, shown_as: str) -> exercises.Verdict:
+    passed = exercises.normal(text) == exercises.normal(self.solution())
+    exercises.run_ladder.rows = [{"ok": passed, "counters": {"mma": 8, "barriers": 64}, "failures": [] if passed else [{"kind": "wrong_result"}]}]
+    return exercises.Verdict(passed, "passed" if passed else "wrong_result", f"{shown_as} was compared\x1b[31m")
+
+
+class Folder(unittest.TestCase):
+    def setUp(self) -> None:
+        self.home = Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.home)
+        self.handed_in = self.home / "in"
+        self.handed_in.mkdir()
+
+    def put(self, name: str, text: str = FILL.solution()) -> Path:
+        path = self.handed_in / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def zip(self, name: str, **files: str | bytes) -> None:
+        with zipfile.ZipFile(self.handed_in / name, "w", zipfile.ZIP_DEFLATED) as archive:
+            for inside, text in files.items():
+                archive.writestr(inside.replace("__", "/").replace("_cuh", ".cuh"), text)
+
+
+class HandedIn(Folder):
+    def found(self) -> dict[str, grade.Submission]:
+        return {each.student: each for each in grade.submissions_in(self.handed_in, FILL)}
+
+    def test_what_learning_systems_hand_over(self) -> None:
+        for name in ("ada/kernel.cuh", "bob/deep/02a_swizzle/kernel.cuh", "bob/kernel.cuh", "cyd/my_kernel.cuh", "dee.cuh", "eve/kernel.cu",
+                     "Flo Fox_1234_assignsubmission_file/kernel.cuh", "gagga_LATE_77_88_kernel.cuh", ".hidden/kernel.cuh", "ada/.git/kernel.cuh"):
+            self.put(name)
+        self.zip("hal.zip", hal__02a_swizzle__kernel_cuh=FILL.solution(), **{"__MACOSX/kernel.cuh": "x"})
+        found = self.found()
+        self.assertEqual(sorted(found), ["Flo Fox_1234", "ada", "bob", "cyd", "dee", "eve", "gagga_77", "hal"])
+        for each in found.values():
+            self.assertEqual((each.text, each.problem), (FILL.solution(), ""), each.student)
+        self.assertEqual(found["bob"].file, "bob/deep/02a_swizzle/kernel.cuh")
+
+    def test_one_submission_as_an_autograder_has_it(self) -> None:
+        self.put("kernel.cuh")
+        self.put("notes/other.txt")
+        self.assertEqual([each.text for each in self.found().values()], [FILL.solution()])
+
+    def test_what_cannot_be_graded(self) -> None:
+        self.put("two/a.cuh")
+        self.put("two/b.cuh")
+        self.put("none/readme.md")
+        (self.put("binary/kernel.cuh")).write_bytes(b"\xff\xfe\0")
+        self.put("large/kernel.cuh", "x" * (grade.MOST_BYTES + 1))
+        (self.handed_in / "link").mkdir()
+        (self.handed_in / "link" / "kernel.cuh").symlink_to("/etc/passwd")
+        (self.handed_in / "folder").symlink_to("/etc")
+        (self.handed_in / "pipe").mkdir()
+        os.mkfifo(self.handed_in / "pipe" / "kernel.cuh")
+        self.put("broken.zip", "no zip")
+        self.zip("bomb.zip", kernel_cuh=b"\0" * (64 << 20))
+        self.zip("out.zip", **{"../../out.md": "x"})
+        self.put("twice/kernel.cuh")
+        self.put("twice.cuh")
+        told = {"two": "Which one? a.cuh, b.cuh", "none": "There is no kernel.cuh", "binary": "is no text", "large": "larger than 1 MiB",
+                "link": "cannot be read", "folder": "is a link", "pipe": "is no file", "broken": "cannot be unpacked", "bomb": "larger than 1 MiB",
+                "out": "There is no kernel.cuh", "twice": "Handed in twice"}
+        found = self.found()
+        self.assertEqual(sorted(found), sorted(told))
+        for student, problem in told.items():
+            self.assertIn(problem, found[student].problem)
+        self.assertFalse((self.home / "out.md").exists())
+
+    def test_no_permission(self) -> None:
+        self.put("ada/kernel.cuh").chmod(0)
+        if os.geteuid() == 0:  # to whom everything is open
+            with mock.patch.object(grade.os, "open", side_effect=PermissionError(13, "Permission denied")):
+                ada = self.found()["ada"]
+        else:
+            ada = self.found()["ada"]
+        self.assertTrue(ada.unread)
+        self.assertIn("Permission denied", ada.problem)
+
+
+class Command(Folder):
+    def setUp(self) -> None:
+        super().setUp()
+        for patch in (mock.patch.object(exercises.Exercise, "_try", compared), mock.patch.object(exercises, "run_ladder", exercises.run_ladder),
+                      mock.patch.object(cages, "best", lambda *_: (cages.Cage("bubblewrap", []), ""))):
+            patch.start()
+            self.addCleanup(patch.stop)
+
+    def grade(self, *words: str, code: int = 0) -> tuple[str, str]:
+        out, errors = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+            self.assertEqual(grade.main([str(self.handed_in), *words]), code, errors)
+        return out.getvalue(), errors.getvalue()
+
+    def refused(self, *words: str) -> str:
+        with self.assertRaises(grade.Usage) as refusal:
+            self.grade(*words)
+        return str(refusal.exception)
+
+    def marked(self, *words: str, code: int = 0) -> dict[str, dict]:
+        out, _ = self.grade("--exercise", "01a", "--json", "-", *words, code=code)
+        return {each["student"]: each for each in json.loads(out)["submissions"]}
+
+    def put_class(self, exercise: exercises.Exercise) -> None:
+        self.put("ada/kernel.cuh", exercise.solution())
+        self.put("bob/kernel.cuh", exercise.skeleton())
+        for name in ("cyd", "dee"):
+            self.put(f"{name}/kernel.cuh", fake_class.with_code(exercise, "// mine"))
+        self.put("eve/kernel.cuh", exercise.solution().replace("namespace {", "// edited\nnamespace {", 1))
+
+    def test_marks_and_why(self) -> None:
+        self.put_class(exercises.Exercise(exercises.FOLDER / "01a_online"))
+        marked = self.marked()
+        self.assertEqual({name: (each["score"], each["reason"]) for name, each in marked.items()},
+                         {"ada": (100, "passed"), "bob": (0, "untouched"), "cyd": (0, "wrong_result"), "dee": (0, "wrong_result"), "eve": (0, "outside")})
+        self.assertEqual((marked["cyd"]["same_as"], marked["dee"]["same_as"]), (["dee"], ["cyd"]))
+        self.assertNotIn("same_as", marked["ada"])
+        self.assertIn("outside of your parts", marked["eve"]["said"])
+        out, _ = self.grade("--exercise", "01a")
+        self.assertRegex(out, r"(?m)^cyd +0 .* wrong_result, same file as dee$")
+        self.assertIn("5 graded, 1 passed, mean 20.0 of 100.", out)
+
+    def test_the_same_submissions_give_the_same_bytes(self) -> None:
+        self.put_class(FILL)
+        first, again, alone = (self.home / name for name in ("1.json", "2.json", "3.json"))
+        for file, words in ((first, ()), (again, ()), (alone, ("--jobs", "1"))):
+            self.grade("--exercise", "02a", "--json", str(file), *words)
+        self.assertEqual(first.read_bytes(), again.read_bytes())
+        self.assertEqual(first.read_bytes(), alone.read_bytes())
+
+    def test_junit_and_gradescope(self) -> None:
+        self.put("kernel.cuh", "wrong" + FILL.solution())
+        self.handed_in = self.handed_in.rename(self.home / "02a_swizzle")
+        files = [str(self.home / name) for name in ("j.xml", "g.json")]
+        self.grade("--junit", files[0], "--gradescope", files[1], "--marks", "answers=1,counts=2")
+        suite = xml.parse(files[0]).getroot()
+        self.assertEqual((suite.get("tests"), suite.get("failures")), ("2", "2"))
+        self.assertEqual([case.get("name") for case in suite], ["answers", "counts"])
+        results = json.loads(Path(files[1]).read_text())
+        self.assertEqual(results["score"], 0)
+        self.assertEqual([(test["max_score"], test["status"]) for test in results["tests"]], [(1, "failed"), (2, "failed")])
+        shutil.copytree(self.handed_in, self.handed_in / "two" / "ada")
+        (self.handed_in / "kernel.cuh").unlink()
+        self.put("two/bob/kernel.cuh")
+        self.handed_in /= "two"
+        self.assertIn("has 2", self.refused("--exercise", "02a", "--gradescope", files[1]))
+
+    def test_strangers_write_no_escapes_to_a_terminal(self) -> None:
+        self.put("a\x1b[31mb/kernel.cuh")
+        self.put("cyd/kernel.cuh", fake_class.with_code(FILL, "// mine"))
+        file = self.home / "j.xml"
+        out, errors = self.grade("--exercise", "02a", "--junit", str(file))
+        self.assertNotIn("\x1b", out + errors)
+        self.assertEqual(len(xml.parse(file).getroot()), 2)
+
+    def test_predictions(self) -> None:
+        self.put("ada/kernel.cuh")
+        self.put("ada/prediction.txt", "mma = 2 * 4  # so\nbarriers = 3\n")
+        self.put("bob/kernel.cuh")
+        with mock.patch.object(grade, "counters_of", lambda *_: {"mma", "barriers"}):
+            out, _ = self.grade("--exercise", "02a", "--predict", "mma,barriers", "--json", "-")
+            self.assertIn("no counter mna", self.refused("--exercise", "02a", "--predict", "mna"))
+        ada, bob = json.loads(out)["submissions"]
+        self.assertEqual((ada["marks"]["prediction"], bob["marks"]["prediction"]["score"]), ({"score": 5.0, "of": 10}, 0))
+        self.assertIn("barriers: predicted 3, counted 64", ada["said"])
+
+    def test_numbers_are_marked_each_for_itself(self) -> None:
+        other = next(seed for seed in map(str, range(99)) if PREDICT.shape(seed) != PREDICT.shape("ada"))
+        truth = PREDICT.truth("ada")
+        self.put("ada/answers.txt", "".join(f"{name} = {number}\n" for name, number in truth.items()))
+        self.put("bob/answers.txt", "".join(f"{name} = {number + (i == 0)}\n" for i, (name, number) in enumerate(PREDICT.truth("bob").items())))
+        out, _ = self.grade("--exercise", PREDICT.name, "--seeds", "names", "--json", "-")
+        ada, bob = json.loads(out)["submissions"]
+        self.assertEqual((ada["score"], bob["score"]), (100, round(100 * (len(truth) - 1) / len(truth), 2)))
+        seeds = self.home / "seeds.csv"
+        seeds.write_text("ada,ada\n")
+        self.assertIn("no seed for bob", self.refused("--exercise", PREDICT.name, "--seeds", str(seeds)))
+        seeds.write_text(f"ada,{other}\nbob,ada\n")
+        out, _ = self.grade("--exercise", PREDICT.name, "--seeds", str(seeds), "--json", "-")
+        self.assertLess(json.loads(out)["submissions"][0]["score"], 100)
+
+    def test_what_cannot_be_done(self) -> None:
+        self.assertIn("holds no submissions", self.refused("--exercise", "02a"))
+        self.put("ada/kernel.cuh")
+        self.assertIn("Did you mean 02a_swizzle?", self.refused("--exercise", "02a_swizle"))
+        self.assertIn("Which exercise?", self.refused())
+        self.assertIn("cannot be written", self.refused("--exercise", "02a", "--json", "/no/such/file"))
+        self.assertIn("as in answers=50", self.refused("--exercise", "02a", "--marks", "style=3"))
+        self.assertIn("--predict", self.refused("--exercise", "02a", "--marks", "prediction=3"))
+        self.assertIn("more than 0", self.refused("--exercise", "02a", "--jobs", "0"))
+        self.handed_in /= "nowhere"
+        self.assertIn("is not there", self.refused("--exercise", "02a"))
+
+    def test_who_is_below_and_who_was_not_read(self) -> None:
+        self.put("ada/kernel.cuh")
+        self.grade("--exercise", "02a", "--at-least", "100")
+        self.put("ada.cuh")
+        self.assertIn("NOT GRADED: ada: Handed in twice", self.grade("--exercise", "02a", code=1)[1])
+        (self.handed_in / "ada.cuh").unlink()
+        self.put("bob/kernel.cuh", FILL.skeleton())
+        self.grade("--exercise", "02a", "--at-least", "100", code=1)
+
+    def test_without_isolation(self) -> None:
+        self.put("ada/kernel.cuh")
+        with mock.patch.object(cages, "best", lambda *_: (cages.Cage("limits", []), "bwrap: no")):
+            self.assertIn("WARNING: no isolation", self.grade("--exercise", "02a")[1])
+            self.assertIn("bwrap: no", self.refused("--exercise", "02a", "--require-isolation"))
+
+    def test_where_the_solution_fails_nobody_is_graded(self) -> None:
+        self.put("ada/kernel.cuh")
+        broken = mock.patch.object(exercises.Exercise, "_try", lambda *_: exercises.Verdict(False, "not_a_kernel", "no compiler"))
+        with broken, self.assertRaises(SystemExit) as end, contextlib.redirect_stderr(io.StringIO()) as said:
+            grade.main([str(self.handed_in), "--exercise", "02a"])
+        self.assertEqual(end.exception.code, 77)
+        self.assertIn("no compiler", said.getvalue())
+
+
+class Marks(unittest.TestCase):
+    def shares(self, *kinds: str, passed: bool = False) -> list[float]:
+        rows = [{"failures": [{"kind": kind} for kind in kinds]}]
+        verdict = exercises.Verdict(passed, kinds[0] if kinds else "passed", "")
+        return [grade.shares(verdict, rows, "fill", 1)[name] for name in ("answers", "races", "counts")]
+
+    def test_none_without_those_before_it(self) -> None:
+        self.assertEqual(self.shares(passed=True), [1, 1, 1])
+        self.assertEqual(self.shares("counts_differ"), [1, 1, 0])
+        self.assertEqual(self.shares("emulator_report", "counts_differ"), [1, 0, 0])
+        self.assertEqual(self.shares("emulator_report", "nan_output"), [0, 0, 0])
+        for kind in ("wrong_result", "hangs", "launch_failed", "a kind that is new"):
+            self.assertEqual(self.shares(kind), [0, 0, 0])
+        self.assertEqual(set(grade.shares(exercises.Verdict(True, "passed", ""), None, "fill", 1).values()), {0})
+
+    def test_what_is_given_earns_nothing(self) -> None:
+        for exercise in ALL:
+            if exercise.kind != "predict":
+                self.assertEqual(sum(grade.usual_marks(exercise).values()), 100)
+        self.assertEqual(grade.usual_marks(FILL), {"counts": 100})
+
+    def test_a_seal(self) -> None:
+        row = '[{"ok": true}]'
+        self.assertEqual(grade.unsealed(f"s3cret{row}s3cret".encode(), "s3cret"), [{"ok": True}])
+        for forged in (row, f"{row}s3cret", f"s3cret{row}", f"{row}s3cret{row}s3cret", f"s3cret{row}s3cret{row}", "s3crets3cret", "s3cret[]s3cret",
+                       f"s3cret{row}s3crets3cret", f"s3cret{row},{row}s3cret", "s3cret{}s3cret", ""):
+            self.assertIsNone(grade.unsealed(forged.encode(), "s3cret"), forged)
+
+
+class InACage:
+    """Each in both cages."""
+
+    kind = ""
+
+    def setUp(self) -> None:
+        self.home = Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.home)
+        self.home.chmod(0o755)
+        self.cage = cages.Cage(self.kind, [], cages.Limits(seconds=20, memory=200 << 20, file_bytes=1 << 20, output=1 << 20, processes=20))
+        if self.kind == "bubblewrap" and self.run_("true").code != 0:
+            self.skipTest("bubblewrap cannot be used here")
+
+    def run_(self, script: str, **options) -> cages.Ended:
+        return self.cage.run(["sh", "-c", script], **options)
+
+    def python(self, code: str) -> cages.Ended:
+        return self.cage.run(["/usr/bin/python3", "-c", code])
+
+    def left(self) -> list[str]:
+        return [name for pid in cages.family(os.getpid()) for name in [Path(f"/proc/{pid}/comm").read_text().strip()] if name in ("sleep", "sh")]
+
+    def test_what_goes_in_and_what_comes_out(self) -> None:
+        ended = self.run_("cat; echo errors >&2; exit 3", given=b"word")
+        self.assertEqual((ended.code, ended.stopped, ended.stdout, ended.stderr), (3, "", b"word", b"errors\n"))
+
+    def test_time(self) -> None:
+        self.cage.limits = cages.Limits(seconds=1)
+        began = time.monotonic()
+        self.assertEqual(self.run_("trap '' TERM INT; while :; do :; done").stopped, "time")
+        self.assertLess(time.monotonic() - began, 15)
+
+    def test_memory(self) -> None:
+        self.assertEqual(self.python("import time; a = bytearray(400 << 20); time.sleep(30)").stopped, "memory")
+
+    def test_output(self) -> None:
+        for stream in (1, 2):
+            ended = self.run_(f"yes >&{stream}")
+            self.assertEqual(ended.stopped, "output")
+            self.assertLess(len(ended.stdout) + len(ended.stderr), 3 << 20)
+
+    def test_files(self) -> None:
+        self.assertIn(b"1048576", self.run_('head -c 9999999 /dev/zero > "$TMPDIR/big"; wc -c < "$TMPDIR/big"').stdout)
+
+    def test_processes(self) -> None:
+        ended = self.run_("for i in $(seq 200); do sleep 30 & done; wait")
+        self.assertTrue(b"ork" in ended.stderr or ended.stopped == "processes", ended)
+        self.assertEqual(self.left(), [])
+
+    def test_nobody_stays(self) -> None:
+        began = time.monotonic()
+        self.assertEqual(self.run_("setsid sleep 600 & (setsid setsid sleep 600 &) ; exit 5").code, 5)
+        self.assertLess(time.monotonic() - began, 15)
+        self.assertEqual(self.left(), [])
+
+    def test_nothing_of_the_environment(self) -> None:
+        with mock.patch.dict(os.environ, LADDER_TOKEN="secret"):
+            self.assertNotIn(b"secret", self.run_("env").stdout)
+
+
+class Limits(InACage, unittest.TestCase):
+    kind = "limits"
+
+    def test_root_hands_its_rights_in(self) -> None:
+        if os.geteuid() == 0:
+            file = self.home / "file"
+            file.write_text("mine")
+            self.run_(f"echo theirs > {file}; rm -f {file}; kill -9 {os.getpid()}")
+            self.assertEqual(file.read_text(), "mine")
+
+
+class Bubblewrap(InACage, unittest.TestCase):
+    kind = "bubblewrap"
+
+    def test_no_network(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            code = f"import socket; socket.create_connection(('127.0.0.1', {server.getsockname()[1]}))"
+            subprocess.run([sys.executable, "-c", code], check=True)  # without a cage it is there
+            self.assertIn(b"refused", self.python(code).stderr)
+
+    def test_no_file_but_those_that_are_named(self) -> None:
+        mine, named = self.home / "mine", self.home / "named"
+        for file in (mine, named):
+            file.write_text("text")
+            file.chmod(0o666)
+        self.assertEqual(self.run_(f"cat {named}", reads=[named]).stdout, b"text")
+        self.assertEqual(self.run_(f"cat {mine}", reads=[named]).stdout, b"")
+        self.run_(f"echo theirs > {named}; rm -f {named}; echo theirs > {self.home}/new; echo theirs > /tmp/new", reads=[named])
+        self.assertEqual(sorted(path.name for path in self.home.iterdir()), ["mine", "named"])
+        self.assertEqual(named.read_text(), "text")
+        self.assertFalse(Path("/tmp/new").exists())
+
+    def test_no_sight_of_others(self) -> None:
+        ended = self.run_(f"kill -9 {os.getpid()}; ls -d /proc/{os.getpid()}; kill -9 -1; kill -9 $PPID; echo here")
+        self.assertEqual(ended.stdout, b"here\n")
+        if os.geteuid() == 0:
+            self.assertNotEqual(self.run_("id -u").stdout, b"0\n")
+
+
+class InEarnest(Folder):
+    """A small class, with the attackers that are quick."""
+
+    WHO = ("hole_0", "untouched", "syntax", "elsewhere", "refused_imports", "forges", "kills_all", "crashes", "writes")
+
+    def test_a_small_class(self) -> None:
+        victim = self.home / "victim"
+        victim.write_text("mine")
+        victim.chmod(0o666)
+        found = {member.student: member for member in fake_class.members(FILL, str(victim), 0) if member.student in self.WHO}
+        self.assertEqual(sorted(found), sorted(self.WHO))
+        for member in found.values():
+            self.put(f"{member.student}/kernel.cuh", member.text)
+        file = self.home / "marks.json"
+        run = subprocess.run([sys.executable, "-B", str(ROOT / "harness" / "course" / "grade.py"), str(self.handed_in), "--exercise", "02a", "--json",
+                              str(file)], capture_output=True, text=True)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        marked = json.loads(file.read_text())
+        closed = marked["isolation"] == "bubblewrap"
+        for each in marked["submissions"]:
+            with self.subTest(each["student"]):
+                member = found[each["student"]]
+                self.assertEqual((each["reason"], each["score"]), (member.reason, 100 if member.reason == "passed" else 0), each["said"])
+                self.assertIn(member.says, each["said"])
+        if closed or os.geteuid() == 0:
+            self.assertEqual(victim.read_text(), "mine")
+
+
+if __name__ == "__main__":
+    unittest.main()
