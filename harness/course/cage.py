@@ -22,14 +22,14 @@ LOOK_S = 0.1  # between two looks at memory and processes
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf",
           "/etc/ld.so.conf.d", "/nix/store")
 NOBODYS = 60_000  # root takes a user id from here on for each cage, so that processes are counted for each by itself
-PR_SET_CHILD_SUBREAPER = 36
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # prctl(2)
 
 
 @dataclass(frozen=True)
 class Limits:
     seconds: float = 180  # on the clock
     memory: int = 3 << 30  # that all its processes hold together; a check reserves addresses by the 100 GB, so those are free
-    processes: int = 64 + 4 * (os.cpu_count() or 1)  # and threads: the emulator has one a core
+    processes: int = 64 + 4 * (os.cpu_count() or 1)  # and threads, of which the emulator has one a core; no more than three quarters for long
     file_bytes: int = 64 << 20  # one file; four times as much for all of /tmp
     files: int = 128  # open at once
     output: int = 8 << 20
@@ -71,6 +71,10 @@ def threads_of_this_user() -> int:
             if entry.isdigit() and os.stat(f"/proc/{entry}").st_uid == os.getuid():
                 total += int(Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()[17])
     return total
+
+
+def end_with_parent() -> None:
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 
 class Cage:
@@ -173,7 +177,7 @@ class Cage:
                     held = family(process.pid).values()
                     if sum(size for _, size in held) > self.limits.memory:
                         stopped = "memory"
-                    elif sum(threads for threads, _ in held) > self.limits.processes + 8:
+                    elif sum(threads for threads, _ in held) > self.limits.processes * 3 // 4:
                         stopped = "processes"
                 if not selector.get_map() and not stopped:
                     time.sleep(0.01)

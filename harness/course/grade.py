@@ -314,7 +314,10 @@ class Class:
         self.exercise, self.marks, self.asked, self.ladder = exercise, marks, asked, ladder
 
     def _child(self, submission: Submission, answer: multiprocessing.connection.Connection) -> None:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        # Whatever ends the class ends this one, which then ends its cage.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(FAILED))
+        cages.end_with_parent()
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_CPU, (120, resource.RLIM_INFINITY))  # of this one, which compares texts
         answer.send_bytes(json.dumps(judged(self.exercise, submission, self.marks, self.asked, self.ladder)).encode())
@@ -343,10 +346,12 @@ class Class:
                     told(submission)
                 for _, process, deadline in running.values():
                     if time.monotonic() > deadline:
-                        process.kill()
+                        process.terminate()
         finally:
             for _, process, _ in running.values():
                 process.terminate()
+            for _, process, _ in running.values():
+                process.join()
 
 
 # ---- what comes out ---------------------------------------------------------------------------------------------------
@@ -515,7 +520,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--require-isolation", action="store_true", help="exit code 2 where there is none")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="submissions at once; default: one a core")
     parser.add_argument("--launch-seconds", type=float, metavar="S", help="for one launch of a kernel; default: 20, and more on a slow machine")
-    parser.add_argument("--seconds", type=float, metavar="S", help="for one submission; default: 180, and more on a slow machine")
+    parser.add_argument("--seconds", type=float, metavar="S", help="for one submission; default: 60, and more on a slow machine")
     parser.add_argument("--memory", type=float, default=3, metavar="GIB", help="for one submission; default 3")
     typed = parser.parse_args(arguments)
     if not typed.folder.is_dir():
@@ -545,7 +550,7 @@ def main(arguments: list[str]) -> int:
         took = prove(exercise, judges)
         # A right kernel is never stopped because the machine is slow or busy: one launch of many may take what they all took.
         ladder.launch_s = typed.launch_seconds or max(20, 4 * took)
-        ladder.cage.limits = dataclasses.replace(limits, seconds=typed.seconds or max(180, 20 * took))
+        ladder.cage.limits = dataclasses.replace(limits, seconds=typed.seconds or max(60, 8 * took))
 
     def told(submission: Submission) -> None:
         left = sum(not each.result for each in submissions)

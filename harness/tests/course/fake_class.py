@@ -83,7 +83,7 @@ def attackers(exercise: Exercise, victim: str) -> list[Member]:
         Member("pokes", with_code(exercise, "*(volatile int*)(long)row = 1;"), "emulator_report", "plain-access"),
         Member("loops", with_code(exercise, "for (volatile int i = 0; i >= 0; i = 0) {}"), "hangs", "", False),
         Member("loops_early", with_code(exercise, "for (volatile int i = 0; i >= 0; i = 0) {}", True), "too_much_time", "", False),
-        Member("forks", with_code(exercise, f"while (true) {called('fork')}", True), "too_much_time", "", False),
+        Member("forks", with_code(exercise, f"while (true) {called('fork')}", True), "too_much_processes"),
         # It tries, and goes on as a good student would. What it writes to is not there, or not for it.
         Member("writes", with_code(exercise, called("close", called("open", f'"{victim}"', "01101", "0666")[:-1]) + called("unlink", f'"{victim}"'), True),
                "passed"),
