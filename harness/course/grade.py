@@ -12,6 +12,7 @@ import csv
 import dataclasses
 import difflib
 import io
+import itertools
 import json
 import multiprocessing
 import multiprocessing.connection
@@ -22,6 +23,7 @@ import secrets
 import signal
 import subprocess
 import sys
+import threading
 import time
 import xml.etree.ElementTree as xml
 import zipfile
@@ -149,7 +151,7 @@ def read_zip(path: Path) -> bytes:
 
 
 def one(path: Path, exercise: Exercise) -> Submission:
-    submission = Submission(student_of(path.name), path.name)
+    submission = Submission(student_of(path.name.encode(errors="replace").decode()), path.name.encode(errors="replace").decode())
     try:
         if path.is_symlink():
             raise Unclear(f"{path.name} is a link.")
@@ -202,12 +204,16 @@ class CagedLadder:
         self.cage = cage
         self.launch_s = launch_s
         self.plain = exercises.run_ladder
+        self.lock = threading.Lock()  # a cage ends all that its process has started meanwhile
         self.rows: list[dict] | None = None  # of the last kernel; without them
         self.fate = ""  # too_much_time, crashed, no_verdict; or nothing, if it was refused before it ran
 
     def __call__(self, *arguments: str, limit_s: float = 600) -> subprocess.CompletedProcess[str]:
-        if arguments[0] != "try":
-            return self.plain(*arguments, limit_s=limit_s)  # a rung, and no stranger's
+        with self.lock:
+            # Anything else runs a rung, and no stranger's kernel.
+            return self._caged(*arguments) if arguments[0] == "try" else self.plain(*arguments, limit_s=limit_s)
+
+    def _caged(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         words = list(arguments)
         at = words.index("--json") + 1
         report, words[at] = Path(words[at]), "-"
@@ -284,12 +290,9 @@ def noted(notes: str, names: list[str], rows: list[dict] | None) -> tuple[float,
 def judged(exercise: Exercise, submission: Submission, marks: dict[str, float], asked: list[str], ladder: CagedLadder) -> dict:
     ladder.rows, ladder.fate = None, ""
     exercises.run_ladder = ladder
-    given = exercise.skeleton(submission.seed)
-    if exercises.normal(submission.text) == exercises.normal(given):
-        return nothing_judged("untouched", "It is the file that everybody begins with.", marks)
     try:
         # The one file name that a student knows, whatever theirs was called.
-        verdict = exercise.judge(submission.text, given, submission.seed, exercise.file_name)
+        verdict = exercise.judge(submission.text, exercise.skeleton(submission.seed), submission.seed, exercise.file_name)
     except CourseError as error:  # what stops `learn` is no verdict here either
         verdict = exercises.Verdict(False, "not_judged", str(error))
     earned = shares(verdict, ladder.rows, exercise.kind, len(exercise.data.get("question", [])) or 1)
@@ -322,7 +325,7 @@ class Class:
         resource.setrlimit(resource.RLIMIT_CPU, (120, resource.RLIM_INFINITY))  # of this one, which compares texts
         answer.send_bytes(json.dumps(judged(self.exercise, submission, self.marks, self.asked, self.ladder)).encode())
 
-    def judge(self, submissions: list[Submission], jobs: int, told) -> None:
+    def judge(self, submissions: list[Submission], jobs: int, told=lambda submission: None) -> None:
         fork = multiprocessing.get_context("fork")
         waiting, running = list(reversed(submissions)), {}
         try:
@@ -418,19 +421,14 @@ def exercise_called(typed: str) -> Exercise:
     raise Usage(f"There is no exercise '{typed}'.{f' Did you mean {best}?' if best else ''}\n  All of them:  ./ladder learn list")
 
 
-def usual_marks(exercise: Exercise) -> dict[str, float]:
-    """What a student begins with earns nothing: where that is right already and only slow, all marks are for the counts."""
-    fails = [start.get("fails", "") for start in exercise.data.get("bug", [exercise.data])]
-    return {"counts": 100} if all(kind in exercises.ABOUT_COUNTS for kind in fails) else dict(MARKS)
-
-
 def marks_of(typed: str, exercise: Exercise, asked: list[str]) -> dict[str, float]:
+    """The lecturer's own marks; nothing where the usual ones are meant."""
     if exercise.kind == "predict":
         if typed or asked:
             raise Usage("A predict exercise has marks for its numbers alone: leave --marks and --predict out.")
         return {"prediction": 100}
     if not typed:
-        return usual_marks(exercise) | ({"prediction": 10} if asked else {})
+        return {}
     marks = {}
     for part in typed.split(","):
         name, _, value = part.partition("=")
@@ -443,6 +441,22 @@ def marks_of(typed: str, exercise: Exercise, asked: list[str]) -> dict[str, floa
         raise Usage("Marks for a prediction need what is to be predicted, and the other way round:\n"
                     "  --marks answers=50,races=20,counts=20,prediction=10 --predict ldmatrix,barriers")
     return marks
+
+
+def usual_marks(given: set[str], asked: list[str]) -> dict[str, float]:
+    """Of 100. Facets that are right already in the file that everybody begins with earn nothing, and the others more."""
+    kept = {name: most for name, most in MARKS.items() if name not in given} or {"counts": MARKS["counts"]}
+    most = 90 if asked else 100
+    return {name: round(most * part / sum(kept.values()), 2) for name, part in kept.items()} | ({"prediction": 10.0} if asked else {})
+
+
+def starts(exercise: Exercise) -> list[Submission]:
+    """What students begin with: one file, or one for each bug that a seed may choose."""
+    if exercise.kind != "hunt":
+        return [Submission("start", text=exercise.skeleton())]
+    wanted = range(len(exercise.data["bug"]))
+    seeds = [next(seed for seed in map(str, itertools.count()) if exercise.choose("bug", seed) == bug) for bug in wanted]
+    return [Submission(f"start {seed}", text=exercise.skeleton(seed), seed=seed) for seed in seeds]
 
 
 def seeds_of(typed: str, submissions: list[Submission]) -> None:
@@ -493,11 +507,11 @@ def cage_for(exercise: Exercise, limits: cages.Limits, required: bool) -> cages.
     return cage
 
 
-def prove(exercise: Exercise, judges: Class) -> float:
+def prove(exercise: Exercise, ladder: CagedLadder) -> float:
     """The solution is judged first: who fails after that fails by the submission. In seconds, how long it took."""
     began = time.monotonic()
     solution = Submission("the solution", text=exercise.solution())
-    judges.judge([solution], 1, lambda _: None)
+    Class(exercise, MARKS, [], ladder).judge([solution], 1)
     if not solution.result["passed"]:
         print(f"The solution itself does not pass here, so that nobody can be graded:\n{solution.result['said']}\n"
               f"  By itself:  ./ladder check {rungs.named(exercise.rung).number}", file=sys.stderr)
@@ -510,8 +524,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("folder", metavar="DIR", type=Path, help="a folder, zip or file of each student; or the one submission itself")
     parser.add_argument("--exercise", metavar="NAME", help="or its number; default: the one that DIR is named after")
     parser.add_argument("--seeds", default="", metavar="FILE", help="lines STUDENT,SEED; or 'names': each one's seed is the name; default: no seeds")
-    parser.add_argument("--marks", default="", metavar="NAME=N,..", 
-                        help="default: " + ",".join(f"{name}={most}" for name, most in MARKS.items()) + "; counts=100 where all else is given")
+    parser.add_argument("--marks", default="", metavar="NAME=N,..",
+                        help="default: " + ",".join(f"{name}={most}" for name, most in MARKS.items()) + ", without what is right from the start")
     parser.add_argument("--predict", default="", metavar="COUNTER,..", help=f"counters that a student predicts of the own kernel, in {NOTES} beside it")
     parser.add_argument("--json", default="", metavar="FILE", help="all of it; - is stdout")
     parser.add_argument("--junit", default="", metavar="FILE", help="a test for each part of the marks")
@@ -543,32 +557,37 @@ def main(arguments: list[str]) -> int:
 
     limits = cages.Limits(seconds=900, memory=int(typed.memory * (1 << 30)))
     ladder = CagedLadder(cage_for(exercise, limits, typed.require_isolation), 300)
-    judges = Class(exercise, marks, asked, ladder)
     if exercise.kind != "predict":
         if asked and (unknown := set(asked) - counters_of(exercise, ladder)):
             raise Usage(f"--predict: there is no counter {', '.join(sorted(unknown))}.")
-        took = prove(exercise, judges)
+        took = prove(exercise, ladder)
         # A right kernel is never stopped because the machine is slow or busy: one launch of many may take what they all took.
         ladder.launch_s = typed.launch_seconds or max(20, 4 * took)
         ladder.cage.limits = dataclasses.replace(limits, seconds=typed.seconds or max(60, 8 * took))
+    if not marks:
+        begun = starts(exercise)
+        Class(exercise, MARKS, [], ladder).judge(begun, typed.jobs)
+        marks = usual_marks({name for name in MARKS if all(each.result["marks"][name]["score"] for each in begun)}, asked)
 
     def told(submission: Submission) -> None:
         left = sum(not each.result for each in submissions)
         print(f"{len(submissions) - left} of {len(submissions)}: {printable(submission.student)}", file=sys.stderr)
 
+    given = {seed: exercises.normal(exercise.skeleton(seed)) for seed in {each.seed for each in submissions}}
     # Who hand in the same file are judged once, and named to each other.
     first: dict[tuple[str, str, str], Submission] = {}
     for each in submissions:
         if each.problem:
             each.result = nothing_judged("not_judged", each.problem, marks)
+        elif exercises.normal(each.text) == given[each.seed]:
+            each.result = nothing_judged("untouched", "It is the file that everybody begins with.", marks)
         else:
             first.setdefault((each.text, each.notes, each.seed), each)
-    judges.judge(list(first.values()), typed.jobs, told)
-    given = {exercise.skeleton(seed) for seed in {each.seed for each in submissions}}
+    Class(exercise, marks, asked, ladder).judge(list(first.values()), typed.jobs, told)
     for each in submissions:
-        if not each.problem:
+        if not each.result or (each.text, each.notes, each.seed) in first:
             same = [other.student for other in submissions if other is not each and not other.problem and other.text == each.text]
-            each.result = first[each.text, each.notes, each.seed].result | ({"same_as": same} if same and each.text not in given else {})
+            each.result = first[each.text, each.notes, each.seed].result | ({"same_as": same} if same else {})
 
     most = sum(marks.values())
     write(typed.json, json.dumps(document(exercise, most, ladder.cage, submissions), indent=1, ensure_ascii=False) + "\n")

@@ -185,7 +185,7 @@ class Command(Folder):
         file = self.home / "j.xml"
         out, errors = self.grade("--exercise", "02a", "--junit", str(file))
         self.assertNotIn("\x1b", out + errors)
-        self.assertEqual(len(xml.parse(file).getroot()), 2)
+        self.assertEqual(len(xml.parse(file).getroot()), 2 * len(grade.MARKS))
 
     def test_predictions(self) -> None:
         self.put("ada/kernel.cuh")
@@ -265,10 +265,13 @@ class Marks(unittest.TestCase):
         self.assertEqual(set(grade.shares(exercises.Verdict(True, "passed", ""), None, "fill", 1).values()), {0})
 
     def test_what_is_given_earns_nothing(self) -> None:
+        self.assertEqual(grade.usual_marks(set(), []), {"answers": 50, "races": 20, "counts": 30})
+        self.assertEqual(grade.usual_marks({"answers", "races"}, []), {"counts": 100})
+        self.assertEqual(grade.usual_marks({"answers"}, ["mma"]), {"races": 36, "counts": 54, "prediction": 10})
+        self.assertEqual(grade.usual_marks({"answers", "races", "counts"}, []), {"counts": 100})
         for exercise in ALL:
-            if exercise.kind != "predict":
-                self.assertEqual(sum(grade.usual_marks(exercise).values()), 100)
-        self.assertEqual(grade.usual_marks(FILL), {"counts": 100})
+            if exercise.kind == "hunt":
+                self.assertEqual({each.text for each in grade.starts(exercise)}, {exercise.with_bug(i) for i in range(len(exercise.data["bug"]))})
 
     def test_a_seal(self) -> None:
         row = '[{"ok": true}]'
@@ -324,7 +327,7 @@ class InACage:
 
     def test_processes(self) -> None:
         ended = self.run_("for i in $(seq 200); do sleep 30 & done; wait")
-        self.assertEqual(ended.stopped, "processes")
+        self.assertTrue(b"ork" in ended.stderr or ended.stopped == "processes", ended)  # the system's no, or ours
         self.assertEqual(self.left(), [])
 
     def test_nobody_stays(self) -> None:
