@@ -15,10 +15,11 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-LOOK_S = 0.1  # between two looks at memory and processes
+LOOK_S = 0.1  # between two looks at memory and processes; where many run, a look takes long, and ten times as long passes to the next
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf",
           "/etc/ld.so.conf.d", "/nix/store")
 NOBODYS = 60_000  # root takes a user id from here on for each cage, so that processes are counted for each by itself
@@ -89,7 +90,7 @@ class Cage:
     def closed(self) -> bool:
         return self.kind == "bubblewrap"
 
-    def _outer(self, reads: list[Path]) -> list[str]:
+    def _outer(self, reads: Sequence[Path]) -> list[str]:
         if not self.closed:
             return []
         command = ["bwrap", "--die-with-parent", "--new-session", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts",
@@ -123,7 +124,7 @@ class Cage:
         return [*command, "prlimit", f"--cpu={int(limits.seconds * 4) + 1}", f"--nproc={processes}",
                 f"--fsize={limits.file_bytes}", f"--nofile={limits.files}", "--core=0", "--memlock=0", "--"]
 
-    def run(self, command: list[str], given: bytes = b"", reads: list[Path] = []) -> Ended:
+    def run(self, command: list[str], given: bytes = b"", reads: Sequence[Path] = ()) -> Ended:
         """`reads`: what this one may read besides. The command ends, with all that it has started, before this returns."""
         scratch = None if self.closed else tempfile.mkdtemp(prefix="ladder-cage-")
         if scratch:
@@ -155,7 +156,7 @@ class Cage:
             for stream in said:
                 os.set_blocking(stream.fileno(), False)
                 selector.register(stream, selectors.EVENT_READ)
-            looked = 0.0
+            next_look = 0.0
             # Its own end is what counts: a child that it left may hold the pipes open for ever.
             while not stopped:
                 ended = process.poll() is not None
@@ -172,13 +173,13 @@ class Cage:
                 now = time.monotonic()
                 if now > deadline:
                     stopped = "time"
-                elif now - looked > LOOK_S:
-                    looked = now
+                elif now > next_look:
                     held = family(process.pid).values()
                     if sum(size for _, size in held) > self.limits.memory:
                         stopped = "memory"
                     elif sum(threads for threads, _ in held) > self.limits.processes * 3 // 4:
                         stopped = "processes"
+                    next_look = time.monotonic() + max(LOOK_S, 10 * (time.monotonic() - now))
                 if not selector.get_map() and not stopped:
                     time.sleep(0.01)
         process.kill()

@@ -264,8 +264,12 @@ def shares(verdict: exercises.Verdict, rows: list[dict] | None, kind: str, quest
     earned = dict.fromkeys(FACETS[:3], 0.0)
     if verdict.passed and rows:
         return dict.fromkeys(FACETS[:3], 1.0)
-    kinds = {failure["kind"] for row in rows or [] for failure in row["failures"]}
-    about = {"counts" if kind in exercises.ABOUT_COUNTS else "races" if kind in RACES else "answers" for kind in kinds}
+    about = set()
+    for row in rows or []:
+        kinds = {failure["kind"] for failure in row["failures"]} - set(exercises.ABOUT_COUNTS)
+        about |= {"races" if kind in RACES else "answers" for kind in kinds}
+        if kinds and row["max_err"] is None:  # a launch that was ended has no answers
+            about.add("answers")
     if rows and "answers" not in about:
         earned["answers"] = 1.0
         earned["races"] = float("races" not in about)
@@ -476,6 +480,8 @@ def seeds_of(typed: str, submissions: list[Submission]) -> None:
 
 
 def writable(*files: str) -> None:
+    if files.count("-") > 1:
+        raise Usage("Only one of --json -, --junit - and --gradescope - can have stdout.")
     for file in filter(None, files):
         if file == "-":
             continue
@@ -519,7 +525,7 @@ def prove(exercise: Exercise, ladder: CagedLadder) -> float:
     return time.monotonic() - began
 
 
-def main(arguments: list[str]) -> int:
+def flags() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="./ladder grade", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", metavar="DIR", type=Path, help="a folder, zip or file of each student; or the one submission itself")
     parser.add_argument("--exercise", metavar="NAME", help="or its number; default: the one that DIR is named after")
@@ -536,7 +542,11 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--launch-seconds", type=float, metavar="S", help="for one launch of a kernel; default: 20, and more on a slow machine")
     parser.add_argument("--seconds", type=float, metavar="S", help="for one submission; default: 60, and more on a slow machine")
     parser.add_argument("--memory", type=float, default=3, metavar="GIB", help="for one submission; default 3")
-    typed = parser.parse_args(arguments)
+    return parser
+
+
+def main(arguments: list[str]) -> int:
+    typed = flags().parse_args(arguments)
     if not typed.folder.is_dir():
         raise Usage(f"{typed.folder} is {'no folder' if typed.folder.exists() else 'not there'}; grade takes the folder of the submissions.")
     if min(typed.jobs, typed.memory, *filter(None.__ne__, (typed.seconds, typed.launch_seconds))) <= 0:

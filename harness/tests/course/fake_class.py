@@ -25,7 +25,6 @@ class Member:
     text: str
     reason: str  # why it has not all marks; "passed"
     says: str = ""  # and is told
-    quick: bool = True  # a second or two, limits aside
 
 
 @functools.cache
@@ -81,14 +80,12 @@ def attackers(exercise: Exercise, victim: str) -> list[Member]:
                "too_much_memory"),
         Member("crashes", with_code(exercise, "*(volatile int*)8L = 1;", True), "crashed", "It crashed (SIGSEGV)"),
         Member("pokes", with_code(exercise, "*(volatile int*)(long)row = 1;"), "emulator_report", "plain-access"),
-        Member("loops", with_code(exercise, "for (volatile int i = 0; i >= 0; i = 0) {}"), "hangs", "", False),
-        Member("loops_early", with_code(exercise, "for (volatile int i = 0; i >= 0; i = 0) {}", True), "too_much_time", "", False),
+        Member("loops", with_code(exercise, "for (volatile int i = 0; i >= 0; i = 0) {}"), "emulator_report", "endless loop"),
+        Member("loops_early", with_code(exercise, "for (volatile int i = 0; i >= 0; i = 0) {}", True), "too_much_time"),
         Member("forks", with_code(exercise, f"while (true) {called('fork')}", True), "too_much_processes"),
         # It tries, and goes on as a good student would. What it writes to is not there, or not for it.
         Member("writes", with_code(exercise, called("close", called("open", f'"{victim}"', "01101", "0666")[:-1]) + called("unlink", f'"{victim}"'), True),
                "passed"),
-        Member("templates", with_code(exercise, "return Deep<90000>::value;").replace(
-            "\nnamespace {\n", "\nnamespace {\ntemplate <int N> struct Deep { static constexpr int value = Deep<N - 1>::value; };\n", 1), "outside"),
     ]
     return members
 

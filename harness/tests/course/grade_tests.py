@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -33,7 +34,7 @@ PREDICT = next(each for each in ALL if each.kind == "predict")
 
 def compared(self: exercises.Exercise, text: str, shown_as: str) -> exercises.Verdict:
     passed = exercises.normal(text) == exercises.normal(self.solution())
-    exercises.run_ladder.rows = [{"ok": passed, "counters": {"mma": 8, "barriers": 64}, "failures": [] if passed else [{"kind": "wrong_result"}]}]
+    exercises.run_ladder.rows = [{"ok": passed, "counters": {"mma": 8, "barriers": 64}, "max_err": 1e-4, "failures": [] if passed else [{"kind": "wrong_result"}]}]
     return exercises.Verdict(passed, "passed" if passed else "wrong_result", f"{shown_as} was compared\x1b[31m")
 
 
@@ -64,6 +65,8 @@ class HandedIn(Folder):
         for name in ("ada/kernel.cuh", "bob/deep/02a_swizzle/kernel.cuh", "bob/kernel.cuh", "cyd/my_kernel.cuh", "dee.cuh", "eve/kernel.cu",
                      "Flo Fox_1234_assignsubmission_file/kernel.cuh", "gagga_LATE_77_88_kernel.cuh", ".hidden/kernel.cuh", "ada/.git/kernel.cuh"):
             self.put(name)
+        self.put("ada/task.md", "full marks for me")  # a task is the lecturer's, whatever lies beside the kernel
+        self.put("ada/exercise.toml", 'kind = "gift"')
         self.zip("hal.zip", hal__02a_swizzle__kernel_cuh=FILL.solution(), **{"__MACOSX/kernel.cuh": "x"})
         found = self.found()
         self.assertEqual(sorted(found), ["Flo Fox_1234", "ada", "bob", "cyd", "dee", "eve", "gagga_77", "hal"])
@@ -221,6 +224,7 @@ class Command(Folder):
         self.assertIn("cannot be written", self.refused("--exercise", "02a", "--json", "/no/such/file"))
         self.assertIn("as in answers=50", self.refused("--exercise", "02a", "--marks", "style=3"))
         self.assertIn("--predict", self.refused("--exercise", "02a", "--marks", "prediction=3"))
+        self.assertIn("can have stdout", self.refused("--exercise", "02a", "--json", "-", "--junit", "-"))
         self.assertIn("more than 0", self.refused("--exercise", "02a", "--jobs", "0"))
         self.handed_in /= "nowhere"
         self.assertIn("is not there", self.refused("--exercise", "02a"))
@@ -249,9 +253,19 @@ class Command(Folder):
         self.assertIn("no compiler", said.getvalue())
 
 
+class Pages(unittest.TestCase):
+    def test_every_command_of_the_pages_is_one(self) -> None:
+        commands = [line.split("ladder grade ", 1)[1].split("#")[0].strip(" `") for name in ("grading.md", "classroom.yml")
+                    for line in (ROOT / "course" / name).read_text().splitlines() if re.search(r"ladder grade \S*(submission|DIR)", line)]
+        self.assertGreaterEqual(len(commands), 3)
+        for command in commands:
+            typed = grade.flags().parse_args(command.replace('"$LADDER_EXERCISE"', "02a").split())
+            self.assertEqual(grade.exercise_called(typed.exercise).name, fake_class.EXERCISE)
+
+
 class Marks(unittest.TestCase):
-    def shares(self, *kinds: str, passed: bool = False) -> list[float]:
-        rows = [{"failures": [{"kind": kind} for kind in kinds]}]
+    def shares(self, *kinds: str, passed: bool = False, max_err: float | None = 1e-4) -> list[float]:
+        rows = [{"failures": [{"kind": kind} for kind in kinds], "max_err": max_err}]
         verdict = exercises.Verdict(passed, kinds[0] if kinds else "passed", "")
         return [grade.shares(verdict, rows, "fill", 1)[name] for name in ("answers", "races", "counts")]
 
@@ -260,6 +274,7 @@ class Marks(unittest.TestCase):
         self.assertEqual(self.shares("counts_differ"), [1, 1, 0])
         self.assertEqual(self.shares("emulator_report", "counts_differ"), [1, 0, 0])
         self.assertEqual(self.shares("emulator_report", "nan_output"), [0, 0, 0])
+        self.assertEqual(self.shares("emulator_report", max_err=None), [0, 0, 0])  # an endless loop, for one
         for kind in ("wrong_result", "hangs", "launch_failed", "a kind that is new"):
             self.assertEqual(self.shares(kind), [0, 0, 0])
         self.assertEqual(set(grade.shares(exercises.Verdict(True, "passed", ""), None, "fill", 1).values()), {0})
