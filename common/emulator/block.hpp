@@ -55,17 +55,22 @@ struct Cluster {
   void run(uint64_t first_block);  // all of its blocks, by a linear index
   void complete_barrier();         // if all threads have come
   // A warp of any block that can run; null if there is none, even after copies have landed.
-  Warp* next_ready_warp(const Block& after);
+  Warp* next_warp(const Block& after);
 
   const LaunchConfig& launch;
   SiteTable sites;
   RaceDetector races;
   std::vector<std::unique_ptr<Block>> blocks;  // by rank
+  std::vector<Warp*> order;                    // of all blocks, who goes first; null: copies; empty: they take turns
   fiber host;                                  // whoever called run()
   uint32_t live = 0;                           // threads
   uint32_t at_barrier = 0;                     // of them in cluster_sync
   bool failed = false;                         // by a fatal report
   bool stopped = false;                        // by Options::stop
+
+ private:
+  void draw_order(uint64_t first_block);
+  bool land_awaited_copies();
 };
 
 // One worker's blocks of one rank, one after the other.
@@ -141,6 +146,8 @@ struct Block {
   void report_as_worded(const Fault& fault, Make&& make) {
     log.add(fault, counting.sites, linear_index, std::forward<Make>(make));
   }
+  // These lanes come to the cluster's barrier apart from the others of their warp.
+  void report_apart(const Warp& warp, uint32_t lanes);
   // A report that is told at `where`, for faults that have no site.
   void report_at(ReportKind kind, std::vector<SourceLine> where, std::string message, std::string buffer = "");
 

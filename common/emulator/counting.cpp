@@ -17,7 +17,7 @@ void Counting::log_access(uint32_t address, SiteId site) {
   const auto has_room = [&](uint32_t lane) { return warp.lanes[lane].accesses.size() < CAPACITY; };
   while (!has_room(current.lane)) {
     uint32_t behind = current.lane;
-    do behind = warp.next_ready_after(behind);
+    do behind = Warp::next_after(behind, warp.ready);
     while (behind != current.lane && !has_room(behind));
     if (behind == current.lane) {
       count_accesses(warp);

@@ -26,6 +26,8 @@ struct Options {
   // Not 0: a thread that executes more emulated instructions than this in one block ends the launch, as does one that
   // executes none for two seconds.
   uint64_t max_steps = 0;
+  // Not 0: the order in which the threads of a cluster run is drawn, with this as the seed. 0: all take turns.
+  uint64_t schedule = 0;
   uint32_t smem_limit = 0;  // bytes per block, see max_shared_memory; 0: those of sm_90
   // When it becomes true, the launch ends early and without a report. It is looked at many times per millisecond.
   const std::atomic<bool>* stop = nullptr;
@@ -49,6 +51,7 @@ struct SiteCounts {
   uint64_t wavefronts = 0;  // passes over the 32 banks they took
   uint64_t ideal = 0;       // passes they would take without bank conflicts
   double ways() const { return ideal == 0 ? 0.0 : static_cast<double>(wavefronts) / static_cast<double>(ideal); }
+  bool operator==(const SiteCounts&) const = default;
 };
 
 // Sums over all launches on a Device. A warp instruction counts once, except where "threads" says otherwise.
@@ -82,6 +85,7 @@ struct Counters {
                ? 0.0
                : static_cast<double>(smem_wavefronts) / static_cast<double>(smem_wavefronts_ideal);
   }
+  bool operator==(const Counters&) const = default;
 };
 
 enum class ReportKind {

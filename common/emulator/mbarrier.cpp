@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <utility>
 
 #include "common/emulator/block.hpp"
 
@@ -24,6 +25,7 @@ void report_misuse(SiteId site, uint32_t thread, uint32_t address, Make&& how) {
 }
 
 SiteId begin(Instruction instruction, const CallSite& call, uint32_t address, int operand) {
+  give_way();
   Block& block = *current.block;
   step(instruction, call);
   const SiteId site = block.counting.site_id(instruction, call);
@@ -67,8 +69,10 @@ Mbarrier* Mbarriers::find_for_bulk(SiteId site, uint32_t address) {
   return barrier;
 }
 
-void Mbarriers::pass(Mbarrier& barrier, uint32_t thread) {
+void Mbarriers::pass(Mbarrier& barrier, const MbarrierWait& wait) {
   if (!block.launch.options.check) return;
+  const uint32_t thread = wait.thread;
+  barrier.waits.push_back(wait);
   block.races.acquire_thread(thread, barrier.completed);
   uint32_t& lanes = barrier.passed[thread / 32];
   lanes |= 1u << thread % 32;
@@ -112,18 +116,40 @@ void Mbarriers::complete_phase(uint32_t address, SiteId site, uint32_t thread) {
           "phase?",
           barrier.phase, barrier.woken, barrier.phase - 1, barrier.count);
     });
+  } else if (block.launch.options.check) {
+    check_waits(barrier, address, site, thread);
   }
+  barrier.waits.clear();
   ++barrier.phase;
   barrier.pending = barrier.count;
   barrier.pending_bytes = 0;
   if (block.launch.options.check) barrier.completed = block.races.completed(barrier.released);
   barrier.passed = {};
-  for (const uint32_t waiter : barrier.waiting) {
-    block.warps[waiter / 32].ready |= 1u << waiter % 32;
-    pass(barrier, waiter);
+  for (const MbarrierWait& wait : barrier.waiting) {
+    block.warps[wait.thread / 32].ready |= 1u << wait.thread % 32;
+    pass(barrier, wait);
   }
   barrier.woken += static_cast<uint32_t>(barrier.waiting.size());
   barrier.waiting.clear();
+}
+
+// A wait names no phase but its parity. So whoever has waited for the last phase must have done so before this one can end,
+// and somebody must have, or who waits next does not know for what.
+void Mbarriers::check_waits(Mbarrier& barrier, uint32_t address, SiteId site, uint32_t thread) {
+  const uint64_t phase = barrier.phase;
+  if (phase > 0 && barrier.waits.empty()) barrier.unseen = site;
+  for (const MbarrierWait& wait : barrier.waits) {
+    if (RaceDetector::is_past(wait.moment, barrier.released) || RaceDetector::is_past(wait.moment, barrier.asked))
+      continue;
+    block.report({ReportKind::barrier_misuse, site, wait.site}, [&] {
+      return fmt::format(
+          "{} by {} on {}: it completes phase {}, and nothing says that {} has been at {} by then; if it comes there "
+          "later, it waits for a phase {} that may need it",
+          block.wording.at(site), Wording::thread_name(thread), block.wording.place(address), phase,
+          Wording::thread_name(wait.thread), block.wording.at(wait.site), phase + 1);
+    });
+    break;
+  }
 }
 
 void Mbarriers::land_bulk_copy(uint32_t address) {
@@ -279,10 +305,14 @@ void cp_async_mbarrier_arrive_noinc(uint32_t address, CallSite call) {
   if (block.launch.options.check && lane.has_waited) block.races.release_thread(current.thread(), barrier->released);
   lane.has_waited = false;
   if (lane.copies.empty()) {
-    if (block.launch.options.check) block.races.release_copies(current.warp->id, barrier->released);
+    if (block.launch.options.check) {
+      block.races.release_copies(current.warp->id, barrier->released);
+      block.races.release_thread(current.thread(), barrier->asked);
+    }
     block.mbarriers.count_arrival(address, site, current.thread());
     return;
   }
+  if (block.launch.options.check) block.races.release_thread(current.thread(), barrier->asked);
   lane.arrivals.push_back({address, site, lane.copies.size()});
   barrier->in_flight.push_back(current.thread());
 }
@@ -296,11 +326,27 @@ void mbarrier_wait_parity(uint32_t address, uint32_t parity, CallSite call) {
     report_misuse(site, current.thread(), address, [&] { return fmt::format("a parity of {}; it is 0 or 1", parity); });
     return;
   }
+  current.warp->waited[current.lane] = current.warp->together + 1;
+  MbarrierWait own{current.thread(), site, {}};
+  if (block.launch.options.check) {
+    if (const SiteId unseen = std::exchange(barrier->unseen, NO_SITE); unseen != NO_SITE) {
+      block.report({ReportKind::barrier_misuse, site, unseen}, [&] {
+        return fmt::format(
+            "{} by {} on {}: two phases or more have been completed, the last by {}, since anybody has waited here; "
+            "more than {} arrivals a phase?",
+            block.wording.at(site), Wording::thread_name(current.thread()), block.wording.place(address),
+            block.wording.at(unseen), barrier->count);
+      });
+    }
+    const auto& groups = block.warpgroups;
+    const uint32_t group = own.thread / WARPGROUP_THREADS;
+    own.moment = block.races.moment(own.thread, group < groups.size() ? groups[group].products : 0);
+  }
   if (barrier->phase % 2 != parity) {
-    block.mbarriers.pass(*barrier, current.thread());
+    block.mbarriers.pass(*barrier, own);
     return;
   }
-  barrier->waiting.push_back(current.thread());
+  barrier->waiting.push_back(own);
   Lane& lane = current.state();
   lane.waits_in = Instruction::mbarrier_wait;
   lane.waits_at = call;

@@ -24,6 +24,12 @@ struct BulkCopy {  // a box in flight to shared memory
 // Puts the box into shared memory (tensor_map.cpp).
 void write_box(Block& block, const BulkCopy& copy);
 
+struct MbarrierWait {
+  uint32_t thread;
+  SiteId site;
+  RaceDetector::Moment moment;  // with Options::check
+};
+
 struct Mbarrier {
   Mbarrier(uint32_t arrivals, uint32_t number_in_block, uint32_t by)
       : count(arrivals), pending(arrivals), number(number_in_block), initialised_by(by) {}
@@ -32,16 +38,19 @@ struct Mbarrier {
   uint32_t pending;  // of them have yet to come
   uint64_t phase = 0;
   Released released = {};
-  Known completed = {};             // what had been released when the last phase completed
-  std::vector<uint32_t> waiting;    // threads, for the current phase
-  uint32_t woken = 0;               // threads that waited for the last phase and have not run since
-  std::vector<uint32_t> in_flight;  // threads whose copies have yet to land before they arrive, oldest first
+  Known completed = {};               // what had been released when the last phase completed
+  std::vector<MbarrierWait> waiting;  // for the current phase
+  uint32_t woken = 0;                 // threads that waited for the last phase and have not run since
+  std::vector<uint32_t> in_flight;    // threads whose copies have yet to land before they arrive, oldest first
   std::array<uint32_t, MAX_WARPS> passed = {};  // lanes that know of the last phase
-  int64_t pending_bytes = 0;                    // that have yet to land; negative: nobody has expected them
-  std::vector<BulkCopy> bulk_copies;            // in flight, oldest first
-  uint32_t number;                              // in the order of initialisation
-  uint32_t initialised_by;                      // thread
-  bool fenced = false;                          // the copy engine knows it
+  std::vector<MbarrierWait> waits;              // for the last phase, with Options::check
+  SiteId unseen = NO_SITE;            // what has completed a phase before anybody had waited for the one before
+  Released asked = {};                // what those knew who have asked for copies that arrive when they have landed
+  int64_t pending_bytes = 0;          // that have yet to land; negative: nobody has expected them
+  std::vector<BulkCopy> bulk_copies;  // in flight, oldest first
+  uint32_t number;                    // in the order of initialisation
+  uint32_t initialised_by;            // thread
+  bool fenced = false;                // the copy engine knows it
 };
 
 struct Mbarriers {
@@ -52,7 +61,7 @@ struct Mbarriers {
   Mbarrier* find_for_bulk(SiteId site, uint32_t address);  // and a report if the copy engine may not know it
   void count_arrival(uint32_t address, SiteId site, uint32_t thread, uint32_t bytes_to_land = 0);
   void arrive_after_copies(uint32_t thread, const Arrival& arrival);  // they have landed
-  void pass(Mbarrier& barrier, uint32_t thread);                      // it knows that the last phase has completed
+  void pass(Mbarrier& barrier, const MbarrierWait& wait);  // the thread knows that the last phase has completed
   // Lands what threads wait for. False: none of them can go on all the same.
   bool land_awaited_copies();
   void report_unawaited_copies();
@@ -64,6 +73,7 @@ struct Mbarriers {
  private:
   void land_bulk_copy(uint32_t address);                                // the oldest of a barrier's
   void complete_phase(uint32_t address, SiteId site, uint32_t thread);  // if nothing is pending
+  void check_waits(Mbarrier& barrier, uint32_t address, SiteId site, uint32_t thread);
 };
 
 }  // namespace emulator

@@ -148,6 +148,21 @@ class RaceDetector {
   static uint32_t thread_of(Cell cell) { return static_cast<uint32_t>((cell & THREAD) >> 16); }
   static SiteId site_of(Cell cell) { return static_cast<SiteId>(cell & 0xffff); }
 
+  // A moment in the life of a thread. It is past for whoever knows of the thread's tick, or that the product is over that
+  // the warp has yet to issue: four warps issue a product together.
+  struct Moment {
+    uint32_t thread, tick, next_product;
+  };
+  Moment moment(uint32_t thread, uint64_t products) const {
+    return {thread, ticks_[thread], static_cast<uint32_t>(products + 1)};
+  }
+  static bool is_past(const Moment& moment, const Released& released) {
+    const uint32_t warp = moment.thread / 32;
+    const auto& [clocks, own] = released.seen;
+    return moment.tick <= clocks[warp] || moment.next_product <= clocks[FIRST_READER_CLOCK + warp / 4] ||
+           (!own.empty() && moment.tick <= own[moment.thread]);
+  }
+
   // The barriers.
   void sync_block(uint32_t first_warp, uint32_t warps);  // or the whole cluster
   void sync_warp(uint32_t warp);
@@ -320,6 +335,10 @@ class BlockRaces {
   Cell cell_of(const Actor& actor) { return all_.cell_of(global(actor)); }
   bool is_ordered(Cell earlier, const Actor& actor) { return all_.is_ordered(earlier, global(actor)); }
   uint32_t thread_of(Cell cell) const { return RaceDetector::thread_of(cell) - first_warp_ * 32; }
+
+  RaceDetector::Moment moment(uint32_t thread, uint64_t products) const {
+    return all_.moment(global(thread), products);
+  }
 
   void sync_block() { all_.sync_block(first_warp_, warps_); }
   void sync_cluster() { all_.sync_block(0, warps_ * blocks_); }

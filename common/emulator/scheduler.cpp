@@ -33,6 +33,7 @@ void Scheduler::start() {
       warp.arrived = 0;
       warp.together = warp.look_at = 0;
       warp.progress = {};
+      warp.waited = {};
     }
     Lane& state = warp.lanes[lane];
     state.copies.clear();
@@ -102,9 +103,8 @@ fiber Scheduler::run_lane(fiber&& from) {
 
   current.suspended = &warp.fibers[current.lane];
   if (block.cluster.live == 0) return std::move(block.cluster.host);
-  Warp* const next = warp.ready != 0 ? &warp : &next_warp();
-  current.lane =
-      next == &warp ? warp.next_ready_after(current.lane) : static_cast<uint32_t>(std::countr_zero(next->ready));
+  Warp* const next = warp.able() != 0 ? &warp : &next_warp();
+  current.lane = warp.able() != 0 ? Warp::next_after(current.lane, warp.able()) : next->next_lane();
   current.block = next->block;
   current.warp = next;
   return std::move(next->fibers[current.lane]);
@@ -128,26 +128,38 @@ void Scheduler::switch_to_host() {
 
 // ---- who waits for what -------------------------------------------------------------------------------------------
 
-Warp* Scheduler::next_ready_warp() {
+Warp* Scheduler::next_able_warp() {
   const uint32_t count = block.launch.warps();
   for (uint32_t i = 1; i <= count; ++i) {
     Warp& warp = block.warps[(current.warp->id + i) % count];
-    if (warp.ready != 0) return &warp;
+    if (warp.able() != 0) return &warp;
   }
   return nullptr;
 }
 
 Warp& Scheduler::next_warp() {
-  Warp* const next = block.cluster.next_ready_warp(block);
+  Warp* const next = block.cluster.next_warp(block);
   if (next == nullptr) deadlock();
   return *next;
 }
 
 void wait_for_other_warp() {
   Warp& next = current.block->scheduler.next_warp();
-  const auto lane = static_cast<uint32_t>(std::countr_zero(next.ready));
+  const uint32_t lane = next.next_lane();
   if (&next == current.warp && lane == current.lane) return;  // it was waiting for copies
   switch_to(next, lane);
+}
+
+void give_way() {
+  if (current.block->launch.options.schedule == 0) return;
+  Warp& own = *current.warp;
+  const bool lags = (own.lagging >> current.lane & 1) != 0;
+  for (Warp* const warp : current.block->cluster.order) {
+    if (warp == &own && !lags) return;
+    if (warp == nullptr || warp->able() == 0) continue;
+    switch_to(*warp, warp->next_lane());
+    return;
+  }
 }
 
 void Scheduler::complete_block_barrier() {

@@ -54,8 +54,8 @@ struct Scheduler {
   void grant_registers();  // to those who wait and for whom there are enough
   // Called now and then by a lane that has just begun an instruction.
   void look(Instruction instruction, const CallSite& call, bool together);
-  Warp* next_ready_warp();  // of this block; null if there is none
-  Warp& next_warp();        // of the cluster; ends the launch if no thread can go on
+  Warp* next_able_warp();  // of this block; null if there is none
+  Warp& next_warp();       // of the cluster; ends the launch if no thread can go on
   // Ends the launch, after a fatal report. The fibers are abandoned where they stand, without destructors: what calls
   // this keeps nothing on its stack that owns memory, and a kernel's locals are registers.
   [[noreturn]] void stop();
@@ -84,6 +84,8 @@ struct Scheduler {
 
 void look(Instruction instruction, const CallSite& call, bool together);  // the running block's Scheduler::look
 void wait_for_other_warp();
+// The running lane is about to do what others may wait for. Where the order of threads is drawn, those before it go first.
+void give_way();
 [[noreturn]] void diverged(Instruction instruction, const CallSite& site);
 [[noreturn]] void incomplete(const Warp& warp);
 // A lane has ended while others of its warp wait for the warp (synchronise.cpp).
@@ -140,8 +142,8 @@ inline void switch_to(Warp& warp, uint32_t lane) {
 // Lets other lanes run until this one, whose ready bit is clear, has been woken.
 inline void wait() {
   Warp& warp = *current.warp;
-  if (warp.ready != 0) [[likely]] {
-    switch_to(warp, warp.next_ready_after(current.lane));
+  if (warp.able() != 0) [[likely]] {
+    switch_to(warp, Warp::next_after(current.lane, warp.able()));
   } else {
     wait_for_other_warp();
   }

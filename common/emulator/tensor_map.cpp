@@ -208,10 +208,12 @@ void load_box(Instruction instruction, const CallSite& call, uint32_t shared_add
     if (is_multicast) counters.multicast_bytes += bytes;
     Mbarrier* const barrier = destination->mbarriers.find_for_bulk(site, mbarrier);
     if (barrier == nullptr) continue;
-    Hazard hazard;
-    if (block.launch.options.check &&
-        destination->races.issue_bulk(block.races, actor, barrier->number, shared_address - SMEM_BASE, bytes, hazard))
-      block.report_hazard(actor, hazard);
+    if (block.launch.options.check) {
+      Hazard hazard;
+      if (destination->races.issue_bulk(block.races, actor, barrier->number, shared_address - SMEM_BASE, bytes, hazard))
+        block.report_hazard(actor, hazard);
+      block.races.release_thread(thread, barrier->asked);
+    }
     std::memset(destination->smem.at(shared_address), 0xff, bytes);
     barrier->bulk_copies.push_back(copy);
   }

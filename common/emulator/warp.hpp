@@ -72,6 +72,7 @@ struct alignas(64) Warp {
   std::array<fiber, 32> fibers;
   uint32_t ready = 0;    // lanes that can run
   uint32_t live = 0;     // lanes that have not ended
+  uint32_t lagging = 0;  // lanes that run when nobody else can
   uint32_t arrived = 0;  // lanes that wait in `instruction` at `site` for the others
   uint32_t id = 0;
   Block* block = nullptr;
@@ -86,6 +87,7 @@ struct alignas(64) Warp {
   alignas(64) float product[256];  // mma: A * B, 16 x 8, row-major; wmma: two of these, or C on its way in
 
   std::array<Progress, 32> progress;
+  std::array<uint64_t, 32> waited = {};  // 1 + `together` when the lane has last waited by itself, or 0
   std::array<Lane, 32> lanes;
 
   // Where a lane waits that cannot run.
@@ -93,9 +95,17 @@ struct alignas(64) Warp {
     if (arrived >> lane & 1) return {instruction, site};
     return {lanes[lane].waits_in, lanes[lane].waits_at};
   }
-  uint32_t next_ready_after(uint32_t lane) const {
-    return (lane + 1 + static_cast<uint32_t>(std::countr_zero(std::rotr(ready, static_cast<int>(lane + 1))))) % 32;
+  // Lanes that have waited by themselves since the warp has last done anything together.
+  uint32_t lanes_apart() const {
+    uint32_t lanes = 0;
+    for (uint32_t lane = 0; lane < 32; ++lane) lanes |= (waited[lane] == together + 1 ? 1u : 0u) << lane;
+    return lanes & live;
   }
+  uint32_t able() const { return ready & ~lagging; }
+  static uint32_t next_after(uint32_t lane, uint32_t lanes) {
+    return (lane + 1 + static_cast<uint32_t>(std::countr_zero(std::rotr(lanes, static_cast<int>(lane + 1))))) % 32;
+  }
+  uint32_t next_lane() const { return static_cast<uint32_t>(std::countr_zero(able() != 0 ? able() : ready)); }
 };
 
 }  // namespace emulator

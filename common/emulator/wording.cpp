@@ -123,7 +123,8 @@ std::string Wording::who_waits_where() const {
   }
   for (const auto& [address, barrier] : block.mbarriers.by_address) {
     if (barrier.waiting.empty()) continue;
-    std::vector<uint32_t> threads = barrier.waiting;
+    std::vector<uint32_t> threads;
+    for (const MbarrierWait& each : barrier.waiting) threads.push_back(each.thread);
     std::sort(threads.begin(), threads.end());
     const std::string bytes = barrier.pending_bytes > 0 ? fmt::format(" and {} bytes", barrier.pending_bytes) : "";
     message += fmt::format(

@@ -146,7 +146,8 @@ class Check {
       std::vector<CheckResult> results;
       const Watched watched = watch(
           [&, candidate, trial = trial](const std::atomic<bool>& stop) {
-            const emulator::Options emulated{.max_steps = most_steps(trial.shape), .stop = &stop};
+            const emulator::Options emulated{
+                .max_steps = most_steps(trial.shape), .schedule = trial.schedule, .stop = &stop};
             results = check_sets_on_emulator(*candidate.stage, *candidate.variant, problems.get(trial), emulated,
                                              trial.both_builds);
           },

@@ -294,6 +294,8 @@ std::string_view to_string(FailureKind kind) {
       return "property_broken";
     case FailureKind::unset_variable:
       return "unset_variable";
+    case FailureKind::order_dependent:
+      return "order_dependent";
     case FailureKind::hangs:
       return "hangs";
   }
@@ -368,6 +370,58 @@ std::optional<size_t> first_difference(const Tensor& a, const Tensor& b) {
   return std::nullopt;
 }
 
+// In what two runs of the same problem differ; nothing if in nothing.
+std::optional<std::string> difference(const Problem& problem, const EmulatorRun& run, const EmulatorRun& again) {
+  for (const Tensor& output : run.outputs) {
+    const Tensor& other = again.outputs[output.name()];
+    if (const auto at = first_difference(output, other))
+      return fmt::format("{:.6g} and {:.6g} in {} at {}", output[*at], other[*at], output.name(),
+                         SetView(problem, 0).place_of_element(output, static_cast<int64_t>(*at)));
+  }
+  if (!(run.counters == again.counters)) {
+    const auto both = [&](const char* name, uint64_t a, uint64_t b) {
+      return a == b ? "" : fmt::format(" {} and {} {},", a, b, name);
+    };
+    const emulator::Counters &a = run.counters, &b = again.counters;
+    std::string what = "other counts:" + both("barriers", a.barriers, b.barriers) + both("votes", a.votes, b.votes) +
+                       both("shuffles", a.shuffles, b.shuffles) +
+                       both("bytes read from global memory", a.gmem_bytes_read, b.gmem_bytes_read) +
+                       both("bytes written to global memory", a.gmem_bytes_written, b.gmem_bytes_written) +
+                       both("wavefronts of shared memory", a.smem_wavefronts, b.smem_wavefronts);
+    what.pop_back();
+    return what;
+  }
+  return std::nullopt;
+}
+
+// The same problem once more, in the other build and with the threads of a block in another order.
+void judge_again(CheckResult& launch, const Stage& stage, const Variant& variant, const Problem& problem,
+                 const emulator::Options& options, const EmulatorRun& run) {
+  const Unset build = variant.on_emulator_zeroed != nullptr ? Unset::zero : Unset::pattern;
+  emulator::Options other_order = options;
+  other_order.schedule = problem.seed | 1;
+  const EmulatorRun again = run_on_emulator(stage, variant, problem, other_order, build);
+  if (again.stopped || (again.reports.empty() && !difference(problem, run, again))) return;
+  const EmulatorRun in_order = run_on_emulator(stage, variant, problem, options, build);
+  if (in_order.stopped) return;
+  if (const auto what = difference(problem, run, in_order)) {
+    fail(launch, FailureKind::unset_variable,
+         fmt::format("a variable is read that nobody has set: two builds that differ in nothing but what such a "
+                     "variable holds give {}",
+                     *what));
+    return;
+  }
+  for (const emulator::Report& report : again.reports) {
+    fail(launch, FailureKind::order_dependent, "with the threads of a block in another order: " + report.message,
+         emulator::to_string(report.kind), report.where);
+  }
+  if (!again.reports.empty()) return;
+  if (const auto what = difference(problem, run, again)) {
+    fail(launch, FailureKind::order_dependent,
+         fmt::format("what it does depends on which thread of a block comes first: two orders give {}", *what));
+  }
+}
+
 }  // namespace
 
 std::vector<CheckResult> check_sets_on_emulator(const Stage& stage, const Variant& variant, const Problem& problem,
@@ -386,20 +440,7 @@ std::vector<CheckResult> check_sets_on_emulator(const Stage& stage, const Varian
       variant.on_emulator != nullptr && !run.stopped &&
       std::ranges::none_of(run.reports, [](const emulator::Report& report) { return emulator::is_fatal(report.kind); });
   if (complete && problem.far_heads == 0) judge_counts(launch, variant, problem);
-  if (complete && both_builds && launch.answers_right() && variant.on_emulator_zeroed != nullptr) {
-    const EmulatorRun other = run_on_emulator(stage, variant, problem, options, Unset::zero);
-    for (const Tensor& output : run.outputs) {
-      const Tensor& again = other.outputs[output.name()];
-      const auto at = first_difference(output, again);
-      if (!at || other.stopped) continue;
-      fail(launch, FailureKind::unset_variable,
-           fmt::format("a variable is read that nobody has set: two builds that differ in nothing but what such a "
-                       "variable holds give {:.6g} and {:.6g} in {} at {}",
-                       output[*at], again[*at], output.name(),
-                       SetView(problem, 0).place_of_element(output, static_cast<int64_t>(*at))));
-      break;
-    }
-  }
+  if (complete && both_builds && launch.answers_right()) judge_again(launch, stage, variant, problem, options, run);
 
   std::vector<CheckResult> results;
   for (size_t set = 0; set < problem.kinds.size(); ++set) {

@@ -33,6 +33,7 @@ enum class FailureKind {
   differs_from_naive,  // the GPU's output against stage 00's on the GPU
   property_broken,     // what must change nothing (harness/properties.hpp) changed something
   unset_variable,      // two builds that differ in nothing but what unset variables hold give different outputs
+  order_dependent,     // another order of the threads of a block gives other outputs, counts or reports
   hangs,               // it did not end in time, nor when asked to
 };
 std::string_view to_string(FailureKind kind);
@@ -81,7 +82,7 @@ struct CheckResult {
 
 // Runs one variant on the emulator with all of its checks on: a result for each input set of the problem, in which a fault
 // of the launch stands as well. `stage` need not be registered. With `both_builds`, the build with zeros in unset variables
-// runs too, and must leave the same bits in O.
+// runs too, if there is one, with the threads of a block in another order. It must do the same, bit for bit.
 std::vector<CheckResult> check_sets_on_emulator(const Stage& stage, const Variant& variant, const Problem& problem,
                                                 const emulator::Options& options = {}, bool both_builds = false);
 // The same for a problem of one input set.

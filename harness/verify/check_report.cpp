@@ -18,13 +18,14 @@ namespace {
 
 // A cause stands before what follows from it.
 constexpr FailureKind BY_CAUSE[] = {
-    FailureKind::launch_failed,      FailureKind::hangs,
-    FailureKind::emulator_report,    FailureKind::input_modified,
-    FailureKind::guard_overwritten,  FailureKind::unset_variable,
-    FailureKind::unwritten_output,   FailureKind::nan_output,
-    FailureKind::wrong_result,       FailureKind::wrong_lse,
-    FailureKind::differs_from_naive, FailureKind::property_broken,
-    FailureKind::conflicts_differ,   FailureKind::counts_differ,
+    FailureKind::launch_failed,     FailureKind::hangs,
+    FailureKind::emulator_report,   FailureKind::input_modified,
+    FailureKind::guard_overwritten, FailureKind::unset_variable,
+    FailureKind::order_dependent,   FailureKind::unwritten_output,
+    FailureKind::nan_output,        FailureKind::wrong_result,
+    FailureKind::wrong_lse,         FailureKind::differs_from_naive,
+    FailureKind::property_broken,   FailureKind::conflicts_differ,
+    FailureKind::counts_differ,
 };
 
 size_t rank(const Failure& failure) {
@@ -103,6 +104,7 @@ std::string where_to_read(FailureKind kind, std::string_view report) {
     return emulator("What is found");
   }
   if (kind == FailureKind::unset_variable) return emulator("Unset variables");
+  if (kind == FailureKind::order_dependent) return emulator("Another order");
   if (is_about_counts(kind)) return emulator("What is counted");
   return "docs/measuring.md, \"Right or wrong\"";
 }

@@ -86,7 +86,12 @@ std::vector<Trial> emulator_trials(const Stage& stage, const Variant& variant, c
 
   trials.push_back(other_problem(stage, variant, shape, choice.seed, FAR_HEADS));
   if (variant.causal && !shape.causal) trials.push_back(all_sets(with_mask(many), choice.seed));
-  if (choice.thorough) std::ranges::move(random_trials(stage, variant, shape, choice.seed), std::back_inserter(trials));
+  if (choice.thorough) {
+    for (Trial& trial : random_trials(stage, variant, shape, choice.seed)) {
+      trial.schedule = trial.seed | 1;
+      trials.push_back(std::move(trial));
+    }
+  }
   return trials;
 }
 

@@ -15,7 +15,8 @@ struct Trial {
   std::vector<InputKind> kinds;  // of the heads, in turn
   uint64_t seed = 1;
   int far_heads = 0;         // as Problem::far_heads
-  bool both_builds = false;  // of the emulated kernel; their outputs must agree bit by bit
+  bool both_builds = false;  // of the emulated kernel, in two orders of its threads; they must do the same
+  uint64_t schedule = 0;     // as emulator::Options::schedule
   bool operator==(const Trial&) const = default;
 };
 
@@ -29,13 +30,13 @@ struct TrialChoice {
 
 // On the emulator, for a shape:
 //   1. normal inputs at that shape;
-//   2. all input sets at once, a head each, in two batches, by both builds: at the shape's n if it was given, or else at a length of
-//      three tiles or so;
+//   2. all input sets at once, a head each, in two batches, by both builds and in two orders of the threads: at the shape's n if
+//      it was given, or else at a length of three tiles or so;
 //   3. another softmax scale, more tiles than usual and an odd number of them where the tile allows it, in the first and the
 //      last head of a problem of more than 2^32 elements;
 //   4. the second once more under a causal mask, of a stage that has one.
-// With `inputs` only those sets, at that shape. With `thorough` also the random ones, of other seeds, lengths, batches, heads
-// and scales. Every trial's shape is one that the variant supports.
+// With `inputs` only those sets, at that shape. With `thorough` also the random ones, of other seeds, lengths, batches, heads,
+// scales and orders of threads. Every trial's shape is one that the variant supports.
 std::vector<Trial> emulator_trials(const Stage& stage, const Variant& variant, const Shape& shape,
                                    const TrialChoice& choice);
 

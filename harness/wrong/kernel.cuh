@@ -35,6 +35,7 @@ enum class Fault {
   no_wait,               // K is read before its cp.async has been waited for
   no_barrier,            // K is overwritten while other warps may still read it, V is read before others have stored it
   no_broadcast_barrier,  // thread 0 hands a number to the others through shared memory; comes out right by luck
+  global_broadcast,      // the same through global memory: right as long as thread 0 comes first
   early_prefetch,        // K[tile + 1] is requested before the barrier that ends all reads of K[tile]
   partial_barrier,       // one warp leaves out a __syncthreads()
   barrier_in_branch,  // two halves of a warp take two branches, with a __syncthreads() in each; comes out right by luck
@@ -42,6 +43,7 @@ enum class Fault {
   no_full_wait,       // the same, and K is read before its mbarrier has been waited for
   no_empty_wait,      // the same, and K[tile + 1] is requested before all warps have let go of K[tile]
   elected_arrival,    // the same, and one lane lets go of K for its warp without a __syncwarp; comes out right by luck
+  late_wait,          // the same, and a thread that comes late for the news that a tile has begun waits for ever
   // memory
   writes_nothing,   // O keeps what it held before
   skips_a_row,      // the last row of each block is not written
@@ -63,10 +65,13 @@ constexpr int ROW_CHUNKS = ROW_BYTES / 16;  // 16 B = 8 halves
 constexpr uint32_t TILE_BYTES = (BR + 2 * BC) * ROW_BYTES;
 constexpr bool has_mbarriers(Fault fault) {
   return fault == Fault::mbarriers || fault == Fault::no_full_wait || fault == Fault::no_empty_wait ||
-         fault == Fault::elected_arrival;
+         fault == Fault::elected_arrival || fault == Fault::late_wait;
 }
 constexpr uint32_t smem_bytes(Fault fault) {
-  const uint32_t more = has_mbarriers(fault) ? 4 * 8 : fault == Fault::unused_memory ? BC * ROW_BYTES : 0;
+  const uint32_t more = fault == Fault::late_wait       ? 5 * 8
+                        : has_mbarriers(fault)          ? 4 * 8
+                        : fault == Fault::unused_memory ? BC * ROW_BYTES
+                                                        : 0;
   return TILE_BYTES + more;
 }
 constexpr float LOG2E = 1.44269504088896341f;
@@ -114,6 +119,11 @@ __global__ void __launch_bounds__(THREADS) wrong_attention(AttentionParams p) {
     if (threadIdx.x == 0) st_shared_b32(smem_V, static_cast<uint32_t>(head));
     kv_head = ld_shared_b32(smem_V);
   }
+  if constexpr (FAULT == Fault::global_broadcast) {
+    float* const LSE = p.LSE + size_t(blockIdx.y) * p.n + blockIdx.x * BR;  // the block's own, until it is known
+    if (threadIdx.x == 0) st_global_f32(LSE, static_cast<float>(head));
+    if (warp < 2) kv_head = static_cast<size_t>(ld_global_f32(LSE));
+  }
   if constexpr (FAULT == Fault::modifies_Q) {
     f16* Q_row = const_cast<f16*>(p.Q) + block_rows + threadIdx.x / 2 * HEAD_DIM + threadIdx.x % 2 * (HEAD_DIM / 2);
     for (int i = 0; i < HEAD_DIM / 2; ++i) Q_row[i] = to_f16(to_float(Q_row[i]) * p.softmax_scale);
@@ -130,9 +140,11 @@ __global__ void __launch_bounds__(THREADS) wrong_attention(AttentionParams p) {
 
   // Full: every thread's copies have landed. Empty: every thread has read.
   const uint32_t full_K = smem_Q + TILE_BYTES, full_V = full_K + 8, empty_K = full_K + 16, empty_V = full_K + 24;
+  const uint32_t begun = full_K + 32;
   if constexpr (MBARRIERS) {
     const bool by_warps = FAULT == Fault::elected_arrival && threadIdx.x >= 2;
     if (threadIdx.x < 4) mbarrier_init(full_K + threadIdx.x * 8, by_warps ? WARPS : THREADS);
+    if (FAULT == Fault::late_wait && threadIdx.x == 0) mbarrier_init(begun, 1);
     __syncthreads();  // safe to use the mbarriers
   }
   const auto end_copies = [](uint32_t full) { MBARRIERS ? cp_async_mbarrier_arrive_noinc(full) : cp_async_commit(); };
@@ -149,6 +161,7 @@ __global__ void __launch_bounds__(THREADS) wrong_attention(AttentionParams p) {
     // LOAD  K[tile] was requested one iteration ago; V[tile] is requested now and needed only after the softmax.
     if constexpr (MBARRIERS) {
       if (FAULT != Fault::no_full_wait) mbarrier_wait_parity(full_K, tile % 2);
+      if (FAULT == Fault::late_wait && threadIdx.x == 0) mbarrier_arrive(begun);
       mbarrier_wait_parity(empty_V, (tile + 1) % 2);
     } else {
       if constexpr (FAULT != Fault::no_wait) cp_async_wait<0>();  // this thread's part of K[tile] (and of Q) has landed
@@ -267,6 +280,7 @@ __global__ void __launch_bounds__(THREADS) wrong_attention(AttentionParams p) {
     if constexpr (MBARRIERS) {
       if (FAULT == Fault::elected_arrival) __syncwarp();
       if (FAULT != Fault::elected_arrival || lane == 3) mbarrier_arrive(empty_V);
+      if (FAULT == Fault::late_wait) mbarrier_wait_parity(begun, tile % 2);
     }
   }
 

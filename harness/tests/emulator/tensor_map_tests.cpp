@@ -176,6 +176,7 @@ __global__ void expects(const __grid_constant__ TensorMap map, uint32_t bytes) {
       cp_async_bulk_tensor_3d(stage(0), map, 0, 0, 0, barrier_at(0));            // @expected
     }
     mbarrier_wait_parity(barrier_at(0), phase);  // @expecting wait
+    __syncwarp();
   }
 }
 __global__ void expects_nothing(const __grid_constant__ TensorMap map) {

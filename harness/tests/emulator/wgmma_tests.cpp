@@ -216,7 +216,7 @@ __global__ void ring(const __grid_constant__ TensorMap map, uint32_t* out) {
   float d[8][4] = {};
   const uint64_t K = wgmma_descriptor(tile(0));
   for (uint32_t i = 0; i < 3; ++i) {
-    mbarrier_wait_parity(full, i % 2);
+    mbarrier_wait_parity(full, i % 2);  // @full wait
     wgmma_fence(d);
     wgmma_ss(d, K, K);  // @under copy
     wgmma_commit();
@@ -247,9 +247,12 @@ TEST_CASE("a stage is let go of behind the wait, by one thread for its warpgroup
   CHECK(device.counters().bulk_bytes == 3 * TILE_BYTES);
   CHECK(device.counters().multicast_bytes == 0);
   const Device early = run_ring<true>(out);
-  const Report& report = only_report(early);
-  CHECK(report.kind == ReportKind::race_write_after_read);
-  CHECK(report.where == std::vector{MARKED("early copy"), MARKED("under copy")});
+  REQUIRE(early.reports().size() == 2);
+  CHECK(early.reports()[0].kind == ReportKind::race_write_after_read);
+  CHECK(early.reports()[0].where == std::vector{MARKED("early copy"), MARKED("under copy")});
+  // Nor need the other warps have seen the tile come.
+  CHECK(early.reports()[1].kind == ReportKind::barrier_misuse);
+  CHECK(early.reports()[1].where == std::vector{MARKED("early copy"), MARKED("full wait")});
 }
 
 // ---- setmaxnreg ---------------------------------------------------------------------------------------------------------
@@ -390,6 +393,18 @@ Device run_exchange() {
   return device;
 }
 
+// One lane waits for its warp.
+template <bool TOGETHER>
+__global__ void waits_apart(uint32_t) {
+  if (threadIdx.x == 0) {
+    mbarrier_init(smem_base(), 1);
+    mbarrier_arrive(smem_base());
+    mbarrier_wait_parity(smem_base(), 0);
+  }
+  if (TOGETHER) __syncwarp();
+  cluster_sync();  // @whole warps
+}
+
 __global__ void waits_for_peer(uint32_t) {
   if (cluster_rank() == 1) return;
   if (threadIdx.x == 0) mbarrier_init(smem_base(), 1);
@@ -415,6 +430,20 @@ TEST_CASE("a tile that the other block still reads must not be overwritten") {
   const Report& report = device.reports().front();
   CHECK(report.kind == ReportKind::race_write_after_read);
   CHECK(report.message.find("of the block of rank") != std::string::npos);
+}
+
+TEST_CASE("the barrier of a cluster takes whole warps") {
+  const auto run_cluster = [](auto kernel) {
+    Device device({.threads = 1});
+    launch_clusters(device, kernel, dim3(2), dim3(64), 2, 8, 0u);
+    return device;
+  };
+  check_silent(run_cluster(waits_apart<true>));
+  const Device apart = run_cluster(waits_apart<false>);
+  const Report& report = only_report(apart);
+  CHECK(report.kind == ReportKind::barrier_misuse);
+  CHECK(report.where == std::vector{MARKED("whole warps")});
+  CHECK_THAT(report.message, Contains("1 of its lanes have waited"));
 }
 
 TEST_CASE("a block of a cluster must be there") {

@@ -73,6 +73,8 @@ TEST_CASE("thorough trials are as many again, of shapes that the variant takes, 
     heads.insert(trial.shape.heads);
   }
   for (const std::set<int>& drawn : {lengths, batches, heads}) CHECK(drawn.size() > 2);
+  // The first ones are those of every check, in the order in which threads take turns.
+  CHECK(std::ranges::count(trials, 0u, &Trial::schedule) == std::ssize(emulator_trials(STAGE, TILED, SHAPE, {})));
 }
 
 TEST_CASE("a GPU has the same trials, and more than 2^32 elements with --thorough alone") {

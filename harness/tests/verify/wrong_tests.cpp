@@ -158,6 +158,8 @@ std::vector<WrongKernel> wrong_kernels() {
                                 "report: uninitialised-read", "nan_output", "counts_differ", "wrong_lse"}),
       // Thread 0 runs first here, so the others read the right number; on a GPU they may. Only the detector sees it.
       wrong<Fault::no_broadcast_barrier>("no_broadcast_barrier", normal, {"report: race-read-after-write"}, {normal}),
+      // Nor does the detector see global memory within a block: another order does, below.
+      wrong<Fault::global_broadcast>("global_broadcast", normal, {"counts_differ"}, {normal}),
       wrong<Fault::early_prefetch>(
           "early_prefetch", normal,
           {"report: race-write-after-read", "report: in-flight-read", "nan_output", "wrong_lse"}),
@@ -174,6 +176,7 @@ std::vector<WrongKernel> wrong_kernels() {
       wrong<Fault::no_empty_wait>("no_empty_wait", normal, {"report: race-write-after-read", "counts_differ"}),
       wrong<Fault::elected_arrival>("elected_arrival", normal, {"report: race-write-after-read", "counts_differ"},
                                     {normal}),
+      wrong<Fault::late_wait>("late_wait", normal, {"report: barrier-misuse", "counts_differ"}, {normal}),
       wrong<Fault::writes_nothing>("writes_nothing", normal, {"unwritten_output", "counts_differ"}),
       wrong<Fault::skips_a_row>("skips_a_row", normal, {"unwritten_output", "counts_differ"}),
       wrong<Fault::writes_guard>("writes_guard", normal, {"report: plain-access"}),
@@ -200,6 +203,22 @@ TEST_CASE("the right kernel is accepted on every input") {
         CHECK(result.ok);
       }
     }
+  }
+}
+
+TEST_CASE("what comes out right because one thread comes first does not in another order") {
+  const ladder::Stage stage{.name = "order", .idea = "", .limit = "", .prediction = ""};
+  ladder::Variant variant{.label = "order", .tile = {BR, BC, WARPS}, .smem_bytes = smem_bytes(Fault::none)};
+  variant.writes_lse = true;
+  const auto reasons = [&](Launch launch, bool both_builds) {
+    variant.on_emulator = launch;
+    return reasons_of(check_sets_on_emulator(stage, variant, problem(InputKind::normal, 2), {}, both_builds)[0]);
+  };
+  CHECK(reasons(launch_wrong<Fault::global_broadcast>, false).empty());
+  CHECK(reasons(launch_wrong<Fault::global_broadcast>, true) == Reasons{"order_dependent"});
+  for (const Launch right : {launch_wrong<Fault::none>, launch_wrong<Fault::mbarriers>}) {
+    variant.smem_bytes = smem_bytes(right == launch_wrong<Fault::none> ? Fault::none : Fault::mbarriers);
+    CHECK(reasons(right, true).empty());
   }
 }
 
@@ -455,7 +474,7 @@ TEST_CASE("tiles that the copy engine brings wrongly, or scores relative to a wr
   expect("no_proxy_fence", tiles::launch_wrong<TileFault::no_proxy_fence>, normal, {"report: missing-proxy-fence"});
   expect("copied_map", tiles::launch_wrong<TileFault::copied_map>, normal, {"report: bad-launch"});
   expect("early_request", tiles::launch_wrong<TileFault::early_request>, normal,
-         {"report: race-write-after-read", "report: in-flight-read", "nan_output"});
+         {"report: barrier-misuse", "report: race-write-after-read", "report: in-flight-read", "nan_output"});
   for (const InputKind kind : {normal, large_logits}) {
     expect("unswizzled_read", tiles::launch_wrong<TileFault::unswizzled_read>, kind, {"wrong_result"});
     expect("one_panel", tiles::launch_wrong<TileFault::one_panel>, kind, {"wrong_result"});
