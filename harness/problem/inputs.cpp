@@ -124,14 +124,16 @@ void make_creeping_max(QKV& inputs, const Shape& shape, uint64_t seed) {
 }
 
 // Rows in blocks of 32, as many as a warp may own. In every other block rows meet three keys that all of them share, or
-// one of their own; in the others three rows alone do, in three different tiles, and the rest of the warp must not hide
-// it.
+// one of their own; in the others two rows alone do, in two different tiles, and the rest of the warp must not hide it.
 void make_giant_keys(QKV& inputs, const Shape& shape, uint64_t seed) {
   const int64_t n = shape.n, d = shape.d;
   const auto chosen = [&](int64_t row, uint64_t which, const auto& heights) {  // above the other scores
     return heights[static_cast<size_t>(uniform(seed, row, which) * static_cast<float>(std::size(heights)))];
   };
   const int64_t giants[] = {std::min<int64_t>(5, n - 1), n / 2, std::max<int64_t>(n - 2, 0)};
+  constexpr int MIDDLE = 1, FINE = 3;  // columns of the giant in the middle: its own, and one for what f16 leaves over
+  // As long as a tile can be of which there are three. Shorter ones divide it.
+  const auto tile = static_cast<int64_t>(std::max<uint64_t>(32, std::bit_floor(static_cast<uint64_t>(n) / 3)));
   const auto is_mixed = [](int64_t query) { return query / 32 % 2 == 0; };
   for (int which = 0; which < 3; ++which) {
     set_column(inputs.K, shape, which, [&](int64_t key) { return key == giants[which] ? 1.0f : 0.0f; });
@@ -140,6 +142,7 @@ void make_giant_keys(QKV& inputs, const Shape& shape, uint64_t seed) {
       return is_mixed(query) && query % 2 == 0 ? chosen(query, which, HEIGHTS) / shape.scale() : 0.0f;
     });
   }
+  set_column(inputs.K, shape, FINE, [&](int64_t key) { return key == giants[MIDDLE] ? 1.0f : 0.0f; });
   const auto meet = [&](int64_t head, int64_t query, int64_t key, float height) {
     const auto Q_row = inputs.Q.begin() + (head * n + query) * d, K_row = inputs.K.begin() + (head * n + key) * d;
     float square = 0;
@@ -155,11 +158,22 @@ void make_giant_keys(QKV& inputs, const Shape& shape, uint64_t seed) {
            chosen(query, 4, HEIGHTS));
     }
     for (int64_t block = 1; block * 32 < n; block += 2) {
-      for (int64_t i = 0; i < 3; ++i) {
-        // Steps that visit rows of both halves of a fragment, and columns of both parities, at the start of a tile too.
-        const int64_t event = block * 3 + i, query = block * 32 + (event * 7 + 3) % 32;
+      for (int64_t i = 0; i < 2; ++i) {
+        // Rows of both halves of a fragment; a key at the end of a tile, at its start, or between.
+        const int64_t event = block + i, query = block * 32 + (event * 7 + 3) % 32;
+        const int64_t columns[] = {tile - 1 - event % 8, event % 8, 8 + event * 13 % (tile - 16)};
+        const int64_t key = ((i == 0 ? tile : (n / tile - 1) * tile) + columns[(block / 2 + i) % 3]) % n;
         constexpr float HEIGHTS[] = {20.0f, 40.0f};
-        if (query < n) meet(head, query, (64 * (i + 1) + event * 13 % 64) % n, chosen(query, 4, HEIGHTS));
+        if (query >= n) continue;
+        if (i == 1 || block / 2 % 2 == 0) {
+          meet(head, query, key, chosen(query, 4, HEIGHTS));
+        } else if (d > FINE) {  // where weights leave f16: 2^15.9998 is 65527, and from 65520 on infinity is nearer
+          const float height = 15.9998f * LN2 / shape.scale(), rough = std::floor(height);
+          const auto Q_row = inputs.Q.begin() + (head * n + query) * d;
+          std::fill_n(Q_row, d, f16{});
+          Q_row[MIDDLE] = to_f16(rough);
+          Q_row[FINE] = to_f16(height - rough);
+        }
       }
     }
   }
