@@ -87,13 +87,17 @@ class Bench(unittest.TestCase):
         row = self.row(other["stage"])
         self.assertEqual([row[name] for name in ("previous", "vs_previous", "verdict")], ["", "", ""])
 
-    def test_json_on_stdout_stands_alone_and_has_the_columns(self) -> None:
-        run = ladder("bench", A["number"], B["number"], *SMALL, "--no-peers", "--json", "-")
+    def test_json_on_stdout_stands_alone_and_every_round_can_be_kept(self) -> None:
+        rounds = Path(self.directory.name) / "rounds.csv"
+        run = ladder("bench", A["number"], B["number"], *SMALL, "--no-peers", "--json", "-", "--rounds-csv", str(rounds))
         self.assertEqual(run.returncode, 0, run.stderr)
         rows = json.loads(run.stdout)
         self.assertEqual([row["stage"] for row in rows], [A["stage"], B["stage"], *CEILINGS])
         self.assertIs(rows[0]["causal"], False)
         self.assertIn("TFLOPS", run.stderr)
+        with rounds.open(encoding="utf-8") as file:
+            kept = [row for row in csv.DictReader(file) if row["contestant"] == B["stage"]]
+        self.assertEqual([row["round"] for row in kept], ["1", "2", "3"])
 
     def test_causal_times_the_stages_that_can_and_counts_half_the_flops(self) -> None:
         run = ladder("bench", *SMALL, "--inputs", "normal", "--causal", "--no-peers", "--json", "-")
@@ -107,9 +111,13 @@ class Bench(unittest.TestCase):
         self.assertEqual(run.returncode, 2)
         self.assertIn(f"{B['stage']} is dense only", run.stderr)
 
-    def test_csv_on_stdout_has_one_header_for_several_shapes(self) -> None:
-        run = ladder("bench", A["number"], *SMALL, "--n", f"{N},{2 * N}", "--no-peers", "--csv", "-")
+    def test_several_shapes_are_announced_and_have_one_header(self) -> None:
+        run = ladder("bench", A["number"], B["number"], *SMALL, "--n", f"{N},{2 * N}", "--no-peers", "--csv", "-")
         self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertRegex(run.stderr, r"\[1 of 2\] B=1 .*: \d+ heats? of \d+ \(3 rounds\).*; about 0 min \d\d s\.")
+        self.assertRegex(run.stderr, r"\[2 of 2\]")
+        self.assertIn("idle between groups", run.stderr)
+        self.assertIn("not everyone has followed everyone else", run.stderr)
         rows = list(csv.DictReader(run.stdout.splitlines()))
         self.assertEqual([row["n"] for row in rows if row["stage"] == A["stage"]], [str(N), str(2 * N)])
 
@@ -273,34 +281,19 @@ class Bench(unittest.TestCase):
         self.assertEqual(run.returncode, 2)
         self.assertIn("name it with --csv FILE", run.stderr)
 
-    def test_a_run_says_what_it_will_do_and_for_how_long(self) -> None:
-        run = ladder("bench", A["number"], B["number"], *SMALL, "--n", f"{N},{2 * N}", "--no-peers")
-        self.assertRegex(run.stderr, r"\[1 of 2\] B=1 .*: \d+ heats? of \d+ \(3 rounds\).*; about 0 min \d\d s\.")
-        self.assertRegex(run.stderr, r"\[2 of 2\]")
-        self.assertIn("idle between groups", run.stdout)
-        self.assertIn("not everyone has followed everyone else", run.stdout)
-
     def test_each_regime_has_its_rows(self) -> None:
-        for regime in ("--alone", "--burst"):
-            run = ladder("bench", A["number"], *PROTOCOL, "--rounds", "1", "--no-peers", "--csv", str(self.csv))
-            self.assertEqual(run.returncode, 0, run.stderr)
-            run = ladder("bench", A["number"], *PROTOCOL, "--rounds", "1", "--no-peers", regime, "--csv", str(self.csv))
+        for regime in ([], ["--alone"], ["--burst"]):
+            run = ladder("bench", A["number"], *PROTOCOL, "--rounds", "1", "--no-peers", *regime, "--csv", str(self.csv))
             self.assertEqual(run.returncode, 0, run.stderr)
         self.assertEqual({row["regime"] for row in self.rows()}, {"sustained", "alone", "burst"})
         run = ladder("bench", A["number"], "--alone", "--burst")
         self.assertEqual(run.returncode, 2)
 
-    def test_every_round_can_be_kept(self) -> None:
-        rounds = Path(self.directory.name) / "rounds.csv"
-        run = ladder("bench", A["number"], B["number"], *SMALL, "--no-peers", "--rounds-csv", str(rounds))
-        self.assertEqual(run.returncode, 0, run.stderr)
-        with rounds.open(encoding="utf-8") as file:
-            kept = [row for row in csv.DictReader(file) if row["contestant"] == B["stage"]]
-        self.assertEqual([row["round"] for row in kept], ["1", "2", "3"])
+    def test_a_full_disk_for_the_rounds_loses_no_row(self) -> None:
         run = ladder("bench", A["number"], *SMALL, "--no-peers", "--rounds-csv", "/dev/full", "--csv", str(self.csv))
         self.assertEqual(run.returncode, 1)
         self.assertIn("cannot write /dev/full", run.stderr)
-        self.assertEqual(self.row(A["stage"])["rounds"], "3")  # which file was full is no reason to lose the other
+        self.assertEqual(self.row(A["stage"])["rounds"], "3")
 
     def test_any_contestant_can_be_the_denominator(self) -> None:
         run = ladder("bench", A["number"], B["number"], *SMALL, "--no-peers", "--peer", f"{FAKE_PEER} good", "--versus", "fake")

@@ -402,10 +402,10 @@ TEST_CASE("a row that is divided by one warp's sum is right as long as that warp
   const Launch right = rows::launch_wrong<RowFault::none>, one_warps_sum = rows::launch_wrong<RowFault::one_warps_sum>;
   for (const InputKind kind : ladder::all_input_kinds()) {
     INFO(to_string(kind));
-    for (const int n : {7, 32, 33, 140}) CHECK(reasons(right, kind, n).empty());
-    for (const int n : {7, 32}) CHECK(reasons(one_warps_sum, kind, n).empty());
+    for (const int n : {7, 33, 140}) CHECK(reasons(right, kind, n).empty());
+    CHECK(reasons(one_warps_sum, kind, 32).empty());
     if (kind == InputKind::nan_head) continue;  // NaN, whatever it is divided by
-    for (const int n : {33, 140}) CHECK_FALSE(reasons(one_warps_sum, kind, n).empty());
+    CHECK_FALSE(reasons(one_warps_sum, kind, 33).empty());
   }
   CHECK(reasons(one_warps_sum, InputKind::constant_v, 33) == Reasons{"wrong_result"});
 }
