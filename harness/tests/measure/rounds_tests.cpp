@@ -117,6 +117,48 @@ TEST_CASE("burst groups last at most 20 ms and follow a second of idling") {
   CHECK(simulation.now_s < 22);
 }
 
+TEST_CASE("the clock is counted around each group, in turns and apart") {
+  Simulation simulation;
+  Machine machine = simulation.machine();
+  int started = 0;
+  machine.start_clock = [&] { ++started; };
+  machine.stop_clock = [&]() -> std::optional<double> { return 1500 + started; };
+  const Contestant a = simulation.contestant("a", 3), b = simulation.contestant("b", 5);
+  const auto timings = run({a, b}, sustained_protocol(), machine);
+  REQUIRE(timings);
+  for (const Timing& timing : timings->timings) CHECK(timing.clock_mhz.size() == timing.ms.size());
+  CHECK(timings->timings[0].clock_mhz.back() != timings->timings[1].clock_mhz.back());
+  const auto apart = run_apart(a, sustained_protocol(), machine);
+  REQUIRE(apart);
+  CHECK(apart->clock_mhz.size() == apart->ms.size());
+}
+
+TEST_CASE("a warm-up lasts as long as it should, whatever the time of day") {
+  Simulation simulation;
+  simulation.now_s = 1000;
+  Machine machine = simulation.machine();
+  machine.load = [&](double ms) {
+    simulation.now_s += ms / 1000;
+    return Status{};
+  };
+  Protocol protocol = sustained_protocol();
+  protocol.warm_up_s = 10;
+  REQUIRE(warm_up(protocol, machine));
+  CHECK(simulation.now_s == Approx(1010));
+}
+
+TEST_CASE("a contestant that fails apart says why, and has no time") {
+  Simulation simulation;
+  const Contestant broken{.name = "broken", .time_ms = [](int) -> Result<double> {
+                            return tl::make_unexpected(Error{ExitCode::check_failed, "out of memory"});
+                          }};
+  const auto timing = run_apart(broken, sustained_protocol(), simulation.machine());
+  REQUIRE(timing);
+  REQUIRE(timing->error);
+  CHECK(timing->error->message == "out of memory");
+  CHECK(timing->ms.empty());
+}
+
 TEST_CASE("a slow contestant is timed apart, in a few launches by itself") {
   Simulation simulation;
   const Contestant slow = simulation.contestant("slow", 2500);
