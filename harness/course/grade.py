@@ -223,7 +223,9 @@ class CagedLadder:
         file.parent.chmod(0o755)
         ended = self.cage.run([str(rungs.program().resolve()), *words, "--sealed", "--timeout", f"{self.launch_s:g}"],
                               f"{secret}\n".encode(), [file])
-        said = re.sub(r"^ *\d+ %  .*\n", "", ended.stderr.decode(errors="replace"), flags=re.M)  # progress, which is never the same
+        # Without progress and seconds, which are never the same.
+        said = re.sub(r"^ *\d+ %  .*\n", "", ended.stderr.decode(errors="replace"), flags=re.M)
+        said = re.sub(r"had not ended after [\d.]+ s", "had not ended in time", said)
         self.rows = unsealed(ended.stdout, secret)
         if self.rows is None:
             self.fate, told = without_verdict(ended, said)
@@ -244,16 +246,14 @@ def unsealed(stdout: bytes, secret: str) -> list[dict] | None:
 
 
 def without_verdict(ended: cages.Ended, said: str) -> tuple[str, str]:
-    last = said[-400:]
     if ended.stopped:
-        return f"too_much_{ended.stopped}", f"It was stopped, because it took too much {ended.stopped}.\n{last}"
+        return f"too_much_{ended.stopped}", f"It was stopped, because it took too much {ended.stopped}."
     if ended.code < 0 or ended.code > 128:
         number = ended.code % 128 if ended.code > 0 else -ended.code
-        name = signal.Signals(number).name if number in signal.valid_signals() else str(number)
-        return "crashed", f"It crashed ({name}) before a verdict.\n{last}"
+        return "crashed", f"It crashed ({signal.Signals(number).name if number in signal.valid_signals() else number}) before a verdict."
     if ended.code in (FAILED, USAGE) and said.strip():
         return "", said
-    return "no_verdict", f"It ended by itself, with {ended.code} and without a verdict.\n{last}"
+    return "no_verdict", f"It ended by itself, with {ended.code} and without a verdict."
 
 
 def shares(verdict: exercises.Verdict, rows: list[dict] | None, kind: str, questions: int) -> dict[str, float]:
@@ -394,7 +394,8 @@ def printable(text: str) -> str:
 def gradescope(submission: Submission) -> dict:
     result = submission.result
     return {"score": result["score"], "output": printable(result["said"]), "visibility": "visible",
-            "tests": [{"name": name, "score": facet["score"], "max_score": facet["of"], "status": "passed" if facet["score"] == facet["of"] else "failed"}
+            "tests": [{"name": name, "score": facet["score"], "max_score": facet["of"],
+                       "status": "passed" if facet["score"] == facet["of"] else "failed"}
                       for name, facet in result["marks"].items()]}
 
 
@@ -407,7 +408,8 @@ def table(submissions: list[Submission], marks: dict[str, float], most: float) -
         same = f", same file as {each.result['same_as'][0]}" if each.result.get("same_as") else ""
         lines.append(f"{printable(each.student):<{width}}  {each.result['score']:>7g}  {scores}  {each.result['reason']}{printable(same)}")
     scores = [each.result["score"] for each in submissions]
-    lines.append(f"\n{len(scores)} graded, {sum(each.result['passed'] for each in submissions)} passed, mean {sum(scores) / len(scores):.1f} of {most:g}.")
+    passed = sum(each.result["passed"] for each in submissions)
+    lines.append(f"\n{len(scores)} graded, {passed} passed, mean {sum(scores) / len(scores):.1f} of {most:g}.")
     return "\n".join(lines)
 
 
@@ -532,7 +534,8 @@ def flags() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", default="", metavar="FILE", help="lines STUDENT,SEED; or 'names': each one's seed is the name; default: no seeds")
     parser.add_argument("--marks", default="", metavar="NAME=N,..",
                         help="default: " + ",".join(f"{name}={most}" for name, most in MARKS.items()) + ", without what is right from the start")
-    parser.add_argument("--predict", default="", metavar="COUNTER,..", help=f"counters that a student predicts of the own kernel, in {NOTES} beside it")
+    parser.add_argument("--predict", default="", metavar="COUNTER,..",
+                        help=f"counters that a student predicts of the own kernel, in {NOTES} beside it")
     parser.add_argument("--json", default="", metavar="FILE", help="all of it; - is stdout")
     parser.add_argument("--junit", default="", metavar="FILE", help="a test for each part of the marks")
     parser.add_argument("--gradescope", default="", metavar="FILE", help="results.json, of a single submission")

@@ -60,7 +60,8 @@ def attackers(exercise: Exercise, victim: str) -> list[Member]:
     """`victim`: a file that must not change."""
     rung = rungs.named(exercise.rung).path / "kernel.cuh"
     refused = {
-        "includes": f'#include "{rung}"', "imports": f'#import "{rung}"', "embeds": '#embed "/etc/passwd"', "incbin": 'asm(".incbin \\"/etc/passwd\\"");', "names": "ladder::stages();", "exits": "exit(0);",
+        "includes": f'#include "{rung}"', "imports": f'#import "{rung}"', "embeds": '#embed "/etc/passwd"',
+        "incbin": 'asm(".incbin \\"/etc/passwd\\"");', "names": "ladder::stages();", "exits": "exit(0);",
         "prints": f'printf("{FORGED}");', "directive": '#pragma GCC include_alias("a", "b")', "declares": "int fork(); fork();",
     }
     members = [Member(f"refused_{name}", with_code(exercise, f"\n{code}\n"), "not_a_kernel", "kernel.cuh") for name, code in refused.items()]
@@ -84,8 +85,8 @@ def attackers(exercise: Exercise, victim: str) -> list[Member]:
         Member("loops_early", with_code(exercise, "for (volatile int i = 0; i >= 0; i = 0) {}", True), "too_much_time"),
         Member("forks", with_code(exercise, f"while (true) {called('fork')}", True), "too_much_processes"),
         # It tries, and goes on as a good student would. What it writes to is not there, or not for it.
-        Member("writes", with_code(exercise, called("close", called("open", f'"{victim}"', "01101", "0666")[:-1]) + called("unlink", f'"{victim}"'), True),
-               "passed"),
+        Member("writes", with_code(exercise, called("close", called("open", f'"{victim}"', "01101", "0666")[:-1])
+                                   + called("unlink", f'"{victim}"'), True), "passed"),
     ]
     return members
 

@@ -34,7 +34,8 @@ PREDICT = next(each for each in ALL if each.kind == "predict")
 
 def compared(self: exercises.Exercise, text: str, shown_as: str) -> exercises.Verdict:
     passed = exercises.normal(text) == exercises.normal(self.solution())
-    exercises.run_ladder.rows = [{"ok": passed, "counters": {"mma": 8, "barriers": 64}, "max_err": 1e-4, "failures": [] if passed else [{"kind": "wrong_result"}]}]
+    failures = [] if passed else [{"kind": "wrong_result"}]
+    exercises.run_ladder.rows = [{"ok": passed, "counters": {"mma": 8, "barriers": 64}, "max_err": 1e-4, "failures": failures}]
     return exercises.Verdict(passed, "passed" if passed else "wrong_result", f"{shown_as} was compared\x1b[31m")
 
 
@@ -149,7 +150,8 @@ class Command(Folder):
         self.put_class(exercises.Exercise(exercises.FOLDER / "01a_online"))
         marked = self.marked()
         self.assertEqual({name: (each["score"], each["reason"]) for name, each in marked.items()},
-                         {"ada": (100, "passed"), "bob": (0, "untouched"), "cyd": (0, "wrong_result"), "dee": (0, "wrong_result"), "eve": (0, "outside")})
+                         {"ada": (100, "passed"), "bob": (0, "untouched"), "cyd": (0, "wrong_result"), "dee": (0, "wrong_result"),
+                          "eve": (0, "outside")})
         self.assertEqual((marked["cyd"]["same_as"], marked["dee"]["same_as"]), (["dee"], ["cyd"]))
         self.assertNotIn("same_as", marked["ada"])
         self.assertIn("outside of your parts", marked["eve"]["said"])

@@ -258,7 +258,8 @@ class Try(unittest.TestCase):
 
     def test_what_is_no_kernel_s_business(self) -> None:
         for line in ("ladder::stages();", "emulator::Options options;", "#include <cstdlib>", "asm(\"nop\");", "std::exit(0);",
-                     "#import <cstdlib>", "\f#import <cstdlib>", "/**/ # import <cstdlib>", '#embed "kernel.cuh"', "#pragma GCC poison row_sum", "#line 1 \"a\"", '_Pragma("once")',
+                     "#import <cstdlib>", "\f#import <cstdlib>", "/**/ # import <cstdlib>",
+                     '#embed "kernel.cuh"', "#pragma GCC poison row_sum", "#line 1 \"a\"", '_Pragma("once")',
                      "__builtin_frame_address(0);", "#define row_sum 1", "::exit(0);", "lad\\\nder::stages();", "%:include <cstdlib>",
                      'const char* a = R"(")"; ladder::stages(); const char* b = "";', "char a = '\"'; ladder::stages(); char b = '\"';"):
             with self.subTest(line):
