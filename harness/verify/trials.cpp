@@ -85,7 +85,10 @@ std::vector<Trial> emulator_trials(const Stage& stage, const Variant& variant, c
   trials.back().both_builds = true;
 
   trials.push_back(other_problem(stage, variant, shape, choice.seed, FAR_HEADS));
-  if (variant.causal && !shape.causal) trials.push_back(all_sets(with_mask(many), choice.seed));
+  if (variant.causal && !shape.causal) {
+    trials.push_back(all_sets(with_mask(many), choice.seed));
+    trials.push_back(other_problem(stage, variant, with_mask(shape), choice.seed, FAR_HEADS));
+  }
   if (choice.thorough) {
     for (Trial& trial : random_trials(stage, variant, shape, choice.seed)) {
       trial.schedule = trial.seed | 1;
@@ -107,7 +110,10 @@ std::vector<Trial> gpu_trials(const Stage& stage, const Variant& variant, const 
   trials.push_back(all_sets(shape, choice.seed));
   trials.push_back(other_problem(stage, variant, shape, choice.seed, 0));
   if (choice.thorough) trials.push_back(other_problem(stage, variant, shape, choice.seed, FAR_HEADS));
-  if (variant.causal && !shape.causal) trials.push_back(all_sets(with_mask(shape), choice.seed));
+  if (variant.causal && !shape.causal) {
+    trials.push_back(all_sets(with_mask(shape), choice.seed));
+    trials.push_back(other_problem(stage, variant, with_mask(shape), choice.seed, 0));
+  }
   if (choice.thorough) std::ranges::move(random_trials(stage, variant, shape, choice.seed), std::back_inserter(trials));
   return trials;
 }

@@ -42,11 +42,14 @@ TEST_CASE(
 TEST_CASE(
     "a variant that takes any head dimension meets one that no tile divides, and one with a mask all sets under it") {
   const std::vector<Trial> trials = emulator_trials(STAGE, ANY, SHAPE, {});
-  REQUIRE(trials.size() == 4);
+  REQUIRE(trials.size() == 5);
   CHECK(trials[2].shape.d == 129);
   CHECK(trials[2].shape.n == 513);
   CHECK(trials[3].shape.causal);
   CHECK(std::ranges::equal(trials[3].kinds, all_input_kinds()));
+  // And another number of tiles: who goes first, and who is alone, may depend on it under a mask.
+  CHECK(trials[4].shape.causal);
+  CHECK(trials[4].shape.n > trials[3].shape.n);
 }
 
 TEST_CASE("of given sets and a given length nothing else is launched, or at no other length") {
@@ -80,7 +83,7 @@ TEST_CASE("thorough trials are as many again, of shapes that the variant takes, 
 TEST_CASE("a GPU has the same trials, and more than 2^32 elements with --thorough alone") {
   const auto far = [](const Trial& trial) { return trial.far_heads > 0; };
   const std::vector<Trial> trials = gpu_trials(STAGE, ANY, SHAPE, {});
-  REQUIRE(trials.size() == 4);
+  REQUIRE(trials.size() == 5);
   CHECK(std::ranges::none_of(trials, far));
   CHECK(std::ranges::none_of(trials, &Trial::both_builds));
   CHECK(std::ranges::count_if(gpu_trials(STAGE, ANY, SHAPE, {.thorough = true}), far) == 1);
