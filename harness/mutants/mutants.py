@@ -159,6 +159,12 @@ def table(all_results: list[Results]) -> str:
                                for i, (cell, width) in enumerate(zip(row, widths))).rstrip() for row in rows) + "\n"
 
 
+def run_whole(path: Path) -> set[str]:
+    """The rungs of which all mutants have been run, once."""
+    with path.open(newline="") as file:
+        return {row["rung"] for row in csv.DictReader(file)}
+
+
 def write_csv(path: Path, all_results: list[Results], commit: str, today: str) -> None:
     """Rows of what was run anew; the others stay as they were."""
     rows = {}
@@ -312,8 +318,9 @@ def main(arguments: list[str]) -> int:
     if options.sample is not None:
         seed = options.seed if options.seed is not None else random.SystemRandom().randrange(1_000_000)
         draw = random.Random(seed)
-        if not named:  # nobody has looked at the survivors of a rung without a list
-            chosen = [stage for stage in chosen if (stage.path / "mutants.txt").exists()]
+        if not named:  # of the others nobody has looked at all survivors
+            chosen = [stage for stage in chosen if stage.name in run_whole(ROOT / "docs" / "results" / "mutants.csv")
+                      and (stage.path / "mutants.txt").exists()]
         chosen = draw.sample(chosen, len(chosen))
         print(f"A sample of {options.sample:g} s; the same one again: --sample {options.sample:g} --seed {seed}")
     # The stages are compiled with their mutants; of the ladder only the rest is needed.

@@ -65,7 +65,7 @@ endforeach()
 
 # Wrong kernels by the dozen: which ones, the seed in the output says. A process at a time, beside other tests; .ci/run takes more.
 add_test(NAME mutants_sample
-  COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/harness/mutants/mutants.py --sample 15 --jobs 1 --build ${PROJECT_BINARY_DIR})
+  COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/harness/mutants/mutants.py --sample 20 --jobs 1 --build ${PROJECT_BINARY_DIR})
 set_tests_properties(mutants_sample PROPERTIES LABELS mutants ${asks_ladder})
 
 # The site, built once for all that read it: pages_tests.py without a browser, the others in one.
