@@ -9,7 +9,7 @@ CSV    ?= $(wildcard docs/results/h200.csv)
 export LADDER_BUILD := $(abspath $(BUILD))
 SANITIZERS := memcheck racecheck initcheck synccheck
 
-TARGETS := help all ladder test docs handouts diff plots resources profile benchmark mutants format clean $(SANITIZERS)
+TARGETS := help all ladder test docs handouts slides diff plots resources profile benchmark mutants format clean $(SANITIZERS)
 
 # A stage goes by the names that ./ladder takes: make 3, 03, kvpipe, 03_kvpipe or its directory; p3 and p03 alike.
 name   = $(notdir $1)
@@ -31,7 +31,8 @@ help:
 	@echo 'make ladder                all of it: install, build, check every stage, print the table'
 	@echo 'make test                  the test-suite'
 	@echo 'make docs                  the site'
-	@echo 'make handouts              every page of it as a PDF (needs Chromium); STAGE=03 for one'
+	@echo 'make handouts              every page of it as a PDF (needs Chromium), answers left out; ANSWERS=1 with them; STAGE=03 for one'
+	@echo 'make slides                for the lecture, HTML and (with Chromium) PDF; STAGE=03 for one rung'
 	@echo 'make diff STAGE=03         what changed in kernel.cuh since the rung before, and how many lines'
 	@echo 'make plots                 figures, README table, chapters, traces, drawings, anew; CSV=FILE for another'
 	@echo 'make resources             registers and spills of every kernel, against the bounds (needs nvcc)'
@@ -55,7 +56,9 @@ test:
 docs:
 	@./ladder docs
 handouts: docs
-	@docs/site/handouts.py $(BUILD)/site $(BUILD)/handouts $(STAGE)
+	@docs/site/handouts.py $(BUILD)/site $(BUILD)/handouts$(if $(ANSWERS),-with-answers --answers) $(STAGE)
+slides: docs
+	@docs/site/slides.py $(BUILD)/site $(BUILD)/slides $(STAGE)
 diff:
 	@./ladder build ladder
 	@harness/evidence/rung_diff $(STAGE)
@@ -69,6 +72,7 @@ plots:
 	  $(PYTHON) harness/plots/$$figure.py $${csv%.csv}_traffic.csv || [ $$? -eq 77 ] || exit; done; done
 	@$(PYTHON) docs/site/readme.py
 	@$(PYTHON) docs/site/chapters.py
+	@$(PYTHON) docs/site/course.py
 	@$(PYTHON) docs/site/traces.py
 	@$(PYTHON) docs/site/draw.py
 	@$(PYTHON) docs/site/demonstration.py --build $(BUILD)

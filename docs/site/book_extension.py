@@ -7,6 +7,7 @@ import json
 import os
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 from docutils import nodes
 from docutils.statemachine import StringList
@@ -91,43 +92,47 @@ def measured(regime: str = "sustained") -> tuple[list[results.Row], list[results
         return [], [], []
 
 
+def climb(here: Path | None = None) -> Sketch:
+    """A bar for each rung that another one starts from, with others as lines. For a page in the folder `here`, a bar leads to its chapter."""
+    timed, peers, _ = measured()
+    known, starts = rungs.by_name(), {rung.previous for rung in rungs.known()}
+    last = rungs.known()[-1].name
+    bars = [row for row in timed if row.stage in starts or row.stage in (last, timed[-1].stage)]
+    lines = [(PEERS[row.stage].split(",")[0], row.tflops) for row in peers if row.stage in ("fa2", "fa3", "cudnn_bhnd")]
+    top = max([row.tflops for row in bars] + [rate for _, rate in lines])
+    base, scale, left = 236.0, 200.0 / top, 2.0
+    step = (FULL - 2 * left) / len(bars)
+    sketch = Sketch(f"TFLOPS of every rung on an {bars[0].gpu} at {results.Selection()}; dashed: others",
+                    " ".join(f"{row.stage}: {row.tflops:.1f}." for row in bars) + " " + " ".join(f"{name}: {rate:.0f}." for name, rate in lines))
+    groups: list[list] = []
+    for i, row in enumerate(bars):
+        rung, x = known[row.stage], left + i * step
+        if not groups or groups[-1][0] != rung.part:
+            groups.append([rung.part, x, x, 0.0])
+        groups[-1][2:] = [x + step - 2, row.tflops]
+        if here:
+            sketch.parts.append(f'<a href="{os.path.relpath(rung.path / "README.html", here)}"><title>{row.stage}: {row.tflops:.1f} TFLOPS</title>')
+        sketch.box(x, base - row.tflops * scale, step - 2, row.tflops * scale, "work" if len(groups) % 2 else "copy")
+        if here:
+            sketch.parts.append("</a>")
+    for name, rate in lines:
+        sketch.line(left, base - rate * scale, FULL - left, base - rate * scale, "dashed")
+    for part, start, stop, rate in groups:
+        if stop - start < 50:  # the one rung in front of the prelude
+            continue
+        title = {"": "01 to 07", "prelude": "prelude", "past_fa2": "past FA2", "hopper": "Hopper"}.get(part, part)
+        sketch.brace(start, stop, base + 4, title)
+        sketch.text(stop, base - rate * scale - 4, f"{rate:.0f}", "label", "end")
+    for name, rate in lines:
+        sketch.text(left, base - rate * scale - 4, f"{name}: {rate:.0f}", "label")
+    return sketch
+
+
 class Climb(SphinxDirective):
-    """```{climb}```: a bar for each rung that another one starts from, with others as lines. A bar leads to its
-    chapter."""
+    """```{climb}```: the climb as bars that lead to the chapters."""
 
     def run(self):
-        timed, peers, _ = measured()
-        known, starts = rungs.by_name(), {rung.previous for rung in rungs.known()}
-        last = rungs.known()[-1].name
-        bars = [row for row in timed if row.stage in starts or row.stage in (last, timed[-1].stage)]
-        lines = [(PEERS[row.stage].split(",")[0], row.tflops) for row in peers if row.stage in ("fa2", "fa3", "cudnn_bhnd")]
-        top = max([row.tflops for row in bars] + [rate for _, rate in lines])
-        base, scale, left = 236.0, 200.0 / top, 2.0
-        step = (FULL - 2 * left) / len(bars)
-        sketch = Sketch(f"TFLOPS of every rung on an {bars[0].gpu} at {results.Selection()}; dashed: others",
-                        " ".join(f"{row.stage}: {row.tflops:.1f}." for row in bars) + " " + " ".join(f"{name}: {rate:.0f}." for name, rate in lines))
-        here = (DOCS / "index.md").parent
-        groups: list[list] = []
-        for i, row in enumerate(bars):
-            rung, x = known[row.stage], left + i * step
-            page = os.path.relpath(rung.path / "README.html", here)
-            if not groups or groups[-1][0] != rung.part:
-                groups.append([rung.part, x, x, 0.0])
-            groups[-1][2:] = [x + step - 2, row.tflops]
-            sketch.parts.append(f'<a href="{page}"><title>{row.stage}: {row.tflops:.1f} TFLOPS</title>')
-            sketch.box(x, base - row.tflops * scale, step - 2, row.tflops * scale, "work" if len(groups) % 2 else "copy")
-            sketch.parts.append("</a>")
-        for name, rate in lines:
-            sketch.line(left, base - rate * scale, FULL - left, base - rate * scale, "dashed")
-        for part, start, stop, rate in groups:
-            if stop - start < 50:  # the one rung in front of the prelude
-                continue
-            title = {"": "01 to 07", "prelude": "prelude", "past_fa2": "past FA2", "hopper": "Hopper"}.get(part, part)
-            sketch.brace(start, stop, base + 4, title)
-            sketch.text(stop, base - rate * scale - 4, f"{rate:.0f}", "label", "end")
-        for name, rate in lines:
-            sketch.text(left, base - rate * scale - 4, f"{name}: {rate:.0f}", "label")
-        return [nodes.raw("", inline(sketch), format="html")]
+        return [nodes.raw("", inline(climb((DOCS / "index.md").parent)), format="html")]
 
 
 class Standing(SphinxDirective):

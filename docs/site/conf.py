@@ -9,7 +9,8 @@ from harness import rungs  # noqa: E402
 from sphinx.errors import ConfigError  # noqa: E402
 
 project = "flash-ladder"
-extensions = ["myst_parser", "site_extension", "lab_extension", "player_extension", "traffic_extension", "book_extension"]
+extensions = ["myst_parser", "site_extension", "lab_extension", "player_extension", "traffic_extension", "book_extension", "course_extension",
+              "slides_extension"]
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 2
 root_doc = "docs/index"
@@ -18,7 +19,8 @@ try:
     part_pages = [f"{part.name}/README.md" for part in rungs.parts() if part.name and (paths.ROOT / part.name / "README.md").is_file()]
 except rungs.RungsError as error:
     raise ConfigError(str(error)) from None
-include_patterns = [*chapters, *part_pages, "README.md", "CONTRIBUTING.md", "harness/peers/README.md", "docs/**.md"]
+include_patterns = [*chapters, *part_pages, "README.md", "CONTRIBUTING.md", "harness/peers/README.md", "docs/**.md",
+                    "course/*.md", "course/exercises/*/task.md"]
 exclude_patterns = ["build*", ".*"]
 
 html_theme = "basic"

@@ -33,11 +33,12 @@ add_test(NAME drawings_are_current COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR
 add_test(NAME traces_are_current COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/docs/site/traces.py --check)
 add_test(NAME demonstration_is_current
   COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/docs/site/demonstration.py --check --build ${PROJECT_BINARY_DIR})
+add_test(NAME course_is_current COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/docs/site/course.py --check)
 add_test(NAME traffic_is_current
   COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/harness/evidence/traffic.py --emulator --n 256 --build ${PROJECT_BINARY_DIR}
           --check ${PROJECT_SOURCE_DIR}/docs/results/h200_traffic.csv)
 set_tests_properties(one_idea_per_rung readme_is_current chapters_are_current drawings_are_current demonstration_is_current traces_are_current
-  traffic_is_current
+  course_is_current traffic_is_current
   PROPERTIES LABELS scripts ${asks_ladder})
 
 # It builds a copy of the repository, minutes of it: `ctest -C release` alone runs it, and that is what .ci/run calls.
@@ -45,7 +46,7 @@ add_test(NAME adds_a_rung CONFIGURATIONS release
   COMMAND ${LADDER_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/release/adds_a_rung_tests.py $<TARGET_FILE:ladder>)
 set_tests_properties(adds_a_rung PROPERTIES LABELS release RUN_SERIAL ON TIMEOUT 1800)
 
-foreach(name learn grade)
+foreach(name learn grade course_pages)
   add_test(NAME ${name} COMMAND ${LADDER_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/course/${name}_tests.py)
   set_tests_properties(${name} PROPERTIES LABELS "scripts;course" ${asks_ladder})
 endforeach()

@@ -1,4 +1,5 @@
 // Formulas: a bad one throws, so that it shows in the console and in the browser test.
+if (location.search === "?questions") document.documentElement.classList.add("questions");  // on paper folds stay shut
 document.addEventListener("DOMContentLoaded", () => {
   const sidebar = document.querySelector(".sphinxsidebarwrapper"), here = sidebar?.querySelector("a.current, .current > a");
   if (here) sidebar.scrollTop = here.offsetTop - sidebar.clientHeight / 2;  // a long list opens at the page at hand

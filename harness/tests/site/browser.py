@@ -34,7 +34,7 @@ class BrowserCase(unittest.TestCase):
     @classmethod
     def setUpClass(cls) -> None:
         cls.site = pages_tests.built_site(cls)
-        cls.pages = sorted(path for path in cls.site.rglob("*.html") if path.name not in ("index.html", "search.html"))
+        cls.pages = sorted(path for path in cls.site.rglob("*.html") if path.name not in ("index.html", "search.html", "slides.html"))
         cls.pages.append(cls.site / "docs" / "index.html")
         cls.browser = start()
         cls.addClassCleanup(cls.browser.quit)

@@ -281,7 +281,7 @@ class Refusals(unittest.TestCase):
     def build_with(self, path: str, edit, page: str) -> str:
         folder = Path(tempfile.mkdtemp())
         self.addCleanup(shutil.rmtree, folder)
-        for name in ("docs", "harness", "common", "README.md", "CONTRIBUTING.md", *{rung.directory.split("/")[0] for rung in rungs.known()}):
+        for name in ("docs", "harness", "common", "course", "README.md", "CONTRIBUTING.md", *{rung.directory.split("/")[0] for rung in rungs.known()}):
             copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
             copy(ROOT / name, folder / name)
         text = (folder / path).read_text(encoding="utf-8")

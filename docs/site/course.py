@@ -1,0 +1,192 @@
+#!/usr/bin/env python3
+"""Writes the tables of the course: its exercises, the plans of plans.toml with their minutes, the rubrics of assignments.toml.
+
+With --check nothing is written: exits 1 when a page is older than what it is made of.
+
+A plan's minutes are added up here. Those of an exercise stand in its exercise.toml. Reading is reckoned from the length of a page: words of
+prose, and for a chapter the lines of its kernel that are new.
+"""
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shlex
+import sys
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from paths import ROOT
+from harness import changes, rungs
+from harness.course import exercises
+from harness.course.exercises import CourseError, Exercise
+
+COURSE = ROOT / "course"
+WORDS_PER_MINUTE, LINES_PER_MINUTE = 60, 3  # with a pencil, and in a second language
+MARKS = 100  # of an assignment
+
+
+@dataclass(frozen=True)
+class Page:
+    title: str
+    path: Path
+    minutes: int
+
+
+def rounded(minutes: float) -> int:
+    return max(5, 5 * round(minutes / 5))
+
+
+def prose_of(text: str) -> str:
+    """Without code, and without what is folded twice or hidden."""
+    text = re.sub(r"^```.*?^```$|<!--.*?-->", "", text, flags=re.M | re.S)
+    return re.sub(r"<details><summary>All rows.*?</details>|<[^>]+>|\]\([^)]*\)", " ", text, flags=re.S)
+
+
+def page(name: str) -> Page:
+    """`docs/gpu`, or a rung by its name."""
+    if name.startswith("docs/"):
+        path, lines = ROOT / f"{name}.md", 0
+        title = path.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
+    else:
+        rung = rungs.by_name().get(name)
+        if rung is None:
+            raise CourseError(f"plans.toml: there is no rung {name}; pages are docs/NAME")
+        path, title = rung.path / "README.md", rung.name
+        lines = changes.since_previous()[name][1] if rung.previous else len((rung.path / "kernel.cuh").read_text(encoding="utf-8").splitlines())
+    words = len(prose_of(path.read_text(encoding="utf-8")).split())
+    return Page(title, path, rounded(words / WORDS_PER_MINUTE + lines / LINES_PER_MINUTE))
+
+
+def named(names: list[str]) -> list[Exercise]:
+    known = {exercise.name: exercise for exercise in exercises.all_exercises()}
+    if missing := [name for name in names if name not in known]:
+        raise CourseError(f"There is no exercise {', '.join(missing)}; there are: {' '.join(known)}")
+    return [known[name] for name in names]
+
+
+def hours(minutes: int) -> str:
+    return f"{minutes // 60} h {minutes % 60:02}" if minutes >= 60 else f"{minutes} min"
+
+
+def link(text: str, path: Path) -> str:
+    return f"[{text}]({os.path.relpath(path, COURSE)})"
+
+
+def task(exercise: Exercise) -> str:
+    return link(exercise.name.partition("_")[0], exercise.folder / "task.md")
+
+
+def needs(command: str) -> str:
+    """The oldest GPU that all rungs of a command run on."""
+    stages = [rung for word in shlex.split(command)[1:] if not word.startswith("-") for rung in [rungs.named(word)]]
+    return f"sm_{max(rung.min_sm for rung in stages)}"
+
+
+def exercises_table() -> str:
+    lines = ["| exercise | kind | rung | minutes |", "|---|---|---|---:|"]
+    every = exercises.all_exercises()
+    for exercise in every:
+        rung = rungs.named(exercise.rung)
+        lines.append(f"| {task(exercise)} {exercise.title} | {exercise.kind} | {link(rung.name, rung.path / 'README.md')} | {exercise.minutes} |")
+    lines += ["", f"{len(every)} exercises, {hours(sum(exercise.minutes for exercise in every))}."]
+    return "\n".join(lines)
+
+
+def exercises_of(week: dict) -> list[Exercise]:
+    if "exercises" in week:
+        return named(week["exercises"])
+    return [exercise for exercise in exercises.all_exercises() if rungs.named(exercise.rung).name in week["read"]]
+
+
+def plan_table(plan: dict) -> str:
+    lines = [plan["about"], "", "| week | subject | read | minutes | exercises | minutes | to show |", "|---:|---|---|---:|---|---:|---|"]
+    read_in_all = exercises_in_all = 0
+    taken: list[str] = []
+    weeks = plan["week"]
+    for number, week in enumerate(weeks, 1):
+        pages, chosen = [page(name) for name in week["read"]], exercises_of(week)
+        reading, work = sum(each.minutes for each in pages), sum(exercise.minutes for exercise in chosen)
+        if reading + work > plan["most"] + plan["lab"]:
+            raise CourseError(f"plans.toml, {plan['name']}, week {number}: {reading + work} minutes, and lab and home have {plan['most'] + plan['lab']}")
+        show = f"`./ladder {week['show']}` ({needs(week['show'])})"
+        lines.append(f"| {number} | {week['subject']} | {', '.join(link(each.title, each.path) for each in pages)} | {reading} "
+                     f"| {'; '.join(filter(None, [', '.join(map(task, chosen)), week.get('lab', '')]))} | {work or ''} | {show} |")
+        read_in_all, exercises_in_all = read_in_all + reading, exercises_in_all + work
+        taken += [exercise.name for exercise in chosen]
+    in_class = len(weeks) * (plan["lecture"] + plan["lab"])
+    lines += [f"| | in all | | {read_in_all} | {len(taken)} | {exercises_in_all} | |", "",
+              f"In class {hours(in_class)}, a lecture of {plan['lecture']} and a lab of {plan['lab']} minutes per week; reading {hours(read_in_all)}; exercises "
+              f"{hours(exercises_in_all)}, most of them in the labs."]
+    rungs_read = {rungs.by_name()[name].order for week in weeks for name in week["read"] if name in rungs.by_name()}
+    more = [exercise for exercise in exercises.all_exercises() if exercise.name not in taken and rungs.named(exercise.rung).order <= max(rungs_read)]
+    if more:
+        lines += [f"To choose from, for those who are faster: {', '.join(f'{task(exercise)} ({exercise.minutes})' for exercise in more)}."]
+    return "\n".join(lines)
+
+
+def rubric_table(assignment: dict) -> str:
+    rows = assignment["mark"]
+    if (points := sum(row["points"] for row in rows)) != MARKS:
+        raise CourseError(f"assignments.toml, {assignment['name']}: {points} points, not {MARKS}")
+    lines = []
+    if chosen := named(assignment.get("exercises", [])):
+        lines += [f"Exercises: {', '.join(f'{task(exercise)} {exercise.title}' for exercise in chosen)}, {hours(sum(exercise.minutes for exercise in chosen))}. "
+                  f"The written part: {hours(assignment['writing'])}.", ""]
+    else:
+        lines += [f"About {hours(assignment['writing'])}.", ""]
+    lines += ["| what | points | all of them for | half of them for |", "|---|---:|---|---|"]
+    lines += [f"| {row['what']} | {row['points']} | {row['full']} | {row['half']} |" for row in rows]
+    return "\n".join(lines)
+
+
+def read_toml(name: str) -> dict:
+    try:
+        return tomllib.loads((COURSE / name).read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise CourseError(f"{name}: {error}") from None
+
+
+def blocks() -> dict[Path, dict[str, str]]:
+    """Page -> name of a block -> what stands between `<!-- NAME:begin -->` and `<!-- NAME:end -->`."""
+    try:
+        return {COURSE / "exercises.md": {"exercises": exercises_table()},
+                COURSE / "plans.md": {plan["name"]: plan_table(plan) for plan in read_toml("plans.toml")["plan"]},
+                COURSE / "assignments.md": {each["name"]: rubric_table(each) for each in read_toml("assignments.toml")["assignment"]}}
+    except KeyError as error:
+        raise CourseError(f"plans.toml or assignments.toml lacks {error}") from None
+
+
+def renewed(text: str, parts: dict[str, str], where: str) -> str:
+    for name, generated in parts.items():
+        begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+        if text.count(begin) != 1 or text.count(end) != 1:
+            raise CourseError(f"{where}: expected one line {begin} and after it one line {end}")
+        text = re.sub(f"{re.escape(begin)}\n.*?{re.escape(end)}", lambda _: f"{begin}\n{generated}\n{end}", text, flags=re.S)
+    return text
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a page is stale")
+    arguments = parser.parse_args()
+    try:
+        stale = []
+        for path, parts in blocks().items():
+            old = path.read_text(encoding="utf-8")
+            if (new := renewed(old, parts, path.name)) != old:
+                stale.append(path)
+                if not arguments.check:
+                    path.write_text(new, encoding="utf-8")
+    except (CourseError, rungs.RungsError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    if arguments.check and stale:
+        print(f"older than the exercises, pages or plans: {', '.join(str(path.relative_to(ROOT)) for path in stale)}; run: make plots", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,23 @@
+// A full slide gets smaller type, never under 15 px for words (tables 14); slides.html?only=03_kvpipe keeps one rung's; keys go from slide to slide.
+const only = new URLSearchParams(location.search).get("only");
+for (const slide of document.querySelectorAll(".slide")) {
+  if (only && slide.dataset.rung !== only) slide.remove();
+}
+const slides = [...document.querySelectorAll(".slide")];
+const full = (slide) => slide.scrollHeight > slide.clientHeight ||
+  [...slide.querySelectorAll(".columns > div")].some((column) => column.scrollHeight > column.clientHeight + 1 || column.scrollWidth > column.clientWidth + 1);
+for (const slide of slides) {
+  for (let size = 22; size > 15 && full(slide); size -= .5) slide.style.setProperty("--size", `${size - .5}px`);
+}
+const fit = () => { document.documentElement.style.zoom = Math.min(innerWidth / 1280, innerHeight / 720); };  // as large as the screen
+addEventListener("resize", fit);
+fit();
+const steps = { ArrowRight: 1, ArrowDown: 1, PageDown: 1, " ": 1, ArrowLeft: -1, ArrowUp: -1, PageUp: -1, Home: -Infinity, End: Infinity };
+addEventListener("keydown", (event) => {
+  if (!(event.key in steps) || event.ctrlKey || event.altKey || event.metaKey) return;
+  event.preventDefault();
+  const here = slides.findIndex((slide) => slide.getBoundingClientRect().bottom > innerHeight / 2);
+  const next = Math.min(Math.max(here + steps[event.key], 0), slides.length - 1);
+  slides[next].scrollIntoView();
+  history.replaceState(null, "", `#${slides[next].id}`);
+});

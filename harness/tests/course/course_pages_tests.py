@@ -1,0 +1,122 @@
+"""The course's pages: plans and rubrics name what there is, their minutes and points add up, a lecturer finds every report explained, and
+every command is one. $LADDER is the built program."""
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import sys
+import unittest
+from pathlib import Path
+from unittest import mock
+
+ROOT = Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "docs" / "site"))
+import course  # noqa: E402
+from harness import rungs  # noqa: E402
+from harness.course import exercises  # noqa: E402
+
+KNOWN = {exercise.name: exercise for exercise in exercises.all_exercises()}
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def minutes(said: str) -> int:
+    hour, minute = re.fullmatch(r"(?:(\d+) h )?(\d+)(?: min)?", said).groups()
+    return 60 * int(hour or 0) + int(minute)
+
+
+class Plans(unittest.TestCase):
+    def plan(self, name: str) -> tuple[list[list[str]], str]:
+        text = (course.COURSE / "plans.md").read_text(encoding="utf-8")
+        part = text.partition(f"<!-- {name}:begin -->")[2].partition(f"<!-- {name}:end -->")[0]
+        return [cells(line) for line in part.splitlines() if line.startswith("|")][2:], part
+
+    def test_minutes_add_up_and_every_exercise_is_one(self) -> None:
+        for plan in course.read_toml("plans.toml")["plan"]:
+            with self.subTest(plan["name"]):
+                *weeks, in_all = self.plan(plan["name"])[0]
+                self.assertEqual([week[0] for week in weeks], [str(n) for n in range(1, len(plan["week"]) + 1)])
+                named = 0
+                for week in weeks:
+                    tasks = re.findall(r"\(exercises/(\w+)/task\.md\)", week[4])
+                    self.assertEqual(int(week[5] or 0), sum(KNOWN[name].minutes for name in tasks), week[0])
+                    self.assertTrue(tasks or len(week[4]) > 5, week[0])  # a lab has something to do
+                    named += len(tasks)
+                self.assertGreater(named, 10)
+                self.assertEqual([int(cell) for cell in in_all[3:6]], [sum(int(week[3]) for week in weeks), named, sum(int(week[5] or 0) for week in weeks)])
+                in_class, reading, work = map(minutes, re.search(r"In class ([^,]+),.*reading ([^;]+); exercises (\d[^,]+),", self.plan(plan["name"])[1]).groups())
+                self.assertEqual([in_class, reading, work], [len(weeks) * (plan["lecture"] + plan["lab"]), int(in_all[3]), int(in_all[5])])
+
+    def test_what_is_read_in_a_week_comes_before_its_exercises(self) -> None:
+        for plan in course.read_toml("plans.toml")["plan"]:
+            read: set[str] = set()
+            for week in plan["week"]:
+                read |= set(week["read"])
+                for exercise in course.exercises_of(week):
+                    self.assertIn(rungs.named(exercise.rung).name, read, (plan["name"], exercise.name))
+
+    def test_prose_is_what_is_read(self) -> None:
+        text = "two words\n```bash\ncode\n```\n<!-- numbers\nx\n--> [three](../a/link.md)<details><summary>All rows: all</summary>1 2 3</details> four"
+        self.assertEqual(course.prose_of(text).split(), ["two", "words", "[three", "four"])
+        self.assertTrue(all(5 <= course.page(rung.name).minutes <= 120 for rung in rungs.known()))
+
+    def refused(self, old: str, new: str, said: str, file: str = "plans.toml") -> None:
+        """A changed data file, and what the program then says."""
+        text = (course.COURSE / file).read_text(encoding="utf-8")
+        self.assertIn(old, text)
+        read = Path.read_text
+
+        def changed(path: Path, *arguments, **options) -> str:
+            return text.replace(old, new, 1) if path.name == file else read(path, *arguments, **options)
+
+        errors = io.StringIO()
+        with mock.patch.object(Path, "read_text", changed), mock.patch.object(sys, "argv", ["course.py", "--check"]), contextlib.redirect_stderr(errors):
+            self.assertEqual(course.main(), 2)
+        self.assertIn(said, errors.getvalue())
+
+    def test_what_is_not_there_is_refused(self) -> None:
+        week = course.read_toml("plans.toml")["plan"][0]["week"][0]
+        exercise, rung, show = week["exercises"][0], next(name for name in week["read"] if name in rungs.by_name()), week["show"]
+        self.refused(f'"{exercise}"', '"none_such"', f"There is no exercise none_such; there are: {next(iter(KNOWN))}")
+        self.refused(f'"{rung}"', '"none_such"', "there is no rung none_such")
+        self.refused(f'"{show}"', f'"{show} none_such"', "There is no stage 'none_such'")
+        self.refused("most = 330", "most = 0", "minutes, and lab and home have 90")
+        self.refused("points = 60", "points = 61", "assignment 1: 101 points, not 100", "assignments.toml")
+        self.refused("[[plan]]", "[[plan", "plans.toml: ")
+
+    def test_a_stale_page_is_seen(self) -> None:
+        for path, parts in course.blocks().items():
+            text = path.read_text(encoding="utf-8")
+            self.assertEqual(course.renewed(text, parts, path.name), text)
+            for name in parts:
+                with self.assertRaisesRegex(exercises.CourseError, "expected one line"):
+                    course.renewed(text.replace(f"<!-- {name}:end -->", ""), parts, path.name)
+
+
+class Words(unittest.TestCase):
+    def test_every_report_has_its_question(self) -> None:
+        table = [cells(line) for line in (course.COURSE / "teaching.md").read_text(encoding="utf-8").splitlines() if line.startswith("|")]
+        explained = {name for row in table if len(row) == 3 for name in re.findall(r"`([\w-]+)`", row[0])}
+        reports = (ROOT / "common" / "emulator" / "report.cpp").read_text(encoding="utf-8").partition("NAMES[] = {")[2].partition("};")[0]
+        failures = (ROOT / "harness" / "verify" / "check.hpp").read_text(encoding="utf-8").partition("enum class FailureKind {")[2].partition("};")[0]
+        known = set(re.findall(r'"([a-z-]+)"', reports)) | set(re.findall(r"^  (\w+),", failures, re.M))
+        self.assertGreater(len(known), 30)
+        self.assertEqual(explained, known - {"emulator_report"})  # which is one of the others
+
+    def test_commands_are_there(self) -> None:
+        door = (ROOT / "ladder").read_text(encoding="utf-8")
+        words = " ".join(re.findall(r"^readonly (?:verbs|words)=\(([^)\"]*)", door, re.M)).split()
+        targets = re.search(r"^TARGETS := (.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)[1].split()
+        seen = 0
+        for page in course.COURSE.glob("*.md"):
+            for tool, word in re.findall(r"(?<![\w/])(\./ladder|make) ([a-z]+)\b", " ".join(re.findall(r"`[^`]+`|^```.*?^```", page.read_text(encoding="utf-8"), re.M | re.S))):
+                self.assertIn(word, words if tool == "./ladder" else targets, page.name)
+                seen += 1
+        self.assertGreater(seen, 10)
+
+
+if __name__ == "__main__":
+    unittest.main()
