@@ -123,6 +123,11 @@ def slide(name: str, title: str, inside: str, kind: str = "") -> str:
     return f'<section class="slide {kind}" id="{name}" data-rung="{name.partition(".")[0]}"><h2>{title}</h2>{inside}</section>'
 
 
+def fold(summary: str, inside: str) -> str:
+    """Open on paper and without scripts; slides.js closes it until the next step."""
+    return f"<details open><summary>{summary}</summary>{inside}</details>"
+
+
 def rung_slides(rung: rungs.Rung) -> list[str]:
     where, text = f"{rung.directory}/README.md", (rung.path / "README.md").read_text(encoding="utf-8")
     title = inline(text.partition("\n")[0].removeprefix("# "))
@@ -132,11 +137,11 @@ def rung_slides(rung: rungs.Rung) -> list[str]:
     onward = part_of(text, r"^\*\*To go on\.\*\*(.*?)(?=<details>)", where)
     table, happened = first_table(predicted), (first_table(measured) or measured).replace(" (this rung)", "")
     first = slide(f"{rung.name}.1", title, f'<div class="columns"><div>{drawing(rung)}</div><div>{words("**Before.** " + rung.limit)}{words("**The idea.** " + rung.idea)}'
-                  f'<div class="predict">{words("**We predict:** " + first_sentences(predicted))}{words(table)}</div></div></div><p class="ask">{ASK}</p>')
+                  f'{fold("We predict", words(first_sentences(predicted)) + words(table))}</div></div><p class="ask">{ASK}</p>')
     count = f"{changes.since_previous()[rung.name][1]} lines differ from {rung.previous}" if rung.previous else "The first of its kernels"
     broken = "".join("<li>" + inline(line.replace("\\|", "|")) + "</li>" for line in lines[:3])
     tasks = next((", ".join(f"{number(each)} {html.escape(each.title)} ({each.minutes} min)" for each in of) for other, of in by_rung() if other == rung), "")
-    second = slide(f"{rung.name}.2", title, f'<p class="count">{count}.</p>{key_lines(rung)}<div class="columns"><div>{words(happened)}</div>'
+    second = slide(f"{rung.name}.2", title, f'<p class="count">{count}.</p>{key_lines(rung)}<div class="columns"><div>{fold("What happened", words(happened))}</div>'
                    f'<div><p><b>Take it out: what does the check say?</b></p><ul>{broken}</ul>{words("**To go on.** " + " ".join(onward.split()))}'
                    + (f"<p><b>Exercises.</b> {tasks}</p>" if tasks else "") + "</div></div>")
     return [first, second]

@@ -101,6 +101,7 @@ class Course(browser.BrowserCase):
 
     def test_slides_fit_and_can_be_read(self) -> None:
         self.open_slides()
+        self.run_script("for (const fold of document.querySelectorAll('details')) fold.open = true")
         count, cut = self.run_script("return [slides.length, slides.filter(full).map(s => s.id)]")
         self.assertEqual(count, 2 * len(rungs.known()) + len(rungs.parts()) + 1)
         self.assertEqual(cut, [])
@@ -119,8 +120,17 @@ class Course(browser.BrowserCase):
             body.send_keys(key)
             self.assertEqual(self.run_script("return location.hash.slice(1)"), ids[at])
             self.wait_for(lambda at=at: abs(self.run_script("return slides[arguments[0]].getBoundingClientRect().top", at)) < 30)
+
+    def test_a_class_predicts_before_it_sees(self) -> None:
+        from selenium.webdriver.common.keys import Keys
+
         self.open_slides(f"?only={COPYING.name}")
         self.assertEqual(self.run_script("return slides.map(s => s.id)"), [f"{COPYING.name}.1", f"{COPYING.name}.2"])
+        body, shown = self.browser.find_element("css selector", "body"), []
+        for _ in range(4):
+            shown.append(self.run_script("return [...document.querySelectorAll('details')].map(fold => fold.open)"))
+            body.send_keys(Keys.ARROW_RIGHT)
+        self.assertEqual(shown, [[False, False], [True, False], [True, False], [True, True]])
 
     def printed(self, script: str, *arguments) -> str:
         run = subprocess.run([sys.executable, ROOT / "docs" / "site" / script, self.site, *arguments], capture_output=True, text=True)
