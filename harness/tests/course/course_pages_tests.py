@@ -117,6 +117,12 @@ class Words(unittest.TestCase):
                 seen += 1
         self.assertGreater(seen, 10)
 
+    def test_a_command_is_written_as_it_is_typed(self) -> None:
+        pages = [*(rung.path / "README.md" for rung in rungs.known()), *(ROOT / "docs").rglob("*.md"), *course.COURSE.rglob("*.md"), ROOT / "README.md"]
+        for page in pages:
+            text = page.read_text(encoding="utf-8")
+            self.assertEqual(re.findall(r"(?:^|`)ladder [a-z]+[^`\n]*", text, re.M), [], f"{page}: a student types ./ladder")
+
 
 if __name__ == "__main__":
     unittest.main()
