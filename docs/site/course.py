@@ -119,10 +119,15 @@ def plan_table(plan: dict) -> str:
     lines += [f"| | in all | | {read_in_all} | {len(taken)} | {exercises_in_all} | |", "",
               f"In class {hours(in_class)}, a lecture of {plan['lecture']} and a lab of {plan['lab']} minutes per week; reading {hours(read_in_all)}; exercises "
               f"{hours(exercises_in_all)}, most of them in the labs."]
-    rungs_read = {rungs.by_name()[name].order for week in weeks for name in week["read"] if name in rungs.by_name()}
-    more = [exercise for exercise in exercises.all_exercises() if exercise.name not in taken and rungs.named(exercise.rung).order <= max(rungs_read)]
+    read = {name for week in weeks for name in week["read"]}
+    last = max(rung.order for rung in rungs.known() if rung.name in read)
+    passed_over = [rung for rung in rungs.known() if rung.order < last and rung.name not in read]
+    if passed_over:
+        lines += ["", "A chapter refers to the rung before it. Those that no week reads are told from their first slide, two minutes each, before the next one: "
+                  f"{', '.join(link(rung.number, rung.path / 'README.md') for rung in passed_over)}."]
+    more = [exercise for exercise in exercises.all_exercises() if exercise.name not in taken and rungs.named(exercise.rung).order <= last]
     if more:
-        lines += [f"To choose from, for those who are faster: {', '.join(f'{task(exercise)} ({exercise.minutes})' for exercise in more)}."]
+        lines += ["", f"To choose from, for those who are faster: {', '.join(f'{task(exercise)} ({exercise.minutes})' for exercise in more)}."]
     return "\n".join(lines)
 
 
