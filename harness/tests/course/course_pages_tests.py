@@ -109,7 +109,7 @@ class Words(unittest.TestCase):
     def test_commands_are_there(self) -> None:
         door = (ROOT / "ladder").read_text(encoding="utf-8")
         words = " ".join(re.findall(r"^readonly (?:verbs|words)=\(([^)\"]*)", door, re.M)).split()
-        targets = re.search(r"^TARGETS := (.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)[1].split()
+        targets = " ".join(re.findall(r"^(?:TARGETS|SANITIZERS) := (.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)).split()
         seen = 0
         for page in course.COURSE.glob("*.md"):
             for tool, word in re.findall(r"(?<![\w/])(\./ladder|make) ([a-z]+)\b", " ".join(re.findall(r"`[^`]+`|^```.*?^```", page.read_text(encoding="utf-8"), re.M | re.S))):
