@@ -56,7 +56,7 @@ test:
 docs:
 	@./ladder docs
 handouts: docs
-	@docs/site/handouts.py $(BUILD)/site $(BUILD)/handouts$(if $(ANSWERS),-with-answers --answers) $(STAGE)
+	@docs/site/handouts.py $(if $(ANSWERS),--answers) $(BUILD)/site $(BUILD)/handouts$(if $(ANSWERS),-with-answers) $(STAGE)
 slides: docs
 	@docs/site/slides.py $(BUILD)/site $(BUILD)/slides $(STAGE)
 diff:
