@@ -112,7 +112,7 @@ def plan_table(plan: dict) -> str:
             raise CourseError(f"plans.toml, {plan['name']}, week {number}: {reading + work} minutes, and lab and home have {plan['most'] + plan['lab']}")
         show = f"`./ladder {week['show']}` ({needs(week['show'])})"
         lines.append(f"| {number} | {week['subject']} | {', '.join(link(each.title, each.path) for each in pages)} | {reading} "
-                     f"| {'; '.join(filter(None, [', '.join(map(task, chosen)), week.get('lab', '')]))} | {work or ''} | {show} |")
+                     f"| {', '.join(map(task, chosen)) or week['lab']} | {work or ''} | {show} |")
         read_in_all, exercises_in_all = read_in_all + reading, exercises_in_all + work
         taken += [exercise.name for exercise in chosen]
     in_class = len(weeks) * (plan["lecture"] + plan["lab"])

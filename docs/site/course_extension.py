@@ -52,6 +52,10 @@ def table(of: list[Exercise], page: str) -> str:
 
 def begins_with(exercise: Exercise, around: int = 3) -> str:
     """What stands in the student's file, as far as it is the same for everybody: the blanks, each with the lines around it."""
+    if "from" in exercise.data:
+        rung = rungs.named(exercise.data["from"])
+        chapter = os.path.relpath(rung.path / "README.md", exercise.folder)
+        return f"## What you begin with\n\nThe whole kernel of [{rung.name}]({chapter}#the-whole-kernel)."
     if exercise.kind != "fill":
         return ""
     lines = exercise.skeleton().split("\n")
@@ -109,7 +113,8 @@ def answer(exercise: Exercise) -> str:
         parts += ["\n".join(["| | asked | right |", "|---|---|---|", *rows]),
                   f"A seed chooses one of {len(exercise.data['shapes'])} shapes; `./ladder learn --seed NAME solution {number(exercise)} --give-up` has a student's numbers."]
     else:
-        parts += [exercise.data.get("solution", f"No one answer: what counts stands in [the task]({os.path.relpath(exercise.folder, ROOT / 'course')}/task.md).")]
+        rung = rungs.named(exercise.rung)
+        parts += [f"Any kernel that the check lets pass. One of them is that of [{rung.name}]({os.path.relpath(rung.path / 'README.md', ROOT / 'course')}#the-whole-kernel)."]
     if holes := exercise.data.get("loophole", []):
         parts += ["Refused: " + "; ".join(f"{hole['what'].rstrip('.')} (`{hole['refused']}`)" for hole in holes) + "."]
     return "\n\n".join(parts)
