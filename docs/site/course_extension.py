@@ -96,7 +96,7 @@ def task(exercise: Exercise, text: str) -> str:
 
 def changes(before: str, after: str) -> str:
     """The lines that differ, as a diff without its head."""
-    lines = list(difflib.unified_diff(exercises.normal(before), exercises.normal(after), lineterm="", n=1))[2:]
+    lines = list(difflib.unified_diff(exercises.normal(before), exercises.normal(after), lineterm="", n=99))[2:]
     return "```diff\n" + "\n".join("" if line.startswith("@@") else line for line in lines).strip("\n") + "\n```"
 
 
