@@ -38,13 +38,16 @@ def page_of_part(part: str) -> str | None:
 FRAGMENTS = "docs/fragments"  # a page that is read before the first kernel that loads them
 
 
+def first_of_fragments() -> rungs.Rung:
+    return next(rung for rung in rungs.known() if "ldmatrix_" in kernel_path(rung.name).read_text(encoding="utf-8"))
+
+
 def contents(part: str | None) -> list[str]:
     """The chapters of a part in the ladder's order. Without a part: those of the ladder's top level and, where its
     first rung stands, the page of each part."""
     pages = []
-    first_fragments = next(rung for rung in rungs.known() if "ldmatrix_" in kernel_path(rung.name).read_text(encoding="utf-8"))
     for rung in rungs.known():
-        if rung == first_fragments and part == rung.part:
+        if rung == first_of_fragments() and part == rung.part:
             pages.append(FRAGMENTS)
         page = None if part else page_of_part(rung.part)
         if part in (None, rung.part) and (page := page or f"{rung.directory}/README") not in pages:

@@ -1,4 +1,4 @@
-"""slides.html beside the site: two slides for each rung, for a lecture. What stands on them comes from the chapter (question, drawing,
+"""slides.html beside the site: for a lecture one slide for each page of the foundations and two for each rung. What stands on them comes from the chapter (question, drawing,
 prediction, measured rows, lines to take out), from the kernels (the lines that changed) and from the rung (idea and limit). The page holds all
 that it needs in itself, so it can be copied alone. slides.py prints it."""
 from __future__ import annotations
@@ -11,7 +11,7 @@ from markdown_it import MarkdownIt
 from pygments.formatters import HtmlFormatter
 from sphinx.errors import ExtensionError
 
-from paths import SITE
+from paths import DOCS, SITE
 import book_extension
 import readme
 import results
@@ -19,8 +19,10 @@ from code_style import Light
 from course_extension import by_rung, number
 from harness import changes, rungs
 from kernels import highlighted, hunks, kernel_path
+from site_extension import DRAWINGS, NUMBERS, first_of_fragments, scheme
 from sketch import Sketch
 
+FOUNDATIONS = ("attention", "gpu", "softmax", "fragments")  # the last where its first rung stands
 LINES = 13  # of code on a slide
 STATIC = SITE / "static"
 ASK = "First predict it yourself: what becomes faster, by how much, and which count falls?"
@@ -110,6 +112,7 @@ def block(lines: list[tuple[str, str]]) -> str:
 
 
 def svg_of(svg: str) -> str:
+    svg = re.search(r"<svg.*</svg>", svg, re.S)[0]
     svg = re.sub(r'<style>.*?</style>\n<rect class="ground"[^>]*/>\n', "", svg, flags=re.S)
     svg = re.sub(r'(<svg[^>]*?) width="[^"]*" height="[^"]*"', r"\1", svg, count=1)
     return f'<figure class="drawing">{svg}</figure>'
@@ -147,6 +150,20 @@ def rung_slides(rung: rungs.Rung) -> list[str]:
     return [first, second]
 
 
+def foundation(name: str) -> str:
+    """A page of docs: its first drawing, what it speaks of, its first table if that needs no formulas, and its question."""
+    text = (DOCS / f"{name}.md").read_text(encoding="utf-8")
+    text = re.sub(r"\{(number|tflops)\}`([^`]+)`", lambda match: NUMBERS[match[1]](match[2]), re.sub(r"\{term\}`([^`<]+?)(?: <[^`]*)?`", r"\1", text))
+    text = re.sub(r"\$(\w)\$", r"*\1*", text)
+    drawn, file = re.search(r"^```\{drawing\} (\S+)|^!\[[^\]]*\]\((drawings/\S+\.svg)\)", text, re.M).groups()
+    shown = (DOCS / file).read_text(encoding="utf-8") if file else DRAWINGS[drawn]() if drawn in DRAWINGS else scheme(drawn)
+    said = "".join(f"<li>{inline(heading)}</li>" for heading in re.findall(r"^## (.*)", text, re.M))
+    table = first_table(text)
+    question = part_of(text, r"^\*\*To go on\.\*\*(.*?)(?=<details>)", f"docs/{name}.md")
+    return slide(f"docs-{name}", inline(text.partition("\n")[0].removeprefix("# ")), f'<div class="columns"><div>{svg_of(shown)}</div><div><ul>{said}</ul>'
+                 f'{words("" if "$" in table else table)}{words("**To go on.** " + " ".join(question.split()))}</div></div>')
+
+
 def part_slide(part: rungs.Part) -> str:
     measured = {row.stage: row for row in book_extension.measured()[0]}
     rows = [f"| {rung.name} | {f'{measured[rung.name].tflops:.1f}' if rung.name in measured else ''} | {readme.title(rung)} |" for rung in part.rungs]
@@ -157,8 +174,11 @@ def part_slide(part: rungs.Part) -> str:
 def deck() -> list[str]:
     sketch: Sketch = book_extension.climb()
     slides = [slide("start", "flash-ladder: FlashAttention, one idea at a time", svg_of(sketch.svg("")) + f"<p>{html.escape(sketch.title)}</p>", "first")]
+    slides += [foundation(name) for name in FOUNDATIONS[:-1]]
     begun: set[str] = set()
     for rung in rungs.known():
+        if rung == first_of_fragments():
+            slides.append(foundation(FOUNDATIONS[-1]))
         part = next(part for part in rungs.parts() if part.name == rung.part)
         if part.name not in begun:
             begun.add(part.name)

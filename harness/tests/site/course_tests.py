@@ -3,6 +3,7 @@ In Chromium: slides fit and can be read, keys lead on, hand-outs leave answers o
 from __future__ import annotations
 
 import html
+import os
 import re
 import subprocess
 import sys
@@ -103,7 +104,10 @@ class Course(browser.BrowserCase):
         self.open_slides()
         self.run_script("for (const fold of document.querySelectorAll('details')) fold.open = true")
         count, cut = self.run_script("return [slides.length, slides.filter(full).map(s => s.id)]")
-        self.assertEqual(count, 2 * len(rungs.known()) + len(rungs.parts()) + 1)
+        foundations = self.run_script("return slides.filter(s => s.id.startsWith('docs-')).map(s => [s.id, s.querySelectorAll('svg').length])")
+        self.assertGreater(len(foundations), 3)
+        self.assertTrue(all(drawings for _, drawings in foundations), foundations)
+        self.assertEqual(count, 2 * len(rungs.known()) + len(rungs.parts()) + len(foundations) + 1)
         self.assertEqual(cut, [])
         small, seen = self.run_script(SIZES)
         self.assertEqual(small, [])
@@ -131,6 +135,14 @@ class Course(browser.BrowserCase):
             shown.append(self.run_script("return [...document.querySelectorAll('details')].map(fold => fold.open)"))
             body.send_keys(Keys.ARROW_RIGHT)
         self.assertEqual(shown, [[False, False], [True, False], [True, False], [True, True]])
+
+    def test_slides_without_a_browser_are_a_page(self) -> None:
+        folder = self.site / "unprinted"
+        run = subprocess.run([sys.executable, ROOT / "docs" / "site" / "slides.py", self.site, folder], capture_output=True, text=True,
+                             env={**os.environ, "PATH": str(folder)})
+        self.assertEqual(run.returncode, 77)
+        self.assertIn("apt-get install chromium", run.stderr)
+        self.assertTrue((folder / "slides.html").is_file())
 
     def printed(self, script: str, *arguments) -> str:
         run = subprocess.run([sys.executable, ROOT / "docs" / "site" / script, self.site, *arguments], capture_output=True, text=True)
