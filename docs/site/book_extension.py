@@ -93,7 +93,8 @@ def measured(regime: str = "sustained") -> tuple[list[results.Row], list[results
 
 
 def climb(here: Path | None = None) -> Sketch:
-    """A bar for each rung that another one starts from, with others as lines. For a page in the folder `here`, a bar leads to its chapter."""
+    """A bar for each rung that another one starts from, with others as lines. For a page in the folder `here`, a bar
+    leads to its chapter."""
     timed, peers, _ = measured()
     known, starts = rungs.by_name(), {rung.previous for rung in rungs.known()}
     last = rungs.known()[-1].name

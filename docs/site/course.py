@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Writes the tables of the course: its exercises, the plans of plans.toml with their minutes, the rubrics of assignments.toml.
+"""Writes the tables of the course: its exercises, the plans of plans.toml with their minutes, the rubrics of
+assignments.toml.
 
 With --check nothing is written: exits 1 when a page is older than what it is made of.
 
-A plan's minutes are added up here. Those of an exercise stand in its exercise.toml. Reading is reckoned from the length of a page: words of
-prose, and for a chapter the lines of its kernel that are new.
+A plan's minutes are added up here. Those of an exercise stand in its exercise.toml. Reading is reckoned from the length
+of a page: words of prose, and for a chapter the lines of its kernel that are new.
 """
 from __future__ import annotations
 

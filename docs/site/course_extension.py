@@ -1,5 +1,6 @@
-"""The course's pages: a task with its hints folded, what a student begins with, the exercises at the end of a chapter, and on a page of
-their own, for instructors, the answers. All of it comes from course/exercises; nothing is written twice."""
+"""The course's pages: a task with its hints folded, what a student begins with, the exercises at the end of a chapter,
+and on a page of their own, for instructors, the answers. All of it comes from course/exercises; nothing is written
+twice."""
 from __future__ import annotations
 
 import difflib
@@ -51,7 +52,8 @@ def table(of: list[Exercise], page: str) -> str:
 
 
 def begins_with(exercise: Exercise, around: int = 3) -> str:
-    """What stands in the student's file, as far as it is the same for everybody: the blanks, each with the lines around it."""
+    """What stands in the student's file, as far as it is the same for everybody: the blanks, each with the lines around
+    it."""
     if "from" in exercise.data:
         rung = rungs.named(exercise.data["from"])
         chapter = os.path.relpath(rung.path / "README.md", exercise.folder)

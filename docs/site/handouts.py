@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Prints the pages of the site to PDF with headless Chromium, one file per page: handouts.py build/site build/handouts [03 ..]
+"""Prints the pages of the site to PDF with headless Chromium, one file per page: handouts.py build/site build/handouts
+[03 ..]
 
-For students: what happened, answers and hints, folded on the site, are left out. With --answers all of it is printed, and the answers to
-the exercises."""
+For students: what happened, answers and hints, folded on the site, are left out. With --answers all of it is printed,
+and the answers to the exercises."""
 from __future__ import annotations
 
 import argparse
@@ -36,8 +37,8 @@ def browser() -> str:
 
 
 def pages(site: Path, answers: bool = True) -> dict[str, Path]:
-    """Name of the hand-out -> page: 08_fragorder, softmax and 02a_swizzle, from past_fa2/08_fragorder/README.html, docs/softmax.html and
-    course/exercises/02a_swizzle/task.html."""
+    """Name of the hand-out -> page: 08_fragorder, softmax and 02a_swizzle, from past_fa2/08_fragorder/README.html,
+    docs/softmax.html and course/exercises/02a_swizzle/task.html."""
     found = {rung.name: site / rung.directory / "README.html" for rung in rungs.known()}
     found |= {path.parent.name: path for path in sorted(site.glob("course/exercises/*/task.html"))}
     found |= {path.stem: path for path in sorted(site.glob("course/*.html")) if answers or path.stem not in FOR_INSTRUCTORS}

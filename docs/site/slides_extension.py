@@ -1,6 +1,7 @@
-"""slides.html beside the site: for a lecture one slide for each page of the foundations and two for each rung. What stands on them comes from the chapter (question, drawing,
-prediction, measured rows, lines to take out), from the kernels (the lines that changed) and from the rung (idea and limit). The page holds all
-that it needs in itself, so it can be copied alone. slides.py prints it."""
+"""slides.html beside the site, for a lecture: one slide for each page of the foundations and two for each rung. What
+stands on them comes from the chapter (question, drawing, prediction, measured rows, lines to take out), from the
+kernels (the lines that changed) and from the rung (idea and limit). The page holds all that it needs in itself, so it
+can be copied alone. slides.py prints it."""
 from __future__ import annotations
 
 import html
@@ -70,7 +71,8 @@ def names_in(line: str) -> set[str]:
 
 
 def stretch(lines: list[int], text: list[str], known: set[str], most: int) -> tuple[int, list[int]]:
-    """Of the lines that changed in one place the `most` that follow each other and say most that the other kernel does not know; how much."""
+    """Of the lines that changed in one place the `most` that follow each other and say most that the other kernel does
+    not know; and how much."""
     code = [n for n in lines if is_code(text[n - 1])]
     news = [len(names_in(text[n - 1]) - known) for n in code]
     best = max(range(len(code) - most + 1), key=lambda i: sum(news[i:i + most]), default=0) if len(code) > most else 0
@@ -78,7 +80,7 @@ def stretch(lines: list[int], text: list[str], known: set[str], most: int) -> tu
 
 
 def key_lines(rung: rungs.Rung) -> str:
-    """The places that say most that is new, or say it no more, in the order of the file and as far as they fit on a slide."""
+    """The places that say most that is new, or say it no more, in the order of the file and as far as they fit."""
     text, shown = kernel_path(rung.name).read_text(encoding="utf-8").splitlines(), highlighted(rung.name)
     if not rung.previous:
         first = next(n for n, line in enumerate(text, 1) if line.startswith("__global__"))
@@ -151,7 +153,7 @@ def rung_slides(rung: rungs.Rung) -> list[str]:
 
 
 def foundation(name: str) -> str:
-    """A page of docs: its first drawing, what it speaks of, its first table if that needs no formulas, and its question."""
+    """A page of docs: its first drawing, what it speaks of, its first table if that needs no formulas, its question."""
     text = (DOCS / f"{name}.md").read_text(encoding="utf-8")
     text = re.sub(r"\{(number|tflops)\}`([^`]+)`", lambda match: NUMBERS[match[1]](match[2]), re.sub(r"\{term\}`([^`<]+?)(?: <[^`]*)?`", r"\1", text))
     text = re.sub(r"\$(\w)\$", r"*\1*", text)
@@ -189,7 +191,7 @@ def deck() -> list[str]:
 
 def page() -> str:
     light = (STATIC / "drawing.css").read_text(encoding="utf-8")
-    light = re.sub(r"@media screen and \(prefers-color-scheme: dark\) \{\n.*?^\}\n", "", light, flags=re.M | re.S)  # a projector shows ink on paper
+    light = re.sub(r"@media screen and \(prefers-color-scheme: dark\) \{\n.*?^\}\n", "", light, flags=re.M | re.S)  # ink on paper
     style = light + HtmlFormatter(style=Light).get_style_defs(".highlight") + (STATIC / "slides.css").read_text(encoding="utf-8")
     return (f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<meta name="viewport" content="width=1280">\n<title>flash-ladder: slides</title>\n<style>\n{style}</style>\n</head>\n'
             f'<body>\n{chr(10).join(deck())}\n<script>\n{(STATIC / "slides.js").read_text(encoding="utf-8")}</script>\n</body>\n</html>\n')

@@ -1,5 +1,5 @@
-// A full slide gets smaller type, never under 15 px for words (tables 14). Keys go from slide to slide; a step forward first opens what is
-// folded, so that a class predicts before it sees. slides.html?only=NAME keeps the slides of one rung.
+// A full slide gets smaller type, never under 15 px for words (tables 14). Keys go from slide to slide; a step forward
+// first opens what is folded, so that a class predicts before it sees. slides.html?only=NAME keeps those of one rung.
 const only = new URLSearchParams(location.search).get("only");
 for (const slide of document.querySelectorAll(".slide")) {
   if (only && slide.dataset.rung !== only) slide.remove();
@@ -11,7 +11,8 @@ for (const slide of slides) {
   for (let size = 22; size > 15 && full(slide); size -= .5) slide.style.setProperty("--size", `${size - .5}px`);
 }
 for (const fold of document.querySelectorAll("details")) fold.open = false;
-const fit = () => { document.documentElement.style.zoom = Math.min(innerWidth / 1280, innerHeight / 720); };  // as large as the screen
+// As large as the screen.
+const fit = () => { document.documentElement.style.zoom = Math.min(innerWidth / 1280, innerHeight / 720); };
 addEventListener("resize", fit);
 fit();
 const steps = { ArrowRight: 1, ArrowDown: 1, PageDown: 1, " ": 1, ArrowLeft: -1, ArrowUp: -1, PageUp: -1, Home: -Infinity, End: Infinity };

@@ -1,5 +1,5 @@
-"""The course's pages: plans and rubrics name what there is, their minutes and points add up, a lecturer finds every report explained, and
-every command is one. $LADDER is the built program."""
+"""The course's pages: plans and rubrics name what there is, their minutes and points add up, a lecturer finds every
+report explained, and every command is one. $LADDER is the built program."""
 from __future__ import annotations
 
 import contextlib

@@ -1,5 +1,5 @@
-"""The course on the site: a page for each task with hints folded and no answer, exercises at the end of a chapter, answers apart, and slides.
-In Chromium: slides fit and can be read, keys lead on, hand-outs leave answers out."""
+"""The course on the site: a page for each task with hints folded and no answer, exercises at the end of a chapter,
+answers apart, and slides. In Chromium: slides fit and can be read, keys lead on, hand-outs leave answers out."""
 from __future__ import annotations
 
 import html
