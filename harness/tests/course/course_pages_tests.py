@@ -89,7 +89,7 @@ class Plans(unittest.TestCase):
         self.refused(f'"{rung}"', '"none_such"', "there is no rung none_such")
         self.refused(f'"{show}"', f'"{show} none_such"', "There is no stage 'none_such'")
         self.refused("most = 330", "most = 0", "minutes, and lab and home have 90")
-        self.refused("points = 60", "points = 61", "assignment 1: 101 points, not 100", "assignments.toml")
+        self.refused("points = 40", "points = 41", "assignment 1: 101 points, not 100", "assignments.toml")
         self.refused("[[plan]]", "[[plan", "plans.toml: ")
 
     def test_a_stale_page_is_seen(self) -> None:
