@@ -101,6 +101,15 @@ def exercises_of(week: dict) -> list[Exercise]:
     return [exercise for exercise in exercises.all_exercises() if rungs.named(exercise.rung).name in week["read"]]
 
 
+def inputs_table() -> str:
+    """The sets of inputs that a check names, each as the code says what it is."""
+    enum = (ROOT / "harness" / "problem" / "inputs.hpp").read_text(encoding="utf-8").partition("enum class InputKind {")[2].partition("};")[0]
+    kinds = re.findall(r"^  (\w+), +// (.+(?:\n +// .+)*)$", enum, re.M)
+    if len(kinds) < 5 or len(kinds) != len(re.findall(r"^  \w+,", enum, re.M)):
+        raise CourseError("harness/problem/inputs.hpp: an input set without a word about it")
+    return "\n".join(["| inputs | what they are |", "|---|---|", *(f"| `{name}` | {' '.join(said.replace('//', ' ').split())} |" for name, said in kinds)])
+
+
 def plan_table(plan: dict) -> str:
     lines = [plan["about"], "", "| week | subject | read | minutes | exercises | minutes | to show |", "|---:|---|---|---:|---|---:|---|"]
     read_in_all = exercises_in_all = 0
@@ -157,7 +166,7 @@ def read_toml(name: str) -> dict:
 def blocks() -> dict[Path, dict[str, str]]:
     """Page -> name of a block -> what stands between `<!-- NAME:begin -->` and `<!-- NAME:end -->`."""
     try:
-        return {COURSE / "exercises.md": {"exercises": exercises_table()},
+        return {COURSE / "exercises.md": {"exercises": exercises_table(), "inputs": inputs_table()},
                 COURSE / "plans.md": {plan["name"]: plan_table(plan) for plan in read_toml("plans.toml")["plan"]},
                 COURSE / "assignments.md": {each["name"]: rubric_table(each) for each in read_toml("assignments.toml")["assignment"]}}
     except KeyError as error:

@@ -8,6 +8,7 @@ import functools
 import os
 import re
 import textwrap
+from pathlib import Path
 
 from sphinx.errors import ExtensionError
 
@@ -91,6 +92,8 @@ def task(exercise: Exercise, text: str) -> str:
     chapter = os.path.relpath(rung.path / "README.md", exercise.folder)
     about = (f"*{exercise.kind.capitalize()}*, about {exercise.minutes} minutes, with [{rung.name}]({chapter}). "
              f"To begin: `./ladder learn start {number(exercise)}`.")
+    if exercise.kind == "hunt":
+        about += f" [What the inputs are](../../{Path(LIST).name}.md#what-the-inputs-are) that a check names."
     hints = "\n\n".join(folded(f"Hint {level}: {LEVELS[level - 1]}", hint) for level, hint in enumerate(exercise.hints, 1))
     parts = [f"# {number(exercise)}: {head.removeprefix('# ')}", about, linked(rest.strip(), page), begins_with(exercise), "## Hints", hints]
     return "\n\n".join(filter(None, parts)) + "\n"
