@@ -68,14 +68,14 @@ class Plans(unittest.TestCase):
         self.assertEqual(course.prose_of(text).split(), ["two", "words", "[three", "four"])
         self.assertTrue(all(5 <= course.page(rung.name).minutes <= 120 for rung in rungs.known()))
 
-    def refused(self, old: str, new: str, said: str, file: str = "plans.toml") -> None:
+    def refused(self, old: str, new: str, said: str, file: str = "course/plans.toml") -> None:
         """A changed data file, and what the program then says."""
-        text = (course.COURSE / file).read_text(encoding="utf-8")
+        text = (ROOT / file).read_text(encoding="utf-8")
         self.assertIn(old, text)
         read = Path.read_text
 
         def changed(path: Path, *arguments, **options) -> str:
-            return text.replace(old, new, 1) if path.name == file else read(path, *arguments, **options)
+            return text.replace(old, new, 1) if path == ROOT / file else read(path, *arguments, **options)
 
         errors = io.StringIO()
         with mock.patch.object(Path, "read_text", changed), mock.patch.object(sys, "argv", ["course.py", "--check"]), contextlib.redirect_stderr(errors):
@@ -89,8 +89,9 @@ class Plans(unittest.TestCase):
         self.refused(f'"{rung}"', '"none_such"', "there is no rung none_such")
         self.refused(f'"{show}"', f'"{show} none_such"', "There is no stage 'none_such'")
         self.refused("most = 330", "most = 0", "minutes, and lab and home have 90")
-        self.refused("points = 40", "points = 41", "assignment 1: 101 points, not 100", "assignments.toml")
+        self.refused("points = 40", "points = 41", "assignment 1: 101 points, not 100", "course/assignments.toml")
         self.refused("[[plan]]", "[[plan", "plans.toml: ")
+        self.refused("  peaky,  ", "  peaky, // x\n  other,\n  // ", "an input set without a word about it", "harness/problem/inputs.hpp")
 
     def test_a_stale_page_is_seen(self) -> None:
         for path, parts in course.blocks().items():
