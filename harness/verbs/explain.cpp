@@ -139,7 +139,7 @@ void print_traffic(std::FILE* out, const Stage& stage, const Variant& variant, c
 
 void print_sites(std::FILE* out, const emulator::Counters& counters) {
   if (counters.sites.empty()) {
-    fmt::print(out, "\nIt does not touch shared memory.\n");
+    fmt::print(out, "\nNo warp reads or writes shared memory itself: no bank conflicts are counted.\n");
     return;
   }
   fmt::print(out, "\nShared memory, by source line\n");
