@@ -16,10 +16,13 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
+DONE, FAILED, USAGE, CANNOT_RUN_HERE, INTERRUPTED = 0, 1, 2, 77, 130  # exit codes, as the ladder has them
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(Path(__file__).resolve().parent)]
 import cost  # noqa: E402
@@ -35,6 +38,14 @@ BEGIN, END = "// ---- your part:", "// ---- end of your part"
 
 class CourseError(Exception):
     """What stops an exercise; the message has the way out."""
+
+
+class Usage(CourseError):
+    """What was typed cannot be done."""
+
+
+class NotHere(CourseError):
+    """This machine has not what it takes."""
 
 
 @dataclass(frozen=True)
@@ -473,3 +484,19 @@ def all_exercises() -> list[Exercise]:
     """In the order of their rungs, and those of one rung by their names: 02a_.. before 02b_.."""
     found = [Exercise(folder) for folder in sorted(FOLDER.iterdir()) if (folder / "exercise.toml").is_file()]
     return sorted(found, key=lambda exercise: (rungs.named(exercise.rung).order, exercise.name))
+
+
+def run(main: Callable[[list[str]], int]) -> NoReturn:
+    """A program of the course: what stops it is said in a sentence, with the exit code for it."""
+    try:
+        code = main(sys.argv[1:])
+        sys.stdout.flush()
+    except BrokenPipeError:  # `| head` has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = DONE
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    except (CourseError, rungs.RungsError) as error:
+        print(error, file=sys.stderr)
+        code = {Usage: USAGE, NotHere: CANNOT_RUN_HERE}.get(type(error), FAILED)
+    sys.exit(code)

@@ -33,9 +33,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import cage as cages  # noqa: E402
 import exercises  # noqa: E402
-from exercises import CourseError, Exercise, rungs  # noqa: E402
+from exercises import CANNOT_RUN_HERE, DONE, FAILED, USAGE, CourseError, Exercise, Usage, rungs  # noqa: E402
 
-DONE, FAILED, USAGE, CANNOT_RUN, INTERRUPTED = 0, 1, 2, 77, 130
 MOST_BYTES = 1 << 20  # of a submitted file; a kernel has 20 KB
 MOST_SAID = 4000  # characters that a student is told
 NOTES = "prediction.txt"
@@ -43,12 +42,9 @@ NOTES = "prediction.txt"
 # In this order, and none without those before it: a race makes any answer luck, and counts of a wrong kernel say nothing.
 FACETS = ("answers", "races", "counts", "prediction")
 MARKS = {"answers": 50, "races": 20, "counts": 30}
-# Kinds of failure that are neither answers nor counts: what the kernel did to others' memory, or read before it was written.
-RACES = ("emulator_report", "guard_overwritten", "input_modified", "unset_variable")
-
-
-class Usage(CourseError):
-    """What was typed cannot be done."""
+# Kinds of failure that are neither answers nor counts: what the kernel did to others' memory, read before it was written, or left
+# to the order of its threads.
+RACES = ("emulator_report", "guard_overwritten", "input_modified", "order_dependent", "unset_variable")
 
 
 # ---- what was handed in -----------------------------------------------------------------------------------------------
@@ -523,7 +519,7 @@ def prove(exercise: Exercise, ladder: CagedLadder) -> float:
     if not solution.result["passed"]:
         print(f"The solution itself does not pass here, so that nobody can be graded:\n{solution.result['said']}\n"
               f"  By itself:  ./ladder check {rungs.named(exercise.rung).number}", file=sys.stderr)
-        sys.exit(CANNOT_RUN)
+        sys.exit(CANNOT_RUN_HERE)
     return time.monotonic() - began
 
 
@@ -621,13 +617,4 @@ def counters_of(exercise: Exercise, ladder: CagedLadder) -> set[str]:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except Usage as error:
-        print(error, file=sys.stderr)
-        sys.exit(USAGE)
-    except (CourseError, rungs.RungsError) as error:
-        print(error, file=sys.stderr)
-        sys.exit(FAILED)
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
+    exercises.run(main)

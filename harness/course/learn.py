@@ -31,20 +31,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import exercises  # noqa: E402
-from exercises import CourseError, Exercise, rungs, work_folder  # noqa: E402
+from exercises import DONE, FAILED, CourseError, Exercise, NotHere, Usage, rungs, work_folder  # noqa: E402
 
-DONE, FAILED, USAGE, CANNOT_RUN_HERE, INTERRUPTED = 0, 1, 2, 77, 130
 WORDS = ("list", "start", "check", "hint", "reset", "solution", "board", "time")
 BEST = 5  # of one's own kernels on the board
 POLL_S = 0.3
-
-
-class Usage(CourseError):
-    """What was typed cannot be done."""
-
-
-class NotHere(CourseError):
-    """This machine has not what it takes."""
 
 
 class Progress:
@@ -467,21 +458,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        code = main(sys.argv[1:])
-        sys.stdout.flush()
-        sys.exit(code)
-    except Usage as error:
-        print(error, file=sys.stderr)
-        sys.exit(USAGE)
-    except NotHere as error:
-        print(error, file=sys.stderr)
-        sys.exit(CANNOT_RUN_HERE)
-    except (CourseError, rungs.RungsError) as error:
-        print(error, file=sys.stderr)
-        sys.exit(FAILED)
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
-    except BrokenPipeError:  # `| head` has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(DONE)
+    exercises.run(main)

@@ -266,6 +266,12 @@ class Pages(unittest.TestCase):
 
 
 class Marks(unittest.TestCase):
+    def test_every_kind_of_failure_has_its_marks(self) -> None:
+        """A new kind is neither here nor there until somebody says so."""
+        kinds = (ROOT / "harness" / "verify" / "check.hpp").read_text(encoding="utf-8").partition("enum class FailureKind {")[2].partition("};")[0]
+        answers = {"wrong_result", "wrong_lse", "nan_output", "unwritten_output", "launch_failed", "differs_from_naive", "property_broken", "hangs"}
+        self.assertEqual(set(re.findall(r"^  (\w+),", kinds, re.M)), answers | {*grade.RACES, *exercises.ABOUT_COUNTS})
+
     def shares(self, *kinds: str, passed: bool = False, max_err: float | None = 1e-4) -> list[float]:
         rows = [{"failures": [{"kind": kind} for kind in kinds], "max_err": max_err}]
         verdict = exercises.Verdict(passed, kinds[0] if kinds else "passed", "")
