@@ -6,6 +6,7 @@ import argparse
 import csv
 import html
 import importlib
+import re
 
 from docutils import nodes
 from sphinx.errors import ExtensionError
@@ -81,12 +82,14 @@ def claim(where: str, row: dict[str, str]) -> list[str]:
     except Exception as error:  # an expression can fail in any way; its line says where
         raise ExtensionError(f"{where}: {row['ours']}: {error}") from None
     claimed = row["claimed"].replace("..", " to ").replace(">", "above ").replace("<", "below ")
-    return [row["claim"], row["from"], f"{claimed} {row['unit']}".strip(), ours, agrees, row["why"]]
+    return [row["claim"], f"{claimed} {row['unit']}".strip(), ours, agrees, row["why"]]
 
 
 class Claims(SphinxDirective):
-    """```{claims}```: docs/site/claims.csv, a line for each figure that others state and that can be made again
-    here."""
+    """```{claims} post```: the lines of docs/site/claims.csv that come from there, each a figure that others state and
+    that can be made again here."""
+    required_arguments = 1
+    final_argument_whitespace = True
 
     def run(self):
         for path in (CLAIMS, figure.RESULTS / "h200.csv", figure.RESULTS / traffic.FILE):
@@ -95,8 +98,13 @@ class Claims(SphinxDirective):
             reader = csv.DictReader(file, strict=True)
             if reader.fieldnames != CLAIM_COLUMNS:
                 raise ExtensionError(f"{CLAIMS}:1: the columns are not {','.join(CLAIM_COLUMNS)}")
-            rows = [claim(f"{CLAIMS}:{reader.line_num}", row) for row in reader]
-        return [nodes.raw("", table(["claim", "from", "claimed", "ours", "", "why"], rows), format="html")]
+            rows = [claim(f"{CLAIMS}:{reader.line_num}", row) for row in reader if row["from"] == self.arguments[0]]
+        if not rows:
+            raise ExtensionError(f"{{claims}} {self.arguments[0]}: {CLAIMS} has no line from there")
+        # Why it does or does not agree stands below, as wide as the table: a column of sentences would leave a phone.
+        head = table(["claim", "claimed", "ours", "verdict"], [row[:4] for row in rows])
+        reasons = iter(row[4] for row in rows)
+        return [nodes.raw("", re.sub(r"</tr>(?=<tr>|</tbody>)", lambda _: f'</tr><tr><td colspan="4">{html.escape(next(reasons))}</td></tr>', head), format="html")]
 
 
 def measured_role(_role, _raw, text, _line, _inliner, options=None, content=None):

@@ -225,13 +225,14 @@ class Site(unittest.TestCase):
         page = self.pages[self.site / "docs" / "claims.html"]
         with (DOCS / "site" / "claims.csv").open(encoding="utf-8", newline="") as file:
             claims = list(csv.DictReader(file))
-        table = next(part for part in page.split("<table>")[1:] if '<th scope="col">claimed</th>' in part).split("</table>")[0]
-        rows = [re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row) for row in table.split("<tr>")[2:]]
-        self.assertEqual([(html.unescape(row[0]), html.unescape(row[1])) for row in rows],
-                         [(claim["claim"], claim["from"]) for claim in claims])
+        tables = [part.split("</table>")[0] for part in page.split("<table>") if '<th scope="col">claimed</th>' in part]
+        cells = [re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row) for table in tables for row in table.split("<tr>")[2:]]
+        rows, reasons = cells[::2], cells[1::2]
+        self.assertEqual([html.unescape(row[0]) for row in rows], [claim["claim"] for claim in claims])
+        self.assertEqual([[html.unescape(cell) for cell in row] for row in reasons], [[claim["why"]] for claim in claims])
         for row in rows:
-            self.assertEqual(row[4] == "", row[3] == "not measured yet", row)
-            self.assertIn(row[4], ("", "same", "not the same"))
+            self.assertEqual(row[3] == "", row[2] == "not measured yet", row)
+            self.assertIn(row[3], ("", "same", "not the same"))
 
     def test_a_figure_is_a_table_too(self) -> None:
         page = self.pages[self.site / "docs" / "traffic.html"]
