@@ -130,13 +130,22 @@ def changed(name: str) -> int:
     return _only([lines for rung, (_, lines) in changes.since_previous().items() if rung == _full(name)], f"{name} with a rung before it")
 
 
+def mutants(column: str) -> int:
+    """A column of mutants.csv, summed over its rungs: mutants('survived')."""
+    with _file("mutants.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    if not rows or column not in rows[0]:
+        raise results.ResultsError(f"no column {column} in docs/results/mutants.csv")
+    return sum(int(row[column]) for row in rows)
+
+
 def count(path: str, pattern: str = "") -> int:
     """How many lines of a file match: what prose says of the code itself."""
     lines = (results.ROOT / path).read_text(encoding="utf-8").splitlines()
     return sum(bool(re.search(pattern, line)) for line in lines) or _only([], f"a line like {pattern!r} in {path}")
 
 
-NAMES = {function.__name__: function for function in (h200, sweep, ncu, traffic, sass, changed, count, min, max)}
+NAMES = {function.__name__: function for function in (h200, sweep, ncu, traffic, sass, changed, mutants, count, min, max)}
 
 
 def value(expression: str):

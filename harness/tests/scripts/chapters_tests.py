@@ -144,6 +144,7 @@ class Prose(Scratch):
                 f"{stage},{kernel},test,2,16,4096,128,{metric},inst,{value},x,2000-01-01\n" for stage, kernel, metric, value in (
                     ("02_brick", '"flash_attention<64, 128, 4>"', "sass.MOV", 3), ("02_brick", '"flash_attention<64, 128, 4>"', "sass.IMAD", 4),
                     ("02_brick", '"flash_attention<64, 32, 2>"', "sass.MOV", 5))))
+        (self.folder / "mutants.csv").write_text("rung,mutants,survived\n00_stone,10,0\n01_wood,20,3\n")
         patch = mock.patch.object(prose, "_file", lambda name: self.folder / name)
         patch.start()
         self.addCleanup(patch.stop)
@@ -161,6 +162,7 @@ class Prose(Scratch):
         self.assertEqual(prose.h200("06", n=512, batch=32).n, 512)
         self.assertEqual(prose.sass("02", "MOV IMAD"), 7)
         self.assertEqual(prose.sass("02", "MOV", "64, 32, 2"), 5)
+        self.assertEqual(prose.number("mutants('mutants') - mutants('survived'):d"), "27")
 
     def test_a_ceiling_is_found_by_its_name_though_a_rung_has_it_as_its_word(self) -> None:
         (self.folder / "h200.csv").write_text(FIXTURE.read_text().replace("\nwgmma,ceiling,", "\nbrick,ceiling,"))
@@ -169,7 +171,7 @@ class Prose(Scratch):
     def test_what_is_not_there_is_refused(self) -> None:
         for text, said in (("h200('99').tflops:.1f", "no row of 99"), ("h200('06', n=77).tflops:.1f", "N = 77"),
                            ("h200('06').speed:.1f", "speed"), ("ncu('02', 'nothing'):.0f", "no nothing of 02"),
-                           ("ncu('99', 'nothing'):.0f", "no row of 99"),
+                           ("ncu('99', 'nothing'):.0f", "no row of 99"), ("mutants('nothing'):d", "no column nothing"),
                            ("h200('fa2').registers:d", "NoneType"), ("1 +:d", "invalid syntax")):
             with self.subTest(text), self.assertRaisesRegex(results.ResultsError, said):
                 prose.number(text)
