@@ -32,7 +32,7 @@ OTHER_SENSES = {
     "tile": r"(?:column|mma|left|right) tiles?",
 }
 # A term that is an everyday word too: its paragraph must say this.
-SPEAKS_OF = {"phase": r"\b(?:mbarrier|arriv|parity)"}
+SPEAKS_OF = {"in turns": r"\b(?:TFLOPS|regime|timed|rounds|power|clock)", "phase": r"\b(?:mbarrier|arriv|parity)"}
 
 
 @functools.cache
