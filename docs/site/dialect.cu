@@ -33,7 +33,7 @@ __global__ void pairs(AttentionParams p, const half* Q, float scale, int row, in
   { pair = __floats2half2_rn(score, x); }
   { pair_bits = pack_f16x2(score, x); }
 
-  // Sixteen bytes of global memory | The widest load there is
+  // Sixteen bytes of global memory | The widest load of a thread on these GPUs
   { eight_halves = *reinterpret_cast<const uint4*>(Q + chunk * 8); }
   { eight_halves = ld_global_v4(p.Q + chunk * 8); }
 
@@ -57,11 +57,11 @@ __global__ void pairs(AttentionParams p, const half* Q, float scale, int row, in
   { row_max = fmaxf(row_max, __shfl_xor_sync(0xffffffff, row_max, 1)); }
   { row_max = fmaxf(row_max, shfl_xor(row_max, 1)); }
 
-  // Does any lane say yes? | The same
+  // Does any lane say yes? | Every lane gets the answer; here too all 32 take part
   { grown = __any_sync(0xffffffff, grown); }
   { grown = vote_any(grown); }
 
-  // An exponential | The hardware has powers of two; log2 e goes into the scale
+  // An exponential | The hardware has powers of two, so log2 e comes into the exponent
   { x = __expf(score - row_max); }
   { x = ex2_approx((score - row_max) * 1.44269504f); }
   if (grown) S[0] = x + score + row_max;
