@@ -8,7 +8,8 @@ import json
 import browser
 from ladder import COPYING, ROOT, rungs
 
-PAGES = ("index", "attention", "gpu", "softmax", "kernels", "fragments", "ladder", "lab", "player", "explorer", "traffic", "claims", "references", "glossary")
+PAGES = ("index", "attention", "gpu", "softmax", "kernels", "fragments", "ladder", "lab", "player", "explorer", "traffic", "claims", "measuring",
+         "mutants", "emulator", "tried", "results/README", "references", "glossary")
 
 # Of every text that is shown: its size on the screen, where an SVG is scaled too. Formulas have small indices by right.
 SIZES = """
