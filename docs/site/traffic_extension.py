@@ -32,6 +32,14 @@ def table(head: list[str], rows: list[list[str]], caption: str = "") -> str:
             f"<tbody>{body}</tbody></table>")
 
 
+def with_reasons(head: list[str], rows: list[list[str]]) -> str:
+    """A table whose last column stands below each row, as wide as the table: a column of sentences would leave a
+    phone."""
+    reasons = iter(row[-1] for row in rows)
+    below = lambda _: f'</tr><tr><td colspan="{len(head)}">{html.escape(next(reasons))}</td></tr>'
+    return re.sub(r"</tr>(?=<tr>|</tbody>)", below, table(head, [row[:-1] for row in rows]))
+
+
 class Plot(SphinxDirective):
     """```{plot} bytes_over_n```, and its text alternative as content: a figure of harness/plots, and its table."""
     required_arguments = 1
@@ -101,10 +109,24 @@ class Claims(SphinxDirective):
             rows = [claim(f"{CLAIMS}:{reader.line_num}", row) for row in reader if row["from"] == self.arguments[0]]
         if not rows:
             raise ExtensionError(f"{{claims}} {self.arguments[0]}: {CLAIMS} has no line from there")
-        # Why it does or does not agree stands below, as wide as the table: a column of sentences would leave a phone.
-        head = table(["claim", "claimed", "ours", "verdict"], [row[:4] for row in rows])
-        reasons = iter(row[4] for row in rows)
-        return [nodes.raw("", re.sub(r"</tr>(?=<tr>|</tbody>)", lambda _: f'</tr><tr><td colspan="4">{html.escape(next(reasons))}</td></tr>', head), format="html")]
+        return [nodes.raw("", with_reasons(["claim", "claimed", "ours", "verdict"], rows), format="html")]
+
+
+class Trials(SphinxDirective):
+    """```{trials} h200_trials.csv```: a file of docs/results whose last column says what we make of a row."""
+    required_arguments = 1
+
+    def run(self):
+        path = figure.RESULTS / self.arguments[0]
+        self.env.note_dependency(str(path))
+        try:
+            with path.open(encoding="utf-8", newline="") as file:
+                head, *rows = csv.reader(file, strict=True)
+        except (OSError, ValueError, csv.Error) as error:
+            raise ExtensionError(f"{{trials}} {path}: {error}") from None
+        if not rows or any(len(row) != len(head) for row in rows):
+            raise ExtensionError(f"{{trials}} {path}: not every row has the {len(head)} cells of the first")
+        return [nodes.raw("", with_reasons(head[:-1], rows), format="html")]
 
 
 def measured_role(_role, _raw, text, _line, _inliner, options=None, content=None):
@@ -121,5 +143,6 @@ def measured_role(_role, _raw, text, _line, _inliner, options=None, content=None
 def setup(app):
     app.add_directive("plot", Plot)
     app.add_directive("claims", Claims)
+    app.add_directive("trials", Trials)
     app.add_role("measured", measured_role)
     return {"parallel_read_safe": True}

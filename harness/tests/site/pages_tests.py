@@ -234,6 +234,15 @@ class Site(unittest.TestCase):
             self.assertEqual(row[3] == "", row[2] == "not measured yet", row)
             self.assertIn(row[3], ("", "same", "not the same"))
 
+    def test_what_was_tried_stands_whole(self) -> None:
+        page = self.pages[self.site / "docs" / "tried.html"]
+        cells = [html.unescape(cell) for cell in re.findall(r"<t[dh]\b[^>]*>(.*?)</t[dh]>", page)]
+        for name in ("h200_trials.csv", "h200_trials_hopper.csv"):
+            with (DOCS / "results" / name).open(encoding="utf-8", newline="") as file:
+                head, *rows = csv.reader(file)
+            for row in [head[:-1], *rows]:
+                self.assertTrue(any(cells[at:at + len(row)] == row for at, cell in enumerate(cells) if cell == row[0]), row)
+
     def test_a_figure_is_a_table_too(self) -> None:
         page = self.pages[self.site / "docs" / "traffic.html"]
         table = page[page.index("h200-time-over-n.svg"):]
