@@ -28,7 +28,9 @@ OTHER_SENSES = {
     "block": r"\d+x\d+ blocks?|measured blocks?|mixed block|blocks? of code(?:, and each block)?|block rows",
     "head": r"falls heads",
     "ring": r"ring attention",
+    "scheduler": r"randomized scheduler",
     "stage": r".*",  # of a ring, or what the program calls a rung
+    "sustained": r"peak sustained",
     "tile": r"(?:column|mma|left|right) tiles?",
 }
 # A term that is an everyday word too: its paragraph must say this.

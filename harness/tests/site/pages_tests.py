@@ -274,7 +274,8 @@ class Glossary(unittest.TestCase):
 
     def test_the_same_word_in_another_sense(self) -> None:
         for term, text in (("block", "fetches a 16x16\nblock of V"), ("block", "the measured block and every number"), ("block", "one block of\ncode in which"),
-                           ("head", "a coin that falls heads"), ("ring", "Ring attention joins in this way"), ("tile", "the fragments of two column tiles"),
+                           ("head", "a coin that falls heads"), ("ring", "Ring attention joins in this way"), ("scheduler", "A Randomized Scheduler with"),
+                           ("sustained", "by ncu's peak sustained"), ("tile", "the fragments of two column tiles"),
                            ("in turns", "a producer, and two\nwarpgroups in turns"), ("tile", "of the left tile, then of the right tile"), ("phase", "a matrix is one phase of eight rows"), ("stage", "K has two stages")):
             self.assertIsNone(self.first_use(term, text), text)
 
