@@ -2,6 +2,7 @@
 among others, a report of the emulator, and the words of these kernels beside those of plain CUDA."""
 from __future__ import annotations
 
+import functools
 import html
 import json
 import os
@@ -82,6 +83,7 @@ class Dialect(SphinxDirective):
         return shown
 
 
+@functools.cache
 def measured(regime: str = "sustained") -> tuple[list[results.Row], list[results.Row], list[results.Row]]:
     """Rungs, peers and ceilings at the README's shape; a regime that was not measured has none."""
     try:

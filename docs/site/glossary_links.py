@@ -87,12 +87,14 @@ def join_lines(doctree: nodes.document) -> None:
             parent.extend(joined)
 
 
-def link(text: nodes.Text, name: str, match: re.Match) -> None:
-    said = text.astext()
+def link(text: nodes.Text, said: str, name: str, match: re.Match) -> list[tuple[nodes.Text, str]]:
+    """What is left of the text, before the link and behind it."""
     xref = addnodes.pending_xref("", nodes.inline(match[0], match[0]), refdomain="std", reftype="term", reftarget=name,
                                  refexplicit=True, refwarn=True)
-    parts = [nodes.Text(said[:match.start()]), xref, nodes.Text(said[match.end():])]
-    text.parent.replace(text, [part for part in parts if part.astext()])
+    left = [(nodes.Text(part), part) for part in (said[:match.start()], said[match.end():])]
+    (before, _), (behind, _) = left
+    text.parent.replace(text, [part for part in (before, xref, behind) if part.astext()])
+    return left
 
 
 def link_first_uses(app, doctree: nodes.document) -> None:
@@ -101,13 +103,15 @@ def link_first_uses(app, doctree: nodes.document) -> None:
         return
     join_lines(doctree)
     marked = {node["reftarget"] for node in doctree.findall(addnodes.pending_xref) if node.get("reftype") == "term"}
-    for name in terms():
-        if name in marked:
+    opened = [(text, text.astext()) for text in doctree.findall(nodes.Text) if not is_closed(text)]
+    page = "\0".join(said for _, said in opened)
+    for name, pattern in terms().items():
+        if name in marked or not pattern.search(page):
             continue
-        for text in list(doctree.findall(nodes.Text)):
-            match = first_use(name, text.astext(), lambda text=text: paragraph_of(text).astext())
-            if match and not is_closed(text):
-                link(text, name, match)
+        for i, (text, said) in enumerate(opened):
+            match = first_use(name, said, lambda text=text: paragraph_of(text).astext())
+            if match:
+                opened[i:i + 1] = link(text, said, name, match)
                 break
 
 

@@ -2,6 +2,7 @@
 marks."""
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 
@@ -43,6 +44,7 @@ def hunks(before: str, stage: str) -> list[tuple[range, range]]:
     return changes.hunks(known[before], known[stage])
 
 
+@functools.cache
 def highlighted(stage: str) -> list[str]:
     """The lines of a kernel as HTML."""
     text = kernel_path(stage).read_text(encoding="utf-8")
