@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 import re
 import subprocess
 from dataclasses import dataclass
 
+import cage as cages
 import exercises
 from exercises import Exercise, rungs
 
@@ -25,6 +27,12 @@ class Member:
     text: str
     reason: str  # why it has not all marks; "passed"
     says: str = ""  # and is told
+
+
+@functools.cache
+def isolated() -> bool:
+    """Whether an attack can reach what belongs to whoever runs this."""
+    return os.geteuid() == 0 or cages.best([], ["true"])[0].closed
 
 
 @functools.cache
@@ -73,6 +81,8 @@ def attackers(exercise: Exercise, victim: str) -> list[Member]:
         "kills_all": (called("kill", "-1", "9") + called("kill", f"{called('getppid')[:-1]}", "9") + called("_exit", "0"), "no_verdict"),
         "closes": ("for (int i = 0; i < 99; ++i) " + called("close", "i"), "crashed"),
     }
+    if not isolated():
+        del early["kills_all"]  # it would: the tests, the terminal, the desktop
     members += [Member(name, with_code(exercise, code, True), reason) for name, (code, reason) in early.items()]
     members += [
         Member("floods", with_code(exercise, f"while (true) {called('write', '2', 'FLOOD', '4000L')}".replace("FLOOD", f'"{"x" * 4000}"'), True),
