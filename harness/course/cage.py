@@ -2,7 +2,8 @@
 
 With bubblewrap (bwrap): no network, no files but those that are named, read-only, an empty /tmp that is gone afterwards, no sight of other
 processes, and all of its processes end with it. Without it, the limits alone: course/grading.md says what then protects against what.
-In both: limits on time, memory, processes, sizes and numbers of files and on output; and root hands its rights in first.
+In both: limits on time, memory, processes, sizes and numbers of files and on output; and root hands its rights in first. Where the
+memory of the whole machine runs out, what is in a cage is the first that the system ends.
 """
 from __future__ import annotations
 
@@ -42,6 +43,31 @@ class Ended:
     stopped: str  # what it had too much of: "", time, memory, processes or output
     stdout: bytes
     stderr: bytes
+
+    @property
+    def killed(self) -> bool:
+        """By somebody else than its cage, and without a chance to say anything; bubblewrap tells of it as a shell does."""
+        return not self.stopped and self.code in (-signal.SIGKILL, 128 + signal.SIGKILL)
+
+
+def memory_available(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) -> int:
+    """Bytes that this machine can still give, or the control group that this process is in (a container's, a batch system's)."""
+    found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    with contextlib.suppress(OSError, ValueError, StopIteration, IndexError):
+        lines = (proc / "meminfo").read_text().splitlines()
+        found.append(int(next(line for line in lines if line.startswith("MemAvailable:")).split()[1]) << 10)
+    limits = [groups / "memory" / "memory.limit_in_bytes"]  # of cgroup v1, as a container sees its own
+    with contextlib.suppress(OSError):
+        for line in (proc / "self" / "cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            root, name = (groups, "memory.max") if not controllers else (groups / "memory", "memory.limit_in_bytes")
+            if controllers in ("", "memory"):
+                mine = root / path.lstrip("/")
+                limits += [folder / name for folder in (mine, *mine.parents) if folder.is_relative_to(root)]
+    for file in limits:
+        with contextlib.suppress(OSError, ValueError):  # there is none, or it says "max"
+            found.append(int(file.read_text()))
+    return min(found)
 
 
 def family(ancestor: int) -> dict[int, tuple[int, int]]:
@@ -129,6 +155,8 @@ class Cage:
             command += ["setpriv", "--reuid", user, "--regid", user, "--clear-groups", "--no-new-privs", "--"]
         elif not self.closed:
             processes += threads_of_this_user()  # who are counted with it
+        if shutil.which("choom"):
+            command += ["choom", "-n", "1000", "--"]  # the highest; to go up takes no rights
         limits = self.limits
         return [*command, "prlimit", f"--cpu={int(limits.seconds * 4) + 1}", f"--nproc={processes}",
                 f"--fsize={limits.file_bytes}", f"--nofile={limits.files}", "--core=0", "--memlock=0", "--"]

@@ -38,6 +38,8 @@ from exercises import CANNOT_RUN_HERE, DONE, FAILED, USAGE, CourseError, Exercis
 MOST_BYTES = 1 << 20  # of a submitted file; a kernel has 20 KB
 MOST_SAID = 4000  # characters that a student is told
 NOTES = "prediction.txt"
+MOST_MEMORY, LEAST_MEMORY = 3 << 30, 512 << 20  # for one, where there is as much; and what a right one takes, with room: up to 334 MiB were seen
+COMPILER_KILLED = "fatal error: Killed signal terminated program"  # as GCC says it; a kernel's own fault it is not
 
 # In this order, and none without those before it: a race makes any answer luck, and counts of a wrong kernel say nothing.
 FACETS = ("answers", "races", "counts", "prediction")
@@ -244,6 +246,9 @@ def unsealed(stdout: bytes, secret: str) -> list[dict] | None:
 def without_verdict(ended: cages.Ended, said: str) -> tuple[str, str]:
     if ended.stopped:
         return f"too_much_{ended.stopped}", f"It was stopped, because it took too much {ended.stopped}."
+    if ended.killed or ended.code == FAILED and COMPILER_KILLED in said:
+        return "too_much_memory", (f"{'It' if ended.killed else 'Its compiler'} was killed (SIGKILL), and not by this judge. The system does that where "
+                                   "memory is short; with fewer at once each has more:  --jobs 1")
     if ended.code < 0 or ended.code > 128:
         number = ended.code % 128 if ended.code > 0 else -ended.code
         return "crashed", f"It crashed ({signal.Signals(number).name if number in signal.valid_signals() else number}) before a verdict."
@@ -496,6 +501,14 @@ def write(file: str, text: str) -> None:
         Path(file).write_text(text)
 
 
+def jobs_and_memory(jobs: int | None, gib: float | None) -> tuple[int, int]:
+    """How many at once, and bytes for each. What all of them may hold must be there, or the system ends whom it likes."""
+    available = cages.memory_available()
+    memory = int(gib * (1 << 30)) if gib else 0
+    jobs = jobs or min(os.cpu_count() or 1, max(1, available // (memory or LEAST_MEMORY)))
+    return jobs, memory or min(MOST_MEMORY, available // jobs)
+
+
 def cage_for(exercise: Exercise, limits: cages.Limits, required: bool) -> cages.Cage:
     """What compiling one kernel needs, and no kernel of a rung."""
     program = rungs.program().resolve()
@@ -537,10 +550,11 @@ def flags() -> argparse.ArgumentParser:
     parser.add_argument("--gradescope", default="", metavar="FILE", help="results.json, of a single submission")
     parser.add_argument("--at-least", type=float, metavar="N", help="exit code 1 if anybody has less")
     parser.add_argument("--require-isolation", action="store_true", help="exit code 2 where there is none")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="submissions at once; default: one a core")
+    parser.add_argument("--jobs", type=int, metavar="N", help="submissions at once; default: one a core, fewer where memory is short")
     parser.add_argument("--launch-seconds", type=float, metavar="S", help="for one launch of a kernel; default: 20, and more on a slow machine")
     parser.add_argument("--seconds", type=float, metavar="S", help="for one submission; default: 60, and more on a slow machine")
-    parser.add_argument("--memory", type=float, default=3, metavar="GIB", help="for one submission; default 3")
+    parser.add_argument("--memory", type=float, metavar="GIB",
+                        help=f"for one submission; default {MOST_MEMORY >> 30}, or its share of what is available here, if that is less")
     return parser
 
 
@@ -548,7 +562,7 @@ def main(arguments: list[str]) -> int:
     typed = flags().parse_args(arguments)
     if not typed.folder.is_dir():
         raise Usage(f"{typed.folder} is {'no folder' if typed.folder.exists() else 'not there'}; grade takes the folder of the submissions.")
-    if min(typed.jobs, typed.memory, *filter(None.__ne__, (typed.seconds, typed.launch_seconds))) <= 0:
+    if min(filter(None.__ne__, (typed.jobs, typed.memory, typed.seconds, typed.launch_seconds)), default=1) <= 0:
         raise Usage("--jobs, --seconds, --launch-seconds and --memory are more than 0.")
     try:
         exercise = exercise_called(typed.exercise or typed.folder.resolve().name)
@@ -564,7 +578,8 @@ def main(arguments: list[str]) -> int:
         raise Usage(f"--gradescope is for a single submission, as its autograder has it; {typed.folder} has {len(submissions)}.")
     writable(typed.json, typed.junit, typed.gradescope)
 
-    limits = cages.Limits(seconds=900, memory=int(typed.memory * (1 << 30)))
+    jobs, memory = jobs_and_memory(typed.jobs, typed.memory)
+    limits = cages.Limits(seconds=900, memory=memory)
     ladder = CagedLadder(cage_for(exercise, limits, typed.require_isolation), 300)
     if exercise.kind != "predict":
         if asked and (unknown := set(asked) - counters_of(exercise, ladder)):
@@ -575,7 +590,7 @@ def main(arguments: list[str]) -> int:
         ladder.cage.limits = dataclasses.replace(limits, seconds=typed.seconds or max(60, 8 * took))
     if not marks:
         begun = starts(exercise)
-        Class(exercise, MARKS, [], ladder).judge(begun, typed.jobs)
+        Class(exercise, MARKS, [], ladder).judge(begun, jobs)
         marks = usual_marks({name for name in MARKS if all(each.result["marks"][name]["score"] for each in begun)}, asked)
 
     def told(submission: Submission) -> None:
@@ -592,7 +607,7 @@ def main(arguments: list[str]) -> int:
             each.result = nothing_judged("untouched", "It is the file that everybody begins with.", marks)
         else:
             first.setdefault((each.text, each.notes, each.seed), each)
-    Class(exercise, marks, asked, ladder).judge(list(first.values()), typed.jobs, told)
+    Class(exercise, marks, asked, ladder).judge(list(first.values()), jobs, told)
     for each in submissions:
         if not each.result or (each.text, each.notes, each.seed) in first:
             same = [other.student for other in submissions if other is not each and not other.problem and other.text == each.text]
