@@ -183,15 +183,16 @@ class SideBySide {
     RealMachine real(gpu.pci_bus_id);
     PeerPool peers(sides_[0].stage && sides_[1].stage ? std::vector<PeerCommand>{} : peer_commands(options_));
     std::vector<ResultRow> rows;
+    nlohmann::ordered_json document = nlohmann::ordered_json::array();
     for (const Shape& shape : bench_shapes(options_)) {
-      const Status timed = time(gpu, real, peers, shape, kind, rows);
+      const Status timed = time(gpu, real, peers, shape, kind, rows, document);
       if (!timed) return timed;
     }
-    return options_.json.empty() ? Status{} : write_json(options_.json, rows);
+    return options_.json.empty() ? Status{} : write_document(options_.json, document);
   }
 
   Status time(const GpuInfo& gpu, RealMachine& real, PeerPool& peers, const Shape& shape, InputKind kind,
-              std::vector<ResultRow>& rows) {
+              std::vector<ResultRow>& rows, nlohmann::ordered_json& document) {
     uint64_t workspace = 0;
     for (const Side& side : sides_) workspace = std::max(workspace, side.stage ? side.variant->workspace_at(shape) : 0);
     for (const Status& fits : {fits_gpu_memory(shape, workspace, gpu), fits_host_memory(shape, 0)}) {
@@ -236,7 +237,14 @@ class SideBySide {
     fmt::print(out_, "\n{}", results_table(results.rows, {}, false, columns_of(out_)));
     print_resources(shape.n);
     for (const std::string& note : results.notes) fmt::print(out_, "{}\n", note);
-    if (const auto speedup = results.over.find(b); speedup != results.over.end()) {
+    const auto speedup = results.over.find(b);
+    for (const ResultRow& row : results.rows) {
+      document.push_back(to_json(row));
+      if (row.stage != b || speedup == results.over.end()) continue;
+      const Estimate& ratio = speedup->second.estimate;
+      document.back()["over"] = {{"stage", a}, {"ratio", ratio.value}, {"lo", ratio.lo}, {"hi", ratio.hi}};
+    }
+    if (speedup != results.over.end()) {
       const Verdict word = verdicts(std::span(&speedup->second, 1)).front();
       const std::string is = word == Verdict::none   ? "no verdict"
                              : word == Verdict::same ? "B is as fast as A"

@@ -408,8 +408,8 @@ Result<Options> parse_options(std::span<const std::string> arguments, const std:
     verb->add_option("--peer", options.peers, "a program that takes its turn; may be repeated")
         ->allow_extra_args(false)
         ->type_name("CMD");
+    verb->add_flag("--no-peers", options.no_peers, "no peers but those of --peer");
   }
-  bench->add_flag("--no-peers", options.no_peers, "no peers but those of --peer");
   bench->add_option("--versus", options.versus, "whose rate the last ratio is over; default fa2")
       ->take_last()
       ->type_name("NAME");
