@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import glob
 import os
 import selectors
 import shutil
@@ -23,6 +24,8 @@ from pathlib import Path
 LOOK_S = 0.1  # between two looks at what is held; for all processes of a machine a look takes long, and ten times as long passes to the next
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf",
           "/etc/ld.so.conf.d", "/nix/store")
+GPU_DEVICES, GPU_SYSTEM = "/dev/nvidia*", ("/sys",)  # what the driver's library opens; its own files lie with the system's libraries
+GPU_WORDS = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "LD_LIBRARY_PATH")  # which card it is, and in some containers where that library is
 NOBODYS = 60_000  # root takes a user id from here on for each cage, so that processes are counted for each by itself
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # prctl(2)
 
@@ -116,16 +119,17 @@ def end_with_parent() -> None:
 class Cage:
     """`reads`: what a command may read, always; it sees nothing else but the system's programs and libraries."""
 
-    def __init__(self, kind: str, reads: list[Path], limits: Limits = Limits()):
+    def __init__(self, kind: str, reads: list[Path], limits: Limits = Limits(), gpu: bool = False):
         self.kind = kind
         self.reads = reads
         self.limits = limits
+        self.gpu = gpu  # whether the command reaches it
 
     @property
     def closed(self) -> bool:
         return self.kind == "bubblewrap"
 
-    def _outer(self, reads: Sequence[Path]) -> list[str]:
+    def _outer(self, reads: Sequence[Path], writes: Sequence[Path]) -> list[str]:
         if not self.closed:
             return []
         command = ["bwrap", "--die-with-parent", "--new-session", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts",
@@ -139,12 +143,18 @@ class Cage:
             elif os.path.exists(path):
                 command += ["--ro-bind", path, path]
         command += ["--proc", "/proc", "--dev", "/dev", "--perms", "1777", "--size", str(4 * self.limits.file_bytes), "--tmpfs", "/tmp"]
-        visible = [*self.reads, *reads]
+        visible = [*self.reads, *reads, *writes]
+        if self.gpu:
+            for device in sorted(glob.glob(GPU_DEVICES)):
+                command += ["--dev-bind-try", device, device]
+            for path in GPU_SYSTEM:
+                command += ["--ro-bind-try", path, path]
+            visible += [Path(path) for path in os.environ.get("LD_LIBRARY_PATH", "").split(":") if path.startswith("/") and os.path.isdir(path)]
         for folder in sorted({parent for path in visible for parent in path.parents} - {Path("/"), Path("/tmp")}):
             if Path("/usr") not in (folder, *folder.parents):
                 command += ["--perms", "0755", "--dir", str(folder)]  # made by itself, it would be root's alone
         for path in visible:
-            command += ["--ro-bind", str(path), str(path)]
+            command += ["--bind" if path in writes else "--ro-bind", str(path), str(path)]
         return [*command, "--chdir", "/tmp", "--"]
 
     def _inner(self, slot: int) -> list[str]:
@@ -158,21 +168,25 @@ class Cage:
         if shutil.which("choom"):
             command += ["choom", "-n", "1000", "--"]  # the highest; to go up takes no rights
         limits = self.limits
-        return [*command, "prlimit", f"--cpu={int(limits.seconds * 4) + 1}", f"--nproc={processes}",
-                f"--fsize={limits.file_bytes}", f"--nofile={limits.files}", "--core=0", "--memlock=0", "--"]
+        command += ["prlimit", f"--cpu={int(limits.seconds * 4) + 1}", f"--nproc={processes}",
+                    f"--fsize={limits.file_bytes}", f"--nofile={limits.files}", "--core=0"]
+        return [*command, *([] if self.gpu else ["--memlock=0"]), "--"]  # a driver may lock what the GPU reads
+
+    def start(self, command: Sequence[str], scratch: str = "", reads: Sequence[Path] = (), writes: Sequence[Path] = ()) -> subprocess.Popen[bytes]:
+        """With pipes to it and from it. Whoever starts it looks after it: `run` does."""
+        given = {word: os.environ[word] for word in GPU_WORDS if word in os.environ} if self.gpu else {}
+        return subprocess.Popen([*self._outer(reads, writes), *self._inner(os.getpid()), *command], stdin=subprocess.PIPE,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, cwd=scratch or None,
+                                env={"PATH": "/usr/local/bin:/usr/bin:/bin", "TMPDIR": scratch or "/tmp", "LC_ALL": "C", **given})
 
     def run(self, command: list[str], given: bytes = b"", reads: Sequence[Path] = ()) -> Ended:
         """`reads`: what this one may read besides. The command ends, with all that it has started, before this returns."""
         scratch = None if self.closed else tempfile.mkdtemp(prefix="ladder-cage-")
         if scratch:
             os.chmod(scratch, 0o777)
-        # Orphans become children of this process, where they are found and ended; a bubblewrap ends its own.
-        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        before = set(family(os.getpid()))
+        before = adopt()  # a bubblewrap ends its own
         try:
-            process = subprocess.Popen([*self._outer(reads), *self._inner(os.getpid()), *command], stdin=subprocess.PIPE,
-                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, cwd=scratch,
-                                       env={"PATH": "/usr/local/bin:/usr/bin:/bin", "TMPDIR": scratch or "/tmp", "LC_ALL": "C"})
+            process = self.start(command, scratch or "", reads)
             try:
                 with contextlib.suppress(BrokenPipeError):
                     assert process.stdin
@@ -232,16 +246,27 @@ class Cage:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-        while left := set(family(os.getpid())) - before:
-            for child in left:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(child, signal.SIGKILL)
-                with contextlib.suppress(ChildProcessError):
-                    os.waitpid(child, os.WNOHANG)
-            time.sleep(0.01)
+        end_all(before)
         for stream in (process.stdin, process.stdout, process.stderr):
             with contextlib.suppress(BrokenPipeError):
                 stream.close()
+
+
+def adopt() -> set[int]:
+    """Orphans become children of this process from here on, where they are found. Who is there already."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    return set(family(os.getpid()))
+
+
+def end_all(before: set[int]) -> None:
+    """All that this process has started since, however often it forks meanwhile."""
+    while left := set(family(os.getpid())) - before:
+        for child in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(child, os.WNOHANG)
+        time.sleep(0.01)
 
 
 def best(reads: list[Path], probe: list[str], limits: Limits = Limits()) -> tuple[Cage, str]:

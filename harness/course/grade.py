@@ -3,6 +3,7 @@
     ./ladder grade DIR --exercise 02a            one exercise; DIR holds a folder, a zip or a file of each student
     ./ladder grade DIR --exercise 02a --json marks.json --junit marks.xml
     ./ladder grade DIR --exercise 02a --gradescope results.json         of a single submission
+    ./ladder grade DIR --exercise 12b --speed    marks for speed too, where there are a GPU and nvcc
 """
 from __future__ import annotations
 
@@ -33,6 +34,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import cage as cages  # noqa: E402
 import exercises  # noqa: E402
+import speed  # noqa: E402
 from exercises import CANNOT_RUN_HERE, DONE, FAILED, USAGE, CourseError, Exercise, Usage, rungs  # noqa: E402
 
 MOST_BYTES = 1 << 20  # of a submitted file; a kernel has 20 KB
@@ -41,9 +43,11 @@ NOTES = "prediction.txt"
 MOST_MEMORY, LEAST_MEMORY = 3 << 30, 512 << 20  # for one, where there is as much; and what a right one takes, with room: up to 334 MiB were seen
 COMPILER_KILLED = "fatal error: Killed signal terminated program"  # as GCC says it; a kernel's own fault it is not
 
-# In this order, and none without those before it: a race makes any answer luck, and counts of a wrong kernel say nothing.
-FACETS = ("answers", "races", "counts", "prediction")
+# In this order, and none without those before it: a race makes any answer luck, and counts of a wrong kernel say nothing. A prediction, of
+# the student's own numbers, stands for itself.
+FACETS = ("answers", "races", "counts", "speed", "prediction")
 MARKS = {"answers": 50, "races": 20, "counts": 30}
+ASIDE = {"speed": 20.0, "prediction": 10.0}  # of 100, where they are asked for; those above share the rest
 # Kinds of failure that are neither answers nor counts: what the kernel did to others' memory, read before it was written, or left
 # to the order of its threads.
 RACES = ("emulator_report", "guard_overwritten", "input_modified", "order_dependent", "unset_variable")
@@ -310,6 +314,18 @@ def judged(exercise: Exercise, submission: Submission, marks: dict[str, float], 
             "marks": facets, "said": said.strip()[:MOST_SAID]}
 
 
+def with_speed(result: dict, race: speed.Race, text: str) -> dict:
+    """Of who has passed: its time is taken, and the marks for it are added."""
+    part, said = race.timed(text)
+    if part < 0:
+        race.prove()  # or the machine has failed, and not the submission
+    facet = result["marks"]["speed"]
+    marks = result["marks"] | {"speed": facet | {"score": round(facet["of"] * max(part, 0), 2)}}
+    return result | {"marks": marks, "score": round(sum(each["score"] for each in marks.values()), 2),
+                     "reason": "passed" if part == 1 else "slower" if part >= 0 else "not_timed",
+                     "said": f"{result['said']}\n\n{said}".strip()[:MOST_SAID]}
+
+
 def nothing_judged(reason: str, text: str, marks: dict[str, float]) -> dict:
     return {"score": 0.0, "passed": False, "reason": reason,
             "marks": {name: {"score": 0.0, "of": marks[name]} for name in FACETS if marks.get(name)}, "said": text}
@@ -364,9 +380,9 @@ class Class:
 
 # ---- what comes out ---------------------------------------------------------------------------------------------------
 
-def document(exercise: Exercise, most: float, cage: cages.Cage, submissions: list[Submission]) -> dict:
+def document(exercise: Exercise, most: float, cage: cages.Cage, race: speed.Race | None, submissions: list[Submission]) -> dict:
     """No times and no dates in it: the same submissions give the same bytes."""
-    return {"exercise": exercise.name, "of": most, "isolation": cage.kind,
+    return {"exercise": exercise.name, "of": most, "isolation": cage.kind, **({"gpu": race.gpu.name} if race else {}),
             "submissions": [{"student": each.student, "file": each.file, "seed": each.seed, **each.result} for each in submissions]}
 
 
@@ -428,12 +444,15 @@ def exercise_called(typed: str) -> Exercise:
     raise Usage(f"There is no exercise '{typed}'.{f' Did you mean {best}?' if best else ''}\n  All of them:  ./ladder learn list")
 
 
-def marks_of(typed: str, exercise: Exercise, asked: list[str]) -> dict[str, float]:
+def marks_of(typed: str, exercise: Exercise, asked: list[str], timed: bool) -> dict[str, float]:
     """The lecturer's own marks; nothing where the usual ones are meant."""
     if exercise.kind == "predict":
-        if typed or asked:
-            raise Usage("A predict exercise has marks for its numbers alone: leave --marks and --predict out.")
+        if typed or asked or timed:
+            raise Usage("A predict exercise has marks for its numbers alone: leave --marks, --predict and --speed out.")
         return {"prediction": 100}
+    if timed and not exercise.free:
+        raise Usage(f"In {exercise.name} who passes has the rung's own kernel, with its speed: leave --speed out. It is for climb and open exercises:"
+                    "  ./ladder learn list")
     if not typed:
         return {}
     marks = {}
@@ -447,14 +466,18 @@ def marks_of(typed: str, exercise: Exercise, asked: list[str]) -> dict[str, floa
     if bool(marks.get("prediction")) != bool(asked):
         raise Usage("Marks for a prediction need what is to be predicted, and the other way round:\n"
                     "  --marks answers=50,races=20,counts=20,prediction=10 --predict ldmatrix,barriers")
+    if bool(marks.get("speed")) != timed:
+        raise Usage("Marks for speed need --speed, and the other way round:\n"
+                    "  --marks answers=40,races=20,counts=20,speed=20 --speed")
     return marks
 
 
-def usual_marks(given: set[str], asked: list[str]) -> dict[str, float]:
+def usual_marks(given: set[str], asked: list[str], timed: bool = False) -> dict[str, float]:
     """Of 100. Facets that are right already in the file that everybody begins with earn nothing, and the others more."""
     kept = {name: most for name, most in MARKS.items() if name not in given} or {"counts": MARKS["counts"]}
-    most = 90 if asked else 100
-    return {name: round(most * part / sum(kept.values()), 2) for name, part in kept.items()} | ({"prediction": 10.0} if asked else {})
+    aside = {name: most for name, most in ASIDE.items() if (timed if name == "speed" else asked)}
+    most = 100 - sum(aside.values())
+    return {name: round(most * part / sum(kept.values()), 2) for name, part in kept.items()} | aside
 
 
 def starts(exercise: Exercise) -> list[Submission]:
@@ -545,6 +568,9 @@ def flags() -> argparse.ArgumentParser:
                         help="default: " + ",".join(f"{name}={most}" for name, most in MARKS.items()) + ", without what is right from the start")
     parser.add_argument("--predict", default="", metavar="COUNTER,..",
                         help=f"counters that a student predicts of the own kernel, in {NOTES} beside it")
+    parser.add_argument("--speed", action="store_true",
+                        help=f"{ASIDE['speed']:g} of the marks for speed beside the rung's own kernel, in a climb or open exercise; exit code 77 "
+                             "without a GPU and nvcc")
     parser.add_argument("--json", default="", metavar="FILE", help="all of it; - is stdout")
     parser.add_argument("--junit", default="", metavar="FILE", help="a test for each part of the marks")
     parser.add_argument("--gradescope", default="", metavar="FILE", help="results.json, of a single submission")
@@ -571,13 +597,14 @@ def main(arguments: list[str]) -> int:
             raise
         raise Usage(f"Which exercise?  ./ladder grade {typed.folder} --exercise 02a\n  All of them:  ./ladder learn list") from None
     asked = [name for name in typed.predict.split(",") if name]
-    marks = marks_of(typed.marks, exercise, asked)
+    marks = marks_of(typed.marks, exercise, asked, typed.speed)
     submissions = submissions_in(typed.folder, exercise)
     seeds_of(typed.seeds, submissions)
     if typed.gradescope and len(submissions) != 1:
         raise Usage(f"--gradescope is for a single submission, as its autograder has it; {typed.folder} has {len(submissions)}.")
     writable(typed.json, typed.junit, typed.gradescope)
 
+    gpu = speed.gpu_here("The other marks need none: leave --speed out.") if typed.speed else None
     jobs, memory = jobs_and_memory(typed.jobs, typed.memory)
     limits = cages.Limits(seconds=900, memory=memory)
     ladder = CagedLadder(cage_for(exercise, limits, typed.require_isolation), 300)
@@ -588,10 +615,14 @@ def main(arguments: list[str]) -> int:
         # A right kernel is never stopped because the machine is slow or busy: one launch of many may take what they all took.
         ladder.launch_s = typed.launch_seconds or max(20, 4 * took)
         ladder.cage.limits = dataclasses.replace(limits, seconds=typed.seconds or max(60, 8 * took))
+    race = None
+    if gpu:  # before anybody is graded in vain
+        race = speed.Race(exercise, gpu, ladder.cage, jobs_and_memory(1, typed.memory)[1])
+        race.prove()
     if not marks:
         begun = starts(exercise)
         Class(exercise, MARKS, [], ladder).judge(begun, jobs)
-        marks = usual_marks({name for name in MARKS if all(each.result["marks"][name]["score"] for each in begun)}, asked)
+        marks = usual_marks({name for name in MARKS if all(each.result["marks"][name]["score"] for each in begun)}, asked, typed.speed)
 
     def told(submission: Submission) -> None:
         left = sum(not each.result for each in submissions)
@@ -608,13 +639,17 @@ def main(arguments: list[str]) -> int:
         else:
             first.setdefault((each.text, each.notes, each.seed), each)
     Class(exercise, marks, asked, ladder).judge(list(first.values()), jobs, told)
+    for each in first.values():  # one after the other, and nothing else beside it
+        if race and each.result["passed"]:
+            print(f"{printable(each.student)}: on the GPU", file=sys.stderr)
+            each.result = with_speed(each.result, race, each.text)
     for each in submissions:
         if not each.result or (each.text, each.notes, each.seed) in first:
             same = [other.student for other in submissions if other is not each and not other.problem and other.text == each.text]
             each.result = first[each.text, each.notes, each.seed].result | ({"same_as": same} if same else {})
 
     most = sum(marks.values())
-    write(typed.json, json.dumps(document(exercise, most, ladder.cage, submissions), indent=1, ensure_ascii=False) + "\n")
+    write(typed.json, json.dumps(document(exercise, most, ladder.cage, race, submissions), indent=1, ensure_ascii=False) + "\n")
     write(typed.junit, junit(exercise, submissions))
     if typed.gradescope:
         write(typed.gradescope, json.dumps(gradescope(submissions[0]), indent=1) + "\n")

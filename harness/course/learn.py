@@ -21,7 +21,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -31,7 +30,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import exercises  # noqa: E402
-from exercises import DONE, FAILED, CourseError, Exercise, NotHere, Usage, rungs, work_folder  # noqa: E402
+import speed  # noqa: E402
+from exercises import DONE, FAILED, CourseError, Exercise, Usage, rungs, work_folder  # noqa: E402
 
 WORDS = ("list", "start", "check", "hint", "reset", "solution", "board", "time")
 BEST = 5  # of one's own kernels on the board
@@ -322,19 +322,11 @@ class Learner:
         file = self.file(exercise)
         if not file.is_file():
             raise Usage(f"{exercise.name} is not begun.\n  Here:  ./ladder learn start {exercise.name}")
-        nvcc = shutil.which("nvcc") or shutil.which("/usr/local/cuda/bin/nvcc")
-        asked = subprocess.run(["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"], capture_output=True,
-                               text=True) if shutil.which("nvidia-smi") else None
-        if not nvcc or not asked or asked.returncode != 0:
-            raise NotHere(f"To take times there must be a GPU and nvcc; here is no {'GPU' if nvcc else 'nvcc'}.\n"
-                          "  What counts alone can say:  ./ladder learn board")
-        sm = asked.stdout.split()[0].replace(".", "") + ("a" if asked.stdout.startswith("9.0") else "")
+        gpu = speed.gpu_here("What counts alone can say:  ./ladder learn board")
         peer, results = file.with_name("peer"), file.with_name("times.csv")
         source = peer.with_suffix(".cu")
-        source.write_text(f'#include "kernel.cuh"\nusing Tile = {rungs.named(exercise.rung).default.config};\n'
-                          '#include "harness/course/peer.cuh"\n')
-        compiled = subprocess.run([nvcc, "-std=c++20", "-O3", "-gencode", f"arch=compute_{sm},code=sm_{sm}", f"-I{exercises.ROOT}",
-                                   str(source), "-o", str(peer)], capture_output=True, text=True)
+        source.write_text(speed.source_of_peer(exercise))
+        compiled = subprocess.run([*speed.nvcc_words(gpu), str(source), "-o", str(peer)], capture_output=True, text=True)
         if compiled.returncode != 0:
             raise CourseError(f"nvcc does not compile it.\n{(compiled.stderr or compiled.stdout).strip()[:2000]}")
         results.unlink(missing_ok=True)

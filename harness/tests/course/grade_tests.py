@@ -26,10 +26,12 @@ import cage as cages  # noqa: E402
 import exercises  # noqa: E402
 import fake_class  # noqa: E402
 import grade  # noqa: E402
+import speed  # noqa: E402
 
 FILL = exercises.Exercise(exercises.FOLDER / fake_class.EXERCISE)
 ALL = exercises.all_exercises()
-PREDICT = next(each for each in ALL if each.kind == "predict")
+PREDICT, OPEN = (next(each for each in ALL if each.kind == kind) for kind in ("predict", "open"))
+GPU = speed.Gpu("Test card", 90, "/usr/bin/nvcc")
 
 
 def compared(self: exercises.Exercise, text: str, shown_as: str) -> exercises.Verdict:
@@ -116,7 +118,7 @@ class HandedIn(Folder):
         self.assertIn("Permission denied", ada.problem)
 
 
-class Command(Folder):
+class Commands(Folder):
     def setUp(self) -> None:
         super().setUp()
         for patch in (mock.patch.object(exercises.Exercise, "_try", compared), mock.patch.object(exercises, "run_ladder", exercises.run_ladder),
@@ -139,6 +141,8 @@ class Command(Folder):
         out, _ = self.grade("--exercise", "01a", "--json", "-", *words, code=code)
         return {each["student"]: each for each in json.loads(out)["submissions"]}
 
+
+class Command(Commands):
     def put_class(self, exercise: exercises.Exercise) -> None:
         self.put("ada/kernel.cuh", exercise.solution())
         self.put("bob/kernel.cuh", exercise.skeleton())
@@ -255,14 +259,180 @@ class Command(Folder):
         self.assertIn("no compiler", said.getvalue())
 
 
+class Speed(Commands):
+    """Marks for it, with the GPU's part played by what a kernel says of itself: `// rate: 0.9` of the rung's."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.timed: list[str] = []
+        self.broken = False
+        for patch in (mock.patch.object(speed, "gpu_here", lambda _: GPU), mock.patch.object(speed.Race, "_compiled", self.compiled),
+                      mock.patch.object(speed.Race, "_raced", self.raced), mock.patch.object(exercises.Exercise, "_compare", self.right)):
+            patch.start()
+            self.addCleanup(patch.stop)
+
+    @staticmethod
+    def right(_exercise: exercises.Exercise, text: str, _shown_as: str) -> exercises.Verdict:
+        """Whatever does not say that it is wrong."""
+        kind = next((kind for kind in ("wrong_result", "emulator_report", "counts_differ", "above_target") if kind in text), "")
+        exercises.run_ladder.rows = [{"ok": not kind, "counters": {"mma": 8}, "max_err": 1e-4, "failures": [{"kind": kind}] if kind else []}]
+        return exercises.Verdict(not kind, kind or "passed", "compared")
+
+    @staticmethod
+    def compiled(_race: speed.Race, text: str, _name: str) -> tuple[bytes, str]:
+        return (b"", "peer.cu: error") if "nvcc: no" in text else (text.encode(), "")
+
+    def raced(self, program: bytes) -> tuple[dict | None, str]:
+        text = program.decode()
+        self.timed.append(text)
+        rate = re.search(r"// rate: (\S+)", text)
+        if rate and rate[1] == "wrong" or self.broken:
+            self.broken = self.broken or "the card dies" in text
+            return None, "peer yours: wrong"
+        return {"lo": float(rate[1]) if rate else 1.0, "ratio": 9, "hi": 9}, ""
+
+    def open_class(self, **texts: str) -> dict[str, dict]:
+        for name, text in texts.items():
+            self.put(f"{name}/kernel.cuh", f"{text}\n")
+        self.put("mate/kernel.cuh", OPEN.skeleton())
+        out, _ = self.grade("--exercise", OPEN.name, "--speed", "--json", "-", "--jobs", "1")
+        document = json.loads(out)
+        self.assertEqual(document["gpu"], GPU.name)
+        self.assertEqual(document["of"], 100)
+        return {each["student"]: each for each in document["submissions"]}
+
+    def test_marks_by_the_lower_end_in_steps(self) -> None:
+        for lower_end, part in ((1.3, 1), (1, 1), (0.95, 1), (0.949, 0.75), (0.8, 0.75), (0.799, 0.5), (0.6, 0.5), (0.599, 0.25), (0.4, 0.25),
+                                (0.399, 0), (0, 0)):
+            self.assertEqual(speed.share(lower_end), part, lower_end)
+        marked = self.open_class(ada="// rate: 0.96", bob="// rate: 0.94", cyd="// rate: 0.1")
+        self.assertEqual({name: (each["marks"]["speed"], each["reason"], each["passed"]) for name, each in marked.items() if name != "mate"},
+                         {"ada": ({"score": 20, "of": 20}, "passed", True), "bob": ({"score": 15, "of": 20}, "slower", True),
+                          "cyd": ({"score": 0, "of": 20}, "slower", True)})
+        self.assertEqual([marked[name]["score"] for name in ("ada", "bob", "cyd", "mate")], [100, 95, 80, 0])
+        self.assertIn(f"at least 0.80 of {OPEN.rung} in the same run", marked["bob"]["said"])
+        self.assertNotIn("0.94", json.dumps(marked))  # a measured figure, which no second run has
+
+    def test_after_all_but_the_prediction(self) -> None:
+        self.assertEqual(grade.FACETS, ("answers", "races", "counts", "speed", "prediction"))
+        self.assertEqual(grade.usual_marks(set(), [], True), {"answers": 40, "races": 16, "counts": 24, "speed": 20})
+        self.assertEqual(grade.usual_marks(set(), ["mma"], True), {"answers": 35, "races": 14, "counts": 21, "speed": 20, "prediction": 10})
+        marked = self.open_class(ada="// wrong_result", bob="// emulator_report", cyd="// above_target", dee="// mine")
+        for name in ("ada", "bob", "cyd"):
+            self.assertEqual(marked[name]["marks"]["speed"]["score"], 0, name)
+        self.assertEqual([name for name, each in marked.items() if each["reason"] == "passed"], ["dee"])
+        self.assertEqual(self.timed, [OPEN.solution(), "// mine\n"])  # the rung against itself, and who has passed
+
+    def test_what_cannot_be_timed_and_a_card_that_fails(self) -> None:
+        marked = self.open_class(ada="// rate: wrong", bob="// nvcc: no", cyd="#ifdef __CUDACC__", dee="// fine")
+        self.assertEqual([(marked[name]["reason"], marked[name]["score"]) for name in ("ada", "bob", "cyd", "dee")],
+                         [("not_timed", 80)] * 3 + [("passed", 100)])
+        for name, told in (("ada", "peer yours: wrong"), ("bob", "peer.cu: error"), ("cyd", "'#ifdef'")):
+            self.assertIn(told, marked[name]["said"])
+        self.put("ada/kernel.cuh", "// rate: wrong\n// and the card dies\n")
+        with self.assertRaisesRegex(exercises.NotHere, "against itself"):
+            self.grade("--exercise", OPEN.name, "--speed")
+
+    def test_without_a_gpu_nobody_is_graded(self) -> None:
+        self.put("ada/kernel.cuh", "// mine\n")
+        file = self.home / "marks.json"
+        with mock.patch.object(speed, "gpu_here", side_effect=exercises.NotHere("no GPU")), self.assertRaisesRegex(exercises.NotHere, "no GPU"):
+            self.grade("--exercise", OPEN.name, "--speed", "--json", str(file))
+        self.assertEqual(file.read_text(), "")
+        run = subprocess.run([sys.executable, "-B", str(ROOT / "harness" / "course" / "grade.py"), str(self.handed_in), "--exercise", OPEN.name,
+                              "--speed"], capture_output=True, text=True, env=os.environ | {"PATH": "/nowhere"})
+        self.assertEqual(run.returncode, 77, run.stderr)
+        self.assertIn("leave --speed out", run.stderr)
+        with mock.patch.object(speed, "gpu_here", lambda _: speed.Gpu("Old card", 75, "nvcc")):
+            with self.assertRaisesRegex(exercises.NotHere, "needs sm_80, and Old card is sm_75"):
+                self.grade("--exercise", OPEN.name, "--speed")
+
+    def test_for_whom_it_is(self) -> None:
+        self.put("ada/kernel.cuh")
+        self.assertIn("climb and open", self.refused("--exercise", "02a", "--speed"))
+        self.assertIn("need --speed", self.refused("--exercise", OPEN.name, "--marks", "answers=50,speed=50"))
+        self.assertIn("the other way round", self.refused("--exercise", OPEN.name, "--marks", "answers=50", "--speed"))
+        self.assertIn("--speed out", self.refused("--exercise", PREDICT.name, "--speed"))
+        self.assertEqual(grade.marks_of("answers=50,speed=50", OPEN, [], True), {"answers": 50, "speed": 50})
+
+
+class SpeedText(unittest.TestCase):
+    def test_kernels_may_be_timed(self) -> None:
+        for exercise in ALL:
+            if exercise.free:
+                for text in (exercise.solution(), exercise.skeleton()):
+                    self.assertEqual(speed.unlike_the_emulated(text), "", exercise.name)
+        self.assertEqual(speed.unlike_the_emulated("// #if cudaMalloc\n/* static */ int a = 1'000; __device__ inline int f(int b) { return b; }"), "")
+
+    def test_what_is_another_kernel_on_the_gpu_or_remembers(self) -> None:
+        for text, odd in (("#ifdef __CUDACC__\n", "#ifdef"), ("  #  if 1\n", "#if"), ("int a = 1;\n#else\n", "#else"), ("cudaFree(0);", "cudaFree"),
+                          ("cuInit(0);", "cuInit"), ("int a = __CUDA_ARCH__;", "__CUDA_ARCH__"), ("static int calls;", "static"),
+                          ("__device__ f16 kept[9];", "__device__ f16 kept[9]"), ("__device__ int a = 1;", "__device__ int a"),
+                          ("__device__ int a{1};", "__device__ int a"), ("__constant__ int a;", "__constant__"), ("char c = 'a'; static int b;", "static"),
+                          ("int a = 1; // '\nstatic int b; // '", "static")):
+            self.assertEqual(speed.unlike_the_emulated(text), odd, text)
+
+
+class SpeedInEarnest(Folder):
+    """Through `compare` and both cages, on the fake GPU of harness/tests/fakes, with an nvcc that makes peers of Python."""
+
+    def test_a_race(self) -> None:
+        program = exercises.rungs.program().parent / "harness" / "tests" / "ladder_fake_gpu"
+        if not program.is_file():
+            self.skipTest("ladder_fake_gpu is not built")
+        self.home.chmod(0o755)
+        nvcc = self.home / "bin" / "nvcc"
+        nvcc.parent.mkdir()
+        shutil.copy(ROOT / "harness" / "tests" / "fakes" / "fake_nvcc.py", nvcc)
+        nvcc.chmod(0o755)
+        for patch in (mock.patch.object(exercises.rungs, "program", lambda: program),
+                      mock.patch.object(speed, "PROTOCOL", ("--n", "64", "--batch", "1", "--heads", "1", "--soak", "0.1", "--rounds", "4"))):
+            patch.start()
+            self.addCleanup(patch.stop)
+        for kind in {"limits", cages.best([], ["true"])[0].kind}:
+            cage = cages.Cage(kind, [], cages.Limits(seconds=600))
+            race = speed.Race(OPEN, speed.Gpu("Fake GPU", 90, str(nvcc)), cage, 1 << 30)
+            race.prove()
+            for says, part, told in (("1.1 minutes", 0.75, "at least 0.80"), ("9 minutes", 0, "less than 0.40"), ("wrong", -1, "wrong: row"),
+                                     ("dies", -1, "no more"), ("does not compile", -1, "\nkernel.cuh(1): error: does not"),
+                                     (f"spies {Path(__file__)}", -1, "sees nothing" if cage.closed else "sees it")):
+                with self.subTest(says, cage=cage.kind):
+                    found, words = race.timed(f"// fake: {says}\n")
+                    self.assertEqual(found, part, words)
+                    self.assertIn(told, words)
+            self.assertEqual([path for shared in speed.SHARED for path in Path(shared).glob("ladder-caged-*")], [])
+
+
+    def test_what_a_cage_shows_of_a_gpu(self) -> None:
+        devices = ["/dev/nvidia0", "/dev/nvidiactl"]
+        with mock.patch.object(cages.glob, "glob", lambda pattern: devices if pattern == "/dev/nvidia*" else []), \
+             mock.patch.object(cages.subprocess, "Popen") as started, mock.patch.dict(os.environ, CUDA_VISIBLE_DEVICES="1", LADDER_TOKEN="secret"):
+            for gpu in (True, False):
+                cages.Cage("bubblewrap", [], gpu=gpu).start(["true"])
+        with_gpu, without = (" ".join(call.args[0]) for call in started.call_args_list)
+        for shown in ("--dev-bind-try /dev/nvidia0 /dev/nvidia0", "--dev-bind-try /dev/nvidiactl", "--ro-bind-try /sys /sys"):
+            self.assertIn(shown, with_gpu)
+            self.assertNotIn(shown, without)
+        self.assertEqual([sorted(call.kwargs["env"]) for call in started.call_args_list],
+                         [["CUDA_VISIBLE_DEVICES", "LC_ALL", "PATH", "TMPDIR"], ["LC_ALL", "PATH", "TMPDIR"]])
+
+
 class Pages(unittest.TestCase):
+    def test_the_steps_of_speed_are_those_of_the_page(self) -> None:
+        page = (ROOT / "course" / "grading.md").read_text()
+        rows = re.findall(r"^\| at least (0\.\d+) \| ([^|]+) \|$", page, re.M)
+        parts = {"all": 1, "three quarters": 0.75, "half": 0.5, "a quarter": 0.25}
+        self.assertEqual([(float(least), parts[part]) for least, part in rows], list(speed.STEPS))
+        self.assertEqual(re.findall(r"^\| (?:\d+ )?(answers|races|counts|speed|prediction)\b", page, re.M), list(grade.FACETS))
+
     def test_every_command_of_the_pages_is_one(self) -> None:
         commands = [line.split("ladder grade ", 1)[1].split("#")[0].strip(" `") for name in ("grading.md", "classroom.yml")
                     for line in (ROOT / "course" / name).read_text().splitlines() if re.search(r"ladder grade \S*(submission|DIR)", line)]
         self.assertGreaterEqual(len(commands), 3)
         for command in commands:
             typed = grade.flags().parse_args(command.replace('"$LADDER_EXERCISE"', "02a").split())
-            self.assertEqual(grade.exercise_called(typed.exercise).name, fake_class.EXERCISE)
+            exercise = grade.exercise_called(typed.exercise)
+            grade.marks_of(typed.marks, exercise, list(filter(None, typed.predict.split(","))), typed.speed)
 
 
 class Marks(unittest.TestCase):
@@ -362,7 +532,7 @@ class InACage:
         self.addCleanup(shutil.rmtree, self.home)
         self.home.chmod(0o755)
         self.cage = cages.Cage(self.kind, [], cages.Limits(seconds=300, memory=200 << 20, file_bytes=1 << 20, output=1 << 20, processes=20))
-        if self.kind == "bubblewrap" and self.run_("true").code != 0:
+        if self.kind == "bubblewrap" and not cages.best([], ["true"])[0].closed:
             self.skipTest("bubblewrap cannot be used here")
 
     def run_(self, script: str, **options) -> cages.Ended:

@@ -177,8 +177,8 @@ class Course(unittest.TestCase):
         self.assertIn("is not begun", self.refused("time", OPEN.name))
         self.assertIn("no kernel of your own", self.refused("time", FILL.name))
         self.learn("start", OPEN.name)
-        with mock.patch.dict(os.environ, PATH="/nowhere"), mock.patch.object(learn.shutil, "which", lambda name: None):
-            with self.assertRaisesRegex(learn.NotHere, "a GPU and nvcc"):
+        with mock.patch.dict(os.environ, PATH="/nowhere"), mock.patch.object(shutil, "which", lambda name: None):
+            with self.assertRaisesRegex(exercises.NotHere, "a GPU and nvcc"):
                 self.learn("time")
         with mock.patch.dict(os.environ, PATH=f"{tools}:{os.environ['PATH']}"), \
              mock.patch.object(exercises.rungs, "program", lambda: tools / "ladder"):
