@@ -256,7 +256,7 @@ def without_verdict(ended: cages.Ended, said: str) -> tuple[str, str]:
     if ended.code < 0 or ended.code > 128:
         number = ended.code % 128 if ended.code > 0 else -ended.code
         return "crashed", f"It crashed ({signal.Signals(number).name if number in signal.valid_signals() else number}) before a verdict."
-    if ended.code in (FAILED, USAGE) and said.strip():
+    if ended.code in (FAILED, USAGE, CANNOT_RUN_HERE) and said.strip():
         return "", said
     return "no_verdict", f"It ended by itself, with {ended.code} and without a verdict."
 

@@ -290,10 +290,18 @@ Status replace(const Stage& stage, const std::string& file) {
   const Folder folder;
   const fs::path& work = folder.path;
   const fs::path stage_file = fs::path(LADDER_SOURCE_DIR) / stage.directory / "stage.cu";
+  const std::string stage_text = read_text(stage_file);
+  if (stage_text.empty()) {
+    return failure(
+        ExitCode::cannot_run_here,
+        fmt::format("{}, into which the kernel is put, cannot be read. This program was built from the clone in {}.\n"
+                    "  Built here:  ./ladder build ladder",
+                    stage_file.string(), LADDER_SOURCE_DIR));
+  }
   const std::string path = fs::absolute(file).lexically_normal().string();
   // stage.cu includes the kernel that lies beside it.
   std::ofstream(work / "kernel.cuh") << fmt::format("#include \"{}\"\n", path);
-  std::ofstream(work / "stage.cpp") << fmt::format("#line 1 \"{}\"\n", stage_file.string()) << read_text(stage_file);
+  std::ofstream(work / "stage.cpp") << fmt::format("#line 1 \"{}\"\n", stage_file.string()) << stage_text;
   if (read_text(work / "stage.cpp").empty()) {
     return failure(ExitCode::cannot_run_here,
                    fmt::format("{}: nothing can be written there. TMPDIR names another place.",

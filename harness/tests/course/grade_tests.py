@@ -518,6 +518,7 @@ class Memory(unittest.TestCase):
 
         compiler = f"It does not compile.\ng++: {grade.COMPILER_KILLED} cc1plus"
         self.assertEqual([reason(-9), reason(137), reason(1, compiler)], ["too_much_memory"] * 3)
+        self.assertEqual(grade.without_verdict(cages.Ended(77, "", b"", b""), "no compiler"), ("", "no compiler"))
         self.assertEqual([reason(-9, stopped="time"), reason(-11), reason(139), reason(1, "no kernel"), reason(0, compiler), reason(0)],
                          ["too_much_time", "crashed", "crashed", "", "no_verdict", "no_verdict"])
 
