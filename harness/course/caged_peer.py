@@ -3,7 +3,7 @@
 Requests and answers go through it line by line. The tensors lie where nobody but the judge can read; what is in the cage sees links
 to the inputs, and one file of its own for the rows that it is asked for.
 
-    caged_peer.py CAGE MEMORY PREFIX PROGRAM      started by speed.py; folders of the links are called PREFIX...
+    caged_peer.py CAGE MEMORY PREFIX NAME PROGRAM      started by speed.py; folders of the links are called PREFIX...
 """
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ MOST_LINE = 1 << 16
 
 
 class CagedPeer:
-    def __init__(self, cage: cages.Cage, program: Path, prefix: str):
-        self.cage, self.program, self.prefix = cage, program, prefix
+    def __init__(self, cage: cages.Cage, program: Path, name: str, prefix: str):
+        self.cage, self.program, self.name, self.prefix = cage, program, name, prefix
         self.folder = Path()
         self.output = Path()  # where the judge looks for it
         self.process = None
@@ -97,6 +97,9 @@ class CagedPeer:
                 self.output.write_bytes(file.read(most))
         elif request["op"] == "prepare":
             self.row_bytes = 2 * request["d"]
+            with contextlib.suppress(ValueError, TypeError, KeyError):
+                if json.loads(answer)["ok"] is True:  # who it is, and that it is judged, is not for a stranger to say
+                    return json.dumps({"ok": True, "protocol": 2, "name": self.name, "version": ""})
         return answer
 
     def end(self) -> None:
@@ -105,13 +108,13 @@ class CagedPeer:
 
 
 def main(arguments: list[str]) -> int:
-    kind, memory, prefix, program = arguments
+    kind, memory, prefix, name, program = arguments
     cages.end_with_parent()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     # Seconds are the bench's affair, which waits for no answer for ever; these bound the processor.
     limits = cages.Limits(seconds=900, memory=int(memory), files=1024)
     before = cages.adopt()
-    peer = CagedPeer(cages.Cage(kind, [], limits, gpu=True), Path(program), prefix)
+    peer = CagedPeer(cages.Cage(kind, [], limits, gpu=True), Path(program), name, prefix)
     try:
         for line in sys.stdin:
             if json.loads(line)["op"] == "quit":

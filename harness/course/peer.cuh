@@ -1,13 +1,9 @@
 // A kernel of the course as a peer of `ladder bench`, which holds it to the reference and times it. `./ladder learn time` writes a
-// file that includes the kernel, calls its tile Tile, and includes this; nvcc compiles it. So does `./ladder grade --speed`, twice: PEER_NAME
-// tells the rung's own and the student's apart, and PEER_WIPES fills the output with NaN before each launch, within the time of both, so
-// that no launch finds an answer that it may leave as it is.
+// file that includes the kernel, calls its tile Tile, and includes this; nvcc compiles it. So does `./ladder grade --speed`, of the student's
+// kernel and of the rung's own: PEER_WIPES fills the output with NaN before each launch, within the time, so that no launch finds an answer
+// that it may leave as it is.
 #pragma once
 #include "harness/peers/peer.hpp"
-
-#ifndef PEER_NAME
-#define PEER_NAME "yours"
-#endif
 
 int main() {
   const auto prepare = [](const peer::Problem& p) {
@@ -32,5 +28,5 @@ int main() {
                        .causal = false});
     peer::check(device.error, "the launch");
   };
-  return peer::serve(PEER_NAME, "", prepare, launch);
+  return peer::serve("yours", "", prepare, launch);
 }

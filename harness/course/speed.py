@@ -84,7 +84,7 @@ class Race:
         if self.gpu.sm < rung.min_sm:
             raise NotHere(f"{rung.name} needs sm_{rung.min_sm}, and {self.gpu.name or 'this GPU'} is sm_{self.gpu.sm}.")
         self.exercise, self.cage, self.memory = exercise, cage, memory
-        self.reference, words = self._compiled(exercise.solution(), "reference")
+        self.reference, words = self._compiled(exercise.solution())
         if not self.reference:
             raise NotHere(f"nvcc does not compile {rung.name} itself here, so that nobody's speed can be marked:\n{words}")
 
@@ -95,7 +95,7 @@ class Race:
             raise NotHere(f"{self.exercise.rung} against itself does not get all marks for speed here, so that nobody's can be marked:\n{words}\n"
                           "  Does something else use the GPU?  nvidia-smi")
 
-    def _compiled(self, text: str, name: str) -> tuple[bytes, str]:
+    def _compiled(self, text: str) -> tuple[bytes, str]:
         """The program, or what nvcc said."""
         with tempfile.TemporaryDirectory(prefix="ladder-speed-") as made:
             folder = Path(made)
@@ -105,7 +105,7 @@ class Race:
             toolkit = Path(self.gpu.nvcc).resolve().parents[1]
             script = '"$@" -o "$TMPDIR/peer" >&2 && cat "$TMPDIR/peer"'
             # What each launch begins with is wiped: peer.cuh.
-            words = [*nvcc_words(self.gpu), "-DPEER_WIPES", f'-DPEER_NAME="{name}"', str(folder / "peer.cu")]
+            words = [*nvcc_words(self.gpu), "-DPEER_WIPES", str(folder / "peer.cu")]
             visible = [] if Path("/usr") in toolkit.parents else [toolkit]
             ended = self.cage.run(["sh", "-c", script, "sh", *words], reads=[folder, *visible])
         if ended.code == 0 and ended.stdout:
@@ -117,7 +117,7 @@ class Race:
         """The share of the marks, and why; below 0 where it could not be timed. No measured figure is in it."""
         if odd := unlike_the_emulated(text):
             return -1, f"Not timed: '{odd}' is for no kernel whose speed is marked: course/grading.md, Speed."
-        program, words = self._compiled(text, "yours")
+        program, words = self._compiled(text)
         if not program:
             return -1, f"Not timed: nvcc does not compile it.\n{words}"
         ratio, words = self._raced(program)
@@ -138,7 +138,7 @@ class Race:
             for name, content in (("reference", self.reference), ("yours", program)):
                 (folder / name).write_bytes(content)
                 (folder / name).chmod(0o755)
-                peer = [sys.executable, "-B", str(Path(__file__).with_name("caged_peer.py")), self.cage.kind, str(self.memory), prefix,
+                peer = [sys.executable, "-B", str(Path(__file__).with_name("caged_peer.py")), self.cage.kind, str(self.memory), prefix, name,
                         str(folder / name)]
                 words += ["--peer", shlex.join(["exec", *peer])]
             try:

@@ -279,7 +279,7 @@ class Speed(Commands):
         return exercises.Verdict(not kind, kind or "passed", "compared")
 
     @staticmethod
-    def compiled(_race: speed.Race, text: str, _name: str) -> tuple[bytes, str]:
+    def compiled(_race: speed.Race, text: str) -> tuple[bytes, str]:
         return (b"", "peer.cu: error") if "nvcc: no" in text else (text.encode(), "")
 
     def raced(self, program: bytes) -> tuple[dict | None, str]:
@@ -395,13 +395,14 @@ class SpeedInEarnest(Folder):
             race.prove()
             for says, part, told in (("1.1 minutes", 0.75, "at least 0.80"), ("9 minutes", 0, "less than 0.40"), ("wrong", -1, "wrong: row"),
                                      ("dies", -1, "no more"), ("does not compile", -1, "\nkernel.cuh(1): error: does not"),
-                                     (f"spies {Path(__file__)}", -1, "sees nothing" if cage.closed else "sees it")):
+                                     ("spies /etc/passwd", -1, "sees nothing" if cage.closed else "sees it")):
                 with self.subTest(says, cage=cage.kind):
                     found, words = race.timed(f"// fake: {says}\n")
                     self.assertEqual(found, part, words)
                     self.assertIn(told, words)
+            boaster, _ = race._compiled("// fake: boasts\n")
+            self.assertEqual(race._raced(boaster)[0]["ratio"], 1)  # by the FLOPs of the problem, and not by its own
             self.assertEqual([path for shared in speed.SHARED for path in Path(shared).glob("ladder-caged-*")], [])
-
 
     def test_what_a_cage_shows_of_a_gpu(self) -> None:
         devices = ["/dev/nvidia0", "/dev/nvidiactl"]

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """An nvcc without a GPU, for the tests of marks for speed: of a kernel it makes a peer that answers rightly, and takes as many minutes a
 launch as the kernel says in a comment `// fake: 2.5 minutes`; without one, 1. It only says so; but the bench believes no time that is less than
-half of what has passed, and a busy machine may let seconds pass. Other words there: `wrong`, `dies`, `spies FILE`, `does not compile`."""
+half of what has passed, and a busy machine may let seconds pass. Other words there: `wrong`, `dies`, `spies FILE`, `does not
+compile`, and `boasts` of being a ceiling of its own FLOPs."""
 from __future__ import annotations
 
 import re
@@ -10,7 +11,7 @@ from pathlib import Path
 
 PEER = '''#!/usr/bin/python3
 import json, math, os, struct, sys
-NAME, SAYS = {name!r}, {says!r}
+SAYS = {says!r}
 
 def halves(path):
     data = open(path, "rb").read()
@@ -34,7 +35,9 @@ for line in sys.stdin:
             O.append(struct.pack("<%de" % d, *(value / sum(weights) for value in sums)))
         if SAYS == "wrong":
             O = [bytes(2 * d)] * len(O)
-        reply |= {{"protocol": 2, "name": NAME, "version": ""}}
+        reply |= {{"protocol": 2, "name": "yours", "version": ""}}
+        if SAYS == "boasts":
+            reply |= {{"kind": "ceiling", "flops": 1e30}}
         if SAYS.startswith("spies"):
             reply = {{"ok": False, "reason": "sees it" if os.path.exists(SAYS.split()[1]) else "sees nothing"}}
     elif request["op"] == "run":
@@ -55,8 +58,7 @@ def main(arguments: list[str]) -> int:
     says = found[1] if found else ""
     if says == "does not compile":
         sys.exit(f"{source.with_name('kernel.cuh')}(1): error: {says}")
-    name = next((word.split('"')[1] for word in arguments if word.startswith("-DPEER_NAME=")), "yours")
-    output.write_text(PEER.format(name=name, says=says))
+    output.write_text(PEER.format(says=says))
     output.chmod(0o755)
     return 0
 
