@@ -269,13 +269,17 @@ def end_all(before: set[int]) -> None:
         time.sleep(0.01)
 
 
+class NoCage(Exception):
+    """The probe runs in none of them: why, for each."""
+
+
 def best(reads: list[Path], probe: list[str], limits: Limits = Limits()) -> tuple[Cage, str]:
     """The strongest cage in which the probe runs, and why none that is stronger does."""
-    why = "bubblewrap is not installed:  apt-get install bubblewrap"
-    if shutil.which("bwrap"):
-        cage = Cage("bubblewrap", reads, limits)
+    why = [] if shutil.which("bwrap") else ["bubblewrap is not installed:  apt-get install bubblewrap"]
+    for kind in ("limits",) if why else ("bubblewrap", "limits"):
+        cage = Cage(kind, reads, limits)
         ended = cage.run(probe)
         if ended.code == 0:
-            return cage, ""
-        why = (ended.stderr.decode(errors="replace").strip() or f"bwrap ended with {ended.code}").splitlines()[0]
-    return Cage("limits", reads, limits), why
+            return cage, "\n".join(why)
+        why.append((ended.stderr.decode(errors="replace").strip() or f"{probe[0]} ended with {ended.code}").splitlines()[0])
+    raise NoCage("\n".join(why))

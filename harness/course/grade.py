@@ -24,6 +24,7 @@ import secrets
 import signal
 import subprocess
 import sys
+import textwrap
 import threading
 import time
 import xml.etree.ElementTree as xml
@@ -536,7 +537,12 @@ def cage_for(exercise: Exercise, limits: cages.Limits, required: bool) -> cages.
     """What compiling one kernel needs, and no kernel of a rung."""
     program = rungs.program().resolve()
     reads = [program.parent, rungs.ROOT / "common", rungs.ROOT / "harness", rungs.named(exercise.rung).path / "stage.cu"]
-    cage, why = cages.best(reads, [str(program), "describe", "--json", "-"], limits)
+    try:
+        cage, why = cages.best(reads, [str(program), "describe", "--json", "-"], limits)
+    except cages.NoCage as none:
+        raise exercises.NotHere(f"Nobody can be graded here: {program} does not run in a cage.\n{textwrap.indent(str(none), '  ')}\n  Root hands its "
+                                "rights in first, so all folders on the way to it must be open to others (chmod o+x); with bubblewrap they need "
+                                "not.") from None
     if cage.closed:
         return cage
     way_out = f"  {why}\n  What else helps, on Ubuntu 24.04 too: course/grading.md, Isolation"
