@@ -81,6 +81,7 @@ void Cluster::complete_barrier() {
     for (uint32_t i = 0; i < launch.warps(); ++i) {
       Warp& warp = block->warps[i];
       if (const uint32_t apart = warp.lanes_apart(); apart != 0 && apart != warp.live) block->report_apart(warp, apart);
+      if (warp.live != 0) block->require_one_call(warp);
       warp.ready = warp.live;
       block->counting.count_accesses(warp);
     }
@@ -158,6 +159,22 @@ void Block::report_apart(const Warp& warp, uint32_t lanes) {
         "a __syncwarp before it is missing",
         wording.at(site), warp.id, std::popcount(lanes));
   });
+}
+
+void Block::require_one_call(const Warp& warp) {
+  const auto first = static_cast<uint32_t>(std::countr_zero(warp.live));
+  const CallSite& call = warp.lanes[first].waits_at;
+  for (uint32_t lane = first + 1; lane < 32; ++lane) {
+    if ((warp.live >> lane & 1) == 0 || warp.lanes[lane].waits_at == call) continue;
+    const SiteId here = counting.site_id(Instruction::cluster_sync, warp.lanes[lane].waits_at);
+    const SiteId there = counting.site_id(Instruction::cluster_sync, call);
+    report({ReportKind::divergent_collective, here, there}, [&] {
+      return fmt::format("{} has reached {} while thread {} of its warp waits in {}; whole warps come to one of them",
+                         Wording::thread_name(warp.id * 32 + lane), wording.at(here), warp.id * 32 + first,
+                         wording.at(there));
+    });
+    return;
+  }
 }
 
 void Block::report_at(ReportKind kind, std::vector<SourceLine> where, std::string message, std::string buffer) {

@@ -148,6 +148,9 @@ struct Block {
   }
   // These lanes come to the cluster's barrier apart from the others of their warp.
   void report_apart(const Warp& warp, uint32_t lanes);
+  // The lanes of a warp that waits at the cluster's barrier have come there by one cluster_sync; other warps may have
+  // come by another (.aligned).
+  void require_one_call(const Warp& warp);
   // A report that is told at `where`, for faults that have no site.
   void report_at(ReportKind kind, std::vector<SourceLine> where, std::string message, std::string buffer = "");
 

@@ -326,6 +326,69 @@ TEST_CASE("lanes of a warp that do not meet", "[emulator][misuse]") {
   }
 }
 
+// ---- .aligned ---------------------------------------------------------------------------------------------------------
+
+namespace {
+
+enum class Aligned { mma, ldmatrix, stmatrix, named_barrier };
+
+template <Aligned INSTRUCTION>
+void aligned(emulator::CallSite site = emulator::CallSite::current()) {
+  const uint32_t own = smem_base() + threadIdx.x * 16;
+  float accumulators[4] = {};
+  uint32_t registers[4] = {};
+  if (INSTRUCTION == Aligned::mma) mma_m16n8k16(accumulators, registers, 0, 0, site);
+  if (INSTRUCTION == Aligned::ldmatrix) ldmatrix_x4(registers, own, site);
+  if (INSTRUCTION == Aligned::stmatrix) stmatrix_x4(own, registers, site);
+  if (INSTRUCTION == Aligned::named_barrier) named_barrier_sync(1, 32, site);
+}
+
+template <Aligned INSTRUCTION>
+__global__ void parts_of_a_warp(bool all) {
+  if (threadIdx.x < 16) {
+    aligned<INSTRUCTION>();  // @lower half
+  } else if (all) {
+    aligned<INSTRUCTION>();  // @upper half
+  }
+}
+
+// The branch is over when the warp comes to the instruction, for which all lanes wait (.sync).
+template <Aligned INSTRUCTION>
+__global__ void one_lane_before() {
+  const uint32_t barrier = smem_base() + 512;
+  st_shared_v4(smem_base() + threadIdx.x * 16, {});
+  __syncwarp();
+  if (threadIdx.x == 0) {
+    mbarrier_init(barrier, 1);
+    mbarrier_arrive(barrier);
+    mbarrier_wait_parity(barrier, 0);
+  }
+  aligned<INSTRUCTION>();
+}
+
+template <Aligned INSTRUCTION>
+void check_aligned() {
+  const Report parted = only_report(run(parts_of_a_warp<INSTRUCTION>, 32, 512, true));
+  CHECK(parted.kind == ReportKind::divergent_collective);
+  CHECK(parted.where == std::vector{MARKED("upper half"), MARKED("lower half")});
+  CHECK(only_report(run(parts_of_a_warp<INSTRUCTION>, 32, 512, false)).kind == ReportKind::incomplete_warp);
+  for (uint64_t schedule = 0; schedule < 8; ++schedule) {
+    Device device({.threads = 1, .schedule = schedule});
+    launch(device, one_lane_before<INSTRUCTION>, dim3(1), dim3(32), 520);
+    check_silent(device);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("all lanes of a warp execute one aligned instruction, after branches that some have taken too",
+          "[emulator][misuse]") {
+  check_aligned<Aligned::mma>();
+  check_aligned<Aligned::ldmatrix>();
+  check_aligned<Aligned::stmatrix>();
+  check_aligned<Aligned::named_barrier>();
+}
+
 TEST_CASE("warps of a block that do not meet", "[emulator][misuse]") {
   SECTION("two __syncthreads()") {
     const Report report = only_report(run(two_barriers, 64, 0));

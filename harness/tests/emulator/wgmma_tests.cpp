@@ -405,6 +405,15 @@ __global__ void waits_apart(uint32_t) {
   cluster_sync();  // @whole warps
 }
 
+// In two branches, that lanes of a warp part at or whole warps.
+__global__ void two_cluster_barriers(uint32_t first_of_second) {
+  if (threadIdx.x < first_of_second) {
+    cluster_sync();  // @first of two
+  } else {
+    cluster_sync();  // @second of two
+  }
+}
+
 __global__ void waits_for_peer(uint32_t) {
   if (cluster_rank() == 1) return;
   if (threadIdx.x == 0) mbarrier_init(smem_base(), 1);
@@ -433,9 +442,9 @@ TEST_CASE("a tile that the other block still reads must not be overwritten") {
 }
 
 TEST_CASE("the barrier of a cluster takes whole warps") {
-  const auto run_cluster = [](auto kernel) {
+  const auto run_cluster = [](auto kernel, uint32_t parameter = 0) {
     Device device({.threads = 1});
-    launch_clusters(device, kernel, dim3(2), dim3(64), 2, 8, 0u);
+    launch_clusters(device, kernel, dim3(2), dim3(64), 2, 8, parameter);
     return device;
   };
   check_silent(run_cluster(waits_apart<true>));
@@ -444,6 +453,12 @@ TEST_CASE("the barrier of a cluster takes whole warps") {
   CHECK(report.kind == ReportKind::barrier_misuse);
   CHECK(report.where == std::vector{MARKED("whole warps")});
   CHECK_THAT(report.message, Contains("1 of its lanes have waited"));
+
+  check_silent(run_cluster(two_cluster_barriers, 32));
+  const Device parted = run_cluster(two_cluster_barriers, 40);
+  CHECK(only_report(parted).kind == ReportKind::divergent_collective);
+  CHECK(only_report(parted).where == std::vector{MARKED("second of two"), MARKED("first of two")});
+  CHECK_THAT(only_report(parted).message, Contains("thread 40 (warp 1)") && Contains("while thread 32 of its warp"));
 }
 
 TEST_CASE("a block of a cluster must be there") {
