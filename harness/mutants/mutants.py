@@ -174,10 +174,11 @@ def write_csv(path: Path, all_results: list[Results], commit: str, today: str) -
     for results in all_results:
         rows[results.name] = {"rung": results.name, **results.counts(), "score": f"{results.score():.4f}", "commit": commit,
                               "date": today}
+    order = sorted(rows, key=lambda name: (name == HARNESS, rungs.position(name)))  # which may fail: the file is still whole
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         writer.writeheader()
-        writer.writerows(rows[name] for name in sorted(rows, key=lambda name: (name == HARNESS, rungs.position(name))))
+        writer.writerows(rows[name] for name in order)
 
 
 # ---- running ---------------------------------------------------------------------------------------------------------
