@@ -130,6 +130,7 @@ void Block::end(bool is_over) {
   }
   ++counting.counters.blocks;
   counting.counters.idle_blocks += counting.counters.gmem_bytes_written == written_before;
+  counting.counters.idle_registers += scheduler.free_registers;
   if (launch.options.check) unused_smem_bytes = std::min(unused_smem_bytes, races.unwritten_bytes(launch.smem_bytes));
   for (uint32_t warp = 0; warp < launch.warps(); ++warp) counting.count_accesses(warps[warp]);
 }

@@ -76,8 +76,9 @@ struct Counters {
   uint64_t smem_wavefronts = 0;
   uint64_t smem_wavefronts_ideal = 0;
   uint64_t blocks = 0;
-  uint64_t idle_blocks = 0;  // that have stored nothing to global memory
-  uint32_t smem_bytes = 0;   // of the launch that asks for most of it, per block; and of the launch that wastes most,
+  uint64_t idle_blocks = 0;     // that have stored nothing to global memory
+  uint64_t idle_registers = 0;  // that a warpgroup has given back and none has taken, when a block ends; of all blocks
+  uint32_t smem_bytes = 0;  // of the launch that asks for most of it, per block; and of the launch that wastes most,
   uint32_t unused_smem_bytes = 0;  // what the block that writes most of it has never written; with Options::check
   std::vector<SiteCounts> sites;   // ordered by file, line, instruction, buffer
   double ways() const {

@@ -163,7 +163,8 @@ nlohmann::ordered_json counts_json(const Counts& counts) {
           {"gmem_bytes_written", counts.gmem_bytes_written},
           {"multicast_bytes", counts.multicast_bytes},
           {"unused_smem_bytes", counts.unused_smem_bytes},
-          {"idle_blocks", counts.idle_blocks}};
+          {"idle_blocks", counts.idle_blocks},
+          {"idle_registers", counts.idle_registers}};
 }
 
 nlohmann::ordered_json explanation(const Stage& stage, const Variant& variant, const CheckResult& result) {

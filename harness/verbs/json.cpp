@@ -30,7 +30,8 @@ nlohmann::ordered_json to_json(const emulator::Counters& counters) {
           {"multicast_bytes", counters.multicast_bytes},
           {"unused_smem_bytes", counters.unused_smem_bytes},
           {"blocks", counters.blocks},
-          {"idle_blocks", counters.idle_blocks}};
+          {"idle_blocks", counters.idle_blocks},
+          {"idle_registers", counters.idle_registers}};
 }
 
 }  // namespace

@@ -205,6 +205,8 @@ void judge_counts(CheckResult& result, const Variant& variant, const Problem& pr
     compare("bytes by multicast", predicted.multicast_bytes, counted.multicast_bytes);
     compare("bytes of a block's shared memory that are never written", predicted.unused_smem_bytes,
             counted.unused_smem_bytes);
+    compare("registers that are given back (setmaxnreg.dec) and taken by nobody", predicted.idle_registers,
+            counted.idle_registers);
   }
   const uint64_t idle = variant.predict ? variant.predict(problem.shape).idle_blocks : 0;
   if (counters.idle_blocks != idle && !problem.shape.causal) {  // under a mask there may be nothing to do
@@ -332,7 +334,8 @@ Counts counts_of(const emulator::Counters& counters) {
           .gmem_bytes_written = counters.gmem_bytes_written,
           .multicast_bytes = counters.multicast_bytes,
           .unused_smem_bytes = counters.unused_smem_bytes,
-          .idle_blocks = counters.idle_blocks};
+          .idle_blocks = counters.idle_blocks,
+          .idle_registers = counters.idle_registers};
 }
 
 bool is_ldmatrix(const emulator::SiteCounts& site) {

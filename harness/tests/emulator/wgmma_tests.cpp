@@ -278,6 +278,8 @@ Device run_registers() {
 TEST_CASE("warpgroups share the block's registers") {
   check_silent(run_registers<24, 240>());  // 3 x 168 are 504
   check_silent(run_registers<40, 232>());
+  CHECK(run_registers<24, 240>().counters().idle_registers == 0);
+  CHECK(run_registers<24, 232>().counters().idle_registers == 128 * (3 * 168 - 24 - 2 * 232));
   const Device greedy = run_registers<40, 240>();
   CHECK(only_report(greedy).kind == ReportKind::deadlock);
   CHECK(only_report(greedy).message.find("waits for 240 registers per thread and has 168") != std::string::npos);

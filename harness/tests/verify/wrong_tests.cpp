@@ -288,7 +288,11 @@ TEST_CASE("on normal inputs a warp may say yes once more than at least, on other
   CHECK(judge(InputKind::large_logits, ALL_WARPS + 1).empty());
 }
 
-TEST_CASE("what no count of instructions shows is counted too: blocks without work, shared memory without use, votes") {
+__global__ void gives_registers_back() {
+  setmaxnreg_dec<40>();
+}
+
+TEST_CASE("what no count of instructions shows is counted too: blocks, shared memory and registers without use") {
   const auto said = [](Launch launch, Fault claimed) {
     return messages_of(check("slow", launch, problem(InputKind::normal), claimed));
   };
@@ -299,6 +303,13 @@ TEST_CASE("what no count of instructions shows is counted too: blocks without wo
         "bytes of a block's shared memory that are never written: predicted 0, counted 8192\n");
   CHECK_THAT(said(unused, Fault::none),
              Contains("shared memory: the variant says 32768 bytes per block, the launch asks for 40960"));
+  const Launch gives_back = [](Device& device, const AttentionParams& p) {
+    launch_wrong<Fault::none>(device, p);
+    launch(device, gives_registers_back, dim3(1), dim3(128), 0);
+  };
+  CHECK_THAT(
+      said(gives_back, Fault::none),  // 128 threads begin with 256 registers each
+      Contains("registers that are given back (setmaxnreg.dec) and taken by nobody: predicted 0, counted 27648"));
 }
 
 TEST_CASE("every wrong kernel is rejected for its reason") {
