@@ -11,7 +11,6 @@ import prose
 import results
 from drawings import MARGIN, WIDTH, grid, layouts
 from harness import rungs
-from kernels import start
 from sketch import Sketch, inline
 from traces import file_of
 
@@ -149,7 +148,7 @@ def waterfall() -> str:
         scale = (FULL - name_width - number_width) / max([row.tflops for row in group] + [rate for _, rate in marks if group is not slow])
         top = y = y + 14
         for row in group:
-            before = rates.get(start(row.stage), 0.0)
+            before = rates.get(rungs.by_name()[row.stage].previous, 0.0)
             low, high = sorted((before, row.tflops))
             lost = row.verdict == "same" or row.tflops < before
             sketch.text(name_width - 6, y + 11, row.stage, "label", "end")
@@ -173,7 +172,7 @@ BEFORE_AND_AFTER = (("tensor_busy", "tensor cores active, %", 100.0), ("shared_b
 def counters(stage: str) -> str | None:
     """The hardware's counters of a rung and of the one that it starts from, where they differ by a twentieth; None
     where there are none."""
-    before = start(stage)
+    before = rungs.by_name()[stage].previous or None
     if before is None:
         return None
     try:
