@@ -677,9 +677,9 @@ class Interrupted(Folder):
 
 
 class InEarnest(Folder):
-    """A small class, with the attackers that are quick."""
+    """A small class: what no other test here does in earnest. grade_class_tests.py has everybody."""
 
-    WHO = ("hole_0", "untouched", "syntax", "elsewhere", "refused_imports", "forges", "kills_all", "crashes", "writes")
+    WHO = ("hole_0", "untouched", "elsewhere", "refused_imports", "forges", "writes")
 
     def test_a_small_class(self) -> None:
         cages_that_run(exercises.rungs.program().resolve())
@@ -687,12 +687,12 @@ class InEarnest(Folder):
         victim.write_text("mine")
         victim.chmod(0o666)
         found = {member.student: member for member in fake_class.members(FILL, str(victim), 0) if member.student in self.WHO}
-        self.assertEqual(sorted(found), sorted(set(self.WHO) - (set() if fake_class.isolated() else {"kills_all"})))
+        self.assertEqual(sorted(found), sorted(self.WHO))
         for member in found.values():
             self.put(f"{member.student}/kernel.cuh", member.text)
         file = self.home / "marks.json"
-        run = subprocess.run([sys.executable, "-B", str(ROOT / "harness" / "course" / "grade.py"), str(self.handed_in), "--exercise", "02a", "--json",
-                              str(file)], capture_output=True, text=True)
+        run = subprocess.run([sys.executable, "-B", str(ROOT / "harness" / "course" / "grade.py"), str(self.handed_in), "--exercise", "02a", "--marks",
+                              "counts=100", "--json", str(file)], capture_output=True, text=True)
         self.assertEqual(run.returncode, 0, run.stderr)
         marked = json.loads(file.read_text())
         for each in marked["submissions"]:

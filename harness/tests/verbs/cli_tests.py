@@ -33,6 +33,11 @@ MINUTES = ",".join(map(str, range(1024, 6144, 256)))  # lengths that keep the em
 HANG_S = 1200  # nothing here takes a tenth of it on the slowest laptop; a limit against hanging for ever
 
 
+def on_one_core() -> None:
+    """For what is interrupted anyway: the other tests have the rest."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+
+
 def ladder(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
     options = {"capture_output": True} | options
     return subprocess.run([LADDER, *arguments], text=True, timeout=HANG_S, **options)
@@ -177,7 +182,7 @@ class Check(unittest.TestCase):
         with tempfile.TemporaryDirectory() as directory:
             path = Path(directory, "check.json")
             process = subprocess.Popen([LADDER, "check", B["number"], "--on", "cpu", "--n", MINUTES, "--inputs", "all",
-                                        "--json", path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                                        "--json", path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=on_one_core)
             assert process.stderr is not None
             # The first line, after two seconds of work: some steps are done, and minutes are left.
             self.addCleanup(process.kill)
@@ -328,7 +333,7 @@ class Screen(unittest.TestCase):
         fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         known = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS")}
         process = subprocess.Popen([LADDER, *arguments], stdin=subprocess.DEVNULL, stdout=end, stderr=end,
-                                   env={**known, "TERM": "xterm", **environment})
+                                   env={**known, "TERM": "xterm", **environment}, preexec_fn=on_one_core)
         os.close(end)
         text = b""
         with open(terminal, "rb", buffering=0) as stream:
