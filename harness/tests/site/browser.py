@@ -1,6 +1,7 @@
 """What the browser tests share: the site built once and opened in Chromium from disk. A test file calls `main()`, which skips it
 (exit code 77) without Chromium, its driver, Selenium, or what pages_tests.py needs. `browser.py FOLDER` builds the site for
-several files, which find it by LADDER_SITE; without that, each builds its own."""
+several files, which find it by LADDER_SITE; without that, each builds its own. Of what is alike, tests take a sample, and all of
+it with LADDER_WHOLE."""
 from __future__ import annotations
 
 import importlib.util
@@ -15,6 +16,11 @@ import pages_tests
 
 PHONE = {"width": 380, "height": 800, "deviceScaleFactor": 1, "mobile": True}
 DESK = {"width": 1280, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+
+
+def takes(i: int) -> bool:
+    """Whether the i-th of many that are alike is looked at."""
+    return i % 8 == 0 or bool(os.environ.get("LADDER_WHOLE"))
 
 
 def start():

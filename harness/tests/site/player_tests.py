@@ -50,10 +50,13 @@ class Player(browser.BrowserCase):
                         "c.dispatchEvent(new Event('change', {bubbles: true}))", name, value)
 
     def test_every_event_by_key_and_its_line_marked(self) -> None:
-        """From the first to the last in the shortest traces that have every instruction; elsewhere the first 100, and the last."""
+        """From the first to the last in the shortest traces that have every instruction; of the others, in some the first 100,
+        and the last."""
         self.start("#order=emulated")
         known: set[str] = set()
-        for stage, trace in sorted(TRACES.items(), key=lambda named: len(named[1]["events"])):
+        for i, (stage, trace) in enumerate(sorted(TRACES.items(), key=lambda named: len(named[1]["events"]))):
+            if INSTRUCTIONS[stage] <= known and not browser.takes(i):
+                continue
             with self.subTest(stage=stage):
                 self.choose("stage", stage)
                 lines = [site["line"] for _, site in sites(trace)]
@@ -90,7 +93,9 @@ class Player(browser.BrowserCase):
     def test_with_mbarriers_there_is_the_emulated_order_alone(self) -> None:
         self.assertGreater(len(WITH_MBARRIERS), 1)
         self.start()
-        for stage in WITH_MBARRIERS:
+        for i, stage in enumerate(WITH_MBARRIERS):
+            if not browser.takes(i):
+                continue
             with self.subTest(stage=stage):
                 self.choose("stage", stage)
                 self.assertEqual(self.order(), ["emulated", True])
