@@ -52,7 +52,7 @@ def interval(row: results.Row, name: str) -> str:
 
 
 def timing_lines(rows: list[results.Row]) -> list[tuple[str, list[str]]]:
-    """Label and one cell per column; `rows` holds (sustained, burst, causal) of each column."""
+    """Label and one cell per column; `rows` holds (sustained, burst, causal, alone) of each column."""
     def cells(pick, regime: int) -> list[str]:
         return [pick(pair[regime]) if pair[regime] else "" for pair in rows]
 
@@ -60,6 +60,7 @@ def timing_lines(rows: list[results.Row]) -> list[tuple[str, list[str]]]:
         return f"{interval(row, 'vs_previous')} {row.verdict}".strip() if row is rows[-1][0] or row is rows[-1][1] else ""
 
     lines = [("TFLOPS, sustained", cells(lambda row: f"{row.tflops:.1f}", 0)),
+             ("TFLOPS, alone", cells(lambda row: f"{row.tflops:.1f}", 3)),
              ("TFLOPS, burst", cells(lambda row: f"{row.tflops:.1f}", 1)),
              ("TFLOPS, causal, sustained", cells(lambda row: f"{row.tflops:.1f}", 2)),
              ("milliseconds, dense", cells(lambda row: f"{row.ms_median:.2f}", 0) if any(row[2] for row in rows) else []),
@@ -67,7 +68,8 @@ def timing_lines(rows: list[results.Row]) -> list[tuple[str, list[str]]]:
              ("against the rung before, sustained", cells(against, 0)),
              ("against the rung before, burst", cells(against, 1)),
              ("against FA2 in PyTorch, sustained", cells(lambda row: interval(row, "vs_fa2"), 0)),
-             ("percent of its instruction's ceiling, `mma.sync` or `wgmma`", cells(lambda row: f"{row.pct_ceiling:.1f} %", 0)),
+             ("percent of its instruction's ceiling, `mma.sync` or `wgmma`", 
+              cells(lambda row: "" if row.pct_ceiling is None else f"{row.pct_ceiling:.1f} %", 0)),
              ("registers, spilled bytes", cells(lambda row: f"{row.registers}, {row.spill_bytes}", 0))]
     return [line for line in lines if any(line[1])]
 
@@ -143,7 +145,7 @@ def block(rung: rungs.Rung, rows: list[results.Row], counters: dict) -> str:
 
     def at(name: str) -> list[results.Row | None]:
         return [next((row for row in rows if row.stage == name and selection.takes(row) and row.source == "measured"), None)
-                for selection in (results.Selection(), results.Selection(regime="burst"), results.Selection(causal=True))]
+                for selection in (results.Selection(), results.Selection(regime="burst"), results.Selection(causal=True), results.Selection(regime="alone"))]
 
     def default_kernel(name: str | None) -> dict[str, float] | None:
         # "flash_attention<64, 128, 4>"; of a rung of several functions none is the default.

@@ -15,6 +15,7 @@ import csv
 import functools
 import re
 import sys
+from types import SimpleNamespace
 
 from paths import DOCS
 import results
@@ -39,6 +40,11 @@ def _file(name: str):
 @functools.cache
 def _rows() -> list[results.Row]:
     return results.read(_file("h200.csv"))
+
+
+@functools.cache
+def _repeated_rows() -> list[results.Row]:
+    return results.read(_file("h200_repeat.csv"))
 
 
 class NoRows(results.NotMeasured):
@@ -78,6 +84,12 @@ def h200(name: str, **shape) -> results.Row:
     selection = results.Selection(**shape)
     found = [row for row in _of(name, _rows(), "docs/results/h200.csv") if row.source == "measured" and selection.takes(row)]
     return _only(found, f"{name} at {selection} in docs/results/h200.csv")
+
+
+def repeat(name: str, **shape) -> results.Row:
+    """The same of an earlier run, h200_repeat.csv."""
+    selection, file = results.Selection(**shape), "docs/results/h200_repeat.csv"
+    return _only([row for row in _of(name, _repeated_rows(), file) if selection.takes(row)], f"{name} at {selection} in {file}")
 
 
 def sweep(name: str, column: str, regime: str) -> list[float]:
@@ -120,6 +132,14 @@ def traffic(name: str, metric: str, n: int, causal: bool = False) -> float:
                  f"{metric} of {name} at N = {n}{', causal' if causal else ''} in docs/results/{traffic_file.FILE}").per_head
 
 
+def latency(what: str) -> SimpleNamespace:
+    """A row of h200_latencies.csv: latency('L2').clocks and .ns."""
+    with _file("h200_latencies.csv").open(encoding="utf-8", newline="") as file:
+        found = [row for row in csv.DictReader(file) if row["what"] == what]
+    row = _only(found, f"{what} in docs/results/h200_latencies.csv")
+    return SimpleNamespace(clocks=float(row["clocks"]), ns=float(row["ns"]))
+
+
 def sass(name: str, opcodes: str, kernel: str | None = None) -> float:
     """How often instructions stand in the machine code: sass('08', 'MOV IMAD')."""
     return sum(ncu(name, f"sass.{opcode}", kernel) for opcode in opcodes.split())
@@ -145,7 +165,7 @@ def count(path: str, pattern: str = "") -> int:
     return sum(bool(re.search(pattern, line)) for line in lines) or _only([], f"a line like {pattern!r} in {path}")
 
 
-NAMES = {function.__name__: function for function in (h200, sweep, ncu, traffic, sass, changed, mutants, count, min, max)}
+NAMES = {function.__name__: function for function in (h200, repeat, sweep, ncu, traffic, latency, sass, changed, mutants, count, min, max)}
 
 
 def value(expression: str):
