@@ -120,6 +120,12 @@ def ncu(name: str, metric: str, kernel: str | None = None) -> float:
     return chosen[metric]
 
 
+def waits(name: str) -> float:
+    """Warps that wait at each instruction issued, whatever for."""
+    kernels = _counters().get(_full(name)) or _only([], f"counters of {name} in docs/results/h200_counters.csv")
+    return sum(value for metric, value in next(iter(kernels.values())).items() if "_issue_stalled_" in metric)
+
+
 @functools.cache
 def _traffic() -> list[traffic_file.Row]:
     return traffic_file.read(_file(traffic_file.FILE))
@@ -165,7 +171,7 @@ def count(path: str, pattern: str = "") -> int:
     return sum(bool(re.search(pattern, line)) for line in lines) or _only([], f"a line like {pattern!r} in {path}")
 
 
-NAMES = {function.__name__: function for function in (h200, repeat, sweep, ncu, traffic, latency, sass, changed, mutants, count, min, max)}
+NAMES = {function.__name__: function for function in (h200, repeat, sweep, ncu, waits, traffic, latency, sass, changed, mutants, count, min, max)}
 
 
 def value(expression: str):
