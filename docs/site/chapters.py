@@ -56,13 +56,18 @@ def timing_lines(rows: list[results.Row]) -> list[tuple[str, list[str]]]:
     def cells(pick, regime: int) -> list[str]:
         return [pick(pair[regime]) if pair[regime] else "" for pair in rows]
 
+    def rates(regime: int) -> list[str]:
+        """TFLOPS; those of another run than this rung's say so."""
+        mine = rows[-1][regime]
+        return cells(lambda row: f"{row.tflops:.1f}" + (" (another run)" if mine and row.commit != mine.commit else ""), regime)
+
     def against(row: results.Row) -> str:  # what another rung gained is that rung's story
         return f"{interval(row, 'vs_previous')} {row.verdict}".strip() if row is rows[-1][0] or row is rows[-1][1] else ""
 
-    lines = [("TFLOPS, sustained", cells(lambda row: f"{row.tflops:.1f}", 0)),
-             ("TFLOPS, alone", cells(lambda row: f"{row.tflops:.1f}", 3)),
-             ("TFLOPS, burst", cells(lambda row: f"{row.tflops:.1f}", 1)),
-             ("TFLOPS, causal, sustained", cells(lambda row: f"{row.tflops:.1f}", 2)),
+    lines = [("TFLOPS, sustained", rates(0)),
+             ("TFLOPS, alone", rates(3)),
+             ("TFLOPS, burst", rates(1)),
+             ("TFLOPS, causal, sustained", rates(2)),
              ("milliseconds, dense", cells(lambda row: f"{row.ms_median:.2f}", 0) if any(row[2] for row in rows) else []),
              ("milliseconds, causal", cells(lambda row: f"{row.ms_median:.2f}", 2)),
              ("against the rung before, sustained", cells(against, 0)),
@@ -182,7 +187,7 @@ def block(rung: rungs.Rung, rows: list[results.Row], counters: dict) -> str:
         table += [f"| {row.stage} | {row.tflops:.1f} | {interval(row, 'vs_previous')} | {interval(row, 'vs_fa2')} |"
                   for row in ablations]
     if len(table) < len(head) + len(lines):
-        table += ["", "<details><summary>All rows: bursts, FA2, registers, every counter</summary>", "", *head, *in_full, "", "</details>"]
+        table += ["", "<details><summary>All rows</summary>", "", *head, *in_full, "", "</details>"]
     table += ["", f"{first.gpu}, {first.date}, {results.Selection()}:", f"{link(CSV.name)}. Ratios are medians "
               "of paired rounds, not quotients of the rows above them."]
     if any(default_kernel(name) for name in names):
@@ -215,8 +220,7 @@ def main() -> int:
                 raise results.ResultsError(f"{chapter}: expected one line {BEGIN} and one line {END} behind it")
             generated = f"{BEGIN}\n{block(rung, rows, counters)}\n{END}"
             renew(chapter, re.sub(f"{re.escape(BEGIN)}\n.*?{re.escape(END)}", lambda _: generated, text, flags=re.DOTALL))
-        for part in filter(lambda part: part.name, rungs.parts()):
-            page = ROOT / part.name / "README.md"
+        for page in [*(ROOT / part.name / "README.md" for part in rungs.parts() if part.name), CSV.with_name("README.md")]:
             renew(page, page.read_text(encoding="utf-8"))
     except (results.ResultsError, rungs.RungsError) as error:
         print(error, file=sys.stderr)

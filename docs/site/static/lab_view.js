@@ -98,7 +98,7 @@
   lab.PRESETS = [
     ["The climb", ""],
     ["02: swizzle or tile?", "only=01_base*;02_swizzle*"],
-    ["What causal saves", "metric=ms&causal=both&only=p10_causal;fa2;triton;cudnn_bhnd"],
+    ["What causal saves", "metric=ms&causal=both&only=p10_causal;31_masked;fa2;fa3;cudnn_bhnd"],
     ["Past FA2", "metric=vs_fa2&only=06_batched;past_fa2;fa2"],
     ["Hopper", "only=16_store;hopper;fa3;cudnn_bhnd;wgmma"],
     ["In turns or alone?", "regime=both&only=16_store;hopper;fa3;cudnn_bhnd;mma_sync;wgmma"],

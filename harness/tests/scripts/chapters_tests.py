@@ -102,9 +102,9 @@ class Chapters(unittest.TestCase):
         empty = dict.fromkeys((f"vs_{other}{end}" for other in ("previous", "fa2") for end in ("", "_lo", "_hi")))
         common = {**empty, "kind": "stage", "gpu": "a card", "batch": 16, "heads": 16, "n": 8192, "d": 128, "verdict": "",
                   "regime": "sustained", "inputs": "normal", "dtype": "fp16", "ms_median": 10.0, "pct_ceiling": 1.0,
-                  "registers": 1, "spill_bytes": 0, "source": "measured", "date": "2000-01-01"}
-        made = [results.Row(i, {**common, "stage": name, "tflops": tflops, "causal": causal})
-                for i, (name, tflops, causal) in enumerate(rows)]
+                  "registers": 1, "spill_bytes": 0, "source": "measured", "commit": "one run", "date": "2000-01-01"}
+        made = [results.Row(i, {**common, "stage": name, "tflops": tflops, "causal": causal, **dict(other)})
+                for i, (name, tflops, causal, *other) in enumerate(rows)]
         return chapters.block(rungs.named(stage), made, {})
 
     def test_a_rung_without_a_row_says_so(self) -> None:
@@ -122,6 +122,9 @@ class Chapters(unittest.TestCase):
         self.assertNotIn("causal, sustained", self.block("01_wood", *dense))
         self.assertIn("| TFLOPS, causal, sustained |  | 19.0 |", self.block("01_wood", *dense, ("01_wood", 19.0, True)))
 
+    def test_a_rate_of_another_run_says_so(self) -> None:
+        said = self.block("01_wood", ("00_stone", 1.5, False, ("commit", "before")), ("01_wood", 20.0, False))
+        self.assertIn("| TFLOPS, sustained | 1.5 (another run) | 20.0 |", said)
 
     def test_the_counters_that_moved_are_shown(self) -> None:
         names = {label: metric if isinstance(metric, str) else metric[0] for label, metric, _ in chapters.COUNTERS}

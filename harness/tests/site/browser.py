@@ -17,6 +17,21 @@ import pages_tests
 PHONE = {"width": 380, "height": 800, "deviceScaleFactor": 1, "mobile": True}
 DESK = {"width": 1280, "height": 900, "deviceScaleFactor": 1, "mobile": False}
 
+# Of every text that is shown: its size on the screen, where an SVG is scaled too. Formulas have small indices by right.
+SIZES = """
+const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), small = [];
+let seen = 0;
+for (const fold of document.querySelectorAll('details')) fold.open = true;
+while (walker.nextNode()) {
+  const element = walker.currentNode.parentElement, text = walker.currentNode.textContent.trim();
+  if (!text || element.closest('script, style, desc, title, template, option, .katex, sup, sub') || !element.checkVisibility()) continue;
+  ++seen;
+  const scale = element.ownerSVGElement ? element.getScreenCTM().a : 1, size = parseFloat(getComputedStyle(element).fontSize) * scale;
+  if (size < 9) small.push(`${size.toFixed(1)} px: ${text.slice(0, 40)}`);
+}
+return [small, seen];
+"""
+
 
 def takes(i: int) -> bool:
     """Whether the i-th of many that are alike is looked at."""

@@ -66,10 +66,9 @@ class Pages(browser.BrowserCase):
         counts = self.run_script("return ['.formula', '.formula .katex', '.katex-error'].map(s => document.querySelectorAll(s).length)")
         self.assertEqual((counts[1], counts[2]), (counts[0], 0))
         self.formulas += counts[0]
-        small = self.run_script(
-            "return [...document.querySelectorAll('.drawing text')].map(t => [t.textContent, parseFloat(getComputedStyle(t).fontSize)"
-            " * t.ownerSVGElement.getBoundingClientRect().width / t.ownerSVGElement.viewBox.baseVal.width]).filter(t => t[1] < 9)")
+        small, seen = self.run_script(browser.SIZES)
         self.assertEqual(small, [])
+        self.assertGreater(seen, 10)
         for source, width in self.run_script("return [...document.images].map(i => [i.currentSrc, i.clientWidth])"):
             figure = (page.parent / unquote(urlsplit(source).path)).read_text(encoding="utf-8")
             wide = float(re.search(r'viewBox="0 0 ([\d.]+) ', figure)[1])

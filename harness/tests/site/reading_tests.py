@@ -11,21 +11,6 @@ from ladder import COPYING, ROOT, rungs
 PAGES = ("index", "attention", "gpu", "softmax", "kernels", "fragments", "ladder", "lab", "player", "explorer", "traffic", "claims", "measuring",
          "mutants", "emulator", "tried", "results/README", "references", "glossary")
 
-# Of every text that is shown: its size on the screen, where an SVG is scaled too. Formulas have small indices by right.
-SIZES = """
-const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), small = [];
-let seen = 0;
-for (const fold of document.querySelectorAll('details')) fold.open = true;
-while (walker.nextNode()) {
-  const element = walker.currentNode.parentElement, text = walker.currentNode.textContent.trim();
-  if (!text || element.closest('script, style, desc, title, template, option, .katex, sup, sub') || !element.checkVisibility()) continue;
-  ++seen;
-  const scale = element.ownerSVGElement ? element.getScreenCTM().a : 1, size = parseFloat(getComputedStyle(element).fontSize) * scale;
-  if (size < 9) small.push(`${size.toFixed(1)} px: ${text.slice(0, 40)}`);
-}
-return [small, seen];
-"""
-
 
 class Reading(browser.BrowserCase):
     def page(self, name: str):
@@ -39,7 +24,7 @@ class Reading(browser.BrowserCase):
         for page in (*map(self.page, PAGES), self.site / COPYING.directory / "README.html"):
             with self.subTest(page=page.relative_to(self.site)):
                 self.open(page.as_uri())
-                small, seen = self.run_script(SIZES)
+                small, seen = self.run_script(browser.SIZES)
                 self.assertEqual(small, [])
                 self.assertGreater(seen, 15)
 
