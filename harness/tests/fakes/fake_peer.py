@@ -43,8 +43,9 @@ def main() -> None:
             if behaviour == "talkative":  # more than a pipe holds
                 for i in range(20000):
                     print(f"warning {i}", file=sys.stderr)
-            if behaviour == "slow":
-                time.sleep(3)
+            if behaviour == "slow":  # until a file is there
+                while not os.path.exists(os.environ["FAKE_PEER_GO"]):
+                    time.sleep(0.05)
             if behaviour == "hangs":
                 time.sleep(3600)
             prepared += 1
