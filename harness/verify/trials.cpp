@@ -47,6 +47,15 @@ Trial other_problem(const Stage& stage, const Variant& variant, Shape shape, uin
   return {.shape = shape, .kinds = {InputKind::normal}, .seed = seed + 1, .far_heads = far_heads};
 }
 
+// So many key tiles, or the fewest that the variant takes above: little work to deal out to blocks, and most of it is what a
+// kernel does at its first and its last tile.
+Trial few_tiles(const Stage& stage, const Variant& variant, Shape shape, uint64_t seed, int tiles, int heads) {
+  shape.n = supported_length(stage, variant, shape, 1, tiles);
+  shape.batch = 1;
+  shape.heads = heads;
+  return {.shape = shape, .kinds = {InputKind::normal}, .seed = seed + 2};
+}
+
 // Raw bits of the generator: what a distribution makes of them differs between libraries.
 std::vector<Trial> random_trials(const Stage& stage, const Variant& variant, const Shape& shape, uint64_t seed) {
   std::mt19937_64 random(seed);
@@ -85,9 +94,13 @@ std::vector<Trial> emulator_trials(const Stage& stage, const Variant& variant, c
   trials.back().both_builds = true;
 
   trials.push_back(other_problem(stage, variant, shape, choice.seed, FAR_HEADS));
+  trials.push_back(few_tiles(stage, variant, shape, choice.seed, 1, 3));
+  trials.push_back(few_tiles(stage, variant, shape, choice.seed, 2, 1));
   if (variant.causal && !shape.causal) {
     trials.push_back(all_sets(with_mask(many), choice.seed));
     trials.push_back(other_problem(stage, variant, with_mask(shape), choice.seed, FAR_HEADS));
+    trials.push_back(few_tiles(stage, variant, with_mask(shape), choice.seed, 1, 3));
+    trials.push_back(few_tiles(stage, variant, with_mask(shape), choice.seed, 5, 3));
   }
   if (choice.thorough) {
     for (Trial& trial : random_trials(stage, variant, shape, choice.seed)) {
@@ -109,10 +122,12 @@ std::vector<Trial> gpu_trials(const Stage& stage, const Variant& variant, const 
   trials.push_back({.shape = shape, .kinds = {InputKind::normal}, .seed = choice.seed});
   trials.push_back(all_sets(shape, choice.seed));
   trials.push_back(other_problem(stage, variant, shape, choice.seed, 0));
+  trials.push_back(few_tiles(stage, variant, shape, choice.seed, 1, 3));
   if (choice.thorough) trials.push_back(other_problem(stage, variant, shape, choice.seed, FAR_HEADS));
   if (variant.causal && !shape.causal) {
     trials.push_back(all_sets(with_mask(shape), choice.seed));
     trials.push_back(other_problem(stage, variant, with_mask(shape), choice.seed, 0));
+    trials.push_back(few_tiles(stage, variant, with_mask(shape), choice.seed, 5, 3));
   }
   if (choice.thorough) std::ranges::move(random_trials(stage, variant, shape, choice.seed), std::back_inserter(trials));
   return trials;

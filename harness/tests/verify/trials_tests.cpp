@@ -15,6 +15,7 @@ namespace {
 const Stage STAGE{.name = "00_trial", .idea = "", .limit = "", .prediction = ""};
 const Variant TILED{.label = "tiled", .tile = {64, 32, 4}};
 const Variant ANY{.label = "any", .min_d = 1, .max_d = 256, .causal = true};
+const Variant CAUSAL_TILED{.label = "tiled", .tile = {64, 32, 4}, .causal = true};
 constexpr Shape SHAPE{.batch = 1, .heads = 1, .n = 512, .d = 128};
 
 }  // namespace
@@ -22,7 +23,7 @@ constexpr Shape SHAPE{.batch = 1, .heads = 1, .n = 512, .d = 128};
 TEST_CASE(
     "a check launches normal inputs, all sets in two batches by both builds, and a far problem of another shape") {
   const std::vector<Trial> trials = emulator_trials(STAGE, TILED, SHAPE, {});
-  REQUIRE(trials.size() == 3);
+  REQUIRE(trials.size() == 5);
   CHECK(trials[0] == Trial{.shape = SHAPE, .kinds = {InputKind::normal}});
 
   const Trial &sets = trials[1], &far = trials[2];
@@ -37,19 +38,25 @@ TEST_CASE(
   CHECK(far.shape.d == SHAPE.d);
   CHECK(far.shape.scale() != SHAPE.scale());
   CHECK(far.seed != trials[0].seed);
+
+  CHECK(trials[3].shape.n == 64);  // one tile of queries, and no fewer than that takes
+  CHECK(trials[3].shape.batch_heads() == 3);
+  CHECK(trials[4].shape.batch_heads() == 1);
 }
 
 TEST_CASE(
     "a variant that takes any head dimension meets one that no tile divides, and one with a mask all sets under it") {
   const std::vector<Trial> trials = emulator_trials(STAGE, ANY, SHAPE, {});
-  REQUIRE(trials.size() == 5);
+  REQUIRE(trials.size() == 9);
   CHECK(trials[2].shape.d == 129);
   CHECK(trials[2].shape.n == 513);
-  CHECK(trials[3].shape.causal);
-  CHECK(std::ranges::equal(trials[3].kinds, all_input_kinds()));
-  // And another number of tiles: who goes first, and who is alone, may depend on it under a mask.
-  CHECK(trials[4].shape.causal);
-  CHECK(trials[4].shape.n > trials[3].shape.n);
+  for (size_t i = 5; i < 9; ++i) CHECK(trials[i].shape.causal);
+  CHECK(std::ranges::equal(trials[5].kinds, all_input_kinds()));
+  // And other numbers of tiles: who goes first, and who is alone, may depend on them under a mask.
+  CHECK(trials[6].shape.n > trials[5].shape.n);
+  CHECK(trials[7].shape.n == 1);
+  CHECK(emulator_trials(STAGE, CAUSAL_TILED, SHAPE, {})[8].shape.n ==
+        192);  // five tiles of 32 keys, in whole tiles of 64 queries
 }
 
 TEST_CASE("of given sets and a given length nothing else is launched, or at no other length") {
@@ -70,7 +77,7 @@ TEST_CASE("thorough trials are as many again, of shapes that the variant takes, 
   std::set<int> lengths, batches, heads;
   for (const Trial& trial : trials) {
     CHECK(supports(STAGE, TILED, trial.shape));
-    CHECK((trial.far_heads > 0 || std::ssize(trial.kinds) == trial.shape.batch_heads()));
+    CHECK((trial.kinds.size() == 1 || std::ssize(trial.kinds) == trial.shape.batch_heads()));
     lengths.insert(trial.shape.n);
     batches.insert(trial.shape.batch);
     heads.insert(trial.shape.heads);
@@ -83,7 +90,7 @@ TEST_CASE("thorough trials are as many again, of shapes that the variant takes, 
 TEST_CASE("a GPU has the same trials, and more than 2^32 elements with --thorough alone") {
   const auto far = [](const Trial& trial) { return trial.far_heads > 0; };
   const std::vector<Trial> trials = gpu_trials(STAGE, ANY, SHAPE, {});
-  REQUIRE(trials.size() == 5);
+  REQUIRE(trials.size() == 7);
   CHECK(std::ranges::none_of(trials, far));
   CHECK(std::ranges::none_of(trials, &Trial::both_builds));
   CHECK(std::ranges::count_if(gpu_trials(STAGE, ANY, SHAPE, {.thorough = true}), far) == 1);
