@@ -100,10 +100,15 @@ def read(path: Path) -> bytes:
         return file.read(MOST_BYTES + 1)
 
 
+def folders_of_exercises() -> set[str]:
+    return {folder.name for folder in exercises.FOLDER.iterdir()}
+
+
 def chosen(names: list[str], exercise: Exercise, suffixes: tuple[str, ...]) -> str:
     """Of the names in a student's folder or zip: the exercise's file in the exercise's folder, or the only one of that name, or the
-    only one that could be it."""
-    names = [name for name in names if not re.search(r"(^|/)(\.|__MACOSX/)", name)]
+    only one that could be it. What lies in another exercise's folder is that one's, as in a whole work/ that is handed in."""
+    others = folders_of_exercises() - {exercise.name}
+    names = [name for name in names if not re.search(r"(^|/)(\.|__MACOSX/)", name) and not others & set(name.split("/")[:-1])]
     called = [name for name in names if name.rpartition("/")[2] == exercise.file_name]
     inside = [name for name in called if f"/{exercise.name}/" in f"/{name}"]
     likely = [name for name in names if name.endswith(suffixes) and name.rpartition("/")[2] != NOTES]
@@ -172,12 +177,12 @@ def one(path: Path, exercise: Exercise) -> Submission:
 
 
 def submissions_in(folder: Path, exercise: Exercise) -> list[Submission]:
-    """A folder that holds the exercise's file itself is one submission, as an autograder finds it."""
+    """A folder that holds the exercise's file itself, or folders of exercises, is one submission, as an autograder finds it."""
     try:
         entries = sorted(path for path in folder.iterdir() if not path.name.startswith((".", "__MACOSX")))
     except OSError as error:
         raise Usage(f"{folder} cannot be read: {error.strerror}.") from None
-    if any(path.name in (exercise.file_name, exercise.name) for path in entries):
+    if {path.name for path in entries} & {exercise.file_name, *folders_of_exercises()}:
         return [one(folder.resolve(), exercise)]
     taken = [path for path in entries if path.is_dir() or path.suffix in (*suffixes_of(exercise), ".zip")]
     if not taken:

@@ -79,6 +79,17 @@ class HandedIn(Folder):
             self.assertEqual((each.text, each.problem), (FILL.solution(), ""), each.student)
         self.assertEqual(found["bob"].file, "bob/deep/02a_swizzle/kernel.cuh")
 
+    def test_a_whole_work_folder_has_the_one_of_each_exercise(self) -> None:
+        for student, names in {"ada": ("02b_scrambled",), "bob": ("02b_scrambled", "03b_sometimes"), "cyd": ("02a_swizzle", "02b_scrambled")}.items():
+            for name in names:
+                self.put(f"{student}/work/{name}/kernel.cuh", FILL.solution() if name == FILL.name else "another exercise's")
+        found = self.found()
+        self.assertEqual([(each.student, each.problem) for each in found.values()],
+                         [("ada", "There is no kernel.cuh."), ("bob", "There is no kernel.cuh."), ("cyd", "")])
+        self.assertEqual(found["cyd"].text, FILL.solution())
+        self.handed_in /= "ada/work"  # a single one; no student is called 02b_scrambled
+        self.assertEqual([(each.student, each.problem) for each in self.found().values()], [("work", "There is no kernel.cuh.")])
+
     def test_one_submission_as_an_autograder_has_it(self) -> None:
         self.put("kernel.cuh")
         self.put("notes/other.txt")
