@@ -4,6 +4,7 @@
     ./ladder grade DIR --exercise 02a --json marks.json --junit marks.xml
     ./ladder grade DIR --exercise 02a --gradescope results.json         of a single submission
     ./ladder grade DIR --exercise 12b --speed    marks for speed too, where there are a GPU and nvcc
+    ./ladder grade DIR --assignment 1 --csv points.csv    all of its exercises, and the assignment's points for them
 """
 from __future__ import annotations
 
@@ -27,6 +28,7 @@ import sys
 import textwrap
 import threading
 import time
+import tomllib
 import xml.etree.ElementTree as xml
 import zipfile
 from dataclasses import dataclass, field
@@ -386,10 +388,68 @@ class Class:
 
 # ---- what comes out ---------------------------------------------------------------------------------------------------
 
-def document(exercise: Exercise, most: float, cage: cages.Cage, race: speed.Race | None, submissions: list[Submission]) -> dict:
+@dataclass
+class Graded:
+    """A class in one exercise."""
+    exercise: Exercise
+    marks: dict[str, float]
+    submissions: list[Submission]
+    isolation: str
+    gpu: str
+
+    @property
+    def most(self) -> float:
+        return sum(self.marks.values())
+
+
+@dataclass
+class Assignment:
+    """Of course/assignments.toml: its exercises, and the points for them, of which each exercise has the same share."""
+    name: str
+    exercises: list[Exercise]
+    points: float
+
+
+def document(graded: Graded) -> dict:
     """No times and no dates in it: the same submissions give the same bytes."""
-    return {"exercise": exercise.name, "of": most, "isolation": cage.kind, **({"gpu": race.gpu.name} if race else {}),
-            "submissions": [{"student": each.student, "file": each.file, "seed": each.seed, **each.result} for each in submissions]}
+    return {"exercise": graded.exercise.name, "of": graded.most, "isolation": graded.isolation, **({"gpu": graded.gpu} if graded.gpu else {}),
+            "submissions": [{"student": each.student, "file": each.file, "seed": each.seed, **each.result} for each in graded.submissions]}
+
+
+def by_student(graded: list[Graded]) -> dict[str, list[Submission | None]]:
+    """Each one's submission to each exercise."""
+    found = [{each.student: each for each in one_of.submissions} for one_of in graded]
+    return {student: [of.get(student) for of in found] for student in sorted(set().union(*found))}
+
+
+def points_of(graded: list[Graded], points: float) -> dict[str, float]:
+    parts = {student: [each.result["score"] / of.most if each else 0 for each, of in zip(row, graded, strict=True)]
+             for student, row in by_student(graded).items()}
+    return {student: round(points * sum(row) / len(row), 2) for student, row in parts.items()}
+
+
+def gradebook(graded: list[Graded], points: float) -> str:
+    """A line for each student, as a spreadsheet and an LMS read it: the points, and the marks of each exercise."""
+    out = io.StringIO()
+    lines = csv.writer(out, lineterminator="\n")
+    lines.writerow(["student", f"points of {points:g}", *(f"{of.exercise.name} of {of.most:g}" for of in graded)])
+    earned = points_of(graded, points)
+    for student, row in by_student(graded).items():
+        lines.writerow([printable(student), f"{earned[student]:g}", *(f"{each.result['score']:g}" if each else "" for each in row)])
+    return out.getvalue()
+
+
+def table_of_assignment(graded: list[Graded], points: float) -> str:
+    rows, earned = by_student(graded), points_of(graded, points)
+    numbers = [of.exercise.name.partition("_")[0] for of in graded]
+    width = max(len("student"), *(len(printable(student)) for student in rows))
+    lines = [f"{'student':<{width}}  {f'of {points:g}':>7}  " + "".join(f"{f'{number} {of.most:g}':>12}" for number, of in zip(numbers, graded)) + "  why"]
+    for student, row in rows.items():
+        scores = "".join(f"{each.result['score'] if each else 0:>12g}" for each in row)
+        why = [f"{number} {each.result['reason'] if each else 'not_judged'}" for number, each in zip(numbers, row) if not each or not each.result["passed"]]
+        lines.append(f"{printable(student):<{width}}  {earned[student]:>7g}  {scores}  {', '.join(why) or 'passed'}")
+    lines.append(f"\n{len(rows)} graded, mean {sum(earned.values()) / len(rows):.1f} of {points:g}.")
+    return "\n".join(lines)
 
 
 def junit(exercise: Exercise, submissions: list[Submission]) -> str:
@@ -448,6 +508,16 @@ def exercise_called(typed: str) -> Exercise:
     near = difflib.get_close_matches(wanted, [each.name for each in known] + [each.name.partition("_")[2] for each in known], 1)
     best = next((each.name for each in known if near and near[0] in each.name), "")
     raise Usage(f"There is no exercise '{typed}'.{f' Did you mean {best}?' if best else ''}\n  All of them:  ./ladder learn list")
+
+
+def assignment_called(typed: str) -> Assignment:
+    known = tomllib.loads((exercises.FOLDER.parent / "assignments.toml").read_text())["assignment"]
+    graded_ones = {each["name"]: each for each in known if each.get("exercises")}
+    found = graded_ones.get(typed) or graded_ones.get(f"assignment {typed}")
+    if not found:
+        raise Usage(f"There is no assignment '{typed}' that has exercises.\n  There are: {', '.join(name.removeprefix('assignment ') for name in graded_ones)}")
+    return Assignment(found["name"], [exercise_called(name) for name in found["exercises"]],
+                      sum(mark["points"] for mark in found["mark"] if mark.get("from_exercises")))
 
 
 def marks_of(typed: str, exercise: Exercise, asked: list[str], timed: bool) -> dict[str, float]:
@@ -513,7 +583,7 @@ def seeds_of(typed: str, submissions: list[Submission]) -> None:
 
 def writable(*files: str) -> None:
     if files.count("-") > 1:
-        raise Usage("Only one of --json -, --junit - and --gradescope - can have stdout.")
+        raise Usage("Only one of --json -, --csv -, --junit - and --gradescope - can have stdout.")
     for file in filter(None, files):
         if file == "-":
             continue
@@ -574,6 +644,7 @@ def flags() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="./ladder grade", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", metavar="DIR", type=Path, help="a folder, zip or file of each student; or the one submission itself")
     parser.add_argument("--exercise", metavar="NAME", help="or its number; default: the one that DIR is named after")
+    parser.add_argument("--assignment", default="", metavar="NUMBER", help="all exercises of one of course/assignments.md, and its points for them")
     parser.add_argument("--seeds", default="", metavar="FILE", help="lines STUDENT,SEED; or 'names': each one's seed is the name; default: no seeds")
     parser.add_argument("--marks", default="", metavar="NAME=N,..",
                         help="default: " + ",".join(f"{name}={most}" for name, most in MARKS.items()) + ", without what is right from the start")
@@ -583,6 +654,7 @@ def flags() -> argparse.ArgumentParser:
                         help=f"{ASIDE['speed']:g} of the marks for speed beside the rung's own kernel, in a climb or open exercise; exit code 77 "
                              "without a GPU and nvcc")
     parser.add_argument("--json", default="", metavar="FILE", help="all of it; - is stdout")
+    parser.add_argument("--csv", default="", metavar="FILE", help="a line for each student: the points, and the marks of each exercise")
     parser.add_argument("--junit", default="", metavar="FILE", help="a test for each part of the marks")
     parser.add_argument("--gradescope", default="", metavar="FILE", help="results.json, of a single submission")
     parser.add_argument("--at-least", type=float, metavar="N", help="exit code 1 if anybody has less")
@@ -595,25 +667,23 @@ def flags() -> argparse.ArgumentParser:
     return parser
 
 
-def main(arguments: list[str]) -> int:
-    typed = flags().parse_args(arguments)
-    if not typed.folder.is_dir():
-        raise Usage(f"{typed.folder} is {'no folder' if typed.folder.exists() else 'not there'}; grade takes the folder of the submissions.")
-    if min(filter(None.__ne__, (typed.jobs, typed.memory, typed.seconds, typed.launch_seconds)), default=1) <= 0:
-        raise Usage("--jobs, --seconds, --launch-seconds and --memory are more than 0.")
-    try:
-        exercise = exercise_called(typed.exercise or typed.folder.resolve().name)
-    except Usage:
-        if typed.exercise:
-            raise
-        raise Usage(f"Which exercise?  ./ladder grade {typed.folder} --exercise 02a\n  All of them:  ./ladder learn list") from None
+def exercise_of(typed: argparse.Namespace) -> Exercise:
+    """The one that is named, or that the folder is named after."""
+    if typed.exercise:
+        return exercise_called(typed.exercise)
+    with contextlib.suppress(Usage):
+        return exercise_called(typed.folder.resolve().name)
+    raise Usage(f"Which exercise?  ./ladder grade {typed.folder} --exercise 02a\n  All of them:  ./ladder learn list")
+
+
+def graded_in(exercise: Exercise, typed: argparse.Namespace) -> Graded:
     asked = [name for name in typed.predict.split(",") if name]
     marks = marks_of(typed.marks, exercise, asked, typed.speed)
     submissions = submissions_in(typed.folder, exercise)
     seeds_of(typed.seeds, submissions)
     if typed.gradescope and len(submissions) != 1:
         raise Usage(f"--gradescope is for a single submission, as its autograder has it; {typed.folder} has {len(submissions)}.")
-    writable(typed.json, typed.junit, typed.gradescope)
+    writable(typed.json, typed.csv, typed.junit, typed.gradescope)
 
     gpu = speed.gpu_here("The other marks need none: leave --speed out.") if typed.speed else None
     jobs, memory = jobs_and_memory(typed.jobs, typed.memory)
@@ -659,17 +729,38 @@ def main(arguments: list[str]) -> int:
             same = [other.student for other in submissions if other is not each and not other.problem and other.text == each.text]
             each.result = first[each.text, each.notes, each.seed].result | ({"same_as": same} if same else {})
 
-    most = sum(marks.values())
-    write(typed.json, json.dumps(document(exercise, most, ladder.cage, race, submissions), indent=1, ensure_ascii=False) + "\n")
-    write(typed.junit, junit(exercise, submissions))
+    return Graded(exercise, marks, submissions, ladder.cage.kind, race.gpu.name if race else "")
+
+
+def main(arguments: list[str]) -> int:
+    typed = flags().parse_args(arguments)
+    if not typed.folder.is_dir():
+        raise Usage(f"{typed.folder} is {'no folder' if typed.folder.exists() else 'not there'}; grade takes the folder of the submissions.")
+    if min(filter(None.__ne__, (typed.jobs, typed.memory, typed.seconds, typed.launch_seconds)), default=1) <= 0:
+        raise Usage("--jobs, --seconds, --launch-seconds and --memory are more than 0.")
+    if typed.assignment:
+        if typed.exercise or typed.marks or typed.predict or typed.speed or typed.junit or typed.gradescope:
+            raise Usage("--assignment has its own exercises and points: leave --exercise, --marks, --predict, --speed, --junit and --gradescope out.")
+        assignment = assignment_called(typed.assignment)
+        graded = [graded_in(exercise, typed) for exercise in assignment.exercises]
+        points, said = assignment.points, table_of_assignment(graded, assignment.points)
+        whole = {"assignment": assignment.name, "of": points, "points": points_of(graded, points), "exercises": [document(of) for of in graded]}
+    else:
+        graded = [graded_in(exercise_of(typed), typed)]
+        points, whole = graded[0].most, document(graded[0])
+        said = table(graded[0].submissions, graded[0].marks, points)
+
+    write(typed.json, json.dumps(whole, indent=1, ensure_ascii=False) + "\n")
+    write(typed.csv, gradebook(graded, points))
+    write(typed.junit, junit(graded[0].exercise, graded[0].submissions) if typed.junit else "")
     if typed.gradescope:
-        write(typed.gradescope, json.dumps(gradescope(submissions[0]), indent=1) + "\n")
-    print(table(submissions, marks, most), file=sys.stderr if "-" in (typed.json, typed.junit, typed.gradescope) else sys.stdout)
-    for each in submissions:
-        if each.unread:
-            print(f"NOT GRADED: {printable(each.student)}: {each.problem}", file=sys.stderr)
-    low = typed.at_least is not None and any(each.result["score"] < typed.at_least for each in submissions)
-    return FAILED if low or any(each.unread for each in submissions) else DONE
+        write(typed.gradescope, json.dumps(gradescope(graded[0].submissions[0]), indent=1) + "\n")
+    print(said, file=sys.stderr if "-" in (typed.json, typed.csv, typed.junit, typed.gradescope) else sys.stdout)
+    unread = dict.fromkeys(f"NOT GRADED: {printable(each.student)}: {each.problem}" for of in graded for each in of.submissions if each.unread)
+    for line in unread:
+        print(line, file=sys.stderr)
+    low = typed.at_least is not None and any(earned < typed.at_least for earned in points_of(graded, points).values())
+    return FAILED if low or unread else DONE
 
 
 def counters_of(exercise: Exercise, ladder: CagedLadder) -> set[str]:

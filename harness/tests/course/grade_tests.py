@@ -201,6 +201,34 @@ class Command(Commands):
         self.handed_in /= "two"
         self.assertIn("has 2", self.refused("--exercise", "02a", "--gradescope", files[1]))
 
+    def test_an_assignment_is_its_exercises(self) -> None:
+        chosen = grade.assignment_called("1").exercises
+        self.assertGreater(len(chosen), 1)
+        for i, exercise in enumerate(chosen):
+            self.put(f"ada/work/{exercise.name}/{exercise.file_name}", exercise.solution())
+            if i != 1:
+                self.put(f"bob/work/{exercise.name}/{exercise.file_name}", exercise.solution() if i else exercise.skeleton())
+        self.zip("cyd.zip", **{f"work/{chosen[0].name}/kernel.cuh": chosen[0].solution()})
+        files = [self.home / name for name in ("points.csv", "points.json")]
+        out, _ = self.grade("--assignment", "1", "--csv", str(files[0]), "--json", str(files[1]))
+        count = len(chosen)
+        points = {"ada": 40, "bob": round(40 * (count - 2) / count, 2), "cyd": round(40 / count, 2)}
+        lines = files[0].read_text().splitlines()
+        self.assertEqual(lines[0], ",".join(["student", "points of 40", *(f"{each.name} of 100" for each in chosen)]))
+        self.assertEqual([line.split(",")[:2] for line in lines[1:]], [[name, f"{number:g}"] for name, number in points.items()])
+        self.assertEqual(lines[3].split(",")[2:], ["100"] + ["0"] * (count - 1))
+        whole = json.loads(files[1].read_text())
+        self.assertEqual((whole["points"], [each["exercise"] for each in whole["exercises"]]), (points, [each.name for each in chosen]))
+        self.assertRegex(out, rf"(?m)^bob +{points['bob']:g} .* 00a untouched, 00b not_judged$")
+        self.grade("--assignment", "1", "--at-least", "40", code=1)
+        self.handed_in /= "ada/work"  # a student, of the own work
+        self.assertRegex(self.grade("--assignment", "assignment 1")[0], r"(?m)^work +40 .* passed$")
+        self.assertIn("There are: 1, 2, 3", self.refused("--assignment", "project"))
+        self.assertIn("leave --exercise", self.refused("--assignment", "1", "--exercise", "00a"))
+
+    def test_points_of_every_assignment(self) -> None:
+        self.assertEqual([grade.assignment_called(number).points for number in "123"], [40, 40, 20])
+
     def test_strangers_write_no_escapes_to_a_terminal(self) -> None:
         self.put("a\x1b[31mb/kernel.cuh")
         self.put("cyd/kernel.cuh", fake_class.with_code(FILL, "// mine"))
@@ -243,7 +271,7 @@ class Command(Commands):
         self.assertIn("cannot be written", self.refused("--exercise", "02a", "--json", "/no/such/file"))
         self.assertIn("as in answers=50", self.refused("--exercise", "02a", "--marks", "style=3"))
         self.assertIn("--predict", self.refused("--exercise", "02a", "--marks", "prediction=3"))
-        self.assertIn("can have stdout", self.refused("--exercise", "02a", "--json", "-", "--junit", "-"))
+        self.assertIn("can have stdout", self.refused("--exercise", "02a", "--json", "-", "--csv", "-"))
         self.assertIn("more than 0", self.refused("--exercise", "02a", "--jobs", "0"))
         self.handed_in /= "nowhere"
         self.assertIn("is not there", self.refused("--exercise", "02a"))
@@ -452,11 +480,14 @@ class Pages(unittest.TestCase):
         self.assertEqual(re.findall(r"^\| (?:\d+ )?(answers|races|counts|speed|prediction)\b", page, re.M), list(grade.FACETS))
 
     def test_every_command_of_the_pages_is_one(self) -> None:
-        commands = [line.split("ladder grade ", 1)[1].split("#")[0].strip(" `") for name in ("grading.md", "classroom.yml")
+        commands = [re.split("[#`]", line.split("ladder grade ", 1)[1])[0].strip() for name in ("grading.md", "assignments.md", "classroom.yml")
                     for line in (ROOT / "course" / name).read_text().splitlines() if re.search(r"ladder grade \S*(submission|DIR)", line)]
         self.assertGreaterEqual(len(commands), 3)
         for command in commands:
             typed = grade.flags().parse_args(command.replace('"$LADDER_EXERCISE"', "02a").split())
+            if typed.assignment:
+                grade.assignment_called(typed.assignment)
+                continue
             exercise = grade.exercise_called(typed.exercise)
             grade.marks_of(typed.marks, exercise, list(filter(None, typed.predict.split(","))), typed.speed)
 
