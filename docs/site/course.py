@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes the tables of the course: its exercises, the plans of plans.toml with their minutes, the rubrics of
-assignments.toml.
+assignments.toml, and of all of it what a lecturer asks first.
 
 With --check nothing is written: exits 1 when a page is older than what it is made of.
 
@@ -110,9 +110,46 @@ def inputs_table() -> str:
     return "\n".join(["| inputs | what they are |", "|---|---|", *(f"| `{name}` | {' '.join(said.replace('//', ' ').split())} |" for name, said in kinds)])
 
 
+@dataclass(frozen=True)
+class Minutes:
+    """Of a plan, in all."""
+    in_class: int
+    reading: int
+    exercises: int
+
+
+def minutes_of(plan: dict) -> Minutes:
+    return Minutes(len(plan["week"]) * (plan["lecture"] + plan["lab"]), sum(page(name).minutes for week in plan["week"] for name in week["read"]),
+                   sum(exercise.minutes for week in plan["week"] for exercise in exercises_of(week)))
+
+
+def questions_table() -> str:
+    """What a lecturer asks before anything else."""
+    every = exercises.all_exercises()
+    plans = [(plan["name"], minutes_of(plan)) for plan in read_toml("plans.toml")["plan"]]
+    how_long = "; ".join(f"{name}: {hours(of.in_class)} in class, {hours(of.reading)} of reading, {hours(of.exercises)} of exercises" for name, of in plans)
+    rows = [
+        ("For whom?", "from the third year on; C++ and a first kernel in CUDA; no machine learning", "[whom it is for](teaching.md#whom-it-is-for)"),
+        ("What can they do afterwards?", "say what limits a kernel before it is measured, order copies and barriers and prove it, defend a number with its interval",
+         "[what they learn](teaching.md#whom-it-is-for)"),
+        ("How long?", how_long, "[plans](plans.md)"),
+        ("Which exercises?", f"{len(every)} on the ladder's own kernels, {min(each.minutes for each in every)} to {max(each.minutes for each in every)} minutes each",
+         "[the exercises](exercises.md)"),
+        ("A GPU?", "for no exercise; for times one card, at which all take turns", "[one GPU](teaching.md#one-gpu-for-everybody)"),
+        ("What is marked?", "kernels and numbers by the program; predictions and reasons by a person: three assignments and a project, with rubrics",
+         "[assignments](assignments.md)"),
+        ("A hundred students?", "four minutes per exercise on two cores, each submission in a cage; marks for an LMS", "[grading](grading.md)"),
+        ("Where are they stuck?", "at the report of a check: what each mostly means, and a question that helps",
+         "[what to say](teaching.md#where-students-get-stuck-and-what-to-say)"),
+        ("Answers, slides, paper?", "`make slides`, `make handouts`, with answers `make handouts ANSWERS=1`",
+         "[the first hour](teaching.md#the-first-hour-with-it), [answers](answers.md)"),
+    ]
+    return "\n".join(["| you ask | in short | all of it |", "|---|---|---|", *(f"| {' | '.join(row)} |" for row in rows)])
+
+
 def plan_table(plan: dict) -> str:
     lines = [plan["about"], "", "| week | subject | read | minutes | exercises | minutes | to show |", "|---:|---|---|---:|---|---:|---|"]
-    read_in_all = exercises_in_all = 0
+    in_all = minutes_of(plan)
     taken: list[str] = []
     weeks = plan["week"]
     for number, week in enumerate(weeks, 1):
@@ -123,12 +160,10 @@ def plan_table(plan: dict) -> str:
         show = f"`./ladder {week['show']}` ({needs(week['show'])})"
         lines.append(f"| {number} | {week['subject']} | {', '.join(link(each.title, each.path) for each in pages)} | {reading} "
                      f"| {', '.join(map(task, chosen)) or week['lab']} | {work or ''} | {show} |")
-        read_in_all, exercises_in_all = read_in_all + reading, exercises_in_all + work
         taken += [exercise.name for exercise in chosen]
-    in_class = len(weeks) * (plan["lecture"] + plan["lab"])
-    lines += [f"| | in all | | {read_in_all} | {len(taken)} | {exercises_in_all} | |", "",
-              f"In class {hours(in_class)}, a lecture of {plan['lecture']} and a lab of {plan['lab']} minutes per week; reading {hours(read_in_all)}; exercises "
-              f"{hours(exercises_in_all)}, most of them in the labs."]
+    lines += [f"| | in all | | {in_all.reading} | {len(taken)} | {in_all.exercises} | |", "",
+              f"In class {hours(in_all.in_class)}, a lecture of {plan['lecture']} and a lab of {plan['lab']} minutes per week; reading {hours(in_all.reading)}; exercises "
+              f"{hours(in_all.exercises)}, most of them in the labs."]
     read = {name for week in weeks for name in week["read"]}
     last = max(rung.order for rung in rungs.known() if rung.name in read)
     passed_over = [rung for rung in rungs.known() if rung.order < last and rung.name not in read]
@@ -166,7 +201,8 @@ def read_toml(name: str) -> dict:
 def blocks() -> dict[Path, dict[str, str]]:
     """Page -> name of a block -> what stands between `<!-- NAME:begin -->` and `<!-- NAME:end -->`."""
     try:
-        return {COURSE / "exercises.md": {"exercises": exercises_table(), "inputs": inputs_table()},
+        return {COURSE / "README.md": {"questions": questions_table()},
+                COURSE / "exercises.md": {"exercises": exercises_table(), "inputs": inputs_table()},
                 COURSE / "plans.md": {plan["name"]: plan_table(plan) for plan in read_toml("plans.toml")["plan"]},
                 COURSE / "assignments.md": {each["name"]: rubric_table(each) for each in read_toml("assignments.toml")["assignment"]}}
     except KeyError as error:
