@@ -8,6 +8,7 @@
     ./ladder learn reset           begins the file anew; the old one stays beside it
     ./ladder learn board           the open exercises: your best kernels among the rungs, by what their counts cost
     ./ladder learn time            a kernel of your own beside the rung's, in TFLOPS, where there are a GPU and nvcc
+    ./ladder learn time FILE --like 03    any right kernel, exercise or not, beside the rung that it stands for
     ./ladder learn solution        the rung's own lines, once you have passed; before that with --give-up, which is recorded
 """
 from __future__ import annotations
@@ -316,33 +317,54 @@ class Learner:
         return DONE
 
     def time(self, exercise: Exercise) -> int:
-        """As a peer of the bench: it is held to the reference there too, and what is wrong is not timed."""
         if not exercise.free:
             raise Usage(f"{exercise.name} is no kernel of your own. Those of climb and open can be timed:  ./ladder learn list")
         file = self.file(exercise)
         if not file.is_file():
             raise Usage(f"{exercise.name} is not begun.\n  Here:  ./ladder learn start {exercise.name}")
+        code, timed = self.timed(exercise.rung, file.parent)
+        if timed:
+            entries = self.entries()
+            entries.append({"exercise": exercise.name, "tflops": float(timed["yours"]["tflops"]), "gpu": timed["yours"]["gpu"],
+                            "rung_tflops": float(timed[exercise.rung]["tflops"]), "on": datetime.date.today().isoformat()})
+            self.board_file().write_text(json.dumps(entries, indent=1) + "\n")
+        return code
+
+    def time_file(self, typed: str, like: str) -> int:
+        """Of any kernel that `./ladder try` takes, exercise or not."""
+        if not Path(typed).is_file():
+            raise Usage(f"{typed or 'FILE'} is not there. A kernel in a file, and the rung that it stands for:  ./ladder learn time work/mine.cuh --like 03")
+        rung = rungs.find(like)
+        if not rung:
+            raise Usage(f"There is no rung '{like}'.\n  There are: {' '.join(rungs.names())}")
+        if rung.default.needs_workspace or rung.default.writes_lse:
+            raise Usage(f"{rung.name} takes more than Q, K, V and O, and cannot be timed beside a kernel of your own.")
+        folder = work_folder() / ".timed"
+        try:
+            text = Path(typed).read_text()
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "kernel.cuh").write_text(text)
+        except (OSError, UnicodeDecodeError) as error:
+            raise Usage(f"{typed} cannot be copied to {shown(folder)}: {error}\n  Another place:  LADDER_WORK=FOLDER ./ladder learn time ..") from None
+        return self.timed(rung.name, folder)[0]
+
+    @staticmethod
+    def timed(rung: str, folder: Path) -> tuple[int, dict[str, dict]]:
+        """The folder's kernel.cuh as a peer of the bench: it is held to the reference there too, and what is wrong is not timed."""
         gpu = speed.gpu_here("What counts alone can say:  ./ladder learn board")
-        peer, results = file.with_name("peer"), file.with_name("times.csv")
+        peer, results = folder / "peer", folder / "times.csv"
         source = peer.with_suffix(".cu")
-        source.write_text(speed.source_of_peer(exercise))
+        source.write_text(speed.source_of_peer(rung))
         compiled = subprocess.run([*speed.nvcc_words(gpu), str(source), "-o", str(peer)], capture_output=True, text=True)
         if compiled.returncode != 0:
             raise CourseError(f"nvcc does not compile it.\n{(compiled.stderr or compiled.stdout).strip()[:2000]}")
         results.unlink(missing_ok=True)
-        ran = subprocess.run([str(rungs.program()), "bench", exercise.rung, "--no-peers", "--peer", shlex.quote(str(peer.absolute())), "--csv",
-                              str(results)])
+        ran = subprocess.run([str(rungs.program()), "bench", rung, "--no-peers", "--peer", shlex.quote(str(peer.absolute())), "--csv", str(results)])
         if ran.returncode != 0:
-            return ran.returncode
+            return ran.returncode, {}
         with results.open() as rows:
             timed = {row["stage"]: row for row in csv.DictReader(rows)}
-        if "yours" not in timed:
-            return FAILED  # the bench has said why
-        entries = self.entries()
-        entries.append({"exercise": exercise.name, "tflops": float(timed["yours"]["tflops"]), "gpu": timed["yours"]["gpu"],
-                        "rung_tflops": float(timed[exercise.rung]["tflops"]), "on": datetime.date.today().isoformat()})
-        self.board_file().write_text(json.dumps(entries, indent=1) + "\n")
-        return DONE
+        return (DONE, timed) if "yours" in timed else (FAILED, {})  # the bench has said why
 
     def hint(self, exercise: Exercise) -> int:
         state = self.progress.of(exercise.name)
@@ -416,6 +438,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="./ladder learn", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("word", nargs="?", default="", metavar="WORD", help=", ".join(WORDS))
     parser.add_argument("name", nargs="?", default="", metavar="NAME", help="of an exercise, or its number; default: the one at hand")
+    parser.add_argument("--like", default="", metavar="RUNG", help="time: NAME is a file, and this is the rung that its kernel stands for")
     parser.add_argument("--seed", help="your name: it chooses which bug you hunt and which numbers you predict; kept")
     parser.add_argument("--give-up", action="store_true", help="solution: before you have passed")
     typed = parser.parse_args(arguments)
@@ -423,7 +446,13 @@ def main(arguments: list[str]) -> int:
         near = difflib.get_close_matches(typed.word, WORDS, 1)
         raise Usage(f"learn has no word '{typed.word}'.{f' Did you mean {near[0]}?' if near else ''}\n  There are: {', '.join(WORDS)}\n"
                     "  What they do:  ./ladder learn --help")
+    if typed.like and typed.word != "time":
+        raise Usage(f"--like is for time.\n  Whether a kernel is right:  ./ladder try FILE --like {typed.like}")
+    if typed.word == "time" and not typed.like and typed.name.endswith((".cuh", ".cu")):
+        raise Usage(f"{typed.name} is a file. Which rung does it stand for?\n  For example:  ./ladder learn time {typed.name} --like 03")
     learner = Learner()
+    if typed.word == "time" and typed.like:
+        return learner.time_file(typed.name, typed.like)
     if typed.seed is not None and typed.seed != learner.progress.data["seed"]:
         learner.progress.data["seed"] = typed.seed
         learner.progress.save()

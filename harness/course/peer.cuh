@@ -7,7 +7,7 @@
 
 int main() {
   const auto prepare = [](const peer::Problem& p) {
-    if (p.d != HEAD_DIM) throw peer::Refusal("d is 128 here");
+    if (p.d != 128) throw peer::Refusal("d is 128 here");
     if (p.causal) throw peer::Refusal("no mask here");
   };
   const auto launch = [](const peer::Problem& p) {

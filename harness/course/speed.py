@@ -53,8 +53,8 @@ def gpu_here(way_out: str) -> Gpu:
     return Gpu(found[3] or "", int(found[1] + found[2]), nvcc)
 
 
-def source_of_peer(exercise: Exercise) -> str:
-    return f'#include "kernel.cuh"\nusing Tile = {rungs.named(exercise.rung).default.config};\n#include "harness/course/peer.cuh"\n'
+def source_of_peer(rung: str) -> str:
+    return f'#include "kernel.cuh"\nusing Tile = {rungs.named(rung).default.config};\n#include "harness/course/peer.cuh"\n'
 
 
 def nvcc_words(gpu: Gpu) -> list[str]:
@@ -100,7 +100,7 @@ class Race:
         with tempfile.TemporaryDirectory(prefix="ladder-speed-") as made:
             folder = Path(made)
             folder.chmod(0o755)
-            for file, content in (("kernel.cuh", text), ("peer.cu", source_of_peer(self.exercise))):
+            for file, content in (("kernel.cuh", text), ("peer.cu", source_of_peer(self.exercise.rung))):
                 (folder / file).write_text(content)
             toolkit = Path(self.gpu.nvcc).resolve().parents[1]
             script = '"$@" -o "$TMPDIR/peer" >&2 && cat "$TMPDIR/peer"'

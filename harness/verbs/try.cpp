@@ -362,7 +362,9 @@ Status replace(const Stage& stage, const std::string& file) {
 
 Result<ExitCode> try_verb(const Options& options) {
   if (options.on == Where::gpu) {
-    return failure(ExitCode::usage, "try runs a kernel on the emulator. Leave --on gpu out.");
+    return failure(ExitCode::usage, fmt::format("try runs a kernel on the emulator. Leave --on gpu out.\n"
+                                                "  Its time on a GPU:  ./ladder learn time {} --like {}",
+                                                options.file, options.like.empty() ? "03" : options.like));
   }
   const auto text = read_kernel(options.file);
   if (!text) return tl::make_unexpected(text.error());

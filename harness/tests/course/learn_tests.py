@@ -166,27 +166,61 @@ class Course(unittest.TestCase):
             with self.assertRaisesRegex(exercises.CourseError, "board.json cannot be read"):
                 self.learn("board")
 
-    def test_times_are_taken_by_the_bench_beside_the_rung(self) -> None:
+    @contextlib.contextmanager
+    def fake_card(self, rung: str):
+        """A GPU, an nvcc and a ladder that play their parts; gives the folder in which `said` is what nvcc was asked for."""
         tools = self.work.parent / "bin"
-        tools.mkdir()
-        csv_of_bench = f"stage,tflops,gpu\\n{OPEN.rung},400.0,Test card\\nyours,300.5,Test card\\n"
+        tools.mkdir(exist_ok=True)
+        csv_of_bench = f"stage,tflops,gpu\\n{rung},400.0,Test card\\nyours,300.5,Test card\\n"
         for name, does in {"nvidia-smi": "echo 9.0", "nvcc": f'echo "$@" >{tools}/said; for last; do :; done; cp "$0" "$last"',
-                           "ladder": f'[ "$1 $2" = "bench {OPEN.rung}" ] || exit 9; for last; do :; done; printf "{csv_of_bench}" >"$last"'}.items():
+                           "ladder": f'[ "$1 $2" = "bench {rung}" ] || exit 9; for last; do :; done; printf "{csv_of_bench}" >"$last"'}.items():
             (tools / name).write_text(f"#!/bin/sh\n{does}\n")
             (tools / name).chmod(0o755)
+        with mock.patch.dict(os.environ, PATH=f"{tools}:{os.environ['PATH']}"), mock.patch.object(exercises.rungs, "program", lambda: tools / "ladder"):
+            yield tools
+
+    @staticmethod
+    def no_card():
+        """Neither a GPU nor nvcc."""
+        stack = contextlib.ExitStack()
+        stack.enter_context(mock.patch.dict(os.environ, PATH="/nowhere"))
+        stack.enter_context(mock.patch.object(shutil, "which", lambda name: None))
+        return stack
+
+    def test_times_are_taken_by_the_bench_beside_the_rung(self) -> None:
         self.assertIn("is not begun", self.refused("time", OPEN.name))
         self.assertIn("no kernel of your own", self.refused("time", FILL.name))
         self.learn("start", OPEN.name)
-        with mock.patch.dict(os.environ, PATH="/nowhere"), mock.patch.object(shutil, "which", lambda name: None):
-            with self.assertRaisesRegex(exercises.NotHere, "a GPU and nvcc"):
-                self.learn("time")
-        with mock.patch.dict(os.environ, PATH=f"{tools}:{os.environ['PATH']}"), \
-             mock.patch.object(exercises.rungs, "program", lambda: tools / "ladder"):
+        with self.no_card(), self.assertRaisesRegex(exercises.NotHere, "a GPU and nvcc"):
+            self.learn("time")
+        with self.fake_card(OPEN.rung) as tools:
             self.assertEqual(self.learn("time")[0], 0)
         self.assertIn("sm_90a", (tools / "said").read_text())
         self.assertIn(exercises.rungs.named(OPEN.rung).default.config, (self.file(OPEN).parent / "peer.cu").read_text())
         with mock.patch.object(exercises, "cost_of_rung", lambda rung: Cost(1000, {"products": 2.0})):
             self.assertIn(f"300.5 TFLOPS on Test card, {OPEN.rung} 400.0", self.learn("board")[1])
+
+    def test_the_time_of_any_kernel(self) -> None:
+        mine = self.work.parent / "mine.cuh"
+        mine.write_text("// mine\n")
+        self.assertIn(f"time {mine} --like 03", self.refused("time", str(mine)))
+        self.assertIn("is not there", self.refused("time", str(mine) + "x", "--like", "03"))
+        self.assertIn("is not there", self.refused("time", "--like", "03"))
+        self.assertIn("There is no rung '99'", self.refused("time", str(mine), "--like", "99"))
+        self.assertIn("more than Q, K, V and O", self.refused("time", str(mine), "--like", "00"))
+        self.assertIn("./ladder try FILE --like 03", self.refused("check", "--like", "03"))
+        with self.no_card(), self.assertRaisesRegex(exercises.NotHere, "a GPU and nvcc"):
+            self.learn("time", str(mine), "--like", "03")
+        with self.fake_card("03_kvpipe") as tools:
+            self.assertEqual(self.learn("time", str(mine), "--like", "3")[0], 0)
+        made = Path((tools / "said").read_text().split()[-3]).parent
+        self.assertEqual((made / "kernel.cuh").read_text(), "// mine\n")
+        self.assertIn(exercises.rungs.named("03").default.config, (made / "peer.cu").read_text())
+        self.assertEqual(made.parent, self.work)  # and nothing elsewhere
+        with self.fake_card("04_vpair"):  # what the bench refuses
+            self.assertEqual(self.learn("time", str(mine), "--like", "3")[0], 9)
+        mine.write_bytes(b"\xff")
+        self.assertIn("cannot be copied", self.refused("time", str(mine), "--like", "03"))
 
     def test_watching_ends_with_a_pass_unless_there_is_always_a_better_one(self) -> None:
         for exercise in (CLIMB, OPEN):
