@@ -256,7 +256,7 @@ class Exercise:
         return Verdict(False, next((kind for kind in kinds if kind not in ABOUT_COUNTS), kinds[0]), said), rows
 
     def _try(self, text: str, shown_as: str) -> Verdict:
-        return self._run(text, shown_as)[0]
+        return self._run(text, shown_as, *self.data.get("check", []))[0]
 
     def _compare(self, text: str, shown_as: str) -> Verdict:
         """Right answers, and no more of anything (climb), or no more in all (open), than the rung takes, at each shape of the check."""

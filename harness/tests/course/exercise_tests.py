@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import difflib
 import re
+import resource
 import sys
 import unittest
 from pathlib import Path
@@ -20,6 +21,13 @@ from exercises import Exercise  # noqa: E402
 
 EXERCISES: list[Exercise] = []
 FEWEST_TOKENS = 4  # of a piece of code that gives an answer away
+MOST_S = 10  # of a core, from a saved file to the verdict: 5 s on the clock of two cores; a busy machine takes longer, and uses as much
+
+
+def used_s() -> float:
+    """Of the processor, by all that has ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def tokens(code: str) -> list[str]:
@@ -149,9 +157,14 @@ class InEarnest(unittest.TestCase):
         self.exercise = EXERCISES[0]
         if self.exercise.kind == "predict":
             self.skipTest("no kernel to compile")
+        if self.exercise.free:
+            exercises.rows_of(self.exercise.rung)  # counted once, and kept
 
     def judged(self, text: str, given: str, reason: str) -> None:
+        seconds = -used_s()
         verdict = self.exercise.judge(text, given)
+        seconds += used_s()
+        self.assertLess(seconds, MOST_S, "to wait for a verdict")
         self.assertEqual((verdict.passed, verdict.reason), (reason == "passed", reason), verdict.text)
 
     def test_what_it_begins_with_fails_for_the_stated_reason(self) -> None:
