@@ -21,6 +21,7 @@ from exercises import Exercise  # noqa: E402
 
 EXERCISES: list[Exercise] = []
 FEWEST_TOKENS = 4  # of a piece of code that gives an answer away
+FEWEST_SIGNS = 20  # of one between two rungs, where a name or a type may be told
 MOST_S = 10  # of a core, from a saved file to the verdict: 5 s on the clock of two cores; a busy machine takes longer, and uses as much
 
 
@@ -77,6 +78,10 @@ class OnPaper(unittest.TestCase):
         for edit in exercise.data.get("blank", []) + exercise.data.get("bug", []):
             for answer in answers_of(edit["start"], edit["rung"]):
                 self.assertNotIn(answer, told)
+        if exercise.free:
+            for answer in answers_of(exercises.kernel_of(exercise.data["from"]), exercise.kernel()):
+                if len(answer) >= FEWEST_SIGNS:
+                    self.assertNotIn(answer, told)
         for question in exercise.data.get("question", []):
             if "value" in question:
                 self.assertNotIn(question["value"].replace(" ", ""), told)
