@@ -300,6 +300,19 @@ class Course(unittest.TestCase):
         with mock.patch.object(Exercise, "judge", lambda self, *_: Verdict(True, "passed", "")):
             self.assertIn(ALL[6].name, self.learn("check")[1])
 
+    def test_an_exercise_that_was_edited_says_how_it_was(self) -> None:
+        for file, text, told in (("exercise.toml", "title = [", "TOMLDecodeError"), ("exercise.toml", 'title = "mine"\n', "KeyError: 'kind'"),
+                                 ("exercise.toml", None, "FileNotFoundError"), ("task.md", None, "FileNotFoundError"), ("task.md", b"\xff", "UnicodeDecodeError")):
+            with tempfile.TemporaryDirectory() as made:
+                shutil.copytree(exercises.FOLDER, folder := Path(made, "course", "exercises"))
+                edited = folder / FILL.name / file
+                edited.unlink()
+                if text is not None:
+                    edited.write_bytes(text if isinstance(text, bytes) else text.encode())
+                with mock.patch.object(exercises.rungs, "root", lambda made=made: Path(made)), \
+                     self.assertRaisesRegex(exercises.CourseError, rf"^course/exercises/{FILL.name}: {told}.*\n  As it was:  git restore course/exercises/{FILL.name}$"):
+                    Exercise(folder / FILL.name)
+
     def test_progress_that_cannot_be_read_or_written(self) -> None:
         self.work.mkdir()
         (self.work / "progress.json").write_text("{")
