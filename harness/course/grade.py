@@ -71,7 +71,11 @@ class Submission:
 
 
 class Unclear(Exception):
-    """Which file is meant, or what is in it."""
+    """What is in the file, or whether there is one."""
+
+
+class Several(Unclear):
+    """Which file is meant: for the lecturer to ask, and no fault that marks are for."""
 
 
 def student_of(name: str) -> str:
@@ -118,7 +122,7 @@ def chosen(names: list[str], exercise: Exercise, suffixes: tuple[str, ...]) -> s
         if len(found) == 1:
             return found[0]
         if found:
-            raise Unclear(f"Which one? {', '.join(sorted(found)[:4])}. Leave one of them.")
+            raise Several(f"Which one? {', '.join(sorted(found)[:4])}. Leave one of them.")
     raise Unclear(f"There is no {exercise.file_name}.")
 
 
@@ -172,7 +176,7 @@ def one(path: Path, exercise: Exercise) -> Submission:
         else:
             submission.text = decoded(read(path), path.name)
     except Unclear as unclear:
-        submission.problem = str(unclear)
+        submission.problem, submission.unread = str(unclear), isinstance(unclear, Several)
     except OSError as error:
         submission.problem, submission.unread = f"{submission.file} cannot be read: {error.strerror}.", True
     return submission

@@ -117,7 +117,7 @@ def members(exercise: Exercise, victim: str, most: int) -> list[Member]:
         Member("half", with_code(exercise, "return row * ROW_BYTES + (chunk ^ (row % 2)) * 16;"), "conflicts_differ"),
         Member("windows", solution.replace("\n", "\r\n"), "passed"),
     ]
-    while len(found) < most:  # everybody else: half of them right, the others on their way, and no two alike
+    while len(found) < most:  # everybody else: two thirds of them right, the others on their way, and no two alike
         i = len(found)
         code = f"// student {i}"
         if i % 3 == 0:

@@ -118,6 +118,7 @@ class HandedIn(Folder):
         self.assertEqual(sorted(found), sorted(told))
         for student, problem in told.items():
             self.assertIn(problem, found[student].problem)
+            self.assertEqual(found[student].unread, student in ("two", "link", "twice"), student)
         self.assertFalse((self.home / "out.md").exists())
 
     def test_no_permission(self) -> None:
@@ -490,6 +491,18 @@ class Pages(unittest.TestCase):
                 continue
             exercise = grade.exercise_called(typed.exercise)
             grade.marks_of(typed.marks, exercise, list(filter(None, typed.predict.split(","))), typed.speed)
+
+
+    def test_every_reason_is_explained(self) -> None:
+        page = (ROOT / "course" / "grading.md").read_text()
+        table = page.partition("| why | |\n")[2].partition("\n\n")[0]
+        explained = {name for row in table.splitlines()[1:] for name in re.findall(r"`(\w+)`", row.split("|")[1])}
+        code = "".join((ROOT / "harness" / "course" / name).read_text() for name in ("grade.py", "exercises.py", "cage.py"))
+        said = {f"too_much_{what}" for what in re.findall(r'stopped = "(\w+)"', code)}
+        for line in re.findall(r"^.*(?:Verdict\(|nothing_judged\(|\"reason\": \"|return \"\w+\", ).*$", code, re.M):
+            said |= {name for name in re.findall(r'"([a-z]+(?:_[a-z]+)*)"', line) if name not in ("passed", "reason")}
+        self.assertGreater(len(said), 15)
+        self.assertEqual(explained, said)
 
 
 class Marks(unittest.TestCase):
