@@ -224,7 +224,8 @@ class Learner:
         for paragraph in re.split(r"\n\s*\n", exercise.task.strip()):
             if paragraph.startswith("# "):
                 continue
-            print(paragraph if re.match(r"- |\||```|#|    ", paragraph) else textwrap.fill(paragraph.replace("\n", " "), 100), end="\n\n")
+            whole = re.sub(r"`[^`]+`", lambda code: code[0].replace(" ", "\xa0"), paragraph.replace("\n", " "))  # a command on one line
+            print(paragraph if re.match(r"- |\||```|#|    ", paragraph) else textwrap.fill(whole, 100).replace("\xa0", " "), end="\n\n")
         print(f"Edit:   {styled(shown(self.file(exercise)), '1')}\n"
               "Then:   ./ladder learn check     stuck: ./ladder learn hint     all: ./ladder learn list")
 

@@ -5,6 +5,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -74,6 +75,12 @@ class Course(unittest.TestCase):
         self.assertEqual(self.state(ALL[0]) | {"passed": True, "checks": 2}, self.state(ALL[0]))
         self.assertIn(ALL[1].title, self.learn()[1])
         self.assertRegex(self.learn("list")[1], rf"(?s){ALL[0].name}.*\[passed\].*> {ALL[1].name}.*\n1 of {len(ALL)} passed")
+
+    def test_a_command_is_shown_on_one_line(self) -> None:
+        for exercise in ALL:
+            said = self.learn("start", exercise.name)[1]
+            for command in re.findall(r"`(\./ladder[^`]+)`", exercise.task):
+                self.assertIn(" ".join(command.split()), said, exercise.name)
 
     def test_the_repository_is_left_alone(self) -> None:
         def tracked() -> str:
