@@ -73,7 +73,7 @@ def timing_lines(rows: list[results.Row]) -> list[tuple[str, list[str]]]:
              ("against the rung before, sustained", cells(against, 0)),
              ("against the rung before, burst", cells(against, 1)),
              ("against FA2 in PyTorch, sustained", cells(lambda row: interval(row, "vs_fa2"), 0)),
-             ("percent of its instruction's ceiling, `mma.sync` or `wgmma`", 
+             ("percent of the ceiling of `mma.sync`, or of `wgmma` where it is used", 
               cells(lambda row: "" if row.pct_ceiling is None else f"{row.pct_ceiling:.1f} %", 0)),
              ("registers, spilled bytes", cells(lambda row: f"{row.registers}, {row.spill_bytes}", 0))]
     return [line for line in lines if any(line[1])]

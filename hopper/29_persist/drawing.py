@@ -26,9 +26,9 @@ Q = {"Q 0": [(START, first, "copy", ""), (first, first + WORK, "data", "Q of til
      "Q 1": [(0, second - STORE - ahead, "empty", ""), (second - STORE - ahead, second - STORE, "copy", ""), (second - STORE, second + WORK, "data", "Q of tile 132"),
              (second + WORK, third, "copy", "O"), (third, UNTIL, "empty", "")]}
 
-DRAWING = Sketch("One SM over time: blocks that start and end, and a block that stays, with two places for Q",
+DRAWING = Sketch("One SM over time: blocks that start and end, and a block that stays, with two stages for Q",
                  "28: a block starts, waits for its queries and first keys, multiplies and stores; then the next block does the same. 29: the block starts once. While it multiplies for tile 0 of the queries, its producer copies the "
-                 "queries of tile 132 into the second place; the block stores O over the old queries and goes on at once. All lengths are invented.")
+                 "queries of tile 132 into the second stage; the block stores O over the old queries and goes on at once. All lengths are invented.")
 DRAWING.text(2, 12, "28: a block for each tile of queries", "name")
 y = DRAWING.timeline(20, [("SM", sm)], LEFT, FULL - 2, UNTIL)
 DRAWING.text(2, y + 14, "29: one block, every 132nd tile", "name")
