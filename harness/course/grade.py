@@ -433,13 +433,14 @@ def points_of(graded: list[Graded], points: float) -> dict[str, float]:
 
 
 def gradebook(graded: list[Graded], points: float) -> str:
-    """A line for each student, as a spreadsheet and an LMS read it: the points, and the marks of each exercise."""
+    """A line for each student, as a spreadsheet and an LMS read it: the points, and the marks of each exercise. A name that a spreadsheet
+    would take for a formula has a ' before it."""
     out = io.StringIO()
     lines = csv.writer(out, lineterminator="\n")
     lines.writerow(["student", f"points of {points:g}", *(f"{of.exercise.name} of {of.most:g}" for of in graded)])
     earned = points_of(graded, points)
     for student, row in by_student(graded).items():
-        lines.writerow([printable(student), f"{earned[student]:g}", *(f"{each.result['score']:g}" if each else "" for each in row)])
+        lines.writerow(["'" * student.startswith(("=", "+", "-", "@")) + printable(student), f"{earned[student]:g}", *(f"{each.result['score']:g}" if each else "" for each in row)])
     return out.getvalue()
 
 

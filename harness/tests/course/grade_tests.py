@@ -202,6 +202,12 @@ class Command(Commands):
         self.handed_in /= "two"
         self.assertIn("has 2", self.refused("--exercise", "02a", "--gradescope", files[1]))
 
+    def test_a_name_is_no_formula(self) -> None:
+        self.put("=1+1.cuh", FILL.solution())
+        file = self.home / "points.csv"
+        self.grade("--exercise", FILL.name, "--csv", str(file))
+        self.assertTrue(file.read_text().splitlines()[1].startswith("'=1+1,100"))
+
     def test_an_assignment_is_its_exercises(self) -> None:
         chosen = grade.assignment_called("1").exercises
         self.assertGreater(len(chosen), 1)
