@@ -218,14 +218,14 @@ class Course(unittest.TestCase):
         self.assertIn("./ladder try FILE --like 03", self.refused("check", "--like", "03"))
         with self.no_card(), self.assertRaisesRegex(exercises.NotHere, "a GPU and nvcc"):
             self.learn("time", str(mine), "--like", "03")
-        with self.fake_card("03_kvpipe") as tools:
-            self.assertEqual(self.learn("time", str(mine), "--like", "3")[0], 0)
+        with self.fake_card(OPEN.rung) as tools:
+            self.assertEqual(self.learn("time", str(mine), "--like", OPEN.rung)[0], 0)
         made = Path((tools / "said").read_text().split()[-3]).parent
         self.assertEqual((made / "kernel.cuh").read_text(), "// mine\n")
-        self.assertIn(exercises.rungs.named("03").default.config, (made / "peer.cu").read_text())
+        self.assertIn(exercises.rungs.named(OPEN.rung).default.config, (made / "peer.cu").read_text())
         self.assertEqual(made.parent, self.work)  # and nothing elsewhere
-        with self.fake_card("04_vpair"):  # what the bench refuses
-            self.assertEqual(self.learn("time", str(mine), "--like", "3")[0], 9)
+        with self.fake_card(CLIMB.rung):  # what the bench refuses
+            self.assertEqual(self.learn("time", str(mine), "--like", OPEN.rung)[0], 9)
         mine.write_bytes(b"\xff")
         self.assertIn("cannot be copied", self.refused("time", str(mine), "--like", "03"))
 
