@@ -128,21 +128,24 @@ __global__ void __launch_bounds__(EX2_THREADS, 1) ex2_loop(float* sums) {
   sums[blockIdx.x * blockDim.x + threadIdx.x] = sum;
 }
 
-// 16 MiB, which lie in the L2 of every card from sm_80 on, read again and again around the L1.
-constexpr int L2_THREADS = 512, L2_READS = 4096, L2_UNROLL = 8;
-constexpr size_t L2_BYTES = size_t{16} << 20;
-__global__ void __launch_bounds__(L2_THREADS) l2_read_loop(const uint4* buffer, float* sums) {
-  constexpr uint32_t MASK = L2_BYTES / sizeof(uint4) - 1;
-  uint32_t place = (blockIdx.x * 7919u * L2_THREADS + threadIdx.x) & MASK, bits = 0;
-  for (int read = 0; read < L2_READS; read += L2_UNROLL) {
+// A buffer read again and again, around the L1; blocks begin `apart` values from each other, so that they are spread over all of it.
+// 16 MiB lie in the L2 of every card from sm_80 on. Of 1 GiB no L2 still has anything when the next block comes to it.
+constexpr int READ_THREADS = 512, READS = 4096, READ_UNROLL = 8;
+constexpr size_t L2_BYTES = size_t{16} << 20, DRAM_BYTES = size_t{1} << 30;
+constexpr double READ_WORK = double{READ_THREADS} * READS * sizeof(uint4);
+template <size_t BYTES>
+__global__ void __launch_bounds__(READ_THREADS) read_loop(const uint4* buffer, uint32_t apart, float* sums) {
+  constexpr uint32_t MASK = BYTES / sizeof(uint4) - 1;
+  uint32_t place = (blockIdx.x * apart + threadIdx.x) & MASK, bits = 0;
+  for (int read = 0; read < READS; read += READ_UNROLL) {
 #pragma unroll
-    for (int i = 0; i < L2_UNROLL; ++i) {
+    for (int i = 0; i < READ_UNROLL; ++i) {
       uint4 value;
       asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];"
                    : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
                    : "l"(buffer + place));
       bits ^= value.x ^ value.y ^ value.z ^ value.w;
-      place = (place + L2_THREADS) & MASK;
+      place = (place + READ_THREADS) & MASK;
     }
   }
   sums[blockIdx.x * blockDim.x + threadIdx.x] = __uint_as_float(bits & 0x3fffffff);
@@ -165,9 +168,14 @@ const Loop LOOPS[] = {
     {"wgmma_rs", 90, 90, 1, WARPGROUPS * 128, WGMMA_WORK, 0, launch_wgmma<true>},
     {"ex2", 75, ANY, 1, EX2_THREADS, double{EX2_THREADS} * EX2_CHAINS* EX2_ITERATIONS, 0,
      [](int blocks, const std::byte*, float* sums) { ex2_loop<<<blocks, EX2_THREADS>>>(sums); }},
-    {"l2_read", 80, ANY, 4, L2_THREADS, double{L2_THREADS} * L2_READS * sizeof(uint4), L2_BYTES,
+    {"l2_read", 80, ANY, 4, READ_THREADS, READ_WORK, L2_BYTES,
      [](int blocks, const std::byte* buffer, float* sums) {
-       l2_read_loop<<<blocks, L2_THREADS>>>(reinterpret_cast<const uint4*>(buffer), sums);
+       read_loop<L2_BYTES><<<blocks, READ_THREADS>>>(reinterpret_cast<const uint4*>(buffer), 7919 * READ_THREADS, sums);
+     }},
+    {"dram_read", 80, ANY, 4, READ_THREADS, READ_WORK, DRAM_BYTES,
+     [](int blocks, const std::byte* buffer, float* sums) {
+       read_loop<DRAM_BYTES><<<blocks, READ_THREADS>>>(reinterpret_cast<const uint4*>(buffer),
+                                                       DRAM_BYTES / sizeof(uint4) / blocks, sums);
      }},
 };
 

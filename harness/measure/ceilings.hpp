@@ -12,7 +12,8 @@ namespace ladder {
 // Operands are random: on zeros a loop of matrix products is 5-8 % faster, because fewer wires switch.
 class Ceiling {
  public:
-  // mma_sync, wgmma (A in shared memory), wgmma_rs (in registers): FLOPs. ex2: results. l2_read: bytes that come from the L2 cache.
+  // mma_sync, wgmma (A in shared memory), wgmma_rs (in registers): FLOPs. ex2: results. l2_read and
+  // dram_read: bytes that come from the L2 cache, and from global memory.
   static std::vector<std::string_view> names();
   // Fails with cannot_run_here on a card without the instruction, or in a build without the CUDA Toolkit.
   static Result<Ceiling> create(std::string_view name);

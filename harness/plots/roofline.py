@@ -24,8 +24,8 @@ FLOPS = 4 * N**2 * D  # of one head
 PEAKS = (("dram__bytes.sum.peak_sustained", "dram__cycles_elapsed.avg.per_second"),
          ("lts__t_bytes.sum.peak_sustained", "lts__cycles_elapsed.avg.per_second"))
 
-# The ceiling that was measured by reading from a level and doing nothing else, in 10^12 bytes per second.
-REACHED = {"L2": "l2_read"}
+# The ceilings that were measured by reading from a level and doing nothing else, in 10^12 bytes per second.
+REACHED = ("dram_read", "l2_read")
 ROOFS = ("mma_sync", "wgmma")
 
 
@@ -47,13 +47,13 @@ def collect(csv: Path, rows: list[traffic.Row], arguments: Namespace) -> figure.
     measured, _, ceilings = results.select(timed, results.read(timed), selection)
     tflops = {row.stage: row.tflops for row in measured}
     panels = []
-    for (level, metrics), names in zip(LEVELS, PEAKS):
+    for (level, metrics), names, loop in zip(LEVELS, PEAKS, REACHED):
         carried = {stage: points[N] for stage, points in traffic.measured_over_n(csv, rows, metrics).items() if N in points}
         rungs_here = [[stage, round(FLOPS / carried[stage], 2), round(tflops[stage], 1)] for stage in carried if stage in tflops]
         if not rungs_here:
             raise results.NotMeasured(f"{csv}: no stage at N = {N} that {timed.name} has timed. Measured by:  {traffic.HOW}")
         panels.append({"level": level, "x": f"operations per byte, {' + '.join(metrics)}", "rungs": rungs_here,
-                       "tb_per_s": round(peak(csv, rows, names) / 1e12, 2), "reached": next((round(row.tflops, 2) for row in ceilings if row.stage == REACHED.get(level)), None)})
+                       "tb_per_s": round(peak(csv, rows, names) / 1e12, 2), "reached": next((round(row.tflops, 2) for row in ceilings if row.stage == loop), None)})
     return {"title": f"{traffic.card(rows)}; TFLOPS at {selection}", "panels": panels,
             "ceilings": [[row.stage, round(row.tflops, 1)] for row in ceilings if row.stage in ROOFS],
             "parts": {rung.name: rung.part for rung in rungs.known() if rung.name in tflops}}

@@ -32,8 +32,8 @@ constexpr const char* LEGEND =
     "same: "
     "the interval holds 1, or below 0.2 %, or one of so many differs by chance.\nMHz is the mean SM clock of the "
     "groups, counted on "
-    "the card. Of a ceiling that multiplies no matrices, TFLOPS are 1e12 results (ex2) or bytes (l2_read) per "
-    "second.\n";
+    "the card. Of a ceiling that multiplies no matrices, TFLOPS are 1e12 results (ex2) or bytes (l2_read, "
+    "dram_read) per second.\n";
 
 // Success when some stage can solve some shape, or why the first one cannot.
 Status any_supported(const Options& options) {

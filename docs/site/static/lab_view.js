@@ -123,7 +123,7 @@
   };
 
   // Hidden until asked for: what counts no operations, and the second of two loops that agree.
-  const HIDDEN = ["ex2", "l2_read", "wgmma_rs"];
+  const HIDDEN = ["ex2", "l2_read", "dram_read", "wgmma_rs"];
   lab.isShown = (state, stage, kind, { parts }) => {
     if (Object.hasOwn(state.switched, stage)) return state.switched[stage];
     if (state.only) {

@@ -50,7 +50,7 @@ class Lab(LabCase):
         self.assertGreater(len(rungs), 5)
         self.assertEqual([mark["stage"] for mark in bars], rungs)
         self.assertEqual(seen["names"], rungs)
-        ceilings = {row["stage"] for row in here if row["kind"] == "ceiling"} - {"ex2", "l2_read", "wgmma_rs"}
+        ceilings = {row["stage"] for row in here if row["kind"] == "ceiling"} - {"ex2", "l2_read", "dram_read", "wgmma_rs"}
         self.assertEqual({mark["stage"] for mark in seen["marks"]} - set(rungs), {"fa2", *ceilings})
         self.assertTrue(all("low" in mark for mark in bars))
         self.assertIn("batch 16, heads 16, N = 8192, d = 128, dense, sustained", seen["caption"])
