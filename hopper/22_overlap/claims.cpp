@@ -8,8 +8,8 @@ CLAIM("every count is as before") {
 }
 
 CLAIM("the softmax of every tile but the first runs under products") {
-  CHECK(votes_under_products(previous()) == 0);
-  CHECK(votes_under_products(rung()) == GROWING_TILES - 1);
+  CHECK(under_products(previous(), "vote.any") == 0);
+  CHECK(under_products(rung(), "vote.any") == GROWING_TILES - 1);
 }
 
 CLAIM("O is rescaled in the tiles in which it was before") {

@@ -14,7 +14,7 @@ CLAIM("who multiplies asks for no copies any more") {
 }
 
 CLAIM("the softmax runs under products as before") {
-  CHECK(votes_under_products(rung()) == votes_under_products(previous()));
+  CHECK(under_products(rung(), "vote.any") == under_products(previous(), "vote.any"));
 }
 
 CLAIM("O is rescaled in the tiles in which it was before") {

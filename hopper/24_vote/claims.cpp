@@ -12,7 +12,7 @@ CLAIM("maxima are exchanged in the first tile alone, and every other count is as
 }
 
 CLAIM("the softmax runs under products as before") {
-  CHECK(votes_under_products(rung()) == votes_under_products(previous()));
+  CHECK(under_products(rung(), "vote.any") == under_products(previous(), "vote.any"));
 }
 
 CLAIM("O is rescaled in the tiles in which it was before") {

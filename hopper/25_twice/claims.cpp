@@ -9,7 +9,7 @@ CLAIM("every count is as before, and every bit of O") {
 }
 
 CLAIM("the softmax runs under products as before") {
-  CHECK(votes_under_products(rung()) == votes_under_products(previous()));
+  CHECK(under_products(rung(), "vote.any") == under_products(previous(), "vote.any"));
 }
 
 CLAIM("an odd number of tiles ends as an even one does") {

@@ -10,7 +10,7 @@ CLAIM("on calm inputs every count is as before, that of exponentials too") {
 }
 
 CLAIM("the softmax runs under products as before") {
-  CHECK(votes_under_products(rung()) == votes_under_products(previous()));
+  CHECK(under_products(rung(), "vote.any") == under_products(previous(), "vote.any"));
 }
 
 CLAIM("after the first surprise O is rescaled when a maximum has grown by more than 8") {

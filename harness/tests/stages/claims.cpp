@@ -180,18 +180,16 @@ std::vector<int> rescaled_tiles(const Stage& stage, float growth) {
   return tiles;
 }
 
-int votes_under_products(const Stage& stage) {
+int under_products(const Stage& stage, std::string_view instruction) {
   const Problem problem = growing_scores(stage, 0.0f);
-  emulator::Options options{.trace = true};
-  options.slices = static_cast<uint64_t>(problem.shape.n / stage.variants[0].tile.br);
-  int votes = 0, in_flight = 0;  // groups of products
-  for (const emulator::TraceEvent& event : run_on_emulator(stage, stage.variants[0], problem, options).trace) {
+  int times = 0, in_flight = 0;  // groups of products
+  for (const emulator::TraceEvent& event : run_on_emulator(stage, stage.variants[0], problem, {.trace = true}).trace) {
     if (event.warp != 0) continue;
     if (event.instruction == "wgmma.commit_group") ++in_flight;
     if (event.instruction == "wgmma.wait_group") in_flight = std::min(in_flight, event.operand);
-    if (event.instruction == "vote.any" && in_flight > 0) ++votes;
+    if (event.instruction == instruction && in_flight > 0) ++times;
   }
-  return votes;
+  return times;
 }
 
 std::set<int> copying_warps(const Stage& stage) {

@@ -88,9 +88,9 @@ CheckResult judged(const Stage& stage, Problem problem);
 // Those of the eight tiles in which `stage` rescales O, by the votes of its first warp.
 std::vector<int> rescaled_tiles(const Stage& stage, float growth);
 
-// In how many tiles of keys, of the eight of growing scores, the first warp votes about its softmax while products of its
-// warpgroup are in flight.
-int votes_under_products(const Stage& stage);
+// How often the first warp of the grid executes an instruction while products of its warpgroup are in flight, with eight tiles of
+// keys: "vote.any" is where its softmax is.
+int under_products(const Stage& stage, std::string_view instruction);
 // The warps that ask for bulk copies, in the first block.
 std::set<int> copying_warps(const Stage& stage);
 
