@@ -280,6 +280,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
                                       warp_O + panel * BR * PANEL_ROW_BYTES);
       cp_async_bulk_commit();
     }
+    __syncwarp();  // for ptxas: it takes a warp that is divided here for divided in the next loop, which costs 5 %
   };
   const auto release_Q = [&](int of_round) {
     if (lane == 0) {
