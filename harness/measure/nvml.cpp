@@ -21,11 +21,12 @@ struct ReasonName {
   const char* words;
 };
 // nvmlClocksThrottleReason*; idle (0x1) and application clocks (0x2) are no throttling.
+constexpr uint64_t SOFTWARE_THERMAL = 0x20, HARDWARE_THERMAL = 0x40;
 constexpr std::array<ReasonName, 7> REASONS{{{0x4, "power cap"},
                                              {0x8, "hardware slowdown"},
                                              {0x10, "sync boost"},
-                                             {0x20, "thermal (software)"},
-                                             {0x40, "thermal (hardware)"},
+                                             {SOFTWARE_THERMAL, "thermal (software)"},
+                                             {HARDWARE_THERMAL, "thermal (hardware)"},
                                              {0x80, "power brake"},
                                              {0x100, "display clocks"}}};
 
@@ -98,6 +99,10 @@ std::string throttle_words(uint64_t reasons) {
     if (reasons & reason.bit) words += (words.empty() ? "" : ", ") + std::string(reason.words);
   }
   return words;
+}
+
+bool too_hot(uint64_t reasons) {
+  return (reasons & (SOFTWARE_THERMAL | HARDWARE_THERMAL)) != 0;
 }
 
 }  // namespace ladder

@@ -27,5 +27,7 @@ class Nvml {
 
 // The reasons that slow a loaded card down, in words: "power cap, thermal". Empty when there are none.
 std::string throttle_words(uint64_t reasons);
+// Whether it slows itself down because it is too hot: then rates say how hot, not how fast.
+bool too_hot(uint64_t reasons);
 
 }  // namespace ladder

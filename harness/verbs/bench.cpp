@@ -284,7 +284,7 @@ class Bench {
     std::vector<double> clocks;
     for (const Timing& timing : heat.timings)
       clocks.insert(clocks.end(), timing.clock_mhz.begin(), timing.clock_mhz.end());
-    std::vector<std::string> parts;
+    std::vector<std::string> parts, notes;
     if (!clocks.empty()) {
       const auto [slow, fast] = std::ranges::minmax(clocks);
       parts.push_back(fmt::format("SM clock {:.0f} to {:.0f} MHz", slow, fast));
@@ -298,13 +298,18 @@ class Bench {
       }
       const std::string words = throttle_words(reasons);
       parts.push_back(fmt::format("up to {:.0f} C, slowed by {}", hottest, words.empty() ? "nothing" : words));
+      if (too_hot(reasons)) {
+        notes.push_back(
+            "The card was too hot and slowed itself down: rates of this heat are not to be recorded. What is counted "
+            "per clock (FLOP/clk/SM) still compares.");
+      }
     }
     if (!heat.idle_ms.empty()) {
       parts.push_back(fmt::format("idle between groups {:.1f} ms at the median, {:.1f} ms at most",
                                   median(heat.idle_ms), std::ranges::max(heat.idle_ms)));
     }
-    if (parts.empty()) return {};
-    return {fmt::format("{}.", fmt::join(parts, "; "))};
+    if (!parts.empty()) notes.insert(notes.begin(), fmt::format("{}.", fmt::join(parts, "; ")));
+    return notes;
   }
 
   // Notes that concern the whole run are printed with the first table only.

@@ -22,4 +22,7 @@ TEST_CASE("a card's state is read in W and degrees, with what slows it") {
   CHECK(throttle_words(state->throttle_reasons) == "power cap");
   CHECK(throttle_words(0x24) == "power cap, thermal (software)");
   CHECK(throttle_words(0x3) == "");
+  CHECK(too_hot(0x24));
+  CHECK(too_hot(0x40));
+  CHECK_FALSE(too_hot(0x8c));  // power
 }
