@@ -1,19 +1,18 @@
-"""How near and how wide each memory is, to scale. L2's rate was measured, shared memory's is arithmetic, global memory's the data
-sheet's; all latencies were measured."""
+"""How near and how wide each memory is, to scale. Shared memory's rate is arithmetic, the others' and all latencies were measured."""
 import prose
 from sketch import FULL, Sketch
 
 SMS, CLOCK = 132, 1.98e9
 SHARED = SMS * 128 * CLOCK / 1e12  # TB/s: a wavefront of 32 banks x 4 B per clock and SM
 L2 = prose.h200("l2_read").tflops  # 10^12 bytes per second
-HBM = 4.8
+HBM = prose.h200("dram_read").tflops
 CEILING = prose.h200("mma_sync", regime="burst").tflops
 CLOCKS = {name: f"an answer after {prose.latency(what).clocks:.0f} clocks"
           for name, what in (("shared memory", "ld.shared"), ("L2 cache", "L2"), ("global memory", "global memory"))}
 ROWS = (("registers", "256 KiB per SM, private to a thread", 0.0, "an operand of the instruction itself"),
         ("shared memory", "up to 227 KiB per block, seen by the block", SHARED, f"{SHARED:.0f} TB/s"),
         ("L2 cache", "tens of MiB, seen by all SMs", L2, f"{L2:.1f} TB/s"),
-        ("global memory", "141 GB, seen by all", HBM, f"{HBM:g} TB/s"))
+        ("global memory", "141 GB, seen by all", HBM, f"{HBM:.1f} TB/s"))
 
 DRAWING = Sketch("Four memories of an H200: near and small above, far and large below; the bars are bytes per second, to scale",
                  " ".join(f"{name}: {size}; {rate}{', ' + CLOCKS[name] if name in CLOCKS else ''}." for name, size, _, rate in ROWS)

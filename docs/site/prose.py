@@ -146,6 +146,13 @@ def latency(what: str) -> SimpleNamespace:
     return SimpleNamespace(clocks=float(row["clocks"]), ns=float(row["ns"]))
 
 
+def tried(what: str, column: str = "TFLOPS") -> float:
+    """A figure of h200_trials_hopper.csv, of the row whose first cell begins so: tried('three warpgroups'), or with the column 'without it'."""
+    with _file("h200_trials_hopper.csv").open(encoding="utf-8", newline="") as file:
+        found = [row for row in csv.DictReader(file) if row["tried"].startswith(what)]
+    return float(_only(found, f"{what!r} in docs/results/h200_trials_hopper.csv")[column])
+
+
 def sass(name: str, opcodes: str, kernel: str | None = None) -> float:
     """How often instructions stand in the machine code: sass('08', 'MOV IMAD')."""
     return sum(ncu(name, f"sass.{opcode}", kernel) for opcode in opcodes.split())
@@ -171,7 +178,7 @@ def count(path: str, pattern: str = "") -> int:
     return sum(bool(re.search(pattern, line)) for line in lines) or _only([], f"a line like {pattern!r} in {path}")
 
 
-NAMES = {function.__name__: function for function in (h200, repeat, sweep, ncu, waits, traffic, latency, sass, changed, mutants, count, min, max)}
+NAMES = {function.__name__: function for function in (h200, repeat, sweep, ncu, waits, traffic, latency, tried, sass, changed, mutants, count, min, max)}
 
 
 def value(expression: str):

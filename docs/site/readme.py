@@ -67,7 +67,8 @@ def gain(rung: rungs.Rung, measured: dict[str, results.Row]) -> str:
     same_tile = measured.get(f"{rung.name}[{before.variants[0].label}]") if before.variants[0].label != rung.variants[0].label else None
     if same_tile is None or same_tile.vs_previous is None:
         return percent(row.vs_previous)
-    return f"{percent(row.vs_previous)}; {percent(same_tile.vs_previous)} at the tile before"
+    with_that_tile = "same" if same_tile.verdict == "same" else percent(same_tile.vs_previous)
+    return f"{percent(row.vs_previous)}; {with_that_tile} at the tile before"
 
 
 def tables(measured: dict[str, results.Row], peers: list[results.Row]) -> list[str]:
