@@ -59,7 +59,8 @@ struct Tile {
 // Exact event counts of one launch on the emulator; a warp instruction counts once. Bytes are those asked for.
 struct Counts {
   uint64_t mma = 0;
-  uint64_t wgmma = 0;  // of a warpgroup
+  uint64_t wgmma = 0;               // of a warpgroup
+  uint64_t wgmma_left_running = 0;  // of these: a wait for earlier ones lets them go on
   uint64_t ldmatrix = 0;
   uint64_t shuffles = 0;
   uint64_t votes = 0;

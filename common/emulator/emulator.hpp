@@ -58,8 +58,9 @@ struct SiteCounts {
 // cp.async's writes to shared memory are not among the wavefronts: the hardware's counter does not show them either.
 // Nor are those of bulk copies, which are free of conflicts. The bytes that these read are those inside the tensor.
 struct Counters {
-  uint64_t mma = 0;    // of m16n8k16; a wmma.mma of m16n16k16 is two
-  uint64_t wgmma = 0;  // warpgroup instructions, whatever their N
+  uint64_t mma = 0;                 // of m16n8k16; a wmma.mma of m16n16k16 is two
+  uint64_t wgmma = 0;               // warpgroup instructions, whatever their N
+  uint64_t wgmma_left_running = 0;  // of these, that some wait of their warpgroup has left in flight
   uint64_t wgmma_flops = 0;
   uint64_t ldmatrix = 0;  // a wmma.load of A or B is one
   uint64_t shuffles = 0;

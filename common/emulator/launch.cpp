@@ -37,10 +37,11 @@ std::string what_is_wrong(const LaunchConfig& config) {
 
 void add(Counters& sum, const Counters& part) {
   for (const auto member :
-       {&Counters::mma, &Counters::wgmma, &Counters::wgmma_flops, &Counters::ldmatrix, &Counters::shuffles,
-        &Counters::votes, &Counters::yes_votes, &Counters::barriers, &Counters::ex2, &Counters::cp_async,
-        &Counters::bulk_copies, &Counters::bulk_bytes, &Counters::multicast_bytes, &Counters::gmem_bytes_read,
-        &Counters::gmem_bytes_written, &Counters::blocks, &Counters::idle_blocks, &Counters::idle_registers})
+       {&Counters::mma, &Counters::wgmma, &Counters::wgmma_left_running, &Counters::wgmma_flops, &Counters::ldmatrix,
+        &Counters::shuffles, &Counters::votes, &Counters::yes_votes, &Counters::barriers, &Counters::ex2,
+        &Counters::cp_async, &Counters::bulk_copies, &Counters::bulk_bytes, &Counters::multicast_bytes,
+        &Counters::gmem_bytes_read, &Counters::gmem_bytes_written, &Counters::blocks, &Counters::idle_blocks,
+        &Counters::idle_registers})
     sum.*member += part.*member;
 }
 

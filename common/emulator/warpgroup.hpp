@@ -61,6 +61,7 @@ struct Warpgroup {
 
   std::vector<Tile> tiles;
   uint64_t products = 0;                            // issued
+  uint64_t left_running = 0;                        // the last that a wait has left in flight
   std::array<std::vector<uint64_t>, 4> group_ends;  // of each warp, groups as numbers of products, oldest first
   std::array<uint64_t, 4> over = {};                // the product up to which each warp has waited
   uint32_t registers = 0;                           // of each thread (setmaxnreg)
@@ -70,7 +71,7 @@ struct Warpgroup {
   void clear(uint32_t registers_at_start) {
     arrived = 0;
     for (Tile& each : tiles) each.pending = 0;
-    products = 0;
+    products = left_running = 0;
     for (auto& ends : group_ends) ends.clear();
     over = {};
     registers = registers_at_start;

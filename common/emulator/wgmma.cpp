@@ -462,11 +462,16 @@ void wgmma_wait_pending(uint32_t pending, const WgmmaRegisters (&registers)[4], 
     if (warp.id / 4 >= block.warpgroups.size()) return;
     Warpgroup& group = block.warpgroups[warp.id / 4];
     auto& ends = group.group_ends[warp.id % 4];
-    if (ends.size() <= pending) return;
-    const auto kept = ends.end() - pending;
-    group.over[warp.id % 4] = *(kept - 1);
-    ends.erase(ends.begin(), kept);
-    if (block.launch.options.check) block.races.know_reads(warp.id, static_cast<uint32_t>(group.over[warp.id % 4]));
+    uint64_t& over = group.over[warp.id % 4];
+    if (ends.size() > pending) {
+      const auto kept = ends.end() - pending;
+      over = *(kept - 1);
+      ends.erase(ends.begin(), kept);
+      if (block.launch.options.check) block.races.know_reads(warp.id, static_cast<uint32_t>(over));
+    }
+    if (warp.id % 4 != 0) return;  // a warpgroup's products are counted once
+    block.counting.counters.wgmma_left_running += group.products - std::max(over, group.left_running);
+    group.left_running = group.products;
   });
   if (current.thread() / WARPGROUP_THREADS >= block.warpgroups.size()) return;
   const SiteId site = block.counting.site_id(Instruction::wgmma_wait, call);

@@ -91,7 +91,10 @@ void print_counts(std::FILE* out, const Variant& variant, const CheckResult& res
                counted_before ? grouped(*counted_before.*field) : ""});
   };
   add("mma", &Counts::mma);
-  if (counted.wgmma > 0) add("wgmma", &Counts::wgmma);
+  if (counted.wgmma > 0) {
+    add("wgmma", &Counts::wgmma);
+    add("  that a wait leaves running", &Counts::wgmma_left_running);
+  }
   add("ldmatrix", &Counts::ldmatrix);
   add("shuffles", &Counts::shuffles);
   if (counted.votes > 0) {
@@ -154,6 +157,7 @@ void print_sites(std::FILE* out, const emulator::Counters& counters) {
 nlohmann::ordered_json counts_json(const Counts& counts) {
   return {{"mma", counts.mma},
           {"wgmma", counts.wgmma},
+          {"wgmma_left_running", counts.wgmma_left_running},
           {"ldmatrix", counts.ldmatrix},
           {"shuffles", counts.shuffles},
           {"votes", counts.votes},

@@ -19,6 +19,7 @@ nlohmann::ordered_json to_json(const emulator::Counters& counters) {
           {"ldmatrix_conflict_ways", ldmatrix_ways(counters)},
           {"mma", counters.mma},
           {"wgmma", counters.wgmma},
+          {"wgmma_left_running", counters.wgmma_left_running},
           {"ldmatrix", counters.ldmatrix},
           {"shuffles", counters.shuffles},
           {"votes", counters.votes},

@@ -195,6 +195,7 @@ void judge_counts(CheckResult& result, const Variant& variant, const Problem& pr
     };
     compare("mma", predicted.mma, counted.mma);
     compare("wgmma", predicted.wgmma, counted.wgmma);
+    compare("wgmma that a wait leaves running", predicted.wgmma_left_running, counted.wgmma_left_running);
     compare("ldmatrix", predicted.ldmatrix, counted.ldmatrix);
     compare("shuffles", predicted.shuffles, counted.shuffles, variant.shuffles_per_rescale);
     compare("votes", predicted.votes, counted.votes);
@@ -325,6 +326,7 @@ bool CheckResult::has_report(std::string_view detail) const {
 Counts counts_of(const emulator::Counters& counters) {
   return {.mma = counters.mma,
           .wgmma = counters.wgmma,
+          .wgmma_left_running = counters.wgmma_left_running,
           .ldmatrix = counters.ldmatrix,
           .shuffles = counters.shuffles,
           .votes = counters.votes,

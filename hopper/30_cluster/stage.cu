@@ -22,7 +22,8 @@ ladder::Counts predict(const ladder::Shape& shape) {
   }
   const uint64_t rounds = (q_tiles + blocks - 1) / blocks;  // of the first block, which has most to do
   const uint64_t pairs = tiles * WARPS / 4, q_warps = q_tiles * WARPS, warp_tiles = tiles * WARPS;
-  return {.wgmma = pairs * (HEAD_DIM / 16 + BC / 16),  // QK by slices of d, PV by slices of keys
+  return {.wgmma = pairs * (HEAD_DIM / 16 + BC / 16),               // QK by slices of d, PV by slices of keys
+          .wgmma_left_running = (pairs - q_warps / 4) * (BC / 16),  // PV of each tile but the last, beside a softmax
           .shuffles = q_warps * 2 * 2 * 2,  // two rows, two exchanges: the maxima of the first tile, the sums
           .votes = warp_tiles,              // whether anything has to be rescaled
           .yes_votes = q_warps,             // in the first tile

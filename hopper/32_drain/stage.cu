@@ -28,7 +28,8 @@ ladder::Counts predict(const ladder::Shape& shape) {
     idle += !works;
   }
   const uint64_t q_warps = heads * 2 * pairs * WARPS;
-  return {.wgmma = tiles * WARPS / 4 * (HEAD_DIM / 16 + BC / 16),  // QK by slices of d, PV by slices of keys
+  return {.wgmma = tiles * WARPS / 4 * (HEAD_DIM / 16 + BC / 16),           // QK by slices of d, PV by slices of keys
+          .wgmma_left_running = (tiles * WARPS - q_warps) / 4 * (BC / 16),  // PV, but of the last tile
           .shuffles = q_warps * 2 * 2 * 2,       // two rows, two exchanges: the maxima of the first tile, the sums
           .votes = tiles * WARPS,                // whether anything has to be rescaled
           .yes_votes = q_warps,                  // in the first tile

@@ -114,6 +114,7 @@ TEST_CASE("a product is there behind its wait, and counted") {
   CHECK(all_are(out, __float_as_uint(32)));
   CHECK(device.counters().wgmma == 2);
   CHECK(device.counters().wgmma_flops == 2 * 2 * 64 * 64 * 16);
+  CHECK(device.counters().wgmma_left_running == 0);
 }
 
 TEST_CASE("accumulators are NaN until a wait covers them") {
@@ -187,6 +188,47 @@ TEST_CASE("a warpgroup multiplies together") {
   const Report lanes = report_of<Fault::wrong_lanes>();
   CHECK(lanes.kind == ReportKind::divergent_collective);
   CHECK(lanes.message.find("thread 70") != std::string::npos);
+}
+
+// ---- products left running ----------------------------------------------------------------------------------------------
+
+namespace {
+
+// A group of one product, then one of two; or the two in no group.
+template <int PENDING, bool COMMITTED>
+__global__ void two_groups(uint32_t) {
+  store_ones(tile(0));
+  fence_proxy_async_shared();
+  __syncthreads();
+  const uint64_t ones = wgmma_descriptor(tile(0));
+  float first[8][4] = {}, second[8][4] = {};
+  wgmma_fence(first, second);
+  wgmma_ss(first, ones, ones);
+  wgmma_commit();
+  for (int i = 0; i < 2; ++i) wgmma_ss(second, ones, ones);
+  if (COMMITTED) wgmma_commit();
+  wgmma_wait<PENDING>();
+  wgmma_wait<PENDING>();  // which are still the same
+  if (!COMMITTED) wgmma_commit();
+  wgmma_wait<0>(first, second);
+}
+
+template <int PENDING, bool COMMITTED = true>
+uint64_t left_running(uint32_t threads) {
+  const Device device = run(two_groups<PENDING, COMMITTED>, threads, SMEM_BYTES, 0u);
+  check_silent(device);
+  CHECK(device.counters().wgmma == 3 * threads / 128);
+  return device.counters().wgmma_left_running;
+}
+
+}  // namespace
+
+TEST_CASE("products that a wait leaves running are counted, once for their warpgroup") {
+  CHECK(left_running<0>(128) == 0);
+  CHECK(left_running<1>(128) == 2);
+  CHECK(left_running<2>(128) == 3);
+  CHECK(left_running<0, false>(128) == 2);
+  CHECK(left_running<1>(256) == 2 * 2);
 }
 
 // ---- a ring of one stage ------------------------------------------------------------------------------------------------

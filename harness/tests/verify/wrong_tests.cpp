@@ -292,7 +292,23 @@ __global__ void gives_registers_back() {
   setmaxnreg_dec<40>();
 }
 
-TEST_CASE("what no count of instructions shows is counted too: blocks, shared memory and registers without use") {
+// Two products; a wait lets the second one go on.
+__global__ void leaves_running() {
+  for (uint32_t i = threadIdx.x; i < 64 * 32; i += 128) st_shared_b32(smem_base() + 4 * i, 0);
+  fence_proxy_async_shared();
+  __syncthreads();
+  float first[8][4] = {}, second[8][4] = {};
+  const uint64_t tile = wgmma_descriptor(smem_base());
+  wgmma_fence(first, second);
+  wgmma_ss(first, tile, tile);
+  wgmma_commit();
+  wgmma_ss(second, tile, tile);
+  wgmma_commit();
+  wgmma_wait<1>(first);
+  wgmma_wait<0>(second);
+}
+
+TEST_CASE("what no count of instructions shows is counted too: overlap; blocks, memory and registers without use") {
   const auto said = [](Launch launch, Fault claimed) {
     return messages_of(check("slow", launch, problem(InputKind::normal), claimed));
   };
@@ -310,6 +326,12 @@ TEST_CASE("what no count of instructions shows is counted too: blocks, shared me
   CHECK_THAT(
       said(gives_back, Fault::none),  // 128 threads begin with 256 registers each
       Contains("registers that are given back (setmaxnreg.dec) and taken by nobody: predicted 0, counted 27648"));
+  const Launch leaves = [](Device& device, const AttentionParams& p) {
+    launch_wrong<Fault::none>(device, p);
+    launch(device, leaves_running, dim3(1), dim3(128), 64 * 128);
+  };
+  CHECK_THAT(said(leaves, Fault::none), Contains("wgmma: predicted 0, counted 2") &&
+                                            Contains("wgmma that a wait leaves running: predicted 0, counted 1"));
 }
 
 TEST_CASE("every wrong kernel is rejected for its reason") {
