@@ -156,8 +156,8 @@ void Block::report_apart(const Warp& warp, uint32_t lanes) {
   const SiteId site = counting.site_id(Instruction::cluster_sync, warp.lanes[first].waits_at);
   report({ReportKind::barrier_misuse, site}, [&] {
     return fmt::format(
-        "{} by warp {}: it counts whole warps, and {} of its lanes have waited at an mbarrier since all were together; "
-        "a __syncwarp before it is missing",
+        "{} by warp {}: it counts whole warps, and {} of its lanes have waited at an mbarrier or for a copy since all "
+        "were together; a __syncwarp before it is missing",
         wording.at(site), warp.id, std::popcount(lanes));
   });
 }

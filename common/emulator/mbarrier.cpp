@@ -326,7 +326,7 @@ void mbarrier_wait_parity(uint32_t address, uint32_t parity, CallSite call) {
     report_misuse(site, current.thread(), address, [&] { return fmt::format("a parity of {}; it is 0 or 1", parity); });
     return;
   }
-  current.warp->waited[current.lane] = current.warp->together + 1;
+  current.warp->note_wait(current.lane);
   MbarrierWait own{current.thread(), site, {}};
   if (block.launch.options.check) {
     if (const SiteId unseen = std::exchange(barrier->unseen, NO_SITE); unseen != NO_SITE) {

@@ -282,6 +282,7 @@ void cp_async_wait_pending(int pending, CallSite site) {
   step(Instruction::cp_async_wait, site);
   if (block.counting.tracing) block.counting.trace_lane_event(Instruction::cp_async_wait, site).operand = pending;
   const size_t groups = lane.group_ends.size();
+  current.warp->note_wait(current.lane);
   if (groups <= static_cast<size_t>(pending)) return;
   const auto kept = lane.group_ends.begin() + static_cast<ptrdiff_t>(groups - static_cast<size_t>(pending));
   const size_t landed = *(kept - 1);

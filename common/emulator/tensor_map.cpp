@@ -308,6 +308,7 @@ void cp_async_bulk_wait_pending(uint32_t pending, bool read_only, CallSite call)
   Lane& lane = current.state();
   step(instruction, call);
   if (block.counting.tracing) block.counting.trace_lane_event(instruction, call).operand = static_cast<int>(pending);
+  current.warp->note_wait(current.lane);
   if (lane.bulk_group_ends.size() <= pending) return;
   const auto kept = lane.bulk_group_ends.end() - pending;
   const size_t over = *(kept - 1);

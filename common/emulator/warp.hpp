@@ -95,6 +95,8 @@ struct alignas(64) Warp {
     if (arrived >> lane & 1) return {instruction, site};
     return {lanes[lane].waits_in, lanes[lane].waits_at};
   }
+  // This lane waits, by itself as long as no others do.
+  void note_wait(uint32_t lane) { waited[lane] = together + 1; }
   // Lanes that have waited by themselves since the warp has last done anything together.
   uint32_t lanes_apart() const {
     uint32_t lanes = 0;

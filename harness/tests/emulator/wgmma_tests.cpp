@@ -437,13 +437,31 @@ Device run_exchange() {
   return device;
 }
 
-// One lane waits for its warp.
-template <bool TOGETHER>
-__global__ void waits_apart(uint32_t) {
-  if (threadIdx.x == 0) {
-    mbarrier_init(smem_base(), 1);
-    mbarrier_arrive(smem_base());
-    mbarrier_wait_parity(smem_base(), 0);
+enum class Awaited { mbarrier, bulk_read, bulk_store, cp_async };
+
+// Lane 0 waits, or all of its warp does, every other lane for nothing; the second warp does not.
+template <Awaited WHAT, bool ALONE, bool TOGETHER>
+__global__ void waits_apart(const __grid_constant__ TensorMap map, const f16* matrix) {
+  const uint32_t lane = threadIdx.x, box = smem_base() + lane * 1024, barrier = smem_base() + 32 * 1024 + lane * 8;
+  if (ALONE ? lane == 0 : lane < 32) {
+    if (WHAT == Awaited::mbarrier) {
+      mbarrier_init(barrier, 1);
+      mbarrier_arrive(barrier);
+      mbarrier_wait_parity(barrier, 0);
+    } else if (WHAT == Awaited::cp_async) {
+      if (lane % 2 == 0) cp_async_16(box, matrix + lane * 8);
+      if (lane % 2 == 0) cp_async_commit();
+      cp_async_wait<0>();
+    } else {
+      for (uint32_t word = 0; word < 32; ++word) st_shared_b32(box + 4 * word, 0);
+      fence_proxy_async_shared();
+      if (lane % 2 == 0) {
+        cp_async_bulk_tensor_store_4d(map, 0, static_cast<int>(lane), 0, 0, box);
+        cp_async_bulk_commit();
+      }
+      if (WHAT == Awaited::bulk_read) cp_async_bulk_wait_read<0>();
+      if (WHAT == Awaited::bulk_store) cp_async_bulk_wait<0>();
+    }
   }
   if (TOGETHER) __syncwarp();
   cluster_sync();  // @whole warps
@@ -463,6 +481,27 @@ __global__ void waits_for_peer(uint32_t) {
   if (threadIdx.x == 0) mbarrier_init(smem_base(), 1);
   __syncwarp();
   mbarrier_wait_parity(smem_base(), 0);
+}
+
+template <Awaited WHAT, bool ALONE, bool TOGETHER>
+Device run_waits_apart() {
+  alignas(16) static f16 matrix[64 * 64];
+  Device device({.threads = 1});
+  const TensorMap map = tensor_map_4d(device, matrix, {64, 64, 1, 1}, {128, 8192, 8192}, {64, 1, 1, 1});
+  launch_clusters(device, waits_apart<WHAT, ALONE, TOGETHER>, dim3(2), dim3(64), 2, 33 * 1024, map, matrix);
+  return device;
+}
+
+template <Awaited WHAT>
+void check_waits_apart() {
+  INFO(static_cast<int>(WHAT));
+  check_silent(run_waits_apart<WHAT, true, true>());
+  check_silent(run_waits_apart<WHAT, false, false>());
+  const Device apart = run_waits_apart<WHAT, true, false>();
+  const Report& report = only_report(apart);
+  CHECK(report.kind == ReportKind::barrier_misuse);
+  CHECK(report.where == std::vector{MARKED("whole warps")});
+  CHECK_THAT(report.message, Contains("1 of its lanes have waited at an mbarrier or for a copy since"));
 }
 
 }  // namespace
@@ -486,18 +525,16 @@ TEST_CASE("a tile that the other block still reads must not be overwritten") {
 }
 
 TEST_CASE("the barrier of a cluster takes whole warps") {
+  check_waits_apart<Awaited::mbarrier>();
+  check_waits_apart<Awaited::bulk_read>();
+  check_waits_apart<Awaited::bulk_store>();
+  check_waits_apart<Awaited::cp_async>();
+
   const auto run_cluster = [](auto kernel, uint32_t parameter = 0) {
     Device device({.threads = 1});
     launch_clusters(device, kernel, dim3(2), dim3(64), 2, 8, parameter);
     return device;
   };
-  check_silent(run_cluster(waits_apart<true>));
-  const Device apart = run_cluster(waits_apart<false>);
-  const Report& report = only_report(apart);
-  CHECK(report.kind == ReportKind::barrier_misuse);
-  CHECK(report.where == std::vector{MARKED("whole warps")});
-  CHECK_THAT(report.message, Contains("1 of its lanes have waited"));
-
   check_silent(run_cluster(two_cluster_barriers, 32));
   const Device parted = run_cluster(two_cluster_barriers, 40);
   CHECK(only_report(parted).kind == ReportKind::divergent_collective);
