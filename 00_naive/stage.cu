@@ -5,11 +5,12 @@ namespace {
 
 ladder::Counts predict(const ladder::Shape& shape) {
   const uint64_t rows = shape.batch_heads() * shape.n,
-                 scores = shape.causal ? rows * (shape.n + 1) / 2 : rows * shape.n;
+                 scores = shape.causal ? rows * (shape.n + 1) / 2 : rows * shape.n, side = tiles(shape.n);
   return {.shuffles = rows * 2 * 5,
           // Every score reads a row of Q and of K; the softmax reads S three times; every output a row of S and V.
           .gmem_bytes_read = scores * shape.d * 2 * 2 + scores * 3 * 4 + scores * shape.d * (4 + 2),
-          .gmem_bytes_written = scores * 2 * 4 + rows * shape.d * 2};
+          .gmem_bytes_written = scores * 2 * 4 + rows * shape.d * 2,
+          .idle_blocks = shape.causal ? shape.batch_heads() * side * (side - 1) / 2 : 0};  // above the diagonal
 }
 
 uint64_t workspace_bytes(const ladder::Shape& shape) {

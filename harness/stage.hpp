@@ -70,7 +70,7 @@ struct Counts {
   uint64_t gmem_bytes_written = 0;
   uint64_t multicast_bytes = 0;    // that land in shared memory, in each block that gets them
   uint64_t unused_smem_bytes = 0;  // of those that a block asks for: never written, as the padding of rows is
-  uint64_t idle_blocks = 0;        // that write nothing; those of a causal launch are not counted
+  uint64_t idle_blocks = 0;        // that write nothing
   uint64_t idle_registers = 0;     // given back by setmaxnreg.dec, and taken by nobody
   bool operator==(const Counts&) const = default;
 };

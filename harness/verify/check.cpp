@@ -210,7 +210,7 @@ void judge_counts(CheckResult& result, const Variant& variant, const Problem& pr
             counted.idle_registers);
   }
   const uint64_t idle = variant.predict ? variant.predict(problem.shape).idle_blocks : 0;
-  if (counters.idle_blocks != idle && !problem.shape.causal) {  // under a mask there may be nothing to do
+  if (counters.idle_blocks != idle) {
     fail(result, FailureKind::counts_differ,
          fmt::format("blocks: {} of {} have written nothing to global memory, predicted {}", counters.idle_blocks,
                      counters.blocks, idle));

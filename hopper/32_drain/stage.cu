@@ -21,9 +21,9 @@ ladder::Counts predict(const ladder::Shape& shape) {
   const uint64_t shares = heads * (shape.causal ? (pairs + 1) / 2 : pairs);  // two pairs or one
   const uint64_t clusters = std::min<uint64_t>(shares, emulator::MULTIPROCESSORS / 2), blocks = 2 * clusters;
   const uint64_t rounds = (shares + clusters - 1) / clusters * (shape.causal && pairs > 1 ? 2 : 1);  // of the first
-  uint64_t idle = 0;  // second blocks whose tiles all lie outside, dense
+  uint64_t idle = 0;  // second blocks whose tiles all lie outside; under a mask they have an earlier pair, too
   for (uint64_t cluster = 0; cluster < clusters; ++cluster) {
-    bool works = false;
+    bool works = shape.causal && q_tiles > 1;
     for (uint64_t pair = cluster; pair < pairs * heads; pair += clusters) works |= pair % pairs * 2 + 1 < q_tiles;
     idle += !works;
   }
