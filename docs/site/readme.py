@@ -86,7 +86,8 @@ def tables(measured: dict[str, results.Row], peers: list[results.Row]) -> list[s
             lines += [f"[What this part is about, and what a hurried reader takes of it]({part}/README.md).", ""]
         lines += ["| rung | TFLOPS | gain | idea |", "|---|---:|---|---|"] if measured else ["| rung | idea |", "|---|---|"]
         for rung in members:
-            rate = [f"{measured[rung.name].tflops:.1f}" if rung.name in measured else "", gain(rung, measured)] if measured else []
+            row = measured.get(rung.name)
+            rate = ([f"{row.tflops:.1f}", gain(rung, measured)] if row else ["", "not measured yet"]) if measured else []
             cells = [f"[{rung.name}]({rung.directory}/README.md)", *rate, title(rung)]
             lines.append(f"| {' | '.join(cells)} |")
         lines += ["", "</details>"]
