@@ -100,6 +100,7 @@ std::vector<Trial> emulator_trials(const Stage& stage, const Variant& variant, c
     trials.push_back(all_sets(with_mask(many), choice.seed));
     trials.push_back(other_problem(stage, variant, with_mask(shape), choice.seed, FAR_HEADS));
     trials.push_back(few_tiles(stage, variant, with_mask(shape), choice.seed, 1, 3));
+    trials.push_back(few_tiles(stage, variant, with_mask(shape), choice.seed, 4, 1));
     trials.push_back(few_tiles(stage, variant, with_mask(shape), choice.seed, 5, 3));
   }
   if (choice.thorough) {

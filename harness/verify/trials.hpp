@@ -35,9 +35,9 @@ struct TrialChoice {
 //   3. another softmax scale, more tiles than usual and an odd number of them where the tile allows it, in the first and the
 //      last head of a problem of more than 2^32 elements;
 //   4. as few tiles of keys as it takes, in three heads, and two tiles or so in one: fewer than a GPU has places for;
-//   5. the second, the third and the fewest tiles once more under a causal mask, of a stage that has one, and five tiles
-//      there: tiles of queries have different lengths then, and a kernel that deals them out in pairs, or in pairs of
-//      pairs, is left with one.
+//   5. the second, the third and the fewest tiles once more under a causal mask, of a stage that has one, with four tiles in one
+//      head and five in three: tiles of queries have different lengths then, and a kernel that deals them out in pairs, or in
+//      pairs of pairs, has fewer than there are places for, or is left with one.
 // With `inputs` only those sets, at that shape. With `thorough` also the random ones, of other seeds, lengths, batches, heads,
 // scales and orders of threads. Every trial's shape is one that the variant supports.
 std::vector<Trial> emulator_trials(const Stage& stage, const Variant& variant, const Shape& shape,
