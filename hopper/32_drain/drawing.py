@@ -28,4 +28,4 @@ DRAWING.text(2, y + 14, "32: the next queries lie in the other Q, so QK begins",
 y = DRAWING.timeline(y + 22, list(after.items()), LEFT, FULL - 2, UNTIL)
 DRAWING.text(2, y + 10, "Hatched: the warps wait for the engine, and nothing", "label")
 DRAWING.text(2, y + 24, "of theirs runs. The order is the kernels', the lengths", "label")
-DRAWING.text(2, y + 38, "are invented.", "label")
+DRAWING.text(2, y + 38, "are invented. White: the warps wait for a product.", "label")

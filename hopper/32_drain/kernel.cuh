@@ -1,4 +1,4 @@
-// 32_drain: a warp waits for its copy of O to leave when its next products are running already.
+// 32_drain: a warp waits for its copy of O to leave only when its next products are running already.
 // Before:    in 31 it waits at once, and the next tile of queries begins when the copy engine has read the old one's O.
 // Tile:      128x128, 8 warps: two warpgroups of 64 queries, and a third that copies.  Shared: 192 KiB and 96 B.
 //            Needs d = 128, n % BR == 0, BR == BC, sm_90a.
@@ -280,7 +280,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
                                       warp_O + panel * BR * PANEL_ROW_BYTES);
       cp_async_bulk_commit();
     }
-    __syncwarp();  // for ptxas: it takes a warp that is divided here for divided in the next loop, which costs 5 %
+    __syncwarp();  // for ptxas: a warp that diverges here would count as diverged in the next loop, which costs 5 %
   };
   const auto release_Q = [&](int of_round) {
     if (lane == 0) {
