@@ -113,7 +113,8 @@ def section(csv: Path) -> str:
         *tables(measured, peers), "",
         f"{first.gpu}, {' and '.join(dates)}, {selection}. TFLOPS: 10¹² operations of the two products per second. "
         f"A gain is the median of paired rounds over the rung that it starts from; same: no difference was found; "
-        "at the tile before: with the tile of that rung. Intervals, clocks, drivers: [docs/results](docs/results/README.md)."])
+        "at the tile before: with the tile of that rung. Rates of two runs differ by 1 to 4 %, so a gain need not be the quotient of two rows. "
+        "Which rows are of one run, intervals, clocks, drivers: [docs/results](docs/results/README.md#known-gaps)."])
 
 
 def check_figures(csv: Path, read=results.read, figures=FIGURES) -> None:
