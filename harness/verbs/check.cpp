@@ -274,7 +274,7 @@ class Check {
     for (CheckLine& known : report.lines) {
       if (known.name == name && known.backend == backend && known.shape == shape) return known;
     }
-    return report.lines.emplace_back(CheckLine{name, backend, shape, {}});
+    return report.lines.emplace_back(CheckLine{name, backend, shape, {}, 0, candidate.stage->directory});
   }
 
   bool skip(const Candidate& candidate, Backend backend, const Shape& shape) {

@@ -159,7 +159,7 @@ std::string explain_failures(const CheckLine& line) {
   }
   if (!effects.empty()) text += fmt::format("  With it: {}.\n", list_of_counts(effects));
   text += fmt::format("  To read: {}; {}/README.md, \"What breaks\".\n", where_to_read(cause->kind, cause->detail),
-                      where->stage);
+                      line.directory);
   return text;
 }
 

@@ -15,7 +15,8 @@ struct CheckLine {
   Backend backend;
   Shape shape;
   std::vector<CheckResult> results;
-  size_t problems = 0;  // launches that these are from
+  size_t problems = 0;    // launches that these are from
+  std::string directory;  // of the stage, where its chapter lies
 
   bool answers_right() const;
   bool counts_right() const;

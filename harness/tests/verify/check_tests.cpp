@@ -215,8 +215,12 @@ TEST_CASE("every kind of failure points to a passage that exists") {
 namespace {
 
 CheckLine line_of(std::vector<CheckResult> results) {
-  return {
-      .name = "99_fake", .backend = Backend::emulator, .shape = SHAPE, .results = std::move(results), .problems = 1};
+  return {.name = "99_fake",
+          .backend = Backend::emulator,
+          .shape = SHAPE,
+          .results = std::move(results),
+          .problems = 1,
+          .directory = "folder/99_fake"};
 }
 
 }  // namespace
@@ -236,6 +240,7 @@ TEST_CASE("a failure is explained once, by its cause, with its line of source") 
   CHECK(text.find("   1 | ") != std::string::npos);
   CHECK(text.find("and the same in 1 of 2 other results") != std::string::npos);
   CHECK(text.find("With it: nan_output in 2 input sets") != std::string::npos);
+  CHECK_THAT(text, Contains("; folder/99_fake/README.md, \"What breaks\""));
   CHECK(text.find("4 of 8") == std::string::npos);
 }
 
