@@ -151,7 +151,7 @@ class Exercise:
         given = {key: value for key, value in self.shape(seed).items() if key != "of"} | self.told(seed)
         words = ", ".join(f"{key} = {value}" for key, value in given.items())
         parts = [f"# {self.title}: {self.shape(seed).get('of', self.rung)} at {words}, d = 128.\n"
-                 "# A number or a product stands behind each =, as in 8 * 512 * 128. What follows a # is yours."]
+                 "# Behind each = stands a number, or how you reckon it: 8 * 512 * 128 + 4 * 64. What follows a # is yours."]
         parts += [f"# {question['ask'].strip()}\n{question['name']} = ?" for question in self.data["question"]]
         return "\n\n".join(parts) + "\n"
 
@@ -252,6 +252,8 @@ class Exercise:
             return Verdict(False, "not_a_kernel", said), rows
         # The cause first; the table above it says no more.
         said = said[max(said.find(f"\n{self.rung} on the emulator:"), 0):].lstrip()
+        if self.kind == "climb":  # that chapter is the answer
+            said = said.replace(f'; {rungs.named(self.rung).directory}/README.md, "What breaks"', "")
         kinds = [failure["kind"] for row in rows for failure in row["failures"]]
         return Verdict(False, next((kind for kind in kinds if kind not in ABOUT_COUNTS), kinds[0]), said), rows
 
@@ -300,7 +302,8 @@ class Exercise:
             try:
                 given[name] = product(value)
             except ValueError:
-                return Verdict(False, "unanswered", f"answers.txt:{number}: '{value}' is no number, and no product of numbers.")
+                return Verdict(False, "unanswered", f"answers.txt:{number}: '{value}' is no number, nor can one be reckoned from it: "
+                                                     "whole numbers, + - * / and parentheses may stand there, and a / must leave no rest.")
         open_questions = [name for name in names if name not in given]
         if open_questions:
             return Verdict(False, "unanswered", f"Not answered yet: {', '.join(open_questions)}.")

@@ -272,7 +272,7 @@ class Course(unittest.TestCase):
         self.file(PREDICT).write_text("".join(f"{name} = 2 * ({number} - 1) / 2 + 1  # so\n" for name, number in truth.items()))
         self.assertEqual(self.learn("check")[0], 0)
         for value, told in (("?", "Not answered yet"), ("1e3", "no number"), ("f(1)", "no number"), ("2 ** 99", "no number"), ("1 / 0", "no number"),
-                            ("1 / 3", "no number"), ("9" * 30, "no number")):
+                            ("1 / 3", "must leave no rest"), ("9" * 30, "no number")):
             self.file(PREDICT).write_text(f"{next(iter(truth))} = {value}\n")
             code, said = self.learn("check")
             self.assertEqual(code, 1)
@@ -350,6 +350,13 @@ class InEarnest(unittest.TestCase):
         exercise = next(each for each in ALL if each.data.get("fails") == "conflicts_differ")
         verdict = exercise.judge(exercise.skeleton(), exercise.skeleton(), shown_as="work/mine.cuh")
         self.assertRegex(verdict.text, rf"^{exercise.rung} on the emulator: answers right, counts DIFFER\n  conflicts_differ: work/mine.cuh:\d+")
+
+    def test_who_climbs_is_not_sent_to_the_answer(self) -> None:
+        for exercise, sent in ((CLIMB, False), (FILL, True)):
+            wrong = exercise.solution().replace("p.softmax_scale", "2 * p.softmax_scale")
+            verdict = exercise._run(wrong, "work/mine.cuh", "--answers-only")[0]
+            self.assertEqual((verdict.reason, "To read: docs/" in verdict.text), ("wrong_result", True))
+            self.assertEqual("README.md" in verdict.text, sent, verdict.text)
 
     def test_an_exercise_whose_rung_has_changed_is_noticed(self) -> None:
         with mock.patch.object(Exercise, "kernel", lambda self: "// another kernel\n"):
