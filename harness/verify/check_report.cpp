@@ -180,12 +180,19 @@ void print(const CheckReport& report, std::FILE* out) {
   }
   fmt::print(out, "{}", table.text(out));
 
-  std::set<std::string> shapes;
-  for (const CheckLine& line : report.lines) shapes.insert(to_string(line.shape));
-  fmt::print(out,
-             "Normal inputs at {}, hostile ones and other problems beside them.\n"
-             "Tolerance: twice the error of a plain f16 attention on the same inputs, plus 1e-5.\n",
-             fmt::join(shapes, "; "));
+  std::set<std::string> shapes, inputs;
+  bool alone = true;  // --inputs and the like have left nothing beside
+  for (const CheckLine& line : report.lines) {
+    shapes.insert(to_string(line.shape));
+    for (const CheckResult& result : line.results) inputs.insert(result.inputs);
+    alone &= line.results.size() == 1;
+  }
+  if (alone) {
+    fmt::print(out, "Inputs: {} at {}, and no others.\n", fmt::join(inputs, ", "), fmt::join(shapes, "; "));
+  } else {
+    fmt::print(out, "Normal inputs at {}, hostile ones and other problems beside them.\n", fmt::join(shapes, "; "));
+  }
+  fmt::print(out, "Tolerance: twice the error of a plain f16 attention on the same inputs, plus 1e-5.\n");
   constexpr size_t SHOWN = 12;
   size_t failures = 0;
   for (const CheckLine& line : report.lines) {

@@ -256,6 +256,7 @@ TEST_CASE("a report prints the table, then what is wrong, then how many are") {
   CHECK(std::fread(text.data(), 1, text.size(), file) == text.size());
   std::fclose(file);
   CHECK_THAT(text, Contains("98_biased on the emulator: answers WRONG"));
+  CHECK_THAT(text, Contains("Inputs: normal at ") && !Contains("hostile"));  // a result for each line, no other inputs
   CHECK_THAT(text, !Contains("99_fake on the emulator"));
   CHECK(text.find("Met with normal") < text.find("A note."));
   CHECK_THAT(text, Contains("1 of 2 checks failed: wrong answers."));
