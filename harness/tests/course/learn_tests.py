@@ -151,6 +151,18 @@ class Course(unittest.TestCase):
         self.assertIn("carried over", said)
         self.assertEqual(self.file(HUNT).read_text(), HUNT.solution())
 
+    def test_answers_survive_an_update_that_asks_for_the_same(self) -> None:
+        self.learn("start", PREDICT.name)
+        given, file = self.file(PREDICT).with_name(".given"), self.file(PREDICT)
+        for older, said_then, code in (("# Behind each", "carried over", 0), (", d = 128", "begins anew", 1)):
+            self.assertIn(older, PREDICT.skeleton())
+            given.write_text(PREDICT.skeleton().replace(older, "# older"))
+            file.write_text(PREDICT.solution().replace(older, "# older"))
+            found, said = self.learn("check")
+            self.assertEqual(found, code, said)
+            self.assertIn(said_then, said)
+        self.assertEqual(file.read_text(), PREDICT.skeleton())
+
     def test_a_kernel_of_one_s_own_is_left_alone_by_an_update(self) -> None:
         self.learn("start", CLIMB.name)
         self.file(CLIMB).with_name(".given").write_text("an older rung")
