@@ -138,6 +138,7 @@ Registration::Registration(Stage stage, std::string_view file) {
   }
   const auto directory = std::filesystem::path(file).parent_path();
   stage.directory = std::filesystem::relative(directory, LADDER_SOURCE_DIR).generic_string();
+  if (stage.directory.starts_with("..")) stage.directory = stage.name;  // a changed copy, compiled elsewhere
   known.stages.push_back(std::move(stage));
   known.ordered = false;
 }
