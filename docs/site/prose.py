@@ -14,6 +14,7 @@ from __future__ import annotations
 import csv
 import functools
 import re
+import statistics
 import sys
 from types import SimpleNamespace
 
@@ -24,6 +25,7 @@ from harness import changes, rungs
 
 BLOCK = re.compile(r"^<!-- numbers\n(.*?)^-->\n?", re.M | re.S)
 HOLE = re.compile(r"\{([^{}]+)\}")
+SMS = 132  # of the H200 that all files here are of
 METRICS = {
     "wavefronts": "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
     "shared_busy": "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum.pct_of_peak_sustained_elapsed",
@@ -90,6 +92,31 @@ def repeat(name: str, **shape) -> results.Row:
     """The same of an earlier run, h200_repeat.csv."""
     selection, file = results.Selection(**shape), "docs/results/h200_repeat.csv"
     return _only([row for row in _of(name, _repeated_rows(), file) if selection.takes(row)], f"{name} at {selection} in {file}")
+
+
+@functools.cache
+def _groups() -> dict[tuple, dict[str, dict[int, float]]]:
+    """Milliseconds of a launch and MHz by round, by contestant, by heat: what a Selection names, the commit and the heat."""
+    found: dict[tuple, dict[str, dict[int, tuple[float, float]]]] = {}
+    with _file("h200_rounds.csv").open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            shape = results.Selection(int(row["batch"]), int(row["heads"]), int(row["n"]), int(row["d"]), row["causal"] == "1", row["regime"], row["inputs"])
+            heat = found.setdefault((shape, row["commit"], row["heat"]), {})
+            heat.setdefault(row["contestant"], {})[int(row["round"])] = float(row["ms"]), float(row["clock_mhz"])
+    return found
+
+
+def beside(name: str, other: str, **shape) -> SimpleNamespace:
+    """A contestant in the heat that it shares with `name`, by h200_rounds.csv: its .tflops and .flop_per_clk_sm, and of the paired ratio
+    of `name` over it .ratio, the median, with .least and .most of all rounds."""
+    selection, stages = results.Selection(**shape), (_full(name), _full(other))
+    mine, others = _only([[heat[stage] for stage in stages] for (of, _, _), heat in _groups().items() if of == selection and heat.keys() >= set(stages)],
+                         f"{name} beside {other} at {selection} in docs/results/h200_rounds.csv")
+    flops = 4 * selection.batch * selection.heads * selection.n**2 * selection.d / (2 if selection.causal else 1)
+    ratios = [others[at][0] / mine[at][0] for at in mine.keys() & others.keys()]
+    return SimpleNamespace(tflops=flops / statistics.median(ms for ms, _ in others.values()) / 1e9,
+                           flop_per_clk_sm=flops / statistics.median(ms * mhz * 1e3 for ms, mhz in others.values()) / SMS,
+                           ratio=statistics.median(ratios), least=min(ratios), most=max(ratios))
 
 
 def sweep(name: str, column: str, regime: str) -> list[float]:
@@ -178,7 +205,7 @@ def count(path: str, pattern: str = "") -> int:
     return sum(bool(re.search(pattern, line)) for line in lines) or _only([], f"a line like {pattern!r} in {path}")
 
 
-NAMES = {function.__name__: function for function in (h200, repeat, sweep, ncu, waits, traffic, latency, tried, sass, changed, mutants, count, min, max)}
+NAMES = {function.__name__: function for function in (h200, repeat, beside, sweep, ncu, waits, traffic, latency, tried, sass, changed, mutants, count, min, max)}
 
 
 def value(expression: str):
