@@ -22,6 +22,7 @@ import os
 import re
 import resource
 import secrets
+import shlex
 import signal
 import subprocess
 import sys
@@ -613,10 +614,20 @@ def jobs_and_memory(jobs: int | None, gib: float | None) -> tuple[int, int]:
     return jobs, memory or min(MOST_MEMORY, available // jobs)
 
 
+def toolchains(build: Path) -> list[Path]:
+    """Where the compilers of a build are installed, if not with the system: a prefix with bin/ and lib/gcc or lib/clang. No other folder
+    is taken for one: a compiler in somebody's ~/bin does not show the class ~."""
+    listed = build / "compile_commands.json"
+    compilers = {Path(shlex.split(entry["command"])[0]) for entry in json.loads(listed.read_text())} if listed.exists() else set()
+    found = {path.parents[1] for compiler in compilers for path in (compiler, compiler.resolve()) if path.is_absolute()}
+    return sorted(prefix for prefix in found if not any(prefix.is_relative_to(folder) for folder in cages.SYSTEM)
+                  and any((prefix / library).is_dir() for library in ("lib/gcc", "lib64/gcc", "lib/clang", "lib64/clang")))
+
+
 def cage_for(exercise: Exercise, limits: cages.Limits, required: bool) -> cages.Cage:
     """What compiling one kernel needs, and no kernel of a rung."""
     program = rungs.program().resolve()
-    reads = [program.parent, rungs.ROOT / "common", rungs.ROOT / "harness", rungs.named(exercise.rung).path / "stage.cu"]
+    reads = [program.parent, rungs.ROOT / "common", rungs.ROOT / "harness", rungs.named(exercise.rung).path / "stage.cu", *toolchains(program.parent)]
     try:
         cage, why = cages.best(reads, [str(program), "describe", "--json", "-"], limits)
     except cages.NoCage as none:

@@ -301,6 +301,19 @@ class Command(Commands):
             self.assertIn("WARNING: no isolation", self.grade("--exercise", "02a")[1])
             self.assertIn("bwrap: no", self.refused("--exercise", "02a", "--require-isolation"))
 
+    def test_a_compiler_that_lies_elsewhere_is_seen_in_the_cage_and_a_home_is_not(self) -> None:
+        build = self.home / "elsewhere"
+        prefix, link, home = build / "gcc-13.2", build / "gcc", build / "home"
+        for folder in (prefix / "bin", prefix / "lib/gcc", home / "bin"):
+            folder.mkdir(parents=True)
+        link.symlink_to(prefix)
+        for program in (prefix / "bin/g++", home / "bin/c++"):
+            program.touch()
+        commands = [f"{program} -O2 -c x.cpp" for program in (link / "bin/g++", home / "bin/c++", "/usr/bin/c++", "c++")]
+        (build / "compile_commands.json").write_text(json.dumps([{"command": command} for command in commands]))
+        self.assertEqual(grade.toolchains(build), [link, prefix])
+        self.assertEqual(grade.toolchains(build / "none"), [])
+
     def test_where_the_solution_fails_nobody_is_graded(self) -> None:
         self.put("ada/kernel.cuh")
         broken = mock.patch.object(exercises.Exercise, "_try", lambda *_: exercises.Verdict(False, "not_a_kernel", "no compiler"))
