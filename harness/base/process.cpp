@@ -209,4 +209,10 @@ std::string Process::how_it_ended() {
   return fmt::format("ended with exit code {}", WEXITSTATUS(status));
 }
 
+std::string shell_word(const std::string& word) {
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
+  return text + "'";
+}
+
 }  // namespace ladder

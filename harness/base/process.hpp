@@ -59,4 +59,7 @@ class Process {
   std::string unread_, errors_;
 };
 
+// A word as a shell takes it, whatever is in it.
+std::string shell_word(const std::string& word);
+
 }  // namespace ladder

@@ -538,7 +538,10 @@ Status append_text(const std::string& file, const std::string& header, const std
       !fs::exists(file, ignored) || (fs::is_regular_file(file, ignored) && fs::file_size(file, ignored) == 0);
   const File out(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
   if (out.get() < 0) return cannot_write(file, errno);
-  return write_all(out.get(), (is_new ? header : "") + lines, file);
+  const uintmax_t before = is_new ? 0 : fs::file_size(file, ignored);
+  Status written = write_all(out.get(), (is_new ? header : "") + lines, file);
+  if (!written && fs::is_regular_file(file, ignored)) fs::resize_file(file, before, ignored);  // no half of it stays
+  return written;
 }
 
 Status can_append_csv(const std::string& file) {

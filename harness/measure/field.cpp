@@ -25,25 +25,6 @@ std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
 }
 
-// Milliseconds that a peer may claim: no card does more than this, and no launch takes less.
-constexpr double MOST_TFLOPS = 20000, SHORTEST_LAUNCH_MS = 1e-4;
-
-// A group that takes longer than this beyond twice what the peer says of it was not all of the work.
-constexpr double MOST_AROUND_MS = 50;
-
-Result<double> believable(Result<double> ms, int launches, double flops, double passed_ms, const PeerInfo& info) {
-  if (!ms) return ms;
-  const std::string claim =
-      fmt::format("peer {}: claims {:g} ms for {} launch{}", info.name, *ms, launches, launches == 1 ? "" : "es");
-  if (*ms < launches * std::max(SHORTEST_LAUNCH_MS, flops / (MOST_TFLOPS * 1e9))) {
-    return failure(ExitCode::check_failed, claim + ", which no card can do");
-  }
-  if (info.judged() && passed_ms > 2 * *ms + MOST_AROUND_MS) {
-    return failure(ExitCode::check_failed, fmt::format("{}, and {:.3g} ms passed", claim, passed_ms));
-  }
-  return ms;
-}
-
 // Groups on this problem's memory.
 std::shared_ptr<Groups> make_groups(const Problem& problem, const std::shared_ptr<GpuProblem>& on_gpu, const Room& room,
                                     const Inputs& more_heads) {
@@ -215,12 +196,8 @@ Status Field::add_peers(PeerPool& pool, std::span<const std::string> only) {
 // Poisoned before a group and judged after it, as stages are. What the peer says of its time is held to ours, which holds
 // besides it the way to the peer and back.
 Contestant Field::make_contestant(const PeerInfo& info, const std::shared_ptr<Peer>& peer, double flops) const {
-  Contestant contestant{.name = info.name, .time_ms = [peer, flops, info](int launches) -> Result<double> {
-                          using Clock = std::chrono::steady_clock;
-                          const Clock::time_point start = Clock::now();
-                          const Result<double> ms = peer->time_ms(launches);
-                          const std::chrono::duration<double, std::milli> passed = Clock::now() - start;
-                          return believable(ms, launches, flops, passed.count(), info);
+  Contestant contestant{.name = info.name, .time_ms = [peer, flops, info](int launches) {
+                          return believed_ms(*peer, launches, flops, info);
                         }};
   if (info.judged()) {
     contestant.before = [peer](int) { return peer->poison(); };

@@ -227,6 +227,12 @@ Error Peer::blame(const Error& error) {
 
 namespace {
 
+// Milliseconds that a peer may claim: no card does more than this, and no launch takes less.
+constexpr double MOST_TFLOPS = 20000, SHORTEST_LAUNCH_MS = 1e-4;
+
+// A group that takes longer than this beyond twice what the peer says of it was not all of the work.
+constexpr double MOST_AROUND_MS = 50;
+
 Result<double> judge_rows(Peer& peer, const Reference& reference) {
   const Result<Tensor> output = peer.output(reference.rows);
   if (!output) return tl::make_unexpected(output.error());
@@ -238,6 +244,23 @@ Result<double> judge_rows(Peer& peer, const Reference& reference) {
 }
 
 }  // namespace
+
+Result<double> believed_ms(Peer& peer, int launches, double flops, const PeerInfo& info) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point start = Clock::now();
+  const Result<double> ms = peer.time_ms(launches);
+  const std::chrono::duration<double, std::milli> passed = Clock::now() - start;
+  if (!ms) return ms;
+  const std::string claim =
+      fmt::format("peer {}: claims {:g} ms for {} launch{}", info.name, *ms, launches, launches == 1 ? "" : "es");
+  if (*ms < launches * std::max(SHORTEST_LAUNCH_MS, flops / (MOST_TFLOPS * 1e9))) {
+    return failure(ExitCode::check_failed, claim + ", which no card can do");
+  }
+  if (info.judged() && passed.count() > 2 * *ms + MOST_AROUND_MS) {
+    return failure(ExitCode::check_failed, fmt::format("{}, and {:.3g} ms passed", claim, passed.count()));
+  }
+  return ms;
+}
 
 Result<double> judge(Peer& peer, const Problem& problem) {
   if (const Status poisoned = peer.poison(); !poisoned) return tl::make_unexpected(poisoned.error());

@@ -97,6 +97,8 @@ class Peer {
   std::filesystem::path output_file_;
 };
 
+// Peer::time_ms, unless no card can be as fast as that (`flops` of one launch), or far more time has passed here.
+Result<double> believed_ms(Peer& peer, int launches, double flops, const PeerInfo& info);
 // Poisons the output, launches once and holds all of the problem's rows to the reference: the largest error, or what is wrong.
 Result<double> judge(Peer& peer, const Problem& problem);
 // The same of some rows, drawn with `seed`, of what the last launches left.

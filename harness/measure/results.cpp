@@ -242,9 +242,8 @@ std::optional<std::string> unbalanced(const HeatTimings& heat, Regime regime) {
   if (heat.balanced || contestants < 2) return {};
   if (regime != Regime::sustained) return fmt::format("{} rounds are too few for a verdict.", rounds);
   return fmt::format(
-      "{} rounds of {} contestants: not everyone has followed everyone else, so there are no verdicts. --rounds {} "
-      "would "
-      "give them.",
+      "{} rounds of {} contestants are too few for a verdict: eight at least, and everyone has to follow everyone else "
+      "equally often. --rounds {} gives one.",
       rounds, contestants, sustained_protocol().rounds_of(contestants));
 }
 

@@ -232,6 +232,7 @@ class Bench {
         if (const auto note = unbalanced(run.timings, protocol_.regime)) notes_.push_back(*note);
       }
       tell(facts.shape);
+      if (write_error_) return tl::make_unexpected(*write_error_);
     }
     heat_.clear();
     for (size_t i = 0; i < schedule.apart.size(); ++i) {
@@ -257,14 +258,21 @@ class Bench {
     return tl::make_unexpected(error);
   }
 
-  // A heat that is over: into the files, and on the screen.
+  // A heat that is over: into the files, and on the screen. Its rows are kept only with their rounds, so that --resume
+  // times again what could not be written.
   void record(std::span<const Entry> entries, const HeatRun& run, const RunFacts& facts, const Results& results) {
     all_right_ = all_right_ && results.ok;
-    if (!options_.csv.empty() && !results.rows.empty()) {
-      keep_first(append_csv(options_.csv, results.rows, rows_.empty()));
-    }
+    Status kept;
     if (!options_.rounds_csv.empty()) {
-      keep_first(append_text(options_.rounds_csv, ROUNDS_HEADER, rounds_lines(entries, run, facts)));
+      kept = append_text(options_.rounds_csv, ROUNDS_HEADER, rounds_lines(entries, run, facts));
+    }
+    if (kept && !options_.csv.empty() && !results.rows.empty()) {
+      kept = append_csv(options_.csv, results.rows, rows_.empty());
+    }
+    if (!kept) {
+      keep_first(failure(kept.error().code, kept.error().message +
+                                                "\n  The heat above is on the screen alone. With room for it, the same "
+                                                "command with --csv FILE --resume goes on there."));
     }
     rows_.insert(rows_.end(), results.rows.begin(), results.rows.end());
     if (!results.rows.empty()) {

@@ -14,6 +14,7 @@
 #include <limits>
 
 #include "harness/base/nearest.hpp"
+#include "harness/base/process.hpp"
 
 namespace ladder {
 namespace {
@@ -366,7 +367,7 @@ Result<Options> parse_options(std::span<const std::string> arguments, const std:
   CLI::App* describe = app.add_subcommand("describe", "parts and rungs as they are");
   describe->allow_extras();
   CLI::App* peer = app.add_subcommand("peer", "tries a peer by itself, and says what of the protocol it keeps");
-  peer->add_option("CMD", options.peers, "its command line, for the shell")->take_last();
+  peer->add_option("CMD", options.peers, "its command line, for the shell; in quotes where it has flags");
   peer->allow_extras();
   add_shape_flags(*peer, raw, options);
   CLI::App* attempt = app.add_subcommand("try", "any kernel file, compiled alone, checked and counted as a stage is");
@@ -450,6 +451,12 @@ Result<Options> parse_options(std::span<const std::string> arguments, const std:
                    : verb == peer    ? Verb::peer
                    : verb == attempt ? Verb::try_file
                                      : Verb::describe;
+  }
+  // Words that the shell has taken apart already.
+  if (options.verb == Verb::peer && options.peers.size() > 1) {
+    std::string line;
+    for (const std::string& word : options.peers) line += (line.empty() ? "" : " ") + shell_word(word);
+    options.peers = {line};
   }
   for (const Status& status : {parse_shape(raw, options), parse_inputs(raw, options), parse_place(raw, options),
                                parse_timing(raw, options), resolve_stages(raw, known, options), check_files(options)}) {

@@ -5,6 +5,7 @@
 #include "harness/base/interrupt.hpp"
 #include "harness/devices/capacity.hpp"
 #include "harness/measure/peer.hpp"
+#include "harness/problem/formula.hpp"
 #include "harness/problem/shapes.hpp"
 
 namespace ladder {
@@ -20,7 +21,7 @@ class Trial {
     second.heads += 1;
     for (const Shape& asked : {shape, second}) {
       if (const Status prepared = prepare(asked, kind, seed); !prepared) return failed(prepared.error());
-      if (const Status timed = time(); !timed) return failed(timed.error());
+      if (const Status timed = time(asked); !timed) return failed(timed.error());
     }
     if (info_.judged()) {
       if (const Status refused = peer_.refuses_unknown_requests(); !refused) return failed(refused.error());
@@ -55,9 +56,10 @@ class Trial {
     return {};
   }
 
-  Status time() {
+  Status time(const Shape& shape) {
     constexpr int LAUNCHES = 3;
-    const Result<double> ms = peer_.time_ms(LAUNCHES);
+    const double flops = info_.ceiling ? *info_.flops : flops_of(shape);
+    const Result<double> ms = believed_ms(peer_, LAUNCHES, flops, info_);
     if (!ms) return tl::make_unexpected(ms.error());
     fmt::print("run {} launches: {:.4g} ms each\n", LAUNCHES, *ms / LAUNCHES);
     return {};
@@ -77,7 +79,11 @@ class Trial {
 }  // namespace
 
 Result<ExitCode> peer_verb(const Options& options) {
-  const Shape shape = shapes_for(options, {.batch = 1, .heads = 2, .n = 256, .d = 128}).front();
+  const std::vector<Shape> shapes = shapes_for(options, {.batch = 1, .heads = 2, .n = 256, .d = 128});
+  if (shapes.size() > 1 || options.inputs.size() > 1) {
+    return failure(ExitCode::usage, "peer tries one problem. Give one --n, and one kind of --inputs.");
+  }
+  const Shape& shape = shapes.front();
   if (const Status fits = fits_host_memory(shape, 0); !fits) return tl::make_unexpected(fits.error());
   const InterruptGuard guard;
   Result<Peer> peer = Peer::start(peer_from_option(options.peers.front()));

@@ -21,6 +21,7 @@
 #include <thread>
 #include <vector>
 
+#include "harness/base/process.hpp"
 #include "harness/verbs/check.hpp"
 #include "harness/verbs/explain.hpp"
 
@@ -150,12 +151,6 @@ Result<const Stage*> stage_for(const Options& options, const std::string& text) 
 }
 
 // ---- compiling ------------------------------------------------------------------------------------------------------
-
-std::string shell_word(const std::string& word) {
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
-  return text + "'";
-}
 
 std::string read_text(const fs::path& file) {
   std::ifstream stream(file, std::ios::binary);
