@@ -1,5 +1,7 @@
 #include "harness/problem/problem.hpp"
 
+#include <cmath>
+
 namespace ladder {
 
 Shape Problem::launched() const {
@@ -15,9 +17,13 @@ Problem make_problem(const Shape& shape, InputKind kind, uint64_t seed, bool on_
   return make_problem(shape, {&kind, 1}, seed, on_gpu);
 }
 
-Problem make_problem(const Shape& shape, std::span<const InputKind> kinds, uint64_t seed, bool on_gpu) {
+Problem make_problem(const Shape& shape, std::span<const InputKind> kinds, uint64_t seed, bool on_gpu,
+                     const Exponents& exponents) {
   const Formula& formula = formula_of(shape);
   Inputs inputs = formula.make_inputs(kinds, shape, seed);
+  for (const auto& [name, exponent] : exponents) {
+    for (f16& value : inputs.half(name)) value = to_f16(std::ldexp(to_float(value), exponent));
+  }
   bool all_rows = false;
   std::vector<int64_t> rows = choose_rows(shape, all_rows);
   Reference reference = formula.make_reference(shape, inputs, std::move(rows), kinds.size(), on_gpu);

@@ -1,7 +1,9 @@
 // One attention problem: its inputs, and the answer that every kernel is held to.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "harness/problem/formula.hpp"
@@ -26,8 +28,12 @@ struct Problem {
   Shape launched() const;  // what the kernel sees
   const Formula& formula() const { return formula_of(shape); }
 };
+// Inputs times powers of two, by their names: exact, but for what leaves the range of f16.
+using Exponents = std::map<std::string_view, int>;
+
 // With `on_gpu`, the tolerances hold what tensor cores do to sums.
 Problem make_problem(const Shape& shape, InputKind kind, uint64_t seed, bool on_gpu = false);
-Problem make_problem(const Shape& shape, std::span<const InputKind> kinds, uint64_t seed, bool on_gpu = false);
+Problem make_problem(const Shape& shape, std::span<const InputKind> kinds, uint64_t seed, bool on_gpu = false,
+                     const Exponents& exponents = {});
 
 }  // namespace ladder

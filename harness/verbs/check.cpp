@@ -80,8 +80,7 @@ class Problems {
 
  private:
   Problem make(const Trial& trial) const {
-    Problem problem = trial.kinds.size() == 1 ? make_problem(trial.shape, trial.kinds[0], trial.seed, on_gpu_)
-                                              : make_problem(trial.shape, trial.kinds, trial.seed, on_gpu_);
+    Problem problem = make_problem(trial.shape, trial.kinds, trial.seed, on_gpu_, trial.exponents);
     problem.far_heads = trial.far_heads;
     return problem;
   }

@@ -128,9 +128,14 @@ Status check_words(const std::string& file, const std::string& text) {
         continue;
       }
       const std::string word = word_at(code_line, begin);
-      // Some of the compiler's own functions tell where the judge's code and stack are.
-      if (FOREIGN.contains(word) || word.starts_with("__builtin")) {
+      // Some of the compiler's own functions tell where the judge's code and stack are. By __CUDA_ARCH__ and its like a
+      // kernel would be another one on a GPU.
+      if (FOREIGN.contains(word) || word.starts_with("__builtin") || word.starts_with("__CUDA")) {
         return refuse(fmt::format("'{}' is no word of a kernel.", word));
+      }
+      const size_t next = code_line.find_first_not_of(WHITE, begin + word.size());
+      if (word == "static" && (next == std::string::npos || word_at(code_line, next) != "constexpr")) {
+        return refuse("a static variable remembers one launch in the next.");
       }
       begin += word.size();
     }

@@ -1,6 +1,7 @@
 #include "harness/verify/trials.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <random>
 
 #include "harness/problem/shapes.hpp"
@@ -11,6 +12,7 @@ namespace {
 constexpr int FAR_HEADS = 65534;  // CUDA's limit of gridDim.y is one more
 constexpr int FAR_N = 513;        // times 65534 heads of d = 128 is more than 2^32
 constexpr float OTHER_SCALE = 0.7f;
+constexpr float SHARPER = 16;  // scores of ten thousand and more, above and below zero
 constexpr int RANDOM_TRIALS = 8;
 
 // The shortest length from `least` on that the variant takes, of at least `tiles` key tiles.
@@ -47,13 +49,45 @@ Trial other_problem(const Stage& stage, const Variant& variant, Shape shape, uin
   return {.shape = shape, .kinds = {InputKind::normal}, .seed = seed + 1, .far_heads = far_heads};
 }
 
+// What a check of one length and one head dimension alone would not see, of a variant that takes any: remainders of loops
+// that take four keys or columns at a time, and columns far beyond 128.
+Shape with_remainders(const Variant& variant, Shape shape, int d, int& least) {
+  if (variant.min_d == variant.max_d || d < variant.min_d || d > variant.max_d) return shape;
+  shape.d = d;
+  least = 99;
+  return shape;
+}
+
 // So many key tiles, or the fewest that the variant takes above: little work to deal out to blocks, and most of it is what a
 // kernel does at its first and its last tile.
 Trial few_tiles(const Stage& stage, const Variant& variant, Shape shape, uint64_t seed, int tiles, int heads) {
-  shape.n = supported_length(stage, variant, shape, 1, tiles);
+  int least = 1;
+  if (heads == 1) shape = with_remainders(variant, shape, 66, least);
+  shape.n = supported_length(stage, variant, shape, least, tiles);
   shape.batch = 1;
   shape.heads = heads;
   return {.shape = shape, .kinds = {InputKind::normal}, .seed = seed + 2};
+}
+
+// The same problem with numbers of another magnitude: a kernel may have one built in, as a maximum to begin with, a mask or
+// a clamp.
+Trial of_magnitude(Trial trial, int q_exponent, int v_exponent) {
+  if (trial.kinds.size() < size_t(trial.shape.batch_heads())) trial.kinds.push_back(InputKind::negative_rows);
+  while (trial.kinds.size() < size_t(trial.shape.batch_heads())) trial.kinds.push_back(InputKind::normal);
+  trial.shape.softmax_scale = std::ldexp(trial.shape.scale(), -q_exponent);
+  trial.exponents = {{"Q", q_exponent}, {"V", v_exponent}};
+  return trial;
+}
+
+// Maxima that grow to the last key, over more tiles than any stage of a pipeline is used for twice.
+Trial long_walk(const Stage& stage, const Variant& variant, Shape shape, uint64_t seed, int tiles,
+                std::vector<InputKind> kinds) {
+  int least = 1;
+  shape = with_remainders(variant, shape, variant.max_d - 1, least);
+  shape.n = supported_length(stage, variant, shape, least, tiles);
+  shape.batch = 1;
+  shape.heads = static_cast<int>(kinds.size());
+  return {.shape = shape, .kinds = std::move(kinds), .seed = seed + 3};
 }
 
 // Raw bits of the generator: what a distribution makes of them differs between libraries.
@@ -94,14 +128,20 @@ std::vector<Trial> emulator_trials(const Stage& stage, const Variant& variant, c
   trials.back().both_builds = true;
 
   trials.push_back(other_problem(stage, variant, shape, choice.seed, FAR_HEADS));
-  trials.push_back(few_tiles(stage, variant, shape, choice.seed, 1, 3));
-  trials.push_back(few_tiles(stage, variant, shape, choice.seed, 2, 1));
+  trials.push_back(of_magnitude(few_tiles(stage, variant, shape, choice.seed, 1, 3), 4, 8));
+  trials.push_back(of_magnitude(few_tiles(stage, variant, shape, choice.seed, 2, 1), -5, -4));
+  trials.push_back(few_tiles(stage, variant, shape, choice.seed, 3, 2));
+  trials.back().shape.softmax_scale = SHARPER * shape.scale();
+  trials.back().kinds = {InputKind::peaky, InputKind::negative_rows};
+  const std::vector<InputKind> growing = {InputKind::last_tile_max, InputKind::creeping_max};
+  trials.push_back(long_walk(stage, variant, shape, choice.seed, variant.tile.bc > 64 ? 6 : 10, growing));
   if (variant.causal && !shape.causal) {
     trials.push_back(all_sets(with_mask(many), choice.seed));
     trials.push_back(other_problem(stage, variant, with_mask(shape), choice.seed, FAR_HEADS));
-    trials.push_back(few_tiles(stage, variant, with_mask(shape), choice.seed, 1, 3));
+    trials.push_back(of_magnitude(few_tiles(stage, variant, with_mask(shape), choice.seed, 1, 3), 5, 8));
     trials.push_back(few_tiles(stage, variant, with_mask(shape), choice.seed, 4, 1));
     trials.push_back(few_tiles(stage, variant, with_mask(shape), choice.seed, 5, 3));
+    trials.push_back(long_walk(stage, variant, with_mask(shape), choice.seed, 10, {InputKind::creeping_max}));
   }
   if (choice.thorough) {
     for (Trial& trial : random_trials(stage, variant, shape, choice.seed)) {
@@ -123,7 +163,7 @@ std::vector<Trial> gpu_trials(const Stage& stage, const Variant& variant, const 
   trials.push_back({.shape = shape, .kinds = {InputKind::normal}, .seed = choice.seed});
   trials.push_back(all_sets(shape, choice.seed));
   trials.push_back(other_problem(stage, variant, shape, choice.seed, 0));
-  trials.push_back(few_tiles(stage, variant, shape, choice.seed, 1, 3));
+  trials.push_back(of_magnitude(few_tiles(stage, variant, shape, choice.seed, 1, 3), 4, 8));
   if (choice.thorough) trials.push_back(other_problem(stage, variant, shape, choice.seed, FAR_HEADS));
   if (variant.causal && !shape.causal) {
     trials.push_back(all_sets(with_mask(shape), choice.seed));

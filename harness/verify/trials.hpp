@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "harness/problem/inputs.hpp"
+#include "harness/problem/problem.hpp"
 #include "harness/stage.hpp"
 
 namespace ladder {
@@ -14,6 +14,7 @@ struct Trial {
   Shape shape;
   std::vector<InputKind> kinds;  // of the heads, in turn
   uint64_t seed = 1;
+  Exponents exponents = {};  // of the inputs; with Q's in the softmax scale the other way round it is the same problem
   int far_heads = 0;         // as Problem::far_heads
   bool both_builds = false;  // of the emulated kernel, in two orders of its threads; they must do the same
   uint64_t schedule = 0;     // as emulator::Options::schedule
@@ -34,10 +35,15 @@ struct TrialChoice {
 //      it was given, or else at a length of three tiles or so;
 //   3. another softmax scale, more tiles than usual and an odd number of them where the tile allows it, in the first and the
 //      last head of a problem of more than 2^32 elements;
-//   4. as few tiles of keys as it takes, in three heads, and two tiles or so in one: fewer than a GPU has places for;
-//   5. the second, the third and the fewest tiles once more under a causal mask, of a stage that has one, with four tiles in one
-//      head and five in three: tiles of queries have different lengths then, and a kernel that deals them out in pairs, or in
-//      pairs of pairs, has fewer than there are places for, or is left with one.
+//   4. as few tiles of keys as it takes, in three heads, and two tiles or so in one: fewer than a GPU has places for. Their numbers
+//      are of other magnitudes, Q by a power of two and the softmax scale by its inverse; and once more of three tiles, the
+//      scores themselves reach beyond ten thousand, above and below zero;
+//   5. maxima that grow to the last key over six to ten tiles: more than any stage of a pipeline is used for twice;
+//   6. the second, the third and the fewest tiles once more under a causal mask, of a stage that has one, with four tiles in one
+//      head, five in three, and ten with growing maxima in one: tiles of queries have different lengths then, and a kernel that
+//      deals them out in pairs, or in pairs of pairs, has fewer than there are places for, or is left with one.
+// A variant that takes any head dimension meets one that is no multiple of four, and one near its largest, at lengths that are
+// no multiple of four either.
 // With `inputs` only those sets, at that shape. With `thorough` also the random ones, of other seeds, lengths, batches, heads,
 // scales and orders of threads. Every trial's shape is one that the variant supports.
 std::vector<Trial> emulator_trials(const Stage& stage, const Variant& variant, const Shape& shape,

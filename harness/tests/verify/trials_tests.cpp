@@ -2,6 +2,7 @@
 #include "harness/verify/trials.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "harness/problem/inputs.hpp"
@@ -23,7 +24,7 @@ constexpr Shape SHAPE{.batch = 1, .heads = 1, .n = 512, .d = 128};
 TEST_CASE(
     "a check launches normal inputs, all sets in two batches by both builds, and a far problem of another shape") {
   const std::vector<Trial> trials = emulator_trials(STAGE, TILED, SHAPE, {});
-  REQUIRE(trials.size() == 5);
+  REQUIRE(trials.size() == 7);
   CHECK(trials[0] == Trial{.shape = SHAPE, .kinds = {InputKind::normal}});
 
   const Trial &sets = trials[1], &far = trials[2];
@@ -42,21 +43,33 @@ TEST_CASE(
   CHECK(trials[3].shape.n == 64);  // one tile of queries, and no fewer than that takes
   CHECK(trials[3].shape.batch_heads() == 3);
   CHECK(trials[4].shape.batch_heads() == 1);
+  for (const Trial& trial : {trials[3], trials[4]}) {  // the same softmax by other numbers
+    const int exponent = trial.exponents.at("Q");
+    CHECK(exponent != 0);
+    CHECK(std::ldexp(trial.shape.scale(), exponent) == SHAPE.scale());
+  }
+  CHECK(trials[5].shape.scale() > 10 * SHAPE.scale());
+  CHECK(trials[6].shape.n == 320);  // ten tiles of 32 keys
+  CHECK(std::ranges::count(trials[6].kinds, InputKind::creeping_max) == 1);
 }
 
 TEST_CASE(
     "a variant that takes any head dimension meets one that no tile divides, and one with a mask all sets under it") {
   const std::vector<Trial> trials = emulator_trials(STAGE, ANY, SHAPE, {});
-  REQUIRE(trials.size() == 10);
+  REQUIRE(trials.size() == 13);
   CHECK(trials[2].shape.d == 129);
   CHECK(trials[2].shape.n == 513);
-  for (size_t i = 5; i < 10; ++i) CHECK(trials[i].shape.causal);
-  CHECK(std::ranges::equal(trials[5].kinds, all_input_kinds()));
+  CHECK(trials[4].shape.d % 4 != 0);
+  CHECK(trials[4].shape.n % 4 == 3);
+  CHECK(trials[6].shape.d == 255);
+  for (size_t i = 7; i < 13; ++i) CHECK(trials[i].shape.causal);
+  CHECK(std::ranges::equal(trials[7].kinds, all_input_kinds()));
   // And other numbers of tiles: who goes first, and who is alone, may depend on them under a mask.
-  CHECK(trials[6].shape.n > trials[5].shape.n);
-  CHECK(trials[7].shape.n == 1);
-  CHECK(trials[8].shape.batch_heads() == 1);
-  CHECK(emulator_trials(STAGE, CAUSAL_TILED, SHAPE, {})[9].shape.n ==
+  CHECK(trials[8].shape.n > trials[7].shape.n);
+  CHECK(trials[9].shape.n == 1);
+  CHECK(trials[10].shape.batch_heads() == 1);
+  CHECK(emulator_trials(STAGE, CAUSAL_TILED, SHAPE, {})[12].shape.n == 320);  // ten
+  CHECK(emulator_trials(STAGE, CAUSAL_TILED, SHAPE, {})[11].shape.n ==
         192);  // five tiles of 32 keys, in whole tiles of 64 queries
 }
 
