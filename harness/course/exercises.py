@@ -33,6 +33,7 @@ KINDS = ("fill", "hunt", "predict", "climb", "open")
 FREE = ("climb", "open")  # any kernel may do
 RESULTS = ROOT / "docs" / "results" / "h200.csv"
 ABOUT_COUNTS = ("counts_differ", "conflicts_differ")  # right and slow; all others are wrong
+BYTE_ORDER_MARK = "\ufeff"  # an editor on Windows may put it before the first character
 BEGIN, END = "// ---- your part:", "// ---- end of your part"
 
 
@@ -73,7 +74,7 @@ def indent_of(lines: str) -> str:
 
 def normal(text: str) -> list[str]:
     """Lines without what an editor may change by itself."""
-    return [line.rstrip() for line in text.replace("\r\n", "\n").rstrip().split("\n")]
+    return [line.rstrip() for line in text.removeprefix(BYTE_ORDER_MARK).replace("\r\n", "\n").rstrip().split("\n")]
 
 
 def run_ladder(*arguments: str, limit_s: float = 600) -> subprocess.CompletedProcess[str]:
@@ -148,9 +149,7 @@ class Exercise:
             for edit in self.data.get("fit", []):
                 text = replace_once(text, edit["rung"], edit["start"], f"{self.name}, fit")
             return f"// All of this file is yours. It begins as {self.data['from']}, and takes the place of {self.rung}.\n{text}"
-        given = {key: value for key, value in self.shape(seed).items() if key != "of"} | self.told(seed)
-        words = ", ".join(f"{key} = {value}" for key, value in given.items())
-        parts = [f"# {self.title}: {self.shape(seed).get('of', self.rung)} at {words}, d = 128.\n"
+        parts = [f"# {self.title}: {self.words(self.shape(seed))}.\n"
                  "# Behind each = stands a number, or how you reckon it: 8 * 512 * 128 + 4 * 64. What follows a # is yours."]
         parts += [f"# {question['ask'].strip()}\n{question['name']} = ?" for question in self.data["question"]]
         return "\n\n".join(parts) + "\n"
@@ -186,9 +185,20 @@ class Exercise:
     def shape(self, seed: str) -> dict[str, int]:
         return self.data["shapes"][self.choose("shapes", seed)]
 
-    def told(self, seed: str) -> dict[str, int]:
+    def words(self, shape: dict[str, int]) -> str:
+        """As the first line of the student's file names it."""
+        given = {key: value for key, value in shape.items() if key != "of"} | self.told(shape)
+        return f"{shape.get('of', self.rung)} at {', '.join(f'{key} = {value}' for key, value in given.items())}, d = 128"
+
+    def shape_named(self, text: str) -> dict[str, int] | None:
+        """The one whose first line the file has; None if it has none of them, or several."""
+        lines = set(normal(text))
+        found = [shape for shape in self.data["shapes"] if f"# {self.title}: {self.words(shape)}." in lines]
+        return found[0] if len(found) == 1 else None
+
+    def told(self, shape: dict[str, int]) -> dict[str, int]:
         """What a kernel is, where the shape names one: its tile, and the registers that ptxas gave it when it was measured."""
-        of = self.shape(seed).get("of")
+        of = shape.get("of")
         if not of:
             return {}
         variant = rungs.named(of).default
@@ -198,7 +208,7 @@ class Exercise:
         """What the emulator counts, or what is worked out from the numbers that stand in the file."""
         questions = self.data["question"]
         if "value" in questions[0]:
-            names = {"d": 128} | self.shape(seed) | self.told(seed)
+            names = {"d": 128} | self.shape(seed) | self.told(self.shape(seed))
             return {question["name"]: number(question["value"], names) for question in questions}
         counters = counted(self.rung, **self.shape(seed))["counters"]
         return {question["name"]: counters[question["counter"]] for question in questions}
@@ -206,6 +216,7 @@ class Exercise:
     # ---- judging -----------------------------------------------------------------------------------------------------
     def judge(self, text: str, skeleton: str, seed: str = "", shown_as: str = "kernel.cuh") -> Verdict:
         """`skeleton`: what the student began with."""
+        text = text.removeprefix(BYTE_ORDER_MARK)
         if self.kind == "predict":
             return self._judge_answers(text, seed)
         if self.free:
@@ -227,10 +238,17 @@ class Exercise:
         if mine_fixed is None or len(mine_fixed) != len(given_fixed):
             return Verdict(False, "outside", f"The lines that begin and end your parts are not as they were:\n  {BEGIN} ..\n"
                                              f"  {END}\n`./ladder learn reset` keeps your file as kernel.cuh.old and begins anew.")
-        for (number, line), (_, expected) in zip(sum(mine_fixed, []), sum(given_fixed, []), strict=False):
-            if line != expected:
-                return Verdict(False, "outside", f"Line {number} is outside of your parts, and was changed:\n  {line.strip()}\n"
-                                                 f"It was:\n  {expected.strip()}")
+        ours, theirs = sum(mine_fixed, []), [line for _, line in sum(given_fixed, [])]
+        for at, ((number, line), expected) in enumerate(zip(ours, theirs, strict=False)):
+            if line == expected:
+                continue
+            more = len(ours) - len(theirs)
+            if more > 0 and ours[at + more][1] == expected:
+                return Verdict(False, "outside", f"Line {number} is outside of your parts, and was added:\n  {line.strip() or '(an empty line)'}\nNothing stood there.")
+            if more < 0 and theirs[at - more] == line:
+                return Verdict(False, "outside", f"A line outside of your parts was removed; it stood before line {number}:\n  {expected.strip()}")
+            return Verdict(False, "outside", f"Line {number} is outside of your parts, and was changed:\n  {line.strip()}\n"
+                                             + (f"It was:\n  {expected.strip()}" if expected else "It was empty."))
         if [len(part) for part in mine_fixed] != [len(part) for part in given_fixed]:
             return Verdict(False, "outside", "Lines were added or removed outside of your parts. "
                                              "`./ladder learn reset` keeps your file as kernel.cuh.old and begins anew.")
@@ -245,7 +263,10 @@ class Exercise:
             said = (ran.stdout + ran.stderr).replace(str(file), shown_as).replace(f"{Path(folder).name}/kernel.cuh", shown_as)
             rows = json.loads(report.read_text()) if report.is_file() else []
         if ran.returncode == 0:
-            return Verdict(True, "passed", said.split("\nBytes asked for at each level")[0]), rows
+            said = said.split("\nShared memory, by source line")[0]
+            if multicast := rows[0].get("counters", {}).get("multicast_bytes"):
+                said += f"Bytes that a multicast brought, counted in each block where they landed: {multicast:,}\n"
+            return Verdict(True, "passed", said), rows
         if ran.returncode not in (0, 1):
             raise CourseError(said.strip())
         if not rows:

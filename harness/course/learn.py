@@ -243,7 +243,7 @@ class Learner:
             print(said, file=sys.stderr)
         began = time.monotonic()
         try:
-            text = file.read_text()
+            text = file.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             raise CourseError(f"{shown(file)} cannot be read: {error}\n  Anew, with yours beside it:  ./ladder learn reset") from None
         if not text.strip():

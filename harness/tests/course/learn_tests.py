@@ -347,6 +347,22 @@ class Course(unittest.TestCase):
         windows = FILL.solution().replace("\n", "  \r\n") + "\n\n"
         self.assertTrue(FILL.judge(windows, FILL.skeleton()).passed)
 
+    def test_a_byte_order_mark(self) -> None:
+        self.assertTrue(FILL.judge("\ufeff" + FILL.solution(), FILL.skeleton()).passed)
+        self.assertIn("right", PREDICT.judge("\ufeff" + PREDICT.solution(), "").text)
+
+    def test_what_is_said_of_a_line_outside(self) -> None:
+        given = FILL.solution()
+        first = given.split("\n")[0]
+        for text, told in ((f"// mine\n{given}", "Line 1 is outside of your parts, and was added:\n  // mine\nNothing stood there."),
+                           (f"\n{given}", "Line 1 is outside of your parts, and was added:\n  (an empty line)\nNothing stood there."),
+                           (given.replace(first, "// mine", 1), f"and was changed:\n  // mine\nIt was:\n  {first}"),
+                           (given.replace("\n\n", "\n// mine\n", 1), "and was changed:\n  // mine\nIt was empty."),
+                           (given.removeprefix(f"{first}\n"), f"was removed; it stood before line 1:\n  {first}")):
+            verdict = FILL.judge(text, FILL.skeleton())
+            self.assertEqual(verdict.reason, "outside")
+            self.assertIn(told, verdict.text)
+
     def test_a_mark_that_is_gone(self) -> None:
         verdict = FILL.judge(FILL.solution().replace(exercises.BEGIN, "//", 1), FILL.skeleton())
         self.assertEqual(verdict.reason, "outside")
@@ -362,6 +378,13 @@ class InEarnest(unittest.TestCase):
         exercise = next(each for each in ALL if each.data.get("fails") == "conflicts_differ")
         verdict = exercise.judge(exercise.skeleton(), exercise.skeleton(), shown_as="work/mine.cuh")
         self.assertRegex(verdict.text, rf"^{exercise.rung} on the emulator: answers right, counts DIFFER\n  conflicts_differ: work/mine.cuh:\d+")
+
+    def test_who_has_passed_sees_the_bytes(self) -> None:
+        exercise = next(each for each in ALL if each.name.startswith("30c"))
+        verdict = exercise.judge(exercise.solution(), exercise.skeleton())
+        self.assertRegex(verdict.text, r"\nglobal memory, read +655,360 ")
+        self.assertRegex(verdict.text, r"\nBytes that a multicast brought, counted in each block where they landed: 1,048,576\n$")
+        self.assertNotIn("by source line", verdict.text)
 
     def test_who_climbs_is_not_sent_to_the_answer(self) -> None:
         for exercise, sent in ((CLIMB, False), (FILL, True)):
