@@ -2,7 +2,7 @@
 
     ./ladder grade DIR --exercise 02a            one exercise; DIR holds a folder, a zip or a file of each student
     ./ladder grade DIR --exercise 02a --json marks.json --junit marks.xml
-    ./ladder grade DIR --exercise 02a --gradescope results.json         of a single submission
+    ./ladder grade DIR --exercise 02a --gradescope results.json         of a single submission, which DIR is
     ./ladder grade DIR --exercise 12b --speed    marks for speed too, where there are a GPU and nvcc
     ./ladder grade DIR --assignment 1 --csv points.csv    all of its exercises, and the assignment's points for them
 """
@@ -42,9 +42,12 @@ import speed  # noqa: E402
 from exercises import CANNOT_RUN_HERE, DONE, FAILED, USAGE, CourseError, Exercise, Usage, rungs  # noqa: E402
 
 MOST_BYTES = 1 << 20  # of a submitted file; a kernel has 20 KB
+MOST_ZIPPED = 64 << 20  # of a zip, which has a whole work/
+MOST_SEED = 200  # characters; it is a name
 MOST_SAID = 4000  # characters that a student is told
-NOTES = "prediction.txt"
+NOTES, PROGRESS = "prediction.txt", "progress.json"
 MOST_MEMORY, LEAST_MEMORY = 3 << 30, 512 << 20  # for one, where there is as much; and what a right one takes, with room: up to 334 MiB were seen
+SEEDED = ("hunt", "predict")  # what a seed makes different
 COMPILER_KILLED = "fatal error: Killed signal terminated program"  # as GCC says it; a kernel's own fault it is not
 
 # In this order, and none without those before it: a race makes any answer luck, and counts of a wrong kernel say nothing. A prediction, of
@@ -55,6 +58,7 @@ ASIDE = {"speed": 20.0, "prediction": 10.0}  # of 100, where they are asked for;
 # Kinds of failure that are neither answers nor counts: what the kernel did to others' memory, read before it was written, or left
 # to the order of its threads.
 RACES = ("emulator_report", "guard_overwritten", "input_modified", "order_dependent", "unset_variable")
+NOT_JUDGED = ("not_judged", "other_seed")  # reasons
 
 
 # ---- what was handed in -----------------------------------------------------------------------------------------------
@@ -67,12 +71,18 @@ class Submission:
     notes: str = ""  # prediction.txt, which lies beside it
     problem: str = ""  # why there is nothing to judge
     unread: bool = False  # which is not the student's fault
+    missing: bool = False  # there is no file that could be it
+    progress: str = ""  # work/progress.json, which has the seed
     seed: str = ""
     result: dict = field(default_factory=dict)
 
 
 class Unclear(Exception):
     """What is in the file, or whether there is one."""
+
+
+class Missing(Unclear):
+    """Nothing there could be it."""
 
 
 class Several(Unclear):
@@ -93,29 +103,34 @@ def decoded(data: bytes, name: str) -> str:
     if len(data) > MOST_BYTES:
         raise Unclear(f"{name} is larger than {MOST_BYTES >> 20} MiB, which no kernel is.")
     try:
-        return data.decode()
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise Unclear(f"{name} is no text.") from None
 
 
-def read(path: Path) -> bytes:
+def read(path: Path, most: int = MOST_BYTES + 1) -> bytes:
     """Of a regular file alone: a link may lead to somebody else's, and a pipe never ends."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as file:
         if not os.path.isfile(f"/proc/self/fd/{descriptor}"):
             raise Unclear(f"{path.name} is no file.")
-        return file.read(MOST_BYTES + 1)
+        return file.read(most)
 
 
 def folders_of_exercises() -> set[str]:
     return {folder.name for folder in exercises.FOLDER.iterdir()}
 
 
+def of_a_student(names: list[str]) -> list[str]:
+    """Without what a Mac or git puts there."""
+    return [name for name in names if not re.search(r"(^|/)(\.|__MACOSX/)", name)]
+
+
 def chosen(names: list[str], exercise: Exercise, suffixes: tuple[str, ...]) -> str:
     """Of the names in a student's folder or zip: the exercise's file in the exercise's folder, or the only one of that name, or the
     only one that could be it. What lies in another exercise's folder is that one's, as in a whole work/ that is handed in."""
     others = folders_of_exercises() - {exercise.name}
-    names = [name for name in names if not re.search(r"(^|/)(\.|__MACOSX/)", name) and not others & set(name.split("/")[:-1])]
+    names = [name for name in of_a_student(names) if not others & set(name.split("/")[:-1])]
     called = [name for name in names if name.rpartition("/")[2] == exercise.file_name]
     inside = [name for name in called if f"/{exercise.name}/" in f"/{name}"]
     likely = [name for name in names if name.endswith(suffixes) and name.rpartition("/")[2] != NOTES]
@@ -124,20 +139,43 @@ def chosen(names: list[str], exercise: Exercise, suffixes: tuple[str, ...]) -> s
             return found[0]
         if found:
             raise Several(f"Which one? {', '.join(sorted(found)[:4])}. Leave one of them.")
-    raise Unclear(f"There is no {exercise.file_name}.")
+    raise Missing(f"There is no {exercise.file_name}.")
+
+
+def beside(name: str) -> dict[str, str]:
+    """What else is read: the prediction in the same folder, and the progress in the one above."""
+    folder = name.rpartition("/")[0]
+    above = folder.rpartition("/")[0]
+    return {"notes": f"{folder}/{NOTES}".lstrip("/")} | ({"progress": f"{above}/{PROGRESS}".lstrip("/")} if folder else {})
 
 
 def suffixes_of(exercise: Exercise) -> tuple[str, ...]:
     return (Path(exercise.file_name).suffix, ".cu") if exercise.file_name.endswith(".cuh") else (Path(exercise.file_name).suffix,)
 
 
+def text_beside(what: str, name: str, data: bytes) -> str:
+    """A progress that is no text has no seed, and the kernel is judged all the same."""
+    return decoded(data, name) if what == "notes" else data[:MOST_BYTES].decode(errors="replace")
+
+
 def from_folder(submission: Submission, folder: Path, exercise: Exercise) -> None:
     names = [str((Path(at) / name).relative_to(folder)) for at, _, files in os.walk(folder, onerror=raise_it) for name in files]
-    name = chosen(names, exercise, suffixes_of(exercise))
+    try:
+        name = chosen(names, exercise, suffixes_of(exercise))
+    except Missing:  # Moodle makes a folder for each student, in which the zip lies
+        zips = [name for name in of_a_student(names) if name.endswith(".zip")]
+        if not zips:
+            raise
+        if len(zips) > 1:
+            raise Several(f"Which one? {', '.join(sorted(zips)[:4])}. Leave one of them.") from None
+        from_zip(submission, folder / zips[0], exercise)
+        submission.file = f"{folder.name}/{zips[0].rpartition('/')[0]}".rstrip("/") + f"/{submission.file}"
+        return
     submission.file = f"{folder.name}/{name}"
     submission.text = decoded(read(folder / name), name)
-    if (folder / name).with_name(NOTES).is_file():
-        submission.notes = decoded(read((folder / name).with_name(NOTES)), NOTES)
+    for what, file in beside(name).items():
+        if (folder / file).is_file():
+            setattr(submission, what, text_beside(what, file, read(folder / file)))
 
 
 def raise_it(error: OSError) -> None:
@@ -147,22 +185,17 @@ def raise_it(error: OSError) -> None:
 def from_zip(submission: Submission, path: Path, exercise: Exercise) -> None:
     """Read where it is: what is not unpacked lands nowhere and fills no disk."""
     try:
-        with zipfile.ZipFile(io.BytesIO(read_zip(path))) as archive:
+        with zipfile.ZipFile(io.BytesIO(read(path, MOST_ZIPPED))) as archive:
             name = chosen([info.filename for info in archive.infolist() if not info.is_dir()], exercise, suffixes_of(exercise))
             submission.file = f"{path.name}/{name}"
             with archive.open(name) as file:
                 submission.text = decoded(file.read(MOST_BYTES + 1), name)
-            notes = f"{name.rpartition('/')[0]}/{NOTES}".lstrip("/")
-            if notes in archive.namelist():
-                with archive.open(notes) as file:
-                    submission.notes = decoded(file.read(MOST_BYTES + 1), NOTES)
+            for what, other in beside(name).items():
+                if other in archive.namelist():
+                    with archive.open(other) as file:
+                        setattr(submission, what, text_beside(what, other, file.read(MOST_BYTES + 1)))
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
         raise Unclear(f"{path.name} cannot be unpacked: {error}.") from None
-
-
-def read_zip(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(64 << 20)
 
 
 def one(path: Path, exercise: Exercise) -> Submission:
@@ -178,13 +211,16 @@ def one(path: Path, exercise: Exercise) -> Submission:
             submission.text = decoded(read(path), path.name)
     except Unclear as unclear:
         submission.problem, submission.unread = str(unclear), isinstance(unclear, Several)
+        submission.missing = isinstance(unclear, Missing)
     except OSError as error:
         submission.problem, submission.unread = f"{submission.file} cannot be read: {error.strerror}.", True
     return submission
 
 
-def submissions_in(folder: Path, exercise: Exercise) -> list[Submission]:
+def submissions_in(folder: Path, exercise: Exercise, single: bool = False) -> list[Submission]:
     """A folder that holds the exercise's file itself, or folders of exercises, is one submission, as an autograder finds it."""
+    if single:
+        return [one(folder.resolve(), exercise)]
     try:
         entries = sorted(path for path in folder.iterdir() if not path.name.startswith((".", "__MACOSX")))
     except OSError as error:
@@ -198,7 +234,10 @@ def submissions_in(folder: Path, exercise: Exercise) -> list[Submission]:
     found: dict[str, Submission] = {}
     for path in taken:
         submission = one(path, exercise)
-        if known := found.get(submission.student):
+        known = found.get(submission.student)
+        if known and submission.missing:  # as Moodle's folder of what somebody typed online, beside the one of the file
+            continue
+        if known and not known.missing:
             known.problem = f"Handed in twice: {known.file} and {submission.file}. Leave one of them."
             known.unread = True
         else:
@@ -482,10 +521,14 @@ def printable(text: str) -> str:
 
 def gradescope(submission: Submission) -> dict:
     result = submission.result
-    return {"score": result["score"], "output": printable(result["said"]), "visibility": "visible",
+    return shown_by_gradescope(result["score"], result["said"], result["marks"])
+
+
+def shown_by_gradescope(score: float, said: str, marks: dict[str, dict]) -> dict:
+    return {"score": score, "output": printable(said), "output_format": "text", "visibility": "visible",
             "tests": [{"name": name, "score": facet["score"], "max_score": facet["of"],
                        "status": "passed" if facet["score"] == facet["of"] else "failed"}
-                      for name, facet in result["marks"].items()]}
+                      for name, facet in marks.items()]}
 
 
 def table(submissions: list[Submission], marks: dict[str, float], most: float) -> str:
@@ -571,15 +614,39 @@ def starts(exercise: Exercise) -> list[Submission]:
     return [Submission(f"start {seed}", text=exercise.skeleton(seed), seed=seed) for seed in seeds]
 
 
-def seeds_of(typed: str, submissions: list[Submission]) -> None:
-    if typed == "names":
+def seed_in(progress: str, exercise: Exercise) -> str:
+    """With which the exercise was begun, as `learn` wrote it into work/progress.json; nobody else's text is trusted to be that."""
+    try:
+        data = json.loads(progress)
+        seed = data["exercises"].get(exercise.name, {}).get("seed", data["seed"])
+        seed.encode()
+        if len(seed) > MOST_SEED:
+            raise ValueError
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise Unclear(f"Its seed is not known: there is no work/{PROGRESS} that has one.") from None
+    return seed
+
+
+def seeds_of(typed: str, submissions: list[Submission], exercise: Exercise, seed: str = "") -> None:
+    if seed:
+        for each in submissions:
+            each.seed = seed
+    elif typed == "names":
         for each in submissions:
             each.seed = each.student
+    elif typed == "progress":
+        for each in submissions:
+            if each.problem or exercise.kind not in SEEDED:
+                continue
+            try:
+                each.seed = seed_in(each.progress, exercise)
+            except Unclear as unclear:
+                each.problem, each.unread = str(unclear), True
     elif typed:
         try:
             given = {row[0].strip(): row[1].strip() for row in csv.reader(Path(typed).read_text().splitlines()) if row}
         except (OSError, IndexError, UnicodeDecodeError) as error:
-            raise Usage(f"--seeds takes 'names', or a file with a line STUDENT,SEED for each; {typed}: {error}") from None
+            raise Usage(f"--seeds takes 'names', 'progress', or a file with a line STUDENT,SEED for each; {typed}: {error}") from None
         missing = [each.student for each in submissions if each.student not in given]
         if missing:
             raise Usage(f"{typed} has no seed for {', '.join(missing[:5])}{' and more' if len(missing) > 5 else ''}.")
@@ -644,15 +711,24 @@ def cage_for(exercise: Exercise, limits: cages.Limits, required: bool) -> cages.
     return cage
 
 
+def of_another_seed(exercise: Exercise, each: Submission) -> str:
+    """Numbers of another shape than the one that they would be held against."""
+    named, expected = (exercise.shape_named(each.text), exercise.shape(each.seed)) if exercise.kind == "predict" else (None, None)
+    if named is None or named == expected:
+        return ""
+    seed = f"With the seed '{each.seed}'" if each.seed else "Without a seed"
+    return (f"Its first line names {exercise.words(named)}. {seed} it would be {exercise.words(expected)}. The seed with which it was begun stands in "
+            f"work/{PROGRESS}.")
+
+
 def prove(exercise: Exercise, ladder: CagedLadder) -> float:
     """The solution is judged first: who fails after that fails by the submission. In seconds, how long it took."""
     began = time.monotonic()
     solution = Submission("the solution", text=exercise.solution())
     Class(exercise, MARKS, [], ladder).judge([solution], 1)
     if not solution.result["passed"]:
-        print(f"The solution itself does not pass here, so that nobody can be graded:\n{solution.result['said']}\n"
-              f"  By itself:  ./ladder check {rungs.named(exercise.rung).number}", file=sys.stderr)
-        sys.exit(CANNOT_RUN_HERE)
+        raise exercises.NotHere(f"The solution itself does not pass here, so that nobody can be graded:\n{solution.result['said']}\n"
+                                f"  By itself:  ./ladder check {rungs.named(exercise.rung).number}")
     return time.monotonic() - began
 
 
@@ -661,7 +737,9 @@ def flags() -> argparse.ArgumentParser:
     parser.add_argument("folder", metavar="DIR", type=Path, help="a folder, zip or file of each student; or the one submission itself")
     parser.add_argument("--exercise", metavar="NAME", help="or its number; default: the one that DIR is named after")
     parser.add_argument("--assignment", default="", metavar="NUMBER", help="all exercises of one of course/assignments.md, and its points for them")
-    parser.add_argument("--seeds", default="", metavar="FILE", help="lines STUDENT,SEED; or 'names': each one's seed is the name; default: no seeds")
+    parser.add_argument("--seeds", default="", metavar="FILE", help="lines STUDENT,SEED; or 'names': each one's seed is the name; or 'progress': it stands in each one's work/progress.json; "
+                             "default: no seeds")
+    parser.add_argument("--seed", default="", metavar="NAME", help="of a single submission, or one that all were given")
     parser.add_argument("--marks", default="", metavar="NAME=N,..",
                         help="default: " + ",".join(f"{name}={most}" for name, most in MARKS.items()) + ", without what is right from the start")
     parser.add_argument("--predict", default="", metavar="COUNTER,..",
@@ -672,7 +750,7 @@ def flags() -> argparse.ArgumentParser:
     parser.add_argument("--json", default="", metavar="FILE", help="all of it; - is stdout")
     parser.add_argument("--csv", default="", metavar="FILE", help="a line for each student: the points, and the marks of each exercise")
     parser.add_argument("--junit", default="", metavar="FILE", help="a test for each part of the marks")
-    parser.add_argument("--gradescope", default="", metavar="FILE", help="results.json, of a single submission")
+    parser.add_argument("--gradescope", default="", metavar="FILE", help="results.json, of a single submission, which DIR is")
     parser.add_argument("--at-least", type=float, metavar="N", help="exit code 1 if anybody has less")
     parser.add_argument("--require-isolation", action="store_true", help="exit code 2 where there is none")
     parser.add_argument("--jobs", type=int, metavar="N", help="submissions at once; default: one a core, fewer where memory is short")
@@ -695,10 +773,8 @@ def exercise_of(typed: argparse.Namespace) -> Exercise:
 def graded_in(exercise: Exercise, typed: argparse.Namespace) -> Graded:
     asked = [name for name in typed.predict.split(",") if name]
     marks = marks_of(typed.marks, exercise, asked, typed.speed)
-    submissions = submissions_in(typed.folder, exercise)
-    seeds_of(typed.seeds, submissions)
-    if typed.gradescope and len(submissions) != 1:
-        raise Usage(f"--gradescope is for a single submission, as its autograder has it; {typed.folder} has {len(submissions)}.")
+    submissions = submissions_in(typed.folder, exercise, bool(typed.gradescope))
+    seeds_of(typed.seeds, submissions, exercise, typed.seed)
     writable(typed.json, typed.csv, typed.junit, typed.gradescope)
 
     gpu = speed.gpu_here("The other marks need none: leave --speed out.") if typed.speed else None
@@ -731,6 +807,9 @@ def graded_in(exercise: Exercise, typed: argparse.Namespace) -> Graded:
     for each in submissions:
         if each.problem:
             each.result = nothing_judged("not_judged", each.problem, marks)
+        elif another := of_another_seed(exercise, each):
+            each.problem, each.unread = another, True
+            each.result = nothing_judged("other_seed", another, marks)
         elif exercises.normal(each.text) == given[each.seed]:
             each.result = nothing_judged("untouched", "It is the file that everybody begins with.", marks)
         else:
@@ -741,7 +820,7 @@ def graded_in(exercise: Exercise, typed: argparse.Namespace) -> Graded:
             print(f"{printable(each.student)}: on the GPU", file=sys.stderr)
             each.result = with_speed(each.result, race, each.text)
     for each in submissions:
-        if not each.result or (each.text, each.notes, each.seed) in first:
+        if not each.problem and (each.text, each.notes, each.seed) in first:
             same = [other.student for other in submissions if other is not each and not other.problem and other.text == each.text]
             each.result = first[each.text, each.notes, each.seed].result | ({"same_as": same} if same else {})
 
@@ -750,10 +829,22 @@ def graded_in(exercise: Exercise, typed: argparse.Namespace) -> Graded:
 
 def main(arguments: list[str]) -> int:
     typed = flags().parse_args(arguments)
+    try:
+        return grade(typed)
+    except (CourseError, rungs.RungsError) as error:
+        if typed.gradescope:  # which shows nothing to anybody without it
+            with contextlib.suppress(OSError):
+                write(typed.gradescope, json.dumps(shown_by_gradescope(0.0, f"Not graded.\n{error}", {}), indent=1) + "\n")
+        raise
+
+
+def grade(typed: argparse.Namespace) -> int:
     if not typed.folder.is_dir():
         raise Usage(f"{typed.folder} is {'no folder' if typed.folder.exists() else 'not there'}; grade takes the folder of the submissions.")
     if min(filter(None.__ne__, (typed.jobs, typed.memory, typed.seconds, typed.launch_seconds)), default=1) <= 0:
         raise Usage("--jobs, --seconds, --launch-seconds and --memory are more than 0.")
+    if typed.seed and typed.seeds:
+        raise Usage("--seed is one for all, and --seeds one for each: leave one of them out.")
     if typed.assignment:
         if typed.exercise or typed.marks or typed.predict or typed.speed or typed.junit or typed.gradescope:
             raise Usage("--assignment has its own exercises and points: leave --exercise, --marks, --predict, --speed, --junit and --gradescope out.")
@@ -775,8 +866,13 @@ def main(arguments: list[str]) -> int:
     unread = dict.fromkeys(f"NOT GRADED: {printable(each.student)}: {each.problem}" for of in graded for each in of.submissions if each.unread)
     for line in unread:
         print(line, file=sys.stderr)
+    nobody = all(each.result["reason"] in NOT_JUDGED for of in graded for each in of.submissions)
+    if nobody:
+        first = graded[0].submissions[0]
+        print(f"NOBODY WAS JUDGED. The first, {printable(first.student)}: {printable(first.result['said'])}\n"
+              "  What may lie in the folder: course/grading.md", file=sys.stderr)
     low = typed.at_least is not None and any(earned < typed.at_least for earned in points_of(graded, points).values())
-    return FAILED if low or unread else DONE
+    return FAILED if low or unread or nobody else DONE
 
 
 def counters_of(exercise: Exercise, ladder: CagedLadder) -> set[str]:

@@ -90,6 +90,36 @@ class HandedIn(Folder):
         self.handed_in /= "ada/work"  # a single one; no student is called 02b_scrambled
         self.assertEqual([(each.student, each.problem) for each in self.found().values()], [("work", "There is no kernel.cuh.")])
 
+    def test_a_zip_in_moodle_s_folder(self) -> None:
+        def moodle(student: str, what: str = "file") -> str:
+            return f"{student}_assignsubmission_{what}"
+
+        for name in ("Ada_1", "Bob_2", "Cyd_3", "Dee_4"):
+            (self.handed_in / moodle(name)).mkdir()
+        self.zip(f"{moodle('Ada_1')}/ada.zip", work__02a_swizzle__kernel_cuh=FILL.solution())
+        self.put(f"{moodle('Ada_1')}/report.pdf", "my text")
+        self.zip(f"{moodle('Bob_2')}/bob.zip", readme="none")
+        for name in ("one", "two"):
+            self.zip(f"{moodle('Cyd_3')}/{name}.zip", kernel_cuh=FILL.solution())
+        (self.handed_in / moodle("Dee_4") / "dee.zip").symlink_to(self.handed_in / moodle("Ada_1") / "ada.zip")
+        found = self.found()
+        self.assertEqual([(each.student, each.problem) for each in found.values()],
+                         [("Ada_1", ""), ("Bob_2", "There is no kernel.cuh."), ("Cyd_3", "Which one? one.zip, two.zip. Leave one of them."),
+                          ("Dee_4", found["Dee_4"].problem)])
+        self.assertIn("cannot be read", found["Dee_4"].problem)
+        self.assertEqual((found["Ada_1"].text, found["Ada_1"].file),
+                         (FILL.solution(), f"{moodle('Ada_1')}/ada.zip/work/02a_swizzle/kernel.cuh"))
+
+    def test_what_moodle_has_of_a_text_online_is_no_second_one(self) -> None:
+        self.put("Ada_1_assignsubmission_file_/kernel.cuh")
+        self.put("Bob_2_assignsubmission_file_/readme.md")
+        for name in ("Ada_1", "Bob_2"):
+            self.put(f"{name}_assignsubmission_onlinetext_/onlinetext.html", "<p>my text</p>")
+        self.put("Cyd_3_assignsubmission_afile_/readme.md")
+        self.put("Cyd_3_assignsubmission_file_/kernel.cuh")
+        self.assertEqual([(each.student, each.problem) for each in self.found().values()],
+                         [("Ada_1", ""), ("Bob_2", "There is no kernel.cuh."), ("Cyd_3", "")])
+
     def test_one_submission_as_an_autograder_has_it(self) -> None:
         self.put("kernel.cuh")
         self.put("notes/other.txt")
@@ -196,11 +226,52 @@ class Command(Commands):
         results = json.loads(Path(files[1]).read_text())
         self.assertEqual(results["score"], 0)
         self.assertEqual([(test["max_score"], test["status"]) for test in results["tests"]], [(1, "failed"), (2, "failed")])
-        shutil.copytree(self.handed_in, self.handed_in / "two" / "ada")
-        (self.handed_in / "kernel.cuh").unlink()
-        self.put("two/bob/kernel.cuh")
-        self.handed_in /= "two"
-        self.assertIn("has 2", self.refused("--exercise", "02a", "--gradescope", files[1]))
+        self.assertEqual(results["output_format"], "text")
+
+    def test_gradescope_is_told_why_nothing_was_judged(self) -> None:
+        file = self.home / "results.json"
+
+        def told(code: int = 1) -> dict:
+            self.grade("--exercise", "02a", "--gradescope", str(file), code=code)
+            return json.loads(file.read_text())
+
+        nothing = told()
+        self.assertEqual((nothing["score"], nothing["output"], nothing["output_format"]), (0, "There is no kernel.cuh.", "text"))
+        self.put("notes.md")
+        self.assertEqual(told(), nothing)
+        self.put("one/kernel.cuh")
+        self.assertEqual(told(0)["score"], 100)
+        self.put("two/kernel.cuh")
+        self.assertEqual(told()["output"], "Which one? one/kernel.cuh, two/kernel.cuh. Leave one of them.")
+        shutil.rmtree(self.handed_in / "two")
+        broken = mock.patch.object(exercises.Exercise, "_try", lambda *_: exercises.Verdict(False, "not_a_kernel", "no compiler"))
+        with broken, self.assertRaises(exercises.NotHere):
+            self.grade("--exercise", "02a", "--gradescope", str(file))
+        results = json.loads(file.read_text())
+        self.assertEqual((results["score"], results["tests"]), (0, []))
+        self.assertRegex(results["output"], r"(?s)^Not graded\..*no compiler")
+
+    def test_an_empty_file_and_none(self) -> None:
+        self.put("empty/kernel.cuh", "")
+        self.put("nothing/readme.md")
+        marked = self.marked()
+        self.assertEqual({name: (each["reason"], each.get("same_as")) for name, each in marked.items()},
+                         {"empty": ("outside", None), "nothing": ("not_judged", None)})
+
+    def test_where_nobody_is_judged(self) -> None:
+        for name in ("ada", "bob"):
+            self.put(f"{name}/readme.md")
+        _, errors = self.grade("--exercise", "02a", code=1)
+        self.assertIn("NOBODY WAS JUDGED. The first, ada: There is no kernel.cuh.", errors)
+        self.put("cyd/kernel.cuh", FILL.skeleton())
+        self.assertNotIn("NOBODY", self.grade("--exercise", "02a")[1])
+
+    def test_a_byte_order_mark(self) -> None:
+        self.put("ada/kernel.cuh", "\ufeff" + FILL.solution())
+        self.put("bob/kernel.cuh", "\ufeff" + FILL.skeleton())
+        self.zip("cyd.zip", kernel_cuh="\ufeff" + FILL.solution())
+        out, _ = self.grade("--exercise", "02a", "--json", "-")
+        self.assertEqual([each["reason"] for each in json.loads(out)["submissions"]], ["passed", "untouched", "passed"])
 
     def test_a_name_is_no_formula(self) -> None:
         self.put("=1+1.cuh", FILL.solution())
@@ -246,7 +317,7 @@ class Command(Commands):
 
     def test_predictions(self) -> None:
         self.put("ada/kernel.cuh")
-        self.put("ada/prediction.txt", "mma = 2 * 4  # so\nbarriers = 3\n")
+        self.put("ada/prediction.txt", "\ufeffmma = 2 * 4  # so\nbarriers = 3\n")
         self.put("bob/kernel.cuh")
         with mock.patch.object(grade, "counters_of", lambda *_: {"mma", "barriers"}):
             out, _ = self.grade("--exercise", "02a", "--predict", "mma,barriers", "--json", "-")
@@ -269,6 +340,43 @@ class Command(Commands):
         seeds.write_text(f"ada,{other}\nbob,ada\n")
         out, _ = self.grade("--exercise", PREDICT.name, "--seeds", str(seeds), "--json", "-")
         self.assertLess(json.loads(out)["submissions"][0]["score"], 100)
+
+    def test_another_seed_s_numbers_are_not_judged(self) -> None:
+        other = next(seed for seed in map(str, range(99)) if PREDICT.shape(seed) != PREDICT.shape(""))
+        self.assertEqual(PREDICT.shape_named(PREDICT.skeleton(other)), PREDICT.shape(other))
+        self.put("ada/answers.txt", PREDICT.solution(other))
+        self.put("bob/answers.txt", PREDICT.solution())
+        words = ("--exercise", PREDICT.name, "--json", "-")
+        out, errors = self.grade(*words, code=1)
+        ada, bob = json.loads(out)["submissions"]
+        self.assertEqual((ada["reason"], bob["reason"]), ("other_seed", "passed"))
+        self.assertIn(f"Its first line names {PREDICT.words(PREDICT.shape(other))}. Without a seed it would be", ada["said"])
+        self.assertIn("NOT GRADED: ada: Its first line", errors)
+        shutil.rmtree(self.handed_in / "bob")
+        self.assertEqual(json.loads(self.grade(*words, "--seed", other)[0])["submissions"][0]["reason"], "passed")
+        self.assertIn("leave one of them out", self.refused(*words, "--seed", other, "--seeds", "names"))
+        self.assertIn("NOBODY WAS JUDGED", self.grade(*words, code=1)[1])
+
+    def test_seeds_out_of_progress(self) -> None:
+        seeds = [next(seed for seed in map(str, range(999)) if PREDICT.shape(seed) == shape) for shape in PREDICT.data["shapes"][:3]]
+        for name, seed in zip(("ada", "bob", "cyd"), seeds):
+            of = {"seed": seed} | ({"exercises": {}} if name == "ada" else {"seed": "changed later", "exercises": {PREDICT.name: {"seed": seed}}})
+            if name == "cyd":
+                self.zip("cyd.zip", **{f"work/{PREDICT.name}/answers.txt": PREDICT.solution(seed), "work/progress.json": json.dumps(of)})
+            else:
+                self.put(f"{name}/work/{PREDICT.name}/answers.txt", PREDICT.solution(seed))
+                self.put(f"{name}/work/progress.json", json.dumps(of))
+        words = ("--exercise", PREDICT.name, "--seeds", "progress", "--json", "-")
+        out, _ = self.grade(*words)
+        self.assertEqual([(each["seed"], each["reason"]) for each in json.loads(out)["submissions"]], [(seed, "passed") for seed in seeds])
+        for progress in ("[]", '{"seed": 1, "exercises": {}}', '{"seed": "\\ud800", "exercises": {}}', "no json", json.dumps({"seed": "x" * 999})):
+            self.put(f"dee/work/{PREDICT.name}/answers.txt", PREDICT.solution())
+            self.put("dee/work/progress.json", progress)
+            out, errors = self.grade(*words, code=1)
+            self.assertEqual(json.loads(out)["submissions"][3]["reason"], "not_judged", progress)
+            self.assertIn("NOT GRADED: dee: Its seed is not known", errors)
+        self.put("ada/kernel.cuh")  # an exercise in which a seed means nothing
+        self.grade("--exercise", "02a", "--seeds", "progress")
 
     def test_what_cannot_be_done(self) -> None:
         self.assertIn("holds no submissions", self.refused("--exercise", "02a"))
@@ -317,10 +425,8 @@ class Command(Commands):
     def test_where_the_solution_fails_nobody_is_graded(self) -> None:
         self.put("ada/kernel.cuh")
         broken = mock.patch.object(exercises.Exercise, "_try", lambda *_: exercises.Verdict(False, "not_a_kernel", "no compiler"))
-        with broken, self.assertRaises(SystemExit) as end, contextlib.redirect_stderr(io.StringIO()) as said:
+        with broken, self.assertRaisesRegex(exercises.NotHere, "no compiler"):
             grade.main([str(self.handed_in), "--exercise", "02a"])
-        self.assertEqual(end.exception.code, 77)
-        self.assertIn("no compiler", said.getvalue())
 
 
 class Speed(Commands):
@@ -500,11 +606,11 @@ class Pages(unittest.TestCase):
         self.assertEqual(re.findall(r"^\| (?:\d+ )?(answers|races|counts|speed|prediction)\b", page, re.M), list(grade.FACETS))
 
     def test_every_command_of_the_pages_is_one(self) -> None:
-        commands = [re.split("[#`]", line.split("ladder grade ", 1)[1])[0].strip() for name in ("grading.md", "assignments.md", "classroom.yml")
+        commands = [re.split("[#`]", line.split("ladder grade ", 1)[1])[0].strip() for name in ("grading.md", "assignments.md", "workflow.yml")
                     for line in (ROOT / "course" / name).read_text().splitlines() if re.search(r"ladder grade \S*(submission|DIR)", line)]
         self.assertGreaterEqual(len(commands), 3)
         for command in commands:
-            typed = grade.flags().parse_args(command.replace('"$LADDER_EXERCISE"', "02a").split())
+            typed = grade.flags().parse_args(re.split(r" (?:>|\|\|) ", command)[0].replace('"$LADDER_EXERCISE"', "02a").split())
             if typed.assignment:
                 grade.assignment_called(typed.assignment)
                 continue
