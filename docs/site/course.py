@@ -116,18 +116,62 @@ class Minutes:
     in_class: int
     reading: int
     exercises: int
+    at_home: int  # of the exercises, those for which no lab has room
+    writing: int  # of the assignments
+    project: int
+
+    @property
+    def all(self) -> int:
+        return self.in_class + self.reading + self.at_home + self.writing + self.project
+
+
+def assignments_of(plan: dict) -> list[tuple[dict, dict]]:
+    """What a plan says of each, when it is handed out and in and what of the grade it is; and the assignment itself."""
+    known = {each["name"]: each for each in read_toml("assignments.toml")["assignment"]}
+    done = {exercise.name: number for number, week in enumerate(plan["week"], 1) for exercise in exercises_of(week)}
+    found = []
+    for said in plan["assignment"]:
+        where = f"plans.toml, {plan['name']}, {said['name']}"
+        if said["name"] not in known:
+            raise CourseError(f"{where}: assignments.toml has none of that name, only {', '.join(known)}")
+        if not said["out"] < said["due"] <= len(plan["week"]):
+            raise CourseError(f"{where}: handed out after week {said['out']} and in by week {said['due']} of {len(plan['week'])}")
+        for name in known[said["name"]].get("exercises", []):
+            if done.get(name, len(plan["week"]) + 1) > said["out"]:
+                raise CourseError(f"{where}: {name} is not done by week {said['out']}")
+        found.append((said, known[said["name"]]))
+    if (weights := sum(said["weight"] for said, _ in found)) != MARKS:
+        raise CourseError(f"plans.toml, {plan['name']}: its assignments are {weights} % of the grade, not {MARKS}")
+    return found
 
 
 def minutes_of(plan: dict) -> Minutes:
+    in_labs = [sum(exercise.minutes for exercise in exercises_of(week)) for week in plan["week"]]
+    texts = [assignment for _, assignment in assignments_of(plan)]
     return Minutes(len(plan["week"]) * (plan["lecture"] + plan["lab"]), sum(page(name).minutes for week in plan["week"] for name in week["read"]),
-                   sum(exercise.minutes for week in plan["week"] for exercise in exercises_of(week)))
+                   sum(in_labs), sum(max(0, work - plan["lab"]) for work in in_labs),
+                   sum(each["writing"] for each in texts if "exercises" in each), sum(each["writing"] for each in texts if "exercises" not in each))
+
+
+def deadlines_table(plan: dict) -> str:
+    """A proposal."""
+    of = minutes_of(plan)
+    lines = ["| | handed out after week | handed in by the end of week | to write, or to do | of the grade |", "|---|---:|---:|---:|---:|"]
+    lines += [f"| [{each['name']}](assignments.md#{each['anchor']}) | {said['out']} | {said['due']} | {hours(each['writing'])} | {said['weight']} % |"
+              for said, each in assignments_of(plan)]
+    parts = [f"{hours(of.in_class)} in class", f"{hours(of.reading)} of reading", f"{hours(of.at_home)} of exercises for which no lab has room",
+             f"{hours(of.writing)} of writing"] + ([f"{hours(of.project)} for the project"] if of.project else [])
+    return "\n".join([*lines, "", f"In all {hours(of.all)} for a student: {', '.join(part for part in parts if not part.startswith('0 '))}."])
 
 
 def questions_table() -> str:
     """What a lecturer asks before anything else."""
     every = exercises.all_exercises()
     plans = [(plan["name"], minutes_of(plan)) for plan in read_toml("plans.toml")["plan"]]
-    how_long = "; ".join(f"{name}: {hours(of.in_class)} in class, {hours(of.reading)} of reading, {hours(of.exercises)} of exercises" for name, of in plans)
+    how_long = "; ".join(f"{name}: {hours(of.all)} in all, of which {hours(of.in_class)} in class with most of the exercises, {hours(of.reading)} of reading, "
+                         f"{hours(of.writing)} of writing{f', {hours(of.project)} for a project' if of.project else ''}" for name, of in plans)
+    by_person = {each["name"]: marking(each) for each in read_toml("assignments.toml")["assignment"]}
+    project = by_person.pop("project")
     rows = [
         ("For whom?", "from the third year on; C++ and a first kernel in CUDA; no machine learning", "[whom it is for](teaching.md#whom-it-is-for)"),
         ("What can they do afterwards?", "say what limits a kernel before it is measured, order copies and barriers and prove it, defend a number with its interval",
@@ -137,6 +181,11 @@ def questions_table() -> str:
          "[the exercises](exercises.md)"),
         ("A GPU?", "for no exercise; for times one card, at which all take turns", "[one GPU](teaching.md#one-gpu-for-everybody)"),
         ("What is marked?", "kernels and numbers by the program; predictions and reasons by a person: three assignments and a project, with rubrics",
+         "[assignments](assignments.md)"),
+        ("One grade?", "weights, deadlines, late work, and when solutions are shown: a proposal", "[deadlines](plans.md#six-weeks), "
+         "[one grade](assignments.md#one-grade-of-all)"),
+        ("How much marking?", f"for a hundred students {hours(sum(by_person.values()))} for the written parts of {len(by_person)} assignments, and {hours(project)} for their projects "
+         "in pairs, by our estimate",
          "[assignments](assignments.md)"),
         ("A hundred students?", "four minutes per exercise on two cores, each submission in a cage; marks for an LMS", "[grading](grading.md)"),
         ("Where are they stuck?", "at the report of a check: what each mostly means, and a question that helps",
@@ -176,6 +225,11 @@ def plan_table(plan: dict) -> str:
     return "\n".join(lines)
 
 
+def marking(assignment: dict) -> int:
+    """Minutes for a hundred students, of which a pair has one text."""
+    return 100 // assignment.get("together", 1) * assignment["marking"]
+
+
 def rubric_table(assignment: dict) -> str:
     rows = assignment["mark"]
     if (points := sum(row["points"] for row in rows)) != MARKS:
@@ -185,7 +239,9 @@ def rubric_table(assignment: dict) -> str:
         lines += [f"Exercises: {', '.join(f'{task(exercise)} {exercise.title}' for exercise in chosen)}, {hours(sum(exercise.minutes for exercise in chosen))}. "
                   f"The written part: {hours(assignment['writing'])}.", ""]
     else:
-        lines += [f"About {hours(assignment['writing'])}.", ""]
+        lines += [f"About {hours(assignment['writing'])} for each of the two.", ""]
+    pairs = " in pairs" if assignment.get("together", 1) == 2 else ""
+    lines += [f"To mark one takes {hours(assignment['marking'])}, by our estimate: {hours(marking(assignment))} for a hundred students{pairs}.", ""]
     lines += ["| what | points | all of them for | half of them for |", "|---|---:|---|---|"]
     lines += [f"| {row['what']} | {row['points']} | {row['full']} | {row['half']} |" for row in rows]
     return "\n".join(lines)
@@ -203,7 +259,8 @@ def blocks() -> dict[Path, dict[str, str]]:
     try:
         return {COURSE / "README.md": {"questions": questions_table()},
                 COURSE / "exercises.md": {"exercises": exercises_table(), "inputs": inputs_table()},
-                COURSE / "plans.md": {plan["name"]: plan_table(plan) for plan in read_toml("plans.toml")["plan"]},
+                COURSE / "plans.md": {name: made for plan in read_toml("plans.toml")["plan"]
+                                      for name, made in ((plan["name"], plan_table(plan)), (f"{plan['name']}, deadlines", deadlines_table(plan)))},
                 COURSE / "assignments.md": {each["name"]: rubric_table(each) for each in read_toml("assignments.toml")["assignment"]}}
     except KeyError as error:
         raise CourseError(f"plans.toml or assignments.toml lacks {error}") from None

@@ -50,6 +50,25 @@ class Plans(unittest.TestCase):
                 in_class, reading, work = map(minutes, re.search(r"In class ([^,]+),.*reading ([^;]+); exercises (\d[^,]+),", self.plan(plan["name"])[1]).groups())
                 self.assertEqual([in_class, reading, work], [len(weeks) * (plan["lecture"] + plan["lab"]), int(in_all[3]), int(in_all[5])])
 
+    def test_the_whole_of_a_plan(self) -> None:
+        text = (course.COURSE / "plans.md").read_text(encoding="utf-8")
+        for plan in course.read_toml("plans.toml")["plan"]:
+            part = text.partition(f"<!-- {plan['name']}, deadlines:begin -->")[2].partition("<!--")[0]
+            whole, *parts = (minutes(said) for said in re.findall(r"\d+ h \d+|\d+ min", part.partition("In all ")[2]))
+            self.assertEqual(whole, sum(parts))
+            self.assertGreaterEqual(len(parts), 4)
+            self.assertEqual(sum(int(row[-1].removesuffix(" %")) for row in map(cells, part.splitlines()[3:]) if row[-1].endswith("%")), 100)
+            for anchor in re.findall(r"assignments\.md#([\w-]+)", part):
+                self.assertIn(anchor, [re.sub(r"[^a-z0-9 ]", "", line.lower()).strip().replace(" ", "-")
+                                       for line in (course.COURSE / "assignments.md").read_text(encoding="utf-8").splitlines() if line.startswith("## ")])
+
+    def test_how_many_have_the_same(self) -> None:
+        said = " ".join((course.COURSE / "answers.md").read_text(encoding="utf-8").split())
+        bugs = {len(each.data["bug"]) for each in KNOWN.values() if each.kind == "hunt"}
+        shapes = [len(each.data["shapes"]) for each in KNOWN.values() if each.kind == "predict"]
+        self.assertEqual(bugs, {3})
+        self.assertIn(f"one of 3 bugs in a hunt, and one of {min(shapes)} to {max(shapes)} shapes", said)
+
     def test_what_a_task_says_to_read_has_been_read(self) -> None:
         chapters = {f"{rung.directory}/README.md": rung.name for rung in rungs.known()}
         named = 0
@@ -91,6 +110,10 @@ class Plans(unittest.TestCase):
         self.refused("most = 330", "most = 0", "minutes, and lab and home have 90")
         self.refused("points = 40", "points = 41", "assignment 1: 101 points, not 100", "course/assignments.toml")
         self.refused("[[plan]]", "[[plan", "plans.toml: ")
+        self.refused('"assignment 3"', '"assignment 9"', "assignments.toml has none of that name, only assignment 1")
+        self.refused("due = 6", "due = 7", "handed out after week 5 and in by week 7 of 6")
+        self.refused("out = 4 ", "out = 3 ", "02b_scrambled is not done by week 3")
+        self.refused("weight = 30", "weight = 40", "its assignments are 110 % of the grade, not 100")
         self.refused("  peaky,  ", "  peaky, // x\n  other,\n  // ", "an input set without a word about it", "harness/problem/inputs.hpp")
 
     def test_a_stale_page_is_seen(self) -> None:
@@ -123,6 +146,14 @@ class Words(unittest.TestCase):
                 self.assertIn(word, words if tool == "./ladder" else targets, page.name)
                 seen += 1
         self.assertGreater(seen, 10)
+
+    def test_a_computer_room_gets_all_packages(self) -> None:
+        door = (ROOT / "ladder").read_text(encoding="utf-8").partition("\nmissing_packages() {")[2].partition("\n}\n")[0]
+        needed = set(" ".join(re.findall(r"\becho ([a-z0-9+ -]+?)(?: #.*)?$", door, re.M)).split()) | set(re.findall(r"^(?:lib[\w-]+|catch2|nlohmann-json3-dev)$", door, re.M))
+        self.assertGreater(len(needed), 15)
+        line = (course.COURSE / "teaching.md").read_text(encoding="utf-8").partition("--no-install-recommends ")[2].partition("```")[0]
+        tests_of_the_site = {"chromium", "chromium-driver", "python3-selenium"}
+        self.assertEqual(set(line.replace("\\\n", " ").split()), needed - tests_of_the_site | {"git"})
 
     def test_a_command_is_written_as_it_is_typed(self) -> None:
         pages = [*(rung.path / "README.md" for rung in rungs.known()), *(ROOT / "docs").rglob("*.md"), *course.COURSE.rglob("*.md"), ROOT / "README.md"]
