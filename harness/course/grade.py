@@ -737,7 +737,8 @@ def flags() -> argparse.ArgumentParser:
     parser.add_argument("folder", metavar="DIR", type=Path, help="a folder, zip or file of each student; or the one submission itself")
     parser.add_argument("--exercise", metavar="NAME", help="or its number; default: the one that DIR is named after")
     parser.add_argument("--assignment", default="", metavar="NUMBER", help="all exercises of one of course/assignments.md, and its points for them")
-    parser.add_argument("--seeds", default="", metavar="FILE", help="lines STUDENT,SEED; or 'names': each one's seed is the name; or 'progress': it stands in each one's work/progress.json; "
+    parser.add_argument("--seeds", default="", metavar="FILE",
+                        help="lines STUDENT,SEED; or 'names': each one's seed is the name; or 'progress': it stands in each one's work/progress.json; "
                              "default: no seeds")
     parser.add_argument("--seed", default="", metavar="NAME", help="of a single submission, or one that all were given")
     parser.add_argument("--marks", default="", metavar="NAME=N,..",

@@ -617,6 +617,11 @@ class Pages(unittest.TestCase):
             exercise = grade.exercise_called(typed.exercise)
             grade.marks_of(typed.marks, exercise, list(filter(None, typed.predict.split(","))), typed.speed)
 
+    def test_the_workflow_keeps_the_build_whatever_the_kernel_does(self) -> None:
+        text = (ROOT / "course" / "workflow.yml").read_text()
+        steps = ["actions/cache/restore@", "name: Build", "actions/cache/save@", "apt-get update", "apt-get install", "ladder/ladder grade submission"]
+        self.assertEqual(sorted(steps, key=text.index), steps)
+        self.assertNotIn("classroom", text.lower())
 
     def test_every_reason_is_explained(self) -> None:
         page = (ROOT / "course" / "grading.md").read_text()
