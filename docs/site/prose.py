@@ -16,6 +16,7 @@ import functools
 import re
 import statistics
 import sys
+from dataclasses import dataclass
 from types import SimpleNamespace
 
 from paths import DOCS
@@ -95,28 +96,75 @@ def repeat(name: str, **shape) -> results.Row:
 
 
 @functools.cache
-def _groups() -> dict[tuple, dict[str, dict[int, float]]]:
-    """Milliseconds of a launch and MHz by round, by contestant, by heat: what a Selection names, the commit and the heat."""
-    found: dict[tuple, dict[str, dict[int, tuple[float, float]]]] = {}
+def _groups() -> dict[tuple, dict[str, dict[int, tuple[str, float, float]]]]:
+    """Kind, milliseconds of a launch and MHz by round, by contestant, by heat: what a Selection names, the commit and the heat."""
+    found: dict[tuple, dict[str, dict[int, tuple[str, float, float]]]] = {}
     with _file("h200_rounds.csv").open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
+        for line, row in enumerate(csv.DictReader(file), 2):
             shape = results.Selection(int(row["batch"]), int(row["heads"]), int(row["n"]), int(row["d"]), row["causal"] == "1", row["regime"], row["inputs"])
-            heat = found.setdefault((shape, row["commit"], row["heat"]), {})
-            heat.setdefault(row["contestant"], {})[int(row["round"])] = float(row["ms"]), float(row["clock_mhz"])
+            rounds = found.setdefault((shape, row["commit"], row["heat"]), {}).setdefault(row["contestant"], {})
+            if int(row["round"]) in rounds:
+                raise results.ResultsError(f"docs/results/h200_rounds.csv:{line}: a second group of {row['contestant']} in heat {row['heat']}, "
+                                           f"round {row['round']}, commit {row['commit']}, {shape}")
+            rounds[int(row["round"])] = row["kind"], float(row["ms"]), float(row["clock_mhz"])
     return found
 
 
-def beside(name: str, other: str, **shape) -> SimpleNamespace:
-    """A contestant in the heat that it shares with `name`, by h200_rounds.csv: its .tflops and .flop_per_clk_sm, and of the paired ratio
-    of `name` over it .ratio, the median, with .least and .most of all rounds."""
+@dataclass(frozen=True)
+class Beside:
+    """A contestant in a heat: its .ms, .clock_mhz, .tflops and .flop_per_clk_sm, medians over the rounds; and of the paired ratio of
+    another over it .ratio, the median, with .least and .most of all rounds."""
+
+    name: str
+    groups: list[tuple[str, float, float]]
+    attention_flops: float
+    ratios: list[float]
+
+    @property
+    def flops(self) -> float:
+        if self.groups[0][0] == "ceiling":
+            raise results.ResultsError(f"{self.name} is a ceiling: its launches have FLOPs of their own, not those of an attention")
+        return self.attention_flops
+
+    @property
+    def ms(self) -> float:
+        return statistics.median(ms for _, ms, _ in self.groups)
+
+    @property
+    def clock_mhz(self) -> float:
+        return statistics.median(mhz for _, _, mhz in self.groups)
+
+    @property
+    def tflops(self) -> float:
+        return self.flops / self.ms / 1e9
+
+    @property
+    def flop_per_clk_sm(self) -> float:
+        return self.flops / statistics.median(ms * mhz * 1e3 for _, ms, mhz in self.groups) / SMS
+
+    @property
+    def ratio(self) -> float:
+        return statistics.median(self.ratios)
+
+    @property
+    def least(self) -> float:
+        return min(self.ratios)
+
+    @property
+    def most(self) -> float:
+        return max(self.ratios)
+
+
+def beside(name: str, other: str, commit: str | None = None, **shape) -> Beside:
+    """`other` in the heat that it shares with `name`, by h200_rounds.csv; of the run of this commit, where several have such a heat. Its ratios
+    are those of `name` over it."""
     selection, stages = results.Selection(**shape), (_full(name), _full(other))
-    mine, others = _only([[heat[stage] for stage in stages] for (of, _, _), heat in _groups().items() if of == selection and heat.keys() >= set(stages)],
-                         f"{name} beside {other} at {selection} in docs/results/h200_rounds.csv")
+    what = f"{name} beside {other} at {selection}{f', commit {commit}' if commit else ''} in docs/results/h200_rounds.csv"
+    mine, others = _only([[heat[stage] for stage in stages] for (of, run, _), heat in _groups().items()
+                          if of == selection and commit in (None, run) and heat.keys() >= set(stages)], what)
+    paired = mine.keys() & others.keys() or _only([], f"a common round of {what}")
     flops = 4 * selection.batch * selection.heads * selection.n**2 * selection.d / (2 if selection.causal else 1)
-    ratios = [others[at][0] / mine[at][0] for at in mine.keys() & others.keys()]
-    return SimpleNamespace(tflops=flops / statistics.median(ms for ms, _ in others.values()) / 1e9,
-                           flop_per_clk_sm=flops / statistics.median(ms * mhz * 1e3 for ms, mhz in others.values()) / SMS,
-                           ratio=statistics.median(ratios), least=min(ratios), most=max(ratios))
+    return Beside(_full(other), list(others.values()), flops, [others[at][1] / mine[at][1] for at in paired])
 
 
 def sweep(name: str, column: str, regime: str) -> list[float]:

@@ -151,7 +151,7 @@ class Prose(Scratch):
         patch = mock.patch.object(prose, "_file", lambda name: self.folder / name)
         patch.start()
         self.addCleanup(patch.stop)
-        for cached in (prose._rows, prose._counters, prose._traffic):
+        for cached in (prose._rows, prose._counters, prose._traffic, prose._groups):
             cached.cache_clear()
             self.addCleanup(cached.cache_clear)
 
@@ -178,6 +178,50 @@ class Prose(Scratch):
                            ("h200('fa2').registers:d", "NoneType"), ("1 +:d", "invalid syntax")):
             with self.subTest(text), self.assertRaisesRegex(results.ResultsError, said):
                 prose.number(text)
+
+    def rounds(self, *groups: tuple) -> None:
+        """h200_rounds.csv: of each group the contestant, its commit, heat, round, milliseconds and MHz, and what differs from the rest of them."""
+        columns = ("contestant", "commit", "heat", "round", "ms", "clock_mhz")
+        common = {"kind": "stage", "gpu": "test", "batch": 16, "heads": 16, "n": 8192, "d": 128, "causal": 0, "inputs": "normal", "regime": "sustained"}
+        rows = [{**common, **dict(zip(columns, group)), **(group[6] if len(group) > 6 else {})} for group in groups]
+        lines = [",".join(rows[0])] + [",".join(str(row[name]) for name in rows[0]) for row in rows]
+        (self.folder / "h200_rounds.csv").write_text("\n".join(lines) + "\n")
+        prose._groups.cache_clear()
+
+    def test_two_contestants_of_a_heat(self) -> None:
+        self.rounds(*(("02_brick", "a", 1, at, ms, 1500) for at, ms in ((1, 10), (2, 20), (3, 10))),
+                    *(("01_wood", "a", 1, at, ms, 1000) for at, ms in ((1, 11), (2, 24), (3, 13))),
+                    ("loop", "a", 1, 1, 1, 1700, {"kind": "ceiling"}), ("01_wood", "a", 2, 1, 99, 1000), ("01_wood", "a", 1, 1, 99, 1000, {"causal": 1}))
+        wood, flops = prose.beside("02", "01"), 4 * 16 * 16 * 8192**2 * 128
+        self.assertAlmostEqual(wood.ratio, 1.2)  # in rounds: 1.1, 1.2 and 1.3, where the medians of the times have 13 / 10
+        self.assertAlmostEqual(wood.least, 1.1)
+        self.assertAlmostEqual(wood.most, 1.3)
+        self.assertEqual((wood.ms, wood.clock_mhz), (13, 1000))
+        self.assertAlmostEqual(wood.tflops, flops / 13e9)
+        self.assertAlmostEqual(wood.flop_per_clk_sm, flops / (13e-3 * 1000e6) / 132)
+        self.assertEqual(prose.number("beside('02', 'loop').clock_mhz:.0f"), "1700")
+        for rate in ("tflops", "flop_per_clk_sm"):
+            with self.assertRaisesRegex(results.ResultsError, "loop is a ceiling"):
+                prose.number(f"beside('02', 'loop').{rate}:.0f")
+
+    def test_half_the_flops_under_a_mask(self) -> None:
+        self.rounds(*((name, "a", 1, 1, 10, 1500, {"causal": mask}) for name in ("01_wood", "02_brick") for mask in (0, 1)))
+        self.assertEqual(prose.beside("02", "01", causal=True).tflops, prose.beside("02", "01").tflops / 2)
+
+    def test_contestants_of_no_heat_and_of_several(self) -> None:
+        self.rounds(("02_brick", "a", 1, 1, 10, 1500), ("01_wood", "a", 1, 1, 11, 1500), ("02_brick", "b", 1, 1, 10, 1500), ("01_wood", "b", 1, 1, 12, 1500),
+                    ("00_stone", "b", 2, 1, 50, 1500), ("fa2", "b", 1, 2, 10, 1500))
+        for text, said in (("beside('02', '00').ratio:.1f", "no row of 02 beside 00"), ("beside('02', '01').ratio:.1f", "several rows of 02 beside 01"),
+                           ("beside('02', '01', n=512).ratio:.1f", "N = 512"), ("beside('02', '01', commit='c').ratio:.1f", "commit c"),
+                           ("beside('02', 'fa2').ratio:.1f", "no row of a common round")):
+            with self.subTest(text), self.assertRaisesRegex(results.ResultsError, said):
+                prose.number(text)
+        self.assertEqual([prose.number(f"beside('02', '01', commit='{commit}').ratio:.1f") for commit in "ab"], ["1.1", "1.2"])
+
+    def test_two_runs_that_are_told_apart_by_nothing_are_refused(self) -> None:
+        self.rounds(("02_brick", "a", 1, 1, 10, 1500), ("01_wood", "a", 1, 1, 11, 1500), ("02_brick", "a", 1, 1, 10, 1500))
+        with self.assertRaisesRegex(results.ResultsError, "h200_rounds.csv:4: a second group of 02_brick in heat 1, round 1, commit a"):
+            prose.number("beside('02', '01').ratio:.1f")
 
     def test_a_rung_that_was_not_measured_yet(self) -> None:
         for text in ("h200('p01').tflops:.1f", "ncu('03', 'tensor_busy'):.1f"):
