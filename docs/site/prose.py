@@ -158,13 +158,15 @@ class Beside:
 def beside(name: str, other: str, commit: str | None = None, **shape) -> Beside:
     """`other` in the heat that it shares with `name`, by h200_rounds.csv; of the run of this commit, where several have such a heat. Its ratios
     are those of `name` over it."""
-    selection, stages = results.Selection(**shape), (_full(name), _full(other))
+    selection = results.Selection(**shape)
+    known = {stage for heat in _groups().values() for stage in heat}
+    stages = [stage if stage in known else _full(stage) for stage in (name, other)]  # wgmma is the loop, not 20_wgmma
     what = f"{name} beside {other} at {selection}{f', commit {commit}' if commit else ''} in docs/results/h200_rounds.csv"
     mine, others = _only([[heat[stage] for stage in stages] for (of, run, _), heat in _groups().items()
                           if of == selection and commit in (None, run) and heat.keys() >= set(stages)], what)
     paired = mine.keys() & others.keys() or _only([], f"a common round of {what}")
     flops = 4 * selection.batch * selection.heads * selection.n**2 * selection.d / (2 if selection.causal else 1)
-    return Beside(_full(other), list(others.values()), flops, [others[at][1] / mine[at][1] for at in paired])
+    return Beside(stages[1], list(others.values()), flops, [others[at][1] / mine[at][1] for at in paired])
 
 
 def sweep(name: str, column: str, regime: str) -> list[float]:
