@@ -62,7 +62,7 @@ def timing_lines(rows: list[results.Row]) -> list[tuple[str, list[str]]]:
         return cells(lambda row: f"{row.tflops:.1f}" + (" (another run)" if mine and row.commit != mine.commit else ""), regime)
 
     def against(row: results.Row) -> str:  # what another rung gained is that rung's story
-        return f"{interval(row, 'vs_previous')} {row.verdict}".strip() if row is rows[-1][0] or row is rows[-1][1] else ""
+        return f"{interval(row, 'vs_previous')} {row.verdict}".strip() if any(row is mine for mine in rows[-1]) else ""
 
     lines = [("TFLOPS, sustained", rates(0)),
              ("TFLOPS, alone", rates(3)),
@@ -71,6 +71,7 @@ def timing_lines(rows: list[results.Row]) -> list[tuple[str, list[str]]]:
              ("milliseconds, dense", cells(lambda row: f"{row.ms_median:.2f}", 0) if any(row[2] for row in rows) else []),
              ("milliseconds, causal", cells(lambda row: f"{row.ms_median:.2f}", 2)),
              ("against the rung before, sustained", cells(against, 0)),
+             ("against the rung before, alone", cells(against, 3)),
              ("against the rung before, burst", cells(against, 1)),
              ("against FA2 in PyTorch, sustained", cells(lambda row: interval(row, "vs_fa2"), 0)),
              ("percent of the ceiling of `mma.sync`, or of `wgmma` where it is used", 
