@@ -1,6 +1,9 @@
 // The smallest peer: attention as the formula says it, one thread a row of O. Compile it with nvcc for the GPU, or as
-//   C++ for the host: nvcc -std=c++20 harness/peers/example.cu -o example g++ -std=c++20 -x c++
-//   harness/peers/example.cu -o example
+// C++ for the host:
+// clang-format off
+//   nvcc -std=c++20 -arch=native harness/peers/example.cu -o example
+//   g++ -std=c++20 -O2 -x c++ harness/peers/example.cu -o example
+// clang-format on
 // and try it with  ./ladder peer ./example
 #include "peer.hpp"
 

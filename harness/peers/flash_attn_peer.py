@@ -1,20 +1,25 @@
-"""What the peers of the flash_attn packages share: FlashAttention from its own source, where somebody has installed it.
-It reads [batch, n, heads, d]; the copy into that layout is not timed."""
+"""What the peers of FlashAttention's own source share, where somebody has installed it. It reads [batch, n, heads, d]; the copy into
+that layout is not timed."""
 from torch_peer import AttentionContestant, Refusal, require_gpu, torch, version
 
 
-class FlashAttnContestant(AttentionContestant):
-    """`module` has flash_attn_func(Q, K, V, softmax_scale=..., causal=...), whose result may be a tuple that O
-    begins."""
+def of_package(module):
+    """Its flash_attn_func(Q, K, V, softmax_scale=..., causal=...), whose result may be a tuple that O begins, and what it is called."""
+    try:
+        package = __import__(module)
+    except ImportError as error:
+        raise Refusal(f"no {module}: {error}") from None
+    return package.flash_attn_func, f"{module} {getattr(package, '__version__', 'without a version')}"
 
-    def __init__(self, request, name, module):
+
+class FlashAttnContestant(AttentionContestant):
+    """`find` gives what of_package gives, or raises Refusal."""
+
+    def __init__(self, request, name, find):
         require_gpu()
-        try:
-            self.package = __import__(module)
-        except ImportError as error:
-            raise Refusal(f"no {module}: {error}") from None
+        self.attention, whose = find()
         super().__init__(request, name, layout="bnhd")
-        self.version = f"{module} {getattr(self.package, '__version__', 'without a version')}, {version()}"
+        self.version = f"{whose}, {version()}"
 
     def poison(self):
         # A launch allocates its output while the one before is alive: they take turns in two blocks of memory.
@@ -25,5 +30,5 @@ class FlashAttnContestant(AttentionContestant):
         Q, K, V = (tensor.transpose(1, 2) for tensor in (self.Q, self.K, self.V))
         with torch.no_grad():
             for _ in range(launches):
-                result = self.package.flash_attn_func(Q, K, V, softmax_scale=self.scale, causal=self.causal)
+                result = self.attention(Q, K, V, softmax_scale=self.scale, causal=self.causal)
                 self.output = (result[0] if isinstance(result, tuple) else result).transpose(1, 2)

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -55,9 +56,82 @@ class Peers(unittest.TestCase):
         self.assertIn("no inputs of type bf16", reason(TRITON, dtype="bf16"))
 
     def test_flash_attn_packages_are_optional(self) -> None:
-        for peer, module in (("fa2_source.py", "flash_attn"), ("fa3.py", "flash_attn_interface")):
+        (self.folder / "xformers").mkdir()  # one without the extension, before any that is installed
+        for peer, module, more in (("fa2_source.py", "flash_attn", ""), ("fa3.py", "flash_attn_interface", "; no xformers with a flash_attn_3/_C.so")):
             answer, = self.answers(peer, REQUEST, torch=TORCH.format(gpu=True), **{module: ABSENT})
-            self.assertEqual(answer, {"ok": False, "reason": f"no {module}: none here"})
+            self.assertEqual(answer, {"ok": False, "reason": f"no {module}: none here{more}"})
+
+    def test_flash_attn_packages_are_called(self) -> None:
+        package = "import torch\n__version__ = '3.1'\ndef flash_attn_func(*tensors, softmax_scale, causal):\n" \
+                  "    torch.say(module=[len(tensors), softmax_scale, causal])\n    return tensors[0], None\n"
+        for peer, module in (("fa2_source.py", "flash_attn"), ("fa3.py", "flash_attn_interface")):
+            with self.subTest(peer):
+                answer, = self.answers(peer, {**REQUEST, "causal": True}, torch=self.fake_torch(), **{module: package})
+                self.assertEqual(answer, {"ok": True, "protocol": 2, "name": peer[:-3], "version": f"{module} 3.1, pytorch stub"})
+                self.assertEqual(self.said(), [{"module": [3, REQUEST["softmax_scale"], True]}])
+
+    def test_flash_attention_3_of_xformers(self) -> None:
+        """Without flash_attn_interface: the extension file alone, after the CUDA runtime that it needs, and xformers is not imported."""
+        extension, runtime = self.folder / "xformers/flash_attn_3/_C.so", self.folder / "nvidia/cuda_runtime/lib/libcudart.so.12"
+        for file in (extension, self.folder / "xformers-0.0.34.dist-info/METADATA"):
+            file.parent.mkdir(parents=True)
+            file.write_text("Metadata-Version: 2.1\nName: xformers\nVersion: 0.0.34\n")
+        modules = {"torch": self.fake_torch(), "flash_attn_interface": ABSENT, "xformers": "raise SystemExit('imported')\n"}
+        call = {"fwd": [3, [None] * 20, REQUEST["softmax_scale"], True, -1, -1, 0, 0.0, True, None, 1, None, 0]}
+        for loaded in ([], [{"CDLL": [str(runtime), True]}]):  # without the package of the CUDA runtime, and with it
+            if loaded:
+                runtime.parent.mkdir(parents=True)
+                runtime.touch()
+            answer, = self.answers("fa3.py", {**REQUEST, "causal": True}, **modules)
+            self.assertEqual(answer, {"ok": True, "protocol": 2, "name": "fa3",
+                                      "version": "flash_attn_interface as xformers 0.0.34 builds it, pytorch stub"})
+            self.assertEqual([event for event in self.said() if "CDLL" not in event or runtime.exists()], [*loaded, {"load": str(extension)}, call])
+        answer, = self.answers("fa3.py", REQUEST, **{**modules, "torch": self.fake_torch("raise OSError('libcudart.so.12: not found')")})
+        self.assertEqual(answer["reason"], "no flash_attn_interface: none here; xformers' FlashAttention-3 does not load: libcudart.so.12: not found")
+
+    def fake_torch(self, load: str = "say(load=path)") -> str:
+        """Tensors that are nothing but their names; what is called stands in a file, a line of JSON each."""
+        return TORCH.format(gpu=True) + f"""
+import contextlib, ctypes, json
+float16 = None
+no_grad = contextlib.nullcontext
+
+class Tensor:
+    def __getattr__(self, name): return lambda *_, **__: self
+
+from_file = empty_like = lambda *_, **__: Tensor()
+
+def say(**what): open({str(self.folder / "said")!r}, "a").write(json.dumps(what) + "\\n")
+def load_library(path): {load}
+def fwd(q, k, v, *rest):
+    say(fwd=[sum(isinstance(each, Tensor) for each in (q, k, v)), rest[:20], *rest[20:]])
+    return q, None
+ops = SimpleNamespace(load_library=load_library, flash_attn_3=SimpleNamespace(fwd=fwd))
+ctypes.CDLL = lambda path, mode: say(CDLL=[path, mode == ctypes.RTLD_GLOBAL])
+"""
+
+    def said(self) -> list[dict]:
+        file = self.folder / "said"
+        events = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+        file.unlink(missing_ok=True)
+        return events
+
+    def test_the_peer_of_the_page_is_one(self) -> None:
+        page = (PEERS / "README.md").read_text(encoding="utf-8")
+        code, = re.findall(r"^```python\n(.*?)^```$", page, re.M | re.S)
+        (self.folder / "mine.py").write_text(code)
+        shutil.copy(PEERS / "torch_peer.py", self.folder)
+        kernel = "import torch\ndef attention(*tensors, scale, causal, out): torch.say(kernel=[len(tensors), scale, causal, out is not None])\n"
+        answer, = self.answers(str(self.folder / "mine.py"), REQUEST, torch=self.fake_torch(), my_kernels=kernel)
+        self.assertEqual(answer, {"ok": True, "protocol": 2, "name": "mine", "version": "pytorch stub"})
+        self.assertEqual(self.said(), [{"kernel": [3, REQUEST["softmax_scale"], False, True]}])
+
+    def test_the_commands_for_the_example_stand_a_line_each(self) -> None:
+        page, source = ((PEERS / name).read_text(encoding="utf-8").splitlines() for name in ("README.md", "example.cu"))
+        for compiler in ("nvcc", "g++"):
+            command, = [line.partition("  #")[0].strip() for line in page if line.startswith(f"{compiler} ")]
+            self.assertRegex(command, r" harness/peers/example\.cu -o example$")
+            self.assertIn(f"//   {command}", source)
 
     def test_each_request_reaches_the_contestant(self) -> None:
         """A peer without a GPU, whose output is a list of numbers."""
