@@ -163,7 +163,7 @@ std::vector<Trial> gpu_trials(const Stage& stage, const Variant& variant, const 
   trials.push_back({.shape = shape, .kinds = {InputKind::normal}, .seed = choice.seed});
   trials.push_back(all_sets(shape, choice.seed));
   trials.push_back(other_problem(stage, variant, shape, choice.seed, 0));
-  trials.push_back(of_magnitude(few_tiles(stage, variant, shape, choice.seed, 1, 3), 4, 8));
+  trials.push_back(few_tiles(stage, variant, shape, choice.seed, 1, 3));
   if (choice.thorough) trials.push_back(other_problem(stage, variant, shape, choice.seed, FAR_HEADS));
   if (variant.causal && !shape.causal) {
     trials.push_back(all_sets(with_mask(shape), choice.seed));
