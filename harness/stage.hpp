@@ -64,8 +64,9 @@ struct Counts {
   uint64_t ldmatrix = 0;
   uint64_t shuffles = 0;
   uint64_t votes = 0;
-  uint64_t yes_votes = 0;  // the fewest, for the data decide: on calm data each warp may say yes once more
-  uint64_t barriers = 0;   // __syncthreads, once per block
+  uint64_t yes_votes = 0;    // the fewest, for the data decide: on calm data each warp may say yes once more
+  uint64_t barriers = 0;     // __syncthreads, once per block
+  uint64_t bulk_copies = 0;  // boxes that the copy engine is asked for, either way, in range or not
   uint64_t gmem_bytes_read = 0;
   uint64_t gmem_bytes_written = 0;
   uint64_t multicast_bytes = 0;    // that land in shared memory, in each block that gets them

@@ -10,9 +10,10 @@
 
 namespace emulator {
 
-// SMs of the emulated GPU: few, so that the blocks of a persistent kernel have more than one share of the work each.
-// Where slices of a grid alone are run there are as many as anybody asks for, and a block has one share.
-inline constexpr uint32_t MULTIPROCESSORS = 4;
+// SMs of the emulated GPU, unless Options say otherwise: few, so that the blocks of a persistent kernel have more than
+// one share of the work each. Where parts of a grid alone are run there are more than anybody has work for, and a block
+// has one share.
+inline constexpr uint32_t MULTIPROCESSORS = 4, MANY_MULTIPROCESSORS = 1u << 30;
 
 struct Options {
   int threads = 0;       // OS threads that run blocks; 0: one per core
@@ -20,9 +21,14 @@ struct Options {
   bool count = true;     // shared-memory wavefronts; instructions and bytes are always counted
   bool trace = false;    // record block (0, 0, 0) of every launch
   int max_reports = 20;  // distinct reports kept
-  // Not 0: the blocks of a grid, in linear order, are cut into so many equal slices, and only those of the first and of
-  // the last slice are run. All are if they cannot be cut into equal ones.
+  uint32_t multiprocessors = MULTIPROCESSORS;
+  // Not 0: the clusters of a grid, in linear order, are cut into so many equal slices, and only the first slice is run, the
+  // last, and one between them: number `between`, modulo their number; none if that is 0. All are run if they cannot be cut
+  // into equal ones.
   uint64_t slices = 0;
+  uint64_t between = 0;
+  bool interleaved = false;  // a slice is not a stretch of the grid but every slices-th of its clusters
+  uint64_t ends = 0;         // not 0: only so many clusters at either end of a grid are run
   // Not 0: a thread that executes more emulated instructions than this in one block ends the launch, as does one that
   // executes none for two seconds.
   uint64_t max_steps = 0;

@@ -134,7 +134,9 @@ float ex2_approx(float x);
 
 // ---- host side ----------------------------------------------------------------------------------------------------
 inline uint32_t multiprocessors(const Device& device) {
-  return device.options().slices != 0 ? UINT32_MAX : emulator::MULTIPROCESSORS;
+  const emulator::Options& options = device.options();
+  const bool in_parts = options.slices > 0 || options.ends > 0;
+  return in_parts ? emulator::MANY_MULTIPROCESSORS : options.multiprocessors;
 }
 
 // Runs body(kernel) once per CUDA thread of the grid.

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <map>
 #include <mutex>
+#include <set>
 #include <thread>
 #include "common/emulator/block.hpp"
 #include "common/emulator/signals.hpp"
@@ -54,10 +55,22 @@ bool same_fault(const Report& a, const Report& b) {
 class Launch {
  public:
   Launch(Device& device, const LaunchConfig& config) : device_(device), config_(config) {
-    const uint64_t slices = config.options.slices;
-    clusters_ = config.blocks() / std::max(1u, config.cluster);
-    slice_ = slices == 0 || clusters_ % slices != 0 ? clusters_ : clusters_ / slices;
-    clusters_ = std::min(clusters_, 2 * slice_);
+    const Options& options = config.options;
+    const uint64_t all = config.blocks() / std::max(1u, config.cluster);
+    length_ = all;
+    if (options.ends > 0) {
+      if (2 * options.ends >= all) return;
+      length_ = options.ends;
+      firsts_ = {0, all - length_};
+      return;
+    }
+    const uint64_t slices = std::min(options.slices, all);
+    if (slices < 2 || all % slices != 0) return;
+    length_ = all / slices;
+    std::set<uint64_t> numbers{0, options.between % slices, slices - 1};
+    if (options.interleaved) step_ = slices;
+    firsts_.clear();
+    for (const uint64_t number : numbers) firsts_.push_back(options.interleaved ? number : number * length_);
   }
 
   void run() {
@@ -70,7 +83,7 @@ class Launch {
                                                         : std::max(1u, std::thread::hardware_concurrency());
     const SignalHandlers handlers;
     std::vector<std::jthread> others;
-    for (uint64_t i = 1; i < std::min(wanted, clusters_); ++i) others.emplace_back([this] { work(); });
+    for (uint64_t i = 1; i < std::min(wanted, clusters()); ++i) others.emplace_back([this] { work(); });
     work();
     others.clear();
     if (first_failed_ == UINT64_MAX && !device_.stopped_) report_races_between_blocks();
@@ -87,6 +100,15 @@ class Launch {
     return {site.file, site.line, site.instruction, site.buffer};
   }
 
+  uint64_t clusters() const { return firsts_.size() * length_; }  // to run
+  // The first block of one of them, in ascending order.
+  uint64_t first_block(uint64_t number) const {
+    const uint64_t parts = firsts_.size();
+    const uint64_t cluster =
+        step_ > 1 ? number / parts * step_ + firsts_[number % parts] : firsts_[number / length_] + number % length_;
+    return cluster * config_.cluster;
+  }
+
   // Clusters are claimed in ascending order, and those below a failed one are finished: the reports do not depend on
   // the number of workers.
   void work() {
@@ -94,9 +116,8 @@ class Launch {
     Cluster cluster(config_);
     for (;;) {
       const uint64_t claimed = next_cluster_++;
-      if (claimed >= clusters_) break;
-      const uint64_t left_out = config_.blocks() / config_.cluster - clusters_;
-      const uint64_t first = (claimed < slice_ ? claimed : left_out + claimed) * config_.cluster;
+      if (claimed >= clusters()) break;
+      const uint64_t first = first_block(claimed);
       const uint64_t next = first + config_.cluster - 1;  // its last block
       if (next > first_failed_) break;
       if (config_.options.stop != nullptr && *config_.options.stop) {
@@ -199,8 +220,9 @@ class Launch {
 
   Device& device_;
   const LaunchConfig& config_;
-  uint64_t clusters_ = 0;  // to run: a slice from the front of the grid, and the rest from its end
-  uint64_t slice_ = 0;
+  std::vector<uint64_t> firsts_ = {0};  // the parts of the grid to run: the first cluster of each, ascending
+  uint64_t length_ = 0;                 // clusters in each
+  uint64_t step_ = 1;                   // from one to the next, within a part
   std::atomic<uint64_t> next_cluster_ = 0;
   std::atomic<uint64_t> first_failed_ = UINT64_MAX;
   uint32_t unused_smem_bytes_ = UINT32_MAX;

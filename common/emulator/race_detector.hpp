@@ -168,6 +168,9 @@ class RaceDetector {
   void sync_warp(uint32_t warp);
   void release(uint32_t warp, Known& to);
   void acquire(uint32_t warp, const Known& from) { join(known_[warp], from); }
+  // Up to which tick a warp has last let all of its accesses be known; and whether another one knows so much of it.
+  uint32_t tick_of(uint32_t warp) const { return known_[warp].seen.clocks[warp]; }
+  bool knows(uint32_t warp, uint32_t other, uint32_t tick) const { return known_[warp].seen.clocks[other] >= tick; }
   // One thread's, which leave the lanes of its warp unordered.
   void release_thread(uint32_t thread, Released& to);
   void acquire_thread(uint32_t thread, const Known& from);
@@ -345,6 +348,10 @@ class BlockRaces {
   void sync_warp(uint32_t warp) { all_.sync_warp(first_warp_ + warp); }
   void release(uint32_t warp, Known& to) { all_.release(first_warp_ + warp, to); }
   void acquire(uint32_t warp, const Known& from) { all_.acquire(first_warp_ + warp, from); }
+  uint32_t tick_of(uint32_t warp) const { return all_.tick_of(first_warp_ + warp); }
+  bool knows(uint32_t warp, uint32_t other, uint32_t tick) const {
+    return all_.knows(first_warp_ + warp, first_warp_ + other, tick);
+  }
   void release_thread(uint32_t thread, Released& to) { all_.release_thread(global(thread), to); }
   void acquire_thread(uint32_t thread, const Known& from) { all_.acquire_thread(global(thread), from); }
   Known completed(const Released& released) const { return all_.completed(released); }

@@ -33,7 +33,11 @@ struct NamedBarrier {
   uint32_t arrived = 0;
   SiteId site = NO_SITE;  // of the first to come
   Known clock = {};
-  std::vector<Warp*> waiting;
+  std::vector<Warp*> waiting = {};
+  struct Passed {
+    uint32_t warp, tick;  // what it had let go of by then
+  };
+  std::vector<Passed> passed = {};  // the warps that waited when it was last complete
 };
 
 struct RegisterWait {  // setmaxnreg.inc

@@ -1,5 +1,7 @@
 // Barriers: __syncthreads, __syncwarp and the named ones.
 #include <fmt/format.h>
+#include <algorithm>
+#include <utility>
 #include "common/emulator/block.hpp"
 
 namespace emulator {
@@ -15,12 +17,25 @@ void complete_syncwarp(Warp& warp) {
 void wake(NamedBarrier& barrier) {
   Block& block = *current.block;
   ++block.counting.counters.barriers;
+  std::vector<NamedBarrier::Passed> passed;
   for (Warp* const warp : barrier.waiting) {
-    if (block.launch.options.check) block.races.acquire(warp->id, barrier.clock);
+    if (block.launch.options.check) {
+      passed.push_back({warp->id, block.races.tick_of(warp->id)});
+      block.races.acquire(warp->id, barrier.clock);
+    }
     warp->arrived = 0;
     warp->ready = warp->live;
   }
-  barrier = {};
+  barrier = {.passed = std::move(passed)};
+}
+
+// A barrier has no owners: whoever comes is counted. So a warp must know that the last use of it is over, or it might
+// have come in time for that one.
+bool may_come_early(const NamedBarrier& barrier, uint32_t warp) {
+  const auto is_past = [&](const NamedBarrier::Passed& passed) {
+    return current.block->races.knows(warp, passed.warp, passed.tick + 1);
+  };
+  return !barrier.passed.empty() && std::ranges::none_of(barrier.passed, is_past);
 }
 
 // All lanes of the warp are there. True if the warp has to wait for other warps.
@@ -54,7 +69,15 @@ bool come_to(Instruction instruction, const CallSite& call, uint32_t id, uint32_
                         block.wording.at(barrier.site), barrier.expected));
   }
   barrier.arrived += 32;
-  if (block.launch.options.check) block.races.release(warp.id, barrier.clock);
+  if (block.launch.options.check) {
+    block.races.release(warp.id, barrier.clock);
+    if (may_come_early(barrier, warp.id)) {
+      misused(
+          fmt::format("nothing says that the last use of barrier {}, by warp {} among others, is over by then; if "
+                      "this warp comes earlier, it is counted there",
+                      id, barrier.passed.front().warp));
+    }
+  }
   const bool waits = instruction == Instruction::barrier_sync;
   if (waits) barrier.waiting.push_back(&warp);
   if (barrier.arrived < barrier.expected) {

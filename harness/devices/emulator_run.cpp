@@ -9,13 +9,12 @@
 namespace ladder {
 namespace {
 
-// The memory of one tensor of a launch. The problem has some of its heads: all of them, or the first and the last of
-// many.
+// The memory of one tensor of a launch. The problem has some of its heads: all of them, or two or three of many.
 class LaunchedTensor {
  public:
-  LaunchedTensor(const TensorSpec& launched, int64_t heads, emulator::Device& device, emulator::Access access)
-      : spec_(launched), memory_(std::make_unique<TensorBytes>(launched.bytes())) {
-    spec_.heads = heads;
+  LaunchedTensor(const TensorSpec& launched, const Problem& problem, emulator::Device& device, emulator::Access access)
+      : problem_(problem), spec_(launched), memory_(std::make_unique<TensorBytes>(launched.bytes())) {
+    spec_.heads = problem.shape.batch_heads();
     memory_->register_with(device, std::string(spec_.name), access);
   }
 
@@ -49,12 +48,11 @@ class LaunchedTensor {
   void for_each_head(const Visit& visit) const {
     const size_t bytes = spec_.head_bytes();
     for (int64_t i = 0; i < spec_.heads; ++i) {
-      const size_t offset = static_cast<size_t>(i) * bytes;
-      const bool is_last = i > 0 && i == spec_.heads - 1;
-      visit(memory_->data() + (is_last ? memory_->bytes() - bytes : offset), offset);
+      visit(memory_->data() + static_cast<size_t>(problem_.launched_head(i)) * bytes, static_cast<size_t>(i) * bytes);
     }
   }
 
+  const Problem& problem_;
   TensorSpec spec_;
   std::unique_ptr<TensorBytes> memory_;
 };
@@ -64,26 +62,31 @@ class LaunchedTensor {
 EmulatorRun run_on_emulator(const Stage& stage, const Variant& variant, const Problem& problem,
                             const emulator::Options& options, Unset build) {
   const Shape launched = problem.launched();
-  const int64_t heads = problem.shape.batch_heads();
   emulator::Options limits = options;
   // What the oldest GPU has that the stage is for; where a row takes it, a longer one may need a newer GPU.
   if (variant.smem_bytes_per_key == 0) limits.smem_limit = emulator::max_shared_memory(stage.min_sm);
-  if (problem.far_heads > 0) limits.slices = static_cast<uint64_t>(problem.far_heads);
+  if (problem.far_heads > 0) {
+    limits.slices = static_cast<uint64_t>(problem.far_heads);
+    limits.between = problem.shape.batch_heads() == 3 ? static_cast<uint64_t>(problem.launched_head(1)) : 0;
+  } else if (problem.ends_only && variant.workspace_at(launched) == 0) {
+    constexpr int QUERIES = 32;  // at least, at either end; a block without a tile has one
+    limits.ends = static_cast<uint64_t>(std::max(1, QUERIES / std::max(1, variant.tile.br)));
+  }
   emulator::Device device(limits);
 
   std::vector<LaunchedTensor> inputs, outputs;
   for (const TensorSpec& spec : problem.formula().inputs(launched)) {
-    inputs.emplace_back(spec, heads, device, emulator::Access::read_only).assign(problem.inputs[spec.name].bytes());
+    inputs.emplace_back(spec, problem, device, emulator::Access::read_only).assign(problem.inputs[spec.name].bytes());
   }
   for (const TensorSpec& spec : outputs_of(variant, launched)) {
-    outputs.emplace_back(spec, heads, device, emulator::Access::read_write).poison();
+    outputs.emplace_back(spec, problem, device, emulator::Access::read_write).poison();
   }
   std::vector<LaunchedTensor> workspace;  // or none
   if (const uint64_t bytes = variant.workspace_at(launched); bytes > 0) {
     const auto words = static_cast<int>((bytes / static_cast<uint64_t>(launched.batch_heads()) + 3) / 4);
     const TensorSpec spec{
         .name = "workspace", .element = Element::f32, .heads = launched.batch_heads(), .rows = 1, .columns = words};
-    workspace.emplace_back(spec, heads, device, emulator::Access::read_write).poison();
+    workspace.emplace_back(spec, problem, device, emulator::Access::read_write).poison();
   }
 
   Arguments arguments{.shape = launched, .tensors = {}};

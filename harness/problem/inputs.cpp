@@ -33,6 +33,8 @@ constexpr std::array KIND_NAMES{
     KindName{InputKind::balanced, "balanced"},
     KindName{InputKind::cancelling, "cancelling"},
     KindName{InputKind::not_finite, "not_finite"},
+    KindName{InputKind::nan_key, "nan_key"},
+    KindName{InputKind::nan_queries, "nan_queries"},
 };
 
 struct QKV {
@@ -124,8 +126,9 @@ void make_creeping_max(QKV& inputs, const Shape& shape, uint64_t seed) {
 }
 
 // Rows in blocks of 32, as many as a warp may own. In every other block rows meet three keys that all of them share, or
-// one of their own; in the others two rows alone do, in two different tiles, and the rest of the warp must not hide it.
-void make_giant_keys(QKV& inputs, const Shape& shape, uint64_t seed) {
+// one of their own; in the others two rows alone do, in two different tiles, and the rest of the warp must not hide it:
+// those rows are calm, or NaN.
+void make_giant_keys(QKV& inputs, const Shape& shape, uint64_t seed, bool others_are_nan = false) {
   const int64_t n = shape.n, d = shape.d;
   const auto chosen = [&](int64_t row, uint64_t which, const auto& heights) {  // above the other scores
     return heights[static_cast<size_t>(uniform(seed, row, which) * static_cast<float>(std::size(heights)))];
@@ -158,9 +161,13 @@ void make_giant_keys(QKV& inputs, const Shape& shape, uint64_t seed) {
            chosen(query, 4, HEIGHTS));
     }
     for (int64_t block = 1; block * 32 < n; block += 2) {
+      const auto row_of = [&](int64_t event) { return block * 32 + (event * 7 + 3) % 32; };
+      for (int64_t query = block * 32; query < std::min(n, block * 32 + 32) && others_are_nan; ++query) {
+        if (query != row_of(block) && query != row_of(block + 1)) inputs.Q[(head * n + query) * d] = NOT_A_NUMBER;
+      }
       for (int64_t i = 0; i < 2; ++i) {
         // Rows of both halves of a fragment; a key at the end of a tile, at its start, or between.
-        const int64_t event = block + i, query = block * 32 + (event * 7 + 3) % 32;
+        const int64_t event = block + i, query = row_of(event);
         const int64_t columns[] = {tile - 1 - event % 8, event % 8, 8 + event * 13 % (tile - 16)};
         const int64_t key = ((i == 0 ? tile : (n / tile - 1) * tile) + columns[(block / 2 + i) % 3]) % n;
         constexpr float HEIGHTS[] = {20.0f, 40.0f};
@@ -197,9 +204,9 @@ void make_cancelling(QKV& inputs, const Shape& shape) {
   }
 }
 
-// A NaN and an infinity in two rows of Q, and in one value of V each; and a key that lies infinitely far below all
-// others. Under a causal mask these are values of key 0, which all queries see, and there is no such key; nor in a row
-// so short that some part of a kernel might have no other.
+// A NaN and an infinity in two rows of Q; a NaN and an infinity of either sign in one value of V each; and a key that lies
+// infinitely far below all others. Under a causal mask these are values of key 0, which all queries see, and there is no
+// such key; nor in a row so short that some part of a kernel might have no other.
 void make_not_finite(QKV& inputs, const Shape& shape) {
   const int64_t n = shape.n, d = shape.d;
   if (!shape.causal && d > 1 && n >= 64) {
@@ -212,6 +219,15 @@ void make_not_finite(QKV& inputs, const Shape& shape) {
     inputs.Q[(first + n * 2 / 3) * d + d - 1] = to_f16(INFINITE);
     inputs.V[(first + (shape.causal ? 0 : n / 2)) * d + d / 2] = NOT_A_NUMBER;
     inputs.V[(first + (shape.causal ? 0 : n - 1)) * d + d / 4] = to_f16(INFINITE);
+    inputs.V[(first + (shape.causal ? 0 : n / 3)) * d + d * 3 / 4] = to_f16(-INFINITE);
+  }
+}
+
+// No answer but NaN, or under a causal mask none from that key on.
+void make_nan_key(QKV& inputs, const Shape& shape) {
+  for (int64_t head = 0; head < shape.batch_heads(); ++head) {
+    const int64_t key = head * shape.n + shape.n * 5 / 8;
+    inputs.K[key * shape.d + shape.d / 3] = NOT_A_NUMBER;
   }
 }
 
@@ -243,6 +259,7 @@ Inputs make_inputs(InputKind kind, const Shape& shape, uint64_t seed) {
   inputs.V = make_tensor(TENSOR_V, seed, shape, normal);
   switch (kind) {
     case InputKind::normal:
+    case InputKind::nan_key:
     case InputKind::constant_v:
     case InputKind::ties:
       inputs.Q = make_tensor(TENSOR_Q, seed, shape, normal);
@@ -282,6 +299,7 @@ Inputs make_inputs(InputKind kind, const Shape& shape, uint64_t seed) {
       break;
     case InputKind::creeping_max:
     case InputKind::giant_keys:
+    case InputKind::nan_queries:
     case InputKind::edge_weights:
     case InputKind::balanced:
     case InputKind::cancelling:
@@ -303,6 +321,8 @@ Inputs make_inputs(InputKind kind, const Shape& shape, uint64_t seed) {
   if (kind == InputKind::ties) inputs.K = rows_of(inputs.K, shape, 1.0f, first_row);
   if (kind == InputKind::creeping_max) make_creeping_max(inputs, shape, seed);
   if (kind == InputKind::giant_keys) make_giant_keys(inputs, shape, seed);
+  if (kind == InputKind::nan_queries) make_giant_keys(inputs, shape, seed, true);
+  if (kind == InputKind::nan_key) make_nan_key(inputs, shape);
   if (kind == InputKind::cancelling) make_cancelling(inputs, shape);
   if (kind == InputKind::not_finite) make_not_finite(inputs, shape);
   if (kind == InputKind::edge_weights) {

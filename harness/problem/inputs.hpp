@@ -30,13 +30,16 @@ enum class InputKind {
   balanced,        // one key against all others, which outweigh it together: shows a scale that is off by 0.05 %
   cancelling,      // two halves that cancel but for rounding: shows how often, and how, the weights were rounded
   not_finite,      // a few NaN and infinities in Q, K and V, which must reach the outputs that depend on them alone
+  nan_key,         // one NaN in one key: no query that sees it has an answer
+  nan_queries,     // giant_keys, and where two rows of a warp alone meet a giant, the warp's other rows are NaN
 };
 
 std::span<const InputKind> all_input_kinds();
 std::string_view to_string(InputKind kind);
 // Whether all answers are numbers.
 constexpr bool has_numbers(InputKind kind) {
-  return kind != InputKind::not_finite && kind != InputKind::nan_head;
+  return kind != InputKind::not_finite && kind != InputKind::nan_head && kind != InputKind::nan_key &&
+         kind != InputKind::nan_queries;
 }
 
 // Q, K and V, [batch * heads, n, d] f16 each. Of several kinds, head i is of kinds[i % kinds.size()], each head from a

@@ -20,17 +20,25 @@ struct Problem {
   uint64_t seed;
   Inputs inputs;
   Reference reference;
-  // If not 0: the kernel is launched on so many heads, an even number, of which these two are the first and the last.
-  // The tensors have more elements than 32 bits can number. On the emulator only these heads' blocks run, and no memory
-  // holds the others; on a GPU the two are repeated.
+  // If not 0: the kernel is launched on so many heads, of which these two are the first and the last; three, if the
+  // number is odd, and then the third is in the middle: for a kernel that begins with the last head, too. The tensors
+  // have more elements than 32 bits can number. On the emulator only these heads' blocks run, and no memory holds the
+  // others; on a GPU the two are repeated.
   int far_heads = 0;
+  // On the emulator only the first and the last clusters of the grid run, unless there is a workspace, which leads from one
+  // launch to the next. The reference is made of rows that they have written.
+  bool ends_only = false;
 
   Shape launched() const;  // what the kernel sees
+  int64_t launched_head(int64_t head) const;
   const Formula& formula() const { return formula_of(shape); }
 };
 // Inputs times powers of two, by their names: exact, but for what leaves the range of f16.
 using Exponents = std::map<std::string_view, int>;
 
+// No reference yet.
+Problem make_question(const Shape& shape, std::span<const InputKind> kinds, uint64_t seed,
+                      const Exponents& exponents = {});
 // With `on_gpu`, the tolerances hold what tensor cores do to sums.
 Problem make_problem(const Shape& shape, InputKind kind, uint64_t seed, bool on_gpu = false);
 Problem make_problem(const Shape& shape, std::span<const InputKind> kinds, uint64_t seed, bool on_gpu = false,

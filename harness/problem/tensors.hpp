@@ -55,12 +55,9 @@ class Tensor {
   }
   // visit(the elements), a span of what they are.
   template <class Visit>
-  void with_elements(const Visit& visit) const {
-    if (spec_.element == Element::f16) {
-      visit(half());
-    } else {
-      visit(single());
-    }
+  auto with_elements(const Visit& visit) const {
+    if (spec_.element == Element::f16) return visit(half());
+    return visit(single());
   }
 
   // Behind the heads that are there, those of `more`, which has the same rows and columns; or some of them.

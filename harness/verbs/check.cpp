@@ -60,7 +60,9 @@ std::string describe(const Trial& trial) {
 
 // The emulator's cost, in scores.
 double emulated_work(const Trial& trial) {
-  return double(trial.shape.batch_heads()) * trial.shape.n * trial.shape.n * (trial.both_builds ? 2 : 1);
+  constexpr int END = 128;  // queries of a cluster, or several such tiles
+  const double queries = trial.ends_only ? 2 * END : double(trial.shape.batch_heads()) * trial.shape.n;
+  return queries * trial.shape.n * (trial.both_builds ? 2 : 1);
 }
 
 // Problems are the same for all stages that take the shape, and their references cost more than a launch on a GPU.
@@ -80,8 +82,10 @@ class Problems {
 
  private:
   Problem make(const Trial& trial) const {
-    Problem problem = make_problem(trial.shape, trial.kinds, trial.seed, on_gpu_, trial.exponents);
+    Problem problem = trial.ends_only ? make_question(trial.shape, trial.kinds, trial.seed, trial.exponents)
+                                      : make_problem(trial.shape, trial.kinds, trial.seed, on_gpu_, trial.exponents);
     problem.far_heads = trial.far_heads;
+    problem.ends_only = trial.ends_only;
     return problem;
   }
 
@@ -145,8 +149,10 @@ class Check {
       std::vector<CheckResult> results;
       const Watched watched = watch(
           [&, candidate, trial = trial](const std::atomic<bool>& stop) {
-            const emulator::Options emulated{
-                .max_steps = most_steps(trial.shape), .schedule = trial.schedule, .stop = &stop};
+            const emulator::Options emulated{.multiprocessors = trial.multiprocessors,
+                                             .max_steps = most_steps(trial.shape),
+                                             .schedule = trial.schedule,
+                                             .stop = &stop};
             results = check_sets_on_emulator(*candidate.stage, *candidate.variant, problems.get(trial), emulated,
                                              trial.both_builds);
           },

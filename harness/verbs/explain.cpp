@@ -102,6 +102,7 @@ void print_counts(std::FILE* out, const Variant& variant, const CheckResult& res
     add("  that say yes", &Counts::yes_votes);
   }
   add("barriers", &Counts::barriers);
+  if (counted.bulk_copies > 0) add("copies by the copy engine", &Counts::bulk_copies);
   const auto measured = [&](const char* name, const auto& value, std::string expected = "") {
     table.add({name, std::move(expected), value(counters), result_before ? value(*result_before->counters) : ""});
   };
@@ -163,6 +164,7 @@ nlohmann::ordered_json counts_json(const Counts& counts) {
           {"votes", counts.votes},
           {"yes_votes", counts.yes_votes},
           {"barriers", counts.barriers},
+          {"bulk_copies", counts.bulk_copies},
           {"gmem_bytes_read", counts.gmem_bytes_read},
           {"gmem_bytes_written", counts.gmem_bytes_written},
           {"multicast_bytes", counts.multicast_bytes},

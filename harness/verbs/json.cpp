@@ -25,6 +25,7 @@ nlohmann::ordered_json to_json(const emulator::Counters& counters) {
           {"votes", counters.votes},
           {"yes_votes", counters.yes_votes},
           {"barriers", counters.barriers},
+          {"bulk_copies", counters.bulk_copies},
           {"gmem_bytes_read", counters.gmem_bytes_read},
           {"gmem_bytes_written", counters.gmem_bytes_written},
           {"bulk_bytes", counters.bulk_bytes},

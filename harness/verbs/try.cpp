@@ -90,11 +90,10 @@ std::string word_at(const std::string& line, size_t begin) {
 
 // A kernel knows the GPU and nothing of those who judge it. What cannot be seen in the text is seen in the object file.
 Status check_words(const std::string& file, const std::string& text) {
-  static const std::set<std::string_view> FOREIGN = {"ladder", "emulator", "emulated", "std",    "extern",
-                                                     "asm",    "__asm__",  "__asm",    "goto",   "__attribute__",
-                                                     "define", "dlsym",    "__FILE__", "_Pragma"};
-  static const std::set<std::string_view> DIRECTIVES = {"",     "include", "pragma", "if",   "ifdef",
-                                                        "else", "ifndef",  "elif",   "endif"};
+  static const std::set<std::string_view> FOREIGN = {"ladder", "emulator", "emulated", "std",     "extern",
+                                                     "asm",    "__asm__",  "__asm",    "goto",    "__attribute__",
+                                                     "define", "dlsym",    "__FILE__", "_Pragma", "requires"};
+  static const std::set<std::string_view> DIRECTIVES = {"", "include", "pragma", "if", "else", "endif"};
   constexpr const char* WHITE = " \t\v\f\r";
   const std::string code = code_of(text);
   std::istringstream lines(text), code_lines(code);
@@ -114,6 +113,10 @@ Status check_words(const std::string& file, const std::string& text) {
         return refuse("not for a kernel to include.");
       }
       const std::string pragma = word_at(code_line, code_line.find_first_not_of(WHITE, code_line.find("pragma") + 6));
+      const std::string condition = word_at(code_line, code_line.find_first_not_of(WHITE, code_line.find("if") + 2));
+      if (directive.starts_with("if") && condition != "0" && condition != "1") {
+        return refuse("a kernel is the same text for every compiler; only #if 0 and #if 1 may leave a part out.");
+      }
       if (!DIRECTIVES.contains(directive) || (directive == "pragma" && pragma != "unroll" && pragma != "once")) {
         return refuse("a directive for no kernel.");  // #import and #embed read files too
       }
@@ -249,11 +252,18 @@ class Folder {
   fs::path path;
 };
 
-// Names that an object file wants from others, as the linker knows them.
-std::set<std::string> wanted(const std::string& object, const fs::path& log) {
-  std::istringstream lines(shell(fmt::format("nm -u {}", shell_word(object)), log).errors);
-  std::set<std::string> names;
-  for (std::string kind, name; lines >> kind >> name;) names.insert(name);
+// Names in an object file, as the linker knows them.
+struct Names {
+  std::set<std::string> wanted;     // from others
+  std::set<std::string> variables;  // its own, which can be written
+};
+Names names_in(const std::string& object, const fs::path& log) {
+  std::istringstream lines(shell(fmt::format("nm -P {}", shell_word(object)), log).errors);
+  Names names;
+  for (std::string name, kind, rest; lines >> name >> kind && std::getline(lines, rest);) {
+    if (kind == "U") names.wanted.insert(name);
+    if (std::string_view("bBdDcC").find(kind) != std::string_view::npos) names.variables.insert(name);
+  }
   return names;
 }
 
@@ -269,10 +279,20 @@ Status check_names(const std::string& file, const Recipe& recipe, const std::str
   static const std::set<std::string_view> HARMLESS = {
       "fmaxf",         "fminf", "fabsf",  "expf",   "exp2f",   "logf",   "log2f",
       "sqrtf",         "fmaf",  "memcpy", "memset", "memmove", "memcmp", "_GLOBAL_OFFSET_TABLE_",
-      "__tls_get_addr"};  // the last two come with -fPIC
-  const std::set<std::string> known = wanted(recipe.object, log);
-  for (const std::string& name : wanted(object, log)) {
-    if (known.contains(name) || HARMLESS.contains(name) || name.starts_with("_ZN8emulated") || name == "U") continue;
+      "__tls_get_addr"};                                               // the last two come with -fPIC
+  constexpr std::string_view BOUNDS = "__ubsan_handle_out_of_bounds";  // where the compiler adds the check of an array
+  const Names known = names_in(recipe.object, log), own = names_in(object, log);
+  for (const std::string& name : own.variables) {
+    if (known.variables.contains(name) || name.find("__ubsan") != std::string::npos || name.starts_with(".")) continue;
+    return failure(ExitCode::check_failed,
+                   fmt::format("{}: {} is a variable outside of the kernel, which remembers one launch in the next.\n"
+                               "A kernel knows its arguments alone.",
+                               file, readable(name)));
+  }
+  for (const std::string& name : own.wanted) {
+    if (known.wanted.contains(name) || HARMLESS.contains(name) || name.starts_with(BOUNDS) ||
+        name.starts_with("_ZN8emulated"))
+      continue;
     return failure(
         ExitCode::check_failed,
         fmt::format("{}: it calls {}, which is no GPU instruction.\nA kernel includes \"common/gpu.cuh\" alone, "

@@ -9,11 +9,13 @@
 namespace ladder {
 namespace {
 
-constexpr int FAR_HEADS = 65534;  // CUDA's limit of gridDim.y is one more
-constexpr int FAR_N = 513;        // times 65534 heads of d = 128 is more than 2^32
+constexpr int FAR_HEADS = 65535;  // CUDA's limit of gridDim.y
+constexpr int FAR_N = 527;        // times 65534 heads of d = 128 is more than 2^32
 constexpr float OTHER_SCALE = 0.7f;
 constexpr float SHARPER = 16;  // scores of ten thousand and more, above and below zero
 constexpr int RANDOM_TRIALS = 8;
+constexpr int MANY_HEADS = 45;
+constexpr int LONG_WALK = 46;  // tiles
 
 // The shortest length from `least` on that the variant takes, of at least `tiles` key tiles.
 int supported_length(const Stage& stage, const Variant& variant, Shape shape, int least, int tiles = 0) {
@@ -38,31 +40,34 @@ Trial all_sets(Shape shape, uint64_t seed) {
 }
 
 // Another scale, other numbers of tiles, and for a variant that takes any head dimension one that no tile divides.
-Trial other_problem(const Stage& stage, const Variant& variant, Shape shape, uint64_t seed, int far_heads) {
+// Far from the first head, `known_heads` of many are judged.
+Trial other_problem(const Stage& stage, const Variant& variant, Shape shape, uint64_t seed, int far_heads = 0,
+                    int known_heads = 0) {
   if (shape.d < variant.max_d) ++shape.d;
   shape.n = supported_length(stage, variant, shape, FAR_N);
   shape.softmax_scale = OTHER_SCALE * shape.scale();
   if (far_heads > 0) {
     shape.batch = 1;
-    shape.heads = 2;
+    shape.heads = known_heads;
   }
   return {.shape = shape, .kinds = {InputKind::normal}, .seed = seed + 1, .far_heads = far_heads};
 }
 
-// What a check of one length and one head dimension alone would not see, of a variant that takes any: remainders of loops
-// that take four keys or columns at a time, and columns far beyond 128.
-Shape with_remainders(const Variant& variant, Shape shape, int d, int& least) {
-  if (variant.min_d == variant.max_d || d < variant.min_d || d > variant.max_d) return shape;
-  shape.d = d;
-  least = 99;
+bool takes_any_d(const Variant& variant) {
+  return variant.min_d < variant.max_d;
+}
+
+// A head dimension that a check of one alone would not see, of a variant that takes any: remainders of loops that take four
+// or eight columns at a time, and the largest.
+Shape with_columns(const Variant& variant, Shape shape, int d) {
+  if (takes_any_d(variant) && variant.min_d <= d && d <= variant.max_d) shape.d = d;
   return shape;
 }
 
-// So many key tiles, or the fewest that the variant takes above: little work to deal out to blocks, and most of it is what a
-// kernel does at its first and its last tile.
-Trial few_tiles(const Stage& stage, const Variant& variant, Shape shape, uint64_t seed, int tiles, int heads) {
-  int least = 1;
-  if (heads == 1) shape = with_remainders(variant, shape, 66, least);
+// So many key tiles, or the fewest that the variant takes above, and at least so many keys: little work to deal out to blocks,
+// and most of it is what a kernel does at its first and its last tile.
+Trial few_tiles(const Stage& stage, const Variant& variant, Shape shape, uint64_t seed, int tiles, int heads,
+                int least = 1) {
   shape.n = supported_length(stage, variant, shape, least, tiles);
   shape.batch = 1;
   shape.heads = heads;
@@ -79,15 +84,16 @@ Trial of_magnitude(Trial trial, int q_exponent, int v_exponent) {
   return trial;
 }
 
-// Maxima that grow to the last key, over more tiles than any stage of a pipeline is used for twice.
-Trial long_walk(const Stage& stage, const Variant& variant, Shape shape, uint64_t seed, int tiles,
-                std::vector<InputKind> kinds) {
-  int least = 1;
-  shape = with_remainders(variant, shape, variant.max_d - 1, least);
-  shape.n = supported_length(stage, variant, shape, least, tiles);
+// Maxima that stand anywhere, or grow to the last key, over so many tiles that all queries of all heads would take too
+// long.
+Trial long_walk(const Stage& stage, const Variant& variant, Shape shape, uint64_t seed) {
+  shape = with_columns(variant, shape, 68);
   shape.batch = 1;
-  shape.heads = static_cast<int>(kinds.size());
-  return {.shape = shape, .kinds = std::move(kinds), .seed = seed + 3};
+  shape.heads = 2;
+  // More keys than a block has threads, each of which may take one at a time; but a workspace lets all blocks run.
+  const int least = variant.workspace_at(shape) > 0 ? 99 : LONG_WALK * 32 + 29;
+  shape.n = supported_length(stage, variant, shape, least, LONG_WALK);
+  return {.shape = shape, .kinds = {InputKind::peaky, InputKind::creeping_max}, .seed = seed + 3, .ends_only = true};
 }
 
 // Raw bits of the generator: what a distribution makes of them differs between libraries.
@@ -100,6 +106,9 @@ std::vector<Trial> random_trials(const Stage& stage, const Variant& variant, con
     Shape chosen = shape;
     chosen.batch = 1 + below(3);
     chosen.heads = 1 + below(5);
+    if (takes_any_d(variant))
+      chosen.d = variant.min_d + below(static_cast<uint64_t>(variant.max_d - variant.min_d) + 1);
+    if (variant.causal) chosen.causal = shape.causal || below(2) == 1;
     const int least = 1 + below(1024);
     chosen.n = supported_length(stage, variant, chosen, least);
     chosen.softmax_scale = shape.scale() * (0.25f + static_cast<float>(below(1024)) / 512);
@@ -120,28 +129,43 @@ std::vector<Trial> emulator_trials(const Stage& stage, const Variant& variant, c
   }
   if (!trials.empty()) return trials;
 
+  const auto few = [&](const Shape& of, int tiles, int heads, int least = 1) {
+    return few_tiles(stage, variant, of, choice.seed, tiles, heads, least);
+  };
+  const Shape other_d = with_columns(variant, shape, 70);
+  const int other_n = takes_any_d(variant) ? 98 : 1;
+
   trials.push_back({.shape = shape, .kinds = {InputKind::normal}, .seed = choice.seed});
   Shape many = shape;
-  if (!choice.n_given) many.n = supported_length(stage, variant, shape, 97, 3);
+  if (!choice.n_given) many.n = supported_length(stage, variant, shape, 102, 3);
   trials.push_back(all_sets(many, choice.seed));
   // Rows whose scores are all negative tell a maximum that begins at 0 from one that begins at a huge negative number.
   trials.back().both_builds = true;
 
-  trials.push_back(other_problem(stage, variant, shape, choice.seed, FAR_HEADS));
-  trials.push_back(of_magnitude(few_tiles(stage, variant, shape, choice.seed, 1, 3), 4, 8));
-  trials.push_back(of_magnitude(few_tiles(stage, variant, shape, choice.seed, 2, 1), -5, -4));
-  trials.push_back(few_tiles(stage, variant, shape, choice.seed, 3, 2));
+  trials.push_back(other_problem(stage, variant, shape, choice.seed, FAR_HEADS, 3));
+  trials.push_back(of_magnitude(few(shape, 1, 3), 4, 8));
+  trials.back().multiprocessors = 132;  // an H200's
+  trials.push_back(of_magnitude(few(other_d, 2, 1, other_n), -5, -4));
+  trials.push_back(few(with_columns(variant, shape, variant.max_d), 7, 1));
   trials.back().shape.softmax_scale = SHARPER * shape.scale();
-  trials.back().kinds = {InputKind::peaky, InputKind::negative_rows};
-  const std::vector<InputKind> growing = {InputKind::last_tile_max, InputKind::creeping_max};
-  trials.push_back(long_walk(stage, variant, shape, choice.seed, variant.tile.bc > 64 ? 6 : 10, growing));
+  trials.back().kinds = {InputKind::peaky};
+  trials.back().multiprocessors = 6;
+  trials.push_back(few(with_columns(variant, shape, variant.max_d - 1), 1, MANY_HEADS));
+  trials.back().shape.softmax_scale = SHARPER * shape.scale();
+  trials.back().kinds = {InputKind::peaky, InputKind::negative_rows, InputKind::normal};
+  trials.back().multiprocessors = 5;
+  trials.push_back(long_walk(stage, variant, shape, choice.seed));
   if (variant.causal && !shape.causal) {
+    const Shape masked = with_mask(shape);
     trials.push_back(all_sets(with_mask(many), choice.seed));
-    trials.push_back(other_problem(stage, variant, with_mask(shape), choice.seed, FAR_HEADS));
-    trials.push_back(of_magnitude(few_tiles(stage, variant, with_mask(shape), choice.seed, 1, 3), 5, 8));
-    trials.push_back(few_tiles(stage, variant, with_mask(shape), choice.seed, 4, 1));
-    trials.push_back(few_tiles(stage, variant, with_mask(shape), choice.seed, 5, 3));
-    trials.push_back(long_walk(stage, variant, with_mask(shape), choice.seed, 10, {InputKind::creeping_max}));
+    trials.back().both_builds = true;
+    trials.push_back(other_problem(stage, variant, masked, choice.seed, FAR_HEADS, 3));
+    trials.push_back(of_magnitude(few(masked, 1, 3), 5, 8));
+    trials.push_back(few(masked, 2, 1));
+    trials.push_back(few(with_mask(other_d), 4, 1, other_n));
+    trials.push_back(few(masked, 8, 1));
+    trials.push_back(few(masked, 9, 2));
+    trials.push_back(long_walk(stage, variant, masked, choice.seed));
   }
   if (choice.thorough) {
     for (Trial& trial : random_trials(stage, variant, shape, choice.seed)) {
@@ -162,12 +186,12 @@ std::vector<Trial> gpu_trials(const Stage& stage, const Variant& variant, const 
 
   trials.push_back({.shape = shape, .kinds = {InputKind::normal}, .seed = choice.seed});
   trials.push_back(all_sets(shape, choice.seed));
-  trials.push_back(other_problem(stage, variant, shape, choice.seed, 0));
+  trials.push_back(other_problem(stage, variant, shape, choice.seed));
   trials.push_back(few_tiles(stage, variant, shape, choice.seed, 1, 3));
-  if (choice.thorough) trials.push_back(other_problem(stage, variant, shape, choice.seed, FAR_HEADS));
+  if (choice.thorough) trials.push_back(other_problem(stage, variant, shape, choice.seed, FAR_HEADS - 1, 2));
   if (variant.causal && !shape.causal) {
     trials.push_back(all_sets(with_mask(shape), choice.seed));
-    trials.push_back(other_problem(stage, variant, with_mask(shape), choice.seed, 0));
+    trials.push_back(other_problem(stage, variant, with_mask(shape), choice.seed));
     trials.push_back(few_tiles(stage, variant, with_mask(shape), choice.seed, 5, 3));
   }
   if (choice.thorough) std::ranges::move(random_trials(stage, variant, shape, choice.seed), std::back_inserter(trials));

@@ -17,6 +17,7 @@ ladder::Counts predict(const ladder::Shape& shape) {
           .votes = warp_tiles,            // whether anything has to be rescaled
           .yes_votes = warps,             // in the first tile
           .barriers = blocks,
+          .bulk_copies = blocks + 2 * tiles,  // Q; K and V
           .gmem_bytes_read = (blocks * BR + tiles * 2 * BC) * ROW_BYTES,
           .gmem_bytes_written = blocks * BR * ROW_BYTES,
           .unused_smem_bytes =

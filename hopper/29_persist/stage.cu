@@ -20,6 +20,7 @@ ladder::Counts predict(const ladder::Shape& shape) {
           .votes = warp_tiles,                       // whether anything has to be rescaled
           .yes_votes = q_warps,                      // in the first tile
           .barriers = blocks + q_tiles * WARPS / 4,  // and one of a warpgroup, named
+          .bulk_copies = q_tiles + 2 * tiles + 2 * q_warps,  // Q; K and V; a warp's O, of two panels
           .gmem_bytes_read = (q_tiles * BR + tiles * 2 * BC) * ROW_BYTES,
           .gmem_bytes_written = q_tiles * BR * ROW_BYTES,
           .unused_smem_bytes = ((rounds < 2 ? BR : 0) +  // the second Q, and stages

@@ -27,7 +27,8 @@ ladder::Counts predict(const ladder::Shape& shape) {
           .shuffles = q_warps * 2 * 2 * 2,  // two rows, two exchanges: the maxima of the first tile, the sums
           .votes = warp_tiles,              // whether anything has to be rescaled
           .yes_votes = q_warps,             // in the first tile
-          .barriers = 2 * blocks + q_tiles * WARPS / 4,  // of the cluster, and one of a warpgroup
+          .barriers = 2 * blocks + q_tiles * WARPS / 4,      // of the cluster, and one of a warpgroup
+          .bulk_copies = q_tiles + 2 * tiles + 2 * q_warps,  // Q; a panel of K and of V; a warp's O, of two panels
           .gmem_bytes_read = (in_range * BR + tiles * BC) * ROW_BYTES,
           .gmem_bytes_written = in_range * BR * ROW_BYTES,
           .multicast_bytes = tiles * 2 * BC * ROW_BYTES,

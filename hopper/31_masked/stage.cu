@@ -34,6 +34,7 @@ ladder::Counts predict(const ladder::Shape& shape) {
           .votes = tiles * WARPS,                // whether anything has to be rescaled
           .yes_votes = q_warps,                  // in the first tile
           .barriers = 2 * blocks + q_warps / 4,  // of the cluster, and one of a warpgroup
+          .bulk_copies = heads * 2 * pairs + 2 * copied + 2 * q_warps,  // Q; a panel of K and V; two of a warp's O
           .gmem_bytes_read = (heads * q_tiles * BR + copied * BC) * ROW_BYTES,
           .gmem_bytes_written = heads * q_tiles * BR * ROW_BYTES,
           .multicast_bytes = copied * 2 * BC * ROW_BYTES,

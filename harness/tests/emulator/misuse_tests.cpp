@@ -248,6 +248,20 @@ __global__ void named_barrier_without_partner() {
   if (threadIdx.x < 32) named_barrier_sync(3, 64);  // @lonely
 }
 
+__global__ void one_barrier_for_two_pairs() {
+  named_barrier_sync(1, 64);  // @of either pair
+}
+
+__global__ void one_barrier_in_turn() {
+  if (threadIdx.x < 64) {
+    named_barrier_sync(1, 64);
+    named_barrier_arrive(2, 128);
+  } else {
+    named_barrier_sync(2, 128);
+    named_barrier_sync(1, 64);
+  }
+}
+
 __global__ void bad_named_barriers() {
   named_barrier_sync(0, 32);   // @barrier 0
   named_barrier_sync(16, 32);  // @barrier 16
@@ -430,6 +444,15 @@ TEST_CASE("warps of a block that do not meet", "[emulator][misuse]") {
     const Report report = only_report(run(two_counts, 64, 0));
     CHECK(report.kind == ReportKind::barrier_misuse);
     CHECK_THAT(report.message, Contains("expects 32 threads") && Contains("expects 64"));
+  }
+  SECTION("one named barrier for two pairs of warps") {
+    const Report report = only_report(run(one_barrier_for_two_pairs, 128, 0));
+    CHECK(report.kind == ReportKind::barrier_misuse);
+    CHECK(report.where == std::vector{MARKED("of either pair")});
+    CHECK_THAT(report.message, Contains("the last use of barrier 1"));
+  }
+  SECTION("the same, where the second pair has heard from the first") {
+    check_silent(run(one_barrier_in_turn, 128, 0));
   }
 }
 

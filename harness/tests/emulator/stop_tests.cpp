@@ -144,9 +144,9 @@ __global__ void mark(uint32_t* ran) {
   st_global_b32(ran + blockIdx.y * gridDim.x + blockIdx.x, 1);
 }
 
-std::vector<uint32_t> blocks_run(dim3 grid, uint64_t slices) {
+std::vector<uint32_t> blocks_run(dim3 grid, const Options& options) {
   std::vector<uint32_t> ran(grid.x * grid.y);
-  Device device({.threads = 2, .slices = slices});
+  Device device(options);
   launch(device, mark, grid, dim3(1), 0, ran.data());
   check_silent(device);
   return ran;
@@ -154,14 +154,41 @@ std::vector<uint32_t> blocks_run(dim3 grid, uint64_t slices) {
 
 }  // namespace
 
-TEST_CASE("the first and the last slice of a grid", "[emulator][stop]") {
+TEST_CASE("the first and the last slice of a grid, and one between them", "[emulator][stop]") {
   using Blocks = std::vector<uint32_t>;
-  CHECK(blocks_run(dim3(2, 4), 0) == Blocks(8, 1));
-  CHECK(blocks_run(dim3(2, 4), 4) == Blocks{1, 1, 0, 0, 0, 0, 1, 1});
-  CHECK(blocks_run(dim3(2, 4), 8) == Blocks{1, 0, 0, 0, 0, 0, 0, 1});
-  CHECK(blocks_run(dim3(2, 4), 2) == Blocks(8, 1));
-  CHECK(blocks_run(dim3(2, 4), 1) == Blocks(8, 1));
-  CHECK(blocks_run(dim3(2, 4), 3) == Blocks(8, 1));  // cannot be cut
+  const auto run = [](dim3 grid, uint64_t slices, uint64_t between = 0, bool interleaved = false) {
+    return blocks_run(grid, {.threads = 2, .slices = slices, .between = between, .interleaved = interleaved});
+  };
+  CHECK(run(dim3(2, 4), 0) == Blocks(8, 1));
+  CHECK(run(dim3(2, 4), 4) == Blocks{1, 1, 0, 0, 0, 0, 1, 1});
+  CHECK(run(dim3(2, 4), 8) == Blocks{1, 0, 0, 0, 0, 0, 0, 1});
+  CHECK(run(dim3(2, 4), 2) == Blocks(8, 1));
+  CHECK(run(dim3(2, 4), 1) == Blocks(8, 1));
+  CHECK(run(dim3(2, 4), 3) == Blocks(8, 1));                     // cannot be cut
+  CHECK(run(dim3(2, 4), 99) == Blocks{1, 0, 0, 0, 0, 0, 0, 1});  // one block each
+  CHECK(run(dim3(1, 1), 99, 5) == Blocks{1});
+  CHECK(run(dim3(2, 4), 4, 2) == Blocks{1, 1, 0, 0, 1, 1, 1, 1});
+  CHECK(run(dim3(2, 4), 4, 0, true) == Blocks{1, 0, 0, 1, 1, 0, 0, 1});
+  CHECK(run(dim3(2, 4), 4, 1, true) == Blocks{1, 1, 0, 1, 1, 1, 0, 1});
+  for (const uint64_t between : {0, 3, 4, 7}) {  // modulo 4 it is the first one, or the last
+    CHECK(run(dim3(2, 4), 4, between) == Blocks{1, 1, 0, 0, 0, 0, 1, 1});
+  }
+}
+
+TEST_CASE("some clusters at either end of a grid", "[emulator][stop]") {
+  using Blocks = std::vector<uint32_t>;
+  CHECK(blocks_run(dim3(7, 1), {.ends = 1}) == Blocks{1, 0, 0, 0, 0, 0, 1});
+  CHECK(blocks_run(dim3(7, 1), {.ends = 3}) == Blocks{1, 1, 1, 0, 1, 1, 1});
+  CHECK(blocks_run(dim3(7, 1), {.ends = 4}) == Blocks(7, 1));
+  CHECK(blocks_run(dim3(1, 1), {.ends = 1}) == Blocks{1});
+}
+
+TEST_CASE("a kernel is told how many SMs there are, and as many as it likes where parts of a grid run",
+          "[emulator][stop]") {
+  CHECK(multiprocessors(Device()) == emulator::MULTIPROCESSORS);
+  CHECK(multiprocessors(Device({.multiprocessors = 6})) == 6);
+  CHECK(multiprocessors(Device({.multiprocessors = 6, .slices = 2})) == emulator::MANY_MULTIPROCESSORS);
+  CHECK(multiprocessors(Device({.multiprocessors = 6, .ends = 2})) == emulator::MANY_MULTIPROCESSORS);
 }
 
 // ---- plain pointers -------------------------------------------------------------------------------------------------

@@ -154,6 +154,33 @@ TEST_CASE("ties and constant_v: equal keys, equal values") {
   }
 }
 
+TEST_CASE("nan_key: one number of a head's keys is NaN; nan_queries: rows that alone meet a giant stand among NaN") {
+  const auto is_nan = [](f16 value) { return std::isnan(to_float(value)); };
+  const Inputs key = make_inputs(InputKind::nan_key, SHAPE, 1);
+  CHECK(std::ranges::count_if(key.half("K"), is_nan) == SHAPE.batch_heads());
+  for (const char* name : {"Q", "V"}) CHECK(std::ranges::none_of(key.half(name), is_nan));
+
+  const Inputs queries = make_inputs(InputKind::nan_queries, SHAPE, 1),
+               giant = make_inputs(InputKind::giant_keys, SHAPE, 1);
+  for (const char* name : {"K", "V"}) CHECK(std::ranges::none_of(queries.half(name), is_nan));
+  for (int head = 0; head < SHAPE.heads; ++head) {
+    for (int block = 0; block < SHAPE.n / 32; ++block) {
+      int numbers = 0, beside_nan = 0;
+      for (int row = block * 32; row < block * 32 + 32; ++row) {
+        const auto row_of = [&](const Inputs& inputs, int query) {
+          return inputs.half("Q").subspan(static_cast<size_t>(head * SHAPE.n + query) * SHAPE.d, SHAPE.d);
+        };
+        if (std::ranges::any_of(row_of(queries, row), is_nan)) continue;
+        ++numbers;
+        REQUIRE(std::ranges::equal(row_of(queries, row), row_of(giant, row), {}, &f16::bits, &f16::bits));
+        beside_nan += std::ranges::any_of(row_of(queries, row ^ 8), is_nan);  // the other row of a lane's fragment
+      }
+      CHECK(numbers == (block % 2 == 0 ? 32 : 2));
+      CHECK(beside_nan == (block % 2 == 0 ? 0 : 2));
+    }
+  }
+}
+
 TEST_CASE("every kind has a name of its own") {
   std::set<std::string_view> names;
   for (const InputKind kind : all_input_kinds()) names.insert(to_string(kind));

@@ -109,8 +109,8 @@ TEST_CASE("NaN and infinity reach what depends on them, and nothing else counts 
   const Shape shape{.batch = 1, .heads = 3, .n = 90, .d = 32};
   const std::vector kinds{InputKind::normal, InputKind::nan_head, InputKind::not_finite};
   const Reference reference = make_reference(shape, make_inputs(kinds, shape, 1), kinds.size());
-  const int nan_column = shape.d / 2, infinite_column = shape.d / 4, nan_row = shape.n / 3,
-            infinite_row = shape.n * 2 / 3;
+  const int nan_column = shape.d / 2, infinite_column = shape.d / 4, lowest_column = shape.d * 3 / 4,
+            nan_row = shape.n / 3, infinite_row = shape.n * 2 / 3;
   for (size_t i = 0; i < reference.rows.size(); ++i) {
     const int64_t head = reference.rows[i] / shape.n, query = reference.rows[i] % shape.n;
     for (int c = 0; c < shape.d; ++c) {
@@ -120,7 +120,8 @@ TEST_CASE("NaN and infinity reach what depends on them, and nothing else counts 
       if (head == 0) REQUIRE(std::isfinite(value));
       if (head == 1) REQUIRE(std::isnan(value));
       if (head == 2) REQUIRE(std::isnan(value) == (row_is_nan || c == nan_column));
-      if (head == 2 && !row_is_nan) REQUIRE(std::isinf(value) == (c == infinite_column));
+      if (head == 2 && !row_is_nan) REQUIRE(std::isinf(value) == (c == infinite_column || c == lowest_column));
+      if (head == 2 && !row_is_nan && std::isinf(value)) REQUIRE((value > 0) == (c == infinite_column));
     }
   }
   auto output = rounded_to_f16(reference);

@@ -148,6 +148,29 @@ TEST_CASE("the last head of tensors that int cannot number is right, at another 
   }
 }
 
+TEST_CASE("the first and the last blocks of a grid are right, and they alone run", "[stage]") {
+  const std::array kinds{InputKind::last_tile_max, InputKind::creeping_max};
+  for (const Stage* stage : stages_to_test()) {
+    const Variant& variant = stage->variants[0];
+    Shape shape = small(*stage, 2);
+    shape.n = length_for({&variant, 1}, 257);
+    Problem problem = make_question(shape, kinds, 3);
+    problem.ends_only = true;
+    for (const CheckResult& result : check_sets_on_emulator(*stage, variant, problem)) {
+      INFO(reasons(result));
+      CHECK(result.ok);
+      CHECK(result.counters->gmem_bytes_written > 0);
+      if (variant.tile.br == 0) continue;
+      const auto all = static_cast<uint64_t>(shape.elements()) * sizeof(f16);
+      CHECK(result.counters->gmem_bytes_written < all);
+      Variant larger = variant;  // as if a block had more queries to write
+      larger.tile.br *= 2;
+      const CheckResult too_few = check_sets_on_emulator(*stage, larger, problem).front();
+      CHECK(too_few.has(FailureKind::unwritten_output));
+    }
+  }
+}
+
 TEST_CASE("an N that the tile does not divide is refused, never shortened", "[stage]") {
   for (const Stage* stage : stages_to_test()) {
     for (const Variant& variant : stage->variants) {

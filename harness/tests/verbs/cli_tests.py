@@ -265,12 +265,39 @@ class Try(unittest.TestCase):
         for line in ("ladder::stages();", "emulator::Options options;", "#include <cstdlib>", "asm(\"nop\");", "std::exit(0);",
                      "#import <cstdlib>", "\f#import <cstdlib>", "/**/ # import <cstdlib>",
                      '#embed "kernel.cuh"', "#pragma GCC poison row_sum", "#line 1 \"a\"", '_Pragma("once")',
-                     "__builtin_frame_address(0);", "#define row_sum 1", "::exit(0);", "lad\\\nder::stages();", "%:include <cstdlib>",
+                     "#ifdef __NVCC__", "#ifndef __PIC__", "#if __GNUC__ > 3", "#elif 1", "static int launches = 0;",
+                     "if (requires { p.Q; }) return;", "__builtin_frame_address(0);", "#define row_sum 1", "::exit(0);", "lad\\\nder::stages();", "%:include <cstdlib>",
                      'const char* a = R"(")"; ladder::stages(); const char* b = "";', "char a = '\"'; ladder::stages(); char b = '\"';"):
             with self.subTest(line):
                 self.refused(self.attempt(self.changed(line)), FAILED, "mine.cuh", "common/gpu.cuh")
         run = self.attempt(self.changed('// ladder::stages(), std::exit(0) "#include <x>"'), *self.N)
         self.assertEqual(run.returncode, DONE, run.stderr)  # a comment may name what it likes
+
+    def test_a_part_may_be_left_out_for_every_compiler(self) -> None:
+        run = self.attempt(self.changed("#if 0", "row_sum[0][0] *= 2;", "#else", "row_sum[0][0] *= 1;", "#endif"), *self.N)
+        self.assertEqual(run.returncode, DONE, run.stderr)
+
+    def test_a_variable_outside_of_the_kernel(self) -> None:
+        outside = self.kernel.replace("namespace {", "namespace {\nint launches_so_far = 0;\nconstexpr int fine = 3;", 1)
+        for use in ("launches_so_far += 1;", "if (launches_so_far > 100) return;\n  launches_so_far += fine;"):
+            run = self.attempt(outside.replace(self.MARK, f"  {use}\n{self.MARK}"))
+            self.refused(run, FAILED, "mine.cuh", "launches_so_far is a variable outside", "its arguments alone")
+        run = self.attempt(self.changed("thread_local int mine = 0;", "mine += 1;"))
+        self.refused(run, FAILED, "mine.cuh", "is a variable outside")
+
+    def test_an_index_that_the_compiler_checks_is_no_call(self) -> None:
+        run = self.attempt(self.changed("float some[3] = {0, 1, 2};", "row_sum[0][0] += some[threadIdx.x * 0];"), *self.N)
+        self.assertEqual(run.returncode, DONE, run.stderr)
+
+    def test_blocks_may_take_heads_in_any_order(self) -> None:
+        head, grid = "size_t(blockIdx.y) * p.n", "dim3(p.n / C::BR, p.batch_heads)"
+        self.assertEqual((self.kernel.count(head), self.kernel.count(grid)), (1, 1))
+        backwards = self.kernel.replace(head, "size_t(gridDim.y - 1 - blockIdx.y) * p.n")
+        in_turn = (self.kernel.replace("blockIdx.y", "BLOCK").replace("blockIdx.x", "blockIdx.y").replace("BLOCK", "blockIdx.x")
+                   .replace(grid, "dim3(p.batch_heads, p.n / C::BR)"))
+        for right in (backwards, in_turn):
+            run = self.attempt(right)
+            self.assertEqual(run.returncode, DONE, run.stdout + run.stderr)
 
     def test_a_seal(self) -> None:
         def sealed(secret: str, *arguments: str) -> subprocess.CompletedProcess[str]:

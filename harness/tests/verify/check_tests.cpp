@@ -1,7 +1,10 @@
 // Every reason for which the harness can call a kernel wrong, each met by a host function in a kernel's place.
 #include "harness/verify/check_report.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <fstream>
 #include <iterator>
@@ -97,6 +100,16 @@ void changes_its_input(emulator::Device& device, const AttentionParams& given) {
   right(device, given);
   const AttentionParams p = on_host(device, given);
   const_cast<f16*>(p.K)[7].bits ^= 1;
+}
+
+// The head that begins so many elements behind the first.
+void attend_head(AttentionParams all, size_t offset) {
+  all.Q += offset;
+  all.K += offset;
+  all.V += offset;
+  all.O += offset;
+  all.batch_heads = 1;
+  attention(all, [](int) { return 1.0; });
 }
 
 Stage stage_of(void (*kernel)(emulator::Device&, const AttentionParams&)) {
@@ -297,16 +310,7 @@ TEST_CASE("of a problem of 2^32 elements the first and the last head are judged"
   // Two heads, where the tensors have them. The product of a head's number and its size is taken in 64 or in 32 bits.
   static const auto two_heads = [](emulator::Device& device, AttentionParams p, auto times) {
     const AttentionParams all = on_host(device, p);
-    for (const int head : {0, p.batch_heads - 1}) {
-      AttentionParams one = all;
-      const auto offset = times(head, p.n * p.d);
-      one.Q += offset;
-      one.K += offset;
-      one.V += offset;
-      one.O += offset;
-      one.batch_heads = 1;
-      attention(one, [](int) { return 1.0; });
-    }
+    for (const int head : {0, p.batch_heads - 1}) attend_head(all, times(head, p.n * p.d));
   };
   CHECK(judged([](emulator::Device& device, const AttentionParams& p) {
           two_heads(device, p, [](int64_t a, int64_t b) { return a * b; });
@@ -316,6 +320,58 @@ TEST_CASE("of a problem of 2^32 elements the first and the last head are judged"
   });
   REQUIRE(narrow.has(FailureKind::unwritten_output));
   CHECK(narrow.failures[0].message.find("batch 1, head 32766") != std::string::npos);
+}
+
+TEST_CASE("of many heads a third one can be judged, which lies between the first and the last") {
+  Problem problem = make_problem({.heads = 3, .n = 40, .d = 32}, InputKind::normal, 1);
+  problem.far_heads = 1000;
+  const int64_t middle = problem.launched_head(1);
+  CHECK(problem.launched_head(0) == 0);
+  CHECK(problem.launched_head(2) == 999);
+  CHECK(middle > 16);
+  CHECK(middle < 983);
+  const auto judged = [&](void (*kernel)(emulator::Device&, const AttentionParams&)) {
+    const Stage stage = stage_of(kernel);
+    return check_on_emulator(stage, stage.variants[0], problem);
+  };
+  static const auto heads = [](emulator::Device& device, AttentionParams p, std::initializer_list<int64_t> which) {
+    for (const int64_t head : which) attend_head(on_host(device, p), static_cast<size_t>(head * p.n * p.d));
+  };
+  static const int64_t known_middle = middle;
+  CHECK(judged([](emulator::Device& device, const AttentionParams& p) {
+          heads(device, p, {0, known_middle, 999});
+        }).ok);
+  const CheckResult without = judged([](emulator::Device& device, const AttentionParams& p) {
+    heads(device, p, {0, 999});
+  });
+  REQUIRE(without.has(FailureKind::unwritten_output));
+  CHECK(without.failures[0].message.find(fmt::format("batch {}, head {}", middle / 500, middle % 500)) !=
+        std::string::npos);
+}
+
+TEST_CASE("where only the ends of a grid run, the rows are judged that they write, and there must be enough of them") {
+  Problem problem = make_question({.heads = 2, .n = 1024}, std::array{InputKind::normal, InputKind::ties}, 1);
+  problem.ends_only = true;
+  // On the host: all rows, one wrong row, nothing at all, half a row.
+  const auto judged = [&](void (*kernel)(emulator::Device&, const AttentionParams&)) {
+    const Stage fake = stage_of(kernel);
+    return check_sets_on_emulator(fake, fake.variants[0], problem);
+  };
+  static const auto row = [](emulator::Device& device, const AttentionParams& given, int query, float value) {
+    const AttentionParams p = on_host(device, given);
+    std::fill_n(p.O + int64_t{query} * p.d, p.d, to_f16(value));
+  };
+  CHECK(judged(right)[0].ok);
+  const auto wrong = judged([](emulator::Device& device, const AttentionParams& p) { row(device, p, 2047, 3.0f); });
+  CHECK(wrong[0].ok);
+  CHECK(wrong[1].has(FailureKind::wrong_result));
+  const auto nothing = judged([](emulator::Device&, const AttentionParams&) {});
+  CHECK(nothing[0].has(FailureKind::unwritten_output));
+  const auto half = judged([](emulator::Device& device, const AttentionParams& p) {
+    const AttentionParams all = on_host(device, p);
+    std::fill_n(all.O, 64, to_f16(0.0f));
+  });
+  CHECK(half[0].has(FailureKind::unwritten_output));
 }
 
 TEST_CASE("a variant without an emulated build fails, it does not pass by not running") {

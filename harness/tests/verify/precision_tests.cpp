@@ -195,10 +195,15 @@ TEST_CASE("on every input set the tolerance is within 10 times the largest error
     const auto ratio = [](double allowed, double error) {
       return error > 1e-12 ? fmt::format("{:.1f}", allowed / error) : std::string("exact");
     };
-    const Recorded recorded = on_gpu.at(std::string(to_string(known.kind)));
-    CHECK((recorded.tolerance <= 10 * recorded.max_err || tolerance <= 1.25 * step));
+    const auto recorded = on_gpu.find(std::string(to_string(known.kind)));
+    std::string recorded_ratio = "not yet recorded";
+    if (recorded != on_gpu.end()) {
+      const auto [max_err, allowed] = recorded->second;
+      CHECK((allowed <= 10 * max_err || tolerance <= 1.25 * step));
+      recorded_ratio = ratio(allowed, max_err);
+    }
     table += fmt::format("| `{}` | {:.1e} | {:.1e} | {} | {} |\n", to_string(known.kind), tolerance, largest,
-                         ratio(tolerance, largest), ratio(recorded.tolerance, recorded.max_err));
+                         ratio(tolerance, largest), recorded_ratio);
   }
   const std::string path = LADDER_SOURCE_DIR "/docs/measuring.md", begin = "<!-- tolerances:begin -->\n",
                     end = "<!-- tolerances:end -->";

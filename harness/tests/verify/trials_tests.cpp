@@ -24,7 +24,7 @@ constexpr Shape SHAPE{.batch = 1, .heads = 1, .n = 512, .d = 128};
 TEST_CASE(
     "a check launches normal inputs, all sets in two batches by both builds, and a far problem of another shape") {
   const std::vector<Trial> trials = emulator_trials(STAGE, TILED, SHAPE, {});
-  REQUIRE(trials.size() == 7);
+  REQUIRE(trials.size() == 8);
   CHECK(trials[0] == Trial{.shape = SHAPE, .kinds = {InputKind::normal}});
 
   const Trial &sets = trials[1], &far = trials[2];
@@ -49,28 +49,50 @@ TEST_CASE(
     CHECK(std::ldexp(trial.shape.scale(), exponent) == SHAPE.scale());
   }
   CHECK(trials[5].shape.scale() > 10 * SHAPE.scale());
-  CHECK(trials[6].shape.n == 320);  // ten tiles of 32 keys
-  CHECK(std::ranges::count(trials[6].kinds, InputKind::creeping_max) == 1);
+  CHECK(trials[5].shape.n == 256);  // seven tiles of 32 keys, in whole tiles of 64 queries
+  CHECK(trials[6].shape.scale() > 10 * SHAPE.scale());
+  CHECK(trials[6].shape.batch_heads() > 32);
+  CHECK(trials[6].shape.batch_heads() % std::ssize(trials[6].kinds) == 0);
+  CHECK(trials[7].shape.n > 32 * 32);  // tiles of 32 keys
+  CHECK(trials[7].ends_only);
+  CHECK(std::ranges::count(trials[7].kinds, InputKind::creeping_max) == 1);
+  // Blocks that stay on their SM deal the work out by the number of SMs: four, and others, odd and even, few and many.
+  std::set<uint32_t> sms;
+  for (const Trial& trial : trials) sms.insert(trial.multiprocessors);
+  CHECK(sms == std::set<uint32_t>{4, 5, 6, 132});
 }
 
 TEST_CASE(
     "a variant that takes any head dimension meets one that no tile divides, and one with a mask all sets under it") {
   const std::vector<Trial> trials = emulator_trials(STAGE, ANY, SHAPE, {});
-  REQUIRE(trials.size() == 13);
-  CHECK(trials[2].shape.d == 129);
-  CHECK(trials[2].shape.n == 513);
-  CHECK(trials[4].shape.d % 4 != 0);
-  CHECK(trials[4].shape.n % 4 == 3);
-  CHECK(trials[6].shape.d == 255);
-  for (size_t i = 7; i < 13; ++i) CHECK(trials[i].shape.causal);
-  CHECK(std::ranges::equal(trials[7].kinds, all_input_kinds()));
-  // And other numbers of tiles: who goes first, and who is alone, may depend on them under a mask.
-  CHECK(trials[8].shape.n > trials[7].shape.n);
-  CHECK(trials[9].shape.n == 1);
-  CHECK(trials[10].shape.batch_heads() == 1);
-  CHECK(emulator_trials(STAGE, CAUSAL_TILED, SHAPE, {})[12].shape.n == 320);  // ten
-  CHECK(emulator_trials(STAGE, CAUSAL_TILED, SHAPE, {})[11].shape.n ==
-        192);  // five tiles of 32 keys, in whole tiles of 64 queries
+  REQUIRE(trials.size() == 16);
+  for (size_t i = 8; i < 16; ++i) CHECK(trials[i].shape.causal);
+  CHECK(std::ranges::equal(trials[8].kinds, all_input_kinds()));
+  CHECK(trials[8].both_builds);
+  CHECK(trials[9].shape.n > trials[8].shape.n);
+  CHECK(trials[10].shape.n == 1);
+  const std::vector<Trial> tiled = emulator_trials(STAGE, CAUSAL_TILED, SHAPE, {});
+  REQUIRE(tiled.size() == 16);
+  const int lengths[] = {64, 128, 256,
+                         320};  // two, four, eight and nine tiles of 32 keys, in whole tiles of 64 queries
+  for (size_t i = 0; i < 4; ++i) CHECK(tiled[11 + i].shape.n == lengths[i]);
+  CHECK(tiled[15].ends_only);
+
+  // Whatever is left over by a loop that takes so many columns or keys at a time is left over in some trial.
+  std::set<int> columns, keys;
+  for (const Trial& trial : trials) {
+    columns.insert(trial.shape.d);
+    keys.insert(trial.shape.n);
+  }
+  const auto some = [](const std::set<int>& of, auto is) { return std::ranges::any_of(of, is); };
+  CHECK(some(columns, [](int d) { return d % 8 == 4; }));
+  CHECK(some(columns, [](int d) { return d % 4 == 2; }));
+  CHECK(columns.contains(ANY.max_d));
+  CHECK(columns.contains(ANY.max_d - 1));
+  for (const int at_once : {4, 8, 16, 32}) {
+    CHECK(some(keys, [=](int n) { return n > at_once && n % at_once >= at_once / 2; }));
+    CHECK(some(keys, [=](int n) { return n > at_once && n % at_once > 0 && n % at_once < at_once / 2; }));
+  }
 }
 
 TEST_CASE("of given sets and a given length nothing else is launched, or at no other length") {
@@ -91,7 +113,7 @@ TEST_CASE("thorough trials are as many again, of shapes that the variant takes, 
   std::set<int> lengths, batches, heads;
   for (const Trial& trial : trials) {
     CHECK(supports(STAGE, TILED, trial.shape));
-    CHECK((trial.kinds.size() == 1 || std::ssize(trial.kinds) == trial.shape.batch_heads()));
+    CHECK(trial.shape.batch_heads() % std::ssize(trial.kinds) == 0);
     lengths.insert(trial.shape.n);
     batches.insert(trial.shape.batch);
     heads.insert(trial.shape.heads);
