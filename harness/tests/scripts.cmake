@@ -70,6 +70,13 @@ add_test(NAME mutants_sample
   COMMAND ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/harness/mutants/mutants.py --sample 10 --jobs 1 --build ${PROJECT_BINARY_DIR})
 set_tests_properties(mutants_sample PROPERTIES LABELS mutants ${asks_ladder})
 
+# Kernels that somebody invented: a few each time, .ci/run takes more, and `ctest -C release -R invented` all of them.
+set(invented ${LADDER_PYTHON} ${PROJECT_SOURCE_DIR}/harness/mutants/invented.py)
+add_test(NAME invented_sample COMMAND ${invented} --sample 5 --jobs 1)
+set_tests_properties(invented_sample PROPERTIES LABELS mutants ${asks_ladder})
+add_test(NAME invented CONFIGURATIONS release COMMAND ${invented})
+set_tests_properties(invented PROPERTIES LABELS mutants RUN_SERIAL ON TIMEOUT 3600 ${asks_ladder})
+
 # The site, built once for all that read it: pages_tests.py without a browser, the others in one. What asks one page's script by
 # hand, key by key, is for who changes that page, and for .ci/run:   ./ladder test -C release -L docs
 set(site ${PROJECT_BINARY_DIR}/tested_site)

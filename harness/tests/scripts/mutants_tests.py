@@ -14,6 +14,7 @@ from unittest import mock
 ROOT = Path(__file__).resolve().parents[3]
 sys.path[:0] = [str(ROOT), str(Path(__file__).parent), str(ROOT / "harness" / "mutants")]
 import fake_ladder  # noqa: E402
+import invented  # noqa: E402
 import judge  # noqa: E402
 import mutants  # noqa: E402
 import operators  # noqa: E402
@@ -31,6 +32,42 @@ def function(body: str, head: str = "void f(float x, float y, int i, int j)") ->
 def changes(text: str, operator: str | None = None) -> list[str]:
     """Each mutant's changed line."""
     return [mutant.changed for mutant in operators.mutants_of(text) if operator in (None, mutant.operator)]
+
+
+class Invented(unittest.TestCase):
+    ENTRY = "== twice: 99_none, wrong\n-  a = 1;\n+  a = 2;\n@@\n=  b;\n+  b;\n=\n"
+
+    def read(self, text: str) -> list[invented.Invention]:
+        return invented.parsed(f"# why\n\n# which\n\n{text}")
+
+    def test_an_entry_changes_the_kernel(self) -> None:
+        one, other = self.read(self.ENTRY + "\n== slow: 98_none, passes: off by 1e-6\n-x\n+y\n")
+        self.assertEqual(one.kernel("  a = 1;\n  b;\n\n  a = 11;\n"), "  a = 2;\n  b;\n  b;\n\n  a = 11;\n")
+        self.assertEqual((one.verdict, other.verdict, other.reason), ("wrong", "passes", "off by 1e-6"))
+
+    def test_a_rung_that_has_changed_is_told(self) -> None:
+        for text, said in (("  a = 1;\n", "stand 0 times"), ("  a = 1;\n  a = 1;\n  b;\n\n", "stand 2 times")):
+            with self.assertRaisesRegex(invented.Unreadable, f"twice: its lines {said}"):
+                self.read(self.ENTRY)[0].kernel(text)
+        with self.assertRaisesRegex(invented.Unreadable, "stand 0 times"):
+            self.read("== nowhere: 99_none, wrong\n+a;\n")[0].kernel("a;\n")
+
+    def test_what_is_no_entry(self) -> None:
+        for text in ("== a: 99, good\n-x\n", "== a: 99, passes\n-x\n", "== a: 99, wrong: why\n-x\n", "== a: 99, wrong\nx\n",
+                     "== a: 99, wrong\n", "a: 99, wrong\n-x\n", "== a: 99, right\n-x\n\n== a: 98, right\n-x\n"):
+            with self.subTest(text), self.assertRaises(invented.Unreadable):
+                self.read(text)
+
+    def test_every_entry_fits_the_rung_of_today(self) -> None:
+        for invention in invented.parsed(invented.FILE.read_text()):
+            with self.subTest(invention.name):
+                invention.kernel((rungs.named(invention.rung).path / "kernel.cuh").read_text())
+
+    def test_the_words_and_exit_codes(self) -> None:
+        command = [sys.executable, str(ROOT / "harness" / "mutants" / "invented.py")]
+        none = subprocess.run([*command, "no_such_name"], capture_output=True, text=True, check=False)
+        self.assertEqual((none.returncode, none.stdout), (2, ""))
+        self.assertIn("no name in invented.txt contains no_such_name", none.stderr)
 
 
 class Operators(unittest.TestCase):
