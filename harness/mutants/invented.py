@@ -13,7 +13,8 @@ A mutant has one change that a program thought of; these have what a person did.
   =line that stays
 
 Verdicts: wrong (an answer, or what the emulator reports), counts (right answers, other counts than the rung's), refused (no
-kernel by its text), right, and `passes: REASON`, a wrong one that the check cannot or does not yet see.
+kernel by its text), right, `thorough: REASON`, a wrong one that only `--thorough` sees, and `passes: REASON`, one that the
+check cannot or does not yet see.
 Exit codes: 0 all are as their entries say, 1 one is not, 2 the file or the command is not as it must be.
 """
 from __future__ import annotations
@@ -35,8 +36,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import rungs  # noqa: E402
 
 FILE = Path(__file__).resolve().with_name("invented.txt")
-WRONG, COUNTS, REFUSED, RIGHT, PASSES = "wrong", "counts", "refused", "right", "passes"
-VERDICTS = (WRONG, COUNTS, REFUSED, RIGHT, PASSES)
+WRONG, COUNTS, REFUSED, RIGHT = "wrong", "counts", "refused", "right"
+THOROUGH, PASSES = "thorough", "passes"  # each with a reason
+VERDICTS = (WRONG, COUNTS, REFUSED, RIGHT, THOROUGH, PASSES)
 COUNT_KINDS = {"counts_differ", "conflicts_differ"}
 SIGNS = ("-", "+", "=")
 LONGEST = 600  # seconds; the check has a limit of its own
@@ -75,7 +77,7 @@ def parsed(text: str) -> list[Invention]:
             continue
         match = re.fullmatch(r"== (\S+): (\w+), (\w+)(?:: (.+))?", lines[0])
         changes = tuple(tuple(part.split("\n")) for part in "\n".join(lines[1:]).split("\n@@\n"))
-        if (not match or match[3] not in VERDICTS or (match[3] == PASSES) != bool(match[4])
+        if (not match or match[3] not in VERDICTS or (match[3] in (THOROUGH, PASSES)) != bool(match[4])
                 or not all(line[:1] in SIGNS for part in changes for line in part)):
             raise Unreadable(f"{FILE.name}: this is no entry: {lines[0]}")
         if any(match[1] == other.name for other in found):
@@ -85,12 +87,14 @@ def parsed(text: str) -> list[Invention]:
 
 
 def judged(invention: Invention) -> str:
-    """What the check says: a verdict, of which PASSES and RIGHT are one to it."""
+    """What the check says: WRONG, COUNTS, REFUSED or RIGHT."""
     rung = rungs.named(invention.rung)
     with tempfile.TemporaryDirectory() as folder:
         kernel = Path(folder, "kernel.cuh")
         kernel.write_text(invention.kernel((rung.path / "kernel.cuh").read_text()))
         command = [rungs.program(), "try", str(kernel), "--like", rung.name, "--json", "-"]
+        if invention.verdict == THOROUGH:
+            command.append("--thorough")
         run = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST, check=False)
     if run.returncode == 0:
         return RIGHT
@@ -129,7 +133,7 @@ def main() -> int:
             if said is None:
                 continue
             done += 1
-            expected = RIGHT if invention.verdict == PASSES else invention.verdict
+            expected = {PASSES: RIGHT, THOROUGH: WRONG}.get(invention.verdict, invention.verdict)
             if said != expected:
                 unlike += 1
                 print(f"{invention.name} in {invention.rung}: {said}, not {invention.verdict}", flush=True)

@@ -242,7 +242,7 @@ def run_harness(build: Build, work: Path, jobs: int, clock: Clock, draw: random.
     progress(f"harness: {len(code.mutants)} mutants are compiled")
     code.compile()
     results.not_programs = code.not_programs
-    mutants = code.mutants if draw is None else draw.sample(code.mutants, min(SAMPLED_PER_RUNG, len(code.mutants)))
+    mutants = code.mutants if draw is None else draw.sample(code.mutants, len(code.mutants))
     judge_all(results, mutants, code.judge, jobs, clock)
 
 

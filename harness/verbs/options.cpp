@@ -396,8 +396,8 @@ Result<Options> parse_options(std::span<const std::string> arguments, const std:
   for (CLI::App* verb : {check, bench}) {
     verb->add_flag("--ablate", options.ablate, "all variants of a stage, not only its default");
   }
-  check->add_flag("--thorough", options.thorough, "many random problems more, and the properties of attention");
   for (CLI::App* verb : {check, attempt}) {
+    verb->add_flag("--thorough", options.thorough, "many random problems more, and the properties of attention");
     verb->add_flag("--answers-only", options.answers_only, "counts may differ from the predicted ones");
     verb->add_option("--timeout", raw.timeout, "for one launch with its inputs and reference")
         ->take_last()

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <random>
 
 #include "harness/problem/shapes.hpp"
@@ -15,7 +16,8 @@ constexpr float OTHER_SCALE = 0.7f;
 constexpr float SHARPER = 16;  // scores of ten thousand and more, above and below zero
 constexpr int RANDOM_TRIALS = 8;
 constexpr int MANY_HEADS = 45;
-constexpr int LONG_WALK = 46;  // tiles
+constexpr int LONG_WALK = 46;         // tiles
+constexpr int FAR_WALK = 65536 + 29;  // keys
 
 // The shortest length from `least` on that the variant takes, of at least `tiles` key tiles.
 int supported_length(const Stage& stage, const Variant& variant, Shape shape, int least, int tiles = 0) {
@@ -96,6 +98,16 @@ Trial long_walk(const Stage& stage, const Variant& variant, Shape shape, uint64_
   return {.shape = shape, .kinds = {InputKind::peaky, InputKind::creeping_max}, .seed = seed + 3, .ends_only = true};
 }
 
+// More keys than 16 bits can number, more tiles than 8, and more than 2^32 scores; none for a variant that does not take so many.
+std::optional<Trial> far_walk(const Stage& stage, const Variant& variant, Shape shape, uint64_t seed) {
+  shape.batch = 1;
+  shape.heads = 2;
+  shape.n = supported_length(stage, variant, shape, FAR_WALK);
+  if (shape.n == 0 || variant.workspace_at(shape) > 0) return std::nullopt;
+  const std::vector<InputKind> kinds{InputKind::peaky, InputKind::last_tile_max};
+  return Trial{.shape = shape, .kinds = kinds, .seed = seed + 4, .ends_only = true};
+}
+
 // Raw bits of the generator: what a distribution makes of them differs between libraries.
 std::vector<Trial> random_trials(const Stage& stage, const Variant& variant, const Shape& shape, uint64_t seed) {
   std::mt19937_64 random(seed);
@@ -146,6 +158,7 @@ std::vector<Trial> emulator_trials(const Stage& stage, const Variant& variant, c
   trials.push_back(of_magnitude(few(shape, 1, 3), 4, 8));
   trials.back().multiprocessors = 132;  // an H200's
   trials.push_back(of_magnitude(few(other_d, 2, 1, other_n), -5, -4));
+  for (const int tiles : {4, 5, 6}) trials.push_back(few(shape, tiles, 1));
   trials.push_back(few(with_columns(variant, shape, variant.max_d), 7, 1));
   trials.back().shape.softmax_scale = SHARPER * shape.scale();
   trials.back().kinds = {InputKind::peaky};
@@ -163,12 +176,17 @@ std::vector<Trial> emulator_trials(const Stage& stage, const Variant& variant, c
     trials.push_back(of_magnitude(few(masked, 1, 3), 5, 8));
     trials.push_back(few(masked, 2, 1));
     trials.push_back(few(with_mask(other_d), 4, 1, other_n));
-    trials.push_back(few(masked, 8, 1));
+    for (const int tiles : {5, 6, 7, 8}) trials.push_back(few(masked, tiles, 1));
     trials.push_back(few(masked, 9, 2));
     trials.push_back(long_walk(stage, variant, masked, choice.seed));
   }
   if (choice.thorough) {
-    for (Trial& trial : random_trials(stage, variant, shape, choice.seed)) {
+    std::vector<Trial> more = random_trials(stage, variant, shape, choice.seed);
+    for (const Shape& of : {shape, with_mask(shape)}) {
+      if (of.causal && !variant.causal) continue;
+      if (auto trial = far_walk(stage, variant, of, choice.seed)) more.push_back(std::move(*trial));
+    }
+    for (Trial& trial : more) {
       trial.schedule = trial.seed | 1;
       trials.push_back(std::move(trial));
     }

@@ -24,7 +24,7 @@ constexpr Shape SHAPE{.batch = 1, .heads = 1, .n = 512, .d = 128};
 TEST_CASE(
     "a check launches normal inputs, all sets in two batches by both builds, and a far problem of another shape") {
   const std::vector<Trial> trials = emulator_trials(STAGE, TILED, SHAPE, {});
-  REQUIRE(trials.size() == 8);
+  REQUIRE(trials.size() == 11);
   CHECK(trials[0] == Trial{.shape = SHAPE, .kinds = {InputKind::normal}});
 
   const Trial &sets = trials[1], &far = trials[2];
@@ -48,14 +48,14 @@ TEST_CASE(
     CHECK(exponent != 0);
     CHECK(std::ldexp(trial.shape.scale(), exponent) == SHAPE.scale());
   }
-  CHECK(trials[5].shape.scale() > 10 * SHAPE.scale());
-  CHECK(trials[5].shape.n == 256);  // seven tiles of 32 keys, in whole tiles of 64 queries
-  CHECK(trials[6].shape.scale() > 10 * SHAPE.scale());
-  CHECK(trials[6].shape.batch_heads() > 32);
-  CHECK(trials[6].shape.batch_heads() % std::ssize(trials[6].kinds) == 0);
-  CHECK(trials[7].shape.n > 32 * 32);  // tiles of 32 keys
-  CHECK(trials[7].ends_only);
-  CHECK(std::ranges::count(trials[7].kinds, InputKind::creeping_max) == 1);
+  CHECK(trials[8].shape.scale() > 10 * SHAPE.scale());
+  CHECK(trials[8].shape.n == 256);  // seven tiles of 32 keys, in whole tiles of 64 queries
+  CHECK(trials[9].shape.scale() > 10 * SHAPE.scale());
+  CHECK(trials[9].shape.batch_heads() > 32);
+  CHECK(trials[9].shape.batch_heads() % std::ssize(trials[9].kinds) == 0);
+  CHECK(trials[10].shape.n > 32 * 32);  // tiles of 32 keys
+  CHECK(trials[10].ends_only);
+  CHECK(std::ranges::count(trials[10].kinds, InputKind::creeping_max) == 1);
   // Blocks that stay on their SM deal the work out by the number of SMs: four, and others, odd and even, few and many.
   std::set<uint32_t> sms;
   for (const Trial& trial : trials) sms.insert(trial.multiprocessors);
@@ -65,18 +65,29 @@ TEST_CASE(
 TEST_CASE(
     "a variant that takes any head dimension meets one that no tile divides, and one with a mask all sets under it") {
   const std::vector<Trial> trials = emulator_trials(STAGE, ANY, SHAPE, {});
-  REQUIRE(trials.size() == 16);
-  for (size_t i = 8; i < 16; ++i) CHECK(trials[i].shape.causal);
-  CHECK(std::ranges::equal(trials[8].kinds, all_input_kinds()));
-  CHECK(trials[8].both_builds);
-  CHECK(trials[9].shape.n > trials[8].shape.n);
-  CHECK(trials[10].shape.n == 1);
+  constexpr size_t DENSE = 11, ALL = 22;
+  REQUIRE(trials.size() == ALL);
+  for (size_t i = DENSE; i < ALL; ++i) CHECK(trials[i].shape.causal);
+  CHECK(std::ranges::equal(trials[DENSE].kinds, all_input_kinds()));
+  CHECK(trials[DENSE].both_builds);
+  CHECK(trials[DENSE + 1].shape.n > trials[DENSE].shape.n);
+  CHECK(trials[DENSE + 2].shape.n == 1);
   const std::vector<Trial> tiled = emulator_trials(STAGE, CAUSAL_TILED, SHAPE, {});
-  REQUIRE(tiled.size() == 16);
-  const int lengths[] = {64, 128, 256,
-                         320};  // two, four, eight and nine tiles of 32 keys, in whole tiles of 64 queries
-  for (size_t i = 0; i < 4; ++i) CHECK(tiled[11 + i].shape.n == lengths[i]);
-  CHECK(tiled[15].ends_only);
+  REQUIRE(tiled.size() == ALL);
+  CHECK(tiled[ALL - 1].ends_only);
+  // Whatever is left over by a loop that takes so many tiles at a time, of a variant whose tiles are as long as they are wide.
+  Variant square = CAUSAL_TILED;
+  square.tile = {64, 64, 4};
+  for (const bool causal : {false, true}) {
+    std::set<int> tiles;
+    for (const Trial& trial : emulator_trials(STAGE, square, SHAPE, {})) {
+      if (trial.shape.causal == causal) tiles.insert(trial.shape.n / square.tile.bc);
+    }
+    for (int count = 1; count <= (causal ? 9 : 7); ++count) {
+      INFO(count << " tiles");
+      CHECK(tiles.contains(count));
+    }
+  }
 
   // Whatever is left over by a loop that takes so many columns or keys at a time is left over in some trial.
   std::set<int> columns, keys;
@@ -107,7 +118,7 @@ TEST_CASE("of given sets and a given length nothing else is launched, or at no o
 TEST_CASE("thorough trials are as many again, of shapes that the variant takes, and the same for the same seed") {
   const TrialChoice thorough{.thorough = true, .seed = 3};
   const std::vector<Trial> trials = emulator_trials(STAGE, TILED, SHAPE, thorough);
-  REQUIRE(trials.size() > 8);
+  REQUIRE(trials.size() > 11);
   CHECK(trials == emulator_trials(STAGE, TILED, SHAPE, thorough));
   CHECK(trials != emulator_trials(STAGE, TILED, SHAPE, {.thorough = true, .seed = 4}));
   std::set<int> lengths, batches, heads;
@@ -121,6 +132,29 @@ TEST_CASE("thorough trials are as many again, of shapes that the variant takes, 
   for (const std::set<int>& drawn : {lengths, batches, heads}) CHECK(drawn.size() > 2);
   // The first ones are those of every check, in the order in which threads take turns.
   CHECK(std::ranges::count(trials, 0u, &Trial::schedule) == std::ssize(emulator_trials(STAGE, TILED, SHAPE, {})));
+}
+
+TEST_CASE(
+    "thorough trials have more keys than 16 bits can number, unless a variant takes fewer or a workspace grows with "
+    "them") {
+  const auto far_walks = [](const Variant& variant) {
+    std::vector<bool> causal;
+    for (const Trial& trial : emulator_trials(STAGE, variant, SHAPE, {.thorough = true})) {
+      if (trial.shape.n <= 65536) continue;
+      CHECK(trial.ends_only);
+      CHECK(supports(STAGE, variant, trial.shape));
+      causal.push_back(trial.shape.causal);
+    }
+    return causal;
+  };
+  CHECK(far_walks(TILED) == std::vector{false});
+  CHECK(far_walks(CAUSAL_TILED) == std::vector{false, true});
+  Variant short_rows = TILED;
+  short_rows.smem_bytes_per_key = 4;
+  CHECK(far_walks(short_rows).empty());
+  Variant with_workspace = TILED;
+  with_workspace.workspace_bytes = [](const Shape&) -> uint64_t { return 1; };
+  CHECK(far_walks(with_workspace).empty());
 }
 
 TEST_CASE("a GPU has the same trials, and more than 2^32 elements with --thorough alone") {
