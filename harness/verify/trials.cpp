@@ -158,7 +158,10 @@ std::vector<Trial> emulator_trials(const Stage& stage, const Variant& variant, c
   trials.push_back(of_magnitude(few(shape, 1, 3), 4, 8));
   trials.back().multiprocessors = 132;  // an H200's
   trials.push_back(of_magnitude(few(other_d, 2, 1, other_n), -5, -4));
-  for (const int tiles : {4, 5, 6}) trials.push_back(few(shape, tiles, 1));
+  for (const int tiles : {4, 5, 6}) {
+    trials.push_back(few(shape, tiles, 1));
+    trials.back().ends_only = true;
+  }
   trials.push_back(few(with_columns(variant, shape, variant.max_d), 7, 1));
   trials.back().shape.softmax_scale = SHARPER * shape.scale();
   trials.back().kinds = {InputKind::peaky};

@@ -39,8 +39,8 @@ struct TrialChoice {
 //   3. another softmax scale, more tiles than usual and an odd number of them where the tile allows it, in the first, the
 //      middle and the last head of a problem of more than 2^32 elements;
 //   4. as few tiles of keys as it takes, in three heads, and two tiles or so in one: fewer than a GPU has places for. Their
-//      numbers are of other magnitudes, Q by a power of two and the softmax scale by its inverse; four, five and six tiles in
-//      one; and seven, on six SMs, whose scores reach beyond ten thousand;
+//      numbers are of other magnitudes, Q by a power of two and the softmax scale by its inverse; four, five and six tiles,
+//      for the first queries and the last; and seven, on six SMs, whose scores reach beyond ten thousand;
 //   5. as few tiles in 45 heads, on five SMs: a block that stays there goes on for long, from one head to another after the
 //      next. Scores as large, above and below zero;
 //   6. maxima that stand anywhere, and such that grow to the last key, over 46 tiles and at least 1501 keys, for the first
