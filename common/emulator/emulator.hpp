@@ -28,7 +28,8 @@ struct Options {
   uint64_t slices = 0;
   uint64_t between = 0;
   bool interleaved = false;  // a slice is not a stretch of the grid but every slices-th of its clusters
-  uint64_t ends = 0;         // not 0: only so many clusters at either end of a grid are run
+  // Not 0: only so many clusters at either end of a grid are run, and, unless `between` is 0, as many somewhere between.
+  uint64_t ends = 0;
   // Not 0: a thread that executes more emulated instructions than this in one block ends the launch, as does one that
   // executes none for two seconds.
   uint64_t max_steps = 0;
@@ -122,9 +123,10 @@ enum class ReportKind {
   divergent_collective,  // lanes of a warp meet in different warp instructions
   incomplete_warp,       // a warp instruction that needs all 32 lanes after some have ended
   deadlock,
-  endless_loop,  // more instructions than Options::max_steps
-  plain_access,  // memory that the kernel has reached with a pointer of its own, and that is not there
-  array_bounds,  // an index beyond the end of one of the kernel's arrays
+  endless_loop,          // more instructions than Options::max_steps
+  plain_access,          // memory that the kernel has reached with a pointer of its own, and that is not there
+  array_bounds,          // an index beyond the end of one of the kernel's arrays
+  undefined_arithmetic,  // a shift by all bits or more, a floating number that a whole one cannot hold
   stack_overflow,
   kernel_exception,  // or a division of integers by zero
   bad_launch,        // or a bad tensor map

@@ -62,6 +62,8 @@ class Launch {
       if (2 * options.ends >= all) return;
       length_ = options.ends;
       firsts_ = {0, all - length_};
+      if (options.between > 0 && 3 * length_ <= all)
+        firsts_ = {0, length_ + options.between % (all - 3 * length_ + 1), all - length_};
       return;
     }
     const uint64_t slices = std::min(options.slices, all);

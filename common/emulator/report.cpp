@@ -6,16 +6,14 @@ namespace emulator {
 
 std::string_view to_string(ReportKind kind) {
   static constexpr std::string_view NAMES[] = {
-      "uninitialised-read",    "in-flight-read",        "in-flight-overwrite",
-      "race-read-after-write", "race-write-after-read", "race-write-after-write",
-      "exit-in-flight",        "divergent-barrier",     "barrier-misuse",
-      "race-between-blocks",   "missing-proxy-fence",   "registers-in-flight",
-      "missing-wgmma-fence",   "register-budget",       "cluster-misuse",
-      "global-out-of-bounds",  "global-misaligned",     "global-read-only",
-      "shared-out-of-bounds",  "shared-misaligned",     "bad-descriptor",
-      "divergent-collective",  "incomplete-warp",       "deadlock",
-      "endless-loop",          "plain-access",          "array-bounds",
-      "stack-overflow",        "kernel-exception",      "bad-launch",
+      "uninitialised-read",    "in-flight-read",         "in-flight-overwrite",  "race-read-after-write",
+      "race-write-after-read", "race-write-after-write", "exit-in-flight",       "divergent-barrier",
+      "barrier-misuse",        "race-between-blocks",    "missing-proxy-fence",  "registers-in-flight",
+      "missing-wgmma-fence",   "register-budget",        "cluster-misuse",       "global-out-of-bounds",
+      "global-misaligned",     "global-read-only",       "shared-out-of-bounds", "shared-misaligned",
+      "bad-descriptor",        "divergent-collective",   "incomplete-warp",      "deadlock",
+      "endless-loop",          "plain-access",           "array-bounds",         "undefined-arithmetic",
+      "stack-overflow",        "kernel-exception",       "bad-launch",
   };
   static_assert(std::size(NAMES) == static_cast<size_t>(ReportKind::bad_launch) + 1);
   return NAMES[static_cast<size_t>(kind)];

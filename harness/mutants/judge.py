@@ -138,10 +138,6 @@ class Check:
             if outcome.verdict not in (SURVIVED, COUNTS):
                 return outcome
         outcome = self._run(mutant.number, self.to_first)
-        if outcome.verdict == COUNTS and self.to_first:  # a later answer may be wrong as well
-            answers = self._run(mutant.number, self.to_first + ["--answers-only"])
-            if answers.verdict != SURVIVED:
-                return answers
         if outcome.verdict == SURVIVED:
             outcome = self._run(mutant.number, [*self.to_first, *ABLATE], self.ablations)
         return outcome

@@ -25,8 +25,8 @@ struct Problem {
   // have more elements than 32 bits can number. On the emulator only these heads' blocks run, and no memory holds the
   // others; on a GPU the two are repeated.
   int far_heads = 0;
-  // On the emulator only the first and the last clusters of the grid run, unless there is a workspace, which leads from one
-  // launch to the next. The reference is made of rows that they have written.
+  // On the emulator only the first and the last clusters of the grid run and some between them, drawn by the seed, unless there
+  // is a workspace, which leads from one launch to the next. The reference is made of rows that they have written.
   bool ends_only = false;
 
   Shape launched() const;  // what the kernel sees

@@ -284,8 +284,7 @@ class Check {
 
   bool skip(const Candidate& candidate, Backend backend, const Shape& shape) {
     if (!options_.first_failure) return false;
-    const CheckLine& known = line(candidate, backend, shape);
-    return !known.answers_right() || !known.counts_right();
+    return !line(candidate, backend, shape).answers_right();
   }
 
   // Keeps what a launch has given. False: the check ends here.

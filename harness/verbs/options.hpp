@@ -42,7 +42,7 @@ struct Options {
   // check
   bool thorough = false;          // many random problems more
   bool answers_only = false;      // counts may be what they are
-  bool first_failure = false;     // a stage's check ends there
+  bool first_failure = false;     // a stage's check ends with a wrong answer
   std::optional<double> timeout;  // seconds for one launch with its inputs and reference
 
   std::string csv, json, trace;  // a file, "-" for standard output, or empty; known to be writable

@@ -279,8 +279,10 @@ Status check_names(const std::string& file, const Recipe& recipe, const std::str
   static const std::set<std::string_view> HARMLESS = {
       "fmaxf",         "fminf", "fabsf",  "expf",   "exp2f",   "logf",   "log2f",
       "sqrtf",         "fmaf",  "memcpy", "memset", "memmove", "memcmp", "_GLOBAL_OFFSET_TABLE_",
-      "__tls_get_addr"};                                               // the last two come with -fPIC
-  constexpr std::string_view BOUNDS = "__ubsan_handle_out_of_bounds";  // where the compiler adds the check of an array
+      "__tls_get_addr"};  // the last two come with -fPIC
+  // Where the compiler adds a check: common/emulator/sanitizer.cpp.
+  static const std::set<std::string_view> CHECKS = {
+      "__ubsan_handle_out_of_bounds", "__ubsan_handle_shift_out_of_bounds", "__ubsan_handle_float_cast_overflow"};
   const Names known = names_in(recipe.object, log), own = names_in(object, log);
   for (const std::string& name : own.variables) {
     if (known.variables.contains(name) || name.find("__ubsan") != std::string::npos || name.starts_with(".")) continue;
@@ -290,7 +292,7 @@ Status check_names(const std::string& file, const Recipe& recipe, const std::str
                                file, readable(name)));
   }
   for (const std::string& name : own.wanted) {
-    if (known.wanted.contains(name) || HARMLESS.contains(name) || name.starts_with(BOUNDS) ||
+    if (known.wanted.contains(name) || HARMLESS.contains(name) || CHECKS.contains(name) ||
         name.starts_with("_ZN8emulated"))
       continue;
     return failure(

@@ -86,7 +86,9 @@ bool CheckLine::counts_right() const {
   return std::ranges::all_of(results, &CheckResult::counts_right);
 }
 
-std::string where_to_read(FailureKind kind, std::string_view report) {
+std::string where_to_read(const Failure& failure) {
+  const FailureKind kind = failure.kind;
+  const std::string_view report = failure.detail;
   const auto emulator = [](std::string_view what) { return fmt::format("docs/emulator.md, \"{}\"", what); };
   if (kind == FailureKind::emulator_report) {
     if (report.find("block") != std::string_view::npos && report.starts_with("race")) {
@@ -97,9 +99,13 @@ std::string where_to_read(FailureKind kind, std::string_view report) {
     if (report.find("proxy") != std::string_view::npos) return emulator("Proxy fences");
     if (report.starts_with("divergent") || report == "incomplete-warp") return emulator("Divergence");
     if (report == "endless-loop") return emulator("Loops without end");
-    if (report == "barrier-misuse") return emulator("mbarriers");
+    if (report == "barrier-misuse") {
+      const bool named = failure.message.find("named barrier") != std::string::npos;
+      return emulator(named ? "Named barriers" : "mbarriers");
+    }
     if (report == "plain-access") return emulator("Pointers past the emulator");
-    if (report == "uninitialised-read" || report == "array-bounds") return emulator("Unset variables");
+    if (report == "uninitialised-read") return emulator("Unset variables");
+    if (report == "array-bounds" || report == "undefined-arithmetic") return emulator("Undefined behaviour");
     if (report.starts_with("global") || report.starts_with("shared")) return emulator("Addresses");
     return emulator("What is found");
   }
@@ -158,8 +164,7 @@ std::string explain_failures(const CheckLine& line) {
     for (const std::string_view kind : kinds) ++effects[kind];
   }
   if (!effects.empty()) text += fmt::format("  With it: {}.\n", list_of_counts(effects));
-  text += fmt::format("  To read: {}; {}/README.md, \"What breaks\".\n", where_to_read(cause->kind, cause->detail),
-                      line.directory);
+  text += fmt::format("  To read: {}; {}/README.md, \"What breaks\".\n", where_to_read(*cause), line.directory);
   return text;
 }
 

@@ -35,6 +35,6 @@ void print(const CheckReport& report, std::FILE* out);
 std::string explain_failures(const CheckLine& line);
 
 // Where a kind of failure is explained: "docs/emulator.md, Races". `report` is an emulator report's kind, or empty.
-std::string where_to_read(FailureKind kind, std::string_view report);
+std::string where_to_read(const Failure& failure);
 
 }  // namespace ladder

@@ -16,7 +16,7 @@ constexpr float OTHER_SCALE = 0.7f;
 constexpr float SHARPER = 16;  // scores of ten thousand and more, above and below zero
 constexpr int RANDOM_TRIALS = 8;
 constexpr int MANY_HEADS = 45;
-constexpr int LONG_WALK = 46;         // tiles
+constexpr int LONG_WALK = 47;         // tiles
 constexpr int FAR_WALK = 65536 + 29;  // keys
 
 // The shortest length from `least` on that the variant takes, of at least `tiles` key tiles.
@@ -88,13 +88,13 @@ Trial of_magnitude(Trial trial, int q_exponent, int v_exponent) {
 
 // Maxima that stand anywhere, or grow to the last key, over so many tiles that all queries of all heads would take too
 // long.
-Trial long_walk(const Stage& stage, const Variant& variant, Shape shape, uint64_t seed) {
+Trial long_walk(const Stage& stage, const Variant& variant, Shape shape, uint64_t seed, int tiles) {
   shape = with_columns(variant, shape, 68);
   shape.batch = 1;
   shape.heads = 2;
   // More keys than a block has threads, each of which may take one at a time; but a workspace lets all blocks run.
-  const int least = variant.workspace_at(shape) > 0 ? 99 : LONG_WALK * 32 + 29;
-  shape.n = supported_length(stage, variant, shape, least, LONG_WALK);
+  const int least = variant.workspace_at(shape) > 0 ? 99 : tiles * 32 + 29;
+  shape.n = supported_length(stage, variant, shape, least, tiles);
   return {.shape = shape, .kinds = {InputKind::peaky, InputKind::creeping_max}, .seed = seed + 3, .ends_only = true};
 }
 
@@ -157,9 +157,9 @@ std::vector<Trial> emulator_trials(const Stage& stage, const Variant& variant, c
   trials.push_back(other_problem(stage, variant, shape, choice.seed, FAR_HEADS, 3));
   trials.push_back(of_magnitude(few(shape, 1, 3), 4, 8));
   trials.back().multiprocessors = 132;  // an H200's
-  trials.push_back(of_magnitude(few(other_d, 2, 1, other_n), -5, -4));
-  for (const int tiles : {4, 5, 6}) {
-    trials.push_back(few(shape, tiles, 1));
+  trials.push_back(of_magnitude(few(other_d, 2, 8, other_n), -5, -4));
+  for (const int tiles : {4, 5, 6, 10}) {
+    trials.push_back(few(with_columns(variant, shape, 64), tiles, 1));
     trials.back().ends_only = true;
   }
   trials.push_back(few(with_columns(variant, shape, variant.max_d), 7, 1));
@@ -170,18 +170,18 @@ std::vector<Trial> emulator_trials(const Stage& stage, const Variant& variant, c
   trials.back().shape.softmax_scale = SHARPER * shape.scale();
   trials.back().kinds = {InputKind::peaky, InputKind::negative_rows, InputKind::normal};
   trials.back().multiprocessors = 5;
-  trials.push_back(long_walk(stage, variant, shape, choice.seed));
+  trials.push_back(long_walk(stage, variant, shape, choice.seed, LONG_WALK));
   if (variant.causal && !shape.causal) {
     const Shape masked = with_mask(shape);
     trials.push_back(all_sets(with_mask(many), choice.seed));
     trials.back().both_builds = true;
     trials.push_back(other_problem(stage, variant, masked, choice.seed, FAR_HEADS, 3));
     trials.push_back(of_magnitude(few(masked, 1, 3), 5, 8));
-    trials.push_back(few(masked, 2, 1));
+    trials.push_back(few(masked, 2, 8));
     trials.push_back(few(with_mask(other_d), 4, 1, other_n));
     for (const int tiles : {5, 6, 7, 8}) trials.push_back(few(masked, tiles, 1));
     trials.push_back(few(masked, 9, 2));
-    trials.push_back(long_walk(stage, variant, masked, choice.seed));
+    trials.push_back(long_walk(stage, variant, masked, choice.seed, LONG_WALK - 1));
   }
   if (choice.thorough) {
     std::vector<Trial> more = random_trials(stage, variant, shape, choice.seed);

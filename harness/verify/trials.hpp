@@ -38,22 +38,21 @@ struct TrialChoice {
 //      it was given, or else at a length of three tiles or so;
 //   3. another softmax scale, more tiles than usual and an odd number of them where the tile allows it, in the first, the
 //      middle and the last head of a problem of more than 2^32 elements;
-//   4. as few tiles of keys as it takes, in three heads, and two tiles or so in one: fewer than a GPU has places for. Their
-//      numbers are of other magnitudes, Q by a power of two and the softmax scale by its inverse; four, five and six tiles,
-//      for the first queries and the last; and seven, on six SMs, whose scores reach beyond ten thousand;
+//   4. as few tiles of keys as it takes, in three heads: fewer than a GPU has places for; and two tiles or so in eight. Their
+//      numbers are of other magnitudes, Q by a power of two and the softmax scale by its inverse. Four, five, six and ten
+//      tiles for some of the queries; and seven, on six SMs, whose scores reach beyond ten thousand;
 //   5. as few tiles in 45 heads, on five SMs: a block that stays there goes on for long, from one head to another after the
 //      next. Scores as large, above and below zero;
-//   6. maxima that stand anywhere, and such that grow to the last key, over 46 tiles and at least 1501 keys, for the first
-//      queries and for the last: a stage of a pipeline is used a dozen times, a mask of 32 bits is at its end, and no
-//      block has so many threads;
-//   7. the second, the third and the fewest tiles once more under a causal mask, of a stage that has one, with two and
-//      four to eight tiles in one head, nine in two, and the 46: tiles of queries have different lengths then, and a kernel that deals
+//   6. maxima that stand anywhere, and such that grow to the last key, over 47 tiles and at least 1533 keys, for the first
+//      queries, for the last and for some between: a stage of a pipeline is used a dozen times, a mask of 32 bits is at its
+//      end, and no block has so many threads;
+//   7. the second, the third and the fewest tiles once more under a causal mask, of a stage that has one, with two in eight
+//      heads, four to eight in one, nine in two, and 46: tiles of queries have different lengths then, and a kernel that deals
 //      them out in pairs, or in pairs of pairs, has fewer than there are places for, an odd or an even number, or is left
 //      with one.
 // A variant that takes any head dimension meets one that four divides and eight does not, others that no power of two divides,
 // and its largest. Lengths have different remainders too.
-// With `inputs` only those sets, at that shape. With `thorough` also the first and the last queries of more than 65536 keys, and
-// random ones, of other seeds, lengths, batches, heads, head dimensions, masks, scales and orders of threads. Every trial's shape is one that the variant supports.
+// With `inputs` only those sets, at that shape. With `thorough` also some queries of more than 65536 keys, and random ones, of other seeds, lengths, batches, heads, head dimensions, masks, scales and orders of threads. Every trial's shape is one that the variant supports.
 std::vector<Trial> emulator_trials(const Stage& stage, const Variant& variant, const Shape& shape,
                                    const TrialChoice& choice);
 

@@ -1,4 +1,5 @@
 // What a kernel can do wrong besides races: each fault gives its report, with the right lines and threads.
+#include <limits>
 #include <stdexcept>
 
 #include "harness/tests/emulator/emulator_test.hpp"
@@ -563,4 +564,73 @@ TEST_CASE("a block has no more shared memory than the GPU that it is for", "[emu
   const std::pair<int, uint32_t> kib[] = {{75, 64}, {80, 163}, {86, 99},   {87, 163},
                                           {89, 99}, {90, 227}, {100, 227}, {120, 99}};
   for (const auto& [sm, wanted] : kib) CHECK(emulator::max_shared_memory(sm) == wanted * 1024);
+}
+
+// ---- what C++ leaves open, and a GPU does otherwise ----------------------------------------------------------------------
+
+namespace {
+
+__global__ void index_of_lane(uint32_t* result) {
+  uint32_t registers[4] = {};
+  registers[threadIdx.x % 8] = 1;  // @index
+  st_global_b32(result + threadIdx.x, registers[0] + registers[3]);
+}
+__global__ void shift_by_lane(uint32_t* result, int more) {
+  st_global_b32(result + threadIdx.x, 0xccccccccu >> (threadIdx.x + more));  // @shift
+}
+__global__ void made_unsigned(uint32_t* result, float value) {
+  st_global_b32(result + threadIdx.x,
+                static_cast<uint32_t>(value - static_cast<float>(threadIdx.x)));  // @made unsigned
+}
+__global__ void made_int(int* result, double value) {
+  st_global_b32(result + threadIdx.x, static_cast<uint32_t>(static_cast<int>(value)));  // @made int
+}
+
+}  // namespace
+
+TEST_CASE("what C++ leaves open ends the launch, for a GPU does not do what a CPU does", "[emulator][misuse]") {
+  std::vector<uint32_t> result(32);
+  Device device;
+  const auto report_of = [&](auto kernel, auto*... arguments) -> Report {
+    device.reset();
+    launch(device, kernel, dim3(1), dim3(32), 0, *arguments...);
+    return only_report(device);
+  };
+  uint32_t* at = result.data();
+  SECTION("an index beyond an array") {
+    const Report report = report_of(index_of_lane, &at);
+    CHECK(report.kind == ReportKind::array_bounds);
+    CHECK(report.where == std::vector{MARKED("index")});
+    CHECK_THAT(report.message, Contains("index 4 of an array") && Contains("thread 4 (warp 0)"));
+  }
+  SECTION("a shift by as many bits as there are") {
+    int more = 0;
+    launch(device, shift_by_lane, dim3(1), dim3(32), 0, at, more);
+    check_silent(device);
+    CHECK(result[4] == 0x0cccccccu);
+    more = 2;
+    const Report report = report_of(shift_by_lane, &at, &more);
+    CHECK(report.kind == ReportKind::undefined_arithmetic);
+    CHECK(report.where == std::vector{MARKED("shift")});
+    CHECK_THAT(report.message, Contains("a shift of 'unsigned int' by 32 bits") && Contains("thread 30 (warp 0)"));
+  }
+  SECTION("a number below zero made unsigned") {
+    float value = 31.5f;
+    launch(device, made_unsigned, dim3(1), dim3(32), 0, at, value);
+    check_silent(device);
+    CHECK(result[31] == 0);
+    value = 7.0f;
+    const Report report = report_of(made_unsigned, &at, &value);
+    CHECK(report.kind == ReportKind::undefined_arithmetic);
+    CHECK(report.where == std::vector{MARKED("made unsigned")});
+    CHECK_THAT(report.message, Contains("-1 made 'unsigned int'") && Contains("thread 8 (warp 0)"));
+  }
+  SECTION("NaN and what is too large, made a whole number") {
+    auto* signed_at = reinterpret_cast<int*>(at);
+    for (double value : {std::numeric_limits<double>::quiet_NaN(), 3e9}) {
+      const Report report = report_of(made_int, &signed_at, &value);
+      CHECK(report.kind == ReportKind::undefined_arithmetic);
+      CHECK_THAT(report.message, Contains("made 'int'"));
+    }
+  }
 }

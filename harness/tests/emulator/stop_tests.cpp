@@ -175,11 +175,16 @@ TEST_CASE("the first and the last slice of a grid, and one between them", "[emul
   }
 }
 
-TEST_CASE("some clusters at either end of a grid", "[emulator][stop]") {
+TEST_CASE("some clusters at either end of a grid, and between them", "[emulator][stop]") {
   using Blocks = std::vector<uint32_t>;
   CHECK(blocks_run(dim3(7, 1), {.ends = 1}) == Blocks{1, 0, 0, 0, 0, 0, 1});
   CHECK(blocks_run(dim3(7, 1), {.ends = 3}) == Blocks{1, 1, 1, 0, 1, 1, 1});
   CHECK(blocks_run(dim3(7, 1), {.ends = 4}) == Blocks(7, 1));
+  CHECK(blocks_run(dim3(7, 1), {.between = 3, .ends = 1}) == Blocks{1, 0, 0, 0, 1, 0, 1});
+  CHECK(blocks_run(dim3(7, 1), {.between = 5, .ends = 1}) == Blocks{1, 1, 0, 0, 0, 0, 1});  // of five places
+  CHECK(blocks_run(dim3(7, 1), {.between = 1, .ends = 2}) == Blocks{1, 1, 0, 1, 1, 1, 1});
+  CHECK(blocks_run(dim3(3, 1), {.between = 9, .ends = 1}) == Blocks(3, 1));
+  CHECK(blocks_run(dim3(5, 1), {.between = 9, .ends = 2}) == Blocks{1, 1, 0, 1, 1});  // no room
   CHECK(blocks_run(dim3(1, 1), {.ends = 1}) == Blocks{1});
 }
 

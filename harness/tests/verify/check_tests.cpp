@@ -216,12 +216,13 @@ TEST_CASE("every kind of failure points to a passage that exists") {
   };
   for (int kind = 0; kind <= int(FailureKind::hangs); ++kind) {
     INFO(to_string(FailureKind(kind)));
-    CHECK(exists(where_to_read(FailureKind(kind), "")));
+    CHECK(exists(where_to_read({FailureKind(kind), "", "", {}})));
   }
   for (int kind = 0; kind <= int(emulator::ReportKind::bad_launch); ++kind) {
     const std::string_view name = to_string(emulator::ReportKind(kind));
     INFO(name);
-    CHECK(exists(where_to_read(FailureKind::emulator_report, name)));
+    CHECK(exists(where_to_read({FailureKind::emulator_report, "", std::string(name), {}})));
+    CHECK(exists(where_to_read({FailureKind::emulator_report, "named barrier 1", std::string(name), {}})));
   }
 }
 
