@@ -84,10 +84,11 @@ class RaceDetector {
   void start(uint32_t blocks, uint32_t bytes, uint32_t threads);
   void leave(uint32_t thread) { last_ticks_[thread] = ticks_[thread]; }  // its kernel has ended
 
-  // Of these bytes, which are whole cells.
+  // Of so many bytes, from a cell on.
   uint32_t unwritten_bytes(uint32_t offset, uint32_t bytes) const {
-    const auto first = writers_.begin() + offset / 4;
-    return static_cast<uint32_t>(4 * std::count(first, first + bytes / 4, Cell{0}));
+    const auto first = writers_.begin() + offset / 4, rest = first + bytes / 4;  // of a word of which it has a part
+    const auto whole = static_cast<uint32_t>(4 * std::count(first, rest, Cell{0}));
+    return whole + (bytes % 4 > 0 && *rest == Cell{0} ? bytes % 4 : 0);
   }
 
   // The accesses: each returns true and fills `hazard` for the first cell at fault. Aligned to 4 bytes and in bounds.

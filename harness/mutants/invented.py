@@ -3,7 +3,7 @@
 
   invented.py                      all of invented.txt
   invented.py nan_keys heads       those whose name contains one of these words
-  invented.py --sample 10          drawn at random until ten seconds are over; the seed is printed
+  invented.py --sample 10          drawn by the commit until ten seconds are over; the seed is printed
 
 A mutant has one change that a program thought of; these have what a person did. An entry of invented.txt ends with an empty line:
 
@@ -31,6 +31,8 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+
+import draw
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import rungs  # noqa: E402
@@ -110,7 +112,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0], epilog="docs/mutants.md has more.")
     parser.add_argument("words", nargs="*", metavar="WORD", help="only entries whose name contains one of them")
     parser.add_argument("--sample", type=float, metavar="SECONDS", help="draw entries at random until the time is up")
-    parser.add_argument("--seed", type=int, default=None, help="of the sample; it is printed")
+    parser.add_argument("--seed", type=int, default=None, help="of the sample, which is printed; default: that of the commit")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="at a time (default: one per processor)")
     arguments = parser.parse_args()
 
@@ -119,7 +121,7 @@ def main() -> int:
     if not inventions:
         raise Unreadable(f"no name in {FILE.name} contains {' or '.join(arguments.words)}")
     if arguments.sample is not None:
-        seed = arguments.seed if arguments.seed is not None else random.randrange(10**6)
+        seed = draw.seed(arguments.seed)
         print(f"--sample {arguments.sample:g} --seed {seed}")
         random.Random(seed).shuffle(inventions)
 

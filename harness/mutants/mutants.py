@@ -4,7 +4,7 @@
   mutants.py                    all rungs, and the table in docs/results/mutants.csv
   mutants.py 03 09_rescale      these rungs
   mutants.py harness            the harness's own verdict code, judged by its tests
-  mutants.py --sample 60        as many, drawn at random, as a minute allows
+  mutants.py --sample 60        as many, drawn by the commit, as a minute allows
 
 docs/mutants.md says what a mutant is, how a survivor is read, and where an equivalent one is written down.
 """
@@ -24,6 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import draw as drawing
 import judge
 import verdicts
 from operators import Mutant, NotUnderstood
@@ -258,7 +259,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--build", type=Path, default=Path(os.environ.get("LADDER_BUILD", ROOT / "build")),
                         help="a configured Ninja build of the ladder (default: build)")
     parser.add_argument("--sample", type=float, metavar="SECONDS", help="draw rungs and mutants at random until the time is up")
-    parser.add_argument("--seed", type=int, help="of the sample; it is printed")
+    parser.add_argument("--seed", type=int, help="of the sample, which is printed; default: that of the commit")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at a time (default: one per processor)")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="update this table with what was run")
     parser.add_argument("--log", type=Path, metavar="FILE", help="write what became of each mutant, a line each")
@@ -317,7 +318,7 @@ def main(arguments: list[str]) -> int:
     chosen = choose_stages(named) if named else ([] if with_harness else list(rungs.known()))
     draw = None
     if options.sample is not None:
-        seed = options.seed if options.seed is not None else random.SystemRandom().randrange(1_000_000)
+        seed = drawing.seed(options.seed)
         draw = random.Random(seed)
         if not named:  # of the others nobody has looked at all survivors
             chosen = [stage for stage in chosen if stage.name in run_whole(ROOT / "docs" / "results" / "mutants.csv")

@@ -550,6 +550,14 @@ TEST_CASE("__syncwarp is a barrier of lanes, whatever its line", "[emulator][mis
   CHECK_FALSE(run(syncwarp_in_branches<false>, 32, 128, out.data()).reports().empty());
 }
 
+TEST_CASE("what nobody writes of a block's shared memory is counted to the last byte", "[emulator][misuse]") {
+  for (const uint32_t bytes : {0u, 1u, 4u, 7u, 4096u}) {
+    Device device({.threads = 1});
+    launch(device, does_nothing, dim3(2), dim3(32), bytes);
+    CHECK(device.counters().unused_smem_bytes == bytes);
+  }
+}
+
 TEST_CASE("a block has no more shared memory than the GPU that it is for", "[emulator][misuse]") {
   const auto launched = [](uint32_t limit, uint32_t bytes) {
     Device device({.threads = 1, .smem_limit = limit});

@@ -8,12 +8,14 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 from pathlib import Path
 from unittest import mock
 
 ROOT = Path(__file__).resolve().parents[3]
 sys.path[:0] = [str(ROOT), str(Path(__file__).parent), str(ROOT / "harness" / "mutants")]
 import fake_ladder  # noqa: E402
+import draw  # noqa: E402
 import invented  # noqa: E402
 import judge  # noqa: E402
 import mutants  # noqa: E402
@@ -32,6 +34,20 @@ def function(body: str, head: str = "void f(float x, float y, int i, int j)") ->
 def changes(text: str, operator: str | None = None) -> list[str]:
     """Each mutant's changed line."""
     return [mutant.changed for mutant in operators.mutants_of(text) if operator in (None, mutant.operator)]
+
+
+class Seed(unittest.TestCase):
+    def test_it_is_the_one_given_or_the_commits(self) -> None:
+        self.assertEqual(draw.seed(7), 7)
+        tree = subprocess.CompletedProcess([], 0, stdout="00010abc\n")
+        with unittest.mock.patch("subprocess.run", return_value=tree):
+            self.assertEqual(draw.seed(None), 0x10)
+            self.assertEqual(draw.seed(0), 0)
+
+    def test_without_git_it_is_drawn(self) -> None:
+        for error in (FileNotFoundError("git"), subprocess.CalledProcessError(128, "git")):
+            with unittest.mock.patch("subprocess.run", side_effect=error):
+                self.assertGreater(len({draw.seed(None) for _ in range(9)}), 1)
 
 
 class Invented(unittest.TestCase):
