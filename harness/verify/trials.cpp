@@ -205,15 +205,27 @@ std::vector<Trial> gpu_trials(const Stage& stage, const Variant& variant, const 
   }
   if (!trials.empty()) return trials;
 
+  const auto few = [&](const Shape& of, int tiles, int heads) {
+    return few_tiles(stage, variant, of, choice.seed, tiles, heads);
+  };
+  const auto walk = [&](const Shape& of, int tiles) {
+    Trial whole = long_walk(stage, variant, of, choice.seed, tiles);
+    whole.ends_only = false;
+    return whole;
+  };
   trials.push_back({.shape = shape, .kinds = {InputKind::normal}, .seed = choice.seed});
   trials.push_back(all_sets(shape, choice.seed));
   trials.push_back(other_problem(stage, variant, shape, choice.seed));
-  trials.push_back(few_tiles(stage, variant, shape, choice.seed, 1, 3));
+  trials.push_back(of_magnitude(few(shape, 1, 3), 4, 8));
+  trials.push_back(of_magnitude(few(shape, 2, 8), -5, -4));
+  trials.push_back(walk(shape, LONG_WALK));
   if (choice.thorough) trials.push_back(other_problem(stage, variant, shape, choice.seed, FAR_HEADS - 1, 2));
   if (variant.causal && !shape.causal) {
-    trials.push_back(all_sets(with_mask(shape), choice.seed));
-    trials.push_back(other_problem(stage, variant, with_mask(shape), choice.seed));
-    trials.push_back(few_tiles(stage, variant, with_mask(shape), choice.seed, 5, 3));
+    const Shape masked = with_mask(shape);
+    trials.push_back(all_sets(masked, choice.seed));
+    trials.push_back(other_problem(stage, variant, masked, choice.seed));
+    trials.push_back(of_magnitude(few(masked, 5, 3), 5, 8));
+    trials.push_back(walk(masked, LONG_WALK - 1));
   }
   if (choice.thorough) std::ranges::move(random_trials(stage, variant, shape, choice.seed), std::back_inserter(trials));
   return trials;

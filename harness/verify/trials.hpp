@@ -56,8 +56,8 @@ struct TrialChoice {
 std::vector<Trial> emulator_trials(const Stage& stage, const Variant& variant, const Shape& shape,
                                    const TrialChoice& choice);
 
-// On the GPU the same without builds, at usual magnitudes, and with fewer of few tiles: one, and under a mask five; no growing
-// maxima, for the shape itself is longer there; more than 2^32 elements with `thorough` only.
+// On the GPU the same without builds, and with fewer of few tiles: one and two, and under a mask five; the walk over 47 tiles is
+// whole there; more than 2^32 elements with `thorough` only.
 std::vector<Trial> gpu_trials(const Stage& stage, const Variant& variant, const Shape& shape,
                               const TrialChoice& choice);
 
