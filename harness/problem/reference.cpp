@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cmath>
 #include <limits>
+#include <span>
 
 #include "harness/base/parallel.hpp"
 
@@ -40,18 +41,36 @@ Head load_head(const Shape& shape, const Inputs& inputs, int64_t head) {
   return loaded;
 }
 
-// sum[i] += factor * values[i]. With wider vectors where there are any, and the same to the last bit: no clone has an
-// FMA.
+// sum[i] += factors[row] * values[row * stride + i], one row after the other: a row of S or O, of K transposed or V.
+template <class T>
+inline __attribute__((always_inline)) void add_rows(T* __restrict sum, int64_t count, const T* factors, int64_t rows,
+                                                    const float* __restrict values, int64_t stride) {
+  constexpr int64_t TOGETHER = 8;  // so that a sum is loaded and stored once for as many products
+  int64_t row = 0;
+  for (; row + TOGETHER <= rows; row += TOGETHER, values += TOGETHER * stride) {
+    for (int64_t i = 0; i < count; ++i) {
+      T each = sum[i];
+      for (int64_t k = 0; k < TOGETHER; ++k) each += factors[row + k] * static_cast<T>(values[k * stride + i]);
+      sum[i] = each;
+    }
+  }
+  for (; row < rows; ++row, values += stride) {
+    for (int64_t i = 0; i < count; ++i) sum[i] += factors[row] * static_cast<T>(values[i]);
+  }
+}
+// With wider vectors where there are any, and the same to the last bit: no clone has an FMA.
 #if defined(__x86_64__)
 #define LADDER_CLONES __attribute__((target_clones("avx2", "default")))
 #else
 #define LADDER_CLONES
 #endif
-LADDER_CLONES void add_scaled(double* __restrict sum, double factor, const float* __restrict values, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) sum[i] += factor * static_cast<double>(values[i]);
+LADDER_CLONES void add_product(std::span<double> sum, std::span<const double> factors, const float* values,
+                               int64_t stride) {
+  add_rows(sum.data(), std::ssize(sum), factors.data(), std::ssize(factors), values, stride);
 }
-LADDER_CLONES void add_scaled(float* __restrict sum, float factor, const float* __restrict values, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) sum[i] += factor * values[i];
+LADDER_CLONES void add_product(std::span<float> sum, std::span<const float> factors, const float* values,
+                               int64_t stride) {
+  add_rows(sum.data(), std::ssize(sum), factors.data(), std::ssize(factors), values, stride);
 }
 
 float rounded(double value) {
@@ -96,7 +115,8 @@ struct RowSolver {
   bool with_score_term;
   std::vector<double> S;
   std::vector<float> S_f32, P;
-  std::vector<float> plain;
+  std::vector<float> plain, query_f32;
+  std::vector<double> query_f64;
   Errors errors;
 
   RowSolver(const Shape& shape, const Head& head, bool with_score_term)
@@ -106,19 +126,20 @@ struct RowSolver {
         S(shape.n),
         S_f32(shape.n),
         P(shape.n),
-        plain(shape.d) {}
+        plain(shape.d),
+        query_f32(shape.d),
+        query_f64(shape.d) {}
 
   RowResult solve(const f16* query, int64_t keys, double* exact) {
     const int64_t n = shape.n, d = shape.d;
     std::fill(S.begin(), S.end(), 0.0);
     std::fill(S_f32.begin(), S_f32.end(), 0.0f);
     constexpr int64_t BLOCK = 1024;  // of scores: 12 KiB, so that they stay in L1 while K streams by
+    for (int64_t c = 0; c < d; ++c) query_f64[c] = query_f32[c] = to_float(query[c]);
     for (int64_t j = 0; j < keys; j += BLOCK) {
-      for (int64_t c = 0; c < d; ++c) {
-        const float* const K_column = &head.K_transposed[c * n + j];
-        add_scaled(&S[j], to_float(query[c]), K_column, std::min(BLOCK, keys - j));
-        add_scaled(&S_f32[j], to_float(query[c]), K_column, std::min(BLOCK, keys - j));
-      }
+      const auto block = std::min(BLOCK, keys - j);
+      add_product({&S[j], size_t(block)}, query_f64, &head.K_transposed[j], n);
+      add_product({&S_f32[j], size_t(block)}, query_f32, &head.K_transposed[j], n);
     }
     const double scale = shape.scale();
     double exact_max = -std::numeric_limits<double>::infinity();
@@ -139,16 +160,16 @@ struct RowSolver {
     }
 
     std::fill(exact, exact + d, 0.0);
-    for (int64_t j = 0; j < keys; ++j) add_scaled(exact, S[j], &head.V[j * d], d);
+    add_product({exact, size_t(d)}, {S.data(), size_t(keys)}, head.V.data(), d);
     double query_square = 0;
     for (int64_t c = 0; c < d; ++c) {
-      query_square += std::pow(to_float(query[c]), 2);
+      query_square += std::pow(query_f32[c], 2);
       exact[c] /= exact_sum;
     }
     for (size_t i = 0; i < STALENESS.size(); ++i) {
       for (int64_t j = 0; j < keys; ++j) P[j] = rounded(S_f32[j] * STALENESS[i]);
       std::fill(plain.begin(), plain.end(), 0.0f);
-      for (int64_t j = 0; j < keys; ++j) add_scaled(plain.data(), P[j], &head.V[j * d], d);
+      add_product(plain, {P.data(), size_t(keys)}, head.V.data(), d);
       for (int64_t c = 0; c < d; ++c) {
         if (!std::isfinite(exact[c])) continue;
         const float value = plain[c] / (plain_sum * STALENESS[i]);
