@@ -536,10 +536,10 @@ std::vector<CheckResult> check_sets_on_gpu(const Stage& stage, const Variant& va
   const auto run = [&]() -> Status {
     if (const Status status = problem_on_gpu.poison_output(); !status) return status;
     if (const Status status = problem_on_gpu.run(variant); !status) return status;
-    std::vector<OutputRow> rows;  // of the first and the last head, where there are too many to read
-    for (int64_t row = 0; problem.far_heads > 0 && row < 2 * int64_t{problem.shape.n}; ++row) {
-      const int64_t skipped = row < problem.shape.n ? 0 : int64_t{problem.far_heads - 2} * problem.shape.n;
-      rows.push_back({.output = 0, .row = row + skipped});
+    std::vector<OutputRow> rows;  // of the heads that are known, where there are too many to read
+    for (int64_t head = 0; problem.far_heads > 0 && head < problem.shape.batch_heads(); ++head) {
+      const int64_t first = problem.launched_head(head) * problem.shape.n;
+      for (int64_t i = 0; i < problem.shape.n; ++i) rows.push_back({.output = 0, .row = first + i});
     }
     for (const TensorSpec& spec : outputs_of(variant, problem.shape)) {
       auto read = rows.empty() ? problem_on_gpu.read_output(spec.name) : problem_on_gpu.read_rows(spec.name, rows);

@@ -70,7 +70,7 @@ Row attention(const Shape& shape, const Inputs& inputs, const View& view, int64_
   for (int64_t key = 0; key < keys; ++key) {
     double score = 0;
     for (int64_t i = 0; i < d; ++i) score += double{to_float(Q[i])} * double{to_float(K[key * d + i])};
-    weights[key] = score / std::sqrt(double(shape.d));
+    weights[key] = score * double{shape.scale()};
     max = std::max(max, weights[key]);
   }
   for (int64_t key = 0; key < keys; ++key) {

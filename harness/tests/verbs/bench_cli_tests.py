@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""bench and compare from outside, on a fake GPU (fake_gpu.cpp).  bench_cli_tests.py PATH/TO/ladder_fake_gpu
+"""check, bench and compare from outside, on a fake GPU (fake_gpu.cpp).  bench_cli_tests.py PATH/TO/ladder_fake_gpu
 
 No rung is named here: those that a test needs come from `ladder describe`."""
 from __future__ import annotations
@@ -27,6 +27,8 @@ A, B = next(RUNGS.pairs())  # neighbours; B starts from A, and both are dense on
 ABLATED_FROM, ABLATED, OTHER_TILE = RUNGS.ablated()
 CAUSAL = RUNGS.find(lambda rung: "causal" in default(rung)["problems"])
 SCORES = RUNGS.find(lambda rung: default(rung)["needs_workspace"])  # n x n scores of 4 bytes
+QUICK = min((rung for rung in RUNGS.all if not default(rung)["needs_workspace"] and "causal" not in default(rung)["problems"]),
+            key=step)  # of short lengths, for a fake that computes each row by the formula
 TILED = RUNGS.find(lambda rung: default(rung)["br"] > 0 and rung["previous"] != SCORES["stage"])
 FAKE_PEER = f"python3 {shlex.quote(str(Path(__file__).parent.parent / 'fakes' / 'fake_peer.py'))}"
 HANG_S = 1200  # nothing here takes a tenth of it on the slowest laptop; a limit against hanging for ever
@@ -43,6 +45,27 @@ def environment(**extra: str) -> dict[str, str]:
 
 def ladder(*arguments: str, **extra: str) -> subprocess.CompletedProcess:
     return subprocess.run([LADDER, *arguments], capture_output=True, text=True, timeout=HANG_S, env=environment(**extra))
+
+
+class Check(unittest.TestCase):
+    def checked(self, **extra: str) -> tuple[int, list[dict]]:
+        run = ladder("check", QUICK["number"], "--on", "gpu", "--batch", "1", "--heads", "1", "--n", "64", "--json", "-", **extra)
+        return run.returncode, json.loads(run.stdout)
+
+    def test_a_right_stage_passes_on_every_problem(self) -> None:
+        code, results = self.checked()
+        self.assertEqual(code, 0)
+        self.assertEqual([result["failures"] for result in results if result["failures"]], [])
+        lengths = {result["n"] for result in results}
+        self.assertLess(min(lengths), 64)
+        self.assertGreater(max(lengths), 1024)
+        self.assertGreater(len({result.get("softmax_scale") for result in results}), 3)
+
+    def test_a_wrong_stage_fails_on_every_problem(self) -> None:
+        code, results = self.checked(FAKE_GPU_WRONG=QUICK["stage"])
+        self.assertEqual(code, 1)
+        told = [{failure["kind"] for failure in result["failures"]} for result in results if result["inputs"] != "nan_head"]
+        self.assertTrue(all("wrong_result" in kinds for kinds in told), told)
 
 
 class Bench(unittest.TestCase):
