@@ -36,6 +36,7 @@ struct Options {
   // Not 0: the order in which the threads of a cluster run is drawn, with this as the seed. 0: all take turns.
   uint64_t schedule = 0;
   uint32_t smem_limit = 0;  // bytes per block, see max_shared_memory; 0: those of sm_90
+  int sm = 0;               // compute capability times ten: instructions that came later are reported; 0: none is
   // When it becomes true, the launch ends early and without a report. It is looked at many times per millisecond.
   const std::atomic<bool>* stop = nullptr;
 };
@@ -113,6 +114,7 @@ enum class ReportKind {
   missing_wgmma_fence,   // a wgmma on registers that no wgmma_fence has handed over since they were written
   register_budget,       // setmaxnreg to more registers than there are to give back, or to fewer than there are
   cluster_misuse,        // a block that is not there, or not any more
+  newer_instruction,     // than the GPU of Options::sm
   global_out_of_bounds,  // outside every registered buffer
   global_misaligned,
   global_read_only,  // a write to a registered read-only buffer

@@ -143,12 +143,27 @@ class Launch {
     merge_counts(block);
     unused_smem_bytes_ = std::min(unused_smem_bytes_, block.unused_smem_bytes);
     for (LoggedReport& report : block.log.reports()) reports_.push_back(std::move(report));
+    report_newer_instructions(block);
     device_.trace_.insert(device_.trace_.end(), block.counting.trace.begin(), block.counting.trace.end());
     if (!block.counting.trace.empty()) {
       for (size_t i = 1; i < block.smem.regions().size(); ++i) {
         const Region& region = block.smem.regions()[i];
         device_.trace_regions_.push_back({config_.number, region.name, region.offset, region.bytes});
       }
+    }
+  }
+
+  void report_newer_instructions(const Block& block) {
+    const int has = config_.options.sm;
+    for (SiteId id = 0; has > 0 && id < block.counting.sites.size(); ++id) {
+      const Site& site = block.counting.sites[id];
+      const InstructionInfo& instruction = info(site.instruction);
+      if (instruction.sm <= has) continue;
+      LoggedReport& added = reports_.emplace_back();
+      added.report.kind = ReportKind::newer_instruction;
+      added.report.where = {source_line(site.call)};
+      added.report.message = fmt::format("{} at {} needs sm_{}, and sm_{} is to suffice", instruction.name,
+                                         to_string(added.report.where[0]), instruction.sm, has);
     }
   }
 

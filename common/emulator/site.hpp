@@ -76,6 +76,7 @@ struct InstructionInfo {
   std::string_view name;
   uint8_t bytes;  // per thread; per row for ldmatrix; 0 for wmma, which counts by itself
   bool is_load;
+  int sm = 0;  // compute capability times ten that first has it; 0: every GPU
 };
 const InstructionInfo& info(Instruction instruction);
 // Reads or writes memory by the copy engine, after the instruction.

@@ -53,7 +53,8 @@ bool come_to(Instruction instruction, const CallSite& call, uint32_t id, uint32_
     event.threads = static_cast<int>(threads);
   }
   if (id == 0 || id >= block.scheduler.named_barriers.size()) {
-    misused(fmt::format("there is no barrier {}; they are 1 to 15", id));
+    misused(
+        fmt::format("the named barriers are 1 to 15, and {} is {}", id, id == 0 ? "that of __syncthreads" : "none"));
     return false;
   }
   if (threads == 0 || threads % 32 != 0 || threads > block.launch.warps() * 32) {

@@ -63,6 +63,7 @@ EmulatorRun run_on_emulator(const Stage& stage, const Variant& variant, const Pr
                             const emulator::Options& options, Unset build) {
   const Shape launched = problem.launched();
   emulator::Options limits = options;
+  limits.sm = stage.min_sm;
   // What the oldest GPU has that the stage is for; where a row takes it, a longer one may need a newer GPU.
   if (variant.smem_bytes_per_key == 0) limits.smem_limit = emulator::max_shared_memory(stage.min_sm);
   if (problem.far_heads > 0) {

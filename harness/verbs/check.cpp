@@ -65,6 +65,8 @@ double emulated_work(const Trial& trial) {
   return queries * trial.shape.n * (trial.both_builds ? 2 : 1);
 }
 
+constexpr double SCORES_PER_SECOND = 4e6;  // of a tensor-core stage on two cores of a laptop
+
 // Problems are the same for all stages that take the shape, and their references cost more than a launch on a GPU.
 class Problems {
  public:
@@ -147,6 +149,7 @@ class Check {
       progress.step(fmt::format("{}, emulated, {}", name_of(candidate, options_), describe(trial)),
                     emulated_work(trial));
       std::vector<CheckResult> results;
+      const std::optional<double> limit = emulator_timeout(trial);
       const Watched watched = watch(
           [&, candidate, trial = trial](const std::atomic<bool>& stop) {
             const emulator::Options emulated{.multiprocessors = trial.multiprocessors,
@@ -156,8 +159,8 @@ class Check {
             results = check_sets_on_emulator(*candidate.stage, *candidate.variant, problems.get(trial), emulated,
                                              trial.both_builds);
           },
-          options_.timeout);
-      if (!take(candidate, Backend::emulator, shape, trial, watched, std::move(results))) return {};
+          limit);
+      if (!take(candidate, Backend::emulator, shape, trial, watched, limit, std::move(results))) return {};
     }
     for (const Candidate& candidate : candidates) {
       if (!options_.thorough || !options_.inputs.empty() || interrupted()) break;
@@ -244,7 +247,7 @@ class Check {
                   check_sets_on_gpu(*candidate.stage, *candidate.variant, problems.get(trial), *on_gpu, naive_output);
             },
             gpu_timeout());
-        if (!take(candidate, Backend::gpu, shape, trial, watched, std::move(results))) return {};
+        if (!take(candidate, Backend::gpu, shape, trial, watched, gpu_timeout(), std::move(results))) return {};
       }
     }
     for (const Candidate& candidate : candidates) {
@@ -259,8 +262,14 @@ class Check {
   // A launch that hangs on a GPU cannot be stopped; ten minutes are beyond any that is meant.
   std::optional<double> gpu_timeout() const { return options_.timeout ? options_.timeout : 600; }
 
+  // The emulator itself ends a kernel that executes too many instructions. One of a reader's may loop without any.
+  std::optional<double> emulator_timeout(const Trial& trial) const {
+    if (options_.timeout || !options_.may_loop) return options_.timeout;
+    constexpr double SLOWER = 60;  // CUDA cores alone, on a busy machine
+    return std::round(60 + SLOWER * emulated_work(trial) / SCORES_PER_SECOND);
+  }
+
   static void warn_of_time(double scores) {
-    constexpr double SCORES_PER_SECOND = 4e6;  // of a tensor-core stage on two cores of a laptop
     const double minutes = scores / SCORES_PER_SECOND / 60;
     if (minutes > 3) {
       fmt::print(stderr,
@@ -289,14 +298,14 @@ class Check {
 
   // Keeps what a launch has given. False: the check ends here.
   bool take(const Candidate& candidate, Backend backend, const Shape& shape, const Trial& trial, const Watched& watched,
-            std::vector<CheckResult> results) {
+            std::optional<double> limit, std::vector<CheckResult> results) {
     lost = watched.lost;
     if (watched.ended == Ended::interrupted) return false;
     CheckLine& into = line(candidate, backend, shape);
     if (watched.ended == Ended::timed_out) {
-      into.results.push_back(stopped_result(candidate, trial, backend, FailureKind::hangs,
-                                            fmt::format("the launch was stopped: it had not ended after {} s",
-                                                        backend == Backend::gpu ? *gpu_timeout() : *options_.timeout)));
+      into.results.push_back(
+          stopped_result(candidate, trial, backend, FailureKind::hangs,
+                         fmt::format("the launch was stopped: it had not ended after {} s", *limit)));
       ++done;
       return !watched.lost;
     }

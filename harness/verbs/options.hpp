@@ -44,6 +44,7 @@ struct Options {
   bool answers_only = false;      // counts may be what they are
   bool first_failure = false;     // a stage's check ends with a wrong answer
   std::optional<double> timeout;  // seconds for one launch with its inputs and reference
+  bool may_loop = false;          // without one, a launch is stopped all the same when it is far beyond its work
 
   std::string csv, json, trace;  // a file, "-" for standard output, or empty; known to be writable
 

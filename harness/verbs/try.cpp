@@ -406,7 +406,7 @@ Result<ExitCode> try_verb(const Options& options) {
   as_stage.stages_named = true;
   as_stage.on = Where::cpu;
   as_stage.first_failure = true;
-  if (!as_stage.timeout) as_stage.timeout = 60;
+  as_stage.may_loop = true;
   fmt::print(table_stream(options), "{} in the place of {}\n", options.file, (*stage)->name);
   const auto checked = check_verb(as_stage);
   if (!checked || *checked != ExitCode::done || options.sealed) return checked;

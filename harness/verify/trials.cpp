@@ -16,7 +16,7 @@ constexpr float OTHER_SCALE = 0.7f;
 constexpr float SHARPER = 16;  // scores of ten thousand and more, above and below zero
 constexpr int RANDOM_TRIALS = 8;
 constexpr int MANY_HEADS = 45;
-constexpr int LONG_WALK = 47;         // tiles
+constexpr int LONG_WALK = 67;         // tiles
 constexpr int FAR_WALK = 65536 + 29;  // keys
 
 // The shortest length from `least` on that the variant takes, of at least `tiles` key tiles.
@@ -79,10 +79,17 @@ Trial few_tiles(const Stage& stage, const Variant& variant, Shape shape, uint64_
 // The same problem with numbers of another magnitude: a kernel may have one built in, as a maximum to begin with, a mask or
 // a clamp.
 Trial of_magnitude(Trial trial, int q_exponent, int v_exponent) {
-  if (trial.kinds.size() < size_t(trial.shape.batch_heads())) trial.kinds.push_back(InputKind::negative_rows);
-  while (trial.kinds.size() < size_t(trial.shape.batch_heads())) trial.kinds.push_back(InputKind::normal);
+  const InputKind some[] = {InputKind::normal, InputKind::negative_rows, InputKind::peaky};  // the last beyond f16
+  trial.kinds.clear();
+  for (int64_t head = 0; head < trial.shape.batch_heads(); ++head) trial.kinds.push_back(some[head % 3]);
   trial.shape.softmax_scale = std::ldexp(trial.shape.scale(), -q_exponent);
   trial.exponents = {{"Q", q_exponent}, {"V", v_exponent}};
+  return trial;
+}
+
+// Queries and keys of nothing but zeros: all weights are equal, and nothing may be divided by the size of either.
+Trial of_zeros(Trial trial) {
+  trial.exponents = {{"Q", -40}, {"K", -40}};
   return trial;
 }
 
@@ -101,10 +108,10 @@ Trial long_walk(const Stage& stage, const Variant& variant, Shape shape, uint64_
 // More keys than 16 bits can number, more tiles than 8, and more than 2^32 scores; none for a variant that does not take so many.
 std::optional<Trial> far_walk(const Stage& stage, const Variant& variant, Shape shape, uint64_t seed) {
   shape.batch = 1;
-  shape.heads = 2;
+  shape.heads = 3;
   shape.n = supported_length(stage, variant, shape, FAR_WALK);
   if (shape.n == 0 || variant.workspace_at(shape) > 0) return std::nullopt;
-  const std::vector<InputKind> kinds{InputKind::peaky, InputKind::last_tile_max};
+  const std::vector<InputKind> kinds{InputKind::peaky, InputKind::last_tile_max, InputKind::ties};
   return Trial{.shape = shape, .kinds = kinds, .seed = seed + 4, .ends_only = true};
 }
 
@@ -158,8 +165,11 @@ std::vector<Trial> emulator_trials(const Stage& stage, const Variant& variant, c
   trials.push_back(of_magnitude(few(shape, 1, 3), 4, 8));
   trials.back().multiprocessors = 132;  // an H200's
   trials.push_back(of_magnitude(few(other_d, 2, 8, other_n), -5, -4));
-  for (const int tiles : {4, 5, 6, 10}) {
-    trials.push_back(few(with_columns(variant, shape, 64), tiles, 1));
+  trials.back().multiprocessors = 12;  // more than eight, and no multiple of eight: 132 is none either
+  trials.push_back(of_zeros(few(shape, 1, 1)));
+  // Remainders of loops over tiles, over columns and, in a rung without tiles, over keys.
+  for (const auto& [tiles, columns] : {std::pair{4, 48}, {5, 96}, {6, 40}, {8, 24}, {9, 64}, {10, 72}, {16, 64}}) {
+    trials.push_back(few(with_columns(variant, shape, columns), tiles, 1, 29 * tiles));
     trials.back().ends_only = true;
   }
   trials.push_back(few(with_columns(variant, shape, variant.max_d), 7, 1));
@@ -168,7 +178,8 @@ std::vector<Trial> emulator_trials(const Stage& stage, const Variant& variant, c
   trials.back().multiprocessors = 6;
   trials.push_back(few(with_columns(variant, shape, variant.max_d - 1), 1, MANY_HEADS));
   trials.back().shape.softmax_scale = SHARPER * shape.scale();
-  trials.back().kinds = {InputKind::peaky, InputKind::negative_rows, InputKind::normal};
+  trials.back().kinds = {InputKind::peaky, InputKind::negative_rows, InputKind::normal, InputKind::not_finite,
+                         InputKind::ties};
   trials.back().multiprocessors = 5;
   trials.push_back(long_walk(stage, variant, shape, choice.seed, LONG_WALK));
   if (variant.causal && !shape.causal) {

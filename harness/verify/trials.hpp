@@ -39,15 +39,16 @@ struct TrialChoice {
 //   3. another softmax scale, more tiles than usual and an odd number of them where the tile allows it, in the first, the
 //      middle and the last head of a problem of more than 2^32 elements;
 //   4. as few tiles of keys as it takes, in three heads: fewer than a GPU has places for; and two tiles or so in eight. Their
-//      numbers are of other magnitudes, Q by a power of two and the softmax scale by its inverse. Four, five, six and ten
-//      tiles for some of the queries; and seven, on six SMs, whose scores reach beyond ten thousand;
+//      numbers are of other magnitudes, Q by a power of two and the softmax scale by its inverse. Four, five, six, eight,
+//      nine, ten and sixteen tiles for some of the queries, with head dimensions that have other remainders; Q and K of
+//      zeros; and seven tiles, on six SMs, whose scores reach beyond ten thousand;
 //   5. as few tiles in 45 heads, on five SMs: a block that stays there goes on for long, from one head to another after the
 //      next. Scores as large, above and below zero;
-//   6. maxima that stand anywhere, and such that grow to the last key, over 47 tiles and at least 1533 keys, for the first
-//      queries, for the last and for some between: a stage of a pipeline is used a dozen times, a mask of 32 bits is at its
+//   6. maxima that stand anywhere, and such that grow to the last key, over 67 tiles and at least 2173 keys, for the first
+//      queries, for the last and for some between: a stage of a pipeline is used a dozen times, a mask of 64 bits is at its
 //      end, and no block has so many threads;
 //   7. the second, the third and the fewest tiles once more under a causal mask, of a stage that has one, with two in eight
-//      heads, four to eight in one, nine in two, and 46: tiles of queries have different lengths then, and a kernel that deals
+//      heads, four to eight in one, nine in two, and 66: tiles of queries have different lengths then, and a kernel that deals
 //      them out in pairs, or in pairs of pairs, has fewer than there are places for, an odd or an even number, or is left
 //      with one.
 // A variant that takes any head dimension meets one that four divides and eight does not, others that no power of two divides,
@@ -56,7 +57,7 @@ struct TrialChoice {
 std::vector<Trial> emulator_trials(const Stage& stage, const Variant& variant, const Shape& shape,
                                    const TrialChoice& choice);
 
-// On the GPU the same without builds, and with fewer of few tiles: one and two, and under a mask five; the walk over 47 tiles is
+// On the GPU the same without builds, and with fewer of few tiles: one and two, and under a mask five; the walk over 67 tiles is
 // whole there; more than 2^32 elements with `thorough` only.
 std::vector<Trial> gpu_trials(const Stage& stage, const Variant& variant, const Shape& shape,
                               const TrialChoice& choice);

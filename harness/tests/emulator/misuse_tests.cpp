@@ -541,6 +541,10 @@ __global__ void syncwarp_in_branches(uint32_t* out) {
 
 __global__ void does_nothing() {}
 
+__global__ void elects(uint32_t* out) {
+  if (elect_sync()) st_global_b32(out, threadIdx.x);  // @elects
+}
+
 }  // namespace
 
 TEST_CASE("__syncwarp is a barrier of lanes, whatever its line", "[emulator][misuse]") {
@@ -572,6 +576,35 @@ TEST_CASE("a block has no more shared memory than the GPU that it is for", "[emu
   const std::pair<int, uint32_t> kib[] = {{75, 64}, {80, 163}, {86, 99},   {87, 163},
                                           {89, 99}, {90, 227}, {100, 227}, {120, 99}};
   for (const auto& [sm, wanted] : kib) CHECK(emulator::max_shared_memory(sm) == wanted * 1024);
+}
+
+TEST_CASE("instructions that came after the GPU that a kernel is for are reported", "[emulator][misuse]") {
+  const auto launched = [](int sm) {
+    uint32_t lane = 0;
+    Device device({.threads = 1, .sm = sm});
+    device.register_buffer(&lane, sizeof lane, "out", emulator::Access::read_write);
+    launch(device, elects, dim3(1), dim3(32), 0, &lane);
+    return device;
+  };
+  check_silent(launched(0));
+  check_silent(launched(90));
+  const Device device = launched(80);
+  const Report& report = only_report(device);
+  CHECK(report.kind == ReportKind::newer_instruction);
+  CHECK(report.where == std::vector{MARKED("elects")});
+  CHECK_THAT(report.message, Contains("elect.sync") && Contains("needs sm_90"));
+}
+
+TEST_CASE("another lane is elected when the threads run in another order", "[emulator][misuse]") {
+  std::vector<uint32_t> lanes(2);
+  for (const uint64_t schedule : {0, 7}) {
+    Device device({.threads = 1, .schedule = schedule});
+    device.register_buffer(lanes.data(), 8, "out", emulator::Access::read_write);
+    launch(device, elects, dim3(1), dim3(32), 0, lanes.data() + (schedule > 0));
+  }
+  CHECK(lanes[0] < 32);
+  CHECK(lanes[1] < 32);
+  CHECK(lanes[0] != lanes[1]);
 }
 
 // ---- what C++ leaves open, and a GPU does otherwise ----------------------------------------------------------------------

@@ -24,7 +24,7 @@ constexpr Shape SHAPE{.batch = 1, .heads = 1, .n = 512, .d = 128};
 TEST_CASE(
     "a check launches normal inputs, all sets in two batches by both builds, and a far problem of another shape") {
   const std::vector<Trial> trials = emulator_trials(STAGE, TILED, SHAPE, {});
-  REQUIRE(trials.size() == 12);
+  REQUIRE(trials.size() == 16);
   CHECK(trials[0] == Trial{.shape = SHAPE, .kinds = {InputKind::normal}});
 
   const Trial &sets = trials[1], &far = trials[2];
@@ -48,24 +48,27 @@ TEST_CASE(
     CHECK(exponent != 0);
     CHECK(std::ldexp(trial.shape.scale(), exponent) == SHAPE.scale());
   }
-  CHECK(trials[9].shape.scale() > 10 * SHAPE.scale());
-  CHECK(trials[9].shape.n == 256);  // seven tiles of 32 keys, in whole tiles of 64 queries
-  CHECK(trials[10].shape.scale() > 10 * SHAPE.scale());
-  CHECK(trials[10].shape.batch_heads() > 32);
-  CHECK(trials[10].shape.batch_heads() % std::ssize(trials[10].kinds) == 0);
-  CHECK(trials[11].shape.n > 32 * 32);  // tiles of 32 keys
-  CHECK(trials[11].ends_only);
-  CHECK(std::ranges::count(trials[11].kinds, InputKind::creeping_max) == 1);
+  CHECK(std::ranges::count(trials[3].kinds, InputKind::peaky) ==
+        1);  // Q of this size times as large has scores beyond f16
+  CHECK(trials[5].exponents == Exponents{{"Q", -40}, {"K", -40}});  // f16 ends at 2^-24
+  CHECK(trials[13].shape.scale() > 10 * SHAPE.scale());
+  CHECK(trials[13].shape.n == 256);  // seven tiles of 32 keys, in whole tiles of 64 queries
+  CHECK(trials[14].shape.scale() > 10 * SHAPE.scale());
+  CHECK(trials[14].shape.batch_heads() > 32);
+  CHECK(trials[14].shape.batch_heads() % std::ssize(trials[14].kinds) == 0);
+  CHECK(trials[15].shape.n > 64 * 32);  // tiles of 32 keys
+  CHECK(trials[15].ends_only);
+  CHECK(std::ranges::count(trials[15].kinds, InputKind::creeping_max) == 1);
   // Blocks that stay on their SM deal the work out by the number of SMs: four, and others, odd and even, few and many.
   std::set<uint32_t> sms;
   for (const Trial& trial : trials) sms.insert(trial.multiprocessors);
-  CHECK(sms == std::set<uint32_t>{4, 5, 6, 132});
+  CHECK(sms == std::set<uint32_t>{4, 5, 6, 12, 132});
 }
 
 TEST_CASE(
     "a variant that takes any head dimension meets one that no tile divides, and one with a mask all sets under it") {
   const std::vector<Trial> trials = emulator_trials(STAGE, ANY, SHAPE, {});
-  constexpr size_t DENSE = 12, ALL = 23;
+  constexpr size_t DENSE = 16, ALL = 27;
   REQUIRE(trials.size() == ALL);
   for (size_t i = DENSE; i < ALL; ++i) CHECK(trials[i].shape.causal);
   CHECK(std::ranges::equal(trials[DENSE].kinds, all_input_kinds()));
@@ -83,7 +86,7 @@ TEST_CASE(
     for (const Trial& trial : emulator_trials(STAGE, square, SHAPE, {})) {
       if (trial.shape.causal == causal) tiles.insert(trial.shape.n / square.tile.bc);
     }
-    for (int count = 1; count <= (causal ? 9 : 7); ++count) {
+    for (int count = 1; count <= (causal ? 9 : 10); ++count) {
       INFO(count << " tiles");
       CHECK(tiles.contains(count));
     }
@@ -98,12 +101,18 @@ TEST_CASE(
   const auto some = [](const std::set<int>& of, auto is) { return std::ranges::any_of(of, is); };
   CHECK(some(columns, [](int d) { return d % 8 == 4; }));
   CHECK(some(columns, [](int d) { return d % 4 == 2; }));
+  for (const int at_once : {16, 32, 64}) CHECK(some(columns, [=](int d) { return d % at_once == at_once / 2; }));
   CHECK(columns.contains(64));
   CHECK(columns.contains(ANY.max_d));
   CHECK(columns.contains(ANY.max_d - 1));
   for (const int at_once : {4, 8, 16, 32}) {
     CHECK(some(keys, [=](int n) { return n > at_once && n % at_once >= at_once / 2; }));
     CHECK(some(keys, [=](int n) { return n > at_once && n % at_once > 0 && n % at_once < at_once / 2; }));
+  }
+  for (const int at_once : {8, 16, 32}) {  // by groups of threads, four steps at a time
+    std::set<int> left_over;
+    for (const int n : keys) left_over.insert((n + at_once - 1) / at_once % 4);
+    CHECK(left_over.size() == 4);
   }
 }
 
@@ -119,7 +128,7 @@ TEST_CASE("of given sets and a given length nothing else is launched, or at no o
 TEST_CASE("thorough trials are as many again, of shapes that the variant takes, and the same for the same seed") {
   const TrialChoice thorough{.thorough = true, .seed = 3};
   const std::vector<Trial> trials = emulator_trials(STAGE, TILED, SHAPE, thorough);
-  REQUIRE(trials.size() > 12);
+  REQUIRE(trials.size() > 16);
   CHECK(trials == emulator_trials(STAGE, TILED, SHAPE, thorough));
   CHECK(trials != emulator_trials(STAGE, TILED, SHAPE, {.thorough = true, .seed = 4}));
   std::set<int> lengths, batches, heads;
@@ -143,6 +152,7 @@ TEST_CASE(
     for (const Trial& trial : emulator_trials(STAGE, variant, SHAPE, {.thorough = true})) {
       if (trial.shape.n <= 65536) continue;
       CHECK(trial.ends_only);
+      CHECK(std::ranges::count(trial.kinds, InputKind::ties) == 1);  // the largest sum of weights
       CHECK(supports(STAGE, variant, trial.shape));
       causal.push_back(trial.shape.causal);
     }

@@ -479,7 +479,7 @@ TEST_CASE("lanes that share a row and do not agree on it are rejected, each for 
 TEST_CASE("tiles that the copy engine brings wrongly, or scores relative to a wrong maximum, are rejected") {
   using enum InputKind;
   const auto reasons = [](Launch launch, InputKind kind) {
-    const ladder::Stage stage{.name = "tiles", .idea = "", .limit = "", .prediction = ""};
+    const ladder::Stage stage{.name = "tiles", .idea = "", .limit = "", .prediction = "", .min_sm = 90};
     const ladder::Variant variant{.label = "tiles", .smem_bytes = tiles::SMEM_BYTES, .on_emulator = launch};
     const CheckResult result = check_on_emulator(stage, variant, problem(kind, 2));
     INFO(messages_of(result));
