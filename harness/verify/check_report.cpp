@@ -106,6 +106,7 @@ std::string where_to_read(const Failure& failure) {
     if (report == "plain-access") return emulator("Pointers past the emulator");
     if (report == "uninitialised-read") return emulator("Unset variables");
     if (report == "array-bounds" || report == "undefined-arithmetic") return emulator("Undefined behaviour");
+    if (report == "newer-instruction") return emulator("Newer instructions");
     if (report.starts_with("global") || report.starts_with("shared")) return emulator("Addresses");
     return emulator("What is found");
   }

@@ -243,6 +243,27 @@ TEST_CASE("a comparison finds the largest error and its place") {
   CHECK(found.max_err == Approx(1.0).margin(0.01));
 }
 
+TEST_CASE("an error is weighed by its own row's tolerance, and the mean error by all of them") {
+  Reference reference{
+      .n = 4, .sets = 2, .rows = {0, 3, 4}, .answers = {}};  // rows of the first head, one of the second
+  reference.answers = {{.output = "O", .columns = 2}};
+  Reference::Answer& O = reference.answers[0];
+  O.values = {0, 0, 0, 0, 0, 0};
+  O.baseline = {{0.125, 0.0625}, {0.5, 0.5}};
+  O.row_tolerance = {3.0, 0.0, 7.0};
+  Tensor output(TensorSpec{.name = "O", .heads = 2, .rows = 4, .columns = 2});
+  output.half()[1] = to_f16(1.0f);  // row 0, allowed more there than ...
+  output.half()[6] = to_f16(0.5f);  // ... in row 3
+  output.half()[8] = to_f16(9.0f);  // another set's
+  const Comparison worst = compare_to_reference(reference, O, output, 0);
+  CHECK(worst.row == 3);
+  CHECK(worst.column == 0);
+  CHECK(worst.max_err == 0.5);
+  CHECK(worst.tolerance == Approx(0.25).margin(1e-4));
+  CHECK(worst.rms == Approx(std::sqrt((1.0 + 0.25) / 4)));
+  CHECK(worst.rms_tolerance == Approx(O.rms_tolerance(0, 2) + std::sqrt((9.0 + 9.0) / 4)));
+}
+
 TEST_CASE("one NaN, wherever it is, makes the error NaN; infinity makes it infinite") {
   const Shape shape{.n = 32, .d = 16};
   const Reference reference = make_reference(shape, make_inputs(InputKind::normal, shape, 1));

@@ -189,6 +189,19 @@ TEST_CASE("a wrong log-sum-exp fails, though the output is right") {
   CHECK(only(with_lse([](float* lse) { lse[128] = 0; }), FailureKind::guard_overwritten));
 }
 
+TEST_CASE("a wrong log-sum-exp is the wrong set's alone") {
+  Stage stage = stage_of([](emulator::Device& device, const AttentionParams& p) {
+    right(device, p);
+    on_host(device, p).LSE[127] += 1;
+  });
+  stage.variants[0].writes_lse = true;
+  const Problem problem = make_problem(SHAPE, std::array{InputKind::normal, InputKind::peaky}, 1);
+  const auto results = check_sets_on_emulator(stage, stage.variants[0], problem);
+  CHECK(results[0].ok);
+  REQUIRE(only(results[1], FailureKind::wrong_lse));
+  CHECK_THAT(results[1].failures[0].message, Contains("wrong in 1 of 64 rows, the first at batch 0, head 1, query 63"));
+}
+
 TEST_CASE("a NaN never passes, and never counts as an error of zero") {
   const CheckResult result = check(stage_of(writes_nan));
   CHECK(std::isnan(result.max_err));
@@ -204,6 +217,51 @@ TEST_CASE("a prediction that does not hold is a failure") {
   const CheckResult result = check(stage);
   REQUIRE(only(result, FailureKind::counts_differ));
   CHECK(result.failures[0].message == "mma: predicted 4, counted 0");
+}
+
+TEST_CASE("each count is held to its prediction") {
+  using Member = uint64_t Counts::*;
+  for (const Member member :
+       {&Counts::mma, &Counts::wgmma, &Counts::wgmma_left_running, &Counts::ldmatrix, &Counts::shuffles, &Counts::votes,
+        &Counts::yes_votes, &Counts::barriers, &Counts::bulk_copies, &Counts::gmem_bytes_read,
+        &Counts::gmem_bytes_written, &Counts::multicast_bytes, &Counts::unused_smem_bytes, &Counts::idle_blocks,
+        &Counts::idle_registers}) {
+    static Member off;
+    off = member;
+    Stage stage = stage_of(right);
+    stage.variants[0].predict = [](const Shape&) {
+      Counts counts;
+      counts.*off = 4;
+      return counts;
+    };
+    const CheckResult result = check(stage);
+    REQUIRE(only(result, FailureKind::counts_differ));
+    CHECK(result.failures.size() == 1);
+  }
+}
+
+TEST_CASE("a report points to its own passage") {
+  const auto passage = [](std::string_view report, std::string_view message = "") {
+    const std::string where =
+        where_to_read({FailureKind::emulator_report, std::string(message), std::string(report), {}});
+    return where.substr(where.find('"'));
+  };
+  CHECK(passage("race-between-blocks") == "\"Races between blocks\"");
+  CHECK(passage("race-read-after-write") == "\"Races\"");
+  CHECK(passage("exit-in-flight") == "\"Missing waits\"");
+  CHECK(passage("missing-proxy-fence") == "\"Proxy fences\"");
+  CHECK(passage("divergent-collective") == "\"Divergence\"");
+  CHECK(passage("incomplete-warp") == "\"Divergence\"");
+  CHECK(passage("endless-loop") == "\"Loops without end\"");
+  CHECK(passage("barrier-misuse", "named barrier 1") == "\"Named barriers\"");
+  CHECK(passage("barrier-misuse") == "\"mbarriers\"");
+  CHECK(passage("plain-access") == "\"Pointers past the emulator\"");
+  CHECK(passage("uninitialised-read") == "\"Unset variables\"");
+  CHECK(passage("undefined-arithmetic") == "\"Undefined behaviour\"");
+  CHECK(passage("newer-instruction") == "\"Newer instructions\"");
+  CHECK(passage("shared-misaligned") == "\"Addresses\"");
+  CHECK(passage("cluster-misuse") == "\"What is found\"");
+  CHECK_THAT(where_to_read({FailureKind::unset_variable, "", "", {}}), Contains("\"Unset variables\""));
 }
 
 TEST_CASE("every kind of failure points to a passage that exists") {
@@ -299,6 +357,30 @@ TEST_CASE("a variable that nobody has set is found by a second build") {
   const CheckResult found = judged(biased);
   REQUIRE(only(found, FailureKind::unset_variable));
   CHECK(found.failures[0].message.find("at batch 0, head 0, query 0, column 0") != std::string::npos);
+}
+
+TEST_CASE("two runs are the same to the last bit of the last element, in either build and in any order") {
+  static const auto with_last_bit = [](emulator::Device& device, const AttentionParams& given, bool flipped) {
+    right(device, given);
+    const AttentionParams p = on_host(device, given);
+    p.O[int64_t{p.batch_heads} * p.n * p.d - 1].bits ^= flipped;
+  };
+  const Problem problem = make_problem(SHAPE, InputKind::normal, 1);
+  Stage stage = stage_of(right);
+  stage.variants[0].on_emulator_zeroed =
+      +[](emulator::Device& device, const AttentionParams& p) { with_last_bit(device, p, true); };
+  const CheckResult unset = check_on_emulator(stage, stage.variants[0], problem, {}, true);
+  REQUIRE(only(unset, FailureKind::unset_variable));
+  CHECK_THAT(unset.failures[0].message, Contains("at batch 0, head 1, query 63, column 31"));
+
+  const auto by_order = +[](emulator::Device& device, const AttentionParams& p) {
+    with_last_bit(device, p, device.options().schedule != 0);
+  };
+  stage = stage_of(by_order);
+  stage.variants[0].on_emulator_zeroed = by_order;
+  const CheckResult order = check_on_emulator(stage, stage.variants[0], problem, {}, true);
+  REQUIRE(only(order, FailureKind::order_dependent));
+  CHECK_THAT(order.failures[0].message, Contains("at batch 0, head 1, query 63, column 31"));
 }
 
 TEST_CASE("of a problem of 2^32 elements the first and the last head are judged") {
