@@ -147,13 +147,13 @@ float shfl_xor(float value, int lane_mask, CallSite site) {
 }
 
 bool elect_sync(CallSite site) {
-  const Block& launched = *current.block;
-  current.block->counting.site_id(Instruction::elect, site);
+  Block& block = *current.block;
+  block.counting.site_id(Instruction::elect, site);  // its place is known, though no wavefront is counted there
   meet(Instruction::elect, site, [](Block& block, Warp& warp) {
     if (block.counting.tracing) block.counting.trace_event(Instruction::elect, warp.site);
   });
   // Always the same lane, and PTX does not say which: another one when the threads run in another order.
-  return current.lane == (launched.launch.options.schedule == 0 ? 0 : 31);
+  return current.lane == (block.launch.options.schedule == 0 ? 0 : 31);
 }
 
 bool vote_any(bool predicate, CallSite site) {
