@@ -12,7 +12,7 @@ namespace emulator {
 namespace {
 
 constexpr uint32_t K = 16, CHUNK_BYTES = 16;
-constexpr uint32_t IN_FLIGHT_BITS = 0xfffadbad;  // a NaN, of accumulators in flight
+constexpr uint32_t IN_FLIGHT_BITS = 0xffbadbad;  // of accumulators in flight: a signalling NaN, which arithmetic changes
 
 Warpgroup& own_group() {
   return current.block->warpgroups[current.thread() / WARPGROUP_THREADS];

@@ -125,7 +125,7 @@ def climb(here: Path | None = None) -> Sketch:
             continue
         title = {"": "01 to 07", "prelude": "prelude", "past_fa2": "past FA2", "hopper": "Hopper"}.get(part, part)
         sketch.brace(start, stop, base + 4, title)
-        sketch.text(stop, base - rate * scale - 4, f"{rate:.0f}", "label", "end")
+        sketch.text((start + stop) / 2, base + 33, f"{rate:.0f}", "label", "middle")
     for name, rate in lines:
         sketch.text(left, base - rate * scale - 4, f"{name}: {rate:.0f}", "label")
     return sketch

@@ -25,6 +25,7 @@ enum class Fault {
   no_commit,         // so that the wait waits for nothing
   wait_for_another,  // the last group may stay in flight, which is that of the accumulators
   accumulator_written,
+  accumulator_scaled,  // as a correction of O would
   a_written,
   a_written_before,  // behind the fence
   no_fence,
@@ -63,6 +64,8 @@ __global__ void product(uint32_t* out) {
     wgmma_wait<1>();
   } else if (FAULT == Fault::accumulator_written && threadIdx.x == 5) {
     d[3][1] = 2;
+  } else if (FAULT == Fault::accumulator_scaled && threadIdx.x == 5) {
+    d[3][1] *= 0.5f;
   } else if (FAULT == Fault::a_written && threadIdx.x == 5) {
     registers[1] = 7;
   } else if (FAULT == Fault::fence_in_flight) {
@@ -138,6 +141,9 @@ TEST_CASE("registers in flight must not change") {
   CHECK(accumulator.kind == ReportKind::registers_in_flight);
   CHECK(accumulator.where == std::vector{MARKED("ss"), MARKED("wait")});
   CHECK(accumulator.message.find("its accumulators have been written in flight") != std::string::npos);
+  const Report scaled = report_of<Fault::accumulator_scaled>();
+  CHECK(scaled.kind == ReportKind::registers_in_flight);
+  CHECK(scaled.where == std::vector{MARKED("ss"), MARKED("wait")});
   const Report operand = report_of<Fault::a_written>();
   CHECK(operand.kind == ReportKind::registers_in_flight);
   CHECK(operand.where == std::vector{MARKED("rs"), MARKED("wait")});
