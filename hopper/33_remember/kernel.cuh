@@ -171,7 +171,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     }
   };
 
-  bool careful, surprised = false;  // the whole warp or none of it; by a tile of these queries, not their first
+  bool careful, surprised = false;  // the whole warp or none of it; a later tile of these queries raised a maximum
   const auto largest = [&](int lane_row) {
     float score = -INFINITY;
 #pragma unroll
