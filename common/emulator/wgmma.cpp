@@ -12,7 +12,8 @@ namespace emulator {
 namespace {
 
 constexpr uint32_t K = 16, CHUNK_BYTES = 16;
-constexpr uint32_t IN_FLIGHT_BITS = 0xffbadbad;  // of accumulators in flight: a signalling NaN, which arithmetic changes
+// What accumulators in flight hold: a signalling NaN, which arithmetic changes.
+constexpr uint32_t IN_FLIGHT_BITS = 0xffbadbad;
 
 Warpgroup& own_group() {
   return current.block->warpgroups[current.thread() / WARPGROUP_THREADS];
