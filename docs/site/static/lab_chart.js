@@ -134,7 +134,7 @@
     // Where the names would take too much of the width they stand above their bars.
     const names = Math.max(30, ...rows.map((series) => widthOf(series.label))) + 10, above = names > 0.3 * width;
     // As many rungs as there are should be seen at once, while their names can be read.
-    const bar = above ? ROW : Math.max(12, Math.min(ROW, 480 / rows.length));
+    const bar = above ? ROW : Math.max(11, Math.min(ROW, 470 / rows.length));
     const left = above ? 14 : names, pitch = above ? ROW + LINE : bar;
     const right = width - 24 - Math.max(0, ...rows.map((series) => widthOf(view.write(series.points[0].value))));
     const domain = domainOf(view, view.series.map((series) => series.points[0])), x = scale(view.log, domain, [left, right]);

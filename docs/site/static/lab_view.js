@@ -194,9 +194,9 @@
 
   // One for each contestant and machine, in the order of the ladder. `without`: who has no such figure. A point that is `off` the
   // axis, as 0 is off a logarithmic one, is in the table and the download alone.
-  lab.seriesOf = ({ data, rows, here, chosen, family, metric }, state) => {
+  lab.seriesOf = ({ data, here, chosen, family, metric }, state) => {
     const machines = distinct(here, (row) => row.machine), groups = new Map(), without = new Set();
-    const rungs = distinct(rows.filter((row) => row.variety === "stage").sort((a, b) => compare([a.place, a.stage], [b.place, b.stage])), (row) => row.stage);
+    const rungs = distinct(here.filter((row) => row.variety === "stage").sort((a, b) => compare([a.place, a.stage], [b.place, b.stage])), (row) => row.stage);
     const order = (row) => [PLACES[row.variety], row.place, row.stage, machines.indexOf(row.machine), row.n, -row.batch * row.heads];
     const sorted = here.filter((row) => lab.isShown(state, row.stage, row.variety, data)).sort((a, b) => compare(order(a), order(b)));
     const stages = distinct(sorted, (row) => row.stage);
