@@ -4,6 +4,7 @@
   mutants.py                    all rungs, and the table in docs/results/mutants.csv
   mutants.py 03 09_rescale      these rungs
   mutants.py harness            the harness's own verdict code, judged by its tests
+  mutants.py harness/measure    of this folder or file alone
   mutants.py --sample 60        as many, drawn by the commit, as a minute allows
 
 docs/mutants.md says what a mutant is, how a survivor is read, and where an equivalent one is written down.
@@ -233,13 +234,13 @@ def run_rung(directory: Path, build: Build, work: Path, jobs: int, clock: Clock,
     judge_all(results, mutants, check.judge, jobs, clock)
 
 
-def run_harness(build: Build, work: Path, jobs: int, clock: Clock, draw: random.Random | None,
+def run_harness(places: list[str], build: Build, work: Path, jobs: int, clock: Clock, draw: random.Random | None,
                 all_results: list[Results]) -> None:
-    code = verdicts.VerdictCode(ROOT, build, work, jobs)
+    code = verdicts.VerdictCode(ROOT, build, work, jobs, places)
     path = Path(__file__).resolve().parent / "mutants.txt"
     results = Results(HARNESS, read_equivalents(path), path)
     all_results.append(results)
-    results.known = {mutant.key for mutant in code.mutants}
+    results.known = code.known
     progress(f"harness: {len(code.mutants)} mutants are compiled")
     code.compile()
     results.not_programs = code.not_programs
@@ -255,7 +256,7 @@ def commit_of(root: Path) -> str:
 def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="mutants.py", description=__doc__.split("\n\n")[0],
                                      epilog="docs/mutants.md says how a survivor is read.")
-    parser.add_argument("stages", nargs="*", metavar="STAGE", help="a stage, or harness; without one, all stages")
+    parser.add_argument("stages", nargs="*", metavar="STAGE", help="a stage, harness, or a part of it; without one, all stages")
     parser.add_argument("--build", type=Path, default=Path(os.environ.get("LADDER_BUILD", ROOT / "build")),
                         help="a configured Ninja build of the ladder (default: build)")
     parser.add_argument("--sample", type=float, metavar="SECONDS", help="draw rungs and mutants at random until the time is up")
@@ -270,6 +271,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         raise UsageError(f"--jobs {options.jobs}: at least 1.")
     if options.csv is not None and options.sample is not None:
         raise UsageError("--csv is a table of whole rungs, and --sample runs a part of them. Leave one of them out.")
+    if options.csv is not None and any(word.startswith(f"{HARNESS}/") for word in options.stages):
+        raise UsageError("--csv is a table of whole rungs and of the whole harness. Leave it out, or name harness.")
     if options.seed is not None and options.sample is None:
         raise UsageError("--seed belongs to --sample SECONDS.")
     for path in (options.csv, options.log):
@@ -313,8 +316,11 @@ def main(arguments: list[str]) -> int:
     if "LADDER" not in os.environ:
         os.environ["LADDER"] = str(build.directory / "ladder")
         build.make("ladder")  # which says what rungs there are
-    with_harness = HARNESS in options.stages
-    named = [word for word in options.stages if word != HARNESS]
+    places = [word for word in options.stages if Path(word).is_relative_to(HARNESS)]
+    with_harness = bool(places)
+    named = [word for word in options.stages if word not in places]
+    if HARNESS in places:
+        places = []
     chosen = choose_stages(named) if named else ([] if with_harness else list(rungs.known()))
     draw = None
     if options.sample is not None:
@@ -341,7 +347,7 @@ def main(arguments: list[str]) -> int:
             if clock.left() < 15:
                 break
         if with_harness:
-            run_harness(build, work, options.jobs, clock, draw, all_results)
+            run_harness(places, build, work, options.jobs, clock, draw, all_results)
     except KeyboardInterrupt:
         interrupted = True
         print("Interrupted; the results so far stand.", file=sys.stderr)

@@ -79,12 +79,20 @@ def test_names(program: Path) -> list[str]:
 
 
 class VerdictCode:
-    def __init__(self, root: Path, build: Build, work: Path, jobs: int):
+    """Of all the code, or of the `places` alone: files or folders, such as harness/measure."""
+    def __init__(self, root: Path, build: Build, work: Path, jobs: int, places: list[str]):
         self.root, self.build, self.jobs = root, build, jobs
         self.work = work / "harness"
         self.texts = {str(file.relative_to(root)): file.read_text() for file in verdict_files(root / "harness")}
-        mutants = [mutant for path, text in self.texts.items() for mutant in mutants_of(text, path)]
-        self.mutants = schemata.number(count_occurrences(mutants))
+        mutants = count_occurrences([mutant for path, text in self.texts.items() for mutant in mutants_of(text, path)])
+        self.known = {mutant.key for mutant in mutants}
+        for place in places:
+            if not any(Path(path).is_relative_to(place) for path in self.texts):
+                raise BuildError(f"{place} holds no verdict code. The list of it is in {Path(__file__).name}.")
+        if places:
+            self.texts = {path: text for path, text in self.texts.items()
+                          if any(Path(path).is_relative_to(place) for place in places)}
+        self.mutants = schemata.number([mutant for mutant in mutants if mutant.path in self.texts])
         self.not_programs: list[Mutant] = []
         self.tests: list[TestCase] = []
 
