@@ -66,28 +66,31 @@ def choose_stages(typed: list[str]) -> list[rungs.Rung]:
 
 # ---- equivalents -----------------------------------------------------------------------------------------------------
 def read_equivalents(path: Path) -> dict[str, str]:
-    """Key and reason of each entry: a line with the key, and indented below it the reason. A reason that begins with
-    MISSING is no excuse: the mutant survives, in the table too, but a sample does not fail for what is known."""
+    """Key and reason of each entry: a line with the key, or with each key that one reason holds for, and indented below
+    it the reason. A reason that begins with MISSING is no excuse: the mutant survives, in the table too, but a sample
+    does not fail for what is known."""
     entries: dict[str, str] = {}
-    key = ""
+    keys: list[str] = []  # of the entry that is read
     if not path.exists():
         return entries
-    for i, line in enumerate(path.read_text().splitlines(), 1):
-        if not line.strip() or line.startswith("#"):
-            continue
-        if line[0].isspace():
-            if not key:
+    for i, line in enumerate([*path.read_text().splitlines(), ""], 1):
+        if line[:1].isspace() and line.strip():
+            if not keys:
                 raise UsageError(f"{path}:{i}: a reason without a mutant above it.")
-            entries[key] = f"{entries[key]} {line.strip()}".strip()
+            for key in keys:
+                entries[key] = f"{entries[key]} {line.strip()}".strip()
             continue
-        if key and not entries[key]:
-            raise UsageError(f"{path}:{i - 1}: no reason is given. Write it below the mutant, indented.")
-        key = line.strip()
+        key = "" if line.startswith("#") else line.strip()
+        if keys and (entries[keys[0]] or not key):  # the entry ends here
+            if not entries[keys[0]]:
+                raise UsageError(f"{path}:{i - 1}: no reason is given. Write it below the mutant, indented.")
+            keys = []
+        if not key:
+            continue
         if key in entries:
             raise UsageError(f"{path}:{i}: this mutant is listed twice.")
         entries[key] = ""
-    if key and not entries[key]:
-        raise UsageError(f"{path}: the last entry has no reason. Write it below the mutant, indented.")
+        keys.append(key)
     return entries
 
 

@@ -270,7 +270,9 @@ class Equivalents(unittest.TestCase):
 
     def test_entries_have_reasons(self) -> None:
         self.assertEqual(self.read("# why\n" + self.KEY + "\n  Nobody\n  needs it.\n"), {self.KEY: "Nobody needs it."})
-        for text in (self.KEY + "\n", self.KEY + "\n" + "other\n  why\n", "  a reason\n", (self.KEY + "\n  why\n") * 2):
+        self.assertEqual(self.read(f"{self.KEY}\nother\n  why\n\nthird\n  not\n"), {self.KEY: "why", "other": "why", "third": "not"})
+        for text in (self.KEY + "\n", self.KEY + "\n\nother\n  why\n", self.KEY + "\n# of g\nother\n  why\n", "  a reason\n",
+                     (self.KEY + "\n  why\n") * 2, f"{self.KEY}\n{self.KEY}\n  why\n"):
             with self.assertRaises(mutants.UsageError):
                 self.read(text)
 
