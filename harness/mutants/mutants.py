@@ -335,7 +335,7 @@ def main(arguments: list[str]) -> int:
         chosen = draw.sample(chosen, len(chosen))
         print(f"A sample of {options.sample:g} s; the same one again: --sample {options.sample:g} --seed {seed}")
     # The stages are compiled with their mutants; of the ladder only the rest is needed.
-    build.make(*build.link_inputs("ladder"), *(verdicts.PROGRAMS if with_harness else ()))
+    build.make(*(build.link_inputs("ladder") if chosen else ()), *(verdicts.PROGRAMS if with_harness else ()))
     work = options.build.resolve() / "mutants"
     clock, all_results, interrupted = Clock(options.sample), [], False
     began = time.monotonic()
