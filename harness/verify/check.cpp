@@ -542,9 +542,12 @@ std::vector<CheckResult> check_sets_on_gpu(const Stage& stage, const Variant& va
       for (int64_t i = 0; i < problem.shape.n; ++i) rows.push_back({.output = 0, .row = first + i});
     }
     for (const TensorSpec& spec : outputs_of(variant, problem.shape)) {
-      auto read = rows.empty() ? problem_on_gpu.read_output(spec.name) : problem_on_gpu.read_rows(spec.name, rows);
+      const auto read =
+          rows.empty() ? problem_on_gpu.read_output(spec.name) : problem_on_gpu.read_rows(spec.name, rows);
       if (!read) return tl::make_unexpected(read.error());
-      outputs.add(std::move(*read));
+      Tensor output(spec);  // the known heads' rows, one after the other, are those heads
+      std::ranges::copy(read->bytes(), output.bytes().begin());
+      outputs.add(std::move(output));
     }
     return {};
   };

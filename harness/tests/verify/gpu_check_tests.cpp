@@ -1,0 +1,355 @@
+// What a check on a GPU says, with a card in the host's memory: its kernel is a function of the test, and any of its steps
+// can fail.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <thread>
+
+#include "harness/devices/gpu.hpp"
+#include "harness/devices/guarded.hpp"
+#include "harness/tests/catch.hpp"
+#include "harness/verify/check.hpp"
+
+namespace ladder {
+
+// In place of gpu.cu and gpu_none.cpp, which the linker leaves in the library because all of their functions are here.
+struct GpuProblem::Buffers {
+  Inputs inputs;
+  Tensors outputs;
+};
+
+namespace {
+
+struct Card {
+  std::function<void(const Inputs&, Tensors&)> kernel = {};
+  Status poison = {}, run = {}, read = {}, guards = {}, inputs = {};  // what each step says
+  std::vector<std::string> steps = {};                                // in their order
+  int launched_heads = 0;                                             // 0: those of the inputs
+} card;
+
+Status step(const char* name, const Status& status) {
+  card.steps.emplace_back(name);
+  return status;
+}
+
+tl::unexpected<Error> no_card() {
+  return failure(ExitCode::cannot_run_here, "no card");
+}
+
+}  // namespace
+
+GpuProblem::GpuProblem(std::unique_ptr<Buffers> buffers) : buffers_(std::move(buffers)) {}
+GpuProblem::GpuProblem(GpuProblem&&) noexcept = default;
+GpuProblem& GpuProblem::operator=(GpuProblem&&) noexcept = default;
+GpuProblem::~GpuProblem() = default;
+Result<GpuProblem> GpuProblem::create(const Shape& shape, const Inputs& inputs, uint64_t, const Inputs&, int) {
+  auto buffers = std::make_unique<Buffers>();
+  buffers->inputs = inputs;
+  for (TensorSpec spec : formula_of(shape).outputs(shape)) {
+    if (card.launched_heads > 0) spec.heads = card.launched_heads;
+    Tensor output(spec);
+    poison(output.bytes());
+    buffers->outputs.add(std::move(output));
+  }
+  return GpuProblem(std::move(buffers));
+}
+Status GpuProblem::poison_output() {
+  for (Tensor& output : buffers_->outputs) poison(output.bytes());
+  return step("poison", card.poison);
+}
+Status GpuProblem::run(const Variant&, const Launch&) {
+  card.kernel(buffers_->inputs, buffers_->outputs);
+  return step("run", card.run);
+}
+Result<Tensor> GpuProblem::read_output(std::string_view name, int) const {
+  if (const Status status = step("read", card.read); !status) return tl::make_unexpected(status.error());
+  return buffers_->outputs[name];
+}
+Result<Tensor> GpuProblem::read_rows(std::string_view name, std::span<const OutputRow> rows) const {
+  if (const Status status = step("read rows", card.read); !status) return tl::make_unexpected(status.error());
+  const Tensor& whole = buffers_->outputs[name];
+  TensorSpec spec = whole.spec();
+  spec.heads = 1;
+  spec.rows = static_cast<int>(rows.size());
+  Tensor some(spec);
+  const size_t bytes = spec.columns * bytes_of(spec.element);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i].output != 0) return no_card();
+    std::ranges::copy(whole.bytes().subspan(static_cast<size_t>(rows[i].row) * bytes, bytes),
+                      some.bytes().subspan(i * bytes).begin());
+  }
+  return some;
+}
+Status GpuProblem::check_guards() const {
+  return step("guards", card.guards);
+}
+Status GpuProblem::check_inputs(const Inputs& inputs) const {
+  if (!std::ranges::equal(inputs["K"].bytes(), buffers_->inputs["K"].bytes()))
+    return failure(ExitCode::check_failed, "K holds something else");
+  return step("inputs", card.inputs);
+}
+Result<GpuProblem> GpuProblem::create_repeated(const Shape&, const Inputs&, uint64_t) {
+  return no_card();
+}
+Status GpuProblem::upload(const Inputs&) {
+  return no_card();
+}
+Status GpuProblem::fill_output(int, const Filling&) {
+  return no_card();
+}
+Status GpuProblem::negate(std::string_view, std::span<const uint8_t>) {
+  return no_card();
+}
+Result<double> GpuProblem::time_ms(const Variant&, std::span<const Launch>) {
+  return no_card();
+}
+
+Result<GpuInfo> gpu_info() {
+  return no_card();
+}
+Result<KernelResources> gpu_resources(const Variant&, int) {
+  return no_card();
+}
+struct SmClocks::Counters {};
+SmClocks::SmClocks(std::unique_ptr<Counters> counters) : counters_(std::move(counters)) {}
+SmClocks::SmClocks(SmClocks&&) noexcept = default;
+SmClocks& SmClocks::operator=(SmClocks&&) noexcept = default;
+SmClocks::~SmClocks() = default;
+Result<SmClocks> SmClocks::create() {
+  return no_card();
+}
+void SmClocks::start() {}
+std::optional<double> SmClocks::stop() {
+  return {};
+}
+
+}  // namespace ladder
+
+using namespace ladder;
+
+namespace {
+
+// The first stage, to which reports refer.
+const Registration PLAINEST({.name = "00_plainest", .idea = "", .limit = "", .prediction = "", .variants = {{}}});
+
+constexpr Shape SHAPE{.batch = 2, .heads = 2, .n = 48, .d = 32};
+const std::array TWO_SETS{InputKind::normal, InputKind::peaky};
+
+// Attention in double: each query's row of O to f16, and LSE.
+void attend(const Inputs& inputs, Tensors& outputs) {
+  const TensorSpec& spec = outputs["O"].spec();
+  const int64_t n = spec.rows, d = spec.columns, known = inputs["Q"].spec().heads;
+  for (int64_t row = 0; row < spec.heads * n; ++row) {
+    // Of more heads than the inputs have, the first ones and the last are theirs.
+    const int64_t head = row / n, of = head < known - 1 ? head : known - (spec.heads - head);
+    if (of < 0) continue;
+    const f16 *const Q = &inputs.half("Q")[(of * n + row % n) * d], *const K = &inputs.half("K")[of * n * d],
+                     *const V = &inputs.half("V")[of * n * d];
+    std::vector<double> weights(n), sums(d);
+    double largest = -std::numeric_limits<double>::infinity(), total = 0;
+    for (int64_t j = 0; j < n; ++j) {
+      for (int64_t c = 0; c < d; ++c) weights[j] += double{to_float(Q[c])} * to_float(K[j * d + c]);
+      weights[j] /= std::sqrt(double(d));
+      largest = std::max(largest, weights[j]);
+    }
+    for (int64_t j = 0; j < n; ++j) {
+      weights[j] = std::exp(weights[j] - largest);
+      total += weights[j];
+      for (int64_t c = 0; c < d; ++c) sums[c] += weights[j] * to_float(V[j * d + c]);
+    }
+    for (int64_t c = 0; c < d; ++c) outputs.half("O")[row * d + c] = to_f16(static_cast<float>(sums[c] / total));
+    outputs["LSE"].single()[row] = static_cast<float>(largest + std::log(total));
+  }
+}
+
+struct Judged {
+  std::vector<CheckResult> results;
+  std::vector<std::string> steps;
+
+  // "set: kind: message" of everything that is wrong.
+  std::vector<std::string> said() const {
+    std::vector<std::string> all;
+    for (const CheckResult& result : results) {
+      for (const Failure& failure : result.failures)
+        all.push_back(fmt::format("{}: {}: {}", result.inputs, to_string(failure.kind), failure.message));
+    }
+    return all;
+  }
+};
+
+// The attention, with a change of what it has written, on a card of which a step may fail.
+Judged judged(const std::function<void(Tensors&)>& change, Card with = {}, const Tensor& naive = {}) {
+  static const Problem problem = make_problem(SHAPE, TWO_SETS, 1, true);
+  card = std::move(with);
+  card.kernel = [&](const Inputs& inputs, Tensors& outputs) {
+    attend(inputs, outputs);
+    change(outputs);
+  };
+  const Stage stage{.name = "99_fake", .idea = "", .limit = "", .prediction = ""};
+  const Variant variant{.label = "on the card", .writes_lse = true};
+  GpuProblem on_card = GpuProblem::create(SHAPE, problem.inputs, 0).value();
+  auto results = check_sets_on_gpu(stage, variant, problem, on_card, naive);
+  return {std::move(results), card.steps};
+}
+
+void nothing(Tensors&) {}
+
+// Element (head, query, column) of O.
+f16& O_at(Tensors& outputs, int64_t head, int64_t query, int64_t column) {
+  return outputs.half("O")[(head * SHAPE.n + query) * SHAPE.d + column];
+}
+
+using Said = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("on a GPU a right kernel has a right result for each input set, and its output is kept") {
+  Tensor output;
+  const Judged right = judged([&](Tensors& outputs) { output = outputs["O"]; });
+  CHECK(right.steps == Said{"poison", "run", "read", "read", "guards", "inputs"});
+  REQUIRE(right.results.size() == 2);
+  for (size_t set = 0; set < 2; ++set) {
+    const CheckResult& result = right.results[set];
+    CHECK(result.ok);
+    CHECK(right.said().empty());
+    CHECK(result.stage == "99_fake");
+    CHECK(result.variant == "on the card");
+    CHECK(result.backend == Backend::gpu);
+    CHECK(result.shape == SHAPE);
+    CHECK(result.inputs == to_string(TWO_SETS[set]));
+    CHECK(result.max_err > 0);
+    CHECK(result.max_err < result.tolerance);
+    CHECK(result.rms_err < result.rms_tolerance);
+    CHECK_FALSE(result.counters);
+  }
+  CHECK(std::ranges::equal(right.results[0].output.bytes(), output.bytes()));
+  CHECK(right.results[1].output.empty());
+}
+
+TEST_CASE("on a GPU what is wrong in a head is its set's alone, and says where") {
+  const Judged poisoned = judged([](Tensors& outputs) { O_at(outputs, 3, 47, 31) = O_at(outputs, 3, 9, 2) = POISON; });
+  CHECK(poisoned.said() == Said{"peaky: unwritten_output: 2 of 3072 output elements were never written, the first at "
+                                "batch 1, head 1, query 9, column 2"});
+  const Judged wrong = judged([](Tensors& outputs) { O_at(outputs, 2, 1, 3) = to_f16(5); });
+  REQUIRE(wrong.said().size() == 1);
+  CHECK_THAT(wrong.said()[0], StartsWith("normal: wrong_result: max error ") &&
+                                  Contains(" at batch 1, head 0, query 1, column 3: 5 instead of "));
+  const Judged lse = judged([](Tensors& outputs) { outputs["LSE"].single()[1 * SHAPE.n + 6] += 0.5f; });
+  REQUIRE(lse.said().size() == 1);
+  CHECK_THAT(lse.said()[0], StartsWith("peaky: wrong_lse: log-sum-exp is wrong in 1 of 96 rows, the first at batch 0, "
+                                       "head 1, query 6: "));
+}
+
+TEST_CASE("on a GPU each step that fails fails the check, with its words, in every set") {
+  const auto broken = [](Status Card::*which) {
+    Card with;
+    with.*which = failure(ExitCode::check_failed, "the card's words");
+    return judged(nothing, std::move(with));
+  };
+  const auto all_sets = [](std::string_view kind) {
+    return Said{fmt::format("normal: {}: the card's words", kind), fmt::format("peaky: {}: the card's words", kind)};
+  };
+  for (const auto& [which, last] : {std::pair{&Card::poison, "poison"}, {&Card::run, "run"}, {&Card::read, "read"}}) {
+    const Judged died = broken(which);
+    CHECK(died.said() == all_sets("launch_failed"));
+    CHECK(died.steps.back() == last);  // nothing is asked of a card that has failed
+    for (const CheckResult& result : died.results) CHECK(result.output.empty());
+  }
+  CHECK(broken(&Card::guards).said() == all_sets("guard_overwritten"));
+  CHECK(broken(&Card::inputs).said() == all_sets("input_modified"));
+}
+
+TEST_CASE("on a GPU an output is held to the plainest stage's as well, each off by its tolerance at most") {
+  Tensor naive;
+  const double tolerance =
+      judged([&](Tensors& outputs) { naive = outputs["O"]; }).results[1].tolerance;  // of one row, without its term
+  CHECK(judged(nothing, {}, naive).said().empty());
+  const auto shifted = [&](double by) {
+    Tensor other = naive;
+    // A value of about 1, so that f16 has room for the shift.
+    const auto large = std::ranges::find_if(other.half(), [](f16 v) { return std::abs(to_float(v)) > 0.5f; });
+    REQUIRE(large - other.half().begin() < SHAPE.n * SHAPE.d);  // of the first set
+    *large = to_f16(static_cast<float>(to_float(*large) + by));
+    return judged(nothing, {}, other).said();
+  };
+  CHECK(tolerance > 0);
+  CHECK(shifted(1e-3).empty());
+  const Said said = shifted(0.1);
+  REQUIRE(said.size() == 1);
+  CHECK_THAT(said[0], StartsWith("normal: differs_from_naive: differs from 00_plainest ") &&
+                          Contains("on this GPU by 1.00e-01 somewhere; "));
+  Tensor nan = naive;
+  nan.half()[5 * SHAPE.d] = POISON;  // and a smaller difference behind it
+  nan.half()[6 * SHAPE.d] = to_f16(9);
+  REQUIRE(judged(nothing, {}, nan).said().size() == 1);
+  CHECK_THAT(judged(nothing, {}, nan).said()[0], Contains("by nan somewhere"));
+}
+
+TEST_CASE("on a GPU that holds more heads than can be read, the known ones are read and judged") {
+  Problem problem = make_problem({.heads = 2, .n = 48, .d = 32}, InputKind::normal, 1, true);
+  problem.far_heads = 6;
+  card = {};
+  card.kernel = attend;
+  card.launched_heads = 6;
+  const Stage stage{.name = "99_fake", .idea = "", .limit = "", .prediction = ""};
+  const Variant variant{.label = "on the card", .writes_lse = true};
+  const auto check = [&] {
+    GpuProblem on_card = GpuProblem::create(problem.shape, problem.inputs, 0).value();
+    return check_on_gpu(stage, variant, problem, on_card, {});
+  };
+  const CheckResult right = check();
+  INFO((right.ok ? "" : right.failures[0].message));
+  CHECK(right.ok);
+  CHECK(right.shape.batch_heads() == 6);
+  CHECK(card.steps == Said{"poison", "run", "read rows", "read rows", "guards"});  // no inputs to compare with
+  for (const int64_t row : {int64_t{0}, int64_t{47}, int64_t{5 * 48}, int64_t{6 * 48 - 1}}) {
+    card.kernel = [row](const Inputs& inputs, Tensors& outputs) {
+      attend(inputs, outputs);
+      outputs.half("O")[row * 32 + 7] = POISON;
+    };
+    const CheckResult result = check();
+    for (const Failure& failure : result.failures) UNSCOPED_INFO(failure.message);
+    REQUIRE(result.failures.size() == 1);
+    const Shape launched = problem.launched();
+    CHECK(
+        result.failures[0].message ==
+        fmt::format("1 of 3072 output elements were never written, the first at batch {}, head {}, query {}, column 7",
+                    row / 48 / launched.heads, row / 48 % launched.heads, row % 48));
+  }
+}
+
+TEST_CASE("properties are checked on a GPU as on the emulator, and a card that fails ends them") {
+  const Stage stage{.name = "99_fake", .idea = "", .limit = "", .prediction = ""};
+  const Variant variant{.label = "on the card"};
+  const Shape shape{.batch = 1, .heads = 1, .n = 48, .d = 32};
+  const auto said = [&] {
+    Said all;
+    for (const CheckResult& result : check_properties(stage, variant, shape, 1, Backend::gpu)) {
+      CHECK(result.backend == Backend::gpu);
+      CHECK(result.ok == result.failures.empty());
+      CHECK(result.max_err <= result.tolerance);
+      all.push_back(result.inputs + (result.ok ? "" : ": " + result.failures[0].message));
+    }
+    return all;
+  };
+  card = {};
+  card.kernel = attend;
+  CHECK(said() == Said{"permuted_keys", "linear_in_v", "shifted_scores"});
+  card.run = failure(ExitCode::check_failed, "the card's words");
+  CHECK(said() == Said{"properties: the card's words"});
+}
+
+TEST_CASE("the seconds of a check are those that it took, shared out among the sets") {
+  const auto begin = std::chrono::steady_clock::now();
+  const Judged slow = judged([](Tensors&) { std::this_thread::sleep_for(std::chrono::milliseconds(30)); });
+  const double elapsed = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const double said = slow.results[0].seconds + slow.results[1].seconds;
+  CHECK(slow.results[0].seconds >= 0.015);
+  CHECK(said >= 0.03);
+  CHECK(said <= elapsed);
+}
