@@ -187,6 +187,30 @@ TEST_CASE("a wrong log-sum-exp fails, though the output is right") {
   CHECK(only(with_lse([](float* lse) { lse[5] *= 1.442695f; }), FailureKind::wrong_lse));     // base 2
   CHECK(only(with_lse([](float* lse) { lse[5] = std::nanf(""); }), FailureKind::wrong_lse));  // or unwritten
   CHECK(only(with_lse([](float* lse) { lse[128] = 0; }), FailureKind::guard_overwritten));
+
+  static float right_value;
+  const CheckResult two = with_lse([](float* lse) {
+    right_value = lse[3];
+    lse[3] = 2;
+    lse[64] = lse[127] = 3;
+  });
+  REQUIRE(only(two, FailureKind::wrong_lse));
+  const Problem problem = make_problem(SHAPE, InputKind::normal, 1);
+  const Reference::Answer& answer = problem.reference["LSE"];
+  CHECK_THAT(two.failures[0].message,
+             StartsWith(fmt::format("log-sum-exp is wrong in 3 of 128 rows, the first at batch 0, head 0, query 3: 2 "
+                                    "instead of {:.7g}, where f32 explains {:.1e}",
+                                    answer.values[3], answer.row_tolerance[3])));
+  CHECK(answer.values[3] == Approx(right_value));
+}
+
+TEST_CASE("a right log-sum-exp is right on every input set") {
+  Stage stage = stage_of(right);
+  stage.variants[0].writes_lse = true;
+  for (const InputKind kind : all_input_kinds()) {
+    INFO(to_string(kind));
+    CHECK(check_on_emulator(stage, stage.variants[0], make_problem(SHAPE, kind, 1)).ok);
+  }
 }
 
 TEST_CASE("a wrong log-sum-exp is the wrong set's alone") {
@@ -219,13 +243,26 @@ TEST_CASE("a prediction that does not hold is a failure") {
   CHECK(result.failures[0].message == "mma: predicted 4, counted 0");
 }
 
-TEST_CASE("each count is held to its prediction") {
+TEST_CASE("each count is held to its prediction, and says so by its name") {
   using Member = uint64_t Counts::*;
-  for (const Member member :
-       {&Counts::mma, &Counts::wgmma, &Counts::wgmma_left_running, &Counts::ldmatrix, &Counts::shuffles, &Counts::votes,
-        &Counts::yes_votes, &Counts::barriers, &Counts::bulk_copies, &Counts::gmem_bytes_read,
-        &Counts::gmem_bytes_written, &Counts::multicast_bytes, &Counts::unused_smem_bytes, &Counts::idle_blocks,
-        &Counts::idle_registers}) {
+  const std::pair<Member, std::string_view> NAMES[] = {
+      {&Counts::mma, "mma"},
+      {&Counts::wgmma, "wgmma"},
+      {&Counts::wgmma_left_running, "wgmma that a wait leaves running"},
+      {&Counts::ldmatrix, "ldmatrix"},
+      {&Counts::shuffles, "shuffles"},
+      {&Counts::votes, "votes"},
+      {&Counts::yes_votes, "votes that say yes"},
+      {&Counts::barriers, "barriers"},
+      {&Counts::bulk_copies, "copies by the copy engine"},
+      {&Counts::gmem_bytes_read, "bytes read from global memory"},
+      {&Counts::gmem_bytes_written, "bytes written to global memory"},
+      {&Counts::multicast_bytes, "bytes by multicast"},
+      {&Counts::unused_smem_bytes, "bytes of a block's shared memory that are never written"},
+      {&Counts::idle_registers, "registers that are given back (setmaxnreg.dec) and taken by nobody"},
+      {&Counts::idle_blocks, "blocks"},
+  };
+  for (const auto& [member, name] : NAMES) {
     static Member off;
     off = member;
     Stage stage = stage_of(right);
@@ -236,8 +273,144 @@ TEST_CASE("each count is held to its prediction") {
     };
     const CheckResult result = check(stage);
     REQUIRE(only(result, FailureKind::counts_differ));
-    CHECK(result.failures.size() == 1);
+    REQUIRE(result.failures.size() == 1);
+    CHECK(result.failures[0].message == (member == &Counts::idle_blocks
+                                             ? "blocks: 0 of 0 have written nothing to global memory, predicted 4"
+                                             : fmt::format("{}: predicted 4, counted 0", name)));
   }
+}
+
+TEST_CASE("counts are the emulator's counters of the same names") {
+  emulator::Counters counters;
+  counters.mma = 1;
+  counters.wgmma = 2;
+  counters.wgmma_left_running = 3;
+  counters.ldmatrix = 4;
+  counters.shuffles = 5;
+  counters.votes = 6;
+  counters.yes_votes = 7;
+  counters.barriers = 8;
+  counters.bulk_copies = 9;
+  counters.gmem_bytes_read = 10;
+  counters.gmem_bytes_written = 11;
+  counters.multicast_bytes = 12;
+  counters.unused_smem_bytes = 13;
+  counters.idle_blocks = 14;
+  counters.idle_registers = 15;
+  CHECK(counts_of(counters) == Counts{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15});
+}
+
+TEST_CASE("bank conflicts are those of ldmatrix and of the operands of a wmma, the worst line's and of all lines") {
+  const auto site = [](const char* instruction, uint64_t wavefronts, uint64_t ideal) {
+    return emulator::SiteCounts{.file = "kernel",
+                                .line = static_cast<int>(wavefronts),
+                                .instruction = instruction,
+                                .buffer = "K",
+                                .requests = 1,
+                                .wavefronts = wavefronts,
+                                .ideal = ideal};
+  };
+  emulator::Counters counters;
+  CHECK(worst_ldmatrix(counters) == nullptr);
+  CHECK(ldmatrix_ways(counters) == 0);
+  counters.sites = {site("ld.shared.b32", 320, 10), site("wmma.load.c", 640, 10), site("wmma.store.d", 650, 10)};
+  CHECK(worst_ldmatrix(counters) == nullptr);
+  CHECK(ldmatrix_ways(counters) == 0);
+  counters.sites.push_back(site("ldmatrix.x4", 20, 10));
+  counters.sites.push_back(site("wmma.load.b", 31, 10));
+  counters.sites.push_back(site("ldmatrix.x4.trans", 30, 10));
+  counters.sites.push_back(site("wmma.load.a", 60, 20));
+  REQUIRE(worst_ldmatrix(counters) != nullptr);
+  CHECK(worst_ldmatrix(counters)->line == 31);
+  CHECK(ldmatrix_ways(counters) == 141.0 / 50);
+  counters.sites.erase(counters.sites.begin() + 4);
+  CHECK(worst_ldmatrix(counters)->line == 30);  // the first of equals
+}
+
+TEST_CASE("a result has the errors of its own set, as the comparison with the reference has them") {
+  const Problem problem =
+      make_problem({.batch = 2, .heads = 2, .n = 64, .d = 32}, std::array{InputKind::normal, InputKind::peaky}, 1);
+  const Stage stage = stage_of(biased);
+  const auto results = check_sets_on_emulator(stage, stage.variants[0], problem);
+  REQUIRE(results.size() == 2);
+  const Tensor& output = results[0].output;
+  REQUIRE(output.size() == size_t(problem.shape.elements()));
+  for (size_t set = 0; set < 2; ++set) {
+    const Comparison worst = compare_to_reference(problem.reference, problem.reference["O"], output, set);
+    CHECK(results[set].max_err == worst.max_err);
+    CHECK(results[set].tolerance == worst.tolerance);
+    CHECK(results[set].rms_err == worst.rms);
+    CHECK(results[set].rms_tolerance == worst.rms_tolerance);
+    CHECK(results[set].shape == problem.shape);
+    REQUIRE(only(results[set], FailureKind::wrong_result));
+    CHECK(results[set].failures[0].message ==
+          fmt::format("max error {:.2e} above the tolerance {:.2e} at batch {}, head {}, query {}, column {}: {:.6g} "
+                      "instead of {:.6g}",
+                      worst.max_err, worst.tolerance, worst.row / 64 / 2, worst.row / 64 % 2, worst.row % 64,
+                      worst.column, worst.got, worst.expected));
+  }
+}
+
+TEST_CASE("an output that is a little too wrong everywhere fails, though no element is beyond the tolerance") {
+  static double shift;
+  shift = 0;
+  const Stage stage = stage_of([](emulator::Device& device, const AttentionParams& given) {
+    attention(
+        on_host(device, given), [](int) { return 1.0; }, static_cast<float>(shift));
+  });
+  const CheckResult exact = check(stage);
+  CHECK(exact.ok);
+  shift = 0.4 * exact.tolerance;
+  const CheckResult off = check(stage);
+  REQUIRE(only(off, FailureKind::wrong_result));
+  CHECK(off.failures[0].message ==
+        fmt::format("root mean square error {:.3e} above {:.3e}, 1.1 times that of a plain f16 attention: everywhere a "
+                    "little too wrong, as if something were rounded once too often",
+                    off.rms_err, off.rms_tolerance));
+}
+
+TEST_CASE("NaN belongs where the inputs put it, and nowhere else") {
+  static void (*change)(const AttentionParams&);
+  const Stage stage = stage_of([](emulator::Device& device, const AttentionParams& given) {
+    right(device, given);
+    change(on_host(device, given));
+  });
+  const Problem problem =
+      make_problem({.batch = 2, .heads = 2, .n = 64, .d = 32}, std::array{InputKind::normal, InputKind::not_finite}, 1);
+  const auto said = [&](void (*with)(const AttentionParams&)) {
+    change = with;
+    std::vector<std::string> all;
+    for (const CheckResult& result : check_sets_on_emulator(stage, stage.variants[0], problem)) {
+      for (const Failure& failure : result.failures)
+        all.push_back(fmt::format("{}: {}: {}", result.inputs, to_string(failure.kind), failure.message));
+    }
+    return all;
+  };
+  CHECK(said([](const AttentionParams&) {}).empty());
+  // In a head of numbers.
+  CHECK(said([](const AttentionParams& p) { p.O[(2 * 64 + 9) * 32 + 1] = p.O[(2 * 64 + 8) * 32 + 5] = {0x7e00}; }) ==
+        std::vector<std::string>{"normal: nan_output: 2 of 4096 output elements are NaN, the first at batch 1, head 0, "
+                                 "query 8, column 5"});
+  // In heads with NaN among their inputs the reference says where: an element that is a number, and one that is not.
+  static size_t number, none;
+  const Reference::Answer& answer = problem.reference["O"];
+  number = none = 0;
+  const auto at = [&](size_t i) { return answer.values[i]; };
+  for (size_t i = 64 * 32; i < 2 * 64 * 32; ++i) {
+    if (number == 0 && std::isfinite(at(i))) number = i;
+    if (none == 0 && std::isnan(at(i))) none = i;
+  }
+  REQUIRE(number > 0);
+  REQUIRE(none > 0);
+  const auto place = [](size_t i) { return fmt::format("batch 0, head 1, query {}, column {}", i / 32 % 64, i % 32); };
+  const auto lost = said([](const AttentionParams& p) { p.O[number] = {0x7e00}; });
+  REQUIRE(lost.size() == 1);
+  CHECK_THAT(lost[0], StartsWith("not_finite: nan_output: max error nan above the tolerance ") &&
+                          EndsWith(fmt::format("at {}: nan instead of {:.6g}", place(number), at(number))));
+  CHECK(said([](const AttentionParams& p) { p.O[none] = to_f16(0.5f); }) ==
+        std::vector<std::string>{fmt::format(
+            "not_finite: wrong_result: 0.5 at {}, where the inputs' NaN and infinities make nan of the formula",
+            place(none))});
 }
 
 TEST_CASE("a report points to its own passage") {
