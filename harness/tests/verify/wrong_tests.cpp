@@ -222,6 +222,84 @@ TEST_CASE("what comes out right because one thread comes first does not in anoth
   }
 }
 
+// A little work on top of the right kernel, whose answers stay the same.
+enum class More { barrier, vote, shuffle, read, write, wavefronts, race, nothing_else };
+
+template <More MORE>
+__global__ void more_work(const AttentionParams p) {
+  const uint32_t lane = threadIdx.x % 32;
+  if (MORE == More::barrier) __syncthreads();
+  if (MORE == More::vote) vote_any(false);
+  if (MORE == More::shuffle) shfl_xor(1.0f, 1);
+  if (MORE == More::read) ld_global_f32(p.LSE + lane);
+  if (MORE == More::write) st_global_f32(p.LSE + lane, ld_global_f32(p.LSE + lane));
+  if (MORE == More::wavefronts) st_shared_b32(smem_base() + 128 * threadIdx.x, 0);
+  if (MORE == More::race) st_shared_b32(smem_base(), lane);
+}
+
+// By the threads' order, if `by_order`, or by the build.
+template <More MORE, bool BY_ORDER>
+void launch_more(Device& device, const AttentionParams& p) {
+  launch_wrong<Fault::none>(device, p);
+  if (device.options().schedule != 0 || !BY_ORDER) launch(device, more_work<MORE>, dim3(1), dim3(64), 64 * 128, p);
+}
+
+TEST_CASE("what is done in one order of the threads, or in one build, and not in the other is told by its count") {
+  const ladder::Stage stage{.name = "order", .idea = "", .limit = "", .prediction = ""};
+  ladder::Variant variant{.label = "order", .tile = {BR, BC, WARPS}, .smem_bytes = smem_bytes(Fault::none)};
+  variant.writes_lse = true;
+  const auto said = [&](Launch launch, Launch zeroed) {
+    variant.on_emulator = launch;
+    if (zeroed) variant.on_emulator_zeroed = zeroed;
+    const auto results = check_sets_on_emulator(stage, variant, problem(InputKind::normal), {}, true);
+    std::string all;
+    for (const auto& failure : results[0].failures)
+      all += fmt::format("{}: {}\n", to_string(failure.kind), failure.message);
+    variant.on_emulator_zeroed = {};
+    return all;
+  };
+  const ladder::Counts right = predict(problem(InputKind::normal).shape);
+  const std::string by_order =
+                        "order_dependent: what it does depends on which thread of a block comes first: two orders "
+                        "give other counts",
+                    by_build =
+                        "unset_variable: a variable is read that nobody has set: two builds that differ in nothing "
+                        "but what such a variable holds give other counts";
+  const auto counts = [](uint64_t one, uint64_t more, const char* name) {
+    return fmt::format(": {} and {} {}\n", one, one + more, name);
+  };
+  const auto held = [&]<More MORE>(const std::string& expected) {
+    CHECK(said(launch_more<MORE, true>, nullptr) == by_order + expected);
+    CHECK(said(launch_wrong<Fault::none>, launch_more<MORE, false>) == by_build + expected);
+  };
+  held.operator()<More::barrier>(counts(right.barriers, 1, "barriers"));
+  held.operator()<More::vote>(counts(0, 2, "votes"));
+  held.operator()<More::shuffle>(counts(right.shuffles, 2, "shuffles"));
+  held.operator()<More::read>(counts(right.gmem_bytes_read, 256, "bytes read from global memory"));
+  held.operator()<More::write>(fmt::format(
+      ": {} and {} bytes read from global memory, {} and {} bytes written to global memory\n", right.gmem_bytes_read,
+      right.gmem_bytes_read + 256, right.gmem_bytes_written, right.gmem_bytes_written + 256));
+  variant.on_emulator = launch_wrong<Fault::none>;
+  const uint64_t wavefronts = check_on_emulator(stage, variant, problem(InputKind::normal)).counters->smem_wavefronts;
+  held.operator()<More::wavefronts>(counts(wavefronts, 64, "wavefronts of shared memory"));
+  held.operator()<More::nothing_else>("\n");
+}
+
+TEST_CASE("what the emulator reports in another order alone says so") {
+  const ladder::Stage stage{.name = "order", .idea = "", .limit = "", .prediction = ""};
+  ladder::Variant variant{.label = "order", .tile = {BR, BC, WARPS}, .smem_bytes = smem_bytes(Fault::none)};
+  variant.writes_lse = true;
+  variant.on_emulator = launch_more<More::race, true>;
+  const CheckResult result = check_sets_on_emulator(stage, variant, problem(InputKind::normal), {}, true)[0];
+  REQUIRE_FALSE(result.failures.empty());
+  for (const auto& failure : result.failures) {
+    CHECK(failure.kind == ladder::FailureKind::order_dependent);
+    CHECK_THAT(failure.message, StartsWith("with the threads of a block in another order: "));
+    CHECK(failure.detail.starts_with("race"));
+    CHECK_FALSE(failure.where.empty());
+  }
+}
+
 TEST_CASE("what is read past the end of a head shows before the head of NaN, though all it has is weights of zero") {
   const auto kinds = ladder::all_input_kinds();
   const Problem side_by_side = ladder::make_problem({.heads = static_cast<int>(kinds.size()), .n = N}, kinds, 1);
