@@ -630,6 +630,60 @@ TEST_CASE("where only the ends of a grid run, the rows are judged that they writ
   CHECK(half[0].has(FailureKind::unwritten_output));
 }
 
+TEST_CASE("where only the ends of a grid run, rows of every residue are judged") {
+  // 2112 rows, of which 96 are judged: 22 apart, every other row would be left out.
+  Problem problem = make_question({.heads = 2, .n = 1056, .d = 32}, std::array{InputKind::normal}, 1);
+  problem.ends_only = true;
+  static int64_t wrong_residue;
+  const Stage stage = stage_of([](emulator::Device& device, const AttentionParams& given) {
+    right(device, given);
+    const AttentionParams p = on_host(device, given);
+    for (int64_t row = wrong_residue; row < 2 * p.n; row += 2) p.O[row * p.d] = to_f16(3.0f);
+  });
+  for (wrong_residue = 0; wrong_residue < 2; ++wrong_residue)
+    CHECK(only(check_on_emulator(stage, stage.variants[0], problem), FailureKind::wrong_result));
+}
+
+TEST_CASE("a kernel may take many heads in turn instead of one after the other") {
+  Problem problem = make_problem({.heads = 2, .n = 40, .d = 32}, InputKind::normal, 1);
+  problem.far_heads = 1000;
+  static std::vector<emulator::Options> asked;
+  const auto judged = [&](void (*kernel)(emulator::Device&, const AttentionParams&)) {
+    asked.clear();
+    const Stage stage = stage_of(kernel);
+    return check_on_emulator(stage, stage.variants[0], problem, {.multiprocessors = 7});
+  };
+  static const auto heads = [](emulator::Device& device, AttentionParams p, bool last) {
+    asked.push_back(device.options());
+    attend_head(on_host(device, p), 0);
+    if (last) attend_head(on_host(device, p), static_cast<size_t>(int64_t{999} * p.n * p.d));
+  };
+  // Of the blocks that run, those of the last head are among them one way or the other.
+  CHECK(judged([](emulator::Device& device, const AttentionParams& p) {
+          heads(device, p, device.options().interleaved);
+        }).ok);
+  REQUIRE(asked.size() == 2);
+  CHECK(asked[1].interleaved);
+  CHECK(asked[1].multiprocessors == 7);
+  CHECK(judged([](emulator::Device& device, const AttentionParams& p) {
+          heads(device, p, !device.options().interleaved);
+        }).ok);
+  CHECK(asked.size() == 1);
+  CHECK(only(judged([](emulator::Device& device, const AttentionParams& p) { heads(device, p, false); }),
+             FailureKind::unwritten_output));
+}
+
+TEST_CASE("a query of NaN alone has an answer of NaN, and it alone") {
+  const Shape shape{.batch = 1, .heads = 1, .n = 64, .d = 32};
+  const Stage stage = stage_of(right);
+  for (const int64_t query : {0, 63}) {
+    Problem problem = make_question(shape, std::array{InputKind::normal}, 1);
+    problem.inputs.half("Q")[query * shape.d] = {0x7e00};
+    problem.reference = make_reference(shape, problem.inputs);
+    CHECK(check_on_emulator(stage, stage.variants[0], problem).ok);
+  }
+}
+
 TEST_CASE("a variant without an emulated build fails, it does not pass by not running") {
   CHECK(only(check(stage_of(nullptr)), FailureKind::launch_failed));
 }

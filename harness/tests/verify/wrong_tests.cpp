@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -346,8 +347,8 @@ TEST_CASE("shuffles that depend on the data come in whole rescales on top of the
 }
 
 TEST_CASE("on normal inputs a warp may say yes once more than at least, on others as often as it likes") {
-  const auto judge = [](InputKind kind, int64_t beyond_fewest) {
-    const Problem& given = problem(kind);
+  const auto judge = [](InputKind kind, int64_t beyond_fewest, int heads = 1) {
+    const Problem& given = problem(kind, heads);
     const ladder::Stage stage{.name = "vote", .idea = "", .limit = "", .prediction = ""};
     ladder::Variant variant{.label = "vote", .tile = {BR, BC, WARPS}, .smem_bytes = smem_bytes(Fault::none)};
     variant.writes_lse = true;
@@ -364,6 +365,41 @@ TEST_CASE("on normal inputs a warp may say yes once more than at least, on other
   for (const int64_t beyond : {int64_t{0}, ALL_WARPS}) CHECK(judge(InputKind::normal, beyond).empty());
   for (const int64_t beyond : {int64_t{-1}, ALL_WARPS + 1}) CHECK(judge(InputKind::normal, beyond) == rejected);
   CHECK(judge(InputKind::large_logits, ALL_WARPS + 1).empty());
+  CHECK(judge(InputKind::normal, 2 * ALL_WARPS, 2).empty());
+  CHECK(judge(InputKind::normal, 2 * ALL_WARPS + 1, 2) == rejected);
+}
+
+TEST_CASE("rows of NaN need no rescale: of such inputs whole rescales may be missing, of others none") {
+  constexpr uint64_t STEP = 8;
+  const auto judge = [](InputKind kind, uint64_t missing) {
+    const Problem& given = problem(kind);
+    const ladder::Stage stage{.name = "none", .idea = "", .limit = "", .prediction = ""};
+    ladder::Variant variant{.label = "none", .tile = {BR, BC, WARPS}, .smem_bytes = smem_bytes(Fault::none)};
+    variant.writes_lse = true;
+    variant.on_emulator = launch_wrong<Fault::none>;
+    variant.predict = [missing](const Shape& shape) {
+      ladder::Counts counts = predict(shape);
+      counts.shuffles += missing;
+      return counts;
+    };
+    variant.shuffles_per_rescale = STEP;
+    return check_on_emulator(stage, variant, given).counts_right();
+  };
+  CHECK(judge(InputKind::not_finite, 3 * STEP));
+  CHECK_FALSE(judge(InputKind::not_finite, 3 * STEP + 1));
+  CHECK_FALSE(judge(InputKind::large_logits, 3 * STEP));
+}
+
+TEST_CASE("a block without work owes no rows, where only the ends of a grid run") {
+  Problem question = ladder::make_question({.heads = 2, .n = 8 * N}, std::array{InputKind::normal}, 1);
+  question.ends_only = true;
+  const ladder::Stage stage{.name = "ends", .idea = "", .limit = "", .prediction = ""};
+  ladder::Variant variant{.label = "ends", .tile = {BR, BC, WARPS}, .smem_bytes = smem_bytes(Fault::none)};
+  variant.writes_lse = true;
+  for (const Launch launch : {launch_wrong<Fault::none>, launch_wrong<Fault::empty_blocks>}) {
+    variant.on_emulator = launch;
+    CHECK(reasons_of(check_on_emulator(stage, variant, question)).empty());
+  }
 }
 
 __global__ void gives_registers_back() {
