@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <span>
 
 #include "harness/base/parallel.hpp"
@@ -80,13 +81,12 @@ float rounded(double value) {
 // The most that rounding to f16 changes a number of this size.
 double half_step(double value) {
   constexpr int STORED_BITS = 10, LEAST_EXPONENT = -14;
-  const int exponent = value == 0 ? LEAST_EXPONENT : std::max(std::ilogb(value), LEAST_EXPONENT);
-  return std::ldexp(0.5, exponent - STORED_BITS);
+  return std::ldexp(0.5, std::max(std::ilogb(value), LEAST_EXPONENT) - STORED_BITS);  // ilogb(0) is far below
 }
 
 // What one row gives.
 struct RowResult {
-  double lse = 0, lse_tolerance = 0, score_term = 0;
+  double lse, lse_tolerance, score_term = 0;
 };
 
 // The errors of the plain f16 attention so far, for each of the maxima that its weights stand relative to.
@@ -173,27 +173,25 @@ struct RowSolver {
       for (int64_t c = 0; c < d; ++c) {
         if (!std::isfinite(exact[c])) continue;
         const float value = plain[c] / (plain_sum * STALENESS[i]);
-        const double error = std::abs(rounded(value) - exact[c]);
+        const double error = rounded(value) - exact[c];
         errors.max[i] = std::max(errors.max[i], std::abs(value - exact[c]) + half_step(exact[c]));
         errors.squares[i] += error * error;
       }
     }
     errors.elements += std::count_if(exact, exact + d, [](double value) { return std::isfinite(value); });
 
-    RowResult result;
     double score_error =
         0x1p-22 * (1 + static_cast<double>(d) / 16) * std::sqrt(query_square) * head.largest_key * scale;
     if (!std::isfinite(score_error)) score_error = 0;  // the inputs are not; nor is the answer
-    result.lse = exact_max + std::log(exact_sum);
-    result.lse_tolerance = 1e-5 + score_error;
+    RowResult result{.lse = exact_max + std::log(exact_sum), .lse_tolerance = 1e-5 + score_error};
     if (with_score_term) {
       std::vector<double> distance(d);
       for (int64_t j = 0; j < keys; ++j) {
         for (int64_t c = 0; c < d; ++c) distance[c] += S[j] * std::abs(head.V[j * d + c] - exact[c]);
       }
       for (const double value : distance) {
-        const double term = score_error * value / exact_sum;
-        if (std::isfinite(term)) result.score_term = std::max(result.score_term, term);
+        // Of the numbers: NaN, where O is none, is never the larger one.
+        result.score_term = std::max(result.score_term, score_error * value / exact_sum);
       }
     }
     return result;
@@ -208,7 +206,7 @@ std::vector<int64_t> choose_rows(const Shape& shape, bool& all_rows) {
   std::vector<int64_t> rows;
   if (all_rows) {
     rows.resize(total);
-    for (int64_t row = 0; row < total; ++row) rows[row] = row;
+    std::iota(rows.begin(), rows.end(), int64_t{0});
     return rows;
   }
   const auto budget = std::clamp<int64_t>(AFFORDABLE_MACS / (double(shape.n) * shape.d), 64, 2048);
@@ -223,9 +221,9 @@ std::vector<int64_t> choose_rows(const Shape& shape, bool& all_rows) {
     }
     const int64_t spread = budget / heads - std::ssize(edges);
     for (int64_t k = 0; k < spread; ++k) {
-      // Steps by the golden ratio visit a head evenly, and every residue of every tile size over the heads.
+      // Steps by the golden ratio visit a head evenly, and over the heads nearly every residue of a tile's size.
       const double fraction = std::fmod((i * spread + k) * 0.6180339887498949, 1.0);
-      rows.push_back(head * n + std::min<int64_t>(n - 1, fraction * n));
+      rows.push_back(head * n + static_cast<int64_t>(fraction * n));
     }
   }
   std::sort(rows.begin(), rows.end());
