@@ -10,8 +10,9 @@
 
 namespace ladder {
 
-// All rows when that is cheap, and a sample when not: the first and last rows of tiles of the first and last heads, and
-// rows spread over the rest.
+// All rows when that is cheap, 2^30 multiply-adds of Q K^T at most. Otherwise a sample of at most as much work, or of 64
+// rows: from heads spread evenly, the first and the last among them, the first and last rows of tiles, and rows spread
+// over the rest. Ascending.
 std::vector<int64_t> choose_rows(const Shape& shape, bool& all_rows);
 
 // O and LSE, ln of the sum of exp(scaled scores), in the given rows, ascending. Heads belong to `sets` input sets in

@@ -70,8 +70,8 @@ struct Reference {
 // One input set against the reference. Where the formula makes NaN of the inputs, so must the kernel; where it makes
 // infinity, that or NaN. Anything else there is an infinite error.
 struct Comparison {
-  double max_err = 0;    // of the element nearest to its tolerance, or furthest beyond; NaN as soon as one should be a
-  double tolerance = 0;  // number and is NaN
+  double max_err = 0;  // of the element nearest to its tolerance, or furthest beyond, of equals the first; NaN as soon
+  double tolerance = 0;  // as one should be a number and is NaN
   int64_t row = 0;       // as in Reference::rows
   int column = 0;
   double got = 0, expected = 0;

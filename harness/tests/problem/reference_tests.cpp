@@ -2,36 +2,169 @@
 #include "harness/problem/reference.hpp"
 #include "harness/tests/problem/o_tensor.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <numeric>
+#include <random>
+#include <set>
 
+#include "harness/problem/problem.hpp"
+#include "harness/problem/shapes.hpp"
 #include "harness/tests/catch.hpp"
 
 using namespace ladder;
 
 namespace {
 
-// softmax(Q K^T scale) V for one row, as the formula says, and the logarithm of its sum behind it.
-std::vector<double> plain_attention(const Shape& shape, const Inputs& inputs, int64_t row) {
-  const int64_t head = row / shape.n, d = shape.d;
-  std::vector<double> weights(shape.n), output(d);
-  double sum = 0;
+constexpr float NOT_A_NUMBER = std::numeric_limits<float>::quiet_NaN(),
+                INFINITE = std::numeric_limits<float>::infinity();
+
+// One row of the formula and what the headers promise about it, one loop after the other and nothing shared.
+struct PlainRow {
+  std::vector<double> O;
+  double lse = 0, lse_tolerance = 0, score_term = 0;
+  // Of the plain f16 attention, for each of its three maxima.
+  std::array<double, 3> max_error = {}, error_squares = {};
+  int64_t finite = 0;
+};
+
+PlainRow plain_attention(const Shape& shape, const Inputs& inputs, int64_t row) {
+  const int64_t first_key = row / shape.n * shape.n, d = shape.d;
   const int64_t keys = shape.causal ? row % shape.n + 1 : shape.n;
+  const auto element = [&](const char* name) {
+    return [values = inputs.half(name), d](int64_t in_row, int64_t column) {
+      return double{to_float(values[static_cast<size_t>(in_row * d + column)])};
+    };
+  };
+  const auto Q = element("Q"), K = element("K"), V = element("V");
+  PlainRow plain;
+  std::vector<double> weights(keys);
+  std::vector<float> f32_weights(keys);
   for (int64_t j = 0; j < keys; ++j) {
-    double s = 0;
     for (int64_t c = 0; c < d; ++c) {
-      s += double(to_float(inputs.half("Q")[row * d + c])) * to_float(inputs.half("K")[(head * shape.n + j) * d + c]);
+      const double q = Q(row, c), k = K(first_key + j, c);
+      weights[j] += q * k;
+      f32_weights[j] += float(q) * float(k);
     }
-    weights[j] = std::exp(s * shape.scale());
-    sum += weights[j];
+    weights[j] *= shape.scale();
+    f32_weights[j] *= shape.scale();
   }
+  const double largest = std::ranges::max(weights);
+  const float f32_largest = std::ranges::max(f32_weights);
+  double sum = 0;
+  float f32_sum = 0;
+  for (double& weight : weights) sum += weight = std::exp(weight - largest);
+  for (float& weight : f32_weights) f32_sum += weight = std::exp(weight - f32_largest);
+  plain.lse = largest + std::log(sum);
+
+  // What scores may be off by: 2^-22 |q| |k| for each 16 products and once more, k the longest key that is a number.
+  double query_square = 0, longest = 0;
+  for (int64_t c = 0; c < d; ++c) query_square += Q(row, c) * Q(row, c);
+  for (int64_t j = 0; j < shape.n; ++j) {
+    double square = 0;
+    for (int64_t c = 0; c < d; ++c) square += std::pow(K(first_key + j, c), 2);
+    if (std::isfinite(square)) longest = std::max(longest, std::sqrt(square));
+  }
+  const double score_error = (double(d) / 16 + 1) / (1 << 22) * std::sqrt(query_square) * longest * shape.scale();
+  plain.lse_tolerance = std::isfinite(score_error) ? 1e-5 + score_error : 1e-5;
+
+  const auto in_f16 = [](float value) { return to_float(to_f16(value)); };
   for (int64_t c = 0; c < d; ++c) {
-    for (int64_t j = 0; j < keys; ++j)
-      output[c] += weights[j] / sum * to_float(inputs.half("V")[(head * shape.n + j) * d + c]);
+    double exact = 0, distance = 0;
+    for (int64_t j = 0; j < keys; ++j) exact += weights[j] * V(first_key + j, c);
+    plain.O.push_back(exact /= sum);
+    if (!std::isfinite(exact)) continue;
+    ++plain.finite;
+    for (int64_t j = 0; j < keys; ++j) distance += weights[j] / sum * std::abs(V(first_key + j, c) - exact);
+    plain.score_term = std::max(plain.score_term, score_error * distance);
+    // Rounded in the worse direction: half a step, 2^-11 of the power of two below the answer; the least is 2^-14.
+    const double half_step = std::ldexp(1, std::abs(exact) < 0x1p-14 ? -25 : std::ilogb(exact) - 11);
+    for (int third = 0; third < 3; ++third) {
+      const float stale = std::exp2(float(third) / 3);
+      float output = 0;
+      for (int64_t j = 0; j < keys; ++j) output += in_f16(stale * f32_weights[j]) * float(V(first_key + j, c));
+      output /= stale * f32_sum;
+      plain.max_error[third] = std::max(plain.max_error[third], std::abs(output - exact) + half_step);
+      plain.error_squares[third] += std::pow(in_f16(output) - exact, 2);
+    }
   }
-  output.push_back(std::log(sum));
-  return output;
+  return plain;
+}
+
+Reference plain_reference(const Shape& shape, const Inputs& inputs, const std::vector<int64_t>& rows, size_t sets) {
+  Reference reference{.n = shape.n, .sets = sets, .rows = rows, .answers = {}};
+  reference.answers = {{.output = "O", .columns = shape.d}, {.output = "LSE", .columns = 1}};
+  Reference::Answer &O = reference.answers[0], &LSE = reference.answers[1];
+  O.baseline.resize(sets);
+  std::vector<std::array<double, 3>> squares(sets);
+  std::vector<int64_t> finite(sets);
+  for (const int64_t row : rows) {
+    const PlainRow plain = plain_attention(shape, inputs, row);
+    O.values.insert(O.values.end(), plain.O.begin(), plain.O.end());
+    LSE.values.push_back(plain.lse);
+    LSE.row_tolerance.push_back(plain.lse_tolerance);
+    O.row_tolerance.push_back(plain.score_term);
+    const size_t set = row / shape.n % sets;
+    O.baseline[set].max = std::max(O.baseline[set].max, std::ranges::max(plain.max_error));
+    for (int third = 0; third < 3; ++third) squares[set][third] += plain.error_squares[third];
+    finite[set] += plain.finite;
+  }
+  for (size_t set = 0; set < sets; ++set) {
+    if (finite[set] > 0) O.baseline[set].rms = std::sqrt(std::ranges::max(squares[set]) / double(finite[set]));
+  }
+  return reference;
+}
+
+// What is not the same, in words; nothing if all is, up to the order of sums.
+std::string difference(const std::vector<double>& values, const std::vector<double>& expected, const std::string& of) {
+  if (values.size() != expected.size()) return fmt::format("{} {}, not {}", values.size(), of, expected.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    const double a = values[i], b = expected[i];
+    const bool same =
+        std::isfinite(b) ? std::abs(a - b) <= 1e-12 + 1e-10 * std::abs(b) : a == b || (std::isnan(a) && std::isnan(b));
+    if (!same) return fmt::format("{} {}: {:.17g}, not {:.17g}", of, i, a, b);
+  }
+  return "";
+}
+
+std::string difference(const Reference& reference, const Reference& expected) {
+  if (reference.n != expected.n || reference.sets != expected.sets) return "n or sets";
+  if (reference.all_rows != expected.all_rows) return "all_rows";
+  if (reference.rows != expected.rows) return "rows";
+  if (reference.answers.size() != expected.answers.size()) return "answers";
+  for (size_t i = 0; i < expected.answers.size(); ++i) {
+    const Reference::Answer &answer = reference.answers[i], &right = expected.answers[i];
+    const std::string name{right.output};
+    if (answer.output != name || answer.columns != right.columns) return name;
+    // In units of 2^-24, so that what is small is compared, too.
+    const auto scaled = [](std::vector<double> values) {
+      for (double& value : values) value *= 0x1p24;
+      return values;
+    };
+    const auto numbers = [&](const Reference::Answer& of) {
+      std::vector<double> all;
+      for (const auto& [max, rms] : of.baseline) all.insert(all.end(), {max, rms});
+      return scaled(all);
+    };
+    for (const std::string& found :
+         {difference(answer.values, right.values, name),
+          difference(scaled(answer.row_tolerance), scaled(right.row_tolerance), name + " row tolerances"),
+          difference(numbers(answer), numbers(right), name + " baselines")}) {
+      if (!found.empty()) return found;
+    }
+  }
+  return "";
+}
+
+std::vector<int64_t> all_rows_of(const Shape& shape) {
+  std::vector<int64_t> rows(shape.batch_heads() * shape.n);
+  std::iota(rows.begin(), rows.end(), 0);
+  return rows;
 }
 
 std::vector<f16> rounded_to_f16(const Reference& reference) {
@@ -42,22 +175,41 @@ std::vector<f16> rounded_to_f16(const Reference& reference) {
 
 }  // namespace
 
-TEST_CASE("the reference is the formula, for any shape") {
-  for (const Shape shape :
-       {Shape{.batch = 2, .heads = 3, .n = 65, .d = 128}, Shape{.batch = 1, .heads = 1, .n = 1, .d = 1},
-        Shape{.batch = 1, .heads = 2, .n = 130, .d = 40},
-        Shape{.batch = 2, .heads = 2, .n = 67, .d = 40, .causal = true},
-        Shape{.batch = 1, .heads = 1, .n = 40, .d = 16, .softmax_scale = 0.6f}}) {
-    const Inputs inputs = make_inputs(InputKind::normal, shape, 5);
-    const Reference reference = make_reference(shape, inputs);
-    REQUIRE(reference.all_rows);
-    REQUIRE(reference.rows.size() == size_t(shape.batch_heads() * shape.n));
-    for (size_t i = 0; i < reference.rows.size(); ++i) {
-      const auto expected = plain_attention(shape, inputs, reference.rows[i]);
-      for (int c = 0; c < shape.d; ++c)
-        REQUIRE(reference["O"].row(i)[c] == Approx(expected[c]).epsilon(1e-10).margin(1e-12));
-      REQUIRE(reference["LSE"].values[i] == Approx(expected.back()).epsilon(1e-10).margin(1e-12));
-    }
+TEST_CASE("the reference is the formula with the errors of a plain f16 attention, for any shape and inputs") {
+  struct Case {
+    Shape shape;
+    std::vector<InputKind> kinds;
+    Exponents exponents = {};
+    std::vector<int64_t> rows = {};  // all, if there are none
+  };
+  using enum InputKind;
+  const std::vector<Case> cases{
+      {{.n = 1, .d = 1}, {normal}},
+      {{.batch = 2, .heads = 3, .n = 65, .d = 40}, {normal, large_logits, last_tile_max}},
+      {{.batch = 2, .heads = 2, .n = 67, .d = 17, .causal = true}, {normal, peaky}},
+      {{.heads = 2, .n = 40, .d = 16, .softmax_scale = 0.6f}, {cancelling, edge_weights}},
+      {{.heads = 2, .n = 33, .d = 8, .causal = true, .softmax_scale = 0.1f}, {constant_v, ties}},
+      // Sums of the first rows, where keys that are not seen are no numbers.
+      {{.heads = 4, .n = 49, .d = 16, .causal = true}, {not_finite, nan_key, nan_head, normal}},
+      {{.heads = 3, .n = 66, .d = 33}, {not_finite, normal, nan_queries}},
+      // Keys shorter than 1, and answers below the least power of two of f16.
+      {{.heads = 2, .n = 31, .d = 24}, {normal, balanced}, {{"K", -8}, {"V", -16}}},
+      {{.heads = 2, .n = 31, .d = 24}, {normal, ties}, {{"V", -30}}},
+      // Some rows alone: of the first head one, of the second none, of the last the first and the last.
+      {{.heads = 4, .n = 1100, .d = 9}, {normal, peaky}, {}, {1024, 2200, 2217, 3298, 3299, 3300, 4399}},
+      {{.heads = 2, .n = 1100, .d = 5, .causal = true}, {normal}, {}, {0, 7, 1022, 1023, 1024, 1099, 1100, 2150}}};
+  for (const Case& each : cases) {
+    const Problem question = make_question(each.shape, each.kinds, 5, each.exponents);
+    const std::vector<int64_t> rows = each.rows.empty() ? all_rows_of(each.shape) : each.rows;
+    const size_t sets = each.kinds.size();
+    Reference expected = plain_reference(each.shape, question.inputs, rows, sets);
+    INFO(to_string(each.shape));
+    CHECK(difference(make_reference(each.shape, question.inputs, rows, sets, true), expected) == "");
+    expected.answers[0].row_tolerance.clear();
+    CHECK(difference(make_reference(each.shape, question.inputs, rows, sets), expected) == "");
+    if (!each.rows.empty()) continue;
+    expected.all_rows = true;
+    CHECK(difference(make_reference(each.shape, question.inputs, sets), expected) == "");
   }
 }
 
@@ -134,8 +286,6 @@ TEST_CASE("NaN and infinity reach what depends on them, and nothing else counts 
     place = before;
     return right;
   };
-  constexpr float NOT_A_NUMBER = std::numeric_limits<float>::quiet_NaN(),
-                  INFINITE = std::numeric_limits<float>::infinity();
   CHECK_FALSE(put(1, 7, 3, 0.5f));
   CHECK_FALSE(put(2, 7, nan_column, 0.5f));
   CHECK_FALSE(put(2, 7, infinite_column, 0.5f));
@@ -143,44 +293,6 @@ TEST_CASE("NaN and infinity reach what depends on them, and nothing else counts 
   CHECK(put(2, 7, infinite_column, NOT_A_NUMBER));  // infinity times a weight that has become zero
   CHECK_FALSE(put(2, 7, 0, NOT_A_NUMBER));
   CHECK_FALSE(put(0, 7, 0, INFINITE));
-}
-
-TEST_CASE("the tolerance is twice the error of an attention that rounds P and O to f16, plus 1e-5") {
-  const Shape shape{.n = 96, .d = 64, .softmax_scale = 0.2f};
-  const auto round = [](float value) { return to_float(to_f16(value)); };
-  for (const InputKind kind : {InputKind::normal, InputKind::large_logits, InputKind::last_tile_max}) {
-    const Inputs inputs = make_inputs(kind, shape, 4);
-    const Reference reference = make_reference(shape, inputs);
-    double error = 0, rms = 0;
-    for (const float stale : {1.0f, std::exp2(1 / 3.0f), std::exp2(2 / 3.0f)}) {
-      double squares = 0;
-      for (int i = 0; i < shape.n; ++i) {
-        std::vector<float> weights(shape.n);
-        for (int j = 0; j < shape.n; ++j) {
-          for (int c = 0; c < shape.d; ++c) {
-            weights[j] += to_float(inputs.half("Q")[i * shape.d + c]) * to_float(inputs.half("K")[j * shape.d + c]);
-          }
-          weights[j] *= shape.softmax_scale;
-        }
-        const float largest = *std::ranges::max_element(weights);
-        float sum = 0;
-        for (float& weight : weights) sum += weight = stale * std::exp(weight - largest);
-        for (int c = 0; c < shape.d; ++c) {
-          float output = 0;
-          for (int j = 0; j < shape.n; ++j) output += round(weights[j]) * to_float(inputs.half("V")[j * shape.d + c]);
-          const double off = std::abs(round(output / sum) - reference["O"].row(i)[c]);
-          // Rounded in the worse direction: half a step, 2^-11 of the power of two below the answer.
-          const double half_step = std::ldexp(0.5, std::max(std::ilogb(reference["O"].row(i)[c]), -14) - 10);
-          error = std::max(error, std::abs(output / sum - reference["O"].row(i)[c]) + half_step);
-          squares += off * off;
-        }
-      }
-      rms = std::max(rms, std::sqrt(squares / (shape.n * shape.d)));
-    }
-    INFO(to_string(kind));
-    CHECK(reference.tolerance() == Approx(2 * error + 1e-5).epsilon(0.01));
-    CHECK(reference["O"].rms_tolerance(0, 10000) == Approx(1.105 * rms + 1e-6).epsilon(0.01));
-  }
 }
 
 TEST_CASE("what an LSE may be off by: more than f32 needs, less than any mistake makes") {
@@ -213,22 +325,103 @@ TEST_CASE("on normal inputs the tolerance is within an order of f16's own roundi
   CHECK(tolerance < 2e-3);  // O's standard deviation there is about 0.07
 }
 
+TEST_CASE("all rows are taken up to 2^30 multiply-adds of Q K^T, and one more column makes it a sample") {
+  for (const Shape shape :
+       {Shape{.n = 1, .d = 1}, Shape{.batch = 2, .heads = 3, .n = 100, .d = 40},
+        Shape{.batch = 1, .heads = 1, .n = 4096, .d = 64}, Shape{.batch = 8, .heads = 8, .n = 512, .d = 64}}) {
+    INFO(to_string(shape));
+    bool all_rows = false;
+    CHECK(choose_rows(shape, all_rows) == all_rows_of(shape));
+    CHECK(all_rows);
+    if (double(shape.batch_heads()) * shape.n * shape.n * shape.d < 0x1p30) continue;
+    Shape wider = shape;
+    ++wider.d;
+    CHECK(choose_rows(wider, all_rows).size() <= 2048);
+    CHECK_FALSE(all_rows);
+  }
+}
+
+TEST_CASE("a sample of rows has the tiles' edges in every head that it visits, and visits heads and rows evenly") {
+  for (const Shape shape :
+       {Shape{.batch = 1, .heads = 1, .n = 4096, .d = 65}, Shape{.batch = 2, .heads = 8, .n = 4096, .d = 128},
+        Shape{.batch = 16, .heads = 16, .n = 8192, .d = 128}, Shape{.batch = 1, .heads = 2, .n = 65536, .d = 128},
+        Shape{.batch = 1, .heads = 3, .n = 1 << 20, .d = 128}, Shape{.batch = 7, .heads = 1, .n = 1 << 20, .d = 40},
+        Shape{.batch = 4, .heads = 1000, .n = 100, .d = 128}, Shape{.batch = 100, .heads = 50, .n = 128, .d = 129},
+        Shape{.batch = 64, .heads = 64, .n = 64, .d = 128}, Shape{.batch = 1, .heads = 2048, .n = 129, .d = 64}}) {
+    INFO(to_string(shape));
+    bool all_rows = true;
+    const std::vector<int64_t> rows = choose_rows(shape, all_rows);
+    REQUIRE_FALSE(all_rows);
+    const int64_t n = shape.n, heads = shape.batch_heads();
+    REQUIRE(std::ranges::is_sorted(rows));
+    REQUIRE(std::ranges::adjacent_find(rows) == rows.end());
+    REQUIRE(rows.front() == 0);
+    REQUIRE(rows.back() == heads * n - 1);
+
+    // No more work than with all rows of the largest problem that is not sampled, but 64 rows at least and 2048 at most.
+    const double affordable = std::clamp(0x1p30 / (double(n) * shape.d), 64.0, 2048.0);
+    CHECK(double(rows.size()) <= affordable);
+    if (n >= 4096) CHECK(double(rows.size()) >= 0.8 * affordable);
+
+    std::map<int64_t, std::vector<int64_t>> of_head;
+    for (const int64_t row : rows) of_head[row / n].push_back(row % n);
+    const auto visited = static_cast<int64_t>(of_head.size());
+    CHECK(double(visited) >= std::min(double(heads), affordable / 20));
+    int64_t before = -1, shortest = heads, longest = 0;
+    for (const auto& [head, queries] : of_head) {
+      if (before >= 0) {
+        shortest = std::min(shortest, head - before);
+        longest = std::max(longest, head - before);
+      }
+      before = head;
+      // First and last rows of a warp's tiles and a block's, from both ends, and the middle.
+      for (const int64_t edge :
+           {0L, 15L, 16L, 63L, 64L, 127L, 128L, n / 2, n - 129, n - 128, n - 65, n - 64, n - 16, n - 1}) {
+        INFO("head " << head << ", query " << edge);
+        CHECK(std::ranges::binary_search(queries, edge) == (edge >= 0 && edge < n));
+      }
+    }
+    if (visited > 1) CHECK(longest - shortest <= 1);
+
+    // Between the edges: no head has a gap much wider than its share, and over all heads few queries come twice.
+    std::set<int64_t> distinct;
+    size_t between = 0;
+    for (const auto& [head, queries] : of_head) {
+      const double share = double(n) / (affordable / double(visited) - 14);
+      for (size_t i = 1; i < queries.size(); ++i) CHECK(double(queries[i] - queries[i - 1]) <= 2.7 * share + 1);
+      for (const int64_t query : queries) {
+        if (query <= 128 || query >= n - 129 || query == n / 2) continue;
+        distinct.insert(query);
+        ++between;
+      }
+    }
+    if (n >= 4096) CHECK(double(distinct.size()) >= 0.95 * double(between));
+    for (const int64_t tile : {16, 64, 128}) {
+      std::set<int64_t> residues;
+      for (const int64_t row : rows) residues.insert(row % n % tile);
+      if (std::ssize(rows) >= 15 * tile) CHECK(std::ssize(residues) == std::min(tile, n));
+    }
+  }
+}
+
 TEST_CASE(
     "a large problem is sampled: both ends, edges of tiles, first and last head, and the values of the full one") {
   const Shape shape{.batch = 2, .heads = 8, .n = 4096, .d = 128};
   const Inputs inputs = make_inputs(InputKind::normal, shape, 1);
   const Reference reference = make_reference(shape, inputs);
+  bool all_rows = true;
+  REQUIRE(reference.rows == choose_rows(shape, all_rows));
   REQUIRE_FALSE(reference.all_rows);
   CHECK(reference.rows.size() >= 64);
-  CHECK(std::ranges::is_sorted(reference.rows));
   const int64_t last_head = (shape.batch_heads() - 1) * shape.n;
   for (const int64_t row : {int64_t{0}, int64_t{63}, int64_t{64}, int64_t{127}, int64_t{128}, int64_t{4095}, last_head,
                             last_head + 4095, last_head + 4096 - 128}) {
     CHECK(std::ranges::binary_search(reference.rows, row));
   }
   for (const size_t i : {size_t{0}, reference.rows.size() / 2, reference.rows.size() - 1}) {
-    const auto expected = plain_attention(shape, inputs, reference.rows[i]);
-    for (int c = 0; c < shape.d; c += 17) CHECK(reference["O"].row(i)[c] == Approx(expected[c]).margin(1e-12));
+    const PlainRow expected = plain_attention(shape, inputs, reference.rows[i]);
+    const std::span<const double> values = reference["O"].row(i);
+    CHECK(difference({values.begin(), values.end()}, expected.O, "O") == "");
   }
 }
 
@@ -241,6 +434,152 @@ TEST_CASE("a comparison finds the largest error and its place") {
   CHECK(found.row == 40);
   CHECK(found.column == 3);
   CHECK(found.max_err == Approx(1.0).margin(0.01));
+}
+
+TEST_CASE(
+    "the tolerance is twice the plain attention's error plus 1e-5, that of the mean error 1.1 times, more for few "
+    "rows") {
+  Reference::Answer O{.output = "O", .columns = 1, .baseline = {{0.25, 0.125}, {1, 0.02}, {1, 0.0199}}};
+  CHECK(O.tolerance(0) == Approx(0.50001).epsilon(1e-12));
+  CHECK(O.rms_tolerance(0, 100) == Approx(1.15 * 0.125 + 1e-6).epsilon(1e-12));
+  CHECK(O.rms_tolerance(0, 4) == Approx(1.35 * 0.125 + 1e-6).epsilon(1e-12));
+  CHECK(O.rms_tolerance(1, 100) == Approx(1.15 * 0.02 + 1e-6).epsilon(1e-12));
+  CHECK(O.rms_tolerance(2, 100) == Approx(2.00001).epsilon(1e-12));  // nearly all answers are exact
+  CHECK(O.tolerance_of_row(1, 0) == O.tolerance(1));
+  O.row_tolerance = {0.5, 3};
+  CHECK(O.tolerance_of_row(1, 1) == Approx(5.00001).epsilon(1e-12));
+}
+
+// An invented reference, and an output beside it whose errors are often the same.
+struct Invented {
+  Reference reference;
+  Tensor output;
+};
+
+Invented invent(std::mt19937& random, bool with_row_tolerances, bool with_nan) {
+  const auto below = [&](unsigned end) { return random() % end; };
+  const int n = 1 + int(below(5)), columns = 1 + int(below(3)), heads = 1 + int(below(6));
+  Invented made{.reference = {.n = n, .sets = 1 + below(3), .all_rows = below(2) == 0, .rows = {}, .answers = {}},
+                .output = Tensor({.name = "O", .heads = heads, .rows = n, .columns = columns})};
+  Reference& reference = made.reference;
+  for (f16& value : made.output.half()) value = to_f16(NOT_A_NUMBER);  // where the reference has no row, nobody looks
+  reference.answers = {{.output = "O", .columns = columns}, {.output = "LSE", .columns = 1}};
+  Reference::Answer& O = reference.answers[0];
+  for (size_t set = 0; set < reference.sets; ++set) {
+    O.baseline.push_back({0.125 * (1 + below(4)), 0.03125 * (1 + below(4))});
+  }
+  for (int64_t row = 0; row < int64_t{heads} * n; ++row) {
+    if (below(4) == 0) continue;
+    reference.rows.push_back(row);
+    reference.answers[1].values.push_back(double(row));
+    reference.answers[1].row_tolerance.push_back(0.5 * double(row));
+    if (with_row_tolerances) O.row_tolerance.push_back(0.25 * below(4));
+    for (int column = 0; column < columns; ++column) {
+      float expected = float(below(16)) - 8, got = expected + 0.25f * float(below(3));
+      const unsigned kind = below(16);
+      if (kind == 0) expected = got = NOT_A_NUMBER;
+      if (kind == 1) expected = got = below(2) == 0 ? INFINITE : -INFINITE;
+      if (kind == 2) expected = INFINITE, got = NOT_A_NUMBER;
+      if (with_nan && below(16) == 0) expected = below(2) == 0 ? -INFINITE : NOT_A_NUMBER;
+      if (with_nan && below(32) == 0) got = below(2) == 0 ? NOT_A_NUMBER : INFINITE;
+      O.values.push_back(expected);
+      made.output.half()[static_cast<size_t>(row * columns + column)] = to_f16(got);
+    }
+  }
+  return made;
+}
+
+// What tolerance.hpp says of a comparison, in two steps: all errors, and the worst of them.
+Comparison plain_comparison(const Invented& made, size_t set) {
+  const Reference& reference = made.reference;
+  const Reference::Answer& O = reference.answers[0];
+  std::vector<Comparison> elements;
+  double squares = 0, term_squares = 0;
+  int64_t rows = 0, numbers = 0;
+  for (size_t i = 0; i < reference.rows.size(); ++i) {
+    if (reference.rows[i] / reference.n % int64_t(reference.sets) != int64_t(set)) continue;
+    ++rows;
+    const double term = O.row_tolerance.empty() ? 0 : O.row_tolerance[i];
+    for (int column = 0; column < O.columns; ++column) {
+      const double expected = O.values[i * O.columns + column];
+      const double got = to_float(made.output.half()[static_cast<size_t>(reference.rows[i] * O.columns + column)]);
+      double error = std::abs(got - expected);
+      if (std::isnan(expected)) error = std::isnan(got) ? 0 : INFINITE;
+      if (std::isinf(expected)) error = std::isnan(got) || got == expected ? 0 : INFINITE;
+      elements.push_back({error, O.tolerance(set) + term, reference.rows[i], column, got, expected});
+      if (!std::isfinite(expected)) continue;
+      squares += error * error;
+      term_squares += term * term;
+      ++numbers;
+    }
+  }
+  Comparison worst{.tolerance = O.tolerance(set)};
+  const auto share = [](const Comparison& of) { return of.max_err / of.tolerance; };
+  for (const Comparison& element : elements) {
+    if (share(element) > share(worst)) worst = element;
+  }
+  const auto nan = std::ranges::find_if(elements, [](const Comparison& of) { return std::isnan(of.max_err); });
+  if (nan != elements.end()) {
+    worst = *nan;
+    worst.rms = NOT_A_NUMBER;
+  } else if (numbers > 0) {
+    worst.rms = std::sqrt(squares / double(numbers));
+    worst.rms_tolerance = O.rms_tolerance(set, rows) + std::sqrt(term_squares / double(numbers));
+  }
+  return worst;
+}
+
+std::vector<double> numbers_of(const Comparison& of) {
+  return {of.max_err, of.tolerance, double(of.row), double(of.column), of.got, of.expected, of.rms, of.rms_tolerance};
+}
+
+TEST_CASE(
+    "a comparison is of the set's rows: the first of the elements furthest beyond their tolerance, and the means") {
+  std::mt19937 random(1);
+  for (int i = 0; i < 2000; ++i) {
+    const Invented made = invent(random, i % 2 == 0, i % 3 == 0);
+    const Reference& reference = made.reference;
+    const Reference::Answer& O = reference.answers[0];
+    Tensor rows({.name = "O", .heads = 1, .rows = int(reference.rows.size()), .columns = O.columns});
+    for (size_t k = 0; k < reference.rows.size(); ++k) {
+      const auto from = made.output.half().subspan(static_cast<size_t>(reference.rows[k]) * O.columns, O.columns);
+      std::ranges::copy(from, rows.half().begin() + std::ptrdiff_t(k * O.columns));
+    }
+    for (size_t set = 0; set < reference.sets; ++set) {
+      INFO(i << ", set " << set);
+      const Comparison expected = plain_comparison(made, set);
+      for (const Comparison& found :
+           {compare_to_reference(reference, O, made.output, set), compare_rows_to_reference(reference, O, rows, set)}) {
+        REQUIRE(difference(numbers_of(found), numbers_of(expected), "a comparison's number") == "");
+        REQUIRE(found.right() == (expected.max_err <= expected.tolerance && expected.rms <= expected.rms_tolerance));
+      }
+    }
+  }
+}
+
+TEST_CASE("the reference of some rows has what all have, of those rows, in their order") {
+  std::mt19937 random(2);
+  for (int i = 0; i < 200; ++i) {
+    const Reference whole = invent(random, i % 2 == 0, true).reference;
+    std::vector<size_t> places;
+    for (size_t k = 0; k < whole.rows.size(); ++k) {
+      if (random() % 2 == 0) places.push_back(k);
+    }
+    if (i % 3 == 0) std::ranges::shuffle(places, random);
+    Reference expected{.n = whole.n, .sets = whole.sets, .rows = {}, .answers = whole.answers};
+    for (const size_t place : places) expected.rows.push_back(whole.rows[place]);
+    for (size_t k = 0; k < whole.answers.size(); ++k) {
+      const Reference::Answer& all = whole.answers[k];
+      Reference::Answer& some = expected.answers[k];
+      some.values.clear();
+      some.row_tolerance.clear();
+      for (const size_t place : places) {
+        for (int c = 0; c < all.columns; ++c) some.values.push_back(all.values[place * all.columns + c]);
+        if (!all.row_tolerance.empty()) some.row_tolerance.push_back(all.row_tolerance[place]);
+      }
+    }
+    REQUIRE(difference(some_rows(whole, places), expected) == "");
+  }
 }
 
 TEST_CASE("an error is weighed by its own row's tolerance, and the mean error by all of them") {
