@@ -196,8 +196,9 @@ std::vector<Trial> emulator_trials(const Stage& stage, const Variant& variant, c
   }
   if (choice.thorough) {
     std::vector<Trial> more = random_trials(stage, variant, shape, choice.seed);
-    for (const Shape& of : {shape, with_mask(shape)}) {
-      if (of.causal && !variant.causal) continue;
+    std::vector<Shape> masks{shape};
+    if (variant.causal && !shape.causal) masks.push_back(with_mask(shape));
+    for (const Shape& of : masks) {
       if (auto trial = far_walk(stage, variant, of, choice.seed)) more.push_back(std::move(*trial));
     }
     for (Trial& trial : more) {
