@@ -44,9 +44,8 @@ class Heat {
     const auto all = static_cast<int>(contestants.size());
     result_.balanced = rounds_ >= ROUNDS_FOR_A_VERDICT &&
                        (protocol.regime != Regime::sustained || (all > 1 && rounds_ >= round_period(all)));
-    const double whole = seconds_of_heat(launch_ms, protocol);
     soak_seconds_ = protocol.soak_s * (protocol.regime == Regime::alone ? double(all) : 1);
-    round_seconds_ = std::max(0.0, whole - soak_seconds_) / rounds_;
+    round_seconds_ = (seconds_of_heat(launch_ms, protocol) - soak_seconds_) / rounds_;
   }
 
   Result<HeatTimings> run() {
@@ -259,7 +258,7 @@ Result<Timing> run_apart(const Contestant& contestant, const Protocol& protocol,
   Timing timing{.launches = 1, .apart = true};
   for (int i = 0; i < protocol.apart_launches && !timing.error; ++i) {
     if (is_interrupted(machine)) return interruption();
-    report(machine, contestant.name, seconds_apart(timing.ms.empty() ? 0 : timing.ms.back(), protocol) / 3);
+    report(machine, contestant.name, timing.ms.empty() ? 0 : timing.ms.back() / 1e3);
     Status status = contestant.before ? contestant.before(1) : Status{};
     if (status) {
       if (machine.start_clock) machine.start_clock();
