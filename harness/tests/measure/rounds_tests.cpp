@@ -1,8 +1,11 @@
 // The round loop on simulated contestants: a clock that only they and sleep advance.
 #include "harness/measure/rounds.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "harness/measure/statistics.hpp"
 #include "harness/tests/catch.hpp"
@@ -339,4 +342,563 @@ TEST_CASE("an interrupt ends the loop at the next group") {
   REQUIRE_FALSE(timings);
   CHECK(timings.error().code == ExitCode::interrupted);
   CHECK(simulation.now_s < 4.2);
+}
+
+// ---- every call, in order --------------------------------------------------------------------------------------------
+
+namespace {
+
+// A machine and contestants that write down each call, and a clock that only they advance. The time of day is not 0.
+struct Recorder {
+  double now_s = 1000;
+  std::vector<std::string> calls;
+  int fails = -1;                                     // the place among the calls of the one that fails
+  int interrupted = std::numeric_limits<int>::max();  // from this question for Ctrl-C on
+  int questions = 0, clocks = 0, states = 0;
+
+  Status call(const std::string& what, double seconds = 0) {
+    calls.push_back(what);
+    REQUIRE(calls.size() < 1000);
+    now_s += seconds;
+    if (std::ssize(calls) - 1 == fails) return failure(ExitCode::check_failed, "failed: " + what);
+    return {};
+  }
+  Machine machine() {
+    return {.now_s = [this] { return now_s; },
+            .sleep_s = [this](double seconds) { (void)call(fmt::format("sleep {:g} s", seconds), seconds); },
+            .load = [this](double ms) { return call(fmt::format("load {:g} ms", ms), ms / 1e3); },
+            .start_clock = [this] { (void)call("start clock"); },
+            .stop_clock = [this]() -> std::optional<double> {
+              (void)call("stop clock");
+              return 1500 + ++clocks;
+            },
+            .card = [this]() -> std::optional<CardState> {
+              (void)call("card");
+              return CardState{.power_w = 600.0 + ++states};
+            },
+            .interrupted =
+                [this] {
+                  (void)call("Ctrl-C?");
+                  return questions++ >= interrupted;
+                },
+            .progress = [this](std::string_view what,
+                               double seconds) { (void)call(fmt::format("{}: {:g} s", what, seconds)); }};
+  }
+  // Poisoning takes 1 ms, and verifying 2 ms.
+  Contestant contestant(const std::string& name, double ms) {
+    return {.name = name,
+            .time_ms = [this, name, ms](int launches) -> Result<double> {
+              const Status ran = call(fmt::format("{} x {}", name, launches), ms * launches / 1e3);
+              if (!ran) return tl::make_unexpected(ran.error());
+              return ms * launches;
+            },
+            .before = [this, name](
+                          int launches) { return call(fmt::format("{} is poisoned for {}", name, launches), 0.001); },
+            .after = [this, name] { return call(name + " is verified", 0.002); }};
+  }
+};
+
+using Calls = std::vector<std::string>;
+
+// Everything that is done to two contestants of 4 and 10 ms a launch, which were thought to take 5 and 10.
+struct Whole {
+  Protocol protocol;
+  Calls calls;
+};
+Result<HeatTimings> run(Recorder& recorder, const Protocol& protocol) {
+  const std::vector contestants{recorder.contestant("a", 4), recorder.contestant("b", 10)};
+  const Machine machine = recorder.machine();
+  return run_heat(contestants, std::vector<double>{5, 10}, protocol, machine);
+}
+
+const Whole SUSTAINED{{.rounds = 2, .group_ms = 20, .lead_in_ms = 100, .soak_s = 0.3},
+                      {"soak: 0.3 s",  //
+                       "Ctrl-C?",
+                       "load 100 ms",
+                       "a x 5",
+                       "Ctrl-C?",
+                       "load 100 ms",
+                       "b x 3",  // 0.25 s
+                       "Ctrl-C?",
+                       "load 100 ms",
+                       "b x 3",
+                       "Ctrl-C?",
+                       "load 100 ms",
+                       "a x 6",                  //
+                       "round 1 of 2: 0.265 s",  //
+                       "Ctrl-C?",
+                       "a is poisoned for 6",
+                       "load 100 ms",
+                       "start clock",
+                       "a x 6",
+                       "stop clock",
+                       "a is verified",  //
+                       "Ctrl-C?",
+                       "b is poisoned for 3",
+                       "load 100 ms",
+                       "start clock",
+                       "b x 3",
+                       "stop clock",
+                       "b is verified",          //
+                       "card",                   //
+                       "round 2 of 2: 0.265 s",  //
+                       "Ctrl-C?",
+                       "b is poisoned for 3",
+                       "load 100 ms",
+                       "start clock",
+                       "b x 3",
+                       "stop clock",
+                       "b is verified",  //
+                       "Ctrl-C?",
+                       "a is poisoned for 6",
+                       "load 100 ms",
+                       "start clock",
+                       "a x 6",
+                       "stop clock",
+                       "a is verified",  //
+                       "card"}};
+
+const Whole ALONE{{.regime = Regime::alone, .rounds = 2, .group_ms = 20, .lead_in_ms = 30, .soak_s = 0.05},
+                  {"soak: 0.1 s",  //
+                   "Ctrl-C?",
+                   "a x 5",
+                   "Ctrl-C?",
+                   "a x 6",
+                   "Ctrl-C?",
+                   "a x 6",
+                   "card",  // 20, 44, 68 ms
+                   "Ctrl-C?",
+                   "b x 3",
+                   "Ctrl-C?",
+                   "b x 3",
+                   "card",                   // 30, 60 ms
+                   "round 1 of 2: 0.125 s",  //
+                   "Ctrl-C?",
+                   "a x 9",
+                   "a is poisoned for 6",
+                   "start clock",
+                   "a x 6",
+                   "stop clock",
+                   "a is verified",  //
+                   "Ctrl-C?",
+                   "b x 4",
+                   "b is poisoned for 3",
+                   "start clock",
+                   "b x 3",
+                   "stop clock",
+                   "b is verified",          //
+                   "card",                   //
+                   "round 2 of 2: 0.125 s",  //
+                   "Ctrl-C?",
+                   "b x 4",
+                   "b is poisoned for 3",
+                   "start clock",
+                   "b x 3",
+                   "stop clock",
+                   "b is verified",  //
+                   "Ctrl-C?",
+                   "a x 9",
+                   "a is poisoned for 6",
+                   "start clock",
+                   "a x 6",
+                   "stop clock",
+                   "a is verified",  //
+                   "card"}};
+
+const Whole BURST{{.regime = Regime::burst, .rounds = 2, .group_ms = 20, .lead_in_ms = 0, .soak_s = 0, .idle_s = 0.5},
+                  {"round 1 of 2: 1.05 s",  //
+                   "Ctrl-C?",
+                   "a is poisoned for 4",
+                   "sleep 0.5 s",
+                   "start clock",
+                   "a x 4",
+                   "stop clock",
+                   "a is verified",  //
+                   "Ctrl-C?",
+                   "b is poisoned for 2",
+                   "sleep 0.5 s",
+                   "start clock",
+                   "b x 2",
+                   "stop clock",
+                   "b is verified",         //
+                   "card",                  //
+                   "round 2 of 2: 1.05 s",  //
+                   "Ctrl-C?",
+                   "b is poisoned for 2",
+                   "sleep 0.5 s",
+                   "start clock",
+                   "b x 2",
+                   "stop clock",
+                   "b is verified",  //
+                   "Ctrl-C?",
+                   "a is poisoned for 4",
+                   "sleep 0.5 s",
+                   "start clock",
+                   "a x 4",
+                   "stop clock",
+                   "a is verified",  //
+                   "card"}};
+
+const Whole* const WHOLES[] = {&SUSTAINED, &ALONE, &BURST};
+
+std::vector<double> powers(const std::vector<CardState>& states) {
+  std::vector<double> powers;
+  for (const CardState& state : states) powers.push_back(state.power_w);
+  return powers;
+}
+
+}  // namespace
+
+TEST_CASE("a heat in turns, call by call") {
+  Recorder recorder;
+  const auto heat = run(recorder, SUSTAINED.protocol);
+  REQUIRE(heat);
+  CHECK(recorder.calls == SUSTAINED.calls);
+  const Timing &a = heat->timings[0], &b = heat->timings[1];
+  CHECK(a.ms == std::vector<double>{4, 4});
+  CHECK(b.ms == std::vector<double>{10, 10});
+  CHECK(a.before == std::vector<int>{-1, 1});
+  CHECK(b.before == std::vector<int>{0, 1});
+  CHECK(a.clock_mhz == std::vector<double>{1501, 1504});
+  CHECK(b.clock_mhz == std::vector<double>{1502, 1503});
+  CHECK(a.launches == 6);
+  CHECK(b.launches == 3);
+  CHECK(powers(heat->states) == std::vector<double>{601, 602});
+  REQUIRE(heat->idle_ms.size() == 3);
+  for (const double ms : heat->idle_ms) CHECK(ms == Approx(3));  // the one before is verified, this one poisoned
+  for (const Timing& timing : heat->timings) {
+    CHECK_FALSE(timing.power_w);
+    CHECK_FALSE(timing.apart);
+    CHECK_FALSE(timing.error);
+  }
+}
+
+TEST_CASE("a heat alone, call by call") {
+  Recorder recorder;
+  const auto heat = run(recorder, ALONE.protocol);
+  REQUIRE(heat);
+  CHECK(recorder.calls == ALONE.calls);
+  CHECK(heat->timings[0].power_w == 601.0);
+  CHECK(heat->timings[1].power_w == 602.0);
+  CHECK(powers(heat->states) == std::vector<double>{603, 604});
+  CHECK(heat->timings[0].before == std::vector<int>{-1, 1});
+  CHECK(heat->timings[1].before == std::vector<int>{0, 1});
+  CHECK(heat->timings[0].ms == std::vector<double>{4, 4});
+  CHECK(heat->timings[1].ms == std::vector<double>{10, 10});
+  REQUIRE(heat->idle_ms.size() == 3);
+  for (const double ms : heat->idle_ms) CHECK(ms == Approx(2));  // it is poisoned after its lead-in
+}
+
+TEST_CASE("a heat of bursts, call by call") {
+  Recorder recorder;
+  const auto heat = run(recorder, BURST.protocol);
+  REQUIRE(heat);
+  CHECK(recorder.calls == BURST.calls);
+  CHECK(heat->idle_ms.empty());  // it rests on purpose
+  CHECK(heat->timings[0].ms == std::vector<double>{4, 4});
+  CHECK(heat->timings[1].ms == std::vector<double>{10, 10});
+  CHECK_FALSE(heat->timings[0].power_w);
+}
+
+TEST_CASE("whatever fails is its contestant's error, and the last that is done with it; the others go on") {
+  for (const Whole* whole : WHOLES) {
+    int contestant = 1;  // whose calls these are: a load comes right before or after one that has a name
+    for (int i = 0; i < std::ssize(whole->calls); ++i) {
+      const std::string& what = whole->calls[i];
+      if (what == "Ctrl-C?") {
+        const auto named = std::find_if(whole->calls.begin() + i, whole->calls.end(), [](const std::string& call) {
+          return call.starts_with("a ") || call.starts_with("b ");
+        });
+        contestant = named->front() - 'a';
+      }
+      if (!what.starts_with("a ") && !what.starts_with("b ") && !what.starts_with("load ")) continue;
+      CAPTURE(to_string(whole->protocol.regime), i, what);
+      Recorder recorder;
+      recorder.fails = i;
+      const auto heat = run(recorder, whole->protocol);
+      REQUIRE(heat);
+      const Timing &failed = heat->timings[contestant], &other = heat->timings[1 - contestant];
+      REQUIRE(failed.error);
+      CHECK(failed.error->message == "failed: " + what);
+      CHECK(failed.ms.size() <= 2);
+      CHECK(failed.ms.size() == failed.before.size());
+      CHECK(failed.ms.size() == failed.clock_mhz.size());
+      CHECK_FALSE(other.error);
+      CHECK(other.ms.size() == 2);
+      CHECK(other.before.size() == 2);
+      REQUIRE(std::ssize(recorder.calls) > i);
+      CHECK(std::equal(recorder.calls.begin(), recorder.calls.begin() + i + 1, whole->calls.begin()));
+      const std::string own = contestant == 0 ? "a " : "b ";
+      CHECK(std::none_of(recorder.calls.begin() + i + 1, recorder.calls.end(),
+                         [&](const std::string& call) { return call.starts_with(own); }));
+      // A clock that was started is stopped, and nobody is loaded for who does not run.
+      CHECK(std::ranges::count(recorder.calls, "start clock") == std::ranges::count(recorder.calls, "stop clock"));
+      const auto after_loads = std::count_if(recorder.calls.begin() + i + 1, recorder.calls.end(),
+                                             [](const std::string& call) { return call.starts_with("load "); });
+      const auto after_runs =
+          std::count_if(recorder.calls.begin() + i + 1, recorder.calls.end(),
+                        [](const std::string& call) { return call.starts_with("a x ") || call.starts_with("b x "); });
+      if (whole->protocol.regime == Regime::sustained) CHECK(after_loads == after_runs);
+    }
+  }
+}
+
+TEST_CASE("a heat ends at the first Ctrl-C that it is told of, wherever that is") {
+  for (const Whole* whole : WHOLES) {
+    const auto questions = std::ranges::count(whole->calls, "Ctrl-C?");
+    for (int question = 0; question < questions; ++question) {
+      CAPTURE(to_string(whole->protocol.regime), question);
+      Recorder recorder;
+      recorder.interrupted = question;
+      const auto heat = run(recorder, whole->protocol);
+      REQUIRE_FALSE(heat);
+      CHECK(heat.error().code == ExitCode::interrupted);
+      REQUIRE(recorder.calls.size() <= whole->calls.size());
+      CHECK(std::equal(recorder.calls.begin(), recorder.calls.end(), whole->calls.begin()));
+      CHECK(recorder.calls.back() == "Ctrl-C?");
+      CHECK(std::ranges::count(recorder.calls, "Ctrl-C?") == question + 1);
+    }
+  }
+}
+
+TEST_CASE("a card that does not answer leaves no figures, and the soak ends when nobody is left") {
+  Recorder recorder;
+  Machine machine = recorder.machine();
+  machine.card = [] { return std::nullopt; };
+  machine.stop_clock = [] { return std::nullopt; };
+  const std::vector contestants{recorder.contestant("a", 4)};
+  for (const Whole* whole : WHOLES) {
+    const auto heat = run_heat(contestants, std::vector<double>{4}, whole->protocol, machine);
+    REQUIRE(heat);
+    CHECK(heat->states.empty());
+    CHECK_FALSE(heat->timings[0].power_w);
+    CHECK(heat->timings[0].clock_mhz.empty());
+    CHECK(heat->timings[0].ms == std::vector<double>{4, 4});
+  }
+  // A contestant that fails takes no time: the clock alone would never end the soak.
+  for (const std::string failing : {"load 100 ms", "a x 5"}) {
+    Calls expected{"soak: 0.3 s", "Ctrl-C?", "load 100 ms"};
+    if (failing == "a x 5") expected.insert(expected.end(), {"a x 5", "Ctrl-C?"});
+    Recorder failed;
+    failed.fails = failing == "a x 5" ? 3 : 2;
+    const std::vector one{failed.contestant("a", 4)};
+    const Machine rest = failed.machine();
+    REQUIRE(run_heat(one, std::vector<double>{5}, SUSTAINED.protocol, rest));
+    expected.insert(expected.end(),
+                    {"round 1 of 2: 0.13 s", "Ctrl-C?", "card", "round 2 of 2: 0.13 s", "Ctrl-C?", "card"});
+    CHECK(failed.calls == expected);
+  }
+}
+
+TEST_CASE("short soaks, loads and rests are kept too") {
+  Recorder recorder;
+  const std::vector contestants{recorder.contestant("a", 4)};
+  const Machine machine = recorder.machine();
+  REQUIRE(run_heat(contestants, std::vector<double>{4},
+                   {.rounds = 1, .group_ms = 4, .lead_in_ms = 0.5, .soak_s = 0.006}, machine));
+  CHECK(recorder.calls == Calls{"soak: 0.006 s", "Ctrl-C?", "load 0.5 ms", "a x 2", "round 1 of 1: 0.0135 s", "Ctrl-C?",
+                                "a is poisoned for 2", "load 0.5 ms", "start clock", "a x 2", "stop clock",
+                                "a is verified", "card"});
+  recorder.calls.clear();
+  REQUIRE(run_heat(contestants, std::vector<double>{4},
+                   {.rounds = 1, .group_ms = 4, .lead_in_ms = 0, .soak_s = 0, .idle_s = 0.25}, machine));
+  CHECK(recorder.calls == Calls{"round 1 of 1: 0.263 s", "Ctrl-C?", "a is poisoned for 2", "sleep 0.25 s",
+                                "start clock", "a x 2", "stop clock", "a is verified", "card"});
+}
+
+TEST_CASE("a first look is two launches, or one that is too long to wait for twice") {
+  Recorder recorder;
+  recorder.fails = 12;
+  const std::vector contestants{recorder.contestant("a", 4), recorder.contestant("longest", 1500),
+                                recorder.contestant("longer", 1500.5), recorder.contestant("broken", 4),
+                                recorder.contestant("b", 2)};
+  const Calls whole{"Ctrl-C?", "a: 0 s",       "a x 1",       "a x 1",        //
+                    "Ctrl-C?", "longest: 0 s", "longest x 1", "longest x 1",  //
+                    "Ctrl-C?", "longer: 0 s",  "longer x 1",                  //
+                    "Ctrl-C?", "broken: 0 s",  "broken x 1",                  //
+                    "Ctrl-C?", "b: 0 s",       "b x 1",       "b x 1"};
+  recorder.fails = 13;
+  const auto looks = first_look(contestants, sustained_protocol(), recorder.machine());
+  REQUIRE(looks);
+  CHECK(recorder.calls == whole);
+  REQUIRE(looks->size() == 5);
+  CHECK((*looks)[0] == 4.0);
+  CHECK((*looks)[1] == 1500.0);
+  CHECK((*looks)[2] == 1500.5);
+  REQUIRE_FALSE((*looks)[3]);
+  CHECK((*looks)[3].error().message == "failed: broken x 1");
+  CHECK((*looks)[4] == 2.0);
+  for (int question = 0; question < 5; ++question) {
+    CAPTURE(question);
+    Recorder stopped;
+    stopped.fails = 13;
+    stopped.interrupted = question;
+    std::vector<Contestant> same;
+    for (const Contestant& each : contestants) same.push_back(stopped.contestant(each.name, 1));
+    same[2] = stopped.contestant("longer", 1501);
+    const auto none = first_look(same, sustained_protocol(), stopped.machine());
+    REQUIRE_FALSE(none);
+    CHECK(none.error().code == ExitCode::interrupted);
+    CHECK(std::equal(stopped.calls.begin(), stopped.calls.end(), whole.begin()));
+    CHECK(std::ranges::count(stopped.calls, "Ctrl-C?") == question + 1);
+  }
+}
+
+TEST_CASE("a time is a positive number, however small") {
+  const auto looked = [](double ms) {
+    const Contestant contestant{.name = "a", .time_ms = [=](int) -> Result<double> { return ms; }};
+    return first_look(std::vector{contestant}, sustained_protocol(), Simulation().machine())->front().has_value();
+  };
+  for (const double ms : {1e-9, 0.5, 1.0, 1e9}) CHECK(looked(ms));
+  constexpr double INFINITE = std::numeric_limits<double>::infinity();
+  for (const double ms : {0.0, -1.0, -INFINITE, INFINITE, double(NAN)}) CHECK_FALSE(looked(ms));
+}
+
+TEST_CASE("a warm-up is half a second of load at a time, and as many as it takes") {
+  const auto calls = [](double warm_up_s, int interrupted = 100, int fails = -1) {
+    Recorder recorder;
+    recorder.interrupted = interrupted;
+    recorder.fails = fails;
+    const Status status = warm_up({.warm_up_s = warm_up_s}, recorder.machine());
+    CHECK(bool(status) == (interrupted == 100));
+    if (!status) CHECK(status.error().code == ExitCode::interrupted);
+    return recorder.calls;
+  };
+  const Calls whole{"warm-up: 1.2 s", "Ctrl-C?", "load 500 ms", "Ctrl-C?", "load 500 ms", "Ctrl-C?", "load 500 ms"};
+  CHECK(calls(1.2) == whole);
+  CHECK(calls(0.4) == Calls{"warm-up: 0.4 s", "Ctrl-C?", "load 500 ms"});
+  CHECK(calls(0).empty());
+  CHECK(calls(1.2, 0) == Calls(whole.begin(), whole.begin() + 2));
+  CHECK(calls(1.2, 1) == Calls(whole.begin(), whole.begin() + 4));
+  CHECK(calls(1.2, 100, 4) == Calls(whole.begin(), whole.begin() + 5));  // refused; whoever is timed says why
+  Recorder recorder;
+  Machine machine = recorder.machine();
+  machine.load = {};
+  CHECK(warm_up({.warm_up_s = 1}, machine));
+  CHECK(recorder.calls.empty());
+}
+
+TEST_CASE("apart, call by call, and what fails there ends it") {
+  const Calls whole{
+      "Ctrl-C?", "a: 0 s",   "a is poisoned for 1", "start clock", "a x 1", "stop clock", "a is verified",
+      "Ctrl-C?", "a: 2.5 s", "a is poisoned for 1", "start clock", "a x 1", "stop clock", "a is verified"};
+  const Protocol protocol{.apart_launches = 2};
+  Recorder recorder;
+  const auto timing = run_apart(recorder.contestant("a", 2500), protocol, recorder.machine());
+  REQUIRE(timing);
+  CHECK(recorder.calls == whole);
+  CHECK(timing->ms == std::vector<double>{2500, 2500});
+  CHECK(timing->before == std::vector<int>{-1, -1});
+  CHECK(timing->clock_mhz == std::vector<double>{1501, 1502});
+  CHECK(timing->launches == 1);
+  CHECK(timing->apart);
+  CHECK_FALSE(timing->error);
+  CHECK_FALSE(timing->power_w);
+
+  for (int i = 0; i < std::ssize(whole); ++i) {
+    if (!whole[i].starts_with("a ")) continue;
+    CAPTURE(i);
+    Recorder failing;
+    failing.fails = i;
+    const auto failed = run_apart(failing.contestant("a", 2500), protocol, failing.machine());
+    REQUIRE(failed);
+    REQUIRE(failed->error);
+    CHECK(failed->error->message == "failed: " + whole[i]);
+    Calls expected(whole.begin(), whole.begin() + i + 1);
+    if (whole[i] == "a x 1") expected.push_back("stop clock");
+    CHECK(failing.calls == expected);
+    CHECK(failed->ms.size() == failed->clock_mhz.size());
+  }
+  for (int question = 0; question < 2; ++question) {
+    Recorder stopped;
+    stopped.interrupted = question;
+    const auto none = run_apart(stopped.contestant("a", 2500), protocol, stopped.machine());
+    REQUIRE_FALSE(none);
+    CHECK(none.error().code == ExitCode::interrupted);
+    CHECK(stopped.calls == Calls(whole.begin(), whole.begin() + 7 * question + 1));
+  }
+  Recorder silent;  // no clock, nothing to poison or to verify
+  Contestant bare = silent.contestant("a", 2500);
+  bare.before = {};
+  bare.after = {};
+  Machine machine{.now_s = [] { return 0.0; }, .sleep_s = [](double) {}};
+  const auto times = run_apart(bare, protocol, machine);
+  REQUIRE(times);
+  CHECK(times->ms == std::vector<double>{2500, 2500});
+  CHECK(times->clock_mhz.empty());
+  machine.stop_clock = [] { return std::nullopt; };
+  CHECK(run_apart(bare, protocol, machine)->clock_mhz.empty());
+}
+
+// ---- plans -----------------------------------------------------------------------------------------------------------
+
+TEST_CASE("the seconds of a heat, by hand") {
+  const std::vector<double> launch_ms{0.7, 3, 200};
+  // In turns: a tenth of a second of load, a group of at least 20 ms with a tenth to spare, 5 ms of bookkeeping.
+  // 32 * 0.7 + 8 * 3 + 200 = 246.4 ms of launches.
+  CHECK(seconds_of_heat(launch_ms, {.rounds = 10}) == Approx(3 + 10 * (0.3 + 0.2464 + 0.015)));
+  CHECK(seconds_of_heat(launch_ms, {}) == Approx(3 + 24 * (0.3 + 0.2464 + 0.015)));
+  // Alone: a lead-in of 150 ms, or of one launch; 236 * 0.7 + 55 * 3 + 200 = 530.2 ms.
+  CHECK(seconds_of_heat(launch_ms, alone_protocol()) == Approx(3 * 1.5 + 10 * (0.15 + 0.15 + 0.2 + 0.5302 + 0.015)));
+  // Bursts: a second each; 28 * 0.7 + 6 * 3 + 200 = 237.6 ms.
+  CHECK(seconds_of_heat(launch_ms, burst_protocol()) == Approx(10 * (3 + 0.2376 + 0.015)));
+  CHECK(seconds_apart(2500, sustained_protocol()) == 7.5);
+  CHECK(seconds_apart(2500, {.apart_launches = 5}) == 12.5);
+}
+
+TEST_CASE("rounds are the fewest, from the least on, in which everyone follows everyone equally often") {
+  for (int contestants = 0; contestants <= 25; ++contestants) {
+    for (const int least : {1, 6, 7, 20, 24}) {
+      CAPTURE(contestants, least);
+      int expected = least;
+      while (contestants > 0 && expected % round_period(contestants) != 0) ++expected;
+      CHECK(Protocol{.least_rounds = least}.rounds_of(contestants) == expected);
+      CHECK(Protocol{.regime = Regime::alone, .least_rounds = least}.rounds_of(contestants) == least);
+      CHECK(Protocol{.regime = Regime::burst, .least_rounds = least}.rounds_of(contestants) == least);
+      CHECK(Protocol{.rounds = 3, .least_rounds = least}.rounds_of(contestants) == 3);
+    }
+  }
+}
+
+TEST_CASE("a verdict needs eight rounds, and in turns one whole period and somebody to follow") {
+  const auto balanced = [](Regime regime, int contestants, int rounds) {
+    Simulation simulation;
+    const std::vector<Contestant> all(static_cast<size_t>(contestants), simulation.contestant("a", 5));
+    const std::vector<double> launch_ms(all.size(), 5.0);
+    const Machine machine = simulation.machine();
+    return run_heat(all, launch_ms, {.regime = regime, .rounds = rounds, .soak_s = 0}, machine)->balanced;
+  };
+  for (const Regime regime : {Regime::alone, Regime::burst}) {
+    for (const int contestants : {1, 2, 5}) {
+      CHECK_FALSE(balanced(regime, contestants, 7));
+      CHECK(balanced(regime, contestants, 8));
+    }
+  }
+  CHECK_FALSE(balanced(Regime::sustained, 1, 20));  // it follows nobody
+  CHECK_FALSE(balanced(Regime::sustained, 2, 7));
+  CHECK(balanced(Regime::sustained, 2, 8));
+  CHECK_FALSE(balanced(Regime::sustained, 5, 9));
+  CHECK(balanced(Regime::sustained, 5, 10));
+  CHECK_FALSE(balanced(Regime::sustained, 12, 11));
+  CHECK(balanced(Regime::sustained, 12, 12));
+}
+
+TEST_CASE("the three protocols are those that docs/measuring.md tells of") {
+  const auto of = [](const Protocol& protocol) {
+    CHECK_FALSE(protocol.rounds);
+    CHECK(protocol.longest_launch_ms == 1500);
+    CHECK(protocol.apart_launches == 3);
+    return std::vector<double>{double(protocol.least_rounds),
+                               protocol.group_ms,
+                               protocol.lead_in_ms,
+                               protocol.warm_up_s,
+                               protocol.soak_s,
+                               protocol.idle_s};
+  };
+  CHECK(of(sustained_protocol()) == std::vector<double>{20, 20, 100, 10, 3, 0});
+  CHECK(of(alone_protocol()) == std::vector<double>{10, 150, 150, 0, 1.5, 0});
+  CHECK(of(burst_protocol()) == std::vector<double>{10, 20, 0, 0, 0, 1});
+  CHECK(to_string(sustained_protocol().regime) == "sustained");
+  CHECK(to_string(alone_protocol().regime) == "alone");
+  CHECK(to_string(burst_protocol().regime) == "burst");
 }
