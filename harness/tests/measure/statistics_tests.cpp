@@ -40,6 +40,103 @@ TEST_CASE("the interval lies between two order statistics, as tables of the sign
   CHECK(median_interval(std::vector<double>{5}) == Estimate{5, 5, 5});
 }
 
+namespace {
+
+// Coin flips, counted by Pascal's triangle: the chance of at most `heads` heads in `flips` of a fair coin. Exact up to 50.
+double at_most(int flips, int heads) {
+  std::vector<double> row{1};
+  for (int n = 1; n <= flips; ++n) {
+    row.push_back(0);
+    for (size_t k = row.size() - 1; k > 0; --k) row[k] += row[k - 1];
+  }
+  return std::accumulate(row.begin(), row.begin() + heads + 1, 0.0) / std::ldexp(1.0, flips);
+}
+
+// 1, 2, 4, 7, ...: no two neighbours are as far apart as another two.
+std::vector<double> uneven(int count) {
+  std::vector<double> samples;
+  for (int i = 0; i < count; ++i) samples.push_back(1 + i * (i + 1) / 2);
+  return samples;
+}
+
+}  // namespace
+
+TEST_CASE("percentiles of every size, in between and at both ends") {
+  for (int count = 1; count <= 12; ++count) {
+    std::vector<double> samples = uneven(count);
+    const std::vector<double> sorted = samples;
+    std::mt19937 random(1);
+    std::shuffle(samples.begin(), samples.end(), random);
+    for (int percent = 0; percent <= 100; percent += 5) {
+      CAPTURE(count, percent);
+      // Whole hundredths of the way from sample to sample.
+      const int place = percent * (count - 1), below = place / 100, part = place % 100;
+      const double step = below + 1 < count ? sorted[below + 1] - sorted[below] : 0;
+      CHECK(percentile(samples, percent) == Approx(sorted[below] + step * part / 100));
+    }
+    CHECK(median(samples) == Approx((sorted[(count - 1) / 2] + sorted[count / 2]) / 2));
+  }
+}
+
+TEST_CASE("the interval's ends are the order statistics that tables of the sign test name") {
+  // The largest k so that the k-th from below and the k-th from above hold the median with 95 %, as printed in tables of
+  // nonparametric intervals; 0 where all samples are too few.
+  const std::map<int, int> table{{1, 0},  {2, 0},  {5, 0},  {6, 1},   {7, 1},   {8, 1},   {9, 2},  {10, 2},
+                                 {11, 2}, {12, 3}, {13, 3}, {14, 3},  {15, 4},  {16, 4},  {17, 5}, {18, 5},
+                                 {19, 5}, {20, 6}, {21, 6}, {22, 6},  {23, 7},  {24, 7},  {25, 8}, {26, 8},
+                                 {27, 8}, {28, 9}, {29, 9}, {30, 10}, {35, 12}, {40, 14}, {50, 18}};
+  for (const auto& [count, k] : table) {
+    CAPTURE(count, k);
+    std::vector<double> ranks(static_cast<size_t>(count));
+    std::iota(ranks.rbegin(), ranks.rend(), 1.0);
+    const Estimate estimate = median_interval(ranks);
+    CHECK(estimate.value == (count + 1) / 2.0);
+    if (k == 0) {
+      CHECK(estimate == Estimate{(count + 1) / 2.0, 1, double(count)});
+    } else {
+      CHECK(estimate.lo >= k);
+      CHECK(estimate.lo < k + 1);
+    }
+    CHECK(estimate.hi == Approx(count + 1 - estimate.lo));
+  }
+  const Estimate none = median_interval({});
+  CHECK(std::isnan(none.value));
+  CHECK(std::isnan(none.lo));
+  CHECK(std::isnan(none.hi));
+}
+
+TEST_CASE("between order statistics the interval is Hettmansperger's and Sheather's") {
+  for (int n = 6; n <= 50; ++n) {
+    CAPTURE(n);
+    std::vector<double> samples = uneven(n);
+    // From the paper: gamma_k, the confidence of the k-th from either side, and the weight lambda of the next one.
+    const auto gamma = [&](int k) { return 1 - 2 * at_most(n, k - 1); };
+    int k = n / 2;
+    while (gamma(k) < 0.95) --k;
+    const double share = (gamma(k) - 0.95) / (gamma(k) - gamma(k + 1));
+    const double lambda = (n - k) * share / (k + (n - 2 * k) * share);
+    const double lo = (1 - lambda) * samples[k - 1] + lambda * samples[k];
+    const double hi = (1 - lambda) * samples[n - k] + lambda * samples[n - k - 1];
+    std::reverse(samples.begin(), samples.end());
+    const Estimate estimate = median_interval(samples);
+    CHECK(estimate.value == median(samples));
+    CHECK(estimate.lo == Approx(lo).epsilon(1e-9));
+    CHECK(estimate.hi == Approx(hi).epsilon(1e-9));
+  }
+}
+
+TEST_CASE("the sign test is exact for every split, whatever lies at the centre") {
+  for (int flips = 0; flips <= 50; ++flips) {
+    for (int above = 0; above <= flips; ++above) {
+      CAPTURE(flips, above);
+      std::vector<double> samples(static_cast<size_t>(above), 3.5);
+      samples.resize(static_cast<size_t>(flips), 2.5);
+      samples.resize(static_cast<size_t>(flips + flips % 3), 3);  // on neither side
+      CHECK(sign_test(samples, 3) == Approx(std::min(1.0, 2 * at_most(flips, std::min(above, flips - above)))));
+    }
+  }
+}
+
 TEST_CASE("the sign test counts how unlikely so one-sided samples are") {
   CHECK(sign_test(std::vector<double>{1.1, 1.2, 1.3, 1.1, 1.2, 1.3}, 1) == Approx(2.0 / 64));
   CHECK(sign_test(std::vector<double>{1.1, 1.2, 1.3, 1.1, 1.2, 0.9}, 1) == Approx(2.0 * 7 / 64));
@@ -172,6 +269,53 @@ TEST_CASE("true gains are found") {
   CHECK(others <= 0.05 * (found + others));
 }
 
+TEST_CASE("what the one before does is taken away, and nothing else") {
+  // Of each contestant its time and what it does to the next one, in logarithms: no noise. Every third round is slower.
+  for (const int contestants : {3, 6, 7}) {
+    CAPTURE(contestants);
+    const auto own = [](int who) { return 0.3 * who * who; };
+    const auto heat = [&](int before) { return before < 0 ? 0.0 : 0.01 * (before * 5 % contestants); };
+    std::vector<Series> run(static_cast<size_t>(contestants));
+    std::vector<double> heats;
+    int before = -1;
+    for (int round = 0; round < 2 * round_period(contestants); ++round) {
+      for (const int who : round_order(contestants, round)) {
+        run[who].ms.push_back(std::exp(own(who) + (round % 3 == 0 ? 0.2 : 0.0) + heat(before)));
+        run[who].before.push_back(before);
+        heats.push_back(heat(before));
+        before = who;
+      }
+    }
+    const double middle = median(heats);
+    const std::vector<std::vector<double>> adjusted = without_carry_over(run);
+    REQUIRE(adjusted.size() == run.size());
+    for (int who = 0; who < contestants; ++who) {
+      REQUIRE(adjusted[who].size() == run[who].ms.size());
+      for (size_t round = 0; round < adjusted[who].size(); ++round) {
+        if (run[who].before[round] < 0)
+          continue;  // one alone followed nobody: that can be its own time, or the round's
+        CAPTURE(who, round);
+        CHECK(std::log(adjusted[who][round]) == Approx(own(who) + (round % 3 == 0 ? 0.2 : 0.0) + middle).margin(1e-3));
+      }
+    }
+    // One hiccup moves itself alone; a contestant without times is passed over, wherever it stands.
+    std::vector<Series> hiccup = run;
+    hiccup[1].ms[4] *= 3;
+    hiccup.push_back({});
+    const std::vector<std::vector<double>> with_hiccup = without_carry_over(hiccup);
+    REQUIRE(with_hiccup.size() == run.size() + 1);
+    CHECK(with_hiccup.back().empty());
+    for (int who = 0; who < contestants; ++who) {
+      for (size_t round = 0; round < adjusted[who].size(); ++round) {
+        const double times = who == 1 && round == 4 ? 3 : 1;
+        CHECK(with_hiccup[who][round] == Approx(times * adjusted[who][round]).epsilon(1e-3));
+      }
+    }
+  }
+  CHECK(without_carry_over({}).empty());
+  CHECK(without_carry_over(std::vector<Series>(2)) == std::vector<std::vector<double>>(2));
+}
+
 TEST_CASE("speedups are of work per time, above 1 when the first is faster") {
   const std::vector<double> a{10, 20}, b{11, 19};
   CHECK(paired_speedups(a, b) == std::vector<double>{1.1, 0.95});
@@ -192,6 +336,17 @@ TEST_CASE("a verdict needs an interval without 1, a gain of at least 0.2 %, and 
   CHECK(one({1.0021, 1.0015, 1.0025}) == Verdict::faster);
   CHECK(one({NAN, NAN, NAN}) == Verdict::same);
   CHECK(one({1.010, 1.005, 1.015}, false) == Verdict::none);
+  // Of both bounds, each side. A gain of 0.2 % is one.
+  CHECK(one({1.002, 1.0015, 1.0025}) == Verdict::faster);
+  CHECK(one({0.998, 0.9975, 0.9985}) == Verdict::slower);
+  CHECK(one({1.0019999, 1.0015, 1.0025}) == Verdict::same);
+  CHECK(one({0.9980001, 0.9975, 0.9985}) == Verdict::same);
+  CHECK(one({1.010, 1.000, 1.015}) == Verdict::same);
+  CHECK(one({0.990, 0.985, 1.000}) == Verdict::same);
+  CHECK(one({1.010, 1.0000001, 1.015}) == Verdict::faster);
+  CHECK(one({0.990, 0.985, 0.9999999}) == Verdict::slower);
+  CHECK(one({3.5, 2.5, 4.5}) == Verdict::faster);
+  CHECK(one({0.3, 0.2, 0.4}) == Verdict::slower);
   CHECK(to_string(Verdict::faster) == "faster");
   CHECK(to_string(Verdict::slower) == "slower");
   CHECK(to_string(Verdict::same) == "same");
@@ -209,6 +364,49 @@ TEST_CASE("the more verdicts a table has, the less likely by chance each of them
   CHECK(of({0.04, 0.9}) == 0);              // above 0.05 / 2
   CHECK(of({0.01, 0.02, 0.03, 0.9}) == 3);  // 0.03 <= 3 / 4 of 0.05
   CHECK(of({0.04, 0.045, 0.05, 0.049}) == 4);
+}
+
+TEST_CASE("verdicts stand as Benjamini and Hochberg choose them, of the balanced ones") {
+  const Estimate gain{1.05, 1.01, 1.09}, loss{0.95, 0.91, 0.99};
+  std::mt19937 random(5);
+  for (int experiment = 0; experiment < 2000; ++experiment) {
+    std::vector<Speedup> table(1 + random() % 8);
+    for (Speedup& each : table) {
+      each = {random() % 2 ? gain : loss, 0, random() % 4 != 0};
+      each.chance = 0.05 / 64 * static_cast<double>(random() % (random() % 2 ? 128 : 640));
+    }
+    const auto tests = std::ranges::count_if(table, &Speedup::balanced);
+    // By the definition: of the sorted chances find the last, the r-th, that is at most r / tests of 5 %; those up to it
+    // stand. That is, whoever is at most such a bound, for some r with r chances within it.
+    const auto stands = [&](double chance) {
+      for (std::ptrdiff_t r = tests; r >= 1; --r) {
+        const double bound = 0.05 * static_cast<double>(r) / static_cast<double>(tests);
+        const auto within =
+            std::ranges::count_if(table, [&](const Speedup& each) { return each.balanced && each.chance <= bound; });
+        if (within >= r) return chance <= bound;
+      }
+      return false;
+    };
+    std::vector<Verdict> expected;
+    for (const Speedup& each : table) {
+      expected.push_back(!each.balanced          ? Verdict::none
+                         : !stands(each.chance)  ? Verdict::same
+                         : each.estimate == gain ? Verdict::faster
+                                                 : Verdict::slower);
+    }
+    REQUIRE(verdicts(table) == expected);
+  }
+  CHECK(verdicts({}).empty());
+}
+
+TEST_CASE("a speedup carries its interval, its chance and whether its run was balanced") {
+  const std::vector<double> ratios{1.02, 1.03, 0.99, 1.04, 1.05, 1.06, 1.07, 1.08};
+  for (const bool balanced : {false, true}) {
+    const Speedup all = speedup(ratios, balanced);
+    CHECK(all.estimate == median_interval(ratios));
+    CHECK(all.chance == Approx(2 * 9 / 256.0));  // one of eight below 1, or none
+    CHECK(all.balanced == balanced);
+  }
 }
 
 TEST_CASE("two contestants alternate ABBA") {
@@ -249,5 +447,11 @@ TEST_CASE("groups last as long as asked") {
   CHECK(launches_for_at_most(20, 1) == 20);
   CHECK(launches_for_at_most(20, 0.3) == 66);
   CHECK(launches_for_at_most(20, 500) == 1);
+  CHECK(launches_for_at_least(1000, 1.1) == 1000);
+  CHECK(launches_for_at_least(1000, 1.0995) == 1001);
+  CHECK(launches_for_at_least(0.5, 0.125) == 5);
+  CHECK(launches_for_at_most(0.5, 0.125) == 4);
+  CHECK(launches_for_at_most(0.5, 0.12) == 4);
+  CHECK(launches_for_at_most(20, 0) == 1000000);
   CHECK(launches_for_at_least(20, 0) == 1000000);  // a clock that stood still must not ask for ever
 }
