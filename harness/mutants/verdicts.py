@@ -16,8 +16,8 @@ from program import Build, BuildError, blamed, run_tool
 PLACES = ["verify", "problem/reference.cpp", "problem/tolerance.cpp", "devices/guarded.hpp", "devices/tensor_memory.cpp",
           "measure/group.cpp", "measure/rounds.cpp", "measure/statistics.cpp"]
 PROGRAMS = ["harness_tests", "wrong_tests"]
-# So that a variable which is read unset does not hold by luck what it should.
-UNSET = "-ftrivial-auto-var-init=pattern"
+# So that a variable which is read unset does not hold by luck what it should: a NaN, the largest integer.
+UNSET = ["-ftrivial-auto-var-init=pattern", f"-B{Path(__file__).resolve().parents[2] / 'common/emulator/unset_is_nan'}"]
 REACHED = "LADDER_MUTANTS_REACHED"  # a file for the numbers of the changed parts that a test executes
 
 # Behind the common prologue: which parts a run has come by.
@@ -129,7 +129,7 @@ class VerdictCode:
             source = folder / user.name if path in replaced else user
             for k, (command, output) in enumerate(self._commands(user)):
                 objects[output] = folder / f"{user.stem}.{k}.o"
-                tasks.append([command[0], f"-I{include}", UNSET, *command[1:], "-c", str(source), "-o", str(objects[output])])
+                tasks.append([command[0], f"-I{include}", *UNSET, *command[1:], "-c", str(source), "-o", str(objects[output])])
         return tasks, objects
 
     def _link(self, objects: dict[str, Path], folder: Path) -> dict[str, Path]:

@@ -77,7 +77,6 @@ struct CheckResult {
   bool answers_right() const;
   bool counts_right() const;
   bool has(FailureKind kind) const;
-  bool has_report(std::string_view detail) const;
 };
 
 // Runs one variant on the emulator with all of its checks on: a result for each input set of the problem, in which a fault

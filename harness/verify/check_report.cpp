@@ -134,7 +134,6 @@ std::string explain_failures(const CheckLine& line) {
   constexpr size_t MOST = 5;
   size_t shown = 0, left_out = 0;
   for (const Failure& failure : where->failures) {
-    if (is_about_counts(failure.kind) != is_about_counts(cause->kind)) continue;
     if (failure.kind != cause->kind && !is_about_counts(cause->kind)) continue;
     if (shown == MOST) {
       ++left_out;

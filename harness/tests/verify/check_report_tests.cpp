@@ -47,13 +47,14 @@ std::string printed(const CheckReport& report) {
   return text;
 }
 
-// A file of ten lines: "  line 1", "  line 2", ...
+// A file: "  line 1", "  line 2", ... "  line 10", and an empty line.
 std::string source() {
   static const std::string path = [] {
     std::string name = fmt::format("{}/ladder_check_report_XXXXXX", P_tmpdir);
     const int descriptor = mkstemp(name.data());
     std::FILE* const file = fdopen(descriptor, "w");
     for (int i = 1; i <= 10; ++i) fmt::print(file, "  line {}\n", i);
+    fmt::print(file, "\n");
     std::fclose(file);
     return name;
   }();
@@ -150,7 +151,7 @@ TEST_CASE("an explanation has all faults of the cause's kind where it was met fi
   for (int i = 1; i <= 7; ++i)
     races.push_back(failure_of(emulator_report, fmt::format("race {}", i), "race-read-after-write"));
   races[0].where = {{source().c_str(), 3}, {source().c_str(), 9}, {source().c_str(), 3}};
-  races[1].where = {{source().c_str(), 11}, {"no such file", 1}};
+  races[1].where = {{source().c_str(), 11}, {source().c_str(), 12}, {"no such file", 1}};
   races.push_back(failure_of(wrong_result, "off"));
   races.push_back(failure_of(counts_differ, "mma: predicted 4, counted 8"));
   const std::vector<Failure> same{races[0]};
@@ -196,6 +197,14 @@ TEST_CASE("an explanation of counts lists both kinds of them, and of an endless 
       explain_failures(line("99_fake", {result("a", 1, 2, {loop, failure_of(nan_output, "nan")})}));
   CHECK_THAT(
       text, Contains("       6 | line 6\n  Met with a at B=2 H=3 N=64 d=32.\n  With it: nan_output in 1 input set.\n"));
+}
+
+TEST_CASE("five faults of a kind are told, and of the others how many they are") {
+  std::vector<Failure> faults(6, failure_of(FailureKind::nan_output, "nan"));
+  CHECK_THAT(explain_failures(line("99_fake", {result("a", 1, 2, faults)})),
+             Contains("\n  ... and 1 more of this kind: --json FILE has them\n"));
+  faults.pop_back();
+  CHECK_THAT(explain_failures(line("99_fake", {result("a", 1, 2, faults)})), !Contains("more of this kind"));
 }
 
 TEST_CASE("of what went wrong in a launch the cause is told, not what follows from it") {

@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <fstream>
 #include <iterator>
 #include <limits>
+#include <thread>
 
 #include <nlohmann/json.hpp>
 #include "harness/devices/guarded.hpp"
@@ -202,6 +204,10 @@ TEST_CASE("a wrong log-sum-exp fails, though the output is right") {
                                     "instead of {:.7g}, where f32 explains {:.1e}",
                                     answer.values[3], answer.row_tolerance[3])));
   CHECK(answer.values[3] == Approx(right_value));
+  static double tolerance;
+  tolerance = answer.row_tolerance[99];
+  CHECK(with_lse([](float* lse) { lse[99] += static_cast<float>(0.8 * tolerance); }).ok);
+  CHECK(only(with_lse([](float* lse) { lse[99] += static_cast<float>(1.2 * tolerance); }), FailureKind::wrong_lse));
 }
 
 TEST_CASE("a right log-sum-exp is right on every input set") {
@@ -434,7 +440,11 @@ TEST_CASE("a report points to its own passage") {
   CHECK(passage("newer-instruction") == "\"Newer instructions\"");
   CHECK(passage("shared-misaligned") == "\"Addresses\"");
   CHECK(passage("cluster-misuse") == "\"What is found\"");
-  CHECK_THAT(where_to_read({FailureKind::unset_variable, "", "", {}}), Contains("\"Unset variables\""));
+  const auto of_kind = [](FailureKind kind) { return where_to_read({kind, "", "", {}}); };
+  CHECK(of_kind(FailureKind::unset_variable) == "docs/emulator.md, \"Unset variables\"");
+  CHECK(of_kind(FailureKind::order_dependent) == "docs/emulator.md, \"Another order\"");
+  CHECK(of_kind(FailureKind::conflicts_differ) == "docs/emulator.md, \"What is counted\"");
+  CHECK(of_kind(FailureKind::wrong_result) == "docs/measuring.md, \"Right or wrong\"");
 }
 
 TEST_CASE("every kind of failure points to a passage that exists") {
@@ -527,6 +537,7 @@ TEST_CASE("a variable that nobody has set is found by a second build") {
     return check_on_emulator(stage, stage.variants[0], problem, {}, true);
   };
   CHECK(judged(right).ok);
+  CHECK(only(judged(writes_nan), FailureKind::unset_variable));
   const CheckResult found = judged(biased);
   REQUIRE(only(found, FailureKind::unset_variable));
   CHECK(found.failures[0].message.find("at batch 0, head 0, query 0, column 0") != std::string::npos);
@@ -554,6 +565,42 @@ TEST_CASE("two runs are the same to the last bit of the last element, in either 
   const CheckResult order = check_on_emulator(stage, stage.variants[0], problem, {}, true);
   REQUIRE(only(order, FailureKind::order_dependent));
   CHECK_THAT(order.failures[0].message, Contains("at batch 0, head 1, query 63, column 31"));
+  // Whatever the seed is.
+  const CheckResult even =
+      check_on_emulator(stage, stage.variants[0], make_problem(SHAPE, InputKind::normal, 0), {}, true);
+  CHECK(only(even, FailureKind::order_dependent));
+}
+
+TEST_CASE("the second run of a problem has the options of the first, but for the order of the threads") {
+  static std::vector<emulator::Options> asked;
+  const auto record = +[](emulator::Device& device, const AttentionParams& p) {
+    asked.push_back(device.options());
+    right(device, p);
+  };
+  Stage stage = stage_of(record);
+  stage.variants[0].on_emulator_zeroed = record;
+  const Problem problem = make_problem(SHAPE, InputKind::normal, 1);
+  CHECK(check_on_emulator(stage, stage.variants[0], problem, {.max_reports = 3, .multiprocessors = 7}, true).ok);
+  REQUIRE(asked.size() == 2);
+  for (const emulator::Options& options : asked) {
+    CHECK(options.max_reports == 3);
+    CHECK(options.multiprocessors == 7);
+  }
+  CHECK(asked[0].schedule == 0);
+  CHECK(asked[1].schedule != 0);
+}
+
+TEST_CASE("the seconds of a check on the emulator are those that it took, shared out among the sets") {
+  const Stage stage = stage_of([](emulator::Device& device, const AttentionParams& p) {
+    right(device, p);
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  });
+  const Problem problem = make_problem(SHAPE, std::array{InputKind::normal, InputKind::peaky}, 1);
+  const auto begin = std::chrono::steady_clock::now();
+  const auto results = check_sets_on_emulator(stage, stage.variants[0], problem);
+  const double elapsed = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  CHECK(results[0].seconds >= 0.015);
+  CHECK(results[0].seconds + results[1].seconds <= elapsed);
 }
 
 TEST_CASE("of a problem of 2^32 elements the first and the last head are judged") {
@@ -669,8 +716,12 @@ TEST_CASE("a kernel may take many heads in turn instead of one after the other")
           heads(device, p, !device.options().interleaved);
         }).ok);
   CHECK(asked.size() == 1);
-  CHECK(only(judged([](emulator::Device& device, const AttentionParams& p) { heads(device, p, false); }),
-             FailureKind::unwritten_output));
+  // Where it is wrong either way, the usual one is told.
+  const CheckResult without = judged([](emulator::Device& device, const AttentionParams& p) {
+    if (!device.options().interleaved) heads(device, p, false);
+  });
+  REQUIRE(only(without, FailureKind::unwritten_output));
+  CHECK_THAT(without.failures[0].message, StartsWith("1280 of 2560 output elements were never written"));
 }
 
 TEST_CASE("a query of NaN alone has an answer of NaN, and it alone") {
@@ -685,7 +736,9 @@ TEST_CASE("a query of NaN alone has an answer of NaN, and it alone") {
 }
 
 TEST_CASE("a variant without an emulated build fails, it does not pass by not running") {
-  CHECK(only(check(stage_of(nullptr)), FailureKind::launch_failed));
+  const CheckResult none = check(stage_of(nullptr));
+  CHECK(only(none, FailureKind::launch_failed));
+  CHECK(std::isnan(none.max_err));
 }
 
 TEST_CASE("the JSON has the promised names") {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -301,6 +302,52 @@ TEST_CASE("what the emulator reports in another order alone says so") {
   }
 }
 
+TEST_CASE("a run that was told to stop says nothing about another order or build") {
+  static std::atomic<bool> stop;
+  static int runs, last;
+  const Launch stops = [](Device& device, const AttentionParams& p) {
+    stop = ++runs == last;
+    launch_more<More::barrier, true>(device, p);
+    stop = false;
+  };
+  const ladder::Stage stage{.name = "order", .idea = "", .limit = "", .prediction = ""};
+  ladder::Variant variant{.label = "order", .tile = {BR, BC, WARPS}, .smem_bytes = smem_bytes(Fault::none)};
+  variant.writes_lse = true;
+  variant.on_emulator = variant.on_emulator_zeroed = stops;
+  const auto reasons_if_it_stops = [&](int run) {
+    runs = 0;
+    last = run;
+    return reasons_of(check_sets_on_emulator(stage, variant, problem(InputKind::normal), {.stop = &stop}, true)[0]);
+  };
+  CHECK(reasons_if_it_stops(0) == Reasons{"order_dependent"});
+  CHECK(runs == 3);  // as it is, in another order, and in the first order again
+  CHECK(reasons_if_it_stops(2).empty());
+  CHECK(runs == 2);
+  CHECK(reasons_if_it_stops(3).empty());
+}
+
+// Each block writes the first of its rows, and nothing else.
+__global__ void writes_a_row(const AttentionParams p) {
+  const size_t row = size_t(blockIdx.y) * p.n + blockIdx.x * BR;
+  st_global_b32(p.O + row * HEAD_DIM + 2 * threadIdx.x, 0);
+}
+
+TEST_CASE("where only the ends of a grid run, each block that has written owes a tile of rows") {
+  Problem question = ladder::make_question({.n = 8 * N}, std::array{InputKind::normal}, 1);
+  question.ends_only = true;
+  const ladder::Stage stage{.name = "ends", .idea = "", .limit = "", .prediction = ""};
+  ladder::Variant variant{.label = "ends", .tile = {BR, BC, WARPS}};
+  variant.on_emulator = +[](Device& device, const AttentionParams& p) {
+    launch(device, writes_a_row, dim3(p.n / BR, p.batch_heads), dim3(HEAD_DIM / 2), 0, p);
+  };
+  const CheckResult result = check_on_emulator(stage, variant, question);
+  REQUIRE_FALSE(result.failures.empty());
+  const uint64_t blocks = result.counters->blocks;
+  CHECK(blocks >= 3);
+  CHECK(result.failures[0].message ==
+        fmt::format("{} blocks have written to {} queries, where {} are theirs at least", blocks, blocks, blocks * BR));
+}
+
 TEST_CASE("what is read past the end of a head shows before the head of NaN, though all it has is weights of zero") {
   const auto kinds = ladder::all_input_kinds();
   const Problem side_by_side = ladder::make_problem({.heads = static_cast<int>(kinds.size()), .n = N}, kinds, 1);
@@ -322,7 +369,7 @@ TEST_CASE("what is read past the end of a head shows before the head of NaN, tho
 }
 
 TEST_CASE("shuffles that depend on the data come in whole rescales on top of the fewest, or are rejected") {
-  constexpr uint64_t STEP = 8;
+  constexpr uint64_t STEP = 7;  // which divides no count
   const Problem& given = problem(InputKind::normal);
   const uint64_t counted = predict(given.shape).shuffles;
   const auto judge = [&](uint64_t fewest, uint64_t step) {
@@ -340,6 +387,7 @@ TEST_CASE("shuffles that depend on the data come in whole rescales on top of the
   };
   const Reasons rejected{"counts_differ"};
   CHECK(judge(counted, STEP).empty());
+  CHECK(judge(counted - STEP, STEP).empty());
   CHECK(judge(counted - 3 * STEP, STEP).empty());
   CHECK(judge(counted - 3 * STEP, 0) == rejected);
   CHECK(judge(counted - 3 * STEP - 1, STEP) == rejected);
@@ -358,7 +406,15 @@ TEST_CASE("on normal inputs a warp may say yes once more than at least, on other
     counts.votes = without.counters->votes;
     counts.yes_votes = without.counters->yes_votes - beyond_fewest;
     variant.predict = [counts](const Shape&) { return counts; };
-    return reasons_of(check_on_emulator(stage, variant, given));
+    const CheckResult result = check_on_emulator(stage, variant, given);
+    if (beyond_fewest > 0 && !result.ok) {
+      CHECK(messages_of(result) ==
+            fmt::format(
+                "votes that say yes: {} rescales beyond the fewest, where normal inputs give none of {} warps more "
+                "than one\n",
+                beyond_fewest, heads * N / BR * WARPS));
+    }
+    return reasons_of(result);
   };
   constexpr int64_t ALL_WARPS = N / BR * WARPS;
   const Reasons rejected{"counts_differ"};
@@ -370,8 +426,7 @@ TEST_CASE("on normal inputs a warp may say yes once more than at least, on other
 }
 
 TEST_CASE("rows of NaN need no rescale: of such inputs whole rescales may be missing, of others none") {
-  constexpr uint64_t STEP = 8;
-  const auto judge = [](InputKind kind, uint64_t missing) {
+  const auto judge = [](InputKind kind, uint64_t missing, uint64_t step) {
     const Problem& given = problem(kind);
     const ladder::Stage stage{.name = "none", .idea = "", .limit = "", .prediction = ""};
     ladder::Variant variant{.label = "none", .tile = {BR, BC, WARPS}, .smem_bytes = smem_bytes(Fault::none)};
@@ -382,12 +437,14 @@ TEST_CASE("rows of NaN need no rescale: of such inputs whole rescales may be mis
       counts.shuffles += missing;
       return counts;
     };
-    variant.shuffles_per_rescale = STEP;
+    variant.shuffles_per_rescale = step;
     return check_on_emulator(stage, variant, given).counts_right();
   };
-  CHECK(judge(InputKind::not_finite, 3 * STEP));
-  CHECK_FALSE(judge(InputKind::not_finite, 3 * STEP + 1));
-  CHECK_FALSE(judge(InputKind::large_logits, 3 * STEP));
+  CHECK(judge(InputKind::not_finite, 3 * 7, 7));  // 7 divides no count
+  CHECK(judge(InputKind::not_finite, 3, 1));
+  CHECK_FALSE(judge(InputKind::not_finite, 3 * 7 + 1, 7));
+  CHECK_FALSE(judge(InputKind::not_finite, 3 * 7, 0));
+  CHECK_FALSE(judge(InputKind::large_logits, 3 * 7, 7));
 }
 
 TEST_CASE("a block without work owes no rows, where only the ends of a grid run") {
