@@ -106,7 +106,7 @@ std::vector<std::vector<double>> without_carry_over(std::span<const Series> cont
   for (size_t who = 0; who < contestants.size(); ++who) {
     for (size_t round = 0; round < contestants[who].ms.size(); ++round) all.push_back(carry_over[before(who, round)]);
   }
-  const double centre = all.empty() ? 0 : median(all);
+  const double centre = median(all);
   std::vector<std::vector<double>> adjusted;
   for (size_t who = 0; who < contestants.size(); ++who) {
     std::vector<double>& times = adjusted.emplace_back();
