@@ -60,7 +60,7 @@ std::vector<Verdict> verdicts(std::span<const Speedup> table);
 // The order of one round: every contestant once. Rounds follow a Williams design: over round_period() rounds each stands in
 // each position equally often and follows each other one equally often. Two contestants alternate: ABBA.
 std::vector<int> round_order(int contestants, int round);
-int round_period(int contestants);  // their number, or twice an odd one
+int round_period(int contestants);  // their number, or twice an odd one; 1 of one alone
 
 // Launches that last at least `group_ms` together, with a tenth to spare; at least 1.
 int launches_for_at_least(double group_ms, double ms_per_launch);

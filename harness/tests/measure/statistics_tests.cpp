@@ -75,6 +75,8 @@ TEST_CASE("percentiles of every size, in between and at both ends") {
       CHECK(percentile(samples, percent) == Approx(sorted[below] + step * part / 100));
     }
     CHECK(median(samples) == Approx((sorted[(count - 1) / 2] + sorted[count / 2]) / 2));
+    { const std::vector<double> freed(samples.size() + 1, NAN); }  // what may lie after the last sample
+    CHECK(percentile(samples, 100) == sorted.back());
   }
 }
 
@@ -316,10 +318,37 @@ TEST_CASE("what the one before does is taken away, and nothing else") {
   CHECK(without_carry_over(std::vector<Series>(2)) == std::vector<std::vector<double>>(2));
 }
 
+TEST_CASE("what is taken away for carry-over has median 0 over all contestants") {
+  std::mt19937 random(14);
+  for (const int contestants : {1, 2, 3, 4, 5}) {
+    CAPTURE(contestants);
+    std::vector<Series> run(static_cast<size_t>(contestants));
+    int before = -1;
+    for (int round = 0; round < 10; ++round) {
+      for (const int who : round_order(contestants, round)) {
+        run[who].ms.push_back(1 + who + 0.2 * before + random() / 4294967296.0);
+        run[who].before.push_back(before);
+        before = who;
+      }
+    }
+    const std::vector<std::vector<double>> adjusted = without_carry_over(run);
+    std::vector<double> taken;
+    for (int who = 0; who < contestants; ++who) {
+      for (size_t round = 0; round < 10; ++round) taken.push_back(std::log(run[who].ms[round] / adjusted[who][round]));
+    }
+    CHECK(median(taken) == Approx(0).margin(1e-12));
+  }
+}
+
 TEST_CASE("speedups are of work per time, above 1 when the first is faster") {
   const std::vector<double> a{10, 20}, b{11, 19};
   CHECK(paired_speedups(a, b) == std::vector<double>{1.1, 0.95});
   CHECK(paired_speedups(a, b, 2) == std::vector<double>{2.2, 1.9});
+  // Of two that ran in different numbers of rounds, those that both have.
+  const std::vector<double> three{1, 2, 4}, five{2, 3, 4, 5, 6};
+  CHECK(paired_speedups(three, five) == std::vector<double>{2, 1.5, 1});
+  CHECK(paired_speedups(five, three) == std::vector<double>{0.5, 2.0 / 3, 1});
+  CHECK(paired_speedups({}, five).empty());
 }
 
 TEST_CASE("a verdict needs an interval without 1, a gain of at least 0.2 %, and a balanced run") {
@@ -361,7 +390,12 @@ TEST_CASE("the more verdicts a table has, the less likely by chance each of them
     return std::ranges::count(verdicts(table), Verdict::faster);
   };
   CHECK(of({0.04}) == 1);
-  CHECK(of({0.04, 0.9}) == 0);              // above 0.05 / 2
+  CHECK(of({0.05}) == 1);
+  CHECK(of({0.05001}) == 0);
+  CHECK(of({0.04, 0.9}) == 0);  // above 0.05 / 2
+  CHECK(of({0.025, 0.9}) == 1);
+  CHECK(of({0.025005, 0.9}) == 0);
+  CHECK(of({0.05001, 0.05001}) == 0);
   CHECK(of({0.01, 0.02, 0.03, 0.9}) == 3);  // 0.03 <= 3 / 4 of 0.05
   CHECK(of({0.04, 0.045, 0.05, 0.049}) == 4);
 }
@@ -415,6 +449,15 @@ TEST_CASE("two contestants alternate ABBA") {
   CHECK(round_order(2, 2) == std::vector<int>{0, 1});
   CHECK(round_order(1, 5) == std::vector<int>{0});
   CHECK(round_order(0, 0).empty());
+}
+
+TEST_CASE(
+    "a period is as long as a Williams design: as many rounds as contestants, or twice as many when they are odd") {
+  const int periods[] = {1, 2, 6, 4, 10, 6, 14, 8, 18, 10, 22, 12};
+  for (int contestants = 1; contestants <= 12; ++contestants) {
+    CAPTURE(contestants);
+    CHECK(round_period(contestants) == periods[contestants - 1]);
+  }
 }
 
 TEST_CASE("each contestant stands everywhere and follows everyone equally often") {
