@@ -778,6 +778,43 @@ TEST_CASE("each number of a verified launch is held to its own tolerance, and th
   }
 }
 
+TEST_CASE("without tolerances of the rows the plain one is all there is, and where there is none nothing may be off") {
+  std::vector<Question> questions{question({0, 0, 0}, 1)};
+  for (Reference::Answer& answer : questions[0].reference.answers) answer.row_tolerance = {};
+  for (const std::string_view name : {"O", "LSE"}) {
+    for (const double off : {0.0, 0.125, 0.25, 0.375, 0.75}) {
+      CAPTURE(name, off);
+      Ideal ideal(questions, {.more_heads = 0, .outputs = 1});
+      ideal.launch(1);
+      ideal.changed = [&](std::string_view output, const OutputRow& row, int, double value) {
+        return output == name && row.row == 6 ? value - off : value;
+      };
+      CHECK(bool(ideal.verify()) == (off <= (name == "O" ? 0.25 : 0)));
+    }
+  }
+}
+
+TEST_CASE("before every group the sign of each head is drawn, however many heads there are") {
+  for (int heads = 1; heads <= 40; ++heads) {
+    CAPTURE(heads);
+    Shape shape = SMALL;
+    shape.batch = 1;
+    shape.heads = heads;
+    const int more_heads = heads % 9;
+    Ideal ideal({question(View(3, 0), 1)}, {.more_heads = more_heads, .outputs = 1}, 1, 0.25, shape);
+    std::vector<int> flipped(static_cast<size_t>(heads + more_heads));
+    for (int group = 0; group < 20; ++group) {
+      ideal.launch(1);
+      REQUIRE(ideal.flips.back().size() == flipped.size());
+      for (size_t head = 0; head < flipped.size(); ++head) flipped[head] += ideal.flips.back()[head];
+    }
+    for (const int times : flipped) {
+      CHECK(times > 0);
+      CHECK(times < 20);
+    }
+  }
+}
+
 TEST_CASE("where the formula makes NaN only that will do, where it makes infinity that or NaN") {
   std::vector<Question> questions{question({0, 0, 0}, NAN)};
   questions[0].reference.answers[0].values[2] = INFINITE;
