@@ -117,9 +117,11 @@ class Schema:
         if kind == "step":
             chosen = "".join(self._line(mutant, f"MUTANT({mutant.number}) ? void({arm}) :") for mutant, arm in arms)
             return f"(MUTANT_AMONG({first}, {count}) ? ({chosen} void()) : void({inner}))"
+        # Of one type, but for what is unset: that is of its variable's type, and 0 of a double's has another.
         cast = f"static_cast<std::decay_t<decltype({original})>>"
-        chosen = "".join(self._line(mutant, f"MUTANT({mutant.number}) ? {cast}({arm}) :") for mutant, arm in arms[:-1])
-        chosen += self._line(arms[-1][0], f"{cast}({arms[-1][1]})")
+        arms = [(mutant, f"({arm})" if mutant.operator == "uninitialised" else f"{cast}({arm})") for mutant, arm in arms]
+        chosen = "".join(self._line(mutant, f"MUTANT({mutant.number}) ? {arm} :") for mutant, arm in arms[:-1])
+        chosen += self._line(*arms[-1])
         return f"(MUTANT_AMONG({first}, {count}) ? ({chosen}) : ({inner}))"
 
 
