@@ -239,6 +239,9 @@ def run_rung(directory: Path, build: Build, work: Path, jobs: int, clock: Clock,
 
 def run_harness(places: list[str], build: Build, work: Path, jobs: int, clock: Clock, draw: random.Random | None,
                 all_results: list[Results]) -> None:
+    if draw is not None and not places:  # to compile all would take the time
+        places = [str(draw.choice(verdicts.verdict_files(ROOT / HARNESS)).relative_to(ROOT))]
+        print(f"{places[0]}:")
     code = verdicts.VerdictCode(ROOT, build, work, jobs, places)
     path = Path(__file__).resolve().parent / "mutants.txt"
     results = Results(HARNESS, read_equivalents(path), path)
@@ -262,7 +265,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("stages", nargs="*", metavar="STAGE", help="a stage, harness, or a part of it; without one, all stages")
     parser.add_argument("--build", type=Path, default=Path(os.environ.get("LADDER_BUILD", ROOT / "build")),
                         help="a configured Ninja build of the ladder (default: build)")
-    parser.add_argument("--sample", type=float, metavar="SECONDS", help="draw rungs and mutants at random until the time is up")
+    parser.add_argument("--sample", type=float, metavar="SECONDS", help="draw rungs, or a file of the harness, and mutants at random until the time is up")
     parser.add_argument("--seed", type=int, help="of the sample, which is printed; default: that of the commit")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at a time (default: one per processor)")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="update this table with what was run")

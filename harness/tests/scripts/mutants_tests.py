@@ -355,7 +355,20 @@ class CommandLine(unittest.TestCase):
             verdicts.verdict_files(Path(name))
 
 
+    def test_the_verdict_codes_list_names_mutants_that_there_are(self) -> None:
+        files = verdicts.verdict_files(ROOT / "harness")
+        known = {mutant.key for mutant in operators.count_occurrences(
+            [mutant for file in files for mutant in operators.mutants_of(file.read_text(), str(file.relative_to(ROOT)))])}
+        self.assertEqual(set(mutants.read_equivalents(ROOT / "harness/mutants/mutants.txt")) - known, set())
+
+
 class Rungs(unittest.TestCase):
+    def test_a_rungs_list_names_mutants_that_there_are(self) -> None:
+        for rung in rungs.known():
+            with self.subTest(rung.name):
+                known = {mutant.key for mutant in program.mutants_of_rung(rung.path)}
+                self.assertEqual(set(mutants.read_equivalents(rung.path / "mutants.txt")) - known, set())
+
     def test_every_rung_is_understood(self) -> None:
         for rung in rungs.known():
             with self.subTest(rung.name):
