@@ -499,24 +499,6 @@ TEST_CASE("a failure is explained once, by its cause, with its line of source") 
   CHECK(text.find("4 of 8") == std::string::npos);
 }
 
-TEST_CASE("a report prints the table, then what is wrong, then how many are") {
-  CheckReport report{.lines = {line_of({check(stage_of(right))}), line_of({check(stage_of(biased))})},
-                     .notes = {"A note."}};
-  report.lines[1].name = "98_biased";
-  std::FILE* const file = std::tmpfile();
-  REQUIRE(file != nullptr);
-  print(report, file);
-  std::string text(static_cast<size_t>(std::ftell(file)), '\0');
-  std::rewind(file);
-  CHECK(std::fread(text.data(), 1, text.size(), file) == text.size());
-  std::fclose(file);
-  CHECK_THAT(text, Contains("98_biased on the emulator: answers WRONG"));
-  CHECK_THAT(text, Contains("Inputs: normal at ") && !Contains("hostile"));  // a result for each line, no other inputs
-  CHECK_THAT(text, !Contains("99_fake on the emulator"));
-  CHECK(text.find("Met with normal") < text.find("A note."));
-  CHECK_THAT(text, Contains("1 of 2 checks failed: wrong answers."));
-}
-
 TEST_CASE("right and slow is not wrong: answers and counts are two verdicts") {
   Stage stage = stage_of(right);
   stage.variants[0].predict = [](const Shape&) { return Counts{.mma = 4}; };
