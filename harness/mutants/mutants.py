@@ -324,6 +324,9 @@ def main(arguments: list[str]) -> int:
         build.make("ladder")  # which says what rungs there are
     places = [word for word in options.stages if Path(word).is_relative_to(HARNESS)]
     with_harness = bool(places)
+    for place in places:
+        if not any((ROOT / place) in (file, *file.parents) for file in verdicts.verdict_files(ROOT / HARNESS)):
+            raise UsageError(f"{place} holds no verdict code. What does: {', '.join(f'{HARNESS}/{path}' for path in verdicts.PLACES)}.")
     named = [word for word in options.stages if word not in places]
     if HARNESS in places:
         places = []

@@ -339,6 +339,8 @@ class CommandLine(unittest.TestCase):
             self.assertRegex(self.refused("--seed", "1", *build), "belongs to --sample")
             self.assertRegex(self.refused("--sample", "5", "--csv", "x.csv", *build), "whole rungs")
             self.assertRegex(self.refused("--log", f"{name}/none/x", *build), "no directory")
+            self.assertRegex(self.refused("harness/nowhere", *build, LADDER=invented), "no verdict code. What does: harness/verify")
+            self.assertRegex(self.refused("harness/measure", "--csv", "x.csv", *build), "or name harness")
             self.assertRegex(self.refused("--build", f"{name}/none"), "no Ninja build")
 
     def test_a_stage_is_chosen_once_by_any_of_its_names(self) -> None:
