@@ -9,8 +9,15 @@
 namespace ladder {
 namespace {
 
+struct OnGpu {
+  std::string stage, label;
+  GpuLaunch run;
+  const void* kernel;
+};
+
 struct Registry {
   std::vector<Stage> stages;
+  std::vector<OnGpu> on_gpu;  // until the stages are asked for: static objects are made in any order
   bool ordered = true;
 };
 
@@ -29,8 +36,6 @@ void join(Stage& known, Stage& added) {
     }
     if (variant.on_emulator) same->on_emulator = variant.on_emulator;
     if (variant.on_emulator_zeroed) same->on_emulator_zeroed = variant.on_emulator_zeroed;
-    if (variant.on_gpu) same->on_gpu = variant.on_gpu;
-    if (variant.gpu_kernel) same->gpu_kernel = variant.gpu_kernel;
   }
 }
 
@@ -112,8 +117,32 @@ void convert(const Arguments& arguments, AttentionParams& params) {
             .causal = shape.causal};
 }
 
+template <>
+Start<gpu::Device>::Start(const GpuStart& half)
+    : bind_([half](const Arguments& arguments) {
+        struct Params {
+          alignas(std::max_align_t) std::byte bytes[GpuStart::PARAMS_BYTES] = {};
+        } params;
+        half.bind(arguments, params.bytes);
+        return [half, params](gpu::Device& device) { half.start(half.run, device, params.bytes); };
+      }) {}
+
+void register_on_gpu(const char* stage, const char* label, const Tile& tile, const GpuStart& run, const void* kernel) {
+  registry().on_gpu.push_back({stage, *label ? label : label_of(tile), run, kernel});
+}
+
 const std::vector<Stage>& stages() {
   Registry& known = registry();
+  for (const OnGpu& half : known.on_gpu) {
+    for (Stage& stage : known.stages) {
+      if (stage.name != half.stage) continue;
+      const auto variant = std::ranges::find(stage.variants, half.label, &Variant::label);
+      if (variant == stage.variants.end()) continue;
+      variant->on_gpu = half.run;
+      variant->gpu_kernel = half.kernel;
+    }
+  }
+  known.on_gpu.clear();
   if (!known.ordered) known.stages = Tree(std::move(known.stages)).in_order();
   known.ordered = true;
   return known.stages;
@@ -147,14 +176,6 @@ Variant make_variant(Tile tile, uint32_t smem_bytes, EmulatedLaunch run, const v
                      std::function<Counts(const Shape&)> predict, Variant rest, Unset unset) {
   Variant variant = complete(std::move(rest), tile, smem_bytes, std::move(predict));
   (unset == Unset::pattern ? variant.on_emulator : variant.on_emulator_zeroed) = run;
-  return variant;
-}
-
-Variant make_variant(Tile tile, uint32_t smem_bytes, GpuLaunch run, const void* kernel,
-                     std::function<Counts(const Shape&)> predict, Variant rest) {
-  Variant variant = complete(std::move(rest), tile, smem_bytes, std::move(predict));
-  variant.on_gpu = run;
-  variant.gpu_kernel = kernel;
   return variant;
 }
 

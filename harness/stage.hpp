@@ -1,93 +1,36 @@
 // What a stage tells the harness about itself. A stage.cu fills one Stage and registers it. It is compiled several
-// times, by nvcc for the GPU and by the C++ compiler for the emulator; the registry joins what they register by name.
+// times, by the C++ compiler for the emulator and by nvcc, which hands over how a kernel is started on the GPU and nothing else
+// (stage_gpu.hpp); the registry joins what they register by name.
 #pragma once
+#ifdef __CUDACC__
+#include "harness/stage_gpu.hpp"
+#else
 #include <algorithm>
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "common/attention.hpp"
+#include "harness/stage_words.hpp"
 
-namespace gpu {
-struct Device;  // common/ptx/launch.cuh
-}
 namespace emulator {
 class Device;  // common/emulator/emulator.hpp
 }
 
 namespace ladder {
 
-// What a tensor is made of.
-enum class Element : uint8_t { f16, f32 };
-constexpr size_t bytes_of(Element element) {
-  return element == Element::f16 ? 2 : 4;
-}
+using Label = std::string;
+
 // In the words of results: "fp16".
 constexpr std::string_view to_string(Element element) {
   return element == Element::f16 ? "fp16" : "fp32";
 }
 
-// Size of one attention problem. All three tensors and the output are [batch, heads, n, d], f16.
-struct Shape {
-  int batch = 1;
-  int heads = 1;
-  int n = 512;
-  int d = 128;
-  bool causal = false;
-  float softmax_scale = 0;  // 0: the usual 1 / sqrt(d)
-
-  float scale() const { return softmax_scale > 0 ? softmax_scale : 1.0f / std::sqrt(static_cast<float>(d)); }
-  int64_t batch_heads() const { return int64_t{batch} * heads; }
-  int64_t elements() const { return batch_heads() * n * d; }
-  bool operator==(const Shape&) const = default;
-};
-
-// One block's share of the work: `br` query rows against `bc` key/value rows at a time.
-struct Tile {
-  int br = 0;
-  int bc = 0;
-  int warps = 0;
-  int m_tiles() const { return br / (16 * warps); }  // 16-row groups of queries per warp
-  bool operator==(const Tile&) const = default;
-};
-
-// Exact event counts of one launch on the emulator; a warp instruction counts once. Bytes are those asked for.
-struct Counts {
-  uint64_t mma = 0;
-  uint64_t wgmma = 0;               // of a warpgroup
-  uint64_t wgmma_left_running = 0;  // of these: a wait for earlier ones lets them go on
-  uint64_t ldmatrix = 0;
-  uint64_t shuffles = 0;
-  uint64_t votes = 0;
-  uint64_t yes_votes = 0;    // the fewest, for the data decide: on calm data each warp may say yes once more
-  uint64_t barriers = 0;     // __syncthreads, once per block
-  uint64_t bulk_copies = 0;  // boxes that the copy engine is asked for, either way, in range or not
-  uint64_t gmem_bytes_read = 0;
-  uint64_t gmem_bytes_written = 0;
-  uint64_t multicast_bytes = 0;    // that land in shared memory, in each block that gets them
-  uint64_t unused_smem_bytes = 0;  // of those that a block asks for: never written, as the padding of rows is
-  uint64_t idle_blocks = 0;        // that write nothing
-  uint64_t idle_registers = 0;     // given back by setmaxnreg.dec, and taken by nobody
-  bool operator==(const Counts&) const = default;
-};
-
-// ptxas' word on the default variant, enforced by a test: no more registers and spill bytes than this.
-struct ResourceBound {
-  int sm;         // 80, 90
-  int registers;  // per thread
-  int spill_bytes;
-  std::string_view reason = "";  // why it spills, if it does
-};
-
 // What a launch is about: the shape, and where its tensors lie, in the memory of the device that it runs on.
 struct Arguments {
   Shape shape;
-  std::vector<std::pair<std::string_view, void*>> tensors;
+  std::vector<std::pair<std::string_view, void*> > tensors;
   void* workspace = nullptr;
 
   // Null for a tensor that nobody wants.
@@ -97,9 +40,6 @@ struct Arguments {
     return found == tensors.end() ? nullptr : found->second;
   }
 };
-
-// The arguments in the form that a kernel takes: one overload for each kind of parameters.
-void convert(const Arguments& arguments, AttentionParams& params);
 
 // The function of a stage that starts its kernels on one device, whatever parameters they take.
 template <class Device>
@@ -113,6 +53,7 @@ class Start {
           convert(arguments, params);
           return [run, params](Device& device) { run(device, params); };
         }) {}
+  Start(const GpuStart& half);
 
   // A launch with these arguments: any number of times, without any more work on the host than the launch.
   std::function<void(Device&)> with(const Arguments& arguments) const { return bind_(arguments); }
@@ -122,6 +63,8 @@ class Start {
  private:
   std::function<std::function<void(Device&)>(const Arguments&)> bind_;
 };
+template <>
+Start<gpu::Device>::Start(const GpuStart& half);
 using EmulatedLaunch = Start<emulator::Device>;
 using GpuLaunch = Start<gpu::Device>;
 
@@ -136,7 +79,7 @@ constexpr Unset UNSET = Unset::pattern;
 
 // One compiled configuration of a stage's kernel. The first of a stage is its default, the others are ablations.
 struct Variant {
-  std::string label = {};   // unique within the stage; from the tile, "64x128, 4 warps", if stage.cu gives none
+  Label label = {};         // unique within the stage; from the tile, "64x128, 4 warps", if stage.cu gives none
   std::string config = {};  // the kernel's Config as the compiler writes it, "Config<64, 128, 4>"; empty without one
   Tile tile = {};
   uint32_t smem_bytes = 0;  // dynamic shared memory per block, and what each of the n keys adds to it:
@@ -169,8 +112,6 @@ struct Stage {
   int min_sm = 80;                 // oldest GPU whose instructions suffice
   int max_sm = 0;                  // newest one that has them; 0: every newer one has
   std::string_view needs = "";     // which ones those are: "mma.m16n8k16, cp.async"
-  int max_d = 128;                 // until every stage.cu says it of its variants
-  bool any_d = false, causal = false, writes_lse = false;
   // Numbers in the idea, the limit and the prediction that come from the machine code, a trial or arithmetic which no
   // test repeats, as written there: "1,850". All others are computed by a test.
   std::vector<std::string_view> uncounted = {};
@@ -212,8 +153,6 @@ void forget_variants(const Stage& stage);
 // One Variant of a stage.cu's: `rest` is completed with what its tile and the launch function of the build say.
 Variant make_variant(Tile tile, uint32_t smem_bytes, EmulatedLaunch run, const void* kernel,
                      std::function<Counts(const Shape&)> predict, Variant rest = {}, Unset unset = UNSET);
-Variant make_variant(Tile tile, uint32_t smem_bytes, GpuLaunch run, const void* kernel,
-                     std::function<Counts(const Shape&)> predict, Variant rest = {});
 
 // "Config<64, 128, 4>" of that type, without the namespaces around it.
 template <class Type>
@@ -235,3 +174,4 @@ Variant make_variant(void (*run)(Device&, const Arguments&), void (*kernel)(Para
 }
 
 }  // namespace ladder
+#endif

@@ -8,12 +8,9 @@
 #include <string_view>
 #include <vector>
 
-namespace emulator {
+#include "common/emulator/size.hpp"
 
-// SMs of the emulated GPU, unless Options say otherwise: few, so that the blocks of a persistent kernel have more than
-// one share of the work each. Where parts of a grid alone are run there are more than anybody has work for, and a block
-// has one share.
-inline constexpr uint32_t MULTIPROCESSORS = 4, MANY_MULTIPROCESSORS = 1u << 30;
+namespace emulator {
 
 struct Options {
   int threads = 0;       // OS threads that run blocks; 0: one per core

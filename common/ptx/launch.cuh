@@ -3,16 +3,7 @@
 #include <cuda_runtime.h>
 #include <cstdint>
 
-namespace gpu {
-
-// Where kernels run: a stream, and the first error seen. A launch after an error does nothing, so the first one is
-// kept.
-struct Device {
-  cudaStream_t stream = nullptr;
-  cudaError_t error = cudaSuccess;
-};
-
-}  // namespace gpu
+#include "common/ptx/device.cuh"
 
 inline namespace ptx {
 

@@ -61,7 +61,7 @@ void print_kernel(std::FILE* out, const Stage& stage, const Variant& variant, co
   for (const ResourceBound& bound : stage.resources) {
     print_paragraph(out, &bound == stage.resources.data() ? "Resources" : "",
                     fmt::format("sm_{}: at most {} registers and {} bytes spilled per thread{}{}", bound.sm,
-                                bound.registers, bound.spill_bytes, bound.reason.empty() ? "" : ": ", bound.reason));
+                                bound.registers, bound.spill_bytes, *bound.reason ? ": " : "", bound.reason));
   }
   if (const auto gpu = gpu_info(); gpu && runs_on(stage, variant, shape, *gpu)) {
     if (const auto resources = gpu_resources(variant, shape.n)) {

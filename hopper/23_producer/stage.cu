@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "harness/stage.hpp"
 #include "kernel.cuh"
 
@@ -22,7 +20,7 @@ ladder::Counts predict(const ladder::Shape& shape) {
       .gmem_bytes_read = (blocks * BR + tiles * 2 * BC) * ROW_BYTES,
       .gmem_bytes_written = blocks * BR * ROW_BYTES,
       .unused_smem_bytes =
-          uint64_t(std::max<int64_t>(0, C::STAGES - shape.n / C::BC)) * 2 * BC * ROW_BYTES};  // of short heads
+          uint64_t(ladder::max<int64_t>(0, C::STAGES - shape.n / C::BC)) * 2 * BC * ROW_BYTES};  // of short heads
 }
 
 template <class C>

@@ -1,6 +1,3 @@
-#include <algorithm>
-
-#include "common/emulator/emulator.hpp"
 #include "harness/stage.hpp"
 #include "kernel.cuh"
 
@@ -11,7 +8,7 @@ template <class C>
 ladder::Counts predict(const ladder::Shape& shape) {
   constexpr uint64_t BR = C::BR, BC = C::BC, WARPS = C::WARPS;
   const uint64_t q_tiles = shape.batch_heads() * shape.n / BR, kv_tiles = shape.n / BC, tiles = q_tiles * kv_tiles;
-  const uint64_t blocks = std::min<uint64_t>(q_tiles, emulator::MULTIPROCESSORS);
+  const uint64_t blocks = ladder::min<uint64_t>(q_tiles, emulator::MULTIPROCESSORS);
   const uint64_t rounds = (q_tiles + blocks - 1) / blocks;  // of the first block, which has most to do
   const uint64_t pairs = tiles * WARPS / 4, q_warps = q_tiles * WARPS, warp_tiles = tiles * WARPS;
   return {.wgmma = pairs * (HEAD_DIM / 16 + BC / 16),               // QK by slices of d, PV by slices of keys
@@ -24,7 +21,7 @@ ladder::Counts predict(const ladder::Shape& shape) {
           .gmem_bytes_read = (q_tiles * BR + tiles * 2 * BC) * ROW_BYTES,
           .gmem_bytes_written = q_tiles * BR * ROW_BYTES,
           .unused_smem_bytes = ((rounds < 2 ? BR : 0) +  // the second Q, and stages
-                                2 * BC * (C::STAGES - std::min<uint64_t>(C::STAGES, rounds * kv_tiles))) *
+                                2 * BC * (C::STAGES - ladder::min<uint64_t>(C::STAGES, rounds * kv_tiles))) *
                                ROW_BYTES};
 }
 

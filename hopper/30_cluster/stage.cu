@@ -1,6 +1,3 @@
-#include <algorithm>
-
-#include "common/emulator/emulator.hpp"
 #include "harness/stage.hpp"
 #include "kernel.cuh"
 
@@ -13,7 +10,7 @@ ladder::Counts predict(const ladder::Shape& shape) {
   const uint64_t in_range = shape.batch_heads() * shape.n / BR;
   const uint64_t per_head = (shape.n / BR + 1) / 2 * 2, q_tiles = shape.batch_heads() * per_head;  // an even number
   const uint64_t kv_tiles = shape.n / BC, tiles = q_tiles * kv_tiles;
-  const uint64_t blocks = std::min<uint64_t>(q_tiles, emulator::MULTIPROCESSORS);
+  const uint64_t blocks = ladder::min<uint64_t>(q_tiles, emulator::MULTIPROCESSORS);
   uint64_t idle = 0;  // those that always have the tile that lies outside
   for (uint64_t block = 0; block < blocks; ++block) {
     bool works = false;
@@ -33,7 +30,7 @@ ladder::Counts predict(const ladder::Shape& shape) {
           .gmem_bytes_written = in_range * BR * ROW_BYTES,
           .multicast_bytes = tiles * 2 * BC * ROW_BYTES,
           .unused_smem_bytes = ((rounds < 2 ? BR : 0) +  // the second Q, and stages
-                                2 * BC * (C::STAGES - std::min<uint64_t>(C::STAGES, rounds * kv_tiles))) *
+                                2 * BC * (C::STAGES - ladder::min<uint64_t>(C::STAGES, rounds * kv_tiles))) *
                                ROW_BYTES,
           .idle_blocks = idle};
 }

@@ -20,7 +20,7 @@ ladder::Counts predict(const ladder::Shape& shape) {
 }
 
 template <class C>
-ladder::Variant variant(std::string label) {
+ladder::Variant variant(ladder::Label label) {
   return ladder::make_variant({.warps = C::WARPS}, C::SMEM_BYTES, run<C>, reinterpret_cast<const void*>(attention<C>),
                               predict<C>, {.label = std::move(label), .config = ladder::type_name<C>()});
 }

@@ -1,9 +1,4 @@
-#include <cuda_runtime.h>
-
-#include <algorithm>
-#include <cstddef>
-#include <string>
-#include <utility>
+#include "harness/measure/loops.hpp"
 
 #include "common/ptx/convert.cuh"
 #include "common/ptx/mbarrier.cuh"
@@ -11,7 +6,6 @@
 #include "common/ptx/tensor_core.cuh"
 #include "common/ptx/tensor_map.cuh"
 #include "common/ptx/wgmma.cuh"
-#include "harness/measure/ceilings.hpp"
 
 namespace ladder {
 namespace {
@@ -151,15 +145,6 @@ __global__ void __launch_bounds__(READ_THREADS) read_loop(const uint4* buffer, u
   sums[blockIdx.x * blockDim.x + threadIdx.x] = __uint_as_float(bits & 0x3fffffff);
 }
 
-// One loop: what it needs, and how it is launched.
-struct Loop {
-  std::string_view name;
-  int least_sm, most_sm;
-  int blocks_per_sm, threads;
-  double work_per_block;
-  size_t buffer_bytes;
-  void (*launch)(int blocks, const std::byte* buffer, float* sums);
-};
 constexpr int ANY = 1000;
 const Loop LOOPS[] = {
     {"mma_sync", 80, ANY, 1, WARPS * 32, FLOPS_PER_MMA* M_TILES* N_TILES* OPERAND_SETS* ITERATIONS* WARPS, 0,
@@ -181,94 +166,12 @@ const Loop LOOPS[] = {
 
 }  // namespace
 
-struct Ceiling::State {
-  const Loop* loop = nullptr;
-  int blocks = 0;
-  float* sums = nullptr;
-  std::byte* buffer = nullptr;
-  cudaEvent_t start = nullptr, stop = nullptr;
-  double launch_ms = 0;  // of the last group
-  State() = default;
-  State(const State&) = delete;
-  State& operator=(const State&) = delete;
-  ~State() {
-    if (start) cudaEventDestroy(start);
-    if (stop) cudaEventDestroy(stop);
-    cudaFree(sums);
-    cudaFree(buffer);
-  }
-  Status check(cudaError_t error, const char* call) const {
-    if (error == cudaSuccess) return {};
-    return failure(ExitCode::check_failed,
-                   "the " + std::string(loop->name) + " ceiling: " + call + ": " + cudaGetErrorString(error));
-  }
-};
-
-Ceiling::Ceiling(std::unique_ptr<State> state) : state_(std::move(state)) {}
-Ceiling::Ceiling(Ceiling&&) noexcept = default;
-Ceiling& Ceiling::operator=(Ceiling&&) noexcept = default;
-Ceiling::~Ceiling() = default;
-
-std::vector<std::string_view> Ceiling::names() {
-  std::vector<std::string_view> names;
-  for (const Loop& loop : LOOPS) names.push_back(loop.name);
-  return names;
+const Loop* loops_begin() {
+  return LOOPS;
 }
 
-Result<Ceiling> Ceiling::create(std::string_view name) {
-  int device = 0, major = 0, minor = 0, processors = 0;
-  auto state = std::make_unique<State>();
-  state->loop = std::ranges::find(LOOPS, name, &Loop::name);
-  const Loop& loop = *state->loop;
-  Status done = state->check(cudaGetDevice(&device), "cudaGetDevice");
-  for (const auto& [value, attribute] : {std::pair(&major, cudaDevAttrComputeCapabilityMajor),
-                                         {&minor, cudaDevAttrComputeCapabilityMinor},
-                                         {&processors, cudaDevAttrMultiProcessorCount}}) {
-    if (done) done = state->check(cudaDeviceGetAttribute(value, attribute, device), "attribute");
-  }
-  if (done && major * 10 + minor < loop.least_sm) {
-    return failure(ExitCode::cannot_run_here,
-                   "the " + std::string(name) + " ceiling needs sm_" + std::to_string(loop.least_sm) + " or newer");
-  }
-  state->blocks = processors * loop.blocks_per_sm;
-  if (done) done = state->check(cudaMalloc(&state->sums, sizeof(float) * state->blocks * loop.threads), "cudaMalloc");
-  if (done && loop.buffer_bytes > 0) {
-    done = state->check(cudaMalloc(&state->buffer, loop.buffer_bytes), "cudaMalloc");
-    if (done) done = state->check(cudaMemset(state->buffer, 0x5a, loop.buffer_bytes), "cudaMemset");
-  }
-  if (done) done = state->check(cudaEventCreate(&state->start), "cudaEventCreate");
-  if (done) done = state->check(cudaEventCreate(&state->stop), "cudaEventCreate");
-  if (!done) return tl::make_unexpected(done.error());
-  return Ceiling(std::move(state));
-}
-
-double Ceiling::work() const {
-  return state_->loop->work_per_block * state_->blocks;
-}
-
-Result<double> Ceiling::time_ms(int launches) {
-  Status done = state_->check(cudaEventRecord(state_->start), "cudaEventRecord");
-  for (int i = 0; i < launches && done; ++i) {
-    state_->loop->launch(state_->blocks, state_->buffer, state_->sums);
-    done = state_->check(cudaGetLastError(), "launch");
-  }
-  if (done) done = state_->check(cudaEventRecord(state_->stop), "cudaEventRecord");
-  if (done) done = state_->check(cudaEventSynchronize(state_->stop), "cudaEventSynchronize");
-  float ms = 0;
-  if (done) done = state_->check(cudaEventElapsedTime(&ms, state_->start, state_->stop), "cudaEventElapsedTime");
-  if (!done) return tl::make_unexpected(done.error());
-  state_->launch_ms = double{ms} / launches;
-  return double{ms};
-}
-
-Status Ceiling::keep_busy(double ms) {
-  while (ms > 0) {
-    const double launch_ms = state_->launch_ms;  // 0 before the first launch
-    const Result<double> took = time_ms(launch_ms > 0 ? std::max(1, static_cast<int>(ms / launch_ms)) : 1);
-    if (!took) return tl::make_unexpected(took.error());
-    ms -= *took + launch_ms;
-  }
-  return {};
+const Loop* loops_end() {
+  return LOOPS + sizeof LOOPS / sizeof LOOPS[0];
 }
 
 }  // namespace ladder

@@ -9,15 +9,16 @@
 #include <source_location>
 #include <string_view>
 
-#include "common/ptx/convert.cuh"
-#include "common/ptx/launch.cuh"
+#include "common/ptx/device.cuh"
 #include "harness/devices/gpu.hpp"
+#include "harness/devices/gpu_kernels.hpp"
 #include "harness/devices/guarded.hpp"
 #include "harness/problem/formula.hpp"
 
 namespace ladder {
 namespace {
 
+using gpu::Device;
 using Here = std::source_location;
 
 std::string where(const Here& here) {
@@ -111,53 +112,6 @@ class Event {
   cudaError_t error_;
 };
 
-__device__ uint64_t hash(uint64_t x) {  // splitmix64
-  x += 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
-
-__device__ void store(f16& to, float value) {
-  to = ::to_f16(value);
-}
-__device__ void store(float& to, float value) {
-  to = value;
-}
-
-// Uniform numbers in middle +-spread, or the NaN without a spread.
-template <class T>
-__global__ void fill(T* values, int64_t count, T nan, uint64_t seed, float middle, float spread) {
-  const int64_t stride = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += stride) {
-    if (spread > 0) {
-      store(values[i], middle + (static_cast<float>(hash(seed ^ hash(i)) >> 40) * 0x1p-23f - 1.0f) * spread);
-    } else {
-      values[i] = nan;
-    }
-  }
-}
-
-__global__ void change_sign(f16* values, int64_t per_head, const uint8_t* flip, int64_t count) {
-  const int64_t stride = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += stride) {
-    if (flip[i / per_head]) values[i].bits ^= 0x8000;
-  }
-}
-
-// A block copies one row, byte by byte.
-__global__ void gather(const std::byte* const* rows, std::byte* to, int row_bytes) {
-  for (int i = threadIdx.x; i < row_bytes; i += blockDim.x)
-    to[int64_t{blockIdx.x} * row_bytes + i] = rows[blockIdx.x][i];
-}
-
-// A block compares one guard zone with what it was filled with.
-__global__ void compare_guards(const std::byte* const* guards, unsigned* changed) {
-  for (size_t i = threadIdx.x; i < GUARD_BYTES; i += blockDim.x) {
-    if (guards[blockIdx.x][i] != static_cast<std::byte>(GUARD_BYTE)) *changed = 1;
-  }
-}
-
 // The given rows of GPU memory in one piece, into `to`.
 Status copy_rows(const std::vector<const std::byte*>& rows, size_t row_bytes, std::span<std::byte> to,
                  const std::string& doing) {
@@ -170,8 +124,7 @@ Status copy_rows(const std::vector<const std::byte*>& rows, size_t row_bytes, st
     std::byte* const gathered = table + table_bytes;
     error = cudaMemcpy(table, rows.data(), table_bytes, cudaMemcpyHostToDevice);
     if (error == cudaSuccess) {
-      gather<<<static_cast<unsigned>(rows.size()), 128>>>(reinterpret_cast<const std::byte* const*>(table), gathered,
-                                                          static_cast<int>(row_bytes));
+      gather_rows(reinterpret_cast<const std::byte* const*>(table), rows.size(), row_bytes, gathered);
       error = cudaGetLastError();
     }
     if (error == cudaSuccess) error = cudaMemcpy(to.data(), gathered, to.size(), cudaMemcpyDeviceToHost);
@@ -240,9 +193,7 @@ Result<KernelResources> gpu_resources(const Variant& variant, int n) {
 }
 
 struct SmClocks::Counters {
-  struct Sm {
-    uint64_t cycles, ns;
-  };
+  using Sm = SmTime;
   int processors = 0;
   Sm *at_start = nullptr, *now = nullptr;  // pinned, written by the card
   bool started = false;
@@ -256,23 +207,10 @@ struct SmClocks::Counters {
   bool read(Sm* to) const;
 };
 
-namespace {
-
-__global__ void read_clock(SmClocks::Counters::Sm* of) {
-  unsigned sm;
-  uint64_t cycles, ns;
-  asm volatile("mov.u32 %0, %%smid;" : "=r"(sm));
-  asm volatile("mov.u64 %0, %%clock64;" : "=l"(cycles));
-  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns));
-  if (threadIdx.x == 0 && sm < gridDim.x) of[sm] = {cycles, ns};
-}
-
-}  // namespace
-
 // As many blocks as there are SMs: nearly every SM gets one, and the others keep their 0.
 bool SmClocks::Counters::read(Sm* to) const {
   std::fill_n(to, processors, Sm{});
-  read_clock<<<processors, 32>>>(to);
+  read_clocks(to, processors);
   return cudaGetLastError() == cudaSuccess && cudaDeviceSynchronize() == cudaSuccess;
 }
 
@@ -454,13 +392,11 @@ Status GpuProblem::fill_output(int output, const Filling& filling) {
     const Filling::Numbers numbers = filling.numbers.empty() ? Filling::Numbers{} : filling.numbers[i];
     const uint64_t seed = filling.seed + i;
     if (set[i].spec.element == Element::f16) {
-      fill<f16><<<1024, 256>>>(set[i].buffer.as<f16>(), set[i].spec.elements(), filling.nan, seed, numbers.middle,
-                               numbers.spread);
+      fill(set[i].buffer.as<f16>(), set[i].spec.elements(), filling.nan, seed, numbers.middle, numbers.spread);
     } else {
       // Two f16 NaNs side by side are an f32 NaN.
       const float nan = std::bit_cast<float>(uint32_t{filling.nan.bits} * 0x10001u);
-      fill<float>
-          <<<1024, 256>>>(set[i].buffer.as<float>(), set[i].spec.elements(), nan, seed, numbers.middle, numbers.spread);
+      fill(set[i].buffer.as<float>(), set[i].spec.elements(), nan, seed, numbers.middle, numbers.spread);
     }
   }
   return checked(cudaGetLastError(), "poisoning the outputs");
@@ -475,7 +411,7 @@ Status GpuProblem::negate(std::string_view name, std::span<const uint8_t> flip) 
   if (error == cudaSuccess) {
     error = cudaMemcpy(table, flip.data(), flip.size(), cudaMemcpyHostToDevice);
     if (error == cudaSuccess) {
-      change_sign<<<1024, 256>>>(input.buffer.as<f16>(), per_head, table, static_cast<int64_t>(flip.size()) * per_head);
+      change_sign(input.buffer.as<f16>(), per_head, table, static_cast<int64_t>(flip.size()));
       error = cudaGetLastError();
     }
     cudaFreeAsync(table, nullptr);
@@ -553,8 +489,7 @@ Status GpuProblem::check_guards() const {
     error = cudaMemcpy(table, guards.data(), table_bytes, cudaMemcpyHostToDevice);
     if (error == cudaSuccess) error = cudaMemset(found, 0, sizeof changed);
     if (error == cudaSuccess) {
-      compare_guards<<<static_cast<unsigned>(guards.size()), 256>>>(reinterpret_cast<const std::byte* const*>(table),
-                                                                    found);
+      compare_guards(reinterpret_cast<const std::byte* const*>(table), guards.size(), GUARD_BYTES, GUARD_BYTE, found);
       error = cudaMemcpy(&changed, found, sizeof changed, cudaMemcpyDeviceToHost);
     }
     cudaFreeAsync(table, nullptr);

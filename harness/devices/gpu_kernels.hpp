@@ -1,0 +1,30 @@
+// The harness's own kernels, started in the default stream; cudaGetLastError() says whether that went well. All pointers
+// are of the GPU's memory, or pinned.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "common/attention.hpp"
+
+namespace ladder {
+
+// Uniform numbers in middle +-spread, or the NaN without a spread.
+void fill(f16* values, int64_t count, f16 nan, uint64_t seed, float middle, float spread);
+void fill(float* values, int64_t count, float nan, uint64_t seed, float middle, float spread);
+
+// The sign of all values of those heads of which `flip` holds no zero.
+void change_sign(f16* values, int64_t per_head, const uint8_t* flip, int64_t heads);
+
+// Rows of `row_bytes` in one piece, one after another.
+void gather_rows(const std::byte* const* rows, size_t count, size_t row_bytes, std::byte* to);
+
+// Sets `changed` to 1 where one of `count` zones of `bytes` holds another byte than it was filled with.
+void compare_guards(const std::byte* const* zones, size_t count, size_t bytes, unsigned char filled, unsigned* changed);
+
+// What each SM's counter of clocks and the card's time say, at its number. An SM that gets no block keeps what is there.
+struct SmTime {
+  uint64_t cycles, ns;
+};
+void read_clocks(SmTime* of, int processors);
+
+}  // namespace ladder

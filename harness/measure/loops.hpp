@@ -1,0 +1,20 @@
+// The ceilings' loops, as kernels.
+#pragma once
+#include <cstddef>
+
+namespace ladder {
+
+// One loop: what it needs, and how it is launched, in the default stream.
+struct Loop {
+  const char* name;
+  int least_sm, most_sm;
+  int blocks_per_sm, threads;
+  double work_per_block;
+  size_t buffer_bytes;
+  void (*launch)(int blocks, const std::byte* buffer, float* sums);
+};
+
+const Loop* loops_begin();
+const Loop* loops_end();
+
+}  // namespace ladder
