@@ -20,6 +20,12 @@ Progress::~Progress() {
   if (width_ > 0) fmt::print(stderr, "\r{:{}}\r", "", width_);
 }
 
+void Progress::say(std::string_view line) {
+  if (width_ > 0) fmt::print(stderr, "\r{:{}}\r", "", width_);
+  width_ = 0;
+  fmt::print(stderr, "{}\n", line);
+}
+
 void Progress::step(std::string_view what, double work) {
   done_ += current_;
   current_ = work;

@@ -17,6 +17,8 @@ class Progress {
 
   // Called before a step: what comes now, and how much work it is.
   void step(std::string_view what, double work);
+  // A line that stays, above the one that changes.
+  void say(std::string_view line);
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -116,7 +116,11 @@ CheckResult stopped_result(const Candidate& candidate, const Trial& trial, Backe
 class Check {
  public:
   explicit Check(const Options& options)
-      : options_(options), trial_choice_{options.inputs, !options.n.empty(), options.thorough, options.seed} {}
+      : options_(options), trial_choice_{.inputs = options.inputs,
+                                        .n_given = !options.n.empty(),
+                                        .thorough = options.thorough,
+                                        .quick = options.quick,
+                                        .seed = options.seed} {}
 
   CheckReport report;
   size_t planned = 0, done = 0;  // launches
@@ -126,10 +130,16 @@ class Check {
     const std::vector<Shape> shapes = shapes_for(options_, EMULATOR_SHAPE);
     std::vector<std::pair<size_t, Trial>> plan;  // which candidate's
     double total = 0;
+    size_t all_trials = 0;
     for (const Shape& shape : shapes) {
       if (auto status = fits_host_memory(shape, workspace_at(candidates, shape)); !status) return status;
       for (size_t i = 0; i < candidates.size(); ++i) {
         if (auto status = supports(*candidates[i].stage, *candidates[i].variant, shape); !status) return status;
+        if (options_.quick) {
+          TrialChoice whole = trial_choice_;
+          whole.quick = false;
+          all_trials += emulator_trials(*candidates[i].stage, *candidates[i].variant, shape, whole).size();
+        }
         for (Trial& trial : emulator_trials(*candidates[i].stage, *candidates[i].variant, shape, trial_choice_)) {
           total += emulated_work(trial);
           plan.emplace_back(i, std::move(trial));
@@ -138,6 +148,10 @@ class Check {
     }
     planned += plan.size();
     warn_of_time(total);
+    if (options_.quick) {
+      report.notes.push_back(fmt::format("A first look: {} of {} trials. ./ladder check 02 makes all of a rung.",
+                                         plan.size(), all_trials));
+    }
 
     Progress progress(total);
     Problems problems(false);
@@ -161,6 +175,11 @@ class Check {
           },
           limit);
       if (!take(candidate, Backend::emulator, shape, trial, watched, limit, std::move(results))) return {};
+      const bool judged = &planned == &plan.back() || (&planned + 1)->first != planned.first;
+      if (options_.quick && judged) {
+        const bool right = line(candidate, Backend::emulator, shape).answers_right();
+        progress.say(fmt::format("  {:<14} {}", name_of(candidate, options_), right ? "right" : "WRONG"));
+      }
     }
     for (const Candidate& candidate : candidates) {
       if (!options_.thorough || !options_.inputs.empty() || interrupted()) break;

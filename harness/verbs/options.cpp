@@ -403,6 +403,7 @@ Result<Options> parse_options(std::span<const std::string> arguments, const std:
         ->take_last()
         ->type_name("SECONDS");
   }
+  check->add_flag("--quick", options.quick, "a few problems of each stage, as the climb does")->excludes("--thorough");
   check->add_flag("--first-failure", options.first_failure, "a stage's check ends with its first wrong answer");
   bench->add_flag("--sweep", options.sweep, "N from 512 to 16384 with batch * N = 16384");
   for (CLI::App* verb : {bench, compare}) {

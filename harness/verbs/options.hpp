@@ -40,6 +40,7 @@ struct Options {
   std::string seal;        // that word
 
   // check
+  bool quick = false;             // a few problems on the emulator, not all
   bool thorough = false;          // many random problems more
   bool answers_only = false;      // counts may be what they are
   bool first_failure = false;     // a stage's check ends with a wrong answer

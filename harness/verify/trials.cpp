@@ -138,6 +138,29 @@ std::vector<Trial> random_trials(const Stage& stage, const Variant& variant, con
   return trials;
 }
 
+// What a first look at a rung takes: about 0.3 s of a core.
+std::vector<Trial> quick_trials(const Stage& stage, const Variant& variant, const Shape& shape, uint64_t seed) {
+  std::vector<Trial> trials;
+  const auto sets = [&](Shape of) {
+    of.n = supported_length(stage, variant, of, 33, 2);
+    trials.push_back(all_sets(of, seed));
+    if (of.n > 128) trials.back().ends_only = true;
+  };
+  sets(shape);
+  trials.back().both_builds = true;
+  trials.push_back(few_tiles(stage, variant, with_columns(variant, shape, 72), seed, 5, 1, 99));
+  trials.back().shape.softmax_scale = OTHER_SCALE * shape.scale();
+  trials.back().ends_only = true;
+  trials.push_back(of_magnitude(few_tiles(stage, variant, with_columns(variant, shape, 70), seed, 1, 8), -5, -4));
+  trials.back().multiprocessors = 12;
+  if (variant.causal && !shape.causal) {
+    sets(with_mask(shape));
+    trials.push_back(few_tiles(stage, variant, with_mask(shape), seed, 5, 1));
+    trials.back().ends_only = true;
+  }
+  return trials;
+}
+
 }  // namespace
 
 std::vector<Trial> emulator_trials(const Stage& stage, const Variant& variant, const Shape& shape,
@@ -147,6 +170,7 @@ std::vector<Trial> emulator_trials(const Stage& stage, const Variant& variant, c
     trials.push_back({.shape = shape, .kinds = {kind}, .seed = choice.seed, .both_builds = trials.empty()});
   }
   if (!trials.empty()) return trials;
+  if (choice.quick) return quick_trials(stage, variant, shape, choice.seed);
 
   const auto few = [&](const Shape& of, int tiles, int heads, int least = 1) {
     return few_tiles(stage, variant, of, choice.seed, tiles, heads, least);
@@ -225,6 +249,11 @@ std::vector<Trial> gpu_trials(const Stage& stage, const Variant& variant, const 
     whole.ends_only = false;
     return whole;
   };
+  if (choice.quick) {
+    trials.push_back(all_sets(shape, choice.seed));
+    if (variant.causal && !shape.causal) trials.push_back(all_sets(with_mask(shape), choice.seed));
+    return trials;
+  }
   trials.push_back({.shape = shape, .kinds = {InputKind::normal}, .seed = choice.seed});
   trials.push_back(all_sets(shape, choice.seed));
   trials.push_back(other_problem(stage, variant, shape, choice.seed));

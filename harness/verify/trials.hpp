@@ -29,6 +29,7 @@ struct TrialChoice {
   std::vector<InputKind> inputs = {};  // only these sets; all if empty
   bool n_given = false;                // the shape's n is the reader's, not a default
   bool thorough = false;
+  bool quick = false;  // a few trials, which stop most of what all of them stop
   uint64_t seed = 1;
 };
 
@@ -53,6 +54,8 @@ struct TrialChoice {
 //      with one.
 // A variant that takes any head dimension meets one that four divides and eight does not, others that no power of two divides,
 // and its largest. Lengths have different remainders too.
+// With `quick` five of these in little, two of them under a mask: all input sets, in both builds; another scale and an odd number of
+// tiles; and numbers of another magnitude in eight heads, on twelve SMs.
 // With `inputs` only those sets, at that shape. With `thorough` also some queries of more than 65536 keys, and random ones, of other seeds, lengths, batches, heads, head dimensions, masks, scales and orders of threads. Every trial's shape is one that the variant supports.
 // The lists themselves, for some kinds of variants: harness/tests/fixtures/trials.txt.
 std::vector<Trial> emulator_trials(const Stage& stage, const Variant& variant, const Shape& shape,
