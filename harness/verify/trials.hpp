@@ -54,7 +54,6 @@ struct TrialChoice {
 // A variant that takes any head dimension meets one that four divides and eight does not, others that no power of two divides,
 // and its largest. Lengths have different remainders too.
 // With `inputs` only those sets, at that shape. With `thorough` also some queries of more than 65536 keys, and random ones, of other seeds, lengths, batches, heads, head dimensions, masks, scales and orders of threads. Every trial's shape is one that the variant supports.
-// The lists themselves, for some kinds of variants: harness/tests/fixtures/trials.txt.
 std::vector<Trial> emulator_trials(const Stage& stage, const Variant& variant, const Shape& shape,
                                    const TrialChoice& choice);
 
