@@ -427,24 +427,9 @@ TEST_CASE("a report points to its own passage") {
   };
   CHECK(passage("race-between-blocks") == "\"Races between blocks\"");
   CHECK(passage("race-read-after-write") == "\"Races\"");
-  CHECK(passage("exit-in-flight") == "\"Missing waits\"");
-  CHECK(passage("missing-proxy-fence") == "\"Proxy fences\"");
-  CHECK(passage("divergent-collective") == "\"Divergence\"");
-  CHECK(passage("incomplete-warp") == "\"Divergence\"");
-  CHECK(passage("endless-loop") == "\"Loops without end\"");
   CHECK(passage("barrier-misuse", "named barrier 1") == "\"Named barriers\"");
   CHECK(passage("barrier-misuse") == "\"mbarriers\"");
-  CHECK(passage("plain-access") == "\"Pointers past the emulator\"");
-  CHECK(passage("uninitialised-read") == "\"Unset variables\"");
-  CHECK(passage("undefined-arithmetic") == "\"Undefined behaviour\"");
   CHECK(passage("newer-instruction") == "\"Newer instructions\"");
-  CHECK(passage("shared-misaligned") == "\"Addresses\"");
-  CHECK(passage("cluster-misuse") == "\"What is found\"");
-  const auto of_kind = [](FailureKind kind) { return where_to_read({kind, "", "", {}}); };
-  CHECK(of_kind(FailureKind::unset_variable) == "docs/emulator.md, \"Unset variables\"");
-  CHECK(of_kind(FailureKind::order_dependent) == "docs/emulator.md, \"Another order\"");
-  CHECK(of_kind(FailureKind::conflicts_differ) == "docs/emulator.md, \"What is counted\"");
-  CHECK(of_kind(FailureKind::wrong_result) == "docs/measuring.md, \"Right or wrong\"");
 }
 
 TEST_CASE("every kind of failure points to a passage that exists") {
