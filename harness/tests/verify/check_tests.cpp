@@ -64,6 +64,7 @@ AttentionParams on_host(const emulator::Device& device, AttentionParams p) {
   follow(p.V);
   follow(p.O);
   follow(p.LSE);
+  follow(p.workspace);
   return p;
 }
 
@@ -230,6 +231,23 @@ TEST_CASE("a wrong log-sum-exp is the wrong set's alone") {
   CHECK(results[0].ok);
   REQUIRE(only(results[1], FailureKind::wrong_lse));
   CHECK_THAT(results[1].failures[0].message, Contains("wrong in 1 of 64 rows, the first at batch 0, head 1, query 63"));
+}
+
+TEST_CASE("a workspace has every byte that a variant asks for, and what nobody wrote there is NaN") {
+  static constexpr size_t WORDS = 5 * 7 + 1;  // shares of five heads, and a counter behind them
+  static size_t poisoned;
+  Stage stage = stage_of([](emulator::Device& device, const AttentionParams& given) {
+    right(device, given);
+    const std::span words(static_cast<float*>(on_host(device, given).workspace), WORDS);
+    poisoned = static_cast<size_t>(std::ranges::count_if(words, [](float word) { return is_poison(word); }));
+    words.back() = 1;
+  });
+  stage.variants[0].workspace_bytes = [](const Shape&) -> uint64_t { return 4 * WORDS; };
+  const Problem problem = make_problem({.heads = 5, .n = 64, .d = 32}, InputKind::normal, 1);
+  const CheckResult result = check_on_emulator(stage, stage.variants[0], problem);
+  INFO((result.ok ? "" : result.failures[0].message));
+  CHECK(result.ok);
+  CHECK(poisoned == WORDS);
 }
 
 TEST_CASE("a NaN never passes, and never counts as an error of zero") {
