@@ -162,8 +162,8 @@ class Bench {
   bool has_row(const Entry& entry, const RunFacts& facts) const {
     return std::ranges::any_of(resumed_, [&](const ResultRow& row) {
       return row.stage == entry.name && row.kind == entry.kind && row.shape == facts.shape &&
-             row.inputs == facts.inputs && row.regime == facts.regime && row.gpu == facts.gpu &&
-             row.commit == facts.commit;
+             row.dtype == facts.dtype && row.inputs == facts.inputs && row.regime == facts.regime &&
+             row.gpu == facts.gpu && row.commit == facts.commit;
     });
   }
 
