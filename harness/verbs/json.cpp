@@ -64,6 +64,14 @@ nlohmann::ordered_json to_json(const CheckResult& result) {
     json["rms_err"] = result.rms_err;
     json["rms_tolerance"] = result.rms_tolerance;
   }
+  for (const OutputError& error : result.errors) {
+    if (result.errors.size() < 2) break;
+    json["outputs"].push_back({{"output", error.output},
+                               {"max_err", error.max_err},
+                               {"tolerance", error.tolerance},
+                               {"rms_err", error.rms_err},
+                               {"rms_tolerance", error.rms_tolerance}});
+  }
   if (result.counters) json["counters"] = to_json(*result.counters);
   json["failures"] = std::move(failures);
   json["seconds"] = std::round(result.seconds * 1e4) / 1e4;

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "harness/devices/emulator_run.hpp"
 #include "harness/devices/gpu.hpp"
@@ -142,10 +143,14 @@ void judge_against_baseline(CheckResult& result, const Problem& problem, size_t 
                     [](auto value) { return is_nan(value) && !is_poison(value); });
   }
   const Comparison worst = compare_to_reference(problem.reference, answer, output, set);
-  result.max_err = worst.max_err;
-  result.tolerance = worst.tolerance;
-  result.rms_err = worst.rms;
-  result.rms_tolerance = worst.rms_tolerance;
+  const OutputError error{std::string(output.name()), worst.max_err, worst.tolerance, worst.rms, worst.rms_tolerance};
+  if (result.errors.empty() || is_worse(error.max_err, error.tolerance, result.max_err, result.tolerance)) {
+    result.max_err = error.max_err;
+    result.tolerance = error.tolerance;
+    result.rms_err = error.rms_err;
+    result.rms_tolerance = error.rms_tolerance;
+  }
+  result.errors.push_back(error);
   const bool number_expected = std::isfinite(worst.expected);
   if (!worst.within() && !(std::isnan(worst.max_err) && !result.failures.empty())) {
     const std::string place = view.place(worst.row, worst.column);
@@ -188,9 +193,20 @@ void judge_rows(CheckResult& result, const Problem& problem, size_t set, const R
 }
 
 void judge_outputs(CheckResult& result, const Problem& problem, size_t set, const Tensors& outputs) {
+  const std::vector<Failure> of_launch = result.failures;
+  const bool several = std::ranges::count_if(outputs, [&](const Tensor& output) {
+                         return !problem.reference[output.name()].baseline.empty();
+                       }) > 1;
   for (const Tensor& output : outputs) {
     const Reference::Answer& answer = problem.reference[output.name()];
+    // What is wrong with one output says nothing of another, and where there are others it is named.
+    std::vector<Failure> others = std::exchange(result.failures, of_launch);
     (answer.baseline.empty() ? judge_rows : judge_against_baseline)(result, problem, set, answer, output);
+    for (size_t i = of_launch.size(); i < result.failures.size(); ++i) {
+      if (several && !answer.baseline.empty()) result.failures[i].message.insert(0, fmt::format("{}: ", output.name()));
+      others.push_back(std::move(result.failures[i]));
+    }
+    result.failures = std::move(others);
   }
 }
 
@@ -290,6 +306,10 @@ void judge_against_naive(CheckResult& result, const Problem& problem, size_t set
 }
 
 }  // namespace
+
+bool is_worse(double error, double tolerance, double than, double its_tolerance) {
+  return !std::isnan(than) && !(error * its_tolerance <= than * tolerance);
+}
 
 std::string_view to_string(Backend backend) {
   return backend == Backend::gpu ? "gpu" : "emulator";

@@ -375,6 +375,49 @@ TEST_CASE("a result has the errors of its own set, as the comparison with the re
   }
 }
 
+TEST_CASE("of several outputs that are held to a plain attention each is judged by itself, and named") {
+  Problem problem = make_problem(SHAPE, InputKind::normal, 1);
+  Reference::Answer& second = problem.reference.answers[1];  // LSE takes the part of a second one
+  second.baseline = {{0.1, 0.1}};
+  second.row_tolerance = {};
+  static float off_O, off_LSE;
+  Stage stage = stage_of([](emulator::Device& device, const AttentionParams& given) {
+    right(device, given);
+    const AttentionParams p = on_host(device, given);
+    p.O[7] = to_f16(to_float(p.O[7]) + off_O);
+    p.LSE[9] += off_LSE;
+    if (std::isnan(off_LSE)) p.LSE[0] = off_LSE;
+  });
+  stage.variants[0].writes_lse = true;
+  const auto judged = [&](float O, float LSE) {
+    off_O = O, off_LSE = LSE;
+    return check_on_emulator(stage, stage.variants[0], problem);
+  };
+  const CheckResult fine = judged(0, 0);
+  CHECK(fine.ok);
+  REQUIRE(fine.errors.size() == 2);
+  CHECK(fine.errors[0].output == "O");
+  CHECK(fine.errors[0].tolerance == problem.reference.tolerance());
+  CHECK(fine.errors[1].output == "LSE");
+  CHECK(fine.errors[1].tolerance == second.tolerance());
+  CHECK(fine.max_err == fine.errors[0].max_err);  // O rounds, LSE is exact: the one nearest to its tolerance
+
+  const CheckResult first = judged(1, 0);
+  REQUIRE(first.failures.size() == 1);
+  CHECK_THAT(first.failures[0].message, StartsWith("O: max error "));
+  CHECK(first.max_err == Approx(1).margin(0.01));  // and not what the last one has
+  CHECK(first.tolerance == problem.reference.tolerance());
+
+  // NaN where a number belongs, in an output that has NaN elsewhere: after the first one's error it is told as well.
+  second.values[0] = std::numeric_limits<double>::quiet_NaN();
+  const CheckResult both = judged(1, std::numeric_limits<float>::quiet_NaN());
+  REQUIRE(both.failures.size() == 2);
+  CHECK_THAT(both.failures[0].message, StartsWith("O: max error "));
+  CHECK_THAT(both.failures[1].message, StartsWith("LSE: max error nan "));
+  CHECK(both.failures[1].kind == FailureKind::nan_output);
+  CHECK(std::isnan(both.max_err));
+}
+
 TEST_CASE("an output that is a little too wrong everywhere fails, though no element is beyond the tolerance") {
   static double shift;
   shift = 0;
