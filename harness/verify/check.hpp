@@ -51,8 +51,6 @@ struct Failure {
   std::vector<emulator::SourceLine> where = {};  // lines that the message is about, the one at fault first
 };
 
-// The emulator's counters in the words of a prediction.
-Counts counts_of(const emulator::Counters& counters);
 // Also the wmma.load of an operand, which is an ldmatrix to the hardware.
 bool is_ldmatrix(const emulator::SiteCounts& site);
 // The line with the worst bank conflicts, by region; null without any.

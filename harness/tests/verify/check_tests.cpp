@@ -269,24 +269,7 @@ TEST_CASE("a prediction that does not hold is a failure") {
 
 TEST_CASE("each count is held to its prediction, and says so by its name") {
   using Member = uint64_t Counts::*;
-  const std::pair<Member, std::string_view> NAMES[] = {
-      {&Counts::mma, "mma"},
-      {&Counts::wgmma, "wgmma"},
-      {&Counts::wgmma_left_running, "wgmma that a wait leaves running"},
-      {&Counts::ldmatrix, "ldmatrix"},
-      {&Counts::shuffles, "shuffles"},
-      {&Counts::votes, "votes"},
-      {&Counts::yes_votes, "votes that say yes"},
-      {&Counts::barriers, "barriers"},
-      {&Counts::bulk_copies, "copies by the copy engine"},
-      {&Counts::gmem_bytes_read, "bytes read from global memory"},
-      {&Counts::gmem_bytes_written, "bytes written to global memory"},
-      {&Counts::multicast_bytes, "bytes by multicast"},
-      {&Counts::unused_smem_bytes, "bytes of a block's shared memory that are never written"},
-      {&Counts::idle_registers, "registers that are given back (setmaxnreg.dec) and taken by nobody"},
-      {&Counts::idle_blocks, "blocks"},
-  };
-  for (const auto& [member, name] : NAMES) {
+  for (const auto& [member, name, words] : emulator::COUNTS) {
     static Member off;
     off = member;
     Stage stage = stage_of(right);
@@ -300,28 +283,8 @@ TEST_CASE("each count is held to its prediction, and says so by its name") {
     REQUIRE(result.failures.size() == 1);
     CHECK(result.failures[0].message == (member == &Counts::idle_blocks
                                              ? "blocks: 0 of 0 have written nothing to global memory, predicted 4"
-                                             : fmt::format("{}: predicted 4, counted 0", name)));
+                                             : fmt::format("{}: predicted 4, counted 0", words)));
   }
-}
-
-TEST_CASE("counts are the emulator's counters of the same names") {
-  emulator::Counters counters;
-  counters.mma = 1;
-  counters.wgmma = 2;
-  counters.wgmma_left_running = 3;
-  counters.ldmatrix = 4;
-  counters.shuffles = 5;
-  counters.votes = 6;
-  counters.yes_votes = 7;
-  counters.barriers = 8;
-  counters.bulk_copies = 9;
-  counters.gmem_bytes_read = 10;
-  counters.gmem_bytes_written = 11;
-  counters.multicast_bytes = 12;
-  counters.unused_smem_bytes = 13;
-  counters.idle_blocks = 14;
-  counters.idle_registers = 15;
-  CHECK(counts_of(counters) == Counts{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15});
 }
 
 TEST_CASE("bank conflicts are those of ldmatrix and of the operands of a wmma, the worst line's and of all lines") {
