@@ -39,7 +39,7 @@ help:
 	@echo 'make profile STAGE=03      bytes at every memory level, conflicts, stalls over N, by ncu (needs a GPU); OUT=FILE.csv'
 	@echo 'make benchmark             how fast the emulator is'
 	@echo 'make memcheck STAGE=03     compute-sanitizer on one stage (needs a GPU); also racecheck, initcheck, synccheck'
-	@echo 'make mutants STAGE=03      wrong kernels made out of a rung: which of them does the check let pass? Also STAGE=harness'
+	@echo 'make mutants STAGE=03      wrong kernels made out of a rung: which of them does the check let pass?'
 	@echo 'make format                clang-format all C++ and CUDA'
 	@echo 'make clean                 remove $(BUILD)/'
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/attention.hpp"
+#include "common/emulator/counters.hpp"
 #include "common/emulator/size.hpp"
 
 namespace gpu {
@@ -54,25 +55,7 @@ struct Tile {
   bool operator==(const Tile&) const = default;
 };
 
-// Exact event counts of one launch on the emulator; a warp instruction counts once. Bytes are those asked for.
-struct Counts {
-  uint64_t mma = 0;
-  uint64_t wgmma = 0;               // of a warpgroup
-  uint64_t wgmma_left_running = 0;  // of these: a wait for earlier ones lets them go on
-  uint64_t ldmatrix = 0;
-  uint64_t shuffles = 0;
-  uint64_t votes = 0;
-  uint64_t yes_votes = 0;    // the fewest, for the data decide: on calm data each warp may say yes once more
-  uint64_t barriers = 0;     // __syncthreads, once per block
-  uint64_t bulk_copies = 0;  // boxes that the copy engine is asked for, either way, in range or not
-  uint64_t gmem_bytes_read = 0;
-  uint64_t gmem_bytes_written = 0;
-  uint64_t multicast_bytes = 0;    // that land in shared memory, in each block that gets them
-  uint64_t unused_smem_bytes = 0;  // of those that a block asks for: never written, as the padding of rows is
-  uint64_t idle_blocks = 0;        // that write nothing
-  uint64_t idle_registers = 0;     // given back by setmaxnreg.dec, and taken by nobody
-  bool operator==(const Counts&) const = default;
-};
+using emulator::Counts;
 
 // ptxas' word on the default variant, enforced by a test: no more registers and spill bytes than this.
 struct ResourceBound {

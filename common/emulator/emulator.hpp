@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/emulator/counters.hpp"
 #include "common/emulator/size.hpp"
 
 namespace emulator {
@@ -62,31 +63,16 @@ struct SiteCounts {
 // Sums over all launches on a Device. A warp instruction counts once, except where "threads" says otherwise.
 // cp.async's writes to shared memory are not among the wavefronts: the hardware's counter does not show them either.
 // Nor are those of bulk copies, which are free of conflicts. The bytes that these read are those inside the tensor.
-struct Counters {
-  uint64_t mma = 0;                 // of m16n8k16; a wmma.mma of m16n16k16 is two
-  uint64_t wgmma = 0;               // warpgroup instructions, whatever their N
-  uint64_t wgmma_left_running = 0;  // of these, that some wait of their warpgroup has left in flight
+struct Counters : Counts {
   uint64_t wgmma_flops = 0;
-  uint64_t ldmatrix = 0;  // a wmma.load of A or B is one
-  uint64_t shuffles = 0;
-  uint64_t votes = 0;
-  uint64_t yes_votes = 0;  // those that have said yes
-  uint64_t barriers = 0;   // __syncthreads and completed named barriers, once per block; not mbarriers
-  uint64_t ex2 = 0;        // threads
-  uint64_t cp_async = 0;   // threads
-  uint64_t bulk_copies = 0;
-  uint64_t bulk_bytes = 0;       // that land in shared memory, zeros from outside a tensor too, or leave it
-  uint64_t multicast_bytes = 0;  // of these, by multicast: once in each block where they land
-  uint64_t gmem_bytes_read = 0;
-  uint64_t gmem_bytes_written = 0;
+  uint64_t ex2 = 0;         // threads
+  uint64_t cp_async = 0;    // threads
+  uint64_t bulk_bytes = 0;  // that land in shared memory, zeros from outside a tensor too, or leave it
   uint64_t smem_wavefronts = 0;
   uint64_t smem_wavefronts_ideal = 0;
   uint64_t blocks = 0;
-  uint64_t idle_blocks = 0;     // that have stored nothing to global memory
-  uint64_t idle_registers = 0;  // that a warpgroup has given back and none has taken, when a block ends; of all blocks
-  uint32_t smem_bytes = 0;  // of the launch that asks for most of it, per block; and of the launch that wastes most,
-  uint32_t unused_smem_bytes = 0;  // what the block that writes most of it has never written; with Options::check
-  std::vector<SiteCounts> sites;   // ordered by file, line, instruction, buffer
+  uint32_t smem_bytes = 0;        // of the launch that asks for most of it, per block
+  std::vector<SiteCounts> sites;  // ordered by file, line, instruction, buffer
   double ways() const {
     return smem_wavefronts_ideal == 0
                ? 0.0

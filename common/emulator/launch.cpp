@@ -37,12 +37,9 @@ std::string what_is_wrong(const LaunchConfig& config) {
 }
 
 void add(Counters& sum, const Counters& part) {
+  for (const Count& count : COUNTS) sum.*count.value += part.*count.value;
   for (const auto member :
-       {&Counters::mma, &Counters::wgmma, &Counters::wgmma_left_running, &Counters::wgmma_flops, &Counters::ldmatrix,
-        &Counters::shuffles, &Counters::votes, &Counters::yes_votes, &Counters::barriers, &Counters::ex2,
-        &Counters::cp_async, &Counters::bulk_copies, &Counters::bulk_bytes, &Counters::multicast_bytes,
-        &Counters::gmem_bytes_read, &Counters::gmem_bytes_written, &Counters::blocks, &Counters::idle_blocks,
-        &Counters::idle_registers})
+       {&Counters::wgmma_flops, &Counters::ex2, &Counters::cp_async, &Counters::bulk_bytes, &Counters::blocks})
     sum.*member += part.*member;
 }
 
@@ -92,7 +89,7 @@ class Launch {
     merge_reports();
     Counters& sum = device_.counters_;
     sum.smem_bytes = std::max(sum.smem_bytes, config_.smem_bytes);
-    if (config_.options.check) sum.unused_smem_bytes = std::max(sum.unused_smem_bytes, unused_smem_bytes_);
+    if (config_.options.check) sum.unused_smem_bytes = std::max<uint64_t>(sum.unused_smem_bytes, unused_smem_bytes_);
     std::sort(device_.counters_.sites.begin(), device_.counters_.sites.end(), by_place);
   }
 

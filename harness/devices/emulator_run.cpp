@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <optional>
 
 #include "harness/devices/tensor_memory.hpp"
 
@@ -57,6 +58,21 @@ class LaunchedTensor {
   std::unique_ptr<TensorBytes> memory_;
 };
 
+// Where only some heads of many run, their equal shares and what lies behind all shares: the rest takes no memory.
+void poison_workspace(std::span<std::byte> memory, const Problem& problem) {
+  if (problem.far_heads == 0) return poison(memory);
+  const auto heads = static_cast<size_t>(problem.launched().batch_heads());
+  const auto poison_from = [&](size_t begin, size_t bytes) {
+    const size_t word = begin / 4 * 4;
+    poison(memory.subspan(word, begin + bytes - word));
+  };
+  const size_t share = memory.size() / heads;
+  for (int64_t i = 0; i < problem.shape.batch_heads(); ++i) {
+    poison_from(static_cast<size_t>(problem.launched_head(i)) * share, share);
+  }
+  poison_from(heads * share, memory.size() - heads * share);
+}
+
 }  // namespace
 
 EmulatorRun run_on_emulator(const Stage& stage, const Variant& variant, const Problem& problem,
@@ -83,19 +99,17 @@ EmulatorRun run_on_emulator(const Stage& stage, const Variant& variant, const Pr
   for (const TensorSpec& spec : outputs_of(variant, launched)) {
     outputs.emplace_back(spec, problem, device, emulator::Access::read_write).poison();
   }
-  std::vector<LaunchedTensor> workspace;  // or none
+  std::optional<TensorBytes> workspace;
   if (const uint64_t bytes = variant.workspace_at(launched); bytes > 0) {
-    const auto words = static_cast<int>((bytes / static_cast<uint64_t>(launched.batch_heads()) + 3) / 4);
-    const TensorSpec spec{
-        .name = "workspace", .element = Element::f32, .heads = launched.batch_heads(), .rows = 1, .columns = words};
-    workspace.emplace_back(spec, problem, device, emulator::Access::read_write).poison();
+    workspace.emplace(bytes).register_with(device, "workspace", emulator::Access::read_write);
+    poison_workspace({workspace->data(), bytes}, problem);
   }
 
   Arguments arguments{.shape = launched, .tensors = {}};
   for (const auto* tensors : {&inputs, &outputs}) {
     for (const LaunchedTensor& tensor : *tensors) arguments.tensors.push_back(tensor.argument());
   }
-  if (!workspace.empty()) arguments.workspace = workspace.front().argument().second;
+  if (workspace) arguments.workspace = workspace->for_kernels();
   (build == Unset::pattern ? variant.on_emulator : variant.on_emulator_zeroed).with(arguments)(device);
 
   EmulatorRun run;
@@ -105,9 +119,10 @@ EmulatorRun run_on_emulator(const Stage& stage, const Variant& variant, const Pr
   run.trace = device.trace();
   run.trace_regions = device.trace_regions();
   for (const emulator::Device::Buffer& buffer : device.buffers()) run.buffers.emplace_back(buffer.name, buffer.bytes);
-  for (const auto* tensors : {&inputs, &outputs, &workspace}) {
+  for (const auto* tensors : {&inputs, &outputs}) {
     for (const LaunchedTensor& tensor : *tensors) tensor.check_guards(run.overwritten_guards);
   }
+  if (workspace) workspace->check_guards("workspace", run.overwritten_guards);
   for (const LaunchedTensor& output : outputs) run.outputs.add(output.copy());
   for (const LaunchedTensor& input : inputs) {
     const std::string_view name = input.argument().first;

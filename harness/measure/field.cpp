@@ -247,6 +247,7 @@ RunFacts run_facts(const GpuInfo& gpu, const RealMachine& machine, const Problem
           .driver = nvml_driver.empty() ? gpu.driver : nvml_driver,
           .cuda = gpu.cuda,
           .shape = problem.shape,
+          .dtype = std::string(to_string(problem.formula().inputs(problem.shape).front().element)),
           .inputs = std::string(to_string(problem.kinds.front())),
           .regime = std::string(to_string(regime)),
           .commit = commit && *commit ? commit : LADDER_COMMIT,

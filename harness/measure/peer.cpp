@@ -141,7 +141,7 @@ Status Peer::ask_to_prepare(const Shape& shape, std::string_view inputs, uint64_
   const json request{{"op", "prepare"},        {"protocol", PEER_PROTOCOL},
                      {"batch", shape.batch},   {"heads", shape.heads},
                      {"n", shape.n},           {"d", shape.d},
-                     {"causal", shape.causal}, {"softmax_scale", 1 / std::sqrt(double(shape.d))},
+                     {"causal", shape.causal}, {"softmax_scale", shape.scale()},
                      {"dtype", "fp16"},        {"inputs", inputs},
                      {"seed", seed},           {"tensors", tensors}};
   return send(request.dump());

@@ -108,6 +108,7 @@ ResultRow make_row(const Entry& entry, const Timing& timing, const RunFacts& fac
   row.driver = facts.driver;
   row.cuda = facts.cuda;
   row.shape = facts.shape;
+  row.dtype = facts.dtype;
   row.inputs = facts.inputs;
   row.regime = facts.regime;
   row.commit = facts.commit;

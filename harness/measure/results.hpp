@@ -50,7 +50,7 @@ struct RunFacts {
   int processors = 0;
   std::string driver, cuda;
   Shape shape;
-  std::string inputs, regime, commit, date;
+  std::string dtype = "fp16", inputs, regime, commit, date;
 };
 
 // A heat that was run. Timing i is of entry all[i].

@@ -22,7 +22,7 @@ std::string cell(const std::optional<double>& value, const char* format) {
 
 auto group_of(const ResultRow& row) {
   const Shape& s = row.shape;
-  return std::tuple(row.gpu, row.source, row.regime, row.inputs, s.batch, s.heads, s.n, s.d, s.causal);
+  return std::tuple(row.gpu, row.source, row.regime, row.dtype, row.inputs, s.batch, s.heads, s.n, s.d, s.causal);
 }
 
 std::string header(const ResultRow& row, bool recorded) {

@@ -17,7 +17,6 @@ from operators import Mutant
 
 # Verdicts. Answers and counts are what the check says; the others are how a process can end besides.
 ANSWERS, COUNTS, TIMEOUT, CRASH, SURVIVED = "answers", "counts", "timeout", "crash", "survived"
-NOT_A_PROGRAM = "not a program"
 COUNT_KINDS = {"counts_differ", "conflicts_differ"}
 ABLATE = ["--ablate"]
 WALL_PER_CPU = 10  # a machine that is busy with other things makes a process slow, not endless
@@ -45,10 +44,9 @@ class Ended:
     seconds: float
 
 
-def run(command: list[str], number: int, limits: Limits, directory: Path | None = None,
-        variables: dict[str, str] | None = None) -> Ended:
+def run(command: list[str], number: int, limits: Limits) -> Ended:
     """`command` with mutant `number`; what it prints is not kept."""
-    environment = {**os.environ, schemata.VARIABLE: str(number), **(variables or {})}
+    environment = {**os.environ, schemata.VARIABLE: str(number)}
     limit = int(limits.cpu_seconds) + 1
 
     def prepare() -> None:
@@ -56,7 +54,7 @@ def run(command: list[str], number: int, limits: Limits, directory: Path | None 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
     begin = time.monotonic()
-    process = subprocess.Popen(command, env=environment, cwd=directory, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+    process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                stderr=subprocess.DEVNULL, preexec_fn=prepare, start_new_session=True)
     try:
         process.wait(limits.cpu_seconds * WALL_PER_CPU)

@@ -3,8 +3,6 @@
 
   mutants.py                    all rungs, and the table in docs/results/mutants.csv
   mutants.py 03 09_rescale      these rungs
-  mutants.py harness            the harness's own verdict code, judged by its tests
-  mutants.py harness/measure    of this folder or file alone
   mutants.py --sample 60        as many, drawn by the commit, as a minute allows
 
 docs/mutants.md says what a mutant is, how a survivor is read, and where an equivalent one is written down.
@@ -27,7 +25,6 @@ from pathlib import Path
 
 import draw as drawing
 import judge
-import verdicts
 from operators import Mutant, NotUnderstood
 from program import Build, BuildError, Rung
 
@@ -35,7 +32,6 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 from harness import rungs  # noqa: E402
 
-HARNESS = "harness"
 COLUMNS = ["rung", "mutants", "not_a_program", "killed_by_answers", "killed_by_counts", "killed_by_timeout_or_crash",
            "equivalent", "survived", "score", "commit", "date"]
 SAMPLED_PER_RUNG = 40
@@ -56,7 +52,7 @@ def choose_stages(typed: list[str]) -> list[rungs.Rung]:
         rung = rungs.find(word)
         if rung is None:
             known = [name for rung in rungs.known() for name in (rung.name, rung.word)]
-            near = difflib.get_close_matches(word, [*known, HARNESS], 1, 0.5)
+            near = difflib.get_close_matches(word, known, 1, 0.5)
             hint = f"Did you mean {near[0]}?" if near else "Stages are the directories with a stage.cu, such as 03_kvpipe."
             raise UsageError(f"There is no stage '{word}'. {hint}")
         if rung not in chosen:
@@ -97,7 +93,7 @@ def read_equivalents(path: Path) -> dict[str, str]:
 # ---- results ---------------------------------------------------------------------------------------------------------
 @dataclass
 class Results:
-    """What became of the mutants of one rung (or of the harness)."""
+    """What became of the mutants of one rung."""
     name: str
     equivalents: dict[str, str]
     equivalents_path: Path
@@ -179,7 +175,7 @@ def write_csv(path: Path, all_results: list[Results], commit: str, today: str) -
     for results in all_results:
         rows[results.name] = {"rung": results.name, **results.counts(), "score": f"{results.score():.4f}", "commit": commit,
                               "date": today}
-    order = sorted(rows, key=lambda name: (name == HARNESS, rungs.position(name)))  # which may fail: the file is still whole
+    order = sorted(rows, key=rungs.position)  # which may fail: the file is still whole
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         writer.writeheader()
@@ -210,7 +206,7 @@ def judge_all(results: Results, mutants: list[Mutant], one, jobs: int, clock: Cl
     with ThreadPoolExecutor(jobs) as pool:
         try:
             for i, (mutant, outcome) in enumerate(zip(mutants, pool.map(timed, mutants)), 1):
-                if outcome is not None and outcome.verdict != judge.NOT_A_PROGRAM:
+                if outcome is not None:
                     results.add(mutant, outcome)
                 progress(f"{results.name}: {i} of {len(mutants)} mutants, {len(results.survivors())} unnoticed")
         except BaseException:
@@ -237,23 +233,6 @@ def run_rung(directory: Path, build: Build, work: Path, jobs: int, clock: Clock,
     judge_all(results, mutants, check.judge, jobs, clock)
 
 
-def run_harness(places: list[str], build: Build, work: Path, jobs: int, clock: Clock, draw: random.Random | None,
-                all_results: list[Results]) -> None:
-    if draw is not None and not places:  # to compile all would take the time
-        places = [str(draw.choice(verdicts.verdict_files(ROOT / HARNESS)).relative_to(ROOT))]
-        print(f"{places[0]}:")
-    code = verdicts.VerdictCode(ROOT, build, work, jobs, places)
-    path = Path(__file__).resolve().parent / "mutants.txt"
-    results = Results(HARNESS, read_equivalents(path), path)
-    all_results.append(results)
-    results.known = code.known
-    progress(f"harness: {len(code.mutants)} mutants are compiled")
-    code.compile()
-    results.not_programs = code.not_programs
-    mutants = code.mutants if draw is None else draw.sample(code.mutants, len(code.mutants))
-    judge_all(results, mutants, code.judge, jobs, clock)
-
-
 def commit_of(root: Path) -> str:
     result = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], cwd=root, capture_output=True, text=True)
     return result.stdout.strip()
@@ -262,10 +241,10 @@ def commit_of(root: Path) -> str:
 def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="mutants.py", description=__doc__.split("\n\n")[0],
                                      epilog="docs/mutants.md says how a survivor is read.")
-    parser.add_argument("stages", nargs="*", metavar="STAGE", help="a stage, harness, or a part of it; without one, all stages")
+    parser.add_argument("stages", nargs="*", metavar="STAGE", help="a stage; without one, all stages")
     parser.add_argument("--build", type=Path, default=Path(os.environ.get("LADDER_BUILD", ROOT / "build")),
                         help="a configured Ninja build of the ladder (default: build)")
-    parser.add_argument("--sample", type=float, metavar="SECONDS", help="draw rungs, or a file of the harness, and mutants at random until the time is up")
+    parser.add_argument("--sample", type=float, metavar="SECONDS", help="draw rungs and mutants at random until the time is up")
     parser.add_argument("--seed", type=int, help="of the sample, which is printed; default: that of the commit")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at a time (default: one per processor)")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="update this table with what was run")
@@ -277,8 +256,6 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         raise UsageError(f"--jobs {options.jobs}: at least 1.")
     if options.csv is not None and options.sample is not None:
         raise UsageError("--csv is a table of whole rungs, and --sample runs a part of them. Leave one of them out.")
-    if options.csv is not None and any(word.startswith(f"{HARNESS}/") for word in options.stages):
-        raise UsageError("--csv is a table of whole rungs and of the whole harness. Leave it out, or name harness.")
     if options.seed is not None and options.sample is None:
         raise UsageError("--seed belongs to --sample SECONDS.")
     for path in (options.csv, options.log):
@@ -322,26 +299,18 @@ def main(arguments: list[str]) -> int:
     if "LADDER" not in os.environ:
         os.environ["LADDER"] = str(build.directory / "ladder")
         build.make("ladder")  # which says what rungs there are
-    places = [word for word in options.stages if Path(word).is_relative_to(HARNESS)]
-    with_harness = bool(places)
-    for place in places:
-        if not any((ROOT / place) in (file, *file.parents) for file in verdicts.verdict_files(ROOT / HARNESS)):
-            raise UsageError(f"{place} holds no verdict code. What does: {', '.join(f'{HARNESS}/{path}' for path in verdicts.PLACES)}.")
-    named = [word for word in options.stages if word not in places]
-    if HARNESS in places:
-        places = []
-    chosen = choose_stages(named) if named else ([] if with_harness else list(rungs.known()))
+    chosen = choose_stages(options.stages) if options.stages else list(rungs.known())
     draw = None
     if options.sample is not None:
         seed = drawing.seed(options.seed)
         draw = random.Random(seed)
-        if not named:  # of the others nobody has looked at all survivors
+        if not options.stages:  # of the others nobody has looked at all survivors
             chosen = [stage for stage in chosen if stage.name in run_whole(ROOT / "docs" / "results" / "mutants.csv")
                       and (stage.path / "mutants.txt").exists()]
         chosen = draw.sample(chosen, len(chosen))
         print(f"A sample of {options.sample:g} s; the same one again: --sample {options.sample:g} --seed {seed}")
     # The stages are compiled with their mutants; of the ladder only the rest is needed.
-    build.make(*(build.link_inputs("ladder") if chosen else ()), *(verdicts.PROGRAMS if with_harness else ()))
+    build.make(*build.link_inputs("ladder"))
     work = options.build.resolve() / "mutants"
     clock, all_results, interrupted = Clock(options.sample), [], False
     began = time.monotonic()
@@ -355,8 +324,6 @@ def main(arguments: list[str]) -> int:
             # A rung takes some ten seconds to compile: another one needs time for it, and for its mutants.
             if clock.left() < 15:
                 break
-        if with_harness:
-            run_harness(places, build, work, options.jobs, clock, draw, all_results)
     except KeyboardInterrupt:
         interrupted = True
         print("Interrupted; the results so far stand.", file=sys.stderr)

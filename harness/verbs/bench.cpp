@@ -162,8 +162,8 @@ class Bench {
   bool has_row(const Entry& entry, const RunFacts& facts) const {
     return std::ranges::any_of(resumed_, [&](const ResultRow& row) {
       return row.stage == entry.name && row.kind == entry.kind && row.shape == facts.shape &&
-             row.inputs == facts.inputs && row.regime == facts.regime && row.gpu == facts.gpu &&
-             row.commit == facts.commit;
+             row.dtype == facts.dtype && row.inputs == facts.inputs && row.regime == facts.regime &&
+             row.gpu == facts.gpu && row.commit == facts.commit;
     });
   }
 
@@ -363,7 +363,6 @@ Protocol protocol_of(const Options& options) {
   Protocol protocol = options.burst ? burst_protocol() : options.alone ? alone_protocol() : sustained_protocol();
   if (options.rounds) protocol.rounds = *options.rounds;
   if (options.soak_seconds && !options.burst) protocol.soak_s = *options.soak_seconds, protocol.warm_up_s = 0;
-  if (options.lead_in_ms && !options.burst) protocol.lead_in_ms = *options.lead_in_ms;
   return protocol;
 }
 

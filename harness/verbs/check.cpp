@@ -218,12 +218,13 @@ class Check {
       const Trial& trial = planned.first;
       const bool is_far = trial.far_heads > 0;
       const uint64_t naive_workspace = naive.workspace_at(trial.shape);
-      const bool with_naive = !is_far && have_naive && fits_gpu_memory(trial.shape, naive_workspace, gpu).has_value();
+      const bool naive_solves = have_naive && supports(naive, naive.variants.front(), trial.shape);
+      const bool with_naive = !is_far && naive_solves && fits_gpu_memory(trial.shape, naive_workspace, gpu).has_value();
       const Shape& shape = line_shape(shapes, trial);
       if (!with_naive && trial == plan.front().first) {
-        report.notes.push_back(fmt::format("{}: not compared with {} in full, its scores do not fit; {}",
-                                           to_string(shape), naive.name,
-                                           "rows were sampled against the double reference."));
+        report.notes.push_back(fmt::format(
+            "{}: not compared with {} in full, {}; rows were sampled against the double reference.", to_string(shape),
+            naive.name, naive_solves ? "its scores do not fit" : "which does not solve it"));
       }
       progress.step(fmt::format("{}: inputs and reference", describe(trial)), 0);
       std::optional<GpuProblem> on_gpu;

@@ -146,19 +146,16 @@ class SideBySide {
     table.add({"verdict", verdict_word(a.ok, out_), verdict_word(b.ok, out_), ""});
     table.add({"max error", fmt::format("{:.1e}", a.max_err), fmt::format("{:.1e}", b.max_err), ""});
     if (a.counters && b.counters) {
-      const auto add = [&](const char* what, uint64_t emulator::Counters::*count) {
-        const uint64_t x = (*a.counters).*count, y = (*b.counters).*count;
+      const auto add = [&](const char* what, uint64_t x, uint64_t y) {
+        if (x == 0 && y == 0) return;
         table.add({what, grouped(x), grouped(y), ratio_of(static_cast<double>(x), static_cast<double>(y))});
       };
       table.add({"ldmatrix conflict ways", fmt::format("{:.2f}", ldmatrix_ways(*a.counters)),
                  fmt::format("{:.2f}", ldmatrix_ways(*b.counters)), ""});
-      add("shared-memory wavefronts", &emulator::Counters::smem_wavefronts);
-      add("mma", &emulator::Counters::mma);
-      add("ldmatrix", &emulator::Counters::ldmatrix);
-      add("shuffles", &emulator::Counters::shuffles);
-      add("barriers", &emulator::Counters::barriers);
-      add("bytes from global memory", &emulator::Counters::gmem_bytes_read);
-      add("bytes to global memory", &emulator::Counters::gmem_bytes_written);
+      add("shared-memory wavefronts", a.counters->smem_wavefronts, b.counters->smem_wavefronts);
+      for (const emulator::Count& count : emulator::COUNTS) {
+        add(count.words, (*a.counters).*count.value, (*b.counters).*count.value);
+      }
     }
     fmt::print(out_, "{}", table.text(out_));
     for (int i = 0; i < 2; ++i) {

@@ -75,34 +75,23 @@ void print_kernel(std::FILE* out, const Stage& stage, const Variant& variant, co
 void print_counts(std::FILE* out, const Variant& variant, const CheckResult& result, const Stage* before,
                   const CheckResult* result_before) {
   const emulator::Counters& counters = *result.counters;
-  const Counts counted = counts_of(counters);
   const std::optional<Counts> predicted =
       variant.predict ? std::optional<Counts>(variant.predict(result.shape)) : std::nullopt;
   const std::optional<Counts> counted_before =
-      result_before ? std::optional<Counts>(counts_of(*result_before->counters)) : std::nullopt;
+      result_before ? std::optional<Counts>(*result_before->counters) : std::nullopt;
 
   fmt::print(out, "\n{}\n",
              wrapped(fmt::format("Counted on the emulator: {}, normal inputs, a warp instruction once",
                                  to_string(result.shape)),
                      out));
   Table table({"<", "predicted", "counted", result_before ? std::string(before->name) : ""});
-  const auto add = [&](const char* name, uint64_t Counts::*field) {
-    table.add({name, predicted ? grouped(*predicted.*field) : "", grouped(counted.*field),
-               counted_before ? grouped(*counted_before.*field) : ""});
-  };
-  add("mma", &Counts::mma);
-  if (counted.wgmma > 0) {
-    add("wgmma", &Counts::wgmma);
-    add("  that a wait leaves running", &Counts::wgmma_left_running);
+  for (const emulator::Count& count : emulator::COUNTS) {
+    if (count.value == &Counts::gmem_bytes_read) break;  // bytes stand in a table of their own
+    const uint64_t before_it = counted_before ? *counted_before.*count.value : 0;
+    if (counters.*count.value == 0 && before_it == 0 && !(predicted && *predicted.*count.value > 0)) continue;
+    table.add({count.words, predicted ? grouped(*predicted.*count.value) : "", grouped(counters.*count.value),
+               counted_before ? grouped(before_it) : ""});
   }
-  add("ldmatrix", &Counts::ldmatrix);
-  add("shuffles", &Counts::shuffles);
-  if (counted.votes > 0) {
-    add("votes", &Counts::votes);
-    add("  that say yes", &Counts::yes_votes);
-  }
-  add("barriers", &Counts::barriers);
-  if (counted.bulk_copies > 0) add("copies by the copy engine", &Counts::bulk_copies);
   const auto measured = [&](const char* name, const auto& value, std::string expected = "") {
     table.add({name, std::move(expected), value(counters), result_before ? value(*result_before->counters) : ""});
   };
@@ -118,7 +107,7 @@ void print_counts(std::FILE* out, const Variant& variant, const CheckResult& res
 // Bytes at each level, as far as the emulator sees them: what the kernel asks for, before any cache.
 void print_traffic(std::FILE* out, const Stage& stage, const Variant& variant, const CheckResult& result,
                    const Stage* before, const CheckResult* result_before) {
-  const auto counted = [](const CheckResult& check) { return counts_of(*check.counters); };
+  const auto counted = [](const CheckResult& check) -> const Counts& { return *check.counters; };
   const auto shared = [](const CheckResult& check) { return check.counters->smem_wavefronts * WAVEFRONT_BYTES; };
   const Counts counts = counted(result);
   fmt::print(out, "\nBytes asked for at each level\n");
@@ -155,30 +144,12 @@ void print_sites(std::FILE* out, const emulator::Counters& counters) {
   fmt::print(out, "{}", table.text(out));
 }
 
-nlohmann::ordered_json counts_json(const Counts& counts) {
-  return {{"mma", counts.mma},
-          {"wgmma", counts.wgmma},
-          {"wgmma_left_running", counts.wgmma_left_running},
-          {"ldmatrix", counts.ldmatrix},
-          {"shuffles", counts.shuffles},
-          {"votes", counts.votes},
-          {"yes_votes", counts.yes_votes},
-          {"barriers", counts.barriers},
-          {"bulk_copies", counts.bulk_copies},
-          {"gmem_bytes_read", counts.gmem_bytes_read},
-          {"gmem_bytes_written", counts.gmem_bytes_written},
-          {"multicast_bytes", counts.multicast_bytes},
-          {"unused_smem_bytes", counts.unused_smem_bytes},
-          {"idle_blocks", counts.idle_blocks},
-          {"idle_registers", counts.idle_registers}};
-}
-
 nlohmann::ordered_json explanation(const Stage& stage, const Variant& variant, const CheckResult& result) {
   nlohmann::ordered_json json = to_json(result);
   json["idea"] = stage.idea;
   json["limit_before"] = stage.limit;
   json["prediction"] = stage.prediction;
-  if (variant.predict) json["predicted"] = counts_json(variant.predict(result.shape));
+  if (variant.predict) json["predicted"] = to_json(variant.predict(result.shape));
   json["io_model_bytes"] = io_model_bytes(stage, variant, result.shape);
   json["sites"] = nlohmann::ordered_json::array();
   for (const emulator::SiteCounts& site : result.counters->sites) {

@@ -61,11 +61,11 @@ Result<ExitCode> explain_on_gpu(const Options& options) {
   std::vector<std::string> left_out;
   bool ok = true;
   // The first thing that a process allocates on a GPU brings the driver's own memory with it.
-  if (auto first = GpuProblem::create({.n = 16}, make_inputs(InputKind::normal, {.n = 16}, 1), false); !first) {
+  if (auto first = GpuProblem::create({.n = 16}, make_inputs(InputKind::normal, {.n = 16}, 1), 0); !first) {
     return tl::make_unexpected(first.error());
   }
   for (const Shape& shape : shapes_for(options, GPU_COUNTED_SHAPE)) {
-    if (auto status = fits_host_memory(shape, false); !status) return tl::make_unexpected(status.error());
+    if (auto status = fits_host_memory(shape, 0); !status) return tl::make_unexpected(status.error());
     std::optional<Problem> problem;
     for (const Stage* stage : options.stages) {
       if (auto status = can_run(*stage, shape, *gpu); !status) {

@@ -13,30 +13,23 @@ namespace ladder {
 namespace {
 
 nlohmann::ordered_json to_json(const emulator::Counters& counters) {
-  return {{"smem_wavefronts", counters.smem_wavefronts},
-          {"smem_wavefronts_ideal", counters.smem_wavefronts_ideal},
-          {"smem_conflict_ways", counters.ways()},
-          {"ldmatrix_conflict_ways", ldmatrix_ways(counters)},
-          {"mma", counters.mma},
-          {"wgmma", counters.wgmma},
-          {"wgmma_left_running", counters.wgmma_left_running},
-          {"ldmatrix", counters.ldmatrix},
-          {"shuffles", counters.shuffles},
-          {"votes", counters.votes},
-          {"yes_votes", counters.yes_votes},
-          {"barriers", counters.barriers},
-          {"bulk_copies", counters.bulk_copies},
-          {"gmem_bytes_read", counters.gmem_bytes_read},
-          {"gmem_bytes_written", counters.gmem_bytes_written},
-          {"bulk_bytes", counters.bulk_bytes},
-          {"multicast_bytes", counters.multicast_bytes},
-          {"unused_smem_bytes", counters.unused_smem_bytes},
-          {"blocks", counters.blocks},
-          {"idle_blocks", counters.idle_blocks},
-          {"idle_registers", counters.idle_registers}};
+  nlohmann::ordered_json json = ladder::to_json(static_cast<const Counts&>(counters));
+  json["smem_wavefronts"] = counters.smem_wavefronts;
+  json["smem_wavefronts_ideal"] = counters.smem_wavefronts_ideal;
+  json["smem_conflict_ways"] = counters.ways();
+  json["ldmatrix_conflict_ways"] = ldmatrix_ways(counters);
+  json["bulk_bytes"] = counters.bulk_bytes;
+  json["blocks"] = counters.blocks;
+  return json;
 }
 
 }  // namespace
+
+nlohmann::ordered_json to_json(const Counts& counts) {
+  nlohmann::ordered_json json;
+  for (const emulator::Count& count : emulator::COUNTS) json[count.name] = counts.*count.value;
+  return json;
+}
 
 nlohmann::ordered_json to_json(const CheckResult& result) {
   nlohmann::ordered_json failures = nlohmann::ordered_json::array();
@@ -63,6 +56,14 @@ nlohmann::ordered_json to_json(const CheckResult& result) {
   if (result.rms_tolerance > 0) {
     json["rms_err"] = result.rms_err;
     json["rms_tolerance"] = result.rms_tolerance;
+  }
+  for (const OutputError& error : result.errors) {
+    if (result.errors.size() < 2) break;
+    json["outputs"].push_back({{"output", error.output},
+                               {"max_err", error.max_err},
+                               {"tolerance", error.tolerance},
+                               {"rms_err", error.rms_err},
+                               {"rms_tolerance", error.rms_tolerance}});
   }
   if (result.counters) json["counters"] = to_json(*result.counters);
   json["failures"] = std::move(failures);

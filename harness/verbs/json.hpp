@@ -12,6 +12,8 @@ namespace ladder {
 // {"stage","backend","batch","heads","n","d","causal","inputs","ok","max_err","tolerance","counters":{...}} and more.
 // A max_err of NaN is null. Counters are there on the emulator only.
 nlohmann::ordered_json to_json(const CheckResult& result);
+// The counts by their names.
+nlohmann::ordered_json to_json(const Counts& counts);
 
 // Writes a document to a file, or to standard output for "-", between two copies of `seal`. A full disk is an error.
 Status write_document(const std::string& file, const nlohmann::ordered_json& document, const std::string& seal = "");

@@ -28,7 +28,7 @@ tl::unexpected<Error> usage(std::string message) {
 // The flags as typed. Numbers and lists stay text, so that their errors can be ours.
 struct RawFlags {
   std::string n, d, batch, heads, seed, inputs, on;
-  std::string rounds, soak, lead_in, timeout;
+  std::string rounds, soak, timeout;
   std::vector<std::string> stages;
 };
 
@@ -165,11 +165,6 @@ Status parse_timing(const RawFlags& raw, Options& options) {
     const auto seconds = parse_seconds("--soak", raw.soak, 0, 3600);
     if (!seconds) return tl::make_unexpected(seconds.error());
     options.soak_seconds = *seconds;
-  }
-  if (!raw.lead_in.empty()) {
-    const auto ms = parse_integer("--lead-in", raw.lead_in, 0, 10'000);
-    if (!ms) return tl::make_unexpected(ms.error());
-    options.lead_in_ms = static_cast<double>(*ms);
   }
   if (options.burst && options.alone) {
     return usage("--burst and --alone are two ways to measure: one at a time.");
@@ -390,7 +385,6 @@ Result<Options> parse_options(std::span<const std::string> arguments, const std:
         ->take_last()
         ->type_name("COUNT");
     verb->add_option("--soak", raw.soak, "load before the first round; default 3")->take_last()->type_name("SECONDS");
-    verb->add_option("--lead-in", raw.lead_in, "load before each group; default 100")->take_last()->type_name("MS");
     add_file_flag(*verb, "--rounds-csv", options.rounds_csv, "every group of every round");
   }
   for (CLI::App* verb : {check, bench}) {

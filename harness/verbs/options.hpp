@@ -54,7 +54,7 @@ struct Options {
   bool burst = false, alone = false;  // not both
   bool resume = false;                // without what csv holds of this commit
   std::optional<int> rounds;
-  std::optional<double> soak_seconds, lead_in_ms;
+  std::optional<double> soak_seconds;
   std::string versus = "fa2";      // whose rate the table's last ratio is over
   std::string rounds_csv;          // a file, or empty; known to be writable
   std::vector<std::string> peers;  // --peer CMD; peer: the one command

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "harness/devices/emulator_run.hpp"
 #include "harness/devices/gpu.hpp"
@@ -142,10 +143,14 @@ void judge_against_baseline(CheckResult& result, const Problem& problem, size_t 
                     [](auto value) { return is_nan(value) && !is_poison(value); });
   }
   const Comparison worst = compare_to_reference(problem.reference, answer, output, set);
-  result.max_err = worst.max_err;
-  result.tolerance = worst.tolerance;
-  result.rms_err = worst.rms;
-  result.rms_tolerance = worst.rms_tolerance;
+  const OutputError error{std::string(output.name()), worst.max_err, worst.tolerance, worst.rms, worst.rms_tolerance};
+  if (result.errors.empty() || is_worse(error.max_err, error.tolerance, result.max_err, result.tolerance)) {
+    result.max_err = error.max_err;
+    result.tolerance = error.tolerance;
+    result.rms_err = error.rms_err;
+    result.rms_tolerance = error.rms_tolerance;
+  }
+  result.errors.push_back(error);
   const bool number_expected = std::isfinite(worst.expected);
   if (!worst.within() && !(std::isnan(worst.max_err) && !result.failures.empty())) {
     const std::string place = view.place(worst.row, worst.column);
@@ -188,9 +193,20 @@ void judge_rows(CheckResult& result, const Problem& problem, size_t set, const R
 }
 
 void judge_outputs(CheckResult& result, const Problem& problem, size_t set, const Tensors& outputs) {
+  const std::vector<Failure> of_launch = result.failures;
+  const bool several = std::ranges::count_if(outputs, [&](const Tensor& output) {
+                         return !problem.reference[output.name()].baseline.empty();
+                       }) > 1;
   for (const Tensor& output : outputs) {
     const Reference::Answer& answer = problem.reference[output.name()];
+    // What is wrong with one output says nothing of another, and where there are others it is named.
+    std::vector<Failure> others = std::exchange(result.failures, of_launch);
     (answer.baseline.empty() ? judge_rows : judge_against_baseline)(result, problem, set, answer, output);
+    for (size_t i = of_launch.size(); i < result.failures.size(); ++i) {
+      if (several && !answer.baseline.empty()) result.failures[i].message.insert(0, fmt::format("{}: ", output.name()));
+      others.push_back(std::move(result.failures[i]));
+    }
+    result.failures = std::move(others);
   }
 }
 
@@ -204,8 +220,8 @@ void judge_counts(CheckResult& result, const Variant& variant, const Problem& pr
   const uint64_t warps =
       rows / static_cast<uint64_t>(std::max(1, variant.tile.br)) * static_cast<uint64_t>(variant.tile.warps);
   if (variant.predict) {
-    const Counts predicted = variant.predict(result.shape), counted = counts_of(counters);
-    const auto compare = [&](const char* name, uint64_t expected, uint64_t actual, uint64_t step = 0) {
+    const Counts predicted = variant.predict(result.shape);
+    const auto compare = [&](const char* name, uint64_t expected, uint64_t actual, uint64_t step) {
       if (expected == actual) return;
       if (step > 0 && has_nan && actual < expected && (expected - actual) % step == 0) return;
       const uint64_t steps = step > 0 && actual > expected ? (actual - expected) / step : 0;
@@ -218,22 +234,14 @@ void judge_counts(CheckResult& result, const Variant& variant, const Problem& pr
       }
       fail(result, FailureKind::counts_differ, fmt::format("{}: predicted {}, counted {}", name, expected, actual));
     };
-    compare("mma", predicted.mma, counted.mma);
-    compare("wgmma", predicted.wgmma, counted.wgmma);
-    compare("wgmma that a wait leaves running", predicted.wgmma_left_running, counted.wgmma_left_running);
-    compare("ldmatrix", predicted.ldmatrix, counted.ldmatrix);
-    compare("shuffles", predicted.shuffles, counted.shuffles, variant.shuffles_per_rescale);
-    compare("votes", predicted.votes, counted.votes);
-    compare("votes that say yes", predicted.yes_votes, counted.yes_votes, 1);
-    compare("barriers", predicted.barriers, counted.barriers);
-    compare("copies by the copy engine", predicted.bulk_copies, counted.bulk_copies);
-    compare("bytes read from global memory", predicted.gmem_bytes_read, counted.gmem_bytes_read);
-    compare("bytes written to global memory", predicted.gmem_bytes_written, counted.gmem_bytes_written);
-    compare("bytes by multicast", predicted.multicast_bytes, counted.multicast_bytes);
-    compare("bytes of a block's shared memory that are never written", predicted.unused_smem_bytes,
-            counted.unused_smem_bytes);
-    compare("registers that are given back (setmaxnreg.dec) and taken by nobody", predicted.idle_registers,
-            counted.idle_registers);
+    for (const emulator::Count& count : emulator::COUNTS) {
+      const auto value = count.value;
+      if (value == &Counts::idle_blocks) continue;  // of which there is something to say without a prediction, too
+      const uint64_t step = value == &Counts::shuffles    ? variant.shuffles_per_rescale
+                            : value == &Counts::yes_votes ? 1
+                                                          : 0;
+      compare(count.words, predicted.*value, counters.*value, step);
+    }
   }
   const uint64_t idle = variant.predict ? variant.predict(problem.shape).idle_blocks : 0;
   if (counters.idle_blocks != idle) {
@@ -291,6 +299,10 @@ void judge_against_naive(CheckResult& result, const Problem& problem, size_t set
 
 }  // namespace
 
+bool is_worse(double error, double tolerance, double than, double its_tolerance) {
+  return !std::isnan(than) && !(error * its_tolerance <= than * tolerance);
+}
+
 std::string_view to_string(Backend backend) {
   return backend == Backend::gpu ? "gpu" : "emulator";
 }
@@ -343,24 +355,6 @@ bool CheckResult::has(FailureKind kind) const {
   return std::ranges::any_of(failures, [=](const Failure& failure) { return failure.kind == kind; });
 }
 
-Counts counts_of(const emulator::Counters& counters) {
-  return {.mma = counters.mma,
-          .wgmma = counters.wgmma,
-          .wgmma_left_running = counters.wgmma_left_running,
-          .ldmatrix = counters.ldmatrix,
-          .shuffles = counters.shuffles,
-          .votes = counters.votes,
-          .yes_votes = counters.yes_votes,
-          .barriers = counters.barriers,
-          .bulk_copies = counters.bulk_copies,
-          .gmem_bytes_read = counters.gmem_bytes_read,
-          .gmem_bytes_written = counters.gmem_bytes_written,
-          .multicast_bytes = counters.multicast_bytes,
-          .unused_smem_bytes = counters.unused_smem_bytes,
-          .idle_blocks = counters.idle_blocks,
-          .idle_registers = counters.idle_registers};
-}
-
 bool is_ldmatrix(const emulator::SiteCounts& site) {
   return site.instruction.starts_with("ldmatrix") || site.instruction.starts_with("wmma.load.a") ||
          site.instruction.starts_with("wmma.load.b");
@@ -405,15 +399,14 @@ std::optional<std::string> difference(const Problem& problem, const EmulatorRun&
                          SetView(problem, 0).place_of_element(output, static_cast<int64_t>(*at)));
   }
   if (!(run.counters == again.counters)) {
-    const auto both = [&](const char* name, uint64_t a, uint64_t b) {
-      return a == b ? "" : fmt::format(" {} and {} {},", a, b, name);
+    std::string what = "other counts:";
+    const auto tell = [&](const char* name, uint64_t a, uint64_t b) {
+      if (a != b) what += fmt::format(" {} and {} {},", a, b, name);
     };
-    const emulator::Counters &a = run.counters, &b = again.counters;
-    std::string what = "other counts:" + both("barriers", a.barriers, b.barriers) + both("votes", a.votes, b.votes) +
-                       both("shuffles", a.shuffles, b.shuffles) +
-                       both("bytes read from global memory", a.gmem_bytes_read, b.gmem_bytes_read) +
-                       both("bytes written to global memory", a.gmem_bytes_written, b.gmem_bytes_written) +
-                       both("wavefronts of shared memory", a.smem_wavefronts, b.smem_wavefronts);
+    for (const emulator::Count& count : emulator::COUNTS) {
+      tell(count.words, run.counters.*count.value, again.counters.*count.value);
+    }
+    tell("wavefronts of shared memory", run.counters.smem_wavefronts, again.counters.smem_wavefronts);
     what.pop_back();
     return what;
   }

@@ -51,14 +51,20 @@ struct Failure {
   std::vector<emulator::SourceLine> where = {};  // lines that the message is about, the one at fault first
 };
 
-// The emulator's counters in the words of a prediction.
-Counts counts_of(const emulator::Counters& counters);
 // Also the wmma.load of an operand, which is an ldmatrix to the hardware.
 bool is_ldmatrix(const emulator::SiteCounts& site);
 // The line with the worst bank conflicts, by region; null without any.
 const emulator::SiteCounts* worst_ldmatrix(const emulator::Counters& counters);
 // Bank conflicts over all ldmatrix together: wavefronts per ideal wavefront; 0 without any.
 double ldmatrix_ways(const emulator::Counters& counters);
+
+// How far an output is off that is held to a plain attention.
+struct OutputError {
+  std::string output;  // "O"
+  double max_err = 0, tolerance = 0, rms_err = 0, rms_tolerance = 0;
+};
+// Whether an error is nearer to its tolerance than another one to its own, or further beyond; NaN is further than all.
+bool is_worse(double error, double tolerance, double than, double its_tolerance);
 
 struct CheckResult {
   std::string stage, variant;
@@ -69,6 +75,7 @@ struct CheckResult {
   double max_err = 0;  // largest |kernel - fp64| over the rows compared; NaN when an output is NaN
   double tolerance = 0;
   double rms_err = 0, rms_tolerance = 0;       // of all elements; 0 for a property
+  std::vector<OutputError> errors;             // output by output; the four above are those of the worst
   std::vector<Failure> failures;               // empty exactly when ok
   std::optional<emulator::Counters> counters;  // on the emulator
   Tensor output;                               // the first of the outputs as the kernel left it, all heads

@@ -66,12 +66,10 @@ std::string list_of_counts(const std::map<std::string_view, int>& counts) {
   return text;
 }
 
-// The result nearest to its tolerance, or furthest beyond; NaN is further than all.
 const CheckResult& worst_of(const CheckLine& line) {
   const CheckResult* worst = &line.results.front();
   for (const CheckResult& result : line.results) {
-    if (std::isnan(worst->max_err)) break;
-    if (!(result.max_err * worst->tolerance <= worst->max_err * result.tolerance)) worst = &result;
+    if (is_worse(result.max_err, result.tolerance, worst->max_err, worst->tolerance)) worst = &result;
   }
   return *worst;
 }

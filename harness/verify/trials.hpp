@@ -57,7 +57,6 @@ struct TrialChoice {
 // With `quick` five of these in little, two of them under a mask: all input sets, in both builds; another scale and an odd number of
 // tiles; and numbers of another magnitude in eight heads, on twelve SMs.
 // With `inputs` only those sets, at that shape. With `thorough` also some queries of more than 65536 keys, and random ones, of other seeds, lengths, batches, heads, head dimensions, masks, scales and orders of threads. Every trial's shape is one that the variant supports.
-// The lists themselves, for some kinds of variants: harness/tests/fixtures/trials.txt.
 std::vector<Trial> emulator_trials(const Stage& stage, const Variant& variant, const Shape& shape,
                                    const TrialChoice& choice);
 

@@ -317,6 +317,19 @@ TEST_CASE("the table shows rates, ratios with intervals and verdicts") {
   CHECK_THAT(table, !Contains("ecorded") && !Contains("RECORDED"));
 }
 
+TEST_CASE("rows of other element types stand in a table of their own, and nobody's ratio is recorded for them") {
+  const Run run({stage("92_quicker", 300), simulated("fa2", "peer", 400)});
+  RunFacts facts = FACTS;
+  facts.dtype = "bf16";
+  const Results half = run.results(), other = evaluate(run.entries, run.heat, facts);
+  std::vector<ResultRow> both = half.rows;
+  both.insert(both.end(), other.rows.begin(), other.rows.end());
+  const std::string text = results_table(both);
+  CHECK_THAT(text, Contains(" d=128, fp16, ") && Contains(" d=128, bf16, "));
+  const Run alone({stage("92_quicker", 290)});
+  CHECK_THAT(results_table(alone.results().rows, other.rows), !Contains("(recorded)"));
+}
+
 TEST_CASE("without an fa2 peer the table shows the recorded ratio, marked") {
   const Results recorded = Run({stage("92_quicker", 300), simulated("fa2", "peer", 400)}).results();
   const Results today = Run({stage("92_quicker", 290)}).results();

@@ -135,7 +135,8 @@ static Error judge_error(const std::string& behaviour) {
 TEST_CASE("the example that third parties copy is right, on several problems, and is judged by the reference") {
   auto peer = Peer::start({"example", {PEER_EXAMPLE}});
   REQUIRE(peer);
-  for (const Shape& shape : {SHAPE, Shape{.batch = 2, .heads = 1, .n = 100, .d = 64, .causal = true}}) {
+  const Shape causal{.batch = 2, .heads = 1, .n = 100, .d = 64, .causal = true};
+  for (const Shape& shape : {SHAPE, causal, Shape{.n = 64, .d = 32, .softmax_scale = 0.5f}}) {
     const Problem problem = make_problem(shape, InputKind::peaky, 3, true);
     const auto own_files = PeerFiles::create(problem.inputs);
     REQUIRE(own_files);

@@ -22,24 +22,6 @@ TEST_CASE("percentiles interpolate between neighbours and ignore the order") {
   CHECK(std::isnan(median({})));
 }
 
-TEST_CASE("the interval lies between two order statistics, as tables of the sign test have them") {
-  std::vector<double> samples(20);
-  std::iota(samples.begin(), samples.end(), 1.0);
-  // Of 20, the 6th from either side leave out 4.1 %, the 7th 11.5 %; 95 % is near the 6th.
-  const Estimate twenty = median_interval(samples);
-  CHECK(twenty.value == 10.5);
-  CHECK(twenty.lo ==
-        Approx(6 + 14 * 0.1164 / (6 + 8 * 0.1164)).margin(0.001));  // 0.1164 of the way from 95.9 to 88.5 %
-  CHECK(twenty.hi == Approx(21 - twenty.lo));
-  samples.resize(6);  // the extremes of six leave out 2 / 64
-  CHECK(median_interval(samples).lo > 1);
-  CHECK(median_interval(samples).lo < 2);
-  samples.resize(5);
-  CHECK(median_interval(samples) == Estimate{3, 1, 5});
-  CHECK(median_interval(std::vector<double>{2, 2, 2}) == Estimate{2, 2, 2});
-  CHECK(median_interval(std::vector<double>{5}) == Estimate{5, 5, 5});
-}
-
 namespace {
 
 // Coin flips, counted by Pascal's triangle: the chance of at most `heads` heads in `flips` of a fair coin. Exact up to 50.
@@ -60,25 +42,6 @@ std::vector<double> uneven(int count) {
 }
 
 }  // namespace
-
-TEST_CASE("percentiles of every size, in between and at both ends") {
-  for (int count = 1; count <= 12; ++count) {
-    std::vector<double> samples = uneven(count);
-    const std::vector<double> sorted = samples;
-    std::mt19937 random(1);
-    std::shuffle(samples.begin(), samples.end(), random);
-    for (int percent = 0; percent <= 100; percent += 5) {
-      CAPTURE(count, percent);
-      // Whole hundredths of the way from sample to sample.
-      const int place = percent * (count - 1), below = place / 100, part = place % 100;
-      const double step = below + 1 < count ? sorted[below + 1] - sorted[below] : 0;
-      CHECK(percentile(samples, percent) == Approx(sorted[below] + step * part / 100));
-    }
-    CHECK(median(samples) == Approx((sorted[(count - 1) / 2] + sorted[count / 2]) / 2));
-    { const std::vector<double> freed(samples.size() + 1, NAN); }  // what may lie after the last sample
-    CHECK(percentile(samples, 100) == sorted.back());
-  }
-}
 
 TEST_CASE("the interval's ends are the order statistics that tables of the sign test name") {
   // The largest k so that the k-th from below and the k-th from above hold the median with 95 %, as printed in tables of
@@ -137,13 +100,6 @@ TEST_CASE("the sign test is exact for every split, whatever lies at the centre")
       CHECK(sign_test(samples, 3) == Approx(std::min(1.0, 2 * at_most(flips, std::min(above, flips - above)))));
     }
   }
-}
-
-TEST_CASE("the sign test counts how unlikely so one-sided samples are") {
-  CHECK(sign_test(std::vector<double>{1.1, 1.2, 1.3, 1.1, 1.2, 1.3}, 1) == Approx(2.0 / 64));
-  CHECK(sign_test(std::vector<double>{1.1, 1.2, 1.3, 1.1, 1.2, 0.9}, 1) == Approx(2.0 * 7 / 64));
-  CHECK(sign_test(std::vector<double>{1.1, 0.9}, 1) == 1);
-  CHECK(sign_test({}, 1) == 1);
 }
 
 namespace {

@@ -43,3 +43,12 @@ TEST_CASE("scores in global memory cost n^2") {
   CHECK(io_model_bytes(naive, variant, {.n = 100, .d = 10}) == 4 * 100 * 10 * 2 + 2 * 100 * 100 * 2);
   CHECK(io_model_bytes(naive, variant, {.n = 100, .d = 10, .causal = true}) == 4 * 100 * 10 * 2 + 2 * 5050 * 2);
 }
+
+TEST_CASE("a workspace that is too small for scores is written once and read once, beside what tiles move") {
+  Variant split;
+  split.tile = {BR, BC, 2};
+  split.workspace_bytes = [](const Shape& shape) { return uint64_t(shape.batch_heads()) * shape.n * (D + 2) * 4; };
+  const Shape shape{.batch = 3, .heads = 2, .n = 256, .d = D};
+  CHECK(io_model_bytes(Stage(), split, shape) == 6 * (walked(256, false) + 2 * 256 * (D + 2) * 4));
+  CHECK(io_model_formula(Stage(), split, shape) == "4nd + 4n^2 d / 32 + 2 of the workspace");
+}

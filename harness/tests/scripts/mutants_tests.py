@@ -23,7 +23,6 @@ import operators  # noqa: E402
 import program  # noqa: E402
 import schemata  # noqa: E402
 import syntax  # noqa: E402
-import verdicts  # noqa: E402
 from harness import rungs  # noqa: E402
 
 
@@ -302,14 +301,6 @@ class Equivalents(unittest.TestCase):
         with contextlib.redirect_stdout(io.StringIO()):
             self.assertEqual(mutants.report([killed]), 1)
 
-    def test_the_lists_of_all_rungs_name_mutants_that_there_are(self) -> None:
-        for rung in rungs.known():
-            path = rung.path / "mutants.txt"
-            if path.exists():
-                with self.subTest(rung.name):
-                    known = {mutant.key for mutant in program.mutants_of_rung(rung.path)}
-                    self.assertEqual(set(mutants.read_equivalents(path)) - known, set())
-
     def test_the_table_keeps_other_rows(self) -> None:
         with tempfile.TemporaryDirectory() as name:
             path = Path(name) / "mutants.csv"
@@ -339,29 +330,11 @@ class CommandLine(unittest.TestCase):
             self.assertRegex(self.refused("--seed", "1", *build), "belongs to --sample")
             self.assertRegex(self.refused("--sample", "5", "--csv", "x.csv", *build), "whole rungs")
             self.assertRegex(self.refused("--log", f"{name}/none/x", *build), "no directory")
-            self.assertRegex(self.refused("harness/nowhere", *build, LADDER=invented), "no verdict code. What does: harness/verify")
-            self.assertRegex(self.refused("harness/measure", "--csv", "x.csv", *build), "or name harness")
             self.assertRegex(self.refused("--build", f"{name}/none"), "no Ninja build")
 
     def test_a_stage_is_chosen_once_by_any_of_its_names(self) -> None:
         last = rungs.known()[-1]
         self.assertEqual(mutants.choose_stages([last.name, last.number, last.word, last.directory]), [last])
-
-    def test_the_verdict_code_is_understood_and_a_new_file_of_its_room_belongs_to_it(self) -> None:
-        files = verdicts.verdict_files(ROOT / "harness")
-        self.assertLess(set((ROOT / "harness" / "verify").glob("*.cpp")), set(files))
-        for file in files:
-            with self.subTest(file.name):
-                self.assertGreater(len(operators.mutants_of(file.read_text())), 3)
-        with tempfile.TemporaryDirectory() as name, self.assertRaisesRegex(program.BuildError, "no harness/verify"):
-            verdicts.verdict_files(Path(name))
-
-
-    def test_the_verdict_codes_list_names_mutants_that_there_are(self) -> None:
-        files = verdicts.verdict_files(ROOT / "harness")
-        known = {mutant.key for mutant in operators.count_occurrences(
-            [mutant for file in files for mutant in operators.mutants_of(file.read_text(), str(file.relative_to(ROOT)))])}
-        self.assertEqual(set(mutants.read_equivalents(ROOT / "harness/mutants/mutants.txt")) - known, set())
 
 
 class Rungs(unittest.TestCase):

@@ -218,3 +218,10 @@ TEST_CASE("the registry and the directories of rungs are the same list, and each
   CHECK(registered == directories);
   CHECK_FALSE(registered.empty());
 }
+
+TEST_CASE("a stage that multiplies by wgmma says that newer GPUs have not got it", "[ladder]") {
+  for (const Stage& stage : stages()) {
+    INFO(stage.name);
+    if (stage.needs.starts_with("wgmma")) CHECK((stage.min_sm == 90 && stage.max_sm == 90));
+  }
+}

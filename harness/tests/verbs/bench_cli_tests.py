@@ -305,6 +305,10 @@ class Bench(unittest.TestCase):
         self.assertEqual(self.row(B["stage"])["previous"], A["stage"])  # a guest in that heat
         run = ladder(*both, "--resume")
         self.assertIn("all of it is recorded already", run.stdout)
+        self.csv.write_text(self.csv.read_text().replace(",fp16,", ",bf16,"))  # which says nothing of fp16
+        run = ladder(*both, "--resume")
+        self.assertEqual({row["dtype"] for row in self.rows() if row["stage"] == A["stage"]}, {"bf16", "fp16"})
+        self.csv.write_text("".join(line for line in self.csv.read_text().splitlines(True) if ",bf16," not in line))
         run = ladder(*both, "--resume", LADDER_COMMIT="another")
         self.assertEqual({row["commit"] for row in self.rows()}, {"another"})
         run = ladder("bench", A["number"], "--resume")

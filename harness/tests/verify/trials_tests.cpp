@@ -1,16 +1,9 @@
 // What a check launches: the problems that a reader does not ask for by name.
 #include "harness/verify/trials.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <set>
-#include <sstream>
-#include <tuple>
 
 #include "harness/problem/inputs.hpp"
 #include "harness/problem/shapes.hpp"
@@ -26,84 +19,7 @@ const Variant ANY{.label = "any", .min_d = 1, .max_d = 256, .causal = true};
 const Variant CAUSAL_TILED{.label = "tiled", .tile = {64, 32, 4}, .causal = true};
 constexpr Shape SHAPE{.batch = 1, .heads = 1, .n = 512, .d = 128};
 
-// All that a trial says, on a line; what is not said is as in a Trial that nobody has filled.
-std::string line_of(const Trial& trial) {
-  const Shape& shape = trial.shape;
-  std::string line = fmt::format("{} x {} heads, {} keys, d {}", shape.batch, shape.heads, shape.n, shape.d);
-  if (shape.causal) line += ", causal";
-  if (shape.softmax_scale != 0) line += fmt::format(", scale {}", shape.softmax_scale);
-  for (const auto& [name, exponent] : trial.exponents) line += fmt::format(", {} times 2^{}", name, exponent);
-  line += fmt::format(", seed {}", trial.seed);
-  if (trial.far_heads != 0) line += fmt::format(", of {} heads", trial.far_heads);
-  if (trial.ends_only) line += ", ends only";
-  if (trial.multiprocessors != Trial{}.multiprocessors) line += fmt::format(", {} SMs", trial.multiprocessors);
-  if (trial.both_builds) line += ", both builds";
-  if (trial.schedule != 0) line += fmt::format(", schedule {}", trial.schedule);
-  line += ":";
-  if (std::ranges::equal(trial.kinds, all_input_kinds())) return line + " all sets";
-  for (const InputKind kind : trial.kinds) line += fmt::format(" {}", to_string(kind));
-  return line;
-}
-
 using Trials = std::vector<Trial> (*)(const Stage&, const Variant&, const Shape&, const TrialChoice&);
-
-// The trials of a variant, a line each; below it, what takes its place where the length is the reader's; and those that come
-// with --thorough alone.
-std::string list_of(Trials trials, const Variant& variant, const Shape& shape) {
-  const std::vector<Trial> usual = trials(STAGE, variant, shape, {}),
-                           more = trials(STAGE, variant, shape, {.thorough = true}),
-                           of_n = trials(STAGE, variant, shape, {.n_given = true}),
-                           more_of_n = trials(STAGE, variant, shape, {.n_given = true, .thorough = true});
-  REQUIRE(usual.size() == of_n.size());
-  REQUIRE(more.size() == more_of_n.size());
-  std::string text;
-  size_t taken = 0;
-  for (size_t i = 0; i < more.size(); ++i) {
-    INFO(line_of(more[i]));
-    CHECK(supports(STAGE, variant, more[i].shape));
-    CHECK(more[i].shape.n > 0);
-    CHECK(more[i].shape.batch_heads() % std::ssize(more[i].kinds) == 0);
-    const bool is_usual = taken < usual.size() && more[i] == usual[taken];
-    text += (is_usual ? "" : "--thorough: ") + line_of(more[i]) + "\n";
-    if (more_of_n[i] != more[i]) text += "    --n: " + line_of(more_of_n[i]) + "\n";
-    if (is_usual) CHECK(of_n[taken++] == more_of_n[i]);
-  }
-  CHECK(taken == usual.size());
-  return text;
-}
-
-// What harness/tests/fixtures/trials.txt holds: a paragraph for each kind of variant that the code tells apart.
-std::string all_lists() {
-  Variant with_workspace = CAUSAL_TILED;
-  with_workspace.workspace_bytes = [](const Shape&) -> uint64_t { return 1; };
-  // No GPU has the shared memory for 65536 keys; and some head dimensions of the trials are too small.
-  const Variant short_rows{.label = "rows", .smem_bytes_per_key = 4, .min_d = 40, .max_d = 128, .causal = true};
-  constexpr Shape DENSE{.batch = 2, .heads = 3, .n = 512, .d = 128};
-  constexpr Shape MASKED{.batch = 2, .heads = 3, .n = 512, .d = 128, .causal = true, .softmax_scale = 0.25f};
-  std::string text =
-      "# What a check launches: heads, keys, head dimension, and what else is not as usual; behind the colon the "
-      "heads' sets.\n"
-      "# After a change that is meant: LADDER_RECORD=1 harness_tests \"[trials]\".\n";
-  for (const auto& [where, trials] :
-       {std::pair<const char*, Trials>{"on the emulator", emulator_trials}, {"on a GPU", gpu_trials}}) {
-    for (const auto& [name, variant, shape] :
-         {std::tuple<const char*, Variant, Shape>{"tiles of 64 queries and 32 keys", TILED, DENSE},
-          {"tiles of 64 queries and 32 keys, with a mask", CAUSAL_TILED, DENSE},
-          {"any head dimension up to 256, with a mask", ANY, DENSE},
-          {"any head dimension up to 256, asked for a mask", ANY, MASKED},
-          {"tiles of 64 queries and 32 keys, with a mask and a workspace", with_workspace, DENSE},
-          {"rows that end with shared memory, head dimensions from 40 to 128, with a mask", short_rows, DENSE}}) {
-      INFO(where << ", " << name);
-      text += fmt::format("\n== {}: {}\n", where, name) + list_of(trials, variant, shape);
-    }
-    text += fmt::format("\n== {}: two sets by name, --seed 7\n", where);
-    for (const Trial& trial :
-         trials(STAGE, ANY, MASKED, {.inputs = {InputKind::ties, InputKind::peaky}, .thorough = true, .seed = 7})) {
-      text += line_of(trial) + "\n";
-    }
-  }
-  return text;
-}
 
 }  // namespace
 
@@ -265,22 +181,6 @@ TEST_CASE("a GPU has the same trials, and more than 2^32 elements with --thoroug
   CHECK(std::ranges::count_if(gpu_trials(STAGE, ANY, SHAPE, {.thorough = true}), far) == 1);
 }
 
-// A length, a seed or a number of heads is a choice that readers rely on: none changes unseen.
-TEST_CASE("what a check launches is what the repository has on record, trial by trial", "[trials]") {
-  const std::string lists = all_lists(), path = LADDER_SOURCE_DIR "/harness/tests/fixtures/trials.txt";
-  if (std::getenv("LADDER_RECORD") != nullptr) std::ofstream(path) << lists;
-  std::ifstream file(path);
-  std::vector<std::string> recorded, made;
-  for (std::string line; std::getline(file, line);) recorded.push_back(line);
-  std::istringstream stream(lists);
-  for (std::string line; std::getline(stream, line);) made.push_back(line);
-  for (size_t i = 0; i < std::min(recorded.size(), made.size()); ++i) {
-    INFO("harness/tests/fixtures/trials.txt:" << i + 1);
-    REQUIRE(made[i] == recorded[i]);
-  }
-  CHECK(made.size() == recorded.size());
-}
-
 TEST_CASE("another seed gives every trial other numbers, and random ones another order of threads") {
   for (const Trials trials : {emulator_trials, gpu_trials}) {
     const auto one = trials(STAGE, ANY, SHAPE, {.thorough = true, .seed = 3});
@@ -289,6 +189,25 @@ TEST_CASE("another seed gives every trial other numbers, and random ones another
     for (size_t i = 0; i < one.size(); ++i) {
       CHECK(one[i].seed != other[i].seed);
       CHECK((one[i].schedule == 0 || one[i].schedule != other[i].schedule));
+    }
+  }
+}
+
+TEST_CASE("whatever is asked for, a variant gets problems that it takes, and the same sets in every head") {
+  Variant with_workspace = CAUSAL_TILED;
+  with_workspace.workspace_bytes = [](const Shape&) -> uint64_t { return 1; };
+  // No GPU has the shared memory for 65536 keys; and some head dimensions of the trials are too small.
+  const Variant short_rows{.label = "rows", .smem_bytes_per_key = 4, .min_d = 40, .max_d = 128, .causal = true};
+  for (const Trials trials : {emulator_trials, gpu_trials}) {
+    for (const Variant& variant : {TILED, ANY, CAUSAL_TILED, with_workspace, short_rows}) {
+      for (const bool n_given : {false, true}) {
+        for (const Trial& trial : trials(STAGE, variant, SHAPE, {.n_given = n_given, .thorough = true})) {
+          INFO(variant.label << ", n = " << trial.shape.n << ", d = " << trial.shape.d);
+          CHECK(trial.shape.n > 0);
+          CHECK(supports(STAGE, variant, trial.shape));
+          CHECK(trial.shape.batch_heads() % std::ssize(trial.kinds) == 0);
+        }
+      }
     }
   }
 }

@@ -1,0 +1,53 @@
+// What the emulator counts and a rung predicts: one list of it. Without the standard library, for every stage.cu reads it.
+#pragma once
+#include <cstdint>
+
+namespace emulator {
+
+// Exact event counts of one launch; a warp instruction counts once. Bytes are those asked for.
+struct Counts {
+  uint64_t mma = 0;                 // of m16n8k16; a wmma.mma of m16n16k16 is two
+  uint64_t wgmma = 0;               // of a warpgroup, whatever their N
+  uint64_t wgmma_left_running = 0;  // of these: some wait of their warpgroup for earlier ones has left them in flight
+  uint64_t ldmatrix = 0;            // a wmma.load of A or B is one
+  uint64_t shuffles = 0;
+  uint64_t votes = 0;
+  uint64_t yes_votes = 0;    // predicted: the fewest, for the data decide; on calm data each warp may say yes once more
+  uint64_t barriers = 0;     // __syncthreads and completed named barriers, once per block; not mbarriers
+  uint64_t bulk_copies = 0;  // boxes that the copy engine is asked for, either way, in range or not
+  uint64_t gmem_bytes_read = 0;
+  uint64_t gmem_bytes_written = 0;
+  uint64_t multicast_bytes = 0;  // that land in shared memory, in each block that gets them
+  uint64_t unused_smem_bytes =
+      0;                        // of those that a block asks for, of the launch that wastes most: what the block that
+                                // writes most of it has never written; with Options::check
+  uint64_t idle_blocks = 0;     // that have stored nothing to global memory
+  uint64_t idle_registers = 0;  // given back by setmaxnreg.dec and taken by nobody when a block ends; of all blocks
+  bool operator==(const Counts&) const = default;
+};
+
+// Each of them: its name in JSON, and in words.
+struct Count {
+  uint64_t Counts::*value;
+  const char *name, *words;
+};
+inline constexpr Count COUNTS[] = {
+    {&Counts::mma, "mma", "mma"},
+    {&Counts::wgmma, "wgmma", "wgmma"},
+    {&Counts::wgmma_left_running, "wgmma_left_running", "wgmma that a wait leaves running"},
+    {&Counts::ldmatrix, "ldmatrix", "ldmatrix"},
+    {&Counts::shuffles, "shuffles", "shuffles"},
+    {&Counts::votes, "votes", "votes"},
+    {&Counts::yes_votes, "yes_votes", "votes that say yes"},
+    {&Counts::barriers, "barriers", "barriers"},
+    {&Counts::bulk_copies, "bulk_copies", "copies by the copy engine"},
+    {&Counts::gmem_bytes_read, "gmem_bytes_read", "bytes read from global memory"},
+    {&Counts::gmem_bytes_written, "gmem_bytes_written", "bytes written to global memory"},
+    {&Counts::multicast_bytes, "multicast_bytes", "bytes by multicast"},
+    {&Counts::unused_smem_bytes, "unused_smem_bytes", "bytes of a block's shared memory that are never written"},
+    {&Counts::idle_blocks, "idle_blocks", "blocks that have written nothing to global memory"},
+    {&Counts::idle_registers, "idle_registers", "registers that are given back (setmaxnreg.dec) and taken by nobody"},
+};
+static_assert(sizeof(COUNTS) / sizeof(COUNTS[0]) * sizeof(uint64_t) == sizeof(Counts), "a count has no name");
+
+}  // namespace emulator
