@@ -52,7 +52,7 @@ def interval(row: results.Row, name: str) -> str:
 
 
 def timing_lines(rows: list[results.Row]) -> list[tuple[str, list[str]]]:
-    """Label and one cell per column; `rows` holds (sustained, burst, causal, alone) of each column."""
+    """Label and one cell per column; `rows` holds (in turns, burst, causal, alone) of each column."""
     def cells(pick, regime: int) -> list[str]:
         return [pick(pair[regime]) if pair[regime] else "" for pair in rows]
 
@@ -64,16 +64,16 @@ def timing_lines(rows: list[results.Row]) -> list[tuple[str, list[str]]]:
     def against(row: results.Row) -> str:  # what another rung gained is that rung's story
         return f"{interval(row, 'vs_previous')} {row.verdict}".strip() if any(row is mine for mine in rows[-1]) else ""
 
-    lines = [("TFLOPS, sustained", rates(0)),
+    lines = [("TFLOPS, in turns", rates(0)),
              ("TFLOPS, alone", rates(3)),
              ("TFLOPS, burst", rates(1)),
-             ("TFLOPS, causal, sustained", rates(2)),
+             ("TFLOPS, causal, in turns", rates(2)),
              ("milliseconds, dense", cells(lambda row: f"{row.ms_median:.2f}", 0) if any(row[2] for row in rows) else []),
              ("milliseconds, causal", cells(lambda row: f"{row.ms_median:.2f}", 2)),
-             ("against the rung before, sustained", cells(against, 0)),
+             ("against the rung before, in turns", cells(against, 0)),
              ("against the rung before, alone", cells(against, 3)),
              ("against the rung before, burst", cells(against, 1)),
-             ("against FA2 in PyTorch, sustained", cells(lambda row: interval(row, "vs_fa2"), 0)),
+             ("against FA2 in PyTorch, in turns", cells(lambda row: interval(row, "vs_fa2"), 0)),
              ("percent of the ceiling of `mma.sync`, or of `wgmma` where it is used", 
               cells(lambda row: "" if row.pct_ceiling is None else f"{row.pct_ceiling:.1f} %", 0)),
              ("registers, spilled bytes", cells(lambda row: f"{row.registers}, {row.spill_bytes}", 0))]
@@ -165,9 +165,9 @@ def block(rung: rungs.Rung, rows: list[results.Row], counters: dict) -> str:
     if first is None:
         return f"Not measured yet: {link(CSV.name)} has no row of this rung."
     lines = timing_lines(pairs)
-    shown = {"TFLOPS, sustained", "TFLOPS, causal, sustained", "against the rung before, sustained"}
+    shown = {"TFLOPS, in turns", "TFLOPS, causal, in turns", "against the rung before, in turns"}
     for label, ratio in at_the_tile_before(rung, rows):
-        lines.insert([name for name, _ in lines].index("against the rung before, sustained") + 1, (label, ["", ratio]))
+        lines.insert([name for name, _ in lines].index("against the rung before, in turns") + 1, (label, ["", ratio]))
         shown.add(label)
     if any(default_kernel(name) for name in names):
         lines += counter_lines([default_kernel(name) for name in names])

@@ -57,7 +57,7 @@ TEST_CASE("every contestant runs once a round, in groups of at least 20 ms, afte
   machine.progress = [&](std::string_view what, double) {
     if (what == "round 1 of 24") first_round_s = simulation.now_s, simulation.log.clear();
   };
-  const auto timings = run(contestants, sustained_protocol(), machine);
+  const auto timings = run(contestants, turns_protocol(), machine);
   REQUIRE(timings);
   CHECK(first_round_s >= 3);
   CHECK(simulation.log.size() == 3 * 24);
@@ -78,14 +78,14 @@ TEST_CASE("drift misleads unpaired means, pairing sees through it") {
   const Contestant a = simulation.contestant("a", 10.0), b = simulation.contestant("b", 10.0 / 1.01);
 
   // One after the other, as most benchmarks do.
-  const auto alone_a = run({a}, sustained_protocol(), simulation.machine());
-  const auto alone_b = run({b}, sustained_protocol(), simulation.machine());
+  const auto alone_a = run({a}, turns_protocol(), simulation.machine());
+  const auto alone_b = run({b}, turns_protocol(), simulation.machine());
   REQUIRE(alone_a);
   REQUIRE(alone_b);
   CHECK(unpaired_speedup(alone_b->timings[0], alone_a->timings[0]) < 0.95);  // "b is slower"
 
   simulation.now_s = 0;
-  const auto paired = run({a, b}, sustained_protocol(), simulation.machine());
+  const auto paired = run({a, b}, turns_protocol(), simulation.machine());
   REQUIRE(paired);
   const Estimate speedup = median_interval(paired_speedups(paired->timings[1].ms, paired->timings[0].ms));
   CHECK(speedup.value == Approx(1.01).margin(0.001));
@@ -97,7 +97,7 @@ TEST_CASE("a sawtooth clock hides a small gain from the medians, not from the pa
   Simulation simulation;
   simulation.slowdown = [](double now_s) { return 1 + 0.2 * std::fmod(now_s, 0.37) / 0.37; };
   const std::vector contestants{simulation.contestant("a", 1.0), simulation.contestant("b", 1 / 1.005)};
-  Protocol protocol = sustained_protocol();
+  Protocol protocol = turns_protocol();
   protocol.rounds = 40;
   const auto timings = run(contestants, protocol, simulation.machine());
   REQUIRE(timings);
@@ -127,11 +127,11 @@ TEST_CASE("the clock is counted around each group, in turns and apart") {
   machine.start_clock = [&] { ++started; };
   machine.stop_clock = [&]() -> std::optional<double> { return 1500 + started; };
   const Contestant a = simulation.contestant("a", 3), b = simulation.contestant("b", 5);
-  const auto timings = run({a, b}, sustained_protocol(), machine);
+  const auto timings = run({a, b}, turns_protocol(), machine);
   REQUIRE(timings);
   for (const Timing& timing : timings->timings) REQUIRE(timing.clock_mhz.size() == timing.ms.size());
   CHECK(timings->timings[0].clock_mhz.back() != timings->timings[1].clock_mhz.back());
-  const auto apart = run_apart(a, sustained_protocol(), machine);
+  const auto apart = run_apart(a, turns_protocol(), machine);
   REQUIRE(apart);
   CHECK(apart->clock_mhz.size() == apart->ms.size());
 }
@@ -144,7 +144,7 @@ TEST_CASE("a warm-up lasts as long as it should, whatever the time of day") {
     simulation.now_s += ms / 1000;
     return Status{};
   };
-  Protocol protocol = sustained_protocol();
+  Protocol protocol = turns_protocol();
   protocol.warm_up_s = 10;
   REQUIRE(warm_up(protocol, machine));
   CHECK(simulation.now_s == Approx(1010));
@@ -155,7 +155,7 @@ TEST_CASE("a contestant that fails apart says why, and has no time") {
   const Contestant broken{.name = "broken", .time_ms = [](int) -> Result<double> {
                             return tl::make_unexpected(Error{ExitCode::check_failed, "out of memory"});
                           }};
-  const auto timing = run_apart(broken, sustained_protocol(), simulation.machine());
+  const auto timing = run_apart(broken, turns_protocol(), simulation.machine());
   REQUIRE(timing);
   REQUIRE(timing->error);
   CHECK(timing->error->message == "out of memory");
@@ -165,11 +165,11 @@ TEST_CASE("a contestant that fails apart says why, and has no time") {
 TEST_CASE("a slow contestant is timed apart, in a few launches by itself") {
   Simulation simulation;
   const Contestant slow = simulation.contestant("slow", 2500);
-  const auto looks = first_look(std::vector{slow}, sustained_protocol(), simulation.machine());
+  const auto looks = first_look(std::vector{slow}, turns_protocol(), simulation.machine());
   REQUIRE(looks);
-  CHECK(*looks->front() > sustained_protocol().longest_launch_ms);
+  CHECK(*looks->front() > turns_protocol().longest_launch_ms);
   CHECK(simulation.log.size() == 1);  // nobody waits for it twice
-  const auto timing = run_apart(slow, sustained_protocol(), simulation.machine());
+  const auto timing = run_apart(slow, turns_protocol(), simulation.machine());
   REQUIRE(timing);
   CHECK(timing->apart);
   CHECK(timing->ms == std::vector<double>{2500, 2500, 2500});
@@ -183,13 +183,13 @@ TEST_CASE("a common load comes right before each group, and the card is warmed u
     simulation.now_s += ms / 1000;
     return {};
   };
-  REQUIRE(warm_up(sustained_protocol(), machine));
+  REQUIRE(warm_up(turns_protocol(), machine));
   CHECK(simulation.now_s >= 10);
   machine.progress = [&](std::string_view what, double) {
     if (what == "round 1 of 20") simulation.log.clear();
   };
   const std::vector contestants{simulation.contestant("a", 5), simulation.contestant("b", 5)};
-  REQUIRE(run(contestants, sustained_protocol(), machine));
+  REQUIRE(run(contestants, turns_protocol(), machine));
   REQUIRE(simulation.log.size() == 80);
   for (size_t i = 0; i < 80; i += 2) {
     CHECK(simulation.log[i] == "load");
@@ -232,7 +232,7 @@ TEST_CASE("the card's idle time between groups is known") {
   Simulation simulation;
   Contestant a = simulation.contestant("a", 5);
   a.after = [&]() -> Status { return simulation.now_s += 0.004, Status{}; };
-  const auto timings = run({a, simulation.contestant("b", 5)}, sustained_protocol(), simulation.machine());
+  const auto timings = run({a, simulation.contestant("b", 5)}, turns_protocol(), simulation.machine());
   REQUIRE(timings);
   CHECK(timings->idle_ms.size() == 39);  // between 40 groups
   CHECK(median(timings->idle_ms) >= 0);
@@ -243,12 +243,12 @@ TEST_CASE("who ran before is known, and whether everyone followed everyone") {
   Simulation simulation;
   const std::vector contestants{simulation.contestant("a", 5), simulation.contestant("b", 5),
                                 simulation.contestant("c", 5)};
-  const auto timings = run(contestants, sustained_protocol(), simulation.machine());
+  const auto timings = run(contestants, turns_protocol(), simulation.machine());
   REQUIRE(timings);
   CHECK(timings->balanced);
   CHECK(timings->timings[0].before.front() == -1);  // round_order begins with 0
   for (const Timing& timing : timings->timings) CHECK(timing.before.size() == timing.ms.size());
-  Protocol few = sustained_protocol();
+  Protocol few = turns_protocol();
   few.rounds = 5;  // of the 6 that three contestants need
   CHECK_FALSE(run(contestants, few, simulation.machine())->balanced);
   few.rounds = 6;  // as many as are balanced, but too few to say anything
@@ -256,7 +256,7 @@ TEST_CASE("who ran before is known, and whether everyone followed everyone") {
 }
 
 TEST_CASE("the estimate of a heat's time is about what it takes") {
-  for (const Protocol& protocol : {sustained_protocol(), alone_protocol(), burst_protocol()}) {
+  for (const Protocol& protocol : {turns_protocol(), alone_protocol(), burst_protocol()}) {
     Simulation simulation;
     Machine machine = simulation.machine();
     machine.load = [&](double ms) -> Status { return simulation.now_s += ms / 1000, Status{}; };
@@ -280,7 +280,7 @@ TEST_CASE("a contestant that fails is left out, the others go on") {
   Contestant broken = simulation.contestant("broken", 5);
   broken.time_ms = [](int) -> Result<double> { return NAN; };
   const std::vector<Contestant> contestants{dying, simulation.contestant("b", 5), broken};
-  Protocol protocol = sustained_protocol();
+  Protocol protocol = turns_protocol();
   protocol.rounds = 100;
   const auto timings = run(contestants, protocol, simulation.machine());
   REQUIRE(timings);
@@ -312,7 +312,7 @@ TEST_CASE("outputs are poisoned before every group and verified after it") {
     if (++verified == 7) return failure(ExitCode::check_failed, "wrong after timing");
     return {};
   };
-  const auto timings = run({stage}, sustained_protocol(), simulation.machine());
+  const auto timings = run({stage}, turns_protocol(), simulation.machine());
   REQUIRE(timings);
   CHECK(verified == 7);
   CHECK(poisonings == 7);
@@ -329,7 +329,7 @@ TEST_CASE("the clock is counted around each timed group") {
     CHECK(std::exchange(counting, false));
     return 1755;
   };
-  const auto timings = run({simulation.contestant("a", 5)}, sustained_protocol(), machine);
+  const auto timings = run({simulation.contestant("a", 5)}, turns_protocol(), machine);
   REQUIRE(timings);
   CHECK(timings->timings[0].clock_mhz == std::vector<double>(20, 1755));
 }
@@ -338,7 +338,7 @@ TEST_CASE("an interrupt ends the loop at the next group") {
   Simulation simulation;
   Machine machine = simulation.machine();
   machine.interrupted = [&] { return simulation.now_s > 4; };
-  const auto timings = run({simulation.contestant("a", 100)}, sustained_protocol(), machine);
+  const auto timings = run({simulation.contestant("a", 100)}, turns_protocol(), machine);
   REQUIRE_FALSE(timings);
   CHECK(timings.error().code == ExitCode::interrupted);
   CHECK(simulation.now_s < 4.2);
@@ -551,7 +551,7 @@ TEST_CASE("whatever fails is its contestant's error, and the last that is done w
       const auto after_runs =
           std::count_if(recorder.calls.begin() + i + 1, recorder.calls.end(),
                         [](const std::string& call) { return call.starts_with("a x ") || call.starts_with("b x "); });
-      if (whole->protocol.regime == Regime::sustained) CHECK(after_loads == after_runs);
+      if (whole->protocol.regime == Regime::turns) CHECK(after_loads == after_runs);
     }
   }
 }
@@ -632,7 +632,7 @@ TEST_CASE("a first look is two launches, or one that is too long to wait for twi
                     "Ctrl-C?", "broken: 0 s",  "broken x 1",                  //
                     "Ctrl-C?", "b: 0 s",       "b x 1",       "b x 1"};
   recorder.fails = 13;
-  const auto looks = first_look(contestants, sustained_protocol(), recorder.machine());
+  const auto looks = first_look(contestants, turns_protocol(), recorder.machine());
   REQUIRE(looks);
   CHECK(recorder.calls == whole);
   REQUIRE(looks->size() == 5);
@@ -650,7 +650,7 @@ TEST_CASE("a first look is two launches, or one that is too long to wait for twi
     std::vector<Contestant> same;
     for (const Contestant& each : contestants) same.push_back(stopped.contestant(each.name, 1));
     same[2] = stopped.contestant("longer", 1501);
-    const auto none = first_look(same, sustained_protocol(), stopped.machine());
+    const auto none = first_look(same, turns_protocol(), stopped.machine());
     REQUIRE_FALSE(none);
     CHECK(none.error().code == ExitCode::interrupted);
     CHECK(std::equal(stopped.calls.begin(), stopped.calls.end(), whole.begin()));
@@ -661,7 +661,7 @@ TEST_CASE("a first look is two launches, or one that is too long to wait for twi
 TEST_CASE("a time is a positive number, however small") {
   const auto looked = [](double ms) {
     const Contestant contestant{.name = "a", .time_ms = [=](int) -> Result<double> { return ms; }};
-    return first_look(std::vector{contestant}, sustained_protocol(), Simulation().machine())->front().has_value();
+    return first_look(std::vector{contestant}, turns_protocol(), Simulation().machine())->front().has_value();
   };
   for (const double ms : {1e-9, 0.5, 1.0, 1e9}) CHECK(looked(ms));
   constexpr double INFINITE = std::numeric_limits<double>::infinity();
@@ -756,7 +756,7 @@ TEST_CASE("the seconds of a heat, by hand") {
   CHECK(seconds_of_heat(launch_ms, alone_protocol()) == Approx(3 * 1.5 + 10 * (0.15 + 0.15 + 0.2 + 0.5302 + 0.015)));
   // Bursts: a second each; 28 * 0.7 + 6 * 3 + 200 = 237.6 ms.
   CHECK(seconds_of_heat(launch_ms, burst_protocol()) == Approx(10 * (3 + 0.2376 + 0.015)));
-  CHECK(seconds_apart(2500, sustained_protocol()) == 7.5);
+  CHECK(seconds_apart(2500, turns_protocol()) == 7.5);
   CHECK(seconds_apart(2500, {.apart_launches = 5}) == 12.5);
 }
 
@@ -788,13 +788,13 @@ TEST_CASE("a verdict needs eight rounds, and in turns one whole period and someb
       CHECK(balanced(regime, contestants, 8));
     }
   }
-  CHECK_FALSE(balanced(Regime::sustained, 1, 20));  // it follows nobody
-  CHECK_FALSE(balanced(Regime::sustained, 2, 7));
-  CHECK(balanced(Regime::sustained, 2, 8));
-  CHECK_FALSE(balanced(Regime::sustained, 5, 9));
-  CHECK(balanced(Regime::sustained, 5, 10));
-  CHECK_FALSE(balanced(Regime::sustained, 12, 11));
-  CHECK(balanced(Regime::sustained, 12, 12));
+  CHECK_FALSE(balanced(Regime::turns, 1, 20));  // it follows nobody
+  CHECK_FALSE(balanced(Regime::turns, 2, 7));
+  CHECK(balanced(Regime::turns, 2, 8));
+  CHECK_FALSE(balanced(Regime::turns, 5, 9));
+  CHECK(balanced(Regime::turns, 5, 10));
+  CHECK_FALSE(balanced(Regime::turns, 12, 11));
+  CHECK(balanced(Regime::turns, 12, 12));
 }
 
 TEST_CASE("the three protocols are those that docs/measuring.md tells of") {
@@ -809,10 +809,10 @@ TEST_CASE("the three protocols are those that docs/measuring.md tells of") {
                                protocol.soak_s,
                                protocol.idle_s};
   };
-  CHECK(of(sustained_protocol()) == std::vector<double>{20, 20, 100, 10, 3, 0});
+  CHECK(of(turns_protocol()) == std::vector<double>{20, 20, 100, 10, 3, 0});
   CHECK(of(alone_protocol()) == std::vector<double>{10, 150, 150, 0, 1.5, 0});
   CHECK(of(burst_protocol()) == std::vector<double>{10, 20, 0, 0, 0, 1});
-  CHECK(to_string(sustained_protocol().regime) == "sustained");
+  CHECK(to_string(turns_protocol().regime) == "turns");
   CHECK(to_string(alone_protocol().regime) == "alone");
   CHECK(to_string(burst_protocol().regime) == "burst");
 }

@@ -101,7 +101,7 @@ class Chapters(unittest.TestCase):
     def block(self, stage: str, *rows: tuple[str, float, bool]) -> str:
         empty = dict.fromkeys((f"vs_{other}{end}" for other in ("previous", "fa2") for end in ("", "_lo", "_hi")))
         common = {**empty, "kind": "stage", "gpu": "a card", "batch": 16, "heads": 16, "n": 8192, "d": 128, "verdict": "",
-                  "regime": "sustained", "inputs": "normal", "dtype": "fp16", "ms_median": 10.0, "pct_ceiling": 1.0,
+                  "regime": "turns", "inputs": "normal", "dtype": "fp16", "ms_median": 10.0, "pct_ceiling": 1.0,
                   "registers": 1, "spill_bytes": 0, "source": "measured", "commit": "one run", "date": "2000-01-01"}
         made = [results.Row(i, {**common, "stage": name, "tflops": tflops, "causal": causal, **dict(other)})
                 for i, (name, tflops, causal, *other) in enumerate(rows)]
@@ -119,12 +119,12 @@ class Chapters(unittest.TestCase):
 
     def test_causal_rows_add_lines_and_no_others(self) -> None:
         dense = [("00_stone", 1.5, False), ("01_wood", 20.0, False)]
-        self.assertNotIn("causal, sustained", self.block("01_wood", *dense))
-        self.assertIn("| TFLOPS, causal, sustained |  | 19.0 |", self.block("01_wood", *dense, ("01_wood", 19.0, True)))
+        self.assertNotIn("causal, in turns", self.block("01_wood", *dense))
+        self.assertIn("| TFLOPS, causal, in turns |  | 19.0 |", self.block("01_wood", *dense, ("01_wood", 19.0, True)))
 
     def test_a_rate_of_another_run_says_so(self) -> None:
         said = self.block("01_wood", ("00_stone", 1.5, False, ("commit", "before")), ("01_wood", 20.0, False))
-        self.assertIn("| TFLOPS, sustained | 1.5 (another run) | 20.0 |", said)
+        self.assertIn("| TFLOPS, in turns | 1.5 (another run) | 20.0 |", said)
 
     def test_a_gain_alone_stands_beside_those_of_the_other_regimes(self) -> None:
         gain = {"vs_previous": 1.25, "vs_previous_lo": 1.2, "vs_previous_hi": 1.3, "verdict": "faster"}
@@ -191,7 +191,7 @@ class Prose(Scratch):
     def rounds(self, *groups: tuple) -> None:
         """h200_rounds.csv: of each group the contestant, its commit, heat, round, milliseconds and MHz, and what differs from the rest of them."""
         columns = ("contestant", "commit", "heat", "round", "ms", "clock_mhz")
-        common = {"kind": "stage", "gpu": "test", "batch": 16, "heads": 16, "n": 8192, "d": 128, "causal": 0, "inputs": "normal", "regime": "sustained"}
+        common = {"kind": "stage", "gpu": "test", "batch": 16, "heads": 16, "n": 8192, "d": 128, "causal": 0, "inputs": "normal", "regime": "turns"}
         rows = [{**common, **dict(zip(columns, group)), **(group[6] if len(group) > 6 else {})} for group in groups]
         lines = [",".join(rows[0])] + [",".join(str(row[name]) for name in rows[0]) for row in rows]
         (self.folder / "h200_rounds.csv").write_text("\n".join(lines) + "\n")

@@ -200,7 +200,7 @@ class Site(unittest.TestCase):
         self.assertIn(f"<desc>tensor cores active, %: {busy[EARLIER.name]:.3g} in {EARLIER.name}, {busy[PLAIN.name]:.3g} in {PLAIN.name}",
                       self.pages[self.chapters[PLAIN.name]])
         for row in self.rows:
-            if (row["kind"], row["n"], row["batch"], row["regime"], row["causal"], row["inputs"]) == ("stage", "8192", "16", "sustained", "0", "normal") \
+            if (row["kind"], row["n"], row["batch"], row["regime"], row["causal"], row["inputs"]) == ("stage", "8192", "16", "turns", "0", "normal") \
                     and "[" not in row["stage"]:
                 self.assertIn(f"{row['stage']}: {float(row['tflops']):.1f}.", self.pages[self.site / "docs" / "ladder.html"])
 
@@ -211,7 +211,7 @@ class Site(unittest.TestCase):
             self.assertTrue(row, rung.name)
             for measured in self.rows:
                 shown = tuple(measured[name] for name in ("stage", "batch", "n", "causal", "regime", "inputs"))
-                if shown == (rung.name, "16", "8192", "0", "sustained", "normal"):
+                if shown == (rung.name, "16", "8192", "0", "turns", "normal"):
                     self.assertIn(f"{float(measured['tflops']):.1f}", row[0])
 
     def test_the_wrong_kernel_fails_before_the_readers_eyes(self) -> None:
@@ -249,7 +249,7 @@ class Site(unittest.TestCase):
         table = table[table.index("<details>"):table.index("</details>")]
         with (ROOT / "docs" / "results" / "h200.csv").open(encoding="utf-8", newline="") as file:
             row = next(row for row in csv.DictReader(file) if (row["stage"], row["n"], row["batch"], row["regime"]) ==
-                       (STAGES[0], "4096", "4", "sustained"))
+                       (STAGES[0], "4096", "4", "turns"))
         self.assertRegex(table, rf'<th scope="row">{STAGES[0]}</th>(<td>[^<]*</td>)*<td>{float(row["ms_median"]) / 64:.4g}</td>')
 
 
@@ -275,7 +275,7 @@ class Glossary(unittest.TestCase):
     def test_the_same_word_in_another_sense(self) -> None:
         for term, text in (("block", "fetches a 16x16\nblock of V"), ("block", "the measured block and every number"), ("block", "one block of\ncode in which"),
                            ("head", "a coin that falls heads"), ("ring", "Ring attention joins in this way"), ("scheduler", "A Randomized Scheduler with"),
-                           ("sustained", "by ncu's peak sustained"), ("tile", "the fragments of two column tiles"),
+                           ("tile", "the fragments of two column tiles"),
                            ("in turns", "a producer, and two\nwarpgroups in turns"), ("tile", "of the left tile, then of the right tile"), ("phase", "a matrix is one phase of eight rows"), ("stage", "K has two stages")):
             self.assertIsNone(self.first_use(term, text), text)
 
