@@ -222,7 +222,7 @@ def main() -> int:
             generated = f"{BEGIN}\n{block(rung, rows, counters)}\n{END}"
             renew(chapter, re.sub(f"{re.escape(BEGIN)}\n.*?{re.escape(END)}", lambda _: generated, text, flags=re.DOTALL))
         for page in [*(ROOT / part.name / "README.md" for part in rungs.parts() if part.name), CSV.with_name("README.md"),
-                     *sorted(DOCS.glob("*.md"))]:
+                     *sorted(DOCS.glob("*.md")), ROOT / "README.md"]:
             renew(page, page.read_text(encoding="utf-8"))
     except (results.ResultsError, rungs.RungsError) as error:
         print(error, file=sys.stderr)

@@ -50,7 +50,7 @@ class ReadmeTable(Scratch):
         self.program = fake_ladder.write(self.folder / "ladder")
 
     def renew(self, *arguments: object, csv: Path = ROOT / "none.csv") -> subprocess.CompletedProcess:
-        return self.run_script("readme", "--readme", self.readme, "--csv", csv, *arguments, LADDER=str(self.program))
+        return self.run_script("readme", "--page", self.readme, "--csv", csv, *arguments, LADDER=str(self.program))
 
     def test_without_measurements_there_are_no_tflops(self) -> None:
         self.assertEqual(self.renew().returncode, 0)
@@ -69,7 +69,7 @@ class ReadmeTable(Scratch):
         self.assertEqual(run.returncode, 0, run.stderr)
         text = self.readme.read_text()
         self.assertIn("| 190.0 | +5.6 % |", text)
-        self.assertRegex(text, r"README.md\) \|  \| not measured yet \| ")  # of the rung that was not measured
+        self.assertRegex(text, r"README.md\) \|  \|  \| not measured yet \| ")  # of the rung that was not measured
         self.assertRegex(text, r"Others on the same card: .*fa2 \d+")
         self.assertIn("test, 2000-01-01, batch 16", text)
         self.assertIn("docs/figures/results-tflops-per-rung.svg", text)
