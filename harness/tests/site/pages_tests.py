@@ -221,19 +221,6 @@ class Site(unittest.TestCase):
                 for cell in cells:
                     self.assertIn(html.escape(cell), page)
 
-    def test_claims_are_held_to_rows(self) -> None:
-        page = self.pages[self.site / "docs" / "claims.html"]
-        with (DOCS / "site" / "claims.csv").open(encoding="utf-8", newline="") as file:
-            claims = list(csv.DictReader(file))
-        tables = [part.split("</table>")[0] for part in page.split("<table>") if '<th scope="col">claimed</th>' in part]
-        cells = [re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row) for table in tables for row in table.split("<tr>")[2:]]
-        rows, reasons = cells[::2], cells[1::2]
-        self.assertEqual([html.unescape(row[0]) for row in rows], [claim["claim"] for claim in claims])
-        self.assertEqual([[html.unescape(cell) for cell in row] for row in reasons], [[claim["why"]] for claim in claims])
-        for row in rows:
-            self.assertEqual(row[3] == "", row[2] == "not measured yet", row)
-            self.assertIn(row[3], ("", "same", "not the same"))
-
     def test_what_was_tried_stands_whole(self) -> None:
         page = self.pages[self.site / "docs" / "tried.html"]
         cells = [html.unescape(cell) for cell in re.findall(r"<t[dh]\b[^>]*>(.*?)</t[dh]>", page)]
@@ -320,10 +307,6 @@ class Refusals(unittest.TestCase):
     def test_fragments_that_no_longer_fit(self) -> None:
         said = self.build_with("common/fragments.hpp", lambda text: text.replace("lane / 4 + (i / 2) * 8", "lane / 4 + (1 - i / 2) * 8"), "docs/fragments")
         self.assertIn("two C fragments are no longer one A fragment", said)
-
-    def test_a_claim_that_cannot_be_computed(self) -> None:
-        said = self.build_with("docs/site/claims.csv", lambda text: text.replace("traffic('00'", "trafic('00'", 1), "docs/claims")
-        self.assertIn("claims.csv:2: (trafic(", said)
 
     def test_a_figure_older_than_its_data(self) -> None:
         said = self.build_with("docs/figures/h200-time-over-n.svg", lambda text: text.replace("data sha256 ", "data sha256 0"), "docs/traffic")
