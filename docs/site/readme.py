@@ -14,6 +14,7 @@ from pathlib import Path
 from paths import ROOT
 import bytes_over_n
 import climb
+import engines
 import figure
 import memory_over_n
 import power
@@ -38,6 +39,7 @@ FIGURES = (
     (time_over_n, time_over_n.add_arguments),
     (regimes, regimes.add_arguments),
     (power, power.add_arguments),
+    (engines, engines.add_arguments),
 )
 TRAFFIC_FIGURES = ((bytes_over_n, bytes_over_n.add_arguments), (memory_over_n, bytes_over_n.add_arguments),
                    (roofline, bytes_over_n.add_arguments))
