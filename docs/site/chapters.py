@@ -57,9 +57,9 @@ def timing_lines(rows: list[results.Row]) -> list[tuple[str, list[str]]]:
         return [pick(pair[regime]) if pair[regime] else "" for pair in rows]
 
     def rates(regime: int) -> list[str]:
-        """TFLOPS; those of another run than this rung's say so."""
+        """TFLOPS; those of another run than this rung's are left to its own chapter: compare the shares of FlashAttention-2."""
         mine = rows[-1][regime]
-        return cells(lambda row: f"{row.tflops:.1f}" + (" (another run)" if mine and row.commit != mine.commit else ""), regime)
+        return cells(lambda row: "" if mine and row.commit != mine.commit else f"{row.tflops:.1f}", regime)
 
     def against(row: results.Row) -> str:  # what another rung gained is that rung's story
         return f"{interval(row, 'vs_previous')} {row.verdict}".strip() if any(row is mine for mine in rows[-1]) else ""
@@ -165,7 +165,7 @@ def block(rung: rungs.Rung, rows: list[results.Row], counters: dict) -> str:
     if first is None:
         return f"Not measured yet: {link(CSV.name)} has no row of this rung."
     lines = timing_lines(pairs)
-    shown = {"TFLOPS, in turns", "TFLOPS, causal, in turns", "against the rung before, in turns"}
+    shown = {"TFLOPS, in turns", "TFLOPS, causal, in turns", "against the rung before, in turns", "against FA2 in PyTorch, in turns"}
     for label, ratio in at_the_tile_before(rung, rows):
         lines.insert([name for name, _ in lines].index("against the rung before, in turns") + 1, (label, ["", ratio]))
         shown.add(label)
