@@ -62,9 +62,9 @@ diff:
 
 plots:
 	@./ladder build ladder
-	@for csv in $(CSV); do for figure in tflops_per_rung waterfall tflops_over_n time_over_n; do \
+	@for csv in $(CSV); do for figure in climb tflops_per_rung waterfall tflops_over_n time_over_n; do \
 	  $(PYTHON) harness/plots/$$figure.py $$csv || exit; done; \
-	  $(PYTHON) harness/plots/regimes.py $$csv || [ $$? -eq 77 ] || exit; \
+	  for figure in regimes power engines; do $(PYTHON) harness/plots/$$figure.py $$csv || [ $$? -eq 77 ] || exit; done; \
 	  for figure in bytes_over_n memory_over_n roofline; do \
 	  $(PYTHON) harness/plots/$$figure.py $${csv%.csv}_traffic.csv || [ $$? -eq 77 ] || exit; done; done
 	@$(PYTHON) docs/site/readme.py

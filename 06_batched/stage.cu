@@ -32,7 +32,7 @@ const ladder::Registration registration({
     .limit = "05_exp2f reads all of K and V from shared memory once per 16 query rows: each fragment feeds one "
              "product.",
     .prediction = "+10 % to +20 % on an H200 (+3.4 % on the A100 of the write-up): shared-memory reads per multiply "
-                  "halve, and we take them for the limit.",
+                  "halve, and they are the limit here.",
     .min_sm = 80,
     .needs = "mma.m16n8k16, cp.async",
     .resources = {{.sm = 80, .registers = 255, .spill_bytes = 24, .reason = "O and S alone are 192 registers"},

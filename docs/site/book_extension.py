@@ -1,5 +1,4 @@
-"""What the front page and the pages before the first rung show of the repository: the climb, where the ladder stands
-among others, a report of the emulator, and the words of these kernels beside those of plain CUDA."""
+"""What the front page and the pages before the first rung show of the repository: the climb, a report of the emulator, and the words of these kernels beside those of plain CUDA."""
 from __future__ import annotations
 
 import functools
@@ -28,7 +27,6 @@ RECORDED = SITE / "recorded" / "without_wait.json"
 # What others are called where there is room. The others go by the names that harness/peers gives them.
 PEERS = {"fa2": "FlashAttention-2, in PyTorch", "fa2_source": "FlashAttention-2, built from source", "fa3": "FlashAttention-3", "triton": "our Triton kernel",
          "cudnn_bhnd": "cuDNN, in PyTorch"}
-CEILINGS = {"mma_sync": "nothing but mma.sync", "wgmma": "nothing but wgmma", "cublas": "a cuBLAS product"}
 DIALECT = SITE / "dialect.cu"
 
 
@@ -84,14 +82,9 @@ class Dialect(SphinxDirective):
 
 
 @functools.cache
-def measured(regime: str = "sustained") -> tuple[list[results.Row], list[results.Row], list[results.Row]]:
-    """Rungs, peers and ceilings at the README's shape; a regime that was not measured has none."""
-    try:
-        return results.select(H200, results.read(H200), results.Selection(regime=regime))
-    except results.ResultsError:
-        if regime == "sustained":
-            raise
-        return [], [], []
+def measured() -> tuple[list[results.Row], list[results.Row], list[results.Row]]:
+    """Rungs, peers and ceilings at the README's shape."""
+    return results.select(H200, results.read(H200), results.Selection())
 
 
 def climb(here: Path | None = None) -> Sketch:
@@ -138,34 +131,6 @@ class Climb(SphinxDirective):
         return [nodes.raw("", inline(climb((DOCS / "index.md").parent)), format="html")]
 
 
-class Standing(SphinxDirective):
-    """```{standing}```: the best rung of each part and what others reach, in turns and, where that was measured, alone.
-    Of rungs that are as fast within 1 % in turns, and then alone if they were measured so, it is the first."""
-
-    def run(self):
-        turns, alone = measured(), measured("alone")
-        rates = [{row.stage: row for group in groups for row in group} for groups in (turns, alone)]
-        rows: list[tuple[float, str, str]] = []
-        for part in rungs.parts():
-            if timed := [row for row in turns[0] if rungs.by_name()[row.stage].part == part.name]:
-                fastest = [row.stage for row in timed if row.tflops >= 0.99 * max(row.tflops for row in timed)]
-                if alone_too := [stage for stage in fastest if stage in rates[1]]:
-                    most = max(rates[1][stage].tflops for stage in alone_too)
-                    fastest = [stage for stage in alone_too if rates[1][stage].tflops >= 0.99 * most]
-                best = fastest[0]
-                page = os.path.relpath(rungs.by_name()[best].path / "README.md", DOCS)
-                rows.append((rates[0][best].tflops, f"**[{best}]({page})**, {part.title if part.name else 'The ladder from 01 to 07'}", best))
-        rows += [(row.tflops, PEERS[row.stage], row.stage) for row in turns[1] if row.stage in PEERS]
-        rows += [(row.tflops, f"*{CEILINGS[row.stage]}*", row.stage) for row in turns[2] if row.stage in CEILINGS]
-        lines = ["| | TFLOPS, in turns | alone |", "|---|---:|---:|"] if alone[0] else ["| | TFLOPS |", "|---|---:|"]
-        for rate, name, stage in sorted(rows):
-            by_itself = f" {rates[1][stage].tflops:.0f} |" if stage in rates[1] else " |" if alone[0] else ""
-            lines.append(f"| {name} | {rate:.0f} |{by_itself}")
-        holder = nodes.container(classes=["standing"])
-        self.state.nested_parse(StringList(lines, source=self.env.docname), 0, holder)
-        return [holder]
-
-
 class Demonstration(SphinxDirective):
     """```{demonstration}```: the line that was taken out, and what the check then said (demonstration.py): the first
     report, the others folded."""
@@ -184,7 +149,6 @@ class Demonstration(SphinxDirective):
 
 def setup(app):
     app.add_directive("climb", Climb)
-    app.add_directive("standing", Standing)
     app.add_directive("demonstration", Demonstration)
     app.add_directive("dialect", Dialect)
     return {"parallel_read_safe": True}

@@ -52,28 +52,28 @@ def interval(row: results.Row, name: str) -> str:
 
 
 def timing_lines(rows: list[results.Row]) -> list[tuple[str, list[str]]]:
-    """Label and one cell per column; `rows` holds (sustained, burst, causal, alone) of each column."""
+    """Label and one cell per column; `rows` holds (in turns, burst, causal, alone) of each column."""
     def cells(pick, regime: int) -> list[str]:
         return [pick(pair[regime]) if pair[regime] else "" for pair in rows]
 
     def rates(regime: int) -> list[str]:
-        """TFLOPS; those of another run than this rung's say so."""
+        """TFLOPS; those of another run than this rung's are left to its own chapter: compare the shares of FlashAttention-2."""
         mine = rows[-1][regime]
-        return cells(lambda row: f"{row.tflops:.1f}" + (" (another run)" if mine and row.commit != mine.commit else ""), regime)
+        return cells(lambda row: "" if mine and row.commit != mine.commit else f"{row.tflops:.1f}", regime)
 
     def against(row: results.Row) -> str:  # what another rung gained is that rung's story
         return f"{interval(row, 'vs_previous')} {row.verdict}".strip() if any(row is mine for mine in rows[-1]) else ""
 
-    lines = [("TFLOPS, sustained", rates(0)),
+    lines = [("TFLOPS, in turns", rates(0)),
              ("TFLOPS, alone", rates(3)),
              ("TFLOPS, burst", rates(1)),
-             ("TFLOPS, causal, sustained", rates(2)),
+             ("TFLOPS, causal, in turns", rates(2)),
              ("milliseconds, dense", cells(lambda row: f"{row.ms_median:.2f}", 0) if any(row[2] for row in rows) else []),
              ("milliseconds, causal", cells(lambda row: f"{row.ms_median:.2f}", 2)),
-             ("against the rung before, sustained", cells(against, 0)),
+             ("against the rung before, in turns", cells(against, 0)),
              ("against the rung before, alone", cells(against, 3)),
              ("against the rung before, burst", cells(against, 1)),
-             ("against FA2 in PyTorch, sustained", cells(lambda row: interval(row, "vs_fa2"), 0)),
+             ("against FA2 in PyTorch, in turns", cells(lambda row: interval(row, "vs_fa2"), 0)),
              ("percent of the ceiling of `mma.sync`, or of `wgmma` where it is used", 
               cells(lambda row: "" if row.pct_ceiling is None else f"{row.pct_ceiling:.1f} %", 0)),
              ("registers, spilled bytes", cells(lambda row: f"{row.registers}, {row.spill_bytes}", 0))]
@@ -165,9 +165,9 @@ def block(rung: rungs.Rung, rows: list[results.Row], counters: dict) -> str:
     if first is None:
         return f"Not measured yet: {link(CSV.name)} has no row of this rung."
     lines = timing_lines(pairs)
-    shown = {"TFLOPS, sustained", "TFLOPS, causal, sustained", "against the rung before, sustained"}
+    shown = {"TFLOPS, in turns", "TFLOPS, causal, in turns", "against the rung before, in turns", "against FA2 in PyTorch, in turns"}
     for label, ratio in at_the_tile_before(rung, rows):
-        lines.insert([name for name, _ in lines].index("against the rung before, sustained") + 1, (label, ["", ratio]))
+        lines.insert([name for name, _ in lines].index("against the rung before, in turns") + 1, (label, ["", ratio]))
         shown.add(label)
     if any(default_kernel(name) for name in names):
         lines += counter_lines([default_kernel(name) for name in names])
@@ -221,7 +221,8 @@ def main() -> int:
                 raise results.ResultsError(f"{chapter}: expected one line {BEGIN} and one line {END} behind it")
             generated = f"{BEGIN}\n{block(rung, rows, counters)}\n{END}"
             renew(chapter, re.sub(f"{re.escape(BEGIN)}\n.*?{re.escape(END)}", lambda _: generated, text, flags=re.DOTALL))
-        for page in [*(ROOT / part.name / "README.md" for part in rungs.parts() if part.name), CSV.with_name("README.md")]:
+        for page in [*(ROOT / part.name / "README.md" for part in rungs.parts() if part.name), CSV.with_name("README.md"),
+                     *sorted(DOCS.glob("*.md")), ROOT / "README.md"]:
             renew(page, page.read_text(encoding="utf-8"))
     except (results.ResultsError, rungs.RungsError) as error:
         print(error, file=sys.stderr)

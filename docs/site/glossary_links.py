@@ -30,7 +30,6 @@ OTHER_SENSES = {
     "ring": r"ring attention",
     "scheduler": r"randomized scheduler",
     "stage": r".*",  # of a ring, or what the program calls a rung
-    "sustained": r"peak sustained",
     "tile": r"(?:column|mma|left|right) tiles?",
 }
 # A term that is an everyday word too: its paragraph must say this.

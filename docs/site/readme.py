@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the README's picture and tables of the climb: titles from the chapters, TFLOPS from docs/results.
+"""Writes the ten steps of the README and the whole table of docs/ladder.md: titles from the chapters, TFLOPS from docs/results.
 
 With --check nothing is written: exits 1 when the table, or a figure in docs/figures, is older than its data.
 """
@@ -13,8 +13,11 @@ from pathlib import Path
 
 from paths import ROOT
 import bytes_over_n
+import climb
+import engines
 import figure
 import memory_over_n
+import power
 import regimes
 import results
 import roofline
@@ -25,14 +28,18 @@ import traffic
 import waterfall
 from harness import rungs
 
-BEGIN, END = "<!-- ladder:begin -->", "<!-- ladder:end -->"
+BEGIN, END = "<!-- ladder:begin -->", "<!-- ladder:end -->"  # the whole table
+CLIMB_BEGIN, CLIMB_END = "<!-- climb:begin -->", "<!-- climb:end -->"  # ten steps of it
 TOP = "The ladder"  # its top level
 FIGURES = (
+    (climb, results.add_selection_arguments),
     (tflops_per_rung, results.add_selection_arguments),
     (waterfall, results.add_selection_arguments),
     (tflops_over_n, tflops_over_n.add_arguments),
     (time_over_n, time_over_n.add_arguments),
     (regimes, regimes.add_arguments),
+    (power, power.add_arguments),
+    (engines, engines.add_arguments),
 )
 TRAFFIC_FIGURES = ((bytes_over_n, bytes_over_n.add_arguments), (memory_over_n, bytes_over_n.add_arguments),
                    (roofline, bytes_over_n.add_arguments))
@@ -71,8 +78,30 @@ def gain(rung: rungs.Rung, measured: dict[str, results.Row]) -> str:
     return f"{percent(row.vs_previous)}; {with_that_tile} at the tile before"
 
 
-def tables(measured: dict[str, results.Row], peers: list[results.Row]) -> list[str]:
-    """One for each part, folded but for the ladder itself."""
+def shown(value: float, few: float) -> str:
+    """A digit more where there are few."""
+    return f"{value:.1f}" if value < few else f"{value:.0f}"
+
+
+def times(ratio: float | None) -> str:
+    return "" if ratio is None else f"{ratio:.3f}" if ratio < 0.1 else f"{ratio:.2f}"
+
+
+def ten_steps(csv: Path) -> str:
+    """What stands between the README's markers."""
+    selection = results.Selection()
+    steps, peers = climb.rows_of(csv, results.read(csv), selection)
+    lines = ["| rung | the idea | TFLOPS | x FlashAttention-2 |", "|---|---|---:|---:|"]
+    for row in steps:
+        rung = rungs.by_name()[row.stage]
+        lines.append(f"| [{rung.name}]({rung.directory}/README.md) | {climb.STEPS[row.stage]} | {shown(row.tflops, 10)} | {times(climb.share(row, peers))} |")
+    for peer in sorted(peers, key=lambda row: row.tflops):
+        lines.append(f"| {climb.LIBRARIES[peer.stage]} | | {peer.tflops:.0f} | {times(climb.share(peer, peers))} |")
+    return "\n".join(lines)
+
+
+def tables(measured: dict[str, results.Row], peers: list[results.Row], up: str) -> list[str]:
+    """One for each part, folded but for the ladder itself; `up` leads from the page to the root."""
     parts: dict[str, list[rungs.Rung]] = {}
     for rung in rungs.known():
         parts.setdefault(rung.part, []).append(rung)
@@ -83,24 +112,25 @@ def tables(measured: dict[str, results.Row], peers: list[results.Row]) -> list[s
         name = (members[0].part_title or part).partition(":")[0] if part else TOP
         lines += [f"<details{'' if part else ' open'}><summary><b>{name}</b>{span}</summary>", ""]
         if part:
-            lines += [f"[What this part is about, and what a hurried reader takes of it]({part}/README.md).", ""]
-        lines += ["| rung | TFLOPS | gain | idea |", "|---|---:|---|---|"] if measured else ["| rung | idea |", "|---|---|"]
+            lines += [f"[What this part is about, and what a hurried reader takes of it]({up}{part}/README.md).", ""]
+        lines += ["| rung | x FA2 | TFLOPS | gain | idea |", "|---|---:|---:|---|---|"] if measured else ["| rung | idea |", "|---|---|"]
         for rung in members:
             row = measured.get(rung.name)
-            rate = ([f"{row.tflops:.1f}", gain(rung, measured)] if row else ["", "not measured yet"]) if measured else []
-            cells = [f"[{rung.name}]({rung.directory}/README.md)", *rate, title(rung)]
+            rate = ([times(row.values["vs_fa2"]), f"{row.tflops:.1f}", gain(rung, measured)] if row else ["", "", "not measured yet"]) if measured else []
+            cells = [f"[{rung.name}]({up}{rung.directory}/README.md)", *rate, title(rung)]
             lines.append(f"| {' | '.join(cells)} |")
         lines += ["", "</details>"]
     if peers:
         others = ", ".join(f"{peer.stage} {peer.tflops:.0f}" for peer in sorted(peers, key=lambda row: row.tflops))
-        lines += ["", f"Others on the same card: {others}. `bnhd`: a token's heads lie side by side in memory; elsewhere, and in our kernels, a head's tokens do."]
+        lines += ["", f"Others on the same card: {others}. `fa3` and `bnhd`: a token's heads lie side by side in memory; elsewhere, and in our kernels, a head's tokens do."]
     return lines
 
 
-def section(csv: Path) -> str:
-    """What stands between the markers."""
+def section(csv: Path, page: Path) -> str:
+    """What stands between the markers of the whole table."""
+    up = "../" if page.resolve().parent == (ROOT / "docs") else ""
     if not csv.is_file():
-        return "\n".join(tables({}, []))
+        return "\n".join(tables({}, [], up))
     selection = results.Selection()
     rows = results.read(csv)
     timed, peers, _ = results.select(csv, rows, selection)
@@ -109,12 +139,12 @@ def section(csv: Path) -> str:
     picture = figure.path_of(csv, tflops_per_rung.NAME).relative_to(ROOT)
     dates = sorted({row.date for row in timed})
     return "\n".join([
-        f"![The climb: TFLOPS of every rung on an {first.gpu}, a bar each, with other implementations below]({picture})", "",
-        *tables(measured, peers), "",
+        f"![The climb: TFLOPS of every rung on an {first.gpu}, a bar each, with other implementations below]({up}{picture})", "",
+        *tables(measured, peers, up), "",
         f"{first.gpu}, {' and '.join(dates)}, {selection}. TFLOPS: 10¹² operations of the two products per second. "
-        f"A gain is the median of paired rounds over the rung that it starts from; same: no difference was found; "
+        f"x FA2: over FlashAttention-2 in PyTorch, in the same rounds. A gain is the median of paired rounds over the rung that it starts from; same: no difference was found; "
         "at the tile before: with the tile of that rung. Rates of two runs differ by 1 to 4 %, so a gain need not be the quotient of two rows. "
-        "Which rows are of one run, intervals, clocks, drivers: [docs/results](docs/results/README.md#known-gaps)."])
+        f"Which rows are of one run, intervals, clocks, drivers: [docs/results]({up}docs/results/README.md#known-gaps)."])
 
 
 def check_figures(csv: Path, read=results.read, figures=FIGURES) -> None:
@@ -131,31 +161,37 @@ def check_figures(csv: Path, read=results.read, figures=FIGURES) -> None:
             raise Stale(f"{svg} is missing or older than {csv}; run: make plots")
 
 
-def replaced(readme: Path, text: str, generated: str) -> str:
-    pattern = re.compile(f"{re.escape(BEGIN)}\n.*?{re.escape(END)}", re.DOTALL)
+def replaced(readme: Path, text: str, generated: str, begin: str = BEGIN, end: str = END) -> str:
+    pattern = re.compile(f"{re.escape(begin)}\n.*?{re.escape(end)}", re.DOTALL)
     if len(pattern.findall(text)) != 1:
-        raise results.ResultsError(f"{readme}: expected one line {BEGIN} and one line {END} behind it")
-    return pattern.sub(lambda _: f"{BEGIN}\n{generated}\n{END}", text)
+        raise results.ResultsError(f"{readme}: expected one line {begin} and one line {end} behind it")
+    return pattern.sub(lambda _: f"{begin}\n{generated}\n{end}", text)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--csv", type=Path, default=figure.RESULTS / "h200.csv",
                         help="measured results (default: docs/results/h200.csv)")
-    parser.add_argument("--readme", type=Path, default=ROOT / "README.md", help="the file to renew")
+    parser.add_argument("--page", type=Path, default=ROOT / "docs" / "ladder.md", help="the page of the whole table")
+    parser.add_argument("--readme", type=Path, help="the page of the ten steps (default: README.md, if no other --page is given)")
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if something is stale")
     arguments = parser.parse_args()
     arguments.csv = arguments.csv.resolve()
     try:
-        old = arguments.readme.read_text(encoding="utf-8")
-        new = replaced(arguments.readme, old, section(arguments.csv))
-        if not arguments.check:
-            arguments.readme.write_text(new, encoding="utf-8")
-            return 0
-        if old != new:
-            difference = difflib.unified_diff(old.splitlines(), new.splitlines(), "committed", "generated", lineterm="")
-            raise Stale("\n".join([*difference, f"{arguments.readme}: the table is stale; run: make plots"]))
-        if arguments.csv.is_file():
+        if arguments.readme is None and arguments.page == parser.get_default("page"):
+            arguments.readme = ROOT / "README.md"
+        wanted = [(arguments.page, section(arguments.csv, arguments.page), BEGIN, END)]
+        if arguments.readme:
+            wanted.append((arguments.readme, ten_steps(arguments.csv), CLIMB_BEGIN, CLIMB_END))
+        for page, generated, begin, end in wanted:
+            old = page.read_text(encoding="utf-8")
+            new = replaced(page, old, generated, begin, end)
+            if not arguments.check:
+                page.write_text(new, encoding="utf-8")
+            elif old != new:
+                difference = difflib.unified_diff(old.splitlines(), new.splitlines(), "committed", "generated", lineterm="")
+                raise Stale("\n".join([*difference, f"{page}: the table is stale; run: make plots"]))
+        if arguments.check and arguments.csv.is_file():
             check_figures(arguments.csv)
             check_figures(arguments.csv.with_name(arguments.csv.stem + "_traffic.csv"), traffic.read, TRAFFIC_FIGURES)
     except Stale as stale:

@@ -1,5 +1,4 @@
-"""What the page on traffic is made of: figures of docs/figures with the same as a table, and claims of others beside
-our rows. What was not measured yet says so; a figure that is older than its data stops the build."""
+"""What the page on traffic is made of: figures of docs/figures with the same as a table, and trials. What was not measured yet says so; a figure that is older than its data stops the build."""
 from __future__ import annotations
 
 import argparse
@@ -12,16 +11,12 @@ from docutils import nodes
 from sphinx.errors import ExtensionError
 from sphinx.util.docutils import SphinxDirective
 
-from paths import SITE
 import figure
 import prose
 import results
 import traffic
 
 LATER = "not measured yet"
-CLAIMS = SITE / "claims.csv"
-CLAIM_COLUMNS = "from,claim,claimed,unit,ours,why".split(",")
-SAME = 0.10
 
 
 def table(head: list[str], rows: list[list[str]], caption: str = "") -> str:
@@ -68,50 +63,6 @@ class Plot(SphinxDirective):
         return [picture, nodes.raw("", twin, format="html")]
 
 
-def verdict(claimed: str, ours: float) -> str:
-    """`2`: the same within 10 %; `2..4`: within; `>1` and `<1`: above and below."""
-    low, dots, high = claimed.partition("..")
-    if dots:
-        agrees = float(low) <= ours <= float(high)
-    elif claimed[0] in "<>":
-        agrees = ours > float(claimed[1:]) if claimed[0] == ">" else ours < float(claimed[1:])
-    else:
-        agrees = abs(ours / float(claimed) - 1) <= SAME
-    return "same" if agrees else "not the same"
-
-
-def claim(where: str, row: dict[str, str]) -> list[str]:
-    ours, agrees = LATER, ""
-    try:
-        value = prose.value(row["ours"])
-        ours, agrees = f"{value:.3g} {row['unit']}".strip() if value < 1000 else f"{value:,.0f} {row['unit']}".strip(), verdict(row["claimed"], value)
-    except results.NotMeasured:
-        pass
-    except Exception as error:  # an expression can fail in any way; its line says where
-        raise ExtensionError(f"{where}: {row['ours']}: {error}") from None
-    claimed = row["claimed"].replace("..", " to ").replace(">", "above ").replace("<", "below ")
-    return [row["claim"], f"{claimed} {row['unit']}".strip(), ours, agrees, row["why"]]
-
-
-class Claims(SphinxDirective):
-    """```{claims} post```: the lines of docs/site/claims.csv that come from there, each a figure that others state and
-    that can be made again here."""
-    required_arguments = 1
-    final_argument_whitespace = True
-
-    def run(self):
-        for path in (CLAIMS, figure.RESULTS / "h200.csv", figure.RESULTS / traffic.FILE):
-            self.env.note_dependency(str(path))
-        with CLAIMS.open(encoding="utf-8", newline="") as file:
-            reader = csv.DictReader(file, strict=True)
-            if reader.fieldnames != CLAIM_COLUMNS:
-                raise ExtensionError(f"{CLAIMS}:1: the columns are not {','.join(CLAIM_COLUMNS)}")
-            rows = [claim(f"{CLAIMS}:{reader.line_num}", row) for row in reader if row["from"] == self.arguments[0]]
-        if not rows:
-            raise ExtensionError(f"{{claims}} {self.arguments[0]}: {CLAIMS} has no line from there")
-        return [nodes.raw("", with_reasons(["claim", "claimed", "ours", "verdict"], rows), format="html")]
-
-
 class Trials(SphinxDirective):
     """```{trials} h200_trials.csv```: a file of docs/results whose last column says what we make of a row."""
     required_arguments = 1
@@ -142,7 +93,6 @@ def measured_role(_role, _raw, text, _line, _inliner, options=None, content=None
 
 def setup(app):
     app.add_directive("plot", Plot)
-    app.add_directive("claims", Claims)
     app.add_directive("trials", Trials)
     app.add_role("measured", measured_role)
     return {"parallel_read_safe": True}

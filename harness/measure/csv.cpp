@@ -46,7 +46,7 @@ struct Words {
 };
 const Words WORDS[] = {
     {"kind", {"stage", "peer", "ceiling"}},
-    {"regime", {"sustained", "alone", "burst"}},
+    {"regime", {"turns", "alone", "burst"}},
     {"verdict", {"", "faster", "slower", "same"}},
     {"source", {"measured", "write-up"}},
 };

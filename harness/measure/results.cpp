@@ -217,7 +217,7 @@ Results evaluate(std::span<const Entry> entries, const HeatRun& heat, const RunF
     if (timing.apart) {
       results.notes.push_back(
           fmt::format("{}: more than {:g} s a launch, so it was timed apart, {} launches: no paired interval.",
-                      entry.name, sustained_protocol().longest_launch_ms / 1e3, timing.ms.size()));
+                      entry.name, turns_protocol().longest_launch_ms / 1e3, timing.ms.size()));
     }
     results.rows.push_back(std::move(row));
   }
@@ -241,11 +241,11 @@ std::optional<std::string> unbalanced(const HeatTimings& heat, Regime regime) {
     rounds = std::max(rounds, static_cast<int>(timing.ms.size()));
   }
   if (heat.balanced || contestants < 2) return {};
-  if (regime != Regime::sustained) return fmt::format("{} rounds are too few for a verdict.", rounds);
+  if (regime != Regime::turns) return fmt::format("{} rounds are too few for a verdict.", rounds);
   return fmt::format(
       "{} rounds of {} contestants are too few for a verdict: eight at least, and everyone has to follow everyone else "
       "equally often. --rounds {} gives one.",
-      rounds, contestants, sustained_protocol().rounds_of(contestants));
+      rounds, contestants, turns_protocol().rounds_of(contestants));
 }
 
 std::optional<std::string> everywhere_note(std::span<const Entry> entries, std::span<const HeatRun> heats,

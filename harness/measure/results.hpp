@@ -77,7 +77,7 @@ struct Results {
 Results evaluate(std::span<const Entry> entries, const HeatRun& heat, const RunFacts& facts,
                  std::string_view versus = "fa2");
 
-// What to say of a sustained heat of too few rounds: without everyone having followed everyone else there is no verdict.
+// What to say of a heat in turns of too few rounds: without everyone having followed everyone else there is no verdict.
 std::optional<std::string> unbalanced(const HeatTimings& heat, Regime regime);
 
 // How much an entry that is everywhere read in the heats, when there are several: "fa2 read 348.1, 349.0 TFLOPS in heats 1, 2".

@@ -33,7 +33,7 @@ std::string header(const ResultRow& row, bool recorded) {
                                  row.driver.empty() ? "" : ", driver " + row.driver,
                                  row.cuda.empty() ? "" : ", CUDA " + row.cuda, to_string(row.shape), row.dtype);
   if (!row.inputs.empty()) line += fmt::format(", {} inputs", row.inputs);
-  line += fmt::format(", {}", row.regime);
+  line += fmt::format(", {}", row.regime == "turns" ? "in turns" : row.regime);
   if (!recorded && row.heat) line += fmt::format(", heat {}", row.heat);
   if (row.rounds) line += fmt::format(", {} rounds", row.rounds);
   line += fmt::format("; {} {}", state, row.date);

@@ -43,7 +43,7 @@ class Heat {
     rounds_ = protocol.rounds_of(static_cast<int>(contestants.size()));
     const auto all = static_cast<int>(contestants.size());
     result_.balanced = rounds_ >= ROUNDS_FOR_A_VERDICT &&
-                       (protocol.regime != Regime::sustained || (all > 1 && rounds_ >= round_period(all)));
+                       (protocol.regime != Regime::turns || (all > 1 && rounds_ >= round_period(all)));
     soak_seconds_ = protocol.soak_s * (protocol.regime == Regime::alone ? double(all) : 1);
     round_seconds_ = (seconds_of_heat(launch_ms, protocol) - soak_seconds_) / rounds_;
   }
@@ -117,7 +117,7 @@ class Heat {
 
   // The machine's load; false when the card refuses it.
   bool load(size_t who) {
-    if (!machine_.load || protocol_.regime != Regime::sustained || protocol_.lead_in_ms <= 0) return true;
+    if (!machine_.load || protocol_.regime != Regime::turns || protocol_.lead_in_ms <= 0) return true;
     const Status loaded = machine_.load(protocol_.lead_in_ms);
     if (!loaded) result_.timings[who].error = loaded.error();
     return bool(loaded);
@@ -173,8 +173,8 @@ class Heat {
 
 std::string_view to_string(Regime regime) {
   switch (regime) {
-    case Regime::sustained:
-      return "sustained";
+    case Regime::turns:
+      return "turns";
     case Regime::alone:
       return "alone";
     case Regime::burst:
@@ -191,12 +191,12 @@ tl::unexpected<Error> interruption() {
 
 int Protocol::rounds_of(int contestants) const {
   if (rounds) return *rounds;
-  if (regime != Regime::sustained || contestants < 1) return least_rounds;
+  if (regime != Regime::turns || contestants < 1) return least_rounds;
   const int period = round_period(contestants);
   return (least_rounds + period - 1) / period * period;
 }
 
-Protocol sustained_protocol() {
+Protocol turns_protocol() {
   return {};
 }
 

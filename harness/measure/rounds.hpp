@@ -40,14 +40,14 @@ struct Machine {
   std::function<void(std::string_view what, double seconds)> progress = {};  // what comes next, and for how long
 };
 
-// sustained: in turns, in short groups, on a card that a common load keeps warm: how fast, everybody at the same clock.
+// turns: one after the other, in short groups, on a card that a common load keeps warm: how fast, everybody at the same clock.
 // alone: long groups, each after a lead-in by the same kernel: how fast at the clock that the kernel's own power leaves.
 // burst: on a cool card, before it slows down.
-enum class Regime { sustained, alone, burst };
+enum class Regime { turns, alone, burst };
 std::string_view to_string(Regime regime);
 
 struct Protocol {
-  Regime regime = Regime::sustained;
+  Regime regime = Regime::turns;
   std::optional<int> rounds =
       {};  // default: the fewest, from least_rounds on, in which everyone follows everyone equally often
   int least_rounds = 20;
@@ -61,7 +61,7 @@ struct Protocol {
 
   int rounds_of(int contestants) const;
 };
-Protocol sustained_protocol();
+Protocol turns_protocol();
 Protocol alone_protocol();
 Protocol burst_protocol();
 

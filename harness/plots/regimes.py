@@ -11,7 +11,7 @@ import figure
 import results
 
 NAME, CSV = "regimes", "h200.csv"
-REGIMES = ("sustained", "alone")
+REGIMES = ("turns", "alone")
 WORDS = ("in turns", "alone")
 NOT_FLOPS = ("ex2", "l2_read", "dram_read")  # ceilings that count something else
 

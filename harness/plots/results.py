@@ -88,6 +88,10 @@ class Row:
         return self.inputs in ("", "normal") and self.dtype in ("", "fp16")
 
 
+def spoken(regime: str) -> str:
+    return "in turns" if regime == "turns" else regime
+
+
 @dataclass(frozen=True)
 class Selection:
     """Which rows belong into one figure or table."""
@@ -97,13 +101,13 @@ class Selection:
     n: int = HEADLINE["n"]
     d: int = HEADLINE["d"]
     causal: bool = False
-    regime: str = "sustained"
+    regime: str = "turns"
     inputs: str = "normal"
 
     def __str__(self) -> str:
         kind = "causal" if self.causal else "dense"
         inputs = "" if self.inputs == "normal" else f", {self.inputs} inputs"
-        return f"batch {self.batch}, heads {self.heads}, N = {self.n}, d = {self.d}, {kind}, {self.regime}{inputs}"
+        return f"batch {self.batch}, heads {self.heads}, N = {self.n}, d = {self.d}, {kind}, {spoken(self.regime)}{inputs}"
 
     def takes(self, row: Row) -> bool:
         shape = (row.batch, row.heads, row.n, row.d, row.causal)
@@ -275,7 +279,7 @@ def select(path: Path, rows: list[Row], selection: Selection) -> tuple[list[Row]
     found = sorted((row for row in measured if row.is_rung and selection.takes(row)), key=lambda row: rungs.position(row.stage))
     if not found:
         known = sorted({(row.batch, row.heads, row.n, row.d, row.regime) for row in measured if row.is_rung})
-        listed = "; ".join(f"batch {b}, heads {h}, N = {n}, d = {d}, {regime}" for b, h, n, d, regime in known)
+        listed = "; ".join(f"batch {b}, heads {h}, N = {n}, d = {d}, {spoken(regime)}" for b, h, n, d, regime in known)
         raise ResultsError(f"{path}: no stage was measured at {selection}. It has: {listed or 'no stage at all'}")
     peers = [row for row in measured if row.kind == "peer" and selection.takes(row)]
     ceilings = [row for row in measured if row.kind == "ceiling" and selection.takes(row)]

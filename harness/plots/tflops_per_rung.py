@@ -26,9 +26,9 @@ def collect(csv: Path, rows: list[results.Row], arguments: Namespace) -> figure.
     on_the_way = {rung.previous for rung in known.values()} | set({known[row.stage].part: row.stage for row in measured}.values())  # and each part's end
     return {
         "title": f"{measured[0].gpu}, {selection}",
-        "rungs": [[row.stage, known[row.stage].part, row.stage in on_the_way, round(row.tflops, 1)]
+        "rungs": [[row.stage, known[row.stage].part, row.stage in on_the_way, round(row.tflops, 3)]
                   for row in measured],
-        "lines": [[row.stage, row.kind, round(row.tflops, 1)] for row in peers + ceilings],
+        "lines": [[row.stage, row.kind, round(row.tflops, 3)] for row in peers + ceilings],
     }
 
 
@@ -43,7 +43,7 @@ def panels(points: figure.Points) -> list[list[tuple]]:
 
 def heights(points: figure.Points) -> list[float]:
     groups = panels(points)
-    return [0.21 * len(group) + (1.35 if group is groups[-1] else 0.8) for group in groups]
+    return [0.21 * len(group) + (1.35 if group is groups[-1] else 1.1) for group in groups]
 
 
 def render(axes: list, points: figure.Points) -> None:
@@ -60,6 +60,8 @@ def render(axes: list, points: figure.Points) -> None:
         axis.set_ylim(len(bars) - 0.4, -0.6)
         axis.set_yticks(range(len(bars)), [bar[0] for bar in bars])
         axis.grid(False, axis="y")
+    for axis in axes[:-1]:
+        axis.set_xlabel("TFLOPS, on a scale of their own")
     axes[-1].set_xlabel("TFLOPS")
     axes[0].figure.suptitle(points["title"].replace(", d =", ",\nd =") + "\nhatched: others, and what the card does when it only multiplies", fontsize=figure.TYPE)
     figure.part_legend(axes[-1], {rung[1] for rung in points["rungs"]}, 0.45)

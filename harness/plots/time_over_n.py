@@ -18,7 +18,7 @@ TOKENS = results.SWEEP_TOKENS
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--regime", choices=sorted(results.RESULTS.allowed["regime"]), default="sustained",
+    parser.add_argument("--regime", choices=sorted(results.RESULTS.allowed["regime"]), default="turns",
                         help="how it was timed (default: %(default)s)")
 
 
@@ -31,12 +31,12 @@ def collect(csv: Path, rows: list[results.Row], arguments: Namespace) -> figure.
             lines = ours if row.is_rung else peers
             lines.setdefault(row.stage, {})[row.n] = float(f"{row.ms_median / (row.batch * row.heads):.4g}")
     if not ours:
-        raise results.NotMeasured(f"{csv}: no sweep with batch x N = {TOKENS}, {arguments.regime}. Measured by: ladder bench --sweep")
+        raise results.NotMeasured(f"{csv}: no sweep with batch x N = {TOKENS}, {results.spoken(arguments.regime)}. Measured by: ladder bench --sweep")
     gpu = next(row.gpu for row in rows if row.stage in ours)
     others = [[name, "peer", list(map(list, points.items()))] for name, points in peers.items()]
     panel = {"y": "milliseconds per head", "of": "", "title": "", "log_n": True, "log_y": True,
              "lines": over_n.merged(ours) + others, "table": over_n.separate(ours) + others}
-    return {"title": f"{gpu}, batch x N = {TOKENS}, d = {results.HEADLINE['d']}, dense, {arguments.regime}. "
+    return {"title": f"{gpu}, batch x N = {TOKENS}, d = {results.HEADLINE['d']}, dense, {results.spoken(arguments.regime)}. "
                      "Rungs within 10 % share a line. Dotted, hollow: others", "panels": [panel]}
 
 

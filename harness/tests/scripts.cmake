@@ -17,7 +17,7 @@ endif()
 # The built program says which rungs there are (harness/rungs.py).
 set(asks_ladder ENVIRONMENT LADDER=$<TARGET_FILE:ladder>)
 
-foreach(name rungs front_door evidence plots chapters book peers mutants)
+foreach(name rungs front_door evidence plots chapters predictions book peers mutants)
   add_test(NAME ${name} COMMAND ${LADDER_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/scripts/${name}_tests.py)
   set_tests_properties(${name} PROPERTIES LABELS scripts ${asks_ladder})
 endforeach()

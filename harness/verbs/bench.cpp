@@ -360,7 +360,7 @@ class Bench {
 }  // namespace
 
 Protocol protocol_of(const Options& options) {
-  Protocol protocol = options.burst ? burst_protocol() : options.alone ? alone_protocol() : sustained_protocol();
+  Protocol protocol = options.burst ? burst_protocol() : options.alone ? alone_protocol() : turns_protocol();
   if (options.rounds) protocol.rounds = *options.rounds;
   if (options.soak_seconds && !options.burst) protocol.soak_s = *options.soak_seconds, protocol.warm_up_s = 0;
   return protocol;

@@ -248,7 +248,7 @@ class SideBySide {
                                                      : fmt::format("B is {} than A", to_string(word));
       fmt::print(out_, "B / A = {}: {}, from {} rounds, {}.\n", to_string(speedup->second.estimate), is,
                  run.timings.timings[0].ms.size(),
-                 protocol.regime == Regime::sustained ? "in turns, ABBA" : to_string(protocol.regime));
+                 protocol.regime == Regime::turns ? "in turns, ABBA" : to_string(protocol.regime));
     }
     if (const auto note = unbalanced(run.timings, protocol.regime)) fmt::print(out_, "{}\n", *note);
     if (!options_.csv.empty()) {
@@ -359,7 +359,7 @@ int changed_lines(std::string_view before, std::string_view after) {
 std::string recorded_speedup(std::span<const ResultRow> recorded, std::string_view a, std::string_view b,
                              const Shape& shape) {
   const auto matches = [&](const ResultRow& row, std::string_view name) {
-    return row.stage == name && row.kind != "ceiling" && row.shape == shape && row.regime == "sustained" &&
+    return row.stage == name && row.kind != "ceiling" && row.shape == shape && row.regime == "turns" &&
            row.source == "measured" && (row.inputs.empty() || row.inputs == "normal");
   };
   // "02_swizzle" and "[64x32, 2 warps]"

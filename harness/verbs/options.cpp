@@ -379,7 +379,7 @@ Result<Options> parse_options(std::span<const std::string> arguments, const std:
     add_file_flag(*verb, "--json", options.json, "results; - is stdout");
   for (CLI::App* verb : {bench, compare}) {
     add_file_flag(*verb, "--csv", options.csv, "results; - is stdout");
-    verb->add_flag("--burst", options.burst, "short bursts on a cool GPU instead of sustained load");
+    verb->add_flag("--burst", options.burst, "short bursts on a cool GPU instead of taking turns on a warm one");
     verb->add_flag("--alone", options.alone, "long groups, each after a lead-in by the same kernel, instead of turns");
     verb->add_option("--rounds", raw.rounds, "rounds of the rotation; default 20 or more")
         ->take_last()

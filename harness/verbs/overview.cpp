@@ -37,7 +37,7 @@ Result<Recorded> read_recorded(const Result<GpuInfo>& gpu, const Shape& headline
   auto rows = recorded_results(std::filesystem::path(LADDER_SOURCE_DIR) / "docs" / "results");
   if (!rows) return tl::make_unexpected(rows.error());
   std::erase_if(*rows, [&](const ResultRow& row) {
-    return row.source != "measured" || row.regime != "sustained" || row.kind == "ceiling" || row.inputs != "normal" ||
+    return row.source != "measured" || row.regime != "turns" || row.kind == "ceiling" || row.inputs != "normal" ||
            !(row.shape == headline);
   });
   Recorded recorded;
@@ -133,7 +133,7 @@ Result<ExitCode> overview_verb(const Options& options) {
   } else if (recorded->rows.empty()) {
     fmt::print(out, "* No GPU's results are recorded in docs/results/ yet.\n");
   } else {
-    say(fmt::format("* Recorded, not measured now: {}, {}, {}, sustained.", recorded->gpu, recorded->date,
+    say(fmt::format("* Recorded, not measured now: {}, {}, {}, in turns.", recorded->gpu, recorded->date,
                     to_string(headline)));
   }
   for (const std::string& failure : failures) fmt::print(out, "WRONG  {}\n", failure);

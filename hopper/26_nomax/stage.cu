@@ -34,9 +34,9 @@ const ladder::Registration registration({
     .idea = "Weights are made against the old maximum, unseen; their sum tells if it was too low, and the tile is done "
             "again.",
     .limit = "Each lane looks for the largest of its scores in every tile before it may take the first exponential.",
-    .prediction =
-        "+5 % to +7 %: a maximum for every score is nearly a quarter of what the softmax issues, and it stands "
-        "before all the rest. Where scores keep growing it loses: such a tile costs its exponentials twice.",
+    .prediction = "+5 % to +7 %: a maximum for every two scores is a quarter of what the softmax issues, and it "
+                  "stands before all the rest. Where scores keep growing it loses: such a tile costs its exponentials"
+                  " twice.",
     .min_sm = 90,
     .max_sm = 90,
     .needs = "wgmma, setmaxnreg, TMA, mbarrier, 160 KiB of shared memory",

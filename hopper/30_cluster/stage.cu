@@ -46,10 +46,9 @@ const ladder::Registration registration({
     .previous = "29_persist",
     .idea = "Two blocks form a cluster: each asks for half of every tile of K and V, and it lands in both.",
     .limit = "Neighbouring blocks of a head bring the same tiles of K and V from L2, each for itself.",
-    .prediction =
-        "Alone +3 % to +5 %: the GPU is at its power limit, and bringing tiles is a ninth of the energy, of which "
-        "a third goes. In turns, where a group ends before the clock has followed its power, 0 % to +2 %. Blocks of "
-        "a cluster wait for one another.",
+    .prediction = "Alone +3 % to +5 %: the GPU is at its power limit, and bringing tiles is a tenth of the energy, of"
+                  " which half goes. In turns, where all share a clock, 0 % to +2 %. Blocks of a cluster wait for one"
+                  " another.",
     .min_sm = 90,
     .max_sm = 90,
     .needs = "wgmma, clusters, setmaxnreg, stmatrix, TMA, mbarrier, 192 KiB of shared memory",

@@ -26,8 +26,8 @@ const ladder::Registration registration({
             "join.",
     .limit = "p03_online has the 16 groups of a block read 16 different rows of K and V at a time, each for one query.",
     .prediction = "13 to 15 TFLOPS on an H200, up to 1.2x p03. The four groups of a warp now ask for the same 128 "
-                  "bytes, so L1 delivers a quarter, and L2 no longer decides. The issue of instructions does: the "
-                  "loop has 219 for two keys of four queries, 2048 FLOP per key, so 17 TFLOPS if a scheduler issued in "
+                  "bytes, so L1 hands out a quarter, and L2 no longer decides. The issue of instructions does: the "
+                  "loop has 219 for two keys of four queries, 2048 FLOP a key, so 17 TFLOPS if a scheduler issued in "
                   "every cycle; p03 reaches three quarters of its own bound.",
     .min_sm = 75,
     .needs = "nothing special",

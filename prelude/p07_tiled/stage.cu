@@ -28,13 +28,12 @@ const ladder::Registration registration({
         "corrected once for 64 keys.",
     .limit = "p06_regtile exchanges three times for every score, corrects O for every key, and computes each weight "
              "eight times.",
-    .prediction =
-        "1.4 to 1.6 times p06, 31 to 36 TFLOPS. A key of 16 rows takes 185 instructions instead of 296, 128 of them "
-        "multiply-adds: what p06 did for every key is done once for 64 keys, and a chunk of Q or K that is read and "
-        "converted serves 4 x 8 scores. That bounds it at 41 TFLOPS, and p06 came to 88 % of its own bound.",
+    .prediction = "A tile of 64 queries reads K and V a 64th as often, so memory no longer counts and the FP32 units "
+                  "do: of a hundred instructions about 65 are the multiply-adds, the others mostly conversions from "
+                  "f16, so at most 45 TFLOPS on an H200; 20 to 30 with the waits for shared memory.",
     .min_sm = 75,
     .needs = "64 KiB of shared memory",
-    .uncounted = {"185", "296", "8"},
+    .uncounted = {"64", "65"},
     .resources = {{.sm = 80, .registers = 168, .spill_bytes = 0}, {.sm = 90, .registers = 168, .spill_bytes = 0}},
     .variants = {variant<Config<64, 64, 4>>(), variant<Config<32, 64, 2>>(), variant<Config<64, 32, 4>>()},
 });

@@ -71,7 +71,7 @@ lab.start = (home) => {
       select.parentElement.hidden = options[name].length < (name === "inputs" || name === "dtype" ? 2 : 1);
     }
     const has = (name, value) => rows.some((row) => row[name] === value);
-    const BOTH = { causal: [false, true], regime: ["sustained", "alone"] };
+    const BOTH = { causal: [false, true], regime: ["turns", "alone"] };
     for (const [name, both] of Object.entries(BOTH)) {
       for (const { value } of selects[name].options) {
         const wanted = value === "both" ? both : [name === "causal" ? value === "1" : value];

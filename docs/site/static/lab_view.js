@@ -90,7 +90,7 @@
   // null is the default, which may depend on the rest. `only` names who is shown, with ; between: contestants, all that begin with a
   // name before *, or the parts of the ladder. `switched` says of contestants whether they were put on or off.
   lab.fresh = () => ({
-    metric: "tflops", gpu: null, shape: null, causal: "0", regime: "sustained", inputs: null, dtype: null, y: null, x: null, only: null,
+    metric: "tflops", gpu: null, shape: null, causal: "0", regime: "turns", inputs: null, dtype: null, y: null, x: null, only: null,
     switched: {},
   });
 
@@ -159,7 +159,7 @@
       gpu: machines.length > 1 ? [...machines, ["all", "all, side by side"]] : machines,
       shape: shapesOf(form, rows),
       causal: [["0", "dense"], ["1", "causal"], ["both", "dense and causal"]],
-      regime: measured ? [["sustained", "sustained, in turns"], ["alone", "alone"], ["both", "in turns and alone"], ["burst", "burst"]] : [],
+      regime: measured ? [["turns", "in turns"], ["alone", "alone"], ["both", "in turns and alone"], ["burst", "burst"]] : [],
       inputs: words("inputs"), dtype: words("dtype"), y: axes, x: axes,
     };
     const otherwise = {  // bytes are first looked at over N: a file of them need not hold the headline's
@@ -171,7 +171,7 @@
       chosen[name] = [state[name], otherwise[name], list[0]?.[0]].find((key) => list.some(([known]) => known === key));
     }
     const family = Boolean(chosen.shape?.startsWith("all,")), shape = family ? familyOf : keyOf;
-    const takes = (name, value) => value === chosen[name] || (name === "regime" && chosen.regime === "both" && ["sustained", "alone"].includes(value));
+    const takes = (name, value) => value === chosen[name] || (name === "regime" && chosen.regime === "both" && ["turns", "alone"].includes(value));
     const fits = rows.filter((row) => (chosen.gpu === "all" || row.card === chosen.gpu) && shape(form, row) === chosen.shape &&
       (chosen.causal === "both" || row.causal === (chosen.causal === "1")) &&
       (!measured || ["regime", "inputs", "dtype"].every((name) => !row[name] || takes(name, row[name]))));
@@ -242,7 +242,7 @@
     if (row && measured) parts.push(family ? `batch × N = ${row.batch * row.n}` : `batch ${row.batch}`, `heads ${row.heads}`);
     if (row) parts.push(...(family ? [] : [`N = ${row.n}`]), `d = ${row.d}`);
     parts.push({ 0: "dense", 1: "causal", both: "dense and causal" }[chosen.causal]);
-    if (measured) parts.push(chosen.regime === "both" ? "in turns and alone" : chosen.regime);
+    if (measured) parts.push(chosen.regime === "both" ? "in turns and alone" : chosen.regime === "turns" ? "in turns" : chosen.regime);
     if (measured && chosen.inputs !== "normal") parts.push(`${chosen.inputs} inputs`);
     if (measured && chosen.dtype !== "fp16") parts.push(chosen.dtype);
     const said = [`${parts.join(", ")}.`];

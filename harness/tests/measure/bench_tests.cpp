@@ -55,7 +55,7 @@ const RunFacts FACTS{.gpu = "NVIDIA H200",
                      .cuda = "13.0",
                      .shape = HEADLINE,
                      .inputs = "normal",
-                     .regime = "sustained",
+                     .regime = "turns",
                      .commit = "abc",
                      .date = "2026-11-21"};
 
@@ -225,12 +225,12 @@ TEST_CASE("an unbalanced heat has ratios and no verdicts, and says how many roun
   std::vector<Simulated> all{stage("91_slow", 100), stage("92_quicker", 300, TILE, true, "91_slow"),
                              stage("93_longer", 310)};
   Run run(all);
-  CHECK_FALSE(unbalanced(run.heat.timings, Regime::sustained));
+  CHECK_FALSE(unbalanced(run.heat.timings, Regime::turns));
   run.heat.timings.balanced = false;
   const Results results = run.results();
   CHECK(row(results, "92_quicker").vs_previous->value == Approx(3));
   CHECK(row(results, "92_quicker").verdict.empty());
-  const auto note = unbalanced(run.heat.timings, Regime::sustained);
+  const auto note = unbalanced(run.heat.timings, Regime::turns);
   REQUIRE(note);
   CHECK_THAT(*note,
              Contains("20 rounds of 3 contestants") && Contains("too few for a verdict") && Contains("--rounds 24"));
@@ -296,10 +296,9 @@ TEST_CASE("every group of every round can be kept") {
   run.heat.timings.timings[1].before[1] = 0;
   const std::string lines = rounds_lines(run.entries, run.heat, FACTS);
   CHECK(std::ranges::count(lines, '\n') == 40);
-  CHECK_THAT(lines, Contains("91_slow,stage,NVIDIA H200,16,16,8192,128,0,normal,sustained,1,1,,0,"));
-  CHECK_THAT(
-      lines,
-      Contains("\"92_quicker[64x32, 2 warps]\",stage,NVIDIA H200,16,16,8192,128,0,normal,sustained,1,2,91_slow,0,"));
+  CHECK_THAT(lines, Contains("91_slow,stage,NVIDIA H200,16,16,8192,128,0,normal,turns,1,1,,0,"));
+  CHECK_THAT(lines,
+             Contains("\"92_quicker[64x32, 2 warps]\",stage,NVIDIA H200,16,16,8192,128,0,normal,turns,1,2,91_slow,0,"));
   const auto columns = [](std::string_view line) { return std::ranges::count(line, ','); };
   CHECK(columns(ROUNDS_HEADER) == columns(std::string_view(lines).substr(0, lines.find('\n'))));
 }
@@ -310,7 +309,7 @@ TEST_CASE("the table shows rates, ratios with intervals and verdicts") {
                               .results();
   const std::string table = results_table(results.rows);
   CHECK_THAT(table, Contains("NVIDIA H200 (sm_90), driver 580.95, CUDA 13.0"));
-  CHECK_THAT(table, Contains("B=16 H=16 N=8192 d=128, fp16, normal inputs, sustained, heat 1, 20 rounds; measured "
+  CHECK_THAT(table, Contains("B=16 H=16 N=8192 d=128, fp16, normal inputs, in turns, heat 1, 20 rounds; measured "
                              "2026-11-21, commit abc"));
   CHECK_THAT(table,
              Contains("92_quicker") && Contains("3.000 [3.000, 3.000]  faster") && Contains("0.750 [0.750, 0.750]"));

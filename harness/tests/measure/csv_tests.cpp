@@ -28,7 +28,7 @@ ResultRow stage_row() {
   row.power_w = 512.5;
   row.shape = {.batch = 16, .heads = 16, .n = 8192, .d = 128};
   row.inputs = "normal";
-  row.regime = "sustained";
+  row.regime = "turns";
   row.rounds = 20;
   row.ms_median = 27.4878;
   row.ms_p20 = 27.4;
@@ -147,7 +147,7 @@ TEST_CASE("a broken file is refused with file, line and cause") {
   CHECK(complaint(",20,", ",20.5,") == "h200.csv:2: rounds is '20.5', which is not a number");
   CHECK(complaint(",0,fp16", ",no,fp16") == "h200.csv:2: causal is 'no', which is neither 0 nor 1");
   CHECK(complaint(",stage,", ",rung,") == "h200.csv:2: kind is 'rung'; expected stage, peer or ceiling");
-  CHECK(complaint("sustained", "mixed") == "h200.csv:2: regime is 'mixed'; expected sustained, alone or burst");
+  CHECK(complaint("turns", "mixed") == "h200.csv:2: regime is 'mixed'; expected turns, alone or burst");
   CHECK(complaint("measured", "guessed") == "h200.csv:2: source is 'guessed'; expected measured or write-up");
   CHECK(complaint(",faster,", ",better,") == "h200.csv:2: verdict is 'better'; expected faster, slower or same");
   CHECK(complaint(",27.6,", ",27.1,") == "h200.csv:2: ms_p20 <= ms_median <= ms_p80 does not hold");

@@ -57,7 +57,7 @@ TEST_CASE("every contestant runs once a round, in groups of at least 20 ms, afte
   machine.progress = [&](std::string_view what, double) {
     if (what == "round 1 of 24") first_round_s = simulation.now_s, simulation.log.clear();
   };
-  const auto timings = run(contestants, sustained_protocol(), machine);
+  const auto timings = run(contestants, turns_protocol(), machine);
   REQUIRE(timings);
   CHECK(first_round_s >= 3);
   CHECK(simulation.log.size() == 3 * 24);
@@ -78,14 +78,14 @@ TEST_CASE("drift misleads unpaired means, pairing sees through it") {
   const Contestant a = simulation.contestant("a", 10.0), b = simulation.contestant("b", 10.0 / 1.01);
 
   // One after the other, as most benchmarks do.
-  const auto alone_a = run({a}, sustained_protocol(), simulation.machine());
-  const auto alone_b = run({b}, sustained_protocol(), simulation.machine());
+  const auto alone_a = run({a}, turns_protocol(), simulation.machine());
+  const auto alone_b = run({b}, turns_protocol(), simulation.machine());
   REQUIRE(alone_a);
   REQUIRE(alone_b);
   CHECK(unpaired_speedup(alone_b->timings[0], alone_a->timings[0]) < 0.95);  // "b is slower"
 
   simulation.now_s = 0;
-  const auto paired = run({a, b}, sustained_protocol(), simulation.machine());
+  const auto paired = run({a, b}, turns_protocol(), simulation.machine());
   REQUIRE(paired);
   const Estimate speedup = median_interval(paired_speedups(paired->timings[1].ms, paired->timings[0].ms));
   CHECK(speedup.value == Approx(1.01).margin(0.001));
@@ -97,7 +97,7 @@ TEST_CASE("a sawtooth clock hides a small gain from the medians, not from the pa
   Simulation simulation;
   simulation.slowdown = [](double now_s) { return 1 + 0.2 * std::fmod(now_s, 0.37) / 0.37; };
   const std::vector contestants{simulation.contestant("a", 1.0), simulation.contestant("b", 1 / 1.005)};
-  Protocol protocol = sustained_protocol();
+  Protocol protocol = turns_protocol();
   protocol.rounds = 40;
   const auto timings = run(contestants, protocol, simulation.machine());
   REQUIRE(timings);
@@ -127,11 +127,11 @@ TEST_CASE("the clock is counted around each group, in turns and apart") {
   machine.start_clock = [&] { ++started; };
   machine.stop_clock = [&]() -> std::optional<double> { return 1500 + started; };
   const Contestant a = simulation.contestant("a", 3), b = simulation.contestant("b", 5);
-  const auto timings = run({a, b}, sustained_protocol(), machine);
+  const auto timings = run({a, b}, turns_protocol(), machine);
   REQUIRE(timings);
   for (const Timing& timing : timings->timings) REQUIRE(timing.clock_mhz.size() == timing.ms.size());
   CHECK(timings->timings[0].clock_mhz.back() != timings->timings[1].clock_mhz.back());
-  const auto apart = run_apart(a, sustained_protocol(), machine);
+  const auto apart = run_apart(a, turns_protocol(), machine);
   REQUIRE(apart);
   CHECK(apart->clock_mhz.size() == apart->ms.size());
 }
@@ -144,7 +144,7 @@ TEST_CASE("a warm-up lasts as long as it should, whatever the time of day") {
     simulation.now_s += ms / 1000;
     return Status{};
   };
-  Protocol protocol = sustained_protocol();
+  Protocol protocol = turns_protocol();
   protocol.warm_up_s = 10;
   REQUIRE(warm_up(protocol, machine));
   CHECK(simulation.now_s == Approx(1010));
@@ -161,7 +161,7 @@ TEST_CASE("a contestant that fails apart says why, and has no time") {
   const Contestant broken{.name = "broken", .time_ms = [](int) -> Result<double> {
                             return tl::make_unexpected(Error{ExitCode::check_failed, "out of memory"});
                           }};
-  const auto timing = run_apart(broken, sustained_protocol(), simulation.machine());
+  const auto timing = run_apart(broken, turns_protocol(), simulation.machine());
   REQUIRE(timing);
   REQUIRE(timing->error);
   CHECK(timing->error->message == "out of memory");
@@ -171,15 +171,15 @@ TEST_CASE("a contestant that fails apart says why, and has no time") {
 TEST_CASE("a slow contestant is timed apart, in a few launches by itself") {
   Simulation simulation;
   const Contestant slow = simulation.contestant("slow", 2500);
-  const auto looks = first_look(std::vector{slow}, sustained_protocol(), simulation.machine());
+  const auto looks = first_look(std::vector{slow}, turns_protocol(), simulation.machine());
   REQUIRE(looks);
-  CHECK(*looks->front() > sustained_protocol().longest_launch_ms);
+  CHECK(*looks->front() > turns_protocol().longest_launch_ms);
   CHECK(simulation.log.size() == 1);  // nobody waits for it twice
-  const auto timing = run_apart(slow, sustained_protocol(), simulation.machine());
+  const auto timing = run_apart(slow, turns_protocol(), simulation.machine());
   REQUIRE(timing);
   CHECK(timing->apart);
   CHECK(timing->ms == std::vector<double>{2500, 2500, 2500});
-  CHECK(seconds_apart(2500, sustained_protocol()) == 7.5);
+  CHECK(seconds_apart(2500, turns_protocol()) == 7.5);
 }
 
 TEST_CASE("a common load comes right before each group, and the card is warmed up with it") {
@@ -190,13 +190,13 @@ TEST_CASE("a common load comes right before each group, and the card is warmed u
     simulation.now_s += ms / 1000;
     return {};
   };
-  REQUIRE(warm_up(sustained_protocol(), machine));
+  REQUIRE(warm_up(turns_protocol(), machine));
   CHECK(simulation.now_s >= 10);
   machine.progress = [&](std::string_view what, double) {
     if (what == "round 1 of 20") simulation.log.clear();
   };
   const std::vector contestants{simulation.contestant("a", 5), simulation.contestant("b", 5)};
-  REQUIRE(run(contestants, sustained_protocol(), machine));
+  REQUIRE(run(contestants, turns_protocol(), machine));
   REQUIRE(simulation.log.size() == 80);
   for (size_t i = 0; i < 80; i += 2) {
     CHECK(simulation.log[i] == "load");
@@ -239,7 +239,7 @@ TEST_CASE("the card's idle time between groups is known") {
   Simulation simulation;
   Contestant a = simulation.contestant("a", 5);
   a.after = [&]() -> Status { return simulation.now_s += 0.004, Status{}; };
-  const auto timings = run({a, simulation.contestant("b", 5)}, sustained_protocol(), simulation.machine());
+  const auto timings = run({a, simulation.contestant("b", 5)}, turns_protocol(), simulation.machine());
   REQUIRE(timings);
   CHECK(timings->idle_ms.size() == 39);  // between 40 groups
   CHECK(median(timings->idle_ms) >= 0);
@@ -250,7 +250,7 @@ TEST_CASE("who ran before is known, and whether everyone followed everyone") {
   Simulation simulation;
   const std::vector contestants{simulation.contestant("a", 5), simulation.contestant("b", 5),
                                 simulation.contestant("c", 5)};
-  const auto timings = run(contestants, sustained_protocol(), simulation.machine());
+  const auto timings = run(contestants, turns_protocol(), simulation.machine());
   REQUIRE(timings);
   CHECK(timings->balanced);
   CHECK(timings->timings[0].before.front() == -1);  // round_order begins with 0
@@ -258,7 +258,7 @@ TEST_CASE("who ran before is known, and whether everyone followed everyone") {
 }
 
 TEST_CASE("the estimate of a heat's time is about what it takes") {
-  for (const Protocol& protocol : {sustained_protocol(), alone_protocol(), burst_protocol()}) {
+  for (const Protocol& protocol : {turns_protocol(), alone_protocol(), burst_protocol()}) {
     Simulation simulation;
     Machine machine = simulation.machine();
     machine.load = [&](double ms) -> Status { return simulation.now_s += ms / 1000, Status{}; };
@@ -282,7 +282,7 @@ TEST_CASE("a contestant that fails is left out, the others go on") {
   Contestant broken = simulation.contestant("broken", 5);
   broken.time_ms = [](int) -> Result<double> { return NAN; };
   const std::vector<Contestant> contestants{dying, simulation.contestant("b", 5), broken};
-  Protocol protocol = sustained_protocol();
+  Protocol protocol = turns_protocol();
   protocol.rounds = 100;
   const auto timings = run(contestants, protocol, simulation.machine());
   REQUIRE(timings);
@@ -314,7 +314,7 @@ TEST_CASE("outputs are poisoned before every group and verified after it") {
     if (++verified == 7) return failure(ExitCode::check_failed, "wrong after timing");
     return {};
   };
-  const auto timings = run({stage}, sustained_protocol(), simulation.machine());
+  const auto timings = run({stage}, turns_protocol(), simulation.machine());
   REQUIRE(timings);
   CHECK(verified == 7);
   CHECK(poisonings == 7);
@@ -463,7 +463,7 @@ TEST_CASE("a card that does not answer leaves no figures") {
   machine.card = [] { return std::nullopt; };
   machine.stop_clock = [] { return std::nullopt; };
   const std::vector contestants{recorder.contestant("a", 4)};
-  for (const Regime regime : {Regime::sustained, Regime::alone, Regime::burst}) {
+  for (const Regime regime : {Regime::turns, Regime::alone, Regime::burst}) {
     const auto heat = run_heat(contestants, std::vector<double>{4}, {.regime = regime, .rounds = 2}, machine);
     REQUIRE(heat);
     CHECK(heat->states.empty());
@@ -489,20 +489,20 @@ TEST_CASE("the first launch pays for loading the kernel and does not count; whoe
   const Contestant broken{.name = "broken", .time_ms = [](int) -> Result<double> { return NAN; }};
   const std::vector contestants{cold, broken, simulation.contestant("b", 2)};
   Machine machine = simulation.machine();
-  const auto looks = first_look(contestants, sustained_protocol(), machine);
+  const auto looks = first_look(contestants, turns_protocol(), machine);
   REQUIRE(looks);
   REQUIRE(looks->size() == 3);
   CHECK((*looks)[0] == 4.0);
   CHECK_FALSE((*looks)[1]);
   CHECK((*looks)[2] == 2.0);
   machine.interrupted = [] { return true; };
-  CHECK(first_look(contestants, sustained_protocol(), machine).error().code == ExitCode::interrupted);
+  CHECK(first_look(contestants, turns_protocol(), machine).error().code == ExitCode::interrupted);
 }
 
 TEST_CASE("a time is a positive number, however small") {
   const auto looked = [](double ms) {
     const Contestant contestant{.name = "a", .time_ms = [=](int) -> Result<double> { return ms; }};
-    return first_look(std::vector{contestant}, sustained_protocol(), Simulation().machine())->front().has_value();
+    return first_look(std::vector{contestant}, turns_protocol(), Simulation().machine())->front().has_value();
   };
   for (const double ms : {1e-9, 0.5, 1.0, 1e9}) CHECK(looked(ms));
   constexpr double INFINITE = std::numeric_limits<double>::infinity();
@@ -563,11 +563,11 @@ TEST_CASE("a verdict needs eight rounds, and in turns one whole period and someb
       CHECK(balanced(regime, contestants, 8));
     }
   }
-  CHECK_FALSE(balanced(Regime::sustained, 1, 20));  // it follows nobody
-  CHECK_FALSE(balanced(Regime::sustained, 2, 7));
-  CHECK(balanced(Regime::sustained, 2, 8));
-  CHECK_FALSE(balanced(Regime::sustained, 5, 9));
-  CHECK(balanced(Regime::sustained, 5, 10));
-  CHECK_FALSE(balanced(Regime::sustained, 12, 11));
-  CHECK(balanced(Regime::sustained, 12, 12));
+  CHECK_FALSE(balanced(Regime::turns, 1, 20));  // it follows nobody
+  CHECK_FALSE(balanced(Regime::turns, 2, 7));
+  CHECK(balanced(Regime::turns, 2, 8));
+  CHECK_FALSE(balanced(Regime::turns, 5, 9));
+  CHECK(balanced(Regime::turns, 5, 10));
+  CHECK_FALSE(balanced(Regime::turns, 12, 11));
+  CHECK(balanced(Regime::turns, 12, 12));
 }

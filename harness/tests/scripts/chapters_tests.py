@@ -50,7 +50,7 @@ class ReadmeTable(Scratch):
         self.program = fake_ladder.write(self.folder / "ladder")
 
     def renew(self, *arguments: object, csv: Path = ROOT / "none.csv") -> subprocess.CompletedProcess:
-        return self.run_script("readme", "--readme", self.readme, "--csv", csv, *arguments, LADDER=str(self.program))
+        return self.run_script("readme", "--page", self.readme, "--csv", csv, *arguments, LADDER=str(self.program))
 
     def test_without_measurements_there_are_no_tflops(self) -> None:
         self.assertEqual(self.renew().returncode, 0)
@@ -69,7 +69,7 @@ class ReadmeTable(Scratch):
         self.assertEqual(run.returncode, 0, run.stderr)
         text = self.readme.read_text()
         self.assertIn("| 190.0 | +5.6 % |", text)
-        self.assertRegex(text, r"README.md\) \|  \| not measured yet \| ")  # of the rung that was not measured
+        self.assertRegex(text, r"README.md\) \|  \|  \| not measured yet \| ")  # of the rung that was not measured
         self.assertRegex(text, r"Others on the same card: .*fa2 \d+")
         self.assertIn("test, 2000-01-01, batch 16", text)
         self.assertIn("docs/figures/results-tflops-per-rung.svg", text)
@@ -101,7 +101,7 @@ class Chapters(unittest.TestCase):
     def block(self, stage: str, *rows: tuple[str, float, bool]) -> str:
         empty = dict.fromkeys((f"vs_{other}{end}" for other in ("previous", "fa2") for end in ("", "_lo", "_hi")))
         common = {**empty, "kind": "stage", "gpu": "a card", "batch": 16, "heads": 16, "n": 8192, "d": 128, "verdict": "",
-                  "regime": "sustained", "inputs": "normal", "dtype": "fp16", "ms_median": 10.0, "pct_ceiling": 1.0,
+                  "regime": "turns", "inputs": "normal", "dtype": "fp16", "ms_median": 10.0, "pct_ceiling": 1.0,
                   "registers": 1, "spill_bytes": 0, "source": "measured", "commit": "one run", "date": "2000-01-01"}
         made = [results.Row(i, {**common, "stage": name, "tflops": tflops, "causal": causal, **dict(other)})
                 for i, (name, tflops, causal, *other) in enumerate(rows)]
@@ -119,19 +119,19 @@ class Chapters(unittest.TestCase):
 
     def test_causal_rows_add_lines_and_no_others(self) -> None:
         dense = [("00_stone", 1.5, False), ("01_wood", 20.0, False)]
-        self.assertNotIn("causal, sustained", self.block("01_wood", *dense))
-        self.assertIn("| TFLOPS, causal, sustained |  | 19.0 |", self.block("01_wood", *dense, ("01_wood", 19.0, True)))
+        self.assertNotIn("causal, in turns", self.block("01_wood", *dense))
+        self.assertIn("| TFLOPS, causal, in turns |  | 19.0 |", self.block("01_wood", *dense, ("01_wood", 19.0, True)))
 
     def test_a_rate_of_another_run_says_so(self) -> None:
         said = self.block("01_wood", ("00_stone", 1.5, False, ("commit", "before")), ("01_wood", 20.0, False))
-        self.assertIn("| TFLOPS, sustained | 1.5 (another run) | 20.0 |", said)
+        self.assertIn("| TFLOPS, in turns |  | 20.0 |", said)
 
     def test_a_gain_alone_stands_beside_those_of_the_other_regimes(self) -> None:
         gain = {"vs_previous": 1.25, "vs_previous_lo": 1.2, "vs_previous_hi": 1.3, "verdict": "faster"}
         dense = [("00_stone", 1.5, False), ("01_wood", 20.0, False)]
         alone = ("regime", "alone")
         said = self.block("01_wood", *dense, ("00_stone", 1.4, False, alone, ("commit", "before"), *gain.items()), ("01_wood", 10.0, False, alone, *gain.items()))
-        self.assertIn("| TFLOPS, alone | 1.4 (another run) | 10.0 |", said)
+        self.assertIn("| TFLOPS, alone |  | 10.0 |", said)
         self.assertIn("| against the rung before, alone |  | 1.250 [1.200, 1.300] faster |", said)
         self.assertNotIn("before, alone", self.block("01_wood", *dense, ("01_wood", 10.0, False, alone)))
 
@@ -191,7 +191,7 @@ class Prose(Scratch):
     def rounds(self, *groups: tuple) -> None:
         """h200_rounds.csv: of each group the contestant, its commit, heat, round, milliseconds and MHz, and what differs from the rest of them."""
         columns = ("contestant", "commit", "heat", "round", "ms", "clock_mhz")
-        common = {"kind": "stage", "gpu": "test", "batch": 16, "heads": 16, "n": 8192, "d": 128, "causal": 0, "inputs": "normal", "regime": "sustained"}
+        common = {"kind": "stage", "gpu": "test", "batch": 16, "heads": 16, "n": 8192, "d": 128, "causal": 0, "inputs": "normal", "regime": "turns"}
         rows = [{**common, **dict(zip(columns, group)), **(group[6] if len(group) > 6 else {})} for group in groups]
         lines = [",".join(rows[0])] + [",".join(str(row[name]) for name in rows[0]) for row in rows]
         (self.folder / "h200_rounds.csv").write_text("\n".join(lines) + "\n")

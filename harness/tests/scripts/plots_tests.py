@@ -36,7 +36,7 @@ class Drawing(Scratch):
             root = ElementTree.parse(first).getroot()
             self.assertTrue(root.tag.endswith("svg"))
             texts[name] = " ".join(root.itertext())
-        for words in ("06_chrome", "fa2", "210", "mma.sync alone", "400", "wgmma alone", "500", "sustained", "test, batch 16"):
+        for words in ("06_chrome", "fa2", "210", "mma.sync alone", "400", "wgmma alone", "500", "turns", "test, batch 16"):
             self.assertIn(words, texts["tflops_per_rung"])
         for words in ("04_steel", "+0.3 %", "[+0.1, +0.6]", "same", "-1.1 %"):
             self.assertIn(words, texts["waterfall"])
@@ -112,8 +112,8 @@ class Regimes(Scratch):
         self.assertEqual(run.returncode, 77)
         self.assertIn("ladder bench --alone", run.stderr)
         lines = FIXTURE.read_text().splitlines()
-        at_the_headline = [line for line in lines[1:] if ",sustained," in line and ",16,16,8192,128,0," in line and '"' not in line]
-        path.write_text("\n".join([*lines, *(line.replace(",sustained,", ",alone,") for line in at_the_headline[2:4])]) + "\n")
+        at_the_headline = [line for line in lines[1:] if ",turns," in line and ",16,16,8192,128,0," in line and '"' not in line]
+        path.write_text("\n".join([*lines, *(line.replace(",turns,", ",alone,") for line in at_the_headline[2:4])]) + "\n")
         run = self.run_script("regimes", path, "-o", drawn)
         self.assertEqual(run.returncode, 0, run.stderr)
         text = " ".join(ElementTree.parse(drawn).getroot().itertext())

@@ -45,7 +45,7 @@ class Lab(LabCase):
     def test_the_first_view_is_the_climb(self) -> None:
         seen = self.look()
         bars = [mark for mark in seen["marks"] if mark["from"] is not None]
-        here = [row for row in ROWS if (row["gpu"], row["regime"]) == (GPU, "sustained") and self.is_headline(row)]
+        here = [row for row in ROWS if (row["gpu"], row["regime"]) == (GPU, "turns") and self.is_headline(row)]
         rungs = sorted((row["stage"] for row in here if "[" not in row["stage"] and row["kind"] == "stage"), key=STAGES.index)
         self.assertGreater(len(rungs), 5)
         self.assertEqual([mark["stage"] for mark in bars], rungs)
@@ -53,7 +53,7 @@ class Lab(LabCase):
         ceilings = {row["stage"] for row in here if row["kind"] == "ceiling"} - {"ex2", "l2_read", "dram_read", "wgmma_rs"}
         self.assertEqual({mark["stage"] for mark in seen["marks"]} - set(rungs), {"fa2", *ceilings})
         self.assertTrue(all("low" in mark for mark in bars))
-        self.assertIn("batch 16, heads 16, N = 8192, d = 128, dense, sustained", seen["caption"])
+        self.assertIn("batch 16, heads 16, N = 8192, d = 128, dense, in turns", seen["caption"])
         self.assertLess(self.run_script("return document.querySelector('.lab-chart').getBoundingClientRect().bottom"), 900)
 
     @staticmethod
@@ -103,7 +103,7 @@ class Lab(LabCase):
         for shape, family in ((HEADLINE, False), (SWEEP, True)):
             rows = [row for row in ROWS if row["gpu"] == GPU and (self.is_sweep if family else self.is_headline)(row)]
             for metric in METRICS:
-                for regime, y, x in (("sustained", "linear", "log"), ("burst", "log", "linear")):
+                for regime, y, x in (("turns", "linear", "log"), ("burst", "log", "linear")):
                     with self.subTest(shape=shape, metric=metric, regime=regime):
                         seen = self.turn_to(("shape", shape), ("metric", metric), ("regime", regime), ("y", y), ("x", x),
                                             *EVERYBODY)
@@ -293,7 +293,7 @@ class Lab(LabCase):
         page = (self.site / "docs" / "lab.html").read_text(encoding="utf-8")
         rows = sorted(re.findall(r'<tr><th scope="row">([^<]+)</th><td>\w+</td><td>([^<]+)</td>', page))
         headline = sorted((row["stage"], f"{float(row['tflops']):.4g}") for row in ROWS
-                          if self.is_headline(row) and (row["regime"], row["source"]) == ("sustained", "measured")
+                          if self.is_headline(row) and (row["regime"], row["source"]) == ("turns", "measured")
                           and (row["kind"] != "stage" or "[" not in row["stage"]))
         self.assertEqual(rows, headline)
 

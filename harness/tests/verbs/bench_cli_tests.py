@@ -319,7 +319,7 @@ class Bench(unittest.TestCase):
         for regime in ([], ["--alone"], ["--burst"]):
             run = ladder("bench", A["number"], *PROTOCOL, "--rounds", "1", "--no-peers", *regime, "--csv", str(self.csv))
             self.assertEqual(run.returncode, 0, run.stderr)
-        self.assertEqual({row["regime"] for row in self.rows()}, {"sustained", "alone", "burst"})
+        self.assertEqual({row["regime"] for row in self.rows()}, {"turns", "alone", "burst"})
         run = ladder("bench", A["number"], "--alone", "--burst")
         self.assertEqual(run.returncode, 2)
 

@@ -168,7 +168,7 @@ std::map<std::string, Recorded> recorded_tolerances() {
   return found;
 }
 
-// The table stands in docs/measuring.md; with LADDER_RECORD in the environment it is written there.
+// The table stands in docs/checks.md; with LADDER_RECORD in the environment it is written there.
 TEST_CASE("on every input set the tolerance is within 10 times the largest error of a right kernel") {
   std::string table =
       "| input set | tolerance | largest error of a right kernel | tolerance / error | the same on an H200 |\n"
@@ -205,7 +205,7 @@ TEST_CASE("on every input set the tolerance is within 10 times the largest error
     table += fmt::format("| `{}` | {:.1e} | {:.1e} | {} | {} |\n", to_string(known.kind), tolerance, largest,
                          ratio(tolerance, largest), recorded_ratio);
   }
-  const std::string path = LADDER_SOURCE_DIR "/docs/measuring.md", begin = "<!-- tolerances:begin -->\n",
+  const std::string path = LADDER_SOURCE_DIR "/docs/checks.md", begin = "<!-- tolerances:begin -->\n",
                     end = "<!-- tolerances:end -->";
   std::ifstream file(path);
   std::string text(std::istreambuf_iterator<char>(file), {});
