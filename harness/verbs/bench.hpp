@@ -19,7 +19,7 @@ Result<ExitCode> bench_verb(const Options& options);
 // batch * N = 16384 before those of an explicit --n.
 std::vector<Shape> bench_shapes(const Options& options);
 
-// Sustained, alone or burst, with the rounds and the soak that the options ask for.
+// In turns, alone or burst, with the rounds and the soak that the options ask for.
 Protocol protocol_of(const Options& options);
 
 // Where results and peers are kept.
