@@ -75,7 +75,7 @@ def digest(points: Points) -> str:
 
 
 def path_of(csv: Path, name: str) -> Path:
-    """docs/results/h200.csv and "gain" make docs/figures/h200-gain.svg; the PNG lies beside it."""
+    """docs/results/h200.csv and "gain" make docs/figures/h200-gain.svg."""
     return FIGURES / f"{csv.stem}-{name}.svg"
 
 
@@ -110,14 +110,12 @@ def for_dark_pages(text: str) -> str:
 
 
 def draw(points: Points, render: Callable, svg: Path, heights: list[float]) -> None:
-    """Writes SVG and PNG."""
     from matplotlib import pyplot
 
     figure = make(points, render, heights)
     svg.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(svg, metadata={"Date": None, "Description": digest(points)})
     svg.write_text(for_dark_pages(svg.read_text(encoding="utf-8")), encoding="utf-8")
-    figure.savefig(svg.with_suffix(".png"), dpi=200, metadata={"Software": None, "Description": digest(points)})
     pyplot.close(figure)
 
 
@@ -129,13 +127,13 @@ def main(name: str, description: str, collect: Callable, render: Callable, heigh
     parser.add_argument("csv", type=Path, nargs="?", default=RESULTS / csv,
                         help=f"measured results (default: docs/results/{csv})")
     parser.add_argument("-o", "--output", type=Path, metavar="SVG",
-                        help=f"where to write; a PNG goes beside it (default: docs/figures/CSV-{name}.svg)")
+                        help=f"where to write (default: docs/figures/CSV-{name}.svg)")
     add_arguments(parser)
     arguments = parser.parse_args()
     output = arguments.output or path_of(arguments.csv, name)
     try:
         if output.suffix != ".svg":
-            raise results.ResultsError(f"{output}: the output's name must end in .svg; the PNG is named after it")
+            raise results.ResultsError(f"{output}: the output's name must end in .svg")
         points = collect(arguments.csv, read(arguments.csv), arguments)
         draw(points, render, output, heights(points))
         results.tell()

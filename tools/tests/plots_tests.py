@@ -25,7 +25,6 @@ class Drawing(Scratch):
             self.assertEqual(run.returncode, 0, run.stderr)
             self.assertEqual(self.run_here(name, FIXTURE, "-o", second), 0)
             self.assertEqual(first.read_bytes(), second.read_bytes())
-            self.assertEqual(first.with_suffix(".png").read_bytes(), second.with_suffix(".png").read_bytes())
             root = ElementTree.parse(first).getroot()
             self.assertTrue(root.tag.endswith("svg"))
             texts[name] = " ".join(root.itertext())
