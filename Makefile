@@ -2,8 +2,8 @@
 BUILD  ?= build
 STAGE  ?=
 STAGES := $(filter-out build% work%,$(patsubst %/stage.cu,%,$(sort $(wildcard */stage.cu)) $(sort $(wildcard */*/stage.cu))))
-# A Python with matplotlib: the system's, where another one comes first in PATH.
-PYTHON ?= $(shell for p in python3 /usr/bin/python3; do $$p -c 'import matplotlib' 2>/dev/null && echo $$p && exit; done; echo python3)
+# A Python with matplotlib and jsonschema: the system's, where another one comes first in PATH.
+PYTHON ?= $(shell for p in python3 /usr/bin/python3; do $$p -c 'import matplotlib, jsonschema' 2>/dev/null && echo $$p && exit; done; echo python3)
 CSV    ?= $(wildcard docs/results/h200.csv)
 
 export LADDER_BUILD := $(abspath $(BUILD))

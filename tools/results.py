@@ -1,7 +1,8 @@
-"""Reads the measured results in docs/results/*.csv and refuses what cannot be true. Columns: docs/results/README.md."""
+"""Reads the files of docs/results, the one place in Python that does, and refuses what cannot be true. Columns: docs/results/README.md."""
 from __future__ import annotations
 
 import argparse
+import csv
 import functools
 import json
 import math
@@ -11,46 +12,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tools import rungs
-from tools.paths import ROOT
+from tools.paths import DOCS
 
-# The one list of rules; a test holds csv.cpp to it, and lab_csv.js reads it too.
-SCHEMA = ROOT / "docs" / "results" / "schema.json"
-
-
-@dataclass(frozen=True)
-class Format:
-    """The rules of one kind of file: a section of schema.json."""
-
-    columns: list[str]
-    types: dict[str, str]  # word, integer, number or flag
-    required: list[str]
-    added_later: list[str]  # columns that older files lack
-    flags: dict[str, bool]
-    allowed: dict[str, list[str]]
-    identity: list[str]  # no two rows agree in all of these
-    ordered: list[list[str]]  # an interval holds its value
-    limits: list[dict]  # a column, `above`, `at_least` or `at_most` of what, and why
-    ceilings: list[dict]  # which stages of kind ceiling bind whom
-    filled_where: dict[str, dict]  # a column with something in it where another has one word, and nowhere else
+RESULTS = DOCS / "results"
+SCHEMA: dict = json.loads((RESULTS / "schema.json").read_text(encoding="utf-8"))  # the one list of rules
+HEADLINE: dict[str, int] = SCHEMA["headline"]  # the shape of figures and tables
+SWEEP_TOKENS: int = SCHEMA["sweep_tokens"]  # batch times N, over N
+FLAGS = {"0": False, "1": True, "false": False, "true": True}
+NUMBERS = {"integer": int, "number": float}
 
 
-@functools.cache
-def schema() -> dict[str, dict]:
-    return json.loads(SCHEMA.read_text(encoding="utf-8"))
+def columns(kind: str) -> list[str]:
+    return list(SCHEMA[kind]["properties"])
 
 
-def form(name: str) -> Format:
-    section = {name: value for name, value in schema()[name].items() if name not in ("headline", "sweep_tokens")}
-    types = {column["name"]: column["type"] for column in section.pop("columns")}
-    return Format(list(types), types, **{"filled_where": {}, **section})
-
-
-RESULTS = form("results")
-HEADLINE: dict[str, int] = schema()["results"]["headline"]  # the shape of figures and tables
-SWEEP_TOKENS: int = schema()["results"]["sweep_tokens"]  # batch times N, over N
-CELL = re.compile(r'(?:"((?:[^"]|"")*)"|([^",]*))(?=,|$)')
-INTEGER = re.compile(r"[+-]?[0-9]+")
-NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")  # not nan, inf or 1_000, which float() takes
+def words(column: str, kind: str = "results") -> list[str]:
+    """Those that a column may hold."""
+    return [word for word in SCHEMA[kind]["properties"][column]["enum"] if word]
 
 
 class ResultsError(Exception):
@@ -78,6 +56,12 @@ class Row:
     def is_rung(self) -> bool:
         """A stage in its default configuration; an ablation is named like 02_swizzle[64x32, 2 warps]."""
         return self.kind == "stage" and "[" not in self.stage
+
+    @property
+    def per_head(self) -> float:
+        """Of traffic: the value itself where it is a share, a rate or a mean, which are the same for one head as for all."""
+        is_count = not re.search(r"\.(pct|ratio|avg|sum\.)", self.metric)
+        return self.value / (self.batch * self.heads) if is_count else self.value
 
     @property
     def is_plain(self) -> bool:
@@ -112,33 +96,100 @@ class Selection:
         return taken and row.regime == self.regime and shape == (self.batch, self.heads, self.n, self.d, self.causal)
 
 
-def read(path: Path, form: Format = RESULTS) -> list[Row]:
-    """The rows of a file of measurements, but for those of rungs that the ladder no longer has. Raises ResultsError for
-    a file that is broken or holds impossible figures."""
+def _typed(cell: str, rule: dict):
+    """A cell as its column's rule wants it; as it stands where that does not go, which the rule will refuse."""
+    types = rule.get("type", "string")
+    if types == "string":
+        return cell
+    if cell == "":
+        return None
+    if types == "boolean":
+        return FLAGS.get(cell, cell)
     try:
-        data = path.read_bytes()
-        text = data.decode("utf-8")
+        value = NUMBERS[types if isinstance(types, str) else types[0]](cell)
+    except ValueError:
+        return cell
+    return value if math.isfinite(value) and "_" not in cell else cell
+
+
+def rows(path: Path, kind: str = "results") -> list[Row]:
+    """As a file has them, whatever they say. Raises ResultsError for what is no table of these columns."""
+    rules, where = SCHEMA[kind], f"{path}:1"
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            reader = csv.reader(file, strict=True)
+            header = [name.strip() for name in next(reader, [])]
+            if missing := [name for name in rules["required"] if name not in header]:
+                raise ResultsError(f"{where}: no column {', '.join(missing)}; the columns are {','.join(columns(kind))}")
+            if unknown := [name for i, name in enumerate(header) if name not in rules["properties"] or name in header[:i]]:
+                raise ResultsError(f"{where}: unknown or repeated column {', '.join(unknown)}")
+            absent = {name: None if "null" in rule.get("type", "") else "" for name, rule in rules["properties"].items() if name not in header}
+            found, of = [], [rules["properties"][name] for name in header]
+            for cells in filter(None, reader):
+                where = f"{path}:{reader.line_num}"
+                if len(cells) != len(header):
+                    raise ResultsError(f"{where}: {len(cells)} fields, but the header has {len(header)}")
+                found.append(Row(reader.line_num, absent | {name: _typed(cell.strip(), rule) for name, cell, rule in zip(header, cells, of)}))
     except OSError as error:
         raise ResultsError(f"{path}: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise ResultsError(f"{path}:{line}: not a text file in UTF-8") from None
-    lines = [line.removesuffix("\r") for line in text.split("\n")]
-    for number, line in enumerate(lines, 1):
-        if "\0" in line:
-            raise ResultsError(f"{path}:{number}: a NUL character; this is no text")
-    header = _cells(f"{path}:1", lines[0])
-    _check_header(path, header, form)
-    rows = []
-    for number, line in enumerate(lines[1:], 2):
-        if line:
-            where = f"{path}:{number}"
-            rows.append(_row(where, number, header, _cells(where, line), form))
-    if not rows:
+    except UnicodeDecodeError:
+        raise ResultsError(f"{path}: not a text file in UTF-8") from None
+    except csv.Error as error:
+        raise ResultsError(f"{where}: in it or below, no table: {error}") from None
+    return found
+
+
+def read(path: Path, kind: str = "results") -> list[Row]:
+    """The rows of a file of measurements, but for those of rungs that the ladder no longer has. Raises ResultsError for a file that is
+    broken or holds impossible figures."""
+    import jsonschema  # not in every Python that only reads what was checked here before
+
+    found = rows(path, kind)
+    if not found:
         raise ResultsError(f"{path}: a header and no rows")
-    _check_duplicates(path, rows, form)
-    _check_ceilings(path, rows, form)
-    return of_the_ladder(path, rows)
+    rules, seen = jsonschema.Draft7Validator(SCHEMA[kind]), {}
+    for row in found:
+        where = f"{path}:{row.line}"
+        for error in rules.iter_errors(row.values):
+            value = f"{error.instance:g}" if isinstance(error.instance, float) else repr(error.instance)
+            raise ResultsError(f"{where}: {error.path[0]} is {value}; {error.message if error.validator == 'type' else error.schema.get('description', error.message)}")
+        for names in SCHEMA[kind].get("ordered", ()):
+            known = [value for name in names if (value := row.values[name]) is not None]
+            if known != sorted(known):
+                raise ResultsError(f"{where}: {' <= '.join(names)} does not hold: {', '.join(f'{value:g}' for value in known)}")
+        key = tuple(row.values[name] for name in SCHEMA[kind]["identity"])
+        if key in seen:
+            raise ResultsError(f"{where}: repeats line {seen[key]}: {row.stage}, the same measurement")
+        seen[key] = row.line
+    _check_ceilings(path, found, SCHEMA[kind].get("ceilings", []))
+    return of_the_ladder(path, found)
+
+
+@functools.cache
+def recorded(name: str, kind: str = "results") -> list[Row]:
+    """Of docs/results, read once."""
+    return read(RESULTS / name, kind)
+
+
+def traffic(path: Path) -> list[Row]:
+    """Bytes and events, by stage, shape and metric. NotMeasured without a file."""
+    if not path.exists():
+        raise NotMeasured(f"{path} is not there yet. It is written on a GPU:  make profile OUT=docs/results/{path.name}")
+    return read(path, "traffic")
+
+
+def counters(path: Path) -> dict[str, dict[str, dict[str, float]]]:
+    """stage -> kernel -> metric -> value, kernels in the order of the file (ncu's order, the default first)."""
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for row in read(path, "counters") if path.exists() else []:
+        found.setdefault(row.stage, {}).setdefault(row.kernel, {})[row.metric] = row.value
+    return found
+
+
+def table(name: str) -> list[dict[str, str]]:
+    """A file of docs/results that has no rules: its cells as they stand."""
+    with (RESULTS / name).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
 
 
 _notes: list[str] = []
@@ -174,99 +225,21 @@ def of_the_ladder(path: Path, rows: list[Row]) -> list[Row]:
     return [Row(row.line, {**row.values, **without}) if is_over_another(row) else row for row in kept]
 
 
-def _cells(where: str, line: str) -> list[str]:
-    """RFC 4180, but no cell runs over the end of its line."""
-    cells, at = [], 0
-    while at <= len(line):
-        cell = CELL.match(line, at)
-        if not cell:
-            raise ResultsError(f"{where}: a quote that is not closed, or stands within a cell")
-        cells.append(cell[2] if cell[1] is None else cell[1].replace('""', '"'))
-        at = cell.end() + 1
-    return cells
-
-
-def _check_header(path: Path, header: list[str], form: Format) -> None:
-    missing = [name for name in form.columns if name not in header and name not in form.added_later]
-    unknown = [name for name in header if name not in form.columns]
-    if missing:
-        raise ResultsError(f"{path}:1: no column {', '.join(missing)}; the columns are {','.join(form.columns)}")
-    if unknown or len(header) != len(set(header)):
-        raise ResultsError(f"{path}:1: unknown or repeated column {', '.join(unknown) or 'names'}")
-
-
-def _row(where: str, line: int, header: list[str], cells: list[str], form: Format) -> Row:
-    if len(cells) != len(header):
-        raise ResultsError(f"{where}: {len(cells)} fields, but the header has {len(header)}")
-    absent = {name: "" for name in form.added_later if name not in header}
-    row = Row(line, absent | {name: _value(where, name, cell.strip(), form) for name, cell in zip(header, cells)})
-    for name in form.required:
-        if row.values[name] in (None, ""):
-            raise ResultsError(f"{where}: no {name}")
-    for low, middle, high in form.ordered:
-        known = [value for value in (row.values[low], row.values[middle], row.values[high]) if value is not None]
-        if known != sorted(known):
-            figures = ", ".join(f"{value:g}" for value in known)
-            raise ResultsError(f"{where}: {low} <= {middle} <= {high} does not hold: {figures}")
-    for limit in form.limits:
-        value = row.values[limit["column"]]
-        holds = value is None or (value > limit.get("above", -math.inf) and limit.get("at_least", -math.inf) <= value
-                                  <= limit.get("at_most", math.inf))
-        if not holds:
-            raise ResultsError(f"{where}: {limit['column']} is {value:g}; {limit['why']}")
-    for name, only in form.filled_where.items():
-        if (row.values[only["column"]] == only["is"]) != bool(row.values[name]):
-            raise ResultsError(f"{where}: {only['column']} is '{row.values[only['column']]}' and {name} '{row.values[name]}'; {only['why']}")
-    return row
-
-
-def _value(where: str, name: str, cell: str, form: Format):
-    if name in form.allowed and cell not in form.allowed[name]:
-        expected = ", ".join(filter(None, form.allowed[name]))
-        raise ResultsError(f"{where}: {name} is '{cell}'; expected one of {expected}")
-    if form.types[name] == "word":
-        return cell
-    if cell == "":
-        return None
-    if form.types[name] == "flag":
-        if cell not in form.flags:
-            raise ResultsError(f"{where}: {name} is '{cell}'; expected 0 or 1")
-        return form.flags[cell]
-    whole = form.types[name] == "integer"
-    if not (INTEGER if whole else NUMBER).fullmatch(cell):
-        raise ResultsError(f"{where}: {name} is '{cell}', which is not {'an integer' if whole else 'a number'}")
-    value = int(cell) if whole else float(cell)
-    if not math.isfinite(value):
-        raise ResultsError(f"{where}: {name} is '{cell}'; expected a finite number")
-    return value
-
-
-def _check_duplicates(path: Path, rows: list[Row], form: Format) -> None:
-    seen: dict = {}
-    for row in rows:
-        key = tuple(row.values[name] for name in form.identity)
-        if key in seen:
-            raise ResultsError(f"{path}:{row.line}: repeats line {seen[key]}: {row.stage}, the same measurement")
-        seen[key] = row.line
-
-
-def bounds(ceiling: Row, row: Row, form: Format = RESULTS) -> bool:
+def bounds(ceiling: Row, row: Row, rules: list[dict] = SCHEMA["results"]["ceilings"]) -> bool:
     """The rule about ceilings, as docs/results/README.md states it."""
-    rule = next((rule for rule in form.ceilings if rule["stage"] == ceiling.stage), None)
+    rule = next((rule for rule in rules if rule["stage"] == ceiling.stage), None)
     if rule is None or ceiling.kind != "ceiling" or ceiling.gpu != row.gpu:
         return False
     return "column" not in rule or row.values[rule["column"]] is not None or 0 < (row.sm or 0) < rule["before_sm"]
 
 
-def _check_ceilings(path: Path, rows: list[Row], form: Format) -> None:
+def _check_ceilings(path: Path, found: list[Row], rules: list[dict]) -> None:
     """A rate above what the card's tensor cores can do is a fault of the measurement, not a record."""
-    ceilings = [row for row in rows if form.ceilings and row.kind == "ceiling"]
-    for row in rows if ceilings else []:
-        highest = max((ceiling.tflops for ceiling in ceilings if bounds(ceiling, row, form)), default=math.inf)
+    ceilings = [row for row in found if rules and row.kind == "ceiling"]
+    for row in found if ceilings else []:
+        highest = max((ceiling.tflops for ceiling in ceilings if bounds(ceiling, row, rules)), default=math.inf)
         if row.kind != "ceiling" and row.source == "measured" and row.tflops > highest:
-            raise ResultsError(
-                f"{path}:{row.line}: {row.stage} claims {row.tflops:g} TFLOPS, above this card's ceiling of {highest:g}"
-            )
+            raise ResultsError(f"{path}:{row.line}: {row.stage} claims {row.tflops:g} TFLOPS, above this card's ceiling of {highest:g}")
 
 
 def select(path: Path, rows: list[Row], selection: Selection) -> tuple[list[Row], list[Row], list[Row]]:
@@ -290,7 +263,7 @@ def add_selection_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--n", type=int, default=default.n, help="sequence length (default: %(default)s)")
     parser.add_argument("--d", type=int, default=default.d, help="head dimension (default: %(default)s)")
     parser.add_argument("--causal", action="store_true", help="causal attention instead of dense")
-    parser.add_argument("--regime", choices=sorted(RESULTS.allowed["regime"]), default=default.regime,
+    parser.add_argument("--regime", choices=sorted(words("regime")), default=default.regime,
                         help="how it was timed (default: %(default)s)")
 
 

@@ -6,13 +6,12 @@ overlaps, of registers, of barriers. Nor does it see what the copy engine writes
 """
 from __future__ import annotations
 
-import csv
 import functools
 from dataclasses import dataclass
 
-from tools.paths import DOCS
+from tools import results
 
-RESULTS = DOCS / "results" / "h200.csv"
+RESULTS = results.RESULTS / "h200.csv"
 MMA_FLOP = 16 * 8 * 16 * 2
 FMA_FLOP = 128 * 2  # of the CUDA cores, per SM and clock: CUDA Programming Guide
 WARPS_SHUFFLED = 1  # 32 lanes per SM and clock: the same; a vote takes half of that
@@ -22,8 +21,7 @@ COUNTERS = ("mma", "wgmma", "ldmatrix", "smem_wavefronts", "shuffles", "votes", 
 @functools.cache
 def rate(ceiling: str) -> float:
     """Operations or bytes per SM and clock, the most that was measured."""
-    with RESULTS.open() as file:
-        return max(float(row["flop_per_clk_sm"]) for row in csv.DictReader(file) if row["stage"] == ceiling and row["flop_per_clk_sm"])
+    return max(row.flop_per_clk_sm for row in results.rows(RESULTS) if row.stage == ceiling and row.flop_per_clk_sm)
 
 
 @dataclass(frozen=True)

@@ -23,14 +23,13 @@ from pathlib import Path
 from typing import NoReturn
 
 DONE, FAILED, USAGE, CANNOT_RUN_HERE, INTERRUPTED = 0, 1, 2, 77, 130  # exit codes, as the ladder has them
-from tools import rungs
+from tools import results, rungs
 from tools.course import cost
 from tools.paths import ROOT
 
 FOLDER = ROOT / "course" / "exercises"
 KINDS = ("fill", "hunt", "predict", "climb", "open")
 FREE = ("climb", "open")  # any kernel may do
-RESULTS = ROOT / "docs" / "results" / "h200.csv"
 ABOUT_COUNTS = ("counts_differ", "conflicts_differ")  # right and slow; all others are wrong
 BYTE_ORDER_MARK = "\ufeff"  # an editor on Windows may put it before the first character
 BEGIN, END = "// ---- your part:", "// ---- end of your part"
@@ -349,10 +348,7 @@ def within(path: Path) -> Path:
 
 def registers_of(rung: str) -> int:
     """Per thread, as ptxas gave them for sm_90 when the rung was measured."""
-    import csv
-
-    with RESULTS.open() as file:
-        return next(int(row["registers"]) for row in csv.DictReader(file) if row["stage"] == rung and row["registers"])
+    return next(row.registers for row in results.rows(cost.RESULTS) if row.stage == rung and row.registers)
 
 
 def work_folder() -> Path:

@@ -23,18 +23,15 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from tools import rungs
+from tools import results, rungs
 from tools.evidence import ncu
 from tools.evidence.ncu import Failure
 from tools.paths import ROOT
 
-SCHEMA = json.loads((ROOT / "docs" / "results" / "schema.json").read_text(encoding="utf-8"))
-FORM = SCHEMA["traffic"]
-COLUMNS = [column["name"] for column in FORM["columns"]]
-KEY = FORM["identity"]
+COLUMNS, KEY = results.columns("traffic"), results.SCHEMA["traffic"]["identity"]
 LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)
 EMULATED_LENGTHS = (256, 512, 1024, 2048, 4096)
-TOKENS, HEADS = SCHEMA["results"]["sweep_tokens"], SCHEMA["results"]["headline"]["heads"]
+TOKENS, HEADS = results.SWEEP_TOKENS, results.HEADLINE["heads"]
 SMALL = {"batch": 1, "heads": 2}
 DURATION = "gpu__time_duration.sum"
 BETWEEN = "fill"  # the kernel that poisons the output before each launch

@@ -25,7 +25,7 @@ def formula(query_tile: int | None) -> str:
     return "4nd + 4n²d" + (f"/{query_tile}" if query_tile > 1 else "")
 
 
-def tiles(rows: list[traffic.Row]) -> list[int | None]:
+def tiles(rows: list[results.Row]) -> list[int | None]:
     """Rows of queries in a tile of each stage's, out of the model's bytes; None where scores are kept in memory."""
     found = set()
     for row in rows:
@@ -42,7 +42,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     del parser
 
 
-def collect(csv: Path, rows: list[traffic.Row], arguments: Namespace) -> figure.Points:
+def collect(csv: Path, rows: list[results.Row], arguments: Namespace) -> figure.Points:
     panels = []
     for level, metrics in LEVELS:
         measured = traffic.measured_over_n(csv, rows, metrics)
@@ -55,4 +55,4 @@ def collect(csv: Path, rows: list[traffic.Row], arguments: Namespace) -> figure.
 
 
 if __name__ == "__main__":
-    sys.exit(figure.main(NAME, __doc__, collect, render, heights, add_arguments, CSV, traffic.read))
+    sys.exit(figure.main(NAME, __doc__, collect, render, heights, add_arguments, CSV, results.traffic))

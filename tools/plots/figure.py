@@ -10,9 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tools import results, rungs
+from tools.paths import DOCS
 
-FIGURES = results.ROOT / "docs" / "figures"
-RESULTS = results.ROOT / "docs" / "results"
+FIGURES = DOCS / "figures"
+RESULTS = results.RESULTS
 
 # A figure is as wide as a phone, so that its type of 10 points is 9 pixels there, and as large as the text on a screen.
 # What a figure holds is stacked and never side by side.
@@ -144,7 +145,7 @@ def main(name: str, description: str, collect: Callable, render: Callable, heigh
         print(error, file=sys.stderr)
         return 2
     except ModuleNotFoundError as error:
-        print(f"{parser.prog} needs {error.name}: apt-get install python3-matplotlib", file=sys.stderr)
+        print(f"{parser.prog} needs {error.name}: apt-get install python3-{error.name}", file=sys.stderr)
         return 77
     except OSError as error:
         print(f"{output}: {error.strerror}", file=sys.stderr)

@@ -26,7 +26,7 @@ REACHED = ("dram_read", "l2_read")
 ROOFS = ("mma_sync", "wgmma")
 
 
-def peak(csv: Path, rows: list[traffic.Row], names: tuple[str, str]) -> float:
+def peak(csv: Path, rows: list[results.Row], names: tuple[str, str]) -> float:
     """Bytes per second: bytes per cycle times cycles per second, the largest of all launches."""
     launches: dict[tuple, dict[str, float]] = {}
     for row in rows:
@@ -38,7 +38,7 @@ def peak(csv: Path, rows: list[traffic.Row], names: tuple[str, str]) -> float:
     return max(found)
 
 
-def collect(csv: Path, rows: list[traffic.Row], arguments: Namespace) -> figure.Points:
+def collect(csv: Path, rows: list[results.Row], arguments: Namespace) -> figure.Points:
     timed = csv.with_name(csv.name.replace("_traffic", ""))
     selection = results.Selection(n=N)
     measured, _, ceilings = results.select(timed, results.read(timed), selection)
@@ -112,4 +112,4 @@ def table(points: figure.Points) -> list[tuple[str, list[str], list[list[str]]]]
 
 
 if __name__ == "__main__":
-    sys.exit(figure.main(NAME, __doc__, collect, render, heights, add_arguments, CSV, traffic.read))
+    sys.exit(figure.main(NAME, __doc__, collect, render, heights, add_arguments, CSV, results.traffic))

@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--heads", type=int, default=results.HEADLINE["heads"], help="heads (default: %(default)s)")
     parser.add_argument("--d", type=int, default=results.HEADLINE["d"], help="head dimension (default: %(default)s)")
     parser.add_argument("--causal", action="store_true", help="causal attention instead of dense")
-    parser.add_argument("--regime", choices=sorted(results.RESULTS.allowed["regime"]), default="turns",
+    parser.add_argument("--regime", choices=sorted(results.words("regime")), default="turns",
                         help="how it was timed (default: %(default)s)")
 
 

@@ -15,7 +15,7 @@ TOKENS = results.SWEEP_TOKENS
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--regime", choices=sorted(results.RESULTS.allowed["regime"]), default="turns",
+    parser.add_argument("--regime", choices=sorted(results.words("regime")), default="turns",
                         help="how it was timed (default: %(default)s)")
 
 

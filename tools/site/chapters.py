@@ -78,21 +78,6 @@ def timing_lines(rows: list[results.Row]) -> list[tuple[str, list[str]]]:
     return [line for line in lines if any(line[1])]
 
 
-def read_counters(path: Path) -> dict[str, dict[str, dict[str, float]]]:
-    """stage -> kernel -> metric -> value, kernels in the order of the file (ncu's order, the default first)."""
-    counters: dict[str, dict[str, dict[str, float]]] = {}
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            for number, row in enumerate(csv.DictReader(file), 2):
-                kernels = counters.setdefault(row["stage"], {})
-                kernels.setdefault(row["kernel"], {})[row["metric"]] = float(row["value"])
-    except FileNotFoundError:
-        return {}
-    except (KeyError, ValueError, TypeError) as error:
-        raise results.ResultsError(f"{path}:{number}: not a row of counters: {error}") from None
-    return counters
-
-
 def counter_lines(columns: list[dict[str, float] | None]) -> list[tuple[str, list[str]]]:
     lines = []
     for label, metric, form in COUNTERS:
@@ -202,7 +187,7 @@ def main() -> int:
     arguments = parser.parse_args()
     try:
         rows = results.read(CSV)
-        counters = read_counters(CSV.with_name("h200_counters.csv"))
+        counters = results.counters(CSV.with_name("h200_counters.csv"))
         stale = []
 
         def renew(page: Path, new: str) -> None:

@@ -1,6 +1,6 @@
 """```{bench-lab}```: the measured results as an interactive chart. The page carries the files of docs/results as they
-stand, read and checked here by the code that the plots use, with docs/results/schema.json, by whose rules the page
-checks a reader's own file."""
+stand, read and checked here by the code that the plots use, with the columns of docs/results/schema.json, by
+which the page reads a reader's own file."""
 from __future__ import annotations
 
 import html
@@ -13,7 +13,6 @@ from sphinx.util.docutils import SphinxDirective
 
 from tools import results, rungs
 from tools.paths import ROOT
-from tools.plots import traffic
 
 SCRIPTS = ("lab_csv.js", "lab_view.js", "lab_chart.js", "lab.js")
 
@@ -31,13 +30,13 @@ def files() -> list[tuple[Path, str]]:
 def text_of(path: Path, form: str) -> str:
     """The file as it stands, but for rows of rungs that the ladder no longer has."""
     lines = path.read_text(encoding="utf-8").splitlines()
-    return "".join(f"{line}\n" for line in [lines[0], *(lines[row.line - 1] for row in results.read(path, results.form(form)))])
+    return "".join(f"{line}\n" for line in [lines[0], *(lines[row.line - 1] for row in results.read(path, form))])
 
 
 def data() -> str:
     """For a script element: no `<` may stand in it."""
     value = {
-        "forms": results.schema(),
+        "forms": {form: {key: results.SCHEMA[form][key] for key in ("properties", "required")} for form in ("results", "traffic")},
         "rungs": rungs.names(),
         "parts": {rung.name: rung.part or "ladder" for rung in rungs.known()},
         "headline": results.HEADLINE,
@@ -75,10 +74,9 @@ class BenchLab(SphinxDirective):
         for path, form in files():
             self.env.note_dependency(str(path))
             try:
-                if form == "traffic":
-                    traffic.read(path)
-                else:
-                    tables.append(table(path, results.read(path)))
+                read = results.read(path, form)
+                if form == "results":
+                    tables.append(table(path, read))
             except results.ResultsError as error:
                 raise ExtensionError(f"{{bench-lab}}: {error}") from None
         return [nodes.raw("", f'<div class="bench-lab"><div class="without-script">{"".join(tables)}</div>'

@@ -11,7 +11,6 @@ at its end repeats the words around each of them with the expression in its plac
 """
 from __future__ import annotations
 
-import csv
 import functools
 import re
 import statistics
@@ -20,8 +19,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 
 from tools import changes, results, rungs
-from tools.paths import DOCS
-from tools.plots import traffic as traffic_file
+from tools.paths import ROOT
 
 BLOCK = re.compile(r"^<!-- numbers\n(.*?)^-->\n?", re.M | re.S)
 HOLE = re.compile(r"\{([^{}]+)\}")
@@ -33,20 +31,6 @@ METRICS = {
     "waits_global": "smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active.ratio",
     "waits_shared": "smsp__average_warps_issue_stalled_short_scoreboard_per_issue_active.ratio",
 }
-
-
-def _file(name: str):
-    return DOCS / "results" / name
-
-
-@functools.cache
-def _rows() -> list[results.Row]:
-    return results.read(_file("h200.csv"))
-
-
-@functools.cache
-def _repeated_rows() -> list[results.Row]:
-    return results.read(_file("h200_repeat.csv"))
 
 
 class NoRows(results.NotMeasured):
@@ -84,28 +68,27 @@ def h200(name: str, **shape) -> results.Row:
     """A row of h200.csv: a rung by name or number, a variant, a peer or a ceiling; at the README's shape unless
     told."""
     selection = results.Selection(**shape)
-    found = [row for row in _of(name, _rows(), "docs/results/h200.csv") if row.source == "measured" and selection.takes(row)]
+    found = [row for row in _of(name, results.recorded("h200.csv"), "docs/results/h200.csv") if row.source == "measured" and selection.takes(row)]
     return _only(found, f"{name} at {selection} in docs/results/h200.csv")
 
 
 def repeat(name: str, **shape) -> results.Row:
     """The same of an earlier run, h200_repeat.csv."""
     selection, file = results.Selection(**shape), "docs/results/h200_repeat.csv"
-    return _only([row for row in _of(name, _repeated_rows(), file) if selection.takes(row)], f"{name} at {selection} in {file}")
+    return _only([row for row in _of(name, results.recorded("h200_repeat.csv"), file) if selection.takes(row)], f"{name} at {selection} in {file}")
 
 
 @functools.cache
 def _groups() -> dict[tuple, dict[str, dict[int, tuple[str, float, float]]]]:
     """Kind, milliseconds of a launch and MHz by round, by contestant, by heat: what a Selection names, the commit and the heat."""
     found: dict[tuple, dict[str, dict[int, tuple[str, float, float]]]] = {}
-    with _file("h200_rounds.csv").open(encoding="utf-8", newline="") as file:
-        for line, row in enumerate(csv.DictReader(file), 2):
-            shape = results.Selection(int(row["batch"]), int(row["heads"]), int(row["n"]), int(row["d"]), row["causal"] == "1", row["regime"], row["inputs"])
-            rounds = found.setdefault((shape, row["commit"], row["heat"]), {}).setdefault(row["contestant"], {})
-            if int(row["round"]) in rounds:
-                raise results.ResultsError(f"docs/results/h200_rounds.csv:{line}: a second group of {row['contestant']} in heat {row['heat']}, "
-                                           f"round {row['round']}, commit {row['commit']}, {shape}")
-            rounds[int(row["round"])] = row["kind"], float(row["ms"]), float(row["clock_mhz"])
+    for line, row in enumerate(results.table("h200_rounds.csv"), 2):
+        shape = results.Selection(int(row["batch"]), int(row["heads"]), int(row["n"]), int(row["d"]), row["causal"] == "1", row["regime"], row["inputs"])
+        rounds = found.setdefault((shape, row["commit"], row["heat"]), {}).setdefault(row["contestant"], {})
+        if int(row["round"]) in rounds:
+            raise results.ResultsError(f"docs/results/h200_rounds.csv:{line}: a second group of {row['contestant']} in heat {row['heat']}, "
+                                       f"round {row['round']}, commit {row['commit']}, {shape}")
+        rounds[int(row["round"])] = row["kind"], float(row["ms"]), float(row["clock_mhz"])
     return found
 
 
@@ -170,18 +153,14 @@ def beside(name: str, other: str, commit: str | None = None, **shape) -> Beside:
 
 def sweep(name: str, column: str, regime: str) -> list[float]:
     """A column at every N of the sweep, in which batch x N is constant."""
-    found = [row.values[column] for row in _of(name, _rows(), "docs/results/h200.csv") if row.source == "measured"
+    found = [row.values[column] for row in _of(name, results.recorded("h200.csv"), "docs/results/h200.csv") if row.source == "measured"
              and row.regime == regime and row.batch * row.n == results.SWEEP_TOKENS and not row.causal and row.is_plain]
     return found or _only(found, f"the sweep of {name}, {regime}, in docs/results/h200.csv")
 
 
 @functools.cache
 def _counters() -> dict[str, dict[str, dict[str, float]]]:
-    found: dict[str, dict[str, dict[str, float]]] = {}
-    with _file("h200_counters.csv").open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            found.setdefault(row["stage"], {}).setdefault(row["kernel"], {})[row["metric"]] = float(row["value"])
-    return found
+    return results.counters(results.RESULTS / "h200_counters.csv")
 
 
 def ncu(name: str, metric: str, kernel: str | None = None) -> float:
@@ -202,30 +181,23 @@ def waits(name: str) -> float:
     return sum(value for metric, value in next(iter(kernels.values())).items() if "_issue_stalled_" in metric)
 
 
-@functools.cache
-def _traffic() -> list[traffic_file.Row]:
-    return traffic_file.read(_file(traffic_file.FILE))
-
-
 def traffic(name: str, metric: str, n: int, causal: bool = False) -> float:
     """A value of h200_traffic.csv, in bytes or events per head: traffic('06', 'lts__t_bytes.sum', 4096)."""
-    found = _of(name, _traffic(), f"docs/results/{traffic_file.FILE}")
+    found = _of(name, results.recorded("h200_traffic.csv", "traffic"), "docs/results/h200_traffic.csv")
     return _only([row for row in found if (row.metric, row.n, row.causal) == (metric, n, causal)],
-                 f"{metric} of {name} at N = {n}{', causal' if causal else ''} in docs/results/{traffic_file.FILE}").per_head
+                 f"{metric} of {name} at N = {n}{', causal' if causal else ''} in docs/results/h200_traffic.csv").per_head
 
 
 def latency(what: str) -> SimpleNamespace:
     """A row of h200_latencies.csv: latency('L2').clocks and .ns."""
-    with _file("h200_latencies.csv").open(encoding="utf-8", newline="") as file:
-        found = [row for row in csv.DictReader(file) if row["what"] == what]
+    found = [row for row in results.table("h200_latencies.csv") if row["what"] == what]
     row = _only(found, f"{what} in docs/results/h200_latencies.csv")
     return SimpleNamespace(clocks=float(row["clocks"]), ns=float(row["ns"]))
 
 
 def tried(what: str, column: str = "TFLOPS") -> float:
     """A figure of h200_trials_hopper.csv, of the row whose first cell begins so: tried('three warpgroups'), or with the column 'without it'."""
-    with _file("h200_trials_hopper.csv").open(encoding="utf-8", newline="") as file:
-        found = [row for row in csv.DictReader(file) if row["tried"].startswith(what)]
+    found = [row for row in results.table("h200_trials_hopper.csv") if row["tried"].startswith(what)]
     return float(_only(found, f"{what!r} in docs/results/h200_trials_hopper.csv")[column])
 
 
@@ -241,8 +213,7 @@ def changed(name: str) -> int:
 
 def mutants(column: str) -> int:
     """A column of mutants.csv, summed over its rungs: mutants('survived')."""
-    with _file("mutants.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = results.table("mutants.csv")
     if not rows or column not in rows[0]:
         raise results.ResultsError(f"no column {column} in docs/results/mutants.csv")
     return sum(int(row[column]) for row in rows)
@@ -250,7 +221,7 @@ def mutants(column: str) -> int:
 
 def count(path: str, pattern: str = "") -> int:
     """How many lines of a file match: what prose says of the code itself."""
-    lines = (results.ROOT / path).read_text(encoding="utf-8").splitlines()
+    lines = (ROOT / path).read_text(encoding="utf-8").splitlines()
     return sum(bool(re.search(pattern, line)) for line in lines) or _only([], f"a line like {pattern!r} in {path}")
 
 

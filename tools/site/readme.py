@@ -179,7 +179,7 @@ def main() -> int:
                 raise Stale("\n".join([*difference, f"{page}: the table is stale; run: make plots"]))
         if arguments.check and arguments.csv.is_file():
             check_figures(arguments.csv)
-            check_figures(arguments.csv.with_name(arguments.csv.stem + "_traffic.csv"), traffic.read, TRAFFIC_FIGURES)
+            check_figures(arguments.csv.with_name(arguments.csv.stem + "_traffic.csv"), results.traffic, TRAFFIC_FIGURES)
     except Stale as stale:
         print(stale, file=sys.stderr)
         return 1

@@ -46,7 +46,7 @@ class Plot(SphinxDirective):
         parser = argparse.ArgumentParser()
         module.add_arguments(parser)
         try:
-            rows = (traffic if module.CSV == traffic.FILE else results).read(path)
+            rows = (results.traffic if module.CSV == traffic.FILE else results.read)(path)
             points = module.collect(path, rows, parser.parse_args([]))
         except results.NotMeasured:
             return [nodes.paragraph("", f"This figure is {LATER}.", classes=["not-measured"])]

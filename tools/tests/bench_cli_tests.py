@@ -18,6 +18,7 @@ import time
 import unittest
 from pathlib import Path
 
+from tools import results
 from tools.paths import ROOT
 from tools.tests.rungs import default, prefix, Rungs, step
 
@@ -90,6 +91,7 @@ class Bench(unittest.TestCase):
                      str(self.csv))
         self.assertEqual(run.returncode, 0, run.stderr)
         names = [row["stage"] for row in self.rows()]
+        self.assertEqual([row.stage for row in results.rows(self.csv)], names)  # by docs/results/schema.json
         self.assertCountEqual(names, [rung["stage"] for rung in RUNGS.all] + ["mma_sync", "ex2"])
         for name in names:
             self.assertIn(name, run.stdout)

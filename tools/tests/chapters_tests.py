@@ -149,10 +149,10 @@ class Prose(Scratch):
                     ("02_brick", '"flash_attention<64, 128, 4>"', "sass.MOV", 3), ("02_brick", '"flash_attention<64, 128, 4>"', "sass.IMAD", 4),
                     ("02_brick", '"flash_attention<64, 32, 2>"', "sass.MOV", 5))))
         (self.folder / "mutants.csv").write_text("rung,mutants,survived\n00_stone,10,0\n01_wood,20,3\n")
-        patch = mock.patch.object(prose, "_file", lambda name: self.folder / name)
+        patch = mock.patch.object(results, "RESULTS", self.folder)
         patch.start()
         self.addCleanup(patch.stop)
-        for cached in (prose._rows, prose._counters, prose._traffic, prose._groups):
+        for cached in (results.recorded, prose._counters, prose._groups):
             cached.cache_clear()
             self.addCleanup(cached.cache_clear)
 

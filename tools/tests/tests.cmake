@@ -1,8 +1,8 @@
 # Tests of what is not compiled: the front door, the Makefile, the evidence scripts, the plots and the README.
 
-# The first Python in PATH may be one without matplotlib.
+# The first Python in PATH may be one without matplotlib and jsonschema.
 function(can_plot result python)
-  execute_process(COMMAND ${python} -c "import matplotlib" RESULT_VARIABLE status OUTPUT_QUIET ERROR_QUIET)
+  execute_process(COMMAND ${python} -c "import jsonschema, matplotlib" RESULT_VARIABLE status OUTPUT_QUIET ERROR_QUIET)
   if(NOT status EQUAL 0)
     set(${result} FALSE PARENT_SCOPE)
   endif()
@@ -10,7 +10,7 @@ endfunction()
 find_program(LADDER_PYTHON NAMES python3 PATHS /usr/bin VALIDATOR can_plot)
 mark_as_advanced(LADDER_PYTHON)
 if(NOT LADDER_PYTHON)
-  message(STATUS "No Python with matplotlib: the scripts and plots are not tested (./ladder test installs one)")
+  message(STATUS "No Python with matplotlib and jsonschema: the scripts and plots are not tested (./ladder test installs one)")
   return()
 endif()
 

@@ -268,7 +268,7 @@ lab.start = (home) => {
     showTable(now, made);
     const rows = made.series.flatMap((one) => one.points.map((point) => point.row));
     download.download = `flash-ladder-${chosen.metric}.csv`;
-    download.href = `data:text/csv;charset=utf-8,${encodeURIComponent(lab.write(rows, forms[metric.form].columns.map(({ name }) => name)))}`;
+    download.href = `data:text/csv;charset=utf-8,${encodeURIComponent(lab.write(rows, Object.keys(forms[metric.form].properties)))}`;
   }
 
   addEventListener("hashchange", () => {

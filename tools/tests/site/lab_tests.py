@@ -7,7 +7,6 @@ from urllib.parse import parse_qsl
 
 from tools import results, rungs
 from tools.paths import ROOT
-from tools.plots import traffic
 from tools.tests.site import browser
 from tools.tests.site.lab import EVERYBODY, GPU, HEADLINE, LabCase, ROWS, SWEEP
 from tools.tests.site.ladder import STAGES
@@ -35,7 +34,7 @@ def expected(row: dict, metric: str) -> tuple:
 METRICS = ("tflops", "ms", "pct_ceiling", "vs_previous", "vs_fa2", "flop_per_clk_sm")
 
 
-TRAFFIC = [row for path in sorted((ROOT / "docs" / "results").glob("*_traffic.csv")) for row in traffic.read(path)]
+TRAFFIC = [row for path in sorted((ROOT / "docs" / "results").glob("*_traffic.csv")) for row in results.traffic(path)]
 
 
 def recorded_bytes() -> list[str]:

@@ -24,7 +24,7 @@ DOCS = ROOT / "docs"
 
 
 def can_build() -> bool:
-    found = all(importlib.util.find_spec(name) for name in ("sphinx", "myst_parser"))
+    found = all(importlib.util.find_spec(name) for name in ("sphinx", "myst_parser", "jsonschema"))
     return found and Path("/usr/share/javascript/katex").is_dir()
 
 
