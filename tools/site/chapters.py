@@ -191,7 +191,7 @@ def main() -> int:
         stale = []
 
         def renew(page: Path, new: str) -> None:
-            new = prose.filled(new, str(page.relative_to(ROOT)))
+            new = prose.renewed(prose.filled(new, str(page.relative_to(ROOT))), str(page.relative_to(ROOT)))
             if new != page.read_text(encoding="utf-8"):
                 stale.append(page)
                 if not arguments.check:
@@ -204,8 +204,8 @@ def main() -> int:
                 raise results.ResultsError(f"{chapter}: expected one line {BEGIN} and one line {END} behind it")
             generated = f"{BEGIN}\n{block(rung, rows, counters)}\n{END}"
             renew(chapter, re.sub(f"{re.escape(BEGIN)}\n.*?{re.escape(END)}", lambda _: generated, text, flags=re.DOTALL))
-        for page in [*(ROOT / part.name / "README.md" for part in rungs.parts() if part.name), CSV.with_name("README.md"),
-                     *sorted(DOCS.glob("*.md")), ROOT / "README.md"]:
+        chapters = {rung.path / "README.md" for rung in rungs.known()}
+        for page in sorted({*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *ROOT.glob("*/README.md")} - chapters):
             renew(page, page.read_text(encoding="utf-8"))
     except (results.ResultsError, rungs.RungsError) as error:
         print(error, file=sys.stderr)

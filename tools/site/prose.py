@@ -2,8 +2,23 @@
 
     h200('02').tflops / h200('01').tflops:.2f
 
-A page of the site has it in a role. A chapter is also read as it stands, so its prose has plain numbers, and a comment
-at its end repeats the words around each of them with the expression in its place; chapters.py renews the prose by it:
+A page is read where the repository is hosted too, so numbers stand in it as they are, each with its formula in a comment that no reader
+sees; `chapters.py` renews them, and tables whose cells follow one formula by column:
+
+    is worth <!--=h200('02').tflops / h200('01').tflops:.2f-->1.25<!--/--> times
+
+    <!-- table N
+    512: n=512, batch=32
+    1024: n=1024, batch=16
+    |
+    34: {h200('34', ROW).tflops:.0f}
+    over cuDNN: {beside('34', 'cudnn_bhnd', ROW).ratio:.2f} times
+    -->
+    | N | 34 | over cuDNN |
+    <!-- /table -->
+
+A page of the site may still have it in a role, and a chapter a comment at its end which repeats the words around each number with the
+expression in its place:
 
     <!-- numbers
     is worth {h200('02').tflops / h200('01[64x128, 4 warps]').tflops:.2f} times
@@ -23,6 +38,8 @@ from tools.paths import ROOT
 
 BLOCK = re.compile(r"^<!-- numbers\n(.*?)^-->\n?", re.M | re.S)
 HOLE = re.compile(r"\{([^{}]+)\}")
+INLINE = re.compile(r"<!--=(.+?)-->(.*?)<!--/-->", re.S)
+TABLE = re.compile(r"^(<!-- table (.*)\n((?:.+\n)*?)-->\n)(?:\|.*\n)*<!-- /table -->$", re.M)
 SMS = 132  # of the H200 that all files here are of
 METRICS = {
     "wavefronts": "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
@@ -242,6 +259,42 @@ def number(text: str) -> str:
         raise type(error)(f"{text}: {error}") from None
     except (results.ResultsError, rungs.RungsError, SyntaxError, NameError, TypeError, ValueError, AttributeError, ArithmeticError, OSError) as error:
         raise results.ResultsError(f"{text}: {error}") from None
+
+
+def renewed(text: str, where: str) -> str:
+    """A page in which every number and table that has its formula beside it is computed anew. A number of a rung that was not measured
+    yet stays as it is."""
+    def inline(match: re.Match) -> str:
+        try:
+            return f"<!--={match[1]}-->{number(match[1])}<!--/-->"
+        except NoRows as error:
+            print(f"{where}: not measured yet: {error}", file=sys.stderr)
+            return match[0]
+
+    try:
+        text = TABLE.sub(lambda match: f"{match[1]}{table(match[2], match[3])}<!-- /table -->", text)
+        return INLINE.sub(inline, text)
+    except results.ResultsError as error:
+        raise type(error)(f"{where}: {error}") from None
+
+
+def table(corner: str, spec: str) -> str:
+    """Lines of LABEL: WORDS make the rows and, behind a line of `|`, LABEL: TEMPLATE the columns: a template has numbers in braces, and
+    for ROW the words of the row, or its label where there are none."""
+    above, bar, below = spec.partition("\n|\n")
+    if not bar:
+        raise results.ResultsError(f"table {corner}: no line | between its rows and its columns")
+    rows, columns = ([[part.strip() for part in line.partition(":")[::2]] for line in part.strip().splitlines()] for part in (above, below))
+
+    def cell(words: str, template: str) -> str:
+        try:
+            return HOLE.sub(lambda hole: number(hole[1].replace("ROW", words)), template)
+        except NoRows:
+            return ""
+
+    lines = [[corner, *(label for label, _ in columns)], ["---", *(["---:"] * len(columns))]]
+    lines += [[label, *(cell(words or label, template) for _, template in columns)] for label, words in rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def _pattern(line: str) -> re.Pattern:

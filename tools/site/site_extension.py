@@ -166,6 +166,7 @@ def read_source(app, docname: str, source: list[str]) -> None:
     source[0] = re.sub(r"^<!-- player (\S+) (.+) -->$", r"```{trace-player} \1\n:at: \2\n```", source[0], flags=re.M)
     source[0] = re.sub(r"^!\[[^\]]*\]\((\S+\.svg)\)$",
                        lambda match: f"```{{sketch}} {match[1]}\n```" if is_sketch(folder / match[1]) else match[0], source[0], flags=re.M)
+    source[0] = prose.INLINE.sub(r"{number}`\1`", source[0])
     try:
         source[0] = prose.BLOCK.sub("", prose.filled(source[0], f"{docname}.md", "{{number}}`{}`".format))
     except results.ResultsError as error:

@@ -180,6 +180,29 @@ class Prose(Scratch):
             with self.subTest(text), self.assertRaisesRegex(results.ResultsError, said):
                 prose.number(text)
 
+    TABLE = """<!-- table N
+512: n=512, batch=32
+8192:
+|
+06: {h200('06', ROW).tflops:.0f}
+over FA2: {100 * h200('06', ROW).vs_fa2:.0f} %
+-->
+"""
+
+    def test_numbers_and_tables_beside_their_formulas_are_renewed(self) -> None:
+        spec = self.TABLE.replace("8192:\n", "8192: n=8192\n")
+        at = [prose.h200("06", n=512, batch=32), prose.h200("06")]
+        rows = "".join(f"| {row.n} | {row.tflops:.0f} | {100 * row.vs_fa2:.0f} % |\n" for row in at)
+        text = f"Has <!--=h200('06').tflops:.0f-->1<!--/--> TFLOPS.\n\n{spec}| old |\n<!-- /table -->\n"
+        wanted = (f"Has <!--=h200('06').tflops:.0f-->190<!--/--> TFLOPS.\n\n{spec}| N | 06 | over FA2 |\n| --- | ---: | ---: |\n"
+                  f"{rows}<!-- /table -->\n")
+        self.assertEqual(prose.renewed(text, "page.md"), wanted)
+        self.assertEqual(prose.renewed(wanted, "page.md"), wanted)
+        for broken, said in (("<!--=h200('77').tflops:.0f-->1<!--/-->", "page.md: .*no row of 77"), (f"{self.TABLE}<!-- /table -->", "page.md"),
+                             ("<!-- table N\n512:\n-->\n<!-- /table -->", r"no line \|")):
+            with self.assertRaisesRegex(results.ResultsError, said):
+                prose.renewed(broken, "page.md")
+
     def rounds(self, *groups: tuple) -> None:
         """h200_rounds.csv: of each group the contestant, its commit, heat, round, milliseconds and MHz, and what differs from the rest of them."""
         columns = ("contestant", "commit", "heat", "round", "ms", "clock_mhz")
