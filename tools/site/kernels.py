@@ -13,10 +13,8 @@ from pygments.lexers import CudaLexer
 from sphinx.errors import ExtensionError
 from sphinx.util.docutils import SphinxDirective
 
-from tools import changes, rungs
-
-PARTS = ("LOAD", "QK", "SOFTMAX", "PV", "STORE")
-LAUNCH = "LAUNCH"  # behind them, what the host does
+from tools import changes, results, rungs
+from tools.site.blocks import LAUNCH, part_lines, PARTS, region_lines
 
 
 def rung_named(directive: str, name: str) -> rungs.Rung:
@@ -99,21 +97,6 @@ class RungDiff(SphinxDirective):
         return [nodes.raw("", side_by_side(rung.previous, rung.name), format="html")]
 
 
-def part_lines(text: list[str], name: str) -> list[range]:
-    """Where the parts `// NAME` stand, from 1: each to the next part, or to where its block ends."""
-    marks = [(n, line.index("//")) for n, line in enumerate(text, 1) if re.match(rf" *// ({'|'.join((*PARTS, LAUNCH))})\b", line)]
-    found = []
-    for (start, indent), (stop, _) in zip(marks, [*marks[1:], (len(text) + 1, 0)]):
-        if re.match(rf" *// {name}\b", text[start - 1]):
-            ends = (n for n in range(start, stop) if text[n - 1].strip() and len(text[n - 1]) - len(text[n - 1].lstrip()) < indent
-                    and not text[n - 1].startswith("#"))
-            last = next(ends, stop) - 1
-            while not text[last - 1].strip():
-                last -= 1
-            found.append(range(start, last + 1))
-    return found
-
-
 def parts(stage: str) -> str:
     """Links to the five parts, and to the launch. A kernel marks all of them, or, like the three of 00_naive, none."""
     text = kernel_path(stage).read_text(encoding="utf-8").splitlines()
@@ -141,29 +124,16 @@ class Kernel(SphinxDirective):
         return [nodes.raw("", parts(stage) + code(lines, range(1, len(lines) + 1), "kernel", marked, anchors=True), format="html")]
 
 
-def function_lines(text: list[str], name: str) -> list[range]:
-    """A function at the left margin, with the comment and the template line above it."""
-    found = []
-    for n, line in enumerate(text, 1):
-        if re.match(rf"\w.*\b{name}\(", line) and not line.endswith(";"):
-            first = n
-            while text[first - 2].startswith(("//", "template")):
-                first -= 1
-            found.append(range(first, text.index("}", n) + 2))
-    return found
-
-
 class Region(SphinxDirective):
     """```{region} 03_kvpipe SOFTMAX```: a part of kernel.cuh, by its mark or by the name of a function."""
     required_arguments = 2
 
     def run(self):
         stage, name = rung_named("{region}", self.arguments[0]).name, self.arguments[1]
-        text = kernel_path(stage).read_text(encoding="utf-8").splitlines()
-        is_mark = name in (*PARTS, LAUNCH)
-        found = part_lines(text, name) if is_mark else function_lines(text, name)
-        if not found:
-            raise ExtensionError(f"{kernel_name(stage)} has no {'mark // ' if is_mark else 'function '}{name}")
+        try:
+            found = region_lines(stage, name)
+        except results.ResultsError as error:
+            raise ExtensionError(str(error)) from None
         lines = highlighted(stage)
         where = ", ".join(f"{part.start}-{part.stop - 1}" for part in found)
         blocks = '<div class="fold">...</div>'.join(code(lines, part) for part in found)

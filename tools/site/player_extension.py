@@ -15,7 +15,8 @@ from sphinx.util.docutils import SphinxDirective
 
 from tools import rungs
 from tools.site.drawings import dealt, layouts
-from tools.site.kernels import code, highlighted, kernel_path, PARTS
+from tools.site.blocks import PARTS
+from tools.site.kernels import code, highlighted, kernel_path
 from tools.site.traces import file_of, of_no_rung
 
 SCRIPTS = {'class="player"': ("trace.js", "replay.js", "player.js"), 'class="explorer"': ("swizzle.js", "explorer.js")}

@@ -18,7 +18,7 @@ from sphinx.util.docutils import SphinxDirective
 
 from tools import changes, results, rungs
 from tools.paths import DOCS, ROOT
-from tools.site import glossary_links, prose
+from tools.site import blocks, glossary_links, prose
 from tools.site.code_style import Dark
 from tools.site.drawings import DRAWINGS
 from tools.site.kernels import Kernel, kernel_name, kernel_path, Region, RungDiff, start
@@ -53,18 +53,6 @@ def contents(part: str | None) -> list[str]:
     return pages
 
 
-def timing(row: results.Row | None) -> list[str]:
-    """TFLOPS, the gain over the rung that it starts from with its interval, the share of FA2, as cells of a table."""
-    if row is None:
-        return ["", "", ""]
-    gain = ""
-    if None not in (row.vs_previous, row.vs_previous_lo, row.vs_previous_hi):
-        percent = [(ratio - 1) * 100 for ratio in (row.vs_previous, row.vs_previous_lo, row.vs_previous_hi)]
-        digits = 0 if percent[0] >= 100 else 1
-        gain = f"{percent[0]:+.{digits}f} % [{percent[1]:+.{digits}f}, {percent[2]:+.{digits}f}]"
-    return [f"{row.tflops:.1f}", gain, f"{row.vs_fa2 * 100:.1f} %" if row.vs_fa2 is not None else ""]
-
-
 class Rungs(TocTree):
     """```{rungs}```: the ladder, in its order; ```{rungs} past_fa2```: the chapters of a part."""
     required_arguments = 0
@@ -83,14 +71,7 @@ class RungsTable(SphinxDirective):
     """```{rungs-table}```: every rung with its idea, its diff and what was measured."""
 
     def run(self):
-        selection = results.Selection()
-        lines = ["| rung | TFLOPS | against the rung before | of FA2 | changed lines | the one idea |", "|---|---:|---:|---:|---:|---|"]
-        measured = {row.stage: row for row in results.read(DOCS / "results" / "h200.csv")
-                    if row.is_rung and row.source == "measured" and selection.takes(row)}
-        changed = changes.since_previous()
-        for rung in rungs.known():
-            cells = [f"[{rung.name}](../{rung.directory}/README.md)", *timing(measured.get(rung.name)), str(changed[rung.name][1]) if rung.name in changed else ""]
-            lines.append("| " + " | ".join([*cells, rung.idea.replace("|", "\\|")]) + " |")
+        lines = blocks.ladder().splitlines()
         holder = nodes.container(classes=["wide"])
         self.state.nested_parse(StringList(lines, source=self.env.docname), 0, holder)
         return [holder]
@@ -149,6 +130,11 @@ def part_page(part: rungs.Part, text: str) -> str:
     return f"{text}\n\n```{{rungs}} {part.name}\n:maxdepth: 1\n:titlesonly:\n```\n"
 
 
+# Blocks that the site shows in its own way.
+SHOWN = {"ladder-table": "```{{rungs-table}}{}\n```".format,
+         "region": "```{{region}} {}\n```".format}
+
+
 def read_source(app, docname: str, source: list[str]) -> None:
     """Links to folders, which a code host shows as pages, lead to their README; drawings stand in the page; comments
     that a code host hides become what they name, `<!-- drawing NAME -->` and numbers; a chapter gets its diff and its
@@ -166,6 +152,7 @@ def read_source(app, docname: str, source: list[str]) -> None:
     source[0] = re.sub(r"^<!-- player (\S+) (.+) -->$", r"```{trace-player} \1\n:at: \2\n```", source[0], flags=re.M)
     source[0] = re.sub(r"^!\[[^\]]*\]\((\S+\.svg)\)$",
                        lambda match: f"```{{sketch}} {match[1]}\n```" if is_sketch(folder / match[1]) else match[0], source[0], flags=re.M)
+    source[0] = blocks.BLOCK.sub(lambda match: SHOWN[match[1]](match[2].strip()) if match[1] in SHOWN else match[3], source[0])
     source[0] = prose.INLINE.sub(r"{number}`\1`", source[0])
     try:
         source[0] = prose.BLOCK.sub("", prose.filled(source[0], f"{docname}.md", "{{number}}`{}`".format))

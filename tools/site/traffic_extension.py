@@ -14,8 +14,7 @@ from sphinx.util.docutils import SphinxDirective
 from tools import results
 from tools.plots import figure, traffic
 from tools.site import prose
-
-LATER = "not measured yet"
+from tools.site.blocks import LATER
 
 
 def table(head: list[str], rows: list[list[str]], caption: str = "") -> str:

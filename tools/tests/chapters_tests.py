@@ -12,7 +12,7 @@ from pathlib import Path
 from unittest import mock
 
 from tools import results, rungs
-from tools.site import chapters, draw, prose, readme, sketch
+from tools.site import blocks, chapters, draw, prose, readme, sketch
 from tools.tests import fake_ladder
 from tools.tests.scratch import BUILT, FIXTURE, ROOT, Scratch
 
@@ -202,6 +202,23 @@ over FA2: {100 * h200('06', ROW).vs_fa2:.0f} %
                              ("<!-- table N\n512:\n-->\n<!-- /table -->", r"no line \|")):
             with self.assertRaisesRegex(results.ResultsError, said):
                 prose.renewed(broken, "page.md")
+
+    def test_blocks_are_made_anew(self) -> None:
+        for rung, line in (("02_brick", "  int shift = 1;\n"), ("01_wood", "  int shift = 0;\n")):
+            (self.folder / rung).mkdir()
+            (self.folder / rung / "kernel.cuh").write_text(f"// {rung}\n\nvoid tile(int i) {{\n{line}}}\n")
+        table = self.folder / "a.csv"
+        table.write_text('what,figure\n"one | two",3\n')
+        text = "".join(f"<!-- {words} -->\nold\n<!-- /{words.split()[0]} -->\n" for words in ("region 02 tile", "diff 02 shift", f"csv {table}"))
+        with mock.patch.object(rungs, "root", lambda: self.folder):
+            new = blocks.renewed(text, "page.md")
+            self.assertEqual(blocks.renewed(new, "page.md"), new)
+            for broken in ("region 02 none", "diff 02 none", "csv"):
+                with self.assertRaisesRegex(results.ResultsError, f"page.md: {broken}"):
+                    blocks.renewed(f"<!-- {broken} -->\n<!-- /{broken.split()[0]} -->\n", "page.md")
+        self.assertNotIn("old", new)
+        for said in ("```cpp\nvoid tile(int i) {\n  int shift = 1;\n}\n```", "```diff\n- int shift = 0;\n+ int shift = 1;\n```", "| one \\| two | 3 |"):
+            self.assertIn(said, new)
 
     def rounds(self, *groups: tuple) -> None:
         """h200_rounds.csv: of each group the contestant, its commit, heat, round, milliseconds and MHz, and what differs from the rest of them."""
