@@ -9,13 +9,16 @@ Of each block the first line says which and of what; `chapters.py` renews what s
 """
 from __future__ import annotations
 
+import argparse
 import csv
+import importlib
 import re
 import shlex
 import textwrap
 
 from tools import changes, results, rungs
 from tools.paths import ROOT
+from tools.plots import figure
 from tools.site import prose
 
 PARTS = ("LOAD", "QK", "SOFTMAX", "PV", "STORE")
@@ -26,7 +29,7 @@ CORE = 10  # lines of a change that a chapter shows
 
 def table(head: list[str], rows: list[list[str]], align: str = "") -> str:
     """`align` has a letter for each column, l or r."""
-    ends = ["---:" if letter == "r" else "---" for letter in align.ljust(len(head), "l")]
+    ends = ["---:" if letter == "r" else "---" for letter in align.ljust(len(head), "l")[:len(head)]]
     return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |\n" for row in ([head, *rows])).replace(
         " |\n", f" |\n| {' | '.join(ends)} |\n", 1)
 
@@ -134,8 +137,23 @@ def file(path: str) -> str:
     return table(head, rows)
 
 
-BLOCKS = {"region": region, "diff": diff, "ladder-table": ladder, "csv": file}
-BLOCK = re.compile(rf"^<!-- ({'|'.join(BLOCKS)})((?: .*)?) -->\n(.*?)^<!-- /\1 -->$", re.M | re.S)
+def plot(name: str) -> str:
+    """A figure of docs/figures, for a page of docs/, and the same as tables."""
+    module = importlib.import_module(f"tools.plots.{name}")
+    path, parser = results.RESULTS / module.CSV, argparse.ArgumentParser()
+    module.add_arguments(parser)
+    try:
+        rows = results.traffic(path) if path.name.endswith("_traffic.csv") else results.read(path)
+        points = module.collect(path, rows, parser.parse_args([]))
+    except results.NotMeasured:
+        return f"This figure is {LATER}.\n"
+    tables = [f"{caption}\n\n{table(head, body, 'l' + 'r' * len(head))}" for caption, head, body in module.table(points)]
+    return (f"![{points['title']}](figures/{figure.path_of(path, module.NAME).name})\n\n"
+            f"<details><summary>The same as a table</summary>\n\n{chr(10).join(tables)}\n</details>\n")
+
+
+BLOCKS = {"plot": plot, "region": region, "diff": diff, "ladder-table": ladder, "csv": file}
+BLOCK = re.compile(rf"^<!-- ({'|'.join(BLOCKS)})((?: [^\n]*)?) -->\n(.*?)^<!-- /\1 -->$", re.M | re.S)
 
 
 def renewed(text: str, where: str) -> str:

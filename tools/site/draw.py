@@ -6,6 +6,7 @@ With --check nothing is written: exits 1 when a drawing is older than what it is
 from __future__ import annotations
 
 import argparse
+import html
 import re
 import runpy
 import sys
@@ -13,6 +14,8 @@ from pathlib import Path
 
 from tools import results, rungs
 from tools.paths import DOCS, ROOT, SITE
+from tools.site.drawings import DRAWINGS, standing_alone
+from tools.site.schemes import SCHEMES
 from tools.site.sketch import Sketch
 
 STYLE = SITE / "static" / "drawing.css"
@@ -26,6 +29,24 @@ def sources() -> list[Path]:
 
 def drawn(source: Path) -> Sketch:
     return runpy.run_path(str(source))["DRAWING"]
+
+
+def figures() -> dict[Path, str]:
+    """The drawings that pages of docs/ share, and their files."""
+    style = STYLE.read_text(encoding="utf-8")
+    made = {**DRAWINGS, **SCHEMES}
+    return {DOCS / "drawings" / f"{name}.svg": standing_alone(make(), style) for name, make in made.items()}
+
+
+def with_figures(figures: dict[Path, str]) -> dict[Path, str]:
+    """The same, and the pages whose images have the titles of these as their words."""
+    files = dict(figures)
+    for page in DOCS.glob("*.md"):
+        text = page.read_text(encoding="utf-8")
+        for svg, drawn in figures.items():
+            text = described(text, str(svg.relative_to(DOCS)), html.unescape(re.search("<title>(.*?)</title>", drawn)[1]))
+        files[page] = text
+    return files
 
 
 def described(text: str, name: str, title: str) -> str:
@@ -56,6 +77,11 @@ def main() -> int:
         if not arguments.check:
             for path, source in old:
                 path.write_text(wanted(source)[path], encoding="utf-8")
+        for path, text in with_figures(figures()).items() if not arguments.only else ():
+            if not path.is_file() or path.read_text(encoding="utf-8") != text:
+                old.append((path, path))
+                if not arguments.check:
+                    path.write_text(text, encoding="utf-8")
     except (ValueError, results.ResultsError, rungs.RungsError) as error:
         print(error, file=sys.stderr)
         return 2

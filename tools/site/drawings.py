@@ -6,6 +6,7 @@ import functools
 import html
 import json
 import os
+import re
 import subprocess
 import tempfile
 from pathlib import Path
@@ -99,6 +100,15 @@ def banks(name: str) -> str:
     return grid(f"{name.capitalize()}: which chunk lies in which banks. Reading chunk 2 of eight rows: {count} wavefront{'s' * (count > 1)}",
                 "Chunk 2 of rows 0 to 7 begins in bank " + ", ".join(map(str, places)) + ".",
                 [f"row {r}" for r in range(8)], [f"{4 * g}-{4 * g + 3}" for g in range(8)], cells)
+
+
+def standing_alone(figure: str, style: str) -> str:
+    """The drawing of a figure as a file, with its style and ground, as Sketch.svg writes them."""
+    wide, tall, inner = re.search(r'<svg[^>]*viewBox="0 0 (\S+) (\S+)"[^>]*>(.*)</svg>', figure, re.S).groups()
+    words, _, drawn = inner.partition("</desc>")
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" class="sketch" viewBox="0 0 {wide} {tall}" width="{1.5 * float(wide):g}" '
+            f'height="{1.5 * float(tall):g}" role="img">{words}</desc>\n<style>\n{style}</style>\n'
+            f'<rect class="ground" x="-8" y="-8" width="{float(wide) + 16:g}" height="{float(tall) + 16:g}"/>\n{drawn.strip()}\n</svg>\n')
 
 
 DRAWINGS = {

@@ -38,11 +38,28 @@ SPEAKS_OF = {"in turns": r"\b(?:TFLOPS|regime|timed|rounds|power|clock)", "phase
 @functools.cache
 def terms() -> dict[str, re.Pattern]:
     """Longest first, so that a bank conflict is not taken for a bank."""
-    text = GLOSSARY.read_text(encoding="utf-8").partition("```{glossary}")[2]
-    names = re.findall(r"^(\w.*)$", text.partition("```")[0], re.M)
+    text = GLOSSARY.read_text(encoding="utf-8")
+    names = re.findall(r"^### (.+)$", text, re.M) or re.findall(r"^(\w.*)$", text.partition("```{glossary}")[2].partition("```")[0], re.M)
     exact = {name: 0 if name.isupper() or name[1:].isdigit() else re.I for name in names}  # SM is no word, sm might be
     longest_first = sorted(names, key=len, reverse=True)
     return {name: re.compile(rf"(?<![\w-]){WHITE.join(map(re.escape, name.split()))}s?(?![\w-])", exact[name]) for name in longest_first}
+
+
+def anchor(name: str) -> str:
+    """Of a heading, as a code host makes it."""
+    return re.sub(r"[^\w\- ]", "", name.lower()).replace(" ", "-")
+
+
+def with_roles(docname: str, text: str) -> str:
+    """A page whose plain links to terms are Sphinx's own, and the glossary, whose terms are headings, as its directive."""
+    names = {anchor(name): name for name in terms()}
+    text = re.sub(r"\[([^\]]+)\]\((?:[^()\s]*glossary\.md)?#([\w-]+)\)",
+                  lambda match: f"{{term}}`{match[1]} <{names[match[2]]}>`" if match[2] in names else match[0], text)
+    if docname == "docs/glossary" and "\n### " in text:
+        head, *entries = re.split(r"^### ", text, flags=re.M)
+        lines = [name + "\n" + textwrap.indent(said.strip(), "  ") for name, _, said in (entry.partition("\n") for entry in entries)]
+        text = head + "```{glossary}\n" + "\n\n".join(lines) + "\n```\n"
+    return text
 
 
 def first_use(name: str, text: str, paragraph: Callable[[], str] | None = None) -> re.Match | None:

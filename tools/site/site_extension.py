@@ -130,15 +130,15 @@ def part_page(part: rungs.Part, text: str) -> str:
     return f"{text}\n\n```{{rungs}} {part.name}\n:maxdepth: 1\n:titlesonly:\n```\n"
 
 
-# Blocks that the site shows in its own way.
-SHOWN = {"ladder-table": "```{{rungs-table}}{}\n```".format,
+# Blocks that the site shows in its own way, but for code that is no rung's.
+SHOWN = {"ladder-table": "```{{rungs-table}}{}\n```".format, "plot": "```{{plot}} {}\n```".format,
          "region": "```{{region}} {}\n```".format}
 
 
 def read_source(app, docname: str, source: list[str]) -> None:
     """Links to folders, which a code host shows as pages, lead to their README; drawings stand in the page; comments
-    that a code host hides become what they name, `<!-- drawing NAME -->` and numbers; a chapter gets its diff and its
-    kernel."""
+    that a code host hides become what they name, numbers, `<!-- drawing NAME -->`, and by `<!-- site NAME WORDS -->` any directive, whose
+    content may stand in lines of its own; a chapter gets its diff and its kernel."""
     folder = (ROOT / docname).parent
 
     def link(match: re.Match) -> str:
@@ -152,7 +152,9 @@ def read_source(app, docname: str, source: list[str]) -> None:
     source[0] = re.sub(r"^<!-- player (\S+) (.+) -->$", r"```{trace-player} \1\n:at: \2\n```", source[0], flags=re.M)
     source[0] = re.sub(r"^!\[[^\]]*\]\((\S+\.svg)\)$",
                        lambda match: f"```{{sketch}} {match[1]}\n```" if is_sketch(folder / match[1]) else match[0], source[0], flags=re.M)
-    source[0] = blocks.BLOCK.sub(lambda match: SHOWN[match[1]](match[2].strip()) if match[1] in SHOWN else match[3], source[0])
+    source[0] = glossary_links.with_roles(docname, source[0])
+    source[0] = re.sub(r"^<!-- site ([a-z-]+)(.*?)\n?-->$", r"```{\1}\2\n```", source[0], flags=re.M | re.S)
+    source[0] = blocks.BLOCK.sub(lambda match: SHOWN[match[1]](match[2].strip()) if match[1] in SHOWN and "/" not in match[2] else match[3], source[0])
     source[0] = prose.INLINE.sub(r"{number}`\1`", source[0])
     try:
         source[0] = prose.BLOCK.sub("", prose.filled(source[0], f"{docname}.md", "{{number}}`{}`".format))
