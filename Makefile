@@ -2,8 +2,8 @@
 BUILD  ?= build
 STAGE  ?=
 STAGES := $(filter-out build% work%,$(patsubst %/stage.cu,%,$(sort $(wildcard */stage.cu)) $(sort $(wildcard */*/stage.cu))))
-# A Python with matplotlib: the system's, where another one comes first in PATH.
-PYTHON ?= $(shell for p in python3 /usr/bin/python3; do $$p -c 'import matplotlib' 2>/dev/null && echo $$p && exit; done; echo python3)
+# A Python with matplotlib and jsonschema: the system's, where another one comes first in PATH.
+PYTHON ?= $(shell for p in python3 /usr/bin/python3; do $$p -c 'import matplotlib, jsonschema' 2>/dev/null && echo $$p && exit; done; echo python3)
 CSV    ?= $(wildcard docs/results/h200.csv)
 
 export LADDER_BUILD := $(abspath $(BUILD))
@@ -53,34 +53,34 @@ test:
 docs:
 	@./ladder docs
 handouts: docs
-	@docs/site/handouts.py $(if $(ANSWERS),--answers) $(BUILD)/site $(BUILD)/handouts$(if $(ANSWERS),-with-answers) $(STAGE)
+	@$(PYTHON) -m tools.site.handouts $(if $(ANSWERS),--answers) $(BUILD)/site $(BUILD)/handouts$(if $(ANSWERS),-with-answers) $(STAGE)
 slides: docs
-	@docs/site/slides.py $(BUILD)/site $(BUILD)/slides $(STAGE) || [ $$? -eq 77 ]
+	@$(PYTHON) -m tools.site.slides $(BUILD)/site $(BUILD)/slides $(STAGE) || [ $$? -eq 77 ]
 diff:
 	@./ladder build ladder
-	@harness/evidence/rung_diff $(STAGE)
+	@$(PYTHON) -m tools.evidence.rung_diff $(STAGE)
 
 plots:
 	@./ladder build ladder
 	@for csv in $(CSV); do for figure in climb tflops_per_rung waterfall tflops_over_n time_over_n; do \
-	  $(PYTHON) harness/plots/$$figure.py $$csv || exit; done; \
-	  for figure in regimes power engines; do $(PYTHON) harness/plots/$$figure.py $$csv || [ $$? -eq 77 ] || exit; done; \
+	  $(PYTHON) -m tools.plots.$$figure $$csv || exit; done; \
+	  for figure in regimes power engines; do $(PYTHON) -m tools.plots.$$figure $$csv || [ $$? -eq 77 ] || exit; done; \
 	  for figure in bytes_over_n memory_over_n roofline; do \
-	  $(PYTHON) harness/plots/$$figure.py $${csv%.csv}_traffic.csv || [ $$? -eq 77 ] || exit; done; done
-	@$(PYTHON) docs/site/readme.py
-	@$(PYTHON) docs/site/chapters.py
-	@$(PYTHON) docs/site/course.py
-	@$(PYTHON) docs/site/traces.py
-	@$(PYTHON) docs/site/draw.py
-	@$(PYTHON) docs/site/demonstration.py --build $(BUILD)
+	  $(PYTHON) -m tools.plots.$$figure $${csv%.csv}_traffic.csv || [ $$? -eq 77 ] || exit; done; done
+	@$(PYTHON) -m tools.site.readme
+	@$(PYTHON) -m tools.site.chapters
+	@$(PYTHON) -m tools.site.course
+	@$(PYTHON) -m tools.site.traces
+	@$(PYTHON) -m tools.site.draw
+	@$(PYTHON) -m tools.site.demonstration --build $(BUILD)
 
 resources:
 	@./ladder build ladder
-	@$(PYTHON) harness/evidence/resources.py $(BUILD)
+	@$(PYTHON) -m tools.evidence.resources $(BUILD)
 
 profile:
 	@./ladder build ladder
-	@$(PYTHON) harness/evidence/traffic.py $(STAGE) --build $(BUILD) $(if $(OUT),--csv $(OUT))
+	@$(PYTHON) -m tools.evidence.traffic $(STAGE) --build $(BUILD) $(if $(OUT),--csv $(OUT))
 
 benchmark:
 	@./ladder build emulator_benchmark
@@ -89,7 +89,7 @@ benchmark:
 # The table is of whole runs.
 mutants:
 	@./ladder build ladder
-	@$(PYTHON) harness/mutants/mutants.py --build $(BUILD) $(if $(STAGE),$(STAGE),--csv docs/results/mutants.csv)
+	@$(PYTHON) -m tools.mutants.mutants --build $(BUILD) $(if $(STAGE),$(STAGE),--csv docs/results/mutants.csv)
 
 $(SANITIZERS):
 	@command -v compute-sanitizer >/dev/null || { echo 'compute-sanitizer is not on PATH; it comes with the CUDA Toolkit.' >&2; exit 77; }

@@ -1,4 +1,4 @@
-from sketch import Sketch
+from tools.site.sketch import Sketch
 
 DRAWING = Sketch("The scores make six trips through global memory",
                  "Three kernels stand side by side: scores, softmax, output. Below them lies global memory with Q, K, V, the n x n matrix S and "

@@ -1,4 +1,4 @@
-from sketch import Sketch
+from tools.site.sketch import Sketch
 
 DRAWING = Sketch("How often a tile of K is read from shared memory for 64 queries",
                  "Left, p09: four warps with 16 query rows each, and each reads the whole tile of K: four reads. Right, 01: two warps with 32 rows each, two groups of 16. Each warp "

@@ -1,5 +1,5 @@
-from drawings import layouts
-from sketch import Sketch
+from tools.site.drawings import layouts
+from tools.site.sketch import Sketch
 
 CHUNK = 2  # the one that ldmatrix reads of eight rows
 

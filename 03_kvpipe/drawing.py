@@ -1,6 +1,6 @@
 """From the recorded traces: in which order a warp copies, waits and multiplies."""
-from schemes import order
-from sketch import FULL, Sketch
+from tools.site.schemes import order
+from tools.site.sketch import FULL, Sketch
 
 STAGES = ("02_swizzle", "03_kvpipe")
 WIDE = {"copy": 30.0, "request": 8.0, "wait": 5.0, "barrier": 5.0, "multiply": 38.0, "softmax": 24.0, "store": 12.0}

@@ -1,4 +1,4 @@
-from sketch import Sketch
+from tools.site.sketch import Sketch
 
 DRAWING = Sketch("A block of V, 16 keys by 16 columns: two instructions before, one now",
                  "Both times the block is four matrices of 8 x 8. Left, 03: one ldmatrix.x2.trans fetches the two matrices of columns 0 to 7, another one those of columns 8 to 15. "

@@ -1,4 +1,4 @@
-from sketch import Sketch
+from tools.site.sketch import Sketch
 
 DRAWING = Sketch("From a score to its weight: four steps before, two now, each waiting for the one to its left",
                  "Above, 04: multiply by the scale, subtract the maximum, multiply by log2 e, ex2. Below, 05: one fused multiply-add and ex2.")

@@ -1,4 +1,4 @@
-from sketch import Sketch
+from tools.site.sketch import Sketch
 
 DRAWING = Sketch("A fragment of K and two groups of rows: which loop stands outside",
                  "Left, 05's order: for each group, load the fragment, multiply it. Two loads in the source. Right, 06: load the fragment, then multiply it for each group. "

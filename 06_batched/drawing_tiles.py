@@ -1,6 +1,6 @@
 """Two rungs at two tiles, from docs/results: which of the two changes pays."""
-from prose import h200
-from sketch import Sketch
+from tools.site.prose import h200
+from tools.site.sketch import Sketch
 
 TILES = ("64x128", "128x64")
 NAMES = {("05", "64x128"): "05", ("05", "128x64"): "05[128x64, 4 warps]", ("06", "64x128"): "06[64x128, 4 warps]", ("06", "128x64"): "06"}

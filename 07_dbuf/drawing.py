@@ -1,4 +1,4 @@
-from sketch import Sketch
+from tools.site.sketch import Sketch
 
 LOAD, STEPS = 30.0, 5  # cycles of an ldmatrix, as the write-up has them; four mma take about as long, for the drawing
 

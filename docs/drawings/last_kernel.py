@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from sketch import FULL, Sketch
+from tools.site.sketch import FULL, Sketch
 
 KERNEL = (Path(__file__).resolve().parents[2] / "hopper" / "34_under" / "kernel.cuh").read_text(encoding="utf-8")
 STAGES = 2

@@ -1,6 +1,6 @@
 """How near and how wide each memory is, to scale. Shared memory's rate is arithmetic, the others' and all latencies were measured."""
-import prose
-from sketch import FULL, Sketch
+from tools.site import prose
+from tools.site.sketch import FULL, Sketch
 
 SMS, CLOCK = 132, 1.98e9
 SHARED = SMS * 128 * CLOCK / 1e12  # TB/s: a wavefront of 32 banks x 4 B per clock and SM

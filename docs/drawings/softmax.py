@@ -1,7 +1,7 @@
 """The worked example of docs/softmax.md: four scores in two tiles, and what the running numbers are after each."""
 from math import exp
 
-from sketch import FULL, Sketch
+from tools.site.sketch import FULL, Sketch
 
 SCORES = ((1, 3), (2, 5))
 TALL, WIDE, BASE = 78.0, 34.0, 128.0

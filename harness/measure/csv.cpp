@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 using json = nlohmann::ordered_json;
 
-// ---- the rules: csv_schema() says them to the plots and the site -----------------------------------------------------
+// ---- the rules; docs/results/schema.json has them for other readers ---------------------------------------------------
 
 // Columns that files from before they were added lack.
 constexpr std::string_view ADDED_LATER[] = {"previous", "heat", "version"};
@@ -75,11 +75,6 @@ constexpr BindingCeiling BINDING[] = {{"wgmma"}, {"wgmma_rs"}, {"mma_sync", "pct
 // ---- the columns: each knows its name and how a row's cell becomes text and back -----------------------------------
 
 enum class CellType { text, integer, number, flag };
-
-constexpr std::string_view name_of(CellType type) {
-  constexpr std::string_view NAMES[] = {"word", "integer", "number", "flag"};
-  return NAMES[static_cast<int>(type)];
-}
 
 struct Column {
   const char* name;
@@ -432,29 +427,6 @@ json to_json(const ResultRow& row) {
     }
   }
   return object;
-}
-
-json csv_schema() {
-  json schema{{"columns", json::array()}, {"required", REQUIRED},      {"added_later", ADDED_LATER},
-              {"flags", json::object()},  {"allowed", json::object()}, {"identity", IDENTITY},
-              {"ordered", json::array()}, {"limits", json::array()},   {"ceilings", json::array()}};
-  for (const Column& column : columns()) {
-    schema["columns"].push_back({{"name", column.name}, {"type", name_of(column.type)}});
-  }
-  for (const auto& [word, value] : FLAGS) schema["flags"][std::string(word)] = value;
-  for (const auto& [column, allowed] : WORDS) schema["allowed"][std::string(column)] = allowed;
-  for (const auto& names : ORDERED) schema["ordered"].push_back(names);
-  for (const auto& [column, is, value, why] : LIMITS) {
-    schema["limits"].push_back({{"column", column}, {std::string(is), value}, {"why", why}});
-  }
-  for (const auto& [stage, column, before_sm] : BINDING) {
-    json ceiling{{"stage", stage}};
-    if (!column.empty()) ceiling.update({{"column", column}, {"before_sm", before_sm}});
-    schema["ceilings"].push_back(std::move(ceiling));
-  }
-  schema["headline"] = {{"batch", HEADLINE.batch}, {"heads", HEADLINE.heads}, {"n", HEADLINE.n}, {"d", HEADLINE.d}};
-  schema["sweep_tokens"] = SWEEP_TOKENS;
-  return schema;
 }
 
 Result<std::vector<ResultRow>> read_csv(std::istream& text, const std::string& file) {

@@ -56,10 +56,6 @@ std::string csv_line(const ResultRow& row);
 // One object with the CSV's columns; empty cells are null, `causal` is a boolean.
 nlohmann::ordered_json to_json(const ResultRow& row);
 
-// The rules that read_csv holds a file to, for readers in other languages: docs/results/schema.json has them as "results".
-// With the shapes that figures and tables are of.
-nlohmann::ordered_json csv_schema();
-
 // Reads a whole file, which may lack the columns that were added later. Refuses other columns, text where a number belongs, and figures that cannot be true: an interval
 // that does not hold its value, a measurement given twice, or a rate above the ceilings of the same card that bound it. Messages begin with file:line.
 Result<std::vector<ResultRow>> read_csv(std::istream& text, const std::string& file);

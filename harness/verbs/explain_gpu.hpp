@@ -6,7 +6,7 @@
 
 namespace ladder {
 
-// harness/evidence/traffic.py relies on two things: between the kernels of two launches runs `fill` of gpu.cu and
+// tools/evidence/traffic.py relies on two things: between the kernels of two launches runs `fill` of gpu.cu and
 // nothing else, and the objects of --json come in the order of the launches. A stage that cannot solve a shape is left
 // out with a note; it is an error when none is left.
 Result<ExitCode> explain_on_gpu(const Options& options);

@@ -1,4 +1,4 @@
-from sketch import Sketch
+from tools.site.sketch import Sketch
 
 WIDE, ROW = 104, 0.75  # of a matrix of 128 columns; of one of its rows
 LEFT = (2, 132, 262)

@@ -1,4 +1,4 @@
-from sketch import FULL, Sketch
+from tools.site.sketch import FULL, Sketch
 
 STEP, TILES = 4, (2, 3)  # of a product, a softmax, a copy: equal, and invented
 TILE = 3 * STEP

@@ -1,9 +1,9 @@
 import itertools
 import json
 
-from harness import rungs
-from sketch import FULL, Sketch
-from traces import file_of
+from tools import rungs
+from tools.site.sketch import FULL, Sketch
+from tools.site.traces import file_of
 
 STEP, PACK, TILES = 4, 1, 3  # of a product or a softmax, of packing P; invented
 LEFT = 66

@@ -1,4 +1,4 @@
-from sketch import FULL, Sketch
+from tools.site.sketch import FULL, Sketch
 
 STEP, UNTIL = 4, 20  # of QK, and of PV with a softmax under it; invented
 LEFT = 78

@@ -1,4 +1,4 @@
-from sketch import Sketch
+from tools.site.sketch import Sketch
 
 LOW, HIGH, ABOVE = -4, 17, 8  # log2 units above row_max; ABOVE is RESCALE_ABOVE of the kernel
 DRAWING = Sketch("The four lanes of a row, each with its own largest score of a tile, on the scale of the row's maximum",

@@ -1,4 +1,4 @@
-from sketch import FULL, Sketch
+from tools.site.sketch import FULL, Sketch
 
 STEP, PACK, UNTIL = 4, 1, 18  # of a product, of packing; invented
 LEFT = 62

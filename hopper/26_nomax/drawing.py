@@ -1,6 +1,6 @@
 import math
 
-from sketch import Sketch
+from tools.site.sketch import Sketch
 
 SUM_LIMIT, F16_END = 30000, 65504  # the first is the kernel's
 LOW, HIGH = 0, 18

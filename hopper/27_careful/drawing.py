@@ -1,4 +1,4 @@
-from sketch import FULL, Sketch
+from tools.site.sketch import FULL, Sketch
 
 MAX, EXP = 1, 3  # lengths: to look for the largest scores, and to make weights, add them up and pack them; invented
 DRAWING = Sketch("Two ways to do a tile, look afterwards or look first, and what four tiles cost whose scores grow by much each time",

@@ -1,4 +1,4 @@
-from sketch import Sketch
+from tools.site.sketch import Sketch
 
 ROWS, CHUNKS = 16, 8  # of a warp's rows of O in one panel: 64 columns, 16 B to a chunk
 # Lane l of one stmatrix gives the address of row l % 16 and of column chunk l / 16, which lies in chunk ^ (row % 8).

@@ -1,4 +1,4 @@
-from sketch import FULL, Sketch
+from tools.site.sketch import FULL, Sketch
 
 # Of a block: to start, to get Q and the first K, to multiply, to store O; invented.
 START, LOAD, WORK, STORE, UNTIL = 2, 2, 10, 1, 30

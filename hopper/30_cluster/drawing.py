@@ -1,4 +1,4 @@
-from sketch import Sketch
+from tools.site.sketch import Sketch
 
 BLOCKS, WARPGROUPS, TILE_KIB = 2, 2, 32
 DRAWING = Sketch("A cluster of two blocks: each asks for one panel, which lands in both; each warpgroup lets go of a stage in both",

@@ -1,4 +1,4 @@
-from sketch import FULL, Sketch
+from tools.site.sketch import FULL, Sketch
 
 TILES, BLOCKS, CLUSTERS = 8, 2, 2  # n = 1024, a head
 PAIRS = TILES // BLOCKS

@@ -1,5 +1,5 @@
 """One warpgroup between two tiles of queries. Only the order is the kernels'; the lengths are invented."""
-from sketch import FULL, Sketch
+from tools.site.sketch import FULL, Sketch
 
 PV, STORE, DRAIN, QK, SOFTMAX = 3.0, 2.0, 3.0, 3.0, 4.0
 LEFT = 92

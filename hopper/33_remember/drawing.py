@@ -1,5 +1,5 @@
 """What one warp does where scores are extreme, for two tiles of queries of four tiles of keys each."""
-from sketch import FULL, Sketch
+from tools.site.sketch import FULL, Sketch
 
 MAX, EXP, PAUSE = 1, 3, 1.5  # lengths: to look for the largest scores, to make weights, and between two tiles of queries; invented
 LEFT = 30

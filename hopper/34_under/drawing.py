@@ -1,5 +1,5 @@
 """One warpgroup from one softmax to the next, where maxima grow. Only the order is the kernels'; the lengths are invented."""
-from sketch import FULL, Sketch
+from tools.site.sketch import FULL, Sketch
 
 SOFTMAX, CORRECT, QK, PV = 4.0, 2.0, 3.0, 3.0
 LEFT = 62

@@ -1,4 +1,4 @@
-from sketch import Sketch
+from tools.site.sketch import Sketch
 
 # Which row and chunk of a 16x16 block of K a lane addresses: 06's expression, and this rung's.
 ADDRESS = {"06": lambda lane: (lane % 16, lane // 16), "08": lambda lane: (lane % 8 + lane // 16 * 8, lane // 8 % 2)}

@@ -1,4 +1,4 @@
-from sketch import Sketch
+from tools.site.sketch import Sketch
 
 THRESHOLD, F16_END = 8, 16  # in log2 units
 

@@ -1,6 +1,6 @@
 """Two warps with the same invented work, under both rules. The schedule follows from the rules; the lengths are no
 measurement."""
-from sketch import Sketch
+from tools.site.sketch import Sketch
 
 WORK = {"warp 0": (5, 3, 5, 3), "warp 1": (3, 5, 3, 5)}  # time that each tile takes
 COPY = 2.0

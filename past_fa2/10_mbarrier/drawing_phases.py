@@ -1,5 +1,5 @@
 """One barrier over time: its phases, the parity that each wait names, and a wait that comes two phases late."""
-from sketch import Sketch, FULL
+from tools.site.sketch import FULL, Sketch
 
 SLOTS, TILES = 2, (0, 2, 4, 6)  # those of slot 0
 DRAWING = Sketch("`full` of slot 0 over time: a tile is a phase, and a wait names its parity alone".replace("`", ""),

@@ -1,4 +1,4 @@
-from sketch import Sketch
+from tools.site.sketch import Sketch
 
 ROW_BYTES, TILE_ROWS = 256, 64
 BITS = 16

@@ -1,4 +1,4 @@
-from sketch import Sketch
+from tools.site.sketch import Sketch
 
 DRAWING = Sketch("One SM, eight warps: two blocks copy K and V twice, one block once",
                  "Left, 11: two blocks of four warps on an SM, each with a copy of the same tile of K and V in shared memory, two arrows from L2. Right, 12: one block of eight warps with one copy, one "

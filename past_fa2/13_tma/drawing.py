@@ -1,5 +1,5 @@
 """Who asks, and when. The schedule below follows from the rule of two slots, which both rungs have; its lengths are invented."""
-from sketch import Sketch
+from tools.site.sketch import Sketch
 
 PRODUCTS, COPY = 4.0, 3.0
 

@@ -1,6 +1,6 @@
 """Slots over time, when one warp is late once. The schedule follows from the rule of each rung; the lengths are
 invented."""
-from sketch import Sketch
+from tools.site.sketch import Sketch
 
 COPY = 3.0
 WORK = (4.0, 4.0, 2.0, 2.0, 4.0)  # of each tile

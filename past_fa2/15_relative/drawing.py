@@ -1,6 +1,6 @@
 import struct
 
-from sketch import Sketch
+from tools.site.sketch import Sketch
 
 THRESHOLD = 8.0
 SCORES = (-7.5, -0.25, 0.0, 3.0, 9.0)  # relative to the old maximum, in log2 units

@@ -1,5 +1,5 @@
-from drawings import layouts
-from sketch import Sketch
+from tools.site.drawings import layouts
+from tools.site.sketch import Sketch
 
 SECTOR = 32  # bytes in which global memory is written
 

@@ -1,4 +1,4 @@
-from sketch import FULL, Sketch
+from tools.site.sketch import FULL, Sketch
 
 DRAWING = Sketch("One block, one query: the row of scores is written and read on the chip",
                  "K and V lie in global memory. A block, framed, has one query. Its row of n scores lies in shared memory, 4 n bytes. Three steps follow one "

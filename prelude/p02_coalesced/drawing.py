@@ -1,4 +1,4 @@
-from sketch import Sketch
+from tools.site.sketch import Sketch
 
 DRAWING = Sketch("One load of a warp: lines of 128 bytes that L1 looks up, and what is used of them",
                  "Left, p01: 32 lanes read 2 bytes from 32 different lines, 64 bytes used of 4096. Right, p02: lanes 0 to 7 read one line, 16 bytes each, and so do "

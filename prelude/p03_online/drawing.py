@@ -1,6 +1,6 @@
 from math import exp
 
-from sketch import Sketch
+from tools.site.sketch import Sketch
 
 SCORES = (1, 3, 2, 5)  # those of docs/softmax.md, a key at a time
 ROWS = ("score", "max so far", "correction", "weight", "sum so far")

@@ -1,4 +1,4 @@
-from sketch import Sketch
+from tools.site.sketch import Sketch
 
 DRAWING = Sketch("Who owns which query and which key; outlined: what a warp's four groups read at one moment",
                  "Left, p03: one query; group 0 has keys 0, 4, 8, group 1 keys 1, 5, 9 and so on, so the four groups of a warp read four different keys at a time, "

@@ -1,4 +1,4 @@
-from sketch import Sketch
+from tools.site.sketch import Sketch
 
 GROUPS, KEYS = 16, 64  # of a block; of a tile
 

@@ -1,4 +1,4 @@
-from sketch import Sketch
+from tools.site.sketch import Sketch
 
 DRAWING = Sketch("A value of K is read and converted once: one product before, four now",
                  "Left, p05: each of four groups reads the same chunk of K, converts it and multiplies it with its one query: four reads, four conversions, four products. "

@@ -1,4 +1,4 @@
-from sketch import Sketch
+from tools.site.sketch import Sketch
 
 ROWS, KEYS = 4, 8  # of S per lane
 

@@ -1,4 +1,4 @@
-from sketch import Sketch
+from tools.site.sketch import Sketch
 
 DRAWING = Sketch("Fragments are opaque: S, P and P V go through shared memory, so that lanes can work on rows",
                  "Three layers. On top the tensor cores with QK and PV, whose fragments nobody can read. In the middle shared memory with S in f32, P in f16 and P V in f32. "

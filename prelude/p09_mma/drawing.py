@@ -1,5 +1,5 @@
-from drawings import layouts
-from sketch import Sketch
+from tools.site.drawings import layouts
+from tools.site.sketch import Sketch
 
 LANE = 5
 NAME = {"C": "S: two accumulators", "A": "P: one left operand"}

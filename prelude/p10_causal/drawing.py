@@ -1,4 +1,4 @@
-from sketch import Sketch
+from tools.site.sketch import Sketch
 
 BR = BC = 64
 BLOCKS = 8

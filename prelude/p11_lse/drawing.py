@@ -1,6 +1,6 @@
 import math
 
-from sketch import Sketch
+from tools.site.sketch import Sketch
 
 PARTS = ((1.0, 3.0, 2.0), (4.0, 0.0))  # scores of one row, over the keys of two blocks
 lse = [math.log(sum(map(math.exp, scores))) for scores in PARTS]

@@ -302,15 +302,3 @@ TEST_CASE("what the plots refuse, the command line refuses: a row given twice, b
     CHECK(named(text).empty());
   CHECK(named(std::string("H") + char(0)) == "h200.csv:3: a NUL character; this is no text");
 }
-
-// After a change that is meant: LADDER_RECORD=1 harness_tests "[schema]".
-TEST_CASE("the plots and the site are told the rules that this code has", "[schema]") {
-  const std::string path = LADDER_SOURCE_DIR "/docs/results/schema.json";
-  std::ifstream file(path);
-  nlohmann::ordered_json schema = nlohmann::ordered_json::parse(file);
-  if (std::getenv("LADDER_RECORD") != nullptr) {
-    schema["results"] = csv_schema();
-    std::ofstream(path) << schema.dump(1) << "\n";
-  }
-  CHECK(schema["results"] == csv_schema());
-}

@@ -1,0 +1,883 @@
+"""`./ladder grade DIR`: marks for the submissions in a folder. Each is judged in a cage of its own: course/grading.md.
+
+    ./ladder grade DIR --exercise 02a            one exercise; DIR holds a folder, a zip or a file of each student
+    ./ladder grade DIR --exercise 02a --json marks.json --junit marks.xml
+    ./ladder grade DIR --exercise 02a --gradescope results.json         of a single submission, which DIR is
+    ./ladder grade DIR --exercise 12b --speed    marks for speed too, where there are a GPU and nvcc
+    ./ladder grade DIR --assignment 1 --csv points.csv    all of its exercises, and the assignment's points for them
+"""
+from __future__ import annotations
+
+import argparse
+import contextlib
+import csv
+import dataclasses
+import difflib
+import io
+import itertools
+import json
+import multiprocessing
+import multiprocessing.connection
+import os
+import re
+import resource
+import secrets
+import shlex
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import tomllib
+import xml.etree.ElementTree as xml
+import zipfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tools import rungs
+from tools.course import cage as cages, exercises, speed
+from tools.course.exercises import CANNOT_RUN_HERE, CourseError, DONE, Exercise, FAILED, USAGE, Usage
+
+MOST_BYTES = 1 << 20  # of a submitted file; a kernel has 20 KB
+MOST_ZIPPED = 64 << 20  # of a zip, which has a whole work/
+MOST_SEED = 200  # characters; it is a name
+MOST_SAID = 4000  # characters that a student is told
+NOTES, PROGRESS = "prediction.txt", "progress.json"
+MOST_MEMORY, LEAST_MEMORY = 3 << 30, 512 << 20  # for one, where there is as much; and what a right one takes, with room: up to 334 MiB were seen
+SEEDED = ("hunt", "predict")  # what a seed makes different
+COMPILER_KILLED = "fatal error: Killed signal terminated program"  # as GCC says it; a kernel's own fault it is not
+
+# In this order, and none without those before it: a race makes any answer luck, and counts of a wrong kernel say nothing. A prediction, of
+# the student's own numbers, stands for itself.
+FACETS = ("answers", "races", "counts", "speed", "prediction")
+MARKS = {"answers": 50, "races": 20, "counts": 30}
+ASIDE = {"speed": 20.0, "prediction": 10.0}  # of 100, where they are asked for; those above share the rest
+# Kinds of failure that are neither answers nor counts: what the kernel did to others' memory, read before it was written, or left
+# to the order of its threads.
+RACES = ("emulator_report", "guard_overwritten", "input_modified", "order_dependent", "unset_variable")
+NOT_JUDGED = ("not_judged", "other_seed")  # reasons
+
+
+# ---- what was handed in -----------------------------------------------------------------------------------------------
+
+@dataclass
+class Submission:
+    student: str
+    file: str = ""  # as it lies in DIR
+    text: str = ""
+    notes: str = ""  # prediction.txt, which lies beside it
+    problem: str = ""  # why there is nothing to judge
+    unread: bool = False  # which is not the student's fault
+    missing: bool = False  # there is no file that could be it
+    progress: str = ""  # work/progress.json, which has the seed
+    seed: str = ""
+    result: dict = field(default_factory=dict)
+
+
+class Unclear(Exception):
+    """What is in the file, or whether there is one."""
+
+
+class Missing(Unclear):
+    """Nothing there could be it."""
+
+
+class Several(Unclear):
+    """Which file is meant: for the lecturer to ask, and no fault that marks are for."""
+
+
+def student_of(name: str) -> str:
+    """Moodle's 'Ada Lovelace_123_assignsubmission_file', Canvas' 'lovelaceada_LATE_123_456_kernel.cuh', and plain names."""
+    if moodle := re.fullmatch(r"(.+?_\d+)_assignsubmission_\w+?_?", name):
+        return moodle[1]
+    stem = re.sub(r"\.(cuh|cu|txt|zip)$", "", name)
+    if canvas := re.fullmatch(r"([^_]+)(?:_LATE)?_(\d+)_\d+_.+", stem):
+        return f"{canvas[1]}_{canvas[2]}"
+    return stem
+
+
+def decoded(data: bytes, name: str) -> str:
+    if len(data) > MOST_BYTES:
+        raise Unclear(f"{name} is larger than {MOST_BYTES >> 20} MiB, which no kernel is.")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise Unclear(f"{name} is no text.") from None
+
+
+def read(path: Path, most: int = MOST_BYTES + 1) -> bytes:
+    """Of a regular file alone: a link may lead to somebody else's, and a pipe never ends."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with os.fdopen(descriptor, "rb") as file:
+        if not os.path.isfile(f"/proc/self/fd/{descriptor}"):
+            raise Unclear(f"{path.name} is no file.")
+        return file.read(most)
+
+
+def folders_of_exercises() -> set[str]:
+    return {folder.name for folder in exercises.FOLDER.iterdir()}
+
+
+def of_a_student(names: list[str]) -> list[str]:
+    """Without what a Mac or git puts there."""
+    return [name for name in names if not re.search(r"(^|/)(\.|__MACOSX/)", name)]
+
+
+def chosen(names: list[str], exercise: Exercise, suffixes: tuple[str, ...]) -> str:
+    """Of the names in a student's folder or zip: the exercise's file in the exercise's folder, or the only one of that name, or the
+    only one that could be it. What lies in another exercise's folder is that one's, as in a whole work/ that is handed in."""
+    others = folders_of_exercises() - {exercise.name}
+    names = [name for name in of_a_student(names) if not others & set(name.split("/")[:-1])]
+    called = [name for name in names if name.rpartition("/")[2] == exercise.file_name]
+    inside = [name for name in called if f"/{exercise.name}/" in f"/{name}"]
+    likely = [name for name in names if name.endswith(suffixes) and name.rpartition("/")[2] != NOTES]
+    for found in (inside, called, likely):
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise Several(f"Which one? {', '.join(sorted(found)[:4])}. Leave one of them.")
+    raise Missing(f"There is no {exercise.file_name}.")
+
+
+def beside(name: str) -> dict[str, str]:
+    """What else is read: the prediction in the same folder, and the progress in the one above."""
+    folder = name.rpartition("/")[0]
+    above = folder.rpartition("/")[0]
+    return {"notes": f"{folder}/{NOTES}".lstrip("/")} | ({"progress": f"{above}/{PROGRESS}".lstrip("/")} if folder else {})
+
+
+def suffixes_of(exercise: Exercise) -> tuple[str, ...]:
+    return (Path(exercise.file_name).suffix, ".cu") if exercise.file_name.endswith(".cuh") else (Path(exercise.file_name).suffix,)
+
+
+def text_beside(what: str, name: str, data: bytes) -> str:
+    """A progress that is no text has no seed, and the kernel is judged all the same."""
+    return decoded(data, name) if what == "notes" else data[:MOST_BYTES].decode(errors="replace")
+
+
+def from_folder(submission: Submission, folder: Path, exercise: Exercise) -> None:
+    names = [str((Path(at) / name).relative_to(folder)) for at, _, files in os.walk(folder, onerror=raise_it) for name in files]
+    try:
+        name = chosen(names, exercise, suffixes_of(exercise))
+    except Missing:  # Moodle makes a folder for each student, in which the zip lies
+        zips = [name for name in of_a_student(names) if name.endswith(".zip")]
+        if not zips:
+            raise
+        if len(zips) > 1:
+            raise Several(f"Which one? {', '.join(sorted(zips)[:4])}. Leave one of them.") from None
+        from_zip(submission, folder / zips[0], exercise)
+        submission.file = f"{folder.name}/{zips[0].rpartition('/')[0]}".rstrip("/") + f"/{submission.file}"
+        return
+    submission.file = f"{folder.name}/{name}"
+    submission.text = decoded(read(folder / name), name)
+    for what, file in beside(name).items():
+        if (folder / file).is_file():
+            setattr(submission, what, text_beside(what, file, read(folder / file)))
+
+
+def raise_it(error: OSError) -> None:
+    raise error
+
+
+def from_zip(submission: Submission, path: Path, exercise: Exercise) -> None:
+    """Read where it is: what is not unpacked lands nowhere and fills no disk."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(read(path, MOST_ZIPPED))) as archive:
+            name = chosen([info.filename for info in archive.infolist() if not info.is_dir()], exercise, suffixes_of(exercise))
+            submission.file = f"{path.name}/{name}"
+            with archive.open(name) as file:
+                submission.text = decoded(file.read(MOST_BYTES + 1), name)
+            for what, other in beside(name).items():
+                if other in archive.namelist():
+                    with archive.open(other) as file:
+                        setattr(submission, what, text_beside(what, other, file.read(MOST_BYTES + 1)))
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
+        raise Unclear(f"{path.name} cannot be unpacked: {error}.") from None
+
+
+def one(path: Path, exercise: Exercise) -> Submission:
+    submission = Submission(student_of(path.name.encode(errors="replace").decode()), path.name.encode(errors="replace").decode())
+    try:
+        if path.is_symlink():
+            raise Unclear(f"{path.name} is a link.")
+        if path.is_dir():
+            from_folder(submission, path, exercise)
+        elif path.suffix == ".zip":
+            from_zip(submission, path, exercise)
+        else:
+            submission.text = decoded(read(path), path.name)
+    except Unclear as unclear:
+        submission.problem, submission.unread = str(unclear), isinstance(unclear, Several)
+        submission.missing = isinstance(unclear, Missing)
+    except OSError as error:
+        submission.problem, submission.unread = f"{submission.file} cannot be read: {error.strerror}.", True
+    return submission
+
+
+def submissions_in(folder: Path, exercise: Exercise, single: bool = False) -> list[Submission]:
+    """A folder that holds the exercise's file itself, or folders of exercises, is one submission, as an autograder finds it."""
+    if single:
+        return [one(folder.resolve(), exercise)]
+    try:
+        entries = sorted(path for path in folder.iterdir() if not path.name.startswith((".", "__MACOSX")))
+    except OSError as error:
+        raise Usage(f"{folder} cannot be read: {error.strerror}.") from None
+    if {path.name for path in entries} & {exercise.file_name, *folders_of_exercises()}:
+        return [one(folder.resolve(), exercise)]
+    taken = [path for path in entries if path.is_dir() or path.suffix in (*suffixes_of(exercise), ".zip")]
+    if not taken:
+        raise Usage(f"{folder} holds no submissions: neither folders of students nor {exercise.file_name}, zip or "
+                    f"{' or '.join(suffixes_of(exercise))} files.\n  What it may look like: course/grading.md")
+    found: dict[str, Submission] = {}
+    for path in taken:
+        submission = one(path, exercise)
+        known = found.get(submission.student)
+        if known and submission.missing:  # as Moodle's folder of what somebody typed online, beside the one of the file
+            continue
+        if known and not known.missing:
+            known.problem = f"Handed in twice: {known.file} and {submission.file}. Leave one of them."
+            known.unread = True
+        else:
+            found[submission.student] = submission
+    return [found[student] for student in sorted(found)]
+
+
+# ---- judging ----------------------------------------------------------------------------------------------------------
+
+class CagedLadder:
+    """`exercises.run_ladder` with a submitted kernel in a cage, and a report that only the judge can have written.
+
+    The kernel is loaded into the judge's process. So what counts is neither its exit code nor what it prints, but a report between two
+    copies of a secret that the judge has read before the kernel was there.
+    """
+
+    def __init__(self, cage: cages.Cage, launch_s: float):
+        self.cage = cage
+        self.launch_s = launch_s
+        self.plain = exercises.run_ladder
+        self.lock = threading.Lock()  # a cage ends all that its process has started meanwhile
+        self.rows: list[dict] | None = None  # of the last kernel; without them
+        self.fate = ""  # too_much_time, crashed, no_verdict; or nothing, if it was refused before it ran
+
+    def __call__(self, *arguments: str, limit_s: float = 600) -> subprocess.CompletedProcess[str]:
+        with self.lock:
+            # Anything else runs a rung, and no stranger's kernel.
+            return self._caged(*arguments) if arguments[0] == "try" else self.plain(*arguments, limit_s=limit_s)
+
+    def _caged(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        words = list(arguments)
+        at = words.index("--json") + 1
+        report, words[at] = Path(words[at]), "-"
+        secret = secrets.token_hex(32)
+        file = Path(words[1])
+        file.chmod(0o644)
+        file.parent.chmod(0o755)
+        ended = self.cage.run([str(rungs.program().resolve()), *words, "--sealed", "--timeout", f"{self.launch_s:g}"],
+                              f"{secret}\n".encode(), [file])
+        # Without progress and seconds, which are never the same.
+        said = re.sub(r"^ *\d+ %  .*\n", "", ended.stderr.decode(errors="replace"), flags=re.M)
+        said = re.sub(r"had not ended after [\d.]+ s", "had not ended in time", said)
+        self.rows = unsealed(ended.stdout, secret)
+        if self.rows is None:
+            self.fate, told = without_verdict(ended, said)
+            return subprocess.CompletedProcess(words, FAILED, "", told)
+        report.write_text(json.dumps(self.rows))
+        return subprocess.CompletedProcess(words, DONE if all(row["ok"] for row in self.rows) else FAILED, "", said)
+
+
+def unsealed(stdout: bytes, secret: str) -> list[dict] | None:
+    parts = stdout.decode(errors="replace").split(secret)
+    if len(parts) != 3 or parts[0] or parts[2]:
+        return None
+    with contextlib.suppress(ValueError):
+        rows = json.loads(parts[1])
+        if isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows):
+            return rows
+    return None
+
+
+def without_verdict(ended: cages.Ended, said: str) -> tuple[str, str]:
+    if ended.stopped:
+        return f"too_much_{ended.stopped}", f"It was stopped, because it took too much {ended.stopped}."
+    if ended.killed or ended.code == FAILED and COMPILER_KILLED in said:
+        return "too_much_memory", (f"{'It' if ended.killed else 'Its compiler'} was killed (SIGKILL), and not by this judge. The system does that where "
+                                   "memory is short; with fewer at once each has more:  --jobs 1")
+    if ended.code < 0 or ended.code > 128:
+        number = ended.code % 128 if ended.code > 0 else -ended.code
+        return "crashed", f"It crashed ({signal.Signals(number).name if number in signal.valid_signals() else number}) before a verdict."
+    if ended.code in (FAILED, USAGE, CANNOT_RUN_HERE) and said.strip():
+        return "", said
+    return "no_verdict", f"It ended by itself, with {ended.code} and without a verdict."
+
+
+def shares(verdict: exercises.Verdict, rows: list[dict] | None, kind: str, questions: int) -> dict[str, float]:
+    """How much of each facet's marks is earned, from 0 to 1."""
+    if kind == "predict":
+        right = len(re.findall(r" is right$", verdict.text, re.M)) if verdict.reason in ("wrong_number", "passed") else 0
+        return {"prediction": right / questions}
+    earned = dict.fromkeys(FACETS[:3], 0.0)
+    if verdict.passed and rows:
+        return dict.fromkeys(FACETS[:3], 1.0)
+    about = set()
+    for row in rows or []:
+        kinds = {failure["kind"] for failure in row["failures"]} - set(exercises.ABOUT_COUNTS)
+        about |= {"races" if kind in RACES else "answers" for kind in kinds}
+        if kinds and row["max_err"] is None:  # a launch that was ended has no answers
+            about.add("answers")
+    if rows and "answers" not in about:
+        earned["answers"] = 1.0
+        earned["races"] = float("races" not in about)
+    return earned
+
+
+def noted(notes: str, names: list[str], rows: list[dict] | None) -> tuple[float, str]:
+    """prediction.txt against what the emulator counted of the student's own kernel, in the first problem."""
+    if not rows or "counters" not in rows[0]:
+        return 0.0, "The kernel was not counted."
+    said, right = [], 0
+    given = dict(re.findall(r"^\s*(\w+)\s*=\s*([^#\n]+)", notes, re.M))
+    for name in names:
+        truth, value = rows[0]["counters"][name], None
+        with contextlib.suppress(ValueError):
+            value = exercises.product(given.get(name, "").strip())
+        right += value == truth
+        said.append(f"{name}: predicted {given.get(name, 'nothing').strip()}, counted {truth:,}")
+    return right / len(names), "\n".join(said)
+
+
+def judged(exercise: Exercise, submission: Submission, marks: dict[str, float], asked: list[str], ladder: CagedLadder) -> dict:
+    ladder.rows, ladder.fate = None, ""
+    exercises.run_ladder = ladder
+    try:
+        # The one file name that a student knows, whatever theirs was called.
+        verdict = exercise.judge(submission.text, exercise.skeleton(submission.seed), submission.seed, exercise.file_name)
+    except CourseError as error:  # what stops `learn` is no verdict here either
+        verdict = exercises.Verdict(False, "not_judged", str(error))
+    earned = shares(verdict, ladder.rows, exercise.kind, len(exercise.data.get("question", [])) or 1)
+    said = verdict.text if not verdict.passed or exercise.kind == "predict" else "Passed."
+    if asked:
+        earned["prediction"], told = noted(submission.notes, asked, ladder.rows)
+        said = f"{said.rstrip()}\n\n{told}"
+    facets = {name: {"score": round(marks[name] * earned.get(name, 0.0), 2), "of": marks[name]} for name in FACETS if marks.get(name)}
+    return {"score": round(sum(facet["score"] for facet in facets.values()), 2), "passed": verdict.passed, "reason": ladder.fate or verdict.reason,
+            "marks": facets, "said": said.strip()[:MOST_SAID]}
+
+
+def with_speed(result: dict, race: speed.Race, text: str) -> dict:
+    """Of who has passed: its time is taken, and the marks for it are added."""
+    part, said = race.timed(text)
+    if part < 0:
+        race.prove()  # or the machine has failed, and not the submission
+    facet = result["marks"]["speed"]
+    marks = result["marks"] | {"speed": facet | {"score": round(facet["of"] * max(part, 0), 2)}}
+    return result | {"marks": marks, "score": round(sum(each["score"] for each in marks.values()), 2),
+                     "reason": "passed" if part == 1 else "slower" if part >= 0 else "not_timed",
+                     "said": f"{result['said']}\n\n{said}".strip()[:MOST_SAID]}
+
+
+def nothing_judged(reason: str, text: str, marks: dict[str, float]) -> dict:
+    return {"score": 0.0, "passed": False, "reason": reason,
+            "marks": {name: {"score": 0.0, "of": marks[name]} for name in FACETS if marks.get(name)}, "said": text}
+
+
+class Class:
+    """Submissions, each judged in a process of its own, which is ended when it takes too long or too much."""
+
+    def __init__(self, exercise: Exercise, marks: dict[str, float], asked: list[str], ladder: CagedLadder):
+        self.exercise, self.marks, self.asked, self.ladder = exercise, marks, asked, ladder
+
+    def _child(self, submission: Submission, answer: multiprocessing.connection.Connection) -> None:
+        # Whatever ends the class ends this one, which then ends its cage.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(FAILED))
+        cages.end_with_parent()
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_CPU, (120, resource.RLIM_INFINITY))  # of this one, which compares texts
+        answer.send_bytes(json.dumps(judged(self.exercise, submission, self.marks, self.asked, self.ladder)).encode())
+
+    def judge(self, submissions: list[Submission], jobs: int, told=lambda submission: None) -> None:
+        fork = multiprocessing.get_context("fork")
+        waiting, running = list(reversed(submissions)), {}
+        try:
+            while waiting or running:
+                while waiting and len(running) < jobs:
+                    submission = waiting.pop()
+                    ours, theirs = fork.Pipe(duplex=False)
+                    process = fork.Process(target=self._child, args=(submission, theirs))
+                    process.start()
+                    theirs.close()
+                    running[ours] = submission, process, time.monotonic() + self.ladder.cage.limits.seconds + 60
+                for ours in multiprocessing.connection.wait(list(running), timeout=0.5):
+                    submission, process, _ = running.pop(ours)
+                    try:
+                        submission.result = json.loads(ours.recv_bytes())
+                    except (EOFError, ValueError):
+                        submission.result = nothing_judged("not_judged", "It could not be judged: its text takes too long to compare.",
+                                                           self.marks)
+                    ours.close()
+                    process.join()
+                    told(submission)
+                for _, process, deadline in running.values():
+                    if time.monotonic() > deadline:
+                        process.terminate()
+        finally:
+            for _, process, _ in running.values():
+                process.terminate()
+            for _, process, _ in running.values():
+                process.join()
+
+
+# ---- what comes out ---------------------------------------------------------------------------------------------------
+
+@dataclass
+class Graded:
+    """A class in one exercise."""
+    exercise: Exercise
+    marks: dict[str, float]
+    submissions: list[Submission]
+    isolation: str
+    gpu: str
+
+    @property
+    def most(self) -> float:
+        return sum(self.marks.values())
+
+
+@dataclass
+class Assignment:
+    """Of course/assignments.toml: its exercises, and the points for them, of which each exercise has the same share."""
+    name: str
+    exercises: list[Exercise]
+    points: float
+
+
+def document(graded: Graded) -> dict:
+    """No times and no dates in it: the same submissions give the same bytes."""
+    return {"exercise": graded.exercise.name, "of": graded.most, "isolation": graded.isolation, **({"gpu": graded.gpu} if graded.gpu else {}),
+            "submissions": [{"student": each.student, "file": each.file, "seed": each.seed, **each.result} for each in graded.submissions]}
+
+
+def by_student(graded: list[Graded]) -> dict[str, list[Submission | None]]:
+    """Each one's submission to each exercise."""
+    found = [{each.student: each for each in one_of.submissions} for one_of in graded]
+    return {student: [of.get(student) for of in found] for student in sorted(set().union(*found))}
+
+
+def points_of(graded: list[Graded], points: float) -> dict[str, float]:
+    parts = {student: [each.result["score"] / of.most if each else 0 for each, of in zip(row, graded, strict=True)]
+             for student, row in by_student(graded).items()}
+    return {student: round(points * sum(row) / len(row), 2) for student, row in parts.items()}
+
+
+def gradebook(graded: list[Graded], points: float) -> str:
+    """A line for each student, as a spreadsheet and an LMS read it: the points, and the marks of each exercise. A name that a spreadsheet
+    would take for a formula has a ' before it."""
+    out = io.StringIO()
+    lines = csv.writer(out, lineterminator="\n")
+    lines.writerow(["student", f"points of {points:g}", *(f"{of.exercise.name} of {of.most:g}" for of in graded)])
+    earned = points_of(graded, points)
+    for student, row in by_student(graded).items():
+        lines.writerow(["'" * student.startswith(("=", "+", "-", "@")) + printable(student), f"{earned[student]:g}", *(f"{each.result['score']:g}" if each else "" for each in row)])
+    return out.getvalue()
+
+
+def table_of_assignment(graded: list[Graded], points: float) -> str:
+    rows, earned = by_student(graded), points_of(graded, points)
+    numbers = [of.exercise.name.partition("_")[0] for of in graded]
+    width = max(len("student"), *(len(printable(student)) for student in rows))
+    lines = [f"{'student':<{width}}  {f'of {points:g}':>7}  " + "".join(f"{f'{number} {of.most:g}':>12}" for number, of in zip(numbers, graded)) + "  why"]
+    for student, row in rows.items():
+        scores = "".join(f"{each.result['score'] if each else 0:>12g}" for each in row)
+        why = [f"{number} {each.result['reason'] if each else 'not_judged'}" for number, each in zip(numbers, row) if not each or not each.result["passed"]]
+        lines.append(f"{printable(student):<{width}}  {earned[student]:>7g}  {scores}  {', '.join(why) or 'passed'}")
+    lines.append(f"\n{len(rows)} graded, mean {sum(earned.values()) / len(rows):.1f} of {points:g}.")
+    return "\n".join(lines)
+
+
+def junit(exercise: Exercise, submissions: list[Submission]) -> str:
+    """A test a facet, as CI systems show them."""
+    suite = xml.Element("testsuite", name=exercise.name)
+    tests = failures = 0
+    for each in submissions:
+        for name, facet in each.result["marks"].items():
+            case = xml.SubElement(suite, "testcase", classname=printable(each.student), name=name)
+            tests += 1
+            if facet["score"] < facet["of"]:
+                failures += 1
+                xml.SubElement(case, "failure", message=each.result["reason"]).text = printable(each.result["said"])
+    suite.set("tests", str(tests))
+    suite.set("failures", str(failures))
+    xml.indent(suite)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + xml.tostring(suite, encoding="unicode") + "\n"
+
+
+def printable(text: str) -> str:
+    """Neither XML nor a terminal takes control characters from strangers."""
+    return "".join(character if character == "\n" or character.isprintable() else "?" for character in text)
+
+
+def gradescope(submission: Submission) -> dict:
+    result = submission.result
+    return shown_by_gradescope(result["score"], result["said"], result["marks"])
+
+
+def shown_by_gradescope(score: float, said: str, marks: dict[str, dict]) -> dict:
+    return {"score": score, "output": printable(said), "output_format": "text", "visibility": "visible",
+            "tests": [{"name": name, "score": facet["score"], "max_score": facet["of"],
+                       "status": "passed" if facet["score"] == facet["of"] else "failed"}
+                      for name, facet in marks.items()]}
+
+
+def table(submissions: list[Submission], marks: dict[str, float], most: float) -> str:
+    names = [name for name in FACETS if marks.get(name)]
+    width = max([len("student"), *(len(printable(each.student)) for each in submissions)])
+    lines = [f"{'student':<{width}}  {f'of {most:g}':>7}  " + "".join(f"{f'{name} {marks[name]:g}':>15}" for name in names) + "  why"]
+    for each in submissions:
+        scores = "".join(f"{each.result['marks'][name]['score']:>15g}" for name in names)
+        same = f", same file as {each.result['same_as'][0]}" if each.result.get("same_as") else ""
+        lines.append(f"{printable(each.student):<{width}}  {each.result['score']:>7g}  {scores}  {each.result['reason']}{printable(same)}")
+    scores = [each.result["score"] for each in submissions]
+    passed = sum(each.result["passed"] for each in submissions)
+    lines.append(f"\n{len(scores)} graded, {passed} passed, mean {sum(scores) / len(scores):.1f} of {most:g}.")
+    return "\n".join(lines)
+
+
+# ---- the command ------------------------------------------------------------------------------------------------------
+
+def exercise_called(typed: str) -> Exercise:
+    known = exercises.all_exercises()
+    wanted = typed.strip("/").lower()
+    for exercise in known:
+        number, _, word = exercise.name.partition("_")
+        if wanted in (exercise.name, number, number.lstrip("0"), word):
+            return exercise
+    near = difflib.get_close_matches(wanted, [each.name for each in known] + [each.name.partition("_")[2] for each in known], 1)
+    best = next((each.name for each in known if near and near[0] in each.name), "")
+    raise Usage(f"There is no exercise '{typed}'.{f' Did you mean {best}?' if best else ''}\n  All of them:  ./ladder learn list")
+
+
+def assignment_called(typed: str) -> Assignment:
+    known = tomllib.loads((exercises.FOLDER.parent / "assignments.toml").read_text())["assignment"]
+    graded_ones = {each["name"]: each for each in known if each.get("exercises")}
+    found = graded_ones.get(typed) or graded_ones.get(f"assignment {typed}")
+    if not found:
+        raise Usage(f"There is no assignment '{typed}' that has exercises.\n  There are: {', '.join(name.removeprefix('assignment ') for name in graded_ones)}")
+    return Assignment(found["name"], [exercise_called(name) for name in found["exercises"]],
+                      sum(mark["points"] for mark in found["mark"] if mark.get("from_exercises")))
+
+
+def marks_of(typed: str, exercise: Exercise, asked: list[str], timed: bool) -> dict[str, float]:
+    """The lecturer's own marks; nothing where the usual ones are meant."""
+    if exercise.kind == "predict":
+        if typed or asked or timed:
+            raise Usage("A predict exercise has marks for its numbers alone: leave --marks, --predict and --speed out.")
+        return {"prediction": 100}
+    if timed and not exercise.free:
+        raise Usage(f"In {exercise.name} who passes has the rung's own kernel, with its speed: leave --speed out. It is for climb and open exercises:"
+                    "  ./ladder learn list")
+    if not typed:
+        return {}
+    marks = {}
+    for part in typed.split(","):
+        name, _, value = part.partition("=")
+        if name not in FACETS or not re.fullmatch(r"\d{1,4}(\.\d+)?", value):
+            raise Usage(f"--marks takes NAME=NUMBER for {', '.join(FACETS)}, as in answers=50,races=20,counts=30; not '{part}'.")
+        marks[name] = float(value)
+    if not any(marks.values()):
+        raise Usage("--marks gives no marks at all.")
+    if bool(marks.get("prediction")) != bool(asked):
+        raise Usage("Marks for a prediction need what is to be predicted, and the other way round:\n"
+                    "  --marks answers=50,races=20,counts=20,prediction=10 --predict ldmatrix,barriers")
+    if bool(marks.get("speed")) != timed:
+        raise Usage("Marks for speed need --speed, and the other way round:\n"
+                    "  --marks answers=40,races=20,counts=20,speed=20 --speed")
+    return marks
+
+
+def usual_marks(given: set[str], asked: list[str], timed: bool = False) -> dict[str, float]:
+    """Of 100. Facets that are right already in the file that everybody begins with earn nothing, and the others more."""
+    kept = {name: most for name, most in MARKS.items() if name not in given} or {"counts": MARKS["counts"]}
+    aside = {name: most for name, most in ASIDE.items() if (timed if name == "speed" else asked)}
+    most = 100 - sum(aside.values())
+    return {name: round(most * part / sum(kept.values()), 2) for name, part in kept.items()} | aside
+
+
+def starts(exercise: Exercise) -> list[Submission]:
+    """What students begin with: one file, or one for each bug that a seed may choose."""
+    if exercise.kind != "hunt":
+        return [Submission("start", text=exercise.skeleton())]
+    wanted = range(len(exercise.data["bug"]))
+    seeds = [next(seed for seed in map(str, itertools.count()) if exercise.choose("bug", seed) == bug) for bug in wanted]
+    return [Submission(f"start {seed}", text=exercise.skeleton(seed), seed=seed) for seed in seeds]
+
+
+def seed_in(progress: str, exercise: Exercise) -> str:
+    """With which the exercise was begun, as `learn` wrote it into work/progress.json; nobody else's text is trusted to be that."""
+    try:
+        data = json.loads(progress)
+        seed = data["exercises"].get(exercise.name, {}).get("seed", data["seed"])
+        seed.encode()
+        if len(seed) > MOST_SEED:
+            raise ValueError
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise Unclear(f"Its seed is not known: there is no work/{PROGRESS} that has one.") from None
+    return seed
+
+
+def seeds_of(typed: str, submissions: list[Submission], exercise: Exercise, seed: str = "") -> None:
+    if seed:
+        for each in submissions:
+            each.seed = seed
+    elif typed == "names":
+        for each in submissions:
+            each.seed = each.student
+    elif typed == "progress":
+        for each in submissions:
+            if each.problem or exercise.kind not in SEEDED:
+                continue
+            try:
+                each.seed = seed_in(each.progress, exercise)
+            except Unclear as unclear:
+                each.problem, each.unread = str(unclear), True
+    elif typed:
+        try:
+            given = {row[0].strip(): row[1].strip() for row in csv.reader(Path(typed).read_text().splitlines()) if row}
+        except (OSError, IndexError, UnicodeDecodeError) as error:
+            raise Usage(f"--seeds takes 'names', 'progress', or a file with a line STUDENT,SEED for each; {typed}: {error}") from None
+        missing = [each.student for each in submissions if each.student not in given]
+        if missing:
+            raise Usage(f"{typed} has no seed for {', '.join(missing[:5])}{' and more' if len(missing) > 5 else ''}.")
+        for each in submissions:
+            each.seed = given[each.student]
+
+
+def writable(*files: str) -> None:
+    if files.count("-") > 1:
+        raise Usage("Only one of --json -, --csv -, --junit - and --gradescope - can have stdout.")
+    for file in filter(None, files):
+        if file == "-":
+            continue
+        try:
+            Path(file).open("a").close()
+        except OSError as error:
+            raise Usage(f"{file} cannot be written: {error.strerror}.") from None
+
+
+def write(file: str, text: str) -> None:
+    if file == "-":
+        sys.stdout.write(text)
+    elif file:
+        Path(file).write_text(text)
+
+
+def jobs_and_memory(jobs: int | None, gib: float | None) -> tuple[int, int]:
+    """How many at once, and bytes for each. What all of them may hold must be there, or the system ends whom it likes."""
+    available = cages.memory_available()
+    memory = int(gib * (1 << 30)) if gib else 0
+    jobs = jobs or min(os.cpu_count() or 1, max(1, available // (memory or LEAST_MEMORY)))
+    return jobs, memory or min(MOST_MEMORY, available // jobs)
+
+
+def toolchains(build: Path) -> list[Path]:
+    """Where the compilers of a build are installed, if not with the system: a prefix with bin/ and lib/gcc or lib/clang. No other folder
+    is taken for one: a compiler in somebody's ~/bin does not show the class ~."""
+    listed = build / "compile_commands.json"
+    compilers = {Path(shlex.split(entry["command"])[0]) for entry in json.loads(listed.read_text())} if listed.exists() else set()
+    found = {path.parents[1] for compiler in compilers for path in (compiler, compiler.resolve()) if path.is_absolute()}
+    return sorted(prefix for prefix in found if not any(prefix.is_relative_to(folder) for folder in cages.SYSTEM)
+                  and any((prefix / library).is_dir() for library in ("lib/gcc", "lib64/gcc", "lib/clang", "lib64/clang")))
+
+
+def cage_for(exercise: Exercise, limits: cages.Limits, required: bool) -> cages.Cage:
+    """What compiling one kernel needs, and no kernel of a rung."""
+    program = rungs.program().resolve()
+    reads = [program.parent, rungs.ROOT / "common", rungs.ROOT / "harness", rungs.named(exercise.rung).path / "stage.cu", *toolchains(program.parent)]
+    try:
+        cage, why = cages.best(reads, [str(program), "describe", "--json", "-"], limits)
+    except cages.NoCage as none:
+        raise exercises.NotHere(f"Nobody can be graded here: {program} does not run in a cage.\n{textwrap.indent(str(none), '  ')}\n  Root hands its "
+                                "rights in first, so all folders on the way to it must be open to others (chmod o+x); with bubblewrap they need "
+                                "not.") from None
+    if cage.closed:
+        return cage
+    way_out = f"  {why}\n  What else helps, on Ubuntu 24.04 too: course/grading.md, Isolation"
+    if required:
+        raise Usage(f"There is no isolation here, and it is required.\n{way_out}")
+    print("WARNING: no isolation. A hostile kernel has the rights of whoever runs this, network and files included; limits on time, memory "
+          f"and processes hold.\n{way_out}", file=sys.stderr)
+    return cage
+
+
+def of_another_seed(exercise: Exercise, each: Submission) -> str:
+    """Numbers of another shape than the one that they would be held against."""
+    named, expected = (exercise.shape_named(each.text), exercise.shape(each.seed)) if exercise.kind == "predict" else (None, None)
+    if named is None or named == expected:
+        return ""
+    seed = f"With the seed '{each.seed}'" if each.seed else "Without a seed"
+    return (f"Its first line names {exercise.words(named)}. {seed} it would be {exercise.words(expected)}. The seed with which it was begun stands in "
+            f"work/{PROGRESS}.")
+
+
+def prove(exercise: Exercise, ladder: CagedLadder) -> float:
+    """The solution is judged first: who fails after that fails by the submission. In seconds, how long it took."""
+    began = time.monotonic()
+    solution = Submission("the solution", text=exercise.solution())
+    Class(exercise, MARKS, [], ladder).judge([solution], 1)
+    if not solution.result["passed"]:
+        raise exercises.NotHere(f"The solution itself does not pass here, so that nobody can be graded:\n{solution.result['said']}\n"
+                                f"  By itself:  ./ladder check {rungs.named(exercise.rung).number}")
+    return time.monotonic() - began
+
+
+def flags() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="./ladder grade", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", metavar="DIR", type=Path, help="a folder, zip or file of each student; or the one submission itself")
+    parser.add_argument("--exercise", metavar="NAME", help="or its number; default: the one that DIR is named after")
+    parser.add_argument("--assignment", default="", metavar="NUMBER", help="all exercises of one of course/assignments.md, and its points for them")
+    parser.add_argument("--seeds", default="", metavar="FILE",
+                        help="lines STUDENT,SEED; or 'names': each one's seed is the name; or 'progress': it stands in each one's work/progress.json; "
+                             "default: no seeds")
+    parser.add_argument("--seed", default="", metavar="NAME", help="of a single submission, or one that all were given")
+    parser.add_argument("--marks", default="", metavar="NAME=N,..",
+                        help="default: " + ",".join(f"{name}={most}" for name, most in MARKS.items()) + ", without what is right from the start")
+    parser.add_argument("--predict", default="", metavar="COUNTER,..",
+                        help=f"counters that a student predicts of the own kernel, in {NOTES} beside it")
+    parser.add_argument("--speed", action="store_true",
+                        help=f"{ASIDE['speed']:g} of the marks for speed beside the rung's own kernel, in a climb or open exercise; exit code 77 "
+                             "without a GPU and nvcc")
+    parser.add_argument("--json", default="", metavar="FILE", help="all of it; - is stdout")
+    parser.add_argument("--csv", default="", metavar="FILE", help="a line for each student: the points, and the marks of each exercise")
+    parser.add_argument("--junit", default="", metavar="FILE", help="a test for each part of the marks")
+    parser.add_argument("--gradescope", default="", metavar="FILE", help="results.json, of a single submission, which DIR is")
+    parser.add_argument("--at-least", type=float, metavar="N", help="exit code 1 if anybody has less")
+    parser.add_argument("--require-isolation", action="store_true", help="exit code 2 where there is none")
+    parser.add_argument("--jobs", type=int, metavar="N", help="submissions at once; default: one a core, fewer where memory is short")
+    parser.add_argument("--launch-seconds", type=float, metavar="S", help="for one launch of a kernel; default: 20, and more on a slow machine")
+    parser.add_argument("--seconds", type=float, metavar="S", help="for one submission; default: 60, and more on a slow machine")
+    parser.add_argument("--memory", type=float, metavar="GIB",
+                        help=f"for one submission; default {MOST_MEMORY >> 30}, or its share of what is available here, if that is less")
+    return parser
+
+
+def exercise_of(typed: argparse.Namespace) -> Exercise:
+    """The one that is named, or that the folder is named after."""
+    if typed.exercise:
+        return exercise_called(typed.exercise)
+    with contextlib.suppress(Usage):
+        return exercise_called(typed.folder.resolve().name)
+    raise Usage(f"Which exercise?  ./ladder grade {typed.folder} --exercise 02a\n  All of them:  ./ladder learn list")
+
+
+def graded_in(exercise: Exercise, typed: argparse.Namespace) -> Graded:
+    asked = [name for name in typed.predict.split(",") if name]
+    marks = marks_of(typed.marks, exercise, asked, typed.speed)
+    submissions = submissions_in(typed.folder, exercise, bool(typed.gradescope))
+    seeds_of(typed.seeds, submissions, exercise, typed.seed)
+    writable(typed.json, typed.csv, typed.junit, typed.gradescope)
+
+    gpu = speed.gpu_here("The other marks need none: leave --speed out.") if typed.speed else None
+    jobs, memory = jobs_and_memory(typed.jobs, typed.memory)
+    limits = cages.Limits(seconds=900, memory=memory)
+    ladder = CagedLadder(cage_for(exercise, limits, typed.require_isolation), 300)
+    if exercise.kind != "predict":
+        if asked and (unknown := set(asked) - counters_of(exercise, ladder)):
+            raise Usage(f"--predict: there is no counter {', '.join(sorted(unknown))}.")
+        took = prove(exercise, ladder)
+        # A right kernel is never stopped because the machine is slow or busy: one launch of many may take what they all took.
+        ladder.launch_s = typed.launch_seconds or max(20, 4 * took)
+        ladder.cage.limits = dataclasses.replace(limits, seconds=typed.seconds or max(60, 8 * took))
+    race = None
+    if gpu:  # before anybody is graded in vain
+        race = speed.Race(exercise, gpu, ladder.cage, jobs_and_memory(1, typed.memory)[1])
+        race.prove()
+    if not marks:
+        begun = starts(exercise)
+        Class(exercise, MARKS, [], ladder).judge(begun, jobs)
+        marks = usual_marks({name for name in MARKS if all(each.result["marks"][name]["score"] for each in begun)}, asked, typed.speed)
+
+    def told(submission: Submission) -> None:
+        left = sum(not each.result for each in submissions)
+        print(f"{len(submissions) - left} of {len(submissions)}: {printable(submission.student)}", file=sys.stderr)
+
+    given = {seed: exercises.normal(exercise.skeleton(seed)) for seed in {each.seed for each in submissions}}
+    # Who hand in the same file are judged once, and named to each other.
+    first: dict[tuple[str, str, str], Submission] = {}
+    for each in submissions:
+        if each.problem:
+            each.result = nothing_judged("not_judged", each.problem, marks)
+        elif another := of_another_seed(exercise, each):
+            each.problem, each.unread = another, True
+            each.result = nothing_judged("other_seed", another, marks)
+        elif exercises.normal(each.text) == given[each.seed]:
+            each.result = nothing_judged("untouched", "It is the file that everybody begins with.", marks)
+        else:
+            first.setdefault((each.text, each.notes, each.seed), each)
+    Class(exercise, marks, asked, ladder).judge(list(first.values()), jobs, told)
+    for each in first.values():  # one after the other, and nothing else beside it
+        if race and each.result["passed"]:
+            print(f"{printable(each.student)}: on the GPU", file=sys.stderr)
+            each.result = with_speed(each.result, race, each.text)
+    for each in submissions:
+        if not each.problem and (each.text, each.notes, each.seed) in first:
+            same = [other.student for other in submissions if other is not each and not other.problem and other.text == each.text]
+            each.result = first[each.text, each.notes, each.seed].result | ({"same_as": same} if same else {})
+
+    return Graded(exercise, marks, submissions, ladder.cage.kind, race.gpu.name if race else "")
+
+
+def main(arguments: list[str]) -> int:
+    typed = flags().parse_args(arguments)
+    try:
+        return grade(typed)
+    except (CourseError, rungs.RungsError) as error:
+        if typed.gradescope:  # which shows nothing to anybody without it
+            with contextlib.suppress(OSError):
+                write(typed.gradescope, json.dumps(shown_by_gradescope(0.0, f"Not graded.\n{error}", {}), indent=1) + "\n")
+        raise
+
+
+def grade(typed: argparse.Namespace) -> int:
+    if not typed.folder.is_dir():
+        raise Usage(f"{typed.folder} is {'no folder' if typed.folder.exists() else 'not there'}; grade takes the folder of the submissions.")
+    if min(filter(None.__ne__, (typed.jobs, typed.memory, typed.seconds, typed.launch_seconds)), default=1) <= 0:
+        raise Usage("--jobs, --seconds, --launch-seconds and --memory are more than 0.")
+    if typed.seed and typed.seeds:
+        raise Usage("--seed is one for all, and --seeds one for each: leave one of them out.")
+    if typed.assignment:
+        if typed.exercise or typed.marks or typed.predict or typed.speed or typed.junit or typed.gradescope:
+            raise Usage("--assignment has its own exercises and points: leave --exercise, --marks, --predict, --speed, --junit and --gradescope out.")
+        assignment = assignment_called(typed.assignment)
+        graded = [graded_in(exercise, typed) for exercise in assignment.exercises]
+        points, said = assignment.points, table_of_assignment(graded, assignment.points)
+        whole = {"assignment": assignment.name, "of": points, "points": points_of(graded, points), "exercises": [document(of) for of in graded]}
+    else:
+        graded = [graded_in(exercise_of(typed), typed)]
+        points, whole = graded[0].most, document(graded[0])
+        said = table(graded[0].submissions, graded[0].marks, points)
+
+    write(typed.json, json.dumps(whole, indent=1, ensure_ascii=False) + "\n")
+    write(typed.csv, gradebook(graded, points))
+    write(typed.junit, junit(graded[0].exercise, graded[0].submissions) if typed.junit else "")
+    if typed.gradescope:
+        write(typed.gradescope, json.dumps(gradescope(graded[0].submissions[0]), indent=1) + "\n")
+    print(said, file=sys.stderr if "-" in (typed.json, typed.csv, typed.junit, typed.gradescope) else sys.stdout)
+    unread = dict.fromkeys(f"NOT GRADED: {printable(each.student)}: {each.problem}" for of in graded for each in of.submissions if each.unread)
+    for line in unread:
+        print(line, file=sys.stderr)
+    nobody = all(each.result["reason"] in NOT_JUDGED for of in graded for each in of.submissions)
+    if nobody:
+        first = graded[0].submissions[0]
+        print(f"NOBODY WAS JUDGED. The first, {printable(first.student)}: {printable(first.result['said'])}\n"
+              "  What may lie in the folder: course/grading.md", file=sys.stderr)
+    low = typed.at_least is not None and any(earned < typed.at_least for earned in points_of(graded, points).values())
+    return FAILED if low or unread or nobody else DONE
+
+
+def counters_of(exercise: Exercise, ladder: CagedLadder) -> set[str]:
+    ran = ladder.plain("explain", exercise.rung, "--json", "-")
+    return set(json.loads(ran.stdout)[0]["counters"]) if ran.returncode == DONE else set()
+
+
+if __name__ == "__main__":
+    exercises.run(main)

@@ -1,0 +1,41 @@
+"""Milliseconds per head over N, for every rung and peer of the sweep (batch x N constant, so that the GPU is always
+full)."""
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from tools import results, rungs
+from tools.plots import figure, over_n
+
+render, table, heights = over_n.render, over_n.table, over_n.heights
+NAME, CSV = "time-over-n", "h200.csv"
+TOKENS = results.SWEEP_TOKENS
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--regime", choices=sorted(results.words("regime")), default="turns",
+                        help="how it was timed (default: %(default)s)")
+
+
+def collect(csv: Path, rows: list[results.Row], arguments: Namespace) -> figure.Points:
+    ours: dict[str, dict[int, float]] = {}
+    peers: dict[str, dict[int, float]] = {}
+    for row in sorted(rows, key=lambda row: (*rungs.position(row.stage), row.n)):
+        if ((row.is_rung or row.kind == "peer") and row.source == "measured" and row.batch * row.n == TOKENS and row.d == results.HEADLINE["d"]
+                and not row.causal and row.is_plain and row.regime == arguments.regime and row.ms_median is not None):
+            lines = ours if row.is_rung else peers
+            lines.setdefault(row.stage, {})[row.n] = float(f"{row.ms_median / (row.batch * row.heads):.4g}")
+    if not ours:
+        raise results.NotMeasured(f"{csv}: no sweep with batch x N = {TOKENS}, {results.spoken(arguments.regime)}. Measured by: ladder bench --sweep")
+    gpu = next(row.gpu for row in rows if row.stage in ours)
+    others = [[name, "peer", list(map(list, points.items()))] for name, points in peers.items()]
+    panel = {"y": "milliseconds per head", "of": "", "title": "", "log_n": True, "log_y": True,
+             "lines": over_n.merged(ours) + others, "table": over_n.separate(ours) + others}
+    return {"title": f"{gpu}, batch x N = {TOKENS}, d = {results.HEADLINE['d']}, dense, {results.spoken(arguments.regime)}. "
+                     "Rungs within 10 % share a line. Dotted, hollow: others", "panels": [panel]}
+
+
+if __name__ == "__main__":
+    sys.exit(figure.main(NAME, __doc__, collect, render, heights, add_arguments, CSV))

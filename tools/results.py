@@ -1,0 +1,271 @@
+"""Reads the files of docs/results, the one place in Python that does, and refuses what cannot be true. Columns: docs/results/README.md."""
+from __future__ import annotations
+
+import argparse
+import csv
+import functools
+import json
+import math
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools import rungs
+from tools.paths import DOCS
+
+RESULTS = DOCS / "results"
+SCHEMA: dict = json.loads((RESULTS / "schema.json").read_text(encoding="utf-8"))  # the one list of rules
+HEADLINE: dict[str, int] = SCHEMA["headline"]  # the shape of figures and tables
+SWEEP_TOKENS: int = SCHEMA["sweep_tokens"]  # batch times N, over N
+FLAGS = {"0": False, "1": True, "false": False, "true": True}
+NUMBERS = {"integer": int, "number": float}
+
+
+def columns(kind: str) -> list[str]:
+    return list(SCHEMA[kind]["properties"])
+
+
+def words(column: str, kind: str = "results") -> list[str]:
+    """Those that a column may hold."""
+    return [word for word in SCHEMA[kind]["properties"][column]["enum"] if word]
+
+
+class ResultsError(Exception):
+    """What is wrong with a results file, and where: `FILE:LINE: what`."""
+
+
+class NotMeasured(ResultsError):
+    """Nothing is wrong, but the rows are not there yet."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a results file. Empty numbers are None."""
+
+    line: int
+    values: dict
+
+    def __getattr__(self, name: str):
+        try:
+            return self.values[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    @property
+    def is_rung(self) -> bool:
+        """A stage in its default configuration; an ablation is named like 02_swizzle[64x32, 2 warps]."""
+        return self.kind == "stage" and "[" not in self.stage
+
+    @property
+    def per_head(self) -> float:
+        """Of traffic: the value itself where it is a share, a rate or a mean, which are the same for one head as for all."""
+        is_count = not re.search(r"\.(pct|ratio|avg|sum\.)", self.metric)
+        return self.value / (self.batch * self.heads) if is_count else self.value
+
+    @property
+    def is_plain(self) -> bool:
+        """N(0, 1) inputs in fp16: what figures and tables show. A file may hold other inputs at the same shape."""
+        return self.inputs in ("", "normal") and self.dtype in ("", "fp16")
+
+
+def spoken(regime: str) -> str:
+    return "in turns" if regime == "turns" else regime
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which rows belong into one figure or table."""
+
+    batch: int = HEADLINE["batch"]
+    heads: int = HEADLINE["heads"]
+    n: int = HEADLINE["n"]
+    d: int = HEADLINE["d"]
+    causal: bool = False
+    regime: str = "turns"
+    inputs: str = "normal"
+
+    def __str__(self) -> str:
+        kind = "causal" if self.causal else "dense"
+        inputs = "" if self.inputs == "normal" else f", {self.inputs} inputs"
+        return f"batch {self.batch}, heads {self.heads}, N = {self.n}, d = {self.d}, {kind}, {spoken(self.regime)}{inputs}"
+
+    def takes(self, row: Row) -> bool:
+        shape = (row.batch, row.heads, row.n, row.d, row.causal)
+        taken = row.is_plain if self.inputs == "normal" else row.inputs == self.inputs
+        return taken and row.regime == self.regime and shape == (self.batch, self.heads, self.n, self.d, self.causal)
+
+
+def _typed(cell: str, rule: dict):
+    """A cell as its column's rule wants it; as it stands where that does not go, which the rule will refuse."""
+    types = rule.get("type", "string")
+    if types == "string":
+        return cell
+    if cell == "":
+        return None
+    if types == "boolean":
+        return FLAGS.get(cell, cell)
+    try:
+        value = NUMBERS[types if isinstance(types, str) else types[0]](cell)
+    except ValueError:
+        return cell
+    return value if math.isfinite(value) and "_" not in cell else cell
+
+
+def rows(path: Path, kind: str = "results") -> list[Row]:
+    """As a file has them, whatever they say. Raises ResultsError for what is no table of these columns."""
+    rules, where = SCHEMA[kind], f"{path}:1"
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            reader = csv.reader(file, strict=True)
+            header = [name.strip() for name in next(reader, [])]
+            if missing := [name for name in rules["required"] if name not in header]:
+                raise ResultsError(f"{where}: no column {', '.join(missing)}; the columns are {','.join(columns(kind))}")
+            if unknown := [name for i, name in enumerate(header) if name not in rules["properties"] or name in header[:i]]:
+                raise ResultsError(f"{where}: unknown or repeated column {', '.join(unknown)}")
+            absent = {name: None if "null" in rule.get("type", "") else "" for name, rule in rules["properties"].items() if name not in header}
+            found, of = [], [rules["properties"][name] for name in header]
+            for cells in filter(None, reader):
+                where = f"{path}:{reader.line_num}"
+                if len(cells) != len(header):
+                    raise ResultsError(f"{where}: {len(cells)} fields, but the header has {len(header)}")
+                found.append(Row(reader.line_num, absent | {name: _typed(cell.strip(), rule) for name, cell, rule in zip(header, cells, of)}))
+    except OSError as error:
+        raise ResultsError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ResultsError(f"{path}: not a text file in UTF-8") from None
+    except csv.Error as error:
+        raise ResultsError(f"{where}: in it or below, no table: {error}") from None
+    return found
+
+
+def read(path: Path, kind: str = "results") -> list[Row]:
+    """The rows of a file of measurements, but for those of rungs that the ladder no longer has. Raises ResultsError for a file that is
+    broken or holds impossible figures."""
+    import jsonschema  # not in every Python that only reads what was checked here before
+
+    found = rows(path, kind)
+    if not found:
+        raise ResultsError(f"{path}: a header and no rows")
+    rules, seen = jsonschema.Draft7Validator(SCHEMA[kind]), {}
+    for row in found:
+        where = f"{path}:{row.line}"
+        for error in rules.iter_errors(row.values):
+            value = f"{error.instance:g}" if isinstance(error.instance, float) else repr(error.instance)
+            raise ResultsError(f"{where}: {error.path[0]} is {value}; {error.message if error.validator == 'type' else error.schema.get('description', error.message)}")
+        for names in SCHEMA[kind].get("ordered", ()):
+            known = [value for name in names if (value := row.values[name]) is not None]
+            if known != sorted(known):
+                raise ResultsError(f"{where}: {' <= '.join(names)} does not hold: {', '.join(f'{value:g}' for value in known)}")
+        key = tuple(row.values[name] for name in SCHEMA[kind]["identity"])
+        if key in seen:
+            raise ResultsError(f"{where}: repeats line {seen[key]}: {row.stage}, the same measurement")
+        seen[key] = row.line
+    _check_ceilings(path, found, SCHEMA[kind].get("ceilings", []))
+    return of_the_ladder(path, found)
+
+
+@functools.cache
+def recorded(name: str, kind: str = "results") -> list[Row]:
+    """Of docs/results, read once."""
+    return read(RESULTS / name, kind)
+
+
+def traffic(path: Path) -> list[Row]:
+    """Bytes and events, by stage, shape and metric. NotMeasured without a file."""
+    if not path.exists():
+        raise NotMeasured(f"{path} is not there yet. It is written on a GPU:  make profile OUT=docs/results/{path.name}")
+    return read(path, "traffic")
+
+
+def counters(path: Path) -> dict[str, dict[str, dict[str, float]]]:
+    """stage -> kernel -> metric -> value, kernels in the order of the file (ncu's order, the default first)."""
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for row in read(path, "counters") if path.exists() else []:
+        found.setdefault(row.stage, {}).setdefault(row.kernel, {})[row.metric] = row.value
+    return found
+
+
+def table(name: str) -> list[dict[str, str]]:
+    """A file of docs/results that has no rules: its cells as they stand."""
+    with (RESULTS / name).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+_notes: list[str] = []
+
+
+def _note(words: str) -> None:
+    if words not in _notes:
+        _notes.append(words)
+
+
+def tell() -> None:
+    """On stderr, what was left out of the files that were read."""
+    while _notes:
+        print(_notes.pop(0), file=sys.stderr)
+
+
+def of_the_ladder(path: Path, rows: list[Row]) -> list[Row]:
+    """Without the rows of rungs that are not there (any more), and without the ratios over another rung than the one
+    that a rung starts from now; tell() says so."""
+    known = rungs.by_name()
+    gone = {name for row in rows if row.values.get("kind", "stage") == "stage" and (name := rungs.split(row.stage)[0]) not in known}
+    if gone:
+        _note(f"{path}: left out, for the ladder has no such rung: {', '.join(sorted(gone))}")
+    kept = [row for row in rows if rungs.split(row.stage)[0] not in gone]
+
+    def is_over_another(row: Row) -> bool:
+        name = rungs.split(row.stage)[0]
+        return bool(row.values.get("previous")) and name in known and rungs.split(row.previous)[0] != known[name].previous
+
+    if other := sorted({rungs.split(row.stage)[0] for row in kept if is_over_another(row)}):
+        _note(f"{path}: measured against another rung than they start from now, so without vs_previous: rows of {', '.join(other)}")
+    without = {"previous": "", "verdict": "", **dict.fromkeys(("vs_previous", "vs_previous_lo", "vs_previous_hi"))}
+    return [Row(row.line, {**row.values, **without}) if is_over_another(row) else row for row in kept]
+
+
+def bounds(ceiling: Row, row: Row, rules: list[dict] = SCHEMA["results"]["ceilings"]) -> bool:
+    """The rule about ceilings, as docs/results/README.md states it."""
+    rule = next((rule for rule in rules if rule["stage"] == ceiling.stage), None)
+    if rule is None or ceiling.kind != "ceiling" or ceiling.gpu != row.gpu:
+        return False
+    return "column" not in rule or row.values[rule["column"]] is not None or 0 < (row.sm or 0) < rule["before_sm"]
+
+
+def _check_ceilings(path: Path, found: list[Row], rules: list[dict]) -> None:
+    """A rate above what the card's tensor cores can do is a fault of the measurement, not a record."""
+    ceilings = [row for row in found if rules and row.kind == "ceiling"]
+    for row in found if ceilings else []:
+        highest = max((ceiling.tflops for ceiling in ceilings if bounds(ceiling, row, rules)), default=math.inf)
+        if row.kind != "ceiling" and row.source == "measured" and row.tflops > highest:
+            raise ResultsError(f"{path}:{row.line}: {row.stage} claims {row.tflops:g} TFLOPS, above this card's ceiling of {highest:g}")
+
+
+def select(path: Path, rows: list[Row], selection: Selection) -> tuple[list[Row], list[Row], list[Row]]:
+    """The rungs, peers and ceilings of one shape and regime, rungs in order. Raises ResultsError if no rung is
+    there."""
+    measured = [row for row in rows if row.source == "measured"]
+    found = sorted((row for row in measured if row.is_rung and selection.takes(row)), key=lambda row: rungs.position(row.stage))
+    if not found:
+        known = sorted({(row.batch, row.heads, row.n, row.d, row.regime) for row in measured if row.is_rung})
+        listed = "; ".join(f"batch {b}, heads {h}, N = {n}, d = {d}, {spoken(regime)}" for b, h, n, d, regime in known)
+        raise ResultsError(f"{path}: no stage was measured at {selection}. It has: {listed or 'no stage at all'}")
+    peers = [row for row in measured if row.kind == "peer" and selection.takes(row)]
+    ceilings = [row for row in measured if row.kind == "ceiling" and selection.takes(row)]
+    return found, peers, ceilings
+
+
+def add_selection_arguments(parser: argparse.ArgumentParser) -> None:
+    default = Selection()
+    parser.add_argument("--batch", type=int, default=default.batch, help="batch size (default: %(default)s)")
+    parser.add_argument("--heads", type=int, default=default.heads, help="heads (default: %(default)s)")
+    parser.add_argument("--n", type=int, default=default.n, help="sequence length (default: %(default)s)")
+    parser.add_argument("--d", type=int, default=default.d, help="head dimension (default: %(default)s)")
+    parser.add_argument("--causal", action="store_true", help="causal attention instead of dense")
+    parser.add_argument("--regime", choices=sorted(words("regime")), default=default.regime,
+                        help="how it was timed (default: %(default)s)")
+
+
+def selection_from(arguments: argparse.Namespace) -> Selection:
+    return Selection(arguments.batch, arguments.heads, arguments.n, arguments.d, arguments.causal, arguments.regime)

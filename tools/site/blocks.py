@@ -1,0 +1,167 @@
+"""Blocks of a page that are made of the code or of what was measured, and stand in it as plain Markdown, so that a code host shows them:
+
+    <!-- region 02_swizzle chunk_offset -->
+    ```cpp
+    ```
+    <!-- /region -->
+
+Of each block the first line says which and of what; `chapters.py` renews what stands between. The site shows some of them in its own way.
+"""
+from __future__ import annotations
+
+import argparse
+import csv
+import importlib
+import re
+import shlex
+import textwrap
+
+from tools import changes, results, rungs
+from tools.paths import ROOT
+from tools.plots import figure
+from tools.site import prose
+
+PARTS = ("LOAD", "QK", "SOFTMAX", "PV", "STORE")
+LAUNCH = "LAUNCH"  # behind them, what the host does
+LATER = "not measured yet"
+CORE = 10  # lines of a change that a chapter shows
+
+
+def table(head: list[str], rows: list[list[str]], align: str = "") -> str:
+    """`align` has a letter for each column, l or r."""
+    ends = ["---:" if letter == "r" else "---" for letter in align.ljust(len(head), "l")[:len(head)]]
+    return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |\n" for row in ([head, *rows])).replace(
+        " |\n", f" |\n| {' | '.join(ends)} |\n", 1)
+
+
+# ---- code ------------------------------------------------------------------------------------------------------------
+
+def part_lines(text: list[str], name: str) -> list[range]:
+    """Where the parts `// NAME` stand, from 1: each to the next part, or to where its block ends."""
+    marks = [(n, line.index("//")) for n, line in enumerate(text, 1) if re.match(rf" *// ({'|'.join((*PARTS, LAUNCH))})\b", line)]
+    found = []
+    for (start, indent), (stop, _) in zip(marks, [*marks[1:], (len(text) + 1, 0)]):
+        if re.match(rf" *// {name}\b", text[start - 1]):
+            ends = (n for n in range(start, stop) if text[n - 1].strip() and len(text[n - 1]) - len(text[n - 1].lstrip()) < indent
+                    and not text[n - 1].startswith("#"))
+            last = next(ends, stop) - 1
+            while not text[last - 1].strip():
+                last -= 1
+            found.append(range(start, last + 1))
+    return found
+
+
+def function_lines(text: list[str], name: str) -> list[range]:
+    """A function or a struct at the left margin, with the comment and the template line above it."""
+    found = []
+    for n, line in enumerate(text, 1):
+        if re.match(rf"(\w.*\b{name}\(|struct {name}\b)", line) and not line.endswith(";"):
+            first = n
+            while text[first - 2].startswith(("//", "template")):
+                first -= 1
+            found.append(range(first, next(end for end in range(n, len(text) + 1) if text[end - 1] in ("}", "};")) + 1))
+    return found
+
+
+def region_lines(where: str, name: str) -> list[range]:
+    """A part of a kernel or of another file of code, by its mark or by the name of a function."""
+    text = code_of(where).read_text(encoding="utf-8").splitlines()
+    is_mark = name in (*PARTS, LAUNCH)
+    found = part_lines(text, name) if is_mark else function_lines(text, name)
+    if not found:
+        raise results.ResultsError(f"{code_of(where).relative_to(rungs.root())} has no {'mark // ' if is_mark else 'function '}{name}")
+    return found
+
+
+def code_of(where: str):
+    """A rung's kernel, or a file by its path."""
+    return ROOT / where if "/" in where and (ROOT / where).is_file() else rungs.named(where).path / "kernel.cuh"
+
+
+def region(where: str, name: str) -> str:
+    text = code_of(where).read_text(encoding="utf-8").splitlines()
+    pieces = [textwrap.dedent("".join(f"{text[n - 1]}\n" for n in lines)) for lines in region_lines(where, name)]
+    return "```cpp\n" + "\n// ...\n\n".join(pieces) + "```\n"
+
+
+def diff(name: str, words: str = "") -> str:
+    """The core of what a rung changed: of the hunks the one with these words, or the longest, comments left out."""
+    rung = rungs.named(name)
+    before = rungs.by_name()[rung.previous]
+    old, new = ((each.path / "kernel.cuh").read_text(encoding="utf-8").splitlines() for each in (before, rung))
+
+    def lines(hunk: tuple[range, range]) -> list[str]:
+        both = [(sign, text[n - 1]) for sign, text, numbers in (("-", old, hunk[0]), ("+", new, hunk[1])) for n in numbers]
+        code = [(sign, line) for sign, line in both if line.strip() and not line.lstrip().startswith("//")]
+        margin = min((len(line) - len(line.lstrip()) for _, line in code), default=0)
+        return [f"{sign} {line[margin:]}" for sign, line in code]
+
+    found = [piece for piece in map(lines, changes.hunks(before, rung)) if any(words in line for line in piece)]
+    if not found:
+        raise results.ResultsError(f"diff {name}: no changed line has the words '{words}'")
+    core = max(found, key=len)
+    rest = [f"  ... {len(core) - CORE} lines more"] if len(core) > CORE else []
+    return "```diff\n" + "".join(f"{line}\n" for line in [*core[:CORE], *rest]) + "```\n"
+
+
+# ---- tables ----------------------------------------------------------------------------------------------------------
+
+def timing(row: results.Row | None) -> list[str]:
+    """TFLOPS, the gain over the rung that it starts from with its interval, the share of FA2, as cells of a table."""
+    if row is None:
+        return ["", "", ""]
+    gain = ""
+    if None not in (row.vs_previous, row.vs_previous_lo, row.vs_previous_hi):
+        percent = [(ratio - 1) * 100 for ratio in (row.vs_previous, row.vs_previous_lo, row.vs_previous_hi)]
+        digits = 0 if percent[0] >= 100 else 1
+        gain = f"{percent[0]:+.{digits}f} % [{percent[1]:+.{digits}f}, {percent[2]:+.{digits}f}]"
+    return [f"{row.tflops:.1f}", gain, f"{row.vs_fa2 * 100:.1f} %" if row.vs_fa2 is not None else ""]
+
+
+def ladder() -> str:
+    """Every rung with its idea, its diff and what was measured, for a page of docs/."""
+    selection = results.Selection()
+    measured = {row.stage: row for row in results.recorded("h200.csv") if row.is_rung and row.source == "measured" and selection.takes(row)}
+    changed = changes.since_previous()
+    rows = [[f"[{rung.name}](../{rung.directory}/README.md)", *timing(measured.get(rung.name)),
+             str(changed[rung.name][1]) if rung.name in changed else "", rung.idea] for rung in rungs.known()]
+    return table(["rung", "TFLOPS", "against the rung before", "of FA2", "changed lines", "the one idea"], rows, "lrrrr")
+
+
+def file(path: str) -> str:
+    """A CSV file as it stands."""
+    with (ROOT / path).open(encoding="utf-8", newline="") as text:
+        head, *rows = csv.reader(text, strict=True)
+    if not rows or any(len(row) != len(head) for row in rows):
+        raise results.ResultsError(f"{path}: not every row has the {len(head)} cells of the first")
+    return table(head, rows)
+
+
+def plot(name: str) -> str:
+    """A figure of docs/figures, for a page of docs/, and the same as tables."""
+    module = importlib.import_module(f"tools.plots.{name}")
+    path, parser = results.RESULTS / module.CSV, argparse.ArgumentParser()
+    module.add_arguments(parser)
+    try:
+        rows = results.traffic(path) if path.name.endswith("_traffic.csv") else results.read(path)
+        points = module.collect(path, rows, parser.parse_args([]))
+    except results.NotMeasured:
+        return f"This figure is {LATER}.\n"
+    tables = [f"{caption}\n\n{table(head, body, 'l' + 'r' * len(head))}" for caption, head, body in module.table(points)]
+    return (f"![{points['title']}](figures/{figure.path_of(path, module.NAME).name})\n\n"
+            f"<details><summary>The same as a table</summary>\n\n{chr(10).join(tables)}\n</details>\n")
+
+
+BLOCKS = {"plot": plot, "region": region, "diff": diff, "ladder-table": ladder, "csv": file}
+BLOCK = re.compile(rf"^<!-- ({'|'.join(BLOCKS)})((?: [^\n]*)?) -->\n(.*?)^<!-- /\1 -->$", re.M | re.S)
+
+
+def renewed(text: str, where: str) -> str:
+    """A page with all that is made in it made anew: blocks, tables, numbers."""
+    def made(match: re.Match) -> str:
+        try:
+            return f"<!-- {match[1]}{match[2]} -->\n{BLOCKS[match[1]](*shlex.split(match[2]))}<!-- /{match[1]} -->"
+        except (OSError, TypeError, csv.Error, results.ResultsError, rungs.RungsError) as error:
+            raise results.ResultsError(f"{where}: {match[1]}{match[2]}: {error}") from None
+
+    return prose.renewed(BLOCK.sub(made, text), where)

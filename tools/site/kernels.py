@@ -1,0 +1,141 @@
+"""Kernels on a page: the whole file, what changed in it since the rung that it starts from, and its parts by their
+marks."""
+from __future__ import annotations
+
+import functools
+import re
+from pathlib import Path
+
+from docutils import nodes
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import CudaLexer
+from sphinx.errors import ExtensionError
+from sphinx.util.docutils import SphinxDirective
+
+from tools import changes, results, rungs
+from tools.site.blocks import LAUNCH, part_lines, PARTS, region_lines
+
+
+def rung_named(directive: str, name: str) -> rungs.Rung:
+    try:
+        return rungs.named(name)
+    except rungs.RungsError as error:
+        raise ExtensionError(f"{directive} {name}: {error}") from None
+
+
+def start(stage: str) -> str | None:
+    """The rung whose kernel a rung changes."""
+    return rungs.by_name()[stage].previous or None
+
+
+def kernel_name(stage: str) -> str:
+    return f"{rungs.by_name()[stage].directory}/kernel.cuh"
+
+
+def kernel_path(stage: str) -> Path:
+    return rungs.by_name()[stage].path / "kernel.cuh"
+
+
+def hunks(before: str, stage: str) -> list[tuple[range, range]]:
+    known = rungs.by_name()
+    return changes.hunks(known[before], known[stage])
+
+
+@functools.cache
+def highlighted(stage: str) -> list[str]:
+    """The lines of a kernel as HTML."""
+    text = kernel_path(stage).read_text(encoding="utf-8")
+    lines = highlight(text, CudaLexer(stripnl=False), HtmlFormatter(nowrap=True)).rstrip("\n").split("\n")
+    if len(lines) != len(text.splitlines()):
+        raise ExtensionError(f"{kernel_path(stage)}: a token runs over the end of its line")
+    return lines
+
+
+def code(lines: list[str], numbers: range, kind: str = "", marked: set[int] = frozenset(), anchors: bool = False) -> str:
+    spans = []
+    for n in numbers:
+        mark = " changed" if n in marked else ""
+        anchor = f' id="L{n}"' if anchors else ""
+        spans.append(f'<span class="line{mark}" data-n="{n}"{anchor}>{lines[n - 1]}\n</span>')
+    return f'<pre class="highlight {kind}">{"".join(spans)}</pre>'
+
+
+def side_by_side(before: str, stage: str, context: int = 3) -> str:
+    """A grid of two columns, one row for each stretch of equal or changed lines; equal stretches fold in the middle."""
+    old_lines, new_lines = highlighted(before), highlighted(stage)
+    rows, at_old, at_new, count = [f"<div>{before}</div><div>{stage}</div>"], 1, 1, 0
+
+    def equal(old: range, new: range, kind: str = "equal") -> None:
+        if new:
+            rows.append(code(old_lines, old, kind + " old") + code(new_lines, new, kind + " new"))
+
+    changes = hunks(before, stage)
+    for old, new in [*changes, (range(len(old_lines) + 1, 0), range(len(new_lines) + 1, 0))]:
+        length = new.start - at_new
+        head = 0 if at_new == 1 else min(context, length)
+        tail = 0 if new.start == len(new_lines) + 1 else min(context, length - head)
+        equal(range(at_old, at_old + head), range(at_new, at_new + head))
+        hidden = length - head - tail
+        if hidden > 0:
+            rows.append(f'<div class="fold">{hidden} equal lines</div>')
+        equal(range(old.start - tail, old.start), range(new.start - tail, new.start))
+        if old or new:
+            rows.append(code(old_lines, old, "removed") + code(new_lines, new, "added"))
+            count += max(len(old), len(new))
+        at_old, at_new = old.stop, new.stop
+    return (f'<div class="side-by-side" data-changed="{count}" role="group" aria-label="{count} changed lines between {before} '
+            f'and {stage}">{"".join(rows)}</div>')
+
+
+class RungDiff(SphinxDirective):
+    """```{rung-diff} 03_kvpipe```: what changed in kernel.cuh since the rung that it starts from."""
+    required_arguments = 1
+
+    def run(self):
+        rung = rung_named("{rung-diff}", self.arguments[0])
+        return [nodes.raw("", side_by_side(rung.previous, rung.name), format="html")]
+
+
+def parts(stage: str) -> str:
+    """Links to the five parts, and to the launch. A kernel marks all of them, or, like the three of 00_naive, none."""
+    text = kernel_path(stage).read_text(encoding="utf-8").splitlines()
+    found = {name: part_lines(text, name) for name in PARTS}
+    missing = [name for name in PARTS if not found[name]]
+    if len(missing) == len(PARTS):
+        return ""
+    if missing:
+        raise ExtensionError(f"{kernel_name(stage)} has no mark // {missing[0]}")
+    found[LAUNCH] = part_lines(text, LAUNCH)
+    links = [f'<a href="#L{lines.start}">{name}</a>'
+             for lines, name in sorted(((lines, name) for name in found for lines in found[name]), key=lambda part: part[0].start)]
+    return f'<nav class="parts" aria-label="Parts of the kernel">{" ".join(links)}</nav>'
+
+
+class Kernel(SphinxDirective):
+    """```{kernel} 03_kvpipe```: all of kernel.cuh, the lines that the rung changed marked, with links to its parts."""
+    required_arguments = 1
+
+    def run(self):
+        rung = rung_named("{kernel}", self.arguments[0])
+        stage = rung.name
+        marked = {n for _, new in (hunks(rung.previous, stage) if rung.previous else []) for n in new}
+        lines = highlighted(stage)
+        return [nodes.raw("", parts(stage) + code(lines, range(1, len(lines) + 1), "kernel", marked, anchors=True), format="html")]
+
+
+class Region(SphinxDirective):
+    """```{region} 03_kvpipe SOFTMAX```: a part of kernel.cuh, by its mark or by the name of a function."""
+    required_arguments = 2
+
+    def run(self):
+        stage, name = rung_named("{region}", self.arguments[0]).name, self.arguments[1]
+        try:
+            found = region_lines(stage, name)
+        except results.ResultsError as error:
+            raise ExtensionError(str(error)) from None
+        lines = highlighted(stage)
+        where = ", ".join(f"{part.start}-{part.stop - 1}" for part in found)
+        blocks = '<div class="fold">...</div>'.join(code(lines, part) for part in found)
+        return [nodes.raw("", f'<figure class="region" data-region="{stage} {name}"><div>{blocks}</div><figcaption>'
+                          f'<code>{kernel_name(stage)}</code>, lines {where}</figcaption></figure>', format="html")]

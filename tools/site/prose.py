@@ -1,0 +1,321 @@
+"""Numbers in prose, computed from what was measured. A number is an expression with a format, as in an f-string:
+
+    h200('02').tflops / h200('01').tflops:.2f
+
+A page is read where the repository is hosted too, so numbers stand in it as they are, each with its formula in a comment that no reader
+sees; `chapters.py` renews them, and tables whose cells follow one formula by column:
+
+    is worth <!--=h200('02').tflops / h200('01').tflops:.2f-->1.25<!--/--> times
+
+    <!-- table N
+    512: n=512, batch=32
+    1024: n=1024, batch=16
+    |
+    34: {h200('34', ROW).tflops:.0f}
+    over cuDNN: {beside('34', 'cudnn_bhnd', ROW).ratio:.2f} times
+    -->
+    | N | 34 | over cuDNN |
+    <!-- /table -->
+
+A page of the site may still have it in a role, and a chapter a comment at its end which repeats the words around each number with the
+expression in its place:
+
+    <!-- numbers
+    is worth {h200('02').tflops / h200('01[64x128, 4 warps]').tflops:.2f} times
+    -->
+"""
+from __future__ import annotations
+
+import functools
+import re
+import statistics
+import sys
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+from tools import changes, results, rungs
+from tools.paths import ROOT
+
+BLOCK = re.compile(r"^<!-- numbers\n(.*?)^-->\n?", re.M | re.S)
+HOLE = re.compile(r"\{([^{}]+)\}")
+INLINE = re.compile(r"<!--=(.+?)-->(.*?)<!--/-->", re.S)
+TABLE = re.compile(r"^(<!-- table (.*)\n((?:.+\n)*?)-->\n)(?:\|.*\n)*<!-- /table -->$", re.M)
+SMS = 132  # of the H200 that all files here are of
+METRICS = {
+    "wavefronts": "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
+    "shared_busy": "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum.pct_of_peak_sustained_elapsed",
+    "tensor_busy": "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
+    "waits_global": "smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active.ratio",
+    "waits_shared": "smsp__average_warps_issue_stalled_short_scoreboard_per_issue_active.ratio",
+}
+
+
+class NoRows(results.NotMeasured):
+    """A rung of the ladder of which a file has no row at all: prose that speaks of it stands as it was written."""
+
+
+def _only(found: list, what: str):
+    if len(found) != 1:
+        kind = results.ResultsError if found else results.NotMeasured
+        raise kind(f"{'several rows' if found else 'no row'} of {what}")
+    return found[0]
+
+
+def _full(name: str) -> str:
+    """'02_swizzle[64x32, 2 warps]' for '02[64x32, 2 warps]': the number of a rung, or its word, becomes its name;
+    others stay."""
+    base, variant = rungs.split(name)
+    rung = rungs.find(base)
+    return rung.name + variant if rung else name
+
+
+def _of(name: str, rows: list, file: str) -> list:
+    """The rows of a rung, a variant, a peer or a ceiling. What has rows of just this name is meant before a rung of
+    this word."""
+    full = name if any(row.stage == name for row in rows) else _full(name)
+    found = [row for row in rows if row.stage == full]
+    if not found:
+        rung, others = rungs.find(rungs.split(name)[0]), [row for row in rows if rungs.split(row.stage)[0] == rungs.split(full)[0]]
+        kind = results.ResultsError if rung is None else results.NotMeasured if others else NoRows
+        raise kind(f"no row of {name} in {file}")
+    return found
+
+
+def h200(name: str, **shape) -> results.Row:
+    """A row of h200.csv: a rung by name or number, a variant, a peer or a ceiling; at the README's shape unless
+    told."""
+    selection = results.Selection(**shape)
+    found = [row for row in _of(name, results.recorded("h200.csv"), "docs/results/h200.csv") if row.source == "measured" and selection.takes(row)]
+    return _only(found, f"{name} at {selection} in docs/results/h200.csv")
+
+
+def repeat(name: str, **shape) -> results.Row:
+    """The same of an earlier run, h200_repeat.csv."""
+    selection, file = results.Selection(**shape), "docs/results/h200_repeat.csv"
+    return _only([row for row in _of(name, results.recorded("h200_repeat.csv"), file) if selection.takes(row)], f"{name} at {selection} in {file}")
+
+
+@functools.cache
+def _groups() -> dict[tuple, dict[str, dict[int, tuple[str, float, float]]]]:
+    """Kind, milliseconds of a launch and MHz by round, by contestant, by heat: what a Selection names, the commit and the heat."""
+    found: dict[tuple, dict[str, dict[int, tuple[str, float, float]]]] = {}
+    for line, row in enumerate(results.table("h200_rounds.csv"), 2):
+        shape = results.Selection(int(row["batch"]), int(row["heads"]), int(row["n"]), int(row["d"]), row["causal"] == "1", row["regime"], row["inputs"])
+        rounds = found.setdefault((shape, row["commit"], row["heat"]), {}).setdefault(row["contestant"], {})
+        if int(row["round"]) in rounds:
+            raise results.ResultsError(f"docs/results/h200_rounds.csv:{line}: a second group of {row['contestant']} in heat {row['heat']}, "
+                                       f"round {row['round']}, commit {row['commit']}, {shape}")
+        rounds[int(row["round"])] = row["kind"], float(row["ms"]), float(row["clock_mhz"])
+    return found
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A contestant in a heat: its .ms, .clock_mhz, .tflops and .flop_per_clk_sm, medians over the rounds; and of the paired ratio of
+    another over it .ratio, the median, with .least and .most of all rounds."""
+
+    name: str
+    groups: list[tuple[str, float, float]]
+    attention_flops: float
+    ratios: list[float]
+
+    @property
+    def flops(self) -> float:
+        if self.groups[0][0] == "ceiling":
+            raise results.ResultsError(f"{self.name} is a ceiling: its launches have FLOPs of their own, not those of an attention")
+        return self.attention_flops
+
+    @property
+    def ms(self) -> float:
+        return statistics.median(ms for _, ms, _ in self.groups)
+
+    @property
+    def clock_mhz(self) -> float:
+        return statistics.median(mhz for _, _, mhz in self.groups)
+
+    @property
+    def tflops(self) -> float:
+        return self.flops / self.ms / 1e9
+
+    @property
+    def flop_per_clk_sm(self) -> float:
+        return self.flops / statistics.median(ms * mhz * 1e3 for _, ms, mhz in self.groups) / SMS
+
+    @property
+    def ratio(self) -> float:
+        return statistics.median(self.ratios)
+
+    @property
+    def least(self) -> float:
+        return min(self.ratios)
+
+    @property
+    def most(self) -> float:
+        return max(self.ratios)
+
+
+def beside(name: str, other: str, commit: str | None = None, **shape) -> Beside:
+    """`other` in the heat that it shares with `name`, by h200_rounds.csv; of the run of this commit, where several have such a heat. Its ratios
+    are those of `name` over it."""
+    selection = results.Selection(**shape)
+    known = {stage for heat in _groups().values() for stage in heat}
+    stages = [stage if stage in known else _full(stage) for stage in (name, other)]  # wgmma is the loop, not 20_wgmma
+    what = f"{name} beside {other} at {selection}{f', commit {commit}' if commit else ''} in docs/results/h200_rounds.csv"
+    mine, others = _only([[heat[stage] for stage in stages] for (of, run, _), heat in _groups().items()
+                          if of == selection and commit in (None, run) and heat.keys() >= set(stages)], what)
+    paired = mine.keys() & others.keys() or _only([], f"a common round of {what}")
+    flops = 4 * selection.batch * selection.heads * selection.n**2 * selection.d / (2 if selection.causal else 1)
+    return Beside(stages[1], list(others.values()), flops, [others[at][1] / mine[at][1] for at in paired])
+
+
+def sweep(name: str, column: str, regime: str) -> list[float]:
+    """A column at every N of the sweep, in which batch x N is constant."""
+    found = [row.values[column] for row in _of(name, results.recorded("h200.csv"), "docs/results/h200.csv") if row.source == "measured"
+             and row.regime == regime and row.batch * row.n == results.SWEEP_TOKENS and not row.causal and row.is_plain]
+    return found or _only(found, f"the sweep of {name}, {regime}, in docs/results/h200.csv")
+
+
+@functools.cache
+def _counters() -> dict[str, dict[str, dict[str, float]]]:
+    return results.counters(results.RESULTS / "h200_counters.csv")
+
+
+def ncu(name: str, metric: str, kernel: str | None = None) -> float:
+    """A value of h200_counters.csv: of a rung's default kernel, of flash_attention<KERNEL>, or of KERNEL."""
+    metric = METRICS.get(metric, metric)
+    kernels = _counters().get(_full(name))
+    if kernels is None:
+        raise (NoRows if rungs.find(name) else results.ResultsError)(f"no row of {name} in docs/results/h200_counters.csv")
+    chosen = kernels.get(f"flash_attention<{kernel}>", kernels.get(kernel)) if kernel else next(iter(kernels.values()))
+    if chosen is None or metric not in chosen:
+        raise results.ResultsError(f"no {metric} of {name} {kernel or ''} in docs/results/h200_counters.csv")
+    return chosen[metric]
+
+
+def waits(name: str) -> float:
+    """Warps that wait at each instruction issued, whatever for."""
+    kernels = _counters().get(_full(name)) or _only([], f"counters of {name} in docs/results/h200_counters.csv")
+    return sum(value for metric, value in next(iter(kernels.values())).items() if "_issue_stalled_" in metric)
+
+
+def traffic(name: str, metric: str, n: int, causal: bool = False) -> float:
+    """A value of h200_traffic.csv, in bytes or events per head: traffic('06', 'lts__t_bytes.sum', 4096)."""
+    found = _of(name, results.recorded("h200_traffic.csv", "traffic"), "docs/results/h200_traffic.csv")
+    return _only([row for row in found if (row.metric, row.n, row.causal) == (metric, n, causal)],
+                 f"{metric} of {name} at N = {n}{', causal' if causal else ''} in docs/results/h200_traffic.csv").per_head
+
+
+def latency(what: str) -> SimpleNamespace:
+    """A row of h200_latencies.csv: latency('L2').clocks and .ns."""
+    found = [row for row in results.table("h200_latencies.csv") if row["what"] == what]
+    row = _only(found, f"{what} in docs/results/h200_latencies.csv")
+    return SimpleNamespace(clocks=float(row["clocks"]), ns=float(row["ns"]))
+
+
+def tried(what: str, column: str = "TFLOPS") -> float:
+    """A figure of h200_trials_hopper.csv, of the row whose first cell begins so: tried('three warpgroups'), or with the column 'without it'."""
+    found = [row for row in results.table("h200_trials_hopper.csv") if row["tried"].startswith(what)]
+    return float(_only(found, f"{what!r} in docs/results/h200_trials_hopper.csv")[column])
+
+
+def sass(name: str, opcodes: str, kernel: str | None = None) -> float:
+    """How often instructions stand in the machine code: sass('08', 'MOV IMAD')."""
+    return sum(ncu(name, f"sass.{opcode}", kernel) for opcode in opcodes.split())
+
+
+def changed(name: str) -> int:
+    """Lines of kernel.cuh that differ from the rung that it starts from."""
+    return _only([lines for rung, (_, lines) in changes.since_previous().items() if rung == _full(name)], f"{name} with a rung before it")
+
+
+def mutants(column: str) -> int:
+    """A column of mutants.csv, summed over its rungs: mutants('survived')."""
+    rows = results.table("mutants.csv")
+    if not rows or column not in rows[0]:
+        raise results.ResultsError(f"no column {column} in docs/results/mutants.csv")
+    return sum(int(row[column]) for row in rows)
+
+
+def count(path: str, pattern: str = "") -> int:
+    """How many lines of a file match: what prose says of the code itself."""
+    lines = (ROOT / path).read_text(encoding="utf-8").splitlines()
+    return sum(bool(re.search(pattern, line)) for line in lines) or _only([], f"a line like {pattern!r} in {path}")
+
+
+NAMES = {function.__name__: function for function in (h200, repeat, beside, sweep, ncu, waits, traffic, latency, tried, sass, changed, mutants, count, min, max)}
+
+
+def value(expression: str):
+    return eval(expression, {"__builtins__": {}}, NAMES)
+
+
+def number(text: str) -> str:
+    """The value of EXPRESSION:FORMAT. Raises ResultsError, whatever is wrong with it; NotMeasured where a row is
+    missing."""
+    expression, _, form = text.rpartition(":")
+    try:
+        return format(value(expression), form)
+    except results.NotMeasured as error:
+        raise type(error)(f"{text}: {error}") from None
+    except (results.ResultsError, rungs.RungsError, SyntaxError, NameError, TypeError, ValueError, AttributeError, ArithmeticError, OSError) as error:
+        raise results.ResultsError(f"{text}: {error}") from None
+
+
+def renewed(text: str, where: str) -> str:
+    """A page in which every number and table that has its formula beside it is computed anew. A number of a rung that was not measured
+    yet stays as it is."""
+    def inline(match: re.Match) -> str:
+        try:
+            return f"<!--={match[1]}-->{number(match[1])}<!--/-->"
+        except NoRows as error:
+            print(f"{where}: not measured yet: {error}", file=sys.stderr)
+            return match[0]
+
+    try:
+        text = TABLE.sub(lambda match: f"{match[1]}{table(match[2], match[3])}<!-- /table -->", text)
+        return INLINE.sub(inline, text)
+    except results.ResultsError as error:
+        raise type(error)(f"{where}: {error}") from None
+
+
+def table(corner: str, spec: str) -> str:
+    """Lines of LABEL: WORDS make the rows and, behind a line of `|`, LABEL: TEMPLATE the columns: a template has numbers in braces, and
+    for ROW the words of the row, or its label where there are none."""
+    above, bar, below = spec.partition("\n|\n")
+    if not bar:
+        raise results.ResultsError(f"table {corner}: no line | between its rows and its columns")
+    rows, columns = ([[part.strip() for part in line.partition(":")[::2]] for line in part.strip().splitlines()] for part in (above, below))
+
+    def cell(words: str, template: str) -> str:
+        try:
+            return HOLE.sub(lambda hole: number(hole[1].replace("ROW", words)), template)
+        except NoRows:
+            return ""
+
+    lines = [[corner, *(label for label, _ in columns)], ["---", *(["---:"] * len(columns))]]
+    lines += [[label, *(cell(words or label, template) for _, template in columns)] for label, words in rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _pattern(line: str) -> re.Pattern:
+    """Words and holes: any white space between words, any number in a hole."""
+    pieces = HOLE.split(line.strip())
+    words = [r"\s+".join(map(re.escape, re.split(r"\s+", piece))) for piece in pieces[::2]]
+    return re.compile(r"([-+]?\d[\d,]*(?:\.\d+)?)".join(words))
+
+
+def filled(text: str, where: str, write=number) -> str:
+    """A chapter with every number of its comment computed anew; `write` makes the text of one from its expression. A
+    number of a rung that was not measured yet stays as it is."""
+    block = BLOCK.search(text)
+    for line in block[1].splitlines() if block else []:
+        holes, places = HOLE.findall(line), list(_pattern(line).finditer(BLOCK.sub("", text)))
+        if not holes or len(places) != 1:
+            raise results.ResultsError(f"{where}: '{line}' stands in the text {len(places)} times, wants 1 with a number in it")
+        for i, expression in reversed(list(enumerate(holes, 1))):
+            start, stop = places[0].span(i)
+            try:
+                text = text[:start] + write(expression) + text[stop:]
+            except NoRows as error:
+                print(f"{where}: not measured yet: {error}", file=sys.stderr)
+    return text

@@ -1,0 +1,530 @@
+"""The `ladder` program from outside: exit codes, messages, and what stands on which stream.
+
+Usage: python3 -m tools.tests.cli_tests PATH_TO_LADDER [unittest arguments]
+No rung is named here: those that a test needs come from `ladder describe`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import math
+import os
+import pty
+import re
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import unittest
+from pathlib import Path
+
+from tools.paths import ROOT
+from tools.tests.rungs import default, Rungs, step
+
+LADDER = ""
+RUNGS: Rungs
+A, B = {}, {}  # two neighbours that are cheap to emulate, dense only, with a tile; B starts from A
+DONE, FAILED, USAGE, CANNOT_RUN_HERE, INTERRUPTED = 0, 1, 2, 77, 130
+GIGANTIC = str(2**31 - 128)
+MINUTES = ",".join(map(str, range(1024, 6144, 256)))  # lengths that keep the emulator busy for so long
+HANG_S = 1200  # nothing here takes a tenth of it on the slowest laptop; a limit against hanging for ever
+
+
+def on_one_core() -> None:
+    """For what is interrupted anyway: the other tests have the rest."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+
+
+def ladder(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
+    options = {"capture_output": True} | options
+    return subprocess.run([LADDER, *arguments], text=True, timeout=HANG_S, **options)
+
+
+# What `ladder describe` says of each rung and of each of its variants, for scripts to rely on.
+RUNG_FIELDS = {"stage", "number", "word", "directory", "part", "part_title", "order", "previous", "idea", "limit",
+               "prediction", "min_sm", "needs", "resources", "variants"}
+VARIANT_FIELDS = {"label", "config", "br", "bc", "warps", "m_tiles", "smem_bytes", "smem_bytes_per_key", "min_d", "max_d", "dtype",
+                  "problems", "writes_lse", "needs_workspace", "conflict_ways"}
+
+
+class Usage(unittest.TestCase):
+    """What the user got wrong: exit code 2, the message on stderr, nothing on stdout."""
+
+    def refused(self, arguments: str, *parts: str) -> None:
+        with self.subTest(arguments):
+            result = ladder(*arguments.split())
+            self.assertEqual(result.returncode, USAGE, result.stderr)
+            self.assertEqual(result.stdout, "")
+            for part in parts:
+                self.assertIn(part, result.stderr)
+
+    def test_stage(self) -> None:
+        longest = max(RUNGS.all, key=lambda rung: len(rung["word"]))
+        typo = longest["word"][:-1]
+        self.refused(f"check {typo}", f"no stage '{typo}'", f"Nearest: {longest['stage']}", RUNGS.first["stage"])
+        self.refused("explain 987", "no stage '987'")
+        self.refused(f"compare {A['number']}", "takes two stages")
+        self.refused(B["number"], f"ladder check {B['number']}")
+
+    def test_verb_and_flags(self) -> None:
+        self.refused("chek", "no verb 'chek'", "Did you mean check?")
+        self.refused(f"describe {B['number']}", "describe takes no stage", f"ladder explain {B['number']}")
+        self.refused("describe all", "describe takes no stage", "'all'")
+        self.refused("check --sed 3", "no flag --sed", "Did you mean --seed?")
+        self.refused("check --on tpu", "auto, cpu or gpu")
+        self.refused("check --inputs peeky", "Did you mean peaky?", "one_hot")
+
+    def test_shape(self) -> None:
+        tile = step(B)
+        self.refused(f"check {B['number']} --n {8 * tile + 1}", f"{B['stage']} needs N to be a multiple of {tile}",
+                     f"N={8 * tile + 1} is not", f"{8 * tile}, {9 * tile}")
+        self.refused(f"check {B['number']} --n 1", f"Nearest: {tile}.")
+        self.refused(f"explain {B['number']} --n {tile - 1}", f"multiple of {tile}")
+        self.refused("check --n 0", "between 1 and")
+        self.refused("check --n -128", "-128 is not")
+        self.refused("check --n 1e3", "whole number")
+        self.refused("check --n 9999999999999999999999", "between 1 and")
+        self.refused("check --heads 65536", "at most 65535")
+
+    def test_head_dimension(self) -> None:
+        most = default(B)["max_d"]
+        other = most // 2
+        self.assertGreater(default(B)["min_d"], other)
+        able = RUNGS.find(lambda rung: default(rung)["min_d"] <= other <= default(rung)["max_d"])
+        self.refused(f"check {B['number']} --d {other}", f"needs a head dimension of {most}",
+                     f"ladder check {able['number']} --d {other}")
+        most = default(able)["max_d"]
+        self.refused(f"check {able['number']} --d {most + 1}", f"needs a head dimension of {default(able)['min_d']} to {most}")
+
+    def test_causal(self) -> None:
+        able = RUNGS.find(lambda rung: "causal" in default(rung)["problems"])
+        self.refused(f"check {B['number']} --causal", f"{B['stage']} is dense only",
+                     f"Stages that do causal: {able['stage']}")
+
+    def test_files_are_tried_before_the_work(self) -> None:
+        # With the work before it, each of these would take hours.
+        self.refused("check --on cpu --n 8192 --json /no/such/directory/x.json", "/no/such/directory", "No such file")
+        self.refused("check --on cpu --n 8192 --json /", "Is a directory")
+        self.refused(f"explain {B['number']} --trace /no/such/x.json", "No such file")
+
+
+class Check(unittest.TestCase):
+    def test_json_alone_on_stdout(self) -> None:
+        n = 2 * step(B)
+        result = ladder("check", A["number"], B["number"], "--on", "cpu", "--n", str(n), "--json", "-")
+        self.assertEqual(result.returncode, DONE, result.stderr)
+        self.assertIn(B["stage"], result.stderr)  # the table
+        rows = json.loads(result.stdout)
+        self.assertEqual({row["stage"] for row in rows}, {A["stage"], B["stage"]})
+        self.assertGreater(len(rows), 2 * 9)
+        self.assertEqual(sum(row["stage"] == B["stage"] for row in rows), len(rows) / 2)
+        for row in rows:
+            self.assertTrue(row["ok"])
+            self.assertLessEqual(row["max_err"], row["tolerance"])
+            self.assertEqual(row["backend"], "emulator")
+        normal = next(row for row in rows if row["inputs"] == "normal" and row["stage"] == B["stage"])
+        self.assertEqual((normal["batch"], normal["heads"], normal["n"]), (1, 1, n))
+        counters, d = normal["counters"], default(B)["max_d"]
+        self.assertEqual(counters["smem_wavefronts"], counters["smem_wavefronts_ideal"])
+        self.assertEqual(counters["mma"], 2 * n // 16 * n // 8 * d // 16)  # of 16 x 8 x 16, for QK and for PV
+        self.assertEqual(counters["gmem_bytes_written"], n * d * 2)
+
+    def test_json_file_and_table(self) -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            path = Path(directory, "check.json")
+            result = ladder("check", B["word"], "--on", "cpu", "--inputs", "normal", "--json", str(path))
+            self.assertEqual(result.returncode, DONE, result.stderr)
+            self.assertIn("right", result.stdout)
+            self.assertNotIn("\x1b", result.stdout)  # colour is for terminals
+            self.assertEqual([row["n"] for row in json.loads(path.read_text())], [512])
+
+    def test_the_same_problem_gives_the_same_result(self) -> None:
+        arguments = ("check", B["number"], "--on", "cpu", "--n", str(step(B)), "--inputs", "peaky", "--seed", "5", "--json", "-")
+        first, second = (json.loads(ladder(*arguments).stdout)[0] for _ in range(2))
+        del first["seconds"], second["seconds"]
+        self.assertEqual(first, second)
+
+    def test_ablations(self) -> None:
+        before, rung, _ = RUNGS.ablated()
+        n = str(max(step(before), step(rung)))
+        result = ladder("check", rung["number"], "--on", "cpu", "--n", n, "--inputs", "normal", "--ablate", "--json", "-")
+        self.assertEqual(result.returncode, DONE, result.stderr)
+        self.assertEqual(len(json.loads(result.stdout)), len(rung["variants"]))
+
+    def test_several_shapes(self) -> None:
+        one, three = step(B), 3 * step(B)
+        result = ladder("--n", f"{one},{three}", "check", B["number"], "--on", "cpu", "--batch", "2", "--inputs", "normal",
+                        "--json", "-")
+        self.assertEqual([(row["n"], row["batch"]) for row in json.loads(result.stdout)], [(one, 2), (three, 2)])
+
+    def test_any_shape_where_no_tile_divides_it(self) -> None:
+        rung = RUNGS.find(lambda rung: step(rung) == 1 and default(rung)["min_d"] == 1)
+        result = ladder("check", rung["number"], "--on", "cpu", "--n", "50", "--d", "33", "--inputs", "normal")
+        self.assertEqual(result.returncode, DONE, result.stdout + result.stderr)
+
+    def test_short_work_shows_no_progress(self) -> None:
+        self.assertEqual(ladder("check", B["number"], "--on", "cpu", "--n", str(step(B)), "--inputs", "normal").stderr, "")
+
+    def test_full_disk(self) -> None:
+        check = ("check", B["number"], "--on", "cpu", "--n", str(step(B)), "--inputs", "normal")
+        result = ladder(*check, "--json", "/dev/full")
+        self.assertEqual(result.returncode, FAILED)
+        self.assertIn("No space left on device", result.stderr)
+        with open("/dev/full", "w") as full:
+            result = ladder(*check, capture_output=False, stdout=full, stderr=subprocess.PIPE)
+        self.assertEqual(result.returncode, FAILED)
+        self.assertIn("No space left on device", result.stderr)
+
+    def test_progress_and_an_interrupt_that_keeps_the_results_so_far(self) -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            path = Path(directory, "check.json")
+            process = subprocess.Popen([LADDER, "check", B["number"], "--on", "cpu", "--n", MINUTES, "--inputs", "all",
+                                        "--json", path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=on_one_core)
+            assert process.stderr is not None
+            # The first line, after two seconds of work: some steps are done, and minutes are left.
+            self.addCleanup(process.kill)
+            progress = next(line for line in process.stderr if " % " in line)
+            self.assertRegex(progress, rf"\d+ %  {B['stage']}, emulated, .*  \d+ s left")
+            process.send_signal(signal.SIGINT)
+            _, stderr = process.communicate(timeout=HANG_S)
+            self.assertEqual(process.returncode, INTERRUPTED)
+            rows = json.loads(path.read_text())
+            self.assertGreater(len(rows), 0)
+            self.assertIn("Ctrl-C again ends at once", stderr)
+            said = re.search(r"Interrupted: (\d+) of (\d+) launches were done", stderr)
+            assert said, stderr
+            self.assertTrue(0 < int(said[1]) < int(said[2]), stderr)
+
+
+class Try(unittest.TestCase):
+    """A kernel of the reader's: B's own with a change, in another place and under another name."""
+
+    N = ("--inputs", "normal")
+    MARK = "  // STORE"
+
+    def setUp(self) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.kernel = (ROOT / B["directory"] / "kernel.cuh").read_text()
+        self.assertEqual(self.kernel.count(self.MARK), 1)
+
+    def attempt(self, text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        Path(self.folder.name, "mine.cuh").write_text(text)
+        return ladder("try", "mine.cuh", *arguments, cwd=self.folder.name)
+
+    def changed(self, *lines: str) -> str:
+        return self.kernel.replace(self.MARK, "\n".join([*(f"  {line}" for line in lines), self.MARK]))
+
+    def refused(self, run: subprocess.CompletedProcess[str], code: int, *parts: str) -> None:
+        self.assertEqual((run.returncode, run.stdout), (code, ""), run.stderr)
+        for part in parts:
+            self.assertIn(part, run.stderr)
+        self.assertEqual(os.listdir(self.folder.name), ["mine.cuh"])
+
+    def test_a_rung_s_own_kernel_is_checked_and_counted_as_the_rung(self) -> None:
+        run = self.attempt(self.kernel, *self.N, "--json", "-")
+        self.assertEqual(run.returncode, DONE, run.stderr)
+        rows = json.loads(run.stdout)
+        checked = json.loads(ladder("check", B["number"], "--on", "cpu", *self.N, "--json", "-").stdout)
+        self.assertEqual([row["counters"] for row in rows], [row["counters"] for row in checked])
+        for part in (f"mine.cuh in the place of {B['stage']}", "predicted", "mine.cuh:", A["stage"]):
+            self.assertIn(part, run.stderr)
+
+    def test_the_first_line_or_a_flag_says_which_rung(self) -> None:
+        nameless = self.kernel.replace(B["stage"], "mine")
+        self.refused(self.attempt(nameless), USAGE, "its first line names no stage", "--like")
+        run = self.attempt(nameless, "--like", B["word"], *self.N)
+        self.assertEqual(run.returncode, DONE, run.stderr)
+        self.refused(self.attempt(self.kernel, "--like", "987"), USAGE, "no stage '987'")
+
+    def test_right_answers_and_other_counts(self) -> None:
+        slow = self.changed("__syncthreads();")
+        run = self.attempt(slow, *self.N)
+        self.assertEqual(run.returncode, FAILED, run.stderr)
+        self.assertIn("counts_differ", run.stdout)
+        self.assertEqual(self.attempt(slow, *self.N, "--answers-only").returncode, DONE)
+
+    def test_a_wrong_answer(self) -> None:
+        run = self.attempt(self.changed("row_sum[0][0] *= 1.01f;"), *self.N)
+        self.assertEqual(run.returncode, FAILED, run.stderr)
+        self.assertIn("wrong_result", run.stdout)
+        self.assertNotIn("predicted  ", run.stdout)
+
+    def test_the_compiler_s_first_error_alone(self) -> None:
+        run = self.attempt(self.changed("no_such_name += 1;", "nor_this += 1;"))
+        self.refused(run, FAILED, "It does not compile", "mine.cuh:", "no_such_name", "more error")
+        self.assertNotIn("nor_this", run.stderr)
+
+    def test_what_a_kernel_leaves_unset_is_an_error_as_in_its_rung(self) -> None:
+        self.refused(self.attempt(self.changed("float unset;", "row_sum[0][0] += unset;")), FAILED, "uninitialized")
+
+    def test_what_is_no_kernel_s_business(self) -> None:
+        for line in ("ladder::stages();", "emulator::Options options;", "#include <cstdlib>", "asm(\"nop\");", "std::exit(0);",
+                     "#import <cstdlib>", "\f#import <cstdlib>", "/**/ # import <cstdlib>",
+                     '#embed "kernel.cuh"', "#pragma GCC poison row_sum", "#line 1 \"a\"", '_Pragma("once")',
+                     "#ifdef __NVCC__", "#ifndef __PIC__", "#if __GNUC__ > 3", "#elif 1", "static int launches = 0;",
+                     "if (requires { p.Q; }) return;", "__builtin_frame_address(0);", "#define row_sum 1", "::exit(0);", "lad\\\nder::stages();", "%:include <cstdlib>",
+                     'const char* a = R"(")"; ladder::stages(); const char* b = "";', "char a = '\"'; ladder::stages(); char b = '\"';"):
+            with self.subTest(line):
+                self.refused(self.attempt(self.changed(line)), FAILED, "mine.cuh", "common/gpu.cuh")
+        run = self.attempt(self.changed('// ladder::stages(), std::exit(0) "#include <x>"'), *self.N)
+        self.assertEqual(run.returncode, DONE, run.stderr)  # a comment may name what it likes
+
+    def test_a_part_may_be_left_out_for_every_compiler(self) -> None:
+        run = self.attempt(self.changed("#if 0", "row_sum[0][0] *= 2;", "#else", "row_sum[0][0] *= 1;", "#endif"), *self.N)
+        self.assertEqual(run.returncode, DONE, run.stderr)
+
+    def test_a_variable_outside_of_the_kernel(self) -> None:
+        outside = self.kernel.replace("namespace {", "namespace {\nint launches_so_far = 0;\nconstexpr int fine = 3;", 1)
+        for use in ("launches_so_far += 1;", "if (launches_so_far > 100) return;\n  launches_so_far += fine;"):
+            run = self.attempt(outside.replace(self.MARK, f"  {use}\n{self.MARK}"))
+            self.refused(run, FAILED, "mine.cuh", "launches_so_far is a variable outside", "its arguments alone")
+        run = self.attempt(self.changed("thread_local int mine = 0;", "mine += 1;"))
+        self.refused(run, FAILED, "mine.cuh", "is a variable outside")
+
+    def test_an_index_that_the_compiler_checks_is_no_call(self) -> None:
+        run = self.attempt(self.changed("float some[3] = {0, 1, 2};", "row_sum[0][0] += some[threadIdx.x * 0];"), *self.N)
+        self.assertEqual(run.returncode, DONE, run.stderr)
+
+    def test_blocks_may_take_heads_in_any_order(self) -> None:
+        head, grid = "size_t(blockIdx.y) * p.n", "dim3(p.n / C::BR, p.batch_heads)"
+        self.assertEqual((self.kernel.count(head), self.kernel.count(grid)), (1, 1))
+        backwards = self.kernel.replace(head, "size_t(gridDim.y - 1 - blockIdx.y) * p.n")
+        in_turn = (self.kernel.replace("blockIdx.y", "BLOCK").replace("blockIdx.x", "blockIdx.y").replace("BLOCK", "blockIdx.x")
+                   .replace(grid, "dim3(p.batch_heads, p.n / C::BR)"))
+        for right in (backwards, in_turn):
+            run = self.attempt(right)
+            self.assertEqual(run.returncode, DONE, run.stdout + run.stderr)
+
+    def test_a_seal(self) -> None:
+        def sealed(secret: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+            return subprocess.run([LADDER, "try", "mine.cuh", *self.N, "--sealed", *arguments], input=secret, capture_output=True,
+                                  text=True, cwd=self.folder.name)
+
+        Path(self.folder.name, "mine.cuh").write_text(self.changed("row_sum[0][0] *= 1.01f;"))
+        run = sealed("secret\n", "--json", "-")
+        self.assertEqual(run.returncode, FAILED, run.stderr)
+        self.assertEqual(run.stdout.split("secret")[::2], ["", ""])
+        self.assertEqual(json.loads(run.stdout.split("secret")[1])[0]["failures"][0]["kind"], "wrong_result")
+        for run in (sealed("secret\n"), sealed("", "--json", "-")):
+            self.refused(run, USAGE, "--sealed")
+
+    def test_files_that_are_none(self) -> None:
+        self.assertIn("No such file", ladder("try", "/no/such/kernel.cuh").stderr)
+        self.assertIn("is a directory", ladder("try", self.folder.name).stderr)
+        self.refused(self.attempt(" \n"), USAGE, "is empty")
+        self.refused(self.attempt(self.kernel, "two"), USAGE, "one word too many")
+        self.refused(self.attempt(self.kernel, "--on", "gpu"), USAGE, "on the emulator")
+        self.assertIn("takes the file", ladder("try").stderr)
+
+
+class Compare(unittest.TestCase):
+    def test_json_has_what_the_emulator_counted(self) -> None:
+        both = (A["number"], B["number"])
+        arguments = ("--on", "cpu", "--n", str(step(B)), "--json")
+        result = ladder("compare", *both, *arguments, "-")
+        self.assertEqual(result.returncode, DONE, result.stderr)
+        self.assertIn("B / A", result.stderr)  # the table
+        rows = json.loads(result.stdout)
+        self.assertEqual([row["stage"] for row in rows], [A["stage"], B["stage"]])
+        checked = json.loads(ladder("check", *both, "--inputs", "normal", *arguments, "-").stdout)
+        for row in rows + checked:
+            del row["seconds"]
+        self.assertEqual(rows, checked)
+        with tempfile.TemporaryDirectory() as directory:
+            path = Path(directory, "compare.json")
+            self.assertEqual(ladder("compare", *both, *arguments, str(path)).returncode, DONE)
+            self.assertEqual(len(json.loads(path.read_text())), 2)
+        self.assertEqual(ladder("compare", *both, *arguments, "/dev/full").returncode, FAILED)
+
+    def test_csv_without_timings_is_refused(self) -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            path = Path(directory, "compare.csv")
+            result = ladder("compare", A["number"], B["number"], "--on", "cpu", "--n", str(step(B)), "--csv", str(path))
+            self.assertEqual(result.returncode, CANNOT_RUN_HERE, result.stderr)
+            self.assertEqual(result.stdout, "")
+            for part in ("--csv holds timings", "--on cpu asks for the emulator alone", "--json FILE"):
+                self.assertIn(part, result.stderr)
+            self.assertFalse(path.exists())
+
+
+class Screen(unittest.TestCase):
+    """What a terminal is given: its width, and colours for those who want them."""
+
+    def on_terminal(self, *arguments: str, columns: int = 80, until: bytes = b"", **environment: str) -> bytes:
+        """What a terminal of that width is sent: all of it, or the beginning as far as `until`."""
+        terminal, end = pty.openpty()
+        fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        known = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS")}
+        process = subprocess.Popen([LADDER, *arguments], stdin=subprocess.DEVNULL, stdout=end, stderr=end,
+                                   env={**known, "TERM": "xterm", **environment}, preexec_fn=on_one_core)
+        os.close(end)
+        text = b""
+        with open(terminal, "rb", buffering=0) as stream:
+            try:
+                while (part := stream.read(4096)) and not (until and until in text):
+                    text += part
+            except OSError:  # the other end is closed
+                pass
+            process.kill() if until else None
+            process.wait(HANG_S)
+        return text
+
+    def test_tables_fit_80_columns_and_say_what_they_leave_out(self) -> None:
+        n = str(step(B))
+        newest = max(RUNGS.all, key=lambda rung: (rung["min_sm"], -rung["order"]))
+        for arguments in (("explain", B["number"], "--n", n), ("explain", newest["number"], "--n", str(step(newest))),
+                          ("compare", A["number"], B["number"], "--n", n), ("bench",)):
+            with self.subTest(arguments):
+                narrow = ladder(*arguments, env={**os.environ, "COLUMNS": "80"}).stdout
+                self.assertTrue(narrow)
+                self.assertEqual([line for line in narrow.splitlines() if len(line) > 80], [])
+        self.assertIn("Left out in 80 columns: ", narrow)
+        wide = ladder(*arguments).stdout
+        self.assertNotIn("Left out", wide)
+        self.assertIn("FLOP/clk/SM", wide)
+
+    def test_colour_is_for_terminals_that_want_it(self) -> None:
+        check = ("check", B["number"], "--on", "cpu", "--n", str(step(B)), "--inputs", "normal")
+        self.assertIn(b"\x1b[32mright", self.on_terminal(*check))
+        for environment in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+            text = self.on_terminal(*check, **environment)
+            self.assertIn(b"right", text)
+            self.assertNotIn(b"\x1b", text)
+
+    def test_a_narrow_terminal_has_progress_on_one_line(self) -> None:
+        text = self.on_terminal("check", B["number"], "--on", "cpu", "--n", MINUTES, "--inputs", "one_hot", columns=40, until=b" left")
+        line = text.split(b"\r")[-1]
+        self.assertRegex(line, rb"^ +\d+ %%  %s_.* s left" % B["number"].encode())
+        self.assertLess(len(line), 40)
+
+
+class CannotRunHere(unittest.TestCase):
+    """Exit code 77: what is needed, what there is, and the way out."""
+
+    def test_host_memory(self) -> None:
+        result = ladder("check", B["number"], "--on", "cpu", "--n", GIGANTIC)
+        self.assertEqual(result.returncode, CANNOT_RUN_HERE, result.stderr)
+        self.assertRegex(result.stderr, r"needs \d+\.\d GiB of host memory; \d+\.\d GiB are free")
+
+    def test_host_memory_for_a_workspace(self) -> None:
+        rung = RUNGS.find(lambda rung: default(rung)["needs_workspace"])
+        n = 10_000_000 // step(rung) * step(rung)
+        result = ladder("check", rung["number"], "--on", "cpu", "--n", str(n))
+        self.assertEqual(result.returncode, CANNOT_RUN_HERE, result.stderr)
+        self.assertRegex(result.stderr, r"needs \d+\.\d GiB of host memory, \d+\.\d of them a workspace")
+
+    def test_shared_memory(self) -> None:
+        rung = RUNGS.find(lambda rung: default(rung)["smem_bytes_per_key"] > 0)
+        if rung is None:
+            self.skipTest("no rung's shared memory grows with n")
+        n, own, per_key = 65536, default(rung)["smem_bytes"], default(rung)["smem_bytes_per_key"]
+        result = ladder("check", rung["number"], "--n", str(n))
+        self.assertEqual(result.returncode, CANNOT_RUN_HERE, result.stderr)
+        self.assertIn(f"needs {(own + per_key * n) / 1024:.1f} KiB of shared memory per block for a row of {n} scores",
+                      result.stderr)
+        self.assertIn(f"Largest N here: {(227 * 1024 - own) // per_key}.", result.stderr)
+        # Unnamed it is left out, and others have their own say.
+        result = ladder("check", "--on", "cpu", "--n", str(2**24))
+        self.assertEqual(result.returncode, CANNOT_RUN_HERE, result.stderr)
+        self.assertNotIn(rung["stage"], result.stderr)
+
+    def test_gpu(self) -> None:
+        check = ("check", B["number"], "--inputs", "normal")
+        result = ladder(*check, "--on", "gpu")
+        if result.returncode == DONE:
+            result = ladder("check", B["number"], "--on", "gpu", "--n", GIGANTIC)
+            self.assertEqual(result.returncode, CANNOT_RUN_HERE, result.stderr)
+            self.assertIn("GiB are free", result.stderr)
+            return
+        self.assertEqual(result.returncode, CANNOT_RUN_HERE, result.stderr)
+        self.assertEqual(result.stdout, "")
+        self.assertIn("--on cpu", result.stderr)
+        self.assertIn("Emulator only.", ladder(*check).stdout)
+
+
+class Words(unittest.TestCase):
+    def test_overview(self) -> None:
+        result = ladder("--n", str(RUNGS.length), env={**os.environ, "COLUMNS": "80"})  # the one test that runs every rung
+        self.assertEqual(result.returncode, DONE, result.stdout + result.stderr)
+        ways = {default(rung)["conflict_ways"] for rung in RUNGS.all} - {0}
+        for part in ["GPU ", "Build", "1-way", f"{max(ways):.0f}-way", "ladder explain", "TFLOPS"]:
+            self.assertIn(part, result.stdout)
+        self.assertEqual([line for line in result.stdout.splitlines() if len(line) > 80], [])
+        for rung in RUNGS.all:
+            self.assertRegex(result.stdout, rf"(?m)^{rung['stage']} +right ")
+
+    def test_describe(self) -> None:
+        for order, rung in enumerate(RUNGS.all):
+            with self.subTest(rung["stage"]):
+                self.assertEqual(rung["order"], order)
+                self.assertEqual(rung["stage"], f"{rung['number']}_{rung['word']}")
+                self.assertEqual(rung["directory"], "/".join(filter(None, (rung["part"], rung["stage"]))))
+                self.assertTrue((ROOT / rung["directory"] / "stage.cu").is_file())
+                if order > 0:  # each starts from one that comes before it
+                    self.assertLess(RUNGS.by_name[rung["previous"]]["order"], order)
+                self.assertLessEqual(RUNG_FIELDS, rung.keys())
+                for variant in rung["variants"]:
+                    self.assertLessEqual(VARIANT_FIELDS, variant.keys())
+                    self.assertLessEqual(variant["min_d"], variant["max_d"])
+                    self.assertIn("dense", variant["problems"])
+        self.assertEqual(RUNGS.first["previous"], "")
+        directories = {str(file.parent.relative_to(ROOT)) for pattern in ("*/stage.cu", "*/*/stage.cu")
+                       for file in ROOT.glob(pattern) if not file.parts[len(ROOT.parts)].startswith(("build", "work"))}
+        self.assertEqual({rung["directory"] for rung in RUNGS.all}, directories)
+        table = ladder("describe").stdout
+        for rung in RUNGS.all:
+            self.assertIn(rung["stage"], table)
+
+    def test_explain(self) -> None:
+        result = ladder("explain", B["number"])
+        self.assertEqual(result.returncode, DONE, result.stderr)
+        for part in (B["stage"], "Idea", "Before", "Prediction", "predicted", A["stage"], f"{B['stage']}/kernel.cuh:",
+                     "ldmatrix", f"sm_{B['resources'][0]['sm']}"):
+            self.assertIn(part, result.stdout)
+
+    def test_explain_compares_with_the_rung_that_it_starts_from(self) -> None:
+        for rung in RUNGS.all:  # a branch does not start from the rung that stands before it
+            if rung["order"] > 0 and default(rung)["br"] > 0 and RUNGS.all[rung["order"] - 1]["stage"] != rung["previous"]:
+                result = ladder("explain", rung["stage"], "--n", str(math.lcm(step(rung), step(RUNGS.before(rung)))))
+                self.assertRegex(result.stdout, rf"predicted +counted +{rung['previous']}\b")
+                return
+
+    def test_explain_json_and_trace(self) -> None:
+        tile, n = default(B), 2 * step(B)
+        with tempfile.TemporaryDirectory() as directory:
+            trace = Path(directory, "trace.json")
+            result = ladder("explain", B["number"], "--n", str(n), "--json", "-", "--trace", str(trace))
+            self.assertEqual(result.returncode, DONE, result.stderr)
+            explained = json.loads(result.stdout)[0]
+            self.assertEqual(explained["predicted"]["mma"], explained["counters"]["mma"])
+            self.assertTrue(explained["sites"])
+            traced = json.loads(trace.read_text())
+        self.assertEqual([traced[key] for key in ("format", "stage", "n")], ["flash-ladder trace 1", B["stage"], n])
+        self.assertEqual(traced["tile"], {key: tile[key] for key in ("br", "bc", "warps")})
+        self.assertEqual("\n".join(traced["source"]) + "\n", (ROOT / B["directory"] / "kernel.cuh").read_text())
+        self.assertEqual({part["buffer"] for part in traced["shared"]} & {"Q", "K", "V"}, {"Q", "K", "V"})
+        # One block: every byte of K is copied once, and all mma of the block are there.
+        events = [traced["sites"][event[0]] for event in traced["events"]]
+        copied = sum(site["bytes"] for site in events if site.get("global", {}).get("buffer") == "K")
+        self.assertEqual(copied, n * tile["max_d"] * 2)
+        mma = sum(site["instruction"].startswith("mma") for site in events)
+        self.assertEqual(mma, explained["counters"]["mma"] // (n // tile["br"]))
+        self.assertTrue(all(site["file"] == f"{B['stage']}/kernel.cuh" for site in traced["sites"]))
+
+    def test_help(self) -> None:
+        for arguments in (("--help",), ("check", "--help"), ("bench", "-h")):
+            result = ladder(*arguments)
+            self.assertEqual(result.returncode, DONE)
+            self.assertIn("--n", result.stdout)
+        self.assertIn("130 interrupted", ladder("--help").stdout)
+
+
+if __name__ == "__main__":
+    LADDER = os.path.abspath(sys.argv.pop(1))
+    RUNGS = Rungs(LADDER)
+    A, B = next(RUNGS.pairs())
+    unittest.main()

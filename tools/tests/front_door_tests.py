@@ -1,0 +1,592 @@
+"""The front door and the Makefile, with stubs in place of cmake, ctest, apt-get and the built program."""
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+from tools.paths import ROOT
+
+TOOLS = ("basename bash cat dirname echo env flock grep make mktemp nproc pwd readlink rm sed sh sleep sort tail tr true mkdir "
+         "touch chmod cp").split()
+HANG_S = 1200  # nothing here takes a tenth of it on the slowest laptop; a limit against hanging for ever
+
+CMAKE = """#!/bin/bash
+if [[ $1 == --version ]]; then echo "cmake version ${STUB_CMAKE:-3.25.1}"; exit; fi
+echo "cmake $*" >> "$STUB_LOG"
+if [[ $1 == -S ]]; then
+  echo "-- some detail"; echo "-- flash-ladder: GPU half OFF (stub)"
+  [[ ${STUB_CONFIGURE:-ok} == ok ]] || { echo "CMake Error: stub" >&2; exit 1; }
+  printf 'CMAKE_HOME_DIRECTORY:INTERNAL=%s\nCMAKE_CACHEFILE_DIR:INTERNAL=%s\n' "$2" "$4" > "$4/CMakeCache.txt"
+  mkdir -p "$4/harness/tests"
+  printf '%s\n' "$4/ladder" "$4/harness/tests/stage_tests" "$4/harness/tests/other_tests" > "$4/test_programs"
+  printf 'add_test([=[01_wood]=] "%s" "[stage]")\nadd_test(other "%s")\n' "$4/harness/tests/stage_tests" \
+    "$4/harness/tests/other_tests" > "$4/harness/tests/CTestTestfile.cmake"
+  printf 'add_test(whole "script" "--build" "%s")\nadd_test(nothing "python")\n' "$4" >> "$4/harness/tests/CTestTestfile.cmake"
+else
+  if [[ -n ${STUB_SLOW:-} ]]; then echo "a line of the log"; touch "$STUB_SLOW"; while [[ -e $STUB_SLOW ]]; do sleep 0.01; done; fi
+  [[ ${STUB_BUILD:-ok} == ok ]] || { echo "kernel.cuh:7: error: stub"; exit 1; }
+  cp "$STUB_PROGRAM" "$2/ladder"
+fi
+"""
+PROGRAM = """#!/bin/bash
+echo "ladder $*" >> "$STUB_LOG"
+echo "out:$* in $PWD"
+# Not by touch: bash outlives an interrupt that comes while a child of it ends.
+if [[ -n ${STUB_ENDLESS:-} ]]; then : > "$STUB_ENDLESS"; exec sleep 3600; fi
+case ${1:-} in check) exit "${STUB_CHECK:-0}" ;; bench) exit "${STUB_BENCH:-0}" ;; esac
+"""
+CTEST = """#!/bin/bash
+if [[ " $* " == *" -N "* ]]; then
+  while [[ $# -gt 0 ]]; do [[ $1 == -R ]] && printf '  Test  #7: %s\\n' "$2"; shift; done
+  exit
+fi
+echo "ctest $*" >> "$STUB_LOG"
+while [[ $# -gt 0 ]]; do [[ $1 == --output-junit ]] && junit=$2; shift; done
+for stage in 01_wood p02_clay; do
+  echo "<testcase name=\\"$stage\\" classname=\\"x\\" time=\\"0\\" status=\\"${STUB_TEST:-run}\\">"
+done > "$junit"
+exit "${STUB_CTEST:-0}"
+"""
+# Installing makes the packages' programs appear.
+APT = """#!/bin/bash
+echo "apt-get $*" >> "$STUB_LOG"
+[[ ${STUB_APT:-ok} == ok ]] || { echo "E: Unable to locate package stub" >&2; exit 100; }
+cp "$STUB_TOOLS"/* "$STUB_BIN/"
+"""
+COMPILER = """#!/bin/bash
+case $1 in -print-file-name=*) echo "/stub/${1#*=}" ;; *) echo "${STUB_HEADERS_MISSING:-}" ;; esac
+"""
+SUDO = """#!/bin/bash
+echo "sudo $*" >> "$STUB_LOG"
+[[ $1 == -v ]] && exit "${STUB_SUDO:-0}"
+exec "$@"
+"""
+
+
+def write_program(path: Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+class Door(unittest.TestCase):
+    """A copy of the front door with a stage at the top and one in a part, in a world where only the stubs exist."""
+
+    def setUp(self) -> None:
+        self.home = Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.home)
+        self.repository, self.bin, self.tools = (self.home / name for name in ("repo", "bin", "tools"))
+        for folder in (self.bin, self.tools, self.home / "elsewhere"):
+            folder.mkdir(parents=True)
+        for stage in ("01_wood", "side/p02_clay", "build-other/09_copy"):
+            (self.repository / stage).mkdir(parents=True)
+            (self.repository / stage / "stage.cu").touch()
+        (self.repository / "CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.25)\n")
+        (self.repository / "harness").mkdir()
+        for name in ("ladder", "Makefile", "harness/stage_names.sh"):
+            shutil.copy(ROOT / name, self.repository / name)
+        for tool in TOOLS:
+            (self.bin / tool).symlink_to(shutil.which(tool))
+        write_program(self.tools / "cmake", CMAKE)
+        write_program(self.tools / "ctest", CTEST)
+        write_program(self.tools / "c++", COMPILER)
+        write_program(self.tools / "python3", '#!/bin/bash\necho "python3 ${*:1:3}" >> "$STUB_LOG"\n')
+        for tool in ("ninja", "bwrap"):
+            write_program(self.tools / tool, "#!/bin/bash\n")
+        write_program(self.home / "program", PROGRAM)
+        self.log = self.home / "log"
+        self.log.touch()
+
+    def install_tools(self) -> None:
+        for tool in self.tools.iterdir():
+            shutil.copy(tool, self.bin / tool.name)
+
+    def variables(self, **environment: str) -> dict[str, str]:
+        return {"PATH": str(self.bin), "HOME": str(self.home), "STUB_LOG": str(self.log),
+                "STUB_PROGRAM": str(self.home / "program"), "STUB_BIN": str(self.bin),
+                "STUB_TOOLS": str(self.tools), **environment}
+
+    def run_door(self, *arguments: str, program: str = "./ladder", user: str | None = None, **environment: str):
+        return subprocess.run([program, *arguments], cwd=self.repository, env=self.variables(**environment), text=True, user=user,
+                              capture_output=True, stdin=subprocess.DEVNULL, timeout=HANG_S)
+
+    def start_door(self, *arguments: str, **environment: str) -> subprocess.Popen:
+        return subprocess.Popen(["./ladder", *arguments], cwd=self.repository, env=self.variables(**environment), text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+
+    def wait_until(self, condition) -> None:
+        limit = time.monotonic() + HANG_S
+        while not condition():
+            self.assertLess(time.monotonic(), limit)
+            time.sleep(0.01)
+
+    def calls(self) -> str:
+        return self.log.read_text()
+
+
+class Climbing(Door):
+    def setUp(self) -> None:
+        super().setUp()
+        self.install_tools()
+
+    def test_builds_checks_and_prints_the_table(self) -> None:
+        run = self.run_door()
+        self.assertEqual(run.returncode, 0, run.stderr)
+        programs = [line.split()[0] for line in self.calls().splitlines()]
+        self.assertEqual(programs, ["cmake", "cmake", "ladder", "ladder"])
+        self.assertIn("ladder check\nladder \n", self.calls())
+        self.assertIn("-G Ninja", self.calls())
+        self.assertIn("--target ladder\n", self.calls())
+        self.assertIn("GPU half OFF (stub)", run.stderr)
+        self.assertNotIn("some detail", run.stderr)
+        self.assertNotIn("\033", run.stdout + run.stderr)
+
+    def test_a_failed_check_still_prints_the_table_and_fails(self) -> None:
+        run = self.run_door(STUB_CHECK="1")
+        self.assertEqual(run.returncode, 1)
+        self.assertIn("ladder check\nladder \n", self.calls())
+
+    def test_an_interrupted_check_ends_the_climb(self) -> None:
+        run = self.run_door(STUB_CHECK="130")
+        self.assertEqual(run.returncode, 130)
+        self.assertTrue(self.calls().endswith("ladder check\n"), self.calls())
+
+    def test_the_second_climb_installs_nothing_and_keeps_the_generator(self) -> None:
+        self.run_door()
+        self.log.write_text("")
+        self.assertEqual(self.run_door().returncode, 0)
+        self.assertNotIn("apt-get", self.calls())
+        self.assertNotIn("-G", self.calls())
+
+    def test_a_failed_configuration_shows_why(self) -> None:
+        run = self.run_door(STUB_CONFIGURE="broken")
+        self.assertNotEqual(run.returncode, 0)
+        self.assertIn("CMake Error: stub", run.stderr)
+        self.assertNotIn("ladder", self.calls().replace(str(self.home), ""))
+
+    def test_a_failed_build_shows_why(self) -> None:
+        run = self.run_door("check", "3", STUB_BUILD="broken")
+        self.assertNotEqual(run.returncode, 0)
+        self.assertIn("kernel.cuh:7: error: stub", run.stderr)
+
+    def test_cmake_arguments_and_build_directory_come_from_the_environment(self) -> None:
+        self.run_door(LADDER_CMAKE="-DLADDER_WERROR=ON -DLADDER_CUDA=OFF", LADDER_BUILD=str(self.home / "other"))
+        self.assertIn(f"-B {self.home}/other -G Ninja -DLADDER_WERROR=ON -DLADDER_CUDA=OFF", self.calls())
+
+
+    def test_a_signal_ends_what_is_running(self) -> None:
+        running = self.home / "running"
+        for sent in (signal.SIGTERM, signal.SIGINT):
+            door = self.start_door(STUB_ENDLESS=str(running))
+            self.wait_until(running.exists)
+            running.unlink()
+            door.send_signal(sent)
+            out, _ = door.communicate(timeout=HANG_S)  # the program is gone too, or its output would stay open
+            self.assertEqual(door.returncode, 128 + sent)
+            self.assertEqual(out.count("out:"), 1)  # the table after the check is not printed
+
+    def test_two_in_one_clone_take_turns(self) -> None:
+        slow = self.home / "slow"
+        first = self.start_door("build", STUB_SLOW=str(slow))
+        self.wait_until(slow.exists)
+        second = self.start_door("check", "01")
+        assert second.stderr is not None
+        waiting = second.stderr.readline()
+        self.assertRegex(waiting, rf"Waiting for ./ladder build \(process {first.pid}\), which is at work in build")
+        self.assertNotIn("ladder check", self.calls())
+        slow.unlink()
+        self.assertEqual(first.wait(HANG_S), 0)
+        out, err = second.communicate(timeout=HANG_S)
+        self.assertEqual((second.returncode, err), (0, ""))
+        self.assertIn("out:check 01", out)
+        for stream in (first.stdout, first.stderr):
+            stream.close()
+
+    def test_a_lock_ends_with_its_holder(self) -> None:
+        slow = self.home / "slow"
+        first = self.start_door("build", STUB_SLOW=str(slow))
+        self.wait_until(slow.exists)
+        slow.unlink()
+        first.kill()
+        first.communicate(timeout=HANG_S)
+        self.assertEqual(self.run_door("build").returncode, 0)
+
+    def test_a_moved_clone_configures_anew(self) -> None:
+        self.run_door()
+        moved = self.home / "a b"
+        self.repository = self.repository.rename(moved)
+        self.log.write_text("")
+        run = self.run_door("check", "01")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertIn(f"was built for {self.home}/repo", run.stderr)
+        self.assertIn("--fresh", self.calls())
+        self.log.write_text("")
+        self.run_door()
+        self.assertNotIn("--fresh", self.calls())
+
+    def test_the_build_of_another_clone_is_left_alone(self) -> None:
+        shared = str(self.home / "shared")
+        self.run_door(LADDER_BUILD=shared)
+        other = self.home / "other"
+        shutil.copytree(self.repository, other)
+        self.repository, before = other, self.repository
+        self.log.write_text("")
+        run = self.run_door(LADDER_BUILD=shared)
+        self.assertEqual(run.returncode, 2)
+        self.assertIn(f"{shared} belongs to another clone, {before}.", run.stderr)
+        self.assertEqual(self.calls(), "")
+
+    def test_a_build_directory_that_cannot_be_written(self) -> None:
+        (self.home / "file").touch()
+        run = self.run_door(LADDER_BUILD=str(self.home / "file" / "build"))
+        self.assertEqual(run.returncode, 2)
+        self.assertIn("nothing can be written: Not a directory.", run.stderr)
+        self.assertIn("LADDER_BUILD=DIRECTORY", run.stderr)
+        (self.repository / "build").touch()
+        run = self.run_door()
+        self.assertEqual(run.returncode, 77)
+        self.assertIn("The build can be elsewhere: LADDER_BUILD=DIRECTORY ./ladder", run.stderr)
+        self.assertEqual(self.calls(), "")
+
+    def test_colour_is_for_terminals_that_want_it(self) -> None:
+        for environment, coloured in (({"TERM": "xterm"}, True), ({"TERM": "xterm", "NO_COLOR": "1"}, False),
+                                      ({"TERM": "dumb"}, False)):
+            shutil.rmtree(self.repository / "build", ignore_errors=True)
+            terminal, end = pty.openpty()
+            subprocess.run(["./ladder", "build"], cwd=self.repository, env=self.variables(**environment), stdout=end, stderr=end,
+                           stdin=subprocess.DEVNULL, timeout=HANG_S)
+            os.close(end)
+            fcntl.fcntl(terminal, fcntl.F_SETFL, os.O_NONBLOCK)
+            said = os.read(terminal, 65536)
+            os.close(terminal)
+            self.assertIn(b"the first time takes a few minutes", said)
+            self.assertEqual(b"\x1b" in said, coloured, said)
+
+
+    def test_a_long_build_says_that_it_is_at_work(self) -> None:
+        self.run_door("build")
+        slow = self.home / "slow"
+        terminal, end = pty.openpty()
+        door = subprocess.Popen(["./ladder", "check", "01"], cwd=self.repository, stdout=subprocess.DEVNULL, stderr=end,
+                                env=self.variables(STUB_SLOW=str(slow), TERM="xterm"), stdin=subprocess.DEVNULL)
+        os.close(end)
+        said = b""
+        while not re.search(rb"\rBuilding, \d+ s: a line of the log ", said):
+            said += os.read(terminal, 4096)
+        slow.unlink()
+        self.assertEqual(door.wait(HANG_S), 0)
+        os.close(terminal)
+
+
+class Words(Door):
+    def setUp(self) -> None:
+        super().setUp()
+        self.install_tools()
+
+    def test_an_unknown_word_is_answered_before_anything_is_done(self) -> None:
+        for word, nearest in (("tset", " Did you mean test?"), ("chek", " Did you mean check?"), ("hlep", " Did you mean help?"),
+                              ("xyzzy", ""), ("a b", "")):
+            run = self.run_door(word)
+            self.assertEqual(run.returncode, 2, run.stderr)
+            self.assertTrue(run.stderr.startswith(f"./ladder has no word '{word}'.{nearest}\n  There are: test, docs, "), run.stderr)
+        for stage in ("01_wood", "1", "wood", "WOOD/"):
+            run = self.run_door(stage)
+            self.assertEqual(run.returncode, 2, run.stderr)
+            self.assertIn("./ladder check 01 ", run.stderr)
+        for stage in ("p02_clay", "p2", "p02", "clay", "side/p02_clay/"):
+            self.assertIn("./ladder check p02 ", self.run_door(stage).stderr)
+        self.assertIn("has no word '09_copy'", self.run_door("09_copy").stderr)
+        self.assertEqual(self.calls(), "")
+
+    def test_learn_and_grade_are_scripts_that_ask_the_built_program(self) -> None:
+        self.install_tools()
+        for word in ("learn", "grade"):
+            run = self.run_door(word, "hint")
+            self.assertEqual(run.returncode, 0, run.stderr)
+            calls = self.calls().splitlines()
+            self.assertEqual(calls[-1], f"python3 -B -m tools.course.{word}")
+            self.assertTrue(any(call.startswith("cmake --build") for call in calls[:-1]))
+
+    def test_the_verbs_are_the_program_s(self) -> None:
+        listed = re.search(r"verbs=\((.*?)\)", (ROOT / "ladder").read_text())
+        program = re.findall(r'(?:add_verb|add_subcommand)\("(\w+)"', (ROOT / "harness" / "verbs" / "options.cpp").read_text())
+        assert listed and program
+        self.assertEqual(listed[1].split(), program)
+
+    def test_a_compiler_that_is_not_there(self) -> None:
+        run = self.run_door(CXX="nope -m64")
+        self.assertEqual(run.returncode, 2)
+        self.assertIn("CXX is 'nope -m64', and there is no such program.", run.stderr)
+        self.assertIn("unset CXX", run.stderr)
+        self.assertEqual(self.calls(), "")
+
+    def test_a_cmake_that_is_too_old(self) -> None:
+        run = self.run_door(STUB_CMAKE="3.22.1")
+        self.assertEqual(run.returncode, 77)
+        self.assertRegex(run.stderr, r"CMake 3.22.1 \(.*/bin/cmake\) is too old; 3.25 or newer is needed.")
+        self.assertEqual(self.calls(), "")
+        self.assertEqual(self.run_door(STUB_CMAKE="3.100.0").returncode, 0)
+
+    def test_a_verb_keeps_its_arguments_directory_output_and_exit_code(self) -> None:
+        for code in ("0", "1", "2", "77", "130"):
+            run = subprocess.run(
+                [str(self.repository / "ladder"), "check", "a b", "--json", "-"], cwd=self.home / "elsewhere", text=True,
+                capture_output=True, stdin=subprocess.DEVNULL,
+                env={"PATH": str(self.bin), "STUB_LOG": str(self.log), "STUB_PROGRAM": str(self.home / "program"),
+                     "STUB_CHECK": code})
+            self.assertEqual(run.returncode, int(code))
+            self.assertEqual(run.stdout, f"out:check a b --json - in {self.home}/elsewhere\n")
+
+    def test_a_verb_is_quiet_and_builds_what_changed(self) -> None:
+        self.run_door()
+        self.log.write_text("")
+        run = self.run_door("bench", "03", "--burst")
+        self.assertEqual(run.stderr, "")
+        self.assertIn("--target ladder\nladder bench 03 --burst\n", self.calls())
+
+    def test_help_needs_no_build(self) -> None:
+        run = self.run_door("--help")
+        self.assertEqual(run.returncode, 0)
+        self.assertIn("./ladder test", run.stdout)
+        self.assertEqual(self.calls(), "")
+
+    def test_docs_are_built_by_what_the_program_says(self) -> None:
+        if os.geteuid() != 0:
+            self.skipTest("needs root")
+        write_program(self.bin / "apt-get", APT)
+        run = self.run_door("docs")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertRegex(self.calls(), r"cmake .* --target ladder\n(python3 -c .*\n)*python3 -m sphinx -q\n$")
+        self.assertIn("build/site/index.html", run.stderr)
+        self.assertNotIn("chromium", self.calls())
+        self.assertEqual(self.run_door("docs", "--tests").returncode, 0)
+        self.assertRegex(self.calls(), r"apt-get .*install.* chromium chromium-driver")
+
+    def test_docs_refuse_what_they_do_not_know(self) -> None:
+        run = self.run_door("docs", "--test")
+        self.assertEqual(run.returncode, 2)
+        self.assertIn("--tests, not --test", run.stderr)
+
+    def test_build_sets_up_and_runs_nothing(self) -> None:
+        for arguments, target in (((), "all"), (("ladder",), "ladder")):
+            self.log.write_text("")
+            self.assertEqual(self.run_door("build", *arguments).returncode, 0)
+            self.assertTrue(self.calls().endswith(f"--target {target}\n"), self.calls())
+
+
+class Tests(Door):
+    def setUp(self) -> None:
+        super().setUp()
+        self.install_tools()
+
+    def test_runs_ctest(self) -> None:
+        run = self.run_door("test")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertIn("--target all\nctest --test-dir", self.calls())
+
+    def test_hands_arguments_to_ctest(self) -> None:
+        self.run_door("test", "-L", "03")
+        self.assertRegex(self.calls(), r"ctest .* -L 03\n")
+
+    def test_builds_what_the_chosen_tests_need(self) -> None:
+        for test, targets in (("01_wood", "stage_tests"), ("other", "other_tests"), ("whole", "all")):
+            self.log.write_text("")
+            self.run_door("test", "-R", test)
+            self.assertIn(f" --target {targets}\nctest ", self.calls())
+        self.log.write_text("")
+        self.run_door("test", "-R", "nothing")
+        self.assertNotIn("--target", self.calls())
+        self.assertIn("--no-tests=error", self.calls())
+
+    def test_fails_as_ctest_does(self) -> None:
+        self.assertEqual(self.run_door("test", STUB_CTEST="8").returncode, 8)
+
+    def test_fails_when_a_stage_was_not_emulated(self) -> None:
+        run = self.run_door("test", STUB_TEST="notrun")
+        self.assertEqual(run.returncode, 1)
+        self.assertIn("No emulator test of 01_wood ran", run.stderr)
+
+
+class Installing(Door):
+    def test_asks_apt_for_what_is_missing_and_says_what(self) -> None:
+        if os.geteuid() != 0:
+            self.skipTest("needs root")
+        write_program(self.bin / "apt-get", APT)
+        run = self.run_door("test")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        for package in ("g++", "cmake", "ninja-build", "libboost-context-dev", "catch2"):
+            self.assertRegex(self.calls(), rf"apt-get .*install.* {package}".replace("+", r"\+"))
+            self.assertIn(package, run.stderr)
+
+    def test_only_the_missing_header_is_installed(self) -> None:
+        if os.geteuid() != 0:
+            self.skipTest("needs root")
+        self.install_tools()
+        write_program(self.bin / "apt-get", APT)
+        self.run_door(STUB_HEADERS_MISSING="libfmt-dev")
+        self.assertRegex(self.calls(), r"apt-get .*no-install-recommends libfmt-dev\n")
+
+    def test_says_why_apt_failed(self) -> None:
+        if os.geteuid() != 0:
+            self.skipTest("needs root")
+        write_program(self.bin / "apt-get", APT)
+        run = self.run_door(STUB_APT="broken")
+        self.assertEqual(run.returncode, 77)
+        self.assertIn("Unable to locate package stub", run.stderr)
+        self.assertIn("apt-get could not install: ", run.stderr)
+        self.assertIn("apt-get update", self.calls())
+
+    def test_without_apt_lists_what_to_install(self) -> None:
+        run = self.run_door()
+        self.assertEqual(run.returncode, 77)
+        self.assertIn("libcli11-dev", run.stderr)
+        self.assertIn("no apt-get", run.stderr)
+
+    def test_without_root_and_sudo_prints_the_command(self) -> None:
+        if os.geteuid() != 0:
+            self.skipTest("needs root to become somebody else")
+        write_program(self.bin / "apt-get", APT)
+        self.home.chmod(0o755)
+        self.repository.chmod(0o777)
+        run = self.run_door(user="nobody")
+        self.assertEqual(run.returncode, 77)
+        # It works on a fresh machine. What the tests and the site need and this machine lacks is in it too.
+        self.assertRegex(run.stderr, r"As root, run:\n  apt-get update && apt-get install --no-install-recommends .*cmake")
+        self.assertRegex(run.stderr, r"install --no-install-recommends .*g\+\+")
+
+    def test_sudo_is_asked_once(self) -> None:
+        if os.geteuid() != 0:
+            self.skipTest("needs root to become somebody else")
+        write_program(self.bin / "apt-get", APT)
+        write_program(self.bin / "sudo", SUDO)
+        for path in (self.home, *self.home.rglob("*")):
+            path.chmod(0o777)
+        run = self.run_door(user="nobody", STUB_SUDO="1")
+        self.assertEqual(run.returncode, 77)
+        self.assertEqual(self.calls(), "sudo -v\n")
+        self.assertIn("sudo did not give it. As root, run:\n  apt-get update && apt-get install", run.stderr)
+        run = self.run_door(user="nobody")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertRegex(self.calls(), r"sudo -v\nsudo env .*apt-get update .*\n.*\nsudo env .*apt-get .* install ")
+
+
+class Configuring(unittest.TestCase):
+    """The CMake project itself, with a stub in place of nvcc."""
+
+    def test_an_nvcc_that_cannot_compile_is_not_called_absent(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            nvcc = Path(folder, "nvcc")
+            write_program(nvcc, "#!/bin/sh\necho 'In file included from x.h:1,'\necho 'y.h:143: error: unsupported GNU version'\n"
+                                "echo 'z: error: and more'\nexit 1\n")
+            run = subprocess.run(["cmake", "-S", ROOT, "-B", Path(folder, "a build"), "-DLADDER_CUDA=AUTO"], text=True,
+                                 capture_output=True, timeout=HANG_S, env={**os.environ, "CUDACXX": str(nvcc)})
+            self.assertEqual(run.returncode, 0, run.stderr)
+            self.assertIn(f"-- flash-ladder: GPU half OFF ({nvcc} cannot compile: y.h:143: error: unsupported GNU version)\n",
+                          run.stdout)
+            for way_out in ("CUDAHOSTCXX=", "LADDER_CMAKE=-DLADDER_CUDA=OFF ./ladder"):
+                self.assertIn(way_out, run.stdout)
+
+
+class FirstHour(unittest.TestCase):
+    """The check before a release, with stubs in place of debootstrap and what runs inside."""
+
+    def first_hour(self, *suites: str, debootstrap: str = "", inside: str = "", apt_get: str = "exit 100") -> subprocess.CompletedProcess:
+        with tempfile.TemporaryDirectory() as folder:
+            repository, tools = Path(folder, "repo"), Path(folder, "bin")
+            (repository / "harness" / "release").mkdir(parents=True)
+            shutil.copy(ROOT / "harness" / "release" / "first_hour", repository / "harness" / "release")
+            tools.mkdir()
+            write_program(tools / "debootstrap", f'#!/bin/bash\n{debootstrap}\nfor word; do [[ $word == */work/* ]] && root=$word; done\n'
+                                                 'mkdir -p "$root/etc/apt/apt.conf.d"\n')
+            write_program(tools / "unshare", f"#!/bin/bash\n{inside}\n")
+            write_program(tools / "apt-config", "#!/bin/bash\n")
+            write_program(tools / "apt-get", f"#!/bin/bash\n{apt_get}\n")
+            write_program(tools / "dpkg-deb", '#!/bin/bash\n[[ -f $2 ]] || exit 2\nmkdir -p "$3/usr/share/keyrings"\n'
+                                              'touch "$3/usr/share/keyrings/ubuntu-archive-keyring.gpg"\n')
+            write_program(tools / "git", '#!/bin/bash\n[[ $1 == clone ]] && mkdir "${@: -1}"\nexit 0\n')
+            return subprocess.run([repository / "harness" / "release" / "first_hour", *suites], text=True, capture_output=True,
+                                  timeout=HANG_S, env={"PATH": f"{tools}:{os.environ['PATH']}", "FIRST_HOUR": str(Path(folder, "work"))})
+
+    def setUp(self) -> None:
+        if os.geteuid() != 0:
+            self.skipTest("needs root")
+        if not Path("/usr/share/keyrings/debian-archive-keyring.gpg").is_file():
+            self.skipTest("needs Debian's keyring")
+
+    def test_verdicts(self) -> None:
+        run = self.first_hour("bookworm", "trixie")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertRegex(run.stdout, r"bookworm +./ladder +\d+ s  ./ladder test +\d+ s  green\ntrixie .* green\n")
+        run = self.first_hour("bookworm", "trixie", inside='echo the end; [[ $* != *" test" ]] || exit 3')
+        self.assertEqual(run.returncode, 1)
+        self.assertRegex(run.stdout, r"trixie .*red: ./ladder test ended with 3; see .*trixie.ladder-test.log")
+        self.assertIn("the end", run.stderr)
+
+    def test_a_system_that_cannot_be_had_is_named(self) -> None:
+        broken = 'if [[ $* == *trixie* ]]; then echo "E: no such suite"; exit 1; fi'
+        run = self.first_hour("trixie", "bookworm", debootstrap=broken)
+        self.assertEqual(run.returncode, 77, run.stderr)
+        self.assertRegex(run.stdout, r"trixie +cannot be had here: E: no such suite\nbookworm .* green\n")
+        self.assertEqual(self.first_hour("trixie", "bookworm", debootstrap=broken, inside="exit 1").returncode, 1)
+
+    def test_where_ubuntus_keys_come_from(self) -> None:
+        if Path("/usr/share/keyrings/ubuntu-archive-keyring.gpg").is_file():
+            self.skipTest("Ubuntu's keyring is installed")
+        verifies = 'for word; do [[ $word != --keyring=* || -f ${word#*=} ]] || { echo "E: no keys"; exit 1; }; done'
+        run = self.first_hour("noble", debootstrap=verifies, apt_get='for word; do [[ $word != download ]] || touch ubuntu-keyring_1_all.deb; done')
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+        self.assertRegex(run.stdout, r"noble .* green\n")
+        run = self.first_hour("noble")
+        self.assertEqual(run.returncode, 77, run.stdout + run.stderr)
+        self.assertRegex(run.stdout, r"noble +cannot be had here: its packages cannot be verified, .*keyring.gpg here: "
+                                     r"apt-get install ubuntu-keyring \(Debian 12 has none.*\)\n")
+
+
+class Make(Door):
+    def setUp(self) -> None:
+        super().setUp()
+        self.install_tools()
+
+    def test_a_stage_is_checked_timed_and_explained(self) -> None:
+        run = self.run_door("01_wood", program="make", STUB_BENCH="77")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertIn("ladder check 01_wood\n", self.calls())
+        self.assertIn("ladder bench 01_wood\n", self.calls())
+        self.assertIn("ladder explain 01_wood\n", self.calls())
+
+    def test_a_wrong_stage_fails(self) -> None:
+        self.assertNotEqual(self.run_door("01_wood", program="make", STUB_CHECK="1").returncode, 0)
+        self.assertNotEqual(self.run_door("01_wood", program="make", STUB_BENCH="1").returncode, 0)
+        self.assertNotEqual(self.run_door("09_nothing", program="make").returncode, 0)
+
+    def test_a_stage_goes_by_the_names_that_the_program_takes(self) -> None:
+        for directory, names in (("01_wood", ("1", "01", "wood", "01_wood")),
+                                 ("side/p02_clay", ("p2", "p02", "clay", "p02_clay", "side/p02_clay"))):
+            for name in names:
+                self.log.write_text("")
+                run = self.run_door(name, program="make")
+                self.assertEqual(run.returncode, 0, run.stderr)
+                self.assertIn(f"ladder check {directory}\n", self.calls())
+        # A rung may be called as a target is; the target stays.
+        (self.repository / "43_test").mkdir()
+        (self.repository / "43_test" / "stage.cu").touch()
+        self.log.write_text("")
+        self.run_door("test", program="make")
+        self.assertIn("ctest", self.calls())
+
+    def test_a_new_rung_becomes_a_target_by_existing(self) -> None:
+        (self.repository / "42_new").mkdir()
+        (self.repository / "42_new" / "stage.cu").touch()
+        self.assertIn("01_wood 42_new p02_clay'", self.run_door("help", program="make").stdout.replace("\n", "'"))
+
+
+if __name__ == "__main__":
+    unittest.main()

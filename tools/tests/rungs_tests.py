@@ -1,0 +1,104 @@
+"""What every script learns of the rungs from the built program, and what it says when that cannot be asked."""
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+from tools import changes, rungs
+from tools.paths import ROOT
+from tools.tests import fake_ladder
+
+
+class Invented(unittest.TestCase):
+    """On an invented ladder."""
+
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.addCleanup(rungs.known.cache_clear)
+        self.ask(fake_ladder.write(self.folder / "ladder"))
+
+    def ask(self, program: Path) -> None:
+        rungs.known.cache_clear()
+        patch = mock.patch.dict(os.environ, {"LADDER": str(program), "LADDER_ROOT": str(self.folder)})
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def test_they_come_in_the_order_of_the_ladder(self) -> None:
+        self.assertEqual(rungs.names(), [fake_ladder.LINE[0], fake_ladder.BRANCH, *fake_ladder.LINE[1:]])
+        self.assertEqual([part.name for part in rungs.parts()], ["", "side"])
+        self.assertEqual(rungs.parts()[1].title, "The part side")
+        self.assertEqual(rungs.named("2").previous, fake_ladder.LINE[1])
+        self.assertEqual(rungs.named("1").path, self.folder / fake_ladder.LINE[1])
+
+    def test_a_rung_has_several_names(self) -> None:
+        for typed in ("3", "03", "iron", "03_iron", "03_iron/", "IRON"):
+            self.assertEqual(rungs.named(typed).name, "03_iron")
+        for typed in ("p1", "p01", "clay", "p01_clay", "side/p01_clay/"):
+            self.assertEqual(rungs.named(typed).name, fake_ladder.BRANCH)
+        with self.assertRaisesRegex(rungs.RungsError, "no stage 'rust'.\n  There are: 00_stone p01_clay"):
+            rungs.named("rust")
+        self.assertEqual(len(rungs.chosen([])), len(fake_ladder.LINE) + 1)
+
+    def test_rows_of_results_are_sorted_by_it(self) -> None:
+        rows = ["fa2", "02_brick", "01_wood[64x32, 2 warps]", "p01_clay", "01_wood", "00_stone"]
+        self.assertEqual(sorted(rows, key=rungs.position),
+                         ["00_stone", "p01_clay", "01_wood", "01_wood[64x32, 2 warps]", "02_brick", "fa2"])
+
+    def test_no_program_and_a_broken_one(self) -> None:
+        self.ask(self.folder / "none")
+        with self.assertRaisesRegex(rungs.NotBuilt, "No such file.*\n.*./ladder build ladder"):
+            rungs.known()
+        for rest, said in (("sys.exit(3)", "exits with 3"), ("print('no')", "writes no JSON"), ("print('[]')", "has no rung"),
+                           ("print('[{}]')", "older than this script")):
+            program = self.folder / "broken"
+            program.write_text(f"#!{sys.executable}\nimport sys\n{rest}\n")
+            program.chmod(0o755)
+            self.ask(program)
+            with self.assertRaisesRegex(rungs.RungsError, said):
+                rungs.known()
+
+    def test_changed_lines_follow_previous(self) -> None:
+        for i, rung in enumerate(rungs.known()):
+            rung.path.mkdir(parents=True)
+            (rung.path / "kernel.cuh").write_text("".join(f"line {k}\n" for k in range(i, i + 4)))
+        changes.since_previous.cache_clear()
+        self.addCleanup(changes.since_previous.cache_clear)
+        found = changes.since_previous()
+        self.assertEqual(found[fake_ladder.BRANCH], ("00_stone", 2))  # one line less, another more, apart from each other
+        self.assertEqual(found["01_wood"], ("00_stone", 4))
+        self.assertNotIn("00_stone", found)
+
+
+class Real(unittest.TestCase):
+    """On the built program: what describe says is what there is."""
+
+    def setUp(self) -> None:
+        rungs.known.cache_clear()
+
+    def test_every_directory_with_a_stage_is_described(self) -> None:
+        there = {str(file.parent.relative_to(ROOT)) for pattern in ("*/stage.cu", "*/*/stage.cu") for file in ROOT.glob(pattern)
+                 if not re.match("build|work", str(file.relative_to(ROOT)))}
+        self.assertEqual({rung.directory for rung in rungs.known()}, there)
+
+    def test_every_previous_is_a_rung_that_comes_before(self) -> None:
+        seen: set[str] = set()
+        for rung in rungs.known():
+            self.assertTrue(rung.previous in seen if seen else not rung.previous, rung)
+            seen.add(rung.name)
+
+    def test_every_variant_of_a_kernel_with_a_config_says_it(self) -> None:
+        for rung in rungs.known():
+            for variant in rung.variants:
+                if variant.config:
+                    self.assertRegex(variant.config, r"^Config<.+>$")
+
+
+if __name__ == "__main__":
+    unittest.main()

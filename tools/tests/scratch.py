@@ -1,0 +1,62 @@
+"""What the tests of plots and chapters share: an invented ladder in place of the built program, its invented results, and a folder.
+
+Who imports this asks the invented ladder from then on.
+"""
+from __future__ import annotations
+
+import atexit
+import contextlib
+import io
+import os
+import runpy
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+from tools.paths import ROOT
+from tools.tests import fake_ladder
+
+FIXTURE = ROOT / "harness" / "tests" / "fixtures" / "results.csv"
+
+_folder = tempfile.mkdtemp()
+atexit.register(shutil.rmtree, _folder)
+BUILT = os.environ.get("LADDER")  # for who asks the built program after all
+os.environ["LADDER"] = str(fake_ladder.write(Path(_folder) / "ladder"))
+
+
+def module(name: str) -> str:
+    return f"tools.{name}" if "." in name else f"tools.plots.{name}"
+
+
+class Scratch(unittest.TestCase):
+    def setUp(self) -> None:
+        self.folder = Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def run_script(self, name: str, *arguments: object, **environment: str) -> subprocess.CompletedProcess:
+        """A script of plots/, "waterfall", or another one, "site.readme"."""
+        return subprocess.run([sys.executable, "-m", module(name), *map(str, arguments)], capture_output=True, text=True, cwd=ROOT,
+                              env={**os.environ, **environment})
+
+    def run_here(self, name: str, *arguments: object) -> int:
+        """The same in this process, which has matplotlib already; the exit code."""
+        with mock.patch.object(sys, "argv", [name, *map(str, arguments)]), contextlib.redirect_stdout(io.StringIO()):
+            try:
+                runpy.run_module(module(name), run_name="__main__")
+            except SystemExit as ended:
+                return ended.code or 0
+        return 0
+
+    def csv(self, *edits: tuple[str, str]) -> Path:
+        """The fixture with some text replaced."""
+        text = FIXTURE.read_text()
+        for old, new in edits:
+            self.assertIn(old, text)
+            text = text.replace(old, new, 1)
+        path = self.folder / "broken.csv"
+        path.write_text(text)
+        return path

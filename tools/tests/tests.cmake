@@ -1,0 +1,104 @@
+# Tests of what is not compiled: the front door, the Makefile, the evidence scripts, the plots and the README.
+
+# The first Python in PATH may be one without matplotlib and jsonschema.
+function(can_plot result python)
+  execute_process(COMMAND ${python} -c "import jsonschema, matplotlib" RESULT_VARIABLE status OUTPUT_QUIET ERROR_QUIET)
+  if(NOT status EQUAL 0)
+    set(${result} FALSE PARENT_SCOPE)
+  endif()
+endfunction()
+find_program(LADDER_PYTHON NAMES python3 PATHS /usr/bin VALIDATOR can_plot)
+mark_as_advanced(LADDER_PYTHON)
+if(NOT LADDER_PYTHON)
+  message(STATUS "No Python with matplotlib and jsonschema: the scripts and plots are not tested (./ladder test installs one)")
+  return()
+endif()
+
+# Modules of the package tools, from the repository's root.
+set(python WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} COMMAND ${LADDER_PYTHON} -m)
+# The built program says which rungs there are (tools/rungs.py).
+set(asks_ladder ENVIRONMENT LADDER=$<TARGET_FILE:ladder>)
+
+foreach(name rungs front_door evidence plots chapters predictions book peers mutants)
+  add_test(NAME ${name} ${python} tools.tests.${name}_tests)
+  set_tests_properties(${name} PROPERTIES LABELS scripts ${asks_ladder})
+endforeach()
+
+# A step of the prelude, or the first of a new instruction, may take more when cutting it would show no idea of its own. A Hopper
+# kernel has barriers, registers and addresses to carry along wherever its loops change.
+add_test(NAME one_idea_per_rung ${python} tools.evidence.rung_diff --most 60 --most-in prelude=120
+          --most-in hopper=80 --most-new 120)
+add_test(NAME readme_is_current ${python} tools.site.readme --check)
+add_test(NAME chapters_are_current ${python} tools.site.chapters --check)
+add_test(NAME drawings_are_current ${python} tools.site.draw --check)
+add_test(NAME traces_are_current ${python} tools.site.traces --check)
+add_test(NAME demonstration_is_current ${python} tools.site.demonstration --check --build ${PROJECT_BINARY_DIR})
+add_test(NAME course_is_current ${python} tools.site.course --check)
+add_test(NAME traffic_is_current ${python} tools.evidence.traffic --emulator --n 256 --build ${PROJECT_BINARY_DIR}
+          --check ${PROJECT_SOURCE_DIR}/docs/results/h200_traffic.csv)
+set_tests_properties(one_idea_per_rung readme_is_current chapters_are_current drawings_are_current demonstration_is_current traces_are_current
+  course_is_current traffic_is_current
+  PROPERTIES LABELS scripts ${asks_ladder})
+
+# It builds a copy of the repository, minutes of it: `ctest -C release` alone runs it, and that is what .ci/run calls.
+add_test(NAME adds_a_rung CONFIGURATIONS release ${python} tools.tests.adds_a_rung_tests $<TARGET_FILE:ladder>)
+set_tests_properties(adds_a_rung PROPERTIES LABELS release RUN_SERIAL ON TIMEOUT 1800)
+
+foreach(name learn grade course_pages)
+  add_test(NAME ${name} ${python} tools.tests.course.${name}_tests)
+  set_tests_properties(${name} PROPERTIES LABELS "scripts;course" ${asks_ladder})
+endforeach()
+# A class of a hundred with attackers in it, minutes of it: before a release, and before a lecturer relies on it
+# (course/grading.md), on the machine that will grade.
+add_test(NAME grade_class CONFIGURATIONS release ${python} tools.tests.course.grade_class_tests)
+set_tests_properties(grade_class PROPERTIES LABELS "class;course" RUN_SERIAL ON TIMEOUT 1800 ${asks_ladder})
+# The exercises of the course on paper; and, minutes of it, each in earnest: it fails, its solution passes, ways around it are
+# refused. `ctest -C release -L course`.
+set(exercise_tests ${python} tools.tests.course.exercise_tests)
+add_test(NAME exercises ${exercise_tests} all)
+set_tests_properties(exercises PROPERTIES LABELS "scripts;course" ${asks_ladder})
+file(GLOB names CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/course/exercises ${PROJECT_SOURCE_DIR}/course/exercises/*)
+foreach(name IN LISTS names)
+  add_test(NAME exercise_${name} CONFIGURATIONS release ${exercise_tests} ${name})
+  set_tests_properties(exercise_${name} PROPERTIES LABELS "release;course" ${asks_ladder})
+endforeach()
+
+# Wrong kernels by the dozen: which ones, the seed in the output says. A process at a time, beside other tests; .ci/run takes more.
+add_test(NAME mutants_sample ${python} tools.mutants.mutants --sample 10 --jobs 1 --build ${PROJECT_BINARY_DIR})
+set_tests_properties(mutants_sample PROPERTIES LABELS mutants ${asks_ladder})
+
+# Kernels that somebody invented: a few each time, .ci/run takes more, and `ctest -C release -R invented` all of them.
+set(invented ${python} tools.mutants.invented)
+add_test(NAME invented_sample ${invented} --sample 5 --jobs 1)
+set_tests_properties(invented_sample PROPERTIES LABELS mutants ${asks_ladder})
+add_test(NAME invented CONFIGURATIONS release ${invented})
+set_tests_properties(invented PROPERTIES LABELS mutants RUN_SERIAL ON TIMEOUT 3600 ${asks_ladder})
+
+# The site, built once for all that read it: pages_tests.py without a browser, the others in one. What asks one page's script by
+# hand, key by key, is for who changes that page, and for .ci/run:   ./ladder test -C release -L docs
+set(site ${PROJECT_BINARY_DIR}/tested_site)
+add_test(NAME site_built ${python} tools.tests.site.browser ${site})
+set_tests_properties(site_built PROPERTIES LABELS "scripts;docs" SKIP_RETURN_CODE 77 FIXTURES_SETUP site ${asks_ladder})
+file(GLOB site_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/site/*_tests.py)
+foreach(file IN LISTS site_tests)
+  get_filename_component(module ${file} NAME_WE)
+  string(REGEX REPLACE "^(.*)_tests$" "site_\\1" name ${module})
+  if(name MATCHES "^site_(pages|browser|reading)$")  # all pages
+    add_test(NAME ${name} ${python} tools.tests.site.${module})
+    set(labels "scripts;docs")
+  else()
+    add_test(NAME ${name} CONFIGURATIONS release ${python} tools.tests.site.${module})
+    set(labels "scripts;docs;release")
+  endif()
+  set_tests_properties(${name} PROPERTIES LABELS "${labels}" SKIP_RETURN_CODE 77 FIXTURES_REQUIRED site
+    ENVIRONMENT "LADDER_SITE=${site};LADDER=$<TARGET_FILE:ladder>")
+endforeach()
+
+# The longest first, also in the first run of a build: none of them shall be left over at the end, for one processor alone.
+set_tests_properties(site_built site_browser site_player site_lab bench_cli plots harness wrong_kernels mutants_sample
+  PROPERTIES COST 30)
+
+if(LADDER_HAS_CUDA)
+  add_test(NAME registers_and_spills ${python} tools.evidence.resources ${PROJECT_BINARY_DIR})
+  set_tests_properties(registers_and_spills PROPERTIES LABELS scripts ${asks_ladder})
+endif()
