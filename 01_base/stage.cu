@@ -34,7 +34,6 @@ const ladder::Registration registration({
                   "instead of 112: 410,624, at most 85 TFLOPS.",
     .min_sm = 80,
     .needs = "mma.m16n8k16",
-    .uncounted = {"64", "112", "410,624"},
     .resources = {{.sm = 80, .registers = 240, .spill_bytes = 0}, {.sm = 90, .registers = 240, .spill_bytes = 0}},
     .variants = {variant<Config<64, 32, 2>>(), variant<Config<64, 128, 4>>()},
 });

@@ -34,7 +34,6 @@ const ladder::Registration registration({
         "converted serves 4 x 8 scores. That bounds it at 41 TFLOPS, and p06 came to 88 % of its own bound.",
     .min_sm = 75,
     .needs = "64 KiB of shared memory",
-    .uncounted = {"185", "296", "8"},
     .resources = {{.sm = 80, .registers = 168, .spill_bytes = 0}, {.sm = 90, .registers = 168, .spill_bytes = 0}},
     .variants = {variant<Config<64, 64, 4>>(), variant<Config<32, 64, 2>>(), variant<Config<64, 32, 4>>()},
 });
