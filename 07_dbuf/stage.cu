@@ -35,7 +35,6 @@ const ladder::Registration registration({
                   "the compiler reorders both; the extra registers can only spill.",
     .min_sm = 80,
     .needs = "mma.m16n8k16, cp.async",
-    .uncounted = {"64", "30"},
     .resources = {{.sm = 80, .registers = 255, .spill_bytes = 16, .reason = "O and S alone are 192 registers"},
                   {.sm = 90, .registers = 255, .spill_bytes = 8, .reason = "O and S alone are 192 registers"}},
     .variants = {variant<Config<128, 64, 4>>()},

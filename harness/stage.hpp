@@ -112,9 +112,6 @@ struct Stage {
   int min_sm = 80;                 // oldest GPU whose instructions suffice
   int max_sm = 0;                  // newest one that has them; 0: every newer one has
   std::string_view needs = "";     // which ones those are: "mma.m16n8k16, cp.async"
-  // Numbers in the idea, the limit and the prediction that come from the machine code, a trial or arithmetic which no
-  // test repeats, as written there: "1,850". All others are computed by a test.
-  std::vector<std::string_view> uncounted = {};
   std::vector<ResourceBound> resources = {};
   std::vector<Variant> variants = {};
   std::string directory = {};  // relative to the repository: "past_fa2/08_fragorder"; the registration knows it

@@ -29,7 +29,6 @@ struct Stage {
   const char *name, *previous = "", *idea = "", *limit = "", *prediction = "";
   int min_sm = 80, max_sm = 0;
   const char* needs = "";
-  std::initializer_list<const char*> uncounted = {};
   std::initializer_list<ResourceBound> resources = {};
   std::initializer_list<Variant> variants = {};
 };

@@ -42,7 +42,6 @@ const ladder::Registration registration({
     .min_sm = 90,
     .max_sm = 90,
     .needs = "wgmma, setmaxnreg, stmatrix, TMA, mbarrier, 192 KiB of shared memory",
-    .uncounted = {"85"},
     .resources = {{.sm = 90, .registers = 168, .spill_bytes = 0}},
     .variants = {variant<Config<128, 128, 8, 2>>(), variant<Config<128, 64, 8, 2>>(),
                  variant<Config<128, 64, 8, 4>>({.label = "128x64, 4 stages"})},

@@ -37,7 +37,6 @@ const ladder::Registration registration({
                   "the branch ends the softmax, and what follows it is weights and products only, which ptxas can mix.",
     .min_sm = 80,
     .needs = "mma.m16n8k16, cp.async",
-    .uncounted = {"1"},
     .resources = {{.sm = 80, .registers = 255, .spill_bytes = 16, .reason = "O and S alone are 192 registers"},
                   {.sm = 90, .registers = 255, .spill_bytes = 8, .reason = "O and S alone are 192 registers"}},
     .variants = {variant<Config<128, 64, 4>>()},

@@ -41,7 +41,6 @@ const ladder::Registration registration({
                   "look as well.",
     .min_sm = 90,
     .needs = "mma.m16n8k16, TMA, mbarrier, 160 KiB of shared memory",
-    .uncounted = {"64", "16", "32"},
     .resources = {{.sm = 90, .registers = 255, .spill_bytes = 8, .reason = "O and S alone are 192 registers"}},
     .variants = {variant<Config<256, 64, 8, 3>>(), variant<Config<128, 64, 4, 2>>()},
 });

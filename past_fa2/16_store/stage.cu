@@ -38,7 +38,6 @@ const ladder::Registration registration({
                   "where it is one in 8 and nothing overlaps it.",
     .min_sm = 90,
     .needs = "mma.m16n8k16, TMA, mbarrier, 160 KiB of shared memory",
-    .uncounted = {"8"},
     .resources = {{.sm = 90, .registers = 255, .spill_bytes = 8, .reason = "O and S alone are 192 registers"}},
     .variants = {variant<Config<256, 64, 8, 3>>(), variant<Config<128, 64, 4, 2>>()},
 });

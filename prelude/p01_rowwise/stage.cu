@@ -40,7 +40,6 @@ const ladder::Registration registration({
                   "products of QK and of PV instead of 18 + 3.",
     .min_sm = 75,
     .needs = "4 bytes of shared memory for every key",
-    .uncounted = {"16", "33", "3", "32", "18"},
     .resources = {{.sm = 80, .registers = 32, .spill_bytes = 0}, {.sm = 90, .registers = 32, .spill_bytes = 0}},
     .variants = {variant<Config<4>>("one query, 4 warps"), variant<Config<4, 5120>>("5 KiB unused")},
 });

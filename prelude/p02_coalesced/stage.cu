@@ -32,7 +32,6 @@ const ladder::Registration registration({
         "delivers that is 4 to 8 TFLOPS, 4x to 9x p01.",
     .min_sm = 75,
     .needs = "4 bytes of shared memory for every key",
-    .uncounted = {"8", "512", "33", "32", "4"},
     .resources = {{.sm = 80, .registers = 40, .spill_bytes = 0}, {.sm = 90, .registers = 40, .spill_bytes = 0}},
     .variants = {variant<Config<4>>("one query, 4 warps")},
 });

@@ -35,7 +35,6 @@ const ladder::Registration registration({
                   " is room: p02 issues one in 46 % of the cycles. Any N: 65536 runs, which p02 refuses.",
     .min_sm = 75,
     .needs = "nothing special",
-    .uncounted = {"65536"},
     .resources = {{.sm = 80, .registers = 72, .spill_bytes = 0}, {.sm = 90, .registers = 64, .spill_bytes = 0}},
     .variants = {variant<Config<4, 2>>("2 keys under way"), variant<Config<4, 1>>("1 key under way"),
                  variant<Config<4, 4>>("4 keys under way"), variant<Config<4, 2, 16384>>("16 KiB unused")},

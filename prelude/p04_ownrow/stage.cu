@@ -31,7 +31,6 @@ const ladder::Registration registration({
                   "every cycle; p03 reaches three quarters of its own bound.",
     .min_sm = 75,
     .needs = "nothing special",
-    .uncounted = {"219", "2048"},
     .resources = {{.sm = 80, .registers = 72, .spill_bytes = 0}, {.sm = 90, .registers = 64, .spill_bytes = 0}},
     .variants = {variant<Config<4>>("16 queries, 4 warps"), variant<Config<1>>("4 queries, 1 warp"),
                  variant<Config<8>>("32 queries, 8 warps")},

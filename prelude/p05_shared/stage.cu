@@ -30,7 +30,6 @@ const ladder::Registration registration({
                   "bytes again and should change nothing.",
     .min_sm = 75,
     .needs = "36 KiB of shared memory",
-    .uncounted = {"16", "105", "2"},
     .resources = {{.sm = 80, .registers = 64, .spill_bytes = 0}, {.sm = 90, .registers = 64, .spill_bytes = 0}},
     .variants = {variant<Config<16, 64, 4>>(), variant<Config<32, 64, 8>>(), variant<Config<16, 32, 4>>()},
 });

@@ -31,7 +31,6 @@ const ladder::Registration registration({
                   "warps instead of 24.",
     .min_sm = 75,
     .needs = "48 KiB of shared memory",
-    .uncounted = {"107", "33", "296", "32", "132", "76", "1", "221", "24"},
     .resources = {{.sm = 80, .registers = 224, .spill_bytes = 0}, {.sm = 90, .registers = 224, .spill_bytes = 0}},
     .variants = {variant<Config<64, 64, 4>>(), variant<Config<32, 64, 2>>(), variant<Config<64, 32, 4>>()},
 });

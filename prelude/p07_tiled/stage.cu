@@ -33,7 +33,6 @@ const ladder::Registration registration({
                   "f16, so at most 45 TFLOPS on an H200; 20 to 30 with the waits for shared memory.",
     .min_sm = 75,
     .needs = "64 KiB of shared memory",
-    .uncounted = {"64", "65"},
     .resources = {{.sm = 80, .registers = 168, .spill_bytes = 0}, {.sm = 90, .registers = 168, .spill_bytes = 0}},
     .variants = {variant<Config<64, 64, 4>>(), variant<Config<32, 64, 2>>(), variant<Config<64, 32, 4>>()},
 });

@@ -31,7 +31,6 @@ const ladder::Registration registration({
     .prediction = "As fast as p07, 0.99 to 1.01 times: a logarithm and a store for each row, once, after 8192 keys.",
     .min_sm = 75,
     .needs = "64 KiB of shared memory",
-    .uncounted = {"8192"},
     .resources = {{.sm = 80, .registers = 168, .spill_bytes = 0}, {.sm = 90, .registers = 168, .spill_bytes = 0}},
     .variants = {variant<Config<64, 64, 4>>(), variant<Config<32, 64, 2>>(), variant<Config<64, 32, 4>>()},
 });
