@@ -4,7 +4,7 @@
 
 In a copy of the repository, every place that holds rungs (the top level and each part) gets a copy of one of its rungs under
 another name, which starts from the one that it copies. No other file is touched. Building the copy takes minutes, so this
-runs when a release is proven, and with .ci/run:   ctest -C release -R adds_a_rung
+runs when a release is proven, and with .ci/nightly:   ctest -C release -R adds_a_rung
 """
 
 from __future__ import annotations

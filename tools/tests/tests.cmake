@@ -40,7 +40,7 @@ set_tests_properties(one_idea_per_rung readme_is_current chapters_are_current dr
   course_is_current traffic_is_current
   PROPERTIES LABELS scripts ${asks_ladder})
 
-# It builds a copy of the repository, minutes of it: `ctest -C release` alone runs it, and that is what .ci/run calls.
+# It builds a copy of the repository, minutes of it: `ctest -C release` alone runs it, and that is what .ci/nightly calls.
 add_test(NAME adds_a_rung CONFIGURATIONS release ${python} tools.tests.adds_a_rung_tests $<TARGET_FILE:ladder>)
 set_tests_properties(adds_a_rung PROPERTIES LABELS release RUN_SERIAL ON TIMEOUT 1800)
 
@@ -75,7 +75,7 @@ add_test(NAME invented CONFIGURATIONS release ${invented})
 set_tests_properties(invented PROPERTIES LABELS mutants RUN_SERIAL ON TIMEOUT 3600 ${asks_ladder})
 
 # The site, built once for all that read it: pages_tests.py without a browser, the others in one. What asks one page's script by
-# hand, key by key, is for who changes that page, and for .ci/run:   ./ladder test -C release -L docs
+# hand, key by key, is for who changes that page, and for .ci/nightly:   ./ladder test -C release -L docs
 set(site ${PROJECT_BINARY_DIR}/tested_site)
 add_test(NAME site_built ${python} tools.tests.site.browser ${site})
 set_tests_properties(site_built PROPERTIES LABELS "scripts;docs" SKIP_RETURN_CODE 77 FIXTURES_SETUP site ${asks_ladder})
