@@ -34,6 +34,9 @@ constexpr std::array KIND_NAMES{
     KindName{InputKind::cancelling, "cancelling"},
     KindName{InputKind::not_finite, "not_finite"},
     KindName{InputKind::nan_key, "nan_key"},
+    KindName{InputKind::sinks, "sinks"},
+    KindName{InputKind::sinks14, "sinks14"},
+    KindName{InputKind::sinks35, "sinks35"},
     KindName{InputKind::nan_queries, "nan_queries"},
 };
 
@@ -193,6 +196,16 @@ void raise_one_key(QKV& inputs, const Shape& shape, int64_t raised, const Height
   set_column(inputs.Q, shape, 0, [&](int64_t row) { return height(row) / shape.scale(); });
 }
 
+constexpr float LEAN = 2;  // how far the queries of `sinks` lean towards one direction, (1, ..., 1)
+
+// Key 0 lies along that direction, so long that its score is `height` on average. Queries differ along it by 1, and
+// that score by height / LEAN: few dislike the key.
+void make_sinks(QKV& inputs, const Shape& shape, float height) {
+  const float along = height / (LEAN * shape.scale() * std::sqrt(static_cast<float>(shape.d)));  // of each column
+  for (int64_t head = 0; head < shape.batch_heads(); ++head)
+    std::fill_n(inputs.K.begin() + head * shape.n * shape.d, shape.d, to_f16(along));
+}
+
 // The second half's keys are those of the first, 1/128 longer, and its values are theirs with the other sign.
 void make_cancelling(QKV& inputs, const Shape& shape) {
   const int64_t half = shape.n / 2, d = shape.d;
@@ -292,6 +305,12 @@ Inputs make_inputs(InputKind kind, const Shape& shape, uint64_t seed) {
       });
       break;
     }
+    case InputKind::sinks:
+    case InputKind::sinks14:
+    case InputKind::sinks35:
+      inputs.Q = make_tensor(TENSOR_Q, seed, shape, plus(LEAN / std::sqrt(static_cast<float>(shape.d))));
+      inputs.K = make_tensor(TENSOR_K, seed, shape, normal);
+      break;
     case InputKind::negative_rows:
       // Scores of about -12 sqrt(d), -139 at d = 128: exp underflows in f32 unless the maximum is subtracted.
       inputs.Q = make_tensor(TENSOR_Q, seed, shape, plus(3.5f));
@@ -322,6 +341,9 @@ Inputs make_inputs(InputKind kind, const Shape& shape, uint64_t seed) {
   if (kind == InputKind::creeping_max) make_creeping_max(inputs, shape, seed);
   if (kind == InputKind::giant_keys) make_giant_keys(inputs, shape, seed);
   if (kind == InputKind::nan_queries) make_giant_keys(inputs, shape, seed, true);
+  if (kind == InputKind::sinks) make_sinks(inputs, shape, 7);
+  if (kind == InputKind::sinks14) make_sinks(inputs, shape, 14);
+  if (kind == InputKind::sinks35) make_sinks(inputs, shape, 35);
   if (kind == InputKind::nan_key) make_nan_key(inputs, shape);
   if (kind == InputKind::cancelling) make_cancelling(inputs, shape);
   if (kind == InputKind::not_finite) make_not_finite(inputs, shape);

@@ -31,6 +31,9 @@ enum class InputKind {
   cancelling,      // two halves that cancel but for rounding: shows how often, and how, the weights were rounded
   not_finite,      // a few NaN and infinities in Q, K and V, which must reach the outputs that depend on them alone
   nan_key,         // one NaN in one key: no query that sees it has an answer
+  sinks,           // nearly every query likes key 0: its score is 7 above the others', give or take 3.5
+  sinks14,         // ... 14 above, give or take 7
+  sinks35,         // ... 35 above, give or take 17.5
   nan_queries,     // giant_keys, and where two rows of a warp alone meet a giant, the warp's other rows are NaN
 };
 

@@ -36,7 +36,7 @@ Shape with_mask(Shape shape) {
 // All input sets, a head each.
 Trial all_sets(Shape shape, uint64_t seed) {
   const auto kinds = all_input_kinds();
-  shape.batch = kinds.size() % 2 == 0 ? 2 : 1;
+  shape.batch = kinds.size() % 2 == 0 ? 2 : kinds.size() % 3 == 0 ? 3 : 1;
   shape.heads = static_cast<int>(kinds.size()) / shape.batch;
   return {.shape = shape, .kinds = {kinds.begin(), kinds.end()}, .seed = seed};
 }

@@ -136,6 +136,23 @@ TEST_CASE("last_tile_max and first_tile_max: each row's maximum is where the nam
   }
 }
 
+TEST_CASE("sinks: of nearly all queries key 0 scores highest, on average as far above the others as the name says") {
+  for (const auto& [kind, height] :
+       {std::pair(InputKind::sinks, 7.0), std::pair(InputKind::sinks14, 14.0), std::pair(InputKind::sinks35, 35.0)}) {
+    const Inputs inputs = make_inputs(kind, SHAPE, 1);
+    double above = 0;
+    int met = 0;
+    for (int query = 0; query < SHAPE.n; ++query) {
+      double others = 0;
+      for (int key = 1; key < SHAPE.n; ++key) others += score(inputs, 1, query, key) / (SHAPE.n - 1);
+      above += (score(inputs, 1, query, 0) - others) / SHAPE.n;
+      met += best_key(inputs, 1, query) == 0;
+    }
+    CHECK(std::abs(above - height) < 0.2 * height);  // 5 standard errors
+    CHECK(met > SHAPE.n * 3 / 4);
+  }
+}
+
 TEST_CASE("negative_rows: no score's exponential is a normal f32") {
   const Inputs inputs = make_inputs(InputKind::negative_rows, SHAPE, 1);
   for (int query = 0; query < SHAPE.n; ++query) {

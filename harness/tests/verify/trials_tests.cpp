@@ -24,14 +24,14 @@ using Trials = std::vector<Trial> (*)(const Stage&, const Variant&, const Shape&
 }  // namespace
 
 TEST_CASE(
-    "a check launches normal inputs, all sets in two batches by both builds, and a far problem of another shape") {
+    "a check launches normal inputs, all sets in several batches by both builds, and a far problem of another shape") {
   const std::vector<Trial> trials = emulator_trials(STAGE, TILED, SHAPE, {});
   REQUIRE(trials.size() == 16);
   CHECK(trials[0] == Trial{.shape = SHAPE, .kinds = {InputKind::normal}});
 
   const Trial &sets = trials[1], &far = trials[2];
   CHECK(std::ranges::equal(sets.kinds, all_input_kinds()));
-  CHECK(sets.shape.batch == 2);
+  CHECK(sets.shape.batch > 1);
   CHECK(sets.shape.batch_heads() == std::ssize(all_input_kinds()));
   CHECK(sets.shape.n == 128);  // three tiles of keys at least, and whole tiles of queries
   CHECK(sets.both_builds);
