@@ -37,10 +37,12 @@ OPCODES = ("HMMA HGMMA WARPGROUP UTMALDG UTMASTG SYNCS R2UR LDSM STSM LDGSTS LDG
 def template_name(mangled: str) -> str:
     """ncu.short_name of `_ZN..15flash_attentionINS_6ConfigILi64ELi128ELi4EEEEEv15AttentionParams`, without a
     demangler."""
-    found = re.search(r"\d([a-z_]+?)(?:I(?:\w*?ConfigI)?((?:L[ibj]\d+E)+)E*)?E?v?15AttentionParams", mangled)
+    found = re.search(r"\d([a-z_]+?)(?:I(?:\w*?ConfigI)?((?:L[ibj]\d+E)+)E*(?:Lb([01])E)?E*)?E?v?15AttentionParams", mangled)
     if not found:
         return mangled
     values = re.findall(r"L[ibj](\d+)E", found.group(2) or "")  # a bool is 0 or 1, as ncu writes it
+    if found.group(3) == "1":  # behind a Config
+        values.append("1")
     return found.group(1) + (f"<{', '.join(values)}>" if values else "")
 
 

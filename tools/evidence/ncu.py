@@ -71,10 +71,11 @@ def output_of(command: list[str]) -> str:
 
 
 def short_name(kernel: str) -> str:
-    """`flash_attention<64, 128, 4>` of what ncu or c++filt calls the kernel, whose one argument may be a Config of
-    these."""
+    """`flash_attention<64, 128, 4>` of what ncu or c++filt calls the kernel, whose first argument may be a Config of
+    these; a second one that is false is left out."""
     name = re.sub(r"\((?:(?:unsigned )?int|bool|anonymous namespace)\)(?:::)?|<unnamed>::", "", kernel)
-    name = re.sub(r"<\w+<([^<>]*)> ?>", r"<\1>", name)
+    name = re.sub(r"<\w+<([^<>]*)>(?:, (?:0|false))? ?>", r"<\1>", name)
+    name = re.sub(r"<\w+<([^<>]*)>, (?:1|true) ?>", r"<\1, 1>", name)
     found = re.search(r"(\w+(?:<[^()]*>)?)\(", name)
     return found.group(1) if found else kernel
 
