@@ -1,7 +1,7 @@
 """What the warps do with eight tiles of keys where key 0 is a sink, from the end and from the start. Only the order is the kernels'; the lengths are invented."""
 from sketch import FULL, Sketch
 
-MAX, EXP, LEFT = 1.0, 3.0, 52
+MAX, EXP, LEFT = 1.0, 3.0, 66
 
 
 def warp(order: list[int], careful: bool) -> list[tuple]:
@@ -24,5 +24,5 @@ DRAWING = Sketch("A warp's tiles of keys with a sink at key 0: from the end, the
                  "the first alone. The lengths are invented.")
 DRAWING.text(2, 12, "Key 0 is in tile 0, and nearly every query likes it.", "label")
 y = DRAWING.timeline(20, ROWS, LEFT, FULL - 2, max(bars[-1][1] for _, bars in ROWS))
-DRAWING.text(2, y + 12, "Numbers: weights of a tile, hatched: thrown away. Narrow: maxima.", "label")
+DRAWING.text(2, y + 12, "Numbers: weights. Hatched: thrown away. Narrow: maxima.", "label")
 DRAWING.text(2, y + 26, "The order is the kernels', the lengths are invented.", "label")

@@ -95,12 +95,16 @@ def repeat(name: str, **shape) -> results.Row:
     return _only([row for row in _of(name, results.recorded("h200_repeat.csv"), file) if selection.takes(row)], f"{name} at {selection} in {file}")
 
 
+def _selection_of(row: dict[str, str]) -> results.Selection:
+    return results.Selection(int(row["batch"]), int(row["heads"]), int(row["n"]), int(row["d"]), row["causal"] == "1", row["regime"], row["inputs"])
+
+
 @functools.cache
 def _groups() -> dict[tuple, dict[str, dict[int, tuple[str, float, float]]]]:
     """Kind, milliseconds of a launch and MHz by round, by contestant, by heat: what a Selection names, the commit and the heat."""
     found: dict[tuple, dict[str, dict[int, tuple[str, float, float]]]] = {}
     for line, row in enumerate(results.table("h200_rounds.csv"), 2):
-        shape = results.Selection(int(row["batch"]), int(row["heads"]), int(row["n"]), int(row["d"]), row["causal"] == "1", row["regime"], row["inputs"])
+        shape = _selection_of(row)
         rounds = found.setdefault((shape, row["commit"], row["heat"]), {}).setdefault(row["contestant"], {})
         if int(row["round"]) in rounds:
             raise results.ResultsError(f"docs/results/h200_rounds.csv:{line}: a second group of {row['contestant']} in heat {row['heat']}, "
@@ -154,15 +158,24 @@ class Beside:
         return max(self.ratios)
 
 
+@functools.cache
+def _commits() -> dict[tuple, str]:
+    """By what a Selection names and the contestant: the commit of the row of h200.csv."""
+    return {(_selection_of(row), row["stage"]): row["commit"] for row in results.table("h200.csv")}
+
+
 def beside(name: str, other: str, commit: str | None = None, **shape) -> Beside:
-    """`other` in the heat that it shares with `name`, by h200_rounds.csv; of the run of this commit, where several have such a heat. Its ratios
-    are those of `name` over it."""
+    """`other` in the heat that it shares with `name`, by h200_rounds.csv; where several runs have such a heat, of the run of this commit, or else of
+    the one that h200.csv has the row of `name` from. Its ratios are those of `name` over it."""
     selection = results.Selection(**shape)
     known = {stage for heat in _groups().values() for stage in heat}
     stages = [stage if stage in known else _full(stage) for stage in (name, other)]  # wgmma is the loop, not 20_wgmma
     what = f"{name} beside {other} at {selection}{f', commit {commit}' if commit else ''} in docs/results/h200_rounds.csv"
-    mine, others = _only([[heat[stage] for stage in stages] for (of, run, _), heat in _groups().items()
-                          if of == selection and commit in (None, run) and heat.keys() >= set(stages)], what)
+    found = {(run, heat_of): [heat[stage] for stage in stages] for (of, run, heat_of), heat in _groups().items()
+             if of == selection and commit in (None, run) and heat.keys() >= set(stages)}
+    if len(found) > 1 and commit is None:
+        found = {key: groups for key, groups in found.items() if key[0] == _commits().get((selection, stages[0]))} or found
+    mine, others = _only(list(found.values()), what)
     paired = mine.keys() & others.keys() or _only([], f"a common round of {what}")
     flops = 4 * selection.batch * selection.heads * selection.n**2 * selection.d / (2 if selection.causal else 1)
     return Beside(stages[1], list(others.values()), flops, [others[at][1] / mine[at][1] for at in paired])
