@@ -1,5 +1,5 @@
 """What the warps do with eight tiles of keys where key 0 is a sink, from the end and from the start. Only the order is the kernels'; the lengths are invented."""
-from sketch import FULL, Sketch
+from tools.site.sketch import FULL, Sketch
 
 MAX, EXP, LEFT = 1.0, 3.0, 66
 

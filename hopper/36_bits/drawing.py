@@ -1,5 +1,5 @@
 """How many maxima one after the other: of floats two at a time, of integers three at a time. One lane's 32 scores of a row."""
-from sketch import FULL, Sketch
+from tools.site.sketch import FULL, Sketch
 
 SCORES, LEFT = 32, 52
 FLOATS, INTEGERS = SCORES, SCORES // 2  # instructions of a row and lane

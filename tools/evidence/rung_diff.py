@@ -24,7 +24,7 @@ def check_all(most: int, most_in: dict[str, int], most_new: int | None) -> int:
     status = 0
     for name, (before, lines) in changes.since_previous().items():
         rung = rungs.by_name()[name]
-        limit = most_in.get(rung.part, most)
+        limit = most_in.get(rung.name, most_in.get(rung.part, most))
         if most_new is not None and new_instructions(rung):
             limit = max(limit, most_new)
         print(f"{name:<16} {lines:3} changed lines since {before}", flush=True)
@@ -59,7 +59,7 @@ def main() -> int:
     what.add_argument("stage", nargs="?", metavar="STAGE", help="3, 03, kvpipe or 03_kvpipe: show what it changed")
     what.add_argument("--most", type=int, metavar="LINES", help="print the count of every rung, and fail if one exceeds LINES")
     parser.add_argument("--most-in", type=limit_in_part, action="append", default=[], metavar="PART=LINES",
-                        help="with --most: another limit for the rungs of a part")
+                        help="with --most: another limit for the rungs of a part, or for one rung")
     parser.add_argument("--most-new", type=int, metavar="LINES",
                         help="with --most: another limit for a rung that needs an instruction which the one it starts from does not")
     arguments = parser.parse_args()
