@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
+#include <ranges>
 
 namespace ladder {
 namespace {
@@ -88,6 +88,15 @@ class Tree {
   std::map<std::string_view, std::vector<Stage*>> below_;
 };
 
+// Where the build found it; a stage of a test's is nowhere.
+std::string directory_of(std::string_view stage) {
+  for (const auto part : std::views::split(std::string_view(LADDER_STAGE_DIRECTORIES), ',')) {
+    const std::string_view directory(part.begin(), part.end());
+    if (directory.substr(directory.rfind('/') + 1) == stage) return std::string(directory);
+  }
+  return std::string(stage);
+}
+
 std::string label_of(const Tile& tile) {
   return fmt::format("{}x{}, {} warp{}", tile.br, tile.bc, tile.warps, tile.warps == 1 ? "" : "s");
 }
@@ -158,16 +167,14 @@ void forget_variants(const Stage& stage) {
   if (known != registry().stages.end()) known->variants.clear();
 }
 
-Registration::Registration(Stage stage, std::string_view file) {
+Registration::Registration(Stage stage) {
   Registry& known = registry();
   const auto same = std::ranges::find(known.stages, stage.name, &Stage::name);
   if (same != known.stages.end()) {
     join(*same, stage);
     return;
   }
-  const auto directory = std::filesystem::path(file).parent_path();
-  stage.directory = std::filesystem::relative(directory, LADDER_SOURCE_DIR).generic_string();
-  if (stage.directory.starts_with("..")) stage.directory = stage.name;  // a changed copy, compiled elsewhere
+  stage.directory = directory_of(stage.name);
   known.stages.push_back(std::move(stage));
   known.ordered = false;
 }

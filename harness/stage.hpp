@@ -141,7 +141,7 @@ const Stage* previous_of(const Stage& stage);
 // Adds a stage, or joins its variants with those that another build of the same stage.cu has registered. Made before
 // main.
 struct Registration {
-  explicit Registration(Stage stage, std::string_view file = __builtin_FILE());
+  explicit Registration(Stage stage);
 };
 
 // Takes a stage's variants away, so that those of another build of it, which registers next, stand alone.
