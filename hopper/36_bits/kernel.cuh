@@ -244,7 +244,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   // of V are the k dimension (MN-major), so the distance from one panel to the next is told as well.
   const uint64_t Q_rows = wgmma_descriptor(smem_Q + warpgroup * 64 * PANEL_ROW_BYTES);
   const uint64_t K_tiles = wgmma_descriptor(smem_K), V_tiles = wgmma_descriptor(smem_V, BC * PANEL_ROW_BYTES);
-  Softmax<BC> softmax{p.softmax_scale * LOG2E};
+  Softmax<BC> softmax = {};
+  softmax.scale_log2 = p.softmax_scale * LOG2E;
   using Weights = typename Softmax<BC>::Weights;
   float O_frag[PV_N_TILES][4], S_frag[QK_N_TILES][4];    // FragmentC: registers 0, 1 are of a row, 2, 3 of 8 below
   uint32_t P_even[PV_K_TILES][4], P_odd[PV_K_TILES][4];  // by the tile's number: one is made while PV reads the other

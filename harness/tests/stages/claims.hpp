@@ -40,6 +40,10 @@ const CheckResult& checked(const Stage& stage, const Shape& shape = SMALL);
 // Its counters.
 const emulator::Counters& counted(const Stage& stage, const Variant& variant, const Shape& shape = SMALL);
 const emulator::Counters& counted(const Stage& stage, const Shape& shape = SMALL);
+// Of these, what a stage predicts.
+inline const Counts& counts_of(const emulator::Counters& counters) {
+  return counters;
+}
 // All that went wrong, for the message of a failed test.
 std::string reasons(const CheckResult& result);
 
