@@ -116,11 +116,12 @@ CheckResult stopped_result(const Candidate& candidate, const Trial& trial, Backe
 class Check {
  public:
   explicit Check(const Options& options)
-      : options_(options), trial_choice_{.inputs = options.inputs,
-                                        .n_given = !options.n.empty(),
-                                        .thorough = options.thorough,
-                                        .quick = options.quick,
-                                        .seed = options.seed} {}
+      : options_(options),
+        trial_choice_{.inputs = options.inputs,
+                      .n_given = !options.n.empty(),
+                      .thorough = options.thorough,
+                      .quick = options.quick,
+                      .seed = options.seed} {}
 
   CheckReport report;
   size_t planned = 0, done = 0;  // launches
