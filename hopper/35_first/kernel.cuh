@@ -1,4 +1,5 @@
 // 35_first: keys come from the start, so that a sink at key 0 surprises nobody.
+//           The kernel is told anew, in structs: Schedule, Ring, Softmax.
 // Before:   in 34 they come from the end. What trained models have at key 0 is met last, and each warp is careful then.
 // Tile:     128x128, 8 warps: two warpgroups of 64 queries, and a third that copies.  Shared: 192 KiB and 96 B.
 //           Needs d = 128, n % BR == 0, BR == BC, sm_90a.
@@ -198,7 +199,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   cluster_sync();  // safe to use the barriers, those of the other block, too
   Schedule<BLOCKS, CAUSAL> work{p.n / BR, p.batch_heads};
 
-  if (warp >= WARPS) {  // LOAD  A block brings its panel of a tile of K or V to both; the other brings its own here.
+  // LOAD  A block brings its panel of a tile of K or V to both; the other brings its own here.
+  if (warp >= WARPS) {
     setmaxnreg_dec<PRODUCER_REGISTERS>();
     const auto request = [&](const TensorMap& map, const KeyRing& ring, int tile) {
       ring.claim(tile);
@@ -270,7 +272,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     V.wait_full(tile);
     wgmma_fence(O_frag, P_frag);
 #pragma unroll
-    for (int key_slice = 0; key_slice < PV_K_TILES; ++key_slice)  // PV  16 keys are 16 rows of V
+    // PV  16 keys are 16 rows of V.
+    for (int key_slice = 0; key_slice < PV_K_TILES; ++key_slice)
       wgmma_rs<true>(O_frag, P_frag[key_slice], wgmma_advance(V_here, key_slice * 16 * PANEL_ROW_BYTES));
     wgmma_commit();
   };
@@ -280,7 +283,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     wgmma_wait<1>(S_frag);  // safe to read S: QK is done, PV may go on
     release(K, tile);
     mask(tile);
-    softmax.weigh(S_frag, P_here, false);  // SOFTMAX
+    // SOFTMAX
+    softmax.weigh(S_frag, P_here, false);
     wgmma_wait<0>(O_frag, P_before);       // safe to touch O and the old P: PV is done
     release(V, tile - 1);
   };
