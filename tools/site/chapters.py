@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tools import results, rungs
 from tools.paths import DOCS, ROOT
-from tools.site import blocks, prose
+from tools.site import blocks
 
 BEGIN, END = "<!-- measured:begin -->", "<!-- measured:end -->"
 CSV = DOCS / "results" / "h200.csv"
@@ -191,7 +191,7 @@ def main() -> int:
         stale = []
 
         def renew(page: Path, new: str) -> None:
-            new = blocks.renewed(prose.filled(new, str(page.relative_to(ROOT))), str(page.relative_to(ROOT)))
+            new = blocks.renewed(new, str(page.relative_to(ROOT)))
             if new != page.read_text(encoding="utf-8"):
                 stale.append(page)
                 if not arguments.check:

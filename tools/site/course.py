@@ -40,7 +40,7 @@ def rounded(minutes: float) -> int:
 
 def prose_of(text: str) -> str:
     """Without code, and without what is folded twice or hidden."""
-    text = re.sub(r"^```.*?^```$|<!--.*?-->", "", text, flags=re.M | re.S)
+    text = re.sub(r"^```.*?^```$", "", re.sub(r"<!--.*?-->", "", text, flags=re.S), flags=re.M | re.S)
     return re.sub(r"<details><summary>All rows.*?</details>|<[^>]+>|\]\([^)]*\)", " ", text, flags=re.S)
 
 

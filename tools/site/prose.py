@@ -16,13 +16,6 @@ sees; `chapters.py` renews them, and tables whose cells follow one formula by co
     -->
     | N | 34 | over cuDNN |
     <!-- /table -->
-
-A page of the site may still have it in a role, and a chapter a comment at its end which repeats the words around each number with the
-expression in its place:
-
-    <!-- numbers
-    is worth {h200('02').tflops / h200('01[64x128, 4 warps]').tflops:.2f} times
-    -->
 """
 from __future__ import annotations
 
@@ -36,7 +29,6 @@ from types import SimpleNamespace
 from tools import changes, results, rungs
 from tools.paths import ROOT
 
-BLOCK = re.compile(r"^<!-- numbers\n(.*?)^-->\n?", re.M | re.S)
 HOLE = re.compile(r"\{([^{}]+)\}")
 INLINE = re.compile(r"<!--=(.+?)-->(.*?)<!--/-->", re.S)
 TABLE = re.compile(r"^(<!-- table (.*)\n((?:.+\n)*?)-->\n)(?:\|.*\n)*<!-- /table -->$", re.M)
@@ -308,27 +300,3 @@ def table(corner: str, spec: str) -> str:
     lines = [[corner, *(label for label, _ in columns)], ["---", *(["---:"] * len(columns))]]
     lines += [[label, *(cell(words or label, template) for _, template in columns)] for label, words in rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
-def _pattern(line: str) -> re.Pattern:
-    """Words and holes: any white space between words, any number in a hole."""
-    pieces = HOLE.split(line.strip())
-    words = [r"\s+".join(map(re.escape, re.split(r"\s+", piece))) for piece in pieces[::2]]
-    return re.compile(r"([-+]?\d[\d,]*(?:\.\d+)?)".join(words))
-
-
-def filled(text: str, where: str, write=number) -> str:
-    """A chapter with every number of its comment computed anew; `write` makes the text of one from its expression. A
-    number of a rung that was not measured yet stays as it is."""
-    block = BLOCK.search(text)
-    for line in block[1].splitlines() if block else []:
-        holes, places = HOLE.findall(line), list(_pattern(line).finditer(BLOCK.sub("", text)))
-        if not holes or len(places) != 1:
-            raise results.ResultsError(f"{where}: '{line}' stands in the text {len(places)} times, wants 1 with a number in it")
-        for i, expression in reversed(list(enumerate(holes, 1))):
-            start, stop = places[0].span(i)
-            try:
-                text = text[:start] + write(expression) + text[stop:]
-            except NoRows as error:
-                print(f"{where}: not measured yet: {error}", file=sys.stderr)
-    return text

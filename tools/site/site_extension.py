@@ -156,10 +156,6 @@ def read_source(app, docname: str, source: list[str]) -> None:
     source[0] = re.sub(r"^<!-- site ([a-z-]+)(.*?)\n?-->$", r"```{\1}\2\n```", source[0], flags=re.M | re.S)
     source[0] = blocks.BLOCK.sub(lambda match: SHOWN[match[1]](match[2].strip()) if match[1] in SHOWN and "/" not in match[2] else match[3], source[0])
     source[0] = prose.INLINE.sub(r"{number}`\1`", source[0])
-    try:
-        source[0] = prose.BLOCK.sub("", prose.filled(source[0], f"{docname}.md", "{{number}}`{}`".format))
-    except results.ResultsError as error:
-        raise ExtensionError(str(error)) from None
     for rung in rungs.known():
         if docname == f"{rung.directory}/README":
             source[0] = chapter(rung, source[0])

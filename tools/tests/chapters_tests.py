@@ -21,7 +21,7 @@ def faults(text: str) -> list[str]:
     """What a chapter lacks of its form: the idea drawn, its source named, and each answer folded behind its question."""
     parts = {line: part for line, part in re.findall(r"^## ([^\n]*)\n(.*?)(?=^## |\Z)", text, re.M | re.S)}
     head, happened, breaks = text.partition("\n## ")[0], parts.get("What happened", ""), parts.get("What breaks if you remove this line", "")
-    rows = [line for line in breaks.partition("<!-- numbers")[0].splitlines() if line.startswith("|")][2:]
+    rows = [line for line in breaks.splitlines() if line.startswith("|")][2:]
     return [fault for fault, wrong in (
         ("no drawing", not re.search(r"^!\[[^\]]{20,}\]\(drawing\.svg\)$", head, re.M)),
         ("no prediction", "**What we predict.**" not in head),
@@ -271,23 +271,10 @@ over FA2: {100 * h200('06', ROW).vs_fa2:.0f} %
         with self.assertRaises(results.ResultsError) as raised:
             prose.number("h200('99').tflops:.1f")
         self.assertNotIsInstance(raised.exception, results.NotMeasured)
-        text = "worth 12.5 TFLOPS\n<!-- numbers\nworth {h200('p01').tflops:.1f} TFLOPS\n-->\n"
+        text = "worth <!--=h200('p01').tflops:.1f-->12.5<!--/--> TFLOPS\n"
         with contextlib.redirect_stderr(io.StringIO()) as said:
-            self.assertEqual(prose.filled(text, "x"), text)
+            self.assertEqual(prose.renewed(text, "x"), text)
         self.assertIn("x: not measured yet: h200('p01')", said.getvalue())
-
-    def test_a_chapter_is_renewed(self) -> None:
-        comment = "<!-- numbers\nworth {h200('06').tflops:.1f} TFLOPS,\n-->\n"
-        text = "9 rungs.\nIt is worth\n1.5 TFLOPS, or 1.5 more.\n" + comment
-        self.assertEqual(prose.filled(text, "x"), f"9 rungs.\nIt is worth\n190.0 TFLOPS, or 1.5 more.\n{comment}")
-
-    def test_words_that_do_not_stand_in_the_chapter_once(self) -> None:
-        comment = "<!-- numbers\nworth {h200('06').tflops:.1f} TFLOPS\n-->\n"
-        for text in ("worthy of 2 TFLOPS\n", "worth 1 TFLOPS, worth 2 TFLOPS\n"):
-            with self.assertRaisesRegex(results.ResultsError, "wants 1"):
-                prose.filled(text + comment, "x")
-        with self.assertRaisesRegex(results.ResultsError, "wants 1"):
-            prose.filled("as is\n<!-- numbers\nas is\n-->\n", "x")
 
 
 class Drawings(Scratch):
@@ -379,12 +366,12 @@ class RealChapters(unittest.TestCase):
         files = [rung.path / "README.md" for rung in self.known()]
         for chapter in files:
             name = str(chapter.relative_to(ROOT))
-            text = prose.filled(chapter.read_text(encoding="utf-8"), name, lambda _: "computed")
-            told = re.search(r"<!-- measured:end -->(.*?)(?=^## |^<!-- numbers|\Z)", text, re.S | re.M)[1]
+            text = prose.INLINE.sub("computed", chapter.read_text(encoding="utf-8"))
+            told = re.search(r"<!-- measured:end -->(.*?)(?=^## |\Z)", text, re.S | re.M)[1]
             for sentence in re.split(r"(?<=[.:;])\s", re.sub(r"`[^`]*`", "", told)):
                 typed = re.findall(r"(?<![\w.])[-+]?\d[\d,]*(?:\.\d+)?(?: %| times| million)|(?<![\w.])[-+]?\d+\.\d+", sentence)
                 if typed and not re.search("write-up|A100", sentence):
-                    self.fail(f"{name}: {typed} in '{sentence.strip()}' is not in the comment <!-- numbers; see tools/site/prose.py")
+                    self.fail(f"{name}: {typed} in '{sentence.strip()}' has no formula; see tools/site/prose.py")
 
 
 if __name__ == "__main__":

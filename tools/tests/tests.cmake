@@ -40,6 +40,10 @@ set_tests_properties(one_idea_per_rung readme_is_current chapters_are_current dr
   course_is_current traffic_is_current
   PROPERTIES LABELS scripts ${asks_ladder})
 
+# As a code host shows the pages.
+add_test(NAME markdown ${python} tools.tests.markdown_tests)
+set_tests_properties(markdown PROPERTIES LABELS "scripts;docs" SKIP_RETURN_CODE 77)
+
 # It builds a copy of the repository, minutes of it: `ctest -C release` alone runs it, and that is what .ci/nightly calls.
 add_test(NAME adds_a_rung CONFIGURATIONS release ${python} tools.tests.adds_a_rung_tests $<TARGET_FILE:ladder>)
 set_tests_properties(adds_a_rung PROPERTIES LABELS release RUN_SERIAL ON TIMEOUT 1800)
