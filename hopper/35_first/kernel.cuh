@@ -285,7 +285,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     mask(tile);
     // SOFTMAX
     softmax.weigh(S_frag, P_here, false);
-    wgmma_wait<0>(O_frag, P_before);       // safe to touch O and the old P: PV is done
+    wgmma_wait<0>(O_frag, P_before);  // safe to touch O and the old P: PV is done
     release(V, tile - 1);
   };
   const auto finish = [&](int tile, Weights P_last) {
