@@ -224,7 +224,7 @@ class Site(unittest.TestCase):
 
     def test_what_was_tried_stands_whole(self) -> None:
         page = self.pages[self.site / "docs" / "tried.html"]
-        cells = [html.unescape(cell) for cell in re.findall(r"<t[dh]\b[^>]*>(.*?)</t[dh]>", page)]
+        cells = [html.unescape(re.sub(r"<[^>]+>", "", cell)).strip().replace("’", "'") for cell in re.findall(r"<t[dh]\b[^>]*>(.*?)</t[dh]>", page, re.S)]
         for name in ("h200_trials.csv", "h200_trials_hopper.csv"):
             with (DOCS / "results" / name).open(encoding="utf-8", newline="") as file:
                 head, *rows = csv.reader(file)
@@ -287,12 +287,8 @@ class Refusals(unittest.TestCase):
     CHAPTER = f"{LATER.directory}/README"
 
     def test_a_number_in_a_chapter_without_its_row(self) -> None:
-        said = self.build_with(f"{self.CHAPTER}.md", lambda text: re.sub(r"\{h200\('[^']*'\)", "{h200('none')", text), self.CHAPTER)
+        said = self.build_with(f"{self.CHAPTER}.md", lambda text: re.sub(r"<!--=h200\('[^']*'\)", "<!--=h200('none')", text), self.CHAPTER)
         self.assertIn("no row of none in", said)
-
-    def test_a_number_that_the_chapter_does_not_have(self) -> None:
-        said = self.build_with(f"{self.CHAPTER}.md", lambda text: text.replace("<!-- numbers\n", "<!-- numbers\nno such words {1:d}\n"), self.CHAPTER)
-        self.assertIn("stands in the text 0 times", said)
 
     def test_fragments_that_no_longer_fit(self) -> None:
         said = self.build_with("common/fragments.hpp", lambda text: text.replace("lane / 4 + (i / 2) * 8", "lane / 4 + (1 - i / 2) * 8"), "docs/fragments")
