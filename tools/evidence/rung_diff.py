@@ -10,7 +10,7 @@ import argparse
 import os
 import sys
 
-from tools import changes, paths, rungs
+from tools import changes, rungs
 
 
 def new_instructions(rung: rungs.Rung) -> set[str]:
@@ -21,7 +21,7 @@ def new_instructions(rung: rungs.Rung) -> set[str]:
 
 def told_anew(rung: rungs.Rung) -> bool:
     """Whether its header says that it tells the kernel in other words, so that its lines are not those of its idea."""
-    header = (paths.ROOT / rung.directory / "kernel.cuh").read_text(encoding="utf-8").partition("#pragma once")[0]
+    header = (rung.path / "kernel.cuh").read_text(encoding="utf-8").partition("#pragma once")[0]
     return "told anew" in header.lower()
 
 

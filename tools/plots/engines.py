@@ -47,7 +47,7 @@ def collect(csv: Path, rows: list[results.Row], arguments: Namespace) -> figure.
 
 
 def heights(points: figure.Points) -> list[float]:
-    return [0.22 * len(points["rows"]) + 0.9]
+    return [0.27 * len(points["rows"]) + 0.9]
 
 
 def render(axes: list, points: figure.Points) -> None:
@@ -56,10 +56,10 @@ def render(axes: list, points: figure.Points) -> None:
         for column, percent in enumerate(busy):
             axis.barh(i, 0.9, left=column, height=0.9, color=figure.GRID, alpha=0.35)
             axis.barh(i, 0.9 * percent / 100, left=column, height=0.9, color=figure.COLORS[1] if percent == max(busy) else figure.COLORS[0])
-            axis.annotate(f"{percent:.0f}", (column + 0.86, i), ha="right", va="center", fontsize=8)
+            axis.annotate(f"{percent:.0f}", (column + 0.86, i), ha="right", va="center", fontsize=figure.TYPE)
     axis.set_xlim(-0.05, len(ENGINES))
     axis.set_ylim(len(rows) - 0.4, -0.6)
-    axis.set_yticks(range(len(rows)), [name for name, _ in rows], fontsize=8)
+    axis.set_yticks(range(len(rows)), [name for name, _ in rows], fontsize=figure.TYPE)
     axis.set_xticks([column + 0.45 for column in range(len(ENGINES))], ENGINES)
     axis.xaxis.tick_top()
     axis.grid(False)

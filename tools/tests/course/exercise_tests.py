@@ -109,7 +109,7 @@ class OnPaper(unittest.TestCase):
         self.assertGreater(exercises.cost_of_rung(exercise.data["from"]).total, exercises.cost_of_rung(exercise.rung).total)
 
     def test_a_score_of_half_as_much_again_was_measured_faster(self) -> None:
-        with exercises.RESULTS.open() as file:
+        with (ROOT / "docs" / "results" / "h200.csv").open() as file:
             measured = {row["stage"]: float(row["tflops"]) for row in csv.DictReader(file)
                         if (row["n"], row["causal"], row["regime"], row["inputs"]) == ("8192", "0", "turns", "normal")}
         shown = {rung for exercise in EXERCISES for rung in exercise.data.get("beside", []) + [exercise.data.get("from", exercise.rung)]
