@@ -27,8 +27,9 @@ struct Counts {
 };
 
 // Each of them: its name in JSON, and in words.
+using CountOf = uint64_t Counts::*;
 struct Count {
-  uint64_t Counts::*value;
+  CountOf value;
   const char *name, *words;
 };
 inline constexpr Count COUNTS[] = {
