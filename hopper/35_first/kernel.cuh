@@ -252,12 +252,14 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     wgmma_commit();
   };
   const auto mask = [&](int tile) {
-    if (!CAUSAL || tile != work.end - 1) return;  // on the diagonal, in the last tile, both have the same numbers
+    if constexpr (CAUSAL) {
+      if (tile != work.end - 1) return;  // on the diagonal, in the last tile, both have the same numbers
 #pragma unroll
-    for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
-      for (int i = 0; i < 4; ++i) {
-        const int key = key_tile * 8 + FragmentC::col(lane, i), query = warp * 16 + FragmentC::row(lane, i);
-        if (key > query) S_frag[key_tile][i] = -INFINITY;
+      for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
+        for (int i = 0; i < 4; ++i) {
+          const int key = key_tile * 8 + FragmentC::col(lane, i), query = warp * 16 + FragmentC::row(lane, i);
+          if (key > query) S_frag[key_tile][i] = -INFINITY;
+        }
       }
     }
   };
