@@ -85,23 +85,26 @@ def region(where: str, name: str) -> str:
 
 
 def diff(name: str, words: str = "") -> str:
-    """The core of what a rung changed: of the hunks the one with these words, or the longest, comments left out."""
+    """The core of what a rung changed: of the hunks the longest, comments left out; or the longest with these words, and where it is long from the line that has them on."""
     rung = rungs.named(name)
     before = rungs.by_name()[rung.previous]
     old, new = ((each.path / "kernel.cuh").read_text(encoding="utf-8").splitlines() for each in (before, rung))
 
-    def lines(hunk: tuple[range, range]) -> list[str]:
+    def lines(hunk: tuple[range, range]) -> list[tuple[str, str]]:
         both = [(sign, text[n - 1]) for sign, text, numbers in (("-", old, hunk[0]), ("+", new, hunk[1])) for n in numbers]
-        code = [(sign, line) for sign, line in both if line.strip() and not line.lstrip().startswith("//")]
-        margin = min((len(line) - len(line.lstrip()) for _, line in code), default=0)
-        return [f"{sign} {line[margin:]}" for sign, line in code]
+        return [(sign, line) for sign, line in both if line.strip() and not line.lstrip().startswith("//")]
 
-    found = [piece for piece in map(lines, changes.hunks(before, rung)) if any(words in line for line in piece)]
+    found = [piece for piece in map(lines, changes.hunks(before, rung)) if any(words in line for _, line in piece)]
     if not found:
         raise results.ResultsError(f"diff {name}: no changed line has the words '{words}'")
     core = max(found, key=len)
-    rest = [f"  ... {len(core) - CORE} lines more"] if len(core) > CORE else []
-    return "```diff\n" + "".join(f"{line}\n" for line in [*core[:CORE], *rest]) + "```\n"
+    first = next(at for at, (_, line) in enumerate(core) if words in line) if len(core) > CORE else 0
+    shown = core[first:first + CORE]
+    margin = min((len(line) - len(line.lstrip()) for _, line in shown), default=0)
+    said = [f"{sign} {line[margin:]}" for sign, line in shown]
+    if len(core) > len(shown):
+        said.append(f"  ... {len(core) - len(shown)} lines more")
+    return "```diff\n" + "".join(f"{line}\n" for line in said) + "```\n"
 
 
 # ---- tables ----------------------------------------------------------------------------------------------------------
