@@ -8,6 +8,11 @@ struct f16 {
   uint16_t bits;
 };
 
+// The upper half of an f32: its exponent, and 7 bits of its mantissa. Opaque too.
+struct bf16 {
+  uint16_t bits;
+};
+
 // Kernel argument, passed by value. Tensors are [batch * heads, n, d], row-major and contiguous; the caller owns them.
 // They lie in GPU memory for the GPU and in host memory for the emulator.
 struct AttentionParams {

@@ -6,17 +6,17 @@
 //   built-ins  threadIdx blockIdx blockDim gridDim __syncthreads() __syncwarp()
 //   barriers   named_barrier_sync  named_barrier_arrive
 //   mbarriers  mbarrier_init  mbarrier_inval  mbarrier_arrive  cp_async_mbarrier_arrive_noinc  mbarrier_wait_parity
-//   memory     smem_base  smem_name  ld/st_shared_{b32,v2,v4}  ld/st_global_{f16,f32,b32,v4}
+//   memory     smem_base  smem_name  ld/st_shared_{b32,v2,v4}  ld/st_global_{f16,bf16,f32,b32,v4}
 //   copies     cp_async_16  cp_async_commit  cp_async_wait
 //   TMA        cp_async_bulk_tensor_{3d,4d}, from a TensorMap  mbarrier_arrive_expect_tx  fence_mbarrier_init
 //              fence_proxy_async  fence_proxy_async_shared
 //              cp_async_bulk_tensor_store_4d  cp_async_bulk_commit  cp_async_bulk_wait_read  cp_async_bulk_wait
 //   clusters   cluster_rank  cluster_sync  mbarrier_arrive_remote  cp_async_bulk_tensor_4d_multicast
-//   tensor     ldmatrix_x4  ldmatrix_x2_trans  ldmatrix_x4_trans  stmatrix_x4  mma_m16n8k16
-//   wgmma      wgmma_descriptor  wgmma_advance  wgmma_fence  wgmma_ss  wgmma_rs  wgmma_commit  wgmma_wait
-//              setmaxnreg_dec  setmaxnreg_inc
+//   tensor     ldmatrix_x4  ldmatrix_x2_trans  ldmatrix_x4_trans  stmatrix_x4  mma_m16n8k16{,_bf16}
+//   wgmma      wgmma_descriptor  wgmma_advance  wgmma_fence  wgmma_{ss,rs}{,_bf16}  wgmma_commit
+//              wgmma_wait  setmaxnreg_dec  setmaxnreg_inc
 //   wmma       wmma_fill  wmma_load_{a,b_row,b_col,c}  wmma_store_d  wmma_mma, on WmmaA WmmaB{Row,Col} WmmaAccumulator
-//   numbers    pack_f16x2  to_float  to_f16  ex2_approx  max3_s32  fmaxf  logf
+//   numbers    pack_{f16,bf16}x2  to_float  to_f16  to_bf16  ex2_approx  max3_s32  fmaxf  logf
 //              __float_as_{uint,int}  __{uint,int}_as_float
 //   lanes      shfl_xor  vote_any  elect_sync
 //   host side  launch  launch_clusters  multiprocessors  tensor_map_{3d,4d}

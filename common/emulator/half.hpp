@@ -1,4 +1,4 @@
-// f16 <-> f32 with the rounding of the GPU's conversions, in plain integer and f32 arithmetic: the same on every host.
+// f16 and bf16 <-> f32 with the rounding of the GPU's conversions, in plain integer and f32 arithmetic: the same on every host.
 #pragma once
 #include <bit>
 #include <cstdint>
@@ -31,6 +31,17 @@ inline uint16_t float_to_half(float value) {
   }
   const uint32_t to_even = magnitude >> 13 & 1u;
   return static_cast<uint16_t>(sign | ((magnitude - 0x38000000u + 0xfffu + to_even) >> 13));
+}
+
+inline float bfloat_to_float(uint16_t bfloat) {
+  return std::bit_cast<float>(static_cast<uint32_t>(bfloat) << 16);
+}
+
+// Rounds to nearest even, which a carry into the exponent does right, up to infinity. NaN becomes 0x7fff, as in PTX.
+inline uint16_t float_to_bfloat(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return 0x7fff;
+  return static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
 }
 
 }  // namespace emulator

@@ -61,10 +61,12 @@ void st_shared_v4(uint32_t address, uint4 value, CallSite site = CallSite::curre
 
 // ---- global memory ------------------------------------------------------------------------------------------------
 f16 ld_global_f16(const f16* address, CallSite site = CallSite::current());
+bf16 ld_global_bf16(const bf16* address, CallSite site = CallSite::current());
 float ld_global_f32(const float* address, CallSite site = CallSite::current());
 uint32_t ld_global_b32(const void* address, CallSite site = CallSite::current());
 uint4 ld_global_v4(const void* address, CallSite site = CallSite::current());
 void st_global_f16(f16* address, f16 value, CallSite site = CallSite::current());
+void st_global_bf16(bf16* address, bf16 value, CallSite site = CallSite::current());
 void st_global_f32(float* address, float value, CallSite site = CallSite::current());
 void st_global_b32(void* address, uint32_t value, CallSite site = CallSite::current());
 void st_global_v4(void* address, uint4 value, CallSite site = CallSite::current());
@@ -99,6 +101,10 @@ void stmatrix_x4(uint32_t row_address, const uint32_t (&matrices)[4], CallSite s
 void mma_m16n8k16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, CallSite site = CallSite::current());
 void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, const float (&c)[4],
                   CallSite site = CallSite::current());
+void mma_m16n8k16_bf16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1,
+                       CallSite site = CallSite::current());
+void mma_m16n8k16_bf16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, const float (&c)[4],
+                       CallSite site = CallSite::current());
 float shfl_xor(float value, int lane_mask, CallSite site = CallSite::current());
 bool vote_any(bool predicate, CallSite site = CallSite::current());
 // Here it is lane 0.
@@ -113,6 +119,15 @@ inline float to_float(f16 value) {
 }
 inline f16 to_f16(float value) {
   return {emulator::float_to_half(value)};
+}
+inline uint32_t pack_bf16x2(float low, float high) {
+  return emulator::float_to_bfloat(low) | static_cast<uint32_t>(emulator::float_to_bfloat(high)) << 16;
+}
+inline float to_float(bf16 value) {
+  return emulator::bfloat_to_float(value.bits);
+}
+inline bf16 to_bf16(float value) {
+  return {emulator::float_to_bfloat(value)};
 }
 inline uint32_t __float_as_uint(float value) {
   return std::bit_cast<uint32_t>(value);

@@ -218,6 +218,9 @@ void st_shared_v4(uint32_t address, uint4 value, CallSite site) {
 f16 ld_global_f16(const f16* address, CallSite site) {
   return load_global<f16>(Instruction::ld_global_f16, site, address);
 }
+bf16 ld_global_bf16(const bf16* address, CallSite site) {
+  return load_global<bf16>(Instruction::ld_global_bf16, site, address);
+}
 float ld_global_f32(const float* address, CallSite site) {
   return load_global<float>(Instruction::ld_global_f32, site, address);
 }
@@ -229,6 +232,9 @@ uint4 ld_global_v4(const void* address, CallSite site) {
 }
 void st_global_f16(f16* address, f16 value, CallSite site) {
   store_global(Instruction::st_global_f16, site, address, value);
+}
+void st_global_bf16(bf16* address, bf16 value, CallSite site) {
+  store_global(Instruction::st_global_bf16, site, address, value);
 }
 void st_global_f32(float* address, float value, CallSite site) {
   store_global(Instruction::st_global_f32, site, address, value);

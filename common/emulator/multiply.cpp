@@ -7,20 +7,22 @@
 #endif
 
 namespace emulator {
+namespace {
 
-void multiply_portable(const uint32_t (*a)[32], const uint32_t (*b)[32], float* product) {
+template <float (*TO_FLOAT)(uint16_t)>
+void multiply_by_lanes(const uint32_t (*a)[32], const uint32_t (*b)[32], float* product) {
   float A[16][16], B[16][8];
   for (int r = 0; r < 4; ++r) {
     for (int lane = 0; lane < 32; ++lane) {
       float* const pair = &A[lane / 4 + r % 2 * 8][lane % 4 * 2 + r / 2 * 8];
-      pair[0] = half_to_float(static_cast<uint16_t>(a[r][lane]));
-      pair[1] = half_to_float(static_cast<uint16_t>(a[r][lane] >> 16));
+      pair[0] = TO_FLOAT(static_cast<uint16_t>(a[r][lane]));
+      pair[1] = TO_FLOAT(static_cast<uint16_t>(a[r][lane] >> 16));
     }
   }
   for (int r = 0; r < 2; ++r) {
     for (int i = 0; i < 32; ++i) {
-      B[i / 8 * 2 + r * 8][i % 8] = half_to_float(static_cast<uint16_t>(b[r][i]));
-      B[i / 8 * 2 + r * 8 + 1][i % 8] = half_to_float(static_cast<uint16_t>(b[r][i] >> 16));
+      B[i / 8 * 2 + r * 8][i % 8] = TO_FLOAT(static_cast<uint16_t>(b[r][i]));
+      B[i / 8 * 2 + r * 8 + 1][i % 8] = TO_FLOAT(static_cast<uint16_t>(b[r][i] >> 16));
     }
   }
   for (int row = 0; row < 16; ++row) {
@@ -30,6 +32,21 @@ void multiply_portable(const uint32_t (*a)[32], const uint32_t (*b)[32], float* 
     }
     for (int column = 0; column < 8; ++column) product[row * 8 + column] = sums[column];
   }
+}
+
+template <float (*TO_FLOAT)(uint16_t)>
+void convert(const uint16_t* elements, float* floats, uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i) floats[i] = TO_FLOAT(elements[i]);
+}
+
+}  // namespace
+
+void multiply_portable(const uint32_t (*a)[32], const uint32_t (*b)[32], float* product) {
+  multiply_by_lanes<half_to_float>(a, b, product);
+}
+
+void multiply_bf16_portable(const uint32_t (*a)[32], const uint32_t (*b)[32], float* product) {
+  multiply_by_lanes<bfloat_to_float>(a, b, product);
 }
 
 void multiply_tile_portable(const float* a, const float* b, float* c, uint32_t n) {
@@ -44,22 +61,28 @@ void multiply_tile_portable(const float* a, const float* b, float* c, uint32_t n
   }
 }
 
-void to_floats_portable(const uint16_t* halves, float* floats, uint32_t count) {
-  for (uint32_t i = 0; i < count; ++i) floats[i] = half_to_float(halves[i]);
-}
-
 #if defined(__x86_64__)
 namespace {
 
 #define EMULATOR_AVX2 __attribute__((target("avx2,fma,f16c")))
 
+struct Half {
+  EMULATOR_AVX2 static __m256 floats(__m128i halves) { return _mm256_cvtph_ps(halves); }
+};
+struct Bfloat {
+  EMULATOR_AVX2 static __m256 floats(__m128i bfloats) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bfloats), 16));
+  }
+};
+
+template <class Element>
 EMULATOR_AVX2 void multiply_avx2(const uint32_t (*a)[32], const uint32_t (*b)[32], float* product) {
   alignas(32) float A[16][16];
   __m256 B[16];
   for (int r = 0; r < 4; ++r) {
-    for (int row = 0; row < 8; ++row) {  // 4 lanes hold 8 consecutive halves of a row
-      const __m128i halves = _mm_load_si128(reinterpret_cast<const __m128i*>(&a[r][4 * row]));
-      _mm256_store_ps(&A[row + r % 2 * 8][r / 2 * 8], _mm256_cvtph_ps(halves));
+    for (int row = 0; row < 8; ++row) {  // 4 lanes hold 8 consecutive elements of a row
+      const __m128i elements = _mm_load_si128(reinterpret_cast<const __m128i*>(&a[r][4 * row]));
+      _mm256_store_ps(&A[row + r % 2 * 8][r / 2 * 8], Element::floats(elements));
     }
   }
   const __m256i low_half = _mm256_set1_epi32(0xffff);
@@ -68,8 +91,8 @@ EMULATOR_AVX2 void multiply_avx2(const uint32_t (*a)[32], const uint32_t (*b)[32
       const __m256i pairs = _mm256_load_si256(reinterpret_cast<const __m256i*>(&b[r][8 * t]));
       const __m256i packed = _mm256_permute4x64_epi64(
           _mm256_packus_epi32(_mm256_and_si256(pairs, low_half), _mm256_srli_epi32(pairs, 16)), 0xd8);
-      B[2 * t + r * 8] = _mm256_cvtph_ps(_mm256_castsi256_si128(packed));
-      B[2 * t + r * 8 + 1] = _mm256_cvtph_ps(_mm256_extracti128_si256(packed, 1));
+      B[2 * t + r * 8] = Element::floats(_mm256_castsi256_si128(packed));
+      B[2 * t + r * 8 + 1] = Element::floats(_mm256_extracti128_si256(packed, 1));
     }
   }
   for (int first = 0; first < 16; first += 8) {
@@ -102,9 +125,10 @@ EMULATOR_AVX2 void multiply_tile_avx2(const float* a, const float* b, float* c, 
   }
 }
 
-EMULATOR_AVX2 void to_floats_avx2(const uint16_t* halves, float* floats, uint32_t count) {
+template <class Element>
+EMULATOR_AVX2 void convert_avx2(const uint16_t* elements, float* floats, uint32_t count) {
   for (uint32_t i = 0; i < count; i += 8)
-    _mm256_storeu_ps(floats + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(halves + i))));
+    _mm256_storeu_ps(floats + i, Element::floats(_mm_loadu_si128(reinterpret_cast<const __m128i*>(elements + i))));
 }
 
 bool has_avx2() {
@@ -115,13 +139,15 @@ bool has_avx2() {
 
 }  // namespace
 
-const Multiply multiply = has_avx2() ? multiply_avx2 : multiply_portable;
+const Multiply multiply = has_avx2() ? multiply_avx2<Half> : multiply_portable;
+const Multiply multiply_bf16 = has_avx2() ? multiply_avx2<Bfloat> : multiply_bf16_portable;
 const MultiplyTile multiply_tile = has_avx2() ? multiply_tile_avx2 : multiply_tile_portable;
-const ToFloats to_floats = has_avx2() ? to_floats_avx2 : to_floats_portable;
+const ToFloats to_floats = has_avx2() ? convert_avx2<Half> : convert<half_to_float>;
+const ToFloats bf16_to_floats = has_avx2() ? convert_avx2<Bfloat> : convert<bfloat_to_float>;
 #else
-const Multiply multiply = multiply_portable;
+const Multiply multiply = multiply_portable, multiply_bf16 = multiply_bf16_portable;
 const MultiplyTile multiply_tile = multiply_tile_portable;
-const ToFloats to_floats = to_floats_portable;
+const ToFloats to_floats = convert<half_to_float>, bf16_to_floats = convert<bfloat_to_float>;
 #endif
 
 }  // namespace emulator

@@ -1,18 +1,19 @@
-// The arithmetic of mma.m16n8k16 for a whole warp, and of wgmma for a warpgroup.
+// The arithmetic of mma.m16n8k16 for a whole warp, and of wgmma for a warpgroup, in f16 and in bf16.
 #pragma once
 #include <cstdint>
 
 namespace emulator {
 
 // product[16][8] = A[16][16] * B[16][8] in f32. Operands are registers by lane in PTX's fragment order, B's lanes with
-// row pairs outermost: a[r][lane], b[r][lane % 4 * 8 + lane / 4]. Products of f16 are exact in f32 and sums go by
-// ascending k, so that every host computes the same bits.
+// row pairs outermost: a[r][lane], b[r][lane % 4 * 8 + lane / 4]. Products are exact in f32, but for those of bf16 that
+// are subnormal there, and sums go by ascending k, so that every host computes the same bits.
 using Multiply = void (*)(const uint32_t (*a)[32], const uint32_t (*b)[32], float* product);
 
 void multiply_portable(const uint32_t (*a)[32], const uint32_t (*b)[32], float* product);
+void multiply_bf16_portable(const uint32_t (*a)[32], const uint32_t (*b)[32], float* product);
 
 // The fastest that this CPU can run.
-extern const Multiply multiply;
+extern const Multiply multiply, multiply_bf16;
 
 // C[64][n] += A[64][16] * B[16][n] in f32, for wgmma; n is a multiple of 8. As above the product's sum comes before C.
 using MultiplyTile = void (*)(const float* a, const float* b, float* c, uint32_t n);
@@ -21,9 +22,8 @@ void multiply_tile_portable(const float* a, const float* b, float* c, uint32_t n
 
 extern const MultiplyTile multiply_tile;
 
-// `count` halves, a multiple of 8.
-using ToFloats = void (*)(const uint16_t* halves, float* floats, uint32_t count);
-void to_floats_portable(const uint16_t* halves, float* floats, uint32_t count);
-extern const ToFloats to_floats;
+// `count` elements of 16 bits, a multiple of 8.
+using ToFloats = void (*)(const uint16_t* elements, float* floats, uint32_t count);
+extern const ToFloats to_floats, bf16_to_floats;
 
 }  // namespace emulator

@@ -30,10 +30,12 @@ enum class Instruction : uint8_t {
   st_shared_v2,
   st_shared_v4,
   ld_global_f16,
+  ld_global_bf16,
   ld_global_f32,
   ld_global_b32,
   ld_global_v4,
   st_global_f16,
+  st_global_bf16,
   st_global_f32,
   st_global_b32,
   st_global_v4,
@@ -54,8 +56,11 @@ enum class Instruction : uint8_t {
   ldmatrix_x4_trans,
   stmatrix_x4,
   mma,
+  mma_bf16,
   wgmma_ss,
   wgmma_rs,
+  wgmma_ss_bf16,
+  wgmma_rs_bf16,
   wgmma_fence,
   wgmma_commit,
   wgmma_wait,
@@ -85,7 +90,7 @@ inline bool is_bulk_copy(Instruction instruction) {
          instruction <= Instruction::cp_async_bulk_tensor_store_4d;
 }
 inline bool is_wgmma(Instruction instruction) {
-  return instruction == Instruction::wgmma_ss || instruction == Instruction::wgmma_rs;
+  return instruction >= Instruction::wgmma_ss && instruction <= Instruction::wgmma_rs_bf16;
 }
 
 struct Site {

@@ -32,6 +32,15 @@ TensorMap tensor_map_3d(Device& device, const f16* base, const uint64_t (&extent
 TensorMap tensor_map_4d(Device& device, const f16* base, const uint64_t (&extent)[4], const uint64_t (&stride_bytes)[3],
                         const uint32_t (&box)[4]);
 
+inline TensorMap tensor_map_3d(Device& device, const bf16* base, const uint64_t (&extent)[3],
+                               const uint64_t (&stride_bytes)[2], const uint32_t (&box)[3]) {
+  return tensor_map_3d(device, reinterpret_cast<const f16*>(base), extent, stride_bytes, box);
+}
+inline TensorMap tensor_map_4d(Device& device, const bf16* base, const uint64_t (&extent)[4],
+                               const uint64_t (&stride_bytes)[3], const uint32_t (&box)[4]) {
+  return tensor_map_4d(device, reinterpret_cast<const f16*>(base), extent, stride_bytes, box);
+}
+
 // A copy lands as late as it can: when no thread can go on without it. Its destination is NaN until then, and
 // afterwards for threads that have not waited at its mbarrier.
 void cp_async_bulk_tensor_3d(uint32_t shared_address, const TensorMap& map, int x, int y, int z, uint32_t mbarrier,

@@ -85,6 +85,27 @@ void ldmatrix(Instruction instruction, uint32_t (&matrices)[MATRICES], uint32_t 
   for (int i = 0; i < MATRICES; ++i) matrices[i] = current.warp->out[i][current.lane];
 }
 
+template <Instruction SELF>
+void multiply_add(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, const float (&c)[4],
+                  const CallSite& site) {
+  Warp& warp = *current.warp;
+  const uint32_t lane = current.lane;
+  for (int r = 0; r < 4; ++r) warp.in[r][lane] = a[r];
+  const uint32_t by_row = lane % 4 * 8 + lane / 4;
+  warp.in[4][by_row] = b0;
+  warp.in[5][by_row] = b1;
+  meet(SELF, site, [](Block& block, Warp& warp) {
+    ++block.counting.counters.mma;
+    if (block.counting.tracing) block.counting.trace_event(SELF, warp.site);
+    (SELF == Instruction::mma ? multiply : multiply_bf16)(warp.in, warp.in + 4, warp.product);
+  });
+  const float* const own = warp.product + 2 * lane;  // FragmentC: rows lane / 4 and lane / 4 + 8 of 8 columns
+  d[0] = c[0] + own[0];
+  d[1] = c[1] + own[1];
+  d[2] = c[2] + own[64];
+  d[3] = c[3] + own[65];
+}
+
 }  // namespace
 }  // namespace emulator
 
@@ -112,26 +133,20 @@ void stmatrix_x4(uint32_t row_address, const uint32_t (&matrices)[4], CallSite s
 }
 
 void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, const float (&c)[4], CallSite site) {
-  Warp& warp = *current.warp;
-  const uint32_t lane = current.lane;
-  for (int r = 0; r < 4; ++r) warp.in[r][lane] = a[r];
-  const uint32_t by_row = lane % 4 * 8 + lane / 4;
-  warp.in[4][by_row] = b0;
-  warp.in[5][by_row] = b1;
-  meet(Instruction::mma, site, [](Block& block, Warp& warp) {
-    ++block.counting.counters.mma;
-    if (block.counting.tracing) block.counting.trace_event(Instruction::mma, warp.site);
-    multiply(warp.in, warp.in + 4, warp.product);
-  });
-  const float* const own = warp.product + 2 * lane;  // FragmentC: rows lane / 4 and lane / 4 + 8 of 8 columns
-  d[0] = c[0] + own[0];
-  d[1] = c[1] + own[1];
-  d[2] = c[2] + own[64];
-  d[3] = c[3] + own[65];
+  multiply_add<Instruction::mma>(d, a, b0, b1, c, site);
 }
 
 void mma_m16n8k16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, CallSite site) {
-  mma_m16n8k16(c, a, b0, b1, c, site);
+  multiply_add<Instruction::mma>(c, a, b0, b1, c, site);
+}
+
+void mma_m16n8k16_bf16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, const float (&c)[4],
+                       CallSite site) {
+  multiply_add<Instruction::mma_bf16>(d, a, b0, b1, c, site);
+}
+
+void mma_m16n8k16_bf16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, CallSite site) {
+  multiply_add<Instruction::mma_bf16>(c, a, b0, b1, c, site);
 }
 
 float shfl_xor(float value, int lane_mask, CallSite site) {

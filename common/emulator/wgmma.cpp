@@ -213,8 +213,9 @@ struct Descriptor {
 
 class TileReader {
  public:
-  TileReader(Block& block, SiteId site, uint64_t product)
+  TileReader(Block& block, SiteId site, uint64_t product, ToFloats to_floats)
       : block_(block),
+        to_floats_(to_floats),
         reader_{current.warp->id / 4 * 4, 4, current.warp->id / 4 * 4 * 32, site, static_cast<uint32_t>(product)} {}
 
   Descriptor decode(uint64_t bits, const char* name) {
@@ -231,7 +232,7 @@ class TileReader {
     block_.scheduler.stop();
   }
 
-  // Eight halves.
+  // Eight elements.
   void read(uint32_t address, uint16_t* halves) {
     block_.require_valid(address, CHUNK_BYTES, reader_.site, reader_.thread);
     Hazard hazard;
@@ -252,7 +253,7 @@ class TileReader {
     for (uint32_t row = 0; row < rows; ++row) {
       for (uint32_t chunk = 0; chunk < 2; ++chunk) read(descriptor.chunk(row, chunk, 0), &halves_[row * K + chunk * 8]);
     }
-    to_floats(halves_.data(), elements, rows * K);
+    to_floats_(halves_.data(), elements, rows * K);
   }
   // 16 x columns, row by row.
   void read_mn_major(const Descriptor& descriptor, uint32_t columns, float* elements) {
@@ -261,11 +262,24 @@ class TileReader {
       for (uint32_t column = 0; column < columns; column += 8)
         read(descriptor.chunk(row, column % 64 / 8, column / 64), &halves_[row * columns + column]);
     }
-    to_floats(halves_.data(), elements, K * columns);
+    to_floats_(halves_.data(), elements, K * columns);
+  }
+  // From registers: FragmentA of each warp's 16 rows.
+  void read_registers(const Warpgroup& group, float* elements) {
+    halves_.resize(WARPGROUP_ROWS * K);
+    for (uint32_t thread = 0; thread < WARPGROUP_THREADS; ++thread) {
+      const uint32_t lane = thread % 32;
+      for (uint32_t r = 0; r < 4; ++r) {
+        const uint32_t row = thread / 32 * 16 + lane / 4 + r % 2 * 8, column = lane % 4 * 2 + r / 2 * 8;
+        std::memcpy(&halves_[row * K + column], group.in[thread].a + r, 4);
+      }
+    }
+    to_floats_(halves_.data(), elements, WARPGROUP_ROWS * K);
   }
 
  private:
   Block& block_;
+  ToFloats to_floats_;
   RaceDetector::Reader reader_;
   RaceDetector::Cell judged_ = 0;
   static thread_local std::vector<uint16_t> halves_;
@@ -276,17 +290,9 @@ void read_A(TileReader& reader, Warpgroup& group) {
   const WgmmaOperands& own = group.in[0];
   if (own.a == nullptr) {
     reader.read_k_major(reader.decode(own.a_descriptor, "A"), WARPGROUP_ROWS, group.A.data());
-    return;
+  } else {
+    reader.read_registers(group, group.A.data());
   }
-  uint16_t halves[WARPGROUP_ROWS * K];
-  for (uint32_t thread = 0; thread < WARPGROUP_THREADS; ++thread) {
-    const uint32_t lane = thread % 32;
-    for (uint32_t r = 0; r < 4; ++r) {  // FragmentA
-      const uint32_t row = thread / 32 * 16 + lane / 4 + r % 2 * 8, column = lane % 4 * 2 + r / 2 * 8;
-      std::memcpy(&halves[row * K + column], group.in[thread].a + r, 4);
-    }
-  }
-  to_floats(halves, group.A.data(), WARPGROUP_ROWS * K);
 }
 
 void read_B(TileReader& reader, Warpgroup& group) {
@@ -357,7 +363,7 @@ void multiply_as_warpgroup(Instruction instruction, const CallSite& call) {
   tile.site = site;
   ++block.counting.counters.wgmma;
   block.counting.counters.wgmma_flops += uint64_t{2} * WARPGROUP_ROWS * own.n * K;
-  TileReader reader(block, site, group.products);
+  TileReader reader(block, site, group.products, own.is_bf16 ? bf16_to_floats : to_floats);
   read_A(reader, group);
   read_B(reader, group);
   multiply_tile(group.A.data(), group.B.data(), tile.values.data(), own.n);
@@ -395,7 +401,10 @@ using namespace emulator;
 
 void wgmma(const WgmmaOperands& operands, CallSite call) {
   Block& block = *current.block;
-  const Instruction instruction = operands.a == nullptr ? Instruction::wgmma_ss : Instruction::wgmma_rs;
+  const bool in_shared = operands.a == nullptr;
+  const Instruction instruction = operands.is_bf16
+                                      ? (in_shared ? Instruction::wgmma_ss_bf16 : Instruction::wgmma_rs_bf16)
+                                      : (in_shared ? Instruction::wgmma_ss : Instruction::wgmma_rs);
   const uint32_t thread = current.thread(), bytes = operands.n * 2;
   const SiteId site = block.counting.site_id(instruction, call);
   if (thread / WARPGROUP_THREADS >= block.warpgroups.size()) incomplete_group(site);

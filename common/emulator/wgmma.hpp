@@ -44,19 +44,29 @@ struct WgmmaOperands {
   uint32_t n;         // columns of D
   const uint32_t* a;  // four registers; null: A lies at a_descriptor
   uint64_t a_descriptor, b_descriptor;
-  bool accumulate, trans_b;
+  bool accumulate, trans_b, is_bf16;
 };
 void wgmma(const WgmmaOperands& operands, CallSite site);
 
 template <bool TRANS_B = false, int N_TILES>
 void wgmma_ss(float (&d)[N_TILES][4], uint64_t a, uint64_t b, bool accumulate = true,
               CallSite site = CallSite::current()) {
-  wgmma({&d[0][0], 8 * N_TILES, nullptr, a, b, accumulate, TRANS_B}, site);
+  wgmma({&d[0][0], 8 * N_TILES, nullptr, a, b, accumulate, TRANS_B, false}, site);
 }
 template <bool TRANS_B = false, int N_TILES>
 void wgmma_rs(float (&d)[N_TILES][4], const uint32_t (&a)[4], uint64_t b, bool accumulate = true,
               CallSite site = CallSite::current()) {
-  wgmma({&d[0][0], 8 * N_TILES, a, 0, b, accumulate, TRANS_B}, site);
+  wgmma({&d[0][0], 8 * N_TILES, a, 0, b, accumulate, TRANS_B, false}, site);
+}
+template <bool TRANS_B = false, int N_TILES>
+void wgmma_ss_bf16(float (&d)[N_TILES][4], uint64_t a, uint64_t b, bool accumulate = true,
+                   CallSite site = CallSite::current()) {
+  wgmma({&d[0][0], 8 * N_TILES, nullptr, a, b, accumulate, TRANS_B, true}, site);
+}
+template <bool TRANS_B = false, int N_TILES>
+void wgmma_rs_bf16(float (&d)[N_TILES][4], const uint32_t (&a)[4], uint64_t b, bool accumulate = true,
+                   CallSite site = CallSite::current()) {
+  wgmma({&d[0][0], 8 * N_TILES, a, 0, b, accumulate, TRANS_B, true}, site);
 }
 
 // All blocks are taken to start with the most registers that their launch bounds could give: 65536 / threads.

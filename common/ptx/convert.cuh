@@ -1,6 +1,7 @@
-// Numbers: conversions between f32 and f16, the exponential of the special-function unit, a maximum of three.
+// Numbers: conversions between f32 and f16 or bf16, the exponential of the special-function unit, a maximum of three.
 #pragma once
 #include <cstdint>
+#include "common/architecture.cuh"
 #include "common/attention.hpp"
 
 inline namespace ptx {
@@ -28,6 +29,26 @@ __device__ __forceinline__ float to_float(f16 value) {
 __device__ __forceinline__ f16 to_f16(float value) {
   f16 result;
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(result.bits) : "f"(value));
+  return result;
+}
+
+// The same of bf16, sm_80 and newer. Source: PTX ISA, "cvt", cvt.rn.bf16x2.f32.
+__device__ __forceinline__ uint32_t pack_bf16x2(float low, float high) {
+  needs_sm<80>();
+  uint32_t packed;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+  return packed;
+}
+
+// Every bf16 is an f32 whose lower half is zero. Needs no conversion, and sm_80 has none.
+__device__ __forceinline__ float to_float(bf16 value) {
+  return __uint_as_float(static_cast<uint32_t>(value.bits) << 16);
+}
+
+__device__ __forceinline__ bf16 to_bf16(float value) {
+  needs_sm<80>();
+  bf16 result;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(result.bits) : "f"(value));
   return result;
 }
 

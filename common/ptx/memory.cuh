@@ -23,6 +23,12 @@ __device__ __forceinline__ f16 ld_global_f16(const f16* address) {
   return value;
 }
 
+__device__ __forceinline__ bf16 ld_global_bf16(const bf16* address) {
+  bf16 value;
+  asm volatile("ld.global.b16 %0, [%1];" : "=h"(value.bits) : "l"(address));
+  return value;
+}
+
 __device__ __forceinline__ float ld_global_f32(const float* address) {
   float value;
   asm volatile("ld.global.f32 %0, [%1];" : "=f"(value) : "l"(address));
@@ -35,7 +41,7 @@ __device__ __forceinline__ uint32_t ld_global_b32(const void* address) {
   return value;
 }
 
-// 16 bytes, 16-byte aligned: eight f16.
+// 16 bytes, 16-byte aligned: eight elements of 16 bits.
 __device__ __forceinline__ uint4 ld_global_v4(const void* address) {
   uint4 value;
   asm volatile("ld.global.v4.b32 {%0, %1, %2, %3}, [%4];"
@@ -45,6 +51,10 @@ __device__ __forceinline__ uint4 ld_global_v4(const void* address) {
 }
 
 __device__ __forceinline__ void st_global_f16(f16* address, f16 value) {
+  asm volatile("st.global.b16 [%0], %1;" ::"l"(address), "h"(value.bits) : "memory");
+}
+
+__device__ __forceinline__ void st_global_bf16(bf16* address, bf16 value) {
   asm volatile("st.global.b16 [%0], %1;" ::"l"(address), "h"(value.bits) : "memory");
 }
 

@@ -6,6 +6,7 @@
 #include <cuda.h>
 #include <cudaTypedefs.h>
 #include <cstdint>
+#include <type_traits>
 #include "common/architecture.cuh"
 #include "common/attention.hpp"
 #include "common/ptx/launch.cuh"
@@ -32,14 +33,17 @@ inline PFN_cuTensorMapEncodeTiled_v12000 tensor_map_encoder() {
   return encoder;
 }
 
-// Describes a tensor of f16 in global memory, which must stay there as long as the map is used. Fastest dimension
+// Describes a tensor of f16 or bf16 in global memory, which must stay there as long as the map is used. Fastest dimension
 // first: `extent` in elements, `stride_bytes` from one element to the next of each dimension but the first (whose
 // stride is 2), `box` in elements. `base` is aligned to 16 bytes, strides are multiples of 16, a box has at most 256
 // elements a side, and box[0] is 64: its rows are 128 bytes, the span of the swizzle (cp_async_bulk_tensor_3d). Errors
 // are recorded in `device`.
-template <int RANK>
-TensorMap tensor_map(Device& device, const f16* base, const uint64_t (&extent)[RANK],
+template <class Element, int RANK>
+TensorMap tensor_map(Device& device, const Element* base, const uint64_t (&extent)[RANK],
                      const uint64_t (&stride_bytes)[RANK - 1], const uint32_t (&box)[RANK]) {
+  static_assert(std::is_same_v<Element, f16> || std::is_same_v<Element, bf16>);
+  constexpr auto TYPE =
+      std::is_same_v<Element, f16> ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
   TensorMap map = {};
   if (device.error != cudaSuccess) return map;
   const auto encode = tensor_map_encoder();
@@ -49,20 +53,21 @@ TensorMap tensor_map(Device& device, const f16* base, const uint64_t (&extent)[R
   }
   uint32_t element_strides[RANK];
   for (uint32_t& stride : element_strides) stride = 1;
-  const CUresult result =
-      encode(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, RANK, const_cast<f16*>(base), extent, stride_bytes, box,
-             element_strides, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const CUresult result = encode(&map, TYPE, RANK, const_cast<Element*>(base), extent, stride_bytes, box,
+                                 element_strides, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                                 CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) device.error = cudaErrorInvalidValue;
   return map;
 }
-inline TensorMap tensor_map_3d(Device& device, const f16* base, const uint64_t (&extent)[3],
-                               const uint64_t (&stride_bytes)[2], const uint32_t (&box)[3]) {
-  return tensor_map<3>(device, base, extent, stride_bytes, box);
+template <class Element>
+TensorMap tensor_map_3d(Device& device, const Element* base, const uint64_t (&extent)[3],
+                        const uint64_t (&stride_bytes)[2], const uint32_t (&box)[3]) {
+  return tensor_map(device, base, extent, stride_bytes, box);
 }
-inline TensorMap tensor_map_4d(Device& device, const f16* base, const uint64_t (&extent)[4],
-                               const uint64_t (&stride_bytes)[3], const uint32_t (&box)[4]) {
-  return tensor_map<4>(device, base, extent, stride_bytes, box);
+template <class Element>
+TensorMap tensor_map_4d(Device& device, const Element* base, const uint64_t (&extent)[4],
+                        const uint64_t (&stride_bytes)[3], const uint32_t (&box)[4]) {
+  return tensor_map(device, base, extent, stride_bytes, box);
 }
 
 // One arrival at an mbarrier, without waiting, as mbarrier_arrive; and the phase completes only when `bytes` (at most

@@ -15,7 +15,7 @@ inline namespace ptx {
 
 // ---- where a tile lies ---------------------------------------------------------------------------------------------
 
-// Tells wgmma of a tile of f16 as the copy engine lays it out with 128-byte swizzle: panels of 64 columns, of which
+// Tells wgmma of a tile of f16 or bf16 as the copy engine lays it out with 128-byte swizzle: panels of 64 columns, of which
 // every row is 128 bytes. Eight rows are 1024 bytes, to which panels are aligned; the next eight rows follow.
 //   K-major   the columns are the k dimension: Q and K of Q K^T. 16 columns, one instruction's k, are 32 bytes.
 //   MN-major  the rows are: V of P V. An instruction takes 16 rows, and `panel_bytes` is from one panel to the next.
@@ -98,18 +98,39 @@ __device__ __forceinline__ void wgmma_wait(Registers&... registers) {
 #define WGMMA_D_192 WGMMA_D_176, WGMMA_TILE(22), WGMMA_TILE(23)
 #define WGMMA_D_256 WGMMA_D_192, WGMMA_TILES(24), WGMMA_TILES(28)
 // The numbers are those of the operands after the accumulators, N / 2 and following.
-#define WGMMA_SS(N, A, B, ACCUMULATE, TRANS)                                                   \
-  asm volatile("{\n.reg .pred accumulate;\nsetp.ne.b32 accumulate, %" #ACCUMULATE              \
-               ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N "k16.f32.f16.f16 {" WGMMA_TEXT_##N \
-               "}, %" #A ", %" #B ", accumulate, 1, 1, 0, %" #TRANS ";\n}"                     \
-               : WGMMA_D_##N                                                                   \
-               : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)), "n"(TRANS_B))
-#define WGMMA_RS(N, A0, A1, A2, A3, B, ACCUMULATE, TRANS)                                                \
+#define WGMMA_SS(TYPE, N, A, B, ACCUMULATE, TRANS)                                                       \
+  if constexpr (8 * N_TILES == N)                                                                        \
   asm volatile("{\n.reg .pred accumulate;\nsetp.ne.b32 accumulate, %" #ACCUMULATE                        \
-               ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N "k16.f32.f16.f16 {" WGMMA_TEXT_##N           \
+               ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" WGMMA_TEXT_##N \
+               "}, %" #A ", %" #B ", accumulate, 1, 1, 0, %" #TRANS ";\n}"                               \
+               : WGMMA_D_##N                                                                             \
+               : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)), "n"(TRANS_B))
+#define WGMMA_RS(TYPE, N, A0, A1, A2, A3, B, ACCUMULATE, TRANS)                                          \
+  if constexpr (8 * N_TILES == N)                                                                        \
+  asm volatile("{\n.reg .pred accumulate;\nsetp.ne.b32 accumulate, %" #ACCUMULATE                        \
+               ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" WGMMA_TEXT_##N \
                "}, {%" #A0 ", %" #A1 ", %" #A2 ", %" #A3 "}, %" #B ", accumulate, 1, 1, %" #TRANS ";\n}" \
                : WGMMA_D_##N                                                                             \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate)), "n"(TRANS_B))
+// That of N = 8 N_TILES.
+#define WGMMA_SS_OF(TYPE)              \
+  WGMMA_SS(TYPE, 64, 32, 33, 34, 35);  \
+  WGMMA_SS(TYPE, 96, 48, 49, 50, 51);  \
+  WGMMA_SS(TYPE, 128, 64, 65, 66, 67); \
+  WGMMA_SS(TYPE, 176, 88, 89, 90, 91); \
+  WGMMA_SS(TYPE, 192, 96, 97, 98, 99); \
+  WGMMA_SS(TYPE, 256, 128, 129, 130, 131)
+#define WGMMA_RS_OF(TYPE)                             \
+  WGMMA_RS(TYPE, 64, 32, 33, 34, 35, 36, 37, 38);     \
+  WGMMA_RS(TYPE, 96, 48, 49, 50, 51, 52, 53, 54);     \
+  WGMMA_RS(TYPE, 128, 64, 65, 66, 67, 68, 69, 70);    \
+  WGMMA_RS(TYPE, 176, 88, 89, 90, 91, 92, 93, 94);    \
+  WGMMA_RS(TYPE, 192, 96, 97, 98, 99, 100, 101, 102); \
+  WGMMA_RS(TYPE, 256, 128, 129, 130, 131, 132, 133, 134)
+
+template <int N_TILES>
+constexpr bool HAS_OPERAND_LIST =
+    N_TILES == 8 || N_TILES == 12 || N_TILES == 16 || N_TILES == 22 || N_TILES == 24 || N_TILES == 32;
 
 // D[64 x N] += A[64 x 16] B[16 x N], or without `accumulate` D = A B: f16 operands, f32 accumulation. N = 8 N_TILES is
 // 64, 96, 128, 176, 192 or 256. Warp w of the warpgroup holds rows 16w to 16w + 15, as FragmentC for every eight
@@ -117,30 +138,33 @@ __device__ __forceinline__ void wgmma_wait(Registers&... registers) {
 // rows are k).
 template <bool TRANS_B = false, int N_TILES>
 __device__ __forceinline__ void wgmma_ss(float (&d)[N_TILES][4], uint64_t a, uint64_t b, bool accumulate = true) {
-  constexpr int N = 8 * N_TILES;
-  static_assert(N == 64 || N == 96 || N == 128 || N == 176 || N == 192 || N == 256, "no operand list for this N");
+  static_assert(HAS_OPERAND_LIST<N_TILES>, "no operand list for this N");
   needs_sm_90a();
-  if constexpr (N == 64) WGMMA_SS(64, 32, 33, 34, 35);
-  if constexpr (N == 96) WGMMA_SS(96, 48, 49, 50, 51);
-  if constexpr (N == 128) WGMMA_SS(128, 64, 65, 66, 67);
-  if constexpr (N == 176) WGMMA_SS(176, 88, 89, 90, 91);
-  if constexpr (N == 192) WGMMA_SS(192, 96, 97, 98, 99);
-  if constexpr (N == 256) WGMMA_SS(256, 128, 129, 130, 131);
+  WGMMA_SS_OF("f16");
 }
 
 // The same with A in registers: of each warp its 16 rows, as FragmentA.
 template <bool TRANS_B = false, int N_TILES>
 __device__ __forceinline__ void wgmma_rs(float (&d)[N_TILES][4], const uint32_t (&a)[4], uint64_t b,
                                          bool accumulate = true) {
-  constexpr int N = 8 * N_TILES;
-  static_assert(N == 64 || N == 96 || N == 128 || N == 176 || N == 192 || N == 256, "no operand list for this N");
+  static_assert(HAS_OPERAND_LIST<N_TILES>, "no operand list for this N");
   needs_sm_90a();
-  if constexpr (N == 64) WGMMA_RS(64, 32, 33, 34, 35, 36, 37, 38);
-  if constexpr (N == 96) WGMMA_RS(96, 48, 49, 50, 51, 52, 53, 54);
-  if constexpr (N == 128) WGMMA_RS(128, 64, 65, 66, 67, 68, 69, 70);
-  if constexpr (N == 176) WGMMA_RS(176, 88, 89, 90, 91, 92, 93, 94);
-  if constexpr (N == 192) WGMMA_RS(192, 96, 97, 98, 99, 100, 101, 102);
-  if constexpr (N == 256) WGMMA_RS(256, 128, 129, 130, 131, 132, 133, 134);
+  WGMMA_RS_OF("f16");
+}
+
+// Both in bf16: the same tiles and layouts.
+template <bool TRANS_B = false, int N_TILES>
+__device__ __forceinline__ void wgmma_ss_bf16(float (&d)[N_TILES][4], uint64_t a, uint64_t b, bool accumulate = true) {
+  static_assert(HAS_OPERAND_LIST<N_TILES>, "no operand list for this N");
+  needs_sm_90a();
+  WGMMA_SS_OF("bf16");
+}
+template <bool TRANS_B = false, int N_TILES>
+__device__ __forceinline__ void wgmma_rs_bf16(float (&d)[N_TILES][4], const uint32_t (&a)[4], uint64_t b,
+                                              bool accumulate = true) {
+  static_assert(HAS_OPERAND_LIST<N_TILES>, "no operand list for this N");
+  needs_sm_90a();
+  WGMMA_RS_OF("bf16");
 }
 
 #undef WGMMA_TEXT_64
@@ -159,6 +183,8 @@ __device__ __forceinline__ void wgmma_rs(float (&d)[N_TILES][4], const uint32_t 
 #undef WGMMA_D_256
 #undef WGMMA_SS
 #undef WGMMA_RS
+#undef WGMMA_SS_OF
+#undef WGMMA_RS_OF
 
 // ---- who has how many registers ------------------------------------------------------------------------------------
 

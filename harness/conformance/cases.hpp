@@ -71,11 +71,19 @@ inline std::vector<uint32_t> matrix_rows() {
   return words;
 }
 
-// A[16 x 16] and B[16 x 8] as f16, C[16 x 8] as integers: small enough that every order of summation is exact.
-inline std::vector<uint32_t> mma_operands() {
+// An integer so small that both types have it.
+inline uint32_t as_f16(int value) {
+  return ladder::to_f16(static_cast<float>(value)).bits;
+}
+inline uint32_t as_bf16(int value) {
+  return std::bit_cast<uint32_t>(static_cast<float>(value)) >> 16;
+}
+
+// A[16 x 16] and B[16 x 8] as f16 or bf16, C[16 x 8] as integers: small enough that every order of summation is exact.
+inline std::vector<uint32_t> mma_operands(uint32_t (*element)(int) = as_f16) {
   std::vector<uint32_t> words;
-  for (int i = 0; i < 16 * 16; ++i) words.push_back(ladder::to_f16(static_cast<float>(i * i % 17 - 8)).bits);
-  for (int i = 0; i < 16 * 8; ++i) words.push_back(ladder::to_f16(static_cast<float>(i * 5 % 13 + i / 32 - 7)).bits);
+  for (int i = 0; i < 16 * 16; ++i) words.push_back(element(i * i % 17 - 8));
+  for (int i = 0; i < 16 * 8; ++i) words.push_back(element(i * 5 % 13 + i / 32 - 7));
   for (int i = 0; i < 16 * 8; ++i) words.push_back(static_cast<uint32_t>(i * 11 % 199 - 99));
   return words;
 }
@@ -109,13 +117,10 @@ inline std::vector<uint32_t> wmma_operands() {
 }
 
 // A[64 x 64] and 64 x n of B, so small that every sum is exact and all columns of D differ.
-inline std::vector<uint32_t> wgmma_operands(uint32_t n) {
+inline std::vector<uint32_t> wgmma_operands(uint32_t n, uint32_t (*element)(int) = as_f16) {
   std::vector<uint32_t> words;
-  const auto add = [&](int count, auto element) {
-    for (int i = 0; i < count; i += 2) {
-      const auto half = [&](int j) { return uint32_t{ladder::to_f16(static_cast<float>(element(j))).bits}; };
-      words.push_back(half(i) | half(i + 1) << 16);
-    }
+  const auto add = [&](int count, auto value) {
+    for (int i = 0; i < count; i += 2) words.push_back(element(value(i)) | element(value(i + 1)) << 16);
   };
   add(64 * 64, [](int i) { return i * i % 17 - 8; });
   add(static_cast<int>(n) * 64, [](int i) { return i * 5 % 13 + i / 64 % 7 - 7; });
@@ -151,9 +156,26 @@ inline std::vector<uint32_t> rounding_inputs() {
   return words;
 }
 
-// Every value above with the one behind it: both halves of the register see every decision.
-inline std::vector<uint32_t> rounding_pairs() {
-  const std::vector<uint32_t> values = rounding_inputs();
+// The same of bf16.
+inline std::vector<uint32_t> bf16_rounding_inputs() {
+  constexpr float INF = std::numeric_limits<float>::infinity();
+  std::vector<uint32_t> words = bits_of({
+      0.0f,         -0.0f,         1.0f,           -1.0f,          -13.0f,
+      0.1f,         1.0f / 3.0f,   70000.0f,                                           // numbers
+      0x1.01p0f,    0x1.03p0f,     -0x1.01p0f,     0x1.010002p0f,  0x1.00fffep0f,      // ties around 1, and just beside one
+      257.0f,       259.0f,        -257.0f,        511.0f,                             // ties among integers
+      0x1.fep127f,  0x1.fefffep127f, 0x1.ffp127f,  -0x1.ffp127f,   0x1.fffffep127f,
+      INF,          -INF,                                                              // up to infinity
+      0x1p-126f,    0x1.fcp-127f,  0x1.fep-127f,   0x1.fdp-127f,                       // normal and subnormal meet
+      0x1p-133f,    -0x1p-133f,    0x1p-134f,      0x1.00002p-134f, 0x1.8p-133f,
+      0x1.8p-132f,  0x1p-135f,     0x1p-149f,                                          // the smallest
+  });
+  for (const uint32_t nan : {0x7fc00000u, 0xffc00000u, 0x7f800001u, 0x7fffffffu}) words.push_back(nan);
+  return words;
+}
+
+// Every value with the one behind it: both halves of the register see every decision.
+inline std::vector<uint32_t> in_pairs(const std::vector<uint32_t>& values) {
   std::vector<uint32_t> words;
   for (size_t i = 0; i < values.size(); ++i) {
     words.push_back(values[i]);
@@ -169,6 +191,16 @@ inline std::vector<uint32_t> every_exponent() {
     for (const uint32_t mantissa : {0x000u, 0x001u, 0x200u, 0x3ffu}) {
       words.push_back((words.size() * 3 / 2 % 2) << 15 | exponent << 10 | mantissa);
     }
+  }
+  return words;
+}
+
+// The same of bf16, of the exponents at both ends and around 1.
+inline std::vector<uint32_t> bf16_exponents() {
+  std::vector<uint32_t> words;
+  for (const uint32_t exponent : {0u, 1u, 2u, 112u, 113u, 126u, 127u, 128u, 142u, 143u, 253u, 254u, 255u}) {
+    for (const uint32_t mantissa : {0x00u, 0x01u, 0x40u, 0x7fu})
+      words.push_back((words.size() * 3 / 2 % 2) << 15 | exponent << 7 | mantissa);
   }
   return words;
 }
@@ -195,7 +227,8 @@ inline uint32_t size(const std::vector<uint32_t>& words) {
 }  // namespace cases
 
 // D = A B with all of B's forms: 64 x 64 x n.
-inline ladder::conformance::Case wgmma(std::string_view name, void (*kernel)(const uint32_t*, uint32_t*), uint32_t n) {
+inline ladder::conformance::Case wgmma(std::string_view name, void (*kernel)(const uint32_t*, uint32_t*), uint32_t n,
+                                       uint32_t (*element)(int) = cases::as_f16) {
   return {
       .primitive = name,
       .what = "D[64 x n] = A[64 x 64] B on small integers, in four slices of k",
@@ -203,7 +236,7 @@ inline ladder::conformance::Case wgmma(std::string_view name, void (*kernel)(con
                     ? "D as integers, row by row"
                     : "words 2t, 2t+1: of the elements of thread t in its two rows the sum, each times its column + 1",
       .kernel = kernel,
-      .input = cases::wgmma_operands(n),
+      .input = cases::wgmma_operands(n, element),
       .output_words = n == 64 ? 4096u : 256u,
       .threads = 128,
       .smem_bytes = WGMMA_SMEM,
@@ -239,6 +272,8 @@ inline std::vector<ladder::conformance::Case> all_cases() {
      .smem_bytes = 512},
     {.primitive = "ld_global_f16", .what = "lane l loads half 5l mod 32",
      .layout = "word l: lane l", .kernel = ld_global_f16_case, .input = matrix_rows(), .output_words = 32},
+    {.primitive = "ld_global_bf16", .what = "lane l loads element 5l mod 32",
+     .layout = "word l: lane l", .kernel = ld_global_bf16_case, .input = matrix_rows(), .output_words = 32},
     {.primitive = "ld_global_b32", .what = "lane l loads word 5l mod 32",
      .layout = "word l: lane l", .kernel = ld_global_b32_case, .input = numbered(32), .output_words = 32},
     {.primitive = "ld_global_f32", .what = "lane l loads word 5l mod 32",
@@ -248,6 +283,8 @@ inline std::vector<ladder::conformance::Case> all_cases() {
      .output_words = 128},
     {.primitive = "st_global_f16", .what = "lane l stores half 5l mod 32",
      .layout = "global memory, word by word", .kernel = st_global_f16_case, .input = numbered(32), .output_words = 16},
+    {.primitive = "st_global_bf16", .what = "lane l stores element 5l mod 32",
+     .layout = "global memory, word by word", .kernel = st_global_bf16_case, .input = numbered(32), .output_words = 16},
     {.primitive = "st_global_b32", .what = "lane l stores word 5l mod 32",
      .layout = "global memory, word by word", .kernel = st_global_b32_case, .input = numbered(32), .output_words = 32},
     {.primitive = "st_global_f32", .what = "lane l stores word 5l mod 32",
@@ -372,6 +409,12 @@ inline std::vector<ladder::conformance::Case> all_cases() {
     wgmma("wgmma_rs.trans_b", wgmma_rs_case<64, true>, 64),
     wgmma("wgmma_rs.n128_trans_b", wgmma_rs_case<128, true>, 128),
     wgmma("wgmma_rs.n256_trans_b", wgmma_rs_case<256, true>, 256),
+    wgmma("wgmma_ss_bf16", wgmma_ss_case<64, false, true>, 64, as_bf16),
+    wgmma("wgmma_ss_bf16.n256", wgmma_ss_case<256, false, true>, 256, as_bf16),
+    wgmma("wgmma_ss_bf16.trans_b", wgmma_ss_case<64, true, true>, 64, as_bf16),
+    wgmma("wgmma_rs_bf16", wgmma_rs_case<64, false, true>, 64, as_bf16),
+    wgmma("wgmma_rs_bf16.n256", wgmma_rs_case<256, false, true>, 256, as_bf16),
+    wgmma("wgmma_rs_bf16.n128_trans_b", wgmma_rs_case<128, true, true>, 128, as_bf16),
     {.primitive = "wgmma_fence", .what = "D is thread number t, then D += A B over k = 0..15, D *= 2, D += A B over k = 16..31",
      .layout = "D[64 x 64] as integers, row by row", .kernel = wgmma_fence_case, .input = wgmma_operands(64),
      .output_words = 4096, .threads = 128, .smem_bytes = WGMMA_SMEM, .words_per_line = 64, .min_sm = 90},
@@ -404,6 +447,12 @@ inline std::vector<ladder::conformance::Case> all_cases() {
     {.primitive = "mma_m16n8k16.own_c", .what = "D = A B + C on small integers, C in registers of its own",
      .layout = "D[16 x 8], then C[16 x 8], as integers, row by row", .kernel = mma_m16n8k16_case<true>,
      .input = mma_operands(), .output_words = 256},
+    {.primitive = "mma_m16n8k16_bf16", .what = "D = A B + C on small integers in bf16",
+     .layout = "D[16 x 8] as integers, row by row", .kernel = mma_m16n8k16_case<false, true>,
+     .input = mma_operands(as_bf16), .output_words = 128},
+    {.primitive = "mma_m16n8k16_bf16.own_c", .what = "D = A B + C on small integers in bf16, C in registers of its own",
+     .layout = "D[16 x 8], then C[16 x 8], as integers, row by row", .kernel = mma_m16n8k16_case<true, true>,
+     .input = mma_operands(as_bf16), .output_words = 256},
     {.primitive = "wmma_fill", .what = "fill a 16x16 fragment and store it",
      .layout = "the matrix as integers, row by row", .kernel = wmma_fill_case, .input = numbered(1),
      .output_words = 256, .smem_bytes = F32_BYTES, .words_per_line = 16},
@@ -426,11 +475,20 @@ inline std::vector<ladder::conformance::Case> all_cases() {
      .layout = "two D[16 x 16] as integers, row by row", .kernel = wmma_mma_case, .input = wmma_operands(),
      .output_words = 512, .smem_bytes = 2 * F16_BYTES + F32_BYTES, .words_per_line = 16},
     {.primitive = "pack_f16x2", .what = "two f32 to two f16, round to nearest even",
-     .layout = "each line: low, high (f32), packed", .kernel = pack_f16x2_case, .input = rounding_pairs(),
+     .layout = "each line: low, high (f32), packed", .kernel = pack_f16x2_case, .input = in_pairs(rounding_inputs()),
      .output_words = 3 * rounding_inputs().size(), .threads = size(rounding_inputs()), .words_per_line = 3},
+    {.primitive = "pack_bf16x2", .what = "two f32 to two bf16, round to nearest even",
+     .layout = "each line: low, high (f32), packed", .kernel = pack_bf16x2_case, .input = in_pairs(bf16_rounding_inputs()),
+     .output_words = 3 * bf16_rounding_inputs().size(), .threads = size(bf16_rounding_inputs()), .words_per_line = 3},
     {.primitive = "to_float", .what = "f16 to f32",
-     .layout = "each line: f16, f32", .kernel = to_float_case, .input = every_exponent(),
+     .layout = "each line: f16, f32", .kernel = to_float_case<f16>, .input = every_exponent(),
      .output_words = 2 * every_exponent().size(), .threads = size(every_exponent()), .words_per_line = 2},
+    {.primitive = "to_float.bf16", .what = "bf16 to f32",
+     .layout = "each line: bf16, f32", .kernel = to_float_case<bf16>, .input = bf16_exponents(),
+     .output_words = 2 * bf16_exponents().size(), .threads = size(bf16_exponents()), .words_per_line = 2},
+    {.primitive = "to_bf16", .what = "f32 to bf16, round to nearest even",
+     .layout = "each line: f32, bf16", .kernel = to_bf16_case, .input = bf16_rounding_inputs(),
+     .output_words = 2 * bf16_rounding_inputs().size(), .threads = size(bf16_rounding_inputs()), .words_per_line = 2},
     {.primitive = "to_f16", .what = "f32 to f16, round to nearest even",
      .layout = "each line: f32, f16", .kernel = to_f16_case, .input = rounding_inputs(),
      .output_words = 2 * rounding_inputs().size(), .threads = size(rounding_inputs()), .words_per_line = 2},

@@ -90,6 +90,11 @@ __global__ void ld_global_f16_case(const uint32_t* in, uint32_t* out) {
   out[threadIdx.x] = ld_global_f16(halves + scatter(threadIdx.x)).bits;
 }
 
+__global__ void ld_global_bf16_case(const uint32_t* in, uint32_t* out) {
+  const bf16* elements = reinterpret_cast<const bf16*>(in);
+  out[threadIdx.x] = ld_global_bf16(elements + scatter(threadIdx.x)).bits;
+}
+
 __global__ void ld_global_b32_case(const uint32_t* in, uint32_t* out) {
   out[threadIdx.x] = ld_global_b32(in + scatter(threadIdx.x));
 }
@@ -112,6 +117,11 @@ __global__ void ld_global_v4_case(const uint32_t* in, uint32_t* out) {
 __global__ void st_global_f16_case(const uint32_t* in, uint32_t* out) {
   f16* halves = reinterpret_cast<f16*>(out);
   st_global_f16(halves + scatter(threadIdx.x), f16{static_cast<uint16_t>(in[threadIdx.x])});
+}
+
+__global__ void st_global_bf16_case(const uint32_t* in, uint32_t* out) {
+  bf16* elements = reinterpret_cast<bf16*>(out);
+  st_global_bf16(elements + scatter(threadIdx.x), bf16{static_cast<uint16_t>(in[threadIdx.x])});
 }
 
 __global__ void st_global_b32_case(const uint32_t* in, uint32_t* out) {
@@ -534,9 +544,9 @@ __global__ void ldmatrix_x4_trans_case(const uint32_t* in, uint32_t* out) {
   for (uint32_t i = 0; i < 4; ++i) out[4 * threadIdx.x + i] = matrices[i];
 }
 
-// D = A B + C on whole matrices, one word per element: in = A[16 x 16], B[16 x 8] (f16 bits), C[16 x 8] (integers).
-// With a C of its own, out = D and what is in C afterwards.
-template <bool OWN_C>
+// D = A B + C on whole matrices, one word per element: in = A[16 x 16], B[16 x 8] (f16 or bf16 bits), C[16 x 8]
+// (integers). With a C of its own, out = D and what is in C afterwards.
+template <bool OWN_C, bool BF16 = false>
 __global__ void mma_m16n8k16_case(const uint32_t* in, uint32_t* out) {
   const int lane = static_cast<int>(threadIdx.x);
   const uint32_t *A = in, *B = A + 16 * 16, *C = B + 16 * 8;
@@ -553,8 +563,13 @@ __global__ void mma_m16n8k16_case(const uint32_t* in, uint32_t* out) {
     c[i] = static_cast<float>(static_cast<int32_t>(integer));
   }
   float d[4] = {};
-  if (OWN_C) mma_m16n8k16(d, a, b[0], b[1], c);
-  if (!OWN_C) mma_m16n8k16(c, a, b[0], b[1]);
+  if constexpr (BF16) {
+    if (OWN_C) mma_m16n8k16_bf16(d, a, b[0], b[1], c);
+    if (!OWN_C) mma_m16n8k16_bf16(c, a, b[0], b[1]);
+  } else {
+    if (OWN_C) mma_m16n8k16(d, a, b[0], b[1], c);
+    if (!OWN_C) mma_m16n8k16(c, a, b[0], b[1]);
+  }
   for (int i = 0; i < FragmentC::ELEMENTS; ++i) {
     const int element = FragmentC::row(lane, i) * FragmentC::COLS + FragmentC::col(lane, i);
     out[element] = static_cast<uint32_t>(static_cast<int32_t>(OWN_C ? d[i] : c[i]));
@@ -609,13 +624,16 @@ __device__ __forceinline__ void store_operands(const uint32_t* in) {
   __syncthreads();             // safe to multiply: every thread has stored
 }
 
-template <int N, bool TRANS_B>
+template <int N, bool TRANS_B, bool BF16>
 __device__ __forceinline__ void multiply_operands(float (&d)[N / 8][4]) {
   const uint64_t a = wgmma_descriptor(smem_base());
   const uint64_t b = wgmma_descriptor(wgmma_B(), TRANS_B ? WGMMA_K * 128 : 16);
 #pragma unroll
-  for (uint32_t slice = 0; slice < 4; ++slice)
-    wgmma_ss<TRANS_B>(d, wgmma_advance(a, slice * 32), wgmma_advance(b, slice * (TRANS_B ? 2048 : 32)), slice > 0);
+  for (uint32_t slice = 0; slice < 4; ++slice) {
+    const uint64_t a_slice = wgmma_advance(a, slice * 32), b_slice = wgmma_advance(b, slice * (TRANS_B ? 2048 : 32));
+    if constexpr (BF16) wgmma_ss_bf16<TRANS_B>(d, a_slice, b_slice, slice > 0);
+    if constexpr (!BF16) wgmma_ss<TRANS_B>(d, a_slice, b_slice, slice > 0);
+  }
 }
 
 // D as integers, row by row.
@@ -643,12 +661,12 @@ __device__ __forceinline__ void write_sums(const float (&d)[N / 8][4], uint32_t*
   out[2 * threadIdx.x + 1] = sums[1];
 }
 
-template <int N, bool TRANS_B>
+template <int N, bool TRANS_B, bool BF16 = false>
 __global__ void wgmma_ss_case(const uint32_t* in, uint32_t* out) {
   store_operands<N, TRANS_B>(in);
   float d[N / 8][4];
   wgmma_fence(d);
-  multiply_operands<N, TRANS_B>(d);
+  multiply_operands<N, TRANS_B, BF16>(d);
   wgmma_commit();
   wgmma_wait<0>(d);
   if constexpr (N == 64) {
@@ -659,7 +677,7 @@ __global__ void wgmma_ss_case(const uint32_t* in, uint32_t* out) {
 }
 
 // A by ldmatrix from where the others read it.
-template <int N, bool TRANS_B>
+template <int N, bool TRANS_B, bool BF16 = false>
 __global__ void wgmma_rs_case(const uint32_t* in, uint32_t* out) {
   store_operands<N, TRANS_B>(in);
   const uint32_t row = threadIdx.x / 32 * 16 + threadIdx.x % 16, chunk = threadIdx.x % 32 / 16;
@@ -671,8 +689,11 @@ __global__ void wgmma_rs_case(const uint32_t* in, uint32_t* out) {
   const uint64_t b = wgmma_descriptor(wgmma_B(), TRANS_B ? WGMMA_K * 128 : 16);
   wgmma_fence(d, a);
 #pragma unroll
-  for (uint32_t slice = 0; slice < 4; ++slice)
-    wgmma_rs<TRANS_B>(d, a[slice], wgmma_advance(b, slice * (TRANS_B ? 2048 : 32)), slice > 0);
+  for (uint32_t slice = 0; slice < 4; ++slice) {
+    const uint64_t b_slice = wgmma_advance(b, slice * (TRANS_B ? 2048 : 32));
+    if constexpr (BF16) wgmma_rs_bf16<TRANS_B>(d, a[slice], b_slice, slice > 0);
+    if constexpr (!BF16) wgmma_rs<TRANS_B>(d, a[slice], b_slice, slice > 0);
+  }
   wgmma_commit();
   wgmma_wait<0>(d, a);
   if constexpr (N == 64) {
@@ -925,10 +946,21 @@ __global__ void pack_f16x2_case(const uint32_t* in, uint32_t* out) {
   out[3 * thread + 2] = pack_f16x2(low.value, high.value);
 }
 
+__global__ void pack_bf16x2_case(const uint32_t* in, uint32_t* out) {
+  const uint32_t thread = threadIdx.x;
+  FloatBits low, high;
+  low.bits = in[2 * thread];
+  high.bits = in[2 * thread + 1];
+  out[3 * thread] = low.bits;
+  out[3 * thread + 1] = high.bits;
+  out[3 * thread + 2] = pack_bf16x2(low.value, high.value);
+}
+
+template <class Element>
 __global__ void to_float_case(const uint32_t* in, uint32_t* out) {
   const uint32_t thread = threadIdx.x;
   FloatBits result;
-  result.value = to_float(f16{static_cast<uint16_t>(in[thread])});
+  result.value = to_float(Element{static_cast<uint16_t>(in[thread])});
   out[2 * thread] = in[thread];
   out[2 * thread + 1] = result.bits;
 }
@@ -939,6 +971,14 @@ __global__ void to_f16_case(const uint32_t* in, uint32_t* out) {
   argument.bits = in[thread];
   out[2 * thread] = argument.bits;
   out[2 * thread + 1] = to_f16(argument.value).bits;
+}
+
+__global__ void to_bf16_case(const uint32_t* in, uint32_t* out) {
+  const uint32_t thread = threadIdx.x;
+  FloatBits argument;
+  argument.bits = in[thread];
+  out[2 * thread] = argument.bits;
+  out[2 * thread + 1] = to_bf16(argument.value).bits;
 }
 
 __global__ void ex2_approx_case(const uint32_t* in, uint32_t* out) {

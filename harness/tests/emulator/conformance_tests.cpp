@@ -123,19 +123,34 @@ double half_value(uint32_t bits) {
   return sign * (exponent == 0 ? std::ldexp(mantissa, -24) : std::ldexp(1024 + mantissa, exponent - 25));
 }
 
-// The nearest of all finite f16, found by trying each; among equals the even one. 65520 and more is infinity.
-uint32_t nearest_half(uint32_t float_bits) {
+double bfloat_value(uint32_t bits) {
+  const int exponent = static_cast<int>(bits >> 7 & 255), mantissa = static_cast<int>(bits & 127);
+  const double sign = bits >> 15 ? -1.0 : 1.0;
+  if (exponent == 255) return mantissa == 0 ? sign * INFINITY : NAN;
+  return sign * (exponent == 0 ? std::ldexp(mantissa, -133) : std::ldexp(128 + mantissa, exponent - 134));
+}
+
+using Value = double (*)(uint32_t);
+
+// The nearest of all finite values of a type of 16 bits, found by trying each; among equals the even one. From some
+// value on it is infinity.
+uint32_t nearest(uint32_t float_bits, Value value_of, uint32_t infinity, double first_infinite) {
   const double value = std::bit_cast<float>(float_bits);
   const uint32_t sign = float_bits >> 31 << 15;
   if (std::isnan(value)) return 0x7fff;
-  if (std::fabs(value) >= 65520.0) return sign | 0x7c00;
+  if (std::fabs(value) >= first_infinite) return sign | infinity;
   uint32_t best = 0;
-  for (uint32_t bits = 1; bits < 0x7c00; ++bits) {
-    const double closer =
-        std::fabs(half_value(best) - std::fabs(value)) - std::fabs(half_value(bits) - std::fabs(value));
+  for (uint32_t bits = 1; bits < infinity; ++bits) {
+    const double closer = std::fabs(value_of(best) - std::fabs(value)) - std::fabs(value_of(bits) - std::fabs(value));
     if (closer > 0 || (closer == 0 && bits % 2 == 0)) best = bits;
   }
   return sign | best;
+}
+uint32_t nearest_half(uint32_t float_bits) {
+  return nearest(float_bits, half_value, 0x7c00, 65520.0);
+}
+uint32_t nearest_bfloat(uint32_t float_bits) {
+  return nearest(float_bits, bfloat_value, 0x7f80, 0x1.ffp127);
 }
 
 // in[4 lane + m]: lane's register of matrix m, whose rows are four lanes each.
@@ -147,20 +162,20 @@ Words stored_matrices(const Words& in) {
   return out;
 }
 
-Words matrix_product(const Words& in) {
+Words matrix_product(const Words& in, Value value = half_value) {
   Words out;
   for (size_t row = 0; row < 16; ++row) {
     for (size_t column = 0; column < 8; ++column) {
       double sum = static_cast<int32_t>(in[384 + row * 8 + column]);
-      for (size_t k = 0; k < 16; ++k) sum += half_value(in[row * 16 + k]) * half_value(in[256 + k * 8 + column]);
+      for (size_t k = 0; k < 16; ++k) sum += value(in[row * 16 + k]) * value(in[256 + k * 8 + column]);
       out.push_back(static_cast<uint32_t>(static_cast<int32_t>(sum)));
     }
   }
   return out;
 }
 
-Words product_and_c(const Words& in) {
-  Words out = matrix_product(in);
+Words product_and_c(const Words& in, Value value = half_value) {
+  Words out = matrix_product(in, value);
   out.insert(out.end(), in.begin() + 384, in.end());
   return out;
 }
@@ -326,24 +341,25 @@ Words box_and_one_more(const Words&) {
 }
 
 // D[row][column] over the slices of k from `first` on. B lies column by column, or row by row.
-double wgmma_element(const Words& in, size_t n, bool by_rows, size_t row, size_t column, size_t first, size_t slices) {
-  const auto half = [&](size_t i) { return half_value(in[i / 2] >> (i % 2 * 16) & 0xffff); };
+double wgmma_element(const Words& in, size_t n, bool by_rows, size_t row, size_t column, size_t first, size_t slices,
+                     Value value = half_value) {
+  const auto element = [&](size_t i) { return value(in[i / 2] >> (i % 2 * 16) & 0xffff); };
   double sum = 0;
   for (size_t k = 16 * first; k < 16 * (first + slices); ++k)
-    sum += half(row * 64 + k) * half(64 * 64 + (by_rows ? k * n + column : column * 64 + k));
+    sum += element(row * 64 + k) * element(64 * 64 + (by_rows ? k * n + column : column * 64 + k));
   return sum;
 }
 
-Words wgmma_tile(const Words& in, bool by_rows, size_t first = 0, size_t slices = 4) {
+Words wgmma_tile(const Words& in, bool by_rows, size_t first = 0, size_t slices = 4, Value value = half_value) {
   Words out;
   for (size_t i = 0; i < 4096; ++i)
-    out.push_back(
-        static_cast<uint32_t>(static_cast<int32_t>(wgmma_element(in, 64, by_rows, i / 64, i % 64, first, slices))));
+    out.push_back(static_cast<uint32_t>(
+        static_cast<int32_t>(wgmma_element(in, 64, by_rows, i / 64, i % 64, first, slices, value))));
   return out;
 }
 
 // FragmentC: thread t of a warpgroup has rows t / 32 * 16 + t % 32 / 4 and 8 below, and two of every eight columns.
-Words wgmma_sums(const Words& in, size_t n, bool by_rows) {
+Words wgmma_sums(const Words& in, size_t n, bool by_rows, Value value = half_value) {
   Words out;
   for (size_t thread = 0; thread < 128; ++thread) {
     for (size_t half = 0; half < 2; ++half) {
@@ -351,7 +367,7 @@ Words wgmma_sums(const Words& in, size_t n, bool by_rows) {
       uint32_t sum = 0;
       for (size_t column = 0; column < n; ++column) {
         if (column % 8 / 2 != thread % 4) continue;
-        const auto element = static_cast<int32_t>(wgmma_element(in, n, by_rows, row, column, 0, 4));
+        const auto element = static_cast<int32_t>(wgmma_element(in, n, by_rows, row, column, 0, 4, value));
         sum += static_cast<uint32_t>(element) * static_cast<uint32_t>(column + 1);
       }
       out.push_back(sum);
@@ -475,10 +491,12 @@ const std::map<std::string_view, std::function<Words(const Words&)>>& expectatio
       {"st_shared_v2", [](const Words& in) { return chunks_scattered(in, 2); }},
       {"st_shared_v4", [](const Words& in) { return chunks_scattered(in, 4); }},
       {"ld_global_f16", [](const Words& in) { return chunks_gathered(halves(in), 1); }},
+      {"ld_global_bf16", [](const Words& in) { return chunks_gathered(halves(in), 1); }},
       {"ld_global_b32", [](const Words& in) { return chunks_gathered(in, 1); }},
       {"ld_global_f32", [](const Words& in) { return chunks_gathered(in, 1); }},
       {"ld_global_v4", [](const Words& in) { return chunks_gathered(in, 4); }},
       {"st_global_f16", [](const Words& in) { return packed_pairs(chunks_scattered(in, 1)); }},
+      {"st_global_bf16", [](const Words& in) { return packed_pairs(chunks_scattered(in, 1)); }},
       {"st_global_b32", [](const Words& in) { return chunks_scattered(in, 1); }},
       {"st_global_f32", [](const Words& in) { return chunks_scattered(in, 1); }},
       {"st_global_v4", [](const Words& in) { return chunks_scattered(in, 4); }},
@@ -542,13 +560,21 @@ const std::map<std::string_view, std::function<Words(const Words&)>>& expectatio
       {"wgmma_rs.trans_b", [](const Words& in) { return wgmma_tile(in, true); }},
       {"wgmma_rs.n128_trans_b", [](const Words& in) { return wgmma_sums(in, 128, true); }},
       {"wgmma_rs.n256_trans_b", [](const Words& in) { return wgmma_sums(in, 256, true); }},
+      {"wgmma_ss_bf16", [](const Words& in) { return wgmma_tile(in, false, 0, 4, bfloat_value); }},
+      {"wgmma_ss_bf16.n256", [](const Words& in) { return wgmma_sums(in, 256, false, bfloat_value); }},
+      {"wgmma_ss_bf16.trans_b", [](const Words& in) { return wgmma_tile(in, true, 0, 4, bfloat_value); }},
+      {"wgmma_rs_bf16", [](const Words& in) { return wgmma_tile(in, false, 0, 4, bfloat_value); }},
+      {"wgmma_rs_bf16.n256", [](const Words& in) { return wgmma_sums(in, 256, false, bfloat_value); }},
+      {"wgmma_rs_bf16.n128_trans_b", [](const Words& in) { return wgmma_sums(in, 128, true, bfloat_value); }},
       {"wgmma_fence", fenced_products},
       {"wgmma_commit", grouped_products},
       {"wgmma_wait", grouped_products},
       {"setmaxnreg_dec", registers_moved},
       {"setmaxnreg_inc", registers_moved},
-      {"mma_m16n8k16", matrix_product},
-      {"mma_m16n8k16.own_c", product_and_c},
+      {"mma_m16n8k16", [](const Words& in) { return matrix_product(in); }},
+      {"mma_m16n8k16.own_c", [](const Words& in) { return product_and_c(in); }},
+      {"mma_m16n8k16_bf16", [](const Words& in) { return matrix_product(in, bfloat_value); }},
+      {"mma_m16n8k16_bf16.own_c", [](const Words& in) { return product_and_c(in, bfloat_value); }},
       {"wmma_fill", [](const Words& in) { return Words(256, in[0]); }},
       {"wmma_load_a", [](const Words& in) { return half_integers(halves(in)); }},
       {"wmma_load_b_row", [](const Words& in) { return half_integers(halves(in)); }},
@@ -559,6 +585,20 @@ const std::map<std::string_view, std::function<Words(const Words&)>>& expectatio
       {"pack_f16x2",
        [](const Words& in) {
          return with_results(in, 2, [](const uint32_t* x) { return nearest_half(x[0]) | nearest_half(x[1]) << 16; });
+       }},
+      {"pack_bf16x2",
+       [](const Words& in) {
+         return with_results(in, 2,
+                             [](const uint32_t* x) { return nearest_bfloat(x[0]) | nearest_bfloat(x[1]) << 16; });
+       }},
+      {"to_bf16",
+       [](const Words& in) { return with_results(in, 1, [](const uint32_t* x) { return nearest_bfloat(*x); }); }},
+      {"to_float.bf16",
+       [](const Words& in) {
+         return with_results(in, 1, [](const uint32_t* x) {
+           const double value = bfloat_value(*x);
+           return std::isnan(value) ? *x << 16 : std::bit_cast<uint32_t>(static_cast<float>(value));
+         });
        }},
       {"to_f16",
        [](const Words& in) { return with_results(in, 1, [](const uint32_t* x) { return nearest_half(*x); }); }},
@@ -584,7 +624,19 @@ const std::map<std::string_view, std::function<Words(const Words&)>>& expectatio
 }
 
 // Primitives that no GPU has answered for yet. Whoever records their fixtures takes them off this list.
-const std::set<std::string> AWAITING_FIXTURE = {};
+const std::set<std::string> AWAITING_FIXTURE = {"ld_global_bf16",
+                                                "st_global_bf16",
+                                                "pack_bf16x2",
+                                                "to_bf16",
+                                                "to_float.bf16",
+                                                "mma_m16n8k16_bf16",
+                                                "mma_m16n8k16_bf16.own_c",
+                                                "wgmma_ss_bf16",
+                                                "wgmma_ss_bf16.n256",
+                                                "wgmma_ss_bf16.trans_b",
+                                                "wgmma_rs_bf16",
+                                                "wgmma_rs_bf16.n256",
+                                                "wgmma_rs_bf16.n128_trans_b"};
 
 std::string read_text(const std::filesystem::path& file) {
   std::ifstream stream(file);

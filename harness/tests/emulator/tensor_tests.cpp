@@ -116,13 +116,15 @@ TEST_CASE("the CPU's best multiplication agrees with the portable one to the bit
   alignas(64) uint32_t a[4][32], b[2][32];
   alignas(64) float best[128], portable[128];
   for (int repetition = 0; repetition < 50; ++repetition) {
-    const auto halves = [&] {  // finite f16 of either sign
-      return (random() & 0xbfffbfff);
+    const bool is_bf16 = repetition % 2 == 1;
+    const auto pairs = [&] {  // finite, of either sign; of bf16 from 2^-63 up to 2, so that products are exact
+      const uint32_t bits = static_cast<uint32_t>(random());
+      return is_bf16 ? (bits & 0x9fff9fff) | 0x20002000 : bits & 0xbfffbfff;
     };
-    for (auto& operand : a) std::generate(std::begin(operand), std::end(operand), halves);
-    for (auto& operand : b) std::generate(std::begin(operand), std::end(operand), halves);
-    emulator::multiply(a, b, best);
-    emulator::multiply_portable(a, b, portable);
+    for (auto& operand : a) std::generate(std::begin(operand), std::end(operand), pairs);
+    for (auto& operand : b) std::generate(std::begin(operand), std::end(operand), pairs);
+    (is_bf16 ? emulator::multiply_bf16 : emulator::multiply)(a, b, best);
+    (is_bf16 ? emulator::multiply_bf16_portable : emulator::multiply_portable)(a, b, portable);
     for (int i = 0; i < 128; ++i) REQUIRE(std::bit_cast<uint32_t>(best[i]) == std::bit_cast<uint32_t>(portable[i]));
   }
 }
@@ -163,17 +165,17 @@ TEST_CASE("every f16 survives f32 and back", "[emulator][tensor]") {
     const bool is_nan = (bits & 0x7fff) > 0x7c00;
     if (std::isnan(value) != is_nan || to_f16(value).bits != (is_nan ? 0x7fff : bits)) FAIL("f16 with bits " << bits);
   }
-  CHECK(to_float({0x3c00}) == 1.0f);
-  CHECK(to_float({0xc000}) == -2.0f);
-  CHECK(to_float({0x0001}) == 0x1p-24f);
-  CHECK(to_float({0x7bff}) == 65504.0f);
-  CHECK(to_float({0xfc00}) == -INFINITY);
+  CHECK(to_float(f16{0x3c00}) == 1.0f);
+  CHECK(to_float(f16{0xc000}) == -2.0f);
+  CHECK(to_float(f16{0x0001}) == 0x1p-24f);
+  CHECK(to_float(f16{0x7bff}) == 65504.0f);
+  CHECK(to_float(f16{0xfc00}) == -INFINITY);
 }
 
 TEST_CASE("f32 rounds to the nearest f16, ties to even", "[emulator][tensor]") {
   // Between neighbours, just below, at and just above the middle.
   for (uint32_t bits = 0; bits < 0x7bff; ++bits) {
-    const float low = to_float({static_cast<uint16_t>(bits)}), high = to_float({static_cast<uint16_t>(bits + 1)});
+    const float low = to_float(f16{static_cast<uint16_t>(bits)}), high = to_float(f16{static_cast<uint16_t>(bits + 1)});
     const float middle = low + (high - low) / 2;  // exact
     const uint32_t even = bits + bits % 2;
     if (to_f16(std::nextafter(middle, low)).bits != bits || to_f16(middle).bits != even ||
