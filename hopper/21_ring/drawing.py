@@ -10,19 +10,19 @@ for turn, tile in enumerate(TILES):
     work += [(at, at + STEP, "work", f"QK{tile}"), (at + STEP, at + 2 * STEP, "empty", "s"), (at + 2 * STEP, at + TILE, "work", f"PV{tile}")]
 
 
-def place(what: str, tile: int, landed: int, read: int, asked: int) -> list[tuple]:
-    """A slot or a stage: a tile lies in it from `landed` until it is read, and the tile after the next is asked for at
-    `asked`."""
+def place(what: str, tile: int, landed: int, read: int, requested: int) -> list[tuple]:
+    """A slot or a stage: a tile lies in it from `landed` until it is read, and the tile after the next is requested at
+    `requested`."""
     old, new = (" ".join(f"{name}{number}" for name in what) for number in (tile, tile + 2))
-    bars = [(landed - STEP, landed, "copy", old if landed >= STEP else ""), (landed, read, "data", old), (read, asked, "empty", ""),
-            (asked, asked + STEP, "copy", new), (asked + STEP, UNTIL, "data", new if asked + 2 * STEP <= UNTIL else "")]
+    bars = [(landed - STEP, landed, "copy", old if landed >= STEP else ""), (landed, read, "data", old), (read, requested, "empty", ""),
+            (requested, requested + STEP, "copy", new), (requested + STEP, UNTIL, "data", new if requested + 2 * STEP <= UNTIL else "")]
     if landed > STEP:
         bars.insert(0, (0, landed - STEP, "empty", ""))
     return [(begin, min(end, UNTIL), kind, words) for begin, end, kind, words in bars if 0 <= begin < min(end, UNTIL)]
 
 
 DRAWING = Sketch("What lies where while a warpgroup works on tiles 2 and 3: slots that K and V share, and a ring for each of them",
-                 "20: a slot holds K and V of a tile; the next is asked for after the softmax, and lands just before it is needed, at the end of PV. 21: K and V have two stages each. K4 is asked for "
+                 "20: a slot holds K and V of a tile; the next is requested after the softmax, and lands just before it is needed, at the end of PV. 21: K and V have two stages each. K4 is requested "
                  "after the softmax of tile 2, as QK of tile 2 has read K2; V4 as soon as PV of tile 2 has read V2. Each has landed long before it is needed. All lengths are invented.")
 DRAWING.text(2, 12, "20: two slots, K and V together", "name")
 slots = [("slot 0", place("KV", 2, 0, TILE, TILE + 2 * STEP)), ("slot 1", place("KV", 3, TILE, UNTIL, UNTIL))]

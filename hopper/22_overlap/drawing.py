@@ -38,8 +38,8 @@ for tile in range(1, TILES):
 now["wgmma"].append((at, at + STEP, "work", f"PV{TILES - 1}"))
 
 DRAWING = Sketch("One warpgroup, three tiles: a softmax between products, and a softmax under PV of the tile before",
-                 "21: QK, softmax and PV of each tile one after the other; during each softmax the tensor cores have nothing from this warpgroup. 22: after the first tile QK of a tile and PV of the one before are asked "
-                 "for together. When QK is done, wait<1>, the softmax begins while PV runs; when PV is done, wait<0>, P is packed, and the next two products are asked for. All lengths are invented.")
+                 "21: QK, softmax and PV of each tile one after the other; during each softmax the tensor cores have nothing from this warpgroup. 22: after the first tile QK of a tile and PV of the one before are requested "
+                 "together. When QK is done, wait<1>, the softmax begins while PV runs; when PV is done, wait<0>, P is packed, and the next two products are started. All lengths are invented.")
 DRAWING.text(2, 12, "21", "name")
 y = DRAWING.timeline(20, list(before.items()), LEFT, FULL - 2, UNTIL)
 DRAWING.text(2, y + 14, "22", "name")

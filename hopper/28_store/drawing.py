@@ -26,7 +26,7 @@ for row in (0, 7, 8, 15):
 DRAWING.text(2, 196, "Shaded: one instruction.", "label")
 DRAWING.text(2, 210, "0, 1: column chunks", "label")
 DRAWING.arrow(X + 72, 228, X + 72, 256)
-DRAWING.text(X + 64, 246, "fence, then one lane asks", "label", "end")
+DRAWING.text(X + 64, 246, "fence, then one lane sends", "label", "end")
 DRAWING.box(X - 60, 258, CHUNKS * UNIT + 60, 20, "copy", "copy engine: 16 x 128 B")
 DRAWING.arrow(X - 62, 268, X - 96, 268)
 DRAWING.text(X - 100, 272, "O, global", "", "end")

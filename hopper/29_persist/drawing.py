@@ -20,7 +20,7 @@ while at < UNTIL:
         stays.append((at, at + STORE, "copy", ""))
         at += STORE
 first, second, third = rounds
-ahead = 2  # before the end of a round, when its last tiles of keys have been asked for
+ahead = 2  # before the end of a round, when its last tiles of keys have been requested
 Q = {"Q 0": [(START, first, "copy", ""), (first, first + WORK, "data", "Q of tile 0"), (first + WORK, second, "copy", "O"), (second, third - STORE - ahead, "empty", ""),
              (third - STORE - ahead, third - STORE, "copy", ""), (third - STORE, UNTIL, "data", "264")],
      "Q 1": [(0, second - STORE - ahead, "empty", ""), (second - STORE - ahead, second - STORE, "copy", ""), (second - STORE, second + WORK, "data", "Q of tile 132"),

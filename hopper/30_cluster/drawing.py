@@ -1,13 +1,13 @@
 from tools.site.sketch import Sketch
 
 BLOCKS, WARPGROUPS, TILE_KIB = 2, 2, 32
-DRAWING = Sketch("A cluster of two blocks: each asks for one panel, which lands in both; each warpgroup lets go of a stage in both",
-                 "Above, a tile of K or V in L2, two panels of 64 columns. Block 0 asks for panel 0, block 1 for panel 1, and each copy lands in the same stage of both blocks and counts there at full, which waits for all "
+DRAWING = Sketch("A cluster of two blocks: each requests one panel, which lands in both; each warpgroup releases a stage in both",
+                 "Above, a tile of K or V in L2, two panels of 64 columns. Block 0 requests panel 0, block 1 for panel 1, and each copy lands in the same stage of both blocks and counts there at full, which waits for all "
                  f"{TILE_KIB} KiB. Below, the two warpgroups of each block arrive at empty of their own block and, dashed, at that of the other one, so that each counts {BLOCKS * WARPGROUPS} arrivals before the next tile may be copied.")
 WIDE, LEFT = 166, (2, 200)
 DRAWING.text(2, 31, "L2: a tile", "label")
 for panel in range(2):
-    DRAWING.text(133 + 102 * panel, 12, f"block {panel} asks", "label", "middle")
+    DRAWING.text(133 + 102 * panel, 12, f"block {panel}", "label", "middle")
     DRAWING.box(92 + 102 * panel, 18, 82, 18, "data", f"panel {panel}")
 place = lambda block, i: LEFT[block] + 8 + 78 * i
 for block in range(BLOCKS):

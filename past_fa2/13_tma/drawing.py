@@ -1,27 +1,27 @@
-"""Who asks, and when. The schedule below follows from the rule of two slots, which both rungs have; its lengths are invented."""
+"""Who requests, and when. The schedule below follows from the rule of two slots, which both rungs have; its lengths are invented."""
 from tools.site.sketch import Sketch
 
 PRODUCTS, COPY = 4.0, 3.0
 
 
-def schedule(asking: float) -> tuple[dict[str, list], float]:
-    """Three tiles: who multiplies asks for the next tile first. Its slot has been left by then, in both rungs."""
+def schedule(requesting: float) -> tuple[dict[str, list], float]:
+    """Three tiles: whoever multiplies requests the next tile first. Its slot has been left by then, in both rungs."""
     bars: dict[str, list] = {"warps": [], "copies": []}
     at = 0.0
     for tile in range(3):
-        if asking:
-            bars["warps"].append((at, at + asking, "waste", ""))
-        bars["copies"].append((at + asking, at + asking + COPY, "copy", f"K{tile + 1}"))
-        bars["warps"].append((at + asking, at + asking + PRODUCTS, "work", f"tile {tile}"))
-        at += asking + PRODUCTS
+        if requesting:
+            bars["warps"].append((at, at + requesting, "waste", ""))
+        bars["copies"].append((at + requesting, at + requesting + COPY, "copy", f"K{tile + 1}"))
+        bars["warps"].append((at + requesting, at + requesting + PRODUCTS, "work", f"tile {tile}"))
+        at += requesting + PRODUCTS
     return bars, at
 
 
 before, until = schedule(1.0)
 after, _ = schedule(0.0)
-DRAWING = Sketch("Who asks for a tile of K: 256 threads for 16 bytes each, or one thread for all of it",
+DRAWING = Sketch("Who requests a tile of K: 256 threads 16 bytes each, or one thread all of it",
                  "Left, 12: each of 256 threads issues cp.async, with an address in global and one in shared memory, and the tile lies in shared memory in rows of 256 bytes. Right, 13: thread 0 gives the copy "
-                 "engine a tensor map and coordinates; the engine writes two panels of 64 columns, one after the other, and counts the bytes at the mbarrier full. Below, the same over time: in 12 all warps spend time on asking, hatched, before they multiply; in 13 "
+                 "engine a tensor map and coordinates; the engine writes two panels of 64 columns, one after the other, and counts the bytes at the mbarrier full. Below, the same over time: in 12 all warps spend time on requesting, hatched, before they multiply; in 13 "
                  "they do not. The copy of the next tile begins no earlier after the last one's end in either. The lengths are invented.")
 DRAWING.text(2, 12, "12: cp.async", "name")
 DRAWING.grid(2, 20, 160, 24, 1, 8, lambda row, i: "work", lambda row, i: f"t{i}" if i < 6 else ".." if i == 6 else "")
@@ -46,5 +46,5 @@ DRAWING.arrow(346, 46, 346, 152)
 DRAWING.text(364, 100, "bytes", "label", "end")
 y = DRAWING.timeline(208, [(f"12: {name}", bars) for name, bars in before.items()], 72.0, 366.0, until)
 y = DRAWING.timeline(y + 8, [(f"13: {name}", bars) for name, bars in after.items()], 72.0, 366.0, until)
-DRAWING.text(2, y + 12, "Hatched: asking. It has become cheap, not early.", "label")
+DRAWING.text(2, y + 12, "Hatched: requesting. It is cheap now, not early.", "label")
 DRAWING.text(2, y + 26, "The lengths are invented, the rules are not.", "label")

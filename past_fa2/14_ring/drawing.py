@@ -25,7 +25,7 @@ def schedule(slots: int) -> tuple[dict[str, list], float]:
 
 two, three = schedule(2), schedule(3)
 until = max(two[1], three[1])
-DRAWING = Sketch("Two slots and three, where some tiles take less time than a copy: a copy asked for earlier has landed in time",
+DRAWING = Sketch("Two slots and three, where some tiles take less time than a copy: a copy that is requested earlier has landed in time",
                  "Above, 13: with two slots the copy of tile t begins when tile t - 2 is done, and after two short tiles the products wait, hatched. Below, 14: with three slots it begins "
                  "a tile earlier, and they wait less. Dark: products; light in a slot: the tile is being read. The lengths are invented.")
 DRAWING.text(2, 12, "13: two slots", "name")
