@@ -13,7 +13,8 @@ A mutant has one change that a program thought of; these have what a person did.
 
 Verdicts: wrong (an answer, or what the emulator reports), counts (right answers, other counts than the rung's), refused (no
 kernel by its text), right, `thorough: REASON`, a wrong one that only `--thorough` sees, and `passes: REASON`, one that the
-check cannot or does not yet see.
+check cannot or does not yet see. `wrong: KIND` and `counts: KIND` ask for this kind of failure or report among those that the
+check names: nan_output, in-flight-read.
 Exit codes: 0 all are as their entries say, 1 one is not, 2 the file or the command is not as it must be.
 """
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Invention:
     name: str
     rung: str
     verdict: str
-    reason: str
+    reason: str  # of wrong and counts: the kind of failure that has to be there, if any
     changes: tuple[tuple[str, ...], ...]  # each line with its sign
 
     def kernel(self, text: str) -> str:
@@ -77,7 +78,8 @@ def parsed(text: str) -> list[Invention]:
             continue
         match = re.fullmatch(r"== (\S+): (\w+), (\w+)(?:: (.+))?", lines[0])
         changes = tuple(tuple(part.split("\n")) for part in "\n".join(lines[1:]).split("\n@@\n"))
-        if (not match or match[3] not in VERDICTS or (match[3] in (THOROUGH, PASSES)) != bool(match[4])
+        if (not match or match[3] not in VERDICTS or (match[3] in (THOROUGH, PASSES) and not match[4])
+                or (match[3] in (REFUSED, RIGHT) and match[4])
                 or not all(line[:1] in SIGNS for part in changes for line in part)):
             raise Unreadable(f"{FILE.name}: this is no entry: {lines[0]}")
         if any(match[1] == other.name for other in found):
@@ -87,7 +89,7 @@ def parsed(text: str) -> list[Invention]:
 
 
 def judged(invention: Invention) -> str:
-    """What the check says: WRONG, COUNTS, REFUSED or RIGHT."""
+    """What the check says: WRONG, COUNTS, REFUSED or RIGHT; with what it found, where the entry's kind is not among it."""
     rung = rungs.named(invention.rung)
     with tempfile.TemporaryDirectory() as folder:
         kernel = Path(folder, "kernel.cuh")
@@ -102,8 +104,13 @@ def judged(invention: Invention) -> str:
         return f"exit code {run.returncode}: {run.stderr[-300:]}"
     if not run.stdout:
         return REFUSED
-    kinds = {failure["kind"] for row in json.loads(run.stdout) for failure in row["failures"]}
-    return COUNTS if kinds <= COUNT_KINDS else WRONG
+    failures = [failure for row in json.loads(run.stdout) for failure in row["failures"]]
+    kinds = {failure["kind"] for failure in failures}
+    said = COUNTS if kinds <= COUNT_KINDS else WRONG
+    found = {failure.get("detail") or failure["kind"] for failure in failures} | kinds
+    if invention.verdict in (WRONG, COUNTS) and invention.reason and invention.reason not in found:
+        return f"{said}: {', '.join(sorted(found))}"
+    return said
 
 
 def main() -> int:
@@ -136,7 +143,8 @@ def main() -> int:
             expected = {PASSES: RIGHT, THOROUGH: WRONG}.get(invention.verdict, invention.verdict)
             if said != expected:
                 unlike += 1
-                print(f"{invention.name} in {invention.rung}: {said}, not {invention.verdict}", flush=True)
+                asked = f"{invention.verdict}: {invention.reason}" if invention.reason else invention.verdict
+                print(f"{invention.name} in {invention.rung}: {said}, not {asked}", flush=True)
     print(f"{done} of {len(inventions)} invented kernels were judged, {unlike} not as {FILE.name} says.")
     return 1 if unlike else 0
 

@@ -1,9 +1,11 @@
-"""Takes a wait out of a kernel, compiles what is left, has it checked on the emulator, and keeps what the check says:
-tools/site/recorded/without_wait.json, which the front page shows. With --check nothing is written: exits 1 when it would
-differ."""
+"""Two wrong kernels, and what the check on the emulator says of them. One lacks a wait: tools/site/recorded/without_wait.json, which
+the front page shows. The other has no running maximum: no_running_max.csv there, a table in docs/softmax.md. With --check nothing
+is written: exits 1 when something would differ."""
 from __future__ import annotations
 
 import argparse
+import csv
+import io
 import json
 import os
 import re
@@ -15,12 +17,15 @@ import tempfile
 from pathlib import Path
 
 from tools import rungs
+from tools.mutants import invented
 from tools.mutants.program import Build, BuildError, run_tool
 from tools.paths import ROOT, SITE
 
 RUNG, CUT = "03_kvpipe", "cp_async_wait<"  # its last wait goes
 COMMAND = ["check", RUNG[:2], "--on", "cpu", "--n", "256"]
 FILE = SITE / "recorded" / "without_wait.json"
+FORGOTTEN, TABLE = "no_running_max", SITE / "recorded" / "no_running_max.csv"
+SETS = {"normal": "N(0, 1)", "large_logits": "Q and K of standard deviation 8"}
 SECONDS = re.compile(r" +\d+\.\d\d s\b")
 
 
@@ -66,22 +71,45 @@ def run(directory: Path) -> dict:
             "exit": ended.returncode, "report": [SECONDS.sub("", row).rstrip() for row in said.strip().split("\n") if "left" not in row]}
 
 
+def forgotten(directory: Path) -> str:
+    """A table: the wrong kernel beside the right one that it is made of, on inputs that hide the fault and on others."""
+    wrong = next(one for one in invented.parsed(invented.FILE.read_text(encoding="utf-8")) if one.name == FORGOTTEN)
+    rung = rungs.named(wrong.rung)
+    out = io.StringIO()
+    table = csv.writer(out, lineterminator="\n")
+    table.writerow(["inputs", "kernel", "largest error", "tolerance", "verdict", "what the check says"])
+    with tempfile.TemporaryDirectory() as name:
+        kernel = Path(name, "kernel.cuh")
+        kernel.write_text(wrong.kernel((rung.path / "kernel.cuh").read_text(encoding="utf-8")), encoding="utf-8")
+        for inputs, words in SETS.items():
+            problem = ["--inputs", inputs, "--batch", "1", "--heads", "1", "--n", "256", "--json", "-"]
+            for what, command in (("right", ["check", rung.name, "--on", "cpu"]), (FORGOTTEN, ["try", str(kernel), "--like", rung.name])):
+                ended = subprocess.run([directory / "ladder", *command, *problem], capture_output=True, text=True)
+                if ended.returncode not in (0, 1):
+                    raise BuildError(ended.stderr)
+                row = json.loads(ended.stdout)[0]
+                table.writerow([words, what, "NaN" if row["max_err"] is None else f"{row['max_err']:.3g}", f"{row['tolerance']:.3g}",
+                                "accepted" if row["ok"] else "rejected", "" if row["ok"] else row["failures"][0]["message"]])
+    return out.getvalue()
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=Path, default=ROOT / "build", help="a build directory made with Ninja (default: build)")
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if the recorded report is stale")
     arguments = parser.parse_args()
+    directory, stale = arguments.build.resolve(), 0
     try:
-        text = json.dumps(run(arguments.build.resolve()), indent=1) + "\n"
+        for file, text in ((FILE, json.dumps(run(directory), indent=1) + "\n"), (TABLE, forgotten(directory))):
+            if not arguments.check:
+                file.write_text(text, encoding="utf-8")
+            elif not file.is_file() or file.read_text(encoding="utf-8") != text:
+                print(f"{file.relative_to(ROOT)} is not what a run says today; run: python3 -m tools.site.demonstration\n{text}", file=sys.stderr)
+                stale = 1
     except (BuildError, rungs.RungsError) as error:
         print(error, file=sys.stderr)
         return 2
-    if not arguments.check:
-        FILE.write_text(text, encoding="utf-8")
-    elif not FILE.is_file() or FILE.read_text(encoding="utf-8") != text:
-        print(f"{FILE.relative_to(ROOT)} is not what a run says today; run: python3 -m tools.site.demonstration\n{text}", file=sys.stderr)
-        return 1
-    return 0
+    return stale
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import subprocess
 import sys
@@ -59,10 +60,19 @@ class Invented(unittest.TestCase):
             self.read("== nowhere: 99_none, wrong\n+a;\n")[0].kernel("a;\n")
 
     def test_what_is_no_entry(self) -> None:
-        for text in ("== a: 99, good\n-x\n", "== a: 99, passes\n-x\n", "== a: 99, wrong: why\n-x\n", "== a: 99, wrong\nx\n",
+        for text in ("== a: 99, good\n-x\n", "== a: 99, passes\n-x\n", "== a: 99, right: why\n-x\n", "== a: 99, wrong\nx\n",
                      "== a: 99, wrong\n", "a: 99, wrong\n-x\n", "== a: 99, right\n-x\n\n== a: 98, right\n-x\n"):
             with self.subTest(text), self.assertRaises(invented.Unreadable):
                 self.read(text)
+
+    def test_the_kind_that_an_entry_names_has_to_be_there(self) -> None:
+        entry = next(one for one in invented.parsed(invented.FILE.read_text()) if (one.verdict, one.reason) == ("wrong", "in-flight-read"))
+        rungs.known()
+        for failures, said in (([("nan_output", ""), ("emulator_report", "in-flight-read")], "wrong"),
+                               ([("nan_output", "")], "wrong: nan_output"), ([("counts_differ", "")], "counts: counts_differ")):
+            rows = [{"failures": [{"kind": kind, "detail": detail} for kind, detail in failures]}]
+            with mock.patch("subprocess.run", return_value=subprocess.CompletedProcess([], 1, stdout=json.dumps(rows))):
+                self.assertEqual(invented.judged(entry), said)
 
     def test_every_entry_fits_the_rung_of_today(self) -> None:
         for invention in invented.parsed(invented.FILE.read_text()):

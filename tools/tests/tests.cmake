@@ -99,7 +99,7 @@ foreach(file IN LISTS site_tests)
 endforeach()
 
 # The longest first, also in the first run of a build: none of them shall be left over at the end, for one processor alone.
-set_tests_properties(site_built site_browser site_player site_lab bench_cli plots harness wrong_kernels mutants_sample
+set_tests_properties(site_built site_browser site_player site_lab bench_cli plots harness mutants_sample
   PROPERTIES COST 30)
 
 if(LADDER_HAS_CUDA)

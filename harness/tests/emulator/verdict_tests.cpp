@@ -1,0 +1,254 @@
+// What the check makes of what the emulator counted and reported: predictions that the data decide, counts of what was there and
+// idle, and two runs of one kernel that are not the same. With a right kernel, that of p11_lse, and a little work beside it. That
+// wrong kernels are refused, each for its reason, tools/mutants/invented.txt holds.
+#include <atomic>
+#include <map>
+#include <set>
+#include <string>
+
+#include "emulator_test.hpp"
+#include "harness/verify/check.hpp"
+#include "prelude/p11_lse/kernel.cuh"
+
+namespace {
+
+using ladder::CheckResult;
+using ladder::Counts;
+using ladder::InputKind;
+using ladder::Problem;
+
+constexpr int N = 256;
+using Tile = Config<64, 64, 4>;
+using Launch = void (*)(Device&, const AttentionParams&);
+using Kinds = std::set<std::string>;
+
+ladder::Variant variant_of(Launch launch) {
+  ladder::Variant variant{.label = "p11", .tile = {Tile::BR, Tile::BC, Tile::WARPS}, .smem_bytes = Tile::SMEM_BYTES};
+  variant.writes_lse = true;
+  variant.on_emulator = launch;
+  return variant;
+}
+
+const Problem& problem(InputKind kind, int heads = 1) {
+  static std::map<std::pair<InputKind, int>, Problem> known;
+  const auto place = known.find({kind, heads});
+  if (place != known.end()) return place->second;
+  return known.emplace(std::pair{kind, heads}, ladder::make_problem({.heads = heads, .n = N}, kind, 1)).first->second;
+}
+
+const ladder::Stage STAGE{.name = "p11", .idea = "", .limit = "", .prediction = ""};
+
+CheckResult check(const ladder::Variant& variant, const Problem& given) {
+  return check_on_emulator(STAGE, variant, given);
+}
+CheckResult check_twice(const ladder::Variant& variant, const emulator::Options& options = {}) {
+  return check_sets_on_emulator(STAGE, variant, problem(InputKind::normal), options, true)[0];
+}
+
+Kinds kinds_of(const CheckResult& result) {
+  Kinds kinds;
+  for (const auto& failure : result.failures) kinds.insert(std::string(to_string(failure.kind)));
+  return kinds;
+}
+std::string messages_of(const CheckResult& result) {
+  std::string messages;
+  for (const auto& failure : result.failures) messages += failure.message + "\n";
+  return messages;
+}
+
+// What a launch counts on normal inputs, with one of the counts off by `by`.
+std::function<Counts(const ladder::Shape&)> counted(Launch launch, InputKind kind, emulator::CountOf off = &Counts::mma,
+                                                    int64_t by = 0) {
+  Counts counts = *check(variant_of(launch), problem(kind)).counters;
+  counts.*off += by;
+  return [counts](const ladder::Shape&) { return counts; };
+}
+
+// A little work on top of the right kernel, whose answers stay the same.
+enum class More { barrier, votes, shuffle, read, wavefronts, race, idle_blocks, nothing };
+
+template <More MORE>
+__global__ void more_work(const AttentionParams p) {
+  const uint32_t lane = threadIdx.x % 32;
+  if (MORE == More::barrier) __syncthreads();
+  if (MORE == More::votes) vote_any(true);
+  if (MORE == More::shuffle) shfl_xor(1.0f, 1);
+  if (MORE == More::read) ld_global_f32(p.LSE + lane);
+  if (MORE == More::wavefronts) st_shared_b32(smem_base() + 128 * threadIdx.x, 0);
+  if (MORE == More::race) st_shared_b32(smem_base(), lane);
+}
+
+constexpr uint32_t MORE_BLOCKS = 4, MORE_WARPS = 2;
+
+template <More MORE>
+void and_more(Device& device, const AttentionParams& p) {
+  run<Tile>(device, p);
+  constexpr bool STORES = MORE == More::wavefronts || MORE == More::race;
+  launch(device, more_work<MORE>, dim3(MORE == More::idle_blocks ? MORE_BLOCKS : 1), dim3(MORE_WARPS * 32),
+         STORES ? MORE_WARPS * 32 * 128 : 0, p);
+}
+template <More MORE>
+void more_in_another_order(Device& device, const AttentionParams& p) {
+  device.options().schedule != 0 ? and_more<MORE>(device, p) : run<Tile>(device, p);
+}
+
+__global__ void gives_registers_back() {
+  setmaxnreg_dec<40>();
+}
+
+// Two products; a wait lets the second one go on.
+__global__ void leaves_running() {
+  for (uint32_t i = threadIdx.x; i < 64 * 32; i += 128) st_shared_b32(smem_base() + 4 * i, 0);
+  fence_proxy_async_shared();
+  __syncthreads();
+  float first[8][4] = {}, second[8][4] = {};
+  const uint64_t tile = wgmma_descriptor(smem_base());
+  wgmma_fence(first, second);
+  wgmma_ss(first, tile, tile);
+  wgmma_commit();
+  wgmma_ss(second, tile, tile);
+  wgmma_commit();
+  wgmma_wait<1>(first);
+  wgmma_wait<0>(second);
+}
+
+}  // namespace
+
+TEST_CASE("shuffles that depend on the data come in whole rescales on top of the fewest, or are rejected",
+          "[verdict]") {
+  constexpr uint64_t STEP = 7;  // which divides no count
+  const auto judge = [&](InputKind kind, int64_t fewer, uint64_t step) {
+    ladder::Variant variant = variant_of(run<Tile>);
+    variant.predict = counted(run<Tile>, kind, &Counts::shuffles, -fewer);
+    variant.shuffles_per_rescale = step;
+    return kinds_of(check(variant, problem(kind)));
+  };
+  const Kinds rejected{"counts_differ"}, accepted;
+  CHECK(judge(InputKind::normal, 0, STEP) == accepted);
+  CHECK(judge(InputKind::normal, 3 * STEP, STEP) == accepted);
+  CHECK(judge(InputKind::normal, 3 * STEP, 0) == rejected);
+  CHECK(judge(InputKind::normal, 3 * STEP + 1, STEP) == rejected);
+  CHECK(judge(InputKind::normal, -int64_t{STEP}, STEP) == rejected);
+  // Rows of NaN need no rescale: of such inputs whole rescales may be missing, of others none.
+  CHECK(judge(InputKind::not_finite, -3 * int64_t{STEP}, STEP) == accepted);
+  CHECK(judge(InputKind::not_finite, -3 * int64_t{STEP} - 1, STEP) == rejected);
+  CHECK(judge(InputKind::not_finite, -3 * int64_t{STEP}, 0) == rejected);
+  CHECK(judge(InputKind::large_logits, -3 * int64_t{STEP}, STEP) == rejected);
+}
+
+TEST_CASE("on normal inputs a warp may say yes once more than at least, on others as often as it likes", "[verdict]") {
+  constexpr int WARPS = N / Tile::BR * Tile::WARPS;
+  const auto judge = [](InputKind kind, int64_t beyond_fewest, int heads = 1) {
+    // Yes is said so often that some may be taken away; a kernel of its own says it, beside those that vote for a rescale.
+    static const auto votes = [](Device& device, const AttentionParams& p) {
+      run<Tile>(device, p);
+      launch(device, more_work<More::votes>, dim3(2 * WARPS), dim3(MORE_WARPS * 32), 0, p);
+    };
+    ladder::Variant variant = variant_of(votes);
+    Counts counts = *check(variant, problem(kind, heads)).counters;
+    counts.yes_votes -= beyond_fewest;
+    variant.predict = [counts](const ladder::Shape&) { return counts; };
+    return kinds_of(check(variant, problem(kind, heads)));
+  };
+  const Kinds rejected{"counts_differ"}, accepted;
+  for (const int64_t beyond : {0, WARPS}) CHECK(judge(InputKind::normal, beyond) == accepted);
+  for (const int64_t beyond : {-1, WARPS + 1}) CHECK(judge(InputKind::normal, beyond) == rejected);
+  CHECK(judge(InputKind::large_logits, WARPS + 1) == accepted);
+  CHECK(judge(InputKind::normal, 2 * WARPS, 2) == accepted);
+  CHECK(judge(InputKind::normal, 2 * WARPS + 1, 2) == rejected);
+}
+
+TEST_CASE("what no count of instructions shows is counted too: overlap; blocks, memory and registers without use",
+          "[verdict]") {
+  const auto said = [](Launch launch) {
+    ladder::Variant variant = variant_of(launch);
+    variant.predict = counted(run<Tile>, InputKind::normal);
+    return messages_of(check(variant, problem(InputKind::normal)));
+  };
+  CHECK(said(and_more<More::nothing>) == "blocks: 1 of 5 have written nothing to global memory, predicted 0\n");
+  CHECK(said(and_more<More::idle_blocks>) == "blocks: 4 of 8 have written nothing to global memory, predicted 0\n");
+  const Launch unused = [](Device& device, const AttentionParams& p) {
+    launch(device, flash_attention<Tile>, dim3(p.n / Tile::BR, p.batch_heads), dim3(Tile::THREADS),
+           Tile::SMEM_BYTES + 1024, p);
+  };
+  CHECK_THAT(said(unused),
+             Contains("bytes of a block's shared memory that are never written: predicted 0, counted 1024") &&
+                 Contains("shared memory: the variant says"));
+  const Launch gives_back = [](Device& device, const AttentionParams& p) {
+    run<Tile>(device, p);
+    launch(device, gives_registers_back, dim3(1), dim3(128), 0);
+  };
+  CHECK_THAT(
+      said(gives_back),  // 128 threads begin with 256 registers each
+      Contains("registers that are given back (setmaxnreg.dec) and taken by nobody: predicted 0, counted 27648"));
+  const Launch leaves = [](Device& device, const AttentionParams& p) {
+    run<Tile>(device, p);
+    launch(device, leaves_running, dim3(1), dim3(128), 64 * 128);
+  };
+  CHECK_THAT(said(leaves), Contains("wgmma: predicted 0, counted 2") &&
+                               Contains("wgmma that a wait leaves running: predicted 0, counted 1"));
+}
+
+TEST_CASE("a block without work owes no rows, where only the ends of a grid run", "[verdict]") {
+  Problem question = ladder::make_question({.heads = 2, .n = 8 * N}, std::array{InputKind::normal}, 1);
+  question.ends_only = true;
+  static const auto twice_the_blocks = [](Device& device, const AttentionParams& p) {
+    run<Tile>(device, p);
+    launch(device, more_work<More::nothing>, dim3(p.n / Tile::BR, p.batch_heads), dim3(32), 0, p);
+  };
+  for (const Launch launch : {Launch(run<Tile>), Launch(twice_the_blocks)}) {
+    CHECK(kinds_of(check(variant_of(launch), question)) == Kinds{});
+  }
+}
+
+TEST_CASE("what is done in one order of the threads, or in one build, and not in the other is told by its count",
+          "[verdict]") {
+  const auto said = [](Launch launch, Launch zeroed) {
+    ladder::Variant variant = variant_of(launch);
+    variant.on_emulator_zeroed = zeroed ? zeroed : launch;
+    return check_twice(variant);
+  };
+  const auto held = [&]<More MORE>(const std::string& count) {
+    const CheckResult by_order = said(more_in_another_order<MORE>, nullptr), by_build = said(run<Tile>, and_more<MORE>);
+    CHECK(kinds_of(by_order) == Kinds{"order_dependent"});
+    CHECK(kinds_of(by_build) == Kinds{"unset_variable"});
+    CHECK_THAT(messages_of(by_order), Contains(count));
+    CHECK_THAT(messages_of(by_build), Contains(count));
+  };
+  held.operator()<More::barrier>(" barriers");
+  held.operator()<More::votes>(" votes");
+  held.operator()<More::shuffle>(" shuffles");
+  held.operator()<More::read>(" bytes read from global memory");
+  held.operator()<More::wavefronts>(" wavefronts of shared memory");
+  CHECK(said(run<Tile>, nullptr).ok);
+}
+
+TEST_CASE("what the emulator reports in another order alone says so", "[verdict]") {
+  const CheckResult result = check_twice(variant_of(more_in_another_order<More::race>));
+  CHECK(kinds_of(result) == Kinds{"order_dependent"});
+  for (const auto& failure : result.failures) {
+    CHECK(failure.detail.starts_with("race"));
+    CHECK_FALSE(failure.where.empty());
+  }
+}
+
+TEST_CASE("a run that was told to stop says nothing about another order or build", "[verdict]") {
+  static std::atomic<bool> stop;
+  static int runs, last;
+  ladder::Variant variant = variant_of([](Device& device, const AttentionParams& p) {
+    stop = ++runs == last;
+    more_in_another_order<More::barrier>(device, p);
+    stop = false;
+  });
+  variant.on_emulator_zeroed = variant.on_emulator;
+  const auto kinds_if_it_stops = [&](int run) {
+    runs = 0;
+    last = run;
+    return kinds_of(check_twice(variant, {.stop = &stop}));
+  };
+  CHECK(kinds_if_it_stops(0) == Kinds{"order_dependent"});
+  CHECK(runs == 3);  // as it is, in another order, and in the first order again
+  CHECK(kinds_if_it_stops(2) == Kinds{});
+  CHECK(runs == 2);
+  CHECK(kinds_if_it_stops(3) == Kinds{});
+}
