@@ -102,8 +102,8 @@ def diff(name: str, words: str = "") -> str:
     shown = core[first:first + CORE]
     margin = min((len(line) - len(line.lstrip()) for _, line in shown), default=0)
     said = [f"{sign} {line[margin:]}" for sign, line in shown]
-    if len(core) > len(shown):
-        said.append(f"  ... {len(core) - len(shown)} lines more")
+    if more := len(core) - len(shown):
+        said.append(f"  ... {more} line{'s' if more > 1 else ''} more")
     return "```diff\n" + "".join(f"{line}\n" for line in said) + "```\n"
 
 
