@@ -220,6 +220,15 @@ over FA2: {100 * h200('06', ROW).vs_fa2:.0f} %
         for said in ("```cpp\nvoid tile(int i) {\n  int shift = 1;\n}\n```", "```diff\n- int shift = 0;\n+ int shift = 1;\n```", "| one \\| two | 3 |"):
             self.assertIn(said, new)
 
+    def test_a_long_change_is_shown_from_the_line_with_the_words_on(self) -> None:
+        for rung, lines in (("02_brick", [f"int line_{i};" for i in range(14)]), ("01_wood", [])):
+            (self.folder / rung).mkdir()
+            (self.folder / rung / "kernel.cuh").write_text("\n".join([f"// {rung}", "", *lines, "void tile();", ""]))
+        with mock.patch.object(rungs, "root", lambda: self.folder):
+            shown = blocks.diff("02", "line_9").splitlines()[1:-1]
+            self.assertEqual(shown, [*(f"+ int line_{i};" for i in range(9, 14)), "  ... 9 lines more"])
+            self.assertEqual(blocks.diff("02").splitlines()[1], "+ int line_0;")
+
     def rounds(self, *groups: tuple) -> None:
         """h200_rounds.csv: of each group the contestant, its commit, heat, round, milliseconds and MHz, and what differs from the rest of them."""
         columns = ("contestant", "commit", "heat", "round", "ms", "clock_mhz")
