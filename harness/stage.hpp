@@ -98,6 +98,7 @@ struct Variant {
   bool causal = false;                                  // does both dense and causal attention; otherwise dense alone
   bool writes_lse = false;                              // fills AttentionParams::LSE
   uint64_t (*workspace_bytes)(const Shape&) = nullptr;  // AttentionParams::workspace; null: it needs none
+  bool stores_scores = false;                           // what that holds is all n^2 scores
 
   uint64_t smem_at(int n) const { return smem_bytes + uint64_t{smem_bytes_per_key} * n; }
   uint64_t workspace_at(const Shape& shape) const { return workspace_bytes ? workspace_bytes(shape) : 0; }

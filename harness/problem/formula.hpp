@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -12,12 +13,27 @@
 
 namespace ladder {
 
+// What a launch does at least, by convention and not what a kernel executes, and which of the two bounds its rate.
+struct Work {
+  enum class Bound { products, reads };
+  double flops = 0, bytes = 0;  // bytes: of each input and output once
+  Bound bound = Bound::products;
+};
+
+// The bytes that a variant has to move between global memory and the chip, on paper, as measured bytes are set beside them;
+// and per head in words: "4nd + 4n^2 d / 64".
+struct IoModel {
+  double bytes = 0;
+  std::string text;
+};
+
 struct Formula {
   std::string_view name;  // "dense"
   // The tensors that a kernel reads, and those that it may write. Of the outputs, the first is always written.
   std::vector<TensorSpec> (*inputs)(const Shape&);
   std::vector<TensorSpec> (*outputs)(const Shape&);
-  double (*flops)(const Shape&);  // by convention, not what a kernel executes
+  Work (*work)(const Shape&);
+  IoModel (*io_model)(const Variant&, const Shape&);
   // Each head is of one input set: head i of kinds[i % kinds.size()].
   Tensors (*make_inputs)(std::span<const InputKind> kinds, const Shape&, uint64_t seed);
   // The right answers in the given rows, and how far a kernel may be from them.
@@ -32,7 +48,7 @@ extern const Formula DENSE_FORWARD, CAUSAL_FORWARD;
 
 const Formula& formula_of(const Shape& shape);
 inline double flops_of(const Shape& shape) {
-  return formula_of(shape).flops(shape);
+  return formula_of(shape).work(shape).flops;
 }
 
 // The tensors that the variant writes at this shape.

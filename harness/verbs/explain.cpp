@@ -13,7 +13,7 @@
 #include "harness/devices/emulator_run.hpp"
 #include "harness/devices/gpu.hpp"
 #include "harness/devices/trace.hpp"
-#include "harness/problem/io_model.hpp"
+#include "harness/problem/formula.hpp"
 #include "harness/problem/shapes.hpp"
 #include "harness/verbs/explain_gpu.hpp"
 #include "harness/verbs/json.hpp"
@@ -105,8 +105,9 @@ void print_counts(std::FILE* out, const Variant& variant, const CheckResult& res
 }
 
 // Bytes at each level, as far as the emulator sees them: what the kernel asks for, before any cache.
-void print_traffic(std::FILE* out, const Stage& stage, const Variant& variant, const CheckResult& result,
-                   const Stage* before, const CheckResult* result_before) {
+void print_traffic(std::FILE* out, const Variant& variant, const CheckResult& result, const Stage* before,
+                   const CheckResult* result_before) {
+  const IoModel io = formula_of(result.shape).io_model(variant, result.shape);
   const auto counted = [](const CheckResult& check) -> const Counts& { return *check.counters; };
   const auto shared = [](const CheckResult& check) { return check.counters->smem_wavefronts * WAVEFRONT_BYTES; };
   const Counts counts = counted(result);
@@ -121,12 +122,11 @@ void print_traffic(std::FILE* out, const Stage& stage, const Variant& variant, c
   const auto both = [](const Counts& both_ways) { return both_ways.gmem_bytes_read + both_ways.gmem_bytes_written; };
   table.add({"  both", variant.predict ? grouped(both(variant.predict(result.shape))) : "", grouped(both(counts)),
              result_before ? grouped(both(counted(*result_before))) : "",
-             grouped(static_cast<uint64_t>(io_model_bytes(stage, variant, result.shape)))});
+             grouped(static_cast<uint64_t>(io.bytes))});
   table.add({"shared memory, wavefronts x 128", "", grouped(shared(result)),
              result_before ? grouped(shared(*result_before)) : "", ""});
   fmt::print(out, "{}{}\n", table.text(out),
-             wrapped(fmt::format("IO model: {} bytes per head. It has no caches, and neither has the emulator.",
-                                 io_model_formula(stage, variant, result.shape)),
+             wrapped(fmt::format("IO model: {} bytes per head. It has no caches, and neither has the emulator.", io.text),
                      out));
 }
 
@@ -150,7 +150,7 @@ nlohmann::ordered_json explanation(const Stage& stage, const Variant& variant, c
   json["limit_before"] = stage.limit;
   json["prediction"] = stage.prediction;
   if (variant.predict) json["predicted"] = to_json(variant.predict(result.shape));
-  json["io_model_bytes"] = io_model_bytes(stage, variant, result.shape);
+  json["io_model_bytes"] = formula_of(result.shape).io_model(variant, result.shape).bytes;
   json["sites"] = nlohmann::ordered_json::array();
   for (const emulator::SiteCounts& site : result.counters->sites) {
     json["sites"].push_back({{"line", emulator::to_string({site.file, site.line})},
@@ -217,7 +217,7 @@ Result<ExitCode> explain_verb(const Options& options) {
       const Stage* before = stage_before(*stage, shape);
       const CheckResult* result_before = before != nullptr ? &emulate(*before) : nullptr;
       print_counts(out, variant, result, before, result_before);
-      print_traffic(out, *stage, variant, result, before, result_before);
+      print_traffic(out, variant, result, before, result_before);
       print_sites(out, *result.counters);
       for (const Failure& failure : result.failures) {
         fmt::print(out, "\n{}\n  {}\n", to_string(failure.kind), failure.message);

@@ -2,7 +2,7 @@
 
 On a GPU (the default) Nsight Compute profiles one checked launch of each stage at each N (`ladder explain --on gpu`),
 and the card says how much memory it holds meanwhile. With --emulator the emulator counts instead, and the IO model of
-harness/problem/io_model.hpp stands beside it. The tables are printed; --csv also writes them, one row per stage, shape
+harness/problem/formula.cpp stands beside it. The tables are printed; --csv also writes them, one row per stage, shape
 and metric: rows that are in the file already are replaced, others are kept.
 
 A stage of several kernels has the sum of them; of shares and rates, their mean weighted by gpu__time_duration.sum. On a

@@ -15,7 +15,7 @@ D = results.HEADLINE["d"]
 
 
 def model(n: int, query_tile: int | None) -> float:
-    """harness/problem/io_model.hpp, dense, in bytes per head; without a tile the scores are kept in memory."""
+    """harness/problem/formula.cpp, dense, in bytes per head; without a tile the scores are kept in memory."""
     return 8 * n * D + 4 * n**2 if query_tile is None else 4 * n * D + 4 * n**2 * D / query_tile
 
 
