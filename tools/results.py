@@ -65,8 +65,8 @@ class Row:
 
     @property
     def is_plain(self) -> bool:
-        """N(0, 1) inputs in fp16: what figures and tables show. A file may hold other inputs at the same shape."""
-        return self.inputs in ("", "normal") and self.dtype in ("", "fp16")
+        """N(0, 1) inputs in fp16, and nothing but the shape: what figures and tables show. A file may hold other problems of the same shape."""
+        return self.inputs in ("", "normal") and self.dtype in ("", "fp16") and not self.problem
 
 
 def spoken(regime: str) -> str:
@@ -84,16 +84,17 @@ class Selection:
     causal: bool = False
     regime: str = "turns"
     inputs: str = "normal"
+    dtype: str = "fp16"
+    problem: str = ""
 
     def __str__(self) -> str:
         kind = "causal" if self.causal else "dense"
-        inputs = "" if self.inputs == "normal" else f", {self.inputs} inputs"
-        return f"batch {self.batch}, heads {self.heads}, N = {self.n}, d = {self.d}, {kind}, {spoken(self.regime)}{inputs}"
+        rest = [self.dtype] * (self.dtype != "fp16") + [self.problem] * bool(self.problem) + [f"{self.inputs} inputs"] * (self.inputs != "normal")
+        return ", ".join([f"batch {self.batch}, heads {self.heads}, N = {self.n}, d = {self.d}, {kind}, {spoken(self.regime)}", *rest])
 
     def takes(self, row: Row) -> bool:
-        shape = (row.batch, row.heads, row.n, row.d, row.causal)
-        taken = row.is_plain if self.inputs == "normal" else row.inputs == self.inputs
-        return taken and row.regime == self.regime and shape == (self.batch, self.heads, self.n, self.d, self.causal)
+        of_row = (row.batch, row.heads, row.n, row.d, row.causal, row.regime, row.inputs or "normal", row.dtype or "fp16", row.problem)
+        return of_row == (self.batch, self.heads, self.n, self.d, self.causal, self.regime, self.inputs, self.dtype, self.problem)
 
 
 def _typed(cell: str, rule: dict):
@@ -161,7 +162,8 @@ def read(path: Path, kind: str = "results") -> list[Row]:
         if key in seen:
             raise ResultsError(f"{where}: repeats line {seen[key]}: {row.stage}, the same measurement")
         seen[key] = row.line
-    _check_ceilings(path, found, SCHEMA[kind].get("ceilings", []))
+    if "ceilings" in SCHEMA[kind]:
+        _check_ceilings(path, found)
     return of_the_ladder(path, found)
 
 
@@ -225,19 +227,19 @@ def of_the_ladder(path: Path, rows: list[Row]) -> list[Row]:
     return [Row(row.line, {**row.values, **without}) if is_over_another(row) else row for row in kept]
 
 
-def bounds(ceiling: Row, row: Row, rules: list[dict] = SCHEMA["results"]["ceilings"]) -> bool:
+def bounds(ceiling: Row, row: Row) -> bool:
     """The rule about ceilings, as docs/results/README.md states it."""
-    rule = next((rule for rule in rules if rule["stage"] == ceiling.stage), None)
-    if rule is None or ceiling.kind != "ceiling" or ceiling.gpu != row.gpu:
+    rule = SCHEMA["results"]["ceilings"].get(ceiling.stage)
+    if rule is None or ceiling.kind != "ceiling" or (ceiling.gpu, ceiling.dtype) != (row.gpu, row.dtype):
         return False
-    return "column" not in rule or row.values[rule["column"]] is not None or 0 < (row.sm or 0) < rule["before_sm"]
+    return "before_sm" not in rule or row.pct_ceiling is not None or 0 < (row.sm or 0) < rule["before_sm"]
 
 
-def _check_ceilings(path: Path, found: list[Row], rules: list[dict]) -> None:
+def _check_ceilings(path: Path, found: list[Row]) -> None:
     """A rate above what the card's tensor cores can do is a fault of the measurement, not a record."""
-    ceilings = [row for row in found if rules and row.kind == "ceiling"]
-    for row in found if ceilings else []:
-        highest = max((ceiling.tflops for ceiling in ceilings if bounds(ceiling, row, rules)), default=math.inf)
+    ceilings = [row for row in found if row.kind == "ceiling"]
+    for row in found:
+        highest = max((ceiling.tflops for ceiling in ceilings if bounds(ceiling, row)), default=math.inf)
         if row.kind != "ceiling" and row.source == "measured" and row.tflops > highest:
             raise ResultsError(f"{path}:{row.line}: {row.stage} claims {row.tflops:g} TFLOPS, above this card's ceiling of {highest:g}")
 

@@ -1,8 +1,10 @@
 #include "harness/measure/ceilings.hpp"
 
 #include <cuda_runtime.h>
+#include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -38,16 +40,20 @@ Ceiling::Ceiling(Ceiling&&) noexcept = default;
 Ceiling& Ceiling::operator=(Ceiling&&) noexcept = default;
 Ceiling::~Ceiling() = default;
 
-std::vector<std::string_view> Ceiling::names() {
+std::vector<std::string_view> Ceiling::names(std::string_view dtype) {
   std::vector<std::string_view> names;
-  for (const Loop* loop = loops_begin(); loop != loops_end(); ++loop) names.push_back(loop->name);
+  for (const Loop& loop : std::span(loops_begin(), loops_end())) {
+    if (loop.dtype.empty() || loop.dtype == dtype) names.push_back(loop.name);
+  }
   return names;
 }
 
-Result<Ceiling> Ceiling::create(std::string_view name) {
+Result<Ceiling> Ceiling::create(std::string_view name, std::string_view dtype) {
   int device = 0, major = 0, minor = 0, processors = 0;
   auto state = std::make_unique<State>();
-  state->loop = std::find_if(loops_begin(), loops_end(), [&](const Loop& loop) { return loop.name == name; });
+  state->loop = std::find_if(loops_begin(), loops_end(), [&](const Loop& loop) {
+    return loop.name == name && (loop.dtype.empty() || loop.dtype == dtype);
+  });
   const Loop& loop = *state->loop;
   Status done = state->check(cudaGetDevice(&device), "cudaGetDevice");
   for (const auto& [value, attribute] : {std::pair(&major, cudaDevAttrComputeCapabilityMajor),
@@ -55,9 +61,11 @@ Result<Ceiling> Ceiling::create(std::string_view name) {
                                          {&processors, cudaDevAttrMultiProcessorCount}}) {
     if (done) done = state->check(cudaDeviceGetAttribute(value, attribute, device), "attribute");
   }
-  if (done && major * 10 + minor < loop.least_sm) {
+  const int sm = major * 10 + minor;
+  if (done && (sm < loop.least_sm || sm > loop.most_sm)) {
     return failure(ExitCode::cannot_run_here,
-                   "the " + std::string(name) + " ceiling needs sm_" + std::to_string(loop.least_sm) + " or newer");
+                   fmt::format("the {} ceiling is of sm_{}{}", name, loop.least_sm,
+                               loop.most_sm > loop.least_sm ? " and newer" : " alone"));
   }
   state->blocks = processors * loop.blocks_per_sm;
   if (done) done = state->check(cudaMalloc(&state->sums, sizeof(float) * state->blocks * loop.threads), "cudaMalloc");

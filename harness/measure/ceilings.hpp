@@ -12,11 +12,12 @@ namespace ladder {
 // Operands are random: on zeros a loop of matrix products is 5-8 % faster, because fewer wires switch.
 class Ceiling {
  public:
-  // mma_sync, wgmma (A in shared memory), wgmma_rs (in registers): FLOPs. ex2: results. l2_read and
-  // dram_read: bytes that come from the L2 cache, and from global memory.
-  static std::vector<std::string_view> names();
-  // Fails with cannot_run_here on a card without the instruction, or in a build without the CUDA Toolkit.
-  static Result<Ceiling> create(std::string_view name);
+  // mma_sync, wgmma (A in shared memory), wgmma_rs (in registers): FLOPs, of operands of this type in the words of
+  // results: fp16, bf16, e4m3. ex2: results. l2_read and dram_read: bytes that come from the L2 cache, and from global
+  // memory.
+  static std::vector<std::string_view> names(std::string_view dtype);
+  // One of these. Fails with cannot_run_here on a card without the instruction, or in a build without the CUDA Toolkit.
+  static Result<Ceiling> create(std::string_view name, std::string_view dtype);
   Ceiling(Ceiling&&) noexcept;
   Ceiling& operator=(Ceiling&&) noexcept;
   ~Ceiling();

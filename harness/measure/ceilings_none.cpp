@@ -17,10 +17,10 @@ Ceiling::Ceiling(Ceiling&&) noexcept = default;
 Ceiling& Ceiling::operator=(Ceiling&&) noexcept = default;
 Ceiling::~Ceiling() = default;
 
-std::vector<std::string_view> Ceiling::names() {
+std::vector<std::string_view> Ceiling::names(std::string_view) {
   return {};
 }
-Result<Ceiling> Ceiling::create(std::string_view) {
+Result<Ceiling> Ceiling::create(std::string_view, std::string_view) {
   return no_gpu();
 }
 double Ceiling::work() const {

@@ -24,53 +24,22 @@ namespace {
 namespace fs = std::filesystem;
 using json = nlohmann::ordered_json;
 
-// ---- the rules; docs/results/schema.json has them for other readers ---------------------------------------------------
+// ---- the rules: those of docs/results/schema.json, as it was when this was built ---------------------------------------
 
-// Columns that files from before they were added lack.
-constexpr std::string_view ADDED_LATER[] = {"previous", "heat", "version"};
-constexpr std::string_view REQUIRED[] = {"stage", "kind",   "gpu",    "batch",  "heads",  "n",
-                                         "d",     "causal", "regime", "tflops", "source", "date"};
-// No two rows agree in all of these.
-constexpr std::string_view IDENTITY[] = {"stage", "kind",   "gpu",   "batch",  "heads",  "n",
-                                         "d",     "causal", "dtype", "inputs", "regime", "source"};
+constexpr const char* SCHEMA =
+#include "schema.hpp"
+    ;
+
+const json& rules() {
+  static const json results = json::parse(SCHEMA).at("results");
+  return results;
+}
 
 struct Flag {
   std::string_view word;
   bool value;
 };
 constexpr Flag FLAGS[] = {{"0", false}, {"1", true}, {"false", false}, {"true", true}};
-
-struct Words {
-  std::string_view column;
-  std::vector<std::string_view> allowed;
-};
-const Words WORDS[] = {
-    {"kind", {"stage", "peer", "ceiling"}},
-    {"regime", {"turns", "alone", "burst"}},
-    {"verdict", {"", "faster", "slower", "same"}},
-    {"source", {"measured", "write-up"}},
-};
-
-// An interval holds its value.
-constexpr std::string_view ORDERED[][3] = {{"ms_p20", "ms_median", "ms_p80"},
-                                           {"vs_previous_lo", "vs_previous", "vs_previous_hi"},
-                                           {"vs_fa2_lo", "vs_fa2", "vs_fa2_hi"}};
-
-struct Limit {
-  std::string_view column;
-  std::string_view is;  // above, at_most
-  double value;
-  std::string_view why;
-};
-constexpr Limit LIMITS[] = {{"tflops", "above", 0, "a measured rate is above 0"},
-                            {"pct_ceiling", "at_most", 100, "no rate is above its ceiling"}};
-
-// Which ceilings bind whom: everybody without a column, or else rows that have it, and all on cards before an sm.
-struct BindingCeiling {
-  std::string_view stage, column = {};
-  int before_sm = 0;
-};
-constexpr BindingCeiling BINDING[] = {{"wgmma"}, {"wgmma_rs"}, {"mma_sync", "pct_ceiling", 90}};
 
 // ---- the columns: each knows its name and how a row's cell becomes text and back -----------------------------------
 
@@ -168,6 +137,7 @@ const std::vector<Column>& columns() {
       count("d", [](R& row) -> int& { return row.shape.d; }),
       causal(),
       text("dtype", &R::dtype),
+      text("problem", &R::problem),
       text("inputs", &R::inputs),
       text("regime", &R::regime),
       count("rounds", [](R& row) -> int& { return row.rounds; }),
@@ -209,8 +179,8 @@ std::vector<Column> columns_of(const std::string& header) {
   std::vector<Column> present = columns();
   const std::string named = "," + header + ",";
   std::erase_if(present, [&](const Column& column) {
-    const bool may_lack = std::ranges::find(ADDED_LATER, column.name) != std::end(ADDED_LATER);
-    return may_lack && named.find("," + std::string(column.name) + ",") == std::string::npos;
+    const json& always = rules().at("required");
+    return std::ranges::find(always, column.name) == always.end() && named.find("," + std::string(column.name) + ",") == std::string::npos;
   });
   return header == header_of(present) ? present : std::vector<Column>{};
 }
@@ -277,36 +247,40 @@ std::optional<double> number_of(const ResultRow& row, std::string_view name) {
 }
 
 // "stage, peer or ceiling"
-std::string listed(std::vector<std::string_view> words) {
+std::string listed(std::vector<std::string> words) {
   std::erase(words, "");
-  const std::string_view last = words.back();
+  const std::string last = words.back();
   words.pop_back();
   return fmt::format("{} or {}", fmt::join(words, ", "), last);
 }
 
 // Empty when the row is believable by itself.
 std::string fault(const ResultRow& row) {
-  for (const std::string_view name : REQUIRED) {
-    if (cell_of(row, name).empty()) return fmt::format("no {}", name);
-  }
-  for (const auto& [name, allowed] : WORDS) {
-    const std::string cell = cell_of(row, name);
-    if (std::ranges::find(allowed, cell) == allowed.end()) {
-      return fmt::format("{} is '{}'; expected {}", name, cell, listed(allowed));
+  for (const auto& [name, rule] : rules().at("properties").items()) {
+    if (rule.contains("enum")) {
+      const auto allowed = rule["enum"].get<std::vector<std::string>>();
+      const std::string cell = cell_of(row, name);
+      if (std::ranges::find(allowed, cell) == allowed.end()) {
+        return fmt::format("{} is '{}'; expected {}", name, cell, listed(allowed));
+      }
+      continue;
+    }
+    const bool may_be_empty = rule["type"].is_array() || (rule["type"] == "string" && !rule.contains("minLength"));
+    if (!may_be_empty && cell_of(row, name).empty()) return fmt::format("no {}", name);
+    const double above = rule.value("exclusiveMinimum", -INFINITY), most = rule.value("maximum", INFINITY);
+    if (std::isinf(above) && std::isinf(most)) continue;
+    if (const auto value = number_of(row, name); value && !(*value > above && *value <= most)) {
+      return fmt::format("{} is {:g}; {}", name, *value, rule.value("description", ""));
     }
   }
-  for (const Limit& limit : LIMITS) {
-    const auto value = number_of(row, limit.column);
-    if (value && !(limit.is == "above" ? *value > limit.value : *value <= limit.value)) {
-      return fmt::format("{} is {:g}; {}", limit.column, *value, limit.why);
-    }
-  }
-  for (const auto& [low, middle, high] : ORDERED) {
+  for (const auto& names : rules().at("ordered")) {
     std::vector<double> known;
-    for (const std::string_view name : {low, middle, high}) {
-      if (const auto value = number_of(row, name)) known.push_back(*value);
+    for (const auto& name : names) {
+      if (const auto value = number_of(row, name.get<std::string>())) known.push_back(*value);
     }
-    if (!std::ranges::is_sorted(known)) return fmt::format("{} <= {} <= {} does not hold", low, middle, high);
+    if (!std::ranges::is_sorted(known)) {
+      return fmt::format("{} does not hold", fmt::join(names.get<std::vector<std::string>>(), " <= "));
+    }
   }
   return {};
 }
@@ -318,9 +292,7 @@ void check_ceilings(const std::vector<ResultRow>& rows, const std::string& file,
     if (row.kind == "ceiling" || row.source != "measured") continue;
     double highest = 0;
     for (const ResultRow& ceiling : rows) {
-      if (ceiling.kind == "ceiling" && ceiling.gpu == row.gpu && bounds(ceiling.stage, row)) {
-        highest = std::max(highest, ceiling.tflops);
-      }
+      if (bounds(ceiling, row)) highest = std::max(highest, ceiling.tflops);
     }
     if (highest > 0 && row.tflops > highest) {
       status =
@@ -333,7 +305,7 @@ void check_ceilings(const std::vector<ResultRow>& rows, const std::string& file,
 // What a row is a measurement of: equal for two that cannot stand in one file.
 std::string identity(const ResultRow& row) {
   std::string key;
-  for (const std::string_view name : IDENTITY) key += cell_of(row, name) + '\n';
+  for (const auto& name : rules().at("identity")) key += cell_of(row, name.get<std::string>()) + '\n';
   return key;
 }
 
@@ -390,15 +362,15 @@ Status replace_file(const std::string& file, std::string_view text) {
 
 }  // namespace
 
-bool bounds(std::string_view ceiling, const ResultRow& row) {
-  const auto binding = std::ranges::find(BINDING, ceiling, &BindingCeiling::stage);
-  if (binding == std::end(BINDING)) return false;
-  if (binding->column.empty() || !cell_of(row, binding->column).empty()) return true;
-  return row.sm > 0 && row.sm < binding->before_sm;
+bool bounds(const ResultRow& ceiling, const ResultRow& row) {
+  if (ceiling.kind != "ceiling" || ceiling.gpu != row.gpu || ceiling.dtype != row.dtype) return false;
+  const auto rule = rules().at("ceilings").find(ceiling.stage);
+  if (rule == rules().at("ceilings").end()) return false;
+  return row.pct_ceiling || !rule->contains("before_sm") || (row.sm > 0 && row.sm < rule->at("before_sm"));
 }
 
 bool can_bound(std::string_view ceiling) {
-  return std::ranges::find(BINDING, ceiling, &BindingCeiling::stage) != std::end(BINDING);
+  return rules().at("ceilings").contains(std::string(ceiling));
 }
 
 std::string csv_header() {

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "harness/base/error.hpp"
@@ -15,17 +16,34 @@
 
 namespace ladder {
 
-// One contestant at one shape in one regime. What was not measured or does not apply stays empty.
-struct ResultRow {
-  std::string stage;  // "03_kvpipe", "02_swizzle[64x32, 2 warps]", "fa2", "mma_sync"
-  std::string kind;   // stage, peer, ceiling
-  std::string gpu;    // "NVIDIA H200"
-  int sm = 0;         // 90
+// What the rows of one run have in common. The problem is the shape, the element type, the inputs, and in words what these
+// do not say; a ceiling carries that of the run that it was measured in, though its work is its own.
+struct RunFacts {
+  std::string gpu;     // "NVIDIA H200"
+  int sm = 0;          // 90
+  int processors = 0;  // in no column
   std::string driver, cuda;
+  Shape shape;
+  std::string dtype = "fp16";  // of the operands of its products; of a ceiling that multiplies, its own
+  std::string problem, inputs, regime, commit, date;
+
+  // Nothing but the shape sets it apart: N(0, 1) inputs in f16.
+  bool is_plain() const {
+    return (inputs.empty() || inputs == "normal") && (dtype.empty() || dtype == "fp16") && problem.empty();
+  }
+  // Of one card, problem and regime: what a table and a ratio hold together, and --resume need not time again.
+  bool same_measurement(const RunFacts& other) const {
+    const auto key = [](const RunFacts& of) { return std::tie(of.gpu, of.dtype, of.problem, of.inputs, of.regime); };
+    return shape == other.shape && key(*this) == key(other);
+  }
+};
+
+// One contestant at one shape in one regime. What was not measured or does not apply stays empty.
+struct ResultRow : RunFacts {
+  std::string stage;                // "03_kvpipe", "02_swizzle[64x32, 2 warps]", "fa2", "mma_sync"
+  std::string kind;                 // stage, peer, ceiling
   std::optional<double> clock_mhz;  // of the SMs, counted on the card around each group
   std::optional<double> power_w;    // averaged over the row's own work, or nothing
-  Shape shape;  // a ceiling carries the shape of the run that it was measured in; its FLOPs are its own
-  std::string dtype = "fp16", inputs, regime;
   int rounds = 0;
   std::optional<double> ms_median, ms_p20, ms_p80;  // per launch
   // 4 * B * H * N^2 * d, halved when causal, over ms_median; of a ceiling that multiplies no matrices 1e12 of what it counts
@@ -39,14 +57,11 @@ struct ResultRow {
   std::optional<int> registers, spill_bytes, smem_bytes;
   int heat = 0;         // who ran beside it: the rows of one heat, counted from 1; 0: nobody
   std::string version;  // of a peer, in its own words
-  std::string source = "measured", commit, date;
+  std::string source = "measured";
 };
 
-// Whether a ceiling bounds a row of its card: the one rule, which docs/results/README.md states. mma_sync and wgmma (A in
-// shared memory; _rs: in registers) are loops of nothing but that instruction; any other ceiling is a thermometer. A row with a pct_ceiling was held to its own
-// instruction's loop when it was made, and no loop of its card is below it. What a row without one uses is not known: it
-// is held to wgmma, and to mma_sync where there is nothing faster, before sm_90.
-bool bounds(std::string_view ceiling, const ResultRow& row);
+// Whether a ceiling bounds a row: the rule of docs/results/schema.json, which the other readers have from there as well.
+bool bounds(const ResultRow& ceiling, const ResultRow& row);
 bool can_bound(std::string_view ceiling);  // some row
 
 // The header line, without its end.

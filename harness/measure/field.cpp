@@ -25,6 +25,11 @@ std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
 }
 
+// Of what is multiplied: the first input's elements, in the words of results.
+std::string dtype_of(const Problem& problem) {
+  return std::string(to_string(problem.formula().inputs(problem.shape).front().element));
+}
+
 // Groups on this problem's memory.
 std::shared_ptr<Groups> make_groups(const Problem& problem, const std::shared_ptr<GpuProblem>& on_gpu, const Room& room,
                                     const Inputs& more_heads) {
@@ -122,7 +127,7 @@ void Field::add(const Stage& stage, const Variant& variant) {
               .stage = std::string(stage.name),
               .variant = variant.label,
               .is_default = variant.label == stage.variants.front().label,
-              .ceiling = ceiling_of(stage),
+              .own = own_work(variant, problem_->shape),
               .previous = std::string(before ? before->name : ""),
               .max_err = checked.max_err,
               .smem_bytes = static_cast<int>(variant.smem_at(problem_->shape.n))};
@@ -139,9 +144,10 @@ void Field::add(const Stage& stage, const Variant& variant) {
 }
 
 void Field::add_ceilings(bool thermometers) {
-  for (const std::string_view name : Ceiling::names()) {
-    if (!thermometers && !can_bound(name)) continue;
-    Result<Ceiling> created = Ceiling::create(name);
+  const std::string dtype = dtype_of(*problem_);
+  for (const std::string_view name : Ceiling::names(dtype)) {
+    if (!thermometers && !is_needed(name, entries_)) continue;
+    Result<Ceiling> created = Ceiling::create(name, dtype);
     if (!created) {
       if (created.error().code != ExitCode::cannot_run_here) notes_.push_back(created.error().message);
       continue;  // a card without the instruction has no ceiling of it
@@ -215,7 +221,7 @@ RealMachine::RealMachine(const std::string& pci_bus_id) : nvml_(Nvml::open(pci_b
   } else {
     notes_.push_back("The clocks are not counted: " + clocks.error().message);
   }
-  if (Result<Ceiling> load = Ceiling::create("mma_sync")) {
+  if (Result<Ceiling> load = Ceiling::create("mma_sync", "fp16")) {
     load_ = std::move(*load);
   } else {
     notes_.push_back("No load keeps the card warm between groups: " + load.error().message);
@@ -247,7 +253,8 @@ RunFacts run_facts(const GpuInfo& gpu, const RealMachine& machine, const Problem
           .driver = nvml_driver.empty() ? gpu.driver : nvml_driver,
           .cuda = gpu.cuda,
           .shape = problem.shape,
-          .dtype = std::string(to_string(problem.formula().inputs(problem.shape).front().element)),
+          .dtype = dtype_of(problem),
+          .problem = {},
           .inputs = std::string(to_string(problem.kinds.front())),
           .regime = std::string(to_string(regime)),
           .commit = commit && *commit ? commit : LADDER_COMMIT,

@@ -1,12 +1,14 @@
 // The ceilings' loops, as kernels.
 #pragma once
 #include <cstddef>
+#include <string_view>
 
 namespace ladder {
 
 // One loop: what it needs, and how it is launched, in the default stream.
 struct Loop {
-  const char* name;
+  std::string_view name;
+  std::string_view dtype;  // of the operands that it multiplies; empty: it multiplies none
   int least_sm, most_sm;
   int blocks_per_sm, threads;
   double work_per_block;

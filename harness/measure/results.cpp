@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "harness/measure/statistics.hpp"
+#include "harness/problem/formula.hpp"
 
 namespace ladder {
 namespace {
@@ -52,18 +53,14 @@ class Times {
                    heat_.timings.balanced);
   }
 
-  // The highest rate of the ceilings for whose names `applies` holds; 0 without one.
-  template <class Applies>
-  double highest_ceiling(const Applies& applies) const {
-    double highest = 0;
+  // Visits the ceilings that were timed, each with its median time.
+  template <class Visit>
+  void for_each_ceiling(const Visit& visit) const {
     for (size_t i = 0; i < heat_.all.size(); ++i) {
       const Entry& entry = entries_[heat_.all[i]];
       const Timing& timing = heat_.timings.timings[i];
-      if (entry.kind == "ceiling" && has_times(timing) && applies(entry.name)) {
-        highest = std::max(highest, tflops(entry, median(timing.ms)));
-      }
+      if (entry.kind == "ceiling" && has_times(timing)) visit(entry, timing);
     }
-    return highest;
   }
 
  private:
@@ -101,18 +98,9 @@ void add_clocks(ResultRow& row, const Entry& entry, const Timing& timing, int pr
 
 ResultRow make_row(const Entry& entry, const Timing& timing, const RunFacts& facts, int heat) {
   ResultRow row;
+  static_cast<RunFacts&>(row) = facts;
   row.stage = entry.name;
   row.kind = entry.kind;
-  row.gpu = facts.gpu;
-  row.sm = facts.sm;
-  row.driver = facts.driver;
-  row.cuda = facts.cuda;
-  row.shape = facts.shape;
-  row.dtype = facts.dtype;
-  row.inputs = facts.inputs;
-  row.regime = facts.regime;
-  row.commit = facts.commit;
-  row.date = facts.date;
   row.heat = heat;
   row.version = entry.version;
   row.rounds = static_cast<int>(timing.ms.size());
@@ -135,8 +123,15 @@ std::string row_name(const Stage& stage, const Variant& variant) {
   return is_default ? std::string(stage.name) : fmt::format("{}[{}]", stage.name, variant.label);
 }
 
-std::string ceiling_of(const Stage& stage) {
-  return stage.needs.find("wgmma") != std::string_view::npos ? "wgmma" : "mma_sync";
+OwnWork own_work(const Variant& variant, const Shape& shape) {
+  const Work work = formula_of(shape).work(shape);
+  if (work.bound == Work::Bound::reads) return {"dram_read", work.bytes, "TB/s"};
+  const bool by_warpgroups = variant.predict && variant.predict(shape).wgmma > 0;
+  return {by_warpgroups ? "wgmma" : "mma_sync", work.flops};
+}
+
+bool is_needed(std::string_view ceiling, std::span<const Entry> entries) {
+  return can_bound(ceiling) || std::ranges::any_of(entries, [&](const Entry& entry) { return entry.own.loop == ceiling; });
 }
 
 std::optional<size_t> previous_entry(std::span<const Entry> entries, size_t which) {
@@ -155,7 +150,7 @@ std::vector<Candidate> candidates(std::span<const Entry> entries, std::span<cons
   std::vector<Candidate> all;
   for (size_t i = 0; i < entries.size(); ++i) {
     const Entry& entry = entries[i];
-    const bool ceiling = entry.kind == "ceiling", binds = ceiling && can_bound(entry.name);
+    const bool ceiling = entry.kind == "ceiling", binds = ceiling && is_needed(entry.name, entries);
     all.push_back(
         {.launch_ms = launch_ms[i],
          .everywhere = binds || (!ceiling && entry.name == versus) || (entry.kind == "peer" && entry.name == "fa2"),
@@ -183,20 +178,23 @@ Results evaluate(std::span<const Entry> entries, const HeatRun& heat, const RunF
     }
     ResultRow row = make_row(entry, timing, facts, heat.number);
     if (entry.kind != "ceiling") {
-      const double own = entry.ceiling.empty() ? 0 : times.highest_ceiling([&](const std::string& name) {
-        return name.starts_with(entry.ceiling);
+      double own = 0, of_anybody = 0;
+      times.for_each_ceiling([&](const Entry& ceiling, const Timing& its) {
+        const ResultRow bound = make_row(ceiling, its, facts, heat.number);
+        if (!entry.own.loop.empty() && ceiling.name.starts_with(entry.own.loop)) own = std::max(own, bound.tflops);
+        if (bounds(bound, row)) of_anybody = std::max(of_anybody, bound.tflops);
       });
-      const double ceiling =
-          own > 0 ? own : times.highest_ceiling([&](const std::string& name) { return bounds(name, row); });
-      if (ceiling > 0 && row.tflops > ceiling) {
+      const double rate = own > 0 ? entry.own.work / (*row.ms_median * 1e9) : row.tflops;
+      const double ceiling = own > 0 ? own : of_anybody;
+      if (ceiling > 0 && rate > ceiling) {
         results.notes.push_back(fmt::format(
-            "{}: {:.1f} TFLOPS is above the ceiling of {:.1f} measured beside it. That is an error of the measurement "
+            "{}: {:.1f} {} is above the ceiling of {:.1f} measured beside it. That is an error of the measurement "
             "(or of the kernel), not a record; it is not written down.",
-            entry.name, row.tflops, ceiling));
+            entry.name, rate, own > 0 ? entry.own.unit : "TFLOPS", ceiling));
         results.ok = false;
         continue;
       }
-      if (own > 0) row.pct_ceiling = 100 * row.tflops / own;
+      if (own > 0) row.pct_ceiling = 100 * rate / own;
       for (const size_t link : links_of(entries, i)) {
         if (const auto ratio = times.faster(i, link)) results.ratios[{i, link}] = ratio->estimate;
       }

@@ -12,6 +12,17 @@
 
 namespace ladder {
 
+// The loop of nothing but a stage's own work, by the beginning of its name, and how much of that a launch does: FLOPs that
+// an instruction multiplies, or bytes.
+struct OwnWork {
+  std::string loop = {};
+  double work = 0;
+  std::string_view unit = "TFLOPS";  // of 1e12 of it a second
+};
+// What the formula says that the problem is bound by: reads, or else the products of the instruction that the variant is
+// predicted to execute, which the emulator counts.
+OwnWork own_work(const Variant& variant, const Shape& shape);
+
 // A contestant as the results know it.
 struct Entry {
   std::string name;                      // of its row: "02_swizzle", "02_swizzle[64x32, 2 warps]", "fa2", "mma_sync"
@@ -19,7 +30,7 @@ struct Entry {
   double flops = 0;                      // of one launch
   std::string stage = {}, variant = {};  // of a stage: its name and the variant's label
   bool is_default = false;               // the stage's default variant
-  std::string ceiling = {};              // of a stage: the ceiling of its instruction, by name
+  OwnWork own = {};                      // of a stage
   std::string previous = {};             // and the stage that it starts from, by name
   std::string version = {};              // of a peer
   std::optional<double> max_err = {};
@@ -29,9 +40,8 @@ struct Entry {
 // "02_swizzle" for the default variant, "02_swizzle[64x32, 2 warps]" for another.
 std::string row_name(const Stage& stage, const Variant& variant);
 
-// The ceiling of the instruction that a stage multiplies with: wgmma if it needs that, or else mma_sync. A ceiling whose
-// name begins so is one.
-std::string ceiling_of(const Stage& stage);
+// Whether a ceiling bounds a row, by csv.hpp's rule or as the loop of its own work. The others are thermometers.
+bool is_needed(std::string_view ceiling, std::span<const Entry> entries);
 
 // What heats are planned from, entry by entry. Everywhere are "fa2", `versus` and the ceilings that bound a row. An entry's
 // ratios are taken over the entry that its idea is measured against (previous_entry), a default's over the same tile there too,
@@ -42,16 +52,6 @@ std::vector<Candidate> candidates(std::span<const Entry> entries, std::span<cons
 // vs_previous pairs a stage's default variant with the default of the stage that it starts from, and any other variant
 // with the variant of the same label there: the same shape with and without the idea.
 std::optional<size_t> previous_entry(std::span<const Entry> entries, size_t which);
-
-// What all rows of one shape have in common.
-struct RunFacts {
-  std::string gpu;
-  int sm = 0;
-  int processors = 0;
-  std::string driver, cuda;
-  Shape shape;
-  std::string dtype = "fp16", inputs, regime, commit, date;
-};
 
 // A heat that was run. Timing i is of entry all[i].
 struct HeatRun {
@@ -72,7 +72,7 @@ struct Results {
 };
 
 // `previous` is the name of the row that vs_previous is taken over; without it in the heat there is no ratio. vs_fa2 pairs
-// with the peer "fa2". A stage is held to the ceiling of its own instruction, and everybody to those of csv.hpp's bounds(); a
+// with the peer "fa2". A stage is held to the loop of its own work, and who has none to those of csv.hpp's bounds(); a
 // rate above is reported and gets no row. The verdicts of a heat are chosen together.
 Results evaluate(std::span<const Entry> entries, const HeatRun& heat, const RunFacts& facts,
                  std::string_view versus = "fa2");

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <iterator>
 #include <set>
-#include <tuple>
 #include <vector>
 
 #include "harness/base/table.hpp"
@@ -20,9 +19,8 @@ std::string cell(const std::optional<double>& value, const char* format) {
   return value ? fmt::format(fmt::runtime(format), *value) : "-";
 }
 
-auto group_of(const ResultRow& row) {
-  const Shape& s = row.shape;
-  return std::tuple(row.gpu, row.source, row.regime, row.dtype, row.inputs, s.batch, s.heads, s.n, s.d, s.causal);
+bool same_table(const ResultRow& a, const ResultRow& b) {
+  return a.source == b.source && a.same_measurement(b);
 }
 
 std::string header(const ResultRow& row, bool recorded) {
@@ -32,6 +30,7 @@ std::string header(const ResultRow& row, bool recorded) {
   std::string line = fmt::format("{}{}{}{}\n{}, {}", row.gpu, row.sm ? fmt::format(" (sm_{})", row.sm) : "",
                                  row.driver.empty() ? "" : ", driver " + row.driver,
                                  row.cuda.empty() ? "" : ", CUDA " + row.cuda, to_string(row.shape), row.dtype);
+  if (!row.problem.empty()) line += ", " + row.problem;
   if (!row.inputs.empty()) line += fmt::format(", {} inputs", row.inputs);
   line += fmt::format(", {}", row.regime == "turns" ? "in turns" : row.regime);
   if (!recorded && row.heat) line += fmt::format(", heat {}", row.heat);
@@ -43,7 +42,7 @@ std::string header(const ResultRow& row, bool recorded) {
 
 std::optional<Estimate> recorded_ratio(const ResultRow& row, std::span<const ResultRow> recorded) {
   for (const ResultRow& known : recorded) {
-    if (known.source == "measured" && known.stage == row.stage && group_of(known) == group_of(row)) return known.vs_fa2;
+    if (known.source == "measured" && known.stage == row.stage && same_table(known, row)) return known.vs_fa2;
   }
   return {};
 }
@@ -59,7 +58,7 @@ std::string results_table(std::span<const ResultRow> rows, std::span<const Resul
   std::string text;
   for (auto row = rows.begin(); row != rows.end();) {
     const auto end =
-        std::find_if(row, rows.end(), [&](const ResultRow& other) { return group_of(other) != group_of(*row); });
+        std::find_if(row, rows.end(), [&](const ResultRow& other) { return !same_table(other, *row); });
     // The most rounds of the group are those of the protocol; a contestant timed alone has fewer.
     ResultRow heading = *row;
     for (auto it = row; it != end; ++it) heading.rounds = std::max(heading.rounds, it->rounds);

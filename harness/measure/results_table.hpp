@@ -9,7 +9,7 @@
 
 namespace ladder {
 
-// Rows in the order given, under a header for each run of rows that share card, shape, inputs and regime. A stage without
+// Rows in the order given, under a header for each run of rows that share card, problem and regime. A stage without
 // a ratio to FA2 shows that of `recorded`, marked. Recorded rows themselves are printed with `are_recorded`.
 // `columns` is the width to fit to, as Table::text takes it. With the ratios over another contestant than fa2, these.
 struct Versus {

@@ -161,9 +161,8 @@ class Bench {
   // Whether this bench, interrupted, has recorded the entry already.
   bool has_row(const Entry& entry, const RunFacts& facts) const {
     return std::ranges::any_of(resumed_, [&](const ResultRow& row) {
-      return row.stage == entry.name && row.kind == entry.kind && row.shape == facts.shape &&
-             row.dtype == facts.dtype && row.inputs == facts.inputs && row.regime == facts.regime &&
-             row.gpu == facts.gpu && row.commit == facts.commit;
+      return row.stage == entry.name && row.kind == entry.kind && row.same_measurement(facts) &&
+             row.commit == facts.commit;
     });
   }
 
@@ -208,7 +207,7 @@ class Bench {
   Status run(const Schedule& schedule, const Machine& machine, const RunFacts& facts) {
     int number = 1;
     for (const ResultRow& row : resumed_) {
-      if (row.shape == facts.shape && row.regime == facts.regime) number = std::max(number, row.heat + 1);
+      if (row.same_measurement(facts)) number = std::max(number, row.heat + 1);
     }
     const std::vector<Entry>& entries = schedule.entries;
     std::vector<HeatRun> runs;
@@ -411,12 +410,10 @@ std::string recorded_table(std::span<const ResultRow> recorded, const Options& o
     }
   }
   // Peers and ceilings say something beside a stage of their own run.
-  std::vector<std::pair<std::string, std::string>> runs;
-  for (const ResultRow& row : rows) {
-    if (row.kind == "stage") runs.emplace_back(row.gpu, row.inputs);
-  }
+  std::vector<ResultRow> runs = rows;
+  std::erase_if(runs, [](const ResultRow& row) { return row.kind != "stage"; });
   std::erase_if(rows, [&](const ResultRow& row) {
-    return std::find(runs.begin(), runs.end(), std::pair(row.gpu, row.inputs)) == runs.end();
+    return std::ranges::none_of(runs, [&](const ResultRow& run) { return run.same_measurement(row); });
   });
   if (rows.empty()) {
     const bool one = options.stages.size() == 1;

@@ -360,7 +360,7 @@ std::string recorded_speedup(std::span<const ResultRow> recorded, std::string_vi
                              const Shape& shape) {
   const auto matches = [&](const ResultRow& row, std::string_view name) {
     return row.stage == name && row.kind != "ceiling" && row.shape == shape && row.regime == "turns" &&
-           row.source == "measured" && (row.inputs.empty() || row.inputs == "normal");
+           row.source == "measured" && row.is_plain();
   };
   // "02_swizzle" and "[64x32, 2 warps]"
   const auto split = [](const std::string& name) {
@@ -382,7 +382,7 @@ std::string recorded_speedup(std::span<const ResultRow> recorded, std::string_vi
   };
   for (const ResultRow& row_a : recorded) {
     for (const ResultRow& row_b : recorded) {
-      if (!matches(row_a, a) || !matches(row_b, b) || row_a.gpu != row_b.gpu) continue;
+      if (!matches(row_a, a) || !matches(row_b, b) || !row_a.same_measurement(row_b)) continue;
       const std::string ratio = row_b.vs_previous && follows(row_a, row_b)
                                     ? to_string(*row_b.vs_previous)
                                     : fmt::format("{:.3f} of the medians", row_b.tflops / row_a.tflops);

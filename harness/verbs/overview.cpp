@@ -37,7 +37,7 @@ Result<Recorded> read_recorded(const Result<GpuInfo>& gpu, const Shape& headline
   auto rows = recorded_results(std::filesystem::path(LADDER_SOURCE_DIR) / "docs" / "results");
   if (!rows) return tl::make_unexpected(rows.error());
   std::erase_if(*rows, [&](const ResultRow& row) {
-    return row.source != "measured" || row.regime != "turns" || row.kind == "ceiling" || row.inputs != "normal" ||
+    return row.source != "measured" || row.regime != "turns" || row.kind == "ceiling" || !row.is_plain() ||
            !(row.shape == headline);
   });
   Recorded recorded;

@@ -88,7 +88,8 @@ def repeat(name: str, **shape) -> results.Row:
 
 
 def _selection_of(row: dict[str, str]) -> results.Selection:
-    return results.Selection(int(row["batch"]), int(row["heads"]), int(row["n"]), int(row["d"]), row["causal"] == "1", row["regime"], row["inputs"])
+    return results.Selection(int(row["batch"]), int(row["heads"]), int(row["n"]), int(row["d"]), row["causal"] == "1", row["regime"], row["inputs"],
+                             row.get("dtype") or "fp16", row.get("problem") or "")
 
 
 @functools.cache

@@ -93,7 +93,7 @@ class Chapters(unittest.TestCase):
     def block(self, stage: str, *rows: tuple[str, float, bool]) -> str:
         empty = dict.fromkeys((f"vs_{other}{end}" for other in ("previous", "fa2") for end in ("", "_lo", "_hi")))
         common = {**empty, "kind": "stage", "gpu": "a card", "batch": 16, "heads": 16, "n": 8192, "d": 128, "verdict": "",
-                  "regime": "turns", "inputs": "normal", "dtype": "fp16", "ms_median": 10.0, "pct_ceiling": 1.0,
+                  "regime": "turns", "inputs": "normal", "dtype": "fp16", "problem": "", "ms_median": 10.0, "pct_ceiling": 1.0,
                   "registers": 1, "spill_bytes": 0, "source": "measured", "commit": "one run", "date": "2000-01-01"}
         made = [results.Row(i, {**common, "stage": name, "tflops": tflops, "causal": causal, **dict(other)})
                 for i, (name, tflops, causal, *other) in enumerate(rows)]

@@ -350,13 +350,14 @@ class BrokenCsv(Scratch):
         self.refuses(self.csv(("02_brick,stage", "01_wood,stage")), "broken.csv:4: repeats line 3")
 
     def test_which_ceiling_binds_whom(self) -> None:
-        def row(stage: str, kind: str, pct: float | None = None, sm: int | None = 90, gpu: str = "card") -> results.Row:
-            return results.Row(2, {"stage": stage, "kind": kind, "pct_ceiling": pct, "sm": sm, "gpu": gpu})
+        def row(stage: str, kind: str, pct: float | None = None, sm: int | None = 90, gpu: str = "card", dtype: str = "fp16") -> results.Row:
+            return results.Row(2, {"stage": stage, "kind": kind, "pct_ceiling": pct, "sm": sm, "gpu": gpu, "dtype": dtype})
 
         mma_sync, wgmma, cublas = (row(name, "ceiling") for name in ("mma_sync", "wgmma", "cublas"))
         for bound, binding in ((row("02", "stage", 50.0), {"mma_sync", "wgmma"}), (row("20", "stage"), {"wgmma"}),
                                (row("fa3", "peer"), {"wgmma"}), (row("fa2", "peer", sm=80), {"mma_sync", "wgmma"}),
-                               (row("fa2", "peer", sm=None), {"wgmma"}), (row("fa2", "peer", gpu="other"), set())):
+                               (row("fa2", "peer", sm=None), {"wgmma"}), (row("fa2", "peer", gpu="other"), set()),
+                               (row("40", "stage", 50.0, dtype="e4m3"), set())):
             self.assertEqual({each.stage for each in (mma_sync, wgmma, cublas) if results.bounds(each, bound)}, binding)
 
 

@@ -264,10 +264,10 @@ Ceiling::Ceiling(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Ceiling::Ceiling(Ceiling&&) noexcept = default;
 Ceiling& Ceiling::operator=(Ceiling&&) noexcept = default;
 Ceiling::~Ceiling() = default;
-std::vector<std::string_view> Ceiling::names() {
+std::vector<std::string_view> Ceiling::names(std::string_view) {
   return {"mma_sync", "ex2"};
 }
-Result<Ceiling> Ceiling::create(std::string_view name) {
+Result<Ceiling> Ceiling::create(std::string_view name, std::string_view) {
   return Ceiling(std::make_unique<State>(std::string(name)));
 }
 double Ceiling::work() const {

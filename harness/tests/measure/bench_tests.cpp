@@ -43,7 +43,7 @@ Simulated stage(const std::string& name, double tflops, const std::string& varia
   s.entry.stage = name;
   s.entry.variant = variant;
   s.entry.is_default = is_default;
-  s.entry.ceiling = "mma_sync";
+  s.entry.own = {"mma_sync", FLOPS};
   s.entry.previous = previous;
   return s;
 }
@@ -54,6 +54,7 @@ const RunFacts FACTS{.gpu = "NVIDIA H200",
                      .driver = "580.95",
                      .cuda = "13.0",
                      .shape = HEADLINE,
+                     .problem = {},
                      .inputs = "normal",
                      .regime = "turns",
                      .commit = "abc",
@@ -156,7 +157,7 @@ TEST_CASE("a rate above its own instruction's ceiling is reported and gets no ro
 
   // A library is no bound, neither for a peer nor for a stage.
   Simulated wgmma_stage = stage("20_rung", 780);
-  wgmma_stage.entry.ceiling = "wgmma";
+  wgmma_stage.entry.own = {"wgmma", FLOPS};
   std::vector<Simulated> all{wgmma_stage, simulated("fa3", "peer", 770), simulated("mma_sync", "ceiling", 635),
                              simulated("cublas", "ceiling", 750)};
   const Results without_loop = Run(all).results();
@@ -178,13 +179,33 @@ TEST_CASE("a rate above its own instruction's ceiling is reported and gets no ro
   CHECK_THAT(refused.notes[1], Contains("magic: ") && Contains("above the ceiling of 842.1"));
 }
 
-TEST_CASE("what a stage needs says which ceiling is its own") {
-  Stage stage{.name = "", .idea = "", .limit = "", .prediction = ""};
-  CHECK(ceiling_of(stage) == "mma_sync");
-  stage.needs = "mma.m16n8k16, cp.async";
-  CHECK(ceiling_of(stage) == "mma_sync");
-  stage.needs = "wgmma.mma_async, TMA";
-  CHECK(ceiling_of(stage) == "wgmma");
+TEST_CASE("a stage is bound by the loop of what it is predicted to execute") {
+  Variant variant;
+  CHECK(own_work(variant, HEADLINE).loop == "mma_sync");
+  CHECK(own_work(variant, HEADLINE).work == FLOPS);
+  variant.predict = [](const Shape&) { return Counts{.mma = 8}; };
+  CHECK(own_work(variant, HEADLINE).loop == "mma_sync");
+  variant.predict = [](const Shape&) { return Counts{.wgmma = 8}; };
+  CHECK(own_work(variant, HEADLINE).loop == "wgmma");
+}
+
+TEST_CASE("a row of reads is bound by the loop that reads, and a product's loop is no bound of it") {
+  Simulated decoding = stage("92_quicker", 2);
+  const double bytes = FLOPS;  // one for each FLOP: 2 TB/s
+  decoding.entry.own = {"dram_read", bytes, "TB/s"};
+  std::vector<Simulated> all{decoding, simulated("mma_sync", "ceiling", 600), simulated("dram_read", "ceiling", 4),
+                             simulated("l2_read", "ceiling", 8)};
+  const Run run(all);
+  const Results results = run.results();
+  CHECK(results.ok);
+  CHECK(*row(results, "92_quicker").pct_ceiling == Approx(50));
+  CHECK(is_needed("dram_read", run.entries));
+  CHECK_FALSE(is_needed("l2_read", run.entries));
+  CHECK_FALSE(is_needed("dram_read", std::span(run.entries).subspan(1)));
+  all[0].entry.own.work = 3 * bytes;
+  const Results refused = Run(all).results();
+  CHECK_FALSE(refused.ok);
+  CHECK_THAT(refused.notes[0], Contains("92_quicker: 6.0 TB/s is above the ceiling of 4.0"));
 }
 
 TEST_CASE("a stage that fails has a note and no number, and nobody is paired with it") {
@@ -327,6 +348,11 @@ TEST_CASE("rows of other element types stand in a table of their own, and nobody
   CHECK_THAT(text, Contains(" d=128, fp16, ") && Contains(" d=128, bf16, "));
   const Run alone({stage("92_quicker", 290)});
   CHECK_THAT(results_table(alone.results().rows, other.rows), !Contains("(recorded)"));
+  facts = FACTS;
+  facts.problem = "window=1023,0";
+  const Results windowed = evaluate(run.entries, run.heat, facts);
+  CHECK_THAT(results_table(windowed.rows), Contains(" d=128, fp16, window=1023,0, normal inputs"));
+  CHECK_THAT(results_table(alone.results().rows, windowed.rows), !Contains("(recorded)"));
 }
 
 TEST_CASE("without an fa2 peer the table shows the recorded ratio, marked") {
@@ -441,6 +467,9 @@ TEST_CASE("compare quotes the recorded speedup when both were recorded on one ca
   CHECK(recorded_speedup(recorded, "91_slow", "93_longer", HEADLINE).empty());
   CHECK(recorded_speedup(recorded, "91_slow", "92_quicker", {.n = 512}).empty());
   recorded[0].gpu = "NVIDIA A100";
+  CHECK(recorded_speedup(recorded, "91_slow", "92_quicker", HEADLINE).empty());
+  recorded[0].gpu = recorded[1].gpu;
+  recorded[0].dtype = "bf16";
   CHECK(recorded_speedup(recorded, "91_slow", "92_quicker", HEADLINE).empty());
 }
 

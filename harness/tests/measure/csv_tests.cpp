@@ -1,5 +1,4 @@
 #include "harness/measure/csv.hpp"
-#include "harness/problem/formula.hpp"
 
 #include <unistd.h>
 
@@ -95,8 +94,8 @@ struct TemporaryDirectory {
 
 TEST_CASE("the columns are those of the contract") {
   CHECK(csv_header() ==
-        "stage,kind,gpu,sm,driver,cuda,clock_mhz,power_w,batch,heads,n,d,causal,dtype,inputs,regime,rounds,ms_median,"
-        "ms_p20,ms_p80,tflops,flop_per_clk_sm,pct_ceiling,previous,vs_previous,vs_previous_lo,vs_previous_hi,verdict,"
+        "stage,kind,gpu,sm,driver,cuda,clock_mhz,power_w,batch,heads,n,d,causal,dtype,problem,inputs,regime,rounds,"
+        "ms_median,ms_p20,ms_p80,tflops,flop_per_clk_sm,pct_ceiling,previous,vs_previous,vs_previous_lo,vs_previous_hi,verdict,"
         "vs_fa2,"
         "vs_fa2_lo,vs_fa2_hi,max_err,registers,spill_bytes,smem_bytes,heat,version,source,commit,date");
 }
@@ -130,14 +129,6 @@ TEST_CASE("the JSON has the CSV's columns, with numbers as numbers") {
   CHECK(row["vs_fa2"].is_null());
 }
 
-TEST_CASE("FLOPs follow FlashAttention's convention") {
-  const Shape headline{.batch = 16, .heads = 16, .n = 8192, .d = 128};
-  CHECK(flops_of(headline) == 4.0 * 16 * 16 * 8192.0 * 8192 * 128);
-  Shape causal = headline;
-  causal.causal = true;
-  CHECK(flops_of(causal) == flops_of(headline) / 2);
-}
-
 TEST_CASE("a broken file is refused with file, line and cause") {
   const auto ends_with = [](const std::string& text) { return EndsWith(text); };
   CHECK(complaint("320", "fast") == "h200.csv:2: tflops is 'fast', which is not a number");
@@ -153,7 +144,7 @@ TEST_CASE("a broken file is refused with file, line and cause") {
   CHECK(complaint(",27.6,", ",27.1,") == "h200.csv:2: ms_p20 <= ms_median <= ms_p80 does not hold");
   CHECK(complaint(",1.06,", ",1.01,") == "h200.csv:2: vs_previous_lo <= vs_previous <= vs_previous_hi does not hold");
   CHECK(complaint(",50.4,", ",101,") == "h200.csv:2: pct_ceiling is 101; no rate is above its ceiling");
-  CHECK(complaint(",abc123,", ",") == "h200.csv:2: 39 fields, but the header has 40");
+  CHECK(complaint(",abc123,", ",") == "h200.csv:2: 40 fields, but the header has 41");
   CHECK(complaint("abc123", "\"abc") == "h200.csv:2: a quote that is not closed, or stands within a cell");
   CHECK(complaint("abc123", "ab\"c\"") == "h200.csv:2: a quote that is not closed, or stands within a cell");
   CHECK_THAT(complaint("clock_mhz", "clock"), ends_with("other columns than expected: " + csv_header()));
@@ -167,10 +158,12 @@ TEST_CASE("a file from before a column was added is read, and grows it when rows
     return text.erase(at, part.size());
   };
   std::string old = file_of({stage_row()});
-  for (const char* part : {"previous,", "92_quicker,", "heat,version,", "2,pytorch 2.11,"}) old = without(old, part);
+  for (const char* part : {"previous,", "92_quicker,", "heat,version,", "2,pytorch 2.11,", "problem,"}) old = without(old, part);
+  old.erase(old.find(",,normal"), 1);
   const auto rows = read(old);
   REQUIRE(rows);
   CHECK((*rows)[0].previous.empty());
+  CHECK((*rows)[0].problem.empty());
   CHECK((*rows)[0].vs_previous == stage_row().vs_previous);
   CHECK((*rows)[0].date == stage_row().date);
   const TemporaryDirectory directory;
@@ -198,6 +191,14 @@ TEST_CASE("a rate above the card's ceiling is an error, not a record") {
   SECTION("another card's ceiling does not count") {
     record.gpu = "NVIDIA B200";
     CHECK(read(file_of({mma, record})));
+  }
+  SECTION("nor does the loop of another element type") {
+    ResultRow fp8 = ceiling_row("mma_sync", 1200);
+    record.dtype = fp8.dtype = "e4m3";
+    CHECK(read(file_of({mma, record})));
+    CHECK(read(file_of({mma, fp8, record})));
+    record.tflops = 1300;
+    CHECK_FALSE(read(file_of({mma, fp8, record})));
   }
   SECTION("a peer may use faster instructions than mma.sync, and may beat a library, but not the loop of wgmma") {
     record.kind = "peer";
@@ -233,16 +234,18 @@ TEST_CASE("a results file grows, and a new measurement replaces the old one of t
   REQUIRE(append_csv(file, std::vector{stage_row(), other}, true));
   ResultRow again = stage_row();
   again.tflops = 321;
-  ResultRow burst = stage_row();
+  ResultRow burst = stage_row(), windowed = stage_row();
   burst.regime = "burst";
-  REQUIRE(append_csv(file, std::vector{again, burst}, true));
+  windowed.problem = "window=1023,0";
+  REQUIRE(append_csv(file, std::vector{again, burst, windowed}, true));
   const auto rows = read_csv(fs::path(file));
   REQUIRE(rows);
-  REQUIRE(rows->size() == 3);
+  REQUIRE(rows->size() == 4);
   CHECK((*rows)[0].stage == "94_third");
   CHECK((*rows)[1].tflops == 321);
   CHECK((*rows)[2].regime == "burst");
-  CHECK(recorded_results(directory.path)->size() == 3);
+  CHECK((*rows)[3].problem == "window=1023,0");
+  CHECK(recorded_results(directory.path)->size() == 4);
 }
 
 TEST_CASE("a file that holds something else is not overwritten") {

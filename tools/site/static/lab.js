@@ -27,7 +27,7 @@ lab.start = (home) => {
   };
 
   const LABELS = {
-    metric: "Show", gpu: "GPU", shape: "Shape", causal: "Mask", regime: "Regime", inputs: "Inputs", dtype: "Type",
+    metric: "Show", gpu: "GPU", shape: "Shape", causal: "Mask", regime: "Regime", inputs: "Inputs", dtype: "Type", problem: "Problem",
     y: "Values", x: "N axis",
   };
   const selects = {};
@@ -68,7 +68,7 @@ lab.start = (home) => {
         select.dataset.options = wanted;
       }
       select.value = chosen[name] ?? "";
-      select.parentElement.hidden = options[name].length < (name === "inputs" || name === "dtype" ? 2 : 1);
+      select.parentElement.hidden = options[name].length < (["inputs", "dtype", "problem"].includes(name) ? 2 : 1);
     }
     const has = (name, value) => rows.some((row) => row[name] === value);
     const BOTH = { causal: [false, true], regime: ["turns", "alone"] };

@@ -90,7 +90,7 @@
   // null is the default, which may depend on the rest. `only` names who is shown, with ; between: contestants, all that begin with a
   // name before *, or the parts of the ladder. `switched` says of contestants whether they were put on or off.
   lab.fresh = () => ({
-    metric: "tflops", gpu: null, shape: null, causal: "0", regime: "turns", inputs: null, dtype: null, y: null, x: null, only: null,
+    metric: "tflops", gpu: null, shape: null, causal: "0", regime: "turns", inputs: null, dtype: null, problem: null, y: null, x: null, only: null,
     switched: {},
   });
 
@@ -160,10 +160,11 @@
       shape: shapesOf(form, rows),
       causal: [["0", "dense"], ["1", "causal"], ["both", "dense and causal"]],
       regime: measured ? [["turns", "in turns"], ["alone", "alone"], ["both", "in turns and alone"], ["burst", "burst"]] : [],
-      inputs: words("inputs"), dtype: words("dtype"), y: axes, x: axes,
+      inputs: words("inputs"), dtype: words("dtype"),
+      problem: measured ? distinct(rows, (row) => row.problem || "").map((text) => [text, text || "attention"]) : [], y: axes, x: axes,
     };
     const otherwise = {  // bytes are first looked at over N: a file of them need not hold the headline's
-      metric: metricKey, shape: (measured ? keyOf : familyOf)(form, data.headline), inputs: "normal", dtype: "fp16",
+      metric: metricKey, shape: (measured ? keyOf : familyOf)(form, data.headline), inputs: "normal", dtype: "fp16", problem: "",
       y: metric.log ? "log" : "linear", x: "log",
     };
     const chosen = {};
@@ -174,6 +175,7 @@
     const takes = (name, value) => value === chosen[name] || (name === "regime" && chosen.regime === "both" && ["turns", "alone"].includes(value));
     const fits = rows.filter((row) => (chosen.gpu === "all" || row.card === chosen.gpu) && shape(form, row) === chosen.shape &&
       (chosen.causal === "both" || row.causal === (chosen.causal === "1")) &&
+      (row.problem || "") === (chosen.problem || "") &&
       (!measured || ["regime", "inputs", "dtype"].every((name) => !row[name] || takes(name, row[name]))));
     // Of two that stand side by side, who has only one says nothing about the other.
     const two = (name) => chosen[name] === "both" ? distinct(fits, (row) => row[name]).length : 1;
@@ -245,6 +247,7 @@
     if (measured) parts.push(chosen.regime === "both" ? "in turns and alone" : chosen.regime === "turns" ? "in turns" : chosen.regime);
     if (measured && chosen.inputs !== "normal") parts.push(`${chosen.inputs} inputs`);
     if (measured && chosen.dtype !== "fp16") parts.push(chosen.dtype);
+    if (chosen.problem) parts.push(chosen.problem);
     const said = [`${parts.join(", ")}.`];
     if (state.gpu && state.gpu !== chosen.gpu) said.push(`${state.gpu}: no such figure here.`);
     if (series.some((one) => one.points.some((point) => point.low !== undefined))) said.push(`Whiskers: ${metric.interval}.`);

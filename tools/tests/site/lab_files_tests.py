@@ -116,7 +116,7 @@ class Files(LabCase):
         """A traffic file: shapes that differ between rungs, compared by the head."""
         seen = self.hand_over(TRAFFIC)
         self.assertEqual(seen["options"]["metric"], "dram__bytes_read.sum")
-        self.assertEqual(set(seen["hidden"]), {"regime", "inputs", "dtype"})  # and not x: bytes are first shown over N
+        self.assertEqual(set(seen["hidden"]), {"regime", "inputs", "dtype", "problem"})  # and not x: bytes are first shown over N
         self.assertEqual(seen["options"]["shape"], "all,128")
         self.assertIn("card (mine.csv)", {mark["gpu"] for mark in seen["marks"]})
         seen = self.turn_to(("metric", "dram__bytes_read.sum"), ("gpu", "card (mine.csv)"))
