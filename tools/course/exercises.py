@@ -148,7 +148,7 @@ class Exercise:
                 text = replace_once(text, edit["rung"], edit["start"], f"{self.name}, fit")
             return f"// All of this file is yours. It begins as {self.data['from']}, and takes the place of {self.rung}.\n{text}"
         parts = [f"# {self.title}: {self.words(self.shape(seed))}.\n"
-                 "# Behind each = stands a number, or how you reckon it: 8 * 512 * 128 + 4 * 64. What follows a # is yours."]
+                 "# Behind each = write a number, or how to compute it: 8 * 512 * 128 + 4 * 64. After a # you may write what you like."]
         parts += [f"# {question['ask'].strip()}\n{question['name']} = ?" for question in self.data["question"]]
         return "\n\n".join(parts) + "\n"
 
@@ -321,7 +321,7 @@ class Exercise:
             try:
                 given[name] = product(value)
             except ValueError:
-                return Verdict(False, "unanswered", f"answers.txt:{number}: '{value}' is no number, nor can one be reckoned from it: "
+                return Verdict(False, "unanswered", f"answers.txt:{number}: '{value}' is no number, nor can one be computed from it: "
                                                      "whole numbers, + - * / and parentheses may stand there, and a / must leave no rest.")
         open_questions = [name for name in names if name not in given]
         if open_questions:
