@@ -1,5 +1,5 @@
 // What the check makes of what the emulator counted and reported: predictions that the data decide, counts of what was there and
-// idle, and two runs of one kernel that are not the same. With a right kernel, that of p11_lse, and a little work beside it. That
+// idle, and two runs of one kernel that are not the same. With a right kernel, and a little work beside it. That
 // wrong kernels are refused, each for its reason, tools/mutants/invented.txt holds.
 #include <atomic>
 #include <map>
@@ -7,8 +7,8 @@
 #include <string>
 
 #include "emulator_test.hpp"
+#include "harness/tests/fakes/right_kernel.cuh"
 #include "harness/verify/check.hpp"
-#include "prelude/p11_lse/kernel.cuh"
 
 namespace {
 
@@ -18,12 +18,11 @@ using ladder::InputKind;
 using ladder::Problem;
 
 constexpr int N = 256;
-using Tile = Config<64, 64, 4>;
 using Launch = void (*)(Device&, const AttentionParams&);
 using Kinds = std::set<std::string>;
 
 ladder::Variant variant_of(Launch launch) {
-  ladder::Variant variant{.label = "p11", .tile = {Tile::BR, Tile::BC, Tile::WARPS}, .smem_bytes = Tile::SMEM_BYTES};
+  ladder::Variant variant{.label = "right", .tile = {BR, BC, WARPS}, .smem_bytes = SMEM_BYTES};
   variant.writes_lse = true;
   variant.on_emulator = launch;
   return variant;
@@ -36,7 +35,7 @@ const Problem& problem(InputKind kind, int heads = 1) {
   return known.emplace(std::pair{kind, heads}, ladder::make_problem({.heads = heads, .n = N}, kind, 1)).first->second;
 }
 
-const ladder::Stage STAGE{.name = "p11", .idea = "", .limit = "", .prediction = ""};
+const ladder::Stage STAGE{.name = "right", .idea = "", .limit = "", .prediction = ""};
 
 CheckResult check(const ladder::Variant& variant, const Problem& given) {
   return check_on_emulator(STAGE, variant, given);
@@ -82,14 +81,14 @@ constexpr uint32_t MORE_BLOCKS = 4, MORE_WARPS = 2;
 
 template <More MORE>
 void and_more(Device& device, const AttentionParams& p) {
-  run<Tile>(device, p);
+  run_right(device, p);
   constexpr bool STORES = MORE == More::wavefronts || MORE == More::race;
   launch(device, more_work<MORE>, dim3(MORE == More::idle_blocks ? MORE_BLOCKS : 1), dim3(MORE_WARPS * 32),
          STORES ? MORE_WARPS * 32 * 128 : 0, p);
 }
 template <More MORE>
 void more_in_another_order(Device& device, const AttentionParams& p) {
-  device.options().schedule != 0 ? and_more<MORE>(device, p) : run<Tile>(device, p);
+  device.options().schedule != 0 ? and_more<MORE>(device, p) : run_right(device, p);
 }
 
 __global__ void gives_registers_back() {
@@ -118,8 +117,8 @@ TEST_CASE("shuffles that depend on the data come in whole rescales on top of the
           "[verdict]") {
   constexpr uint64_t STEP = 7;  // which divides no count
   const auto judge = [&](InputKind kind, int64_t fewer, uint64_t step) {
-    ladder::Variant variant = variant_of(run<Tile>);
-    variant.predict = counted(run<Tile>, kind, &Counts::shuffles, -fewer);
+    ladder::Variant variant = variant_of(run_right);
+    variant.predict = counted(run_right, kind, &Counts::shuffles, -fewer);
     variant.shuffles_per_rescale = step;
     return kinds_of(check(variant, problem(kind)));
   };
@@ -137,12 +136,12 @@ TEST_CASE("shuffles that depend on the data come in whole rescales on top of the
 }
 
 TEST_CASE("on normal inputs a warp may say yes once more than at least, on others as often as it likes", "[verdict]") {
-  constexpr int WARPS = N / Tile::BR * Tile::WARPS;
+  constexpr int ALL = N / BR * WARPS;
   const auto judge = [](InputKind kind, int64_t beyond_fewest, int heads = 1) {
     // Yes is said so often that some may be taken away; a kernel of its own says it, beside those that vote for a rescale.
     static const auto votes = [](Device& device, const AttentionParams& p) {
-      run<Tile>(device, p);
-      launch(device, more_work<More::votes>, dim3(2 * WARPS), dim3(MORE_WARPS * 32), 0, p);
+      run_right(device, p);
+      launch(device, more_work<More::votes>, dim3(2 * ALL), dim3(MORE_WARPS * 32), 0, p);
     };
     ladder::Variant variant = variant_of(votes);
     Counts counts = *check(variant, problem(kind, heads)).counters;
@@ -151,38 +150,37 @@ TEST_CASE("on normal inputs a warp may say yes once more than at least, on other
     return kinds_of(check(variant, problem(kind, heads)));
   };
   const Kinds rejected{"counts_differ"}, accepted;
-  for (const int64_t beyond : {0, WARPS}) CHECK(judge(InputKind::normal, beyond) == accepted);
-  for (const int64_t beyond : {-1, WARPS + 1}) CHECK(judge(InputKind::normal, beyond) == rejected);
-  CHECK(judge(InputKind::large_logits, WARPS + 1) == accepted);
-  CHECK(judge(InputKind::normal, 2 * WARPS, 2) == accepted);
-  CHECK(judge(InputKind::normal, 2 * WARPS + 1, 2) == rejected);
+  for (const int64_t beyond : {0, ALL}) CHECK(judge(InputKind::normal, beyond) == accepted);
+  for (const int64_t beyond : {-1, ALL + 1}) CHECK(judge(InputKind::normal, beyond) == rejected);
+  CHECK(judge(InputKind::large_logits, ALL + 1) == accepted);
+  CHECK(judge(InputKind::normal, 2 * ALL, 2) == accepted);
+  CHECK(judge(InputKind::normal, 2 * ALL + 1, 2) == rejected);
 }
 
 TEST_CASE("what no count of instructions shows is counted too: overlap; blocks, memory and registers without use",
           "[verdict]") {
   const auto said = [](Launch launch) {
     ladder::Variant variant = variant_of(launch);
-    variant.predict = counted(run<Tile>, InputKind::normal);
+    variant.predict = counted(run_right, InputKind::normal);
     return messages_of(check(variant, problem(InputKind::normal)));
   };
   CHECK(said(and_more<More::nothing>) == "blocks: 1 of 5 have written nothing to global memory, predicted 0\n");
   CHECK(said(and_more<More::idle_blocks>) == "blocks: 4 of 8 have written nothing to global memory, predicted 0\n");
   const Launch unused = [](Device& device, const AttentionParams& p) {
-    launch(device, flash_attention<Tile>, dim3(p.n / Tile::BR, p.batch_heads), dim3(Tile::THREADS),
-           Tile::SMEM_BYTES + 1024, p);
+    launch(device, right_kernel, dim3(p.n / BR, p.batch_heads), dim3(THREADS), SMEM_BYTES + 1024, p);
   };
   CHECK_THAT(said(unused),
              Contains("bytes of a block's shared memory that are never written: predicted 0, counted 1024") &&
                  Contains("shared memory: the variant says"));
   const Launch gives_back = [](Device& device, const AttentionParams& p) {
-    run<Tile>(device, p);
+    run_right(device, p);
     launch(device, gives_registers_back, dim3(1), dim3(128), 0);
   };
   CHECK_THAT(
       said(gives_back),  // 128 threads begin with 256 registers each
       Contains("registers that are given back (setmaxnreg.dec) and taken by nobody: predicted 0, counted 27648"));
   const Launch leaves = [](Device& device, const AttentionParams& p) {
-    run<Tile>(device, p);
+    run_right(device, p);
     launch(device, leaves_running, dim3(1), dim3(128), 64 * 128);
   };
   CHECK_THAT(said(leaves), Contains("wgmma: predicted 0, counted 2") &&
@@ -193,10 +191,10 @@ TEST_CASE("a block without work owes no rows, where only the ends of a grid run"
   Problem question = ladder::make_question({.heads = 2, .n = 8 * N}, std::array{InputKind::normal}, 1);
   question.ends_only = true;
   static const auto twice_the_blocks = [](Device& device, const AttentionParams& p) {
-    run<Tile>(device, p);
-    launch(device, more_work<More::nothing>, dim3(p.n / Tile::BR, p.batch_heads), dim3(32), 0, p);
+    run_right(device, p);
+    launch(device, more_work<More::nothing>, dim3(p.n / BR, p.batch_heads), dim3(32), 0, p);
   };
-  for (const Launch launch : {Launch(run<Tile>), Launch(twice_the_blocks)}) {
+  for (const Launch launch : {Launch(run_right), Launch(twice_the_blocks)}) {
     CHECK(kinds_of(check(variant_of(launch), question)) == Kinds{});
   }
 }
@@ -209,7 +207,7 @@ TEST_CASE("what is done in one order of the threads, or in one build, and not in
     return check_twice(variant);
   };
   const auto held = [&]<More MORE>(const std::string& count) {
-    const CheckResult by_order = said(more_in_another_order<MORE>, nullptr), by_build = said(run<Tile>, and_more<MORE>);
+    const CheckResult by_order = said(more_in_another_order<MORE>, nullptr), by_build = said(run_right, and_more<MORE>);
     CHECK(kinds_of(by_order) == Kinds{"order_dependent"});
     CHECK(kinds_of(by_build) == Kinds{"unset_variable"});
     CHECK_THAT(messages_of(by_order), Contains(count));
@@ -220,7 +218,7 @@ TEST_CASE("what is done in one order of the threads, or in one build, and not in
   held.operator()<More::shuffle>(" shuffles");
   held.operator()<More::read>(" bytes read from global memory");
   held.operator()<More::wavefronts>(" wavefronts of shared memory");
-  CHECK(said(run<Tile>, nullptr).ok);
+  CHECK(said(run_right, nullptr).ok);
 }
 
 TEST_CASE("what the emulator reports in another order alone says so", "[verdict]") {

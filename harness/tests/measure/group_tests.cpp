@@ -16,7 +16,7 @@
 #include <tuple>
 
 #include "harness/tests/catch.hpp"
-#include "prelude/p11_lse/kernel.cuh"
+#include "harness/tests/fakes/right_kernel.cuh"
 
 namespace {
 
@@ -30,7 +30,7 @@ using Kernel = std::function<void(const AttentionParams&)>;
 
 void right(const AttentionParams& params) {
   Device device({.threads = 1, .check = false});  // that it is right is known; there are thousands of launches
-  run<Config<64, 32, 4>>(device, params);
+  run_right(device, params);
 }
 
 // What a launch leaves.
