@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
@@ -15,22 +16,15 @@ from pathlib import Path
 
 from tools.paths import ROOT
 
-TOOLS = ("basename bash cat dirname echo env flock grep make mktemp nproc pwd readlink rm sed sh sleep sort tail tr true mkdir "
-         "touch chmod cp").split()
+TOOLS = "bash cat chmod cp dirname echo env flock make mkdir nproc readlink realpath rm sed sh sleep sort tail touch tr xargs".split()
 HANG_S = 1200  # nothing here takes a tenth of it on the slowest laptop; a limit against hanging for ever
 
 CMAKE = """#!/bin/bash
-if [[ $1 == --version ]]; then echo "cmake version ${STUB_CMAKE:-3.25.1}"; exit; fi
 echo "cmake $*" >> "$STUB_LOG"
 if [[ $1 == -S ]]; then
   echo "-- some detail"; echo "-- flash-ladder: GPU half OFF (stub)"
   [[ ${STUB_CONFIGURE:-ok} == ok ]] || { echo "CMake Error: stub" >&2; exit 1; }
   printf 'CMAKE_HOME_DIRECTORY:INTERNAL=%s\nCMAKE_CACHEFILE_DIR:INTERNAL=%s\n' "$2" "$4" > "$4/CMakeCache.txt"
-  mkdir -p "$4/harness/tests"
-  printf '%s\n' "$4/ladder" "$4/harness/tests/stage_tests" "$4/harness/tests/other_tests" > "$4/test_programs"
-  printf 'add_test([=[01_wood]=] "%s" "[stage]")\nadd_test(other "%s")\n' "$4/harness/tests/stage_tests" \
-    "$4/harness/tests/other_tests" > "$4/harness/tests/CTestTestfile.cmake"
-  printf 'add_test(whole "script" "--build" "%s")\nadd_test(nothing "python")\n' "$4" >> "$4/harness/tests/CTestTestfile.cmake"
 else
   if [[ -n ${STUB_SLOW:-} ]]; then echo "a line of the log"; touch "$STUB_SLOW"; while [[ -e $STUB_SLOW ]]; do sleep 0.01; done; fi
   [[ ${STUB_BUILD:-ok} == ok ]] || { echo "kernel.cuh:7: error: stub"; exit 1; }
@@ -46,16 +40,12 @@ if [[ -n ${STUB_ENDLESS:-} ]]; then : > "$STUB_ENDLESS"; exec sleep 3600; fi
 case ${1:-} in check) exit "${STUB_CHECK:-0}" ;; bench) exit "${STUB_BENCH:-0}" ;; esac
 """
 CTEST = """#!/bin/bash
-if [[ " $* " == *" -N "* ]]; then
-  while [[ $# -gt 0 ]]; do [[ $1 == -R ]] && printf '  Test  #7: %s\\n' "$2"; shift; done
-  exit
-fi
 echo "ctest $*" >> "$STUB_LOG"
-while [[ $# -gt 0 ]]; do [[ $1 == --output-junit ]] && junit=$2; shift; done
-for stage in 01_wood p02_clay; do
-  echo "<testcase name=\\"$stage\\" classname=\\"x\\" time=\\"0\\" status=\\"${STUB_TEST:-run}\\">"
-done > "$junit"
 exit "${STUB_CTEST:-0}"
+"""
+PYTHON = f"""#!/bin/bash
+if [[ $2 == *difflib* ]]; then exec {sys.executable} "$@"; fi
+echo "python3 ${{*:1:3}}" >> "$STUB_LOG"
 """
 # Installing makes the packages' programs appear.
 APT = """#!/bin/bash
@@ -99,7 +89,7 @@ class Door(unittest.TestCase):
         write_program(self.tools / "cmake", CMAKE)
         write_program(self.tools / "ctest", CTEST)
         write_program(self.tools / "c++", COMPILER)
-        write_program(self.tools / "python3", '#!/bin/bash\necho "python3 ${*:1:3}" >> "$STUB_LOG"\n')
+        write_program(self.tools / "python3", PYTHON)
         for tool in ("ninja", "bwrap"):
             write_program(self.tools / tool, "#!/bin/bash\n")
         write_program(self.home / "program", PROGRAM)
@@ -144,11 +134,9 @@ class Climbing(Door):
         programs = [line.split()[0] for line in self.calls().splitlines()]
         self.assertEqual(programs, ["cmake", "cmake", "ladder", "ladder"])
         self.assertIn("ladder check --quick\nladder \n", self.calls())
-        self.assertIn("-G Ninja", self.calls())
         self.assertIn("--target ladder\n", self.calls())
         self.assertIn("GPU half OFF (stub)", run.stderr)
         self.assertNotIn("some detail", run.stderr)
-        self.assertNotIn("\033", run.stdout + run.stderr)
 
     def test_a_failed_check_still_prints_the_table_and_fails(self) -> None:
         run = self.run_door(STUB_CHECK="1")
@@ -160,16 +148,9 @@ class Climbing(Door):
         self.assertEqual(run.returncode, 130)
         self.assertTrue(self.calls().endswith("ladder check --quick\n"), self.calls())
 
-    def test_the_second_climb_installs_nothing_and_keeps_the_generator(self) -> None:
-        self.run_door()
-        self.log.write_text("")
-        self.assertEqual(self.run_door().returncode, 0)
-        self.assertNotIn("apt-get", self.calls())
-        self.assertNotIn("-G", self.calls())
-
     def test_a_failed_configuration_shows_why(self) -> None:
         run = self.run_door(STUB_CONFIGURE="broken")
-        self.assertNotEqual(run.returncode, 0)
+        self.assertEqual(run.returncode, 77)
         self.assertIn("CMake Error: stub", run.stderr)
         self.assertNotIn("ladder", self.calls().replace(str(self.home), ""))
 
@@ -180,19 +161,8 @@ class Climbing(Door):
 
     def test_cmake_arguments_and_build_directory_come_from_the_environment(self) -> None:
         self.run_door(LADDER_CMAKE="-DLADDER_WERROR=ON -DLADDER_CUDA=OFF", LADDER_BUILD=str(self.home / "other"))
-        self.assertIn(f"-B {self.home}/other -G Ninja -DLADDER_WERROR=ON -DLADDER_CUDA=OFF", self.calls())
+        self.assertIn(f"-B {self.home}/other -DLADDER_WERROR=ON -DLADDER_CUDA=OFF", self.calls())
 
-
-    def test_a_signal_ends_what_is_running(self) -> None:
-        running = self.home / "running"
-        for sent in (signal.SIGTERM, signal.SIGINT):
-            door = self.start_door(STUB_ENDLESS=str(running))
-            self.wait_until(running.exists)
-            running.unlink()
-            door.send_signal(sent)
-            out, _ = door.communicate(timeout=HANG_S)  # the program is gone too, or its output would stay open
-            self.assertEqual(door.returncode, 128 + sent)
-            self.assertEqual(out.count("out:"), 1)  # the table after the check is not printed
 
     def test_two_in_one_clone_take_turns(self) -> None:
         slow = self.home / "slow"
@@ -201,7 +171,7 @@ class Climbing(Door):
         second = self.start_door("check", "01")
         assert second.stderr is not None
         waiting = second.stderr.readline()
-        self.assertRegex(waiting, rf"Waiting for ./ladder build \(process {first.pid}\), which is at work in build")
+        self.assertIn("Waiting for another ./ladder, which is at work in build", waiting)
         self.assertNotIn("ladder check", self.calls())
         slow.unlink()
         self.assertEqual(first.wait(HANG_S), 0)
@@ -211,15 +181,6 @@ class Climbing(Door):
         for stream in (first.stdout, first.stderr):
             stream.close()
 
-    def test_a_lock_ends_with_its_holder(self) -> None:
-        slow = self.home / "slow"
-        first = self.start_door("build", STUB_SLOW=str(slow))
-        self.wait_until(slow.exists)
-        slow.unlink()
-        first.kill()
-        first.communicate(timeout=HANG_S)
-        self.assertEqual(self.run_door("build").returncode, 0)
-
     def test_a_moved_clone_configures_anew(self) -> None:
         self.run_door()
         moved = self.home / "a b"
@@ -227,50 +188,28 @@ class Climbing(Door):
         self.log.write_text("")
         run = self.run_door("check", "01")
         self.assertEqual(run.returncode, 0, run.stderr)
-        self.assertIn(f"was built for {self.home}/repo", run.stderr)
         self.assertIn("--fresh", self.calls())
         self.log.write_text("")
         self.run_door()
         self.assertNotIn("--fresh", self.calls())
-
-    def test_the_build_of_another_clone_is_left_alone(self) -> None:
-        shared = str(self.home / "shared")
-        self.run_door(LADDER_BUILD=shared)
-        other = self.home / "other"
-        shutil.copytree(self.repository, other)
-        self.repository, before = other, self.repository
+        # That of another clone is left to CMake, which refuses it.
+        shutil.copytree(self.repository, self.home / "other")
+        shared, self.repository = str(self.repository / "build"), self.home / "other"
         self.log.write_text("")
-        run = self.run_door(LADDER_BUILD=shared)
-        self.assertEqual(run.returncode, 2)
-        self.assertIn(f"{shared} belongs to another clone, {before}.", run.stderr)
-        self.assertEqual(self.calls(), "")
+        self.run_door("check", "01", LADDER_BUILD=shared)
+        self.assertIn(f"cmake -S {self.repository} -B {shared}\n", self.calls())
 
     def test_a_build_directory_that_cannot_be_written(self) -> None:
         (self.home / "file").touch()
         run = self.run_door(LADDER_BUILD=str(self.home / "file" / "build"))
         self.assertEqual(run.returncode, 2)
-        self.assertIn("nothing can be written: Not a directory.", run.stderr)
+        self.assertIn("Not a directory", run.stderr)
         self.assertIn("LADDER_BUILD=DIRECTORY", run.stderr)
         (self.repository / "build").touch()
         run = self.run_door()
         self.assertEqual(run.returncode, 77)
         self.assertIn("The build can be elsewhere: LADDER_BUILD=DIRECTORY ./ladder", run.stderr)
         self.assertEqual(self.calls(), "")
-
-    def test_colour_is_for_terminals_that_want_it(self) -> None:
-        for environment, coloured in (({"TERM": "xterm"}, True), ({"TERM": "xterm", "NO_COLOR": "1"}, False),
-                                      ({"TERM": "dumb"}, False)):
-            shutil.rmtree(self.repository / "build", ignore_errors=True)
-            terminal, end = pty.openpty()
-            subprocess.run(["./ladder", "build"], cwd=self.repository, env=self.variables(**environment), stdout=end, stderr=end,
-                           stdin=subprocess.DEVNULL, timeout=HANG_S)
-            os.close(end)
-            fcntl.fcntl(terminal, fcntl.F_SETFL, os.O_NONBLOCK)
-            said = os.read(terminal, 65536)
-            os.close(terminal)
-            self.assertIn(b"the first time takes a few minutes", said)
-            self.assertEqual(b"\x1b" in said, coloured, said)
-
 
     def test_a_long_build_says_that_it_is_at_work(self) -> None:
         self.run_door("build")
@@ -297,7 +236,7 @@ class Words(Door):
                               ("xyzzy", ""), ("a b", "")):
             run = self.run_door(word)
             self.assertEqual(run.returncode, 2, run.stderr)
-            self.assertTrue(run.stderr.startswith(f"./ladder has no word '{word}'.{nearest}\n  There are: test, docs, "), run.stderr)
+            self.assertTrue(run.stderr.startswith(f"./ladder has no word '{word}'.{nearest}\n  There are: test docs "), run.stderr)
         for stage in ("01_wood", "1", "wood", "WOOD/"):
             run = self.run_door(stage)
             self.assertEqual(run.returncode, 2, run.stderr)
@@ -317,24 +256,17 @@ class Words(Door):
             self.assertTrue(any(call.startswith("cmake --build") for call in calls[:-1]))
 
     def test_the_verbs_are_the_program_s(self) -> None:
-        listed = re.search(r"verbs=\((.*?)\)", (ROOT / "ladder").read_text())
+        listed = re.search(r"^  (.*) \| -\*\)$", (ROOT / "ladder").read_text(), re.M)
         program = re.findall(r'(?:add_verb|add_subcommand)\("(\w+)"', (ROOT / "harness" / "verbs" / "options.cpp").read_text())
         assert listed and program
-        self.assertEqual(listed[1].split(), program)
+        self.assertEqual(listed[1].split(" | "), program)
 
     def test_a_compiler_that_is_not_there(self) -> None:
         run = self.run_door(CXX="nope -m64")
         self.assertEqual(run.returncode, 2)
         self.assertIn("CXX is 'nope -m64', and there is no such program.", run.stderr)
-        self.assertIn("unset CXX", run.stderr)
+        self.assertIn("Unset CXX", run.stderr)
         self.assertEqual(self.calls(), "")
-
-    def test_a_cmake_that_is_too_old(self) -> None:
-        run = self.run_door(STUB_CMAKE="3.22.1")
-        self.assertEqual(run.returncode, 77)
-        self.assertRegex(run.stderr, r"CMake 3.22.1 \(.*/bin/cmake\) is too old; 3.25 or newer is needed.")
-        self.assertEqual(self.calls(), "")
-        self.assertEqual(self.run_door(STUB_CMAKE="3.100.0").returncode, 0)
 
     def test_a_verb_keeps_its_arguments_directory_output_and_exit_code(self) -> None:
         for code in ("0", "1", "2", "77", "130"):
@@ -395,25 +327,11 @@ class Tests(Door):
 
     def test_hands_arguments_to_ctest(self) -> None:
         self.run_door("test", "-L", "03")
-        self.assertRegex(self.calls(), r"ctest .* -L 03\n")
-
-    def test_builds_what_the_chosen_tests_need(self) -> None:
-        for test, targets in (("01_wood", "stage_tests"), ("other", "other_tests"), ("whole", "all")):
-            self.log.write_text("")
-            self.run_door("test", "-R", test)
-            self.assertIn(f" --target {targets}\nctest ", self.calls())
-        self.log.write_text("")
-        self.run_door("test", "-R", "nothing")
-        self.assertNotIn("--target", self.calls())
-        self.assertIn("--no-tests=error", self.calls())
+        self.assertRegex(self.calls(), r"ctest .*--no-tests=error.* -L 03\n")
+        self.assertNotIn("--target", self.calls())  # ctest builds what these need
 
     def test_fails_as_ctest_does(self) -> None:
         self.assertEqual(self.run_door("test", STUB_CTEST="8").returncode, 8)
-
-    def test_fails_when_a_stage_was_not_emulated(self) -> None:
-        run = self.run_door("test", STUB_TEST="notrun")
-        self.assertEqual(run.returncode, 1)
-        self.assertIn("No emulator test of 01_wood ran", run.stderr)
 
 
 class Installing(Door):
@@ -443,7 +361,7 @@ class Installing(Door):
         self.assertEqual(run.returncode, 77)
         self.assertIn("Unable to locate package stub", run.stderr)
         self.assertIn("apt-get could not install: ", run.stderr)
-        self.assertIn("apt-get update", self.calls())
+        self.assertRegex(self.calls(), "apt-get .*update\n")
 
     def test_without_apt_lists_what_to_install(self) -> None:
         run = self.run_door()
@@ -459,7 +377,6 @@ class Installing(Door):
         self.repository.chmod(0o777)
         run = self.run_door(user="nobody")
         self.assertEqual(run.returncode, 77)
-        # It works on a fresh machine. What the tests and the site need and this machine lacks is in it too.
         self.assertRegex(run.stderr, r"As root, run:\n  apt-get update && apt-get install --no-install-recommends .*cmake")
         self.assertRegex(run.stderr, r"install --no-install-recommends .*g\+\+")
 
@@ -473,10 +390,10 @@ class Installing(Door):
         run = self.run_door(user="nobody", STUB_SUDO="1")
         self.assertEqual(run.returncode, 77)
         self.assertEqual(self.calls(), "sudo -v\n")
-        self.assertIn("sudo did not give it. As root, run:\n  apt-get update && apt-get install", run.stderr)
+        self.assertIn("sudo does not give it here. As root, run:\n  apt-get update && apt-get install", run.stderr)
         run = self.run_door(user="nobody")
         self.assertEqual(run.returncode, 0, run.stderr)
-        self.assertRegex(self.calls(), r"sudo -v\nsudo env .*apt-get update .*\n.*\nsudo env .*apt-get .* install ")
+        self.assertRegex(self.calls(), r"sudo -v\nsudo env .*apt-get .*update\n.*\nsudo env .*apt-get .* install ")
 
 
 class Configuring(unittest.TestCase):
