@@ -27,7 +27,10 @@ const ladder::Registration registration({
     .resources = {{.sm = 80, .registers = 56, .spill_bytes = 0}, {.sm = 90, .registers = 56, .spill_bytes = 0}},
     .variants = {ladder::make_variant(
         {}, 0, run, reinterpret_cast<const void*>(scores), predict,
-        {.label = "1x1, 8 warps", .min_d = 1, .max_d = 256, .causal = true, .workspace_bytes = workspace_bytes, .stores_scores = true})},
+        {.label = "1x1, 8 warps",
+         .accepts = {.features = ladder::CAUSAL, .min_d = 1, .max_d = 256},
+         .workspace_bytes = workspace_bytes,
+         .stores_scores = true})},
 });
 
 }  // namespace

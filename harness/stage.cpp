@@ -112,18 +112,18 @@ Variant complete(Variant rest, Tile tile, uint32_t smem_bytes, std::function<Cou
 }  // namespace
 
 void convert(const Arguments& arguments, AttentionParams& params) {
-  const Shape& shape = arguments.shape;
+  const Spec& spec = arguments.spec;
   params = {.Q = static_cast<const f16*>(arguments.at("Q")),
             .K = static_cast<const f16*>(arguments.at("K")),
             .V = static_cast<const f16*>(arguments.at("V")),
             .O = static_cast<f16*>(arguments.at("O")),
             .LSE = static_cast<float*>(arguments.at("LSE")),
             .workspace = arguments.workspace,
-            .batch_heads = static_cast<int>(shape.batch_heads()),
-            .n = shape.n,
-            .d = shape.d,
-            .softmax_scale = shape.scale(),
-            .causal = shape.causal};
+            .batch_heads = static_cast<int>(spec.batch_heads()),
+            .n = spec.n,
+            .d = spec.d,
+            .softmax_scale = spec.scale(),
+            .causal = spec.causal};
 }
 
 template <>

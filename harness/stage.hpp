@@ -22,25 +22,6 @@ namespace ladder {
 
 using Label = std::string;
 
-// In the words of results: "fp16".
-constexpr std::string_view to_string(Element element) {
-  return element == Element::f16 ? "fp16" : "fp32";
-}
-
-// What a launch is about: the shape, and where its tensors lie, in the memory of the device that it runs on.
-struct Arguments {
-  Shape shape;
-  std::vector<std::pair<std::string_view, void*> > tensors;
-  void* workspace = nullptr;
-
-  // Null for a tensor that nobody wants.
-  void* at(std::string_view name) const {
-    const auto found =
-        std::find_if(tensors.begin(), tensors.end(), [&](const auto& each) { return each.first == name; });
-    return found == tensors.end() ? nullptr : found->second;
-  }
-};
-
 // The function of a stage that starts its kernels on one device, whatever parameters they take.
 template <class Device>
 class Start {
@@ -92,14 +73,12 @@ struct Variant {
   std::function<Counts(const Shape&)> predict = {};  // expected counts, exact; but where the data decide,
   uint64_t shuffles_per_rescale = 0;  // the fewest shuffles, and each rescale of a warp makes so many more
 
-  // Which problems it takes. n is a multiple of the tile's sides.
-  int min_d = 128, max_d = 128;                         // head dimensions
-  Element element = Element::f16;                       // of Q, K, V and O
-  bool causal = false;                                  // does both dense and causal attention; otherwise dense alone
+  Accepts accepts = {};                                 // which problems it takes
   bool writes_lse = false;                              // fills AttentionParams::LSE
   uint64_t (*workspace_bytes)(const Shape&) = nullptr;  // AttentionParams::workspace; null: it needs none
   bool stores_scores = false;                           // what that holds is all n^2 scores
 
+  bool takes(Feature feature) const { return (accepts.features & feature) != 0; }
   uint64_t smem_at(int n) const { return smem_bytes + uint64_t{smem_bytes_per_key} * n; }
   uint64_t workspace_at(const Shape& shape) const { return workspace_bytes ? workspace_bytes(shape) : 0; }
 };

@@ -18,11 +18,10 @@ struct Variant {
   const void* gpu_kernel = nullptr;
   double conflict_ways = 0;
   uint64_t shuffles_per_rescale = 0;
-  int min_d = 128, max_d = 128;
-  Element element = Element::f16;
-  bool causal = false;
+  Accepts accepts = {};
   bool writes_lse = false;
   uint64_t (*workspace_bytes)(const Shape&) = nullptr;
+  bool stores_scores = false;
 };
 
 struct Stage {

@@ -25,25 +25,78 @@ constexpr T max(T a, T b) {
   return a < b ? b : a;
 }
 
-// What a tensor is made of.
-enum class Element : uint8_t { f16, f32 };
-constexpr size_t bytes_of(Element element) {
-  return element == Element::f16 ? 2 : 4;
-}
+// What the numbers of a tensor are.
+enum class Element : uint8_t { f16, bf16, f32, e4m3, e5m2, s8, i32 };
 
-// Size of one attention problem. All three tensors and the output are [batch, heads, n, d], f16.
-struct Shape {
+// The order of a tensor's memory: batch, heads, rows, columns, or with the heads behind the rows.
+enum class Layout : uint8_t { bhnd, bnhd };
+
+// A word as a value.
+struct Word {
+  constexpr Word(const char* of) {
+    for (int i = 0; i + 1 < LENGTH && of[i] != 0; ++i) text[i] = of[i];
+  }
+  static constexpr int LENGTH = 24;
+  char text[LENGTH] = {};
+  bool operator==(const Word&) const = default;
+};
+
+// The lengths of a batch's sequences, where they are not all alike.
+struct Lengths {
+  static constexpr int MOST = 64;
+  int count = 0, of[MOST] = {};
+  bool operator==(const Lengths&) const = default;
+};
+
+// What is asked: one problem, as a value.
+struct Spec {
+  Word formula = "forward";
   int batch = 1;
   int heads = 1;
-  int n = 512;
+  int kv_heads = 0;  // that a group of heads shares; 0: as many as heads
+  int n = 512;       // queries of a sequence, and keys
+  int n_k = 0;       // keys, where there are more or fewer; 0: n
   int d = 128;
-  bool causal = false;
-  float softmax_scale = 0;  // 0: the usual 1 / sqrt(d)
+  bool causal = false;        // the last query sees all keys, the one before it all but one, ...
+  int left = -1, right = -1;  // a window: so many keys before a query's own and behind it; -1: all
+  float softmax_scale = 0;    // 0: the usual 1 / sqrt(d)
+  float softcap = 0;          // scores become softcap tanh(score / softcap); 0: they stay
+  bool alibi = false;         // a head's slope times the distance is taken from each score
+  bool sink = false;          // each head has a score that belongs to no key
+  Element q_type = Element::f16, kv_type = Element::f16, o_type = Element::f16;
+  Layout layout = Layout::bhnd;
+  int pad = 0;                       // elements between two rows, which are nobody's
+  Lengths lens_q = {}, lens_k = {};  // of each sequence, n and n_k at most
 
+  int keys() const { return n_k > 0 ? n_k : n; }
+  int key_heads() const { return kv_heads > 0 ? kv_heads : heads; }
   float scale() const { return softmax_scale > 0 ? softmax_scale : 1.0f / std::sqrt(static_cast<float>(d)); }
   int64_t batch_heads() const { return int64_t{batch} * heads; }
   int64_t elements() const { return batch_heads() * n * d; }
-  bool operator==(const Shape&) const = default;
+  bool operator==(const Spec&) const = default;
+};
+using Shape = Spec;
+
+// What a problem may ask of a kernel beyond a dense forward pass of whole tiles; problem/accepts.cpp says when.
+enum Feature : uint32_t {
+  CAUSAL = 1,
+  TAILS = 2,  // lengths that are no multiples of its tiles
+  CROSS = 4,  // n_k other than n
+  GROUPED = 8,
+  WINDOW = 16,
+  SOFTCAP = 32,
+  ALIBI = 64,
+  SINK = 128,
+  STRIDES = 256,
+  VARLEN = 512,
+};
+
+// What a variant takes of all that.
+struct Accepts {
+  uint32_t features = 0;
+  int min_d = 128, max_d = 128;  // head dimensions
+  Element q = Element::f16, kv = Element::f16, o = Element::f16;
+  Word formula = "forward";
 };
 
 // One block's share of the work: `br` query rows against `bc` key/value rows at a time.
@@ -65,8 +118,31 @@ struct ResourceBound {
   const char* reason = "";  // why it spills, if it does
 };
 
-// The arguments of a launch, in the form that a kernel takes: one overload for each kind of parameters.
-struct Arguments;
+// What a launch is about: the problem, and where its tensors lie, in the memory of the device that it runs on.
+struct Arguments {
+  struct Tensor {
+    const char* name;
+    void* data;
+    int64_t strides[3];  // of sequences, heads and rows, in elements
+  };
+  static constexpr int MOST = 16;
+  Spec spec;
+  Tensor tensors[MOST] = {};
+  int count = 0;
+  void* workspace = nullptr;
+
+  void add(const Tensor& tensor) { tensors[count++] = tensor; }
+  // Null for a tensor that nobody wants.
+  const Tensor* find(const char* name) const {
+    for (int i = 0; i < count; ++i) {
+      if (Word(tensors[i].name) == Word(name)) return &tensors[i];
+    }
+    return nullptr;
+  }
+  void* at(const char* name) const { return find(name) ? find(name)->data : nullptr; }
+};
+
+// The same in the form that a kernel takes: an overload for each kind of parameters, which stands beside them.
 void convert(const Arguments& arguments, AttentionParams& params);
 
 // How nvcc's half of a stage starts a kernel, whatever parameters it takes.

@@ -41,7 +41,7 @@ class LaunchedTensor {
   void check_guards(std::vector<std::string>& messages) const {
     memory_->check_guards(std::string(spec_.name), messages);
   }
-  std::pair<std::string_view, void*> argument() const { return {spec_.name, memory_->for_kernels()}; }
+  Arguments::Tensor argument() const { return {spec_.name.data(), memory_->for_kernels(), {}}; }
 
  private:
   // visit(where the head lies, its offset in the problem's own tensor)
@@ -105,9 +105,9 @@ EmulatorRun run_on_emulator(const Stage& stage, const Variant& variant, const Pr
     poison_workspace({workspace->data(), bytes}, problem);
   }
 
-  Arguments arguments{.shape = launched, .tensors = {}};
+  Arguments arguments{.spec = launched};
   for (const auto* tensors : {&inputs, &outputs}) {
-    for (const LaunchedTensor& tensor : *tensors) arguments.tensors.push_back(tensor.argument());
+    for (const LaunchedTensor& tensor : *tensors) arguments.add(tensor.argument());
   }
   if (workspace) arguments.workspace = workspace->for_kernels();
   (build == Unset::pattern ? variant.on_emulator : variant.on_emulator_zeroed).with(arguments)(device);
@@ -125,7 +125,7 @@ EmulatorRun run_on_emulator(const Stage& stage, const Variant& variant, const Pr
   if (workspace) workspace->check_guards("workspace", run.overwritten_guards);
   for (const LaunchedTensor& output : outputs) run.outputs.add(output.copy());
   for (const LaunchedTensor& input : inputs) {
-    const std::string_view name = input.argument().first;
+    const std::string_view name = input.argument().name;
     if (!input.holds(problem.inputs[name].bytes())) run.modified_inputs.emplace_back(name);
   }
   return run;

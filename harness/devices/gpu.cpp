@@ -277,11 +277,11 @@ struct GpuProblem::Buffers {
   }
 
   Arguments arguments(const Launch& launch) const {
-    Arguments arguments{.shape = shape, .tensors = {}};
+    Arguments arguments{.spec = shape};
     for (size_t i = 0; i < inputs.size(); ++i) {
-      arguments.tensors.push_back({inputs[i].spec.name, inputs[i].head(launch.view.empty() ? 0 : launch.view[i])});
+      arguments.add({inputs[i].spec.name.data(), inputs[i].head(launch.view.empty() ? 0 : launch.view[i]), {}});
     }
-    for (const DeviceTensor& each : outputs[launch.output]) arguments.tensors.push_back({each.spec.name, each.head(0)});
+    for (const DeviceTensor& each : outputs[launch.output]) arguments.add({each.spec.name.data(), each.head(0), {}});
     if (workspace.bytes() > 0) arguments.workspace = workspace.as<std::byte>();
     return arguments;
   }

@@ -7,12 +7,85 @@
 #include <limits>
 #include <numeric>
 
-#include "harness/problem/formula.hpp"
+#include "harness/problem/element.hpp"
 
 namespace ladder {
 namespace {
 
 constexpr size_t MOST_SMEM = 227 * 1024;  // per block, of any GPU so far (sm_90), and of the emulator
+
+// What a problem may ask for, by what of it that is seen, and what is to be said of a variant that has it not.
+struct FeatureRow {
+  Feature feature;
+  std::string_view name, lacking;
+  bool (*asked)(const Spec&);
+};
+constexpr FeatureRow FEATURES[] = {
+    {CAUSAL, "causal", "has no causal mask", [](const Spec& spec) { return spec.causal; }},
+    {TAILS, "tails", "", [](const Spec&) { return false; }},
+    {CROSS, "cross", "needs as many keys as queries", [](const Spec& spec) { return spec.keys() != spec.n; }},
+    {GROUPED, "grouped", "needs as many heads of keys as of queries",
+     [](const Spec& spec) { return spec.key_heads() != spec.heads; }},
+    {WINDOW, "window", "has no window", [](const Spec& spec) { return spec.left >= 0 || spec.right >= 0; }},
+    {SOFTCAP, "softcap", "has no softcap", [](const Spec& spec) { return spec.softcap > 0; }},
+    {ALIBI, "alibi", "has no ALiBi", [](const Spec& spec) { return spec.alibi; }},
+    {SINK, "sink", "has no sink", [](const Spec& spec) { return spec.sink; }},
+    {STRIDES, "strides", "needs tensors [batch, heads, n, d] in one piece",
+     [](const Spec& spec) { return spec.layout != Layout::bhnd || spec.pad > 0; }},
+    {VARLEN, "varlen", "needs sequences of one length",
+     [](const Spec& spec) { return spec.lens_q.count > 0 || spec.lens_k.count > 0; }},
+};
+// Beside those of Feature.
+constexpr uint32_t OTHER_FORMULA = 1u << 31, OTHER_ELEMENTS = 1u << 30, OTHER_D = 1u << 29;
+
+// What the variant has not, but for tails.
+uint32_t lacking(const Variant& variant, const Spec& spec) {
+  const Accepts& accepts = variant.accepts;
+  uint32_t lacks = needs(spec) & ~accepts.features;
+  if (spec.formula != accepts.formula) lacks |= OTHER_FORMULA;
+  if (spec.q_type != accepts.q || spec.kv_type != accepts.kv || spec.o_type != accepts.o) lacks |= OTHER_ELEMENTS;
+  if (spec.d < accepts.min_d || spec.d > accepts.max_d) lacks |= OTHER_D;
+  return lacks;
+}
+
+// Of queries and of keys, in how many of which a variant without tails takes them.
+struct Steps {
+  int queries, keys;
+};
+Steps steps_of(const Variant& variant, const Spec& spec) {
+  const int br = std::max(1, variant.tile.br), bc = std::max(1, variant.tile.bc);
+  return spec.keys() == spec.n ? Steps{std::lcm(br, bc), std::lcm(br, bc)} : Steps{br, bc};
+}
+
+bool whole_tiles(const Variant& variant, const Spec& spec) {
+  const Steps steps = steps_of(variant, spec);
+  return variant.takes(TAILS) || (spec.n % steps.queries == 0 && spec.keys() % steps.keys == 0);
+}
+
+// "needs N to be a multiple of 128 (its KV tile); N=1000 is not. Nearest: 896, 1024"
+std::string of_whole_tiles(const Variant& variant, const Spec& spec) {
+  const int br = std::max(1, variant.tile.br), bc = std::max(1, variant.tile.bc);
+  const Steps steps = steps_of(variant, spec);
+  const bool square = spec.keys() == spec.n, of_queries = spec.n % steps.queries != 0;
+  const int n = of_queries ? spec.n : spec.keys(), step = of_queries ? steps.queries : steps.keys;
+  const std::string_view name = square ? "N" : of_queries ? "nq" : "nk";
+  const std::string tile = !square      ? of_queries ? "its query tile" : "its KV tile"
+                           : step == bc ? "its KV tile"
+                           : step == br ? "its query tile"
+                                        : fmt::format("its tiles are {} queries and {} keys", br, bc);
+  const int64_t below = n / step * int64_t{step};
+  std::vector<int64_t> nearest;
+  for (const int64_t each : {below, below + step}) {
+    if (each > 0 && each <= std::numeric_limits<int>::max()) nearest.push_back(each);
+  }
+  return fmt::format("needs {} to be a multiple of {} ({}); {}={} is not. Nearest: {}", name, step, tile, name, n,
+                     fmt::join(nearest, ", "));
+}
+
+std::string elements_of(Element q, Element kv, Element o) {
+  return q == kv && kv == o ? std::string(to_string(q))
+                            : fmt::format("{}, {} and {}", to_string(q), to_string(kv), to_string(o));
+}
 
 }  // namespace
 
@@ -37,47 +110,64 @@ std::string to_string(const Shape& shape) {
                      shape.softmax_scale > 0 ? fmt::format(" scale={:.4g}", shape.softmax_scale) : "");
 }
 
-Status supports(const Stage& stage, const Variant& variant, const Shape& shape) {
-  for (const TensorSpec& input : formula_of(shape).inputs(shape)) {
-    if (input.element == variant.element) continue;
-    return failure(ExitCode::usage, fmt::format("{} ({}) takes {} tensors; {} is {}.", stage.name, variant.label,
-                                                to_string(variant.element), input.name, to_string(input.element)));
+uint32_t needs(const Spec& spec) {
+  uint32_t features = 0;
+  for (const FeatureRow& row : FEATURES) {
+    if (row.asked(spec)) features |= row.feature;
   }
-  if (shape.causal && !variant.causal) {
-    std::vector<std::string_view> able;
-    for (const Stage& other : stages()) {
-      if (std::ranges::any_of(other.variants, &Variant::causal)) able.push_back(other.name);
+  return features;
+}
+
+std::vector<std::string_view> names_of(uint32_t features) {
+  std::vector<std::string_view> names;
+  for (const FeatureRow& row : FEATURES) {
+    if (features & row.feature) names.push_back(row.name);
+  }
+  return names;
+}
+
+bool takes(const Variant& variant, const Spec& spec) {
+  return lacking(variant, spec) == 0 && whole_tiles(variant, spec) && variant.smem_at(spec.keys()) <= MOST_SMEM;
+}
+
+Status supports(const Stage& stage, const Variant& variant, const Spec& spec) {
+  const uint32_t lacks = lacking(variant, spec);
+  const Accepts& accepts = variant.accepts;
+  std::vector<std::string> reasons;
+  if (lacks & OTHER_FORMULA)
+    reasons.push_back(fmt::format("solves {} and not {}", accepts.formula.text, spec.formula.text));
+  for (const FeatureRow& row : FEATURES) {
+    if (lacks & row.feature) reasons.emplace_back(row.lacking);
+  }
+  if (lacks & OTHER_ELEMENTS) {
+    reasons.push_back(fmt::format("takes Q, K and V, and O in {}, not in {}",
+                                  elements_of(accepts.q, accepts.kv, accepts.o),
+                                  elements_of(spec.q_type, spec.kv_type, spec.o_type)));
+  }
+  if (lacks & OTHER_D) {
+    reasons.push_back(fmt::format("needs a head dimension of {} (d={} is not)",
+                                  accepts.min_d == accepts.max_d
+                                      ? std::to_string(accepts.max_d)
+                                      : fmt::format("{} to {}", accepts.min_d, accepts.max_d),
+                                  spec.d));
+  }
+  if (!whole_tiles(variant, spec)) reasons.push_back(of_whole_tiles(variant, spec));
+  if (reasons.empty())
+    return fits_shared_memory(stage, variant, spec.keys(), MOST_SMEM, "the largest GPU, emulated here,");
+  std::vector<std::string_view> able;
+  for (const Stage& other : stages()) {
+    if (std::ranges::any_of(other.variants, [&](const Variant& each) { return lacking(each, spec) == 0; })) {
+      able.push_back(other.name);
     }
-    return failure(ExitCode::usage, fmt::format("{} is dense only: it has no mask. Stages that do causal: {}.",
-                                                stage.name, fmt::join(able, ", ")));
   }
-  if (shape.d < variant.min_d || shape.d > variant.max_d) {
-    std::string others;
-    for (const Stage& other : stages()) {
-      const Variant& able = other.variants.front();
-      if (others.empty() && able.min_d <= shape.d && shape.d <= able.max_d) {
-        others = fmt::format("\n  One that takes it:  ./ladder check {} --d {}", other.number(), shape.d);
-      }
-    }
-    return failure(ExitCode::usage,
-                   fmt::format("{} needs a head dimension of {}; d={} is not.{}", stage.name,
-                               variant.min_d == variant.max_d ? std::to_string(variant.max_d)
-                                                              : fmt::format("{} to {}", variant.min_d, variant.max_d),
-                               shape.d, others));
-  }
-  const int br = std::max(1, variant.tile.br), bc = std::max(1, variant.tile.bc), step = std::lcm(br, bc);
-  if (shape.n % step == 0)
-    return fits_shared_memory(stage, variant, shape.n, MOST_SMEM, "the largest GPU, emulated here,");
-  const std::string tile = step == bc   ? "its KV tile"
-                           : step == br ? "its query tile"
-                                        : fmt::format("its tiles are {} queries and {} keys", br, bc);
-  const int64_t below = shape.n / step * int64_t{step};
-  std::vector<int64_t> nearest;
-  for (const int64_t n : {below, below + step}) {
-    if (n > 0 && n <= std::numeric_limits<int>::max()) nearest.push_back(n);
-  }
-  return failure(ExitCode::usage, fmt::format("{} needs N to be a multiple of {} ({}); N={} is not. Nearest: {}.",
-                                              stage.name, step, tile, shape.n, fmt::join(nearest, ", ")));
+  const std::string last = reasons.back();
+  reasons.pop_back();
+  return failure(
+      ExitCode::usage,
+      fmt::format("{} {}{}{}.{}", stage.name, fmt::join(reasons, ", "), reasons.empty() ? "" : ", and ", last,
+                  lacks == 0     ? ""
+                  : able.empty() ? "\n  No stage does all of that."
+                                 : fmt::format("\n  Stages that can: {}", fmt::join(able, ", "))));
 }
 
 }  // namespace ladder

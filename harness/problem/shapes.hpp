@@ -1,6 +1,9 @@
 // Which problems a stage takes.
 #pragma once
+#include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "harness/base/error.hpp"
 #include "harness/stage.hpp"
@@ -18,9 +21,16 @@ constexpr int SWEEP_TOKENS = 16384;  // batch times N of the sweep over N
 // "B=1 H=1 N=512 d=128"
 std::string to_string(const Shape& shape);
 
-// Success, or why the variant cannot solve this shape, with the nearest N that it can: usage, or cannot_run_here when
-// no GPU, emulated or not, has the shared memory for it.
-Status supports(const Stage& stage, const Variant& variant, const Shape& shape);
+// The features that the problem asks for; not TAILS, which depends on whose tiles they are.
+uint32_t needs(const Spec& spec);
+// Features by their names: "causal", "grouped".
+std::vector<std::string_view> names_of(uint32_t features);
+
+// Success, or all that the variant lacks to solve the problem in one sentence, with the nearest N that it can and the
+// stages that do it: usage, or cannot_run_here when no GPU, emulated or not, has the shared memory for it.
+Status supports(const Stage& stage, const Variant& variant, const Spec& spec);
+// The same in a word.
+bool takes(const Variant& variant, const Spec& spec);
 
 // Success, or how much shared memory per block the variant needs at n keys and that `who` has `available` bytes of it
 // (cannot_run_here).

@@ -6,18 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "common/attention.hpp"
-#include "common/emulator/half.hpp"
-#include "harness/stage.hpp"
+#include "harness/problem/element.hpp"
 
 namespace ladder {
-
-inline float to_float(f16 value) {
-  return emulator::half_to_float(value.bits);
-}
-inline f16 to_f16(float value) {
-  return {emulator::float_to_half(value)};
-}
 
 // [heads, rows, columns], row-major and contiguous. `heads` counts through the batch.
 struct TensorSpec {

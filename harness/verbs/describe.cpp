@@ -1,12 +1,15 @@
 #include "harness/verbs/describe.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "harness/base/table.hpp"
+#include "harness/problem/element.hpp"
+#include "harness/problem/shapes.hpp"
 #include "harness/verbs/json.hpp"
 
 namespace ladder {
@@ -25,7 +28,7 @@ std::string title_of(std::string_view part) {
 
 Json json_of(const Variant& variant) {
   Json problems = Json::array({"dense"});
-  if (variant.causal) problems.push_back("causal");
+  for (const std::string_view feature : names_of(variant.accepts.features)) problems.push_back(feature);
   return {{"label", variant.label},
           {"config", variant.config},
           {"br", variant.tile.br},
@@ -34,9 +37,9 @@ Json json_of(const Variant& variant) {
           {"m_tiles", variant.tile.br > 0 ? variant.tile.m_tiles() : 0},
           {"smem_bytes", variant.smem_bytes},
           {"smem_bytes_per_key", variant.smem_bytes_per_key},
-          {"min_d", variant.min_d},
-          {"max_d", variant.max_d},
-          {"dtype", to_string(variant.element)},
+          {"min_d", variant.accepts.min_d},
+          {"max_d", variant.accepts.max_d},
+          {"dtype", to_string(variant.accepts.q)},
           {"problems", std::move(problems)},
           {"writes_lse", variant.writes_lse},
           {"needs_workspace", variant.workspace_bytes != nullptr},
@@ -77,8 +80,10 @@ Result<ExitCode> describe_verb(const Options& options) {
   for (const Stage& stage : stages()) {
     const Variant& variant = stage.variants.front();
     document.push_back(json_of(stage, document.size()));
+    std::vector<std::string_view> takes = names_of(variant.accepts.features);
+    takes.insert(takes.begin(), "dense");
     table.add({std::string(stage.part()), std::string(stage.name), std::string(stage.previous), variant.label,
-               variant.causal ? "dense, causal" : "dense", std::to_string(stage.min_sm), std::string(stage.needs)});
+               fmt::format("{}", fmt::join(takes, ", ")), std::to_string(stage.min_sm), std::string(stage.needs)});
   }
   if (!options.json.empty()) {
     if (auto status = write_document(options.json, document); !status) return tl::make_unexpected(status.error());

@@ -259,7 +259,7 @@ Status resolve_stages(const RawFlags& raw, const std::vector<Stage>& known, Opti
   }
   if (options.stages.empty()) {
     for (const Stage& stage : known) {
-      if (stage.variants.front().causal || !options.causal) options.stages.push_back(&stage);
+      if (!options.causal || stage.variants.front().takes(CAUSAL)) options.stages.push_back(&stage);
     }
   }
   return {};

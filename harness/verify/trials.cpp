@@ -22,7 +22,7 @@ constexpr int FAR_WALK = 65536 + 29;  // keys
 // The shortest length from `least` on that the variant takes, of at least `tiles` key tiles.
 int supported_length(const Stage& stage, const Variant& variant, Shape shape, int least, int tiles = 0) {
   const int tile = std::max(1, variant.tile.bc);
-  for (shape.n = std::max(least, tile * tiles); !supports(stage, variant, shape); ++shape.n) {
+  for (shape.n = std::max(least, tile * tiles); !takes(variant, shape); ++shape.n) {
     if (shape.n > least + (1 << 16)) return 0;  // no length at all: the shape's d, say, which another check refuses
   }
   return shape.n;
@@ -45,7 +45,7 @@ Trial all_sets(Shape shape, uint64_t seed) {
 // Far from the first head, `known_heads` of many are judged.
 Trial other_problem(const Stage& stage, const Variant& variant, Shape shape, uint64_t seed, int far_heads = 0,
                     int known_heads = 0) {
-  if (shape.d < variant.max_d) ++shape.d;
+  if (shape.d < variant.accepts.max_d) ++shape.d;
   shape.n = supported_length(stage, variant, shape, FAR_N);
   shape.softmax_scale = OTHER_SCALE * shape.scale();
   if (far_heads > 0) {
@@ -56,13 +56,13 @@ Trial other_problem(const Stage& stage, const Variant& variant, Shape shape, uin
 }
 
 bool takes_any_d(const Variant& variant) {
-  return variant.min_d < variant.max_d;
+  return variant.accepts.min_d < variant.accepts.max_d;
 }
 
 // A head dimension that a check of one alone would not see, of a variant that takes any: remainders of loops that take four
 // or eight columns at a time, and the largest.
 Shape with_columns(const Variant& variant, Shape shape, int d) {
-  if (takes_any_d(variant) && variant.min_d <= d && d <= variant.max_d) shape.d = d;
+  if (takes_any_d(variant) && variant.accepts.min_d <= d && d <= variant.accepts.max_d) shape.d = d;
   return shape;
 }
 
@@ -126,8 +126,9 @@ std::vector<Trial> random_trials(const Stage& stage, const Variant& variant, con
     chosen.batch = 1 + below(3);
     chosen.heads = 1 + below(5);
     if (takes_any_d(variant))
-      chosen.d = variant.min_d + below(static_cast<uint64_t>(variant.max_d - variant.min_d) + 1);
-    if (variant.causal) chosen.causal = shape.causal || below(2) == 1;
+      chosen.d =
+          variant.accepts.min_d + below(static_cast<uint64_t>(variant.accepts.max_d - variant.accepts.min_d) + 1);
+    if (variant.takes(CAUSAL)) chosen.causal = shape.causal || below(2) == 1;
     const int least = 1 + below(1024);
     chosen.n = supported_length(stage, variant, chosen, least);
     chosen.softmax_scale = shape.scale() * (0.25f + static_cast<float>(below(1024)) / 512);
@@ -153,7 +154,7 @@ std::vector<Trial> quick_trials(const Stage& stage, const Variant& variant, cons
   trials.back().ends_only = true;
   trials.push_back(of_magnitude(few_tiles(stage, variant, with_columns(variant, shape, 70), seed, 1, 8), -5, -4));
   trials.back().multiprocessors = 12;
-  if (variant.causal && !shape.causal) {
+  if (variant.takes(CAUSAL) && !shape.causal) {
     sets(with_mask(shape));
     trials.push_back(few_tiles(stage, variant, with_mask(shape), seed, 5, 1));
     trials.back().ends_only = true;
@@ -196,17 +197,17 @@ std::vector<Trial> emulator_trials(const Stage& stage, const Variant& variant, c
     trials.push_back(few(with_columns(variant, shape, columns), tiles, 1, 29 * tiles));
     trials.back().ends_only = true;
   }
-  trials.push_back(few(with_columns(variant, shape, variant.max_d), 7, 1));
+  trials.push_back(few(with_columns(variant, shape, variant.accepts.max_d), 7, 1));
   trials.back().shape.softmax_scale = SHARPER * shape.scale();
   trials.back().kinds = {InputKind::peaky};
   trials.back().multiprocessors = 6;
-  trials.push_back(few(with_columns(variant, shape, variant.max_d - 1), 1, MANY_HEADS));
+  trials.push_back(few(with_columns(variant, shape, variant.accepts.max_d - 1), 1, MANY_HEADS));
   trials.back().shape.softmax_scale = SHARPER * shape.scale();
   trials.back().kinds = {InputKind::peaky, InputKind::negative_rows, InputKind::normal, InputKind::not_finite,
                          InputKind::ties};
   trials.back().multiprocessors = 5;
   trials.push_back(long_walk(stage, variant, shape, choice.seed, LONG_WALK));
-  if (variant.causal && !shape.causal) {
+  if (variant.takes(CAUSAL) && !shape.causal) {
     const Shape masked = with_mask(shape);
     trials.push_back(all_sets(with_mask(many), choice.seed));
     trials.back().both_builds = true;
@@ -221,7 +222,7 @@ std::vector<Trial> emulator_trials(const Stage& stage, const Variant& variant, c
   if (choice.thorough) {
     std::vector<Trial> more = random_trials(stage, variant, shape, choice.seed);
     std::vector<Shape> masks{shape};
-    if (variant.causal && !shape.causal) masks.push_back(with_mask(shape));
+    if (variant.takes(CAUSAL) && !shape.causal) masks.push_back(with_mask(shape));
     for (const Shape& of : masks) {
       if (auto trial = far_walk(stage, variant, of, choice.seed)) more.push_back(std::move(*trial));
     }
@@ -251,7 +252,7 @@ std::vector<Trial> gpu_trials(const Stage& stage, const Variant& variant, const 
   };
   if (choice.quick) {
     trials.push_back(all_sets(shape, choice.seed));
-    if (variant.causal && !shape.causal) trials.push_back(all_sets(with_mask(shape), choice.seed));
+    if (variant.takes(CAUSAL) && !shape.causal) trials.push_back(all_sets(with_mask(shape), choice.seed));
     return trials;
   }
   trials.push_back({.shape = shape, .kinds = {InputKind::normal}, .seed = choice.seed});
@@ -261,7 +262,7 @@ std::vector<Trial> gpu_trials(const Stage& stage, const Variant& variant, const 
   trials.push_back(of_magnitude(few(shape, 2, 8), -5, -4));
   trials.push_back(walk(shape, LONG_WALK));
   if (choice.thorough) trials.push_back(other_problem(stage, variant, shape, choice.seed, FAR_HEADS - 1, 2));
-  if (variant.causal && !shape.causal) {
+  if (variant.takes(CAUSAL) && !shape.causal) {
     const Shape masked = with_mask(shape);
     trials.push_back(all_sets(masked, choice.seed));
     trials.push_back(other_problem(stage, variant, masked, choice.seed));

@@ -43,7 +43,7 @@ ladder::Counts predict(const ladder::Shape& shape) {
 
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
-  rest.causal = true;
+  rest.accepts = {.features = ladder::CAUSAL};
   rest.shuffles_per_rescale = 2 * 2;  // rows and exchanges
   return ladder::make_variant<C>(run<C>, flash_attention<C>, predict<C>, std::move(rest));
 }

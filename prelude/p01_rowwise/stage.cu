@@ -26,8 +26,7 @@ ladder::Variant variant(ladder::Label label) {
                               {.label = std::move(label),
                                .config = ladder::type_name<C>(),
                                .smem_bytes_per_key = C::SMEM_BYTES_PER_KEY,
-                               .min_d = 1,
-                               .max_d = 256});
+                               .accepts = {.min_d = 1, .max_d = 256}});
 }
 
 const ladder::Registration registration({

@@ -20,7 +20,7 @@ ladder::Counts predict(const ladder::Shape& shape) {
 
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
-  rest.causal = true;
+  rest.accepts = {.features = ladder::CAUSAL};
   return ladder::make_variant<C>(run<C>, flash_attention<C>, predict<C>, std::move(rest));
 }
 

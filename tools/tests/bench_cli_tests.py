@@ -136,7 +136,7 @@ class Bench(unittest.TestCase):
         self.assertNotIn(B["stage"], run.stdout)
         run = ladder("compare", CAUSAL["number"], B["number"], "--causal", *SMALL)
         self.assertEqual(run.returncode, 2)
-        self.assertIn(f"{B['stage']} is dense only", run.stderr)
+        self.assertIn(f"{B['stage']} has no causal mask", run.stderr)
 
     def test_several_shapes_are_announced_and_have_one_header(self) -> None:
         run = ladder("bench", A["number"], B["number"], *SMALL, "--n", f"{N},{2 * N}", "--no-peers", "--csv", "-")

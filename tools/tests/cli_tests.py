@@ -95,14 +95,14 @@ class Usage(unittest.TestCase):
         self.assertGreater(default(B)["min_d"], other)
         able = RUNGS.find(lambda rung: default(rung)["min_d"] <= other <= default(rung)["max_d"])
         self.refused(f"check {B['number']} --d {other}", f"needs a head dimension of {most}",
-                     f"ladder check {able['number']} --d {other}")
+                     f"Stages that can: {able['stage']}")
         most = default(able)["max_d"]
         self.refused(f"check {able['number']} --d {most + 1}", f"needs a head dimension of {default(able)['min_d']} to {most}")
 
     def test_causal(self) -> None:
         able = RUNGS.find(lambda rung: "causal" in default(rung)["problems"])
-        self.refused(f"check {B['number']} --causal", f"{B['stage']} is dense only",
-                     f"Stages that do causal: {able['stage']}")
+        self.refused(f"check {B['number']} --causal", f"{B['stage']} has no causal mask.",
+                     f"Stages that can: {able['stage']}")
 
     def test_files_are_tried_before_the_work(self) -> None:
         # With the work before it, each of these would take hours.

@@ -389,13 +389,13 @@ TEST_CASE("shapes: the headline, lists of N, the sweep, and both") {
   CHECK(bench_shapes(options) == std::vector<Shape>{HEADLINE});
   options.n = {1024, 2048};
   options.batch = 2;
-  CHECK(bench_shapes(options) == std::vector<Shape>{{2, 16, 1024, 128}, {2, 16, 2048, 128}});
+  CHECK(bench_shapes(options) == std::vector<Shape>{{.batch = 2, .heads = 16, .n = 1024}, {.batch = 2, .heads = 16, .n = 2048}});
   options = {};
   options.sweep = true;
   const std::vector<Shape> sweep = bench_shapes(options);
   REQUIRE(sweep.size() == 6);
-  CHECK(sweep.front() == Shape{32, 16, 512, 128});
-  CHECK(sweep.back() == Shape{1, 16, 16384, 128});
+  CHECK(sweep.front() == Shape{.batch = 32, .heads = 16, .n = 512});
+  CHECK(sweep.back() == Shape{.batch = 1, .heads = 16, .n = 16384});
   for (const Shape& shape : sweep) CHECK(shape.batch * shape.n == 16384);
   options.n = {8192};
   CHECK(bench_shapes(options).back() == HEADLINE);

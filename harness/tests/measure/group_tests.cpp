@@ -90,12 +90,12 @@ class Emulated {
 
  private:
   AttentionParams params(const Launch& launch) {
-    Arguments arguments{.shape = SHAPE, .tensors = {}};
+    Arguments arguments{.spec = SHAPE};
     for (size_t i = 0; i < inputs_.size(); ++i) {
       Tensor& input = inputs_.at(i);
-      arguments.tensors.push_back({input.name(), &input.bytes()[launch.view[i] * input.spec().head_bytes()]});
+      arguments.add({input.name().data(), &input.bytes()[launch.view[i] * input.spec().head_bytes()], {}});
     }
-    for (Tensor& output : outputs_[launch.output]) arguments.tensors.push_back({output.name(), output.bytes().data()});
+    for (Tensor& output : outputs_[launch.output]) arguments.add({output.name().data(), output.bytes().data(), {}});
     AttentionParams params;
     convert(arguments, params);
     return params;

@@ -55,7 +55,7 @@ Shape small(const Stage& stage, int heads, bool causal = false) {
   return {.batch = 1,
           .heads = heads,
           .n = two_tiles(stage.variants),
-          .d = std::min(128, stage.variants[0].max_d),
+          .d = std::min(128, stage.variants[0].accepts.max_d),
           .causal = causal};
 }
 
@@ -92,9 +92,9 @@ TEST_CASE("the stage is registered and has an emulated build", "[stage]") {
 TEST_CASE("the default variant is right on every input set, and under a mask if it has one", "[stage]") {
   for (const Stage* stage : stages_to_test()) {
     const Variant& variant = stage->variants[0];
-    CHECK(supports(*stage, variant, small(*stage, 1, true)).has_value() == variant.causal);
+    CHECK(supports(*stage, variant, small(*stage, 1, true)).has_value() == variant.takes(CAUSAL));
     for (const bool causal : {false, true}) {
-      if (causal && !variant.causal) continue;
+      if (causal && !variant.takes(CAUSAL)) continue;
       for (const CheckResult& result :
            check_sets_on_emulator(*stage, variant, sets(*stage, all_input_kinds(), causal))) {
         INFO(reasons(result));
@@ -127,7 +127,7 @@ TEST_CASE(
       CHECK(largest_difference(first.output, result.output) <= problem(shape).reference.tolerance());
       const emulator::SiteCounts* const worst = worst_ldmatrix(result.counters.value());
       CHECK((worst == nullptr ? 0.0 : worst->ways()) == variant.conflict_ways);
-      if (variant.causal) checked(*stage, variant, small(*stage, 2, true));
+      if (variant.takes(CAUSAL)) checked(*stage, variant, small(*stage, 2, true));
     }
   }
 }
@@ -176,8 +176,8 @@ TEST_CASE("an N that the tile does not divide is refused, never shortened", "[st
     for (const Variant& variant : stage->variants) {
       const int step = length_for({&variant, 1}, 1);
       for (const int n : {step, 8 * step}) {
-        CHECK(supports(*stage, variant, {.n = n, .d = variant.max_d}));
-        if (step > 1) CHECK_FALSE(supports(*stage, variant, {.n = n + step / 2, .d = variant.max_d}));
+        CHECK(supports(*stage, variant, {.n = n, .d = variant.accepts.max_d}));
+        if (step > 1) CHECK_FALSE(supports(*stage, variant, {.n = n + step / 2, .d = variant.accepts.max_d}));
       }
     }
   }
@@ -187,12 +187,12 @@ TEST_CASE("a stage without a tile takes any length, and any head dimension that 
   for (const Stage* stage : stages_to_test()) {
     const Variant& variant = stage->variants[0];
     if (variant.tile.br > 0) continue;
-    for (const Shape& shape : {Shape{.batch = 1, .heads = 1, .n = 1, .d = variant.min_d},
-                               Shape{.batch = 2, .heads = 1, .n = 33, .d = variant.max_d},
-                               Shape{.batch = 1, .heads = 1, .n = 50, .d = (variant.min_d + variant.max_d) / 2}}) {
+    for (const Shape& shape : {Shape{.batch = 1, .heads = 1, .n = 1, .d = variant.accepts.min_d},
+                               Shape{.batch = 2, .heads = 1, .n = 33, .d = variant.accepts.max_d},
+                               Shape{.batch = 1, .heads = 1, .n = 50, .d = (variant.accepts.min_d + variant.accepts.max_d) / 2}}) {
       checked(*stage, variant, shape);
     }
-    for (const int d : {variant.min_d - 1, variant.max_d + 1})
+    for (const int d : {variant.accepts.min_d - 1, variant.accepts.max_d + 1})
       CHECK_FALSE(supports(*stage, variant, {.n = 33, .d = d}));
   }
 }

@@ -18,9 +18,7 @@ std::vector<Stage> some_stages() {
     all[i].variants.resize(1);
     all[i].variants[0].tile = {64, 128, 4};
   }
-  all[0].variants[0].min_d = 1;
-  all[0].variants[0].max_d = 256;
-  all[0].variants[0].causal = true;
+  all[0].variants[0].accepts = {.features = CAUSAL, .min_d = 1, .max_d = 256};
   all[0].variants[0].workspace_bytes = [](const Shape& shape) {
     return uint64_t(shape.batch_heads()) * shape.n * shape.n * 4;
   };
@@ -232,20 +230,19 @@ TEST_CASE("an N between two multiples of the tile is answered with both") {
   CHECK(refuse(3, {.n = 64}) ==
         "06_grouped needs N to be a multiple of 128 (its query tile); N=64 is not. Nearest: 128.");
   CHECK(mentions(refuse(1, {.n = 2147483647}), "Nearest: 2147483520."));  // the next one is no int
-  CHECK(mentions(refuse(1, {.n = 512, .d = 64}), "02_quicker needs a head dimension of 128; d=64 is not."));
-  CHECK(mentions(refuse(0, {.n = 512, .d = 512}), "00_first needs a head dimension of 1 to 256; d=512 is not."));
-  CHECK(mentions(refuse(1, {.n = 512, .causal = true}),
-                 "02_quicker is dense only: it has no mask. Stages that do causal: "));
+  CHECK(mentions(refuse(1, {.n = 512, .d = 64}), "02_quicker needs a head dimension of 128 (d=64 is not)."));
+  CHECK(mentions(refuse(0, {.n = 512, .d = 512}), "00_first needs a head dimension of 1 to 256 (d=512 is not)."));
+  CHECK(mentions(refuse(1, {.n = 512, .causal = true}), "02_quicker has no causal mask.\n"));
   CHECK(supports(STAGES[0], STAGES[0].variants[0], {.n = 1000, .d = 77}));
 }
 
 TEST_CASE("a variant of other elements than the problem's is refused") {
   Variant variant = STAGES[1].variants[0];
-  variant.element = Element::f32;
+  variant.accepts.q = Element::f32;
   const Status status = supports(STAGES[1], variant, {.n = 512});
   REQUIRE_FALSE(status);
   CHECK(status.error().code == ExitCode::usage);
-  CHECK(mentions(status.error().message, "takes fp32 tensors; Q is fp16."));
+  CHECK(mentions(status.error().message, "takes Q, K and V, and O in fp32, fp16 and fp16, not in fp16."));
 }
 
 TEST_CASE("a GPU that is too old is told so, with the way out") {

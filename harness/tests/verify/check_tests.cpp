@@ -120,7 +120,7 @@ Stage stage_of(void (*kernel)(emulator::Device&, const AttentionParams&)) {
   stage.name = "99_fake";
   Variant variant;
   variant.label = "on the host";
-  variant.min_d = 1;
+  variant.accepts.min_d = 1;
   if (kernel) variant.on_emulator = kernel;
   stage.variants.push_back(variant);
   return stage;
@@ -756,8 +756,9 @@ namespace {
 Run runner(void (*kernel)(const AttentionParams&), const Shape& shape) {
   return [kernel, shape](Inputs inputs) -> Result<Tensor> {
     Tensor output(formula_of(shape).outputs(shape).front());
-    Arguments arguments{.shape = shape, .tensors = {{"O", output.bytes().data()}}};
-    for (Tensor& input : inputs) arguments.tensors.push_back({input.name(), input.bytes().data()});
+    Arguments arguments{.spec = shape};
+    arguments.add({"O", output.bytes().data(), {}});
+    for (Tensor& input : inputs) arguments.add({input.name().data(), input.bytes().data(), {}});
     AttentionParams params;
     convert(arguments, params);
     kernel(params);
@@ -778,12 +779,12 @@ using Names = std::vector<std::string>;
 
 }  // namespace
 
-constexpr Shape CAUSAL{.batch = 1, .heads = 2, .n = 64, .d = 32, .causal = true};
+constexpr Shape MASKED{.batch = 1, .heads = 2, .n = 64, .d = 32, .causal = true};
 
 TEST_CASE("attention has all properties") {
   const auto right = [](const AttentionParams& p) { attention(p, [](int) { return 1.0; }); };
   CHECK(broken(right) == Names{});
-  CHECK(broken(right, CAUSAL) == Names{});
+  CHECK(broken(right, MASKED) == Names{});
 }
 
 TEST_CASE("each property is broken by the fault it guards against") {
@@ -796,7 +797,7 @@ TEST_CASE("each property is broken by the fault it guards against") {
               attention(
                   p, [](int) { return 1.0; }, 0, 1);
             },
-            CAUSAL) == Names{"prefix"});
+            MASKED) == Names{"prefix"});
   // A constant in the output: no longer linear.
   CHECK(broken([](const AttentionParams& p) {
           attention(

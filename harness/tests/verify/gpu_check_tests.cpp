@@ -67,7 +67,7 @@ Status GpuProblem::poison_output() {
 }
 Status GpuProblem::run(const Variant& variant, const Launch&) {
   card.kernel(buffers_->inputs, buffers_->outputs);
-  if (buffers_->inputs["Q"].spec().columns > variant.max_d) {  // it knows nothing of the columns behind
+  if (buffers_->inputs["Q"].spec().columns > variant.accepts.max_d) {  // it knows nothing of the columns behind
     for (f16& value : buffers_->outputs["O"].half()) value = to_f16(0.5f);
   }
   return step("run", card.run);
@@ -149,7 +149,7 @@ const Registration WIDER({.name = "01_wider",
                           .idea = "",
                           .limit = "",
                           .prediction = "",
-                          .variants = {{.label = "wide", .on_gpu = LAUNCH, .max_d = 256}}});
+                          .variants = {{.label = "wide", .on_gpu = LAUNCH, .accepts = {.max_d = 256}}}});
 
 constexpr Shape SHAPE{.batch = 2, .heads = 2, .n = 48, .d = 32};
 const std::array TWO_SETS{InputKind::normal, InputKind::peaky};

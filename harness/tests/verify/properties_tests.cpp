@@ -19,7 +19,7 @@ namespace {
 
 constexpr uint64_t SEED = 5;
 constexpr Shape DENSE{.batch = 2, .heads = 1, .n = 64, .d = 8};
-constexpr Shape CAUSAL{.batch = 2, .heads = 1, .n = 96, .d = 8, .causal = true};
+constexpr Shape MASKED{.batch = 2, .heads = 1, .n = 96, .d = 8, .causal = true};
 
 // In the order in which they are launched.
 enum Launch { BASE, OTHER, SECOND_V, SUM_OF_V, TWICE_V, SHIFTED_K, LAUNCHES };
@@ -75,7 +75,7 @@ int64_t first_changed(const Launched& all, const Shape& shape, int64_t head) {
 }  // namespace
 
 TEST_CASE("properties are tried on normal inputs, keys and values rounded to where their sums are exact") {
-  for (const Shape& shape : {DENSE, CAUSAL}) {
+  for (const Shape& shape : {DENSE, MASKED}) {
     const Inputs normal = make_inputs(InputKind::normal, shape, SEED);
     const Inputs base = launched(shape).inputs[BASE];
     CHECK(same(base["Q"], normal["Q"]));
@@ -124,7 +124,7 @@ TEST_CASE(
 TEST_CASE("of a causal prefix no key changes, and behind it each, in the middle of a tile") {
   for (const int n : {64, 96, 128, 192, 256, 512}) {
     INFO(n << " keys");
-    Shape shape = CAUSAL;
+    Shape shape = MASKED;
     shape.n = n;
     const Launched all = launched(shape);
     CHECK(same(all.inputs[BASE]["Q"], all.inputs[OTHER]["Q"]));
@@ -144,13 +144,13 @@ TEST_CASE("of a causal prefix no key changes, and behind it each, in the middle 
 }
 
 TEST_CASE("of a causal kernel the rows up to the first key that changes are compared, and no other") {
-  const int64_t first = first_changed(launched(CAUSAL), CAUSAL, 0);
-  for (int64_t head = 0; head < CAUSAL.batch_heads(); ++head) {
-    for (const int64_t row : {int64_t{0}, first - 1, first, int64_t{CAUSAL.n - 1}}) {
-      for (const int column : {0, CAUSAL.d - 1}) {
+  const int64_t first = first_changed(launched(MASKED), MASKED, 0);
+  for (int64_t head = 0; head < MASKED.batch_heads(); ++head) {
+    for (const int64_t row : {int64_t{0}, first - 1, first, int64_t{MASKED.n - 1}}) {
+      for (const int column : {0, MASKED.d - 1}) {
         INFO("row " << row << " of head " << head << ", column " << column);
-        const Launched all = launched(CAUSAL, [&](Launch launch, std::span<f16> output) {
-          if (launch == OTHER) output[(head * CAUSAL.n + row) * CAUSAL.d + column] = to_f16(0.625f);
+        const Launched all = launched(MASKED, [&](Launch launch, std::span<f16> output) {
+          if (launch == OTHER) output[(head * MASKED.n + row) * MASKED.d + column] = to_f16(0.625f);
         });
         CHECK(all.results[0].name == "prefix");
         CHECK(all.results[0].deviation == (row < first ? 0.125 : 0));
@@ -161,7 +161,7 @@ TEST_CASE("of a causal kernel the rows up to the first key that changes are comp
 }
 
 TEST_CASE("values are added, doubled and keys shifted without rounding, and nothing else changes") {
-  for (const Shape& shape : {DENSE, CAUSAL}) {
+  for (const Shape& shape : {DENSE, MASKED}) {
     const Launched all = launched(shape);
     const Inputs& base = all.inputs[BASE];
     for (const Launch launch : {SECOND_V, SUM_OF_V, TWICE_V}) {
@@ -220,7 +220,7 @@ TEST_CASE(
 }
 
 TEST_CASE("a launch that fails ends the properties with its error, whichever it is") {
-  for (const Shape& shape : {DENSE, CAUSAL}) {
+  for (const Shape& shape : {DENSE, MASKED}) {
     for (int failing = BASE; failing < LAUNCHES; ++failing) {
       int launches = 0;
       const auto results = check_properties_of(

@@ -15,8 +15,8 @@ namespace {
 
 const Stage STAGE{.name = "00_trial", .idea = "", .limit = "", .prediction = ""};
 const Variant TILED{.label = "tiled", .tile = {64, 32, 4}};
-const Variant ANY{.label = "any", .min_d = 1, .max_d = 256, .causal = true};
-const Variant CAUSAL_TILED{.label = "tiled", .tile = {64, 32, 4}, .causal = true};
+const Variant ANY{.label = "any", .accepts = {.features = CAUSAL, .min_d = 1, .max_d = 256}};
+const Variant CAUSAL_TILED{.label = "tiled", .tile = {64, 32, 4}, .accepts = {.features = CAUSAL}};
 constexpr Shape SHAPE{.batch = 1, .heads = 1, .n = 512, .d = 128};
 
 using Trials = std::vector<Trial> (*)(const Stage&, const Variant&, const Shape&, const TrialChoice&);
@@ -105,8 +105,8 @@ TEST_CASE(
   CHECK(some(columns, [](int d) { return d % 4 == 2; }));
   for (const int at_once : {16, 32, 64}) CHECK(some(columns, [=](int d) { return d % at_once == at_once / 2; }));
   CHECK(columns.contains(64));
-  CHECK(columns.contains(ANY.max_d));
-  CHECK(columns.contains(ANY.max_d - 1));
+  CHECK(columns.contains(ANY.accepts.max_d));
+  CHECK(columns.contains(ANY.accepts.max_d - 1));
   for (const int at_once : {4, 8, 16, 32}) {
     CHECK(some(keys, [=](int n) { return n > at_once && n % at_once >= at_once / 2; }));
     CHECK(some(keys, [=](int n) { return n > at_once && n % at_once > 0 && n % at_once < at_once / 2; }));
@@ -197,7 +197,8 @@ TEST_CASE("whatever is asked for, a variant gets problems that it takes, and the
   Variant with_workspace = CAUSAL_TILED;
   with_workspace.workspace_bytes = [](const Shape&) -> uint64_t { return 1; };
   // No GPU has the shared memory for 65536 keys; and some head dimensions of the trials are too small.
-  const Variant short_rows{.label = "rows", .smem_bytes_per_key = 4, .min_d = 40, .max_d = 128, .causal = true};
+  const Variant short_rows{
+      .label = "rows", .smem_bytes_per_key = 4, .accepts = {.features = CAUSAL, .min_d = 40, .max_d = 128}};
   for (const Trials trials : {emulator_trials, gpu_trials}) {
     for (const Variant& variant : {TILED, ANY, CAUSAL_TILED, with_workspace, short_rows}) {
       for (const bool n_given : {false, true}) {
