@@ -163,8 +163,8 @@ def block(rung: rungs.Rung, rows: list[results.Row], counters: dict) -> str:
     ablations = [row for row in rows if row.stage.startswith(stage + "[") and results.Selection().takes(row)]
     if ablations:
         same = all((row.commit, row.date) == (first.commit, first.date) for row in ablations)
-        run = "the same run" if same else "a run of their own, where all rates read otherwise: compare the last column"
-        table += ["", f"Other variants, in {run} (ratio: to the same variant of the rung before, where it has one):", "",
+        run = ", in the same run." if same else ". They were timed in another run, where all rates are a little different, so compare the last column."
+        table += ["", f"Other variants{run} *Ratio*: to the same variant of the rung before, where it has one.", "",
                   "| variant | TFLOPS | ratio | against FA2 |", "|---|---:|---:|---:|"]
         if not same and first.vs_fa2 is not None:
             table += [f"| this rung, in the run above | {first.tflops:.1f} | | {interval(first, 'vs_fa2')} |"]
@@ -172,12 +172,9 @@ def block(rung: rungs.Rung, rows: list[results.Row], counters: dict) -> str:
                   for row in ablations]
     if len(table) < len(head) + len(lines):
         table += ["", "<details><summary>All rows</summary>", "", *head, *in_full, "", "</details>"]
-    table += ["", f"{first.gpu}, {first.date}, {results.Selection()}:", f"{link(CSV.name)}. Ratios are medians "
-              "of paired rounds, not quotients of the rows above them."]
-    if any(default_kernel(name) for name in names):
-        how = os.path.relpath(DOCS / "measuring.md", rung.path)
-        table += [f"Counters, at batch 2 and N = 4096, and machine code: {link('h200_counters.csv')}; "
-                  f"[how to read them]({how}#how-to-read-the-table-of-a-chapter)."]
+    how = f"[How to read this table]({os.path.relpath(DOCS / 'measuring.md', rung.path)}#how-to-read-the-table-of-a-chapter)."
+    counted = f" Counters: batch 2, N = 4096 ({link('h200_counters.csv')})." if any(default_kernel(name) for name in names) else ""
+    table += ["", f"{first.gpu}, {first.date}, {results.Selection()} ({link(CSV.name)}). Ratios are medians of paired rounds.{counted} {how}"]
     return "\n".join(table)
 
 
