@@ -11,6 +11,7 @@ import subprocess
 import unittest
 
 from tools.paths import ROOT
+from tools.plots import figure, predictions
 
 LISTED = {row["stage"]: row for row in csv.DictReader((ROOT / "docs" / "predictions.csv").open(encoding="utf-8", newline=""))}
 VERDICTS = {"hit": "hit", "missed": "**missed**", "vague": "too vague to miss", "none": "no prediction"}
@@ -79,6 +80,15 @@ class Predictions(unittest.TestCase):
                 self.assertEqual([cell.strip("`") for cell in cells[5:7]], [row["predicted"], row["measured"]])
         counts = [sum(row["verdict"] == verdict for row in LISTED.values()) for verdict in ("hit", "missed")]
         self.assertIn("We hit {} and missed {}.".format(*counts), page)
+
+    def test_a_verdict_is_what_the_numbers_say(self) -> None:
+        judged = {stage: (verdict, low <= came <= high) for stage, verdict, low, high, came in predictions.predicted()}
+        self.assertEqual(judged.keys(), {name for name, row in LISTED.items() if row["verdict"] in ("hit", "missed")})
+        for stage, (verdict, within) in judged.items():
+            self.assertEqual(verdict, "hit" if within else "missed", stage)
+
+    def test_the_picture_is_of_these_numbers(self) -> None:
+        self.assertTrue(figure.is_current(figure.FIGURES / "h200-predictions.svg", predictions.collect(None, [], None)), "make plots")
 
 
 if __name__ == "__main__":

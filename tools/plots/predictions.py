@@ -1,0 +1,73 @@
+"""Predicted, and what came: for each rung the range that was predicted before it was timed, and the value that came, both over the middle of that
+range. Sorted, so that one sees how often, how far, and in which direction."""
+from __future__ import annotations
+
+import csv as table_of
+import math
+import sys
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from tools import results
+from tools.paths import DOCS
+from tools.plots import figure
+from tools.site import prose
+
+NAME = "predictions"
+SLACK = 0.005  # of a single number, which says as much by its digits: 1.01 is 1.005 to 1.015
+HIT, MISSED = figure.COLORS[0], figure.COLORS[1]
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    del parser
+
+
+def predicted() -> list[tuple[str, str, float, float, float]]:
+    """Rung, verdict, the range as it counts, and what came: of each prediction that can be hit or missed."""
+    found = []
+    with (DOCS / "predictions.csv").open(encoding="utf-8", newline="") as file:
+        for row in table_of.DictReader(file):
+            if row["came"]:
+                low, high = float(row["low"]), float(row["high"])
+                slack = SLACK if low == high else 0
+                found.append((row["stage"], row["verdict"], low - slack, high + slack, float(prose.number(f"{row['came']}:.4f"))))
+    return found
+
+
+def collect(csv: Path, rows: list[results.Row], arguments: Namespace) -> figure.Points:
+    del csv, rows, arguments
+    points = []
+    for stage, verdict, low, high, came in predicted():
+        middle = math.sqrt(low * high)
+        points.append([stage, verdict, round(low / middle, 3), round(high / middle, 3), round(came / middle, 3)])
+    return {"rows": sorted(points, key=lambda point: point[4])}
+
+
+def heights(points: figure.Points) -> list[float]:
+    return [0.6 + 0.17 * len(points["rows"])]
+
+
+def render(axes: list, points: figure.Points) -> None:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    axis, rows = axes[0], points["rows"]
+    for at, (_, verdict, low, high, came) in enumerate(rows):
+        axis.barh(at, high - low, left=low, height=0.72, color=figure.GRID)
+        axis.plot(came, at, marker="o" if verdict == "hit" else "X", markersize=5, color=HIT if verdict == "hit" else MISSED, linestyle="none")
+    axis.axvline(1, color=figure.SOFT, linewidth=0.8, zorder=0)
+    axis.set_xscale("log")
+    ticks = (0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.3, 1.5)
+    axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axis.set_xticks([], minor=True)
+    axis.set_yticks(range(len(rows)), [row[0] for row in rows], fontsize=8)
+    axis.set_ylim(-0.8, len(rows) - 0.2)
+    axis.grid(axis="y", visible=False)
+    axis.set_xlabel("what came, over the middle of what was predicted")
+    handles = [Patch(facecolor=figure.GRID, label="predicted"), Line2D([], [], color=HIT, marker="o", linestyle="none", label="hit"),
+               Line2D([], [], color=MISSED, marker="X", linestyle="none", label="missed")]
+    axis.legend(handles=handles, frameon=False, loc="center right")
+
+
+if __name__ == "__main__":
+    sys.exit(figure.main(NAME, __doc__, collect, render, heights, add_arguments))
