@@ -11,7 +11,8 @@ namespace ladder {
 namespace {
 
 constexpr int FAR_HEADS = 65535;  // CUDA's limit of gridDim.y
-constexpr int FAR_N = 527;        // times 65534 heads of d = 128 is more than 2^32
+constexpr int64_t FAR_HEAD =
+    (int64_t{1} << 32) / (FAR_HEADS - 1) + 1;  // elements of one, of so many that have more than 2^32
 constexpr float OTHER_SCALE = 0.7f;
 constexpr float SHARPER = 16;  // scores of ten thousand and more, above and below zero
 constexpr int RANDOM_TRIALS = 8;
@@ -41,22 +42,24 @@ Trial all_sets(Shape shape, uint64_t seed) {
   return {.shape = shape, .kinds = {kinds.begin(), kinds.end()}, .seed = seed};
 }
 
-// Another scale, other numbers of tiles, and for a variant that takes any head dimension one that no tile divides.
-// Far from the first head, `known_heads` of many are judged.
+bool takes_any_d(const Variant& variant) {
+  return variant.accepts.min_d < variant.accepts.max_d;
+}
+
+// Another scale, other numbers of tiles, and for a variant that takes any head dimension one that no tile divides: nearly the
+// largest, for the work of a head of so many elements grows with its length. Far from the first head, `known_heads` of many are
+// judged.
 Trial other_problem(const Stage& stage, const Variant& variant, Shape shape, uint64_t seed, int far_heads = 0,
                     int known_heads = 0) {
-  if (shape.d < variant.accepts.max_d) ++shape.d;
-  shape.n = supported_length(stage, variant, shape, FAR_N);
+  if (takes_any_d(variant)) shape.d = variant.accepts.max_d - 1;
+  shape.n = supported_length(stage, variant, shape, static_cast<int>(FAR_HEAD / shape.d + 14) | 1);
   shape.softmax_scale = OTHER_SCALE * shape.scale();
   if (far_heads > 0) {
     shape.batch = 1;
-    shape.heads = known_heads;
+    shape.heads =
+        takes_any_d(variant) ? 2 : known_heads;  // these are the dearest; they do not begin with the last head
   }
   return {.shape = shape, .kinds = {InputKind::normal}, .seed = seed + 1, .far_heads = far_heads};
-}
-
-bool takes_any_d(const Variant& variant) {
-  return variant.accepts.min_d < variant.accepts.max_d;
 }
 
 // A head dimension that a check of one alone would not see, of a variant that takes any: remainders of loops that take four
@@ -181,7 +184,7 @@ std::vector<Trial> emulator_trials(const Stage& stage, const Variant& variant, c
 
   trials.push_back({.shape = shape, .kinds = {InputKind::normal}, .seed = choice.seed});
   Shape many = shape;
-  if (!choice.n_given) many.n = supported_length(stage, variant, shape, 102, 3);
+  if (!choice.n_given) many.n = supported_length(stage, variant, shape, takes_any_d(variant) ? 67 : 102, 3);
   trials.push_back(all_sets(many, choice.seed));
   // Rows whose scores are all negative tell a maximum that begins at 0 from one that begins at a huge negative number.
   trials.back().both_builds = true;
