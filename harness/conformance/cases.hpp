@@ -160,15 +160,15 @@ inline std::vector<uint32_t> rounding_inputs() {
 inline std::vector<uint32_t> bf16_rounding_inputs() {
   constexpr float INF = std::numeric_limits<float>::infinity();
   std::vector<uint32_t> words = bits_of({
-      0.0f,         -0.0f,         1.0f,           -1.0f,          -13.0f,
-      0.1f,         1.0f / 3.0f,   70000.0f,                                           // numbers
-      0x1.01p0f,    0x1.03p0f,     -0x1.01p0f,     0x1.010002p0f,  0x1.00fffep0f,      // ties around 1, and just beside one
-      257.0f,       259.0f,        -257.0f,        511.0f,                             // ties among integers
-      0x1.fep127f,  0x1.fefffep127f, 0x1.ffp127f,  -0x1.ffp127f,   0x1.fffffep127f,
-      INF,          -INF,                                                              // up to infinity
-      0x1p-126f,    0x1.fcp-127f,  0x1.fep-127f,   0x1.fdp-127f,                       // normal and subnormal meet
-      0x1p-133f,    -0x1p-133f,    0x1p-134f,      0x1.00002p-134f, 0x1.8p-133f,
-      0x1.8p-132f,  0x1p-135f,     0x1p-149f,                                          // the smallest
+      0.0f,        -0.0f,           1.0f,         -1.0f,           -13.0f,          0.1f,
+      1.0f / 3.0f, 70000.0f,                                                       // numbers
+      0x1.01p0f,   0x1.03p0f,       -0x1.01p0f,   0x1.010002p0f,   0x1.00fffep0f,  // ties around 1, and just beside one
+      257.0f,      259.0f,          -257.0f,      511.0f,                          // ties among integers
+      0x1.fep127f, 0x1.fefffep127f, 0x1.ffp127f,  -0x1.ffp127f,    0x1.fffffep127f, INF,
+      -INF,                                                      // up to infinity
+      0x1p-126f,   0x1.fcp-127f,    0x1.fep-127f, 0x1.fdp-127f,  // normal and subnormal meet
+      0x1p-133f,   -0x1p-133f,      0x1p-134f,    0x1.00002p-134f, 0x1.8p-133f,     0x1.8p-132f,
+      0x1p-135f,   0x1p-149f,  // the smallest
   });
   for (const uint32_t nan : {0x7fc00000u, 0xffc00000u, 0x7f800001u, 0x7fffffffu}) words.push_back(nan);
   return words;
