@@ -6,9 +6,11 @@
 //   built-ins  threadIdx blockIdx blockDim gridDim __syncthreads() __syncwarp()
 //   barriers   named_barrier_sync  named_barrier_arrive
 //   mbarriers  mbarrier_init  mbarrier_inval  mbarrier_arrive  cp_async_mbarrier_arrive_noinc  mbarrier_wait_parity
-//   memory     smem_base  smem_name  ld/st_shared_{b32,v2,v4}  ld/st_global_{f16,bf16,f32,b32,v4}
+//   memory     smem_base  smem_name  ld/st_shared_{b32,v2,v4}  ld/st_global_{f16,bf16,f32,b32,v4}  ld_global_s32
+//              red_global_add_f32
 //   copies     cp_async_16  cp_async_commit  cp_async_wait
-//   TMA        cp_async_bulk_tensor_{3d,4d}, from a TensorMap  mbarrier_arrive_expect_tx  fence_mbarrier_init
+//   TMA        cp_async_bulk  cp_async_bulk_store  cp_reduce_async_bulk_add_f32
+//              cp_async_bulk_tensor_{3d,4d}, from a TensorMap  mbarrier_arrive_expect_tx  fence_mbarrier_init
 //              fence_proxy_async  fence_proxy_async_shared
 //              cp_async_bulk_tensor_store_4d  cp_async_bulk_commit  cp_async_bulk_wait_read  cp_async_bulk_wait
 //   clusters   cluster_rank  cluster_sync  mbarrier_arrive_remote  cp_async_bulk_tensor_4d_multicast
@@ -30,6 +32,7 @@
 #include "common/ptx/cluster.cuh"
 #include "common/ptx/convert.cuh"
 #include "common/ptx/cp_async.cuh"
+#include "common/ptx/cp_async_bulk.cuh"
 #include "common/ptx/launch.cuh"
 #include "common/ptx/mbarrier.cuh"
 #include "common/ptx/memory.cuh"

@@ -115,10 +115,10 @@ void Block::begin(uint64_t linear) {
            static_cast<uint32_t>(linear / grid.x / grid.y)};
   counting.tracing = launch.options.trace && linear == 0;
   mbarriers.clear();
-  global_writes.clear();
+  order.clear();
   bulk_reads = 0;
   smem.fill_with_nan();
-  written_before = counting.counters.gmem_bytes_written;
+  written_before = counting.counters.gmem_bytes_written + counting.counters.gmem_bytes_reduced;
   scheduler.start();
 }
 
@@ -129,7 +129,8 @@ void Block::end(bool is_over) {
     scheduler.abandon_all();
   }
   ++counting.counters.blocks;
-  counting.counters.idle_blocks += counting.counters.gmem_bytes_written == written_before;
+  const uint64_t written = counting.counters.gmem_bytes_written + counting.counters.gmem_bytes_reduced;
+  counting.counters.idle_blocks += written == written_before;
   counting.counters.idle_registers += scheduler.free_registers;
   if (launch.options.check) unused_smem_bytes = std::min(unused_smem_bytes, races.unwritten_bytes(launch.smem_bytes));
   for (uint32_t warp = 0; warp < launch.warps(); ++warp) counting.count_accesses(warps[warp]);

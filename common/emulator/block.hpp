@@ -9,6 +9,7 @@
 #include <vector>
 #include "common/emulator/counting.hpp"
 #include "common/emulator/emulator.hpp"
+#include "common/emulator/global_order.hpp"
 #include "common/emulator/global_shadow.hpp"
 #include "common/emulator/instructions.hpp"
 #include "common/emulator/mbarrier.hpp"
@@ -25,8 +26,14 @@ namespace emulator {
 // The block of that rank in the running thread's cluster; null, and a report, if there is none or it has ended.
 Block* peer_block(SiteId site, uint32_t rank);
 
-// The oldest `count` bulk stores of a thread reach global memory (tensor_map.cpp).
-void land_bulk_stores(Block& block, Lane& lane, size_t count);
+// Bulk copies (bulk.cpp). One on its way to a block's shared memory, asked for by the running thread; 16 bytes for one
+// that is on its way out; and the oldest `count` of a thread that reach global memory, which it knows if it has waited.
+void issue_bulk_copy(Block& destination, Mbarrier& barrier, const BulkCopy& copy);
+void read_for_bulk_store(Block& block, BulkStore& store, uint32_t shared_address, size_t at);
+void land_bulk_stores(Block& block, Lane& lane, size_t count, bool is_awaited);
+void store_box(Block& block, const BulkStore& store);  // tensor_map.cpp
+// To the f32 at an address that has been checked, beside other threads. Subnormals may count as zeros of their sign.
+void add_f32(const std::byte* address, float value, bool flushes);
 
 // What is the same for all blocks of a launch.
 struct LaunchConfig {
@@ -36,9 +43,8 @@ struct LaunchConfig {
   uint32_t smem_bytes;
   void (*body)(const void*);
   const void* kernel;
-  uint32_t cluster;    // blocks
-  int number;          // of the launch on its device
-  bool maps_writable;  // a tensor map leads to a buffer that kernels may write
+  uint32_t cluster;  // blocks
+  int number;        // of the launch on its device
   GlobalShadow& shadow;
 
   uint32_t threads() const { return shape.x * shape.y * shape.z; }
@@ -124,17 +130,27 @@ struct Block {
     return address;
   }
 
-  // For races between blocks.
-  void note_global(SiteId site, const Device::Buffer& buffer, const void* address, uint32_t bytes, bool is_write) {
-    if (!launch.options.check || !launch.shadow.watches(buffer)) return;
-    if (shadow_sites.size() <= site) shadow_sites.resize(site + size_t{1}, -1);
-    int16_t& number = shadow_sites[site];
-    if (number < 0) number = launch.shadow.number_of(counting.sites[site]);
-    const auto offset = static_cast<uint64_t>(static_cast<const std::byte*>(address) - buffer.begin);
-    launch.shadow.note(buffer, offset, bytes, is_write, linear_index, static_cast<uint8_t>(number));
+  // For races between blocks, and within this one.
+  bool is_ordered_memory(const Device::Buffer& buffer) const {
+    return launch.options.check && buffer.access == Access::read_write;
   }
-  // A bulk copy reads bytes that threads may have written.
-  void check_global_writes(SiteId site, const Device::Buffer& buffer, const std::byte* first, uint32_t bytes);
+  void note_global(SiteId site, const Device::Buffer& buffer, const void* address, uint32_t bytes, GlobalUse use) {
+    if (!is_ordered_memory(buffer)) return;
+    const auto* const first = static_cast<const std::byte*>(address);
+    if (launch.shadow.watches(buffer)) {
+      if (shadow_sites.size() <= site) shadow_sites.resize(site + size_t{1}, -1);
+      int16_t& number = shadow_sites[site];
+      if (number < 0) number = launch.shadow.number_of(counting.sites[site]);
+      launch.shadow.note(buffer, static_cast<uint64_t>(first - buffer.begin), bytes, use, linear_index,
+                         static_cast<uint8_t>(number));
+    }
+    const RaceDetector::Actor actor{current.warp->id, current.thread(), site};
+    const GlobalOrder::Access access{first, bytes, use, is_bulk_copy(site)};
+    order.note(actor, access,
+               [&](const GlobalOrder::Fault& fault) { report_global_order(buffer, actor, access, fault); });
+  }
+  void report_global_order(const Device::Buffer& buffer, const RaceDetector::Actor& actor,
+                           const GlobalOrder::Access& access, const GlobalOrder::Fault& fault);
 
   // ---- reports
   // Make returns the message, to which the block's name is added.
@@ -172,15 +188,8 @@ struct Block {
   // The block that is running.
   uint64_t linear_index = 0;
   uint3 index = {};
-  // What the block has stored to global memory, if the launch has a tensor map of what it may write.
-  struct GlobalWrite {
-    const std::byte* first;
-    uint32_t bytes;
-    RaceDetector::Cell cell;
-    RaceDetector::Cell fence;  // the first that has told the copy engine; 0: none has
-  };
-  std::vector<GlobalWrite> global_writes;
-  uint32_t bulk_reads = 0;            // bulk stores so far
+  GlobalOrder order{races};
+  uint32_t bulk_reads = 0;            // bulk stores and reductions so far
   uint64_t written_before = 0;        // bytes of global memory that earlier blocks have written
   std::vector<int16_t> shadow_sites;  // their numbers in launch.shadow; -1: none yet
 };

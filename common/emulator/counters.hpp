@@ -14,10 +14,11 @@ struct Counts {
   uint64_t votes = 0;
   uint64_t yes_votes = 0;    // predicted: the fewest, for the data decide; on calm data each warp may say yes once more
   uint64_t barriers = 0;     // __syncthreads and completed named barriers, once per block; not mbarriers
-  uint64_t bulk_copies = 0;  // boxes that the copy engine is asked for, either way, in range or not
+  uint64_t bulk_copies = 0;  // copies and reductions that the copy engine is asked for, either way, in range or not
   uint64_t gmem_bytes_read = 0;
   uint64_t gmem_bytes_written = 0;
-  uint64_t multicast_bytes = 0;  // that land in shared memory, in each block that gets them
+  uint64_t gmem_bytes_reduced = 0;  // added to what is there: red, cp.reduce.async.bulk
+  uint64_t multicast_bytes = 0;     // that land in shared memory, in each block that gets them
   uint64_t unused_smem_bytes =
       0;                        // of those that a block asks for, of the launch that wastes most: what the block that
                                 // writes most of it has never written; with Options::check
@@ -44,6 +45,7 @@ inline constexpr Count COUNTS[] = {
     {&Counts::bulk_copies, "bulk_copies", "copies by the copy engine"},
     {&Counts::gmem_bytes_read, "gmem_bytes_read", "bytes read from global memory"},
     {&Counts::gmem_bytes_written, "gmem_bytes_written", "bytes written to global memory"},
+    {&Counts::gmem_bytes_reduced, "gmem_bytes_reduced", "bytes added to global memory by reductions"},
     {&Counts::multicast_bytes, "multicast_bytes", "bytes by multicast"},
     {&Counts::unused_smem_bytes, "unused_smem_bytes", "bytes of a block's shared memory that are never written"},
     {&Counts::idle_blocks, "idle_blocks", "blocks that have written nothing to global memory"},

@@ -215,9 +215,6 @@ class Device {
     const std::byte* memory;  // where its bytes lie: its shadow, or `begin`
   };
   const std::vector<Buffer>& buffers() const { return buffers_; }
-  // A tensor map has been made of the memory at `base`.
-  void note_tensor(const void* base);
-  bool maps_writable() const { return maps_writable_; }  // of a read-write buffer
 
  private:
   friend class Launch;  // launch.cpp
@@ -231,7 +228,6 @@ class Device {
   int launches_ = 0;
   bool failed_ = false;
   bool stopped_ = false;
-  bool maps_writable_ = false;
 };
 
 }  // namespace emulator

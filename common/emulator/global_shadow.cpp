@@ -25,7 +25,8 @@ GlobalShadow::GlobalShadow(const std::vector<Device::Buffer>& buffers, uint64_t 
   for (const Device::Buffer& buffer : buffers) {
     if (buffer.access != emulator::Access::read_write) continue;
     const uint64_t cells = (buffer.bytes + CELL_BYTES - 1) / CELL_BYTES;
-    buffers_.push_back({&buffer, std::vector<std::atomic<Page*>>((cells + PAGE_CELLS - 1) / PAGE_CELLS)});
+    const uint64_t pages = (cells + PAGE_CELLS - 1) / PAGE_CELLS;
+    buffers_.push_back({&buffer, std::vector<std::atomic<Page*>>(pages), std::vector<std::atomic<Page*>>(pages)});
   }
 }
 
@@ -47,19 +48,20 @@ GlobalShadow::Page* GlobalShadow::page(std::atomic<Page*>& slot) {
   return made_.back().get();
 }
 
-void GlobalShadow::note(const Device::Buffer& buffer, uint64_t offset, uint32_t bytes, bool is_write, uint64_t block,
+void GlobalShadow::note(const Device::Buffer& buffer, uint64_t offset, uint32_t bytes, GlobalUse use, uint64_t block,
                         uint8_t site) {
   const auto own_buffer =
       std::find_if(buffers_.begin(), buffers_.end(), [&](const Pages& pages) { return pages.buffer == &buffer; });
   const uint32_t own = static_cast<uint32_t>(block + 1) << 8 | site;
+  auto& pages = use == GlobalUse::reduction ? own_buffer->reductions : own_buffer->pages;
   const uint64_t end = (offset + bytes + CELL_BYTES - 1) / CELL_BYTES;
   for (uint64_t cell = offset / CELL_BYTES; cell < end;) {
-    Page* const here = page(own_buffer->pages[cell / PAGE_CELLS]);
+    Page* const here = page(pages[cell / PAGE_CELLS]);
     const uint64_t page_end = std::min(end, (cell / PAGE_CELLS + 1) * PAGE_CELLS);
     for (; here != nullptr && cell < page_end; ++cell) {
       Cell& mark = (*here)[cell % PAGE_CELLS];
-      note_first(is_write ? mark.first_writer : mark.first_reader, own);
-      note_last(is_write ? mark.last_writer : mark.last_reader, own);
+      note_first(use == GlobalUse::read ? mark.first_reader : mark.first_writer, own);
+      note_last(use == GlobalUse::read ? mark.last_reader : mark.last_writer, own);
     }
     cell = page_end;
   }
@@ -68,21 +70,35 @@ void GlobalShadow::note(const Device::Buffer& buffer, uint64_t offset, uint32_t 
 std::vector<GlobalShadow::Clash> GlobalShadow::clashes() const {
   std::vector<Clash> all;
   std::map<std::tuple<const Device::Buffer*, uint32_t, uint32_t, bool>, size_t> known;
-  const auto clash = [&](const Pages& pages, uint64_t cell, uint32_t first, uint32_t second, bool second_writes) {
+  const auto clash = [&](const Pages& pages, uint64_t cell, uint32_t first, uint32_t second, bool second_writes,
+                         bool first_reduces = false) {
     const auto [entry, is_new] =
         known.try_emplace({pages.buffer, first & 0xff, second & 0xff, second_writes}, all.size());
     if (!is_new) {
       ++all[entry->second].times;
       return;
     }
-    all.push_back({pages.buffer, cell * CELL_BYTES, access(first), access(second), second_writes});
+    all.push_back({pages.buffer, cell * CELL_BYTES, access(first), access(second), second_writes, first_reduces});
+  };
+  // Of those who add, somebody of another block than one of these two.
+  const auto clash_with_reductions = [&](const Pages& pages, uint64_t number, const Cell& adds, uint32_t first,
+                                         uint32_t last, bool writes) {
+    if (first == 0) return;
+    const uint32_t other = adds.first_writer >> 8 != first >> 8 ? first : last;
+    const uint32_t adder = adds.first_writer >> 8 != other >> 8 ? adds.first_writer : adds.last_writer;
+    if (adder >> 8 != other >> 8) clash(pages, number, adder, other, writes, true);
   };
   for (const Pages& pages : buffers_) {
     for (uint64_t i = 0; i < pages.pages.size(); ++i) {
-      const Page* const page = pages.pages[i];
+      const Page *const page = pages.pages[i], *const reductions = pages.reductions[i];
       if (page == nullptr) continue;
       for (uint64_t c = 0; c < PAGE_CELLS; ++c) {
         const Cell& cell = (*page)[c];
+        if (reductions != nullptr && (*reductions)[c].first_writer != 0) {
+          const Cell& adds = (*reductions)[c];
+          clash_with_reductions(pages, i * PAGE_CELLS + c, adds, cell.first_reader, cell.last_reader, false);
+          clash_with_reductions(pages, i * PAGE_CELLS + c, adds, cell.first_writer, cell.last_writer, true);
+        }
         const uint32_t writer = cell.first_writer, last_writer = cell.last_writer;
         if (writer == 0) continue;
         const uint32_t reader = cell.first_reader, last_reader = cell.last_reader;

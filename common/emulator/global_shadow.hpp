@@ -1,5 +1,6 @@
 // Who has touched what of global memory in one launch. Blocks of a launch have no order among them, so a word that one
-// writes and another reads or writes is a race. The first and the last block of each sort say enough, whatever the
+// writes and another reads or writes is a race. So is one that one adds to by a reduction and another reads or writes;
+// reductions meet in any order. The first and the last block of each sort say enough, whatever the
 // order in which blocks were run.
 #pragma once
 #include <array>
@@ -9,6 +10,7 @@
 #include <mutex>
 #include <vector>
 #include "common/emulator/emulator.hpp"
+#include "common/emulator/global_order.hpp"
 #include "common/emulator/site.hpp"
 
 namespace emulator {
@@ -22,9 +24,10 @@ class GlobalShadow {
   struct Clash {
     const Device::Buffer* buffer;
     uint64_t offset;  // of the first such word, in bytes
-    Access first;     // writes
+    Access first;     // writes or adds
     Access second;    // reads or writes
     bool second_writes;
+    bool first_reduces = false;
     uint64_t times = 1;  // words
   };
 
@@ -35,7 +38,7 @@ class GlobalShadow {
   // A small number for a place in the source, to be kept by the caller.
   uint8_t number_of(const Site& site);
   // bytes > 0, within the buffer.
-  void note(const Device::Buffer& buffer, uint64_t offset, uint32_t bytes, bool is_write, uint64_t block, uint8_t site);
+  void note(const Device::Buffer& buffer, uint64_t offset, uint32_t bytes, GlobalUse use, uint64_t block, uint8_t site);
 
   // After the launch: each pair of places once.
   std::vector<Clash> clashes() const;
@@ -54,7 +57,7 @@ class GlobalShadow {
   using Page = std::array<Cell, PAGE_CELLS>;
   struct Pages {
     const Device::Buffer* buffer;
-    std::vector<std::atomic<Page*>> pages;
+    std::vector<std::atomic<Page*>> pages, reductions;  // of these the writers are those who add
   };
   Page* page(std::atomic<Page*>& slot);
   Access access(uint32_t mark) const { return {(mark >> 8) - 1, sites_[mark & 0xff]}; }

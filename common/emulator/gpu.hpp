@@ -1,6 +1,7 @@
 // What common/gpu.cuh includes for a compiler other than nvcc: CUDA's keywords and built-in variables, and the emulated
 // instructions.
 #pragma once
+#include "common/emulator/bulk.hpp"
 #include "common/emulator/instructions.hpp"
 #include "common/emulator/tensor_map.hpp"
 #include "common/emulator/wgmma.hpp"

@@ -63,6 +63,7 @@ void st_shared_v4(uint32_t address, uint4 value, CallSite site = CallSite::curre
 f16 ld_global_f16(const f16* address, CallSite site = CallSite::current());
 bf16 ld_global_bf16(const bf16* address, CallSite site = CallSite::current());
 float ld_global_f32(const float* address, CallSite site = CallSite::current());
+int32_t ld_global_s32(const int32_t* address, CallSite site = CallSite::current());
 uint32_t ld_global_b32(const void* address, CallSite site = CallSite::current());
 uint4 ld_global_v4(const void* address, CallSite site = CallSite::current());
 void st_global_f16(f16* address, f16 value, CallSite site = CallSite::current());
@@ -71,9 +72,14 @@ void st_global_f32(float* address, float value, CallSite site = CallSite::curren
 void st_global_b32(void* address, uint32_t value, CallSite site = CallSite::current());
 void st_global_v4(void* address, uint4 value, CallSite site = CallSite::current());
 
+// Reductions of all threads and blocks reach memory in the order of their execution here, on the hardware in any.
+void red_global_add_f32(float* address, float value, CallSite site = CallSite::current());
+
 // ---- cp.async -----------------------------------------------------------------------------------------------------
 // The destination turns into NaN here; the data lands in this thread's cp_async_wait, never earlier.
 void cp_async_16(uint32_t shared_address, const void* global_address, CallSite site = CallSite::current());
+void cp_async_16(uint32_t shared_address, const void* global_address, uint32_t bytes,
+                 CallSite site = CallSite::current());
 void cp_async_commit(CallSite site = CallSite::current());
 void cp_async_wait_pending(int pending, CallSite site);
 template <int PENDING>

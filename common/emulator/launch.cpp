@@ -197,10 +197,11 @@ class Launch {
       added.block = std::min(clash.first.block, clash.second.block);
       added.report.kind = ReportKind::race_between_blocks;
       added.report.message = fmt::format(
-          "race between blocks, which have no order in a launch: {} at {} by {} {} {}+{}, written by {} at {} by {}",
+          "race between blocks, which have no order in a launch: {} at {} by {} {} {}+{}, {} by {} at {} by {}",
           info(clash.second.site.instruction).name, to_string(second), name_of(clash.second.block),
           clash.second_writes ? "writes" : "reads", clash.buffer->name, clash.offset,
-          info(clash.first.site.instruction).name, to_string(first), name_of(clash.first.block));
+          clash.first_reduces ? "added to" : "written", info(clash.first.site.instruction).name, to_string(first),
+          name_of(clash.first.block));
       added.report.where = {second, first};
       added.report.buffer = clash.buffer->name;
       added.report.times = clash.times;
@@ -252,13 +253,6 @@ void Device::register_buffer(const void* begin, size_t bytes, std::string name, 
   const auto same = std::find_if(buffers_.begin(), buffers_.end(), [&](const Buffer& b) { return b.begin == first; });
   Buffer& buffer = same == buffers_.end() ? buffers_.emplace_back() : *same;
   buffer = {first, bytes, std::move(name), access, shadow == nullptr ? first : static_cast<const std::byte*>(shadow)};
-}
-
-void Device::note_tensor(const void* base) {
-  const auto* const byte = static_cast<const std::byte*>(base);
-  maps_writable_ |= std::any_of(buffers_.begin(), buffers_.end(), [&](const Buffer& buffer) {
-    return buffer.access == Access::read_write && byte >= buffer.begin && byte < buffer.begin + buffer.bytes;
-  });
 }
 
 void Device::refuse(std::string why) {
@@ -313,7 +307,6 @@ void run_grid(Device& device, dim3 grid, dim3 block, uint32_t cluster, uint32_t 
                             .kernel = kernel,
                             .cluster = cluster,
                             .number = Launch::number_on(device),
-                            .maps_writable = device.maps_writable(),
                             .shadow = shadow};
   Launch(device, config).run();
 }

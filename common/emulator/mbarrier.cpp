@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "common/emulator/block.hpp"
@@ -156,8 +157,9 @@ void Mbarriers::land_bulk_copy(uint32_t address) {
   Mbarrier& barrier = by_address.at(address);
   const BulkCopy copy = barrier.bulk_copies.front();
   barrier.bulk_copies.erase(barrier.bulk_copies.begin());
-  const uint32_t bytes = copy.map.box_bytes();
-  if (copy.readable) write_box(block, copy);
+  const uint32_t bytes = copy.bytes;
+  if (copy.readable && copy.from == nullptr) write_box(block, copy);
+  if (copy.readable && copy.from != nullptr) std::memcpy(block.smem.at(copy.to), copy.from, bytes);
   if (block.launch.options.check) {
     block.races.land_bulk(copy.site, barrier.number, copy.to - SMEM_BASE, bytes);
     block.races.release_bulk(barrier.number, barrier.released);

@@ -13,15 +13,16 @@ namespace emulator {
 
 struct Block;
 
-struct BulkCopy {  // a box in flight to shared memory
-  uint32_t to;
-  TensorMap map;
+struct BulkCopy {  // in flight to shared memory, by the copy engine
+  uint32_t to, bytes;
+  const std::byte* from;     // bytes in a row; null: a box
+  TensorMap map;             // of a box
   std::array<int, 4> first;  // element
   bool readable;             // false: outside the registered buffers, NaN lands
   SiteId site;
   uint32_t thread;  // that has asked for it
 };
-// Puts the box into shared memory (tensor_map.cpp).
+// Puts a box into shared memory (tensor_map.cpp).
 void write_box(Block& block, const BulkCopy& copy);
 
 struct MbarrierWait {

@@ -1,6 +1,8 @@
 // Loads, stores and cp.async.
 #include <fmt/format.h>
 #include <algorithm>
+#include <atomic>
+#include <cmath>
 #include <cstring>
 #include "common/emulator/block.hpp"
 
@@ -86,20 +88,16 @@ const std::byte* in_memory(const Device::Buffer* buffer, const void* address) {
 
 // Where the bytes lie; null: the access must not be carried out.
 inline const std::byte* begin_global(Instruction instruction, const CallSite& call, const void* address, uint32_t bytes,
-                                     bool is_write) {
+                                     GlobalUse use) {
   Block& block = *current.block;
   step(instruction, call);
-  (is_write ? block.counting.counters.gmem_bytes_written : block.counting.counters.gmem_bytes_read) += bytes;
+  block.counting.counters.*gmem_bytes(use) += bytes;
   const Device::Buffer* buffer = nullptr;
   if (!block.launch.buffers.empty()) {
-    buffer = block.checked_buffer(instruction, call, address, bytes, bytes, is_write);
+    buffer = block.checked_buffer(instruction, call, address, bytes, bytes, use != GlobalUse::read);
     if (buffer == nullptr) return nullptr;
-    if (block.launch.shadow.watches(*buffer))
-      block.note_global(block.counting.site_id(instruction, call), *buffer, address, bytes, is_write);
-  }
-  if (is_write && block.launch.maps_writable && block.launch.options.check) {
-    block.global_writes.push_back({static_cast<const std::byte*>(address), bytes,
-                                   block.races.cell_of(actor(block.counting.site_id(instruction, call))), 0});
+    if (block.is_ordered_memory(*buffer))
+      block.note_global(block.counting.site_id(instruction, call), *buffer, address, bytes, use);
   }
   if (block.counting.tracing) {
     TraceEvent& event = block.counting.trace_lane_event(instruction, call);
@@ -111,7 +109,7 @@ inline const std::byte* begin_global(Instruction instruction, const CallSite& ca
 
 template <class T>
 T load_global(Instruction instruction, const CallSite& call, const void* address) {
-  const std::byte* const from = begin_global(instruction, call, address, sizeof(T), false);
+  const std::byte* const from = begin_global(instruction, call, address, sizeof(T), GlobalUse::read);
   if (from == nullptr) return nan_pattern<T>();
   T value;
   std::memcpy(&value, from, sizeof value);
@@ -120,11 +118,19 @@ T load_global(Instruction instruction, const CallSite& call, const void* address
 
 template <class T>
 void store_global(Instruction instruction, const CallSite& call, void* address, const T& value) {
-  const std::byte* const to = begin_global(instruction, call, address, sizeof(T), true);
+  const std::byte* const to = begin_global(instruction, call, address, sizeof(T), GlobalUse::write);
   if (to != nullptr) std::memcpy(const_cast<std::byte*>(to), &value, sizeof value);
 }
 
 }  // namespace
+
+void add_f32(const std::byte* address, float value, bool flushes) {
+  const auto flushed = [&](float x) { return flushes && std::abs(x) < 0x1p-126f ? std::copysign(0.0f, x) : x; };
+  std::atomic_ref<float> sum(*reinterpret_cast<float*>(const_cast<std::byte*>(address)));
+  float known = sum.load(std::memory_order_relaxed);
+  while (!sum.compare_exchange_weak(known, flushed(flushed(known) + flushed(value)), std::memory_order_relaxed)) {
+  }
+}
 
 const Device::Buffer* Block::checked_buffer(Instruction instruction, const CallSite& call, const void* address,
                                             uint32_t bytes, uint32_t alignment, bool is_write) {
@@ -146,23 +152,39 @@ const Device::Buffer* Block::checked_buffer(Instruction instruction, const CallS
   return nullptr;
 }
 
-void Block::check_global_writes(SiteId site, const Device::Buffer& buffer, const std::byte* first, uint32_t bytes) {
-  if (!launch.options.check) return;
-  const RaceDetector::Actor self{current.warp->id, current.thread(), site};
-  for (const GlobalWrite& write : global_writes) {
-    if (write.first >= first + bytes || first >= write.first + write.bytes) continue;
-    const bool is_race = !races.is_ordered(write.cell, self);
-    if (!is_race && write.fence != 0 && races.is_ordered(write.fence, self)) continue;
-    const SiteId other = RaceDetector::site_of(write.cell);
-    report({is_race ? ReportKind::race_read_after_write : ReportKind::missing_proxy_fence, site, other, buffer.name},
-           [&] {
-             return fmt::format("{}: {} by the copy engine reads {}+{}, written by {} by {}{}",
-                                is_race ? "race, read after write without a barrier" : "missing proxy fence",
-                                wording.at(site), buffer.name, std::max(first, write.first) - buffer.begin,
-                                wording.at(other), Wording::thread_name(races.thread_of(write.cell)),
-                                is_race ? "" : ", and no fence_proxy_async between them has told the copy engine");
-           });
-  }
+void Block::report_global_order(const Device::Buffer& buffer, const RaceDetector::Actor& actor,
+                                const GlobalOrder::Access& access, const GlobalOrder::Fault& fault) {
+  const GlobalOrder::Access& earlier = fault.earlier;
+  const SiteId other = RaceDetector::site_of(earlier.cell);
+  report({fault.kind, actor.site, other, buffer.name}, [&] {
+    const char* what = "missing proxy fence";
+    std::string until;
+    switch (fault.kind) {
+      case ReportKind::in_flight_read:
+        what = "read of data in flight";
+        break;
+      case ReportKind::in_flight_overwrite:
+        what = "write over data in flight";
+        break;
+      case ReportKind::race_read_after_write:
+        what = "race, read after write without a barrier";
+        break;
+      case ReportKind::race_write_after_read:
+        what = "race, write after read without a barrier";
+        break;
+      case ReportKind::race_write_after_write:
+        what = "race, write after write without a barrier";
+        break;
+      default:
+        until = ", and no fence_proxy_async between them has told the copy engine";
+    }
+    if (earlier.in_flight) until = ", and no cp_async_bulk_wait has said that it is there";
+    constexpr const char *DOES[] = {"reads", "writes", "adds to"}, *DONE[] = {"read", "written", "added to"};
+    return fmt::format("{}: {} by {} {} {}+{}, {} by {} by {}{}", what, wording.at(actor.site),
+                       wording.actor_name(actor.site, actor.thread), DOES[static_cast<int>(access.use)], buffer.name,
+                       std::max(access.first, earlier.first) - buffer.begin, DONE[static_cast<int>(earlier.use)],
+                       wording.at(other), wording.actor_name(other, races.thread_of(earlier.cell)), until);
+  });
 }
 
 void Block::land_copies(uint32_t thread, size_t count) {
@@ -170,7 +192,10 @@ void Block::land_copies(uint32_t thread, size_t count) {
   const size_t tracked = lane.arrivals.empty() ? 0 : lane.arrivals.back().copies;
   for (size_t i = 0; i < count; ++i) {
     const Copy& copy = lane.copies[i];
-    if (copy.from != nullptr) std::memcpy(smem.at(copy.to), copy.from, 16);
+    if (copy.readable) {
+      if (copy.bytes > 0) std::memcpy(smem.at(copy.to), copy.from, copy.bytes);
+      std::memset(smem.at(copy.to) + copy.bytes, 0, 16 - copy.bytes);
+    }
     if (launch.options.check) races.land({thread / 32, thread, copy.site}, copy.to - SMEM_BASE, 16, i < tracked);
   }
   lane.copies.erase(lane.copies.begin(), lane.copies.begin() + static_cast<ptrdiff_t>(count));
@@ -224,6 +249,9 @@ bf16 ld_global_bf16(const bf16* address, CallSite site) {
 float ld_global_f32(const float* address, CallSite site) {
   return load_global<float>(Instruction::ld_global_f32, site, address);
 }
+int32_t ld_global_s32(const int32_t* address, CallSite site) {
+  return load_global<int32_t>(Instruction::ld_global_s32, site, address);
+}
 uint32_t ld_global_b32(const void* address, CallSite site) {
   return load_global<uint32_t>(Instruction::ld_global_b32, site, address);
 }
@@ -246,33 +274,52 @@ void st_global_v4(void* address, uint4 value, CallSite site) {
   store_global(Instruction::st_global_v4, site, address, value);
 }
 
+void red_global_add_f32(float* address, float value, CallSite site) {
+  const std::byte* const to = begin_global(Instruction::red_global_add_f32, site, address, 4, GlobalUse::reduction);
+  if (to != nullptr) add_f32(to, value, true);
+}
+
 // ---- cp.async -----------------------------------------------------------------------------------------------------
 
-void cp_async_16(uint32_t shared_address, const void* global_address, CallSite call) {
+namespace {
+
+void start_cp_async(uint32_t shared_address, const void* global_address, uint32_t bytes, const CallSite& call) {
   constexpr uint32_t BYTES = 16;
+  constexpr Instruction SELF = Instruction::cp_async_16;
   Block& block = *current.block;
-  step(Instruction::cp_async_16, call);
-  const SiteId site = block.counting.site_id(Instruction::cp_async_16, call);
+  step(SELF, call);
+  const SiteId site = block.counting.site_id(SELF, call);
   block.require_valid(shared_address, BYTES, site, current.thread());
   ++block.counting.counters.cp_async;
-  block.counting.counters.gmem_bytes_read += BYTES;
+  block.counting.counters.gmem_bytes_read += bytes;
   const Device::Buffer* buffer = nullptr;
-  if (!block.launch.buffers.empty())
-    buffer = block.checked_buffer(Instruction::cp_async_16, call, global_address, BYTES, BYTES, false);
-  const bool readable = block.launch.buffers.empty() || buffer != nullptr;
-  const std::byte* const from = readable ? in_memory(buffer, global_address) : nullptr;
-  if (buffer != nullptr) block.note_global(site, *buffer, global_address, BYTES, false);
+  bool readable = bytes <= BYTES;
+  if (!readable) report_global(ReportKind::global_out_of_bounds, SELF, call, global_address, bytes, BYTES, nullptr);
+  if (readable && bytes > 0 && !block.launch.buffers.empty()) {
+    buffer = block.checked_buffer(SELF, call, global_address, bytes, BYTES, false);
+    readable = buffer != nullptr;
+  }
+  if (buffer != nullptr) block.note_global(site, *buffer, global_address, bytes, GlobalUse::read);
   Hazard hazard;
   if (block.launch.options.check && block.races.issue(actor(site), shared_address - SMEM_BASE, BYTES, hazard))
     block.report_hazard(actor(site), hazard);
   std::memset(block.smem.at(shared_address), 0xff, BYTES);
-  current.state().copies.push_back({shared_address, site, from});
+  current.state().copies.push_back({shared_address, site, in_memory(buffer, global_address), bytes, readable});
   if (block.counting.tracing) {
-    TraceEvent& event = block.counting.trace_lane_event(Instruction::cp_async_16, call);
+    TraceEvent& event = block.counting.trace_lane_event(SELF, call);
     event.bytes += BYTES;
     block.counting.trace_shared(event, shared_address, BYTES);
-    Counting::trace_global(event, buffer, global_address, BYTES);
+    Counting::trace_global(event, buffer, global_address, bytes);
   }
+}
+
+}  // namespace
+
+void cp_async_16(uint32_t shared_address, const void* global_address, CallSite call) {
+  start_cp_async(shared_address, global_address, 16, call);
+}
+void cp_async_16(uint32_t shared_address, const void* global_address, uint32_t bytes, CallSite call) {
+  start_cp_async(shared_address, global_address, bytes, call);
 }
 
 void cp_async_commit(CallSite site) {

@@ -90,7 +90,7 @@ fiber Scheduler::run_lane(fiber&& from) {
     block.report({ReportKind::exit_in_flight, store.site},
                  [&] { return block.wording.thread_exit(store.site, thread); });
   }
-  land_bulk_stores(block, state, state.bulk_stores.size());
+  land_bulk_stores(block, state, state.bulk_stores.size(), false);
   const uint32_t self = 1u << current.lane;
   warp.ready &= ~self;
   warp.live &= ~self;

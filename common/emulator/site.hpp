@@ -32,6 +32,7 @@ enum class Instruction : uint8_t {
   ld_global_f16,
   ld_global_bf16,
   ld_global_f32,
+  ld_global_s32,
   ld_global_b32,
   ld_global_v4,
   st_global_f16,
@@ -39,13 +40,17 @@ enum class Instruction : uint8_t {
   st_global_f32,
   st_global_b32,
   st_global_v4,
+  red_global_add_f32,
   cp_async_16,
   cp_async_commit,
   cp_async_wait,
+  cp_async_bulk,
   cp_async_bulk_tensor_3d,
   cp_async_bulk_tensor_4d,
   cp_async_bulk_tensor_4d_multicast,
+  cp_async_bulk_store,
   cp_async_bulk_tensor_store_4d,
+  cp_reduce_async_bulk_add_f32,
   cp_async_bulk_commit,
   cp_async_bulk_wait_read,
   cp_async_bulk_wait,
@@ -86,8 +91,11 @@ struct InstructionInfo {
 const InstructionInfo& info(Instruction instruction);
 // Reads or writes memory by the copy engine, after the instruction.
 inline bool is_bulk_copy(Instruction instruction) {
-  return instruction >= Instruction::cp_async_bulk_tensor_3d &&
-         instruction <= Instruction::cp_async_bulk_tensor_store_4d;
+  return instruction >= Instruction::cp_async_bulk && instruction <= Instruction::cp_reduce_async_bulk_add_f32;
+}
+// Those that read shared memory.
+inline bool is_bulk_store(Instruction instruction) {
+  return instruction >= Instruction::cp_async_bulk_store && is_bulk_copy(instruction);
 }
 inline bool is_wgmma(Instruction instruction) {
   return instruction >= Instruction::wgmma_ss && instruction <= Instruction::wgmma_rs_bf16;

@@ -69,17 +69,11 @@ void write_box(Block& block, const BulkCopy& copy) {
   });
 }
 
-void land_bulk_stores(Block& block, Lane& lane, size_t count) {
-  for (size_t i = 0; i < count; ++i) {
-    const BulkStore& store = lane.bulk_stores[i];
-    if (!store.writable) continue;
-    for_each_row(store.map, store.first, [&](uint32_t row, const std::byte* address, uint32_t first, uint32_t count) {
-      const std::byte* const from = store.bytes.data() + row * ROW_BYTES + first * sizeof(f16);
-      std::memcpy(const_cast<std::byte*>(block.global(address)), from, count * sizeof(f16));
-    });
-  }
-  lane.bulk_stores.erase(lane.bulk_stores.begin(), lane.bulk_stores.begin() + static_cast<ptrdiff_t>(count));
-  for (size_t& end : lane.bulk_group_ends) end -= std::min(end, count);
+void store_box(Block& block, const BulkStore& store) {
+  for_each_row(store.map, store.first, [&](uint32_t row, const std::byte* address, uint32_t first, uint32_t count) {
+    const std::byte* const from = store.bytes.data() + row * ROW_BYTES + first * sizeof(f16);
+    std::memcpy(const_cast<std::byte*>(block.global(address)), from, count * sizeof(f16));
+  });
 }
 
 }  // namespace emulator
@@ -103,11 +97,7 @@ void fence_proxy(Instruction instruction, const CallSite& call, bool global_too)
   if (block.counting.tracing) block.counting.trace_lane_event(instruction, call);
   if (!block.launch.options.check) return;
   const RaceDetector::Actor actor{current.warp->id, current.thread(), block.counting.site_id(instruction, call)};
-  if (global_too) {
-    for (Block::GlobalWrite& write : block.global_writes) {
-      if (write.fence == 0 && block.races.is_ordered(write.cell, actor)) write.fence = block.races.cell_of(actor);
-    }
-  }
+  if (global_too) block.order.fence_proxy(actor);
   block.races.fence_proxy(actor.thread);
 }
 
@@ -126,7 +116,6 @@ namespace {
 TensorMap checked_map(Device& device, const TensorMap& map) {
   const std::string wrong = what_is_wrong(map);
   if (wrong.empty()) {
-    device.note_tensor(map.base);
     return map;
   }
   device.refuse("bad tensor map: " + wrong);
@@ -187,7 +176,7 @@ void load_box(Instruction instruction, const CallSite& call, uint32_t shared_add
   }
   Counters& counters = block.counting.counters;
   ++counters.bulk_copies;
-  BulkCopy copy{shared_address, map, first, true, site, thread};
+  BulkCopy copy{shared_address, bytes, nullptr, map, first, true, site, thread};
   for_each_row(map, copy.first, [&](uint32_t, const std::byte* address, uint32_t, uint32_t count) {
     const uint32_t row_bytes = count * uint32_t{sizeof(f16)};
     counters.gmem_bytes_read += row_bytes;
@@ -195,27 +184,15 @@ void load_box(Instruction instruction, const CallSite& call, uint32_t shared_add
     const Device::Buffer* const buffer =
         block.checked_buffer(instruction, call, address, row_bytes, sizeof(f16), false);
     copy.readable &= buffer != nullptr;
-    if (buffer != nullptr && buffer->access == Access::read_write) {
-      block.note_global(site, *buffer, address, row_bytes, false);
-      block.check_global_writes(site, *buffer, address, row_bytes);
-    }
+    if (buffer != nullptr) block.note_global(site, *buffer, address, row_bytes, GlobalUse::read);
     if (event != nullptr) Counting::trace_global(*event, buffer, address, row_bytes);
   });
 
-  const RaceDetector::Actor actor{current.warp->id, thread, site};
   for (Block* const destination : destinations) {
     counters.bulk_bytes += bytes;
     if (is_multicast) counters.multicast_bytes += bytes;
     Mbarrier* const barrier = destination->mbarriers.find_for_bulk(site, mbarrier);
-    if (barrier == nullptr) continue;
-    if (block.launch.options.check) {
-      Hazard hazard;
-      if (destination->races.issue_bulk(block.races, actor, barrier->number, shared_address - SMEM_BASE, bytes, hazard))
-        block.report_hazard(actor, hazard);
-      block.races.release_thread(thread, barrier->asked);
-    }
-    std::memset(destination->smem.at(shared_address), 0xff, bytes);
-    barrier->bulk_copies.push_back(copy);
+    if (barrier != nullptr) issue_bulk_copy(*destination, *barrier, copy);
   }
 }
 
@@ -271,16 +248,17 @@ void cp_async_bulk_tensor_store_4d(const TensorMap& map, int x, int y, int z, in
   ++block.counting.counters.bulk_copies;
   block.counting.counters.bulk_bytes += bytes;
 
-  const RaceDetector::Reader reader{current.warp->id, 1, thread, site, ++block.bulk_reads};
-  RaceDetector::Cell judged = 0;
-  BulkStore store{map, {x, y, z, w}, true, site, reader.tick, std::vector<std::byte>(bytes)};
+  BulkStore store;
+  store.map = map;
+  store.first = {x, y, z, w};
+  store.site = site;
+  store.tick = ++block.bulk_reads;
+  store.first_access = block.order.size();
+  store.bytes.resize(bytes);
   for (uint32_t at = 0; at < bytes; at += 16) {
     const uint32_t row = at / ROW_BYTES, chunk = at % ROW_BYTES / 16,
                    from = shared_address + row * ROW_BYTES + (chunk ^ (row % 8)) * 16;
-    Hazard hazard;
-    if (block.launch.options.check && block.races.read_async(reader, from - SMEM_BASE, hazard, judged))
-      block.report_hazard({current.warp->id, thread, site}, hazard);
-    std::memcpy(store.bytes.data() + at, block.smem.at(from), 16);
+    read_for_bulk_store(block, store, from, at);
   }
   for_each_row(map, store.first, [&](uint32_t, const std::byte* address, uint32_t, uint32_t count) {
     const uint32_t row_bytes = count * uint32_t{sizeof(f16)};
@@ -288,9 +266,10 @@ void cp_async_bulk_tensor_store_4d(const TensorMap& map, int x, int y, int z, in
     if (block.launch.buffers.empty()) return;
     const Device::Buffer* const buffer = block.checked_buffer(SELF, call, address, row_bytes, sizeof(f16), true);
     store.writable &= buffer != nullptr;
-    if (buffer != nullptr) block.note_global(site, *buffer, address, row_bytes, true);
+    if (buffer != nullptr) block.note_global(site, *buffer, address, row_bytes, GlobalUse::write);
     if (event != nullptr) Counting::trace_global(*event, buffer, address, row_bytes);
   });
+  store.accesses = block.order.size() - store.first_access;
   current.state().bulk_stores.push_back(std::move(store));
 }
 
@@ -319,7 +298,7 @@ void cp_async_bulk_wait_pending(uint32_t pending, bool read_only, CallSite call)
   }
   if (read_only) return;
   lane.bulk_group_ends.erase(lane.bulk_group_ends.begin(), kept);
-  land_bulk_stores(block, lane, over);
+  land_bulk_stores(block, lane, over, true);
 }
 
 }  // namespace emulated

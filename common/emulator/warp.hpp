@@ -8,6 +8,7 @@
 #include <vector>
 #include "common/emulator/fiber.hpp"
 #include "common/emulator/instructions.hpp"
+#include "common/emulator/race_detector.hpp"
 #include "common/emulator/site.hpp"
 #include "common/emulator/tensor_map.hpp"
 #include "common/emulator/warpgroup.hpp"
@@ -24,7 +25,9 @@ struct SharedAccess {
 struct Copy {  // one cp.async of 16 bytes in flight
   uint32_t to;
   SiteId site;
-  const void* from;  // null: out of bounds, NaN lands
+  const void* from;
+  uint32_t bytes;  // of them; the rest is zeros
+  bool readable;   // false: out of bounds, NaN lands
 };
 
 struct Arrival {      // at an mbarrier, to be made when copies have landed
@@ -33,13 +36,17 @@ struct Arrival {      // at an mbarrier, to be made when copies have landed
   size_t copies;  // as an end within Lane::copies
 };
 
-struct BulkStore {  // a box on its way to global memory
-  TensorMap map;
-  std::array<int, 4> first;  // element
-  bool writable;             // false: not all of it is
-  SiteId site;
-  uint32_t tick;  // of the race detector, for its reads
-  std::vector<std::byte> bytes;
+struct BulkStore {                // on its way to global memory, by the copy engine
+  const std::byte* to = nullptr;  // bytes in a row; null: a box
+  bool adds = false;              // f32, to what is there
+  TensorMap map = {};             // of a box
+  std::array<int, 4> first = {};  // element
+  bool writable = true;           // false: not all of it is
+  SiteId site = NO_SITE;
+  uint32_t tick = 0;                      // of the race detector, for its reads
+  RaceDetector::Cell judged = 0;          // their last writer
+  size_t first_access = 0, accesses = 0;  // in Block::order
+  std::vector<std::byte> bytes = {};
   bool is_read = false;  // a wait has said that shared memory may be overwritten
 };
 

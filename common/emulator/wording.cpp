@@ -173,7 +173,7 @@ std::string Wording::bad_address(uint32_t address, uint32_t bytes, uint32_t alig
 }
 
 bool Wording::is_store(SiteId site) const {
-  return block.counting.sites[site].instruction == Instruction::cp_async_bulk_tensor_store_4d;
+  return is_bulk_store(block.counting.sites[site].instruction);
 }
 
 std::string Wording::hazard(const RaceDetector::Actor& actor, const Hazard& hazard) const {

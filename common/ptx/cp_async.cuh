@@ -13,6 +13,14 @@ __device__ __forceinline__ void cp_async_16(uint32_t shared_address, const void*
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address), "l"(global_address) : "memory");
 }
 
+// The same of the first `bytes` of the 16, from 0 to 16; the others become zeros, and nobody reads them in global memory.
+// Both addresses are 16-byte aligned all the same.
+__device__ __forceinline__ void cp_async_16(uint32_t shared_address, const void* global_address, uint32_t bytes) {
+  needs_sm<80>();
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address), "l"(global_address), "r"(bytes)
+               : "memory");
+}
+
 // Closes a group of all copies this thread has started since the last commit; the group may be empty.
 __device__ __forceinline__ void cp_async_commit() {
   needs_sm<80>();

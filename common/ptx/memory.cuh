@@ -35,6 +35,13 @@ __device__ __forceinline__ float ld_global_f32(const float* address) {
   return value;
 }
 
+// An index.
+__device__ __forceinline__ int32_t ld_global_s32(const int32_t* address) {
+  int32_t value;
+  asm volatile("ld.global.s32 %0, [%1];" : "=r"(value) : "l"(address));
+  return value;
+}
+
 __device__ __forceinline__ uint32_t ld_global_b32(const void* address) {
   uint32_t value;
   asm volatile("ld.global.b32 %0, [%1];" : "=r"(value) : "l"(address));
@@ -70,6 +77,13 @@ __device__ __forceinline__ void st_global_v4(void* address, uint4 value) {
   asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(address), "r"(value.x), "r"(value.y), "r"(value.z),
                "r"(value.w)
                : "memory");
+}
+
+// Adds to what is there, as atomicAdd does where nobody asks what was. Threads and blocks may add to the same word in
+// any order, and in another one the next time: the last bits of the sum differ then. Plain reads and writes of the word
+// come before or after, by a barrier or a launch. Subnormals count as zeros. Source: PTX ISA, "red".
+__device__ __forceinline__ void red_global_add_f32(float* address, float value) {
+  asm volatile("red.global.add.f32 [%0], %1;" ::"l"(address), "f"(value) : "memory");
 }
 
 __device__ __forceinline__ uint32_t ld_shared_b32(uint32_t address) {

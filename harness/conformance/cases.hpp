@@ -23,6 +23,27 @@ inline std::vector<uint32_t> numbered(uint32_t count) {
   return words;
 }
 
+// 0x01, 0x02, ..., a byte each; none of them 0.
+inline std::vector<uint32_t> numbered_bytes(uint32_t count) {
+  std::vector<uint32_t> words(count / 4);
+  for (uint32_t i = 0; i < count; ++i) words[i / 4] |= (i % 255 + 1) << (i % 4 * 8);
+  return words;
+}
+
+// 1.0f, 2.0f, ...
+inline std::vector<uint32_t> numbered_f32(uint32_t count) {
+  std::vector<uint32_t> words(count);
+  for (uint32_t i = 0; i < count; ++i) words[i] = std::bit_cast<uint32_t>(static_cast<float>(i + 1));
+  return words;
+}
+
+// -48, -45, ..., in two's complement.
+inline std::vector<uint32_t> signed_integers() {
+  std::vector<uint32_t> words;
+  for (int i = 0; i < 32; ++i) words.push_back(static_cast<uint32_t>(3 * i - 48));
+  return words;
+}
+
 // The rows of the tensor of halves that bulk copies read: 1, 2, ..., so that a zero is one from outside.
 inline std::vector<uint32_t> tensor_rows() {
   std::vector<uint32_t> words(MAP_ROWS * 64);
@@ -160,14 +181,14 @@ inline std::vector<uint32_t> rounding_inputs() {
 inline std::vector<uint32_t> bf16_rounding_inputs() {
   constexpr float INF = std::numeric_limits<float>::infinity();
   std::vector<uint32_t> words = bits_of({
-      0.0f,        -0.0f,           1.0f,         -1.0f,           -13.0f,          0.1f,
-      1.0f / 3.0f, 70000.0f,                                                       // numbers
-      0x1.01p0f,   0x1.03p0f,       -0x1.01p0f,   0x1.010002p0f,   0x1.00fffep0f,  // ties around 1, and just beside one
-      257.0f,      259.0f,          -257.0f,      511.0f,                          // ties among integers
-      0x1.fep127f, 0x1.fefffep127f, 0x1.ffp127f,  -0x1.ffp127f,    0x1.fffffep127f, INF,
+      0.0f,        -0.0f,           1.0f,         -1.0f,         -13.0f,          0.1f,
+      1.0f / 3.0f, 70000.0f,                                                     // numbers
+      0x1.01p0f,   0x1.03p0f,       -0x1.01p0f,   0x1.010002p0f, 0x1.00fffep0f,  // ties around 1, and just beside one
+      257.0f,      259.0f,          -257.0f,      511.0f,                        // ties among integers
+      0x1.fep127f, 0x1.fefffep127f, 0x1.ffp127f,  -0x1.ffp127f,  0x1.fffffep127f, INF,
       -INF,                                                      // up to infinity
       0x1p-126f,   0x1.fcp-127f,    0x1.fep-127f, 0x1.fdp-127f,  // normal and subnormal meet
-      0x1p-133f,   -0x1p-133f,      0x1p-134f,    0x1.00002p-134f, 0x1.8p-133f,     0x1.8p-132f,
+      0x1p-133f,   -0x1p-133f,      0x1p-134f,    INF,           0x1.8p-133f,     0x1.8p-132f,
       0x1p-135f,   0x1p-149f,  // the smallest
   });
   for (const uint32_t nan : {0x7fc00000u, 0xffc00000u, 0x7f800001u, 0x7fffffffu}) words.push_back(nan);
@@ -278,6 +299,8 @@ inline std::vector<ladder::conformance::Case> all_cases() {
      .layout = "word l: lane l", .kernel = ld_global_b32_case, .input = numbered(32), .output_words = 32},
     {.primitive = "ld_global_f32", .what = "lane l loads word 5l mod 32",
      .layout = "word l: lane l (f32)", .kernel = ld_global_f32_case, .input = small_floats(), .output_words = 32},
+    {.primitive = "ld_global_s32", .what = "lane l loads integer 5l mod 32 and halves it",
+     .layout = "word l: lane l", .kernel = ld_global_s32_case, .input = signed_integers(), .output_words = 32},
     {.primitive = "ld_global_v4", .what = "lane l loads 16-byte chunk 5l mod 32",
      .layout = "words 4l..4l+3: lane l's x, y, z, w", .kernel = ld_global_v4_case, .input = numbered(128),
      .output_words = 128},
@@ -292,6 +315,12 @@ inline std::vector<ladder::conformance::Case> all_cases() {
      .output_words = 32},
     {.primitive = "st_global_v4", .what = "lane l stores 16-byte chunk 5l mod 32",
      .layout = "global memory, word by word", .kernel = st_global_v4_case, .input = numbered(128), .output_words = 128},
+    {.primitive = "red_global_add_f32", .what = "128 threads, thread t adds in[t] to word 5t mod 32 of 32 words of 0.5",
+     .layout = "32 sums (f32); word 32+t: sum t+1 mod 32, which thread t reads; 2^-127 plus 2^-127",
+     .kernel = red_global_add_f32_case, .input = numbered(128), .output_words = 161, .threads = 128},
+    {.primitive = "cp_async_16.zero_fill", .what = "lane l copies 5l mod 17 bytes of 16-byte chunk l to chunk 5l mod 32",
+     .layout = "shared memory, word by word", .kernel = cp_async_16_zero_fill_case, .input = numbered_bytes(512),
+     .output_words = 128, .smem_bytes = 512},
     {.primitive = "cp_async_16", .what = "lane l copies 16-byte chunk l to chunk 5l mod 32",
      .layout = "shared memory, word by word", .kernel = cp_async_16_case, .input = numbered(128), .output_words = 128,
      .smem_bytes = 512},
@@ -329,6 +358,16 @@ inline std::vector<ladder::conformance::Case> all_cases() {
     {.primitive = "mbarrier_wait_parity", .what = "64 threads, four phases, thread t reads from t+37",
      .layout = "word 64p+t: thread t behind phase p", .kernel = mbarrier_wait_parity_case, .input = numbered(256),
      .output_words = 256, .threads = 64, .smem_bytes = 1032},
+    {.primitive = "cp_async_bulk", .what = "words 0 to 63 to word 64, 64 to 79 to word 0, 80 to 127 to word 16",
+     .layout = "shared memory, word by word", .kernel = cp_async_bulk_case, .input = numbered(128), .output_words = 128,
+     .threads = 64, .smem_bytes = 520, .min_sm = 90},
+    {.primitive = "cp_async_bulk_store", .what = "words 0 to 63 to word 80, 64 to 79 to word 0, 80 to 127 to word 16",
+     .layout = "global memory, word by word", .kernel = cp_async_bulk_store_case, .input = numbered(128),
+     .output_words = 144, .threads = 64, .smem_bytes = 512, .min_sm = 90},
+    {.primitive = "cp_reduce_async_bulk_add_f32",
+     .what = "128 floats to as many of 0.5, 64 others to the last 64 of these, then 1 more to each second one",
+     .layout = "the sums (f32), and four times 2^-127 plus 2^-127", .kernel = cp_reduce_async_bulk_add_f32_case,
+     .input = numbered_f32(256), .output_words = 132, .threads = 64, .smem_bytes = 528, .min_sm = 90},
     {.primitive = "cp_async_bulk_tensor_3d",
      .what = "four boxes of 64 x 12 x 2 from a tensor of 64 x 20 x 2 halves 1, 2, ...: at (0, 3, 0), and at (24, 13, 0), (-8, -5, 0), (0, 4, 1) with parts outside",
      .layout = "shared memory, word by word, a row of a box per line", .input = tensor_rows(), .output_words = 4 * BOX_BYTES / 4,

@@ -105,6 +105,12 @@ __global__ void ld_global_f32_case(const uint32_t* in, uint32_t* out) {
   out[threadIdx.x] = loaded.bits;
 }
 
+__global__ void ld_global_s32_case(const uint32_t* in, uint32_t* out) {
+  const int32_t* indices = reinterpret_cast<const int32_t*>(in);
+  out[threadIdx.x] =
+      static_cast<uint32_t>(ld_global_s32(indices + scatter(threadIdx.x)) / 2);  // towards 0, with a sign
+}
+
 __global__ void ld_global_v4_case(const uint32_t* in, uint32_t* out) {
   const uint32_t lane = threadIdx.x;
   const uint4 value = ld_global_v4(in + 4 * scatter(lane));
@@ -139,12 +145,40 @@ __global__ void st_global_v4_case(const uint32_t* in, uint32_t* out) {
   st_global_v4(out + 4 * scatter(lane), uint4{in[4 * lane], in[4 * lane + 1], in[4 * lane + 2], in[4 * lane + 3]});
 }
 
+// Four warps add to the same 32 words, in any order, and each reads a word of all sums. The last word is subnormal, as is
+// what is added to it.
+__global__ void red_global_add_f32_case(const uint32_t* in, uint32_t* out) {
+  const uint32_t thread = threadIdx.x;
+  float* sums = reinterpret_cast<float*>(out);
+  if (thread < 32) st_global_f32(sums + thread, 0.5f);
+  if (thread == 0) st_global_f32(sums + 160, 0x1p-127f);
+  __syncthreads();  // safe to add: the words hold 0.5
+  if (thread == 0) red_global_add_f32(sums + 160, 0x1p-127f);
+  red_global_add_f32(sums + scatter(thread % 32), static_cast<float>(in[thread]));
+  __syncthreads();  // safe to read: every thread has added
+  FloatBits sum;
+  sum.value = ld_global_f32(sums + (thread + 1) % 32);
+  out[32 + thread] = sum.bits;
+}
+
 // ---- asynchronous copies ----------------------------------------------------------------------------------------
 
 // 16 bytes per lane, scattered.
 __global__ void cp_async_16_case(const uint32_t* in, uint32_t* out) {
   const uint32_t lane = threadIdx.x;
   cp_async_16(smem_base() + 16 * scatter(lane), in + 4 * lane);
+  cp_async_commit();
+  cp_async_wait<0>();
+  __syncwarp();  // a lane reads what others have copied
+  for (uint32_t word = lane; word < 128; word += 32) out[word] = ld_shared_b32(smem_base() + 4 * word);
+}
+
+// Of lane l's 16 bytes the first 5l mod 17, and zeros.
+__global__ void cp_async_16_zero_fill_case(const uint32_t* in, uint32_t* out) {
+  const uint32_t lane = threadIdx.x;
+  for (uint32_t word = lane; word < 128; word += 32) st_shared_b32(smem_base() + 4 * word, 0xdeadbeef);
+  __syncwarp();  // safe to copy over what the lanes have stored
+  cp_async_16(smem_base() + 16 * scatter(lane), in + 4 * lane, lane * 5 % 17);
   cp_async_commit();
   cp_async_wait<0>();
   __syncwarp();  // a lane reads what others have copied
@@ -437,6 +471,64 @@ __global__ void cp_async_bulk_wait_case(const __grid_constant__ TensorMap map, u
     cp_async_bulk_wait<0>();
     for (uint32_t i = 0; i < 32; ++i) st_global_b32(out + i, ld_global_b32(out + i) + 0x10001);
   }
+}
+
+// The first half of 128 words behind the second half, which is two copies of 64 and 192 bytes. in -> shared memory.
+__global__ void cp_async_bulk_case(const uint32_t* in, uint32_t* out) {
+  const uint32_t barrier = smem_base() + 512;
+  if (threadIdx.x == 0) {
+    mbarrier_init(barrier, 1);
+    fence_mbarrier_init();
+    mbarrier_arrive_expect_tx(barrier, 512);
+    cp_async_bulk(smem_base() + 256, in, 256, barrier);
+    cp_async_bulk(smem_base(), in + 64, 64, barrier);
+    cp_async_bulk(smem_base() + 64, in + 80, 192, barrier);
+  }
+  __syncthreads();                   // safe to use the barrier
+  mbarrier_wait_parity(barrier, 0);  // safe to read: all three have landed
+  for (uint32_t word = threadIdx.x; word < 128; word += blockDim.x) out[word] = ld_shared_b32(smem_base() + 4 * word);
+}
+
+// Stores 128 words of `in` for the copy engine.
+__device__ __forceinline__ void fill_words(const uint32_t* in) {
+  for (uint32_t word = threadIdx.x; word < 128; word += blockDim.x) st_shared_b32(smem_base() + 4 * word, in[word]);
+  fence_proxy_async_shared();  // the copy engine will find what this thread has stored
+  __syncthreads();             // safe to copy: every thread has stored
+}
+// The same ways back, and 64 bytes that nobody writes.
+__global__ void cp_async_bulk_store_case(const uint32_t* in, uint32_t* out) {
+  fill_words(in);
+  if (threadIdx.x == 0) {
+    cp_async_bulk_store(out + 80, smem_base(), 256);
+    cp_async_bulk_store(out, smem_base() + 256, 64);
+    cp_async_bulk_store(out + 16, smem_base() + 320, 192);
+    cp_async_bulk_commit();
+    cp_async_bulk_wait_read<0>();
+  }
+}
+// Adds 128 floats to 0.5 each. When they have been read other floats take their place, and the first 64 of them are added
+// to the last 64 sums; when all have landed every thread makes one of them 1 more. Behind them are four subnormal ones, to
+// which as many are added.
+__global__ void cp_reduce_async_bulk_add_f32_case(const uint32_t* in, uint32_t* out) {
+  float* sums = reinterpret_cast<float*>(out);
+  for (uint32_t i = threadIdx.x; i < 132; i += blockDim.x) st_global_f32(sums + i, i < 128 ? 0.5f : 0x1p-127f);
+  if (threadIdx.x < 4) st_shared_b32(smem_base() + 512 + 4 * threadIdx.x, 1u << 22);  // 2^-127
+  fence_proxy_async();                                                                // of global memory too
+  fill_words(in);
+  if (threadIdx.x == 0) {
+    cp_reduce_async_bulk_add_f32(sums, smem_base(), 528);
+    cp_async_bulk_commit();
+    cp_async_bulk_wait_read<0>();
+  }
+  __syncthreads();  // safe to fill: the floats have been read
+  fill_words(in + 128);
+  if (threadIdx.x == 0) {
+    cp_reduce_async_bulk_add_f32(sums + 64, smem_base(), 256);
+    cp_async_bulk_commit();
+    cp_async_bulk_wait<0>();
+  }
+  __syncthreads();  // safe to read and to write: the sums are there
+  st_global_f32(sums + 2 * threadIdx.x, ld_global_f32(sums + 2 * threadIdx.x) + 1.0f);
 }
 
 // Each of two blocks brings a box to both.

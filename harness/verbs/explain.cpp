@@ -119,6 +119,7 @@ void print_traffic(std::FILE* out, const Variant& variant, const CheckResult& re
   };
   add("global memory, read", &Counts::gmem_bytes_read);
   add("global memory, written", &Counts::gmem_bytes_written);
+  if (counts.gmem_bytes_reduced > 0) add("global memory, added to", &Counts::gmem_bytes_reduced);
   const auto both = [](const Counts& both_ways) { return both_ways.gmem_bytes_read + both_ways.gmem_bytes_written; };
   table.add({"  both", variant.predict ? grouped(both(variant.predict(result.shape))) : "", grouped(both(counts)),
              result_before ? grouped(both(counted(*result_before))) : "",

@@ -62,6 +62,60 @@ Words chunks_scattered(const Words& in, size_t words_per_chunk) {
   return out;
 }
 
+Words halved(const Words& in) {
+  Words out;
+  for (const uint32_t word : chunks_gathered(in, 1)) {
+    const auto value = static_cast<int32_t>(word);
+    out.push_back(static_cast<uint32_t>(value < 0 ? -(-value / 2) : value / 2));
+  }
+  return out;
+}
+
+Words zero_filled(const Words& in) {
+  Words kept = in;
+  for (size_t lane = 0; lane < 32; ++lane) {
+    for (size_t byte = lane * 5 % 17; byte < 16; ++byte) kept[4 * lane + byte / 4] &= ~(0xffu << (byte % 4 * 8));
+  }
+  return chunks_scattered(kept, 4);
+}
+
+uint32_t float_bits(double value) {
+  return std::bit_cast<uint32_t>(static_cast<float>(value));
+}
+
+Words sums_of_warps(const Words& in) {
+  std::array<double, 32> sums;
+  sums.fill(0.5);
+  for (size_t thread = 0; thread < 128; ++thread) sums[thread * 5 % 32] += in[thread];
+  Words out;
+  for (const double sum : sums) out.push_back(float_bits(sum));
+  for (size_t thread = 0; thread < 128; ++thread) out.push_back(out[(thread + 1) % 32]);
+  out.push_back(float_bits(0));  // red flushes subnormals in global memory
+  return out;
+}
+
+Words swapped_halves(const Words& in) {
+  Words out(in.begin() + 64, in.end());
+  out.insert(out.end(), in.begin(), in.begin() + 64);
+  return out;
+}
+
+Words halves_apart(const Words& in) {
+  Words out(in.begin() + 64, in.end());
+  out.insert(out.end(), 16, 0xdeadbeef);
+  out.insert(out.end(), in.begin(), in.begin() + 64);
+  return out;
+}
+
+Words sums_of_bulk(const Words& in) {
+  const auto value = [&](size_t i) { return double{std::bit_cast<float>(in[i])}; };
+  Words out;
+  for (size_t i = 0; i < 128; ++i)
+    out.push_back(float_bits(0.5 + value(i) + (i < 64 ? 0 : value(64 + i)) + (i % 2 == 0 ? 1 : 0)));
+  out.insert(out.end(), 4, float_bits(0x1p-126));
+  return out;
+}
+
 // Thread t reads what t + distance has stored, then stores to t + distance, in the second half.
 Words exchanged(const Words& in, size_t distance) {
   const size_t threads = in.size() / 2;
@@ -494,12 +548,18 @@ const std::map<std::string_view, std::function<Words(const Words&)>>& expectatio
       {"ld_global_bf16", [](const Words& in) { return chunks_gathered(halves(in), 1); }},
       {"ld_global_b32", [](const Words& in) { return chunks_gathered(in, 1); }},
       {"ld_global_f32", [](const Words& in) { return chunks_gathered(in, 1); }},
+      {"ld_global_s32", halved},
       {"ld_global_v4", [](const Words& in) { return chunks_gathered(in, 4); }},
       {"st_global_f16", [](const Words& in) { return packed_pairs(chunks_scattered(in, 1)); }},
       {"st_global_bf16", [](const Words& in) { return packed_pairs(chunks_scattered(in, 1)); }},
       {"st_global_b32", [](const Words& in) { return chunks_scattered(in, 1); }},
       {"st_global_f32", [](const Words& in) { return chunks_scattered(in, 1); }},
       {"st_global_v4", [](const Words& in) { return chunks_scattered(in, 4); }},
+      {"red_global_add_f32", sums_of_warps},
+      {"cp_async_16.zero_fill", zero_filled},
+      {"cp_async_bulk", swapped_halves},
+      {"cp_async_bulk_store", halves_apart},
+      {"cp_reduce_async_bulk_add_f32", sums_of_bulk},
       {"cp_async_16", [](const Words& in) { return chunks_scattered(in, 4); }},
       {"cp_async_commit", same},
       {"cp_async_wait", same},
@@ -624,19 +684,7 @@ const std::map<std::string_view, std::function<Words(const Words&)>>& expectatio
 }
 
 // Primitives that no GPU has answered for yet. Whoever records their fixtures takes them off this list.
-const std::set<std::string> AWAITING_FIXTURE = {"ld_global_bf16",
-                                                "st_global_bf16",
-                                                "pack_bf16x2",
-                                                "to_bf16",
-                                                "to_float.bf16",
-                                                "mma_m16n8k16_bf16",
-                                                "mma_m16n8k16_bf16.own_c",
-                                                "wgmma_ss_bf16",
-                                                "wgmma_ss_bf16.n256",
-                                                "wgmma_ss_bf16.trans_b",
-                                                "wgmma_rs_bf16",
-                                                "wgmma_rs_bf16.n256",
-                                                "wgmma_rs_bf16.n128_trans_b"};
+const std::set<std::string> AWAITING_FIXTURE = {};
 
 std::string read_text(const std::filesystem::path& file) {
   std::ifstream stream(file);
