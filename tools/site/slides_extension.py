@@ -22,7 +22,7 @@ from tools.site.site_extension import DRAWINGS, first_of_fragments, NUMBERS, sch
 from tools.site.sketch import Sketch
 
 FOUNDATIONS = ("attention", "gpu", "softmax", "fragments")  # the last where its first rung stands
-LINES = 13  # of code on a slide
+LINES = 10  # of code on a slide
 STATIC = SITE / "static"
 ASK = "First predict it yourself: what becomes faster, by how much, and which count falls?"
 
@@ -41,11 +41,11 @@ def first_table(text: str) -> str:
     return found[0] if found else ""
 
 
-def first_sentences(text: str) -> str:
-    """What is said before the first table, up to a hundred letters of it and to the end of a sentence."""
+def first_sentences(text: str, letters: int = 100) -> str:
+    """What is said before the first table, up to so many letters of it and to the end of a sentence."""
     said = " ".join(text.partition("\n|")[0].split())
-    for end in re.finditer(r"(?<![A-Z])[.:](?= |$)", said):
-        if end.end() > 100 or end.end() == len(said):
+    for end in re.finditer(r"(?<![A-Z])[.:?](?= |$)", said):
+        if end.end() > letters or end.end() == len(said):
             return said[:end.end()]
     return said
 
@@ -145,7 +145,7 @@ def rung_slides(rung: rungs.Rung) -> list[str]:
     broken = "".join("<li>" + inline(line.replace("\\|", "|")) + "</li>" for line in lines[:3])
     tasks = next((", ".join(f"{number(each)} {html.escape(each.title)} ({each.minutes} min)" for each in of) for other, of in by_rung() if other == rung), "")
     second = slide(f"{rung.name}.2", title, f'<p class="count">{count}.</p>{key_lines(rung)}<div class="columns"><div>{fold("What happened", words(happened))}</div>'
-                   f'<div><p><b>Take it out: what does the check say?</b></p><ul>{broken}</ul>{words("**To go on.** " + " ".join(onward.split()))}'
+                   f'<div><p><b>Take it out: what does the check say?</b></p><ul>{broken}</ul>{words("**To go on.** " + first_sentences(onward))}'
                    + (f"<p><b>Exercises.</b> {tasks}</p>" if tasks else "") + "</div></div>")
     return [first, second]
 
