@@ -34,7 +34,7 @@ help:
 	@echo 'make handouts              every page of it as a PDF (needs Chromium), answers left out; ANSWERS=1 with them; STAGE=03 for one'
 	@echo 'make slides                for the lecture, HTML and (with Chromium) PDF; STAGE=03 for one rung'
 	@echo 'make diff STAGE=03         what changed in kernel.cuh since the rung before, and how many lines'
-	@echo 'make plots                 figures, README table, chapters, traces, drawings, anew; CSV=FILE for another'
+	@echo 'make plots                 figures, README table, chapters, drawings, anew; CSV=FILE for another'
 	@echo 'make resources             registers and spills of every kernel, against the bounds (needs nvcc)'
 	@echo 'make profile STAGE=03      bytes at every memory level, conflicts, stalls over N, by ncu (needs a GPU); OUT=FILE.csv'
 	@echo 'make benchmark             how fast the emulator is'
@@ -71,7 +71,6 @@ plots:
 	@$(PYTHON) -m tools.site.readme
 	@$(PYTHON) -m tools.site.chapters
 	@$(PYTHON) -m tools.site.course
-	@$(PYTHON) -m tools.site.traces
 	@$(PYTHON) -m tools.site.draw
 	@$(PYTHON) -m tools.site.demonstration --build $(BUILD)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import json
 import re
-import sys
 from collections import Counter
 
 from docutils import nodes
@@ -17,7 +16,7 @@ from tools import rungs
 from tools.site.drawings import dealt, layouts
 from tools.site.blocks import PARTS
 from tools.site.kernels import code, highlighted, kernel_path
-from tools.site.traces import file_of, of_no_rung
+from tools.site import traces
 
 SCRIPTS = {'class="player"': ("trace.js", "replay.js", "player.js"), 'class="explorer"': ("swizzle.js", "explorer.js")}
 
@@ -44,13 +43,13 @@ def table(trace: dict) -> str:
 
 def carried(stage: str) -> str:
     """A rung's trace and its kernel, for player.js."""
-    text, lines = file_of(rungs.named(stage)).read_text(encoding="utf-8"), highlighted(stage)
+    text, lines = traces.file_of(rungs.named(stage)).read_text(encoding="utf-8"), highlighted(stage)
     return (embedded("stage", stage, text)
             + f'<template data-kernel="{stage}">{code(lines, range(1, len(lines) + 1), "kernel")}</template>')
 
 
 class TracePlayer(SphinxDirective):
-    """```{trace-player} 03_kvpipe```: every trace of traces/, with its kernel. The player opens with that rung, whose
+    """```{trace-player} 03_kvpipe```: every rung's trace, with its kernel. The player opens with that rung, whose
     trace is the table for who has no JavaScript. With `:at: QK 1` the page carries that trace alone, and it opens where
     that part of that tile begins."""
     required_arguments = 1
@@ -58,15 +57,13 @@ class TracePlayer(SphinxDirective):
 
     def run(self):
         opening, at = self.arguments[0], self.options.get("at")
-        if gone := ", ".join(file.name for file in of_no_rung()):
-            print(f"traces: left out, for the ladder has no such rung: {gone}; run: make plots", file=sys.stderr)
         try:
-            first = json.loads(file_of(rungs.named(opening)).read_text(encoding="utf-8"))
+            first = json.loads(traces.file_of(rungs.named(opening)).read_text(encoding="utf-8"))
         except (rungs.RungsError, OSError) as error:
             raise ExtensionError(f"{{trace-player}} {opening}: {error}") from None
         if at and not re.fullmatch(rf"({'|'.join(PARTS)}) \d+( \d+)?", at):
             raise ExtensionError(f"{{trace-player}} {opening}: at is '{at}', wants a part, a tile and perhaps a warp, as 'QK 1'")
-        stages = [opening] if at else [rung.name for rung in rungs.known() if file_of(rung).exists()]
+        stages = [opening] if at else [file.stem for file in traces.files()]
         where = f' data-at="{at}"' if at else ""
         return [nodes.raw("", f'<div class="player" data-first="{opening}"{where}><p>The player needs JavaScript. Without it, here is the trace of '
                           f'{opening} (n = {first["n"]}, one block) summed up by source line.</p>{table(first)}</div>'

@@ -23,7 +23,6 @@ from tools.site.code_style import Dark
 from tools.site.drawings import DRAWINGS
 from tools.site.kernels import Kernel, kernel_name, kernel_path, Region, RungDiff, start
 from tools.site.schemes import scheme
-from tools.site.traces import file_of
 
 KATEX = Path("/usr/share/javascript/katex")
 
@@ -121,7 +120,7 @@ def chapter(rung: rungs.Rung, text: str) -> str:
         begin, fold, rest = text.partition("<details><summary>All rows")
         head, close, rest = rest.partition("\n</details>")
         text = f"{begin}{fold}{head}\n{shown}{close}{rest}" if fold else text.replace("<!-- measured:end -->", f"<!-- measured:end -->\n\n{shown}", 1)
-    steps = f' <a href="{docs}/player.html#stage={stage}">Step through it</a>.' if file_of(rung).exists() else ""
+    steps = f' <a href="{docs}/player.html#stage={stage}">Step through it</a>.'
     return f"{text}\n\n## The whole kernel\n\n`{kernel_name(stage)}`.{marked}{steps}\n\n```{{kernel}} {stage}\n```\n"
 
 

@@ -31,12 +31,11 @@ add_test(NAME one_idea_per_rung ${python} tools.evidence.rung_diff --most 60 --m
 add_test(NAME readme_is_current ${python} tools.site.readme --check)
 add_test(NAME chapters_are_current ${python} tools.site.chapters --check)
 add_test(NAME drawings_are_current ${python} tools.site.draw --check)
-add_test(NAME traces_are_current ${python} tools.site.traces --check)
 add_test(NAME demonstration_is_current ${python} tools.site.demonstration --check --build ${PROJECT_BINARY_DIR})
 add_test(NAME course_is_current ${python} tools.site.course --check)
 add_test(NAME traffic_is_current ${python} tools.evidence.traffic --emulator --n 256 --build ${PROJECT_BINARY_DIR}
           --check ${PROJECT_SOURCE_DIR}/docs/results/h200_traffic.csv)
-set_tests_properties(one_idea_per_rung readme_is_current chapters_are_current drawings_are_current demonstration_is_current traces_are_current
+set_tests_properties(one_idea_per_rung readme_is_current chapters_are_current drawings_are_current demonstration_is_current
   course_is_current traffic_is_current
   PROPERTIES LABELS scripts ${asks_ladder})
 

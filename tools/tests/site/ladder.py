@@ -4,11 +4,10 @@ from __future__ import annotations
 import json
 
 from tools import rungs
-from tools.paths import SITE
+from tools.site import traces
 
 STAGES = rungs.names()
-TRACES = {name: json.loads(path.read_text(encoding="utf-8")) for name in STAGES
-          if (path := SITE / "traces" / f"{name}.json").exists()}
+TRACES = {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in traces.files()}
 INSTRUCTIONS = {name: {site["instruction"] for site in trace["sites"]} for name, trace in TRACES.items()}
 
 COPYING = next(rung for rung in rungs.known() if "cp.async.wait_group" in INSTRUCTIONS.get(rung.name, ()))  # the first that copies meanwhile
