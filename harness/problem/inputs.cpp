@@ -8,6 +8,7 @@
 #include <numbers>
 
 #include "harness/base/parallel.hpp"
+#include "harness/problem/trained.hpp"
 
 namespace ladder {
 namespace {
@@ -37,6 +38,7 @@ constexpr std::array KIND_NAMES{
     KindName{InputKind::sinks, "sinks"},
     KindName{InputKind::sinks14, "sinks14"},
     KindName{InputKind::sinks35, "sinks35"},
+    KindName{InputKind::trained, "trained"},
     KindName{InputKind::nan_queries, "nan_queries"},
 };
 
@@ -206,6 +208,21 @@ void make_sinks(QKV& inputs, const Shape& shape, float height) {
     std::fill_n(inputs.K.begin() + head * shape.n * shape.d, shape.d, to_f16(along));
 }
 
+// Queries and keys of a trained model's heads; of fewer columns the first ones.
+void make_trained(QKV& inputs, const Shape& shape) {
+  const int64_t d = std::min<int64_t>(shape.d, TRAINED_COLUMNS);
+  parallel_for(shape.batch_heads() * shape.n, 256, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      for (std::vector<f16>* const tensor : {&inputs.Q, &inputs.K}) {
+        std::array<float, TRAINED_COLUMNS> values{};
+        for (int64_t c = 0; c < d; ++c) values[c] = to_float((*tensor)[row * shape.d + c]);
+        make_trained_row(row / shape.n, tensor == &inputs.K, row % shape.n, values);
+        for (int64_t c = 0; c < d; ++c) (*tensor)[row * shape.d + c] = to_f16(values[c]);
+      }
+    }
+  });
+}
+
 // The second half's keys are those of the first, 1/128 longer, and its values are theirs with the other sign.
 void make_cancelling(QKV& inputs, const Shape& shape) {
   const int64_t half = shape.n / 2, d = shape.d;
@@ -272,6 +289,7 @@ Inputs make_inputs(InputKind kind, const Shape& shape, uint64_t seed) {
   inputs.V = make_tensor(TENSOR_V, seed, shape, normal);
   switch (kind) {
     case InputKind::normal:
+    case InputKind::trained:
     case InputKind::nan_key:
     case InputKind::constant_v:
     case InputKind::ties:
@@ -344,6 +362,7 @@ Inputs make_inputs(InputKind kind, const Shape& shape, uint64_t seed) {
   if (kind == InputKind::sinks) make_sinks(inputs, shape, 7);
   if (kind == InputKind::sinks14) make_sinks(inputs, shape, 14);
   if (kind == InputKind::sinks35) make_sinks(inputs, shape, 35);
+  if (kind == InputKind::trained) make_trained(inputs, shape);
   if (kind == InputKind::nan_key) make_nan_key(inputs, shape);
   if (kind == InputKind::cancelling) make_cancelling(inputs, shape);
   if (kind == InputKind::not_finite) make_not_finite(inputs, shape);

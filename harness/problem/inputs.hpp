@@ -34,6 +34,7 @@ enum class InputKind {
   sinks,           // nearly every query likes key 0: its score is 7 above the others', give or take 3.5
   sinks14,         // ... 14 above, give or take 7
   sinks35,         // ... 35 above, give or take 17.5
+  trained,         // of a small trained model: near keys hold most of a row, maxima rise towards the diagonal
   nan_queries,     // giant_keys, and where two rows of a warp alone meet a giant, the warp's other rows are NaN
 };
 
