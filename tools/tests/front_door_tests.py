@@ -219,11 +219,16 @@ class Climbing(Door):
                                 env=self.variables(STUB_SLOW=str(slow), TERM="xterm"), stdin=subprocess.DEVNULL)
         os.close(end)
         said = b""
-        while not re.search(rb"\rBuilding, \d+ s: a line of the log ", said):
+        while not re.search(rb"\rBuilding, [2-9] s: a line of the log ", said):
             said += os.read(terminal, 4096)
         slow.unlink()
         self.assertEqual(door.wait(HANG_S), 0)
         os.close(terminal)
+        door = self.start_door("check", "01", STUB_SLOW=str(slow))
+        assert door.stderr is not None
+        self.assertRegex(door.stderr.readline(), r"^Building, [1-9] s: a line of the log$")
+        slow.unlink()
+        door.communicate(timeout=HANG_S)
 
 
 class Words(Door):
@@ -352,6 +357,12 @@ class Installing(Door):
         write_program(self.bin / "apt-get", APT)
         self.run_door(STUB_HEADERS_MISSING="libfmt-dev")
         self.assertRegex(self.calls(), r"apt-get .*no-install-recommends libfmt-dev\n")
+
+    def test_where_the_ladder_was_built_nothing_is_missing(self) -> None:
+        functions = re.search(r"^find_python\(\).*?(?=^install_missing\(\))", (ROOT / "ladder").read_text(), re.M | re.S)
+        assert functions
+        run = subprocess.run(["bash", "-c", f"{functions[0]}\nmissing_packages ladder"], capture_output=True, text=True)
+        self.assertEqual(run.stdout, "")
 
     def test_says_why_apt_failed(self) -> None:
         if os.geteuid() != 0:
