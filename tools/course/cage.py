@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import glob
 import os
 import selectors
 import shutil
@@ -24,8 +23,6 @@ from pathlib import Path
 LOOK_S = 0.1  # between two looks at what is held; for all processes of a machine a look takes long, and ten times as long passes to the next
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf",
           "/etc/ld.so.conf.d", "/nix/store")
-GPU_DEVICES, GPU_SYSTEM = "/dev/nvidia*", ("/sys",)  # what the driver's library opens; its own files lie with the system's libraries
-GPU_WORDS = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "LD_LIBRARY_PATH")  # which card it is, and in some containers where that library is
 NOBODYS = 60_000  # root takes a user id from here on for each cage, so that processes are counted for each by itself
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # prctl(2)
 
@@ -119,17 +116,16 @@ def end_with_parent() -> None:
 class Cage:
     """`reads`: what a command may read, always; it sees nothing else but the system's programs and libraries."""
 
-    def __init__(self, kind: str, reads: list[Path], limits: Limits = Limits(), gpu: bool = False):
+    def __init__(self, kind: str, reads: list[Path], limits: Limits = Limits()):
         self.kind = kind
         self.reads = reads
         self.limits = limits
-        self.gpu = gpu  # whether the command reaches it
 
     @property
     def closed(self) -> bool:
         return self.kind == "bubblewrap"
 
-    def _outer(self, reads: Sequence[Path], writes: Sequence[Path]) -> list[str]:
+    def _outer(self, reads: Sequence[Path]) -> list[str]:
         if not self.closed:
             return []
         command = ["bwrap", "--die-with-parent", "--new-session", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts",
@@ -143,18 +139,12 @@ class Cage:
             elif os.path.exists(path):
                 command += ["--ro-bind", path, path]
         command += ["--proc", "/proc", "--dev", "/dev", "--perms", "1777", "--size", str(4 * self.limits.file_bytes), "--tmpfs", "/tmp"]
-        visible = [*self.reads, *reads, *writes]
-        if self.gpu:
-            for device in sorted(glob.glob(GPU_DEVICES)):
-                command += ["--dev-bind-try", device, device]
-            for path in GPU_SYSTEM:
-                command += ["--ro-bind-try", path, path]
-            visible += [Path(path) for path in os.environ.get("LD_LIBRARY_PATH", "").split(":") if path.startswith("/") and os.path.isdir(path)]
+        visible = [*self.reads, *reads]
         for folder in sorted({parent for path in visible for parent in path.parents} - {Path("/"), Path("/tmp")}):
             if Path("/usr") not in (folder, *folder.parents):
                 command += ["--perms", "0755", "--dir", str(folder)]  # made by itself, it would be root's alone
         for path in visible:
-            command += ["--bind" if path in writes else "--ro-bind", str(path), str(path)]
+            command += ["--ro-bind", str(path), str(path)]
         return [*command, "--chdir", "/tmp", "--"]
 
     def _inner(self, slot: int) -> list[str]:
@@ -169,15 +159,13 @@ class Cage:
             command += ["choom", "-n", "1000", "--"]  # the highest; to go up takes no rights
         limits = self.limits
         command += ["prlimit", f"--cpu={int(limits.seconds * 4) + 1}", f"--nproc={processes}",
-                    f"--fsize={limits.file_bytes}", f"--nofile={limits.files}", "--core=0"]
-        return [*command, *([] if self.gpu else ["--memlock=0"]), "--"]  # a driver may lock what the GPU reads
+                    f"--fsize={limits.file_bytes}", f"--nofile={limits.files}", "--core=0", "--memlock=0", "--"]
+        return command
 
-    def start(self, command: Sequence[str], scratch: str = "", reads: Sequence[Path] = (), writes: Sequence[Path] = ()) -> subprocess.Popen[bytes]:
-        """With pipes to it and from it. Whoever starts it looks after it: `run` does."""
-        given = {word: os.environ[word] for word in GPU_WORDS if word in os.environ} if self.gpu else {}
-        return subprocess.Popen([*self._outer(reads, writes), *self._inner(os.getpid()), *command], stdin=subprocess.PIPE,
+    def _start(self, command: Sequence[str], scratch: str, reads: Sequence[Path]) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([*self._outer(reads), *self._inner(os.getpid()), *command], stdin=subprocess.PIPE,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, cwd=scratch or None,
-                                env={"PATH": "/usr/local/bin:/usr/bin:/bin", "TMPDIR": scratch or "/tmp", "LC_ALL": "C", **given})
+                                env={"PATH": "/usr/local/bin:/usr/bin:/bin", "TMPDIR": scratch or "/tmp", "LC_ALL": "C"})
 
     def run(self, command: list[str], given: bytes = b"", reads: Sequence[Path] = ()) -> Ended:
         """`reads`: what this one may read besides. The command ends, with all that it has started, before this returns."""
@@ -186,7 +174,7 @@ class Cage:
             os.chmod(scratch, 0o777)
         before = adopt()  # a bubblewrap ends its own
         try:
-            process = self.start(command, scratch or "", reads)
+            process = self._start(command, scratch or "", reads)
             try:
                 with contextlib.suppress(BrokenPipeError):
                     assert process.stdin

@@ -1,9 +1,7 @@
 """`./ladder grade DIR`: marks for the submissions in a folder. Each is judged in a cage of its own: course/grading.md.
 
     ./ladder grade DIR --exercise 02a            one exercise; DIR holds a folder, a zip or a file of each student
-    ./ladder grade DIR --exercise 02a --json marks.json --junit marks.xml
-    ./ladder grade DIR --exercise 02a --gradescope results.json         of a single submission, which DIR is
-    ./ladder grade DIR --exercise 12b --speed    marks for speed too, where there are a GPU and nvcc
+    ./ladder grade DIR --exercise 02a --json marks.json --csv points.csv
     ./ladder grade DIR --assignment 1 --csv points.csv    all of its exercises, and the assignment's points for them
 """
 from __future__ import annotations
@@ -30,29 +28,27 @@ import textwrap
 import threading
 import time
 import tomllib
-import xml.etree.ElementTree as xml
 import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tools import rungs
-from tools.course import cage as cages, exercises, speed
+from tools.course import cage as cages, exercises
 from tools.course.exercises import CANNOT_RUN_HERE, CourseError, DONE, Exercise, FAILED, USAGE, Usage
 
 MOST_BYTES = 1 << 20  # of a submitted file; a kernel has 20 KB
 MOST_ZIPPED = 64 << 20  # of a zip, which has a whole work/
 MOST_SEED = 200  # characters; it is a name
 MOST_SAID = 4000  # characters that a student is told
-NOTES, PROGRESS = "prediction.txt", "progress.json"
+PROGRESS = "progress.json"
 MOST_MEMORY, LEAST_MEMORY = 3 << 30, 512 << 20  # for one, where there is as much; and what a right one takes, with room: up to 334 MiB were seen
 SEEDED = ("hunt", "predict")  # what a seed makes different
 COMPILER_KILLED = "fatal error: Killed signal terminated program"  # as GCC says it; a kernel's own fault it is not
 
-# In this order, and none without those before it: a race makes any answer luck, and counts of a wrong kernel say nothing. A prediction, of
-# the student's own numbers, stands for itself.
-FACETS = ("answers", "races", "counts", "speed", "prediction")
+# In this order, and none without those before it: a race makes any answer luck, and counts of a wrong kernel say nothing. A predict exercise
+# has its numbers alone.
+FACETS = ("answers", "races", "counts", "prediction")
 MARKS = {"answers": 50, "races": 20, "counts": 30}
-ASIDE = {"speed": 20.0, "prediction": 10.0}  # of 100, where they are asked for; those above share the rest
 # Kinds of failure that are neither answers nor counts: what the kernel did to others' memory, read before it was written, or left
 # to the order of its threads.
 RACES = ("emulator_report", "guard_overwritten", "input_modified", "order_dependent", "unset_variable")
@@ -66,7 +62,6 @@ class Submission:
     student: str
     file: str = ""  # as it lies in DIR
     text: str = ""
-    notes: str = ""  # prediction.txt, which lies beside it
     problem: str = ""  # why there is nothing to judge
     unread: bool = False  # which is not the student's fault
     missing: bool = False  # there is no file that could be it
@@ -131,7 +126,7 @@ def chosen(names: list[str], exercise: Exercise, suffixes: tuple[str, ...]) -> s
     names = [name for name in of_a_student(names) if not others & set(name.split("/")[:-1])]
     called = [name for name in names if name.rpartition("/")[2] == exercise.file_name]
     inside = [name for name in called if f"/{exercise.name}/" in f"/{name}"]
-    likely = [name for name in names if name.endswith(suffixes) and name.rpartition("/")[2] != NOTES]
+    likely = [name for name in names if name.endswith(suffixes)]
     for found in (inside, called, likely):
         if len(found) == 1:
             return found[0]
@@ -140,20 +135,14 @@ def chosen(names: list[str], exercise: Exercise, suffixes: tuple[str, ...]) -> s
     raise Missing(f"There is no {exercise.file_name}.")
 
 
-def beside(name: str) -> dict[str, str]:
-    """What else is read: the prediction in the same folder, and the progress in the one above."""
+def progress_of(name: str) -> str:
+    """Where the progress of the exercise with this file is, in the folder above its own; nowhere, where there is none above."""
     folder = name.rpartition("/")[0]
-    above = folder.rpartition("/")[0]
-    return {"notes": f"{folder}/{NOTES}".lstrip("/")} | ({"progress": f"{above}/{PROGRESS}".lstrip("/")} if folder else {})
+    return f"{folder.rpartition('/')[0]}/{PROGRESS}".lstrip("/") if folder else ""
 
 
 def suffixes_of(exercise: Exercise) -> tuple[str, ...]:
     return (Path(exercise.file_name).suffix, ".cu") if exercise.file_name.endswith(".cuh") else (Path(exercise.file_name).suffix,)
-
-
-def text_beside(what: str, name: str, data: bytes) -> str:
-    """A progress that is no text has no seed, and the kernel is judged all the same."""
-    return decoded(data, name) if what == "notes" else data[:MOST_BYTES].decode(errors="replace")
 
 
 def from_folder(submission: Submission, folder: Path, exercise: Exercise) -> None:
@@ -171,9 +160,9 @@ def from_folder(submission: Submission, folder: Path, exercise: Exercise) -> Non
         return
     submission.file = f"{folder.name}/{name}"
     submission.text = decoded(read(folder / name), name)
-    for what, file in beside(name).items():
-        if (folder / file).is_file():
-            setattr(submission, what, text_beside(what, file, read(folder / file)))
+    progress = progress_of(name)
+    if progress and (folder / progress).is_file():  # one that is no text has no seed, and the kernel is judged all the same
+        submission.progress = read(folder / progress).decode(errors="replace")
 
 
 def raise_it(error: OSError) -> None:
@@ -188,10 +177,10 @@ def from_zip(submission: Submission, path: Path, exercise: Exercise) -> None:
             submission.file = f"{path.name}/{name}"
             with archive.open(name) as file:
                 submission.text = decoded(file.read(MOST_BYTES + 1), name)
-            for what, other in beside(name).items():
-                if other in archive.namelist():
-                    with archive.open(other) as file:
-                        setattr(submission, what, text_beside(what, other, file.read(MOST_BYTES + 1)))
+            progress = progress_of(name)
+            if progress and progress in archive.namelist():
+                with archive.open(progress) as file:
+                    submission.progress = file.read(MOST_BYTES).decode(errors="replace")
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
         raise Unclear(f"{path.name} cannot be unpacked: {error}.") from None
 
@@ -215,10 +204,8 @@ def one(path: Path, exercise: Exercise) -> Submission:
     return submission
 
 
-def submissions_in(folder: Path, exercise: Exercise, single: bool = False) -> list[Submission]:
+def submissions_in(folder: Path, exercise: Exercise) -> list[Submission]:
     """A folder that holds the exercise's file itself, or folders of exercises, is one submission, as an autograder finds it."""
-    if single:
-        return [one(folder.resolve(), exercise)]
     try:
         entries = sorted(path for path in folder.iterdir() if not path.name.startswith((".", "__MACOSX")))
     except OSError as error:
@@ -331,22 +318,7 @@ def shares(verdict: exercises.Verdict, rows: list[dict] | None, kind: str, quest
     return earned
 
 
-def noted(notes: str, names: list[str], rows: list[dict] | None) -> tuple[float, str]:
-    """prediction.txt against what the emulator counted of the student's own kernel, in the first problem."""
-    if not rows or "counters" not in rows[0]:
-        return 0.0, "The kernel was not counted."
-    said, right = [], 0
-    given = dict(re.findall(r"^\s*(\w+)\s*=\s*([^#\n]+)", notes, re.M))
-    for name in names:
-        truth, value = rows[0]["counters"][name], None
-        with contextlib.suppress(ValueError):
-            value = exercises.product(given.get(name, "").strip())
-        right += value == truth
-        said.append(f"{name}: predicted {given.get(name, 'nothing').strip()}, counted {truth:,}")
-    return right / len(names), "\n".join(said)
-
-
-def judged(exercise: Exercise, submission: Submission, marks: dict[str, float], asked: list[str], ladder: CagedLadder) -> dict:
+def judged(exercise: Exercise, submission: Submission, marks: dict[str, float], ladder: CagedLadder) -> dict:
     ladder.rows, ladder.fate = None, ""
     exercises.run_ladder = ladder
     try:
@@ -356,24 +328,9 @@ def judged(exercise: Exercise, submission: Submission, marks: dict[str, float], 
         verdict = exercises.Verdict(False, "not_judged", str(error))
     earned = shares(verdict, ladder.rows, exercise.kind, len(exercise.data.get("question", [])) or 1)
     said = verdict.text if not verdict.passed or exercise.kind == "predict" else "Passed."
-    if asked:
-        earned["prediction"], told = noted(submission.notes, asked, ladder.rows)
-        said = f"{said.rstrip()}\n\n{told}"
     facets = {name: {"score": round(marks[name] * earned.get(name, 0.0), 2), "of": marks[name]} for name in FACETS if marks.get(name)}
     return {"score": round(sum(facet["score"] for facet in facets.values()), 2), "passed": verdict.passed, "reason": ladder.fate or verdict.reason,
             "marks": facets, "said": said.strip()[:MOST_SAID]}
-
-
-def with_speed(result: dict, race: speed.Race, text: str) -> dict:
-    """Of who has passed: its time is taken, and the marks for it are added."""
-    part, said = race.timed(text)
-    if part < 0:
-        race.prove()  # or the machine has failed, and not the submission
-    facet = result["marks"]["speed"]
-    marks = result["marks"] | {"speed": facet | {"score": round(facet["of"] * max(part, 0), 2)}}
-    return result | {"marks": marks, "score": round(sum(each["score"] for each in marks.values()), 2),
-                     "reason": "passed" if part == 1 else "slower" if part >= 0 else "not_timed",
-                     "said": f"{result['said']}\n\n{said}".strip()[:MOST_SAID]}
 
 
 def nothing_judged(reason: str, text: str, marks: dict[str, float]) -> dict:
@@ -384,8 +341,8 @@ def nothing_judged(reason: str, text: str, marks: dict[str, float]) -> dict:
 class Class:
     """Submissions, each judged in a process of its own, which is ended when it takes too long or too much."""
 
-    def __init__(self, exercise: Exercise, marks: dict[str, float], asked: list[str], ladder: CagedLadder):
-        self.exercise, self.marks, self.asked, self.ladder = exercise, marks, asked, ladder
+    def __init__(self, exercise: Exercise, marks: dict[str, float], ladder: CagedLadder):
+        self.exercise, self.marks, self.ladder = exercise, marks, ladder
 
     def _child(self, submission: Submission, answer: multiprocessing.connection.Connection) -> None:
         # Whatever ends the class ends this one, which then ends its cage.
@@ -394,7 +351,7 @@ class Class:
         cages.end_with_parent()
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_CPU, (120, resource.RLIM_INFINITY))  # of this one, which compares texts
-        answer.send_bytes(json.dumps(judged(self.exercise, submission, self.marks, self.asked, self.ladder)).encode())
+        answer.send_bytes(json.dumps(judged(self.exercise, submission, self.marks, self.ladder)).encode())
 
     def judge(self, submissions: list[Submission], jobs: int, told=lambda submission: None) -> None:
         fork = multiprocessing.get_context("fork")
@@ -437,7 +394,6 @@ class Graded:
     marks: dict[str, float]
     submissions: list[Submission]
     isolation: str
-    gpu: str
 
     @property
     def most(self) -> float:
@@ -454,7 +410,7 @@ class Assignment:
 
 def document(graded: Graded) -> dict:
     """No times and no dates in it: the same submissions give the same bytes."""
-    return {"exercise": graded.exercise.name, "of": graded.most, "isolation": graded.isolation, **({"gpu": graded.gpu} if graded.gpu else {}),
+    return {"exercise": graded.exercise.name, "of": graded.most, "isolation": graded.isolation,
             "submissions": [{"student": each.student, "file": each.file, "seed": each.seed, **each.result} for each in graded.submissions]}
 
 
@@ -495,38 +451,9 @@ def table_of_assignment(graded: list[Graded], points: float) -> str:
     return "\n".join(lines)
 
 
-def junit(exercise: Exercise, submissions: list[Submission]) -> str:
-    """A test a facet, as CI systems show them."""
-    suite = xml.Element("testsuite", name=exercise.name)
-    tests = failures = 0
-    for each in submissions:
-        for name, facet in each.result["marks"].items():
-            case = xml.SubElement(suite, "testcase", classname=printable(each.student), name=name)
-            tests += 1
-            if facet["score"] < facet["of"]:
-                failures += 1
-                xml.SubElement(case, "failure", message=each.result["reason"]).text = printable(each.result["said"])
-    suite.set("tests", str(tests))
-    suite.set("failures", str(failures))
-    xml.indent(suite)
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + xml.tostring(suite, encoding="unicode") + "\n"
-
-
 def printable(text: str) -> str:
-    """Neither XML nor a terminal takes control characters from strangers."""
+    """A terminal takes no control characters from strangers."""
     return "".join(character if character == "\n" or character.isprintable() else "?" for character in text)
-
-
-def gradescope(submission: Submission) -> dict:
-    result = submission.result
-    return shown_by_gradescope(result["score"], result["said"], result["marks"])
-
-
-def shown_by_gradescope(score: float, said: str, marks: dict[str, dict]) -> dict:
-    return {"score": score, "output": printable(said), "output_format": "text", "visibility": "visible",
-            "tests": [{"name": name, "score": facet["score"], "max_score": facet["of"],
-                       "status": "passed" if facet["score"] == facet["of"] else "failed"}
-                      for name, facet in marks.items()]}
 
 
 def table(submissions: list[Submission], marks: dict[str, float], most: float) -> str:
@@ -567,40 +494,10 @@ def assignment_called(typed: str) -> Assignment:
                       sum(mark["points"] for mark in found["mark"] if mark.get("from_exercises")))
 
 
-def marks_of(typed: str, exercise: Exercise, asked: list[str], timed: bool) -> dict[str, float]:
-    """The lecturer's own marks; nothing where the usual ones are meant."""
-    if exercise.kind == "predict":
-        if typed or asked or timed:
-            raise Usage("A predict exercise has marks for its numbers alone: leave --marks, --predict and --speed out.")
-        return {"prediction": 100}
-    if timed and not exercise.free:
-        raise Usage(f"In {exercise.name} who passes has the rung's own kernel, with its speed: leave --speed out. It is for climb and open exercises:"
-                    "  ./ladder learn list")
-    if not typed:
-        return {}
-    marks = {}
-    for part in typed.split(","):
-        name, _, value = part.partition("=")
-        if name not in FACETS or not re.fullmatch(r"\d{1,4}(\.\d+)?", value):
-            raise Usage(f"--marks takes NAME=NUMBER for {', '.join(FACETS)}, as in answers=50,races=20,counts=30; not '{part}'.")
-        marks[name] = float(value)
-    if not any(marks.values()):
-        raise Usage("--marks gives no marks at all.")
-    if bool(marks.get("prediction")) != bool(asked):
-        raise Usage("Marks for a prediction need what is to be predicted, and the other way round:\n"
-                    "  --marks answers=50,races=20,counts=20,prediction=10 --predict ldmatrix,barriers")
-    if bool(marks.get("speed")) != timed:
-        raise Usage("Marks for speed need --speed, and the other way round:\n"
-                    "  --marks answers=40,races=20,counts=20,speed=20 --speed")
-    return marks
-
-
-def usual_marks(given: set[str], asked: list[str], timed: bool = False) -> dict[str, float]:
+def usual_marks(given: set[str]) -> dict[str, float]:
     """Of 100. Facets that are right already in the file that everybody begins with earn nothing, and the others more."""
     kept = {name: most for name, most in MARKS.items() if name not in given} or {"counts": MARKS["counts"]}
-    aside = {name: most for name, most in ASIDE.items() if (timed if name == "speed" else asked)}
-    most = 100 - sum(aside.values())
-    return {name: round(most * part / sum(kept.values()), 2) for name, part in kept.items()} | aside
+    return {name: round(100 * part / sum(kept.values()), 2) for name, part in kept.items()}
 
 
 def starts(exercise: Exercise) -> list[Submission]:
@@ -629,9 +526,6 @@ def seeds_of(typed: str, submissions: list[Submission], exercise: Exercise, seed
     if seed:
         for each in submissions:
             each.seed = seed
-    elif typed == "names":
-        for each in submissions:
-            each.seed = each.student
     elif typed == "progress":
         for each in submissions:
             if each.problem or exercise.kind not in SEEDED:
@@ -644,7 +538,7 @@ def seeds_of(typed: str, submissions: list[Submission], exercise: Exercise, seed
         try:
             given = {row[0].strip(): row[1].strip() for row in csv.reader(Path(typed).read_text().splitlines()) if row}
         except (OSError, IndexError, UnicodeDecodeError) as error:
-            raise Usage(f"--seeds takes 'names', 'progress', or a file with a line STUDENT,SEED for each; {typed}: {error}") from None
+            raise Usage(f"--seeds takes 'progress', or a file with a line STUDENT,SEED for each; {typed}: {error}") from None
         missing = [each.student for each in submissions if each.student not in given]
         if missing:
             raise Usage(f"{typed} has no seed for {', '.join(missing[:5])}{' and more' if len(missing) > 5 else ''}.")
@@ -654,7 +548,7 @@ def seeds_of(typed: str, submissions: list[Submission], exercise: Exercise, seed
 
 def writable(*files: str) -> None:
     if files.count("-") > 1:
-        raise Usage("Only one of --json -, --csv -, --junit - and --gradescope - can have stdout.")
+        raise Usage("Only one of --json - and --csv - can have stdout.")
     for file in filter(None, files):
         if file == "-":
             continue
@@ -671,12 +565,11 @@ def write(file: str, text: str) -> None:
         Path(file).write_text(text)
 
 
-def jobs_and_memory(jobs: int | None, gib: float | None) -> tuple[int, int]:
+def jobs_and_memory(jobs: int | None) -> tuple[int, int]:
     """How many at once, and bytes for each. What all of them may hold must be there, or the system ends whom it likes."""
     available = cages.memory_available()
-    memory = int(gib * (1 << 30)) if gib else 0
-    jobs = jobs or min(os.cpu_count() or 1, max(1, available // (memory or LEAST_MEMORY)))
-    return jobs, memory or min(MOST_MEMORY, available // jobs)
+    jobs = jobs or min(os.cpu_count() or 1, max(1, available // LEAST_MEMORY))
+    return jobs, min(MOST_MEMORY, available // jobs)
 
 
 def toolchains(build: Path) -> list[Path]:
@@ -723,7 +616,7 @@ def prove(exercise: Exercise, ladder: CagedLadder) -> float:
     """The solution is judged first: who fails after that fails by the submission. In seconds, how long it took."""
     began = time.monotonic()
     solution = Submission("the solution", text=exercise.solution())
-    Class(exercise, MARKS, [], ladder).judge([solution], 1)
+    Class(exercise, MARKS, ladder).judge([solution], 1)
     if not solution.result["passed"]:
         raise exercises.NotHere(f"The solution itself does not pass here, so that nobody can be graded:\n{solution.result['said']}\n"
                                 f"  By itself:  ./ladder check {rungs.named(exercise.rung).number}")
@@ -736,27 +629,13 @@ def flags() -> argparse.ArgumentParser:
     parser.add_argument("--exercise", metavar="NAME", help="or its number; default: the one that DIR is named after")
     parser.add_argument("--assignment", default="", metavar="NUMBER", help="all exercises of one of course/assignments.md, and its points for them")
     parser.add_argument("--seeds", default="", metavar="FILE",
-                        help="lines STUDENT,SEED; or 'names': each one's seed is the name; or 'progress': it stands in each one's work/progress.json; "
-                             "default: no seeds")
+                        help="lines STUDENT,SEED; or 'progress': it stands in each one's work/progress.json; default: no seeds")
     parser.add_argument("--seed", default="", metavar="NAME", help="of a single submission, or one that all were given")
-    parser.add_argument("--marks", default="", metavar="NAME=N,..",
-                        help="default: " + ",".join(f"{name}={most}" for name, most in MARKS.items()) + ", without what is right from the start")
-    parser.add_argument("--predict", default="", metavar="COUNTER,..",
-                        help=f"counters that a student predicts of the own kernel, in {NOTES} beside it")
-    parser.add_argument("--speed", action="store_true",
-                        help=f"{ASIDE['speed']:g} of the marks for speed beside the rung's own kernel, in a climb or open exercise; exit code 77 "
-                             "without a GPU and nvcc")
     parser.add_argument("--json", default="", metavar="FILE", help="all of it; - is stdout")
     parser.add_argument("--csv", default="", metavar="FILE", help="a line for each student: the points, and the marks of each exercise")
-    parser.add_argument("--junit", default="", metavar="FILE", help="a test for each part of the marks")
-    parser.add_argument("--gradescope", default="", metavar="FILE", help="results.json, of a single submission, which DIR is")
     parser.add_argument("--at-least", type=float, metavar="N", help="exit code 1 if anybody has less")
     parser.add_argument("--require-isolation", action="store_true", help="exit code 2 where there is none")
     parser.add_argument("--jobs", type=int, metavar="N", help="submissions at once; default: one a core, fewer where memory is short")
-    parser.add_argument("--launch-seconds", type=float, metavar="S", help="for one launch of a kernel; default: 20, and more on a slow machine")
-    parser.add_argument("--seconds", type=float, metavar="S", help="for one submission; default: 60, and more on a slow machine")
-    parser.add_argument("--memory", type=float, metavar="GIB",
-                        help=f"for one submission; default {MOST_MEMORY >> 30}, or its share of what is available here, if that is less")
     return parser
 
 
@@ -770,31 +649,24 @@ def exercise_of(typed: argparse.Namespace) -> Exercise:
 
 
 def graded_in(exercise: Exercise, typed: argparse.Namespace) -> Graded:
-    asked = [name for name in typed.predict.split(",") if name]
-    marks = marks_of(typed.marks, exercise, asked, typed.speed)
-    submissions = submissions_in(typed.folder, exercise, bool(typed.gradescope))
+    predicts = exercise.kind == "predict"
+    submissions = submissions_in(typed.folder, exercise)
     seeds_of(typed.seeds, submissions, exercise, typed.seed)
-    writable(typed.json, typed.csv, typed.junit, typed.gradescope)
-
-    gpu = speed.gpu_here("The other marks need none: leave --speed out.") if typed.speed else None
-    jobs, memory = jobs_and_memory(typed.jobs, typed.memory)
+    writable(typed.json, typed.csv)
+    jobs, memory = jobs_and_memory(typed.jobs)
     limits = cages.Limits(seconds=900, memory=memory)
     ladder = CagedLadder(cage_for(exercise, limits, typed.require_isolation), 300)
-    if exercise.kind != "predict":
-        if asked and (unknown := set(asked) - counters_of(exercise, ladder)):
-            raise Usage(f"--predict: there is no counter {', '.join(sorted(unknown))}.")
+    if not predicts:
         took = prove(exercise, ladder)
         # A right kernel is never stopped because the machine is slow or busy: one launch of many may take what they all took.
-        ladder.launch_s = typed.launch_seconds or max(20, 4 * took)
-        ladder.cage.limits = dataclasses.replace(limits, seconds=typed.seconds or max(60, 8 * took))
-    race = None
-    if gpu:  # before anybody is graded in vain
-        race = speed.Race(exercise, gpu, ladder.cage, jobs_and_memory(1, typed.memory)[1])
-        race.prove()
-    if not marks:
+        ladder.launch_s = max(20, 4 * took)
+        ladder.cage.limits = dataclasses.replace(limits, seconds=max(60, 8 * took))
+    if predicts:
+        marks = {"prediction": 100.0}
+    else:
         begun = starts(exercise)
-        Class(exercise, MARKS, [], ladder).judge(begun, jobs)
-        marks = usual_marks({name for name in MARKS if all(each.result["marks"][name]["score"] for each in begun)}, asked, typed.speed)
+        Class(exercise, MARKS, ladder).judge(begun, jobs)
+        marks = usual_marks({name for name in MARKS if all(each.result["marks"][name]["score"] for each in begun)})
 
     def told(submission: Submission) -> None:
         left = sum(not each.result for each in submissions)
@@ -802,7 +674,7 @@ def graded_in(exercise: Exercise, typed: argparse.Namespace) -> Graded:
 
     given = {seed: exercises.normal(exercise.skeleton(seed)) for seed in {each.seed for each in submissions}}
     # Who hand in the same file are judged once, and named to each other.
-    first: dict[tuple[str, str, str], Submission] = {}
+    first: dict[tuple[str, str], Submission] = {}
     for each in submissions:
         if each.problem:
             each.result = nothing_judged("not_judged", each.problem, marks)
@@ -812,41 +684,30 @@ def graded_in(exercise: Exercise, typed: argparse.Namespace) -> Graded:
         elif exercises.normal(each.text) == given[each.seed]:
             each.result = nothing_judged("untouched", "It is the file that everybody begins with.", marks)
         else:
-            first.setdefault((each.text, each.notes, each.seed), each)
-    Class(exercise, marks, asked, ladder).judge(list(first.values()), jobs, told)
-    for each in first.values():  # one after the other, and nothing else beside it
-        if race and each.result["passed"]:
-            print(f"{printable(each.student)}: on the GPU", file=sys.stderr)
-            each.result = with_speed(each.result, race, each.text)
+            first.setdefault((each.text, each.seed), each)
+    Class(exercise, marks, ladder).judge(list(first.values()), jobs, told)
     for each in submissions:
-        if not each.problem and (each.text, each.notes, each.seed) in first:
+        if not each.problem and (each.text, each.seed) in first:
             same = [other.student for other in submissions if other is not each and not other.problem and other.text == each.text]
-            each.result = first[each.text, each.notes, each.seed].result | ({"same_as": same} if same else {})
+            each.result = first[each.text, each.seed].result | ({"same_as": same} if same else {})
 
-    return Graded(exercise, marks, submissions, ladder.cage.kind, race.gpu.name if race else "")
+    return Graded(exercise, marks, submissions, ladder.cage.kind)
 
 
 def main(arguments: list[str]) -> int:
-    typed = flags().parse_args(arguments)
-    try:
-        return grade(typed)
-    except (CourseError, rungs.RungsError) as error:
-        if typed.gradescope:  # which shows nothing to anybody without it
-            with contextlib.suppress(OSError):
-                write(typed.gradescope, json.dumps(shown_by_gradescope(0.0, f"Not graded.\n{error}", {}), indent=1) + "\n")
-        raise
+    return grade(flags().parse_args(arguments))
 
 
 def grade(typed: argparse.Namespace) -> int:
     if not typed.folder.is_dir():
         raise Usage(f"{typed.folder} is {'no folder' if typed.folder.exists() else 'not there'}; grade takes the folder of the submissions.")
-    if min(filter(None.__ne__, (typed.jobs, typed.memory, typed.seconds, typed.launch_seconds)), default=1) <= 0:
-        raise Usage("--jobs, --seconds, --launch-seconds and --memory are more than 0.")
+    if typed.jobs is not None and typed.jobs <= 0:
+        raise Usage("--jobs is more than 0.")
     if typed.seed and typed.seeds:
         raise Usage("--seed is one for all, and --seeds one for each: leave one of them out.")
     if typed.assignment:
-        if typed.exercise or typed.marks or typed.predict or typed.speed or typed.junit or typed.gradescope:
-            raise Usage("--assignment has its own exercises and points: leave --exercise, --marks, --predict, --speed, --junit and --gradescope out.")
+        if typed.exercise:
+            raise Usage("--assignment has its own exercises and points: leave --exercise out.")
         assignment = assignment_called(typed.assignment)
         graded = [graded_in(exercise, typed) for exercise in assignment.exercises]
         points, said = assignment.points, table_of_assignment(graded, assignment.points)
@@ -858,10 +719,7 @@ def grade(typed: argparse.Namespace) -> int:
 
     write(typed.json, json.dumps(whole, indent=1, ensure_ascii=False) + "\n")
     write(typed.csv, gradebook(graded, points))
-    write(typed.junit, junit(graded[0].exercise, graded[0].submissions) if typed.junit else "")
-    if typed.gradescope:
-        write(typed.gradescope, json.dumps(gradescope(graded[0].submissions[0]), indent=1) + "\n")
-    print(said, file=sys.stderr if "-" in (typed.json, typed.csv, typed.junit, typed.gradescope) else sys.stdout)
+    print(said, file=sys.stderr if "-" in (typed.json, typed.csv) else sys.stdout)
     unread = dict.fromkeys(f"NOT GRADED: {printable(each.student)}: {each.problem}" for of in graded for each in of.submissions if each.unread)
     for line in unread:
         print(line, file=sys.stderr)
@@ -872,11 +730,6 @@ def grade(typed: argparse.Namespace) -> int:
               "  What may lie in the folder: course/grading.md", file=sys.stderr)
     low = typed.at_least is not None and any(earned < typed.at_least for earned in points_of(graded, points).values())
     return FAILED if low or unread or nobody else DONE
-
-
-def counters_of(exercise: Exercise, ladder: CagedLadder) -> set[str]:
-    ran = ladder.plain("explain", exercise.rung, "--json", "-")
-    return set(json.loads(ran.stdout)[0]["counters"]) if ran.returncode == DONE else set()
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ class AClass(unittest.TestCase):
     def graded(self, folder: Path, *words: str) -> list[dict]:
         file = self.home / "marks.json"
         run = subprocess.run([sys.executable, "-B", "-m", "tools.course.grade", str(folder), "--exercise", self.exercise.name,
-                              "--json", str(file), "--junit", str(self.home / "marks.xml"), *words], capture_output=True, text=True)
+                              "--json", str(file), *words], capture_output=True, text=True)
         self.assertEqual(run.returncode, 0, run.stderr[-2000:])
         print(run.stdout)
         return json.loads(file.read_text())["submissions"]

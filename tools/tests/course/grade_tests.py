@@ -15,12 +15,11 @@ import sys
 import tempfile
 import time
 import unittest
-import xml.etree.ElementTree as xml
 import zipfile
 from pathlib import Path
 from unittest import mock
 
-from tools.course import cage as cages, exercises, grade, speed
+from tools.course import cage as cages, exercises, grade
 from tools.paths import ROOT
 from tools.tests.course import fake_class
 
@@ -28,8 +27,7 @@ BEST = cages.best  # which most tests need not look for
 
 FILL = exercises.Exercise(exercises.FOLDER / fake_class.EXERCISE)
 ALL = exercises.all_exercises()
-PREDICT, OPEN = (next(each for each in ALL if each.kind == kind) for kind in ("predict", "open"))
-GPU = speed.Gpu("Test card", 90, "/usr/bin/nvcc")
+PREDICT = next(each for each in ALL if each.kind == "predict")
 
 
 def compared(self: exercises.Exercise, text: str, shown_as: str) -> exercises.Verdict:
@@ -211,42 +209,6 @@ class Command(Commands):
         self.assertEqual(first.read_bytes(), again.read_bytes())
         self.assertEqual(first.read_bytes(), alone.read_bytes())
 
-    def test_junit_and_gradescope(self) -> None:
-        self.put("kernel.cuh", "wrong" + FILL.solution())
-        self.handed_in = self.handed_in.rename(self.home / "02a_swizzle")
-        files = [str(self.home / name) for name in ("j.xml", "g.json")]
-        self.grade("--junit", files[0], "--gradescope", files[1], "--marks", "answers=1,counts=2")
-        suite = xml.parse(files[0]).getroot()
-        self.assertEqual((suite.get("tests"), suite.get("failures")), ("2", "2"))
-        self.assertEqual([case.get("name") for case in suite], ["answers", "counts"])
-        results = json.loads(Path(files[1]).read_text())
-        self.assertEqual(results["score"], 0)
-        self.assertEqual([(test["max_score"], test["status"]) for test in results["tests"]], [(1, "failed"), (2, "failed")])
-        self.assertEqual(results["output_format"], "text")
-
-    def test_gradescope_is_told_why_nothing_was_judged(self) -> None:
-        file = self.home / "results.json"
-
-        def told(code: int = 1) -> dict:
-            self.grade("--exercise", "02a", "--gradescope", str(file), code=code)
-            return json.loads(file.read_text())
-
-        nothing = told()
-        self.assertEqual((nothing["score"], nothing["output"], nothing["output_format"]), (0, "There is no kernel.cuh.", "text"))
-        self.put("notes.md")
-        self.assertEqual(told(), nothing)
-        self.put("one/kernel.cuh")
-        self.assertEqual(told(0)["score"], 100)
-        self.put("two/kernel.cuh")
-        self.assertEqual(told()["output"], "Which one? one/kernel.cuh, two/kernel.cuh. Leave one of them.")
-        shutil.rmtree(self.handed_in / "two")
-        broken = mock.patch.object(exercises.Exercise, "_try", lambda *_: exercises.Verdict(False, "not_a_kernel", "no compiler"))
-        with broken, self.assertRaises(exercises.NotHere):
-            self.grade("--exercise", "02a", "--gradescope", str(file))
-        results = json.loads(file.read_text())
-        self.assertEqual((results["score"], results["tests"]), (0, []))
-        self.assertRegex(results["output"], r"(?s)^Not graded\..*no compiler")
-
     def test_an_empty_file_and_none(self) -> None:
         self.put("empty/kernel.cuh", "")
         self.put("nothing/readme.md")
@@ -306,31 +268,19 @@ class Command(Commands):
     def test_strangers_write_no_escapes_to_a_terminal(self) -> None:
         self.put("a\x1b[31mb/kernel.cuh")
         self.put("cyd/kernel.cuh", fake_class.with_code(FILL, "// mine"))
-        file = self.home / "j.xml"
-        out, errors = self.grade("--exercise", "02a", "--junit", str(file))
+        out, errors = self.grade("--exercise", "02a")
         self.assertNotIn("\x1b", out + errors)
-        self.assertEqual(len(xml.parse(file).getroot()), 2 * len(grade.MARKS))
-
-    def test_predictions(self) -> None:
-        self.put("ada/kernel.cuh")
-        self.put("ada/prediction.txt", "\ufeffmma = 2 * 4  # so\nbarriers = 3\n")
-        self.put("bob/kernel.cuh")
-        with mock.patch.object(grade, "counters_of", lambda *_: {"mma", "barriers"}):
-            out, _ = self.grade("--exercise", "02a", "--predict", "mma,barriers", "--json", "-")
-            self.assertIn("no counter mna", self.refused("--exercise", "02a", "--predict", "mna"))
-        ada, bob = json.loads(out)["submissions"]
-        self.assertEqual((ada["marks"]["prediction"], bob["marks"]["prediction"]["score"]), ({"score": 5.0, "of": 10}, 0))
-        self.assertIn("barriers: predicted 3, counted 64", ada["said"])
 
     def test_numbers_are_marked_each_for_itself(self) -> None:
         other = next(seed for seed in map(str, range(99)) if PREDICT.shape(seed) != PREDICT.shape("ada"))
         truth = PREDICT.truth("ada")
         self.put("ada/answers.txt", "".join(f"{name} = {number}\n" for name, number in truth.items()))
         self.put("bob/answers.txt", "".join(f"{name} = {number + (i == 0)}\n" for i, (name, number) in enumerate(PREDICT.truth("bob").items())))
-        out, _ = self.grade("--exercise", PREDICT.name, "--seeds", "names", "--json", "-")
+        seeds = self.home / "seeds.csv"
+        seeds.write_text("ada,ada\nbob,bob\n")
+        out, _ = self.grade("--exercise", PREDICT.name, "--seeds", str(seeds), "--json", "-")
         ada, bob = json.loads(out)["submissions"]
         self.assertEqual((ada["score"], bob["score"]), (100, round(100 * (len(truth) - 1) / len(truth), 2)))
-        seeds = self.home / "seeds.csv"
         seeds.write_text("ada,ada\n")
         self.assertIn("no seed for bob", self.refused("--exercise", PREDICT.name, "--seeds", str(seeds)))
         seeds.write_text(f"ada,{other}\nbob,ada\n")
@@ -350,7 +300,7 @@ class Command(Commands):
         self.assertIn("NOT GRADED: ada: Its first line", errors)
         shutil.rmtree(self.handed_in / "bob")
         self.assertEqual(json.loads(self.grade(*words, "--seed", other)[0])["submissions"][0]["reason"], "passed")
-        self.assertIn("leave one of them out", self.refused(*words, "--seed", other, "--seeds", "names"))
+        self.assertIn("leave one of them out", self.refused(*words, "--seed", other, "--seeds", "progress"))
         self.assertIn("NOBODY WAS JUDGED", self.grade(*words, code=1)[1])
 
     def test_seeds_out_of_progress(self) -> None:
@@ -380,8 +330,6 @@ class Command(Commands):
         self.assertIn("Did you mean 02a_swizzle?", self.refused("--exercise", "02a_swizle"))
         self.assertIn("Which exercise?", self.refused())
         self.assertIn("cannot be written", self.refused("--exercise", "02a", "--json", "/no/such/file"))
-        self.assertIn("as in answers=50", self.refused("--exercise", "02a", "--marks", "style=3"))
-        self.assertIn("--predict", self.refused("--exercise", "02a", "--marks", "prediction=3"))
         self.assertIn("can have stdout", self.refused("--exercise", "02a", "--json", "-", "--csv", "-"))
         self.assertIn("more than 0", self.refused("--exercise", "02a", "--jobs", "0"))
         self.handed_in /= "nowhere"
@@ -425,120 +373,6 @@ class Command(Commands):
             grade.main([str(self.handed_in), "--exercise", "02a"])
 
 
-class Speed(Commands):
-    """Marks for it, with the GPU's part played by what a kernel says of itself: `// rate: 0.9` of the rung's."""
-
-    def setUp(self) -> None:
-        super().setUp()
-        self.timed: list[str] = []
-        self.broken = False
-        for patch in (mock.patch.object(speed, "gpu_here", lambda _: GPU), mock.patch.object(speed.Race, "_compiled", self.compiled),
-                      mock.patch.object(speed.Race, "_raced", self.raced), mock.patch.object(exercises.Exercise, "_compare", self.right)):
-            patch.start()
-            self.addCleanup(patch.stop)
-
-    @staticmethod
-    def right(_exercise: exercises.Exercise, text: str, _shown_as: str) -> exercises.Verdict:
-        """Whatever does not say that it is wrong."""
-        kind = next((kind for kind in ("wrong_result", "emulator_report", "counts_differ", "above_target") if kind in text), "")
-        exercises.run_ladder.rows = [{"ok": not kind, "counters": {"mma": 8}, "max_err": 1e-4, "failures": [{"kind": kind}] if kind else []}]
-        return exercises.Verdict(not kind, kind or "passed", "compared")
-
-    @staticmethod
-    def compiled(_race: speed.Race, text: str) -> tuple[bytes, str]:
-        return (b"", "peer.cu: error") if "nvcc: no" in text else (text.encode(), "")
-
-    def raced(self, program: bytes) -> tuple[dict | None, str]:
-        text = program.decode()
-        self.timed.append(text)
-        rate = re.search(r"// rate: (\S+)", text)
-        if rate and rate[1] == "wrong" or self.broken:
-            self.broken = self.broken or "the card dies" in text
-            return None, "peer yours: wrong"
-        return {"lo": float(rate[1]) if rate else 1.0, "ratio": 9, "hi": 9}, ""
-
-    def open_class(self, **texts: str) -> dict[str, dict]:
-        for name, text in texts.items():
-            self.put(f"{name}/kernel.cuh", f"{text}\n")
-        self.put("mate/kernel.cuh", OPEN.skeleton())
-        out, _ = self.grade("--exercise", OPEN.name, "--speed", "--json", "-", "--jobs", "1")
-        document = json.loads(out)
-        self.assertEqual(document["gpu"], GPU.name)
-        self.assertEqual(document["of"], 100)
-        return {each["student"]: each for each in document["submissions"]}
-
-    def test_marks_by_the_lower_end_in_steps(self) -> None:
-        for lower_end, part in ((1.3, 1), (1, 1), (0.95, 1), (0.949, 0.75), (0.8, 0.75), (0.799, 0.5), (0.6, 0.5), (0.599, 0.25), (0.4, 0.25),
-                                (0.399, 0), (0, 0)):
-            self.assertEqual(speed.share(lower_end), part, lower_end)
-        marked = self.open_class(ada="// rate: 0.96", bob="// rate: 0.94", cyd="// rate: 0.1")
-        self.assertEqual({name: (each["marks"]["speed"], each["reason"], each["passed"]) for name, each in marked.items() if name != "mate"},
-                         {"ada": ({"score": 20, "of": 20}, "passed", True), "bob": ({"score": 15, "of": 20}, "slower", True),
-                          "cyd": ({"score": 0, "of": 20}, "slower", True)})
-        self.assertEqual([marked[name]["score"] for name in ("ada", "bob", "cyd", "mate")], [100, 95, 80, 0])
-        self.assertIn(f"at least 0.80 of {OPEN.rung} in the same run", marked["bob"]["said"])
-        self.assertNotIn("0.94", json.dumps(marked))  # a measured figure, which no second run has
-
-    def test_after_all_but_the_prediction(self) -> None:
-        self.assertEqual(grade.FACETS, ("answers", "races", "counts", "speed", "prediction"))
-        self.assertEqual(grade.usual_marks(set(), [], True), {"answers": 40, "races": 16, "counts": 24, "speed": 20})
-        self.assertEqual(grade.usual_marks(set(), ["mma"], True), {"answers": 35, "races": 14, "counts": 21, "speed": 20, "prediction": 10})
-        marked = self.open_class(ada="// wrong_result", bob="// emulator_report", cyd="// above_target", dee="// mine")
-        for name in ("ada", "bob", "cyd"):
-            self.assertEqual(marked[name]["marks"]["speed"]["score"], 0, name)
-        self.assertEqual([name for name, each in marked.items() if each["reason"] == "passed"], ["dee"])
-        self.assertEqual(self.timed, [OPEN.solution(), "// mine\n"])  # the rung against itself, and who has passed
-
-    def test_what_cannot_be_timed_and_a_card_that_fails(self) -> None:
-        marked = self.open_class(ada="// rate: wrong", bob="// nvcc: no", cyd="#ifdef __CUDACC__", dee="// fine")
-        self.assertEqual([(marked[name]["reason"], marked[name]["score"]) for name in ("ada", "bob", "cyd", "dee")],
-                         [("not_timed", 80)] * 3 + [("passed", 100)])
-        for name, told in (("ada", "peer yours: wrong"), ("bob", "peer.cu: error"), ("cyd", "'#ifdef'")):
-            self.assertIn(told, marked[name]["said"])
-        self.put("ada/kernel.cuh", "// rate: wrong\n// and the card dies\n")
-        with self.assertRaisesRegex(exercises.NotHere, "against itself"):
-            self.grade("--exercise", OPEN.name, "--speed")
-
-    def test_without_a_gpu_nobody_is_graded(self) -> None:
-        self.put("ada/kernel.cuh", "// mine\n")
-        file = self.home / "marks.json"
-        with mock.patch.object(speed, "gpu_here", side_effect=exercises.NotHere("no GPU")), self.assertRaisesRegex(exercises.NotHere, "no GPU"):
-            self.grade("--exercise", OPEN.name, "--speed", "--json", str(file))
-        self.assertEqual(file.read_text(), "")
-        run = subprocess.run([sys.executable, "-B", "-m", "tools.course.grade", str(self.handed_in), "--exercise", OPEN.name,
-                              "--speed"], capture_output=True, text=True, env=os.environ | {"PATH": "/nowhere"})
-        self.assertEqual(run.returncode, 77, run.stderr)
-        self.assertIn("leave --speed out", run.stderr)
-        with mock.patch.object(speed, "gpu_here", lambda _: speed.Gpu("Old card", 75, "nvcc")):
-            with self.assertRaisesRegex(exercises.NotHere, "needs sm_80, and Old card is sm_75"):
-                self.grade("--exercise", OPEN.name, "--speed")
-
-    def test_for_whom_it_is(self) -> None:
-        self.put("ada/kernel.cuh")
-        self.assertIn("climb and open", self.refused("--exercise", "02a", "--speed"))
-        self.assertIn("need --speed", self.refused("--exercise", OPEN.name, "--marks", "answers=50,speed=50"))
-        self.assertIn("the other way round", self.refused("--exercise", OPEN.name, "--marks", "answers=50", "--speed"))
-        self.assertIn("--speed out", self.refused("--exercise", PREDICT.name, "--speed"))
-        self.assertEqual(grade.marks_of("answers=50,speed=50", OPEN, [], True), {"answers": 50, "speed": 50})
-
-
-class SpeedText(unittest.TestCase):
-    def test_kernels_may_be_timed(self) -> None:
-        for exercise in ALL:
-            if exercise.free:
-                for text in (exercise.solution(), exercise.skeleton()):
-                    self.assertEqual(speed.unlike_the_emulated(text), "", exercise.name)
-        self.assertEqual(speed.unlike_the_emulated("// #if cudaMalloc\n/* static */ int a = 1'000; __device__ inline int f(int b) { return b; }"), "")
-
-    def test_what_is_another_kernel_on_the_gpu_or_remembers(self) -> None:
-        for text, odd in (("#ifdef __CUDACC__\n", "#ifdef"), ("  #  if 1\n", "#if"), ("int a = 1;\n#else\n", "#else"), ("cudaFree(0);", "cudaFree"),
-                          ("cuInit(0);", "cuInit"), ("int a = __CUDA_ARCH__;", "__CUDA_ARCH__"), ("static int calls;", "static"),
-                          ("__device__ f16 kept[9];", "__device__ f16 kept[9]"), ("__device__ int a = 1;", "__device__ int a"),
-                          ("__device__ int a{1};", "__device__ int a"), ("__constant__ int a;", "__constant__"), ("char c = 'a'; static int b;", "static"),
-                          ("int a = 1; // '\nstatic int b; // '", "static")):
-            self.assertEqual(speed.unlike_the_emulated(text), odd, text)
-
-
 def cages_that_run(program: Path) -> list[str]:
     """Their kinds. There may be none: for root in a folder that is closed to others, where bubblewrap cannot be used either."""
     kinds = [kind for kind in ("limits", "bubblewrap") if kind == "limits" or shutil.which("bwrap")]
@@ -548,58 +382,11 @@ def cages_that_run(program: Path) -> list[str]:
     return found
 
 
-class SpeedInEarnest(Folder):
-    """Through `compare` and both cages, on the fake GPU of harness/tests/fakes, with an nvcc that makes peers of Python."""
-
-    def test_a_race(self) -> None:
-        program = exercises.rungs.program().parent / "harness" / "tests" / "ladder_fake_gpu"
-        if not program.is_file():
-            self.skipTest("ladder_fake_gpu is not built")
-        self.home.chmod(0o755)
-        nvcc = self.home / "bin" / "nvcc"
-        nvcc.parent.mkdir()
-        shutil.copy(ROOT / "harness" / "tests" / "fakes" / "fake_nvcc.py", nvcc)
-        nvcc.chmod(0o755)
-        for patch in (mock.patch.object(exercises.rungs, "program", lambda: program),
-                      mock.patch.object(speed, "PROTOCOL", ("--n", "64", "--batch", "1", "--heads", "1", "--soak", "0.1", "--rounds", "4"))):
-            patch.start()
-            self.addCleanup(patch.stop)
-        for kind in cages_that_run(program):
-            cage = cages.Cage(kind, [], cages.Limits(seconds=600))
-            race = speed.Race(OPEN, speed.Gpu("Fake GPU", 90, str(nvcc)), cage, 1 << 30)
-            race.prove()
-            for says, part, told in (("1.1 minutes", 0.75, "at least 0.80"), ("9 minutes", 0, "less than 0.40"), ("wrong", -1, "wrong: row"),
-                                     ("dies", -1, "no more"), ("does not compile", -1, "\nkernel.cuh(1): error: does not"),
-                                     ("spies /etc/passwd", -1, "sees nothing" if cage.closed else "sees it")):
-                with self.subTest(says, cage=cage.kind):
-                    found, words = race.timed(f"// fake: {says}\n")
-                    self.assertEqual(found, part, words)
-                    self.assertIn(told, words)
-            boaster, _ = race._compiled("// fake: boasts\n")
-            self.assertEqual(race._raced(boaster)[0]["ratio"], 1)  # by the FLOPs of the problem, and not by its own
-            self.assertEqual([path for shared in speed.SHARED for path in Path(shared).glob("ladder-caged-*")], [])
-
-    def test_what_a_cage_shows_of_a_gpu(self) -> None:
-        devices = ["/dev/nvidia0", "/dev/nvidiactl"]
-        with mock.patch.object(cages.glob, "glob", lambda pattern: devices if pattern == "/dev/nvidia*" else []), \
-             mock.patch.object(cages.subprocess, "Popen") as started, mock.patch.dict(os.environ, CUDA_VISIBLE_DEVICES="1", LADDER_TOKEN="secret"):
-            for gpu in (True, False):
-                cages.Cage("bubblewrap", [], gpu=gpu).start(["true"])
-        with_gpu, without = (" ".join(call.args[0]) for call in started.call_args_list)
-        for shown in ("--dev-bind-try /dev/nvidia0 /dev/nvidia0", "--dev-bind-try /dev/nvidiactl", "--ro-bind-try /sys /sys"):
-            self.assertIn(shown, with_gpu)
-            self.assertNotIn(shown, without)
-        self.assertEqual([sorted(call.kwargs["env"]) for call in started.call_args_list],
-                         [["CUDA_VISIBLE_DEVICES", "LC_ALL", "PATH", "TMPDIR"], ["LC_ALL", "PATH", "TMPDIR"]])
-
-
 class Pages(unittest.TestCase):
-    def test_the_steps_of_speed_are_those_of_the_page(self) -> None:
+    def test_the_marks_are_those_of_the_page(self) -> None:
         page = (ROOT / "course" / "grading.md").read_text()
-        rows = re.findall(r"^\| at least (0\.\d+) \| ([^|]+) \|$", page, re.M)
-        parts = {"all": 1, "three quarters": 0.75, "half": 0.5, "a quarter": 0.25}
-        self.assertEqual([(float(least), parts[part]) for least, part in rows], list(speed.STEPS))
-        self.assertEqual(re.findall(r"^\| (?:\d+ )?(answers|races|counts|speed|prediction)\b", page, re.M), list(grade.FACETS))
+        marks = {name: int(most) for most, name in re.findall(r"^\| (\d+) (\w+) \|", page, re.M)}
+        self.assertEqual(marks, grade.MARKS)
 
     def test_every_command_of_the_pages_is_one(self) -> None:
         commands = [re.split("[#`]", line.split("ladder grade ", 1)[1])[0].strip() for name in ("grading.md", "assignments.md", "workflow.yml")
@@ -610,8 +397,7 @@ class Pages(unittest.TestCase):
             if typed.assignment:
                 grade.assignment_called(typed.assignment)
                 continue
-            exercise = grade.exercise_called(typed.exercise)
-            grade.marks_of(typed.marks, exercise, list(filter(None, typed.predict.split(","))), typed.speed)
+            grade.exercise_called(typed.exercise)
 
     def test_the_workflow_keeps_the_build_whatever_the_kernel_does(self) -> None:
         text = (ROOT / "course" / "workflow.yml").read_text()
@@ -627,7 +413,7 @@ class Pages(unittest.TestCase):
         said = {f"too_much_{what}" for what in re.findall(r'stopped = "(\w+)"', code)}
         for line in re.findall(r"^.*(?:Verdict\(|nothing_judged\(|\"reason\": \"|return \"\w+\", ).*$", code, re.M):
             said |= {name for name in re.findall(r'"([a-z]+(?:_[a-z]+)*)"', line) if name not in ("passed", "reason")}
-        self.assertGreater(len(said), 15)
+        self.assertGreater(len(said), 12)
         self.assertEqual(explained, said)
 
 
@@ -654,10 +440,10 @@ class Marks(unittest.TestCase):
         self.assertEqual(set(grade.shares(exercises.Verdict(True, "passed", ""), None, "fill", 1).values()), {0})
 
     def test_what_is_given_earns_nothing(self) -> None:
-        self.assertEqual(grade.usual_marks(set(), []), {"answers": 50, "races": 20, "counts": 30})
-        self.assertEqual(grade.usual_marks({"answers", "races"}, []), {"counts": 100})
-        self.assertEqual(grade.usual_marks({"answers"}, ["mma"]), {"races": 36, "counts": 54, "prediction": 10})
-        self.assertEqual(grade.usual_marks({"answers", "races", "counts"}, []), {"counts": 100})
+        self.assertEqual(grade.usual_marks(set()), {"answers": 50, "races": 20, "counts": 30})
+        self.assertEqual(grade.usual_marks({"answers", "races"}), {"counts": 100})
+        self.assertEqual(grade.usual_marks({"answers"}), {"races": 40, "counts": 60})
+        self.assertEqual(grade.usual_marks({"answers", "races", "counts"}), {"counts": 100})
         for exercise in ALL:
             if exercise.kind == "hunt":
                 self.assertEqual({each.text for each in grade.starts(exercise)}, {exercise.with_bug(i) for i in range(len(exercise.data["bug"]))})
@@ -695,9 +481,9 @@ class Memory(unittest.TestCase):
         self.assertGreater(self.available(), 0)
 
     def test_what_each_may_have(self) -> None:
-        def shares(available: float, cores: int, jobs: int | None = None, gib: float | None = None) -> tuple[int, float]:
+        def shares(available: float, cores: int, jobs: int | None = None) -> tuple[int, float]:
             with mock.patch.object(cages, "memory_available", lambda: int(available * self.GIB)), mock.patch.object(os, "cpu_count", lambda: cores):
-                count, memory = grade.jobs_and_memory(jobs, gib)
+                count, memory = grade.jobs_and_memory(jobs)
             return count, memory / self.GIB
 
         self.assertEqual(shares(64, 8), (8, 3))
@@ -705,8 +491,6 @@ class Memory(unittest.TestCase):
         self.assertEqual(shares(2, 16), (4, 0.5))
         self.assertEqual(shares(0.25, 16), (1, 0.25))
         self.assertEqual(shares(3.5, 2, jobs=7), (7, 0.5))
-        self.assertEqual(shares(3.5, 2, gib=3), (1, 3))
-        self.assertEqual(shares(3.5, 2, jobs=4, gib=3), (4, 3))  # who says both means it
 
     def test_whom_the_system_kills(self) -> None:
         def reason(code: int, said: str = "", stopped: str = "") -> str:
@@ -837,7 +621,7 @@ class Interrupted(Folder):
                   "grade.judged = lambda *_: held.run(['sleep', sys.argv[1]])\n"
                   f"fill = exercises.Exercise(exercises.FOLDER / '{fake_class.EXERCISE}')\n"
                   "print('begun', flush=True)\n"
-                  "grade.Class(fill, {}, [], grade.CagedLadder(held, 1)).judge([grade.Submission('ada')], 1, print)\n")
+                  "grade.Class(fill, {}, grade.CagedLadder(held, 1)).judge([grade.Submission('ada')], 1, print)\n")
         for number, how in enumerate((signal.SIGINT, signal.SIGKILL)):
             sleeps = f"{700 + number}.{os.getpid()}"  # nobody else's
             running = subprocess.Popen([sys.executable, "-c", script, sleeps], cwd=ROOT, stdout=subprocess.PIPE,
@@ -872,8 +656,8 @@ class InEarnest(Folder):
         for member in found.values():
             self.put(f"{member.student}/kernel.cuh", member.text)
         file = self.home / "marks.json"
-        run = subprocess.run([sys.executable, "-B", "-m", "tools.course.grade", str(self.handed_in), "--exercise", "02a", "--marks",
-                              "counts=100", "--json", str(file)], capture_output=True, text=True)
+        run = subprocess.run([sys.executable, "-B", "-m", "tools.course.grade", str(self.handed_in), "--exercise", "02a",
+                              "--json", str(file)], capture_output=True, text=True)
         self.assertEqual(run.returncode, 0, run.stderr)
         marked = json.loads(file.read_text())
         for each in marked["submissions"]:
