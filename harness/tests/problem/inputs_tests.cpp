@@ -153,6 +153,24 @@ TEST_CASE("sinks: of nearly all queries key 0 scores highest, on average as far 
   }
 }
 
+TEST_CASE("trained: nearly every query likes one of the nearest keys best") {
+  const Shape shape{.batch = 1, .heads = 4, .n = 512, .d = 128, .causal = true};
+  const Inputs inputs = make_inputs(InputKind::trained, shape, 1);
+  for (int head = 0; head < shape.heads; ++head) {
+    const int64_t first = int64_t{head} * shape.n;
+    const auto like = [&](int query, int key) {
+      return dot(inputs.half("Q"), first + query, inputs.half("K"), first + key, shape.d);
+    };
+    int near = 0;
+    for (int query = shape.n / 2; query < shape.n; ++query) {
+      int best = 0;
+      for (int key = 1; key <= query; ++key) best = like(query, key) > like(query, best) ? key : best;
+      near += query - best < 128;
+    }
+    CHECK(near > shape.n / 2 * 7 / 8);
+  }
+}
+
 TEST_CASE("negative_rows: no score's exponential is a normal f32") {
   const Inputs inputs = make_inputs(InputKind::negative_rows, SHAPE, 1);
   for (int query = 0; query < SHAPE.n; ++query) {
