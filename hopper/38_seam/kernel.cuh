@@ -359,7 +359,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     }
     __syncwarp();  // for ptxas: a warp that diverges here would count as diverged in the next loop, which costs 5 %
   };
-  const auto release_Q = [&](int round) {  // O has left
+  const auto release_Q = [&](int round) {
     if (lane == 0 && round >= 0) {
       cp_async_bulk_wait_read<0>();  // safe to overwrite or to end: shared memory has been read
       mbarrier_arrive(Q.empty_of(round));
