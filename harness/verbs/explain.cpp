@@ -174,36 +174,26 @@ Status write_trace(const std::string& file, const Stage& stage, const Variant& v
 
 }  // namespace
 
-Result<ExitCode> explain_verb(const Options& options) {
-  if (!options.trace.empty() && (options.stages.size() != 1 || options.n.size() > 1)) {
-    return failure(ExitCode::usage,
-                   "--trace follows one stage at one N, for example:  ./ladder explain 03 --trace kvpipe.json");
-  }
-  if (options.on == Where::gpu) {
-    if (!options.trace.empty()) {
-      return failure(ExitCode::usage, "--trace comes from the emulator. Leave --on gpu out.");
-    }
-    return explain_on_gpu(options);
-  }
-  std::FILE* out = table_stream(options);
+Result<ExitCode> explain(const ExplainRequest& request) {
+  std::FILE* const out = request.out;
   bool ok = true, first = true;
   nlohmann::ordered_json explanations = nlohmann::ordered_json::array();
-  for (const Shape& shape : shapes_for(options, EMULATOR_SHAPE)) {
+  for (const Shape& shape : request.shapes) {
     std::optional<Problem> problem;                // of this shape, for all stages
     std::map<const Stage*, CheckResult> emulated;  // a stage is explained, and then compared with
     const auto emulate = [&](const Stage& stage) -> const CheckResult& {
-      if (!problem) problem = make_problem(shape, InputKind::normal, options.seed);
+      if (!problem) problem = make_problem(shape, InputKind::normal, request.seed);
       const auto known = emulated.find(&stage);
       if (known != emulated.end()) return known->second;
       return emulated.emplace(&stage, check_on_emulator(stage, stage.variants.front(), *problem)).first->second;
     };
-    for (const Stage* stage : options.stages) {
+    for (const Stage* stage : request.stages) {
       const Variant& variant = stage->variants.front();
       if (auto status = supports(*stage, variant, shape); !status) return tl::make_unexpected(status.error());
       if (auto status = fits_host_memory(shape, variant.workspace_at(shape)); !status) {
         return tl::make_unexpected(status.error());
       }
-      if (options.verb != Verb::try_file) {  // whose reader knows the idea, and has the check's JSON
+      if (!request.counts_only) {
         fmt::print(out, "{}{}\n\n", std::exchange(first, false) ? "" : "\n\n", stage->name);
         print_paragraph(out, "Idea", stage->idea);
         print_paragraph(out, "Before", stage->limit);
@@ -225,17 +215,36 @@ Result<ExitCode> explain_verb(const Options& options) {
       }
       ok = ok && result.ok;
       explanations.push_back(explanation(*stage, variant, result));
-      if (!options.trace.empty()) {
-        if (auto status = write_trace(options.trace, *stage, variant, *problem); !status) {
+      if (!request.trace.empty()) {
+        if (auto status = write_trace(request.trace, *stage, variant, *problem); !status) {
           return tl::make_unexpected(status.error());
         }
       }
     }
   }
-  if (!options.json.empty() && options.verb != Verb::try_file) {
-    if (auto status = write_document(options.json, explanations); !status) return tl::make_unexpected(status.error());
+  if (!request.json.empty()) {
+    if (auto status = write_document(request.json, explanations); !status) return tl::make_unexpected(status.error());
   }
   return ok ? ExitCode::done : ExitCode::check_failed;
+}
+
+Result<ExitCode> explain_verb(const Options& options) {
+  if (!options.trace.empty() && (options.stages.size() != 1 || options.n.size() > 1)) {
+    return failure(ExitCode::usage,
+                   "--trace follows one stage at one N, for example:  ./ladder explain 03 --trace kvpipe.json");
+  }
+  if (options.on == Where::gpu) {
+    if (!options.trace.empty()) {
+      return failure(ExitCode::usage, "--trace comes from the emulator. Leave --on gpu out.");
+    }
+    return explain_on_gpu(options);
+  }
+  return explain({.stages = options.stages,
+                  .shapes = shapes_for(options, EMULATOR_SHAPE),
+                  .seed = options.seed,
+                  .out = table_stream(options),
+                  .json = options.json,
+                  .trace = options.trace});
 }
 
 }  // namespace ladder

@@ -37,7 +37,6 @@ struct Options {
 
   std::string file, like;  // try: a kernel, and the stage that it was said to stand for; it is in `stages`
   bool sealed = false;     // try: its JSON stands between two copies of the word on standard input
-  std::string seal;        // that word
 
   // check
   bool quick = false;             // a few problems on the emulator, not all
@@ -45,7 +44,6 @@ struct Options {
   bool answers_only = false;      // counts may be what they are
   bool first_failure = false;     // a stage's check ends with a wrong answer
   std::optional<double> timeout;  // seconds for one launch with its inputs and reference
-  bool may_loop = false;          // without one, a launch is stopped all the same when it is far beyond its work
 
   std::string csv, json, trace;  // a file, "-" for standard output, or empty; known to be writable
 

@@ -393,24 +393,30 @@ Result<ExitCode> try_verb(const Options& options) {
   const auto stage = stage_for(options, *text);
   if (!stage) return tl::make_unexpected(stage.error());
   if (auto status = check_words(options.file, *text); !status) return tl::make_unexpected(status.error());
-  Options as_stage = options;
+  std::string seal;
   if (options.sealed) {  // read before the kernel is there to read it
-    std::getline(std::cin, as_stage.seal);
-    if (as_stage.seal.empty() || options.json != "-") {
+    std::getline(std::cin, seal);
+    if (seal.empty() || options.json != "-") {
       return failure(ExitCode::usage, "--sealed takes a secret on standard input, and --json - for what it seals.");
     }
   }
   if (auto status = replace(**stage, options.file); !status) return tl::make_unexpected(status.error());
 
-  as_stage.stages = {*stage};
-  as_stage.stages_named = true;
-  as_stage.on = Where::cpu;
-  as_stage.first_failure = true;
-  as_stage.may_loop = true;
-  fmt::print(table_stream(options), "{} in the place of {}\n", options.file, (*stage)->name);
-  const auto checked = check_verb(as_stage);
+  CheckRequest request = check_request(options);
+  request.subjects = {{*stage, &(*stage)->variants.front(), std::string((*stage)->name)}};
+  request.named = true;
+  request.on = Where::cpu;
+  request.choice.first_failure = true;
+  request.choice.may_loop = true;
+  request.seal = seal;
+  fmt::print(request.out, "{} in the place of {}\n", options.file, (*stage)->name);
+  const auto checked = check(request);
   if (!checked || *checked != ExitCode::done || options.sealed) return checked;
-  const auto explained = explain_verb(as_stage);
+  const auto explained = explain({.stages = {*stage},
+                                  .shapes = request.emulator_shapes,
+                                  .seed = options.seed,
+                                  .counts_only = true,
+                                  .out = request.out});
   return explained ? checked : explained;
 }
 

@@ -27,7 +27,7 @@ class Stopwatch {
 };
 
 CheckResult start_result(const Stage& stage, const Variant& variant, const Shape& shape, std::string_view inputs,
-                         Backend backend) {
+                         Place backend) {
   CheckResult result;
   result.stage = stage.name;
   result.variant = variant.label;
@@ -154,9 +154,15 @@ void judge_against_baseline(CheckResult& result, const Problem& problem, size_t 
   const bool number_expected = std::isfinite(worst.expected);
   if (!worst.within() && !(std::isnan(worst.max_err) && !result.failures.empty())) {
     const std::string place = view.place(worst.row, worst.column);
+    const ElementInfo& element = info(output.spec().element);
+    const bool ran_out = number_expected && std::abs(worst.got) >= element.largest;
+    const std::string range =
+        ran_out ? fmt::format("; {} goes to {:g} and no further, so the output or a weight has left its range",
+                              element.name, element.largest)
+                : "";
     fail(result, number_expected && std::isnan(worst.got) ? FailureKind::nan_output : FailureKind::wrong_result,
-         number_expected ? fmt::format("max error {:.2e} above the tolerance {:.2e} at {}: {:.6g} instead of {:.6g}",
-                                       worst.max_err, worst.tolerance, place, worst.got, worst.expected)
+         number_expected ? fmt::format("max error {:.2e} above the tolerance {:.2e} at {}: {:.6g} instead of {:.6g}{}",
+                                       worst.max_err, worst.tolerance, place, worst.got, worst.expected, range)
                          : fmt::format("{:.6g} at {}, where the inputs' NaN and infinities make {:.6g} of the formula",
                                        worst.got, place, worst.expected));
   } else if (!worst.rms_within() && !std::isnan(worst.rms)) {
@@ -303,8 +309,8 @@ bool is_worse(double error, double tolerance, double than, double its_tolerance)
   return !std::isnan(than) && !(error * its_tolerance <= than * tolerance);
 }
 
-std::string_view to_string(Backend backend) {
-  return backend == Backend::gpu ? "gpu" : "emulator";
+std::string_view to_string(Place backend) {
+  return backend == Place::gpu ? "gpu" : "emulator";
 }
 
 std::string_view to_string(FailureKind kind) {
@@ -446,7 +452,8 @@ void judge_again(CheckResult& launch, const Stage& stage, const Variant& variant
 Problem answered(CheckResult& launch, const Variant& variant, const Problem& question, const EmulatorRun& run) {
   const std::vector<int64_t> written = written_rows(question, run.outputs.at(0));
   const uint64_t blocks = run.counters.blocks - run.counters.idle_blocks;
-  const uint64_t fewest = std::max<uint64_t>(1, blocks * static_cast<uint64_t>(variant.tile.br));
+  const auto rows = static_cast<uint64_t>(question.shape.batch_heads() * question.shape.n);
+  const uint64_t fewest = std::clamp<uint64_t>(blocks * static_cast<uint64_t>(variant.tile.br), 1, rows);
   if (written.size() < fewest) {
     fail(launch, FailureKind::unwritten_output,
          fmt::format("{} blocks have written to {} queries, where {} are theirs at least", blocks, written.size(),
@@ -466,18 +473,23 @@ Problem answered(CheckResult& launch, const Variant& variant, const Problem& que
 std::vector<CheckResult> check_sets_on_emulator(const Stage& stage, const Variant& variant, const Problem& problem,
                                                 const emulator::Options& options, bool both_builds) {
   const Stopwatch watch;
-  CheckResult launch = start_result(stage, variant, problem.launched(), "", Backend::emulator);
+  CheckResult launch = start_result(stage, variant, problem.launched(), "", Place::emulator);
   EmulatorRun run;
   if (variant.on_emulator == nullptr) {
     fail(launch, FailureKind::launch_failed, "this variant has no emulated build");
   } else {
     run = run_on_emulator(stage, variant, problem, options);
     if (problem.far_heads > 0 && !run.stopped && has_unwritten(run.outputs)) {
-      // A kernel may take heads in turn instead of one after the other.
-      emulator::Options in_turn = options;
+      // A kernel may take heads in turn instead of one after the other, or some of them in each of several launches.
+      emulator::Options in_turn = options, in_launches = options;
       in_turn.interleaved = true;
-      EmulatorRun other = run_on_emulator(stage, variant, problem, in_turn);
-      if (!has_unwritten(other.outputs)) run = std::move(other);
+      in_launches.slices = static_cast<uint64_t>(std::max(2, problem.far_heads / 8));
+      for (const emulator::Options& other_way : {in_turn, in_launches}) {
+        EmulatorRun other = run_on_emulator(stage, variant, problem, other_way);
+        if (has_unwritten(other.outputs)) continue;
+        run = std::move(other);
+        break;
+      }
     }
     launch.counters = run.counters;
     judge_emulator_run(launch, run);
@@ -516,7 +528,7 @@ CheckResult check_on_emulator(const Stage& stage, const Variant& variant, const 
 std::vector<CheckResult> check_sets_on_gpu(const Stage& stage, const Variant& variant, const Problem& problem,
                                            GpuProblem& problem_on_gpu, const Tensor& naive) {
   const Stopwatch watch;
-  CheckResult launch = start_result(stage, variant, problem.launched(), "", Backend::gpu);
+  CheckResult launch = start_result(stage, variant, problem.launched(), "", Place::gpu);
   Tensors outputs;
   const auto run = [&]() -> Status {
     if (const Status status = problem_on_gpu.poison_output(); !status) return status;
@@ -568,7 +580,7 @@ CheckResult check_on_gpu(const Stage& stage, const Variant& variant, const Probl
 }
 
 std::vector<CheckResult> check_properties(const Stage& stage, const Variant& variant, const Shape& shape, uint64_t seed,
-                                          Backend backend) {
+                                          Place backend) {
   const Stopwatch watch;
   const Run on_emulator = [&](const Inputs& inputs) -> Result<Tensor> {
     return run_on_emulator(stage, variant, {shape, {InputKind::normal}, seed, inputs, {}}).outputs.at(0);
@@ -579,7 +591,7 @@ std::vector<CheckResult> check_properties(const Stage& stage, const Variant& var
     if (const Status status = problem->run(variant); !status) return tl::make_unexpected(status.error());
     return problem->read_output(formula_of(shape).outputs(shape).front().name);
   };
-  const auto properties = check_properties_of(backend == Backend::gpu ? on_gpu : on_emulator, shape, seed);
+  const auto properties = check_properties_of(backend == Place::gpu ? on_gpu : on_emulator, shape, seed);
   std::vector<CheckResult> results;
   if (!properties) {
     CheckResult result = start_result(stage, variant, shape, "properties", backend);

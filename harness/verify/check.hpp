@@ -15,8 +15,8 @@
 
 namespace ladder {
 
-enum class Backend { emulator, gpu };
-std::string_view to_string(Backend backend);
+enum class Place { emulator, gpu };
+std::string_view to_string(Place backend);
 
 // Stable: the wrong kernels of the test-suite are matched by these.
 enum class FailureKind {
@@ -68,7 +68,7 @@ bool is_worse(double error, double tolerance, double than, double its_tolerance)
 
 struct CheckResult {
   std::string stage, variant;
-  Backend backend = Backend::emulator;
+  Place backend = Place::emulator;
   Shape shape;
   std::string inputs;  // name of the InputKind, or of the property
   bool ok = false;
@@ -106,6 +106,6 @@ CheckResult check_on_gpu(const Stage& stage, const Variant& variant, const Probl
 // All of a stage's properties on one back end, at one small shape: a result for each. On the GPU, the first failure to
 // run ends the list.
 std::vector<CheckResult> check_properties(const Stage& stage, const Variant& variant, const Shape& shape, uint64_t seed,
-                                          Backend backend);
+                                          Place backend);
 
 }  // namespace ladder

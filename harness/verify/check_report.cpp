@@ -66,6 +66,26 @@ std::string list_of_counts(const std::map<std::string_view, int>& counts) {
   return text;
 }
 
+// What the lengths of those that fail say of the cause, beside the inputs that it was met with.
+std::string about_length(const CheckLine& line, const Failure& cause) {
+  std::map<int, std::pair<size_t, size_t>> by_length;  // of how many, how many have met it
+  for (const CheckResult& result : line.results) {
+    auto& [met, all] = by_length[result.shape.n];
+    met += std::ranges::any_of(result.failures, [&](const Failure& failure) { return same_fault(failure, cause); });
+    ++all;
+  }
+  std::vector<int> lengths;
+  bool whole = true;  // all results of a length, or none
+  for (const auto& [n, counts] : by_length) {
+    whole &= counts.first == 0 || counts.first == counts.second;
+    if (counts.first > 0) lengths.push_back(n);
+  }
+  if (!whole || lengths.size() == by_length.size()) return "";
+  return fmt::format(
+      "  All that was tried at N={} meets it, and nothing at the other {} lengths: the length may be the cause.\n",
+      fmt::join(lengths, ", "), by_length.size() - lengths.size());
+}
+
 const CheckResult& worst_of(const CheckLine& line) {
   const CheckResult* worst = &line.results.front();
   for (const CheckResult& result : line.results) {
@@ -152,6 +172,7 @@ std::string explain_failures(const CheckLine& line) {
   text += others > 0 ? fmt::format(", and the same in {} of {} other results.\n", others, line.results.size() - 1)
           : line.results.size() > 1 ? " alone.\n"
                                     : ".\n";
+  text += about_length(line, *cause);
 
   std::map<std::string_view, int> effects;
   for (const CheckResult& result : line.results) {
@@ -173,10 +194,10 @@ void print(const CheckReport& report, std::FILE* out) {
     const CheckResult& worst = worst_of(line);
     double seconds = 0;
     for (const CheckResult& result : line.results) seconds += result.seconds;
-    const bool right = line.answers_right(), counted = line.backend == Backend::emulator;
+    const bool right = line.answers_right(), counted = line.backend == Place::emulator;
     wrong += !right;
     differ += right && !line.counts_right();
-    table.add({line.name, line.backend == Backend::gpu ? "gpu" : "cpu", fmt::format("{}", line.results.size()),
+    table.add({line.name, line.backend == Place::gpu ? "gpu" : "cpu", fmt::format("{}", line.results.size()),
                fmt::format("{:.1e} of {:.1e} {}", worst.max_err, worst.tolerance, worst.inputs),
                verdict_word(right, out), !counted || !right ? "" : count_word(line.counts_right(), out),
                fmt::format("{:.2f} s", seconds)});

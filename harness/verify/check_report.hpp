@@ -12,7 +12,7 @@ namespace ladder {
 // All results of one variant at one shape on one back end: a line of the table.
 struct CheckLine {
   std::string name;  // of the stage, with its variant where several are checked
-  Backend backend;
+  Place backend;
   Shape shape;
   std::vector<CheckResult> results;
   size_t problems = 0;    // launches that these are from

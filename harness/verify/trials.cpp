@@ -21,7 +21,7 @@ constexpr int LONG_WALK = 67;         // tiles
 constexpr int FAR_WALK = 65536 + 29;  // keys
 
 // The shortest length from `least` on that the variant takes, of at least `tiles` key tiles.
-int supported_length(const Stage& stage, const Variant& variant, Shape shape, int least, int tiles = 0) {
+int supported_length(const Stage&, const Variant& variant, Shape shape, int least, int tiles = 0) {
   const int tile = std::max(1, variant.tile.bc);
   for (shape.n = std::max(least, tile * tiles); !takes(variant, shape); ++shape.n) {
     if (shape.n > least + (1 << 16)) return 0;  // no length at all: the shape's d, say, which another check refuses

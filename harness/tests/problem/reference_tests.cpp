@@ -326,7 +326,7 @@ TEST_CASE("on normal inputs the tolerance is within an order of f16's own roundi
 }
 
 TEST_CASE("all rows are taken up to 2^30 multiply-adds of Q K^T, and one more column makes it a sample") {
-  for (const Shape shape :
+  for (const Shape& shape :
        {Shape{.n = 1, .d = 1}, Shape{.batch = 2, .heads = 3, .n = 100, .d = 40},
         Shape{.batch = 1, .heads = 1, .n = 4096, .d = 64}, Shape{.batch = 8, .heads = 8, .n = 512, .d = 64}}) {
     INFO(to_string(shape));
@@ -342,7 +342,7 @@ TEST_CASE("all rows are taken up to 2^30 multiply-adds of Q K^T, and one more co
 }
 
 TEST_CASE("a sample of rows has the tiles' edges in every head that it visits, and visits heads and rows evenly") {
-  for (const Shape shape :
+  for (const Shape& shape :
        {Shape{.batch = 1, .heads = 1, .n = 4096, .d = 65}, Shape{.batch = 2, .heads = 8, .n = 4096, .d = 128},
         Shape{.batch = 16, .heads = 16, .n = 8192, .d = 128}, Shape{.batch = 1, .heads = 2, .n = 65536, .d = 128},
         Shape{.batch = 1, .heads = 3, .n = 1 << 20, .d = 128}, Shape{.batch = 7, .heads = 1, .n = 1 << 20, .d = 40},

@@ -26,7 +26,7 @@ CheckResult result(std::string inputs, double error, double tolerance, std::vect
   return made;
 }
 
-CheckLine line(std::string name, std::vector<CheckResult> results, Backend backend = Backend::emulator) {
+CheckLine line(std::string name, std::vector<CheckResult> results, Place backend = Place::emulator) {
   return {.name = std::move(name),
           .backend = backend,
           .shape = SHAPE,
@@ -66,7 +66,7 @@ TEST_CASE("a report is a table, what was tried, the tolerance, and each failure 
                                   result("peaky", 1e-2, 3e-4,
                                          {failure_of(wrong_result, "max error 1.0e-02"),
                                           failure_of(counts_differ, "votes: predicted 1, counted 2")})}),
-                line("93_card", {result("normal", 1e-4, 3e-4)}, Backend::gpu)},
+                line("93_card", {result("normal", 1e-4, 3e-4)}, Place::gpu)},
       .notes = {"A note.", "Another one."}};
   CHECK(printed(report) == R"(stage     on   results  error of tolerance         answers  counts    time
 90_right  cpu        3  2.0e-04 of 3.0e-04 peaky   right    right   0.75 s

@@ -480,7 +480,7 @@ namespace {
 
 CheckLine line_of(std::vector<CheckResult> results) {
   return {.name = "99_fake",
-          .backend = Backend::emulator,
+          .backend = Place::emulator,
           .shape = SHAPE,
           .results = std::move(results),
           .problems = 1,
@@ -506,6 +506,30 @@ TEST_CASE("a failure is explained once, by its cause, with its line of source") 
   CHECK(text.find("With it: nan_output in 2 input sets") != std::string::npos);
   CHECK_THAT(text, Contains("; folder/99_fake/README.md, \"What breaks\""));
   CHECK(text.find("4 of 8") == std::string::npos);
+}
+
+TEST_CASE("where one length alone fails, and whatever is tried there, the report says so") {
+  CheckResult fine = check(stage_of(right)), bad = fine, longer = fine;
+  bad.failures = {{FailureKind::wrong_result, "max error 1"}};
+  longer.shape.n = bad.shape.n = 4288;
+  CHECK_THAT(explain_failures(line_of({fine, bad})), Contains("at N=4288 meets it") && Contains("the other 1 lengths"));
+  CHECK_THAT(explain_failures(line_of({fine, bad, longer})), !Contains("lengths"));  // other inputs were right there
+  CHECK_THAT(explain_failures(line_of({bad})), !Contains("lengths"));
+}
+
+TEST_CASE("an output that has run out of its type's range says so") {
+  static float factor;
+  const Stage stage = stage_of([](emulator::Device& device, const AttentionParams& given) {
+    right(device, given);
+    const AttentionParams p = on_host(device, given);
+    p.O[5] = to_f16(factor);
+  });
+  const auto said = [&](float value) {
+    factor = value;
+    return check(stage).failures.at(0).message;
+  };
+  for (const float beyond : {1e6f, -65504.0f}) CHECK_THAT(said(beyond), Contains("fp16 goes to 65504 and no further"));
+  CHECK_THAT(said(60000), !Contains("no further"));
 }
 
 TEST_CASE("right and slow is not wrong: answers and counts are two verdicts") {

@@ -233,7 +233,7 @@ TEST_CASE("on a GPU a right kernel has a right result for each input set, and it
     CHECK(right.said().empty());
     CHECK(result.stage == "99_fake");
     CHECK(result.variant == "on the card");
-    CHECK(result.backend == Backend::gpu);
+    CHECK(result.backend == Place::gpu);
     CHECK(result.shape == SHAPE);
     CHECK(result.inputs == to_string(TWO_SETS[set]));
     CHECK(result.max_err > 0);
@@ -403,8 +403,8 @@ TEST_CASE("properties are checked on a GPU as on the emulator, and a card that f
   const Shape shape{.batch = 1, .heads = 1, .n = 48, .d = 32};
   const auto said = [&] {
     Said all;
-    for (const CheckResult& result : check_properties(stage, variant, shape, 1, Backend::gpu)) {
-      CHECK(result.backend == Backend::gpu);
+    for (const CheckResult& result : check_properties(stage, variant, shape, 1, Place::gpu)) {
+      CHECK(result.backend == Place::gpu);
       CHECK(result.ok == result.failures.empty());
       CHECK(result.max_err <= result.tolerance);
       if (result.inputs == "linear_in_v") CHECK(result.max_err > 0);  // three roundings to f16
