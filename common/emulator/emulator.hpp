@@ -20,9 +20,9 @@ struct Options {
   bool trace = false;    // record block (0, 0, 0) of every launch
   int max_reports = 20;  // distinct reports kept
   uint32_t multiprocessors = MULTIPROCESSORS;
-  // Not 0: the clusters of a grid, in linear order, are cut into so many equal slices, and only the first slice is run, the
-  // last, and one between them: number `between`, modulo their number; none if that is 0. All are run if they cannot be cut
-  // into equal ones.
+  // Not 0: the clusters of a grid, in linear order, are cut into so many slices, and only the first slice is run, the
+  // last, and one between them: number `between`, modulo their number; none if that is 0. Where they are not a multiple of that,
+  // two neighbours share the cluster at their border.
   uint64_t slices = 0;
   uint64_t between = 0;
   bool interleaved = false;  // a slice is not a stretch of the grid but every slices-th of its clusters

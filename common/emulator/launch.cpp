@@ -53,23 +53,29 @@ class Launch {
  public:
   Launch(Device& device, const LaunchConfig& config) : device_(device), config_(config) {
     const Options& options = config.options;
-    const uint64_t all = config.blocks() / std::max(1u, config.cluster);
-    length_ = all;
-    if (options.ends > 0) {
-      if (2 * options.ends >= all) return;
-      length_ = options.ends;
-      firsts_ = {0, all - length_};
-      if (options.between > 0 && 3 * length_ <= all)
-        firsts_ = {0, length_ + options.between % (all - 3 * length_ + 1), all - length_};
-      return;
-    }
+    const uint64_t all = config.blocks() / std::max(1u, config.cluster), ends = options.ends;
     const uint64_t slices = std::min(options.slices, all);
-    if (slices < 2 || all % slices != 0) return;
-    length_ = all / slices;
-    std::set<uint64_t> numbers{0, options.between % slices, slices - 1};
-    if (options.interleaved) step_ = slices;
-    firsts_.clear();
-    for (const uint64_t number : numbers) firsts_.push_back(options.interleaved ? number : number * length_);
+    count_ = all;
+    std::set<uint64_t> chosen;
+    const auto choose = [&](uint64_t begin, uint64_t end, uint64_t step = 1) {
+      for (uint64_t i = begin; i < end; i += step) chosen.insert(i);
+    };
+    if (ends > 0 && 2 * ends < all) {
+      choose(0, ends);
+      choose(all - ends, all);
+      const uint64_t first = options.between > 0 && 3 * ends <= all ? ends + options.between % (all - 3 * ends + 1) : 0;
+      choose(first, first + ends);
+    } else if (ends == 0 && slices >= 2) {
+      for (const uint64_t number : {uint64_t{0}, options.between % slices, slices - 1}) {
+        if (options.interleaved) {
+          choose(number, all, slices);
+        } else {
+          choose(number * all / slices, ((number + 1) * all + slices - 1) / slices);
+        }
+      }
+    }
+    chosen_.assign(chosen.begin(), chosen.end());
+    if (!chosen_.empty()) count_ = chosen_.size();
   }
 
   void run() {
@@ -82,7 +88,7 @@ class Launch {
                                                         : std::max(1u, std::thread::hardware_concurrency());
     const SignalHandlers handlers;
     std::vector<std::jthread> others;
-    for (uint64_t i = 1; i < std::min(wanted, clusters()); ++i) others.emplace_back([this] { work(); });
+    for (uint64_t i = 1; i < std::min(wanted, count_); ++i) others.emplace_back([this] { work(); });
     work();
     others.clear();
     if (first_failed_ == UINT64_MAX && !device_.stopped_) report_races_between_blocks();
@@ -99,13 +105,9 @@ class Launch {
     return {site.file, site.line, site.instruction, site.buffer};
   }
 
-  uint64_t clusters() const { return firsts_.size() * length_; }  // to run
-  // The first block of one of them, in ascending order.
+  // The first block of a cluster that is run, in ascending order.
   uint64_t first_block(uint64_t number) const {
-    const uint64_t parts = firsts_.size();
-    const uint64_t cluster =
-        step_ > 1 ? number / parts * step_ + firsts_[number % parts] : firsts_[number / length_] + number % length_;
-    return cluster * config_.cluster;
+    return (chosen_.empty() ? number : chosen_[number]) * config_.cluster;
   }
 
   // Clusters are claimed in ascending order, and those below a failed one are finished: the reports do not depend on
@@ -115,7 +117,7 @@ class Launch {
     Cluster cluster(config_);
     for (;;) {
       const uint64_t claimed = next_cluster_++;
-      if (claimed >= clusters()) break;
+      if (claimed >= count_) break;
       const uint64_t first = first_block(claimed);
       const uint64_t next = first + config_.cluster - 1;  // its last block
       if (next > first_failed_) break;
@@ -235,9 +237,8 @@ class Launch {
 
   Device& device_;
   const LaunchConfig& config_;
-  std::vector<uint64_t> firsts_ = {0};  // the parts of the grid to run: the first cluster of each, ascending
-  uint64_t length_ = 0;                 // clusters in each
-  uint64_t step_ = 1;                   // from one to the next, within a part
+  uint64_t count_ = 0;            // of the clusters to run
+  std::vector<uint64_t> chosen_;  // which ones; empty: the first ones
   std::atomic<uint64_t> next_cluster_ = 0;
   std::atomic<uint64_t> first_failed_ = UINT64_MAX;
   uint32_t unused_smem_bytes_ = UINT32_MAX;

@@ -83,8 +83,10 @@ EmulatorRun run_on_emulator(const Stage& stage, const Variant& variant, const Pr
   // What the oldest GPU has that the stage is for; where a row takes it, a longer one may need a newer GPU.
   if (variant.smem_bytes_per_key == 0) limits.smem_limit = emulator::max_shared_memory(stage.min_sm);
   if (problem.far_heads > 0) {
-    limits.slices = static_cast<uint64_t>(problem.far_heads);
-    limits.between = problem.shape.batch_heads() == 3 ? static_cast<uint64_t>(problem.launched_head(1)) : 0;
+    const auto heads = static_cast<uint64_t>(problem.far_heads);
+    if (limits.slices == 0) limits.slices = heads;
+    const auto middle = static_cast<uint64_t>(problem.launched_head(1));
+    limits.between = problem.shape.batch_heads() == 3 ? middle * limits.slices / heads : 0;
   } else if (problem.ends_only && variant.workspace_at(launched) == 0) {
     constexpr int QUERIES = 32;  // at least, at each place; a block without a tile has one
     limits.ends = static_cast<uint64_t>(std::max(1, QUERIES / std::max(1, variant.tile.br)));

@@ -111,6 +111,37 @@ __global__ void leaves_running() {
   wgmma_wait<0>(second);
 }
 
+// Half of the heads in each of two launches.
+void by_halves(Device& device, const AttentionParams& p) {
+  AttentionParams first = p, second = p;
+  first.batch_heads = p.batch_heads / 2;
+  second.batch_heads -= first.batch_heads;
+  const size_t rows = size_t(first.batch_heads) * p.n;
+  for (const f16** tensor : {&second.Q, &second.K, &second.V}) *tensor += rows * p.d;
+  second.O += rows * p.d;
+  if (p.LSE) second.LSE += rows;
+  if (first.batch_heads > 0) run_right(device, first);
+  run_right(device, second);
+}
+
+// A launch that leaves its answer in the workspace, and one that copies it, so many elements a block that no number of heads divides
+// the number of blocks.
+constexpr int64_t COPIED = 1000;
+__global__ void copy(const AttentionParams p) {
+  const int64_t all = int64_t{p.batch_heads} * p.n * p.d;
+  for (int64_t i = threadIdx.x; i < COPIED && blockIdx.x * COPIED + i < all; i += blockDim.x) {
+    const int64_t at = blockIdx.x * COPIED + i;
+    st_global_f16(p.O + at, ld_global_f16(static_cast<const f16*>(p.workspace) + at));
+  }
+}
+void and_copy(Device& device, const AttentionParams& p) {
+  AttentionParams inner = p;
+  inner.O = static_cast<f16*>(p.workspace);
+  run_right(device, inner);
+  const int64_t all = int64_t{p.batch_heads} * p.n * p.d;
+  launch(device, copy, dim3(static_cast<uint32_t>((all + COPIED - 1) / COPIED)), dim3(128), 0, p);
+}
+
 }  // namespace
 
 TEST_CASE("shuffles that depend on the data come in whole rescales on top of the fewest, or are rejected",
@@ -249,4 +280,16 @@ TEST_CASE("a run that was told to stop says nothing about another order or build
   CHECK(kinds_if_it_stops(2) == Kinds{});
   CHECK(runs == 2);
   CHECK(kinds_if_it_stops(3) == Kinds{});
+}
+
+TEST_CASE("two launches are as right as one: of many heads, and where only the ends of a grid run", "[verdict]") {
+  ladder::Variant halves = variant_of(by_halves), copied = variant_of(and_copy);
+  copied.workspace_bytes = [](const ladder::Shape& shape) { return uint64_t(shape.elements()) * sizeof(f16); };
+  Problem far = ladder::make_problem({.heads = 3, .n = 64}, InputKind::normal, 1);
+  far.far_heads = 65535;
+  Problem ends = ladder::make_question({.heads = 2, .n = N}, std::array{InputKind::normal}, 1);
+  ends.ends_only = true;
+  for (const ladder::Variant* variant : {&halves, &copied}) {
+    for (const Problem* given : {&far, &ends}) CHECK(messages_of(check(*variant, *given)).empty());
+  }
 }
