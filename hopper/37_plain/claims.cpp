@@ -3,14 +3,12 @@
 using namespace ladder;
 using namespace ladder::claims;
 
-CLAIM("every count is as before on calm inputs, and every bit of O, on calm inputs and where maxima grow") {
+CLAIM(
+    "every count and every bit of O is as before on calm inputs; where maxima grow they may be raised in other tiles") {
   for (const bool causal : {false, true}) {
     const Shape shape{.batch = 1, .heads = 3, .n = 512, .d = 128, .causal = causal};
     CHECK(counts_of(counted(rung(), shape)) == counts_of(counted(previous(), shape)));
     CHECK(same_bits(checked(rung(), shape), checked(previous(), shape)));
   }
-  for (const float growth : {3.0f, 20.0f}) {  // from one tile to the next, for keys come from the start
-    const CheckResult now = judged(rung(), growing_scores(rung(), growth));
-    CHECK(same_bits(now, judged(previous(), growing_scores(rung(), growth))));
-  }
+  for (const float growth : {3.0f, 20.0f}) CHECK(judged(rung(), growing_scores(rung(), growth)).answers_right());
 }
