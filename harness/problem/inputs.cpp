@@ -39,6 +39,10 @@ constexpr std::array KIND_NAMES{
     KindName{InputKind::sinks14, "sinks14"},
     KindName{InputKind::sinks35, "sinks35"},
     KindName{InputKind::trained, "trained"},
+    KindName{InputKind::near_ties, "near_ties"},
+    KindName{InputKind::rising_weights, "rising_weights"},
+    KindName{InputKind::wide_values, "wide_values"},
+    KindName{InputKind::deep_scores, "deep_scores"},
     KindName{InputKind::nan_queries, "nan_queries"},
 };
 
@@ -128,6 +132,27 @@ void make_creeping_max(QKV& inputs, const Shape& shape, uint64_t seed) {
     const float powers = uniform(seed, row, 1) < 0.5f ? over_all : 4 * u;
     return (uniform(seed, row, 2) < 0.125f ? -1 : 1) * powers * LN2 / shape.scale();
   });
+}
+
+// Scores that rise by `growth(row)` over all keys, in steps of 16.
+template <class Growth>
+void make_rising(QKV& inputs, const Shape& shape, const Growth& growth) {
+  constexpr int STEP = 16;
+  set_column(inputs.K, shape, 0, [](int64_t key) { return static_cast<float>(key / STEP); });
+  set_column(inputs.Q, shape, 0,
+             [&](int64_t row) { return growth(row) * STEP / (static_cast<float>(shape.n) * shape.scale()); });
+}
+
+// All scores but one are equal, or in one of four keys higher by 30 or 60. They are exact: their differences are those of
+// small numbers.
+void make_deep_scores(QKV& inputs, const Shape& shape) {
+  const float scale = shape.scale(), depth = std::exp2(std::ceil(std::log2(12000 / scale) / 2));  // squared
+  const int64_t deepest = shape.causal ? 0 : shape.n > 1 ? shape.n / 3 : -1;  // under a mask query 0 sees no other
+  set_column(inputs.Q, shape, 0, [&](int64_t) { return depth; });
+  set_column(inputs.K, shape, 0,
+             [&](int64_t key) { return key == deepest ? std::max(-524288 / (depth * scale), -65504.0f) : -depth; });
+  set_column(inputs.Q, shape, 1, [&](int64_t row) { return std::round(30.0f * static_cast<float>(row % 3) / scale); });
+  set_column(inputs.K, shape, 1, [](int64_t key) { return key % 4 == 1 ? 1.0f : 0.0f; });
 }
 
 // Rows in blocks of 32, as many as a warp may own. In every other block rows meet three keys that all of them share, or
@@ -303,6 +328,7 @@ Inputs make_inputs(InputKind kind, const Shape& shape, uint64_t seed) {
       inputs.K = make_tensor(TENSOR_K, seed, shape, times(deviation));
       break;
     }
+    case InputKind::wide_values:
     case InputKind::one_hot: {
       // Query i is a multiple of key (7 i + 3) mod n: |k|^2 is about d, so with this factor the softmax sees about 45,
       // against a deviation of about 45 / sqrt(d) for the other keys.
@@ -334,6 +360,12 @@ Inputs make_inputs(InputKind kind, const Shape& shape, uint64_t seed) {
       inputs.Q = make_tensor(TENSOR_Q, seed, shape, plus(3.5f));
       inputs.K = make_tensor(TENSOR_K, seed, shape, plus(-3.5f));
       break;
+    case InputKind::deep_scores:
+      inputs.Q.assign(shape.elements(), f16{});
+      inputs.K = inputs.Q;
+      break;
+    case InputKind::near_ties:
+    case InputKind::rising_weights:
     case InputKind::creeping_max:
     case InputKind::giant_keys:
     case InputKind::nan_queries:
@@ -341,8 +373,12 @@ Inputs make_inputs(InputKind kind, const Shape& shape, uint64_t seed) {
     case InputKind::balanced:
     case InputKind::cancelling:
     case InputKind::not_finite: {
-      // Scores of deviation 1, 1/2 or 1/4, whatever the scale, and what follows on top.
-      const float wide = kind == InputKind::not_finite ? 1.0f : kind == InputKind::cancelling ? 0.5f : 0.25f;
+      // Scores of deviation 1, 1/2, 1/4 or 1/64, whatever the scale, and what follows on top.
+      const bool nearly_equal = kind == InputKind::near_ties || kind == InputKind::rising_weights;
+      const float wide = kind == InputKind::not_finite   ? 1.0f
+                         : kind == InputKind::cancelling ? 0.5f
+                         : nearly_equal                  ? 1.0f / 64
+                                                         : 0.25f;
       const float deviation = wide / (shape.scale() * std::sqrt(static_cast<float>(shape.d)));
       inputs.Q = make_tensor(TENSOR_Q, seed, shape, times(deviation));
       inputs.K = make_tensor(TENSOR_K, seed, shape, normal);
@@ -366,6 +402,30 @@ Inputs make_inputs(InputKind kind, const Shape& shape, uint64_t seed) {
   if (kind == InputKind::nan_key) make_nan_key(inputs, shape);
   if (kind == InputKind::cancelling) make_cancelling(inputs, shape);
   if (kind == InputKind::not_finite) make_not_finite(inputs, shape);
+  if (kind == InputKind::deep_scores) make_deep_scores(inputs, shape);
+  // Both halves of the keys weigh the same, or nearly so, and their values cancel: an error of either half shows.
+  if (kind == InputKind::near_ties) {
+    make_rising(inputs, shape,
+                [&](int64_t row) { return (uniform(seed, row, 1) < 0.125f ? -0.5f : 0.5f) * uniform(seed, row, 0); });
+    inputs.V = make_tensor(TENSOR_V, seed, shape, [n](float value, int64_t row, int) {
+      return (row % n < n / 2 ? 1.0f : -1.0f) * (1 + value / 16);
+    });
+  }
+  if (kind == InputKind::rising_weights) {
+    constexpr float POWERS = 13;  // so that the first weights, which are the smallest, are no subnormals of f16
+    make_rising(inputs, shape, [&](int64_t row) { return POWERS * LN2 * (0.98f + 0.04f * uniform(seed, row, 0)); });
+    inputs.V = make_tensor(TENSOR_V, seed, shape, [n](float value, int64_t row, int) {
+      const float key = static_cast<float>(row % n), all = static_cast<float>(n);
+      return (2 * key < all ? 1.0f : -1.0f) * std::exp2(POWERS * (1 - key / all)) * (1 + value / 16);
+    });
+  }
+  if (kind == InputKind::wide_values) {
+    // Not quite to the end: a weight may be rounded up, and 65504 (1 + 2^-12) is infinity.
+    inputs.V = make_tensor(TENSOR_V, seed, shape, [&](float value, int64_t row, int column) {
+      const float u = uniform(seed, row * shape.d + column, 0);
+      return std::copysign(u < 0.25f ? 64000 - 4000 * u : std::exp2(21.2f * (u - 0.25f)), value);
+    });
+  }
   if (kind == InputKind::edge_weights) {
     raise_one_key(inputs, shape, n / 3, [&](int64_t row) { return (10 + 14 * uniform(seed, row, 0)) * LN2; });
     inputs.V = make_tensor(TENSOR_V, seed, shape,

@@ -35,6 +35,10 @@ enum class InputKind {
   sinks14,         // ... 14 above, give or take 7
   sinks35,         // ... 35 above, give or take 17.5
   trained,         // of a small trained model: near keys hold most of a row, maxima rise towards the diagonal
+  near_ties,       // maxima rise by 0.5 at most over all keys; V is positive in one half of them, negative in the other
+  rising_weights,  // weights grow by 13 powers of two over all keys and V shrinks by as much, with the same two signs
+  wide_values,     // every query picks one key, with values from 1 up to nearly the largest of f16
+  deep_scores,     // all scores are below -10^4, and one is -524288
   nan_queries,     // giant_keys, and where two rows of a warp alone meet a giant, the warp's other rows are NaN
 };
 

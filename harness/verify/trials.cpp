@@ -2,10 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <optional>
 #include <random>
+#include <span>
+#include <string>
 
 #include "harness/problem/shapes.hpp"
+
+#ifndef LADDER_COMMIT
+#define LADDER_COMMIT "none"
+#endif
 
 namespace ladder {
 namespace {
@@ -19,6 +26,8 @@ constexpr int RANDOM_TRIALS = 8;
 constexpr int MANY_HEADS = 45;
 constexpr int LONG_WALK = 67;         // tiles
 constexpr int FAR_WALK = 65536 + 29;  // keys
+constexpr int SUBNORMAL = -14;        // times numbers of 1 or so: most are subnormal in f16
+constexpr int WIDE_ROWS = 1 << 14;    // heads x keys
 
 // The shortest length from `least` on that the variant takes, of at least `tiles` key tiles.
 int supported_length(const Stage&, const Variant& variant, Shape shape, int least, int tiles = 0) {
@@ -34,10 +43,12 @@ Shape with_mask(Shape shape) {
   return shape;
 }
 
-// All input sets, a head each.
-Trial all_sets(Shape shape, uint64_t seed) {
-  const auto kinds = all_input_kinds();
-  shape.batch = kinds.size() % 2 == 0 ? 2 : kinds.size() % 3 == 0 ? 3 : 1;
+// Input sets, all or some, a head each.
+Trial all_sets(Shape shape, uint64_t seed, std::span<const InputKind> kinds = all_input_kinds()) {
+  shape.batch = 1;
+  for (const int divisor : {5, 3, 2}) {
+    if (static_cast<int>(kinds.size()) % divisor == 0) shape.batch = divisor;
+  }
   shape.heads = static_cast<int>(kinds.size()) / shape.batch;
   return {.shape = shape, .kinds = {kinds.begin(), kinds.end()}, .seed = seed};
 }
@@ -81,12 +92,12 @@ Trial few_tiles(const Stage& stage, const Variant& variant, Shape shape, uint64_
 
 // The same problem with numbers of another magnitude: a kernel may have one built in, as a maximum to begin with, a mask or
 // a clamp.
-Trial of_magnitude(Trial trial, int q_exponent, int v_exponent) {
+Trial of_magnitude(Trial trial, int q_exponent, int v_exponent, int k_exponent = 0) {
   const InputKind some[] = {InputKind::normal, InputKind::negative_rows, InputKind::peaky};  // the last beyond f16
   trial.kinds.clear();
   for (int64_t head = 0; head < trial.shape.batch_heads(); ++head) trial.kinds.push_back(some[head % 3]);
-  trial.shape.softmax_scale = std::ldexp(trial.shape.scale(), -q_exponent);
-  trial.exponents = {{"Q", q_exponent}, {"V", v_exponent}};
+  trial.shape.softmax_scale = std::ldexp(trial.shape.scale(), -q_exponent - k_exponent);
+  trial.exponents = {{"Q", q_exponent}, {"K", k_exponent}, {"V", v_exponent}};
   return trial;
 }
 
@@ -106,6 +117,23 @@ Trial long_walk(const Stage& stage, const Variant& variant, Shape shape, uint64_
   const int least = variant.workspace_at(shape) > 0 ? 99 : tiles * 32 + 29;
   shape.n = supported_length(stage, variant, shape, least, tiles);
   return {.shape = shape, .kinds = {InputKind::peaky, InputKind::creeping_max}, .seed = seed + 3, .ends_only = true};
+}
+
+// Heads and lengths as people run them, drawn by the commit: another one the next time. Some blocks of 16, 32 or 64 heads.
+Trial long_and_wide(const Stage& stage, const Variant& variant, Shape shape, uint64_t seed) {
+  const std::string text = LADDER_COMMIT + std::to_string(seed);
+  std::seed_seq sequence(text.begin(), text.end());
+  std::mt19937_64 random(sequence);
+  const int halvings = static_cast<int>(random() % 3), longest = WIDE_ROWS >> (4 + halvings);
+  const int least = longest / 2 + static_cast<int>(random() % static_cast<uint64_t>(longest / 2));
+  shape.batch = 1 << random() % 3;
+  shape.heads = (16 << halvings) / shape.batch;
+  if (takes_any_d(variant))
+    shape.d = std::max(variant.accepts.min_d, std::min(24, static_cast<int>(1 + random() % 24)));
+  // A workspace lets all blocks run.
+  if (variant.workspace_at(shape) > 0) return few_tiles(stage, variant, shape, seed, 1, 16, 1 + least % 32);
+  shape.n = supported_length(stage, variant, shape, least);
+  return {.shape = shape, .kinds = {InputKind::normal, InputKind::near_ties}, .seed = random(), .ends_only = true};
 }
 
 // More keys than 16 bits can number, more tiles than 8, and more than 2^32 scores; none for a variant that does not take so many.
@@ -145,9 +173,15 @@ std::vector<Trial> random_trials(const Stage& stage, const Variant& variant, con
 // What a first look at a rung takes: about 0.3 s of a core.
 std::vector<Trial> quick_trials(const Stage& stage, const Variant& variant, const Shape& shape, uint64_t seed) {
   std::vector<Trial> trials;
+  // Of sets that are alike one is enough: of those with a sink `trained`, of those with one key for each query wide_values.
+  constexpr InputKind ALIKE[] = {InputKind::sinks, InputKind::sinks14, InputKind::sinks35, InputKind::large_logits,
+                                 InputKind::one_hot};
+  std::vector<InputKind> kinds;
+  std::ranges::copy_if(all_input_kinds(), std::back_inserter(kinds),
+                       [&](InputKind kind) { return std::ranges::find(ALIKE, kind) == std::end(ALIKE); });
   const auto sets = [&](Shape of) {
     of.n = supported_length(stage, variant, of, 33, 2);
-    trials.push_back(all_sets(of, seed));
+    trials.push_back(all_sets(of, seed, kinds));
     if (of.n > 128) trials.back().ends_only = true;
   };
   sets(shape);
@@ -155,7 +189,8 @@ std::vector<Trial> quick_trials(const Stage& stage, const Variant& variant, cons
   trials.push_back(few_tiles(stage, variant, with_columns(variant, shape, 72), seed, 5, 1, 99));
   trials.back().shape.softmax_scale = OTHER_SCALE * shape.scale();
   trials.back().ends_only = true;
-  trials.push_back(of_magnitude(few_tiles(stage, variant, with_columns(variant, shape, 70), seed, 1, 8), -5, -4));
+  trials.push_back(
+      of_magnitude(few_tiles(stage, variant, with_columns(variant, shape, 70), seed, 1, 8), SUBNORMAL, -4, SUBNORMAL));
   trials.back().multiprocessors = 12;
   if (variant.takes(CAUSAL) && !shape.causal) {
     sets(with_mask(shape));
@@ -190,15 +225,19 @@ std::vector<Trial> emulator_trials(const Stage& stage, const Variant& variant, c
   trials.back().both_builds = true;
 
   trials.push_back(other_problem(stage, variant, shape, choice.seed, FAR_HEADS, 3));
-  trials.push_back(of_magnitude(few(shape, 1, 3), 4, 8));
-  trials.back().multiprocessors = 132;  // an H200's
-  trials.push_back(of_magnitude(few(other_d, 2, 8, other_n), -5, -4));
+  trials.push_back(of_magnitude(few(shape, 1, 3), 6, 8));                                 // a scale below 0.002
+  trials.back().multiprocessors = 132;                                                    // an H200's
+  trials.push_back(of_magnitude(few(other_d, 2, 8, other_n), SUBNORMAL, -4, SUBNORMAL));  // and one far above 3
   trials.back().multiprocessors = 12;  // more than eight, and no multiple of eight: 132 is none either
   trials.push_back(of_zeros(few(shape, 1, 1)));
   // Remainders of loops over tiles, over columns and, in a rung without tiles, over keys.
   for (const auto& [tiles, columns] : {std::pair{4, 48}, {5, 96}, {6, 40}, {8, 24}, {9, 64}, {10, 72}, {16, 64}}) {
-    trials.push_back(few(with_columns(variant, shape, columns), tiles, 1, 29 * tiles));
-    trials.back().ends_only = true;
+    Trial trial = few(with_columns(variant, shape, columns), tiles, 1, 29 * tiles);
+    trial.ends_only = true;
+    // Some of them with maxima that move from tile to tile, one with a scale below 0.002.
+    if (tiles == 9) trial.kinds = {InputKind::near_ties};
+    if (tiles == 10) trial.kinds = {InputKind::rising_weights};
+    trials.push_back(tiles == 4 ? of_magnitude(trial, 8, 0) : trial);
   }
   trials.push_back(few(with_columns(variant, shape, variant.accepts.max_d), 7, 1));
   trials.back().shape.softmax_scale = SHARPER * shape.scale();
@@ -210,6 +249,7 @@ std::vector<Trial> emulator_trials(const Stage& stage, const Variant& variant, c
                          InputKind::ties};
   trials.back().multiprocessors = 5;
   trials.push_back(long_walk(stage, variant, shape, choice.seed, LONG_WALK));
+  trials.push_back(long_and_wide(stage, variant, shape, choice.seed));
   if (variant.takes(CAUSAL) && !shape.causal) {
     const Shape masked = with_mask(shape);
     trials.push_back(all_sets(with_mask(many), choice.seed));

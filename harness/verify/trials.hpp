@@ -48,6 +48,7 @@ struct TrialChoice {
 //   6. maxima that stand anywhere, and such that grow to the last key, over 67 tiles and at least 2173 keys, for the first
 //      queries, for the last and for some between: a stage of a pipeline is used a dozen times, a mask of 64 bits is at its
 //      end, and no block has so many threads;
+//      And some blocks of 16, 32 or 64 heads of a length that the commit draws;
 //   7. the second, the third and the fewest tiles once more under a causal mask, of a stage that has one, with two in eight
 //      heads, four to eight in one, nine in two, and 66: tiles of queries have different lengths then, and a kernel that deals
 //      them out in pairs, or in pairs of pairs, has fewer than there are places for, an odd or an even number, or is left

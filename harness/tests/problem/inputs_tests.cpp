@@ -284,3 +284,45 @@ TEST_CASE("edge_weights, balanced and cancelling: small weights that matter, and
     REQUIRE(to_float(cancelling.half("V")[i + 64 * SHAPE.d]) == -to_float(cancelling.half("V")[i]));
   }
 }
+
+TEST_CASE(
+    "near_ties and rising_weights: both halves of the keys weigh the same for V, and maxima move from key to key") {
+  for (const InputKind kind : {InputKind::near_ties, InputKind::rising_weights}) {
+    INFO(to_string(kind));
+    const Inputs inputs = make_inputs(kind, SHAPE, 1);
+    for (const int query : {3, 64, 100}) {
+      double halves[2] = {}, sum = 0;
+      const double last = score(inputs, 0, query, SHAPE.n - 1), growth = last - score(inputs, 0, query, 0);
+      CHECK((kind == InputKind::near_ties ? std::fabs(growth) < 0.7 : growth > 11 * 0.6931));
+      for (int key = 0; key < SHAPE.n; ++key) {
+        const double weight = std::exp(score(inputs, 0, query, key) - last);
+        halves[2 * key / SHAPE.n] += weight * to_float(inputs.half("V")[key * SHAPE.d + 7]);
+        sum += weight;
+      }
+      CHECK(halves[0] > 0);
+      CHECK(halves[1] < 0);
+      CHECK(std::fabs(halves[0] + halves[1]) < 0.35 * halves[0]);
+      CHECK(halves[0] / sum > 0.3);
+    }
+  }
+}
+
+TEST_CASE("wide_values and deep_scores: the ends of f16, in V and in the scores") {
+  const Inputs wide = make_inputs(InputKind::wide_values, SHAPE, 1);
+  float largest = 0, smallest = INFINITY;
+  for (const f16 value : wide.half("V")) {
+    largest = std::max(largest, std::fabs(to_float(value)));
+    smallest = std::min(smallest, std::fabs(to_float(value)));
+  }
+  CHECK(largest > 63000);
+  CHECK(largest < 65000);  // a weight that is rounded up makes no infinity of it
+  CHECK(smallest < 2);
+  const Inputs deep = make_inputs(InputKind::deep_scores, SHAPE, 1);
+  double highest = -1e300, deepest = 0;
+  for (int key = 0; key < SHAPE.n; ++key) {
+    highest = std::max(highest, score(deep, 0, 2, key));
+    deepest = std::min(deepest, score(deep, 0, 2, key));
+  }
+  CHECK(highest < -1e4);
+  CHECK(deepest == Approx(-524288).epsilon(1e-3));
+}

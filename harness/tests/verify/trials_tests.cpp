@@ -26,7 +26,7 @@ using Trials = std::vector<Trial> (*)(const Stage&, const Variant&, const Shape&
 TEST_CASE(
     "a check launches normal inputs, all sets in several batches by both builds, and a far problem of another shape") {
   const std::vector<Trial> trials = emulator_trials(STAGE, TILED, SHAPE, {});
-  REQUIRE(trials.size() == 16);
+  REQUIRE(trials.size() == 17);
   CHECK(trials[0] == Trial{.shape = SHAPE, .kinds = {InputKind::normal}});
 
   const Trial &sets = trials[1], &far = trials[2];
@@ -48,7 +48,7 @@ TEST_CASE(
   for (const Trial& trial : {trials[3], trials[4]}) {  // the same softmax by other numbers
     const int exponent = trial.exponents.at("Q");
     CHECK(exponent != 0);
-    CHECK(std::ldexp(trial.shape.scale(), exponent) == SHAPE.scale());
+    CHECK(std::ldexp(trial.shape.scale(), exponent + trial.exponents.at("K")) == SHAPE.scale());
   }
   CHECK(std::ranges::count(trials[3].kinds, InputKind::peaky) ==
         1);  // Q of this size times as large has scores beyond f16
@@ -61,6 +61,8 @@ TEST_CASE(
   CHECK(trials[15].shape.n > 64 * 32);  // tiles of 32 keys
   CHECK(trials[15].ends_only);
   CHECK(std::ranges::count(trials[15].kinds, InputKind::creeping_max) == 1);
+  CHECK(trials[16].shape.batch_heads() >= 16);  // drawn
+  CHECK(trials[16].shape.n >= 128);
   // Blocks that stay on their SM deal the work out by the number of SMs: four, and others, odd and even, few and many.
   std::set<uint32_t> sms;
   for (const Trial& trial : trials) sms.insert(trial.multiprocessors);
@@ -70,7 +72,7 @@ TEST_CASE(
 TEST_CASE(
     "a variant that takes any head dimension meets one that no tile divides, and one with a mask all sets under it") {
   const std::vector<Trial> trials = emulator_trials(STAGE, ANY, SHAPE, {});
-  constexpr size_t DENSE = 16, ALL = 27;
+  constexpr size_t DENSE = 17, ALL = 28;
   REQUIRE(trials.size() == ALL);
   for (size_t i = DENSE; i < ALL; ++i) CHECK(trials[i].shape.causal);
   CHECK(std::ranges::equal(trials[DENSE].kinds, all_input_kinds()));
