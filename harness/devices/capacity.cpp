@@ -58,15 +58,20 @@ Status runs_on(const Stage& stage, const Variant& variant, const Shape& shape, c
   return {};
 }
 
-size_t gpu_bytes_needed(const Shape& shape, uint64_t workspace_bytes, int more_heads, int outputs) {
-  const Formula& formula = formula_of(shape);
+size_t gpu_bytes_needed(const Spec& spec, uint64_t workspace_bytes, int more_heads, int outputs) {
+  const Formula& formula = formula_of(spec);
   double bytes = double(workspace_bytes), buffers = workspace_bytes > 0 ? 1 : 0;
-  for (const TensorSpec& spec : formula.inputs(shape)) {
-    bytes += double(spec.heads + more_heads) * double(spec.head_bytes());
+  // In double: what is asked for may be more than any number of bytes.
+  const auto of_unit = [](const TensorSpec& tensor) {
+    return double(tensor.memory_bytes()) / double(std::max<int64_t>(tensor.units(), 1));
+  };
+  const std::vector<TensorSpec> inputs = formula.inputs(spec);
+  for (const TensorSpec& tensor : inputs) {
+    bytes += double(tensor.memory_bytes()) + double(units_of_more(inputs, tensor, more_heads)) * of_unit(tensor);
     ++buffers;
   }
-  for (const TensorSpec& spec : formula.outputs(shape)) {
-    bytes += outputs * double(spec.heads) * double(spec.head_bytes());
+  for (const TensorSpec& tensor : formula.outputs(spec)) {
+    bytes += outputs * double(tensor.memory_bytes());
     buffers += outputs;
   }
   return static_cast<size_t>(std::min(bytes + buffers * 2 * GUARD_BYTES, 1e18));

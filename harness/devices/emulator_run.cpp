@@ -1,5 +1,7 @@
 #include "harness/devices/emulator_run.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -10,51 +12,82 @@
 namespace ladder {
 namespace {
 
-// The memory of one tensor of a launch. The problem has some of its heads: all of them, or two or three of many.
+// The memory of one tensor of a launch. The problem has some of its units: all of them, or two or three of many.
 class LaunchedTensor {
  public:
-  LaunchedTensor(const TensorSpec& launched, const Problem& problem, emulator::Device& device, emulator::Access access)
-      : problem_(problem), spec_(launched), memory_(std::make_unique<TensorBytes>(launched.bytes())) {
-    spec_.heads = problem.shape.batch_heads();
+  LaunchedTensor(const TensorSpec& launched, const TensorSpec& known, const Problem& problem, emulator::Device& device,
+                 emulator::Access access)
+      : problem_(problem),
+        launched_(launched),
+        spec_(known),
+        memory_(std::make_unique<TensorBytes>(launched.memory_bytes())) {
     memory_->register_with(device, std::string(spec_.name), access);
+    if (!launched_.is_packed()) ladder::poison(spec_.element, memory());
   }
 
   void assign(std::span<const std::byte> values) const {
-    for_each_head([&](std::byte* head, size_t offset) { std::memcpy(head, &values[offset], spec_.head_bytes()); });
+    for_each_run([&](std::byte* at, size_t offset, size_t bytes) { std::memcpy(at, &values[offset], bytes); });
   }
   bool holds(std::span<const std::byte> values) const {
     bool same = true;
-    for_each_head([&](std::byte* head, size_t offset) {
-      same = same && std::memcmp(head, &values[offset], spec_.head_bytes()) == 0;
+    for_each_run([&](const std::byte* at, size_t offset, size_t bytes) {
+      same = same && std::memcmp(at, &values[offset], bytes) == 0;
     });
     return same;
   }
-  void poison() const {
-    for_each_head([&](std::byte* head, size_t) { ladder::poison({head, spec_.head_bytes()}); });
+  // What an output begins with.
+  void clear() const {
+    for_each_run([&](std::byte* at, size_t, size_t bytes) {
+      if (spec_.is_added_to) {
+        std::memset(at, 0, bytes);
+      } else {
+        ladder::poison(spec_.element, {at, bytes});
+      }
+    });
   }
   Tensor copy() const {
     Tensor tensor(spec_);
-    for_each_head(
-        [&](const std::byte* head, size_t offset) { std::memcpy(&tensor.bytes()[offset], head, spec_.head_bytes()); });
+    for_each_run(
+        [&](const std::byte* at, size_t offset, size_t bytes) { std::memcpy(&tensor.bytes()[offset], at, bytes); });
     return tensor;
   }
   void check_guards(std::vector<std::string>& messages) const {
     memory_->check_guards(std::string(spec_.name), messages);
+    if (launched_.is_packed()) return;
+    std::vector<std::byte> gaps(memory().begin(), memory().end());
+    for_each_run([&](const std::byte* at, size_t, size_t bytes) {
+      ladder::poison(spec_.element, std::span(gaps).subspan(static_cast<size_t>(at - memory_->data()), bytes));
+    });
+    if (const auto at = first_not_poison(spec_.element, gaps)) {
+      messages.push_back(fmt::format("between the rows of {}, {} bytes behind its start", spec_.name, *at));
+    }
   }
-  Arguments::Tensor argument() const { return {spec_.name.data(), memory_->for_kernels(), {}}; }
+  Arguments::Tensor argument() const {
+    const auto& [sequences, heads, rows] = launched_.strides;
+    return {spec_.name.data(), memory_->for_kernels(), {sequences, heads, rows}};
+  }
 
  private:
-  // visit(where the head lies, its offset in the problem's own tensor)
+  std::span<std::byte> memory() const { return {memory_->data(), memory_->bytes()}; }
+
+  // visit(where a run of elements lies, its offset in the problem's own tensor, its bytes)
   template <class Visit>
-  void for_each_head(const Visit& visit) const {
-    const size_t bytes = spec_.head_bytes();
-    for (int64_t i = 0; i < spec_.heads; ++i) {
-      visit(memory_->data() + static_cast<size_t>(problem_.launched_head(i)) * bytes, static_cast<size_t>(i) * bytes);
+  void for_each_run(const Visit& visit) const {
+    const size_t bytes = bytes_of(spec_.element);
+    if (problem_.far_heads == 0 || spec_.is_fixed) {
+      return launched_.for_each_run([&](int64_t at, int64_t packed, int64_t count) {
+        visit(memory_->data() + static_cast<size_t>(at) * bytes, static_cast<size_t>(packed) * bytes,
+              static_cast<size_t>(count) * bytes);
+      });
+    }
+    for (int64_t unit = 0; unit < spec_.units(); ++unit) {
+      visit(memory_->data() + static_cast<size_t>(launched_.offset(problem_.launched_head(unit))) * bytes,
+            static_cast<size_t>(spec_.index(unit, 0)) * bytes, spec_.unit_bytes());
     }
   }
 
   const Problem& problem_;
-  TensorSpec spec_;
+  TensorSpec launched_, spec_;
   std::unique_ptr<TensorBytes> memory_;
 };
 
@@ -95,12 +128,15 @@ EmulatorRun run_on_emulator(const Stage& stage, const Variant& variant, const Pr
   emulator::Device device(limits);
 
   std::vector<LaunchedTensor> inputs, outputs;
-  for (const TensorSpec& spec : problem.formula().inputs(launched)) {
-    inputs.emplace_back(spec, problem, device, emulator::Access::read_only).assign(problem.inputs[spec.name].bytes());
-  }
-  for (const TensorSpec& spec : outputs_of(variant, launched)) {
-    outputs.emplace_back(spec, problem, device, emulator::Access::read_write).poison();
-  }
+  const auto add = [&](std::vector<LaunchedTensor>& tensors, std::span<const TensorSpec> of_launch,
+                       std::span<const TensorSpec> known, emulator::Access access) {
+    for (size_t i = 0; i < of_launch.size(); ++i) tensors.emplace_back(of_launch[i], known[i], problem, device, access);
+  };
+  const Formula& formula = problem.formula();
+  add(inputs, formula.inputs(launched), formula.inputs(problem.shape), emulator::Access::read_only);
+  add(outputs, outputs_of(variant, launched), outputs_of(variant, problem.shape), emulator::Access::read_write);
+  for (size_t i = 0; i < inputs.size(); ++i) inputs[i].assign(problem.inputs.at(i).bytes());
+  for (const LaunchedTensor& output : outputs) output.clear();
   std::optional<TensorBytes> workspace;
   if (const uint64_t bytes = variant.workspace_at(launched); bytes > 0) {
     workspace.emplace(bytes).register_with(device, "workspace", emulator::Access::read_write);
@@ -126,9 +162,9 @@ EmulatorRun run_on_emulator(const Stage& stage, const Variant& variant, const Pr
   }
   if (workspace) workspace->check_guards("workspace", run.overwritten_guards);
   for (const LaunchedTensor& output : outputs) run.outputs.add(output.copy());
-  for (const LaunchedTensor& input : inputs) {
-    const std::string_view name = input.argument().name;
-    if (!input.holds(problem.inputs[name].bytes())) run.modified_inputs.emplace_back(name);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Tensor& input = problem.inputs.at(i);
+    if (!inputs[i].holds(input.bytes())) run.modified_inputs.emplace_back(input.name());
   }
   return run;
 }

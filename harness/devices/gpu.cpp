@@ -254,7 +254,12 @@ struct GpuProblem::Buffers {
   struct DeviceTensor {
     TensorSpec spec;
     DeviceBuffer buffer;
-    std::byte* head(int64_t i) const { return buffer.as<std::byte>() + static_cast<size_t>(i) * spec.head_bytes(); }
+    std::byte* row(int64_t unit, int64_t row = 0) const {
+      return buffer.as<std::byte>() + static_cast<size_t>(spec.offset(unit, row)) * bytes_of(spec.element);
+    }
+    Arguments::Tensor argument(int64_t unit) const {
+      return {spec.name.data(), row(unit), {spec.strides[0], spec.strides[1], spec.strides[2]}};
+    }
   };
   using DeviceTensors = std::vector<DeviceTensor>;
   Shape shape;
@@ -279,9 +284,9 @@ struct GpuProblem::Buffers {
   Arguments arguments(const Launch& launch) const {
     Arguments arguments{.spec = shape};
     for (size_t i = 0; i < inputs.size(); ++i) {
-      arguments.add({inputs[i].spec.name.data(), inputs[i].head(launch.view.empty() ? 0 : launch.view[i]), {}});
+      arguments.add(inputs[i].argument(launch.view.empty() ? 0 : launch.view[i]));
     }
-    for (const DeviceTensor& each : outputs[launch.output]) arguments.add({each.spec.name.data(), each.head(0), {}});
+    for (const DeviceTensor& each : outputs[launch.output]) arguments.add(each.argument(0));
     if (workspace.bytes() > 0) arguments.workspace = workspace.as<std::byte>();
     return arguments;
   }
@@ -307,13 +312,14 @@ struct GpuProblem::Buffers {
       return made ? std::move(*made) : DeviceBuffer();
     };
     const Formula& formula = formula_of(shape);
-    for (TensorSpec spec : formula.inputs(shape)) {
-      spec.heads += more_heads;
-      buffers->inputs.push_back({spec, make(spec.name, spec.bytes())});
+    const std::vector<TensorSpec> inputs = formula.inputs(shape);
+    for (TensorSpec spec : inputs) {
+      spec = spec.with_more(units_of_more(inputs, spec, more_heads));
+      buffers->inputs.push_back({spec, make(spec.name, spec.memory_bytes())});
     }
     buffers->outputs.resize(outputs);
     for (DeviceTensors& set : buffers->outputs) {
-      for (const TensorSpec& spec : formula.outputs(shape)) set.push_back({spec, make(spec.name, spec.bytes())});
+      for (const TensorSpec& spec : formula.outputs(shape)) set.push_back({spec, make(spec.name, spec.memory_bytes())});
     }
     if (workspace_bytes > 0) {
       buffers->workspace = make("workspace", workspace_bytes);
@@ -326,14 +332,55 @@ struct GpuProblem::Buffers {
     return buffers;
   }
 
-  // The inputs into the heads from `first` on.
-  Status upload(const Inputs& values, int64_t first) {
-    for (const DeviceTensor& input : inputs) {
-      const std::span<const std::byte> bytes = values[input.spec.name].bytes();
-      const cudaError_t error = cudaMemcpy(input.head(first), bytes.data(), bytes.size(), cudaMemcpyHostToDevice);
+  // Behind the units of `before`. Between the rows there is poison.
+  Status upload(const Inputs& values, const Inputs& before) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      const DeviceTensor& input = inputs[i];
+      const Tensor& value = values.at(i);
+      const int64_t first = before.empty() ? 0 : before.at(i).spec().units();
+      if (first > 0 && input.spec.is_fixed) continue;
+      const std::vector<std::byte> memory = in_memory(value);
+      const std::span<const std::byte> bytes = memory.empty() ? value.bytes() : memory;
+      const cudaError_t error = cudaMemcpy(input.row(first), bytes.data(), bytes.size(), cudaMemcpyHostToDevice);
       if (auto status = checked(error, "uploading " + input.buffer.name()); !status) return status;
     }
     return {};
+  }
+
+  // A tensor's numbers as its strides lay them, which a value that was appended to has lost; nothing if it is packed anyway.
+  static std::vector<std::byte> in_memory(const Tensor& tensor) {
+    const TensorSpec& spec = tensor.spec();
+    if (spec.is_packed()) return {};
+    std::vector<std::byte> memory(spec.memory_bytes());
+    poison(spec.element, memory);
+    const size_t bytes = bytes_of(spec.element);
+    spec.for_each_run([&](int64_t at, int64_t packed, int64_t count) {
+      std::memcpy(&memory[static_cast<size_t>(at) * bytes], tensor.at(packed), static_cast<size_t>(count) * bytes);
+    });
+    return memory;
+  }
+
+  // The first units of a buffer, packed.
+  static Result<Tensor> read(const DeviceTensor& from, const TensorSpec& spec) {
+    Tensor tensor(spec);
+    std::vector<std::byte> memory(spec.is_packed() ? 0 : spec.memory_bytes());
+    const std::span<std::byte> to = memory.empty() ? tensor.bytes() : memory;
+    const cudaError_t error = cudaMemcpy(to.data(), from.row(0), to.size(), cudaMemcpyDeviceToHost);
+    if (auto status = checked(error, "reading " + from.buffer.name()); !status) {
+      return tl::make_unexpected(status.error());
+    }
+    if (memory.empty()) return tensor;
+    const size_t bytes = bytes_of(spec.element);
+    spec.for_each_run([&](int64_t at, int64_t packed, int64_t count) {
+      std::byte* const run = &memory[static_cast<size_t>(at) * bytes];
+      std::memcpy(tensor.at(packed), run, static_cast<size_t>(count) * bytes);
+      poison(spec.element, {run, static_cast<size_t>(count) * bytes});
+    });
+    if (const auto at = first_not_poison(spec.element, memory)) {
+      return failure(ExitCode::check_failed, "a write between the rows of " + from.buffer.name() + ", " +
+                                                 std::to_string(*at) + " bytes behind its start");
+    }
+    return tensor;
   }
 };
 
@@ -344,11 +391,11 @@ GpuProblem::~GpuProblem() = default;
 
 Result<GpuProblem> GpuProblem::create(const Shape& shape, const Inputs& inputs, uint64_t workspace_bytes,
                                       const Inputs& more_heads, int outputs) {
-  const int64_t more = more_heads.empty() ? 0 : more_heads.at(0).spec().heads;
+  const int64_t more = fewest_units(more_heads);
   auto buffers = Buffers::create(shape, workspace_bytes, more, outputs);
   if (!buffers) return tl::make_unexpected(buffers.error());
-  Status status = (*buffers)->upload(inputs, 0);
-  if (status && more > 0) status = (*buffers)->upload(more_heads, shape.batch_heads());
+  Status status = (*buffers)->upload(inputs, {});
+  if (status && more > 0) status = (*buffers)->upload(more_heads, inputs);
   GpuProblem problem(std::move(*buffers));
   if (status) status = problem.poison_output();
   if (!status) return tl::make_unexpected(status.error());
@@ -358,7 +405,7 @@ Result<GpuProblem> GpuProblem::create(const Shape& shape, const Inputs& inputs, 
 Result<GpuProblem> GpuProblem::create_repeated(const Shape& shape, const Inputs& few, uint64_t workspace_bytes) {
   auto buffers = Buffers::create(shape, workspace_bytes, 0, 1);
   if (!buffers) return tl::make_unexpected(buffers.error());
-  Status status = (*buffers)->upload(few, 0);
+  Status status = (*buffers)->upload(few, {});
   for (const Buffers::DeviceTensor& input : (*buffers)->inputs) {
     // What is there is copied behind itself until the buffer is full.
     std::byte* const data = input.buffer.as<std::byte>();
@@ -376,7 +423,7 @@ Result<GpuProblem> GpuProblem::create_repeated(const Shape& shape, const Inputs&
 }
 
 Status GpuProblem::upload(const Inputs& inputs) {
-  return buffers_->upload(inputs, 0);
+  return buffers_->upload(inputs, {});
 }
 
 Status GpuProblem::poison_output() {
@@ -391,12 +438,22 @@ Status GpuProblem::fill_output(int output, const Filling& filling) {
   for (size_t i = 0; i < set.size(); ++i) {
     const Filling::Numbers numbers = filling.numbers.empty() ? Filling::Numbers{} : filling.numbers[i];
     const uint64_t seed = filling.seed + i;
-    if (set[i].spec.element == Element::f16) {
-      fill(set[i].buffer.as<f16>(), set[i].spec.elements(), filling.nan, seed, numbers.middle, numbers.spread);
-    } else {
+    const DeviceBuffer& buffer = set[i].buffer;
+    const ElementInfo& of = info(set[i].spec.element);
+    if (set[i].spec.is_added_to) {
+      cudaMemsetAsync(buffer.as<std::byte>(), 0, buffer.bytes());
+    } else if (of.element == Element::f16) {
+      fill(buffer.as<f16>(), static_cast<int64_t>(buffer.bytes() / of.bytes), filling.nan, seed, numbers.middle,
+           numbers.spread);
+    } else if (of.element == Element::f32) {
       // Two f16 NaNs side by side are an f32 NaN.
       const float nan = std::bit_cast<float>(uint32_t{filling.nan.bits} * 0x10001u);
-      fill(set[i].buffer.as<float>(), set[i].spec.elements(), nan, seed, numbers.middle, numbers.spread);
+      fill(buffer.as<float>(), static_cast<int64_t>(buffer.bytes() / of.bytes), nan, seed, numbers.middle,
+           numbers.spread);
+    } else {
+      std::vector<std::byte> poisoned(buffer.bytes());
+      poison(of.element, poisoned);
+      cudaMemcpy(buffer.as<std::byte>(), poisoned.data(), poisoned.size(), cudaMemcpyHostToDevice);
     }
   }
   return checked(cudaGetLastError(), "poisoning the outputs");
@@ -405,13 +462,20 @@ Status GpuProblem::fill_output(int output, const Filling& filling) {
 Status GpuProblem::negate(std::string_view name, std::span<const uint8_t> flip) {
   const auto& input =
       *std::ranges::find(buffers_->inputs, name, [](const Buffers::DeviceTensor& tensor) { return tensor.spec.name; });
-  const int64_t per_head = input.spec.head_elements();
   uint8_t* table = nullptr;
   cudaError_t error = cudaMallocAsync(&table, flip.size(), nullptr);
   if (error == cudaSuccess) {
     error = cudaMemcpy(table, flip.data(), flip.size(), cudaMemcpyHostToDevice);
     if (error == cudaSuccess) {
-      change_sign(input.buffer.as<f16>(), per_head, table, static_cast<int64_t>(flip.size()));
+      const TensorSpec& of = input.spec;
+      change_sign(input.buffer.as<std::byte>(),
+                  {of.units(),
+                   of.shape[1],
+                   of.rows(),
+                   of.columns(),
+                   {of.strides[0], of.strides[1], of.strides[2]},
+                   static_cast<int>(bytes_of(of.element))},
+                  table);
       error = cudaGetLastError();
     }
     cudaFreeAsync(table, nullptr);
@@ -451,27 +515,19 @@ Result<double> GpuProblem::time_ms(const Variant& variant, std::span<const Launc
 
 Result<Tensor> GpuProblem::read_output(std::string_view name, int output) const {
   const Buffers::DeviceTensor& from = buffers_->output(name, output);
-  Tensor tensor(from.spec);
-  const cudaError_t error =
-      cudaMemcpy(tensor.bytes().data(), from.buffer.as<std::byte>(), tensor.bytes().size(), cudaMemcpyDeviceToHost);
-  if (auto status = checked(error, "reading " + from.buffer.name()); !status)
-    return tl::make_unexpected(status.error());
-  return tensor;
+  return Buffers::read(from, from.spec);
 }
 
 Result<Tensor> GpuProblem::read_rows(std::string_view name, std::span<const OutputRow> rows) const {
-  TensorSpec spec = buffers_->output(name, 0).spec;
-  const size_t row_bytes = spec.head_bytes() / static_cast<size_t>(spec.rows);
-  spec.heads = 1;
-  spec.rows = static_cast<int>(rows.size());
-  Tensor tensor(spec);
+  const TensorSpec& whole = buffers_->output(name, 0).spec;
+  Tensor some(tensor(whole.name, whole.element, {1, 1, static_cast<int64_t>(rows.size()), whole.columns()}));
   std::vector<const std::byte*> from;
   for (const OutputRow& row : rows) {
-    from.push_back(buffers_->output(name, row.output).head(0) + static_cast<size_t>(row.row) * row_bytes);
+    from.push_back(buffers_->output(name, row.output).row(row.cell.unit, row.cell.row));
   }
-  const Status status = copy_rows(from, row_bytes, tensor.bytes(), "reading rows of " + std::string(name));
+  const Status status = copy_rows(from, whole.row_bytes(), some.bytes(), "reading rows of " + std::string(name));
   if (!status) return tl::make_unexpected(status.error());
-  return tensor;
+  return some;
 }
 
 Status GpuProblem::check_guards() const {
@@ -502,13 +558,11 @@ Status GpuProblem::check_guards() const {
 }
 
 Status GpuProblem::check_inputs(const Inputs& inputs) const {
-  std::vector<std::byte> now;
-  for (const Buffers::DeviceTensor& input : buffers_->inputs) {
-    const std::span<const std::byte> original = inputs[input.spec.name].bytes();
-    now.resize(original.size());
-    const cudaError_t error = cudaMemcpy(now.data(), input.head(0), now.size(), cudaMemcpyDeviceToHost);
-    if (auto status = checked(error, "reading " + input.buffer.name()); !status) return status;
-    if (std::memcmp(now.data(), original.data(), now.size()) != 0) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Buffers::DeviceTensor& input = buffers_->inputs[i];
+    const auto now = Buffers::read(input, inputs.at(i).spec());
+    if (!now) return tl::make_unexpected(now.error());
+    if (!std::ranges::equal(now->bytes(), inputs.at(i).bytes())) {
       return failure(ExitCode::check_failed, input.buffer.name() + " was changed");
     }
   }

@@ -12,6 +12,7 @@
 #include "harness/base/error.hpp"
 #include "harness/devices/guarded.hpp"
 #include "harness/problem/inputs.hpp"
+#include "harness/problem/tolerance.hpp"
 #include "harness/stage.hpp"
 
 namespace ladder {
@@ -59,7 +60,7 @@ class SmClocks {
 // Device bytes one problem needs, guard zones included; the others as in GpuProblem::create.
 size_t gpu_bytes_needed(const Shape& shape, uint64_t workspace_bytes, int more_heads = 0, int outputs = 1);
 
-// The heads that one launch works on: the shape's number of them, from the given one on, of each input.
+// The units that one launch works on: the problem's number of them, from the given one on, of each input.
 using View = std::vector<int>;
 
 // One launch: what it reads and which of the outputs it writes.
@@ -75,14 +76,14 @@ struct Filling {
     float middle = 0, spread = 0;  // within middle +-spread
   };
   uint64_t seed = 0;
-  f16 nan = POISON;
+  f16 nan = POISON;                   // of an output of another type the same bits, or its own poison
   std::vector<Numbers> numbers = {};  // of each output; empty: the NaN
 };
 
-// A row of one set of outputs: (batch * heads + head) * n + i is query i of that head.
+// A row of one set of outputs.
 struct OutputRow {
   int output = 0;
-  int64_t row = 0;
+  Cell cell = {};
 };
 
 // The tensors of one problem in GPU memory: inputs, sets of outputs, a workspace. Each lies between two guard zones of
@@ -90,8 +91,8 @@ struct OutputRow {
 class GpuProblem {
  public:
   // Uploads the inputs and poisons all outputs. Fails with needed and available GiB when they do not fit. A timed group
-  // needs more than one problem in the same memory: the inputs may go on behind the shape's heads with those of
-  // `more_heads` (the same tensors, any number of heads), so that launches can begin at different ones, and there may
+  // needs more than one problem in the same memory: the inputs may go on behind the problem's units with those of
+  // `more_heads` (the same tensors, a multiple of their steps), so that launches can begin at different ones, and there may
   // be several sets of outputs.
   static Result<GpuProblem> create(const Shape& shape, const Inputs& inputs, uint64_t workspace_bytes,
                                    const Inputs& more_heads = {}, int outputs = 1);
@@ -107,7 +108,7 @@ class GpuProblem {
   Status poison_output();
   // The same for one set of outputs, with something else.
   Status fill_output(int output, const Filling& filling);
-  // Changes the sign of an input of f16 in the heads for which `flip` is not 0, more heads included.
+  // Changes the sign of an input in the units for which `flip` is not 0, more heads included.
   Status negate(std::string_view input, std::span<const uint8_t> flip);
 
   // One launch, waited for. Any launch or execution error is in the message.
@@ -117,7 +118,7 @@ class GpuProblem {
 
   // An output as it is now: poison unless a stage that writes it has run.
   Result<Tensor> read_output(std::string_view name, int output = 0) const;
-  // The given rows of it, as [1, rows.size(), columns]. One copy, whatever their number: quick enough to verify between
+  // The given rows of it, as one unit of rows.size() rows. One copy, whatever their number: quick enough to verify between
   // two timed groups.
   Result<Tensor> read_rows(std::string_view name, std::span<const OutputRow> rows) const;
   // Success, or which guard zone was overwritten where.

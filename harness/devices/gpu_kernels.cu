@@ -31,10 +31,14 @@ __global__ void fill_kernel(T* values, int64_t count, T nan, uint64_t seed, floa
   }
 }
 
-__global__ void change_sign_kernel(f16* values, int64_t per_head, const uint8_t* flip, int64_t count) {
-  const int64_t stride = int64_t{gridDim.x} * blockDim.x;
+__global__ void change_sign_kernel(std::byte* values, SignLayout of, const uint8_t* flip) {
+  const int64_t stride = int64_t{gridDim.x} * blockDim.x, count = of.units * of.rows * of.columns;
   for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += stride) {
-    if (flip[i / per_head]) values[i].bits ^= 0x8000;
+    const int64_t unit = i / (of.rows * of.columns), row = i / of.columns % of.rows, column = i % of.columns;
+    if (flip[unit] == 0) continue;
+    const int64_t element =
+        unit / of.heads * of.strides[0] + unit % of.heads * of.strides[1] + row * of.strides[2] + column;
+    reinterpret_cast<unsigned char*>(values)[(element + 1) * of.bytes - 1] ^= 0x80;
   }
 }
 
@@ -69,8 +73,8 @@ void fill(float* values, int64_t count, float nan, uint64_t seed, float middle, 
   fill_kernel<<<1024, 256>>>(values, count, nan, seed, middle, spread);
 }
 
-void change_sign(f16* values, int64_t per_head, const uint8_t* flip, int64_t heads) {
-  change_sign_kernel<<<1024, 256>>>(values, per_head, flip, heads * per_head);
+void change_sign(std::byte* values, const SignLayout& layout, const uint8_t* flip) {
+  change_sign_kernel<<<1024, 256>>>(values, layout, flip);
 }
 
 void gather_rows(const std::byte* const* rows, size_t count, size_t row_bytes, std::byte* to) {

@@ -12,8 +12,14 @@ namespace ladder {
 void fill(f16* values, int64_t count, f16 nan, uint64_t seed, float middle, float spread);
 void fill(float* values, int64_t count, float nan, uint64_t seed, float middle, float spread);
 
-// The sign of all values of those heads of which `flip` holds no zero.
-void change_sign(f16* values, int64_t per_head, const uint8_t* flip, int64_t heads);
+// The sign of all values of those units of which `flip` holds no zero: unit u is head u % heads of sequence u / heads, and has
+// rows of `columns` elements. The sign is the highest bit of an element.
+struct SignLayout {
+  int64_t units, heads, rows, columns;
+  int64_t strides[3];  // of sequences, heads and rows, in elements
+  int bytes;           // of an element
+};
+void change_sign(std::byte* values, const SignLayout& layout, const uint8_t* flip);
 
 // Rows of `row_bytes` in one piece, one after another.
 void gather_rows(const std::byte* const* rows, size_t count, size_t row_bytes, std::byte* to);

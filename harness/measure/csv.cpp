@@ -180,7 +180,8 @@ std::vector<Column> columns_of(const std::string& header) {
   const std::string named = "," + header + ",";
   std::erase_if(present, [&](const Column& column) {
     const json& always = rules().at("required");
-    return std::ranges::find(always, column.name) == always.end() && named.find("," + std::string(column.name) + ",") == std::string::npos;
+    return std::ranges::find(always, column.name) == always.end() &&
+           named.find("," + std::string(column.name) + ",") == std::string::npos;
   });
   return header == header_of(present) ? present : std::vector<Column>{};
 }
@@ -434,6 +435,11 @@ Result<std::vector<ResultRow>> read_csv(std::istream& text, const std::string& f
                                 flag ? "neither 0 nor 1" : "not a number"));
     }
     if (const std::string wrong = fault(row); !wrong.empty()) return broken(wrong);
+    if (!row.problem.empty()) {
+      const auto spec = parse_spec(row.problem);
+      if (!spec) return broken(spec.error().message.substr(0, spec.error().message.find('\n')));
+      row.shape = *spec;
+    }
     if (const auto [same, is_new] = known.emplace(identity(row), line_number); !is_new) {
       return broken(fmt::format("repeats line {}: {}, the same measurement", same->second, row.stage));
     }

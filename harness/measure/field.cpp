@@ -39,12 +39,13 @@ std::shared_ptr<Groups> make_groups(const Problem& problem, const std::shared_pt
       .read_rows = [on_gpu](std::string_view name,
                             std::span<const OutputRow> rows) { return on_gpu->read_rows(name, rows); },
       .check_guards = [on_gpu] { return on_gpu->check_guards(); }};
+  std::vector<double> tolerances;
+  for (const Reference::Answer& answer : problem.reference.answers) tolerances.push_back(answer.tolerance());
   std::random_device unforeseen;
   const uint64_t seed = uint64_t{unforeseen()} << 32 | unforeseen();
   return std::make_shared<Groups>(
       std::move(memory), problem.shape, problem.kinds.front(), room,
-      make_questions(problem.shape, problem.kinds.front(), problem.inputs, more_heads, room, seed),
-      problem.reference.tolerance(), ~seed);
+      make_questions(problem.shape, problem.kinds.front(), problem.inputs, more_heads, room, seed), tolerances, ~seed);
 }
 
 }  // namespace
@@ -254,7 +255,7 @@ RunFacts run_facts(const GpuInfo& gpu, const RealMachine& machine, const Problem
           .cuda = gpu.cuda,
           .shape = problem.shape,
           .dtype = dtype_of(problem),
-          .problem = {},
+          .problem = beyond_columns(problem.shape),
           .inputs = std::string(to_string(problem.kinds.front())),
           .regime = std::string(to_string(regime)),
           .commit = commit && *commit ? commit : LADDER_COMMIT,

@@ -38,38 +38,55 @@ Size size_of(std::vector<double> values) {
   return size;
 }
 
-// Off by how much. Where the formula makes NaN, so must the kernel; where infinity, that or NaN.
-double error_of(double got, double expected) {
-  if (std::isfinite(expected)) return std::abs(got - expected);
-  return std::isnan(got) || got == expected ? 0 : std::numeric_limits<double>::infinity();
-}
-
 // A NaN that a kernel cannot know: its payload is drawn. Not infinity, whose payload is 0.
 f16 drawn_nan(uint64_t bits) {
   return {static_cast<uint16_t>(0x7c00 | (bits & 0x8000) | std::max<uint64_t>(1, bits & 0x3ff))};
 }
 
-// The formula's inputs in their order, each from a head of its own on.
-std::vector<View> all_views(const Shape& shape, int more_heads, InputKind kind) {
-  const std::vector<TensorSpec> inputs = formula_of(shape).inputs(shape);
-  const auto place = [&](std::string_view name) {
-    return std::ranges::find(inputs, name, &TensorSpec::name) - inputs.begin();
-  };
+// The formula's inputs in their order, each from a unit of its own on.
+std::vector<View> all_views(const Spec& spec, int more_heads, InputKind kind) {
+  const std::vector<TensorSpec> inputs = formula_of(spec).inputs(spec);
   std::vector<View> views{{}};
-  for (size_t i = 0; i < inputs.size(); ++i) {
+  for (const TensorSpec& input : inputs) {
     std::vector<View> longer;
     for (const View& view : views) {
-      for (int head = 0; head <= more_heads; ++head) {
+      for (int64_t unit = 0; unit <= units_of_more(inputs, input, more_heads); unit += input.unit_step()) {
         longer.push_back(view);
-        longer.back().push_back(head);
+        longer.back().push_back(static_cast<int>(unit));
       }
     }
     views = std::move(longer);
   }
-  if (q_follows_k(kind)) {
-    std::erase_if(views, [q = place("Q"), k = place("K")](const View& view) { return view[q] != view[k]; });
+  const size_t q = place_of(inputs, "Q"), k = place_of(inputs, "K");
+  if (q_follows_k(kind) && k < inputs.size()) {
+    std::erase_if(views, [&](const View& view) { return view[q] != units_of_more(inputs, inputs[q], view[k]); });
   }
   return views;
+}
+
+// So many units of each input from where a launch of that view begins, by their numbers among the fewest.
+Inputs seen_by(const View& view, const Spec& spec, const std::vector<int64_t>& chosen, const Inputs& inputs,
+               const Inputs& more_heads) {
+  const std::vector<TensorSpec> all = formula_of(spec).inputs(spec);
+  Inputs taken;
+  for (size_t i = 0; i < all.size(); ++i) {
+    const int64_t group = units_of_more(all, all[i], 1);
+    if (group == 0) {
+      taken.add(inputs.at(i));
+      continue;
+    }
+    TensorSpec none = all[i];
+    none.shape = {1, 0, none.rows(), none.columns()};
+    none.strides = TensorSpec::packed_strides(none.shape);
+    none.lengths = {};
+    Tensor& tensor = taken.add(Tensor(none));
+    for (const int64_t unit : chosen) {
+      const int64_t from = unit * group + view[i], known = inputs.at(i).spec().units();
+      const bool is_more = from >= known;
+      tensor.append((is_more ? more_heads : inputs).at(i), is_more ? from - known : from, group);
+    }
+  }
+  return taken;
 }
 
 }  // namespace
@@ -81,64 +98,89 @@ Room room_for(const Shape& shape, uint64_t workspace_bytes, size_t free_bytes) {
     return double(gpu_bytes_needed(shape, workspace_bytes, room.more_heads, room.outputs)) - least <= spare;
   };
   Room room;
+  const Formula& formula = formula_of(shape);
+  const bool alike = shape.lens_q.count == 0 && shape.lens_k.count == 0;  // any keys may meet any queries
+  const int step = shape.layout == Layout::bhnd ? 1 : shape.key_heads();
+  room.more_heads = formula.of_heads == nullptr || !alike ? 0 : (MORE_HEADS + step - 1) / step * step;
   while (room.outputs > 1 && !fits(room)) --room.outputs;
-  while (room.more_heads > 0 && !fits(room)) --room.more_heads;
+  while (room.more_heads > 0 && !fits(room)) room.more_heads -= step;
   return room;
 }
 
 Inputs make_more_heads(InputKind kind, const Shape& shape, uint64_t seed, int more_heads) {
   if (more_heads == 0) return {};
-  const Shape more{.batch = 1, .heads = more_heads, .n = shape.n, .d = shape.d, .causal = shape.causal};
-  return make_inputs(kind, more, ~seed);
+  Spec more = shape;
+  if (shape.layout == Layout::bhnd) {
+    more = formula_of(shape).of_heads(shape, more_heads);
+    more.pad = shape.pad;
+  } else {
+    more.batch = more_heads / shape.key_heads();
+  }
+  return formula_of(shape).make_inputs({&kind, 1}, more, ~seed);
 }
 
 std::vector<Question> make_questions(const Shape& shape, InputKind kind, const Inputs& inputs, const Inputs& more_heads,
                                      const Room& room, uint64_t seed) {
   std::mt19937_64 random(seed);
   const auto below = [&](int64_t bound) { return std::uniform_int_distribution<int64_t>(0, bound - 1)(random); };
-  const int64_t batch_heads = shape.batch_heads();
   const Formula& formula = formula_of(shape);
-  const int heads = static_cast<int>(std::min<int64_t>(HEADS_PER_QUESTION, batch_heads));
-  // A small problem of the few heads that are looked at.
-  const Shape few{.batch = 1, .heads = heads, .n = shape.n, .d = shape.d, .causal = shape.causal};
+  const std::vector<TensorSpec> outputs = formula.outputs(shape);
+  const int64_t units = fewest_units(inputs);
+  // Of a small problem with the few units that are looked at, where a unit is a problem by itself; or else of the whole one.
+  const bool is_few = formula.of_heads != nullptr && shape.lens_q.count == 0 && shape.lens_k.count == 0;
+  const auto heads = is_few ? std::min<int64_t>(HEADS_PER_QUESTION, units) : units;
+  const Spec few = is_few ? formula.of_heads(shape, static_cast<int>(heads)) : shape;
   std::vector<View> views = all_views(shape, room.more_heads, kind);
   std::shuffle(views.begin(), views.end(), random);
   std::vector<Question> questions;
   for (int i = 0; i < room.outputs; ++i) {
     Question question{views[i % views.size()], {}};  // all the same when there are no more heads
-    std::set<int64_t> chosen{0, batch_heads - 1};    // the first and the last head, and others
-    while (std::ssize(chosen) < heads) chosen.insert(below(batch_heads));
-    Shape none = few;
-    none.heads = 0;
-    Inputs taken(formula.inputs(none));
-    std::set<int64_t> rows;
-    std::vector<int64_t> place;  // of a few's head in the output
-    for (const int64_t head : chosen) {
-      for (size_t i = 0; i < taken.size(); ++i) {
-        const int64_t from = head + question.view[i];
-        const bool is_more = from >= batch_heads;
-        taken.at(i).append((is_more ? more_heads : inputs).at(i), is_more ? from - batch_heads : from, 1);
+    std::set<int64_t> chosen{0, units - 1};          // the first and the last unit, and others
+    while (std::ssize(chosen) < heads) chosen.insert(below(units));
+    const std::vector<int64_t> place(chosen.begin(), chosen.end());  // of a few's unit in the problem
+    const Inputs taken = is_few ? seen_by(question.view, shape, place, inputs, more_heads) : inputs;
+    // Rows of few's outputs; those that have the same rows are asked for the same ones.
+    Cells cells;
+    for (const TensorSpec& output : formula.outputs(few)) {
+      if (!cells.empty() && output.shape[2] == outputs.front().shape[2] &&
+          output.units() == formula.outputs(few).front().units()) {
+        cells.push_back(cells.front());
+        continue;
       }
-      for (int row = 0; row < ROWS_PER_HEAD; ++row) rows.insert(std::ssize(place) * shape.n + below(shape.n));
-      place.push_back(head);
+      std::set<Cell> drawn;
+      for (int64_t unit = 0; unit < output.units(); ++unit) {
+        for (int row = 0; row < ROWS_PER_HEAD && output.rows_of(unit) > 0; ++row)
+          drawn.insert({unit, below(output.rows_of(unit))});
+      }
+      cells.emplace_back(drawn.begin(), drawn.end());
     }
-    question.reference = formula.make_reference(few, taken, {rows.begin(), rows.end()}, 1, true);
-    for (int64_t& row : question.reference.rows) row = place[row / shape.n] * shape.n + row % shape.n;
+    question.reference = formula.make_reference(few, taken, cells, 1, true);
+    for (size_t k = 0; is_few && k < outputs.size(); ++k) {
+      const int64_t group = std::max<int64_t>(1, outputs[k].units() / units);
+      for (Cell& cell : question.reference.answers[k].cells)
+        cell.unit = place[cell.unit / group] * group + cell.unit % group;
+    }
     questions.push_back(std::move(question));
   }
   return questions;
 }
 
-Groups::Groups(GroupMemory memory, const Shape& shape, InputKind kind, const Room& room,
-               std::vector<Question> questions, double tolerance, uint64_t seed)
+Groups::Groups(GroupMemory memory, const Spec& shape, InputKind kind, const Room& room, std::vector<Question> questions,
+               std::vector<double> tolerances, uint64_t seed)
     : memory_(std::move(memory)),
       shape_(shape),
       views_(all_views(shape, room.more_heads, kind)),
       room_(room),
       questions_(std::move(questions)),
-      tolerance_(tolerance),
+      tolerances_(std::move(tolerances)),
       random_(seed),
-      negative_(shape.batch_heads() + room.more_heads) {
+      negative_([&] {
+        const std::vector<TensorSpec> inputs = formula_of(shape).inputs(shape);
+        const size_t place = place_of(inputs, formula_of(shape).odd_input);
+        if (place == inputs.size()) return size_t{0};
+        const TensorSpec& odd = inputs[place];
+        return static_cast<size_t>(odd.units() + units_of_more(inputs, odd, room.more_heads));
+      }()) {
   // Poison of an answer's size: uniform numbers with the answers' middle and deviation.
   for (const TensorSpec& output : formula_of(shape).outputs(shape)) {
     std::vector<double> values;
@@ -147,10 +189,14 @@ Groups::Groups(GroupMemory memory, const Shape& shape, InputKind kind, const Roo
       values.insert(values.end(), answers.begin(), answers.end());
     }
     const Size size = size_of(std::move(values));
-    // The first one lies around 0: the odd input has changed its sign in half of the heads.
-    const float middle = plausible_.numbers.empty() ? 0.0f : static_cast<float>(size.middle);
+    // One that has changed its sign in half of the units lies around 0.
+    const float middle = is_odd(output.name) ? 0.0f : static_cast<float>(size.middle);
     plausible_.numbers.push_back({middle, static_cast<float>(size.spread)});
   }
+}
+
+bool Groups::is_odd(std::string_view output) const {
+  return std::ranges::find(formula_of(shape_).odd_outputs, output) != formula_of(shape_).odd_outputs.end();
 }
 
 std::vector<Groups::Planned> Groups::draw_plan(int launches) {
@@ -197,7 +243,9 @@ Status Groups::prepare(int launches) {
     flip[head] = random_() % 2;
     negative_[head] ^= flip[head];
   }
-  if (auto status = memory_.negate(formula_of(shape_).odd_input, flip); !status) return status;
+  if (!flip.empty()) {
+    if (auto status = memory_.negate(formula_of(shape_).odd_input, flip); !status) return status;
+  }
   plan_ = draw_plan(launches);
   std::set<int> outputs;
   for (const Planned& planned : plan_) outputs.insert(planned.launch.output);
@@ -220,39 +268,43 @@ std::vector<Launch> Groups::launches(int count) {
 }
 
 Status Groups::verify(std::span<const std::string_view> outputs) {
-  const std::vector<TensorSpec> inputs = formula_of(shape_).inputs(shape_);
-  const auto odd =
-      static_cast<size_t>(std::ranges::find(inputs, formula_of(shape_).odd_input, &TensorSpec::name) - inputs.begin());
-  std::vector<OutputRow> rows;
-  for (const Planned& planned : plan_) {
-    if (planned.question < 0) continue;
-    for (const int64_t row : questions_[planned.question].reference.rows) rows.push_back({planned.launch.output, row});
-  }
+  const std::vector<TensorSpec> inputs = formula_of(shape_).inputs(shape_), all = formula_of(shape_).outputs(shape_);
+  const size_t odd = place_of(inputs, formula_of(shape_).odd_input);
   for (const std::string_view output : outputs) {
+    const size_t which = place_of(all, output);
+    std::vector<OutputRow> rows;
+    for (const Planned& planned : plan_) {
+      if (planned.question < 0) continue;
+      for (const Cell& cell : questions_[planned.question].reference[output].cells)
+        rows.push_back({planned.launch.output, cell});
+    }
     const Result<Tensor> left = memory_.read_rows(output, rows);
     if (!left) return tl::make_unexpected(left.error());
     size_t next = 0;
     for (int launch = 0; launch < std::ssize(plan_); ++launch) {
       const Planned& planned = plan_[launch];
       if (planned.question < 0) continue;
-      const Reference& reference = questions_[planned.question].reference;
-      const Reference::Answer& answer = reference[output];
-      for (size_t i = 0; i < reference.rows.size(); ++i, ++next) {
-        const int64_t row = reference.rows[i], head = row / shape_.n;
-        const double sign =
-            &answer == &reference.answers.front() && negative_[planned.launch.view[odd] + head] ? -1 : 1;
+      const Reference::Answer& answer = questions_[planned.question].reference[output];
+      for (size_t i = 0; i < answer.cells.size(); ++i, ++next) {
+        const auto [unit, row] = answer.cells[i];
+        double sign = 1;
+        if (is_odd(output)) {
+          const int64_t group = std::max<int64_t>(1, all[which].units() / inputs[odd].units());
+          const int64_t of_odd = inputs[odd].is_fixed ? 0 : unit / group;
+          if (negative_[static_cast<size_t>(planned.launch.view[odd] + of_odd)]) sign = -1;
+        }
         // A row that meets NaN or infinity has no tolerance of its own; its finite columns are held to the plain one.
         const double term = answer.row_tolerance.empty() ? 0 : answer.row_tolerance[i];
-        const double tolerance = (answer.baseline.empty() ? 0 : tolerance_) + (std::isfinite(term) ? term : 0);
-        for (int column = 0; column < answer.columns; ++column) {
+        const double tolerance = (answer.baseline.empty() ? 0 : tolerances_[which]) + (std::isfinite(term) ? term : 0);
+        for (int64_t column = 0; column < answer.columns; ++column) {
           const double got = (*left)[next * static_cast<size_t>(answer.columns) + static_cast<size_t>(column)];
-          const double error = error_of(got, sign * answer.row(i)[column]);
+          const double error = error_of(got, sign * answer.row(i)[static_cast<size_t>(column)]);
           if (error == 0 || error <= tolerance) continue;  // false for NaN
           return failure(ExitCode::check_failed,
-                         fmt::format("wrong in a timed group: launch {} of {}, batch {}, head {}, query {}: {} is off "
+                         fmt::format("wrong in a timed group: launch {} of {}, batch {}, head {}, {} {}: {} is off "
                                      "by {:.1e} in column {}; {:.1e} is allowed",
-                                     launch + 1, plan_.size(), head / shape_.heads, head % shape_.heads, row % shape_.n,
-                                     output, error, column, tolerance));
+                                     launch + 1, plan_.size(), unit / all[which].shape[1], unit % all[which].shape[1],
+                                     all[which].row, row, output, error, column, tolerance));
         }
       }
     }

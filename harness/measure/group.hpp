@@ -65,10 +65,10 @@ struct GroupMemory {
 // The groups of all contestants of one shape, one group at a time.
 class Groups {
  public:
-  // `tolerance` is what the first output may be off by, besides its rows' own tolerance. Whoever wants groups that a kernel cannot foresee takes the seed from
-  // std::random_device.
-  Groups(GroupMemory memory, const Shape& shape, InputKind kind, const Room& room, std::vector<Question> questions,
-         double tolerance, uint64_t seed);
+  // `tolerances` are what each output may be off by, besides its rows' own tolerance, where it is held to a plain computation.
+  // Whoever wants groups that a kernel cannot foresee takes the seed from std::random_device.
+  Groups(GroupMemory memory, const Spec& shape, InputKind kind, const Room& room, std::vector<Question> questions,
+         std::vector<double> tolerances, uint64_t seed);
 
   // Draws the launches of a group, and makes memory ready for it.
   Status prepare(int launches);
@@ -84,16 +84,17 @@ class Groups {
   };
   int below(int bound) { return std::uniform_int_distribution<int>(0, bound - 1)(random_); }
   std::vector<Planned> draw_plan(int launches);
+  bool is_odd(std::string_view output) const;
 
   GroupMemory memory_;
   Shape shape_;
   std::vector<View> views_;
   Room room_;
   std::vector<Question> questions_;
-  double tolerance_;
+  std::vector<double> tolerances_;
   Filling plausible_;
   std::mt19937_64 random_;
-  std::vector<uint8_t> negative_;  // of each head of the formula's odd input
+  std::vector<uint8_t> negative_;  // of each unit of the formula's odd input
   std::vector<Planned> plan_;
   bool prepared_ = false;
 };

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "harness/base/progress.hpp"
+#include "harness/problem/shapes.hpp"
 
 namespace ladder {
 namespace {
@@ -132,18 +133,32 @@ Result<std::string> Peer::ask(const std::string& request, double limit_s) {
 }
 
 Status Peer::ask_to_prepare(const Shape& shape, std::string_view inputs, uint64_t seed, const PeerFiles& files) {
-  d_ = shape.d;
+  output_ = formula_of(shape).outputs(shape).front();
   output_file_ = files.of(fmt::format("O.{}", fmt::ptr(&process_)));
   json tensors{{"O", output_file_.string()}};
   for (const TensorSpec& spec : formula_of(shape).inputs(shape)) {
     tensors[std::string(spec.name)] = files.of(spec.name).string();
   }
-  const json request{{"op", "prepare"},        {"protocol", PEER_PROTOCOL},
-                     {"batch", shape.batch},   {"heads", shape.heads},
-                     {"n", shape.n},           {"d", shape.d},
-                     {"causal", shape.causal}, {"softmax_scale", shape.scale()},
-                     {"dtype", "fp16"},        {"inputs", inputs},
-                     {"seed", seed},           {"tensors", tensors}};
+  plain_ = beyond_columns(shape).empty();
+  const json request{{"op", "prepare"},
+                     {"protocol", PEER_PROTOCOL},
+                     {"problem", to_string(shape)},
+                     {"features", names_of(needs(shape))},
+                     {"batch", shape.batch},
+                     {"heads", shape.heads},
+                     {"kv_heads", shape.key_heads()},
+                     {"n", shape.n},
+                     {"nk", shape.keys()},
+                     {"d", shape.d},
+                     {"causal", shape.causal},
+                     {"window", {shape.left, shape.causal ? 0 : shape.right}},
+                     {"softmax_scale", shape.scale()},
+                     {"softcap", shape.softcap},
+                     {"dtype", to_string(shape.q_type)},
+                     {"dtypes", {to_string(shape.q_type), to_string(shape.kv_type), to_string(shape.o_type)}},
+                     {"inputs", inputs},
+                     {"seed", seed},
+                     {"tensors", tensors}};
   return send(request.dump());
 }
 
@@ -172,6 +187,11 @@ Result<PeerInfo> Peer::prepared() {
         fmt::format("keeps protocol {}; there are 1 to {}: {}", info.protocol, PEER_PROTOCOL, printable(*line)))));
   }
   label_ = name_ = info.name;
+  if (info.protocol < 3 && !plain_) {
+    return failure(ExitCode::cannot_run_here,
+                   fmt::format("peer {}: it keeps protocol {}, which knows dense and causal problems in fp16 alone",
+                               label_, info.protocol));
+  }
   return info;
 }
 
@@ -188,21 +208,22 @@ Result<double> Peer::time_ms(int launches) {
   return *ms;
 }
 
-Result<Tensor> Peer::output(std::span<const int64_t> rows) {
+Result<Tensor> Peer::output(std::span<const Cell> cells) {
+  std::vector<int64_t> rows;
+  for (const Cell& cell : cells) rows.push_back(cell.unit * output_.rows() + cell.row);
   std::error_code ignored;
   fs::remove(output_file_, ignored);  // what an earlier answer left
   const auto line = ask(json{{"op", "output"}, {"rows", rows}}.dump(), limits_.run);
   if (!line) return tl::make_unexpected(line.error());
-  Tensor tensor(
-      {.name = "O", .element = Element::f16, .heads = 1, .rows = static_cast<int>(rows.size()), .columns = d_});
+  Tensor tensor(ladder::tensor(output_.name, output_.element, {1, 1, std::ssize(rows), output_.columns()}));
   std::ifstream file(output_file_, std::ios::binary);
   const auto bytes = static_cast<std::streamsize>(tensor.bytes().size());
   file.read(reinterpret_cast<char*>(tensor.bytes().data()), bytes);
   if (file.gcount() != bytes || file.peek() != std::ifstream::traits_type::eof()) {
     const auto there = fs::file_size(output_file_, ignored);
-    return tl::make_unexpected(
-        blame(broken(fmt::format("was asked for {} rows of {} f16, {} bytes, and wrote {}", rows.size(), d_, bytes,
-                                 ignored ? "none" : std::to_string(there)))));
+    return tl::make_unexpected(blame(
+        broken(fmt::format("was asked for {} rows of {} {}, {} bytes, and wrote {}", rows.size(), output_.columns(),
+                           to_string(output_.element), bytes, ignored ? "none" : std::to_string(there)))));
   }
   return tensor;
 }
@@ -233,14 +254,16 @@ constexpr double MOST_TFLOPS = 20000, SHORTEST_LAUNCH_MS = 1e-4;
 // A group that takes longer than this beyond twice what the peer says of it was not all of the work.
 constexpr double MOST_AROUND_MS = 50;
 
-Result<double> judge_rows(Peer& peer, const Reference& reference) {
-  const Result<Tensor> output = peer.output(reference.rows);
+Result<double> judge_rows(Peer& peer, const Reference::Answer& answer) {
+  const Result<Tensor> output = peer.output(answer.cells);
   if (!output) return tl::make_unexpected(output.error());
-  const Comparison worst = compare_rows_to_reference(reference, reference.answers.front(), *output);
+  const Comparison worst = compare_rows_to_reference(answer, *output);
   if (worst.within()) return worst.max_err;
-  return failure(ExitCode::check_failed,
-                 fmt::format("peer {}: wrong: row {}, column {} is {:g} and should be {:g}; {:.1e} is allowed",
-                             peer.label(), worst.row, worst.column, worst.got, worst.expected, worst.tolerance));
+  return failure(
+      ExitCode::check_failed,
+      fmt::format("peer {}: wrong: head {}, query {}, column {} is {:g} and should be {:g}; {:.1e} is allowed",
+                  peer.label(), worst.cell.unit, worst.cell.row, worst.column, worst.got, worst.expected,
+                  worst.tolerance));
 }
 
 }  // namespace
@@ -265,17 +288,17 @@ Result<double> believed_ms(Peer& peer, int launches, double flops, const PeerInf
 Result<double> judge(Peer& peer, const Problem& problem) {
   if (const Status poisoned = peer.poison(); !poisoned) return tl::make_unexpected(poisoned.error());
   if (const Result<double> ms = peer.time_ms(1); !ms) return ms;
-  return judge_rows(peer, problem.reference);
+  return judge_rows(peer, problem.reference.answers.front());
 }
 
 Status judge_some(Peer& peer, const Problem& problem, uint64_t seed) {
   constexpr size_t SOME = 64;
-  const Reference& all = problem.reference;
-  std::vector<size_t> chosen(all.rows.size());
+  const Reference::Answer& all = problem.reference.answers.front();
+  std::vector<size_t> chosen(all.cells.size());
   for (size_t i = 0; i < chosen.size(); ++i) chosen[i] = i;
   std::shuffle(chosen.begin(), chosen.end(), std::mt19937_64(seed));
   chosen.resize(std::min(SOME, chosen.size()));
-  const auto judged = judge_rows(peer, some_rows(all, chosen));
+  const auto judged = judge_rows(peer, some_cells(all, chosen));
   return judged ? Status{} : tl::make_unexpected(judged.error());
 }
 

@@ -16,7 +16,9 @@
 
 namespace ladder {
 
-constexpr int PEER_PROTOCOL = 2;  // 1: a peer made its own inputs, and its answers were seen by nobody
+constexpr int PEER_PROTOCOL =
+    3;  // 2: of problems there were dense and causal ones in fp16 alone; 1: a peer made its own inputs, and
+        // its answers were seen by nobody
 
 struct PeerCommand {
   std::string label;                   // for messages, until the peer has said its name
@@ -43,8 +45,8 @@ struct PeerInfo {
   bool judged() const { return protocol >= 2 && !ceiling; }  // poison and output can be asked of it
 };
 
-// The inputs of one problem in files, where all peers read them: f16 in the machine's byte order, [batch, heads, n, d]
-// contiguous. In memory where there is room (/dev/shm), else in the directory for temporary files. Removed with the object.
+// The inputs of one problem in files, where all peers read them: of the problem's types in the machine's byte order, [batch,
+// heads, n, d] contiguous. In memory where there is room (/dev/shm), else in the directory for temporary files. Removed with the object.
 class PeerFiles {
  public:
   static Result<PeerFiles> create(const Inputs& inputs);
@@ -74,8 +76,8 @@ class Peer {
   Status poison();
   // Milliseconds of `launches` back-to-back launches.
   Result<double> time_ms(int launches);
-  // These rows of the last launch's output, [1, rows.size(), d]; rows as in Reference::rows.
-  Result<Tensor> output(std::span<const int64_t> rows);
+  // These rows of the last launch's output, as one unit.
+  Result<Tensor> output(std::span<const Cell> cells);
   // A request that the protocol does not have: "ok":false is the right answer, and any other the error.
   Status refuses_unknown_requests();
   // False once it has died, hung or printed rubbish: a late answer to one request must not pass for that to the next.
@@ -93,7 +95,8 @@ class Peer {
   std::string label_, name_;
   PeerLimits limits_;
   bool usable_ = true;
-  int d_ = 0;
+  TensorSpec output_;
+  bool plain_ = true;  // what it was asked for, protocol 2 knows as well
   std::filesystem::path output_file_;
 };
 

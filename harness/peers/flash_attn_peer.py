@@ -15,6 +15,9 @@ def of_package(module):
 class FlashAttnContestant(AttentionContestant):
     """`find` gives what of_package gives, or raises Refusal."""
 
+    FEATURES = {"causal", "grouped", "cross"}
+    DTYPES = {"fp16", "bf16"}
+
     def __init__(self, request, name, find):
         require_gpu()
         self.attention, whose = find()

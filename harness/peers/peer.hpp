@@ -26,7 +26,7 @@
 
 namespace peer {
 
-constexpr int PROTOCOL = 2;
+constexpr int PROTOCOL = 3;
 
 // What a peer says instead of an answer: why it cannot take part.
 struct Refusal : std::runtime_error {
@@ -115,8 +115,12 @@ int serve(const std::string& name, const std::string& version, const Prepare& pr
     const std::string operation = request["op"];
     if (operation == "prepare") {
       buffers.clear();  // the old ones first
-      if (request["dtype"] != "fp16")
-        throw Refusal("no inputs of type " + request["dtype"].get<std::string>() + " here");
+      for (const std::string dtype : request["dtypes"]) {
+        if (dtype != "fp16") throw Refusal("no inputs of type " + dtype + " here");
+      }
+      for (const std::string feature : request["features"]) {
+        if (feature != "causal") throw Refusal("no " + feature + " here");
+      }
       problem = {.batch = request["batch"],
                  .heads = request["heads"],
                  .n = request["n"],

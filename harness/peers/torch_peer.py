@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-PROTOCOL = 2
+PROTOCOL = 3
 
 try:
     import torch
@@ -55,12 +55,19 @@ class AttentionContestant(Contestant):
     [batch, heads, n, d], on the current stream.
 
     layout: "bhnd", contiguous [batch, heads, n, d] as the ladder's stages read it; or "bnhd", [batch, n, heads, d].
+    FEATURES: what it takes beyond a dense forward pass in fp16, as the request names it.
     """
+
+    FEATURES = {"causal"}
+    DTYPES = {"fp16"}
 
     def __init__(self, request: dict[str, Any], name: str, layout: str) -> None:
         require_gpu()
-        if request["dtype"] != "fp16":
-            raise Refusal(f"no inputs of type {request['dtype']} here")
+        for dtype in request.get("dtypes", [request["dtype"]]):
+            if dtype not in self.DTYPES or dtype != request["dtype"]:
+                raise Refusal(f"no inputs of type {dtype} here")
+        if missing := set(request.get("features", [])) - self.FEATURES:
+            raise Refusal(f"no {', '.join(sorted(missing))} here")
         self.name = name
         self.version = version()
         self.causal = bool(request["causal"])
@@ -68,13 +75,16 @@ class AttentionContestant(Contestant):
         if not math.isclose(self.scale, int(request["d"]) ** -0.5, rel_tol=1e-6):
             raise Refusal(f"no softmax_scale but 1 / sqrt(d) here, not {self.scale}")
         self.output_file = request["tensors"]["O"]
-        shape = tuple(int(request[size]) for size in ("batch", "heads", "n", "d"))
-        self.Q, self.K, self.V = (self._tensor(request["tensors"][tensor], shape, layout) for tensor in "QKV")
+        batch, heads, n, d = (int(request[size]) for size in ("batch", "heads", "n", "d"))
+        keys = (batch, int(request.get("kv_heads", heads)), int(request.get("nk", n)), d)
+        shapes = {"Q": (batch, heads, n, d), "K": keys, "V": keys}
+        dtype = torch.bfloat16 if request["dtype"] == "bf16" else torch.float16
+        self.Q, self.K, self.V = (self._tensor(request["tensors"][tensor], shapes[tensor], layout, dtype) for tensor in "QKV")
         self.launch(1)
 
     @staticmethod
-    def _tensor(path: str, shape: tuple[int, ...], layout: str) -> Any:
-        tensor = torch.from_file(path, size=math.prod(shape), dtype=torch.float16).reshape(shape).cuda()
+    def _tensor(path: str, shape: tuple[int, ...], layout: str, dtype: Any) -> Any:
+        tensor = torch.from_file(path, size=math.prod(shape), dtype=dtype).reshape(shape).cuda()
         return tensor if layout == "bhnd" else tensor.transpose(1, 2).contiguous().transpose(1, 2)
 
     def poison(self) -> None:
@@ -85,6 +95,8 @@ class AttentionContestant(Contestant):
         flat = self.output.reshape(-1, self.output.shape[-1])
         chosen = flat[torch.tensor(rows, device="cuda")].cpu().contiguous()
         with open(self.output_file, "wb") as file:
+            if chosen.dtype != torch.float16:
+                chosen = chosen.view(torch.int16)  # NumPy has no bf16
             file.write(chosen.numpy().tobytes())
 
     def answer(self) -> dict[str, Any]:
@@ -92,10 +104,16 @@ class AttentionContestant(Contestant):
 
 
 class SdpaContestant(AttentionContestant):
-    """torch.nn.functional.scaled_dot_product_attention with one back end pinned."""
+    """torch.nn.functional.scaled_dot_product_attention with one back end pinned. Its mask is aligned with the first keys, where
+    there are more of them than queries."""
+
+    FEATURES = {"causal", "grouped", "cross"}
+    DTYPES = {"fp16", "bf16"}
 
     def __init__(self, request: dict[str, Any], name: str, backend: str, layout: str) -> None:
         self.backend = backend
+        if {"causal", "cross"} <= set(request.get("features", [])):
+            raise Refusal("no causal mask over more or fewer keys than queries here")
         super().__init__(request, name, layout)
 
     def poison(self) -> None:
@@ -109,7 +127,8 @@ class SdpaContestant(AttentionContestant):
         with torch.no_grad(), sdpa_kernel(getattr(SDPBackend, self.backend)):
             for _ in range(launches):
                 self.output = torch.nn.functional.scaled_dot_product_attention(
-                    self.Q, self.K, self.V, is_causal=self.causal)
+                    self.Q, self.K, self.V, is_causal=self.causal,
+                    **({"enable_gqa": True} if self.Q.shape[1] != self.K.shape[1] else {}))
 
 
 class GemmContestant(Contestant):

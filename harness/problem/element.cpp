@@ -5,96 +5,111 @@
 namespace ladder {
 namespace {
 
-template <class T>
-T read(const std::byte* from) {
-  T value;
-  std::memcpy(&value, from, sizeof value);
-  return value;
-}
-template <class T>
-void write(T value, std::byte* to) {
-  std::memcpy(to, &value, sizeof value);
-}
-
-double from_f16(const std::byte* at) {
-  return emulator::half_to_float(read<uint16_t>(at));
-}
-void to_f16_bits(double value, std::byte* at) {
-  write(emulator::float_to_half(static_cast<float>(value)), at);
-}
-double from_bf16(const std::byte* at) {
-  return std::bit_cast<float>(uint32_t{read<uint16_t>(at)} << 16);
-}
-void to_bf16_bits(double value, std::byte* at) {
-  write(static_cast<uint16_t>(std::bit_cast<uint32_t>(bf16_of(static_cast<float>(value))) >> 16), at);
-}
-double from_f32(const std::byte* at) {
-  return read<float>(at);
-}
-void to_f32_bits(double value, std::byte* at) {
-  write(static_cast<float>(value), at);
-}
-
-// A float of 8 bits. e4m3 has no infinity: its largest exponent holds numbers, but for one NaN; conversions saturate.
-template <int EXPONENT_BITS, int STORED_BITS, bool HAS_INFINITY>
-struct Small {
-  static constexpr int BIAS = (1 << (EXPONENT_BITS - 1)) - 1, LAST = (1 << EXPONENT_BITS) - 1;
-  static constexpr uint8_t NOT_A_NUMBER = 0x7f;
-
-  static double magnitude(int bits) {
-    const int exponent = bits >> STORED_BITS, stored = bits & ((1 << STORED_BITS) - 1);
-    return exponent == 0 ? std::ldexp(stored, 1 - BIAS - STORED_BITS)
-                         : std::ldexp((1 << STORED_BITS) + stored, exponent - BIAS - STORED_BITS);
-  }
-  static constexpr int largest() { return HAS_INFINITY ? (LAST << STORED_BITS) - 1 : 0x7e; }
-  static double from(const std::byte* at) {
-    const int bits = read<uint8_t>(at), size = bits & 0x7f;
-    const double sign = bits & 0x80 ? -1 : 1;
-    if (size <= largest()) return sign * magnitude(size);
-    if (HAS_INFINITY && size == LAST << STORED_BITS) return sign * std::numeric_limits<double>::infinity();
-    return std::numeric_limits<double>::quiet_NaN();
-  }
-  static void to(double value, std::byte* at) {
-    const int sign = std::signbit(value) ? 0x80 : 0;
-    if (std::isnan(value)) return write(NOT_A_NUMBER, at);
-    if (std::isinf(value) && HAS_INFINITY) return write(static_cast<uint8_t>(sign | LAST << STORED_BITS), at);
-    const double size = std::min(std::abs(value), magnitude(largest()));
-    // In steps of the number's own power of two; rint rounds ties to even.
-    const int power = std::max(size == 0 ? 1 - BIAS : std::ilogb(size), 1 - BIAS) - STORED_BITS;
-    const auto steps = static_cast<int>(std::rint(std::ldexp(size, -power)));
-    const int bits =
-        steps < 1 << STORED_BITS ? steps : ((power + STORED_BITS + BIAS) << STORED_BITS) + steps - (1 << STORED_BITS);
-    write(static_cast<uint8_t>(sign | std::min(bits, largest())), at);
+// What each type is in memory, as what number, and the nearest of a number.
+struct F16 {
+  using Bits = uint16_t;
+  static float number(Bits bits) { return emulator::half_to_float(bits); }
+  static Bits nearest(double value) { return emulator::float_to_half(static_cast<float>(value)); }
+};
+struct Bf16 {
+  using Bits = uint16_t;
+  static float number(Bits bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
+  static Bits nearest(double value) {
+    const auto bits = std::bit_cast<uint32_t>(static_cast<float>(value));
+    if ((bits & 0x7fffffffu) > 0x7f800000u) return 0x7fff;  // NaN, as in PTX
+    return static_cast<Bits>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
   }
 };
-using E4m3 = Small<4, 3, false>;
-using E5m2 = Small<5, 2, true>;
+struct F32 {
+  using Bits = float;
+  static float number(Bits bits) { return bits; }
+  static Bits nearest(double value) { return static_cast<float>(value); }
+};
+// A float of 8 bits. e4m3 has no infinity: its largest exponent holds numbers, and one NaN. Conversions saturate.
+template <int EXPONENT_BITS, int STORED_BITS, int LARGEST>
+struct Small {
+  using Bits = uint8_t;
+  static constexpr int LEAST = 2 - (1 << (EXPONENT_BITS - 1));  // power of two of the smallest normal number
+  static constexpr int INFINITE = ((1 << EXPONENT_BITS) - 1) << STORED_BITS;  // among the numbers, if there is none
+  static float number(Bits bits) {
+    const int size = bits & 0x7f, exponent = size >> STORED_BITS, stored = size & ((1 << STORED_BITS) - 1);
+    const int steps = exponent == 0 ? stored : stored + (1 << STORED_BITS);
+    const float value = size <= LARGEST
+                            ? std::ldexp(static_cast<float>(steps), std::max(exponent, 1) - 1 + LEAST - STORED_BITS)
+                        : size == INFINITE ? std::numeric_limits<float>::infinity()
+                                           : std::numeric_limits<float>::quiet_NaN();
+    return bits & 0x80 ? -value : value;
+  }
+  static Bits nearest(double value) {
+    const int sign = std::signbit(value) ? 0x80 : 0;
+    if (std::isnan(value)) return 0x7f;
+    if (std::isinf(value) && INFINITE > LARGEST) return static_cast<Bits>(sign | INFINITE);
+    const double size = std::min<double>(std::abs(value), number(LARGEST));
+    const int power = std::max(size == 0 ? LEAST : std::ilogb(size), LEAST);  // rint rounds ties to even
+    const int steps = static_cast<int>(std::rint(std::ldexp(size, STORED_BITS - power)));
+    return static_cast<Bits>(sign | std::min(((power - LEAST) << STORED_BITS) + steps, LARGEST));
+  }
+};
+using E4m3 = Small<4, 3, 0x7e>;
+using E5m2 = Small<5, 2, 0x7b>;
+template <class T>
+struct Integer {
+  using Bits = T;
+  static double number(Bits bits) { return bits; }
+  static Bits nearest(double value) {
+    const double least = std::numeric_limits<T>::min(), most = std::numeric_limits<T>::max();
+    return static_cast<T>(std::clamp(std::isnan(value) ? 0 : std::rint(value), least, most));
+  }
+};
 
-template <class T>
-double from_integer(const std::byte* at) {
-  return read<T>(at);
-}
-template <class T>
-void to_integer(double value, std::byte* at) {
-  using Limits = std::numeric_limits<T>;
-  write(static_cast<T>(
-            std::clamp(std::isnan(value) ? 0.0 : std::rint(value), double(Limits::min()), double(Limits::max()))),
-        at);
+template <class Type>
+constexpr ElementInfo row(Element element, std::string_view name, double eps, int least, double largest,
+                          uint32_t poison, bool has_nan = true) {
+  using Bits = typename Type::Bits;
+  return {element,
+          name,
+          sizeof(Bits),
+          eps,
+          least,
+          largest,
+          poison,
+          has_nan,
+          [](const std::byte* from) -> double {
+            Bits bits;
+            std::memcpy(&bits, from, sizeof bits);
+            return Type::number(bits);
+          },
+          [](double value, std::byte* to) {
+            const Bits bits = Type::nearest(value);
+            std::memcpy(to, &bits, sizeof bits);
+          },
+          [](const std::byte* from, std::span<float> values) {
+            for (size_t i = 0; i < values.size(); ++i) {
+              Bits bits;
+              std::memcpy(&bits, from + i * sizeof bits, sizeof bits);
+              values[i] = static_cast<float>(Type::number(bits));
+            }
+          },
+          [](std::span<float> values) {
+            for (float& value : values) value = static_cast<float>(Type::number(Type::nearest(value)));
+          }};
 }
 
 constexpr std::array ELEMENTS{
-    ElementInfo{Element::f16, "fp16", 2, 0x1p-10, 0x1p-14, 65504, 0x7fa5, true, from_f16, to_f16_bits},
-    ElementInfo{Element::bf16, "bf16", 2, 0x1p-7, 0x1p-126, 0x1.fep127, 0x7fa5, true, from_bf16, to_bf16_bits},
-    ElementInfo{Element::f32, "fp32", 4, 0x1p-23, 0x1p-126, 0x1.fffffep127, 0x7fa57fa5, true, from_f32, to_f32_bits},
-    ElementInfo{Element::e4m3, "e4m3", 1, 0x1p-3, 0x1p-6, 448, 0xff, true, E4m3::from, E4m3::to},
-    ElementInfo{Element::e5m2, "e5m2", 1, 0x1p-2, 0x1p-14, 57344, 0xfd, true, E5m2::from, E5m2::to},
-    ElementInfo{Element::s8, "s8", 1, 1, 0, 127, 0x80, false, from_integer<int8_t>, to_integer<int8_t>},
-    ElementInfo{Element::i32, "i32", 4, 1, 0, 2147483647, 0xa5a5a5a5, false, from_integer<int32_t>,
-                to_integer<int32_t>},
+    row<F16>(Element::f16, "fp16", 0x1p-10, -14, 65504, 0x7fa5),
+    row<Bf16>(Element::bf16, "bf16", 0x1p-7, -126, 0x1.fep127, 0x7fa5),
+    row<F32>(Element::f32, "fp32", 0x1p-23, -126, 0x1.fffffep127, 0x7fa57fa5),
+    row<E4m3>(Element::e4m3, "e4m3", 0x1p-3, E4m3::LEAST, 448, 0xff),
+    row<E5m2>(Element::e5m2, "e5m2", 0x1p-2, E5m2::LEAST, 57344, 0xfd),
+    row<Integer<int8_t>>(Element::s8, "s8", 1, 0, 127, 0x80, false),
+    row<Integer<int32_t>>(Element::i32, "i32", 1, 0, 2147483647, 0xa5a5a5a5, false),
 };
-static_assert(std::ranges::all_of(ELEMENTS, [](const ElementInfo& each) {
-  return &ELEMENTS[static_cast<size_t>(each.element)] == &each;
-}));
+static_assert([] {
+  for (size_t i = 0; i < ELEMENTS.size(); ++i) {
+    if (static_cast<size_t>(ELEMENTS[i].element) != i) return false;
+  }
+  return true;
+}());
 
 }  // namespace
 
@@ -113,7 +128,9 @@ double rounded(Element element, double value) {
 }
 
 bool is_poison(Element element, const std::byte* at) {
-  return std::memcmp(at, &info(element).poison, bytes_of(element)) == 0;
+  const ElementInfo& of = info(element);
+  if (at[0] != static_cast<std::byte>(of.poison)) return false;  // nearly always
+  return std::memcmp(at, &of.poison, of.bytes) == 0;
 }
 
 bool is_nan(Element element, const std::byte* at) {
@@ -121,9 +138,16 @@ bool is_nan(Element element, const std::byte* at) {
 }
 
 void poison(Element element, std::span<std::byte> memory) {
+  const ElementInfo& of = info(element);
+  for (size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<std::byte>(of.poison >> (i % of.bytes * 8));
+}
+
+std::optional<size_t> first_not_poison(Element element, std::span<const std::byte> memory) {
   const size_t bytes = bytes_of(element);
-  for (size_t i = 0; i < memory.size(); ++i)
-    memory[i] = static_cast<std::byte>(info(element).poison >> (i % bytes * 8));
+  for (size_t at = 0; at + bytes <= memory.size(); at += bytes) {
+    if (!is_poison(element, &memory[at])) return at;
+  }
+  return {};
 }
 
 }  // namespace ladder

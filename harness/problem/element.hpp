@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -27,14 +28,15 @@ struct ElementInfo {
   Element element;
   std::string_view name;  // in results and in the text of a problem: "fp16"
   size_t bytes;
-  double eps;      // from 1 to the next number
-  double least;    // the smallest normal number; below it steps stay as they are. 0: of integers
-  double largest;  // finite
-  uint32_t
-      poison;  // what nobody wrote: a NaN that no arithmetic makes, or of a type without NaN a number that is unlikely
+  double eps;       // from 1 to the next number
+  int least;        // power of two of the smallest normal number: below it steps stay as they are
+  double largest;   // finite
+  uint32_t poison;  // what nobody wrote: a NaN that no arithmetic makes, or of a type without NaN an unlikely number
   bool has_nan;
-  double (*to)(const std::byte*);    // the number that stands there
-  void (*from)(double, std::byte*);  // the nearest one, ties to even
+  double (*to)(const std::byte*);                    // the number that stands there
+  void (*from)(double, std::byte*);                  // the nearest one, ties to even
+  void (*read)(const std::byte*, std::span<float>);  // many of them
+  void (*round)(std::span<float>);                   // to the nearest numbers of the type
 };
 
 const ElementInfo& info(Element element);
@@ -46,19 +48,12 @@ inline size_t bytes_of(Element element) {
   return info(element).bytes;
 }
 
-// The nearest number of the type, as a number. f16 and bf16, which references round to by the million, stay in line.
-inline float bf16_of(float value) {
-  const auto bits = std::bit_cast<uint32_t>(value);
-  if (value != value) return std::numeric_limits<float>::quiet_NaN();
-  return std::bit_cast<float>((bits + 0x7fffu + (bits >> 16 & 1u)) & 0xffff0000u);
-}
 double rounded(Element element, double value);
 
 // The most that rounding to the type changes a number of this size.
 inline double half_step(Element element, double value) {
   const ElementInfo& of = info(element);
-  if (of.least == 0) return 0.5;
-  return 0.5 * of.eps * std::exp2(std::max(std::ilogb(value), std::ilogb(of.least)));  // ilogb(0) is far below
+  return std::ldexp(0.5 * of.eps, std::max(std::ilogb(value), of.least));  // ilogb(0) is far below
 }
 
 // Memory of that type: whether an element is poison, or no number.
@@ -66,5 +61,7 @@ bool is_poison(Element element, const std::byte* at);
 bool is_nan(Element element, const std::byte* at);
 // Fills memory with poison.
 void poison(Element element, std::span<std::byte> memory);
+// Where an element of that memory is not poison: its first byte.
+std::optional<size_t> first_not_poison(Element element, std::span<const std::byte> memory);
 
 }  // namespace ladder

@@ -1,4 +1,5 @@
-// What the ladder computes. A problem is one of these at a shape; a stage's variants say which of them they solve.
+// What the ladder computes. A problem is one of these, a Spec says which and of what size; a stage's variants say which of
+// them they solve. One file of formulas/ each.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -28,30 +29,44 @@ struct IoModel {
 };
 
 struct Formula {
-  std::string_view name;  // "dense"
+  std::string_view name;  // a literal: "forward"
   // The tensors that a kernel reads, and those that it may write. Of the outputs, the first is always written.
-  std::vector<TensorSpec> (*inputs)(const Shape&);
-  std::vector<TensorSpec> (*outputs)(const Shape&);
-  Work (*work)(const Shape&);
-  IoModel (*io_model)(const Variant&, const Shape&);
+  std::vector<TensorSpec> (*inputs)(const Spec&);
+  std::vector<TensorSpec> (*outputs)(const Spec&);
+  Work (*work)(const Spec&);
+  IoModel (*io_model)(const Variant&, const Spec&);
   // Each head is of one input set: head i of kinds[i % kinds.size()].
-  Tensors (*make_inputs)(std::span<const InputKind> kinds, const Shape&, uint64_t seed);
-  // The right answers in the given rows, and how far a kernel may be from them.
-  Reference (*make_reference)(const Shape&, const Tensors& inputs, std::vector<int64_t> rows, size_t sets,
+  Tensors (*make_inputs)(std::span<const InputKind> kinds, const Spec&, uint64_t seed);
+  // The cells of each output that a check looks at: all of them, or a sample.
+  Cells (*cells)(const Spec&, bool& is_whole);
+  // The right answers in cells, and how far a kernel may be from them.
+  Reference (*make_reference)(const Spec&, const Tensors& inputs, const Cells& cells, size_t sets,
                               bool with_score_terms);
-  // The first output changes its sign with this input, and no other output changes.
+  // With this input these outputs change their signs, and no others change; "" and none, where there is no such input.
   std::string_view odd_input;
+  std::vector<std::string_view> odd_outputs;
+  // The same problem of so many heads of keys alone, with its first units; null where a unit is not a problem by itself.
+  Spec (*of_heads)(const Spec&, int key_heads);
+  bool is_attention =
+      false;  // its inputs are Q, K and V, of every kind: all trials and properties of attention are for it
+  // Its own hostile problems, of those that the variant takes: behind the trials that any formula has. Lengths may be no
+  // multiple of a tile; a variant that minds gets the next ones. Null: none.
+  std::vector<Spec> (*trials)(const Accepts&, const Spec& usual);
 };
 
-// O = softmax(Q K^T * softmax_scale) V and LSE, dense and under a causal mask.
-extern const Formula DENSE_FORWARD, CAUSAL_FORWARD;
+// Made before main, in a file of formulas/ or of a test: nothing else has to know of it.
+struct FormulaRegistration {
+  explicit FormulaRegistration(Formula formula);
+};
+// All of this binary, by their names.
+const std::vector<const Formula*>& formulas();
+const Formula& formula_of(const Spec& spec);
 
-const Formula& formula_of(const Shape& shape);
-inline double flops_of(const Shape& shape) {
-  return formula_of(shape).work(shape).flops;
+inline double flops_of(const Spec& spec) {
+  return formula_of(spec).work(spec).flops;
 }
 
-// The tensors that the variant writes at this shape.
-std::vector<TensorSpec> outputs_of(const Variant& variant, const Shape& shape);
+// The tensors that the variant writes.
+std::vector<TensorSpec> outputs_of(const Variant& variant, const Spec& spec);
 
 }  // namespace ladder

@@ -8,6 +8,7 @@
 #include <numbers>
 
 #include "harness/base/parallel.hpp"
+#include "harness/problem/formula.hpp"
 #include "harness/problem/trained.hpp"
 
 namespace ladder {
@@ -286,25 +287,8 @@ void make_nan_key(QKV& inputs, const Shape& shape) {
   }
 }
 
-}  // namespace
-
-std::span<const InputKind> all_input_kinds() {
-  static const auto kinds = [] {
-    std::array<InputKind, KIND_NAMES.size()> all{};
-    for (size_t i = 0; i < all.size(); ++i) all[i] = KIND_NAMES[i].kind;
-    return all;
-  }();
-  return kinds;
-}
-
-std::string_view to_string(InputKind kind) {
-  for (const auto& known : KIND_NAMES) {
-    if (known.kind == kind) return known.name;
-  }
-  return "unknown";
-}
-
-Inputs make_inputs(InputKind kind, const Shape& shape, uint64_t seed) {
+// Q, K and V of one kind, [batch * heads, n, d] each.
+QKV make_qkv(InputKind kind, const Shape& shape, uint64_t seed) {
   const auto normal = [](float value, int64_t, int) { return value; };
   const auto times = [](float factor) { return [factor](float value, int64_t, int) { return factor * value; }; };
   const auto plus = [](float shift) { return [shift](float value, int64_t, int) { return value + shift; }; };
@@ -439,29 +423,106 @@ Inputs make_inputs(InputKind kind, const Shape& shape, uint64_t seed) {
       return (row % n == n * 5 / 8) == (column % 2 == 0) ? value : -value;
     });
   }
+  return inputs;
+}
+
+// Each value behind `rows` of a unit that has fewer in use: nobody may use it.
+void forget_unused(Tensor& tensor) {
+  const TensorSpec& spec = tensor.spec();
+  for (int64_t unit = 0; unit < spec.units(); ++unit) {
+    const int64_t from = spec.index(unit, spec.rows_of(unit)), to = spec.index(unit + 1, 0);
+    poison(spec.element, tensor.bytes().subspan(static_cast<size_t>(from) * bytes_of(spec.element),
+                                                static_cast<size_t>(to - from) * bytes_of(spec.element)));
+  }
+}
+
+// `values` are [units, n, d]; the tensor takes its rows from them: row i of its unit u is row first + (i + turn) % n of
+// values' unit u / group, where the units of a group are turned by different amounts.
+Tensor tensor_of(const TensorSpec& spec, const std::vector<f16>& values, int64_t n, int64_t group, int64_t first) {
+  Tensor tensor(spec);
+  const int64_t d = spec.columns();
+  if (spec.element == Element::f16 && group == 1 && spec.rows() == n) {
+    std::ranges::copy(values, tensor.half().begin());
+    return tensor;
+  }
+  for (int64_t unit = 0; unit < spec.units(); ++unit) {
+    for (int64_t row = 0; row < spec.rows(); ++row) {
+      const int64_t turned = (row + unit % group * 29) % spec.rows();
+      const f16* const from = &values[((unit / group) * n + first + turned) * d];
+      for (int64_t c = 0; c < d; ++c) tensor.set(spec.index(unit, row) + c, to_float(from[c]));
+    }
+  }
+  return tensor;
+}
+
+}  // namespace
+
+std::span<const InputKind> all_input_kinds() {
+  static const auto kinds = [] {
+    std::array<InputKind, KIND_NAMES.size()> all{};
+    for (size_t i = 0; i < all.size(); ++i) all[i] = KIND_NAMES[i].kind;
+    return all;
+  }();
+  return kinds;
+}
+
+std::string_view to_string(InputKind kind) {
+  for (const auto& known : KIND_NAMES) {
+    if (known.kind == kind) return known.name;
+  }
+  return "unknown";
+}
+
+// Made for as many queries as keys, and one head of queries for each of keys. Where there are fewer queries they are the
+// last ones, which a mask aligns with the last keys; where there are fewer keys, the first ones. The other heads of a group have
+// the first one's queries in another order.
+Inputs make_inputs(InputKind kind, const Spec& spec, uint64_t seed) {
+  Spec square = spec;
+  square.heads = spec.key_heads();
+  square.n = std::max(spec.n, spec.keys());
+  const QKV made = make_qkv(kind, square, seed);
   Tensors tensors;
-  for (const auto& [name, values] : {std::pair("Q", &inputs.Q), std::pair("K", &inputs.K), std::pair("V", &inputs.V)}) {
-    Tensor tensor({.name = name, .heads = shape.batch_heads(), .rows = shape.n, .columns = shape.d});
-    std::ranges::copy(*values, tensor.half().begin());
-    tensors.add(std::move(tensor));
+  for (const TensorSpec& each : formula_of(spec).inputs(spec)) {
+    if (each.name == "Q") {
+      tensors.add(tensor_of(each, made.Q, square.n, spec.heads / spec.key_heads(), square.n - spec.n));
+    } else if (each.name == "K" || each.name == "V") {
+      tensors.add(tensor_of(each, each.name == "K" ? made.K : made.V, square.n, 1, 0));
+    } else {
+      Tensor tensor(each);
+      for (int64_t i = 0; i < each.columns(); ++i) {
+        const double value = each.name == "slopes"   ? std::exp2(-8.0 * double(i + 1) / double(spec.heads))
+                             : each.name == "sinks"  ? 4 * uniform(seed, i, 5) - 1
+                             : each.name == "lens_q" ? spec.lens_q.of[i]
+                                                     : spec.lens_k.of[i];
+        tensor.set(i, value);
+      }
+      tensors.add(std::move(tensor));
+    }
+    if (each.lengths.count > 0) forget_unused(*std::prev(tensors.end()));
   }
   return tensors;
 }
 
-Inputs make_inputs(std::span<const InputKind> kinds, const Shape& shape, uint64_t seed) {
-  if (kinds.size() == 1) return make_inputs(kinds.front(), shape, seed);
-  Inputs inputs;
-  Shape head = shape;
-  head.batch = head.heads = 1;
-  for (int64_t i = 0; i < shape.batch_heads(); ++i) {
+Inputs make_inputs(std::span<const InputKind> kinds, const Spec& spec, uint64_t seed) {
+  if (kinds.size() == 1) return make_inputs(kinds.front(), spec, seed);
+  Inputs inputs(formula_of(spec).inputs(spec));
+  const int64_t units = int64_t{spec.batch} * spec.key_heads();
+  for (int64_t i = 0; i < units; ++i) {
+    Spec head = formula_of(spec).of_heads(spec, 1);
+    const int64_t sequence = i / spec.key_heads();
+    if (spec.lens_q.count > 0) head.lens_q = {.count = 1, .of = {spec.lens_q.of[sequence]}};
+    if (spec.lens_k.count > 0) head.lens_k = {.count = 1, .of = {spec.lens_k.of[sequence]}};
     const InputKind kind = kinds[static_cast<size_t>(i) % kinds.size()];
-    Inputs one = make_inputs(kind, head, hash(seed) + static_cast<uint64_t>(i));
-    if (i == 0) {
-      inputs = std::move(one);
-    } else {
-      for (size_t t = 0; t < one.size(); ++t) inputs.at(t).append(one.at(t));
+    const Inputs one = make_inputs(kind, head, hash(seed) + static_cast<uint64_t>(i));
+    for (size_t t = 0; t < one.size(); ++t) {
+      const size_t bytes = one.at(t).bytes().size();
+      if (!one.at(t).spec().is_fixed)
+        std::ranges::copy(one.at(t).bytes(),
+                          inputs.at(t).bytes().begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(i) * bytes));
     }
   }
+  const Inputs whole = inputs.size() > 3 ? make_inputs(InputKind::normal, spec, seed) : Inputs();  // for what is fixed
+  for (size_t t = 3; t < inputs.size(); ++t) inputs.at(t) = whole.at(t);
   return inputs;
 }
 

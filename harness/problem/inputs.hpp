@@ -50,9 +50,9 @@ constexpr bool has_numbers(InputKind kind) {
          kind != InputKind::nan_queries;
 }
 
-// Q, K and V, [batch * heads, n, d] f16 each. Of several kinds, head i is of kinds[i % kinds.size()], each head from a
-// seed of its own.
-Inputs make_inputs(InputKind kind, const Shape& shape, uint64_t seed);
-Inputs make_inputs(std::span<const InputKind> kinds, const Shape& shape, uint64_t seed);
+// The inputs of attention. Of several kinds, head i of the keys, with its group of queries, is of kinds[i % kinds.size()],
+// each head from a seed of its own.
+Inputs make_inputs(InputKind kind, const Spec& spec, uint64_t seed);
+Inputs make_inputs(std::span<const InputKind> kinds, const Spec& spec, uint64_t seed);
 
 }  // namespace ladder

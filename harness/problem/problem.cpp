@@ -1,5 +1,7 @@
 #include "harness/problem/problem.hpp"
 
+#include <fmt/format.h>
+
 #include <cmath>
 
 namespace ladder {
@@ -18,6 +20,13 @@ int64_t Problem::launched_head(int64_t head) const {
   return head == shape.batch_heads() - 1 ? far_heads - 1 : far_heads / 2;
 }
 
+std::string place(const Problem& problem, const TensorSpec& output, const Cell& cell) {
+  // Of a problem with many heads, which are the launched one's, the tensor has few.
+  const int64_t unit = problem.launched_head(cell.unit);
+  const int64_t heads = problem.far_heads > 0 ? problem.launched().heads : output.shape[1];
+  return fmt::format("batch {}, head {}, {} {}", unit / heads, unit % heads, output.row, cell.row);
+}
+
 Problem make_problem(const Shape& shape, InputKind kind, uint64_t seed, bool on_gpu) {
   return make_problem(shape, {&kind, 1}, seed, on_gpu);
 }
@@ -25,7 +34,10 @@ Problem make_problem(const Shape& shape, InputKind kind, uint64_t seed, bool on_
 Problem make_question(const Shape& shape, std::span<const InputKind> kinds, uint64_t seed, const Exponents& exponents) {
   Inputs inputs = formula_of(shape).make_inputs(kinds, shape, seed);
   for (const auto& [name, exponent] : exponents) {
-    for (f16& value : inputs.half(name)) value = to_f16(std::ldexp(to_float(value), exponent));
+    Tensor& input = inputs[name];
+    for (int64_t i = 0; i < input.spec().elements(); ++i) {
+      input.set(i, std::ldexp(input[static_cast<size_t>(i)], exponent));
+    }
   }
   return {shape, {kinds.begin(), kinds.end()}, seed, std::move(inputs), {}};
 }
@@ -33,10 +45,10 @@ Problem make_question(const Shape& shape, std::span<const InputKind> kinds, uint
 Problem make_problem(const Shape& shape, std::span<const InputKind> kinds, uint64_t seed, bool on_gpu,
                      const Exponents& exponents) {
   Problem problem = make_question(shape, kinds, seed, exponents);
-  bool all_rows = false;
-  std::vector<int64_t> rows = choose_rows(shape, all_rows);
-  problem.reference = problem.formula().make_reference(shape, problem.inputs, std::move(rows), kinds.size(), on_gpu);
-  problem.reference.all_rows = all_rows;
+  bool is_whole = false;
+  const Cells cells = problem.formula().cells(shape, is_whole);
+  problem.reference = problem.formula().make_reference(shape, problem.inputs, cells, kinds.size(), on_gpu);
+  problem.reference.is_whole = is_whole;
   return problem;
 }
 

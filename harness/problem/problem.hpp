@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -33,6 +34,9 @@ struct Problem {
   int64_t launched_head(int64_t head) const;
   const Formula& formula() const { return formula_of(shape); }
 };
+// "batch 0, head 3, query 17": where a row of an output is in what the kernel sees.
+std::string place(const Problem& problem, const TensorSpec& output, const Cell& cell);
+
 // Inputs times powers of two, by their names: exact, but for what leaves the range of f16.
 using Exponents = std::map<std::string_view, int>;
 

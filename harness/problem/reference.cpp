@@ -5,7 +5,7 @@
 #include <atomic>
 #include <cmath>
 #include <limits>
-#include <numeric>
+#include <optional>
 #include <span>
 
 #include "harness/base/parallel.hpp"
@@ -17,27 +17,30 @@ constexpr double AFFORDABLE_MACS = double(1 << 30);  // multiply-adds of Q K^T: 
 
 // One head's K and V as floats (exact). K is transposed, so that both products below are sums of scaled rows.
 struct Head {
-  std::vector<float> K_transposed;  // [d, n]
-  std::vector<float> V;             // [n, d]
+  std::vector<float> K_transposed;  // [d, keys]
+  std::vector<float> V;             // [keys, d]
   double largest_key = 0;           // largest finite |k|
 };
 
-Head load_head(const Shape& shape, const Inputs& inputs, int64_t head) {
-  const int64_t n = shape.n, d = shape.d, offset = head * n * d;
-  const std::span<const f16> K = inputs.half("K"), V = inputs.half("V");
+Head load_head(const Spec& spec, const Inputs& inputs, int64_t head) {
+  const int64_t n = spec.keys(), d = spec.d;
+  const Tensor &K = inputs["K"], &V = inputs["V"];
   Head loaded{std::vector<float>(n * d), std::vector<float>(n * d)};
   std::vector<double> key_squares(n);
   parallel_for(n, 256, [&](int64_t begin, int64_t end) {
+    std::vector<float> key(d);
     for (int64_t j = begin; j < end; ++j) {
+      K.read(K.spec().index(head, j), key);
+      V.read(V.spec().index(head, j), std::span(&loaded.V[j * d], size_t(d)));
       for (int64_t c = 0; c < d; ++c) {
-        loaded.K_transposed[c * n + j] = to_float(K[offset + j * d + c]);
-        loaded.V[j * d + c] = to_float(V[offset + j * d + c]);
-        key_squares[j] += std::pow(loaded.K_transposed[c * n + j], 2);
+        loaded.K_transposed[c * n + j] = key[c];
+        key_squares[j] += std::pow(key[c], 2);
       }
     }
   });
-  for (const double square : key_squares) {
-    if (std::isfinite(square)) loaded.largest_key = std::max(loaded.largest_key, std::sqrt(square));
+  const int64_t in_use = K.spec().rows_of(head);
+  for (int64_t j = 0; j < in_use; ++j) {
+    if (std::isfinite(key_squares[j])) loaded.largest_key = std::max(loaded.largest_key, std::sqrt(key_squares[j]));
   }
   return loaded;
 }
@@ -74,22 +77,12 @@ LADDER_CLONES void add_product(std::span<float> sum, std::span<const float> fact
   add_rows(sum.data(), std::ssize(sum), factors.data(), std::ssize(factors), values, stride);
 }
 
-float rounded(double value) {
-  return to_float(to_f16(static_cast<float>(value)));
-}
-
-// The most that rounding to f16 changes a number of this size.
-double half_step(double value) {
-  constexpr int STORED_BITS = 10, LEAST_EXPONENT = -14;
-  return std::ldexp(0.5, std::max(std::ilogb(value), LEAST_EXPONENT) - STORED_BITS);  // ilogb(0) is far below
-}
-
 // What one row gives.
 struct RowResult {
   double lse, lse_tolerance, score_term = 0;
 };
 
-// The errors of the plain f16 attention so far, for each of the maxima that its weights stand relative to.
+// The errors of the plain attention so far, for each of the maxima that its weights stand relative to.
 constexpr std::array STALENESS = {1.0f, 1.25992105f, 1.58740105f};  // 2^(0, 1/3, 2/3)
 struct Errors {
   std::array<double, STALENESS.size()> max = {}, squares = {};
@@ -108,9 +101,29 @@ struct Errors {
   }
 };
 
-// Computes one row of O in double, and adds up how wrong the plain f16 attention is on it.
+// What is done to the scaled score of a key, and the score that belongs to none.
+struct Modifiers {
+  double softcap = 0, slope = 0;  // 0: nothing
+  std::optional<double> sink;
+
+  template <class T>
+  T score(T score, int64_t distance) const {
+    if (softcap > 0) score = static_cast<T>(softcap) * std::tanh(score / static_cast<T>(softcap));
+    return score - static_cast<T>(slope) * static_cast<T>(std::abs(distance));
+  }
+};
+
+Modifiers modifiers_of(const Spec& spec, const Inputs& inputs, int64_t unit) {
+  const auto head = static_cast<size_t>(unit % spec.heads);
+  Modifiers modifiers{.softcap = spec.softcap, .sink = {}};
+  if (spec.alibi) modifiers.slope = inputs["slopes"][head];
+  if (spec.sink) modifiers.sink = inputs["sinks"][head];
+  return modifiers;
+}
+
+// Computes one row of O in double, and adds up how wrong the plain attention is on it.
 struct RowSolver {
-  const Shape& shape;
+  const Spec& spec;
   const Head& head;
   bool with_score_term;
   std::vector<double> S;
@@ -119,39 +132,51 @@ struct RowSolver {
   std::vector<double> query_f64;
   Errors errors;
 
-  RowSolver(const Shape& shape, const Head& head, bool with_score_term)
-      : shape(shape),
+  RowSolver(const Spec& spec, const Head& head, bool with_score_term)
+      : spec(spec),
         head(head),
         with_score_term(with_score_term),
-        S(shape.n),
-        S_f32(shape.n),
-        P(shape.n),
-        plain(shape.d),
-        query_f32(shape.d),
-        query_f64(shape.d) {}
+        S(spec.keys()),
+        S_f32(spec.keys()),
+        P(spec.keys()),
+        plain(spec.d),
+        query_f32(spec.d),
+        query_f64(spec.d) {}
 
-  RowResult solve(const f16* query, int64_t keys, double* exact) {
-    const int64_t n = shape.n, d = shape.d;
+  RowResult solve(const Tensor& Q, int64_t query, const Keys& seen, const Modifiers& modifiers, double* exact) {
+    const int64_t n = spec.keys(), d = spec.d, keys = seen.last - seen.first;
+    const float* const V = head.V.data() + seen.first * d;
+    std::fill(exact, exact + d, 0.0);
+    if (keys == 0) {
+      errors.elements += d;
+      return {.lse = modifiers.sink.value_or(-std::numeric_limits<double>::infinity()), .lse_tolerance = 0};
+    }
     std::fill(S.begin(), S.end(), 0.0);
     std::fill(S_f32.begin(), S_f32.end(), 0.0f);
     constexpr int64_t BLOCK = 1024;  // of scores: 12 KiB, so that they stay in L1 while K streams by
-    for (int64_t c = 0; c < d; ++c) query_f64[c] = query_f32[c] = to_float(query[c]);
+    Q.read(query, query_f32);
+    std::ranges::copy(query_f32, query_f64.begin());
     for (int64_t j = 0; j < keys; j += BLOCK) {
       const auto block = std::min(BLOCK, keys - j);
-      add_product({&S[j], size_t(block)}, query_f64, &head.K_transposed[j], n);
-      add_product({&S_f32[j], size_t(block)}, query_f32, &head.K_transposed[j], n);
+      add_product({&S[j], size_t(block)}, query_f64, &head.K_transposed[seen.first + j], n);
+      add_product({&S_f32[j], size_t(block)}, query_f32, &head.K_transposed[seen.first + j], n);
     }
-    const double scale = shape.scale();
-    double exact_max = -std::numeric_limits<double>::infinity();
-    float plain_max = -std::numeric_limits<float>::infinity();
+    const double scale = spec.scale();
+    const bool modified = modifiers.softcap > 0 || modifiers.slope != 0;
+    double exact_max = modifiers.sink.value_or(-std::numeric_limits<double>::infinity());
+    auto plain_max = static_cast<float>(exact_max);
     for (int64_t j = 0; j < keys; ++j) {
       S[j] *= scale;
       S_f32[j] *= static_cast<float>(scale);
+      if (modified) {
+        S[j] = modifiers.score(S[j], seen.first + j - seen.own);
+        S_f32[j] = modifiers.score(S_f32[j], seen.first + j - seen.own);
+      }
       exact_max = std::max(exact_max, S[j]);  // of the numbers: NaN reaches its weight below
       plain_max = std::max(plain_max, S_f32[j]);
     }
-    double exact_sum = 0;
-    float plain_sum = 0;
+    double exact_sum = modifiers.sink ? std::exp(*modifiers.sink - exact_max) : 0;
+    float plain_sum = modifiers.sink ? std::exp(static_cast<float>(*modifiers.sink) - plain_max) : 0;
     for (int64_t j = 0; j < keys; ++j) {
       S[j] = std::exp(S[j] - exact_max);
       S_f32[j] = std::exp(S_f32[j] - plain_max);
@@ -159,22 +184,22 @@ struct RowSolver {
       plain_sum += S_f32[j];
     }
 
-    std::fill(exact, exact + d, 0.0);
-    add_product({exact, size_t(d)}, {S.data(), size_t(keys)}, head.V.data(), d);
+    add_product({exact, size_t(d)}, {S.data(), size_t(keys)}, V, d);
     double query_square = 0;
     for (int64_t c = 0; c < d; ++c) {
       query_square += std::pow(query_f32[c], 2);
       exact[c] /= exact_sum;
     }
     for (size_t i = 0; i < STALENESS.size(); ++i) {
-      for (int64_t j = 0; j < keys; ++j) P[j] = rounded(S_f32[j] * STALENESS[i]);
+      for (int64_t j = 0; j < keys; ++j) P[j] = S_f32[j] * STALENESS[i];
+      info(spec.kv_type).round({P.data(), size_t(keys)});
       std::fill(plain.begin(), plain.end(), 0.0f);
-      add_product(plain, {P.data(), size_t(keys)}, head.V.data(), d);
+      add_product(plain, {P.data(), size_t(keys)}, V, d);
       for (int64_t c = 0; c < d; ++c) {
         if (!std::isfinite(exact[c])) continue;
         const float value = plain[c] / (plain_sum * STALENESS[i]);
-        const double error = rounded(value) - exact[c];
-        errors.max[i] = std::max(errors.max[i], std::abs(value - exact[c]) + half_step(exact[c]));
+        const double error = rounded(spec.o_type, value) - exact[c];
+        errors.max[i] = std::max(errors.max[i], std::abs(value - exact[c]) + half_step(spec.o_type, exact[c]));
         errors.squares[i] += error * error;
       }
     }
@@ -187,7 +212,7 @@ struct RowSolver {
     if (with_score_term) {
       std::vector<double> distance(d);
       for (int64_t j = 0; j < keys; ++j) {
-        for (int64_t c = 0; c < d; ++c) distance[c] += S[j] * std::abs(head.V[j * d + c] - exact[c]);
+        for (int64_t c = 0; c < d; ++c) distance[c] += S[j] * std::abs(V[j * d + c] - exact[c]);
       }
       for (const double value : distance) {
         // Of the numbers: NaN, where O is none, is never the larger one.
@@ -200,80 +225,93 @@ struct RowSolver {
 
 }  // namespace
 
-std::vector<int64_t> choose_rows(const Shape& shape, bool& all_rows) {
-  const int64_t total = shape.batch_heads() * shape.n;
-  all_rows = double(total) * shape.n * shape.d <= AFFORDABLE_MACS;
-  std::vector<int64_t> rows;
-  if (all_rows) {
-    rows.resize(total);
-    std::iota(rows.begin(), rows.end(), int64_t{0});
-    return rows;
+Keys visible_keys(const Spec& spec, int64_t sequence, int64_t query) {
+  const int64_t queries = spec.lens_q.count > 0 ? spec.lens_q.of[sequence] : spec.n;
+  const int64_t keys = spec.lens_k.count > 0 ? spec.lens_k.of[sequence] : spec.keys();
+  const int64_t own = query + keys - queries;
+  Keys seen{.first = 0, .last = keys, .own = own};
+  if (spec.causal) seen.last = std::min(keys, own + 1);
+  if (spec.right >= 0) seen.last = std::min(seen.last, own + spec.right + 1);
+  if (spec.left >= 0) seen.first = std::max<int64_t>(0, own - spec.left);
+  seen.last = std::max(seen.last, seen.first);
+  seen.first = std::min(seen.first, keys);
+  seen.last = std::clamp(seen.last, seen.first, keys);
+  return seen;
+}
+
+std::vector<Cell> choose_cells(const Spec& spec, bool& is_whole) {
+  const int64_t units = spec.batch_heads(), n = spec.n;
+  const double macs_of_row = double(spec.keys()) * spec.d;
+  std::vector<Cell> cells;
+  const auto add = [&](int64_t unit, int64_t row) {
+    const int64_t rows = spec.lens_q.count > 0 ? spec.lens_q.of[unit / spec.heads] : n;
+    if (row >= 0 && row < rows) cells.push_back({unit, row});
+  };
+  is_whole = double(units * n) * macs_of_row <= AFFORDABLE_MACS;
+  for (int64_t unit = 0; is_whole && unit < units; ++unit) {
+    for (int64_t row = 0; row < n; ++row) add(unit, row);
   }
-  const auto budget = std::clamp<int64_t>(AFFORDABLE_MACS / (double(shape.n) * shape.d), 64, 2048);
-  const int64_t heads = std::min<int64_t>(shape.batch_heads(), budget / 16);
-  const int64_t n = shape.n;
+  if (is_whole) return cells;
+  const auto budget = std::clamp<int64_t>(static_cast<int64_t>(AFFORDABLE_MACS / macs_of_row), 64, 2048);
+  const int64_t heads = std::min<int64_t>(units, budget / 16);
   // Tiles are 16 rows of a warp and 64 or 128 rows of a block.
   const int64_t edges[] = {0, 15, 16, 63, 64, 127, 128, n / 2, n - 129, n - 128, n - 65, n - 64, n - 16, n - 1};
   for (int64_t i = 0; i < heads; ++i) {
-    const int64_t head = heads == 1 ? 0 : i * (shape.batch_heads() - 1) / (heads - 1);  // first and last included
-    for (const int64_t edge : edges) {
-      if (edge >= 0 && edge < n) rows.push_back(head * n + edge);
-    }
+    const int64_t unit = heads == 1 ? 0 : i * (units - 1) / (heads - 1);  // first and last included
+    for (const int64_t edge : edges) add(unit, edge);
     const int64_t spread = budget / heads - std::ssize(edges);
     for (int64_t k = 0; k < spread; ++k) {
       // Steps by the golden ratio visit a head evenly, and over the heads nearly every residue of a tile's size.
       const double fraction = std::fmod((i * spread + k) * 0.6180339887498949, 1.0);
-      rows.push_back(head * n + static_cast<int64_t>(fraction * n));
+      add(unit, static_cast<int64_t>(fraction * n));
     }
   }
-  std::sort(rows.begin(), rows.end());
-  rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
-  return rows;
+  std::ranges::sort(cells);
+  cells.erase(std::unique(cells.begin(), cells.end()), cells.end());
+  return cells;
 }
 
-Reference make_reference(const Shape& shape, const Inputs& inputs, size_t sets, bool with_score_terms) {
-  bool all_rows = false;
-  Reference reference = make_reference(shape, inputs, choose_rows(shape, all_rows), sets, with_score_terms);
-  reference.all_rows = all_rows;
+Reference make_reference(const Spec& spec, const Inputs& inputs, size_t sets, bool with_score_terms) {
+  bool is_whole = false;
+  Reference reference = make_reference(spec, inputs, choose_cells(spec, is_whole), sets, with_score_terms);
+  reference.is_whole = is_whole;
   return reference;
 }
 
-Reference make_reference(const Shape& shape, const Inputs& inputs, std::vector<int64_t> rows, size_t sets,
+Reference make_reference(const Spec& spec, const Inputs& inputs, std::vector<Cell> cells, size_t sets,
                          bool with_score_terms) {
-  const std::span<const f16> Q = inputs.half("Q");
+  const Tensor& Q = inputs["Q"];
+  const int64_t group = spec.heads / spec.key_heads();
   Reference reference;
-  reference.n = shape.n;
-  reference.sets = sets;
-  reference.rows = std::move(rows);
-  reference.answers = {{.output = "O", .columns = shape.d}, {.output = "LSE", .columns = 1}};
+  reference.answers = {{.output = "O", .columns = spec.d, .cells = cells, .group = group, .sets = sets},
+                       {.output = "LSE", .columns = 1, .cells = cells, .group = group, .sets = sets}};
   Reference::Answer &O = reference.answers[0], &LSE = reference.answers[1];
-  O.values.resize(reference.rows.size() * shape.d);
-  LSE.values.resize(reference.rows.size());
-  LSE.row_tolerance.resize(reference.rows.size());
-  if (with_score_terms) O.row_tolerance.resize(reference.rows.size());
+  O.values.resize(cells.size() * spec.d);
+  LSE.values.resize(cells.size());
+  LSE.row_tolerance.resize(cells.size());
+  if (with_score_terms) O.row_tolerance.resize(cells.size());
   std::vector<Errors> errors(sets);
   constexpr int64_t ROWS_AT_A_TIME = 16;
-  for (size_t begin = 0; begin < reference.rows.size();) {
-    const int64_t head_index = reference.rows[begin] / shape.n;
-    const auto same_head = [&](int64_t row) { return row / shape.n == head_index; };
-    const size_t end =
-        std::find_if_not(reference.rows.begin() + begin, reference.rows.end(), same_head) - reference.rows.begin();
-    const Head head = load_head(shape, inputs, head_index);
+  for (size_t begin = 0; begin < cells.size();) {
+    const int64_t key_head = cells[begin].unit / group;
+    const auto same_head = [&](const Cell& cell) { return cell.unit / group == key_head; };
+    const size_t end = std::find_if_not(cells.begin() + begin, cells.end(), same_head) - cells.begin();
+    const Head head = load_head(spec, inputs, key_head);
     // Added up in their order, whoever is done first: the same problem has the same tolerances to the last bit.
     std::vector<Errors> parts((end - begin + ROWS_AT_A_TIME - 1) / ROWS_AT_A_TIME);
     parallel_for(end - begin, ROWS_AT_A_TIME, [&](int64_t first, int64_t last) {
-      RowSolver solver(shape, head, with_score_terms);
-      for (int64_t i = first; i < last; ++i) {
-        const size_t row = begin + i;
-        const int64_t keys = shape.causal ? reference.rows[row] % shape.n + 1 : shape.n;
-        const RowResult result = solver.solve(&Q[reference.rows[row] * shape.d], keys, &O.values[row * shape.d]);
-        LSE.values[row] = result.lse;
-        LSE.row_tolerance[row] = result.lse_tolerance;
-        if (with_score_terms) O.row_tolerance[row] = result.score_term;
+      RowSolver solver(spec, head, with_score_terms);
+      for (size_t i = begin + first; i < begin + last; ++i) {
+        const auto [unit, row] = cells[i];
+        const RowResult result = solver.solve(Q, Q.spec().index(unit, row), visible_keys(spec, unit / spec.heads, row),
+                                              modifiers_of(spec, inputs, unit), &O.values[i * spec.d]);
+        LSE.values[i] = result.lse;
+        LSE.row_tolerance[i] = result.lse_tolerance;
+        if (with_score_terms) O.row_tolerance[i] = result.score_term;
       }
       parts[static_cast<size_t>(first / ROWS_AT_A_TIME)] = solver.errors;
     });
-    for (const Errors& part : parts) errors[reference.set_of(head_index * shape.n)].add(part);
+    for (const Errors& part : parts) errors[O.set_of(begin)].add(part);
     begin = end;
   }
   for (const Errors& each : errors) O.baseline.push_back(each.worst());

@@ -10,13 +10,20 @@
 
 namespace ladder {
 
-// All rows when that is cheap, 2^30 multiply-adds of Q K^T at most. Otherwise a sample of at most as much work, or of 64
+// The keys that a query of a sequence sees, by length, mask and window: none, if first == last.
+struct Keys {
+  int64_t first = 0, last = 0;
+  int64_t own = 0;  // where the query itself would be among them
+};
+Keys visible_keys(const Spec& spec, int64_t sequence, int64_t query);
+
+// Rows of O. All when that is cheap, 2^30 multiply-adds of Q K^T at most. Otherwise a sample of at most as much work, or of 64
 // rows: from heads spread evenly, the first and the last among them, the first and last rows of tiles, and rows spread
 // over the rest. Ascending.
-std::vector<int64_t> choose_rows(const Shape& shape, bool& all_rows);
+std::vector<Cell> choose_cells(const Spec& spec, bool& is_whole);
 
-// O and LSE, ln of the sum of exp(scaled scores), in the given rows, ascending. Heads belong to `sets` input sets in
-// turn.
+// O and LSE, ln of the sum of exp(scaled scores), in the given rows, ascending. Groups of heads that share keys belong to
+// `sets` input sets in turn. A row without keys has O = 0 and LSE = -infinity.
 //
 // Row tolerances. A score is a sum of d products in f32, and none of its partial sums exceeds |q| |k|. Tensor cores
 // take 16 products at a time and cut the sum off instead of rounding it, always towards zero: up to 2^-22 of it at each
@@ -24,8 +31,8 @@ std::vector<int64_t> choose_rows(const Shape& shape, bool& all_rows);
 // sums that are rounded stay below). A change of all scores by that much changes LSE by as much; the exponentials (2 ulp) and their sum in
 // f32 are within 1e-5. O is off, to first order, no further than the scores, times the mean distance of the values from
 // O: `with_score_terms`.
-Reference make_reference(const Shape& shape, const Inputs& inputs, std::vector<int64_t> rows, size_t sets = 1,
+Reference make_reference(const Spec& spec, const Inputs& inputs, std::vector<Cell> cells, size_t sets = 1,
                          bool with_score_terms = false);
-Reference make_reference(const Shape& shape, const Inputs& inputs, size_t sets = 1, bool with_score_terms = false);
+Reference make_reference(const Spec& spec, const Inputs& inputs, size_t sets = 1, bool with_score_terms = false);
 
 }  // namespace ladder

@@ -104,12 +104,6 @@ Status fits_shared_memory(const Stage& stage, const Variant& variant, int n, siz
                              stage.name, variant.label, needed / 1024.0, what, who, available / 1024, largest));
 }
 
-std::string to_string(const Shape& shape) {
-  return fmt::format("B={} H={} N={} d={}{}{}", shape.batch, shape.heads, shape.n, shape.d,
-                     shape.causal ? " causal" : "",
-                     shape.softmax_scale > 0 ? fmt::format(" scale={:.4g}", shape.softmax_scale) : "");
-}
-
 uint32_t needs(const Spec& spec) {
   uint32_t features = 0;
   for (const FeatureRow& row : FEATURES) {

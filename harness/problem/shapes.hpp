@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "harness/base/error.hpp"
+#include "harness/problem/spec.hpp"
 #include "harness/stage.hpp"
 
 namespace ladder {
@@ -17,9 +18,6 @@ constexpr Shape HEADLINE{.batch = 16, .heads = 16, .n = 8192, .d = 128};
 constexpr Shape GPU_CHECK_SHAPE{.batch = 2, .heads = 4, .n = 1024, .d = 128};
 constexpr Shape GPU_COUNTED_SHAPE{.batch = 1, .heads = 2, .n = 4096, .d = 128};
 constexpr int SWEEP_TOKENS = 16384;  // batch times N of the sweep over N
-
-// "B=1 H=1 N=512 d=128"
-std::string to_string(const Shape& shape);
 
 // The features that the problem asks for; not TAILS, which depends on whose tiles they are.
 uint32_t needs(const Spec& spec);

@@ -1,5 +1,6 @@
-// Named tensors on the host: what goes into a problem and what comes out, whatever the elements are.
+// Named tensors: what goes into a problem and what comes out, whatever the elements are.
 #pragma once
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -10,18 +11,73 @@
 
 namespace ladder {
 
-// [heads, rows, columns], row-major and contiguous. `heads` counts through the batch.
+// A tensor of sequences, heads, rows and columns. On the host it is packed in that order; in the memory of a device rows lie
+// where the strides say, as in DLPack, and what lies between them is nobody's. A unit is a head of a sequence: unit u is head
+// u % heads of sequence u / heads.
 struct TensorSpec {
-  std::string_view name;  // as reports call it: "K"
+  std::string_view name;  // a literal, as reports call it: "K"
   Element element = Element::f16;
-  int64_t heads = 0;
-  int rows = 0, columns = 0;  // of a head
+  std::array<int64_t, 4> shape = {};
+  std::array<int64_t, 3> strides = {};  // of sequences, heads and rows, in elements; columns lie side by side
+  Lengths lengths = {};            // rows of each sequence that are in use, if not all; nothing is known of the others
+  std::string_view row = "query";  // what one of them is
+  bool is_optional = false;        // an output that a variant may leave out
+  bool is_added_to = false;        // an output that begins with zeros, to which the kernel adds
+  bool is_fixed = false;           // an input that belongs to the whole problem: no more units of it are made
 
-  int64_t head_elements() const { return int64_t{rows} * columns; }
-  int64_t elements() const { return heads * head_elements(); }
-  size_t head_bytes() const { return static_cast<size_t>(head_elements()) * bytes_of(element); }
+  int64_t units() const { return shape[0] * shape[1]; }
+  int64_t rows() const { return shape[2]; }
+  int64_t columns() const { return shape[3]; }
+  int64_t rows_of(int64_t unit) const { return lengths.count > 0 ? lengths.of[unit / shape[1]] : rows(); }
+
+  // Packed.
+  int64_t unit_elements() const { return rows() * columns(); }
+  int64_t elements() const { return units() * unit_elements(); }
+  int64_t index(int64_t unit, int64_t row) const { return (unit * rows() + row) * columns(); }
+  size_t row_bytes() const { return static_cast<size_t>(columns()) * bytes_of(element); }
+  size_t unit_bytes() const { return static_cast<size_t>(unit_elements()) * bytes_of(element); }
   size_t bytes() const { return static_cast<size_t>(elements()) * bytes_of(element); }
+
+  // In a device's memory.
+  bool is_packed() const {
+    return strides[2] == columns() && strides[1] == unit_elements() &&
+           (shape[0] == 1 || strides[0] == shape[1] * strides[1]);
+  }
+  int64_t offset(int64_t unit, int64_t row = 0) const {
+    return unit / shape[1] * strides[0] + unit % shape[1] * strides[1] + row * strides[2];
+  }
+  size_t memory_bytes() const {
+    return units() == 0 ? 0 : static_cast<size_t>(offset(units() - 1, rows() - 1) + columns()) * bytes_of(element);
+  }
+  // Units from one place on at which a launch can begin to the next: where heads lie within rows, whole sequences.
+  int64_t unit_step() const { return strides[0] == shape[1] * strides[1] ? 1 : shape[1]; }
+  // The same with more units behind them, a multiple of the step.
+  TensorSpec with_more(int64_t more) const {
+    TensorSpec longer = *this;
+    if (unit_step() == 1) {
+      longer.shape = {1, units() + more, rows(), columns()};
+    } else {
+      longer.shape[0] += more / shape[1];
+    }
+    return longer;
+  }
+  // Calls visit(element in a device's memory, element of the packed tensor, number of elements) for each run that is in one piece.
+  template <class Visit>
+  void for_each_run(const Visit& visit) const {
+    if (is_packed()) return visit(int64_t{0}, int64_t{0}, elements());
+    for (int64_t unit = 0; unit < units(); ++unit) {
+      for (int64_t row = 0; row < rows(); ++row) visit(offset(unit, row), index(unit, row), columns());
+    }
+  }
+
+  static std::array<int64_t, 3> packed_strides(const std::array<int64_t, 4>& shape) {
+    return {shape[1] * shape[2] * shape[3], shape[2] * shape[3], shape[3]};
+  }
 };
+
+// Packed, or with the heads within the rows, or `pad` elements behind each row.
+TensorSpec tensor(std::string_view name, Element element, const std::array<int64_t, 4>& shape,
+                  Layout layout = Layout::bhnd, int pad = 0);
 
 class Tensor {
  public:
@@ -36,24 +92,27 @@ class Tensor {
   bool empty() const { return data_.empty(); }
 
   // All elements, which are f16 (half) or f32 (single).
-  std::span<f16> half() { return {reinterpret_cast<f16*>(data_.data()), size()}; }
-  std::span<const f16> half() const { return {reinterpret_cast<const f16*>(data_.data()), size()}; }
-  std::span<float> single() { return {reinterpret_cast<float*>(data_.data()), size()}; }
-  std::span<const float> single() const { return {reinterpret_cast<const float*>(data_.data()), size()}; }
-  // An element as a number, whatever it is.
-  double operator[](size_t i) const {
-    return spec_.element == Element::f16 ? double{ladder::to_float(half()[i])} : double{single()[i]};
-  }
-  // visit(the elements), a span of what they are.
-  template <class Visit>
-  auto with_elements(const Visit& visit) const {
-    if (spec_.element == Element::f16) return visit(half());
-    return visit(single());
+  std::span<f16> half() { return {reinterpret_cast<f16*>(data_.data()), data_.size() / sizeof(f16)}; }
+  std::span<const f16> half() const { return {reinterpret_cast<const f16*>(data_.data()), data_.size() / sizeof(f16)}; }
+  std::span<float> single() { return {reinterpret_cast<float*>(data_.data()), data_.size() / sizeof(float)}; }
+  std::span<const float> single() const {
+    return {reinterpret_cast<const float*>(data_.data()), data_.size() / sizeof(float)};
   }
 
-  // Behind the heads that are there, those of `more`, which has the same rows and columns; or some of them.
-  void append(const Tensor& more) { append(more, 0, more.spec_.heads); }
-  void append(const Tensor& more, int64_t first_head, int64_t heads);
+  // Elements as numbers, whatever they are.
+  const std::byte* at(int64_t i) const { return data_.data() + static_cast<size_t>(i) * bytes_of(spec_.element); }
+  std::byte* at(int64_t i) { return data_.data() + static_cast<size_t>(i) * bytes_of(spec_.element); }
+  double operator[](size_t i) const { return info(spec_.element).to(at(static_cast<int64_t>(i))); }
+  void set(int64_t i, double value) { info(spec_.element).from(value, at(i)); }
+  void read(int64_t first, std::span<float> values) const { info(spec_.element).read(at(first), values); }
+  bool is_poison(int64_t i) const { return ladder::is_poison(spec_.element, at(i)); }
+  void poison() { ladder::poison(spec_.element, data_); }
+
+  // Behind the units that are there, those of `more`, which has the same rows and columns; or some of them.
+  void append(const Tensor& more) { append(more, 0, more.spec_.units()); }
+  void append(const Tensor& more, int64_t first_unit, int64_t units);
+  // The same numbers as another type; NaN where it has one.
+  Tensor as(Element element) const;
 
  private:
   TensorSpec spec_;
@@ -80,10 +139,17 @@ class Tensors {
   auto end() const { return tensors_.end(); }
   Tensor& at(size_t i) { return tensors_.at(i); }
   const Tensor& at(size_t i) const { return tensors_.at(i); }
-  void add(Tensor tensor) { tensors_.push_back(std::move(tensor)); }
+  Tensor& add(Tensor tensor) { return tensors_.emplace_back(std::move(tensor)); }
 
  private:
   std::vector<Tensor> tensors_;
 };
+
+// How many units of an input go with so many of the one that has the fewest.
+int64_t units_of_more(std::span<const TensorSpec> inputs, const TensorSpec& input, int64_t more);
+// Of those that are not fixed.
+int64_t fewest_units(const Tensors& inputs);
+// Where a tensor of that name is among them; their number, if it is not.
+size_t place_of(std::span<const TensorSpec> specs, std::string_view name);
 
 }  // namespace ladder

@@ -6,26 +6,21 @@
 namespace ladder {
 namespace {
 
-// place(i): where the tensor has the reference's row i.
-template <class Place>
-Comparison compare(const Reference& reference, const Reference::Answer& answer, const Tensor& output, size_t set,
-                   const Place& place) {
+// first_of(i): the element that the row of cell i begins with.
+template <class First>
+Comparison compare(const Reference::Answer& answer, const Tensor& output, size_t set, const First& first_of) {
   Comparison worst;
   worst.tolerance = answer.tolerance(set);
   double squares = 0, term_squares = 0;
   int64_t elements = 0, rows = 0;
-  for (size_t i = 0; i < reference.rows.size(); ++i) {
-    if (reference.set_of(reference.rows[i]) != set) continue;
+  for (size_t i = 0; i < answer.cells.size(); ++i) {
+    if (answer.set_of(i) != set) continue;
     ++rows;
     const double tolerance = answer.tolerance_of_row(set, i), term = tolerance - answer.tolerance(set);
-    const size_t first = place(i) * static_cast<size_t>(answer.columns);
-    for (int c = 0; c < answer.columns; ++c) {
-      const double got = output[first + static_cast<size_t>(c)], expected = answer.row(i)[c];
-      // An infinite value times a weight that f16 has rounded to zero is NaN, and so infinity may become one.
-      const bool same_kind = std::isnan(got) || (std::isinf(expected) && got == expected);
-      const double error = std::isfinite(expected) ? std::abs(got - expected)
-                           : same_kind             ? 0
-                                                   : std::numeric_limits<double>::infinity();
+    const auto first = static_cast<size_t>(first_of(i));
+    for (int64_t c = 0; c < answer.columns; ++c) {
+      const double got = output[first + static_cast<size_t>(c)], expected = answer.row(i)[static_cast<size_t>(c)];
+      const double error = error_of(got, expected);
       if (std::isfinite(expected)) {
         squares += error * error;
         term_squares += term * term;
@@ -34,7 +29,7 @@ Comparison compare(const Reference& reference, const Reference::Answer& answer, 
       if (error * worst.tolerance <= worst.max_err * tolerance) continue;  // false for NaN, which therefore wins
       worst.max_err = error;
       worst.tolerance = tolerance;
-      worst.row = reference.rows[i];
+      worst.cell = answer.cells[i];
       worst.column = c;
       worst.got = got;
       worst.expected = expected;
@@ -53,26 +48,29 @@ Comparison compare(const Reference& reference, const Reference::Answer& answer, 
 
 }  // namespace
 
-Comparison compare_to_reference(const Reference& reference, const Reference::Answer& answer, const Tensor& output,
-                                size_t set) {
-  return compare(reference, answer, output, set, [&](size_t i) { return static_cast<size_t>(reference.rows[i]); });
+double error_of(double got, double expected) {
+  if (std::isfinite(expected)) return std::abs(got - expected);
+  return std::isnan(got) || got == expected ? 0 : std::numeric_limits<double>::infinity();
 }
 
-Comparison compare_rows_to_reference(const Reference& reference, const Reference::Answer& answer, const Tensor& rows,
-                                     size_t set) {
-  return compare(reference, answer, rows, set, [](size_t i) { return i; });
+Comparison compare_to_reference(const Reference::Answer& answer, const Tensor& output, size_t set) {
+  return compare(answer, output, set,
+                 [&](size_t i) { return output.spec().index(answer.cells[i].unit, answer.cells[i].row); });
 }
 
-Reference some_rows(const Reference& reference, std::span<const size_t> places) {
-  Reference some{.n = reference.n, .sets = reference.sets, .rows = {}, .answers = {}};
-  for (const size_t place : places) some.rows.push_back(reference.rows[place]);
-  for (const Reference::Answer& answer : reference.answers) {
-    Reference::Answer& part = some.answers.emplace_back(
-        Reference::Answer{.output = answer.output, .columns = answer.columns, .baseline = answer.baseline});
-    for (const size_t place : places) {
-      part.values.insert(part.values.end(), answer.row(place).begin(), answer.row(place).end());
-      if (!answer.row_tolerance.empty()) part.row_tolerance.push_back(answer.row_tolerance[place]);
-    }
+Comparison compare_rows_to_reference(const Reference::Answer& answer, const Tensor& rows, size_t set) {
+  return compare(answer, rows, set, [&](size_t i) { return rows.spec().index(0, static_cast<int64_t>(i)); });
+}
+
+Reference::Answer some_cells(const Reference::Answer& answer, std::span<const size_t> places) {
+  Reference::Answer some = answer;
+  some.cells.clear();
+  some.values.clear();
+  some.row_tolerance.clear();
+  for (const size_t place : places) {
+    some.cells.push_back(answer.cells[place]);
+    some.values.insert(some.values.end(), answer.row(place).begin(), answer.row(place).end());
+    if (!answer.row_tolerance.empty()) some.row_tolerance.push_back(answer.row_tolerance[place]);
   }
   return some;
 }

@@ -1,10 +1,10 @@
 // How far an answer may be from the right one, and whether it is within that.
 //
-// The tolerance follows FlashAttention's own tests: a kernel may be twice as wrong as a plain f16 attention, on the
-// same inputs and rows, plus 1e-5. That plain attention rounds to f16 what every such kernel must round, the inputs,
-// the weights P and the output O, and keeps scores and sums in f32. Its weights stand relative to the row's maximum, or
+// The tolerance follows FlashAttention's own tests: a kernel may be twice as wrong as a plain attention, on the same
+// inputs and rows, plus 1e-5. That plain attention rounds what every such kernel must round, the inputs, the weights P and
+// the output O, each to its type, and keeps scores and sums in f32. Its weights stand relative to the row's maximum, or
 // to one that is stale by a third or two thirds of a power of two: which of them are rounded how depends on that, and
-// the worst of the three counts. Its output is rounded in the worse direction: where the answer is a number of f16, a
+// the worst of the three counts. Its output is rounded in the worse direction: where the answer is a number of its type, a
 // right kernel may still be a step beside it.
 //
 // A maximum forgives whatever stays below it. So the root of the mean squared error over all elements of an input set
@@ -12,6 +12,7 @@
 #pragma once
 #include <algorithm>
 #include <cmath>
+#include <compare>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -21,9 +22,17 @@
 
 namespace ladder {
 
+// A row of one output.
+struct Cell {
+  int64_t unit = 0, row = 0;  // of its tensor
+  auto operator<=>(const Cell&) const = default;
+};
+// Those of each output that are looked at, ascending.
+using Cells = std::vector<std::vector<Cell>>;
+
 // The right answers, and what a kernel may be off by.
 struct Reference {
-  // The errors of the plain f16 attention over the rows of one input set.
+  // The errors of the plain attention over the cells of one input set.
   struct Baseline {
     double max = 0, rms = 0;
   };
@@ -31,13 +40,18 @@ struct Reference {
   // One output.
   struct Answer {
     std::string_view output;  // "O"
-    int columns = 0;
-    std::vector<double> values = {};      // [rows.size(), columns]; NaN and infinity where the inputs' reach it
-    std::vector<Baseline> baseline = {};  // per input set; empty where rounding to f16 is not what makes errors
-    // How far a row may be off besides, [rows.size()]; empty where that was not asked for: the emulator rounds its
+    int64_t columns = 0;
+    std::vector<Cell> cells = {};
+    std::vector<double> values = {};      // [cells.size(), columns]; NaN and infinity where the inputs' reach it
+    std::vector<Baseline> baseline = {};  // per input set; empty where rounding to its type is not what makes errors
+    // How far a row may be off besides, [cells.size()]; empty where that was not asked for: the emulator rounds its
     // sums.
     std::vector<double> row_tolerance = {};
+    int64_t group = 1;  // units that share inputs, and with them an input set
+    size_t sets = 1;    // a group belongs to one of them in turn
 
+    size_t set_of_unit(int64_t unit) const { return static_cast<size_t>(unit / group) % sets; }
+    size_t set_of(size_t i) const { return set_of_unit(cells[i].unit); }
     std::span<const double> row(size_t i) const {
       return {values.data() + i * static_cast<size_t>(columns), static_cast<size_t>(columns)};
     }
@@ -53,13 +67,9 @@ struct Reference {
     }
   };
 
-  int n = 0;
-  size_t sets = 1;            // head i belongs to input set i % sets
-  bool all_rows = false;      // otherwise a deterministic sample
-  std::vector<int64_t> rows;  // (batch * heads + head) * n + query, ascending
   std::vector<Answer> answers;
+  bool is_whole = false;  // all cells; otherwise a deterministic sample
 
-  size_t set_of(int64_t row) const { return static_cast<size_t>(row / n) % sets; }
   const Answer& operator[](std::string_view output) const {
     return *std::ranges::find(answers, output, &Answer::output);
   }
@@ -72,8 +82,8 @@ struct Reference {
 struct Comparison {
   double max_err = 0;  // of the element nearest to its tolerance, or furthest beyond, of equals the first; NaN as soon
   double tolerance = 0;  // as one should be a number and is NaN
-  int64_t row = 0;       // as in Reference::rows
-  int column = 0;
+  Cell cell = {};
+  int64_t column = 0;
   double got = 0, expected = 0;
   double rms = 0, rms_tolerance = 0;
   bool within() const { return max_err <= tolerance; }  // false for NaN
@@ -81,14 +91,15 @@ struct Comparison {
   bool right() const { return within() && rms_within(); }
 };
 
-// `output` is all of the tensor. Of an answer with a baseline.
-Comparison compare_to_reference(const Reference& reference, const Reference::Answer& answer, const Tensor& output,
-                                size_t set = 0);
+// Off by how much. Where the formula makes NaN, so must the kernel; where infinity, that or NaN: an infinite value times a
+// weight that was rounded to zero is NaN.
+double error_of(double got, double expected);
 
-// The same of a tensor that holds the reference's rows alone, in their order: [1, rows.size(), columns].
-Comparison compare_rows_to_reference(const Reference& reference, const Reference::Answer& answer, const Tensor& rows,
-                                     size_t set = 0);
-// The reference of some of its rows: the places in Reference::rows, ascending or not.
-Reference some_rows(const Reference& reference, std::span<const size_t> places);
+// `output` is all of the tensor. Of an answer with a baseline.
+Comparison compare_to_reference(const Reference::Answer& answer, const Tensor& output, size_t set = 0);
+// The same of a tensor that holds the answer's cells alone, in their order: one unit of cells.size() rows.
+Comparison compare_rows_to_reference(const Reference::Answer& answer, const Tensor& rows, size_t set = 0);
+// The answers in some of the cells, by their places.
+Reference::Answer some_cells(const Reference::Answer& answer, std::span<const size_t> places);
 
 }  // namespace ladder

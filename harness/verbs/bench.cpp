@@ -384,11 +384,11 @@ std::vector<Shape> bench_shapes(const Options& options) {
   std::vector<Shape> shapes;
   if (options.sweep) {
     for (const int n : SWEEP_N) {
-      shapes.push_back({.batch = SWEEP_TOKENS / n,
-                        .heads = options.heads.value_or(HEADLINE.heads),
-                        .n = n,
-                        .d = options.d.value_or(HEADLINE.d),
-                        .causal = options.causal});
+      shapes.push_back(with_problem(options, {.batch = SWEEP_TOKENS / n,
+                                              .heads = options.heads.value_or(HEADLINE.heads),
+                                              .n = n,
+                                              .d = options.d.value_or(HEADLINE.d),
+                                              .causal = options.causal}));
     }
     if (options.n.empty()) return shapes;
   }

@@ -25,7 +25,7 @@ Result<Subjects> fitting(const CheckRequest& request, std::vector<std::string>& 
   std::optional<Error> reason;
   for (const Subject& subject : request.subjects) {
     Status status;
-    for (const Shape& shape : request.emulator_shapes) {
+    for (const Spec& shape : request.emulator_shapes(subject.variant->accepts)) {
       if (status) status = supports(*subject.stage, *subject.variant, shape);
     }
     if (status) {
@@ -44,8 +44,9 @@ Result<Subjects> fitting(const CheckRequest& request, std::vector<std::string>& 
 Result<Subjects> runnable(const CheckRequest& request, const GpuInfo& gpu, const Subjects& subjects,
                           std::vector<std::string>& notes) {
   Subjects able;
-  const Shape& longest = *std::ranges::max_element(request.gpu_shapes, {}, &Shape::n);
   for (const Subject& subject : subjects) {
+    const std::vector<Spec> shapes = request.gpu_shapes(subject.variant->accepts);
+    const Spec& longest = *std::ranges::max_element(shapes, {}, &Spec::n);
     const Status status = runs_on(*subject.stage, *subject.variant, longest, gpu);
     if (status) {
       able.push_back(subject);
@@ -58,9 +59,17 @@ Result<Subjects> runnable(const CheckRequest& request, const GpuInfo& gpu, const
   return able;
 }
 
-Status judge_on(std::unique_ptr<Backend> backend, Judge& judge, const Subjects& subjects,
-                const std::vector<Shape>& shapes) {
-  const Status status = judge.judge(*backend, subjects, shapes);
+// Those that are asked the same problems together.
+Status judge_on(std::unique_ptr<Backend> backend, Judge& judge, Subjects subjects,
+                const std::function<std::vector<Spec>(const Accepts&)>& shapes_of) {
+  Status status;
+  while (status && !subjects.empty() && !interrupted() && !judge.lost) {
+    const std::vector<Spec> shapes = shapes_of(subjects.front().variant->accepts);
+    const auto others = std::ranges::stable_partition(
+        subjects, [&](const Subject& subject) { return shapes_of(subject.variant->accepts) == shapes; });
+    status = judge.judge(*backend, {subjects.begin(), others.begin()}, shapes);
+    subjects.erase(subjects.begin(), others.begin());
+  }
   if (judge.lost) (void)backend.release();  // a launch still runs in its memory
   return status;
 }
@@ -98,8 +107,8 @@ CheckRequest check_request(const Options& options) {
                                   .answers_only = options.answers_only,
                                   .first_failure = options.first_failure,
                                   .timeout = options.timeout},
-                       .emulator_shapes = shapes_for(options, EMULATOR_SHAPE),
-                       .gpu_shapes = shapes_for(options, GPU_CHECK_SHAPE),
+                       .emulator_shapes = [=](const Accepts& own) { return shapes_for(options, EMULATOR_SHAPE, &own); },
+                       .gpu_shapes = [=](const Accepts& own) { return shapes_for(options, GPU_CHECK_SHAPE, &own); },
                        .on = options.on,
                        .named = options.stages_named,
                        .out = table_stream(options),

@@ -1,6 +1,7 @@
 // ladder check: every stage against every input set, on the emulator and on the GPU.
 #pragma once
 #include <cstdio>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -14,7 +15,8 @@ namespace ladder {
 struct CheckRequest {
   std::vector<Subject> subjects = {};
   CheckChoice choice = {};
-  std::vector<Shape> emulator_shapes = {}, gpu_shapes = {};
+  // The problems of a subject that accepts so much.
+  std::function<std::vector<Spec>(const Accepts&)> emulator_shapes = {}, gpu_shapes = {};
   Where on = Where::automatic;
   bool named = false;                // subjects were: one that cannot take part is an error, not a note
   std::FILE* out = stdout;           // the table

@@ -40,6 +40,7 @@ Json json_of(const Variant& variant) {
           {"min_d", variant.accepts.min_d},
           {"max_d", variant.accepts.max_d},
           {"dtype", to_string(variant.accepts.q)},
+          {"formula", variant.accepts.formula.text},
           {"problems", std::move(problems)},
           {"writes_lse", variant.writes_lse},
           {"needs_workspace", variant.workspace_bytes != nullptr},

@@ -9,6 +9,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "harness/problem/spec.hpp"
+
 namespace ladder {
 namespace {
 
@@ -46,6 +48,7 @@ nlohmann::ordered_json to_json(const CheckResult& result) {
                               {"n", result.shape.n},
                               {"d", result.shape.d},
                               {"causal", result.shape.causal},
+                              {"problem", to_string(result.shape)},
                               {"inputs", result.inputs},
                               {"ok", result.ok},
                               {"max_err", result.max_err},

@@ -15,6 +15,8 @@
 
 #include "harness/base/nearest.hpp"
 #include "harness/base/process.hpp"
+#include "harness/problem/shapes.hpp"
+#include "harness/problem/spec.hpp"
 
 namespace ladder {
 namespace {
@@ -36,6 +38,8 @@ void add_shape_flags(CLI::App& app, RawFlags& raw, Options& options) {
   const auto text = [&](const char* flag, std::string& value, const char* type, const char* help) {
     app.add_option(flag, value, help)->take_last()->type_name(type)->group("Shape and place");
   };
+  text("--problem", options.problem, "WORDS",
+       "what is asked: \"kv=8 nq=1 nk=4096 bf16 causal\"; the flags below are short forms");
   text("--n", raw.n, "N[,N..]", "sequence length");
   text("--d", raw.d, "D", "head dimension");
   text("--batch", raw.batch, "B", "batch size");
@@ -79,6 +83,37 @@ std::string did_you_mean(std::string_view typed, std::span<const std::string> kn
   return best.empty() ? "" : fmt::format(" Did you mean {}?", best);
 }
 
+// The words of --problem, none of which a flag says as well.
+Status parse_problem(const Options& options) {
+  const std::vector<std::string> words = words_of(options.problem);
+  const std::tuple<const char*, std::vector<const char*>, bool> flags[] = {
+      {"--n", {"n", "nq", "nk"}, !options.n.empty()},
+      {"--d", {"d"}, options.d.has_value()},
+      {"--batch", {"b"}, options.batch.has_value()},
+      {"--heads", {"h"}, options.heads.has_value()},
+      {"--causal", {"causal"}, options.causal},
+      {"--sweep", {"b", "n", "nq", "nk", "lens_q", "lens_k"}, options.sweep}};
+  for (const auto& [name, short_for, given] : flags) {
+    for (const char* word : short_for) {
+      if (given && std::ranges::find(words, word) != words.end()) {
+        return usage(fmt::format("{} and '{}' in --problem say the same thing: one of them is enough.", name, word));
+      }
+    }
+  }
+  if (!options.problem.empty() && words.empty()) return usage("--problem is given, and empty. It takes WORDS.");
+  Spec flagged;
+  flagged.batch = options.batch.value_or(flagged.batch);
+  flagged.heads = options.heads.value_or(flagged.heads);
+  flagged.n = options.n.empty() ? flagged.n : std::ranges::min(options.n);
+  const auto spec = parse_spec(options.problem, flagged);
+  if (!spec) return tl::make_unexpected(spec.error());
+  if (spec->batch_heads() > MAX_BATCH_HEADS) {
+    return usage(fmt::format("b times h must be at most {} (a CUDA grid's second dimension); {} is not.",
+                             MAX_BATCH_HEADS, spec->batch_heads()));
+  }
+  return {};
+}
+
 Status parse_shape(const RawFlags& raw, Options& options) {
   constexpr int64_t MAX_INT = std::numeric_limits<int>::max();
   if (!raw.n.empty()) {
@@ -98,6 +133,7 @@ Status parse_shape(const RawFlags& raw, Options& options) {
     if (!value) return tl::make_unexpected(value.error());
     *target.second = static_cast<int>(*value);
   }
+  if (const auto said = parse_problem(options); !said) return said;
   const int64_t batch_heads = int64_t{options.batch.value_or(1)} * options.heads.value_or(1);
   if (batch_heads > MAX_BATCH_HEADS) {
     return usage(fmt::format("--batch times --heads must be at most {} (a CUDA grid's second dimension); {} is not.",
@@ -259,7 +295,8 @@ Status resolve_stages(const RawFlags& raw, const std::vector<Stage>& known, Opti
   }
   if (options.stages.empty()) {
     for (const Stage& stage : known) {
-      if (!options.causal || stage.variants.front().takes(CAUSAL)) options.stages.push_back(&stage);
+      const uint32_t asked = needs(with_problem(options, {.causal = options.causal}));
+      if ((asked & ~stage.variants.front().accepts.features) == 0) options.stages.push_back(&stage);
     }
   }
   return {};
@@ -465,17 +502,29 @@ std::FILE* table_stream(const Options& options) {
   return reserved ? stderr : stdout;
 }
 
-std::vector<Shape> shapes_for(const Options& options, const Shape& defaults) {
-  Shape shape = defaults;
-  shape.d = options.d.value_or(defaults.d);
+Spec with_problem(const Options& options, const Spec& spec) {
+  return parse_spec(options.problem, spec).value_or(spec);  // what can be wrong about it was said when it was parsed
+}
+
+std::vector<Spec> shapes_for(const Options& options, const Spec& defaults, const Accepts* accepts) {
+  if (accepts == nullptr && options.stages_named && options.stages.front() != nullptr) {
+    accepts = &options.stages.front()->variants.front().accepts;
+  }
+  Spec shape = defaults;
+  if (accepts != nullptr) {
+    shape.formula = accepts->formula;
+    shape.q_type = accepts->q, shape.kv_type = accepts->kv, shape.o_type = accepts->o;
+    shape.d = std::clamp(shape.d, accepts->min_d, accepts->max_d);
+  }
+  shape.d = options.d.value_or(shape.d);
   shape.batch = options.batch.value_or(defaults.batch);
   shape.heads = options.heads.value_or(defaults.heads);
   shape.causal = options.causal;
-  if (options.n.empty()) return {shape};
-  std::vector<Shape> shapes;
+  if (options.n.empty()) return {with_problem(options, shape)};
+  std::vector<Spec> shapes;
   for (const int n : options.n) {
     shape.n = n;
-    shapes.push_back(shape);
+    shapes.push_back(with_problem(options, shape));
   }
   return shapes;
 }

@@ -27,6 +27,8 @@ struct Options {
       variants;  // compare: what stood behind each stage's name, as in 02:64x32; "" is the default; of
                  // peer:NAME, the name
 
+  std::string
+      problem;  // --problem, in the words of problem/spec.hpp; the flags after it are short forms of some of them
   std::vector<int> n;  // --n 4096,8192
   std::optional<int> d, batch, heads;
   bool causal = false;
@@ -65,8 +67,12 @@ Result<Options> parse_options(std::span<const std::string> arguments, const std:
 // "3", "03", "kvpipe" and "03_kvpipe" name the same stage. The error suggests the nearest name.
 Result<const Stage*> find_stage(std::string_view name, const std::vector<Stage>& known);
 
-// One shape for each --n; what the options leave open comes from `defaults`.
-std::vector<Shape> shapes_for(const Options& options, const Shape& defaults);
+// One problem for each --n; what the options leave open comes from `defaults`, as far as `accepts` takes that: its formula, its
+// types, its nearest head dimension. Without it, that of the first stage that was named.
+std::vector<Spec> shapes_for(const Options& options, const Spec& defaults, const Accepts* accepts = nullptr);
+
+// What --problem says of a problem that the flags have made.
+Spec with_problem(const Options& options, const Spec& spec);
 
 // Where tables go: standard output, unless --json - or --csv - has reserved it.
 std::FILE* table_stream(const Options& options);

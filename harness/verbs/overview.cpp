@@ -85,6 +85,7 @@ Result<ExitCode> overview_verb(const Options& options) {
 
   Shape headline = HEADLINE;
   headline.causal = options.causal;
+  headline = with_problem(options, headline);
   const auto recorded = read_recorded(gpu, headline);
   const Shape shape = shapes_for(options, EMULATOR_SHAPE).front();
   for (const Stage* stage : options.stages) {

@@ -413,7 +413,7 @@ Result<ExitCode> try_verb(const Options& options) {
   const auto checked = check(request);
   if (!checked || *checked != ExitCode::done || options.sealed) return checked;
   const auto explained = explain({.stages = {*stage},
-                                  .shapes = request.emulator_shapes,
+                                  .shapes = request.emulator_shapes((*stage)->variants.front().accepts),
                                   .seed = options.seed,
                                   .counts_only = true,
                                   .out = request.out});

@@ -13,6 +13,7 @@
 #include "harness/devices/emulator_run.hpp"
 #include "harness/devices/gpu.hpp"
 #include "harness/devices/guarded.hpp"
+#include "harness/problem/spec.hpp"
 #include "harness/verify/properties.hpp"
 
 namespace ladder {
@@ -48,101 +49,108 @@ CheckResult finish(CheckResult result, double seconds) {
   return result;
 }
 
-bool is_unwritten(const Tensor& output, int64_t row) {
-  return output.with_elements([&](const auto elements) {
-    const auto columns = static_cast<size_t>(output.spec().columns);
-    return std::ranges::all_of(elements.subspan(static_cast<size_t>(row) * columns, columns),
-                               [](auto value) { return is_poison(value); });
-  });
+Cell cell_of(const TensorSpec& spec, int64_t element) {
+  return {element / spec.unit_elements(), element / spec.columns() % spec.rows()};
+}
+
+bool is_unwritten(const Tensor& output, const Cell& cell) {
+  const int64_t first = output.spec().index(cell.unit, cell.row);
+  for (int64_t i = first; i < first + output.spec().columns(); ++i) {
+    if (!output.is_poison(i)) return false;
+  }
+  return true;
 }
 
 bool has_unwritten(const Tensors& outputs) {
   return std::ranges::any_of(outputs, [](const Tensor& output) {
-    return output.with_elements(
-        [](const auto elements) { return std::ranges::any_of(elements, [](auto value) { return is_poison(value); }); });
+    for (int64_t i = 0; i < output.spec().elements(); ++i) {
+      if (output.is_poison(i)) return true;
+    }
+    return false;
   });
 }
 
-std::vector<int64_t> written_rows(const Problem& problem, const Tensor& output) {
-  std::vector<int64_t> written;
-  for (int64_t row = 0; row < problem.shape.batch_heads() * problem.shape.n; ++row) {
-    if (!is_unwritten(output, row)) written.push_back(row);
+std::vector<Cell> written_cells(const Tensor& output) {
+  std::vector<Cell> written;
+  for (int64_t unit = 0; unit < output.spec().units(); ++unit) {
+    for (int64_t row = 0; row < output.spec().rows_of(unit); ++row) {
+      if (!is_unwritten(output, {unit, row})) written.push_back({unit, row});
+    }
   }
   return written;
 }
 
-// One input set of a launch: the heads set, set + sets, set + 2 sets, ... of a problem.
+// One input set of a launch, in one of its outputs.
 class SetView {
  public:
-  SetView(const Problem& problem, size_t set) : problem_(problem), set_(static_cast<int64_t>(set)) {}
+  SetView(const Problem& problem, const Reference::Answer& answer, const Tensor& output, size_t set)
+      : problem_(problem), answer_(answer), output_(output), set_(set) {}
 
-  // Calls visit(index) for each element of an output that belongs to the set.
+  // Calls visit(cell) for each row of the output that belongs to the set.
   template <class Visit>
-  void for_each_element(const Tensor& output, const Visit& visit) const {
-    const int64_t n = output.spec().rows, columns = output.spec().columns;
-    for (int64_t head = set_; head < problem_.shape.batch_heads(); head += std::ssize(problem_.kinds)) {
-      for (int64_t row = head * n; row < (head + 1) * n; ++row) {
-        if (problem_.ends_only && is_unwritten(output, row)) continue;
-        for (int64_t i = row * columns; i < (row + 1) * columns; ++i) visit(i);
+  void for_each_cell(const Visit& visit) const {
+    for (int64_t unit = 0; unit < output_.spec().units(); ++unit) {
+      if (answer_.set_of_unit(unit) != set_) continue;
+      for (int64_t row = 0; row < output_.spec().rows_of(unit); ++row) {
+        if (!problem_.ends_only || !is_unwritten(output_, {unit, row})) visit(Cell{unit, row});
       }
     }
   }
-
-  std::string place(int64_t row) const {
-    const Shape launched = problem_.launched();
-    const int64_t head = problem_.launched_head(row / problem_.shape.n);
-    return fmt::format("batch {}, head {}, query {}", head / launched.heads, head % launched.heads,
-                       row % problem_.shape.n);
+  template <class Visit>
+  void for_each_element(const Visit& visit) const {
+    for_each_cell([&](const Cell& cell) {
+      const int64_t first = output_.spec().index(cell.unit, cell.row);
+      for (int64_t i = first; i < first + output_.spec().columns(); ++i) visit(i);
+    });
   }
-  std::string place(int64_t row, int64_t column) const { return fmt::format("{}, column {}", place(row), column); }
-  std::string place_of_element(const Tensor& output, int64_t index) const {
-    const int columns = output.spec().columns;
-    return place(index / columns, index % columns);
+  std::string place(const Cell& cell) const { return ladder::place(problem_, output_.spec(), cell); }
+  std::string place(const Cell& cell, int64_t column) const {
+    return fmt::format("{}, column {}", place(cell), column);
   }
 
  private:
   const Problem& problem_;
-  int64_t set_;
+  const Reference::Answer& answer_;
+  const Tensor& output_;
+  size_t set_;
 };
 
-// Elements of the set for which is_bad(element) holds.
+// Elements of the set for which is_bad(their number) holds.
 template <class IsBad>
 void report_elements(CheckResult& result, const SetView& view, const Tensor& output, FailureKind kind, const char* what,
                      const IsBad& is_bad) {
   int64_t bad = 0, all = 0, first = 0;
-  output.with_elements([&](const auto elements) {
-    view.for_each_element(output, [&](int64_t i) {
-      ++all;
-      if (is_bad(elements[static_cast<size_t>(i)]) && bad++ == 0) first = i;
-    });
+  view.for_each_element([&](int64_t i) {
+    ++all;
+    if (is_bad(i) && bad++ == 0) first = i;
   });
   if (bad == 0) return;
   fail(result, kind,
        fmt::format("{} of {} output elements {}, the first at {}", bad, all, what,
-                   view.place_of_element(output, first)));
+                   view.place(cell_of(output.spec(), first), first % output.spec().columns())));
 }
 
 // Whether NaN may stand in the output of this set at all: then the reference alone says where.
-bool expects_nan(const Reference& reference, const Reference::Answer& answer, size_t set) {
-  for (size_t i = 0; i < reference.rows.size(); ++i) {
-    if (reference.set_of(reference.rows[i]) == set &&
-        std::ranges::any_of(answer.row(i), [](double value) { return std::isnan(value); }))
+bool expects_nan(const Reference::Answer& answer, size_t set) {
+  for (size_t i = 0; i < answer.cells.size(); ++i) {
+    if (answer.set_of(i) == set && std::ranges::any_of(answer.row(i), [](double value) { return std::isnan(value); }))
       return true;
   }
   return false;
 }
 
-// An output that is held to the plain f16 attention.
+// An output that is held to a plain computation in its types.
 void judge_against_baseline(CheckResult& result, const Problem& problem, size_t set, const Reference::Answer& answer,
                             const Tensor& output) {
-  const SetView view(problem, set);
+  const SetView view(problem, answer, output, set);
+  const Element element = output.spec().element;
   report_elements(result, view, output, FailureKind::unwritten_output, "were never written",
-                  [](auto value) { return is_poison(value); });
-  if (!expects_nan(problem.reference, answer, set)) {
+                  [&](int64_t i) { return output.is_poison(i); });
+  if (info(element).has_nan && !expects_nan(answer, set)) {
     report_elements(result, view, output, FailureKind::nan_output, "are NaN",
-                    [](auto value) { return is_nan(value) && !is_poison(value); });
+                    [&](int64_t i) { return is_nan(element, output.at(i)) && !output.is_poison(i); });
   }
-  const Comparison worst = compare_to_reference(problem.reference, answer, output, set);
+  const Comparison worst = compare_to_reference(answer, output, set);
   const OutputError error{std::string(output.name()), worst.max_err, worst.tolerance, worst.rms, worst.rms_tolerance};
   if (result.errors.empty() || is_worse(error.max_err, error.tolerance, result.max_err, result.tolerance)) {
     result.max_err = error.max_err;
@@ -153,7 +161,7 @@ void judge_against_baseline(CheckResult& result, const Problem& problem, size_t 
   result.errors.push_back(error);
   const bool number_expected = std::isfinite(worst.expected);
   if (!worst.within() && !(std::isnan(worst.max_err) && !result.failures.empty())) {
-    const std::string place = view.place(worst.row, worst.column);
+    const std::string place = view.place(worst.cell, worst.column);
     const ElementInfo& element = info(output.spec().element);
     const bool ran_out = number_expected && std::abs(worst.got) >= element.largest;
     const std::string range =
@@ -177,25 +185,39 @@ void judge_against_baseline(CheckResult& result, const Problem& problem, size_t 
 // An output of one f32 in each row that is off by no more than its row explains: the log-sum-exp.
 void judge_rows(CheckResult& result, const Problem& problem, size_t set, const Reference::Answer& answer,
                 const Tensor& output) {
-  const Reference& reference = problem.reference;
+  const auto number = [&](size_t i) {
+    return output[static_cast<size_t>(output.spec().index(answer.cells[i].unit, answer.cells[i].row))];
+  };
   size_t wrong = 0, all = 0, first = 0;
-  for (size_t i = reference.rows.size(); i-- > 0;) {
-    if (reference.set_of(reference.rows[i]) != set) continue;
+  for (size_t i = answer.cells.size(); i-- > 0;) {
+    if (answer.set_of(i) != set) continue;
     ++all;
-    const double got = output[static_cast<size_t>(reference.rows[i])], expected = answer.values[i];
-    if (std::abs(got - expected) <= answer.row_tolerance[i]) continue;  // false for NaN
+    const double got = number(i), expected = answer.values[i];
+    if (got == expected || std::abs(got - expected) <= answer.row_tolerance[i]) continue;  // false for NaN
     if (std::isnan(got) && std::isnan(expected)) continue;
     ++wrong;
     first = i;
   }
   if (wrong == 0) return;
-  const int64_t row = reference.rows[first];
   fail(result, FailureKind::wrong_lse,
        fmt::format(
            "log-sum-exp is wrong in {} of {} rows, the first at {}: {:.7g} instead of {:.7g}, where f32 explains "
            "{:.1e}",
-           wrong, all, SetView(problem, set).place(row), output[static_cast<size_t>(row)], answer.values[first],
-           answer.row_tolerance[first]));
+           wrong, all, SetView(problem, answer, output, set).place(answer.cells[first]), number(first),
+           answer.values[first], answer.row_tolerance[first]));
+}
+
+// Rows behind the length of a sequence belong to nobody.
+void judge_unused(CheckResult& result, const Problem& problem, const Tensor& output) {
+  const TensorSpec& spec = output.spec();
+  for (int64_t unit = 0; spec.lengths.count > 0 && unit < spec.units(); ++unit) {
+    for (int64_t row = spec.rows_of(unit); row < spec.rows(); ++row) {
+      if (spec.is_added_to || is_unwritten(output, {unit, row})) continue;
+      return fail(
+          result, FailureKind::guard_overwritten,
+          fmt::format("a write behind the length of a sequence: {}, {}", spec.name, place(problem, spec, {unit, row})));
+    }
+  }
 }
 
 void judge_outputs(CheckResult& result, const Problem& problem, size_t set, const Tensors& outputs) {
@@ -208,6 +230,7 @@ void judge_outputs(CheckResult& result, const Problem& problem, size_t set, cons
     // What is wrong with one output says nothing of another, and where there are others it is named.
     std::vector<Failure> others = std::exchange(result.failures, of_launch);
     (answer.baseline.empty() ? judge_rows : judge_against_baseline)(result, problem, set, answer, output);
+    if (set == 0) judge_unused(result, problem, output);
     for (size_t i = of_launch.size(); i < result.failures.size(); ++i) {
       if (several && !answer.baseline.empty()) result.failures[i].message.insert(0, fmt::format("{}: ", output.name()));
       others.push_back(std::move(result.failures[i]));
@@ -284,14 +307,13 @@ void judge_emulator_run(CheckResult& result, const EmulatorRun& run) {
 // tolerance.
 void judge_against_naive(CheckResult& result, const Problem& problem, size_t set, const Tensor& output,
                          const Tensor& naive) {
-  const Reference& reference = problem.reference;
+  const Reference::Answer& answer = problem.reference.answers.front();
   double most = 0;
-  for (size_t i = 0; i < reference.rows.size(); ++i) {
-    if (reference.set_of(reference.rows[i]) == set)
-      most = std::max(most, reference.answers.front().tolerance_of_row(set, i));
+  for (size_t i = 0; i < answer.cells.size(); ++i) {
+    if (answer.set_of(i) == set) most = std::max(most, answer.tolerance_of_row(set, i));
   }
   double difference = 0;
-  SetView(problem, set).for_each_element(output, [&](int64_t i) {
+  SetView(problem, answer, output, set).for_each_element([&](int64_t i) {
     const double a = output[static_cast<size_t>(i)], b = naive[static_cast<size_t>(i)];
     if (!std::isfinite(a) && !std::isfinite(b)) return;  // the reference tells NaN and infinity apart
     if (std::isnan(difference)) return;
@@ -401,8 +423,10 @@ std::optional<std::string> difference(const Problem& problem, const EmulatorRun&
   for (const Tensor& output : run.outputs) {
     const Tensor& other = again.outputs[output.name()];
     if (const auto at = first_difference(output, other))
-      return fmt::format("{:.6g} and {:.6g} in {} at {}", output[*at], other[*at], output.name(),
-                         SetView(problem, 0).place_of_element(output, static_cast<int64_t>(*at)));
+      return fmt::format(
+          "{:.6g} and {:.6g} in {} at {}", output[*at], other[*at], output.name(),
+          fmt::format("{}, column {}", place(problem, output.spec(), cell_of(output.spec(), static_cast<int64_t>(*at))),
+                      static_cast<int64_t>(*at) % output.spec().columns()));
   }
   if (!(run.counters == again.counters)) {
     std::string what = "other counts:";
@@ -448,23 +472,28 @@ void judge_again(CheckResult& launch, const Stage& stage, const Variant& variant
 }
 
 // The problem with the answers of rows that a launch of few clusters has written. Each block that has written has at least
-// a tile of queries.
+// a tile of queries, or the end of one.
 Problem answered(CheckResult& launch, const Variant& variant, const Problem& question, const EmulatorRun& run) {
-  const std::vector<int64_t> written = written_rows(question, run.outputs.at(0));
-  const uint64_t blocks = run.counters.blocks - run.counters.idle_blocks;
-  const auto rows = static_cast<uint64_t>(question.shape.batch_heads() * question.shape.n);
-  const uint64_t fewest = std::clamp<uint64_t>(blocks * static_cast<uint64_t>(variant.tile.br), 1, rows);
-  if (written.size() < fewest) {
-    fail(launch, FailureKind::unwritten_output,
-         fmt::format("{} blocks have written to {} queries, where {} are theirs at least", blocks, written.size(),
-                     fewest));
+  Cells some;
+  for (const Tensor& output : run.outputs) {
+    const std::vector<Cell> written = written_cells(output);
+    const uint64_t blocks = run.counters.blocks - run.counters.idle_blocks;
+    const uint64_t of_block = variant.takes(TAILS) ? 1 : static_cast<uint64_t>(std::max(1, variant.tile.br));
+    const auto rows = static_cast<uint64_t>(output.spec().units() * output.spec().rows());
+    const uint64_t fewest = std::clamp<uint64_t>(blocks * of_block, 1, rows);
+    if (some.empty() && written.size() < fewest) {
+      fail(launch, FailureKind::unwritten_output,
+           fmt::format("{} blocks have written to {} queries, where {} are theirs at least", blocks, written.size(),
+                       fewest));
+    }
+    constexpr size_t MOST = 96;
+    std::vector<Cell>& cells = some.emplace_back();  // in odd steps, which meet every lane's
+    for (size_t i = 0; i < written.size(); i += written.size() / MOST | 1) cells.push_back(written[i]);
   }
-  constexpr size_t MOST = 96;
-  std::vector<int64_t> some;  // in odd steps, which meet every lane's
-  for (size_t i = 0; i < written.size(); i += written.size() / MOST | 1) some.push_back(written[i]);
+  some.resize(question.formula().outputs(question.shape).size(), some.front());
   Problem problem = question;
   problem.reference =
-      problem.formula().make_reference(problem.shape, problem.inputs, std::move(some), problem.kinds.size(), false);
+      problem.formula().make_reference(problem.shape, problem.inputs, some, problem.kinds.size(), false);
   return problem;
 }
 
@@ -533,12 +562,11 @@ std::vector<CheckResult> check_sets_on_gpu(const Stage& stage, const Variant& va
   const auto run = [&]() -> Status {
     if (const Status status = problem_on_gpu.poison_output(); !status) return status;
     if (const Status status = problem_on_gpu.run(variant); !status) return status;
-    std::vector<OutputRow> rows;  // of the heads that are known, where there are too many to read
-    for (int64_t head = 0; problem.far_heads > 0 && head < problem.shape.batch_heads(); ++head) {
-      const int64_t first = problem.launched_head(head) * problem.shape.n;
-      for (int64_t i = 0; i < problem.shape.n; ++i) rows.push_back({.output = 0, .row = first + i});
-    }
     for (const TensorSpec& spec : outputs_of(variant, problem.shape)) {
+      std::vector<OutputRow> rows;  // of the units that are known, where there are too many to read
+      for (int64_t unit = 0; problem.far_heads > 0 && unit < spec.units(); ++unit) {
+        for (int64_t i = 0; i < spec.rows(); ++i) rows.push_back({.cell = {problem.launched_head(unit), i}});
+      }
       const auto read =
           rows.empty() ? problem_on_gpu.read_output(spec.name) : problem_on_gpu.read_rows(spec.name, rows);
       if (!read) return tl::make_unexpected(read.error());
@@ -582,6 +610,7 @@ CheckResult check_on_gpu(const Stage& stage, const Variant& variant, const Probl
 std::vector<CheckResult> check_properties(const Stage& stage, const Variant& variant, const Shape& shape, uint64_t seed,
                                           Place backend) {
   const Stopwatch watch;
+  if (!formula_of(shape).is_attention || !beyond_columns(shape).empty()) return {};
   const Run on_emulator = [&](const Inputs& inputs) -> Result<Tensor> {
     return run_on_emulator(stage, variant, {shape, {InputKind::normal}, seed, inputs, {}}).outputs.at(0);
   };

@@ -322,7 +322,10 @@ Status Judge::judge(Backend& backend, const std::vector<Subject>& subjects, cons
   for (const Subject& subject : subjects) {
     if (!choice_.trials.thorough || !choice_.trials.inputs.empty() || interrupted()) break;
     const Shape& asked = shapes[0];
-    const Shape small{.heads = emulated ? 1 : 2, .n = PROPERTY_N, .d = asked.d, .causal = asked.causal};
+    Spec small = asked;
+    small.batch = 1;
+    small.heads = emulated ? 1 : 2;
+    small.n = PROPERTY_N;
     for (CheckResult& result : check_properties(*subject.stage, *subject.variant, small, choice_.trials.seed, place)) {
       line(subject, place, asked).results.push_back(std::move(result));
     }

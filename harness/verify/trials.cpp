@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 
+#include "harness/problem/formula.hpp"
 #include "harness/problem/shapes.hpp"
 
 #ifndef LADDER_COMMIT
@@ -146,6 +147,25 @@ std::optional<Trial> far_walk(const Stage& stage, const Variant& variant, Shape 
   return Trial{.shape = shape, .kinds = kinds, .seed = seed + 4, .ends_only = true};
 }
 
+// The problems of the formula's own that the variant takes, each with an input set for each head of its keys.
+std::vector<Trial> formula_trials(const Stage& stage, const Variant& variant, const Spec& usual, uint64_t seed) {
+  const Formula& formula = formula_of(usual);
+  const InputKind some[] = {InputKind::normal, InputKind::peaky, InputKind::sinks, InputKind::one_hot};
+  std::vector<Trial> trials;
+  if (formula.trials == nullptr) return trials;
+  for (Spec spec : formula.trials(variant.accepts, usual)) {
+    if (!takes(variant, spec) && spec.keys() == spec.n) spec.n = supported_length(stage, variant, spec, spec.n);
+    if (spec.n == 0 || !takes(variant, spec)) continue;
+    Trial trial{.shape = spec, .kinds = {}, .seed = seed + 5, .both_builds = true};
+    for (int64_t unit = 0; unit < int64_t{spec.batch} * spec.key_heads(); ++unit) {
+      trial.kinds.push_back(formula.is_attention ? some[unit % 4] : InputKind::normal);
+      if (!formula.is_attention) break;
+    }
+    trials.push_back(std::move(trial));
+  }
+  return trials;
+}
+
 // Raw bits of the generator: what a distribution makes of them differs between libraries.
 std::vector<Trial> random_trials(const Stage& stage, const Variant& variant, const Shape& shape, uint64_t seed) {
   std::mt19937_64 random(seed);
@@ -209,6 +229,12 @@ std::vector<Trial> emulator_trials(const Stage& stage, const Variant& variant, c
     trials.push_back({.shape = shape, .kinds = {kind}, .seed = choice.seed, .both_builds = trials.empty()});
   }
   if (!trials.empty()) return trials;
+  const std::vector<Trial> own = formula_trials(stage, variant, shape, choice.seed);
+  if (!formula_of(shape).is_attention) {
+    trials.push_back({.shape = shape, .kinds = {InputKind::normal}, .seed = choice.seed, .both_builds = true});
+    if (!choice.quick) std::ranges::copy(own, std::back_inserter(trials));
+    return trials;
+  }
   if (choice.quick) return quick_trials(stage, variant, shape, choice.seed);
 
   const auto few = [&](const Shape& of, int tiles, int heads, int least = 1) {
@@ -262,6 +288,7 @@ std::vector<Trial> emulator_trials(const Stage& stage, const Variant& variant, c
     trials.push_back(few(masked, 9, 2));
     trials.push_back(long_walk(stage, variant, masked, choice.seed, LONG_WALK - 1));
   }
+  std::ranges::copy(own, std::back_inserter(trials));
   if (choice.thorough) {
     std::vector<Trial> more = random_trials(stage, variant, shape, choice.seed);
     std::vector<Shape> masks{shape};
@@ -284,6 +311,13 @@ std::vector<Trial> gpu_trials(const Stage& stage, const Variant& variant, const 
     trials.push_back({.shape = shape, .kinds = {kind}, .seed = choice.seed});
   }
   if (!trials.empty()) return trials;
+  std::vector<Trial> own = formula_trials(stage, variant, shape, choice.seed);
+  for (Trial& trial : own) trial.both_builds = false;
+  if (!formula_of(shape).is_attention) {
+    trials.push_back({.shape = shape, .kinds = {InputKind::normal}, .seed = choice.seed});
+    std::ranges::copy(own, std::back_inserter(trials));
+    return trials;
+  }
 
   const auto few = [&](const Shape& of, int tiles, int heads) {
     return few_tiles(stage, variant, of, choice.seed, tiles, heads);
@@ -312,6 +346,7 @@ std::vector<Trial> gpu_trials(const Stage& stage, const Variant& variant, const 
     trials.push_back(of_magnitude(few(masked, 5, 3), 5, 8));
     trials.push_back(walk(masked, LONG_WALK - 1));
   }
+  std::ranges::copy(own, std::back_inserter(trials));
   if (choice.thorough) std::ranges::move(random_trials(stage, variant, shape, choice.seed), std::back_inserter(trials));
   return trials;
 }

@@ -53,6 +53,7 @@ struct TrialChoice {
 //      heads, four to eight in one, nine in two, and 66: tiles of queries have different lengths then, and a kernel that deals
 //      them out in pairs, or in pairs of pairs, has fewer than there are places for, an odd or an even number, or is left
 //      with one.
+//   8. what the formula adds for what the variant takes besides: other lengths, heads that share keys, windows, ...
 // A variant that takes any head dimension meets one that four divides and eight does not, others that no power of two divides,
 // and its largest. Lengths have different remainders too.
 // With `quick` five of these in little, two of them under a mask: all input sets, in both builds; another scale and an odd number of

@@ -141,7 +141,7 @@ class Bench(unittest.TestCase):
     def test_several_shapes_are_announced_and_have_one_header(self) -> None:
         run = ladder("bench", A["number"], B["number"], *SMALL, "--n", f"{N},{2 * N}", "--no-peers", "--csv", "-")
         self.assertEqual(run.returncode, 0, run.stderr)
-        self.assertRegex(run.stderr, r"\[1 of 2\] B=1 .*: \d+ heats? of \d+ \(3 rounds\).*; about 0 min \d\d s\.")
+        self.assertRegex(run.stderr, r"\[1 of 2\] b=1 .*: \d+ heats? of \d+ \(3 rounds\).*; about 0 min \d\d s\.")
         self.assertRegex(run.stderr, r"\[2 of 2\]")
         self.assertIn("idle between groups", run.stderr)
         self.assertIn("are too few for a verdict", run.stderr)
@@ -223,9 +223,9 @@ class Bench(unittest.TestCase):
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertEqual({row["stage"] for row in self.rows() if row["kind"] == "peer"}, {"fake", "fake-boasts"})
         self.assertIn("fake-instant: not timed: peer fake-instant: claims 1e-300 ms for 1 launch, which no card can do", run.stdout)
-        for lie in ("zeros: wrong: row ", "keeps-poison: wrong: row ", "short-output: was asked for "):
+        for lie in ("zeros: wrong: head ", "keeps-poison: wrong: head ", "short-output: was asked for "):
             self.assertIn(f"peer fake-{lie}", run.stdout)
-        self.assertRegex(run.stdout, r"fake-quicker-than-time: wrong: row |fake-quicker-than-time: claims .* ms passed")
+        self.assertRegex(run.stdout, r"fake-quicker-than-time: wrong: head |fake-quicker-than-time: claims .* ms passed")
         self.assertIn("peer fake: unverified", run.stdout)
         [line] = [line for line in run.stdout.splitlines() if line.startswith("fake  ")]
         self.assertTrue(line.endswith("unverified"), line)
@@ -342,7 +342,7 @@ class Bench(unittest.TestCase):
         full = subprocess.run([LADDER, *command], capture_output=True, text=True, timeout=HANG_S, env=environment(), preexec_fn=no_room)
         self.assertEqual(full.returncode, 1)
         self.assertRegex(full.stderr, r"cannot write .*rounds\.csv: File too large\n  The heat above is on the screen alone(?s:.*)--resume")
-        self.assertIn(f"N={3 * N}", full.stdout)
+        self.assertIn(f"n={3 * N}", full.stdout)
         self.assertTrue(rounds.read_text().endswith("\n"))
         self.assertEqual({int(row["n"]) for row in self.rows()}, {N, 2 * N})
         resumed = ladder(*command, "--resume")

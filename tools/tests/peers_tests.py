@@ -69,7 +69,7 @@ class Peers(unittest.TestCase):
         for peer, module in (("fa2_source.py", "flash_attn"), ("fa3.py", "flash_attn_interface")):
             with self.subTest(peer):
                 answer, = self.answers(peer, {**REQUEST, "causal": True}, torch=self.fake_torch(), **{module: package})
-                self.assertEqual(answer, {"ok": True, "protocol": 2, "name": peer[:-3], "version": f"{module} 3.1, pytorch stub"})
+                self.assertEqual(answer, {"ok": True, "protocol": 3, "name": peer[:-3], "version": f"{module} 3.1, pytorch stub"})
                 self.assertEqual(self.said(), [{"module": [3, REQUEST["softmax_scale"], True]}])
 
     def test_flash_attention_3_of_xformers(self) -> None:
@@ -85,7 +85,7 @@ class Peers(unittest.TestCase):
                 runtime.parent.mkdir(parents=True)
                 runtime.touch()
             answer, = self.answers("fa3.py", {**REQUEST, "causal": True}, **modules)
-            self.assertEqual(answer, {"ok": True, "protocol": 2, "name": "fa3",
+            self.assertEqual(answer, {"ok": True, "protocol": 3, "name": "fa3",
                                       "version": "flash_attn_interface as xformers 0.0.34 builds it, pytorch stub"})
             self.assertEqual([event for event in self.said() if "CDLL" not in event or runtime.exists()], [*loaded, {"load": str(extension)}, call])
         answer, = self.answers("fa3.py", REQUEST, **{**modules, "torch": self.fake_torch("raise OSError('libcudart.so.12: not found')")})
@@ -125,7 +125,7 @@ ctypes.CDLL = lambda path, mode: say(CDLL=[path, mode == ctypes.RTLD_GLOBAL])
         shutil.copy(PEERS / "torch_peer.py", self.folder)
         kernel = "import torch\ndef attention(*tensors, scale, causal, out): torch.say(kernel=[len(tensors), scale, causal, out is not None])\n"
         answer, = self.answers(str(self.folder / "mine.py"), REQUEST, torch=self.fake_torch(), my_kernels=kernel)
-        self.assertEqual(answer, {"ok": True, "protocol": 2, "name": "mine", "version": "pytorch stub"})
+        self.assertEqual(answer, {"ok": True, "protocol": 3, "name": "mine", "version": "pytorch stub"})
         self.assertEqual(self.said(), [{"kernel": [3, REQUEST["softmax_scale"], False, True]}])
 
     def test_the_commands_for_the_example_stand_a_line_each(self) -> None:
@@ -156,7 +156,7 @@ serve(lambda request: Numbers())
         peer.write_text(peer.read_text().replace("sys.argv[1]", repr(str(output))))
         requests = [REQUEST, {"op": "run", "launches": 3}, {"op": "poison"}, {"op": "output", "rows": [2, 0]}, {"op": "sing"}]
         answers = self.answers(peer, *requests, torch=TORCH.format(gpu=True) + events)
-        self.assertEqual(answers, [{"ok": True, "protocol": 2, "name": "numbers", "version": "1"}, {"ok": True, "ms": 7.0}, {"ok": True},
+        self.assertEqual(answers, [{"ok": True, "protocol": 3, "name": "numbers", "version": "1"}, {"ok": True, "ms": 7.0}, {"ok": True},
                                    {"ok": True}, {"ok": False, "reason": "no operation 'sing'"}])
         self.assertEqual(output.read_text(), "['poison', 'poison']")
 

@@ -14,6 +14,7 @@
 #include <optional>
 #include <set>
 #include <thread>
+#include <tuple>
 
 #include "harness/devices/gpu.hpp"
 #include "harness/devices/guarded.hpp"
@@ -28,6 +29,10 @@ namespace {
 // A slow card: a group of small problems has hundreds of launches, and not ten thousands that its host pays for.
 constexpr double CEILING_TFLOPS = 30;
 size_t memory_held = 0;  // by the problems that stand
+
+// Whatever a stage's parameters are, no kernel runs here.
+struct Nothing {};
+void convert(const Arguments&, Nothing&) {}
 
 // Claimed milliseconds pass a hundred times faster.
 void pass(double ms) {
@@ -48,41 +53,6 @@ bool told_to_be(const char* what, const Variant& variant) {
   return name && stage_of(variant).name == name;
 }
 
-std::vector<OutputRow> all_rows(const Shape& shape, int output) {
-  std::vector<OutputRow> rows;
-  for (int64_t row = 0; row < shape.batch_heads() * shape.n; ++row) rows.push_back({output, row});
-  return rows;
-}
-
-// O and LSE of one query, of a launch whose heads begin where the view says.
-struct Row {
-  std::vector<f16> O;
-  float LSE;
-};
-Row attention(const Shape& shape, const Inputs& inputs, const View& view, int64_t query) {
-  const int64_t n = shape.n, d = shape.d, head = query / n;
-  const f16* const Q = &inputs.half("Q")[(view[0] * n + query) * d];
-  const f16* const K = &inputs.half("K")[(view[1] + head) * n * d];
-  const f16* const V = &inputs.half("V")[(view[2] + head) * n * d];
-  const int64_t keys = shape.causal ? query % n + 1 : n;
-  std::vector<double> weights(n), row(d);
-  double max = -INFINITY, sum = 0;
-  for (int64_t key = 0; key < keys; ++key) {
-    double score = 0;
-    for (int64_t i = 0; i < d; ++i) score += double{to_float(Q[i])} * double{to_float(K[key * d + i])};
-    weights[key] = score * double{shape.scale()};
-    max = std::max(max, weights[key]);
-  }
-  for (int64_t key = 0; key < keys; ++key) {
-    const double weight = std::exp(weights[key] - max);
-    sum += weight;
-    for (int64_t i = 0; i < d; ++i) row[i] += weight * double{to_float(V[key * d + i])};
-  }
-  Row result{std::vector<f16>(d), static_cast<float>(max + std::log(sum))};
-  for (int64_t i = 0; i < d; ++i) result.O[i] = to_f16(static_cast<float>(row[i] / sum));
-  return result;
-}
-
 }  // namespace
 
 // An output is not computed before somebody reads it, and then in the rows that are read.
@@ -95,15 +65,16 @@ struct GpuProblem::Buffers {
   size_t memory;
   Inputs inputs = {};
   std::vector<Output> outputs = {};
-  std::vector<uint8_t> negative;                      // heads of V
-  std::map<std::pair<View, int64_t>, Row> rows = {};  // of views, with V as it was uploaded
+  std::vector<uint8_t> negative;     // units of the odd input
+  std::map<View, Inputs> seen = {};  // by a launch of that view, with the odd input as uploaded
+  std::map<std::tuple<View, std::string_view, Cell>, std::vector<double>> rows = {};  // answers
   std::set<std::pair<const Variant*, int>> ran = {};
 
   Buffers(const Shape& of, uint64_t workspace_bytes, int more_heads, int number)
       : shape(of),
         memory(gpu_bytes_needed(of, workspace_bytes, more_heads, number)),
         outputs(number),
-        negative(of.batch_heads() + more_heads) {
+        negative(static_cast<size_t>(of.batch_heads() + more_heads)) {
     memory_held += memory;
   }
   Buffers(const Buffers&) = delete;
@@ -114,20 +85,55 @@ struct GpuProblem::Buffers {
     const bool wrong = told_to_be("FAKE_GPU_WRONG", variant), stale = told_to_be("FAKE_GPU_STALE", variant);
     for (const Launch& launch : launches) {
       if (stale && !ran.insert({&variant, launch.output}).second) continue;
-      outputs[launch.output] = {launch.view.empty() ? View(3) : launch.view, wrong};
+      outputs[launch.output] = {launch.view.empty() ? View(inputs.size()) : launch.view, wrong};
     }
   }
 
-  Row read(const OutputRow& row) {
+  // What a launch of that view reads.
+  const Inputs& inputs_of(const View& view) {
+    const auto [known, added] = seen.try_emplace(view);
+    const std::vector<TensorSpec> specs = formula_of(shape).inputs(shape);
+    for (size_t i = 0; added && i < specs.size(); ++i) {
+      Tensor& tensor = known->second.add(Tensor(specs[i]));
+      std::ranges::copy(
+          inputs.at(i).bytes().subspan(static_cast<size_t>(view[i]) * specs[i].unit_bytes(), specs[i].bytes()),
+          tensor.bytes().begin());
+    }
+    return known->second;
+  }
+
+  // The right answers of these rows, those of one view at a time.
+  void solve(std::string_view name, std::span<const OutputRow> asked) {
+    const Formula& formula = formula_of(shape);
+    std::map<View, std::set<Cell>> missing;
+    for (const OutputRow& row : asked) {
+      const auto& view = outputs[row.output].written;
+      if (view && !rows.contains({*view, name, row.cell})) missing[*view].insert(row.cell);
+    }
+    for (const auto& [view, cells] : missing) {
+      const std::vector<Cell> list(cells.begin(), cells.end());
+      const Cells all(formula.outputs(shape).size(), list);
+      const Reference reference = formula.make_reference(shape, inputs_of(view), all, 1, false);
+      for (const Reference::Answer& answer : reference.answers) {
+        for (size_t i = 0; i < list.size(); ++i) {
+          rows[{view, answer.output, list[i]}] = {answer.row(i).begin(), answer.row(i).end()};
+        }
+      }
+    }
+  }
+
+  std::vector<double> read(std::string_view name, const TensorSpec& spec, const OutputRow& row) {
     const Output& output = outputs[row.output];
-    if (!output.written) return {std::vector<f16>(shape.d, POISON), NAN};
-    if (output.wrong) return {std::vector<f16>(shape.d, to_f16(0.5f)), 0.5f};
-    const View& view = *output.written;
-    const auto [known, added] = rows.try_emplace({view, row.row});
-    if (added) known->second = attention(shape, inputs, view, row.row);
-    Row answer = known->second;
-    if (negative[view[2] + row.row / shape.n]) {
-      for (f16& value : answer.O) value.bits ^= 0x8000;
+    const auto columns = static_cast<size_t>(spec.columns());
+    if (output.wrong) return std::vector<double>(columns, 0.5);
+    std::vector<double> answer = rows.at({*output.written, name, row.cell});
+    const Formula& formula = formula_of(shape);
+    const std::vector<TensorSpec> specs = formula.inputs(shape);
+    const size_t odd = place_of(specs, formula.odd_input);
+    if (odd == specs.size() || std::ranges::find(formula.odd_outputs, name) == formula.odd_outputs.end()) return answer;
+    const int64_t group = std::max<int64_t>(1, spec.units() / specs[odd].units());
+    if (negative[static_cast<size_t>((*output.written)[odd] + row.cell.unit / group)]) {
+      for (double& value : answer) value = -value;
     }
     return answer;
   }
@@ -137,7 +143,7 @@ Result<GpuInfo> gpu_info() {
   // This build's stages may have no GPU half; a fake GPU does not need one.
   for (const Stage& stage : stages()) {
     for (const Variant& variant : stage.variants) {
-      const_cast<Variant&>(variant).on_gpu = GpuLaunch(+[](gpu::Device&, const AttentionParams&) {});
+      const_cast<Variant&>(variant).on_gpu = GpuLaunch(+[](gpu::Device&, const Nothing&) {});
     }
   }
   constexpr size_t MIB = size_t{1} << 20;  // little, so that a test can ask for too much
@@ -163,7 +169,7 @@ GpuProblem::~GpuProblem() = default;
 
 Result<GpuProblem> GpuProblem::create(const Shape& shape, const Inputs& inputs, uint64_t workspace_bytes,
                                       const Inputs& more_heads, int outputs) {
-  const auto more = more_heads.empty() ? 0 : static_cast<int>(more_heads.at(0).spec().heads);
+  const auto more = more_heads.empty() ? 0 : static_cast<int>(fewest_units(more_heads));
   auto buffers = std::make_unique<Buffers>(shape, workspace_bytes, more, outputs);
   buffers->inputs = inputs;
   for (size_t i = 0; i < more_heads.size(); ++i) buffers->inputs.at(i).append(more_heads.at(i));
@@ -177,6 +183,7 @@ Result<GpuProblem> GpuProblem::create_repeated(const Shape&, const Inputs&, uint
 Status GpuProblem::upload(const Inputs& inputs) {
   buffers_->inputs = inputs;
   buffers_->rows.clear();
+  buffers_->seen.clear();
   return {};
 }
 
@@ -216,25 +223,29 @@ Result<double> GpuProblem::time_ms(const Variant& variant, std::span<const Launc
 
 Result<Tensor> GpuProblem::read_rows(std::string_view name, std::span<const OutputRow> rows) const {
   const std::vector<TensorSpec> specs = formula_of(buffers_->shape).outputs(buffers_->shape);
-  TensorSpec spec = *std::ranges::find(specs, name, &TensorSpec::name);
-  if (static_cast<int64_t>(rows.size()) != spec.heads * spec.rows) {  // of all of them, the tensor as it is
-    spec.heads = 1;
-    spec.rows = static_cast<int>(rows.size());
-  }
-  Tensor tensor(spec);
+  const TensorSpec& spec = specs[place_of(specs, name)];
+  Tensor some(tensor(name, spec.element, {1, 1, std::ssize(rows), spec.columns()}));
+  some.poison();
+  buffers_->solve(name, rows);
   for (size_t i = 0; i < rows.size(); ++i) {
-    const Row read = buffers_->read(rows[i]);
-    if (name == "O") {
-      std::ranges::copy(read.O, tensor.half().begin() + static_cast<std::ptrdiff_t>(i) * spec.columns);
-    } else {
-      tensor.single()[i] = read.LSE;
-    }
+    if (!buffers_->outputs[rows[i].output].written) continue;
+    const std::vector<double> numbers = buffers_->read(name, spec, rows[i]);
+    for (int64_t c = 0; c < spec.columns(); ++c)
+      some.set(static_cast<int64_t>(i) * spec.columns() + c, numbers[static_cast<size_t>(c)]);
   }
-  return tensor;
+  return some;
 }
 
 Result<Tensor> GpuProblem::read_output(std::string_view name, int output) const {
-  return read_rows(name, all_rows(buffers_->shape, output));
+  const std::vector<TensorSpec> specs = formula_of(buffers_->shape).outputs(buffers_->shape);
+  Tensor whole(specs[place_of(specs, name)]);
+  std::vector<OutputRow> rows;
+  for (int64_t unit = 0; unit < whole.spec().units(); ++unit) {
+    for (int64_t row = 0; row < whole.spec().rows(); ++row) rows.push_back({output, {unit, row}});
+  }
+  const auto read = read_rows(name, rows);
+  std::ranges::copy(read->bytes(), whole.bytes().begin());
+  return whole;
 }
 
 Status GpuProblem::check_guards() const {

@@ -330,7 +330,7 @@ TEST_CASE("the table shows rates, ratios with intervals and verdicts") {
                               .results();
   const std::string table = results_table(results.rows);
   CHECK_THAT(table, Contains("NVIDIA H200 (sm_90), driver 580.95, CUDA 13.0"));
-  CHECK_THAT(table, Contains("B=16 H=16 N=8192 d=128, fp16, normal inputs, in turns, heat 1, 20 rounds; measured "
+  CHECK_THAT(table, Contains("b=16 h=16 n=8192 d=128, fp16, normal inputs, in turns, heat 1, 20 rounds; measured "
                              "2026-11-21, commit abc"));
   CHECK_THAT(table,
              Contains("92_quicker") && Contains("3.000 [3.000, 3.000]  faster") && Contains("0.750 [0.750, 0.750]"));
@@ -389,7 +389,8 @@ TEST_CASE("shapes: the headline, lists of N, the sweep, and both") {
   CHECK(bench_shapes(options) == std::vector<Shape>{HEADLINE});
   options.n = {1024, 2048};
   options.batch = 2;
-  CHECK(bench_shapes(options) == std::vector<Shape>{{.batch = 2, .heads = 16, .n = 1024}, {.batch = 2, .heads = 16, .n = 2048}});
+  CHECK(bench_shapes(options) ==
+        std::vector<Shape>{{.batch = 2, .heads = 16, .n = 1024}, {.batch = 2, .heads = 16, .n = 2048}});
   options = {};
   options.sweep = true;
   const std::vector<Shape> sweep = bench_shapes(options);
@@ -435,17 +436,17 @@ TEST_CASE("without a GPU the recorded table is shown as recorded") {
   added.name = "42_added";
   options.stages = {&added};
   CHECK(recorded_table(recorded, options) ==
-        "docs/results has no recorded figures of 42_added for B=16 H=16 N=8192 d=128.\n");
+        "docs/results has no recorded figures of 42_added for b=16 h=16 n=8192 d=128.\n");
   options.stages = {&quicker};
   options.burst = true;
   CHECK(recorded_table(recorded, options) ==
-        "docs/results has no recorded figures of 92_quicker for B=16 H=16 N=8192 d=128.\n");
+        "docs/results has no recorded figures of 92_quicker for b=16 h=16 n=8192 d=128.\n");
 }
 
 TEST_CASE("compare quotes the recorded speedup when both were recorded on one card") {
   std::vector<ResultRow> recorded = Run({stage("91_slow", 100), stage("92_quicker", 300)}).results().rows;
   recorded[1].vs_previous = Estimate{3.01, 2.99, 3.02};
-  const std::string where = ", RECORDED on NVIDIA H200, 2026-11-21, at B=16 H=16 N=8192 d=128";
+  const std::string where = ", RECORDED on NVIDIA H200, 2026-11-21, at b=16 h=16 n=8192 d=128";
   CHECK(recorded_speedup(recorded, "91_slow", "92_quicker", HEADLINE) == "3.010 [2.990, 3.020]" + where);
   CHECK(recorded_speedup(recorded, "92_quicker", "91_slow", HEADLINE) == "0.333 of the medians" + where);
   SECTION("the row says itself what its ratio is over") {

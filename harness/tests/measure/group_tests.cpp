@@ -55,13 +55,14 @@ class Emulated {
     double tolerance = 0;
     for (const Question& question : questions) tolerance = std::max(tolerance, question.reference.tolerance());
     for (size_t i = 0; i < more.size(); ++i) inputs_.at(i).append(more.at(i));
-    outputs_.resize(room.outputs, Tensors(DENSE_FORWARD.outputs(SHAPE)));
+    outputs_.resize(room.outputs, Tensors(formula_of(SHAPE).outputs(SHAPE)));
     GroupMemory memory{
         .fill_output = [this](int output, const Filling& filling) { return fill(output, filling); },
         .negate = [this](std::string_view name, std::span<const uint8_t> heads) { return negate(name, heads); },
         .read_rows = [this](std::string_view name, std::span<const OutputRow> rows) { return read(name, rows); },
         .check_guards = [] { return Status{}; }};
-    groups_ = std::make_shared<Groups>(std::move(memory), SHAPE, kind, room, std::move(questions), tolerance, seed);
+    groups_ = std::make_shared<Groups>(std::move(memory), SHAPE, kind, room, std::move(questions),
+                                       std::vector{tolerance, 0.0}, seed);
   }
 
   Contestant contestant(double ms = 1) {
@@ -93,7 +94,7 @@ class Emulated {
     Arguments arguments{.spec = SHAPE};
     for (size_t i = 0; i < inputs_.size(); ++i) {
       Tensor& input = inputs_.at(i);
-      arguments.add({input.name().data(), &input.bytes()[launch.view[i] * input.spec().head_bytes()], {}});
+      arguments.add({input.name().data(), &input.bytes()[launch.view[i] * input.spec().unit_bytes()], {}});
     }
     for (Tensor& output : outputs_[launch.output]) arguments.add({output.name().data(), output.bytes().data(), {}});
     AttentionParams params;
@@ -114,20 +115,18 @@ class Emulated {
   }
   Status negate(std::string_view name, std::span<const uint8_t> heads) {
     const std::span<f16> values = inputs_.half(name);
-    const auto head = static_cast<size_t>(inputs_[name].spec().head_elements());
+    const auto head = static_cast<size_t>(inputs_[name].spec().unit_elements());
     REQUIRE(heads.size() * head == values.size());
     for (size_t i = 0; i < values.size(); ++i) values[i].bits ^= heads[i / head] ? 0x8000 : 0;
     return {};
   }
   Result<Tensor> read(std::string_view name, std::span<const OutputRow> rows) const {
-    TensorSpec spec = outputs_.front()[name].spec();
-    const size_t row_bytes = spec.head_bytes() / static_cast<size_t>(spec.rows);
-    spec.heads = 1;
-    spec.rows = static_cast<int>(rows.size());
-    Tensor tensor(spec);
+    const TensorSpec& spec = outputs_.front()[name].spec();
+    const size_t row_bytes = spec.row_bytes();
+    Tensor tensor(ladder::tensor(name, spec.element, {1, 1, std::ssize(rows), spec.columns()}));
     for (size_t i = 0; i < rows.size(); ++i) {
-      const auto from =
-          outputs_[rows[i].output][name].bytes().subspan(static_cast<size_t>(rows[i].row) * row_bytes, row_bytes);
+      const auto from = outputs_[rows[i].output][name].bytes().subspan(
+          static_cast<size_t>(spec.index(rows[i].cell.unit, rows[i].cell.row)) * bytes_of(spec.element), row_bytes);
       std::ranges::copy(from, tensor.bytes().begin() + static_cast<std::ptrdiff_t>(i * row_bytes));
     }
     return tensor;
@@ -331,7 +330,7 @@ TEST_CASE("more heads are other heads") {
   const Inputs inputs = make_inputs(InputKind::normal, shape, 7),
                more = make_more_heads(InputKind::normal, shape, 7, 3);
   for (size_t i = 0; i < inputs.size(); ++i) {
-    const size_t bytes = inputs.at(i).spec().head_bytes();
+    const size_t bytes = inputs.at(i).spec().unit_bytes();
     std::set<std::vector<std::byte>> heads;
     for (const Tensor* tensor : {&inputs.at(i), &more.at(i)}) {
       for (auto all = tensor->bytes(); !all.empty(); all = all.subspan(bytes)) {
@@ -359,13 +358,18 @@ TEST_CASE("questions are of different views, and their answers those of the form
       for (const auto& [view, reference] : questions) {
         views.insert(view);
         std::set<int64_t> heads_asked;
-        for (const int64_t row : reference.rows) heads_asked.insert(row / shape.n);
+        Cells cells;
+        for (const Reference::Answer& answer : reference.answers) {
+          cells.push_back(answer.cells);
+          for (const Cell& cell : answer.cells) heads_asked.insert(cell.unit);
+        }
         CHECK(std::ssize(heads_asked) == std::min<int64_t>(4, heads));
         CHECK(heads_asked.contains(0));
         CHECK(heads_asked.contains(heads - 1));
-        Inputs seen(formula_of(shape).inputs({.batch = shape.batch, .heads = 0, .n = shape.n, .d = shape.d}));
+        Inputs seen(
+            formula_of(shape).inputs({.batch = shape.batch, .heads = 0, .kv_heads = 0, .n = shape.n, .d = shape.d}));
         for (size_t i = 0; i < seen.size(); ++i) seen.at(i).append(all.at(i), view[i], heads);
-        const Reference expected = formula_of(shape).make_reference(shape, seen, reference.rows, 1, true);
+        const Reference expected = formula_of(shape).make_reference(shape, seen, cells, 1, true);
         REQUIRE(reference.answers.size() == expected.answers.size());
         for (size_t i = 0; i < expected.answers.size(); ++i) {
           CHECK(reference.answers[i].values == expected.answers[i].values);
@@ -386,13 +390,16 @@ constexpr Shape SMALL{.batch = 2, .heads = 2, .n = 4, .d = 2};
 
 // An answer in three rows, of the heads 0, 1 and 3: all numbers are small, so that the sums below are exact.
 Question question(View view, double first) {
-  Question question{std::move(view), {.n = 4, .rows = {1, 6, 15}, .answers = {}}};
-  question.reference.answers = {{.output = "O",
-                                 .columns = 2,
-                                 .values = {first, -2, 3, 4, -5, 6},
-                                 .baseline = {{0.25, 0.125}},
-                                 .row_tolerance = {0.125, INFINITE, 0.25}},
-                                {.output = "LSE", .columns = 1, .values = {8, 9, 10}, .row_tolerance = {0.5, 0.25, 0}}};
+  Question question{std::move(view), {}};
+  const std::vector<Cell> cells{{0, 1}, {1, 2}, {3, 3}};
+  question.reference.answers = {
+      {.output = "O",
+       .columns = 2,
+       .cells = cells,
+       .values = {first, -2, 3, 4, -5, 6},
+       .baseline = {{0.25, 0.125}},
+       .row_tolerance = {0.125, INFINITE, 0.25}},
+      {.output = "LSE", .columns = 1, .cells = cells, .values = {8, 9, 10}, .row_tolerance = {0.5, 0.25, 0}}};
   return question;
 }
 
@@ -417,7 +424,7 @@ class Ideal {
              .check_guards = [this]() -> Status {
                return refused == "guards" ? failure(ExitCode::check_failed, refused) : Status{};
              }},
-            shape, InputKind::normal, room, std::move(questions), tolerance, seed) {}
+            shape, InputKind::normal, room, std::move(questions), std::vector{tolerance, 0.0}, seed) {}
 
   // Prepares a group and launches it.
   std::vector<Launch> launch(int count) {
@@ -431,7 +438,7 @@ class Ideal {
     const auto found = std::ranges::find(questions_, view, &Question::view);
     return found == questions_.end() ? nullptr : &*found;
   }
-  bool negative(const Launch& launch, int64_t row) const { return negative_[launch.view[2] + row / shape_.n] != 0; }
+  bool negative(const Launch& launch, const Cell& cell) const { return negative_[launch.view[2] + cell.unit] != 0; }
 
   std::vector<std::vector<uint8_t>> flips;
   std::string refused;  // by the memory
@@ -441,18 +448,18 @@ class Ideal {
   Result<Tensor> read(std::string_view name, std::span<const OutputRow> rows) {
     if (refused == "read") return failure(ExitCode::check_failed, refused);
     const int columns = name == "O" ? shape_.d : 1;
-    Tensor tensor(
-        {.name = name, .element = Element::f32, .heads = 1, .rows = static_cast<int>(rows.size()), .columns = columns});
+    Tensor tensor(ladder::tensor(name, Element::f32, {1, 1, std::ssize(rows), columns}));
     size_t next = 0;
     for (const OutputRow& row : rows) {
       const View& view = written_.at(row.output);
       const Question* const known = question_of(view);
       REQUIRE(known != nullptr);
-      const auto place = std::ranges::find(known->reference.rows, row.row) - known->reference.rows.begin();
-      REQUIRE(place < std::ssize(known->reference.rows));
+      const std::vector<Cell>& cells = known->reference[name].cells;
+      const auto place = std::ranges::find(cells, row.cell) - cells.begin();
+      REQUIRE(place < std::ssize(cells));
       for (int column = 0; column < columns; ++column) {
         double value = known->reference[name].row(static_cast<size_t>(place))[column];
-        if (name == "O" && negative({view, row.output}, row.row)) value = -value;
+        if (name == "O" && negative({view, row.output}, row.cell)) value = -value;
         tensor.single()[next++] = static_cast<float>(changed ? changed(name, row, column, value) : value);
       }
     }
@@ -473,19 +480,18 @@ std::vector<Question> three_questions() {
 }  // namespace
 
 TEST_CASE("each number of a verified launch is held to its own tolerance, and the report names its place") {
-  // Rows 1, 6 and 15 are of the heads 0, 1 and 3, four queries each.
   struct Place {
-    int64_t row;
+    Cell cell;
     const char* text;
     double O, LSE;  // allowed there
   };
-  const Place places[] = {{1, "batch 0, head 0, query 1", 0.375, 0.5},
-                          {6, "batch 0, head 1, query 2", 0.25, 0.25},  // the row has none of its own
-                          {15, "batch 1, head 1, query 3", 0.5, 0}};
+  const Place places[] = {{{0, 1}, "batch 0, head 0, query 1", 0.375, 0.5},
+                          {{1, 2}, "batch 0, head 1, query 2", 0.25, 0.25},  // the row has none of its own
+                          {{3, 3}, "batch 1, head 1, query 3", 0.5, 0}};
   for (const Place& place : places) {
     for (const std::string_view name : {"O", "LSE"}) {
       for (int which = 0; which < 3; ++which) {
-        CAPTURE(place.row, name, which);
+        CAPTURE(place.text, name, which);
         Ideal ideal(three_questions(), {.more_heads = 2, .outputs = 3}, 3 + which);
         const std::vector<Launch> launches = ideal.launch(3);
         const int last = name == "O" ? 1 : 0;  // column
@@ -493,7 +499,7 @@ TEST_CASE("each number of a verified launch is held to its own tolerance, and th
         double off = 0;
         ideal.changed = [&](std::string_view output, const OutputRow& row, int at, double value) {
           const bool here =
-              output == name && row.row == place.row && at == last && row.output == launches[which].output;
+              output == name && row.cell == place.cell && at == last && row.output == launches[which].output;
           return here ? value + off : value;
         };
         for (const double sign : {1.0, -1.0}) {
@@ -523,7 +529,7 @@ TEST_CASE("without tolerances of the rows the plain one is all there is, and whe
       Ideal ideal(questions, {.more_heads = 0, .outputs = 1});
       ideal.launch(1);
       ideal.changed = [&](std::string_view output, const OutputRow& row, int, double value) {
-        return output == name && row.row == 6 ? value - off : value;
+        return output == name && row.cell == Cell{1, 2} ? value - off : value;
       };
       CHECK(bool(ideal.verify()) == (off <= (name == "O" ? 0.25 : 0)));
     }
@@ -556,25 +562,25 @@ TEST_CASE("where the formula makes NaN only that will do, where it makes infinit
   questions[0].reference.answers[0].values[2] = INFINITE;
   questions[0].reference.answers[0].row_tolerance = {};
   questions[0].reference.answers[1].values[0] = -INFINITE;
-  const auto passes = [&](std::string_view name, int64_t row, int column, double left) {
+  const auto passes = [&](std::string_view name, const Cell& cell, int column, double left) {
     Ideal ideal(questions, {.more_heads = 0, .outputs = 1});
     const std::vector<Launch> launches = ideal.launch(1);
     ideal.changed = [&](std::string_view output, const OutputRow& at, int k, double value) {
-      const bool here = output == name && at.row == row && k == column;
-      return here ? (name == "O" && ideal.negative(launches[0], row) ? -left : left) : value;
+      const bool here = output == name && at.cell == cell && k == column;
+      return here ? (name == "O" && ideal.negative(launches[0], cell) ? -left : left) : value;
     };
     const Status status = ideal.verify();
     if (!status) CHECK_THAT(status.error().message, Contains(" is off by inf in column "));
     return bool(status);
   };
-  CHECK(passes("O", 1, 0, NAN));
-  for (const double number : {0.0, 1.0, INFINITE, -INFINITE}) CHECK_FALSE(passes("O", 1, 0, number));
-  CHECK(passes("O", 6, 0, INFINITE));
-  CHECK(passes("O", 6, 0, NAN));
-  for (const double number : {0.0, 65504.0, -INFINITE}) CHECK_FALSE(passes("O", 6, 0, number));
-  CHECK(passes("LSE", 1, 0, -INFINITE));
-  CHECK(passes("LSE", 1, 0, NAN));
-  for (const double number : {0.0, -1e30, INFINITE}) CHECK_FALSE(passes("LSE", 1, 0, number));
+  CHECK(passes("O", {0, 1}, 0, NAN));
+  for (const double number : {0.0, 1.0, INFINITE, -INFINITE}) CHECK_FALSE(passes("O", {0, 1}, 0, number));
+  CHECK(passes("O", {1, 2}, 0, INFINITE));
+  CHECK(passes("O", {1, 2}, 0, NAN));
+  for (const double number : {0.0, 65504.0, -INFINITE}) CHECK_FALSE(passes("O", {1, 2}, 0, number));
+  CHECK(passes("LSE", {0, 1}, 0, -INFINITE));
+  CHECK(passes("LSE", {0, 1}, 0, NAN));
+  for (const double number : {0.0, -1e30, INFINITE}) CHECK_FALSE(passes("LSE", {0, 1}, 0, number));
 }
 
 TEST_CASE("what the memory of a group refuses is said") {

@@ -165,11 +165,11 @@ TEST_CASE("the example that third parties copy is right, on several problems, an
 }
 
 TEST_CASE("a peer that lies about its output is found out") {
-  CHECK_THAT(judge_error("zeros").message, Contains("peer fake-zeros: wrong: row ") && Contains("is 0 and should be"));
+  CHECK_THAT(judge_error("zeros").message, Contains("peer fake-zeros: wrong: head ") && Contains("is 0 and should be"));
   CHECK_THAT(judge_error("keeps-poison").message,
              Contains("is nan and should be") || Contains("is -nan and should be"));
   CHECK_THAT(judge_error("short-output").message,
-             Contains("was asked for 256 rows of 128 f16, 65536 bytes, and wrote 65534"));
+             Contains("was asked for 256 rows of 128 fp16, 65536 bytes, and wrote 65534"));
   CHECK_THAT(judge_error("no-output").message, Contains("65536 bytes, and wrote none"));
   CHECK(judge_error("refuses-poison").message == "peer fake-refuses-poison: no poison today");
   auto sings = fake("sings");
@@ -183,7 +183,7 @@ TEST_CASE("a peer keeps its name, knows its protocol, and speaks when it is aske
   CHECK_THAT(prepare(*renames).error().message,
              Contains("has changed its name from fake-renames-itself-1 to fake-renames-itself-2"));
   CHECK_FALSE(renames->usable());
-  CHECK_THAT(prepare_error("from-tomorrow").message, Contains("keeps protocol 7; there are 1 to 2"));
+  CHECK_THAT(prepare_error("from-tomorrow").message, Contains("keeps protocol 7; there are 1 to 3"));
   auto speaks = fake("speaks-unasked");
   REQUIRE(prepare(*speaks));
   std::this_thread::sleep_for(std::chrono::milliseconds(200));  // until it has

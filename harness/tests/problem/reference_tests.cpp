@@ -96,20 +96,21 @@ PlainRow plain_attention(const Shape& shape, const Inputs& inputs, int64_t row) 
   return plain;
 }
 
-Reference plain_reference(const Shape& shape, const Inputs& inputs, const std::vector<int64_t>& rows, size_t sets) {
-  Reference reference{.n = shape.n, .sets = sets, .rows = rows, .answers = {}};
-  reference.answers = {{.output = "O", .columns = shape.d}, {.output = "LSE", .columns = 1}};
+Reference plain_reference(const Shape& shape, const Inputs& inputs, const std::vector<Cell>& cells, size_t sets) {
+  Reference reference;
+  reference.answers = {{.output = "O", .columns = shape.d, .cells = cells, .sets = sets},
+                       {.output = "LSE", .columns = 1, .cells = cells, .sets = sets}};
   Reference::Answer &O = reference.answers[0], &LSE = reference.answers[1];
   O.baseline.resize(sets);
   std::vector<std::array<double, 3>> squares(sets);
   std::vector<int64_t> finite(sets);
-  for (const int64_t row : rows) {
-    const PlainRow plain = plain_attention(shape, inputs, row);
+  for (const Cell& cell : cells) {
+    const PlainRow plain = plain_attention(shape, inputs, cell.unit * shape.n + cell.row);
     O.values.insert(O.values.end(), plain.O.begin(), plain.O.end());
     LSE.values.push_back(plain.lse);
     LSE.row_tolerance.push_back(plain.lse_tolerance);
     O.row_tolerance.push_back(plain.score_term);
-    const size_t set = row / shape.n % sets;
+    const size_t set = static_cast<size_t>(cell.unit) % sets;
     O.baseline[set].max = std::max(O.baseline[set].max, std::ranges::max(plain.max_error));
     for (int third = 0; third < 3; ++third) squares[set][third] += plain.error_squares[third];
     finite[set] += plain.finite;
@@ -133,14 +134,13 @@ std::string difference(const std::vector<double>& values, const std::vector<doub
 }
 
 std::string difference(const Reference& reference, const Reference& expected) {
-  if (reference.n != expected.n || reference.sets != expected.sets) return "n or sets";
-  if (reference.all_rows != expected.all_rows) return "all_rows";
-  if (reference.rows != expected.rows) return "rows";
+  if (reference.is_whole != expected.is_whole) return "is_whole";
   if (reference.answers.size() != expected.answers.size()) return "answers";
   for (size_t i = 0; i < expected.answers.size(); ++i) {
     const Reference::Answer &answer = reference.answers[i], &right = expected.answers[i];
     const std::string name{right.output};
     if (answer.output != name || answer.columns != right.columns) return name;
+    if (answer.cells != right.cells || answer.sets != right.sets || answer.group != right.group) return name + " cells";
     // In units of 2^-24, so that what is small is compared, too.
     const auto scaled = [](std::vector<double> values) {
       for (double& value : values) value *= 0x1p24;
@@ -161,10 +161,12 @@ std::string difference(const Reference& reference, const Reference& expected) {
   return "";
 }
 
-std::vector<int64_t> all_rows_of(const Shape& shape) {
-  std::vector<int64_t> rows(shape.batch_heads() * shape.n);
-  std::iota(rows.begin(), rows.end(), 0);
-  return rows;
+std::vector<Cell> all_cells_of(const Shape& shape) {
+  std::vector<Cell> cells;
+  for (int64_t unit = 0; unit < shape.batch_heads(); ++unit) {
+    for (int64_t row = 0; row < shape.n; ++row) cells.push_back({unit, row});
+  }
+  return cells;
 }
 
 std::vector<f16> rounded_to_f16(const Reference& reference) {
@@ -180,7 +182,7 @@ TEST_CASE("the reference is the formula with the errors of a plain f16 attention
     Shape shape;
     std::vector<InputKind> kinds;
     Exponents exponents = {};
-    std::vector<int64_t> rows = {};  // all, if there are none
+    std::vector<Cell> cells = {};  // all, if there are none
   };
   using enum InputKind;
   const std::vector<Case> cases{
@@ -196,19 +198,25 @@ TEST_CASE("the reference is the formula with the errors of a plain f16 attention
       {{.heads = 2, .n = 31, .d = 24}, {normal, balanced}, {{"K", -8}, {"V", -16}}},
       {{.heads = 2, .n = 31, .d = 24}, {normal, ties}, {{"V", -30}}},
       // Some rows alone: of the first head one, of the second none, of the last the first and the last.
-      {{.heads = 4, .n = 1100, .d = 9}, {normal, peaky}, {}, {1024, 2200, 2217, 3298, 3299, 3300, 4399}},
-      {{.heads = 2, .n = 1100, .d = 5, .causal = true}, {normal}, {}, {0, 7, 1022, 1023, 1024, 1099, 1100, 2150}}};
+      {{.heads = 4, .n = 1100, .d = 9},
+       {normal, peaky},
+       {},
+       {{0, 1024}, {2, 0}, {2, 17}, {2, 1098}, {2, 1099}, {3, 0}, {3, 1099}}},
+      {{.heads = 2, .n = 1100, .d = 5, .causal = true},
+       {normal},
+       {},
+       {{0, 0}, {0, 7}, {0, 1022}, {0, 1023}, {0, 1024}, {0, 1099}, {1, 0}, {1, 1050}}}};
   for (const Case& each : cases) {
     const Problem question = make_question(each.shape, each.kinds, 5, each.exponents);
-    const std::vector<int64_t> rows = each.rows.empty() ? all_rows_of(each.shape) : each.rows;
+    const std::vector<Cell> rows = each.cells.empty() ? all_cells_of(each.shape) : each.cells;
     const size_t sets = each.kinds.size();
     Reference expected = plain_reference(each.shape, question.inputs, rows, sets);
     INFO(to_string(each.shape));
     CHECK(difference(make_reference(each.shape, question.inputs, rows, sets, true), expected) == "");
     expected.answers[0].row_tolerance.clear();
     CHECK(difference(make_reference(each.shape, question.inputs, rows, sets), expected) == "");
-    if (!each.rows.empty()) continue;
-    expected.all_rows = true;
+    if (!each.cells.empty()) continue;
+    expected.is_whole = true;
     CHECK(difference(make_reference(each.shape, question.inputs, sets), expected) == "");
   }
 }
@@ -252,8 +260,10 @@ TEST_CASE("scores of any size neither overflow nor vanish") {
     CHECK(std::ranges::all_of(reference["O"].values, [](double value) { return std::isfinite(value); }));
     CHECK(std::isfinite(reference["O"].baseline[0].max));
     // Rounding the right answer once must pass; an error of a hundredth must not.
-    CHECK(compare_O(reference, rounded_to_f16(reference)).right());
-    CHECK(reference.tolerance() < 0.01);
+    CHECK(compare_O(reference, rounded_to_f16(reference), shape.n).right());
+    double largest = 1;
+    for (const double value : reference["O"].values) largest = std::max(largest, std::abs(value));
+    CHECK(reference.tolerance() < 0.01 * largest);
   }
 }
 
@@ -263,8 +273,8 @@ TEST_CASE("NaN and infinity reach what depends on them, and nothing else counts 
   const Reference reference = make_reference(shape, make_inputs(kinds, shape, 1), kinds.size());
   const int nan_column = shape.d / 2, infinite_column = shape.d / 4, lowest_column = shape.d * 3 / 4,
             nan_row = shape.n / 3, infinite_row = shape.n * 2 / 3;
-  for (size_t i = 0; i < reference.rows.size(); ++i) {
-    const int64_t head = reference.rows[i] / shape.n, query = reference.rows[i] % shape.n;
+  for (size_t i = 0; i < reference["O"].cells.size(); ++i) {
+    const auto [head, query] = reference["O"].cells[i];
     for (int c = 0; c < shape.d; ++c) {
       const double value = reference["O"].row(i)[c];
       INFO("head " << head << ", query " << query << ", column " << c);
@@ -277,12 +287,12 @@ TEST_CASE("NaN and infinity reach what depends on them, and nothing else counts 
     }
   }
   auto output = rounded_to_f16(reference);
-  for (size_t set = 0; set < kinds.size(); ++set) CHECK(compare_O(reference, output, set).right());
+  for (size_t set = 0; set < kinds.size(); ++set) CHECK(compare_O(reference, output, shape.n, set).right());
   const auto put = [&](int head, int row, int column, float value) {
     f16& place = output[(int64_t{head} * shape.n + row) * shape.d + column];
     const f16 before = place;
     place = to_f16(value);
-    const bool right = compare_O(reference, output, head).right();
+    const bool right = compare_O(reference, output, shape.n, head).right();
     place = before;
     return right;
   };
@@ -331,12 +341,12 @@ TEST_CASE("all rows are taken up to 2^30 multiply-adds of Q K^T, and one more co
         Shape{.batch = 1, .heads = 1, .n = 4096, .d = 64}, Shape{.batch = 8, .heads = 8, .n = 512, .d = 64}}) {
     INFO(to_string(shape));
     bool all_rows = false;
-    CHECK(choose_rows(shape, all_rows) == all_rows_of(shape));
+    CHECK(choose_cells(shape, all_rows) == all_cells_of(shape));
     CHECK(all_rows);
     if (double(shape.batch_heads()) * shape.n * shape.n * shape.d < 0x1p30) continue;
     Shape wider = shape;
     ++wider.d;
-    CHECK(choose_rows(wider, all_rows).size() <= 2048);
+    CHECK(choose_cells(wider, all_rows).size() <= 2048);
     CHECK_FALSE(all_rows);
   }
 }
@@ -350,13 +360,13 @@ TEST_CASE("a sample of rows has the tiles' edges in every head that it visits, a
         Shape{.batch = 64, .heads = 64, .n = 64, .d = 128}, Shape{.batch = 1, .heads = 2048, .n = 129, .d = 64}}) {
     INFO(to_string(shape));
     bool all_rows = true;
-    const std::vector<int64_t> rows = choose_rows(shape, all_rows);
+    const std::vector<Cell> rows = choose_cells(shape, all_rows);
     REQUIRE_FALSE(all_rows);
     const int64_t n = shape.n, heads = shape.batch_heads();
     REQUIRE(std::ranges::is_sorted(rows));
     REQUIRE(std::ranges::adjacent_find(rows) == rows.end());
-    REQUIRE(rows.front() == 0);
-    REQUIRE(rows.back() == heads * n - 1);
+    REQUIRE(rows.front() == Cell{0, 0});
+    REQUIRE(rows.back() == Cell{heads - 1, n - 1});
 
     // No more work than with all rows of the largest problem that is not sampled, but 64 rows at least and 2048 at most.
     const double affordable = std::clamp(0x1p30 / (double(n) * shape.d), 64.0, 2048.0);
@@ -364,7 +374,7 @@ TEST_CASE("a sample of rows has the tiles' edges in every head that it visits, a
     if (n >= 4096) CHECK(double(rows.size()) >= 0.8 * affordable);
 
     std::map<int64_t, std::vector<int64_t>> of_head;
-    for (const int64_t row : rows) of_head[row / n].push_back(row % n);
+    for (const auto& [head, row] : rows) of_head[head].push_back(row);
     const auto visited = static_cast<int64_t>(of_head.size());
     CHECK(double(visited) >= std::min(double(heads), affordable / 20));
     int64_t before = -1, shortest = heads, longest = 0;
@@ -398,7 +408,7 @@ TEST_CASE("a sample of rows has the tiles' edges in every head that it visits, a
     if (n >= 4096) CHECK(double(distinct.size()) >= 0.95 * double(between));
     for (const int64_t tile : {16, 64, 128}) {
       std::set<int64_t> residues;
-      for (const int64_t row : rows) residues.insert(row % n % tile);
+      for (const Cell& cell : rows) residues.insert(cell.row % tile);
       if (std::ssize(rows) >= 15 * tile) CHECK(std::ssize(residues) == std::min(tile, n));
     }
   }
@@ -410,16 +420,17 @@ TEST_CASE(
   const Inputs inputs = make_inputs(InputKind::normal, shape, 1);
   const Reference reference = make_reference(shape, inputs);
   bool all_rows = true;
-  REQUIRE(reference.rows == choose_rows(shape, all_rows));
-  REQUIRE_FALSE(reference.all_rows);
-  CHECK(reference.rows.size() >= 64);
-  const int64_t last_head = (shape.batch_heads() - 1) * shape.n;
-  for (const int64_t row : {int64_t{0}, int64_t{63}, int64_t{64}, int64_t{127}, int64_t{128}, int64_t{4095}, last_head,
-                            last_head + 4095, last_head + 4096 - 128}) {
-    CHECK(std::ranges::binary_search(reference.rows, row));
+  const std::vector<Cell>& cells = reference["O"].cells;
+  REQUIRE(cells == choose_cells(shape, all_rows));
+  REQUIRE_FALSE(reference.is_whole);
+  CHECK(cells.size() >= 64);
+  const int64_t last = shape.batch_heads() - 1;
+  for (const Cell& cell : std::initializer_list<Cell>{
+           {0, 0}, {0, 63}, {0, 64}, {0, 127}, {0, 128}, {0, 4095}, {last, 0}, {last, 4095}, {last, 4096 - 128}}) {
+    CHECK(std::ranges::binary_search(cells, cell));
   }
-  for (const size_t i : {size_t{0}, reference.rows.size() / 2, reference.rows.size() - 1}) {
-    const PlainRow expected = plain_attention(shape, inputs, reference.rows[i]);
+  for (const size_t i : {size_t{0}, cells.size() / 2, cells.size() - 1}) {
+    const PlainRow expected = plain_attention(shape, inputs, cells[i].unit * shape.n + cells[i].row);
     const std::span<const double> values = reference["O"].row(i);
     CHECK(difference({values.begin(), values.end()}, expected.O, "O") == "");
   }
@@ -430,8 +441,8 @@ TEST_CASE("a comparison finds the largest error and its place") {
   const Reference reference = make_reference(shape, make_inputs(InputKind::normal, shape, 1));
   auto output = rounded_to_f16(reference);
   output[40 * 16 + 3] = to_f16(to_float(output[40 * 16 + 3]) + 1.0f);
-  const Comparison found = compare_O(reference, output);
-  CHECK(found.row == 40);
+  const Comparison found = compare_O(reference, output, shape.n);
+  CHECK(found.cell == Cell{1, 8});
   CHECK(found.column == 3);
   CHECK(found.max_err == Approx(1.0).margin(0.01));
 }
@@ -459,18 +470,20 @@ struct Invented {
 Invented invent(std::mt19937& random, bool with_row_tolerances, bool with_nan) {
   const auto below = [&](unsigned end) { return random() % end; };
   const int n = 1 + int(below(5)), columns = 1 + int(below(3)), heads = 1 + int(below(6));
-  Invented made{.reference = {.n = n, .sets = 1 + below(3), .all_rows = below(2) == 0, .rows = {}, .answers = {}},
-                .output = Tensor({.name = "O", .heads = heads, .rows = n, .columns = columns})};
+  Invented made{.reference = {.answers = {}, .is_whole = below(2) == 0},
+                .output = Tensor(tensor("O", Element::f16, {1, heads, n, columns}))};
+  const size_t sets = 1 + below(3);
   Reference& reference = made.reference;
   for (f16& value : made.output.half()) value = to_f16(NOT_A_NUMBER);  // where the reference has no row, nobody looks
-  reference.answers = {{.output = "O", .columns = columns}, {.output = "LSE", .columns = 1}};
+  reference.answers = {{.output = "O", .columns = columns, .sets = sets},
+                       {.output = "LSE", .columns = 1, .sets = sets}};
   Reference::Answer& O = reference.answers[0];
-  for (size_t set = 0; set < reference.sets; ++set) {
+  for (size_t set = 0; set < sets; ++set) {
     O.baseline.push_back({0.125 * (1 + below(4)), 0.03125 * (1 + below(4))});
   }
   for (int64_t row = 0; row < int64_t{heads} * n; ++row) {
     if (below(4) == 0) continue;
-    reference.rows.push_back(row);
+    for (Reference::Answer& answer : reference.answers) answer.cells.push_back({row / n, row % n});
     reference.answers[1].values.push_back(double(row));
     reference.answers[1].row_tolerance.push_back(0.5 * double(row));
     if (with_row_tolerances) O.row_tolerance.push_back(0.25 * below(4));
@@ -496,17 +509,19 @@ Comparison plain_comparison(const Invented& made, size_t set) {
   std::vector<Comparison> elements;
   double squares = 0, term_squares = 0;
   int64_t rows = 0, numbers = 0;
-  for (size_t i = 0; i < reference.rows.size(); ++i) {
-    if (reference.rows[i] / reference.n % int64_t(reference.sets) != int64_t(set)) continue;
+  for (size_t i = 0; i < O.cells.size(); ++i) {
+    const auto [unit, row] = O.cells[i];
+    if (size_t(unit) % O.sets != set) continue;
     ++rows;
     const double term = O.row_tolerance.empty() ? 0 : O.row_tolerance[i];
     for (int column = 0; column < O.columns; ++column) {
       const double expected = O.values[i * O.columns + column];
-      const double got = to_float(made.output.half()[static_cast<size_t>(reference.rows[i] * O.columns + column)]);
+      const double got = to_float(
+          made.output.half()[static_cast<size_t>((unit * made.output.spec().rows() + row) * O.columns + column)]);
       double error = std::abs(got - expected);
       if (std::isnan(expected)) error = std::isnan(got) ? 0 : INFINITE;
       if (std::isinf(expected)) error = std::isnan(got) || got == expected ? 0 : INFINITE;
-      elements.push_back({error, O.tolerance(set) + term, reference.rows[i], column, got, expected});
+      elements.push_back({error, O.tolerance(set) + term, O.cells[i], column, got, expected});
       if (!std::isfinite(expected)) continue;
       squares += error * error;
       term_squares += term * term;
@@ -530,7 +545,8 @@ Comparison plain_comparison(const Invented& made, size_t set) {
 }
 
 std::vector<double> numbers_of(const Comparison& of) {
-  return {of.max_err, of.tolerance, double(of.row), double(of.column), of.got, of.expected, of.rms, of.rms_tolerance};
+  return {of.max_err,  of.tolerance, double(of.cell.unit), double(of.cell.row), double(of.column), of.got,
+          of.expected, of.rms,       of.rms_tolerance};
 }
 
 TEST_CASE(
@@ -540,16 +556,17 @@ TEST_CASE(
     const Invented made = invent(random, i % 2 == 0, i % 3 == 0);
     const Reference& reference = made.reference;
     const Reference::Answer& O = reference.answers[0];
-    Tensor rows({.name = "O", .heads = 1, .rows = int(reference.rows.size()), .columns = O.columns});
-    for (size_t k = 0; k < reference.rows.size(); ++k) {
-      const auto from = made.output.half().subspan(static_cast<size_t>(reference.rows[k]) * O.columns, O.columns);
+    Tensor rows(tensor("O", Element::f16, {1, 1, std::ssize(O.cells), O.columns}));
+    for (size_t k = 0; k < O.cells.size(); ++k) {
+      const auto from = made.output.half().subspan(
+          static_cast<size_t>(made.output.spec().index(O.cells[k].unit, O.cells[k].row)), O.columns);
       std::ranges::copy(from, rows.half().begin() + std::ptrdiff_t(k * O.columns));
     }
-    for (size_t set = 0; set < reference.sets; ++set) {
+    for (size_t set = 0; set < O.sets; ++set) {
       INFO(i << ", set " << set);
       const Comparison expected = plain_comparison(made, set);
       for (const Comparison& found :
-           {compare_to_reference(reference, O, made.output, set), compare_rows_to_reference(reference, O, rows, set)}) {
+           {compare_to_reference(O, made.output, set), compare_rows_to_reference(O, rows, set)}) {
         REQUIRE(difference(numbers_of(found), numbers_of(expected), "a comparison's number") == "");
         REQUIRE(found.right() == (expected.max_err <= expected.tolerance && expected.rms <= expected.rms_tolerance));
       }
@@ -562,40 +579,39 @@ TEST_CASE("the reference of some rows has what all have, of those rows, in their
   for (int i = 0; i < 200; ++i) {
     const Reference whole = invent(random, i % 2 == 0, true).reference;
     std::vector<size_t> places;
-    for (size_t k = 0; k < whole.rows.size(); ++k) {
+    for (size_t k = 0; k < whole["O"].cells.size(); ++k) {
       if (random() % 2 == 0) places.push_back(k);
     }
     if (i % 3 == 0) std::ranges::shuffle(places, random);
-    Reference expected{.n = whole.n, .sets = whole.sets, .rows = {}, .answers = whole.answers};
-    for (const size_t place : places) expected.rows.push_back(whole.rows[place]);
+    Reference expected = whole, found = whole;
     for (size_t k = 0; k < whole.answers.size(); ++k) {
       const Reference::Answer& all = whole.answers[k];
       Reference::Answer& some = expected.answers[k];
+      found.answers[k] = some_cells(all, places);
+      some.cells.clear();
       some.values.clear();
       some.row_tolerance.clear();
       for (const size_t place : places) {
+        some.cells.push_back(all.cells[place]);
         for (int c = 0; c < all.columns; ++c) some.values.push_back(all.values[place * all.columns + c]);
         if (!all.row_tolerance.empty()) some.row_tolerance.push_back(all.row_tolerance[place]);
       }
     }
-    REQUIRE(difference(some_rows(whole, places), expected) == "");
+    REQUIRE(difference(found, expected) == "");
   }
 }
 
 TEST_CASE("an error is weighed by its own row's tolerance, and the mean error by all of them") {
-  Reference reference{
-      .n = 4, .sets = 2, .rows = {0, 3, 4}, .answers = {}};  // rows of the first head, one of the second
-  reference.answers = {{.output = "O", .columns = 2}};
-  Reference::Answer& O = reference.answers[0];
+  Reference::Answer O{.output = "O", .columns = 2, .cells = {{0, 0}, {0, 3}, {1, 0}}, .sets = 2};
   O.values = {0, 0, 0, 0, 0, 0};
   O.baseline = {{0.125, 0.0625}, {0.5, 0.5}};
   O.row_tolerance = {3.0, 0.0, 7.0};
-  Tensor output(TensorSpec{.name = "O", .heads = 2, .rows = 4, .columns = 2});
+  Tensor output(tensor("O", Element::f16, {1, 2, 4, 2}));
   output.half()[1] = to_f16(1.0f);  // row 0, allowed more there than ...
   output.half()[6] = to_f16(0.5f);  // ... in row 3
   output.half()[8] = to_f16(9.0f);  // another set's
-  const Comparison worst = compare_to_reference(reference, O, output, 0);
-  CHECK(worst.row == 3);
+  const Comparison worst = compare_to_reference(O, output, 0);
+  CHECK(worst.cell == Cell{0, 3});
   CHECK(worst.column == 0);
   CHECK(worst.max_err == 0.5);
   CHECK(worst.tolerance == Approx(0.25).margin(1e-4));
@@ -610,8 +626,8 @@ TEST_CASE("one NaN, wherever it is, makes the error NaN; infinity makes it infin
     auto output = rounded_to_f16(reference);
     output[5] = to_f16(100.0f);  // a larger error elsewhere must not hide it
     output[at] = to_f16(std::numeric_limits<float>::quiet_NaN());
-    CHECK(std::isnan(compare_O(reference, output).max_err));
+    CHECK(std::isnan(compare_O(reference, output, shape.n).max_err));
     output[at] = to_f16(std::numeric_limits<float>::infinity());
-    CHECK(std::isinf(compare_O(reference, output).max_err));
+    CHECK(std::isinf(compare_O(reference, output, shape.n).max_err));
   }
 }

@@ -158,8 +158,10 @@ Problem growing_scores(const Stage& stage, float growth) {
 }
 
 CheckResult judged(const Stage& stage, Problem problem) {
-  std::vector<int64_t> rows;
-  for (int64_t row = 0; row < problem.shape.batch_heads() * problem.shape.n; row += 7) rows.push_back(row);
+  std::vector<Cell> rows;
+  for (int64_t row = 0; row < problem.shape.batch_heads() * problem.shape.n; row += 7) {
+    rows.push_back({row / problem.shape.n, row % problem.shape.n});
+  }
   problem.reference = make_reference(problem.shape, problem.inputs, rows);
   return check_on_emulator(stage, stage.variants[0], problem);
 }

@@ -187,9 +187,10 @@ TEST_CASE("a stage without a tile takes any length, and any head dimension that 
   for (const Stage* stage : stages_to_test()) {
     const Variant& variant = stage->variants[0];
     if (variant.tile.br > 0) continue;
-    for (const Shape& shape : {Shape{.batch = 1, .heads = 1, .n = 1, .d = variant.accepts.min_d},
-                               Shape{.batch = 2, .heads = 1, .n = 33, .d = variant.accepts.max_d},
-                               Shape{.batch = 1, .heads = 1, .n = 50, .d = (variant.accepts.min_d + variant.accepts.max_d) / 2}}) {
+    for (const Shape& shape :
+         {Shape{.batch = 1, .heads = 1, .n = 1, .d = variant.accepts.min_d},
+          Shape{.batch = 2, .heads = 1, .n = 33, .d = variant.accepts.max_d},
+          Shape{.batch = 1, .heads = 1, .n = 50, .d = (variant.accepts.min_d + variant.accepts.max_d) / 2}}) {
       checked(*stage, variant, shape);
     }
     for (const int d : {variant.accepts.min_d - 1, variant.accepts.max_d + 1})

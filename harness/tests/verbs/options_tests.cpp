@@ -236,6 +236,38 @@ TEST_CASE("an N between two multiples of the tile is answered with both") {
   CHECK(supports(STAGES[0], STAGES[0].variants[0], {.n = 1000, .d = 77}));
 }
 
+TEST_CASE("--problem changes what a verb takes, and no flag may say the same") {
+  const auto parsed = [](std::vector<std::string> words) { return parse_options(words, STAGES); };
+  const auto options = parsed({"bench", "2", "--heads", "8", "--problem", "kv=2 nq=1 nk=4096 bf16 causal"});
+  REQUIRE(options);
+  CHECK(to_string(shapes_for(*options, HEADLINE).front()) == "b=16 h=8 kv=2 nq=1 nk=4096 d=128 bf16 causal");
+  const auto lists = parsed({"check", "--problem", "pad=8", "--n", "64,128"});
+  REQUIRE(lists);
+  CHECK(shapes_for(*lists, EMULATOR_SHAPE).size() == 2);
+  CHECK(to_string(shapes_for(*lists, EMULATOR_SHAPE)[1]) == "b=1 h=1 n=128 d=128 pad=8");
+  const std::pair<std::vector<std::string>, const char*> wrong[] = {
+      {{"check", "--n", "64", "--problem", "nq=3"}, "--n and 'nq'"},
+      {{"check", "--causal", "--problem", "causal"}, "--causal and 'causal'"},
+      {{"bench", "--sweep", "--problem", "n=64"}, "--sweep and 'n'"},
+      {{"check", "--problem", "nope=3"}, "no word 'nope'"},
+      {{"check", "--problem", "b=300 h=300"}, "at most 65535"},
+      {{"check", "--problem", " "}, "empty"}};
+  for (const auto& [words, message] : wrong) {
+    const auto refused = parsed(words);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code == ExitCode::usage);
+    CHECK(mentions(refused.error().message, message));
+  }
+}
+
+TEST_CASE("a stage's own types, formula and head dimension are what it is asked for, unless somebody says others") {
+  Accepts accepts{.min_d = 64, .max_d = 64, .q = Element::bf16, .kv = Element::bf16, .o = Element::bf16};
+  Options options;
+  CHECK(to_string(shapes_for(options, EMULATOR_SHAPE, &accepts).front()) == "b=1 h=1 n=512 d=64 bf16");
+  options.problem = "fp16 d=128";
+  CHECK(to_string(shapes_for(options, EMULATOR_SHAPE, &accepts).front()) == "b=1 h=1 n=512 d=128");
+}
+
 TEST_CASE("a variant of other elements than the problem's is refused") {
   Variant variant = STAGES[1].variants[0];
   variant.accepts.q = Element::f32;

@@ -73,17 +73,17 @@ TEST_CASE("a report is a table, what was tried, the tolerance, and each failure 
 91_slow   cpu        1  1.0e-04 of 3.0e-04 normal  right    DIFFER  0.25 s
 92_wrong  cpu        2  1.0e-02 of 3.0e-04 peaky   WRONG            0.50 s
 93_card   gpu        1  1.0e-04 of 3.0e-04 normal  right            0.25 s
-Normal inputs at B=2 H=3 N=64 d=32, hostile ones and other problems beside them.
+Normal inputs at b=2 h=3 n=64 d=32, hostile ones and other problems beside them.
 Tolerance: twice the error of a plain f16 attention on the same inputs, plus 1e-5.
 
 91_slow on the emulator: answers right, counts DIFFER
   counts_differ: mma: predicted 4, counted 8
-  Met with normal at B=2 H=3 N=64 d=32.
+  Met with normal at b=2 h=3 n=64 d=32.
   To read: docs/emulator.md, "What is counted"; folder/99_fake/README.md, "What breaks".
 
 92_wrong on the emulator: answers WRONG
   wrong_result: max error 1.0e-02
-  Met with peaky at B=2 H=3 N=64 d=32 alone.
+  Met with peaky at b=2 h=3 n=64 d=32 alone.
   To read: docs/measuring.md, "Right or wrong"; folder/99_fake/README.md, "What breaks".
 A note.
 Another one.

@@ -54,7 +54,7 @@ Result<GpuProblem> GpuProblem::create(const Shape& shape, const Inputs& inputs, 
   auto buffers = std::make_unique<Buffers>();
   buffers->inputs = inputs;
   for (TensorSpec spec : formula_of(shape).outputs(shape)) {
-    if (card.launched_heads > 0) spec.heads = card.launched_heads;
+    if (card.launched_heads > 0) spec.shape = {1, card.launched_heads, spec.rows(), spec.columns()};
     Tensor output(spec);
     poison(output.bytes());
     buffers->outputs.add(std::move(output));
@@ -67,7 +67,7 @@ Status GpuProblem::poison_output() {
 }
 Status GpuProblem::run(const Variant& variant, const Launch&) {
   card.kernel(buffers_->inputs, buffers_->outputs);
-  if (buffers_->inputs["Q"].spec().columns > variant.accepts.max_d) {  // it knows nothing of the columns behind
+  if (buffers_->inputs["Q"].spec().columns() > variant.accepts.max_d) {  // it knows nothing of the columns behind
     for (f16& value : buffers_->outputs["O"].half()) value = to_f16(0.5f);
   }
   return step("run", card.run);
@@ -79,15 +79,14 @@ Result<Tensor> GpuProblem::read_output(std::string_view name, int) const {
 Result<Tensor> GpuProblem::read_rows(std::string_view name, std::span<const OutputRow> rows) const {
   if (const Status status = step("read rows", card.read); !status) return tl::make_unexpected(status.error());
   const Tensor& whole = buffers_->outputs[name];
-  TensorSpec spec = whole.spec();
-  spec.heads = 1;
-  spec.rows = static_cast<int>(rows.size());
-  Tensor some(spec);
-  const size_t bytes = spec.columns * bytes_of(spec.element);
+  const TensorSpec& spec = whole.spec();
+  Tensor some(tensor(name, spec.element, {1, 1, std::ssize(rows), spec.columns()}));
+  const size_t bytes = spec.row_bytes();
   for (size_t i = 0; i < rows.size(); ++i) {
     if (rows[i].output != 0) return no_card();
-    std::ranges::copy(whole.bytes().subspan(static_cast<size_t>(rows[i].row) * bytes, bytes),
-                      some.bytes().subspan(i * bytes).begin());
+    std::ranges::copy(
+        whole.bytes().subspan(static_cast<size_t>(rows[i].cell.unit * spec.rows() + rows[i].cell.row) * bytes, bytes),
+        some.bytes().subspan(i * bytes).begin());
   }
   return some;
 }
@@ -157,10 +156,10 @@ const std::array TWO_SETS{InputKind::normal, InputKind::peaky};
 // Attention in double: each query's row of O to f16, and LSE.
 void attend(const Inputs& inputs, Tensors& outputs) {
   const TensorSpec& spec = outputs["O"].spec();
-  const int64_t n = spec.rows, d = spec.columns, known = inputs["Q"].spec().heads;
-  for (int64_t row = 0; row < spec.heads * n; ++row) {
+  const int64_t n = spec.rows(), d = spec.columns(), known = inputs["Q"].spec().units();
+  for (int64_t row = 0; row < spec.units() * n; ++row) {
     // Of more heads than the inputs have, the first ones and the last are theirs.
-    const int64_t head = row / n, of = head < known - 1 ? head : known - (spec.heads - head);
+    const int64_t head = row / n, of = head < known - 1 ? head : known - (spec.units() - head);
     if (of < 0) continue;
     const f16 *const Q = &inputs.half("Q")[(of * n + row % n) * d], *const K = &inputs.half("K")[of * n * d],
                      *const V = &inputs.half("V")[of * n * d];
@@ -284,8 +283,8 @@ TEST_CASE("on a GPU an output is held to the plainest stage's as well, each off 
   judged([&](Tensors& outputs) { naive = outputs["O"]; });
   CHECK(judged(nothing, {}, naive).said().empty());
   double allowed[2] = {};
-  for (size_t i = 0; i < problem.reference.rows.size(); ++i) {
-    double& of_set = allowed[problem.reference.set_of(problem.reference.rows[i])];
+  for (size_t i = 0; i < problem.reference["O"].cells.size(); ++i) {
+    double& of_set = allowed[problem.reference["O"].set_of(i)];
     of_set = std::max(of_set, 2 * problem.reference["O"].tolerance_of_row(i / SHAPE.n % 2, i));
   }
   CHECK(allowed[0] < allowed[1]);
@@ -327,7 +326,8 @@ TEST_CASE("on a GPU the plainest stage's NaN is the reference's affair, but not 
   const Shape shape{.batch = 1, .heads = 1, .n = 48, .d = 32};
   Problem problem = make_question(shape, std::array{InputKind::normal}, 1);
   problem.inputs.half("Q")[0] = {0x7e00};  // of the first query
-  problem.reference = problem.formula().make_reference(shape, problem.inputs, {0, 1, 2}, 1, true);
+  problem.reference =
+      problem.formula().make_reference(shape, problem.inputs, Cells(2, {{0, 0}, {0, 1}, {0, 2}}), 1, true);
   const Stage stage{.name = "99_fake", .idea = "", .limit = "", .prediction = ""};
   const Variant variant{.label = "on the card"};
   card = {};

@@ -1,0 +1,164 @@
+// O = softmax(Q K^T * softmax_scale) V and LSE, the logarithm of the sum that it is divided by: dense, under a mask, in a window.
+#include "harness/problem/formula.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "harness/problem/spec.hpp"
+
+namespace ladder {
+namespace {
+
+std::vector<TensorSpec> forward_inputs(const Spec& spec) {
+  const auto in = [&](const char* name, Element element, int64_t heads, int64_t rows, const Lengths& lengths) {
+    TensorSpec made = tensor(name, element, {spec.batch, heads, rows, spec.d}, spec.layout, spec.pad);
+    made.lengths = lengths;
+    return made;
+  };
+  std::vector<TensorSpec> specs{in("Q", spec.q_type, spec.heads, spec.n, spec.lens_q),
+                                in("K", spec.kv_type, spec.key_heads(), spec.keys(), spec.lens_k),
+                                in("V", spec.kv_type, spec.key_heads(), spec.keys(), spec.lens_k)};
+  const auto fixed = [&](const char* name, Element element, int64_t count) {
+    specs.push_back(tensor(name, element, {1, 1, 1, count}));
+    specs.back().is_fixed = true;
+  };
+  if (spec.alibi) fixed("slopes", Element::f32, spec.heads);
+  if (spec.sink) fixed("sinks", Element::f32, spec.heads);
+  if (spec.lens_q.count > 0) fixed("lens_q", Element::i32, spec.batch);
+  if (spec.lens_k.count > 0) fixed("lens_k", Element::i32, spec.batch);
+  return specs;
+}
+
+std::vector<TensorSpec> forward_outputs(const Spec& spec) {
+  TensorSpec O = tensor("O", spec.o_type, {spec.batch, spec.heads, spec.n, spec.d}, spec.layout, spec.pad);
+  TensorSpec LSE = tensor("LSE", Element::f32, {spec.batch, spec.heads, spec.n, 1});
+  O.lengths = LSE.lengths = spec.lens_q;
+  LSE.is_optional = true;
+  return {O, LSE};
+}
+
+Cells forward_cells(const Spec& spec, bool& is_whole) {
+  return Cells(2, choose_cells(spec, is_whole));
+}
+
+Reference forward_reference(const Spec& spec, const Tensors& inputs, const Cells& cells, size_t sets,
+                            bool with_score_terms) {
+  return make_reference(spec, inputs, cells.front(), sets, with_score_terms);
+}
+
+Spec of_heads(const Spec& spec, int key_heads) {
+  Spec few = spec;
+  few.batch = 1;
+  few.heads = key_heads * (spec.heads / spec.key_heads());
+  if (spec.kv_heads > 0) few.kv_heads = key_heads;
+  few.layout = Layout::bhnd;
+  few.pad = 0;
+  return few;
+}
+
+// FlashAttention's convention: two products of n * n * d multiply-adds in each head, half of it under a causal mask.
+// Counting the softmax too, as the write-up does, adds 1.17 % at d = 128.
+// Where lengths differ or a window is open, of the keys that are seen.
+double flops_by_convention(const Spec& spec) {
+  const bool square = spec.keys() == spec.n && spec.lens_q.count == 0 && spec.lens_k.count == 0;
+  if (square && spec.left < 0 && spec.right < 0) {
+    return 4.0 * static_cast<double>(spec.elements()) * spec.n / (spec.causal ? 2 : 1);
+  }
+  double seen = 0;
+  for (int64_t sequence = 0; sequence < spec.batch; ++sequence) {
+    const int64_t queries = spec.lens_q.count > 0 ? spec.lens_q.of[sequence] : spec.n;
+    for (int64_t query = 0; query < queries; ++query) {
+      const Keys keys = visible_keys(spec, sequence, query);
+      seen += static_cast<double>(keys.last - keys.first);
+    }
+  }
+  return 4.0 * seen * spec.heads * spec.d;
+}
+
+Work forward_work(const Spec& spec) {
+  Work work{.flops = flops_by_convention(spec)};
+  for (const TensorSpec& each : forward_inputs(spec)) work.bytes += static_cast<double>(each.bytes());
+  work.bytes += static_cast<double>(forward_outputs(spec).front().bytes());
+  return work;
+}
+
+// Per head, with n rows of d elements of 2 bytes:
+//   scores kept in global memory: Q, K, V read and O written once, 8nd; n^2 scores of 2 bytes written and read once, 4n^2.
+//   tiles of b_q queries: Q read and O written once, 4nd; each of the n / b_q query tiles reads all of K and V, 4nd
+//   bytes: 4n^2 d / b_q. Causal, a tile stops at its own last query: 2nd (n / b_q + 1) instead; and only n (n + 1) / 2
+//   scores exist. A workspace that holds anything else is written once and read once besides.
+// A variant without tiles that keeps no scores is taken as b_q = 1. Caches are not part of the model: what K and V tiles
+// find in L2 does not come from DRAM, which is where measurements part from it.
+IoModel forward_io(const Variant& variant, const Spec& spec) {
+  const double n = spec.n, nd = n * spec.d, heads = static_cast<double>(spec.batch_heads());
+  if (variant.stores_scores) {
+    return {heads * (8 * nd + (spec.causal ? 2 * n * (n + 1) : 4 * n * n)),
+            spec.causal ? "8nd + 2n (n + 1)" : "8nd + 4n^2"};
+  }
+  const int br = std::max(1, variant.tile.br);
+  const double workspace = static_cast<double>(variant.workspace_at(spec));
+  return {heads * (4 * nd + (spec.causal ? 2 * nd * (n / br + 1) : 4 * nd * n / br)) + 2 * workspace,
+          fmt::format(fmt::runtime(spec.causal ? "4nd + 2nd (n/{} + 1){}" : "4nd + 4n^2 d / {}{}"), br,
+                      workspace > 0 ? " + 2 of the workspace" : "")};
+}
+
+// Each feature by itself, then all of the variant's at once.
+std::vector<Spec> trials(const Accepts& accepts, const Spec& usual) {
+  struct Asked {
+    uint32_t features;
+    const char* words;
+  };
+  const Asked asked[] = {{TAILS, "n=1"},
+                         {TAILS, "n=129"},
+                         {TAILS | CROSS, "nq=1 nk=131"},
+                         {CROSS, "nq=64 nk=256"},
+                         {CROSS | CAUSAL, "nq=64 nk=256 causal"},
+                         {CROSS | CAUSAL, "nq=256 nk=64 causal"},  // the first queries see no key
+                         {GROUPED, "h=6 kv=2 n=128"},
+                         {GROUPED | CAUSAL, "b=2 h=5 kv=1 n=128 causal"},
+                         {WINDOW, "n=256 window=40,17"},
+                         {WINDOW | CAUSAL, "n=384 causal window=130,0"},
+                         {WINDOW | CAUSAL, "n=128 causal window=0,0"},
+                         {SOFTCAP, "n=128 softcap=3"},
+                         {ALIBI, "h=3 n=256 alibi"},
+                         {SINK, "h=3 n=128 sink"},
+                         {STRIDES, "b=2 h=3 n=128 layout=bnhd"},
+                         {STRIDES, "b=2 h=3 n=128 pad=8"},
+                         {VARLEN | TAILS, "b=4 h=2 n=200 lens_q=200,1,0,77 lens_k=200,64,5,0"},
+                         {VARLEN | TAILS | CAUSAL, "b=3 h=2 n=200 causal lens_q=150,1,77 lens_k=200,64,70"}};
+  std::vector<Spec> specs;
+  std::string all = fmt::format("b=2 h={} n=256", accepts.features & GROUPED ? "4 kv=2" : "3");
+  for (const auto& [features, words] : asked) {
+    if ((features & ~accepts.features) == 0) specs.push_back(parse_spec(words, usual).value());
+  }
+  const std::pair<uint32_t, const char*> together[] = {{CAUSAL, "causal"},     {WINDOW, "window=70,0"},
+                                                       {SOFTCAP, "softcap=5"}, {ALIBI, "alibi"},
+                                                       {SINK, "sink"},         {STRIDES, "layout=bnhd pad=8"}};
+  int features = 0;
+  for (const auto& [feature, words] : together) {
+    if ((accepts.features & feature) == 0 || (feature == WINDOW && (accepts.features & CAUSAL) == 0)) continue;
+    all += fmt::format(" {}", words);
+    ++features;
+  }
+  if (features > 1 && !specs.empty()) specs.push_back(parse_spec(all, usual).value());
+  return specs;
+}
+
+const FormulaRegistration registration({.name = "forward",
+                                        .inputs = forward_inputs,
+                                        .outputs = forward_outputs,
+                                        .work = forward_work,
+                                        .io_model = forward_io,
+                                        .make_inputs = make_inputs,
+                                        .cells = forward_cells,
+                                        .make_reference = forward_reference,
+                                        .odd_input = "V",
+                                        .odd_outputs = {"O"},
+                                        .of_heads = of_heads,
+                                        .is_attention = true,
+                                        .trials = trials});
+
+}  // namespace
+}  // namespace ladder

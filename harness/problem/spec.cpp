@@ -1,0 +1,284 @@
+#include "harness/problem/spec.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <functional>
+#include <limits>
+
+#include "harness/base/nearest.hpp"
+#include "harness/problem/element.hpp"
+#include "harness/problem/formula.hpp"
+
+namespace ladder {
+namespace {
+
+constexpr int64_t MOST = std::numeric_limits<int>::max();
+
+std::vector<std::string_view> split(std::string_view text, char at) {
+  std::vector<std::string_view> parts;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(at, begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+template <class T>
+bool number(std::string_view text, T least, T most, T& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() && value >= least && value <= most;
+}
+
+// One word of the text: "causal", or a name and a value, "kv=8".
+struct WordRow {
+  std::string_view name;
+  std::string_view takes;                              // what its value could be; empty: it has none
+  std::function<std::string(const Spec&)> print;       // the value, or the word itself; empty where it is left out
+  std::function<bool(Spec&, std::string_view)> parse;  // false: no such value
+};
+
+WordRow integer(std::string_view name, int Spec::*field, int least, int usual) {
+  return {name, least == 0 ? "a whole number from 0 on" : "a whole number from 1 on",
+          [=](const Spec& spec) { return spec.*field == usual ? "" : std::to_string(spec.*field); },
+          [=](Spec& spec, std::string_view value) { return number(value, least, int(MOST), spec.*field); }};
+}
+WordRow real(std::string_view name, float Spec::*field) {
+  return {name, "a number above 0",
+          [=](const Spec& spec) { return spec.*field > 0 ? fmt::format("{}", spec.*field) : ""; },
+          [=](Spec& spec, std::string_view value) {
+            return number(value, std::numeric_limits<float>::min(), std::numeric_limits<float>::max(), spec.*field);
+          }};
+}
+WordRow flag(std::string_view name, bool Spec::*field) {
+  return {name, "", [=](const Spec& spec) { return spec.*field ? std::string(name) : ""; },
+          [=](Spec& spec, std::string_view) { return spec.*field = true; }};
+}
+WordRow lengths(std::string_view name, Lengths Spec::*field) {
+  return {name, "a length for each sequence, as in 17,0,512",
+          [=](const Spec& spec) {
+            const Lengths& all = spec.*field;
+            return fmt::format("{}", fmt::join(all.of, all.of + all.count, ","));
+          },
+          [=](Spec& spec, std::string_view value) {
+            const auto parts = split(value, ',');
+            Lengths all;
+            if (parts.size() > Lengths::MOST) return false;
+            for (const std::string_view part : parts) {
+              if (!number(part, 0, int(MOST), all.of[all.count++])) return false;
+            }
+            spec.*field = all;
+            return true;
+          }};
+}
+WordRow element(const ElementInfo& of) {
+  return {of.name, "",
+          [&of](const Spec& spec) {
+            const bool all = spec.q_type == of.element && spec.kv_type == of.element && spec.o_type == of.element;
+            return all && of.element != Element::f16 ? std::string(of.name) : "";
+          },
+          [&of](Spec& spec, std::string_view) {
+            spec.q_type = spec.kv_type = spec.o_type = of.element;
+            return true;
+          }};
+}
+
+bool element_named(std::string_view name, Element& element) {
+  for (const ElementInfo& each : all_elements()) {
+    if (each.name == name) return element = each.element, true;
+  }
+  return false;
+}
+
+// In the order in which they are printed.
+const std::vector<WordRow>& words() {
+  static const std::vector<WordRow> all = [] {
+    std::vector<WordRow> rows;
+    for (const Formula* const formula : formulas()) {
+      rows.push_back({formula->name, "",
+                      [=](const Spec& spec) {
+                        return spec.formula == Word(formula->name.data()) && spec.formula != Spec().formula
+                                   ? std::string(formula->name)
+                                   : "";
+                      },
+                      [=](Spec& spec, std::string_view) {
+                        spec.formula = formula->name.data();
+                        return true;
+                      }});
+    }
+    rows.push_back(integer("b", &Spec::batch, 1, 0));
+    rows.push_back(integer("h", &Spec::heads, 1, 0));
+    rows.push_back(integer("kv", &Spec::kv_heads, 1, 0));
+    rows.push_back({"n", "a whole number from 1 on",
+                    [](const Spec& spec) { return spec.n == spec.keys() ? std::to_string(spec.n) : ""; },
+                    [](Spec& spec, std::string_view value) {
+                      spec.n_k = 0;
+                      return number(value, 1, int(MOST), spec.n);
+                    }});
+    rows.push_back({"nq", "a whole number from 1 on",
+                    [](const Spec& spec) { return spec.n != spec.keys() ? std::to_string(spec.n) : ""; },
+                    [](Spec& spec, std::string_view value) {
+                      spec.n_k = spec.keys();
+                      return number(value, 1, int(MOST), spec.n);
+                    }});
+    rows.push_back({"nk", "a whole number from 1 on",
+                    [](const Spec& spec) { return spec.n != spec.keys() ? std::to_string(spec.n_k) : ""; },
+                    [](Spec& spec, std::string_view value) { return number(value, 1, int(MOST), spec.n_k); }});
+    rows.push_back(integer("d", &Spec::d, 1, 0));
+    for (const ElementInfo& each : all_elements()) rows.push_back(element(each));
+    rows.push_back({"types", "the types of Q, of K and V, and of O, as in e4m3,e4m3,bf16",
+                    [](const Spec& spec) {
+                      const bool same = spec.q_type == spec.kv_type && spec.kv_type == spec.o_type;
+                      return same ? ""
+                                  : fmt::format("{},{},{}", to_string(spec.q_type), to_string(spec.kv_type),
+                                                to_string(spec.o_type));
+                    },
+                    [](Spec& spec, std::string_view value) {
+                      const auto parts = split(value, ',');
+                      return parts.size() == 3 && element_named(parts[0], spec.q_type) &&
+                             element_named(parts[1], spec.kv_type) && element_named(parts[2], spec.o_type);
+                    }});
+    rows.push_back(flag("causal", &Spec::causal));
+    rows.push_back({"window", "how many keys before a query's own it sees and how many behind, as in 1023,0; -1 is all",
+                    [](const Spec& spec) {
+                      return spec.left < 0 && spec.right < 0
+                                 ? ""
+                                 : fmt::format("{},{}", spec.left, spec.causal ? 0 : spec.right);
+                    },
+                    [](Spec& spec, std::string_view value) {
+                      const auto parts = split(value, ',');
+                      return parts.size() == 2 && number(parts[0], -1, int(MOST), spec.left) &&
+                             number(parts[1], -1, int(MOST), spec.right);
+                    }});
+    rows.push_back(real("scale", &Spec::softmax_scale));
+    rows.push_back(real("softcap", &Spec::softcap));
+    rows.push_back(flag("alibi", &Spec::alibi));
+    rows.push_back(flag("sink", &Spec::sink));
+    rows.push_back({"layout", "bhnd or bnhd",
+                    [](const Spec& spec) { return spec.layout == Layout::bnhd ? "bnhd" : ""; },
+                    [](Spec& spec, std::string_view value) {
+                      spec.layout = value == "bnhd" ? Layout::bnhd : Layout::bhnd;
+                      return value == "bnhd" || value == "bhnd";
+                    }});
+    rows.push_back(integer("pad", &Spec::pad, 0, 0));
+    rows.push_back(lengths("lens_q", &Spec::lens_q));
+    rows.push_back(lengths("lens_k", &Spec::lens_k));
+    return rows;
+  }();
+  return all;
+}
+
+tl::unexpected<Error> usage(std::string message) {
+  return failure(ExitCode::usage, std::move(message));
+}
+
+std::string list_of_words() {
+  std::vector<std::string> names;
+  for (const WordRow& row : words()) names.push_back(fmt::format("{}{}", row.name, row.takes.empty() ? "" : "="));
+  return fmt::format("{}", fmt::join(names, " "));
+}
+
+// One spelling for one problem.
+Spec canonical(Spec spec) {
+  if (spec.n_k == spec.n) spec.n_k = 0;
+  if (spec.kv_heads == spec.heads) spec.kv_heads = 0;
+  if (spec.right == 0) spec.causal = true;
+  if (spec.causal) spec.right = -1;
+  return spec;
+}
+
+std::vector<std::string_view> parts_of(std::string_view text) {
+  std::vector<std::string_view> parts = split(text, ' ');
+  std::erase(parts, "");
+  return parts;
+}
+
+}  // namespace
+
+std::string to_string(const Spec& spec) {
+  std::string text;
+  for (const WordRow& row : words()) {
+    const std::string value = row.print(spec);
+    if (value.empty()) continue;
+    text +=
+        fmt::format("{}{}{}", text.empty() ? "" : " ", row.takes.empty() ? "" : fmt::format("{}=", row.name), value);
+  }
+  return text;
+}
+
+std::string beyond_columns(const Spec& spec) {
+  const Spec columns{.batch = spec.batch, .heads = spec.heads, .n = spec.n, .d = spec.d, .causal = spec.causal};
+  return spec == columns ? "" : to_string(spec);
+}
+
+std::vector<std::string> words_of(std::string_view text) {
+  std::vector<std::string> names;
+  for (const std::string_view part : parts_of(text)) names.emplace_back(part.substr(0, part.find('=')));
+  return names;
+}
+
+Result<Spec> parse_spec(std::string_view text, const Spec& from) {
+  Spec spec = from;
+  std::vector<std::string_view> said;
+  for (const std::string_view part : parts_of(text)) {
+    const std::string_view name = part.substr(0, part.find('='));
+    const auto row = std::ranges::find(words(), name, &WordRow::name);
+    if (row == words().end()) {
+      std::vector<std::string> names;
+      for (const WordRow& each : words()) names.emplace_back(each.name);
+      const std::string best = nearest(name, names);
+      return usage(fmt::format("A problem has no word '{}'.{}\n  There are: {}", name,
+                               best.empty() ? "" : fmt::format(" Did you mean {}?", best), list_of_words()));
+    }
+    if (std::ranges::find(said, name) != said.end()) return usage(fmt::format("{} is said twice in '{}'.", name, text));
+    said.push_back(name);
+    const bool has_value = name.size() < part.size();
+    const std::string_view value = has_value ? part.substr(name.size() + 1) : "";
+    if (row->takes.empty() && has_value) return usage(fmt::format("{} stands alone, without '={}'.", name, value));
+    if (!row->takes.empty() && !has_value) return usage(fmt::format("{} takes {}: {}=...", name, row->takes, name));
+    if (!row->parse(spec, value)) return usage(fmt::format("{} takes {}; '{}' is not.", name, row->takes, value));
+  }
+  const auto says = [&](std::string_view word) { return std::ranges::find(said, word) != said.end(); };
+  if (says("n") && (says("nq") || says("nk")))
+    return usage("n says how many queries and keys there are; nq and nk say it apart.");
+  if (says("causal") && spec.right > 0) {
+    return usage(fmt::format("Under a causal mask a query sees no key behind its own: window={},0.", spec.left));
+  }
+  // What follows from what was said.
+  if (says("kv") && !says("h") && spec.heads % spec.kv_heads != 0) spec.heads = 2 * spec.kv_heads;
+  for (const Lengths* const lens : {&spec.lens_q, &spec.lens_k}) {
+    if (says(lens == &spec.lens_q ? "lens_q" : "lens_k") && !says("b")) spec.batch = lens->count;
+  }
+  if (says("lens_q") && !says("n") && !says("nq"))
+    spec.n = std::max(1, *std::max_element(spec.lens_q.of, spec.lens_q.of + spec.lens_q.count));
+  if (says("lens_k") && !says("n") && !says("nk"))
+    spec.n_k = std::max(1, *std::max_element(spec.lens_k.of, spec.lens_k.of + spec.lens_k.count));
+  spec = canonical(spec);
+  if (const Status possible = check_spec(spec); !possible) return tl::make_unexpected(possible.error());
+  return spec;
+}
+
+Status check_spec(const Spec& spec) {
+  if (spec.heads % spec.key_heads() != 0) {
+    return usage(
+        fmt::format("h={} queries' heads cannot share kv={} heads of keys: the one must be a multiple of the other.",
+                    spec.heads, spec.key_heads()));
+  }
+  const auto fit = [&](const char* word, const Lengths& lens, const char* of, int most) -> Status {
+    if (lens.count > 0 && lens.count != spec.batch) {
+      return usage(fmt::format("{} has {} lengths for b={} sequences.", word, lens.count, spec.batch));
+    }
+    for (int i = 0; i < lens.count; ++i) {
+      if (lens.of[i] > most) return usage(fmt::format("{}: {} is more than {}={}.", word, lens.of[i], of, most));
+    }
+    return {};
+  };
+  const bool square = spec.keys() == spec.n;
+  if (const Status status = fit("lens_q", spec.lens_q, square ? "n" : "nq", spec.n); !status) return status;
+  return fit("lens_k", spec.lens_k, square ? "n" : "nk", spec.keys());
+}
+
+}  // namespace ladder

@@ -1,0 +1,142 @@
+// A problem as text, and its numbers' types.
+#include "harness/problem/spec.hpp"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "harness/problem/element.hpp"
+#include "harness/problem/shapes.hpp"
+#include "harness/tests/catch.hpp"
+
+using namespace ladder;
+
+TEST_CASE("a problem's text has its sizes, and leaves out what is as usual") {
+  CHECK(to_string(Spec{}) == "b=1 h=1 n=512 d=128");
+  const auto spec = parse_spec("b=2 h=32 kv=8 nq=1 nk=4096 d=128 bf16 causal window=1023,0 layout=bnhd");
+  REQUIRE(spec);
+  CHECK(to_string(*spec) == "b=2 h=32 kv=8 nq=1 nk=4096 d=128 bf16 causal window=1023,0 layout=bnhd");
+  CHECK(spec->q_type == Element::bf16);
+  CHECK((spec->causal && spec->left == 1023 && spec->keys() == 4096 && spec->key_heads() == 8));
+  CHECK(to_string(parse_spec("window=7,0").value()) == "b=1 h=1 n=512 d=128 causal window=7,0");
+  CHECK(to_string(parse_spec("kv=1 h=1 nq=512").value()) == to_string(Spec{}));
+}
+
+TEST_CASE("what a text leaves out comes from the problem that it changes") {
+  const Spec from{.batch = 16, .heads = 16, .n = 8192, .causal = true};
+  CHECK(parse_spec("", from).value() == from);
+  CHECK(to_string(parse_spec("nq=1", from).value()) == "b=16 h=16 nq=1 nk=8192 d=128 causal");
+  CHECK(to_string(parse_spec("kv=32 n=64", from).value()) == "b=16 h=64 kv=32 n=64 d=128 causal");
+  CHECK(to_string(parse_spec("lens_k=5,70,0", from).value()) == "b=3 h=16 nq=8192 nk=70 d=128 causal lens_k=5,70,0");
+}
+
+TEST_CASE("every problem is the one that its text says") {
+  std::mt19937 random(1);
+  const auto below = [&](unsigned end) { return static_cast<int>(random() % end); };
+  for (int i = 0; i < 2000; ++i) {
+    Spec spec{.batch = 1 + below(3), .heads = 1, .n = 1 + below(100), .d = 1 + below(300)};
+    if (below(2)) spec.heads = 2 * (spec.kv_heads = 1 + below(4));
+    if (below(2)) spec.n_k = spec.n + 1 + below(9);
+    spec.causal = below(2);
+    if (below(2)) spec.left = below(9);
+    if (below(2) && !spec.causal) spec.right = 1 + below(9);
+    if (below(2)) spec.softmax_scale = 1.0f / static_cast<float>(1 + below(1000));
+    if (below(2)) spec.softcap = 0.1f * static_cast<float>(1 + below(1000));
+    spec.alibi = below(2);
+    spec.sink = below(2);
+    for (Element* type : {&spec.q_type, &spec.kv_type, &spec.o_type}) *type = static_cast<Element>(below(3));
+    if (below(2)) spec.layout = Layout::bnhd;
+    if (below(2)) spec.pad = 8;
+    if (below(2)) {
+      spec.lens_q.count = spec.batch;
+      for (int k = 0; k < spec.batch; ++k) spec.lens_q.of[k] = below(static_cast<unsigned>(spec.n) + 1);
+    }
+    const std::string text = to_string(spec);
+    INFO(text);
+    const auto parsed = parse_spec(text);
+    REQUIRE(parsed);
+    REQUIRE(*parsed == spec);
+  }
+}
+
+TEST_CASE("a malformed problem is refused by its word, with what that could have been") {
+  const std::pair<const char*, std::vector<const char*>> wrong[] = {
+      {"heads=4", {"'heads'", "h="}},
+      {"causl", {"'causl'", "Did you mean causal?"}},
+      {"bf61", {"'bf61'", "Did you mean bf16?"}},
+      {"h", {"h takes a whole number from 1 on", "h=..."}},
+      {"h=", {"h takes", "''"}},
+      {"h=0", {"'0' is not"}},
+      {"h=-1", {"'-1' is not"}},
+      {"h=4x", {"'4x' is not"}},
+      {"nk=99999999999", {"nk takes", "99999999999"}},
+      {"causal=1", {"causal stands alone"}},
+      {"n=4 n=5", {"n is said twice"}},
+      {"n=4 nk=5", {"nq and nk"}},
+      {"window=5", {"window takes", "1023,0"}},
+      {"window=5,-2", {"window takes"}},
+      {"causal window=5,7", {"window=5,0"}},
+      {"types=fp16,fp16", {"types takes", "e4m3,e4m3,bf16"}},
+      {"types=fp16,fp17,fp16", {"types takes"}},
+      {"scale=0", {"scale takes a number above 0"}},
+      {"scale=nan", {"scale takes"}},
+      {"layout=hbnd", {"bhnd or bnhd", "'hbnd'"}},
+      {"h=6 kv=4", {"h=6", "kv=4", "multiple"}},
+      {"b=2 lens_q=1,2,3", {"3 lengths", "b=2"}},
+      {"n=8 lens_q=9", {"9 is more than n=8"}},
+      {"lens_q=1,,2", {"lens_q takes"}},
+  };
+  for (const auto& [text, parts] : wrong) {
+    INFO(text);
+    const auto spec = parse_spec(text);
+    REQUIRE_FALSE(spec);
+    CHECK(spec.error().code == ExitCode::usage);
+    for (const char* part : parts) CHECK_THAT(spec.error().message, Contains(part));
+  }
+}
+
+TEST_CASE("each type's numbers are those that its bits say, and each number goes to the nearest of them") {
+  for (const ElementInfo& of : all_elements()) {
+    INFO(of.name);
+    std::array<std::byte, 8> memory{};
+    // All numbers of a small type come back, and their middles go to the even one.
+    if (of.bytes <= 2) {
+      double before = -std::numeric_limits<double>::infinity();
+      for (uint32_t bits = 0; bits < (of.has_nan ? 1u << (of.bytes * 8 - 1) : 128u); ++bits) {
+        std::memcpy(memory.data(), &bits, of.bytes);
+        const double value = of.to(memory.data());
+        if (!std::isfinite(value)) continue;
+        REQUIRE(value > before);
+        REQUIRE(rounded(of.element, value) == value);
+        REQUIRE(rounded(of.element, -value) == -value);
+        if (std::isfinite(before)) {
+          const double middle = (before + value) / 2, down = std::nextafter(middle, before),
+                       up = std::nextafter(middle, value);
+          // to_f16 takes floats; f32 holds all of these but for bf16's own range.
+          if (double(float(down)) == down) REQUIRE(rounded(of.element, down) == before);
+          REQUIRE(rounded(of.element, middle) == (bits % 2 == 0 ? value : before));
+          if (double(float(up)) == up) REQUIRE(rounded(of.element, up) == value);
+        }
+        before = value;
+      }
+      CHECK(before == of.largest);
+    }
+    CHECK(rounded(of.element, 1) == 1);
+    CHECK(rounded(of.element, 1 + of.eps) == 1 + of.eps);
+    poison(of.element, memory);
+    CHECK(is_poison(of.element, memory.data()));
+    CHECK(is_nan(of.element, memory.data()) == of.has_nan);
+    CHECK_FALSE(first_not_poison(of.element, memory));
+    of.from(std::numeric_limits<double>::quiet_NaN(), memory.data());
+    CHECK_FALSE(is_poison(of.element, memory.data()));  // no arithmetic makes it
+    CHECK(first_not_poison(of.element, memory) == 0u);
+    CHECK(std::isnan(of.to(memory.data())) == of.has_nan);
+  }
+  CHECK(rounded(Element::e4m3, 1000) == 448);
+  CHECK(rounded(Element::s8, -1000) == -128);
+  CHECK(rounded(Element::bf16, 3.0e38) == Approx(3.0e38).epsilon(0.01));
+  CHECK(std::isinf(rounded(Element::bf16, 3.4e38)));
+}
