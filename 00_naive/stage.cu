@@ -25,12 +25,11 @@ const ladder::Registration registration({
     .min_sm = 75,
     .needs = "nothing special",
     .resources = {{.sm = 80, .registers = 56, .spill_bytes = 0}, {.sm = 90, .registers = 56, .spill_bytes = 0}},
-    .variants = {ladder::make_variant(
-        {}, 0, run, reinterpret_cast<const void*>(scores), predict,
-        {.label = "1x1, 8 warps",
-         .accepts = {.features = ladder::CAUSAL, .min_d = 1, .max_d = 256},
-         .workspace_bytes = workspace_bytes,
-         .stores_scores = true})},
+    .variants = {ladder::make_variant({}, 0, run, reinterpret_cast<const void*>(scores), predict,
+                                      {.label = "1x1, 8 warps",
+                                       .accepts = {.features = ladder::CAUSAL, .min_d = 1, .max_d = 256},
+                                       .workspace_bytes = workspace_bytes,
+                                       .stores_scores = true})},
 });
 
 }  // namespace

@@ -106,9 +106,7 @@ class Launch {
   }
 
   // The first block of a cluster that is run, in ascending order.
-  uint64_t first_block(uint64_t number) const {
-    return (chosen_.empty() ? number : chosen_[number]) * config_.cluster;
-  }
+  uint64_t first_block(uint64_t number) const { return (chosen_.empty() ? number : chosen_[number]) * config_.cluster; }
 
   // Clusters are claimed in ascending order, and those below a failed one are finished: the reports do not depend on
   // the number of workers.

@@ -63,9 +63,8 @@ Result<Ceiling> Ceiling::create(std::string_view name, std::string_view dtype) {
   }
   const int sm = major * 10 + minor;
   if (done && (sm < loop.least_sm || sm > loop.most_sm)) {
-    return failure(ExitCode::cannot_run_here,
-                   fmt::format("the {} ceiling is of sm_{}{}", name, loop.least_sm,
-                               loop.most_sm > loop.least_sm ? " and newer" : " alone"));
+    return failure(ExitCode::cannot_run_here, fmt::format("the {} ceiling is of sm_{}{}", name, loop.least_sm,
+                                                          loop.most_sm > loop.least_sm ? " and newer" : " alone"));
   }
   state->blocks = processors * loop.blocks_per_sm;
   if (done) done = state->check(cudaMalloc(&state->sums, sizeof(float) * state->blocks * loop.threads), "cudaMalloc");

@@ -23,8 +23,10 @@ inline __device__ float random_normal(uint32_t& counter) {
 
 // The instructions' operands for 128 accumulators and what comes after them.
 #define TEN(t) "%" #t "0, %" #t "1, %" #t "2, %" #t "3, %" #t "4, %" #t "5, %" #t "6, %" #t "7, %" #t "8, %" #t "9, "
-#define WGMMA_TEXT TEN() TEN(1) TEN(2) TEN(3) TEN(4) TEN(5) TEN(6) TEN(7) TEN(8) TEN(9) TEN(10) TEN(11) \
-                   "%120, %121, %122, %123, %124, %125, %126, %127"
+#define WGMMA_TEXT                                                       \
+  TEN()                                                                  \
+  TEN(1) TEN(2) TEN(3) TEN(4) TEN(5) TEN(6) TEN(7) TEN(8) TEN(9) TEN(10) \
+      TEN(11) "%120, %121, %122, %123, %124, %125, %126, %127"
 #define TILE(t) "+f"(c[t][0]), "+f"(c[t][1]), "+f"(c[t][2]), "+f"(c[t][3])
 #define TILES(t) TILE(t), TILE(t + 1), TILE(t + 2), TILE(t + 3), TILE(t + 4), TILE(t + 5), TILE(t + 6), TILE(t + 7)
 #define WGMMA_D TILES(0), TILES(8), TILES(16), TILES(24)
@@ -33,19 +35,19 @@ inline __device__ float random_normal(uint32_t& counter) {
 // says of operands of 16 bits that they are not transposed.
 #define OPERANDS(KIND, DEPTH, TAIL_SS, TAIL_RS)                                                                      \
   static constexpr int K = DEPTH;                                                                                    \
-  static __device__ void mma(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {                        \
+  static __device__ void mma(float(&c)[4], const uint32_t(&a)[4], const uint32_t(&b)[2]) {                           \
     asm volatile("mma.sync.aligned.m16n8k" #DEPTH ".row.col.f32." KIND "." KIND                                      \
                  ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                              \
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                                    \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));                                \
   }                                                                                                                  \
-  static __device__ void wgmma(float (&c)[32][4], uint64_t a, uint64_t b) {                                          \
+  static __device__ void wgmma(float(&c)[32][4], uint64_t a, uint64_t b) {                                           \
     asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %130, 0;\nwgmma.mma_async.sync.aligned.m64n256k" #DEPTH       \
                  ".f32." KIND "." KIND " {" WGMMA_TEXT "}, %128, %129, add, 1, 1" TAIL_SS ";\n}"                     \
                  : WGMMA_D                                                                                           \
                  : "l"(a), "l"(b), "r"(1));                                                                          \
   }                                                                                                                  \
-  static __device__ void wgmma(float (&c)[32][4], const uint32_t (&a)[4], uint64_t b) {                              \
+  static __device__ void wgmma(float(&c)[32][4], const uint32_t(&a)[4], uint64_t b) {                                \
     asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %133, 0;\nwgmma.mma_async.sync.aligned.m64n256k" #DEPTH       \
                  ".f32." KIND "." KIND " {" WGMMA_TEXT "}, {%128, %129, %130, %131}, %132, add, 1, 1" TAIL_RS ";\n}" \
                  : WGMMA_D                                                                                           \
@@ -138,8 +140,14 @@ __global__ void __launch_bounds__(WARPS * 32, 1) mma_sync_loop(float* sums) {
 
 template <class Type>
 constexpr Loop mma_sync(const char* dtype) {
-  return {"mma_sync", dtype, Type::LEAST_SM, ANY, 1, WARPS * 32,
-          2.0 * 16 * 8 * Type::K * M_TILES * N_TILES * OPERAND_SETS * ITERATIONS * WARPS, 0,
+  return {"mma_sync",
+          dtype,
+          Type::LEAST_SM,
+          ANY,
+          1,
+          WARPS * 32,
+          2.0 * 16 * 8 * Type::K * M_TILES * N_TILES * OPERAND_SETS * ITERATIONS * WARPS,
+          0,
           [](int blocks, const std::byte*, float* sums) { mma_sync_loop<Type><<<blocks, WARPS * 32>>>(sums); }};
 }
 
@@ -185,8 +193,14 @@ __global__ void __launch_bounds__(WARPGROUPS * 128, 1) wgmma_loop(float* sums) {
 
 template <class Type, bool A_IN_REGISTERS>
 constexpr Loop wgmma(const char* dtype) {
-  return {A_IN_REGISTERS ? "wgmma_rs" : "wgmma", dtype, 90, 90, 1, WARPGROUPS * 128,
-          2.0 * 64 * WGMMA_N * Type::K * WARPGROUPS * WGMMA_REPEATS * PANEL_SLICES * WGMMA_ITERATIONS, 0,
+  return {A_IN_REGISTERS ? "wgmma_rs" : "wgmma",
+          dtype,
+          90,
+          90,
+          1,
+          WARPGROUPS * 128,
+          2.0 * 64 * WGMMA_N * Type::K * WARPGROUPS * WGMMA_REPEATS * PANEL_SLICES * WGMMA_ITERATIONS,
+          0,
           [](int blocks, const std::byte*, float* sums) {
             wgmma_loop<Type, A_IN_REGISTERS><<<blocks, WARPGROUPS * 128, WGMMA_SMEM_BYTES>>>(sums);
           }};

@@ -131,7 +131,8 @@ OwnWork own_work(const Variant& variant, const Shape& shape) {
 }
 
 bool is_needed(std::string_view ceiling, std::span<const Entry> entries) {
-  return can_bound(ceiling) || std::ranges::any_of(entries, [&](const Entry& entry) { return entry.own.loop == ceiling; });
+  return can_bound(ceiling) ||
+         std::ranges::any_of(entries, [&](const Entry& entry) { return entry.own.loop == ceiling; });
 }
 
 std::optional<size_t> previous_entry(std::span<const Entry> entries, size_t which) {

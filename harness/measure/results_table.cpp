@@ -57,8 +57,7 @@ std::string results_table(std::span<const ResultRow> rows, std::span<const Resul
                           size_t columns, const Versus* versus) {
   std::string text;
   for (auto row = rows.begin(); row != rows.end();) {
-    const auto end =
-        std::find_if(row, rows.end(), [&](const ResultRow& other) { return !same_table(other, *row); });
+    const auto end = std::find_if(row, rows.end(), [&](const ResultRow& other) { return !same_table(other, *row); });
     // The most rounds of the group are those of the protocol; a contestant timed alone has fewer.
     ResultRow heading = *row;
     for (auto it = row; it != end; ++it) heading.rounds = std::max(heading.rounds, it->rounds);

@@ -122,13 +122,13 @@ void print_traffic(std::FILE* out, const Variant& variant, const CheckResult& re
   if (counts.gmem_bytes_reduced > 0) add("global memory, added to", &Counts::gmem_bytes_reduced);
   const auto both = [](const Counts& both_ways) { return both_ways.gmem_bytes_read + both_ways.gmem_bytes_written; };
   table.add({"  both", variant.predict ? grouped(both(variant.predict(result.shape))) : "", grouped(both(counts)),
-             result_before ? grouped(both(counted(*result_before))) : "",
-             grouped(static_cast<uint64_t>(io.bytes))});
+             result_before ? grouped(both(counted(*result_before))) : "", grouped(static_cast<uint64_t>(io.bytes))});
   table.add({"shared memory, wavefronts x 128", "", grouped(shared(result)),
              result_before ? grouped(shared(*result_before)) : "", ""});
-  fmt::print(out, "{}{}\n", table.text(out),
-             wrapped(fmt::format("IO model: {} bytes per head. It has no caches, and neither has the emulator.", io.text),
-                     out));
+  fmt::print(
+      out, "{}{}\n", table.text(out),
+      wrapped(fmt::format("IO model: {} bytes per head. It has no caches, and neither has the emulator.", io.text),
+              out));
 }
 
 void print_sites(std::FILE* out, const emulator::Counters& counters) {

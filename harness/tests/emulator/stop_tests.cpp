@@ -164,7 +164,7 @@ TEST_CASE("the first and the last slice of a grid, and one between them", "[emul
   CHECK(run(dim3(2, 4), 8) == Blocks{1, 0, 0, 0, 0, 0, 0, 1});
   CHECK(run(dim3(2, 4), 2) == Blocks(8, 1));
   CHECK(run(dim3(2, 4), 1) == Blocks(8, 1));
-  CHECK(run(dim3(2, 4), 3) == Blocks{1, 1, 1, 0, 0, 1, 1, 1});   // of 2 2/3 blocks
+  CHECK(run(dim3(2, 4), 3) == Blocks{1, 1, 1, 0, 0, 1, 1, 1});  // of 2 2/3 blocks
   CHECK(run(dim3(2, 4), 5, 2) == Blocks{1, 1, 0, 1, 1, 0, 1, 1});
   CHECK(run(dim3(2, 4), 99) == Blocks{1, 0, 0, 0, 0, 0, 0, 1});  // one block each
   CHECK(run(dim3(1, 1), 99, 5) == Blocks{1});

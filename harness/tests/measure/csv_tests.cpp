@@ -95,7 +95,8 @@ struct TemporaryDirectory {
 TEST_CASE("the columns are those of the contract") {
   CHECK(csv_header() ==
         "stage,kind,gpu,sm,driver,cuda,clock_mhz,power_w,batch,heads,n,d,causal,dtype,problem,inputs,regime,rounds,"
-        "ms_median,ms_p20,ms_p80,tflops,flop_per_clk_sm,pct_ceiling,previous,vs_previous,vs_previous_lo,vs_previous_hi,verdict,"
+        "ms_median,ms_p20,ms_p80,tflops,flop_per_clk_sm,pct_ceiling,previous,vs_previous,vs_previous_lo,vs_previous_hi,"
+        "verdict,"
         "vs_fa2,"
         "vs_fa2_lo,vs_fa2_hi,max_err,registers,spill_bytes,smem_bytes,heat,version,source,commit,date");
 }
@@ -158,7 +159,8 @@ TEST_CASE("a file from before a column was added is read, and grows it when rows
     return text.erase(at, part.size());
   };
   std::string old = file_of({stage_row()});
-  for (const char* part : {"previous,", "92_quicker,", "heat,version,", "2,pytorch 2.11,", "problem,"}) old = without(old, part);
+  for (const char* part : {"previous,", "92_quicker,", "heat,version,", "2,pytorch 2.11,", "problem,"})
+    old = without(old, part);
   old.erase(old.find(",,normal"), 1);
   const auto rows = read(old);
   REQUIRE(rows);
