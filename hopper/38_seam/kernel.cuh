@@ -1,6 +1,6 @@
 // 38_seam: what lies between two tiles of queries runs under products: sums and the next tile's place under the last PV,
 //          O's way out under the next QK.
-// Before:  in 37 sums, a barrier, O's way out, divisions, zeros and the next QK come one after another: 5000 clocks from
+// Before:  in 36 and 37 sums, a barrier, O's way out, divisions, zeros and the next QK come one by one: 5400 clocks from
 //          a tile's last weights to the next one's first, as long as two tiles of keys.
 // Tile:    128x128, 8 warps: two warpgroups of 64 queries, and a third that copies.  Shared: 192 KiB and 96 B.
 //          Needs d = 128, n % BR == 0, BR == BC, sm_90a.
@@ -29,8 +29,8 @@ struct Config {
   static constexpr uint32_t SMEM_BYTES = 2 * (BR + STAGES * BC) * ROW_BYTES + (4 * STAGES + 4) * 8;  // and mbarriers
 };
 
-// Which queries next, and which keys they see. A head is `shares` of work, and a cluster takes every so manieth of all
-// heads' one after another. A share is a pair of tiles of queries, or under a mask two: a head's longest and its
+// Which queries next, and which keys they see. A head is `shares` of work, and clusters take those of all heads by
+// turns (c, c + clusters, ...). A share is a pair of tiles of queries, or under a mask two: a head's longest and its
 // shortest, its second longest and its second shortest ..., two by two equally long. A pair begins at an even tile; its
 // second one may lie outside: it reads zeros and stores nothing.
 template <int BLOCKS, bool CAUSAL>

@@ -57,7 +57,7 @@ const ladder::Registration registration({
     .idea = "What lies between two tiles of queries runs under products: sums and the next tile's place under the last "
             "PV, O's way out under the next QK.",
     .limit =
-        "Between a tile's last weights and the next one's first pass 5000 clocks, by the SM's own clock: sums, a "
+        "From a tile's last weights to the next one's first it takes 5400 clocks, by the SM's own clock: sums, a "
         "barrier, O's way out, divisions, zeros and a QK, one after another. That is as long as two tiles of keys.",
     .prediction = "In turns, over 37: causal 1.02 at n = 1024 and 1.04 at n = 512; dense 1.01 at both; the same at n = "
                   "8192 (a trial, alone, had 1.01 to 1.04, 1.04, 1.00, 1.00 and 0.99 to 1.00). No count changes.",
