@@ -23,10 +23,11 @@ inline __device__ float random_normal(uint32_t& counter) {
 
 // The instructions' operands for 128 accumulators and what comes after them.
 #define TEN(t) "%" #t "0, %" #t "1, %" #t "2, %" #t "3, %" #t "4, %" #t "5, %" #t "6, %" #t "7, %" #t "8, %" #t "9, "
-#define WGMMA_TEXT                                                       \
-  TEN()                                                                  \
-  TEN(1) TEN(2) TEN(3) TEN(4) TEN(5) TEN(6) TEN(7) TEN(8) TEN(9) TEN(10) \
-      TEN(11) "%120, %121, %122, %123, %124, %125, %126, %127"
+// clang-format off
+#define WGMMA_TEXT                                                     \
+  TEN() TEN(1) TEN(2) TEN(3) TEN(4) TEN(5) TEN(6) TEN(7) TEN(8) TEN(9) \
+  TEN(10) TEN(11) "%120, %121, %122, %123, %124, %125, %126, %127"
+// clang-format on
 #define TILE(t) "+f"(c[t][0]), "+f"(c[t][1]), "+f"(c[t][2]), "+f"(c[t][3])
 #define TILES(t) TILE(t), TILE(t + 1), TILE(t + 2), TILE(t + 3), TILE(t + 4), TILE(t + 5), TILE(t + 6), TILE(t + 7)
 #define WGMMA_D TILES(0), TILES(8), TILES(16), TILES(24)
