@@ -13,6 +13,6 @@ CLAIM("copies go on under the products as before") {
 }
 
 CLAIM("fewer multiplications and additions in the machine code") {
-  const auto sum = [](const Stage& stage) { return in_machine_code(stage, "FMUL") + in_machine_code(stage, "FADD"); };
+  const auto sum = [](const Rung& rung) { return in_machine_code(rung, "FMUL") + in_machine_code(rung, "FADD"); };
   CHECK(sum(rung()) < sum(previous()));
 }

@@ -45,7 +45,7 @@ Result<ExitCode> run_verb(const Options& options) {
 }
 
 Result<ExitCode> run(const std::vector<std::string>& arguments) {
-  const auto options = parse_options(arguments, stages());
+  const auto options = parse_options(arguments, rungs());
   if (!options) return tl::make_unexpected(options.error());
   return run_verb(*options);
 }

@@ -10,14 +10,14 @@ namespace ladder {
 namespace {
 
 struct OnGpu {
-  std::string stage, label;
+  std::string rung, label;
   GpuLaunch run;
   const void* kernel;
 };
 
 struct Registry {
-  std::vector<Stage> stages;
-  std::vector<OnGpu> on_gpu;  // until the stages are asked for: static objects are made in any order
+  std::vector<Rung> rungs;
+  std::vector<OnGpu> on_gpu;  // until the rungs are asked for: static objects are made in any order
   bool ordered = true;
 };
 
@@ -27,7 +27,7 @@ Registry& registry() {
 }
 
 // All builds describe a variant in the same words, so equal labels are the same variant.
-void join(Stage& known, Stage& added) {
+void join(Rung& known, Rung& added) {
   for (Variant& variant : added.variants) {
     const auto same = std::ranges::find(known.variants, variant.label, &Variant::label);
     if (same == known.variants.end()) {
@@ -39,31 +39,31 @@ void join(Stage& known, Stage& added) {
   }
 }
 
-// The tree of stages, in which each one hangs below its previous.
+// The tree of rungs, in which each one hangs below its previous.
 class Tree {
  public:
-  explicit Tree(std::vector<Stage> stages) : stages_(std::move(stages)) {
-    std::ranges::sort(stages_, {}, &Stage::name);
-    for (Stage& stage : stages_) {
-      const bool known = std::ranges::find(stages_, stage.previous, &Stage::name) != stages_.end();
-      below_[known ? stage.previous : std::string_view()].push_back(&stage);
+  explicit Tree(std::vector<Rung> rungs) : rungs_(std::move(rungs)) {
+    std::ranges::sort(rungs_, {}, &Rung::name);
+    for (Rung& rung : rungs_) {
+      const bool known = std::ranges::find(rungs_, rung.previous, &Rung::name) != rungs_.end();
+      below_[known ? rung.previous : std::string_view()].push_back(&rung);
     }
   }
 
-  // Depth first, the deepest branch last. Stages in a circle hang below nothing, and come behind all others.
-  std::vector<Stage> in_order() {
+  // Depth first, the deepest branch last. Rungs in a circle hang below nothing, and come behind all others.
+  std::vector<Rung> in_order() {
     append_below({});
-    for (Stage& stage : stages_) {
-      if (!stage.name.empty()) append(stage);
+    for (Rung& rung : rungs_) {
+      if (!rung.name.empty()) append(rung);
     }
     return std::move(ordered_);
   }
 
  private:
-  size_t depth(const Stage& stage) const {
+  size_t depth(const Rung& rung) const {
     size_t deepest = 0;
-    if (const auto below = below_.find(stage.name); below != below_.end()) {
-      for (const Stage* next : below->second) deepest = std::max(deepest, depth(*next));
+    if (const auto below = below_.find(rung.name); below != below_.end()) {
+      for (const Rung* next : below->second) deepest = std::max(deepest, depth(*next));
     }
     return deepest + 1;
   }
@@ -71,30 +71,30 @@ class Tree {
   void append_below(std::string_view name) {
     const auto below = below_.find(name);
     if (below == below_.end()) return;
-    std::ranges::stable_sort(below->second, {}, [&](const Stage* stage) { return depth(*stage); });
-    for (Stage* stage : below->second) {
-      const std::string_view its_name = stage->name;
-      append(*stage);
+    std::ranges::stable_sort(below->second, {}, [&](const Rung* rung) { return depth(*rung); });
+    for (Rung* rung : below->second) {
+      const std::string_view its_name = rung->name;
+      append(*rung);
       append_below(its_name);
     }
   }
 
-  void append(Stage& stage) {
-    ordered_.push_back(std::move(stage));
-    stage.name = {};
+  void append(Rung& rung) {
+    ordered_.push_back(std::move(rung));
+    rung.name = {};
   }
 
-  std::vector<Stage> stages_, ordered_;
-  std::map<std::string_view, std::vector<Stage*>> below_;
+  std::vector<Rung> rungs_, ordered_;
+  std::map<std::string_view, std::vector<Rung*>> below_;
 };
 
-// Where the build found it; a stage of a test's is nowhere.
-std::string directory_of(std::string_view stage) {
+// Where the build found it; a rung of a test's is nowhere.
+std::string directory_of(std::string_view rung) {
   for (const auto part : std::views::split(std::string_view(LADDER_STAGE_DIRECTORIES), ',')) {
     const std::string_view directory(part.begin(), part.end());
-    if (directory.substr(directory.rfind('/') + 1) == stage) return std::string(directory);
+    if (directory.substr(directory.rfind('/') + 1) == rung) return std::string(directory);
   }
-  return std::string(stage);
+  return std::string(rung);
 }
 
 std::string label_of(const Tile& tile) {
@@ -136,46 +136,46 @@ Start<gpu::Device>::Start(const GpuStart& half)
         return [half, params](gpu::Device& device) { half.start(half.run, device, params.bytes); };
       }) {}
 
-void register_on_gpu(const char* stage, const char* label, const Tile& tile, const GpuStart& run, const void* kernel) {
-  registry().on_gpu.push_back({stage, *label ? label : label_of(tile), run, kernel});
+void register_on_gpu(const char* rung, const char* label, const Tile& tile, const GpuStart& run, const void* kernel) {
+  registry().on_gpu.push_back({rung, *label ? label : label_of(tile), run, kernel});
 }
 
-const std::vector<Stage>& stages() {
+const std::vector<Rung>& rungs() {
   Registry& known = registry();
   for (const OnGpu& half : known.on_gpu) {
-    for (Stage& stage : known.stages) {
-      if (stage.name != half.stage) continue;
-      const auto variant = std::ranges::find(stage.variants, half.label, &Variant::label);
-      if (variant == stage.variants.end()) continue;
+    for (Rung& rung : known.rungs) {
+      if (rung.name != half.rung) continue;
+      const auto variant = std::ranges::find(rung.variants, half.label, &Variant::label);
+      if (variant == rung.variants.end()) continue;
       variant->on_gpu = half.run;
       variant->gpu_kernel = half.kernel;
     }
   }
   known.on_gpu.clear();
-  if (!known.ordered) known.stages = Tree(std::move(known.stages)).in_order();
+  if (!known.ordered) known.rungs = Tree(std::move(known.rungs)).in_order();
   known.ordered = true;
-  return known.stages;
+  return known.rungs;
 }
 
-const Stage* previous_of(const Stage& stage) {
-  const auto found = std::ranges::find(stages(), stage.previous, &Stage::name);
-  return found == stages().end() ? nullptr : &*found;
+const Rung* previous_of(const Rung& rung) {
+  const auto found = std::ranges::find(rungs(), rung.previous, &Rung::name);
+  return found == rungs().end() ? nullptr : &*found;
 }
 
-void forget_variants(const Stage& stage) {
-  const auto known = std::ranges::find(registry().stages, stage.name, &Stage::name);
-  if (known != registry().stages.end()) known->variants.clear();
+void forget_variants(const Rung& rung) {
+  const auto known = std::ranges::find(registry().rungs, rung.name, &Rung::name);
+  if (known != registry().rungs.end()) known->variants.clear();
 }
 
-Registration::Registration(Stage stage) {
+Registration::Registration(Rung rung) {
   Registry& known = registry();
-  const auto same = std::ranges::find(known.stages, stage.name, &Stage::name);
-  if (same != known.stages.end()) {
-    join(*same, stage);
+  const auto same = std::ranges::find(known.rungs, rung.name, &Rung::name);
+  if (same != known.rungs.end()) {
+    join(*same, rung);
     return;
   }
-  stage.directory = directory_of(stage.name);
-  known.stages.push_back(std::move(stage));
+  rung.directory = directory_of(rung.name);
+  known.rungs.push_back(std::move(rung));
   known.ordered = false;
 }
 

@@ -1,4 +1,4 @@
-// What a stage tells the harness about itself. A stage.cu fills one Stage and registers it. It is compiled several
+// What a rung tells the harness about itself. A stage.cu fills one Rung and registers it. It is compiled several
 // times, by the C++ compiler for the emulator and by nvcc, which hands over how a kernel is started on the GPU and nothing else
 // (stage_gpu.hpp); the registry joins what they register by name.
 #pragma once
@@ -22,7 +22,7 @@ namespace ladder {
 
 using Label = std::string;
 
-// The function of a stage that starts its kernels on one device, whatever parameters they take.
+// The function of a rung that starts its kernels on one device, whatever parameters they take.
 template <class Device>
 class Start {
  public:
@@ -58,9 +58,9 @@ constexpr Unset UNSET = Unset::zero;
 constexpr Unset UNSET = Unset::pattern;
 #endif
 
-// One compiled configuration of a stage's kernel. The first of a stage is its default, the others are ablations.
+// One compiled configuration of a rung's kernel. The first of a rung is its default, the others are ablations.
 struct Variant {
-  Label label = {};         // unique within the stage; from the tile, "64x128, 4 warps", if stage.cu gives none
+  Label label = {};         // unique within the rung; from the tile, "64x128, 4 warps", if stage.cu gives none
   std::string config = {};  // the kernel's Config as the compiler writes it, "Config<64, 128, 4>"; empty without one
   Tile tile = {};
   uint32_t smem_bytes = 0;  // dynamic shared memory per block, and what each of the n keys adds to it:
@@ -69,7 +69,7 @@ struct Variant {
   EmulatedLaunch on_emulator_zeroed = {};  // with Unset::zero
   GpuLaunch on_gpu = {};
   const void* gpu_kernel = nullptr;  // for cudaFuncGetAttributes: registers, local bytes
-  double conflict_ways = 0;          // of the worst ldmatrix or wmma.load line (8, 1); 0: the stage has none
+  double conflict_ways = 0;          // of the worst ldmatrix or wmma.load line (8, 1); 0: the rung has none
   std::function<Counts(const Shape&)> predict = {};  // expected counts, exact; but where the data decide,
   uint64_t shuffles_per_rescale = 0;  // the fewest shuffles, and each rescale of a warp makes so many more
 
@@ -83,11 +83,11 @@ struct Variant {
   uint64_t workspace_at(const Shape& shape) const { return workspace_bytes ? workspace_bytes(shape) : 0; }
 };
 
-struct Stage {
+struct Rung {
   std::string_view name;           // its directory: "03_kvpipe"
-  std::string_view previous = "";  // the stage whose idea it adds its own to, "02_swizzle"; none for the first alone
+  std::string_view previous = "";  // the rung whose idea it adds its own to, "02_swizzle"; none for the first alone
   std::string_view idea;           // one sentence
-  std::string_view limit;          // what limits the stage before, one sentence
+  std::string_view limit;          // what limits the rung before, one sentence
   std::string_view prediction;     // what we expected before measuring, with the reason
   int min_sm = 80;                 // oldest GPU whose instructions suffice
   int max_sm = 0;                  // newest one that has them; 0: every newer one has
@@ -111,21 +111,21 @@ struct Stage {
   }
 };
 
-// Every stage of this binary. A stage comes after the one that it names as its previous; of several that name the same
+// Every rung of this binary. A rung comes after the one that it names as its previous; of several that name the same
 // one, the one with the longest line of successors comes last, so that a branch stands beside what it branches from.
-const std::vector<Stage>& stages();
+const std::vector<Rung>& rungs();
 
-// The stage that `stage` names as its previous; null for the first.
-const Stage* previous_of(const Stage& stage);
+// The rung that `rung` names as its previous; null for the first.
+const Rung* previous_of(const Rung& rung);
 
-// Adds a stage, or joins its variants with those that another build of the same stage.cu has registered. Made before
+// Adds a rung, or joins its variants with those that another build of the same stage.cu has registered. Made before
 // main.
 struct Registration {
-  explicit Registration(Stage stage);
+  explicit Registration(Rung rung);
 };
 
-// Takes a stage's variants away, so that those of another build of it, which registers next, stand alone.
-void forget_variants(const Stage& stage);
+// Takes a rung's variants away, so that those of another build of it, which registers next, stand alone.
+void forget_variants(const Rung& rung);
 
 // One Variant of a stage.cu's: `rest` is completed with what its tile and the launch function of the build say.
 Variant make_variant(Tile tile, uint32_t smem_bytes, EmulatedLaunch run, const void* kernel,

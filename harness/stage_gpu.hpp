@@ -24,7 +24,7 @@ struct Variant {
   bool stores_scores = false;
 };
 
-struct Stage {
+struct Rung {
   const char *name, *previous = "", *idea = "", *limit = "", *prediction = "";
   int min_sm = 80, max_sm = 0;
   const char* needs = "";
@@ -33,9 +33,9 @@ struct Stage {
 };
 
 struct Registration {
-  explicit Registration(const Stage& stage) {
-    for (const Variant& variant : stage.variants) {
-      register_on_gpu(stage.name, variant.label, variant.tile, variant.on_gpu, variant.gpu_kernel);
+  explicit Registration(const Rung& rung) {
+    for (const Variant& variant : rung.variants) {
+      register_on_gpu(rung.name, variant.label, variant.tile, variant.on_gpu, variant.gpu_kernel);
     }
   }
 };

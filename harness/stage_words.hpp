@@ -165,6 +165,6 @@ struct GpuStart {
 };
 
 // Hands the registry a variant of that half: its label in stage.cu, "" for its tile's.
-void register_on_gpu(const char* stage, const char* label, const Tile& tile, const GpuStart& run, const void* kernel);
+void register_on_gpu(const char* rung, const char* label, const Tile& tile, const GpuStart& run, const void* kernel);
 
 }  // namespace ladder

@@ -28,32 +28,32 @@ Status fits(double needed, double available, const Shape& shape, uint64_t worksp
 
 }  // namespace
 
-std::string gpus_of(const Stage& stage) {
-  if (stage.max_sm == 0) return fmt::format("sm_{} or newer", stage.min_sm);
-  return stage.max_sm == stage.min_sm ? fmt::format("sm_{} alone", stage.min_sm)
-                                      : fmt::format("sm_{} to sm_{}", stage.min_sm, stage.max_sm);
+std::string gpus_of(const Rung& rung) {
+  if (rung.max_sm == 0) return fmt::format("sm_{} or newer", rung.min_sm);
+  return rung.max_sm == rung.min_sm ? fmt::format("sm_{} alone", rung.min_sm)
+                                    : fmt::format("sm_{} to sm_{}", rung.min_sm, rung.max_sm);
 }
 
-Status runs_on(const Stage& stage, const Variant& variant, const Shape& shape, const GpuInfo& gpu) {
-  const std::string number(stage.name.substr(0, stage.name.find('_')));
+Status runs_on(const Rung& rung, const Variant& variant, const Shape& shape, const GpuInfo& gpu) {
+  const std::string number(rung.name.substr(0, rung.name.find('_')));
   const std::string here = fmt::format("\n  Here:  ./ladder check {} --on cpu      the same kernel, emulated", number);
-  if (gpu.sm < stage.min_sm) {
-    return failure(ExitCode::cannot_run_here, fmt::format("{} needs {} ({}); this is a {} (sm_{}).{}", stage.name,
-                                                          gpus_of(stage), stage.needs, gpu.name, gpu.sm, here));
+  if (gpu.sm < rung.min_sm) {
+    return failure(ExitCode::cannot_run_here, fmt::format("{} needs {} ({}); this is a {} (sm_{}).{}", rung.name,
+                                                          gpus_of(rung), rung.needs, gpu.name, gpu.sm, here));
   }
-  if (stage.max_sm != 0 && gpu.sm > stage.max_sm) {
+  if (rung.max_sm != 0 && gpu.sm > rung.max_sm) {
     return failure(
         ExitCode::cannot_run_here,
         fmt::format("{} needs instructions that newer GPUs than sm_{} do not have ({}); this is a {} (sm_{}).{}",
-                    stage.name, stage.max_sm, stage.needs, gpu.name, gpu.sm, here));
+                    rung.name, rung.max_sm, rung.needs, gpu.name, gpu.sm, here));
   }
-  if (auto status = fits_shared_memory(stage, variant, shape.n, gpu.smem_per_block, "this " + gpu.name); !status) {
+  if (auto status = fits_shared_memory(rung, variant, shape.n, gpu.smem_per_block, "this " + gpu.name); !status) {
     status.error().message += here;
     return status;
   }
   if (variant.on_gpu == nullptr) {
     return failure(ExitCode::cannot_run_here, fmt::format("{} ({}) was not compiled for the GPU in this build.{}",
-                                                          stage.name, variant.label, here));
+                                                          rung.name, variant.label, here));
   }
   return {};
 }

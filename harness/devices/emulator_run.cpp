@@ -108,13 +108,13 @@ void poison_workspace(std::span<std::byte> memory, const Problem& problem) {
 
 }  // namespace
 
-EmulatorRun run_on_emulator(const Stage& stage, const Variant& variant, const Problem& problem,
+EmulatorRun run_on_emulator(const Rung& rung, const Variant& variant, const Problem& problem,
                             const emulator::Options& options, Unset build) {
   const Shape launched = problem.launched();
   emulator::Options limits = options;
-  limits.sm = stage.min_sm;
-  // What the oldest GPU has that the stage is for; where a row takes it, a longer one may need a newer GPU.
-  if (variant.smem_bytes_per_key == 0) limits.smem_limit = emulator::max_shared_memory(stage.min_sm);
+  limits.sm = rung.min_sm;
+  // What the oldest GPU has that the rung is for; where a row takes it, a longer one may need a newer GPU.
+  if (variant.smem_bytes_per_key == 0) limits.smem_limit = emulator::max_shared_memory(rung.min_sm);
   if (problem.far_heads > 0) {
     const auto heads = static_cast<uint64_t>(problem.far_heads);
     if (limits.slices == 0) limits.slices = heads;

@@ -22,7 +22,7 @@ struct EmulatorRun {
 };
 
 // `build` says which of the variant's two emulated builds runs.
-EmulatorRun run_on_emulator(const Stage& stage, const Variant& variant, const Problem& problem,
+EmulatorRun run_on_emulator(const Rung& rung, const Variant& variant, const Problem& problem,
                             const emulator::Options& options = {}, Unset build = Unset::pattern);
 
 }  // namespace ladder

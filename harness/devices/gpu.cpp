@@ -264,7 +264,7 @@ struct GpuProblem::Buffers {
   using DeviceTensors = std::vector<DeviceTensor>;
   Shape shape;
   DeviceTensors inputs;
-  DeviceBuffer workspace;  // empty unless a stage needs it
+  DeviceBuffer workspace;  // empty unless a rung needs it
   std::vector<DeviceTensors> outputs;
 
   std::vector<const DeviceBuffer*> all() const {

@@ -116,7 +116,7 @@ class GpuProblem {
   // Milliseconds of back-to-back launches, between two CUDA events. Nothing but the launches happens between the two.
   Result<double> time_ms(const Variant& variant, std::span<const Launch> launches);
 
-  // An output as it is now: poison unless a stage that writes it has run.
+  // An output as it is now: poison unless a rung that writes it has run.
   Result<Tensor> read_output(std::string_view name, int output = 0) const;
   // The given rows of it, as one unit of rows.size() rows. One copy, whatever their number: quick enough to verify between
   // two timed groups.

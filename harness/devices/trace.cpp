@@ -45,7 +45,7 @@ std::vector<std::string> source_lines(std::string_view file) {
 
 }  // namespace
 
-std::string trace_document(const Stage& stage, const Variant& variant, const Shape& shape, const EmulatorRun& run) {
+std::string trace_document(const Rung& rung, const Variant& variant, const Shape& shape, const EmulatorRun& run) {
   std::vector<std::string> buffers, regions, sites, events;
   for (const auto& [name, bytes] : run.buffers) buffers.push_back(Json{{"buffer", name}, {"bytes", bytes}}.dump());
   for (const emulator::TraceRegion& region : run.trace_regions) {
@@ -63,7 +63,7 @@ std::string trace_document(const Stage& stage, const Variant& variant, const Sha
     events.push_back(text + "]");
   }
   const Json head{{"format", TRACE_FORMAT},
-                  {"stage", stage.name},
+                  {"stage", rung.name},
                   {"variant", variant.label},
                   {"batch", shape.batch},
                   {"heads", shape.heads},
@@ -75,7 +75,7 @@ std::string trace_document(const Stage& stage, const Variant& variant, const Sha
   text.pop_back();  // the brace, to go on
   text += fmt::format(",\n\"global\": {},\n\"shared\": {},\n\"sites\": {},\n\"events\": {}", by_lines(buffers),
                       by_lines(regions), by_lines(sites), by_lines(events, 16));
-  if (const auto lines = source_lines(fmt::format("{}/kernel.cuh", stage.directory)); !lines.empty()) {
+  if (const auto lines = source_lines(fmt::format("{}/kernel.cuh", rung.directory)); !lines.empty()) {
     text += fmt::format(",\n\"source\": {}", by_lines(lines));
   }
   return text + "\n}\n";

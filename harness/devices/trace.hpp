@@ -20,6 +20,6 @@ namespace ladder {
 //   "source"            the kernel's lines, where its file can be read
 inline constexpr std::string_view TRACE_FORMAT = "flash-ladder trace 1";
 
-std::string trace_document(const Stage& stage, const Variant& variant, const Shape& shape, const EmulatorRun& run);
+std::string trace_document(const Rung& rung, const Variant& variant, const Shape& shape, const EmulatorRun& run);
 
 }  // namespace ladder

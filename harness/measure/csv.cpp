@@ -123,7 +123,7 @@ Column causal() {
 const std::vector<Column>& columns() {
   using R = ResultRow;
   static const std::vector<Column> all{
-      text("stage", &R::stage),
+      text("stage", &R::rung),
       text("kind", &R::kind),
       text("gpu", &R::gpu),
       count("sm", [](R& row) -> int& { return row.sm; }),
@@ -298,7 +298,7 @@ void check_ceilings(const std::vector<ResultRow>& rows, const std::string& file,
     if (highest > 0 && row.tflops > highest) {
       status =
           failure(ExitCode::check_failed, fmt::format("{}:{}: {} claims {:g} TFLOPS, above this card's ceiling of {:g}",
-                                                      file, lines[i], row.stage, row.tflops, highest));
+                                                      file, lines[i], row.rung, row.tflops, highest));
     }
   }
 }
@@ -365,7 +365,7 @@ Status replace_file(const std::string& file, std::string_view text) {
 
 bool bounds(const ResultRow& ceiling, const ResultRow& row) {
   if (ceiling.kind != "ceiling" || ceiling.gpu != row.gpu || ceiling.dtype != row.dtype) return false;
-  const auto rule = rules().at("ceilings").find(ceiling.stage);
+  const auto rule = rules().at("ceilings").find(ceiling.rung);
   if (rule == rules().at("ceilings").end()) return false;
   return row.pct_ceiling || !rule->contains("before_sm") || (row.sm > 0 && row.sm < rule->at("before_sm"));
 }
@@ -441,7 +441,7 @@ Result<std::vector<ResultRow>> read_csv(std::istream& text, const std::string& f
       row.shape = *spec;
     }
     if (const auto [same, is_new] = known.emplace(identity(row), line_number); !is_new) {
-      return broken(fmt::format("repeats line {}: {}, the same measurement", same->second, row.stage));
+      return broken(fmt::format("repeats line {}: {}, the same measurement", same->second, row.rung));
     }
     rows.push_back(std::move(row));
     lines.push_back(line_number);

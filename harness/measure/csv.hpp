@@ -40,7 +40,7 @@ struct RunFacts {
 
 // One contestant at one shape in one regime. What was not measured or does not apply stays empty.
 struct ResultRow : RunFacts {
-  std::string stage;                // "03_kvpipe", "02_swizzle[64x32, 2 warps]", "fa2", "mma_sync"
+  std::string rung;                 // "03_kvpipe", "02_swizzle[64x32, 2 warps]", "fa2", "mma_sync"
   std::string kind;                 // stage, peer, ceiling
   std::optional<double> clock_mhz;  // of the SMs, counted on the card around each group
   std::optional<double> power_w;    // averaged over the row's own work, or nothing

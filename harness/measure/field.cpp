@@ -105,29 +105,28 @@ Result<Field> Field::create(const GpuInfo& gpu, std::shared_ptr<const Problem> p
   return field;
 }
 
-void Field::add(const Stage& stage, const Variant& variant) {
-  const std::string name = row_name(stage, variant);
-  for (const Status& able :
-       {supports(stage, variant, problem_->shape), runs_on(stage, variant, problem_->shape, gpu_)}) {
+void Field::add(const Rung& rung, const Variant& variant) {
+  const std::string name = row_name(rung, variant);
+  for (const Status& able : {supports(rung, variant, problem_->shape), runs_on(rung, variant, problem_->shape, gpu_)}) {
     if (able) continue;
     notes_.push_back(fmt::format("{}: not timed: {}", name, first_line(able.error().message)));
     if (!refusal_) refusal_ = able.error();
     return;
   }
-  const CheckResult checked = check_on_gpu(stage, variant, *problem_, *on_gpu_, {});
+  const CheckResult checked = check_on_gpu(rung, variant, *problem_, *on_gpu_, {});
   if (!checked.ok) {
     notes_.push_back(fmt::format("{}: not timed: wrong: {}", name,
                                  checked.failures.empty() ? "no reason given" : checked.failures.front().message));
     all_right_ = false;
     return;
   }
-  const Stage* const before = previous_of(stage);
+  const Rung* const before = previous_of(rung);
   Entry entry{.name = name,
               .kind = "stage",
               .flops = flops_of(problem_->shape),
-              .stage = std::string(stage.name),
+              .rung = std::string(rung.name),
               .variant = variant.label,
-              .is_default = variant.label == stage.variants.front().label,
+              .is_default = variant.label == rung.variants.front().label,
               .own = own_work(variant, problem_->shape),
               .previous = std::string(before ? before->name : ""),
               .max_err = checked.max_err,
@@ -200,7 +199,7 @@ Status Field::add_peers(PeerPool& pool, std::span<const std::string> only) {
   return {};
 }
 
-// Poisoned before a group and judged after it, as stages are. What the peer says of its time is held to ours, which holds
+// Poisoned before a group and judged after it, as rungs are. What the peer says of its time is held to ours, which holds
 // besides it the way to the peer and back.
 Contestant Field::make_contestant(const PeerInfo& info, const std::shared_ptr<Peer>& peer, double flops) const {
   Contestant contestant{.name = info.name, .time_ms = [peer, flops, info](int launches) {

@@ -40,7 +40,7 @@ class Field {
 
   // Checks the variant against the reference; a right one joins, and its timed groups are those of group.hpp. What
   // cannot run or is wrong becomes a note.
-  void add(const Stage& stage, const Variant& variant);
+  void add(const Rung& rung, const Variant& variant);
   void add_ceilings(bool thermometers);  // or those alone that bound a row
   // Takes the answers of peers that were asked to prepare this problem, and judges them: all, or those of these names.
   // Fails only when interrupted.
@@ -49,8 +49,8 @@ class Field {
   std::span<const Entry> entries() const { return entries_; }
   std::span<const Contestant> contestants() const { return contestants_; }
   const std::vector<std::string>& notes() const { return notes_; }
-  bool all_right() const { return all_right_; }                     // no stage was wrong
-  const std::optional<Error>& refusal() const { return refusal_; }  // why the first stage that cannot run cannot
+  bool all_right() const { return all_right_; }                     // no rung was wrong
+  const std::optional<Error>& refusal() const { return refusal_; }  // why the first rung that cannot run cannot
 
  private:
   Field(const GpuInfo& gpu, std::shared_ptr<const Problem> problem, std::shared_ptr<GpuProblem> on_gpu,

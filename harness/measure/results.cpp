@@ -76,8 +76,8 @@ std::vector<size_t> links_of(std::span<const Entry> entries, size_t which) {
   for (size_t i = 0; i < entries.size(); ++i) {
     const Entry& other = entries[i];
     if (entry.kind != "stage" || other.kind != "stage") continue;
-    const bool own_default = !entry.is_default && other.stage == entry.stage && other.is_default;
-    const bool same_tile = entry.is_default && other.stage == entry.previous && other.variant == entry.variant;
+    const bool own_default = !entry.is_default && other.rung == entry.rung && other.is_default;
+    const bool same_tile = entry.is_default && other.rung == entry.previous && other.variant == entry.variant;
     if ((own_default || same_tile) && std::ranges::find(links, i) == links.end()) links.push_back(i);
   }
   return links;
@@ -99,7 +99,7 @@ void add_clocks(ResultRow& row, const Entry& entry, const Timing& timing, int pr
 ResultRow make_row(const Entry& entry, const Timing& timing, const RunFacts& facts, int heat) {
   ResultRow row;
   static_cast<RunFacts&>(row) = facts;
-  row.stage = entry.name;
+  row.rung = entry.name;
   row.kind = entry.kind;
   row.heat = heat;
   row.version = entry.version;
@@ -118,9 +118,9 @@ ResultRow make_row(const Entry& entry, const Timing& timing, const RunFacts& fac
 
 }  // namespace
 
-std::string row_name(const Stage& stage, const Variant& variant) {
-  const bool is_default = variant.label == stage.variants.front().label;
-  return is_default ? std::string(stage.name) : fmt::format("{}[{}]", stage.name, variant.label);
+std::string row_name(const Rung& rung, const Variant& variant) {
+  const bool is_default = variant.label == rung.variants.front().label;
+  return is_default ? std::string(rung.name) : fmt::format("{}[{}]", rung.name, variant.label);
 }
 
 OwnWork own_work(const Variant& variant, const Shape& shape) {
@@ -140,7 +140,7 @@ std::optional<size_t> previous_entry(std::span<const Entry> entries, size_t whic
   if (entry.kind != "stage" || entry.previous.empty()) return {};
   for (size_t i = 0; i < entries.size(); ++i) {
     const Entry& other = entries[i];
-    if (other.kind != "stage" || other.stage != entry.previous) continue;
+    if (other.kind != "stage" || other.rung != entry.previous) continue;
     if (entry.is_default ? other.is_default : other.variant == entry.variant) return i;
   }
   return {};
@@ -225,9 +225,9 @@ Results evaluate(std::span<const Entry> entries, const HeatRun& heat, const RunF
   for (ResultRow& row : results.rows) {
     if (row.vs_previous) row.verdict = to_string(chosen[next++]);
   }
-  // Stages, peers, ceilings, each in the order of the entries.
+  // Rungs, peers, ceilings, each in the order of the entries.
   const auto rank = [&](const ResultRow& row) {
-    return std::pair(row.kind == "stage" ? 0 : row.kind == "peer" ? 1 : 2, named(entries, row.stage));
+    return std::pair(row.kind == "stage" ? 0 : row.kind == "peer" ? 1 : 2, named(entries, row.rung));
   };
   std::ranges::stable_sort(results.rows, {}, rank);
   return results;

@@ -12,7 +12,7 @@
 
 namespace ladder {
 
-// The loop of nothing but a stage's own work, by the beginning of its name, and how much of that a launch does: FLOPs that
+// The loop of nothing but a rung's own work, by the beginning of its name, and how much of that a launch does: FLOPs that
 // an instruction multiplies, or bytes.
 struct OwnWork {
   std::string loop = {};
@@ -25,20 +25,20 @@ OwnWork own_work(const Variant& variant, const Shape& shape);
 
 // A contestant as the results know it.
 struct Entry {
-  std::string name;                      // of its row: "02_swizzle", "02_swizzle[64x32, 2 warps]", "fa2", "mma_sync"
-  std::string kind;                      // stage, peer, ceiling
-  double flops = 0;                      // of one launch
-  std::string stage = {}, variant = {};  // of a stage: its name and the variant's label
-  bool is_default = false;               // the stage's default variant
-  OwnWork own = {};                      // of a stage
-  std::string previous = {};             // and the stage that it starts from, by name
-  std::string version = {};              // of a peer
+  std::string name;                     // of its row: "02_swizzle", "02_swizzle[64x32, 2 warps]", "fa2", "mma_sync"
+  std::string kind;                     // stage, peer, ceiling
+  double flops = 0;                     // of one launch
+  std::string rung = {}, variant = {};  // of a rung: its name and the variant's label
+  bool is_default = false;              // the rung's default variant
+  OwnWork own = {};                     // of a rung
+  std::string previous = {};            // and the rung that it starts from, by name
+  std::string version = {};             // of a peer
   std::optional<double> max_err = {};
   std::optional<int> registers = {}, spill_bytes = {}, smem_bytes = {};
 };
 
 // "02_swizzle" for the default variant, "02_swizzle[64x32, 2 warps]" for another.
-std::string row_name(const Stage& stage, const Variant& variant);
+std::string row_name(const Rung& rung, const Variant& variant);
 
 // Whether a ceiling bounds a row, by csv.hpp's rule or as the loop of its own work. The others are thermometers.
 bool is_needed(std::string_view ceiling, std::span<const Entry> entries);
@@ -49,7 +49,7 @@ bool is_needed(std::string_view ceiling, std::span<const Entry> entries);
 std::vector<Candidate> candidates(std::span<const Entry> entries, std::span<const double> launch_ms,
                                   std::string_view versus);
 
-// vs_previous pairs a stage's default variant with the default of the stage that it starts from, and any other variant
+// vs_previous pairs a rung's default variant with the default of the rung that it starts from, and any other variant
 // with the variant of the same label there: the same shape with and without the idea.
 std::optional<size_t> previous_entry(std::span<const Entry> entries, size_t which);
 
@@ -64,15 +64,15 @@ using Ratios =
     std::map<std::pair<size_t, size_t>, Estimate>;  // of entries: how much faster the first is than the second
 
 struct Results {
-  std::vector<ResultRow> rows;     // of those whose home this heat is and that have a result: stages, peers, ceilings
+  std::vector<ResultRow> rows;     // of those whose home this heat is and that have a result: rungs, peers, ceilings
   std::vector<std::string> notes;  // why the others have none, and what to know about these
   std::map<std::string, Speedup> over;  // of each row, its ratio over `versus`
   Ratios ratios;                        // over the links
-  bool ok = true;                       // false when a stage failed or a figure cannot be true
+  bool ok = true;                       // false when a rung failed or a figure cannot be true
 };
 
 // `previous` is the name of the row that vs_previous is taken over; without it in the heat there is no ratio. vs_fa2 pairs
-// with the peer "fa2". A stage is held to the loop of its own work, and who has none to those of csv.hpp's bounds(); a
+// with the peer "fa2". A rung is held to the loop of its own work, and who has none to those of csv.hpp's bounds(); a
 // rate above is reported and gets no row. The verdicts of a heat are chosen together.
 Results evaluate(std::span<const Entry> entries, const HeatRun& heat, const RunFacts& facts,
                  std::string_view versus = "fa2");

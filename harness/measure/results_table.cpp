@@ -42,7 +42,7 @@ std::string header(const ResultRow& row, bool recorded) {
 
 std::optional<Estimate> recorded_ratio(const ResultRow& row, std::span<const ResultRow> recorded) {
   for (const ResultRow& known : recorded) {
-    if (known.source == "measured" && known.stage == row.stage && same_table(known, row)) return known.vs_fa2;
+    if (known.source == "measured" && known.rung == row.rung && same_table(known, row)) return known.vs_fa2;
   }
   return {};
 }
@@ -70,7 +70,7 @@ std::string results_table(std::span<const ResultRow> rows, std::span<const Resul
     for (; row != end; ++row) {
       std::string vs_fa2 = row->vs_fa2 ? to_string(*row->vs_fa2) : "-";
       if (versus) {
-        const auto ratio = versus->ratios.find(row->stage);
+        const auto ratio = versus->ratios.find(row->rung);
         vs_fa2 = ratio == versus->ratios.end() ? "-" : to_string(ratio->second.estimate);
       } else if (!row->vs_fa2 && row->kind == "stage") {
         if (const auto ratio = recorded_ratio(*row, recorded)) {
@@ -80,7 +80,7 @@ std::string results_table(std::span<const ResultRow> rows, std::span<const Resul
       }
       std::optional<double> spread;
       if (row->ms_median && row->ms_p20 && row->ms_p80) spread = 100 * (*row->ms_p80 - *row->ms_p20) / *row->ms_median;
-      table.add({row->stage, fmt::format("{:.1f}", row->tflops), cell(row->ms_median, "{:.4g}"),
+      table.add({row->rung, fmt::format("{:.1f}", row->tflops), cell(row->ms_median, "{:.4g}"),
                  cell(spread, "{:.1f} %"), cell(row->pct_ceiling, "{:.1f} %"),
                  row->vs_previous ? to_string(*row->vs_previous) : "-", row->verdict, vs_fa2,
                  cell(row->clock_mhz, "{:.0f}"), cell(row->power_w, "{:.0f}"), cell(row->flop_per_clk_sm, "{:.0f}"),
@@ -94,9 +94,9 @@ std::string results_table(std::span<const ResultRow> rows, std::span<const Resul
 
 std::string ablation_tables(std::span<const Entry> entries, std::span<const std::optional<double>> tflops,
                             const Ratios& ratios, size_t columns) {
-  const auto find = [&](const std::string& stage, const std::string& variant) -> std::optional<size_t> {
+  const auto find = [&](const std::string& rung, const std::string& variant) -> std::optional<size_t> {
     for (size_t i = 0; i < entries.size(); ++i) {
-      if (entries[i].kind == "stage" && entries[i].stage == stage && entries[i].variant == variant) return i;
+      if (entries[i].kind == "stage" && entries[i].rung == rung && entries[i].variant == variant) return i;
     }
     return {};
   };
@@ -112,19 +112,19 @@ std::string ablation_tables(std::span<const Entry> entries, std::span<const std:
   for (const Entry& entry : entries) {
     if (entry.kind == "stage" && entry.is_default) defaults.push_back(&entry);
   }
-  std::sort(defaults.begin(), defaults.end(), [](auto* a, auto* b) { return a->stage < b->stage; });
+  std::sort(defaults.begin(), defaults.end(), [](auto* a, auto* b) { return a->rung < b->rung; });
 
   std::string text;
   std::set<size_t> shown;  // entries that stand in a square
   for (const Entry* own : defaults) {
     const auto from_which =
-        std::find_if(defaults.begin(), defaults.end(), [&](auto* other) { return other->stage == own->previous; });
+        std::find_if(defaults.begin(), defaults.end(), [&](auto* other) { return other->rung == own->previous; });
     if (from_which == defaults.end()) continue;
-    const std::string &before = own->previous, &stage = own->stage;
-    // Labels that both stages have: the old default first, the new one last.
+    const std::string &before = own->previous, &rung = own->rung;
+    // Labels that both rungs have: the old default first, the new one last.
     std::vector<std::string> shared;
     for (const Entry& entry : entries) {
-      if (entry.kind == "stage" && entry.stage == stage && find(before, entry.variant)) shared.push_back(entry.variant);
+      if (entry.kind == "stage" && entry.rung == rung && find(before, entry.variant)) shared.push_back(entry.variant);
     }
     std::stable_sort(shared.begin(), shared.end(), [&](const std::string& a, const std::string& b) {
       const auto place = [&](const std::string& label) {
@@ -134,13 +134,12 @@ std::string ablation_tables(std::span<const Entry> entries, std::span<const std:
     });
     if (shared.size() < 2) continue;
     const std::string &from = shared.front(), &to = shared.back();
-    const size_t corners[2][2] = {{*find(before, from), *find(before, to)}, {*find(stage, from), *find(stage, to)}};
+    const size_t corners[2][2] = {{*find(before, from), *find(before, to)}, {*find(rung, from), *find(rung, to)}};
     for (const auto& line : corners) shown.insert(std::begin(line), std::end(line));
-    text +=
-        fmt::format("{}{} apart from its tile shape (TFLOPS; ratios are paired)\n", text.empty() ? "" : "\n", stage);
+    text += fmt::format("{}{} apart from its tile shape (TFLOPS; ratios are paired)\n", text.empty() ? "" : "\n", rung);
     Table table({"<", from, to, "shape alone"});
     table.add({before, rate(corners[0][0]), rate(corners[0][1]), ratio(corners[0][1], corners[0][0])});
-    table.add({stage, rate(corners[1][0]), rate(corners[1][1]), ratio(corners[1][1], corners[1][0])});
+    table.add({rung, rate(corners[1][0]), rate(corners[1][1]), ratio(corners[1][1], corners[1][0])});
     table.add({"idea alone", ratio(corners[1][0], corners[0][0]), ratio(corners[1][1], corners[0][1]),
                "both: " + ratio(corners[1][1], corners[0][0])});
     text += table.text(columns);
@@ -151,9 +150,9 @@ std::string ablation_tables(std::span<const Entry> entries, std::span<const std:
   for (size_t i = 0; i < entries.size(); ++i) {
     const Entry& entry = entries[i];
     if (entry.kind != "stage" || entry.is_default || shown.contains(i)) continue;
-    const auto own = std::find_if(defaults.begin(), defaults.end(), [&](auto* d) { return d->stage == entry.stage; });
+    const auto own = std::find_if(defaults.begin(), defaults.end(), [&](auto* d) { return d->rung == entry.rung; });
     if (own == defaults.end()) continue;
-    others.add({entry.name, rate(i), ratio(i, static_cast<size_t>(*own - entries.data())), entry.stage});
+    others.add({entry.name, rate(i), ratio(i, static_cast<size_t>(*own - entries.data())), entry.rung});
     any = true;
   }
   if (any) text += (text.empty() ? "" : "\n") + others.text(columns);

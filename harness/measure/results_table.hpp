@@ -9,7 +9,7 @@
 
 namespace ladder {
 
-// Rows in the order given, under a header for each run of rows that share card, problem and regime. A stage without
+// Rows in the order given, under a header for each run of rows that share card, problem and regime. A rung without
 // a ratio to FA2 shows that of `recorded`, marked. Recorded rows themselves are printed with `are_recorded`.
 // `columns` is the width to fit to, as Table::text takes it. With the ratios over another contestant than fa2, these.
 struct Versus {
@@ -19,8 +19,8 @@ struct Versus {
 std::string results_table(std::span<const ResultRow> rows, std::span<const ResultRow> recorded = {},
                           bool are_recorded = false, size_t columns = 0, const Versus* versus = nullptr);
 
-// For each pair of neighbouring stages with two variant labels in common, the 2 x 2 table that separates the idea from the
-// tile shape, and for each remaining variant its ratio to its stage's default. Empty when there is neither.
+// For each pair of neighbouring rungs with two variant labels in common, the 2 x 2 table that separates the idea from the
+// tile shape, and for each remaining variant its ratio to its rung's default. Empty when there is neither.
 // Rates are of the entries, nothing where one was not timed.
 std::string ablation_tables(std::span<const Entry> entries, std::span<const std::optional<double>> tflops,
                             const Ratios& ratios, size_t columns = 0);

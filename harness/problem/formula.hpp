@@ -1,4 +1,4 @@
-// What the ladder computes. A problem is one of these, a Spec says which and of what size; a stage's variants say which of
+// What the ladder computes. A problem is one of these, a Spec says which and of what size; a rung's variants say which of
 // them they solve. One file of formulas/ each.
 #pragma once
 #include <cstdint>

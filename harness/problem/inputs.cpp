@@ -51,7 +51,7 @@ struct QKV {
   std::vector<f16> Q, K, V;
 };
 
-constexpr int FAVOURED_KEYS = 16;  // the keys that hold each row's maximum: within the last (first) tile of any stage
+constexpr int FAVOURED_KEYS = 16;  // the keys that hold each row's maximum: within the last (first) tile of any rung
 
 // splitmix64, a hash good enough to be a random stream when it is fed consecutive numbers.
 uint64_t hash(uint64_t x) {

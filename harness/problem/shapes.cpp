@@ -89,7 +89,7 @@ std::string elements_of(Element q, Element kv, Element o) {
 
 }  // namespace
 
-Status fits_shared_memory(const Stage& stage, const Variant& variant, int n, size_t available, const std::string& who) {
+Status fits_shared_memory(const Rung& rung, const Variant& variant, int n, size_t available, const std::string& who) {
   const uint64_t needed = variant.smem_at(n);
   if (needed <= available) return {};
   std::string what, largest;
@@ -101,7 +101,7 @@ Status fits_shared_memory(const Stage& stage, const Variant& variant, int n, siz
   return failure(ExitCode::cannot_run_here,
                  fmt::format("{} ({}) needs {:.1f} KiB of shared memory per block{}; {} has {} "
                              "KiB.{}",
-                             stage.name, variant.label, needed / 1024.0, what, who, available / 1024, largest));
+                             rung.name, variant.label, needed / 1024.0, what, who, available / 1024, largest));
 }
 
 uint32_t needs(const Spec& spec) {
@@ -124,7 +124,7 @@ bool takes(const Variant& variant, const Spec& spec) {
   return lacking(variant, spec) == 0 && whole_tiles(variant, spec) && variant.smem_at(spec.keys()) <= MOST_SMEM;
 }
 
-Status supports(const Stage& stage, const Variant& variant, const Spec& spec) {
+Status supports(const Rung& rung, const Variant& variant, const Spec& spec) {
   const uint32_t lacks = lacking(variant, spec);
   const Accepts& accepts = variant.accepts;
   std::vector<std::string> reasons;
@@ -147,21 +147,20 @@ Status supports(const Stage& stage, const Variant& variant, const Spec& spec) {
   }
   if (!whole_tiles(variant, spec)) reasons.push_back(of_whole_tiles(variant, spec));
   if (reasons.empty())
-    return fits_shared_memory(stage, variant, spec.keys(), MOST_SMEM, "the largest GPU, emulated here,");
+    return fits_shared_memory(rung, variant, spec.keys(), MOST_SMEM, "the largest GPU, emulated here,");
   std::vector<std::string_view> able;
-  for (const Stage& other : stages()) {
+  for (const Rung& other : rungs()) {
     if (std::ranges::any_of(other.variants, [&](const Variant& each) { return lacking(each, spec) == 0; })) {
       able.push_back(other.name);
     }
   }
   const std::string last = reasons.back();
   reasons.pop_back();
-  return failure(
-      ExitCode::usage,
-      fmt::format("{} {}{}{}.{}", stage.name, fmt::join(reasons, ", "), reasons.empty() ? "" : ", and ", last,
-                  lacks == 0     ? ""
-                  : able.empty() ? "\n  No stage does all of that."
-                                 : fmt::format("\n  Stages that can: {}", fmt::join(able, ", "))));
+  return failure(ExitCode::usage,
+                 fmt::format("{} {}{}{}.{}", rung.name, fmt::join(reasons, ", "), reasons.empty() ? "" : ", and ", last,
+                             lacks == 0     ? ""
+                             : able.empty() ? "\n  No stage does all of that."
+                                            : fmt::format("\n  Stages that can: {}", fmt::join(able, ", "))));
 }
 
 }  // namespace ladder

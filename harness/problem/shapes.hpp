@@ -1,4 +1,4 @@
-// Which problems a stage takes.
+// Which problems a rung takes.
 #pragma once
 #include <span>
 #include <string>
@@ -25,13 +25,13 @@ uint32_t needs(const Spec& spec);
 std::vector<std::string_view> names_of(uint32_t features);
 
 // Success, or all that the variant lacks to solve the problem in one sentence, with the nearest N that it can and the
-// stages that do it: usage, or cannot_run_here when no GPU, emulated or not, has the shared memory for it.
-Status supports(const Stage& stage, const Variant& variant, const Spec& spec);
+// rungs that do it: usage, or cannot_run_here when no GPU, emulated or not, has the shared memory for it.
+Status supports(const Rung& rung, const Variant& variant, const Spec& spec);
 // The same in a word.
 bool takes(const Variant& variant, const Spec& spec);
 
 // Success, or how much shared memory per block the variant needs at n keys and that `who` has `available` bytes of it
 // (cannot_run_here).
-Status fits_shared_memory(const Stage& stage, const Variant& variant, int n, size_t available, const std::string& who);
+Status fits_shared_memory(const Rung& rung, const Variant& variant, int n, size_t available, const std::string& who);
 
 }  // namespace ladder

@@ -35,13 +35,13 @@ constexpr const char* LEGEND =
     "the card. Of a ceiling that multiplies no matrices, TFLOPS are 1e12 results (ex2) or bytes (l2_read, "
     "dram_read) per second.\n";
 
-// Success when some stage can solve some shape, or why the first one cannot.
+// Success when some rung can solve some shape, or why the first one cannot.
 Status any_supported(const Options& options) {
   Status first;
   for (const Shape& shape : bench_shapes(options)) {
-    for (const Stage* stage : options.stages) {
-      for (const Variant& variant : stage->variants) {
-        const Status able = supports(*stage, variant, shape);
+    for (const Rung* rung : options.rungs) {
+      for (const Variant& variant : rung->variants) {
+        const Status able = supports(*rung, variant, shape);
         if (able) return {};
         if (first) first = able;
         if (!options.ablate) break;
@@ -63,7 +63,7 @@ class Bench {
         resumed_(std::move(resumed)),
         protocol_(protocol_of(options)),
         peers_(peer_commands(options)) {
-    std::stable_sort(stages_.begin(), stages_.end(), [](auto* a, auto* b) { return a->name < b->name; });
+    std::stable_sort(rungs_.begin(), rungs_.end(), [](auto* a, auto* b) { return a->name < b->name; });
     for (const std::string& note : machine_.notes()) say_once(note);
   }
 
@@ -90,11 +90,11 @@ class Bench {
   }
 
  private:
-  // The field of one problem. Without room for what some stages need as a workspace, the others run without them.
+  // The field of one problem. Without room for what some rungs need as a workspace, the others run without them.
   Result<Field> make_field(const std::shared_ptr<const Problem>& problem) {
     const Shape& shape = problem->shape;
     uint64_t workspace = 0;
-    for (const Stage* stage : stages_) workspace = std::max(workspace, stage->workspace_at(shape));
+    for (const Rung* rung : rungs_) workspace = std::max(workspace, rung->workspace_at(shape));
     Result<Field> field = Field::create(gpu_, problem, workspace);
     std::optional<Error> no_room;
     if (!field && workspace > 0 && field.error().code == ExitCode::cannot_run_here) {
@@ -102,15 +102,15 @@ class Bench {
       field = Field::create(gpu_, problem, 0);
     }
     if (!field) return field;
-    for (const Stage* stage : stages_) {
-      if (no_room && stage->workspace_at(shape) > 0) {
-        say_once(fmt::format("{}: not timed: {}", stage->name, no_room->message));
+    for (const Rung* rung : rungs_) {
+      if (no_room && rung->workspace_at(shape) > 0) {
+        say_once(fmt::format("{}: not timed: {}", rung->name, no_room->message));
         if (!refusal_) refusal_ = no_room;
         continue;
       }
-      for (const Variant& variant : stage->variants) {
+      for (const Variant& variant : rung->variants) {
         if (interrupted()) break;
-        field->add(*stage, variant);
+        field->add(*rung, variant);
         if (!options_.ablate) break;
       }
     }
@@ -132,14 +132,14 @@ class Bench {
     }
     Result<Field> field = make_field(problem);
     if (!field) return tl::make_unexpected(field.error());
-    if (interrupted()) return interruption();  // before all stages were checked
-    const bool any_stage = !field->entries().empty();
+    if (interrupted()) return interruption();  // before all rungs were checked
+    const bool any_rung = !field->entries().empty();
     if (const Status added = field->add_peers(peers_); !added) return added;
-    if (any_stage) field->add_ceilings(!options_.stages_named);  // a heat of their own, beside the whole ladder
+    if (any_rung) field->add_ceilings(!options_.rungs_named);  // a heat of their own, beside the whole ladder
     if (!refusal_) refusal_ = field->refusal();
     all_right_ = all_right_ && field->all_right();
     for (const std::string& note : field->notes()) say_once(note);
-    if (!any_stage) {
+    if (!any_rung) {
       tell(shape);
       return {};
     }
@@ -161,7 +161,7 @@ class Bench {
   // Whether this bench, interrupted, has recorded the entry already.
   bool has_row(const Entry& entry, const RunFacts& facts) const {
     return std::ranges::any_of(resumed_, [&](const ResultRow& row) {
-      return row.stage == entry.name && row.kind == entry.kind && row.same_measurement(facts) &&
+      return row.rung == entry.name && row.kind == entry.kind && row.same_measurement(facts) &&
              row.commit == facts.commit;
     });
   }
@@ -221,7 +221,7 @@ class Bench {
           HeatRun{.number = number++, .own = planned.own, .all = planned.all(), .timings = std::move(*timings)});
       const Results results = evaluate(entries, run, facts, options_.versus);
       for (size_t i = 0; i < entries.size(); ++i) {
-        const auto row = std::ranges::find(results.rows, entries[i].name, &ResultRow::stage);
+        const auto row = std::ranges::find(results.rows, entries[i].name, &ResultRow::rung);
         if (row != results.rows.end()) rates[i] = row->tflops;
       }
       ratios.insert(results.ratios.begin(), results.ratios.end());
@@ -343,7 +343,7 @@ class Bench {
   std::vector<ResultRow> resumed_;  // what the file holds of an interrupted bench
   Protocol protocol_;
   PeerPool peers_;
-  std::vector<const Stage*> stages_ = options_.stages;
+  std::vector<const Rung*> rungs_ = options_.rungs;
   std::vector<ResultRow> rows_;
   std::vector<std::string> notes_;
   std::set<std::string> said_;
@@ -402,23 +402,23 @@ std::string recorded_table(std::span<const ResultRow> recorded, const Options& o
   for (const Shape& shape : shapes) {
     for (const ResultRow& row : recorded) {
       const bool asked =
-          row.kind != "stage" || std::any_of(options.stages.begin(), options.stages.end(), [&](const Stage* stage) {
-            return row.stage == stage->name || (options.ablate && row.stage.starts_with(stage->name));
+          row.kind != "stage" || std::any_of(options.rungs.begin(), options.rungs.end(), [&](const Rung* rung) {
+            return row.rung == rung->name || (options.ablate && row.rung.starts_with(rung->name));
           });
       const bool regime = row.regime == to_string(protocol_of(options).regime);
       if (row.shape == shape && row.source == "measured" && asked && regime) rows.push_back(row);
     }
   }
-  // Peers and ceilings say something beside a stage of their own run.
+  // Peers and ceilings say something beside a rung of their own run.
   std::vector<ResultRow> runs = rows;
   std::erase_if(runs, [](const ResultRow& row) { return row.kind != "stage"; });
   std::erase_if(rows, [&](const ResultRow& row) {
     return std::ranges::none_of(runs, [&](const ResultRow& run) { return run.same_measurement(row); });
   });
   if (rows.empty()) {
-    const bool one = options.stages.size() == 1;
+    const bool one = options.rungs.size() == 1;
     return fmt::format("docs/results has no recorded figures {}for {}{}.\n",
-                       one ? fmt::format("of {} ", options.stages.front()->name) : "", to_string(shapes.front()),
+                       one ? fmt::format("of {} ", options.rungs.front()->name) : "", to_string(shapes.front()),
                        shapes.size() > 1 ? " and the other shapes" : "");
   }
   return results_table(rows, {}, true, columns) + (columns > 0 ? wrapped(LEGEND, columns) : LEGEND);

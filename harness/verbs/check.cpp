@@ -26,7 +26,7 @@ Result<Subjects> fitting(const CheckRequest& request, std::vector<std::string>& 
   for (const Subject& subject : request.subjects) {
     Status status;
     for (const Spec& shape : request.emulator_shapes(subject.variant->accepts)) {
-      if (status) status = supports(*subject.stage, *subject.variant, shape);
+      if (status) status = supports(*subject.rung, *subject.variant, shape);
     }
     if (status) {
       able.push_back(subject);
@@ -40,14 +40,14 @@ Result<Subjects> fitting(const CheckRequest& request, std::vector<std::string>& 
   return able;
 }
 
-// Which subjects this GPU can run. A stage that was named and cannot run is an error, another one a note.
+// Which subjects this GPU can run. A rung that was named and cannot run is an error, another one a note.
 Result<Subjects> runnable(const CheckRequest& request, const GpuInfo& gpu, const Subjects& subjects,
                           std::vector<std::string>& notes) {
   Subjects able;
   for (const Subject& subject : subjects) {
     const std::vector<Spec> shapes = request.gpu_shapes(subject.variant->accepts);
     const Spec& longest = *std::ranges::max_element(shapes, {}, &Spec::n);
-    const Status status = runs_on(*subject.stage, *subject.variant, longest, gpu);
+    const Status status = runs_on(*subject.rung, *subject.variant, longest, gpu);
     if (status) {
       able.push_back(subject);
     } else if (request.on == Where::gpu && request.named) {
@@ -110,14 +110,14 @@ CheckRequest check_request(const Options& options) {
                        .emulator_shapes = [=](const Accepts& own) { return shapes_for(options, EMULATOR_SHAPE, &own); },
                        .gpu_shapes = [=](const Accepts& own) { return shapes_for(options, GPU_CHECK_SHAPE, &own); },
                        .on = options.on,
-                       .named = options.stages_named,
+                       .named = options.rungs_named,
                        .out = table_stream(options),
                        .json = options.json};
-  for (const Stage* stage : options.stages) {
-    for (const Variant& variant : stage->variants) {
+  for (const Rung* rung : options.rungs) {
+    for (const Variant& variant : rung->variants) {
       request.subjects.push_back(
-          {stage, &variant,
-           options.ablate ? fmt::format("{} ({})", stage->name, variant.label) : std::string(stage->name)});
+          {rung, &variant,
+           options.ablate ? fmt::format("{} ({})", rung->name, variant.label) : std::string(rung->name)});
       if (!options.ablate) break;
     }
   }
@@ -138,8 +138,8 @@ Result<ExitCode> check(const CheckRequest& request) {
   std::erase_if(report.lines, [](const CheckLine& line) { return line.results.empty(); });
   // In the ladder's order, the two machines' lines of a variant beside each other.
   std::ranges::stable_sort(report.lines, {}, [](const CheckLine& line) {
-    const auto stage = std::ranges::find(stages(), line.results.front().stage, &Stage::name);
-    return std::pair(stage - stages().begin(), line.name);
+    const auto rung = std::ranges::find(rungs(), line.results.front().rung, &Rung::name);
+    return std::pair(rung - rungs().begin(), line.name);
   });
   if (report.lines.empty() && !judge.lost) {
     return interrupted() ? Result<ExitCode>(ExitCode::interrupted)

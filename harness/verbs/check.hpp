@@ -1,4 +1,4 @@
-// ladder check: every stage against every input set, on the emulator and on the GPU.
+// ladder check: every rung against every input set, on the emulator and on the GPU.
 #pragma once
 #include <cstdio>
 #include <functional>

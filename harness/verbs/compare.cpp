@@ -25,12 +25,12 @@
 namespace ladder {
 namespace {
 
-// A variant of a stage, or a peer.
+// A variant of a rung, or a peer.
 struct Side {
-  const Stage* stage = nullptr;
+  const Rung* rung = nullptr;
   const Variant* variant = nullptr;
   std::string peer = {};
-  std::string name() const { return stage ? row_name(*stage, *variant) : peer; }
+  std::string name() const { return rung ? row_name(*rung, *variant) : peer; }
 };
 
 std::vector<std::string_view> lines_of(std::string_view text) {
@@ -43,8 +43,8 @@ std::vector<std::string_view> lines_of(std::string_view text) {
   return lines;
 }
 
-std::string kernel_text(const Stage& stage) {
-  std::ifstream file(std::string(LADDER_SOURCE_DIR) + "/" + stage.directory + "/kernel.cuh");
+std::string kernel_text(const Rung& rung) {
+  std::ifstream file(std::string(LADDER_SOURCE_DIR) + "/" + rung.directory + "/kernel.cuh");
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
@@ -76,7 +76,7 @@ class SideBySide {
                                  "  Here:  --json FILE    what the emulator counted for both",
                                  cause));
     }
-    if (sides_[0].stage && sides_[1].stage) {
+    if (sides_[0].rung && sides_[1].rung) {
       print_source();
       if (const Status emulated = emulate(); !emulated) return tl::make_unexpected(emulated.error());
     }
@@ -99,14 +99,14 @@ class SideBySide {
  private:
   void print_source() const {
     for (int i = 0; i < 2; ++i) {
-      fmt::print(out_, "{}  {} ({})\n{}\n", i == 0 ? "A" : "B", sides_[i].stage->name, sides_[i].variant->label,
-                 indented(sides_[i].stage->idea, out_));
+      fmt::print(out_, "{}  {} ({})\n{}\n", i == 0 ? "A" : "B", sides_[i].rung->name, sides_[i].variant->label,
+                 indented(sides_[i].rung->idea, out_));
     }
-    if (sides_[0].stage == sides_[1].stage) {
+    if (sides_[0].rung == sides_[1].rung) {
       fmt::print(out_, "The same kernel.cuh with other parameters.\n");
       return;
     }
-    const std::string before = kernel_text(*sides_[0].stage), after = kernel_text(*sides_[1].stage);
+    const std::string before = kernel_text(*sides_[0].rung), after = kernel_text(*sides_[1].rung);
     if (before.empty() || after.empty()) return;
     fmt::print(out_, "kernel.cuh: {} changed lines of {}.\n", changed_lines(before, after), lines_of(after).size());
   }
@@ -124,7 +124,7 @@ class SideBySide {
   Status emulate() {
     const Shape shape = emulator_shape();
     for (const Side& side : sides_) {
-      if (const Status able = supports(*side.stage, *side.variant, shape); !able) return able;
+      if (const Status able = supports(*side.rung, *side.variant, shape); !able) return able;
       if (const Status fits = fits_host_memory(shape, side.variant->workspace_at(shape)); !fits) return fits;
     }
     const InputKind kind = options_.inputs.empty() ? InputKind::normal : options_.inputs.front();
@@ -135,13 +135,13 @@ class SideBySide {
       for (const Side& side : sides_) {
         if (interrupted()) return {};
         progress.step(side.name() + ", emulated", 1);
-        results.push_back(check_on_emulator(*side.stage, *side.variant, problem));
+        results.push_back(check_on_emulator(*side.rung, *side.variant, problem));
         results.back().output = {};
       }
     }
     fmt::print(out_, "\nOn the emulator, {}, {} inputs\n", to_string(shape), to_string(kind));
     // Which variants they are stands above the table, and two long names would not fit beside each other.
-    Table table({"<", fmt::format("A {}", sides_[0].stage->name), fmt::format("B {}", sides_[1].stage->name), "B / A"});
+    Table table({"<", fmt::format("A {}", sides_[0].rung->name), fmt::format("B {}", sides_[1].rung->name), "B / A"});
     const CheckResult &a = results[0], &b = results[1];
     table.add({"verdict", verdict_word(a.ok, out_), verdict_word(b.ok, out_), ""});
     table.add({"max error", fmt::format("{:.1e}", a.max_err), fmt::format("{:.1e}", b.max_err), ""});
@@ -178,7 +178,7 @@ class SideBySide {
   Status time(const GpuInfo& gpu) {
     const InputKind kind = options_.inputs.empty() ? InputKind::normal : options_.inputs.front();
     RealMachine real(gpu.pci_bus_id);
-    PeerPool peers(sides_[0].stage && sides_[1].stage ? std::vector<PeerCommand>{} : peer_commands(options_));
+    PeerPool peers(sides_[0].rung && sides_[1].rung ? std::vector<PeerCommand>{} : peer_commands(options_));
     std::vector<ResultRow> rows;
     nlohmann::ordered_json document = nlohmann::ordered_json::array();
     for (const Shape& shape : bench_shapes(options_)) {
@@ -191,7 +191,7 @@ class SideBySide {
   Status time(const GpuInfo& gpu, RealMachine& real, PeerPool& peers, const Shape& shape, InputKind kind,
               std::vector<ResultRow>& rows, nlohmann::ordered_json& document) {
     uint64_t workspace = 0;
-    for (const Side& side : sides_) workspace = std::max(workspace, side.stage ? side.variant->workspace_at(shape) : 0);
+    for (const Side& side : sides_) workspace = std::max(workspace, side.rung ? side.variant->workspace_at(shape) : 0);
     for (const Status& fits : {fits_gpu_memory(shape, workspace, gpu), fits_host_memory(shape, 0)}) {
       if (!fits) return fits;
     }
@@ -200,7 +200,7 @@ class SideBySide {
     Result<Field> field = Field::create(gpu, problem, workspace);
     if (!field) return tl::make_unexpected(field.error());
     for (const Side& side : sides_) {
-      if (side.stage) field->add(*side.stage, *side.variant);
+      if (side.rung) field->add(*side.rung, *side.variant);
     }
     if (field->refusal()) return tl::make_unexpected(*field->refusal());
     if (const Status added = add_peers(*field, peers); !added) return added;
@@ -237,7 +237,7 @@ class SideBySide {
     const auto speedup = results.over.find(b);
     for (const ResultRow& row : results.rows) {
       document.push_back(to_json(row));
-      if (row.stage != b || speedup == results.over.end()) continue;
+      if (row.rung != b || speedup == results.over.end()) continue;
       const Estimate& ratio = speedup->second.estimate;
       document.back()["over"] = {{"stage", a}, {"ratio", ratio.value}, {"lo", ratio.lo}, {"hi", ratio.hi}};
     }
@@ -265,7 +265,7 @@ class SideBySide {
   Status add_peers(Field& field, PeerPool& peers) const {
     std::vector<std::string> wanted;
     for (const Side& side : sides_) {
-      if (!side.stage) wanted.push_back(side.peer);
+      if (!side.rung) wanted.push_back(side.peer);
     }
     if (wanted.empty()) return {};
     if (const Status added = field.add_peers(peers, wanted); !added) return added;
@@ -281,7 +281,7 @@ class SideBySide {
   void print_resources(int n) const {
     Table table({"<", "registers", "spill bytes", "?shared KiB", "blocks per SM"});
     for (const Side& side : sides_) {
-      if (!side.stage) continue;
+      if (!side.rung) continue;
       const Result<KernelResources> resources = gpu_resources(*side.variant, n);
       if (!resources) continue;
       table.add({side.name(), std::to_string(resources->registers), std::to_string(resources->local_bytes),
@@ -316,18 +316,18 @@ class SideBySide {
 
 }  // namespace
 
-Result<const Variant*> find_variant(const Stage& stage, std::string_view label) {
-  if (label.empty()) return &stage.variants.front();
+Result<const Variant*> find_variant(const Rung& rung, std::string_view label) {
+  if (label.empty()) return &rung.variants.front();
   std::vector<const Variant*> matches;
   std::vector<std::string> labels;
-  for (const Variant& variant : stage.variants) {
+  for (const Variant& variant : rung.variants) {
     if (variant.label == label) return &variant;
     if (variant.label.starts_with(label)) matches.push_back(&variant);
     labels.push_back(variant.label);
   }
   if (matches.size() == 1) return matches.front();
   return failure(ExitCode::usage,
-                 fmt::format("{} has {} variant '{}'.\n  There are: {}", stage.name,
+                 fmt::format("{} has {} variant '{}'.\n  There are: {}", rung.name,
                              matches.empty() ? "no" : "more than one", label, fmt::join(labels, "; ")));
 }
 
@@ -359,7 +359,7 @@ int changed_lines(std::string_view before, std::string_view after) {
 std::string recorded_speedup(std::span<const ResultRow> recorded, std::string_view a, std::string_view b,
                              const Shape& shape) {
   const auto matches = [&](const ResultRow& row, std::string_view name) {
-    return row.stage == name && row.kind != "ceiling" && row.shape == shape && row.regime == "turns" &&
+    return row.rung == name && row.kind != "ceiling" && row.shape == shape && row.regime == "turns" &&
            row.source == "measured" && row.is_plain();
   };
   // "02_swizzle" and "[64x32, 2 warps]"
@@ -367,16 +367,16 @@ std::string recorded_speedup(std::span<const ResultRow> recorded, std::string_vi
     const size_t label = std::min(name.find('['), name.size());
     return std::pair{std::string_view(name).substr(0, label), std::string_view(name).substr(label)};
   };
-  // Whether b's vs_previous is over a. Files from before the column `previous` took the same variant of the last stage
+  // Whether b's vs_previous is over a. Files from before the column `previous` took the same variant of the last rung
   // before b's.
   const auto follows = [&](const ResultRow& row_a, const ResultRow& row_b) {
-    if (!row_b.previous.empty()) return row_b.previous == row_a.stage;
-    const auto [stage_a, label_a] = split(row_a.stage);
-    const auto [stage_b, label_b] = split(row_b.stage);
-    if (label_a != label_b || stage_a >= stage_b) return false;
+    if (!row_b.previous.empty()) return row_b.previous == row_a.rung;
+    const auto [rung_a, label_a] = split(row_a.rung);
+    const auto [rung_b, label_b] = split(row_b.rung);
+    if (label_a != label_b || rung_a >= rung_b) return false;
     for (const ResultRow& row : recorded) {
-      const std::string_view stage = split(row.stage).first;
-      if (row.gpu == row_b.gpu && matches(row, row.stage) && stage_a < stage && stage < stage_b) return false;
+      const std::string_view rung = split(row.rung).first;
+      if (row.gpu == row_b.gpu && matches(row, row.rung) && rung_a < rung && rung < rung_b) return false;
     }
     return true;
   };
@@ -396,13 +396,13 @@ Result<ExitCode> compare_verb(const Options& options) {
   Side sides[2] = {};
   for (size_t i = 0; i < 2; ++i) {
     const std::string label = i < options.variants.size() ? options.variants[i] : "";
-    if (!options.stages[i]) {
+    if (!options.rungs[i]) {
       sides[i].peer = label;
       continue;
     }
-    const Result<const Variant*> variant = find_variant(*options.stages[i], label);
+    const Result<const Variant*> variant = find_variant(*options.rungs[i], label);
     if (!variant) return tl::make_unexpected(variant.error());
-    sides[i] = {options.stages[i], *variant};
+    sides[i] = {options.rungs[i], *variant};
   }
   if (sides[0].name() == sides[1].name()) {
     return failure(ExitCode::usage, fmt::format("compare takes two different kernels; both are {}.", sides[0].name()));

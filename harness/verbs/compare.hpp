@@ -13,7 +13,7 @@ namespace ladder {
 Result<ExitCode> compare_verb(const Options& options);
 
 // The variant whose label is `label` or the only one to begin with it ("64x32"); the default for "".
-Result<const Variant*> find_variant(const Stage& stage, std::string_view label);
+Result<const Variant*> find_variant(const Rung& rung, std::string_view label);
 
 // Lines that differ between two texts. Where they differ, the larger of the lines taken away and the lines put there.
 int changed_lines(std::string_view before, std::string_view after);

@@ -47,28 +47,28 @@ Json json_of(const Variant& variant) {
           {"conflict_ways", variant.conflict_ways}};
 }
 
-Json json_of(const Stage& stage, size_t order) {
+Json json_of(const Rung& rung, size_t order) {
   Json resources = Json::array(), variants = Json::array();
-  for (const ResourceBound& bound : stage.resources) {
+  for (const ResourceBound& bound : rung.resources) {
     resources.push_back({{"sm", bound.sm},
                          {"registers", bound.registers},
                          {"spill_bytes", bound.spill_bytes},
                          {"reason", bound.reason}});
   }
-  for (const Variant& variant : stage.variants) variants.push_back(json_of(variant));
-  return {{"stage", stage.name},
-          {"number", stage.number()},
-          {"word", stage.word()},
-          {"directory", stage.directory},
-          {"part", stage.part()},
-          {"part_title", title_of(stage.part())},
+  for (const Variant& variant : rung.variants) variants.push_back(json_of(variant));
+  return {{"stage", rung.name},
+          {"number", rung.number()},
+          {"word", rung.word()},
+          {"directory", rung.directory},
+          {"part", rung.part()},
+          {"part_title", title_of(rung.part())},
           {"order", order},
-          {"previous", stage.previous},
-          {"idea", stage.idea},
-          {"limit", stage.limit},
-          {"prediction", stage.prediction},
-          {"min_sm", stage.min_sm},
-          {"needs", stage.needs},
+          {"previous", rung.previous},
+          {"idea", rung.idea},
+          {"limit", rung.limit},
+          {"prediction", rung.prediction},
+          {"min_sm", rung.min_sm},
+          {"needs", rung.needs},
           {"resources", std::move(resources)},
           {"variants", std::move(variants)}};
 }
@@ -78,13 +78,13 @@ Json json_of(const Stage& stage, size_t order) {
 Result<ExitCode> describe_verb(const Options& options) {
   Json document = Json::array();
   Table table({"<part", "<stage", "<starts from", "<tile", "<takes", "?needs sm", "?<what for"});
-  for (const Stage& stage : stages()) {
-    const Variant& variant = stage.variants.front();
-    document.push_back(json_of(stage, document.size()));
+  for (const Rung& rung : rungs()) {
+    const Variant& variant = rung.variants.front();
+    document.push_back(json_of(rung, document.size()));
     std::vector<std::string_view> takes = names_of(variant.accepts.features);
     takes.insert(takes.begin(), "dense");
-    table.add({std::string(stage.part()), std::string(stage.name), std::string(stage.previous), variant.label,
-               fmt::format("{}", fmt::join(takes, ", ")), std::to_string(stage.min_sm), std::string(stage.needs)});
+    table.add({std::string(rung.part()), std::string(rung.name), std::string(rung.previous), variant.label,
+               fmt::format("{}", fmt::join(takes, ", ")), std::to_string(rung.min_sm), std::string(rung.needs)});
   }
   if (!options.json.empty()) {
     if (auto status = write_document(options.json, document); !status) return tl::make_unexpected(status.error());

@@ -24,9 +24,9 @@ namespace {
 
 constexpr uint64_t WAVEFRONT_BYTES = 128;  // 32 banks of 4 bytes
 
-// The stage that `stage` starts from, if it takes the shape.
-const Stage* stage_before(const Stage& stage, const Shape& shape) {
-  const Stage* const before = previous_of(stage);
+// The rung that `rung` starts from, if it takes the shape.
+const Rung* rung_before(const Rung& rung, const Shape& shape) {
+  const Rung* const before = previous_of(rung);
   return before && supports(*before, before->variants.front(), shape) ? before : nullptr;
 }
 
@@ -46,7 +46,7 @@ std::string rows_per_warp(const Tile& tile) {
   return tile.m_tiles() == 0 ? std::to_string(tile.br / tile.warps) : fmt::format("{} x 16", tile.m_tiles());
 }
 
-void print_kernel(std::FILE* out, const Stage& stage, const Variant& variant, const Shape& shape) {
+void print_kernel(std::FILE* out, const Rung& rung, const Variant& variant, const Shape& shape) {
   const std::string shared = bytes_text(double(variant.smem_at(shape.n))) + " of shared memory per block";
   print_paragraph(out, "Kernel",
                   variant.tile.warps == 0 ? variant.label
@@ -54,16 +54,16 @@ void print_kernel(std::FILE* out, const Stage& stage, const Variant& variant, co
                       ? fmt::format("{}, {}", variant.label, shared)
                       : fmt::format("{}: {} query rows against {} keys at a time, {} rows per warp, {}", variant.label,
                                     variant.tile.br, variant.tile.bc, rows_per_warp(variant.tile), shared));
-  for (size_t i = 1; i < stage.variants.size(); ++i) {
-    print_paragraph(out, i == 1 ? "Ablations" : "", stage.variants[i].label);
+  for (size_t i = 1; i < rung.variants.size(); ++i) {
+    print_paragraph(out, i == 1 ? "Ablations" : "", rung.variants[i].label);
   }
-  print_paragraph(out, "Needs", fmt::format("{} ({})", gpus_of(stage), stage.needs));
-  for (const ResourceBound& bound : stage.resources) {
-    print_paragraph(out, &bound == stage.resources.data() ? "Resources" : "",
+  print_paragraph(out, "Needs", fmt::format("{} ({})", gpus_of(rung), rung.needs));
+  for (const ResourceBound& bound : rung.resources) {
+    print_paragraph(out, &bound == rung.resources.data() ? "Resources" : "",
                     fmt::format("sm_{}: at most {} registers and {} bytes spilled per thread{}{}", bound.sm,
                                 bound.registers, bound.spill_bytes, *bound.reason ? ": " : "", bound.reason));
   }
-  if (const auto gpu = gpu_info(); gpu && runs_on(stage, variant, shape, *gpu)) {
+  if (const auto gpu = gpu_info(); gpu && runs_on(rung, variant, shape, *gpu)) {
     if (const auto resources = gpu_resources(variant, shape.n)) {
       print_paragraph(out, "",
                       fmt::format("this {}: {} registers, {} bytes of local memory, {} blocks per SM", gpu->name,
@@ -72,7 +72,7 @@ void print_kernel(std::FILE* out, const Stage& stage, const Variant& variant, co
   }
 }
 
-void print_counts(std::FILE* out, const Variant& variant, const CheckResult& result, const Stage* before,
+void print_counts(std::FILE* out, const Variant& variant, const CheckResult& result, const Rung* before,
                   const CheckResult* result_before) {
   const emulator::Counters& counters = *result.counters;
   const std::optional<Counts> predicted =
@@ -105,7 +105,7 @@ void print_counts(std::FILE* out, const Variant& variant, const CheckResult& res
 }
 
 // Bytes at each level, as far as the emulator sees them: what the kernel asks for, before any cache.
-void print_traffic(std::FILE* out, const Variant& variant, const CheckResult& result, const Stage* before,
+void print_traffic(std::FILE* out, const Variant& variant, const CheckResult& result, const Rung* before,
                    const CheckResult* result_before) {
   const IoModel io = formula_of(result.shape).io_model(variant, result.shape);
   const auto counted = [](const CheckResult& check) -> const Counts& { return *check.counters; };
@@ -145,11 +145,11 @@ void print_sites(std::FILE* out, const emulator::Counters& counters) {
   fmt::print(out, "{}", table.text(out));
 }
 
-nlohmann::ordered_json explanation(const Stage& stage, const Variant& variant, const CheckResult& result) {
+nlohmann::ordered_json explanation(const Rung& rung, const Variant& variant, const CheckResult& result) {
   nlohmann::ordered_json json = to_json(result);
-  json["idea"] = stage.idea;
-  json["limit_before"] = stage.limit;
-  json["prediction"] = stage.prediction;
+  json["idea"] = rung.idea;
+  json["limit_before"] = rung.limit;
+  json["prediction"] = rung.prediction;
   if (variant.predict) json["predicted"] = to_json(variant.predict(result.shape));
   json["io_model_bytes"] = formula_of(result.shape).io_model(variant, result.shape).bytes;
   json["sites"] = nlohmann::ordered_json::array();
@@ -165,11 +165,11 @@ nlohmann::ordered_json explanation(const Stage& stage, const Variant& variant, c
   return json;
 }
 
-Status write_trace(const std::string& file, const Stage& stage, const Variant& variant, const Problem& problem) {
+Status write_trace(const std::string& file, const Rung& rung, const Variant& variant, const Problem& problem) {
   emulator::Options options;
   options.trace = true;
-  const EmulatorRun run = run_on_emulator(stage, variant, problem, options);
-  return write_text(file, trace_document(stage, variant, problem.shape, run));
+  const EmulatorRun run = run_on_emulator(rung, variant, problem, options);
+  return write_text(file, trace_document(rung, variant, problem.shape, run));
 }
 
 }  // namespace
@@ -179,33 +179,33 @@ Result<ExitCode> explain(const ExplainRequest& request) {
   bool ok = true, first = true;
   nlohmann::ordered_json explanations = nlohmann::ordered_json::array();
   for (const Shape& shape : request.shapes) {
-    std::optional<Problem> problem;                // of this shape, for all stages
-    std::map<const Stage*, CheckResult> emulated;  // a stage is explained, and then compared with
-    const auto emulate = [&](const Stage& stage) -> const CheckResult& {
+    std::optional<Problem> problem;               // of this shape, for all rungs
+    std::map<const Rung*, CheckResult> emulated;  // a rung is explained, and then compared with
+    const auto emulate = [&](const Rung& rung) -> const CheckResult& {
       if (!problem) problem = make_problem(shape, InputKind::normal, request.seed);
-      const auto known = emulated.find(&stage);
+      const auto known = emulated.find(&rung);
       if (known != emulated.end()) return known->second;
-      return emulated.emplace(&stage, check_on_emulator(stage, stage.variants.front(), *problem)).first->second;
+      return emulated.emplace(&rung, check_on_emulator(rung, rung.variants.front(), *problem)).first->second;
     };
-    for (const Stage* stage : request.stages) {
-      const Variant& variant = stage->variants.front();
-      if (auto status = supports(*stage, variant, shape); !status) return tl::make_unexpected(status.error());
+    for (const Rung* rung : request.rungs) {
+      const Variant& variant = rung->variants.front();
+      if (auto status = supports(*rung, variant, shape); !status) return tl::make_unexpected(status.error());
       if (auto status = fits_host_memory(shape, variant.workspace_at(shape)); !status) {
         return tl::make_unexpected(status.error());
       }
       if (!request.counts_only) {
-        fmt::print(out, "{}{}\n\n", std::exchange(first, false) ? "" : "\n\n", stage->name);
-        print_paragraph(out, "Idea", stage->idea);
-        print_paragraph(out, "Before", stage->limit);
-        print_paragraph(out, "Prediction", stage->prediction);
-        print_kernel(out, *stage, variant, shape);
+        fmt::print(out, "{}{}\n\n", std::exchange(first, false) ? "" : "\n\n", rung->name);
+        print_paragraph(out, "Idea", rung->idea);
+        print_paragraph(out, "Before", rung->limit);
+        print_paragraph(out, "Prediction", rung->prediction);
+        print_kernel(out, *rung, variant, shape);
       }
 
-      const CheckResult& result = emulate(*stage);
+      const CheckResult& result = emulate(*rung);
       if (!result.counters) {
-        return failure(ExitCode::cannot_run_here, fmt::format("{} has no emulated build to count on.", stage->name));
+        return failure(ExitCode::cannot_run_here, fmt::format("{} has no emulated build to count on.", rung->name));
       }
-      const Stage* before = stage_before(*stage, shape);
+      const Rung* before = rung_before(*rung, shape);
       const CheckResult* result_before = before != nullptr ? &emulate(*before) : nullptr;
       print_counts(out, variant, result, before, result_before);
       print_traffic(out, variant, result, before, result_before);
@@ -214,9 +214,9 @@ Result<ExitCode> explain(const ExplainRequest& request) {
         fmt::print(out, "\n{}\n  {}\n", to_string(failure.kind), failure.message);
       }
       ok = ok && result.ok;
-      explanations.push_back(explanation(*stage, variant, result));
+      explanations.push_back(explanation(*rung, variant, result));
       if (!request.trace.empty()) {
-        if (auto status = write_trace(request.trace, *stage, variant, *problem); !status) {
+        if (auto status = write_trace(request.trace, *rung, variant, *problem); !status) {
           return tl::make_unexpected(status.error());
         }
       }
@@ -229,7 +229,7 @@ Result<ExitCode> explain(const ExplainRequest& request) {
 }
 
 Result<ExitCode> explain_verb(const Options& options) {
-  if (!options.trace.empty() && (options.stages.size() != 1 || options.n.size() > 1)) {
+  if (!options.trace.empty() && (options.rungs.size() != 1 || options.n.size() > 1)) {
     return failure(ExitCode::usage,
                    "--trace follows one stage at one N, for example:  ./ladder explain 03 --trace kvpipe.json");
   }
@@ -239,7 +239,7 @@ Result<ExitCode> explain_verb(const Options& options) {
     }
     return explain_on_gpu(options);
   }
-  return explain({.stages = options.stages,
+  return explain({.rungs = options.rungs,
                   .shapes = shapes_for(options, EMULATOR_SHAPE),
                   .seed = options.seed,
                   .out = table_stream(options),

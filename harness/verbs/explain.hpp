@@ -1,4 +1,4 @@
-// ladder explain: a stage's idea and prediction, against what the emulator counted.
+// ladder explain: a rung's idea and prediction, against what the emulator counted.
 #pragma once
 #include <cstdio>
 #include <string>
@@ -9,9 +9,9 @@
 
 namespace ladder {
 
-// Which stages, at which shapes, and where it goes.
+// Which rungs, at which shapes, and where it goes.
 struct ExplainRequest {
-  std::vector<const Stage*> stages = {};
+  std::vector<const Rung*> rungs = {};
   std::vector<Shape> shapes = {};
   uint64_t seed = 1;
   bool counts_only = false;  // without the idea and what stands in stage.cu

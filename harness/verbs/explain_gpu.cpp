@@ -22,21 +22,21 @@ struct Launched {
   size_t memory_used = 0;  // bytes
 };
 
-Status can_run(const Stage& stage, const Shape& shape, const GpuInfo& gpu) {
-  const Variant& variant = stage.variants.front();
-  if (auto status = supports(stage, variant, shape); !status) return status;
-  if (auto status = runs_on(stage, variant, shape, gpu); !status) return status;
+Status can_run(const Rung& rung, const Shape& shape, const GpuInfo& gpu) {
+  const Variant& variant = rung.variants.front();
+  if (auto status = supports(rung, variant, shape); !status) return status;
+  if (auto status = runs_on(rung, variant, shape, gpu); !status) return status;
   return fits_gpu_memory(shape, variant.workspace_at(shape), gpu);
 }
 
-// What the card has less, by its own word (cudaMemGetInfo), while the stage's buffers stand and after its kernels have
-// run. No stage frees anything in between, so this is the peak.
-Result<Launched> launch(const Stage& stage, const Problem& problem) {
+// What the card has less, by its own word (cudaMemGetInfo), while the rung's buffers stand and after its kernels have
+// run. No rung frees anything in between, so this is the peak.
+Result<Launched> launch(const Rung& rung, const Problem& problem) {
   const auto before = gpu_info();
   if (!before) return tl::make_unexpected(before.error());
-  auto on_gpu = GpuProblem::create(problem.shape, problem.inputs, stage.workspace_at(problem.shape));
+  auto on_gpu = GpuProblem::create(problem.shape, problem.inputs, rung.workspace_at(problem.shape));
   if (!on_gpu) return tl::make_unexpected(on_gpu.error());
-  Launched launched{.check = check_on_gpu(stage, stage.variants.front(), problem, *on_gpu, {})};
+  Launched launched{.check = check_on_gpu(rung, rung.variants.front(), problem, *on_gpu, {})};
   launched.check.output = {};
   const auto after = gpu_info();
   if (!after) return tl::make_unexpected(after.error());
@@ -67,16 +67,16 @@ Result<ExitCode> explain_on_gpu(const Options& options) {
   for (const Shape& shape : shapes_for(options, GPU_COUNTED_SHAPE)) {
     if (auto status = fits_host_memory(shape, 0); !status) return tl::make_unexpected(status.error());
     std::optional<Problem> problem;
-    for (const Stage* stage : options.stages) {
-      if (auto status = can_run(*stage, shape, *gpu); !status) {
+    for (const Rung* rung : options.rungs) {
+      if (auto status = can_run(*rung, shape, *gpu); !status) {
         left_out.push_back(status.error().message);
-        if (options.stages.size() == 1 && options.n.size() < 2) return tl::make_unexpected(status.error());
+        if (options.rungs.size() == 1 && options.n.size() < 2) return tl::make_unexpected(status.error());
         continue;
       }
       if (!problem) problem = make_problem(shape, InputKind::normal, options.seed);
-      const auto launched = launch(*stage, *problem);
+      const auto launched = launch(*rung, *problem);
       if (!launched) return tl::make_unexpected(launched.error());
-      table.add({std::string(stage->name), to_string(shape), bytes_text(launched->memory_used),
+      table.add({std::string(rung->name), to_string(shape), bytes_text(launched->memory_used),
                  grouped(launched->memory_used), verdict_word(launched->check.ok, table_stream(options))});
       for (const Failure& failure : launched->check.failures) fmt::print(stderr, "{}\n", failure.message);
       ok = ok && launched->check.ok;

@@ -40,7 +40,7 @@ nlohmann::ordered_json to_json(const CheckResult& result) {
     if (!failure.detail.empty()) entry["detail"] = failure.detail;
     failures.push_back(std::move(entry));
   }
-  nlohmann::ordered_json json{{"stage", result.stage},
+  nlohmann::ordered_json json{{"stage", result.rung},
                               {"variant", result.variant},
                               {"backend", to_string(result.backend)},
                               {"batch", result.shape.batch},

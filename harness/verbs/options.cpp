@@ -21,7 +21,7 @@
 namespace ladder {
 namespace {
 
-constexpr int64_t MAX_BATCH_HEADS = 65535;  // CUDA's limit of gridDim.y, where every stage puts batch * heads
+constexpr int64_t MAX_BATCH_HEADS = 65535;  // CUDA's limit of gridDim.y, where every rung puts batch * heads
 
 tl::unexpected<Error> usage(std::string message) {
   return failure(ExitCode::usage, std::move(message));
@@ -31,7 +31,7 @@ tl::unexpected<Error> usage(std::string message) {
 struct RawFlags {
   std::string n, d, batch, heads, seed, inputs, on;
   std::string rounds, soak, timeout;
-  std::vector<std::string> stages;
+  std::vector<std::string> rungs;
 };
 
 void add_shape_flags(CLI::App& app, RawFlags& raw, Options& options) {
@@ -255,14 +255,14 @@ Status check_files(const Options& options) {
   return {};
 }
 
-Status resolve_stages(const RawFlags& raw, const std::vector<Stage>& known, Options& options) {
-  for (const std::string& typed : raw.stages) {
-    // compare also takes a stage's other variants, as 02:64x32 or as the tables write them, 02_swizzle[64x32, 2 warps].
+Status resolve_rungs(const RawFlags& raw, const std::vector<Rung>& known, Options& options) {
+  for (const std::string& typed : raw.rungs) {
+    // compare also takes a rung's other variants, as 02:64x32 or as the tables write them, 02_swizzle[64x32, 2 warps].
     constexpr std::string_view PEER = "peer:";
     if (options.verb == Verb::compare && typed.starts_with(PEER)) {
       if (typed.size() == PEER.size()) return usage("peer:NAME takes a peer's name, for example peer:fa2.");
       options.variants.push_back(typed.substr(PEER.size()));
-      options.stages.push_back(nullptr);
+      options.rungs.push_back(nullptr);
       continue;
     }
     const size_t mark = options.verb == Verb::compare ? typed.find_first_of(":[") : std::string::npos;
@@ -270,12 +270,12 @@ Status resolve_stages(const RawFlags& raw, const std::vector<Stage>& known, Opti
     std::string label = mark == std::string::npos ? "" : typed.substr(mark + 1);
     if (label.ends_with(']')) label.pop_back();
     options.variants.push_back(label);
-    const auto stage = find_stage(name, known);
-    if (!stage) return tl::make_unexpected(stage.error());
-    options.stages.push_back(*stage);
+    const auto rung = find_rung(name, known);
+    if (!rung) return tl::make_unexpected(rung.error());
+    options.rungs.push_back(*rung);
   }
-  options.stages_named = !options.stages.empty();
-  if (options.verb == Verb::compare && options.stages.size() != 2) {
+  options.rungs_named = !options.rungs.empty();
+  if (options.verb == Verb::compare && options.rungs.size() != 2) {
     return usage(
         "compare takes two stages, for example:  ./ladder compare 02 03\n"
         "  or two variants of one:  ./ladder compare 02:64x32 02:64x128\n"
@@ -290,20 +290,20 @@ Status resolve_stages(const RawFlags& raw, const std::vector<Stage>& known, Opti
     }
     return {};  // the file may say itself what it stands for (try.cpp)
   }
-  if (options.verb == Verb::explain && options.stages.empty()) {
+  if (options.verb == Verb::explain && options.rungs.empty()) {
     return usage("explain takes a stage, for example:  ./ladder explain 03");
   }
-  if (options.stages.empty()) {
-    for (const Stage& stage : known) {
+  if (options.rungs.empty()) {
+    for (const Rung& rung : known) {
       const uint32_t asked = needs(with_problem(options, {.causal = options.causal}));
-      if ((asked & ~stage.variants.front().accepts.features) == 0) options.stages.push_back(&stage);
+      if ((asked & ~rung.variants.front().accepts.features) == 0) options.rungs.push_back(&rung);
     }
   }
   return {};
 }
 
 // Words that no verb or flag took.
-tl::unexpected<Error> unknown_word(const std::string& word, const CLI::App& app, const std::vector<Stage>& known) {
+tl::unexpected<Error> unknown_word(const std::string& word, const CLI::App& app, const std::vector<Rung>& known) {
   std::vector<std::string> words;
   if (word.starts_with('-')) {
     const std::string flag = word.substr(0, word.find('='));
@@ -327,13 +327,13 @@ tl::unexpected<Error> unknown_word(const std::string& word, const CLI::App& app,
   if (app.get_parent() && app.get_name() == "try") {
     return usage(fmt::format("try takes one file; '{}' is one word too many.", word));
   }
-  if (app.get_parent()) {  // a verb that takes no stage
-    const auto stage = find_stage(word, known);
+  if (app.get_parent()) {  // a verb that takes no rung
+    const auto rung = find_rung(word, known);
     return usage(fmt::format("{0} takes no stage: it tells of all. '{1}' is one word too many.{2}", app.get_name(),
                              word,
-                             stage ? fmt::format("\n  That one alone:  ./ladder explain {}", (*stage)->number()) : ""));
+                             rung ? fmt::format("\n  That one alone:  ./ladder explain {}", (*rung)->number()) : ""));
   }
-  if (find_stage(word, known)) {
+  if (find_rung(word, known)) {
     return usage(fmt::format(
         "'{0}' is a stage; what to do with it?\n  ./ladder check {0}    ./ladder explain {0}    ./ladder bench {0}",
         word));
@@ -346,7 +346,7 @@ tl::unexpected<Error> unknown_word(const std::string& word, const CLI::App& app,
 
 }  // namespace
 
-Result<const Stage*> find_stage(std::string_view typed, const std::vector<Stage>& known) {
+Result<const Rung*> find_rung(std::string_view typed, const std::vector<Rung>& known) {
   std::string name(typed);
   while (name.ends_with('/')) name.pop_back();  // from completing the directory's name
   std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
@@ -356,9 +356,9 @@ Result<const Stage*> find_stage(std::string_view typed, const std::vector<Stage>
       first <= 1 && first < name.size() && name.find_first_not_of("0123456789", first) == std::string::npos;
   if (number && first + 1 == name.size()) name.insert(first, "0");
   std::vector<std::string> names;
-  for (const Stage& stage : known) {
-    if (name == stage.name || name == stage.number() || name == stage.word() || name == stage.directory) return &stage;
-    names.emplace_back(stage.word());  // a typo is looked for in the word and in the whole
+  for (const Rung& rung : known) {
+    if (name == rung.name || name == rung.number() || name == rung.word() || name == rung.directory) return &rung;
+    names.emplace_back(rung.word());  // a typo is looked for in the word and in the whole
   }
   if (name.find(',') != std::string::npos) {
     std::string apart(typed);
@@ -366,7 +366,7 @@ Result<const Stage*> find_stage(std::string_view typed, const std::vector<Stage>
     return usage(fmt::format("There is no stage '{}'. Between stages stands a space:  {}", typed, apart));
   }
   const size_t words = names.size();
-  for (const Stage& stage : known) names.emplace_back(stage.name);
+  for (const Rung& rung : known) names.emplace_back(rung.name);
   const std::string best = number ? "" : nearest(name, names);
   const size_t index = std::ranges::find(names, best) - names.begin();
   return usage(fmt::format("There is no stage '{}'.{}\n  There are: {}", typed,
@@ -374,7 +374,7 @@ Result<const Stage*> find_stage(std::string_view typed, const std::vector<Stage>
                            fmt::join(names.begin() + words, names.end(), ", ")));
 }
 
-Result<Options> parse_options(std::span<const std::string> arguments, const std::vector<Stage>& known) {
+Result<Options> parse_options(std::span<const std::string> arguments, const std::vector<Rung>& known) {
   Options options;
   RawFlags raw;
   CLI::App app("flash-ladder: FlashAttention, one idea per rung, on the GPU and on an emulator of it.", "./ladder");
@@ -388,7 +388,7 @@ Result<Options> parse_options(std::span<const std::string> arguments, const std:
   const auto add_verb = [&](const char* name, const char* help) {
     CLI::App* verb = app.add_subcommand(name, help);
     verb->allow_extras();
-    verb->add_option("STAGE", raw.stages, "stages; all when none is named");
+    verb->add_option("STAGE", raw.rungs, "stages; all when none is named");
     add_shape_flags(*verb, raw, options);
     return verb;
   };
@@ -491,7 +491,7 @@ Result<Options> parse_options(std::span<const std::string> arguments, const std:
     options.peers = {line};
   }
   for (const Status& status : {parse_shape(raw, options), parse_inputs(raw, options), parse_place(raw, options),
-                               parse_timing(raw, options), resolve_stages(raw, known, options), check_files(options)}) {
+                               parse_timing(raw, options), resolve_rungs(raw, known, options), check_files(options)}) {
     if (!status) return tl::make_unexpected(status.error());
   }
   return options;
@@ -507,8 +507,8 @@ Spec with_problem(const Options& options, const Spec& spec) {
 }
 
 std::vector<Spec> shapes_for(const Options& options, const Spec& defaults, const Accepts* accepts) {
-  if (accepts == nullptr && options.stages_named && options.stages.front() != nullptr) {
-    accepts = &options.stages.front()->variants.front().accepts;
+  if (accepts == nullptr && options.rungs_named && options.rungs.front() != nullptr) {
+    accepts = &options.rungs.front()->variants.front().accepts;
   }
   Spec shape = defaults;
   if (accepts != nullptr) {

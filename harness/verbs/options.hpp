@@ -20,11 +20,11 @@ enum class Where { automatic, cpu, gpu };
 // Flags that were not given stay empty, so that each verb can choose its own default per back end.
 struct Options {
   Verb verb = Verb::overview;
-  std::vector<const Stage*>
-      stages;  // in the order named; all of them when none is (compare: exactly two, null for a peer)
-  bool stages_named = false;
+  std::vector<const Rung*>
+      rungs;  // in the order named; all of them when none is (compare: exactly two, null for a peer)
+  bool rungs_named = false;
   std::vector<std::string>
-      variants;  // compare: what stood behind each stage's name, as in 02:64x32; "" is the default; of
+      variants;  // compare: what stood behind each rung's name, as in 02:64x32; "" is the default; of
                  // peer:NAME, the name
 
   std::string
@@ -35,16 +35,16 @@ struct Options {
   uint64_t seed = 1;
   std::vector<InputKind> inputs;
   Where on = Where::automatic;
-  bool ablate = false;  // all variants of a stage, not only its default
+  bool ablate = false;  // all variants of a rung, not only its default
 
-  std::string file, like;  // try: a kernel, and the stage that it was said to stand for; it is in `stages`
+  std::string file, like;  // try: a kernel, and the rung that it was said to stand for; it is in `rungs`
   bool sealed = false;     // try: its JSON stands between two copies of the word on standard input
 
   // check
   bool quick = false;             // a few problems on the emulator, not all
   bool thorough = false;          // many random problems more
   bool answers_only = false;      // counts may be what they are
-  bool first_failure = false;     // a stage's check ends with a wrong answer
+  bool first_failure = false;     // a rung's check ends with a wrong answer
   std::optional<double> timeout;  // seconds for one launch with its inputs and reference
 
   std::string csv, json, trace;  // a file, "-" for standard output, or empty; known to be writable
@@ -62,13 +62,13 @@ struct Options {
 };
 
 // `arguments` are those behind the program's name. A request for help comes back as an Error with ExitCode::done.
-Result<Options> parse_options(std::span<const std::string> arguments, const std::vector<Stage>& known);
+Result<Options> parse_options(std::span<const std::string> arguments, const std::vector<Rung>& known);
 
-// "3", "03", "kvpipe" and "03_kvpipe" name the same stage. The error suggests the nearest name.
-Result<const Stage*> find_stage(std::string_view name, const std::vector<Stage>& known);
+// "3", "03", "kvpipe" and "03_kvpipe" name the same rung. The error suggests the nearest name.
+Result<const Rung*> find_rung(std::string_view name, const std::vector<Rung>& known);
 
 // One problem for each --n; what the options leave open comes from `defaults`, as far as `accepts` takes that: its formula, its
-// types, its nearest head dimension. Without it, that of the first stage that was named.
+// types, its nearest head dimension. Without it, that of the first rung that was named.
 std::vector<Spec> shapes_for(const Options& options, const Spec& defaults, const Accepts* accepts = nullptr);
 
 // What --problem says of a problem that the flags have made.

@@ -27,8 +27,8 @@ struct Recorded {
   std::string gpu, date;
   std::vector<ResultRow> rows;
 
-  const ResultRow* find(std::string_view stage) const {
-    const auto row = std::ranges::find(rows, stage, &ResultRow::stage);
+  const ResultRow* find(std::string_view rung) const {
+    const auto row = std::ranges::find(rows, rung, &ResultRow::rung);
     return row == rows.end() ? nullptr : &*row;
   }
 };
@@ -69,9 +69,9 @@ void print_machine(std::FILE* out, const Result<GpuInfo>& gpu) {
              bytes_text(double(host_memory_available())));
 }
 
-void print_stages(std::FILE* out, const std::vector<const Stage*>& chosen) {
+void print_rungs(std::FILE* out, const std::vector<const Rung*>& chosen) {
   Table table({"<stage", "~idea"});
-  for (const Stage* stage : chosen) table.add({std::string(stage->name), std::string(stage->idea)});
+  for (const Rung* rung : chosen) table.add({std::string(rung->name), std::string(rung->idea)});
   fmt::print(out, "{}\n", table.text(out));
 }
 
@@ -81,18 +81,18 @@ Result<ExitCode> overview_verb(const Options& options) {
   std::FILE* out = table_stream(options);
   const Result<GpuInfo> gpu = gpu_info();
   print_machine(out, gpu);
-  print_stages(out, options.stages);
+  print_rungs(out, options.rungs);
 
   Shape headline = HEADLINE;
   headline.causal = options.causal;
   headline = with_problem(options, headline);
   const auto recorded = read_recorded(gpu, headline);
   const Shape shape = shapes_for(options, EMULATOR_SHAPE).front();
-  for (const Stage* stage : options.stages) {
-    if (auto status = supports(*stage, stage->variants.front(), shape); !status) {
+  for (const Rung* rung : options.rungs) {
+    if (auto status = supports(*rung, rung->variants.front(), shape); !status) {
       return tl::make_unexpected(status.error());
     }
-    if (auto status = fits_host_memory(shape, stage->workspace_at(shape)); !status) {
+    if (auto status = fits_host_memory(shape, rung->workspace_at(shape)); !status) {
       return tl::make_unexpected(status.error());
     }
   }
@@ -102,21 +102,21 @@ Result<ExitCode> overview_verb(const Options& options) {
   bool ok = true;
   std::vector<std::string> failures;
   {
-    Progress progress(double(options.stages.size()));
-    for (const Stage* stage : options.stages) {
-      progress.step(fmt::format("{}, emulated", stage->name), 1);
+    Progress progress(double(options.rungs.size()));
+    for (const Rung* rung : options.rungs) {
+      progress.step(fmt::format("{}, emulated", rung->name), 1);
       const Problem problem = make_problem(shape, InputKind::normal, options.seed);
-      const CheckResult result = check_on_emulator(*stage, stage->variants.front(), problem);
+      const CheckResult result = check_on_emulator(*rung, rung->variants.front(), problem);
       const emulator::Counters counters = result.counters.value_or(emulator::Counters{});
       const double ways = ldmatrix_ways(counters);
-      const ResultRow* row = recorded ? recorded->find(stage->name) : nullptr;
-      table.add({std::string(stage->name), verdict_word(result.ok, out), fmt::format("{:.1e}", result.max_err),
+      const ResultRow* row = recorded ? recorded->find(rung->name) : nullptr;
+      table.add({std::string(rung->name), verdict_word(result.ok, out), fmt::format("{:.1e}", result.max_err),
                  ways > 0 ? fmt::format("{:.2g}-way", ways) : "-", grouped(counters.smem_wavefronts),
                  bytes_text(double(counters.gmem_bytes_read)), grouped(counters.mma), grouped(counters.ldmatrix),
                  grouped(counters.barriers), row ? fmt::format("{:.1f}", row->tflops) : "-"});
       ok = ok && result.ok;
       for (const Failure& failure : result.failures) {
-        failures.push_back(fmt::format("{}: {}", stage->name, failure.message));
+        failures.push_back(fmt::format("{}: {}", rung->name, failure.message));
       }
     }
   }

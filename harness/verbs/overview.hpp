@@ -1,4 +1,4 @@
-// ladder without a verb: this machine, the stages, the table, and what to do next.
+// ladder without a verb: this machine, the rungs, the table, and what to do next.
 #pragma once
 #include "harness/base/error.hpp"
 #include "harness/verbs/options.hpp"

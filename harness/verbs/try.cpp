@@ -146,12 +146,12 @@ Status check_words(const std::string& file, const std::string& text) {
   return {};
 }
 
-// "// 02_swizzle: ..." in the first line says which stage a kernel stands for.
-Result<const Stage*> stage_for(const Options& options, const std::string& text) {
-  if (!options.like.empty()) return find_stage(options.like, stages());
+// "// 02_swizzle: ..." in the first line says which rung a kernel stands for.
+Result<const Rung*> rung_for(const Options& options, const std::string& text) {
+  if (!options.like.empty()) return find_rung(options.like, rungs());
   const std::string first = text.substr(0, text.find('\n'));
-  for (const Stage& stage : stages()) {
-    if (first.find(stage.name) != std::string::npos) return &stage;
+  for (const Rung& rung : rungs()) {
+    if (first.find(rung.name) != std::string::npos) return &rung;
   }
   return failure(ExitCode::usage, fmt::format("{0}: its first line names no stage. Which one does it stand for?\n"
                                               "  For example:  ./ladder try {0} --like 02",
@@ -165,16 +165,16 @@ std::string read_text(const fs::path& file) {
   return std::string(std::istreambuf_iterator<char>(stream), {});
 }
 
-// How a build compiles a stage: the command without what it makes of what.
+// How a build compiles a rung: the command without what it makes of what.
 struct Recipe {
   std::string compiler, command, object;
 };
 
-Result<std::vector<Recipe>> recipes_for(const Stage& stage) {
+Result<std::vector<Recipe>> recipes_for(const Rung& rung) {
   const fs::path build = LADDER_BUILD_DIR, listed = build / "compile_commands.json";
   const auto commands = nlohmann::json::parse(read_text(listed), nullptr, false);
   std::vector<Recipe> recipes;
-  const std::string wrapper = fmt::format("/stages_emulator/{}.cpp", stage.name);
+  const std::string wrapper = fmt::format("/stages_emulator/{}.cpp", rung.name);
   for (const auto& entry : commands.is_array() ? commands : nlohmann::json::array()) {
     if (!entry.value("file", "").ends_with(wrapper)) continue;
     std::string command = entry.value("command", "");
@@ -188,7 +188,7 @@ Result<std::vector<Recipe>> recipes_for(const Stage& stage) {
   }
   if (recipes.size() != 2) {
     return failure(ExitCode::cannot_run_here, fmt::format("{} does not say how {} was compiled.\n{}", listed.string(),
-                                                          stage.name, NO_COMMAND_HINT));
+                                                          rung.name, NO_COMMAND_HINT));
   }
   return recipes;
 }
@@ -274,7 +274,7 @@ std::string readable(const std::string& name) {
   return result;
 }
 
-// Beyond what the stage itself wants: GPU instructions, and C's functions on floats and memory.
+// Beyond what the rung itself wants: GPU instructions, and C's functions on floats and memory.
 Status check_names(const std::string& file, const Recipe& recipe, const std::string& object, const fs::path& log) {
   static const std::set<std::string_view> HARMLESS = {
       "fmaxf",         "fminf", "fabsf",  "expf",   "exp2f",   "logf",   "log2f",
@@ -304,16 +304,16 @@ Status check_names(const std::string& file, const Recipe& recipe, const std::str
   return {};
 }
 
-// Compiles the stage with the file in its kernel's place, twice as the build does it, and loads both: what they
-// register stands for the stage from then on.
-Status replace(const Stage& stage, const std::string& file) {
-  const auto recipes = recipes_for(stage);
+// Compiles the rung with the file in its kernel's place, twice as the build does it, and loads both: what they
+// register stands for the rung from then on.
+Status replace(const Rung& rung, const std::string& file) {
+  const auto recipes = recipes_for(rung);
   if (!recipes) return tl::make_unexpected(recipes.error());
   const Folder folder;
   const fs::path& work = folder.path;
-  const fs::path stage_file = fs::path(LADDER_SOURCE_DIR) / stage.directory / "stage.cu";
-  const std::string stage_text = read_text(stage_file);
-  if (stage_text.empty()) {
+  const fs::path stage_file = fs::path(LADDER_SOURCE_DIR) / rung.directory / "stage.cu";
+  const std::string rung_text = read_text(stage_file);
+  if (rung_text.empty()) {
     return failure(
         ExitCode::cannot_run_here,
         fmt::format("{}, into which the kernel is put, cannot be read. This program was built from the clone in {}.\n"
@@ -323,7 +323,7 @@ Status replace(const Stage& stage, const std::string& file) {
   const std::string path = fs::absolute(file).lexically_normal().string();
   // stage.cu includes the kernel that lies beside it.
   std::ofstream(work / "kernel.cuh") << fmt::format("#include \"{}\"\n", path);
-  std::ofstream(work / "stage.cpp") << fmt::format("#line 1 \"{}\"\n", stage_file.string()) << stage_text;
+  std::ofstream(work / "stage.cpp") << fmt::format("#line 1 \"{}\"\n", stage_file.string()) << rung_text;
   if (read_text(work / "stage.cpp").empty()) {
     return failure(ExitCode::cannot_run_here,
                    fmt::format("{}: nothing can be written there. TMPDIR names another place.",
@@ -358,7 +358,7 @@ Status replace(const Stage& stage, const std::string& file) {
       const std::string error = first_error(outcome.errors, path, file);
       const std::string about = error.find(stage_file.string()) == 0
                                     ? fmt::format("\n{} tells of the kernel, and uses names that {} has not.",
-                                                  (fs::path(stage.directory) / "stage.cu").string(), file)
+                                                  (fs::path(rung.directory) / "stage.cu").string(), file)
                                     : "";
       return failure(ExitCode::check_failed, fmt::format("It does not compile.\n{}{}", error, about));
     }
@@ -371,8 +371,8 @@ Status replace(const Stage& stage, const std::string& file) {
   if (linked.status != 0) {
     return failure(ExitCode::cannot_run_here, "It compiles, and does not link.\n" + linked.errors.substr(0, 2000));
   }
-  forget_variants(stage);
-  if (dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL) == nullptr || stage.variants.empty()) {
+  forget_variants(rung);
+  if (dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL) == nullptr || rung.variants.empty()) {
     const char* const why = dlerror();
     return failure(ExitCode::check_failed,
                    fmt::format("It compiles, and cannot be loaded: {}.", why ? why : "no reason"));
@@ -390,8 +390,8 @@ Result<ExitCode> try_verb(const Options& options) {
   }
   const auto text = read_kernel(options.file);
   if (!text) return tl::make_unexpected(text.error());
-  const auto stage = stage_for(options, *text);
-  if (!stage) return tl::make_unexpected(stage.error());
+  const auto rung = rung_for(options, *text);
+  if (!rung) return tl::make_unexpected(rung.error());
   if (auto status = check_words(options.file, *text); !status) return tl::make_unexpected(status.error());
   std::string seal;
   if (options.sealed) {  // read before the kernel is there to read it
@@ -400,20 +400,20 @@ Result<ExitCode> try_verb(const Options& options) {
       return failure(ExitCode::usage, "--sealed takes a secret on standard input, and --json - for what it seals.");
     }
   }
-  if (auto status = replace(**stage, options.file); !status) return tl::make_unexpected(status.error());
+  if (auto status = replace(**rung, options.file); !status) return tl::make_unexpected(status.error());
 
   CheckRequest request = check_request(options);
-  request.subjects = {{*stage, &(*stage)->variants.front(), std::string((*stage)->name)}};
+  request.subjects = {{*rung, &(*rung)->variants.front(), std::string((*rung)->name)}};
   request.named = true;
   request.on = Where::cpu;
   request.choice.first_failure = true;
   request.choice.may_loop = true;
   request.seal = seal;
-  fmt::print(request.out, "{} in the place of {}\n", options.file, (*stage)->name);
+  fmt::print(request.out, "{} in the place of {}\n", options.file, (*rung)->name);
   const auto checked = check(request);
   if (!checked || *checked != ExitCode::done || options.sealed) return checked;
-  const auto explained = explain({.stages = {*stage},
-                                  .shapes = request.emulator_shapes((*stage)->variants.front().accepts),
+  const auto explained = explain({.rungs = {*rung},
+                                  .shapes = request.emulator_shapes((*rung)->variants.front().accepts),
                                   .seed = options.seed,
                                   .counts_only = true,
                                   .out = request.out});

@@ -1,4 +1,4 @@
-// `ladder try FILE --like STAGE`: a kernel of the reader's, compiled alone and held to what the stage is held to.
+// `ladder try FILE --like STAGE`: a kernel of the reader's, compiled alone and held to what the rung is held to.
 #pragma once
 #include "harness/base/error.hpp"
 #include "harness/verbs/options.hpp"

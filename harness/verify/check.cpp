@@ -27,10 +27,10 @@ class Stopwatch {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-CheckResult start_result(const Stage& stage, const Variant& variant, const Shape& shape, std::string_view inputs,
+CheckResult start_result(const Rung& rung, const Variant& variant, const Shape& shape, std::string_view inputs,
                          Place backend) {
   CheckResult result;
-  result.stage = stage.name;
+  result.rung = rung.name;
   result.variant = variant.label;
   result.backend = backend;
   result.shape = shape;
@@ -303,7 +303,7 @@ void judge_emulator_run(CheckResult& result, const EmulatorRun& run) {
   for (const std::string& name : run.modified_inputs) fail(result, FailureKind::input_modified, name + " was changed");
 }
 
-// Rows that the reference leaves out are held to the plainest stage on the same GPU. Each of the two may be off by the
+// Rows that the reference leaves out are held to the plainest rung on the same GPU. Each of the two may be off by the
 // tolerance.
 void judge_against_naive(CheckResult& result, const Problem& problem, size_t set, const Tensor& output,
                          const Tensor& naive) {
@@ -321,7 +321,7 @@ void judge_against_naive(CheckResult& result, const Problem& problem, size_t set
   });
   if (difference <= 2 * most) return;
   fail(result, FailureKind::differs_from_naive,
-       fmt::format("differs from {} on this GPU by {:.2e} somewhere; {:.2e} is allowed", stages().front().name,
+       fmt::format("differs from {} on this GPU by {:.2e} somewhere; {:.2e} is allowed", rungs().front().name,
                    difference, 2 * most));
 }
 
@@ -444,14 +444,14 @@ std::optional<std::string> difference(const Problem& problem, const EmulatorRun&
 }
 
 // The same problem once more, in the other build and with the threads of a block in another order.
-void judge_again(CheckResult& launch, const Stage& stage, const Variant& variant, const Problem& problem,
+void judge_again(CheckResult& launch, const Rung& rung, const Variant& variant, const Problem& problem,
                  const emulator::Options& options, const EmulatorRun& run) {
   const Unset build = variant.on_emulator_zeroed != nullptr ? Unset::zero : Unset::pattern;
   emulator::Options other_order = options;
   other_order.schedule = problem.seed | 1;
-  const EmulatorRun again = run_on_emulator(stage, variant, problem, other_order, build);
+  const EmulatorRun again = run_on_emulator(rung, variant, problem, other_order, build);
   if (again.stopped || (again.reports.empty() && !difference(problem, run, again))) return;
-  const EmulatorRun in_order = run_on_emulator(stage, variant, problem, options, build);
+  const EmulatorRun in_order = run_on_emulator(rung, variant, problem, options, build);
   if (in_order.stopped) return;
   if (const auto what = difference(problem, run, in_order)) {
     fail(launch, FailureKind::unset_variable,
@@ -499,22 +499,22 @@ Problem answered(CheckResult& launch, const Variant& variant, const Problem& que
 
 }  // namespace
 
-std::vector<CheckResult> check_sets_on_emulator(const Stage& stage, const Variant& variant, const Problem& problem,
+std::vector<CheckResult> check_sets_on_emulator(const Rung& rung, const Variant& variant, const Problem& problem,
                                                 const emulator::Options& options, bool both_builds) {
   const Stopwatch watch;
-  CheckResult launch = start_result(stage, variant, problem.launched(), "", Place::emulator);
+  CheckResult launch = start_result(rung, variant, problem.launched(), "", Place::emulator);
   EmulatorRun run;
   if (variant.on_emulator == nullptr) {
     fail(launch, FailureKind::launch_failed, "this variant has no emulated build");
   } else {
-    run = run_on_emulator(stage, variant, problem, options);
+    run = run_on_emulator(rung, variant, problem, options);
     if (problem.far_heads > 0 && !run.stopped && has_unwritten(run.outputs)) {
       // A kernel may take heads in turn instead of one after the other, or some of them in each of several launches.
       emulator::Options in_turn = options, in_launches = options;
       in_turn.interleaved = true;
       in_launches.slices = static_cast<uint64_t>(std::max(2, problem.far_heads / 8));
       for (const emulator::Options& other_way : {in_turn, in_launches}) {
-        EmulatorRun other = run_on_emulator(stage, variant, problem, other_way);
+        EmulatorRun other = run_on_emulator(rung, variant, problem, other_way);
         if (has_unwritten(other.outputs)) continue;
         run = std::move(other);
         break;
@@ -530,7 +530,7 @@ std::vector<CheckResult> check_sets_on_emulator(const Stage& stage, const Varian
   const bool is_counted =
       problem.far_heads == 0 && !problem.ends_only && options.multiprocessors == emulator::MULTIPROCESSORS;
   if (complete && is_counted) judge_counts(launch, variant, problem);
-  if (complete && both_builds && launch.answers_right()) judge_again(launch, stage, variant, problem, options, run);
+  if (complete && both_builds && launch.answers_right()) judge_again(launch, rung, variant, problem, options, run);
 
   std::optional<Problem> ends;
   if (complete && problem.ends_only) ends = answered(launch, variant, problem, run);
@@ -549,15 +549,15 @@ std::vector<CheckResult> check_sets_on_emulator(const Stage& stage, const Varian
   return results;
 }
 
-CheckResult check_on_emulator(const Stage& stage, const Variant& variant, const Problem& problem,
+CheckResult check_on_emulator(const Rung& rung, const Variant& variant, const Problem& problem,
                               const emulator::Options& options, bool both_builds) {
-  return std::move(check_sets_on_emulator(stage, variant, problem, options, both_builds).front());
+  return std::move(check_sets_on_emulator(rung, variant, problem, options, both_builds).front());
 }
 
-std::vector<CheckResult> check_sets_on_gpu(const Stage& stage, const Variant& variant, const Problem& problem,
+std::vector<CheckResult> check_sets_on_gpu(const Rung& rung, const Variant& variant, const Problem& problem,
                                            GpuProblem& problem_on_gpu, const Tensor& naive) {
   const Stopwatch watch;
-  CheckResult launch = start_result(stage, variant, problem.launched(), "", Place::gpu);
+  CheckResult launch = start_result(rung, variant, problem.launched(), "", Place::gpu);
   Tensors outputs;
   const auto run = [&]() -> Status {
     if (const Status status = problem_on_gpu.poison_output(); !status) return status;
@@ -602,17 +602,17 @@ std::vector<CheckResult> check_sets_on_gpu(const Stage& stage, const Variant& va
   return results;
 }
 
-CheckResult check_on_gpu(const Stage& stage, const Variant& variant, const Problem& problem, GpuProblem& problem_on_gpu,
+CheckResult check_on_gpu(const Rung& rung, const Variant& variant, const Problem& problem, GpuProblem& problem_on_gpu,
                          const Tensor& naive) {
-  return std::move(check_sets_on_gpu(stage, variant, problem, problem_on_gpu, naive).front());
+  return std::move(check_sets_on_gpu(rung, variant, problem, problem_on_gpu, naive).front());
 }
 
-std::vector<CheckResult> check_properties(const Stage& stage, const Variant& variant, const Shape& shape, uint64_t seed,
+std::vector<CheckResult> check_properties(const Rung& rung, const Variant& variant, const Shape& shape, uint64_t seed,
                                           Place backend) {
   const Stopwatch watch;
   if (!formula_of(shape).is_attention || !beyond_columns(shape).empty()) return {};
   const Run on_emulator = [&](const Inputs& inputs) -> Result<Tensor> {
-    return run_on_emulator(stage, variant, {shape, {InputKind::normal}, seed, inputs, {}}).outputs.at(0);
+    return run_on_emulator(rung, variant, {shape, {InputKind::normal}, seed, inputs, {}}).outputs.at(0);
   };
   const Run on_gpu = [&](const Inputs& inputs) -> Result<Tensor> {
     auto problem = GpuProblem::create(shape, inputs, variant.workspace_at(shape));
@@ -623,13 +623,13 @@ std::vector<CheckResult> check_properties(const Stage& stage, const Variant& var
   const auto properties = check_properties_of(backend == Place::gpu ? on_gpu : on_emulator, shape, seed);
   std::vector<CheckResult> results;
   if (!properties) {
-    CheckResult result = start_result(stage, variant, shape, "properties", backend);
+    CheckResult result = start_result(rung, variant, shape, "properties", backend);
     fail(result, FailureKind::launch_failed, properties.error().message);
     results.push_back(finish(std::move(result), watch.seconds()));
     return results;
   }
   for (const PropertyResult& property : *properties) {
-    CheckResult result = start_result(stage, variant, shape, property.name, backend);
+    CheckResult result = start_result(rung, variant, shape, property.name, backend);
     result.max_err = property.deviation;
     result.tolerance = property.bound;
     if (!property.holds()) {

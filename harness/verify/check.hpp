@@ -30,7 +30,7 @@ enum class FailureKind {
   launch_failed,       // no launch, or it died
   counts_differ,       // Variant::predict against the emulator's count
   conflicts_differ,    // Variant::conflict_ways against the emulator's, on the worst ldmatrix line
-  differs_from_naive,  // the GPU's output against stage 00's on the GPU
+  differs_from_naive,  // the GPU's output against rung 00's on the GPU
   property_broken,     // what must change nothing (harness/properties.hpp) changed something
   unset_variable,      // two builds that differ in nothing but what unset variables hold give different outputs
   order_dependent,     // another order of the threads of a block gives other outputs, counts or reports
@@ -67,7 +67,7 @@ struct OutputError {
 bool is_worse(double error, double tolerance, double than, double its_tolerance);
 
 struct CheckResult {
-  std::string stage, variant;
+  std::string rung, variant;
   Place backend = Place::emulator;
   Shape shape;
   std::string inputs;  // name of the InputKind, or of the property
@@ -87,25 +87,25 @@ struct CheckResult {
 };
 
 // Runs one variant on the emulator with all of its checks on: a result for each input set of the problem, in which a fault
-// of the launch stands as well. `stage` need not be registered. With `both_builds`, the build with zeros in unset variables
+// of the launch stands as well. `rung` need not be registered. With `both_builds`, the build with zeros in unset variables
 // runs too, if there is one, with the threads of a block in another order. It must do the same, bit for bit.
-std::vector<CheckResult> check_sets_on_emulator(const Stage& stage, const Variant& variant, const Problem& problem,
+std::vector<CheckResult> check_sets_on_emulator(const Rung& rung, const Variant& variant, const Problem& problem,
                                                 const emulator::Options& options = {}, bool both_builds = false);
 // The same for a problem of one input set.
-CheckResult check_on_emulator(const Stage& stage, const Variant& variant, const Problem& problem,
+CheckResult check_on_emulator(const Rung& rung, const Variant& variant, const Problem& problem,
                               const emulator::Options& options = {}, bool both_builds = false);
 
 class GpuProblem;
 // The same on the GPU. `problem_on_gpu` holds the problem's inputs; `naive`, if not empty, is the first output of the
-// plainest stage, in full.
-std::vector<CheckResult> check_sets_on_gpu(const Stage& stage, const Variant& variant, const Problem& problem,
+// plainest rung, in full.
+std::vector<CheckResult> check_sets_on_gpu(const Rung& rung, const Variant& variant, const Problem& problem,
                                            GpuProblem& problem_on_gpu, const Tensor& naive);
-CheckResult check_on_gpu(const Stage& stage, const Variant& variant, const Problem& problem, GpuProblem& problem_on_gpu,
+CheckResult check_on_gpu(const Rung& rung, const Variant& variant, const Problem& problem, GpuProblem& problem_on_gpu,
                          const Tensor& naive);
 
-// All of a stage's properties on one back end, at one small shape: a result for each. On the GPU, the first failure to
+// All of a rung's properties on one back end, at one small shape: a result for each. On the GPU, the first failure to
 // run ends the list.
-std::vector<CheckResult> check_properties(const Stage& stage, const Variant& variant, const Shape& shape, uint64_t seed,
+std::vector<CheckResult> check_properties(const Rung& rung, const Variant& variant, const Shape& shape, uint64_t seed,
                                           Place backend);
 
 }  // namespace ladder

@@ -11,12 +11,12 @@ namespace ladder {
 
 // All results of one variant at one shape on one back end: a line of the table.
 struct CheckLine {
-  std::string name;  // of the stage, with its variant where several are checked
+  std::string name;  // of the rung, with its variant where several are checked
   Place backend;
   Shape shape;
   std::vector<CheckResult> results;
   size_t problems = 0;    // launches that these are from
-  std::string directory;  // of the stage, where its chapter lies
+  std::string directory;  // of the rung, where its chapter lies
 
   bool answers_right() const;
   bool counts_right() const;

@@ -64,11 +64,11 @@ class OnEmulator final : public Backend {
     return fits_host_memory(shape, workspace_bytes);
   }
   std::vector<Trial> trials(const Subject& subject, const Shape& shape, const TrialChoice& choice) const override {
-    return emulator_trials(*subject.stage, *subject.variant, shape, choice);
+    return emulator_trials(*subject.rung, *subject.variant, shape, choice);
   }
   bool by_trial() const override { return false; }
 
-  // Of a tensor-core stage on two cores of a laptop.
+  // Of a tensor-core rung on two cores of a laptop.
   double seconds(const Variant& variant, const Trial& trial) const override {
     constexpr double SCORES_PER_SECOND = 4e6;
     constexpr int END = 128;  // queries of a cluster, or several such tiles
@@ -89,7 +89,7 @@ class OnEmulator final : public Backend {
     // More emulated instructions than a thread executes that computes whole rows alone.
     const uint64_t most_steps = 100'000 + 8 * uint64_t(trial.shape.n) * uint64_t(trial.shape.d);
     return check_sets_on_emulator(
-        *subject.stage, *subject.variant, problem,
+        *subject.rung, *subject.variant, problem,
         {.multiprocessors = trial.multiprocessors, .max_steps = most_steps, .schedule = trial.schedule, .stop = &stop},
         trial.both_builds);
   }
@@ -106,7 +106,7 @@ class OnGpu final : public Backend {
   }
   // Beyond 2^32 elements nothing is left for a workspace.
   std::vector<Trial> trials(const Subject& subject, const Shape& shape, const TrialChoice& choice) const override {
-    std::vector<Trial> all = gpu_trials(*subject.stage, *subject.variant, shape, choice);
+    std::vector<Trial> all = gpu_trials(*subject.rung, *subject.variant, shape, choice);
     std::erase_if(
         all, [&](const Trial& trial) { return trial.far_heads > 0 && subject.variant->workspace_at(trial.shape) > 0; });
     return all;
@@ -130,14 +130,14 @@ class OnGpu final : public Backend {
       if (auto status = upload(trial, problem); !status) return tl::make_unexpected(status.error());
       uploaded_ = trial;
     }
-    return check_sets_on_gpu(*subject.stage, *subject.variant, problem, *memory_, naive_output_);
+    return check_sets_on_gpu(*subject.rung, *subject.variant, problem, *memory_, naive_output_);
   }
 
  private:
   bool naive_solves(const Trial& trial) const {
     return naive_.variants.front().on_gpu && supports(naive_, naive_.variants.front(), trial.shape);
   }
-  // Whether all rows are held to those of the first stage of all, the formula as written.
+  // Whether all rows are held to those of the first rung of all, the formula as written.
   bool is_compared(const Trial& trial) const {
     return trial.far_heads == 0 && naive_solves(trial) &&
            fits_gpu_memory(trial.shape, naive_.workspace_at(trial.shape), gpu_);
@@ -162,7 +162,7 @@ class OnGpu final : public Backend {
 
   const GpuInfo gpu_;
   const std::vector<Subject> subjects_;
-  const Stage& naive_ = stages().front();
+  const Rung& naive_ = rungs().front();
   std::optional<Trial> uploaded_;
   std::optional<GpuProblem> memory_;
   Tensor naive_output_;
@@ -187,7 +187,7 @@ Result<std::vector<Step>> plan(const Backend& backend, const std::vector<Subject
       return tl::make_unexpected(status.error());
     }
     for (const Subject& subject : subjects) {
-      if (auto status = supports(*subject.stage, *subject.variant, shape); !status) {
+      if (auto status = supports(*subject.rung, *subject.variant, shape); !status) {
         return tl::make_unexpected(status.error());
       }
       for (Trial& trial : backend.trials(subject, shape, choice)) {
@@ -206,7 +206,7 @@ Result<std::vector<Step>> plan(const Backend& backend, const std::vector<Subject
 // It is not of the kernel's own making, and so says how it is raised.
 CheckResult stopped(const Subject& subject, const Trial& trial, Place place, double seconds, bool asked_for) {
   CheckResult result;
-  result.stage = subject.stage->name;
+  result.rung = subject.rung->name;
   result.variant = subject.variant->label;
   result.backend = place;
   result.shape = trial.shape;
@@ -233,7 +233,7 @@ CheckLine& Judge::line(const Subject& subject, Place place, const Shape& shape) 
   for (CheckLine& known : report.lines) {
     if (known.name == subject.name && known.backend == place && known.shape == shape) return known;
   }
-  return report.lines.emplace_back(CheckLine{subject.name, place, shape, {}, 0, subject.stage->directory});
+  return report.lines.emplace_back(CheckLine{subject.name, place, shape, {}, 0, subject.rung->directory});
 }
 
 // False: the check ends here.
@@ -326,7 +326,7 @@ Status Judge::judge(Backend& backend, const std::vector<Subject>& subjects, cons
     small.batch = 1;
     small.heads = emulated ? 1 : 2;
     small.n = PROPERTY_N;
-    for (CheckResult& result : check_properties(*subject.stage, *subject.variant, small, choice_.trials.seed, place)) {
+    for (CheckResult& result : check_properties(*subject.rung, *subject.variant, small, choice_.trials.seed, place)) {
       line(subject, place, asked).results.push_back(std::move(result));
     }
   }

@@ -18,7 +18,7 @@
 namespace ladder {
 
 struct Subject {
-  const Stage* stage;
+  const Rung* rung;
   const Variant* variant;
   std::string name;  // of its line in the report
 };

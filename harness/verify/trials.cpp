@@ -31,7 +31,7 @@ constexpr int SUBNORMAL = -14;        // times numbers of 1 or so: most are subn
 constexpr int WIDE_ROWS = 1 << 14;    // heads x keys
 
 // The shortest length from `least` on that the variant takes, of at least `tiles` key tiles.
-int supported_length(const Stage&, const Variant& variant, Shape shape, int least, int tiles = 0) {
+int supported_length(const Rung&, const Variant& variant, Shape shape, int least, int tiles = 0) {
   const int tile = std::max(1, variant.tile.bc);
   for (shape.n = std::max(least, tile * tiles); !takes(variant, shape); ++shape.n) {
     if (shape.n > least + (1 << 16)) return 0;  // no length at all: the shape's d, say, which another check refuses
@@ -61,10 +61,10 @@ bool takes_any_d(const Variant& variant) {
 // Another scale, other numbers of tiles, and for a variant that takes any head dimension one that no tile divides: nearly the
 // largest, for the work of a head of so many elements grows with its length. Far from the first head, `known_heads` of many are
 // judged.
-Trial other_problem(const Stage& stage, const Variant& variant, Shape shape, uint64_t seed, int far_heads = 0,
+Trial other_problem(const Rung& rung, const Variant& variant, Shape shape, uint64_t seed, int far_heads = 0,
                     int known_heads = 0) {
   if (takes_any_d(variant)) shape.d = variant.accepts.max_d - 1;
-  shape.n = supported_length(stage, variant, shape, static_cast<int>(FAR_HEAD / shape.d + 14) | 1);
+  shape.n = supported_length(rung, variant, shape, static_cast<int>(FAR_HEAD / shape.d + 14) | 1);
   shape.softmax_scale = OTHER_SCALE * shape.scale();
   if (far_heads > 0) {
     shape.batch = 1;
@@ -83,9 +83,9 @@ Shape with_columns(const Variant& variant, Shape shape, int d) {
 
 // So many key tiles, or the fewest that the variant takes above, and at least so many keys: little work to deal out to blocks,
 // and most of it is what a kernel does at its first and its last tile.
-Trial few_tiles(const Stage& stage, const Variant& variant, Shape shape, uint64_t seed, int tiles, int heads,
+Trial few_tiles(const Rung& rung, const Variant& variant, Shape shape, uint64_t seed, int tiles, int heads,
                 int least = 1) {
-  shape.n = supported_length(stage, variant, shape, least, tiles);
+  shape.n = supported_length(rung, variant, shape, least, tiles);
   shape.batch = 1;
   shape.heads = heads;
   return {.shape = shape, .kinds = {InputKind::normal}, .seed = seed + 2};
@@ -110,18 +110,18 @@ Trial of_zeros(Trial trial) {
 
 // Maxima that stand anywhere, or grow to the last key, over so many tiles that all queries of all heads would take too
 // long.
-Trial long_walk(const Stage& stage, const Variant& variant, Shape shape, uint64_t seed, int tiles) {
+Trial long_walk(const Rung& rung, const Variant& variant, Shape shape, uint64_t seed, int tiles) {
   shape = with_columns(variant, shape, 68);
   shape.batch = 1;
   shape.heads = 2;
   // More keys than a block has threads, each of which may take one at a time; but a workspace lets all blocks run.
   const int least = variant.workspace_at(shape) > 0 ? 99 : tiles * 32 + 29;
-  shape.n = supported_length(stage, variant, shape, least, tiles);
+  shape.n = supported_length(rung, variant, shape, least, tiles);
   return {.shape = shape, .kinds = {InputKind::peaky, InputKind::creeping_max}, .seed = seed + 3, .ends_only = true};
 }
 
 // Heads and lengths as people run them, drawn by the commit: another one the next time. Some blocks of 16, 32 or 64 heads.
-Trial long_and_wide(const Stage& stage, const Variant& variant, Shape shape, uint64_t seed) {
+Trial long_and_wide(const Rung& rung, const Variant& variant, Shape shape, uint64_t seed) {
   const std::string text = LADDER_COMMIT + std::to_string(seed);
   std::seed_seq sequence(text.begin(), text.end());
   std::mt19937_64 random(sequence);
@@ -132,29 +132,29 @@ Trial long_and_wide(const Stage& stage, const Variant& variant, Shape shape, uin
   if (takes_any_d(variant))
     shape.d = std::max(variant.accepts.min_d, std::min(24, static_cast<int>(1 + random() % 24)));
   // A workspace lets all blocks run.
-  if (variant.workspace_at(shape) > 0) return few_tiles(stage, variant, shape, seed, 1, 16, 1 + least % 32);
-  shape.n = supported_length(stage, variant, shape, least);
+  if (variant.workspace_at(shape) > 0) return few_tiles(rung, variant, shape, seed, 1, 16, 1 + least % 32);
+  shape.n = supported_length(rung, variant, shape, least);
   return {.shape = shape, .kinds = {InputKind::normal, InputKind::near_ties}, .seed = random(), .ends_only = true};
 }
 
 // More keys than 16 bits can number, more tiles than 8, and more than 2^32 scores; none for a variant that does not take so many.
-std::optional<Trial> far_walk(const Stage& stage, const Variant& variant, Shape shape, uint64_t seed) {
+std::optional<Trial> far_walk(const Rung& rung, const Variant& variant, Shape shape, uint64_t seed) {
   shape.batch = 1;
   shape.heads = 3;
-  shape.n = supported_length(stage, variant, shape, FAR_WALK);
+  shape.n = supported_length(rung, variant, shape, FAR_WALK);
   if (shape.n == 0 || variant.workspace_at(shape) > 0) return std::nullopt;
   const std::vector<InputKind> kinds{InputKind::peaky, InputKind::last_tile_max, InputKind::ties};
   return Trial{.shape = shape, .kinds = kinds, .seed = seed + 4, .ends_only = true};
 }
 
 // The problems of the formula's own that the variant takes, each with an input set for each head of its keys.
-std::vector<Trial> formula_trials(const Stage& stage, const Variant& variant, const Spec& usual, uint64_t seed) {
+std::vector<Trial> formula_trials(const Rung& rung, const Variant& variant, const Spec& usual, uint64_t seed) {
   const Formula& formula = formula_of(usual);
   const InputKind some[] = {InputKind::normal, InputKind::peaky, InputKind::sinks, InputKind::one_hot};
   std::vector<Trial> trials;
   if (formula.trials == nullptr) return trials;
   for (Spec spec : formula.trials(variant.accepts, usual)) {
-    if (!takes(variant, spec) && spec.keys() == spec.n) spec.n = supported_length(stage, variant, spec, spec.n);
+    if (!takes(variant, spec) && spec.keys() == spec.n) spec.n = supported_length(rung, variant, spec, spec.n);
     if (spec.n == 0 || !takes(variant, spec)) continue;
     Trial trial{.shape = spec, .kinds = {}, .seed = seed + 5, .both_builds = true};
     for (int64_t unit = 0; unit < int64_t{spec.batch} * spec.key_heads(); ++unit) {
@@ -167,7 +167,7 @@ std::vector<Trial> formula_trials(const Stage& stage, const Variant& variant, co
 }
 
 // Raw bits of the generator: what a distribution makes of them differs between libraries.
-std::vector<Trial> random_trials(const Stage& stage, const Variant& variant, const Shape& shape, uint64_t seed) {
+std::vector<Trial> random_trials(const Rung& rung, const Variant& variant, const Shape& shape, uint64_t seed) {
   std::mt19937_64 random(seed);
   const auto below = [&](uint64_t count) { return static_cast<int>(random() % count); };
   const auto all = all_input_kinds();
@@ -181,7 +181,7 @@ std::vector<Trial> random_trials(const Stage& stage, const Variant& variant, con
           variant.accepts.min_d + below(static_cast<uint64_t>(variant.accepts.max_d - variant.accepts.min_d) + 1);
     if (variant.takes(CAUSAL)) chosen.causal = shape.causal || below(2) == 1;
     const int least = 1 + below(1024);
-    chosen.n = supported_length(stage, variant, chosen, least);
+    chosen.n = supported_length(rung, variant, chosen, least);
     chosen.softmax_scale = shape.scale() * (0.25f + static_cast<float>(below(1024)) / 512);
     Trial trial{.shape = chosen, .kinds = {}, .seed = random()};
     for (int64_t head = 0; head < chosen.batch_heads(); ++head) trial.kinds.push_back(all[below(all.size())]);
@@ -191,7 +191,7 @@ std::vector<Trial> random_trials(const Stage& stage, const Variant& variant, con
 }
 
 // What a first look at a rung takes: about 0.3 s of a core.
-std::vector<Trial> quick_trials(const Stage& stage, const Variant& variant, const Shape& shape, uint64_t seed) {
+std::vector<Trial> quick_trials(const Rung& rung, const Variant& variant, const Shape& shape, uint64_t seed) {
   std::vector<Trial> trials;
   // Of sets that are alike one is enough: of those with a sink `trained`, of those with one key for each query wide_values.
   constexpr InputKind ALIKE[] = {InputKind::sinks, InputKind::sinks14, InputKind::sinks35, InputKind::large_logits,
@@ -200,21 +200,21 @@ std::vector<Trial> quick_trials(const Stage& stage, const Variant& variant, cons
   std::ranges::copy_if(all_input_kinds(), std::back_inserter(kinds),
                        [&](InputKind kind) { return std::ranges::find(ALIKE, kind) == std::end(ALIKE); });
   const auto sets = [&](Shape of) {
-    of.n = supported_length(stage, variant, of, 33, 2);
+    of.n = supported_length(rung, variant, of, 33, 2);
     trials.push_back(all_sets(of, seed, kinds));
     if (of.n > 128) trials.back().ends_only = true;
   };
   sets(shape);
   trials.back().both_builds = true;
-  trials.push_back(few_tiles(stage, variant, with_columns(variant, shape, 72), seed, 5, 1, 99));
+  trials.push_back(few_tiles(rung, variant, with_columns(variant, shape, 72), seed, 5, 1, 99));
   trials.back().shape.softmax_scale = OTHER_SCALE * shape.scale();
   trials.back().ends_only = true;
   trials.push_back(
-      of_magnitude(few_tiles(stage, variant, with_columns(variant, shape, 70), seed, 1, 8), SUBNORMAL, -4, SUBNORMAL));
+      of_magnitude(few_tiles(rung, variant, with_columns(variant, shape, 70), seed, 1, 8), SUBNORMAL, -4, SUBNORMAL));
   trials.back().multiprocessors = 12;
   if (variant.takes(CAUSAL) && !shape.causal) {
     sets(with_mask(shape));
-    trials.push_back(few_tiles(stage, variant, with_mask(shape), seed, 5, 1));
+    trials.push_back(few_tiles(rung, variant, with_mask(shape), seed, 5, 1));
     trials.back().ends_only = true;
   }
   return trials;
@@ -222,35 +222,35 @@ std::vector<Trial> quick_trials(const Stage& stage, const Variant& variant, cons
 
 }  // namespace
 
-std::vector<Trial> emulator_trials(const Stage& stage, const Variant& variant, const Shape& shape,
+std::vector<Trial> emulator_trials(const Rung& rung, const Variant& variant, const Shape& shape,
                                    const TrialChoice& choice) {
   std::vector<Trial> trials;
   for (const InputKind kind : choice.inputs) {
     trials.push_back({.shape = shape, .kinds = {kind}, .seed = choice.seed, .both_builds = trials.empty()});
   }
   if (!trials.empty()) return trials;
-  const std::vector<Trial> own = formula_trials(stage, variant, shape, choice.seed);
+  const std::vector<Trial> own = formula_trials(rung, variant, shape, choice.seed);
   if (!formula_of(shape).is_attention) {
     trials.push_back({.shape = shape, .kinds = {InputKind::normal}, .seed = choice.seed, .both_builds = true});
     if (!choice.quick) std::ranges::copy(own, std::back_inserter(trials));
     return trials;
   }
-  if (choice.quick) return quick_trials(stage, variant, shape, choice.seed);
+  if (choice.quick) return quick_trials(rung, variant, shape, choice.seed);
 
   const auto few = [&](const Shape& of, int tiles, int heads, int least = 1) {
-    return few_tiles(stage, variant, of, choice.seed, tiles, heads, least);
+    return few_tiles(rung, variant, of, choice.seed, tiles, heads, least);
   };
   const Shape other_d = with_columns(variant, shape, 70);
   const int other_n = takes_any_d(variant) ? 98 : 1;
 
   trials.push_back({.shape = shape, .kinds = {InputKind::normal}, .seed = choice.seed});
   Shape many = shape;
-  if (!choice.n_given) many.n = supported_length(stage, variant, shape, takes_any_d(variant) ? 67 : 102, 3);
+  if (!choice.n_given) many.n = supported_length(rung, variant, shape, takes_any_d(variant) ? 67 : 102, 3);
   trials.push_back(all_sets(many, choice.seed));
   // Rows whose scores are all negative tell a maximum that begins at 0 from one that begins at a huge negative number.
   trials.back().both_builds = true;
 
-  trials.push_back(other_problem(stage, variant, shape, choice.seed, FAR_HEADS, 3));
+  trials.push_back(other_problem(rung, variant, shape, choice.seed, FAR_HEADS, 3));
   trials.push_back(of_magnitude(few(shape, 1, 3), 6, 8));                                 // a scale below 0.002
   trials.back().multiprocessors = 132;                                                    // an H200's
   trials.push_back(of_magnitude(few(other_d, 2, 8, other_n), SUBNORMAL, -4, SUBNORMAL));  // and one far above 3
@@ -274,27 +274,27 @@ std::vector<Trial> emulator_trials(const Stage& stage, const Variant& variant, c
   trials.back().kinds = {InputKind::peaky, InputKind::negative_rows, InputKind::normal, InputKind::not_finite,
                          InputKind::ties};
   trials.back().multiprocessors = 5;
-  trials.push_back(long_walk(stage, variant, shape, choice.seed, LONG_WALK));
-  trials.push_back(long_and_wide(stage, variant, shape, choice.seed));
+  trials.push_back(long_walk(rung, variant, shape, choice.seed, LONG_WALK));
+  trials.push_back(long_and_wide(rung, variant, shape, choice.seed));
   if (variant.takes(CAUSAL) && !shape.causal) {
     const Shape masked = with_mask(shape);
     trials.push_back(all_sets(with_mask(many), choice.seed));
     trials.back().both_builds = true;
-    trials.push_back(other_problem(stage, variant, masked, choice.seed, FAR_HEADS, 3));
+    trials.push_back(other_problem(rung, variant, masked, choice.seed, FAR_HEADS, 3));
     trials.push_back(of_magnitude(few(masked, 1, 3), 5, 8));
     trials.push_back(few(masked, 2, 8));
     trials.push_back(few(with_mask(other_d), 4, 1, other_n));
     for (const int tiles : {5, 6, 7, 8}) trials.push_back(few(masked, tiles, 1));
     trials.push_back(few(masked, 9, 2));
-    trials.push_back(long_walk(stage, variant, masked, choice.seed, LONG_WALK - 1));
+    trials.push_back(long_walk(rung, variant, masked, choice.seed, LONG_WALK - 1));
   }
   std::ranges::copy(own, std::back_inserter(trials));
   if (choice.thorough) {
-    std::vector<Trial> more = random_trials(stage, variant, shape, choice.seed);
+    std::vector<Trial> more = random_trials(rung, variant, shape, choice.seed);
     std::vector<Shape> masks{shape};
     if (variant.takes(CAUSAL) && !shape.causal) masks.push_back(with_mask(shape));
     for (const Shape& of : masks) {
-      if (auto trial = far_walk(stage, variant, of, choice.seed)) more.push_back(std::move(*trial));
+      if (auto trial = far_walk(rung, variant, of, choice.seed)) more.push_back(std::move(*trial));
     }
     for (Trial& trial : more) {
       trial.schedule = trial.seed | 1;
@@ -304,14 +304,13 @@ std::vector<Trial> emulator_trials(const Stage& stage, const Variant& variant, c
   return trials;
 }
 
-std::vector<Trial> gpu_trials(const Stage& stage, const Variant& variant, const Shape& shape,
-                              const TrialChoice& choice) {
+std::vector<Trial> gpu_trials(const Rung& rung, const Variant& variant, const Shape& shape, const TrialChoice& choice) {
   std::vector<Trial> trials;
   for (const InputKind kind : choice.inputs) {
     trials.push_back({.shape = shape, .kinds = {kind}, .seed = choice.seed});
   }
   if (!trials.empty()) return trials;
-  std::vector<Trial> own = formula_trials(stage, variant, shape, choice.seed);
+  std::vector<Trial> own = formula_trials(rung, variant, shape, choice.seed);
   for (Trial& trial : own) trial.both_builds = false;
   if (!formula_of(shape).is_attention) {
     trials.push_back({.shape = shape, .kinds = {InputKind::normal}, .seed = choice.seed});
@@ -320,10 +319,10 @@ std::vector<Trial> gpu_trials(const Stage& stage, const Variant& variant, const 
   }
 
   const auto few = [&](const Shape& of, int tiles, int heads) {
-    return few_tiles(stage, variant, of, choice.seed, tiles, heads);
+    return few_tiles(rung, variant, of, choice.seed, tiles, heads);
   };
   const auto walk = [&](const Shape& of, int tiles) {
-    Trial whole = long_walk(stage, variant, of, choice.seed, tiles);
+    Trial whole = long_walk(rung, variant, of, choice.seed, tiles);
     whole.ends_only = false;
     return whole;
   };
@@ -334,20 +333,20 @@ std::vector<Trial> gpu_trials(const Stage& stage, const Variant& variant, const 
   }
   trials.push_back({.shape = shape, .kinds = {InputKind::normal}, .seed = choice.seed});
   trials.push_back(all_sets(shape, choice.seed));
-  trials.push_back(other_problem(stage, variant, shape, choice.seed));
+  trials.push_back(other_problem(rung, variant, shape, choice.seed));
   trials.push_back(of_magnitude(few(shape, 1, 3), 4, 8));
   trials.push_back(of_magnitude(few(shape, 2, 8), -5, -4));
   trials.push_back(walk(shape, LONG_WALK));
-  if (choice.thorough) trials.push_back(other_problem(stage, variant, shape, choice.seed, FAR_HEADS - 1, 2));
+  if (choice.thorough) trials.push_back(other_problem(rung, variant, shape, choice.seed, FAR_HEADS - 1, 2));
   if (variant.takes(CAUSAL) && !shape.causal) {
     const Shape masked = with_mask(shape);
     trials.push_back(all_sets(masked, choice.seed));
-    trials.push_back(other_problem(stage, variant, masked, choice.seed));
+    trials.push_back(other_problem(rung, variant, masked, choice.seed));
     trials.push_back(of_magnitude(few(masked, 5, 3), 5, 8));
     trials.push_back(walk(masked, LONG_WALK - 1));
   }
   std::ranges::copy(own, std::back_inserter(trials));
-  if (choice.thorough) std::ranges::move(random_trials(stage, variant, shape, choice.seed), std::back_inserter(trials));
+  if (choice.thorough) std::ranges::move(random_trials(rung, variant, shape, choice.seed), std::back_inserter(trials));
   return trials;
 }
 

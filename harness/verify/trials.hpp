@@ -46,10 +46,10 @@ struct TrialChoice {
 //   5. as few tiles in 45 heads, on five SMs: a block that stays there goes on for long, from one head to another after the
 //      next. Scores as large, above and below zero;
 //   6. maxima that stand anywhere, and such that grow to the last key, over 67 tiles and at least 2173 keys, for the first
-//      queries, for the last and for some between: a stage of a pipeline is used a dozen times, a mask of 64 bits is at its
+//      queries, for the last and for some between: a rung of a pipeline is used a dozen times, a mask of 64 bits is at its
 //      end, and no block has so many threads;
 //      And some blocks of 16, 32 or 64 heads of a length that the commit draws;
-//   7. the second, the third and the fewest tiles once more under a causal mask, of a stage that has one, with two in eight
+//   7. the second, the third and the fewest tiles once more under a causal mask, of a rung that has one, with two in eight
 //      heads, four to eight in one, nine in two, and 66: tiles of queries have different lengths then, and a kernel that deals
 //      them out in pairs, or in pairs of pairs, has fewer than there are places for, an odd or an even number, or is left
 //      with one.
@@ -59,12 +59,11 @@ struct TrialChoice {
 // With `quick` five of these in little, two of them under a mask: all input sets, in both builds; another scale and an odd number of
 // tiles; and numbers of another magnitude in eight heads, on twelve SMs.
 // With `inputs` only those sets, at that shape. With `thorough` also some queries of more than 65536 keys, and random ones, of other seeds, lengths, batches, heads, head dimensions, masks, scales and orders of threads. Every trial's shape is one that the variant supports.
-std::vector<Trial> emulator_trials(const Stage& stage, const Variant& variant, const Shape& shape,
+std::vector<Trial> emulator_trials(const Rung& rung, const Variant& variant, const Shape& shape,
                                    const TrialChoice& choice);
 
 // On the GPU the same without builds, and with fewer of few tiles: one and two, and under a mask five; the walk over 67 tiles is
 // whole there; more than 2^32 elements with `thorough` only.
-std::vector<Trial> gpu_trials(const Stage& stage, const Variant& variant, const Shape& shape,
-                              const TrialChoice& choice);
+std::vector<Trial> gpu_trials(const Rung& rung, const Variant& variant, const Shape& shape, const TrialChoice& choice);
 
 }  // namespace ladder

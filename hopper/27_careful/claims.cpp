@@ -22,8 +22,8 @@ CLAIM("after the first surprise O is rescaled when a maximum has grown by more t
 
 CLAIM("the exponentials of one tile alone are taken twice, where the rung before takes those of all but the first") {
   const Problem problem = growing_scores(rung(), 20.0f);
-  const auto exponentials = [&](const Stage& stage) {
-    return run_on_emulator(stage, stage.variants[0], problem).counters.ex2;
+  const auto exponentials = [&](const Rung& rung) {
+    return run_on_emulator(rung, rung.variants[0], problem).counters.ex2;
   };
   const uint64_t of_a_tile = uint64_t(problem.shape.n) * rung().variants[0].tile.bc;
   CHECK(exponentials(previous()) - exponentials(rung()) == (GROWING_TILES - 2) * of_a_tile);

@@ -15,8 +15,8 @@ CLAIM("on calm inputs every count is as before, that of exponentials too, and ev
 
 CLAIM("a block makes a tile of weights twice for its first queries alone, where before it did for all of them") {
   const Problem problem = growing_scores(rung(), -20.0f);  // from one tile to the next, for keys come from the end
-  const auto exponentials = [&](const Stage& stage) {
-    return run_on_emulator(stage, stage.variants[0], problem).counters.ex2;
+  const auto exponentials = [&](const Rung& rung) {
+    return run_on_emulator(rung, rung.variants[0], problem).counters.ex2;
   };
   const Tile& tile = rung().variants[0].tile;
   const uint64_t q_tiles = uint64_t(problem.shape.n / tile.br), later = q_tiles - emulator::MULTIPROCESSORS;

@@ -13,6 +13,6 @@ CLAIM("copies go on under the products as before") {
 }
 
 CLAIM("fewer moves in the machine code") {
-  const auto sum = [](const Stage& stage) { return in_machine_code(stage, "MOV") + in_machine_code(stage, "IMAD"); };
+  const auto sum = [](const Rung& rung) { return in_machine_code(rung, "MOV") + in_machine_code(rung, "IMAD"); };
   CHECK(sum(rung()) < sum(previous()));
 }

@@ -4,8 +4,8 @@ using namespace ladder;
 using namespace ladder::claims;
 
 CLAIM("a tile of K and V serves twice the queries") {
-  const auto streamed = [](const Stage& stage) {
-    return counted(stage).gmem_bytes_read - SMALL.n * SMALL.d * 2;  // without Q
+  const auto streamed = [](const Rung& rung) {
+    return counted(rung).gmem_bytes_read - SMALL.n * SMALL.d * 2;  // without Q
   };
   CHECK(streamed(previous()) == 2 * streamed(rung()));
   for (const Variant& variant : rung().variants) {

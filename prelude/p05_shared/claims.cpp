@@ -8,8 +8,8 @@ namespace {
 constexpr Shape SHAPE{.batch = 1, .heads = 1, .n = 128, .d = 128};
 
 // Bytes of K and V.
-uint64_t streamed(const Stage& stage) {
-  return counted(stage, SHAPE).gmem_bytes_read - SHAPE.n * SHAPE.d * 2;
+uint64_t streamed(const Rung& rung) {
+  return counted(rung, SHAPE).gmem_bytes_read - SHAPE.n * SHAPE.d * 2;
 }
 
 }  // namespace

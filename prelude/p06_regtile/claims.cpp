@@ -8,13 +8,13 @@ namespace {
 constexpr Shape SHAPE{.batch = 1, .heads = 1, .n = 128, .d = 128};
 
 // Bytes of K and V.
-uint64_t streamed(const Stage& stage) {
-  return counted(stage, SHAPE).gmem_bytes_read - SHAPE.n * SHAPE.d * 2;
+uint64_t streamed(const Rung& rung) {
+  return counted(rung, SHAPE).gmem_bytes_read - SHAPE.n * SHAPE.d * 2;
 }
 
-uint64_t loads(const Stage& stage) {
-  return traffic(counted(stage, SHAPE), "K", "ld.shared.v4.b32").requests +
-         traffic(counted(stage, SHAPE), "V", "ld.shared.v4.b32").requests;
+uint64_t loads(const Rung& rung) {
+  return traffic(counted(rung, SHAPE), "K", "ld.shared.v4.b32").requests +
+         traffic(counted(rung, SHAPE), "V", "ld.shared.v4.b32").requests;
 }
 
 }  // namespace

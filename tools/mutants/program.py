@@ -157,7 +157,7 @@ class Rung:
             body = "\n".join(f"{line} /*mutant {mark}*/" if not line.rstrip().endswith("\\") else line for line in body.split("\n"))
         # Without a name, as a rung is compiled more than once for one program.
         head = (f"namespace {{ namespace mutants_{name} {{ namespace ladder {{ using namespace ::ladder; struct Registration {{ "
-                f"explicit Registration(Stage stage) {{ if ({active}) ::ladder::Registration(std::move(stage)); }} }}; }}\n")
+                f"explicit Registration(Rung rung) {{ if ({active}) ::ladder::Registration(std::move(rung)); }} }}; }}\n")
         return includes, head + body + f"\n}} }}  // namespace mutants_{name}\n"
 
     def _file(self, pieces: list[tuple[list[str], str]]) -> str:

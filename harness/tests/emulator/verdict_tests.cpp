@@ -35,7 +35,7 @@ const Problem& problem(InputKind kind, int heads = 1) {
   return known.emplace(std::pair{kind, heads}, ladder::make_problem({.heads = heads, .n = N}, kind, 1)).first->second;
 }
 
-const ladder::Stage STAGE{.name = "right", .idea = "", .limit = "", .prediction = ""};
+const ladder::Rung STAGE{.name = "right", .idea = "", .limit = "", .prediction = ""};
 
 CheckResult check(const ladder::Variant& variant, const Problem& given) {
   return check_on_emulator(STAGE, variant, given);

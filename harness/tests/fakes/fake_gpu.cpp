@@ -1,10 +1,10 @@
 // A GPU for testing bench and compare from outside on machines that have none: linked into the program `ladder_fake_gpu`
-// in place of gpu.cu and ceilings.cu. It answers rightly, at a rate of its own for every stage. The environment makes it
+// in place of gpu.cu and ceilings.cu. It answers rightly, at a rate of its own for every rung. The environment makes it
 // misbehave:
-//   FAKE_GPU_WRONG=93_longer   this stage's output is wrong
-//   FAKE_GPU_STALE=93_longer   this stage writes each output once and never again
-//   FAKE_GPU_FAST=93_longer    this stage claims to be faster than the ceiling
-//   FAKE_GPU_SLOW=90_first     this stage takes 2 s a launch
+//   FAKE_GPU_WRONG=93_longer   this rung's output is wrong
+//   FAKE_GPU_STALE=93_longer   this rung writes each output once and never again
+//   FAKE_GPU_FAST=93_longer    this rung claims to be faster than the ceiling
+//   FAKE_GPU_SLOW=90_first     this rung takes 2 s a launch
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -30,7 +30,7 @@ namespace {
 constexpr double CEILING_TFLOPS = 30;
 size_t memory_held = 0;  // by the problems that stand
 
-// Whatever a stage's parameters are, no kernel runs here.
+// Whatever a rung's parameters are, no kernel runs here.
 struct Nothing {};
 void convert(const Arguments&, Nothing&) {}
 
@@ -39,10 +39,10 @@ void pass(double ms) {
   std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(ms / 100));
 }
 
-const Stage& stage_of(const Variant& variant) {
-  for (const Stage& stage : stages()) {
-    for (const Variant& candidate : stage.variants) {
-      if (&candidate == &variant) return stage;
+const Rung& rung_of(const Variant& variant) {
+  for (const Rung& rung : rungs()) {
+    for (const Variant& candidate : rung.variants) {
+      if (&candidate == &variant) return rung;
     }
   }
   std::abort();
@@ -50,7 +50,7 @@ const Stage& stage_of(const Variant& variant) {
 
 bool told_to_be(const char* what, const Variant& variant) {
   const char* name = std::getenv(what);
-  return name && stage_of(variant).name == name;
+  return name && rung_of(variant).name == name;
 }
 
 }  // namespace
@@ -140,9 +140,9 @@ struct GpuProblem::Buffers {
 };
 
 Result<GpuInfo> gpu_info() {
-  // This build's stages may have no GPU half; a fake GPU does not need one.
-  for (const Stage& stage : stages()) {
-    for (const Variant& variant : stage.variants) {
+  // This build's rungs may have no GPU half; a fake GPU does not need one.
+  for (const Rung& rung : rungs()) {
+    for (const Variant& variant : rung.variants) {
       const_cast<Variant&>(variant).on_gpu = GpuLaunch(+[](gpu::Device&, const Nothing&) {});
     }
   }
@@ -210,10 +210,10 @@ Status GpuProblem::run(const Variant& variant, const Launch& launch) {
 Result<double> GpuProblem::time_ms(const Variant& variant, std::span<const Launch> launches) {
   buffers_->run(variant, launches);
   // The later on the ladder the faster, and variants of one rung by less.
-  const Stage& stage = stage_of(variant);
-  const auto all = static_cast<double>(stages().size()), order = static_cast<double>(&stage - stages().data()),
-             own = static_cast<double>(&variant - stage.variants.data());
-  double tflops = 5 + 20 * (order + own / static_cast<double>(2 * stage.variants.size())) / all;
+  const Rung& rung = rung_of(variant);
+  const auto all = static_cast<double>(rungs().size()), order = static_cast<double>(&rung - rungs().data()),
+             own = static_cast<double>(&variant - rung.variants.data());
+  double tflops = 5 + 20 * (order + own / static_cast<double>(2 * rung.variants.size())) / all;
   if (told_to_be("FAKE_GPU_FAST", variant)) tflops = 2 * CEILING_TFLOPS;
   double ms = flops_of(buffers_->shape) / (tflops * 1e9);
   if (told_to_be("FAKE_GPU_SLOW", variant)) ms = 2000;

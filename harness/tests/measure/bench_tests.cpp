@@ -37,10 +37,10 @@ Simulated simulated(std::string name, std::string kind, double tflops, int round
   return s;
 }
 
-Simulated stage(const std::string& name, double tflops, const std::string& variant = TILE, bool is_default = true,
-                const std::string& previous = "") {
+Simulated rung(const std::string& name, double tflops, const std::string& variant = TILE, bool is_default = true,
+               const std::string& previous = "") {
   Simulated s = simulated(is_default ? name : name + "[" + variant + "]", "stage", tflops);
-  s.entry.stage = name;
+  s.entry.rung = name;
   s.entry.variant = variant;
   s.entry.is_default = is_default;
   s.entry.own = {"mma_sync", FLOPS};
@@ -85,7 +85,7 @@ struct Run {
 
 const ResultRow& row(const Results& results, std::string_view name) {
   for (const ResultRow& candidate : results.rows) {
-    if (candidate.stage == name) return candidate;
+    if (candidate.rung == name) return candidate;
   }
   FAIL("no row " << name);
   throw 0;
@@ -94,7 +94,7 @@ const ResultRow& row(const Results& results, std::string_view name) {
 }  // namespace
 
 TEST_CASE("a row's figures follow from its rounds") {
-  const Results results = Run({stage("92_quicker", 300), simulated("mma_sync", "ceiling", 600)}).results();
+  const Results results = Run({rung("92_quicker", 300), simulated("mma_sync", "ceiling", 600)}).results();
   REQUIRE(results.ok);
   const ResultRow& quicker = row(results, "92_quicker");
   CHECK(quicker.rounds == 20);
@@ -112,9 +112,9 @@ TEST_CASE("a row's figures follow from its rounds") {
 
 TEST_CASE("ratios pair a stage with the one that it starts from and with FA2, by TFLOPS") {
   const Results results =
-      Run({stage("91_slow", 100), stage("92_quicker", 300, TILE, true, "91_slow"),
-           stage("93_longer", 300.3, TILE, true, "92_quicker"), stage("95_fifth", 310, TILE, true, "94_third"),
-           stage("97_branch", 200, TILE, true, "91_slow"), simulated("fa2", "peer", 400),
+      Run({rung("91_slow", 100), rung("92_quicker", 300, TILE, true, "91_slow"),
+           rung("93_longer", 300.3, TILE, true, "92_quicker"), rung("95_fifth", 310, TILE, true, "94_third"),
+           rung("97_branch", 200, TILE, true, "91_slow"), simulated("fa2", "peer", 400),
            simulated("cudnn_bhnd", "peer", 600)})
           .results();
   CHECK_FALSE(row(results, "91_slow").vs_previous);
@@ -136,9 +136,9 @@ TEST_CASE("ratios pair a stage with the one that it starts from and with FA2, by
 
 TEST_CASE("a variant is compared with the same tile shape of the stage that it starts from") {
   const Results results =
-      Run({stage("91_slow", 50, "64x32, 2 warps"), stage("92_quicker", 300, "64x128, 4 warps", true, "91_slow"),
-           stage("92_quicker", 100, "64x32, 2 warps", false, "91_slow"),
-           stage("92_quicker", 120, "32x32, 2 warps", false, "91_slow")})
+      Run({rung("91_slow", 50, "64x32, 2 warps"), rung("92_quicker", 300, "64x128, 4 warps", true, "91_slow"),
+           rung("92_quicker", 100, "64x32, 2 warps", false, "91_slow"),
+           rung("92_quicker", 120, "32x32, 2 warps", false, "91_slow")})
           .results();
   CHECK(row(results, "92_quicker").vs_previous->value == Approx(6));
   CHECK(row(results, "92_quicker[64x32, 2 warps]").vs_previous->value == Approx(2));
@@ -148,15 +148,15 @@ TEST_CASE("a variant is compared with the same tile shape of the stage that it s
 
 TEST_CASE("a rate above its own instruction's ceiling is reported and gets no row") {
   const Results results =
-      Run({stage("92_quicker", 700), simulated("fa2", "peer", 650), simulated("mma_sync", "ceiling", 635)}).results();
+      Run({rung("92_quicker", 700), simulated("fa2", "peer", 650), simulated("mma_sync", "ceiling", 635)}).results();
   CHECK_FALSE(results.ok);
   REQUIRE(results.rows.size() == 2);
-  CHECK(results.rows[0].stage == "fa2");  // a peer need not use mma.sync
+  CHECK(results.rows[0].rung == "fa2");  // a peer need not use mma.sync
   REQUIRE(results.notes.size() == 1);
   CHECK_THAT(results.notes[0], Contains("92_quicker: ") && Contains("above the ceiling of"));
 
-  // A library is no bound, neither for a peer nor for a stage.
-  Simulated wgmma_stage = stage("20_rung", 780);
+  // A library is no bound, neither for a peer nor for a rung.
+  Simulated wgmma_stage = rung("20_rung", 780);
   wgmma_stage.entry.own = {"wgmma", FLOPS};
   std::vector<Simulated> all{wgmma_stage, simulated("fa3", "peer", 770), simulated("mma_sync", "ceiling", 635),
                              simulated("cublas", "ceiling", 750)};
@@ -169,8 +169,8 @@ TEST_CASE("a rate above its own instruction's ceiling is reported and gets no ro
   CHECK(with_loop.ok);
   CHECK(*row(with_loop, "20_rung").pct_ceiling == Approx(100 * 780 / 840.0));
   CHECK_FALSE(row(with_loop, "fa3").pct_ceiling);
-  // The loop of a faster instruction is no licence for a stage that uses mma.sync.
-  all.push_back(stage("92_quicker", 700));
+  // The loop of a faster instruction is no licence for a rung that uses mma.sync.
+  all.push_back(rung("92_quicker", 700));
   all.push_back(simulated("magic", "peer", 850));
   const Results refused = Run(all).results();
   CHECK_FALSE(refused.ok);
@@ -190,7 +190,7 @@ TEST_CASE("a stage is bound by the loop of what it is predicted to execute") {
 }
 
 TEST_CASE("a row of reads is bound by the loop that reads, and a product's loop is no bound of it") {
-  Simulated decoding = stage("92_quicker", 2);
+  Simulated decoding = rung("92_quicker", 2);
   const double bytes = FLOPS;  // one for each FLOP: 2 TB/s
   decoding.entry.own = {"dram_read", bytes, "TB/s"};
   std::vector<Simulated> all{decoding, simulated("mma_sync", "ceiling", 600), simulated("dram_read", "ceiling", 4),
@@ -209,11 +209,11 @@ TEST_CASE("a row of reads is bound by the loop that reads, and a product's loop 
 }
 
 TEST_CASE("a stage that fails has a note and no number, and nobody is paired with it") {
-  Simulated broken = stage("92_quicker", 300);
+  Simulated broken = rung("92_quicker", 300);
   broken.timing.error = Error{ExitCode::check_failed, "wrong after a timed round"};
   Simulated peer = simulated("fa2", "peer", 400);
   peer.timing.error = Error{ExitCode::check_failed, "peer fa2: did not answer within 60 s"};
-  const Results results = Run({stage("91_slow", 100), broken, stage("93_longer", 310), peer}).results();
+  const Results results = Run({rung("91_slow", 100), broken, rung("93_longer", 310), peer}).results();
   CHECK_FALSE(results.ok);
   CHECK(results.rows.size() == 2);
   CHECK_FALSE(row(results, "93_longer").vs_previous);
@@ -225,16 +225,16 @@ TEST_CASE("a stage that fails has a note and no number, and nobody is paired wit
 TEST_CASE("a broken peer alone does not make the bench fail") {
   Simulated peer = simulated("fa2", "peer", 400);
   peer.timing.error = Error{ExitCode::check_failed, "peer fa2: ended with exit code 3"};
-  CHECK(Run({stage("91_slow", 100), peer}).results().ok);
+  CHECK(Run({rung("91_slow", 100), peer}).results().ok);
 }
 
 TEST_CASE("what is timed apart has its three launches, says so, and is paired with nobody") {
-  Simulated first = stage("90_first", 3, "1x1, 8 warps");
+  Simulated first = rung("90_first", 3, "1x1, 8 warps");
   first.timing.ms.resize(3);
   first.timing.before.resize(3);
   first.timing.clock_mhz.resize(3);
   first.timing.apart = true;
-  const Results results = Run({first, stage("91_slow", 100), simulated("fa2", "peer", 400)}).results();
+  const Results results = Run({first, rung("91_slow", 100), simulated("fa2", "peer", 400)}).results();
   CHECK(row(results, "90_first").rounds == 3);
   CHECK_FALSE(row(results, "90_first").vs_fa2);
   CHECK_FALSE(row(results, "91_slow").vs_previous);
@@ -243,8 +243,8 @@ TEST_CASE("what is timed apart has its three launches, says so, and is paired wi
 }
 
 TEST_CASE("an unbalanced heat has ratios and no verdicts, and says how many rounds it takes") {
-  std::vector<Simulated> all{stage("91_slow", 100), stage("92_quicker", 300, TILE, true, "91_slow"),
-                             stage("93_longer", 310)};
+  std::vector<Simulated> all{rung("91_slow", 100), rung("92_quicker", 300, TILE, true, "91_slow"),
+                             rung("93_longer", 310)};
   Run run(all);
   CHECK_FALSE(unbalanced(run.heat.timings, Regime::turns));
   run.heat.timings.balanced = false;
@@ -261,8 +261,8 @@ TEST_CASE("an unbalanced heat has ratios and no verdicts, and says how many roun
 TEST_CASE("what the one before has done to a time is no gain") {
   // 92 and 91 are equally fast, but 92 always follows a contestant that heats the card: by 4 % for whoever comes next.
   const int contestants = 4, rounds = 20;
-  std::vector<Simulated> all{stage("91_slow", 100, TILE, true, "90_first"),
-                             stage("92_quicker", 100, TILE, true, "91_slow"), stage("93_longer", 100),
+  std::vector<Simulated> all{rung("91_slow", 100, TILE, true, "90_first"),
+                             rung("92_quicker", 100, TILE, true, "91_slow"), rung("93_longer", 100),
                              simulated("heater", "peer", 100)};
   std::mt19937 random(5);
   int before = -1;
@@ -280,7 +280,7 @@ TEST_CASE("what the one before has done to a time is no gain") {
 }
 
 TEST_CASE("any contestant can be the denominator, beside fa2") {
-  const Run run({stage("91_slow", 100), simulated("fa2", "peer", 400), simulated("fa3", "peer", 800)});
+  const Run run({rung("91_slow", 100), simulated("fa2", "peer", 400), simulated("fa3", "peer", 800)});
   const Results results = run.results("fa3");
   CHECK(row(results, "91_slow").vs_fa2->value == Approx(0.25));
   CHECK(results.over.at("91_slow").estimate.value == Approx(0.125));
@@ -290,8 +290,8 @@ TEST_CASE("any contestant can be the denominator, beside fa2") {
 }
 
 TEST_CASE("everywhere are the denominators and the ceilings that bound, and ratios bring guests") {
-  const Run run({stage("91_slow", 100), stage("92_quicker", 300, TILE, true, "91_slow"),
-                 stage("92_quicker", 100, "64x32, 2 warps", false, "91_slow"), simulated("fa2", "peer", 400),
+  const Run run({rung("91_slow", 100), rung("92_quicker", 300, TILE, true, "91_slow"),
+                 rung("92_quicker", 100, "64x32, 2 warps", false, "91_slow"), simulated("fa2", "peer", 400),
                  simulated("fa3", "peer", 800), simulated("mma_sync", "ceiling", 600),
                  simulated("cublas", "ceiling", 700)});
   const std::vector<Candidate> all = candidates(run.entries, std::vector<double>(7, 20.0), "fa3");
@@ -303,7 +303,7 @@ TEST_CASE("everywhere are the denominators and the ceilings that bound, and rati
 }
 
 TEST_CASE("how much a contestant that is everywhere read in each heat") {
-  Run run({stage("91_slow", 100), simulated("fa2", "peer", 400)});
+  Run run({rung("91_slow", 100), simulated("fa2", "peer", 400)});
   HeatRun second = run.heat;
   second.number = 2;
   for (double& ms : second.timings.timings[1].ms) ms /= 1.01;
@@ -313,7 +313,7 @@ TEST_CASE("how much a contestant that is everywhere read in each heat") {
 }
 
 TEST_CASE("every group of every round can be kept") {
-  Run run({stage("91_slow", 100), stage("92_quicker", 100, "64x32, 2 warps", false)});
+  Run run({rung("91_slow", 100), rung("92_quicker", 100, "64x32, 2 warps", false)});
   run.heat.timings.timings[1].before[1] = 0;
   const std::string lines = rounds_lines(run.entries, run.heat, FACTS);
   CHECK(std::ranges::count(lines, '\n') == 40);
@@ -325,7 +325,7 @@ TEST_CASE("every group of every round can be kept") {
 }
 
 TEST_CASE("the table shows rates, ratios with intervals and verdicts") {
-  const Results results = Run({stage("91_slow", 100), stage("92_quicker", 300, TILE, true, "91_slow"),
+  const Results results = Run({rung("91_slow", 100), rung("92_quicker", 300, TILE, true, "91_slow"),
                                simulated("fa2", "peer", 400), simulated("mma_sync", "ceiling", 600)})
                               .results();
   const std::string table = results_table(results.rows);
@@ -338,7 +338,7 @@ TEST_CASE("the table shows rates, ratios with intervals and verdicts") {
 }
 
 TEST_CASE("rows of other element types stand in a table of their own, and nobody's ratio is recorded for them") {
-  const Run run({stage("92_quicker", 300), simulated("fa2", "peer", 400)});
+  const Run run({rung("92_quicker", 300), simulated("fa2", "peer", 400)});
   RunFacts facts = FACTS;
   facts.dtype = "bf16";
   const Results half = run.results(), other = evaluate(run.entries, run.heat, facts);
@@ -346,7 +346,7 @@ TEST_CASE("rows of other element types stand in a table of their own, and nobody
   both.insert(both.end(), other.rows.begin(), other.rows.end());
   const std::string text = results_table(both);
   CHECK_THAT(text, Contains(" d=128, fp16, ") && Contains(" d=128, bf16, "));
-  const Run alone({stage("92_quicker", 290)});
+  const Run alone({rung("92_quicker", 290)});
   CHECK_THAT(results_table(alone.results().rows, other.rows), !Contains("(recorded)"));
   facts = FACTS;
   facts.problem = "window=1023,0";
@@ -356,8 +356,8 @@ TEST_CASE("rows of other element types stand in a table of their own, and nobody
 }
 
 TEST_CASE("without an fa2 peer the table shows the recorded ratio, marked") {
-  const Results recorded = Run({stage("92_quicker", 300), simulated("fa2", "peer", 400)}).results();
-  const Results today = Run({stage("92_quicker", 290)}).results();
+  const Results recorded = Run({rung("92_quicker", 300), simulated("fa2", "peer", 400)}).results();
+  const Results today = Run({rung("92_quicker", 290)}).results();
   CHECK_FALSE(today.rows[0].vs_fa2);
   CHECK_THAT(results_table(today.rows, recorded.rows), Contains("0.750 (recorded)") && Contains("no fa2 peer ran"));
   std::vector<ResultRow> elsewhere = recorded.rows;
@@ -366,11 +366,11 @@ TEST_CASE("without an fa2 peer the table shows the recorded ratio, marked") {
 }
 
 TEST_CASE("the 2 x 2 table separates the idea from the tile shape") {
-  const Run run({stage("91_slow", 50, "64x32, 2 warps"), stage("91_slow", 60, "64x128, 4 warps", false),
-                 stage("92_quicker", 300, TILE, true, "91_slow"),
-                 stage("92_quicker", 100, "64x32, 2 warps", false, "91_slow"),
-                 stage("93_longer", 330, TILE, true, "92_quicker"),
-                 stage("93_longer", 320, "64x64, 4 warps", false, "92_quicker")});
+  const Run run({rung("91_slow", 50, "64x32, 2 warps"), rung("91_slow", 60, "64x128, 4 warps", false),
+                 rung("92_quicker", 300, TILE, true, "91_slow"),
+                 rung("92_quicker", 100, "64x32, 2 warps", false, "91_slow"),
+                 rung("93_longer", 330, TILE, true, "92_quicker"),
+                 rung("93_longer", 320, "64x64, 4 warps", false, "92_quicker")});
   CHECK(run.tables() ==
         "92_quicker apart from its tile shape (TFLOPS; ratios are paired)\n"
         "                  64x32, 2 warps       64x128, 4 warps                 shape alone\n"
@@ -380,7 +380,7 @@ TEST_CASE("the 2 x 2 table separates the idea from the tile shape") {
         "\n"
         "other variants             TFLOPS               against\n"
         "93_longer[64x64, 4 warps]   320.8  0.970 [0.970, 0.970]  93_longer\n");
-  const Run defaults({stage("91_slow", 50), stage("92_quicker", 60)});
+  const Run defaults({rung("91_slow", 50), rung("92_quicker", 60)});
   CHECK(defaults.tables().empty());
 }
 
@@ -417,14 +417,14 @@ TEST_CASE("flags adjust the protocol and cannot mix the regimes") {
 }
 
 TEST_CASE("without a GPU the recorded table is shown as recorded") {
-  Stage quicker;
+  Rung quicker;
   quicker.name = "92_quicker";
   Options options;
-  options.stages = {&quicker};
+  options.rungs = {&quicker};
   std::vector<ResultRow> recorded =
-      Run({stage("91_slow", 100), stage("92_quicker", 300), simulated("fa2", "peer", 400)}).results().rows;
-  recorded.push_back(recorded.back());  // a run on other inputs, without the stage
-  recorded.back().stage = "alone";
+      Run({rung("91_slow", 100), rung("92_quicker", 300), simulated("fa2", "peer", 400)}).results().rows;
+  recorded.push_back(recorded.back());  // a run on other inputs, without the rung
+  recorded.back().rung = "alone";
   recorded.back().inputs = "peaky";
   const std::string table = recorded_table(recorded, options);
   CHECK_THAT(table, Contains("NVIDIA H200") && Contains("RECORDED, not measured here 2026-11-21") &&
@@ -432,19 +432,19 @@ TEST_CASE("without a GPU the recorded table is shown as recorded") {
   CHECK_THAT(table, !Contains("91_slow"));  // not asked for
   CHECK_THAT(table, !Contains("alone"));
   // A new rung has none, and the peers' figures would say nothing about it.
-  Stage added;
+  Rung added;
   added.name = "42_added";
-  options.stages = {&added};
+  options.rungs = {&added};
   CHECK(recorded_table(recorded, options) ==
         "docs/results has no recorded figures of 42_added for b=16 h=16 n=8192 d=128.\n");
-  options.stages = {&quicker};
+  options.rungs = {&quicker};
   options.burst = true;
   CHECK(recorded_table(recorded, options) ==
         "docs/results has no recorded figures of 92_quicker for b=16 h=16 n=8192 d=128.\n");
 }
 
 TEST_CASE("compare quotes the recorded speedup when both were recorded on one card") {
-  std::vector<ResultRow> recorded = Run({stage("91_slow", 100), stage("92_quicker", 300)}).results().rows;
+  std::vector<ResultRow> recorded = Run({rung("91_slow", 100), rung("92_quicker", 300)}).results().rows;
   recorded[1].vs_previous = Estimate{3.01, 2.99, 3.02};
   const std::string where = ", RECORDED on NVIDIA H200, 2026-11-21, at b=16 h=16 n=8192 d=128";
   CHECK(recorded_speedup(recorded, "91_slow", "92_quicker", HEADLINE) == "3.010 [2.990, 3.020]" + where);
@@ -457,10 +457,10 @@ TEST_CASE("compare quotes the recorded speedup when both were recorded on one ca
   }
   SECTION("two rungs apart, or at other tile shapes, no pair was recorded") {
     recorded.push_back(recorded[1]);
-    recorded[2].stage = "93_longer";
+    recorded[2].rung = "93_longer";
     CHECK(recorded_speedup(recorded, "91_slow", "93_longer", HEADLINE) == "3.000 of the medians" + where);
     CHECK(recorded_speedup(recorded, "92_quicker", "93_longer", HEADLINE) == "3.010 [2.990, 3.020]" + where);
-    recorded[2].stage = "93_longer[64x32, 2 warps]";
+    recorded[2].rung = "93_longer[64x32, 2 warps]";
     CHECK(recorded_speedup(recorded, "92_quicker", "93_longer[64x32, 2 warps]", HEADLINE) ==
           "1.000 of the medians" + where);
     return;
@@ -484,17 +484,17 @@ TEST_CASE("changed lines count the larger side of each place that differs") {
 }
 
 TEST_CASE("a variant is found by the beginning of its label, if only one has it") {
-  Stage stage;
-  stage.name = "92_quicker";
+  Rung rung;
+  rung.name = "92_quicker";
   for (const char* label : {"64x128, 4 warps", "64x32, 2 warps", "64x64, 4 warps"}) {
     Variant variant;
     variant.label = label;
-    stage.variants.push_back(variant);
+    rung.variants.push_back(variant);
   }
-  CHECK(*find_variant(stage, "") == &stage.variants[0]);
-  CHECK(*find_variant(stage, "64x32") == &stage.variants[1]);
-  CHECK(*find_variant(stage, "64x64, 4 warps") == &stage.variants[2]);
-  CHECK_THAT(find_variant(stage, "64").error().message, Contains("more than one variant '64'"));
-  CHECK_THAT(find_variant(stage, "9").error().message,
+  CHECK(*find_variant(rung, "") == &rung.variants[0]);
+  CHECK(*find_variant(rung, "64x32") == &rung.variants[1]);
+  CHECK(*find_variant(rung, "64x64, 4 warps") == &rung.variants[2]);
+  CHECK_THAT(find_variant(rung, "64").error().message, Contains("more than one variant '64'"));
+  CHECK_THAT(find_variant(rung, "9").error().message,
              Contains("no variant '9'") && Contains("There are: 64x128, 4 warps; 64x32, 2 warps; 64x64, 4 warps"));
 }

@@ -15,9 +15,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-ResultRow stage_row() {
+ResultRow rung_row() {
   ResultRow row;
-  row.stage = "93_longer";
+  row.rung = "93_longer";
   row.kind = "stage";
   row.gpu = "NVIDIA H200";
   row.sm = 90;
@@ -51,8 +51,8 @@ ResultRow stage_row() {
 }
 
 ResultRow ceiling_row(std::string name, double tflops) {
-  ResultRow row = stage_row();
-  row.stage = std::move(name);
+  ResultRow row = rung_row();
+  row.rung = std::move(name);
   row.kind = "ceiling";
   row.tflops = tflops;
   row.pct_ceiling = {};
@@ -75,7 +75,7 @@ Result<std::vector<ResultRow>> read(const std::string& text) {
 
 // The message for a file whose only row has `from` replaced by `to`.
 std::string complaint(const std::string& from, const std::string& to) {
-  std::string text = file_of({stage_row()});
+  std::string text = file_of({rung_row()});
   const size_t at = text.find(from);
   REQUIRE(at != std::string::npos);
   const auto rows = read(text.replace(at, from.size(), to));
@@ -102,18 +102,18 @@ TEST_CASE("the columns are those of the contract") {
 }
 
 TEST_CASE("rows survive the way to the disk and back") {
-  ResultRow ablation = stage_row();
-  ablation.stage = "92_quicker[64x32, \"2\" warps]";
+  ResultRow ablation = rung_row();
+  ablation.rung = "92_quicker[64x32, \"2\" warps]";
   ablation.shape.causal = true;
   const ResultRow ceiling = ceiling_row("mma_sync", 635);
-  const auto rows = read(file_of({stage_row(), ablation, ceiling}));
+  const auto rows = read(file_of({rung_row(), ablation, ceiling}));
   REQUIRE(rows);
   REQUIRE(rows->size() == 3);
-  CHECK((*rows)[1].stage == ablation.stage);
+  CHECK((*rows)[1].rung == ablation.rung);
   CHECK((*rows)[1].shape == ablation.shape);
-  CHECK((*rows)[0].vs_fa2 == stage_row().vs_fa2);
+  CHECK((*rows)[0].vs_fa2 == rung_row().vs_fa2);
   CHECK_FALSE((*rows)[2].vs_previous);
-  CHECK(csv_line((*rows)[0]) == csv_line(stage_row()));
+  CHECK(csv_line((*rows)[0]) == csv_line(rung_row()));
   CHECK(csv_line((*rows)[1]) == csv_line(ablation));
   CHECK(csv_line((*rows)[2]) == csv_line(ceiling));
 }
@@ -158,7 +158,7 @@ TEST_CASE("a file from before a column was added is read, and grows it when rows
     REQUIRE(at != std::string::npos);
     return text.erase(at, part.size());
   };
-  std::string old = file_of({stage_row()});
+  std::string old = file_of({rung_row()});
   for (const char* part : {"previous,", "92_quicker,", "heat,version,", "2,pytorch 2.11,", "problem,"})
     old = without(old, part);
   old.erase(old.find(",,normal"), 1);
@@ -166,12 +166,12 @@ TEST_CASE("a file from before a column was added is read, and grows it when rows
   REQUIRE(rows);
   CHECK((*rows)[0].previous.empty());
   CHECK((*rows)[0].problem.empty());
-  CHECK((*rows)[0].vs_previous == stage_row().vs_previous);
-  CHECK((*rows)[0].date == stage_row().date);
+  CHECK((*rows)[0].vs_previous == rung_row().vs_previous);
+  CHECK((*rows)[0].date == rung_row().date);
   const TemporaryDirectory directory;
   const std::string file = directory.file("h200.csv");
   std::ofstream(file) << old;
-  ResultRow burst = stage_row();
+  ResultRow burst = rung_row();
   burst.regime = "burst";
   REQUIRE(append_csv(file, std::vector{burst}, true));
   const auto grown = read_csv(fs::path(file));
@@ -182,11 +182,11 @@ TEST_CASE("a file from before a column was added is read, and grows it when rows
 }
 
 TEST_CASE("a rate above the card's ceiling is an error, not a record") {
-  ResultRow record = stage_row();
+  ResultRow record = rung_row();
   record.tflops = 700;
   record.inputs = "peaky";
   const ResultRow mma = ceiling_row("mma_sync", 635), gemm = ceiling_row("cublas", 720);
-  const auto refused = read(file_of({mma, stage_row(), record}));
+  const auto refused = read(file_of({mma, rung_row(), record}));
   REQUIRE_FALSE(refused);
   CHECK(refused.error().message == "h200.csv:4: 93_longer claims 700 TFLOPS, above this card's ceiling of 635");
 
@@ -204,7 +204,7 @@ TEST_CASE("a rate above the card's ceiling is an error, not a record") {
   }
   SECTION("a peer may use faster instructions than mma.sync, and may beat a library, but not the loop of wgmma") {
     record.kind = "peer";
-    record.stage = "cudnn_bhnd";
+    record.rung = "cudnn_bhnd";
     record.pct_ceiling = {};
     CHECK(read(file_of({mma, record})));
     CHECK(read(file_of({mma, gemm, record})));
@@ -231,19 +231,19 @@ TEST_CASE("a results file grows, and a new measurement replaces the old one of t
   const TemporaryDirectory directory;
   const std::string file = directory.file("h200.csv");
   std::ofstream(file).close();  // empty, as a check for writability leaves it
-  ResultRow other = stage_row();
-  other.stage = "94_third";
-  REQUIRE(append_csv(file, std::vector{stage_row(), other}, true));
-  ResultRow again = stage_row();
+  ResultRow other = rung_row();
+  other.rung = "94_third";
+  REQUIRE(append_csv(file, std::vector{rung_row(), other}, true));
+  ResultRow again = rung_row();
   again.tflops = 321;
-  ResultRow burst = stage_row(), windowed = stage_row();
+  ResultRow burst = rung_row(), windowed = rung_row();
   burst.regime = "burst";
   windowed.problem = "window=1023,0";
   REQUIRE(append_csv(file, std::vector{again, burst, windowed}, true));
   const auto rows = read_csv(fs::path(file));
   REQUIRE(rows);
   REQUIRE(rows->size() == 4);
-  CHECK((*rows)[0].stage == "94_third");
+  CHECK((*rows)[0].rung == "94_third");
   CHECK((*rows)[1].tflops == 321);
   CHECK((*rows)[2].regime == "burst");
   CHECK((*rows)[3].problem == "window=1023,0");
@@ -254,7 +254,7 @@ TEST_CASE("a file that holds something else is not overwritten") {
   const TemporaryDirectory directory;
   const std::string file = directory.file("thesis.txt");
   std::ofstream(file) << "years of work\n";
-  const Status status = append_csv(file, std::vector{stage_row()}, true);
+  const Status status = append_csv(file, std::vector{rung_row()}, true);
   REQUIRE_FALSE(status);
   CHECK_THAT(status.error().message, Contains("thesis.txt:1: other columns than expected"));
   std::string kept;
@@ -263,12 +263,12 @@ TEST_CASE("a file that holds something else is not overwritten") {
 }
 
 TEST_CASE("a full disk and a missing directory are clear errors") {
-  const Status full = append_csv("/dev/full", std::vector{stage_row()}, true);
+  const Status full = append_csv("/dev/full", std::vector{rung_row()}, true);
   REQUIRE_FALSE(full);
   CHECK(full.error().message ==
         "cannot write /dev/full: No space left on device\n  Free some space, or name a file on another disk.");
   CHECK(full.error().code == ExitCode::check_failed);
-  const Status missing = write_json("/no/such/directory/h200.json", std::vector{stage_row()});
+  const Status missing = write_json("/no/such/directory/h200.json", std::vector{rung_row()});
   REQUIRE_FALSE(missing);
   CHECK_THAT(missing.error().message, Contains("No such file or directory"));
 }
@@ -279,7 +279,7 @@ TEST_CASE("a directory without results is no error, and a broken file in it hide
   std::ofstream(directory.file("a_counters.csv")) << "columns,of,its,own\n";
   CHECK(recorded_results(directory.path)->empty());
   std::ofstream(directory.file("a.csv")) << "nonsense\n";
-  std::ofstream(directory.file("h200.csv")) << file_of({stage_row()});
+  std::ofstream(directory.file("h200.csv")) << file_of({rung_row()});
   const auto rows = recorded_results(directory.path);
   REQUIRE(rows);
   CHECK(rows->size() == 1);
@@ -290,13 +290,13 @@ TEST_CASE("what the plots refuse, the command line refuses: a row given twice, b
     const auto rows = read(text);
     return rows ? "" : rows.error().message;
   };
-  ResultRow other = stage_row();
-  other.stage = "94_third";
-  CHECK(refused(file_of({stage_row(), other, stage_row()})) ==
+  ResultRow other = rung_row();
+  other.rung = "94_third";
+  CHECK(refused(file_of({rung_row(), other, rung_row()})) ==
         "h200.csv:4: repeats line 2: 93_longer, the same measurement");
   const auto named = [&](const std::string& gpu) {
     other.gpu = gpu;
-    return refused(file_of({stage_row(), other}));
+    return refused(file_of({rung_row(), other}));
   };
   const std::string not_utf8 = "h200.csv:3: not a text file in UTF-8";
   for (const char* text :

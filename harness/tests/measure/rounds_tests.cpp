@@ -299,22 +299,22 @@ TEST_CASE("outputs are poisoned before every group and verified after it") {
   Simulation simulation;
   bool poisoned = false;
   int poisonings = 0, verified = 0;
-  Contestant stage = simulation.contestant("stage", 5);
-  const auto time_ms = stage.time_ms;
-  stage.before = [&](int launches) -> Status {
+  Contestant rung = simulation.contestant("stage", 5);
+  const auto time_ms = rung.time_ms;
+  rung.before = [&](int launches) -> Status {
     CHECK(launches == 5);
     return poisoned = true, ++poisonings, Status{};
   };
-  stage.time_ms = [&](int launches) {
+  rung.time_ms = [&](int launches) {
     poisoned = false;
     return time_ms(launches);
   };
-  stage.after = [&]() -> Status {
+  rung.after = [&]() -> Status {
     CHECK_FALSE(poisoned);
     if (++verified == 7) return failure(ExitCode::check_failed, "wrong after timing");
     return {};
   };
-  const auto timings = run({stage}, turns_protocol(), simulation.machine());
+  const auto timings = run({rung}, turns_protocol(), simulation.machine());
   REQUIRE(timings);
   CHECK(verified == 7);
   CHECK(poisonings == 7);

@@ -190,12 +190,12 @@ void attend(emulator::Device& device, const Params& params) {
 
 std::vector<FailureKind> failures_of(const char* problem, Fault with) {
   fault = with;
-  const Stage stage{.name = "99_fake", .idea = "", .limit = "", .prediction = ""};
+  const Rung rung{.name = "99_fake", .idea = "", .limit = "", .prediction = ""};
   const Variant variant{.label = "on the host", .on_emulator = attend, .accepts = {}, .writes_lse = true};
   std::vector<FailureKind> kinds;
   const std::vector inputs{InputKind::normal, InputKind::one_hot};
   for (const CheckResult& result :
-       check_sets_on_emulator(stage, variant, make_problem(parse_spec(problem).value(), inputs, 1))) {
+       check_sets_on_emulator(rung, variant, make_problem(parse_spec(problem).value(), inputs, 1))) {
     for (const Failure& failure : result.failures) {
       UNSCOPED_INFO(failure.message);
       kinds.push_back(failure.kind);

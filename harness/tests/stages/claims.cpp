@@ -13,16 +13,16 @@
 
 namespace ladder::claims {
 
-const Stage& stage_named(std::string_view name) {
-  const auto stage = std::ranges::find(stages(), name, &Stage::name);
+const Rung& rung_named(std::string_view name) {
+  const auto rung = std::ranges::find(rungs(), name, &Rung::name);
   INFO(name);
-  REQUIRE(stage != stages().end());
-  return *stage;
+  REQUIRE(rung != rungs().end());
+  return *rung;
 }
 
-const Stage& previous_to(const Stage& stage) {
-  const Stage* const previous = previous_of(stage);
-  INFO(stage.name);
+const Rung& previous_to(const Rung& rung) {
+  const Rung* const previous = previous_of(rung);
+  INFO(rung.name);
   REQUIRE(previous);
   return *previous;
 }
@@ -36,58 +36,58 @@ const Problem& problem(const Shape& shape, InputKind kind) {
 
 std::string reasons(const CheckResult& result) {
   std::string text =
-      fmt::format("{} ({}), {}, {}", result.stage, result.variant, to_string(result.shape), result.inputs);
+      fmt::format("{} ({}), {}, {}", result.rung, result.variant, to_string(result.shape), result.inputs);
   for (const Failure& failure : result.failures) {
     text += fmt::format("\n  {}: {}", to_string(failure.kind), failure.message);
   }
   return text;
 }
 
-const CheckResult& checked(const Stage& stage, const Variant& variant, const Shape& shape) {
+const CheckResult& checked(const Rung& rung, const Variant& variant, const Shape& shape) {
   static std::map<std::tuple<const Variant*, int, int, int, int, bool>, CheckResult> known;
   const auto key = std::tuple(&variant, shape.batch, shape.heads, shape.n, shape.d, shape.causal);
   auto found = known.find(key);
   if (found == known.end()) {
-    found = known.emplace(key, check_on_emulator(stage, variant, problem(shape))).first;
+    found = known.emplace(key, check_on_emulator(rung, variant, problem(shape))).first;
   }
   INFO(reasons(found->second));
   REQUIRE(found->second.ok);
   return found->second;
 }
 
-const CheckResult& checked(const Stage& stage, const Shape& shape) {
-  return checked(stage, stage.variants[0], shape);
+const CheckResult& checked(const Rung& rung, const Shape& shape) {
+  return checked(rung, rung.variants[0], shape);
 }
 
-const emulator::Counters& counted(const Stage& stage, const Variant& variant, const Shape& shape) {
-  return checked(stage, variant, shape).counters.value();
+const emulator::Counters& counted(const Rung& rung, const Variant& variant, const Shape& shape) {
+  return checked(rung, variant, shape).counters.value();
 }
 
-const emulator::Counters& counted(const Stage& stage, const Shape& shape) {
-  return counted(stage, stage.variants[0], shape);
+const emulator::Counters& counted(const Rung& rung, const Shape& shape) {
+  return counted(rung, rung.variants[0], shape);
 }
 
 bool same_bits(const CheckResult& a, const CheckResult& b) {
   return std::ranges::equal(a.output.half(), b.output.half(), {}, &f16::bits, &f16::bits);
 }
 
-const Variant& with_tile(const Stage& stage, const Tile& tile) {
-  const auto variant = std::ranges::find(stage.variants, tile, &Variant::tile);
-  INFO(stage.name << " with " << tile.br << "x" << tile.bc << ", " << tile.warps << " warps");
-  REQUIRE(variant != stage.variants.end());
+const Variant& with_tile(const Rung& rung, const Tile& tile) {
+  const auto variant = std::ranges::find(rung.variants, tile, &Variant::tile);
+  INFO(rung.name << " with " << tile.br << "x" << tile.bc << ", " << tile.warps << " warps");
+  REQUIRE(variant != rung.variants.end());
   return *variant;
 }
 
-std::map<std::string, uint64_t> ldmatrix_by_region(const Stage& stage, const Variant& variant, const Shape& shape) {
+std::map<std::string, uint64_t> ldmatrix_by_region(const Rung& rung, const Variant& variant, const Shape& shape) {
   std::map<std::string, uint64_t> requests;
-  for (const emulator::SiteCounts& site : counted(stage, variant, shape).sites) {
+  for (const emulator::SiteCounts& site : counted(rung, variant, shape).sites) {
     if (is_ldmatrix(site)) requests[site.buffer] += site.requests;
   }
   return requests;
 }
 
-std::map<std::string, uint64_t> ldmatrix_by_region(const Stage& stage, const Shape& shape) {
-  return ldmatrix_by_region(stage, stage.variants[0], shape);
+std::map<std::string, uint64_t> ldmatrix_by_region(const Rung& rung, const Shape& shape) {
+  return ldmatrix_by_region(rung, rung.variants[0], shape);
 }
 
 Traffic traffic(const emulator::Counters& counters, std::string_view region, std::string_view instruction) {
@@ -101,9 +101,9 @@ Traffic traffic(const emulator::Counters& counters, std::string_view region, std
   return sum;
 }
 
-Loads first_blocks_loads(const Stage& stage, std::string_view buffer, const Shape& shape) {
+Loads first_blocks_loads(const Rung& rung, std::string_view buffer, const Shape& shape) {
   Loads found;
-  for (const auto& event : run_on_emulator(stage, stage.variants[0], problem(shape), {.trace = true}).trace) {
+  for (const auto& event : run_on_emulator(rung, rung.variants[0], problem(shape), {.trace = true}).trace) {
     if (event.global.buffer == buffer) ++found[{event.bytes, event.global.bytes}];
   }
   return found;
@@ -114,12 +114,12 @@ uint64_t bytes_read_by_tile(const Tile& tile, const Shape& shape) {
   return rows * row_bytes + blocks * 2 * shape.n * row_bytes;
 }
 
-Overlaps mma_under_copies(const Stage& stage) {
-  const Tile& tile = stage.variants[0].tile;
+Overlaps mma_under_copies(const Rung& rung) {
+  const Tile& tile = rung.variants[0].tile;
   const Shape shape{.batch = 1, .heads = 1, .n = 4 * tile.bc, .d = 128};
   emulator::Options options{.trace = true};
   options.slices = shape.n / tile.br;  // the block that is traced, and the last one
-  const EmulatorRun run = run_on_emulator(stage, stage.variants[0], problem(shape), options);
+  const EmulatorRun run = run_on_emulator(rung, rung.variants[0], problem(shape), options);
   Overlaps overlaps;
   std::set<std::string> in_flight;
   std::string product;
@@ -137,13 +137,13 @@ Overlaps mma_under_copies(const Stage& stage) {
   return overlaps;
 }
 
-int mma_per_tile(const Stage& stage) {
-  const Tile& tile = stage.variants[0].tile;
+int mma_per_tile(const Rung& rung) {
+  const Tile& tile = rung.variants[0].tile;
   return tile.m_tiles() * (tile.bc / 8) * (SMALL.d / 16);
 }
 
-Problem growing_scores(const Stage& stage, float growth) {
-  const int bc = stage.variants[0].tile.bc;
+Problem growing_scores(const Rung& rung, float growth) {
+  const int bc = rung.variants[0].tile.bc;
   const Shape shape{.batch = 1, .heads = 1, .n = GROWING_TILES * bc, .d = 128};
   // Column 0 makes the growth, up to 0 in the last tile; the others are small enough for it to decide.
   constexpr float Q_0 = 8.0f;
@@ -157,20 +157,20 @@ Problem growing_scores(const Stage& stage, float growth) {
   return problem;
 }
 
-CheckResult judged(const Stage& stage, Problem problem) {
+CheckResult judged(const Rung& rung, Problem problem) {
   std::vector<Cell> rows;
   for (int64_t row = 0; row < problem.shape.batch_heads() * problem.shape.n; row += 7) {
     rows.push_back({row / problem.shape.n, row % problem.shape.n});
   }
   problem.reference = make_reference(problem.shape, problem.inputs, rows);
-  return check_on_emulator(stage, stage.variants[0], problem);
+  return check_on_emulator(rung, rung.variants[0], problem);
 }
 
-std::vector<int> rescaled_tiles(const Stage& stage, float growth) {
-  const Problem problem = growing_scores(stage, growth);
+std::vector<int> rescaled_tiles(const Rung& rung, float growth) {
+  const Problem problem = growing_scores(rung, growth);
   emulator::Options options{.trace = true};
-  options.slices = problem.shape.n / stage.variants[0].tile.br;  // the block that is traced, and the last one
-  const EmulatorRun run = run_on_emulator(stage, stage.variants[0], problem, options);
+  options.slices = problem.shape.n / rung.variants[0].tile.br;  // the block that is traced, and the last one
+  const EmulatorRun run = run_on_emulator(rung, rung.variants[0], problem, options);
   std::vector<int> tiles;
   int votes = 0;
   for (const emulator::TraceEvent& event : run.trace) {
@@ -182,10 +182,10 @@ std::vector<int> rescaled_tiles(const Stage& stage, float growth) {
   return tiles;
 }
 
-int under_products(const Stage& stage, std::string_view instruction) {
-  const Problem problem = growing_scores(stage, 0.0f);
+int under_products(const Rung& rung, std::string_view instruction) {
+  const Problem problem = growing_scores(rung, 0.0f);
   int times = 0, in_flight = 0;  // groups of products
-  for (const emulator::TraceEvent& event : run_on_emulator(stage, stage.variants[0], problem, {.trace = true}).trace) {
+  for (const emulator::TraceEvent& event : run_on_emulator(rung, rung.variants[0], problem, {.trace = true}).trace) {
     if (event.warp != 0) continue;
     if (event.instruction == "wgmma.commit_group") ++in_flight;
     if (event.instruction == "wgmma.wait_group") in_flight = std::min(in_flight, event.operand);
@@ -194,32 +194,32 @@ int under_products(const Stage& stage, std::string_view instruction) {
   return times;
 }
 
-std::set<int> copying_warps(const Stage& stage) {
+std::set<int> copying_warps(const Rung& rung) {
   std::set<int> warps;
-  for (const auto& event : run_on_emulator(stage, stage.variants[0], problem(SMALL), {.trace = true}).trace) {
+  for (const auto& event : run_on_emulator(rung, rung.variants[0], problem(SMALL), {.trace = true}).trace) {
     if (event.instruction.starts_with("cp.async.bulk.tensor")) warps.insert(event.warp);
   }
   return warps;
 }
 
-int in_machine_code(const Stage& stage, const Variant& variant, std::string_view opcode) {
+int in_machine_code(const Rung& rung, const Variant& variant, std::string_view opcode) {
   // "Config<64, 128, 4>" is recorded as "flash_attention<64, 128, 4>"; a flag that is left out as 0.
   std::string parameters = variant.config.substr(std::min(variant.config.find('<'), variant.config.size()));
   const std::string without_flag = parameters.substr(0, parameters.size() - 1) + ", 0>";
   std::ifstream file(LADDER_SOURCE_DIR "/docs/results/h200_counters.csv");
   for (std::string line; std::getline(file, line);) {
     const size_t metric = line.find(fmt::format(",sass.{},inst,", opcode));
-    if (!line.starts_with(fmt::format("{},", stage.name)) || metric == std::string::npos) continue;
+    if (!line.starts_with(fmt::format("{},", rung.name)) || metric == std::string::npos) continue;
     for (const std::string& kernel : {parameters, without_flag}) {
       if (line.find(kernel + "\"") != std::string::npos) return std::stoi(line.substr(line.find("inst,", metric) + 5));
     }
   }
-  FAIL(fmt::format("no sass.{} of {} ({}) in docs/results/h200_counters.csv", opcode, stage.name, variant.config));
+  FAIL(fmt::format("no sass.{} of {} ({}) in docs/results/h200_counters.csv", opcode, rung.name, variant.config));
   return 0;
 }
 
-int in_machine_code(const Stage& stage, std::string_view opcode) {
-  return in_machine_code(stage, stage.variants[0], opcode);
+int in_machine_code(const Rung& rung, std::string_view opcode) {
+  return in_machine_code(rung, rung.variants[0], opcode);
 }
 
 }  // namespace ladder::claims

@@ -1,6 +1,6 @@
 // Every rung of the ladder, on the emulator, by what it declares itself: no rung is named here. CTest runs this program once
-// per stage (LADDER_STAGE names it) with the claims of its directory, and once for what holds between stages; without
-// LADDER_STAGE, [stage] covers all of them.
+// per rung (LADDER_STAGE names it) with the claims of its directory, and once for what holds between rungs; without
+// LADDER_STAGE, [rung] covers all of them.
 //
 // A rung costs the suite a second at most: the problems are as small as two tiles of keys allow.
 #include <fmt/format.h>
@@ -25,11 +25,11 @@ using namespace ladder::claims;
 namespace {
 
 // Those named by LADDER_STAGE; all without it.
-std::vector<const Stage*> stages_to_test() {
+std::vector<const Rung*> rungs_to_test() {
   const char* name = std::getenv("LADDER_STAGE");
-  std::vector<const Stage*> chosen;
-  for (const Stage& stage : stages()) {
-    if (name == nullptr || stage.name == name) chosen.push_back(&stage);
+  std::vector<const Rung*> chosen;
+  for (const Rung& rung : rungs()) {
+    if (name == nullptr || rung.name == name) chosen.push_back(&rung);
   }
   return chosen;
 }
@@ -50,53 +50,52 @@ int two_tiles(std::span<const Variant> variants) {
   return length_for(variants, widest > 0 ? 2 * widest : 45);
 }
 
-// Several heads of that length, and the head dimension that the stage is for.
-Shape small(const Stage& stage, int heads, bool causal = false) {
+// Several heads of that length, and the head dimension that the rung is for.
+Shape small(const Rung& rung, int heads, bool causal = false) {
   return {.batch = 1,
           .heads = heads,
-          .n = two_tiles(stage.variants),
-          .d = std::min(128, stage.variants[0].accepts.max_d),
+          .n = two_tiles(rung.variants),
+          .d = std::min(128, rung.variants[0].accepts.max_d),
           .causal = causal};
 }
 
 // Input sets for the default variant, a head each.
-Problem sets(const Stage& stage, std::span<const InputKind> kinds, bool causal = false) {
-  Shape shape = small(stage, static_cast<int>(kinds.size()), causal);
-  shape.n = two_tiles(std::span(stage.variants).first(1));
+Problem sets(const Rung& rung, std::span<const InputKind> kinds, bool causal = false) {
+  Shape shape = small(rung, static_cast<int>(kinds.size()), causal);
+  shape.n = two_tiles(std::span(rung.variants).first(1));
   return make_problem(shape, kinds, 1);
 }
 
 }  // namespace
 
-// ---- each stage ------------------------------------------------------------------------------------------------------
+// ---- each rung ------------------------------------------------------------------------------------------------------
 
 TEST_CASE("the stage is registered and has an emulated build", "[stage]") {
-  REQUIRE_FALSE(stages_to_test().empty());
-  for (const Stage* stage : stages_to_test()) {
-    REQUIRE_FALSE(stage->variants.empty());
+  REQUIRE_FALSE(rungs_to_test().empty());
+  for (const Rung* rung : rungs_to_test()) {
+    REQUIRE_FALSE(rung->variants.empty());
     std::set<std::string> labels;
-    for (const Variant& variant : stage->variants) {
-      INFO(stage->name << " " << variant.label);
+    for (const Variant& variant : rung->variants) {
+      INFO(rung->name << " " << variant.label);
       CHECK(variant.on_emulator != nullptr);
       CHECK(variant.predict);
       CHECK(labels.insert(variant.label).second);
     }
-    CHECK_FALSE(stage->idea.empty());
-    CHECK_FALSE(stage->limit.empty());
-    CHECK_FALSE(stage->prediction.empty());
-    CHECK_FALSE(stage->needs.empty());
-    CHECK_FALSE(stage->resources.empty());
+    CHECK_FALSE(rung->idea.empty());
+    CHECK_FALSE(rung->limit.empty());
+    CHECK_FALSE(rung->prediction.empty());
+    CHECK_FALSE(rung->needs.empty());
+    CHECK_FALSE(rung->resources.empty());
   }
 }
 
 TEST_CASE("the default variant is right on every input set, and under a mask if it has one", "[stage]") {
-  for (const Stage* stage : stages_to_test()) {
-    const Variant& variant = stage->variants[0];
-    CHECK(supports(*stage, variant, small(*stage, 1, true)).has_value() == variant.takes(CAUSAL));
+  for (const Rung* rung : rungs_to_test()) {
+    const Variant& variant = rung->variants[0];
+    CHECK(supports(*rung, variant, small(*rung, 1, true)).has_value() == variant.takes(CAUSAL));
     for (const bool causal : {false, true}) {
       if (causal && !variant.takes(CAUSAL)) continue;
-      for (const CheckResult& result :
-           check_sets_on_emulator(*stage, variant, sets(*stage, all_input_kinds(), causal))) {
+      for (const CheckResult& result : check_sets_on_emulator(*rung, variant, sets(*rung, all_input_kinds(), causal))) {
         INFO(reasons(result));
         CHECK(result.ok);
       }
@@ -105,10 +104,10 @@ TEST_CASE("the default variant is right on every input set, and under a mask if 
 }
 
 TEST_CASE("the default variant gives the same bits, whatever unset variables hold", "[stage]") {
-  for (const Stage* stage : stages_to_test()) {
+  for (const Rung* rung : rungs_to_test()) {
     // A maximum that begins at 0 shows where all scores are negative.
-    const Problem problem = sets(*stage, std::array{InputKind::normal, InputKind::negative_rows});
-    for (const CheckResult& result : check_sets_on_emulator(*stage, stage->variants[0], problem, {}, true)) {
+    const Problem problem = sets(*rung, std::array{InputKind::normal, InputKind::negative_rows});
+    for (const CheckResult& result : check_sets_on_emulator(*rung, rung->variants[0], problem, {}, true)) {
       INFO(reasons(result));
       CHECK(result.ok);
     }
@@ -118,31 +117,31 @@ TEST_CASE("the default variant gives the same bits, whatever unset variables hol
 TEST_CASE(
     "every variant is right for several heads, counts what it predicts, and differs from the default by rounding only",
     "[stage]") {
-  for (const Stage* stage : stages_to_test()) {
-    const Shape shape = small(*stage, 2);
-    const CheckResult& first = checked(*stage, shape);
-    for (const Variant& variant : stage->variants) {
-      const CheckResult& result = checked(*stage, variant, shape);  // counts against Variant::predict, too
-      INFO(stage->name << ": " << stage->variants[0].label << " against " << variant.label);
+  for (const Rung* rung : rungs_to_test()) {
+    const Shape shape = small(*rung, 2);
+    const CheckResult& first = checked(*rung, shape);
+    for (const Variant& variant : rung->variants) {
+      const CheckResult& result = checked(*rung, variant, shape);  // counts against Variant::predict, too
+      INFO(rung->name << ": " << rung->variants[0].label << " against " << variant.label);
       CHECK(largest_difference(first.output, result.output) <= problem(shape).reference.tolerance());
       const emulator::SiteCounts* const worst = worst_ldmatrix(result.counters.value());
       CHECK((worst == nullptr ? 0.0 : worst->ways()) == variant.conflict_ways);
-      if (variant.takes(CAUSAL)) checked(*stage, variant, small(*stage, 2, true));
+      if (variant.takes(CAUSAL)) checked(*rung, variant, small(*rung, 2, true));
     }
   }
 }
 
 TEST_CASE("the last head of tensors that int cannot number is right, at another scale and number of tiles", "[stage]") {
   constexpr int FAR_HEADS = 65534;  // CUDA's limit of gridDim.y is one more
-  for (const Stage* stage : stages_to_test()) {
-    const Variant& variant = stage->variants[0];
+  for (const Rung* rung : rungs_to_test()) {
+    const Variant& variant = rung->variants[0];
     // Of 128 columns: more than 2^31 elements, where int ends. `ladder check` goes beyond 2^32.
-    Shape shape = small(*stage, 2);
+    Shape shape = small(*rung, 2);
     shape.n = length_for({&variant, 1}, 257);
     shape.softmax_scale = 0.7f * shape.scale();
     Problem far = make_problem(shape, InputKind::normal, 2);
     far.far_heads = FAR_HEADS;
-    const CheckResult result = check_on_emulator(*stage, variant, far);
+    const CheckResult result = check_on_emulator(*rung, variant, far);
     INFO(reasons(result));
     CHECK(result.ok);
   }
@@ -150,13 +149,13 @@ TEST_CASE("the last head of tensors that int cannot number is right, at another 
 
 TEST_CASE("the first and the last blocks of a grid are right, and they alone run", "[stage]") {
   const std::array kinds{InputKind::last_tile_max, InputKind::creeping_max};
-  for (const Stage* stage : stages_to_test()) {
-    const Variant& variant = stage->variants[0];
-    Shape shape = small(*stage, 2);
+  for (const Rung* rung : rungs_to_test()) {
+    const Variant& variant = rung->variants[0];
+    Shape shape = small(*rung, 2);
     shape.n = length_for({&variant, 1}, 257);
     Problem problem = make_question(shape, kinds, 3);
     problem.ends_only = true;
-    for (const CheckResult& result : check_sets_on_emulator(*stage, variant, problem)) {
+    for (const CheckResult& result : check_sets_on_emulator(*rung, variant, problem)) {
       INFO(reasons(result));
       CHECK(result.ok);
       CHECK(result.counters->gmem_bytes_written > 0);
@@ -165,64 +164,64 @@ TEST_CASE("the first and the last blocks of a grid are right, and they alone run
       CHECK(result.counters->gmem_bytes_written < all);
       Variant larger = variant;  // as if a block had more queries to write
       larger.tile.br *= 2;
-      const CheckResult too_few = check_sets_on_emulator(*stage, larger, problem).front();
+      const CheckResult too_few = check_sets_on_emulator(*rung, larger, problem).front();
       CHECK(too_few.has(FailureKind::unwritten_output));
     }
   }
 }
 
 TEST_CASE("an N that the tile does not divide is refused, never shortened", "[stage]") {
-  for (const Stage* stage : stages_to_test()) {
-    for (const Variant& variant : stage->variants) {
+  for (const Rung* rung : rungs_to_test()) {
+    for (const Variant& variant : rung->variants) {
       const int step = length_for({&variant, 1}, 1);
       for (const int n : {step, 8 * step}) {
-        CHECK(supports(*stage, variant, {.n = n, .d = variant.accepts.max_d}));
-        if (step > 1) CHECK_FALSE(supports(*stage, variant, {.n = n + step / 2, .d = variant.accepts.max_d}));
+        CHECK(supports(*rung, variant, {.n = n, .d = variant.accepts.max_d}));
+        if (step > 1) CHECK_FALSE(supports(*rung, variant, {.n = n + step / 2, .d = variant.accepts.max_d}));
       }
     }
   }
 }
 
 TEST_CASE("a stage without a tile takes any length, and any head dimension that it declares", "[stage]") {
-  for (const Stage* stage : stages_to_test()) {
-    const Variant& variant = stage->variants[0];
+  for (const Rung* rung : rungs_to_test()) {
+    const Variant& variant = rung->variants[0];
     if (variant.tile.br > 0) continue;
     for (const Shape& shape :
          {Shape{.batch = 1, .heads = 1, .n = 1, .d = variant.accepts.min_d},
           Shape{.batch = 2, .heads = 1, .n = 33, .d = variant.accepts.max_d},
           Shape{.batch = 1, .heads = 1, .n = 50, .d = (variant.accepts.min_d + variant.accepts.max_d) / 2}}) {
-      checked(*stage, variant, shape);
+      checked(*rung, variant, shape);
     }
     for (const int d : {variant.accepts.min_d - 1, variant.accepts.max_d + 1})
-      CHECK_FALSE(supports(*stage, variant, {.n = 33, .d = d}));
+      CHECK_FALSE(supports(*rung, variant, {.n = 33, .d = d}));
   }
 }
 
-// ---- between stages ----------------------------------------------------------------------------------------------------
+// ---- between rungs ----------------------------------------------------------------------------------------------------
 
 TEST_CASE("the registry and the directories of rungs are the same list, and each rung starts from one before it",
           "[ladder]") {
   std::set<std::string> directories, registered, before;
   std::istringstream list(LADDER_STAGE_DIRECTORIES);
   for (std::string name; std::getline(list, name, ',');) directories.insert(name);
-  for (const Stage& stage : stages()) {
-    INFO(stage.name);
-    registered.insert(std::string(stage.name));
-    CHECK(std::filesystem::exists(std::filesystem::path(LADDER_SOURCE_DIR) / stage.directory / "kernel.cuh"));
-    if (&stage == &stages().front()) {
-      CHECK(stage.previous.empty());
+  for (const Rung& rung : rungs()) {
+    INFO(rung.name);
+    registered.insert(std::string(rung.name));
+    CHECK(std::filesystem::exists(std::filesystem::path(LADDER_SOURCE_DIR) / rung.directory / "kernel.cuh"));
+    if (&rung == &rungs().front()) {
+      CHECK(rung.previous.empty());
     } else {
-      CHECK(before.count(std::string(stage.previous)) == 1);
+      CHECK(before.count(std::string(rung.previous)) == 1);
     }
-    before.insert(std::string(stage.name));
+    before.insert(std::string(rung.name));
   }
   CHECK(registered == directories);
   CHECK_FALSE(registered.empty());
 }
 
 TEST_CASE("a stage that multiplies by wgmma says that newer GPUs have not got it", "[ladder]") {
-  for (const Stage& stage : stages()) {
-    INFO(stage.name);
-    if (stage.needs.starts_with("wgmma")) CHECK((stage.min_sm == 90 && stage.max_sm == 90));
+  for (const Rung& rung : rungs()) {
+    INFO(rung.name);
+    if (rung.needs.starts_with("wgmma")) CHECK((rung.min_sm == 90 && rung.max_sm == 90));
   }
 }

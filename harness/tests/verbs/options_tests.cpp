@@ -10,8 +10,8 @@ using namespace ladder;
 
 namespace {
 
-std::vector<Stage> some_stages() {
-  std::vector<Stage> all(4);
+std::vector<Rung> some_rungs() {
+  std::vector<Rung> all(4);
   const char* names[] = {"00_first", "02_quicker", "03_longer", "06_grouped"};
   for (size_t i = 0; i < all.size(); ++i) {
     all[i].name = names[i];
@@ -26,7 +26,7 @@ std::vector<Stage> some_stages() {
   all[3].variants[0].tile = {128, 64, 4};
   return all;
 }
-const std::vector<Stage> STAGES = some_stages();
+const std::vector<Rung> STAGES = some_rungs();
 
 Result<Options> parse(std::vector<std::string> arguments) {
   return parse_options(arguments, STAGES);
@@ -48,30 +48,30 @@ bool mentions(const std::string& text, const std::string& part) {
 
 TEST_CASE("a stage may be named in four ways, and as a completed directory") {
   for (const char* name : {"3", "03", "longer", "03_longer", "03_longer/", "LONGER"}) {
-    const auto stage = find_stage(name, STAGES);
+    const auto rung = find_rung(name, STAGES);
     INFO(name);
-    REQUIRE(stage);
-    CHECK((*stage)->name == "03_longer");
+    REQUIRE(rung);
+    CHECK((*rung)->name == "03_longer");
   }
 }
 
 TEST_CASE("a number may have a letter before it, and a directory a part") {
-  std::vector<Stage> stages(3);
-  stages[0].name = "00_first";
-  stages[1].name = "p03_inline";
-  stages[1].directory = "part/p03_inline";
-  stages[2].name = "p12_oneline";
+  std::vector<Rung> rungs(3);
+  rungs[0].name = "00_first";
+  rungs[1].name = "p03_inline";
+  rungs[1].directory = "part/p03_inline";
+  rungs[2].name = "p12_oneline";
   for (const char* name : {"p3", "P3", "p03", "inline", "p03_inline", "part/p03_inline", "part/p03_inline/"}) {
-    const auto stage = find_stage(name, stages);
+    const auto rung = find_rung(name, rungs);
     INFO(name);
-    REQUIRE(stage);
-    CHECK((*stage)->name == "p03_inline");
+    REQUIRE(rung);
+    CHECK((*rung)->name == "p03_inline");
   }
-  CHECK((*find_stage("p12", stages))->name == "p12_oneline");
-  CHECK((*find_stage("0", stages))->name == "00_first");
+  CHECK((*find_rung("p12", rungs))->name == "p12_oneline");
+  CHECK((*find_rung("0", rungs))->name == "00_first");
   for (const char* name : {"3", "03", "p1", "p", "part"}) {
     INFO(name);
-    CHECK_FALSE(find_stage(name, stages));
+    CHECK_FALSE(find_rung(name, rungs));
   }
 }
 
@@ -94,8 +94,8 @@ TEST_CASE("shape flags stand before or behind the verb") {
     CHECK(options->verb == Verb::check);
     CHECK(options->n == std::vector<int>{1024, 2048});
     CHECK(options->batch == 2);
-    REQUIRE(options->stages.size() == 1);
-    CHECK(options->stages_named);
+    REQUIRE(options->rungs.size() == 1);
+    CHECK(options->rungs_named);
   }
 }
 
@@ -103,18 +103,18 @@ TEST_CASE("without a verb comes the overview, without a stage come all") {
   const auto options = parse({});
   REQUIRE(options);
   CHECK(options->verb == Verb::overview);
-  CHECK(options->stages.size() == STAGES.size());
-  CHECK_FALSE(options->stages_named);
+  CHECK(options->rungs.size() == STAGES.size());
+  CHECK_FALSE(options->rungs_named);
   CHECK(options->seed == 1);
 }
 
 TEST_CASE("--causal without a stage takes those that can; a named one is taken at its word") {
   const auto able = parse({"check", "--causal"});
   REQUIRE(able);
-  CHECK(able->stages == std::vector{&STAGES[0]});
+  CHECK(able->rungs == std::vector{&STAGES[0]});
   const auto named = parse({"check", "02", "--causal"});
   REQUIRE(named);
-  CHECK(named->stages == std::vector{&STAGES[1]});  // refused later, with the reason
+  CHECK(named->rungs == std::vector{&STAGES[1]});  // refused later, with the reason
 }
 
 TEST_CASE("the flags of bench arrive") {
@@ -219,8 +219,8 @@ TEST_CASE("help is not an error, and knows all verbs") {
 }
 
 TEST_CASE("an N between two multiples of the tile is answered with both") {
-  const auto refuse = [](size_t stage, Shape shape) {
-    const Status status = supports(STAGES[stage], STAGES[stage].variants[0], shape);
+  const auto refuse = [](size_t rung, Shape shape) {
+    const Status status = supports(STAGES[rung], STAGES[rung].variants[0], shape);
     REQUIRE_FALSE(status);
     CHECK(status.error().code == ExitCode::usage);
     return status.error().message;
@@ -278,12 +278,12 @@ TEST_CASE("a variant of other elements than the problem's is refused") {
 }
 
 TEST_CASE("a GPU that is too old is told so, with the way out") {
-  Stage stage = STAGES[2];
-  stage.needs = "mma.m16n8k16, cp.async";
+  Rung rung = STAGES[2];
+  rung.needs = "mma.m16n8k16, cp.async";
   GpuInfo t4;
   t4.name = "Tesla T4";
   t4.sm = 75;
-  const Status status = runs_on(stage, stage.variants[0], {}, t4);
+  const Status status = runs_on(rung, rung.variants[0], {}, t4);
   REQUIRE_FALSE(status);
   CHECK(status.error().code == ExitCode::cannot_run_here);
   CHECK(status.error().message ==
@@ -292,13 +292,13 @@ TEST_CASE("a GPU that is too old is told so, with the way out") {
 }
 
 TEST_CASE("a GPU that is too new is told so as well") {
-  Stage stage = STAGES[2];
-  stage.min_sm = stage.max_sm = 90;
-  stage.needs = "wgmma";
+  Rung rung = STAGES[2];
+  rung.min_sm = rung.max_sm = 90;
+  rung.needs = "wgmma";
   GpuInfo newer;
   newer.name = "NVIDIA B200";
   newer.sm = 100;
-  const Status status = runs_on(stage, stage.variants[0], {}, newer);
+  const Status status = runs_on(rung, rung.variants[0], {}, newer);
   REQUIRE_FALSE(status);
   CHECK(status.error().code == ExitCode::cannot_run_here);
   CHECK(
@@ -306,20 +306,20 @@ TEST_CASE("a GPU that is too new is told so as well") {
 
   GpuInfo older;
   older.sm = 80;
-  const Status too_old = runs_on(stage, stage.variants[0], {}, older);
+  const Status too_old = runs_on(rung, rung.variants[0], {}, older);
   REQUIRE_FALSE(too_old);
   CHECK(mentions(too_old.error().message, "03_longer needs sm_90 alone (wgmma)"));
 }
 
 TEST_CASE("a row of scores that shared memory cannot hold is refused with the limit") {
-  Stage stage = STAGES[0];
-  stage.name = "p03_inline";
-  stage.variants[0].label = "one query";
-  stage.variants[0].smem_bytes = 8192;
-  stage.variants[0].smem_bytes_per_key = 4;
+  Rung rung = STAGES[0];
+  rung.name = "p03_inline";
+  rung.variants[0].label = "one query";
+  rung.variants[0].smem_bytes = 8192;
+  rung.variants[0].smem_bytes_per_key = 4;
   const auto at = [](int n) { return Shape{.n = n}; };
-  CHECK(supports(stage, stage.variants[0], at(56064)));
-  const Status anywhere = supports(stage, stage.variants[0], at(56065));
+  CHECK(supports(rung, rung.variants[0], at(56064)));
+  const Status anywhere = supports(rung, rung.variants[0], at(56065));
   REQUIRE_FALSE(anywhere);
   CHECK(anywhere.error().code == ExitCode::cannot_run_here);
   CHECK(anywhere.error().message ==
@@ -329,13 +329,13 @@ TEST_CASE("a row of scores that shared memory cannot hold is refused with the li
   t4.name = "Tesla T4";
   t4.sm = 80;
   t4.smem_per_block = 64 * 1024;
-  const Status here = runs_on(stage, stage.variants[0], at(16384), t4);
+  const Status here = runs_on(rung, rung.variants[0], at(16384), t4);
   REQUIRE_FALSE(here);
   CHECK(here.error().code == ExitCode::cannot_run_here);
   CHECK(mentions(here.error().message,
                  "needs 72.0 KiB of shared memory per block for a row of 16384 scores; this Tesla T4 "
                  "has 64 KiB. Largest N here: 14336."));
-  CHECK(supports(stage, stage.variants[0], at(2147483647)).error().code == ExitCode::cannot_run_here);
+  CHECK(supports(rung, rung.variants[0], at(2147483647)).error().code == ExitCode::cannot_run_here);
 }
 
 TEST_CASE("what does not fit says how much is needed and how much there is") {

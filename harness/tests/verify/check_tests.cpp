@@ -115,20 +115,20 @@ void attend_head(AttentionParams all, size_t offset) {
   attention(all, [](int) { return 1.0; });
 }
 
-Stage stage_of(void (*kernel)(emulator::Device&, const AttentionParams&)) {
-  Stage stage;
-  stage.name = "99_fake";
+Rung rung_of(void (*kernel)(emulator::Device&, const AttentionParams&)) {
+  Rung rung;
+  rung.name = "99_fake";
   Variant variant;
   variant.label = "on the host";
   variant.accepts.min_d = 1;
   if (kernel) variant.on_emulator = kernel;
-  stage.variants.push_back(variant);
-  return stage;
+  rung.variants.push_back(variant);
+  return rung;
 }
 
-CheckResult check(const Stage& stage) {
+CheckResult check(const Rung& rung) {
   static const Problem problem = make_problem(SHAPE, InputKind::normal, 1);
-  return check_on_emulator(stage, stage.variants.front(), problem);
+  return check_on_emulator(rung, rung.variants.front(), problem);
 }
 
 // Wrong, and for this reason alone.
@@ -140,9 +140,9 @@ bool only(const CheckResult& result, FailureKind kind) {
 }  // namespace
 
 TEST_CASE("a right kernel passes on every input set") {
-  const Stage stage = stage_of(right);
+  const Rung rung = rung_of(right);
   for (const InputKind kind : all_input_kinds()) {
-    const CheckResult result = check_on_emulator(stage, stage.variants[0], make_problem(SHAPE, kind, 1));
+    const CheckResult result = check_on_emulator(rung, rung.variants[0], make_problem(SHAPE, kind, 1));
     INFO(to_string(kind));
     CHECK(result.ok);
     CHECK(result.failures.empty());
@@ -152,18 +152,18 @@ TEST_CASE("a right kernel passes on every input set") {
 }
 
 TEST_CASE("a wrong kernel fails for its reason, with the place in the message") {
-  CHECK(only(check(stage_of(biased)), FailureKind::wrong_result));
-  CHECK(only(check(stage_of(first_keys_only)), FailureKind::wrong_result));
-  CHECK(only(check(stage_of(silent)), FailureKind::unwritten_output));
-  CHECK(only(check(stage_of(writes_nan)), FailureKind::nan_output));
-  CHECK(only(check(stage_of(changes_its_input)), FailureKind::input_modified));
+  CHECK(only(check(rung_of(biased)), FailureKind::wrong_result));
+  CHECK(only(check(rung_of(first_keys_only)), FailureKind::wrong_result));
+  CHECK(only(check(rung_of(silent)), FailureKind::unwritten_output));
+  CHECK(only(check(rung_of(writes_nan)), FailureKind::nan_output));
+  CHECK(only(check(rung_of(changes_its_input)), FailureKind::input_modified));
 
-  const CheckResult one = check(stage_of(all_but_one));
+  const CheckResult one = check(rung_of(all_but_one));
   REQUIRE(only(one, FailureKind::unwritten_output));
   CHECK(one.failures[0].message ==
         "1 of 4096 output elements were never written, the first at batch 0, head 1, query 0, column 5");
 
-  const CheckResult before = check(stage_of(writes_before)), behind = check(stage_of(writes_behind));
+  const CheckResult before = check(rung_of(writes_before)), behind = check(rung_of(writes_behind));
   REQUIRE(only(before, FailureKind::guard_overwritten));
   CHECK(before.failures[0].message == "a write 4 bytes before the start of O");
   REQUIRE(only(behind, FailureKind::guard_overwritten));
@@ -173,12 +173,12 @@ TEST_CASE("a wrong kernel fails for its reason, with the place in the message") 
 TEST_CASE("a wrong log-sum-exp fails, though the output is right") {
   const auto with_lse = [](auto change) {
     static decltype(change) fault = change;
-    Stage stage = stage_of([](emulator::Device& device, const AttentionParams& p) {
+    Rung rung = rung_of([](emulator::Device& device, const AttentionParams& p) {
       right(device, p);
       fault(on_host(device, p).LSE);
     });
-    stage.variants[0].writes_lse = true;
-    return check(stage);
+    rung.variants[0].writes_lse = true;
+    return check(rung);
   };
   CHECK(with_lse([](float*) {}).ok);
   CHECK(with_lse([](float* lse) { lse[99] += 1e-6f; }).ok);  // rounding
@@ -212,22 +212,22 @@ TEST_CASE("a wrong log-sum-exp fails, though the output is right") {
 }
 
 TEST_CASE("a right log-sum-exp is right on every input set") {
-  Stage stage = stage_of(right);
-  stage.variants[0].writes_lse = true;
+  Rung rung = rung_of(right);
+  rung.variants[0].writes_lse = true;
   for (const InputKind kind : all_input_kinds()) {
     INFO(to_string(kind));
-    CHECK(check_on_emulator(stage, stage.variants[0], make_problem(SHAPE, kind, 1)).ok);
+    CHECK(check_on_emulator(rung, rung.variants[0], make_problem(SHAPE, kind, 1)).ok);
   }
 }
 
 TEST_CASE("a wrong log-sum-exp is the wrong set's alone") {
-  Stage stage = stage_of([](emulator::Device& device, const AttentionParams& p) {
+  Rung rung = rung_of([](emulator::Device& device, const AttentionParams& p) {
     right(device, p);
     on_host(device, p).LSE[127] += 1;
   });
-  stage.variants[0].writes_lse = true;
+  rung.variants[0].writes_lse = true;
   const Problem problem = make_problem(SHAPE, std::array{InputKind::normal, InputKind::peaky}, 1);
-  const auto results = check_sets_on_emulator(stage, stage.variants[0], problem);
+  const auto results = check_sets_on_emulator(rung, rung.variants[0], problem);
   CHECK(results[0].ok);
   REQUIRE(only(results[1], FailureKind::wrong_lse));
   CHECK_THAT(results[1].failures[0].message, Contains("wrong in 1 of 64 rows, the first at batch 0, head 1, query 63"));
@@ -236,33 +236,33 @@ TEST_CASE("a wrong log-sum-exp is the wrong set's alone") {
 TEST_CASE("a workspace has every byte that a variant asks for, and what nobody wrote there is NaN") {
   static constexpr size_t WORDS = 5 * 7 + 1;  // shares of five heads, and a counter behind them
   static size_t poisoned;
-  Stage stage = stage_of([](emulator::Device& device, const AttentionParams& given) {
+  Rung rung = rung_of([](emulator::Device& device, const AttentionParams& given) {
     right(device, given);
     const std::span words(static_cast<float*>(on_host(device, given).workspace), WORDS);
     poisoned = static_cast<size_t>(std::ranges::count_if(words, [](float word) { return is_poison(word); }));
     words.back() = 1;
   });
-  stage.variants[0].workspace_bytes = [](const Shape&) -> uint64_t { return 4 * WORDS; };
+  rung.variants[0].workspace_bytes = [](const Shape&) -> uint64_t { return 4 * WORDS; };
   const Problem problem = make_problem({.heads = 5, .n = 64, .d = 32}, InputKind::normal, 1);
-  const CheckResult result = check_on_emulator(stage, stage.variants[0], problem);
+  const CheckResult result = check_on_emulator(rung, rung.variants[0], problem);
   INFO((result.ok ? "" : result.failures[0].message));
   CHECK(result.ok);
   CHECK(poisoned == WORDS);
 }
 
 TEST_CASE("a NaN never passes, and never counts as an error of zero") {
-  const CheckResult result = check(stage_of(writes_nan));
+  const CheckResult result = check(rung_of(writes_nan));
   CHECK(std::isnan(result.max_err));
   CHECK_FALSE(result.ok);
   CHECK(to_json(result)["max_err"].dump() == "null");
 }
 
 TEST_CASE("a prediction that does not hold is a failure") {
-  Stage stage = stage_of(right);
-  stage.variants[0].predict = [](const Shape&) { return Counts{}; };
-  CHECK(check(stage).ok);
-  stage.variants[0].predict = [](const Shape&) { return Counts{.mma = 4}; };
-  const CheckResult result = check(stage);
+  Rung rung = rung_of(right);
+  rung.variants[0].predict = [](const Shape&) { return Counts{}; };
+  CHECK(check(rung).ok);
+  rung.variants[0].predict = [](const Shape&) { return Counts{.mma = 4}; };
+  const CheckResult result = check(rung);
   REQUIRE(only(result, FailureKind::counts_differ));
   CHECK(result.failures[0].message == "mma: predicted 4, counted 0");
 }
@@ -272,13 +272,13 @@ TEST_CASE("each count is held to its prediction, and says so by its name") {
   for (const auto& [member, name, words] : emulator::COUNTS) {
     static Member off;
     off = member;
-    Stage stage = stage_of(right);
-    stage.variants[0].predict = [](const Shape&) {
+    Rung rung = rung_of(right);
+    rung.variants[0].predict = [](const Shape&) {
       Counts counts;
       counts.*off = 4;
       return counts;
     };
-    const CheckResult result = check(stage);
+    const CheckResult result = check(rung);
     REQUIRE(only(result, FailureKind::counts_differ));
     REQUIRE(result.failures.size() == 1);
     CHECK(result.failures[0].message == (member == &Counts::idle_blocks
@@ -317,8 +317,8 @@ TEST_CASE("bank conflicts are those of ldmatrix and of the operands of a wmma, t
 TEST_CASE("a result has the errors of its own set, as the comparison with the reference has them") {
   const Problem problem =
       make_problem({.batch = 2, .heads = 2, .n = 64, .d = 32}, std::array{InputKind::normal, InputKind::peaky}, 1);
-  const Stage stage = stage_of(biased);
-  const auto results = check_sets_on_emulator(stage, stage.variants[0], problem);
+  const Rung rung = rung_of(biased);
+  const auto results = check_sets_on_emulator(rung, rung.variants[0], problem);
   REQUIRE(results.size() == 2);
   const Tensor& output = results[0].output;
   REQUIRE(output.size() == size_t(problem.shape.elements()));
@@ -344,17 +344,17 @@ TEST_CASE("of several outputs that are held to a plain attention each is judged 
   second.baseline = {{0.1, 0.1}};
   second.row_tolerance = {};
   static float off_O, off_LSE;
-  Stage stage = stage_of([](emulator::Device& device, const AttentionParams& given) {
+  Rung rung = rung_of([](emulator::Device& device, const AttentionParams& given) {
     right(device, given);
     const AttentionParams p = on_host(device, given);
     p.O[7] = to_f16(to_float(p.O[7]) + off_O);
     p.LSE[9] += off_LSE;
     if (std::isnan(off_LSE)) p.LSE[0] = off_LSE;
   });
-  stage.variants[0].writes_lse = true;
+  rung.variants[0].writes_lse = true;
   const auto judged = [&](float O, float LSE) {
     off_O = O, off_LSE = LSE;
-    return check_on_emulator(stage, stage.variants[0], problem);
+    return check_on_emulator(rung, rung.variants[0], problem);
   };
   const CheckResult fine = judged(0, 0);
   CHECK(fine.ok);
@@ -384,14 +384,14 @@ TEST_CASE("of several outputs that are held to a plain attention each is judged 
 TEST_CASE("an output that is a little too wrong everywhere fails, though no element is beyond the tolerance") {
   static double shift;
   shift = 0;
-  const Stage stage = stage_of([](emulator::Device& device, const AttentionParams& given) {
+  const Rung rung = rung_of([](emulator::Device& device, const AttentionParams& given) {
     attention(
         on_host(device, given), [](int) { return 1.0; }, static_cast<float>(shift));
   });
-  const CheckResult exact = check(stage);
+  const CheckResult exact = check(rung);
   CHECK(exact.ok);
   shift = 0.4 * exact.tolerance;
-  const CheckResult off = check(stage);
+  const CheckResult off = check(rung);
   REQUIRE(only(off, FailureKind::wrong_result));
   CHECK(off.failures[0].message ==
         fmt::format("root mean square error {:.3e} above {:.3e}, 1.1 times that of a plain f16 attention: everywhere a "
@@ -401,7 +401,7 @@ TEST_CASE("an output that is a little too wrong everywhere fails, though no elem
 
 TEST_CASE("NaN belongs where the inputs put it, and nowhere else") {
   static void (*change)(const AttentionParams&);
-  const Stage stage = stage_of([](emulator::Device& device, const AttentionParams& given) {
+  const Rung rung = rung_of([](emulator::Device& device, const AttentionParams& given) {
     right(device, given);
     change(on_host(device, given));
   });
@@ -410,7 +410,7 @@ TEST_CASE("NaN belongs where the inputs put it, and nowhere else") {
   const auto said = [&](void (*with)(const AttentionParams&)) {
     change = with;
     std::vector<std::string> all;
-    for (const CheckResult& result : check_sets_on_emulator(stage, stage.variants[0], problem)) {
+    for (const CheckResult& result : check_sets_on_emulator(rung, rung.variants[0], problem)) {
       for (const Failure& failure : result.failures)
         all.push_back(fmt::format("{}: {}: {}", result.inputs, to_string(failure.kind), failure.message));
     }
@@ -490,7 +490,7 @@ CheckLine line_of(std::vector<CheckResult> results) {
 }  // namespace
 
 TEST_CASE("a failure is explained once, by its cause, with its line of source") {
-  CheckResult fine = check(stage_of(right)), bad = fine;
+  CheckResult fine = check(rung_of(right)), bad = fine;
   CHECK(explain_failures(line_of({fine})).empty());
   bad.inputs = "peaky";
   bad.failures = {{FailureKind::nan_output, "4 of 8 output elements are NaN"},
@@ -509,7 +509,7 @@ TEST_CASE("a failure is explained once, by its cause, with its line of source") 
 }
 
 TEST_CASE("where one length alone fails, and whatever is tried there, the report says so") {
-  CheckResult fine = check(stage_of(right)), bad = fine, longer = fine;
+  CheckResult fine = check(rung_of(right)), bad = fine, longer = fine;
   bad.failures = {{FailureKind::wrong_result, "max error 1"}};
   longer.shape.n = bad.shape.n = 4288;
   CHECK_THAT(explain_failures(line_of({fine, bad})), Contains("at N=4288 meets it") && Contains("the other 1 lengths"));
@@ -519,37 +519,37 @@ TEST_CASE("where one length alone fails, and whatever is tried there, the report
 
 TEST_CASE("an output that has run out of its type's range says so") {
   static float factor;
-  const Stage stage = stage_of([](emulator::Device& device, const AttentionParams& given) {
+  const Rung rung = rung_of([](emulator::Device& device, const AttentionParams& given) {
     right(device, given);
     const AttentionParams p = on_host(device, given);
     p.O[5] = to_f16(factor);
   });
   const auto said = [&](float value) {
     factor = value;
-    return check(stage).failures.at(0).message;
+    return check(rung).failures.at(0).message;
   };
   for (const float beyond : {1e6f, -65504.0f}) CHECK_THAT(said(beyond), Contains("fp16 goes to 65504 and no further"));
   CHECK_THAT(said(60000), !Contains("no further"));
 }
 
 TEST_CASE("right and slow is not wrong: answers and counts are two verdicts") {
-  Stage stage = stage_of(right);
-  stage.variants[0].predict = [](const Shape&) { return Counts{.mma = 4}; };
-  const CheckResult slow = check(stage);
+  Rung rung = rung_of(right);
+  rung.variants[0].predict = [](const Shape&) { return Counts{.mma = 4}; };
+  const CheckResult slow = check(rung);
   CHECK_FALSE(slow.ok);
   CHECK(slow.answers_right());
   CHECK_FALSE(slow.counts_right());
   CHECK(explain_failures(line_of({slow})).find("answers right, counts DIFFER") != std::string::npos);
-  CHECK_FALSE(check(stage_of(biased)).answers_right());
-  CHECK(check(stage_of(biased)).counts_right());
+  CHECK_FALSE(check(rung_of(biased)).answers_right());
+  CHECK(check(rung_of(biased)).counts_right());
 }
 
 TEST_CASE("a variable that nobody has set is found by a second build") {
-  Stage stage = stage_of(right);
+  Rung rung = rung_of(right);
   const Problem problem = make_problem(SHAPE, InputKind::normal, 1);
   const auto judged = [&](EmulatedLaunch zeroed) {
-    stage.variants[0].on_emulator_zeroed = zeroed;
-    return check_on_emulator(stage, stage.variants[0], problem, {}, true);
+    rung.variants[0].on_emulator_zeroed = zeroed;
+    return check_on_emulator(rung, rung.variants[0], problem, {}, true);
   };
   CHECK(judged(right).ok);
   CHECK(only(judged(writes_nan), FailureKind::unset_variable));
@@ -565,24 +565,24 @@ TEST_CASE("two runs are the same to the last bit of the last element, in either 
     p.O[int64_t{p.batch_heads} * p.n * p.d - 1].bits ^= flipped;
   };
   const Problem problem = make_problem(SHAPE, InputKind::normal, 1);
-  Stage stage = stage_of(right);
-  stage.variants[0].on_emulator_zeroed =
+  Rung rung = rung_of(right);
+  rung.variants[0].on_emulator_zeroed =
       +[](emulator::Device& device, const AttentionParams& p) { with_last_bit(device, p, true); };
-  const CheckResult unset = check_on_emulator(stage, stage.variants[0], problem, {}, true);
+  const CheckResult unset = check_on_emulator(rung, rung.variants[0], problem, {}, true);
   REQUIRE(only(unset, FailureKind::unset_variable));
   CHECK_THAT(unset.failures[0].message, Contains("at batch 0, head 1, query 63, column 31"));
 
   const auto by_order = +[](emulator::Device& device, const AttentionParams& p) {
     with_last_bit(device, p, device.options().schedule != 0);
   };
-  stage = stage_of(by_order);
-  stage.variants[0].on_emulator_zeroed = by_order;
-  const CheckResult order = check_on_emulator(stage, stage.variants[0], problem, {}, true);
+  rung = rung_of(by_order);
+  rung.variants[0].on_emulator_zeroed = by_order;
+  const CheckResult order = check_on_emulator(rung, rung.variants[0], problem, {}, true);
   REQUIRE(only(order, FailureKind::order_dependent));
   CHECK_THAT(order.failures[0].message, Contains("at batch 0, head 1, query 63, column 31"));
   // Whatever the seed is.
   const CheckResult even =
-      check_on_emulator(stage, stage.variants[0], make_problem(SHAPE, InputKind::normal, 0), {}, true);
+      check_on_emulator(rung, rung.variants[0], make_problem(SHAPE, InputKind::normal, 0), {}, true);
   CHECK(only(even, FailureKind::order_dependent));
 }
 
@@ -592,10 +592,10 @@ TEST_CASE("the second run of a problem has the options of the first, but for the
     asked.push_back(device.options());
     right(device, p);
   };
-  Stage stage = stage_of(record);
-  stage.variants[0].on_emulator_zeroed = record;
+  Rung rung = rung_of(record);
+  rung.variants[0].on_emulator_zeroed = record;
   const Problem problem = make_problem(SHAPE, InputKind::normal, 1);
-  CHECK(check_on_emulator(stage, stage.variants[0], problem, {.max_reports = 3, .multiprocessors = 7}, true).ok);
+  CHECK(check_on_emulator(rung, rung.variants[0], problem, {.max_reports = 3, .multiprocessors = 7}, true).ok);
   REQUIRE(asked.size() == 2);
   for (const emulator::Options& options : asked) {
     CHECK(options.max_reports == 3);
@@ -606,13 +606,13 @@ TEST_CASE("the second run of a problem has the options of the first, but for the
 }
 
 TEST_CASE("the seconds of a check on the emulator are those that it took, shared out among the sets") {
-  const Stage stage = stage_of([](emulator::Device& device, const AttentionParams& p) {
+  const Rung rung = rung_of([](emulator::Device& device, const AttentionParams& p) {
     right(device, p);
     std::this_thread::sleep_for(std::chrono::milliseconds(30));
   });
   const Problem problem = make_problem(SHAPE, std::array{InputKind::normal, InputKind::peaky}, 1);
   const auto begin = std::chrono::steady_clock::now();
-  const auto results = check_sets_on_emulator(stage, stage.variants[0], problem);
+  const auto results = check_sets_on_emulator(rung, rung.variants[0], problem);
   const double elapsed = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   CHECK(results[0].seconds >= 0.015);
   CHECK(results[0].seconds + results[1].seconds <= elapsed);
@@ -622,8 +622,8 @@ TEST_CASE("of a problem of 2^32 elements the first and the last head are judged"
   Problem problem = make_problem({.heads = 2, .n = 513, .d = 128}, InputKind::normal, 1);
   problem.far_heads = 65534;
   const auto judged = [&](void (*kernel)(emulator::Device&, const AttentionParams&)) {
-    const Stage stage = stage_of(kernel);
-    return check_on_emulator(stage, stage.variants[0], problem);
+    const Rung rung = rung_of(kernel);
+    return check_on_emulator(rung, rung.variants[0], problem);
   };
   // Two heads, where the tensors have them. The product of a head's number and its size is taken in 64 or in 32 bits.
   static const auto two_heads = [](emulator::Device& device, AttentionParams p, auto times) {
@@ -649,8 +649,8 @@ TEST_CASE("of many heads a third one can be judged, which lies between the first
   CHECK(middle > 16);
   CHECK(middle < 983);
   const auto judged = [&](void (*kernel)(emulator::Device&, const AttentionParams&)) {
-    const Stage stage = stage_of(kernel);
-    return check_on_emulator(stage, stage.variants[0], problem);
+    const Rung rung = rung_of(kernel);
+    return check_on_emulator(rung, rung.variants[0], problem);
   };
   static const auto heads = [](emulator::Device& device, AttentionParams p, std::initializer_list<int64_t> which) {
     for (const int64_t head : which) attend_head(on_host(device, p), static_cast<size_t>(head * p.n * p.d));
@@ -672,7 +672,7 @@ TEST_CASE("where only the ends of a grid run, the rows are judged that they writ
   problem.ends_only = true;
   // On the host: all rows, one wrong row, nothing at all, half a row.
   const auto judged = [&](void (*kernel)(emulator::Device&, const AttentionParams&)) {
-    const Stage fake = stage_of(kernel);
+    const Rung fake = rung_of(kernel);
     return check_sets_on_emulator(fake, fake.variants[0], problem);
   };
   static const auto row = [](emulator::Device& device, const AttentionParams& given, int query, float value) {
@@ -697,13 +697,13 @@ TEST_CASE("where only the ends of a grid run, rows of every residue are judged")
   Problem problem = make_question({.heads = 2, .n = 1056, .d = 32}, std::array{InputKind::normal}, 1);
   problem.ends_only = true;
   static int64_t wrong_residue;
-  const Stage stage = stage_of([](emulator::Device& device, const AttentionParams& given) {
+  const Rung rung = rung_of([](emulator::Device& device, const AttentionParams& given) {
     right(device, given);
     const AttentionParams p = on_host(device, given);
     for (int64_t row = wrong_residue; row < 2 * p.n; row += 2) p.O[row * p.d] = to_f16(3.0f);
   });
   for (wrong_residue = 0; wrong_residue < 2; ++wrong_residue)
-    CHECK(only(check_on_emulator(stage, stage.variants[0], problem), FailureKind::wrong_result));
+    CHECK(only(check_on_emulator(rung, rung.variants[0], problem), FailureKind::wrong_result));
 }
 
 TEST_CASE("a kernel may take many heads in turn instead of one after the other") {
@@ -712,8 +712,8 @@ TEST_CASE("a kernel may take many heads in turn instead of one after the other")
   static std::vector<emulator::Options> asked;
   const auto judged = [&](void (*kernel)(emulator::Device&, const AttentionParams&)) {
     asked.clear();
-    const Stage stage = stage_of(kernel);
-    return check_on_emulator(stage, stage.variants[0], problem, {.multiprocessors = 7});
+    const Rung rung = rung_of(kernel);
+    return check_on_emulator(rung, rung.variants[0], problem, {.multiprocessors = 7});
   };
   static const auto heads = [](emulator::Device& device, AttentionParams p, bool last) {
     asked.push_back(device.options());
@@ -741,23 +741,23 @@ TEST_CASE("a kernel may take many heads in turn instead of one after the other")
 
 TEST_CASE("a query of NaN alone has an answer of NaN, and it alone") {
   const Shape shape{.batch = 1, .heads = 1, .n = 64, .d = 32};
-  const Stage stage = stage_of(right);
+  const Rung rung = rung_of(right);
   for (const int64_t query : {0, 63}) {
     Problem problem = make_question(shape, std::array{InputKind::normal}, 1);
     problem.inputs.half("Q")[query * shape.d] = {0x7e00};
     problem.reference = make_reference(shape, problem.inputs);
-    CHECK(check_on_emulator(stage, stage.variants[0], problem).ok);
+    CHECK(check_on_emulator(rung, rung.variants[0], problem).ok);
   }
 }
 
 TEST_CASE("a variant without an emulated build fails, it does not pass by not running") {
-  const CheckResult none = check(stage_of(nullptr));
+  const CheckResult none = check(rung_of(nullptr));
   CHECK(only(none, FailureKind::launch_failed));
   CHECK(std::isnan(none.max_err));
 }
 
 TEST_CASE("the JSON has the promised names") {
-  const auto json = to_json(check(stage_of(right)));
+  const auto json = to_json(check(rung_of(right)));
   for (const char* name :
        {"stage", "backend", "batch", "heads", "n", "d", "causal", "inputs", "ok", "max_err", "tolerance", "counters"}) {
     INFO(name);

@@ -139,7 +139,7 @@ using namespace ladder;
 
 namespace {
 
-// The first stage, to which reports refer, and one that takes what it does not.
+// The first rung, to which reports refer, and one that takes what it does not.
 const GpuLaunch LAUNCH(+[](gpu::Device&, const AttentionParams&) {});
 const Registration PLAINEST(
     {.name = "00_plainest", .idea = "", .limit = "", .prediction = "", .variants = {{.on_gpu = LAUNCH}}});
@@ -203,10 +203,10 @@ Judged judged(const std::function<void(Tensors&)>& change, Card with = {}, const
     attend(inputs, outputs);
     change(outputs);
   };
-  const Stage stage{.name = "99_fake", .idea = "", .limit = "", .prediction = ""};
+  const Rung rung{.name = "99_fake", .idea = "", .limit = "", .prediction = ""};
   const Variant variant{.label = "on the card", .writes_lse = true};
   GpuProblem on_card = GpuProblem::create(SHAPE, problem.inputs, 0).value();
-  auto results = check_sets_on_gpu(stage, variant, problem, on_card, naive);
+  auto results = check_sets_on_gpu(rung, variant, problem, on_card, naive);
   return {std::move(results), card.steps};
 }
 
@@ -230,7 +230,7 @@ TEST_CASE("on a GPU a right kernel has a right result for each input set, and it
     const CheckResult& result = right.results[set];
     CHECK(result.ok);
     CHECK(right.said().empty());
-    CHECK(result.stage == "99_fake");
+    CHECK(result.rung == "99_fake");
     CHECK(result.variant == "on the card");
     CHECK(result.backend == Place::gpu);
     CHECK(result.shape == SHAPE);
@@ -328,17 +328,17 @@ TEST_CASE("on a GPU the plainest stage's NaN is the reference's affair, but not 
   problem.inputs.half("Q")[0] = {0x7e00};  // of the first query
   problem.reference =
       problem.formula().make_reference(shape, problem.inputs, Cells(2, {{0, 0}, {0, 1}, {0, 2}}), 1, true);
-  const Stage stage{.name = "99_fake", .idea = "", .limit = "", .prediction = ""};
+  const Rung rung{.name = "99_fake", .idea = "", .limit = "", .prediction = ""};
   const Variant variant{.label = "on the card"};
   card = {};
   card.kernel = attend;
   GpuProblem on_card = GpuProblem::create(shape, problem.inputs, 0).value();
-  const CheckResult right = check_on_gpu(stage, variant, problem, on_card, {});
+  const CheckResult right = check_on_gpu(rung, variant, problem, on_card, {});
   CHECK(right.ok);
-  CHECK(check_on_gpu(stage, variant, problem, on_card, right.output).ok);
+  CHECK(check_on_gpu(rung, variant, problem, on_card, right.output).ok);
   Tensor number = right.output;
   number.half()[3] = to_f16(0.5f);
-  const CheckResult differs = check_on_gpu(stage, variant, problem, on_card, number);
+  const CheckResult differs = check_on_gpu(rung, variant, problem, on_card, number);
   REQUIRE(differs.failures.size() == 1);
   CHECK(differs.failures[0].kind == FailureKind::differs_from_naive);
 }
@@ -352,8 +352,8 @@ TEST_CASE("on a GPU nothing is compared with the plainest stage that it cannot s
   card.kernel = attend;
   card.info = info;
   Options options;
-  options.stages = {&stages()[1]};
-  options.stages_named = true;
+  options.rungs = {&rungs()[1]};
+  options.rungs_named = true;
   options.n = {48};
   options.d = 256;
   options.inputs = {InputKind::normal};
@@ -370,11 +370,11 @@ TEST_CASE("on a GPU that holds more heads than can be read, the known ones are r
   card = {};
   card.kernel = attend;
   card.launched_heads = 6;
-  const Stage stage{.name = "99_fake", .idea = "", .limit = "", .prediction = ""};
+  const Rung rung{.name = "99_fake", .idea = "", .limit = "", .prediction = ""};
   const Variant variant{.label = "on the card", .writes_lse = true};
   const auto check = [&] {
     GpuProblem on_card = GpuProblem::create(problem.shape, problem.inputs, 0).value();
-    return check_on_gpu(stage, variant, problem, on_card, {});
+    return check_on_gpu(rung, variant, problem, on_card, {});
   };
   const CheckResult right = check();
   INFO((right.ok ? "" : right.failures[0].message));
@@ -398,12 +398,12 @@ TEST_CASE("on a GPU that holds more heads than can be read, the known ones are r
 }
 
 TEST_CASE("properties are checked on a GPU as on the emulator, and a card that fails ends them") {
-  const Stage stage{.name = "99_fake", .idea = "", .limit = "", .prediction = ""};
+  const Rung rung{.name = "99_fake", .idea = "", .limit = "", .prediction = ""};
   const Variant variant{.label = "on the card"};
   const Shape shape{.batch = 1, .heads = 1, .n = 48, .d = 32};
   const auto said = [&] {
     Said all;
-    for (const CheckResult& result : check_properties(stage, variant, shape, 1, Place::gpu)) {
+    for (const CheckResult& result : check_properties(rung, variant, shape, 1, Place::gpu)) {
       CHECK(result.backend == Place::gpu);
       CHECK(result.ok == result.failures.empty());
       CHECK(result.max_err <= result.tolerance);

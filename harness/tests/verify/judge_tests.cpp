@@ -40,20 +40,20 @@ struct Fake final : Backend {
   }
 };
 
-const Stage& any_stage() {
-  static const Stage stage = [] {
-    Stage made;
+const Rung& any_rung() {
+  static const Rung rung = [] {
+    Rung made;
     made.name = "99_fake";
     made.variants.emplace_back();
     made.variants[0].accepts.min_d = 1;
     return made;
   }();
-  return stage;
+  return rung;
 }
 
 std::vector<Subject> subjects(std::initializer_list<const char*> names) {
   std::vector<Subject> all;
-  for (const char* name : names) all.push_back({&any_stage(), &any_stage().variants[0], name});
+  for (const char* name : names) all.push_back({&any_rung(), &any_rung().variants[0], name});
   return all;
 }
 

@@ -149,7 +149,7 @@ TEST_CASE("what rounds more, drops something or is slightly off is rejected") {
   CHECK(rejected({.threshold = 18}));  // weights beyond f16's range
 }
 
-// What a check of all stages and variants on a GPU gave, of each input set the result nearest to its tolerance.
+// What a check of all rungs and variants on a GPU gave, of each input set the result nearest to its tolerance.
 struct Recorded {
   double max_err = 0, tolerance = 0;
 };

@@ -13,13 +13,13 @@ using namespace ladder;
 
 namespace {
 
-const Stage STAGE{.name = "00_trial", .idea = "", .limit = "", .prediction = ""};
+const Rung STAGE{.name = "00_trial", .idea = "", .limit = "", .prediction = ""};
 const Variant TILED{.label = "tiled", .tile = {64, 32, 4}};
 const Variant ANY{.label = "any", .accepts = {.features = CAUSAL, .min_d = 1, .max_d = 256}};
 const Variant CAUSAL_TILED{.label = "tiled", .tile = {64, 32, 4}, .accepts = {.features = CAUSAL}};
 constexpr Shape SHAPE{.batch = 1, .heads = 1, .n = 512, .d = 128};
 
-using Trials = std::vector<Trial> (*)(const Stage&, const Variant&, const Shape&, const TrialChoice&);
+using Trials = std::vector<Trial> (*)(const Rung&, const Variant&, const Shape&, const TrialChoice&);
 
 }  // namespace
 
