@@ -28,3 +28,19 @@ struct AttentionParams {
   float softmax_scale;  // 1 / sqrt(d)
   bool causal;
 };
+
+// The same as models ask it (models/): [batch, heads, n_q, d] queries, [batch, kv_heads, n_k, d] keys and values, O like Q. A row's d
+// elements lie side by side, everything else where the strides say.
+struct ForwardParams {
+  struct Strides {  // in elements
+    int64_t batch, head, row;
+  };
+  const bf16 *Q, *K, *V;
+  bf16* O;
+  float* LSE;  // [batch, heads, n_q], contiguous; null where nobody wants it. -infinity for a query that sees no key
+  Strides Q_strides, K_strides, V_strides, O_strides;
+  int batch, heads, kv_heads;  // heads is a multiple of kv_heads: so many queries' heads in a row share one of keys
+  int n_q, n_k;
+  float softmax_scale;
+  bool causal;  // the last query sees all keys, the one before it all but the last, ...
+};

@@ -126,6 +126,30 @@ void convert(const Arguments& arguments, AttentionParams& params) {
             .causal = spec.causal};
 }
 
+void convert(const Arguments& arguments, ForwardParams& params) {
+  const Spec& spec = arguments.spec;
+  const auto strides = [&](const char* name) {
+    const int64_t(&of)[3] = arguments.find(name)->strides;
+    return ForwardParams::Strides{of[0], of[1], of[2]};
+  };
+  params = {.Q = static_cast<const bf16*>(arguments.at("Q")),
+            .K = static_cast<const bf16*>(arguments.at("K")),
+            .V = static_cast<const bf16*>(arguments.at("V")),
+            .O = static_cast<bf16*>(arguments.at("O")),
+            .LSE = static_cast<float*>(arguments.at("LSE")),
+            .Q_strides = strides("Q"),
+            .K_strides = strides("K"),
+            .V_strides = strides("V"),
+            .O_strides = strides("O"),
+            .batch = spec.batch,
+            .heads = spec.heads,
+            .kv_heads = spec.key_heads(),
+            .n_q = spec.n,
+            .n_k = spec.keys(),
+            .softmax_scale = spec.scale(),
+            .causal = spec.causal};
+}
+
 template <>
 Start<gpu::Device>::Start(const GpuStart& half)
     : bind_([half](const Arguments& arguments) {

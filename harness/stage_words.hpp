@@ -144,6 +144,7 @@ struct Arguments {
 
 // The same in the form that a kernel takes: an overload for each kind of parameters, which stands beside them.
 void convert(const Arguments& arguments, AttentionParams& params);
+void convert(const Arguments& arguments, ForwardParams& params);
 
 // How nvcc's half of a stage starts a kernel, whatever parameters it takes.
 struct GpuStart {
