@@ -55,7 +55,7 @@ struct Spec {
   int heads = 1;
   int kv_heads = 0;  // that a group of heads shares; 0: as many as heads
   int n = 512;       // queries of a sequence, and keys
-  int n_k = 0;       // keys, where there are more or fewer; 0: n
+  int n_k = -1;      // keys, where there are more or fewer; -1: n
   int d = 128;
   bool causal = false;        // the last query sees all keys, the one before it all but one, ...
   int left = -1, right = -1;  // a window: so many keys before a query's own and behind it; -1: all
@@ -68,7 +68,7 @@ struct Spec {
   int pad = 0;                       // elements between two rows, which are nobody's
   Lengths lens_q = {}, lens_k = {};  // of each sequence, n and n_k at most
 
-  int keys() const { return n_k > 0 ? n_k : n; }
+  int keys() const { return n_k >= 0 ? n_k : n; }
   int key_heads() const { return kv_heads > 0 ? kv_heads : heads; }
   float scale() const { return softmax_scale > 0 ? softmax_scale : 1.0f / std::sqrt(static_cast<float>(d)); }
   int64_t batch_heads() const { return int64_t{batch} * heads; }

@@ -147,6 +147,12 @@ inline int __float_as_int(float value) {
 inline float __int_as_float(int bits) {
   return std::bit_cast<float>(bits);
 }
+inline int min(int a, int b) {
+  return b < a ? b : a;
+}
+inline int max(int a, int b) {
+  return a < b ? b : a;
+}
 inline int max3_s32(int a, int b, int c) {
   return std::max({a, b, c});
 }

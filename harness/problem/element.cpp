@@ -90,6 +90,12 @@ constexpr ElementInfo row(Element element, std::string_view name, double eps, in
               values[i] = static_cast<float>(Type::number(bits));
             }
           },
+          [](std::span<const float> values, std::byte* to) {
+            for (size_t i = 0; i < values.size(); ++i) {
+              const Bits bits = Type::nearest(values[i]);
+              std::memcpy(to + i * sizeof bits, &bits, sizeof bits);
+            }
+          },
           [](std::span<float> values) {
             for (float& value : values) value = static_cast<float>(Type::number(Type::nearest(value)));
           }};

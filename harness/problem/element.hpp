@@ -35,7 +35,8 @@ struct ElementInfo {
   bool has_nan;
   double (*to)(const std::byte*);                    // the number that stands there
   void (*from)(double, std::byte*);                  // the nearest one, ties to even
-  void (*read)(const std::byte*, std::span<float>);  // many of them
+  void (*read)(const std::byte*, std::span<float>);  // many of them, from there and to there
+  void (*write)(std::span<const float>, std::byte*);
   void (*round)(std::span<float>);                   // to the nearest numbers of the type
 };
 

@@ -445,13 +445,15 @@ Tensor tensor_of(const TensorSpec& spec, const std::vector<f16>& values, int64_t
     std::ranges::copy(values, tensor.half().begin());
     return tensor;
   }
-  for (int64_t unit = 0; unit < spec.units(); ++unit) {
-    for (int64_t row = 0; row < spec.rows(); ++row) {
-      const int64_t turned = (row + unit % group * 29) % spec.rows();
+  parallel_for(spec.units() * spec.rows(), 256, [&](int64_t begin, int64_t end) {
+    std::vector<float> numbers(d);
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t unit = i / spec.rows(), turned = (i % spec.rows() + unit % group * 29) % spec.rows();
       const f16* const from = &values[((unit / group) * n + first + turned) * d];
-      for (int64_t c = 0; c < d; ++c) tensor.set(spec.index(unit, row) + c, to_float(from[c]));
+      std::ranges::transform(from, from + d, numbers.begin(), [](f16 value) { return to_float(value); });
+      info(spec.element).write(numbers, tensor.at(i * d));
     }
-  }
+  });
   return tensor;
 }
 

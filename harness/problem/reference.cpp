@@ -82,14 +82,21 @@ struct RowResult {
   double lse, lse_tolerance, score_term = 0;
 };
 
-// The errors of the plain attention so far, for each of the maxima that its weights stand relative to.
-constexpr std::array STALENESS = {1.0f, 1.25992105f, 1.58740105f};  // 2^(0, 1/3, 2/3)
+// The plain attention's weights stand relative to a row's maximum, to one that is 2/3 log2 units off, and to one that is off by
+// something else in each row: how a row's few large weights are rounded is a matter of luck.
+using Staleness = std::array<float, 3>;
+Staleness staleness_of(int64_t row) {
+  return {1.0f, std::exp2(static_cast<float>(std::fmod(static_cast<double>(row) * 0.6180339887498949, 1.0))),
+          1.58740105f};
+}
+
+// The errors of the plain attention so far, for each of these.
 struct Errors {
-  std::array<double, STALENESS.size()> max = {}, squares = {};
+  std::array<double, std::tuple_size_v<Staleness>> max = {}, squares = {};
   int64_t elements = 0;
 
   void add(const Errors& other) {
-    for (size_t i = 0; i < STALENESS.size(); ++i) {
+    for (size_t i = 0; i < max.size(); ++i) {
       max[i] = std::max(max[i], other.max[i]);
       squares[i] += other.squares[i];
     }
@@ -190,14 +197,15 @@ struct RowSolver {
       query_square += std::pow(query_f32[c], 2);
       exact[c] /= exact_sum;
     }
-    for (size_t i = 0; i < STALENESS.size(); ++i) {
-      for (int64_t j = 0; j < keys; ++j) P[j] = S_f32[j] * STALENESS[i];
+    const Staleness staleness = staleness_of(query);
+    for (size_t i = 0; i < staleness.size(); ++i) {
+      for (int64_t j = 0; j < keys; ++j) P[j] = S_f32[j] * staleness[i];
       info(spec.kv_type).round({P.data(), size_t(keys)});
       std::fill(plain.begin(), plain.end(), 0.0f);
       add_product(plain, {P.data(), size_t(keys)}, V, d);
       for (int64_t c = 0; c < d; ++c) {
         if (!std::isfinite(exact[c])) continue;
-        const float value = plain[c] / (plain_sum * STALENESS[i]);
+        const float value = plain[c] / (plain_sum * staleness[i]);
         const double error = rounded(spec.o_type, value) - exact[c];
         errors.max[i] = std::max(errors.max[i], std::abs(value - exact[c]) + half_step(spec.o_type, exact[c]));
         errors.squares[i] += error * error;

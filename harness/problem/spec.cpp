@@ -115,7 +115,7 @@ const std::vector<WordRow>& words() {
     rows.push_back({"n", "a whole number from 1 on",
                     [](const Spec& spec) { return spec.n == spec.keys() ? std::to_string(spec.n) : ""; },
                     [](Spec& spec, std::string_view value) {
-                      spec.n_k = 0;
+                      spec.n_k = -1;
                       return number(value, 1, int(MOST), spec.n);
                     }});
     rows.push_back({"nq", "a whole number from 1 on",
@@ -124,9 +124,9 @@ const std::vector<WordRow>& words() {
                       spec.n_k = spec.keys();
                       return number(value, 1, int(MOST), spec.n);
                     }});
-    rows.push_back({"nk", "a whole number from 1 on",
+    rows.push_back({"nk", "a whole number from 0 on",
                     [](const Spec& spec) { return spec.n != spec.keys() ? std::to_string(spec.n_k) : ""; },
-                    [](Spec& spec, std::string_view value) { return number(value, 1, int(MOST), spec.n_k); }});
+                    [](Spec& spec, std::string_view value) { return number(value, 0, int(MOST), spec.n_k); }});
     rows.push_back(integer("d", &Spec::d, 1, 0));
     for (const ElementInfo& each : all_elements()) rows.push_back(element(each));
     rows.push_back({"types", "the types of Q, of K and V, and of O, as in e4m3,e4m3,bf16",
@@ -183,7 +183,7 @@ std::string list_of_words() {
 
 // One spelling for one problem.
 Spec canonical(Spec spec) {
-  if (spec.n_k == spec.n) spec.n_k = 0;
+  if (spec.n_k == spec.n) spec.n_k = -1;
   if (spec.kv_heads == spec.heads) spec.kv_heads = 0;
   if (spec.right == 0) spec.causal = true;
   if (spec.causal) spec.right = -1;
