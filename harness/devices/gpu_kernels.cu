@@ -15,6 +15,9 @@ __device__ uint64_t hash(uint64_t x) {  // splitmix64
 __device__ void store(f16& to, float value) {
   to = ::to_f16(value);
 }
+__device__ void store(bf16& to, float value) {
+  to.bits = static_cast<uint16_t>(__float_as_uint(value) >> 16);  // towards zero
+}
 __device__ void store(float& to, float value) {
   to = value;
 }
@@ -66,6 +69,10 @@ __global__ void clock_kernel(SmTime* of) {
 }  // namespace
 
 void fill(f16* values, int64_t count, f16 nan, uint64_t seed, float middle, float spread) {
+  fill_kernel<<<1024, 256>>>(values, count, nan, seed, middle, spread);
+}
+
+void fill(bf16* values, int64_t count, bf16 nan, uint64_t seed, float middle, float spread) {
   fill_kernel<<<1024, 256>>>(values, count, nan, seed, middle, spread);
 }
 

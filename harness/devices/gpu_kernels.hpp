@@ -10,6 +10,7 @@ namespace ladder {
 
 // Uniform numbers in middle +-spread, or the NaN without a spread.
 void fill(f16* values, int64_t count, f16 nan, uint64_t seed, float middle, float spread);
+void fill(bf16* values, int64_t count, bf16 nan, uint64_t seed, float middle, float spread);
 void fill(float* values, int64_t count, float nan, uint64_t seed, float middle, float spread);
 
 // The sign of all values of those units of which `flip` holds no zero: unit u is head u % heads of sequence u / heads, and has
