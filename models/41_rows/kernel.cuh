@@ -276,15 +276,13 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   };
   const auto mask = [&](int tile) {
     if constexpr (MASK != Mask::none) {
-      int seen[2];  // of this tile's keys
-      for (int lane_row = 0; lane_row < 2; ++lane_row) {
-        const int query = work.q_tile * BR + warp * 16 + FragmentC::row(lane, 2 * lane_row);
-        seen[lane_row] = min(work.keys_of(query), p.n_k) - (tile - work.first) * BC;
-      }
+      // Of this tile's keys, how many a lane's first row sees. The second is 8 queries on.
+      const int seen = work.keys_of(work.q_tile * BR + warp * 16 + lane / 4) - (tile - work.first) * BC;
 #pragma unroll
       for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
         for (int i = 0; i < 4; ++i) {
-          if (key_tile * 8 + FragmentC::col(lane, i) >= seen[i / 2]) S_frag[key_tile][i] = -INFINITY;
+          const int more = MASK == Mask::causal ? i / 2 * 8 : 0;
+          if (key_tile * 8 + FragmentC::col(lane, i) >= seen + more) S_frag[key_tile][i] = -INFINITY;
         }
       }
     }
@@ -398,8 +396,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
       step(tile + 1, P_odd, P_even);
     }
     for (; tile < end; tile += 2) {  // three at most
-      step(tile, P_even, P_odd, true);
-      if (tile + 1 < end) step(tile + 1, P_odd, P_even, true);
+      step(tile, P_even, P_odd, tile >= work.whole);
+      if (tile + 1 < end) step(tile + 1, P_odd, P_even, tile + 1 >= work.whole);
     }
     // An end for each P: ptxas would wait, too, if registers were copied while a product reads them.
     if ((end - first) % 2 == 0) {

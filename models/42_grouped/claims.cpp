@@ -1,0 +1,4 @@
+#include "harness/tests/stages/claims.hpp"
+
+using namespace ladder;
+using namespace ladder::claims;

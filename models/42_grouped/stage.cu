@@ -1,0 +1,97 @@
+#include <algorithm>
+
+#include "common/emulator/emulator.hpp"
+#include "harness/stage.hpp"
+#include "kernel.cuh"
+
+namespace {
+
+// wgmma is counted per warpgroup, 64 queries, and tile of BC keys, a pair; shuffles per warp and tile of queries.
+template <class C>
+ladder::Counts predict(const ladder::Spec& spec) {
+  if (spec.keys() == 0)
+    return {.gmem_bytes_written = uint64_t(spec.batch_heads()) * spec.n * (ROW_BYTES + sizeof(float))};
+  constexpr int64_t BR = C::BR, BC = C::BC;
+  constexpr uint64_t WARPS = C::WARPS;
+  const int64_t n_q = spec.n, n_k = spec.keys(), heads = spec.batch_heads();
+  const int64_t q_tiles = (n_q + BR - 1) / BR, pairs = (q_tiles + 1) / 2;
+  const auto keys = [&](int64_t q_tile) {  // of the last query of a tile; of one that sees none, the first, masked
+    const int64_t last = std::min((q_tile + 1) * BR, n_q);
+    return spec.causal ? std::max<int64_t>(last + n_k - n_q, 1) : n_k;
+  };
+  const auto tiles_of_pair = [&](int64_t pair) { return (keys(std::min(2 * pair + 1, q_tiles - 1)) + BC - 1) / BC; };
+  // A block computes with the tiles of keys up to its own, and copies half of what the later one of its pair needs.
+  uint64_t tiles = 0, copied = 0, copied_rows = 0;
+  for (int64_t q_tile = 0; q_tile < 2 * pairs; ++q_tile) {
+    const int64_t kv_tiles = tiles_of_pair(q_tile / 2);
+    tiles += heads * ((keys(std::min(q_tile, q_tiles - 1)) + BC - 1) / BC);
+    copied += heads * kv_tiles;
+    copied_rows += heads * std::min(kv_tiles * BC, n_k);
+  }
+  const uint64_t shares = heads * (spec.causal ? (pairs + 1) / 2 : pairs);  // two pairs or one
+  const uint64_t clusters = std::min<uint64_t>(shares, emulator::MULTIPROCESSORS / 2), blocks = 2 * clusters;
+  uint64_t unwritten = INT64_MAX,
+           idle = 0;  // bytes of the block that leaves fewest; second blocks whose tiles all lie outside
+  for (uint64_t cluster = 0; cluster < clusters; ++cluster) {
+    uint64_t rounds = 0, kv_tiles = 0;
+    bool works = false;
+    for (uint64_t share = cluster; share < shares; share += clusters) {
+      const int64_t per_head = shares / heads, low = share % per_head, high = pairs - 1 - low;
+      for (const uint64_t pair : {low, high}) {
+        ++rounds;
+        kv_tiles += tiles_of_pair(pair);
+        works |= 2 * pair + 1 < uint64_t(q_tiles);
+        if (!spec.causal || high == low) break;
+      }
+    }
+    idle += !works;
+    unwritten = std::min<uint64_t>(
+        unwritten,
+        ((rounds < 2 ? BR : 0) + 2 * BC * (C::STAGES - std::min<uint64_t>(C::STAGES, kv_tiles))) * ROW_BYTES);
+  }
+  const uint64_t q_warps = heads * 2 * pairs * WARPS;
+  return {
+      .wgmma = tiles * WARPS / 4 * (HEAD_DIM / 16 + BC / 16),           // QK by slices of d, PV by slices of keys
+      .wgmma_left_running = (tiles * WARPS - q_warps) / 4 * (BC / 16),  // PV, but of the last tile
+      .shuffles = q_warps * 2 * 2 * 2,       // two rows, two exchanges: the maxima of the first tile, the sums
+      .votes = tiles * WARPS,                // whether anything has to be rescaled
+      .yes_votes = q_warps,                  // in the first tile
+      .barriers = 2 * blocks + q_warps / 4,  // of the cluster, and one of a warpgroup
+      .bulk_copies = 4 * uint64_t(heads) * pairs + 2 * copied + 2 * q_warps,  // panels of Q, of K and V, of a warp's O
+      .gmem_bytes_read = (uint64_t(heads) * n_q + copied_rows) * ROW_BYTES,
+      .gmem_bytes_written = uint64_t(heads) * n_q * (ROW_BYTES + sizeof(float)),
+      .multicast_bytes = copied * 2 * BC * ROW_BYTES,
+      .unused_smem_bytes = unwritten,  // the second Q, and stages
+      .idle_blocks = idle};
+}
+
+template <class C>
+ladder::Variant variant(ladder::Variant rest = {}) {
+  rest.accepts = {.features = ladder::CAUSAL | ladder::TAILS | ladder::CROSS | ladder::STRIDES | ladder::GROUPED,
+                  .q = ladder::Element::bf16,
+                  .kv = ladder::Element::bf16,
+                  .o = ladder::Element::bf16};
+  rest.writes_lse = true;
+  rest.shuffles_per_rescale = 2 * 2;  // rows and exchanges
+  return ladder::make_variant<C>(run<C>, flash_attention<C, Mask::none>, predict<C>, std::move(rest));
+}
+
+const ladder::Registration registration({
+    .name = "42_grouped",
+    .previous = "41_rows",
+    .idea = "Heads of queries side by side share a head of keys and values, which the L2 cache then brings once for "
+            "all of them.",
+    .limit = "Each head of queries has keys and values of its own. Models keep four to eight times fewer of these.",
+    .prediction =
+        "The same rate as 41 where each head has its own keys. In turns, over FlashAttention-3 in bf16, dense and "
+        "causal: 1.10 and 1.05 with 32 heads over 8 at n = 4096, 1.10 and 1.09 at 16384, 1.10 and 1.08 with 64 "
+        "over 8, twice, at 8192. Sharing makes nothing faster but what memory holds: the kernel waits for "
+        "products, not for K and V, so the rate is that of as many heads of keys, within 1 %.",
+    .min_sm = 90,
+    .max_sm = 90,
+    .needs = "wgmma, clusters, setmaxnreg, stmatrix, TMA, mbarrier, 192 KiB of shared memory",
+    .resources = {{.sm = 90, .registers = 168, .spill_bytes = 0}},
+    .variants = {variant<Config<128, 128, 8, 2>>()},
+});
+
+}  // namespace
