@@ -54,8 +54,8 @@ struct Schedule {
     head = cluster / shares, heads_on = clusters / shares;  // the only divisions
     share = cluster % shares, shares_on = clusters % shares;
   }
-  __device__ __forceinline__ int keys_of(int query) const {  // how many it sees
-    return MASK == Mask::causal ? max(query + 1 + n_k - n_q, 0) : n_k;
+  __device__ __forceinline__ int keys_of(int query) const {  // how many it sees; none if that is negative
+    return MASK == Mask::causal ? query + 1 + n_k - n_q : n_k;
   }
   __device__ __forceinline__ int tiles_of(int tile) const {  // of keys; one, masked, for queries that see none
     return (max(keys_of(min((tile + 1) * BR, n_q) - 1), 1) + BC - 1) / BC;

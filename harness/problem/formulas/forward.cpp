@@ -113,6 +113,8 @@ std::vector<Spec> trials(const Accepts& accepts, const Spec& usual) {
   const Asked asked[] = {{TAILS, "n=1"},
                          {TAILS, "n=129"},
                          {TAILS | CROSS, "nq=1 nk=131"},
+                         {TAILS | CROSS | CAUSAL, "h=2 nq=3 nk=0 causal"},
+                         {TAILS | CROSS | CAUSAL, "h=2 nq=203 nk=113 causal"},
                          {CROSS, "nq=64 nk=256"},
                          {CROSS | CAUSAL, "nq=64 nk=256 causal"},
                          {CROSS | CAUSAL, "nq=256 nk=64 causal"},  // the first queries see no key
@@ -128,10 +130,15 @@ std::vector<Spec> trials(const Accepts& accepts, const Spec& usual) {
                          {STRIDES, "b=2 h=3 n=128 pad=8"},
                          {VARLEN | TAILS, "b=4 h=2 n=200 lens_q=200,1,0,77 lens_k=200,64,5,0"},
                          {VARLEN | TAILS | CAUSAL, "b=3 h=2 n=200 causal lens_q=150,1,77 lens_k=200,64,70"}};
+  const Spec plain{.d = usual.d,
+                   .softmax_scale = usual.softmax_scale,
+                   .q_type = usual.q_type,
+                   .kv_type = usual.kv_type,
+                   .o_type = usual.o_type};
   std::vector<Spec> specs;
   std::string all = fmt::format("b=2 h={} n=256", accepts.features & GROUPED ? "4 kv=2" : "3");
   for (const auto& [features, words] : asked) {
-    if ((features & ~accepts.features) == 0) specs.push_back(parse_spec(words, usual).value());
+    if ((features & ~accepts.features) == 0) specs.push_back(parse_spec(words, plain).value());
   }
   const std::pair<uint32_t, const char*> together[] = {{CAUSAL, "causal"},     {WINDOW, "window=70,0"},
                                                        {SOFTCAP, "softcap=5"}, {ALIBI, "alibi"},
@@ -142,7 +149,7 @@ std::vector<Spec> trials(const Accepts& accepts, const Spec& usual) {
     all += fmt::format(" {}", words);
     ++features;
   }
-  if (features > 1 && !specs.empty()) specs.push_back(parse_spec(all, usual).value());
+  if (features > 1 && !specs.empty()) specs.push_back(parse_spec(all, plain).value());
   return specs;
 }
 
