@@ -80,10 +80,13 @@ Inputs seen_by(const View& view, const Spec& spec, const std::vector<int64_t>& c
     none.strides = TensorSpec::packed_strides(none.shape);
     none.lengths = {};
     Tensor& tensor = taken.add(Tensor(none));
+    const int64_t known = inputs.at(i).spec().units();
     for (const int64_t unit : chosen) {
-      const int64_t from = unit * group + view[i], known = inputs.at(i).spec().units();
-      const bool is_more = from >= known;
-      tensor.append((is_more ? more_heads : inputs).at(i), is_more ? from - known : from, group);
+      for (int64_t from = unit * group + view[i], end = from + group; from < end;
+           ++from) {  // a group may lie on the border
+        const bool is_more = from >= known;
+        tensor.append((is_more ? more_heads : inputs).at(i), is_more ? from - known : from, 1);
+      }
     }
   }
   return taken;
