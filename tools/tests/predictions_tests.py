@@ -99,9 +99,8 @@ class Predictions(unittest.TestCase):
                 cells = [cell.strip() for line in page.splitlines() if line.startswith(f"| [{name}]") for cell in line.split("|")]
                 self.assertEqual(len(cells), 8, "one line of six cells")
                 self.assertTrue(cells[4].startswith(VERDICTS[row["verdict"]]), cells[4])
+                self.assertEqual("trial" in cells[4], row["trial"] != "" and row["verdict"] != "none", cells[4])
                 self.assertEqual([cell.strip("`") for cell in cells[5:7]], [row["predicted"], row["measured"]])
-        counts = [sum(row["verdict"] == verdict for row in LISTED.values()) for verdict in ("hit", "missed")]
-        self.assertIn("We hit {} and missed {}.".format(*counts), page)
 
     def test_a_verdict_is_what_the_numbers_say(self) -> None:
         judged = {stage: (verdict, low <= came <= high) for stage, verdict, low, high, came in predictions.predicted()}
