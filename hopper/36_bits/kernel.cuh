@@ -116,7 +116,7 @@ struct Softmax {
     for (int key_tile = 0; key_tile < BC / 8; ++key_tile)
       bits[key_tile % 2] = max3_s32(bits[key_tile % 2], __float_as_int(S[key_tile][2 * lane_row]),
                                     __float_as_int(S[key_tile][2 * lane_row + 1]));
-    return __int_as_float(max3_s32(bits[0], bits[0], bits[1]));
+    return __int_as_float(max3_s32(bits[0], bits[0], bits[1]));  // of the two: kernels have no shorter word for it
   }
   __device__ __forceinline__ void raise_max(float (&growth)[2], bool is_first) {  // by a row's, over its four lanes
     for (int lane_row = 0; lane_row < 2; ++lane_row) {
