@@ -12,7 +12,7 @@
 
 #include "harness/base/error.hpp"
 #include "harness/measure/statistics.hpp"
-#include "harness/stage.hpp"
+#include "harness/rung.hpp"
 
 namespace ladder {
 

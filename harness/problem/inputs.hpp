@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "harness/problem/tensors.hpp"
-#include "harness/stage.hpp"
+#include "harness/rung.hpp"
 
 namespace ladder {
 
