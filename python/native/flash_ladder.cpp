@@ -169,7 +169,7 @@ Status emulate(const Rung& rung, const Variant& variant, const Arguments& tensor
     tensor.data = addresses.back().begin();
   }
   arguments.workspace = arguments.at("workspace");
-  (variant.on_emulator_zeroed ? variant.on_emulator_zeroed : variant.on_emulator).with(arguments)(device);
+  variant.on_emulator.with(arguments)(device);
   if (device.stopped()) return failure(ExitCode::interrupted, "stopped");
   if (device.reports().empty()) return {};
   return failure(ExitCode::check_failed,
