@@ -25,6 +25,10 @@ class NumPy:
     def device(self, array) -> int:
         return EMULATOR
 
+    def signature(self, array) -> tuple:
+        """All that a call depends on but for numbers and addresses."""
+        return type(array), array.shape, array.strides, array.dtype, array.flags.writeable
+
     def stream(self, device: int) -> int:
         return 0
 
@@ -71,6 +75,9 @@ class CuPy(NumPy):
     def device(self, array) -> int:
         return array.device.id
 
+    def signature(self, array) -> tuple:
+        return type(array), array.shape, array.strides, array.dtype, array.device.id
+
     def stream(self, device: int) -> int:
         return self.module.cuda.get_current_stream(device).ptr
 
@@ -100,6 +107,9 @@ class Torch:
                 f"A tensor lies on '{tensor.device}'; flash_ladder runs on NVIDIA GPUs ('cuda'), and on the CPU it is emulated."
             )
         return EMULATOR
+
+    def signature(self, tensor) -> tuple:
+        return type(tensor), tensor.shape, tensor.stride(), tensor.dtype, tensor.device
 
     def stream(self, device: int) -> int:
         return 0 if device == EMULATOR else self.torch.cuda.current_stream(device).cuda_stream

@@ -6,12 +6,14 @@ import dataclasses
 import functools
 import math
 import numbers
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import _native
 from ._arrays import ELEMENTS, is_of_torch, library_of
 
 LARGEST = 2**31 - 1  # of the sizes that the harness counts in
+ALIGNED = 16  # bytes, on which a bulk copy begins
+MOST_READY = 4096
 
 
 def attention(
@@ -48,20 +50,53 @@ def attention(
 
 def run(q, k, v, *, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung):
     arrays = library_of(q)
-    call = _Call(arrays, q, k, v, causal, scale, window, softcap, alibi_slopes, sink)
-    lse = arrays.empty((call.batch, call.heads, call.n_q), q, "float32") if return_lse else None
-    if out is None:
-        out = arrays.empty(tuple(q.shape), q)
-    else:
-        call.check_out(out)
-    if call.n_q > 0 and call.batch > 0:
-        if call.n_k == 0:  # a row without keys
-            arrays.copy(out, arrays.full(tuple(q.shape), 0, q))
-            if return_lse:
-                arrays.copy(lse, arrays.full(tuple(lse.shape), -math.inf, q, "float32"))
-        else:
-            call.run(call.plan(rung, return_lse), out, lse)
-    return (out, lse) if return_lse else out
+    key = ready = None
+    if alibi_slopes is None and sink is None:
+        try:
+            key = (
+                arrays, arrays.signature(q), arrays.signature(k), arrays.signature(v), out if out is None else arrays.signature(out),
+                causal is True, causal is False, scale, window, softcap, type(softcap), bool(return_lse), rung,
+            )  # fmt: skip
+            ready = _ready.get(key)
+        except Exception:  # something is not what it should be, and below it is said what
+            key = None
+    result = arrays.empty(q.shape, q) if ready and out is None else out
+    lse = arrays.empty((q.shape[0], q.shape[2], q.shape[1]), q, "float32") if ready and return_lse else None
+    if not (ready and ready.launch(arrays, (q, k, v, result), lse, out is not None)):
+        call = _Call(arrays, q, k, v, causal, scale, window, softcap, alibi_slopes, sink)
+        if out is not None:
+            call.check_out(out)
+        result, lse, ready = call.run(rung, bool(return_lse), out)
+        if key and ready:
+            if len(_ready) > MOST_READY:
+                _ready.clear()
+            _ready[key] = ready
+    return (result, lse) if return_lse else result
+
+
+class _Ready(NamedTuple):
+    """A call that was looked at: those that differ from it in their numbers alone go straight to the kernel."""
+
+    plan: _native.Plan
+    layouts: bytes
+    device: int
+    extents: tuple[int, ...]  # of Q, K, V and O, in bytes
+
+    def launch(self, arrays, tensors, lse, is_given: bool) -> bool:
+        """False: the arrays lie where the kernel does not take them."""
+        addresses = [arrays.address(each) for each in tensors]
+        q, k, v, o = addresses
+        if (q | k | v | o) % ALIGNED:
+            return False
+        if is_given and any(o < at + extent and at < o + self.extents[3] for at, extent in zip((q, k, v), self.extents)):
+            return False
+        if lse is not None:
+            addresses.append(arrays.address(lse))
+        self.plan.run(self.layouts, addresses, arrays.stream(self.device))
+        return True
+
+
+_ready: dict[tuple, _Ready] = {}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,6 +220,8 @@ class _Call:
         self._device_of(("q", q), ("out", out))
         if not arrays.is_writeable(out):
             raise ValueError("out cannot be written to.")
+        if any(stride == 0 and size > 1 for stride, size in zip(arrays.strides(out), out.shape)):
+            raise ValueError("Elements of out lie in the same place, or not at multiples of their size.")
         begin, end = self._extent(out)
         for name, array in (("q", q), ("k", self.k), ("v", self.v)):
             other_begin, other_end = self._extent(array)
@@ -211,43 +248,53 @@ class _Call:
             raise TypeError(f"rung is a {type(rung).__qualname__}; it is a name, as in rung='02_swizzle'.")
         return _native.plan(self.text(), rung, self.device, bool(lse))
 
-    def run(self, plan: _native.Plan, out, lse) -> None:
-        arrays = self.arrays
-        kept, tensors = [], []  # what is copied lives until the launch; on a GPU its memory is of the same stream
+    def run(self, rung, with_lse: bool, out):
+        """The result, LSE if it is wanted, and how another call of this kind is made, if no copy was needed."""
+        arrays, q = self.arrays, self.q
+        result = arrays.empty(tuple(q.shape), q) if out is None else out
+        lse = arrays.empty((self.batch, self.heads, self.n_q), q, "float32") if with_lse else None
+        if self.n_q == 0 or self.batch == 0:
+            return result, lse, None
+        if self.n_k == 0:  # rows without keys
+            arrays.copy(result, arrays.full(tuple(q.shape), 0, q))
+            if with_lse:
+                arrays.copy(lse, arrays.full(tuple(lse.shape), -math.inf, q, "float32"))
+            return result, lse, None
+        plan = self.plan(rung, with_lse)
+        inputs = [self._usable(each, plan) for each in (q, self.k, self.v)]  # on a GPU a copy's memory is of this stream
+        o = result
+        if self._strides(o, plan) is None:
+            by_head = (self.batch, self.heads, self.n_q, self.d)
+            o = arrays.empty(tuple(q.shape), q) if plan.strides else arrays.swap(arrays.empty(by_head, q))
+        tensors = [*inputs, o]
+        as_it_lies = all(a is b for a, b in zip(tensors, (q, self.k, self.v, result)))
+        extents, layouts = [], []
+        for name, tensor in zip("QKVO", tensors):
+            strides = self._strides(tensor, plan)
+            sizes = (tensor.shape[0], tensor.shape[2], tensor.shape[1])
+            extents.append(arrays.itemsize(tensor) * (sum(s * (n - 1) for s, n in zip(strides, sizes)) + self.d))
+            layouts.append(_native.layout(name, strides, extents[-1], written=name == "O"))
+        is_plain = as_it_lies and (with_lse or not plan.needs_lse) and not plan.workspace_bytes
 
-        def add(name: str, array, strides, written=False) -> None:
-            kept.append(array)
-            count, *inner = array.shape
-            size = arrays.itemsize(array)
-            extent = size * (1 + sum(s * (n - 1) for s, n in zip((*strides, 1), (count, *inner))))
-            tensors.append(_native.Tensor(name, arrays.address(array), strides, extent, written))
+        def add(name: str, array, count: int, written=False) -> None:
+            tensors.append(array)
+            layouts.append(_native.layout(name, (count,) * 3, count * arrays.itemsize(array), written))
 
-        for name, array in (("Q", self.q), ("K", self.k), ("V", self.v)):
-            strides = self._strides(array, plan)
-            if strides is None:
-                array = self._usable(array, plan)
-                strides = self._strides(array, plan)
-            add(name, arrays.swap(array), strides)
-        strides, o = self._strides(out, plan), out
-        if strides is None:
-            shape = tuple(out.shape)
-            o = arrays.empty(shape, out) if plan.strides else arrays.swap(arrays.empty((shape[0], shape[2], shape[1], shape[3]), out))
-            strides = self._strides(o, plan)
-        add("O", arrays.swap(o), strides, written=True)
-        flat = (self.heads * self.n_q, self.n_q, 1)
-        if plan.writes_lse:
-            if lse is None:
-                lse = arrays.empty((self.batch, self.heads, self.n_q), out, "float32")
-            add("LSE", lse[..., None], flat, written=True)
+        if with_lse or plan.needs_lse:
+            rows = lse if with_lse else arrays.empty((self.batch, self.heads, self.n_q), q, "float32")
+            tensors.append(rows)
+            layouts.append(_native.layout("LSE", (self.heads * self.n_q, self.n_q, 1), 4 * self.batch * self.heads * self.n_q, True))
         for name, values in (("slopes", self.slopes), ("sinks", self.sinks)):
             if values is not None:
-                add(name, values[None, None, None, :], (self.heads,) * 3)
+                add(name, values, self.heads)
         if plan.workspace_bytes:
-            workspace = arrays.empty((plan.workspace_bytes,), out, "uint8")
-            add("workspace", workspace[None, None, None, :], (plan.workspace_bytes,) * 3, written=True)
-        plan.run(tensors, arrays.stream(self.device))
-        if o is not out:
-            arrays.copy(out, o)
+            add("workspace", arrays.empty((plan.workspace_bytes,), q, "uint8"), plan.workspace_bytes, written=True)
+        of_all = b"".join(layouts)
+        plan.run(of_all, [arrays.address(each) for each in tensors], arrays.stream(self.device))
+        if o is not result:
+            arrays.copy(result, o)
+        ready = _Ready(plan, of_all, self.device, tuple(extents)) if is_plain else None
+        return result, lse, ready
 
     def _strides(self, array, plan: _native.Plan) -> tuple[int, int, int] | None:
         """Of sequences, heads and rows, in elements; None where the kernel does not take them."""
@@ -258,16 +305,18 @@ class _Call:
         by_head = n * d if heads == 1 else by_head
         by_batch = heads * n * d if batch == 1 else by_batch
         strides = (by_batch, by_head, by_row)
-        step = 16 // self.arrays.itemsize(array)  # a bulk copy begins on 16 bytes
-        if self.arrays.address(array) % 16 or (by_column != 1 and d > 1):
+        step = ALIGNED // self.arrays.itemsize(array)
+        if self.arrays.address(array) % ALIGNED or (by_column != 1 and d > 1):
             return None
         if plan.strides:
             return strides if all(s > 0 and s % step == 0 for s in strides) else None
         return strides if strides == (heads * n * d, n * d, d) else None
 
     def _usable(self, array, plan: _native.Plan):
-        """A copy that the kernel takes."""
+        """The array, or a copy that the kernel takes."""
         arrays = self.arrays
+        if self._strides(array, plan) is not None:
+            return array
         return arrays.contiguous(array) if plan.strides else arrays.swap(arrays.contiguous(arrays.swap(array)))
 
 

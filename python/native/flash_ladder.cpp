@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <deque>
 #include <mutex>
 #include <new>
@@ -59,12 +58,9 @@ std::string json_of(const Rung& rung) {
                      fmt::join(variants, ", "));
 }
 
-int say(int status, std::string_view what, char* message, uint64_t size) {
-  if (message != nullptr && size > 0) {
-    const size_t length = std::min<size_t>(what.size(), size - 1);
-    std::memcpy(message, what.data(), length);
-    message[length] = 0;
-  }
+thread_local std::string message;
+int say(int status, std::string what) {
+  message = std::move(what);
   return status;
 }
 
@@ -156,16 +152,16 @@ class Addresses {
 std::mutex emulator_mutex;
 std::atomic<bool> stop = false;
 
-Status emulate(const Rung& rung, const Variant& variant, const Arguments& tensors, const flash_ladder_tensor* given) {
+Status emulate(const Rung& rung, const Variant& variant, const Arguments& tensors, const flash_ladder_tensor* of) {
   // Races and conflicts were looked for by `ladder check`; what lies outside of a tensor is refused here, too.
   emulator::Device device({.check = false, .count = false, .stop = &stop});
   Arguments arguments = tensors;
   std::deque<Addresses> addresses;
   for (int i = 0; i < arguments.count; ++i) {
-    const auto bytes = static_cast<size_t>(given[i].bytes);
+    const auto bytes = static_cast<size_t>(of[i].bytes);
     Arguments::Tensor& tensor = arguments.tensors[i];
     device.register_buffer(addresses.emplace_back(bytes).begin(), bytes, tensor.name,
-                           given[i].written ? emulator::Access::read_write : emulator::Access::read_only, tensor.data);
+                           of[i].written ? emulator::Access::read_write : emulator::Access::read_only, tensor.data);
     tensor.data = addresses.back().begin();
   }
   arguments.workspace = arguments.at("workspace");
@@ -188,26 +184,27 @@ const char* flash_ladder_rungs() {
 }
 
 int flash_ladder_make_plan(const char* problem, const char* rung, int device, int with_lse, flash_ladder_plan** plan,
-                           flash_ladder_kernel* kernel, char* message, uint64_t size) {
+                           flash_ladder_kernel* kernel) {
   const Result<Spec> spec = parse_spec(problem);
-  if (!spec) return say(FLASH_LADDER_NO_PROBLEM, spec.error().message, message, size);
+  if (!spec) return say(FLASH_LADDER_NO_PROBLEM, spec.error().message);
   Wanted wanted{.gpu = {}, .lse = with_lse != 0};
   if (device != FLASH_LADDER_EMULATOR) {
     auto gpu = gpu_numbered(device);
-    if (!gpu) return say(FLASH_LADDER_NOT_TAKEN, gpu.error().message, message, size);
+    if (!gpu) return say(FLASH_LADDER_NOT_TAKEN, gpu.error().message);
     wanted.gpu = *gpu;
   }
   const auto found = kernel_for(*spec, rung == nullptr ? "" : rung, wanted);
   if (!found) {
     const bool unknown = found.error().code == ExitCode::check_failed;
-    return say(unknown ? FLASH_LADDER_NO_PROBLEM : FLASH_LADDER_NOT_TAKEN, found.error().message, message, size);
+    return say(unknown ? FLASH_LADDER_NO_PROBLEM : FLASH_LADDER_NOT_TAKEN, found.error().message);
   }
   *plan = new flash_ladder_plan{found->rung, found->variant, *spec, device};
   *kernel = {.rung = found->rung->name.data(),
              .variant = found->variant->label.c_str(),
              .workspace_bytes = found->variant->workspace_at(*spec),
              .strides = found->variant->takes(STRIDES),
-             .writes_lse = found->variant->writes_lse};
+             // Those with ForwardParams write it where there is a place for it.
+             .needs_lse = found->variant->writes_lse && !found->variant->takes(STRIDES)};
   return FLASH_LADDER_DONE;
 }
 
@@ -215,12 +212,13 @@ void flash_ladder_free_plan(flash_ladder_plan* plan) {
   delete plan;
 }
 
-int flash_ladder_run(const flash_ladder_plan* plan, const flash_ladder_tensor* tensors, int count, void* stream,
-                     char* message, uint64_t size) {
-  if (count > Arguments::MOST) return say(FLASH_LADDER_FAILED, "too many tensors", message, size);
+int flash_ladder_run(const flash_ladder_plan* plan, const flash_ladder_tensor* tensors, void* const* data, int count,
+                     void* stream) {
+  if (count > Arguments::MOST) return say(FLASH_LADDER_FAILED, "too many tensors");
   Arguments arguments{.spec = plan->spec};
-  for (const flash_ladder_tensor* each = tensors; each != tensors + count; ++each) {
-    arguments.add({each->name, each->data, {each->strides[0], each->strides[1], each->strides[2]}});
+  for (int i = 0; i < count; ++i) {
+    const auto& [name, strides, bytes, written] = tensors[i];
+    arguments.add({name, data[i], {strides[0], strides[1], strides[2]}});
   }
   Status status;
   try {
@@ -235,7 +233,11 @@ int flash_ladder_run(const flash_ladder_plan* plan, const flash_ladder_tensor* t
   } catch (const std::exception& error) {
     status = failure(ExitCode::check_failed, error.what());
   }
-  return status ? FLASH_LADDER_DONE : say(FLASH_LADDER_FAILED, status.error().message, message, size);
+  return status ? FLASH_LADDER_DONE : say(FLASH_LADDER_FAILED, status.error().message);
+}
+
+const char* flash_ladder_message() {
+  return message.c_str();
 }
 
 void flash_ladder_stop() {
