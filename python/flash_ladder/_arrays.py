@@ -41,7 +41,7 @@ class NumPy:
         return tuple(stride // size if stride % size == 0 else 0 for stride in array.strides)
 
     def element(self, array) -> str | None:
-        return ELEMENTS.get(array.dtype.name)
+        return ELEMENTS.get(array.dtype.name) if array.dtype.isnative else None
 
     def itemsize(self, array) -> int:
         return array.itemsize
@@ -99,6 +99,8 @@ class Torch:
     def device(self, tensor) -> int:
         if tensor.layout is not self.torch.strided:
             raise TypeError(f"A tensor is {tensor.layout}; its numbers must lie in rows.\n  tensor.to_dense()")
+        if tensor.is_neg():  # its memory holds the opposite
+            raise TypeError("A tensor is a negative view of another.\n  tensor.resolve_neg()")
         kind = tensor.device.type
         if kind == "cuda":
             return tensor.device.index
@@ -109,7 +111,7 @@ class Torch:
         return EMULATOR
 
     def signature(self, tensor) -> tuple:
-        return type(tensor), tensor.shape, tensor.stride(), tensor.dtype, tensor.device
+        return type(tensor), tensor.shape, tensor.stride(), tensor.dtype, tensor.device, tensor.is_neg()
 
     def stream(self, device: int) -> int:
         return 0 if device == EMULATOR else self.torch.cuda.current_stream(device).cuda_stream

@@ -11,7 +11,7 @@ from torch import Tensor
 from . import _attention
 
 NO_GRADIENTS = (
-    "flash_ladder has no gradients yet, and q, k or v asks for them.\n"
+    "flash_ladder has no gradients yet, and a tensor asks for them.\n"
     "  For inference: with torch.no_grad(). Gradients: torch.nn.functional.scaled_dot_product_attention"
 )
 _PLAIN = (Tensor, torch.nn.Parameter)
@@ -26,7 +26,7 @@ def attention(
         causal=causal, scale=scale, window=window, softcap=softcap, alibi_slopes=alibi_slopes, sink=sink,
         return_lse=return_lse, rung=rung,
     )  # fmt: skip
-    if torch.is_grad_enabled() and any(isinstance(each, Tensor) and each.requires_grad for each in (q, k, v)):
+    if torch.is_grad_enabled() and any(isinstance(each, Tensor) and each.requires_grad for each in (q, k, v, alibi_slopes, sink, out)):
         raise NotImplementedError(NO_GRADIENTS)
     if not torch.compiler.is_compiling() and type(q) in _PLAIN:
         _say_that_it_is_slow(q)

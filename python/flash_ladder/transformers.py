@@ -16,8 +16,15 @@ NAME = "ladder"
 
 def register() -> None:
     AttentionInterface.register(NAME, attend)
-    # None without padding, else [batch, keys] that says which keys are there: causal masks and windows are the kernel's.
-    AttentionMaskInterface.register(NAME, flash_attention_mask)
+    AttentionMaskInterface.register(NAME, mask)
+
+
+def mask(batch_size, q_length, kv_length, q_offset=0, kv_offset=0, attention_mask=None, device=None, **others):
+    """None where all keys are there, else [batch, keys so far]: causal masks and windows are the kernel's."""
+    so_far = q_offset + q_length - kv_offset
+    if attention_mask is None and so_far < kv_length:  # a cache of fixed size, which is not full
+        return torch.ones(batch_size, so_far, dtype=torch.bool, device=device)
+    return flash_attention_mask(batch_size, q_length, kv_length, q_offset, kv_offset, attention_mask=attention_mask, **others)
 
 
 def attend(
@@ -43,8 +50,8 @@ def attend(
         return attention(q, k, v, **options), None
     # Padding, left or right: each sequence by itself, from its first token to its last. A padded query has the result 0.
     out = torch.zeros_like(q, memory_format=torch.contiguous_format)
-    n_q, n_k = q.shape[1], k.shape[1]
-    for sequence, is_there in enumerate(attention_mask[:, :n_k].bool().cpu()):
+    n_q, n_k = q.shape[1], attention_mask.shape[1]  # a cache may have room for more
+    for sequence, is_there in enumerate(attention_mask.bool().cpu()):
         places = is_there.nonzero().flatten().tolist()
         if not places:
             continue

@@ -62,7 +62,10 @@ class Models(unittest.TestCase):
     def test_prefill_grouped(self):
         self.compare(tiny("Llama", 1, torch.float16))
 
-    def test_prefill_bf16(self):
+    def test_prefill_in_bf16(self):
+        self.compare(tiny("Llama", 2, torch.bfloat16), n=77)
+
+    def test_prefill_grouped_in_bf16(self):
         self.compare(tiny("Llama", 1, torch.bfloat16), n=77)
 
     def test_a_window(self):
@@ -71,17 +74,34 @@ class Models(unittest.TestCase):
     def test_a_softcap(self):
         self.compare(tiny("Gemma2", 1, torch.bfloat16, sliding_window=40), n=77)
 
-    def test_generation_with_a_cache(self):
-        model = tiny("Llama", 2, torch.float16)
+    def generate(self, model, **options):
+        """From one prompt that is padded and one that is not: logits of each step, as eager has them."""
         ids = torch.randint(TOKENS, (2, 9), generator=torch.Generator().manual_seed(2))
-        tokens = {}
+        mask = torch.ones_like(ids)
+        mask[0, :4] = 0
+        logits = {}
         for name in ("eager", NAME):
             model.set_attn_implementation(name)
             try:
-                tokens[name] = model.generate(ids, max_new_tokens=4, do_sample=False, pad_token_id=0)
+                made = model.generate(ids, attention_mask=mask, max_new_tokens=4, do_sample=False, pad_token_id=0,
+                                      output_logits=True, return_dict_in_generate=True, **options)  # fmt: skip
             except NotImplementedError as reason:
                 self.skipTest(str(reason))
-        self.assertTrue(torch.equal(tokens["eager"], tokens[NAME]))
+            logits[name] = torch.stack(made.logits)
+        step = {torch.float16: 2**-10, torch.bfloat16: 2**-7}[model.dtype]
+        self.assertLess((logits["eager"] - logits[NAME]).abs().max().item(), 4 * step * logits["eager"].abs().max().item())
+
+    def test_generation_with_a_cache(self):
+        self.generate(tiny("Llama", 2, torch.float16))
+
+    def test_generation_in_bf16(self):
+        self.generate(tiny("Llama", 2, torch.bfloat16))
+
+    def test_generation_grouped(self):
+        self.generate(tiny("Llama", 1, torch.bfloat16))
+
+    def test_generation_with_a_cache_of_fixed_size(self):
+        self.generate(tiny("Llama", 2, torch.bfloat16), cache_implementation="static")
 
     def test_sequences_in_one_row_are_refused(self):
         model = tiny("Llama", 2, torch.float16)
