@@ -29,7 +29,8 @@ def attention(
     alibi_slopes: [heads], of which each times the distance of query and key is taken from a score.
     sink: [heads], the score of a key that has no value.
     out: where the result goes; otherwise it is a new array, [batch, n_q, heads, d] in one piece.
-    rung: the kernel's name, "02_swizzle" or "02"; otherwise the ladder's last that takes the problem.
+    rung: the kernel's name, "02_swizzle" or "02"; otherwise, of all that take the problem, of those with the newest
+    instructions the last.
     Returns the result, with return_lse and its row sums' logarithms, [batch, heads, n_q] in float32.
 
     On a GPU it runs in the current stream, and nobody waits for it; arrays in host memory run on the emulator. A rung that
@@ -116,8 +117,9 @@ class Why:
             lines.append(f"  too: {', '.join(self.also)}")
         rungs_by_reason: dict[str, list[str]] = {}
         for name, reason in self.refused.items():
-            rungs_by_reason.setdefault(reason.removeprefix(f"{name} "), []).append(name)
-        lines += [f"  not, as it {reason.removesuffix('.')}: {', '.join(names)}" for reason, names in rungs_by_reason.items()]
+            of_it = f"as it {reason.removeprefix(name).strip()}" if reason.startswith(name) else reason
+            rungs_by_reason.setdefault(of_it.removesuffix("."), []).append(name)
+        lines += [f"  not, {reason}: {', '.join(names)}" for reason, names in rungs_by_reason.items()]
         return "\n".join(lines)
 
 

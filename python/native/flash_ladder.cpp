@@ -106,7 +106,7 @@ struct Kernel {
   const Variant* variant;
 };
 
-// Of the rung of that name, or without one the last that can.
+// Of the rung of that name; or, of all that can, of those with the newest instructions the last.
 Result<Kernel> kernel_for(const Spec& spec, std::string_view name, const Wanted& wanted) {
   const std::vector<Rung>& all = rungs();
   if (!name.empty()) {
@@ -123,9 +123,12 @@ Result<Kernel> kernel_for(const Spec& spec, std::string_view name, const Wanted&
     if (variant == nullptr) return failure(ExitCode::usage, why_not(*rung, spec, wanted));
     return Kernel{&*rung, variant};
   }
-  for (auto rung = all.rbegin(); rung != all.rend(); ++rung) {
-    if (const Variant* const variant = variant_for(*rung, spec, wanted)) return Kernel{&*rung, variant};
+  Kernel best{nullptr, nullptr};
+  for (const Rung& rung : all) {
+    if (best.rung != nullptr && rung.min_sm < best.rung->min_sm) continue;
+    if (const Variant* const variant = variant_for(rung, spec, wanted)) best = {&rung, variant};
   }
+  if (best.rung != nullptr) return best;
   return failure(ExitCode::usage, fmt::format("No rung takes {}{}. The last one says: {}", to_string(spec),
                                               wanted.lse ? " with LSE" : "", why_not(all.back(), spec, wanted)));
 }

@@ -40,8 +40,8 @@ typedef struct {
 /* A JSON array of all rungs, in the ladder's order: what each one is and takes. */
 FLASH_LADDER_API const char* flash_ladder_rungs(void);
 
-/* The kernel that solves the problem: of the rung of that name, or, without a name, of the last one that can, and that writes
- * LSE if that is wanted. */
+/* The kernel that solves the problem, and writes LSE if that is wanted: of the rung of that name; or, without a name, of all
+ * that can, of those with the newest instructions the last. */
 FLASH_LADDER_API int flash_ladder_make_plan(const char* problem, const char* rung, int device, int with_lse,
                                             flash_ladder_plan** plan, flash_ladder_kernel* kernel);
 FLASH_LADDER_API void flash_ladder_free_plan(flash_ladder_plan* plan);
