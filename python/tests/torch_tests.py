@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import itertools
+import os
+import random
 import sys
 import unittest
 import warnings
@@ -14,6 +17,12 @@ except ImportError:
     sys.exit(77)
 
 import flash_ladder
+import reference
+
+# Of flash-attention's own tests.
+LENGTHS = ((113, 203), (128, 217), (113, 211), (108, 256), (256, 512), (512, 256), (799, 3), (3, 799), (1, 239), (127, 512), (1, 1))
+HEADS = ((6, 6), (6, 1), (6, 2))
+WHOLE = os.environ.get("LADDER_WHOLE") == "1"
 
 
 def tensors(b=1, n=128, h=2, d=128, dtype=torch.float16):
@@ -90,6 +99,21 @@ class Torch(unittest.TestCase):
             fake = flash_ladder.attention(*map(mode.from_tensor, tensors()))
         real = flash_ladder.attention(*tensors())
         self.assertEqual((fake.shape, fake.stride(), fake.dtype), (real.shape, real.stride(), real.dtype))
+
+    def test_lengths_and_heads_as_models_have_them(self):
+        grid = list(itertools.product(LENGTHS, HEADS, (False, True)))
+        for (n, n_k), (h, kv), causal in grid if WHOLE else random.sample(grid, 6):
+            problem = f"b=1 h={h} kv={kv} nq={n} nk={n_k} d=128 bf16" + " causal" * causal
+            with self.subTest(problem):
+                if flash_ladder.why(problem, lse=True).rung is None:
+                    self.skipTest(f"no rung takes {problem}")
+                generator = torch.Generator().manual_seed(n)
+                q, k, v = (torch.randn(1, heads, rows, 136, generator=generator).bfloat16().transpose(1, 2)[..., :128]
+                           for heads, rows in ((h, n), (kv, n_k), (kv, n_k)))  # fmt: skip
+                out, lse = flash_ladder.attention(q, k, v, causal=causal, return_lse=True)
+                wanted, wanted_lse = reference.attention(*(each.double().numpy() for each in (q, k, v)), causal=causal)
+                self.assertLess(abs(out.double().numpy() - wanted).max(), reference.tolerance(v.double().numpy(), "bfloat16"))
+                self.assertTrue(((lse.numpy() == wanted_lse) | (abs(lse.numpy() - wanted_lse) < 1e-4)).all())
 
     def test_what_does_not_fit_is_refused(self):
         q, k, v = tensors()
