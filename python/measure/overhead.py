@@ -1,4 +1,4 @@
-"""What a call costs on the host, in microseconds: ours, and what else there is. No test.   python3 python/tests/overhead.py"""
+"""What a call costs on the host, in microseconds: ours, and what else there is. No test.   python3 python/measure/overhead.py"""
 
 from __future__ import annotations
 
