@@ -154,6 +154,10 @@ def is_of_torch(value: Any) -> bool:
     return "torch" in sys.modules and isinstance(value, sys.modules["torch"].Tensor)
 
 
+def is_of_jax(value: Any) -> bool:
+    return "jax" in sys.modules and isinstance(value, sys.modules["jax"].Array)
+
+
 _MAKERS = {"numpy": NumPy, "torch": Torch, "cupy": CuPy}
 
 
@@ -171,6 +175,6 @@ def library_of(value: Any):
     library = _library_of(type(value))
     if library is None or not library.is_array(value):
         raise TypeError(
-            f"q is a {type(value).__module__}.{type(value).__qualname__}; flash_ladder takes arrays of NumPy, PyTorch or CuPy."
+            f"q is a {type(value).__module__}.{type(value).__qualname__}; flash_ladder takes arrays of NumPy, PyTorch, CuPy or JAX."
         )
     return library

@@ -9,7 +9,7 @@ import numbers
 from typing import Any, NamedTuple
 
 from . import _native
-from ._arrays import ELEMENTS, is_of_torch, library_of
+from ._arrays import ELEMENTS, is_of_jax, is_of_torch, library_of
 
 LARGEST = 2**31 - 1  # of the sizes that the harness counts in
 ALIGNED = 16  # bytes, on which a bulk copy begins
@@ -22,7 +22,7 @@ def attention(
 ):  # fmt: skip
     """softmax(q k^T * scale) v, by a kernel of the ladder.
 
-    q: [batch, n_q, heads, d]; k, v: [batch, n_k, kv_heads, d], of NumPy, PyTorch or CuPy; heads is a multiple of kv_heads.
+    q: [batch, n_q, heads, d]; k, v: [batch, n_k, kv_heads, d], of NumPy, PyTorch, CuPy or JAX; heads is a multiple of kv_heads.
     causal: the last query sees all keys, the one before it all but one, and so on. scale: 1 / sqrt(d), unless it is given.
     window: (left, right), how many keys before and behind its own a query sees; -1 is all.
     softcap: scores become softcap * tanh(score / softcap); 0: they stay.
@@ -46,6 +46,10 @@ def attention(
         from . import _torch
 
         return _torch.attention(q, k, v, **options)
+    if is_of_jax(q):
+        from . import _jax
+
+        return _jax.attention(q, k, v, **options)
     return run(q, k, v, **options)
 
 
@@ -73,6 +77,13 @@ def run(q, k, v, *, causal, scale, window, softcap, alibi_slopes, sink, return_l
                 _ready.clear()
             _ready[key] = ready
     return (result, lse) if return_lse else result
+
+
+def check(q, k, v, *, return_lse, rung, **options) -> None:
+    """The exception that run() would end with, if any."""
+    call = _Call(library_of(q), q, k, v, **options)
+    if call.batch and call.n_q and call.n_k:
+        call.plan(rung, bool(return_lse))
 
 
 class _Ready(NamedTuple):
