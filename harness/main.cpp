@@ -28,10 +28,11 @@ Result<ExitCode> run_verb(const Options& options) {
       return check_verb(options);
     case Verb::bench:
       return bench_verb(options);
-    case Verb::compare:
-      return compare_verb(options);
     case Verb::explain:
       return explain_verb(options);
+#ifndef LADDER_ONE_RUNG
+    case Verb::compare:
+      return compare_verb(options);
     case Verb::describe:
       return describe_verb(options);
     case Verb::peer:
@@ -39,9 +40,13 @@ Result<ExitCode> run_verb(const Options& options) {
     case Verb::try_file:
       return try_verb(options);
     case Verb::overview:
-      break;
+      return overview_verb(options);
+#endif
+    default:
+      return failure(ExitCode::usage,
+                     "The program of one rung makes its card: check, bench, explain.\n"
+                     "  All of them:  ./ladder build ladder");
   }
-  return overview_verb(options);
 }
 
 Result<ExitCode> run(const std::vector<std::string>& arguments) {

@@ -1,18 +1,14 @@
-// The words of a stage.cu that both compilers read, without the standard library: nvcc parses it for longer than it takes to
-// compile a kernel.
+// The words of a stage.cu, for all compilers that read them, without the standard library: that takes longer than a kernel.
 #pragma once
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <utility>
 
 #include "common/attention.hpp"
 #include "common/emulator/counters.hpp"
 #include "common/emulator/size.hpp"
-
-namespace gpu {
-struct Device;  // common/ptx/device.cuh
-}
 
 namespace ladder {
 
@@ -146,15 +142,27 @@ struct Arguments {
 void convert(const Arguments& arguments, AttentionParams& params);
 void convert(const Arguments& arguments, ForwardParams& params);
 
-// How nvcc's half of a stage starts a kernel, whatever parameters it takes.
-struct GpuStart {
-  GpuStart() = default;
-  template <class Params>
-  GpuStart(void (*run)(gpu::Device&, const Params&))
+// The builds of a stage.cu: nvcc's, and two for the emulator. Variables that a kernel leaves unset hold a bit pattern there, or
+// zeros; a right kernel cannot tell the difference.
+enum class Build { gpu, pattern, zero };
+#if defined(__CUDACC__)
+constexpr Build BUILD = Build::gpu;
+#elif defined(LADDER_UNSET_IS_ZERO)
+constexpr Build BUILD = Build::zero;
+#else
+constexpr Build BUILD = Build::pattern;
+#endif
+
+// How a build of a stage starts its kernels on that build's device, whatever parameters they take.
+struct KernelStart {
+  KernelStart() = default;
+  template <class Device, class Params>
+  explicit KernelStart(void (*run)(Device&, const Params&))
       : run(reinterpret_cast<void (*)()>(run)),
         bind([](const Arguments& arguments, void* params) { convert(arguments, *static_cast<Params*>(params)); }),
-        start([](void (*run)(), gpu::Device& device, const void* params) {
-          reinterpret_cast<void (*)(gpu::Device&, const Params&)>(run)(device, *static_cast<const Params*>(params));
+        start([](void (*run)(), void* device, const void* params) {
+          reinterpret_cast<void (*)(Device&, const Params&)>(run)(*static_cast<Device*>(device),
+                                                                  *static_cast<const Params*>(params));
         }) {
     static_assert(sizeof(Params) <= PARAMS_BYTES && alignof(Params) <= alignof(std::max_align_t));
   }
@@ -162,10 +170,77 @@ struct GpuStart {
   static constexpr size_t PARAMS_BYTES = 256;
   void (*run)() = nullptr;
   void (*bind)(const Arguments& arguments, void* params) = nullptr;
-  void (*start)(void (*run)(), gpu::Device& device, const void* params) = nullptr;
+  void (*start)(void (*run)(), void* device, const void* params) = nullptr;
 };
 
-// Hands the registry a variant of that half: its label in stage.cu, "" for its tile's.
-void register_on_gpu(const char* rung, const char* label, const Tile& tile, const GpuStart& run, const void* kernel);
+// What a stage.cu fills and registers. The harness has its own Rung and Variant, made of these (rung.hpp).
+namespace told {
 
+using Label = const char*;
+using Predict = Counts (*)(const Shape&);
+
+// One compiled configuration of a rung's kernel. The first of a rung is its default, the others are ablations.
+struct Variant {
+  Label label = "";         // unique within the rung; from the tile, "64x128, 4 warps", if stage.cu gives none
+  const char* config = "";  // the kernel's Config: type_name
+  Tile tile = {};
+  uint32_t smem_bytes = 0;  // dynamic shared memory per block, and what each of the n keys adds to it:
+  uint32_t smem_bytes_per_key = 0;
+  KernelStart launch = {};
+  const void* kernel = nullptr;
+  double conflict_ways = 0;           // of the worst ldmatrix or wmma.load line (8, 1); 0: the rung has none
+  Predict predict = nullptr;          // expected counts, exact; but where the data decide,
+  uint64_t shuffles_per_rescale = 0;  // the fewest shuffles, and each rescale of a warp makes so many more
+
+  Accepts accepts = {};                                 // which problems it takes
+  bool writes_lse = false;                              // fills AttentionParams::LSE
+  uint64_t (*workspace_bytes)(const Shape&) = nullptr;  // AttentionParams::workspace; null: it needs none
+  bool stores_scores = false;                           // what that holds is all n^2 scores
+};
+
+struct Rung {
+  const char* name;             // its directory: "03_kvpipe"
+  const char* previous = "";    // the rung whose idea it adds its own to, "02_swizzle"; none for the first alone
+  const char* idea = "";        // one sentence
+  const char* limit = "";       // what limits the rung before, one sentence
+  const char* prediction = "";  // what we expected before measuring, with the reason
+  int min_sm = 80;              // oldest GPU whose instructions suffice
+  int max_sm = 0;               // newest one that has them; 0: every newer one has
+  const char* needs = "";       // which ones those are: "mma.m16n8k16, cp.async"
+  std::initializer_list<ResourceBound> resources = {};
+  std::initializer_list<Variant> variants = {};
+};
+
+// Hands a rung to the registry. Made before main.
+struct Registration {
+  explicit Registration(const Rung& rung, Build build = BUILD);
+};
+
+// One Variant of a stage.cu's: `rest` is completed with what its tile and the function that launches it say.
+template <class Device, class Params>
+Variant make_variant(Tile tile, uint32_t smem_bytes, void (*run)(Device&, const Params&), const void* kernel,
+                     Predict predict, Variant rest = {}) {
+  rest.tile = tile;
+  rest.smem_bytes = smem_bytes;
+  rest.launch = KernelStart(run);
+  rest.kernel = kernel;
+  rest.predict = predict;
+  return rest;
+}
+
+// A text in which the type's name stands, for the registry: "... [with Type = {anonymous}::Config<64, 128, 4>; ...".
+template <class Type>
+const char* type_name() {
+  return __PRETTY_FUNCTION__;
+}
+
+// The same of a kernel's Config, which has BR, BC, WARPS and SMEM_BYTES.
+template <class Config, class Device, class Params, class... Args>
+Variant make_variant(void (*run)(Device&, const Params&), void (*kernel)(Args...), Predict predict, Variant rest = {}) {
+  rest.config = type_name<Config>();
+  return make_variant({Config::BR, Config::BC, Config::WARPS}, Config::SMEM_BYTES, run,
+                      reinterpret_cast<const void*>(kernel), predict, rest);
+}
+
+}  // namespace told
 }  // namespace ladder

@@ -133,9 +133,9 @@ constexpr bool HAS_OPERAND_LIST =
     N_TILES == 8 || N_TILES == 12 || N_TILES == 16 || N_TILES == 22 || N_TILES == 24 || N_TILES == 32;
 
 // D[64 x N] += A[64 x 16] B[16 x N], or without `accumulate` D = A B: f16 operands, f32 accumulation. N = 8 N_TILES is
-// 64, 96, 128, 176, 192 or 256. Warp w of the warpgroup holds rows 16w to 16w + 15, as FragmentC for every eight
-// columns. A is K-major in shared memory, B K-major (its rows are the columns of D) or, with TRANS_B, MN-major (its
-// rows are k).
+// 64, 96, 128, 176, 192 or 256: rungs use 64 and 128, and 176 keys are FlashAttention-3's tile. Warp w of the warpgroup
+// holds rows 16w to 16w + 15, as FragmentC for every eight columns. A is K-major in shared memory, B K-major (its rows
+// are the columns of D) or, with TRANS_B, MN-major (its rows are k).
 template <bool TRANS_B = false, int N_TILES>
 __device__ __forceinline__ void wgmma_ss(float (&d)[N_TILES][4], uint64_t a, uint64_t b, bool accumulate = true) {
   static_assert(HAS_OPERAND_LIST<N_TILES>, "no operand list for this N");

@@ -109,7 +109,7 @@ void poison_workspace(std::span<std::byte> memory, const Problem& problem) {
 }  // namespace
 
 EmulatorRun run_on_emulator(const Rung& rung, const Variant& variant, const Problem& problem,
-                            const emulator::Options& options, Unset build) {
+                            const emulator::Options& options, Build build) {
   const Shape launched = problem.launched();
   emulator::Options limits = options;
   limits.sm = rung.min_sm;
@@ -148,7 +148,7 @@ EmulatorRun run_on_emulator(const Rung& rung, const Variant& variant, const Prob
     for (const LaunchedTensor& tensor : *tensors) arguments.add(tensor.argument());
   }
   if (workspace) arguments.workspace = workspace->for_kernels();
-  (build == Unset::pattern ? variant.on_emulator : variant.on_emulator_zeroed).with(arguments)(device);
+  (build == Build::pattern ? variant.on_emulator : variant.on_emulator_zeroed).with(arguments)(device);
 
   EmulatorRun run;
   run.stopped = device.stopped();

@@ -5,7 +5,7 @@
 
 #include "common/emulator/emulator.hpp"
 #include "harness/problem/problem.hpp"
-#include "harness/stage.hpp"
+#include "harness/rung.hpp"
 
 namespace ladder {
 
@@ -23,6 +23,6 @@ struct EmulatorRun {
 
 // `build` says which of the variant's two emulated builds runs.
 EmulatorRun run_on_emulator(const Rung& rung, const Variant& variant, const Problem& problem,
-                            const emulator::Options& options = {}, Unset build = Unset::pattern);
+                            const emulator::Options& options = {}, Build build = Build::pattern);
 
 }  // namespace ladder

@@ -4,12 +4,11 @@
 
 #include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
+
+#include "harness/base/json.hpp"
 
 namespace ladder {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // One entry per line: short enough to read, and to compare with diff.
 std::string by_lines(const std::vector<std::string>& entries, size_t per_line = 1) {
@@ -28,11 +27,13 @@ Json site(const emulator::TraceEvent& event) {
             {"instruction", event.instruction},
             {"file", place.substr(0, place.rfind(':'))},
             {"line", event.line}};
-  if (event.bytes != 0) json["bytes"] = event.bytes;
-  if (!event.shared.buffer.empty()) json["shared"] = {{"buffer", event.shared.buffer}, {"bytes", event.shared.bytes}};
-  if (!event.global.buffer.empty()) json["global"] = {{"buffer", event.global.buffer}, {"bytes", event.global.bytes}};
-  if (event.operand != 0) json["operand"] = event.operand;
-  if (event.threads != 0) json["threads"] = event.threads;
+  if (event.bytes != 0) json.set("bytes", event.bytes);
+  if (!event.shared.buffer.empty())
+    json.set("shared", {{"buffer", event.shared.buffer}, {"bytes", event.shared.bytes}});
+  if (!event.global.buffer.empty())
+    json.set("global", {{"buffer", event.global.buffer}, {"bytes", event.global.bytes}});
+  if (event.operand != 0) json.set("operand", event.operand);
+  if (event.threads != 0) json.set("threads", event.threads);
   return json;
 }
 

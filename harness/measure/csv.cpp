@@ -385,18 +385,18 @@ std::string csv_line(const ResultRow& row) {
   return line;
 }
 
-json to_json(const ResultRow& row) {
-  json object;
+Json to_json(const ResultRow& row) {
+  Json object;
   for (const Column& column : columns()) {
     const std::string cell = column.write(row);
     if (column.type == CellType::flag) {
-      object[column.name] = cell == "1";
+      object.set(column.name, cell == "1");
     } else if (cell.empty()) {
-      object[column.name] = nullptr;
+      object.set(column.name, {});
     } else if (column.type != CellType::text) {
-      object[column.name] = json::parse(cell);
+      object.set(column.name, Json(json::parse(cell)));
     } else {
-      object[column.name] = cell;
+      object.set(column.name, cell);
     }
   }
   return object;
@@ -504,7 +504,7 @@ Status can_append_csv(const std::string& file) {
 }
 
 Status write_json(const std::string& file, std::span<const ResultRow> rows) {
-  json array = json::array();
+  Json array = Json::array();
   for (const ResultRow& row : rows) array.push_back(to_json(row));
   return replace_file(file, array.dump(1) + "\n");
 }

@@ -2,7 +2,6 @@
 #pragma once
 #include <filesystem>
 #include <iosfwd>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -11,8 +10,9 @@
 #include <vector>
 
 #include "harness/base/error.hpp"
+#include "harness/base/json.hpp"
 #include "harness/measure/statistics.hpp"
-#include "harness/stage.hpp"
+#include "harness/rung.hpp"
 
 namespace ladder {
 
@@ -69,7 +69,7 @@ std::string csv_header();
 // One line, without its end. Cells with commas or quotes are quoted (RFC 4180).
 std::string csv_line(const ResultRow& row);
 // One object with the CSV's columns; empty cells are null, `causal` is a boolean.
-nlohmann::ordered_json to_json(const ResultRow& row);
+Json to_json(const ResultRow& row);
 
 // Reads a whole file, which may lack the columns that were added later. Refuses other columns, text where a number belongs, and figures that cannot be true: an interval
 // that does not hold its value, a measurement given twice, or a rate above the ceilings of the same card that bound it. Messages begin with file:line.

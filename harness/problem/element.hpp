@@ -13,7 +13,7 @@
 
 #include "common/attention.hpp"
 #include "common/emulator/half.hpp"
-#include "harness/stage.hpp"
+#include "harness/rung.hpp"
 
 namespace ladder {
 

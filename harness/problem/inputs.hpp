@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "harness/problem/tensors.hpp"
-#include "harness/stage.hpp"
+#include "harness/rung.hpp"
 
 namespace ladder {
 
@@ -15,7 +15,7 @@ using Inputs = Tensors;
 
 enum class InputKind {
   normal,          // N(0, 1)
-  large_logits,    // Q and K from N(0, 8): the softmax is nearly one-hot, exponents overflow without a running maximum
+  large_logits,    // Q and K from N(0, 8^2): a nearly one-hot softmax, exponents overflow without a running maximum
   peaky,           // Q and K from N(0, 16^2)
   one_hot,         // every query meets exactly one key with a dominating score
   constant_v,      // V is constant: any weights that sum to 1 give it back

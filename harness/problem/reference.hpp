@@ -6,7 +6,7 @@
 
 #include "harness/problem/inputs.hpp"
 #include "harness/problem/tolerance.hpp"
-#include "harness/stage.hpp"
+#include "harness/rung.hpp"
 
 namespace ladder {
 

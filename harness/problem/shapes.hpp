@@ -7,7 +7,7 @@
 
 #include "harness/base/error.hpp"
 #include "harness/problem/spec.hpp"
-#include "harness/stage.hpp"
+#include "harness/rung.hpp"
 
 namespace ladder {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "harness/base/error.hpp"
-#include "harness/stage.hpp"
+#include "harness/rung.hpp"
 
 namespace ladder {
 

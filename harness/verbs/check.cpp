@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "harness/base/interrupt.hpp"
@@ -148,7 +147,7 @@ Result<ExitCode> check(const CheckRequest& request) {
 
   print(report, request.out);
   bool ok = true;
-  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  Json rows = Json::array();
   for (const CheckLine& line : report.lines) {
     for (const CheckResult& result : line.results) {
       ok = ok && result.ok;

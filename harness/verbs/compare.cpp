@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
@@ -170,7 +169,7 @@ class SideBySide {
   // What `check --json` writes, of the two.
   Status write_emulated() const {
     if (options_.json.empty()) return {};
-    nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+    Json rows = Json::array();
     for (const CheckResult& result : emulated_) rows.push_back(to_json(result));
     return write_document(options_.json, rows);
   }
@@ -180,7 +179,7 @@ class SideBySide {
     RealMachine real(gpu.pci_bus_id);
     PeerPool peers(sides_[0].rung && sides_[1].rung ? std::vector<PeerCommand>{} : peer_commands(options_));
     std::vector<ResultRow> rows;
-    nlohmann::ordered_json document = nlohmann::ordered_json::array();
+    Json document = Json::array();
     for (const Shape& shape : bench_shapes(options_)) {
       const Status timed = time(gpu, real, peers, shape, kind, rows, document);
       if (!timed) return timed;
@@ -189,7 +188,7 @@ class SideBySide {
   }
 
   Status time(const GpuInfo& gpu, RealMachine& real, PeerPool& peers, const Shape& shape, InputKind kind,
-              std::vector<ResultRow>& rows, nlohmann::ordered_json& document) {
+              std::vector<ResultRow>& rows, Json& document) {
     uint64_t workspace = 0;
     for (const Side& side : sides_) workspace = std::max(workspace, side.rung ? side.variant->workspace_at(shape) : 0);
     for (const Status& fits : {fits_gpu_memory(shape, workspace, gpu), fits_host_memory(shape, 0)}) {
@@ -236,10 +235,12 @@ class SideBySide {
     for (const std::string& note : results.notes) fmt::print(out_, "{}\n", note);
     const auto speedup = results.over.find(b);
     for (const ResultRow& row : results.rows) {
-      document.push_back(to_json(row));
-      if (row.rung != b || speedup == results.over.end()) continue;
-      const Estimate& ratio = speedup->second.estimate;
-      document.back()["over"] = {{"stage", a}, {"ratio", ratio.value}, {"lo", ratio.lo}, {"hi", ratio.hi}};
+      Json entry = to_json(row);
+      if (row.rung == b && speedup != results.over.end()) {
+        const Estimate& ratio = speedup->second.estimate;
+        entry.set("over", {{"stage", a}, {"ratio", ratio.value}, {"lo", ratio.lo}, {"hi", ratio.hi}});
+      }
+      document.push_back(entry);
     }
     if (speedup != results.over.end()) {
       const Verdict word = verdicts(std::span(&speedup->second, 1)).front();

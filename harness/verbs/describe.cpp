@@ -5,7 +5,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "harness/base/table.hpp"
 #include "harness/problem/element.hpp"
@@ -14,8 +13,6 @@
 
 namespace ladder {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // The first heading of a part's README.
 std::string title_of(std::string_view part) {
@@ -27,7 +24,8 @@ std::string title_of(std::string_view part) {
 }
 
 Json json_of(const Variant& variant) {
-  Json problems = Json::array({"dense"});
+  Json problems = Json::array();
+  problems.push_back("dense");
   for (const std::string_view feature : names_of(variant.accepts.features)) problems.push_back(feature);
   return {{"label", variant.label},
           {"config", variant.config},

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "harness/base/table.hpp"
@@ -145,23 +144,24 @@ void print_sites(std::FILE* out, const emulator::Counters& counters) {
   fmt::print(out, "{}", table.text(out));
 }
 
-nlohmann::ordered_json explanation(const Rung& rung, const Variant& variant, const CheckResult& result) {
-  nlohmann::ordered_json json = to_json(result);
-  json["idea"] = rung.idea;
-  json["limit_before"] = rung.limit;
-  json["prediction"] = rung.prediction;
-  if (variant.predict) json["predicted"] = to_json(variant.predict(result.shape));
-  json["io_model_bytes"] = formula_of(result.shape).io_model(variant, result.shape).bytes;
-  json["sites"] = nlohmann::ordered_json::array();
+Json explanation(const Rung& rung, const Variant& variant, const CheckResult& result) {
+  Json json = to_json(result);
+  json.set("idea", rung.idea);
+  json.set("limit_before", rung.limit);
+  json.set("prediction", rung.prediction);
+  if (variant.predict) json.set("predicted", to_json(variant.predict(result.shape)));
+  json.set("io_model_bytes", formula_of(result.shape).io_model(variant, result.shape).bytes);
+  Json sites = Json::array();
   for (const emulator::SiteCounts& site : result.counters->sites) {
-    json["sites"].push_back({{"line", emulator::to_string({site.file, site.line})},
-                             {"instruction", site.instruction},
-                             {"buffer", site.buffer},
-                             {"requests", site.requests},
-                             {"wavefronts", site.wavefronts},
-                             {"ideal", site.ideal},
-                             {"ways", site.ways()}});
+    sites.push_back({{"line", emulator::to_string({site.file, site.line})},
+                     {"instruction", site.instruction},
+                     {"buffer", site.buffer},
+                     {"requests", site.requests},
+                     {"wavefronts", site.wavefronts},
+                     {"ideal", site.ideal},
+                     {"ways", site.ways()}});
   }
+  json.set("sites", sites);
   return json;
 }
 
@@ -177,7 +177,7 @@ Status write_trace(const std::string& file, const Rung& rung, const Variant& var
 Result<ExitCode> explain(const ExplainRequest& request) {
   std::FILE* const out = request.out;
   bool ok = true, first = true;
-  nlohmann::ordered_json explanations = nlohmann::ordered_json::array();
+  Json explanations = Json::array();
   for (const Shape& shape : request.shapes) {
     std::optional<Problem> problem;               // of this shape, for all rungs
     std::map<const Rung*, CheckResult> emulated;  // a rung is explained, and then compared with

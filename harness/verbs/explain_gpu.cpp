@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "harness/base/table.hpp"
@@ -44,10 +43,10 @@ Result<Launched> launch(const Rung& rung, const Problem& problem) {
   return launched;
 }
 
-nlohmann::ordered_json to_json(const Launched& launched, const GpuInfo& gpu) {
-  nlohmann::ordered_json json = to_json(launched.check);
-  json["gpu"] = gpu.name;
-  json["cuda.memory_used_bytes"] = launched.memory_used;
+Json to_json(const Launched& launched, const GpuInfo& gpu) {
+  Json json = to_json(launched.check);
+  json.set("gpu", gpu.name);
+  json.set("cuda.memory_used_bytes", launched.memory_used);
   return json;
 }
 
@@ -57,7 +56,7 @@ Result<ExitCode> explain_on_gpu(const Options& options) {
   const auto gpu = gpu_info();
   if (!gpu) return tl::make_unexpected(gpu.error());
   Table table({"<stage", "<shape", "device memory", "?bytes", "<verdict"});
-  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  Json rows = Json::array();
   std::vector<std::string> left_out;
   bool ok = true;
   // The first thing that a process allocates on a GPU brings the driver's own memory with it.
@@ -83,7 +82,7 @@ Result<ExitCode> explain_on_gpu(const Options& options) {
       rows.push_back(to_json(*launched, *gpu));
     }
   }
-  if (rows.empty()) return failure(ExitCode::cannot_run_here, fmt::format("{}", fmt::join(left_out, "\n")));
+  if (rows.size() == 0) return failure(ExitCode::cannot_run_here, fmt::format("{}", fmt::join(left_out, "\n")));
   std::FILE* out = table_stream(options);
   fmt::print(out, "{}{}: one launch each, and what it takes of the card's memory.\n", table.text(out), gpu->name);
   for (const std::string& reason : left_out) fmt::print(out, "Left out: {}\n", reason);

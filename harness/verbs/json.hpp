@@ -1,22 +1,21 @@
 // What scripts read: the JSON of design, stable names.
 #pragma once
-#include <nlohmann/json_fwd.hpp>
-#include <span>
 #include <string>
 
 #include "harness/base/error.hpp"
+#include "harness/base/json.hpp"
 #include "harness/verify/check.hpp"
 
 namespace ladder {
 
 // {"stage","backend","batch","heads","n","d","causal","inputs","ok","max_err","tolerance","counters":{...}} and more.
 // A max_err of NaN is null. Counters are there on the emulator only.
-nlohmann::ordered_json to_json(const CheckResult& result);
+Json to_json(const CheckResult& result);
 // The counts by their names.
-nlohmann::ordered_json to_json(const Counts& counts);
+Json to_json(const Counts& counts);
 
 // Writes a document to a file, or to standard output for "-", between two copies of `seal`. A full disk is an error.
-Status write_document(const std::string& file, const nlohmann::ordered_json& document, const std::string& seal = "");
+Status write_document(const std::string& file, const Json& document, const std::string& seal = "");
 Status write_text(const std::string& file, const std::string& text);
 
 }  // namespace ladder

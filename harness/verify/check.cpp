@@ -447,7 +447,7 @@ std::optional<std::string> difference(const Problem& problem, const EmulatorRun&
 // The same problem once more, in the other build and with the threads of a block in another order.
 void judge_again(CheckResult& launch, const Rung& rung, const Variant& variant, const Problem& problem,
                  const emulator::Options& options, const EmulatorRun& run) {
-  const Unset build = variant.on_emulator_zeroed != nullptr ? Unset::zero : Unset::pattern;
+  const Build build = variant.on_emulator_zeroed != nullptr ? Build::zero : Build::pattern;
   emulator::Options other_order = options;
   other_order.schedule = problem.seed | 1;
   const EmulatorRun again = run_on_emulator(rung, variant, problem, other_order, build);

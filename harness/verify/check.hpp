@@ -11,7 +11,7 @@
 #include "common/emulator/emulator.hpp"
 #include "harness/base/error.hpp"
 #include "harness/problem/problem.hpp"
-#include "harness/stage.hpp"
+#include "harness/rung.hpp"
 
 namespace ladder {
 

@@ -6,7 +6,7 @@
 
 #include "harness/base/error.hpp"
 #include "harness/problem/inputs.hpp"
-#include "harness/stage.hpp"
+#include "harness/rung.hpp"
 
 namespace ladder {
 

@@ -169,7 +169,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     }
     make_weights(P_frag, tile_sum);
     if (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT)) {
-      rescale = careful = true;  // from now on
+      rescale = careful = true;  // from now on; and S is relative by now, in log2 units
       float growth[2] = {largest(0), largest(1)};
       raise_max(growth, false);
 #pragma unroll

@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
       for (const uint32_t full : {full_K, full_V})
         mbarrier_init(full + stage * 8, 1);  // landed: the producer says how much
       for (const uint32_t empty : {empty_K, empty_V})
-        mbarrier_init(empty + stage * 8, BLOCKS * WARPS / 4);  // read: a warpgroup
+        mbarrier_init(empty + stage * 8, BLOCKS * WARPS / 4);  // read: each warpgroup of both blocks
     }
     for (int stage = 0; stage < 2; ++stage) {
       mbarrier_init(full_Q + stage * 8, 1);
@@ -207,7 +207,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     }
     make_weights(P_frag, tile_sum);
     if (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT)) {
-      rescale = careful = true;  // from now on
+      rescale = careful = true;  // from now on; and S is relative by now, in log2 units
       float growth[2] = {largest(0), largest(1)};
       raise_max(growth, false);
 #pragma unroll

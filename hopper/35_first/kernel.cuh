@@ -148,7 +148,7 @@ struct Softmax {
     }
     make_weights(S, P, tile_sum);
     if (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT)) {
-      rescale = careful = true;  // from now on
+      rescale = careful = true;  // from now on; and S is relative by now, in log2 units
       float growth[2] = {largest(S, 0), largest(S, 1)};
       raise_max(growth, false);
 #pragma unroll
@@ -273,8 +273,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     }
     V.wait_full(tile);
     wgmma_fence(O_frag, P_frag);
-#pragma unroll
     // PV  16 keys are 16 rows of V.
+#pragma unroll
     for (int key_slice = 0; key_slice < PV_K_TILES; ++key_slice)
       wgmma_rs<true>(O_frag, P_frag[key_slice], wgmma_advance(V_here, key_slice * 16 * PANEL_ROW_BYTES));
     wgmma_commit();

@@ -116,7 +116,7 @@ struct Softmax {
     for (int key_tile = 0; key_tile < BC / 8; ++key_tile)
       bits[key_tile % 2] = max3_s32(bits[key_tile % 2], __float_as_int(S[key_tile][2 * lane_row]),
                                     __float_as_int(S[key_tile][2 * lane_row + 1]));
-    return __int_as_float(max3_s32(bits[0], bits[0], bits[1]));
+    return __int_as_float(max3_s32(bits[0], bits[0], bits[1]));  // of the two: kernels have no shorter word for it
   }
   __device__ __forceinline__ void raise_max(float (&growth)[2], bool is_first) {  // by a row's, over its four lanes
     for (int lane_row = 0; lane_row < 2; ++lane_row) {
@@ -168,7 +168,7 @@ struct Softmax {
     }
     make_weights(S, P, tile_sum);
     if (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT)) {
-      rescale = careful = true;  // from now on
+      rescale = careful = true;  // from now on; and S is relative by now, in log2 units
       float growth[2] = {largest(S, 0), largest(S, 1)};
       raise_max(growth, false);
 #pragma unroll
@@ -292,8 +292,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     }
     V.wait_full(tile);
     wgmma_fence(O_frag, P_frag);
-#pragma unroll
     // PV  16 keys are 16 rows of V.
+#pragma unroll
     for (int key_slice = 0; key_slice < PV_K_TILES; ++key_slice)
       wgmma_rs<true>(O_frag, P_frag[key_slice], wgmma_advance(V_here, key_slice * 16 * PANEL_ROW_BYTES));
     wgmma_commit();

@@ -114,23 +114,17 @@ class Usage(unittest.TestCase):
 class Check(unittest.TestCase):
     def test_json_alone_on_stdout(self) -> None:
         n = 2 * step(B)
-        result = ladder("check", A["number"], B["number"], "--on", "cpu", "--n", str(n), "--json", "-")
+        result = ladder("check", A["number"], B["number"], "--on", "cpu", "--n", str(n), "--quick", "--json", "-")
         self.assertEqual(result.returncode, DONE, result.stderr)
         self.assertIn(B["stage"], result.stderr)  # the table
         rows = json.loads(result.stdout)
         self.assertEqual({row["stage"] for row in rows}, {A["stage"], B["stage"]})
-        self.assertGreater(len(rows), 2 * 9)
+        self.assertGreater(len(rows), 2 * 3)
         self.assertEqual(sum(row["stage"] == B["stage"] for row in rows), len(rows) / 2)
         for row in rows:
             self.assertTrue(row["ok"])
             self.assertLessEqual(row["max_err"], row["tolerance"])
             self.assertEqual(row["backend"], "emulator")
-        normal = next(row for row in rows if row["inputs"] == "normal" and row["stage"] == B["stage"])
-        self.assertEqual((normal["batch"], normal["heads"], normal["n"]), (1, 1, n))
-        counters, d = normal["counters"], default(B)["max_d"]
-        self.assertEqual(counters["smem_wavefronts"], counters["smem_wavefronts_ideal"])
-        self.assertEqual(counters["mma"], 2 * n // 16 * n // 8 * d // 16)  # of 16 x 8 x 16, for QK and for PV
-        self.assertEqual(counters["gmem_bytes_written"], n * d * 2)
 
     def test_json_file_and_table(self) -> None:
         with tempfile.TemporaryDirectory() as directory:
@@ -139,7 +133,12 @@ class Check(unittest.TestCase):
             self.assertEqual(result.returncode, DONE, result.stderr)
             self.assertIn("right", result.stdout)
             self.assertNotIn("\x1b", result.stdout)  # colour is for terminals
-            self.assertEqual([row["n"] for row in json.loads(path.read_text())], [512])
+            [row] = json.loads(path.read_text())
+            counters, n, d = row["counters"], 512, default(B)["max_d"]
+            self.assertEqual((row["batch"], row["heads"], row["n"]), (1, 1, n))
+            self.assertEqual(counters["smem_wavefronts"], counters["smem_wavefronts_ideal"])
+            self.assertEqual(counters["mma"], 2 * n // 16 * n // 8 * d // 16)  # of 16 x 8 x 16, for QK and for PV
+            self.assertEqual(counters["gmem_bytes_written"], n * d * 2)
 
     def test_the_same_problem_gives_the_same_result(self) -> None:
         arguments = ("check", B["number"], "--on", "cpu", "--n", str(step(B)), "--inputs", "peaky", "--seed", "5", "--json", "-")
@@ -288,16 +287,6 @@ class Try(unittest.TestCase):
     def test_an_index_that_the_compiler_checks_is_no_call(self) -> None:
         run = self.attempt(self.changed("float some[3] = {0, 1, 2};", "row_sum[0][0] += some[threadIdx.x * 0];"), *self.N)
         self.assertEqual(run.returncode, DONE, run.stderr)
-
-    def test_blocks_may_take_heads_in_any_order(self) -> None:
-        head, grid = "size_t(blockIdx.y) * p.n", "dim3(p.n / C::BR, p.batch_heads)"
-        self.assertEqual((self.kernel.count(head), self.kernel.count(grid)), (1, 1))
-        backwards = self.kernel.replace(head, "size_t(gridDim.y - 1 - blockIdx.y) * p.n")
-        in_turn = (self.kernel.replace("blockIdx.y", "BLOCK").replace("blockIdx.x", "blockIdx.y").replace("BLOCK", "blockIdx.x")
-                   .replace(grid, "dim3(p.batch_heads, p.n / C::BR)"))
-        for right in (backwards, in_turn):
-            run = self.attempt(right)
-            self.assertEqual(run.returncode, DONE, run.stdout + run.stderr)
 
     def test_a_seal(self) -> None:
         def sealed(secret: str, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -31,13 +31,16 @@ add_test(NAME one_idea_per_rung ${python} tools.evidence.rung_diff --most 60 --m
 add_test(NAME readme_is_current ${python} tools.site.readme --check)
 add_test(NAME chapters_are_current ${python} tools.site.chapters --check)
 add_test(NAME drawings_are_current ${python} tools.site.draw --check)
-add_test(NAME demonstration_is_current ${python} tools.site.demonstration --check --build ${PROJECT_BINARY_DIR})
 add_test(NAME course_is_current ${python} tools.site.course --check)
-add_test(NAME traffic_is_current ${python} tools.evidence.traffic --emulator --n 256 --build ${PROJECT_BINARY_DIR}
-          --check ${PROJECT_SOURCE_DIR}/docs/results/h200_traffic.csv)
-set_tests_properties(one_idea_per_rung readme_is_current chapters_are_current drawings_are_current demonstration_is_current
-  course_is_current traffic_is_current
-  PROPERTIES LABELS scripts ${asks_ladder})
+# These run the emulator for seconds: for who changes a page or a kernel, and .ci/run.
+add_test(NAME demonstration_is_current CONFIGURATIONS site release
+         ${python} tools.site.demonstration --check --build ${PROJECT_BINARY_DIR})
+add_test(NAME traffic_is_current CONFIGURATIONS site release ${python} tools.evidence.traffic --emulator --n 256
+         --build ${PROJECT_BINARY_DIR} --check ${PROJECT_SOURCE_DIR}/docs/results/h200_traffic.csv)
+foreach(name demonstration_is_current traffic_is_current)
+  set_tests_properties(${name} PROPERTIES LABELS "scripts;docs;release" ${asks_ladder})
+endforeach()
+set_tests_properties(one_idea_per_rung readme_is_current chapters_are_current drawings_are_current course_is_current PROPERTIES LABELS scripts ${asks_ladder})
 
 # As a code host shows the pages.
 add_test(NAME markdown ${python} tools.tests.markdown_tests)
@@ -67,39 +70,41 @@ foreach(name IN LISTS names)
 endforeach()
 
 # Wrong kernels by the dozen: which ones, the seed in the output says. A process at a time, beside other tests; .ci/run takes more.
-add_test(NAME mutants_sample ${python} tools.mutants.mutants --sample 10 --jobs 1 --build ${PROJECT_BINARY_DIR})
+add_test(NAME mutants_sample ${python} tools.mutants.mutants --sample 6 --jobs 1 --build ${PROJECT_BINARY_DIR})
 set_tests_properties(mutants_sample PROPERTIES LABELS mutants ${asks_ladder})
 
 # Kernels that somebody invented: a few each time, .ci/run takes more, and `ctest -C release -R invented` all of them.
 set(invented ${python} tools.mutants.invented)
-add_test(NAME invented_sample ${invented} --sample 5 --jobs 1)
+add_test(NAME invented_sample ${invented} --sample 3 --jobs 1)
 set_tests_properties(invented_sample PROPERTIES LABELS mutants ${asks_ladder})
 add_test(NAME invented CONFIGURATIONS release ${invented})
 set_tests_properties(invented PROPERTIES LABELS mutants RUN_SERIAL ON TIMEOUT 3600 ${asks_ladder})
 
-# The site, built once for all that read it: pages_tests.py without a browser, the others in one. What asks one page's script by
-# hand, key by key, is for who changes that page, and for .ci/nightly:   ./ladder test -C release -L docs
+# The site, built once for all that read it: pages_tests.py without a browser, the others in one. For who changes pages, and for
+# .ci/run:   ./ladder test -C site -L docs   And what asks one page's script by hand, key by key, for who changes that page, and for
+# .ci/nightly:   ./ladder test -C release -L docs
 set(site ${PROJECT_BINARY_DIR}/tested_site)
-add_test(NAME site_built ${python} tools.tests.site.browser ${site})
-set_tests_properties(site_built PROPERTIES LABELS "scripts;docs" SKIP_RETURN_CODE 77 FIXTURES_SETUP site ${asks_ladder})
+add_test(NAME site_built CONFIGURATIONS site release ${python} tools.tests.site.browser ${site})
+set_tests_properties(site_built PROPERTIES LABELS "docs;release" SKIP_RETURN_CODE 77 FIXTURES_SETUP site ${asks_ladder})
 file(GLOB site_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/site/*_tests.py)
 foreach(file IN LISTS site_tests)
   get_filename_component(module ${file} NAME_WE)
   string(REGEX REPLACE "^(.*)_tests$" "site_\\1" name ${module})
+  set(when release)
   if(name MATCHES "^site_(pages|browser|reading)$")  # all pages
-    add_test(NAME ${name} ${python} tools.tests.site.${module})
-    set(labels "scripts;docs")
-  else()
-    add_test(NAME ${name} CONFIGURATIONS release ${python} tools.tests.site.${module})
-    set(labels "scripts;docs;release")
+    set(when site release)
   endif()
-  set_tests_properties(${name} PROPERTIES LABELS "${labels}" SKIP_RETURN_CODE 77 FIXTURES_REQUIRED site
+  add_test(NAME ${name} CONFIGURATIONS ${when} ${python} tools.tests.site.${module})
+  set_tests_properties(${name} PROPERTIES LABELS "docs;release" SKIP_RETURN_CODE 77 FIXTURES_REQUIRED site
     ENVIRONMENT "LADDER_SITE=${site};LADDER=$<TARGET_FILE:ladder>")
 endforeach()
 
 # The longest first, also in the first run of a build: none of them shall be left over at the end, for one processor alone.
-set_tests_properties(site_built site_browser site_player site_lab bench_cli plots harness mutants_sample
-  PROPERTIES COST 30)
+foreach(name cli grade bench_cli plots harness mutants_sample)
+  if(TEST ${name})
+    set_tests_properties(${name} PROPERTIES COST 30)
+  endif()
+endforeach()
 
 if(LADDER_HAS_CUDA)
   add_test(NAME registers_and_spills ${python} tools.evidence.resources ${PROJECT_BINARY_DIR})

@@ -12,7 +12,7 @@
 
 #include "harness/devices/emulator_run.hpp"
 #include "harness/problem/shapes.hpp"
-#include "harness/stage.hpp"
+#include "harness/rung.hpp"
 #include "harness/verify/check.hpp"
 
 namespace {

@@ -21,7 +21,7 @@
 #include "harness/measure/ceilings.hpp"
 #include "harness/measure/csv.hpp"
 #include "harness/problem/formula.hpp"
-#include "harness/stage.hpp"
+#include "harness/rung.hpp"
 
 namespace ladder {
 namespace {

@@ -221,7 +221,7 @@ Kernel writes_LSE_once() {
 }  // namespace
 
 TEST_CASE("the right kernel passes its timed groups, of every input and size") {
-  CHECK(Emulated(right).caught_in(8) == 0);
+  CHECK(Emulated(right).caught_in(4) == 0);
   for (const InputKind kind : all_input_kinds()) {
     INFO(to_string(kind));
     CHECK(Emulated(right, 1, {}, kind).caught_in(1) == 0);

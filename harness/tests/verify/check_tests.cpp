@@ -254,7 +254,7 @@ TEST_CASE("a NaN never passes, and never counts as an error of zero") {
   const CheckResult result = check(rung_of(writes_nan));
   CHECK(std::isnan(result.max_err));
   CHECK_FALSE(result.ok);
-  CHECK(to_json(result)["max_err"].dump() == "null");
+  CHECK(nlohmann::json::parse(to_json(result).dump())["max_err"].is_null());
 }
 
 TEST_CASE("a prediction that does not hold is a failure") {
@@ -757,7 +757,7 @@ TEST_CASE("a variant without an emulated build fails, it does not pass by not ru
 }
 
 TEST_CASE("the JSON has the promised names") {
-  const auto json = to_json(check(rung_of(right)));
+  const auto json = nlohmann::json::parse(to_json(check(rung_of(right))).dump());
   for (const char* name :
        {"stage", "backend", "batch", "heads", "n", "d", "causal", "inputs", "ok", "max_err", "tolerance", "counters"}) {
     INFO(name);

@@ -656,9 +656,13 @@ class InEarnest(Folder):
         for member in found.values():
             self.put(f"{member.student}/kernel.cuh", member.text)
         file = self.home / "marks.json"
-        run = subprocess.run([sys.executable, "-B", "-m", "tools.course.grade", str(self.handed_in), "--exercise", "02a",
-                              "--json", str(file)], capture_output=True, text=True)
-        self.assertEqual(run.returncode, 0, run.stderr)
+        errors = io.StringIO()
+
+        def briefly(exercise: exercises.Exercise, text: str, shown_as: str) -> exercises.Verdict:
+            return exercise._run(text, shown_as, "--inputs", "normal")[0]  # the class of a hundred has every trial
+
+        with mock.patch.object(exercises.Exercise, "_try", briefly), contextlib.redirect_stdout(errors), contextlib.redirect_stderr(errors):
+            self.assertEqual(grade.main([str(self.handed_in), "--exercise", "02a", "--json", str(file)]), 0, errors.getvalue())
         marked = json.loads(file.read_text())
         for each in marked["submissions"]:
             with self.subTest(each["student"]):

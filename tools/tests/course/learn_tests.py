@@ -367,18 +367,23 @@ class Course(unittest.TestCase):
 
 
 class InEarnest(unittest.TestCase):
+    """By the program, on one input set: what it says is the same on all."""
+
+    def judged(self, exercise: Exercise, text: str, *flags: str) -> Verdict:
+        return exercise._run(text, "work/mine.cuh", "--inputs", "normal", *flags)[0]
+
     def test_the_cause_comes_first_and_names_the_student_s_file(self) -> None:
         broken = FILL.solution().replace(exercises.END, f"no_such_name;\n  {exercises.END}", 1)
-        verdict = FILL.judge(broken, FILL.skeleton(), shown_as="work/mine.cuh")
+        verdict = self.judged(FILL, broken)
         self.assertEqual(verdict.reason, "not_a_kernel")
         self.assertRegex(verdict.text, r"^It does not compile.\nwork/mine.cuh:\d+:\d+: error: .*no_such_name")
         exercise = next(each for each in ALL if each.data.get("fails") == "conflicts_differ")
-        verdict = exercise.judge(exercise.skeleton(), exercise.skeleton(), shown_as="work/mine.cuh")
+        verdict = self.judged(exercise, exercise.skeleton())
         self.assertRegex(verdict.text, rf"^{exercise.rung} on the emulator: answers right, counts DIFFER\n  conflicts_differ: work/mine.cuh:\d+")
 
     def test_who_has_passed_sees_the_bytes(self) -> None:
         exercise = next(each for each in ALL if each.name.startswith("30c"))
-        verdict = exercise.judge(exercise.solution(), exercise.skeleton())
+        verdict = self.judged(exercise, exercise.solution())
         self.assertRegex(verdict.text, r"\nglobal memory, read +655,360 ")
         self.assertRegex(verdict.text, r"\nBytes that a multicast brought, counted in each block where they landed: 1,048,576\n$")
         self.assertNotIn("by source line", verdict.text)
@@ -386,7 +391,7 @@ class InEarnest(unittest.TestCase):
     def test_who_climbs_is_not_sent_to_the_answer(self) -> None:
         for exercise, sent in ((CLIMB, False), (FILL, True)):
             wrong = exercise.solution().replace("p.softmax_scale", "2 * p.softmax_scale")
-            verdict = exercise._run(wrong, "work/mine.cuh", "--answers-only")[0]
+            verdict = self.judged(exercise, wrong, "--answers-only")
             self.assertEqual((verdict.reason, "To read: docs/" in verdict.text), ("wrong_result", True))
             self.assertEqual("README.md" in verdict.text, sent, verdict.text)
 

@@ -1,23 +1,27 @@
-#include "harness/stage.hpp"
+#include "harness/rung.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <ranges>
+#include <utility>
 
 namespace ladder {
 namespace {
 
-struct OnGpu {
+// A variant's start in another build than the one whose words stand.
+struct OtherHalf {
   std::string rung, label;
-  GpuLaunch run;
+  Build build;
+  KernelStart start;
   const void* kernel;
 };
 
 struct Registry {
   std::vector<Rung> rungs;
-  std::vector<OnGpu> on_gpu;  // until the rungs are asked for: static objects are made in any order
+  std::vector<OtherHalf> waiting;  // for their rung's words: static objects are made in any order
   bool ordered = true;
 };
 
@@ -27,16 +31,20 @@ Registry& registry() {
 }
 
 // All builds describe a variant in the same words, so equal labels are the same variant.
-void join(Rung& known, Rung& added) {
-  for (Variant& variant : added.variants) {
-    const auto same = std::ranges::find(known.variants, variant.label, &Variant::label);
-    if (same == known.variants.end()) {
-      known.variants.push_back(std::move(variant));
-      continue;
+bool join(const OtherHalf& half) {
+  for (Rung& rung : registry().rungs) {
+    if (rung.name != half.rung) continue;
+    const auto variant = std::ranges::find(rung.variants, half.label, &Variant::label);
+    if (variant == rung.variants.end()) continue;
+    if (half.build == Build::zero) {
+      variant->on_emulator_zeroed = EmulatedLaunch(half.start);
+    } else {
+      variant->on_gpu = GpuLaunch(half.start);
+      variant->gpu_kernel = half.kernel;
     }
-    if (variant.on_emulator) same->on_emulator = variant.on_emulator;
-    if (variant.on_emulator_zeroed) same->on_emulator_zeroed = variant.on_emulator_zeroed;
+    return true;
   }
+  return false;
 }
 
 // The tree of rungs, in which each one hangs below its previous.
@@ -101,12 +109,17 @@ std::string label_of(const Tile& tile) {
   return fmt::format("{}x{}, {} warp{}", tile.br, tile.bc, tile.warps, tile.warps == 1 ? "" : "s");
 }
 
-Variant complete(Variant rest, Tile tile, uint32_t smem_bytes, std::function<Counts(const Shape&)> predict) {
-  if (rest.label.empty()) rest.label = label_of(tile);
-  rest.tile = tile;
-  rest.smem_bytes = smem_bytes;
-  rest.predict = std::move(predict);
-  return rest;
+// "Config<64, 128, 4>" of what type_name gives, without the namespaces around it.
+std::string type_in(std::string_view signature) {
+  const size_t begin = signature.find("Type = ");
+  if (begin == std::string_view::npos) return {};
+  const std::string_view type = signature.substr(begin + 7, signature.find_first_of(";]", begin) - begin - 7);
+  const size_t scope = type.substr(0, type.find('<')).rfind("::");
+  return std::string(type.substr(scope == std::string_view::npos ? 0 : scope + 2));
+}
+
+std::string label_of(const told::Variant& variant) {
+  return *variant.label ? variant.label : label_of(variant.tile);
 }
 
 }  // namespace
@@ -150,32 +163,44 @@ void convert(const Arguments& arguments, ForwardParams& params) {
             .causal = spec.causal};
 }
 
-template <>
-Start<gpu::Device>::Start(const GpuStart& half)
-    : bind_([half](const Arguments& arguments) {
-        struct Params {
-          alignas(std::max_align_t) std::byte bytes[GpuStart::PARAMS_BYTES] = {};
-        } params;
-        half.bind(arguments, params.bytes);
-        return [half, params](gpu::Device& device) { half.start(half.run, device, params.bytes); };
-      }) {}
-
-void register_on_gpu(const char* rung, const char* label, const Tile& tile, const GpuStart& run, const void* kernel) {
-  registry().on_gpu.push_back({rung, *label ? label : label_of(tile), run, kernel});
+told::Registration::Registration(const told::Rung& rung, Build build) {
+  Registry& known = registry();
+  if (build != Build::pattern) {
+    for (const told::Variant& variant : rung.variants) {
+      known.waiting.push_back({rung.name, label_of(variant), build, variant.launch, variant.kernel});
+    }
+    std::erase_if(known.waiting, join);
+    return;
+  }
+  ladder::Rung added{.name = rung.name,
+                     .previous = rung.previous,
+                     .idea = rung.idea,
+                     .limit = rung.limit,
+                     .prediction = rung.prediction,
+                     .min_sm = rung.min_sm,
+                     .max_sm = rung.max_sm,
+                     .needs = rung.needs,
+                     .resources = rung.resources};
+  for (const told::Variant& variant : rung.variants) {
+    added.variants.push_back({.label = label_of(variant),
+                              .config = type_in(variant.config),
+                              .tile = variant.tile,
+                              .smem_bytes = variant.smem_bytes,
+                              .smem_bytes_per_key = variant.smem_bytes_per_key,
+                              .on_emulator = EmulatedLaunch(variant.launch),
+                              .conflict_ways = variant.conflict_ways,
+                              .predict = variant.predict,
+                              .shuffles_per_rescale = variant.shuffles_per_rescale,
+                              .accepts = variant.accepts,
+                              .writes_lse = variant.writes_lse,
+                              .workspace_bytes = variant.workspace_bytes,
+                              .stores_scores = variant.stores_scores});
+  }
+  ladder::Registration(std::move(added));
 }
 
 const std::vector<Rung>& rungs() {
   Registry& known = registry();
-  for (const OnGpu& half : known.on_gpu) {
-    for (Rung& rung : known.rungs) {
-      if (rung.name != half.rung) continue;
-      const auto variant = std::ranges::find(rung.variants, half.label, &Variant::label);
-      if (variant == rung.variants.end()) continue;
-      variant->on_gpu = half.run;
-      variant->gpu_kernel = half.kernel;
-    }
-  }
-  known.on_gpu.clear();
   if (!known.ordered) known.rungs = Tree(std::move(known.rungs)).in_order();
   known.ordered = true;
   return known.rungs;
@@ -195,19 +220,13 @@ Registration::Registration(Rung rung) {
   Registry& known = registry();
   const auto same = std::ranges::find(known.rungs, rung.name, &Rung::name);
   if (same != known.rungs.end()) {
-    join(*same, rung);
-    return;
+    std::ranges::move(rung.variants, std::back_inserter(same->variants));
+  } else {
+    rung.directory = directory_of(rung.name);
+    known.rungs.push_back(std::move(rung));
+    known.ordered = false;
   }
-  rung.directory = directory_of(rung.name);
-  known.rungs.push_back(std::move(rung));
-  known.ordered = false;
-}
-
-Variant make_variant(Tile tile, uint32_t smem_bytes, EmulatedLaunch run, const void*,
-                     std::function<Counts(const Shape&)> predict, Variant rest, Unset unset) {
-  Variant variant = complete(std::move(rest), tile, smem_bytes, std::move(predict));
-  (unset == Unset::pattern ? variant.on_emulator : variant.on_emulator_zeroed) = run;
-  return variant;
+  std::erase_if(known.waiting, join);
 }
 
 }  // namespace ladder

@@ -1,0 +1,50 @@
+// JSON to be written: the values of nlohmann's library without its header, which costs each file that includes it a second and a half.
+#pragma once
+#include <concepts>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+namespace ladder {
+
+class Json {
+ public:
+  using Members = std::initializer_list<std::pair<std::string_view, Json>>;
+
+  Json();  // null
+  Json(bool value);
+  Json(int64_t value);
+  Json(uint64_t value);
+  template <std::integral Number>
+  Json(Number value) : Json(std::conditional_t<std::signed_integral<Number>, int64_t, uint64_t>(value)) {}
+  Json(double value);  // null where it is no number
+  Json(std::string_view text);
+  Json(const std::string& text) : Json(std::string_view(text)) {}
+  Json(const char* text) : Json(std::string_view(text)) {}
+  Json(Members members);  // an object, its members in this order
+  explicit Json(const nlohmann::ordered_json& value);
+  static Json array();
+
+  Json(const Json& other);
+  Json(Json&& other) noexcept;
+  Json& operator=(Json other) noexcept;
+  ~Json();
+
+  void set(std::string_view key, const Json& value);  // of an object, or of null, which becomes one
+  void push_back(const Json& value);                  // to an array
+  bool is_array() const;
+  size_t size() const;
+  std::string at(size_t i) const;  // of an array, in one line
+  // One line, or indented.
+  std::string dump(int indent = -1) const;
+
+ private:
+  std::unique_ptr<nlohmann::ordered_json> value_;
+};
+
+}  // namespace ladder

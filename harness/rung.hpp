@@ -1,0 +1,120 @@
+// The rungs of this binary: what every build of a rung's stage.cu (stage.hpp) has said of it, joined by name.
+#pragma once
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/stage_words.hpp"
+
+namespace gpu {
+struct Device;  // common/ptx/device.cuh
+}
+namespace emulator {
+class Device;  // common/emulator/emulator.hpp
+}
+
+namespace ladder {
+
+// The function of a rung that starts its kernels on one device, whatever parameters they take.
+template <class Device>
+class Start {
+ public:
+  Start() = default;
+  template <class Params>
+  Start(void (*run)(Device&, const Params&))
+      : bind_([run](const Arguments& arguments) {
+          Params params{};
+          convert(arguments, params);
+          return [run, params](Device& device) { run(device, params); };
+        }) {}
+  explicit Start(const KernelStart& start)
+      : bind_([start](const Arguments& arguments) {
+          struct Params {
+            alignas(std::max_align_t) std::byte bytes[KernelStart::PARAMS_BYTES] = {};
+          } params;
+          start.bind(arguments, params.bytes);
+          return [start, params](Device& device) { start.start(start.run, &device, params.bytes); };
+        }) {}
+
+  // A launch with these arguments: any number of times, without any more work on the host than the launch.
+  std::function<void(Device&)> with(const Arguments& arguments) const { return bind_(arguments); }
+  explicit operator bool() const { return bind_ != nullptr; }
+  friend bool operator==(const Start& start, std::nullptr_t) { return !start; }
+
+ private:
+  std::function<std::function<void(Device&)>(const Arguments&)> bind_;
+};
+using EmulatedLaunch = Start<emulator::Device>;
+using GpuLaunch = Start<gpu::Device>;
+
+// The words of told::Rung and told::Variant (stage.hpp), each with what became of it.
+struct Variant {
+  std::string label = {};
+  std::string config = {};  // the kernel's Config as the compiler writes it, "Config<64, 128, 4>"; empty without one
+  Tile tile = {};
+  uint32_t smem_bytes = 0;
+  uint32_t smem_bytes_per_key = 0;
+  EmulatedLaunch on_emulator = {};         // of Build::pattern
+  EmulatedLaunch on_emulator_zeroed = {};  // of Build::zero
+  GpuLaunch on_gpu = {};
+  const void* gpu_kernel = nullptr;  // for cudaFuncGetAttributes: registers, local bytes
+  double conflict_ways = 0;
+  std::function<Counts(const Shape&)> predict = {};
+  uint64_t shuffles_per_rescale = 0;
+
+  Accepts accepts = {};
+  bool writes_lse = false;
+  uint64_t (*workspace_bytes)(const Shape&) = nullptr;
+  bool stores_scores = false;
+
+  bool takes(Feature feature) const { return (accepts.features & feature) != 0; }
+  uint64_t smem_at(int n) const { return smem_bytes + uint64_t{smem_bytes_per_key} * n; }
+  uint64_t workspace_at(const Shape& shape) const { return workspace_bytes ? workspace_bytes(shape) : 0; }
+};
+
+struct Rung {
+  std::string_view name;
+  std::string_view previous = "";
+  std::string_view idea;
+  std::string_view limit;
+  std::string_view prediction;
+  int min_sm = 80;
+  int max_sm = 0;
+  std::string_view needs = "";
+  std::vector<ResourceBound> resources = {};
+  std::vector<Variant> variants = {};
+  std::string directory = {};  // relative to the repository: "past_fa2/08_fragorder"; the registration knows it
+
+  // The most workspace that a variant of it needs for `shape`, in bytes.
+  uint64_t workspace_at(const Shape& shape) const {
+    uint64_t most = 0;
+    for (const Variant& variant : variants) most = std::max(most, variant.workspace_at(shape));
+    return most;
+  }
+  std::string_view number() const { return name.substr(0, name.find('_')); }  // "03"
+  std::string_view word() const { return name.substr(name.find('_') + 1); }   // "kvpipe"
+  // The folder of its directory, "past_fa2"; empty for the ladder's top level.
+  std::string_view part() const {
+    return std::string_view(directory).substr(0,
+                                              directory.size() > name.size() ? directory.size() - name.size() - 1 : 0);
+  }
+};
+
+// Every rung of this binary. A rung comes after the one that it names as its previous; of several that name the same
+// one, the one with the longest line of successors comes last, so that a branch stands beside what it branches from.
+const std::vector<Rung>& rungs();
+
+// The rung that `rung` names as its previous; null for the first.
+const Rung* previous_of(const Rung& rung);
+
+// Adds a rung of a test's own. Made before main.
+struct Registration {
+  explicit Registration(Rung rung);
+};
+
+// Takes a rung's variants away, so that those of another build of it, which registers next, stand alone.
+void forget_variants(const Rung& rung);
+
+}  // namespace ladder

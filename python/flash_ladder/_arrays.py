@@ -1,0 +1,180 @@
+"""What differs between NumPy, PyTorch and CuPy: where an array lies, of what type it is, and how another one is made."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from typing import Any
+
+import numpy as np
+
+from ._native import EMULATOR
+
+# As the text of a problem calls them, by the names that all of these libraries have for them.
+ELEMENTS = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}
+
+
+class NumPy:
+    """Host memory: the emulator. CuPy's arrays are of the same form."""
+
+    module = np
+
+    def is_array(self, value: Any) -> bool:
+        return isinstance(value, self.module.ndarray)
+
+    def device(self, array) -> int:
+        return EMULATOR
+
+    def signature(self, array) -> tuple:
+        """All that a call depends on but for numbers and addresses."""
+        return type(array), array.shape, array.strides, array.dtype, array.flags.writeable
+
+    def stream(self, device: int) -> int:
+        return 0
+
+    def address(self, array) -> int:
+        return array.ctypes.data
+
+    def strides(self, array) -> tuple[int, ...]:
+        """In elements; none where a stride is no multiple of them."""
+        size = array.itemsize
+        return tuple(stride // size if stride % size == 0 else 0 for stride in array.strides)
+
+    def element(self, array) -> str | None:
+        return ELEMENTS.get(array.dtype.name) if array.dtype.isnative else None
+
+    def itemsize(self, array) -> int:
+        return array.itemsize
+
+    def is_writeable(self, array) -> bool:
+        return array.flags.writeable
+
+    def empty(self, shape: tuple[int, ...], like, dtype: str | None = None):
+        return self.module.empty(shape, dtype or like.dtype)
+
+    def full(self, shape: tuple[int, ...], value: float, like, dtype: str | None = None):
+        return self.module.full(shape, value, dtype or like.dtype)
+
+    def swap(self, array):
+        return array.swapaxes(1, 2)
+
+    def contiguous(self, array):
+        return self.module.array(array, order="C")
+
+    def as_floats(self, array):
+        return self.module.ascontiguousarray(array, dtype="float32")
+
+    def copy(self, to, array) -> None:
+        to[...] = array
+
+
+class CuPy(NumPy):
+    def __init__(self) -> None:
+        self.module = sys.modules["cupy"]
+
+    def device(self, array) -> int:
+        return array.device.id
+
+    def signature(self, array) -> tuple:
+        return type(array), array.shape, array.strides, array.dtype, array.device.id
+
+    def stream(self, device: int) -> int:
+        return self.module.cuda.get_current_stream(device).ptr
+
+    def address(self, array) -> int:
+        return array.data.ptr
+
+    def is_writeable(self, array) -> bool:
+        return True
+
+
+class Torch:
+    def __init__(self) -> None:
+        self.torch = torch = sys.modules["torch"]
+        self.elements = {getattr(torch, name): short for name, short in ELEMENTS.items() if hasattr(torch, name)}
+
+    def is_array(self, value: Any) -> bool:
+        return isinstance(value, self.torch.Tensor)
+
+    def device(self, tensor) -> int:
+        if tensor.layout is not self.torch.strided:
+            raise TypeError(f"A tensor is {tensor.layout}; its numbers must lie in rows.\n  tensor.to_dense()")
+        if tensor.is_neg():  # its memory holds the opposite
+            raise TypeError("A tensor is a negative view of another.\n  tensor.resolve_neg()")
+        kind = tensor.device.type
+        if kind == "cuda":
+            return tensor.device.index
+        if kind != "cpu":
+            raise ValueError(
+                f"A tensor lies on '{tensor.device}'; flash_ladder runs on NVIDIA GPUs ('cuda'), and on the CPU it is emulated."
+            )
+        return EMULATOR
+
+    def signature(self, tensor) -> tuple:
+        return type(tensor), tensor.shape, tensor.stride(), tensor.dtype, tensor.device, tensor.is_neg()
+
+    def stream(self, device: int) -> int:
+        return 0 if device == EMULATOR else self.torch.cuda.current_stream(device).cuda_stream
+
+    def address(self, tensor) -> int:
+        return tensor.data_ptr()
+
+    def strides(self, tensor) -> tuple[int, ...]:
+        return tensor.stride()
+
+    def element(self, tensor) -> str | None:
+        return self.elements.get(tensor.dtype)
+
+    def itemsize(self, tensor) -> int:
+        return tensor.element_size()
+
+    def is_writeable(self, tensor) -> bool:
+        return True
+
+    def empty(self, shape: tuple[int, ...], like, dtype: str | None = None):
+        return self.torch.empty(shape, dtype=getattr(self.torch, dtype) if dtype else like.dtype, device=like.device)
+
+    def full(self, shape: tuple[int, ...], value: float, like, dtype: str | None = None):
+        return self.empty(shape, like, dtype).fill_(value)
+
+    def swap(self, tensor):
+        return tensor.transpose(1, 2)
+
+    def contiguous(self, tensor):
+        return tensor.clone(memory_format=self.torch.contiguous_format)
+
+    def as_floats(self, tensor):
+        return tensor.float().contiguous()
+
+    def copy(self, to, tensor) -> None:
+        to.copy_(tensor)
+
+
+def is_of_torch(value: Any) -> bool:
+    return "torch" in sys.modules and isinstance(value, sys.modules["torch"].Tensor)
+
+
+def is_of_jax(value: Any) -> bool:
+    return "jax" in sys.modules and isinstance(value, sys.modules["jax"].Array)
+
+
+_MAKERS = {"numpy": NumPy, "torch": Torch, "cupy": CuPy}
+
+
+@functools.lru_cache(maxsize=None)
+def _library_of(type_: type):
+    for base in type_.__mro__:
+        maker = _MAKERS.get(base.__module__.partition(".")[0])
+        if maker is not None:
+            return maker()
+    return None
+
+
+def library_of(value: Any):
+    """Of the array; a TypeError for what is none."""
+    library = _library_of(type(value))
+    if library is None or not library.is_array(value):
+        raise TypeError(
+            f"q is a {type(value).__module__}.{type(value).__qualname__}; flash_ladder takes arrays of NumPy, PyTorch, CuPy or JAX."
+        )
+    return library

@@ -1,0 +1,374 @@
+"""attention(), and which kernel it takes."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import numbers
+from typing import Any, NamedTuple
+
+from . import _native
+from ._arrays import ELEMENTS, is_of_jax, is_of_torch, library_of
+
+LARGEST = 2**31 - 1  # of the sizes that the harness counts in
+ALIGNED = 16  # bytes, on which a bulk copy begins
+MOST_READY = 4096
+
+
+def attention(
+    q, k, v, *, causal=False, scale=None, window=None, softcap=0.0, alibi_slopes=None, sink=None,
+    return_lse=False, out=None, rung=None,
+):  # fmt: skip
+    """softmax(q k^T * scale) v, by a kernel of the ladder.
+
+    q: [batch, n_q, heads, d]; k, v: [batch, n_k, kv_heads, d], of NumPy, PyTorch, CuPy or JAX; heads is a multiple of kv_heads.
+    causal: the last query sees all keys, the one before it all but one, and so on. scale: 1 / sqrt(d), unless it is given.
+    window: (left, right), how many keys before and behind its own a query sees; -1 is all.
+    softcap: scores become softcap * tanh(score / softcap); 0: they stay.
+    alibi_slopes: [heads], of which each times the distance of query and key is taken from a score.
+    sink: [heads], the score of a key that has no value.
+    out: where the result goes; otherwise it is a new array, [batch, n_q, heads, d] in one piece.
+    rung: the kernel's name, "02_swizzle" or "02"; otherwise, of all that take the problem, of those with the newest
+    instructions the last.
+    Returns the result, with return_lse and its row sums' logarithms, [batch, heads, n_q] in float32.
+
+    On a GPU it runs in the current stream, and nobody waits for it; arrays in host memory run on the emulator. A rung that
+    takes no strides reads and writes [batch, heads, n, d]; what lies otherwise, or not on 16 bytes, is copied once.
+    ValueError: the arrays do not fit together. TypeError: something is of the wrong type. NotImplementedError: no kernel takes
+    the problem, and why.
+    """
+    options = dict(
+        causal=causal, scale=scale, window=window, softcap=softcap, alibi_slopes=alibi_slopes, sink=sink,
+        return_lse=return_lse, out=out, rung=rung,
+    )  # fmt: skip
+    if is_of_torch(q):
+        from . import _torch
+
+        return _torch.attention(q, k, v, **options)
+    if is_of_jax(q):
+        from . import _jax
+
+        return _jax.attention(q, k, v, **options)
+    return run(q, k, v, **options)
+
+
+def run(q, k, v, *, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung):
+    arrays = library_of(q)
+    key = ready = None
+    if alibi_slopes is None and sink is None:
+        try:
+            key = (
+                arrays, arrays.signature(q), arrays.signature(k), arrays.signature(v), out if out is None else arrays.signature(out),
+                causal is True, causal is False, scale, window, softcap, type(softcap), bool(return_lse), rung,
+            )  # fmt: skip
+            ready = _ready.get(key)
+        except Exception:  # something is not what it should be, and below it is said what
+            key = None
+    result = arrays.empty(q.shape, q) if ready and out is None else out
+    lse = arrays.empty((q.shape[0], q.shape[2], q.shape[1]), q, "float32") if ready and return_lse else None
+    if not (ready and ready.launch(arrays, (q, k, v, result), lse, out is not None)):
+        call = _Call(arrays, q, k, v, causal, scale, window, softcap, alibi_slopes, sink)
+        if out is not None:
+            call.check_out(out)
+        result, lse, ready = call.run(rung, bool(return_lse), out)
+        if key and ready:
+            if len(_ready) > MOST_READY:
+                _ready.clear()
+            _ready[key] = ready
+    return (result, lse) if return_lse else result
+
+
+def check(q, k, v, *, return_lse, rung, **options) -> None:
+    """The exception that run() would end with, if any."""
+    call = _Call(library_of(q), q, k, v, **options)
+    if call.batch and call.n_q and call.n_k:
+        call.plan(rung, bool(return_lse))
+
+
+class _Ready(NamedTuple):
+    """A call that was looked at: those that differ from it in their numbers alone go straight to the kernel."""
+
+    plan: _native.Plan
+    layouts: bytes
+    device: int
+    extents: tuple[int, ...]  # of Q, K, V and O, in bytes
+
+    def launch(self, arrays, tensors, lse, is_given: bool) -> bool:
+        """False: the arrays lie where the kernel does not take them."""
+        addresses = [arrays.address(each) for each in tensors]
+        q, k, v, o = addresses
+        if (q | k | v | o) % ALIGNED:
+            return False
+        if is_given and any(o < at + extent and at < o + self.extents[3] for at, extent in zip((q, k, v), self.extents)):
+            return False
+        if lse is not None:
+            addresses.append(arrays.address(lse))
+        self.plan.run(self.layouts, addresses, arrays.stream(self.device))
+        return True
+
+
+_ready: dict[tuple, _Ready] = {}
+
+
+@dataclasses.dataclass(frozen=True)
+class Why:
+    """Which kernel solves a problem, and why others do not."""
+
+    problem: str
+    rung: str | None  # None: no rung takes it
+    variant: str | None  # of its kernel, by its tile
+    device: str  # "the emulator", "GPU 0"
+    also: list[str]  # rungs that could, too
+    refused: dict[str, str]  # the others, and what they lack
+
+    def __str__(self) -> str:
+        lines = [f"{self.problem}: " + (f"{self.rung} ({self.variant}), on {self.device}" if self.rung else "no rung takes it")]
+        if self.also:
+            lines.append(f"  too: {', '.join(self.also)}")
+        rungs_by_reason: dict[str, list[str]] = {}
+        for name, reason in self.refused.items():
+            of_it = f"as it {reason.removeprefix(name).strip()}" if reason.startswith(name) else reason
+            rungs_by_reason.setdefault(of_it.removesuffix("."), []).append(name)
+        lines += [f"  not, {reason}: {', '.join(names)}" for reason, names in rungs_by_reason.items()]
+        return "\n".join(lines)
+
+
+def why(*problem, lse: bool = False, device: int | None = None, **options) -> Why:
+    """Which kernel attention(q, k, v, ...) takes, asked with the same arguments, or with a problem as a line of text,
+    "b=2 h=32 kv=8 n=4096 d=128 bf16 causal", for the GPU of that number or the emulator (None)."""
+    where = _native.EMULATOR if device is None else device
+    if len(problem) == 1 and isinstance(problem[0], str) and not options:
+        text = problem[0]
+    else:
+        lse = options.pop("return_lse", lse)
+        call = _Call(library_of(problem[0] if problem else options.get("q")), *problem, **options)
+        text, where = call.text(), call.device
+    answers: dict[str | None, Any] = {}
+    for name in (None, *(rung["rung"] for rung in _native.rungs())):
+        try:
+            answers[name] = _native.plan(text, name, where, lse)
+        except NotImplementedError as reason:
+            answers[name] = str(reason).partition("\n")[0]
+    chosen = answers.pop(None)
+    taken = isinstance(chosen, _native.Plan)
+    return Why(
+        problem=text,
+        rung=chosen.rung if taken else None,
+        variant=chosen.variant if taken else None,
+        device="the emulator" if where == _native.EMULATOR else f"GPU {where}",
+        also=[name for name, plan in answers.items() if isinstance(plan, _native.Plan) and name != chosen.rung],
+        refused={name: plan for name, plan in answers.items() if isinstance(plan, str)},
+    )
+
+
+class _Call:
+    """What is asked, held against itself."""
+
+    def __init__(
+        self, arrays, q, k, v, causal=False, scale=None, window=None, softcap=0.0, alibi_slopes=None, sink=None
+    ):
+        self.arrays, self.q, self.k, self.v = arrays, q, k, v
+        for name, array in (("k", k), ("v", v)):
+            if not arrays.is_array(array):
+                raise TypeError(f"{name} is a {type(array).__qualname__}, and q a {type(q).__qualname__}.")
+        for name, array in (("q", q), ("k", k), ("v", v)):
+            if len(array.shape) != 4:
+                raise ValueError(f"{name} has the shape {list(array.shape)}; it must be [batch, n, heads, d].")
+        self.batch, self.n_q, self.heads, self.d = (int(size) for size in q.shape)
+        _, self.n_k, self.kv_heads, _ = (int(size) for size in k.shape)
+        if tuple(k.shape) != tuple(v.shape):
+            raise ValueError(f"k has the shape {list(k.shape)}, and v {list(v.shape)}; they must be the same.")
+        if k.shape[0] != self.batch or k.shape[3] != self.d:
+            raise ValueError(f"q has the shape {list(q.shape)}, and k {list(k.shape)}: batch and d must be the same.")
+        if self.heads == 0 or self.kv_heads == 0 or self.d == 0:
+            raise ValueError(f"q has the shape {list(q.shape)}, and k {list(k.shape)}: there is no head, or it has no numbers.")
+        if self.heads % self.kv_heads:
+            raise ValueError(f"q has {self.heads} heads and k {self.kv_heads}; the one must be a multiple of the other.")
+        if max(*q.shape, *k.shape) > LARGEST:
+            raise ValueError(f"q has the shape {list(q.shape)}, and k {list(k.shape)}: no size may be above {LARGEST}.")
+        self.element = arrays.element(q)
+        if self.element is None:
+            raise TypeError(f"q is {q.dtype}; a problem is in one of {', '.join(ELEMENTS)}.")
+        for name, array in (("k", k), ("v", v)):
+            if array.dtype != q.dtype:
+                raise TypeError(f"{name} is {array.dtype}, and q {q.dtype}; they must be the same.")
+        self.device = self._device_of(("q", q), ("k", k), ("v", v))
+        # The last query sees all keys anyway, and so does every query through a window as wide as that.
+        self.causal = _flag("causal", causal) and (self.n_q > 1 or window is not None)
+        self.scale = None if scale is None else _number("scale", scale, "above 0")
+        self.softcap = _number("softcap", softcap, "from 0 on", or_zero=True)
+        left, right = _window(window)
+        self.left = -1 if left >= self.n_k - 1 else left
+        self.right = -1 if right >= self.n_q - 1 else right
+        self.slopes = self._per_head("alibi_slopes", alibi_slopes)
+        self.sinks = self._per_head("sink", sink)
+
+    def _device_of(self, *named) -> int:
+        devices = {name: self.arrays.device(array) for name, array in named}
+        if len(set(devices.values())) > 1:
+            raise ValueError("The arrays lie on different devices: " + ", ".join(f"{n} on {a.device}" for n, a in named) + ".")
+        return next(iter(devices.values()))
+
+    def _per_head(self, name: str, values):
+        if values is None:
+            return None
+        if not self.arrays.is_array(values):
+            raise TypeError(f"{name} is a {type(values).__qualname__}, and q a {type(self.q).__qualname__}.")
+        if name == "alibi_slopes" and tuple(values.shape) == (self.batch, self.heads):
+            raise NotImplementedError("alibi_slopes of each sequence apart: no rung takes them.\n  All alike: [heads].")
+        if tuple(values.shape) != (self.heads,):
+            raise ValueError(f"{name} has the shape {list(values.shape)}; it must be [heads], here [{self.heads}].")
+        self._device_of(("q", self.q), (name, values))
+        return self.arrays.as_floats(values)
+
+    def check_out(self, out) -> None:
+        arrays, q = self.arrays, self.q
+        if not arrays.is_array(out):
+            raise TypeError(f"out is a {type(out).__qualname__}, and q a {type(q).__qualname__}.")
+        if tuple(out.shape) != tuple(q.shape):
+            raise ValueError(f"out has the shape {list(out.shape)}; it must be as q's, {list(q.shape)}.")
+        if out.dtype != q.dtype:
+            raise TypeError(f"out is {out.dtype}, and q {q.dtype}; they must be the same.")
+        self._device_of(("q", q), ("out", out))
+        if not arrays.is_writeable(out):
+            raise ValueError("out cannot be written to.")
+        if any(stride == 0 and size > 1 for stride, size in zip(arrays.strides(out), out.shape)):
+            raise ValueError("Elements of out lie in the same place, or not at multiples of their size.")
+        begin, end = self._extent(out)
+        for name, array in (("q", q), ("k", self.k), ("v", self.v)):
+            other_begin, other_end = self._extent(array)
+            if begin < other_end and other_begin < end:
+                raise ValueError(f"out lies in the memory of {name}; the kernel reads that while it writes.")
+
+    def _extent(self, array) -> tuple[int, int]:
+        """Of the addresses from its first byte to behind its last."""
+        size, at = self.arrays.itemsize(array), self.arrays.address(array)
+        if 0 in array.shape:
+            return at, at
+        steps = [stride * (count - 1) for stride, count in zip(self.arrays.strides(array), array.shape)]
+        return at + size * sum(s for s in steps if s < 0), at + size * (1 + sum(s for s in steps if s > 0))
+
+    def text(self) -> str:
+        """As the command line would say it."""
+        return _text(
+            self.batch, self.heads, self.kv_heads, self.n_q, self.n_k, self.d, self.element, self.causal, self.scale,
+            self.left, self.right, self.softcap, self.slopes is not None, self.sinks is not None,
+        )  # fmt: skip
+
+    def plan(self, rung, lse: bool) -> _native.Plan:
+        if rung is not None and not isinstance(rung, str):
+            raise TypeError(f"rung is a {type(rung).__qualname__}; it is a name, as in rung='02_swizzle'.")
+        return _native.plan(self.text(), rung, self.device, bool(lse))
+
+    def run(self, rung, with_lse: bool, out):
+        """The result, LSE if it is wanted, and how another call of this kind is made, if no copy was needed."""
+        arrays, q = self.arrays, self.q
+        result = arrays.empty(tuple(q.shape), q) if out is None else out
+        lse = arrays.empty((self.batch, self.heads, self.n_q), q, "float32") if with_lse else None
+        if self.n_q == 0 or self.batch == 0:
+            return result, lse, None
+        if self.n_k == 0:  # rows without keys
+            arrays.copy(result, arrays.full(tuple(q.shape), 0, q))
+            if with_lse:
+                arrays.copy(lse, arrays.full(tuple(lse.shape), -math.inf, q, "float32"))
+            return result, lse, None
+        plan = self.plan(rung, with_lse)
+        inputs = [self._usable(each, plan) for each in (q, self.k, self.v)]  # on a GPU a copy's memory is of this stream
+        o = result
+        if self._strides(o, plan) is None:
+            by_head = (self.batch, self.heads, self.n_q, self.d)
+            o = arrays.empty(tuple(q.shape), q) if plan.strides else arrays.swap(arrays.empty(by_head, q))
+        tensors = [*inputs, o]
+        as_it_lies = all(a is b for a, b in zip(tensors, (q, self.k, self.v, result)))
+        extents, layouts = [], []
+        for name, tensor in zip("QKVO", tensors):
+            strides = self._strides(tensor, plan)
+            sizes = (tensor.shape[0], tensor.shape[2], tensor.shape[1])
+            extents.append(arrays.itemsize(tensor) * (sum(s * (n - 1) for s, n in zip(strides, sizes)) + self.d))
+            layouts.append(_native.layout(name, strides, extents[-1], written=name == "O"))
+        is_plain = as_it_lies and (with_lse or not plan.needs_lse) and not plan.workspace_bytes
+
+        def add(name: str, array, count: int, written=False) -> None:
+            tensors.append(array)
+            layouts.append(_native.layout(name, (count,) * 3, count * arrays.itemsize(array), written))
+
+        if with_lse or plan.needs_lse:
+            rows = lse if with_lse else arrays.empty((self.batch, self.heads, self.n_q), q, "float32")
+            tensors.append(rows)
+            layouts.append(_native.layout("LSE", (self.heads * self.n_q, self.n_q, 1), 4 * self.batch * self.heads * self.n_q, True))
+        for name, values in (("slopes", self.slopes), ("sinks", self.sinks)):
+            if values is not None:
+                add(name, values, self.heads)
+        if plan.workspace_bytes:
+            add("workspace", arrays.empty((plan.workspace_bytes,), q, "uint8"), plan.workspace_bytes, written=True)
+        of_all = b"".join(layouts)
+        plan.run(of_all, [arrays.address(each) for each in tensors], arrays.stream(self.device))
+        if o is not result:
+            arrays.copy(result, o)
+        ready = _Ready(plan, of_all, self.device, tuple(extents)) if is_plain else None
+        return result, lse, ready
+
+    def _strides(self, array, plan: _native.Plan) -> tuple[int, int, int] | None:
+        """Of sequences, heads and rows, in elements; None where the kernel does not take them."""
+        batch, n, heads, d = array.shape
+        by_batch, by_row, by_head, by_column = self.arrays.strides(array)
+        # Where there is one of something, its stride says nothing.
+        by_row = d if n == 1 else by_row
+        by_head = n * d if heads == 1 else by_head
+        by_batch = heads * n * d if batch == 1 else by_batch
+        strides = (by_batch, by_head, by_row)
+        step = ALIGNED // self.arrays.itemsize(array)
+        if self.arrays.address(array) % ALIGNED or (by_column != 1 and d > 1):
+            return None
+        if plan.strides:
+            return strides if all(s > 0 and s % step == 0 for s in strides) else None
+        return strides if strides == (heads * n * d, n * d, d) else None
+
+    def _usable(self, array, plan: _native.Plan):
+        """The array, or a copy that the kernel takes."""
+        arrays = self.arrays
+        if self._strides(array, plan) is not None:
+            return array
+        return arrays.contiguous(array) if plan.strides else arrays.swap(arrays.contiguous(arrays.swap(array)))
+
+
+@functools.lru_cache(maxsize=4096)
+def _text(batch, heads, kv_heads, n_q, n_k, d, element, causal, scale, left, right, softcap, alibi, sink) -> str:
+    words = [f"b={batch}", f"h={heads}", f"kv={kv_heads}" if kv_heads != heads else ""]
+    words += [f"n={n_q}"] if n_q == n_k else [f"nq={n_q}", f"nk={n_k}"]
+    words += [f"d={d}", element if element != "fp16" else "", "causal" if causal else ""]
+    if left >= 0 or right >= 0:
+        words.append(f"window={left},{0 if causal else right}")
+    words += [f"scale={scale:.9g}" if scale else "", f"softcap={softcap:.9g}" if softcap else ""]
+    words += ["alibi" if alibi else "", "sink" if sink else ""]
+    return " ".join(filter(None, words))
+
+
+def _flag(name: str, value) -> bool:
+    if value is not True and value is not False and type(value).__name__ not in ("bool", "bool_"):
+        raise TypeError(f"{name} is {value!r}; it is True or False.")
+    return bool(value)
+
+
+def _number(name: str, value, of: str, or_zero: bool = False) -> float:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} is {value!r}; it is a number {of}.")
+    value = float(value)
+    # As the kernels see it, a 32-bit float.
+    if not (1.2e-38 < value < 3.4e38 or (or_zero and value == 0)):
+        raise ValueError(f"{name} is {value}; it is a number {of}, and neither infinite nor too small for a 32-bit float.")
+    return value
+
+
+def _window(window) -> tuple[int, int]:
+    if window is None:
+        return -1, -1
+    if not isinstance(window, (tuple, list)) or len(window) != 2:
+        raise TypeError(f"window is {window!r}; it is (left, right), as in (1023, 0), and -1 is all.")
+    for side in window:
+        if isinstance(side, bool) or not isinstance(side, numbers.Integral):
+            raise TypeError(f"window is {window!r}; its sides are whole numbers.")
+        if not -1 <= side <= LARGEST:
+            raise ValueError(f"window is {window!r}; its sides are from -1, which is all, to {LARGEST}.")
+    return int(window[0]), int(window[1])

@@ -1,0 +1,39 @@
+"""The functions of the package flash-attn, by their names, with their arguments' order and defaults."""
+
+from __future__ import annotations
+
+from ._attention import attention
+
+
+def flash_attn_func(
+    q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0, alibi_slopes=None,
+    deterministic=False, return_attn_probs=False,
+):  # fmt: skip
+    """attention() with flash-attn's arguments. With return_attn_probs: the result, LSE, and None, for no kernel keeps the
+    probabilities. All kernels are deterministic."""
+    _refuse_dropout(dropout_p)
+    result = attention(
+        q, k, v, causal=causal, scale=softmax_scale, window=window_size, softcap=softcap, alibi_slopes=alibi_slopes,
+        return_lse=return_attn_probs,
+    )  # fmt: skip
+    return (*result, None) if return_attn_probs else result
+
+
+def flash_attn_varlen_func(
+    q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout_p=0.0, softmax_scale=None, causal=False,
+    window_size=(-1, -1), softcap=0.0, alibi_slopes=None, deterministic=False, return_attn_probs=False,
+    block_table=None,
+):  # fmt: skip
+    """Not yet: no rung takes sequences of many lengths in one tensor."""
+    _refuse_dropout(dropout_p)
+    if block_table is not None:
+        raise NotImplementedError("block_table: no rung takes keys in pages.\n  In one piece: flash_ladder.attention")
+    raise NotImplementedError(
+        "No rung takes sequences of many lengths in one tensor (cu_seqlens) yet.\n"
+        "  One at a time: flash_ladder.attention(q[None, start:end], ...)"
+    )
+
+
+def _refuse_dropout(dropout_p) -> None:
+    if dropout_p:
+        raise NotImplementedError(f"dropout_p is {dropout_p}; no rung drops anything.\n  For inference: 0.0")

@@ -1,0 +1,117 @@
+"""The library behind C (native/flash_ladder.h): which kernel takes a problem, and a run of it."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import json
+import os
+import struct
+import threading
+from pathlib import Path
+
+EMULATOR = -1
+NO_PROBLEM, NOT_TAKEN = 1, 2  # of flash_ladder_status
+
+
+class _Kernel(ctypes.Structure):
+    _fields_ = [
+        ("rung", ctypes.c_char_p),
+        ("variant", ctypes.c_char_p),
+        ("workspace_bytes", ctypes.c_uint64),
+        ("strides", ctypes.c_int32),
+        ("needs_lse", ctypes.c_int32),
+    ]
+
+
+def _load() -> ctypes.CDLL:
+    # A checkout's own build, for tests; otherwise the one that was installed.
+    path = os.environ.get("FLASH_LADDER_LIBRARY") or Path(__file__).with_name("libflash_ladder.so")
+    library = ctypes.CDLL(str(path))
+    library.flash_ladder_rungs.restype = ctypes.c_char_p
+    library.flash_ladder_message.restype = ctypes.c_char_p
+    library.flash_ladder_make_plan.argtypes = [
+        ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p,
+    ]  # fmt: skip
+    library.flash_ladder_free_plan.argtypes = [ctypes.c_void_p]
+    library.flash_ladder_free_plan.restype = None
+    library.flash_ladder_run.argtypes = [
+        ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_void_p,
+    ]  # fmt: skip
+    return library
+
+
+_library = _load()
+# A flash_ladder_tensor, and the addresses of the names that may stand in it.
+_TENSOR = struct.Struct("@Pqqqqi4x")
+_names = {name: ctypes.create_string_buffer(name.encode()) for name in
+          ("Q", "K", "V", "O", "LSE", "slopes", "sinks", "workspace")}  # fmt: skip
+_addresses = {name: ctypes.addressof(text) for name, text in _names.items()}
+_POINTERS = [struct.Struct(f"@{count}P") for count in range(len(_names) + 1)]
+
+
+def rungs() -> list[dict]:
+    return json.loads(_library.flash_ladder_rungs())
+
+
+class Plan:
+    """A kernel for a problem on a device."""
+
+    def __init__(self, problem: str, rung: str | None, device: int, lse: bool):
+        self._plan = ctypes.c_void_p()
+        self._free = _library.flash_ladder_free_plan  # at the program's end modules go first
+        kernel = _Kernel()
+        status = _library.flash_ladder_make_plan(
+            problem.encode(), (rung or "").encode(), device, lse, ctypes.byref(self._plan), ctypes.byref(kernel)
+        )
+        if status:
+            words = _library.flash_ladder_message().decode()
+            raise NotImplementedError(words) if status == NOT_TAKEN else ValueError(words)
+        self.device = device
+        self.rung, self.variant = kernel.rung.decode(), kernel.variant.decode()
+        self.workspace_bytes: int = kernel.workspace_bytes
+        self.strides, self.needs_lse = bool(kernel.strides), bool(kernel.needs_lse)
+
+    def __del__(self) -> None:
+        if self._plan:
+            self._free(self._plan)
+
+    def run(self, tensors: bytes, addresses: list[int], stream: int) -> None:
+        """`tensors`: of each address a description, as layout() makes them."""
+        count = len(addresses)
+        data = _POINTERS[count].pack(*addresses)
+        if self.device == EMULATOR:
+            message = _interruptible(lambda: self._run(tensors, data, count, stream))
+        else:
+            message = self._run(tensors, data, count, stream)
+        if message is not None:
+            raise RuntimeError(message)
+
+    def _run(self, tensors: bytes, data: bytes, count: int, stream: int) -> str | None:
+        if _library.flash_ladder_run(self._plan, tensors, data, count, stream):
+            return _library.flash_ladder_message().decode()  # of this thread
+        return None
+
+
+def layout(name: str, strides: tuple[int, int, int], extent: int, written: bool = False) -> bytes:
+    """How a tensor lies: strides of sequences, heads and rows in elements, bytes from its first element to behind its last."""
+    return _TENSOR.pack(_addresses[name], *strides, extent, written)
+
+
+def _interruptible(run):
+    """Runs it in a thread of its own, so that Ctrl-C ends the emulator, which may be at work for minutes."""
+    result = []
+    thread = threading.Thread(target=lambda: result.append(run()))
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(0.2)
+    except BaseException:
+        while thread.is_alive():
+            _library.flash_ladder_stop()
+            thread.join(0.05)
+        raise
+    return result[0]
+
+
+plan = functools.lru_cache(maxsize=4096)(Plan)

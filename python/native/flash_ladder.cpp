@@ -1,0 +1,248 @@
+#include "python/native/flash_ladder.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <deque>
+#include <mutex>
+#include <new>
+#include <optional>
+
+#include "common/emulator/emulator.hpp"
+#include "harness/base/nearest.hpp"
+#include "harness/devices/capacity.hpp"
+#include "harness/problem/element.hpp"
+#include "harness/problem/shapes.hpp"
+#include "harness/problem/spec.hpp"
+#include "python/native/gpu.hpp"
+
+using namespace ladder;
+
+struct flash_ladder_plan {
+  const Rung* rung;
+  const Variant* variant;
+  Spec spec;
+  int device;
+};
+
+namespace {
+
+std::string json_text(std::string_view text) {
+  std::string json = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') json += '\\';
+    json += c;
+  }
+  return json + '"';
+}
+
+std::string json_of(const Variant& variant) {
+  std::vector<std::string> takes{json_text("dense")};
+  for (const std::string_view feature : names_of(variant.accepts.features)) takes.push_back(json_text(feature));
+  const Accepts& accepts = variant.accepts;
+  return fmt::format(
+      R"({{"label": {}, "takes": [{}], "types": [{}, {}, {}], "min_d": {}, "max_d": {}, "writes_lse": {}, "on_gpu": {}}})",
+      json_text(variant.label), fmt::join(takes, ", "), json_text(to_string(accepts.q)),
+      json_text(to_string(accepts.kv)), json_text(to_string(accepts.o)), accepts.min_d, accepts.max_d,
+      variant.writes_lse, static_cast<bool>(variant.on_gpu));
+}
+
+std::string json_of(const Rung& rung) {
+  std::vector<std::string> variants;
+  for (const Variant& variant : rung.variants) variants.push_back(json_of(variant));
+  return fmt::format(R"({{"rung": {}, "previous": {}, "idea": {}, "gpus": {}, "variants": [{}]}})",
+                     json_text(rung.name), json_text(rung.previous), json_text(rung.idea), json_text(gpus_of(rung)),
+                     fmt::join(variants, ", "));
+}
+
+thread_local std::string message;
+int say(int status, std::string what) {
+  message = std::move(what);
+  return status;
+}
+
+// Where a kernel has to run, and what it has to write.
+struct Wanted {
+  std::optional<GpuInfo> gpu;  // none: the emulator
+  bool lse;
+};
+
+// Success, or why the variant does not solve the problem so.
+Status can(const Rung& rung, const Variant& variant, const Spec& spec, const Wanted& wanted) {
+  if (Status status = supports(rung, variant, spec); !status) return status;
+  if (wanted.lse && !variant.writes_lse) {
+    std::vector<std::string_view> able;
+    for (const Rung& other : rungs()) {
+      if (other.variants.front().writes_lse) able.push_back(other.name);
+    }
+    return failure(ExitCode::usage,
+                   fmt::format("{} writes no LSE.\n  Stages that do: {}", rung.name, fmt::join(able, ", ")));
+  }
+  if (!wanted.gpu) return {};
+  Status status = runs_on(rung, variant, spec, *wanted.gpu);
+  if (!status) {  // the way out that it knows is the command line's
+    std::string& message = status.error().message;
+    message = message.substr(0, message.find("\n  Here:")) + "\n  Here:  tensors on the CPU run it, emulated";
+  }
+  return status;
+}
+
+// Of a rung the first variant that can; null if none does.
+const Variant* variant_for(const Rung& rung, const Spec& spec, const Wanted& wanted) {
+  const auto found = std::ranges::find_if(rung.variants, [&](const Variant& variant) {
+    return takes(variant, spec) && can(rung, variant, spec, wanted);  // most are refused without a sentence
+  });
+  return found == rung.variants.end() ? nullptr : &*found;
+}
+std::string why_not(const Rung& rung, const Spec& spec, const Wanted& wanted) {
+  return can(rung, rung.variants.front(), spec, wanted).error().message;
+}
+
+struct Kernel {
+  const Rung* rung;
+  const Variant* variant;
+};
+
+// Of the rung of that name; or, of all that can, of those with the newest instructions the last.
+Result<Kernel> kernel_for(const Spec& spec, std::string_view name, const Wanted& wanted) {
+  const std::vector<Rung>& all = rungs();
+  if (!name.empty()) {
+    const auto rung = std::ranges::find_if(
+        all, [&](const Rung& each) { return each.name == name || each.number() == name || each.word() == name; });
+    if (rung == all.end()) {
+      std::vector<std::string> names;
+      for (const Rung& each : all) names.emplace_back(each.name);
+      const std::string best = nearest(name, names);
+      return failure(ExitCode::check_failed, fmt::format("There is no rung '{}'.{}", name,
+                                                         best.empty() ? "" : fmt::format(" Did you mean {}?", best)));
+    }
+    const Variant* const variant = variant_for(*rung, spec, wanted);
+    if (variant == nullptr) return failure(ExitCode::usage, why_not(*rung, spec, wanted));
+    return Kernel{&*rung, variant};
+  }
+  Kernel best{nullptr, nullptr};
+  for (const Rung& rung : all) {
+    if (best.rung != nullptr && rung.min_sm < best.rung->min_sm) continue;
+    if (const Variant* const variant = variant_for(rung, spec, wanted)) best = {&rung, variant};
+  }
+  if (best.rung != nullptr) return best;
+  return failure(ExitCode::usage, fmt::format("No rung takes {}{}. The last one says: {}", to_string(spec),
+                                              wanted.lse ? " with LSE" : "", why_not(all.back(), spec, wanted)));
+}
+
+// The addresses that an emulated kernel gets, at which there is nothing: whatever it does past the emulator faults, and two
+// tensors that share memory are two all the same.
+class Addresses {
+ public:
+  explicit Addresses(size_t bytes)
+      : bytes_(std::max<size_t>(bytes, 1)),
+        begin_(mmap(nullptr, bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)) {
+    if (begin_ == MAP_FAILED) throw std::bad_alloc();
+  }
+  ~Addresses() { munmap(begin_, bytes_); }
+  Addresses(const Addresses&) = delete;
+  Addresses& operator=(const Addresses&) = delete;
+  void* begin() const { return begin_; }
+
+ private:
+  size_t bytes_;
+  void* begin_;
+};
+
+std::mutex emulator_mutex;
+std::atomic<bool> stop = false;
+
+Status emulate(const Rung& rung, const Variant& variant, const Arguments& tensors, const flash_ladder_tensor* of) {
+  // Races and conflicts were looked for by `ladder check`; what lies outside of a tensor is refused here, too.
+  emulator::Device device({.check = false, .count = false, .stop = &stop});
+  Arguments arguments = tensors;
+  std::deque<Addresses> addresses;
+  for (int i = 0; i < arguments.count; ++i) {
+    const auto bytes = static_cast<size_t>(of[i].bytes);
+    Arguments::Tensor& tensor = arguments.tensors[i];
+    device.register_buffer(addresses.emplace_back(bytes).begin(), bytes, tensor.name,
+                           of[i].written ? emulator::Access::read_write : emulator::Access::read_only, tensor.data);
+    tensor.data = addresses.back().begin();
+  }
+  arguments.workspace = arguments.at("workspace");
+  variant.on_emulator.with(arguments)(device);
+  if (device.stopped()) return failure(ExitCode::interrupted, "stopped");
+  if (device.reports().empty()) return {};
+  return failure(ExitCode::check_failed,
+                 fmt::format("{} went wrong on the emulator: {}", rung.name, device.reports().front().message));
+}
+
+}  // namespace
+
+const char* flash_ladder_rungs() {
+  static const std::string json = [] {
+    std::vector<std::string> all;
+    for (const Rung& rung : rungs()) all.push_back(json_of(rung));
+    return fmt::format("[{}]", fmt::join(all, ",\n "));
+  }();
+  return json.c_str();
+}
+
+int flash_ladder_make_plan(const char* problem, const char* rung, int device, int with_lse, flash_ladder_plan** plan,
+                           flash_ladder_kernel* kernel) {
+  const Result<Spec> spec = parse_spec(problem);
+  if (!spec) return say(FLASH_LADDER_NO_PROBLEM, spec.error().message);
+  Wanted wanted{.gpu = {}, .lse = with_lse != 0};
+  if (device != FLASH_LADDER_EMULATOR) {
+    auto gpu = gpu_numbered(device);
+    if (!gpu) return say(FLASH_LADDER_NOT_TAKEN, gpu.error().message);
+    wanted.gpu = *gpu;
+  }
+  const auto found = kernel_for(*spec, rung == nullptr ? "" : rung, wanted);
+  if (!found) {
+    const bool unknown = found.error().code == ExitCode::check_failed;
+    return say(unknown ? FLASH_LADDER_NO_PROBLEM : FLASH_LADDER_NOT_TAKEN, found.error().message);
+  }
+  *plan = new flash_ladder_plan{found->rung, found->variant, *spec, device};
+  *kernel = {.rung = found->rung->name.data(),
+             .variant = found->variant->label.c_str(),
+             .workspace_bytes = found->variant->workspace_at(*spec),
+             .strides = found->variant->takes(STRIDES),
+             // Those with ForwardParams write it where there is a place for it.
+             .needs_lse = found->variant->writes_lse && !found->variant->takes(STRIDES)};
+  return FLASH_LADDER_DONE;
+}
+
+void flash_ladder_free_plan(flash_ladder_plan* plan) {
+  delete plan;
+}
+
+int flash_ladder_run(const flash_ladder_plan* plan, const flash_ladder_tensor* tensors, void* const* data, int count,
+                     void* stream) {
+  if (count > Arguments::MOST) return say(FLASH_LADDER_FAILED, "too many tensors");
+  Arguments arguments{.spec = plan->spec};
+  for (int i = 0; i < count; ++i) {
+    const auto& [name, strides, bytes, written] = tensors[i];
+    arguments.add({name, data[i], {strides[0], strides[1], strides[2]}});
+  }
+  Status status;
+  try {
+    if (plan->device == FLASH_LADDER_EMULATOR) {
+      const std::lock_guard alone(emulator_mutex);
+      stop = false;
+      status = emulate(*plan->rung, *plan->variant, arguments, tensors);
+    } else {
+      arguments.workspace = arguments.at("workspace");
+      status = start_on_gpu(*plan->variant, arguments, plan->device, stream);
+    }
+  } catch (const std::exception& error) {
+    status = failure(ExitCode::check_failed, error.what());
+  }
+  return status ? FLASH_LADDER_DONE : say(FLASH_LADDER_FAILED, status.error().message);
+}
+
+const char* flash_ladder_message() {
+  return message.c_str();
+}
+
+void flash_ladder_stop() {
+  stop = true;
+}

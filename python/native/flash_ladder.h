@@ -1,0 +1,62 @@
+/* The ladder's kernels behind C: which rungs there are, which of them takes a problem, and a run of one on given memory. A
+ * problem is a line of text, as on the command line (harness/problem/spec.hpp). Nothing is thrown: a status comes back, and a
+ * message waits. Any thread may call; of runs on the emulator one waits for another. */
+#pragma once
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#define FLASH_LADDER_API __attribute__((visibility("default")))
+
+/* Where kernels run: a GPU by its number, or the emulator. */
+enum { FLASH_LADDER_EMULATOR = -1 };
+
+enum flash_ladder_status {
+  FLASH_LADDER_DONE = 0,
+  FLASH_LADDER_NO_PROBLEM = 1, /* the text is none, or there is no rung of that name */
+  FLASH_LADDER_NOT_TAKEN = 2,  /* by that rung, or by any; or not here */
+  FLASH_LADDER_FAILED = 3      /* the kernel, or the launch */
+};
+
+/* A kernel for a problem. The caller owns it. */
+typedef struct flash_ladder_plan flash_ladder_plan;
+
+/* What is alike in calls that differ in their numbers alone. */
+typedef struct {
+  const char* name;   /* "Q" "K" "V" "O" "LSE" "slopes" "sinks" "workspace": whose the rung's parameters ask for */
+  int64_t strides[3]; /* of sequences, heads and rows, in elements */
+  int64_t bytes;      /* from the first element to behind the last one, gaps included */
+  int32_t written;    /* an output */
+} flash_ladder_tensor;
+
+typedef struct {
+  const char *rung, *variant; /* "02_swizzle", "64x128, 4 warps" */
+  uint64_t workspace_bytes;   /* that a run needs beside the tensors */
+  int32_t strides;            /* whether it takes tensors that are not [batch, heads, n, d] in one piece */
+  int32_t needs_lse;          /* whether it writes LSE, wanted or not */
+} flash_ladder_kernel;
+
+/* A JSON array of all rungs, in the ladder's order: what each one is and takes. */
+FLASH_LADDER_API const char* flash_ladder_rungs(void);
+
+/* The kernel that solves the problem, and writes LSE if that is wanted: of the rung of that name; or, without a name, of all
+ * that can, of those with the newest instructions the last. */
+FLASH_LADDER_API int flash_ladder_make_plan(const char* problem, const char* rung, int device, int with_lse,
+                                            flash_ladder_plan** plan, flash_ladder_kernel* kernel);
+FLASH_LADDER_API void flash_ladder_free_plan(flash_ladder_plan* plan);
+
+/* One launch. On a GPU in a stream (a cudaStream_t), and nobody waits for it; on the emulator it is done at the end. `data`: where
+ * the tensors begin in the memory of the device, on multiples of 16 bytes. */
+FLASH_LADDER_API int flash_ladder_run(const flash_ladder_plan* plan, const flash_ladder_tensor* tensors,
+                                      void* const* data, int count, void* stream);
+
+/* Why the last call of this thread that did not end with FLASH_LADDER_DONE did not: the cause, the fact, the way out. */
+FLASH_LADDER_API const char* flash_ladder_message(void);
+
+/* Ends the emulator's run soon, which then has failed. For a signal handler or another thread. */
+FLASH_LADDER_API void flash_ladder_stop(void);
+
+#ifdef __cplusplus
+}
+#endif

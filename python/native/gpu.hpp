@@ -1,0 +1,15 @@
+// What the library asks of a GPU; gpu_none.cpp says no.
+#pragma once
+#include <string>
+
+#include "harness/devices/gpu.hpp"
+
+namespace ladder {
+
+// What of it decides whether a kernel runs there. The caller's current device stays what it was.
+Result<GpuInfo> gpu_numbered(int device);
+
+// Starts a kernel in a stream of that GPU.
+Status start_on_gpu(const Variant& variant, const Arguments& arguments, int device, void* stream);
+
+}  // namespace ladder

@@ -1,0 +1,15 @@
+#include "python/native/gpu.hpp"
+
+namespace ladder {
+
+Result<GpuInfo> gpu_numbered(int) {
+  return failure(ExitCode::cannot_run_here, "This build of flash_ladder has no kernels for a GPU: " LADDER_NO_GPU_HALF
+                                            ".\n  With nvcc:  pip install --force-reinstall ./python\n  Here:  tensors "
+                                            "on the CPU run the same kernels, emulated");
+}
+
+Status start_on_gpu(const Variant&, const Arguments&, int device, void*) {
+  return tl::make_unexpected(gpu_numbered(device).error());
+}
+
+}  // namespace ladder

@@ -1,0 +1,267 @@
+"""attention() with NumPy, on the emulator.   python3 -m unittest discover -s python/tests -p attention_tests.py"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+import unittest
+
+
+import reference  # before NumPy
+
+import flash_ladder
+import numpy as np
+
+WHOLE = os.environ.get("LADDER_WHOLE") == "1"
+
+
+def inputs(seed=0, b=1, n=128, h=2, d=128, n_k=None, kv=None, dtype="float16"):
+    rng = np.random.default_rng(seed)
+    shapes = ((b, n, h, d), (b, n_k or n, kv or h, d), (b, n_k or n, kv or h, d))
+    return tuple(rng.standard_normal(shape).astype(dtype) for shape in shapes)
+
+
+class Attention(unittest.TestCase):
+    def check(self, q, k, v, **options):
+        out = flash_ladder.attention(q, k, v, **options)
+        options.pop("rung", None)
+        expected, _ = reference.attention(q, k, v, **options)
+        self.assertEqual((out.shape, out.dtype), (q.shape, q.dtype))
+        self.assertLessEqual(np.abs(out - expected).max(), reference.tolerance(v))
+        return out
+
+    def test_it_is_attention(self):
+        self.check(*inputs(b=2, h=3))
+        self.check(*inputs(n=256), causal=True)
+        self.check(*inputs(), scale=0.3)
+        self.check(*inputs(n=1))
+        self.check(*inputs(n=37, d=40), causal=True)  # whatever some rung takes
+
+    def test_a_rung_by_its_name_is_the_one_that_runs(self):
+        q, k, v = inputs(n=256, h=1)
+        able = flash_ladder.why(q, k, v)
+        bits = {name: self.check(q, k, v, rung=name).tobytes() for name in random.sample(able.also, 3) + [able.rung]}
+        self.assertEqual(bits[able.rung], flash_ladder.attention(q, k, v).tobytes())
+        self.assertGreater(len(set(bits.values())), 1)  # their roundings differ
+
+    def test_lse_comes_with_the_result(self):
+        q, k, v = inputs(b=2)
+        out, lse = flash_ladder.attention(q, k, v, return_lse=True)
+        expected, expected_lse = reference.attention(q, k, v)
+        self.assertEqual((lse.shape, lse.dtype), ((2, 2, 128), np.float32))
+        self.assertLess(np.abs(lse - expected_lse).max(), 1e-5)
+        self.assertLessEqual(np.abs(out - expected).max(), reference.tolerance(v))
+
+    def test_strides_make_no_difference(self):
+        q, k, v = inputs(b=2, h=2)
+        expected = flash_ladder.attention(q, k, v).tobytes()
+        padded = np.zeros((2, 128, 2, 136), np.float16)
+        padded[..., :128] = k
+        apart = np.zeros(q.size + 1, np.float16)[1:].reshape(q.shape)  # 2 bytes off
+        apart[...] = q
+        by_head = np.ascontiguousarray(v.swapaxes(1, 2)).swapaxes(1, 2)
+        fields = np.zeros(q.shape, [("x", "f2"), ("y", "u1")])  # a stride that is no multiple of an element
+        fields["x"] = q
+        backward = np.ascontiguousarray(v[:, :, :, ::-1])[:, :, :, ::-1]
+        together = np.stack([q, k, v], 2)
+        for changed in ((q, padded[..., :128], v), (apart, k, v), (q, k, by_head), (fields["x"], k, v), (q, k, backward),
+                        (together[:, :, 0], together[:, :, 1], together[:, :, 2])):  # fmt: skip
+            self.assertEqual(flash_ladder.attention(*changed).tobytes(), expected)
+        one_row = np.broadcast_to(k[:, :1], k.shape)  # and a stride of 0
+        self.assertEqual(flash_ladder.attention(q, one_row, v).tobytes(), flash_ladder.attention(q, one_row.copy(), v).tobytes())
+
+    def test_inputs_stay_as_they_are(self):
+        arrays = inputs()
+        for array in arrays:
+            array.flags.writeable = False
+        before = [array.tobytes() for array in arrays]
+        flash_ladder.attention(*arrays)
+        self.assertEqual([array.tobytes() for array in arrays], before)
+
+    def test_the_result_goes_where_it_is_wanted(self):
+        q, k, v = inputs(b=2)
+        expected = flash_ladder.attention(q, k, v)
+        memory = np.full((2, 130, 2, 130), 7, np.float16)
+        for out in (np.empty_like(q), np.empty_like(q.swapaxes(1, 2)).swapaxes(1, 2), memory[:, 1:-1, :, 1:-1]):
+            self.assertIs(flash_ladder.attention(q, k, v, out=out), out)
+            self.assertEqual(out.tobytes(), expected.tobytes())
+        memory[:, 1:-1, :, 1:-1] = 7
+        self.assertTrue((memory == 7).all())
+
+    def test_nothing_to_see_is_zero_and_nothing_to_do_is_nothing(self):
+        q, _, _ = inputs(n=3)
+        none = np.zeros((1, 0, 2, 128), np.float16)
+        out, lse = flash_ladder.attention(q, none, none, return_lse=True)
+        self.assertTrue((out == 0).all() and (lse == -np.inf).all())
+        self.assertEqual(flash_ladder.attention(none, q, q).shape, none.shape)
+
+    def test_two_threads_at_once(self):
+        problems = [inputs(seed) for seed in range(4)]
+        expected = [flash_ladder.attention(*each).tobytes() for each in problems]
+        found = [b""] * 4
+
+        def work(i):
+            found[i] = flash_ladder.attention(*problems[i]).tobytes()
+
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(found, expected)
+
+    def test_ctrl_c_ends_the_emulator(self):
+        q, k, v = inputs(n=16384, h=16)  # minutes
+        timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        began = time.monotonic()
+        with self.assertRaises(KeyboardInterrupt):
+            flash_ladder.attention(q, k, v)
+        self.assertLess(time.monotonic() - began, 20)
+        self.check(*inputs())
+
+    def test_other_packages_are_not_imported_along(self):
+        code = "import flash_ladder, sys; sys.exit(any(name in sys.modules for name in ('torch', 'jax', 'cupy')))"
+        self.assertEqual(subprocess.run([sys.executable, "-c", code]).returncode, 0)
+
+
+class Why(unittest.TestCase):
+    def test_it_names_the_kernel_and_what_others_lack(self):
+        q, k, v = inputs(n=100)
+        why = flash_ladder.why(q, k, v, causal=True)
+        everyone = {rung["rung"] for rung in flash_ladder.rungs()}
+        self.assertEqual({why.rung, *why.also, *why.refused}, everyone)
+        self.assertEqual(why, flash_ladder.why("b=1 h=2 n=100 d=128 causal"))
+        for name in random.sample(sorted(why.refused), 5):
+            with self.assertRaises(NotImplementedError) as refusal:
+                flash_ladder.attention(q, k, v, causal=True, rung=name)
+            self.assertTrue(str(refusal.exception).startswith(why.refused[name]))
+
+    def test_no_rung_takes_it(self):
+        why = flash_ladder.why("n=100 d=100 e5m2 alibi")
+        self.assertIsNone(why.rung)
+        self.assertEqual(len(why.refused), len(flash_ladder.rungs()))
+
+
+class FlashAttn(unittest.TestCase):
+    def test_arguments_are_flash_attns(self):
+        self.assertEqual(
+            str(inspect.signature(flash_ladder.flash_attn_func)),
+            "(q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0, "
+            "alibi_slopes=None, deterministic=False, return_attn_probs=False)",
+        )
+        self.assertEqual(
+            str(inspect.signature(flash_ladder.flash_attn_varlen_func)),
+            "(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout_p=0.0, softmax_scale=None, causal=False, "
+            "window_size=(-1, -1), softcap=0.0, alibi_slopes=None, deterministic=False, return_attn_probs=False, block_table=None)",
+        )
+
+    def test_results_are_attentions(self):
+        q, k, v = inputs()
+        self.assertEqual(flash_ladder.flash_attn_func(q, k, v, 0.0, 0.3, True).tobytes(),
+                         flash_ladder.attention(q, k, v, causal=True, scale=0.3).tobytes())  # fmt: skip
+        _, lse, probabilities = flash_ladder.flash_attn_func(q, k, v, return_attn_probs=True)
+        self.assertEqual(lse.tobytes(), flash_ladder.attention(q, k, v, return_lse=True)[1].tobytes())
+        self.assertIsNone(probabilities)
+
+    def test_what_no_rung_does_is_said(self):
+        q, k, v = inputs()
+        with self.assertRaises(NotImplementedError):
+            flash_ladder.flash_attn_func(q, k, v, dropout_p=0.1)
+        lengths = np.array([0, 128], np.int32)
+        with self.assertRaises(NotImplementedError):
+            flash_ladder.flash_attn_varlen_func(q[0], k[0], v[0], lengths, lengths, 128, 128)
+
+
+class Calls(unittest.TestCase):
+    """Any call ends in the right answer, or in one of three exceptions."""
+
+    def test_calls_at_random(self):
+        rng = random.Random(None)
+        seed = rng.randrange(2**32)
+        taken = 0
+        for number in range(10_000 if WHOLE else 300):
+            rng.seed(seed + number)
+            with self.subTest(seed=seed + number):
+                taken += self.call(rng)
+        self.assertGreater(taken, 30 if not WHOLE else 1000)
+
+    def attend(self, q, k, v, **options):
+        return flash_ladder.attention(q, k, v, **options)
+
+    def call(self, rng: random.Random) -> bool:
+        """Whether a kernel ran."""
+        n = rng.choice([128, 128, 64, rng.randrange(1, 40)])
+        d = rng.choice([128] * 6 + [rng.randrange(1, 130)])
+        h = rng.choice([1, 1, 2])
+        arrays = dict(zip("qkv", inputs(rng.randrange(2**32), rng.choice([1, 1, 2]), n, h, d)))
+        options = {}
+        for name, values in (("causal", [True]), ("scale", [0.05, 1.0]), ("return_lse", [True])):
+            if rng.random() < 0.3:
+                options[name] = rng.choice(values)
+        for name, values in (("window", [(-1, -1), (17, 0), (0, 4)]), ("softcap", [0.0, 5.0]), ("rung", ["00", "02_swizzle"]),
+                             ("sink", [np.ones(h, np.float32)]), ("alibi_slopes", [np.ones(h, np.float32)])):  # fmt: skip
+            if rng.random() < 0.05:
+                options[name] = rng.choice(values)
+        for name in "qkv":
+            if rng.random() < 0.1:
+                arrays[name] = arrays[name].swapaxes(1, 2).copy().swapaxes(1, 2)
+        wrong = rng.random() < 0.5
+        if wrong:
+            self.spoil(rng, arrays, options)
+        try:
+            found = self.attend(*arrays.values(), **options)
+        except (ValueError, TypeError, NotImplementedError) as error:
+            self.assertGreater(len(str(error)), 10)
+            return False
+        self.assertFalse(wrong, f"{options}, {[(a.shape, a.dtype) for a in arrays.values()]}")
+        for name in ("rung", "out"):
+            options.pop(name, None)
+        lse = found[1] if options.pop("return_lse", False) else None
+        out = found if lse is None else found[0]
+        expected, expected_lse = reference.attention(*arrays.values(), **options)
+        self.assertLessEqual(np.abs(out - expected).max(), reference.tolerance(arrays["v"]))
+        if lse is not None:
+            self.assertLess(np.abs(lse - expected_lse).max(), 1e-4)
+        return True
+
+    def spoil(self, rng: random.Random, arrays: dict, options: dict) -> None:
+        name = rng.choice("qkv")
+        array = arrays[name]
+        junk = [None, 7, -3, float("nan"), "x", [], object(), np.float64(2), 2**40, (1, 2, 3), {"a": 1}, array[..., 0]]
+        kind = rng.randrange(5)
+        if kind == 0:  # an array of another form
+            arrays[name] = rng.choice([
+                array[0], array[None], array[..., :-1] if array.shape[3] > 1 else array[:, :, :, None], array.astype(np.float32),
+                array.astype(np.int32), array.astype(complex), array.astype(object), array.tolist(), None, "q", 3.0,
+                np.concatenate([array] * 2, 0), np.zeros((*array.shape[:2], 0, array.shape[3]), np.float16),
+                np.zeros((*array.shape[:2], 7, array.shape[3]), np.float16),
+            ])  # fmt: skip
+            if name != "q" and isinstance(arrays[name], np.ndarray) and arrays[name].dtype == arrays["q"].dtype:
+                arrays["q"] = arrays["q"][..., :0]  # some of these would fit together
+        elif kind == 1:  # an option of the wrong kind
+            of = {"causal": junk, "scale": [each for each in junk if each is not None and not (isinstance(each, (int, float)) and each > 0)],
+                  "window": [7, (1,), (1, 2, 3), (0.5, 1), "ab", (-2, 0), (2**31, 0), (True, 1)],
+                  "softcap": [None, -1.0, float("inf"), float("nan"), "x", True], "rung": [7, "no_such", b"02", "02_swizle"],
+                  "alibi_slopes": [1.0, array, "x", np.ones(1000, np.float32)], "sink": [1.0, array, np.ones((1, 1))],
+                  "out": [array[0], array.astype(np.float32), 7, arrays["q"], arrays["k"], np.broadcast_to(np.float16(0), arrays["q"].shape)]}  # fmt: skip
+            option = rng.choice(sorted(of))
+            options[option] = rng.choice(of[option])
+        elif kind == 2:  # a feature that needs more heads than there are
+            arrays["q"] = np.zeros((array.shape[0], array.shape[1], arrays["k"].shape[2] * 2 + 1, array.shape[3]), np.float16)
+            if arrays["k"].shape[2] == 1:
+                arrays["k"] = arrays["k"][..., :0]
+        elif kind == 3:  # types that no rung mixes
+            arrays[name] = array.astype(np.float32)
+        else:
+            options["no_such_option"] = 1
+
+
+if __name__ == "__main__":
+    unittest.main()

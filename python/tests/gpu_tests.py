@@ -1,0 +1,171 @@
+"""attention() on a GPU: streams, graphs, no waiting, no memory but the result's.
+    python3 -m unittest discover -s python/tests -p gpu_tests.py"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import unittest
+
+if importlib.util.find_spec("torch") is None:
+    print("Skipped: this Python has no torch")
+    sys.exit(77)
+
+import torch
+
+if not torch.cuda.is_available():
+    print("Skipped: PyTorch sees no GPU")
+    sys.exit(77)
+
+import attention_tests
+import flash_ladder
+import numpy as np
+
+DEVICE = torch.device("cuda:0")
+
+
+def tensors(b=2, n=1024, h=4, d=128, dtype=torch.float16, device=DEVICE, n_k=None):
+    generator = torch.Generator().manual_seed(0)
+    return tuple(torch.randn(b, rows, h, d, generator=generator).to(device, dtype) for rows in (n, n_k or n, n_k or n))
+
+
+def expected(q, k, v, causal=False):
+    by_head = [each.double().transpose(1, 2) for each in (q, k, v)]
+    return torch.nn.functional.scaled_dot_product_attention(*by_head, is_causal=causal).transpose(1, 2)
+
+
+def taken(text: str) -> list[str]:
+    """The rungs that take a problem here."""
+    why = flash_ladder.why(text, device=0)
+    return ([why.rung] if why.rung else []) + why.also
+
+
+class Gpu(unittest.TestCase):
+    def close(self, out, wanted):
+        step = {torch.float16: 2**-10, torch.bfloat16: 2**-7}[out.dtype]
+        self.assertLess((out - wanted).abs().max().item(), step * 4)
+
+    def test_every_rung_that_takes_it_is_right(self):
+        for causal in (False, True):
+            q, k, v = tensors()
+            wanted = expected(q, k, v, causal)
+            rungs = taken("b=2 h=4 n=1024 d=128" + " causal" * causal)
+            self.assertTrue(rungs)
+            for rung in rungs:
+                with self.subTest(rung=rung, causal=causal):
+                    self.close(flash_ladder.attention(q, k, v, causal=causal, rung=rung), wanted)
+
+    def test_bf16_of_other_lengths_in_any_strides(self):
+        if not taken("b=2 h=4 nq=300 nk=1000 d=128 bf16 causal"):
+            self.skipTest("no rung takes it")
+        q, k, v = tensors(n=300, n_k=1000, dtype=torch.bfloat16)
+        scores = torch.ones(300, 1000, dtype=torch.bool, device=DEVICE).tril(700)
+        by_head = [each.double().transpose(1, 2) for each in (q, k, v)]
+        wanted = torch.nn.functional.scaled_dot_product_attention(*by_head, attn_mask=scores).transpose(1, 2)
+        for changed in ((q, k, v), (q, k.transpose(1, 2).contiguous().transpose(1, 2), torch.stack([v, v], 3)[:, :, :, 0])):
+            self.close(flash_ladder.attention(*changed, causal=True), wanted)
+
+    def test_lse(self):
+        q, k, v = tensors(b=1, n=256, h=2)
+        _, lse = flash_ladder.attention(q, k, v, return_lse=True)
+        scores = torch.einsum("bihd,bjhd->bhij", q.double(), k.double()) / 128**0.5
+        self.assertLess((lse - scores.logsumexp(-1)).abs().max().item(), 1e-4)
+
+    def test_it_runs_in_the_current_stream(self):
+        q, k, v = tensors()
+        wanted = flash_ladder.attention(q, k, v)
+        late = torch.zeros_like(q)
+        stream = torch.cuda.Stream()
+        torch.cuda.synchronize()
+        with torch.cuda.stream(stream):
+            torch.cuda._sleep(200_000_000)  # a tenth of a second: whoever does not wait for the copy reads zeros
+            late.copy_(q)
+            out = flash_ladder.attention(late, k, v)
+        stream.synchronize()
+        self.assertTrue(torch.equal(out, wanted))
+
+    def test_a_graph_is_replayed_with_other_numbers(self):
+        q, k, v = tensors()
+        flash_ladder.attention(q, k, v)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            out = flash_ladder.attention(q, k, v, causal=True)
+        for _ in range(3):
+            q.normal_()
+            v.normal_()
+            graph.replay()
+            self.assertTrue(torch.equal(out, flash_ladder.attention(q, k, v, causal=True)))
+
+    def test_nobody_waits_and_only_the_result_takes_memory(self):
+        shape = "b=2 h=4 n=1024 d=128"
+        layouts = {"bhnd": lambda t: t.transpose(1, 2).contiguous().transpose(1, 2)}
+        for text, dtype, layout in ((shape, torch.float16, layouts["bhnd"]), (shape + " bf16", torch.bfloat16, lambda t: t)):
+            if not taken(text):
+                continue
+            q, k, v = (layout(each) for each in tensors(dtype=dtype))
+            out = torch.empty_like(q)  # as q lies
+            flash_ladder.attention(q, k, v, out=out)
+            torch.cuda.synchronize()
+            before = torch.cuda.memory_stats()["allocation.all.allocated"]
+            torch.cuda.set_sync_debug_mode("error")
+            try:
+                flash_ladder.attention(q, k, v, out=out)
+                self.assertEqual(torch.cuda.memory_stats()["allocation.all.allocated"] - before, 0, text)
+            finally:
+                torch.cuda.set_sync_debug_mode("default")
+
+    def test_a_compiled_graph_has_no_break(self):
+        def block(q, k, v):
+            return flash_ladder.attention(2 * q, k, v, causal=True).sum(-1)
+
+        q, k, v = tensors()
+        self.assertLess((torch.compile(block, fullgraph=True)(q, k, v) - block(q, k, v)).abs().max().item(), 0.1)
+        torch.library.opcheck(torch.ops.flash_ladder.attention, (q, k, v), {"causal": True})
+
+    def test_another_gpu_than_the_current_one(self):
+        if torch.cuda.device_count() < 2:
+            self.skipTest("there is one GPU")
+        q, k, v = tensors(device="cuda:1")
+        self.close(flash_ladder.attention(q, k, v), expected(q, k, v))
+        self.assertEqual(torch.cuda.current_device(), 0)
+        with self.assertRaises(ValueError):
+            flash_ladder.attention(q, k.to(DEVICE), v)
+
+    def test_a_gpu_that_is_not_there_takes_nothing(self):
+        self.assertIsNone(flash_ladder.why("b=1 h=1 n=128 d=128", device=77).rung)
+
+    def test_cupy(self):
+        if importlib.util.find_spec("cupy") is None:
+            self.skipTest("this Python has no CuPy")
+        import cupy
+
+        q, k, v = tensors()
+        found = flash_ladder.attention(*(cupy.from_dlpack(each) for each in (q, k, v)))
+        self.assertTrue(torch.equal(torch.from_dlpack(found), flash_ladder.attention(q, k, v)))
+
+
+class Calls(attention_tests.Calls):
+    """The same calls, of which half are wrong, with tensors on the GPU."""
+
+    def attend(self, q, k, v, **options):
+        moved = {}  # what is one array stays one
+
+        def to_gpu(value):
+            if not isinstance(value, np.ndarray) or value.dtype == object:
+                return value
+            if id(value) not in moved:
+                if value.size and 0 in value.strides:
+                    tensor = torch.from_numpy(value.copy()).to(DEVICE)[:1, :1, :1, :1].expand(value.shape)
+                elif value.ndim == 4:  # as most rungs want it
+                    tensor = torch.from_numpy(value.swapaxes(1, 2).copy()).to(DEVICE).transpose(1, 2)
+                else:
+                    tensor = torch.from_numpy(value.copy()).to(DEVICE)
+                moved[id(value)] = tensor
+            return moved[id(value)]
+
+        found = flash_ladder.attention(*map(to_gpu, (q, k, v)), **{name: to_gpu(value) for name, value in options.items()})
+        return tuple(each.cpu().numpy() for each in found) if isinstance(found, tuple) else found.cpu().numpy()
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,115 @@
+"""Models of transformers, tiny and with random weights: with our kernels as with transformers' own attention.
+    python3 -m unittest discover -s python/tests -p transformers_tests.py"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import unittest
+import warnings
+
+for package in ("torch", "transformers"):
+    if importlib.util.find_spec(package) is None:
+        print(f"Skipped: this Python has no {package}")
+        sys.exit(77)
+
+import torch
+import transformers
+
+import flash_ladder.transformers
+
+flash_ladder.transformers.register()
+warnings.simplefilter("ignore")
+NAME = flash_ladder.transformers.NAME
+TOKENS = 101
+
+
+def tiny(family: str, kv_heads: int, dtype: torch.dtype, **more):
+    config = getattr(transformers, f"{family}Config")(
+        vocab_size=TOKENS, hidden_size=256, intermediate_size=128, num_hidden_layers=2, num_attention_heads=2,
+        num_key_value_heads=kv_heads, head_dim=128, max_position_embeddings=512, **more,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    return getattr(transformers, f"{family}ForCausalLM")(config).to(dtype).eval()
+
+
+class Models(unittest.TestCase):
+    def logits(self, model, name, ids, mask):
+        model.set_attn_implementation(name)
+        with torch.no_grad():
+            return model(ids, attention_mask=mask).logits
+
+    def compare(self, model, mask=None, n=128):
+        ids = torch.randint(TOKENS, (2, n), generator=torch.Generator().manual_seed(1))
+        wanted = self.logits(model, "eager", ids, mask)
+        try:
+            found = self.logits(model, NAME, ids, mask)
+        except NotImplementedError as reason:
+            self.skipTest(str(reason))
+        kept = slice(None) if mask is None else mask.bool()
+        step = {torch.float16: 2**-10, torch.bfloat16: 2**-7}[model.dtype]
+        self.assertLess((found - wanted)[kept].abs().max().item(), 4 * step * wanted.abs().max().item())
+
+    def test_prefill(self):
+        self.compare(tiny("Llama", 2, torch.float16))
+
+    def test_prefill_padded_on_either_side(self):
+        mask = torch.ones(2, 128, dtype=torch.long)
+        mask[0, :28] = 0
+        mask[1, 100:] = 0
+        self.compare(tiny("Llama", 2, torch.float16), mask)
+
+    def test_prefill_grouped(self):
+        self.compare(tiny("Llama", 1, torch.float16))
+
+    def test_prefill_in_bf16(self):
+        self.compare(tiny("Llama", 2, torch.bfloat16), n=77)
+
+    def test_prefill_grouped_in_bf16(self):
+        self.compare(tiny("Llama", 1, torch.bfloat16), n=77)
+
+    def test_a_window(self):
+        self.compare(tiny("Mistral", 1, torch.bfloat16, sliding_window=40), n=77)
+
+    def test_a_softcap(self):
+        self.compare(tiny("Gemma2", 1, torch.bfloat16, sliding_window=40), n=77)
+
+    def generate(self, model, **options):
+        """From one prompt that is padded and one that is not: logits of each step, as eager has them."""
+        ids = torch.randint(TOKENS, (2, 9), generator=torch.Generator().manual_seed(2))
+        mask = torch.ones_like(ids)
+        mask[0, :4] = 0
+        logits = {}
+        for name in ("eager", NAME):
+            model.set_attn_implementation(name)
+            try:
+                made = model.generate(ids, attention_mask=mask, max_new_tokens=4, do_sample=False, pad_token_id=0,
+                                      output_logits=True, return_dict_in_generate=True, **options)  # fmt: skip
+            except NotImplementedError as reason:
+                self.skipTest(str(reason))
+            logits[name] = torch.stack(made.logits)
+        step = {torch.float16: 2**-10, torch.bfloat16: 2**-7}[model.dtype]
+        self.assertLess((logits["eager"] - logits[NAME]).abs().max().item(), 4 * step * logits["eager"].abs().max().item())
+
+    def test_generation_with_a_cache(self):
+        self.generate(tiny("Llama", 2, torch.float16))
+
+    def test_generation_in_bf16(self):
+        self.generate(tiny("Llama", 2, torch.bfloat16))
+
+    def test_generation_grouped(self):
+        self.generate(tiny("Llama", 1, torch.bfloat16))
+
+    def test_generation_with_a_cache_of_fixed_size(self):
+        self.generate(tiny("Llama", 2, torch.bfloat16), cache_implementation="static")
+
+    def test_sequences_in_one_row_are_refused(self):
+        model = tiny("Llama", 2, torch.float16)
+        model.set_attn_implementation(NAME)
+        positions = torch.cat([torch.arange(64), torch.arange(64)])[None]
+        with torch.no_grad(), self.assertRaises(NotImplementedError):
+            model(torch.zeros(1, 128, dtype=torch.long), position_ids=positions)
+
+
+if __name__ == "__main__":
+    unittest.main()
