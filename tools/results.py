@@ -93,7 +93,9 @@ class Selection:
         return ", ".join([f"batch {self.batch}, heads {self.heads}, N = {self.n}, d = {self.d}, {kind}, {spoken(self.regime)}", *rest])
 
     def takes(self, row: Row) -> bool:
-        of_row = (row.batch, row.heads, row.n, row.d, row.causal, row.regime, row.inputs or "normal", row.dtype or "fp16", row.problem)
+        said = f"b={row.batch} h={row.heads} n={row.n} d={row.d} {row.dtype}{' causal' if row.causal else ''}"  # by the columns
+        problem = "" if row.problem == said else row.problem
+        of_row = (row.batch, row.heads, row.n, row.d, row.causal, row.regime, row.inputs or "normal", row.dtype or "fp16", problem)
         return of_row == (self.batch, self.heads, self.n, self.d, self.causal, self.regime, self.inputs, self.dtype, self.problem)
 
 

@@ -7,6 +7,7 @@ With --check nothing is written: exits 1 when a chapter is older than its data.
 from __future__ import annotations
 
 import argparse
+import functools
 import csv
 import math
 import os
@@ -132,9 +133,11 @@ def block(rung: rungs.Rung, rows: list[results.Row], counters: dict) -> str:
     def link(name: str) -> str:
         return f"[{name}]({os.path.relpath(CSV.with_name(name), rung.path)})"
 
+    of = functools.partial(results.Selection, dtype=rung.default.dtype)
+
     def at(name: str) -> list[results.Row | None]:
         return [next((row for row in rows if row.stage == name and selection.takes(row) and row.source == "measured"), None)
-                for selection in (results.Selection(), results.Selection(regime="burst"), results.Selection(causal=True), results.Selection(regime="alone"))]
+                for selection in (of(), of(regime="burst"), of(causal=True), of(regime="alone"))]
 
     def default_kernel(name: str | None) -> dict[str, float] | None:
         # "flash_attention<64, 128, 4>"; of a rung of several functions none is the default.
@@ -160,7 +163,7 @@ def block(rung: rungs.Rung, rows: list[results.Row], counters: dict) -> str:
             "|---|" + "---:|" * len(names)]
     in_full = ["| " + " | ".join([label, *cells]) + " |" for label, cells in lines]
     table = [*head, *(line for line, (label, _) in zip(in_full, lines) if label in shown)]
-    ablations = [row for row in rows if row.stage.startswith(stage + "[") and results.Selection().takes(row)]
+    ablations = [row for row in rows if row.stage.startswith(stage + "[") and of().takes(row)]
     if ablations:
         same = all((row.commit, row.date) == (first.commit, first.date) for row in ablations)
         run = ", in the same run." if same else ". They were timed in another run, where all rates are a little different, so compare the last column."
@@ -174,7 +177,7 @@ def block(rung: rungs.Rung, rows: list[results.Row], counters: dict) -> str:
         table += ["", "<details><summary>All rows</summary>", "", *head, *in_full, "", "</details>"]
     how = f"[How to read this table]({os.path.relpath(DOCS / 'measuring.md', rung.path)}#how-to-read-the-table-of-a-chapter)."
     counted = f" Counters: batch 2, N = 4096 ({link('h200_counters.csv')})." if any(default_kernel(name) for name in names) else ""
-    table += ["", f"{first.gpu}, {first.date}, {results.Selection()} ({link(CSV.name)}). Ratios are medians of paired rounds.{counted} {how}"]
+    table += ["", f"{first.gpu}, {first.date}, {of()} ({link(CSV.name)}). Ratios are medians of paired rounds.{counted} {how}"]
     return "\n".join(table)
 
 

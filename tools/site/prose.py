@@ -88,8 +88,10 @@ def repeat(name: str, **shape) -> results.Row:
 
 
 def _selection_of(row: dict[str, str]) -> results.Selection:
+    problem = row.get("problem") or ""
+    said = f"b={row['batch']} h={row['heads']} n={row['n']} d={row['d']} {row.get('dtype')}{' causal' if row['causal'] == '1' else ''}"
     return results.Selection(int(row["batch"]), int(row["heads"]), int(row["n"]), int(row["d"]), row["causal"] == "1", row["regime"], row["inputs"],
-                             row.get("dtype") or "fp16", row.get("problem") or "")
+                             row.get("dtype") or "fp16", "" if problem == said else problem)
 
 
 @functools.cache
