@@ -61,7 +61,7 @@ struct Spec {
   bool sink = false;          // each head has a score that belongs to no key
   Element q_type = Element::f16, kv_type = Element::f16, o_type = Element::f16;
   Layout layout = Layout::bhnd;
-  int pad = 0;                       // elements between two rows, which are nobody's
+  int pad = 0;                       // elements between two rows, of V twice as many, which are nobody's
   Lengths lens_q = {}, lens_k = {};  // of each sequence, n and n_k at most
 
   int keys() const { return n_k >= 0 ? n_k : n; }

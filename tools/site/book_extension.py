@@ -115,7 +115,7 @@ def climb(here: Path | None = None) -> Sketch:
     for part, start, stop, rate in groups:
         if stop - start < 50:  # the one rung in front of the prelude
             continue
-        title = {"": "01 to 07", "prelude": "prelude", "past_fa2": "past FA2", "hopper": "Hopper"}.get(part, part)
+        title = {"": "01 to 07", "prelude": "prelude", "past_fa2": "past FA2", "hopper": "Hopper", "models": "models"}.get(part, part)
         sketch.brace(start, stop, base + 4, title)
         sketch.text((start + stop) / 2, base + 33, f"{rate:.0f}", "label", "middle")
     for name, rate in lines:

@@ -13,7 +13,8 @@ namespace {
 
 std::vector<TensorSpec> forward_inputs(const Spec& spec) {
   const auto in = [&](const char* name, Element element, int64_t heads, int64_t rows, const Lengths& lengths) {
-    TensorSpec made = tensor(name, element, {spec.batch, heads, rows, spec.d}, spec.layout, spec.pad);
+    const int pad = name == std::string_view("V") ? 2 * spec.pad : spec.pad;  // other strides than K's
+    TensorSpec made = tensor(name, element, {spec.batch, heads, rows, spec.d}, spec.layout, pad);
     made.lengths = lengths;
     return made;
   };
