@@ -262,8 +262,7 @@ void judge_counts(CheckResult& result, const Variant& variant, const Problem& pr
     const auto rescales = static_cast<int64_t>(counters.yes_votes - predicted.yes_votes);  // beyond the fewest
     if (rescales < 0 && !has_nan) {
       fail(result, FailureKind::counts_differ,
-           fmt::format("votes that say yes: predicted {} at least, counted {}", predicted.yes_votes,
-                       counters.yes_votes));
+           fmt::format("votes that say yes: predicted {}, counted {}", predicted.yes_votes, counters.yes_votes));
     } else if (is_calm && rescales > static_cast<int64_t>(warps)) {
       fail(result, FailureKind::counts_differ,
            fmt::format("votes that say yes: {} rescales beyond the fewest, where normal inputs give none of {} warps "

@@ -158,7 +158,20 @@ TEST_CASE("thorough trials are as many again, of shapes that the variant takes, 
   }
   for (const std::set<int>& drawn : {lengths, batches, heads}) CHECK(drawn.size() > 2);
   // The first ones are those of every check, in the order in which threads take turns.
-  CHECK(std::ranges::count(trials, 0u, &Trial::schedule) == std::ssize(emulator_trials(STAGE, TILED, SHAPE, {})));
+  CHECK(std::ranges::count(trials, 0u, &Trial::schedule) ==
+        std::ranges::count(emulator_trials(STAGE, TILED, SHAPE, {}), 0u, &Trial::schedule));
+}
+
+TEST_CASE("thorough trials have all queries of a long head, of a variant whose products tensor cores make") {
+  const auto whole_heads = [](uint64_t mma) {
+    Variant variant = TILED;
+    variant.predict = [=](const Launched&) { return Counts{.mma = mma}; };
+    return std::ranges::count_if(emulator_trials(STAGE, variant, SHAPE, {.thorough = true}), [](const Trial& trial) {
+      return trial.shape.n > 4096 && trial.far_heads == 0 && !trial.ends_only;
+    });
+  };
+  CHECK(whole_heads(1) == 1);
+  CHECK(whole_heads(0) == 0);
 }
 
 TEST_CASE(
