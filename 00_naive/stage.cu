@@ -7,6 +7,8 @@ ladder::Counts predict(const ladder::Shape& shape) {
   const uint64_t rows = shape.batch_heads() * shape.n,
                  scores = shape.causal ? rows * (shape.n + 1) / 2 : rows * shape.n, side = tiles(shape.n);
   return {.shuffles = rows * 2 * 5,
+          .exponentials = scores * 2,  // for the sum, for the weight
+          .gmem_accesses = scores * (4 * shape.d + 3 + 2) + rows * shape.d,
           // Every score reads a row of Q and of K; the softmax reads S three times; every output a row of S and V.
           .gmem_bytes_read = scores * shape.d * 2 * 2 + scores * 3 * 4 + scores * shape.d * (4 + 2),
           .gmem_bytes_written = scores * 2 * 4 + rows * shape.d * 2,

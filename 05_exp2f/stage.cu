@@ -6,14 +6,18 @@ namespace {
 // Warp instructions are counted per 16-row group of queries and tile of BC keys, a pair.
 template <class C>
 ladder::Counts predict(const ladder::Shape& shape) {
-  constexpr uint64_t BR = C::BR, BC = C::BC;
+  constexpr uint64_t BR = C::BR, BC = C::BC, WARPS = C::WARPS;
   const uint64_t blocks = shape.batch_heads() * shape.n / BR, tiles = blocks * (shape.n / BC),
                  pairs = tiles * (BR / 16);
   const uint64_t load_Q = HEAD_DIM / 16, load_K = (BC / 16) * (HEAD_DIM / 16), load_V = (BC / 16) * (HEAD_DIM / 16);
   return {.mma = pairs * 2 * (BC / 8) * (HEAD_DIM / 16),
           .ldmatrix = pairs * (load_Q + load_K + load_V),
-          .shuffles = pairs * 2 * 4,  // two rows, two exchanges for the maximum and two for the sum
+          // QK of a tile runs under its V, PV under the next K: as many products, and 16 copies for each key.
+          .products_under_copies = (2 * tiles - blocks) * BC * 16 * (BR / WARPS / 16) * BC,
+          .shuffles = pairs * 2 * 4,              // two rows, two exchanges for the maximum and two for the sum
+          .exponentials = pairs * 16 * (BC + 4),  // weights; a correction in each of a row's four lanes
           .barriers = tiles * 2,
+          .gmem_accesses = blocks * BR * ROW_BYTES / 4,
           .gmem_bytes_read = (blocks * BR + tiles * 2 * BC) * ROW_BYTES,
           .gmem_bytes_written = blocks * BR * ROW_BYTES};
 }

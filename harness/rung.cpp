@@ -118,6 +118,11 @@ std::string type_in(std::string_view signature) {
   return std::string(type.substr(scope == std::string_view::npos ? 0 : scope + 2));
 }
 
+std::function<Counts(const Launched&)> function_of(const told::Predict& predict) {
+  if (!predict) return {};
+  return predict;
+}
+
 std::string label_of(const told::Variant& variant) {
   return *variant.label ? variant.label : label_of(variant.tile);
 }
@@ -189,8 +194,9 @@ told::Registration::Registration(const told::Rung& rung, Build build) {
                               .smem_bytes_per_key = variant.smem_bytes_per_key,
                               .on_emulator = EmulatedLaunch(variant.launch),
                               .conflict_ways = variant.conflict_ways,
-                              .predict = variant.predict,
-                              .shuffles_per_rescale = variant.shuffles_per_rescale,
+                              .predict = function_of(variant.predict),
+                              .per_rescale = variant.per_rescale,
+                              .most_of_data = function_of(variant.most_of_data),
                               .accepts = variant.accepts,
                               .writes_lse = variant.writes_lse,
                               .workspace_bytes = variant.workspace_bytes,

@@ -61,8 +61,9 @@ struct Variant {
   GpuLaunch on_gpu = {};
   const void* gpu_kernel = nullptr;  // for cudaFuncGetAttributes: registers, local bytes
   double conflict_ways = 0;
-  std::function<Counts(const Shape&)> predict = {};
-  uint64_t shuffles_per_rescale = 0;
+  std::function<Counts(const Launched&)> predict = {};
+  Counts per_rescale = {};
+  std::function<Counts(const Launched&)> most_of_data = {};
 
   Accepts accepts = {};
   bool writes_lse = false;

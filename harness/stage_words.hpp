@@ -73,6 +73,12 @@ struct Spec {
 };
 using Shape = Spec;
 
+// A problem, and how many multiprocessors the GPU has that solves it: a grid may depend on that.
+struct Launched : Spec {
+  Launched(const Spec& spec, uint32_t of_gpu = emulator::MULTIPROCESSORS) : Spec(spec), multiprocessors(of_gpu) {}
+  uint32_t multiprocessors;
+};
+
 // What a problem may ask of a kernel beyond a dense forward pass of whole tiles; problem/accepts.cpp says when.
 enum Feature : uint32_t {
   CAUSAL = 1,
@@ -177,7 +183,21 @@ struct KernelStart {
 namespace told {
 
 using Label = const char*;
-using Predict = Counts (*)(const Shape&);
+
+// What says the counts of a problem, or of a problem on a GPU.
+struct Predict {
+  Predict() = default;
+  Predict(Counts (*of_problem)(const Shape&)) : of_problem_(of_problem) {}
+  Predict(Counts (*of_launch)(const Launched&)) : of_launch_(of_launch) {}
+  explicit operator bool() const { return of_problem_ != nullptr || of_launch_ != nullptr; }
+  Counts operator()(const Launched& launched) const {
+    return of_launch_ != nullptr ? of_launch_(launched) : of_problem_(launched);
+  }
+
+ private:
+  Counts (*of_problem_)(const Shape&) = nullptr;
+  Counts (*of_launch_)(const Launched&) = nullptr;
+};
 
 // One compiled configuration of a rung's kernel. The first of a rung is its default, the others are ablations.
 struct Variant {
@@ -188,9 +208,10 @@ struct Variant {
   uint32_t smem_bytes_per_key = 0;
   KernelStart launch = {};
   const void* kernel = nullptr;
-  double conflict_ways = 0;           // of the worst ldmatrix or wmma.load line (8, 1); 0: the rung has none
-  Predict predict = nullptr;          // expected counts, exact; but where the data decide,
-  uint64_t shuffles_per_rescale = 0;  // the fewest shuffles, and each rescale of a warp makes so many more
+  double conflict_ways = 0;   // of the worst ldmatrix or wmma.load line (8, 1); 0: the rung has none
+  Predict predict = {};       // expected counts, exact; where the data decide the fewest, and to these come
+  Counts per_rescale = {};    // for each rescale of a warp beyond the fewest, a vote that says yes, these,
+  Predict most_of_data = {};  // and these at most, whatever the votes
 
   Accepts accepts = {};                                 // which problems it takes
   bool writes_lse = false;                              // fills AttentionParams::LSE

@@ -105,6 +105,7 @@ void store_bytes(Instruction instruction, const CallSite& call, void* global_add
   store.adds = adds;
   store.site = begin_bulk(instruction, call, shared_address, global_address, bytes, buffer, store.writable);
   store.tick = ++block.bulk_reads;
+  store.products = current.warp->products;
   store.bytes.resize(bytes);
   for (uint32_t at = 0; at < bytes; at += 16) read_for_bulk_store(block, store, shared_address + at, at);
   if (buffer != nullptr) {
@@ -129,6 +130,7 @@ void cp_async_bulk(uint32_t shared_address, const void* global_address, uint32_t
   Mbarrier* const barrier = block.mbarriers.find_for_bulk(site, mbarrier);
   if (barrier == nullptr) return;
   const auto* const from = static_cast<const std::byte*>(global_address);
+  note_request(current.state(), {mbarrier, 1, current.warp->products});
   issue_bulk_copy(block, *barrier, {shared_address, bytes, from, {}, {}, readable, site, current.thread()});
 }
 

@@ -10,15 +10,25 @@ struct Counts {
   uint64_t wgmma = 0;               // of a warpgroup, whatever their N
   uint64_t wgmma_left_running = 0;  // of these: some wait of their warpgroup for earlier ones has left them in flight
   uint64_t ldmatrix = 0;            // a wmma.load of A or B is one
+  // Of a copy that a thread asks for and waits for itself, in or out: products that its warp starts in between. Of all such
+  // copies, a cp.async of 16 bytes being one.
+  uint64_t products_under_copies = 0;
   uint64_t shuffles = 0;
   uint64_t votes = 0;
-  uint64_t yes_votes = 0;    // predicted: the fewest, for the data decide; on calm data each warp may say yes once more
-  uint64_t barriers = 0;     // __syncthreads and completed named barriers, once per block; not mbarriers
-  uint64_t bulk_copies = 0;  // copies and reductions that the copy engine is asked for, either way, in range or not
+  uint64_t yes_votes = 0;  // predicted: the fewest, for the data decide; on calm data each warp may say yes once more
+  uint64_t exponentials = 0;  // ex2, of threads
+  // Threads that have changed accumulators while no product of their warpgroup ran, for the next one to add to: wgmma.
+  // Those that begin with zeros are not among them.
+  uint64_t corrections_at_rest = 0;
+  uint64_t barriers = 0;       // __syncthreads and completed named barriers, once per block; not mbarriers
+  uint64_t bulk_copies = 0;    // copies and reductions that the copy engine is asked for, either way, in range or not
+  uint64_t gmem_accesses = 0;  // loads, stores and reductions of threads; not copies
   uint64_t gmem_bytes_read = 0;
   uint64_t gmem_bytes_written = 0;
   uint64_t gmem_bytes_reduced = 0;  // added to what is there: red, cp.reduce.async.bulk
   uint64_t multicast_bytes = 0;     // that land in shared memory, in each block that gets them
+  uint64_t conflicts =
+      0;  // wavefronts of shared memory beyond those that its accesses would take without bank conflicts
   uint64_t unused_smem_bytes =
       0;                        // of those that a block asks for, of the launch that wastes most: what the block that
                                 // writes most of it has never written; with Options::check
@@ -38,15 +48,20 @@ inline constexpr Count COUNTS[] = {
     {&Counts::wgmma, "wgmma", "wgmma"},
     {&Counts::wgmma_left_running, "wgmma_left_running", "wgmma that a wait leaves running"},
     {&Counts::ldmatrix, "ldmatrix", "ldmatrix"},
+    {&Counts::products_under_copies, "products_under_copies", "products under copies that their thread waits for"},
     {&Counts::shuffles, "shuffles", "shuffles"},
     {&Counts::votes, "votes", "votes"},
     {&Counts::yes_votes, "yes_votes", "votes that say yes"},
+    {&Counts::exponentials, "exponentials", "exponentials"},
+    {&Counts::corrections_at_rest, "corrections_at_rest", "threads that correct accumulators while no product runs"},
     {&Counts::barriers, "barriers", "barriers"},
     {&Counts::bulk_copies, "bulk_copies", "copies by the copy engine"},
+    {&Counts::gmem_accesses, "gmem_accesses", "loads and stores of global memory, of threads"},
     {&Counts::gmem_bytes_read, "gmem_bytes_read", "bytes read from global memory"},
     {&Counts::gmem_bytes_written, "gmem_bytes_written", "bytes written to global memory"},
     {&Counts::gmem_bytes_reduced, "gmem_bytes_reduced", "bytes added to global memory by reductions"},
     {&Counts::multicast_bytes, "multicast_bytes", "bytes by multicast"},
+    {&Counts::conflicts, "conflicts", "wavefronts that bank conflicts add"},
     {&Counts::unused_smem_bytes, "unused_smem_bytes", "bytes of a block's shared memory that are never written"},
     {&Counts::idle_blocks, "idle_blocks", "blocks that have written nothing to global memory"},
     {&Counts::idle_registers, "idle_registers", "registers that are given back (setmaxnreg.dec) and taken by nobody"},

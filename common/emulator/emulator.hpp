@@ -65,7 +65,6 @@ struct SiteCounts {
 // Nor are those of bulk copies, which are free of conflicts. The bytes that these read are those inside the tensor.
 struct Counters : Counts {
   uint64_t wgmma_flops = 0;
-  uint64_t ex2 = 0;         // threads
   uint64_t cp_async = 0;    // threads
   uint64_t bulk_bytes = 0;  // that land in shared memory, zeros from outside a tensor too, or leave it
   uint64_t smem_wavefronts = 0;

@@ -38,8 +38,7 @@ std::string what_is_wrong(const LaunchConfig& config) {
 
 void add(Counters& sum, const Counters& part) {
   for (const Count& count : COUNTS) sum.*count.value += part.*count.value;
-  for (const auto member :
-       {&Counters::wgmma_flops, &Counters::ex2, &Counters::cp_async, &Counters::bulk_bytes, &Counters::blocks})
+  for (const auto member : {&Counters::wgmma_flops, &Counters::cp_async, &Counters::bulk_bytes, &Counters::blocks})
     sum.*member += part.*member;
 }
 
@@ -183,6 +182,7 @@ class Launch {
       entry.ideal += part.ideal;
       sum.smem_wavefronts += part.taken;
       sum.smem_wavefronts_ideal += part.ideal;
+      sum.conflicts += part.taken - part.ideal;
     }
   }
 
@@ -289,7 +289,7 @@ const dim3& grid_shape() {
 }
 
 float ex2_approx(float x) {
-  ++current.block->counting.counters.ex2;
+  ++current.block->counting.counters.exponentials;
   const float result = std::exp2(x);
   return result < 0x1p-126f ? 0.0f : result;  // .ftz
 }

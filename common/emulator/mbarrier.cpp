@@ -41,6 +41,16 @@ SiteId begin(Instruction instruction, const CallSite& call, uint32_t address, in
 
 }  // namespace
 
+void note_request(Lane& lane, const Request& request) {
+  const auto known = std::ranges::find(lane.requests, request.mbarrier, &Request::mbarrier);
+  if (known == lane.requests.end()) {
+    lane.requests.push_back(request);
+  } else {
+    known->copies += request.copies;
+    known->products += request.products;
+  }
+}
+
 void Mbarriers::clear() {
   by_address.clear();
   made = 0;
@@ -306,6 +316,13 @@ void cp_async_mbarrier_arrive_noinc(uint32_t address, CallSite call) {
   // Copies that have landed in a wait are this thread's own writes, and to be let go of as such.
   if (block.launch.options.check && lane.has_waited) block.races.release_thread(current.thread(), barrier->released);
   lane.has_waited = false;
+  Request request{address, 0, 0};
+  for (auto copy = lane.copies.rbegin(); copy != lane.copies.rend() && !copy->is_tracked; ++copy) {
+    copy->is_tracked = true;
+    ++request.copies;
+    request.products += copy->products;
+  }
+  if (request.copies > 0) note_request(lane, request);
   if (lane.copies.empty()) {
     if (block.launch.options.check) {
       block.races.release_copies(current.warp->id, barrier->released);
@@ -329,6 +346,12 @@ void mbarrier_wait_parity(uint32_t address, uint32_t parity, CallSite call) {
     return;
   }
   current.warp->note_wait(current.lane);
+  Lane& lane = current.state();
+  std::erase_if(lane.requests, [&](const Request& request) {
+    if (request.mbarrier != address) return false;
+    block.counting.counters.products_under_copies += request.copies * current.warp->products - request.products;
+    return true;
+  });
   MbarrierWait own{current.thread(), site, {}};
   if (block.launch.options.check) {
     if (const SiteId unseen = std::exchange(barrier->unseen, NO_SITE); unseen != NO_SITE) {
@@ -349,7 +372,6 @@ void mbarrier_wait_parity(uint32_t address, uint32_t parity, CallSite call) {
     return;
   }
   barrier->waiting.push_back(own);
-  Lane& lane = current.state();
   lane.waits_in = Instruction::mbarrier_wait;
   lane.waits_at = call;
   current.warp->ready &= ~(1u << current.lane);

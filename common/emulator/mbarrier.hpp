@@ -25,6 +25,9 @@ struct BulkCopy {  // in flight to shared memory, by the copy engine
 // Puts a box into shared memory (tensor_map.cpp).
 void write_box(Block& block, const BulkCopy& copy);
 
+// For the products that run until the thread waits for what it has asked for.
+void note_request(Lane& lane, const Request& request);
+
 struct MbarrierWait {
   uint32_t thread;
   SiteId site;

@@ -91,6 +91,7 @@ inline const std::byte* begin_global(Instruction instruction, const CallSite& ca
                                      GlobalUse use) {
   Block& block = *current.block;
   step(instruction, call);
+  ++block.counting.counters.gmem_accesses;
   block.counting.counters.*gmem_bytes(use) += bytes;
   const Device::Buffer* buffer = nullptr;
   if (!block.launch.buffers.empty()) {
@@ -304,7 +305,8 @@ void start_cp_async(uint32_t shared_address, const void* global_address, uint32_
   if (block.launch.options.check && block.races.issue(actor(site), shared_address - SMEM_BASE, BYTES, hazard))
     block.report_hazard(actor(site), hazard);
   std::memset(block.smem.at(shared_address), 0xff, BYTES);
-  current.state().copies.push_back({shared_address, site, in_memory(buffer, global_address), bytes, readable});
+  current.state().copies.push_back(
+      {shared_address, site, in_memory(buffer, global_address), bytes, readable, current.warp->products});
   if (block.counting.tracing) {
     TraceEvent& event = block.counting.trace_lane_event(SELF, call);
     event.bytes += BYTES;
@@ -340,6 +342,10 @@ void cp_async_wait_pending(int pending, CallSite site) {
   const auto kept = lane.group_ends.begin() + static_cast<ptrdiff_t>(groups - static_cast<size_t>(pending));
   const size_t landed = *(kept - 1);
   lane.group_ends.erase(lane.group_ends.begin(), kept);
+  for (size_t i = 0; i < landed; ++i) {
+    const Copy& copy = lane.copies[i];
+    if (!copy.is_tracked) block.counting.counters.products_under_copies += current.warp->products - copy.products;
+  }
   block.land_copies(current.thread(), landed);
   lane.has_waited = true;
   if (block.launch.options.check && !block.mbarriers.by_address.empty()) block.races.see_copies(current.thread());

@@ -31,7 +31,7 @@ void Scheduler::start() {
       warp.id = thread / 32;
       warp.live = warp.ready = live - thread >= 32 ? ALL_LANES : (1u << (live - thread)) - 1;
       warp.arrived = 0;
-      warp.together = warp.look_at = 0;
+      warp.products = warp.together = warp.look_at = 0;
       warp.progress = {};
       warp.waited = {};
     }
@@ -39,6 +39,7 @@ void Scheduler::start() {
     state.copies.clear();
     state.group_ends.clear();
     state.arrivals.clear();
+    state.requests.clear();
     state.has_waited = false;
     state.wgmma.clear();
     state.bulk_stores.clear();

@@ -9,7 +9,7 @@ SharedMemory::SharedMemory(uint32_t bytes)
     : bytes_(bytes),
       regions_{{0, bytes, "shared", 0}},
       region_of_((bytes + GRANULE - 1) / GRANULE),
-      memory_(static_cast<std::byte*>(::operator new (std::max(bytes, GRANULE), std::align_val_t{SMEM_BASE}))) {}
+      memory_(static_cast<std::byte*>(::operator new (std::max(bytes, GRANULE), std::align_val_t{SMEM_ALIGNMENT}))) {}
 
 void SharedMemory::fill_with_nan() {
   std::memset(memory_.get(), 0xff, bytes_);  // as f16 and as f32

@@ -8,7 +8,8 @@
 
 namespace emulator {
 
-constexpr uint32_t SMEM_BASE = 1024;  // its first address: the first KiB is the system's on the hardware too
+constexpr uint32_t SMEM_ALIGNMENT = 1024;           // which kernels may count on, and on nothing more
+constexpr uint32_t SMEM_BASE = 3 * SMEM_ALIGNMENT;  // its first address
 
 struct Region {  // of shared memory
   uint32_t offset;
@@ -41,7 +42,7 @@ class SharedMemory {
   static constexpr uint32_t GRANULE = 8;  // of names: an mbarrier
 
   struct Free {
-    void operator()(std::byte* memory) const { ::operator delete (memory, std::align_val_t{SMEM_BASE}); }
+    void operator()(std::byte* memory) const { ::operator delete (memory, std::align_val_t{SMEM_ALIGNMENT}); }
   };
 
   uint32_t bytes_;

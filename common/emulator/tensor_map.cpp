@@ -176,6 +176,7 @@ void load_box(Instruction instruction, const CallSite& call, uint32_t shared_add
   }
   Counters& counters = block.counting.counters;
   ++counters.bulk_copies;
+  note_request(current.state(), {mbarrier, 1, current.warp->products});
   BulkCopy copy{shared_address, bytes, nullptr, map, first, true, site, thread};
   for_each_row(map, copy.first, [&](uint32_t, const std::byte* address, uint32_t, uint32_t count) {
     const uint32_t row_bytes = count * uint32_t{sizeof(f16)};
@@ -253,6 +254,7 @@ void cp_async_bulk_tensor_store_4d(const TensorMap& map, int x, int y, int z, in
   store.first = {x, y, z, w};
   store.site = site;
   store.tick = ++block.bulk_reads;
+  store.products = current.warp->products;
   store.first_access = block.order.size();
   store.bytes.resize(bytes);
   for (uint32_t at = 0; at < bytes; at += 16) {
@@ -293,6 +295,7 @@ void cp_async_bulk_wait_pending(uint32_t pending, bool read_only, CallSite call)
   const size_t over = *(kept - 1);
   for (size_t i = 0; i < over; ++i) {
     BulkStore& store = lane.bulk_stores[i];
+    if (!store.is_read) block.counting.counters.products_under_copies += current.warp->products - store.products;
     store.is_read = true;
     if (block.launch.options.check) block.races.know_reads_by_thread(current.thread(), store.tick);
   }

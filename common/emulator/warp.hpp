@@ -26,14 +26,21 @@ struct Copy {  // one cp.async of 16 bytes in flight
   uint32_t to;
   SiteId site;
   const void* from;
-  uint32_t bytes;  // of them; the rest is zeros
-  bool readable;   // false: out of bounds, NaN lands
+  uint32_t bytes;           // of them; the rest is zeros
+  bool readable;            // false: out of bounds, NaN lands
+  uint64_t products;        // that the warp had started then
+  bool is_tracked = false;  // by an mbarrier
 };
 
 struct Arrival {      // at an mbarrier, to be made when copies have landed
   uint32_t mbarrier;  // its address
   SiteId site;
   size_t copies;  // as an end within Lane::copies
+};
+
+struct Request {  // of copies that an mbarrier tracks, by a thread that has not waited there since
+  uint32_t mbarrier;
+  uint64_t copies, products;  // products: that the warp had started then, the sum over the copies
 };
 
 struct BulkStore {                // on its way to global memory, by the copy engine
@@ -47,16 +54,18 @@ struct BulkStore {                // on its way to global memory, by the copy en
   RaceDetector::Cell judged = 0;          // their last writer
   size_t first_access = 0, accesses = 0;  // in Block::order
   std::vector<std::byte> bytes = {};
-  bool is_read = false;  // a wait has said that shared memory may be overwritten
+  uint64_t products = 0;  // that the warp had started then
+  bool is_read = false;   // a wait has said that shared memory may be overwritten
 };
 
 struct Lane {
   uint3 thread_index = {};
   Instruction waits_in = {};  // where it waits if not in a warp instruction
   CallSite waits_at;
-  std::vector<Copy> copies;            // oldest first
-  std::vector<size_t> group_ends;      // cp.async groups as ends within `copies`
-  std::vector<Arrival> arrivals;       // oldest first
+  std::vector<Copy> copies;        // oldest first
+  std::vector<size_t> group_ends;  // cp.async groups as ends within `copies`
+  std::vector<Arrival> arrivals;   // oldest first
+  std::vector<Request> requests;
   bool has_waited = false;             // for copies, since its last cp.async.mbarrier.arrive
   std::vector<SharedAccess> accesses;  // not yet counted
   WgmmaThread wgmma;
@@ -85,6 +94,7 @@ struct alignas(64) Warp {
   Block* block = nullptr;
   Instruction instruction = {};
   CallSite site;
+  uint64_t products = 0;  // that it has started, mma or wgmma
   uint64_t together = 0;  // instructions that the lanes have executed as a warp
   uint64_t look_at = 0;   // when a lane has come so far, Block::look
   // Operands: each lane hands in its own on arrival. Results: the last lane to arrive computes them for all, and each

@@ -96,6 +96,7 @@ void multiply_add(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b
   warp.in[5][by_row] = b1;
   meet(SELF, site, [](Block& block, Warp& warp) {
     ++block.counting.counters.mma;
+    ++warp.products;
     if (block.counting.tracing) block.counting.trace_event(SELF, warp.site);
     (SELF == Instruction::mma ? multiply : multiply_bf16)(warp.in, warp.in + 4, warp.product);
   });

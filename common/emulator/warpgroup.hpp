@@ -24,6 +24,11 @@ struct WgmmaThread {
     uint32_t n;
     uint32_t tile;  // Warpgroup::tiles
   };
+  struct Landed {  // accumulators that no product has been added to since
+    const float* d;
+    std::vector<float> values;  // when nothing ran any more; none: they have been added to
+    bool is_changed = false;    // since then, before anything ran again
+  };
   struct Operand {  // A registers in flight
     const uint32_t* a;
     std::array<uint32_t, 4> values;
@@ -34,12 +39,14 @@ struct WgmmaThread {
   std::vector<std::byte> copies;
   std::vector<Accumulators> accumulators;
   std::vector<Operand> operands;
+  std::vector<Landed> landed;
 
   void clear() {
     handed.clear();
     copies.clear();
     accumulators.clear();
     operands.clear();
+    landed.clear();
   }
 };
 

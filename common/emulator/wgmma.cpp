@@ -155,6 +155,34 @@ size_t place_in_tile(uint32_t thread, uint32_t i, uint32_t n) {
   return size_t{row} * n + i / 4 * 8 + lane % 4 * 2 + i % 2;
 }
 
+// ---- corrections at rest --------------------------------------------------------------------------------------------
+
+bool is_at_rest(const Warpgroup& group, const Warp& warp) {
+  return group.over[warp.id % 4] == group.products;
+}
+
+// Nothing runs from here on: what the accumulators hold.
+void note_rest(WgmmaThread& own) {
+  for (WgmmaThread::Landed& each : own.landed)
+    std::memcpy(each.values.data(), each.d, each.values.size() * sizeof(float));
+}
+
+// Something runs from here on, `d` or other accumulators.
+void end_rest(WgmmaThread& own) {
+  for (WgmmaThread::Landed& each : own.landed)
+    each.is_changed |= std::memcmp(each.values.data(), each.d, each.values.size() * sizeof(float)) != 0;
+}
+
+// A product begins on accumulators that none is in flight to.
+void count_correction(WgmmaThread& own, const WgmmaOperands& operands) {
+  const auto known = std::ranges::find(own.landed, operands.d, &WgmmaThread::Landed::d);
+  if (known == own.landed.end()) return;
+  if (known->is_changed && operands.accumulate &&
+      std::any_of(operands.d, operands.d + operands.n / 2, [](float element) { return element != 0; }))
+    ++current.block->counting.counters.corrections_at_rest;
+  known->values.clear();
+}
+
 // Products up to `over` are: their results appear in this thread's registers.
 void fetch_results(SiteId site, uint64_t over) {
   Block& block = *current.block;
@@ -174,6 +202,10 @@ void fetch_results(SiteId site, uint64_t over) {
     }
     for (uint32_t i = 0; i < count; i += 2)
       std::memcpy(each.d + i, &tile.values[place_in_tile(thread, i, each.n)], 2 * sizeof(float));
+    auto landed = std::ranges::find(own.landed, each.d, &WgmmaThread::Landed::d);
+    if (landed == own.landed.end()) landed = own.landed.insert(landed, {each.d, {}});
+    landed->values.assign(each.d, each.d + count);
+    landed->is_changed = false;
     --tile.pending;
     std::erase_if(own.handed, [&](const WgmmaThread::Handed& handed) {
       return overlap(handed.begin, handed.bytes, each.d, count * 4);
@@ -360,6 +392,8 @@ void multiply_as_warpgroup(Instruction instruction, const CallSite& call) {
     }
   }
   tile.last = ++group.products;
+  const uint32_t first_warp = current.warp->id / 4 * 4;
+  for (uint32_t i = 0; i < 4; ++i) ++block.warps[first_warp + i].products;
   tile.site = site;
   ++block.counting.counters.wgmma;
   block.counting.counters.wgmma_flops += uint64_t{2} * WARPGROUP_ROWS * own.n * K;
@@ -424,6 +458,8 @@ void wgmma(const WgmmaOperands& operands, CallSite call) {
     if (tile < 0) require_handed(site, operands.d, bytes, "its accumulators");
     if (operands.a != nullptr) require_handed(site, operands.a, 16, "its A registers");
   }
+  if (is_at_rest(group, *current.warp)) end_rest(own);
+  if (tile < 0) count_correction(own, operands);
   group.in[thread % WARPGROUP_THREADS] = operands;
   group.tile_of[thread % WARPGROUP_THREADS] = tile;
   meet_as_warpgroup(instruction, call, [&] {
@@ -486,6 +522,7 @@ void wgmma_wait_pending(uint32_t pending, const WgmmaRegisters (&registers)[4], 
   if (current.thread() / WARPGROUP_THREADS >= block.warpgroups.size()) return;
   const SiteId site = block.counting.site_id(Instruction::wgmma_wait, call);
   fetch_results(site, own_group().over[current.warp->id % 4]);
+  if (is_at_rest(own_group(), *current.warp)) note_rest(current.state().wgmma);
   if (!block.launch.options.check) return;
   for (const WgmmaRegisters& each : registers) {
     if (each.begin != nullptr) require_landed(site, each);

@@ -22,7 +22,7 @@ std::byte* reserve(size_t bytes, int protection) {
 
 TensorBytes::TensorBytes(size_t bytes)
     : bytes_(bytes),
-      offset_(GUARD_BYTES + (PAGE - bytes % PAGE) % PAGE / 256 * 256),
+      offset_(GUARD_BYTES + (PAGE - bytes % PAGE) % PAGE / 32 * 32 + 16),
       mapped_((offset_ + bytes + PAGE - 1) / PAGE * PAGE + GUARD_BYTES),
       real_(reserve(mapped_, PROT_READ | PROT_WRITE)) {
   try {

@@ -14,8 +14,8 @@ namespace ladder {
 
 class TensorBytes {
  public:
-  // The payload begins at a multiple of 256 bytes, as the GPU's allocator gives it, and ends where a page does if its
-  // size allows; guard zones of GUARD_BYTES before and behind it hold GUARD_BYTE. Memory is taken where it is touched:
+  // The payload begins at a multiple of 16 bytes, which is all that a kernel may count on, and of no other power of two,
+  // and ends near the end of a page; guard zones of GUARD_BYTES before and behind it hold GUARD_BYTE. Memory is taken where it is touched:
   // the payload may be far larger than the machine's. Throws std::bad_alloc.
   explicit TensorBytes(size_t bytes);
   ~TensorBytes();

@@ -43,6 +43,7 @@ constexpr std::array KIND_NAMES{
     KindName{InputKind::near_ties, "near_ties"},
     KindName{InputKind::rising_weights, "rising_weights"},
     KindName{InputKind::wide_values, "wide_values"},
+    KindName{InputKind::one_sign, "one_sign"},
     KindName{InputKind::deep_scores, "deep_scores"},
     KindName{InputKind::nan_queries, "nan_queries"},
 };
@@ -135,25 +136,34 @@ void make_creeping_max(QKV& inputs, const Shape& shape, uint64_t seed) {
   });
 }
 
-// Scores that rise by `growth(row)` over all keys, in steps of 16.
+// Scores that rise by `growth(row)` over all keys, in steps of 16, or over one half of them, and fall over the other.
 template <class Growth>
-void make_rising(QKV& inputs, const Shape& shape, const Growth& growth) {
+void make_rising(QKV& inputs, const Shape& shape, const Growth& growth, bool and_falling = false) {
   constexpr int STEP = 16;
-  set_column(inputs.K, shape, 0, [](int64_t key) { return static_cast<float>(key / STEP); });
+  set_column(inputs.K, shape, 0, [&](int64_t key) {
+    return static_cast<float>((and_falling ? 2 * std::min<int64_t>(key, shape.n - 1 - key) : key) / STEP);
+  });
   set_column(inputs.Q, shape, 0,
              [&](int64_t row) { return growth(row) * STEP / (static_cast<float>(shape.n) * shape.scale()); });
 }
 
-// All scores but one are equal, or in one of four keys higher by 30 or 60. They are exact: their differences are those of
-// small numbers.
+// Every fourth score is higher by 30 to 90 than the others, which are equal, but for one, the deepest. They are exact:
+// whole numbers that f32 holds, before the scale. V is the same in all of those keys, and another one in the others: so the
+// answer is exact, however deep a score lies and whatever the last bits of its exponential are.
 void make_deep_scores(QKV& inputs, const Shape& shape) {
   const float scale = shape.scale(), depth = std::exp2(std::ceil(std::log2(12000 / scale) / 2));  // squared
   const int64_t deepest = shape.causal ? 0 : shape.n > 1 ? shape.n / 3 : -1;  // under a mask query 0 sees no other
-  set_column(inputs.Q, shape, 0, [&](int64_t) { return depth; });
+  constexpr float DEEPER = 23;
+  set_column(inputs.Q, shape, 0, [&](int64_t row) { return row % 2 == 0 ? depth : DEEPER * depth; });
   set_column(inputs.K, shape, 0,
              [&](int64_t key) { return key == deepest ? std::max(-524288 / (depth * scale), -65504.0f) : -depth; });
-  set_column(inputs.Q, shape, 1, [&](int64_t row) { return std::round(30.0f * static_cast<float>(row % 3) / scale); });
+  set_column(inputs.Q, shape, 1,
+             [&](int64_t row) { return std::round(static_cast<float>(30 + row % 3 * 30) / scale); });
   set_column(inputs.K, shape, 1, [](int64_t key) { return key % 4 == 1 ? 1.0f : 0.0f; });
+  for (int column = 0; column < shape.d; ++column) {
+    const float value = 1 + static_cast<float>(column % 8) / 8;
+    set_column(inputs.V, shape, column, [&](int64_t key) { return key % 4 == 1 ? value : -2 * value; });
+  }
 }
 
 // Rows in blocks of 32, as many as a warp may own. In every other block rows meet three keys that all of them share, or
@@ -351,6 +361,7 @@ QKV make_qkv(InputKind kind, const Shape& shape, uint64_t seed) {
     case InputKind::near_ties:
     case InputKind::rising_weights:
     case InputKind::creeping_max:
+    case InputKind::one_sign:
     case InputKind::giant_keys:
     case InputKind::nan_queries:
     case InputKind::edge_weights:
@@ -376,7 +387,7 @@ QKV make_qkv(InputKind kind, const Shape& shape, uint64_t seed) {
   const auto first_row = [](int64_t) { return 0; };
   if (kind == InputKind::constant_v) inputs.V = rows_of(inputs.V, shape, 1.0f, first_row);
   if (kind == InputKind::ties) inputs.K = rows_of(inputs.K, shape, 1.0f, first_row);
-  if (kind == InputKind::creeping_max) make_creeping_max(inputs, shape, seed);
+  if (kind == InputKind::creeping_max || kind == InputKind::one_sign) make_creeping_max(inputs, shape, seed);
   if (kind == InputKind::giant_keys) make_giant_keys(inputs, shape, seed);
   if (kind == InputKind::nan_queries) make_giant_keys(inputs, shape, seed, true);
   if (kind == InputKind::sinks) make_sinks(inputs, shape, 7);
@@ -395,12 +406,16 @@ QKV make_qkv(InputKind kind, const Shape& shape, uint64_t seed) {
       return (row % n < n / 2 ? 1.0f : -1.0f) * (1 + value / 16);
     });
   }
+  if (kind == InputKind::one_sign)
+    inputs.V = make_tensor(TENSOR_V, seed, shape, [](float value, int64_t, int) { return 1.8f + value / 32; });
   if (kind == InputKind::rising_weights) {
     constexpr float POWERS = 13;  // so that the first weights, which are the smallest, are no subnormals of f16
-    make_rising(inputs, shape, [&](int64_t row) { return POWERS * LN2 * (0.98f + 0.04f * uniform(seed, row, 0)); });
+    make_rising(
+        inputs, shape, [&](int64_t row) { return POWERS * LN2 * (0.98f + 0.04f * uniform(seed, row, 0)); }, true);
     inputs.V = make_tensor(TENSOR_V, seed, shape, [n](float value, int64_t row, int) {
-      const float key = static_cast<float>(row % n), all = static_cast<float>(n);
-      return (2 * key < all ? 1.0f : -1.0f) * std::exp2(POWERS * (1 - key / all)) * (1 + value / 16);
+      const auto key = row % n;
+      const float from_end = static_cast<float>(2 * std::min(key, n - 1 - key)) / static_cast<float>(n);
+      return (2 * key < n ? 1.0f : -1.0f) * std::exp2(POWERS * (1 - from_end)) * (1 + value / 16);
     });
   }
   if (kind == InputKind::wide_values) {

@@ -36,9 +36,10 @@ enum class InputKind {
   sinks35,         // ... 35 above, give or take 17.5
   trained,         // of a small trained model: near keys hold most of a row, maxima rise towards the diagonal
   near_ties,       // maxima rise by 0.5 at most over all keys; V is positive in one half of them, negative in the other
-  rising_weights,  // weights grow by 13 powers of two over all keys and V shrinks by as much, with the same two signs
+  rising_weights,  // weights grow by 13 powers of two and shrink again, V the other way round, with the same two signs
   wide_values,     // every query picks one key, with values from 1 up to nearly the largest of f16
-  deep_scores,     // all scores are below -10^4, and one is -524288
+  one_sign,        // creeping_max, and V just below 2: what is wrong with a sum or with O multiplies all of the answer
+  deep_scores,     // all scores are below -10^4, for every second query below -2 * 10^5, and one is the deepest of all
   nan_queries,     // giant_keys, and where two rows of a warp alone meet a giant, the warp's other rows are NaN
 };
 

@@ -137,9 +137,9 @@ Status check_words(const std::string& file, const std::string& text) {
         return refuse(fmt::format("'{}' is no word of a kernel.", word));
       }
       const size_t next = code_line.find_first_not_of(WHITE, begin + word.size());
-      // A function may be; of a variable that looks like one, the object file tells.
-      if (word == "static" && code_line.find('(', begin) == std::string::npos &&
-          (next == std::string::npos || word_at(code_line, next) != "constexpr")) {
+      // A brace behind parentheses begins a function, a struct's. What looks like one and is none is seen in the object file.
+      const bool is_function = code_line.find('{', code_line.find(')', begin)) != std::string::npos;
+      if (word == "static" && !is_function && (next == std::string::npos || word_at(code_line, next) != "constexpr")) {
         return refuse("a static variable remembers one launch in the next.");
       }
       begin += word.size();

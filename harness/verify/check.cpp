@@ -239,7 +239,14 @@ void judge_outputs(CheckResult& result, const Problem& problem, size_t set, cons
   }
 }
 
-void judge_counts(CheckResult& result, const Variant& variant, const Problem& problem) {
+// The site that adds most wavefronts by conflicts; null if none does.
+const emulator::SiteCounts* worst_of_conflicts(const emulator::Counters& counters) {
+  const auto extra = [](const emulator::SiteCounts& site) { return site.wavefronts - site.ideal; };
+  const auto worst = std::ranges::max_element(counters.sites, {}, extra);
+  return worst == counters.sites.end() || extra(*worst) == 0 ? nullptr : &*worst;
+}
+
+void judge_counts(CheckResult& result, const Variant& variant, const Problem& problem, uint32_t multiprocessors) {
   const emulator::Counters& counters = *result.counters;
   // Normal scores outgrow the first tile's maximum by a few powers of two, and what outgrows so little needs no rescale.
   const bool is_calm = std::ranges::all_of(problem.kinds, [](InputKind kind) { return kind == InputKind::normal; });
@@ -249,30 +256,44 @@ void judge_counts(CheckResult& result, const Variant& variant, const Problem& pr
   const uint64_t warps =
       rows / static_cast<uint64_t>(std::max(1, variant.tile.br)) * static_cast<uint64_t>(variant.tile.warps);
   if (variant.predict) {
-    const Counts predicted = variant.predict(result.shape);
-    const auto compare = [&](const char* name, uint64_t expected, uint64_t actual, uint64_t step) {
-      if (expected == actual) return;
-      if (step > 0 && has_nan && actual < expected && (expected - actual) % step == 0) return;
-      const uint64_t steps = step > 0 && actual > expected ? (actual - expected) / step : 0;
-      if (steps > 0 && (actual - expected) % step == 0) {
-        if (!is_calm || steps <= warps) return;
-        fail(result, FailureKind::counts_differ,
-             fmt::format("{}: {} rescales beyond the fewest, where normal inputs give none of {} warps more than one",
-                         name, steps, warps));
-        return;
-      }
-      fail(result, FailureKind::counts_differ, fmt::format("{}: predicted {}, counted {}", name, expected, actual));
-    };
+    const Launched launched(result.shape, multiprocessors);
+    const Counts predicted = variant.predict(launched);
+    const Counts most_of_data = variant.most_of_data ? variant.most_of_data(launched) : Counts{};
+    const auto rescales = static_cast<int64_t>(counters.yes_votes - predicted.yes_votes);  // beyond the fewest
+    if (rescales < 0 && !has_nan) {
+      fail(result, FailureKind::counts_differ,
+           fmt::format("votes that say yes: predicted {}, counted {}", predicted.yes_votes, counters.yes_votes));
+    } else if (is_calm && rescales > static_cast<int64_t>(warps)) {
+      fail(result, FailureKind::counts_differ,
+           fmt::format("votes that say yes: {} rescales beyond the fewest, where normal inputs give none of {} warps "
+                       "more than one",
+                       rescales, warps));
+    }
     for (const emulator::Count& count : emulator::COUNTS) {
       const auto value = count.value;
+      if (value == &Counts::yes_votes) continue;
       if (value == &Counts::idle_blocks) continue;  // of which there is something to say without a prediction, too
-      const uint64_t step = value == &Counts::shuffles    ? variant.shuffles_per_rescale
-                            : value == &Counts::yes_votes ? 1
-                                                          : 0;
-      compare(count.words, predicted.*value, counters.*value, step);
+      const uint64_t of_rescales = static_cast<uint64_t>(rescales) * variant.per_rescale.*value;
+      uint64_t fewest = predicted.*value + of_rescales;
+      const uint64_t most = fewest + most_of_data.*value, counted = counters.*value;
+      if (value == &Counts::corrections_at_rest) fewest = predicted.*value;  // rows that have not grown need none
+      if (fewest <= counted && counted <= most) continue;
+      std::string expected = std::to_string(fewest);
+      if (most > fewest) expected += fmt::format(" to {}", most);
+      if (of_rescales != 0) expected += fmt::format(", of which {} rescales are {}", rescales, of_rescales);
+      const emulator::SiteCounts* const worst = value == &Counts::conflicts ? worst_of_conflicts(counters) : nullptr;
+      fail(result, FailureKind::counts_differ,
+           fmt::format("{}: predicted {}, counted {}{}", count.words, expected, counted,
+                       worst == nullptr
+                           ? ""
+                           : fmt::format(", most at {}: {} of {}", emulator::to_string({worst->file, worst->line}),
+                                         worst->instruction, worst->buffer)),
+           "",
+           worst == nullptr ? std::vector<emulator::SourceLine>{}
+                            : std::vector{emulator::SourceLine{worst->file, worst->line}});
     }
   }
-  const uint64_t idle = variant.predict ? variant.predict(problem.shape).idle_blocks : 0;
+  const uint64_t idle = variant.predict ? variant.predict({problem.shape, multiprocessors}).idle_blocks : 0;
   if (counters.idle_blocks != idle) {
     fail(result, FailureKind::counts_differ,
          fmt::format("blocks: {} of {} have written nothing to global memory, predicted {}", counters.idle_blocks,
@@ -527,10 +548,8 @@ std::vector<CheckResult> check_sets_on_emulator(const Rung& rung, const Variant&
   const bool complete =
       variant.on_emulator != nullptr && !run.stopped &&
       std::ranges::none_of(run.reports, [](const emulator::Report& report) { return emulator::is_fatal(report.kind); });
-  // Predictions are for all blocks of the usual GPU.
-  const bool is_counted =
-      problem.far_heads == 0 && !problem.ends_only && options.multiprocessors == emulator::MULTIPROCESSORS;
-  if (complete && is_counted) judge_counts(launch, variant, problem);
+  const bool is_counted = problem.far_heads == 0 && !problem.ends_only;  // predictions are for all blocks
+  if (complete && is_counted) judge_counts(launch, variant, problem, options.multiprocessors);
   if (complete && both_builds && launch.answers_right()) judge_again(launch, rung, variant, problem, options, run);
 
   std::optional<Problem> ends;

@@ -25,10 +25,12 @@ constexpr float OTHER_SCALE = 0.7f;
 constexpr float SHARPER = 16;  // scores of ten thousand and more, above and below zero
 constexpr int RANDOM_TRIALS = 8;
 constexpr int MANY_HEADS = 45;
+constexpr int H200_MULTIPROCESSORS = 132;
 constexpr int LONG_WALK = 67;         // tiles
 constexpr int FAR_WALK = 65536 + 29;  // keys
 constexpr int SUBNORMAL = -14;        // times numbers of 1 or so: most are subnormal in f16
 constexpr int WIDE_ROWS = 1 << 14;    // heads x keys
+constexpr int LONG_HEAD = 4096 + 1;   // keys
 
 // The shortest length from `least` on that the variant takes, of at least `tiles` key tiles.
 int supported_length(const Rung&, const Variant& variant, Shape shape, int least, int tiles = 0) {
@@ -121,11 +123,11 @@ Trial long_walk(const Rung& rung, const Variant& variant, Shape shape, uint64_t 
 }
 
 // Heads and lengths as people run them, drawn by the commit: another one the next time. Some blocks of 16, 32 or 64 heads.
-Trial long_and_wide(const Rung& rung, const Variant& variant, Shape shape, uint64_t seed) {
+Trial long_and_wide(const Rung& rung, const Variant& variant, Shape shape, uint64_t seed, int rows = WIDE_ROWS) {
   const std::string text = LADDER_COMMIT + std::to_string(seed);
   std::seed_seq sequence(text.begin(), text.end());
   std::mt19937_64 random(sequence);
-  const int halvings = static_cast<int>(random() % 3), longest = WIDE_ROWS >> (4 + halvings);
+  const int halvings = static_cast<int>(random() % 3), longest = rows >> (4 + halvings);
   const int least = longest / 2 + static_cast<int>(random() % static_cast<uint64_t>(longest / 2));
   shape.batch = 1 << random() % 3;
   shape.heads = (16 << halvings) / shape.batch;
@@ -145,6 +147,16 @@ std::optional<Trial> far_walk(const Rung& rung, const Variant& variant, Shape sh
   if (shape.n == 0 || variant.workspace_at(shape) > 0) return std::nullopt;
   const std::vector<InputKind> kinds{InputKind::peaky, InputKind::last_tile_max, InputKind::ties};
   return Trial{.shape = shape, .kinds = kinds, .seed = seed + 4, .ends_only = true};
+}
+
+// All queries of a long head, of a variant whose products are fast enough for that.
+std::optional<Trial> whole_head(const Rung& rung, const Variant& variant, Shape shape, uint64_t seed) {
+  shape.batch = shape.heads = 1;
+  shape.n = supported_length(rung, variant, shape, LONG_HEAD);
+  if (shape.n == 0 || !variant.predict) return std::nullopt;
+  const Counts counts = variant.predict(shape);
+  if (counts.mma + counts.wgmma == 0) return std::nullopt;
+  return Trial{.shape = shape, .kinds = {InputKind::trained}, .seed = seed + 6};
 }
 
 // The problems of the formula's own that the variant takes, each with an input set for each head of its keys.
@@ -188,6 +200,13 @@ std::vector<Trial> random_trials(const Rung& rung, const Variant& variant, const
     trials.push_back(std::move(trial));
   }
   return trials;
+}
+
+// Whether its grid, or what its blocks do, is another one where there are more multiprocessors.
+bool depends_on_gpu(const Variant& variant, Shape shape) {
+  if (!variant.predict) return false;
+  shape.n = std::max(1, variant.tile.br) * std::max(1, variant.tile.bc);
+  return !(variant.predict({shape, 2}) == variant.predict({shape, H200_MULTIPROCESSORS}));
 }
 
 // What a first look at a rung takes: about 0.3 s of a core.
@@ -251,8 +270,8 @@ std::vector<Trial> emulator_trials(const Rung& rung, const Variant& variant, con
   trials.back().both_builds = true;
 
   trials.push_back(other_problem(rung, variant, shape, choice.seed, FAR_HEADS, 3));
-  trials.push_back(of_magnitude(few(shape, 1, 3), 6, 8));                                 // a scale below 0.002
-  trials.back().multiprocessors = 132;                                                    // an H200's
+  trials.push_back(of_magnitude(few(shape, 1, 3), 6, 8));  // a scale below 0.002
+  trials.back().multiprocessors = H200_MULTIPROCESSORS;
   trials.push_back(of_magnitude(few(other_d, 2, 8, other_n), SUBNORMAL, -4, SUBNORMAL));  // and one far above 3
   trials.back().multiprocessors = 12;  // more than eight, and no multiple of eight: 132 is none either
   trials.push_back(of_zeros(few(shape, 1, 1)));
@@ -274,6 +293,12 @@ std::vector<Trial> emulator_trials(const Rung& rung, const Variant& variant, con
   trials.back().kinds = {InputKind::peaky, InputKind::negative_rows, InputKind::normal, InputKind::not_finite,
                          InputKind::ties};
   trials.back().multiprocessors = 5;
+  trials.back().schedule = choice.seed | 1;
+  if (depends_on_gpu(variant, shape)) {
+    // More shares than an H200 has SMs, or pairs of them.
+    trials.push_back(few(variant.takes(CAUSAL) ? with_mask(shape) : shape, 1, H200_MULTIPROCESSORS + 5));
+    trials.back().multiprocessors = H200_MULTIPROCESSORS;
+  }
   trials.push_back(long_walk(rung, variant, shape, choice.seed, LONG_WALK));
   trials.push_back(long_and_wide(rung, variant, shape, choice.seed));
   if (variant.takes(CAUSAL) && !shape.causal) {
@@ -286,6 +311,8 @@ std::vector<Trial> emulator_trials(const Rung& rung, const Variant& variant, con
     trials.push_back(few(with_mask(other_d), 4, 1, other_n));
     for (const int tiles : {5, 6, 7, 8}) trials.push_back(few(masked, tiles, 1));
     trials.push_back(few(masked, 9, 2));
+    trials.back().kinds = {InputKind::peaky};
+    trials.push_back(long_and_wide(rung, variant, masked, choice.seed + 1));
     trials.push_back(long_walk(rung, variant, masked, choice.seed, LONG_WALK - 1));
   }
   std::ranges::copy(own, std::back_inserter(trials));
@@ -295,6 +322,8 @@ std::vector<Trial> emulator_trials(const Rung& rung, const Variant& variant, con
     if (variant.takes(CAUSAL) && !shape.causal) masks.push_back(with_mask(shape));
     for (const Shape& of : masks) {
       if (auto trial = far_walk(rung, variant, of, choice.seed)) more.push_back(std::move(*trial));
+      more.push_back(long_and_wide(rung, variant, of, choice.seed + 2, 4 * WIDE_ROWS));
+      if (auto trial = whole_head(rung, variant, of, choice.seed)) more.push_back(std::move(*trial));
     }
     for (Trial& trial : more) {
       trial.schedule = trial.seed | 1;

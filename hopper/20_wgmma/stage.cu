@@ -10,12 +10,15 @@ ladder::Counts predict(const ladder::Shape& shape) {
   const uint64_t blocks = shape.batch_heads() * shape.n / BR, tiles = blocks * (shape.n / BC);
   const uint64_t pairs = tiles * WARPS / 4, warps = blocks * WARPS, warp_tiles = tiles * WARPS;
   return {
-      .wgmma = pairs * (HEAD_DIM / 16 + BC / 16),      // QK by slices of d, PV by slices of keys
+      .wgmma = pairs * (HEAD_DIM / 16 + BC / 16),                 // QK by slices of d, PV by slices of keys
+      .products_under_copies = (tiles - blocks) * 2 * (BC / 16),  // PV, under the next K and V
       .shuffles = warp_tiles * 2 * 2 + warps * 2 * 2,  // two rows, two exchanges: a maximum per tile, a sum at the end
       .votes = warp_tiles,                             // whether anything has to be rescaled
       .yes_votes = warps,                              // in the first tile
+      .exponentials = warp_tiles * 16 * (BC + 4),      // weights; a correction in each of a row's four lanes
       .barriers = blocks,
       .bulk_copies = blocks + 2 * tiles,  // Q; K and V
+      .gmem_accesses = blocks * BR * ROW_BYTES / 4,
       .gmem_bytes_read = (blocks * BR + tiles * 2 * BC) * ROW_BYTES,
       .gmem_bytes_written = blocks * BR * ROW_BYTES,
       .unused_smem_bytes =
@@ -24,6 +27,7 @@ ladder::Counts predict(const ladder::Shape& shape) {
 
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
+  rest.per_rescale = {.corrections_at_rest = 32};
   return ladder::make_variant<C>(run<C>, flash_attention<C>, predict<C>, std::move(rest));
 }
 

@@ -9,14 +9,26 @@ ladder::Counts predict(const ladder::Shape& shape) {
   constexpr uint64_t BR = C::BR, BC = C::BC, WARPS = C::WARPS;
   const uint64_t blocks = shape.batch_heads() * shape.n / BR, tiles = blocks * (shape.n / BC);
   const uint64_t pairs = tiles * WARPS / 4, warps = blocks * WARPS, warp_tiles = tiles * WARPS;
+  // What runs while a tile is on its way: since the block began, or since its stage has been read. QK comes a tile ahead
+  // of PV, but for the last PV.
+  const uint64_t QK = HEAD_DIM / 16, PV = BC / 16, kv_tiles = shape.n / BC, stages = C::STAGES;
+  uint64_t under_copies = 0;
+  for (uint64_t tile = 0; tile < kv_tiles; ++tile) {
+    const uint64_t next_QK = tile + 1 < kv_tiles ? QK : 0;
+    under_copies += tile >= stages ? (stages - 2) * (QK + PV) : tile > 0 ? tile * QK + (tile - 1) * PV : 0;  // K
+    under_copies += (tile >= stages ? (stages - 2) * (QK + PV) : tile * PV + (tile + 1) * QK) + next_QK;     // V
+  }
   return {
       .wgmma = pairs * (HEAD_DIM / 16 + BC / 16),             // QK by slices of d, PV by slices of keys
       .wgmma_left_running = (pairs - warps / 4) * (BC / 16),  // PV of each tile but the last, beside a softmax
+      .products_under_copies = blocks * under_copies,
       .shuffles = warp_tiles * 2 * 2 + warps * 2 * 2,  // two rows, two exchanges: a maximum per tile, a sum at the end
       .votes = warp_tiles,                             // whether anything has to be rescaled
       .yes_votes = warps,                              // in the first tile
+      .exponentials = warp_tiles * 16 * (BC + 4),      // weights; a correction in each of a row's four lanes
       .barriers = blocks,
       .bulk_copies = blocks + 2 * tiles,  // Q; K and V
+      .gmem_accesses = blocks * BR * ROW_BYTES / 4,
       .gmem_bytes_read = (blocks * BR + tiles * 2 * BC) * ROW_BYTES,
       .gmem_bytes_written = blocks * BR * ROW_BYTES,
       .unused_smem_bytes =
@@ -25,6 +37,7 @@ ladder::Counts predict(const ladder::Shape& shape) {
 
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
+  rest.per_rescale = {.corrections_at_rest = 32};
   return ladder::make_variant<C>(run<C>, flash_attention<C>, predict<C>, std::move(rest));
 }
 

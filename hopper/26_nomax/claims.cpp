@@ -5,7 +5,7 @@ using namespace ladder::claims;
 
 CLAIM("every count is as before, that of exponentials too") {
   CHECK(counts_of(counted(rung())) == counts_of(counted(previous())));
-  CHECK(counted(rung()).ex2 == counted(previous()).ex2);
+  CHECK(counted(rung()).exponentials == counted(previous()).exponentials);
 }
 
 CLAIM("the softmax runs under products as before") {

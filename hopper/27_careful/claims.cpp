@@ -6,7 +6,7 @@ using namespace ladder::claims;
 
 CLAIM("on calm inputs every count is as before, that of exponentials too") {
   CHECK(counts_of(counted(rung())) == counts_of(counted(previous())));
-  CHECK(counted(rung()).ex2 == counted(previous()).ex2);
+  CHECK(counted(rung()).exponentials == counted(previous()).exponentials);
 }
 
 CLAIM("the softmax runs under products as before") {
@@ -23,7 +23,7 @@ CLAIM("after the first surprise O is rescaled when a maximum has grown by more t
 CLAIM("the exponentials of one tile alone are taken twice, where the rung before takes those of all but the first") {
   const Problem problem = growing_scores(rung(), 20.0f);
   const auto exponentials = [&](const Rung& rung) {
-    return run_on_emulator(rung, rung.variants[0], problem).counters.ex2;
+    return run_on_emulator(rung, rung.variants[0], problem).counters.exponentials;
   };
   const uint64_t of_a_tile = uint64_t(problem.shape.n) * rung().variants[0].tile.bc;
   CHECK(exponentials(previous()) - exponentials(rung()) == (GROWING_TILES - 2) * of_a_tile);

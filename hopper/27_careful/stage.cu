@@ -14,17 +14,27 @@ ladder::Counts predict(const ladder::Shape& shape) {
           .shuffles = warps * 2 * 2 * 2,  // two rows, two exchanges: the maxima of the first tile, the sums
           .votes = warp_tiles,            // whether anything has to be rescaled
           .yes_votes = warps,             // in the first tile
+          .exponentials = (warp_tiles * BC + warps * 4) * 16,  // weights; the corrections of the first tile
           .barriers = blocks,
           .bulk_copies = blocks + 2 * tiles,  // Q; K and V
+          .gmem_accesses = blocks * BR * ROW_BYTES / 4,
           .gmem_bytes_read = (blocks * BR + tiles * 2 * BC) * ROW_BYTES,
           .gmem_bytes_written = blocks * BR * ROW_BYTES,
           .unused_smem_bytes =
               uint64_t(ladder::max<int64_t>(0, C::STAGES - shape.n / C::BC)) * 2 * BC * ROW_BYTES};  // of short heads
 }
 
+// A warp may make the weights of one tile twice, and is careful from then on.
+template <class C>
+ladder::Counts most_of_data(const ladder::Launched& shape) {
+  const uint64_t q_tiles = shape.batch_heads() * shape.n / C::BR;
+  return {.exponentials = q_tiles * C::WARPS * 16 * C::BC};
+}
+
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
-  rest.shuffles_per_rescale = 2 * 2;  // rows and exchanges
+  rest.per_rescale = {.shuffles = 2 * 2, .exponentials = 2 * 32, .corrections_at_rest = 32};
+  rest.most_of_data = most_of_data<C>;
   return ladder::make_variant<C>(run<C>, flash_attention<C>, predict<C>, std::move(rest));
 }
 

@@ -11,19 +11,28 @@ ladder::Counts predict(const ladder::Shape& shape) {
   const uint64_t pairs = tiles * WARPS / 4, warps = blocks * WARPS, warp_tiles = tiles * WARPS;
   return {.wgmma = pairs * (HEAD_DIM / 16 + BC / 16),             // QK by slices of d, PV by slices of keys
           .wgmma_left_running = (pairs - warps / 4) * (BC / 16),  // PV of each tile but the last, beside a softmax
-          .shuffles = warps * 2 * 2 * 2,         // two rows, two exchanges: the maxima of the first tile, the sums
-          .votes = warp_tiles,                   // whether anything has to be rescaled
-          .yes_votes = warps,                    // in the first tile
-          .barriers = blocks * (1 + WARPS / 4),  // and one of a warpgroup, named
-          .bulk_copies = blocks + 2 * tiles + 2 * warps,  // Q; K and V; a warp's O, of two panels
+          .shuffles = warps * 2 * 2 * 2,  // two rows, two exchanges: the maxima of the first tile, the sums
+          .votes = warp_tiles,            // whether anything has to be rescaled
+          .yes_votes = warps,             // in the first tile
+          .exponentials = (warp_tiles * BC + warps * 4) * 16,  // weights; the corrections of the first tile
+          .barriers = blocks * (1 + WARPS / 4),                // and one of a warpgroup, named
+          .bulk_copies = blocks + 2 * tiles + 2 * warps,       // Q; K and V; a warp's O, of two panels
           .gmem_bytes_read = (blocks * BR + tiles * 2 * BC) * ROW_BYTES,
           .gmem_bytes_written = blocks * BR * ROW_BYTES,
           .unused_smem_bytes = uint64_t(ladder::max<int64_t>(0, C::STAGES - shape.n / C::BC)) * 2 * BC * ROW_BYTES};
 }
 
+// A warp may make the weights of one tile twice, and is careful from then on.
+template <class C>
+ladder::Counts most_of_data(const ladder::Launched& shape) {
+  const uint64_t q_tiles = shape.batch_heads() * shape.n / C::BR;
+  return {.exponentials = q_tiles * C::WARPS * 16 * C::BC};
+}
+
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
-  rest.shuffles_per_rescale = 2 * 2;  // rows and exchanges
+  rest.per_rescale = {.shuffles = 2 * 2, .exponentials = 2 * 32, .corrections_at_rest = 32};
+  rest.most_of_data = most_of_data<C>;
   return ladder::make_variant<C>(run<C>, flash_attention<C>, predict<C>, std::move(rest));
 }
 

@@ -5,19 +5,20 @@ namespace {
 
 // wgmma is counted per warpgroup, 64 queries, and tile of BC keys, a pair; shuffles per warp and tile of queries.
 template <class C>
-ladder::Counts predict(const ladder::Shape& shape) {
+ladder::Counts predict(const ladder::Launched& shape) {
   constexpr uint64_t BR = C::BR, BC = C::BC, WARPS = C::WARPS;
   const uint64_t q_tiles = shape.batch_heads() * shape.n / BR, kv_tiles = shape.n / BC, tiles = q_tiles * kv_tiles;
-  const uint64_t blocks = ladder::min<uint64_t>(q_tiles, emulator::MULTIPROCESSORS);
+  const uint64_t blocks = ladder::min<uint64_t>(q_tiles, shape.multiprocessors);
   const uint64_t rounds = (q_tiles + blocks - 1) / blocks;  // of the first block, which has most to do
   const uint64_t pairs = tiles * WARPS / 4, q_warps = q_tiles * WARPS, warp_tiles = tiles * WARPS;
   return {.wgmma = pairs * (HEAD_DIM / 16 + BC / 16),               // QK by slices of d, PV by slices of keys
           .wgmma_left_running = (pairs - q_warps / 4) * (BC / 16),  // PV of each tile but the last, beside a softmax
-          .shuffles = q_warps * 2 * 2 * 2,           // two rows, two exchanges: the maxima of the first tile, the sums
-          .votes = warp_tiles,                       // whether anything has to be rescaled
-          .yes_votes = q_warps,                      // in the first tile
-          .barriers = blocks + q_tiles * WARPS / 4,  // and one of a warpgroup, named
-          .bulk_copies = q_tiles + 2 * tiles + 2 * q_warps,  // Q; K and V; a warp's O, of two panels
+          .shuffles = q_warps * 2 * 2 * 2,  // two rows, two exchanges: the maxima of the first tile, the sums
+          .votes = warp_tiles,              // whether anything has to be rescaled
+          .yes_votes = q_warps,             // in the first tile
+          .exponentials = (warp_tiles * BC + q_warps * 4) * 16,  // weights; the corrections of the first tile
+          .barriers = blocks + q_tiles * WARPS / 4,              // and one of a warpgroup, named
+          .bulk_copies = q_tiles + 2 * tiles + 2 * q_warps,      // Q; K and V; a warp's O, of two panels
           .gmem_bytes_read = (q_tiles * BR + tiles * 2 * BC) * ROW_BYTES,
           .gmem_bytes_written = q_tiles * BR * ROW_BYTES,
           .unused_smem_bytes = ((rounds < 2 ? BR : 0) +  // the second Q, and stages
@@ -25,9 +26,17 @@ ladder::Counts predict(const ladder::Shape& shape) {
                                ROW_BYTES};
 }
 
+// A warp may make the weights of one tile twice, and is careful from then on.
+template <class C>
+ladder::Counts most_of_data(const ladder::Launched& shape) {
+  const uint64_t q_tiles = shape.batch_heads() * shape.n / C::BR;
+  return {.exponentials = q_tiles * C::WARPS * 16 * C::BC};
+}
+
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
-  rest.shuffles_per_rescale = 2 * 2;  // rows and exchanges
+  rest.per_rescale = {.shuffles = 2 * 2, .exponentials = 2 * 32, .corrections_at_rest = 32};
+  rest.most_of_data = most_of_data<C>;
   return ladder::make_variant<C>(run<C>, flash_attention<C>, predict<C>, std::move(rest));
 }
 

@@ -5,12 +5,12 @@ namespace {
 
 // wgmma is counted per warpgroup, 64 queries, and tile of BC keys, a pair; shuffles per warp and tile of queries.
 template <class C>
-ladder::Counts predict(const ladder::Shape& shape) {
+ladder::Counts predict(const ladder::Launched& shape) {
   constexpr uint64_t BR = C::BR, BC = C::BC, WARPS = C::WARPS;
   const uint64_t in_range = shape.batch_heads() * shape.n / BR;
   const uint64_t per_head = (shape.n / BR + 1) / 2 * 2, q_tiles = shape.batch_heads() * per_head;  // an even number
   const uint64_t kv_tiles = shape.n / BC, tiles = q_tiles * kv_tiles;
-  const uint64_t blocks = ladder::min<uint64_t>(q_tiles, emulator::MULTIPROCESSORS);
+  const uint64_t blocks = ladder::min<uint64_t>(q_tiles, shape.multiprocessors / 2 * 2);
   uint64_t idle = 0;  // those that always have the tile that lies outside
   for (uint64_t block = 0; block < blocks; ++block) {
     bool works = false;
@@ -24,8 +24,9 @@ ladder::Counts predict(const ladder::Shape& shape) {
           .shuffles = q_warps * 2 * 2 * 2,  // two rows, two exchanges: the maxima of the first tile, the sums
           .votes = warp_tiles,              // whether anything has to be rescaled
           .yes_votes = q_warps,             // in the first tile
-          .barriers = 2 * blocks + q_tiles * WARPS / 4,      // of the cluster, and one of a warpgroup
-          .bulk_copies = q_tiles + 2 * tiles + 2 * q_warps,  // Q; a panel of K and of V; a warp's O, of two panels
+          .exponentials = (warp_tiles * BC + q_warps * 4) * 16,  // weights; the corrections of the first tile
+          .barriers = 2 * blocks + q_tiles * WARPS / 4,          // of the cluster, and one of a warpgroup
+          .bulk_copies = q_tiles + 2 * tiles + 2 * q_warps,      // Q; a panel of K and of V; a warp's O, of two panels
           .gmem_bytes_read = (in_range * BR + tiles * BC) * ROW_BYTES,
           .gmem_bytes_written = in_range * BR * ROW_BYTES,
           .multicast_bytes = tiles * 2 * BC * ROW_BYTES,
@@ -35,9 +36,17 @@ ladder::Counts predict(const ladder::Shape& shape) {
           .idle_blocks = idle};
 }
 
+// A warp may make the weights of one tile twice, and is careful from then on.
+template <class C>
+ladder::Counts most_of_data(const ladder::Launched& shape) {
+  const uint64_t q_tiles = shape.batch_heads() * ((shape.n / C::BR + 1) / 2) * 2;
+  return {.exponentials = q_tiles * C::WARPS * 16 * C::BC};
+}
+
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
-  rest.shuffles_per_rescale = 2 * 2;  // rows and exchanges
+  rest.per_rescale = {.shuffles = 2 * 2, .exponentials = 2 * 32, .corrections_at_rest = 32};
+  rest.most_of_data = most_of_data<C>;
   return ladder::make_variant<C>(run<C>, flash_attention<C>, predict<C>, std::move(rest));
 }
 

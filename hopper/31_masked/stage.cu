@@ -5,7 +5,7 @@ namespace {
 
 // wgmma is counted per warpgroup, 64 queries, and tile of BC keys, a pair; shuffles per warp and tile of queries.
 template <class C>
-ladder::Counts predict(const ladder::Shape& shape) {
+ladder::Counts predict(const ladder::Launched& shape) {
   constexpr uint64_t BR = C::BR, BC = C::BC, WARPS = C::WARPS;
   const uint64_t q_tiles = shape.n / BR, pairs = (q_tiles + 1) / 2, heads = shape.batch_heads();
   // A block computes with the tiles of keys up to its own, and copies half of what the later one of its pair needs.
@@ -16,7 +16,7 @@ ladder::Counts predict(const ladder::Shape& shape) {
     copied += heads * kv_tiles;
   }
   const uint64_t shares = heads * (shape.causal ? (pairs + 1) / 2 : pairs);  // two pairs or one
-  const uint64_t clusters = ladder::min<uint64_t>(shares, emulator::MULTIPROCESSORS / 2), blocks = 2 * clusters;
+  const uint64_t clusters = ladder::min<uint64_t>(shares, shape.multiprocessors / 2), blocks = 2 * clusters;
   const uint64_t rounds = (shares + clusters - 1) / clusters * (shape.causal && pairs > 1 ? 2 : 1);  // of the first
   uint64_t idle = 0;  // second blocks whose tiles all lie outside; under a mask they have an earlier pair, too
   for (uint64_t cluster = 0; cluster < clusters; ++cluster) {
@@ -27,10 +27,11 @@ ladder::Counts predict(const ladder::Shape& shape) {
   const uint64_t q_warps = heads * 2 * pairs * WARPS;
   return {.wgmma = tiles * WARPS / 4 * (HEAD_DIM / 16 + BC / 16),           // QK by slices of d, PV by slices of keys
           .wgmma_left_running = (tiles * WARPS - q_warps) / 4 * (BC / 16),  // PV, but of the last tile
-          .shuffles = q_warps * 2 * 2 * 2,       // two rows, two exchanges: the maxima of the first tile, the sums
-          .votes = tiles * WARPS,                // whether anything has to be rescaled
-          .yes_votes = q_warps,                  // in the first tile
-          .barriers = 2 * blocks + q_warps / 4,  // of the cluster, and one of a warpgroup
+          .shuffles = q_warps * 2 * 2 * 2,  // two rows, two exchanges: the maxima of the first tile, the sums
+          .votes = tiles * WARPS,           // whether anything has to be rescaled
+          .yes_votes = q_warps,             // in the first tile
+          .exponentials = (tiles * WARPS * BC + q_warps * 4) * 16,      // weights; the corrections of the first tile
+          .barriers = 2 * blocks + q_warps / 4,                         // of the cluster, and one of a warpgroup
           .bulk_copies = heads * 2 * pairs + 2 * copied + 2 * q_warps,  // Q; a panel of K and V; two of a warp's O
           .gmem_bytes_read = (heads * q_tiles * BR + copied * BC) * ROW_BYTES,
           .gmem_bytes_written = heads * q_tiles * BR * ROW_BYTES,
@@ -41,10 +42,18 @@ ladder::Counts predict(const ladder::Shape& shape) {
           .idle_blocks = idle};
 }
 
+// A warp may make the weights of one tile twice, and is careful from then on.
+template <class C>
+ladder::Counts most_of_data(const ladder::Launched& shape) {
+  const uint64_t q_tiles = shape.batch_heads() * ((shape.n / C::BR + 1) / 2) * 2;
+  return {.exponentials = q_tiles * C::WARPS * 16 * C::BC};
+}
+
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
   rest.accepts = {.features = ladder::CAUSAL};
-  rest.shuffles_per_rescale = 2 * 2;  // rows and exchanges
+  rest.per_rescale = {.shuffles = 2 * 2, .exponentials = 2 * 32, .corrections_at_rest = 32};
+  rest.most_of_data = most_of_data<C>;
   return ladder::make_variant<C>(run<C>, flash_attention<C>, predict<C>, std::move(rest));
 }
 

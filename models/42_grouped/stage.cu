@@ -8,7 +8,7 @@ namespace {
 
 // wgmma is counted per warpgroup, 64 queries, and tile of BC keys, a pair; shuffles per warp and tile of queries.
 template <class C>
-ladder::Counts predict(const ladder::Spec& spec) {
+ladder::Counts predict(const ladder::Launched& spec) {
   if (spec.keys() == 0)
     return {.gmem_bytes_written = uint64_t(spec.batch_heads()) * spec.n * (ROW_BYTES + sizeof(float))};
   constexpr int64_t BR = C::BR, BC = C::BC;
@@ -29,7 +29,7 @@ ladder::Counts predict(const ladder::Spec& spec) {
     copied_rows += heads * std::min(kv_tiles * BC, n_k);
   }
   const uint64_t shares = heads * (spec.causal ? (pairs + 1) / 2 : pairs);  // two pairs or one
-  const uint64_t clusters = std::min<uint64_t>(shares, emulator::MULTIPROCESSORS / 2), blocks = 2 * clusters;
+  const uint64_t clusters = std::min<uint64_t>(shares, spec.multiprocessors / 2), blocks = 2 * clusters;
   uint64_t unwritten = INT64_MAX,
            idle = 0;  // bytes of the block that leaves fewest; second blocks whose tiles all lie outside
   for (uint64_t cluster = 0; cluster < clusters; ++cluster) {
@@ -53,16 +53,24 @@ ladder::Counts predict(const ladder::Spec& spec) {
   return {
       .wgmma = tiles * WARPS / 4 * (HEAD_DIM / 16 + BC / 16),           // QK by slices of d, PV by slices of keys
       .wgmma_left_running = (tiles * WARPS - q_warps) / 4 * (BC / 16),  // PV, but of the last tile
-      .shuffles = q_warps * 2 * 2 * 2,       // two rows, two exchanges: the maxima of the first tile, the sums
-      .votes = tiles * WARPS,                // whether anything has to be rescaled
-      .yes_votes = q_warps,                  // in the first tile
-      .barriers = 2 * blocks + q_warps / 4,  // of the cluster, and one of a warpgroup
+      .shuffles = q_warps * 2 * 2 * 2,  // two rows, two exchanges: the maxima of the first tile, the sums
+      .votes = tiles * WARPS,           // whether anything has to be rescaled
+      .yes_votes = q_warps,             // in the first tile
+      .exponentials = (tiles * WARPS * BC + q_warps * 4) * 16,  // weights; the corrections of the first tile
+      .barriers = 2 * blocks + q_warps / 4,                     // of the cluster, and one of a warpgroup
       .bulk_copies = 4 * uint64_t(heads) * pairs + 2 * copied + 2 * q_warps,  // panels of Q, of K and V, of a warp's O
       .gmem_bytes_read = (uint64_t(heads) * n_q + copied_rows) * ROW_BYTES,
       .gmem_bytes_written = uint64_t(heads) * n_q * (ROW_BYTES + sizeof(float)),
       .multicast_bytes = copied * 2 * BC * ROW_BYTES,
       .unused_smem_bytes = unwritten,  // the second Q, and stages
       .idle_blocks = idle};
+}
+
+// A warp may make the weights of one tile twice for each of its tiles of queries. O is corrected at rest before the last product alone.
+template <class C>
+ladder::Counts most_of_data(const ladder::Launched& spec) {
+  const uint64_t q_warps = spec.batch_heads() * (((spec.n + C::BR - 1) / C::BR + 1) / 2) * 2 * C::WARPS;
+  return {.exponentials = q_warps * 16 * C::BC, .corrections_at_rest = q_warps * 32};
 }
 
 template <class C>
@@ -72,7 +80,8 @@ ladder::Variant variant(ladder::Variant rest = {}) {
                   .kv = ladder::Element::bf16,
                   .o = ladder::Element::bf16};
   rest.writes_lse = true;
-  rest.shuffles_per_rescale = 2 * 2;  // rows and exchanges
+  rest.per_rescale = {.shuffles = 2 * 2, .exponentials = 2 * 32};
+  rest.most_of_data = most_of_data<C>;
   return ladder::make_variant<C>(run<C>, flash_attention<C, Mask::none>, predict<C>, std::move(rest));
 }
 

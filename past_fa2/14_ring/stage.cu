@@ -11,13 +11,20 @@ ladder::Counts predict(const ladder::Shape& shape) {
   const uint64_t blocks = shape.batch_heads() * shape.n / BR, tiles = blocks * (shape.n / BC);
   const uint64_t warp_tiles = tiles * WARPS;  // K and V are read once per warp, whatever its M_TILES
   const uint64_t load_Q = HEAD_DIM / 16, load_K = (BC / 16) * (HEAD_DIM / 16), load_V = (BC / 16) * (HEAD_DIM / 16);
+  // What runs while a tile is on its way: all of the tiles before it, but for the first product of the one that asks.
+  const uint64_t kv_tiles = shape.n / BC, ahead = C::SLOTS - 1;
+  uint64_t under_copy = 0;  // of a product's size
+  for (uint64_t tile = 0; tile < kv_tiles; ++tile) under_copy += tile < ahead ? 2 * tile : 2 * ahead - 1;
   return {.mma = pairs * 2 * (BC / 8) * (HEAD_DIM / 16),
           .ldmatrix = pairs * load_Q + warp_tiles * (load_K + load_V),
+          .products_under_copies = blocks * 2 * under_copy * (BR / WARPS / 16) * BC,  // under K and V
           .shuffles = pairs * 2 * 2 + groups * 2 * 2,  // two rows, two exchanges: a maximum per tile, a sum at the end
           .votes = warp_tiles,                         // whether anything has to be rescaled
           .yes_votes = blocks * WARPS,                 // in the first tile
+          .exponentials = pairs * 16 * (BC + 4),       // weights; a correction in each of a row's four lanes
           .barriers = blocks,
           .bulk_copies = blocks + 2 * tiles,  // Q; K and V
+          .gmem_accesses = blocks * BR * ROW_BYTES / 4,
           .gmem_bytes_read = (blocks * BR + tiles * 2 * BC) * ROW_BYTES,
           .gmem_bytes_written = blocks * BR * ROW_BYTES};
 }

@@ -11,13 +11,20 @@ ladder::Counts predict(const ladder::Shape& shape) {
   const uint64_t blocks = shape.batch_heads() * shape.n / BR, tiles = blocks * (shape.n / BC);
   const uint64_t warp_tiles = tiles * WARPS;  // K and V are read once per warp, whatever its M_TILES
   const uint64_t load_Q = HEAD_DIM / 16, load_K = (BC / 16) * (HEAD_DIM / 16), load_V = (BC / 16) * (HEAD_DIM / 16);
+  // What runs while a tile is on its way: all of the tiles before it, but for the first product of the one that asks.
+  const uint64_t kv_tiles = shape.n / BC, ahead = C::SLOTS - 1;
+  uint64_t under_copy = 0;  // of a product's size
+  for (uint64_t tile = 0; tile < kv_tiles; ++tile) under_copy += tile < ahead ? 2 * tile : 2 * ahead - 1;
   return {.mma = pairs * 2 * (BC / 8) * (HEAD_DIM / 16),
           .ldmatrix = pairs * load_Q + warp_tiles * (load_K + load_V),
+          .products_under_copies = blocks * 2 * under_copy * (BR / WARPS / 16) * BC,  // under K and V
           .shuffles = groups * 2 * 2 * 2,  // two rows, two exchanges: the maxima of the first tile, the sums at the end
           .votes = warp_tiles,             // whether anything has to be rescaled
           .yes_votes = blocks * WARPS,     // in the first tile
+          .exponentials = (pairs * BC + groups * 4) * 16,  // weights; the corrections of the first tile
           .barriers = blocks,
           .bulk_copies = blocks + 2 * tiles,  // Q; K and V
+          .gmem_accesses = blocks * BR * ROW_BYTES / 4,
           .gmem_bytes_read = (blocks * BR + tiles * 2 * BC) * ROW_BYTES,
           .gmem_bytes_written = blocks * BR * ROW_BYTES};
 }
@@ -25,7 +32,8 @@ ladder::Counts predict(const ladder::Shape& shape) {
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
   rest.conflict_ways = 1.0;
-  rest.shuffles_per_rescale = C::BR / (16 * C::WARPS) * 2 * 2;  // a warp's groups, rows and exchanges
+  constexpr uint64_t ROWS = C::BR / (16 * C::WARPS) * 2;  // of a lane
+  rest.per_rescale = {.shuffles = ROWS * 2, .exponentials = ROWS * 32};
   return ladder::make_variant<C>(run<C>, flash_attention<C>, predict<C>, std::move(rest));
 }
 

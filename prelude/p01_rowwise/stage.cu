@@ -12,7 +12,9 @@ template <class C>
 ladder::Counts predict(const ladder::Shape& shape) {
   const uint64_t rows = shape.batch_heads() * shape.n, scores = rows * shape.n;
   return {.shuffles = rows * C::WARPS * (5 + 5),  // the maximum, the sum of the weights
+          .exponentials = rows * shape.n,
           .barriers = rows * 2,
+          .gmem_accesses = scores * shape.d * 3 + rows * shape.d,
           // Every score reads a row of Q and of K; every output a column of V.
           .gmem_bytes_read = scores * shape.d * 2 * 2 + scores * shape.d * 2,
           .gmem_bytes_written = rows * shape.d * 2,

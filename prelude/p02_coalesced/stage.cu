@@ -9,7 +9,9 @@ ladder::Counts predict(const ladder::Shape& shape) {
   const uint64_t rows = shape.batch_heads() * shape.n, steps = (shape.n + GROUPS - 1) / GROUPS;  // of QK
   return {
       .shuffles = rows * C::WARPS * (steps * 3 + 5 + 5),  // a score's sum, the maximum, the sum of the weights
+      .exponentials = rows * shape.n,
       .barriers = rows * 2,
+      .gmem_accesses = rows * HEAD_DIM * ((GROUPS + steps * GROUPS) / 8 + shape.n + 1),  // Q and K by eights
       .gmem_bytes_read = rows * HEAD_DIM * 2 * (GROUPS + steps * GROUPS + shape.n),  // each group holds the row of Q
       .gmem_bytes_written = rows * HEAD_DIM * 2};
 }

@@ -12,11 +12,15 @@ template <class C>
 ladder::Counts predict(const ladder::Shape& shape) {
   constexpr uint64_t GROUPS = C::GROUPS;
   const uint64_t rows = shape.batch_heads() * shape.n, steps = (shape.n + GROUPS - 1) / GROUPS;
-  return {.shuffles = rows * C::WARPS * steps * 3,  // a score's sum
-          .barriers = rows,
-          .gmem_bytes_read = rows * HEAD_DIM * 2 * (GROUPS + 2 * steps * GROUPS),  // each group holds the row of Q
-          .gmem_bytes_written = rows * HEAD_DIM * 2,
-          .unused_smem_bytes = unused_bytes(C())};
+  return {
+      .shuffles = rows * C::WARPS * steps * 3,                                        // a score's sum
+      .exponentials = rows * (8 * (shape.n + steps * GROUPS) + C::THREADS * GROUPS),  // weights, corrections; the end
+      .barriers = rows,
+      .gmem_accesses = rows * HEAD_DIM * ((GROUPS + 2 * steps * GROUPS) / 8 + 1),  // loads of eight
+      .gmem_bytes_read = rows * HEAD_DIM * 2 * (GROUPS + 2 * steps * GROUPS),      // each group holds the row of Q
+      .gmem_bytes_written = rows * HEAD_DIM * 2,
+      .conflicts = rows * C::WARPS * 16,  // O's chunks are stored 32 B apart: 4 stores, 8 wavefronts instead of 4
+      .unused_smem_bytes = unused_bytes(C())};
 }
 
 template <class C>

@@ -7,7 +7,9 @@ template <class C>
 ladder::Counts predict(const ladder::Shape& shape) {
   constexpr uint64_t BR = C::BR;
   const uint64_t rows = shape.batch_heads() * shape.n, blocks = shape.batch_heads() * ((shape.n + BR - 1) / BR);
-  return {.shuffles = blocks * C::WARPS * shape.n * 3,                        // the sums of four scores at a time
+  return {.shuffles = blocks * C::WARPS * shape.n * 3,    // the sums of four scores at a time
+          .exponentials = blocks * BR * 8 * 2 * shape.n,  // a weight and a correction in each of a row's lanes
+          .gmem_accesses = (blocks * BR * (1 + 2 * shape.n) + rows) * HEAD_DIM / 8,
           .gmem_bytes_read = blocks * BR * HEAD_DIM * 2 * (1 + 2 * shape.n),  // each group asks for all of K and V
           .gmem_bytes_written = rows * HEAD_DIM * 2};
 }

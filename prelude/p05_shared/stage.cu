@@ -7,8 +7,10 @@ template <class C>
 ladder::Counts predict(const ladder::Shape& shape) {
   constexpr uint64_t BR = C::BR, BC = C::BC;
   const uint64_t rows = shape.batch_heads() * shape.n, blocks = rows / BR, tiles = blocks * (shape.n / BC);
-  return {.shuffles = rows / 4 * shape.n * 3,  // a warp sums the scores of four rows at a time
+  return {.shuffles = rows / 4 * shape.n * 3,      // a warp sums the scores of four rows at a time
+          .exponentials = rows * 8 * 2 * shape.n,  // a weight and a correction in each of a row's lanes
           .barriers = blocks + tiles * 2,
+          .gmem_accesses = (blocks * BR + tiles * 2 * BC + rows) * ROW_BYTES / 16,
           .gmem_bytes_read = (blocks * BR + tiles * 2 * BC) * ROW_BYTES,
           .gmem_bytes_written = rows * ROW_BYTES};
 }

@@ -10,9 +10,13 @@ ladder::Counts predict(const ladder::Shape& shape) {
   const uint64_t blocks = shape.batch_heads() * shape.n / BR, tiles = blocks * (shape.n / BC),
                  pairs = tiles * (BR / 16);
   return {.shuffles = pairs * 4 * 6,  // four rows per lane, three exchanges for the maximum and three for the sum
+          .exponentials = pairs * 16 * (BC + 8),  // weights; a correction in each of a row's eight lanes
           .barriers = tiles * 2,
+          .gmem_accesses = (2 * blocks * BR + tiles * 2 * BC) * ROW_BYTES / 16,
           .gmem_bytes_read = (blocks * BR + tiles * 2 * BC) * ROW_BYTES,
-          .gmem_bytes_written = blocks * BR * ROW_BYTES};
+          .gmem_bytes_written = blocks * BR * ROW_BYTES,
+          // a load of weights: two groups of rows at a time in the same bank, twice
+          .conflicts = pairs * BC * 2};
 }
 
 template <class C>

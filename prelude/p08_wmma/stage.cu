@@ -14,9 +14,13 @@ ladder::Counts predict(const ladder::Shape& shape) {
   return {.mma = pairs * 2 * products * 2,                  // a wmma.mma is two mma.m16n8k16
           .ldmatrix = pairs * (load_Q + load_P + 2 * products),
           .shuffles = pairs * 4 * 6,  // four rows per lane, three exchanges for the maximum and three for the sum
+          .exponentials = pairs * 16 * (BC + 8),  // weights; a correction in each of a row's eight lanes
           .barriers = tiles * 2,
+          .gmem_accesses = (blocks * BR + tiles * 2 * BC) * ROW_BYTES / 16 + blocks * BR * ROW_BYTES / 4,
           .gmem_bytes_read = (blocks * BR + tiles * 2 * BC) * ROW_BYTES,
           .gmem_bytes_written = blocks * BR * ROW_BYTES,
+          .conflicts = pairs * ((load_Q + 2 * products) * 4 * 7 + (BC / 8) * 2 +
+                                load_P * 4),  // 8-way; of P 2-way, stores and loads
           .unused_smem_bytes = BR * 2 * PAD_BYTES};
 }
 

@@ -12,10 +12,14 @@ ladder::Counts predict(const ladder::Shape& shape) {
   const uint64_t load_Q = HEAD_DIM / 16, load_K = (BC / 16) * (HEAD_DIM / 16), load_V = (BC / 16) * (HEAD_DIM / 8);
   return {.mma = pairs * 2 * (BC / 8) * (HEAD_DIM / 16),
           .ldmatrix = pairs * (load_Q + load_K + load_V),
-          .shuffles = pairs * 2 * 4,  // two rows, two exchanges for the maximum and two for the sum
+          .shuffles = pairs * 2 * 4,              // two rows, two exchanges for the maximum and two for the sum
+          .exponentials = pairs * 16 * (BC + 4),  // weights; a correction in each of a row's four lanes
           .barriers = tiles * 2,
+          .gmem_accesses = (blocks * BR + tiles * 2 * BC) * ROW_BYTES / 16 + blocks * BR * ROW_BYTES / 4,
           .gmem_bytes_read = (blocks * BR + tiles * 2 * BC) * ROW_BYTES,
-          .gmem_bytes_written = blocks * BR * ROW_BYTES};
+          .gmem_bytes_written = blocks * BR * ROW_BYTES,
+          // 8 wavefronts a matrix instead of 1
+          .conflicts = pairs * 7 * (4 * load_Q + 4 * load_K + 2 * load_V)};
 }
 
 template <class C>

@@ -38,19 +38,16 @@ def attention(
     ValueError: the arrays do not fit together. TypeError: something is of the wrong type. NotImplementedError: no kernel takes
     the problem, and why.
     """
-    options = dict(
-        causal=causal, scale=scale, window=window, softcap=softcap, alibi_slopes=alibi_slopes, sink=sink,
+    if is_of_torch(q):
+        from ._torch import attention as attend
+    elif is_of_jax(q):
+        from ._jax import attention as attend
+    else:
+        attend = run
+    return attend(
+        q, k, v, causal=causal, scale=scale, window=window, softcap=softcap, alibi_slopes=alibi_slopes, sink=sink,
         return_lse=return_lse, out=out, rung=rung,
     )  # fmt: skip
-    if is_of_torch(q):
-        from . import _torch
-
-        return _torch.attention(q, k, v, **options)
-    if is_of_jax(q):
-        from . import _jax
-
-        return _jax.attention(q, k, v, **options)
-    return run(q, k, v, **options)
 
 
 def run(q, k, v, *, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung):

@@ -21,18 +21,18 @@ _said_it_is_slow = False
 def attention(
     q, k, v, *, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung
 ):  # fmt: skip
-    # By keyword, as the operator's schema has them.
-    options = dict(
-        causal=causal, scale=scale, window=window, softcap=softcap, alibi_slopes=alibi_slopes, sink=sink,
-        return_lse=return_lse, rung=rung,
-    )  # fmt: skip
-    if torch.is_grad_enabled() and any(isinstance(each, Tensor) and each.requires_grad for each in (q, k, v, alibi_slopes, sink, out)):
-        raise NotImplementedError(NO_GRADIENTS)
+    if torch.is_grad_enabled():
+        for each in (q, k, v, alibi_slopes, sink, out):
+            if isinstance(each, Tensor) and each.requires_grad:
+                raise NotImplementedError(NO_GRADIENTS)
     if not torch.compiler.is_compiling() and type(q) in _PLAIN:
         _say_that_it_is_slow(q)
-        return _attention.run(q, k, v, out=out, **options)
+        return _attention.run(
+            q, k, v, causal=causal, scale=scale, window=window, softcap=softcap, alibi_slopes=alibi_slopes, sink=sink,
+            return_lse=return_lse, out=out, rung=rung,
+        )  # fmt: skip
     # A graph, or a tensor of another kind: of these the operator takes care, at some microseconds more.
-    result, lse = torch.ops.flash_ladder.attention(q, k, v, **options)
+    result, lse = torch.ops.flash_ladder.attention(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, rung)
     if out is not None:
         result = out.copy_(result)
     return (result, lse) if return_lse else result
@@ -40,7 +40,7 @@ def attention(
 
 def _say_that_it_is_slow(q: Tensor) -> None:
     global _said_it_is_slow
-    if q.device.type == "cpu" and not _said_it_is_slow:
+    if not _said_it_is_slow and q.device.type == "cpu":
         _said_it_is_slow = True
         warnings.warn(
             "flash_ladder: these tensors lie on the CPU, so the GPU's kernel is emulated, instruction by instruction: a tiny model "

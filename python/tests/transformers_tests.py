@@ -103,6 +103,14 @@ class Models(unittest.TestCase):
     def test_generation_with_a_cache_of_fixed_size(self):
         self.generate(tiny("Llama", 2, torch.bfloat16), cache_implementation="static")
 
+    def test_a_model_is_one_graph(self):
+        model = tiny("Llama", 2, torch.float16)
+        model.set_attn_implementation(NAME)
+        ids = torch.zeros(1, 128, dtype=torch.long)
+        with torch.no_grad():
+            compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+            self.assertTrue(torch.equal(compiled(ids).logits, model(ids).logits))
+
     def test_sequences_in_one_row_are_refused(self):
         model = tiny("Llama", 2, torch.float16)
         model.set_attn_implementation(NAME)

@@ -87,11 +87,14 @@ TEST_CASE("counts and reports do not depend on the number of threads", "[emulato
   CHECK(expected.mma == 17 * 2);
   CHECK(expected.ldmatrix == 17 * 2);
   CHECK(expected.shuffles == 17 * 2);
-  CHECK(expected.ex2 == 17 * 64);
+  CHECK(expected.exponentials == 17 * 64);
   CHECK(expected.cp_async == 17 * 64);
   CHECK(expected.barriers == 17 + 12);
   CHECK(expected.gmem_bytes_read == 17 * 64 * 16);
   CHECK(expected.gmem_bytes_written == 17 * 64 * 4);
+  CHECK(expected.gmem_accesses == 17 * 64);  // a copy is none
+  CHECK(expected.conflicts == expected.smem_wavefronts - expected.smem_wavefronts_ideal);
+  CHECK(expected.conflicts > 0);
   CHECK(expected.sites.size() == 2);
   REQUIRE_FALSE(reference.reports().empty());
   CHECK_THAT(reference.reports().front().message, Contains("block (2, 0, 0)"));
@@ -102,7 +105,7 @@ TEST_CASE("counts and reports do not depend on the number of threads", "[emulato
     const emulator::Counters& counters = device.counters();
     CHECK(counters.mma == expected.mma);
     CHECK(counters.barriers == expected.barriers);
-    CHECK(counters.ex2 == expected.ex2);
+    CHECK(counters.exponentials == expected.exponentials);
     CHECK(counters.gmem_bytes_read == expected.gmem_bytes_read);
     CHECK(counters.gmem_bytes_written == expected.gmem_bytes_written);
     CHECK(counters.smem_wavefronts == expected.smem_wavefronts);

@@ -144,26 +144,35 @@ void and_copy(Device& device, const AttentionParams& p) {
 
 }  // namespace
 
-TEST_CASE("shuffles that depend on the data come in whole rescales on top of the fewest, or are rejected",
-          "[verdict]") {
-  constexpr uint64_t STEP = 7;  // which divides no count
-  const auto judge = [&](InputKind kind, int64_t fewer, uint64_t step) {
+TEST_CASE("what depends on the data comes with the votes for it, or up to its bound, or is rejected", "[verdict]") {
+  constexpr uint64_t STEP = 7;
+  // As if the fewest votes and shuffles were so many less.
+  const auto judge = [&](InputKind kind, int64_t votes, int64_t shuffles, uint64_t most = 0) {
     ladder::Variant variant = variant_of(run_right);
-    variant.predict = counted(run_right, kind, &Counts::shuffles, -fewer);
-    variant.shuffles_per_rescale = step;
+    const Counts counts = *check(variant, problem(kind)).counters;
+    variant.predict = [=](const ladder::Shape&) {
+      Counts fewest = counts;
+      fewest.yes_votes -= votes;
+      fewest.shuffles -= shuffles;
+      return fewest;
+    };
+    variant.per_rescale.shuffles = STEP;
+    variant.most_of_data = [=](const ladder::Shape&) { return Counts{.shuffles = most}; };
     return kinds_of(check(variant, problem(kind)));
   };
   const Kinds rejected{"counts_differ"}, accepted;
-  CHECK(judge(InputKind::normal, 0, STEP) == accepted);
-  CHECK(judge(InputKind::normal, 3 * STEP, STEP) == accepted);
-  CHECK(judge(InputKind::normal, 3 * STEP, 0) == rejected);
-  CHECK(judge(InputKind::normal, 3 * STEP + 1, STEP) == rejected);
-  CHECK(judge(InputKind::normal, -int64_t{STEP}, STEP) == rejected);
-  // Rows of NaN need no rescale: of such inputs whole rescales may be missing, of others none.
-  CHECK(judge(InputKind::not_finite, -3 * int64_t{STEP}, STEP) == accepted);
-  CHECK(judge(InputKind::not_finite, -3 * int64_t{STEP} - 1, STEP) == rejected);
-  CHECK(judge(InputKind::not_finite, -3 * int64_t{STEP}, 0) == rejected);
-  CHECK(judge(InputKind::large_logits, -3 * int64_t{STEP}, STEP) == rejected);
+  CHECK(judge(InputKind::normal, 0, 0) == accepted);
+  CHECK(judge(InputKind::normal, 3, 3 * STEP) == accepted);
+  CHECK(judge(InputKind::normal, 3, 2 * STEP) == rejected);
+  CHECK(judge(InputKind::normal, 0, STEP) == rejected);
+  CHECK(judge(InputKind::normal, 3, 3 * STEP + 1) == rejected);
+  CHECK(judge(InputKind::normal, 3, 3 * STEP + 5, 5) == accepted);
+  CHECK(judge(InputKind::normal, 3, 3 * STEP + 6, 5) == rejected);
+  CHECK(judge(InputKind::normal, 3, 3 * STEP - 1, 5) == rejected);
+  // Rows of NaN need no rescale: of such inputs some may be missing, of others none.
+  CHECK(judge(InputKind::not_finite, -3, -3 * int64_t{STEP}) == accepted);
+  CHECK(judge(InputKind::not_finite, -3, 0) == rejected);
+  CHECK(judge(InputKind::large_logits, -3, -3 * int64_t{STEP}) == rejected);
 }
 
 TEST_CASE("on normal inputs a warp may say yes once more than at least, on others as often as it likes", "[verdict]") {

@@ -292,8 +292,12 @@ TEST_CASE(
     const Inputs inputs = make_inputs(kind, SHAPE, 1);
     for (const int query : {3, 64, 100}) {
       double halves[2] = {}, sum = 0;
-      const double last = score(inputs, 0, query, SHAPE.n - 1), growth = last - score(inputs, 0, query, 0);
-      CHECK((kind == InputKind::near_ties ? std::fabs(growth) < 0.7 : growth > 11 * 0.6931));
+      const double first = score(inputs, 0, query, 0), last = score(inputs, 0, query, SHAPE.n - 1);
+      if (kind == InputKind::near_ties) {
+        CHECK(std::fabs(last - first) < 0.7);
+      } else {
+        for (const double end : {first, last}) CHECK(score(inputs, 0, query, SHAPE.n / 2 - 1) - end > 11 * 0.6931);
+      }
       for (int key = 0; key < SHAPE.n; ++key) {
         const double weight = std::exp(score(inputs, 0, query, key) - last);
         halves[2 * key / SHAPE.n] += weight * to_float(inputs.half("V")[key * SHAPE.d + 7]);
@@ -325,4 +329,16 @@ TEST_CASE("wide_values and deep_scores: the ends of f16, in V and in the scores"
   }
   CHECK(highest < -1e4);
   CHECK(deepest == Approx(-524288).epsilon(1e-3));
+  for (int key = 0; key < SHAPE.n; ++key) {
+    CHECK(score(deep, 0, 3, key) < -2e5);
+    CHECK(deep.half("V")[size_t(key) * SHAPE.d].bits == deep.half("V")[size_t(key % 4 == 1 ? 1 : 0) * SHAPE.d].bits);
+  }
+}
+
+TEST_CASE("one_sign: maxima move as in creeping_max, and V has one sign and nearly one size") {
+  const Inputs inputs = make_inputs(InputKind::one_sign, SHAPE, 1),
+               creeping = make_inputs(InputKind::creeping_max, SHAPE, 1);
+  CHECK(std::ranges::equal(inputs["Q"].bytes(), creeping["Q"].bytes()));
+  CHECK(std::ranges::equal(inputs["K"].bytes(), creeping["K"].bytes()));
+  for (const f16 value : inputs.half("V")) CHECK(std::fabs(to_float(value) - 1.8f) < 0.19f);
 }

@@ -26,13 +26,13 @@ enum Launch { BASE, OTHER, SECOND_V, SUM_OF_V, TWICE_V, SHIFTED_K, LAUNCHES };
 
 // All launches of a shape. Each one's answer is a constant that makes every property hold exactly, but for `wrong`, which
 // may change it.
-struct Launched {
+struct Launches {
   std::vector<Inputs> inputs;
   std::vector<PropertyResult> results;
 };
 template <class Wrong>
-Launched launched(const Shape& shape, const Wrong& wrong) {
-  Launched all;
+Launches launched(const Shape& shape, const Wrong& wrong) {
+  Launches all;
   const Run run = [&](const Inputs& inputs) -> Result<Tensor> {
     constexpr float ANSWERS[LAUNCHES] = {0.5f, 0.5f, 0.25f, 0.75f, 1.0f, 0.5f};
     Tensor output(formula_of(shape).outputs(shape).front());
@@ -45,7 +45,7 @@ Launched launched(const Shape& shape, const Wrong& wrong) {
   REQUIRE(all.inputs.size() == LAUNCHES);
   return all;
 }
-Launched launched(const Shape& shape) {
+Launches launched(const Shape& shape) {
   return launched(shape, [](Launch, std::span<f16>) {});
 }
 
@@ -61,7 +61,7 @@ bool same(const Tensor& a, const Tensor& b) {
 }
 
 // The first row with another key or value, of a head.
-int64_t first_changed(const Launched& all, const Shape& shape, int64_t head) {
+int64_t first_changed(const Launches& all, const Shape& shape, int64_t head) {
   for (int64_t row = 0; row < shape.n; ++row) {
     for (const char* name : {"K", "V"}) {
       if (row_of(all.inputs[BASE][name], shape, head * shape.n + row) !=
@@ -96,7 +96,7 @@ TEST_CASE(
     INFO(n << " keys");
     Shape shape = DENSE;
     shape.n = n;
-    const Launched all = launched(shape);
+    const Launches all = launched(shape);
     const Inputs &base = all.inputs[BASE], &other = all.inputs[OTHER];
     CHECK(same(base["Q"], other["Q"]));
     for (int64_t head = 0; head < shape.batch_heads(); ++head) {
@@ -126,7 +126,7 @@ TEST_CASE("of a causal prefix no key changes, and behind it each, in the middle 
     INFO(n << " keys");
     Shape shape = MASKED;
     shape.n = n;
-    const Launched all = launched(shape);
+    const Launches all = launched(shape);
     CHECK(same(all.inputs[BASE]["Q"], all.inputs[OTHER]["Q"]));
     const int64_t first = first_changed(all, shape, 0);
     CHECK((n / 2 < first && first < n - 1));
@@ -149,7 +149,7 @@ TEST_CASE("of a causal kernel the rows up to the first key that changes are comp
     for (const int64_t row : {int64_t{0}, first - 1, first, int64_t{MASKED.n - 1}}) {
       for (const int column : {0, MASKED.d - 1}) {
         INFO("row " << row << " of head " << head << ", column " << column);
-        const Launched all = launched(MASKED, [&](Launch launch, std::span<f16> output) {
+        const Launches all = launched(MASKED, [&](Launch launch, std::span<f16> output) {
           if (launch == OTHER) output[(head * MASKED.n + row) * MASKED.d + column] = to_f16(0.625f);
         });
         CHECK(all.results[0].name == "prefix");
@@ -162,7 +162,7 @@ TEST_CASE("of a causal kernel the rows up to the first key that changes are comp
 
 TEST_CASE("values are added, doubled and keys shifted without rounding, and nothing else changes") {
   for (const Shape& shape : {DENSE, MASKED}) {
-    const Launched all = launched(shape);
+    const Launches all = launched(shape);
     const Inputs& base = all.inputs[BASE];
     for (const Launch launch : {SECOND_V, SUM_OF_V, TWICE_V}) {
       CHECK(same(all.inputs[launch]["Q"], base["Q"]));
@@ -185,7 +185,7 @@ TEST_CASE(
     "a deviation is the largest of all elements, of each launch, and NaN if one is; bounds are of the tolerance") {
   // Of each property, by how much its outputs disagree where one of the answers is off by one.
   constexpr double BY_ONE[LAUNCHES][3] = {{1, 2, 1}, {1, 0, 0}, {0, 1, 0}, {0, 1, 0}, {0, 1, 0}, {0, 0, 1}};
-  const Launched right = launched(DENSE);
+  const Launches right = launched(DENSE);
   const double tolerance = make_reference(DENSE, right.inputs[BASE]).tolerance();
   REQUIRE(tolerance > 0);
   REQUIRE(right.results.size() == 3);
@@ -200,7 +200,7 @@ TEST_CASE(
     for (const size_t at : {size_t{0}, elements / 2, elements - 1}) {
       for (const float off : {0.125f, -0.125f, std::numeric_limits<float>::quiet_NaN()}) {
         INFO("launch " << wrong << ", element " << at << ", off by " << off);
-        const Launched all = launched(DENSE, [&](Launch launch, std::span<f16> output) {
+        const Launches all = launched(DENSE, [&](Launch launch, std::span<f16> output) {
           if (launch != wrong) return;
           // A smaller one beside it, on either side where there is one.
           for (const size_t beside : {at - 1, at + 1}) {

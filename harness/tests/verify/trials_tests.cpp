@@ -69,10 +69,23 @@ TEST_CASE(
   CHECK(sms == std::set<uint32_t>{4, 5, 6, 12, 132});
 }
 
+TEST_CASE("a variant whose blocks depend on the number of SMs gets more shares than an H200 has places for") {
+  Variant persistent = CAUSAL_TILED;
+  persistent.predict = [](const Launched& problem) { return Counts{.barriers = problem.multiprocessors}; };
+  const auto many = [](const Variant& variant) {
+    return std::ranges::count_if(emulator_trials(STAGE, variant, SHAPE, {}), [](const Trial& trial) {
+      return trial.multiprocessors == 132 && trial.shape.batch_heads() > 132 && trial.shape.causal;
+    });
+  };
+  CHECK(many(persistent) == 1);
+  persistent.predict = [](const Launched&) { return Counts{}; };
+  CHECK(many(persistent) == 0);
+}
+
 TEST_CASE(
     "a variant that takes any head dimension meets one that no tile divides, and one with a mask all sets under it") {
   const std::vector<Trial> trials = emulator_trials(STAGE, ANY, SHAPE, {});
-  constexpr size_t DENSE = 17, ALL = 28;
+  constexpr size_t DENSE = 17, ALL = 29;
   REQUIRE(trials.size() == ALL);
   for (size_t i = DENSE; i < ALL; ++i) CHECK(trials[i].shape.causal);
   CHECK(std::ranges::equal(trials[DENSE].kinds, all_input_kinds()));
@@ -145,7 +158,20 @@ TEST_CASE("thorough trials are as many again, of shapes that the variant takes, 
   }
   for (const std::set<int>& drawn : {lengths, batches, heads}) CHECK(drawn.size() > 2);
   // The first ones are those of every check, in the order in which threads take turns.
-  CHECK(std::ranges::count(trials, 0u, &Trial::schedule) == std::ssize(emulator_trials(STAGE, TILED, SHAPE, {})));
+  CHECK(std::ranges::count(trials, 0u, &Trial::schedule) ==
+        std::ranges::count(emulator_trials(STAGE, TILED, SHAPE, {}), 0u, &Trial::schedule));
+}
+
+TEST_CASE("thorough trials have all queries of a long head, of a variant whose products tensor cores make") {
+  const auto whole_heads = [](uint64_t mma) {
+    Variant variant = TILED;
+    variant.predict = [=](const Launched&) { return Counts{.mma = mma}; };
+    return std::ranges::count_if(emulator_trials(STAGE, variant, SHAPE, {.thorough = true}), [](const Trial& trial) {
+      return trial.shape.n > 4096 && trial.far_heads == 0 && !trial.ends_only;
+    });
+  };
+  CHECK(whole_heads(1) == 1);
+  CHECK(whole_heads(0) == 0);
 }
 
 TEST_CASE(

@@ -1,0 +1,148 @@
+// What is counted of work that runs beside other work, or that waits for it.
+#include <algorithm>
+
+#include "harness/tests/emulator/emulator_test.hpp"
+
+using namespace emulator_test;
+
+namespace {
+
+__device__ void multiply(int times) {
+  const uint32_t a[4] = {};
+  float c[4] = {};
+  for (int i = 0; i < times; ++i) mma_m16n8k16(c, a, 0, 0);
+}
+
+// ---- products under copies --------------------------------------------------------------------------------------------
+
+// Two products before copies are asked for, three until they are waited for, and one behind.
+template <class Ask, class Wait>
+__device__ void ask_multiply_wait(const Ask& ask, const Wait& wait) {
+  multiply(2);
+  ask();
+  multiply(3);
+  wait();
+  multiply(1);
+}
+
+__global__ void by_groups(const uint4* in) {
+  ask_multiply_wait(
+      [&] {
+        cp_async_16(smem_base() + threadIdx.x * 16, in + threadIdx.x);
+        cp_async_commit();
+      },
+      [] { cp_async_wait<0>(); });
+}
+
+enum class Waits { who_asks, another_warp };
+
+// Both warps multiply; copies by all lanes of warp 0, or one by the copy engine.
+template <bool BULK, Waits WHO>
+__global__ void by_mbarrier(const uint4* in) {
+  const uint32_t full = smem_base() + 1024;
+  if (threadIdx.x == 0) {
+    mbarrier_init(full, BULK ? 1 : 32);
+    fence_mbarrier_init();
+  }
+  __syncthreads();
+  ask_multiply_wait(
+      [&] {
+        if (BULK && threadIdx.x == 0) {
+          mbarrier_arrive_expect_tx(full, 512);
+          cp_async_bulk(smem_base(), in, 512, full);
+        }
+        if (!BULK && threadIdx.x < 32) {
+          cp_async_16(smem_base() + threadIdx.x * 16, in + threadIdx.x);
+          cp_async_mbarrier_arrive_noinc(full);
+        }
+        __syncwarp();
+      },
+      [&] {
+        if ((threadIdx.x < 32) == (WHO == Waits::who_asks)) mbarrier_wait_parity(full, 0);
+        __syncwarp();
+      });
+}
+
+__global__ void outwards(uint4* out) {
+  st_shared_v4(smem_base() + threadIdx.x * 16, uint4{});
+  fence_proxy_async_shared();
+  __syncwarp();
+  ask_multiply_wait(
+      [&] {
+        if (threadIdx.x == 0) {
+          for (int half = 0; half < 2; ++half) cp_async_bulk_store(out + half * 16, smem_base() + half * 256, 256);
+          cp_async_bulk_commit();
+        }
+        __syncwarp();
+      },
+      [] {
+        if (threadIdx.x == 0) {
+          cp_async_bulk_wait_read<0>();
+          cp_async_bulk_wait<0>();  // of the same copies: they are counted once
+        }
+        __syncwarp();
+      });
+}
+
+// ---- corrections at rest ----------------------------------------------------------------------------------------------
+
+enum class Corrects { nothing, at_rest, under_another, to_zeros, what_is_overwritten };
+
+template <Corrects WHAT>
+__global__ void two_accumulators() {
+  for (uint32_t i = threadIdx.x; i < 64 * 32; i += 128) st_shared_b32(smem_base() + 4 * i, 0x3c003c00);
+  fence_proxy_async_shared();
+  __syncthreads();
+  const uint64_t ones = wgmma_descriptor(smem_base());
+  float O[8][4] = {}, S[8][4];
+  const auto scale = [&](float factor) {
+    for (auto& four : O) std::ranges::for_each(four, [&](float& element) { element *= factor; });
+  };
+  wgmma_fence(O);
+  wgmma_ss(O, ones, ones);
+  wgmma_commit();
+  wgmma_wait<0>(O);
+  if (WHAT == Corrects::at_rest || WHAT == Corrects::what_is_overwritten) scale(0.5f);
+  if (WHAT == Corrects::to_zeros) scale(0);
+  wgmma_fence(S);
+  wgmma_ss(S, ones, ones, false);
+  wgmma_commit();
+  if (WHAT == Corrects::under_another) scale(0.5f);
+  wgmma_fence(O);
+  wgmma_ss(O, ones, ones, WHAT != Corrects::what_is_overwritten);
+  wgmma_commit();
+  wgmma_wait<0>(S, O);
+}
+
+template <Corrects WHAT>
+uint64_t at_rest() {
+  const Device device = run(two_accumulators<WHAT>, 128, 64 * 128);
+  check_silent(device);
+  return device.counters().corrections_at_rest;
+}
+
+}  // namespace
+
+TEST_CASE("products between a thread's request of a copy and its own wait are counted, for each copy",
+          "[emulator][device]") {
+  std::vector<uint4> memory(32);
+  const auto counted = [&](auto* kernel, uint32_t threads) {
+    const Device device = run(kernel, threads, 2048, memory.data());
+    check_silent(device);
+    return device.counters().products_under_copies;
+  };
+  CHECK(counted(by_groups, 32) == 32 * 3);
+  CHECK(counted(by_mbarrier<false, Waits::who_asks>, 64) == 32 * 3);
+  CHECK(counted(by_mbarrier<false, Waits::another_warp>, 64) == 0);
+  CHECK(counted(by_mbarrier<true, Waits::who_asks>, 64) == 3);
+  CHECK(counted(by_mbarrier<true, Waits::another_warp>, 64) == 0);
+  CHECK(counted(outwards, 32) == 2 * 3);
+}
+
+TEST_CASE("accumulators that are corrected while nothing runs are counted, for each thread", "[emulator][device]") {
+  CHECK(at_rest<Corrects::nothing>() == 0);
+  CHECK(at_rest<Corrects::at_rest>() == 128);
+  CHECK(at_rest<Corrects::under_another>() == 0);
+  CHECK(at_rest<Corrects::to_zeros>() == 0);
+  CHECK(at_rest<Corrects::what_is_overwritten>() == 0);
+}
