@@ -9,8 +9,9 @@ namespace {
 // wgmma is counted per warpgroup, 64 queries, and tile of BC keys, a pair; shuffles per warp and tile of queries.
 template <class C>
 ladder::Counts predict(const ladder::Launched& spec) {
+  const uint64_t rows = uint64_t(spec.batch_heads()) * spec.n;
   if (spec.keys() == 0)
-    return {.gmem_bytes_written = uint64_t(spec.batch_heads()) * spec.n * (ROW_BYTES + sizeof(float))};
+    return {.gmem_accesses = rows * (HEAD_DIM + 1), .gmem_bytes_written = rows * (ROW_BYTES + sizeof(float))};
   constexpr int64_t BR = C::BR, BC = C::BC;
   constexpr uint64_t WARPS = C::WARPS;
   const int64_t n_q = spec.n, n_k = spec.keys(), heads = spec.batch_heads();
@@ -59,8 +60,9 @@ ladder::Counts predict(const ladder::Launched& spec) {
       .exponentials = (tiles * WARPS * BC + q_warps * 4) * 16,  // weights; the corrections of the first tile
       .barriers = 2 * blocks + q_warps / 4,                     // of the cluster, and one of a warpgroup
       .bulk_copies = 4 * uint64_t(heads) * pairs + 2 * copied + 2 * q_warps,  // panels of Q, of K and V, of a warp's O
-      .gmem_bytes_read = (uint64_t(heads) * n_q + copied_rows) * ROW_BYTES,
-      .gmem_bytes_written = uint64_t(heads) * n_q * (ROW_BYTES + sizeof(float)),
+      .gmem_accesses = rows,                                                  // the log-sum-exps
+      .gmem_bytes_read = (rows + copied_rows) * ROW_BYTES,
+      .gmem_bytes_written = rows * (ROW_BYTES + sizeof(float)),
       .multicast_bytes = copied * 2 * BC * ROW_BYTES,
       .unused_smem_bytes = unwritten,  // the second Q, and stages
       .idle_blocks = idle};
