@@ -169,10 +169,13 @@ std::vector<Trial> formula_trials(const Rung& rung, const Variant& variant, cons
     if (!takes(variant, spec) && spec.keys() == spec.n) spec.n = supported_length(rung, variant, spec, spec.n);
     if (spec.n == 0 || !takes(variant, spec)) continue;
     Trial trial{.shape = spec, .kinds = {}, .seed = seed + 5, .both_builds = true};
-    for (int64_t unit = 0; unit < int64_t{spec.batch} * spec.key_heads(); ++unit) {
+    const int64_t units = int64_t{spec.batch} * spec.key_heads();
+    for (int64_t unit = 0; unit < units; ++unit) {
       trial.kinds.push_back(formula.is_attention ? some[unit % 4] : InputKind::normal);
       if (!formula.is_attention) break;
     }
+    // Nothing of a head of NaN comes into another one, nor to a query that sees no key.
+    if (formula.is_attention && units > 1) trial.kinds.back() = InputKind::nan_head;
     trials.push_back(std::move(trial));
   }
   return trials;

@@ -346,7 +346,9 @@ __global__ void __launch_bounds__(C::THREADS, 1)
       uint32_t matrices[4];
       for (int i = 0; i < 4; ++i) {
         const float* const two = &O_frag[column_tile + i / 2][2 * (i % 2)];
-        matrices[i] = pack_bf16x2(two[0] * normalise[i % 2], two[1] * normalise[i % 2]);
+        const bool has_keys =
+            MASK != Mask::causal || normalise[i % 2] != 0;  // or else O is 0 times V, which may be NaN
+        matrices[i] = has_keys ? pack_bf16x2(two[0] * normalise[i % 2], two[1] * normalise[i % 2]) : 0;
       }
       const uint32_t panel = column_tile / 8, chunk = column_tile % 8 + lane / 16;
       stmatrix_x4(lane_O + panel * BR * PANEL_ROW_BYTES + (chunk ^ (lane % 8)) * 16, matrices);

@@ -118,7 +118,7 @@ std::vector<Spec> trials(const Accepts& accepts, const Spec& usual) {
                          {TAILS | CROSS | CAUSAL, "h=2 nq=203 nk=113 causal"},
                          {CROSS, "nq=64 nk=256"},
                          {CROSS | CAUSAL, "nq=64 nk=256 causal"},
-                         {CROSS | CAUSAL, "nq=256 nk=64 causal"},  // the first queries see no key
+                         {CROSS | CAUSAL, "h=2 nq=256 nk=64 causal"},  // the first queries see no key
                          {GROUPED, "h=6 kv=2 n=128"},
                          {GROUPED | CAUSAL, "b=2 h=5 kv=1 n=128 causal"},
                          {WINDOW, "n=256 window=40,17"},
