@@ -140,6 +140,10 @@ class Check:
             outcome = self._run(mutant.number, [*self.to_first, *ABLATE], self.ablations)
         return outcome
 
+    def first_look(self, mutant: Mutant) -> bool:
+        """Whether what a bare ./ladder asks of the rung stops it."""
+        return self._run(mutant.number, ["--quick"]).verdict != SURVIVED
+
     @functools.cached_property
     def ablations(self) -> Limits:
         """For the check of all variants, as the tests of a rung make it: what the default lets pass may be wrong in another one."""

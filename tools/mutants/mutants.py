@@ -98,6 +98,7 @@ class Results:
     not_programs: list[Mutant] = field(default_factory=list)
     known: set[str] = field(default_factory=set)  # keys of all mutants, run or not
     folder: str = ""
+    seen_at_once: set[str] = field(default_factory=set)  # of the killed, those that a first look stops
 
     def add(self, mutant: Mutant, outcome: judge.Outcome) -> None:
         self.mutants[mutant.key] = mutant
@@ -212,7 +213,7 @@ def judge_all(results: Results, mutants: list[Mutant], one, jobs: int, clock: Cl
 
 
 def run_rung(directory: Path, build: Build, work: Path, jobs: int, clock: Clock, draw: random.Random | None,
-             all_results: list[Results]) -> None:
+             all_results: list[Results], first_look: bool = False) -> None:
     rung = Rung(directory, build, work, jobs)
     results = Results(rung.name, read_equivalents(directory / "mutants.txt"), directory / "mutants.txt",
                       folder=f"{directory.relative_to(ROOT)}/")
@@ -227,6 +228,10 @@ def run_rung(directory: Path, build: Build, work: Path, jobs: int, clock: Clock,
     check = judge.Check(rung.program, rung.name, rung.work)
     mutants = rung.mutants if draw is None else draw.sample(rung.mutants, len(rung.mutants))
     judge_all(results, mutants, check.judge, jobs, clock)
+    if first_look:
+        killed = [mutant for mutant in mutants if mutant.key in results.outcomes
+                  and results.outcomes[mutant.key].verdict != judge.SURVIVED]
+        results.seen_at_once = {mutant.key for mutant in killed if check.first_look(mutant)}
 
 
 def commit_of(root: Path) -> str:
@@ -243,6 +248,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--sample", type=float, metavar="SECONDS", help="draw rungs and mutants at random until the time is up")
     parser.add_argument("--seed", type=int, help="of the sample, which is printed; default: that of the commit")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at a time (default: one per processor)")
+    parser.add_argument("--first-look", action="store_true", help="say how many of the killed a bare ./ladder stops")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="update this table with what was run")
     parser.add_argument("--log", type=Path, metavar="FILE", help="write what became of each mutant, a line each")
     options = parser.parse_args(arguments)
@@ -312,7 +318,7 @@ def main(arguments: list[str]) -> int:
     began = time.monotonic()
     try:
         for stage in chosen:
-            run_rung(stage.path, build, work, options.jobs, clock, draw, all_results)
+            run_rung(stage.path, build, work, options.jobs, clock, draw, all_results, options.first_look)
             if options.log is not None:
                 write_log(options.log, all_results)
             print(f"{stage.name}: {len(all_results[-1].outcomes)} mutants, {len(all_results[-1].survivors())} unnoticed, "
@@ -324,6 +330,10 @@ def main(arguments: list[str]) -> int:
         interrupted = True
         print("Interrupted; the results so far stand.", file=sys.stderr)
     code = report(all_results, options.sample is not None)
+    if options.first_look:
+        killed = sum(outcome.verdict != judge.SURVIVED for results in all_results for outcome in results.outcomes.values())
+        seen = sum(len(results.seen_at_once) for results in all_results)
+        print(f"A bare ./ladder stops {seen} of the {killed} that were killed.")
     if options.log is not None:
         write_log(options.log, all_results)
     if options.csv is not None and all_results and not interrupted:

@@ -215,7 +215,7 @@ class Schemata(unittest.TestCase):
 class Judging(unittest.TestCase):
     """With a toy for `ladder check`: what it lets pass survives."""
 
-    def outcome(self, script: str) -> judge.Outcome:
+    def outcome(self, script: str, judged=judge.Check.judge):
         with tempfile.TemporaryDirectory() as name:
             program = Path(name) / "check"
             program.write_text("#!/bin/sh\nfor last; do :; done\n[ $LADDER_MUTANT = 0 ] && exit 0\n" + script)
@@ -224,7 +224,7 @@ class Judging(unittest.TestCase):
             check.limits = judge.Limits(1)
             mutant = operators.mutants_of(function("g();"))[0]
             mutant.number = 1
-            return check.judge(mutant)
+            return judged(check, mutant)
 
     def wrong(self, *kinds: str) -> str:
         failures = ",".join(f'{{"kind":"{kind}"}}' for kind in kinds)
@@ -243,6 +243,11 @@ class Judging(unittest.TestCase):
     def test_what_the_default_variant_lets_pass_is_looked_for_in_the_others(self) -> None:
         script = 'case "$*" in *--ablate*) ' + self.wrong("wrong_result") + ";; esac\nexit 0"
         self.assertEqual(self.outcome(script).verdict, judge.ANSWERS)
+
+    def test_a_first_look_asks_for_less(self) -> None:
+        script = 'case "$*" in *--quick*) exit 0;; esac\n' + self.wrong("wrong_result")
+        self.assertFalse(self.outcome(script, judge.Check.first_look))
+        self.assertTrue(self.outcome(self.wrong("wrong_result"), judge.Check.first_look))
 
     def test_a_check_that_refuses_the_original_is_said(self) -> None:
         with tempfile.TemporaryDirectory() as name:
