@@ -82,12 +82,16 @@ struct RowResult {
   double lse, lse_tolerance, score_term = 0;
 };
 
-// The plain attention's weights stand relative to a row's maximum, to one that is 2/3 log2 units off, and to one that is off by
-// something else in each row: how a row's few large weights are rounded is a matter of luck.
+// The maxima that the plain attention's weights stand relative to: a row's own, and two that are off by 1/3 and 2/3 log2 units. How a
+// row's few large weights are rounded is a matter of luck: in f16 these are rounded as others are, in bf16 the second is nearly
+// exact, so in other types it is off by another amount in each row.
 using Staleness = std::array<float, 3>;
-Staleness staleness_of(int64_t row) {
-  return {1.0f, std::exp2(static_cast<float>(std::fmod(static_cast<double>(row) * 0.6180339887498949, 1.0))),
-          1.58740105f};
+Staleness staleness_of(Element element, int64_t row) {
+  const float second =
+      element == Element::f16
+          ? 1.25992105f
+          : std::exp2(static_cast<float>(std::fmod(static_cast<double>(row) * 0.6180339887498949, 1.0)));
+  return {1.0f, second, 1.58740105f};
 }
 
 // The errors of the plain attention so far, for each of these.
@@ -197,7 +201,7 @@ struct RowSolver {
       query_square += std::pow(query_f32[c], 2);
       exact[c] /= exact_sum;
     }
-    const Staleness staleness = staleness_of(query);
+    const Staleness staleness = staleness_of(spec.kv_type, query);
     for (size_t i = 0; i < staleness.size(); ++i) {
       for (int64_t j = 0; j < keys; ++j) P[j] = S_f32[j] * staleness[i];
       info(spec.kv_type).round({P.data(), size_t(keys)});

@@ -500,7 +500,8 @@ Problem answered(CheckResult& launch, const Variant& variant, const Problem& que
   for (const Tensor& output : run.outputs) {
     const std::vector<Cell> written = written_cells(output);
     const uint64_t blocks = run.counters.blocks - run.counters.idle_blocks;
-    const uint64_t of_block = variant.takes(TAILS) ? 1 : static_cast<uint64_t>(std::max(1, variant.tile.br));
+    const int tile = std::max(1, variant.tile.br);
+    const uint64_t of_block = question.shape.n % tile == 0 ? static_cast<uint64_t>(tile) : 1;
     const auto rows = static_cast<uint64_t>(output.spec().units() * output.spec().rows());
     const uint64_t fewest = std::clamp<uint64_t>(blocks * of_block, 1, rows);
     if (some.empty() && written.size() < fewest) {

@@ -3,8 +3,9 @@
 using namespace ladder;
 using namespace ladder::claims;
 
-CLAIM("every count is as before") {
-  CHECK(counts_of(counted(rung())) == counts_of(counted(previous())));
+CLAIM("every count is as before but that of products under copies") {
+  CHECK(but_for(counts_of(counted(rung())), {&Counts::products_under_copies}) ==
+        but_for(counts_of(counted(previous())), {&Counts::products_under_copies}));
   CHECK(counted(rung()).bulk_bytes == counted(previous()).bulk_bytes);
   CHECK(counted(rung()).bulk_copies == counted(previous()).bulk_copies);
 }

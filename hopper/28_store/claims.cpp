@@ -3,13 +3,15 @@
 using namespace ladder;
 using namespace ladder::claims;
 
-CLAIM("every count is as before but those of barriers and copies, and every bit of O") {
+CLAIM("every count is as before but those of barriers, copies and stores, and every bit of O") {
   Counts now = counts_of(counted(rung()));
   const Counts before = counts_of(counted(previous()));
   const Tile& tile = rung().variants[0].tile;
   CHECK(now.barriers - before.barriers == uint64_t(SMALL.n / tile.br) * (tile.warps / 4));
   now.barriers = before.barriers;
   now.bulk_copies = before.bulk_copies;
+  CHECK(now.gmem_accesses == 0);
+  now.gmem_accesses = before.gmem_accesses;
   CHECK(now == before);
   CHECK(same_bits(checked(rung()), checked(previous())));
 }

@@ -443,11 +443,12 @@ void run(Device& device, const ForwardParams& p) {
   if (p.n_k == 0) return launch(device, no_keys, dim3(p.n_q, heads), dim3(HEAD_DIM), 0, p);
   const uint32_t pairs = ((p.n_q + C::BR - 1) / C::BR + 1) / C::BLOCKS, sms = multiprocessors(device) / C::BLOCKS;
   const uint32_t shares = (p.causal ? (pairs + 1) / 2 : pairs) * heads;  // two pairs or one
-  const auto kernel = p.causal             ? flash_attention<C, Mask::causal>
-                      : p.n_k % C::BC != 0 ? flash_attention<C, Mask::tail>
-                                           : flash_attention<C, Mask::none>;
-  launch_clusters(device, kernel, dim3((shares < sms ? shares : sms) * C::BLOCKS), dim3(C::THREADS), C::BLOCKS,
-                  C::SMEM_BYTES, p, tile_map(p.Q, p.Q_strides, p.n_q, C::BR), tile_map(p.K, p.K_strides, p.n_k, C::BC),
+  launch_clusters(device,
+                  p.causal             ? flash_attention<C, Mask::causal>
+                  : p.n_k % C::BC != 0 ? flash_attention<C, Mask::tail>
+                                       : flash_attention<C, Mask::none>,
+                  dim3((shares < sms ? shares : sms) * C::BLOCKS), dim3(C::THREADS), C::BLOCKS, C::SMEM_BYTES, p,
+                  tile_map(p.Q, p.Q_strides, p.n_q, C::BR), tile_map(p.K, p.K_strides, p.n_k, C::BC),
                   tile_map(p.V, p.V_strides, p.n_k, C::BC), tile_map(p.O, p.O_strides, p.n_q, 16));
 }
 

@@ -2,3 +2,18 @@
 
 using namespace ladder;
 using namespace ladder::claims;
+
+CLAIM("where each head has its own keys, every count is as before, and every bit of O") {
+  for (const bool causal : {false, true}) {
+    const Spec spec{.batch = 1,
+                    .heads = 3,
+                    .n = 500,
+                    .d = 128,
+                    .causal = causal,
+                    .q_type = Element::bf16,
+                    .kv_type = Element::bf16,
+                    .o_type = Element::bf16};
+    CHECK(counts_of(counted(rung(), spec)) == counts_of(counted(previous(), spec)));
+    CHECK(same_bits(checked(rung(), spec), checked(previous(), spec)));
+  }
+}

@@ -33,7 +33,10 @@ void start(Device& device, const Params& params) {
 
 ladder::Counts predict(const ladder::Spec& spec) {
   const uint64_t rows = spec.batch_heads() * spec.n;
-  return {.gmem_bytes_read = rows * spec.d * 2 * (1 + CLASSES), .gmem_bytes_written = rows * CLASSES * (2 + 4)};
+  return {.exponentials = rows * CLASSES,
+          .gmem_accesses = rows * (spec.d * (1 + CLASSES) + 2 * CLASSES),
+          .gmem_bytes_read = rows * spec.d * 2 * (1 + CLASSES),
+          .gmem_bytes_written = rows * CLASSES * (2 + 4)};
 }
 
 template <bool WRONG>

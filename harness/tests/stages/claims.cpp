@@ -144,15 +144,23 @@ int mma_per_tile(const Rung& rung) {
 
 Problem growing_scores(const Rung& rung, float growth) {
   const int bc = rung.variants[0].tile.bc;
-  const Shape shape{.batch = 1, .heads = 1, .n = GROWING_TILES * bc, .d = 128};
+  const Accepts& accepts = rung.variants[0].accepts;
+  const Shape shape{.batch = 1,
+                    .heads = 1,
+                    .n = GROWING_TILES * bc,
+                    .d = 128,
+                    .q_type = accepts.q,
+                    .kv_type = accepts.kv,
+                    .o_type = accepts.o};
   // Column 0 makes the growth, up to 0 in the last tile; the others are small enough for it to decide.
   constexpr float Q_0 = 8.0f;
   const float step = growth * std::numbers::ln2_v<float> / shape.scale() / Q_0;
   Problem problem{shape, {InputKind::normal}, 1, make_inputs(InputKind::normal, shape, 1), {}};
-  for (f16& value : problem.inputs.half("Q")) value = to_f16(to_float(value) / 4);
+  Tensor &Q = problem.inputs["Q"], &K = problem.inputs["K"];
+  for (int64_t i = 0; i < Q.spec().elements(); ++i) Q.set(i, Q[static_cast<size_t>(i)] / 4);
   for (int row = 0; row < shape.n; ++row) {
-    problem.inputs.half("Q")[row * shape.d] = to_f16(Q_0);
-    problem.inputs.half("K")[row * shape.d] = to_f16(step * float(row / bc - (GROWING_TILES - 1)));
+    Q.set(int64_t{row} * shape.d, Q_0);
+    K.set(int64_t{row} * shape.d, step * float(row / bc - (GROWING_TILES - 1)));
   }
   return problem;
 }

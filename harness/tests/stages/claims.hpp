@@ -44,6 +44,11 @@ const emulator::Counters& counted(const Rung& rung, const Shape& shape = SMALL);
 inline const Counts& counts_of(const emulator::Counters& counters) {
   return counters;
 }
+// The same with zeros where somebody else is to say what is right.
+inline Counts but_for(Counts counts, std::initializer_list<emulator::CountOf> left_out) {
+  for (const emulator::CountOf each : left_out) counts.*each = 0;
+  return counts;
+}
 // All that went wrong, for the message of a failed test.
 std::string reasons(const CheckResult& result);
 
