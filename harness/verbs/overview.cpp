@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <optional>
+
 #include <algorithm>
 #include <filesystem>
 #include <thread>
@@ -92,10 +94,11 @@ Result<ExitCode> overview_verb(const Options& options) {
   const auto recorded = read_recorded(gpu, headline);
   const Shape shape = shapes_for(options, COUNTED_SHAPE).front();
   for (const Rung* rung : options.rungs) {
-    if (auto status = supports(*rung, rung->variants.front(), shape); !status) {
+    const Spec own = shapes_for(options, COUNTED_SHAPE, &rung->variants.front().accepts).front();
+    if (auto status = supports(*rung, rung->variants.front(), own); !status) {
       return tl::make_unexpected(status.error());
     }
-    if (auto status = fits_host_memory(shape, rung->workspace_at(shape)); !status) {
+    if (auto status = fits_host_memory(own, rung->workspace_at(own)); !status) {
       return tl::make_unexpected(status.error());
     }
   }
@@ -106,10 +109,12 @@ Result<ExitCode> overview_verb(const Options& options) {
   std::vector<std::string> failures;
   {
     Progress progress(double(options.rungs.size()));
-    const Problem problem = make_problem(shape, InputKind::normal, options.seed);
+    std::optional<Problem> problem;  // of the rungs of a type
     for (const Rung* rung : options.rungs) {
       progress.step(fmt::format("{}, emulated", rung->name), 1);
-      const CheckResult result = check_on_emulator(*rung, rung->variants.front(), problem);
+      const Spec own = shapes_for(options, COUNTED_SHAPE, &rung->variants.front().accepts).front();
+      if (!problem || problem->shape != own) problem = make_problem(own, InputKind::normal, options.seed);
+      const CheckResult result = check_on_emulator(*rung, rung->variants.front(), *problem);
       const emulator::Counters counters = result.counters.value_or(emulator::Counters{});
       const double ways = ldmatrix_ways(counters);
       const ResultRow* row = recorded ? recorded->find(rung->name) : nullptr;

@@ -255,6 +255,15 @@ void judge_counts(CheckResult& result, const Variant& variant, const Problem& pr
   const uint64_t rows = static_cast<uint64_t>(problem.shape.batch_heads()) * static_cast<uint64_t>(problem.shape.n);
   const uint64_t warps =
       rows / static_cast<uint64_t>(std::max(1, variant.tile.br)) * static_cast<uint64_t>(variant.tile.warps);
+  // First, as it names the line that the wavefronts come from.
+  const emulator::SiteCounts* const ldmatrix = variant.conflict_ways > 0 ? worst_ldmatrix(counters) : nullptr;
+  if (ldmatrix != nullptr && ldmatrix->ways() != variant.conflict_ways) {
+    fail(result, FailureKind::conflicts_differ,
+         fmt::format("{}: {} from {} has {:.3g}-way bank conflicts, not {:.3g}-way as predicted",
+                     emulator::to_string({ldmatrix->file, ldmatrix->line}), ldmatrix->instruction, ldmatrix->buffer,
+                     ldmatrix->ways(), variant.conflict_ways),
+         "", {{ldmatrix->file, ldmatrix->line}});
+  }
   if (variant.predict) {
     const Launched launched(result.shape, multiprocessors);
     const Counts predicted = variant.predict(launched);
@@ -305,14 +314,6 @@ void judge_counts(CheckResult& result, const Variant& variant, const Problem& pr
          fmt::format("shared memory: the variant says {} bytes per block, the launch asks for {}", said,
                      counters.smem_bytes));
   }
-  if (variant.conflict_ways <= 0) return;
-  const emulator::SiteCounts* const worst = worst_ldmatrix(counters);
-  if (worst == nullptr || worst->ways() == variant.conflict_ways) return;
-  fail(result, FailureKind::conflicts_differ,
-       fmt::format("{}: {} from {} has {:.3g}-way bank conflicts, not {:.3g}-way as predicted",
-                   emulator::to_string({worst->file, worst->line}), worst->instruction, worst->buffer, worst->ways(),
-                   variant.conflict_ways),
-       "", {{worst->file, worst->line}});
 }
 
 void judge_emulator_run(CheckResult& result, const EmulatorRun& run) {

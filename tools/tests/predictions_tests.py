@@ -35,7 +35,7 @@ def prediction_in(stage: str) -> str:
 
 def told_in(chapter: str) -> str:
     """What a chapter says under "What we predict", without the numbers that tools renew, the ends of links, and line breaks."""
-    found = re.search(r"^\*\*What we predict\.\*\*.*?(?=^\*\*|^## )", chapter, re.M | re.S)
+    found = re.search(r"^\*\*What we predict\.\*\*.*?(?=^\*\*|^## |\Z)", chapter, re.M | re.S)
     return " ".join(re.sub(r"\]\([^)]*\)", "]", prose.INLINE.sub("", found[0] if found else "")).split())
 
 
