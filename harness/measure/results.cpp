@@ -269,7 +269,8 @@ std::optional<std::string> everywhere_note(std::span<const Entry> entries, std::
 }
 
 const std::string ROUNDS_HEADER =
-    "contestant,kind,gpu,batch,heads,n,d,causal,dtype,problem,inputs,regime,heat,round,before,launches,ms,clock_mhz,commit,date\n";
+    "contestant,kind,gpu,batch,heads,n,d,causal,dtype,problem,inputs,regime,heat,round,before,launches,ms,clock_mhz,"
+    "commit,date\n";
 
 std::string rounds_lines(std::span<const Entry> entries, const HeatRun& heat, const RunFacts& facts) {
   std::string text;
@@ -281,13 +282,13 @@ std::string rounds_lines(std::span<const Entry> entries, const HeatRun& heat, co
     const Timing& timing = heat.timings.timings[i];
     for (size_t round = 0; round < timing.ms.size(); ++round) {
       const int before = timing.before[round];
-      text += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{:.6g},{},{},{}\n", quoted(entry.name), entry.kind,
-                          quoted(facts.gpu), facts.shape.batch, facts.shape.heads, facts.shape.n, facts.shape.d,
-                          facts.shape.causal ? 1 : 0, facts.dtype, quoted(facts.problem), facts.inputs, facts.regime, heat.number, round + 1,
-                          before < 0 ? "" : quoted(entries[heat.all[size_t(before)]].name), timing.launches,
-                          timing.ms[round],
-                          round < timing.clock_mhz.size() ? fmt::format("{:.1f}", timing.clock_mhz[round]) : "",
-                          facts.commit, facts.date);
+      text += fmt::format(
+          "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{:.6g},{},{},{}\n", quoted(entry.name), entry.kind,
+          quoted(facts.gpu), facts.shape.batch, facts.shape.heads, facts.shape.n, facts.shape.d,
+          facts.shape.causal ? 1 : 0, facts.dtype, quoted(facts.problem), facts.inputs, facts.regime, heat.number,
+          round + 1, before < 0 ? "" : quoted(entries[heat.all[size_t(before)]].name), timing.launches,
+          timing.ms[round], round < timing.clock_mhz.size() ? fmt::format("{:.1f}", timing.clock_mhz[round]) : "",
+          facts.commit, facts.date);
     }
   }
   return text;

@@ -37,7 +37,7 @@ struct ElementInfo {
   void (*from)(double, std::byte*);                  // the nearest one, ties to even
   void (*read)(const std::byte*, std::span<float>);  // many of them, from there and to there
   void (*write)(std::span<const float>, std::byte*);
-  void (*round)(std::span<float>);                   // to the nearest numbers of the type
+  void (*round)(std::span<float>);  // to the nearest numbers of the type
 };
 
 const ElementInfo& info(Element element);

@@ -318,8 +318,9 @@ TEST_CASE("every group of every round can be kept") {
   const std::string lines = rounds_lines(run.entries, run.heat, FACTS);
   CHECK(std::ranges::count(lines, '\n') == 40);
   CHECK_THAT(lines, Contains("91_slow,stage,NVIDIA H200,16,16,8192,128,0,fp16,,normal,turns,1,1,,0,"));
-  CHECK_THAT(lines,
-             Contains("\"92_quicker[64x32, 2 warps]\",stage,NVIDIA H200,16,16,8192,128,0,fp16,,normal,turns,1,2,91_slow,0,"));
+  CHECK_THAT(
+      lines,
+      Contains("\"92_quicker[64x32, 2 warps]\",stage,NVIDIA H200,16,16,8192,128,0,fp16,,normal,turns,1,2,91_slow,0,"));
   const auto columns = [](std::string_view line) { return std::ranges::count(line, ','); };
   CHECK(columns(ROUNDS_HEADER) == columns(std::string_view(lines).substr(0, lines.find('\n'))));
 }
