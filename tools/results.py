@@ -260,6 +260,13 @@ def select(path: Path, rows: list[Row], selection: Selection) -> tuple[list[Row]
     return found, peers, ceilings
 
 
+def of_rungs(rows: list[Row]) -> dict[str, Row]:
+    """The plain row of each rung and of its variants, in the type that the rung takes."""
+    types = {rung.name: rung.default.dtype for rung in rungs.known()}
+    return {row.stage: row for row in rows if row.is_rung and row.source == "measured"
+            and Selection(dtype=types.get(row.stage.partition("[")[0], "fp16")).takes(row)}
+
+
 def add_selection_arguments(parser: argparse.ArgumentParser) -> None:
     default = Selection()
     parser.add_argument("--batch", type=int, default=default.batch, help="batch size (default: %(default)s)")

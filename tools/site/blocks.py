@@ -123,8 +123,7 @@ def timing(row: results.Row | None) -> list[str]:
 
 def ladder() -> str:
     """Every rung with its idea, its diff and what was measured, for a page of docs/."""
-    selection = results.Selection()
-    measured = {row.stage: row for row in results.recorded("h200.csv") if row.is_rung and row.source == "measured" and selection.takes(row)}
+    measured = results.of_rungs(results.recorded("h200.csv"))
     changed = changes.since_previous()
     rows = [[f"[{rung.name}](../{rung.directory}/README.md)", *timing(measured.get(rung.name)),
              str(changed[rung.name][1]) if rung.name in changed else "", rung.idea] for rung in rungs.known()]

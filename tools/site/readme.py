@@ -121,13 +121,13 @@ def section(csv: Path, page: Path) -> str:
     rows = results.read(csv)
     timed, peers, _ = results.select(csv, rows, selection)
     first = timed[0]
-    measured = {row.stage: row for row in rows if row.source == "measured" and selection.takes(row)}
+    measured = results.of_rungs(rows)
     picture = figure.path_of(csv, tflops_per_rung.NAME).relative_to(ROOT)
     dates = sorted({row.date for row in timed})
     return "\n".join([
         f"![The climb: TFLOPS of every rung on an {first.gpu}, a bar each, with other implementations below]({up}{picture})", "",
         *tables(measured, peers, up), "",
-        f"{first.gpu}, {' and '.join(dates)}, {selection}. TFLOPS: 10¹² operations of the two products per second. "
+        f"{first.gpu}, {' and '.join(dates)}, {selection}; rungs of models/ in bf16, not in the picture. TFLOPS: 10¹² operations of the two products per second. "
         f"x FA2: over FlashAttention-2 in PyTorch, in the same rounds. A gain is the median of paired rounds over the rung that it starts from; same: no difference was found; "
         "at the tile before: with the tile of that rung. Rates of two runs differ by 1 to 4 %, so a gain need not be the quotient of two rows. "
         f"Which rows are of one run, intervals, clocks, drivers: [docs/results]({up}docs/results/README.md#known-gaps)."])
