@@ -181,10 +181,15 @@ def write_csv(path: Path, all_results: list[Results], commit: str, today: str) -
 
 # ---- running ---------------------------------------------------------------------------------------------------------
 class Clock:
-    """The time that a sample may take; without a limit there is always time."""
+    """The time that a sample may take, from its first mutant on: a machine that compiles slowly judges some, too. Without a limit
+    there is always time."""
 
     def __init__(self, seconds: float | None):
-        self.end = None if seconds is None else time.monotonic() + seconds
+        self.seconds, self.end = seconds, None
+
+    def start(self) -> None:
+        if self.seconds is not None and self.end is None:
+            self.end = time.monotonic() + self.seconds
 
     def left(self) -> float:
         return float("inf") if self.end is None else self.end - time.monotonic()
@@ -224,6 +229,7 @@ def run_rung(directory: Path, build: Build, work: Path, jobs: int, clock: Clock,
         rung.keep(draw.sample(unknown, min(SAMPLED_PER_RUNG, len(unknown))))
     progress(f"{rung.name}: {len(rung.mutants)} mutants are compiled")
     rung.compile()
+    clock.start()
     results.not_programs = rung.not_programs
     check = judge.Check(rung.program, rung.name, rung.work)
     mutants = rung.mutants if draw is None else draw.sample(rung.mutants, len(rung.mutants))

@@ -220,6 +220,12 @@ def latency(what: str) -> SimpleNamespace:
     return SimpleNamespace(clocks=float(row["clocks"]), ns=float(row["ns"]))
 
 
+def prefill(attention: str, tokens: int, column: str) -> float:
+    """A figure of h200_prefill.csv: prefill('flash_ladder', 32768, 'tokens_per_s')."""
+    found = [row for row in results.table("h200_prefill.csv") if (row["attention"], row["tokens"]) == (attention, str(tokens))]
+    return float(_only(found, f"{attention} at {tokens} tokens in docs/results/h200_prefill.csv")[column])
+
+
 def tried(what: str, column: str = "TFLOPS") -> float:
     """A figure of h200_trials_hopper.csv, of the row whose first cell begins so: tried('three warpgroups'), or with the column 'without it'."""
     found = [row for row in results.table("h200_trials_hopper.csv") if row["tried"].startswith(what)]
@@ -250,7 +256,7 @@ def count(path: str, pattern: str = "") -> int:
     return sum(bool(re.search(pattern, line)) for line in lines) or _only([], f"a line like {pattern!r} in {path}")
 
 
-NAMES = {function.__name__: function for function in (h200, repeat, beside, sweep, ncu, waits, traffic, latency, tried, sass, changed, mutants, count, min, max)}
+NAMES = {function.__name__: function for function in (h200, repeat, beside, sweep, ncu, waits, traffic, latency, prefill, tried, sass, changed, mutants, count, min, max)}
 
 
 def value(expression: str):

@@ -344,7 +344,8 @@ TEST_CASE("more heads are other heads") {
 TEST_CASE("questions are of different views, and their answers those of the formula") {
   const Shape shapes[] = {{.batch = 2, .heads = 3, .n = 80, .d = 16},
                           {.n = 80, .d = 16, .causal = true},
-                          {.batch = 3, .heads = 1, .n = 80, .d = 16}};
+                          {.batch = 3, .heads = 1, .n = 80, .d = 16},
+                          {.batch = 2, .heads = 6, .kv_heads = 2, .n = 80, .d = 16}};
   for (const Shape& shape : shapes) {
     for (const InputKind kind : {InputKind::normal, InputKind::one_hot}) {
       CAPTURE(shape.batch_heads(), shape.causal, to_string(kind));
@@ -352,9 +353,13 @@ TEST_CASE("questions are of different views, and their answers those of the form
       Inputs all = make_inputs(kind, shape, 1);
       const Inputs more = make_more_heads(kind, shape, 1, room.more_heads);
       const std::vector<Question> questions = make_questions(shape, kind, all, more, room, 5);
-      for (size_t i = 0; i < all.size(); ++i) all.at(i).append(more.at(i));
+      std::vector<int64_t> units;  // that a launch reads of each input
+      for (size_t i = 0; i < all.size(); ++i) {
+        units.push_back(all.at(i).spec().units());
+        all.at(i).append(more.at(i));
+      }
       std::set<View> views;
-      const int64_t heads = shape.batch_heads();
+      const int64_t heads = shape.batch_heads(), group = shape.heads / shape.key_heads();
       for (const auto& [view, reference] : questions) {
         views.insert(view);
         std::set<int64_t> heads_asked;
@@ -363,12 +368,12 @@ TEST_CASE("questions are of different views, and their answers those of the form
           cells.push_back(answer.cells);
           for (const Cell& cell : answer.cells) heads_asked.insert(cell.unit);
         }
-        CHECK(std::ssize(heads_asked) == std::min<int64_t>(4, heads));
+        CHECK(std::ssize(heads_asked) == std::min<int64_t>(4, heads / group) * group);
         CHECK(heads_asked.contains(0));
         CHECK(heads_asked.contains(heads - 1));
         Inputs seen(
             formula_of(shape).inputs({.batch = shape.batch, .heads = 0, .kv_heads = 0, .n = shape.n, .d = shape.d}));
-        for (size_t i = 0; i < seen.size(); ++i) seen.at(i).append(all.at(i), view[i], heads);
+        for (size_t i = 0; i < seen.size(); ++i) seen.at(i).append(all.at(i), view[i], units[i]);
         const Reference expected = formula_of(shape).make_reference(shape, seen, cells, 1, true);
         REQUIRE(reference.answers.size() == expected.answers.size());
         for (size_t i = 0; i < expected.answers.size(); ++i) {
