@@ -50,4 +50,5 @@ struct ForwardParams {
 struct ModelParams : ForwardParams {
   int left, right;                         // keys before a query's own and behind it that it sees; -1: all
   const int *cu_seqlens_q, *cu_seqlens_k;  // [batch + 1]; null where all have n_q and n_k. LSE is [heads, total] then
+  void* workspace;  // scratch in device memory, as many bytes as the variant's workspace_bytes says; else null
 };

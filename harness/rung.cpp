@@ -175,6 +175,7 @@ void convert(const Arguments& arguments, ModelParams& params) {
   params.right = spec.causal ? 0 : spec.right;
   params.cu_seqlens_q = static_cast<const int*>(arguments.at("cu_seqlens_q"));
   params.cu_seqlens_k = static_cast<const int*>(arguments.at("cu_seqlens_k"));
+  params.workspace = arguments.workspace;
 }
 
 told::Registration::Registration(const told::Rung& rung, Build build) {
