@@ -1,9 +1,8 @@
-// 44_varlen: sequences of several lengths lie one behind the other, and a launch takes them all, those with most work first.
-// Before:  in 43 all sequences of a batch have one length. Shorter ones are padded, and padding is copied and computed.
+// 44_told: the thread that copies finds out which queries come next and tells the others, in shared memory beside Q.
+// Before:  in 43 every thread computes the schedule for itself, and keeps it in registers while it has few to spare.
 // Tile:    128x128, 8 warps: two warpgroups of 64 queries, and a third that copies.  Shared: 192 KiB and 96 B.
 //          Needs d = 128, rows that begin at multiples of 16 B, heads % kv_heads == 0, BR == BC, sm_90a.
 // Shapes:  Q, O: [batch, heads, n_q, d] bf16; K, V: [batch, kv_heads, n_k, d] bf16, in any strides. LSE: [batch, heads, n_q] f32.
-//          Or Q, O: [total_q, heads, d]; K, V: [total_k, kv_heads, d]; LSE: [heads, total_q]; with cu_seqlens, [batch + 1] each.
 #pragma once
 #include "common/gpu.cuh"
 
@@ -18,7 +17,6 @@ constexpr float RESCALE_ABOVE = 8.0f;  // log2 units: no weight exceeds 2^8 whil
 constexpr float NO_KEY = -0x1p100f;    // a row's maximum before its first key; in log2 units, as all maxima
 constexpr float SUM_LIMIT =
     0x1p64f;  // of a lane's weights of a row and tile: times values of 2^50 they fit into O's f32
-constexpr int PLAN_THREADS = 256;
 
 // A block's tile, BR queries against BC keys at a time by WARPS warps, and the shared memory that it takes.
 template <int BR_, int BC_, int WARPS_, int STAGES_>
@@ -27,40 +25,20 @@ struct Config {
   static constexpr int THREADS = WARPS * 32 + 128;  // of a warpgroup that copies, too
   static constexpr int BLOCKS = 2;                  // of a cluster: they share K and V
   static constexpr uint32_t SMEM_BYTES =
-      2 * (BR + STAGES * BC) * ROW_BYTES + (4 * STAGES + 4) * 8 + 2 * 48;  // and mbarriers and Works
+      2 * (BR + STAGES * BC) * ROW_BYTES + (4 * STAGES + 4) * 8 + 2 * 32;  // and mbarriers and Works
 };
 
 // What some queries do not see: none of the keys past the end, and under a mask, which ends with the last key for the last query,
 // none of those behind their own. In a window none of those far behind their own, and none far before it.
 enum class Mask { none, tail, causal, window };
 
-// How a head's queries are dealt out. A share is a pair of tiles of queries, or under a mask two: a head's longest and its
-// shortest, its second longest and its second shortest ..., two by two equally long.
-template <class C>
-__device__ __forceinline__ int pairs_of(int n_q) {
-  return ((n_q + C::BR - 1) / C::BR + 1) / C::BLOCKS;
-}
-template <Mask MASK>
-__device__ __forceinline__ int shares_of(int pairs) {
-  return MASK == Mask::causal ? (pairs + 1) / 2 : pairs;
-}
-
-// A sequence: its rows in Q and in K, and how many shares there are, of all heads, up to its last one.
-struct Sequence {
-  int q_begin, n_q, k_begin, n_k, up_to;
-};
-
-struct Place {  // coordinates of a box, beside that of its columns
-  int y, z, w;
-};
-
 // Which keys queries see: i is the one of key i + n_k - n_q.
 template <Mask MASK>
 struct Seen {
   int n_q, n_k, left, right;  // of a window: as many as there are, where it has no such side
 
-  __device__ __forceinline__ Seen(const ModelParams& p, int n_q, int n_k)
-      : n_q(n_q), n_k(n_k), left(p.left < 0 ? p.n_k : p.left), right(p.right < 0 ? p.n_q : p.right) {}
+  __device__ __forceinline__ Seen(const ModelParams& p)
+      : n_q(p.n_q), n_k(p.n_k), left(p.left < 0 ? n_k : p.left), right(p.right < 0 ? n_q : p.right) {}
   __device__ __forceinline__ int first_of(int query) const {  // key that it sees
     return MASK == Mask::window ? max(query + n_k - n_q - left, 0) : 0;
   }
@@ -73,10 +51,9 @@ struct Seen {
 
 // What the thread that copies tells the others of each tile of queries, in shared memory beside Q: tiles of keys that some
 // of the queries see, and those that all do (a row has a key before, or in the first of them its first); the number that the
-// tile of key 0 has, or would have; the first query; the sequence's rows; the head, of all sequences or of this one; and
-// at the end that there is no more.
+// tile of key 0 has, or would have; the first query; the head; and at the end that there is no more.
 struct Work {
-  enum Word { BEGIN, END, WHOLE_BEGIN, WHOLE_END, ZERO, QUERY, N_Q, N_K, HEAD, Q_BEGIN, MORE, WORDS = 12 };
+  enum Word { BEGIN, END, WHOLE_BEGIN, WHOLE_END, ZERO, QUERY, HEAD, MORE, WORDS };
   uint32_t address;
 
   __device__ __forceinline__ int operator[](Word word) const { return int(ld_shared_b32(address + word * 4)); }
@@ -90,66 +67,27 @@ struct Work {
   }
 };
 
-// PLAN  Sequences in the workspace, those with the longest shares first: a thread looks for a sequence's place among all.
+// Which queries next, and which keys they see. A head is `shares` of work, and clusters take those of all heads by
+// turns (c, c + clusters, ...). A share is a pair of tiles of queries, or under a mask two: a head's longest and its
+// shortest, its second longest and its second shortest ..., two by two equally long. A pair begins at an even tile; its
+// second one may lie outside: it reads zeros and stores nothing.
 template <class C, Mask MASK>
-__global__ void __launch_bounds__(PLAN_THREADS) plan(ModelParams p) {
-  const auto length = [](const int* cu_seqlens, int s) {
-    return ld_global_s32(cu_seqlens + s + 1) - ld_global_s32(cu_seqlens + s);
-  };
-  const auto work_of = [&](int s) {  // of a share, but for a factor; in a window all have the same
-    const int n_k = length(p.cu_seqlens_k, s);
-    return MASK == Mask::causal ? 2 * n_k - min(length(p.cu_seqlens_q, s), n_k) : n_k;
-  };
-  for (int s = threadIdx.x; s < p.batch; s += PLAN_THREADS) {
-    const int work = work_of(s);
-    int place = 0, up_to = 0;
-    for (int other = 0; other < p.batch; ++other) {
-      const int of_other = work_of(other);
-      const bool is_before = of_other > work || (of_other == work && other < s);
-      place += is_before;
-      if (is_before || other == s) up_to += p.heads * shares_of<MASK>(pairs_of<C>(length(p.cu_seqlens_q, other)));
-    }
-    const int entry[] = {ld_global_s32(p.cu_seqlens_q + s), length(p.cu_seqlens_q, s),
-                         ld_global_s32(p.cu_seqlens_k + s), length(p.cu_seqlens_k, s), up_to};
-    for (int i = 0; i < 5; ++i) st_global_b32(static_cast<int*>(p.workspace) + 5 * place + i, entry[i]);
-  }
-}
-
-// Which queries next, and which keys they see. Clusters take the shares of all heads by turns (c, c + clusters, ...), and
-// those of sequences of several lengths to and fro: who has had the longest one gets the shortest one then. A pair begins at
-// an even tile; its second one may lie outside: it reads zeros and stores nothing.
-template <class C, Mask MASK, bool VARLEN>
 struct Schedule {
   static constexpr int BR = C::BR, BC = C::BC, BLOCKS = C::BLOCKS;
   const ModelParams& p;
   Seen<MASK> seen;
-  int cluster = blockIdx.x / BLOCKS, clusters = gridDim.x / BLOCKS;
-  int pairs, shares, head, share;
-  int heads_on, shares_on;                 // how much further on the next share of this cluster is
-  int place = -1, before = 0, up_to = 0;   // VARLEN: in the plan; numbers of its first share, and behind its last one
-  int q_begin = 0, k_begin = 0, deal = 0;  // VARLEN: the sequence's first rows; how often shares were dealt out
+  int pairs, shares;
+  int head, share, heads_on, shares_on;  // this share of this head; and how much further on the next one is
   int turn = -1, round = -1, q_tile = 0;
   int first = 0, kv_tiles = 0,
       skipped = 0;  // what the pair copies; tiles of K and V are numbered since the block began
 
-  __device__ __forceinline__ Schedule(const ModelParams& p) : p(p), seen(p, p.n_q, p.n_k) {
-    pairs = pairs_of<C>(p.n_q), shares = shares_of<MASK>(pairs);
-    head = cluster / shares, heads_on = clusters / shares;
+  __device__ __forceinline__ Schedule(const ModelParams& p) : p(p), seen(p) {
+    const int cluster = blockIdx.x / BLOCKS, clusters = gridDim.x / BLOCKS;
+    pairs = ((p.n_q + BR - 1) / BR + 1) / BLOCKS;
+    shares = MASK == Mask::causal ? (pairs + 1) / 2 : pairs;
+    head = cluster / shares, heads_on = clusters / shares;  // the only divisions
     share = cluster % shares, shares_on = clusters % shares;
-    if (VARLEN) deal_out();
-  }
-  __device__ __forceinline__ void deal_out() {
-    const int item = deal * clusters + (deal % 2 == 0 ? cluster : clusters - 1 - cluster);
-    ++deal;
-    while (item >= up_to && ++place < p.batch) {
-      const Sequence* const of = static_cast<const Sequence*>(p.workspace) + place;
-      before = up_to, up_to = ld_global_s32(&of->up_to);
-      q_begin = ld_global_s32(&of->q_begin), seen.n_q = ld_global_s32(&of->n_q);
-      k_begin = ld_global_s32(&of->k_begin), seen.n_k = ld_global_s32(&of->n_k);
-    }
-    if (place == p.batch) return;
-    pairs = pairs_of<C>(seen.n_q), shares = shares_of<MASK>(pairs);
-    head = (item - before) / shares, share = (item - before) % shares;
   }
   __device__ __forceinline__ int last_query(int tile) const { return min((tile + 1) * BR, seen.n_q) - 1; }
   __device__ __forceinline__ int tiles_before(int tile) const {
@@ -163,12 +101,8 @@ struct Schedule {
     ++round;
     const bool has_second = MASK == Mask::causal && 2 * share + 1 < pairs;  // the pair in the middle is alone
     if (turn == 1 || (turn == 0 && !has_second)) {
-      if (VARLEN) {
-        deal_out();
-      } else {
-        head += heads_on, share += shares_on;
-        if (share >= shares) share -= shares, ++head;
-      }
+      head += heads_on, share += shares_on;
+      if (share >= shares) share -= shares, ++head;
       turn = -1;
     }
     ++turn;
@@ -176,7 +110,7 @@ struct Schedule {
     q_tile = pair * BLOCKS + cluster_rank();
     skipped = tiles_before(pair * BLOCKS);
     kv_tiles = tiles_up_to(pair * BLOCKS + BLOCKS - 1) - skipped;
-    return VARLEN ? place < p.batch : head < p.batch * p.heads;
+    return head < p.batch * p.heads;
   }
   __device__ __forceinline__ int key_of(int tile) const { return (tile - first + skipped) * BC; }  // the tile's first
   __device__ __forceinline__ void tell(Work work) const {
@@ -184,19 +118,9 @@ struct Schedule {
     work.tell({zero + tiles_before(q_tile), zero + tiles_up_to(q_tile),
                MASK == Mask::window ? zero + seen.first_of(last_query(q_tile)) / BC + 1 : 0,
                zero + min(seen.end_of(q_tile * BR), seen.n_k) / BC,  // a second block may lie outside
-               zero, q_tile * BR, seen.n_q, seen.n_k, head, q_begin, true});
+               zero, q_tile * BR, head, true});
   }
 };
-
-// Where a box of so many rows lies in its map (`start` says what maps those are), from a row of n on.
-template <int ROWS, bool VARLEN>
-__device__ __forceinline__ Place place_of(const ModelParams& p, int row, int n, int begin, int head, int of_heads) {
-  if (VARLEN) {
-    const int valid = min(max(n - row, 0), ROWS);
-    return {ROWS - valid, begin + row + valid, head / (p.heads / of_heads)};
-  }
-  return {row, head % p.heads / (p.heads / of_heads), head / p.heads};
-}
 
 // STAGES tiles in shared memory, each with an mbarrier for when it is full and one for when it is empty. Tile number t
 // lies in stage t % STAGES; each use of a stage is one phase of its barriers, and a wait names the parity of its phase.
@@ -310,7 +234,7 @@ __device__ __forceinline__ uint32_t slices_on(uint32_t slices) {
   return (slices % 4) * 32 + (slices / 4) * ROWS * PANEL_ROW_BYTES;
 }
 
-template <class C, Mask MASK, bool VARLEN>
+template <class C, Mask MASK>
 __global__ void __launch_bounds__(C::THREADS, 1)
     flash_attention(ModelParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
                     const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap O_map) {
@@ -319,7 +243,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   constexpr int PV_N_TILES = HEAD_DIM / 8, PV_K_TILES = BC / 16;  // O[64 x d] += P[64 x BC] V[BC x d]
   static_assert(BR == 16 * WARPS && WARPS % 4 == 0, "each warp owns 16 rows, and four warps multiply together");
   static_assert(BR == BC, "one tile of keys is on the diagonal");
-  constexpr bool IS_WHOLE = MASK <= Mask::tail && !VARLEN;  // every query sees all keys
+  constexpr bool IS_WHOLE = MASK <= Mask::tail;  // every query sees all keys
   // 384 threads start with 168 registers each (65536 / 384, in eights). Of three warpgroups: 3 x 168 = 24 + 2 x 240, or
   // 40 + 2 x 232, where the one that copies has more to find out.
   constexpr int PRODUCER_REGISTERS = IS_WHOLE ? 24 : 40, CONSUMER_REGISTERS = IS_WHOLE ? 240 : 232;
@@ -350,24 +274,24 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   if (warp >= WARPS) {
     setmaxnreg_dec<PRODUCER_REGISTERS>();
     if (threadIdx.x == WARPS * 32) {
-      Schedule<C, MASK, VARLEN> work(p);
+      Schedule<C, MASK> work(p);
+      int kv_head = 0, sequence = 0;
       const auto request = [&](const TensorMap& map, const KeyRing& ring, int tile) {
         ring.wait_empty(tile);
         ring.expect(tile);
         const uint32_t panel = cluster_rank(), target = ring.tiles + ring.at(tile) + panel * BC * PANEL_ROW_BYTES;
-        const Place from =
-            place_of<BC, VARLEN>(p, work.key_of(tile), work.seen.n_k, work.k_begin, work.head, p.kv_heads);
-        cp_async_bulk_tensor_4d_multicast(target, map, panel * PANEL_COLS, from.y, from.z, from.w, ring.full_of(tile),
-                                          0b11);
+        cp_async_bulk_tensor_4d_multicast(target, map, panel * PANEL_COLS, work.key_of(tile), kv_head, sequence,
+                                          ring.full_of(tile), 0b11);
       };
       while (work.next()) {
         Q.wait_empty(work.round);
         work.tell(told(work.round));
         Q.expect(work.round);
-        const Place from = place_of<BR, VARLEN>(p, work.q_tile * BR, work.seen.n_q, work.q_begin, work.head, p.heads);
+        const int head = work.head % p.heads;
+        kv_head = head / (p.heads / p.kv_heads), sequence = work.head / p.heads;
         for (int panel = 0; panel < PANELS; ++panel)
           cp_async_bulk_tensor_4d(smem_Q + Q.at(work.round) + panel * BR * PANEL_ROW_BYTES, Q_map, panel * PANEL_COLS,
-                                  from.y, from.z, from.w, Q.full_of(work.round));
+                                  work.q_tile * BR, head, sequence, Q.full_of(work.round));
         const int last = work.first + work.kv_tiles - 1;
         for (int tile = work.first; tile <= last + 1; ++tile) {  // K is asked for a tile ahead of V, as it is read
           if (tile <= last) request(K_map, K, tile);
@@ -415,7 +339,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     if constexpr (MASK != Mask::none) {
       // Of this tile's keys, the first that a lane's row sees, and behind the last.
       const Work work = told(round);
-      const Seen<MASK> seen(p, work[Work::N_Q], work[Work::N_K]);
+      const Seen<MASK> seen(p);
       const int first_key = (tile - work[Work::ZERO]) * BC;
       int from[2], to[2];
       for (int lane_row = 0; lane_row < 2; ++lane_row) {
@@ -465,17 +389,15 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   const auto finish = [&](int tile, Weights P_last) {
     start_PV(tile, P_last, tile == begin);
     const Work work = told(round);
-    const Seen<MASK> seen(p, work[Work::N_Q], work[Work::N_K]);
-    // Rows of the log-sum-exp: of a head of a sequence one behind the other, or of a head of all sequences.
-    const int64_t rows = VARLEN ? ld_global_s32(p.cu_seqlens_q + p.batch) : p.n_q, head = work[Work::HEAD];
+    const Seen<MASK> seen(p);
     for (int lane_row = 0; lane_row < 2; ++lane_row) {  // beside PV: two exchanges complete a row's sum
       softmax.sum[lane_row] += shfl_xor(softmax.sum[lane_row], 1);
       softmax.sum[lane_row] += shfl_xor(softmax.sum[lane_row], 2);
       const int query = work[Work::QUERY] + warp * 16 + FragmentC::row(lane, 2 * lane_row);
       const bool has_keys = IS_WHOLE || seen.first_of(query) < seen.end_of(query);
       normalise[lane_row] = has_keys ? 1.0f / softmax.sum[lane_row] : 0.0f;  // no key: O = 0
-      if (p.LSE != nullptr && lane % 4 == 0 && query < seen.n_q)             // log(0) is -infinity
-        st_global_f32(p.LSE + head * rows + work[Work::Q_BEGIN] + query,
+      if (p.LSE != nullptr && lane % 4 == 0 && query < p.n_q)                // log(0) is -infinity
+        st_global_f32(p.LSE + int64_t(work[Work::HEAD]) * p.n_q + query,
                       softmax.max[lane_row] / LOG2E + logf(softmax.sum[lane_row]));
     }
     named_barrier_sync(1 + warpgroup, 128);  // safe to overwrite Q later: the four warps' last product has read it
@@ -503,11 +425,10 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     __syncwarp();                // safe to copy: all lanes have stored
     if (lane == 0) {
       const Work work = told(round);
-      const Place place = place_of<16, VARLEN>(p, work[Work::QUERY] + warp * 16, work[Work::N_Q], work[Work::Q_BEGIN],
-                                               work[Work::HEAD], p.heads);
+      const int head = work[Work::HEAD];
       for (int panel = 0; panel < PANELS; ++panel)
-        cp_async_bulk_tensor_store_4d(O_map, panel * PANEL_COLS, place.y, place.z, place.w,
-                                      warp_O + panel * BR * PANEL_ROW_BYTES);
+        cp_async_bulk_tensor_store_4d(O_map, panel * PANEL_COLS, work[Work::QUERY] + warp * 16, head % p.heads,
+                                      head / p.heads, warp_O + panel * BR * PANEL_ROW_BYTES);
       cp_async_bulk_commit();
     }
     __syncwarp();  // for ptxas: a warp that diverges here would count as diverged in the next loop, which costs 5 %
@@ -533,10 +454,6 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   };
 
   Q.wait_full(0);
-  if (VARLEN && !told(0)[Work::MORE]) {  // in a plan a cluster may be without work
-    cluster_sync();                      // safe to end: as below
-    return;
-  }
   if (MASK == Mask::window) let_pass(told(0)[Work::BEGIN]);
   start_QK(told(0)[Work::BEGIN]);
   wgmma_wait<0>(S_frag);  // safe to read S: QK is done
@@ -589,46 +506,29 @@ __global__ void __launch_bounds__(HEAD_DIM) no_keys(ModelParams p) {
 
 // LAUNCH  As many blocks as run at the same time, one per SM, in pairs, or fewer where there is less to do. The
 //         pointers of `p` belong to the device and are multiples of 16 B, as are strides. A map tells the copy engine where rows
-//         end: what it asks for behind is zeros, and what it stores there is dropped. A sequence among others ends where
-//         the tensor does not, so its map is another one: y < ROWS rows from row z - ROWS on, for every z. In a box that
-//         begins at y = ROWS - valid so many rows lie inside, and z says which.
-template <class C, Mask MASK, bool VARLEN>
-void start(Device& device, const ModelParams& p) {
+//         end: what it asks for behind is zeros, and what it stores there is dropped.
+template <class C>
+void run(Device& device, const ModelParams& p) {
   const uint32_t batch = p.batch, heads = batch * p.heads;
   const auto tile_map = [&](const bf16* tensor, const ForwardParams::Strides& strides, int of_heads, int n,
                             uint32_t rows) {
-    const uint64_t row = strides.row * 2, head = strides.head * 2, sequence = strides.batch * 2;
-    if (VARLEN) {
-      return tensor_map_4d(device, tensor - rows * strides.row, {HEAD_DIM, rows, 1u << 31, uint32_t(of_heads)},
-                           {row, row, head}, {PANEL_COLS, rows, 1, 1});
-    }
-    return tensor_map_4d(device, tensor, {HEAD_DIM, uint32_t(n), uint32_t(of_heads), batch}, {row, head, sequence},
+    return tensor_map_4d(device, tensor, {HEAD_DIM, uint32_t(n), uint32_t(of_heads), batch},
+                         {uint64_t(strides.row) * 2, uint64_t(strides.head) * 2, uint64_t(strides.batch) * 2},
                          {PANEL_COLS, rows, 1, 1});
   };
-  if (VARLEN) launch(device, plan<C, MASK>, dim3(1), dim3(PLAN_THREADS), 0, p);
-  const uint32_t pairs = pairs_of<C>(p.n_q), sms = multiprocessors(device) / C::BLOCKS;
-  const uint32_t shares = shares_of<MASK>(pairs) * heads;  // at most, where lengths differ
-  launch_clusters(device, flash_attention<C, MASK, VARLEN>, dim3((shares < sms ? shares : sms) * C::BLOCKS),
-                  dim3(C::THREADS), C::BLOCKS, C::SMEM_BYTES, p, tile_map(p.Q, p.Q_strides, p.heads, p.n_q, C::BR),
+  if (p.n_k == 0) return launch(device, no_keys, dim3(p.n_q, heads), dim3(HEAD_DIM), 0, p);
+  const uint32_t pairs = ((p.n_q + C::BR - 1) / C::BR + 1) / C::BLOCKS, sms = multiprocessors(device) / C::BLOCKS;
+  const bool is_window = p.left >= 0 || p.right > 0;
+  const uint32_t shares = (p.causal && !is_window ? (pairs + 1) / 2 : pairs) * heads;  // two pairs or one
+  launch_clusters(device,
+                  is_window            ? flash_attention<C, Mask::window>
+                  : p.causal           ? flash_attention<C, Mask::causal>
+                  : p.n_k % C::BC != 0 ? flash_attention<C, Mask::tail>
+                                       : flash_attention<C, Mask::none>,
+                  dim3((shares < sms ? shares : sms) * C::BLOCKS), dim3(C::THREADS), C::BLOCKS, C::SMEM_BYTES, p,
+                  tile_map(p.Q, p.Q_strides, p.heads, p.n_q, C::BR),
                   tile_map(p.K, p.K_strides, p.kv_heads, p.n_k, C::BC),
                   tile_map(p.V, p.V_strides, p.kv_heads, p.n_k, C::BC), tile_map(p.O, p.O_strides, p.heads, p.n_q, 16));
-}
-
-template <class C>
-void run(Device& device, const ModelParams& p) {
-  const bool is_window = p.left >= 0 || p.right > 0, is_varlen = p.cu_seqlens_q != nullptr;
-  if (is_varlen) {
-    is_window  ? start<C, Mask::window, true>(device, p)
-    : p.causal ? start<C, Mask::causal, true>(device, p)
-               : start<C, Mask::tail, true>(device, p);
-  } else if (p.n_k == 0) {
-    launch(device, no_keys, dim3(p.n_q, p.batch * p.heads), dim3(HEAD_DIM), 0, p);
-  } else {
-    is_window            ? start<C, Mask::window, false>(device, p)
-    : p.causal           ? start<C, Mask::causal, false>(device, p)
-    : p.n_k % C::BC != 0 ? start<C, Mask::tail, false>(device, p)
-                         : start<C, Mask::none, false>(device, p);
-  }
 }
 
 }  // namespace
