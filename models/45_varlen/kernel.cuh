@@ -37,11 +37,11 @@ enum class Mask { none, tail, causal, window };
 // How a head's queries are dealt out. A share is a pair of tiles of queries, or under a mask two: a head's longest and its
 // shortest, its second longest and its second shortest ..., two by two equally long.
 template <class C>
-__device__ __forceinline__ int pairs_of(int n_q) {
+__host__ __device__ __forceinline__ int pairs_of(int n_q) {
   return ((n_q + C::BR - 1) / C::BR + 1) / C::BLOCKS;
 }
 template <Mask MASK>
-__device__ __forceinline__ int shares_of(int pairs) {
+__host__ __device__ __forceinline__ int shares_of(int pairs) {
   return MASK == Mask::causal ? (pairs + 1) / 2 : pairs;
 }
 
