@@ -9,6 +9,7 @@ import argparse
 import contextlib
 import csv
 import datetime
+import functools
 import json
 import os
 import statistics
@@ -261,6 +262,7 @@ def timeline(ranks: Ranks, call) -> list[dict]:
     with profile(activities=[ProfilerActivity.CUDA, ProfilerActivity.CPU]) as profiler:
         ranks.wait()
         dist.barrier(group=ranks.host)
+        torch.cuda._sleep(HEAD_START)
         call()
         ranks.wait()
     with tempfile.TemporaryDirectory() as folder:
@@ -272,7 +274,7 @@ def timeline(ranks: Ranks, call) -> list[dict]:
         {"name": short(event["name"]), "stream": event["args"].get("stream"), "begin": base + event["ts"], "end": base + event["ts"] + event["dur"]}
         for event in trace["traceEvents"] if event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")
     ]  # fmt: skip
-    return sorted(kernels, key=lambda kernel: kernel["begin"])
+    return sorted(kernels, key=lambda kernel: kernel["begin"])[1:]  # behind the head start
 
 
 def short(name: str) -> str:
@@ -291,6 +293,7 @@ def shares_of(kernels: list[dict]) -> dict[str, float]:
     return {"kernel_share": round(sum(end - begin for begin, end in ours) / whole, 4), "pass_beside_kernel": round(beside / passing, 4) if passing else ""}
 
 
+@functools.cache
 def nvlink_counter(ranks: Ranks):
     """What says how many bytes this rank's card has sent over NVLink until now; None where nobody counts."""
     try:
