@@ -420,15 +420,22 @@ def main() -> None:
             rows = measure(problem, options.contestants, options.seconds, options.out, told)
         del problem
         if ranks.rank == 0:
-            path = options.out / "ring.csv"
-            is_new = not path.exists()
-            with path.open("a", newline="") as file:
-                writer = csv.DictWriter(file, rows[0].keys())
-                if is_new:
-                    writer.writeheader()
-                writer.writerows(rows)
+            add(rows, options.out / "ring.csv")
     ranks.say("done")
     dist.destroy_process_group()
+
+
+def add(rows: list[dict], path: Path) -> None:
+    """To a file, as a heat of their own: its contestants ran in turns."""
+    heat, is_new = 1, not path.exists()
+    if not is_new:
+        with path.open(newline="") as file:
+            heat = 1 + max(int(row["heat"]) for row in csv.DictReader(file))
+    with path.open("a", newline="") as file:
+        writer = csv.DictWriter(file, ["heat", *rows[0]])
+        if is_new:
+            writer.writeheader()
+        writer.writerows({"heat": heat, **row} for row in rows)
 
 
 def lose(ranks: Ranks, options) -> None:
