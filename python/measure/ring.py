@@ -29,6 +29,7 @@ from flash_ladder.ring import share
 
 warnings.simplefilter("ignore")
 os.environ.setdefault("NCCL_NVLS_ENABLE", "0")  # no multicast: it can put the cards of a host that others share out of service
+os.environ.setdefault("TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC", "1000")  # four of these pass before a timeout ends the process, 15 s each otherwise
 TIMEOUT = 40  # seconds, of everything that ranks do together
 D, ELEMENT_BYTES = 128, 2
 MOST_ROUNDS, FEWEST_ROUNDS = 9, 3
