@@ -14,7 +14,7 @@ from sphinx.errors import ExtensionError
 
 from tools import changes, results, rungs
 from tools.paths import DOCS, SITE
-from tools.site import book_extension, readme
+from tools.site import book_extension, prose, readme
 from tools.site.code_style import Light
 from tools.site.course_extension import by_rung, number
 from tools.site.kernels import highlighted, hunks, kernel_path
@@ -25,6 +25,7 @@ FOUNDATIONS = ("attention", "gpu", "softmax", "fragments")  # the last where its
 LINES = 10  # of code on a slide
 STATIC = SITE / "static"
 ASK = "First predict it yourself: what becomes faster, by how much, and which count falls?"
+ASK_OF_THE_FIRST = "First predict it yourself: how many TFLOPS, and does it depend on n?"
 
 
 def words(text: str) -> str:
@@ -132,7 +133,7 @@ def fold(summary: str, inside: str) -> str:
 
 
 def rung_slides(rung: rungs.Rung) -> list[str]:
-    where, text = f"{rung.directory}/README.md", (rung.path / "README.md").read_text(encoding="utf-8")
+    where, text = f"{rung.directory}/README.md", prose.INLINE.sub(r"\2", (rung.path / "README.md").read_text(encoding="utf-8"))
     title = inline(text.partition("\n")[0].removeprefix("# "))
     predicted = part_of(text, r"\*\*What we predict\.\*\*(.*?)(?=^\*\*|^## )", where)
     measured = part_of(text, r"<!-- measured:begin -->\n(.*?)<!-- measured:end -->", where)
@@ -140,7 +141,7 @@ def rung_slides(rung: rungs.Rung) -> list[str]:
     onward = part_of(text, r"^\*\*To go on\.\*\*(.*?)(?=<details>)", where)
     table, happened = first_table(predicted), (first_table(measured) or measured).replace(" (this rung)", "")
     first = slide(f"{rung.name}.1", title, f'<div class="columns"><div>{drawing(rung)}</div><div>{words("**Before.** " + rung.limit)}{words("**The idea.** " + rung.idea)}'
-                  f'{fold("We predict", words(first_sentences(predicted)) + words(table))}</div></div><p class="ask">{ASK}</p>')
+                  f'{fold("We predict", words(first_sentences(predicted)) + words(table))}</div></div><p class="ask">{ASK if rung.previous else ASK_OF_THE_FIRST}</p>')
     count = f"{changes.since_previous()[rung.name][1]} lines differ from {rung.previous}" if rung.previous else "The first of its kernels"
     broken = "".join("<li>" + inline(line.replace("\\|", "|")) + "</li>" for line in lines[:3])
     tasks = next((", ".join(f"{number(each)} {html.escape(each.title)} ({each.minutes} min)" for each in of) for other, of in by_rung() if other == rung), "")
@@ -152,7 +153,7 @@ def rung_slides(rung: rungs.Rung) -> list[str]:
 
 def foundation(name: str) -> str:
     """A page of docs: its first drawing, what it speaks of, its first table if that needs no formulas, its question."""
-    text = (DOCS / f"{name}.md").read_text(encoding="utf-8")
+    text = prose.INLINE.sub(r"\2", (DOCS / f"{name}.md").read_text(encoding="utf-8"))  # numbers without their formulas
     text = re.sub(r"\{(number|tflops)\}`([^`]+)`", lambda match: NUMBERS[match[1]](match[2]), re.sub(r"\{term\}`([^`<]+?)(?: <[^`]*)?`", r"\1", text))
     text = re.sub(r"\$(\w)\$", r"*\1*", text)
     drawn, file = re.search(r"^```\{drawing\} (\S+)|^!\[[^\]]*\]\((drawings/\S+\.svg)\)", text, re.M).groups()
