@@ -36,11 +36,11 @@ COUNTERS = (
     ("waiting for a `wgmma`, clocks per instruction", STALLS.format("gmma"), "{:.2f}"),
     ("waiting at barriers, clocks per instruction", STALLS.format("barrier"), "{:.2f}"),
     ("`HMMA` in the machine code", "sass.HMMA", "{:.0f}"),
-    ("`HGMMA`", "sass.HGMMA", "{:.0f}"),
-    ("`FMNMX`", "sass.FMNMX", "{:.0f}"),
-    ("`LDSM` (ldmatrix)", "sass.LDSM", "{:.0f}"),
-    ("`FMUL` + `FADD` + `FFMA`", ("sass.FMUL", "sass.FADD", "sass.FFMA"), "{:.0f}"),
-    ("`MOV` + `IMAD`", ("sass.MOV", "sass.IMAD"), "{:.0f}"),
+    ("`HGMMA` in the machine code", "sass.HGMMA", "{:.0f}"),
+    ("`FMNMX` (maximum) in the machine code", "sass.FMNMX", "{:.0f}"),
+    ("`LDSM` (ldmatrix) in the machine code", "sass.LDSM", "{:.0f}"),
+    ("`FMUL` + `FADD` + `FFMA` in the machine code", ("sass.FMUL", "sass.FADD", "sass.FFMA"), "{:.0f}"),
+    ("`MOV` + `IMAD` in the machine code", ("sass.MOV", "sass.IMAD"), "{:.0f}"),
 )
 SHOWN = 3  # counters beside the rates: those that moved most, if by a twentieth at least
 SCALE = {"wavefronts": 1e6, "inst_executed": 1e6, "lts__t_bytes": 1e9}

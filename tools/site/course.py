@@ -203,8 +203,9 @@ def plan_table(plan: dict) -> str:
     for number, week in enumerate(weeks, 1):
         pages, chosen = [page(name) for name in week["read"]], exercises_of(week)
         reading, work = sum(each.minutes for each in pages), sum(exercise.minutes for exercise in chosen)
-        if reading + work > plan["most"] + plan["lab"]:
-            raise CourseError(f"plans.toml, {plan['name']}, week {number}: {reading + work} minutes, and lab and home have {plan['most'] + plan['lab']}")
+        written = sum(each["writing"] for said, each in assignments_of(plan) if said["due"] == number and "exercises" in each)  # a project has weeks of its own
+        if reading + work + written > plan["most"] + plan["lab"]:
+            raise CourseError(f"plans.toml, {plan['name']}, week {number}: {reading + work + written} minutes, and lab and home have {plan['most'] + plan['lab']}")
         show = f"`./ladder {week['show']}` ({needs(week['show'])})"
         lines.append(f"| {number} | {week['subject']} | {', '.join(link(each.title, each.path) for each in pages)} | {reading} "
                      f"| {'; '.join(filter(None, (', '.join(map(task, chosen)), week.get('lab', ''))))} | {work or ''} | {show} |")

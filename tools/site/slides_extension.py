@@ -144,8 +144,10 @@ def rung_slides(rung: rungs.Rung) -> list[str]:
                   f'{fold("We predict", words(first_sentences(predicted)) + words(table))}</div></div><p class="ask">{ASK if rung.previous else ASK_OF_THE_FIRST}</p>')
     count = f"{changes.since_previous()[rung.name][1]} lines differ from {rung.previous}" if rung.previous else "The first of its kernels"
     broken = "".join("<li>" + inline(line.replace("\\|", "|")) + "</li>" for line in lines[:3])
-    tasks = next((", ".join(f"{number(each)} {html.escape(each.title)} ({each.minutes} min)" for each in of) for other, of in by_rung() if other == rung), "")
-    second = slide(f"{rung.name}.2", title, f'<p class="count">{count}.</p>{key_lines(rung)}<div class="columns"><div>{fold("What happened", words(happened))}</div>'
+    its_own = next((of for other, of in by_rung() if other == rung), [])
+    tasks = ", ".join(f"{number(each)} {html.escape(each.title)} ({each.minutes} min)" for each in its_own)
+    filled = any(each.kind == "fill" for each in its_own)  # then the change is the answer
+    second = slide(f"{rung.name}.2", title, f'<p class="count">{count}.</p>{fold("The change", key_lines(rung)) if filled else key_lines(rung)}<div class="columns"><div>{fold("What happened", words(happened))}</div>'
                    f'<div><p><b>Take it out: what does the check say?</b></p><ul>{broken}</ul>{words("**To go on.** " + first_sentences(onward))}'
                    + (f"<p><b>Exercises.</b> {tasks}</p>" if tasks else "") + "</div></div>")
     return [first, second]
