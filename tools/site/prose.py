@@ -202,7 +202,7 @@ def ncu(name: str, metric: str, kernel: str | None = None) -> float:
 
 
 def waits(name: str) -> float:
-    """Warps that wait at each instruction issued, whatever for."""
+    """Clocks that a warp waits for each instruction that it issues, whatever for."""
     kernels = _counters().get(_full(name)) or _only([], f"counters of {name} in docs/results/h200_counters.csv")
     return sum(value for metric, value in next(iter(kernels.values())).items() if "_issue_stalled_" in metric)
 

@@ -85,6 +85,7 @@ class Course(browser.BrowserCase):
 
     def test_every_rung_has_two_slides_from_its_chapter(self) -> None:
         page = self.text("slides")
+        self.assertNotIn("&lt;!--", page, "a formula that no reader should see")
         for rung in rungs.known():
             first, second = (re.search(rf'<section class="slide " id="{rung.name}\.{n}".*?</section>', page, re.S)[0] for n in (1, 2))
             chapter = (rung.path / "README.md").read_text(encoding="utf-8")
