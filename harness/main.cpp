@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/devices/gpu.hpp"
 #include "harness/verbs/bench.hpp"
 #include "harness/verbs/check.hpp"
 #include "harness/verbs/compare.hpp"
@@ -17,6 +18,7 @@
 #include "harness/verbs/options.hpp"
 #include "harness/verbs/overview.hpp"
 #include "harness/verbs/peer.hpp"
+#include "harness/verbs/recorded.hpp"
 #include "harness/verbs/try.hpp"
 
 namespace ladder {
@@ -26,10 +28,15 @@ Result<ExitCode> run_verb(const Options& options) {
   switch (options.verb) {
     case Verb::check:
       return check_verb(options);
-    case Verb::bench:
-      return bench_verb(options);
     case Verb::explain:
       return explain_verb(options);
+#if defined(LADDER_ONE_RUNG) && !defined(LADDER_HAS_CUDA)
+    case Verb::bench:
+      return bench_without_gpu(options, gpu_info().error());
+#else
+    case Verb::bench:
+      return bench_verb(options);
+#endif
 #ifndef LADDER_ONE_RUNG
     case Verb::compare:
       return compare_verb(options);

@@ -45,3 +45,4 @@ end = DRAWING.timeline(218, [
 DRAWING.text(2, end + 10, "The softmax of a tile runs under PV of the tile before.", "label")
 DRAWING.text(2, end + 24, "What the units need at least; a softmax also issues", "label")
 DRAWING.text(2, end + 37, "multiply-adds, sums and packing, under B's products.", "label")
+DRAWING.text(2, end + 50, "Outlined: A's. Hatched: the exponential units rest.", "label")

@@ -20,6 +20,11 @@ Json Json::array() {
   return Json(Value::array());
 }
 
+std::optional<Json> Json::parse(std::string_view text) {
+  const Value value = Value::parse(text, nullptr, false);
+  return value.is_discarded() ? std::nullopt : std::optional(Json(value));
+}
+
 Json::Json(const Json& other) : value_(std::make_unique<Value>(*other.value_)) {}
 Json::Json(Json&& other) noexcept = default;
 Json& Json::operator=(Json other) noexcept {
@@ -42,6 +47,41 @@ size_t Json::size() const {
 }
 std::string Json::at(size_t i) const {
   return value_->at(i).dump();
+}
+std::optional<bool> Json::flag() const {
+  return value_->is_boolean() ? std::optional(value_->get<bool>()) : std::nullopt;
+}
+std::optional<double> Json::number() const {
+  return value_->is_number() ? std::optional(value_->get<double>()) : std::nullopt;
+}
+std::optional<std::string> Json::text() const {
+  return value_->is_string() ? std::optional(value_->get_ref<const std::string&>()) : std::nullopt;
+}
+std::vector<Json> Json::elements() const {
+  std::vector<Json> all;
+  if (value_->is_array()) {
+    for (const Value& element : *value_) all.push_back(Json(element));
+  }
+  return all;
+}
+std::vector<std::string> Json::texts() const {
+  std::vector<std::string> all;
+  for (const Json& element : elements()) {
+    if (auto text = element.text()) all.push_back(std::move(*text));
+  }
+  return all;
+}
+std::vector<std::pair<std::string, Json>> Json::members() const {
+  std::vector<std::pair<std::string, Json>> all;
+  if (value_->is_object()) {
+    for (const auto& [key, member] : value_->get_ref<const Value::object_t&>()) all.emplace_back(key, Json(member));
+  }
+  return all;
+}
+Json Json::operator[](std::string_view key) const {
+  if (!value_->is_object()) return {};
+  const auto member = value_->find(std::string(key));
+  return member == value_->end() ? Json() : Json(*member);
 }
 std::string Json::dump(int indent) const {
   return value_->dump(indent);

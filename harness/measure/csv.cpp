@@ -13,7 +13,6 @@
 #include <functional>
 #include <iterator>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "harness/problem/shapes.hpp"
@@ -22,7 +21,6 @@ namespace ladder {
 namespace {
 
 namespace fs = std::filesystem;
-using json = nlohmann::ordered_json;
 
 // ---- the rules: those of docs/results/schema.json, as it was when this was built ---------------------------------------
 
@@ -30,8 +28,46 @@ constexpr const char* SCHEMA =
 #include "schema.hpp"
     ;
 
-const json& rules() {
-  static const json results = json::parse(SCHEMA).at("results");
+// What one cell may hold.
+struct Rule {
+  std::string column, description;
+  std::vector<std::string> words;  // one of these, where there are any
+  bool may_be_empty = true;
+  double above = -INFINITY, most = INFINITY;
+};
+
+struct Rules {
+  std::vector<Rule> cells;
+  std::vector<std::string> required, identity;    // columns
+  std::vector<std::vector<std::string>> ordered;  // columns whose cells grow from left to right
+  std::map<std::string, double> ceilings;  // that bound a row with a share of a ceiling, or of a card below this sm
+};
+
+Rules read_rules() {
+  const Json schema = Json::parse(SCHEMA).value()["results"];
+  Rules rules{.cells = {},
+              .required = schema["required"].texts(),
+              .identity = schema["identity"].texts(),
+              .ordered = {},
+              .ceilings = {}};
+  for (const auto& [column, rule] : schema["properties"].members()) {
+    const bool any_text = rule["type"].text() == "string" && !rule["minLength"].number();
+    rules.cells.push_back({.column = column,
+                           .description = rule["description"].text().value_or(""),
+                           .words = rule["enum"].texts(),
+                           .may_be_empty = any_text || rule["type"].is_array(),
+                           .above = rule["exclusiveMinimum"].number().value_or(-INFINITY),
+                           .most = rule["maximum"].number().value_or(INFINITY)});
+  }
+  for (const Json& columns : schema["ordered"].elements()) rules.ordered.push_back(columns.texts());
+  for (const auto& [ceiling, rule] : schema["ceilings"].members()) {
+    rules.ceilings[ceiling] = rule["before_sm"].number().value_or(INFINITY);
+  }
+  return rules;
+}
+
+const Rules& rules() {
+  static const Rules results = read_rules();
   return results;
 }
 
@@ -179,8 +215,7 @@ std::vector<Column> columns_of(const std::string& header) {
   std::vector<Column> present = columns();
   const std::string named = "," + header + ",";
   std::erase_if(present, [&](const Column& column) {
-    const json& always = rules().at("required");
-    return std::ranges::find(always, column.name) == always.end() &&
+    return std::ranges::find(rules().required, column.name) == rules().required.end() &&
            named.find("," + std::string(column.name) + ",") == std::string::npos;
   });
   return header == header_of(present) ? present : std::vector<Column>{};
@@ -257,31 +292,24 @@ std::string listed(std::vector<std::string> words) {
 
 // Empty when the row is believable by itself.
 std::string fault(const ResultRow& row) {
-  for (const auto& [name, rule] : rules().at("properties").items()) {
-    if (rule.contains("enum")) {
-      const auto allowed = rule["enum"].get<std::vector<std::string>>();
-      const std::string cell = cell_of(row, name);
-      if (std::ranges::find(allowed, cell) == allowed.end()) {
-        return fmt::format("{} is '{}'; expected {}", name, cell, listed(allowed));
-      }
-      continue;
+  for (const Rule& rule : rules().cells) {
+    const std::string cell = cell_of(row, rule.column);
+    if (!rule.words.empty()) {
+      if (std::ranges::find(rule.words, cell) != rule.words.end()) continue;
+      return fmt::format("{} is '{}'; expected {}", rule.column, cell, listed(rule.words));
     }
-    const bool may_be_empty = rule["type"].is_array() || (rule["type"] == "string" && !rule.contains("minLength"));
-    if (!may_be_empty && cell_of(row, name).empty()) return fmt::format("no {}", name);
-    const double above = rule.value("exclusiveMinimum", -INFINITY), most = rule.value("maximum", INFINITY);
-    if (std::isinf(above) && std::isinf(most)) continue;
-    if (const auto value = number_of(row, name); value && !(*value > above && *value <= most)) {
-      return fmt::format("{} is {:g}; {}", name, *value, rule.value("description", ""));
+    if (!rule.may_be_empty && cell.empty()) return fmt::format("no {}", rule.column);
+    if (std::isinf(rule.above) && std::isinf(rule.most)) continue;
+    if (const auto value = number_of(row, rule.column); value && !(*value > rule.above && *value <= rule.most)) {
+      return fmt::format("{} is {:g}; {}", rule.column, *value, rule.description);
     }
   }
-  for (const auto& names : rules().at("ordered")) {
+  for (const std::vector<std::string>& names : rules().ordered) {
     std::vector<double> known;
-    for (const auto& name : names) {
-      if (const auto value = number_of(row, name.get<std::string>())) known.push_back(*value);
+    for (const std::string& name : names) {
+      if (const auto value = number_of(row, name)) known.push_back(*value);
     }
-    if (!std::ranges::is_sorted(known)) {
-      return fmt::format("{} does not hold", fmt::join(names.get<std::vector<std::string>>(), " <= "));
-    }
+    if (!std::ranges::is_sorted(known)) return fmt::format("{} does not hold", fmt::join(names, " <= "));
   }
   return {};
 }
@@ -306,7 +334,7 @@ void check_ceilings(const std::vector<ResultRow>& rows, const std::string& file,
 // What a row is a measurement of: equal for two that cannot stand in one file.
 std::string identity(const ResultRow& row) {
   std::string key;
-  for (const auto& name : rules().at("identity")) key += cell_of(row, name.get<std::string>()) + '\n';
+  for (const std::string& name : rules().identity) key += cell_of(row, name) + '\n';
   return key;
 }
 
@@ -365,13 +393,13 @@ Status replace_file(const std::string& file, std::string_view text) {
 
 bool bounds(const ResultRow& ceiling, const ResultRow& row) {
   if (ceiling.kind != "ceiling" || ceiling.gpu != row.gpu || ceiling.dtype != row.dtype) return false;
-  const auto rule = rules().at("ceilings").find(ceiling.rung);
-  if (rule == rules().at("ceilings").end()) return false;
-  return row.pct_ceiling || !rule->contains("before_sm") || (row.sm > 0 && row.sm < rule->at("before_sm"));
+  const auto rule = rules().ceilings.find(ceiling.rung);
+  if (rule == rules().ceilings.end()) return false;
+  return row.pct_ceiling || std::isinf(rule->second) || (row.sm > 0 && row.sm < rule->second);
 }
 
 bool can_bound(std::string_view ceiling) {
-  return rules().at("ceilings").contains(std::string(ceiling));
+  return rules().ceilings.contains(std::string(ceiling));
 }
 
 std::string csv_header() {
@@ -394,7 +422,7 @@ Json to_json(const ResultRow& row) {
     } else if (cell.empty()) {
       object.set(column.name, {});
     } else if (column.type != CellType::text) {
-      object.set(column.name, Json(json::parse(cell)));
+      object.set(column.name, Json::parse(cell).value());
     } else {
       object.set(column.name, cell);
     }

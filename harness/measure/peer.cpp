@@ -8,10 +8,10 @@
 #include <chrono>
 #include <cmath>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <random>
 #include <utility>
 
+#include "harness/base/json.hpp"
 #include "harness/base/progress.hpp"
 #include "harness/problem/shapes.hpp"
 
@@ -19,7 +19,6 @@ namespace ladder {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 
 constexpr double WRITE_LIMIT_S = 5;
 
@@ -36,27 +35,21 @@ std::string printable(std::string text) {
 }
 
 // An answer with "ok":true, or what is wrong with it.
-tl::expected<json, Error> parse_answer(const std::string& line) {
-  json answer = json::parse(line, nullptr, false);
-  if (!answer.is_object() || !answer.contains("ok") || !answer["ok"].is_boolean()) {
-    return tl::make_unexpected(broken("answered with something other than {\"ok\":...}: " + printable(line)));
-  }
-  if (answer["ok"]) return answer;
-  const auto reason = answer.find("reason");
-  const bool given = reason != answer.end() && reason->is_string();
-  return failure(ExitCode::cannot_run_here, given ? printable(reason->get<std::string>()) : "gave no reason");
+Result<Json> parse_answer(const std::string& line) {
+  const Json answer = Json::parse(line).value_or(Json());
+  const std::optional<bool> ok = answer["ok"].flag();
+  if (!ok) return tl::make_unexpected(broken("answered with something other than {\"ok\":...}: " + printable(line)));
+  if (*ok) return answer;
+  return failure(ExitCode::cannot_run_here, printable(answer["reason"].text().value_or("gave no reason")));
 }
 
-std::string text_of(const json& answer, const char* key) {
-  const auto value = answer.find(key);
-  return value != answer.end() && value->is_string() ? printable(value->get<std::string>()) : std::string();
+std::string text_of(const Json& answer, const char* key) {
+  return printable(answer[key].text().value_or(""));
 }
 
-std::optional<double> number_of(const json& answer, const char* key) {
-  const auto value = answer.find(key);
-  if (value == answer.end() || !value->is_number()) return {};
-  const double number = *value;
-  return std::isfinite(number) ? std::optional(number) : std::nullopt;
+std::optional<double> number_of(const Json& answer, const char* key) {
+  const std::optional<double> number = answer[key].number();
+  return number && std::isfinite(*number) ? number : std::nullopt;
 }
 
 }  // namespace
@@ -135,30 +128,33 @@ Result<std::string> Peer::ask(const std::string& request, double limit_s) {
 Status Peer::ask_to_prepare(const Shape& shape, std::string_view inputs, uint64_t seed, const PeerFiles& files) {
   output_ = formula_of(shape).outputs(shape).front();
   output_file_ = files.of(fmt::format("O.{}", fmt::ptr(&process_)));
-  json tensors{{"O", output_file_.string()}};
+  Json tensors{{output_.name, output_file_.string()}};
   for (const TensorSpec& spec : formula_of(shape).inputs(shape)) {
-    tensors[std::string(spec.name)] = files.of(spec.name).string();
+    tensors.set(spec.name, files.of(spec.name).string());
   }
   plain_ = beyond_columns(shape).empty();
-  const json request{{"op", "prepare"},
-                     {"protocol", PEER_PROTOCOL},
-                     {"problem", to_string(shape)},
-                     {"features", names_of(needs(shape))},
-                     {"batch", shape.batch},
-                     {"heads", shape.heads},
-                     {"kv_heads", shape.key_heads()},
-                     {"n", shape.n},
-                     {"nk", shape.keys()},
-                     {"d", shape.d},
-                     {"causal", shape.causal},
-                     {"window", {shape.left, shape.causal ? 0 : shape.right}},
-                     {"softmax_scale", shape.scale()},
-                     {"softcap", shape.softcap},
-                     {"dtype", to_string(shape.q_type)},
-                     {"dtypes", {to_string(shape.q_type), to_string(shape.kv_type), to_string(shape.o_type)}},
-                     {"inputs", inputs},
-                     {"seed", seed},
-                     {"tensors", tensors}};
+  std::vector<std::string_view> features = names_of(needs(shape));
+  if (shape.formula != Spec().formula) features.push_back(formula_of(shape).name);
+  const Json request{
+      {"op", "prepare"},
+      {"protocol", PEER_PROTOCOL},
+      {"problem", to_string(shape)},
+      {"features", Json::array(features)},
+      {"batch", shape.batch},
+      {"heads", shape.heads},
+      {"kv_heads", shape.key_heads()},
+      {"n", shape.n},
+      {"nk", shape.keys()},
+      {"d", shape.d},
+      {"causal", shape.causal},
+      {"window", Json::array(std::array{shape.left, shape.causal ? 0 : shape.right})},
+      {"softmax_scale", shape.scale()},
+      {"softcap", shape.softcap},
+      {"dtype", to_string(shape.q_type)},
+      {"dtypes", Json::array(std::array{to_string(shape.q_type), to_string(shape.kv_type), to_string(shape.o_type)})},
+      {"inputs", inputs},
+      {"seed", seed},
+      {"tensors", tensors}};
   return send(request.dump());
 }
 
@@ -196,12 +192,12 @@ Result<PeerInfo> Peer::prepared() {
 }
 
 Status Peer::poison() {
-  const auto answer = ask(json{{"op", "poison"}}.dump(), limits_.run);
+  const auto answer = ask(Json{{"op", "poison"}}.dump(), limits_.run);
   return answer ? Status{} : tl::make_unexpected(answer.error());
 }
 
 Result<double> Peer::time_ms(int launches) {
-  const auto line = ask(json{{"op", "run"}, {"launches", launches}}.dump(), limits_.run);
+  const auto line = ask(Json{{"op", "run"}, {"launches", launches}}.dump(), limits_.run);
   if (!line) return tl::make_unexpected(line.error());
   const std::optional<double> ms = number_of(*parse_answer(*line), "ms");
   if (!ms || !(*ms > 0)) return tl::make_unexpected(blame(broken("reported no positive time: " + printable(*line))));
@@ -213,7 +209,7 @@ Result<Tensor> Peer::output(std::span<const Cell> cells) {
   for (const Cell& cell : cells) rows.push_back(cell.unit * output_.rows() + cell.row);
   std::error_code ignored;
   fs::remove(output_file_, ignored);  // what an earlier answer left
-  const auto line = ask(json{{"op", "output"}, {"rows", rows}}.dump(), limits_.run);
+  const auto line = ask(Json{{"op", "output"}, {"rows", Json::array(rows)}}.dump(), limits_.run);
   if (!line) return tl::make_unexpected(line.error());
   Tensor tensor(ladder::tensor(output_.name, output_.element, {1, 1, std::ssize(rows), output_.columns()}));
   std::ifstream file(output_file_, std::ios::binary);
@@ -229,7 +225,7 @@ Result<Tensor> Peer::output(std::span<const Cell> cells) {
 }
 
 Status Peer::refuses_unknown_requests() {
-  const auto answer = ask(json{{"op", "sing"}}.dump(), WRITE_LIMIT_S);
+  const auto answer = ask(Json{{"op", "sing"}}.dump(), WRITE_LIMIT_S);
   if (answer) return tl::make_unexpected(blame(broken("says yes to a request that the protocol does not have")));
   return answer.error().code == ExitCode::cannot_run_here ? Status{} : tl::make_unexpected(answer.error());
 }

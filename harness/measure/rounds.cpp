@@ -171,18 +171,6 @@ class Heat {
 
 }  // namespace
 
-std::string_view to_string(Regime regime) {
-  switch (regime) {
-    case Regime::turns:
-      return "turns";
-    case Regime::alone:
-      return "alone";
-    case Regime::burst:
-      break;
-  }
-  return "burst";
-}
-
 tl::unexpected<Error> interruption() {
   return failure(
       ExitCode::interrupted,

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "harness/base/error.hpp"
@@ -44,7 +45,9 @@ struct Machine {
 // alone: long groups, each after a lead-in by the same kernel: how fast at the clock that the kernel's own power leaves.
 // burst: on a cool card, before it slows down.
 enum class Regime { turns, alone, burst };
-std::string_view to_string(Regime regime);
+constexpr std::string_view to_string(Regime regime) {
+  return regime == Regime::turns ? "turns" : regime == Regime::alone ? "alone" : "burst";
+}
 
 struct Protocol {
   Regime regime = Regime::turns;

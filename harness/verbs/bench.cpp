@@ -23,34 +23,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int SWEEP_N[] = {512, 1024, 2048, 4096, 8192, 16384};
-
-constexpr const char* LEGEND =
-    "TFLOPS count 4*B*H*N^2*d per launch (half when causal); the write-up counts 1.2 % more at d=128. spread: p20 to "
-    "p80 "
-    "over the median.\nRatios are medians of per-round ratios of TFLOPS with their 95 % interval, above 1 is faster; "
-    "same: "
-    "the interval holds 1, or below 0.2 %, or one of so many differs by chance.\nMHz is the mean SM clock of the "
-    "groups, counted on "
-    "the card. Of a ceiling that multiplies no matrices, TFLOPS are 1e12 results (ex2) or bytes (l2_read, "
-    "dram_read) per second.\n";
-
-// Success when some rung can solve some shape, or why the first one cannot.
-Status any_supported(const Options& options) {
-  Status first;
-  for (const Shape& shape : bench_shapes(options)) {
-    for (const Rung* rung : options.rungs) {
-      for (const Variant& variant : rung->variants) {
-        const Status able = supports(*rung, variant, shape);
-        if (able) return {};
-        if (first) first = able;
-        if (!options.ablate) break;
-      }
-    }
-  }
-  return first;
-}
-
 // Everything that outlives a shape.
 class Bench {
  public:
@@ -365,9 +337,6 @@ Protocol protocol_of(const Options& options) {
   return protocol;
 }
 
-fs::path recorded_results_directory() {
-  return fs::path(LADDER_SOURCE_DIR) / "docs" / "results";
-}
 fs::path peers_directory() {
   return fs::path(LADDER_SOURCE_DIR) / "harness" / "peers";
 }
@@ -380,71 +349,12 @@ std::vector<PeerCommand> peer_commands(const Options& options) {
   return commands;
 }
 
-std::vector<Shape> bench_shapes(const Options& options) {
-  std::vector<Shape> shapes;
-  if (options.sweep) {
-    for (const int n : SWEEP_N) {
-      shapes.push_back(with_problem(options, {.batch = SWEEP_TOKENS / n,
-                                              .heads = options.heads.value_or(HEADLINE.heads),
-                                              .n = n,
-                                              .d = options.d.value_or(HEADLINE.d),
-                                              .causal = options.causal}));
-    }
-    if (options.n.empty()) return shapes;
-  }
-  for (const Shape& shape : shapes_for(options, HEADLINE)) shapes.push_back(shape);
-  return shapes;
-}
-
-std::string recorded_table(std::span<const ResultRow> recorded, const Options& options, size_t columns) {
-  const std::vector<Shape> shapes = bench_shapes(options);
-  std::vector<ResultRow> rows;
-  for (const Shape& shape : shapes) {
-    for (const ResultRow& row : recorded) {
-      const bool asked =
-          row.kind != "stage" || std::any_of(options.rungs.begin(), options.rungs.end(), [&](const Rung* rung) {
-            return row.rung == rung->name || (options.ablate && row.rung.starts_with(rung->name));
-          });
-      const bool regime = row.regime == to_string(protocol_of(options).regime);
-      if (row.shape == shape && row.source == "measured" && asked && regime) rows.push_back(row);
-    }
-  }
-  // Peers and ceilings say something beside a rung of their own run.
-  std::vector<ResultRow> runs = rows;
-  std::erase_if(runs, [](const ResultRow& row) { return row.kind != "stage"; });
-  std::erase_if(rows, [&](const ResultRow& row) {
-    return std::ranges::none_of(runs, [&](const ResultRow& run) { return run.same_measurement(row); });
-  });
-  if (rows.empty()) {
-    const bool one = options.rungs.size() == 1;
-    return fmt::format("docs/results has no recorded figures {}for {}{}.\n",
-                       one ? fmt::format("of {} ", options.rungs.front()->name) : "", to_string(shapes.front()),
-                       shapes.size() > 1 ? " and the other shapes" : "");
-  }
-  return results_table(rows, {}, true, columns) + (columns > 0 ? wrapped(LEGEND, columns) : LEGEND);
-}
-
 Result<ExitCode> bench_verb(const Options& options) {
-  if (options.on == Where::cpu) {
-    return failure(ExitCode::usage,
-                   "bench measures time, and the emulator counts events instead.\n"
-                   "  Here:  ./ladder check --on cpu      ./ladder explain 03");
-  }
-  for (const Status& able : {any_supported(options), can_append_csv(options.csv)}) {
-    if (!able) return tl::make_unexpected(able.error());
-  }
+  Result<GpuInfo> gpu = gpu_info();
+  if (!gpu) return bench_without_gpu(options, gpu.error());
+  if (const Status able = can_bench(options); !able) return tl::make_unexpected(able.error());
   const Result<std::vector<ResultRow>> recorded = recorded_results(recorded_results_directory());
   if (!recorded) fmt::print(stderr, "{}\n", recorded.error().message);
-  Result<GpuInfo> gpu = gpu_info();
-  if (!gpu) {
-    if (recorded)
-      fmt::print(table_stream(options), "{}\n", recorded_table(*recorded, options, columns_of(table_stream(options))));
-    return failure(ExitCode::cannot_run_here,
-                   fmt::format("bench needs a GPU. {}\n"
-                               "  Here:  ./ladder check              the same kernels, emulated\n"
-                               "         ./ladder compare 02 03      two kernels' counters, side by side",
-                               gpu.error().message.substr(0, gpu.error().message.find('\n'))));
-  }
   const InterruptGuard guard;
   std::vector<ResultRow> resumed;
   if (options.resume && std::filesystem::exists(options.csv)) {

@@ -15,12 +15,12 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 #include <thread>
 #include <vector>
 
+#include "harness/base/json.hpp"
 #include "harness/base/process.hpp"
 #include "harness/verbs/check.hpp"
 #include "harness/verbs/explain.hpp"
@@ -174,19 +174,20 @@ struct Recipe {
 
 Result<std::vector<Recipe>> recipes_for(const Rung& rung) {
   const fs::path build = LADDER_BUILD_DIR, listed = build / "compile_commands.json";
-  const auto commands = nlohmann::json::parse(read_text(listed), nullptr, false);
+  const Json commands = Json::parse(read_text(listed)).value_or(Json());
   std::vector<Recipe> recipes;
   const std::string wrapper = fmt::format("/stages_emulator/{}.cpp", rung.name);
-  for (const auto& entry : commands.is_array() ? commands : nlohmann::json::array()) {
-    if (!entry.value("file", "").ends_with(wrapper)) continue;
-    std::string command = entry.value("command", "");
+  for (const Json& entry : commands.elements()) {
+    if (!entry["file"].text().value_or("").ends_with(wrapper)) continue;
+    std::string command = entry["command"].text().value_or("");
     const size_t output = command.rfind(" -o "), source = command.rfind(" -c ");
     if (output == std::string::npos || source == std::string::npos || source < output) continue;
     const std::string object = command.substr(output + 4, source - output - 4);
     command.resize(output);
     // A reader's unused variable is no error.
     if (const size_t strict = command.find(" -Werror "); strict != std::string::npos) command.erase(strict, 8);
-    recipes.push_back({command.substr(0, command.find(' ')), command, fs::path(entry.value("directory", "")) / object});
+    recipes.push_back(
+        {command.substr(0, command.find(' ')), command, fs::path(entry["directory"].text().value_or("")) / object});
   }
   if (recipes.size() != 2) {
     return failure(ExitCode::cannot_run_here, fmt::format("{} does not say how {} was compiled.\n{}", listed.string(),

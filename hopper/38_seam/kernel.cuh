@@ -1,7 +1,7 @@
 // 38_seam: what lies between two tiles of queries runs under products: sums and the next tile's place under the last PV,
 //          O's way out under the next QK.
 // Before:  in 36 and 37 sums, barrier, O's way out, divisions, zeros and the next QK come one by one: 5400 clocks from
-//          a tile's last weights to the next one's first, as long as two tiles of keys.
+//          a tile's last weights to the next one's first, 3400 more than its two products take.
 // Tile:    128x128, 8 warps: two warpgroups of 64 queries, and a third that copies.  Shared: 192 KiB and 96 B.
 //          Needs d = 128, n % BR == 0, BR == BC, sm_90a.
 // Shapes:  Q, K, V, O: [batch * heads, n, d] f16.

@@ -1,6 +1,6 @@
-// 40_bf16: in bf16, whose weights end at 2^127 and not at 65504, a maximum has room to be stale.
+// 40_bf16: in bf16, whose weights end near 2^128 and not at 65504, a maximum has room to be stale.
 // Before:  in 38 weights are f16. A lane's weights of a row and tile must not sum to 30000, so a score may outgrow the
-//          maximum by some 12 log2 units; from then on a warp looks first, here and at its next queries.
+//          maximum by 14.9 log2 units at most; from then on a warp looks first, here and at its next queries.
 // Tile:    128x128, 8 warps: two warpgroups of 64 queries, and a third that copies.  Shared: 192 KiB and 96 B.
 //          Needs d = 128, n % BR == 0, BR == BC, sm_90a.
 // Shapes:  Q, K, V, O: [batch, heads, n, d] bf16, contiguous.

@@ -46,7 +46,7 @@ until = max(bar[1] for bars in (*first.values(), *second.values()) for bar in ba
 DRAWING = Sketch("The same work under two rules: all wait for the slowest, or only for the data",
                  "Above, 09: after each tile both warps meet at a barrier, and the faster one waits, hatched. Below, 10: a warp waits only until its slot is full, and a slot is filled again when "
                  "both warps have left it. The warps drift apart by up to a tile, and finish earlier. The lengths are invented.")
-DRAWING.text(2, 12, "09: a barrier per tile", "name")
+DRAWING.text(2, 12, "09: all meet after a tile", "name")
 y = DRAWING.timeline(22, list(first.items()), 52.0, 366.0, until, barriers)
 DRAWING.text(2, y + 16, "10: full and empty, two slots", "name")
 y = DRAWING.timeline(y + 24, list(second.items()), 52.0, 366.0, until)

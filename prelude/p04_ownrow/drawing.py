@@ -19,4 +19,4 @@ DRAWING.text(RIGHT, 28, "keys 0, 1, 2, ... for each", "label")
 DRAWING.grid(RIGHT, 36, WIDE - 2, 4 * TALL, 4, KEYS, lambda group, key: ("data", "copy", "work", "empty")[group], lambda group, key: str(group),
              lambda group, key: key == 4)
 DRAWING.text(RIGHT, 142, "4 groups, 1 key: 128 B", "")
-DRAWING.text(LEFT, 142, "digits: the group", "label")
+DRAWING.text(LEFT, 142, "digits: the group, 4 of 16", "label")

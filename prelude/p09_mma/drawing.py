@@ -19,7 +19,7 @@ for lane in range(32):
 DRAWING = Sketch(f"What lane {LANE} holds of S is what it needs of P: each pair is rounded into one register",
                  f"Two blocks of 16 rows and 16 columns. Left, the accumulators of two neighbouring tiles of S: lane {LANE} has registers 0 and 1 and, 8 rows below, 2 and 3 "
                  "of each tile. Right, the left operand P: the same elements, two to a register, 0 and 1 in the left half and 2 and 3 in the right. It holds for all 32 lanes.")
-UNIT, TALL = 10.5, 11
+UNIT, TALL = 10.5, 14
 for name, x in (("C", 18), ("A", 198)):
     places = held(name, LANE)
     DRAWING.text(x, 12, NAME[name], "name")
@@ -31,5 +31,5 @@ for name, x in (("C", 18), ("A", 198)):
             DRAWING.box(x + column * UNIT, 20 + row * TALL, 2 * UNIT, TALL, "data" if name == "C" else "work", words, True)
 for row in (0, 8):
     DRAWING.text(14, 30 + row * TALL, str(row), "label", "end")
-DRAWING.text(18, 212, f"registers of lane {LANE}, f32", "label")
-DRAWING.text(198, 212, "f16, two to a register", "label")
+DRAWING.text(18, 36 + 16 * TALL, f"registers of lane {LANE}, f32", "label")
+DRAWING.text(198, 36 + 16 * TALL, "f16, two to a register", "label")

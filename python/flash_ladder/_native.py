@@ -38,6 +38,9 @@ def _load() -> ctypes.CDLL:
     library.flash_ladder_run.argtypes = [
         ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_void_p,
     ]  # fmt: skip
+    library.flash_ladder_merge.argtypes = [
+        ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_int, ctypes.c_void_p,
+    ]  # fmt: skip
     return library
 
 
@@ -45,7 +48,7 @@ _library = _load()
 # A flash_ladder_tensor, and the addresses of the names that may stand in it.
 _TENSOR = struct.Struct("@Pqqqqi4x")
 _names = {name: ctypes.create_string_buffer(name.encode()) for name in
-          ("Q", "K", "V", "O", "LSE", "slopes", "sinks", "workspace")}  # fmt: skip
+          ("Q", "K", "V", "O", "LSE", "slopes", "sinks", "workspace", "other O", "other LSE")}  # fmt: skip
 _addresses = {name: ctypes.addressof(text) for name, text in _names.items()}
 _POINTERS = [struct.Struct(f"@{count}P") for count in range(len(_names) + 1)]
 
@@ -80,17 +83,22 @@ class Plan:
         """`tensors`: of each address a description, as layout() makes them."""
         count = len(addresses)
         data = _POINTERS[count].pack(*addresses)
-        if self.device == EMULATOR:
-            message = _interruptible(lambda: self._run(tensors, data, count, stream))
-        else:
-            message = self._run(tensors, data, count, stream)
-        if message is not None:
-            raise RuntimeError(message)
+        _call(self.device, _library.flash_ladder_run, self._plan, tensors, data, count, stream)
 
-    def _run(self, tensors: bytes, data: bytes, count: int, stream: int) -> str | None:
-        if _library.flash_ladder_run(self._plan, tensors, data, count, stream):
-            return _library.flash_ladder_message().decode()  # of this thread
-        return None
+
+def merge(problem: str, tensors: bytes, addresses: list[int], in_f32: bool, device: int, stream: int) -> None:
+    """Two partial results become one: O and LSE of the first, then of the other; that first O is in f32, or as the problem says."""
+    data = _POINTERS[len(addresses)].pack(*addresses)
+    _call(device, _library.flash_ladder_merge, problem.encode(), tensors, data, in_f32, device, stream)
+
+
+def _call(device: int, function, *arguments) -> None:
+    def message() -> str | None:  # of this thread
+        return _library.flash_ladder_message().decode() if function(*arguments) else None
+
+    words = _interruptible(message) if device == EMULATOR else message()
+    if words is not None:
+        raise RuntimeError(words)
 
 
 def layout(name: str, strides: tuple[int, int, int], extent: int, written: bool = False) -> bytes:

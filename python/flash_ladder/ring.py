@@ -6,6 +6,8 @@ from __future__ import annotations
 import torch
 import torch.distributed as dist
 
+from . import _native
+from ._arrays import library_of
 from ._attention import attention as attend
 
 
@@ -20,42 +22,66 @@ def share(x: torch.Tensor, rank: int, ranks: int) -> torch.Tensor:
 
 def attention(q, k, v, group=None, *, causal=True, scale=None, rung=None, return_lse=False):
     """attention() over the shares of all ranks of a group: the result for this rank's queries. Shares are as share() makes them, of one
-    size on all ranks."""
+    size on all ranks. On GPUs nobody waits on the host: a stream waits for K and V."""
     rank, ranks = dist.get_rank(group), dist.get_world_size(group)
     if q.shape[1] != k.shape[1] or q.shape[1] % 2:
         raise ValueError(f"q has {q.shape[1]} rows and k {k.shape[1]}; a share has two pieces of the same size.")
     half = q.shape[1] // 2
-    out = torch.zeros(q.shape, dtype=torch.float32, device=q.device)
-    lse = torch.full((q.shape[0], q.shape[2], q.shape[1]), -torch.inf, device=q.device)
     options = dict(scale=scale, rung=rung, return_lse=True)
-    to, source = (dist.get_global_rank(group or dist.group.WORLD, (rank + step) % ranks) for step in (1, -1))
     keys = [k.contiguous(), v.contiguous()]
     for step in range(ranks):
-        on_the_way, requests = [torch.empty_like(each) for each in keys], []
         if step + 1 < ranks:
-            requests = dist.batch_isend_irecv(
-                [dist.P2POp(dist.isend, each, to, group) for each in keys]
-                + [dist.P2POp(dist.irecv, each, source, group) for each in on_the_way]
-            )
-        owner = (rank - step) % ranks
-        if not causal or owner == rank:
-            merge(out, lse, *attend(q, *keys, causal=causal, **options))
+            coming, requests = pass_on(keys, group)
+        owner = (rank - step) % ranks  # of the keys that are here
+        if step == 0:  # a share's own queries and keys are one sequence, in order
+            out, lse = attend(q, *keys, causal=causal, **options)
+            # Sums of three parts and more stay in f32; two meet in f32 and are rounded once.
+            out = out.float() if ranks > 2 else out
+        elif not causal:
+            merge(out, lse, *attend(q, *keys, **options))
         elif owner < rank:  # their first piece is before both of ours, their second one behind
             merge(out, lse, *attend(q, *(each[:, :half] for each in keys), **options))
         else:  # both of theirs are between ours
             merge(out[:, half:], lse[..., half:], *attend(q[:, half:], *keys, **options))
-        for request in requests:
-            request.wait()
-        keys = on_the_way
-    return (out.to(q.dtype), lse) if return_lse else out.to(q.dtype)
+        if step + 1 < ranks:
+            for request in requests:
+                request.wait()
+            keys = coming
+    out = out.to(q.dtype)
+    return (out, lse) if return_lse else out
+
+
+HEAD_START = 40_000  # clocks, 20 us
+
+
+def pass_on(keys: list[torch.Tensor], group=None):
+    """Starts to send them to the next rank, and to receive those of the one before: where these arrive, and what to wait for."""
+    rank, ranks = dist.get_rank(group), dist.get_world_size(group)
+    to, source = (dist.get_global_rank(group or dist.group.WORLD, (rank + step) % ranks) for step in (1, -1))
+    coming = [torch.empty_like(each) for each in keys]
+    sends = [dist.P2POp(dist.isend, each, to, group) for each in keys]
+    requests = dist.batch_isend_irecv(sends + [dist.P2POp(dist.irecv, each, source, group) for each in coming])
+    if keys[0].is_cuda:
+        # NCCL copies by a kernel of its own, in another stream. Attention's blocks fill every SM to the last register until they end,
+        # so that one has to have its few SMs before attention starts; blocks that they displace begin late.
+        torch.cuda._sleep(HEAD_START)
+    return coming, requests
 
 
 def merge(out: torch.Tensor, lse: torch.Tensor, other: torch.Tensor, other_lse: torch.Tensor) -> None:
-    """Adds a partial result to another, in place: [batch, n, heads, d] and [batch, heads, n]. Rows without keys are none of either."""
-    both = torch.logaddexp(lse, other_lse)
-    # -inf - -inf is no number; such a row's weights are 0.
-    of_one, of_other = (
-        torch.where(each == -torch.inf, 0.0, (each - both).exp()).transpose(1, 2)[..., None] for each in (lse, other_lse)
-    )
-    out.mul_(of_one).add_(of_other * other)
-    lse.copy_(both)
+    """Adds a partial result to another, in place: [batch, n, heads, d], in f32 or as `other`, and [batch, heads, n]. Rows without keys are
+    none of either."""
+    if out.dtype not in (torch.float32, other.dtype) or not lse.dtype == other_lse.dtype == torch.float32:
+        raise TypeError(f"out is {out.dtype}, other {other.dtype}; out is float32, or as other. LSE is float32, here {lse.dtype}, {other_lse.dtype}.")
+    arrays = library_of(out)
+    batch, n, heads, d = other.shape
+    problem = f"b={batch} h={heads} n={n} d={d} {arrays.element(other)}"
+    layouts, tensors = [], (out, lse, other, other_lse)
+    for name, tensor in zip(("O", "LSE", "other O", "other LSE"), tensors):
+        of_batch, second, third = tensor.stride()[:3]
+        strides = (of_batch, second, third) if tensor.ndim == 3 else (of_batch, third, second)  # of sequences, heads, rows
+        extent = 1 + sum(stride * (size - 1) for stride, size in zip(tensor.stride(), tensor.shape))
+        layouts.append(_native.layout(name, strides, extent * tensor.element_size(), written="other" not in name))
+    device = arrays.device(out)
+    addresses = [tensor.data_ptr() for tensor in tensors]
+    _native.merge(problem, b"".join(layouts), addresses, out.dtype == torch.float32, device, arrays.stream(device))

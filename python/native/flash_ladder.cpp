@@ -155,7 +155,11 @@ class Addresses {
 std::mutex emulator_mutex;
 std::atomic<bool> stop = false;
 
-Status emulate(const Rung& rung, const Variant& variant, const Arguments& tensors, const flash_ladder_tensor* of) {
+// Starts a kernel on an emulator that knows the tensors, `start(device, arguments)`, and says what it did wrong.
+template <class Start>
+Status emulate(std::string_view name, const Arguments& tensors, const flash_ladder_tensor* of, Start start) {
+  const std::lock_guard alone(emulator_mutex);
+  stop = false;
   // Races and conflicts were looked for by `ladder check`; what lies outside of a tensor is refused here, too.
   emulator::Device device({.check = false, .count = false, .stop = &stop});
   Arguments arguments = tensors;
@@ -167,12 +171,54 @@ Status emulate(const Rung& rung, const Variant& variant, const Arguments& tensor
                            of[i].written ? emulator::Access::read_write : emulator::Access::read_only, tensor.data);
     tensor.data = addresses.back().begin();
   }
-  arguments.workspace = arguments.at("workspace");
-  variant.on_emulator.with(arguments)(device);
+  start(device, arguments);
   if (device.stopped()) return failure(ExitCode::interrupted, "stopped");
   if (device.reports().empty()) return {};
   return failure(ExitCode::check_failed,
-                 fmt::format("{} went wrong on the emulator: {}", rung.name, device.reports().front().message));
+                 fmt::format("{} went wrong on the emulator: {}", name, device.reports().front().message));
+}
+
+Arguments arguments_of(const Spec& spec, const flash_ladder_tensor* tensors, void* const* data, int count) {
+  Arguments arguments{.spec = spec};
+  for (int i = 0; i < count; ++i) {
+    const auto& [name, strides, bytes, written] = tensors[i];
+    arguments.add({name, data[i], {strides[0], strides[1], strides[2]}});
+  }
+  return arguments;
+}
+
+MergeParams merge_params(const Arguments& arguments, bool in_f32) {
+  const Arguments::Tensor* const tensors = arguments.tensors;
+  const auto strides = [&](int i) {
+    const auto& [sequences, heads, rows] = tensors[i].strides;
+    return ForwardParams::Strides{sequences, heads, rows};
+  };
+  const Spec& spec = arguments.spec;
+  return {.O = tensors[0].data,
+          .LSE = static_cast<float*>(tensors[1].data),
+          .other = tensors[2].data,
+          .other_LSE = static_cast<const float*>(tensors[3].data),
+          .O_strides = strides(0),
+          .LSE_strides = strides(1),
+          .other_strides = strides(2),
+          .other_LSE_strides = strides(3),
+          .batch = spec.batch,
+          .heads = spec.heads,
+          .n = spec.n,
+          .in_f32 = in_f32,
+          .is_bf16 = spec.q_type == Element::bf16};
+}
+
+// What a call ends with that may throw.
+template <class Call>
+int done(Call call) {
+  Status status;
+  try {
+    status = call();
+  } catch (const std::exception& error) {
+    status = failure(ExitCode::check_failed, error.what());
+  }
+  return status ? FLASH_LADDER_DONE : say(FLASH_LADDER_FAILED, status.error().message);
 }
 
 }  // namespace
@@ -218,25 +264,35 @@ void flash_ladder_free_plan(flash_ladder_plan* plan) {
 int flash_ladder_run(const flash_ladder_plan* plan, const flash_ladder_tensor* tensors, void* const* data, int count,
                      void* stream) {
   if (count > Arguments::MOST) return say(FLASH_LADDER_FAILED, "too many tensors");
-  Arguments arguments{.spec = plan->spec};
-  for (int i = 0; i < count; ++i) {
-    const auto& [name, strides, bytes, written] = tensors[i];
-    arguments.add({name, data[i], {strides[0], strides[1], strides[2]}});
-  }
-  Status status;
-  try {
+  Arguments arguments = arguments_of(plan->spec, tensors, data, count);
+  const auto workspace = [](Arguments& of) { of.workspace = of.at("workspace"); };
+  return done([&] {
     if (plan->device == FLASH_LADDER_EMULATOR) {
-      const std::lock_guard alone(emulator_mutex);
-      stop = false;
-      status = emulate(*plan->rung, *plan->variant, arguments, tensors);
-    } else {
-      arguments.workspace = arguments.at("workspace");
-      status = start_on_gpu(*plan->variant, arguments, plan->device, stream);
+      return emulate(plan->rung->name, arguments, tensors, [&](emulator::Device& device, Arguments& emulated) {
+        workspace(emulated);
+        plan->variant->on_emulator.with(emulated)(device);
+      });
     }
-  } catch (const std::exception& error) {
-    status = failure(ExitCode::check_failed, error.what());
+    workspace(arguments);
+    return start_on_gpu(*plan->variant, arguments, plan->device, stream);
+  });
+}
+
+int flash_ladder_merge(const char* problem, const flash_ladder_tensor* tensors, void* const* data, int in_f32,
+                       int device, void* stream) {
+  const Result<Spec> spec = parse_spec(problem);
+  if (!spec) return say(FLASH_LADDER_NO_PROBLEM, spec.error().message);
+  if (spec->d != 128 || (spec->q_type != Element::bf16 && spec->q_type != Element::f16)) {
+    return say(FLASH_LADDER_NOT_TAKEN,
+               "Partial results are merged in f16 or bf16 with d = 128; this is " + to_string(*spec));
   }
-  return status ? FLASH_LADDER_DONE : say(FLASH_LADDER_FAILED, status.error().message);
+  const Arguments arguments = arguments_of(*spec, tensors, data, 4);
+  return done([&] {
+    if (device != FLASH_LADDER_EMULATOR) return merge_on_gpu(merge_params(arguments, in_f32), device, stream);
+    return emulate("merge", arguments, tensors, [&](emulator::Device& emulated, const Arguments& there) {
+      merge(emulated, merge_params(there, in_f32));
+    });
+  });
 }
 
 const char* flash_ladder_message() {

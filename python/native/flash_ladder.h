@@ -51,6 +51,11 @@ FLASH_LADDER_API void flash_ladder_free_plan(flash_ladder_plan* plan);
 FLASH_LADDER_API int flash_ladder_run(const flash_ladder_plan* plan, const flash_ladder_tensor* tensors,
                                       void* const* data, int count, void* stream);
 
+/* Two partial results over different keys become one, in place of the first (merge.hpp): `tensors` and `data` are its O and LSE, and the
+ * other's O and LSE. Of the problem count batch, heads, n, d and the type of the other's O; the first O is in f32 where in_f32 is not 0. */
+FLASH_LADDER_API int flash_ladder_merge(const char* problem, const flash_ladder_tensor* tensors, void* const* data,
+                                        int in_f32, int device, void* stream);
+
 /* Why the last call of this thread that did not end with FLASH_LADDER_DONE did not: the cause, the fact, the way out. */
 FLASH_LADDER_API const char* flash_ladder_message(void);
 

@@ -50,12 +50,25 @@ Result<GpuInfo> gpu_numbered(int device) {
   return info;
 }
 
-Status start_on_gpu(const Variant& variant, const Arguments& arguments, int device, void* stream) {
+namespace {
+
+template <class Start>
+Status start_in(void* stream, int device, Start start) {
   const CurrentDevice current(device);
   if (auto status = checked(current.error(), "choosing GPU " + std::to_string(device)); !status) return status;
   gpu::Device where{.stream = static_cast<cudaStream_t>(stream)};
-  variant.on_gpu.with(arguments)(where);
+  start(where);
   return checked(where.error, "the launch was refused");
+}
+
+}  // namespace
+
+Status start_on_gpu(const Variant& variant, const Arguments& arguments, int device, void* stream) {
+  return start_in(stream, device, [&](gpu::Device& where) { variant.on_gpu.with(arguments)(where); });
+}
+
+Status merge_on_gpu(const MergeParams& params, int device, void* stream) {
+  return start_in(stream, device, [&](gpu::Device& where) { merge(where, params); });
 }
 
 }  // namespace ladder

@@ -3,13 +3,15 @@
 #include <string>
 
 #include "harness/devices/gpu.hpp"
+#include "python/native/merge.hpp"
 
 namespace ladder {
 
 // What of it decides whether a kernel runs there. The caller's current device stays what it was.
 Result<GpuInfo> gpu_numbered(int device);
 
-// Starts a kernel in a stream of that GPU.
+// Start a kernel in a stream of that GPU.
 Status start_on_gpu(const Variant& variant, const Arguments& arguments, int device, void* stream);
+Status merge_on_gpu(const MergeParams& params, int device, void* stream);
 
 }  // namespace ladder

@@ -12,4 +12,8 @@ Status start_on_gpu(const Variant&, const Arguments&, int device, void*) {
   return tl::make_unexpected(gpu_numbered(device).error());
 }
 
+Status merge_on_gpu(const MergeParams&, int device, void*) {
+  return tl::make_unexpected(gpu_numbered(device).error());
+}
+
 }  // namespace ladder

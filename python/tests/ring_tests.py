@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
 import importlib.util
 import multiprocessing
 import os
 import sys
 import tempfile
+import time
 import traceback
 import unittest
 import warnings
@@ -44,6 +46,21 @@ def one_rank(rank: int, ranks: int, n: int, dtype: torch.dtype, causal: bool, me
         raise
 
 
+def one_of_two(rank: int, how: str, meeting: str, found) -> None:
+    """The second one is lost when the ring begins; the first one tells what it hears, and when."""
+    dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2, timeout=datetime.timedelta(seconds=5))
+    dist.barrier()
+    if rank == 1:
+        if how == "still":
+            time.sleep(100)
+        os._exit(1)
+    begin = time.monotonic()
+    try:
+        flash_ladder.ring.pass_on([torch.zeros(1, 64, H, D)])[1][-1].wait()
+    except RuntimeError as error:
+        found.put((str(error), time.monotonic() - begin))
+
+
 class Ring(unittest.TestCase):
     def check(self, ranks: int, dtype: torch.dtype, causal: bool) -> None:
         n = 128 * ranks  # pieces of 64 rows
@@ -79,17 +96,37 @@ class Ring(unittest.TestCase):
             self.check(ranks, torch.bfloat16, causal=True)
 
     def test_parts_meet_as_if_they_were_one(self):
-        (q, k, v), first = inputs(64, torch.float64), 24
-        out, lse = torch.zeros(q.shape), torch.full((B, H, 64), -torch.inf)
-        nothing = torch.zeros_like(out), torch.full_like(lse, -torch.inf)
-        flash_ladder.ring.merge(out, lse, *nothing)  # two empty parts are one, without a NaN
-        self.assertTrue((out == 0).all() and (lse == -torch.inf).all())
-        for part in (slice(0, first), slice(first, None)):
-            flash_ladder.ring.merge(out, lse, *map(torch.from_numpy, reference.attention(q, k[:, part], v[:, part])))
-            flash_ladder.ring.merge(out, lse, *nothing)
-        wanted, wanted_lse = reference.attention(q, k, v)
-        self.assertLess(abs(out.numpy() - wanted).max(), 1e-5)
-        self.assertLess(abs(lse.numpy() - wanted_lse).max(), 1e-5)
+        n, first = 70, 24
+        q, k, v = inputs(n, torch.float32)
+        for dtype, part_dtype in ((torch.float32, torch.bfloat16), (torch.bfloat16,) * 2, (torch.float16,) * 2):
+            whole, whole_lse = torch.zeros(B, 2 * n, H, D, dtype=dtype), torch.full((B, H, 2 * n), -torch.inf)
+            out, lse = whole[:, n:], whole_lse[..., n:]  # of a larger one: its other rows are nobody's business
+            nothing = torch.zeros_like(out, dtype=part_dtype), torch.full_like(lse, -torch.inf).contiguous()
+            flash_ladder.ring.merge(out, lse, *nothing)  # two empty parts are one, without a NaN
+            self.assertTrue((out == 0).all() and (lse == -torch.inf).all())
+            for keys in (slice(0, first), slice(first, None)):
+                part, part_lse = map(torch.from_numpy, reference.attention(q, k[:, keys], v[:, keys]))
+                flash_ladder.ring.merge(out, lse, part.to(part_dtype), part_lse.float())
+                flash_ladder.ring.merge(out, lse, *nothing)
+            wanted, wanted_lse = reference.attention(q, k, v)
+            self.assertLess(abs(out.float().numpy() - wanted).max(), reference.tolerance(v.numpy(), str(part_dtype).removeprefix("torch.")))
+            self.assertLess(abs(lse.numpy() - wanted_lse).max(), 1e-5)
+            self.assertTrue((whole[:, :n] == 0).all() and (whole_lse[..., :n] == -torch.inf).all())
+
+    def test_a_lost_rank_ends_the_others(self):
+        for how in ("dead", "still"):
+            with tempfile.TemporaryDirectory() as folder:
+                context = multiprocessing.get_context("spawn")
+                found = context.Queue()
+                processes = [context.Process(target=one_of_two, args=(rank, how, f"{folder}/ring", found)) for rank in range(2)]
+                for process in processes:
+                    process.start()
+                words, seconds = found.get(timeout=60)
+                processes[0].join(timeout=30)
+                self.assertEqual(processes[0].exitcode, 0)
+                processes[1].kill()
+                self.assertRegex(words, "(?i)timed out|closed|reset")
+                self.assertLess(seconds, 30)
 
     def test_rows_that_cannot_be_shared(self):
         with self.assertRaises(ValueError):

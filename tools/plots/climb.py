@@ -20,7 +20,7 @@ STEPS = {
     "08_fragorder": "load registers in the order in which `mma` wants them",
     "16_store": "the last stop without Hopper's tensor-core instruction",
     "20_wgmma": "the tensor cores read shared memory themselves",
-    "23_producer": "warps that only copy: FlashAttention-3's recipe",
+    "23_producer": "warps that only copy, as in FlashAttention-3",
     "26_nomax": "make the weights first, look for a maximum only if they overflow",
 }
 LIBRARIES = {"fa2": "FlashAttention-2", "cudnn_bhnd": "cuDNN", "fa3": "FlashAttention-3"}

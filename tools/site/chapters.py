@@ -13,6 +13,7 @@ import math
 import os
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from tools import results, rungs
@@ -30,16 +31,16 @@ COUNTERS = (
     ("shared-memory wavefronts, millions", "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum", "{:.1f}"),
     ("L2 bytes, GB", "lts__t_bytes.sum", "{:.2f}"),
     ("warp instructions, millions", "smsp__inst_executed.sum", "{:.1f}"),
-    ("waiting for global memory, warps per issue", STALLS.format("long_scoreboard"), "{:.2f}"),
-    ("waiting for shared memory, warps per issue", STALLS.format("short_scoreboard"), "{:.2f}"),
-    ("waiting for a `wgmma`, warps per issue", STALLS.format("gmma"), "{:.2f}"),
-    ("waiting at barriers, warps per issue", STALLS.format("barrier"), "{:.2f}"),
+    ("waiting for global memory, clocks per instruction", STALLS.format("long_scoreboard"), "{:.2f}"),
+    ("waiting for shared memory, clocks per instruction", STALLS.format("short_scoreboard"), "{:.2f}"),
+    ("waiting for a `wgmma`, clocks per instruction", STALLS.format("gmma"), "{:.2f}"),
+    ("waiting at barriers, clocks per instruction", STALLS.format("barrier"), "{:.2f}"),
     ("`HMMA` in the machine code", "sass.HMMA", "{:.0f}"),
-    ("`HGMMA`", "sass.HGMMA", "{:.0f}"),
-    ("`FMNMX`", "sass.FMNMX", "{:.0f}"),
-    ("`LDSM` (ldmatrix)", "sass.LDSM", "{:.0f}"),
-    ("`FMUL` + `FADD` + `FFMA`", ("sass.FMUL", "sass.FADD", "sass.FFMA"), "{:.0f}"),
-    ("`MOV` + `IMAD`", ("sass.MOV", "sass.IMAD"), "{:.0f}"),
+    ("`HGMMA` in the machine code", "sass.HGMMA", "{:.0f}"),
+    ("`FMNMX` (maximum) in the machine code", "sass.FMNMX", "{:.0f}"),
+    ("`LDSM` (ldmatrix) in the machine code", "sass.LDSM", "{:.0f}"),
+    ("`FMUL` + `FADD` + `FFMA` in the machine code", ("sass.FMUL", "sass.FADD", "sass.FFMA"), "{:.0f}"),
+    ("`MOV` + `IMAD` in the machine code", ("sass.MOV", "sass.IMAD"), "{:.0f}"),
 )
 SHOWN = 3  # counters beside the rates: those that moved most, if by a twentieth at least
 SCALE = {"wavefronts": 1e6, "inst_executed": 1e6, "lts__t_bytes": 1e9}
@@ -55,10 +56,13 @@ def timing_lines(rows: list[results.Row]) -> list[tuple[str, list[str]]]:
     def cells(pick, regime: int) -> list[str]:
         return [pick(pair[regime]) if pair[regime] else "" for pair in rows]
 
-    def rates(regime: int) -> list[str]:
-        """TFLOPS; those of another run than this rung's are left to its own chapter: compare the shares of FlashAttention-2."""
+    def rates(regime: int, form: Callable[[results.Row], str] = lambda row: f"{row.tflops:.1f}") -> list[str]:
+        """TFLOPS or milliseconds; those of another run than this rung's are left to its own chapter: rates of two runs differ."""
         mine = rows[-1][regime]
-        return cells(lambda row: "" if mine and row.commit != mine.commit else f"{row.tflops:.1f}", regime)
+        return cells(lambda row: "" if mine and row.commit != mine.commit else form(row), regime)
+
+    def milliseconds(row: results.Row) -> str:
+        return f"{row.ms_median:.2f}"
 
     def against(row: results.Row) -> str:  # what another rung gained is that rung's story
         return f"{interval(row, 'vs_previous')} {row.verdict}".strip() if any(row is mine for mine in rows[-1]) else ""
@@ -67,8 +71,8 @@ def timing_lines(rows: list[results.Row]) -> list[tuple[str, list[str]]]:
              ("TFLOPS, alone", rates(3)),
              ("TFLOPS, burst", rates(1)),
              ("TFLOPS, causal, in turns", rates(2)),
-             ("milliseconds, dense", cells(lambda row: f"{row.ms_median:.2f}", 0) if any(row[2] for row in rows) else []),
-             ("milliseconds, causal", cells(lambda row: f"{row.ms_median:.2f}", 2)),
+             ("milliseconds, dense", rates(0, milliseconds) if any(row[2] for row in rows) else []),
+             ("milliseconds, causal", rates(2, milliseconds)),
              ("against the rung before, in turns", cells(against, 0)),
              ("against the rung before, alone", cells(against, 3)),
              ("against the rung before, burst", cells(against, 1)),
@@ -77,6 +81,20 @@ def timing_lines(rows: list[results.Row]) -> list[tuple[str, list[str]]]:
               cells(lambda row: "" if row.pct_ceiling is None else f"{row.pct_ceiling:.1f} %", 0)),
              ("registers, spilled bytes", cells(lambda row: f"{row.registers}, {row.spill_bytes}", 0))]
     return [line for line in lines if any(line[1])]
+
+
+def notes(before: list[results.Row | None], mine: list[results.Row | None]) -> str:
+    """What a reader might take for an error: a paired ratio beside rates of two runs or heats, and a verdict that seems to go against
+    its interval."""
+    paired = [(old, new) for old, new in zip(before, mine) if old and new and old is not new and new.vs_previous]
+    said = ""
+    if any(old.commit != new.commit for old, new in paired):
+        said = " Blank: the rung before has its rates from another run. For the ratio both ran in the same rounds."
+    elif any(old.values.get("heat") != new.values.get("heat") for old, new in paired):
+        said = " The two rates are of two heats of one run. For the ratio both ran in the same rounds."
+    if any(row.verdict == "same" and not row.values["vs_previous_lo"] <= 1 <= row.values["vs_previous_hi"] for _, row in paired):
+        said += " *Same* beside an interval that leaves out 1: so small a gain, or one among so many, may be chance."
+    return said
 
 
 def counter_lines(columns: list[dict[str, float] | None]) -> list[tuple[str, list[str]]]:
@@ -177,7 +195,7 @@ def block(rung: rungs.Rung, rows: list[results.Row], counters: dict) -> str:
         table += ["", "<details><summary>All rows</summary>", "", *head, *in_full, "", "</details>"]
     how = f"[How to read this table]({os.path.relpath(DOCS / 'measuring.md', rung.path)}#how-to-read-the-table-of-a-chapter)."
     counted = f" Counters: batch 2, N = 4096 ({link('h200_counters.csv')})." if any(default_kernel(name) for name in names) else ""
-    table += ["", f"{first.gpu}, {first.date}, {of()} ({link(CSV.name)}). Ratios are medians of paired rounds.{counted} {how}"]
+    table += ["", f"{first.gpu}, {first.date}, {of()} ({link(CSV.name)}). Ratios are medians of paired rounds.{notes(pairs[0], pairs[-1])}{counted} {how}"]
     return "\n".join(table)
 
 

@@ -184,7 +184,7 @@ def questions_table() -> str:
         ("One grade?", "weights, deadlines, late work, and when solutions are shown: a proposal", "[deadlines](plans.md#six-weeks), "
          "[one grade](assignments.md#one-grade-of-all)"),
         ("How much marking?", f"for a hundred students {hours(sum(by_person.values()))} for the written parts of {len(by_person)} assignments, and {hours(project)} for their projects "
-         "in pairs, by our estimate",
+         f"in pairs, by our estimate; a question or two to each student about each assignment, five minutes, is {hours(100 * 5 * len(by_person))} more",
          "[assignments](assignments.md)"),
         ("A hundred students?", "four minutes per exercise on two cores, each submission in a cage; marks for an LMS", "[grading](grading.md)"),
         ("Where are they stuck?", "at the report of a check: what each mostly means, and a question that helps",
@@ -203,20 +203,22 @@ def plan_table(plan: dict) -> str:
     for number, week in enumerate(weeks, 1):
         pages, chosen = [page(name) for name in week["read"]], exercises_of(week)
         reading, work = sum(each.minutes for each in pages), sum(exercise.minutes for exercise in chosen)
-        if reading + work > plan["most"] + plan["lab"]:
-            raise CourseError(f"plans.toml, {plan['name']}, week {number}: {reading + work} minutes, and lab and home have {plan['most'] + plan['lab']}")
+        written = sum(each["writing"] for said, each in assignments_of(plan) if said["due"] == number and "exercises" in each)  # a project has weeks of its own
+        if reading + work + written > plan["most"] + plan["lab"]:
+            raise CourseError(f"plans.toml, {plan['name']}, week {number}: {reading + work + written} minutes, and lab and home have {plan['most'] + plan['lab']}")
         show = f"`./ladder {week['show']}` ({needs(week['show'])})"
         lines.append(f"| {number} | {week['subject']} | {', '.join(link(each.title, each.path) for each in pages)} | {reading} "
-                     f"| {', '.join(map(task, chosen)) or week['lab']} | {work or ''} | {show} |")
+                     f"| {'; '.join(filter(None, (', '.join(map(task, chosen)), week.get('lab', ''))))} | {work or ''} | {show} |")
         taken += [exercise.name for exercise in chosen]
     lines += [f"| | in all | | {in_all.reading} | {len(taken)} | {in_all.exercises} | |", "",
               f"In class {hours(in_all.in_class)}, a lecture of {plan['lecture']} and a lab of {plan['lab']} minutes per week; reading {hours(in_all.reading)}; exercises "
               f"{hours(in_all.exercises)}, most of them in the labs."]
     read = {name for week in weeks for name in week["read"]}
     last = max(rung.order for rung in rungs.known() if rung.name in read)
-    passed_over = [rung for rung in rungs.known() if rung.order < last and rung.name not in read]
+    parts = {rung.part for rung in rungs.known() if rung.name in read}
+    passed_over = [rung for rung in rungs.known() if rung.order < last and rung.part in parts and rung.name not in read]
     if passed_over:
-        lines += ["", "A chapter refers to the rung before it. Those that no week reads are told from their first slide, two minutes each, before the next one: "
+        lines += ["", "A chapter refers to the rung before it. The lecturer tells those that no week reads from their first slide, two minutes each, before the chapter that comes after them: "
                   f"{', '.join(link(rung.number, rung.path / 'README.md') for rung in passed_over)}."]
     more = [exercise for exercise in exercises.all_exercises() if exercise.name not in taken and rungs.named(exercise.rung).order <= last]
     if more:

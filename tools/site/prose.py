@@ -20,6 +20,7 @@ sees; `chapters.py` renews them, and tables whose cells follow one formula by co
 from __future__ import annotations
 
 import functools
+import json
 import re
 import statistics
 import sys
@@ -201,7 +202,7 @@ def ncu(name: str, metric: str, kernel: str | None = None) -> float:
 
 
 def waits(name: str) -> float:
-    """Warps that wait at each instruction issued, whatever for."""
+    """Clocks that a warp waits for each instruction that it issues, whatever for."""
     kernels = _counters().get(_full(name)) or _only([], f"counters of {name} in docs/results/h200_counters.csv")
     return sum(value for metric, value in next(iter(kernels.values())).items() if "_issue_stalled_" in metric)
 
@@ -224,6 +225,23 @@ def prefill(attention: str, tokens: int, column: str) -> float:
     """A figure of h200_prefill.csv: prefill('flash_ladder', 32768, 'tokens_per_s')."""
     found = [row for row in results.table("h200_prefill.csv") if (row["attention"], row["tokens"]) == (attention, str(tokens))]
     return float(_only(found, f"{attention} at {tokens} tokens in docs/results/h200_prefill.csv")[column])
+
+
+def ring(contestant: str, n: int, column: str, causal: bool = False, beside: str = "gather") -> float:
+    """A figure of h200_ring.csv, of the heat in which another one took part: ring('ring', 131072, 'over_one', causal=True)."""
+    rows = [row for row in results.table("h200_ring.csv") if (row["n"], row["causal"]) == (str(n), str(int(causal)))]
+    heats = {row["heat"] for row in rows if row["contestant"] == beside}
+    found = [row for row in rows if row["contestant"] == contestant and row["heat"] in heats]
+    return float(_only(found, f"{contestant} beside {beside} at n = {n}{', causal' if causal else ''} in docs/results/h200_ring.csv")[column])
+
+
+def timeline(rank: int, kernel: str, number: int = 0) -> float:
+    """Milliseconds of a kernel in h200_ring_timeline.json, by a part of its name, the first one or a later one."""
+    file = results.RESULTS / "h200_ring_timeline.json"
+    found = [each for each in json.loads(file.read_text(encoding="utf-8"))["us"][rank] if kernel in each["name"]]
+    if number >= len(found):
+        raise results.NotMeasured(f"{kernel} number {number} of rank {rank} in docs/results/{file.name}")
+    return (found[number]["end"] - found[number]["begin"]) / 1e3
 
 
 def tried(what: str, column: str = "TFLOPS") -> float:
@@ -256,7 +274,7 @@ def count(path: str, pattern: str = "") -> int:
     return sum(bool(re.search(pattern, line)) for line in lines) or _only([], f"a line like {pattern!r} in {path}")
 
 
-NAMES = {function.__name__: function for function in (h200, repeat, beside, sweep, ncu, waits, traffic, latency, prefill, tried, sass, changed, mutants, count, min, max)}
+NAMES = {function.__name__: function for function in (h200, repeat, beside, sweep, ncu, waits, traffic, latency, prefill, ring, timeline, tried, sass, changed, mutants, count, min, max)}
 
 
 def value(expression: str):

@@ -165,7 +165,7 @@ def waterfall() -> str:
 
 # What a chapter's table has in figures, as pairs of bars: the metric, its name, and the end of its scale.
 BEFORE_AND_AFTER = (("tensor_busy", "tensor cores active, %", 100.0), ("shared_busy", "shared-memory pipe busy, %", 100.0),
-                    ("waits_global", "warps waiting for global memory, per issue", None), ("waits_shared", "warps waiting for shared memory, per issue", None))
+                    ("waits_global", "waiting for global memory, clocks per instruction", None), ("waits_shared", "waiting for shared memory, clocks per instruction", None))
 
 
 def counters(stage: str) -> str | None:

@@ -14,7 +14,7 @@ from sphinx.errors import ExtensionError
 
 from tools import changes, results, rungs
 from tools.paths import DOCS, SITE
-from tools.site import book_extension, readme
+from tools.site import book_extension, prose, readme
 from tools.site.code_style import Light
 from tools.site.course_extension import by_rung, number
 from tools.site.kernels import highlighted, hunks, kernel_path
@@ -25,6 +25,7 @@ FOUNDATIONS = ("attention", "gpu", "softmax", "fragments")  # the last where its
 LINES = 10  # of code on a slide
 STATIC = SITE / "static"
 ASK = "First predict it yourself: what becomes faster, by how much, and which count falls?"
+ASK_OF_THE_FIRST = "First predict it yourself: how many TFLOPS, and does it depend on n?"
 
 
 def words(text: str) -> str:
@@ -132,7 +133,7 @@ def fold(summary: str, inside: str) -> str:
 
 
 def rung_slides(rung: rungs.Rung) -> list[str]:
-    where, text = f"{rung.directory}/README.md", (rung.path / "README.md").read_text(encoding="utf-8")
+    where, text = f"{rung.directory}/README.md", prose.INLINE.sub(r"\2", (rung.path / "README.md").read_text(encoding="utf-8"))
     title = inline(text.partition("\n")[0].removeprefix("# "))
     predicted = part_of(text, r"\*\*What we predict\.\*\*(.*?)(?=^\*\*|^## )", where)
     measured = part_of(text, r"<!-- measured:begin -->\n(.*?)<!-- measured:end -->", where)
@@ -140,11 +141,13 @@ def rung_slides(rung: rungs.Rung) -> list[str]:
     onward = part_of(text, r"^\*\*To go on\.\*\*(.*?)(?=<details>)", where)
     table, happened = first_table(predicted), (first_table(measured) or measured).replace(" (this rung)", "")
     first = slide(f"{rung.name}.1", title, f'<div class="columns"><div>{drawing(rung)}</div><div>{words("**Before.** " + rung.limit)}{words("**The idea.** " + rung.idea)}'
-                  f'{fold("We predict", words(first_sentences(predicted)) + words(table))}</div></div><p class="ask">{ASK}</p>')
+                  f'{fold("We predict", words(first_sentences(predicted)) + words(table))}</div></div><p class="ask">{ASK if rung.previous else ASK_OF_THE_FIRST}</p>')
     count = f"{changes.since_previous()[rung.name][1]} lines differ from {rung.previous}" if rung.previous else "The first of its kernels"
     broken = "".join("<li>" + inline(line.replace("\\|", "|")) + "</li>" for line in lines[:3])
-    tasks = next((", ".join(f"{number(each)} {html.escape(each.title)} ({each.minutes} min)" for each in of) for other, of in by_rung() if other == rung), "")
-    second = slide(f"{rung.name}.2", title, f'<p class="count">{count}.</p>{key_lines(rung)}<div class="columns"><div>{fold("What happened", words(happened))}</div>'
+    its_own = next((of for other, of in by_rung() if other == rung), [])
+    tasks = ", ".join(f"{number(each)} {html.escape(each.title)} ({each.minutes} min)" for each in its_own)
+    filled = any(each.kind == "fill" for each in its_own)  # then the change is the answer
+    second = slide(f"{rung.name}.2", title, f'<p class="count">{count}.</p>{fold("The change", key_lines(rung)) if filled else key_lines(rung)}<div class="columns"><div>{fold("What happened", words(happened))}</div>'
                    f'<div><p><b>Take it out: what does the check say?</b></p><ul>{broken}</ul>{words("**To go on.** " + first_sentences(onward))}'
                    + (f"<p><b>Exercises.</b> {tasks}</p>" if tasks else "") + "</div></div>")
     return [first, second]
@@ -152,7 +155,7 @@ def rung_slides(rung: rungs.Rung) -> list[str]:
 
 def foundation(name: str) -> str:
     """A page of docs: its first drawing, what it speaks of, its first table if that needs no formulas, its question."""
-    text = (DOCS / f"{name}.md").read_text(encoding="utf-8")
+    text = prose.INLINE.sub(r"\2", (DOCS / f"{name}.md").read_text(encoding="utf-8"))  # numbers without their formulas
     text = re.sub(r"\{(number|tflops)\}`([^`]+)`", lambda match: NUMBERS[match[1]](match[2]), re.sub(r"\{term\}`([^`<]+?)(?: <[^`]*)?`", r"\1", text))
     text = re.sub(r"\$(\w)\$", r"*\1*", text)
     drawn, file = re.search(r"^```\{drawing\} (\S+)|^!\[[^\]]*\]\((drawings/\S+\.svg)\)", text, re.M).groups()
