@@ -360,9 +360,10 @@ struct GpuProblem::Buffers {
     return memory;
   }
 
-  // The first units of a buffer, packed.
+  // The first units of a buffer, packed. Rows behind a sequence's length are nobody's, there as on the host.
   static Result<Tensor> read(const DeviceTensor& from, const TensorSpec& spec) {
     Tensor tensor(spec);
+    if (spec.lengths.count > 0) tensor.poison();
     std::vector<std::byte> memory(spec.is_packed() ? 0 : spec.memory_bytes());
     const std::span<std::byte> to = memory.empty() ? tensor.bytes() : memory;
     const cudaError_t error = cudaMemcpy(to.data(), from.row(0), to.size(), cudaMemcpyDeviceToHost);

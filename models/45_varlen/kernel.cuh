@@ -190,12 +190,10 @@ struct Schedule {
 
 // Where a box of so many rows lies in its map (`start` says what maps those are), from a row of n on.
 template <int ROWS, bool VARLEN>
-__device__ __forceinline__ Place place_of(const ModelParams& p, int row, int n, int begin, int head, int of_heads) {
-  if (VARLEN) {
-    const int valid = min(max(n - row, 0), ROWS);
-    return {ROWS - valid, begin + row + valid, head / (p.heads / of_heads)};
-  }
-  return {row, head % p.heads / (p.heads / of_heads), head / p.heads};
+__device__ __forceinline__ Place place_of(int row, int n, int begin, int head, int sequence) {
+  if (!VARLEN) return {row, head, sequence};
+  const int valid = min(max(n - row, 0), ROWS);
+  return {ROWS - valid, begin + row + valid, head};
 }
 
 // STAGES tiles in shared memory, each with an mbarrier for when it is full and one for when it is empty. Tile number t
@@ -351,12 +349,12 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     setmaxnreg_dec<PRODUCER_REGISTERS>();
     if (threadIdx.x == WARPS * 32) {
       Schedule<C, MASK, VARLEN> work(p);
+      int kv_head = 0, sequence = 0;
       const auto request = [&](const TensorMap& map, const KeyRing& ring, int tile) {
         ring.wait_empty(tile);
         ring.expect(tile);
         const uint32_t panel = cluster_rank(), target = ring.tiles + ring.at(tile) + panel * BC * PANEL_ROW_BYTES;
-        const Place from =
-            place_of<BC, VARLEN>(p, work.key_of(tile), work.seen.n_k, work.k_begin, work.head, p.kv_heads);
+        const Place from = place_of<BC, VARLEN>(work.key_of(tile), work.seen.n_k, work.k_begin, kv_head, sequence);
         cp_async_bulk_tensor_4d_multicast(target, map, panel * PANEL_COLS, from.y, from.z, from.w, ring.full_of(tile),
                                           0b11);
       };
@@ -364,7 +362,9 @@ __global__ void __launch_bounds__(C::THREADS, 1)
         Q.wait_empty(work.round);
         work.tell(told(work.round));
         Q.expect(work.round);
-        const Place from = place_of<BR, VARLEN>(p, work.q_tile * BR, work.seen.n_q, work.q_begin, work.head, p.heads);
+        const int head = work.head % p.heads;
+        kv_head = head / (p.heads / p.kv_heads), sequence = work.head / p.heads;
+        const Place from = place_of<BR, VARLEN>(work.q_tile * BR, work.seen.n_q, work.q_begin, head, sequence);
         for (int panel = 0; panel < PANELS; ++panel)
           cp_async_bulk_tensor_4d(smem_Q + Q.at(work.round) + panel * BR * PANEL_ROW_BYTES, Q_map, panel * PANEL_COLS,
                                   from.y, from.z, from.w, Q.full_of(work.round));
@@ -503,8 +503,9 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     __syncwarp();                // safe to copy: all lanes have stored
     if (lane == 0) {
       const Work work = told(round);
-      const Place place = place_of<16, VARLEN>(p, work[Work::QUERY] + warp * 16, work[Work::N_Q], work[Work::Q_BEGIN],
-                                               work[Work::HEAD], p.heads);
+      const int head = work[Work::HEAD];
+      const Place place = place_of<16, VARLEN>(work[Work::QUERY] + warp * 16, work[Work::N_Q], work[Work::Q_BEGIN],
+                                               head % p.heads, head / p.heads);
       for (int panel = 0; panel < PANELS; ++panel)
         cp_async_bulk_tensor_store_4d(O_map, panel * PANEL_COLS, place.y, place.z, place.w,
                                       warp_O + panel * BR * PANEL_ROW_BYTES);
