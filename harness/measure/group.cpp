@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <set>
 
 #include "harness/problem/formula.hpp"
@@ -46,6 +47,18 @@ f16 drawn_nan(uint64_t bits) {
 // The formula's inputs in their order, each from a unit of its own on.
 std::vector<View> all_views(const Spec& spec, int more_heads, InputKind kind) {
   const std::vector<TensorSpec> inputs = formula_of(spec).inputs(spec);
+  std::vector<std::string_view> together = formula_of(spec).together;
+  if (together.empty() && q_follows_k(kind)) together = {"Q", "K"};
+  const auto agree = [&](const View& view) {
+    std::optional<int64_t> common;
+    for (size_t i = 0; i < view.size(); ++i) {
+      const int64_t group = units_of_more(inputs, inputs[i], 1);
+      if (group == 0 || std::ranges::find(together, inputs[i].name) == together.end()) continue;
+      if (view[i] % group != 0 || (common && *common != view[i] / group)) return false;
+      common = view[i] / group;
+    }
+    return true;
+  };
   std::vector<View> views{{}};
   for (const TensorSpec& input : inputs) {
     std::vector<View> longer;
@@ -53,13 +66,10 @@ std::vector<View> all_views(const Spec& spec, int more_heads, InputKind kind) {
       for (int64_t unit = 0; unit <= units_of_more(inputs, input, more_heads); unit += input.unit_step()) {
         longer.push_back(view);
         longer.back().push_back(static_cast<int>(unit));
+        if (!agree(longer.back())) longer.pop_back();
       }
     }
     views = std::move(longer);
-  }
-  const size_t q = place_of(inputs, "Q"), k = place_of(inputs, "K");
-  if (q_follows_k(kind) && k < inputs.size()) {
-    std::erase_if(views, [&](const View& view) { return view[q] != units_of_more(inputs, inputs[q], view[k]); });
   }
   return views;
 }

@@ -128,16 +128,18 @@ Result<std::string> Peer::ask(const std::string& request, double limit_s) {
 Status Peer::ask_to_prepare(const Shape& shape, std::string_view inputs, uint64_t seed, const PeerFiles& files) {
   output_ = formula_of(shape).outputs(shape).front();
   output_file_ = files.of(fmt::format("O.{}", fmt::ptr(&process_)));
-  Json tensors{{"O", output_file_.string()}};
+  Json tensors{{output_.name, output_file_.string()}};
   for (const TensorSpec& spec : formula_of(shape).inputs(shape)) {
     tensors.set(spec.name, files.of(spec.name).string());
   }
   plain_ = beyond_columns(shape).empty();
+  std::vector<std::string_view> features = names_of(needs(shape));
+  if (shape.formula != Spec().formula) features.push_back(formula_of(shape).name);
   const Json request{
       {"op", "prepare"},
       {"protocol", PEER_PROTOCOL},
       {"problem", to_string(shape)},
-      {"features", Json::array(names_of(needs(shape)))},
+      {"features", Json::array(features)},
       {"batch", shape.batch},
       {"heads", shape.heads},
       {"kv_heads", shape.key_heads()},

@@ -60,6 +60,7 @@ class AttentionContestant(Contestant):
 
     FEATURES = {"causal"}
     DTYPES = {"fp16"}
+    OUTPUT = "O"  # whose rows are asked for
 
     def __init__(self, request: dict[str, Any], name: str, layout: str) -> None:
         require_gpu()
@@ -74,7 +75,8 @@ class AttentionContestant(Contestant):
         self.scale = float(request["softmax_scale"])
         if not math.isclose(self.scale, int(request["d"]) ** -0.5, rel_tol=1e-6):
             raise Refusal(f"no softmax_scale but 1 / sqrt(d) here, not {self.scale}")
-        self.output_file = request["tensors"]["O"]
+        self.layout = layout
+        self.output_file = request["tensors"][self.OUTPUT]
         batch, heads, n, d = (int(request[size]) for size in ("batch", "heads", "n", "d"))
         keys = (batch, int(request.get("kv_heads", heads)), int(request.get("nk", n)), d)
         shapes = {"Q": (batch, heads, n, d), "K": keys, "V": keys}
@@ -122,13 +124,47 @@ class SdpaContestant(AttentionContestant):
             output.fill_(float("nan"))
 
     def launch(self, launches: int) -> None:
+        with torch.no_grad():
+            for _ in range(launches):
+                self.output = self.attention()
+
+    def attention(self) -> Any:
         from torch.nn.attention import SDPBackend, sdpa_kernel
 
-        with torch.no_grad(), sdpa_kernel(getattr(SDPBackend, self.backend)):
-            for _ in range(launches):
-                self.output = torch.nn.functional.scaled_dot_product_attention(
-                    self.Q, self.K, self.V, is_causal=self.causal,
-                    **({"enable_gqa": True} if self.Q.shape[1] != self.K.shape[1] else {}))
+        with sdpa_kernel(getattr(SDPBackend, self.backend)):
+            return torch.nn.functional.scaled_dot_product_attention(
+                self.Q, self.K, self.V, is_causal=self.causal,
+                **({"enable_gqa": True} if self.Q.shape[1] != self.K.shape[1] else {}))
+
+
+class SdpaGradients(SdpaContestant):
+    """Its gradients: dQ, dK and dV, of the forward pass that comes before and is not timed. Rows of dQ are judged."""
+
+    FEATURES = SdpaContestant.FEATURES | {"backward"}
+    OUTPUT = "dQ"
+
+    def __init__(self, request: dict[str, Any], name: str, backend: str, layout: str) -> None:
+        require_gpu()
+        if "backward" not in request.get("features", []):
+            raise Refusal("gradients alone here")
+        self.dO_file = request["tensors"]["dO"]
+        self.dO = None
+        super().__init__(request, name, backend, layout)
+
+    def launch(self, launches: int) -> None:
+        if self.dO is None:
+            self.dO = self._tensor(self.dO_file, tuple(self.Q.shape), self.layout, self.Q.dtype)
+            for tensor in (self.Q, self.K, self.V):
+                tensor.requires_grad_()
+            self.O = self.attention()  # with LSE, which autograd keeps
+        for _ in range(launches):
+            self.gradients = torch.autograd.grad(self.O, (self.Q, self.K, self.V), self.dO, retain_graph=True)
+        self.output = self.gradients[0].detach()
+
+    def poison(self) -> None:
+        # A launch allocates its gradients while those before are alive: they take turns in two places.
+        for gradient in (*self.gradients, *(torch.empty_like(each) for each in self.gradients)):
+            gradient.fill_(float("nan"))
 
 
 class GemmContestant(Contestant):

@@ -37,6 +37,10 @@ struct Formula {
   IoModel (*io_model)(const Variant&, const Spec&);
   // Each head is of one input set: head i of kinds[i % kinds.size()].
   Tensors (*make_inputs)(std::span<const InputKind> kinds, const Spec&, uint64_t seed);
+  // The inputs that follow from the others, made anew where those have been changed; null where none does.
+  void (*complete)(const Spec&, Tensors& inputs) = nullptr;
+  // Inputs whose units belong together: a launch that begins at a later unit of one begins there in all of them.
+  std::vector<std::string_view> together = {};
   // The cells of each output that a check looks at: all of them, or a sample.
   Cells (*cells)(const Spec&, bool& is_whole);
   // The right answers in cells, and how far a kernel may be from them.
@@ -49,6 +53,7 @@ struct Formula {
   Spec (*of_heads)(const Spec&, int key_heads);
   bool is_attention =
       false;  // its inputs are Q, K and V, of every kind: all trials and properties of attention are for it
+  std::vector<InputKind> kinds = {};  // the input sets that another formula is tried on; empty: it has one of its own
   // Its own hostile problems, of those that the variant takes: behind the trials that any formula has. Lengths may be no
   // multiple of a tile; a variant that minds gets the next ones. Null: none.
   std::vector<Spec> (*trials)(const Accepts&, const Spec& usual);

@@ -39,6 +39,7 @@ Problem make_question(const Shape& shape, std::span<const InputKind> kinds, uint
       input.set(i, std::ldexp(input[static_cast<size_t>(i)], exponent));
     }
   }
+  if (!exponents.empty() && formula_of(shape).complete != nullptr) formula_of(shape).complete(shape, inputs);
   return {shape, {kinds.begin(), kinds.end()}, seed, std::move(inputs), {}};
 }
 

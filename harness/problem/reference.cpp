@@ -62,6 +62,8 @@ inline __attribute__((always_inline)) void add_rows(T* __restrict sum, int64_t c
     for (int64_t i = 0; i < count; ++i) sum[i] += factors[row] * static_cast<T>(values[i]);
   }
 }
+}  // namespace
+
 // With wider vectors where there are any, and the same to the last bit: no clone has an FMA.
 #if defined(__x86_64__)
 #define LADDER_CLONES __attribute__((target_clones("avx2", "default")))
@@ -76,6 +78,8 @@ LADDER_CLONES void add_product(std::span<float> sum, std::span<const float> fact
                                int64_t stride) {
   add_rows(sum.data(), std::ssize(sum), factors.data(), std::ssize(factors), values, stride);
 }
+
+namespace {
 
 // What one row gives.
 struct RowResult {

@@ -2,6 +2,7 @@
 // it.
 #pragma once
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "harness/problem/inputs.hpp"
@@ -16,6 +17,10 @@ struct Keys {
   int64_t own = 0;  // where the query itself would be among them
 };
 Keys visible_keys(const Spec& spec, int64_t sequence, int64_t query);
+
+// sum[i] += factors[row] * values[row * stride + i], one row after the other: a row of S or O, of K transposed or V.
+void add_product(std::span<double> sum, std::span<const double> factors, const float* values, int64_t stride);
+void add_product(std::span<float> sum, std::span<const float> factors, const float* values, int64_t stride);
 
 // Rows of O. All when that is cheap, 2^30 multiply-adds of Q K^T at most. Otherwise a sample of at most as much work, or of 64
 // rows: from heads spread evenly, the first and the last among them, the first and last rows of tiles, and rows spread

@@ -65,6 +65,7 @@ bool takes_any_d(const Variant& variant) {
 // judged.
 Trial other_problem(const Rung& rung, const Variant& variant, Shape shape, uint64_t seed, int far_heads = 0,
                     int known_heads = 0) {
+  if (far_heads > 0) shape.pad = 0;  // what lies behind each row of so many heads would be gigabytes
   if (takes_any_d(variant)) shape.d = variant.accepts.max_d - 1;
   shape.n = supported_length(rung, variant, shape, static_cast<int>(FAR_HEAD / shape.d + 14) | 1);
   shape.softmax_scale = OTHER_SCALE * shape.scale();
@@ -163,6 +164,7 @@ std::optional<Trial> whole_head(const Rung& rung, const Variant& variant, Shape 
 std::vector<Trial> formula_trials(const Rung& rung, const Variant& variant, const Spec& usual, uint64_t seed) {
   const Formula& formula = formula_of(usual);
   const InputKind some[] = {InputKind::normal, InputKind::peaky, InputKind::sinks, InputKind::one_hot};
+  const bool has_kinds = formula.is_attention || !formula.kinds.empty();
   std::vector<Trial> trials;
   if (formula.trials == nullptr) return trials;
   for (Spec spec : formula.trials(variant.accepts, usual)) {
@@ -171,13 +173,47 @@ std::vector<Trial> formula_trials(const Rung& rung, const Variant& variant, cons
     Trial trial{.shape = spec, .kinds = {}, .seed = seed + 5, .both_builds = true};
     const int64_t units = int64_t{spec.batch} * spec.key_heads();
     for (int64_t unit = 0; unit < units; ++unit) {
-      trial.kinds.push_back(formula.is_attention ? some[unit % 4] : InputKind::normal);
-      if (!formula.is_attention) break;
+      trial.kinds.push_back(has_kinds ? some[unit % 4] : InputKind::normal);
+      if (!has_kinds) break;
     }
     // Nothing of a head of NaN comes into another one, nor to a query that sees no key.
-    if (formula.is_attention && units > 1) trial.kinds.back() = InputKind::nan_head;
+    if (has_kinds && units > 1) trial.kinds.back() = InputKind::nan_head;
     trials.push_back(std::move(trial));
   }
+  return trials;
+}
+
+// Of sets that are alike one is enough: of those with a sink `trained`, of those with one key for each query wide_values or peaky.
+std::vector<InputKind> unlike(std::span<const InputKind> kinds) {
+  constexpr InputKind ALIKE[] = {InputKind::sinks, InputKind::sinks14, InputKind::sinks35, InputKind::large_logits,
+                                 InputKind::one_hot};
+  std::vector<InputKind> few;
+  std::ranges::copy_if(kinds, std::back_inserter(few),
+                       [&](InputKind kind) { return std::ranges::find(ALIKE, kind) == std::end(ALIKE); });
+  return few;
+}
+
+// Of a formula that is not attention: normal inputs at the shape, what it knows of input sets in little, and its own problems. With
+// `quick` one of these: all sets, or without sets the first.
+std::vector<Trial> other_formula_trials(const Rung& rung, const Variant& variant, const Shape& shape,
+                                        const TrialChoice& choice, bool emulated) {
+  const std::vector<InputKind> kinds = choice.quick ? unlike(formula_of(shape).kinds) : formula_of(shape).kinds;
+  std::vector<Trial> trials;
+  if (!choice.quick || kinds.empty())
+    trials.push_back({.shape = shape, .kinds = {InputKind::normal}, .seed = choice.seed, .both_builds = kinds.empty()});
+  for (const bool causal : {false, true}) {
+    if (kinds.empty() || (causal && (shape.causal || !variant.takes(CAUSAL)))) continue;
+    const Shape of = causal ? with_mask(shape) : shape;
+    Shape few = choice.quick ? with_columns(variant, of, 72) : of;
+    few.n = supported_length(rung, variant, of, 33, 2);
+    trials.push_back(all_sets(few, choice.seed, kinds));
+    trials.back().both_builds = true;
+    if (choice.quick) break;
+    trials.push_back(of_magnitude(few_tiles(rung, variant, with_columns(variant, of, 70), choice.seed, 3, 3), 6, 2));
+    trials.push_back(of_zeros(few_tiles(rung, variant, of, choice.seed, 1, 1)));
+    if (emulated && !causal) trials.push_back(other_problem(rung, variant, of, choice.seed, FAR_HEADS, 3));
+  }
+  if (!choice.quick) std::ranges::copy(formula_trials(rung, variant, shape, choice.seed), std::back_inserter(trials));
   return trials;
 }
 
@@ -213,16 +249,13 @@ bool depends_on_gpu(const Variant& variant, Shape shape) {
 }
 
 // What a first look at a rung takes: about 0.3 s of a core.
-std::vector<Trial> quick_trials(const Rung& rung, const Variant& variant, const Shape& shape, uint64_t seed) {
+std::vector<Trial> quick_trials(const Rung& rung, const Variant& variant, const Shape& shape,
+                                const TrialChoice& choice) {
+  const uint64_t seed = choice.seed;
   std::vector<Trial> trials;
-  // Of sets that are alike one is enough: of those with a sink `trained`, of those with one key for each query wide_values.
-  constexpr InputKind ALIKE[] = {InputKind::sinks, InputKind::sinks14, InputKind::sinks35, InputKind::large_logits,
-                                 InputKind::one_hot};
-  std::vector<InputKind> kinds;
-  std::ranges::copy_if(all_input_kinds(), std::back_inserter(kinds),
-                       [&](InputKind kind) { return std::ranges::find(ALIKE, kind) == std::end(ALIKE); });
+  const std::vector<InputKind> kinds = unlike(all_input_kinds());
   const auto sets = [&](Shape of) {
-    of.n = supported_length(rung, variant, of, 33, 2);
+    if (!choice.n_given) of.n = supported_length(rung, variant, of, 33, 2);
     trials.push_back(all_sets(of, seed, kinds));
     if (of.n > 128) trials.back().ends_only = true;
   };
@@ -251,13 +284,9 @@ std::vector<Trial> emulator_trials(const Rung& rung, const Variant& variant, con
     trials.push_back({.shape = shape, .kinds = {kind}, .seed = choice.seed, .both_builds = trials.empty()});
   }
   if (!trials.empty()) return trials;
+  if (!formula_of(shape).is_attention) return other_formula_trials(rung, variant, shape, choice, true);
   const std::vector<Trial> own = formula_trials(rung, variant, shape, choice.seed);
-  if (!formula_of(shape).is_attention) {
-    trials.push_back({.shape = shape, .kinds = {InputKind::normal}, .seed = choice.seed, .both_builds = true});
-    if (!choice.quick) std::ranges::copy(own, std::back_inserter(trials));
-    return trials;
-  }
-  if (choice.quick) return quick_trials(rung, variant, shape, choice.seed);
+  if (choice.quick) return quick_trials(rung, variant, shape, choice);
 
   const auto few = [&](const Shape& of, int tiles, int heads, int least = 1) {
     return few_tiles(rung, variant, of, choice.seed, tiles, heads, least);
@@ -342,13 +371,11 @@ std::vector<Trial> gpu_trials(const Rung& rung, const Variant& variant, const Sh
     trials.push_back({.shape = shape, .kinds = {kind}, .seed = choice.seed});
   }
   if (!trials.empty()) return trials;
-  std::vector<Trial> own = formula_trials(rung, variant, shape, choice.seed);
+  const bool is_attention = formula_of(shape).is_attention;
+  std::vector<Trial> own = is_attention ? formula_trials(rung, variant, shape, choice.seed)
+                                        : other_formula_trials(rung, variant, shape, choice, false);
   for (Trial& trial : own) trial.both_builds = false;
-  if (!formula_of(shape).is_attention) {
-    trials.push_back({.shape = shape, .kinds = {InputKind::normal}, .seed = choice.seed});
-    std::ranges::copy(own, std::back_inserter(trials));
-    return trials;
-  }
+  if (!is_attention) return own;
 
   const auto few = [&](const Shape& of, int tiles, int heads) {
     return few_tiles(rung, variant, of, choice.seed, tiles, heads);

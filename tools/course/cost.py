@@ -48,10 +48,9 @@ def cost_of(row: dict) -> Cost:
     flop = 4 * scores * row["d"]
     if counted["wgmma"]:  # their sizes are not counted; there is no right answer with less than this
         products = flop / rate("wgmma")
-    elif counted["mma"]:
-        products = max(flop, counted["mma"] * MMA_FLOP) / rate("mma_sync")
-    else:
-        products = flop / FMA_FLOP
+    else:  # what no mma has done, multiply-adds must have
+        by_mma = counted["mma"] * MMA_FLOP
+        products = by_mma / rate("mma_sync") + max(0, flop - by_mma) / FMA_FLOP
     return Cost(flop, {
         "products": products,
         "exponentials": scores / rate("ex2"),

@@ -215,7 +215,8 @@ def plan_table(plan: dict) -> str:
               f"{hours(in_all.exercises)}, most of them in the labs."]
     read = {name for week in weeks for name in week["read"]}
     last = max(rung.order for rung in rungs.known() if rung.name in read)
-    passed_over = [rung for rung in rungs.known() if rung.order < last and rung.name not in read]
+    parts = {rung.part for rung in rungs.known() if rung.name in read}
+    passed_over = [rung for rung in rungs.known() if rung.order < last and rung.part in parts and rung.name not in read]
     if passed_over:
         lines += ["", "A chapter refers to the rung before it. The lecturer tells those that no week reads from their first slide, two minutes each, before the chapter that comes after them: "
                   f"{', '.join(link(rung.number, rung.path / 'README.md') for rung in passed_over)}."]

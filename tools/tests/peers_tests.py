@@ -57,6 +57,13 @@ class Peers(unittest.TestCase):
         self.assertIn("d must be 64 or 128", reason(TRITON, d=96))
         self.assertIn("no inputs of type bf16", reason(TRITON, dtype="bf16"))
 
+    def test_gradients_are_a_problem_of_their_own(self) -> None:
+        for peer, features, reason in (("fa2_bwd.py", ["causal"], "gradients alone here"), ("cudnn_bwd.py", [], "gradients alone here"),
+                                       ("fa2.py", ["backward"], "no backward here"), ("fa2_bwd.py", ["backward", "softcap"], "no softcap here")):
+            answer, = self.answers(peer, {**REQUEST, "features": features, "tensors": {**REQUEST["tensors"], "dO": "file", "dQ": "here"}},
+                                   torch=TORCH.format(gpu=True))
+            self.assertEqual(answer, {"ok": False, "reason": reason})
+
     def test_flash_attn_packages_are_optional(self) -> None:
         (self.folder / "xformers").mkdir()  # one without the extension, before any that is installed
         for peer, module, more in (("fa2_source.py", "flash_attn", ""), ("fa3.py", "flash_attn_interface", "; no xformers with a flash_attn_3/_C.so")):

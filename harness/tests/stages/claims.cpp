@@ -28,8 +28,8 @@ const Rung& previous_to(const Rung& rung) {
 }
 
 const Problem& problem(const Shape& shape, InputKind kind) {
-  static std::map<std::tuple<int, int, int, int, bool, InputKind>, Problem> known;
-  const auto key = std::tuple(shape.batch, shape.heads, shape.n, shape.d, shape.causal, kind);
+  static std::map<std::pair<std::string, InputKind>, Problem> known;
+  const auto key = std::pair(to_string(shape), kind);
   const auto made = known.find(key);
   return made != known.end() ? made->second : known.emplace(key, make_problem(shape, kind, 1)).first->second;
 }
@@ -44,8 +44,8 @@ std::string reasons(const CheckResult& result) {
 }
 
 const CheckResult& checked(const Rung& rung, const Variant& variant, const Shape& shape) {
-  static std::map<std::tuple<const Variant*, int, int, int, int, bool>, CheckResult> known;
-  const auto key = std::tuple(&variant, shape.batch, shape.heads, shape.n, shape.d, shape.causal);
+  static std::map<std::pair<const Variant*, std::string>, CheckResult> known;
+  const auto key = std::pair(&variant, to_string(shape));
   auto found = known.find(key);
   if (found == known.end()) {
     found = known.emplace(key, check_on_emulator(rung, variant, problem(shape))).first;

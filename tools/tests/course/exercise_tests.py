@@ -13,7 +13,7 @@ import resource
 import sys
 import unittest
 
-from tools.course import exercises
+from tools.course import cost, exercises
 from tools.course.exercises import Exercise
 from tools.paths import ROOT
 
@@ -107,6 +107,13 @@ class OnPaper(unittest.TestCase):
     @each(*exercises.FREE)
     def test_what_it_begins_with_costs_more(self, exercise: Exercise) -> None:
         self.assertGreater(exercises.cost_of_rung(exercise.data["from"]).total, exercises.cost_of_rung(exercise.rung).total)
+
+    def test_a_single_mma_does_not_pay_for_all_products(self) -> None:
+        def products(mma: int) -> float:
+            return cost.cost_of({"batch": 1, "heads": 1, "n": 512, "d": 128, "counters": {**dict.fromkeys(cost.COUNTERS, 0), "mma": mma}}).clocks["products"]
+
+        self.assertGreater(products(1), 0.99 * products(0))
+        self.assertLess(products(4 * 512 * 512 * 128 // cost.MMA_FLOP), products(0) / 5)
 
     def test_a_score_of_half_as_much_again_was_measured_faster(self) -> None:
         with (ROOT / "docs" / "results" / "h200.csv").open() as file:

@@ -1,0 +1,372 @@
+// The gradients of attention: by how much a loss changes with each number of Q, K and V, when it changes by dO with those of O.
+//   P = exp(Q K^T * softmax_scale - LSE)    the weights, once more, from what the forward pass has left
+//   D = rowsum(dO * O)                      what a row's weights take from each other: they sum to 1
+//   dV = P^T dO,   dS = P * (dO V^T - D),   dQ = softmax_scale dS K,   dK = softmax_scale dS^T Q
+// O and LSE are inputs, rounded as a forward pass leaves them, and the answers follow from these. A row without keys has no
+// weights: its gradients are 0, and so are those of a key that nobody sees. Softcap has another derivative: no rung takes it.
+#include "harness/problem/formula.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <type_traits>
+
+#include "harness/base/parallel.hpp"
+#include "harness/problem/spec.hpp"
+
+namespace ladder {
+namespace {
+
+Spec forward_of(const Spec& spec) {
+  Spec forward = spec;
+  forward.formula = "forward";
+  return forward;
+}
+const Formula& forward() {
+  return formula_of(Spec{});
+}
+
+std::vector<TensorSpec> inputs(const Spec& spec) {
+  std::vector<TensorSpec> specs = forward().inputs(forward_of(spec));
+  const std::vector<TensorSpec> left = forward().outputs(forward_of(spec));
+  TensorSpec dO = left.front();
+  dO.name = "dO";
+  specs.insert(specs.end(), left.begin(), left.end());
+  specs.push_back(dO);
+  return specs;
+}
+
+// Of Q, K and V, in their types and as they lie in memory.
+std::vector<TensorSpec> outputs(const Spec& spec) {
+  std::vector<TensorSpec> specs = forward().inputs(forward_of(spec));
+  specs.resize(3);
+  constexpr const char *NAMES[] = {"dQ", "dK", "dV"}, *ROWS[] = {"query", "key", "key"};
+  for (size_t i = 0; i < specs.size(); ++i) specs[i].name = NAMES[i], specs[i].row = ROWS[i];
+  return specs;
+}
+
+// FlashAttention's convention: five products where the forward pass has two.
+Work work(const Spec& spec) {
+  Work work{.flops = 2.5 * forward().work(forward_of(spec)).flops};
+  for (const auto& tensors : {inputs(spec), outputs(spec)}) {
+    for (const TensorSpec& each : tensors) work.bytes += static_cast<double>(each.bytes());
+  }
+  return work;
+}
+
+// Per head, with n rows of d elements of 2 bytes: Q, K, V, O and dO are read once and dQ, dK and dV written once, 16nd.
+//   P and dS kept in global memory: each is written once, 4n^2, and read twice, P for dV and dS, dS for dQ and dK: 24n^2.
+//   tiles: each of the n / b_k tiles of keys reads all of Q and dO, 4nd bytes; each of the n / b_q of queries K and V.
+// Causal, half of that. What a workspace holds besides is written once and read once.
+IoModel io_model(const Variant& variant, const Spec& spec) {
+  const double n = spec.n, nd = n * spec.d, heads = static_cast<double>(spec.batch_heads()),
+               half = spec.causal ? 0.5 : 1;
+  if (variant.stores_scores) {
+    return {heads * (16 * nd + half * 24 * n * n), spec.causal ? "16nd + 12n^2" : "16nd + 24n^2"};
+  }
+  const int br = std::max(1, variant.tile.br), bc = std::max(1, variant.tile.bc);
+  return {heads * (16 * nd + half * 4 * nd * (n / br + n / bc)) + 2 * static_cast<double>(variant.workspace_at(spec)),
+          fmt::format(fmt::runtime(spec.causal ? "16nd + 2n^2 d (1/{} + 1/{}) + 2 of the workspace"
+                                               : "16nd + 4n^2 d (1/{} + 1/{}) + 2 of the workspace"),
+                      br, bc)};
+}
+
+void leave_what_forward_leaves(const Spec& spec, Tensors& inputs) {
+  std::vector<Cell> all;
+  const TensorSpec& O = inputs["O"].spec();
+  for (int64_t unit = 0; unit < O.units(); ++unit) {
+    for (int64_t row = 0; row < O.rows_of(unit); ++row) all.push_back({unit, row});
+  }
+  inputs["O"].poison();  // what is behind the last row of a sequence
+  inputs["LSE"].poison();
+  const Reference left = make_reference(forward_of(spec), inputs, std::move(all));
+  for (const Reference::Answer& answer : left.answers) {
+    Tensor& tensor = inputs[answer.output];
+    for (size_t i = 0; i < answer.cells.size(); ++i) {
+      const int64_t at = tensor.spec().index(answer.cells[i].unit, answer.cells[i].row);
+      for (int64_t column = 0; column < answer.columns; ++column)
+        tensor.set(at + column, answer.row(i)[static_cast<size_t>(column)]);
+    }
+  }
+}
+
+// Q, K and V of all kinds; dO is N(0, 1).
+Tensors make_backward_inputs(std::span<const InputKind> kinds, const Spec& spec, uint64_t seed) {
+  const Tensors given = make_inputs(kinds, forward_of(spec), seed);
+  Spec like_O = forward_of(spec);
+  like_O.q_type = spec.o_type;
+  const Tensors normal = make_inputs(InputKind::normal, like_O, ~seed);
+  Tensors made(inputs(spec));
+  for (const Tensor& each : given) std::ranges::copy(each.bytes(), made[each.name()].bytes().begin());
+  std::ranges::copy(normal["Q"].bytes(), made["dO"].bytes().begin());
+  leave_what_forward_leaves(spec, made);
+  return made;
+}
+
+// All rows of each gradient when that is cheap. A row costs up to four times as much as one of O.
+Cells cells(const Spec& spec, bool& is_whole) {
+  Spec of_queries = spec;
+  of_queries.d *= 4;
+  Spec of_keys = of_queries;
+  of_keys.n = spec.keys(), of_keys.n_k = spec.n;
+  of_keys.heads = spec.key_heads(), of_keys.kv_heads = 0;
+  of_keys.lens_q = spec.lens_k;
+  bool is_whole_in_keys = false;
+  const std::vector<Cell> queries = choose_cells(of_queries, is_whole), keys = choose_cells(of_keys, is_whole_in_keys);
+  is_whole = is_whole && is_whole_in_keys;
+  return {queries, keys, keys};
+}
+
+// One head of a tensor as floats (exact), and transposed, so that all products are sums of scaled rows.
+struct Rows {
+  int64_t n = 0, d = 0;
+  std::vector<float> rows, transposed;  // [n, d], [d, n]
+  std::vector<double> length;           // of each row
+
+  Rows(const Tensor& tensor, int64_t unit)
+      : n(tensor.spec().rows()), d(tensor.spec().columns()), rows(n * d), transposed(n * d), length(n) {
+    tensor.read(tensor.spec().index(unit, 0), rows);
+    for (int64_t i = 0; i < n; ++i) {
+      for (int64_t c = 0; c < d; ++c) {
+        transposed[c * n + i] = rows[i * d + c];
+        length[i] += std::pow(rows[i * d + c], 2);
+      }
+      length[i] = std::sqrt(length[i]);
+    }
+  }
+  std::span<const float> row(int64_t i) const { return {&rows[i * d], static_cast<size_t>(d)}; }
+};
+
+// What belongs to a head of queries.
+struct Queries {
+  Rows Q, dO;
+  std::vector<float> LSE, D_f32;
+  std::vector<double> D;
+
+  Queries(const Tensors& inputs, int64_t unit)
+      : Q(inputs["Q"], unit), dO(inputs["dO"], unit), LSE(Q.n), D_f32(Q.n), D(Q.n) {
+    const Rows O(inputs["O"], unit);
+    inputs["LSE"].read(unit * Q.n, LSE);
+    for (int64_t i = 0; i < Q.n; ++i) {
+      for (int64_t c = 0; c < Q.d; ++c) {
+        D[i] += double{dO.rows[i * Q.d + c]} * double{O.rows[i * Q.d + c]};
+        D_f32[i] += dO.rows[i * Q.d + c] * O.rows[i * Q.d + c];
+      }
+    }
+  }
+  template <class T>
+  const std::vector<T>& D_in() const {
+    if constexpr (std::is_same_v<T, double>)
+      return D;
+    else
+      return D_f32;
+  }
+};
+
+struct Range {
+  int64_t first = 0, last = 0;
+};
+
+enum class Gradient { dQ, dK, dV };
+
+// A row of a gradient is a sum of rows of the other side: dQ of keys, dK and dV of queries. The factors of these are P or dS.
+struct Row {
+  Gradient of;
+  const Spec& spec;
+  const Queries& queries;
+  const Rows &K, &V;
+  int64_t row;  // its own
+  Range others;
+
+  bool of_query() const { return of == Gradient::dQ; }
+  const Rows& summed() const { return of_query() ? K : of == Gradient::dK ? queries.Q : queries.dO; }
+  double factor() const { return of == Gradient::dV ? 1 : spec.scale(); }
+  Element rounded_to() const { return of == Gradient::dV ? spec.o_type : spec.q_type; }
+
+  // Of this row and the others, own[c] other[c] summed over columns.
+  template <class T>
+  std::vector<T> products(const Rows& own, const Rows& other) const {
+    const std::vector<T> factors(own.row(row).begin(), own.row(row).end());
+    std::vector<T> sums(others.last - others.first);
+    add_product(sums, factors, &other.transposed[others.first], other.n);
+    return sums;
+  }
+  // What the rows of the other side are multiplied by: P, or dS. With `doubt`, also how far each may be off, to first order, where
+  // a sum of d products is off by `cut` of the lengths of the two rows.
+  template <class T>
+  std::vector<T> factors(double cut = 0, std::vector<double>* doubt = nullptr) const {
+    std::vector<T> S = of_query() ? products<T>(queries.Q, K) : products<T>(K, queries.Q), dP;
+    if (of != Gradient::dV) dP = of_query() ? products<T>(queries.dO, V) : products<T>(V, queries.dO);
+    for (size_t j = 0; j < S.size(); ++j) {
+      const int64_t other = others.first + static_cast<int64_t>(j), query = of_query() ? row : other,
+                    key = of_query() ? other : row;
+      const T P = std::exp(S[j] * static_cast<T>(spec.scale()) - static_cast<T>(queries.LSE[query]));
+      S[j] = of == Gradient::dV ? P : P * (dP[j] - queries.D_in<T>()[query]);
+      if (!doubt) continue;
+      const double of_S = cut * queries.Q.length[query] * K.length[key] * spec.scale(),
+                   of_dP = of == Gradient::dV ? 0 : cut * queries.dO.length[query] * V.length[key];
+      doubt->push_back(std::abs(S[j]) * of_S + P * of_dP);
+    }
+    return S;
+  }
+  template <class T>
+  void add_to(std::span<T> sum, std::span<const T> factors) const {
+    add_product(sum, factors, &summed().rows[others.first * summed().d], summed().d);
+  }
+};
+
+// The queries of a sequence that see a key: those in a row, for each one sees no keys before the first of the one before.
+Range queries_of(const Spec& spec, int64_t sequence, int64_t key) {
+  const int64_t queries = spec.lens_q.count > 0 ? spec.lens_q.of[sequence] : spec.n;
+  const auto sees = [&](int64_t query) {
+    const Keys seen = visible_keys(spec, sequence, query);
+    return seen.first <= key && key < seen.last;
+  };
+  Range range;
+  while (range.first < queries && !sees(range.first)) ++range.first;
+  range.last = range.first;
+  while (range.last < queries && sees(range.last)) ++range.last;
+  return range;
+}
+
+// Errors of plain gradients: P and dS rounded to the types of their products, sums in f32. Row tolerances: the difference dP - D
+// may vanish, and what f32 cuts off from its parts then stays. Sums of d products in another order are off by 2^-23 of the lengths
+// of both rows, a few times as much as usual, and of these the root of the sum of squares stays in a gradient. Tensor cores cut off
+// 2^-22 at each of d / 16 steps, always towards zero (reference.hpp), which may add up.
+struct Errors {
+  double max = 0, squares = 0;
+  int64_t elements = 0;
+};
+
+Reference make_gradients(const Spec& spec, const Tensors& inputs, const Cells& cells, size_t sets,
+                         bool on_tensor_cores) {
+  const int64_t group = spec.heads / spec.key_heads(), d = spec.d;
+  constexpr int64_t ROWS_AT_A_TIME = 16;
+  const double cut = on_tensor_cores ? 0x1p-22 * (1 + static_cast<double>(d) / 16) : 0x1p-23;
+  const std::vector<TensorSpec> specs = outputs(spec);
+  Reference reference;
+  std::vector<std::vector<Errors>> errors(specs.size(), std::vector<Errors>(sets));
+  for (size_t which = 0; which < specs.size(); ++which) {
+    reference.answers.push_back({.output = specs[which].name,
+                                 .columns = d,
+                                 .cells = cells[which],
+                                 .values = std::vector<double>(cells[which].size() * d),
+                                 .row_tolerance = std::vector<double>(cells[which].size()),
+                                 .group = which == 0 ? group : 1,
+                                 .sets = sets});
+  }
+  for (int64_t key_head = 0; key_head < int64_t{spec.batch} * spec.key_heads(); ++key_head) {
+    const int64_t sequence = key_head / spec.key_heads();
+    const auto begins = [&](const Reference::Answer& answer, int64_t unit) {
+      return std::ranges::lower_bound(answer.cells, unit, {}, &Cell::unit) - answer.cells.begin();
+    };
+    if (std::ranges::all_of(reference.answers, [&](const Reference::Answer& answer) {
+          return begins(answer, key_head * answer.group) == begins(answer, (key_head + 1) * answer.group);
+        }))
+      continue;
+    const Rows K(inputs["K"], key_head), V(inputs["V"], key_head);
+    std::vector<Queries> queries;
+    for (int64_t i = 0; i < group; ++i) queries.emplace_back(inputs, key_head * group + i);
+    for (size_t which = 0; which < specs.size(); ++which) {
+      Reference::Answer& answer = reference.answers[which];
+      const auto of = static_cast<Gradient>(which);
+      const int64_t begin = begins(answer, key_head * answer.group),
+                    end = begins(answer, (key_head + 1) * answer.group);
+      // Added up in their order, whoever is done first: the same problem has the same tolerances to the last bit.
+      std::vector<Errors> parts((end - begin + ROWS_AT_A_TIME - 1) / ROWS_AT_A_TIME);
+      parallel_for(end - begin, ROWS_AT_A_TIME, [&](int64_t first, int64_t last) {
+        Errors& part = parts[static_cast<size_t>(first / ROWS_AT_A_TIME)];
+        for (int64_t i = begin + first; i < begin + last; ++i) {
+          const Cell cell = answer.cells[i];
+          Range others;
+          if (of == Gradient::dQ) {
+            const Keys seen = visible_keys(spec, sequence, cell.row);
+            others = {seen.first, seen.last};
+          } else {
+            others = queries_of(spec, sequence, cell.row);
+          }
+          const std::span exact(&answer.values[i * d], static_cast<size_t>(d));
+          std::vector<float> plain(d);
+          std::vector<double> doubts(d);
+          double factor = 1;
+          for (int64_t head = 0; head < group; ++head) {
+            if (of == Gradient::dQ && head != cell.unit % group) continue;
+            const Row row{of, spec, queries[head], K, V, cell.row, others};
+            factor = row.factor();
+            std::vector<double> doubt;
+            row.add_to<double>(exact, row.factors<double>(cut, &doubt));
+            std::vector<float> rough = row.factors<float>();
+            info(row.rounded_to()).round(rough);
+            row.add_to<float>(plain, rough);
+            for (size_t j = 0; j < doubt.size(); ++j) {
+              const float* const other = &row.summed().rows[(others.first + static_cast<int64_t>(j)) * d];
+              for (int64_t c = 0; c < d; ++c) {
+                const double each = doubt[j] * std::abs(other[c]);
+                doubts[c] += on_tensor_cores ? each : each * each;
+              }
+            }
+          }
+          for (int64_t c = 0; c < d; ++c) {
+            exact[c] *= factor;
+            if (!std::isfinite(exact[c])) continue;
+            const double value = plain[c] * static_cast<float>(factor);
+            part.max = std::max(part.max, std::abs(value - exact[c]) + half_step(specs[which].element, exact[c]));
+            part.squares += std::pow(rounded(specs[which].element, value) - exact[c], 2);
+            ++part.elements;
+            const double off = factor * (on_tensor_cores ? doubts[c] : std::sqrt(doubts[c]));
+            answer.row_tolerance[i] = std::max(answer.row_tolerance[i], off);
+          }
+        }
+      });
+      for (const Errors& part : parts) {
+        Errors& sum = errors[which][answer.set_of_unit(key_head * answer.group)];
+        sum = {std::max(sum.max, part.max), sum.squares + part.squares, sum.elements + part.elements};
+      }
+    }
+  }
+  for (size_t which = 0; which < specs.size(); ++which) {
+    for (const Errors& each : errors[which]) {
+      reference.answers[which].baseline.push_back(
+          {each.max, std::sqrt(each.squares / static_cast<double>(std::max<int64_t>(each.elements, 1)))});
+    }
+  }
+  return reference;
+}
+
+Spec of_heads(const Spec& spec, int key_heads) {
+  Spec few = forward().of_heads(forward_of(spec), key_heads);
+  few.formula = spec.formula;
+  return few;
+}
+
+std::vector<Spec> trials(const Accepts& accepts, const Spec& usual) {
+  std::vector<Spec> specs = forward().trials(accepts, forward_of(usual));
+  for (Spec& each : specs) each.formula = usual.formula;
+  return specs;
+}
+
+const FormulaRegistration registration(
+    {.name = "backward",
+     .inputs = inputs,
+     .outputs = outputs,
+     .work = work,
+     .io_model = io_model,
+     .make_inputs = make_backward_inputs,
+     .complete = leave_what_forward_leaves,
+     .together = {"Q", "K", "V", "O", "LSE"},
+     .cells = cells,
+     .make_reference = make_gradients,
+     .odd_input = "dO",
+     .odd_outputs = {"dQ", "dK", "dV"},
+     .of_heads = of_heads,
+     // Not those whose scores or values leave what f32 or f16 can tell apart: there the errors of all kernels are a matter of luck.
+     .kinds = {InputKind::normal, InputKind::large_logits, InputKind::peaky, InputKind::one_hot, InputKind::constant_v,
+               InputKind::sinks, InputKind::negative_rows, InputKind::ties, InputKind::creeping_max,
+               InputKind::giant_keys, InputKind::trained, InputKind::nan_head},
+     .trials = trials});
+
+}  // namespace
+}  // namespace ladder
