@@ -104,6 +104,7 @@ struct Accepts {
   int min_d = 128, max_d = 128;  // head dimensions
   Element q = Element::f16, kv = Element::f16, o = Element::f16;
   Word formula = "forward";
+  size_t row_bytes = 16;  // what lies behind each row (pad) is a multiple of: copies of 16 bytes and TMA begin at such
 };
 
 // One block's share of the work: `br` query rows against `bc` key/value rows at a time.

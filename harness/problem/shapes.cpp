@@ -36,7 +36,13 @@ constexpr FeatureRow FEATURES[] = {
      [](const Spec& spec) { return spec.lens_q.count > 0 || spec.lens_k.count > 0; }},
 };
 // Beside those of Feature.
-constexpr uint32_t OTHER_FORMULA = 1u << 31, OTHER_ELEMENTS = 1u << 30, OTHER_D = 1u << 29;
+constexpr uint32_t OTHER_FORMULA = 1u << 31, OTHER_ELEMENTS = 1u << 30, OTHER_D = 1u << 29, OTHER_PAD = 1u << 28;
+
+// Behind each row, of the tensor with the smallest elements.
+size_t pad_bytes(const Spec& spec) {
+  return static_cast<size_t>(spec.pad) *
+         std::min({bytes_of(spec.q_type), bytes_of(spec.kv_type), bytes_of(spec.o_type)});
+}
 
 // What the variant has not, but for tails.
 uint32_t lacking(const Variant& variant, const Spec& spec) {
@@ -45,6 +51,7 @@ uint32_t lacking(const Variant& variant, const Spec& spec) {
   if (spec.formula != accepts.formula) lacks |= OTHER_FORMULA;
   if (spec.q_type != accepts.q || spec.kv_type != accepts.kv || spec.o_type != accepts.o) lacks |= OTHER_ELEMENTS;
   if (spec.d < accepts.min_d || spec.d > accepts.max_d) lacks |= OTHER_D;
+  if (pad_bytes(spec) % accepts.row_bytes != 0) lacks |= OTHER_PAD;
   return lacks;
 }
 
@@ -144,6 +151,10 @@ Status supports(const Rung& rung, const Variant& variant, const Spec& spec) {
                                       ? std::to_string(accepts.max_d)
                                       : fmt::format("{} to {}", accepts.min_d, accepts.max_d),
                                   spec.d));
+  }
+  if (lacks & OTHER_PAD) {
+    reasons.push_back(fmt::format("needs {} bytes or a multiple behind each row (pad={} are {})", accepts.row_bytes,
+                                  spec.pad, pad_bytes(spec)));
   }
   if (!whole_tiles(variant, spec)) reasons.push_back(of_whole_tiles(variant, spec));
   if (reasons.empty())

@@ -34,7 +34,8 @@ Status any_supported(const Options& options) {
 }  // namespace
 
 const char* const LEGEND =
-    "TFLOPS count 4*B*H*N^2*d per launch (half when causal); the write-up counts 1.2 % more at d=128. spread: p20 to "
+    "TFLOPS count 4*B*H*N^2*d per launch (half when causal, 2.5 times as much for gradients); the write-up counts 1.2 "
+    "% more at d=128. spread: p20 to "
     "p80 "
     "over the median.\nRatios are medians of per-round ratios of TFLOPS with their 95 % interval, above 1 is faster; "
     "same: "

@@ -83,6 +83,7 @@ bool takes_any_d(const Variant& variant) {
 // judged.
 Trial other_problem(const Rung& rung, const Variant& variant, Shape shape, uint64_t seed, int far_heads = 0,
                     int known_heads = 0) {
+  if (far_heads > 0) shape.pad = 0;  // what lies behind each row of so many heads would be gigabytes
   if (takes_any_d(variant)) shape.d = variant.accepts.max_d - 1;
   shape.n = supported_length(rung, variant, shape, static_cast<int>(FAR_HEAD / shape.d + 14) | 1);
   shape.softmax_scale = OTHER_SCALE * shape.scale();
@@ -210,7 +211,11 @@ std::vector<InputKind> unlike(std::span<const InputKind> kinds) {
 // `quick` one of these: all sets, or without sets the first.
 std::vector<Trial> other_formula_trials(const Rung& rung, const Variant& variant, const Shape& shape,
                                         const TrialChoice& choice, bool emulated) {
-  const std::vector<InputKind> kinds = choice.quick ? unlike(formula_of(shape).kinds) : formula_of(shape).kinds;
+  std::vector<InputKind> kinds = formula_of(shape).kinds;
+  if (choice.quick) {
+    kinds = unlike(kinds);
+    std::erase(kinds, InputKind::giant_keys);  // creeping_max is enough where nobody looks for a maximum
+  }
   std::vector<Trial> trials;
   if (!choice.quick || kinds.empty())
     trials.push_back({.shape = shape, .kinds = {InputKind::normal}, .seed = choice.seed, .both_builds = kinds.empty()});
@@ -262,11 +267,13 @@ bool depends_on_gpu(const Variant& variant, Shape shape) {
 }
 
 // What a first look at a rung takes: about 0.3 s of a core.
-std::vector<Trial> quick_trials(const Rung& rung, const Variant& variant, const Shape& shape, uint64_t seed) {
+std::vector<Trial> quick_trials(const Rung& rung, const Variant& variant, const Shape& shape,
+                                const TrialChoice& choice) {
+  const uint64_t seed = choice.seed;
   std::vector<Trial> trials;
   const std::vector<InputKind> kinds = unlike(all_input_kinds());
   const auto sets = [&](Shape of) {
-    of.n = supported_length(rung, variant, of, 33, 2);
+    if (!choice.n_given) of.n = supported_length(rung, variant, of, 33, 2);
     trials.push_back(all_sets(of, seed, kinds));
     if (of.n > 128) trials.back().ends_only = true;
   };
@@ -297,7 +304,7 @@ std::vector<Trial> emulator_trials(const Rung& rung, const Variant& variant, con
   if (!trials.empty()) return trials;
   if (!formula_of(shape).is_attention) return other_formula_trials(rung, variant, shape, choice, true);
   const std::vector<Trial> own = formula_trials(rung, variant, shape, choice.seed);
-  if (choice.quick) return quick_trials(rung, variant, shape, choice.seed);
+  if (choice.quick) return quick_trials(rung, variant, shape, choice);
 
   const auto few = [&](const Shape& of, int tiles, int heads, int least = 1) {
     return few_tiles(rung, variant, of, choice.seed, tiles, heads, least);

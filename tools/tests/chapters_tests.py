@@ -42,7 +42,7 @@ class ReadmeTable(Scratch):
         self.program = fake_ladder.write(self.folder / "ladder")
 
     def renew(self, *arguments: object, csv: Path = ROOT / "none.csv") -> subprocess.CompletedProcess:
-        return self.run_script("site.readme", "--page", self.readme, "--csv", csv, *arguments, LADDER=str(self.program))
+        return self.run_anew("site.readme", "--page", self.readme, "--csv", csv, *arguments, LADDER=str(self.program))
 
     def test_without_measurements_there_are_no_tflops(self) -> None:
         self.assertEqual(self.renew().returncode, 0)

@@ -21,7 +21,7 @@ class Drawing(Scratch):
         texts = {}
         for name in FIGURES:
             first, second = self.folder / f"{name}.svg", self.folder / f"{name}-2.svg"
-            run = self.run_script(name, FIXTURE, "-o", first)
+            run = self.run_anew(name, FIXTURE, "-o", first)
             self.assertEqual(run.returncode, 0, run.stderr)
             self.assertEqual(self.run_here(name, FIXTURE, "-o", second), 0)
             self.assertEqual(first.read_bytes(), second.read_bytes())
@@ -175,7 +175,7 @@ class TrafficFigures(Scratch):
         path, texts = self.write(traffic_rows()), {}
         for name in TRAFFIC_FIGURES:
             files = [self.folder / f"{name}{i}.svg" for i in (1, 2)]
-            run = self.run_script(name, path, "-o", files[0])
+            run = self.run_anew(name, path, "-o", files[0])
             self.assertEqual((run.returncode, run.stderr), (0, ""))
             self.assertEqual(self.run_here(name, path, "-o", files[1]), 0)
             self.assertEqual(files[0].read_bytes(), files[1].read_bytes())
@@ -293,7 +293,7 @@ class OtherLadders(Scratch):
         self.assertNotIn("p01_clay", (self.folder / "a.svg").read_text())
 
     def test_without_the_program_there_is_a_way_out(self) -> None:
-        run = self.run_script("waterfall", FIXTURE, "-o", self.folder / "a.svg", LADDER=str(self.folder / "none"))
+        run = self.run_anew("waterfall", FIXTURE, "-o", self.folder / "a.svg", LADDER=str(self.folder / "none"))
         self.assertEqual(run.returncode, 2)
         self.assertIn("./ladder build ladder", run.stderr)
         self.assertNotIn("Traceback", run.stderr)

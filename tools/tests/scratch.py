@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import traceback
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -37,19 +38,46 @@ class Scratch(unittest.TestCase):
         self.folder = Path(tempfile.mkdtemp())
         self.addCleanup(shutil.rmtree, self.folder)
 
-    def run_script(self, name: str, *arguments: object, **environment: str) -> subprocess.CompletedProcess:
-        """A script of plots/, "waterfall", or another one, "site.readme"."""
+    def run_script(self, name: str, *arguments: object) -> subprocess.CompletedProcess:
+        """A script of plots/, "waterfall", or another one, "site.readme", in a copy of this process, which has matplotlib already."""
+        command = [name, *map(str, arguments)]
+        with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+            copy = os.fork()
+            if copy == 0:
+                code = 1
+                try:
+                    os.chdir(ROOT)
+                    sys.argv = command
+                    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+                        code = self._run(name)
+                finally:
+                    out.flush(), err.flush()
+                    os._exit(code)
+            code = os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1])
+            out.seek(0), err.seek(0)
+            return subprocess.CompletedProcess(command, code, out.read(), err.read())
+
+    def run_anew(self, name: str, *arguments: object, **environment: str) -> subprocess.CompletedProcess:
+        """The same in a process of its own, as a reader starts it."""
         return subprocess.run([sys.executable, "-m", module(name), *map(str, arguments)], capture_output=True, text=True, cwd=ROOT,
                               env={**os.environ, **environment})
+
+    def _run(self, name: str) -> int:
+        try:
+            runpy.run_module(module(name), run_name="__main__")
+        except SystemExit as ended:
+            if isinstance(ended.code, str):
+                print(ended.code, file=sys.stderr)
+            return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        except Exception:
+            traceback.print_exc()
+            return 1
+        return 0
 
     def run_here(self, name: str, *arguments: object) -> int:
         """The same in this process, which has matplotlib already; the exit code."""
         with mock.patch.object(sys, "argv", [name, *map(str, arguments)]), contextlib.redirect_stdout(io.StringIO()):
-            try:
-                runpy.run_module(module(name), run_name="__main__")
-            except SystemExit as ended:
-                return ended.code or 0
-        return 0
+            return self._run(name)
 
     def csv(self, *edits: tuple[str, str]) -> Path:
         """The fixture with some text replaced."""

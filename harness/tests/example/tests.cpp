@@ -105,4 +105,7 @@ TEST_CASE("what its rung does not take is refused in one sentence") {
     CHECK_THAT(run.out, Contains(part));
   }
   CHECK_THAT(ladder("check 90 --problem forward").out, Contains("solves classify and not forward"));
+  const Run padded = ladder("check 90 --problem pad=1");
+  CHECK(padded.code == 2);
+  CHECK_THAT(padded.out, Contains("needs 16 bytes or a multiple behind each row (pad=1 are 2)"));
 }

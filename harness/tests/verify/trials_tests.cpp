@@ -133,6 +133,18 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("so many heads that they are far apart have nothing behind their rows, which would be gigabytes") {
+  Shape padded = SHAPE;
+  padded.pad = 8;
+  int far = 0;
+  for (const Trial& trial : emulator_trials(STAGE, TILED, padded, {})) {
+    if (trial.far_heads == 0) continue;
+    ++far;
+    CHECK(trial.shape.pad == 0);
+  }
+  CHECK(far > 0);
+}
+
 TEST_CASE("of given sets and a given length nothing else is launched, or at no other length") {
   const std::vector<Trial> chosen =
       emulator_trials(STAGE, TILED, SHAPE, {.inputs = {InputKind::peaky, InputKind::ties}, .seed = 7});
@@ -140,6 +152,7 @@ TEST_CASE("of given sets and a given length nothing else is launched, or at no o
   CHECK(chosen[0] == Trial{.shape = SHAPE, .kinds = {InputKind::peaky}, .seed = 7, .both_builds = true});
   CHECK(chosen[1] == Trial{.shape = SHAPE, .kinds = {InputKind::ties}, .seed = 7});
   CHECK(emulator_trials(STAGE, TILED, SHAPE, {.n_given = true})[1].shape.n == SHAPE.n);
+  CHECK(emulator_trials(STAGE, TILED, SHAPE, {.n_given = true, .quick = true})[0].shape.n == SHAPE.n);
 }
 
 TEST_CASE("thorough trials are as many again, of shapes that the variant takes, and the same for the same seed") {

@@ -391,7 +391,7 @@ class InEarnest(unittest.TestCase):
     def test_who_climbs_is_not_sent_to_the_answer(self) -> None:
         for exercise, sent in ((CLIMB, False), (FILL, True)):
             wrong = exercise.solution().replace("p.softmax_scale", "2 * p.softmax_scale")
-            verdict = self.judged(exercise, wrong, "--answers-only")
+            verdict = self.judged(exercise, wrong, "--answers-only", "--n", "128")
             self.assertEqual((verdict.reason, "To read: docs/" in verdict.text), ("wrong_result", True))
             self.assertEqual("README.md" in verdict.text, sent, verdict.text)
 
