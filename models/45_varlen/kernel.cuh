@@ -123,7 +123,6 @@ struct Schedule {
   static constexpr int BR = C::BR, BC = C::BC, BLOCKS = C::BLOCKS;
   const ModelParams& p;
   Seen<MASK> seen;
-  int cluster = blockIdx.x / BLOCKS, clusters = gridDim.x / BLOCKS;
   int pairs, shares, head, share;
   int heads_on, shares_on;                 // how much further on the next share of this cluster is
   int place = -1, before = 0, up_to = 0;   // VARLEN: in the plan; numbers of its first share, and behind its last one
@@ -133,12 +132,17 @@ struct Schedule {
       skipped = 0;  // what the pair copies; tiles of K and V are numbered since the block began
 
   __device__ __forceinline__ Schedule(const ModelParams& p) : p(p), seen(p, p.n_q, p.n_k) {
+    if (VARLEN) {
+      deal_out();
+      return;
+    }
+    const int cluster = blockIdx.x / BLOCKS, clusters = gridDim.x / BLOCKS;
     pairs = pairs_of<C>(p.n_q), shares = shares_of<MASK>(pairs);
     head = cluster / shares, heads_on = clusters / shares;
     share = cluster % shares, shares_on = clusters % shares;
-    if (VARLEN) deal_out();
   }
   __device__ __forceinline__ void deal_out() {
+    const int cluster = blockIdx.x / BLOCKS, clusters = gridDim.x / BLOCKS;
     const int item = deal * clusters + (deal % 2 == 0 ? cluster : clusters - 1 - cluster);
     ++deal;
     while (item >= up_to && ++place < p.batch) {
