@@ -25,7 +25,8 @@ def file_of(package: str, path: str) -> Path | None:
     return next((file for folder in folders or () if (file := Path(folder) / path).is_file()), None)
 
 
-def of_xformers():
+def load_extension() -> str:
+    """Makes torch.ops.flash_attn_3 of xformers' extension, and says what it is."""
     extension = file_of("xformers", "flash_attn_3/_C.so")
     if extension is None:
         raise Refusal("no xformers with a flash_attn_3/_C.so")
@@ -37,17 +38,23 @@ def of_xformers():
     except OSError as error:
         raise Refusal(f"xformers' FlashAttention-3 does not load: {error}") from None
 
+    try:
+        release = importlib.metadata.version("xformers")
+    except importlib.metadata.PackageNotFoundError:
+        release = "without a version"
+    return f"flash_attn_interface as xformers {release} builds it"
+
+
+def of_xformers():
+    whose = load_extension()
+
     def attention(Q, K, V, softmax_scale, causal, window_size, lengths):
         given = list(NOT_GIVEN)
         if lengths:
             given[4:6], given[9:11] = lengths[:2], lengths[2:]
         return torch.ops.flash_attn_3.fwd(Q, K, V, *given, softmax_scale, causal, *window_size, *DEFAULTS)[0]
 
-    try:
-        release = importlib.metadata.version("xformers")
-    except importlib.metadata.PackageNotFoundError:
-        release = "without a version"
-    return attention, f"flash_attn_interface as xformers {release} builds it"
+    return attention, whose
 
 
 def find():
@@ -60,4 +67,5 @@ def find():
             raise Refusal(f"{no_package}; {no_xformers}") from None
 
 
-serve(lambda request: FlashAttnContestant(request, name="fa3", find=find))
+if __name__ == "__main__":
+    serve(lambda request: FlashAttnContestant(request, name="fa3", find=find))

@@ -30,7 +30,8 @@ CAUSAL = RUNGS.find(lambda rung: "causal" in default(rung)["problems"])
 SCORES = RUNGS.find(lambda rung: default(rung)["needs_workspace"])  # n x n scores of 4 bytes
 QUICK = min((rung for rung in RUNGS.all if not default(rung)["needs_workspace"] and "causal" not in default(rung)["problems"]),
             key=step)  # of short lengths, for a fake that computes each row by the formula
-TILED = RUNGS.find(lambda rung: default(rung)["br"] > 0 and rung["previous"] != SCORES["stage"])
+TILED = RUNGS.find(lambda rung: default(rung)["br"] > 0 and rung["previous"] != SCORES["stage"]
+                   and default(rung)["formula"] == default(SCORES)["formula"])
 FAKE_PEER = f"python3 {shlex.quote(str(ROOT / 'harness' / 'tests' / 'fakes' / 'fake_peer.py'))}"
 HANG_S = 1200  # nothing here takes a tenth of it on the slowest laptop; a limit against hanging for ever
 N = max(512, *map(step, (A, B, ABLATED_FROM, ABLATED, SCORES, TILED)))
@@ -93,7 +94,7 @@ class Bench(unittest.TestCase):
         self.assertEqual(run.returncode, 0, run.stderr)
         names = [row["stage"] for row in self.rows()]
         self.assertEqual([row.stage for row in results.rows(self.csv)], names)  # by docs/results/schema.json
-        self.assertCountEqual(names, [rung["stage"] for rung in RUNGS.all if rung["variants"][0]["dtype"] == "fp16"] + ["mma_sync", "ex2"])
+        self.assertCountEqual(names, [rung["stage"] for rung in RUNGS.all if default(rung)["dtype"] == "fp16" and default(rung)["formula"] == "forward"] + ["mma_sync", "ex2"])
         for name in names:
             self.assertIn(name, run.stdout)
 

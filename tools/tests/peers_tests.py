@@ -58,11 +58,23 @@ class Peers(unittest.TestCase):
         self.assertIn("no inputs of type bf16", reason(TRITON, dtype="bf16"))
 
     def test_gradients_are_a_problem_of_their_own(self) -> None:
+        (self.folder / "xformers").mkdir()  # one without the extension, before any that is installed
         for peer, features, reason in (("fa2_bwd.py", ["causal"], "gradients alone here"), ("cudnn_bwd.py", [], "gradients alone here"),
+                                       ("fa3_bwd.py", [], "gradients alone here"), ("fa3_bwd.py", ["backward"], "no xformers with a flash_attn_3/_C.so"),
                                        ("fa2.py", ["backward"], "no backward here"), ("fa2_bwd.py", ["backward", "softcap"], "no softcap here")):
             answer, = self.answers(peer, {**REQUEST, "features": features, "tensors": {**REQUEST["tensors"], "dO": "file", "dQ": "here"}},
                                    torch=TORCH.format(gpu=True))
             self.assertEqual(answer, {"ok": False, "reason": reason})
+
+    def test_flash_attention_3_is_asked_for_gradients(self) -> None:
+        extension = self.folder / "xformers/flash_attn_3/_C.so"
+        extension.parent.mkdir(parents=True)
+        extension.touch()
+        files = {**dict.fromkeys(("O", "LSE", "dO"), "file"), "dQ": "here"}
+        request = {**REQUEST, "features": ["backward", "causal"], "causal": True, "tensors": {**REQUEST["tensors"], **files}}
+        answer, = self.answers("fa3_bwd.py", request, torch=self.fake_torch(), xformers="raise SystemExit('imported')\n")
+        self.assertEqual((answer["ok"], answer["name"]), (True, "fa3_bwd"), answer)
+        self.assertIn({"bwd": [9, [None] * 6, REQUEST["softmax_scale"], True, -1, -1, 0.0, False, 0]}, self.said())
 
     def test_flash_attn_packages_are_optional(self) -> None:
         (self.folder / "xformers").mkdir()  # one without the extension, before any that is installed
@@ -103,7 +115,7 @@ class Peers(unittest.TestCase):
         """Tensors that are nothing but their names; what is called stands in a file, a line of JSON each."""
         return TORCH.format(gpu=True) + f"""
 import contextlib, ctypes, json
-float16 = None
+float16 = float32 = None
 no_grad = contextlib.nullcontext
 
 class Tensor:
@@ -116,7 +128,9 @@ def load_library(path): {load}
 def fwd(q, k, v, *rest):
     say(fwd=[sum(isinstance(each, Tensor) for each in (q, k, v)), rest[:20], *rest[20:]])
     return q, None
-ops = SimpleNamespace(load_library=load_library, flash_attn_3=SimpleNamespace(fwd=fwd))
+def bwd(*given):
+    say(bwd=[sum(isinstance(each, Tensor) for each in given[:9]), given[9:15], *given[15:]])
+ops = SimpleNamespace(load_library=load_library, flash_attn_3=SimpleNamespace(fwd=fwd, bwd=bwd))
 ctypes.CDLL = lambda path, mode: say(CDLL=[path, mode == ctypes.RTLD_GLOBAL])
 """
 
