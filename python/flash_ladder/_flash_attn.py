@@ -24,12 +24,12 @@ def flash_attn_varlen_func(
     window_size=(-1, -1), softcap=0.0, alibi_slopes=None, deterministic=False, return_attn_probs=False,
     block_table=None,
 ):  # fmt: skip
-    """Not yet: no rung takes sequences of many lengths in one tensor."""
+    """Not yet: a rung, 45_varlen, takes sequences of many lengths in one tensor, and this package does not hand them on."""
     _refuse_dropout(dropout_p)
     if block_table is not None:
         raise NotImplementedError("block_table: no rung takes keys in pages.\n  In one piece: flash_ladder.attention")
     raise NotImplementedError(
-        "No rung takes sequences of many lengths in one tensor (cu_seqlens) yet.\n"
+        "Sequences of many lengths in one tensor (cu_seqlens) are not handed on to a rung yet.\n"
         "  One at a time: flash_ladder.attention(q[None, start:end], ...)"
     )
 
