@@ -44,3 +44,11 @@ struct ForwardParams {
   float softmax_scale;
   bool causal;  // the last query sees all keys, the one before it all but the last, ...
 };
+
+// And with a window, and with sequences of several lengths, which lie one behind the other: [total, heads, d]. Sequence s has the rows
+// from cu_seqlens[s] on to cu_seqlens[s + 1]; n_q and n_k are those of the longest, and strides of the batch mean nothing.
+struct ModelParams : ForwardParams {
+  int left, right;                         // keys before a query's own and behind it that it sees; -1: all
+  const int *cu_seqlens_q, *cu_seqlens_k;  // [batch + 1]; null where all have n_q and n_k. LSE is [heads, total] then
+  void* workspace;  // scratch in device memory, as many bytes as the variant's workspace_bytes says; else null
+};

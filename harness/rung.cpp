@@ -168,6 +168,16 @@ void convert(const Arguments& arguments, ForwardParams& params) {
             .causal = spec.causal};
 }
 
+void convert(const Arguments& arguments, ModelParams& params) {
+  const Spec& spec = arguments.spec;
+  convert(arguments, static_cast<ForwardParams&>(params));
+  params.left = spec.left;
+  params.right = spec.causal ? 0 : spec.right;
+  params.cu_seqlens_q = static_cast<const int*>(arguments.at("cu_seqlens_q"));
+  params.cu_seqlens_k = static_cast<const int*>(arguments.at("cu_seqlens_k"));
+  params.workspace = arguments.workspace;
+}
+
 told::Registration::Registration(const told::Rung& rung, Build build) {
   Registry& known = registry();
   if (build != Build::pattern) {

@@ -37,10 +37,15 @@ struct Word {
   bool operator==(const Word&) const = default;
 };
 
-// The lengths of a batch's sequences, where they are not all alike.
+// The lengths of a batch's sequences, where they are not all alike. Those then lie one behind the other.
 struct Lengths {
   static constexpr int MOST = 64;
   int count = 0, of[MOST] = {};
+  int64_t before(int64_t sequence) const {
+    int64_t rows = 0;
+    for (int64_t i = 0; i < sequence; ++i) rows += of[i];
+    return rows;
+  }
   bool operator==(const Lengths&) const = default;
 };
 
@@ -62,7 +67,7 @@ struct Spec {
   Element q_type = Element::f16, kv_type = Element::f16, o_type = Element::f16;
   Layout layout = Layout::bhnd;
   int pad = 0;                       // elements between two rows, of V twice as many, which are nobody's
-  Lengths lens_q = {}, lens_k = {};  // of each sequence, n and n_k at most
+  Lengths lens_q = {}, lens_k = {};  // of each sequence, n and n_k at most; both or none
 
   int keys() const { return n_k >= 0 ? n_k : n; }
   int key_heads() const { return kv_heads > 0 ? kv_heads : heads; }
@@ -148,6 +153,7 @@ struct Arguments {
 // The same in the form that a kernel takes: an overload for each kind of parameters, which stands beside them.
 void convert(const Arguments& arguments, AttentionParams& params);
 void convert(const Arguments& arguments, ForwardParams& params);
+void convert(const Arguments& arguments, ModelParams& params);
 
 // The builds of a stage.cu: nvcc's, and two for the emulator. Variables that a kernel leaves unset hold a bit pattern there, or
 // zeros; a right kernel cannot tell the difference.

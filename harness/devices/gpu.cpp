@@ -360,9 +360,10 @@ struct GpuProblem::Buffers {
     return memory;
   }
 
-  // The first units of a buffer, packed.
+  // The first units of a buffer, packed. Rows behind a sequence's length are nobody's, there as on the host.
   static Result<Tensor> read(const DeviceTensor& from, const TensorSpec& spec) {
     Tensor tensor(spec);
+    if (spec.lengths.count > 0) tensor.poison();
     std::vector<std::byte> memory(spec.is_packed() ? 0 : spec.memory_bytes());
     const std::span<std::byte> to = memory.empty() ? tensor.bytes() : memory;
     const cudaError_t error = cudaMemcpy(to.data(), from.row(0), to.size(), cudaMemcpyDeviceToHost);
@@ -472,14 +473,18 @@ Status GpuProblem::negate(std::string_view name, std::span<const uint8_t> flip) 
     error = cudaMemcpy(table, flip.data(), flip.size(), cudaMemcpyHostToDevice);
     if (error == cudaSuccess) {
       const TensorSpec& of = input.spec;
-      change_sign(input.buffer.as<std::byte>(),
-                  {of.units(),
-                   of.shape[1],
-                   of.rows(),
-                   of.columns(),
-                   {of.strides[0], of.strides[1], of.strides[2]},
-                   static_cast<int>(bytes_of(of.element))},
-                  table);
+      const bool alike = of.lengths.count == 0;
+      for (int64_t sequence = 0; sequence < (alike ? 1 : of.shape[0]); ++sequence) {  // of a length of its own
+        const int64_t unit = sequence * of.shape[1];
+        change_sign(input.row(unit),
+                    {alike ? of.units() : of.shape[1],
+                     of.shape[1],
+                     of.rows_of(unit),
+                     of.columns(),
+                     {of.strides[0], of.strides[1], of.strides[2]},
+                     static_cast<int>(bytes_of(of.element))},
+                    table + unit);
+      }
       error = cudaGetLastError();
     }
     cudaFreeAsync(table, nullptr);

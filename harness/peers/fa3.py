@@ -14,8 +14,8 @@ from torch_peer import Refusal, serve, torch
 # Of torch.ops.flash_attn_3.fwd, between V and softmax_scale: k_new, v_new, qv, out; cu_seqlens_q, _k, _k_new, seqused_q, _k; max_seqlen_q, _k;
 # page_table, kv_batch_idx, leftpad_k; rotary_cos, rotary_sin, seqlens_rotary; q_descale, k_descale, v_descale.
 NOT_GIVEN = (None,) * 20
-# Behind is_causal: window_left, window_right, attention_chunk, softcap, rotary_interleaved, scheduler_metadata, num_splits, pack_gqa, sm_margin.
-DEFAULTS = (-1, -1, 0, 0.0, True, None, 1, None, 0)
+# Behind is_causal and the window: attention_chunk, softcap, rotary_interleaved, scheduler_metadata, num_splits, pack_gqa, sm_margin.
+DEFAULTS = (0, 0.0, True, None, 1, None, 0)
 
 
 def file_of(package: str, path: str) -> Path | None:
@@ -48,10 +48,13 @@ def load_extension() -> str:
 def of_xformers():
     whose = load_extension()
 
-    def flash_attn_func(Q, K, V, softmax_scale, causal):
-        return torch.ops.flash_attn_3.fwd(Q, K, V, *NOT_GIVEN, softmax_scale, causal, *DEFAULTS)[0]
+    def attention(Q, K, V, softmax_scale, causal, window_size, lengths):
+        given = list(NOT_GIVEN)
+        if lengths:
+            given[4:6], given[9:11] = lengths[:2], lengths[2:]
+        return torch.ops.flash_attn_3.fwd(Q, K, V, *given, softmax_scale, causal, *window_size, *DEFAULTS)[0]
 
-    return flash_attn_func, whose
+    return attention, whose
 
 
 def find():

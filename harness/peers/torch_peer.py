@@ -75,14 +75,18 @@ class AttentionContestant(Contestant):
         self.scale = float(request["softmax_scale"])
         if not math.isclose(self.scale, int(request["d"]) ** -0.5, rel_tol=1e-6):
             raise Refusal(f"no softmax_scale but 1 / sqrt(d) here, not {self.scale}")
-        self.layout = layout
         self.output_file = request["tensors"][self.OUTPUT]
+        self.layout = layout
+        self.take(request)
+        self.launch(1)
+
+    def take(self, request: dict[str, Any]) -> None:
+        """Q, K and V."""
         batch, heads, n, d = (int(request[size]) for size in ("batch", "heads", "n", "d"))
         keys = (batch, int(request.get("kv_heads", heads)), int(request.get("nk", n)), d)
         shapes = {"Q": (batch, heads, n, d), "K": keys, "V": keys}
         dtype = torch.bfloat16 if request["dtype"] == "bf16" else torch.float16
-        self.Q, self.K, self.V = (self._tensor(request["tensors"][tensor], shapes[tensor], layout, dtype) for tensor in "QKV")
-        self.launch(1)
+        self.Q, self.K, self.V = (self._tensor(request["tensors"][tensor], shapes[tensor], self.layout, dtype) for tensor in "QKV")
 
     @staticmethod
     def _tensor(path: str, shape: tuple[int, ...], layout: str, dtype: Any) -> Any:

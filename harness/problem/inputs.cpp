@@ -275,7 +275,8 @@ void make_cancelling(QKV& inputs, const Shape& shape) {
 // such key; nor in a row so short that some part of a kernel might have no other.
 void make_not_finite(QKV& inputs, const Shape& shape) {
   const int64_t n = shape.n, d = shape.d;
-  if (!shape.causal && d > 1 && n >= 64) {
+  const bool is_window = shape.left >= 0 || shape.right >= 0;
+  if (!shape.causal && !is_window && d > 1 && n >= 64) {
     set_column(inputs.Q, shape, 0, [](int64_t) { return 1.0f; });
     set_column(inputs.K, shape, 0, [&](int64_t key) { return key == n / 4 ? -INFINITE : 0.0f; });
   }
@@ -283,6 +284,7 @@ void make_not_finite(QKV& inputs, const Shape& shape) {
     const int64_t first = head * n;
     inputs.Q[(first + n / 3) * d + d - 1] = NOT_A_NUMBER;
     inputs.Q[(first + n * 2 / 3) * d + d - 1] = to_f16(INFINITE);
+    if (is_window) continue;  // there is no key that all queries see
     inputs.V[(first + (shape.causal ? 0 : n / 2)) * d + d / 2] = NOT_A_NUMBER;
     inputs.V[(first + (shape.causal ? 0 : n - 1)) * d + d / 4] = to_f16(INFINITE);
     inputs.V[(first + (shape.causal ? 0 : n / 3)) * d + d * 3 / 4] = to_f16(-INFINITE);
@@ -507,10 +509,10 @@ Inputs make_inputs(InputKind kind, const Spec& spec, uint64_t seed) {
     } else {
       Tensor tensor(each);
       for (int64_t i = 0; i < each.columns(); ++i) {
-        const double value = each.name == "slopes"   ? std::exp2(-8.0 * double(i + 1) / double(spec.heads))
-                             : each.name == "sinks"  ? 4 * uniform(seed, i, 5) - 1
-                             : each.name == "lens_q" ? spec.lens_q.of[i]
-                                                     : spec.lens_k.of[i];
+        const double value = each.name == "slopes"         ? std::exp2(-8.0 * double(i + 1) / double(spec.heads))
+                             : each.name == "sinks"        ? 4 * uniform(seed, i, 5) - 1
+                             : each.name == "cu_seqlens_q" ? double(spec.lens_q.before(i))
+                                                           : double(spec.lens_k.before(i));
         tensor.set(i, value);
       }
       tensors.add(std::move(tensor));

@@ -190,6 +190,10 @@ struct RowSolver {
       exact_max = std::max(exact_max, S[j]);  // of the numbers: NaN reaches its weight below
       plain_max = std::max(plain_max, S_f32[j]);
     }
+    // The logarithm of nothing but zeros is -infinity, though O is NaN then.
+    const auto scores = std::span(S).first(size_t(keys));
+    const bool is_none = exact_max == -std::numeric_limits<double>::infinity() &&
+                         std::ranges::none_of(scores, [](double score) { return std::isnan(score); });
     double exact_sum = modifiers.sink ? std::exp(*modifiers.sink - exact_max) : 0;
     float plain_sum = modifiers.sink ? std::exp(static_cast<float>(*modifiers.sink) - plain_max) : 0;
     for (int64_t j = 0; j < keys; ++j) {
@@ -224,7 +228,7 @@ struct RowSolver {
     double score_error =
         0x1p-22 * (1 + static_cast<double>(d) / 16) * std::sqrt(query_square) * head.largest_key * scale;
     if (!std::isfinite(score_error)) score_error = 0;  // the inputs are not; nor is the answer
-    RowResult result{.lse = exact_max + std::log(exact_sum), .lse_tolerance = 1e-5 + score_error};
+    RowResult result{.lse = is_none ? exact_max : exact_max + std::log(exact_sum), .lse_tolerance = 1e-5 + score_error};
     if (with_score_term) {
       std::vector<double> distance(d);
       for (int64_t j = 0; j < keys; ++j) {

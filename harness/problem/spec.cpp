@@ -187,6 +187,7 @@ Spec canonical(Spec spec) {
   if (spec.kv_heads == spec.heads) spec.kv_heads = 0;
   if (spec.right == 0) spec.causal = true;
   if (spec.causal) spec.right = -1;
+  if (spec.lens_q.count > 0) spec.layout = Layout::bhnd;  // it has one of its own
   return spec;
 }
 
@@ -251,6 +252,17 @@ Result<Spec> parse_spec(std::string_view text, const Spec& from) {
   if (says("kv") && !says("h") && spec.heads % spec.kv_heads != 0) spec.heads = 2 * spec.kv_heads;
   for (const Lengths* const lens : {&spec.lens_q, &spec.lens_k}) {
     if (says(lens == &spec.lens_q ? "lens_q" : "lens_k") && !says("b")) spec.batch = lens->count;
+  }
+  for (const bool of_keys : {false, true}) {  // one follows from the other
+    Lengths &lens = of_keys ? spec.lens_k : spec.lens_q, other = of_keys ? spec.lens_q : spec.lens_k;
+    if (lens.count > 0 || other.count == 0) continue;
+    if (of_keys && !says("nk")) {
+      lens = other;
+      if (!says("n")) spec.n_k = -1;
+    } else {
+      lens.count = other.count;
+      std::fill_n(lens.of, lens.count, of_keys ? spec.keys() : spec.n);
+    }
   }
   if (says("lens_q") && !says("n") && !says("nq"))
     spec.n = std::max(1, *std::max_element(spec.lens_q.of, spec.lens_q.of + spec.lens_q.count));

@@ -13,17 +13,18 @@ namespace ladder {
 
 // A tensor of sequences, heads, rows and columns. On the host it is packed in that order; in the memory of a device rows lie
 // where the strides say, as in DLPack, and what lies between them is nobody's. A unit is a head of a sequence: unit u is head
-// u % heads of sequence u / heads.
+// u % heads of sequence u / heads. Where sequences have lengths of their own, those lie there one behind the other, each
+// with as many rows as it has.
 struct TensorSpec {
   std::string_view name;  // a literal, as reports call it: "K"
   Element element = Element::f16;
   std::array<int64_t, 4> shape = {};
   std::array<int64_t, 3> strides = {};  // of sequences, heads and rows, in elements; columns lie side by side
-  Lengths lengths = {};            // rows of each sequence that are in use, if not all; nothing is known of the others
-  std::string_view row = "query";  // what one of them is
-  bool is_optional = false;        // an output that a variant may leave out
-  bool is_added_to = false;        // an output that begins with zeros, to which the kernel adds
-  bool is_fixed = false;           // an input that belongs to the whole problem: no more units of it are made
+  Lengths lengths = {};                 // rows that each sequence has, if not all; on the host the others are nobody's
+  std::string_view row = "query";       // what one of them is
+  bool is_optional = false;             // an output that a variant may leave out
+  bool is_added_to = false;             // an output that begins with zeros, to which the kernel adds
+  bool is_fixed = false;                // an input that belongs to the whole problem: no more units of it are made
 
   int64_t units() const { return shape[0] * shape[1]; }
   int64_t rows() const { return shape[2]; }
@@ -40,14 +41,19 @@ struct TensorSpec {
 
   // In a device's memory.
   bool is_packed() const {
-    return strides[2] == columns() && strides[1] == unit_elements() &&
+    return lengths.count == 0 && strides[2] == columns() && strides[1] == unit_elements() &&
            (shape[0] == 1 || strides[0] == shape[1] * strides[1]);
   }
   int64_t offset(int64_t unit, int64_t row = 0) const {
-    return unit / shape[1] * strides[0] + unit % shape[1] * strides[1] + row * strides[2];
+    const int64_t sequence = unit / shape[1];
+    const int64_t before = lengths.count > 0 ? lengths.before(sequence) * strides[2] : sequence * strides[0];
+    return before + unit % shape[1] * strides[1] + row * strides[2];
   }
   size_t memory_bytes() const {
-    return units() == 0 ? 0 : static_cast<size_t>(offset(units() - 1, rows() - 1) + columns()) * bytes_of(element);
+    const int64_t last = lengths.count > 0 ? lengths.of[lengths.count - 1] - 1 : rows() - 1;
+    return units() == 0 || (lengths.count > 0 && lengths.before(lengths.count) == 0)
+               ? 0
+               : static_cast<size_t>(offset(units() - 1, last) + columns()) * bytes_of(element);
   }
   // Units from one place on at which a launch can begin to the next: where heads lie within rows, whole sequences.
   int64_t unit_step() const { return strides[0] == shape[1] * strides[1] ? 1 : shape[1]; }
@@ -66,7 +72,7 @@ struct TensorSpec {
   void for_each_run(const Visit& visit) const {
     if (is_packed()) return visit(int64_t{0}, int64_t{0}, elements());
     for (int64_t unit = 0; unit < units(); ++unit) {
-      for (int64_t row = 0; row < rows(); ++row) visit(offset(unit, row), index(unit, row), columns());
+      for (int64_t row = 0; row < rows_of(unit); ++row) visit(offset(unit, row), index(unit, row), columns());
     }
   }
 

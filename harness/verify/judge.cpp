@@ -325,6 +325,8 @@ Status Judge::judge(Backend& backend, const std::vector<Subject>& subjects, cons
     Spec small = asked;
     small.batch = 1;
     small.heads = emulated ? 1 : 2;
+    small.kv_heads = 0;
+    small.lens_q = small.lens_k = {};
     small.n = PROPERTY_N;
     for (CheckResult& result : check_properties(*subject.rung, *subject.variant, small, choice_.trials.seed, place)) {
       line(subject, place, asked).results.push_back(std::move(result));

@@ -46,13 +46,31 @@ Shape with_mask(Shape shape) {
   return shape;
 }
 
-// Input sets, all or some, a head each.
-Trial all_sets(Shape shape, uint64_t seed, std::span<const InputKind> kinds = all_input_kinds()) {
-  shape.batch = 1;
+// The same with other heads, which share keys as before if their number allows it. Lengths are of a batch, and go with it.
+Shape with_heads(Shape shape, int batch, int heads) {
+  const int group = shape.heads / shape.key_heads();
+  shape.batch = batch;
+  shape.heads = heads;
+  shape.kv_heads = group > 1 && heads % group == 0 ? heads / group : 0;
+  shape.lens_q = shape.lens_k = {};
+  return shape;
+}
+
+// Input sets, all or some, a head each, or a group of heads that share keys.
+Trial all_sets(const Shape& of, uint64_t seed, std::span<const InputKind> kinds = all_input_kinds()) {
+  int batch = 1;
   for (const int divisor : {5, 3, 2}) {
-    if (static_cast<int>(kinds.size()) % divisor == 0) shape.batch = divisor;
+    if (static_cast<int>(kinds.size()) % divisor == 0) batch = divisor;
   }
-  shape.heads = static_cast<int>(kinds.size()) / shape.batch;
+  const int group = of.heads / of.key_heads();
+  Shape shape = with_heads(of, batch, static_cast<int>(kinds.size()) / batch * group);
+  if (of.lens_q.count > 0) {
+    shape.lens_q.count = shape.lens_k.count = batch;
+    for (int i = 0; i < batch; ++i) {
+      shape.lens_q.of[i] = std::min(of.lens_q.of[i % of.batch], shape.n);
+      shape.lens_k.of[i] = std::min(of.lens_k.of[i % of.batch], shape.keys());
+    }
+  }
   return {.shape = shape, .kinds = {kinds.begin(), kinds.end()}, .seed = seed};
 }
 
@@ -70,9 +88,9 @@ Trial other_problem(const Rung& rung, const Variant& variant, Shape shape, uint6
   shape.n = supported_length(rung, variant, shape, static_cast<int>(FAR_HEAD / shape.d + 14) | 1);
   shape.softmax_scale = OTHER_SCALE * shape.scale();
   if (far_heads > 0) {
-    shape.batch = 1;
-    shape.heads =
-        takes_any_d(variant) ? 2 : known_heads;  // these are the dearest; they do not begin with the last head
+    // These are the dearest; they do not begin with the last head.
+    shape = with_heads(shape, 1, takes_any_d(variant) ? 2 : known_heads);
+    shape.kv_heads = 0;
   }
   return {.shape = shape, .kinds = {InputKind::normal}, .seed = seed + 1, .far_heads = far_heads};
 }
@@ -88,9 +106,8 @@ Shape with_columns(const Variant& variant, Shape shape, int d) {
 // and most of it is what a kernel does at its first and its last tile.
 Trial few_tiles(const Rung& rung, const Variant& variant, Shape shape, uint64_t seed, int tiles, int heads,
                 int least = 1) {
+  shape = with_heads(shape, 1, heads);
   shape.n = supported_length(rung, variant, shape, least, tiles);
-  shape.batch = 1;
-  shape.heads = heads;
   return {.shape = shape, .kinds = {InputKind::normal}, .seed = seed + 2};
 }
 
@@ -114,9 +131,7 @@ Trial of_zeros(Trial trial) {
 // Maxima that stand anywhere, or grow to the last key, over so many tiles that all queries of all heads would take too
 // long.
 Trial long_walk(const Rung& rung, const Variant& variant, Shape shape, uint64_t seed, int tiles) {
-  shape = with_columns(variant, shape, 68);
-  shape.batch = 1;
-  shape.heads = 2;
+  shape = with_heads(with_columns(variant, shape, 68), 1, 2);
   // More keys than a block has threads, each of which may take one at a time; but a workspace lets all blocks run.
   const int least = variant.workspace_at(shape) > 0 ? 99 : tiles * 32 + 29;
   shape.n = supported_length(rung, variant, shape, least, tiles);
@@ -130,8 +145,8 @@ Trial long_and_wide(const Rung& rung, const Variant& variant, Shape shape, uint6
   std::mt19937_64 random(sequence);
   const int halvings = static_cast<int>(random() % 3), longest = rows >> (4 + halvings);
   const int least = longest / 2 + static_cast<int>(random() % static_cast<uint64_t>(longest / 2));
-  shape.batch = 1 << random() % 3;
-  shape.heads = (16 << halvings) / shape.batch;
+  const int batch = 1 << random() % 3;
+  shape = with_heads(shape, batch, (16 << halvings) / batch);
   if (takes_any_d(variant))
     shape.d = std::max(variant.accepts.min_d, std::min(24, static_cast<int>(1 + random() % 24)));
   // A workspace lets all blocks run.
@@ -142,8 +157,7 @@ Trial long_and_wide(const Rung& rung, const Variant& variant, Shape shape, uint6
 
 // More keys than 16 bits can number, more tiles than 8, and more than 2^32 scores; none for a variant that does not take so many.
 std::optional<Trial> far_walk(const Rung& rung, const Variant& variant, Shape shape, uint64_t seed) {
-  shape.batch = 1;
-  shape.heads = 3;
+  shape = with_heads(shape, 1, 3);
   shape.n = supported_length(rung, variant, shape, FAR_WALK);
   if (shape.n == 0 || variant.workspace_at(shape) > 0) return std::nullopt;
   const std::vector<InputKind> kinds{InputKind::peaky, InputKind::last_tile_max, InputKind::ties};
@@ -152,7 +166,7 @@ std::optional<Trial> far_walk(const Rung& rung, const Variant& variant, Shape sh
 
 // All queries of a long head, of a variant whose products are fast enough for that.
 std::optional<Trial> whole_head(const Rung& rung, const Variant& variant, Shape shape, uint64_t seed) {
-  shape.batch = shape.heads = 1;
+  shape = with_heads(shape, 1, 1);
   shape.n = supported_length(rung, variant, shape, LONG_HEAD);
   if (shape.n == 0 || !variant.predict) return std::nullopt;
   const Counts counts = variant.predict(shape);
@@ -228,15 +242,15 @@ std::vector<Trial> random_trials(const Rung& rung, const Variant& variant, const
   const auto all = all_input_kinds();
   std::vector<Trial> trials;
   for (int i = 0; i < RANDOM_TRIALS; ++i) {
-    Shape chosen = shape;
-    chosen.batch = 1 + below(3);
-    chosen.heads = 1 + below(5);
+    const int batch = 1 + below(3);
+    Shape chosen = with_heads(shape, batch, 1 + below(5));
     if (takes_any_d(variant))
       chosen.d =
           variant.accepts.min_d + below(static_cast<uint64_t>(variant.accepts.max_d - variant.accepts.min_d) + 1);
     if (variant.takes(CAUSAL)) chosen.causal = shape.causal || below(2) == 1;
     const int least = 1 + below(1024);
     chosen.n = supported_length(rung, variant, chosen, least);
+    if (variant.takes(CROSS) && variant.takes(TAILS) && below(2) == 1) chosen.n_k = below(1024);
     chosen.softmax_scale = shape.scale() * (0.25f + static_cast<float>(below(1024)) / 512);
     Trial trial{.shape = chosen, .kinds = {}, .seed = random()};
     for (int64_t head = 0; head < chosen.batch_heads(); ++head) trial.kinds.push_back(all[below(all.size())]);

@@ -73,7 +73,7 @@ struct Schedule {
     const int pair = MASK == Mask::causal && turn == 0 ? pairs - 1 - share : share;
     q_tile = pair * BLOCKS + cluster_rank();
     kv_tiles = tiles_of(pair * BLOCKS + BLOCKS - 1);
-    whole = first + keys_of(q_tile * BR) / BC;
+    whole = first + min(keys_of(q_tile * BR), n_k) / BC;  // a second block may lie outside
     end = first + tiles_of(q_tile);
     return head < heads;
   }

@@ -83,13 +83,14 @@ class Peers(unittest.TestCase):
             self.assertEqual(answer, {"ok": False, "reason": f"no {module}: none here{more}"})
 
     def test_flash_attn_packages_are_called(self) -> None:
-        package = "import torch\n__version__ = '3.1'\ndef flash_attn_func(*tensors, softmax_scale, causal):\n" \
-                  "    torch.say(module=[len(tensors), softmax_scale, causal])\n    return tensors[0], None\n"
+        package = "import torch\n__version__ = '3.1'\ndef flash_attn_func(*tensors, softmax_scale, causal, window_size):\n" \
+                  "    torch.say(module=[len(tensors), softmax_scale, causal, window_size])\n    return tensors[0], None\n"
         for peer, module in (("fa2_source.py", "flash_attn"), ("fa3.py", "flash_attn_interface")):
             with self.subTest(peer):
-                answer, = self.answers(peer, {**REQUEST, "causal": True}, torch=self.fake_torch(), **{module: package})
+                request = {**REQUEST, "causal": True, "window": [255, 0], "features": ["causal", "window"]}
+                answer, = self.answers(peer, request, torch=self.fake_torch(), **{module: package})
                 self.assertEqual(answer, {"ok": True, "protocol": 3, "name": peer[:-3], "version": f"{module} 3.1, pytorch stub"})
-                self.assertEqual(self.said(), [{"module": [3, REQUEST["softmax_scale"], True]}])
+                self.assertEqual(self.said(), [{"module": [3, REQUEST["softmax_scale"], True, [255, 0]]}])
 
     def test_flash_attention_3_of_xformers(self) -> None:
         """Without flash_attn_interface: the extension file alone, after the CUDA runtime that it needs, and xformers is not imported."""

@@ -160,11 +160,12 @@ void attend(emulator::Device& device, const Params& params) {
   const Spec& spec = params.arguments->spec;
   const auto view = [&](const char* name, Element element) { return View(device, *params.arguments, name, element); };
   const View Q = view("Q", spec.q_type), K = view("K", spec.kv_type), V = view("V", spec.kv_type),
-             O = view("O", spec.o_type), LSE = view("LSE", Element::f32), lens_q = view("lens_q", Element::i32),
-             lens_k = view("lens_k", Element::i32);
+             O = view("O", spec.o_type), LSE = view("LSE", Element::f32), cu_q = view("cu_seqlens_q", Element::i32),
+             cu_k = view("cu_seqlens_k", Element::i32);
   for (int64_t b = 0; b < spec.batch; ++b) {
-    const int64_t queries = lens_q ? static_cast<int64_t>(lens_q.get(0, 0, 0, b)) : spec.n;
-    const int64_t keys = lens_k ? static_cast<int64_t>(lens_k.get(0, 0, 0, b)) : spec.keys();
+    const auto begin = [&](const View& cu, int64_t sequence) { return cu ? int64_t(cu.get(0, 0, 0, sequence)) : 0; };
+    const int64_t q = begin(cu_q, b), k = begin(cu_k, b);  // where its rows begin
+    const int64_t queries = cu_q ? begin(cu_q, b + 1) - q : spec.n, keys = cu_k ? begin(cu_k, b + 1) - k : spec.keys();
     for (int64_t h = 0; h < spec.heads; ++h) {
       const int64_t kh = (h * spec.key_heads() / spec.heads + (fault == Fault::other_keys ? 1 : 0)) % spec.key_heads();
       for (int64_t i = 0; i < queries + (fault == Fault::behind_length ? 1 : 0); ++i) {
@@ -172,17 +173,17 @@ void attend(emulator::Device& device, const Params& params) {
         double largest = -INFINITE, total = 0;
         const int64_t seen = spec.causal ? std::clamp<int64_t>(i + keys - queries + 1, 0, keys) : keys;
         for (int64_t j = 0; j < seen; ++j) {
-          for (int64_t c = 0; c < spec.d; ++c) weights[j] += Q.get(b, h, i, c) * K.get(b, kh, j, c);
-          if (fault == Fault::from_gap) weights[j] += K.get(b, kh, j, spec.d);
+          for (int64_t c = 0; c < spec.d; ++c) weights[j] += Q.get(b, h, q + i, c) * K.get(b, kh, k + j, c);
+          if (fault == Fault::from_gap) weights[j] += K.get(b, kh, k + j, spec.d);
           largest = std::max(largest, weights[j] *= spec.scale());
         }
         for (int64_t j = 0; j < seen; ++j) {
           total += weights[j] = std::exp(weights[j] - largest);
-          for (int64_t c = 0; c < spec.d; ++c) sums[c] += weights[j] * V.get(b, kh, j, c);
+          for (int64_t c = 0; c < spec.d; ++c) sums[c] += weights[j] * V.get(b, kh, k + j, c);
         }
-        for (int64_t c = 0; c < spec.d; ++c) O.set(b, h, i, c, total > 0 ? sums[c] / total : 0);
-        if (fault == Fault::into_gap) O.set(b, h, i, spec.d, 0);
-        if (LSE) LSE.set(b, h, i, 0, total > 0 || fault != Fault::zero_for_none ? largest + std::log(total) : 0);
+        for (int64_t c = 0; c < spec.d; ++c) O.set(b, h, q + i, c, total > 0 ? sums[c] / total : 0);
+        if (fault == Fault::into_gap) O.set(b, h, q + i, spec.d, 0);
+        if (LSE) LSE.set(b, h, q + i, 0, total > 0 || fault != Fault::zero_for_none ? largest + std::log(total) : 0);
       }
     }
   }

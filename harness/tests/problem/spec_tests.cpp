@@ -30,7 +30,10 @@ TEST_CASE("what a text leaves out comes from the problem that it changes") {
   CHECK(parse_spec("", from).value() == from);
   CHECK(to_string(parse_spec("nq=1", from).value()) == "b=16 h=16 nq=1 nk=8192 d=128 causal");
   CHECK(to_string(parse_spec("kv=32 n=64", from).value()) == "b=16 h=64 kv=32 n=64 d=128 causal");
-  CHECK(to_string(parse_spec("lens_k=5,70,0", from).value()) == "b=3 h=16 nq=8192 nk=70 d=128 causal lens_k=5,70,0");
+  CHECK(to_string(parse_spec("lens_k=5,70,0", from).value()) ==
+        "b=3 h=16 nq=8192 nk=70 d=128 causal lens_q=8192,8192,8192 lens_k=5,70,0");
+  CHECK(to_string(parse_spec("lens_q=5,70,0", from).value()) ==
+        "b=3 h=16 n=70 d=128 causal lens_q=5,70,0 lens_k=5,70,0");
 }
 
 TEST_CASE("every problem is the one that its text says") {
@@ -51,9 +54,13 @@ TEST_CASE("every problem is the one that its text says") {
     if (below(2)) spec.layout = Layout::bnhd;
     if (below(2)) spec.pad = 8;
     if (below(2)) {
-      spec.lens_q.count = spec.batch;
-      for (int k = 0; k < spec.batch; ++k) spec.lens_q.of[k] = below(static_cast<unsigned>(spec.n) + 1);
+      spec.lens_q.count = spec.lens_k.count = spec.batch;
+      for (int k = 0; k < spec.batch; ++k) {
+        spec.lens_q.of[k] = below(static_cast<unsigned>(spec.n) + 1);
+        spec.lens_k.of[k] = below(static_cast<unsigned>(spec.keys()) + 1);
+      }
     }
+    if (spec.lens_q.count > 0) spec.layout = Layout::bhnd;
     const std::string text = to_string(spec);
     INFO(text);
     const auto parsed = parse_spec(text);
