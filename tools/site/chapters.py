@@ -144,6 +144,19 @@ def earlier(rung: rungs.Rung) -> list[str]:
     return found
 
 
+def selection_of(rung: rungs.Rung, rows: list[results.Row]):
+    """Which rows its chapter shows, with a regime or a mask: those at the README's shape; of another formula than the forward pass, whose
+    problems stand as words in the rows, those at the shape of its first row."""
+    first = next((row for row in rows if row.stage == rung.name and row.problem and not row.problem.startswith("b=")), None)
+    if first is None:
+        return functools.partial(results.Selection, dtype=rung.default.dtype)
+
+    def of(causal: bool = False, regime: str = "turns") -> results.Selection:
+        words = first.problem.removesuffix(" causal") + (" causal" if causal else "")
+        return results.Selection(first.batch, first.heads, first.n, first.d, causal, regime, dtype=rung.default.dtype, problem=words)
+    return of
+
+
 def block(rung: rungs.Rung, rows: list[results.Row], counters: dict) -> str:
     """What stands between the markers of one chapter: the rung beside the nearest one below it that was measured."""
     stage = rung.name
@@ -151,7 +164,7 @@ def block(rung: rungs.Rung, rows: list[results.Row], counters: dict) -> str:
     def link(name: str) -> str:
         return f"[{name}]({os.path.relpath(CSV.with_name(name), rung.path)})"
 
-    of = functools.partial(results.Selection, dtype=rung.default.dtype)
+    of = selection_of(rung, rows)
 
     def at(name: str) -> list[results.Row | None]:
         return [next((row for row in rows if row.stage == name and selection.takes(row) and row.source == "measured"), None)

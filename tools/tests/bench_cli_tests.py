@@ -248,6 +248,18 @@ class Bench(unittest.TestCase):
         self.assertEqual(self.row(TILED["stage"])["vs_previous"], "")
         self.assertIn("timed apart, 3 launches", run.stdout)
 
+    def test_another_formula_is_timed_on_problems_of_its_own(self) -> None:
+        rung = min((rung for rung in RUNGS.all if default(rung)["formula"] != "forward" and default(rung)["br"] > 0), key=step)
+        words = ["bench", rung["number"], "--batch", "1", "--heads", "2", "--n", str(2 * step(rung)), "--rounds", "3", "--soak", "0", "--no-peers"]
+        for inputs in ("normal", "peaky"):  # units that belong together are seen together, or weights overflow
+            run = ladder(*words, "--inputs", inputs, "--csv", str(self.csv))
+            self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+            self.assertTrue(self.row(rung["stage"])["problem"].startswith(default(rung)["formula"]))
+            self.csv.unlink()
+        run = ladder(*words, FAKE_GPU_STALE=rung["stage"])
+        self.assertEqual(run.returncode, 1)
+        self.assertIn("wrong in a timed group", run.stdout)
+
     def test_full_disk_is_an_error_after_the_table(self) -> None:
         run = ladder("bench", A["number"], *SMALL, "--no-peers", "--csv", "/dev/full")
         self.assertEqual(run.returncode, 1)

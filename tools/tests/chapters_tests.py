@@ -104,6 +104,14 @@ class Chapters(unittest.TestCase):
         self.assertIn("Not measured yet: [h200.csv](../../docs/results/h200.csv)", said)
         self.assertIn("(../docs/results/h200.csv)", self.block("01_wood", ("01_wood", 1.5, False)))
 
+    def test_a_rung_of_another_formula_shows_the_rows_of_its_own_problem(self) -> None:
+        small = (("batch", 2), ("heads", 2), ("n", 64))
+        own, masked = ("problem", "other b=2 h=2 n=64 d=128"), ("problem", "other b=2 h=2 n=64 d=128 causal")
+        said = self.block("02_brick", ("01_wood", 1.5, False), ("02_brick", 7.0, False, *small, own), ("02_brick", 6.0, True, *small, masked))
+        self.assertIn("| | 02_brick |", said)  # beside 01_wood, which solves another problem, it says nothing
+        self.assertIn("| TFLOPS, in turns | 7.0 |", said)
+        self.assertIn("| TFLOPS, causal, in turns | 6.0 |", said)
+
     def test_the_nearest_measured_rung_below_stands_beside_it(self) -> None:
         self.assertIn("| | 00_stone | 02_brick (this rung) |", self.block("02_brick", ("00_stone", 1.5, False), ("02_brick", 20, False)))
         self.assertIn("| | 00_stone | 01_wood (this rung) |",
