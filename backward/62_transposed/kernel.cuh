@@ -266,10 +266,10 @@ __global__ void __launch_bounds__(C::THREADS, 2) query_gradients(GradientParams 
 // LAUNCH  D first, which both others read. The pointers of `p` belong to the device; n is a multiple of BR.
 template <class C>
 void run(Device& device, const GradientParams& p) {
-  const dim3 grid(p.n_q / C::BR, p.batch_heads), threads(C::THREADS);
-  launch(device, deltas<C>, grid, threads, 0, p);
-  launch(device, key_gradients<C>, grid, threads, C::SMEM_BYTES, p);
-  launch(device, query_gradients<C>, grid, threads, 4 * C::TILE_BYTES, p);
+  const dim3 grid(p.n_q / C::BR, p.batch_heads);
+  launch(device, deltas<C>, grid, dim3(C::THREADS), 0, p);
+  launch(device, key_gradients<C>, grid, dim3(C::THREADS), C::SMEM_BYTES, p);
+  launch(device, query_gradients<C>, grid, dim3(C::THREADS), 4 * C::TILE_BYTES, p);
 }
 
 }  // namespace

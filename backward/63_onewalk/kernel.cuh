@@ -258,10 +258,10 @@ __global__ void __launch_bounds__(C::THREADS) query_gradients(GradientParams p) 
 // LAUNCH  D and zeros first, dQ last. The pointers of `p` belong to the device; n is a multiple of BR.
 template <class C>
 void run(Device& device, const GradientParams& p) {
-  const dim3 grid(p.n_q / C::BR, p.batch_heads), threads(C::THREADS);
-  launch(device, deltas<C>, grid, threads, 0, p);
-  launch(device, gradients<C>, grid, threads, C::SMEM_BYTES, p);
-  launch(device, query_gradients<C>, grid, threads, 0, p);
+  const dim3 grid(p.n_q / C::BR, p.batch_heads);
+  launch(device, deltas<C>, grid, dim3(C::THREADS), 0, p);
+  launch(device, gradients<C>, grid, dim3(C::THREADS), C::SMEM_BYTES, p);
+  launch(device, query_gradients<C>, grid, dim3(C::THREADS), 0, p);
 }
 
 }  // namespace

@@ -157,6 +157,15 @@ class PtxasLog(unittest.TestCase):
             run = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "STUB": "3"})
             self.assertEqual(run.returncode, 3)
 
+    def test_an_object_that_asks_for_exit_is_refused(self) -> None:
+        with tempfile.TemporaryDirectory() as name:
+            for text, code in (("int main() {}", 0), ("#include <cstdlib>\nvoid of_device() { std::exit(1); }", 1)):
+                out = Path(name) / "a.o"
+                command = [str(ROOT / "harness" / "evidence" / "ptxas_log"), "c++", "-x", "c++", "-", "-c", "-o", str(out)]
+                run = subprocess.run(command, input=text, capture_output=True, text=True)
+                self.assertEqual((run.returncode, out.exists()), (code, code == 0), run.stderr)
+                self.assertEqual("__host__ __device__" in run.stderr, code == 1)
+
 
 LADDER_STUB = """
 flag = lambda name: words[words.index(name) + 1]
