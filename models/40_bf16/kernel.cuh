@@ -15,8 +15,8 @@ constexpr int ROW_BYTES = HEAD_DIM * 2;  // 128 halves = 256 B
 constexpr int PANELS = 2, PANEL_COLS = HEAD_DIM / PANELS, PANEL_ROW_BYTES = ROW_BYTES / PANELS;
 constexpr float LOG2E = 1.44269504088896341f;
 constexpr float RESCALE_ABOVE = 8.0f;  // log2 units: no weight exceeds 2^8 while a warp is careful
-constexpr float SUM_LIMIT =
-    0x1p64f;  // of a lane's weights of a row and tile: times values of 2^50 they fit into O's f32
+// Of a lane's weights of a row and tile: times values of 2^50 they fit into O's f32.
+constexpr float SUM_LIMIT = 0x1p64f;
 // 384 threads start with 168 registers each (65536 / 384, in eights). Of three warpgroups: 3 x 168 = 24 + 2 x 240.
 constexpr int PRODUCER_REGISTERS = 24, CONSUMER_REGISTERS = 240;
 

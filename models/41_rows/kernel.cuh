@@ -14,8 +14,8 @@ constexpr int ROW_BYTES = HEAD_DIM * 2;  // 128 halves = 256 B
 constexpr int PANELS = 2, PANEL_COLS = HEAD_DIM / PANELS, PANEL_ROW_BYTES = ROW_BYTES / PANELS;
 constexpr float LOG2E = 1.44269504088896341f;
 constexpr float RESCALE_ABOVE = 8.0f;  // log2 units: no weight exceeds 2^8 while a warp is careful
-constexpr float SUM_LIMIT =
-    0x1p64f;  // of a lane's weights of a row and tile: times values of 2^50 they fit into O's f32
+// Of a lane's weights of a row and tile: times values of 2^50 they fit into O's f32.
+constexpr float SUM_LIMIT = 0x1p64f;
 // 384 threads start with 168 registers each (65536 / 384, in eights). Of three warpgroups: 3 x 168 = 24 + 2 x 240.
 constexpr int PRODUCER_REGISTERS = 24, CONSUMER_REGISTERS = 240;
 
@@ -28,8 +28,8 @@ struct Config {
   static constexpr uint32_t SMEM_BYTES = 2 * (BR + STAGES * BC) * ROW_BYTES + (4 * STAGES + 4) * 8;  // and mbarriers
 };
 
-// What some queries do not see: none of the keys past the end, and under a mask, which ends with the last key for the last query,
-// none of those behind their own.
+// Which scores are masked: those of keys past the end; under a causal mask, which ends with the last key for the last query, also
+// those of keys after a query's own.
 enum class Mask { none, tail, causal };
 
 // Which queries next, and which keys they see. A head is `shares` of work, and clusters take those of all heads by
@@ -43,8 +43,8 @@ struct Schedule {
   int head, share, heads_on, shares_on;  // this share of this head; and how much further on the next one is
   int turn = -1, round = -1, q_tile = 0;
   int first = 0, kv_tiles = 0;  // what the pair copies; tiles of K and V are numbered since the block began
-  int whole = 0,
-      end = 0;  // this block's queries all see what comes before `whole`, and none sees what comes behind `end`
+  // All of this block's queries see all of the tiles below `whole`, and some of those below `end`.
+  int whole = 0, end = 0;
 
   __device__ __forceinline__ Schedule(const ForwardParams& p) : n_q(p.n_q), n_k(p.n_k), heads(p.batch * p.heads) {
     const int cluster = blockIdx.x / BLOCKS, clusters = gridDim.x / BLOCKS;
@@ -196,7 +196,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   constexpr int QK_N_TILES = BC / 8, QK_K_TILES = HEAD_DIM / 16;  // S[64 x BC] = Q[64 x d] K^T[d x BC]
   constexpr int PV_N_TILES = HEAD_DIM / 8, PV_K_TILES = BC / 16;  // O[64 x d] += P[64 x BC] V[BC x d]
   static_assert(BR == 16 * WARPS && WARPS % 4 == 0, "each warp owns 16 rows, and four warps multiply together");
-  static_assert(BR == BC, "one tile of keys is on the diagonal");
+  static_assert(BR == BC, "of a pair one block needs a tile of keys more than the other, and one tile only");
 
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, warpgroup = warp / 4;
   constexpr uint32_t TILE_BYTES = BC * ROW_BYTES, Q_BYTES = BR * ROW_BYTES;

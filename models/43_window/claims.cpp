@@ -28,7 +28,9 @@ CLAIM("without a window every count is as before, and every bit of O") {
 
 CLAIM("a window of 256 has three tiles of keys for each tile of queries, however long the text is") {
   Spec spec = spec_of(2048, true);
-  const auto pairs_of_tiles = [&] { return counted(rung(), spec).wgmma / (2 * 16) / 2; };  // two warpgroups, 16 slices; two heads
+  const auto pairs_of_tiles = [&] {
+    return counted(rung(), spec).wgmma / (2 * 16) / 2;
+  };  // two warpgroups, 16 slices; two heads
   CHECK(pairs_of_tiles() == 16 * 17 / 2);
   spec.left = 256;
   CHECK(pairs_of_tiles() == 16 * 3 - 3);  // the first two tiles of queries have less before them

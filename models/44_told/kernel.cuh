@@ -15,8 +15,8 @@ constexpr int PANELS = 2, PANEL_COLS = HEAD_DIM / PANELS, PANEL_ROW_BYTES = ROW_
 constexpr float LOG2E = 1.44269504088896341f;
 constexpr float RESCALE_ABOVE = 8.0f;  // log2 units: no weight exceeds 2^8 while a warp is careful
 constexpr float NO_KEY = -0x1p100f;    // a row's maximum before its first key; in log2 units, as all maxima
-constexpr float SUM_LIMIT =
-    0x1p64f;  // of a lane's weights of a row and tile: times values of 2^50 they fit into O's f32
+// Of a lane's weights of a row and tile: times values of 2^50 they fit into O's f32.
+constexpr float SUM_LIMIT = 0x1p64f;
 
 // A block's tile, BR queries against BC keys at a time by WARPS warps, and the shared memory that it takes.
 template <int BR_, int BC_, int WARPS_, int STAGES_>
@@ -28,8 +28,8 @@ struct Config {
       2 * (BR + STAGES * BC) * ROW_BYTES + (4 * STAGES + 4) * 8 + 2 * 32;  // and mbarriers and Works
 };
 
-// What some queries do not see: none of the keys past the end, and under a mask, which ends with the last key for the last query,
-// none of those behind their own. In a window none of those far behind their own, and none far before it.
+// Which scores are masked: those of keys past the end; under a causal mask, which ends with the last key for the last query, also
+// those of keys after a query's own; in a window those of keys far after it, and far before it.
 enum class Mask { none, tail, causal, window };
 
 // Which keys queries see: i is the one of key i + n_k - n_q.
@@ -242,7 +242,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   constexpr int QK_N_TILES = BC / 8, QK_K_TILES = HEAD_DIM / 16;  // S[64 x BC] = Q[64 x d] K^T[d x BC]
   constexpr int PV_N_TILES = HEAD_DIM / 8, PV_K_TILES = BC / 16;  // O[64 x d] += P[64 x BC] V[BC x d]
   static_assert(BR == 16 * WARPS && WARPS % 4 == 0, "each warp owns 16 rows, and four warps multiply together");
-  static_assert(BR == BC, "one tile of keys is on the diagonal");
+  static_assert(BR == BC, "of a pair one block needs a tile of keys more than the other, and one tile only");
   constexpr bool IS_WHOLE = MASK <= Mask::tail;  // every query sees all keys
   // 384 threads start with 168 registers each (65536 / 384, in eights). Of three warpgroups: 3 x 168 = 24 + 2 x 240, or
   // 40 + 2 x 232, where the one that copies has more to find out.

@@ -5,8 +5,8 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <bit>
 #include <atomic>
+#include <bit>
 #include <deque>
 #include <mutex>
 #include <new>
