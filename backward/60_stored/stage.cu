@@ -57,7 +57,7 @@ const ladder::Registration registration({
         "threads of a row read one number together.",
     .min_sm = 75,
     .needs = "nothing special",
-    .resources = {{.sm = 80, .registers = 56, .spill_bytes = 0}, {.sm = 90, .registers = 56, .spill_bytes = 0}},
+    .resources = {{.sm = 80, .registers = 64, .spill_bytes = 0}, {.sm = 90, .registers = 64, .spill_bytes = 0}},
     .variants = {ladder::make_variant({}, 0, run, reinterpret_cast<const void*>(weights), predict,
                                       {.label = "1x1, 8 warps",
                                        .accepts = {.features = ladder::CAUSAL | ladder::TAILS | ladder::CROSS,
