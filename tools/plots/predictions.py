@@ -44,7 +44,7 @@ def collect(csv: Path, rows: list[results.Row], arguments: Namespace) -> figure.
 
 
 def heights(points: figure.Points) -> list[float]:
-    return [0.6 + 0.17 * len(points["rows"])]
+    return [0.6 + min(0.17 * len(points["rows"]), 7.8)]  # a higher one would be shrunk on a phone, and its letters with it
 
 
 def render(axes: list, points: figure.Points) -> None:
