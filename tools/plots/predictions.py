@@ -60,7 +60,7 @@ def render(axes: list, points: figure.Points) -> None:
     ticks = (0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.3, 1.5)
     axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axis.set_xticks([], minor=True)
-    axis.set_yticks(range(len(rows)), [row[0] for row in rows], fontsize=8)
+    axis.set_yticks(range(len(rows)), [row[0] for row in rows], fontsize=10)
     axis.set_ylim(-0.8, len(rows) - 0.2)
     axis.grid(axis="y", visible=False)
     axis.set_xlabel("what came, over the middle of what was predicted")
