@@ -169,7 +169,7 @@ void Mbarriers::land_bulk_copy(uint32_t address) {
   barrier.bulk_copies.erase(barrier.bulk_copies.begin());
   const uint32_t bytes = copy.bytes;
   if (copy.readable && copy.from == nullptr) write_box(block, copy);
-  if (copy.readable && copy.from != nullptr) std::memcpy(block.smem.at(copy.to), copy.from, bytes);
+  if (copy.readable && copy.from != nullptr) std::memcpy(block.smem.at(copy.to), block.global(copy.from), bytes);
   if (block.launch.options.check) {
     block.races.land_bulk(copy.site, barrier.number, copy.to - SMEM_BASE, bytes);
     block.races.release_bulk(barrier.number, barrier.released);
