@@ -14,7 +14,7 @@
 //              fence_proxy_async  fence_proxy_async_shared
 //              cp_async_bulk_tensor_store_4d  cp_async_bulk_commit  cp_async_bulk_wait_read  cp_async_bulk_wait
 //   clusters   cluster_rank  cluster_sync  mbarrier_arrive_remote  cp_async_bulk_tensor_4d_multicast
-//   tensor     ldmatrix_x4  ldmatrix_x2_trans  ldmatrix_x4_trans  stmatrix_x4  mma_m16n8k16{,_bf16}
+//   tensor     ldmatrix_x4  ldmatrix_x2_trans  ldmatrix_x4_trans  stmatrix_x4  stmatrix_x4_trans  mma_m16n8k16{,_bf16}
 //   wgmma      wgmma_descriptor  wgmma_advance  wgmma_fence  wgmma_{ss,rs}{,_bf16}  wgmma_commit
 //              wgmma_wait  setmaxnreg_dec  setmaxnreg_inc
 //   wmma       wmma_fill  wmma_load_{a,b_row,b_col,c}  wmma_store_d  wmma_mma, on WmmaA WmmaB{Row,Col} WmmaAccumulator

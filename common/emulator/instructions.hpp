@@ -103,6 +103,7 @@ void ldmatrix_x4(uint32_t (&matrices)[4], uint32_t row_address, CallSite site = 
 void ldmatrix_x2_trans(uint32_t (&matrices)[2], uint32_t row_address, CallSite site = CallSite::current());
 void ldmatrix_x4_trans(uint32_t (&matrices)[4], uint32_t row_address, CallSite site = CallSite::current());
 void stmatrix_x4(uint32_t row_address, const uint32_t (&matrices)[4], CallSite site = CallSite::current());
+void stmatrix_x4_trans(uint32_t row_address, const uint32_t (&matrices)[4], CallSite site = CallSite::current());
 // Products are exact and summed in f32 in the order of k; the hardware's order and rounding of sums differ.
 void mma_m16n8k16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, CallSite site = CallSite::current());
 void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, const float (&c)[4],

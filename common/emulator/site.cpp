@@ -59,6 +59,7 @@ const InstructionInfo& info(Instruction instruction) {
       {"ldmatrix.x2.trans", 16, true, 75},
       {"ldmatrix.x4.trans", 16, true, 75},
       {"stmatrix.x4", 16, false, 90},
+      {"stmatrix.x4.trans", 16, false, 90},
       {"mma.m16n8k16", 0, false, 80},
       {"mma.m16n8k16.bf16", 0, false, 80},
       {"wgmma.ss", 0, false, 90},

@@ -60,6 +60,7 @@ enum class Instruction : uint8_t {
   ldmatrix_x2_trans,
   ldmatrix_x4_trans,
   stmatrix_x4,
+  stmatrix_x4_trans,
   mma,
   mma_bf16,
   wgmma_ss,

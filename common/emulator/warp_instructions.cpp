@@ -59,6 +59,7 @@ void load_matrices(Block& block, Warp& warp) {
   }
 }
 
+template <bool TRANSPOSED>
 void store_matrices(Block& block, Warp& warp) {
   constexpr uint32_t MATRICES = 4, ROW_BYTES = 16, ADDRESS = 4;  // in Warp::in
   const uint32_t* const addresses = warp.in[ADDRESS];
@@ -67,7 +68,16 @@ void store_matrices(Block& block, Warp& warp) {
     const uint32_t thread = warp.id * 32 + lane;
     block.require_valid(addresses[lane], ROW_BYTES, site, thread);
     block.check_write({warp.id, thread, site, true}, addresses[lane], ROW_BYTES);
-    std::memcpy(block.smem.at(addresses[lane]), &warp.in[lane / 8][lane % 8 * 4], ROW_BYTES);
+    const uint32_t* const matrix = warp.in[lane / 8];  // row r is in lanes 4r to 4r + 3
+    if constexpr (TRANSPOSED) {
+      const uint32_t column = lane % 8;
+      uint16_t elements[8];
+      for (uint32_t row = 0; row < 8; ++row)
+        elements[row] = static_cast<uint16_t>(matrix[row * 4 + column / 2] >> (16 * (column % 2)));
+      std::memcpy(block.smem.at(addresses[lane]), elements, ROW_BYTES);
+    } else {
+      std::memcpy(block.smem.at(addresses[lane]), &matrix[lane % 8 * 4], ROW_BYTES);
+    }
   }
   if (block.launch.options.count)
     block.counting.count_wavefronts(site, addresses[0], ldmatrix_wavefronts(addresses, MATRICES));
@@ -83,6 +93,14 @@ void ldmatrix(Instruction instruction, uint32_t (&matrices)[MATRICES], uint32_t 
   current.warp->in[0][current.lane] = row_address;
   meet(instruction, site, load_matrices<MATRICES, TRANSPOSED>);
   for (int i = 0; i < MATRICES; ++i) matrices[i] = current.warp->out[i][current.lane];
+}
+
+template <bool TRANSPOSED>
+void stmatrix(Instruction instruction, uint32_t row_address, const uint32_t (&matrices)[4], const CallSite& site) {
+  Warp& warp = *current.warp;
+  for (int i = 0; i < 4; ++i) warp.in[i][current.lane] = matrices[i];
+  warp.in[4][current.lane] = row_address;
+  meet(instruction, site, store_matrices<TRANSPOSED>);
 }
 
 template <Instruction SELF>
@@ -127,10 +145,11 @@ void ldmatrix_x4_trans(uint32_t (&matrices)[4], uint32_t row_address, CallSite s
 }
 
 void stmatrix_x4(uint32_t row_address, const uint32_t (&matrices)[4], CallSite site) {
-  Warp& warp = *current.warp;
-  for (int i = 0; i < 4; ++i) warp.in[i][current.lane] = matrices[i];
-  warp.in[4][current.lane] = row_address;
-  meet(Instruction::stmatrix_x4, site, store_matrices);
+  stmatrix<false>(Instruction::stmatrix_x4, row_address, matrices, site);
+}
+
+void stmatrix_x4_trans(uint32_t row_address, const uint32_t (&matrices)[4], CallSite site) {
+  stmatrix<true>(Instruction::stmatrix_x4_trans, row_address, matrices, site);
 }
 
 void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, const float (&c)[4], CallSite site) {

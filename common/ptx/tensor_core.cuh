@@ -40,6 +40,14 @@ __device__ __forceinline__ void stmatrix_x4(uint32_t row_address, const uint32_t
                : "memory");
 }
 
+// The same with the matrices transposed, as ldmatrix_x4_trans has them: row r in memory is column r of the registers' matrix.
+__device__ __forceinline__ void stmatrix_x4_trans(uint32_t row_address, const uint32_t (&matrices)[4]) {
+  needs_sm<90>();
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row_address),
+               "r"(matrices[0]), "r"(matrices[1]), "r"(matrices[2]), "r"(matrices[3])
+               : "memory");
+}
+
 // C[16 x 8] += A[16 x 16] B[16 x 8], f16 operands, f32 accumulation. Layouts: FragmentA, FragmentB (b0: k = 0..7,
 // b1: k = 8..15) and FragmentC of common/fragments.hpp.
 // Source: PTX ISA, "Multiply-and-Accumulate Instruction: mma", shape .m16n8k16.

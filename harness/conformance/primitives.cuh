@@ -669,11 +669,13 @@ __global__ void mma_m16n8k16_case(const uint32_t* in, uint32_t* out) {
   }
 }
 
+template <bool TRANSPOSED>
 __global__ void stmatrix_x4_case(const uint32_t* in, uint32_t* out) {
   const uint32_t lane = threadIdx.x;
   uint32_t matrices[4];
   for (uint32_t i = 0; i < 4; ++i) matrices[i] = in[4 * lane + i];
-  stmatrix_x4(smem_base() + 16 * scatter(lane), matrices);
+  if (!TRANSPOSED) stmatrix_x4(smem_base() + 16 * scatter(lane), matrices);
+  if (TRANSPOSED) stmatrix_x4_trans(smem_base() + 16 * scatter(lane), matrices);
   __syncwarp();  // safe to read: the warp has stored
   for (uint32_t word = lane; word < 128; word += 32) out[word] = ld_shared_b32(smem_base() + 4 * word);
 }
