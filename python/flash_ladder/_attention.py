@@ -38,22 +38,36 @@ def attention(
     ValueError: the arrays do not fit together. TypeError: something is of the wrong type. NotImplementedError: no kernel takes
     the problem, and why.
     """
-    if is_of_torch(q):
-        from ._torch import attention as attend
-    elif is_of_jax(q):
-        from ._jax import attention as attend
-    else:
-        attend = run
     return attend(
         q, k, v, causal=causal, scale=scale, window=window, softcap=softcap, alibi_slopes=alibi_slopes, sink=sink,
         return_lse=return_lse, out=out, rung=rung,
     )  # fmt: skip
 
 
-def run(q, k, v, *, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung):
+class Packed(NamedTuple):
+    """Sequences of several lengths in one tensor, [total, heads, d], one behind the other."""
+
+    cu_seqlens_q: Any  # int32, [batch + 1]: where each one begins, and the last one ends
+    cu_seqlens_k: Any
+    max_seqlen_q: int  # no sequence is longer
+    max_seqlen_k: int
+
+
+def attend(q, k, v, *, packed: Packed | None = None, **options):
+    """attention() by whoever knows such arrays."""
+    if is_of_torch(q):
+        from ._torch import attention as of_library
+    elif is_of_jax(q):
+        from ._jax import attention as of_library
+    else:
+        of_library = run
+    return of_library(q, k, v, packed=packed, **options)
+
+
+def run(q, k, v, *, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, packed):
     arrays = library_of(q)
     key = ready = None
-    if alibi_slopes is None and sink is None:
+    if alibi_slopes is None and sink is None and packed is None:
         try:
             key = (
                 arrays, arrays.signature(q), arrays.signature(k), arrays.signature(v), out if out is None else arrays.signature(out),
@@ -65,7 +79,9 @@ def run(q, k, v, *, causal, scale, window, softcap, alibi_slopes, sink, return_l
     result = arrays.empty(q.shape, q) if ready and out is None else out
     lse = arrays.empty((q.shape[0], q.shape[2], q.shape[1]), q, "float32") if ready and return_lse else None
     if not (ready and ready.launch(arrays, (q, k, v, result), lse, out is not None)):
-        call = _Call(arrays, q, k, v, causal, scale, window, softcap, alibi_slopes, sink)
+        call = _Call(arrays, q, k, v, causal, scale, window, softcap, alibi_slopes, sink, packed)
+        if packed is not None and call.device == _native.EMULATOR:
+            call.check_lengths()
         if out is not None:
             call.check_out(out)
         result, lse, ready = call.run(rung, bool(return_lse), out)
@@ -163,15 +179,19 @@ class _Call:
     """What is asked, held against itself."""
 
     def __init__(
-        self, arrays, q, k, v, causal=False, scale=None, window=None, softcap=0.0, alibi_slopes=None, sink=None
-    ):
-        self.arrays, self.q, self.k, self.v = arrays, q, k, v
+        self, arrays, q, k, v, causal=False, scale=None, window=None, softcap=0.0, alibi_slopes=None, sink=None, packed=None
+    ):  # fmt: skip
         for name, array in (("k", k), ("v", v)):
             if not arrays.is_array(array):
                 raise TypeError(f"{name} is a {type(array).__qualname__}, and q a {type(q).__qualname__}.")
         for name, array in (("q", q), ("k", k), ("v", v)):
-            if len(array.shape) != 4:
-                raise ValueError(f"{name} has the shape {list(array.shape)}; it must be [batch, n, heads, d].")
+            if len(array.shape) != (3 if packed else 4):
+                form = "[total, heads, d]" if packed else "[batch, n, heads, d]"
+                raise ValueError(f"{name} has the shape {list(array.shape)}; it must be {form}.")
+        self.arrays, self.shape, self.packed = arrays, tuple(q.shape), packed
+        if packed:  # as they lie, they are one sequence
+            q, k, v = q[None], k[None], v[None]
+        self.q, self.k, self.v = q, k, v
         self.batch, self.n_q, self.heads, self.d = (int(size) for size in q.shape)
         _, self.n_k, self.kv_heads, _ = (int(size) for size in k.shape)
         if tuple(k.shape) != tuple(v.shape):
@@ -191,6 +211,10 @@ class _Call:
             if array.dtype != q.dtype:
                 raise TypeError(f"{name} is {array.dtype}, and q {q.dtype}; they must be the same.")
         self.device = self._device_of(("q", q), ("k", k), ("v", v))
+        self.lse_shape = (self.batch, self.heads, self.n_q)
+        if packed:
+            self.lse_shape = (self.heads, self.n_q)
+            self.batch, self.n_q, self.n_k = self._lengths()
         # The last query sees all keys anyway, and so does every query through a window as wide as that.
         self.causal = _flag("causal", causal) and (self.n_q > 1 or window is not None)
         self.scale = None if scale is None else _number("scale", scale, "above 0")
@@ -200,6 +224,46 @@ class _Call:
         self.right = -1 if right >= self.n_q - 1 else right
         self.slopes = self._per_head("alibi_slopes", alibi_slopes)
         self.sinks = self._per_head("sink", sink)
+
+    def _lengths(self) -> tuple[int, int, int]:
+        """How many sequences there are, and how many queries and keys the longest has, by what is said of them."""
+        for name, values in self.packed._asdict().items():
+            if name.startswith("max"):
+                if isinstance(values, bool) or not isinstance(values, numbers.Integral):
+                    raise TypeError(f"{name} is {values!r}; it is a whole number, the length of the longest sequence.")
+                if not 0 <= values <= LARGEST:
+                    raise ValueError(f"{name} is {values}; a length is from 0 to {LARGEST}.")
+                continue
+            if not self.arrays.is_array(values):
+                raise TypeError(f"{name} is a {type(values).__qualname__}, and q a {type(self.q).__qualname__}.")
+            if str(values.dtype).rpartition(".")[2] != "int32":
+                raise TypeError(f"{name} is {values.dtype}; the kernel reads int32.")
+            if len(values.shape) != 1 or values.shape[0] < 1:
+                raise ValueError(f"{name} has the shape {list(values.shape)}; it must be [batch + 1]: a 0, and where each sequence ends.")
+            if values.shape[0] > 1 and self.arrays.strides(values) != (1,):
+                raise ValueError(f"{name} does not lie in one piece.\n  A copy does.")
+            self._device_of(("q", self.q), (name, values))
+        cu_seqlens_q, cu_seqlens_k, longest_q, longest_k = self.packed
+        batch = int(cu_seqlens_q.shape[0]) - 1
+        if cu_seqlens_k.shape[0] - 1 != batch:
+            raise ValueError(f"cu_seqlens_q is of {batch} sequences, and cu_seqlens_k of {cu_seqlens_k.shape[0] - 1}; they are the same sequences.")
+        for of, rows, longest in (("q", self.n_q, longest_q), ("k", self.n_k, longest_k)):
+            if rows > batch * longest:
+                raise ValueError(f"{of} has {rows} rows, which is more than {batch} sequences of max_seqlen_{of}={longest}.")
+        return batch, int(longest_q), int(longest_k)
+
+    def check_lengths(self) -> None:
+        """That they add up: a look at numbers, which in a GPU's memory would be a wait."""
+        for of, rows, cu_seqlens, longest in (("q", self.q.shape[1], self.packed.cu_seqlens_q, self.n_q),
+                                              ("k", self.k.shape[1], self.packed.cu_seqlens_k, self.n_k)):  # fmt: skip
+            ends = cu_seqlens.tolist()
+            if ends[0] != 0 or ends[-1] != rows:
+                raise ValueError(f"cu_seqlens_{of} goes from {ends[0]} to {ends[-1]}; {of} has {rows} rows, so it must from 0 to {rows}.")
+            for sequence, (begin, end) in enumerate(zip(ends, ends[1:])):
+                if end < begin:
+                    raise ValueError(f"cu_seqlens_{of} says that sequence {sequence} goes from {begin} to {end}; it never falls.")
+                if end - begin > longest:
+                    raise ValueError(f"Sequence {sequence} has {end - begin} rows of {of}, which is more than max_seqlen_{of}={longest}.")
 
     def _device_of(self, *named) -> int:
         devices = {name: self.arrays.device(array) for name, array in named}
@@ -223,8 +287,8 @@ class _Call:
         arrays, q = self.arrays, self.q
         if not arrays.is_array(out):
             raise TypeError(f"out is a {type(out).__qualname__}, and q a {type(q).__qualname__}.")
-        if tuple(out.shape) != tuple(q.shape):
-            raise ValueError(f"out has the shape {list(out.shape)}; it must be as q's, {list(q.shape)}.")
+        if tuple(out.shape) != self.shape:
+            raise ValueError(f"out has the shape {list(out.shape)}; it must be as q's, {list(self.shape)}.")
         if out.dtype != q.dtype:
             raise TypeError(f"out is {out.dtype}, and q {q.dtype}; they must be the same.")
         self._device_of(("q", q), ("out", out))
@@ -256,28 +320,28 @@ class _Call:
     def plan(self, rung, lse: bool) -> _native.Plan:
         if rung is not None and not isinstance(rung, str):
             raise TypeError(f"rung is a {type(rung).__qualname__}; it is a name, as in rung='02_swizzle'.")
-        return _native.plan(self.text(), rung, self.device, bool(lse))
+        return _native.plan(self.text(), rung, self.device, bool(lse), self.packed is not None)
 
     def run(self, rung, with_lse: bool, out):
         """The result, LSE if it is wanted, and how another call of this kind is made, if no copy was needed."""
         arrays, q = self.arrays, self.q
-        result = arrays.empty(tuple(q.shape), q) if out is None else out
-        lse = arrays.empty((self.batch, self.heads, self.n_q), q, "float32") if with_lse else None
+        result = arrays.empty(self.shape, q) if out is None else out
+        lse = arrays.empty(self.lse_shape, q, "float32") if with_lse else None
         if self.n_q == 0 or self.batch == 0:
             return result, lse, None
         if self.n_k == 0:  # rows without keys
-            arrays.copy(result, arrays.full(tuple(q.shape), 0, q))
+            arrays.copy(result, arrays.full(self.shape, 0, q))
             if with_lse:
-                arrays.copy(lse, arrays.full(tuple(lse.shape), -math.inf, q, "float32"))
+                arrays.copy(lse, arrays.full(self.lse_shape, -math.inf, q, "float32"))
             return result, lse, None
         plan = self.plan(rung, with_lse)
         inputs = [self._usable(each, plan) for each in (q, self.k, self.v)]  # on a GPU a copy's memory is of this stream
-        o = result
+        o = wanted = result[None] if self.packed else result
         if self._strides(o, plan) is None:
             by_head = (self.batch, self.heads, self.n_q, self.d)
             o = arrays.empty(tuple(q.shape), q) if plan.strides else arrays.swap(arrays.empty(by_head, q))
         tensors = [*inputs, o]
-        as_it_lies = all(a is b for a, b in zip(tensors, (q, self.k, self.v, result)))
+        as_it_lies = all(a is b for a, b in zip(tensors, (q, self.k, self.v, wanted)))
         extents, layouts = [], []
         for name, tensor in zip("QKVO", tensors):
             strides = self._strides(tensor, plan)
@@ -286,23 +350,26 @@ class _Call:
             layouts.append(_native.layout(name, strides, extents[-1], written=name == "O"))
         is_plain = as_it_lies and (with_lse or not plan.needs_lse) and not plan.workspace_bytes
 
-        def add(name: str, array, count: int, written=False) -> None:
+        def add(name: str, array, written=False) -> None:
+            *_, rows = array.shape
+            count = math.prod(array.shape)
             tensors.append(array)
-            layouts.append(_native.layout(name, (count,) * 3, count * arrays.itemsize(array), written))
+            layouts.append(_native.layout(name, (math.prod(array.shape[-2:]), rows, 1), count * arrays.itemsize(array), written))
 
         if with_lse or plan.needs_lse:
-            rows = lse if with_lse else arrays.empty((self.batch, self.heads, self.n_q), q, "float32")
-            tensors.append(rows)
-            layouts.append(_native.layout("LSE", (self.heads * self.n_q, self.n_q, 1), 4 * self.batch * self.heads * self.n_q, True))
+            add("LSE", lse if with_lse else arrays.empty(self.lse_shape, q, "float32"), written=True)
         for name, values in (("slopes", self.slopes), ("sinks", self.sinks)):
             if values is not None:
-                add(name, values, self.heads)
+                add(name, values)
+        if self.packed:
+            add("cu_seqlens_q", self.packed.cu_seqlens_q)
+            add("cu_seqlens_k", self.packed.cu_seqlens_k)
         if plan.workspace_bytes:
-            add("workspace", arrays.empty((plan.workspace_bytes,), q, "uint8"), plan.workspace_bytes, written=True)
+            add("workspace", arrays.empty((plan.workspace_bytes,), q, "uint8"), written=True)
         of_all = b"".join(layouts)
         plan.run(of_all, [arrays.address(each) for each in tensors], arrays.stream(self.device))
-        if o is not result:
-            arrays.copy(result, o)
+        if o is not wanted:
+            arrays.copy(wanted, o)
         ready = _Ready(plan, of_all, self.device, tuple(extents)) if is_plain else None
         return result, lse, ready
 

@@ -9,7 +9,7 @@ import numpy as np
 from . import _attention
 
 
-def attention(q, k, v, *, return_lse, out, **options):
+def attention(q, k, v, *, return_lse, out, packed, **options):
     if out is not None:
         raise NotImplementedError("out: JAX's arrays are never written to.\n  Without it: the result is a new array")
     if jax.default_backend() != "cpu":
@@ -17,6 +17,8 @@ def attention(q, k, v, *, return_lse, out, **options):
             f"JAX runs on '{jax.default_backend()}', and flash_ladder reaches its arrays on the host alone.\n"
             "  Emulated: JAX_PLATFORMS=cpu. On a GPU: PyTorch or CuPy"
         )
+    if packed is not None:
+        raise NotImplementedError("cu_seqlens: sequences of several lengths are not handed on from JAX yet.\n  One at a time: flash_ladder.attention")
     of_heads = {name: options.pop(name) for name in ("alibi_slopes", "sink")}
 
     # Shapes and types are known now, numbers later; what is wrong with the former is said now.
@@ -24,7 +26,7 @@ def attention(q, k, v, *, return_lse, out, **options):
 
     def on_host(q, k, v, of_heads):
         arrays = [np.asarray(each) for each in (q, k, v)]
-        return _attention.run(*arrays, return_lse=return_lse, out=None, **options, **jax.tree.map(np.asarray, of_heads))
+        return _attention.run(*arrays, return_lse=return_lse, out=None, packed=None, **options, **jax.tree.map(np.asarray, of_heads))
 
     result = jax.ShapeDtypeStruct(q.shape, q.dtype)
     if return_lse:

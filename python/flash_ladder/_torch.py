@@ -19,7 +19,7 @@ _said_it_is_slow = False
 
 
 def attention(
-    q, k, v, *, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung
+    q, k, v, *, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, packed
 ):  # fmt: skip
     if torch.is_grad_enabled():
         for each in (q, k, v, alibi_slopes, sink, out):
@@ -29,10 +29,10 @@ def attention(
         _say_that_it_is_slow(q)
         return _attention.run(
             q, k, v, causal=causal, scale=scale, window=window, softcap=softcap, alibi_slopes=alibi_slopes, sink=sink,
-            return_lse=return_lse, out=out, rung=rung,
+            return_lse=return_lse, out=out, rung=rung, packed=packed,
         )  # fmt: skip
     # A graph, or a tensor of another kind: of these the operator takes care, at some microseconds more.
-    result, lse = torch.ops.flash_ladder.attention(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, rung)
+    result, lse = torch.ops.flash_ladder.attention(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, rung, *(packed or ()))
     if out is not None:
         result = out.copy_(result)
     return (result, lse) if return_lse else result
@@ -53,21 +53,23 @@ def _say_that_it_is_slow(q: Tensor) -> None:
 def _operator(
     q: Tensor, k: Tensor, v: Tensor, causal: bool = False, scale: Optional[float] = None,
     window: Optional[List[int]] = None, softcap: float = 0.0, alibi_slopes: Optional[Tensor] = None,
-    sink: Optional[Tensor] = None, return_lse: bool = False, rung: Optional[str] = None,
+    sink: Optional[Tensor] = None, return_lse: bool = False, rung: Optional[str] = None, cu_seqlens_q: Optional[Tensor] = None,
+    cu_seqlens_k: Optional[Tensor] = None, max_seqlen_q: int = 0, max_seqlen_k: int = 0,
 ) -> Tuple[Tensor, Tensor]:  # fmt: skip
     _say_that_it_is_slow(q)
+    packed = None if cu_seqlens_q is None else _attention.Packed(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k)
     result = _attention.run(
         q, k, v, causal=causal, scale=scale, window=window, softcap=softcap, alibi_slopes=alibi_slopes, sink=sink,
-        return_lse=return_lse, out=None, rung=rung,
+        return_lse=return_lse, out=None, rung=rung, packed=packed,
     )  # fmt: skip
     return result if return_lse else (result, q.new_empty(0, dtype=torch.float32))
 
 
 @_operator.register_fake
 def _(q, k, v, causal=False, scale=None, window=None, softcap=0.0, alibi_slopes=None, sink=None, return_lse=False,
-      rung=None):  # fmt: skip
-    batch, n, heads, _ = q.shape
-    return q.new_empty(q.shape), q.new_empty((batch, heads, n) if return_lse else (0,), dtype=torch.float32)
+      rung=None, cu_seqlens_q=None, cu_seqlens_k=None, max_seqlen_q=0, max_seqlen_k=0):  # fmt: skip
+    *batch, n, heads, _ = q.shape
+    return q.new_empty(q.shape), q.new_empty((*batch, heads, n) if return_lse else (0,), dtype=torch.float32)
 
 
 def _backward(ctx, *gradients):

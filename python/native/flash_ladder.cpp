@@ -68,7 +68,7 @@ int say(int status, std::string what) {
 // Where a kernel has to run, and what it has to write.
 struct Wanted {
   std::optional<GpuInfo> gpu;  // none: the emulator
-  bool lse;
+  bool lse, packed;
 };
 
 // Success, or why the variant does not solve the problem so.
@@ -100,6 +100,17 @@ const Variant* variant_for(const Rung& rung, const Spec& spec, const Wanted& wan
 }
 std::string why_not(const Rung& rung, const Spec& spec, const Wanted& wanted) {
   return can(rung, rung.variants.front(), spec, wanted).error().message;
+}
+
+// Of sequences whose lengths are known on the device alone. What stands in their place asks for a rung that takes them, and for
+// its workspace, which depends on their number.
+Spec packed_like(Spec spec) {
+  spec.lens_q.count = spec.lens_k.count = 1;
+  return spec;
+}
+std::string text_of(Spec spec, const Wanted& wanted) {
+  if (wanted.packed) spec.lens_q = spec.lens_k = {};
+  return fmt::format("{}{}{}", to_string(spec), wanted.packed ? ", packed sequences," : "", wanted.lse ? " with LSE" : "");
 }
 
 struct Kernel {
@@ -137,8 +148,8 @@ Result<Kernel> kernel_for(const Spec& spec, std::string_view name, const Wanted&
       best = {&rung, variant};
   }
   if (best.rung != nullptr) return best;
-  return failure(ExitCode::usage, fmt::format("No rung takes {}{}. The last one says: {}", to_string(spec),
-                                              wanted.lse ? " with LSE" : "", why_not(all.back(), spec, wanted)));
+  return failure(ExitCode::usage, fmt::format("No rung takes {}. The last one says: {}", text_of(spec, wanted),
+                                              why_not(all.back(), spec, wanted)));
 }
 
 // The addresses that an emulated kernel gets, at which there is nothing: whatever it does past the emulator faults, and two
@@ -240,25 +251,26 @@ const char* flash_ladder_rungs() {
   return json.c_str();
 }
 
-int flash_ladder_make_plan(const char* problem, const char* rung, int device, int with_lse, flash_ladder_plan** plan,
-                           flash_ladder_kernel* kernel) {
-  const Result<Spec> spec = parse_spec(problem);
-  if (!spec) return say(FLASH_LADDER_NO_PROBLEM, spec.error().message);
-  Wanted wanted{.gpu = {}, .lse = with_lse != 0};
+int flash_ladder_make_plan(const char* problem, const char* rung, int device, int with_lse, int packed,
+                           flash_ladder_plan** plan, flash_ladder_kernel* kernel) {
+  const Result<Spec> parsed = parse_spec(problem);
+  if (!parsed) return say(FLASH_LADDER_NO_PROBLEM, parsed.error().message);
+  const Spec spec = packed ? packed_like(*parsed) : *parsed;
+  Wanted wanted{.gpu = {}, .lse = with_lse != 0, .packed = packed != 0};
   if (device != FLASH_LADDER_EMULATOR) {
     auto gpu = gpu_numbered(device);
     if (!gpu) return say(FLASH_LADDER_NOT_TAKEN, gpu.error().message);
     wanted.gpu = *gpu;
   }
-  const auto found = kernel_for(*spec, rung == nullptr ? "" : rung, wanted);
+  const auto found = kernel_for(spec, rung == nullptr ? "" : rung, wanted);
   if (!found) {
     const bool unknown = found.error().code == ExitCode::check_failed;
     return say(unknown ? FLASH_LADDER_NO_PROBLEM : FLASH_LADDER_NOT_TAKEN, found.error().message);
   }
-  *plan = new flash_ladder_plan{found->rung, found->variant, *spec, device};
+  *plan = new flash_ladder_plan{found->rung, found->variant, spec, device};
   *kernel = {.rung = found->rung->name.data(),
              .variant = found->variant->label.c_str(),
-             .workspace_bytes = found->variant->workspace_at(*spec),
+             .workspace_bytes = found->variant->workspace_at(spec),
              .strides = found->variant->takes(STRIDES),
              // Those with ForwardParams write it where there is a place for it.
              .needs_lse = found->variant->writes_lse && !found->variant->takes(STRIDES)};
