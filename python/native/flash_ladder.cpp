@@ -110,7 +110,8 @@ Spec packed_like(Spec spec) {
 }
 std::string text_of(Spec spec, const Wanted& wanted) {
   if (wanted.packed) spec.lens_q = spec.lens_k = {};
-  return fmt::format("{}{}{}", to_string(spec), wanted.packed ? ", packed sequences," : "", wanted.lse ? " with LSE" : "");
+  return fmt::format("{}{}{}", to_string(spec), wanted.packed ? ", packed sequences," : "",
+                     wanted.lse ? " with LSE" : "");
 }
 
 struct Kernel {

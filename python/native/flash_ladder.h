@@ -22,9 +22,10 @@ enum flash_ladder_status {
 /* A kernel for a problem. The caller owns it. */
 typedef struct flash_ladder_plan flash_ladder_plan;
 
-/* What is alike in calls that differ in their numbers alone. */
+/* What is alike in calls that differ in their numbers alone. Its name is what the rung's parameters ask for: "Q" "K" "V" "O" "LSE"
+ * "slopes" "sinks" "cu_seqlens_q" "cu_seqlens_k" "workspace". */
 typedef struct {
-  const char* name;   /* "Q" "K" "V" "O" "LSE" "slopes" "sinks" "cu_seqlens_q" "cu_seqlens_k" "workspace": what the rung asks for */
+  const char* name;
   int64_t strides[3]; /* of sequences, heads and rows, in elements */
   int64_t bytes;      /* from the first element to behind the last one, gaps included */
   int32_t written;    /* an output */
