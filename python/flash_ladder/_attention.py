@@ -38,10 +38,8 @@ def attention(
     ValueError: the arrays do not fit together. TypeError: something is of the wrong type. NotImplementedError: no kernel takes
     the problem, and why.
     """
-    return attend(
-        q, k, v, causal=causal, scale=scale, window=window, softcap=softcap, alibi_slopes=alibi_slopes, sink=sink,
-        return_lse=return_lse, out=out, rung=rung,
-    )  # fmt: skip
+    way = _ways.get(type(q)) or _way_of(q)
+    return way(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, None)
 
 
 class Packed(NamedTuple):
@@ -53,48 +51,64 @@ class Packed(NamedTuple):
     max_seqlen_k: int
 
 
-def attend(q, k, v, *, packed: Packed | None = None, **options):
-    """attention() by whoever knows such arrays."""
+def attend(
+    q, k, v, packed: Packed, *, causal=False, scale=None, window=None, softcap=0.0, alibi_slopes=None, sink=None,
+    return_lse=False,
+):  # fmt: skip
+    """attention() of sequences of several lengths: q is [total_q, heads, d], LSE is [heads, total_q]."""
+    way = _ways.get(type(q)) or _way_of(q)
+    return way(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, None, None, packed)
+
+
+_ways: dict[type, Any] = {}  # run(), or what a library needs around it
+
+
+def _way_of(q):
     if is_of_torch(q):
-        from ._torch import attention as of_library
+        from ._torch import attention as way
     elif is_of_jax(q):
-        from ._jax import attention as of_library
+        from ._jax import attention as way
     else:
-        of_library = run
-    return of_library(q, k, v, packed=packed, **options)
+        way = run
+        library_of(q)  # or a TypeError
+    return _ways.setdefault(type(q), way)
 
 
-def run(q, k, v, *, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, packed):
+def run(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, packed):
     arrays = library_of(q)
     key = ready = None
-    if alibi_slopes is None and sink is None and packed is None:
+    if alibi_slopes is None and sink is None:
         try:
             key = (
-                arrays, arrays.signature(q), arrays.signature(k), arrays.signature(v), out if out is None else arrays.signature(out),
-                causal is True, causal is False, scale, window, softcap, type(softcap), bool(return_lse), rung,
+                arrays, arrays.signature(q, k, v), None if out is None else arrays.signature(out),
+                causal, type(causal), scale, type(scale), window, softcap, type(softcap), bool(return_lse), rung,
+                None if packed is None else (*arrays.signature(*packed[:2]), *packed[2:]),
             )  # fmt: skip
             ready = _ready.get(key)
         except Exception:  # something is not what it should be, and below it is said what
             key = None
-    result = arrays.empty(q.shape, q) if ready and out is None else out
-    lse = arrays.empty((q.shape[0], q.shape[2], q.shape[1]), q, "float32") if ready and return_lse else None
-    if not (ready and ready.launch(arrays, (q, k, v, result), lse, out is not None)):
-        call = _Call(arrays, q, k, v, causal, scale, window, softcap, alibi_slopes, sink, packed)
-        if packed is not None and call.device == _native.EMULATOR:
-            call.check_lengths()
-        if out is not None:
-            call.check_out(out)
-        result, lse, ready = call.run(rung, bool(return_lse), out)
-        if key and ready:
-            if len(_ready) > MOST_READY:
-                _ready.clear()
-            _ready[key] = ready
+    if ready is not None:
+        result = arrays.empty_like(q) if out is None else out
+        lse = arrays.empty(ready.lse_shape, q, "float32") if return_lse else None
+        if ready.launch(arrays, q, k, v, result, lse, packed, out is not None):
+            return (result, lse) if return_lse else result
+    call = _Call(arrays, q, k, v, causal, scale, window, softcap, alibi_slopes, sink, packed)
+    if packed is not None and call.device == _native.EMULATOR:
+        call.check_lengths()
+        key = None  # the numbers are looked at each time
+    if out is not None:
+        call.check_out(out)
+    result, lse, ready = call.run(rung, bool(return_lse), out)
+    if key is not None and ready is not None:
+        if len(_ready) > MOST_READY:
+            _ready.clear()
+        _ready[key] = ready
     return (result, lse) if return_lse else result
 
 
-def check(q, k, v, *, return_lse, rung, **options) -> None:
+def check(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, rung) -> None:
     """The exception that run() would end with, if any."""
-    call = _Call(library_of(q), q, k, v, **options)
+    call = _Call(library_of(q), q, k, v, causal, scale, window, softcap, alibi_slopes, sink)
     if call.batch and call.n_q and call.n_k:
         call.plan(rung, bool(return_lse))
 
@@ -104,20 +118,28 @@ class _Ready(NamedTuple):
 
     plan: _native.Plan
     layouts: bytes
-    device: int
     extents: tuple[int, ...]  # of Q, K, V and O, in bytes
+    lse_shape: tuple[int, ...]
 
-    def launch(self, arrays, tensors, lse, is_given: bool) -> bool:
+    def launch(self, arrays, q, k, v, o, lse, packed, is_given: bool) -> bool:
         """False: the arrays lie where the kernel does not take them."""
-        addresses = [arrays.address(each) for each in tensors]
-        q, k, v, o = addresses
-        if (q | k | v | o) % ALIGNED:
+        plan, address = self.plan, arrays.address
+        addresses = q_at, k_at, v_at, o_at = [address(q), address(k), address(v), address(o)]
+        if (q_at | k_at | v_at | o_at) % ALIGNED:
             return False
-        if is_given and any(o < at + extent and at < o + self.extents[3] for at, extent in zip((q, k, v), self.extents)):
-            return False
+        if is_given:
+            of_q, of_k, of_v, of_o = self.extents
+            end = o_at + of_o
+            if (o_at < q_at + of_q and q_at < end) or (o_at < k_at + of_k and k_at < end) or (o_at < v_at + of_v and v_at < end):
+                return False
         if lse is not None:
-            addresses.append(arrays.address(lse))
-        self.plan.run(self.layouts, addresses, arrays.stream(self.device))
+            addresses.append(address(lse))
+        if packed is not None:
+            addresses += (address(packed.cu_seqlens_q), address(packed.cu_seqlens_k))
+        if plan.workspace_bytes:
+            workspace = arrays.empty((plan.workspace_bytes,), q, "uint8")
+            addresses.append(address(workspace))
+        plan.run(self.layouts, addresses, arrays.stream(plan.device))
         return True
 
 
@@ -348,7 +370,7 @@ class _Call:
             sizes = (tensor.shape[0], tensor.shape[2], tensor.shape[1])
             extents.append(arrays.itemsize(tensor) * (sum(s * (n - 1) for s, n in zip(strides, sizes)) + self.d))
             layouts.append(_native.layout(name, strides, extents[-1], written=name == "O"))
-        is_plain = as_it_lies and (with_lse or not plan.needs_lse) and not plan.workspace_bytes
+        is_plain = as_it_lies and (with_lse or not plan.needs_lse)
 
         def add(name: str, array, written=False) -> None:
             *_, rows = array.shape
@@ -370,7 +392,7 @@ class _Call:
         plan.run(of_all, [arrays.address(each) for each in tensors], arrays.stream(self.device))
         if o is not wanted:
             arrays.copy(wanted, o)
-        ready = _Ready(plan, of_all, self.device, tuple(extents)) if is_plain else None
+        ready = _Ready(plan, of_all, tuple(extents), self.lse_shape) if is_plain else None
         return result, lse, ready
 
     def _strides(self, array, plan: _native.Plan) -> tuple[int, int, int] | None:

@@ -32,8 +32,8 @@ def flash_attn_varlen_func(
     if block_table is not None:
         raise NotImplementedError("block_table: no rung takes keys in pages.\n  In one piece: flash_ladder.attention")
     result = attend(
-        q, k, v, causal=causal, scale=softmax_scale, window=window_size, softcap=softcap, alibi_slopes=alibi_slopes, sink=None,
-        return_lse=return_attn_probs, out=None, rung=None, packed=Packed(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k),
+        q, k, v, Packed(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k), causal=causal, scale=softmax_scale, window=window_size,
+        softcap=softcap, alibi_slopes=alibi_slopes, return_lse=return_attn_probs,
     )  # fmt: skip
     return (*result, None) if return_attn_probs else result
 

@@ -82,8 +82,11 @@ class Plan:
     def run(self, tensors: bytes, addresses: list[int], stream: int) -> None:
         """`tensors`: of each address a description, as layout() makes them."""
         count = len(addresses)
-        data = _POINTERS[count].pack(*addresses)
-        _call(self.device, _library.flash_ladder_run, self._plan, tensors, data, count, stream)
+        arguments = self._plan, tensors, _POINTERS[count].pack(*addresses), count, stream
+        if self.device == EMULATOR:
+            _call(EMULATOR, _library.flash_ladder_run, *arguments)
+        elif _library.flash_ladder_run(*arguments):
+            raise RuntimeError(_library.flash_ladder_message().decode())
 
 
 def merge(problem: str, tensors: bytes, addresses: list[int], in_f32: bool, device: int, stream: int) -> None:

@@ -18,19 +18,15 @@ _PLAIN = (Tensor, torch.nn.Parameter)
 _said_it_is_slow = False
 
 
-def attention(
-    q, k, v, *, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, packed
-):  # fmt: skip
+def attention(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, packed):
     if torch.is_grad_enabled():
         for each in (q, k, v, alibi_slopes, sink, out):
             if isinstance(each, Tensor) and each.requires_grad:
                 raise NotImplementedError(NO_GRADIENTS)
     if not torch.compiler.is_compiling() and type(q) in _PLAIN:
-        _say_that_it_is_slow(q)
-        return _attention.run(
-            q, k, v, causal=causal, scale=scale, window=window, softcap=softcap, alibi_slopes=alibi_slopes, sink=sink,
-            return_lse=return_lse, out=out, rung=rung, packed=packed,
-        )  # fmt: skip
+        if not _said_it_is_slow:
+            _say_that_it_is_slow(q)
+        return _attention.run(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, packed)
     # A graph, or a tensor of another kind: of these the operator takes care, at some microseconds more.
     result, lse = torch.ops.flash_ladder.attention(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, rung, *(packed or ()))
     if out is not None:
@@ -58,10 +54,7 @@ def _operator(
 ) -> Tuple[Tensor, Tensor]:  # fmt: skip
     _say_that_it_is_slow(q)
     packed = None if cu_seqlens_q is None else _attention.Packed(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k)
-    result = _attention.run(
-        q, k, v, causal=causal, scale=scale, window=window, softcap=softcap, alibi_slopes=alibi_slopes, sink=sink,
-        return_lse=return_lse, out=None, rung=rung, packed=packed,
-    )  # fmt: skip
+    result = _attention.run(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, None, rung, packed)
     return result if return_lse else (result, q.new_empty(0, dtype=torch.float32))
 
 

@@ -11,7 +11,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import flash_attention_mask
 
 from ._attention import Packed, attention
-from ._attention import attend as attend_by_library
+from ._attention import attend as attend_packed
 
 # transformers looks for every name that has "flash" in it on its hub of kernels.
 NAME = "ladder"
@@ -52,12 +52,8 @@ def attend(
         return _attend_padded(q, k, v, attention_mask, options), None
     packed = _several_in_one_row(q, k, others)
     if packed is not None:
-        return _attend_packed(q[0], k[0], v[0], packed, options)[None], None
+        return attend_packed(q[0], k[0], v[0], packed, **options)[None], None
     return attention(q, k, v, **options), None
-
-
-def _attend_packed(q, k, v, packed: Packed, options: dict) -> torch.Tensor:
-    return attend_by_library(q, k, v, packed=packed, alibi_slopes=None, return_lse=False, out=None, rung=None, **options)
 
 
 # ---- padding, left or right of each sequence -----------------------------------------------------------------------
@@ -70,7 +66,7 @@ def _attend_padded(q, k, v, mask, options: dict) -> torch.Tensor:
     k_rows, v_rows, step = _as_rows(k, v)
     try:
         packed = _once(mask, _lengths_of_mask, q.shape[1], step, len(k_rows))
-        return _attend_packed(q.reshape(-1, *q.shape[2:]), k_rows, v_rows, packed, options).view(q.shape)
+        return attend_packed(q.reshape(-1, *q.shape[2:]), k_rows, v_rows, packed, **options).view(q.shape)
     except NotImplementedError:  # by no rung in one call
         return _attend_one_by_one(q, k, v, mask, options)
 
