@@ -113,6 +113,20 @@ def check(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_ls
         call.plan(rung, bool(return_lse))
 
 
+def check_gradients(*arguments) -> None:
+    """The NotImplementedError that such a run(), or gradients() after it, would end with, if any."""
+    *of_call, rung, packed = arguments
+    call = _Call(library_of(of_call[0]), *of_call, packed)
+    if call.batch and call.n_q and call.n_k:
+        call.plan(rung, lse=True)
+        call.gradient_plan()
+
+
+def gradients(d_out, out, lse, q, *arguments):
+    """Of q, k and v: `arguments` are those of run() from k on, up to sink, and packed."""
+    return _Call(library_of(q), q, *arguments).gradients(d_out, out, lse)
+
+
 class _Ready(NamedTuple):
     """A call that was looked at: those that differ from it in their numbers alone go straight to the kernel."""
 
@@ -144,6 +158,46 @@ class _Ready(NamedTuple):
 
 
 _ready: dict[tuple, _Ready] = {}
+
+
+class _Told:
+    """What a kernel is told of tensors, and where they lie."""
+
+    def __init__(self, call: _Call, plan: _native.Plan):
+        self.call, self.plan, self.layouts = call, plan, b""
+        self.tensors: list = []
+        self.extents: list[int] = []
+
+    def _add(self, name: str, tensor, strides: tuple[int, int, int], extent: int, written: bool) -> None:
+        self.tensors.append(tensor)
+        self.extents.append(extent)
+        self.layouts += _native.layout(name, strides, extent, written)
+
+    def rows(self, name: str, tensor, written: bool = False) -> None:
+        """[batch, n, heads, d]"""
+        batch, n, heads, d = tensor.shape
+        by_batch, by_head, by_row = strides = self.call._strides(tensor, self.plan)
+        elements = by_batch * (batch - 1) + by_head * (heads - 1) + by_row * (n - 1) + d
+        self._add(name, tensor, strides, elements * self.call.arrays.itemsize(tensor), written)
+
+    def whole(self, name: str, tensor, written: bool = False) -> None:
+        """In one piece."""
+        *_, rows = tensor.shape
+        bytes_ = math.prod(tensor.shape) * self.call.arrays.itemsize(tensor)
+        self._add(name, tensor, (math.prod(tensor.shape[-2:]), rows, 1), bytes_, written)
+
+    def start(self) -> None:
+        """With what belongs to the problem, and not to a formula's inputs and results."""
+        call, arrays = self.call, self.call.arrays
+        for name, values in (("slopes", call.slopes), ("sinks", call.sinks)):
+            if values is not None:
+                self.whole(name, values)
+        if call.packed:
+            self.whole("cu_seqlens_q", call.packed.cu_seqlens_q)
+            self.whole("cu_seqlens_k", call.packed.cu_seqlens_k)
+        if self.plan.workspace_bytes:
+            self.whole("workspace", arrays.empty((self.plan.workspace_bytes,), call.q, "uint8"), written=True)
+        self.plan.run(self.layouts, [arrays.address(each) for each in self.tensors], arrays.stream(call.device))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -272,7 +326,7 @@ class _Call:
         for of, rows, longest in (("q", self.n_q, longest_q), ("k", self.n_k, longest_k)):
             if rows > batch * longest:
                 raise ValueError(f"{of} has {rows} rows, which is more than {batch} sequences of max_seqlen_{of}={longest}.")
-        return batch, int(longest_q), int(longest_k)
+        return batch, min(int(longest_q), self.n_q), min(int(longest_k), self.n_k)  # of so many rows none has more
 
     def check_lengths(self) -> None:
         """That they add up: a look at numbers, which in a GPU's memory would be a wait."""
@@ -360,40 +414,47 @@ class _Call:
         inputs = [self._usable(each, plan) for each in (q, self.k, self.v)]  # on a GPU a copy's memory is of this stream
         o = wanted = result[None] if self.packed else result
         if self._strides(o, plan) is None:
-            by_head = (self.batch, self.heads, self.n_q, self.d)
-            o = arrays.empty(tuple(q.shape), q) if plan.strides else arrays.swap(arrays.empty(by_head, q))
-        tensors = [*inputs, o]
-        as_it_lies = all(a is b for a, b in zip(tensors, (q, self.k, self.v, wanted)))
-        extents, layouts = [], []
-        for name, tensor in zip("QKVO", tensors):
-            strides = self._strides(tensor, plan)
-            sizes = (tensor.shape[0], tensor.shape[2], tensor.shape[1])
-            extents.append(arrays.itemsize(tensor) * (sum(s * (n - 1) for s, n in zip(strides, sizes)) + self.d))
-            layouts.append(_native.layout(name, strides, extents[-1], written=name == "O"))
-        is_plain = as_it_lies and (with_lse or not plan.needs_lse)
-
-        def add(name: str, array, written=False) -> None:
-            *_, rows = array.shape
-            count = math.prod(array.shape)
-            tensors.append(array)
-            layouts.append(_native.layout(name, (math.prod(array.shape[-2:]), rows, 1), count * arrays.itemsize(array), written))
-
+            o = arrays.empty(tuple(q.shape), q) if plan.strides else self._by_head(q)
+        told = _Told(self, plan)
+        for name, tensor in zip("QKVO", (*inputs, o)):
+            told.rows(name, tensor, written=name == "O")
         if with_lse or plan.needs_lse:
-            add("LSE", lse if with_lse else arrays.empty(self.lse_shape, q, "float32"), written=True)
-        for name, values in (("slopes", self.slopes), ("sinks", self.sinks)):
-            if values is not None:
-                add(name, values)
-        if self.packed:
-            add("cu_seqlens_q", self.packed.cu_seqlens_q)
-            add("cu_seqlens_k", self.packed.cu_seqlens_k)
-        if plan.workspace_bytes:
-            add("workspace", arrays.empty((plan.workspace_bytes,), q, "uint8"), written=True)
-        of_all = b"".join(layouts)
-        plan.run(of_all, [arrays.address(each) for each in tensors], arrays.stream(self.device))
+            told.whole("LSE", lse if with_lse else arrays.empty(self.lse_shape, q, "float32"), written=True)
+        told.start()
         if o is not wanted:
             arrays.copy(wanted, o)
-        ready = _Ready(plan, of_all, tuple(extents), self.lse_shape) if is_plain else None
+        as_it_lies = all(a is b for a, b in zip((*inputs, o), (q, self.k, self.v, wanted)))
+        is_plain = as_it_lies and (with_lse or not plan.needs_lse)
+        ready = _Ready(plan, told.layouts, tuple(told.extents[:4]), self.lse_shape) if is_plain else None
         return result, lse, ready
+
+    def gradient_plan(self) -> _native.Plan:
+        return _native.plan(f"backward {self.text()}", None, self.device, False, self.packed is not None)
+
+    def gradients(self, d_out, out, lse):
+        """Of Q, K and V, of what run() has left, and of how much the loss changes with it. In memory heads are before rows."""
+        arrays, inputs = self.arrays, (self.q, self.k, self.v)
+        results = [self._by_head(each) for each in inputs]
+        if 0 in (self.batch, self.n_q, self.n_k):
+            for each in results:
+                arrays.copy(each, arrays.full(tuple(each.shape), 0, each))
+        else:
+            plan = self.gradient_plan()
+            if self.packed:
+                out, d_out = out[None], d_out[None]
+            told = _Told(self, plan)
+            for name, tensor in zip(("Q", "K", "V", "O", "dO"), (*inputs, out, d_out)):
+                told.rows(name, self._usable(tensor, plan))
+            told.whole("LSE", lse)
+            for name, tensor in zip(("dQ", "dK", "dV"), results):
+                told.rows(name, tensor, written=True)
+            told.start()
+        return tuple(each[0] for each in results) if self.packed else tuple(results)
+
+    def _by_head(self, like):
+        """A new array of that shape, which lies as all rungs take it."""
+        batch, n, heads, d = like.shape
+        return self.arrays.swap(self.arrays.empty((batch, heads, n, d), like))
 
     def _strides(self, array, plan: _native.Plan) -> tuple[int, int, int] | None:
         """Of sequences, heads and rows, in elements; None where the kernel does not take them."""

@@ -134,6 +134,20 @@ class Gpu(unittest.TestCase):
             graph.replay()
             self.close_each(out, q, k, v, ends_q, ends_k)
 
+    @unittest.skipUnless(taken("backward b=2 h=4 n=1024 d=128"), "no rung has gradients")
+    def test_gradients(self):
+        q, k, v = (each.requires_grad_() for each in tensors(n=512))
+        weights = torch.randn_like(q)
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            (flash_ladder.attention(q, k, v) * weights).sum().backward()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        right = [each.detach().double().requires_grad_() for each in (q, k, v)]
+        (expected(*right) * weights).sum().backward()
+        for found, wanted in zip((q, k, v), right):  # of the largest, three roundings, of P, dS and the result
+            self.assertLess((found.grad - wanted.grad).abs().max().item(), 3 * 2**-11 * wanted.grad.abs().max().item())
+
     def test_nobody_waits_and_only_the_result_takes_memory(self):
         shape = "b=2 h=4 n=1024 d=128"
         layouts = {"bhnd": lambda t: t.transpose(1, 2).contiguous().transpose(1, 2)}
