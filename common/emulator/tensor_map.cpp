@@ -178,7 +178,9 @@ void load_box(Instruction instruction, const CallSite& call, uint32_t shared_add
   ++counters.bulk_copies;
   note_request(current.state(), {mbarrier, 1, current.warp->products});
   BulkCopy copy{shared_address, bytes, nullptr, map, first, true, site, thread};
+  bool is_outside = true;
   for_each_row(map, copy.first, [&](uint32_t, const std::byte* address, uint32_t, uint32_t count) {
+    is_outside = false;
     const uint32_t row_bytes = count * uint32_t{sizeof(f16)};
     counters.gmem_bytes_read += row_bytes;
     if (block.launch.buffers.empty()) return;
@@ -188,6 +190,10 @@ void load_box(Instruction instruction, const CallSite& call, uint32_t shared_add
     if (buffer != nullptr) block.note_global(site, *buffer, address, row_bytes, GlobalUse::read);
     if (event != nullptr) Counting::trace_global(*event, buffer, address, row_bytes);
   });
+  // For a box wholly outside the engine reads where its map begins (as an H200 does), which must be memory.
+  if (is_outside && !block.launch.buffers.empty()) {
+    block.checked_buffer(instruction, call, reinterpret_cast<const std::byte*>(map.base), 16, sizeof(f16), false);
+  }
 
   for (Block* const destination : destinations) {
     counters.bulk_bytes += bytes;

@@ -192,12 +192,13 @@ struct Schedule {
   }
 };
 
-// Where a box of so many rows lies in its map (`start` says what maps those are), from a row of n on.
+// Where a box of so many rows lies in its map (`start` says what maps those are), from a row of n on. Of a sequence among others at
+// least one row: where a box lies wholly outside, the engine reads where its map begins, and there is no memory.
 template <int ROWS, bool VARLEN>
 __device__ __forceinline__ Place place_of(int row, int n, int begin, int head, int sequence) {
   if (!VARLEN) return {row, head, sequence};
-  const int valid = min(max(n - row, 0), ROWS);
-  return {ROWS - valid, begin + row + valid, head};
+  const int first = max(begin + min(row, n - 1), 0), valid = min(max(n - row, 1), ROWS);
+  return {ROWS - valid, first + valid, head};
 }
 
 // STAGES tiles in shared memory, each with an mbarrier for when it is full and one for when it is empty. Tile number t
@@ -505,8 +506,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     }
     fence_proxy_async_shared();  // the copy engine will find what this lane has stored
     __syncwarp();                // safe to copy: all lanes have stored
-    if (lane == 0) {
-      const Work work = told(round);
+    const Work work = told(round);
+    if (lane == 0 && (!VARLEN || work[Work::QUERY] + int(warp) * 16 < work[Work::N_Q])) {
       const int head = work[Work::HEAD];
       const Place place = place_of<16, VARLEN>(work[Work::QUERY] + warp * 16, work[Work::N_Q], work[Work::Q_BEGIN],
                                                head % p.heads, head / p.heads);

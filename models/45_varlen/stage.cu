@@ -49,14 +49,18 @@ ladder::Counts predict(const ladder::Launched& spec) {
   }
   // A block computes with the tiles of keys that it sees, and copies half of what its pair needs.
   uint64_t rows = 0, pairs = 0, tiles = 0, copied = 0, copied_rows = 0, ints = 0;
+  uint64_t q_rows = 0, stores = 0;  // of a sequence among others nobody asks for a box wholly outside
   for (int s = 0; s < spec.batch; ++s) {
     rows += spec.heads * problem.n_q(s);
     pairs += spec.heads * problem.pairs(s);
-    for (int64_t q_tile = 0; q_tile < 2 * problem.pairs(s); ++q_tile) {
+    const int64_t q_tiles = 2 * problem.pairs(s), outside = q_tiles - problem.q_tiles(s);
+    q_rows += spec.heads * (problem.n_q(s) + (problem.is_varlen ? outside : 0));
+    stores += 2 * spec.heads * (problem.is_varlen ? (problem.n_q(s) + 15) / 16 : q_tiles * int64_t{WARPS});
+    for (int64_t q_tile = 0; q_tile < q_tiles; ++q_tile) {
       const int64_t from = problem.before(s, q_tile & ~1), to = problem.up_to(s, q_tile | 1);
       tiles += spec.heads * (problem.up_to(s, q_tile) - problem.before(s, q_tile));
       copied += spec.heads * (to - from);
-      copied_rows += spec.heads * (std::min(to * BC, problem.n_k(s)) - from * BC);
+      copied_rows += spec.heads * (std::max<int64_t>(std::min(to * BC, problem.n_k(s)), 1) - from * BC);
     }
   }
   const int64_t most =
@@ -106,9 +110,9 @@ ladder::Counts predict(const ladder::Launched& spec) {
       .yes_votes = q_warps,             // in the first tile
       .exponentials = (tiles * WARPS * BC + q_warps * 4) * 16,  // weights; the corrections of the first tile
       .barriers = 2 * blocks + q_warps / 4,                     // of the cluster, and one of a warpgroup
-      .bulk_copies = 4 * pairs + 2 * copied + 2 * q_warps,      // panels of Q, of K and V, of a warp's O
+      .bulk_copies = 4 * pairs + 2 * copied + stores,           // panels of Q, of K and V, of a warp's O
       .gmem_accesses = rows + ints + (problem.is_varlen ? 5 * spec.batch : 0),  // the log-sum-exps
-      .gmem_bytes_read = (rows + copied_rows) * ROW_BYTES + ints * sizeof(int),
+      .gmem_bytes_read = (q_rows + copied_rows) * ROW_BYTES + ints * sizeof(int),
       .gmem_bytes_written = rows * (ROW_BYTES + sizeof(float)) + (problem.is_varlen ? 5 * sizeof(int) * spec.batch : 0),
       .multicast_bytes = copied * 2 * BC * ROW_BYTES,
       .unused_smem_bytes = unwritten,  // the second Q, and stages

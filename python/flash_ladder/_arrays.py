@@ -25,9 +25,9 @@ class NumPy:
     def device(self, array) -> int:
         return EMULATOR
 
-    def signature(self, array) -> tuple:
+    def signature(self, *arrays) -> tuple:
         """All that a call depends on but for numbers and addresses."""
-        return type(array), array.shape, array.strides, array.dtype, array.flags.writeable
+        return tuple((type(each), each.shape, each.strides, each.dtype, each.flags.writeable) for each in arrays)
 
     def stream(self, device: int) -> int:
         return 0
@@ -52,6 +52,9 @@ class NumPy:
     def empty(self, shape: tuple[int, ...], like, dtype: str | None = None):
         return self.module.empty(shape, dtype or like.dtype)
 
+    def empty_like(self, array):
+        return self.module.empty(array.shape, array.dtype)
+
     def full(self, shape: tuple[int, ...], value: float, like, dtype: str | None = None):
         return self.module.full(shape, value, dtype or like.dtype)
 
@@ -75,8 +78,8 @@ class CuPy(NumPy):
     def device(self, array) -> int:
         return array.device.id
 
-    def signature(self, array) -> tuple:
-        return type(array), array.shape, array.strides, array.dtype, array.device.id
+    def signature(self, *arrays) -> tuple:
+        return tuple((type(each), each.shape, each.strides, each.dtype, each.device.id) for each in arrays)
 
     def stream(self, device: int) -> int:
         return self.module.cuda.get_current_stream(device).ptr
@@ -91,6 +94,9 @@ class CuPy(NumPy):
 class Torch:
     def __init__(self) -> None:
         self.torch = torch = sys.modules["torch"]
+        self.address = torch.Tensor.data_ptr
+        # As torch.cuda.current_stream(device).cuda_stream, without an object for it.
+        self.current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None) or (lambda device: torch.cuda.current_stream(device).cuda_stream)
         self.elements = {getattr(torch, name): short for name, short in ELEMENTS.items() if hasattr(torch, name)}
 
     def is_array(self, value: Any) -> bool:
@@ -110,14 +116,11 @@ class Torch:
             )
         return EMULATOR
 
-    def signature(self, tensor) -> tuple:
-        return type(tensor), tensor.shape, tensor.stride(), tensor.dtype, tensor.device, tensor.is_neg()
+    def signature(self, *tensors) -> tuple:
+        return tuple([(type(each), each.shape, each.stride(), each.dtype, each.device, each.is_neg()) for each in tensors])
 
     def stream(self, device: int) -> int:
-        return 0 if device == EMULATOR else self.torch.cuda.current_stream(device).cuda_stream
-
-    def address(self, tensor) -> int:
-        return tensor.data_ptr()
+        return 0 if device == EMULATOR else self.current_stream(device)
 
     def strides(self, tensor) -> tuple[int, ...]:
         return tensor.stride()
@@ -133,6 +136,9 @@ class Torch:
 
     def empty(self, shape: tuple[int, ...], like, dtype: str | None = None):
         return self.torch.empty(shape, dtype=getattr(self.torch, dtype) if dtype else like.dtype, device=like.device)
+
+    def empty_like(self, tensor):
+        return self.torch.empty_like(tensor, memory_format=self.torch.contiguous_format)
 
     def full(self, shape: tuple[int, ...], value: float, like, dtype: str | None = None):
         return self.empty(shape, like, dtype).fill_(value)

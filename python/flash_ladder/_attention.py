@@ -38,49 +38,93 @@ def attention(
     ValueError: the arrays do not fit together. TypeError: something is of the wrong type. NotImplementedError: no kernel takes
     the problem, and why.
     """
+    way = _ways.get(type(q)) or _way_of(q)
+    return way(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, None)
+
+
+class Packed(NamedTuple):
+    """Sequences of several lengths in one tensor, [total, heads, d], one behind the other."""
+
+    cu_seqlens_q: Any  # int32, [batch + 1]: where each one begins, and the last one ends
+    cu_seqlens_k: Any
+    max_seqlen_q: int  # no sequence is longer
+    max_seqlen_k: int
+
+
+def attend(
+    q, k, v, packed: Packed, *, causal=False, scale=None, window=None, softcap=0.0, alibi_slopes=None, sink=None,
+    return_lse=False,
+):  # fmt: skip
+    """attention() of sequences of several lengths: q is [total_q, heads, d], LSE is [heads, total_q]."""
+    way = _ways.get(type(q)) or _way_of(q)
+    return way(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, None, None, packed)
+
+
+_ways: dict[type, Any] = {}  # run(), or what a library needs around it
+
+
+def _way_of(q):
     if is_of_torch(q):
-        from ._torch import attention as attend
+        from ._torch import attention as way
     elif is_of_jax(q):
-        from ._jax import attention as attend
+        from ._jax import attention as way
     else:
-        attend = run
-    return attend(
-        q, k, v, causal=causal, scale=scale, window=window, softcap=softcap, alibi_slopes=alibi_slopes, sink=sink,
-        return_lse=return_lse, out=out, rung=rung,
-    )  # fmt: skip
+        way = run
+        library_of(q)  # or a TypeError
+    return _ways.setdefault(type(q), way)
 
 
-def run(q, k, v, *, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung):
+def run(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, packed):
     arrays = library_of(q)
     key = ready = None
     if alibi_slopes is None and sink is None:
         try:
             key = (
-                arrays, arrays.signature(q), arrays.signature(k), arrays.signature(v), out if out is None else arrays.signature(out),
-                causal is True, causal is False, scale, window, softcap, type(softcap), bool(return_lse), rung,
+                arrays, arrays.signature(q, k, v), None if out is None else arrays.signature(out),
+                causal, type(causal), scale, type(scale), window, softcap, type(softcap), bool(return_lse), rung,
+                None if packed is None else (*arrays.signature(*packed[:2]), *packed[2:]),
             )  # fmt: skip
             ready = _ready.get(key)
         except Exception:  # something is not what it should be, and below it is said what
             key = None
-    result = arrays.empty(q.shape, q) if ready and out is None else out
-    lse = arrays.empty((q.shape[0], q.shape[2], q.shape[1]), q, "float32") if ready and return_lse else None
-    if not (ready and ready.launch(arrays, (q, k, v, result), lse, out is not None)):
-        call = _Call(arrays, q, k, v, causal, scale, window, softcap, alibi_slopes, sink)
-        if out is not None:
-            call.check_out(out)
-        result, lse, ready = call.run(rung, bool(return_lse), out)
-        if key and ready:
-            if len(_ready) > MOST_READY:
-                _ready.clear()
-            _ready[key] = ready
+    if ready is not None:
+        result = arrays.empty_like(q) if out is None else out
+        lse = arrays.empty(ready.lse_shape, q, "float32") if return_lse else None
+        if ready.launch(arrays, q, k, v, result, lse, packed, out is not None):
+            return (result, lse) if return_lse else result
+    call = _Call(arrays, q, k, v, causal, scale, window, softcap, alibi_slopes, sink, packed)
+    if packed is not None and call.device == _native.EMULATOR:
+        call.check_lengths()
+        key = None  # the numbers are looked at each time
+    if out is not None:
+        call.check_out(out)
+    result, lse, ready = call.run(rung, bool(return_lse), out)
+    if key is not None and ready is not None:
+        if len(_ready) > MOST_READY:
+            _ready.clear()
+        _ready[key] = ready
     return (result, lse) if return_lse else result
 
 
-def check(q, k, v, *, return_lse, rung, **options) -> None:
+def check(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, rung) -> None:
     """The exception that run() would end with, if any."""
-    call = _Call(library_of(q), q, k, v, **options)
+    call = _Call(library_of(q), q, k, v, causal, scale, window, softcap, alibi_slopes, sink)
     if call.batch and call.n_q and call.n_k:
         call.plan(rung, bool(return_lse))
+
+
+def check_gradients(*arguments) -> None:
+    """The NotImplementedError that such a run(), or gradients() after it, would end with, if any."""
+    *of_call, rung, packed = arguments
+    call = _Call(library_of(of_call[0]), *of_call, packed)
+    if call.batch and call.n_q and call.n_k:
+        call.plan(rung, lse=True)
+        call.gradient_plan()
+
+
+def gradients(d_out, out, lse, q, *arguments):
+    """Of q, k and v: `arguments` are those of run() from k on, up to sink, and packed."""
+    return _Call(library_of(q), q, *arguments).gradients(d_out, out, lse)
 
 
 class _Ready(NamedTuple):
@@ -88,24 +132,72 @@ class _Ready(NamedTuple):
 
     plan: _native.Plan
     layouts: bytes
-    device: int
     extents: tuple[int, ...]  # of Q, K, V and O, in bytes
+    lse_shape: tuple[int, ...]
 
-    def launch(self, arrays, tensors, lse, is_given: bool) -> bool:
+    def launch(self, arrays, q, k, v, o, lse, packed, is_given: bool) -> bool:
         """False: the arrays lie where the kernel does not take them."""
-        addresses = [arrays.address(each) for each in tensors]
-        q, k, v, o = addresses
-        if (q | k | v | o) % ALIGNED:
+        plan, address = self.plan, arrays.address
+        addresses = q_at, k_at, v_at, o_at = [address(q), address(k), address(v), address(o)]
+        if (q_at | k_at | v_at | o_at) % ALIGNED:
             return False
-        if is_given and any(o < at + extent and at < o + self.extents[3] for at, extent in zip((q, k, v), self.extents)):
-            return False
+        if is_given:
+            of_q, of_k, of_v, of_o = self.extents
+            end = o_at + of_o
+            if (o_at < q_at + of_q and q_at < end) or (o_at < k_at + of_k and k_at < end) or (o_at < v_at + of_v and v_at < end):
+                return False
         if lse is not None:
-            addresses.append(arrays.address(lse))
-        self.plan.run(self.layouts, addresses, arrays.stream(self.device))
+            addresses.append(address(lse))
+        if packed is not None:
+            addresses += (address(packed.cu_seqlens_q), address(packed.cu_seqlens_k))
+        if plan.workspace_bytes:
+            workspace = arrays.empty((plan.workspace_bytes,), q, "uint8")
+            addresses.append(address(workspace))
+        plan.run(self.layouts, addresses, arrays.stream(plan.device))
         return True
 
 
 _ready: dict[tuple, _Ready] = {}
+
+
+class _Told:
+    """What a kernel is told of tensors, and where they lie."""
+
+    def __init__(self, call: _Call, plan: _native.Plan):
+        self.call, self.plan, self.layouts = call, plan, b""
+        self.tensors: list = []
+        self.extents: list[int] = []
+
+    def _add(self, name: str, tensor, strides: tuple[int, int, int], extent: int, written: bool) -> None:
+        self.tensors.append(tensor)
+        self.extents.append(extent)
+        self.layouts += _native.layout(name, strides, extent, written)
+
+    def rows(self, name: str, tensor, written: bool = False) -> None:
+        """[batch, n, heads, d]"""
+        batch, n, heads, d = tensor.shape
+        by_batch, by_head, by_row = strides = self.call._strides(tensor, self.plan)
+        elements = by_batch * (batch - 1) + by_head * (heads - 1) + by_row * (n - 1) + d
+        self._add(name, tensor, strides, elements * self.call.arrays.itemsize(tensor), written)
+
+    def whole(self, name: str, tensor, written: bool = False) -> None:
+        """In one piece."""
+        *_, rows = tensor.shape
+        bytes_ = math.prod(tensor.shape) * self.call.arrays.itemsize(tensor)
+        self._add(name, tensor, (math.prod(tensor.shape[-2:]), rows, 1), bytes_, written)
+
+    def start(self) -> None:
+        """With what belongs to the problem, and not to a formula's inputs and results."""
+        call, arrays = self.call, self.call.arrays
+        for name, values in (("slopes", call.slopes), ("sinks", call.sinks)):
+            if values is not None:
+                self.whole(name, values)
+        if call.packed:
+            self.whole("cu_seqlens_q", call.packed.cu_seqlens_q)
+            self.whole("cu_seqlens_k", call.packed.cu_seqlens_k)
+        if self.plan.workspace_bytes:
+            self.whole("workspace", arrays.empty((self.plan.workspace_bytes,), call.q, "uint8"), written=True)
+        self.plan.run(self.layouts, [arrays.address(each) for each in self.tensors], arrays.stream(call.device))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,15 +255,19 @@ class _Call:
     """What is asked, held against itself."""
 
     def __init__(
-        self, arrays, q, k, v, causal=False, scale=None, window=None, softcap=0.0, alibi_slopes=None, sink=None
-    ):
-        self.arrays, self.q, self.k, self.v = arrays, q, k, v
+        self, arrays, q, k, v, causal=False, scale=None, window=None, softcap=0.0, alibi_slopes=None, sink=None, packed=None
+    ):  # fmt: skip
         for name, array in (("k", k), ("v", v)):
             if not arrays.is_array(array):
                 raise TypeError(f"{name} is a {type(array).__qualname__}, and q a {type(q).__qualname__}.")
         for name, array in (("q", q), ("k", k), ("v", v)):
-            if len(array.shape) != 4:
-                raise ValueError(f"{name} has the shape {list(array.shape)}; it must be [batch, n, heads, d].")
+            if len(array.shape) != (3 if packed else 4):
+                form = "[total, heads, d]" if packed else "[batch, n, heads, d]"
+                raise ValueError(f"{name} has the shape {list(array.shape)}; it must be {form}.")
+        self.arrays, self.shape, self.packed = arrays, tuple(q.shape), packed
+        if packed:  # as they lie, they are one sequence
+            q, k, v = q[None], k[None], v[None]
+        self.q, self.k, self.v = q, k, v
         self.batch, self.n_q, self.heads, self.d = (int(size) for size in q.shape)
         _, self.n_k, self.kv_heads, _ = (int(size) for size in k.shape)
         if tuple(k.shape) != tuple(v.shape):
@@ -191,6 +287,10 @@ class _Call:
             if array.dtype != q.dtype:
                 raise TypeError(f"{name} is {array.dtype}, and q {q.dtype}; they must be the same.")
         self.device = self._device_of(("q", q), ("k", k), ("v", v))
+        self.lse_shape = (self.batch, self.heads, self.n_q)
+        if packed:
+            self.lse_shape = (self.heads, self.n_q)
+            self.batch, self.n_q, self.n_k = self._lengths()
         # The last query sees all keys anyway, and so does every query through a window as wide as that.
         self.causal = _flag("causal", causal) and (self.n_q > 1 or window is not None)
         self.scale = None if scale is None else _number("scale", scale, "above 0")
@@ -200,6 +300,46 @@ class _Call:
         self.right = -1 if right >= self.n_q - 1 else right
         self.slopes = self._per_head("alibi_slopes", alibi_slopes)
         self.sinks = self._per_head("sink", sink)
+
+    def _lengths(self) -> tuple[int, int, int]:
+        """How many sequences there are, and how many queries and keys the longest has, by what is said of them."""
+        for name, values in self.packed._asdict().items():
+            if name.startswith("max"):
+                if isinstance(values, bool) or not isinstance(values, numbers.Integral):
+                    raise TypeError(f"{name} is {values!r}; it is a whole number, the length of the longest sequence.")
+                if not 0 <= values <= LARGEST:
+                    raise ValueError(f"{name} is {values}; a length is from 0 to {LARGEST}.")
+                continue
+            if not self.arrays.is_array(values):
+                raise TypeError(f"{name} is a {type(values).__qualname__}, and q a {type(self.q).__qualname__}.")
+            if str(values.dtype).rpartition(".")[2] != "int32":
+                raise TypeError(f"{name} is {values.dtype}; the kernel reads int32.")
+            if len(values.shape) != 1 or values.shape[0] < 1:
+                raise ValueError(f"{name} has the shape {list(values.shape)}; it must be [batch + 1]: a 0, and where each sequence ends.")
+            if values.shape[0] > 1 and self.arrays.strides(values) != (1,):
+                raise ValueError(f"{name} does not lie in one piece.\n  A copy does.")
+            self._device_of(("q", self.q), (name, values))
+        cu_seqlens_q, cu_seqlens_k, longest_q, longest_k = self.packed
+        batch = int(cu_seqlens_q.shape[0]) - 1
+        if cu_seqlens_k.shape[0] - 1 != batch:
+            raise ValueError(f"cu_seqlens_q is of {batch} sequences, and cu_seqlens_k of {cu_seqlens_k.shape[0] - 1}; they are the same sequences.")
+        for of, rows, longest in (("q", self.n_q, longest_q), ("k", self.n_k, longest_k)):
+            if rows > batch * longest:
+                raise ValueError(f"{of} has {rows} rows, which is more than {batch} sequences of max_seqlen_{of}={longest}.")
+        return batch, min(int(longest_q), self.n_q), min(int(longest_k), self.n_k)  # of so many rows none has more
+
+    def check_lengths(self) -> None:
+        """That they add up: a look at numbers, which in a GPU's memory would be a wait."""
+        for of, rows, cu_seqlens, longest in (("q", self.q.shape[1], self.packed.cu_seqlens_q, self.n_q),
+                                              ("k", self.k.shape[1], self.packed.cu_seqlens_k, self.n_k)):  # fmt: skip
+            ends = cu_seqlens.tolist()
+            if ends[0] != 0 or ends[-1] != rows:
+                raise ValueError(f"cu_seqlens_{of} goes from {ends[0]} to {ends[-1]}; {of} has {rows} rows, so it must from 0 to {rows}.")
+            for sequence, (begin, end) in enumerate(zip(ends, ends[1:])):
+                if end < begin:
+                    raise ValueError(f"cu_seqlens_{of} says that sequence {sequence} goes from {begin} to {end}; it never falls.")
+                if end - begin > longest:
+                    raise ValueError(f"Sequence {sequence} has {end - begin} rows of {of}, which is more than max_seqlen_{of}={longest}.")
 
     def _device_of(self, *named) -> int:
         devices = {name: self.arrays.device(array) for name, array in named}
@@ -223,8 +363,8 @@ class _Call:
         arrays, q = self.arrays, self.q
         if not arrays.is_array(out):
             raise TypeError(f"out is a {type(out).__qualname__}, and q a {type(q).__qualname__}.")
-        if tuple(out.shape) != tuple(q.shape):
-            raise ValueError(f"out has the shape {list(out.shape)}; it must be as q's, {list(q.shape)}.")
+        if tuple(out.shape) != self.shape:
+            raise ValueError(f"out has the shape {list(out.shape)}; it must be as q's, {list(self.shape)}.")
         if out.dtype != q.dtype:
             raise TypeError(f"out is {out.dtype}, and q {q.dtype}; they must be the same.")
         self._device_of(("q", q), ("out", out))
@@ -256,55 +396,65 @@ class _Call:
     def plan(self, rung, lse: bool) -> _native.Plan:
         if rung is not None and not isinstance(rung, str):
             raise TypeError(f"rung is a {type(rung).__qualname__}; it is a name, as in rung='02_swizzle'.")
-        return _native.plan(self.text(), rung, self.device, bool(lse))
+        return _native.plan(self.text(), rung, self.device, bool(lse), self.packed is not None)
 
     def run(self, rung, with_lse: bool, out):
         """The result, LSE if it is wanted, and how another call of this kind is made, if no copy was needed."""
         arrays, q = self.arrays, self.q
-        result = arrays.empty(tuple(q.shape), q) if out is None else out
-        lse = arrays.empty((self.batch, self.heads, self.n_q), q, "float32") if with_lse else None
+        result = arrays.empty(self.shape, q) if out is None else out
+        lse = arrays.empty(self.lse_shape, q, "float32") if with_lse else None
         if self.n_q == 0 or self.batch == 0:
             return result, lse, None
         if self.n_k == 0:  # rows without keys
-            arrays.copy(result, arrays.full(tuple(q.shape), 0, q))
+            arrays.copy(result, arrays.full(self.shape, 0, q))
             if with_lse:
-                arrays.copy(lse, arrays.full(tuple(lse.shape), -math.inf, q, "float32"))
+                arrays.copy(lse, arrays.full(self.lse_shape, -math.inf, q, "float32"))
             return result, lse, None
         plan = self.plan(rung, with_lse)
         inputs = [self._usable(each, plan) for each in (q, self.k, self.v)]  # on a GPU a copy's memory is of this stream
-        o = result
+        o = wanted = result[None] if self.packed else result
         if self._strides(o, plan) is None:
-            by_head = (self.batch, self.heads, self.n_q, self.d)
-            o = arrays.empty(tuple(q.shape), q) if plan.strides else arrays.swap(arrays.empty(by_head, q))
-        tensors = [*inputs, o]
-        as_it_lies = all(a is b for a, b in zip(tensors, (q, self.k, self.v, result)))
-        extents, layouts = [], []
-        for name, tensor in zip("QKVO", tensors):
-            strides = self._strides(tensor, plan)
-            sizes = (tensor.shape[0], tensor.shape[2], tensor.shape[1])
-            extents.append(arrays.itemsize(tensor) * (sum(s * (n - 1) for s, n in zip(strides, sizes)) + self.d))
-            layouts.append(_native.layout(name, strides, extents[-1], written=name == "O"))
-        is_plain = as_it_lies and (with_lse or not plan.needs_lse) and not plan.workspace_bytes
-
-        def add(name: str, array, count: int, written=False) -> None:
-            tensors.append(array)
-            layouts.append(_native.layout(name, (count,) * 3, count * arrays.itemsize(array), written))
-
+            o = arrays.empty(tuple(q.shape), q) if plan.strides else self._by_head(q)
+        told = _Told(self, plan)
+        for name, tensor in zip("QKVO", (*inputs, o)):
+            told.rows(name, tensor, written=name == "O")
         if with_lse or plan.needs_lse:
-            rows = lse if with_lse else arrays.empty((self.batch, self.heads, self.n_q), q, "float32")
-            tensors.append(rows)
-            layouts.append(_native.layout("LSE", (self.heads * self.n_q, self.n_q, 1), 4 * self.batch * self.heads * self.n_q, True))
-        for name, values in (("slopes", self.slopes), ("sinks", self.sinks)):
-            if values is not None:
-                add(name, values, self.heads)
-        if plan.workspace_bytes:
-            add("workspace", arrays.empty((plan.workspace_bytes,), q, "uint8"), plan.workspace_bytes, written=True)
-        of_all = b"".join(layouts)
-        plan.run(of_all, [arrays.address(each) for each in tensors], arrays.stream(self.device))
-        if o is not result:
-            arrays.copy(result, o)
-        ready = _Ready(plan, of_all, self.device, tuple(extents)) if is_plain else None
+            told.whole("LSE", lse if with_lse else arrays.empty(self.lse_shape, q, "float32"), written=True)
+        told.start()
+        if o is not wanted:
+            arrays.copy(wanted, o)
+        as_it_lies = all(a is b for a, b in zip((*inputs, o), (q, self.k, self.v, wanted)))
+        is_plain = as_it_lies and (with_lse or not plan.needs_lse)
+        ready = _Ready(plan, told.layouts, tuple(told.extents[:4]), self.lse_shape) if is_plain else None
         return result, lse, ready
+
+    def gradient_plan(self) -> _native.Plan:
+        return _native.plan(f"backward {self.text()}", None, self.device, False, self.packed is not None)
+
+    def gradients(self, d_out, out, lse):
+        """Of Q, K and V, of what run() has left, and of how much the loss changes with it. In memory heads are before rows."""
+        arrays, inputs = self.arrays, (self.q, self.k, self.v)
+        results = [self._by_head(each) for each in inputs]
+        if 0 in (self.batch, self.n_q, self.n_k):
+            for each in results:
+                arrays.copy(each, arrays.full(tuple(each.shape), 0, each))
+        else:
+            plan = self.gradient_plan()
+            if self.packed:
+                out, d_out = out[None], d_out[None]
+            told = _Told(self, plan)
+            for name, tensor in zip(("Q", "K", "V", "O", "dO"), (*inputs, out, d_out)):
+                told.rows(name, self._usable(tensor, plan))
+            told.whole("LSE", lse)
+            for name, tensor in zip(("dQ", "dK", "dV"), results):
+                told.rows(name, tensor, written=True)
+            told.start()
+        return tuple(each[0] for each in results) if self.packed else tuple(results)
+
+    def _by_head(self, like):
+        """A new array of that shape, which lies as all rungs take it."""
+        batch, n, heads, d = like.shape
+        return self.arrays.swap(self.arrays.empty((batch, heads, n, d), like))
 
     def _strides(self, array, plan: _native.Plan) -> tuple[int, int, int] | None:
         """Of sequences, heads and rows, in elements; None where the kernel does not take them."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ._attention import attention
+from ._arrays import is_of_torch
+from ._attention import Packed, attend, attention
 
 
 def flash_attn_func(
@@ -10,8 +11,8 @@ def flash_attn_func(
     deterministic=False, return_attn_probs=False,
 ):  # fmt: skip
     """attention() with flash-attn's arguments. With return_attn_probs: the result, LSE, and None, for no kernel keeps the
-    probabilities. All kernels are deterministic."""
-    _refuse_dropout(dropout_p)
+    probabilities. Results are deterministic; gradients need not be, and are refused where they have to."""
+    _refuse(dropout_p, deterministic, q, k, v)
     result = attention(
         q, k, v, causal=causal, scale=softmax_scale, window=window_size, softcap=softcap, alibi_slopes=alibi_slopes,
         return_lse=return_attn_probs,
@@ -24,16 +25,25 @@ def flash_attn_varlen_func(
     window_size=(-1, -1), softcap=0.0, alibi_slopes=None, deterministic=False, return_attn_probs=False,
     block_table=None,
 ):  # fmt: skip
-    """Not yet: a rung, 45_varlen, takes sequences of many lengths in one tensor, and this package does not hand them on."""
-    _refuse_dropout(dropout_p)
+    """Sequences of several lengths in one call: q is [total_q, heads, d], k and v are [total_k, kv_heads, d], one sequence behind the
+    other. cu_seqlens_q and cu_seqlens_k: int32, [batch + 1], a 0 and where each sequence ends; max_seqlen_q and max_seqlen_k: what no
+    sequence is longer than. On the emulator the numbers in cu_seqlens are looked at. In a GPU's memory they are not, for that would be a
+    wait: they must be right. With return_attn_probs: the result, LSE as [heads, total_q], and None."""
+    _refuse(dropout_p, deterministic, q, k, v)
     if block_table is not None:
         raise NotImplementedError("block_table: no rung takes keys in pages.\n  In one piece: flash_ladder.attention")
-    raise NotImplementedError(
-        "Sequences of many lengths in one tensor (cu_seqlens) are not handed on to a rung yet.\n"
-        "  One at a time: flash_ladder.attention(q[None, start:end], ...)"
-    )
+    result = attend(
+        q, k, v, Packed(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k), causal=causal, scale=softmax_scale, window=window_size,
+        softcap=softcap, alibi_slopes=alibi_slopes, return_lse=return_attn_probs,
+    )  # fmt: skip
+    return (*result, None) if return_attn_probs else result
 
 
-def _refuse_dropout(dropout_p) -> None:
+def _refuse(dropout_p, deterministic, *tensors) -> None:
     if dropout_p:
-        raise NotImplementedError(f"dropout_p is {dropout_p}; no rung drops anything.\n  For inference: 0.0")
+        raise NotImplementedError(f"dropout_p is {dropout_p}; no rung drops anything.\n  Without: 0.0")
+    if deterministic and is_of_torch(tensors[0]):
+        from ._torch import torch, wants_gradients
+
+        if torch.is_grad_enabled() and wants_gradients(*tensors):
+            raise NotImplementedError("deterministic: gradients of Q are a sum in any order.\n  Without: deterministic=False")

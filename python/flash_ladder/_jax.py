@@ -9,7 +9,7 @@ import numpy as np
 from . import _attention
 
 
-def attention(q, k, v, *, return_lse, out, **options):
+def attention(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, packed):
     if out is not None:
         raise NotImplementedError("out: JAX's arrays are never written to.\n  Without it: the result is a new array")
     if jax.default_backend() != "cpu":
@@ -17,14 +17,16 @@ def attention(q, k, v, *, return_lse, out, **options):
             f"JAX runs on '{jax.default_backend()}', and flash_ladder reaches its arrays on the host alone.\n"
             "  Emulated: JAX_PLATFORMS=cpu. On a GPU: PyTorch or CuPy"
         )
-    of_heads = {name: options.pop(name) for name in ("alibi_slopes", "sink")}
+    if packed is not None:
+        raise NotImplementedError("cu_seqlens: sequences of several lengths are not handed on from JAX yet.\n  One at a time: flash_ladder.attention")
+    of_heads = (alibi_slopes, sink)
 
     # Shapes and types are known now, numbers later; what is wrong with the former is said now.
-    _attention.check(*map(_without_numbers, (q, k, v)), return_lse=return_lse, **options, **jax.tree.map(_without_numbers, of_heads))
+    _attention.check(*map(_without_numbers, (q, k, v)), causal, scale, window, softcap, *map(_without_numbers, of_heads), return_lse, rung)
 
     def on_host(q, k, v, of_heads):
         arrays = [np.asarray(each) for each in (q, k, v)]
-        return _attention.run(*arrays, return_lse=return_lse, out=None, **options, **jax.tree.map(np.asarray, of_heads))
+        return _attention.run(*arrays, causal, scale, window, softcap, *jax.tree.map(np.asarray, of_heads), return_lse, None, rung, None)
 
     result = jax.ShapeDtypeStruct(q.shape, q.dtype)
     if return_lse:

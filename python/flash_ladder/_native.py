@@ -31,7 +31,7 @@ def _load() -> ctypes.CDLL:
     library.flash_ladder_rungs.restype = ctypes.c_char_p
     library.flash_ladder_message.restype = ctypes.c_char_p
     library.flash_ladder_make_plan.argtypes = [
-        ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p,
+        ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p,
     ]  # fmt: skip
     library.flash_ladder_free_plan.argtypes = [ctypes.c_void_p]
     library.flash_ladder_free_plan.restype = None
@@ -48,7 +48,7 @@ _library = _load()
 # A flash_ladder_tensor, and the addresses of the names that may stand in it.
 _TENSOR = struct.Struct("@Pqqqqi4x")
 _names = {name: ctypes.create_string_buffer(name.encode()) for name in
-          ("Q", "K", "V", "O", "LSE", "slopes", "sinks", "workspace", "other O", "other LSE")}  # fmt: skip
+          ("Q", "K", "V", "O", "LSE", "slopes", "sinks", "cu_seqlens_q", "cu_seqlens_k", "dO", "dQ", "dK", "dV", "workspace", "other O", "other LSE")}  # fmt: skip
 _addresses = {name: ctypes.addressof(text) for name, text in _names.items()}
 _POINTERS = [struct.Struct(f"@{count}P") for count in range(len(_names) + 1)]
 
@@ -60,12 +60,12 @@ def rungs() -> list[dict]:
 class Plan:
     """A kernel for a problem on a device."""
 
-    def __init__(self, problem: str, rung: str | None, device: int, lse: bool):
+    def __init__(self, problem: str, rung: str | None, device: int, lse: bool, packed: bool = False):
         self._plan = ctypes.c_void_p()
         self._free = _library.flash_ladder_free_plan  # at the program's end modules go first
         kernel = _Kernel()
         status = _library.flash_ladder_make_plan(
-            problem.encode(), (rung or "").encode(), device, lse, ctypes.byref(self._plan), ctypes.byref(kernel)
+            problem.encode(), (rung or "").encode(), device, lse, packed, ctypes.byref(self._plan), ctypes.byref(kernel)
         )
         if status:
             words = _library.flash_ladder_message().decode()
@@ -82,8 +82,11 @@ class Plan:
     def run(self, tensors: bytes, addresses: list[int], stream: int) -> None:
         """`tensors`: of each address a description, as layout() makes them."""
         count = len(addresses)
-        data = _POINTERS[count].pack(*addresses)
-        _call(self.device, _library.flash_ladder_run, self._plan, tensors, data, count, stream)
+        arguments = self._plan, tensors, _POINTERS[count].pack(*addresses), count, stream
+        if self.device == EMULATOR:
+            _call(EMULATOR, _library.flash_ladder_run, *arguments)
+        elif _library.flash_ladder_run(*arguments):
+            raise RuntimeError(_library.flash_ladder_message().decode())
 
 
 def merge(problem: str, tensors: bytes, addresses: list[int], in_f32: bool, device: int, stream: int) -> None:

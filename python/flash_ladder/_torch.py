@@ -10,31 +10,42 @@ from torch import Tensor
 
 from . import _attention
 
-NO_GRADIENTS = (
-    "flash_ladder has no gradients yet, and a tensor asks for them.\n"
-    "  For inference: with torch.no_grad(). Gradients: torch.nn.functional.scaled_dot_product_attention"
-)
+WITHOUT = "\n  For inference: with torch.no_grad(). Gradients: torch.nn.functional.scaled_dot_product_attention"
 _PLAIN = (Tensor, torch.nn.Parameter)
 _said_it_is_slow = False
 
 
-def attention(
-    q, k, v, *, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung
-):  # fmt: skip
-    if torch.is_grad_enabled():
-        for each in (q, k, v, alibi_slopes, sink, out):
-            if isinstance(each, Tensor) and each.requires_grad:
-                raise NotImplementedError(NO_GRADIENTS)
+def attention(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, packed):
+    if torch.is_grad_enabled() and wants_gradients(q, k, v, alibi_slopes, sink, out):
+        return _with_gradients(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, packed)
     if not torch.compiler.is_compiling() and type(q) in _PLAIN:
-        _say_that_it_is_slow(q)
-        return _attention.run(
-            q, k, v, causal=causal, scale=scale, window=window, softcap=softcap, alibi_slopes=alibi_slopes, sink=sink,
-            return_lse=return_lse, out=out, rung=rung,
-        )  # fmt: skip
+        if not _said_it_is_slow:
+            _say_that_it_is_slow(q)
+        return _attention.run(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, packed)
     # A graph, or a tensor of another kind: of these the operator takes care, at some microseconds more.
-    result, lse = torch.ops.flash_ladder.attention(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, rung)
+    result, lse = torch.ops.flash_ladder.attention(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, rung, *(packed or ()))
     if out is not None:
         result = out.copy_(result)
+    return (result, lse) if return_lse else result
+
+
+def wants_gradients(*tensors) -> bool:
+    for each in tensors:
+        if isinstance(each, Tensor) and each.requires_grad:
+            return True
+    return False
+
+
+def _with_gradients(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, packed):
+    if out is not None or wants_gradients(alibi_slopes, sink):
+        raise NotImplementedError(f"{'Into out' if out is not None else 'Of alibi_slopes and of sink'} there are no gradients.{WITHOUT}")
+    arguments = q, k, v, causal, scale, window, softcap, alibi_slopes, sink
+    if not torch.compiler.is_compiling():  # a graph is told when it runs
+        try:
+            _attention.check_gradients(*arguments, rung, packed)
+        except NotImplementedError as reason:
+            raise NotImplementedError(f"A tensor asks for gradients. {reason}{WITHOUT}") from None
+    result, lse = torch.ops.flash_ladder.attention(*arguments, True, rung, *(packed or ()))
     return (result, lse) if return_lse else result
 
 
@@ -53,25 +64,58 @@ def _say_that_it_is_slow(q: Tensor) -> None:
 def _operator(
     q: Tensor, k: Tensor, v: Tensor, causal: bool = False, scale: Optional[float] = None,
     window: Optional[List[int]] = None, softcap: float = 0.0, alibi_slopes: Optional[Tensor] = None,
-    sink: Optional[Tensor] = None, return_lse: bool = False, rung: Optional[str] = None,
+    sink: Optional[Tensor] = None, return_lse: bool = False, rung: Optional[str] = None, cu_seqlens_q: Optional[Tensor] = None,
+    cu_seqlens_k: Optional[Tensor] = None, max_seqlen_q: int = 0, max_seqlen_k: int = 0,
 ) -> Tuple[Tensor, Tensor]:  # fmt: skip
     _say_that_it_is_slow(q)
-    result = _attention.run(
-        q, k, v, causal=causal, scale=scale, window=window, softcap=softcap, alibi_slopes=alibi_slopes, sink=sink,
-        return_lse=return_lse, out=None, rung=rung,
-    )  # fmt: skip
+    packed = None if cu_seqlens_q is None else _attention.Packed(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k)
+    result = _attention.run(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, None, rung, packed)
     return result if return_lse else (result, q.new_empty(0, dtype=torch.float32))
 
 
 @_operator.register_fake
 def _(q, k, v, causal=False, scale=None, window=None, softcap=0.0, alibi_slopes=None, sink=None, return_lse=False,
-      rung=None):  # fmt: skip
-    batch, n, heads, _ = q.shape
-    return q.new_empty(q.shape), q.new_empty((batch, heads, n) if return_lse else (0,), dtype=torch.float32)
+      rung=None, cu_seqlens_q=None, cu_seqlens_k=None, max_seqlen_q=0, max_seqlen_k=0):  # fmt: skip
+    *batch, n, heads, _ = q.shape
+    return q.new_empty(q.shape), q.new_empty((*batch, heads, n) if return_lse else (0,), dtype=torch.float32)
 
 
-def _backward(ctx, *gradients):
-    raise NotImplementedError(NO_GRADIENTS)
+@torch.library.custom_op("flash_ladder::attention_backward", mutates_args=(), device_types=("cpu", "cuda"))
+def _backward_operator(
+    d_out: Tensor, out: Tensor, lse: Tensor, q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: Optional[float],
+    window: Optional[List[int]], softcap: float, alibi_slopes: Optional[Tensor], sink: Optional[Tensor],
+    cu_seqlens_q: Optional[Tensor], cu_seqlens_k: Optional[Tensor], max_seqlen_q: int, max_seqlen_k: int,
+) -> Tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    packed = None if cu_seqlens_q is None else _attention.Packed(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k)
+    return _attention.gradients(d_out, out, lse, q, k, v, causal, scale, window, softcap, alibi_slopes, sink, packed)
 
 
-_operator.register_autograd(_backward)
+@_backward_operator.register_fake
+def _(d_out, out, lse, q, k, v, *rest):
+    by_head = (each.new_empty(each.transpose(-3, -2).shape) for each in (q, k, v))
+    return tuple(each.transpose(-3, -2) for each in by_head)
+
+
+def _set_up(ctx, inputs, output):
+    q, k, v, causal, scale, window, softcap, alibi_slopes, sink, _, _, cu_seqlens_q, cu_seqlens_k, *longest = inputs
+    ctx.save_for_backward(q, k, v, alibi_slopes, sink, cu_seqlens_q, cu_seqlens_k, *output)
+    ctx.options, ctx.longest = (causal, scale, window, softcap), longest
+    ctx.set_materialize_grads(False)
+
+
+def _backward(ctx, d_out, d_lse):
+    q, k, v, alibi_slopes, sink, cu_seqlens_q, cu_seqlens_k, out, lse = ctx.saved_tensors
+    if d_lse is not None:
+        raise NotImplementedError(f"A loss depends on LSE, and no rung has gradients of that.{WITHOUT}")
+    if any(ctx.needs_input_grad[7:9]):
+        raise NotImplementedError(f"Of alibi_slopes and of sink there are no gradients.{WITHOUT}")
+    if lse.numel() == 0 and out.numel() > 0:
+        raise NotImplementedError("Gradients need LSE: return_lse=True, or flash_ladder.attention, which sees to that.")
+    gradients = (None, None, None)
+    if d_out is not None:
+        gradients = torch.ops.flash_ladder.attention_backward(d_out, out, lse, q, k, v, *ctx.options, alibi_slopes, sink,
+                                                              cu_seqlens_q, cu_seqlens_k, *ctx.longest)  # fmt: skip
+    return (*gradients, *(None,) * 12)
+
+
+_operator.register_autograd(_backward, setup_context=_set_up)

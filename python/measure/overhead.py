@@ -1,7 +1,10 @@
-"""What a call costs on the host, in microseconds: ours, and what else there is. No test.   python3 python/measure/overhead.py"""
+"""What a call costs on the host, in microseconds, in turns: ours, and what else there is. No test.
+    python3 python/measure/overhead.py [--csv FILE]"""
 
 from __future__ import annotations
 
+import argparse
+import csv
 import time
 import warnings
 
@@ -10,43 +13,74 @@ import numpy as np
 import torch
 
 warnings.simplefilter("ignore")
-CALLS, ROUNDS = 200, 30  # a driver's queue holds some thousand launches
+CALLS, ROUNDS = 200, 40  # a driver's queue holds some thousand launches
 
 
 def microseconds(call) -> float:
-    """Of one call, the median of rounds; the GPU catches up between them."""
-    each = []
-    for _ in range(ROUNDS):
-        torch.cuda.synchronize()
-        began = time.perf_counter()
-        for _ in range(CALLS):
-            call()
-        each.append((time.perf_counter() - began) / CALLS * 1e6)
-    return float(np.median(each))
+    """Of one call, the mean of a round; the GPU catches up before it."""
+    torch.cuda.synchronize()
+    began = time.perf_counter()
+    for _ in range(CALLS):
+        call()
+    return (time.perf_counter() - began) / CALLS * 1e6
 
 
+def calls_in(dtype: torch.dtype) -> dict:
+    q, k, v = (torch.randn(1, 128, 1, 128, device="cuda", dtype=dtype) for _ in range(3))
+    by_head = [each.transpose(1, 2).contiguous() for each in (q, k, v)]
+    out = torch.empty_like(q)
+    sdpa = torch.nn.functional.scaled_dot_product_attention
+    calls = {"torch.empty_like": lambda: torch.empty_like(q), "SDPA": lambda: sdpa(*by_head, is_causal=True)}
+    if flash_ladder.why(q, k, v, causal=True).rung is not None:
+        calls["flash_ladder"] = lambda: flash_ladder.attention(q, k, v, causal=True)
+        calls["flash_ladder, out="] = lambda: flash_ladder.attention(q, k, v, causal=True, out=out)
+        calls["torch.ops.flash_ladder"] = lambda: torch.ops.flash_ladder.attention(q, k, v, True)
+        calls["flash_ladder, behind C"] = behind_c(q, k, v, out)
+    if flash_ladder.why("lens_q=128 lens_k=128 d=128 bf16 causal", device=0).rung is not None and dtype == torch.bfloat16:
+        ends = torch.tensor([0, 128], device="cuda", dtype=torch.int32)
+        packed = [*(each[0] for each in (q, k, v)), ends, ends, 128, 128]
+        calls["flash_ladder, varlen"] = lambda: flash_ladder.flash_attn_varlen_func(*packed, causal=True)
+    try:
+        from flash_attn import flash_attn_func
+
+        calls["flash-attn"] = lambda: flash_attn_func(q, k, v, causal=True)
+    except ImportError:
+        pass
+    return calls
+
+
+def behind_c(q, k, v, out):
+    """The library's part: what a kernel asks for, and the launch."""
+    from flash_ladder import _attention
+
+    before = set(_attention._ready)
+    flash_ladder.attention(q, k, v, causal=True, out=out, scale=0.1)
+    ((_, ready),) = [each for each in _attention._ready.items() if each[0] not in before]
+    addresses, stream = [each.data_ptr() for each in (q, k, v, out)], torch.cuda.current_stream().cuda_stream
+    return lambda: ready.plan.run(ready.layouts, addresses, stream)
+
+
+@torch.no_grad()
 def main() -> None:
-    print(torch.cuda.get_device_name(), torch.__version__)
-    for dtype in (torch.float16, torch.bfloat16):
-        q, k, v = (torch.randn(1, 128, 1, 128, device="cuda", dtype=dtype) for _ in range(3))
-        by_head = [each.transpose(1, 2).contiguous() for each in (q, k, v)]
-        out = torch.empty_like(q)
-        sdpa = torch.nn.functional.scaled_dot_product_attention
-        calls = {"torch.empty_like": lambda: torch.empty_like(q), "SDPA": lambda: sdpa(*by_head, is_causal=True)}
-        with torch.no_grad():
-            if flash_ladder.why(q, k, v, causal=True).rung is not None:
-                calls["flash_ladder"] = lambda: flash_ladder.attention(q, k, v, causal=True)
-                calls["flash_ladder, out="] = lambda: flash_ladder.attention(q, k, v, causal=True, out=out)
-                calls["torch.ops.flash_ladder"] = lambda: torch.ops.flash_ladder.attention(q, k, v, True)
-            try:
-                from flash_attn import flash_attn_func
-
-                calls["flash-attn"] = lambda: flash_attn_func(q, k, v, causal=True)
-            except ImportError:
-                pass
-            for name, call in calls.items():
-                call()
-                print(f"{str(dtype):16} {name:24} {microseconds(call):7.1f} us")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--csv", help="where the rows go, too")
+    options = parser.parse_args()
+    calls = {(str(dtype).rpartition(".")[2], name): call
+             for dtype in (torch.float16, torch.bfloat16) for name, call in calls_in(dtype).items()}  # fmt: skip
+    for call in calls.values():
+        microseconds(call)
+    rounds = [{name: microseconds(call) for name, call in calls.items()} for _ in range(ROUNDS)]
+    rows = []
+    for dtype, name in calls:
+        each = [round_[dtype, name] for round_ in rounds]
+        rows.append({"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "dtype": dtype, "call": name, "rounds": ROUNDS,
+                     "us_median": round(float(np.median(each)), 2), "us_least": round(min(each), 2)})  # fmt: skip
+        print(f"{dtype:10} {name:24} {rows[-1]['us_median']:7.1f} us, at least {rows[-1]['us_least']:.1f}", flush=True)
+    if options.csv:
+        with open(options.csv, "w", newline="") as file:
+            writer = csv.DictWriter(file, rows[0].keys())
+            writer.writeheader()
+            writer.writerows(rows)
 
 
 if __name__ == "__main__":

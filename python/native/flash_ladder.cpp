@@ -16,6 +16,7 @@
 #include "harness/base/nearest.hpp"
 #include "harness/devices/capacity.hpp"
 #include "harness/problem/element.hpp"
+#include "harness/problem/formula.hpp"
 #include "harness/problem/shapes.hpp"
 #include "harness/problem/spec.hpp"
 #include "python/native/gpu.hpp"
@@ -31,6 +32,14 @@ struct flash_ladder_plan {
 
 namespace {
 
+// What a problem may ask for. Nothing of it is computed here, so names are enough.
+Formula named(std::string_view name) {
+  Formula formula{};
+  formula.name = name;
+  return formula;
+}
+const FormulaRegistration forward(named("forward")), backward(named("backward"));
+
 std::string json_text(std::string_view text) {
   std::string json = "\"";
   for (const char c : text) {
@@ -45,10 +54,10 @@ std::string json_of(const Variant& variant) {
   for (const std::string_view feature : names_of(variant.accepts.features)) takes.push_back(json_text(feature));
   const Accepts& accepts = variant.accepts;
   return fmt::format(
-      R"({{"label": {}, "takes": [{}], "types": [{}, {}, {}], "min_d": {}, "max_d": {}, "writes_lse": {}, "on_gpu": {}}})",
-      json_text(variant.label), fmt::join(takes, ", "), json_text(to_string(accepts.q)),
-      json_text(to_string(accepts.kv)), json_text(to_string(accepts.o)), accepts.min_d, accepts.max_d,
-      variant.writes_lse, static_cast<bool>(variant.on_gpu));
+      R"({{"label": {}, "solves": {}, "takes": [{}], "types": [{}, {}, {}], "min_d": {}, "max_d": {}, "writes_lse": {}, "on_gpu": {}}})",
+      json_text(variant.label), json_text(accepts.formula.text), fmt::join(takes, ", "),
+      json_text(to_string(accepts.q)), json_text(to_string(accepts.kv)), json_text(to_string(accepts.o)), accepts.min_d,
+      accepts.max_d, variant.writes_lse, static_cast<bool>(variant.on_gpu));
 }
 
 std::string json_of(const Rung& rung) {
@@ -68,7 +77,7 @@ int say(int status, std::string what) {
 // Where a kernel has to run, and what it has to write.
 struct Wanted {
   std::optional<GpuInfo> gpu;  // none: the emulator
-  bool lse;
+  bool lse, packed;
 };
 
 // Success, or why the variant does not solve the problem so.
@@ -102,10 +111,41 @@ std::string why_not(const Rung& rung, const Spec& spec, const Wanted& wanted) {
   return can(rung, rung.variants.front(), spec, wanted).error().message;
 }
 
+// Of sequences whose lengths are known on the device alone. What stands in their place asks for a rung that takes them, and for
+// its workspace, which depends on their number.
+Spec packed_like(Spec spec) {
+  spec.lens_q.count = spec.lens_k.count = 1;
+  return spec;
+}
+std::string text_of(Spec spec, const Wanted& wanted) {
+  if (wanted.packed) spec.lens_q = spec.lens_k = {};
+  return fmt::format("{}{}{}", to_string(spec), wanted.packed ? " in sequences of several lengths" : "",
+                     wanted.lse ? " with LSE" : "");
+}
+
 struct Kernel {
   const Rung* rung;
   const Variant* variant;
 };
+
+// The last rung that takes the problem, but not on that GPU, or not with LSE; or its types; or its formula.
+const Rung& nearest_to(const Spec& spec) {
+  const auto last = [](const auto& fits) {
+    const auto found = std::ranges::find_if(rungs().rbegin(), rungs().rend(),
+                                            [&](const Rung& rung) { return std::ranges::any_of(rung.variants, fits); });
+    return found == rungs().rend() ? nullptr : &*found;
+  };
+  const auto solves = [&](const Variant& each) { return each.accepts.formula == spec.formula; };
+  const auto has_types = [&](const Variant& each) {
+    const Accepts& of = each.accepts;
+    return solves(each) && of.q == spec.q_type && of.kv == spec.kv_type && of.o == spec.o_type;
+  };
+  for (const Rung* const rung :
+       {last([&](const Variant& each) { return takes(each, spec); }), last(has_types), last(solves)}) {
+    if (rung != nullptr) return *rung;
+  }
+  return rungs().back();
+}
 
 // Of the rung of that name; or, of all that can, of those with the newest instructions the last that has no window and no
 // lengths to see to unless they are asked for: 43 to 45 are slower than 42 where they are not.
@@ -137,8 +177,9 @@ Result<Kernel> kernel_for(const Spec& spec, std::string_view name, const Wanted&
       best = {&rung, variant};
   }
   if (best.rung != nullptr) return best;
-  return failure(ExitCode::usage, fmt::format("No rung takes {}{}. The last one says: {}", to_string(spec),
-                                              wanted.lse ? " with LSE" : "", why_not(all.back(), spec, wanted)));
+  const Rung& nearest = nearest_to(spec);
+  return failure(ExitCode::usage, fmt::format("No rung takes {}. Of those that come near, the last one says: {}",
+                                              text_of(spec, wanted), why_not(nearest, spec, wanted)));
 }
 
 // The addresses that an emulated kernel gets, at which there is nothing: whatever it does past the emulator faults, and two
@@ -240,25 +281,26 @@ const char* flash_ladder_rungs() {
   return json.c_str();
 }
 
-int flash_ladder_make_plan(const char* problem, const char* rung, int device, int with_lse, flash_ladder_plan** plan,
-                           flash_ladder_kernel* kernel) {
-  const Result<Spec> spec = parse_spec(problem);
-  if (!spec) return say(FLASH_LADDER_NO_PROBLEM, spec.error().message);
-  Wanted wanted{.gpu = {}, .lse = with_lse != 0};
+int flash_ladder_make_plan(const char* problem, const char* rung, int device, int with_lse, int packed,
+                           flash_ladder_plan** plan, flash_ladder_kernel* kernel) {
+  const Result<Spec> parsed = parse_spec(problem);
+  if (!parsed) return say(FLASH_LADDER_NO_PROBLEM, parsed.error().message);
+  const Spec spec = packed ? packed_like(*parsed) : *parsed;
+  Wanted wanted{.gpu = {}, .lse = with_lse != 0, .packed = packed != 0};
   if (device != FLASH_LADDER_EMULATOR) {
     auto gpu = gpu_numbered(device);
     if (!gpu) return say(FLASH_LADDER_NOT_TAKEN, gpu.error().message);
     wanted.gpu = *gpu;
   }
-  const auto found = kernel_for(*spec, rung == nullptr ? "" : rung, wanted);
+  const auto found = kernel_for(spec, rung == nullptr ? "" : rung, wanted);
   if (!found) {
     const bool unknown = found.error().code == ExitCode::check_failed;
     return say(unknown ? FLASH_LADDER_NO_PROBLEM : FLASH_LADDER_NOT_TAKEN, found.error().message);
   }
-  *plan = new flash_ladder_plan{found->rung, found->variant, *spec, device};
+  *plan = new flash_ladder_plan{found->rung, found->variant, spec, device};
   *kernel = {.rung = found->rung->name.data(),
              .variant = found->variant->label.c_str(),
-             .workspace_bytes = found->variant->workspace_at(*spec),
+             .workspace_bytes = found->variant->workspace_at(spec),
              .strides = found->variant->takes(STRIDES),
              // Those with ForwardParams write it where there is a place for it.
              .needs_lse = found->variant->writes_lse && !found->variant->takes(STRIDES)};

@@ -22,9 +22,10 @@ enum flash_ladder_status {
 /* A kernel for a problem. The caller owns it. */
 typedef struct flash_ladder_plan flash_ladder_plan;
 
-/* What is alike in calls that differ in their numbers alone. */
+/* What is alike in calls that differ in their numbers alone. Its name is what the rung's parameters ask for: "Q" "K" "V" "O" "LSE"
+ * "slopes" "sinks" "cu_seqlens_q" "cu_seqlens_k" "dO" "dQ" "dK" "dV" "workspace". */
 typedef struct {
-  const char* name;   /* "Q" "K" "V" "O" "LSE" "slopes" "sinks" "workspace": whose the rung's parameters ask for */
+  const char* name;
   int64_t strides[3]; /* of sequences, heads and rows, in elements */
   int64_t bytes;      /* from the first element to behind the last one, gaps included */
   int32_t written;    /* an output */
@@ -41,8 +42,9 @@ typedef struct {
 FLASH_LADDER_API const char* flash_ladder_rungs(void);
 
 /* The kernel that solves the problem, and writes LSE if that is wanted: of the rung of that name; or, without a name, of all
- * that can, of those with the newest instructions the last. */
-FLASH_LADDER_API int flash_ladder_make_plan(const char* problem, const char* rung, int device, int with_lse,
+ * that can, of those with the newest instructions the last. `packed`: sequences lie one behind the other, [total, heads, d], and
+ * cu_seqlens, [batch + 1], say on the device where each begins and the last one ends; no sequence is longer than the problem's. */
+FLASH_LADDER_API int flash_ladder_make_plan(const char* problem, const char* rung, int device, int with_lse, int packed,
                                             flash_ladder_plan** plan, flash_ladder_kernel* kernel);
 FLASH_LADDER_API void flash_ladder_free_plan(flash_ladder_plan* plan);
 

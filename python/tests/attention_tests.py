@@ -19,6 +19,7 @@ import flash_ladder
 import numpy as np
 
 WHOLE = os.environ.get("LADDER_WHOLE") == "1"
+SECONDS = float(os.environ.get("LADDER_SECONDS", "inf"))  # where something makes each call slow
 
 
 def inputs(seed=0, b=1, n=128, h=2, d=128, n_k=None, kv=None, dtype="float16"):
@@ -185,12 +186,18 @@ class Calls(unittest.TestCase):
     def test_calls_at_random(self):
         rng = random.Random(None)
         seed = rng.randrange(2**32)
-        taken = 0
+        taken, began = 0, time.monotonic()
         for number in range(10_000 if WHOLE else 300):
+            if time.monotonic() - began > SECONDS:
+                break
             rng.seed(seed + number)
             with self.subTest(seed=seed + number):
                 taken += self.call(rng)
-        self.assertGreater(taken, 30 if not WHOLE else 1000)
+        else:
+            number += 1
+        if WHOLE:
+            print(f"{number} calls, in {taken} of which a kernel ran", file=sys.stderr)
+        self.assertGreater(taken, number / 10)
 
     def attend(self, q, k, v, **options):
         return flash_ladder.attention(q, k, v, **options)

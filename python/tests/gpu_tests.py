@@ -20,6 +20,7 @@ if not torch.cuda.is_available():
 import attention_tests
 import flash_ladder
 import numpy as np
+import reference
 
 DEVICE = torch.device("cuda:0")
 
@@ -96,6 +97,57 @@ class Gpu(unittest.TestCase):
             graph.replay()
             self.assertTrue(torch.equal(out, flash_ladder.attention(q, k, v, causal=True)))
 
+    def packed(self, n_q=(40, 300, 0, 1), n_k=(1000, 77, 5, 300)):
+        ends = [torch.tensor([0, *lengths]).cumsum(0).to(DEVICE, torch.int32) for lengths in (n_q, n_k)]
+        generator = torch.Generator().manual_seed(0)
+        q, k, v = (torch.randn(rows, heads, 128, generator=generator).to(DEVICE, torch.bfloat16)
+                   for rows, heads in ((sum(n_q), 4), (sum(n_k), 2), (sum(n_k), 2)))  # fmt: skip
+        return q, k, v, *ends, max(n_q), max(n_k)
+
+    def close_each(self, out, q, k, v, ends_q, ends_k, *_):
+        places = [list(zip(ends, ends[1:])) for ends in (ends_q.tolist(), ends_k.tolist())]
+        for (begin, end), (first, last) in zip(*places):
+            if begin < end:
+                q_here, k_here, v_here = q[None, begin:end], k[None, first:last], v[None, first:last]
+                wanted, _ = reference.attention(*(each.double().cpu().numpy() for each in (q_here, k_here, v_here)), causal=True)
+                self.close(out[begin:end], torch.from_numpy(wanted[0]).to(DEVICE))
+
+    @unittest.skipUnless(taken("h=4 kv=2 lens_q=1,2 lens_k=2,1 d=128 bf16 causal"), "no rung takes several lengths")
+    def test_sequences_of_several_lengths_in_one_call(self):
+        arguments = self.packed()
+        self.close_each(flash_ladder.flash_attn_varlen_func(*arguments, causal=True), *arguments)
+        arguments = self.packed([1] * 300, [7] * 300)  # more than the block that plans has threads
+        self.close_each(flash_ladder.flash_attn_varlen_func(*arguments, causal=True), *arguments)
+
+    @unittest.skipUnless(taken("h=4 kv=2 lens_q=1,2 lens_k=2,1 d=128 bf16 causal"), "no rung takes several lengths")
+    def test_a_graph_is_replayed_with_other_lengths(self):
+        q, k, v, ends_q, ends_k, *most = self.packed()
+        most = [2 * each for each in most]
+        flash_ladder.flash_attn_varlen_func(q, k, v, ends_q, ends_k, *most, causal=True)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            out = flash_ladder.flash_attn_varlen_func(q, k, v, ends_q, ends_k, *most, causal=True)
+        for n_q, n_k in (((0, 200, 140, 1), (382, 0, 500, 500)), ((100, 100, 100, 41), (300, 300, 382, 400))):
+            for ends, lengths in ((ends_q, n_q), (ends_k, n_k)):
+                ends[1:] = torch.tensor(lengths).cumsum(0)
+            q.normal_()
+            graph.replay()
+            self.close_each(out, q, k, v, ends_q, ends_k)
+
+    @unittest.skipUnless(taken("backward b=2 h=4 n=1024 d=128"), "no rung has gradients")
+    def test_gradients(self):
+        q, k, v = (each.requires_grad_() for each in tensors(n=512))
+        weights = torch.randn_like(q)
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            (flash_ladder.attention(q, k, v) * weights).sum().backward()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        right = [each.detach().double().requires_grad_() for each in (q, k, v)]
+        (expected(*right) * weights).sum().backward()
+        for found, wanted in zip((q, k, v), right):  # of the largest, three roundings, of P, dS and the result
+            self.assertLess((found.grad - wanted.grad).abs().max().item(), 3 * 2**-11 * wanted.grad.abs().max().item())
+
     def test_nobody_waits_and_only_the_result_takes_memory(self):
         shape = "b=2 h=4 n=1024 d=128"
         layouts = {"bhnd": lambda t: t.transpose(1, 2).contiguous().transpose(1, 2)}
@@ -105,12 +157,16 @@ class Gpu(unittest.TestCase):
             q, k, v = (layout(each) for each in tensors(dtype=dtype))
             out = torch.empty_like(q)  # as q lies
             flash_ladder.attention(q, k, v, out=out)
+            packed = self.packed()
             torch.cuda.synchronize()
             before = torch.cuda.memory_stats()["allocation.all.allocated"]
             torch.cuda.set_sync_debug_mode("error")
             try:
                 flash_ladder.attention(q, k, v, out=out)
                 self.assertEqual(torch.cuda.memory_stats()["allocation.all.allocated"] - before, 0, text)
+                if "bf16" in text:  # the result, and the workspace
+                    flash_ladder.flash_attn_varlen_func(*packed, causal=True)
+                    self.assertLessEqual(torch.cuda.memory_stats()["allocation.all.allocated"] - before, 2)
             finally:
                 torch.cuda.set_sync_debug_mode("default")
 

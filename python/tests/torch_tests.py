@@ -1,4 +1,4 @@
-"""attention() with PyTorch's tensors on the CPU: the operator, graphs, gradients that are not there.
+"""attention() with PyTorch's tensors on the CPU: the operator, graphs, gradients, sequences of several lengths.
     python3 -m unittest discover -s python/tests -p torch_tests.py"""
 
 from __future__ import annotations
@@ -22,6 +22,14 @@ import reference
 # Of flash-attention's own tests.
 LENGTHS = ((113, 203), (128, 217), (113, 211), (108, 256), (256, 512), (512, 256), (799, 3), (3, 799), (1, 239), (127, 512), (1, 1))
 HEADS = ((6, 6), (6, 1), (6, 2))
+SEQUENCES = (  # of queries and of keys; sequences without either among them
+    ([37, 0, 130, 64, 1], [37, 5, 0, 200, 300]),
+    ([1] * 70, [3] * 70),  # more than a problem's text can say
+    ([0, 0, 5], [0, 7, 5]),
+    ([128], [128]),
+)
+MASKS = ({}, {"causal": True}, {"causal": True, "window_size": (20, 0)}, {"window_size": (3, 50)})
+torch.set_num_threads(1)  # for matrices as small as these
 WHOLE = os.environ.get("LADDER_WHOLE") == "1"
 
 
@@ -60,17 +68,6 @@ class Torch(unittest.TestCase):
             for _ in range(2):
                 flash_ladder.attention(*tensors())
         self.assertEqual(len(said), 1)
-
-    def test_who_wants_gradients_is_told_at_once(self):
-        q, k, v = tensors()
-        q.requires_grad_()
-        with self.assertRaises(NotImplementedError):
-            flash_ladder.attention(q, k, v)
-        with torch.no_grad():
-            self.close(flash_ladder.attention(q, k, v), expected(q, k, v))
-        out, _ = torch.ops.flash_ladder.attention(q, k, v)
-        with self.assertRaises(NotImplementedError):
-            out.sum().backward()
 
     def test_the_operator_is_one(self):
         for options in ({"causal": True}, {"return_lse": True, "scale": 0.3}):
@@ -123,6 +120,207 @@ class Torch(unittest.TestCase):
                              ((q.to(torch.int8),) * 3, TypeError)):  # fmt: skip
             with self.assertRaises(error):
                 flash_ladder.attention(*wrong)
+
+
+def eager(q, k, v, scale=None):
+    """O in the type of its inputs, sums in float32 at least."""
+    q, k, v = (each.transpose(1, 2) for each in (q, k, v))
+    scores = (q @ k.transpose(-1, -2)).to(torch.promote_types(q.dtype, torch.float32)) * (q.shape[-1] ** -0.5 if scale is None else scale)
+    return (scores.softmax(-1).to(q.dtype) @ v).transpose(1, 2)
+
+
+@unittest.skipIf(flash_ladder.why("backward n=64 d=128").rung is None or flash_ladder.why("n=64 d=128", lse=True).rung is None,
+                 "no rung has gradients")  # fmt: skip
+class Gradients(unittest.TestCase):
+    """Held to float64. torch.autograd.gradcheck takes differences: steps that f16 can tell apart are none of a derivative."""
+
+    def setUp(self):
+        warnings.simplefilter("ignore")
+
+    def of(self, attend, inputs, weights, dtype=None):
+        """The gradients of sum(weights * attend(inputs)), in float64."""
+        inputs = [each.detach().to(dtype or each.dtype).requires_grad_() for each in inputs]
+        (attend(*inputs) * weights).sum().backward()
+        return [each.grad.double() for each in inputs]
+
+    def compare(self, attend, inputs, weights, scale=None):
+        right = self.of(lambda *each: eager(*each, scale), inputs, weights, torch.float64)
+        plain = self.of(lambda *each: eager(*each, scale), inputs, weights)
+        for found, usual, wanted in zip(self.of(attend, inputs, weights), plain, right):
+            self.assertLess((found - wanted).abs().max(), 2 * (usual - wanted).abs().max() + 2**-11 * wanted.abs().max())
+
+    def test_they_are_those_of_attention(self):
+        for b, h, n, scale in ((1, 1, 64, None), (2, 3, 128, 0.2)):
+            inputs = tensors(b, n, h)
+            weights = torch.randn(inputs[0].shape, generator=torch.Generator().manual_seed(1)).half()
+            with self.subTest(b=b, h=h, n=n, scale=scale):
+                self.compare(lambda *each: flash_ladder.attention(*each, scale=scale), inputs, weights, scale)
+
+    def test_strides_make_no_difference(self):
+        q, k, v = tensors(2, 64, 2)
+        wanted = self.of(flash_ladder.attention, (q, k, v), torch.ones(()))  # every element of dO is the same one
+        weights = torch.ones(2, 64, 2, 256, dtype=q.dtype)[..., ::2]
+        by_head = (each.transpose(1, 2).contiguous().transpose(1, 2) for each in (q, k, v))
+        for a, b in zip(self.of(flash_ladder.attention, by_head, weights), wanted):
+            self.assertTrue(torch.equal(a, b))
+        together = torch.stack([q, k, v]).requires_grad_()
+        flash_ladder.attention(*together).sum().backward()
+        self.assertTrue(torch.equal(together.grad.double(), torch.stack(wanted)))
+
+    def test_nothing_to_see_has_gradients_of_zero(self):
+        q, k, v = (each.requires_grad_() for each in tensors(1, 64, 1))
+        flash_ladder.attention(q, k[:, :0], v[:, :0]).sum().backward()
+        self.assertTrue((q.grad == 0).all() and (k.grad == 0).all())
+
+    def test_a_graph_has_no_break(self):
+        def block(*inputs):
+            return 2 * flash_ladder.attention(*inputs)
+
+        inputs, weights = tensors(1, 64, 1), torch.ones(())
+        for a, b in zip(self.of(torch.compile(block, fullgraph=True, backend="aot_eager"), inputs, weights), self.of(block, inputs, weights)):
+            self.assertTrue(torch.equal(a, b))
+        all_but_graphs = ("test_schema", "test_autograd_registration", "test_faketensor")  # those take the gradient of LSE, too
+        torch.library.opcheck(torch.ops.flash_ladder.attention, [each.requires_grad_() for each in inputs], {"return_lse": True}, test_utils=all_but_graphs)
+
+    def test_who_cannot_have_them_is_told_at_once(self):
+        q, k, v = (each.requires_grad_() for each in tensors(1, 64, 2))
+        alone = [each.detach() for each in (q, k, v)]
+        slopes = torch.ones(2)
+        for inputs, options in (((q, k, v), {"softcap": 5.0}), ((q, k, v), {"out": torch.empty_like(q)}), ((q, k, v), {"rung": "02"}),
+                                ((q, k[:, :, :1], v[:, :, :1]), {}), (alone, {"sink": slopes.requires_grad_()}),
+                                ([each.float() for each in (q, k, v)], {})):  # fmt: skip
+            with self.subTest(**options), self.assertRaises(NotImplementedError):
+                flash_ladder.attention(*inputs, **options)
+        with self.assertRaises(NotImplementedError):
+            flash_ladder.flash_attn_func(q, k, v, deterministic=True)
+        _, lse = flash_ladder.attention(q, k, v, return_lse=True)
+        with self.assertRaises(NotImplementedError):
+            lse.sum().backward()
+        out, _ = torch.ops.flash_ladder.attention(q, k, v)
+        with self.assertRaises(NotImplementedError):
+            out.sum().backward()
+
+    def test_a_model_learns_as_it_does_with_eager(self):
+        losses = {attend: self.losses(attend, 100 if WHOLE else 22) for attend in (eager, flash_ladder.attention)}
+        for step, (wanted, found) in enumerate(zip(*losses.values())):
+            self.assertLess(abs(found - wanted), 0.02 * losses[eager][0], f"step {step}")
+        self.assertLess(found, losses[eager][0] / 2)
+
+    def losses(self, attend, steps: int) -> list[float]:
+        """Two layers learn to say a sequence backwards."""
+        torch.manual_seed(0)
+        n, width, tokens = 64, 128, 16
+        embed, place, head = torch.nn.Embedding(tokens, width), torch.nn.Embedding(n, width), torch.nn.Linear(width, tokens)
+        layers = [(torch.nn.Linear(width, 3 * width), torch.nn.Linear(width, width)) for _ in range(2)]
+        parts = torch.nn.ModuleList([embed, place, head, *(each for layer in layers for each in layer)])
+        optimizer = torch.optim.Adam(parts.parameters(), lr=7e-3)
+        losses = []
+        for _ in range(steps):
+            ids = torch.randint(tokens, (8, n))
+            x = embed(ids) + place.weight
+            for qkv, out in layers:
+                heads = (each[:, :, None].half() for each in qkv(torch.nn.functional.layer_norm(x, (width,))).chunk(3, -1))
+                x = x + out(attend(*heads)[:, :, 0].float())
+            loss = torch.nn.functional.cross_entropy(head(x).flatten(0, 1), ids.flip(1).flatten())
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        return losses
+
+
+def ends(lengths: list[int]) -> torch.Tensor:
+    return torch.tensor([0, *lengths]).cumsum(0).to(torch.int32)
+
+
+def packed(n_q: list[int], n_k: list[int], h=4, kv=2, d=128, dtype=torch.bfloat16):
+    """The arguments of a call."""
+    generator = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(rows, heads, d, generator=generator).to(dtype) for rows, heads in ((sum(n_q), h), (sum(n_k), kv), (sum(n_k), kv)))
+    return q, k, v, ends(n_q), ends(n_k), max(n_q), max(n_k)
+
+
+@unittest.skipIf(flash_ladder.why("lens_q=1,2 lens_k=2,1 d=128 bf16", lse=True).rung is None, "no rung takes several lengths")
+class Varlen(unittest.TestCase):
+    """flash_attn_varlen_func."""
+
+    def setUp(self):
+        warnings.simplefilter("ignore")
+
+    def close(self, out, lse, q, k, v, ends_q, ends_k, **options):
+        """To each sequence by itself."""
+        if "window_size" in options:
+            options["window"] = options.pop("window_size")
+        places = [list(zip(ends, ends[1:])) for ends in (ends_q.tolist(), ends_k.tolist())]
+        for (begin, end), (first, last) in zip(*places):
+            q_here, k_here, v_here = (each.double().numpy()[None] for each in (q[begin:end], k[first:last], v[first:last]))
+            wanted, wanted_lse = reference.attention(q_here, k_here, v_here, **options)
+            self.assertLess(abs(out[begin:end].double().numpy() - wanted[0]).max(initial=0), reference.tolerance(v_here, "bfloat16"))
+            lse_here = lse[:, begin:end].numpy()
+            self.assertTrue(((lse_here == wanted_lse[0]) | (abs(lse_here - wanted_lse[0]) < 1e-4)).all())
+
+    def test_each_sequence_is_attended_by_itself(self):
+        several, *others = SEQUENCES
+        for (n_q, n_k), options in [(several, each) for each in MASKS] + [(each, {"causal": True}) for each in others]:
+            with self.subTest(n_q=n_q, n_k=n_k, **options):
+                arguments = packed(n_q, n_k)
+                out, lse, _ = flash_ladder.flash_attn_varlen_func(*arguments, return_attn_probs=True, **options)
+                self.assertEqual((out.shape, lse.shape), (arguments[0].shape, (4, sum(n_q))))
+                self.close(out, lse, *arguments[:5], **options)
+
+    def test_a_sequence_does_not_see_its_neighbours(self):
+        q, k, v, *lengths = packed([70, 30, 90], [70, 30, 90])
+        wanted = flash_ladder.flash_attn_varlen_func(q, k, v, *lengths)
+        k[70:100] = v[70:100] = torch.nan
+        found = flash_ladder.flash_attn_varlen_func(q, k, v, *lengths)
+        for here in (slice(0, 70), slice(100, 190)):
+            self.assertTrue(torch.equal(found[here], wanted[here]))
+
+    def test_strides_and_longer_maxima_make_no_difference(self):
+        q, k, v, ends_q, ends_k, most_q, most_k = packed([40, 3, 100], [50, 20, 90])
+        wanted = flash_ladder.flash_attn_varlen_func(q, k, v, ends_q, ends_k, most_q, most_k, causal=True)
+        by_head = k.transpose(0, 1).contiguous().transpose(0, 1)
+        apart = torch.zeros(v.numel() + 1, dtype=v.dtype)[1:].view(v.shape).copy_(v)  # 2 bytes off
+        found = flash_ladder.flash_attn_varlen_func(torch.stack([q, q], 1)[:, 0], by_head, apart, ends_q, ends_k, 400, 500, causal=True)
+        self.assertTrue(torch.equal(found, wanted))
+
+    def test_nothing_to_see_is_zero_and_nothing_to_do_is_nothing(self):
+        out, lse, _ = flash_ladder.flash_attn_varlen_func(*packed([3, 2], [0, 0]), return_attn_probs=True)
+        self.assertTrue((out == 0).all() and (lse == -torch.inf).all())
+        self.assertEqual(flash_ladder.flash_attn_varlen_func(*packed([0, 0], [3, 2])).shape, (0, 4, 128))
+        q, k, v, *_ = packed([0], [0])
+        self.assertEqual(flash_ladder.flash_attn_varlen_func(q, k, v, ends([]), ends([]), 0, 0).shape, q.shape)
+
+    def test_a_graph_has_no_break(self):
+        def block(q, *rest):
+            return flash_ladder.flash_attn_varlen_func(2 * q, *rest, causal=True)
+
+        arguments = packed([40, 3], [50, 20])
+        compiled = torch.compile(block, fullgraph=True, backend="aot_eager")
+        self.assertTrue(torch.equal(compiled(*arguments), block(*arguments)))
+        q, k, v, ends_q, ends_k, most_q, most_k = arguments
+        lengths = dict(cu_seqlens_q=ends_q, cu_seqlens_k=ends_k, max_seqlen_q=most_q, max_seqlen_k=most_k, return_lse=True)
+        torch.library.opcheck(torch.ops.flash_ladder.attention, (q, k, v), lengths)
+
+    def test_what_does_not_add_up_is_refused(self):
+        right = packed([40, 3], [50, 20])
+        q, k, v, ends_q, ends_k, most_q, most_k = right
+        names = ("q", "k", "v", "cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seqlen_k")
+        for name, value, error in (
+            ("q", q[None], ValueError), ("v", v[:-1], ValueError), ("q", q.half(), TypeError), ("k", k.numpy, TypeError),
+            ("cu_seqlens_q", ends([40, 4]), ValueError), ("cu_seqlens_q", ends([43]), ValueError), ("cu_seqlens_k", ends([60, 10]), ValueError),
+            ("cu_seqlens_q", torch.tensor([1, 40, 43], dtype=torch.int32), ValueError), ("cu_seqlens_k", torch.tensor([0, 71, 70], dtype=torch.int32), ValueError),
+            ("cu_seqlens_q", ends_q.long(), TypeError), ("cu_seqlens_q", [0, 40, 43], TypeError), ("cu_seqlens_k", None, TypeError),
+            ("cu_seqlens_k", ends_k[None], ValueError), ("cu_seqlens_k", ends_k[:0], ValueError), ("cu_seqlens_k", ends_k.to("meta"), ValueError),
+            ("cu_seqlens_q", ends_q.repeat_interleave(2)[::2], ValueError),
+            ("max_seqlen_q", 39, ValueError), ("max_seqlen_q", -1, ValueError), ("max_seqlen_k", 2**31, ValueError), ("max_seqlen_k", 20, ValueError),
+            ("max_seqlen_k", 50.0, TypeError), ("max_seqlen_k", None, TypeError), ("max_seqlen_q", True, TypeError),
+        ):  # fmt: skip
+            with self.subTest(name, value=value), self.assertRaises(error):
+                flash_ladder.flash_attn_varlen_func(**{**dict(zip(names, right)), name: value})
+        for options in ({"dropout_p": 0.1}, {"block_table": torch.zeros(1)}, {"softcap": 5.0}):
+            with self.subTest(**options), self.assertRaises(NotImplementedError):
+                flash_ladder.flash_attn_varlen_func(*right, **options)
 
 
 if __name__ == "__main__":
