@@ -42,7 +42,9 @@ ladder::Counts predict(const ladder::Shape& shape) {
           .gmem_bytes_read =
               rows * (2 * ROW_BYTES + 4) + blocks * 2 * C::K_BYTES + tiles * C::STAGE_BYTES + rows * sum_bytes,
           .gmem_bytes_written = rows * (8 + sum_bytes + 3 * ROW_BYTES),
-          .gmem_bytes_reduced = tiles * BR * sum_bytes};
+          .gmem_bytes_reduced = tiles * BR * sum_bytes,
+          .unused_smem_bytes =
+              uint64_t(ladder::max<int64_t>(0, C::STAGES - shape.n / C::BR)) * C::STAGE_BYTES};  // of short heads
 }
 
 uint64_t workspace_bytes(const ladder::Shape& shape) {
@@ -68,7 +70,7 @@ const ladder::Registration registration({
     .max_sm = 90,
     .needs = "wgmma, setmaxnreg, stmatrix, TMA, cp.reduce.async.bulk, mbarrier, 193 KiB of shared memory",
     .resources = {{.sm = 90, .registers = 168, .spill_bytes = 0}},
-    .variants = {variant<Config<64, 128, 8, 2>>()},
+    .variants = {variant<Config<64, 128, 8, 2>>(), variant<Config<64, 128, 8, 3>>({.label = "3 stages"})},
 });
 
 }  // namespace

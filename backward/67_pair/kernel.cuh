@@ -306,9 +306,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
       wgmma_rs<true>(dK_frag, dS_frag[query_slice], wgmma_advance(Q_here, query_slice * 16 * PANEL_ROW_BYTES),
                      query_slice > 0 || tile > passed);
     wgmma_commit();
-    fence_proxy_async_shared();  // wgmma will find what this lane has stored
-    named_barrier_sync(
-        1, WARPS * 32);  // safe to read dS: both warpgroups have stored theirs, and have read the one before
+    fence_proxy_async_shared();         // wgmma will find what this lane has stored
+    named_barrier_sync(1, WARPS * 32);  // safe to read dS, and to store the next one
 
     // PV  dQ[BR queries x 64 columns] = dS K, of all keys of the block.
     float dQ_frag[PANEL_COLS / 8][4];
