@@ -3,12 +3,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import csv
+import io
 import itertools
 import os
 import random
+import runpy
 import sys
+import tempfile
 import unittest
 import warnings
+from pathlib import Path
 
 try:
     import torch
@@ -111,6 +117,15 @@ class Torch(unittest.TestCase):
                 wanted, wanted_lse = reference.attention(*(each.double().numpy() for each in (q, k, v)), causal=causal)
                 self.assertLess(abs(out.double().numpy() - wanted).max(), reference.tolerance(v.double().numpy(), "bfloat16"))
                 self.assertTrue(((lse.numpy() == wanted_lse) | (abs(lse.numpy() - wanted_lse) < 1e-4)).all())
+
+    @unittest.skipIf(torch.cuda.is_available(), "the model would be a large one")
+    def test_rungs_beside_each_other_in_a_model(self):
+        prefill = runpy.run_path(str(Path(__file__).parents[1] / "measure" / "prefill.py"))
+        with tempfile.NamedTemporaryFile("r", suffix=".csv") as file, contextlib.redirect_stdout(io.StringIO()):
+            prefill["main"](["--rungs", "02", "38_seam", "--fp16", "--dense", "--all-heads", "--tokens", "128", "--csv", file.name])
+            rows = list(csv.DictReader(file))
+        self.assertEqual([row["attention"] for row in rows], ["sdpa", "02", "38_seam"])
+        self.assertLess(max(float(row["unlike_sdpa"]) for row in rows), 2e-3)
 
     def test_what_does_not_fit_is_refused(self):
         q, k, v = tensors()
