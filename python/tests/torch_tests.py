@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import functools
 import io
 import itertools
 import os
@@ -137,10 +138,12 @@ class Torch(unittest.TestCase):
                 flash_ladder.attention(*wrong)
 
 
-def eager(q, k, v, scale=None):
+def eager(q, k, v, scale=None, causal=False):
     """O in the type of its inputs, sums in float32 at least."""
     q, k, v = (each.transpose(1, 2) for each in (q, k, v))
     scores = (q @ k.transpose(-1, -2)).to(torch.promote_types(q.dtype, torch.float32)) * (q.shape[-1] ** -0.5 if scale is None else scale)
+    if causal:
+        scores = scores.masked_fill(torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1 + scores.shape[-1] - scores.shape[-2]), -torch.inf)
     return (scores.softmax(-1).to(q.dtype) @ v).transpose(1, 2)
 
 
@@ -158,18 +161,15 @@ class Gradients(unittest.TestCase):
         (attend(*inputs) * weights).sum().backward()
         return [each.grad.double() for each in inputs]
 
-    def compare(self, attend, inputs, weights, scale=None):
-        right = self.of(lambda *each: eager(*each, scale), inputs, weights, torch.float64)
-        plain = self.of(lambda *each: eager(*each, scale), inputs, weights)
-        for found, usual, wanted in zip(self.of(attend, inputs, weights), plain, right):
-            self.assertLess((found - wanted).abs().max(), 2 * (usual - wanted).abs().max() + 2**-11 * wanted.abs().max())
-
     def test_they_are_those_of_attention(self):
-        for b, h, n, scale in ((1, 1, 64, None), (2, 3, 128, 0.2)):
+        for b, h, n, options in ((1, 1, 64, {}), (2, 3, 128, {"scale": 0.2}), (1, 2, 256, {"causal": True}), (1, 1, 30, {"causal": True})):
             inputs = tensors(b, n, h)
             weights = torch.randn(inputs[0].shape, generator=torch.Generator().manual_seed(1)).half()
-            with self.subTest(b=b, h=h, n=n, scale=scale):
-                self.compare(lambda *each: flash_ladder.attention(*each, scale=scale), inputs, weights, scale)
+            with self.subTest(b=b, h=h, n=n, **options):
+                plain = functools.partial(eager, **options)
+                right, usual = self.of(plain, inputs, weights, torch.float64), self.of(plain, inputs, weights)
+                for found, by_eager, wanted in zip(self.of(functools.partial(flash_ladder.attention, **options), inputs, weights), usual, right):
+                    self.assertLess((found - wanted).abs().max(), 2 * (by_eager - wanted).abs().max() + 2**-11 * wanted.abs().max())
 
     def test_strides_make_no_difference(self):
         q, k, v = tensors(2, 64, 2)
@@ -201,7 +201,7 @@ class Gradients(unittest.TestCase):
         q, k, v = (each.requires_grad_() for each in tensors(1, 64, 2))
         alone = [each.detach() for each in (q, k, v)]
         slopes = torch.ones(2)
-        for inputs, options in (((q, k, v), {"softcap": 5.0}), ((q, k, v), {"out": torch.empty_like(q)}), ((q, k, v), {"rung": "02"}),
+        for inputs, options in (((q, k, v), {"softcap": 5.0}), ((q, k, v), {"out": torch.empty_like(q)}),
                                 ((q, k[:, :, :1], v[:, :, :1]), {}), (alone, {"sink": slopes.requires_grad_()}),
                                 ([each.float() for each in (q, k, v)], {})):  # fmt: skip
             with self.subTest(**options), self.assertRaises(NotImplementedError):
