@@ -317,6 +317,34 @@ class Varlen(unittest.TestCase):
         lengths = dict(cu_seqlens_q=ends_q, cu_seqlens_k=ends_k, max_seqlen_q=most_q, max_seqlen_k=most_k, return_lse=True)
         torch.library.opcheck(torch.ops.flash_ladder.attention, (q, k, v), lengths)
 
+    def test_calls_at_random(self):
+        """Half of them wrong: they end in the right answer, or in one of three exceptions."""
+        rng = random.Random(None)
+        seed = rng.randrange(2**32)
+        for number in range(1000 if WHOLE else 40):
+            rng.seed(seed + number)
+            with self.subTest(seed=seed + number):
+                batch = rng.randrange(1, 5)
+                n_q, n_k = ([rng.choice([0, 1, rng.randrange(200)]) for _ in range(batch)] for _ in range(2))
+                h = rng.choice([1, 2, 4])
+                arguments = list(packed(n_q, n_k, h, rng.choice([each for each in (1, 2, 4) if h % each == 0])))
+                options = rng.choice(MASKS)
+                if rng.random() < 0.5:
+                    found, lse, _ = flash_ladder.flash_attn_varlen_func(*arguments, return_attn_probs=True, **options)
+                    self.close(found, lse, *arguments[:5], **options)
+                    continue
+                which = rng.randrange(7)
+                value = arguments[which]
+                if which < 3:
+                    wrong = [value[:, :0], value[..., :64], value.float(), value[None], value.numpy, value.new_ones(len(value) + 1, *value.shape[1:])]
+                elif which < 5:
+                    wrong = [value + 1, value - 1, value[:-1], value.long(), value.flip(0) + 1, value[None], None, torch.cat([value, value[-1:] + 1])]
+                else:
+                    wrong = [max(n_q + n_k) - 1000, 2**40, None, 1.5, "x", value - 1]
+                arguments[which] = rng.choice(wrong)
+                with self.assertRaises((ValueError, TypeError, NotImplementedError)):
+                    flash_ladder.flash_attn_varlen_func(*arguments, **options)
+
     def test_what_does_not_add_up_is_refused(self):
         right = packed([40, 3], [50, 20])
         q, k, v, ends_q, ends_k, most_q, most_k = right
