@@ -283,6 +283,17 @@ class Varlen(unittest.TestCase):
                 self.assertEqual((out.shape, lse.shape), (arguments[0].shape, (4, sum(n_q))))
                 self.close(out, lse, *arguments[:5], **options)
 
+    def test_lengths_as_flash_attention_tests_them(self):
+        grid = list(itertools.product(LENGTHS, HEADS, MASKS, ("near", "third")))
+        for (most_q, most_k), (h, kv), options, mode in grid if WHOLE else random.sample(grid, 3):
+            rng = random.Random(most_q)
+            n_q, n_k = ([rng.randint(max(1, most - 20 if mode == "near" else most // 3), most) for _ in range(6)] for most in (most_q, most_k))
+            n_k[4] = n_k[5] = n_q[5] = 0  # every fifth and the last one
+            with self.subTest(n_q=n_q, n_k=n_k, h=h, kv=kv, **options):
+                arguments = packed(n_q, n_k, h, kv)
+                found, lse, _ = flash_ladder.flash_attn_varlen_func(*arguments, return_attn_probs=True, **options)
+                self.close(found, lse, *arguments[:5], **options)
+
     def test_a_sequence_does_not_see_its_neighbours(self):
         q, k, v, *lengths = packed([70, 30, 90], [70, 30, 90])
         wanted = flash_ladder.flash_attn_varlen_func(q, k, v, *lengths)

@@ -86,6 +86,18 @@ class Models(unittest.TestCase):
         with self.assertRaisesRegex(NotImplementedError, "softcap"):
             self.logits(model, NAME, torch.zeros(2, 77, dtype=torch.long), None)
 
+    def test_gradients(self):
+        model = two_layers("Llama", 2, torch.float16)
+        ids = torch.randint(TOKENS, (2, 128), generator=torch.Generator(DEVICE).manual_seed(1))
+        gradients = {}
+        for name in ("eager", NAME):
+            model.set_attn_implementation(name)
+            model.zero_grad()
+            model(ids, labels=ids).loss.backward()
+            gradients[name] = {of: each.grad.float() for of, each in model.named_parameters()}
+        for of, wanted in gradients["eager"].items():
+            self.assertLess((gradients[NAME][of] - wanted).norm().item(), 0.05 * wanted.norm().item(), of)
+
     def generate(self, model, **options):
         """From one prompt that is padded and one that is not: logits of each step, as eager has them."""
         ids = torch.randint(TOKENS, (2, 9), generator=torch.Generator(DEVICE).manual_seed(2))
