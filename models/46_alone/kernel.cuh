@@ -352,6 +352,10 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   }
   cluster_sync();  // safe to use the barriers, those of the other block, too
 
+  const auto end_together = [] {
+    if (BLOCKS > 1) cluster_sync();  // safe to end: the other block does not copy here, nor arrive, any more
+  };
+
   // LOAD  A block brings its panel of a tile of K or V to both; the other brings its own here. Alone it brings both panels.
   if (warp >= WARPS) {
     setmaxnreg_dec<PRODUCER_REGISTERS>();
@@ -387,8 +391,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
       told(work.round).tell({work.first});  // and no more
       mbarrier_arrive(Q.full_of(work.round));
     }
-    __syncwarp();    // the cluster's barrier takes whole warps
-    cluster_sync();  // safe to end: as below
+    __syncwarp();  // the cluster's barrier takes whole warps
+    end_together();
     return;
   }
   setmaxnreg_inc<CONSUMER_REGISTERS>();  // waits until the producer has given its registers back
@@ -544,7 +548,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 
   Q.wait_full(0);
   if (VARLEN && !told(0)[Work::MORE]) {  // in a plan a cluster may be without work
-    cluster_sync();                      // safe to end: as below
+    end_together();
     return;
   }
   start_QK(told(0)[Work::BEGIN]);
@@ -584,7 +588,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   }
   store(round - 1);
   release_Q(round - 1);
-  cluster_sync();  // safe to end: the other block does not copy here, nor arrive, any more
+  end_together();
 }
 
 // Without any key O is 0.

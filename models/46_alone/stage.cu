@@ -114,7 +114,7 @@ ladder::Counts predict(const ladder::Launched& spec) {
       .votes = tiles * WARPS,           // whether anything has to be rescaled
       .yes_votes = q_warps,             // in the first tile
       .exponentials = (tiles * WARPS * BC + q_warps * 4) * 16,       // weights; the corrections of the first tile
-      .barriers = 2 * blocks + q_warps / 4,                          // of the cluster, and one of a warpgroup
+      .barriers = (together > 1 ? 2 : 1) * blocks + q_warps / 4,     // of the cluster, and one of a warpgroup
       .bulk_copies = 2 * together * pairs + panels_copied + stores,  // panels of Q, of K and V, of a warp's O
       .gmem_accesses = rows + ints + (problem.is_varlen ? 5 * spec.batch : 0),  // the log-sum-exps
       .gmem_bytes_read = (q_rows + 2 * copied_rows / together) * ROW_BYTES + ints * sizeof(int),

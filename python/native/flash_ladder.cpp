@@ -28,6 +28,7 @@ struct flash_ladder_plan {
   const Variant* variant;
   Spec spec;
   int device;
+  bool lse_by_itself;  // log_sum_exp, behind a rung that writes none
 };
 
 namespace {
@@ -80,10 +81,35 @@ struct Wanted {
   bool lse, packed;
 };
 
+// Whether LSE can be had beside a rung that writes none.
+bool log_sum_exp_takes(const Spec& spec, const Wanted& wanted) {
+  const bool is_there = !wanted.gpu || wanted.gpu->sm >= 80;  // mma.m16n8k16
+  return is_there && spec.formula == Spec().formula && spec.q_type == Element::f16 && spec.kv_type == Element::f16 &&
+         spec.d == 128 && (needs(spec) & ~(CAUSAL | CROSS)) == 0;
+}
+LogSumExpParams log_sum_exp_params(const Arguments& arguments) {
+  const Spec& spec = arguments.spec;
+  const auto strides = [&](const char* name) {
+    const auto& [sequences, heads, rows] = arguments.find(name)->strides;
+    return ForwardParams::Strides{sequences, heads, rows};
+  };
+  return {.Q = static_cast<const f16*>(arguments.at("Q")),
+          .K = static_cast<const f16*>(arguments.at("K")),
+          .LSE = static_cast<float*>(arguments.at("LSE")),
+          .Q_strides = strides("Q"),
+          .K_strides = strides("K"),
+          .batch = spec.batch,
+          .heads = spec.heads,
+          .n_q = spec.n,
+          .n_k = spec.keys(),
+          .softmax_scale = spec.scale(),
+          .causal = spec.causal};
+}
+
 // Success, or why the variant does not solve the problem so.
 Status can(const Rung& rung, const Variant& variant, const Spec& spec, const Wanted& wanted) {
   if (Status status = supports(rung, variant, spec); !status) return status;
-  if (wanted.lse && !variant.writes_lse) {
+  if (wanted.lse && !variant.writes_lse && !log_sum_exp_takes(spec, wanted)) {
     std::vector<std::string_view> able;
     for (const Rung& other : rungs()) {
       if (other.variants.front().writes_lse) able.push_back(other.name);
@@ -297,7 +323,7 @@ int flash_ladder_make_plan(const char* problem, const char* rung, int device, in
     const bool unknown = found.error().code == ExitCode::check_failed;
     return say(unknown ? FLASH_LADDER_NO_PROBLEM : FLASH_LADDER_NOT_TAKEN, found.error().message);
   }
-  *plan = new flash_ladder_plan{found->rung, found->variant, spec, device};
+  *plan = new flash_ladder_plan{found->rung, found->variant, spec, device, wanted.lse && !found->variant->writes_lse};
   *kernel = {.rung = found->rung->name.data(),
              .variant = found->variant->label.c_str(),
              .workspace_bytes = found->variant->workspace_at(spec),
@@ -321,10 +347,12 @@ int flash_ladder_run(const flash_ladder_plan* plan, const flash_ladder_tensor* t
       return emulate(plan->rung->name, arguments, tensors, [&](emulator::Device& device, Arguments& emulated) {
         workspace(emulated);
         plan->variant->on_emulator.with(emulated)(device);
+        if (plan->lse_by_itself) log_sum_exp(device, log_sum_exp_params(emulated));
       });
     }
     workspace(arguments);
-    return start_on_gpu(*plan->variant, arguments, plan->device, stream);
+    const auto lse = plan->lse_by_itself ? std::optional(log_sum_exp_params(arguments)) : std::nullopt;
+    return start_on_gpu(*plan->variant, arguments, lse ? &*lse : nullptr, plan->device, stream);
   });
 }
 

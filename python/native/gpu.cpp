@@ -63,8 +63,12 @@ Status start_in(void* stream, int device, Start start) {
 
 }  // namespace
 
-Status start_on_gpu(const Variant& variant, const Arguments& arguments, int device, void* stream) {
-  return start_in(stream, device, [&](gpu::Device& where) { variant.on_gpu.with(arguments)(where); });
+Status start_on_gpu(const Variant& variant, const Arguments& arguments, const LogSumExpParams* lse, int device,
+                    void* stream) {
+  return start_in(stream, device, [&](gpu::Device& where) {
+    variant.on_gpu.with(arguments)(where);
+    if (lse != nullptr) log_sum_exp(where, *lse);
+  });
 }
 
 Status merge_on_gpu(const MergeParams& params, int device, void* stream) {

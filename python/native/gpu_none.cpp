@@ -8,7 +8,7 @@ Result<GpuInfo> gpu_numbered(int) {
                                             "on the CPU run the same kernels, emulated");
 }
 
-Status start_on_gpu(const Variant&, const Arguments&, int device, void*) {
+Status start_on_gpu(const Variant&, const Arguments&, const LogSumExpParams*, int device, void*) {
   return tl::make_unexpected(gpu_numbered(device).error());
 }
 

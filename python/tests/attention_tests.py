@@ -52,12 +52,14 @@ class Attention(unittest.TestCase):
         self.assertGreater(len(set(bits.values())), 1)  # their roundings differ
 
     def test_lse_comes_with_the_result(self):
-        q, k, v = inputs(b=2)
-        out, lse = flash_ladder.attention(q, k, v, return_lse=True)
-        expected, expected_lse = reference.attention(q, k, v)
-        self.assertEqual((lse.shape, lse.dtype), ((2, 2, 128), np.float32))
-        self.assertLess(np.abs(lse - expected_lse).max(), 1e-5)
-        self.assertLessEqual(np.abs(out - expected).max(), reference.tolerance(v))
+        for n, options in ((128, {}), (128, {"causal": True}), (37, {"scale": 0.5}), (64, {"rung": "p11"})):  # by the rung, or beside it
+            q, k, v = inputs(b=2, n=n)
+            out, lse = flash_ladder.attention(q, k, v, return_lse=True, **options)
+            options.pop("rung", None)
+            expected, expected_lse = reference.attention(q, k, v, **options)
+            self.assertEqual((lse.shape, lse.dtype), ((2, 2, n), np.float32))
+            self.assertLess(np.abs(lse - expected_lse).max(), 1e-5)
+            self.assertLessEqual(np.abs(out - expected).max(), reference.tolerance(v))
 
     def test_strides_make_no_difference(self):
         q, k, v = inputs(b=2, h=2)

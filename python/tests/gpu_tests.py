@@ -68,9 +68,10 @@ class Gpu(unittest.TestCase):
 
     def test_lse(self):
         q, k, v = tensors(b=1, n=256, h=2)
-        _, lse = flash_ladder.attention(q, k, v, return_lse=True)
         scores = torch.einsum("bihd,bjhd->bhij", q.double(), k.double()) / 128**0.5
-        self.assertLess((lse - scores.logsumexp(-1)).abs().max().item(), 1e-4)
+        for rung in (None, "p11", "38"):  # which writes it, or has it written beside it
+            _, lse = flash_ladder.attention(q, k, v, return_lse=True, rung=rung)
+            self.assertLess((lse - scores.logsumexp(-1)).abs().max().item(), 1e-4)
 
     def test_it_runs_in_the_current_stream(self):
         q, k, v = tensors()
@@ -136,17 +137,18 @@ class Gpu(unittest.TestCase):
 
     @unittest.skipUnless(taken("backward b=2 h=4 n=1024 d=128"), "no rung has gradients")
     def test_gradients(self):
-        q, k, v = (each.requires_grad_() for each in tensors(n=512))
-        weights = torch.randn_like(q)
-        torch.cuda.set_sync_debug_mode("error")
-        try:
-            (flash_ladder.attention(q, k, v) * weights).sum().backward()
-        finally:
-            torch.cuda.set_sync_debug_mode("default")
-        right = [each.detach().double().requires_grad_() for each in (q, k, v)]
-        (expected(*right) * weights).sum().backward()
-        for found, wanted in zip((q, k, v), right):  # of the largest, three roundings, of P, dS and the result
-            self.assertLess((found.grad - wanted.grad).abs().max().item(), 3 * 2**-11 * wanted.grad.abs().max().item())
+        for causal in (False, True):
+            q, k, v = (each.requires_grad_() for each in tensors(n=512))
+            weights = torch.randn_like(q)
+            torch.cuda.set_sync_debug_mode("error")
+            try:
+                (flash_ladder.attention(q, k, v, causal=causal) * weights).sum().backward()
+            finally:
+                torch.cuda.set_sync_debug_mode("default")
+            right = [each.detach().double().requires_grad_() for each in (q, k, v)]
+            (expected(*right, causal) * weights).sum().backward()
+            for found, wanted in zip((q, k, v), right):  # of the largest, three roundings, of P, dS and the result
+                self.assertLess((found.grad - wanted.grad).abs().max().item(), 3 * 2**-11 * wanted.grad.abs().max().item())
 
     def test_nobody_waits_and_only_the_result_takes_memory(self):
         shape = "b=2 h=4 n=1024 d=128"

@@ -3,12 +3,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import csv
+import functools
+import io
 import itertools
 import os
 import random
+import runpy
 import sys
+import tempfile
 import unittest
 import warnings
+from pathlib import Path
 
 try:
     import torch
@@ -112,6 +119,15 @@ class Torch(unittest.TestCase):
                 self.assertLess(abs(out.double().numpy() - wanted).max(), reference.tolerance(v.double().numpy(), "bfloat16"))
                 self.assertTrue(((lse.numpy() == wanted_lse) | (abs(lse.numpy() - wanted_lse) < 1e-4)).all())
 
+    @unittest.skipIf(torch.cuda.is_available(), "the model would be a large one")
+    def test_rungs_beside_each_other_in_a_model(self):
+        prefill = runpy.run_path(str(Path(__file__).parents[1] / "measure" / "prefill.py"))
+        with tempfile.NamedTemporaryFile("r", suffix=".csv") as file, contextlib.redirect_stdout(io.StringIO()):
+            prefill["main"](["--rungs", "02", "38_seam", "--fp16", "--dense", "--all-heads", "--tokens", "128", "--csv", file.name])
+            rows = list(csv.DictReader(file))
+        self.assertEqual([row["attention"] for row in rows], ["sdpa", "02", "38_seam"])
+        self.assertLess(max(float(row["unlike_sdpa"]) for row in rows), 2e-3)
+
     def test_what_does_not_fit_is_refused(self):
         q, k, v = tensors()
         for wrong, error in (((q.numpy(), k, v), TypeError), ((q, k.numpy(), v), TypeError), ((q, k.to("meta"), v), ValueError),
@@ -122,10 +138,12 @@ class Torch(unittest.TestCase):
                 flash_ladder.attention(*wrong)
 
 
-def eager(q, k, v, scale=None):
+def eager(q, k, v, scale=None, causal=False):
     """O in the type of its inputs, sums in float32 at least."""
     q, k, v = (each.transpose(1, 2) for each in (q, k, v))
     scores = (q @ k.transpose(-1, -2)).to(torch.promote_types(q.dtype, torch.float32)) * (q.shape[-1] ** -0.5 if scale is None else scale)
+    if causal:
+        scores = scores.masked_fill(torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1 + scores.shape[-1] - scores.shape[-2]), -torch.inf)
     return (scores.softmax(-1).to(q.dtype) @ v).transpose(1, 2)
 
 
@@ -143,18 +161,15 @@ class Gradients(unittest.TestCase):
         (attend(*inputs) * weights).sum().backward()
         return [each.grad.double() for each in inputs]
 
-    def compare(self, attend, inputs, weights, scale=None):
-        right = self.of(lambda *each: eager(*each, scale), inputs, weights, torch.float64)
-        plain = self.of(lambda *each: eager(*each, scale), inputs, weights)
-        for found, usual, wanted in zip(self.of(attend, inputs, weights), plain, right):
-            self.assertLess((found - wanted).abs().max(), 2 * (usual - wanted).abs().max() + 2**-11 * wanted.abs().max())
-
     def test_they_are_those_of_attention(self):
-        for b, h, n, scale in ((1, 1, 64, None), (2, 3, 128, 0.2)):
+        for b, h, n, options in ((1, 1, 64, {}), (2, 3, 128, {"scale": 0.2}), (1, 2, 256, {"causal": True}), (1, 1, 30, {"causal": True})):
             inputs = tensors(b, n, h)
             weights = torch.randn(inputs[0].shape, generator=torch.Generator().manual_seed(1)).half()
-            with self.subTest(b=b, h=h, n=n, scale=scale):
-                self.compare(lambda *each: flash_ladder.attention(*each, scale=scale), inputs, weights, scale)
+            with self.subTest(b=b, h=h, n=n, **options):
+                plain = functools.partial(eager, **options)
+                right, usual = self.of(plain, inputs, weights, torch.float64), self.of(plain, inputs, weights)
+                for found, by_eager, wanted in zip(self.of(functools.partial(flash_ladder.attention, **options), inputs, weights), usual, right):
+                    self.assertLess((found - wanted).abs().max(), 2 * (by_eager - wanted).abs().max() + 2**-11 * wanted.abs().max())
 
     def test_strides_make_no_difference(self):
         q, k, v = tensors(2, 64, 2)
@@ -186,7 +201,7 @@ class Gradients(unittest.TestCase):
         q, k, v = (each.requires_grad_() for each in tensors(1, 64, 2))
         alone = [each.detach() for each in (q, k, v)]
         slopes = torch.ones(2)
-        for inputs, options in (((q, k, v), {"softcap": 5.0}), ((q, k, v), {"out": torch.empty_like(q)}), ((q, k, v), {"rung": "02"}),
+        for inputs, options in (((q, k, v), {"softcap": 5.0}), ((q, k, v), {"out": torch.empty_like(q)}),
                                 ((q, k[:, :, :1], v[:, :, :1]), {}), (alone, {"sink": slopes.requires_grad_()}),
                                 ([each.float() for each in (q, k, v)], {})):  # fmt: skip
             with self.subTest(**options), self.assertRaises(NotImplementedError):
@@ -268,6 +283,17 @@ class Varlen(unittest.TestCase):
                 self.assertEqual((out.shape, lse.shape), (arguments[0].shape, (4, sum(n_q))))
                 self.close(out, lse, *arguments[:5], **options)
 
+    def test_lengths_as_flash_attention_tests_them(self):
+        grid = list(itertools.product(LENGTHS, HEADS, MASKS, ("near", "third")))
+        for (most_q, most_k), (h, kv), options, mode in grid if WHOLE else random.sample(grid, 3):
+            rng = random.Random(most_q)
+            n_q, n_k = ([rng.randint(max(1, most - 20 if mode == "near" else most // 3), most) for _ in range(6)] for most in (most_q, most_k))
+            n_k[4] = n_k[5] = n_q[5] = 0  # every fifth and the last one
+            with self.subTest(n_q=n_q, n_k=n_k, h=h, kv=kv, **options):
+                arguments = packed(n_q, n_k, h, kv)
+                found, lse, _ = flash_ladder.flash_attn_varlen_func(*arguments, return_attn_probs=True, **options)
+                self.close(found, lse, *arguments[:5], **options)
+
     def test_a_sequence_does_not_see_its_neighbours(self):
         q, k, v, *lengths = packed([70, 30, 90], [70, 30, 90])
         wanted = flash_ladder.flash_attn_varlen_func(q, k, v, *lengths)
@@ -301,6 +327,34 @@ class Varlen(unittest.TestCase):
         q, k, v, ends_q, ends_k, most_q, most_k = arguments
         lengths = dict(cu_seqlens_q=ends_q, cu_seqlens_k=ends_k, max_seqlen_q=most_q, max_seqlen_k=most_k, return_lse=True)
         torch.library.opcheck(torch.ops.flash_ladder.attention, (q, k, v), lengths)
+
+    def test_calls_at_random(self):
+        """Half of them wrong: they end in the right answer, or in one of three exceptions."""
+        rng = random.Random(None)
+        seed = rng.randrange(2**32)
+        for number in range(1000 if WHOLE else 40):
+            rng.seed(seed + number)
+            with self.subTest(seed=seed + number):
+                batch = rng.randrange(1, 5)
+                n_q, n_k = ([rng.choice([0, 1, rng.randrange(200)]) for _ in range(batch)] for _ in range(2))
+                h = rng.choice([1, 2, 4])
+                arguments = list(packed(n_q, n_k, h, rng.choice([each for each in (1, 2, 4) if h % each == 0])))
+                options = rng.choice(MASKS)
+                if rng.random() < 0.5:
+                    found, lse, _ = flash_ladder.flash_attn_varlen_func(*arguments, return_attn_probs=True, **options)
+                    self.close(found, lse, *arguments[:5], **options)
+                    continue
+                which = rng.randrange(7)
+                value = arguments[which]
+                if which < 3:
+                    wrong = [value[:, :0], value[..., :64], value.float(), value[None], value.numpy, value.new_ones(len(value) + 1, *value.shape[1:])]
+                elif which < 5:
+                    wrong = [value + 1, value - 1, value[:-1], value.long(), value.flip(0) + 1, value[None], None, torch.cat([value, value[-1:] + 1])]
+                else:
+                    wrong = [max(n_q + n_k) - 1000, 2**40, None, 1.5, "x", value - 1]
+                arguments[which] = rng.choice(wrong)
+                with self.assertRaises((ValueError, TypeError, NotImplementedError)):
+                    flash_ladder.flash_attn_varlen_func(*arguments, **options)
 
     def test_what_does_not_add_up_is_refused(self):
         right = packed([40, 3], [50, 20])

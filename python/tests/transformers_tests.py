@@ -1,4 +1,5 @@
-"""Models of transformers, tiny and with random weights: with our kernels as with transformers' own attention.
+"""Models of transformers, two layers with random weights: with our kernels as with transformers' own attention. On the emulator they are
+tiny, on a GPU as wide as a Llama 8B.
     python3 -m unittest discover -s python/tests -p transformers_tests.py"""
 
 from __future__ import annotations
@@ -23,12 +24,15 @@ warnings.simplefilter("ignore")
 torch.set_num_threads(1)  # for matrices as small as these
 NAME = flash_ladder.transformers.NAME
 TOKENS = 101
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+TIMES = 16 if DEVICE.type == "cuda" else 1  # as wide
+torch.set_default_device(DEVICE)
 
 
-def tiny(family: str, kv_heads: int, dtype: torch.dtype, **more):
+def two_layers(family: str, kv_heads: int, dtype: torch.dtype, **more):
     config = getattr(transformers, f"{family}Config")(
-        vocab_size=TOKENS, hidden_size=256, intermediate_size=128, num_hidden_layers=2, num_attention_heads=2,
-        num_key_value_heads=kv_heads, head_dim=128, max_position_embeddings=512, **more,
+        vocab_size=TOKENS, hidden_size=256 * TIMES, intermediate_size=128 * TIMES, num_hidden_layers=2, num_attention_heads=2 * TIMES,
+        num_key_value_heads=kv_heads * TIMES, head_dim=128, max_position_embeddings=512, **more,
     )  # fmt: skip
     torch.manual_seed(0)
     return getattr(transformers, f"{family}ForCausalLM")(config).to(dtype).eval()
@@ -41,50 +45,62 @@ class Models(unittest.TestCase):
             return model(ids, attention_mask=mask).logits
 
     def compare(self, model, mask=None, n=128):
-        ids = torch.randint(TOKENS, (2, n), generator=torch.Generator().manual_seed(1))
+        ids = torch.randint(TOKENS, (2, n), generator=torch.Generator(DEVICE).manual_seed(1))
         wanted, found = (self.logits(model, name, ids, mask) for name in ("eager", NAME))
         kept = slice(None) if mask is None else mask.bool()
         step = {torch.float16: 2**-10, torch.bfloat16: 2**-7}[model.dtype]
         self.assertLess((found - wanted)[kept].abs().max().item(), 4 * step * wanted.abs().max().item())
 
     def test_prefill(self):
-        self.compare(tiny("Llama", 2, torch.float16))
+        self.compare(two_layers("Llama", 2, torch.float16))
 
     def test_prefill_in_bf16(self):
-        self.compare(tiny("Llama", 2, torch.bfloat16), n=77)
+        self.compare(two_layers("Llama", 2, torch.bfloat16), n=77)
 
     def test_prefill_grouped(self):
-        self.compare(tiny("Llama", 1, torch.bfloat16), n=77)
+        self.compare(two_layers("Llama", 1, torch.bfloat16), n=77)
 
     def test_prefill_padded_on_either_side(self):
         mask = torch.ones(2, 128, dtype=torch.long)
         mask[0, :28] = 0
         mask[1, 100:] = 0
-        self.compare(tiny("Llama", 2, torch.float16), mask)  # by no rung in one call
+        self.compare(two_layers("Llama", 2, torch.float16), mask)  # by no rung in one call
         mask[1, :3] = 0
         for kv_heads in (1, 2):
-            self.compare(tiny("Llama", kv_heads, torch.bfloat16), mask)
-        self.compare(tiny("Mistral", 1, torch.bfloat16, sliding_window=40, use_cache=False), mask)
+            self.compare(two_layers("Llama", kv_heads, torch.bfloat16), mask)
+        self.compare(two_layers("Mistral", 1, torch.bfloat16, sliding_window=40, use_cache=False), mask)
 
     def test_a_mask_with_gaps_is_refused(self):
         mask = torch.ones(2, 128, dtype=torch.long)
         mask[1, 50] = 0
         with self.assertRaises(NotImplementedError):
-            self.logits(tiny("Llama", 2, torch.bfloat16), NAME, torch.zeros(2, 128, dtype=torch.long), mask)
+            self.logits(two_layers("Llama", 2, torch.bfloat16), NAME, torch.zeros(2, 128, dtype=torch.long), mask)
 
     def test_a_window(self):
-        self.compare(tiny("Mistral", 1, torch.bfloat16, sliding_window=40), n=77)
+        self.compare(two_layers("Mistral", 1, torch.bfloat16, sliding_window=40), n=77)
 
     def test_a_softcap(self):
-        model = tiny("Gemma2", 1, torch.bfloat16, sliding_window=40)
+        model = two_layers("Gemma2", 1, torch.bfloat16, sliding_window=40)
         if flash_ladder.why("b=2 h=2 kv=1 n=77 d=128 bf16 causal window=39,0 softcap=50").rung is not None:
             return self.compare(model, n=77)
         with self.assertRaisesRegex(NotImplementedError, "softcap"):
             self.logits(model, NAME, torch.zeros(2, 77, dtype=torch.long), None)
 
+    def test_gradients(self):
+        model = two_layers("Llama", 2, torch.float16)
+        ids = torch.randint(TOKENS, (2, 128), generator=torch.Generator(DEVICE).manual_seed(1))
+        gradients = {}
+        for name in ("eager", NAME):
+            model.set_attn_implementation(name)
+            model.zero_grad()
+            model(ids, labels=ids).loss.backward()
+            gradients[name] = {of: each.grad.float() for of, each in model.named_parameters()}
+        for of, wanted in gradients["eager"].items():
+            self.assertLess((gradients[NAME][of] - wanted).norm().item(), 0.05 * wanted.norm().item(), of)
+
     def generate(self, model, **options):
         """From one prompt that is padded and one that is not: logits of each step, as eager has them."""
-        ids = torch.randint(TOKENS, (2, 9), generator=torch.Generator().manual_seed(2))
+        ids = torch.randint(TOKENS, (2, 9), generator=torch.Generator(DEVICE).manual_seed(2))
         mask = torch.ones_like(ids)
         mask[0, :4] = 0
         logits = {}
@@ -98,16 +114,16 @@ class Models(unittest.TestCase):
 
     def test_generation_with_a_cache(self):
         for kv_heads in (1, 2):
-            self.generate(tiny("Llama", kv_heads, torch.bfloat16))
+            self.generate(two_layers("Llama", kv_heads, torch.bfloat16))
 
     def test_generation_through_a_window(self):
-        self.generate(tiny("Mistral", 1, torch.bfloat16, sliding_window=6))
+        self.generate(two_layers("Mistral", 1, torch.bfloat16, sliding_window=6))
 
     def test_generation_with_a_cache_of_fixed_size(self):
-        self.generate(tiny("Llama", 2, torch.bfloat16), cache_implementation="static")
+        self.generate(two_layers("Llama", 2, torch.bfloat16), cache_implementation="static")
 
     def test_a_model_is_one_graph(self):
-        model = tiny("Llama", 2, torch.float16)
+        model = two_layers("Llama", 2, torch.float16)
         model.set_attn_implementation(NAME)
         ids = torch.zeros(1, 128, dtype=torch.long)
         with torch.no_grad():
@@ -115,9 +131,9 @@ class Models(unittest.TestCase):
             self.assertTrue(torch.equal(compiled(ids).logits, model(ids).logits))
 
     def test_sequences_in_one_row(self):
-        model = tiny("Llama", 1, torch.bfloat16)
+        model = two_layers("Llama", 1, torch.bfloat16)
         model.set_attn_implementation(NAME)
-        ids = torch.randint(TOKENS, (1, 100), generator=torch.Generator().manual_seed(1))
+        ids = torch.randint(TOKENS, (1, 100), generator=torch.Generator(DEVICE).manual_seed(1))
         positions = torch.cat([torch.arange(70), torch.arange(30)])[None]
         ends = torch.tensor([0, 70, 100], dtype=torch.int32)
         with torch.no_grad():
