@@ -52,3 +52,10 @@ struct ModelParams : ForwardParams {
   const int *cu_seqlens_q, *cu_seqlens_k;  // [batch + 1]; null where all have n_q and n_k. LSE is [heads, total] then
   void* workspace;  // scratch in device memory, as many bytes as the variant's workspace_bytes says; else null
 };
+
+// And with what becomes of a score s = Q K^T * softmax_scale before the softmax: softcap * tanh(s / softcap) unless softcap is 0, and
+// then s - slope * |distance|, of a key from the query's own. A sink is a score of each row that belongs to no key.
+struct ScoreParams : ModelParams {
+  float softcap;
+  const float *alibi_slopes, *sinks;  // [heads]; null where there are none
+};

@@ -18,7 +18,7 @@
 //   wgmma      wgmma_descriptor  wgmma_advance  wgmma_fence  wgmma_{ss,rs}{,_bf16}  wgmma_commit
 //              wgmma_wait  setmaxnreg_dec  setmaxnreg_inc
 //   wmma       wmma_fill  wmma_load_{a,b_row,b_col,c}  wmma_store_d  wmma_mma, on WmmaA WmmaB{Row,Col} WmmaAccumulator
-//   numbers    pack_{f16,bf16}x2  to_float  to_f16  to_bf16  ex2_approx  max3_s32  fmaxf  logf
+//   numbers    pack_{f16,bf16}x2  to_float  to_f16  to_bf16  ex2_approx  tanh_approx  max3_s32  fmaxf  logf
 //              __float_as_{uint,int}  __{uint,int}_as_float
 //   lanes      shfl_xor  vote_any  elect_sync
 //   host side  launch  launch_clusters  multiprocessors  tensor_map_{3d,4d}

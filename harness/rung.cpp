@@ -178,6 +178,13 @@ void convert(const Arguments& arguments, ModelParams& params) {
   params.workspace = arguments.workspace;
 }
 
+void convert(const Arguments& arguments, ScoreParams& params) {
+  convert(arguments, static_cast<ModelParams&>(params));
+  params.softcap = arguments.spec.softcap;
+  params.alibi_slopes = static_cast<const float*>(arguments.at("slopes"));
+  params.sinks = static_cast<const float*>(arguments.at("sinks"));
+}
+
 told::Registration::Registration(const told::Rung& rung, Build build) {
   Registry& known = registry();
   if (build != Build::pattern) {

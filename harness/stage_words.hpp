@@ -154,6 +154,7 @@ struct Arguments {
 void convert(const Arguments& arguments, AttentionParams& params);
 void convert(const Arguments& arguments, ForwardParams& params);
 void convert(const Arguments& arguments, ModelParams& params);
+void convert(const Arguments& arguments, ScoreParams& params);
 
 // The builds of a stage.cu: nvcc's, and two for the emulator. Variables that a kernel leaves unset hold a bit pattern there, or
 // zeros; a right kernel cannot tell the difference.

@@ -16,7 +16,7 @@ struct Counts {
   uint64_t shuffles = 0;
   uint64_t votes = 0;
   uint64_t yes_votes = 0;  // predicted: the fewest, for the data decide; on calm data each warp may say yes once more
-  uint64_t exponentials = 0;  // ex2, of threads
+  uint64_t exponentials = 0;  // ex2 and tanh, of threads
   // Threads that have changed accumulators while no product of their warpgroup ran, for the next one to add to: wgmma.
   // Those that begin with zeros are not among them.
   uint64_t corrections_at_rest = 0;

@@ -159,6 +159,7 @@ inline int max3_s32(int a, int b, int c) {
 }
 // Correctly rounded to within 1 ulp, where the hardware has 2.
 float ex2_approx(float x);
+float tanh_approx(float x);
 
 // ---- host side ----------------------------------------------------------------------------------------------------
 inline uint32_t multiprocessors(const Device& device) {

@@ -294,6 +294,13 @@ float ex2_approx(float x) {
   return result < 0x1p-126f ? 0.0f : result;  // .ftz
 }
 
+// As wrong as a GPU may be: eleven significant bits, a relative error of up to 2^-11.
+float tanh_approx(float x) {
+  ++current.block->counting.counters.exponentials;
+  const float result = std::tanh(x);
+  return std::bit_cast<float>((std::bit_cast<uint32_t>(result) + 0x1000u) & ~0x1fffu);
+}
+
 void run_grid(Device& device, dim3 grid, dim3 block, uint32_t cluster, uint32_t smem_bytes, void (*body)(const void*),
               const void* kernel) {
   GlobalShadow shadow(device.buffers(), uint64_t{grid.x} * grid.y * grid.z);

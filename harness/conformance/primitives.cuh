@@ -1084,6 +1084,15 @@ __global__ void ex2_approx_case(const uint32_t* in, uint32_t* out) {
   out[2 * thread + 1] = result.bits;
 }
 
+__global__ void tanh_approx_case(const uint32_t* in, uint32_t* out) {
+  const uint32_t thread = threadIdx.x;
+  FloatBits argument, result;
+  argument.bits = in[thread];
+  result.value = tanh_approx(argument.value);
+  out[2 * thread] = argument.bits;
+  out[2 * thread + 1] = result.bits;
+}
+
 __global__ void max3_s32_case(const uint32_t* in, uint32_t* out) {
   const uint32_t *own = in + 3 * threadIdx.x, thread = threadIdx.x;
   for (uint32_t i = 0; i < 3; ++i) out[4 * thread + i] = own[i];

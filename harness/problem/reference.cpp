@@ -225,8 +225,10 @@ struct RowSolver {
     }
     errors.elements += std::count_if(exact, exact + d, [](double value) { return std::isfinite(value); });
 
-    double score_error =
-        0x1p-22 * (1 + static_cast<double>(d) / 16) * std::sqrt(query_square) * head.largest_key * scale;
+    const double largest_score = std::sqrt(query_square) * head.largest_key * scale;
+    double score_error = 0x1p-22 * (1 + static_cast<double>(d) / 16) * largest_score;
+    // A GPU's tanh is wrong by 2^-11 of its value at most.
+    if (modifiers.softcap > 0) score_error += 0x1p-11 * std::min(modifiers.softcap, largest_score);
     if (!std::isfinite(score_error)) score_error = 0;  // the inputs are not; nor is the answer
     RowResult result{.lse = is_none ? exact_max : exact_max + std::log(exact_sum), .lse_tolerance = 1e-5 + score_error};
     if (with_score_term) {
