@@ -164,7 +164,8 @@ struct RowSolver {
     std::fill(exact, exact + d, 0.0);
     if (keys == 0) {
       errors.elements += d;
-      return {.lse = modifiers.sink.value_or(-std::numeric_limits<double>::infinity()), .lse_tolerance = 0};
+      return {.lse = modifiers.sink.value_or(-std::numeric_limits<double>::infinity()),
+              .lse_tolerance = modifiers.sink ? 1e-5 : 0};
     }
     std::fill(S.begin(), S.end(), 0.0);
     std::fill(S_f32.begin(), S_f32.end(), 0.0f);

@@ -10,8 +10,12 @@ namespace {
 template <class C>
 ladder::Counts predict(const ladder::Launched& spec) {
   const uint64_t rows = uint64_t(spec.batch_heads()) * spec.n;
-  if (spec.keys() == 0)
-    return {.gmem_accesses = rows * (HEAD_DIM + 1), .gmem_bytes_written = rows * (ROW_BYTES + sizeof(float))};
+  if (spec.keys() == 0) {
+    const uint64_t sinks = spec.sink ? rows : 0;
+    return {.gmem_accesses = rows * (HEAD_DIM + 1) + sinks,
+            .gmem_bytes_read = sinks * sizeof(float),
+            .gmem_bytes_written = rows * (ROW_BYTES + sizeof(float))};
+  }
   constexpr int64_t BR = C::BR, BC = C::BC;
   constexpr uint64_t WARPS = C::WARPS;
   const int64_t n_q = spec.n, n_k = spec.keys(), heads = spec.batch_heads();
