@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include "common/emulator/block.hpp"
 #include "common/emulator/multiply.hpp"
@@ -167,10 +168,11 @@ void note_rest(WgmmaThread& own) {
     std::memcpy(each.values.data(), each.d, each.values.size() * sizeof(float));
 }
 
-// Something runs from here on, `d` or other accumulators.
+// Something runs from here on, `d` or other accumulators. NaN times a number is another NaN or the same one, as the compiler likes.
 void end_rest(WgmmaThread& own) {
+  const auto is_same = [](float a, float b) { return a == b || (std::isnan(a) && std::isnan(b)); };
   for (WgmmaThread::Landed& each : own.landed)
-    each.is_changed |= std::memcmp(each.values.data(), each.d, each.values.size() * sizeof(float)) != 0;
+    each.is_changed |= !std::equal(each.values.begin(), each.values.end(), each.d, is_same);
 }
 
 // A product begins on accumulators that none is in flight to.

@@ -1,5 +1,7 @@
 // What is counted of work that runs beside other work, or that waits for it.
 #include <algorithm>
+#include <bit>
+#include <cmath>
 
 #include "harness/tests/emulator/emulator_test.hpp"
 
@@ -86,7 +88,7 @@ __global__ void outwards(uint4* out) {
 
 // ---- corrections at rest ----------------------------------------------------------------------------------------------
 
-enum class Corrects { nothing, at_rest, under_another, to_zeros, what_is_overwritten };
+enum class Corrects { nothing, at_rest, under_another, to_zeros, what_is_overwritten, one_nan_to_another };
 
 template <Corrects WHAT>
 __global__ void two_accumulators() {
@@ -94,14 +96,17 @@ __global__ void two_accumulators() {
   fence_proxy_async_shared();
   __syncthreads();
   const uint64_t ones = wgmma_descriptor(smem_base());
+  constexpr bool OF_NAN = WHAT == Corrects::one_nan_to_another;
   float O[8][4] = {}, S[8][4];
   const auto scale = [&](float factor) {
     for (auto& four : O) std::ranges::for_each(four, [&](float& element) { element *= factor; });
   };
+  if (OF_NAN) scale(NAN);
   wgmma_fence(O);
   wgmma_ss(O, ones, ones);
   wgmma_commit();
   wgmma_wait<0>(O);
+  if (OF_NAN) std::ranges::fill(O[0], std::bit_cast<float>(0xffc00003));
   if (WHAT == Corrects::at_rest || WHAT == Corrects::what_is_overwritten) scale(0.5f);
   if (WHAT == Corrects::to_zeros) scale(0);
   wgmma_fence(S);
@@ -145,4 +150,5 @@ TEST_CASE("accumulators that are corrected while nothing runs are counted, for e
   CHECK(at_rest<Corrects::under_another>() == 0);
   CHECK(at_rest<Corrects::to_zeros>() == 0);
   CHECK(at_rest<Corrects::what_is_overwritten>() == 0);
+  CHECK(at_rest<Corrects::one_nan_to_another>() == 0);  // which of two NaN a product of both is, a compiler chooses
 }
