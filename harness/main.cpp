@@ -30,14 +30,16 @@ Result<ExitCode> run_verb(const Options& options) {
       return check_verb(options);
     case Verb::explain:
       return explain_verb(options);
-#if defined(LADDER_ONE_RUNG) && !defined(LADDER_HAS_CUDA)
+#ifdef LADDER_FIRST_LOOK
     case Verb::bench:
       return bench_without_gpu(options, gpu_info().error());
 #else
     case Verb::bench:
       return bench_verb(options);
 #endif
-#ifndef LADDER_ONE_RUNG
+    case Verb::overview:
+      return overview_verb(options);
+#ifndef LADDER_FIRST_LOOK
     case Verb::compare:
       return compare_verb(options);
     case Verb::describe:
@@ -46,13 +48,11 @@ Result<ExitCode> run_verb(const Options& options) {
       return peer_verb(options);
     case Verb::try_file:
       return try_verb(options);
-    case Verb::overview:
-      return overview_verb(options);
 #endif
     default:
       return failure(ExitCode::usage,
-                     "The program of one rung makes its card: check, bench, explain.\n"
-                     "  All of them:  ./ladder build ladder");
+                     "This program is for a first look: check, bench, explain and the table.\n"
+                     "  All words:  ./ladder build ladder");
   }
 }
 

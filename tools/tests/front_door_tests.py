@@ -134,9 +134,14 @@ class Climbing(Door):
         programs = [line.split()[0] for line in self.calls().splitlines()]
         self.assertEqual(programs, ["cmake", "cmake", "ladder", "ladder"])
         self.assertIn("ladder check --quick\nladder \n", self.calls())
-        self.assertIn("--target ladder\n", self.calls())
+        self.assertIn("--target rung_all\n", self.calls())
         self.assertIn("GPU half OFF (stub)", run.stderr)
         self.assertNotIn("some detail", run.stderr)
+        # Where the program of all words is there, that is the one.
+        self.run_door("build", "ladder")
+        self.log.write_text("")
+        self.run_door()
+        self.assertIn("--target ladder\nladder check --quick\nladder \n", self.calls())
 
     def test_a_failed_check_still_prints_the_table_and_fails(self) -> None:
         run = self.run_door(STUB_CHECK="1")
