@@ -373,13 +373,13 @@ class Bench(unittest.TestCase):
         self.assertIn("--versus nobody: nobody of that name takes part", run.stderr)
 
     def test_compare_takes_a_peer(self) -> None:
-        peer = ["--peer", f"{FAKE_PEER} good", "--peer", f"{FAKE_PEER} boasts"]
+        peer = ["--no-peers", "--peer", f"{FAKE_PEER} good", "--peer", f"{FAKE_PEER} boasts"]
         run = ladder("compare", A["number"], "peer:fake", *SMALL, *peer, "--csv", str(self.csv))
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertIn("B / A = ", run.stdout)
         self.assertEqual([row["stage"] for row in self.rows()], [A["stage"], "fake"])
         self.assertEqual(self.row("fake")["version"], f"n={N} fp16 normal")
-        run = ladder("compare", A["number"], "peer:fake", *SMALL, "--no-peers", *peer, "--json", "-")
+        run = ladder("compare", A["number"], "peer:fake", *SMALL, *peer, "--json", "-")
         self.assertEqual(run.returncode, 0, run.stderr)
         before, after = json.loads(run.stdout)
         self.assertNotIn("over", before)
@@ -397,7 +397,7 @@ class Bench(unittest.TestCase):
         self.assertEqual(len(self.rows()), 2)
         run = ladder("compare", B["number"], A["number"], *PROTOCOL)
         self.assertIn("B is slower than A", run.stdout)
-        run = ladder("compare", *(f"{ABLATED['number']}:{prefix(label)}" for label in (OTHER_TILE, default(ABLATED)["label"])), *PROTOCOL)
+        run = ladder("compare", *(f"{ABLATED['number']}:{prefix(label)}" for label in (OTHER_TILE, default(ABLATED)["label"])), *SMALL)
         self.assertEqual(run.returncode, 0, run.stderr)
 
     def test_a_peer_can_be_tried_by_itself(self) -> None:
@@ -408,10 +408,10 @@ class Bench(unittest.TestCase):
         for behaviour, code, says in (("good", 0, "keeps protocol 1"), ("refuses", 77, "no module named torch"),
                                       ("zeros", 1, "is 0 and should be"), ("renames-itself", 1, "has changed its name"),
                                       ("dies-at-once", 1, "ended with exit code 3"), ("instant", 1, "which no card can do")):
-            for words in ([f"{FAKE_PEER} {behaviour}"], [*shlex.split(FAKE_PEER), behaviour]):
-                run = ladder("peer", *words, "--n", "128")
-                self.assertEqual(run.returncode, code, behaviour)
-                self.assertIn(says, run.stdout + run.stderr)
+            # A command in one word or in several.
+            run = ladder("peer", *([f"{FAKE_PEER} {behaviour}"] if code else [*shlex.split(FAKE_PEER), behaviour]), "--n", "128")
+            self.assertEqual(run.returncode, code, behaviour)
+            self.assertIn(says, run.stdout + run.stderr)
         for wrong in ([], ["sh", "--n", "128,256"], ["sh", "--inputs", "all"]):
             self.assertEqual(ladder("peer", *wrong).returncode, 2)
 

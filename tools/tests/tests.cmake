@@ -71,15 +71,8 @@ foreach(name IN LISTS names)
   set_tests_properties(exercise_${name} PROPERTIES LABELS "release;course" ${asks_ladder})
 endforeach()
 
-# Wrong kernels by the dozen: which ones, the seed in the output says. A process at a time, beside other tests; .ci/run takes more.
-add_test(NAME mutants_sample ${python} tools.mutants.mutants --sample 6 --jobs 1 --build ${PROJECT_BINARY_DIR})
-set_tests_properties(mutants_sample PROPERTIES LABELS mutants ${asks_ladder})
-
-# Kernels that somebody invented: a few each time, .ci/run takes more, and `ctest -C release -R invented` all of them.
-set(invented ${python} tools.mutants.invented)
-add_test(NAME invented_sample ${invented} --sample 3 --jobs 1)
-set_tests_properties(invented_sample PROPERTIES LABELS mutants ${asks_ladder})
-add_test(NAME invented CONFIGURATIONS release ${invented})
+# All kernels that somebody invented; .ci/run takes a few, and a few mutants.
+add_test(NAME invented CONFIGURATIONS release ${python} tools.mutants.invented)
 set_tests_properties(invented PROPERTIES LABELS mutants RUN_SERIAL ON TIMEOUT 3600 ${asks_ladder})
 
 # The site, built once for all that read it: pages_tests.py without a browser, the others in one. For who changes pages, and for
@@ -102,7 +95,7 @@ foreach(file IN LISTS site_tests)
 endforeach()
 
 # The longest first, also in the first run of a build: none of them shall be left over at the end, for one processor alone.
-foreach(name cli grade bench_cli plots harness mutants_sample)
+foreach(name cli grade bench_cli plots harness)
   if(TEST ${name})
     set_tests_properties(${name} PROPERTIES COST 30)
   endif()

@@ -69,10 +69,13 @@ Shape small(const Rung& rung, int heads, bool causal = false) {
           .o_type = rung.variants[0].accepts.o};
 }
 
-// All input sets that its formula is tried on.
-std::span<const InputKind> kinds_of(const Rung& rung) {
+// All input sets that its formula is tried on, or every third of them.
+std::vector<InputKind> kinds_of(const Rung& rung, bool few) {
   const Formula& formula = formula_of(small(rung, 1));
-  return formula.is_attention ? all_input_kinds() : formula.kinds;
+  const std::span<const InputKind> all = formula.is_attention ? all_input_kinds() : formula.kinds;
+  std::vector<InputKind> kinds;
+  for (size_t i = 0; i < all.size(); i += few ? 3 : 1) kinds.push_back(all[i]);
+  return kinds;
 }
 
 // Input sets for the default variant, a head each.
@@ -105,13 +108,14 @@ TEST_CASE("the stage is registered and has an emulated build", "[stage]") {
   }
 }
 
-TEST_CASE("the default variant is right on every input set, and under a mask if it has one", "[stage]") {
+TEST_CASE("the default variant is right on every input set, and under a mask, if it has one, on some", "[stage]") {
   for (const Rung* rung : rungs_to_test()) {
     const Variant& variant = rung->variants[0];
     CHECK(supports(*rung, variant, small(*rung, 1, true)).has_value() == variant.takes(CAUSAL));
     for (const bool causal : {false, true}) {
       if (causal && !variant.takes(CAUSAL)) continue;
-      for (const CheckResult& result : check_sets_on_emulator(*rung, variant, sets(*rung, kinds_of(*rung), causal))) {
+      for (const CheckResult& result :
+           check_sets_on_emulator(*rung, variant, sets(*rung, kinds_of(*rung, causal), causal))) {
         INFO(reasons(result));
         CHECK(result.ok);
       }
