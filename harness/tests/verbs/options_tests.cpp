@@ -1,7 +1,6 @@
 // The command line: what is understood, and what the user is told when it is not.
 #include "harness/verbs/options.hpp"
 
-#include "harness/base/nearest.hpp"
 #include "harness/devices/capacity.hpp"
 #include "harness/problem/shapes.hpp"
 #include "harness/tests/catch.hpp"
@@ -352,14 +351,4 @@ TEST_CASE("what does not fit says how much is needed and how much there is") {
   CHECK_FALSE(fits_host_memory({.batch = 255, .heads = 257, .n = 2147483647, .d = 256}, 0));
   CHECK(fits_host_memory({}, 1 << 20));
   CHECK(host_memory_available() > size_t{1} << 20);
-}
-
-TEST_CASE("edit distance counts insertions, deletions, replacements and swaps") {
-  CHECK(edit_distance("", "abc") == 3);
-  CHECK(edit_distance("swizzle", "swizzle") == 0);
-  CHECK(edit_distance("swizle", "swizzle") == 1);
-  CHECK(edit_distance("chekc", "check") == 1);
-  CHECK(edit_distance("kitten", "sitting") == 3);
-  const std::vector<std::string> words{"check", "bench"};
-  CHECK(nearest("xyzzy", words).empty());
 }
