@@ -9,7 +9,7 @@ CSV    ?= $(wildcard docs/results/h200.csv)
 export LADDER_BUILD := $(abspath $(BUILD))
 SANITIZERS := memcheck racecheck initcheck synccheck
 
-TARGETS := help all ladder test docs handouts slides diff plots resources profile benchmark mutants format clean $(SANITIZERS)
+TARGETS := help all ladder test docs handouts slides diff plots resources profile mutants format clean $(SANITIZERS)
 
 # A stage goes by the names that ./ladder takes: make 3, 03, kvpipe, 03_kvpipe or its directory; p3 and p03 alike.
 name   = $(notdir $1)
@@ -37,7 +37,6 @@ help:
 	@echo 'make plots                 figures, README table, chapters, drawings, anew; CSV=FILE for another'
 	@echo 'make resources             registers and spills of every kernel, against the bounds (needs nvcc)'
 	@echo 'make profile STAGE=03      bytes at every memory level, conflicts, stalls over N, by ncu (needs a GPU); OUT=FILE.csv'
-	@echo 'make benchmark             how fast the emulator is'
 	@echo 'make memcheck STAGE=03     compute-sanitizer on one stage (needs a GPU); also racecheck, initcheck, synccheck'
 	@echo 'make mutants STAGE=03      wrong kernels made out of a rung: which of them does the check let pass?'
 	@echo 'make format                clang-format all C++ and CUDA'
@@ -81,10 +80,6 @@ resources:
 profile:
 	@./ladder build ladder
 	@$(PYTHON) -m tools.evidence.traffic $(STAGE) --build $(BUILD) $(if $(OUT),--csv $(OUT))
-
-benchmark:
-	@./ladder build emulator_benchmark
-	@$(BUILD)/harness/tests/emulator_benchmark
 
 # The table is of whole runs.
 mutants:

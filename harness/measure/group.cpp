@@ -82,7 +82,16 @@ Inputs seen_by(const View& view, const Spec& spec, const std::vector<int64_t>& c
   for (size_t i = 0; i < all.size(); ++i) {
     const int64_t group = units_of_more(all, all[i], 1);
     if (group == 0) {
-      taken.add(inputs.at(i));
+      // A number for each head of a launch, whatever heads it begins at.
+      const int64_t heads = spec.heads / spec.key_heads();  // of a unit
+      TensorSpec numbers = all[i];
+      numbers.shape[3] = std::ssize(chosen) * heads;
+      numbers.strides = TensorSpec::packed_strides(numbers.shape);
+      Tensor& tensor = taken.add(Tensor(numbers));
+      for (int64_t k = 0; k < numbers.columns(); ++k) {
+        const int64_t head = chosen[static_cast<size_t>(k / heads)] % spec.key_heads() * heads + k % heads;
+        tensor.set(k, inputs.at(i)[static_cast<size_t>(head)]);
+      }
       continue;
     }
     TensorSpec none = all[i];

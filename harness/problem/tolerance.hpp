@@ -59,11 +59,11 @@ struct Reference {
     double tolerance_of_row(size_t set, size_t i) const {
       return tolerance(set) + (row_tolerance.empty() ? 0 : row_tolerance[i]);
     }
-    // Few rows have few different weights, and their mean is a matter of luck. Where nearly all answers are exact, a
-    // mean says nothing.
+    // Few rows have few different weights, and their mean is a matter of luck, more so where one weight outweighs the others of
+    // its row. Where nearly all answers are exact, a mean says nothing.
     double rms_tolerance(size_t set, int64_t rows_of_set) const {
       if (baseline[set].rms < baseline[set].max / 50) return tolerance(set);
-      return (1.1 + 0.5 / std::sqrt(static_cast<double>(rows_of_set))) * baseline[set].rms + 1e-6;
+      return (1.1 + 1.0 / std::sqrt(static_cast<double>(rows_of_set))) * baseline[set].rms + 1e-6;
     }
   };
 

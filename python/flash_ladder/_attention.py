@@ -432,9 +432,9 @@ class _Call:
         return _native.plan(f"backward {self.text()}", None, self.device, False, self.packed is not None)
 
     def gradients(self, d_out, out, lse):
-        """Of Q, K and V, of what run() has left, and of how much the loss changes with it. In memory heads are before rows."""
+        """Of Q, K and V, of what run() has left, and of how much the loss changes with it: new arrays in one piece."""
         arrays, inputs = self.arrays, (self.q, self.k, self.v)
-        results = [self._by_head(each) for each in inputs]
+        results = [arrays.empty(tuple(each.shape), each) for each in inputs]
         if 0 in (self.batch, self.n_q, self.n_k):
             for each in results:
                 arrays.copy(each, arrays.full(tuple(each.shape), 0, each))
@@ -442,14 +442,27 @@ class _Call:
             plan = self.gradient_plan()
             if self.packed:
                 out, d_out = out[None], d_out[None]
+            # A gradient lies like its tensor, which a rung that takes strides relies on.
+            usable = self._in_one_piece if plan.strides else functools.partial(self._usable, plan=plan)
+            targets = results if plan.strides else [self._by_head(each) for each in inputs]
             told = _Told(self, plan)
             for name, tensor in zip(("Q", "K", "V", "O", "dO"), (*inputs, out, d_out)):
-                told.rows(name, self._usable(tensor, plan))
+                told.rows(name, usable(tensor))
             told.whole("LSE", lse)
-            for name, tensor in zip(("dQ", "dK", "dV"), results):
+            for name, tensor in zip(("dQ", "dK", "dV"), targets):
                 told.rows(name, tensor, written=True)
             told.start()
+            if not plan.strides:
+                for result, target in zip(results, targets):
+                    arrays.copy(result, target)
         return tuple(each[0] for each in results) if self.packed else tuple(results)
+
+    def _in_one_piece(self, array):
+        _, n, heads, d = array.shape
+        in_order = zip(array.shape, self.arrays.strides(array), (n * heads * d, heads * d, d, 1))
+        if self.arrays.address(array) % ALIGNED == 0 and all(size == 1 or a == b for size, a, b in in_order):
+            return array
+        return self.arrays.contiguous(array)
 
     def _by_head(self, like):
         """A new array of that shape, which lies as all rungs take it."""

@@ -92,8 +92,7 @@ def _backward_operator(
 
 @_backward_operator.register_fake
 def _(d_out, out, lse, q, k, v, *rest):
-    by_head = (each.new_empty(each.transpose(-3, -2).shape) for each in (q, k, v))
-    return tuple(each.transpose(-3, -2) for each in by_head)
+    return tuple(each.new_empty(each.shape) for each in (q, k, v))
 
 
 def _set_up(ctx, inputs, output):

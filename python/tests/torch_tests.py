@@ -128,6 +128,19 @@ class Torch(unittest.TestCase):
         self.assertEqual([row["attention"] for row in rows], ["sdpa", "02", "38_seam"])
         self.assertLess(max(float(row["unlike_sdpa"]) for row in rows), 2e-3)
 
+    @unittest.skipIf(flash_ladder.why("h=2 n=77 d=128 bf16 softcap=5 alibi sink").rung is None, "no rung has functions of scores")
+    def test_functions_of_scores(self):
+        q, k, v = tensors(b=2, n=77, dtype=torch.bfloat16)
+        of_heads = torch.tensor([0.3, 1.5])
+        for options in ({"softcap": 2.0}, {"alibi_slopes": of_heads, "causal": True}, {"sink": of_heads, "window": (20, 0)},
+                        {"softcap": 5.0, "alibi_slopes": of_heads, "sink": of_heads}):  # fmt: skip
+            with self.subTest(**options):
+                out, lse = flash_ladder.attention(q, k, v, return_lse=True, **options)
+                numbers = {name: each.numpy() if isinstance(each, torch.Tensor) else each for name, each in options.items()}
+                wanted, wanted_lse = reference.attention(*(each.double().numpy() for each in (q, k, v)), **numbers)
+                self.assertLess(abs(out.double().numpy() - wanted).max(), reference.tolerance(v.double().numpy(), "bfloat16"))
+                self.assertLess(abs(lse.numpy() - wanted_lse).max(), 1e-3)
+
     def test_what_does_not_fit_is_refused(self):
         q, k, v = tensors()
         for wrong, error in (((q.numpy(), k, v), TypeError), ((q, k.numpy(), v), TypeError), ((q, k.to("meta"), v), ValueError),
@@ -171,6 +184,20 @@ class Gradients(unittest.TestCase):
                 for found, by_eager, wanted in zip(self.of(functools.partial(flash_ladder.attention, **options), inputs, weights), usual, right):
                     self.assertLess((found - wanted).abs().max(), 2 * (by_eager - wanted).abs().max() + 2**-11 * wanted.abs().max())
 
+    @unittest.skipIf(flash_ladder.why("backward b=1 h=4 kv=2 nq=40 nk=70 d=128 bf16 causal").rung is None, "no rung takes it")
+    def test_as_models_ask_for_them(self):
+        for n, n_k, options in ((40, 70, {"causal": True}), (200, 130, {})):
+            generator = torch.Generator().manual_seed(0)
+            q, k, v = (torch.randn(2, rows, heads, 128, generator=generator).bfloat16() for rows, heads in ((n, 4), (n_k, 2), (n_k, 2)))
+            weights = torch.randn(q.shape, generator=generator).bfloat16()
+
+            def plain(q, k, v):
+                return eager(q, *(each.repeat_interleave(2, 2) for each in (k, v)), **options)
+
+            right, usual = self.of(plain, (q, k, v), weights, torch.float64), self.of(plain, (q, k, v), weights)
+            for found, by_eager, wanted in zip(self.of(functools.partial(flash_ladder.attention, **options), (q, k, v), weights), usual, right):
+                self.assertLess((found - wanted).abs().max(), 2 * (by_eager - wanted).abs().max() + 2**-8 * wanted.abs().max())
+
     def test_strides_make_no_difference(self):
         q, k, v = tensors(2, 64, 2)
         wanted = self.of(flash_ladder.attention, (q, k, v), torch.ones(()))  # every element of dO is the same one
@@ -202,7 +229,7 @@ class Gradients(unittest.TestCase):
         alone = [each.detach() for each in (q, k, v)]
         slopes = torch.ones(2)
         for inputs, options in (((q, k, v), {"softcap": 5.0}), ((q, k, v), {"out": torch.empty_like(q)}),
-                                ((q, k[:, :, :1], v[:, :, :1]), {}), (alone, {"sink": slopes.requires_grad_()}),
+                                ((q, k[:, :, :1], v[:, :, :1]), {"softcap": 5.0}), (alone, {"sink": slopes.requires_grad_()}),
                                 ([each.float() for each in (q, k, v)], {})):  # fmt: skip
             with self.subTest(**options), self.assertRaises(NotImplementedError):
                 flash_ladder.attention(*inputs, **options)

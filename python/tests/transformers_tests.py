@@ -87,7 +87,11 @@ class Models(unittest.TestCase):
             self.logits(model, NAME, torch.zeros(2, 77, dtype=torch.long), None)
 
     def test_gradients(self):
-        model = two_layers("Llama", 2, torch.float16)
+        self.compare_gradients(two_layers("Llama", 2, torch.float16))
+        if flash_ladder.why("backward b=2 h=2 kv=1 n=128 d=128 bf16 causal").rung is not None:
+            self.compare_gradients(two_layers("Llama", 1, torch.bfloat16))
+
+    def compare_gradients(self, model):
         ids = torch.randint(TOKENS, (2, 128), generator=torch.Generator(DEVICE).manual_seed(1))
         gradients = {}
         for name in ("eager", NAME):

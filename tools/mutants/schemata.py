@@ -41,10 +41,6 @@ def number(mutants: list[Mutant], first: int = 1) -> list[Mutant]:
     return ordered
 
 
-def original_text(text: str) -> str:
-    return without_comments(text)
-
-
 class Schema:
     """The text with all of the mutants in it; none of them is `apart`."""
 

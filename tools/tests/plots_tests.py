@@ -171,15 +171,12 @@ class TrafficFigures(Scratch):
         shutil.copy(FIXTURE, self.folder / "test.csv")  # the rates beside the bytes
         return path
 
-    def test_drawn_twice_alike_and_they_show_what_they_should(self) -> None:
+    def test_they_show_what_they_should(self) -> None:
         path, texts = self.write(traffic_rows()), {}
         for name in TRAFFIC_FIGURES:
-            files = [self.folder / f"{name}{i}.svg" for i in (1, 2)]
-            run = self.run_anew(name, path, "-o", files[0])
-            self.assertEqual((run.returncode, run.stderr), (0, ""))
-            self.assertEqual(self.run_here(name, path, "-o", files[1]), 0)
-            self.assertEqual(files[0].read_bytes(), files[1].read_bytes())
-            texts[name] = " ".join(ElementTree.parse(files[0]).getroot().itertext())
+            file = self.folder / f"{name}.svg"
+            self.assertEqual(self.run_here(name, path, "-o", file), 0)
+            texts[name] = " ".join(ElementTree.parse(file).getroot().itertext())
         for words in ("01 02", "06_chrome", "4nd + 4n²d/128", "8nd + 4n²", "dram__bytes_read.sum", "lts__t_bytes.sum"):
             self.assertIn(words, texts["bytes_over_n"])
         for words in ("linear", "logarithmic", "cuda.memory_used_bytes", "01 02 06"):

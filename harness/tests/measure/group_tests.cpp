@@ -342,7 +342,8 @@ TEST_CASE("questions are of different views, and their answers those of the form
   const Shape shapes[] = {{.batch = 2, .heads = 3, .n = 80, .d = 16},
                           {.n = 80, .d = 16, .causal = true},
                           {.batch = 3, .heads = 1, .n = 80, .d = 16},
-                          {.batch = 2, .heads = 6, .kv_heads = 2, .n = 80, .d = 16}};
+                          {.batch = 2, .heads = 6, .kv_heads = 2, .n = 80, .d = 16},
+                          {.batch = 2, .heads = 6, .kv_heads = 2, .n = 80, .d = 16, .alibi = true, .sink = true}};
   for (const Shape& shape : shapes) {
     for (const InputKind kind : {InputKind::normal, InputKind::one_hot}) {
       CAPTURE(shape.batch_heads(), shape.causal, to_string(kind));
@@ -353,7 +354,7 @@ TEST_CASE("questions are of different views, and their answers those of the form
       std::vector<int64_t> units;  // that a launch reads of each input
       for (size_t i = 0; i < all.size(); ++i) {
         units.push_back(all.at(i).spec().units());
-        all.at(i).append(more.at(i));
+        if (!all.at(i).spec().is_fixed) all.at(i).append(more.at(i));
       }
       std::set<View> views;
       const int64_t heads = shape.batch_heads(), group = shape.heads / shape.key_heads();
@@ -370,7 +371,13 @@ TEST_CASE("questions are of different views, and their answers those of the form
         CHECK(heads_asked.contains(heads - 1));
         Inputs seen(
             formula_of(shape).inputs({.batch = shape.batch, .heads = 0, .kv_heads = 0, .n = shape.n, .d = shape.d}));
-        for (size_t i = 0; i < seen.size(); ++i) seen.at(i).append(all.at(i), view[i], units[i]);
+        for (size_t i = 0; i < all.size(); ++i) {
+          if (all.at(i).spec().is_fixed) {
+            seen.add(all.at(i));
+          } else {
+            seen.at(i).append(all.at(i), view[i], units[i]);
+          }
+        }
         const Reference expected = formula_of(shape).make_reference(shape, seen, cells, 1, true);
         REQUIRE(reference.answers.size() == expected.answers.size());
         for (size_t i = 0; i < expected.answers.size(); ++i) {

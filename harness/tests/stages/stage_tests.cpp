@@ -152,6 +152,8 @@ TEST_CASE(
 }
 
 TEST_CASE("the last head of tensors that int cannot number is right, at another scale and number of tiles", "[stage]") {
+  // A fifth of a rung's tests: .ci/nightly makes it, and whoever checks a rung by its name goes beyond 2^32.
+  if (std::getenv("LADDER_WHOLE") == nullptr) return;
   constexpr int FAR_HEADS = 65534;  // CUDA's limit of gridDim.y is one more
   for (const Rung* rung : rungs_to_test()) {
     const Variant& variant = rung->variants[0];

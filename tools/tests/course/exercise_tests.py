@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import difflib
+import os
 import re
 import resource
 import sys
@@ -115,6 +116,7 @@ class OnPaper(unittest.TestCase):
         self.assertGreater(products(1), 0.99 * products(0))
         self.assertLess(products(4 * 512 * 512 * 128 // cost.MMA_FLOP), products(0) / 5)
 
+    @unittest.skipUnless("LADDER_WHOLE" in os.environ, "counts every rung beside an open exercise, as .ci/nightly does")
     def test_a_score_of_half_as_much_again_was_measured_faster(self) -> None:
         with (ROOT / "docs" / "results" / "h200.csv").open() as file:
             measured = {row["stage"]: float(row["tflops"]) for row in csv.DictReader(file)

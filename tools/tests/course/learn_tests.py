@@ -366,6 +366,7 @@ class Course(unittest.TestCase):
         self.assertIn("reset", verdict.text)
 
 
+@unittest.skipUnless("LADDER_WHOLE" in os.environ, "compiles kernels as `try` does, whose tests do that too; .ci/nightly")
 class InEarnest(unittest.TestCase):
     """By the program, on one input set: what it says is the same on all."""
 
