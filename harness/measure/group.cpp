@@ -81,9 +81,8 @@ Inputs seen_by(const View& view, const Spec& spec, const std::vector<int64_t>& c
   Inputs taken;
   for (size_t i = 0; i < all.size(); ++i) {
     const int64_t group = units_of_more(all, all[i], 1);
-    if (group == 0) {
-      // A number for each head of a launch, whatever heads it begins at.
-      const int64_t heads = spec.heads / spec.key_heads();  // of a unit
+    if (all[i].of_heads) {  // whatever heads a launch begins at
+      const int64_t heads = spec.heads / spec.key_heads();
       TensorSpec numbers = all[i];
       numbers.shape[3] = std::ssize(chosen) * heads;
       numbers.strides = TensorSpec::packed_strides(numbers.shape);
@@ -92,6 +91,10 @@ Inputs seen_by(const View& view, const Spec& spec, const std::vector<int64_t>& c
         const int64_t head = chosen[static_cast<size_t>(k / heads)] % spec.key_heads() * heads + k % heads;
         tensor.set(k, inputs.at(i)[static_cast<size_t>(head)]);
       }
+      continue;
+    }
+    if (group == 0) {
+      taken.add(inputs.at(i));
       continue;
     }
     TensorSpec none = all[i];

@@ -174,7 +174,8 @@ const Rung& nearest_to(const Spec& spec) {
 }
 
 // Of the rung of that name; or, of all that can, of those with the newest instructions the last of those that see to fewest things
-// that are not asked for, windows and lengths and functions of scores: 43 to 45 are slower than 42 where they are not.
+// that are not asked for, windows and functions of scores: 43 and 44 are slower than 42 where no window is asked, and several lengths
+// have kernels of their own.
 Result<Kernel> kernel_for(const Spec& spec, std::string_view name, const Wanted& wanted) {
   const std::vector<Rung>& all = rungs();
   if (!name.empty()) {
@@ -193,7 +194,7 @@ Result<Kernel> kernel_for(const Spec& spec, std::string_view name, const Wanted&
   }
   Kernel best{nullptr, nullptr};
   const auto unasked = [&](const Variant& variant) {
-    return std::popcount(variant.accepts.features & ~needs(spec) & (WINDOW | VARLEN | SOFTCAP | ALIBI | SINK));
+    return std::popcount(variant.accepts.features & ~needs(spec) & (WINDOW | SOFTCAP | ALIBI | SINK));
   };
   for (const Rung& rung : all) {
     if (best.rung != nullptr && rung.min_sm < best.rung->min_sm) continue;

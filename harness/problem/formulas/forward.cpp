@@ -31,8 +31,11 @@ std::vector<TensorSpec> forward_inputs(const Spec& spec) {
     specs.push_back(tensor(name, element, {1, 1, 1, count}));
     specs.back().is_fixed = true;
   };
-  if (spec.alibi) fixed("slopes", Element::f32, spec.heads);
-  if (spec.sink) fixed("sinks", Element::f32, spec.heads);
+  for (const auto& [is_asked, name] : {std::pair{spec.alibi, "slopes"}, std::pair{spec.sink, "sinks"}}) {
+    if (!is_asked) continue;
+    fixed(name, Element::f32, spec.heads);
+    specs.back().of_heads = true;
+  }
   if (spec.lens_q.count > 0) {
     fixed("cu_seqlens_q", Element::i32, spec.batch + 1);
     fixed("cu_seqlens_k", Element::i32, spec.batch + 1);

@@ -452,9 +452,9 @@ TEST_CASE(
     "rows") {
   Reference::Answer O{.output = "O", .columns = 1, .baseline = {{0.25, 0.125}, {1, 0.02}, {1, 0.0199}}};
   CHECK(O.tolerance(0) == Approx(0.50001).epsilon(1e-12));
-  CHECK(O.rms_tolerance(0, 100) == Approx(1.15 * 0.125 + 1e-6).epsilon(1e-12));
-  CHECK(O.rms_tolerance(0, 4) == Approx(1.35 * 0.125 + 1e-6).epsilon(1e-12));
-  CHECK(O.rms_tolerance(1, 100) == Approx(1.15 * 0.02 + 1e-6).epsilon(1e-12));
+  CHECK(O.rms_tolerance(0, 100) == Approx(1.2 * 0.125 + 1e-6).epsilon(1e-12));
+  CHECK(O.rms_tolerance(0, 4) == Approx(1.6 * 0.125 + 1e-6).epsilon(1e-12));
+  CHECK(O.rms_tolerance(1, 100) == Approx(1.2 * 0.02 + 1e-6).epsilon(1e-12));
   CHECK(O.rms_tolerance(2, 100) == Approx(2.00001).epsilon(1e-12));  // nearly all answers are exact
   CHECK(O.tolerance_of_row(1, 0) == O.tolerance(1));
   O.row_tolerance = {0.5, 3};
