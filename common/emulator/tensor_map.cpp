@@ -152,6 +152,13 @@ SiteId begin_bulk(Instruction instruction, const CallSite& call, const TensorMap
   return site;
 }
 
+bool begins_outside(const TensorMap& map, const std::array<int, 4>& first) {
+  for (uint32_t i = 0; i < map.rank; ++i) {
+    if (first[i] < 0 || static_cast<uint64_t>(first[i]) >= map.extent[i]) return true;
+  }
+  return false;
+}
+
 // Copies the box whose first element is `first` to `shared_address` in the blocks of `ranks`; none: in this one.
 void load_box(Instruction instruction, const CallSite& call, uint32_t shared_address, const TensorMap& map,
               const std::array<int, 4>& first, uint32_t mbarrier, uint32_t ranks = 0) {
@@ -178,9 +185,7 @@ void load_box(Instruction instruction, const CallSite& call, uint32_t shared_add
   ++counters.bulk_copies;
   note_request(current.state(), {mbarrier, 1, current.warp->products});
   BulkCopy copy{shared_address, bytes, nullptr, map, first, true, site, thread};
-  bool is_outside = true;
   for_each_row(map, copy.first, [&](uint32_t, const std::byte* address, uint32_t, uint32_t count) {
-    is_outside = false;
     const uint32_t row_bytes = count * uint32_t{sizeof(f16)};
     counters.gmem_bytes_read += row_bytes;
     if (block.launch.buffers.empty()) return;
@@ -190,10 +195,9 @@ void load_box(Instruction instruction, const CallSite& call, uint32_t shared_add
     if (buffer != nullptr) block.note_global(site, *buffer, address, row_bytes, GlobalUse::read);
     if (event != nullptr) Counting::trace_global(*event, buffer, address, row_bytes);
   });
-  // For a box wholly outside the engine reads where its map begins (as an H200 does), which must be memory.
-  if (is_outside && !block.launch.buffers.empty()) {
+  // Where a box begins outside of its map, an H200 reads the first byte that the map names: it must be memory.
+  if (begins_outside(map, first) && !block.launch.buffers.empty())
     block.checked_buffer(instruction, call, reinterpret_cast<const std::byte*>(map.base), 16, sizeof(f16), false);
-  }
 
   for (Block* const destination : destinations) {
     counters.bulk_bytes += bytes;
@@ -245,6 +249,13 @@ void cp_async_bulk_tensor_store_4d(const TensorMap& map, int x, int y, int z, in
   constexpr Instruction SELF = Instruction::cp_async_bulk_tensor_store_4d;
   Block& block = *current.block;
   const SiteId site = begin_bulk(SELF, call, map, x, 4);
+  if (std::min({x, y, z, w}) < 0) {
+    block.report({ReportKind::global_out_of_bounds, site}, [&] {
+      return fmt::format("{} by {} begins before its map, at ({}, {}, {}, {}): an illegal instruction on an H200",
+                         block.wording.at(site), Wording::thread_name(current.thread()), x, y, z, w);
+    });
+    block.scheduler.stop();
+  }
   const uint32_t thread = current.thread(), bytes = map.box_bytes();
   block.require_valid(shared_address, bytes, ALIGNMENT, site, thread);
   TraceEvent* const event = block.counting.tracing ? &block.counting.trace_lane_event(SELF, call) : nullptr;

@@ -192,7 +192,7 @@ struct Schedule {
 };
 
 // Where a box of so many rows lies in its map (`start` says what maps those are), from a row of n on. Of a sequence among others at
-// least one row: where a box lies wholly outside, the engine reads where its map begins, and there is no memory.
+// least one row: where a box begins outside, the engine reads where its map begins, and there is no memory.
 template <int ROWS, bool VARLEN>
 __device__ __forceinline__ Place place_of(int row, int n, int begin, int head, int sequence) {
   if (!VARLEN) return {row, head, sequence};

@@ -419,14 +419,14 @@ TEST_CASE("misuse of bulk copies", "[emulator][tensor_map]") {
     refused(device, ReportKind::global_out_of_bounds, "box", "of 128 bytes at K+2048 (K has 2048 bytes)");
     CHECK(matrix.out[0] == NAN_PATTERN);
   }
-  SECTION("a map that begins before its buffer: no box may lie wholly outside of it") {
-    for (const int y : {8, 16 + int{ROWS}}) {
+  SECTION("a map that begins before its buffer: no box may begin outside of it") {
+    for (const int y : {8, int{ROWS} - 5, int{ROWS}, -16}) {
       Device device({.threads = 1});
       device.register_buffer(matrix.elements[8], sizeof matrix.elements - 8 * 256, "K", emulator::Access::read_only);
       uint32_t* const out = const_cast<uint32_t*>(matrix.out);
       device.register_buffer(out, sizeof matrix.out, "out", emulator::Access::read_write);
       launch(device, one_box, dim3(1), dim3(32), SMEM_BYTES, matrix.map(device), out, 0, y, 0);
-      if (y == 8) {
+      if (y >= 0 && y < int{ROWS}) {
         check_silent(device);
       } else {
         refused(device, ReportKind::global_out_of_bounds, "box", "of 16 bytes");
