@@ -1,7 +1,9 @@
 #include "harness/base/watch.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <ctime>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -11,7 +13,7 @@
 
 namespace ladder {
 
-Watched watch(std::function<void(const std::atomic<bool>& stop)> work, std::optional<double> seconds) {
+Watched watch(std::function<void(const std::atomic<bool>& stop)> work, std::optional<double> seconds, Seconds kind) {
   using namespace std::chrono_literals;
   constexpr auto LOOK = 20ms;  // a signal handler cannot wake anybody
   constexpr auto MOMENT = 2s;  // to stop in
@@ -39,13 +41,18 @@ Watched watch(std::function<void(const std::atomic<bool>& stop)> work, std::opti
   });
 
   const auto start = std::chrono::steady_clock::now();
+  const std::clock_t work_before = std::clock();
+  const auto spent = [&] {
+    const double by_clock = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (kind == Seconds::of_clock) return by_clock;
+    return std::max(static_cast<double>(std::clock() - work_before) / CLOCKS_PER_SEC, by_clock / 10);
+  };
   const auto is_done = [&] { return state->done; };
   Watched result;
   std::unique_lock lock(state->mutex);
   while (!state->changed.wait_for(lock, LOOK, is_done)) {
     if (interrupted()) result.ended = Ended::interrupted;
-    if (seconds && std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() > *seconds)
-      result.ended = Ended::timed_out;
+    if (seconds && spent() > *seconds) result.ended = Ended::timed_out;
     if (result.ended == Ended::by_itself) continue;
     state->stop = true;
     result.lost = !state->changed.wait_for(lock, MOMENT, is_done);

@@ -19,8 +19,13 @@ struct Watched {
   bool lost = false;
 };
 
+// By the clock, or of this program's own on all cores: then others that keep a busy machine from it do not count, unless it has
+// had ten times as many by the clock.
+enum class Seconds { of_clock, of_work };
+
 // Calls work(stop) on a thread of its own and waits for it: for `seconds` at most, and until an interrupt. Then `stop`
 // becomes true, and `work` has a moment to return. What it throws is thrown here.
-Watched watch(std::function<void(const std::atomic<bool>& stop)> work, std::optional<double> seconds);
+Watched watch(std::function<void(const std::atomic<bool>& stop)> work, std::optional<double> seconds,
+              Seconds kind = Seconds::of_clock);
 
 }  // namespace ladder

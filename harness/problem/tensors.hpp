@@ -52,7 +52,7 @@ struct TensorSpec {
   }
   size_t memory_bytes() const {
     const int64_t last = lengths.count > 0 ? lengths.of[lengths.count - 1] - 1 : rows() - 1;
-    return units() == 0 || (lengths.count > 0 && lengths.before(lengths.count) == 0)
+    return elements() == 0 || (lengths.count > 0 && lengths.before(lengths.count) == 0)
                ? 0
                : static_cast<size_t>(offset(units() - 1, last) + columns()) * bytes_of(element);
   }

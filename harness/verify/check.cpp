@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -80,6 +81,31 @@ std::vector<Cell> written_cells(const Tensor& output) {
   return written;
 }
 
+// A query's scores where their exponentials alone leave f32: then a maximum is missing, or begins wrongly.
+std::string scores_of(const Problem& problem, const Cell& cell) {
+  const Spec& spec = problem.shape;
+  if (!problem.formula().is_attention || spec.softcap > 0 || spec.alibi) return "";
+  const auto row = [&](const char* name, int64_t unit, int64_t number) {
+    const Tensor& tensor = problem.inputs[name];
+    std::vector<float> values(static_cast<size_t>(tensor.spec().columns()));
+    tensor.read(tensor.spec().index(unit, number), values);
+    return values;
+  };
+  const std::vector<float> query = row("Q", cell.unit, cell.row);
+  const Keys seen = visible_keys(spec, cell.unit / spec.heads, cell.row);
+  double least = std::numeric_limits<double>::infinity(), most = -least;
+  int64_t largest = -1;
+  for (int64_t number = seen.first; number < seen.last; ++number) {
+    const std::vector<float> key = row("K", cell.unit / (spec.heads / spec.key_heads()), number);
+    const double score = spec.scale() * std::inner_product(query.begin(), query.end(), key.begin(), 0.0);
+    least = std::min(least, score);
+    if (score > most) most = score, largest = number;
+  }
+  constexpr double LN_OF_LARGEST = 88;
+  if (!std::isfinite(least) || !std::isfinite(most) || std::max(-least, most) < LN_OF_LARGEST) return "";
+  return fmt::format("; its scores lie between {:.4g} and {:.4g}, the largest is that of key {}", least, most, largest);
+}
+
 // One input set of a launch, in one of its outputs.
 class SetView {
  public:
@@ -107,6 +133,7 @@ class SetView {
   std::string place(const Cell& cell, int64_t column) const {
     return fmt::format("{}, column {}", place(cell), column);
   }
+  std::string scores(const Cell& cell) const { return scores_of(problem_, cell); }
 
  private:
   const Problem& problem_;
@@ -125,9 +152,11 @@ void report_elements(CheckResult& result, const SetView& view, const Tensor& out
     if (is_bad(i) && bad++ == 0) first = i;
   });
   if (bad == 0) return;
+  const Cell cell = cell_of(output.spec(), first);
   fail(result, kind,
-       fmt::format("{} of {} output elements {}, the first at {}", bad, all, what,
-                   view.place(cell_of(output.spec(), first), first % output.spec().columns())));
+       fmt::format("{} of {} output elements {}, the first at {}{}", bad, all, what,
+                   view.place(cell, first % output.spec().columns()),
+                   kind == FailureKind::nan_output ? view.scores(cell) : ""));
 }
 
 // Whether NaN may stand in the output of this set at all: then the reference alone says where.
@@ -170,7 +199,8 @@ void judge_against_baseline(CheckResult& result, const Problem& problem, size_t 
                 : "";
     fail(result, number_expected && std::isnan(worst.got) ? FailureKind::nan_output : FailureKind::wrong_result,
          number_expected ? fmt::format("max error {:.2e} above the tolerance {:.2e} at {}: {:.6g} instead of {:.6g}{}",
-                                       worst.max_err, worst.tolerance, place, worst.got, worst.expected, range)
+                                       worst.max_err, worst.tolerance, place, worst.got, worst.expected,
+                                       range + view.scores(worst.cell))
                          : fmt::format("{:.6g} at {}, where the inputs' NaN and infinities make {:.6g} of the formula",
                                        worst.got, place, worst.expected));
   } else if (!worst.rms_within() && !std::isnan(worst.rms)) {

@@ -294,7 +294,7 @@ Status Judge::judge(Backend& backend, const std::vector<Subject>& subjects, cons
           [&, subject = *subject, trial = trial](const std::atomic<bool>& stop) {
             results = backend.run(subject, trial, problems.get(trial), stop);
           },
-          limit);
+          limit, emulated && !choice_.timeout ? Seconds::of_work : Seconds::of_clock);
       lost = watched.lost;
       if (watched.ended == Ended::interrupted) return {};
       ++done;

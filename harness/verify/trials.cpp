@@ -174,6 +174,21 @@ std::optional<Trial> whole_head(const Rung& rung, const Variant& variant, Shape 
   return Trial{.shape = shape, .kinds = {InputKind::trained}, .seed = seed + 6};
 }
 
+// More rows of queries and of keys than 16 bits can number, in sequences one behind the other: few keys where there are many
+// queries, and the other way round.
+std::optional<Trial> far_lengths(const Variant& variant, const Shape& usual, uint64_t seed) {
+  if (!variant.takes(VARLEN) || !variant.takes(TAILS)) return std::nullopt;
+  constexpr int LONG = 65536 / (Lengths::MOST / 2) + 29;
+  Shape shape = with_heads(usual, Lengths::MOST, 1);
+  shape.n = shape.n_k = LONG;
+  shape.lens_q.count = shape.lens_k.count = Lengths::MOST;
+  for (int i = 0; i < Lengths::MOST; ++i) {
+    shape.lens_q.of[i] = i % 2 == 0 ? LONG : 1;
+    shape.lens_k.of[i] = i % 2 == 0 ? 1 : LONG;
+  }
+  return Trial{.shape = shape, .kinds = {InputKind::normal}, .seed = seed + 7};
+}
+
 // The problems of the formula's own that the variant takes, each with an input set for each head of its keys.
 std::vector<Trial> formula_trials(const Rung& rung, const Variant& variant, const Spec& usual, uint64_t seed) {
   const Formula& formula = formula_of(usual);
@@ -375,6 +390,7 @@ std::vector<Trial> emulator_trials(const Rung& rung, const Variant& variant, con
       more.push_back(long_and_wide(rung, variant, of, choice.seed + 2, 4 * WIDE_ROWS));
       if (auto trial = whole_head(rung, variant, of, choice.seed)) more.push_back(std::move(*trial));
     }
+    if (auto trial = far_lengths(variant, shape, choice.seed)) more.push_back(std::move(*trial));
     for (Trial& trial : more) {
       trial.schedule = trial.seed | 1;
       trials.push_back(std::move(trial));

@@ -18,7 +18,7 @@ Layout layout_of(const Spec& spec) {
 
 std::vector<TensorSpec> forward_inputs(const Spec& spec) {
   const auto in = [&](const char* name, Element element, int64_t heads, int64_t rows, const Lengths& lengths) {
-    const int pad = name == std::string_view("V") ? 2 * spec.pad : spec.pad;  // other strides than K's
+    const int pad = name == std::string_view("V") ? 2 * spec.pad : spec.pad;  // each has strides of its own
     TensorSpec made = tensor(name, element, {spec.batch, heads, rows, spec.d}, layout_of(spec), pad);
     made.lengths = lengths;
     if (lengths.count > 0) made.strides[0] = 0;
@@ -44,7 +44,7 @@ std::vector<TensorSpec> forward_inputs(const Spec& spec) {
 }
 
 std::vector<TensorSpec> forward_outputs(const Spec& spec) {
-  TensorSpec O = tensor("O", spec.o_type, {spec.batch, spec.heads, spec.n, spec.d}, layout_of(spec), spec.pad);
+  TensorSpec O = tensor("O", spec.o_type, {spec.batch, spec.heads, spec.n, spec.d}, layout_of(spec), 3 * spec.pad);
   TensorSpec LSE = tensor("LSE", Element::f32, {spec.batch, spec.heads, spec.n, 1});
   O.lengths = LSE.lengths = spec.lens_q;
   if (spec.lens_q.count > 0) {
@@ -145,6 +145,9 @@ std::vector<Spec> trials(const Accepts& accepts, const Spec& usual) {
                          {WINDOW, "n=256 window=40,17"},
                          {WINDOW | CAUSAL, "n=384 causal window=130,0"},
                          {WINDOW | CAUSAL, "n=128 causal window=0,0"},
+                         // No end on one side, where the other tensor is the longer one.
+                         {WINDOW | TAILS | CROSS, "h=2 nq=203 nk=70 window=9,-1"},
+                         {WINDOW | TAILS | CROSS, "h=2 nq=64 nk=300 window=-1,20"},
                          {SOFTCAP, "n=128 softcap=3"},
                          {ALIBI, "h=3 n=256 alibi"},
                          {SINK, "h=3 n=128 sink"},
@@ -154,6 +157,7 @@ std::vector<Spec> trials(const Accepts& accepts, const Spec& usual) {
                          {SINK | TAILS | CROSS | CAUSAL, "h=2 nq=3 nk=0 causal sink"},
                          {STRIDES, "b=2 h=3 n=128 layout=bnhd"},
                          {STRIDES, "b=2 h=3 n=128 pad=8"},
+                         {STRIDES | TAILS | CROSS, "b=2 h=2 nq=3 nk=0 pad=8"},
                          {VARLEN | TAILS, "b=4 h=2 n=200 lens_q=200,1,0,77 lens_k=200,64,5,0"},
                          {VARLEN | TAILS | CAUSAL, "b=3 h=2 n=200 causal lens_q=150,1,77 lens_k=200,64,70"}};
   const Spec plain{.d = usual.d,

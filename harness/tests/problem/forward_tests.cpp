@@ -125,21 +125,22 @@ void convert(const Arguments& arguments, Params& params) {
   params.arguments = std::make_shared<Arguments>(arguments);
 }
 
-enum class Fault { none, into_gap, from_gap, other_keys, behind_length, zero_for_none };
+enum class Fault { none, into_gap, from_gap, other_keys, behind_length, zero_for_none, by_strides_of_Q };
 Fault fault;
 
 // Tensors where the emulator has them, by element.
 class View {
  public:
-  View(const emulator::Device& device, const Arguments& arguments, const char* name, Element element)
-      : element_(element), tensor_(arguments.find(name)) {
+  View(const emulator::Device& device, const Arguments& arguments, const char* name, Element element,
+       bool is_like_Q = false)
+      : element_(element), tensor_(arguments.find(name)), strides_of_(is_like_Q ? arguments.find("Q") : tensor_) {
     for (const emulator::Device::Buffer& buffer : device.buffers()) {
       if (tensor_ && tensor_->data == buffer.begin) memory_ = const_cast<std::byte*>(buffer.memory);
     }
   }
   explicit operator bool() const { return memory_ != nullptr; }
   std::byte* at(int64_t sequence, int64_t head, int64_t row, int64_t column) const {
-    const auto& [of_sequence, of_head, of_row] = tensor_->strides;
+    const auto& [of_sequence, of_head, of_row] = strides_of_->strides;
     return memory_ +
            (sequence * of_sequence + head * of_head + row * of_row + column) * static_cast<int64_t>(bytes_of(element_));
   }
@@ -152,7 +153,7 @@ class View {
 
  private:
   Element element_;
-  const Arguments::Tensor* tensor_;
+  const Arguments::Tensor *tensor_, *strides_of_;
   std::byte* memory_ = nullptr;
 };
 
@@ -160,7 +161,8 @@ void attend(emulator::Device& device, const Params& params) {
   const Spec& spec = params.arguments->spec;
   const auto view = [&](const char* name, Element element) { return View(device, *params.arguments, name, element); };
   const View Q = view("Q", spec.q_type), K = view("K", spec.kv_type), V = view("V", spec.kv_type),
-             O = view("O", spec.o_type), LSE = view("LSE", Element::f32), cu_q = view("cu_seqlens_q", Element::i32),
+             O(device, *params.arguments, "O", spec.o_type, fault == Fault::by_strides_of_Q),
+             LSE = view("LSE", Element::f32), cu_q = view("cu_seqlens_q", Element::i32),
              cu_k = view("cu_seqlens_k", Element::i32);
   for (int64_t b = 0; b < spec.batch; ++b) {
     const auto begin = [&](const View& cu, int64_t sequence) { return cu ? int64_t(cu.get(0, 0, 0, sequence)) : 0; };
@@ -211,8 +213,8 @@ TEST_CASE("a right kernel is right by the strides of any layout, and rows withou
   for (const char* text :
        {"b=2 h=2 n=33 d=16", "b=2 h=2 n=33 d=16 layout=bnhd", "h=2 n=33 d=16 pad=8",
         "b=2 h=2 n=33 d=16 layout=bnhd pad=8", "b=2 h=4 kv=2 nq=5 nk=40 d=16 bf16 causal layout=bnhd",
-        "h=2 nq=40 nk=5 d=16 causal pad=8", "b=2 h=2 n=24 d=16 causal lens_q=24,3 lens_k=0,20",
-        "h=2 n=24 d=16 types=fp16,bf16,fp32 layout=bnhd"}) {
+        "h=2 nq=40 nk=5 d=16 causal pad=8", "b=2 h=2 nq=3 nk=0 d=16 pad=8",
+        "b=2 h=2 n=24 d=16 causal lens_q=24,3 lens_k=0,20", "h=2 n=24 d=16 types=fp16,bf16,fp32 layout=bnhd"}) {
     INFO(text);
     CHECK(failures_of(text, Fault::none).empty());
   }
@@ -226,6 +228,7 @@ TEST_CASE("what a kernel must not touch or use is found in every layout") {
     INFO(text);
     CHECK(has(failures_of(text, Fault::into_gap), FailureKind::guard_overwritten));
     CHECK(has(failures_of(text, Fault::from_gap), FailureKind::wrong_result));
+    CHECK(has(failures_of(text, Fault::by_strides_of_Q), FailureKind::unwritten_output));
   }
   CHECK(has(failures_of("h=4 kv=2 n=33 d=16", Fault::other_keys), FailureKind::wrong_result));
   CHECK(has(failures_of("b=2 h=2 n=24 d=16 lens_q=24,3 lens_k=24,20", Fault::behind_length),

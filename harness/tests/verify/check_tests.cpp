@@ -330,11 +330,15 @@ TEST_CASE("a result has the errors of its own set, as the comparison with the re
     CHECK(results[set].rms_tolerance == worst.rms_tolerance);
     CHECK(results[set].shape == problem.shape);
     REQUIRE(only(results[set], FailureKind::wrong_result));
-    CHECK(results[set].failures[0].message ==
-          fmt::format("max error {:.2e} above the tolerance {:.2e} at batch {}, head {}, query {}, column {}: {:.6g} "
-                      "instead of {:.6g}",
-                      worst.max_err, worst.tolerance, worst.cell.unit / 2, worst.cell.unit % 2, worst.cell.row,
-                      worst.column, worst.got, worst.expected));
+    const std::string& message = results[set].failures[0].message;
+    CHECK_THAT(message,
+               StartsWith(fmt::format(
+                   "max error {:.2e} above the tolerance {:.2e} at batch {}, head {}, query {}, column {}: {:.6g} "
+                   "instead of {:.6g}",
+                   worst.max_err, worst.tolerance, worst.cell.unit / 2, worst.cell.unit % 2, worst.cell.row,
+                   worst.column, worst.got, worst.expected)));
+    // Those of peaky inputs leave what an exponential of f32 can hold.
+    CHECK((message.find("scores") != std::string::npos) == (set == 1));
   }
 }
 

@@ -15,6 +15,7 @@ constexpr Shape SHAPE{.n = 16, .d = 8};
 // Right, if `runs` does not say otherwise; it notes who was run on which problem.
 struct Fake final : Backend {
   bool shares_memory = false;
+  std::optional<double> most = {};
   std::function<std::vector<Trial>(const Shape&)> make = [](const Shape& shape) {
     return std::vector<Trial>{{.shape = shape, .kinds = {InputKind::normal}},
                               {.shape = shape, .kinds = {InputKind::peaky}}};
@@ -31,7 +32,7 @@ struct Fake final : Backend {
     return make(shape);
   }
   double seconds(const Variant&, const Trial&) const override { return 0; }
-  std::optional<double> patience(const Variant&, const Trial&, bool) const override { return {}; }
+  std::optional<double> patience(const Variant&, const Trial&, bool) const override { return most; }
   bool by_trial() const override { return shares_memory; }
   Result<std::vector<CheckResult>> run(const Subject& subject, const Trial& trial, const Problem& problem,
                                        const std::atomic<bool>& stop) override {
@@ -115,6 +116,24 @@ TEST_CASE("a launch that takes too long is stopped, and the report says by which
   const CheckResult& stopped = judge.report.lines[0].results[0];
   REQUIRE(stopped.has(FailureKind::hangs));
   CHECK_THAT(stopped.failures[0].message, Contains("0.05 s") && Contains("--timeout 0.5"));
+}
+
+TEST_CASE(
+    "what keeps a launch on the emulator waiting is not counted as its work, and no loop of it goes on for ever") {
+  using namespace std::chrono;
+  Fake backend;
+  backend.most = 0.05;
+  backend.runs = [](const Subject& subject, const Trial&, const std::atomic<bool>& stop) {
+    const auto start = steady_clock::now();
+    while (!stop && (subject.name == "loops" || steady_clock::now() - start < 200ms)) {
+      if (subject.name == "waits") std::this_thread::sleep_for(1ms);
+    }
+    return std::vector<CheckResult>(1);
+  };
+  Judge judge({});
+  REQUIRE(judge.judge(backend, subjects({"waits", "loops"}), {SHAPE}));
+  CHECK_FALSE(judge.report.lines[0].results[0].has(FailureKind::hangs));
+  CHECK(judge.report.lines[1].results[0].has(FailureKind::hangs));
 }
 
 TEST_CASE("what has no memory beyond 2^32 elements is a note there, and an error elsewhere") {
