@@ -76,6 +76,7 @@ def short_name(kernel: str) -> str:
     name = re.sub(r"\((?:(?:unsigned )?int|bool|anonymous namespace)\)(?:::)?|<unnamed>::", "", kernel)
     name = re.sub(r"<\w+<([^<>]*)>(?:, (?:0|false))? ?>", r"<\1>", name)
     name = re.sub(r"<\w+<([^<>]*)>, (?:1|true) ?>", r"<\1, 1>", name)
+    name = re.sub(r", \w+<[^<>]*> ?>(?=\()", ">", name)  # a function that it is compiled with
     found = re.search(r"(\w+(?:<[^()]*>)?)\(", name)
     return found.group(1) if found else kernel
 
