@@ -89,11 +89,11 @@ def notes(before: list[results.Row | None], mine: list[results.Row | None]) -> s
     paired = [(old, new) for old, new in zip(before, mine) if old and new and old is not new and new.vs_previous]
     said = ""
     if any(old.commit != new.commit for old, new in paired):
-        said = " Blank: the rung before has its rates from another run. For the ratio both ran in the same rounds."
+        said = " Blank: that rate comes from another run, and rates of two runs do not compare. For the ratio both kernels ran in the same rounds."
     elif any(old.values.get("heat") != new.values.get("heat") for old, new in paired):
-        said = " The two rates are of two heats of one run. For the ratio both ran in the same rounds."
+        said = " The two rates come from different rounds of one run. For the ratio both kernels ran in the same rounds."
     if any(row.verdict == "same" and not row.values["vs_previous_lo"] <= 1 <= row.values["vs_previous_hi"] for _, row in paired):
-        said += " *Same* beside an interval that leaves out 1: so small a gain, or one among so many, may be chance."
+        said += " *Same* stands even where the interval leaves out 1, if the gain is so small, or one of so many comparisons, that it may be chance."
     return said
 
 

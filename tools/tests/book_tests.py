@@ -1,4 +1,4 @@
-"""What the pages before the first rung say: the NumPy of docs/softmax.md is run as it stands there, its worked numbers are computed again,
+"""What pages say in code: the NumPy of docs/softmax.md and of backward/60_stored is run as it stands there, worked numbers are computed again,
 and the dictionary of docs/kernels.md is compiled by nvcc, where there is one."""
 from __future__ import annotations
 
@@ -19,11 +19,15 @@ SOFTMAX = (ROOT / "docs" / "softmax.md").read_text(encoding="utf-8")
 DIALECT = SITE / "dialect.cu"
 
 
+def function_on(page: str, name: str):
+    names: dict = {}
+    exec(re.search(r"```python\n(.*?)```", page, re.S)[1], names)
+    return names[name]
+
+
 class Softmax(unittest.TestCase):
     def attention(self):
-        names: dict = {}
-        exec(re.search(r"```python\n(.*?)```", SOFTMAX, re.S)[1], names)
-        return names["attention"]
+        return function_on(SOFTMAX, "attention")
 
     def test_the_lines_on_the_page_are_attention(self) -> None:
         draw = numpy.random.default_rng(1)
@@ -50,6 +54,34 @@ class Softmax(unittest.TestCase):
         self.assertIn(f"The answer is {out:.3f} / {row_sum:.3f} = {out / row_sum:.3f}, with all digits kept.", SOFTMAX)
         whole = [exp(score - 5) for score in (1, 3, 2, 5)]
         self.assertIn(f"the weights {', '.join(f'{weight:.3f}' for weight in whole)} sum to {sum(whole):.3f}", SOFTMAX)
+
+
+class Gradients(unittest.TestCase):
+    def test_the_lines_of_the_chapter_are_the_gradients_of_the_loss(self) -> None:
+        gradients = function_on((ROOT / "backward" / "60_stored" / "README.md").read_text(encoding="utf-8"), "gradients")
+        draw, scale, step = numpy.random.default_rng(1), 0.4, 1e-5
+        tensors = [draw.standard_normal((rows, 8)) for rows in (6, 5, 5)]
+        dO = draw.standard_normal((6, 8))
+
+        def forward(Q, K, V):
+            weights = numpy.exp(scale * Q @ K.T)
+            total = weights.sum(axis=1, keepdims=True)
+            return weights @ V / total, numpy.log(total)
+
+        def slope(which: int, at: tuple[int, int]) -> float:
+            moved = [[tensor.copy() for tensor in tensors] for _ in range(2)]
+            moved[0][which][at] += step
+            moved[1][which][at] -= step
+            up, down = ((dO * forward(*each)[0]).sum() for each in moved)
+            return (up - down) / (2 * step)
+
+        O, LSE = forward(*tensors)
+        for tile in (1, 2, 5, 9):
+            got = gradients(*(each.astype("f4") for each in (*tensors, O, LSE, dO)), numpy.float32(scale), tile)
+            for which, gradient in enumerate(got):
+                self.assertEqual(gradient.dtype, numpy.float32)
+                wanted = [[slope(which, (row, column)) for column in range(8)] for row in range(len(gradient))]
+                numpy.testing.assert_allclose(gradient, wanted, atol=5e-6)
 
 
 class Dialect(unittest.TestCase):
