@@ -1,5 +1,5 @@
-// 51_three: a third warpgroup of queries. While one multiplies, two make exponentials; weights take the place of their scores.
-// Before:  in 49 there are two, each with two sets of weights, and 160 registers a thread would not hold them.
+// 51_three: a third warpgroup of queries: while one multiplies, two make exponentials. A block works alone.
+// Before:  in 49 there are two, each with two sets of weights, which 160 registers a thread do not hold.
 // Tile:    192x128, 12 warps: three warpgroups of 64 queries, and a fourth that copies.  Shared: 176 KiB and 256 B.
 //          Needs d = 64, rows that begin at multiples of 16 B, heads % kv_heads == 0, sm_90a.
 // Shapes:  Q, O: [batch, heads, n_q, d] bf16; K, V: [batch, kv_heads, n_k, d] bf16, in any strides. LSE: [batch, heads, n_q] f32.
@@ -162,10 +162,10 @@ struct Ring {
   }
 };
 
-// A lane's share of two rows: their scores S become weights P = 2^(S * scale_log2 - max). `max` is the same in a row's
-// four lanes; a careful warp looks first whether a score has outgrown it, and so does every warp on the first tile, and
-// where a row may meet its first key. Otherwise the sum of the weights tells: too large or infinite, and they are made
-// again.
+// A lane's share of two rows: their scores S become exponents S * scale_log2 - max, and those weights P = 2^S. `max` is the
+// same in a row's four lanes; a careful warp looks first whether a score has outgrown it, and so does every warp on the first
+// tile, and where a row may meet its first key. Otherwise the sum of the weights tells: too large or infinite, and they are
+// made again.
 template <int BC>
 struct Softmax {
   using Scores = float (&)[BC / 8][4];
@@ -173,6 +173,7 @@ struct Softmax {
   float scale_log2;                     // exp(s * softmax_scale) = 2^(s * scale_log2)
   float max[2], sum[2], correction[2];  // [lane_row]; max in log2 units
   bool careful;                         // the whole warp or none of it: a later tile of these queries raised a maximum
+  bool looks;                           // at the scores of this tile
   bool rescale;                         // O, by `correction`, before the next PV
 
   // A sink is a score that is there before all others, and belongs to no key. One of a row's four lanes counts its weight, 1.
@@ -198,20 +199,23 @@ struct Softmax {
   }
   // Two C fragments side by side hold exactly the elements of one A fragment, and wgmma takes A from registers: P needs
   // no exchange, only rounding.
-  __device__ __forceinline__ static void pack(Scores S, Weights P) {
+  __device__ __forceinline__ static void make_weights(Scores S, Weights P, float (&tile_sum)[2]) {
+    tile_sum[0] = tile_sum[1] = 0;
 #pragma unroll
     for (int key_slice = 0; key_slice < BC / 16; ++key_slice) {
       for (int reg = 0; reg < 4; ++reg) {  // registers 0 and 1: keys 0-7 of the two rows; 2 and 3: keys 8-15
         const int key_tile = 2 * key_slice + reg / 2, lane_row = reg % 2;
-        P[key_slice][reg] = pack_bf16x2(S[key_tile][2 * lane_row], S[key_tile][2 * lane_row + 1]);
+        const float low = ex2_approx(S[key_tile][2 * lane_row]);
+        const float high = ex2_approx(S[key_tile][2 * lane_row + 1]);
+        tile_sum[lane_row] += low + high;
+        P[key_slice][reg] = pack_bf16x2(low, high);
       }
     }
   }
-  // S become weights. False where they became too large: then S is lost, and nothing else has changed but `careful`.
-  __device__ __forceinline__ bool weigh(Scores S, bool is_first, bool looks) {
-    looks |= careful || is_first;
+  // The whole warp: an exchange needs it. `may_begin`: a row may meet its first key here.
+  __device__ __forceinline__ void scale(Scores S, bool is_first, bool may_begin) {
+    looks = careful || is_first || may_begin;
     rescale = false;
-    float tile_sum[2] = {0, 0};
     if (looks) {
       float largest_of[2] = {largest(S, 0) * scale_log2, largest(S, 1) * scale_log2};
       rescale = vote_any(is_first || fmaxf(largest_of[0] - max[0], largest_of[1] - max[1]) > RESCALE_ABOVE);
@@ -219,18 +223,25 @@ struct Softmax {
     }
 #pragma unroll
     for (int key_tile = 0; key_tile < BC / 8; ++key_tile) {
-      for (int i = 0; i < 4; ++i) {
-        S[key_tile][i] = ex2_approx(S[key_tile][i] * scale_log2 - max[i / 2]);
-        tile_sum[i / 2] += S[key_tile][i];
-      }
+      for (int i = 0; i < 4; ++i) S[key_tile][i] = S[key_tile][i] * scale_log2 - max[i / 2];
     }
+    rescale &= !is_first;  // then O is 0
+  }
+  __device__ __forceinline__ void weigh(Scores S, Weights P) {
+    float tile_sum[2];
+    make_weights(S, P, tile_sum);
     if (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT)) {
-      careful = true;
-      return false;
+      rescale = careful = true;  // from now on
+      const float before[2] = {max[0], max[1]};
+      float largest_of[2] = {max[0] + largest(S, 0), max[1] + largest(S, 1)};
+      raise_max(largest_of);
+#pragma unroll
+      for (int key_tile = 0; key_tile < BC / 8; ++key_tile) {
+        for (int i = 0; i < 4; ++i) S[key_tile][i] -= max[i / 2] - before[i / 2];
+      }
+      make_weights(S, P, tile_sum);
     }
     for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
-    rescale &= !is_first;  // then O is 0
-    return true;
   }
 };
 
@@ -308,9 +319,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   const uint64_t K_tiles = wgmma_descriptor(smem_K), V_tiles = wgmma_descriptor(smem_V);
   Softmax<BC> softmax = {};
   softmax.scale_log2 = function.scale * LOG2E;
-  using Weights = typename Softmax<BC>::Weights;
   float O_frag[PV_N_TILES][4], S_frag[QK_N_TILES][4];  // FragmentC: registers 0, 1 are of a row, 2, 3 of 8 below
-  uint32_t P_frag[PV_K_TILES][4];                      // by the tile's number: one is made while PV reads the other
+  uint32_t P_frag[PV_K_TILES][4];
 
   const auto release = [&](const KeyRing& ring, int tile) {  // this warpgroup has read the tile
     if (threadIdx.x % 128 == 0) mbarrier_arrive(ring.empty_of(tile));
@@ -370,7 +380,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     }
     return begins;
   };
-  const auto start_PV = [&](int tile, Weights P_frag, bool is_first) {
+  const auto start_PV = [&](int tile, bool is_first) {
     const uint64_t V_here = wgmma_advance(V_tiles, V.at(tile));
     if (softmax.rescale) {  // under QK, where one is running
 #pragma unroll
@@ -390,25 +400,20 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   int begin = 0, end = 0;  // of the tiles of keys
   const auto step = [&](int tile, bool may_be_masked = false) {
     start_QK(tile);
-    start_PV(tile - 1, P_frag, tile - 1 == begin);
+    start_PV(tile - 1, tile - 1 == begin);
     wgmma_wait<1>(S_frag);  // safe to read S: QK is done, PV may go on
-    change(tile);
-    const bool looks = may_be_masked && mask(tile);
-    if (!softmax.weigh(S_frag, false, looks)) {  // the scores anew
-      start_QK(tile);
-      wgmma_wait<0>(S_frag);
-      change(tile);
-      if (may_be_masked) mask(tile);
-      softmax.weigh(S_frag, false, true);
-    }
     release(K, tile);
+    change(tile);
+    const bool may_begin = may_be_masked && mask(tile);
+    // SOFTMAX
+    softmax.scale(S_frag, false, may_begin);
     wgmma_wait<0>(O_frag, P_frag);  // safe to touch O and P: PV is done
     release(V, tile - 1);
-    softmax.pack(S_frag, P_frag);
+    softmax.weigh(S_frag, P_frag);
   };
   float normalise[2];
-  const auto finish = [&](int tile, Weights P_last) {
-    start_PV(tile, P_last, tile == begin);
+  const auto finish = [&](int tile) {
+    start_PV(tile, tile == begin);
     const Work work = told(round);
     const Seen<MASK> seen(p);
     for (int lane_row = 0; lane_row < 2; ++lane_row) {  // beside PV: two exchanges complete a row's sum
@@ -422,7 +427,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
                       softmax.max[lane_row] / LOG2E + logf(softmax.sum[lane_row]));
     }
     named_barrier_sync(1 + warpgroup, 128);  // safe to overwrite Q later: the four warps' last product has read it
-    wgmma_wait<0>(O_frag, P_last);           // safe to touch O: the last PV is done
+    wgmma_wait<0>(O_frag, P_frag);           // safe to touch O: the last PV is done
     release(V, tile);
   };
   const auto store = [&](int round) {
@@ -469,15 +474,15 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     change(begin);
     mask(begin);
     softmax.begin(work.number(Work::SINK), lane % 4 == 0);
-    softmax.weigh(S_frag, true, true);
-    softmax.pack(S_frag, P_frag);
+    softmax.scale(S_frag, true, true);
+    softmax.weigh(S_frag, P_frag);
     release_Q(round - 1);
     int tile = begin + 1;
     if constexpr (MASK != Mask::window) {
       for (const int whole_end = work[Work::WHOLE_END]; tile < whole_end; ++tile) step(tile);
     }
     for (; tile < end; ++tile) step(tile, true);
-    finish(end - 1, P_frag);
+    finish(end - 1);
     ++round;
     Q.wait_full(round);
     if (!told(round)[Work::MORE]) break;
