@@ -78,8 +78,7 @@ __device__ __forceinline__ void wgmma_wait(Registers&... registers) {
 #define WGMMA_TEXT_64                                                                                              \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, " \
   "%24, %25, %26, %27, %28, %29, %30, %31"
-#define WGMMA_TEXT_80 WGMMA_TEXT_64 ", %32, %33, %34, %35, %36, %37, %38, %39"
-#define WGMMA_TEXT_96 WGMMA_TEXT_80 ", %40, %41, %42, %43, %44, %45, %46, %47"
+#define WGMMA_TEXT_96 WGMMA_TEXT_64 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
 #define WGMMA_TEXT_128 WGMMA_TEXT_96 ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 #define WGMMA_TEXT_176                                                                                          \
   WGMMA_TEXT_128                                                                                                \
@@ -93,7 +92,6 @@ __device__ __forceinline__ void wgmma_wait(Registers&... registers) {
 #define WGMMA_TILE(t) "+f"(d[t][0]), "+f"(d[t][1]), "+f"(d[t][2]), "+f"(d[t][3])
 #define WGMMA_TILES(t) WGMMA_TILE(t), WGMMA_TILE(t + 1), WGMMA_TILE(t + 2), WGMMA_TILE(t + 3)
 #define WGMMA_D_64 WGMMA_TILES(0), WGMMA_TILES(4)
-#define WGMMA_D_80 WGMMA_D_64, WGMMA_TILE(8), WGMMA_TILE(9)
 #define WGMMA_D_96 WGMMA_D_64, WGMMA_TILES(8)
 #define WGMMA_D_128 WGMMA_D_96, WGMMA_TILES(12)
 #define WGMMA_D_176 WGMMA_D_128, WGMMA_TILES(16), WGMMA_TILE(20), WGMMA_TILE(21)
@@ -117,7 +115,6 @@ __device__ __forceinline__ void wgmma_wait(Registers&... registers) {
 // That of N = 8 N_TILES.
 #define WGMMA_SS_OF(TYPE)              \
   WGMMA_SS(TYPE, 64, 32, 33, 34, 35);  \
-  WGMMA_SS(TYPE, 80, 40, 41, 42, 43);  \
   WGMMA_SS(TYPE, 96, 48, 49, 50, 51);  \
   WGMMA_SS(TYPE, 128, 64, 65, 66, 67); \
   WGMMA_SS(TYPE, 176, 88, 89, 90, 91); \
@@ -125,7 +122,6 @@ __device__ __forceinline__ void wgmma_wait(Registers&... registers) {
   WGMMA_SS(TYPE, 256, 128, 129, 130, 131)
 #define WGMMA_RS_OF(TYPE)                             \
   WGMMA_RS(TYPE, 64, 32, 33, 34, 35, 36, 37, 38);     \
-  WGMMA_RS(TYPE, 80, 40, 41, 42, 43, 44, 45, 46);     \
   WGMMA_RS(TYPE, 96, 48, 49, 50, 51, 52, 53, 54);     \
   WGMMA_RS(TYPE, 128, 64, 65, 66, 67, 68, 69, 70);    \
   WGMMA_RS(TYPE, 176, 88, 89, 90, 91, 92, 93, 94);    \
@@ -134,10 +130,10 @@ __device__ __forceinline__ void wgmma_wait(Registers&... registers) {
 
 template <int N_TILES>
 constexpr bool HAS_OPERAND_LIST =
-    N_TILES == 8 || N_TILES == 10 || N_TILES == 12 || N_TILES == 16 || N_TILES == 22 || N_TILES == 24 || N_TILES == 32;
+    N_TILES == 8 || N_TILES == 12 || N_TILES == 16 || N_TILES == 22 || N_TILES == 24 || N_TILES == 32;
 
 // D[64 x N] += A[64 x 16] B[16 x N], or without `accumulate` D = A B: f16 operands, f32 accumulation. N = 8 N_TILES is
-// 64, 80, 96, 128, 176, 192 or 256: rungs use 64, 80, 128 and 256, and 176 keys are FlashAttention-3's tile. Warp w of the warpgroup
+// 64, 96, 128, 176, 192 or 256: rungs use 64 and 128, and 176 keys are FlashAttention-3's tile. Warp w of the warpgroup
 // holds rows 16w to 16w + 15, as FragmentC for every eight columns. A is K-major in shared memory, B K-major (its rows
 // are the columns of D) or, with TRANS_B, MN-major (its rows are k).
 template <bool TRANS_B = false, int N_TILES>

@@ -1,8 +1,7 @@
-// 48_scores: what becomes of a score before the softmax is a function that the kernel is compiled with, and each head may have a sink.
-// Before:  in 47 a score is scale * QK and nothing else. Models cap it, or take something from it by distance.
-//          Sequences have one length again, for a shorter kernel; those of several are 45's.
-// Tile:    128x128, 8 warps: two warpgroups of 64 queries, and a third that copies.  Shared: 192 KiB and 96 B.
-//          Needs d = 128, rows that begin at multiples of 16 B, heads % kv_heads == 0, BR == BC, sm_90a.
+// 53_d256: heads of 256 columns. A tile has 64 keys, and there is one Q: O leaves from its place before the next one comes.
+// Before:  in 48 two Q, two tiles of 128 keys of K and two of V take 192 KiB. With 256 columns they would take 384.
+// Tile:    128x64, 8 warps: two warpgroups of 64 queries, and a third that copies.  Shared: 192 KiB and 176 B.
+//          Needs d = 256, rows that begin at multiples of 16 B, heads % kv_heads == 0, BR % BC == 0, sm_90a.
 // Shapes:  Q, O: [batch, heads, n_q, d] bf16; K, V: [batch, kv_heads, n_k, d] bf16, in any strides. LSE: [batch, heads, n_q] f32.
 //          alibi_slopes, sinks: [heads] f32, or null.
 #pragma once
@@ -11,7 +10,7 @@
 namespace {
 
 constexpr int HEAD_DIM = 256;
-constexpr int ROW_BYTES = HEAD_DIM * 2;  // 128 halves = 256 B
+constexpr int ROW_BYTES = HEAD_DIM * 2;  // 256 halves = 512 B
 // A tile is two panels of 64 columns, one after the other; their rows are 128 B, the most that the engine swizzles.
 constexpr int PANELS = 4, PANEL_COLS = HEAD_DIM / PANELS, PANEL_ROW_BYTES = ROW_BYTES / PANELS;
 constexpr float LOG2E = 1.44269504088896341f;
@@ -268,6 +267,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   constexpr int PV_N_TILES = HEAD_DIM / 8, PV_K_TILES = BC / 16;  // O[64 x d] += P[64 x BC] V[BC x d]
   static_assert(BR == 16 * WARPS && WARPS % 4 == 0, "each warp owns 16 rows, and four warps multiply together");
   static_assert((MASK == Mask::window) == (BLOCKS == 1), "in a window blocks work alone");
+  static_assert(BR <= STAGES * BC,
+                "of a pair one block needs BR / BC tiles of keys more than the other, which lie there together");
   constexpr bool IS_WHOLE = MASK <= Mask::tail;  // every query sees all keys
   // 384 threads start with 168 registers each (65536 / 384, in eights). Of three warpgroups: 3 x 168 = 24 + 2 x 240, or
   // 40 + 2 x 232, where the one that copies has more to find out.
@@ -345,8 +346,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   const uint64_t K_tiles = wgmma_descriptor(smem_K), V_tiles = wgmma_descriptor(smem_V, BC * PANEL_ROW_BYTES);
   Softmax<BC> softmax = {};
   softmax.scale_log2 = function.scale * LOG2E;
-  float O_frag[PV_N_TILES][4], S_frag[QK_N_TILES][4];    // FragmentC: registers 0, 1 are of a row, 2, 3 of 8 below
-  uint32_t P_frag[PV_K_TILES][4];  // by the tile's number: one is made while PV reads the other
+  float O_frag[PV_N_TILES][4], S_frag[QK_N_TILES][4];  // FragmentC: registers 0, 1 are of a row, 2, 3 of 8 below
+  uint32_t P_frag[PV_K_TILES][4];
 
   const auto release = [&](const KeyRing& ring, int tile) {  // this warpgroup has read the tile: a thread tells a block
     if (threadIdx.x % 128 < BLOCKS) mbarrier_arrive_remote(ring.empty_of(tile), threadIdx.x % 128);
@@ -424,15 +425,10 @@ __global__ void __launch_bounds__(C::THREADS, 1)
                           key_slice > 0 || !is_first);  // the first overwrites O
     wgmma_commit();
   };
-  // A barrier for each warpgroup's turn: its own threads wait there, and those of the one before arrive.
-  constexpr uint32_t WARPGROUPS = WARPS / 4;
-  const auto turn_of = [](uint32_t warpgroup) { return 1 + WARPGROUPS + warpgroup; };
   int begin = 0, end = 0;  // of the tiles of keys
   const auto step = [&](int tile, bool may_be_masked = false) {
-    named_barrier_sync(turn_of(warpgroup), 256);  // the one before has asked for its products
     start_QK(tile);
     start_PV(tile - 1, tile - 1 == begin);
-    named_barrier_arrive(turn_of((warpgroup + 1) % WARPGROUPS), 256);
     wgmma_wait<1>(S_frag);  // safe to read S: QK is done, PV may go on
     release(K, tile);
     change(tile);
@@ -498,22 +494,16 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     }
     __syncwarp();  // products and barriers take whole warps
   };
-  // The first block of a pair does not need the pair's last tile, the one on the other block's diagonal. Who releases such a
-  // tile waits for it, and nobody else: a warp that came late would miss the phase. A branch and no loop, for ptxas: of two shares
-  // one after the other it is one tile at most.
+  // The first block of a pair does not need the pair's last tiles, those on the other block's diagonal, and lets them pass. They
+  // take all stages, so that every warp has to see their phases, before the next ones begin.
   const auto let_pass = [&](int up_to) {
-    if (MASK == Mask::causal && threadIdx.x % 128 < BLOCKS) {
-      for (int tile = end; tile < up_to; ++tile) {
-        K.wait_full(tile);  // safe to release: it is not on its way any more
-        release(K, tile);
-        V.wait_full(tile);
-        release(V, tile);
-      }
+    if (MASK == Mask::causal && end < up_to) {
+      for (int tile = end; tile < up_to; ++tile) K.wait_full(tile), V.wait_full(tile);
+      named_barrier_sync(1 + warpgroup, 128);  // safe to release: all warps have seen them
+      for (int tile = end; tile < up_to; ++tile) release(K, tile), release(V, tile);
     }
-    __syncwarp();  // products take whole warps
   };
 
-  if (warpgroup == WARPGROUPS - 1) named_barrier_arrive(turn_of(0), 256);
   Q.wait_full(0);
   start_QK(told(0)[Work::BEGIN]);
   wgmma_wait<0>(S_frag);  // safe to read S: QK is done
@@ -541,7 +531,6 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     start_QK(told(round)[Work::BEGIN]);
     wgmma_wait<0>(S_frag);  // safe to read S: QK is done
   }
-  if (warpgroup == 0) named_barrier_sync(turn_of(0), 256);
   end_together();
 }
 

@@ -1,0 +1,136 @@
+#include <algorithm>
+
+#include "common/emulator/emulator.hpp"
+#include "harness/stage.hpp"
+#include "kernel.cuh"
+
+namespace {
+
+// wgmma is counted per warpgroup, 64 queries, and tile of BC keys, a pair; shuffles per warp and tile of queries.
+template <class C>
+ladder::Counts predict(const ladder::Launched& spec) {
+  const uint64_t rows = uint64_t(spec.batch_heads()) * spec.n;
+  if (spec.keys() == 0) {
+    const uint64_t sinks = spec.sink ? rows : 0;
+    return {.gmem_accesses = rows * (HEAD_DIM + 1) + sinks,
+            .gmem_bytes_read = sinks * sizeof(float),
+            .gmem_bytes_written = rows * (ROW_BYTES + sizeof(float))};
+  }
+  constexpr int64_t BR = C::BR, BC = C::BC;
+  constexpr uint64_t WARPS = C::WARPS;
+  const int64_t n_q = spec.n, n_k = spec.keys(), heads = spec.batch_heads();
+  const bool is_window = spec.left >= 0 || spec.right > 0, in_twos = spec.causal && !is_window;
+  const bool is_alone = is_window || (!spec.causal && (spec.softcap > 0 || spec.alibi));
+  const int64_t together = is_alone ? 1 : C::BLOCKS;  // blocks that share K and V
+  const int64_t q_tiles = (n_q + BR - 1) / BR, pairs = (q_tiles + together - 1) / together;
+  const auto before = [&](int64_t q_tile) {  // tiles that its first query does not see
+    const int64_t query = std::min(q_tile * BR, n_q - 1);
+    return spec.left >= 0 ? std::max<int64_t>(query + n_k - n_q - spec.left, 0) / BC : 0;
+  };
+  const auto up_to = [&](int64_t q_tile) {  // of the last query of a tile; of one that sees none, the first, masked
+    const int64_t last = std::min((q_tile + 1) * BR, n_q), right = spec.causal ? 0 : spec.right;
+    return (right < 0 ? n_k + BC - 1 : std::clamp<int64_t>(last + n_k - n_q + right, 1, n_k) + BC - 1) / BC;
+  };
+  const auto tiles_of_pair = [&](int64_t pair) { return up_to(together * (pair + 1) - 1) - before(together * pair); };
+  // A block computes with the tiles of keys that it sees, and copies half of what its pair needs, or alone all.
+  uint64_t tiles = 0, copied = 0, copied_rows = 0, left = 0;  // tiles of queries whose block lets tiles of keys pass
+  for (int64_t q_tile = 0; q_tile < together * pairs; ++q_tile) {
+    const int64_t first = q_tile / together * together;
+    tiles += heads * (up_to(q_tile) - before(q_tile));
+    copied += heads * tiles_of_pair(q_tile / together);
+    left += heads * (up_to(q_tile) < up_to(first + together - 1));
+    copied_rows += heads * (std::min(up_to(first + together - 1) * BC, n_k) - before(first) * BC);
+  }
+  const uint64_t shares = heads * (in_twos ? (pairs + 1) / 2 : pairs);  // two pairs or one
+  const uint64_t clusters = std::min<uint64_t>(shares, spec.multiprocessors / together), blocks = together * clusters;
+  uint64_t unwritten = INT64_MAX,
+           idle = 0;  // bytes of the block that leaves fewest; second blocks whose tiles all lie outside
+  for (uint64_t cluster = 0; cluster < clusters; ++cluster) {
+    uint64_t rounds = 0, kv_tiles = 0;
+    bool works = false;
+    for (uint64_t share = cluster; share < shares; share += clusters) {
+      const int64_t per_head = shares / heads, low = share % per_head, high = pairs - 1 - low;
+      for (const uint64_t pair : {low, high}) {
+        ++rounds;
+        kv_tiles += tiles_of_pair(pair);
+        works |= together * (pair + 1) - 1 < uint64_t(q_tiles);
+        if (!in_twos || high == low) break;
+      }
+    }
+    idle += !works;
+    unwritten =
+        std::min<uint64_t>(unwritten, 2 * BC * (C::STAGES - std::min<uint64_t>(C::STAGES, kv_tiles)) * ROW_BYTES);
+  }
+  const uint64_t q_warps = heads * together * pairs * WARPS;
+  // A head's slope and its sink, for each tile of queries; a tanh for each score.
+  const uint64_t numbers = heads * together * pairs * (spec.alibi + spec.sink);
+  const uint64_t functions = spec.softcap > 0 ? tiles * WARPS * BC * 16 : 0;
+  return {
+      .wgmma = tiles * WARPS / 4 * (HEAD_DIM / 16 + BC / 16),           // QK by slices of d, PV by slices of keys
+      .wgmma_left_running = (tiles * WARPS - q_warps) / 4 * (BC / 16),  // PV, but of the last tile
+      .shuffles = q_warps * 2 * 2 * 2,  // two rows, two exchanges: the maxima of the first tile, the sums
+      .votes = tiles * WARPS,           // whether anything has to be rescaled
+      .yes_votes = q_warps,             // in the first tile
+      .exponentials =
+          (tiles * WARPS * BC + q_warps * 4) * 16 + functions,  // weights; the corrections of the first tile
+      .barriers = (is_alone ? 1 : 2) * blocks + (q_warps + left * WARPS) / 4,  // of the cluster, and one of a warpgroup
+      .bulk_copies = PANELS * (together * uint64_t(heads) * pairs + 2 * copied / together +
+                               q_warps),  // panels of Q, of K and V, of a warp's O
+      .gmem_accesses = rows + numbers,    // the log-sum-exps
+      .gmem_bytes_read = (rows + 2 * copied_rows / together) * ROW_BYTES + numbers * sizeof(float),
+      .gmem_bytes_written = rows * (ROW_BYTES + sizeof(float)),
+      .multicast_bytes = copied * 2 * BC * ROW_BYTES,
+      .unused_smem_bytes = unwritten,  // stages
+      .idle_blocks = idle};
+}
+
+// A warp may make the weights of one tile twice for each of its tiles of queries. O is corrected at rest before the last product alone.
+template <class C>
+ladder::Counts most_of_data(const ladder::Launched& spec) {
+  const bool is_alone = spec.left >= 0 || spec.right > 0 || (!spec.causal && (spec.softcap > 0 || spec.alibi));
+  const int64_t together = is_alone ? 1 : C::BLOCKS, q_tiles = (spec.n + C::BR - 1) / C::BR;
+  const uint64_t q_warps = spec.batch_heads() * ((q_tiles + together - 1) / together) * together * C::WARPS;
+  return {.exponentials = q_warps * 16 * C::BC, .corrections_at_rest = q_warps * 32};
+}
+
+template <class C>
+ladder::Variant variant(ladder::Variant rest = {}) {
+  rest.accepts = {.features = ladder::CAUSAL | ladder::TAILS | ladder::CROSS | ladder::STRIDES | ladder::GROUPED |
+                              ladder::WINDOW | ladder::SOFTCAP | ladder::ALIBI | ladder::SINK,
+                  .min_d = HEAD_DIM,
+                  .max_d = HEAD_DIM,
+                  .q = ladder::Element::bf16,
+                  .kv = ladder::Element::bf16,
+                  .o = ladder::Element::bf16};
+  rest.writes_lse = true;
+  rest.per_rescale = {.shuffles = 2 * 2, .exponentials = 2 * 32};
+  rest.most_of_data = most_of_data<C>;
+  return ladder::make_variant<C>(run<C>, flash_attention<C, Mask::none, Score<false, false>>, predict<C>,
+                                 std::move(rest));
+}
+
+const ladder::Registration registration({
+    .name = "53_d256",
+    .previous = "48_scores",
+    .idea = "Heads of 256 columns: tiles of 64 keys, and one Q, from whose place O leaves before the next one comes.",
+    .limit =
+        "With 256 columns neither shared memory nor registers hold what a kernel for 128 keeps of everything: two.",
+    .prediction = "In turns, over FlashAttention-3 in bf16, dense, batch * n = 16384, 8 heads: n = 1024 0.97, 4096 "
+                  "1.01, 16384 1.02, within 4 "
+                  "%. A tile of 128 x 80 takes 2560 clocks of products and 640 of exponentials, so that nothing but "
+                  "products counts, and they "
+                  "are the same in both kernels. At n = 1024 there is one Q, so that O has to leave before the next Q "
+                  "comes, in every sixteenth "
+                  "tile.",
+    .min_sm = 90,
+    .max_sm = 90,
+    .needs = "wgmma, clusters, setmaxnreg, stmatrix, TMA, mbarrier, 192 KiB of shared memory",
+    .resources = {{.sm = 90,
+                   .registers = 168,
+                   .spill_bytes = 8,
+                   .reason =
+                       "The thread that copies has 24 registers, and keeps two numbers of its schedule in memory."}},
+    .variants = {variant<Config<128, 64, 8, 2>>()},
+});
+
+}  // namespace
