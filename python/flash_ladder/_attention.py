@@ -26,7 +26,8 @@ def attention(
     causal: the last query sees all keys, the one before it all but one, and so on. scale: 1 / sqrt(d), unless it is given.
     window: (left, right), how many keys before and behind its own a query sees; -1 is all.
     softcap: scores become softcap * tanh(score / softcap); 0: they stay.
-    alibi_slopes: [heads], of which each times the distance of query and key is taken from a score.
+    alibi_slopes: [heads], of which each times the distance of query and key is taken from a score. None is negative: in host memory
+    they are looked at, in a GPU's, where that would be a wait, their signs make no difference.
     sink: [heads], the score of a key that has no value.
     out: where the result goes; otherwise it is a new array, [batch, n_q, heads, d] in one piece.
     rung: the kernel's name, "02_swizzle" or "02"; otherwise, of all that take the problem, of those with the newest
@@ -75,6 +76,12 @@ def _way_of(q):
 
 
 def run(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, packed):
+    result, lse, _ = run_and_tell(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, packed)
+    return (result, lse) if return_lse else result
+
+
+def run_and_tell(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, packed):
+    """The result, LSE or None, and what another call of this kind needs, or None where it has to be looked at anew."""
     arrays = library_of(q)
     key = ready = None
     if alibi_slopes is None and sink is None:
@@ -91,32 +98,26 @@ def run(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse,
         result = arrays.empty_like(q) if out is None else out
         lse = arrays.empty(ready.lse_shape, q, "float32") if return_lse else None
         if ready.launch(arrays, q, k, v, result, lse, packed, out is not None):
-            return (result, lse) if return_lse else result
-    call = _Call(arrays, q, k, v, causal, scale, window, softcap, alibi_slopes, sink, packed)
+            return result, lse, ready
+    call = Call(arrays, q, k, v, causal, scale, window, softcap, alibi_slopes, sink, packed)
     if packed is not None and call.device == _native.EMULATOR:
         call.check_lengths()
         key = None  # the numbers are looked at each time
     if out is not None:
         call.check_out(out)
     result, lse, ready = call.run(rung, bool(return_lse), out)
-    if key is not None and ready is not None:
-        if len(_ready) > MOST_READY:
-            _ready.clear()
-        _ready[key] = ready
-    return (result, lse) if return_lse else result
-
-
-def check(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, rung) -> None:
-    """The exception that run() would end with, if any."""
-    call = _Call(library_of(q), q, k, v, causal, scale, window, softcap, alibi_slopes, sink)
-    if call.batch and call.n_q and call.n_k:
-        call.plan(rung, bool(return_lse))
+    if key is None or ready is None:
+        return result, lse, None
+    if len(_ready) > MOST_READY:
+        _ready.clear()
+    _ready[key] = ready
+    return result, lse, ready
 
 
 def check_gradients(*arguments) -> None:
     """The NotImplementedError that such a run(), or gradients() after it, would end with, if any."""
     *of_call, rung, packed = arguments
-    call = _Call(library_of(of_call[0]), *of_call, packed)
+    call = Call(library_of(of_call[0]), *of_call, packed)
     if call.batch and call.n_q and call.n_k:
         call.plan(rung, lse=True)
         call.gradient_plan()
@@ -124,7 +125,7 @@ def check_gradients(*arguments) -> None:
 
 def gradients(d_out, out, lse, q, *arguments):
     """Of q, k and v: `arguments` are those of run() from k on, up to sink, and packed."""
-    return _Call(library_of(q), q, *arguments).gradients(d_out, out, lse)
+    return Call(library_of(q), q, *arguments).gradients(d_out, out, lse)
 
 
 class _Ready(NamedTuple):
@@ -163,7 +164,7 @@ _ready: dict[tuple, _Ready] = {}
 class _Told:
     """What a kernel is told of tensors, and where they lie."""
 
-    def __init__(self, call: _Call, plan: _native.Plan):
+    def __init__(self, call: Call, plan: _native.Plan):
         self.call, self.plan, self.layouts = call, plan, b""
         self.tensors: list = []
         self.extents: list[int] = []
@@ -231,7 +232,12 @@ def why(*problem, lse: bool = False, device: int | None = None, **options) -> Wh
         text = problem[0]
     else:
         lse = options.pop("return_lse", lse)
-        call = _Call(library_of(problem[0] if problem else options.get("q")), *problem, **options)
+        q = problem[0] if problem else options.get("q")
+        if is_of_jax(q):
+            from ._jax import call_of
+        else:
+            call_of = functools.partial(Call, library_of(q))
+        call = call_of(*problem, **options)
         text, where = call.text(), call.device
     answers: dict[str | None, Any] = {}
     for name in (None, *(rung["rung"] for rung in _native.rungs())):
@@ -251,7 +257,7 @@ def why(*problem, lse: bool = False, device: int | None = None, **options) -> Wh
     )
 
 
-class _Call:
+class Call:
     """What is asked, held against itself."""
 
     def __init__(
@@ -356,7 +362,9 @@ class _Call:
             raise NotImplementedError("alibi_slopes of each sequence apart: no rung takes them.\n  All alike: [heads].")
         if tuple(values.shape) != (self.heads,):
             raise ValueError(f"{name} has the shape {list(values.shape)}; it must be [heads], here [{self.heads}].")
-        self._device_of(("q", self.q), (name, values))
+        on_host = self._device_of(("q", self.q), (name, values)) == _native.EMULATOR  # in a GPU's memory a look would be a wait
+        if name == "alibi_slopes" and on_host and (values < 0).any():
+            raise ValueError("alibi_slopes has a number below 0; kernels take what is far away for worth less.")
         return self.arrays.as_floats(values)
 
     def check_out(self, out) -> None:

@@ -1,39 +1,91 @@
-"""JAX, in and out of jit: a callback to the host, so for arrays in host memory alone."""
+"""JAX, in and out of jit: XLA calls back with the buffers, in a GPU's memory or the host's, and the stream that is theirs."""
 
 from __future__ import annotations
+
+import ctypes
+import math
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental.buffer_callback import buffer_callback
 
-from . import _attention
+from . import _attention, _native
+from ._arrays import NumPy
 
 
 def attention(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, packed):
     if out is not None:
         raise NotImplementedError("out: JAX's arrays are never written to.\n  Without it: the result is a new array")
-    if jax.default_backend() != "cpu":
-        raise NotImplementedError(
-            f"JAX runs on '{jax.default_backend()}', and flash_ladder reaches its arrays on the host alone.\n"
-            "  Emulated: JAX_PLATFORMS=cpu. On a GPU: PyTorch or CuPy"
-        )
     if packed is not None:
         raise NotImplementedError("cu_seqlens: sequences of several lengths are not handed on from JAX yet.\n  One at a time: flash_ladder.attention")
-    of_heads = (alibi_slopes, sink)
-
     # Shapes and types are known now, numbers later; what is wrong with the former is said now.
-    _attention.check(*map(_without_numbers, (q, k, v)), causal, scale, window, softcap, *map(_without_numbers, of_heads), return_lse, rung)
+    call = call_of(q, k, v, causal, scale, window, softcap, alibi_slopes, sink)
+    lse = jax.ShapeDtypeStruct(call.lse_shape, jnp.float32)
+    if 0 in (call.batch, call.n_q, call.n_k):
+        result = jnp.zeros(q.shape, q.dtype)
+        return (result, jnp.full(lse.shape, -math.inf, lse.dtype)) if return_lse else result
+    plan = call.plan(rung, return_lse)
 
-    def on_host(q, k, v, of_heads):
-        arrays = [np.asarray(each) for each in (q, k, v)]
-        return _attention.run(*arrays, causal, scale, window, softcap, *jax.tree.map(np.asarray, of_heads), return_lse, None, rung, None)
+    # As the kernel takes them, in one piece. What has to be copied for that, XLA copies.
+    as_taken = (lambda each: each) if plan.strides else (lambda each: jnp.swapaxes(each, 1, 2))
+    inputs = {"Q": as_taken(q), "K": as_taken(k), "V": as_taken(v)}
+    inputs |= {name: each.astype(jnp.float32) for name, each in (("slopes", alibi_slopes), ("sinks", sink)) if each is not None}
+    results = {"O": jax.ShapeDtypeStruct(inputs["Q"].shape, q.dtype)}
+    if return_lse or plan.needs_lse:
+        results["LSE"] = lse
+    if plan.workspace_bytes:
+        results["workspace"] = jax.ShapeDtypeStruct((plan.workspace_bytes,), jnp.uint8)
+    tensors = inputs | results
+    layouts = b"".join(_layout(name, each, name in results, plan.strides) for name, each in tensors.items())
 
-    result = jax.ShapeDtypeStruct(q.shape, q.dtype)
-    if return_lse:
-        batch, n, heads, _ = q.shape
-        result = (result, jax.ShapeDtypeStruct((batch, heads, n), jnp.float32))
-    return jax.pure_callback(on_host, result, q, k, v, of_heads, vmap_method="sequential")
+    def start(context, results, inputs):
+        buffers = inputs | results  # sorted by their names now
+        kind, number = buffers["Q"].__dlpack_device__()
+        device = _native.EMULATOR if kind == 1 else number
+        here = _native.plan(call.text(), plan.rung, device, bool(return_lse), False)
+        here.run(layouts, [_address(buffers[name]) for name in tensors], 0 if device == _native.EMULATOR else context.stream)
+
+    found = buffer_callback(start, results, vmap_method="sequential")(inputs)
+    return (as_taken(found["O"]), found["LSE"]) if return_lse else as_taken(found["O"])
 
 
-def _without_numbers(array):
-    return np.broadcast_to(np.zeros((), array.dtype), array.shape) if isinstance(array, jax.Array) else array
+def call_of(*arguments, **options) -> _attention.Call:
+    """What is asked, on the device that JAX prefers."""
+    call = _attention.Call(NumPy(), *map(_without_numbers, arguments), **{name: _without_numbers(each) for name, each in options.items()})
+    call.device = _default_device()
+    return call
+
+
+def _without_numbers(value):
+    return np.broadcast_to(np.zeros((), value.dtype), value.shape) if isinstance(value, jax.Array) else value
+
+
+def _layout(name: str, array, written: bool, heads_in_rows: bool) -> bytes:
+    *_, rows, columns = 1, *array.shape
+    by_batch, by_head, by_row = rows * columns, columns, 1
+    if len(array.shape) == 4:
+        by_batch, by_head, by_row = math.prod(array.shape[1:]), rows * columns, columns
+        if heads_in_rows:
+            by_head, by_row = by_row, by_head
+    return _native.layout(name, (by_batch, by_head, by_row), math.prod(array.shape) * array.dtype.itemsize, written)
+
+
+def _address(buffer) -> int:
+    """Of a DLTensor the first field; and behind its other ones, how far from there it begins."""
+    capsule = buffer.__dlpack__()
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    tensor = pointer(capsule, b"dltensor")
+    return ctypes.c_void_p.from_address(tensor).value + ctypes.c_uint64.from_address(tensor + 40).value
+
+
+def _default_device() -> int:
+    device = jax.local_devices()[0]
+    if device.platform == "cpu":
+        return _native.EMULATOR
+    if "cuda" not in device.client.platform_version.lower():
+        raise NotImplementedError(f"JAX runs on '{device.platform}'; flash_ladder runs on NVIDIA GPUs, and on the CPU it is emulated.\n  Emulated: JAX_PLATFORMS=cpu")
+    return device.local_hardware_id
+
+

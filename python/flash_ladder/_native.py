@@ -45,6 +45,12 @@ def _load() -> ctypes.CDLL:
 
 
 _library = _load()
+_in_python = ctypes.PyDLL(_library._name)  # its functions hold the interpreter's lock
+_in_python.flash_ladder_make_calls.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
+_in_python.flash_ladder_make_calls.restype = ctypes.c_void_p
+_in_python.flash_ladder_add_call.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+call_again = _in_python.flash_ladder_call_again
+call_again.argtypes = [ctypes.c_void_p] + [ctypes.py_object] * 5
 # A flash_ladder_tensor, and the addresses of the names that may stand in it.
 _TENSOR = struct.Struct("@Pqqqqi4x")
 _names = {name: ctypes.create_string_buffer(name.encode()) for name in
@@ -87,6 +93,32 @@ class Plan:
             _call(EMULATOR, _library.flash_ladder_run, *arguments)
         elif _library.flash_ladder_run(*arguments):
             raise RuntimeError(_library.flash_ladder_message().decode())
+
+
+def exchange_api_of(array_type: type) -> int | None:
+    """DLPack's functions for C, where such arrays have them: PyTorch's from 2.10 on."""
+    capsule, name = getattr(array_type, "__dlpack_c_exchange_api__", None), b"dlpack_exchange_api"
+    is_valid, pointer = ctypes.pythonapi.PyCapsule_IsValid, ctypes.pythonapi.PyCapsule_GetPointer
+    is_valid.argtypes = pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    pointer.restype = ctypes.c_void_p
+    return pointer(capsule, name) if is_valid(capsule, name) else None
+
+
+class Calls:
+    """Those that were made with PyTorch's tensors. call_again(calls.made, q, k, v, o, lse) makes one that is like one of them; 0: it is
+    done. With another status, or an exception of PyTorch's, it is not."""
+
+    MOST = 32
+
+    def __init__(self, exchange_api: int, count: int):
+        lock = [ctypes.cast(each, ctypes.c_void_p) for each in (ctypes.pythonapi.PyEval_SaveThread, ctypes.pythonapi.PyEval_RestoreThread)]
+        self.made = _in_python.flash_ladder_make_calls(exchange_api, count, *lock)
+        self.plans: list[Plan] = []  # which have to stay
+
+    def add(self, plan: Plan, layouts: bytes, tensors: list) -> None:
+        if self.made and len(self.plans) < self.MOST:
+            self.plans.append(plan)
+            _in_python.flash_ladder_add_call(self.made, plan._plan, layouts, _POINTERS[len(tensors)].pack(*map(id, tensors)))
 
 
 def merge(problem: str, tensors: bytes, addresses: list[int], in_f32: bool, device: int, stream: int) -> None:

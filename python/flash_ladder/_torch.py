@@ -8,7 +8,7 @@ from typing import List, Optional, Tuple
 import torch
 from torch import Tensor
 
-from . import _attention
+from . import _attention, _native
 
 WITHOUT = "\n  For inference: with torch.no_grad(). Gradients: torch.nn.functional.scaled_dot_product_attention"
 _PLAIN = (Tensor, torch.nn.Parameter)
@@ -21,12 +21,55 @@ def attention(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, retur
     if not torch.compiler.is_compiling() and type(q) in _PLAIN:
         if not _said_it_is_slow:
             _say_that_it_is_slow(q)
+        if alibi_slopes is None and sink is None and packed is None:
+            return _run(q, k, v, causal, scale, window, softcap, return_lse, out, rung)
         return _attention.run(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, packed)
     # A graph, or a tensor of another kind: of these the operator takes care, at some microseconds more.
     result, lse = torch.ops.flash_ladder.attention(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, rung, *(packed or ()))
     if out is not None:
         result = out.copy_(result)
     return (result, lse) if return_lse else result
+
+
+def _run(q, k, v, causal, scale, window, softcap, return_lse, out, rung):
+    """As _attention.run(); but on a GPU, a call like an earlier one goes through PyTorch's functions for C."""
+    options = None
+    try:
+        options = causal, type(causal), scale, type(scale), window, softcap, type(softcap), return_lse, rung
+        calls = _calls.get(options)
+        is_plain = (
+            type(k) is type(v) is Tensor and not (q.is_neg() or k.is_neg() or v.is_neg())
+            and (out is None or (type(out) is Tensor and not out.is_neg()))
+        )  # fmt: skip
+        if calls is not None and is_plain:
+            lse = None
+            if out is not None:
+                result = out
+            elif q.is_contiguous():
+                result = torch.empty_like(q)
+            else:
+                result = torch.empty_like(q, memory_format=torch.contiguous_format)
+            if return_lse:
+                batch, n, heads, _ = q.shape
+                lse = torch.empty((batch, heads, n), dtype=torch.float32, device=q.device)
+            if _native.call_again(calls.made, q, k, v, result, lse) == 0:
+                return (result, lse) if return_lse else result
+    except Exception:  # something is not what it should be, and below it is said what
+        pass
+    result, lse, ready = _attention.run_and_tell(q, k, v, causal, scale, window, softcap, None, None, return_lse, out, rung, None)
+    on_gpu = ready is not None and ready.plan.device != _native.EMULATOR
+    if on_gpu and not ready.plan.workspace_bytes and is_plain and _exchange_api is not None:
+        tensors = [q, k, v, result] + [lse] * (lse is not None)
+        if options not in _calls and len(_calls) < MOST_OPTIONS:
+            _calls[options] = _native.Calls(_exchange_api, len(tensors))
+        if options in _calls:
+            _calls[options].add(ready.plan, ready.layouts, tensors)
+    return (result, lse) if return_lse else result
+
+
+_calls: dict[tuple, _native.Calls] = {}  # of options; they stay
+_exchange_api = _native.exchange_api_of(Tensor)
+MOST_OPTIONS = 64
 
 
 def wants_gradients(*tensors) -> bool:

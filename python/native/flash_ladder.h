@@ -54,6 +54,19 @@ FLASH_LADDER_API void flash_ladder_free_plan(flash_ladder_plan* plan);
 FLASH_LADDER_API int flash_ladder_run(const flash_ladder_plan* plan, const flash_ladder_tensor* tensors,
                                       void* const* data, int count, void* stream);
 
+/* For PyTorch's tensors, which are Python objects here: calls that were made, and of those that differ from one in numbers and addresses
+ * alone the launch, without a step of Python. `exchange_api` is what torch.Tensor.__dlpack_c_exchange_api__ holds. A call has `count`
+ * tensors, Q K V O and LSE at most. The lock of the interpreter is held, and given up with let_go and take for a launch. What is made
+ * stays for good, and so must the plans. NULL, or FLASH_LADDER_NOT_TAKEN: it cannot be done so, or was not made before; an exception of
+ * Python may be set then. */
+typedef struct flash_ladder_calls flash_ladder_calls;
+FLASH_LADDER_API flash_ladder_calls* flash_ladder_make_calls(const void* exchange_api, int count, void* (*let_go)(void),
+                                                             void (*take)(void*));
+FLASH_LADDER_API int flash_ladder_add_call(flash_ladder_calls* calls, const flash_ladder_plan* plan,
+                                           const flash_ladder_tensor* tensors, void* const* objects);
+FLASH_LADDER_API int flash_ladder_call_again(const flash_ladder_calls* calls, void* q, void* k, void* v, void* o,
+                                             void* lse);
+
 /* Two partial results over different keys become one, in place of the first (merge.hpp): `tensors` and `data` are its O and LSE, and the
  * other's O and LSE. Of the problem count batch, heads, n, d and the type of the other's O; the first O is in f32 where in_f32 is not 0. */
 FLASH_LADDER_API int flash_ladder_merge(const char* problem, const flash_ladder_tensor* tensors, void* const* data,

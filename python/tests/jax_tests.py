@@ -1,4 +1,4 @@
-"""attention() with JAX on the CPU.   python3 -m unittest discover -s python/tests -p jax_tests.py"""
+"""attention() with JAX, on a GPU where it has one.   python3 -m unittest discover -s python/tests -p jax_tests.py"""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ if importlib.util.find_spec("jax") is None:
     print("Skipped: this Python has no jax")
     sys.exit(77)
 
-os.environ["JAX_PLATFORMS"] = "cpu"
+os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"  # a GPU is not ours alone
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 import flash_ladder
 import reference
@@ -38,6 +39,29 @@ class Jax(unittest.TestCase):
             self.assertLess(abs(out - wanted).max(), reference.tolerance(v))
             self.assertLess(abs(lse - wanted_lse).max(), 1e-4)
         self.assertTrue((jax.jit(flash_ladder.flash_attn_func)(q, k, v) == flash_ladder.attention(q, k, v)).all())
+
+    def test_kinds_of_rungs_and_inputs(self):
+        def draw(seed, *shape):
+            return jax.random.normal(jax.random.key(seed), shape)
+
+        # With copies and without; heads that share keys; functions of scores; no keys.
+        for dtype, kv, n, options in ((jnp.float16, 4, 128, {"causal": True}), (jnp.bfloat16, 4, 128, {}), (jnp.bfloat16, 2, 200, {"causal": True, "window": (20, 0)}),
+                                      (jnp.bfloat16, 1, 100, {"softcap": 5.0, "alibi_slopes": abs(draw(3, 4))}), (jnp.bfloat16, 2, 64, {"sink": draw(3, 4)}),
+                                      (jnp.bfloat16, 2, 0, {})):  # fmt: skip
+            inputs = q, k, v = draw(0, 2, 128, 4, 128).astype(dtype), draw(1, 2, n, kv, 128).astype(dtype), draw(2, 2, n, kv, 128).astype(dtype)
+            with self.subTest(dtype=dtype, kv=kv, n=n, **options):
+                if n and flash_ladder.why(*inputs, return_lse=True, **options).rung is None:
+                    self.skipTest("no rung takes it")
+                out, lse = jax.jit(lambda *inputs: flash_ladder.attention(*inputs, return_lse=True, **options))(*inputs)
+                wanted, wanted_lse = reference.attention(*inputs, **options)
+                self.assertEqual((out.dtype, out.shape), (q.dtype, q.shape))
+                self.assertLess(abs(out - wanted).max(), reference.tolerance(v, out.dtype.name))
+                self.assertTrue(np.allclose(lse, wanted_lse, atol=1e-3))
+
+    def test_a_batch_of_calls(self):
+        inputs = [jnp.stack([each, -each]) for each in arrays()]
+        one_by_one = jnp.stack([flash_ladder.attention(*each) for each in zip(*inputs)])
+        self.assertTrue((jax.vmap(flash_ladder.flash_attn_func)(*inputs) == one_by_one).all())
 
     def test_what_does_not_fit_is_refused(self):
         q, k, v = arrays()

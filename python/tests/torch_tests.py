@@ -16,6 +16,7 @@ import tempfile
 import unittest
 import warnings
 from pathlib import Path
+from unittest import mock
 
 try:
     import torch
@@ -25,6 +26,7 @@ except ImportError:
 
 import flash_ladder
 import reference
+from flash_ladder import _attention, _native, _torch
 
 # Of flash-attention's own tests.
 LENGTHS = ((113, 203), (128, 217), (113, 211), (108, 256), (256, 512), (512, 256), (799, 3), (3, 799), (1, 239), (127, 512), (1, 1))
@@ -67,8 +69,6 @@ class Torch(unittest.TestCase):
         self.close(flash_ladder.attention(q[:, ::2], k[:, ::2], v[:, ::2]), expected(q[:, ::2], k[:, ::2], v[:, ::2]))
 
     def test_it_says_once_that_it_is_slow(self):
-        from flash_ladder import _torch
-
         _torch._said_it_is_slow = False
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
@@ -95,6 +95,46 @@ class Torch(unittest.TestCase):
         out = torch.empty_like(q)
         compiled(q, k, v, out=out)
         self.assertTrue(torch.equal(out, block(q, k, v)))
+
+    @unittest.skipUnless(hasattr(torch.Tensor, "__dlpack_c_exchange_api__"), "this PyTorch has no functions for C")
+    @mock.patch.object(_native, "EMULATOR", None)  # as on a GPU, where the caller's thread starts the kernel
+    @mock.patch.dict(_torch._calls, clear=True)
+    def test_a_call_like_an_earlier_one_takes_few_steps_of_python(self):
+        def drawn(n=64, h=2):
+            return [torch.randn(1, n, h, 128).bfloat16() for _ in range(4)]
+
+        def call(q, k, v, out, **options):
+            self.assertIs(flash_ladder.attention(q, k, v, out=out, **options), out)
+            self.assertLess((out - expected(q, k, v, options.get("causal", False))).abs().max().item(), 0.03)
+
+        q, k, v, out = drawn()
+        if flash_ladder.why(q, k, v).rung is None:
+            self.skipTest("no rung takes bf16")
+        kinds = list(itertools.product(((64, 2), (96, 2), (64, 1), (1, 2)), (False, True)))
+        for shape, causal in kinds:
+            call(*drawn(*shape), causal=causal)
+        flash_ladder.attention(q, k, v, return_lse=True)
+        with mock.patch.object(_attention, "run_and_tell", side_effect=AssertionError):
+            for shape, causal in kinds:
+                call(*drawn(*shape), causal=causal)
+            found, lse = flash_ladder.attention(k, q, v, return_lse=True)
+            self.assertTrue(torch.equal(found, flash_ladder.attention(k, q, v)))
+            with self.assertRaises(AssertionError):  # nothing was asked so
+                call(q, k, v, out, scale=0.3)
+        self.assertTrue(torch.equal(lse, flash_ladder.attention(k, q, v, return_lse=True)[1]))
+
+        # What only looks like it.
+        off_16_bytes = torch.randn(k.numel() + 1).bfloat16()[1:].view(k.shape)
+        by_head = k.transpose(1, 2).contiguous().transpose(1, 2)
+        for other in (off_16_bytes, by_head, torch.nn.Parameter(k, requires_grad=False)):
+            call(q, other, v, out)
+        for wrong, error in ((k.half(), TypeError), (k[:, :0], ValueError), (k[0], ValueError), (k.to_sparse(), TypeError), (None, TypeError)):
+            with self.assertRaises(error):
+                flash_ladder.attention(q, wrong, v, out=out)
+        with self.assertRaises(ValueError):
+            flash_ladder.attention(q, k, v, out=k)
+        with self.assertRaises(TypeError):
+            flash_ladder.attention(q, k, v, out=out, causal=1)
 
     def test_tensors_without_numbers(self):
         from torch._subclasses import FakeTensorMode
@@ -149,6 +189,8 @@ class Torch(unittest.TestCase):
                              ((q.to(torch.int8),) * 3, TypeError)):  # fmt: skip
             with self.assertRaises(error):
                 flash_ladder.attention(*wrong)
+        with self.assertRaises(ValueError):
+            flash_ladder.attention(q, k, v, alibi_slopes=torch.tensor([0.5, -0.5]))
 
 
 def eager(q, k, v, scale=None, causal=False):

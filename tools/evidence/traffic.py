@@ -143,9 +143,11 @@ def emulated(ladder: Path, stages: list[str], lengths: Iterable[int], more: list
                 continue
             for entry in entries:
                 counters = entry["counters"]
-                rows += [row(entry, "", f"emulator.{name}", counters[name], "emulator")
-                         for name in ("gmem_bytes_read", "gmem_bytes_written", "smem_wavefronts", "smem_wavefronts_ideal")]
-                rows.append(row(entry, "", "model.io_bytes", int(entry["io_model_bytes"]), "model"))
+                names = ["gmem_bytes_read", "gmem_bytes_written", "smem_wavefronts", "smem_wavefronts_ideal"]
+                names += ["gmem_bytes_reduced"] if counters.get("gmem_bytes_reduced") else []  # where blocks add to a sum: backward
+                rows += [row(entry, "", f"emulator.{name}", counters[name], "emulator") for name in names]
+                if "backward" not in entry.get("problem", ""):  # pictures draw the forward pass's model beside these
+                    rows.append(row(entry, "", "model.io_bytes", int(entry["io_model_bytes"]), "model"))
     return rows
 
 

@@ -64,7 +64,7 @@ std::function<Counts(const ladder::Shape&)> counted(Launch launch, InputKind kin
 }
 
 // A little work on top of the right kernel, whose answers stay the same.
-enum class More { barrier, votes, shuffle, read, wavefronts, race, idle_blocks, nothing };
+enum class More { barrier, votes, shuffle, read, wavefronts, race, sum, idle_blocks, nothing };
 
 template <More MORE>
 __global__ void more_work(const AttentionParams p) {
@@ -75,6 +75,7 @@ __global__ void more_work(const AttentionParams p) {
   if (MORE == More::read) ld_global_f32(p.LSE + lane);
   if (MORE == More::wavefronts) st_shared_b32(smem_base() + 128 * threadIdx.x, 0);
   if (MORE == More::race) st_shared_b32(smem_base(), lane);
+  if (MORE == More::sum) red_global_add_f32(p.LSE, 1.0f);
 }
 
 constexpr uint32_t MORE_BLOCKS = 4, MORE_WARPS = 2;
@@ -268,6 +269,12 @@ TEST_CASE("what the emulator reports in another order alone says so", "[verdict]
     CHECK(failure.detail.starts_with("race"));
     CHECK_FALSE(failure.where.empty());
   }
+}
+
+TEST_CASE("a sum that is wrong in every order is wrong, and not the order's fault", "[verdict]") {
+  ladder::Variant variant = variant_of(and_more<More::sum>);
+  variant.on_emulator_zeroed = variant.on_emulator;
+  CHECK(kinds_of(check_twice(variant)) == Kinds{"wrong_lse"});
 }
 
 TEST_CASE("a run that was told to stop says nothing about another order or build", "[verdict]") {
