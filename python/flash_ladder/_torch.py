@@ -21,9 +21,7 @@ def attention(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, retur
     if not torch.compiler.is_compiling() and type(q) in _PLAIN:
         if not _said_it_is_slow:
             _say_that_it_is_slow(q)
-        if alibi_slopes is None and sink is None and packed is None:
-            return _run(q, k, v, causal, scale, window, softcap, return_lse, out, rung)
-        return _attention.run(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, packed)
+        return _run(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, packed)
     # A graph, or a tensor of another kind: of these the operator takes care, at some microseconds more.
     result, lse = torch.ops.flash_ladder.attention(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, rung, *(packed or ()))
     if out is not None:
@@ -31,8 +29,10 @@ def attention(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, retur
     return (result, lse) if return_lse else result
 
 
-def _run(q, k, v, causal, scale, window, softcap, return_lse, out, rung):
+def _run(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, packed):
     """As _attention.run(); but on a GPU, a call like an earlier one goes through PyTorch's functions for C."""
+    if alibi_slopes is not None or sink is not None or packed is not None:
+        return _attention.run(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, packed)
     options = None
     try:
         options = causal, type(causal), scale, type(scale), window, softcap, type(softcap), return_lse, rung
@@ -112,7 +112,8 @@ def _operator(
 ) -> Tuple[Tensor, Tensor]:  # fmt: skip
     _say_that_it_is_slow(q)
     packed = None if cu_seqlens_q is None else _attention.Packed(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k)
-    result = _attention.run(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, None, rung, packed)
+    window = None if window is None else tuple(window)
+    result = _run(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, None, rung, packed)
     return result if return_lse else (result, q.new_empty(0, dtype=torch.float32))
 
 

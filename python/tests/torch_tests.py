@@ -266,6 +266,15 @@ class Gradients(unittest.TestCase):
         all_but_graphs = ("test_schema", "test_autograd_registration", "test_faketensor")  # those take the gradient of LSE, too
         torch.library.opcheck(torch.ops.flash_ladder.attention, [each.requires_grad_() for each in inputs], {"return_lse": True}, test_utils=all_but_graphs)
 
+    def test_the_operators_are_ones(self):
+        inputs = [each.requires_grad_() for each in tensors(n=64, h=1)]
+        most = ("test_schema", "test_autograd_registration", "test_faketensor")  # the other one has a loss that depends on LSE
+        torch.library.opcheck(torch.ops.flash_ladder.attention, inputs, {"return_lse": True}, test_utils=most)
+        q, k, v = (each.detach() for each in inputs)
+        out, lse = flash_ladder.attention(q, k, v, return_lse=True)
+        torch.library.opcheck(torch.ops.flash_ladder.attention_backward,
+                              (torch.randn_like(out), out, lse, q, k, v, False, None, None, 0.0, None, None, None, None, 0, 0))  # fmt: skip
+
     def test_who_cannot_have_them_is_told_at_once(self):
         q, k, v = (each.requires_grad_() for each in tensors(1, 64, 2))
         alone = [each.detach() for each in (q, k, v)]
@@ -385,6 +394,12 @@ class Varlen(unittest.TestCase):
         self.assertEqual(flash_ladder.flash_attn_varlen_func(*packed([0, 0], [3, 2])).shape, (0, 4, 128))
         q, k, v, *_ = packed([0], [0])
         self.assertEqual(flash_ladder.flash_attn_varlen_func(q, k, v, ends([]), ends([]), 0, 0).shape, q.shape)
+
+    def test_the_operator_is_one(self):
+        q, k, v = (each[0] for each in tensors(n=64, h=1, dtype=torch.bfloat16))
+        ends = torch.tensor([0, 20, 64], dtype=torch.int32)
+        torch.library.opcheck(torch.ops.flash_ladder.attention, (q, k, v),
+                              {"causal": True, "cu_seqlens_q": ends, "cu_seqlens_k": ends, "max_seqlen_q": 44, "max_seqlen_k": 44})  # fmt: skip
 
     def test_a_graph_has_no_break(self):
         def block(q, *rest):

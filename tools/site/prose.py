@@ -227,6 +227,12 @@ def prefill(attention: str, tokens: int, column: str) -> float:
     return float(_only(found, f"{attention} at {tokens} tokens in docs/results/h200_prefill.csv")[column])
 
 
+def overhead(call: str, dtype: str = "float16", column: str = "us_median") -> float:
+    """A figure of h200_overhead.csv: overhead('flash_ladder', 'bfloat16', 'us_least')."""
+    found = [row for row in results.table("h200_overhead.csv") if (row["call"], row["dtype"]) == (call, dtype)]
+    return float(_only(found, f"{call} in {dtype} in docs/results/h200_overhead.csv")[column])
+
+
 def ring(contestant: str, n: int, column: str, causal: bool = False, beside: str = "gather") -> float:
     """A figure of h200_ring.csv, of the heat in which another one took part: ring('ring', 131072, 'over_one', causal=True)."""
     rows = [row for row in results.table("h200_ring.csv") if (row["n"], row["causal"]) == (str(n), str(int(causal)))]
@@ -274,7 +280,7 @@ def count(path: str, pattern: str = "") -> int:
     return sum(bool(re.search(pattern, line)) for line in lines) or _only([], f"a line like {pattern!r} in {path}")
 
 
-NAMES = {function.__name__: function for function in (h200, repeat, beside, sweep, ncu, waits, traffic, latency, prefill, ring, timeline, tried, sass, changed, mutants, count, min, max)}
+NAMES = {function.__name__: function for function in (h200, repeat, beside, sweep, ncu, waits, traffic, latency, prefill, overhead, ring, timeline, tried, sass, changed, mutants, count, min, max)}
 
 
 def value(expression: str):
