@@ -36,7 +36,7 @@ struct ExchangeApi {
 constexpr int32_t CUDA = 2;  // of device types
 constexpr int MOST_RANK = 4, MOST_TENSORS = 5;
 
-// All that a call depends on but for numbers and addresses.
+// All that a call depends on but for numbers and addresses. Where there is one of something, its stride says nothing.
 struct Likeness {
   Device device;
   int32_t rank;
@@ -48,9 +48,11 @@ struct Likeness {
     std::copy_n(tensor.strides, rank, strides.begin());
   }
   bool operator==(const Tensor& other) const {
-    return other.rank == rank && other.device == device && other.type == type &&
-           std::equal(other.shape, other.shape + rank, shape.begin()) &&
-           std::equal(other.strides, other.strides + rank, strides.begin());
+    if (other.rank != rank || other.device != device || other.type != type) return false;
+    for (int i = 0; i < rank; ++i) {
+      if (other.shape[i] != shape[i] || (other.strides[i] != strides[i] && shape[i] != 1)) return false;
+    }
+    return true;
   }
 };
 

@@ -117,6 +117,9 @@ class Torch(unittest.TestCase):
         with mock.patch.object(_attention, "run_and_tell", side_effect=AssertionError):
             for shape, causal in kinds:
                 call(*drawn(*shape), causal=causal)
+            of_one_head = [each.transpose(1, 2).contiguous().transpose(1, 2) for each in drawn(h=1)]  # strides that say nothing
+            call(*of_one_head)
+            flash_ladder.attention(*of_one_head[:3])
             found, lse = flash_ladder.attention(k, q, v, return_lse=True)
             self.assertTrue(torch.equal(found, flash_ladder.attention(k, q, v)))
             with self.assertRaises(AssertionError):  # nothing was asked so
