@@ -9,6 +9,7 @@ of a page: words of prose, and for a chapter the lines of its kernel that are ne
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import re
 import shlex
@@ -59,8 +60,14 @@ def page(name: str) -> Page:
     return Page(title, path, rounded(words / WORDS_PER_MINUTE + lines / LINES_PER_MINUTE))
 
 
+@functools.cache
+def every_exercise() -> list[Exercise]:
+    """Read once: each week of each plan asks."""
+    return exercises.all_exercises()
+
+
 def named(names: list[str]) -> list[Exercise]:
-    known = {exercise.name: exercise for exercise in exercises.all_exercises()}
+    known = {exercise.name: exercise for exercise in every_exercise()}
     if missing := [name for name in names if name not in known]:
         raise CourseError(f"There is no exercise {', '.join(missing)}; there are: {' '.join(known)}")
     return [known[name] for name in names]
@@ -86,7 +93,7 @@ def needs(command: str) -> str:
 
 def exercises_table() -> str:
     lines = ["| exercise | kind | rung | minutes |", "|---|---|---|---:|"]
-    every = exercises.all_exercises()
+    every = every_exercise()
     for exercise in every:
         rung = rungs.named(exercise.rung)
         lines.append(f"| {task(exercise)} {exercise.title} | {exercise.kind} | {link(rung.name, rung.path / 'README.md')} | {exercise.minutes} |")
@@ -97,7 +104,7 @@ def exercises_table() -> str:
 def exercises_of(week: dict) -> list[Exercise]:
     if "exercises" in week:
         return named(week["exercises"])
-    return [exercise for exercise in exercises.all_exercises() if rungs.named(exercise.rung).name in week["read"]]
+    return [exercise for exercise in every_exercise() if rungs.named(exercise.rung).name in week["read"]]
 
 
 def inputs_table() -> str:
@@ -165,7 +172,7 @@ def deadlines_table(plan: dict) -> str:
 
 def questions_table() -> str:
     """What a lecturer asks before anything else."""
-    every = exercises.all_exercises()
+    every = every_exercise()
     plans = [(plan["name"], minutes_of(plan)) for plan in read_toml("plans.toml")["plan"]]
     how_long = "; ".join(f"{name}: {hours(of.all)} in all, of which {hours(of.in_class)} in class with most of the exercises, {hours(of.reading)} of reading, "
                          f"{hours(of.writing)} of writing{f', {hours(of.project)} for a project' if of.project else ''}" for name, of in plans)
@@ -220,7 +227,7 @@ def plan_table(plan: dict) -> str:
     if passed_over:
         lines += ["", "A chapter refers to the rung before it. The lecturer tells those that no week reads from their first slide, two minutes each, before the chapter that comes after them: "
                   f"{', '.join(link(rung.number, rung.path / 'README.md') for rung in passed_over)}."]
-    more = [exercise for exercise in exercises.all_exercises() if exercise.name not in taken and rungs.named(exercise.rung).order <= last]
+    more = [exercise for exercise in every_exercise() if exercise.name not in taken and rungs.named(exercise.rung).order <= last]
     if more:
         lines += ["", f"To choose from, for those who are faster: {', '.join(f'{task(exercise)} ({exercise.minutes})' for exercise in more)}."]
     return "\n".join(lines)
