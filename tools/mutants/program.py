@@ -193,11 +193,11 @@ class Rung:
         return guilty, unexplained or ("" if guilty else result.stderr[:2000])
 
     def refused(self, mutant: Mutant) -> bool:
-        """Whether the rung's own build ends with an error. Optimised in full: only so does GCC see what is read unset."""
+        """Whether one of the rung's own builds ends with an error. Optimised as they are: only so does GCC see what is read unset."""
         path = self.work / "refused.cpp"
         path.write_text(self._apart_text([mutant]))
-        command = [word for word in self.commands[0][0] if word != "-w"]
-        return run_tool(command + ["-c", str(path), "-o", os.devnull], self.build.directory).returncode != 0
+        commands = [[word for word in command if word != "-w"] for command, _ in self.commands]
+        return any(run_tool(command + ["-c", str(path), "-o", os.devnull], self.build.directory).returncode != 0 for command in commands)
 
     def prepare(self) -> None:
         self.work.mkdir(parents=True, exist_ok=True)
