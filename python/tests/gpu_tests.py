@@ -23,6 +23,7 @@ import numpy as np
 import reference
 
 DEVICE = torch.device("cuda:0")
+SHAPE = "b=2 h=4 n=1024 d=128"  # of tensors()
 
 
 def tensors(b=2, n=1024, h=4, d=128, dtype=torch.float16, device=DEVICE, n_k=None):
@@ -74,29 +75,35 @@ class Gpu(unittest.TestCase):
             self.assertLess((lse - scores.logsumexp(-1)).abs().max().item(), 1e-4)
 
     def test_it_runs_in_the_current_stream(self):
-        q, k, v = tensors()
-        wanted = flash_ladder.attention(q, k, v)
-        late = torch.zeros_like(q)
-        stream = torch.cuda.Stream()
-        torch.cuda.synchronize()
-        with torch.cuda.stream(stream):
-            torch.cuda._sleep(200_000_000)  # a tenth of a second: whoever does not wait for the copy reads zeros
-            late.copy_(q)
-            out = flash_ladder.attention(late, k, v)
-        stream.synchronize()
-        self.assertTrue(torch.equal(out, wanted))
+        for text, dtype in ((SHAPE, torch.float16), (SHAPE + " bf16", torch.bfloat16)):
+            if not taken(text):
+                continue
+            q, k, v = tensors(dtype=dtype)
+            wanted = flash_ladder.attention(q, k, v)
+            late = torch.zeros_like(q)
+            stream = torch.cuda.Stream()
+            torch.cuda.synchronize()
+            with torch.cuda.stream(stream):
+                torch.cuda._sleep(200_000_000)  # a tenth of a second: whoever does not wait for the copy reads zeros
+                late.copy_(q)
+                out = flash_ladder.attention(late, k, v)
+            stream.synchronize()
+            self.assertTrue(torch.equal(out, wanted))
 
     def test_a_graph_is_replayed_with_other_numbers(self):
-        q, k, v = tensors()
-        flash_ladder.attention(q, k, v)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            out = flash_ladder.attention(q, k, v, causal=True)
-        for _ in range(3):
-            q.normal_()
-            v.normal_()
-            graph.replay()
-            self.assertTrue(torch.equal(out, flash_ladder.attention(q, k, v, causal=True)))
+        for text, dtype in ((SHAPE + " causal", torch.float16), (SHAPE + " causal bf16", torch.bfloat16)):
+            if not taken(text):
+                continue
+            q, k, v = tensors(dtype=dtype)
+            flash_ladder.attention(q, k, v, causal=True)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                out = flash_ladder.attention(q, k, v, causal=True)
+            for _ in range(3):
+                q.normal_()
+                v.normal_()
+                graph.replay()
+                self.assertTrue(torch.equal(out, flash_ladder.attention(q, k, v, causal=True)))
 
     def packed(self, n_q=(40, 300, 0, 1), n_k=(1000, 77, 5, 300)):
         ends = [torch.tensor([0, *lengths]).cumsum(0).to(DEVICE, torch.int32) for lengths in (n_q, n_k)]
@@ -151,9 +158,8 @@ class Gpu(unittest.TestCase):
                 self.assertLess((found.grad - wanted.grad).abs().max().item(), 3 * 2**-11 * wanted.grad.abs().max().item())
 
     def test_nobody_waits_and_only_the_result_takes_memory(self):
-        shape = "b=2 h=4 n=1024 d=128"
         layouts = {"bhnd": lambda t: t.transpose(1, 2).contiguous().transpose(1, 2)}
-        for text, dtype, layout in ((shape, torch.float16, layouts["bhnd"]), (shape + " bf16", torch.bfloat16, lambda t: t)):
+        for text, dtype, layout in ((SHAPE, torch.float16, layouts["bhnd"]), (SHAPE + " bf16", torch.bfloat16, lambda t: t)):
             if not taken(text):
                 continue
             q, k, v = (layout(each) for each in tensors(dtype=dtype))
