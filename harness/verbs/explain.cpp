@@ -119,9 +119,11 @@ void print_traffic(std::FILE* out, const Variant& variant, const CheckResult& re
   add("global memory, read", &Counts::gmem_bytes_read);
   add("global memory, written", &Counts::gmem_bytes_written);
   if (counts.gmem_bytes_reduced > 0) add("global memory, added to", &Counts::gmem_bytes_reduced);
-  const auto both = [](const Counts& both_ways) { return both_ways.gmem_bytes_read + both_ways.gmem_bytes_written; };
-  table.add({"  both", variant.predict ? grouped(both(variant.predict(result.shape))) : "", grouped(both(counts)),
-             result_before ? grouped(both(counted(*result_before))) : "", grouped(static_cast<uint64_t>(io.bytes))});
+  const auto all = [](const Counts& ways) {
+    return ways.gmem_bytes_read + ways.gmem_bytes_written + ways.gmem_bytes_reduced;
+  };
+  table.add({"  together", variant.predict ? grouped(all(variant.predict(result.shape))) : "", grouped(all(counts)),
+             result_before ? grouped(all(counted(*result_before))) : "", grouped(static_cast<uint64_t>(io.bytes))});
   table.add({"shared memory, wavefronts x 128", "", grouped(shared(result)),
              result_before ? grouped(shared(*result_before)) : "", ""});
   fmt::print(

@@ -74,16 +74,10 @@ struct Sequence {
 template <class C, int ROWS>
 __device__ __forceinline__ void load_tile(uint32_t thread_tile, const bf16* thread_source, int64_t stride, int rows) {
   const int thread_row = threadIdx.x / C::ROW_CHUNKS;
-  if (rows >= ROWS) {
 #pragma unroll
-    for (int first_row = 0; first_row < ROWS; first_row += C::ROWS_PER_PASS)
-      cp_async_16(thread_tile + first_row * C::ROW_BYTES, thread_source + first_row * stride);
-  } else {
-#pragma unroll
-    for (int first_row = 0; first_row < ROWS; first_row += C::ROWS_PER_PASS)
-      cp_async_16(thread_tile + first_row * C::ROW_BYTES, thread_source + first_row * stride,
-                  first_row + thread_row < rows ? 16 : 0);
-  }
+  for (int first_row = 0; first_row < ROWS; first_row += C::ROWS_PER_PASS)
+    cp_async_16(thread_tile + first_row * C::ROW_BYTES, thread_source + first_row * stride,
+                first_row + thread_row < rows ? 16 : 0);
 }
 
 // Two blocks fit on an SM, and saying so lets the compiler use all 255 registers of a thread.

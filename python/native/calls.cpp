@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <deque>
+#include <mutex>
 #include <vector>
 
 #include "python/native/flash_ladder.h"
@@ -83,7 +84,14 @@ struct flash_ladder_calls {
   int count;  // of a call's tensors
   void* (*let_go)();
   void (*take)(void*);
-  std::deque<Call> calls = {};  // none is ever moved, for another thread may be in it
+  std::deque<Call> calls = {};     // none is ever moved, for another thread may be in it
+  mutable std::mutex adding = {};  // Python without a lock of its own
+
+  const Call* like(const Tensor* tensors) const {
+    const std::lock_guard alone(adding);
+    const auto call = std::ranges::find_if(calls, [&](const Call& each) { return each.is_like(tensors); });
+    return call == calls.end() ? nullptr : &*call;
+  }
 
   bool tensors_of(void* const* objects, Tensor* tensors) const {
     for (int i = 0; i < count; ++i) {
@@ -107,6 +115,7 @@ int flash_ladder_add_call(flash_ladder_calls* calls, const flash_ladder_plan* pl
   if (!calls->tensors_of(objects, of)) return FLASH_LADDER_NOT_TAKEN;
   Call call{plan, {}, {tensors, tensors + calls->count}};
   for (int i = 0; i < calls->count; ++i) call.like.emplace_back(of[i]);
+  const std::lock_guard alone(calls->adding);
   calls->calls.push_back(std::move(call));
   return FLASH_LADDER_DONE;
 }
@@ -116,8 +125,8 @@ int flash_ladder_call_again(const flash_ladder_calls* calls, void* q, void* k, v
   void* const objects[MOST_TENSORS] = {q, k, v, o, lse};
   Tensor tensors[MOST_TENSORS];
   if (!calls->tensors_of(objects, tensors)) return FLASH_LADDER_NOT_TAKEN;
-  const auto call = std::ranges::find_if(calls->calls, [&](const Call& each) { return each.is_like(tensors); });
-  if (call == calls->calls.end()) return FLASH_LADDER_NOT_TAKEN;
+  const Call* const call = calls->like(tensors);
+  if (call == nullptr) return FLASH_LADDER_NOT_TAKEN;
   void* data[MOST_TENSORS];
   for (int i = 0; i < calls->count; ++i) data[i] = tensors[i].data;
   if (!call->can_lie_at(data)) return FLASH_LADDER_NOT_TAKEN;

@@ -69,6 +69,8 @@ class Models(unittest.TestCase):
         for kv_heads in (1, 2):
             self.compare(two_layers("Llama", kv_heads, torch.bfloat16), mask)
         self.compare(two_layers("Mistral", 1, torch.bfloat16, sliding_window=40, use_cache=False), mask)
+        if flash_ladder.why("b=2 h=2 kv=1 n=128 d=128 bf16 causal softcap=50 lens_q=128,100 lens_k=128,100").rung is not None:
+            self.compare(two_layers("Gemma2", 1, torch.bfloat16, sliding_window=40, use_cache=False), mask)
 
     def test_a_mask_with_gaps_is_refused(self):
         mask = torch.ones(2, 128, dtype=torch.long)

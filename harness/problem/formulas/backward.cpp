@@ -60,6 +60,7 @@ Work work(const Spec& spec) {
 // Per head, with n rows of d elements of 2 bytes: Q, K, V, O and dO are read once and dQ, dK and dV written once, 16nd.
 //   P and dS kept in global memory: each is written once, 4n^2, and read twice, P for dV and dS, dS for dQ and dK: 24n^2.
 //   tiles: each of the n / b_k tiles of keys reads all of Q and dO, 4nd bytes; each of the n / b_q of queries K and V.
+//   one walk: in place of the second, each tile of keys adds to all of dQ, in f32: 4nd bytes, too.
 // Causal, half of that. What a workspace holds besides is written once and read once.
 IoModel io_model(const Variant& variant, const Spec& spec) {
   const double n = spec.n, nd = n * spec.d, heads = static_cast<double>(spec.batch_heads()),
@@ -67,7 +68,8 @@ IoModel io_model(const Variant& variant, const Spec& spec) {
   if (variant.stores_scores) {
     return {heads * (16 * nd + half * 24 * n * n), spec.causal ? "16nd + 12n^2" : "16nd + 24n^2"};
   }
-  const int br = std::max(1, variant.tile.br), bc = std::max(1, variant.tile.bc);
+  const bool one_walk = variant.predict && variant.predict(spec).gmem_bytes_reduced > 0;
+  const int bc = std::max(1, variant.tile.bc), br = one_walk ? bc : std::max(1, variant.tile.br);
   return {heads * (16 * nd + half * 4 * nd * (n / br + n / bc)) + 2 * static_cast<double>(variant.workspace_at(spec)),
           fmt::format(fmt::runtime(spec.causal ? "16nd + 2n^2 d (1/{} + 1/{}) + 2 of the workspace"
                                                : "16nd + 4n^2 d (1/{} + 1/{}) + 2 of the workspace"),

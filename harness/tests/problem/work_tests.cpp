@@ -1,4 +1,5 @@
 #include "harness/problem/formula.hpp"
+#include "harness/problem/spec.hpp"
 
 #include "harness/tests/catch.hpp"
 
@@ -45,6 +46,16 @@ TEST_CASE("scores in global memory cost n^2") {
   // Q, K, V, O once, and the scores, in 2 bytes, once in each direction.
   CHECK(io(variant, {.n = 100, .d = 10}).bytes == 4 * 100 * 10 * 2 + 2 * 100 * 100 * 2);
   CHECK(io(variant, {.n = 100, .d = 10, .causal = true}).bytes == 4 * 100 * 10 * 2 + 2 * 5050 * 2);
+}
+
+TEST_CASE("a backward pass of one walk adds to all of dQ for each tile of keys") {
+  Variant variant;
+  variant.tile = {BR, BC, 2};
+  Spec spec = *parse_spec("backward n=256 d=64");
+  const double nd = 256 * D, once = 16 * nd;
+  CHECK(io(variant, spec).bytes == once + 4 * nd * (256 / BR + 256 / BC));
+  variant.predict = [](const Launched&) { return Counts{.gmem_bytes_reduced = 1}; };
+  CHECK(io(variant, spec).bytes == once + 2 * 4 * nd * (256 / BC));
 }
 
 TEST_CASE("a workspace of anything else is written once and read once beside what tiles move, however large it is") {
