@@ -164,13 +164,17 @@ std::optional<Trial> far_walk(const Rung& rung, const Variant& variant, Shape sh
   return Trial{.shape = shape, .kinds = kinds, .seed = seed + 4, .ends_only = true};
 }
 
+bool has_tensor_cores(const Variant& variant, const Shape& shape) {
+  if (!variant.predict) return false;
+  const Counts counts = variant.predict(shape);
+  return counts.mma + counts.wgmma > 0;
+}
+
 // All queries of a long head, of a variant whose products are fast enough for that.
 std::optional<Trial> whole_head(const Rung& rung, const Variant& variant, Shape shape, uint64_t seed) {
   shape = with_heads(shape, 1, 1);
   shape.n = supported_length(rung, variant, shape, LONG_HEAD);
-  if (shape.n == 0 || !variant.predict) return std::nullopt;
-  const Counts counts = variant.predict(shape);
-  if (counts.mma + counts.wgmma == 0) return std::nullopt;
+  if (shape.n == 0 || !has_tensor_cores(variant, shape)) return std::nullopt;
   return Trial{.shape = shape, .kinds = {InputKind::trained}, .seed = seed + 6};
 }
 
@@ -223,7 +227,7 @@ std::vector<InputKind> unlike(std::span<const InputKind> kinds) {
 }
 
 // Of a formula that is not attention: normal inputs at the shape, what it knows of input sets in little, and its own problems. With
-// `quick` one of these: all sets, or without sets the first.
+// `quick` two of these: all sets, and both builds with one; or without sets the first.
 std::vector<Trial> other_formula_trials(const Rung& rung, const Variant& variant, const Shape& shape,
                                         const TrialChoice& choice, bool emulated) {
   std::vector<InputKind> kinds = formula_of(shape).kinds;
@@ -240,8 +244,12 @@ std::vector<Trial> other_formula_trials(const Rung& rung, const Variant& variant
     Shape few = choice.quick ? with_columns(variant, of, 72) : of;
     few.n = supported_length(rung, variant, of, 33, 2);
     trials.push_back(all_sets(few, choice.seed, kinds));
-    trials.back().both_builds = true;
-    if (choice.quick) break;
+    trials.back().both_builds = !choice.quick;
+    if (choice.quick) {
+      trials.push_back(few_tiles(rung, variant, few, choice.seed, 2, 1, 33));
+      trials.back().both_builds = true;
+      break;
+    }
     trials.push_back(of_magnitude(few_tiles(rung, variant, with_columns(variant, of, 70), choice.seed, 3, 3), 6, 2));
     trials.push_back(of_zeros(few_tiles(rung, variant, of, choice.seed, 1, 1)));
     if (emulated && !causal) trials.push_back(other_problem(rung, variant, of, choice.seed, FAR_HEADS, 3));
@@ -286,7 +294,9 @@ std::vector<Trial> quick_trials(const Rung& rung, const Variant& variant, const 
                                 const TrialChoice& choice) {
   const uint64_t seed = choice.seed;
   std::vector<Trial> trials;
-  const std::vector<InputKind> kinds = unlike(all_input_kinds());
+  std::vector<InputKind> kinds = unlike(all_input_kinds());
+  // Without tensor cores a set takes as long as four with them: every third one.
+  if (!has_tensor_cores(variant, shape)) std::erase_if(kinds, [i = 0](InputKind) mutable { return i++ % 3 != 0; });
   const auto sets = [&](Shape of) {
     if (!choice.n_given) of.n = supported_length(rung, variant, of, 33, 2);
     trials.push_back(all_sets(of, seed, kinds));

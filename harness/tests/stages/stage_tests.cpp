@@ -70,12 +70,18 @@ Shape small(const Rung& rung, int heads, bool causal = false, const Variant* var
           .o_type = rung.variants[0].accepts.o};
 }
 
-// All input sets that its formula is tried on, or every third of them.
-std::vector<InputKind> kinds_of(const Rung& rung, bool few) {
+// .ci/nightly makes all of it.
+bool is_whole() {
+  return std::getenv("LADDER_WHOLE") != nullptr;
+}
+
+// The input sets that its formula is tried on: of a rung that has a mask, every other one without it, and the others under it.
+std::vector<InputKind> kinds_of(const Rung& rung, bool causal) {
   const Formula& formula = formula_of(small(rung, 1));
   const std::span<const InputKind> all = formula.is_attention ? all_input_kinds() : formula.kinds;
+  if (is_whole() || !rung.variants[0].takes(CAUSAL)) return {all.begin(), all.end()};
   std::vector<InputKind> kinds;
-  for (size_t i = 0; i < all.size(); i += few ? 3 : 1) kinds.push_back(all[i]);
+  for (size_t i = causal ? 1 : 0; i < all.size(); i += 2) kinds.push_back(all[i]);
   return kinds;
 }
 
@@ -109,7 +115,7 @@ TEST_CASE("the stage is registered and has an emulated build", "[stage]") {
   }
 }
 
-TEST_CASE("the default variant is right on every input set, and under a mask, if it has one, on some", "[stage]") {
+TEST_CASE("the default variant is right on every input set, with a mask or without", "[stage]") {
   for (const Rung* rung : rungs_to_test()) {
     const Variant& variant = rung->variants[0];
     CHECK(supports(*rung, variant, small(*rung, 1, true)).has_value() == variant.takes(CAUSAL));
@@ -156,7 +162,7 @@ TEST_CASE(
 
 TEST_CASE("the last head of tensors that int cannot number is right, at another scale and number of tiles", "[stage]") {
   // A fifth of a rung's tests: .ci/nightly makes it, and whoever checks a rung by its name goes beyond 2^32.
-  if (std::getenv("LADDER_WHOLE") == nullptr) return;
+  if (!is_whole()) return;
   constexpr int FAR_HEADS = 65534;  // CUDA's limit of gridDim.y is one more
   for (const Rung* rung : rungs_to_test()) {
     const Variant& variant = rung->variants[0];
@@ -187,10 +193,6 @@ TEST_CASE("the first and the last blocks of a grid are right, and they alone run
       if (variant.tile.br == 0 || variant.workspace_at(shape) > 0) continue;  // a workspace lets all blocks run
       const auto all = static_cast<uint64_t>(shape.elements()) * sizeof(f16);
       CHECK(result.counters->gmem_bytes_written < all);
-      Variant larger = variant;  // as if a block had more queries to write
-      larger.tile.br = shape.n;
-      const CheckResult too_few = check_sets_on_emulator(*rung, larger, problem).front();
-      CHECK(too_few.has(FailureKind::unwritten_output));
     }
   }
 }

@@ -105,6 +105,7 @@ class OnPaper(unittest.TestCase):
             self.assertIn(exercise.rung, exercise.data["beside"])
             self.assertTrue(all(map(exercises.rungs.find, exercise.data["beside"])))
 
+    @unittest.skipUnless("LADDER_WHOLE" in os.environ, "counts two rungs for each such exercise, as .ci/nightly does")
     @each(*exercises.FREE)
     def test_what_it_begins_with_costs_more(self, exercise: Exercise) -> None:
         self.assertGreater(exercises.cost_of_rung(exercise.data["from"]).total, exercises.cost_of_rung(exercise.rung).total)
