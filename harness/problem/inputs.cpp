@@ -509,7 +509,10 @@ Inputs make_inputs(InputKind kind, const Spec& spec, uint64_t seed) {
     } else {
       Tensor tensor(each);
       for (int64_t i = 0; i < each.columns(); ++i) {
-        const double value = each.name == "slopes"         ? std::exp2(-8.0 * double(i + 1) / double(spec.heads))
+        // Of an odd number of heads the first has a negative slope, as no model's head has: a kernel takes what it is given.
+        const bool is_negative = spec.heads % 2 == 1 && i == 0;
+        const double value = each.name == "slopes"
+                                 ? std::exp2(-8.0 * double(i + 1) / double(spec.heads)) * (is_negative ? -1 : 1)
                              : each.name == "sinks"        ? 4 * uniform(seed, i, 5) - 1
                              : each.name == "cu_seqlens_q" ? double(spec.lens_q.before(i))
                                                            : double(spec.lens_k.before(i));

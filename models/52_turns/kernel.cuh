@@ -41,7 +41,7 @@ struct Score {
       : scale(CAPPED ? p.softcap : p.softmax_scale), inner(CAPPED ? p.softmax_scale / p.softcap : 1) {}
   __device__ __forceinline__ float operator()(float score, float distance, float slope) const {
     if (CAPPED) score = tanh_approx(score * inner);  // softcap * tanh(score / softcap), but for the factor
-    if (SLOPED) score -= fabsf(slope * distance);    // ALiBi
+    if (SLOPED) score -= slope * fabsf(distance);    // ALiBi
     return score;
   }
 };
