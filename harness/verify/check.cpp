@@ -299,6 +299,7 @@ void judge_counts(CheckResult& result, const Variant& variant, const Problem& pr
     for (const emulator::Count& count : emulator::COUNTS) {
       const auto value = count.value;
       if (value == &Counts::yes_votes) continue;
+      if (count.where_said && predicted.*value == 0) continue;
       if (value == &Counts::idle_blocks) continue;  // of which there is something to say without a prediction, too
       const uint64_t of_rescales = static_cast<uint64_t>(rescales) * variant.per_rescale.*value;
       uint64_t fewest = predicted.*value + of_rescales;
@@ -479,7 +480,6 @@ std::optional<std::string> difference(const Problem& problem, const EmulatorRun&
     for (const emulator::Count& count : emulator::COUNTS) {
       tell(count.words, run.counters.*count.value, again.counters.*count.value);
     }
-    tell("wavefronts of shared memory", run.counters.smem_wavefronts, again.counters.smem_wavefronts);
     what.pop_back();
     return what;
   }

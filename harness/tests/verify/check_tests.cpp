@@ -269,7 +269,7 @@ TEST_CASE("a prediction that does not hold is a failure") {
 
 TEST_CASE("each count is held to its prediction, and says so by its name") {
   using Member = uint64_t Counts::*;
-  for (const auto& [member, name, words] : emulator::COUNTS) {
+  for (const auto& [member, name, words, where_said] : emulator::COUNTS) {
     static Member off;
     off = member;
     Rung rung = rung_of(right);
