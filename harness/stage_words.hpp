@@ -39,7 +39,7 @@ struct Word {
 
 // The lengths of a batch's sequences, where they are not all alike. Those then lie one behind the other.
 struct Lengths {
-  static constexpr int MOST = 64;
+  static constexpr int MOST = 320;
   int count = 0, of[MOST] = {};
   int64_t before(int64_t sequence) const {
     int64_t rows = 0;

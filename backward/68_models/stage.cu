@@ -38,7 +38,7 @@ void convert(const ladder::Arguments& arguments, GradientParams& p) {
 template <class C>
 ladder::Counts predict(const ladder::Shape& spec) {
   constexpr int64_t BR = C::BR, BC = C::BC;
-  constexpr uint64_t QUERY_SLICES = BR / 16, KEY_SLICES = BC / 16;
+  constexpr uint64_t QUERY_SLICES = BR / 16, KEY_SLICES = BC / 16, EACH = 2 * D_SLICES + 2 * QUERY_SLICES + KEY_SLICES;
   const int64_t n_q = spec.n, n_k = spec.keys(), q_tiles = (n_q + BR - 1) / BR, k_tiles = (n_k + BC - 1) / BC;
   const uint64_t heads = spec.batch_heads(), kv_heads = uint64_t(spec.batch) * spec.key_heads(),
                  blocks = kv_heads * k_tiles;
@@ -50,8 +50,12 @@ ladder::Counts predict(const ladder::Shape& spec) {
     most = std::max<uint64_t>(most, heads / kv_heads * (q_tiles - first));
   }
   const uint64_t pairs = 2 * tiles, rows = heads * n_q, padded = heads * q_tiles * BR, sum_bytes = HEAD_DIM * 4;
-  return {.wgmma = pairs * (2 * D_SLICES + 2 * QUERY_SLICES + KEY_SLICES),  // S, dP; dV, dK; dQ
+  // While a tile of queries is on its way, all of the one before may run, and dQ of the one before that.
+  return {.wgmma = pairs * EACH,  // S, dP; dV, dK; dQ
           .wgmma_left_running = pairs * (QUERY_SLICES + KEY_SLICES) + (pairs - 2 * blocks) * D_SLICES,  // dV, dQ; S
+          .wgmma_under_loads = spec.causal || tiles < 2 * blocks
+                                   ? 0
+                                   : pairs * (EACH + KEY_SLICES) - 2 * blocks * (EACH + 2 * KEY_SLICES),
           .shuffles = padded / 4 * 3,
           .exponentials = tiles * BR * BC,
           .barriers = blocks + tiles,

@@ -119,6 +119,7 @@ void Block::begin(uint64_t linear) {
   bulk_reads = 0;
   smem.fill_with_nan();
   written_before = counting.counters.gmem_bytes_written + counting.counters.gmem_bytes_reduced;
+  products_before = counting.counters.mma + counting.counters.wgmma;
   scheduler.start();
 }
 
@@ -131,6 +132,7 @@ void Block::end(bool is_over) {
   ++counting.counters.blocks;
   const uint64_t written = counting.counters.gmem_bytes_written + counting.counters.gmem_bytes_reduced;
   counting.counters.idle_blocks += written == written_before;
+  most_products = std::max(most_products, counting.counters.mma + counting.counters.wgmma - products_before);
   counting.counters.idle_registers += scheduler.free_registers;
   if (launch.options.check) unused_smem_bytes = std::min(unused_smem_bytes, races.unwritten_bytes(launch.smem_bytes));
   for (uint32_t warp = 0; warp < launch.warps(); ++warp) counting.count_accesses(warps[warp]);

@@ -130,6 +130,8 @@ struct Block {
     return address;
   }
 
+  bool counts_sectors() const { return launch.options.count && linear_index == 0; }
+
   // For races between blocks, and within this one.
   bool is_ordered_memory(const Device::Buffer& buffer) const {
     return launch.options.check && buffer.access == Access::read_write;
@@ -184,6 +186,7 @@ struct Block {
   ReportLog log;
 
   uint32_t unused_smem_bytes = UINT32_MAX;  // by the block that has used most, so far
+  uint64_t most_products = 0;               // of one block, so far
 
   // The block that is running.
   uint64_t linear_index = 0;
@@ -191,6 +194,7 @@ struct Block {
   GlobalOrder order{races};
   uint32_t bulk_reads = 0;            // bulk stores and reductions so far
   uint64_t written_before = 0;        // bytes of global memory that earlier blocks have written
+  uint64_t products_before = 0;       // of earlier blocks
   std::vector<int16_t> shadow_sites;  // their numbers in launch.shadow; -1: none yet
 };
 

@@ -45,6 +45,11 @@ void issue_bulk_copy(Block& destination, Mbarrier& barrier, const BulkCopy& copy
     if (destination.races.issue_bulk(block.races, actor, barrier.number, copy.to - SMEM_BASE, copy.bytes, hazard))
       block.report_hazard(actor, hazard);
     block.races.release_thread(current.thread(), barrier.asked);
+    barrier.asked_now.any = true;
+    for (uint32_t group = 0; group < destination.warpgroups.size(); ++group) {
+      uint32_t& over = barrier.asked_now.over[group];
+      over = std::max(over, destination.races.products_known_by(block.races, actor.warp, actor.thread, group));
+    }
   }
   std::memset(destination.smem.at(copy.to), 0xff, copy.bytes);
   barrier.bulk_copies.push_back(copy);
@@ -106,6 +111,7 @@ void store_bytes(Instruction instruction, const CallSite& call, void* global_add
   store.site = begin_bulk(instruction, call, shared_address, global_address, bytes, buffer, store.writable);
   store.tick = ++block.bulk_reads;
   store.products = current.warp->products;
+  store.exponentials = current.state().exponentials;
   store.bytes.resize(bytes);
   for (uint32_t at = 0; at < bytes; at += 16) read_for_bulk_store(block, store, shared_address + at, at);
   if (buffer != nullptr) {

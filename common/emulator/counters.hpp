@@ -6,23 +6,31 @@ namespace emulator {
 
 // Exact event counts of one launch; a warp instruction counts once. Bytes are those asked for.
 struct Counts {
-  uint64_t mma = 0;                 // of m16n8k16; a wmma.mma of m16n16k16 is two
-  uint64_t wgmma = 0;               // of a warpgroup, whatever their N
-  uint64_t wgmma_left_running = 0;  // of these: some wait of their warpgroup for earlier ones has left them in flight
-  uint64_t ldmatrix = 0;            // a wmma.load of A or B is one
+  uint64_t mma = 0;    // of m16n8k16; a wmma.mma of m16n16k16 is two
+  uint64_t wgmma = 0;  // of a warpgroup, whatever their N
+  uint64_t wgmma_left_running =
+      0;  // of these: a wait of their warpgroup has left them in flight, and not another one at once
+  // Whenever a warpgroup waits for copies of the copy engine: of its products those that it has issued by then and of which
+  // nobody had told the thread that asked for these copies that they are over. So many may run while the copies are on their way.
+  uint64_t wgmma_under_loads = 0;
+  uint64_t products_of_busiest_block = 0;  // mma and wgmma of the block, of all launches, that has most of them
+  uint64_t ldmatrix = 0;                   // a wmma.load of A or B is one
   // Of a copy that a thread asks for and waits for itself, in or out: products that its warp starts in between. Of all such
   // copies, a cp.async of 16 bytes being one.
   uint64_t products_under_copies = 0;
   uint64_t shuffles = 0;
   uint64_t votes = 0;
   uint64_t yes_votes = 0;  // predicted: the fewest, for the data decide; on calm data each warp may say yes once more
-  uint64_t exponentials = 0;  // ex2 and tanh, of threads
+  uint64_t exponentials = 0;               // ex2 and tanh, of threads
+  uint64_t exponentials_under_stores = 0;  // that a thread computes before it waits for its bulk store, for each store
   // Threads that have changed accumulators while no product of their warpgroup ran, for the next one to add to: wgmma.
   // Those that begin with zeros are not among them.
   uint64_t corrections_at_rest = 0;
   uint64_t barriers = 0;       // __syncthreads and completed named barriers, once per block; not mbarriers
   uint64_t bulk_copies = 0;    // copies and reductions that the copy engine is asked for, either way, in range or not
   uint64_t gmem_accesses = 0;  // loads, stores and reductions of threads; not copies
+  uint64_t gmem_sectors = 0;  // of 32 bytes that the first block's loads, stores and cp.async touch, request by request
+  uint64_t smem_wavefronts = 0;  // passes over the banks; not of cp.async's writes, bulk copies and wgmma
   uint64_t gmem_bytes_read = 0;
   uint64_t gmem_bytes_written = 0;
   uint64_t gmem_bytes_reduced = 0;  // added to what is there: red, cp.reduce.async.bulk
@@ -42,21 +50,27 @@ using CountOf = uint64_t Counts::*;
 struct Count {
   CountOf value;
   const char *name, *words;
+  bool where_said = false;  // held to its prediction where that is above 0: elsewhere it says nothing
 };
 inline constexpr Count COUNTS[] = {
     {&Counts::mma, "mma", "mma"},
     {&Counts::wgmma, "wgmma", "wgmma"},
     {&Counts::wgmma_left_running, "wgmma_left_running", "wgmma that a wait leaves running"},
+    {&Counts::wgmma_under_loads, "wgmma_under_loads", "wgmma that run under awaited loads", true},
+    {&Counts::products_of_busiest_block, "products_of_busiest_block", "products of the block with most of them", true},
     {&Counts::ldmatrix, "ldmatrix", "ldmatrix"},
     {&Counts::products_under_copies, "products_under_copies", "products under awaited copies"},
     {&Counts::shuffles, "shuffles", "shuffles"},
     {&Counts::votes, "votes", "votes"},
     {&Counts::yes_votes, "yes_votes", "votes that say yes"},
     {&Counts::exponentials, "exponentials", "exponentials"},
+    {&Counts::exponentials_under_stores, "exponentials_under_stores", "exponentials under awaited stores", true},
     {&Counts::corrections_at_rest, "corrections_at_rest", "corrections without a product beside"},
     {&Counts::barriers, "barriers", "barriers"},
     {&Counts::bulk_copies, "bulk_copies", "copies by the copy engine"},
     {&Counts::gmem_accesses, "gmem_accesses", "loads and stores of global memory, of threads"},
+    {&Counts::gmem_sectors, "gmem_sectors", "sectors of global memory that the first block's threads touch", true},
+    {&Counts::smem_wavefronts, "smem_wavefronts", "shared-memory wavefronts", true},
     {&Counts::gmem_bytes_read, "gmem_bytes_read", "bytes read from global memory"},
     {&Counts::gmem_bytes_written, "gmem_bytes_written", "bytes written to global memory"},
     {&Counts::gmem_bytes_reduced, "gmem_bytes_reduced", "bytes added to global memory by reductions"},

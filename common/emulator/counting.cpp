@@ -28,6 +28,19 @@ void Counting::log_access(uint32_t address, SiteId site) {
   current.state().accesses.push_back({address, site});
 }
 
+namespace {
+
+uint64_t sectors(const uint32_t (&numbers)[32], uint32_t active) {
+  uint32_t touched[32], count = 0;
+  for (uint32_t lane = 0; lane < 32; ++lane) {
+    if (active >> lane & 1) touched[count++] = numbers[lane];
+  }
+  std::sort(touched, touched + count);
+  return static_cast<uint64_t>(std::unique(touched, touched + count) - touched);
+}
+
+}  // namespace
+
 void Counting::count_accesses(Warp& warp) {
   std::array<size_t, 32> next = {};
   const auto pending = [&](uint32_t lane) { return next[lane] < warp.lanes[lane].accesses.size(); };
@@ -67,6 +80,10 @@ void Counting::count_accesses(Warp& warp) {
       ++next[lane];
     }
     const InstructionInfo& instruction = info(sites[request.site].instruction);
+    if (is_global(sites[request.site].instruction)) {
+      counters.gmem_sectors += sectors(addresses, active);
+      continue;
+    }
     count_wavefronts(request.site, request.address,
                      request_wavefronts(addresses, active, instruction.bytes, instruction.is_load));
   }

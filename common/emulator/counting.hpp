@@ -37,8 +37,13 @@ struct Counting {
     sum.taken += static_cast<uint64_t>(wavefronts.taken);
     sum.ideal += static_cast<uint64_t>(wavefronts.ideal);
   }
-  // Remembers a plain load or store of the running lane.
+  // Remembers a plain load or store of the running lane: of an address in shared memory, or a sector of global memory.
   void log_access(uint32_t address, SiteId site);
+  // A registered buffer begins with a sector.
+  void log_global(const void* address, const Device::Buffer* buffer, SiteId site) {
+    const auto begin = buffer == nullptr ? 0 : reinterpret_cast<uintptr_t>(buffer->begin) % SECTOR_BYTES;
+    log_access(static_cast<uint32_t>((reinterpret_cast<uintptr_t>(address) - begin) / SECTOR_BYTES), site);
+  }
   // Puts the lanes' plain loads and stores together into warp requests and counts them.
   void count_accesses(Warp& warp);
 
@@ -48,6 +53,7 @@ struct Counting {
   void trace_shared(TraceEvent& event, uint32_t address, uint32_t bytes) const;
   static void trace_global(TraceEvent& event, const Device::Buffer* buffer, const void* address, uint32_t bytes);
 
+  static constexpr uintptr_t SECTOR_BYTES = 32;
   int launch;  // its number on its device
   const SharedMemory& smem;
   SiteTable& sites;                    // the cluster's

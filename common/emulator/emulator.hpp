@@ -67,7 +67,6 @@ struct Counters : Counts {
   uint64_t wgmma_flops = 0;
   uint64_t cp_async = 0;    // threads
   uint64_t bulk_bytes = 0;  // that land in shared memory, zeros from outside a tensor too, or leave it
-  uint64_t smem_wavefronts = 0;
   uint64_t smem_wavefronts_ideal = 0;
   uint64_t blocks = 0;
   uint32_t smem_bytes = 0;        // of the launch that asks for most of it, per block

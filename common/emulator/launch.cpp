@@ -94,6 +94,7 @@ class Launch {
     merge_reports();
     Counters& sum = device_.counters_;
     sum.smem_bytes = std::max(sum.smem_bytes, config_.smem_bytes);
+    sum.products_of_busiest_block = std::max(sum.products_of_busiest_block, most_products_);
     if (config_.options.check) sum.unused_smem_bytes = std::max<uint64_t>(sum.unused_smem_bytes, unused_smem_bytes_);
     std::sort(device_.counters_.sites.begin(), device_.counters_.sites.end(), by_place);
   }
@@ -137,6 +138,7 @@ class Launch {
 
   void merge(Block& block) {
     merge_counts(block);
+    most_products_ = std::max(most_products_, block.most_products);
     unused_smem_bytes_ = std::min(unused_smem_bytes_, block.unused_smem_bytes);
     for (LoggedReport& report : block.log.reports()) reports_.push_back(std::move(report));
     report_newer_instructions(block);
@@ -240,6 +242,7 @@ class Launch {
   std::atomic<uint64_t> next_cluster_ = 0;
   std::atomic<uint64_t> first_failed_ = UINT64_MAX;
   uint32_t unused_smem_bytes_ = UINT32_MAX;
+  uint64_t most_products_ = 0;
   std::mutex mutex_;
   std::vector<LoggedReport> reports_;
 
@@ -288,15 +291,24 @@ const dim3& grid_shape() {
   return current.block->launch.grid;
 }
 
-float ex2_approx(float x) {
+namespace {
+
+void count_exponential() {
   ++current.block->counting.counters.exponentials;
+  ++current.state().exponentials;
+}
+
+}  // namespace
+
+float ex2_approx(float x) {
+  count_exponential();
   const float result = std::exp2(x);
   return result < 0x1p-126f ? 0.0f : result;  // .ftz
 }
 
 // As wrong as a GPU may be: eleven significant bits, a relative error of up to 2^-11.
 float tanh_approx(float x) {
-  ++current.block->counting.counters.exponentials;
+  count_exponential();
   const float result = std::tanh(x);
   return std::bit_cast<float>((std::bit_cast<uint32_t>(result) + 0x1000u) & ~0x1fffu);
 }

@@ -85,6 +85,11 @@ void Mbarriers::pass(Mbarrier& barrier, const MbarrierWait& wait) {
   const uint32_t thread = wait.thread;
   barrier.waits.push_back(wait);
   block.races.acquire_thread(thread, barrier.completed);
+  const uint32_t group = thread / WARPGROUP_THREADS;
+  if (barrier.asked_before.any && group < block.warpgroups.size() && (barrier.groups_passed >> group & 1) == 0) {
+    barrier.groups_passed |= 1u << group;
+    block.counting.counters.wgmma_under_loads += block.warpgroups[group].products - barrier.asked_before.over[group];
+  }
   uint32_t& lanes = barrier.passed[thread / 32];
   lanes |= 1u << thread % 32;
   if ((block.warps[thread / 32].live & ~lanes) == 0) block.races.acquire(thread / 32, barrier.completed);
@@ -136,6 +141,8 @@ void Mbarriers::complete_phase(uint32_t address, SiteId site, uint32_t thread) {
   barrier.pending_bytes = 0;
   if (block.launch.options.check) barrier.completed = block.races.completed(barrier.released);
   barrier.passed = {};
+  barrier.asked_before = std::exchange(barrier.asked_now, {});
+  barrier.groups_passed = 0;
   for (const MbarrierWait& wait : barrier.waiting) {
     block.warps[wait.thread / 32].ready |= 1u << wait.thread % 32;
     pass(barrier, wait);

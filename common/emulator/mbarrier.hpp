@@ -52,9 +52,15 @@ struct Mbarrier {
   Released asked = {};                // what those knew who have asked for copies that arrive when they have landed
   int64_t pending_bytes = 0;          // that have yet to land; negative: nobody has expected them
   std::vector<BulkCopy> bulk_copies;  // in flight, oldest first
-  uint32_t number;                    // in the order of initialisation
-  uint32_t initialised_by;            // thread
-  bool fenced = false;                // the copy engine knows it
+  // Of each warpgroup of the block: its products that are known to be over where copies are asked for. Of this phase, and of the last.
+  struct Asked {
+    bool any = false;
+    std::array<uint32_t, MAX_WARPGROUPS> over = {};
+  } asked_now, asked_before;
+  uint32_t groups_passed = 0;  // warpgroups that know of the last phase
+  uint32_t number;             // in the order of initialisation
+  uint32_t initialised_by;     // thread
+  bool fenced = false;         // the copy engine knows it
 };
 
 struct Mbarriers {

@@ -100,6 +100,7 @@ inline const std::byte* begin_global(Instruction instruction, const CallSite& ca
     if (block.is_ordered_memory(*buffer))
       block.note_global(block.counting.site_id(instruction, call), *buffer, address, bytes, use);
   }
+  if (block.counts_sectors()) block.counting.log_global(address, buffer, block.counting.site_id(instruction, call));
   if (block.counting.tracing) {
     TraceEvent& event = block.counting.trace_lane_event(instruction, call);
     event.bytes += bytes;
@@ -301,6 +302,7 @@ void start_cp_async(uint32_t shared_address, const void* global_address, uint32_
     readable = buffer != nullptr;
   }
   if (buffer != nullptr) block.note_global(site, *buffer, global_address, bytes, GlobalUse::read);
+  if (block.counts_sectors() && bytes > 0) block.counting.log_global(global_address, buffer, site);
   Hazard hazard;
   if (block.launch.options.check && block.races.issue(actor(site), shared_address - SMEM_BASE, BYTES, hazard))
     block.report_hazard(actor(site), hazard);

@@ -121,6 +121,10 @@ class RaceDetector {
     uint32_t& known = known_[warp].seen.clocks[FIRST_READER_CLOCK + clock];
     known = std::max(known, tick);
   }
+  uint32_t known_reads(uint32_t warp, uint32_t thread, uint32_t clock) const {
+    const uint32_t i = FIRST_READER_CLOCK + clock, by_warp = known_[warp].seen.clocks[i];
+    return threads_.empty() ? by_warp : std::max(by_warp, threads_[thread].seen.clocks[i]);
+  }
   void know_reads_by_thread(uint32_t thread, uint32_t clock, uint32_t tick) {
     if (threads_.empty()) threads_.resize(ticks_.size());
     uint32_t& known = threads_[thread].seen.clocks[FIRST_READER_CLOCK + clock];
@@ -315,6 +319,10 @@ class BlockRaces {
   void know_reads(uint32_t warp, uint32_t tick) { all_.know_reads(first_warp_ + warp, (first_warp_ + warp) / 4, tick); }
   void know_reads_by_thread(uint32_t thread, uint32_t tick) {
     all_.know_reads_by_thread(global(thread), MAX_WARPGROUPS + global(thread) / 32, tick);
+  }
+  // Of this block's warpgroup, known to be over by a thread of `by`.
+  uint32_t products_known_by(const BlockRaces& by, uint32_t warp, uint32_t thread, uint32_t group) const {
+    return all_.known_reads(by.first_warp_ + warp, by.global(thread), first_warp_ / 4 + group);
   }
   // Into this block's memory, asked for by a thread of `by`.
   bool issue_bulk(const BlockRaces& by, const Actor& actor, uint32_t mbarrier, uint32_t offset, uint32_t bytes,

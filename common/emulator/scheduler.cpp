@@ -40,6 +40,7 @@ void Scheduler::start() {
     state.group_ends.clear();
     state.arrivals.clear();
     state.requests.clear();
+    state.exponentials = 0;
     state.has_waited = false;
     state.wgmma.clear();
     state.bulk_stores.clear();

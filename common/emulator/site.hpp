@@ -90,6 +90,10 @@ struct InstructionInfo {
   int sm = 0;  // compute capability times ten that first has it; 0: every GPU
 };
 const InstructionInfo& info(Instruction instruction);
+// Of threads: their loads and stores, reductions and copies.
+inline bool is_global(Instruction instruction) {
+  return instruction >= Instruction::ld_global_f16 && instruction <= Instruction::cp_async_16;
+}
 // Reads or writes memory by the copy engine, after the instruction.
 inline bool is_bulk_copy(Instruction instruction) {
   return instruction >= Instruction::cp_async_bulk && instruction <= Instruction::cp_reduce_async_bulk_add_f32;

@@ -272,6 +272,7 @@ void cp_async_bulk_tensor_store_4d(const TensorMap& map, int x, int y, int z, in
   store.site = site;
   store.tick = ++block.bulk_reads;
   store.products = current.warp->products;
+  store.exponentials = current.state().exponentials;
   store.first_access = block.order.size();
   store.bytes.resize(bytes);
   for (uint32_t at = 0; at < bytes; at += 16) {
@@ -312,7 +313,10 @@ void cp_async_bulk_wait_pending(uint32_t pending, bool read_only, CallSite call)
   const size_t over = *(kept - 1);
   for (size_t i = 0; i < over; ++i) {
     BulkStore& store = lane.bulk_stores[i];
-    if (!store.is_read) block.counting.counters.products_under_copies += current.warp->products - store.products;
+    if (!store.is_read) {
+      block.counting.counters.products_under_copies += current.warp->products - store.products;
+      block.counting.counters.exponentials_under_stores += lane.exponentials - store.exponentials;
+    }
     store.is_read = true;
     if (block.launch.options.check) block.races.know_reads_by_thread(current.thread(), store.tick);
   }

@@ -54,8 +54,9 @@ struct BulkStore {                // on its way to global memory, by the copy en
   RaceDetector::Cell judged = 0;          // their last writer
   size_t first_access = 0, accesses = 0;  // in Block::order
   std::vector<std::byte> bytes = {};
-  uint64_t products = 0;  // that the warp had started then
-  bool is_read = false;   // a wait has said that shared memory may be overwritten
+  uint64_t products = 0;      // that the warp had started then
+  uint64_t exponentials = 0;  // that the thread had computed then
+  bool is_read = false;       // a wait has said that shared memory may be overwritten
 };
 
 struct Lane {
@@ -66,6 +67,7 @@ struct Lane {
   std::vector<size_t> group_ends;  // cp.async groups as ends within `copies`
   std::vector<Arrival> arrivals;   // oldest first
   std::vector<Request> requests;
+  uint64_t exponentials = 0;           // that it has computed
   bool has_waited = false;             // for copies, since its last cp.async.mbarrier.arrive
   std::vector<SharedAccess> accesses;  // not yet counted
   WgmmaThread wgmma;

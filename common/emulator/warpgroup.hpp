@@ -1,5 +1,6 @@
 // The state of four warps that execute wgmma together, and of one of their threads.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -68,17 +69,32 @@ struct Warpgroup {
 
   std::vector<Tile> tiles;
   uint64_t products = 0;                            // issued
-  uint64_t left_running = 0;                        // the last that a wait has left in flight
+  uint64_t left_running = 0;                        // the last that has been counted as left in flight by a wait
+  uint64_t left_from = 0, left_to = 0;              // what the last wait has left of those behind it
+  uint64_t work = 0;                                // that the first warp's first lane had done at that wait
   std::array<std::vector<uint64_t>, 4> group_ends;  // of each warp, groups as numbers of products, oldest first
   std::array<uint64_t, 4> over = {};                // the product up to which each warp has waited
   uint32_t registers = 0;                           // of each thread (setmaxnreg)
   std::array<float, WARPGROUP_ROWS * 16> A;
   std::vector<float> B;
 
+  // At a wait of the first warp: how many the wait before has left in flight, unless nothing has been done since.
+  uint64_t count_left(uint64_t work_now) {
+    uint64_t count = 0;
+    if (work_now > work + 1) {  // the wait itself is work
+      count = left_to - left_from;
+      left_running = std::max(left_running, left_to);
+    }
+    left_from = std::max(over[0], left_running);
+    left_to = products;
+    work = work_now;
+    return count;
+  }
+
   void clear(uint32_t registers_at_start) {
     arrived = 0;
     for (Tile& each : tiles) each.pending = 0;
-    products = left_running = 0;
+    products = left_running = left_from = left_to = work = 0;
     for (auto& ends : group_ends) ends.clear();
     over = {};
     registers = registers_at_start;

@@ -21,8 +21,8 @@ struct Problem {
   uint64_t seed;
   Inputs inputs;
   Reference reference;
-  // If not 0: the kernel is launched on so many heads, of which these two are the first and the last; three, if the
-  // number is odd, and then the third is in the middle: for a kernel that begins with the last head, too. The tensors
+  // If not 0: the kernel is launched on so many heads, of which these two are the first and the last; of three one is in the
+  // middle: for a kernel that begins with the last head, too. The tensors
   // have more elements than 32 bits can number. On the emulator only these heads' blocks run, and no memory holds the
   // others; on a GPU the two are repeated.
   int far_heads = 0;

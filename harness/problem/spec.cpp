@@ -57,18 +57,31 @@ WordRow flag(std::string_view name, bool Spec::*field) {
   return {name, "", [=](const Spec& spec) { return spec.*field ? std::string(name) : ""; },
           [=](Spec& spec, std::string_view) { return spec.*field = true; }};
 }
+constexpr int FEW_ALIKE = 8;  // sequences one behind the other, which are printed one by one
+
 WordRow lengths(std::string_view name, Lengths Spec::*field) {
-  return {name, "a length for each sequence, as in 17,0,512",
+  return {name, "a length for each sequence, as in 17,0,512, or 17,3*0,512 for three that are alike",
           [=](const Spec& spec) {
             const Lengths& all = spec.*field;
-            return fmt::format("{}", fmt::join(all.of, all.of + all.count, ","));
+            std::string text;
+            for (int i = 0, alike = 0; i < all.count; i += alike) {
+              for (alike = 1; i + alike < all.count && all.of[i + alike] == all.of[i];) ++alike;
+              if (alike <= FEW_ALIKE) alike = 1;
+              text += fmt::format("{}{}{}", i > 0 ? "," : "", alike > 1 ? fmt::format("{}*", alike) : "", all.of[i]);
+            }
+            return text;
           },
           [=](Spec& spec, std::string_view value) {
-            const auto parts = split(value, ',');
             Lengths all;
-            if (parts.size() > Lengths::MOST) return false;
-            for (const std::string_view part : parts) {
-              if (!number(part, 0, int(MOST), all.of[all.count++])) return false;
+            for (std::string_view part : split(value, ',')) {
+              int alike = 1, length = 0;
+              if (const size_t times = part.find('*'); times != std::string_view::npos) {
+                if (!number(part.substr(0, times), 1, int(Lengths::MOST), alike)) return false;
+                part.remove_prefix(times + 1);
+              }
+              if (!number(part, 0, int(MOST), length) || alike > Lengths::MOST - all.count) return false;
+              std::fill_n(all.of + all.count, alike, length);
+              all.count += alike;
             }
             spec.*field = all;
             return true;

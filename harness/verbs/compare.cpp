@@ -151,7 +151,6 @@ class SideBySide {
       };
       table.add({"ldmatrix conflict ways", fmt::format("{:.2f}", ldmatrix_ways(*a.counters)),
                  fmt::format("{:.2f}", ldmatrix_ways(*b.counters)), ""});
-      add("shared-memory wavefronts", a.counters->smem_wavefronts, b.counters->smem_wavefronts);
       for (const emulator::Count& count : emulator::COUNTS) {
         add(count.words, (*a.counters).*count.value, (*b.counters).*count.value);
       }

@@ -88,13 +88,13 @@ void print_counts(std::FILE* out, const Variant& variant, const CheckResult& res
     if (count.value == &Counts::gmem_bytes_read) break;  // bytes stand in a table of their own
     const uint64_t before_it = counted_before ? *counted_before.*count.value : 0;
     if (counters.*count.value == 0 && before_it == 0 && !(predicted && *predicted.*count.value > 0)) continue;
-    table.add({count.words, predicted ? grouped(*predicted.*count.value) : "", grouped(counters.*count.value),
+    const bool said = predicted && !(count.where_said && *predicted.*count.value == 0);
+    table.add({count.words, said ? grouped(*predicted.*count.value) : "", grouped(counters.*count.value),
                counted_before ? grouped(before_it) : ""});
   }
   const auto measured = [&](const char* name, const auto& value, std::string expected = "") {
     table.add({name, std::move(expected), value(counters), result_before ? value(*result_before->counters) : ""});
   };
-  measured("shared-memory wavefronts", [](const emulator::Counters& c) { return grouped(c.smem_wavefronts); });
   measured("  without bank conflicts", [](const emulator::Counters& c) { return grouped(c.smem_wavefronts_ideal); });
   measured(
       "ldmatrix bank conflicts",

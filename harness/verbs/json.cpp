@@ -15,7 +15,6 @@ namespace {
 
 Json to_json(const emulator::Counters& counters) {
   Json json = ladder::to_json(static_cast<const Counts&>(counters));
-  json.set("smem_wavefronts", counters.smem_wavefronts);
   json.set("smem_wavefronts_ideal", counters.smem_wavefronts_ideal);
   json.set("smem_conflict_ways", counters.ways());
   json.set("ldmatrix_conflict_ways", ldmatrix_ways(counters));

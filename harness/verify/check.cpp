@@ -9,6 +9,7 @@
 #include <limits>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "harness/devices/emulator_run.hpp"
@@ -106,6 +107,42 @@ std::string scores_of(const Problem& problem, const Cell& cell) {
   return fmt::format("; its scores lie between {:.4g} and {:.4g}, the largest is that of key {}", least, most, largest);
 }
 
+// "; 12 of the 64 rows that are compared are off: rows 52 to 63 of 2 heads, in columns 64 to 127": what the rows that are off, or NaN,
+// have in common says more of the cause than one of them.
+std::string rows_off(const Reference::Answer& answer, const Tensor& output, size_t set) {
+  std::set<int64_t> rows, columns, units;
+  int64_t off = 0, all = 0;
+  for (size_t i = 0; i < answer.cells.size(); ++i) {
+    if (answer.set_of(i) != set) continue;
+    ++all;
+    const auto first = output.spec().index(answer.cells[i].unit, answer.cells[i].row);
+    const auto is_off = [&](int64_t column) {
+      const double error =
+          error_of(output[static_cast<size_t>(first + column)], answer.row(i)[static_cast<size_t>(column)]);
+      return !(error <= answer.tolerance_of_row(set, i));  // NaN too
+    };
+    size_t in_row = 0;
+    for (int64_t column = 0; column < answer.columns; ++column) {
+      if (!is_off(column)) continue;
+      ++in_row;
+      columns.insert(column);
+    }
+    if (in_row == 0) continue;
+    ++off;
+    rows.insert(answer.cells[i].row);
+    units.insert(answer.cells[i].unit);
+  }
+  if (off == 0) return "";
+  std::string text = off == all
+                         ? fmt::format("; all {} rows that are compared are off", all)
+                         : fmt::format("; {} of the {} rows that are compared are off: {}{} of {} head{}", off, all,
+                                       *rows.begin(), rows.size() > 1 ? fmt::format(" to {}", *rows.rbegin()) : "",
+                                       units.size(), units.size() > 1 ? "s" : "");
+  if (static_cast<int64_t>(columns.size()) < answer.columns)
+    text += fmt::format(", in columns {} to {}", *columns.begin(), *columns.rbegin());
+  return text;
+}
+
 // One input set of a launch, in one of its outputs.
 class SetView {
  public:
@@ -142,10 +179,10 @@ class SetView {
   size_t set_;
 };
 
-// Elements of the set for which is_bad(their number) holds.
-template <class IsBad>
+// Elements of the set for which is_bad(their number) holds, and what there is to say of them.
+template <class IsBad, class Say>
 void report_elements(CheckResult& result, const SetView& view, const Tensor& output, FailureKind kind, const char* what,
-                     const IsBad& is_bad) {
+                     const IsBad& is_bad, const Say& say) {
   int64_t bad = 0, all = 0, first = 0;
   view.for_each_element([&](int64_t i) {
     ++all;
@@ -155,8 +192,7 @@ void report_elements(CheckResult& result, const SetView& view, const Tensor& out
   const Cell cell = cell_of(output.spec(), first);
   fail(result, kind,
        fmt::format("{} of {} output elements {}, the first at {}{}", bad, all, what,
-                   view.place(cell, first % output.spec().columns()),
-                   kind == FailureKind::nan_output ? view.scores(cell) : ""));
+                   view.place(cell, first % output.spec().columns()), say(cell)));
 }
 
 // Whether NaN may stand in the output of this set at all: then the reference alone says where.
@@ -172,12 +208,15 @@ bool expects_nan(const Reference::Answer& answer, size_t set) {
 void judge_against_baseline(CheckResult& result, const Problem& problem, size_t set, const Reference::Answer& answer,
                             const Tensor& output) {
   const SetView view(problem, answer, output, set);
+  const auto say = [&](const Cell& cell) { return rows_off(answer, output, set) + view.scores(cell); };
   const Element element = output.spec().element;
-  report_elements(result, view, output, FailureKind::unwritten_output, "were never written",
-                  [&](int64_t i) { return output.is_poison(i); });
+  report_elements(
+      result, view, output, FailureKind::unwritten_output, "were never written",
+      [&](int64_t i) { return output.is_poison(i); }, [](const Cell&) { return ""; });
   if (info(element).has_nan && !expects_nan(answer, set)) {
-    report_elements(result, view, output, FailureKind::nan_output, "are NaN",
-                    [&](int64_t i) { return is_nan(element, output.at(i)) && !output.is_poison(i); });
+    report_elements(
+        result, view, output, FailureKind::nan_output, "are NaN",
+        [&](int64_t i) { return is_nan(element, output.at(i)) && !output.is_poison(i); }, say);
   }
   const Comparison worst = compare_to_reference(answer, output, set);
   const OutputError error{std::string(output.name()), worst.max_err, worst.tolerance, worst.rms, worst.rms_tolerance};
@@ -198,11 +237,11 @@ void judge_against_baseline(CheckResult& result, const Problem& problem, size_t 
                               element.name, element.largest)
                 : "";
     fail(result, number_expected && std::isnan(worst.got) ? FailureKind::nan_output : FailureKind::wrong_result,
-         number_expected ? fmt::format("max error {:.2e} above the tolerance {:.2e} at {}: {:.6g} instead of {:.6g}{}",
-                                       worst.max_err, worst.tolerance, place, worst.got, worst.expected,
-                                       range + view.scores(worst.cell))
-                         : fmt::format("{:.6g} at {}, where the inputs' NaN and infinities make {:.6g} of the formula",
-                                       worst.got, place, worst.expected));
+         number_expected
+             ? fmt::format("max error {:.2e} above the tolerance {:.2e} at {}: {:.6g} instead of {:.6g}{}",
+                           worst.max_err, worst.tolerance, place, worst.got, worst.expected, range + say(worst.cell))
+             : fmt::format("{:.6g} at {}, where the inputs' NaN and infinities make {:.6g} of the formula", worst.got,
+                           place, worst.expected));
   } else if (!worst.rms_within() && !std::isnan(worst.rms)) {
     fail(
         result, FailureKind::wrong_result,
@@ -299,6 +338,7 @@ void judge_counts(CheckResult& result, const Variant& variant, const Problem& pr
     for (const emulator::Count& count : emulator::COUNTS) {
       const auto value = count.value;
       if (value == &Counts::yes_votes) continue;
+      if (count.where_said && predicted.*value == 0) continue;
       if (value == &Counts::idle_blocks) continue;  // of which there is something to say without a prediction, too
       const uint64_t of_rescales = static_cast<uint64_t>(rescales) * variant.per_rescale.*value;
       uint64_t fewest = predicted.*value + of_rescales;
@@ -479,7 +519,6 @@ std::optional<std::string> difference(const Problem& problem, const EmulatorRun&
     for (const emulator::Count& count : emulator::COUNTS) {
       tell(count.words, run.counters.*count.value, again.counters.*count.value);
     }
-    tell("wavefronts of shared memory", run.counters.smem_wavefronts, again.counters.smem_wavefronts);
     what.pop_back();
     return what;
   }

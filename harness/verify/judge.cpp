@@ -72,9 +72,12 @@ class OnEmulator final : public Backend {
   double seconds(const Variant& variant, const Trial& trial) const override {
     constexpr double SCORES_PER_SECOND = 4e6;
     constexpr int END = 128;  // queries of a cluster, or several such tiles
-    const bool in_part = trial.ends_only && variant.workspace_at(trial.shape) == 0;
-    const double queries = in_part ? 2 * END : double(trial.shape.batch_heads()) * trial.shape.n;
-    return queries * trial.shape.n * (trial.both_builds ? 2 : 1) / SCORES_PER_SECOND;
+    const Spec& spec = trial.shape;
+    const bool in_part = trial.ends_only && variant.workspace_at(spec) == 0;
+    double scores = 0;
+    for (int i = 0; i < spec.lens_q.count; ++i) scores += double(spec.heads) * spec.lens_q.of[i] * spec.lens_k.of[i];
+    if (spec.lens_q.count == 0) scores = (in_part ? 2 * END : double(spec.batch_heads()) * spec.n) * spec.n;
+    return scores * (trial.both_builds ? 2 : 1) / SCORES_PER_SECOND;
   }
 
   // The emulator itself ends a kernel that executes too many instructions. One of a reader's may launch without end.

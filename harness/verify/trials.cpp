@@ -32,10 +32,12 @@ constexpr int SUBNORMAL = -14;        // times numbers of 1 or so: most are subn
 constexpr int WIDE_ROWS = 1 << 14;    // heads x keys
 constexpr int LONG_HEAD = 4096 + 1;   // keys
 
-// The shortest length from `least` on that the variant takes, of at least `tiles` key tiles.
+// The shortest length from `least` on that the variant takes, of at least `tiles` key tiles, of which the last is in part outside
+// where the variant takes that, but for every fourth number of tiles.
 int supported_length(const Rung&, const Variant& variant, Shape shape, int least, int tiles = 0) {
   const int tile = std::max(1, variant.tile.bc);
-  for (shape.n = std::max(least, tile * tiles); !takes(variant, shape); ++shape.n) {
+  const int outside = variant.takes(TAILS) && tiles % 4 != 0 ? std::min(29, tile / 2) : 0;
+  for (shape.n = std::max(least, tile * tiles - outside); !takes(variant, shape); ++shape.n) {
     if (shape.n > least + (1 << 16)) return 0;  // no length at all: the shape's d, say, which another check refuses
   }
   return shape.n;
@@ -204,7 +206,10 @@ std::vector<Trial> formula_trials(const Rung& rung, const Variant& variant, cons
     if (!takes(variant, spec) && spec.keys() == spec.n) spec.n = supported_length(rung, variant, spec, spec.n);
     if (spec.n == 0 || !takes(variant, spec)) continue;
     Trial trial{.shape = spec, .kinds = {}, .seed = seed + 5, .both_builds = true};
-    const int64_t units = int64_t{spec.batch} * spec.key_heads();
+    constexpr int64_t MOST_SETS = 16;
+    const int64_t all = int64_t{spec.batch} * spec.key_heads();
+    int64_t units = std::min(all, MOST_SETS);  // with a set each, and the others again
+    while (all % units != 0) --units;
     for (int64_t unit = 0; unit < units; ++unit) {
       trial.kinds.push_back(has_kinds ? some[unit % 4] : InputKind::normal);
       if (!has_kinds) break;
@@ -380,7 +385,7 @@ std::vector<Trial> emulator_trials(const Rung& rung, const Variant& variant, con
     const Shape masked = with_mask(shape);
     trials.push_back(all_sets(with_mask(many), choice.seed));
     trials.back().both_builds = true;
-    trials.push_back(other_problem(rung, variant, masked, choice.seed, FAR_HEADS, 3));
+    trials.push_back(other_problem(rung, variant, masked, choice.seed, FAR_HEADS - 1, 3));  // two sequences far apart
     trials.push_back(of_magnitude(few(masked, 1, 3), 5, 8));
     trials.push_back(few(masked, 2, 8));
     trials.push_back(few(with_mask(other_d), 4, 1, other_n));

@@ -1,4 +1,5 @@
 #include "harness/stage.hpp"
+#include "harness/walk.hpp"
 #include "kernel.cuh"
 
 namespace {
@@ -11,8 +12,11 @@ ladder::Counts predict(const ladder::Launched& shape) {
   const uint64_t blocks = ladder::min<uint64_t>(q_tiles, shape.multiprocessors);
   const uint64_t rounds = (q_tiles + blocks - 1) / blocks;  // of the first block, which has most to do
   const uint64_t pairs = tiles * WARPS / 4, q_warps = q_tiles * WARPS, warp_tiles = tiles * WARPS;
+  const ladder::Walk walk{.tiles = kv_tiles, .stages = C::STAGES, .qk = HEAD_DIM / 16, .pv = BC / 16};
   return {.wgmma = pairs * (HEAD_DIM / 16 + BC / 16),               // QK by slices of d, PV by slices of keys
           .wgmma_left_running = (pairs - q_warps / 4) * (BC / 16),  // PV of each tile but the last, beside a softmax
+          .wgmma_under_loads = WARPS / 4 * under_loads(walk, q_tiles, blocks),
+          .products_of_busiest_block = rounds * kv_tiles * WARPS / 4 * (HEAD_DIM / 16 + BC / 16),
           .shuffles = q_warps * 2 * 2 * 2,  // two rows, two exchanges: the maxima of the first tile, the sums
           .votes = warp_tiles,              // whether anything has to be rescaled
           .yes_votes = q_warps,             // in the first tile

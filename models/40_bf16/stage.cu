@@ -2,6 +2,7 @@
 
 #include "common/emulator/emulator.hpp"
 #include "harness/stage.hpp"
+#include "harness/walk.hpp"
 #include "kernel.cuh"
 
 namespace {
@@ -28,12 +29,17 @@ ladder::Counts predict(const ladder::Launched& shape) {
     idle += !works;
   }
   const uint64_t q_warps = heads * 2 * pairs * WARPS;
+  const ladder::Walk walk{
+      .tiles = q_tiles, .stages = C::STAGES, .qk = HEAD_DIM / 16, .pv = BC / 16, .late_queries = true};
   return {.wgmma = tiles * WARPS / 4 * (HEAD_DIM / 16 + BC / 16),           // QK by slices of d, PV by slices of keys
           .wgmma_left_running = (tiles * WARPS - q_warps) / 4 * (BC / 16),  // PV, but of the last tile
+          .wgmma_under_loads = shape.causal ? 0 : 2 * WARPS / 4 * under_loads(walk, shares, clusters),
+          .products_of_busiest_block = WARPS / 4 * products_of_busiest(walk, heads, clusters, shape.causal),
           .shuffles = q_warps * 2 * 2 * 2,  // two rows, two exchanges: the maxima of the first tile, the sums
           .votes = tiles * WARPS,           // whether anything has to be rescaled
           .yes_votes = q_warps,             // in the first tile
-          .exponentials = (tiles * WARPS * BC + q_warps * 4) * 16,      // weights; the corrections of the first tile
+          .exponentials = (tiles * WARPS * BC + q_warps * 4) * 16,  // weights; the corrections of the first tile
+          .exponentials_under_stores = (q_warps - blocks * WARPS) * 2 * (BC / 2 + 2),  // those of the next first tile
           .barriers = 2 * blocks + q_warps / 4,                         // of the cluster, and one of a warpgroup
           .bulk_copies = heads * 2 * pairs + 2 * copied + 2 * q_warps,  // Q; a panel of K and V; two of a warp's O
           .gmem_bytes_read = (heads * q_tiles * BR + copied * BC) * ROW_BYTES,

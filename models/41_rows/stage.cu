@@ -2,6 +2,7 @@
 
 #include "common/emulator/emulator.hpp"
 #include "harness/stage.hpp"
+#include "harness/walk.hpp"
 #include "kernel.cuh"
 
 namespace {
@@ -32,33 +33,45 @@ ladder::Counts predict(const ladder::Launched& spec) {
   const uint64_t shares = heads * (spec.causal ? (pairs + 1) / 2 : pairs);  // two pairs or one
   const uint64_t clusters = std::min<uint64_t>(shares, spec.multiprocessors / 2), blocks = 2 * clusters;
   uint64_t unwritten = INT64_MAX,
-           idle = 0;  // bytes of the block that leaves fewest; second blocks whose tiles all lie outside
+           idle = 0;     // bytes of the block that leaves fewest; second blocks whose tiles all lie outside
+  uint64_t busiest = 0;  // tiles of the block that computes most
   for (uint64_t cluster = 0; cluster < clusters; ++cluster) {
-    uint64_t rounds = 0, kv_tiles = 0;
+    uint64_t rounds = 0, kv_tiles = 0, own[2] = {};
     bool works = false;
     for (uint64_t share = cluster; share < shares; share += clusters) {
       const int64_t per_head = shares / heads, low = share % per_head, high = pairs - 1 - low;
       for (const uint64_t pair : {low, high}) {
         ++rounds;
         kv_tiles += tiles_of_pair(pair);
+        for (int64_t rank = 0; rank < 2; ++rank)
+          own[rank] += (keys(std::min<int64_t>(2 * pair + rank, q_tiles - 1)) + BC - 1) / BC;
         works |= 2 * pair + 1 < uint64_t(q_tiles);
         if (!spec.causal || high == low) break;
       }
     }
     idle += !works;
+    busiest = std::max({busiest, own[0], own[1]});
     unwritten = std::min<uint64_t>(
         unwritten,
         ((rounds < 2 ? BR : 0) + 2 * BC * (C::STAGES - std::min<uint64_t>(C::STAGES, kv_tiles))) * ROW_BYTES);
   }
   const uint64_t q_warps = heads * 2 * pairs * WARPS;
+  const ladder::Walk walk{.tiles = uint64_t(spec.keys() + BC - 1) / BC,
+                          .stages = C::STAGES,
+                          .qk = HEAD_DIM / 16,
+                          .pv = BC / 16,
+                          .late_queries = true};
   return {
       .wgmma = tiles * WARPS / 4 * (HEAD_DIM / 16 + BC / 16),           // QK by slices of d, PV by slices of keys
       .wgmma_left_running = (tiles * WARPS - q_warps) / 4 * (BC / 16),  // PV, but of the last tile
+      .wgmma_under_loads = spec.causal ? 0 : 2 * WARPS / 4 * under_loads(walk, shares, clusters),
+      .products_of_busiest_block = busiest * WARPS / 4 * (walk.qk + walk.pv),
       .shuffles = q_warps * 2 * 2 * 2,  // two rows, two exchanges: the maxima of the first tile, the sums
       .votes = tiles * WARPS,           // whether anything has to be rescaled
       .yes_votes = q_warps,             // in the first tile
       .exponentials = (tiles * WARPS * BC + q_warps * 4) * 16,  // weights; the corrections of the first tile
-      .barriers = 2 * blocks + q_warps / 4,                     // of the cluster, and one of a warpgroup
+      .exponentials_under_stores = (q_warps - blocks * WARPS) * 2 * (BC / 2 + 2),  // those of the next first tile
+      .barriers = 2 * blocks + q_warps / 4,                                   // of the cluster, and one of a warpgroup
       .bulk_copies = 4 * uint64_t(heads) * pairs + 2 * copied + 2 * q_warps,  // panels of Q, of K and V, of a warp's O
       .gmem_accesses = rows,                                                  // the log-sum-exps
       .gmem_bytes_read = (rows + copied_rows) * ROW_BYTES,

@@ -2,6 +2,7 @@
 
 #include "common/emulator/emulator.hpp"
 #include "harness/stage.hpp"
+#include "harness/walk.hpp"
 #include "kernel.cuh"
 
 namespace {
@@ -75,8 +76,9 @@ ladder::Counts predict(const ladder::Launched& spec) {
       unwritten = INT64_MAX,
       idle =
           0;  // bytes of the block that leaves fewest; second blocks whose tiles all lie outside, and all without work
+  uint64_t busiest = 0;  // tiles of the block that computes most
   for (int64_t cluster = 0; cluster < clusters; ++cluster) {
-    uint64_t rounds = 0, kv_tiles = 0;
+    uint64_t rounds = 0, kv_tiles = 0, own[2] = {};
     bool works = false;
     int64_t up_to = 0, place = -1, before = 0;
     for (int64_t deal = 0;; ++deal) {
@@ -91,11 +93,14 @@ ladder::Counts predict(const ladder::Launched& spec) {
       for (const int64_t pair : {low, high}) {
         ++rounds;
         kv_tiles += problem.tiles_of_pair(s, pair);
+        for (int64_t rank = 0; rank < together; ++rank)
+          own[rank] += problem.up_to(s, together * pair + rank) - problem.before(s, together * pair + rank);
         works |= together * (pair + 1) - 1 < problem.q_tiles(s);
         if (!problem.in_twos || high == low) break;
       }
     }
     idle += rounds == 0 ? together : !works;
+    busiest = std::max({busiest, own[0], own[1]});
     unwritten = std::min<uint64_t>(unwritten, ((2 - std::min<uint64_t>(2, rounds)) * BR +
                                                2 * BC * (C::STAGES - std::min<uint64_t>(C::STAGES, kv_tiles))) *
                                                       ROW_BYTES +
@@ -107,13 +112,24 @@ ladder::Counts predict(const ladder::Launched& spec) {
     ints = batch * (lengths + 6 + batch * lengths + (batch + 1)) + 5 * blocks * batch + pairs * together * WARPS * 32;
   }
   const uint64_t q_warps = together * pairs * WARPS, panels_copied = 4 * copied / together;
+  const ladder::Walk walk{.tiles = uint64_t(spec.keys() + BC - 1) / BC,
+                          .stages = C::STAGES,
+                          .qk = HEAD_DIM / 16,
+                          .pv = BC / 16,
+                          .late_queries = true};
   return {
       .wgmma = tiles * WARPS / 4 * (HEAD_DIM / 16 + BC / 16),           // QK by slices of d, PV by slices of keys
       .wgmma_left_running = (tiles * WARPS - q_warps) / 4 * (BC / 16),  // PV, but of the last tile
+      .wgmma_under_loads = spec.causal || problem.is_window || problem.is_varlen
+                               ? 0
+                               : together * WARPS / 4 * under_loads(walk, most, clusters),
+      .products_of_busiest_block = busiest * WARPS / 4 * (walk.qk + walk.pv),
       .shuffles = q_warps * 2 * 2 * 2,  // two rows, two exchanges: the maxima of the first tile, the sums
       .votes = tiles * WARPS,           // whether anything has to be rescaled
       .yes_votes = q_warps,             // in the first tile
-      .exponentials = (tiles * WARPS * BC + q_warps * 4) * 16,       // weights; the corrections of the first tile
+      .exponentials = (tiles * WARPS * BC + q_warps * 4) * 16,  // weights; the corrections of the first tile
+      .exponentials_under_stores =
+          problem.is_varlen ? 0 : (q_warps - blocks * WARPS) * 2 * (BC / 2 + 2),  // those of the next first tile
       .barriers = (together > 1 ? 2 : 1) * blocks + q_warps / 4,     // of the cluster, and one of a warpgroup
       .bulk_copies = 2 * together * pairs + panels_copied + stores,  // panels of Q, of K and V, of a warp's O
       .gmem_accesses = rows + ints + (problem.is_varlen ? 5 * spec.batch : 0),  // the log-sum-exps

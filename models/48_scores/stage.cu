@@ -2,6 +2,7 @@
 
 #include "common/emulator/emulator.hpp"
 #include "harness/stage.hpp"
+#include "harness/walk.hpp"
 #include "kernel.cuh"
 
 namespace {
@@ -43,20 +44,24 @@ ladder::Counts predict(const ladder::Launched& spec) {
   const uint64_t shares = heads * (in_twos ? (pairs + 1) / 2 : pairs);  // two pairs or one
   const uint64_t clusters = std::min<uint64_t>(shares, spec.multiprocessors / together), blocks = together * clusters;
   uint64_t unwritten = INT64_MAX,
-           idle = 0;  // bytes of the block that leaves fewest; second blocks whose tiles all lie outside
+           idle = 0;     // bytes of the block that leaves fewest; second blocks whose tiles all lie outside
+  uint64_t busiest = 0;  // tiles of the block that computes most
   for (uint64_t cluster = 0; cluster < clusters; ++cluster) {
-    uint64_t rounds = 0, kv_tiles = 0;
+    uint64_t rounds = 0, kv_tiles = 0, own[2] = {};
     bool works = false;
     for (uint64_t share = cluster; share < shares; share += clusters) {
       const int64_t per_head = shares / heads, low = share % per_head, high = pairs - 1 - low;
       for (const uint64_t pair : {low, high}) {
         ++rounds;
         kv_tiles += tiles_of_pair(pair);
+        for (int64_t rank = 0; rank < together; ++rank)
+          own[rank] += up_to(together * pair + rank) - before(together * pair + rank);
         works |= together * (pair + 1) - 1 < uint64_t(q_tiles);
         if (!in_twos || high == low) break;
       }
     }
     idle += !works;
+    busiest = std::max({busiest, own[0], own[1]});
     unwritten = std::min<uint64_t>(
         unwritten,
         ((rounds < 2 ? BR : 0) + 2 * BC * (C::STAGES - std::min<uint64_t>(C::STAGES, kv_tiles))) * ROW_BYTES);
@@ -65,22 +70,32 @@ ladder::Counts predict(const ladder::Launched& spec) {
   // A head's slope and its sink, for each tile of queries; a tanh for each score.
   const uint64_t numbers = heads * together * pairs * (spec.alibi + spec.sink);
   const uint64_t functions = spec.softcap > 0 ? tiles * WARPS * BC * 16 : 0;
-  return {.wgmma = tiles * WARPS / 4 * (HEAD_DIM / 16 + BC / 16),           // QK by slices of d, PV by slices of keys
-          .wgmma_left_running = (tiles * WARPS - q_warps) / 4 * (BC / 16),  // PV, but of the last tile
-          .shuffles = q_warps * 2 * 2 * 2,  // two rows, two exchanges: the maxima of the first tile, the sums
-          .votes = tiles * WARPS,           // whether anything has to be rescaled
-          .yes_votes = q_warps,             // in the first tile
-          .exponentials =
-              (tiles * WARPS * BC + q_warps * 4) * 16 + functions,  // weights; the corrections of the first tile
-          .barriers = (is_alone ? 1 : 2) * blocks + q_warps / 4,    // of the cluster, and one of a warpgroup
-          .bulk_copies = 2 * together * uint64_t(heads) * pairs + 4 * copied / together +
-                         2 * q_warps,       // panels of Q, of K and V, of a warp's O
-          .gmem_accesses = rows + numbers,  // the log-sum-exps
-          .gmem_bytes_read = (rows + 2 * copied_rows / together) * ROW_BYTES + numbers * sizeof(float),
-          .gmem_bytes_written = rows * (ROW_BYTES + sizeof(float)),
-          .multicast_bytes = copied * 2 * BC * ROW_BYTES,
-          .unused_smem_bytes = unwritten,  // the second Q, and stages
-          .idle_blocks = idle};
+  const ladder::Walk walk{.tiles = uint64_t(spec.keys() + BC - 1) / BC,
+                          .stages = C::STAGES,
+                          .qk = HEAD_DIM / 16,
+                          .pv = BC / 16,
+                          .late_queries = true};
+  return {
+      .wgmma = tiles * WARPS / 4 * (HEAD_DIM / 16 + BC / 16),           // QK by slices of d, PV by slices of keys
+      .wgmma_left_running = (tiles * WARPS - q_warps) / 4 * (BC / 16),  // PV, but of the last tile
+      .wgmma_under_loads = spec.causal || is_window ? 0 : together * WARPS / 4 * under_loads(walk, shares, clusters),
+      .products_of_busiest_block = busiest * WARPS / 4 * (walk.qk + walk.pv),
+      .shuffles = q_warps * 2 * 2 * 2,  // two rows, two exchanges: the maxima of the first tile, the sums
+      .votes = tiles * WARPS,           // whether anything has to be rescaled
+      .yes_votes = q_warps,             // in the first tile
+      .exponentials =
+          (tiles * WARPS * BC + q_warps * 4) * 16 + functions,  // weights; the corrections of the first tile
+      .exponentials_under_stores =
+          spec.softcap > 0 ? 0 : (q_warps - blocks * WARPS) * 2 * (BC / 2 + 2),  // those of the next first tile
+      .barriers = (is_alone ? 1 : 2) * blocks + q_warps / 4,  // of the cluster, and one of a warpgroup
+      .bulk_copies = 2 * together * uint64_t(heads) * pairs + 4 * copied / together +
+                     2 * q_warps,       // panels of Q, of K and V, of a warp's O
+      .gmem_accesses = rows + numbers,  // the log-sum-exps
+      .gmem_bytes_read = (rows + 2 * copied_rows / together) * ROW_BYTES + numbers * sizeof(float),
+      .gmem_bytes_written = rows * (ROW_BYTES + sizeof(float)),
+      .multicast_bytes = copied * 2 * BC * ROW_BYTES,
+      .unused_smem_bytes = unwritten,  // the second Q, and stages
+      .idle_blocks = idle};
 }
 
 // A warp may make the weights of one tile twice for each of its tiles of queries. O is corrected at rest before the last product alone.

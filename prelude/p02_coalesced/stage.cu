@@ -12,7 +12,9 @@ ladder::Counts predict(const ladder::Shape& shape) {
       .exponentials = rows * shape.n,
       .barriers = rows * 2,
       .gmem_accesses = rows * HEAD_DIM * ((GROUPS + steps * GROUPS) / 8 + shape.n + 1),  // Q and K by eights
-      .gmem_bytes_read = rows * HEAD_DIM * 2 * (GROUPS + steps * GROUPS + shape.n),  // each group holds the row of Q
+      .gmem_sectors =
+          shape.n % GROUPS == 0 ? C::WARPS * (8 + steps * 32 + shape.n * 2 + 2) : 0,  // Q, K, V, O of a block
+      .gmem_bytes_read = rows * HEAD_DIM * 2 * (GROUPS + steps * GROUPS + shape.n),   // each group holds the row of Q
       .gmem_bytes_written = rows * HEAD_DIM * 2};
 }
 

@@ -16,8 +16,9 @@ ladder::Counts predict(const ladder::Shape& shape) {
       .shuffles = rows * C::WARPS * steps * 3,                                        // a score's sum
       .exponentials = rows * (8 * (shape.n + steps * GROUPS) + C::THREADS * GROUPS),  // weights, corrections; the end
       .barriers = rows,
-      .gmem_accesses = rows * HEAD_DIM * ((GROUPS + 2 * steps * GROUPS) / 8 + 1),  // loads of eight
-      .gmem_bytes_read = rows * HEAD_DIM * 2 * (GROUPS + 2 * steps * GROUPS),      // each group holds the row of Q
+      .gmem_accesses = rows * HEAD_DIM * ((GROUPS + 2 * steps * GROUPS) / 8 + 1),   // loads of eight
+      .gmem_sectors = shape.n % GROUPS == 0 ? C::WARPS * (8 + steps * 64 + 2) : 0,  // Q; K and V; O of a block
+      .gmem_bytes_read = rows * HEAD_DIM * 2 * (GROUPS + 2 * steps * GROUPS),       // each group holds the row of Q
       .gmem_bytes_written = rows * HEAD_DIM * 2,
       .conflicts = rows * C::WARPS * 16,  // O's chunks are stored 32 B apart: 4 stores, 8 wavefronts instead of 4
       .unused_smem_bytes = unused_bytes(C())};

@@ -11,6 +11,8 @@ ladder::Counts predict(const ladder::Shape& shape) {
           .exponentials = rows * 8 * 2 * shape.n,  // a weight and a correction in each of a row's lanes
           .barriers = blocks + tiles * 2,
           .gmem_accesses = (blocks * BR + tiles * 2 * BC + rows) * ROW_BYTES / 16,
+          .gmem_sectors = (2 * BR + 2 * shape.n) * ROW_BYTES / 32,                               // of a block
+          .smem_wavefronts = blocks * ((BR + 2 * shape.n) * 2 + C::WARPS * (8 + shape.n * 16)),  // stores; Q; K and V
           .gmem_bytes_read = (blocks * BR + tiles * 2 * BC) * ROW_BYTES,
           .gmem_bytes_written = rows * ROW_BYTES};
 }

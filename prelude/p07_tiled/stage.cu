@@ -13,6 +13,7 @@ ladder::Counts predict(const ladder::Shape& shape) {
           .exponentials = pairs * 16 * (BC + 8),  // weights; a correction in each of a row's eight lanes
           .barriers = tiles * 2,
           .gmem_accesses = (2 * blocks * BR + tiles * 2 * BC) * ROW_BYTES / 16,
+          .gmem_sectors = (2 * BR + 2 * shape.n) * ROW_BYTES / 32,  // of a block
           .gmem_bytes_read = (blocks * BR + tiles * 2 * BC) * ROW_BYTES,
           .gmem_bytes_written = blocks * BR * ROW_BYTES,
           // a load of weights: two groups of rows at a time in the same bank, twice

@@ -175,10 +175,12 @@ def block(rung: rungs.Rung, rows: list[results.Row], counters: dict) -> str:
         kernels = counters.get(name, {})
         return next(iter(kernels.values())) if len({kernel.partition("<")[0] for kernel in kernels}) == 1 else None
 
-    before = next((name for name in earlier(rung) if at(name)[0]), None)
+    mine = at(stage)
+    best = next((regime for regime, row in enumerate(mine) if row), 0)  # in turns, dense, if it has that
+    before = next((name for name in earlier(rung) if at(name)[best]), None)
     names = [before, stage] if before else [stage]
     pairs = [at(name) for name in names]
-    first = pairs[-1][0]
+    first = mine[best]
     if first is None:
         return f"Not measured yet: {link(CSV.name)} has no row of this rung."
     lines = timing_lines(pairs)
@@ -208,7 +210,7 @@ def block(rung: rungs.Rung, rows: list[results.Row], counters: dict) -> str:
         table += ["", "<details><summary>All rows</summary>", "", *head, *in_full, "", "</details>"]
     how = f"[How to read this table]({os.path.relpath(DOCS / 'measuring.md', rung.path)}#how-to-read-the-table-of-a-chapter)."
     counted = f" Counters: batch 2, N = 4096 ({link('h200_counters.csv')})." if any(default_kernel(name) for name in names) else ""
-    table += ["", f"{first.gpu}, {first.date}, {of()} ({link(CSV.name)}). Ratios are medians of paired rounds.{notes(pairs[0], pairs[-1])}{counted} {how}"]
+    table += ["", f"{first.gpu}, {first.date}, {of(causal=first.causal, regime=first.regime)} ({link(CSV.name)}). Ratios are medians of paired rounds.{notes(pairs[0], pairs[-1])}{counted} {how}"]
     return "\n".join(table)
 
 

@@ -251,9 +251,10 @@ def timeline(rank: int, kernel: str, number: int = 0) -> float:
 
 
 def tried(what: str, column: str = "TFLOPS") -> float:
-    """A figure of h200_trials_hopper.csv, of the row whose first cell begins so: tried('three warpgroups'), or with the column 'without it'."""
-    found = [row for row in results.table("h200_trials_hopper.csv") if row["tried"].startswith(what)]
-    return float(_only(found, f"{what!r} in docs/results/h200_trials_hopper.csv")[column])
+    """A figure of a file of trials, of the row whose first cell begins so: tried('three warpgroups'), or with the column 'without it'."""
+    files = ("h200_trials_hopper.csv", "h200_trials_backward_clocks.csv")
+    found = [row for file in files for row in results.table(file) if row["tried"].startswith(what)]
+    return float(_only(found, f"{what!r} in docs/results/{' or '.join(files)}")[column])
 
 
 def sass(name: str, opcodes: str, kernel: str | None = None) -> float:

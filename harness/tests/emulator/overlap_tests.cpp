@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <memory>
 
 #include "harness/tests/emulator/emulator_test.hpp"
 
@@ -86,6 +87,81 @@ __global__ void outwards(uint4* out) {
       });
 }
 
+// ---- exponentials under stores, and products under loads ---------------------------------------------------------------
+
+__global__ void exponentials_beside(uint4* out) {
+  st_shared_v4(smem_base() + threadIdx.x * 16, uint4{});
+  fence_proxy_async_shared();
+  __syncwarp();
+  ex2_approx(0);
+  if (threadIdx.x == 0) {
+    for (int half = 0; half < 2; ++half) cp_async_bulk_store(out + half * 16, smem_base() + half * 256, 256);
+    cp_async_bulk_commit();
+  }
+  for (int i = 0; i < 3; ++i) ex2_approx(0);
+  if (threadIdx.x == 0) cp_async_bulk_wait_read<0>();
+  ex2_approx(0);
+  __syncwarp();
+}
+
+enum class Releases { early, late, never };
+
+// Another warp loads twice into one place. The warpgroup says that it has read it when one of three products is over, or all, or it
+// waits for one load alone.
+template <Releases WHEN>
+__global__ void loads(const uint4* in) {
+  const uint32_t to = smem_base() + 8192, full = to + 512, empty = full + 8;
+  const bool multiplies = threadIdx.x < 128;
+  for (uint32_t i = threadIdx.x; multiplies && i < 64 * 32; i += 128) st_shared_b32(smem_base() + 4 * i, 0x3c003c00);
+  fence_proxy_async_shared();
+  if (threadIdx.x == 0) {
+    mbarrier_init(full, 1);
+    mbarrier_init(empty, 1);
+    fence_mbarrier_init();
+  }
+  __syncthreads();
+  if (!multiplies) {
+    for (uint32_t phase = 0; threadIdx.x == 128 && phase < (WHEN == Releases::never ? 1u : 2u); ++phase) {
+      mbarrier_wait_parity(empty, phase ^ 1);
+      mbarrier_arrive_expect_tx(full, 512);
+      cp_async_bulk(to, in, 512, full);
+    }
+    return;
+  }
+  const uint64_t ones = wgmma_descriptor(smem_base());
+  float O[8][4] = {};
+  const auto multiply = [&](int times) {
+    wgmma_fence(O);
+    for (int i = 0; i < times; ++i) wgmma_ss(O, ones, ones);
+    wgmma_commit();
+    wgmma_wait<0>(O);
+  };
+  const auto release = [&](Releases when) {
+    if (WHEN == when && threadIdx.x == 0) mbarrier_arrive(empty);
+    __syncwarp();
+  };
+  mbarrier_wait_parity(full, 0);
+  __syncwarp();
+  multiply(1);
+  release(Releases::early);
+  multiply(2);
+  release(Releases::late);
+  if (WHEN != Releases::never) mbarrier_wait_parity(full, 1);
+  __syncwarp();
+}
+
+// ---- sectors, blocks ---------------------------------------------------------------------------------------
+
+template <int STRIDE>  // of 16 bytes from lane to lane
+__global__ void reads(const uint4* in) {
+  ld_global_v4(in + threadIdx.x * STRIDE);
+  if (threadIdx.x % 2 == 0) ld_global_b32(in);
+}
+
+__global__ void unequal_blocks() {
+  multiply(2 + int(blockIdx.x == 1));
+}
+
 // ---- corrections at rest ----------------------------------------------------------------------------------------------
 
 enum class Corrects { nothing, at_rest, under_another, to_zeros, what_is_overwritten, one_nan_to_another };
@@ -142,6 +218,47 @@ TEST_CASE("products between a thread's request of a copy and its own wait are co
   CHECK(counted(by_mbarrier<true, Waits::who_asks>, 64) == 3);
   CHECK(counted(by_mbarrier<true, Waits::another_warp>, 64) == 0);
   CHECK(counted(outwards, 32) == 2 * 3);
+}
+
+TEST_CASE("exponentials that a thread computes before it waits for its stores are counted, for each store",
+          "[emulator][device]") {
+  std::vector<uint4> memory(32);
+  const Device device = run(exponentials_beside, 32, 2048, memory.data());
+  check_silent(device);
+  CHECK(device.counters().exponentials_under_stores == 2 * 3);
+}
+
+TEST_CASE("products are counted that nobody knows to be over who asks for what they run under", "[emulator][device]") {
+  std::vector<uint4> memory(32);
+  const auto counted = [&](auto* kernel) {
+    const Device device = run(kernel, 160, 8192 + 1024, memory.data());
+    check_silent(device);
+    return device.counters().wgmma_under_loads;
+  };
+  CHECK(counted(loads<Releases::never>) == 0);  // the first one is waited for before any product
+  CHECK(counted(loads<Releases::early>) == 2);
+  CHECK(counted(loads<Releases::late>) == 0);
+}
+
+TEST_CASE("sectors of global memory are counted request by request, of the first block", "[emulator][device]") {
+  std::vector<uint4> memory(32 * 4 + 2);
+  void* begin = memory.data();
+  size_t space = memory.size() * sizeof(uint4);
+  const auto* const in = static_cast<const uint4*>(std::align(32, 32 * 4 * sizeof(uint4), begin, space));
+  CHECK(run(reads<1>, 32, 16, in).counters().gmem_sectors == 32 / 2 + 1);
+  CHECK(run(reads<4>, 32, 16, in).counters().gmem_sectors == 32 + 1);
+  Device two({.threads = 1});
+  launch(two, reads<1>, dim3(2), dim3(32), 16, in);
+  CHECK(two.counters().gmem_sectors == 32 / 2 + 1);
+}
+
+TEST_CASE("the products of the block with most of them are counted, whoever runs it", "[emulator][device]") {
+  for (const int threads : {1, 3}) {
+    Device device({.threads = threads});
+    launch(device, unequal_blocks, dim3(3), dim3(64), 16);
+    CHECK(device.counters().mma == 2 * 7);
+    CHECK(device.counters().products_of_busiest_block == 2 * 3);
+  }
 }
 
 TEST_CASE("accumulators that are corrected while nothing runs are counted, for each thread", "[emulator][device]") {

@@ -96,7 +96,7 @@ __global__ void gives_registers_back() {
   setmaxnreg_dec<40>();
 }
 
-// Two products; a wait lets the second one go on.
+// Two products; a wait lets the second one go on, beside an exponential.
 __global__ void leaves_running() {
   for (uint32_t i = threadIdx.x; i < 64 * 32; i += 128) st_shared_b32(smem_base() + 4 * i, 0);
   fence_proxy_async_shared();
@@ -109,6 +109,7 @@ __global__ void leaves_running() {
   wgmma_ss(second, tile, tile);
   wgmma_commit();
   wgmma_wait<1>(first);
+  ex2_approx(0);
   wgmma_wait<0>(second);
 }
 
@@ -226,6 +227,18 @@ TEST_CASE("what no count of instructions shows is counted too: overlap; blocks, 
   };
   CHECK_THAT(said(leaves), Contains("wgmma: predicted 0, counted 2") &&
                                Contains("wgmma that a wait leaves running: predicted 0, counted 1"));
+}
+
+TEST_CASE("of some counts a rung may say nothing, but what it says holds", "[verdict]") {
+  const auto judge = [](int64_t by) {
+    ladder::Variant variant = variant_of(run_right);
+    const auto sectors = static_cast<int64_t>(check(variant, problem(InputKind::normal)).counters->gmem_sectors);
+    REQUIRE(sectors > 1);
+    variant.predict = counted(run_right, InputKind::normal, &Counts::gmem_sectors, by == 0 ? -sectors : by);
+    return kinds_of(check(variant, problem(InputKind::normal)));
+  };
+  CHECK(judge(0) == Kinds{});
+  for (const int64_t by : {-1, 1}) CHECK(judge(by) == Kinds{"counts_differ"});
 }
 
 TEST_CASE("a block without work owes no rows, where only the ends of a grid run", "[verdict]") {

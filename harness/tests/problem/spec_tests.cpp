@@ -32,6 +32,8 @@ TEST_CASE("what a text leaves out comes from the problem that it changes") {
   CHECK(to_string(parse_spec("kv=32 n=64", from).value()) == "b=16 h=64 kv=32 n=64 d=128 causal");
   CHECK(to_string(parse_spec("lens_k=5,70,0", from).value()) ==
         "b=3 h=16 nq=8192 nk=70 d=128 causal lens_q=8192,8192,8192 lens_k=5,70,0");
+  CHECK(to_string(parse_spec("lens_q=5,2*3,9*70,0", from).value()) ==
+        "b=13 h=16 n=70 d=128 causal lens_q=5,3,3,9*70,0 lens_k=5,3,3,9*70,0");
   CHECK(to_string(parse_spec("lens_q=5,70,0", from).value()) ==
         "b=3 h=16 n=70 d=128 causal lens_q=5,70,0 lens_k=5,70,0");
 }
@@ -95,6 +97,8 @@ TEST_CASE("a malformed problem is refused by its word, with what that could have
       {"b=2 lens_q=1,2,3", {"3 lengths", "b=2"}},
       {"n=8 lens_q=9", {"9 is more than n=8"}},
       {"lens_q=1,,2", {"lens_q takes"}},
+      {"lens_q=0*2", {"lens_q takes"}},
+      {"lens_q=300*1,300*2", {"lens_q takes"}},
   };
   for (const auto& [text, parts] : wrong) {
     INFO(text);

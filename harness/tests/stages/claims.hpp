@@ -40,9 +40,13 @@ const CheckResult& checked(const Rung& rung, const Shape& shape = SMALL);
 // Its counters.
 const emulator::Counters& counted(const Rung& rung, const Variant& variant, const Shape& shape = SMALL);
 const emulator::Counters& counted(const Rung& rung, const Shape& shape = SMALL);
-// Of these, what a rung predicts.
-inline const Counts& counts_of(const emulator::Counters& counters) {
-  return counters;
+// Of these, what every rung predicts; zeros for the others.
+inline Counts counts_of(const emulator::Counters& counters) {
+  Counts counts = counters;
+  for (const emulator::Count& count : emulator::COUNTS) {
+    if (count.where_said) counts.*count.value = 0;
+  }
+  return counts;
 }
 // The same with zeros where somebody else is to say what is right.
 inline Counts but_for(Counts counts, std::initializer_list<emulator::CountOf> left_out) {

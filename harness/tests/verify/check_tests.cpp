@@ -250,6 +250,26 @@ TEST_CASE("a workspace has every byte that a variant asks for, and what nobody w
   CHECK(poisoned == WORDS);
 }
 
+TEST_CASE("which rows and columns are off is said, of numbers and of NaN") {
+  static float put;
+  const auto told = [](float value) {
+    put = value;
+    const CheckResult result = check(rung_of([](emulator::Device& device, const AttentionParams& given) {
+      right(device, given);
+      const AttentionParams p = on_host(device, given);
+      for (const int row : {p.n + 7, p.n + 9}) {
+        for (const int column : {2, 5}) p.O[row * p.d + column] = to_f16(put);
+      }
+    }));
+    REQUIRE(result.failures.size() == 1);
+    return result.failures[0].message;
+  };
+  for (const float value : {100.0f, std::numeric_limits<float>::quiet_NaN()})
+    CHECK_THAT(told(value),
+               Contains("2 of the 128 rows that are compared are off: 7 to 9 of 1 head, in columns 2 to 5"));
+  CHECK_THAT(check(rung_of(biased)).failures[0].message, Contains("all 128 rows that are compared are off"));
+}
+
 TEST_CASE("a NaN never passes, and never counts as an error of zero") {
   const CheckResult result = check(rung_of(writes_nan));
   CHECK(std::isnan(result.max_err));
@@ -269,7 +289,7 @@ TEST_CASE("a prediction that does not hold is a failure") {
 
 TEST_CASE("each count is held to its prediction, and says so by its name") {
   using Member = uint64_t Counts::*;
-  for (const auto& [member, name, words] : emulator::COUNTS) {
+  for (const auto& [member, name, words, where_said] : emulator::COUNTS) {
     static Member off;
     off = member;
     Rung rung = rung_of(right);
@@ -424,7 +444,8 @@ TEST_CASE("NaN belongs where the inputs put it, and nowhere else") {
   // In a head of numbers.
   CHECK(said([](const AttentionParams& p) { p.O[(2 * 64 + 9) * 32 + 1] = p.O[(2 * 64 + 8) * 32 + 5] = {0x7e00}; }) ==
         std::vector<std::string>{"normal: nan_output: 2 of 4096 output elements are NaN, the first at batch 1, head 0, "
-                                 "query 8, column 5"});
+                                 "query 8, column 5; 2 of the 128 rows that are compared are off: 8 to 9 of 1 head, "
+                                 "in columns 1 to 5"});
   // In heads with NaN among their inputs the reference says where: an element that is a number, and one that is not.
   static size_t number, none;
   const Reference::Answer& answer = problem.reference["O"];
@@ -440,7 +461,7 @@ TEST_CASE("NaN belongs where the inputs put it, and nowhere else") {
   const auto lost = said([](const AttentionParams& p) { p.O[number] = {0x7e00}; });
   REQUIRE(lost.size() == 1);
   CHECK_THAT(lost[0], StartsWith("not_finite: nan_output: max error nan above the tolerance ") &&
-                          EndsWith(fmt::format("at {}: nan instead of {:.6g}", place(number), at(number))));
+                          Contains(fmt::format("at {}: nan instead of {:.6g}", place(number), at(number))));
   CHECK(said([](const AttentionParams& p) { p.O[none] = to_f16(0.5f); }) ==
         std::vector<std::string>{fmt::format(
             "not_finite: wrong_result: 0.5 at {}, where the inputs' NaN and infinities make nan of the formula",
