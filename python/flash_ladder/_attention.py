@@ -26,8 +26,7 @@ def attention(
     causal: the last query sees all keys, the one before it all but one, and so on. scale: 1 / sqrt(d), unless it is given.
     window: (left, right), how many keys before and behind its own a query sees; -1 is all.
     softcap: scores become softcap * tanh(score / softcap); 0: they stay.
-    alibi_slopes: [heads], of which each times the distance of query and key is taken from a score. None is negative: in host memory
-    they are looked at, in a GPU's, where that would be a wait, their signs make no difference.
+    alibi_slopes: [heads], of which each times the distance of query and key is taken from a score.
     sink: [heads], the score of a key that has no value.
     out: where the result goes; otherwise it is a new array, [batch, n_q, heads, d] in one piece.
     rung: the kernel's name, "02_swizzle" or "02"; otherwise, of all that take the problem, of those with the newest
@@ -362,9 +361,7 @@ class Call:
             raise NotImplementedError("alibi_slopes of each sequence apart: no rung takes them.\n  All alike: [heads].")
         if tuple(values.shape) != (self.heads,):
             raise ValueError(f"{name} has the shape {list(values.shape)}; it must be [heads], here [{self.heads}].")
-        on_host = self._device_of(("q", self.q), (name, values)) == _native.EMULATOR  # in a GPU's memory a look would be a wait
-        if name == "alibi_slopes" and on_host and (values < 0).any():
-            raise ValueError("alibi_slopes has a number below 0; kernels take what is far away for worth less.")
+        self._device_of(("q", self.q), (name, values))
         return self.arrays.as_floats(values)
 
     def check_out(self, out) -> None:
