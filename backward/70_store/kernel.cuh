@@ -320,7 +320,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   }
 
   // STORE  Each warp has 16 rows of dK and dV, and puts them where K and V were.
-  named_barrier_sync(1, WARPS * 32);  // safe to overwrite K and V: both warpgroups' products have read them
+  named_barrier_sync(1, WARPS * 32);  // safe to overwrite K and V: all warps' products have read them
   const uint32_t warp_rows = warp * 16 * ROW_BYTES;
   stage_rows(smem_V + warp_rows, dV_frag, 1.0f);
   stage_rows(smem_K + warp_rows, dK_frag, p.softmax_scale);
