@@ -33,10 +33,11 @@ constexpr int WIDE_ROWS = 1 << 14;    // heads x keys
 constexpr int LONG_HEAD = 4096 + 1;   // keys
 
 // The shortest length from `least` on that the variant takes, of at least `tiles` key tiles, of which the last is in part outside
-// where the variant takes that, but for every fourth number of tiles.
+// where the variant takes that, but for every fourth number of tiles: by an odd number of keys, or of two, six, ten ... tiles by slices
+// of 16, which products take at a time.
 int supported_length(const Rung&, const Variant& variant, Shape shape, int least, int tiles = 0) {
   const int tile = std::max(1, variant.tile.bc);
-  const int outside = variant.takes(TAILS) && tiles % 4 != 0 ? std::min(29, tile / 2) : 0;
+  const int outside = variant.takes(TAILS) && tiles % 4 != 0 ? std::min(tiles % 2 == 1 ? 29 : 48, tile / 2) : 0;
   for (shape.n = std::max(least, tile * tiles - outside); !takes(variant, shape); ++shape.n) {
     if (shape.n > least + (1 << 16)) return 0;  // no length at all: the shape's d, say, which another check refuses
   }
