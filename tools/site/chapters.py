@@ -182,6 +182,8 @@ def block(rung: rungs.Rung, rows: list[results.Row], counters: dict) -> str:
     pairs = [at(name) for name in names]
     first = mine[best]
     if first is None:
+        if any(row.stage == stage and row.source == "measured" for row in rows):
+            return f"Its rows in {link(CSV.name)} are of other problems than this table is made of."
         return f"Not measured yet: {link(CSV.name)} has no row of this rung."
     lines = timing_lines(pairs)
     shown = {"TFLOPS, in turns", "TFLOPS, causal, in turns", "against the rung before, in turns", "against FA2 in PyTorch, in turns"}
