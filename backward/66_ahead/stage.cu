@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "harness/stage.hpp"
 #include "kernel.cuh"
 
@@ -31,10 +33,15 @@ ladder::Counts predict(const ladder::Shape& shape) {
   const uint64_t heads = shape.batch_heads(), side = shape.n / BC, blocks = heads * side,
                  tiles = BC / BR * heads * (shape.causal ? side * (side + 1) / 2 : side * side), pairs = 2 * tiles;
   const uint64_t rows = heads * shape.n, sum_bytes = HEAD_DIM * 4;
-  // While a tile of queries is on its way, all of the one before may run, and dQ of the one before that.
+  // While a tile of queries is on its way, all of those before that lie beside it may run, and dQ of the one before them.
+  uint64_t under_loads = 0;
+  for (uint64_t block = 0; block < side; ++block) {
+    const uint64_t walk = BC / BR * (shape.causal ? block + 1 : side), stages = std::min<uint64_t>(C::STAGES, walk);
+    under_loads += walk * ((stages - 1) * EACH + KEY_SLICES) - stages * (stages - 1) / 2 * EACH - stages * KEY_SLICES;
+  }
   return {.wgmma = pairs * EACH,  // S, dP; dV, dK; dQ
           .wgmma_left_running = pairs * (QUERY_SLICES + KEY_SLICES) + (pairs - 2 * blocks) * D_SLICES,  // dV, dQ; S
-          .wgmma_under_loads = pairs * (EACH + KEY_SLICES) - 2 * blocks * (EACH + 2 * KEY_SLICES),
+          .wgmma_under_loads = 2 * heads * under_loads,
           .products_of_busiest_block = 2 * side * BC / BR * EACH,
           .shuffles = rows / 4 * 3,
           .exponentials = tiles * BR * BC,

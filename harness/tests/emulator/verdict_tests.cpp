@@ -271,7 +271,7 @@ TEST_CASE("what is done in one order of the threads, or in one build, and not in
   held.operator()<More::votes>(" votes");
   held.operator()<More::shuffle>(" shuffles");
   held.operator()<More::read>(" bytes read from global memory");
-  held.operator()<More::wavefronts>(" wavefronts of shared memory");
+  held.operator()<More::wavefronts>(" shared-memory wavefronts");
   CHECK(said(run_right, nullptr).ok);
 }
 
