@@ -72,6 +72,14 @@ bool has_unwritten(const Tensors& outputs) {
   });
 }
 
+bool has_nan(const Tensor& output, const Cell& cell) {
+  const auto first = static_cast<size_t>(output.spec().index(cell.unit, cell.row));
+  for (size_t i = 0; i < static_cast<size_t>(output.spec().columns()); ++i) {
+    if (std::isnan(output[first + i])) return true;
+  }
+  return false;
+}
+
 std::vector<Cell> written_cells(const Tensor& output) {
   std::vector<Cell> written;
   for (int64_t unit = 0; unit < output.spec().units(); ++unit) {
@@ -583,7 +591,14 @@ Problem answered(CheckResult& launch, const Variant& variant, const Problem& que
     }
     constexpr size_t MOST = 96;
     std::vector<Cell>& cells = some.emplace_back();  // in odd steps, which meet every lane's
-    for (size_t i = 0; i < written.size(); i += written.size() / MOST | 1) cells.push_back(written[i]);
+    const size_t step = written.size() / MOST | 1;
+    std::optional<int64_t>
+        asked;  // the unit of which a row of NaN is among them: whether one may stand there, the reference says
+    for (size_t i = 0; i < written.size(); ++i) {
+      const bool is_first_nan = asked != written[i].unit && has_nan(output, written[i]);
+      if (is_first_nan) asked = written[i].unit;
+      if (i % step == 0 || is_first_nan) cells.push_back(written[i]);
+    }
   }
   some.resize(question.formula().outputs(question.shape).size(), some.front());
   Problem problem = question;
