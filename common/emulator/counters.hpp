@@ -69,7 +69,7 @@ inline constexpr Count COUNTS[] = {
     {&Counts::barriers, "barriers", "barriers"},
     {&Counts::bulk_copies, "bulk_copies", "copies by the copy engine"},
     {&Counts::gmem_accesses, "gmem_accesses", "loads and stores of global memory, of threads"},
-    {&Counts::gmem_sectors, "gmem_sectors", "sectors of global memory that the first block's threads touch", true},
+    {&Counts::gmem_sectors, "gmem_sectors", "global sectors of the first block's threads", true},
     {&Counts::smem_wavefronts, "smem_wavefronts", "shared-memory wavefronts", true},
     {&Counts::gmem_bytes_read, "gmem_bytes_read", "bytes read from global memory"},
     {&Counts::gmem_bytes_written, "gmem_bytes_written", "bytes written to global memory"},

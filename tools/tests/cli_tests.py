@@ -460,7 +460,8 @@ class Words(unittest.TestCase):
 
     def test_explain_compares_with_the_rung_that_it_starts_from(self) -> None:
         for rung in RUNGS.all:  # a branch does not start from the rung that stands before it
-            if rung["order"] > 0 and default(rung)["br"] > 0 and RUNGS.all[rung["order"] - 1]["stage"] != rung["previous"]:
+            is_branch = rung["order"] > 0 and default(rung)["br"] > 0 and RUNGS.all[rung["order"] - 1]["stage"] != rung["previous"]
+            if is_branch and default(rung)["dtype"] == default(RUNGS.before(rung))["dtype"]:
                 result = ladder("explain", rung["stage"], "--n", str(math.lcm(step(rung), step(RUNGS.before(rung)))))
                 self.assertRegex(result.stdout, rf"predicted +counted +{rung['previous']}\b")
                 return
