@@ -455,10 +455,11 @@ void forget_unused(Tensor& tensor) {
 
 // `values` are [units, n, d]; the tensor takes its rows from them: row i of its unit u is row first + (i + turn) % n of
 // values' unit u / group, where the units of a group are turned by different amounts.
-Tensor tensor_of(const TensorSpec& spec, const std::vector<f16>& values, int64_t n, int64_t group, int64_t first) {
+Tensor tensor_of(const TensorSpec& spec, const std::vector<f16>& values, int64_t n, int64_t group, int64_t first,
+                 float factor = 1) {
   Tensor tensor(spec);
   const int64_t d = spec.columns();
-  if (spec.element == Element::f16 && group == 1 && spec.rows() == n) {
+  if (spec.element == Element::f16 && group == 1 && spec.rows() == n && factor == 1) {
     std::ranges::copy(values, tensor.half().begin());
     return tensor;
   }
@@ -467,7 +468,7 @@ Tensor tensor_of(const TensorSpec& spec, const std::vector<f16>& values, int64_t
     for (int64_t i = begin; i < end; ++i) {
       const int64_t unit = i / spec.rows(), turned = (i % spec.rows() + unit % group * 29) % spec.rows();
       const f16* const from = &values[((unit / group) * n + first + turned) * d];
-      std::ranges::transform(from, from + d, numbers.begin(), [](f16 value) { return to_float(value); });
+      std::ranges::transform(from, from + d, numbers.begin(), [&](f16 value) { return factor * to_float(value); });
       info(spec.element).write(numbers, tensor.at(i * d));
     }
   });
@@ -505,7 +506,9 @@ Inputs make_inputs(InputKind kind, const Spec& spec, uint64_t seed) {
     if (each.name == "Q") {
       tensors.add(tensor_of(each, made.Q, square.n, spec.heads / spec.key_heads(), square.n - spec.n));
     } else if (each.name == "K" || each.name == "V") {
-      tensors.add(tensor_of(each, each.name == "K" ? made.K : made.V, square.n, 1, 0));
+      // The ends of bf16 are further apart than those of f16, of which the values are made.
+      const bool is_wide = each.name == "V" && kind == InputKind::wide_values && each.element == Element::bf16;
+      tensors.add(tensor_of(each, each.name == "K" ? made.K : made.V, square.n, 1, 0, is_wide ? 0x1p30f : 1));
     } else {
       Tensor tensor(each);
       for (int64_t i = 0; i < each.columns(); ++i) {
