@@ -10,7 +10,8 @@ ladder::Counts predict(const ladder::Shape& shape) {
   return {.shuffles = blocks * C::WARPS * shape.n * 3,    // the sums of four scores at a time
           .exponentials = blocks * BR * 8 * 2 * shape.n,  // a weight and a correction in each of a row's lanes
           .gmem_accesses = (blocks * BR * (1 + 2 * shape.n) + rows) * HEAD_DIM / 8,
-          .gmem_sectors = shape.n % BR == 0 ? C::WARPS * (32 + shape.n * 16 + 32) : 0,  // Q; K and V; O of a block
+          .gmem_sectors =
+              shape.n % BR == 0 ? uint64_t(C::WARPS) * (32 + shape.n * 16 + 32) : 0,  // Q; K and V; O of a block
           .gmem_bytes_read = blocks * BR * HEAD_DIM * 2 * (1 + 2 * shape.n),  // each group asks for all of K and V
           .gmem_bytes_written = rows * HEAD_DIM * 2};
 }
