@@ -96,10 +96,7 @@ const ladder::Registration registration({
     .min_sm = 80,
     .needs = "mma.m16n8k16 in bf16, cp.async, 64 KiB of shared memory",
     .resources = {{.sm = 80, .registers = 255, .spill_bytes = 8, .reason = "O and S alone are 192 registers"},
-                  {.sm = 90,
-                   .registers = 255,
-                   .spill_bytes = 24,
-                   .reason = "as above; without a function of scores it spills nothing"}},
+                  {.sm = 90, .registers = 255, .spill_bytes = 24, .reason = "as above; most with a softcap or slopes"}},
     .variants = {variant<Config<128, 128, 64, 4>>(), variant<Config<64, 128, 64, 4>>({.label = "d = 64"})},
 });
 
