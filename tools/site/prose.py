@@ -99,13 +99,14 @@ def _selection_of(row: dict[str, str]) -> results.Selection:
 def _groups() -> dict[tuple, dict[str, dict[int, tuple[str, float, float]]]]:
     """Kind, milliseconds of a launch and MHz by round, by contestant, by heat: what a Selection names, the commit and the heat."""
     found: dict[tuple, dict[str, dict[int, tuple[str, float, float]]]] = {}
-    for line, row in enumerate(results.table("h200_rounds.csv"), 2):
-        shape = _selection_of(row)
-        rounds = found.setdefault((shape, row["commit"], row["heat"]), {}).setdefault(row["contestant"], {})
-        if int(row["round"]) in rounds:
-            raise results.ResultsError(f"docs/results/h200_rounds.csv:{line}: a second group of {row['contestant']} in heat {row['heat']}, "
-                                       f"round {row['round']}, commit {row['commit']}, {shape}")
-        rounds[int(row["round"])] = row["kind"], float(row["ms"]), float(row["clock_mhz"])
+    for file in sorted(results.RESULTS.glob("h200_rounds_*.csv")):  # one a part
+        for line, row in enumerate(results.table(file.name), 2):
+            shape = _selection_of(row)
+            rounds = found.setdefault((shape, row["commit"], row["heat"]), {}).setdefault(row["contestant"], {})
+            if int(row["round"]) in rounds:
+                raise results.ResultsError(f"docs/results/{file.name}:{line}: a second group of {row['contestant']} in heat {row['heat']}, "
+                                           f"round {row['round']}, commit {row['commit']}, {shape}")
+            rounds[int(row["round"])] = row["kind"], float(row["ms"]), float(row["clock_mhz"])
     return found
 
 
@@ -161,12 +162,12 @@ def _commits() -> dict[tuple, str]:
 
 
 def beside(name: str, other: str, commit: str | None = None, **shape) -> Beside:
-    """`other` in the heat that it shares with `name`, by h200_rounds.csv; where several runs have such a heat, of the run of this commit, or else of
+    """`other` in the heat that it shares with `name`, by h200_rounds_*.csv; where several runs have such a heat, of the run of this commit, or else of
     the one that h200.csv has the row of `name` from. Its ratios are those of `name` over it."""
     selection = results.Selection(**shape)
     known = {stage for heat in _groups().values() for stage in heat}
     stages = [stage if stage in known else _full(stage) for stage in (name, other)]  # wgmma is the loop, not 20_wgmma
-    what = f"{name} beside {other} at {selection}{f', commit {commit}' if commit else ''} in docs/results/h200_rounds.csv"
+    what = f"{name} beside {other} at {selection}{f', commit {commit}' if commit else ''} in docs/results/h200_rounds_*.csv"
     found = {(run, heat_of): [heat[stage] for stage in stages] for (of, run, heat_of), heat in _groups().items()
              if of == selection and commit in (None, run) and heat.keys() >= set(stages)}
     if len(found) > 1 and commit is None:
