@@ -1,5 +1,5 @@
-// For the predictions of rungs with a warpgroup that copies: what it knows of the products of one that multiplies when it asks for a
-// tile, and which block has most to do. Without the standard library, as stage_words.hpp.
+// For the predictions of rungs: what a warpgroup that copies knows of the products of one that multiplies when it asks for a tile, and
+// which block or multiprocessor has most to do. Without the standard library, as stage_words.hpp.
 #pragma once
 #include "harness/stage_words.hpp"
 
@@ -7,46 +7,60 @@ namespace ladder {
 
 // A warpgroup's walk over `rounds` tiles of queries with `tiles` tiles of keys each. Q K^T of a tile is started before P V of the
 // tile before, K is released when its product is over, V and Q when nothing runs. A tile is asked for as soon as the use of its stage
-// before has been released: Q, of two stages, then K one tile ahead of V.
+// before has been released: Q, then K one tile ahead of V.
 struct Walk {
-  uint64_t rounds = 1, tiles, stages;
+  uint64_t rounds = 1, tiles = 0, stages;
   uint64_t qk, pv;            // products of a tile
   bool late_queries = false;  // Q is released only when Q K^T of the next one's first tile is over
+  uint64_t queries = 2;       // stages of Q
 
-  // Products that have been issued when K or V of a tile is waited for, and that are over when it is released.
-  uint64_t before(uint64_t tile) const { return tile / tiles * tiles * (qk + pv); }
-  uint64_t at_K(uint64_t tile) const {
-    const uint64_t here = tile % tiles;
-    return before(tile) + here * qk + (here > 0 ? here - 1 : 0) * pv;
-  }
-  uint64_t at_V(uint64_t tile) const {
-    const uint64_t here = tile % tiles;
-    return before(tile) + min(here + 2, tiles) * qk + here * pv;
-  }
-  uint64_t after_K(uint64_t tile) const { return at_K(tile) + qk; }
-  uint64_t after_V(uint64_t tile) const { return at_V(tile) + pv; }
-
-  // Counts::wgmma_under_loads.
-  uint64_t under_loads() const {
-    uint64_t sum = 0, known = 0;
-    const auto learn = [&](uint64_t over) { known = max(known, over); };
-    for (uint64_t round = 0; round < rounds; ++round) {
-      const uint64_t first = round * tiles;
-      if (round >= 2) learn(before(first - tiles) + (late_queries ? qk : 0));
-      sum += before(first) - known;
-      for (uint64_t tile = first; tile <= first + tiles; ++tile) {
-        if (tile < first + tiles) {
-          if (tile >= stages) learn(after_K(tile - stages));
-          sum += at_K(tile) - known;
-        }
-        if (tile == first) continue;
-        if (tile - 1 >= stages) learn(after_V(tile - 1 - stages));
-        sum += at_V(tile - 1) - known;
-      }
-    }
-    return sum;
-  }
+  uint64_t under_loads() const;
 };
+
+// Counts::wgmma_under_loads of such a walk, round by round, where rounds have numbers of tiles of their own.
+class UnderLoads {
+ public:
+  explicit UnderLoads(const Walk& walk) : walk_(walk) {}
+
+  uint64_t sum = 0;
+
+  void round(uint64_t tiles) {
+    // Products that have been issued when K or V of a tile is waited for, and that are over when it is released.
+    const uint64_t qk = walk_.qk, pv = walk_.pv;
+    wait(issued_, rounds_ >= walk_.queries, after_Q_[rounds_ % walk_.queries]);
+    for (uint64_t i = 0; i <= tiles; ++i) {
+      if (i < tiles) load(tiles_ + i, issued_ + i * qk + (i > 0 ? i - 1 : 0) * pv, qk, after_K_);
+      if (i > 0) load(tiles_ + i - 1, issued_ + min(i + 1, tiles) * qk + (i - 1) * pv, pv, after_V_);
+    }
+    tiles_ += tiles;
+    issued_ += tiles * (qk + pv);
+    after_Q_[rounds_++ % walk_.queries] = issued_ + (walk_.late_queries ? qk : 0);
+  }
+
+ private:
+  static constexpr int MOST_STAGES = 8;
+
+  // `over`: products that who asks has been told of, where another use has been released before.
+  void wait(uint64_t issued, bool is_told, uint64_t over) {
+    if (is_told) known_ = max(known_, over);
+    sum += issued - known_;
+  }
+  void load(uint64_t tile, uint64_t issued, uint64_t own, uint64_t (&after)[MOST_STAGES]) {
+    uint64_t& over = after[tile % walk_.stages];
+    wait(issued, tile >= walk_.stages, over);
+    over = issued + own;
+  }
+
+  Walk walk_;
+  uint64_t tiles_ = 0, rounds_ = 0, issued_ = 0, known_ = 0;
+  uint64_t after_K_[MOST_STAGES] = {}, after_V_[MOST_STAGES] = {}, after_Q_[MOST_STAGES] = {};
+};
+
+inline uint64_t Walk::under_loads() const {
+  UnderLoads loads(*this);
+  for (uint64_t round = 0; round < rounds; ++round) loads.round(tiles);
+  return loads.sum;
+}
 
 // The same of `walkers` that share `all` rounds as evenly as they can.
 inline uint64_t under_loads(Walk walk, uint64_t all, uint64_t walkers) {
@@ -74,5 +88,26 @@ inline uint64_t products_of_busiest(const Walk& walk, uint64_t heads, uint64_t c
   }
   return most * (walk.qk + walk.pv);
 }
+
+// Counts::products_of_busiest_sm of blocks that begin one after the other, each with so many products.
+class BusiestSm {
+ public:
+  explicit BusiestSm(uint32_t multiprocessors) : sms_(min<uint64_t>(multiprocessors, MOST_SMS)) {}
+
+  uint64_t most = 0;
+
+  void block(uint64_t products) {
+    uint64_t* first_free = busy_until_;
+    for (uint64_t sm = 1; sm < sms_; ++sm) {
+      if (busy_until_[sm] < *first_free) first_free = &busy_until_[sm];
+    }
+    *first_free += products;
+    most = max(most, *first_free);
+  }
+
+ private:
+  static constexpr uint64_t MOST_SMS = 256;
+  uint64_t sms_, busy_until_[MOST_SMS] = {};
+};
 
 }  // namespace ladder

@@ -26,12 +26,16 @@ void convert(const ladder::Arguments& arguments, GradientParams& p) {
 // wgmma is counted per warpgroup, 64 keys, and tile of BR queries, a pair.
 template <class C>
 ladder::Counts predict(const ladder::Shape& shape) {
-  constexpr uint64_t BR = C::BR, BC = C::BC, QUERY_SLICES = BR / 16, KEY_SLICES = BC / 16;
+  constexpr uint64_t BR = C::BR, BC = C::BC, QUERY_SLICES = BR / 16, KEY_SLICES = BC / 16,
+                     EACH = 2 * D_SLICES + 2 * QUERY_SLICES + KEY_SLICES;
   const uint64_t heads = shape.batch_heads(), side = shape.n / BC, blocks = heads * side,
                  tiles = BC / BR * heads * (shape.causal ? side * (side + 1) / 2 : side * side), pairs = 2 * tiles;
   const uint64_t rows = heads * shape.n, sum_bytes = HEAD_DIM * 4;
-  return {.wgmma = pairs * (2 * D_SLICES + 2 * QUERY_SLICES + KEY_SLICES),  // S, dP; dV, dK; dQ
-          .wgmma_left_running = pairs * (D_SLICES + 2 * QUERY_SLICES),      // dP; dV; dK
+  // While a tile of queries is on its way, all of the one before may run.
+  return {.wgmma = pairs * EACH,                                        // S, dP; dV, dK; dQ
+          .wgmma_left_running = pairs * (D_SLICES + 2 * QUERY_SLICES),  // dP; dV; dK
+          .wgmma_under_loads = (pairs - 2 * blocks) * EACH,
+          .products_of_busiest_block = 2 * side * BC / BR * EACH,
           .shuffles = rows / 4 * 3,
           .exponentials = tiles * BR * BC,
           .barriers = 2 * blocks + tiles,

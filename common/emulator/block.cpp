@@ -132,7 +132,8 @@ void Block::end(bool is_over) {
   ++counting.counters.blocks;
   const uint64_t written = counting.counters.gmem_bytes_written + counting.counters.gmem_bytes_reduced;
   counting.counters.idle_blocks += written == written_before;
-  most_products = std::max(most_products, counting.counters.mma + counting.counters.wgmma - products_before);
+  products = counting.counters.mma + counting.counters.wgmma - products_before;
+  most_products = std::max(most_products, products);
   counting.counters.idle_registers += scheduler.free_registers;
   if (launch.options.check) unused_smem_bytes = std::min(unused_smem_bytes, races.unwritten_bytes(launch.smem_bytes));
   for (uint32_t warp = 0; warp < launch.warps(); ++warp) counting.count_accesses(warps[warp]);

@@ -187,6 +187,7 @@ struct Block {
 
   uint32_t unused_smem_bytes = UINT32_MAX;  // by the block that has used most, so far
   uint64_t most_products = 0;               // of one block, so far
+  uint64_t products = 0;                    // of the last block
 
   // The block that is running.
   uint64_t linear_index = 0;

@@ -14,10 +14,15 @@ struct Counts {
   // nobody had told the thread that asked for these copies that they are over. So many may run while the copies are on their way.
   uint64_t wgmma_under_loads = 0;
   uint64_t products_of_busiest_block = 0;  // mma and wgmma of the block, of all launches, that has most of them
-  uint64_t ldmatrix = 0;                   // a wmma.load of A or B is one
+  // Of the multiprocessor that has most of them, if each runs a block (of a cluster, one of them) at a time, and the one that is free
+  // first takes the next: blocks begin in the order of their numbers.
+  uint64_t products_of_busiest_sm = 0;
+  uint64_t ldmatrix = 0;  // a wmma.load of A or B is one
   // Of a copy that a thread asks for and waits for itself, in or out: products that its warp starts in between. Of all such
   // copies, a cp.async of 16 bytes being one.
   uint64_t products_under_copies = 0;
+  uint64_t loads_awaited_by_asker =
+      0;  // copies of the copy engine to shared memory for which the thread waits that asked for them
   uint64_t shuffles = 0;
   uint64_t votes = 0;
   uint64_t yes_votes = 0;  // predicted: the fewest, for the data decide; on calm data each warp may say yes once more
@@ -26,6 +31,8 @@ struct Counts {
   // Threads that have changed accumulators while no product of their warpgroup ran, for the next one to add to: wgmma.
   // Those that begin with zeros are not among them.
   uint64_t corrections_at_rest = 0;
+  // Of warps, mma and wgmma, between a named barrier at which they wait and the next one, at which they arrive alone.
+  uint64_t products_in_turns = 0;
   uint64_t barriers = 0;       // __syncthreads and completed named barriers, once per block; not mbarriers
   uint64_t bulk_copies = 0;    // copies and reductions that the copy engine is asked for, either way, in range or not
   uint64_t gmem_accesses = 0;  // loads, stores and reductions of threads; not copies
@@ -58,14 +65,17 @@ inline constexpr Count COUNTS[] = {
     {&Counts::wgmma_left_running, "wgmma_left_running", "wgmma that a wait leaves running"},
     {&Counts::wgmma_under_loads, "wgmma_under_loads", "wgmma that run under awaited loads", true},
     {&Counts::products_of_busiest_block, "products_of_busiest_block", "products of the block with most of them", true},
+    {&Counts::products_of_busiest_sm, "products_of_busiest_sm", "products of the SM with most of them", true},
     {&Counts::ldmatrix, "ldmatrix", "ldmatrix"},
     {&Counts::products_under_copies, "products_under_copies", "products under awaited copies"},
+    {&Counts::loads_awaited_by_asker, "loads_awaited_by_asker", "loads that are awaited by who asked for them"},
     {&Counts::shuffles, "shuffles", "shuffles"},
     {&Counts::votes, "votes", "votes"},
     {&Counts::yes_votes, "yes_votes", "votes that say yes"},
     {&Counts::exponentials, "exponentials", "exponentials"},
     {&Counts::exponentials_under_stores, "exponentials_under_stores", "exponentials under awaited stores", true},
     {&Counts::corrections_at_rest, "corrections_at_rest", "corrections without a product beside"},
+    {&Counts::products_in_turns, "products_in_turns", "products that warps start in their turn", true},
     {&Counts::barriers, "barriers", "barriers"},
     {&Counts::bulk_copies, "bulk_copies", "copies by the copy engine"},
     {&Counts::gmem_accesses, "gmem_accesses", "loads and stores of global memory, of threads"},

@@ -2,10 +2,14 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <map>
 #include <mutex>
+#include <queue>
 #include <set>
 #include <thread>
+#include <utility>
+#include <vector>
 #include "common/emulator/block.hpp"
 #include "common/emulator/signals.hpp"
 
@@ -95,11 +99,29 @@ class Launch {
     Counters& sum = device_.counters_;
     sum.smem_bytes = std::max(sum.smem_bytes, config_.smem_bytes);
     sum.products_of_busiest_block = std::max(sum.products_of_busiest_block, most_products_);
+    sum.products_of_busiest_sm = std::max(sum.products_of_busiest_sm, products_of_busiest_sm());
     if (config_.options.check) sum.unused_smem_bytes = std::max<uint64_t>(sum.unused_smem_bytes, unused_smem_bytes_);
     std::sort(device_.counters_.sites.begin(), device_.counters_.sites.end(), by_place);
   }
 
  private:
+  using Products = std::pair<uint64_t, uint64_t>;  // the number of a cluster, and those of its block with most of them
+
+  // As Counts says it.
+  uint64_t products_of_busiest_sm() {
+    std::sort(products_.begin(), products_.end());
+    const uint64_t places = std::max(1u, config_.options.multiprocessors / config_.cluster);
+    std::priority_queue<uint64_t, std::vector<uint64_t>, std::greater<>> busy_until;
+    uint64_t most = 0;
+    for (const auto& [number, products] : products_) {
+      uint64_t begin = 0;
+      if (busy_until.size() == places) begin = busy_until.top(), busy_until.pop();
+      busy_until.push(begin + products);
+      most = std::max(most, begin + products);
+    }
+    return most;
+  }
+
   static bool by_place(const SiteCounts& a, const SiteCounts& b) { return place(a) < place(b); }
   static std::tuple<const std::string&, int, const std::string&, const std::string&> place(const SiteCounts& site) {
     return {site.file, site.line, site.instruction, site.buffer};
@@ -113,6 +135,7 @@ class Launch {
   void work() {
     const SignalStack stack(config_.options);
     Cluster cluster(config_);
+    std::vector<Products> products;
     for (;;) {
       const uint64_t claimed = next_cluster_++;
       if (claimed >= count_) break;
@@ -124,6 +147,9 @@ class Launch {
         break;
       }
       cluster.run(first);
+      uint64_t most = 0;
+      for (const auto& block : cluster.blocks) most = std::max(most, block->products);
+      if (most > 0) products.push_back({claimed, most});
       if (cluster.stopped) break;
       if (cluster.failed) {
         for (uint64_t known = first_failed_; next < known && !first_failed_.compare_exchange_weak(known, next);) {
@@ -134,6 +160,7 @@ class Launch {
     const std::lock_guard guard(mutex_);
     device_.stopped_ |= cluster.stopped;
     for (const auto& block : cluster.blocks) merge(*block);
+    products_.insert(products_.end(), products.begin(), products.end());
   }
 
   void merge(Block& block) {
@@ -243,6 +270,7 @@ class Launch {
   std::atomic<uint64_t> first_failed_ = UINT64_MAX;
   uint32_t unused_smem_bytes_ = UINT32_MAX;
   uint64_t most_products_ = 0;
+  std::vector<Products> products_;
   std::mutex mutex_;
   std::vector<LoggedReport> reports_;
 

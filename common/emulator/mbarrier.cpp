@@ -48,6 +48,7 @@ void note_request(Lane& lane, const Request& request) {
   } else {
     known->copies += request.copies;
     known->products += request.products;
+    known->loads += request.loads;
   }
 }
 
@@ -357,6 +358,7 @@ void mbarrier_wait_parity(uint32_t address, uint32_t parity, CallSite call) {
   std::erase_if(lane.requests, [&](const Request& request) {
     if (request.mbarrier != address) return false;
     block.counting.counters.products_under_copies += request.copies * current.warp->products - request.products;
+    block.counting.counters.loads_awaited_by_asker += request.loads;
     return true;
   });
   MbarrierWait own{current.thread(), site, {}};

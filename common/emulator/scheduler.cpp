@@ -32,6 +32,7 @@ void Scheduler::start() {
       warp.live = warp.ready = live - thread >= 32 ? ALL_LANES : (1u << (live - thread)) - 1;
       warp.arrived = 0;
       warp.products = warp.together = warp.look_at = 0;
+      warp.has_turn = false;
       warp.progress = {};
       warp.waited = {};
     }

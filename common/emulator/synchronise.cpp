@@ -80,6 +80,9 @@ bool come_to(Instruction instruction, const CallSite& call, uint32_t id, uint32_
     }
   }
   const bool waits = instruction == Instruction::barrier_sync;
+  if (!waits && warp.has_turn) block.counting.counters.products_in_turns += warp.products - warp.before_turn;
+  warp.before_turn = warp.products;
+  warp.has_turn = waits;
   if (waits) barrier.waiting.push_back(&warp);
   if (barrier.arrived < barrier.expected) {
     if (waits) warp.arrived = warp.live;  // so that a deadlock can say where it waits

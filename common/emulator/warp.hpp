@@ -41,6 +41,7 @@ struct Arrival {      // at an mbarrier, to be made when copies have landed
 struct Request {  // of copies that an mbarrier tracks, by a thread that has not waited there since
   uint32_t mbarrier;
   uint64_t copies, products;  // products: that the warp had started then, the sum over the copies
+  uint64_t loads = 0;         // of the copies, those of the copy engine
 };
 
 struct BulkStore {                // on its way to global memory, by the copy engine
@@ -96,9 +97,11 @@ struct alignas(64) Warp {
   Block* block = nullptr;
   Instruction instruction = {};
   CallSite site;
-  uint64_t products = 0;  // that it has started, mma or wgmma
-  uint64_t together = 0;  // instructions that the lanes have executed as a warp
-  uint64_t look_at = 0;   // when a lane has come so far, Block::look
+  uint64_t products = 0;     // that it has started, mma or wgmma
+  uint64_t before_turn = 0;  // of these, when it last came to a named barrier
+  bool has_turn = false;     // it has waited there
+  uint64_t together = 0;     // instructions that the lanes have executed as a warp
+  uint64_t look_at = 0;      // when a lane has come so far, Block::look
   // Operands: each lane hands in its own on arrival. Results: the last lane to arrive computes them for all, and each
   // lane fetches its own when it wakes, so that nobody writes to another's stack.
   alignas(64) uint32_t in[10][32];

@@ -95,14 +95,15 @@ std::vector<f16> make_tensor(Stream tensor, uint64_t seed, const Shape& shape, c
   return values;
 }
 
-// Copies `from`'s element (key(row), column) of the same head, scaled, into every query row.
-template <class Key>
-std::vector<f16> rows_of(const std::vector<f16>& from, const Shape& shape, float scale, const Key& key) {
+// Copies `from`'s element (key(row), column) of the same head, times scale(row), into every query row.
+template <class Scale, class Key>
+std::vector<f16> rows_of(const std::vector<f16>& from, const Shape& shape, const Scale& scale, const Key& key) {
   std::vector<f16> rows(from.size());
   for (int64_t row = 0; row < shape.batch_heads() * shape.n; ++row) {
     const int64_t head = row / shape.n;
     const int64_t source = head * shape.n + key(row % shape.n);
-    for (int c = 0; c < shape.d; ++c) rows[row * shape.d + c] = to_f16(scale * to_float(from[source * shape.d + c]));
+    const float factor = scale(row % shape.n);
+    for (int c = 0; c < shape.d; ++c) rows[row * shape.d + c] = to_f16(factor * to_float(from[source * shape.d + c]));
   }
   return rows;
 }
@@ -327,8 +328,12 @@ QKV make_qkv(InputKind kind, const Shape& shape, uint64_t seed) {
     case InputKind::wide_values:
     case InputKind::one_hot: {
       // Query i is a multiple of key (7 i + 3) mod n: |k|^2 is about d, so with this factor the softmax sees about 45,
-      // against a deviation of about 45 / sqrt(d) for the other keys.
-      const float factor = 45.0f / std::sqrt(static_cast<float>(shape.d));
+      // against a deviation of about 45 / sqrt(d) for the other keys. Or 75, in every second row beside wide values: a weight
+      // of 2^108, before a kernel looks for a maximum, times values near the end of bf16 leaves f32.
+      const bool is_wide = kind == InputKind::wide_values;
+      const auto factor = [&](int64_t i) {
+        return (is_wide && i % 2 == 1 ? 75.0f : 45.0f) / std::sqrt(static_cast<float>(shape.d));
+      };
       inputs.K = make_tensor(TENSOR_K, seed, shape, normal);
       inputs.Q = rows_of(inputs.K, shape, factor, [n](int64_t i) { return (7 * i + 3) % n; });
       break;
@@ -387,8 +392,9 @@ QKV make_qkv(InputKind kind, const Shape& shape, uint64_t seed) {
       break;
   }
   const auto first_row = [](int64_t) { return 0; };
-  if (kind == InputKind::constant_v) inputs.V = rows_of(inputs.V, shape, 1.0f, first_row);
-  if (kind == InputKind::ties) inputs.K = rows_of(inputs.K, shape, 1.0f, first_row);
+  const auto as_it_is = [](int64_t) { return 1.0f; };
+  if (kind == InputKind::constant_v) inputs.V = rows_of(inputs.V, shape, as_it_is, first_row);
+  if (kind == InputKind::ties) inputs.K = rows_of(inputs.K, shape, as_it_is, first_row);
   if (kind == InputKind::creeping_max || kind == InputKind::one_sign) make_creeping_max(inputs, shape, seed);
   if (kind == InputKind::giant_keys) make_giant_keys(inputs, shape, seed);
   if (kind == InputKind::nan_queries) make_giant_keys(inputs, shape, seed, true);
@@ -475,6 +481,12 @@ Tensor tensor_of(const TensorSpec& spec, const std::vector<f16>& values, int64_t
   return tensor;
 }
 
+// Most are as scores are; of four heads one is far above all of them, and one so far below that it counts where a query sees no key alone.
+double sink_of(int64_t head, int64_t heads, uint64_t seed) {
+  const int64_t which = (head + heads) % 4;
+  return which == 1 ? 70 : which == 3 ? -30000 : 4 * uniform(seed, head, 5) - 1;
+}
+
 }  // namespace
 
 std::span<const InputKind> all_input_kinds() {
@@ -516,7 +528,7 @@ Inputs make_inputs(InputKind kind, const Spec& spec, uint64_t seed) {
         const bool is_negative = spec.heads % 2 == 1 && i == 0;
         const double value = each.name == "slopes"
                                  ? std::exp2(-8.0 * double(i + 1) / double(spec.heads)) * (is_negative ? -1 : 1)
-                             : each.name == "sinks"        ? 4 * uniform(seed, i, 5) - 1
+                             : each.name == "sinks"        ? sink_of(i, spec.heads, seed)
                              : each.name == "cu_seqlens_q" ? double(spec.lens_q.before(i))
                                                            : double(spec.lens_k.before(i));
         tensor.set(i, value);

@@ -90,7 +90,8 @@ class OnEmulator final : public Backend {
   Result<std::vector<CheckResult>> run(const Subject& subject, const Trial& trial, const Problem& problem,
                                        const std::atomic<bool>& stop) override {
     // More emulated instructions than a thread executes that computes whole rows alone.
-    const uint64_t most_steps = 100'000 + 8 * uint64_t(trial.shape.n) * uint64_t(trial.shape.d);
+    const int longest = std::max(trial.shape.n, trial.shape.keys());
+    const uint64_t most_steps = 100'000 + 8 * uint64_t(longest) * uint64_t(trial.shape.d);
     return check_sets_on_emulator(
         *subject.rung, *subject.variant, problem,
         {.multiprocessors = trial.multiprocessors, .max_steps = most_steps, .schedule = trial.schedule, .stop = &stop},

@@ -86,7 +86,10 @@ bool takes_any_d(const Variant& variant) {
 // judged.
 Trial other_problem(const Rung& rung, const Variant& variant, Shape shape, uint64_t seed, int far_heads = 0,
                     int known_heads = 0) {
-  if (far_heads > 0) shape.pad = 0;  // what lies behind each row of so many heads would be gigabytes
+  if (far_heads > 0) {
+    shape.pad = 0;                     // what lies behind each row of so many heads would be gigabytes
+    shape.alibi = shape.sink = false;  // numbers for each head are there for the known ones
+  }
   if (takes_any_d(variant)) shape.d = variant.accepts.max_d - 1;
   shape.n = supported_length(rung, variant, shape, static_cast<int>(FAR_HEAD / shape.d + 14) | 1);
   shape.softmax_scale = OTHER_SCALE * shape.scale();
@@ -141,11 +144,16 @@ Trial long_walk(const Rung& rung, const Variant& variant, Shape shape, uint64_t 
   return {.shape = shape, .kinds = {InputKind::peaky, InputKind::creeping_max}, .seed = seed + 3, .ends_only = true};
 }
 
-// Heads and lengths as people run them, drawn by the commit: another one the next time. Some blocks of 16, 32 or 64 heads.
-Trial long_and_wide(const Rung& rung, const Variant& variant, Shape shape, uint64_t seed, int rows = WIDE_ROWS) {
+// Drawn by the commit: another one the next time.
+std::mt19937_64 of_commit(uint64_t seed) {
   const std::string text = LADDER_COMMIT + std::to_string(seed);
   std::seed_seq sequence(text.begin(), text.end());
-  std::mt19937_64 random(sequence);
+  return std::mt19937_64(sequence);
+}
+
+// Heads and lengths as people run them, drawn by the commit. Some blocks of 16, 32 or 64 heads.
+Trial long_and_wide(const Rung& rung, const Variant& variant, Shape shape, uint64_t seed, int rows = WIDE_ROWS) {
+  std::mt19937_64 random = of_commit(seed);
   const int halvings = static_cast<int>(random() % 3), longest = rows >> (4 + halvings);
   const int least = longest / 2 + static_cast<int>(random() % static_cast<uint64_t>(longest / 2));
   const int batch = 1 << random() % 3;
@@ -206,7 +214,8 @@ std::vector<Trial> formula_trials(const Rung& rung, const Variant& variant, cons
   for (Spec spec : formula.trials(variant.accepts, usual)) {
     if (!takes(variant, spec) && spec.keys() == spec.n) spec.n = supported_length(rung, variant, spec, spec.n);
     if (spec.n == 0 || !takes(variant, spec)) continue;
-    Trial trial{.shape = spec, .kinds = {}, .seed = seed + 5, .both_builds = true};
+    const bool is_long = spec.keys() > LONG_HEAD;
+    Trial trial{.shape = spec, .kinds = {}, .seed = seed + 5, .both_builds = !is_long || spec.lens_k.count > 0};
     constexpr int64_t MOST_SETS = 16;
     const int64_t all = int64_t{spec.batch} * spec.key_heads();
     int64_t units = std::min(all, MOST_SETS);  // with a set each, and the others again
@@ -230,6 +239,46 @@ std::vector<InputKind> unlike(std::span<const InputKind> kinds) {
   std::ranges::copy_if(kinds, std::back_inserter(few),
                        [&](InputKind kind) { return std::ranges::find(ALIKE, kind) == std::end(ALIKE); });
   return few;
+}
+
+// A problem of a variant that takes any lengths of both sides, with some of all else that it takes: drawn by the commit.
+std::optional<Trial> drawn_problem(const Variant& variant, Shape shape, uint64_t seed) {
+  if (!variant.takes(TAILS) || !variant.takes(CROSS)) return std::nullopt;
+  std::mt19937_64 random = of_commit(seed);
+  const auto below = [&](int count) { return static_cast<int>(random() % static_cast<uint64_t>(count)); };
+  const auto draws = [&](Feature feature) { return variant.takes(feature) && below(2) == 1; };
+  shape = with_heads(shape, 1 + below(2), 1 + below(3));
+  shape.n = 1 + below(300), shape.n_k = 1 + below(900);
+  if (draws(VARLEN)) {
+    shape.batch = shape.lens_q.count = shape.lens_k.count = 2 + below(3);
+    for (int i = 0; i < shape.batch; ++i) {
+      shape.lens_q.of[i] = below(shape.n + 1);
+      shape.lens_k.of[i] = below(shape.keys() + 1);
+    }
+    shape.n = std::max(1, *std::max_element(shape.lens_q.of, shape.lens_q.of + shape.batch));
+    shape.n_k = std::max(1, *std::max_element(shape.lens_k.of, shape.lens_k.of + shape.batch));
+  }
+  shape.kv_heads = shape.heads;
+  if (draws(GROUPED)) shape.heads *= 1 + below(4);
+  shape.causal = draws(CAUSAL);
+  if (draws(WINDOW)) {
+    const auto side = [&] { return below(4) == 0 ? -1 : below(1 + shape.n_k / 2); };
+    shape.left = side();
+    shape.right = shape.causal ? 0 : side();
+  }
+  if (draws(SOFTCAP)) shape.softcap = static_cast<float>(1 + below(30));
+  shape.alibi = draws(ALIBI);
+  shape.sink = draws(SINK);
+  if (draws(STRIDES) && shape.lens_q.count == 0) {
+    shape.layout = below(2) == 1 ? Layout::bnhd : Layout::bhnd;
+    shape.pad = 8 * below(3);
+  }
+  if (!takes(variant, shape)) return std::nullopt;
+  return Trial{.shape = shape,
+               .kinds = {InputKind::normal},
+               .seed = seed + 8,
+               .multiprocessors = static_cast<uint32_t>(2 + below(12)),
+               .both_builds = true};
 }
 
 // Of a formula that is not attention: normal inputs at the shape, what it knows of input sets in little, and its own problems. With
@@ -256,11 +305,20 @@ std::vector<Trial> other_formula_trials(const Rung& rung, const Variant& variant
       trials.back().both_builds = true;
       break;
     }
-    trials.push_back(of_magnitude(few_tiles(rung, variant, with_columns(variant, of, 70), choice.seed, 3, 3), 6, 2));
+    // Of four heads on five SMs it matters under a mask which blocks begin first.
+    trials.push_back(of_magnitude(few_tiles(rung, variant, with_columns(variant, of, 70), choice.seed, 3, 4), 6, 2));
+    trials.back().multiprocessors = 5;
     trials.push_back(of_zeros(few_tiles(rung, variant, of, choice.seed, 1, 1)));
+    // Gradients as small as those of a mean over many tokens, where their type has such numbers; keys as large show it in dQ.
+    if (variant.accepts.kv == Element::bf16) {
+      trials.push_back(of_magnitude(few_tiles(rung, variant, of, choice.seed, 2, 3), -30, 0, 30));
+      trials.back().exponents["dO"] = -30;
+    }
     if (emulated && !causal) trials.push_back(other_problem(rung, variant, of, choice.seed, FAR_HEADS, 3));
   }
-  if (!choice.quick) std::ranges::copy(formula_trials(rung, variant, shape, choice.seed), std::back_inserter(trials));
+  if (choice.quick) return trials;
+  std::ranges::copy(formula_trials(rung, variant, shape, choice.seed), std::back_inserter(trials));
+  if (auto trial = drawn_problem(variant, shape, choice.seed); trial && emulated) trials.push_back(std::move(*trial));
   return trials;
 }
 
@@ -292,7 +350,12 @@ std::vector<Trial> random_trials(const Rung& rung, const Variant& variant, const
 bool depends_on_gpu(const Variant& variant, Shape shape) {
   if (!variant.predict) return false;
   shape.n = std::max(1, variant.tile.br) * std::max(1, variant.tile.bc);
-  return !(variant.predict({shape, 2}) == variant.predict({shape, H200_MULTIPROCESSORS}));
+  const auto predicted = [&](uint32_t multiprocessors) {
+    Counts counts = variant.predict({shape, multiprocessors});
+    counts.products_of_busiest_sm = 0;  // who takes which block
+    return counts;
+  };
+  return !(predicted(2) == predicted(H200_MULTIPROCESSORS));
 }
 
 // What a first look at a rung takes: about 0.3 s of a core.
@@ -397,8 +460,15 @@ std::vector<Trial> emulator_trials(const Rung& rung, const Variant& variant, con
     trials.push_back(long_walk(rung, variant, masked, choice.seed, LONG_WALK - 1));
   }
   std::ranges::copy(own, std::back_inserter(trials));
+  const auto draw = [&](std::vector<Trial>& into, uint64_t first, uint64_t last) {
+    for (uint64_t i = first; i < last; ++i) {
+      if (auto trial = drawn_problem(variant, shape, choice.seed + i)) into.push_back(std::move(*trial));
+    }
+  };
+  draw(trials, 0, 2);
   if (choice.thorough) {
     std::vector<Trial> more = random_trials(rung, variant, shape, choice.seed);
+    draw(more, 2, 2 + RANDOM_TRIALS);
     std::vector<Shape> masks{shape};
     if (variant.takes(CAUSAL) && !shape.causal) masks.push_back(with_mask(shape));
     for (const Shape& of : masks) {

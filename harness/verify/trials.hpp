@@ -55,6 +55,8 @@ struct TrialChoice {
 //      have different lengths then, and a kernel that deals them out in pairs, or in pairs of pairs, has fewer than there
 //      are places for, an odd or an even number, or is left with one.
 //   8. what the formula adds for what the variant takes besides: other lengths, heads that share keys, windows, ...
+//   9. of a variant that takes any lengths of both sides, two problems with some of all that, drawn by the commit: what a rung
+//      predicts is held there, too.
 // A variant that takes any head dimension meets one that four divides and eight does not, others that no power of two divides,
 // and its largest. Lengths have different remainders too.
 // With `quick` five of these in little, two of them under a mask: all input sets, in both builds; another scale and an odd number of

@@ -22,6 +22,7 @@ ladder::Counts predict(const ladder::Shape& shape) {
       .wgmma = pairs * (HEAD_DIM / 16 + BC / 16),             // QK by slices of d, PV by slices of keys
       .wgmma_left_running = (pairs - warps / 4) * (BC / 16),  // PV of each tile but the last, beside a softmax
       .products_under_copies = blocks * under_copies,
+      .loads_awaited_by_asker = blocks + 2 * tiles,    // all of them
       .shuffles = warp_tiles * 2 * 2 + warps * 2 * 2,  // two rows, two exchanges: a maximum per tile, a sum at the end
       .votes = warp_tiles,                             // whether anything has to be rescaled
       .yes_votes = warps,                              // in the first tile

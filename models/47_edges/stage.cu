@@ -76,8 +76,10 @@ ladder::Counts predict(const ladder::Launched& spec) {
       unwritten = INT64_MAX,
       idle =
           0;  // bytes of the block that leaves fewest; second blocks whose tiles all lie outside, and all without work
-  uint64_t busiest = 0;  // tiles of the block that computes most
+  constexpr ladder::Walk WALK{.stages = C::STAGES, .qk = HEAD_DIM / 16, .pv = BC / 16, .late_queries = true};
+  uint64_t busiest = 0, under_loads = 0;  // tiles of the block that computes most; products of all blocks
   for (int64_t cluster = 0; cluster < clusters; ++cluster) {
+    ladder::UnderLoads loads(WALK);
     uint64_t rounds = 0, kv_tiles = 0, own[2] = {};
     bool works = false;
     int64_t up_to = 0, place = -1, before = 0;
@@ -93,6 +95,7 @@ ladder::Counts predict(const ladder::Launched& spec) {
       for (const int64_t pair : {low, high}) {
         ++rounds;
         kv_tiles += problem.tiles_of_pair(s, pair);
+        loads.round(problem.tiles_of_pair(s, pair));
         for (int64_t rank = 0; rank < together; ++rank)
           own[rank] += problem.up_to(s, together * pair + rank) - problem.before(s, together * pair + rank);
         works |= together * (pair + 1) - 1 < problem.q_tiles(s);
@@ -101,6 +104,7 @@ ladder::Counts predict(const ladder::Launched& spec) {
     }
     idle += rounds == 0 ? together : !works;
     busiest = std::max({busiest, own[0], own[1]});
+    under_loads += together * loads.sum;
     unwritten = std::min<uint64_t>(unwritten, ((2 - std::min<uint64_t>(2, rounds)) * BR +
                                                2 * BC * (C::STAGES - std::min<uint64_t>(C::STAGES, kv_tiles))) *
                                                       ROW_BYTES +
@@ -112,18 +116,12 @@ ladder::Counts predict(const ladder::Launched& spec) {
     ints = batch * (lengths + 6 + batch * lengths + (batch + 1)) + 5 * blocks * batch + pairs * together * WARPS * 32;
   }
   const uint64_t q_warps = together * pairs * WARPS, panels_copied = 4 * copied / together;
-  const ladder::Walk walk{.tiles = uint64_t(spec.keys() + BC - 1) / BC,
-                          .stages = C::STAGES,
-                          .qk = HEAD_DIM / 16,
-                          .pv = BC / 16,
-                          .late_queries = true};
   return {
       .wgmma = tiles * WARPS / 4 * (HEAD_DIM / 16 + BC / 16),           // QK by slices of d, PV by slices of keys
       .wgmma_left_running = (tiles * WARPS - q_warps) / 4 * (BC / 16),  // PV, but of the last tile
-      .wgmma_under_loads = spec.causal || problem.is_window || problem.is_varlen
-                               ? 0
-                               : together * WARPS / 4 * under_loads(walk, most, clusters),
-      .products_of_busiest_block = busiest * WARPS / 4 * (walk.qk + walk.pv),
+      .wgmma_under_loads =
+          problem.in_twos ? 0 : WARPS / 4 * under_loads,  // of a pair under a mask one copies for the other
+      .products_of_busiest_block = busiest * WARPS / 4 * (WALK.qk + WALK.pv),
       .shuffles = q_warps * 2 * 2 * 2,  // two rows, two exchanges: the maxima of the first tile, the sums
       .votes = tiles * WARPS,           // whether anything has to be rescaled
       .yes_votes = q_warps,             // in the first tile

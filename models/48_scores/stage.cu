@@ -44,9 +44,11 @@ ladder::Counts predict(const ladder::Launched& spec) {
   const uint64_t shares = heads * (in_twos ? (pairs + 1) / 2 : pairs);  // two pairs or one
   const uint64_t clusters = std::min<uint64_t>(shares, spec.multiprocessors / together), blocks = together * clusters;
   uint64_t unwritten = INT64_MAX,
-           idle = 0;     // bytes of the block that leaves fewest; second blocks whose tiles all lie outside
-  uint64_t busiest = 0;  // tiles of the block that computes most
+           idle = 0;  // bytes of the block that leaves fewest; second blocks whose tiles all lie outside
+  constexpr ladder::Walk WALK{.stages = C::STAGES, .qk = HEAD_DIM / 16, .pv = BC / 16, .late_queries = true};
+  uint64_t busiest = 0, under_loads = 0;  // tiles of the block that computes most; products of all blocks
   for (uint64_t cluster = 0; cluster < clusters; ++cluster) {
+    ladder::UnderLoads loads(WALK);
     uint64_t rounds = 0, kv_tiles = 0, own[2] = {};
     bool works = false;
     for (uint64_t share = cluster; share < shares; share += clusters) {
@@ -54,6 +56,7 @@ ladder::Counts predict(const ladder::Launched& spec) {
       for (const uint64_t pair : {low, high}) {
         ++rounds;
         kv_tiles += tiles_of_pair(pair);
+        loads.round(tiles_of_pair(pair));
         for (int64_t rank = 0; rank < together; ++rank)
           own[rank] += up_to(together * pair + rank) - before(together * pair + rank);
         works |= together * (pair + 1) - 1 < uint64_t(q_tiles);
@@ -62,6 +65,7 @@ ladder::Counts predict(const ladder::Launched& spec) {
     }
     idle += !works;
     busiest = std::max({busiest, own[0], own[1]});
+    under_loads += together * loads.sum;
     unwritten = std::min<uint64_t>(
         unwritten,
         ((rounds < 2 ? BR : 0) + 2 * BC * (C::STAGES - std::min<uint64_t>(C::STAGES, kv_tiles))) * ROW_BYTES);
@@ -70,16 +74,11 @@ ladder::Counts predict(const ladder::Launched& spec) {
   // A head's slope and its sink, for each tile of queries; a tanh for each score.
   const uint64_t numbers = heads * together * pairs * (spec.alibi + spec.sink);
   const uint64_t functions = spec.softcap > 0 ? tiles * WARPS * BC * 16 : 0;
-  const ladder::Walk walk{.tiles = uint64_t(spec.keys() + BC - 1) / BC,
-                          .stages = C::STAGES,
-                          .qk = HEAD_DIM / 16,
-                          .pv = BC / 16,
-                          .late_queries = true};
   return {
       .wgmma = tiles * WARPS / 4 * (HEAD_DIM / 16 + BC / 16),           // QK by slices of d, PV by slices of keys
       .wgmma_left_running = (tiles * WARPS - q_warps) / 4 * (BC / 16),  // PV, but of the last tile
-      .wgmma_under_loads = spec.causal || is_window ? 0 : together * WARPS / 4 * under_loads(walk, shares, clusters),
-      .products_of_busiest_block = busiest * WARPS / 4 * (walk.qk + walk.pv),
+      .wgmma_under_loads = in_twos ? 0 : WARPS / 4 * under_loads,  // of a pair under a mask one copies for the other
+      .products_of_busiest_block = busiest * WARPS / 4 * (WALK.qk + WALK.pv),
       .shuffles = q_warps * 2 * 2 * 2,  // two rows, two exchanges: the maxima of the first tile, the sums
       .votes = tiles * WARPS,           // whether anything has to be rescaled
       .yes_votes = q_warps,             // in the first tile

@@ -1,12 +1,13 @@
 #include <algorithm>
 
 #include "harness/stage.hpp"
+#include "harness/walk.hpp"
 #include "kernel.cuh"
 
 namespace {
 
 template <class C>
-ladder::Counts predict(const ladder::Shape& spec) {
+ladder::Counts predict(const ladder::Launched& spec) {
   constexpr int64_t BR = C::BR, BC = C::BC, M_TILES = BR / 16 / C::WARPS, WARP_ROWS = 16 * M_TILES;
   constexpr uint64_t WARPS = C::WARPS, D = C::HEAD_DIM;
   constexpr uint64_t PRODUCTS = M_TILES * (BC / 8) * (D / 16);  // QK of a warp and a tile of keys, and PV as many
@@ -15,12 +16,16 @@ ladder::Counts predict(const ladder::Shape& spec) {
   uint64_t rows = 0, q_rows = 0, key_rows = 0;   // of O; of Q and of K, as often as they are copied
   uint64_t blocks = 0, idle = 0, with_keys = 0;  // blocks that have queries, that have none, that see a key
   uint64_t tiles = 0, rescales = 0;              // of keys, of all blocks; rescales of a warp, the fewest
+  ladder::BusiestSm sm(spec.multiprocessors);
   for (int s = 0; s < spec.batch; ++s) {
     const int64_t n_q = is_varlen ? spec.lens_q.of[s] : spec.n, n_k = is_varlen ? spec.lens_k.of[s] : spec.keys();
     const int64_t left = spec.left < 0 ? n_k : spec.left;
     const int64_t right = spec.causal ? 0 : spec.right < 0 ? n_q : spec.right;
     const auto first_of = [&](int64_t query) { return std::max<int64_t>(query + n_k - n_q - left, 0); };
     const auto end_of = [&](int64_t query) { return std::clamp<int64_t>(query + 1 + n_k - n_q + right, 0, n_k); };
+    const auto tiles_of = [&](int64_t query) {
+      return uint64_t((end_of(std::min(query + BR, n_q) - 1) + BC - 1) / BC - first_of(query) / BC);
+    };
     for (int64_t query = 0; query < (spec.n + BR - 1) / BR * BR; query += BR) {
       if (query >= n_q) {
         idle += heads;
@@ -32,7 +37,7 @@ ladder::Counts predict(const ladder::Shape& spec) {
       with_keys += heads * (begin < end);
       rows += heads * (last + 1 - query);
       q_rows += begin < end ? heads * (last + 1 - query) : 0;
-      tiles += heads * (end - begin);
+      tiles += heads * tiles_of(query);
       key_rows += heads * (std::min(end * BC, n_k) - begin * BC);
       // A warp rescales until each of its rows has seen a key.
       for (int64_t first = query; first < query + BR; first += WARP_ROWS) {
@@ -41,11 +46,16 @@ ladder::Counts predict(const ladder::Shape& spec) {
         if (!spec.sink) rescales += heads * (std::clamp(met, begin, end) - begin);
       }
     }
+    for (uint64_t head = 0; head < heads; ++head) {  // a head's last queries begin first
+      for (int64_t query = (n_q + BR - 1) / BR * BR - BR; query >= 0; query -= BR)
+        sm.block(tiles_of(query) * WARPS * 2 * PRODUCTS);
+    }
   }
   const uint64_t warp_tiles = tiles * WARPS, warps = blocks * WARPS;
   // A thread reads its sequence's ends, and how many rows there are of all; its head's slope and its sink.
   const uint64_t numbers = (is_varlen ? (5 * blocks + 4 * idle) : 0) + blocks * (spec.alibi + spec.sink);
   return {.mma = warp_tiles * 2 * PRODUCTS,
+          .products_of_busiest_sm = sm.most,
           .ldmatrix = warp_tiles * (M_TILES + 2 * BC / 16) * (D / 16),  // K and V are read once per warp
           // QK of a tile runs under its V, PV under the next K.
           .products_under_copies = (2 * tiles - with_keys) * BC * C::ROW_CHUNKS * PRODUCTS,

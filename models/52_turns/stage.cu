@@ -2,6 +2,7 @@
 
 #include "common/emulator/emulator.hpp"
 #include "harness/stage.hpp"
+#include "harness/walk.hpp"
 #include "kernel.cuh"
 
 namespace {
@@ -37,17 +38,23 @@ ladder::Counts predict(const ladder::Launched& spec) {
   }
   const uint64_t shares = heads * (in_twos ? (q_tiles + 1) / 2 : q_tiles);  // two tiles of queries or one
   const uint64_t blocks = std::min<uint64_t>(shares, spec.multiprocessors);
-  uint64_t unwritten = INT64_MAX;  // bytes of the block that leaves fewest
+  constexpr ladder::Walk WALK{.stages = C::STAGES, .qk = HEAD_DIM / 16, .pv = BC / 16, .late_queries = true};
+  uint64_t unwritten = INT64_MAX;         // bytes of the block that leaves fewest
+  uint64_t busiest = 0, under_loads = 0;  // tiles of the block that computes most; products of all blocks
   for (uint64_t block = 0; block < blocks; ++block) {
+    ladder::UnderLoads loads(WALK);
     uint64_t rounds = 0, kv_tiles = 0;
     for (uint64_t share = block; share < shares; share += blocks) {
       const int64_t per_head = shares / heads, low = share % per_head, high = q_tiles - 1 - low;
-      for (const int64_t q_tile : {low, high}) {
+      for (const int64_t q_tile : {in_twos ? high : low, low}) {  // the longer one first
         ++rounds;
         kv_tiles += kv_tiles_of(q_tile);
+        loads.round(kv_tiles_of(q_tile));
         if (!in_twos || high == low) break;
       }
     }
+    busiest = std::max(busiest, kv_tiles);
+    under_loads += loads.sum;
     unwritten =
         std::min<uint64_t>(unwritten, (rounds < 2 ? BR : 0) * ROW_BYTES +
                                           2 * BC * (C::STAGES - std::min<uint64_t>(C::STAGES, kv_tiles)) * ROW_BYTES);
@@ -58,14 +65,19 @@ ladder::Counts predict(const ladder::Launched& spec) {
   const uint64_t functions = spec.softcap > 0 ? tiles * WARPS * BC * 16 : 0;
   return {.wgmma = tiles * WARPS / 4 * (HEAD_DIM / 16 + BC / 16),           // QK by slices of d, PV by slices of keys
           .wgmma_left_running = (tiles * WARPS - q_warps) / 4 * (BC / 16),  // PV, but of the last tile
+          .wgmma_under_loads = WARPS / 4 * under_loads,
+          .products_of_busiest_block = busiest * WARPS / 4 * (WALK.qk + WALK.pv),
           .shuffles = q_warps * 2 * 2 * 2,  // two rows, two exchanges: the maxima of the first tile, the sums
           .votes = tiles * WARPS,           // whether anything has to be rescaled
           .yes_votes = q_warps,             // in the first tile
           .exponentials =
-              (tiles * WARPS * BC + q_warps * 4) * 16 + functions,         // weights; the corrections of the first tile
-          .barriers = 2 * blocks + tiles * WARPS / 4,                      // of the block, and one of a warpgroup
-          .bulk_copies = uint64_t(heads) * q_tiles + 2 * tiles + q_warps,  // of Q, of K and V, of a warp's O
-          .gmem_accesses = rows + numbers,                                 // the log-sum-exps
+              (tiles * WARPS * BC + q_warps * 4) * 16 + functions,  // weights; the corrections of the first tile
+          .exponentials_under_stores =
+              spec.softcap > 0 ? 0 : (q_warps - blocks * WARPS) * (BC / 2 + 2),  // those of the next first tile
+          .products_in_turns = (tiles * WARPS - q_warps) * (WALK.qk + WALK.pv),  // but of the first tile, and the last
+          .barriers = 2 * blocks + tiles * WARPS / 4,                            // of the block, and one of a warpgroup
+          .bulk_copies = uint64_t(heads) * q_tiles + 2 * tiles + q_warps,        // of Q, of K and V, of a warp's O
+          .gmem_accesses = rows + numbers,                                       // the log-sum-exps
           .gmem_bytes_read = (rows + 2 * copied_rows) * ROW_BYTES + numbers * sizeof(float),
           .gmem_bytes_written = rows * (ROW_BYTES + sizeof(float)),
           .unused_smem_bytes = unwritten};  // the second Q, and stages

@@ -2,6 +2,7 @@
 
 #include "common/emulator/emulator.hpp"
 #include "harness/stage.hpp"
+#include "harness/walk.hpp"
 #include "kernel.cuh"
 
 namespace {
@@ -43,21 +44,29 @@ ladder::Counts predict(const ladder::Launched& spec) {
   }
   const uint64_t shares = heads * (in_twos ? (pairs + 1) / 2 : pairs);  // two pairs or one
   const uint64_t clusters = std::min<uint64_t>(shares, spec.multiprocessors / together), blocks = together * clusters;
+  constexpr ladder::Walk WALK{.stages = C::STAGES, .qk = HEAD_DIM / 16, .pv = BC / 16, .queries = 1};
   uint64_t unwritten = INT64_MAX,
            idle = 0;  // bytes of the block that leaves fewest; second blocks whose tiles all lie outside
+  uint64_t busiest = 0, under_loads = 0;  // tiles of the block that computes most; products of all blocks
   for (uint64_t cluster = 0; cluster < clusters; ++cluster) {
-    uint64_t rounds = 0, kv_tiles = 0;
+    ladder::UnderLoads loads(WALK);
+    uint64_t rounds = 0, kv_tiles = 0, own[2] = {};
     bool works = false;
     for (uint64_t share = cluster; share < shares; share += clusters) {
       const int64_t per_head = shares / heads, low = share % per_head, high = pairs - 1 - low;
       for (const uint64_t pair : {low, high}) {
         ++rounds;
         kv_tiles += tiles_of_pair(pair);
+        loads.round(tiles_of_pair(pair));
+        for (int64_t rank = 0; rank < together; ++rank)
+          own[rank] += up_to(together * pair + rank) - before(together * pair + rank);
         works |= together * (pair + 1) - 1 < uint64_t(q_tiles);
         if (!in_twos || high == low) break;
       }
     }
     idle += !works;
+    busiest = std::max({busiest, own[0], own[1]});
+    under_loads += together * loads.sum;
     unwritten =
         std::min<uint64_t>(unwritten, 2 * BC * (C::STAGES - std::min<uint64_t>(C::STAGES, kv_tiles)) * ROW_BYTES);
   }
@@ -68,6 +77,8 @@ ladder::Counts predict(const ladder::Launched& spec) {
   return {
       .wgmma = tiles * WARPS / 4 * (HEAD_DIM / 16 + BC / 16),           // QK by slices of d, PV by slices of keys
       .wgmma_left_running = (tiles * WARPS - q_warps) / 4 * (BC / 16),  // PV, but of the last tile
+      .wgmma_under_loads = in_twos ? 0 : WARPS / 4 * under_loads,  // of a pair under a mask one copies for the other
+      .products_of_busiest_block = busiest * WARPS / 4 * (WALK.qk + WALK.pv),
       .shuffles = q_warps * 2 * 2 * 2,  // two rows, two exchanges: the maxima of the first tile, the sums
       .votes = tiles * WARPS,           // whether anything has to be rescaled
       .yes_votes = q_warps,             // in the first tile

@@ -141,7 +141,7 @@ std::vector<Spec> trials(const Accepts& accepts, const Spec& usual) {
       {CROSS, "nq=64 nk=256"},
       {CROSS | CAUSAL, "nq=64 nk=256 causal"},
       {CROSS | CAUSAL, "h=2 nq=256 nk=64 causal"},  // the first queries see no key
-      {GROUPED, "h=6 kv=2 n=128"},
+      {GROUPED, "h=22 kv=2 n=128"},                 // groups of more than eight
       {GROUPED | CAUSAL, "b=2 h=5 kv=1 n=128 causal"},
       {WINDOW, "n=256 window=40,17"},
       {WINDOW | CAUSAL, "n=384 causal window=130,0"},
@@ -149,11 +149,16 @@ std::vector<Spec> trials(const Accepts& accepts, const Spec& usual) {
       // No end on one side, where the other tensor is the longer one.
       {WINDOW | TAILS | CROSS, "h=2 nq=203 nk=70 window=9,-1"},
       {WINDOW | TAILS | CROSS, "h=2 nq=64 nk=300 window=-1,20"},
+      // Tiles of keys on both sides of what a tile of queries sees.
+      {WINDOW | TAILS | CROSS, "h=2 nq=200 nk=900 window=130,60"},
+      {WINDOW | TAILS | CROSS | GROUPED | CAUSAL, "h=4 kv=2 nq=200 nk=700 causal window=70,0"},
       {SOFTCAP, "n=128 softcap=3"},
       {ALIBI, "h=3 n=256 alibi"},
       {SINK, "h=3 n=128 sink"},
       {SOFTCAP | CAUSAL, "h=2 n=256 causal softcap=2"},
       {ALIBI | CROSS, "h=2 nq=64 nk=256 alibi"},
+      {ALIBI | TAILS | CROSS,
+       "h=1 nq=3 nk=33100 alibi"},  // beyond 32768: a single head's slope favours the furthest keys
       {SINK | TAILS | CROSS | CAUSAL, "h=2 nq=203 nk=113 causal sink"},
       {SINK | TAILS | CROSS | CAUSAL, "h=2 nq=3 nk=0 causal sink"},
       {STRIDES, "b=2 h=3 n=128 layout=bnhd"},
@@ -161,6 +166,7 @@ std::vector<Spec> trials(const Accepts& accepts, const Spec& usual) {
       {STRIDES | TAILS | CROSS, "b=2 h=2 nq=3 nk=0 pad=8"},
       {VARLEN | TAILS, "b=4 h=2 n=200 lens_q=200,1,0,77 lens_k=200,64,5,0"},
       {VARLEN | TAILS | CAUSAL, "b=3 h=2 n=200 causal lens_q=150,1,77 lens_k=200,64,70"},
+      {VARLEN | TAILS | WINDOW, "b=3 h=2 nq=200 nk=700 lens_q=200,1,77 lens_k=700,300,300 window=100,20"},
       // A tile of queries each, of which those begin that have most to do.
       {VARLEN | TAILS, "b=5 h=1 nq=100 nk=640 lens_q=100,90,80,70,60 lens_k=380,640,100,500,250"},
       // More rows than 16 bits can number before the others, which see none of them; and many sequences.

@@ -220,6 +220,18 @@ TEST_CASE("products between a thread's request of a copy and its own wait are co
   CHECK(counted(outwards, 32) == 2 * 3);
 }
 
+TEST_CASE("loads are counted for which the thread waits that asked for them", "[emulator][device]") {
+  std::vector<uint4> memory(32);
+  const auto counted = [&](auto* kernel) {
+    const Device device = run(kernel, 64, 2048, memory.data());
+    check_silent(device);
+    return device.counters().loads_awaited_by_asker;
+  };
+  CHECK(counted(by_mbarrier<true, Waits::who_asks>) == 1);
+  CHECK(counted(by_mbarrier<true, Waits::another_warp>) == 0);
+  CHECK(counted(by_mbarrier<false, Waits::who_asks>) == 0);  // a thread's own copies
+}
+
 TEST_CASE("exponentials that a thread computes before it waits for its stores are counted, for each store",
           "[emulator][device]") {
   std::vector<uint4> memory(32);
@@ -258,6 +270,21 @@ TEST_CASE("the products of the block with most of them are counted, whoever runs
     launch(device, unequal_blocks, dim3(3), dim3(64), 16);
     CHECK(device.counters().mma == 2 * 7);
     CHECK(device.counters().products_of_busiest_block == 2 * 3);
+  }
+}
+
+TEST_CASE("blocks begin in the order of their numbers, and the SM that has most to do is counted",
+          "[emulator][device]") {
+  for (const int threads : {1, 3}) {
+    const auto counted = [&](uint32_t multiprocessors) {
+      Device device({.threads = threads, .multiprocessors = multiprocessors});
+      launch(device, unequal_blocks, dim3(4), dim3(64), 16);  // 2, 3, 2 and 2, of two warps
+      return device.counters().products_of_busiest_sm;
+    };
+    CHECK(counted(1) == 2 * 9);
+    CHECK(counted(2) == 2 * 5);
+    CHECK(counted(3) == 2 * 4);
+    CHECK(counted(4) == 2 * 3);
   }
 }
 
