@@ -154,7 +154,12 @@ class Passing(NamedTuple):
         begin = time.monotonic()
         try:
             for request in self.requests:
-                request.wait() if timeout is None else request.wait(datetime.timedelta(seconds=timeout))
+                if timeout is not None and not self.coming[0].is_cuda:
+                    request.wait(datetime.timedelta(seconds=timeout))
+                    continue
+                if timeout is not None:
+                    wait_on_the_host(request, begin + timeout)
+                request.wait()  # on a GPU, by the stream
         except RuntimeError as reason:
             to, source = neighbours(self.group)
             raise RuntimeError(
@@ -162,6 +167,14 @@ class Passing(NamedTuple):
                 f"rank {to} did not take those from here. A rank that says nothing like this stands still, or is dead.\n  {reason}"
             ) from reason
         return self.coming
+
+
+def wait_on_the_host(request: dist.Work, until: float) -> None:
+    """NCCL's own wait with a timeout aborts, and PyTorch's watchdog may end the process before anything is said."""
+    while not request.is_completed():
+        if time.monotonic() > until:
+            raise RuntimeError("NCCL is still at it.")
+        time.sleep(5e-5)
 
 
 def neighbours(group) -> tuple[int, int]:

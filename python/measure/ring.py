@@ -31,7 +31,7 @@ from flash_ladder.ring import share
 warnings.simplefilter("ignore")
 os.environ.setdefault("NCCL_NVLS_ENABLE", "0")  # no multicast: it can put the cards of a host that others share out of service
 os.environ.setdefault("TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC", "1000")  # four of these pass before a timeout ends the process, 15 s each otherwise
-TIMEOUT = 40  # seconds, of everything that ranks do together
+TIMEOUT = 25  # seconds, of a pass of the ring; of everything else that ranks do together twice as much
 D, ELEMENT_BYTES = 128, 2
 MOST_ROUNDS, FEWEST_ROUNDS = 9, 3
 KERNELS, PASS = ("flash_attention", "gradients"), "nccl"  # in the names of kernels
@@ -490,7 +490,7 @@ def main() -> None:
     parser.add_argument("--timeout", type=float, default=TIMEOUT, help="seconds, until a rank that stands still ends the others")
     parser.add_argument("--lose", choices=("dead", "still"), help="the last rank dies, or stands still, before the ring: what do the others say?")
     options = parser.parse_args()
-    ranks = Ranks(options.device, options.timeout)
+    ranks = Ranks(options.device, 2 * options.timeout)
     on_gpu = ranks.on_gpu
     told = {
         "gpu": torch.cuda.get_device_name() if on_gpu else "emulator", "torch": torch.__version__,
