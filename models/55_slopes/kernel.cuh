@@ -161,7 +161,7 @@ struct Ring {
   }
 };
 
-// A lane's share of two rows: their scores S become weights P = 2^(S * scale_log2 - max). `max` is the same in a row's
+// A lane's share of two rows: their scores S become weights P = 2^(S * scale_log2 + line - max). `max` is the same in a row's
 // four lanes; a careful warp looks first whether a score has outgrown it, and so does every warp on the first tile, and
 // where a row may meet its first key. Otherwise the sum of the weights tells: too large or infinite, and they are made
 // again.
@@ -171,7 +171,7 @@ struct Softmax {
   using Weights = uint32_t (&)[BC / 16][4];
   float scale_log2;                     // exp(s * softmax_scale) = 2^(s * scale_log2)
   float max[2], sum[2], correction[2];  // [lane_row]; max in log2 units
-  float line[2];                        // of this tile: what ALiBi adds to the score of its first key, in log2 units
+  float line[2] = {};                   // what ALiBi adds to the score of the tile's first key, in log2 units
   bool careful;                         // the whole warp or none of it: a later tile of these queries raised a maximum
   bool rescale;                         // O, by `correction`, before the next PV
 
@@ -243,8 +243,8 @@ struct Softmax {
   }
 };
 
-// A number as three of bf16 that sum up to it exactly: of its 24 bits each has eight. They are columns 0, 1 and 2 of a fragment's rows,
-// which are the same; `pair`: two columns.
+// A number as three of bf16 that sum up to it exactly: of its 24 bits each has eight. They are a row's columns 0, 1 and 2;
+// `pair`: which two columns.
 __device__ __forceinline__ uint32_t parts_of(float number, uint32_t pair) {
   constexpr uint32_t UPPER = 0xffff0000;  // of an f32: a bf16
   const uint32_t high = __float_as_uint(number) & UPPER;
@@ -272,9 +272,9 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   static_assert(BR == BC, "of a pair one block needs a tile of keys more than the other, and one tile only");
   constexpr bool IS_WHOLE = MASK <= Mask::tail;  // every query sees all keys
   // 384 threads start with 168 registers each (65536 / 384, in eights). Of three warpgroups: 3 x 168 = 24 + 2 x 240, or
-  // 40 + 2 x 232, where the one that copies has more to find out.
-  constexpr bool HAS_LITTLE = IS_WHOLE || SLOPED;
-  constexpr int PRODUCER_REGISTERS = HAS_LITTLE ? 24 : 40, CONSUMER_REGISTERS = HAS_LITTLE ? 240 : 232;
+  // 40 + 2 x 232, where the one that copies has more to find out, and the others have no slope to keep.
+  constexpr bool COPIES_WITH_FEW = IS_WHOLE || SLOPED;
+  constexpr int PRODUCER_REGISTERS = COPIES_WITH_FEW ? 24 : 40, CONSUMER_REGISTERS = COPIES_WITH_FEW ? 240 : 232;
 
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, warpgroup = warp / 4;
   constexpr uint32_t TILE_BYTES = BC * ROW_BYTES, Q_BYTES = BR * ROW_BYTES;
@@ -362,10 +362,10 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   const auto release = [&](const KeyRing& ring, int tile) {  // this warpgroup has read the tile: a thread tells a block
     if (threadIdx.x % 128 < BLOCKS) mbarrier_arrive_remote(ring.empty_of(tile), threadIdx.x % 128);
   };
-  int round = 0;                // of Q and Work
-  int begin = 0, end = 0;       // of the tiles of keys
-  uint32_t slope_parts = 0;     // of this lane's columns beside those of Q
-  uint32_t slope_frag[4] = {};  // FragmentA: all 16 rows are the same
+  int round = 0;             // of Q and Work
+  int begin = 0, end = 0;    // of the tiles of keys
+  uint32_t slope_parts = 0;  // in this lane's columns beside those of Q
+  uint32_t slope_frag[4];    // FragmentA: its rows are all the same
   const uint64_t ramp = wgmma_descriptor(smem_ramp);
   const auto is_behind = [&](const Work& work, int tile) {  // the queries' own keys: the line falls
     return MASK == Mask::window && tile > work[Work::TOP] - work[Work::LOW];
@@ -378,14 +378,10 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     //     themselves: between the fence, which hands S over, and the wait nobody may touch it.
     const uint64_t Q_here = wgmma_advance(Q_rows, Q.at(round)), K_here = wgmma_advance(K_tiles, K.at(tile));
     K.wait_full(tile);
-    if constexpr (SLOPED) {
-      slope_frag[0] = slope_frag[1] = is_behind(told(round), tile) ? slope_parts ^ 0x80008000 : slope_parts;  // minus
-      slope_frag[2] = slope_frag[3] = 0;
-      wgmma_fence(S_frag, slope_frag);
-      wgmma_rs_bf16(S_frag, slope_frag, ramp, false);  // slope times a key's number in the tile; overwrites S
-    } else {
-      wgmma_fence(S_frag);
-    }
+    slope_frag[0] = slope_frag[1] = is_behind(told(round), tile) ? slope_parts ^ 0x80008000 : slope_parts;  // minus
+    slope_frag[2] = slope_frag[3] = 0;
+    wgmma_fence(S_frag, slope_frag);
+    if (SLOPED) wgmma_rs_bf16(S_frag, slope_frag, ramp, false);  // the slope times a key's number in its tile
 #pragma unroll
     for (int d_slice = 0; d_slice < QK_K_TILES; ++d_slice)
       wgmma_ss_bf16(S_frag, wgmma_advance(Q_here, slices_on<BR>(d_slice)),
@@ -395,7 +391,9 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   };
   // A lane's two rows are this one and one 8 below.
   const auto query_of = [&](const Work& work) { return work[Work::QUERY] + int(warp) * 16 + FragmentC::row(lane, 0); };
+  // How far a key lies behind the own one of the lane's upper row.
   const auto behind_own = [&](const Work& work, int key) { return key - (query_of(work) + p.n_k - p.n_q); };
+  // LINE  slope * (key - own) = slope * number in the tile, which the product adds, + slope * (first key - own), a number per row.
   const auto set_line = [&](int tile) {
     if constexpr (SLOPED) {
       const Work work = told(round);
@@ -416,8 +414,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
       }
     };
     const int lane_key = first_key + FragmentC::col(lane, 0);
-    if (SLOPED && MASK == Mask::window && tile <= begin + 1 &&
-        !is_behind(work, tile)) {  // behind the diagonal it falls
+    const bool turns = SLOPED && MASK == Mask::window && tile <= begin + 1 && !is_behind(work, tile);
+    if (turns) {  // behind a query's own key the line falls, and the product has let it rise
       const float twice = 2 * work.number(Work::SLOPE), from = behind_own(work, lane_key), behind[2] = {from, from - 8};
       of_all([&](float& score, int key, int lane_row) { score -= twice * fmaxf(behind[lane_row] + key, 0); });
     }
