@@ -11,7 +11,7 @@ for tile in range(4):
     DRAWING.box(left, 112, WIDE - 4, 26, "work" if tile == 3 else "data", ("fourth", "third", "second", "first")[tile])
 DRAWING.text(4, 26, "what ALiBi leaves of a score", "label")
 DRAWING.text(X + WIDE * 4 - 4, 154, "the query's own key", "label", "end")
-DRAWING.arrow(X + WIDE * 4 - 160, 150, X + WIDE * 2, 150)
+DRAWING.arrow(X + WIDE * 4 - 130, 150, X + WIDE, 150)
 DRAWING.box(X, 176, 240, 34, "data", "K: 128 columns, 8 slices")
 DRAWING.box(X + 244, 176, 84, 34, "copy", "0 to 127")
 DRAWING.text(X + 244, 226, "a ninth slice", "label")

@@ -53,11 +53,11 @@ struct Seen {
 };
 
 // What the thread that copies tells the others of each tile of queries, in shared memory beside Q. Of its walk over tiles of keys:
-// the number of the pair's first, of this block's first, and of the one behind the last; what a tile's number and its place in K add
-// up to on the way down, and the lowest place. Of places: those below WHOLE_BEGIN and from WHOLE_END on some query does not see whole.
-// And the first query; the head, its slope over the scale and its sink, f32; and at the end that there is no more.
+// the number of the first, and of the one behind the last; what a tile's number and its place in K add up to on the way down, and the
+// lowest place. Of places: those below WHOLE_BEGIN and from WHOLE_END on some query does not see whole. And the first query; the head,
+// its slope over the scale and its sink, f32; and at the end that there is no more.
 struct Work {
-  enum Word { FIRST, BEGIN, END, TOP, LOW, WHOLE_BEGIN, WHOLE_END, QUERY, HEAD, MORE, SLOPE, SINK, WORDS };
+  enum Word { BEGIN, END, TOP, LOW, WHOLE_BEGIN, WHOLE_END, QUERY, HEAD, MORE, SLOPE, SINK, WORDS = 12 };
   uint32_t address;
 
   __device__ __forceinline__ int operator[](Word word) const { return int(ld_shared_b32(address + word * 4)); }
@@ -74,8 +74,9 @@ struct Work {
 // Which queries next, and which keys they see. A head is `shares` of work, and clusters take those of all heads by
 // turns (c, c + clusters, ...). A share is a pair of tiles of queries, or one tile where a block works alone, or under a mask two
 // pairs: a head's longest and its shortest, its second longest and its second shortest ..., two by two equally long. A pair begins at an even tile; its
-// second one may lie outside: it reads zeros and stores nothing. Tiles of keys come from the last query's own down to the first that is
-// seen, and then from behind its own up: so every row meets its first key in one of the first two.
+// second one may lie outside: it reads zeros and stores nothing. Tiles of keys come from the queries' own down to the first that is
+// seen, and then from behind their own up: so every row meets its first key in one of the first two. Of a pair the first block's are the
+// queries, and the tile that the second one alone sees comes last.
 template <class C, Mask MASK>
 struct Schedule {
   static constexpr int BR = C::BR, BC = C::BC, BLOCKS = C::BLOCKS;
@@ -116,7 +117,7 @@ struct Schedule {
     const int last = pair * BLOCKS + BLOCKS - 1;
     skipped = tiles_before(pair * BLOCKS);
     kv_tiles = tiles_up_to(last) - skipped;
-    own = MASK <= Mask::tail ? kv_tiles - 1 : max(last_query(last) + seen.n_k - seen.n_q, 0) / BC;
+    own = MASK == Mask::window ? max(last_query(last) + seen.n_k - seen.n_q, 0) / BC : tiles_up_to(pair * BLOCKS) - 1;
     return head < p.batch * p.heads;
   }
   __device__ __forceinline__ int key_of(int tile) const {  // the tile's first
@@ -127,7 +128,7 @@ struct Schedule {
     const int of = head % p.heads;
     const float slope = p.alibi_slopes == nullptr ? 0 : ld_global_f32(p.alibi_slopes + of) / p.softmax_scale;
     const float sink = p.sinks == nullptr ? NO_KEY : fmaxf(ld_global_f32(p.sinks + of) * LOG2E, NO_KEY);
-    work.tell({first, first + skipped + kv_tiles - tiles_up_to(q_tile), first + kv_tiles, first + own, skipped,
+    work.tell({first, first + tiles_up_to(q_tile) - skipped, first + own, skipped,
                MASK == Mask::window ? (seen.first_of(last_query(q_tile)) + BC - 1) / BC : 0,
                min(seen.end_of(q_tile * BR), seen.n_k) / BC,  // a second block may lie outside
                q_tile * BR, head, true, __float_as_int(slope), __float_as_int(sink)});
@@ -367,18 +368,17 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   uint32_t slope_parts = 0;  // in this lane's columns beside those of Q
   uint32_t slope_frag[4];    // FragmentA: its rows are all the same
   const uint64_t ramp = wgmma_descriptor(smem_ramp);
-  const auto is_behind = [&](const Work& work, int tile) {  // the queries' own keys: the line falls
-    return MASK == Mask::window && tile > work[Work::TOP] - work[Work::LOW];
-  };
+  const auto is_behind = [&](const Work& work, int tile) { return tile > work[Work::TOP] - work[Work::LOW]; };
+  const auto falls = [&](const Work& work, int tile) { return MASK == Mask::window && is_behind(work, tile); };
   const auto place_of = [&](const Work& work, int tile) {  // in K
-    return is_behind(work, tile) ? tile - work[Work::FIRST] + work[Work::LOW] : work[Work::TOP] - tile;
+    return is_behind(work, tile) ? tile - work[Work::BEGIN] + work[Work::LOW] : work[Work::TOP] - tile;
   };
   const auto start_QK = [&](int tile) {
     // QK  A warp's accumulators are its 16 rows of S, a FragmentC for every eight keys. The products run on by
     //     themselves: between the fence, which hands S over, and the wait nobody may touch it.
     const uint64_t Q_here = wgmma_advance(Q_rows, Q.at(round)), K_here = wgmma_advance(K_tiles, K.at(tile));
     K.wait_full(tile);
-    slope_frag[0] = slope_frag[1] = is_behind(told(round), tile) ? slope_parts ^ 0x80008000 : slope_parts;  // minus
+    slope_frag[0] = slope_frag[1] = falls(told(round), tile) ? slope_parts ^ 0x80008000 : slope_parts;  // minus
     slope_frag[2] = slope_frag[3] = 0;
     wgmma_fence(S_frag, slope_frag);
     if (SLOPED) wgmma_rs_bf16(S_frag, slope_frag, ramp, false);  // the slope times a key's number in its tile
@@ -397,12 +397,12 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   const auto set_line = [&](int tile) {
     if constexpr (SLOPED) {
       const Work work = told(round);
-      const float rise = work.number(Work::SLOPE) * softmax.scale_log2 * (is_behind(work, tile) ? -1 : 1);
+      const float rise = work.number(Work::SLOPE) * softmax.scale_log2 * (falls(work, tile) ? -1 : 1);
       const float from = behind_own(work, place_of(work, tile) * BC);
       softmax.line[0] = rise * from, softmax.line[1] = rise * (from - 8);
     }
   };
-  // Masks what rows do not see of a tile. Whether a row may meet its first key there.
+  // Masks what rows do not see of a tile. Whether a row may meet its first key there, or one that the line has raised.
   const auto mask = [&](int tile) {
     const Work work = told(round);
     const Seen<MASK> seen(p);
@@ -414,7 +414,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
       }
     };
     const int lane_key = first_key + FragmentC::col(lane, 0);
-    const bool turns = SLOPED && MASK == Mask::window && tile <= begin + 1 && !is_behind(work, tile);
+    const bool turns = SLOPED && MASK == Mask::window && tile <= begin + 1 && !falls(work, tile);
     if (turns) {  // behind a query's own key the line falls, and the product has let it rise
       const float twice = 2 * work.number(Work::SLOPE), from = behind_own(work, lane_key), behind[2] = {from, from - 8};
       of_all([&](float& score, int key, int lane_row) { score -= twice * fmaxf(behind[lane_row] + key, 0); });
@@ -432,7 +432,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
         if (key >= to[lane_row]) score = -INFINITY;
       });
     }
-    return tile <= begin + 1;
+    return tile <= begin + 1 || (MASK == Mask::causal && is_behind(work, tile));
   };
   const auto start_PV = [&](int tile, Weights P_frag, bool is_first) {
     const uint64_t V_here = wgmma_advance(V_tiles, V.at(tile));
@@ -518,18 +518,19 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     }
     __syncwarp();  // products and barriers take whole warps
   };
-  // The first block of a pair does not need the pair's first tile, the one on the other block's diagonal. Who releases such a
-  // tile waits for it, and nobody else: a warp that came late would miss the phase.
-  const auto let_pass = [&](const KeyRing& ring) {
-    const Work work = told(round);
-    if (MASK == Mask::causal && threadIdx.x % 128 < BLOCKS && work[Work::FIRST] < work[Work::BEGIN]) {
-      ring.wait_full(work[Work::FIRST]);  // safe to release: it is not on its way any more
-      release(ring, work[Work::FIRST]);
+  // The first block of a pair does not need the pair's last tile, the one on the other block's diagonal. Who releases such a
+  // tile waits for it, and nobody else: a warp that came late would miss the phase. A branch and no loop, for ptxas: of two shares
+  // one after the other it is one tile at most.
+  const auto let_pass = [&](int up_to) {
+    if (MASK == Mask::causal && threadIdx.x % 128 < BLOCKS && end < up_to) {
+      K.wait_full(up_to - 1);  // safe to release: it is not on its way any more
+      release(K, up_to - 1);
+      V.wait_full(up_to - 1);
+      release(V, up_to - 1);
     }
     __syncwarp();  // products take whole warps
   };
   const auto start_round = [&] {
-    let_pass(K);
     if (SLOPED) slope_parts = parts_of(told(round).number(Work::SLOPE), lane % 4);
     start_QK(told(round)[Work::BEGIN]);
   };
@@ -546,15 +547,18 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     softmax.begin(work.number(Work::SINK), lane % 4 == 0);
     softmax.weigh(S_frag, P_even, true, true);
     release_Q(round - 1);
-    let_pass(V);
-    constexpr bool IN_WINDOW = MASK == Mask::window;
     int tile = begin + 1;
     if (tile < end) step(tile++, P_even, P_odd, !IS_WHOLE);  // under a mask not all rows have met a key
-    for (; tile + 1 < end; tile += 2) {
-      step(tile, P_odd, P_even, IN_WINDOW);
-      step(tile + 1, P_even, P_odd, IN_WINDOW);
+    if constexpr (MASK != Mask::window) {
+      for (const int up_to = work[Work::TOP] - work[Work::LOW] + 1; tile + 1 < up_to; tile += 2) {
+        step(tile, P_odd, P_even);
+        step(tile + 1, P_even, P_odd);
+      }
     }
-    if (tile < end) step(tile, P_odd, P_even, IN_WINDOW);
+    for (; tile < end; tile += 2) {  // two at most, but in a window all
+      step(tile, P_odd, P_even, !IS_WHOLE);
+      if (tile + 1 < end) step(tile + 1, P_even, P_odd, !IS_WHOLE);
+    }
     // An end for each P: ptxas would wait, too, if registers were copied while a product reads them.
     if ((end - begin) % 2 == 0) {
       finish(end - 1, P_odd);
@@ -563,6 +567,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     }
     ++round;
     Q.wait_full(round);
+    let_pass(told(round)[Work::BEGIN]);  // or all that was copied
     if (!told(round)[Work::MORE]) break;
     start_round();
     store(round - 1);                   // beside QK
