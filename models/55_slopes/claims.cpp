@@ -18,12 +18,13 @@ Spec usual(bool alibi) {
 
 }  // namespace
 
-CLAIM("ALiBi is a ninth slice of QK, and no maximum rises because of it") {
+CLAIM("ALiBi is a ninth slice of QK, and a maximum rises because of it in the last tile of a pair alone") {
   const Counts plain = counted(rung(), usual(false)), sloped = counted(rung(), usual(true));
   CHECK(16 * sloped.wgmma == 17 * plain.wgmma);
-  CHECK(sloped.yes_votes == plain.yes_votes);
-  CHECK(sloped.exponentials == plain.exponentials);
-  CHECK(counted(previous(), usual(true)).yes_votes > 2 * counted(previous(), usual(false)).yes_votes);
+  const uint64_t pairs = 4 * 3, warps = 8;  // of the second blocks
+  CHECK(sloped.yes_votes > plain.yes_votes);
+  CHECK(sloped.yes_votes <= plain.yes_votes + pairs * warps);
+  CHECK(counted(previous(), usual(true)).yes_votes > plain.yes_votes + 2 * pairs * warps);
 }
 
 CLAIM("without ALiBi every count is as before, but for shared memory that nobody writes") {
