@@ -8,8 +8,7 @@ from torch_peer import AttentionContestant, Refusal, require_gpu, serve, torch, 
 
 # Of torch.ops.flash_attn_3.bwd, between dV and softmax_scale: cu_seqlens_q, _k, seqused_q, _k, max_seqlen_q, _k.
 NOT_GIVEN = (None,) * 6
-# Behind is_causal: window_left, window_right, softcap, deterministic, sm_margin.
-DEFAULTS = (-1, -1, 0.0, False, 0)
+NO_WINDOW, NO_SOFTCAP, SM_MARGIN = (-1, -1), 0.0, 0  # behind is_causal, the flag deterministic before the last
 
 
 class Gradients(AttentionContestant):
@@ -17,14 +16,14 @@ class Gradients(AttentionContestant):
     DTYPES = {"fp16", "bf16"}
     OUTPUT = "dQ"
 
-    def __init__(self, request):
+    def __init__(self, request, name="fa3_bwd", deterministic=False):
         require_gpu()
         if "backward" not in request.get("features", []):
             raise Refusal("gradients alone here")
         whose = load_extension()
-        self.files, self.gradients = request["tensors"], None
+        self.files, self.gradients, self.deterministic = request["tensors"], None, deterministic
         self.shape = tuple(int(request[size]) for size in ("batch", "heads", "n", "d"))
-        super().__init__(request, name="fa3_bwd", layout="bnhd")
+        super().__init__(request, name, layout="bnhd")
         self.version = f"{whose}, {version()}"
 
     def launch(self, launches):
@@ -35,11 +34,13 @@ class Gradients(AttentionContestant):
             self.output = self.gradients[0]
         dO, Q, K, V, O, *gradients = (tensor.transpose(1, 2) for tensor in (self.dO, self.Q, self.K, self.V, self.O, *self.gradients))
         for _ in range(launches):
-            torch.ops.flash_attn_3.bwd(dO, Q, K, V, O, self.LSE, *gradients, *NOT_GIVEN, self.scale, self.causal, *DEFAULTS)
+            torch.ops.flash_attn_3.bwd(dO, Q, K, V, O, self.LSE, *gradients, *NOT_GIVEN, self.scale, self.causal, *NO_WINDOW,
+                                       NO_SOFTCAP, self.deterministic, SM_MARGIN)
 
     def poison(self):
         for gradient in self.gradients:
             gradient.fill_(float("nan"))
 
 
-serve(Gradients)
+if __name__ == "__main__":
+    serve(Gradients)
