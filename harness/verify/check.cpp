@@ -722,8 +722,8 @@ std::vector<CheckResult> check_sets_on_gpu(const Rung& rung, const Variant& vari
   CheckResult launch = start_result(rung, variant, problem.launched(), "", Place::gpu);
   const auto run = [&]() -> Result<Tensors> {
     Tensors outputs;
-    if (const Status status = problem_on_gpu.poison_output(); !status) return status;
-    if (const Status status = problem_on_gpu.run(variant); !status) return status;
+    if (const Status status = problem_on_gpu.poison_output(); !status) return tl::make_unexpected(status.error());
+    if (const Status status = problem_on_gpu.run(variant); !status) return tl::make_unexpected(status.error());
     for (const TensorSpec& spec : outputs_of(variant, problem.shape)) {
       std::vector<OutputRow> rows;  // of the units that are known, where there are too many to read
       for (int64_t unit = 0; problem.far_heads > 0 && unit < spec.units(); ++unit) {
