@@ -42,7 +42,6 @@ Json json_of(const Variant& variant) {
           {"problems", std::move(problems)},
           {"writes_lse", variant.writes_lse},
           {"needs_workspace", variant.workspace_bytes != nullptr},
-          {"same_bits", variant.same_bits},
           {"conflict_ways", variant.conflict_ways}};
 }
 
