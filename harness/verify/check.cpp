@@ -500,6 +500,7 @@ namespace {
 // The first element in which two outputs differ in a bit, where not both are NaN.
 std::optional<size_t> first_difference(const Tensor& a, const Tensor& b) {
   const size_t bytes = bytes_of(a.spec().element);
+  if (std::ranges::equal(a.bytes(), b.bytes())) return std::nullopt;
   for (size_t i = 0; i < a.size(); ++i) {
     const bool same = std::memcmp(&a.bytes()[i * bytes], &b.bytes()[i * bytes], bytes) == 0;
     if (!same && !(std::isnan(a[i]) && std::isnan(b[i]))) return i;
@@ -698,11 +699,11 @@ CheckResult check_on_emulator(const Rung& rung, const Variant& variant, const Pr
 
 namespace {
 
-// What it does once more, as often as it takes.
+// What it does when it is launched again, until there have been so many launches.
 template <class Run>
-void judge_more_launches(CheckResult& launch, const Problem& problem, const Tensors& outputs, const Run& run) {
-  constexpr int LAUNCHES = 100;
-  for (int i = 1; i < LAUNCHES; ++i) {
+void judge_more_launches(CheckResult& launch, const Problem& problem, const Tensors& outputs, int launches,
+                         const Run& run) {
+  for (int i = 1; i < launches; ++i) {
     const auto again = run();
     if (!again) return fail(launch, FailureKind::launch_failed, again.error().message);
     for (const Tensor& output : outputs) {
@@ -717,7 +718,7 @@ void judge_more_launches(CheckResult& launch, const Problem& problem, const Tens
 }  // namespace
 
 std::vector<CheckResult> check_sets_on_gpu(const Rung& rung, const Variant& variant, const Problem& problem,
-                                           GpuProblem& problem_on_gpu, const Tensor& naive) {
+                                           GpuProblem& problem_on_gpu, const Tensor& naive, int launches) {
   const Stopwatch watch;
   CheckResult launch = start_result(rung, variant, problem.launched(), "", Place::gpu);
   const auto run = [&]() -> Result<Tensors> {
@@ -743,7 +744,7 @@ std::vector<CheckResult> check_sets_on_gpu(const Rung& rung, const Variant& vari
     fail(launch, FailureKind::launch_failed, first.error().message);
   } else {
     outputs = std::move(*first);
-    if (variant.same_bits && problem.far_heads == 0) judge_more_launches(launch, problem, outputs, run);
+    if (variant.same_bits && problem.far_heads == 0) judge_more_launches(launch, problem, outputs, launches, run);
     if (const Status guards = problem_on_gpu.check_guards(); !guards) {
       fail(launch, FailureKind::guard_overwritten, guards.error().message);
     }
@@ -769,7 +770,7 @@ std::vector<CheckResult> check_sets_on_gpu(const Rung& rung, const Variant& vari
 
 CheckResult check_on_gpu(const Rung& rung, const Variant& variant, const Problem& problem, GpuProblem& problem_on_gpu,
                          const Tensor& naive) {
-  return std::move(check_sets_on_gpu(rung, variant, problem, problem_on_gpu, naive).front());
+  return std::move(check_sets_on_gpu(rung, variant, problem, problem_on_gpu, naive, 1).front());
 }
 
 std::vector<CheckResult> check_properties(const Rung& rung, const Variant& variant, const Shape& shape, uint64_t seed,
