@@ -1,10 +1,10 @@
-// 54_softcap: the tanh of a softcap is a polynomial of degree 5 where all scores of a lane's tile are small, and the weights come of it
-//          at once; where one is not, the tile is made again as in 48.
-// Before:  in 48 a softcap takes a tanh for each score, of the unit that makes the exponentials, before it makes them.
+// 54_softcap: the tanh of a softcap is a polynomial where all scores of a warp's tile are small, and their weights are made at once.
+// Before:  48 takes a tanh for each score, of the unit that makes the exponentials, and before the first of them.
+//          Distances mean nothing any more, for a shorter kernel; ALiBi is 48's.
 // Tile:    128x128, 8 warps: two warpgroups of 64 queries, and a third that copies.  Shared: 192 KiB and 96 B.
 //          Needs d = 128, rows that begin at multiples of 16 B, heads % kv_heads == 0, BR == BC, sm_90a.
 // Shapes:  Q, O: [batch, heads, n_q, d] bf16; K, V: [batch, kv_heads, n_k, d] bf16, in any strides. LSE: [batch, heads, n_q] f32.
-//          alibi_slopes, sinks: [heads] f32, or null.
+//          sinks: [heads] f32, or null.
 #pragma once
 #include "common/gpu.cuh"
 
@@ -38,39 +38,30 @@ struct Config {
 // those of keys after a query's own; in a window those of keys far after it, and far before it.
 enum class Mask { none, tail, causal, window };
 
-// What becomes of a score before the softmax: O = softmax(scale * function(Q K^T)) V. `distance`: how far a key lies before the
-// query's own, negative behind it. `slope`: the head's of p.alibi_slopes, over scale. A reader's own function is one `if` more.
-template <bool CAPPED_, bool SLOPED>
+// What becomes of a score before the softmax: O = softmax(function(Q K^T)) V. A softcap makes softcap * tanh(scale * score / softcap)
+// of it, here in log2 units, in one of two ways: by the polynomial, or far from 0 by an exponential.
+template <bool CAPPED_>
 struct Score {
-  static constexpr bool CAPPED = CAPPED_, CHANGES = CAPPED || SLOPED;  // or else it costs nothing
-  static constexpr bool AT_ONCE = CAPPED && !SLOPED;  // weights may come of Q K^T without a step between
-  float scale, inner, cap, terms[3],
-      reach;  // softcap in log2 units; the polynomial's terms; the largest square that is near
+  static constexpr bool CAPPED = CAPPED_;  // or else it costs nothing
+  float scale, inner, cap;                 // scale / softcap; softcap in log2 units
+  float terms[3], reach;                   // of the polynomial, with both in them; the largest square that it is for
 
   __device__ __forceinline__ explicit Score(const ScoreParams& p)
-      : scale(CAPPED ? 1 / LOG2E : p.softmax_scale), inner(CAPPED ? p.softmax_scale / p.softcap : 1) {
+      : scale(CAPPED ? 1 / LOG2E : p.softmax_scale), inner(p.softmax_scale / p.softcap), cap(p.softcap * LOG2E) {
     const float square = inner * inner;
-    cap = p.softcap * LOG2E;
-    terms[0] = cap * inner * TANH_1, terms[1] = cap * inner * square * TANH_3,
-    terms[2] = cap * inner * square * square * TANH_5;
-    reach = (NEAR / inner) * (NEAR / inner);
+    terms[0] = TANH_1 * cap * inner, terms[1] = TANH_3 * cap * inner * square;
+    terms[2] = TANH_5 * cap * inner * square * square;
+    reach = NEAR * NEAR / square;
   }
-  // softcap * tanh(score / softcap), in log2 units.
   __device__ __forceinline__ float near(float score, float square) const {
     return score * ((terms[2] * square + terms[1]) * square + terms[0]);
   }
   // tanh |x| is (1 - e) / (1 + e), with e = exp(-2 |x|): a polynomial of that is wrong by 2.2e-6.
   __device__ __forceinline__ float far(float score) const {
-    const float x = score * inner, e = ex2_approx(-2 * LOG2E * fabsf(x));
-    const float low = 0.999997812f + e * (-1.99969014f + e * (1.99275594f + e * -1.93414545f)), square = e * e;
-    const float tanh =
-        low + square * square * (1.69353364f + e * (-1.16142851f + e * (0.513458976f + e * -0.104484465f)));
-    return cap * (x < 0 ? -tanh : tanh);
-  }
-  __device__ __forceinline__ float operator()(float score, bool is_near, float distance, float slope) const {
-    if (CAPPED) score = is_near ? near(score, score * score) : far(score);
-    if (SLOPED) score -= slope * fabsf(distance);  // ALiBi
-    return score;
+    const float x = score * inner, e = ex2_approx(-2 * LOG2E * fabsf(x)), square = e * e;
+    const float low = 0.999997812f + e * (-1.99969014f + e * (1.99275594f + e * -1.93414545f));
+    const float high = 1.69353364f + e * (-1.16142851f + e * (0.513458976f + e * -0.104484465f));
+    return (x < 0 ? -cap : cap) * (low + square * square * high);
   }
 };
 
@@ -93,9 +84,9 @@ struct Seen {
 
 // What the thread that copies tells the others of each tile of queries, in shared memory beside Q: tiles of keys that some
 // of the queries see, and those that all do (a row has a key before, or in the first of them its first); the number that the
-// tile of key 0 has, or would have; the first query; the head, its slope and its sink, f32; and at the end that there is no more.
+// tile of key 0 has, or would have; the first query; the head and its sink, f32; and at the end that there is no more.
 struct Work {
-  enum Word { BEGIN, END, WHOLE_BEGIN, WHOLE_END, ZERO, QUERY, HEAD, MORE, SLOPE, SINK, WORDS = 12 };
+  enum Word { BEGIN, END, WHOLE_BEGIN, WHOLE_END, ZERO, QUERY, HEAD, MORE, SINK, WORDS = 12 };
   uint32_t address;
 
   __device__ __forceinline__ int operator[](Word word) const { return int(ld_shared_b32(address + word * 4)); }
@@ -155,14 +146,13 @@ struct Schedule {
     return head < p.batch * p.heads;
   }
   __device__ __forceinline__ int key_of(int tile) const { return (tile - first + skipped) * BC; }  // the tile's first
-  __device__ __forceinline__ void tell(Work work, float scale) const {
+  __device__ __forceinline__ void tell(Work work) const {
     const int zero = first - skipped, of = head % p.heads;
-    const float slope = p.alibi_slopes == nullptr ? 0 : ld_global_f32(p.alibi_slopes + of) / scale;
     const float sink = p.sinks == nullptr ? NO_KEY : fmaxf(ld_global_f32(p.sinks + of) * LOG2E, NO_KEY);
     work.tell({zero + tiles_before(q_tile), zero + tiles_up_to(q_tile),
                MASK == Mask::window ? zero + seen.first_of(last_query(q_tile)) / BC + 1 : 0,
                zero + min(seen.end_of(q_tile * BR), seen.n_k) / BC,  // a second block may lie outside
-               zero, q_tile * BR, head, true, __float_as_int(slope), __float_as_int(sink)});
+               zero, q_tile * BR, head, true, __float_as_int(sink)});
   }
 };
 
@@ -205,7 +195,7 @@ struct Softmax {
   float max[2], sum[2], correction[2];  // [lane_row]; max in log2 units
   bool careful;                         // the whole warp or none of it: a later tile of these queries raised a maximum
   bool rescale;                         // O, by `correction`, before the next PV
-  bool is_far;                          // the whole warp or none of it: of the last tile that it looked at a score was
+  bool is_far;                          // the whole warp or none of it: a score was, of the last tile that it looked at
 
   // A sink is a score that is there before all others, and belongs to no key. One of a row's four lanes counts its weight, 1.
   __device__ __forceinline__ void begin(float sink, bool counts) {
@@ -274,18 +264,19 @@ struct Softmax {
     for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
     rescale &= !is_first;  // then O is 0
   }
-  // The same of scores that no function has changed, if they are near, and S stays. Positive floats are in the order of their bits.
+  // The same of scores that no function has changed, and S stays. Whether it could: it does not look for a maximum, and not beyond
+  // the polynomial. Positive floats are in the order of their bits.
   template <class Function>
   __device__ __forceinline__ bool weigh_near(Scores S, Weights P, const Function& function) {
     if (careful || is_far) return false;
     float tile_sum[2];
-    int square = 0;  // the largest
+    int largest = 0;  // square
     make_weights(S, P, tile_sum, [&](float score, int lane_row) {
-      const float here = score * score;
-      square = ::max(square, int(__float_as_uint(here)));
-      return function.near(score, here) - max[lane_row];
+      const float square = score * score;
+      largest = ::max(largest, __float_as_int(square));
+      return function.near(score, square) - max[lane_row];
     });
-    if (vote_any(square > int(__float_as_uint(function.reach)) || fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT))
+    if (vote_any(largest > __float_as_int(function.reach) || fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT))
       return false;
     for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
     rescale = false;
@@ -357,7 +348,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
       };
       while (work.next()) {
         Q.wait_empty(work.round);
-        work.tell(told(work.round), function.scale);
+        work.tell(told(work.round));
         Q.expect(work.round);
         const int head = work.head % p.heads;
         kv_head = head / (p.heads / p.kv_heads), sequence = work.head / p.heads;
@@ -409,33 +400,25 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   };
   // A lane's two rows are this one and one 8 below.
   const auto query_of = [&](const Work& work) { return work[Work::QUERY] + int(warp) * 16 + FragmentC::row(lane, 0); };
-  const auto change = [&](int tile) {
-    if constexpr (Function::CHANGES) {
-      const Work work = told(round);
-      const int first_key = (tile - work[Work::ZERO]) * BC + FragmentC::col(lane, 0);  // of the lane
-      const float here = query_of(work) + p.n_k - p.n_q - first_key, distance[2] = {here, here + 8};
-      const float slope = work.number(Work::SLOPE);
-      const auto apply = [&](bool is_near) {
+  const auto change = [&] {
+    if constexpr (Function::CAPPED) {
+      float largest = 0;
+#pragma unroll
+      for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
+        for (int i = 0; i < 4; ++i) largest = fmaxf(largest, fabsf(S_frag[key_tile][i]));
+      }
+      softmax.is_far = vote_any(largest * largest > function.reach);
+      const auto apply = [&](bool is_far) {
 #pragma unroll
         for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
-          for (int i = 0; i < 4; ++i) {
-            float& score = S_frag[key_tile][i];
-            score = function(score, is_near, distance[i / 2] - (key_tile * 8 + FragmentC::col(0, i)), slope);
-          }
+          for (float& score : S_frag[key_tile])
+            score = is_far ? function.far(score) : function.near(score, score * score);
         }
       };
-      if (Function::CAPPED) {
-        float square = 0;
-#pragma unroll
-        for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
-          for (int i = 0; i < 4; ++i) square = fmaxf(square, fabsf(S_frag[key_tile][i]));
-        }
-        softmax.is_far = vote_any(!(square * square <= function.reach));
-      }
       if (softmax.is_far) {
-        apply(false);
-      } else {
         apply(true);
+      } else {
+        apply(false);
       }
     }
   };
@@ -492,8 +475,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     wgmma_wait<1>(S_frag);  // safe to read S: QK is done, PV may go on
     release(K, tile);
     // SOFTMAX
-    if (!Function::AT_ONCE || (may_be_masked && is_masked(tile)) || !softmax.weigh_near(S_frag, P_here, function)) {
-      change(tile);
+    if (!Function::CAPPED || (may_be_masked && is_masked(tile)) || !softmax.weigh_near(S_frag, P_here, function)) {
+      change();
       const bool looks = may_be_masked && mask(tile);
       softmax.weigh(S_frag, P_here, false, looks);
     }
@@ -575,7 +558,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     const Work work = told(round);
     begin = work[Work::BEGIN], end = work[Work::END];
     release(K, begin);
-    change(begin);
+    change();
     mask(begin);
     softmax.begin(work.number(Work::SINK), lane % 4 == 0);
     softmax.weigh(S_frag, P_even, true, true);
@@ -648,9 +631,9 @@ void start_masked(Device& device, const ScoreParams& p) {
   const bool is_window = p.left >= 0 || p.right > 0;
   if (p.causal && !is_window) {
     start<C, Mask::causal, Function>(device, p);
-  } else if (is_window || Function::CHANGES) {
+  } else if (is_window || Function::CAPPED) {
     start<typename C::Alone, Mask::window, Function>(device, p);
-  } else if constexpr (!Function::CHANGES) {
+  } else if constexpr (!Function::CAPPED) {
     p.n_k % C::BC != 0 ? start<C, Mask::tail, Function>(device, p) : start<C, Mask::none, Function>(device, p);
   }
 }
@@ -659,10 +642,8 @@ template <class C>
 void run(Device& device, const ScoreParams& p) {
   if (p.n_k == 0) {
     launch(device, no_keys, dim3(p.n_q, p.batch * p.heads), dim3(HEAD_DIM), 0, p);
-  } else if (p.softcap > 0) {
-    p.alibi_slopes ? start_masked<C, Score<true, true>>(device, p) : start_masked<C, Score<true, false>>(device, p);
   } else {
-    p.alibi_slopes ? start_masked<C, Score<false, true>>(device, p) : start_masked<C, Score<false, false>>(device, p);
+    p.softcap > 0 ? start_masked<C, Score<true>>(device, p) : start_masked<C, Score<false>>(device, p);
   }
 }
 

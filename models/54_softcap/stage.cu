@@ -21,7 +21,7 @@ ladder::Counts predict(const ladder::Launched& spec) {
   constexpr uint64_t WARPS = C::WARPS;
   const int64_t n_q = spec.n, n_k = spec.keys(), heads = spec.batch_heads();
   const bool is_window = spec.left >= 0 || spec.right > 0, in_twos = spec.causal && !is_window;
-  const bool is_alone = is_window || (!spec.causal && (spec.softcap > 0 || spec.alibi));
+  const bool is_alone = is_window || (!spec.causal && spec.softcap > 0);
   const int64_t together = is_alone ? 1 : C::BLOCKS;  // blocks that share K and V
   const int64_t q_tiles = (n_q + BR - 1) / BR, pairs = (q_tiles + together - 1) / together;
   const auto before = [&](int64_t q_tile) {  // tiles that its first query does not see
@@ -49,7 +49,7 @@ ladder::Counts predict(const ladder::Launched& spec) {
   for (int64_t q_tile = 0; q_tile < together * pairs; ++q_tile) {
     const int64_t first = q_tile / together * together;
     tiles += heads * (up_to(q_tile) - before(q_tile));
-    if (spec.softcap > 0) changed += heads * (spec.alibi ? up_to(q_tile) - before(q_tile) : edges(q_tile));
+    if (spec.softcap > 0) changed += heads * edges(q_tile);
     copied += heads * tiles_of_pair(q_tile / together);
     copied_rows += heads * (std::min(up_to(first + together - 1) * BC, n_k) - before(first) * BC);
   }
@@ -79,8 +79,7 @@ ladder::Counts predict(const ladder::Launched& spec) {
         ((rounds < 2 ? BR : 0) + 2 * BC * (C::STAGES - std::min<uint64_t>(C::STAGES, kv_tiles))) * ROW_BYTES);
   }
   const uint64_t q_warps = heads * together * pairs * WARPS;
-  // A head's slope and its sink, for each tile of queries.
-  const uint64_t numbers = heads * together * pairs * (spec.alibi + spec.sink);
+  const uint64_t numbers = heads * together * pairs * spec.sink;  // a head's sink, for each tile of queries
   const ladder::Walk walk{.tiles = uint64_t(spec.keys() + BC - 1) / BC,
                           .stages = C::STAGES,
                           .qk = HEAD_DIM / 16,
@@ -112,7 +111,7 @@ ladder::Counts predict(const ladder::Launched& spec) {
 // may be far: weights in vain, a tanh for each score, two votes more. O is corrected at rest before the last product alone.
 template <class C>
 ladder::Counts most_of_data(const ladder::Launched& spec) {
-  const bool is_alone = spec.left >= 0 || spec.right > 0 || (!spec.causal && (spec.softcap > 0 || spec.alibi));
+  const bool is_alone = spec.left >= 0 || spec.right > 0 || (!spec.causal && spec.softcap > 0);
   const int64_t together = is_alone ? 1 : C::BLOCKS, q_tiles = (spec.n + C::BR - 1) / C::BR;
   const uint64_t q_warps = spec.batch_heads() * ((q_tiles + together - 1) / together) * together * C::WARPS;
   const uint64_t tiles = q_warps * ((spec.keys() + C::BC - 1) / C::BC), far = spec.softcap > 0 ? tiles : 0;
@@ -125,14 +124,13 @@ ladder::Counts most_of_data(const ladder::Launched& spec) {
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
   rest.accepts = {.features = ladder::CAUSAL | ladder::TAILS | ladder::CROSS | ladder::STRIDES | ladder::GROUPED |
-                              ladder::WINDOW | ladder::SOFTCAP | ladder::ALIBI | ladder::SINK,
+                              ladder::WINDOW | ladder::SOFTCAP | ladder::SINK,
                   .q = ladder::Element::bf16,
                   .kv = ladder::Element::bf16,
                   .o = ladder::Element::bf16};
   rest.writes_lse = true;
   rest.most_of_data = most_of_data<C>;
-  return ladder::make_variant<C>(run<C>, flash_attention<C, Mask::none, Score<false, false>>, predict<C>,
-                                 std::move(rest));
+  return ladder::make_variant<C>(run<C>, flash_attention<C, Mask::none, Score<false>>, predict<C>, std::move(rest));
 }
 
 const ladder::Registration registration({
