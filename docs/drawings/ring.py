@@ -21,7 +21,7 @@ WORK = [sum(0.5 if key == query else 1.0 for query in range(PIECES) for key in r
 DRAWING = Sketch("A zigzag for two cards: the first and the last piece for one, the two between them for the other",
                  f"Four pieces of queries against four of keys, those behind a query's own masked. Card 0 has pieces 0 and 3, card 1 pieces 1 and 2. "
                  f"In step 0 each has its own keys, in step 1 the other's. Pieces of work: {WORK[0]:g} and {WORK[1]:g}. "
-                 "Beside it a ring of four cards: in every step each sends its keys and values to the next.")
+                 "Beside it a ring of four cards: in every step each sends its keys and values to the next, and on the way back the sums of their gradients behind them.")
 DRAWING.text(X + PIECES * CELL / 2, 12, "keys, by piece", "label", "middle")
 for piece in range(PIECES):
     DRAWING.text(X + (piece + 0.5) * CELL, Y - 8, f"K{piece}", "", "middle")
@@ -45,5 +45,6 @@ DRAWING.arrow(x + wide, y + tall / 2, x + across, y + tall / 2)
 DRAWING.arrow(x + across + wide / 2, y + tall, x + across + wide / 2, y + down)
 DRAWING.arrow(x + across, y + down + tall / 2, x + wide, y + down + tall / 2)
 DRAWING.arrow(x + wide / 2, y + down, x + wide / 2, y + tall)
-DRAWING.text(x + (across + wide) / 2, y + (down + tall) / 2 + 4, "K, V", "", "middle")
+for i, words in enumerate(("K, V", "back: also", "dK, dV")):
+    DRAWING.text(x + (across + wide) / 2, y + (down + tall) / 2 - 10 + 18 * i, words, "label" if i == 1 else "", "middle")
 assert x + across + wide <= FULL

@@ -99,13 +99,14 @@ def _selection_of(row: dict[str, str]) -> results.Selection:
 def _groups() -> dict[tuple, dict[str, dict[int, tuple[str, float, float]]]]:
     """Kind, milliseconds of a launch and MHz by round, by contestant, by heat: what a Selection names, the commit and the heat."""
     found: dict[tuple, dict[str, dict[int, tuple[str, float, float]]]] = {}
-    for line, row in enumerate(results.table("h200_rounds.csv"), 2):
-        shape = _selection_of(row)
-        rounds = found.setdefault((shape, row["commit"], row["heat"]), {}).setdefault(row["contestant"], {})
-        if int(row["round"]) in rounds:
-            raise results.ResultsError(f"docs/results/h200_rounds.csv:{line}: a second group of {row['contestant']} in heat {row['heat']}, "
-                                       f"round {row['round']}, commit {row['commit']}, {shape}")
-        rounds[int(row["round"])] = row["kind"], float(row["ms"]), float(row["clock_mhz"])
+    for file in sorted(results.RESULTS.glob("h200_rounds_*.csv")):  # one a part
+        for line, row in enumerate(results.table(file.name), 2):
+            shape = _selection_of(row)
+            rounds = found.setdefault((shape, row["commit"], row["heat"]), {}).setdefault(row["contestant"], {})
+            if int(row["round"]) in rounds:
+                raise results.ResultsError(f"docs/results/{file.name}:{line}: a second group of {row['contestant']} in heat {row['heat']}, "
+                                           f"round {row['round']}, commit {row['commit']}, {shape}")
+            rounds[int(row["round"])] = row["kind"], float(row["ms"]), float(row["clock_mhz"])
     return found
 
 
@@ -161,12 +162,12 @@ def _commits() -> dict[tuple, str]:
 
 
 def beside(name: str, other: str, commit: str | None = None, **shape) -> Beside:
-    """`other` in the heat that it shares with `name`, by h200_rounds.csv; where several runs have such a heat, of the run of this commit, or else of
+    """`other` in the heat that it shares with `name`, by h200_rounds_*.csv; where several runs have such a heat, of the run of this commit, or else of
     the one that h200.csv has the row of `name` from. Its ratios are those of `name` over it."""
     selection = results.Selection(**shape)
     known = {stage for heat in _groups().values() for stage in heat}
     stages = [stage if stage in known else _full(stage) for stage in (name, other)]  # wgmma is the loop, not 20_wgmma
-    what = f"{name} beside {other} at {selection}{f', commit {commit}' if commit else ''} in docs/results/h200_rounds.csv"
+    what = f"{name} beside {other} at {selection}{f', commit {commit}' if commit else ''} in docs/results/h200_rounds_*.csv"
     found = {(run, heat_of): [heat[stage] for stage in stages] for (of, run, heat_of), heat in _groups().items()
              if of == selection and commit in (None, run) and heat.keys() >= set(stages)}
     if len(found) > 1 and commit is None:
@@ -241,9 +242,22 @@ def ring(contestant: str, n: int, column: str, causal: bool = False, beside: str
     return float(_only(found, f"{contestant} beside {beside} at n = {n}{', causal' if causal else ''} in docs/results/h200_ring.csv")[column])
 
 
-def timeline(rank: int, kernel: str, number: int = 0) -> float:
-    """Milliseconds of a kernel in h200_ring_timeline.json, by a part of its name, the first one or a later one."""
-    file = results.RESULTS / "h200_ring_timeline.json"
+def cards(contestant: str, count: int, n: int = 0, column: str = "over_one", causal: bool = False, backward: bool = False, each: int = 0) -> float:
+    """A figure of ring_of_four.csv, of so many cards that share a sequence, of n tokens or of so many for each: cards('ring', 4, 131072, causal=True)."""
+    n = n or each * count
+    file, wanted = "ring_of_four.csv", (contestant if count > 1 else "one", str(count), str(n), str(int(causal)), "backward" if backward else "forward")
+    rows = results.table(file) if (results.RESULTS / file).exists() else []
+    found = [row for row in rows if (row["contestant"], row["ranks"], row["n"], row["causal"], row["direction"]) == wanted]
+    if not found:
+        raise NoRows(f"no row of {', '.join(wanted)} in docs/results/{file}")
+    return float(_only(found, f"{', '.join(wanted)} in docs/results/{file}")[column])
+
+
+def timeline(rank: int, kernel: str, number: int = 0, name: str = "h200_ring_timeline") -> float:
+    """Milliseconds of a kernel in a recorded call of the ring, by a part of its name, the first one or a later one."""
+    file = results.RESULTS / f"{name}.json"
+    if not file.exists():
+        raise NoRows(f"no docs/results/{file.name}")
     found = [each for each in json.loads(file.read_text(encoding="utf-8"))["us"][rank] if kernel in each["name"]]
     if number >= len(found):
         raise results.NotMeasured(f"{kernel} number {number} of rank {rank} in docs/results/{file.name}")
@@ -281,7 +295,7 @@ def count(path: str, pattern: str = "") -> int:
     return sum(bool(re.search(pattern, line)) for line in lines) or _only([], f"a line like {pattern!r} in {path}")
 
 
-NAMES = {function.__name__: function for function in (h200, repeat, beside, sweep, ncu, waits, traffic, latency, prefill, overhead, ring, timeline, tried, sass, changed, mutants, count, min, max)}
+NAMES = {function.__name__: function for function in (h200, repeat, beside, sweep, ncu, waits, traffic, latency, prefill, overhead, ring, cards, timeline, tried, sass, changed, mutants, count, min, max)}
 
 
 def value(expression: str):

@@ -238,12 +238,13 @@ over FA2: {100 * h200('06', ROW).vs_fa2:.0f} %
             self.assertEqual(blocks.diff("02").splitlines()[1], "+ int line_0;")
 
     def rounds(self, *groups: tuple) -> None:
-        """h200_rounds.csv: of each group the contestant, its commit, heat, round, milliseconds and MHz, and what differs from the rest of them."""
+        """h200_rounds_*.csv, one for each commit: of each group the contestant, its commit, heat, round, milliseconds and MHz, and what differs from the rest of them."""
         columns = ("contestant", "commit", "heat", "round", "ms", "clock_mhz")
         common = {"kind": "stage", "gpu": "test", "batch": 16, "heads": 16, "n": 8192, "d": 128, "causal": 0, "inputs": "normal", "regime": "turns"}
         rows = [{**common, **dict(zip(columns, group)), **(group[6] if len(group) > 6 else {})} for group in groups]
-        lines = [",".join(rows[0])] + [",".join(str(row[name]) for name in rows[0]) for row in rows]
-        (self.folder / "h200_rounds.csv").write_text("\n".join(lines) + "\n")
+        for commit in {row["commit"] for row in rows}:
+            lines = [",".join(rows[0])] + [",".join(str(row[name]) for name in rows[0]) for row in rows if row["commit"] == commit]
+            (self.folder / f"h200_rounds_{commit}.csv").write_text("\n".join(lines) + "\n")
         prose._groups.cache_clear()
 
     def test_two_contestants_of_a_heat(self) -> None:
@@ -278,7 +279,7 @@ over FA2: {100 * h200('06', ROW).vs_fa2:.0f} %
 
     def test_two_runs_that_are_told_apart_by_nothing_are_refused(self) -> None:
         self.rounds(("02_brick", "a", 1, 1, 10, 1500), ("01_wood", "a", 1, 1, 11, 1500), ("02_brick", "a", 1, 1, 10, 1500))
-        with self.assertRaisesRegex(results.ResultsError, "h200_rounds.csv:4: a second group of 02_brick in heat 1, round 1, commit a"):
+        with self.assertRaisesRegex(results.ResultsError, "h200_rounds_a.csv:4: a second group of 02_brick in heat 1, round 1, commit a"):
             prose.number("beside('02', '01').ratio:.1f")
 
     def test_a_rung_that_was_not_measured_yet(self) -> None:
