@@ -1,14 +1,28 @@
-"""What becomes of a score before the softmax: 48."""
-from tools.site.sketch import Sketch
+"""The tanh of a softcap and its polynomial; what a score takes: 48 and 54."""
+from math import tanh
 
-DRAWING = Sketch("A score passes through the function before the mask and the maximum; the sink stands before the first tile of keys",
-                 "From left to right: a product of a query and a key, the function with its two parts cap and slope, the mask, the softmax. A sink goes into the softmax by itself, before the first tile.")
-for i, (kind, words) in enumerate((("work", "Q K"), ("copy", "function"), ("copy", "mask"), ("work", "softmax"))):
-    DRAWING.box(4 + 94 * i, 26, 76, 34, kind, words)
-    if i < 3:
-        DRAWING.arrow(82 + 94 * i, 43, 96 + 94 * i, 43)
-DRAWING.text(98, 82, "cap, slope", "label")
-DRAWING.text(192, 82, "-infinity", "label")
-DRAWING.box(286, 100, 76, 30, "copy", "sink")
-DRAWING.arrow(324, 98, 324, 64)
-DRAWING.text(150, 120, "before the first tile", "label")
+from tools.site.sketch import FULL, Sketch
+
+DRAWING = Sketch("tanh and its polynomial are one line up to a half, and what a warp's scores take of the unit for exponentials, in 48 and here",
+                 "Above, tanh(x) from 0 to 1.4 as a line, and the polynomial of degree 5 as a dashed one: they part beyond a half, and from 1 on one sees it. Below, two bars for each of 48 and 54: "
+                 "48 takes 1024 clocks of the unit for exponentials and 352 to issue, 54 512 and 448.")
+LEFT, BOTTOM, WIDE, TALL = 34.0, 118.0, 300.0, 100.0
+at = lambda x, y: (LEFT + WIDE * x / 1.5, BOTTOM - TALL * y / 1.2)
+polynomial = lambda x: x * (0.999924830 + x * x * (-0.330855051 + x * x * 0.112541376))
+for function, kind, until in ((tanh, "", 1.45), (polynomial, "dashed", 1.3)):
+    points = [at(until * i / 40, function(until * i / 40)) for i in range(41)]
+    for (x, y), (to_x, to_y) in list(zip(points, points[1:]))[::2 if kind else 1]:
+        DRAWING.line(x, y, to_x, to_y)
+DRAWING.arrow(LEFT, BOTTOM, LEFT + WIDE + 12, BOTTOM)
+for x, words in ((0.16, "a score of 8"), (0.5, "25"), (1.0, "50")):
+    DRAWING.line(at(x, 0)[0], BOTTOM - 3, at(x, 0)[0], BOTTOM + 3)
+    DRAWING.text(at(x, 0)[0], BOTTOM + 15, words, "label", "middle")
+DRAWING.text(*at(1.02, 0.6), "tanh", "label")
+DRAWING.text(*at(0.86, 1.02), "polynomial", "label", "end")
+y = 160.0
+for rung, bars in (("48", ((1024, "waste", "tanh, exp"), (352, "data", "issue"))), ("54", ((512, "waste", "exp"), (448, "data", "issue")))):
+    DRAWING.text(4, y + 22, rung, "name")
+    for i, (clocks, kind, words) in enumerate(bars):
+        DRAWING.box(LEFT, y + 18 * i, clocks * 240 / 1024, 15, kind, words)
+        DRAWING.text(LEFT + clocks * 240 / 1024 + 5, y + 18 * i + 11, f"{clocks} clocks", "label")
+    y += 46

@@ -19,9 +19,9 @@ constexpr float RESCALE_ABOVE = 8.0f;  // log2 units: no weight exceeds 2^8 whil
 constexpr float NO_KEY = -0x1p100f;    // a row's maximum before its first key; in log2 units, as all maxima
 // Of a lane's weights of a row and tile: times values of 2^50 they fit into O's f32.
 constexpr float SUM_LIMIT = 0x1p64f;
-// tanh(x) is TANH_1 x + TANH_3 x^3 + TANH_5 x^5 up to |x| = NEAR, but for 5.3e-6: the least that degree 5 allows. A softcap of 50
-// makes that 2.6e-4 of a weight, and a bf16 is wrong by up to 2e-3.
-constexpr float NEAR = 0.5f, TANH_1 = 0.999924830f, TANH_3 = -0.330855051f, TANH_5 = 0.112541376f;
+// tanh(x) is TANH_1 x + TANH_3 x^3 up to |x| = NEAR, but for 7.8e-6: the least that degree 3 allows. A softcap of 50 makes that 3.9e-4
+// of a weight, and a bf16 is wrong by up to 2e-3.
+constexpr float NEAR = 0.25f, TANH_1 = 0.999843428f, TANH_3 = -0.323198975f;
 
 // A block's tile, BR queries against BC keys at a time by WARPS warps, and the shared memory that it takes.
 template <int BR_, int BC_, int WARPS_, int STAGES_, int BLOCKS_ = 2>
@@ -44,17 +44,16 @@ template <bool CAPPED_>
 struct Score {
   static constexpr bool CAPPED = CAPPED_;  // or else it costs nothing
   float scale, inner, cap;                 // scale / softcap; softcap in log2 units
-  float terms[3], reach;                   // of the polynomial, with both in them; the largest square that it is for
+  float terms[2], reach;                   // of the polynomial, with both in them; the largest square that it is for
 
   __device__ __forceinline__ explicit Score(const ScoreParams& p)
       : scale(CAPPED ? 1 / LOG2E : p.softmax_scale), inner(p.softmax_scale / p.softcap), cap(p.softcap * LOG2E) {
     const float square = inner * inner;
     terms[0] = TANH_1 * cap * inner, terms[1] = TANH_3 * cap * inner * square;
-    terms[2] = TANH_5 * cap * inner * square * square;
     reach = NEAR * NEAR / square;
   }
   __device__ __forceinline__ float near(float score, float square) const {
-    return score * ((terms[2] * square + terms[1]) * square + terms[0]);
+    return score * (terms[1] * square + terms[0]);
   }
   // tanh |x| is (1 - e) / (1 + e), with e = exp(-2 |x|): a polynomial of that is wrong by 2.2e-6.
   __device__ __forceinline__ float far(float score) const {

@@ -136,7 +136,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "54_softcap",
     .previous = "48_scores",
-    .idea = "Where the scores of a tile are small beside the cap, tanh is a polynomial of degree 5, and the weights "
+    .idea = "Where the scores of a tile are small beside the cap, tanh is a polynomial of degree 3, and the weights "
             "are made of the products at once.",
     .limit = "A softcap takes a tanh of each score, from the unit that makes the exponentials, and before the first of "
              "them.",
