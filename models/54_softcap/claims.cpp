@@ -43,3 +43,8 @@ CLAIM("large scores come out right, too") {
     CHECK(check_on_emulator(rung(), rung().variants.front(), problem(capped(softcap), InputKind::peaky)).ok);
   CHECK(!check_on_emulator(previous(), previous().variants.front(), problem(capped(50), InputKind::peaky)).ok);
 }
+
+CLAIM("large scores behind small ones are noticed") {
+  for (const InputKind kind : {InputKind::last_tile_max, InputKind::creeping_max, InputKind::giant_keys})
+    CHECK(check_on_emulator(rung(), rung().variants.front(), problem(capped(50), kind)).ok);
+}
