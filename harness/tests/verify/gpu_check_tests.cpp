@@ -206,7 +206,7 @@ Judged judged(const std::function<void(Tensors&)>& change, Card with = {}, const
   const Rung rung{.name = "99_fake", .idea = "", .limit = "", .prediction = ""};
   const Variant variant{.label = "on the card", .writes_lse = true};
   GpuProblem on_card = GpuProblem::create(SHAPE, problem.inputs, 0).value();
-  auto results = check_sets_on_gpu(rung, variant, problem, on_card, naive);
+  auto results = check_sets_on_gpu(rung, variant, problem, on_card, naive, 1);
   return {std::move(results), card.steps};
 }
 
