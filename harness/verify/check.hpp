@@ -98,8 +98,8 @@ CheckResult check_on_emulator(const Rung& rung, const Variant& variant, const Pr
                               const emulator::Options& options = {}, bool both_builds = false);
 
 class GpuProblem;
-// The same on the GPU, where a variant with `same_bits` is launched so many times. `problem_on_gpu` holds the problem's inputs; `naive`, if not empty, is the first output of the
-// plainest rung, in full.
+// The same on the GPU, where a variant with `same_bits` is launched so many times. `problem_on_gpu` holds the problem's inputs;
+// `naive`, if not empty, is the first output of the plainest rung, in full.
 std::vector<CheckResult> check_sets_on_gpu(const Rung& rung, const Variant& variant, const Problem& problem,
                                            GpuProblem& problem_on_gpu, const Tensor& naive, int launches);
 CheckResult check_on_gpu(const Rung& rung, const Variant& variant, const Problem& problem, GpuProblem& problem_on_gpu,

@@ -156,6 +156,7 @@ std::vector<Spec> trials(const Accepts& accepts, const Spec& usual) {
       {ALIBI, "h=3 n=256 alibi"},
       {SINK, "h=3 n=128 sink"},
       {SOFTCAP | CAUSAL, "h=2 n=256 causal softcap=2"},
+      {SOFTCAP | CAUSAL, "n=512 causal softcap=50"},  // of which scores may be a small part
       {ALIBI | CROSS, "h=2 nq=64 nk=256 alibi"},
       {ALIBI | TAILS | CROSS,
        "h=1 nq=3 nk=33100 alibi"},  // beyond 32768: a single head's slope favours the furthest keys
