@@ -32,10 +32,9 @@ ladder::Counts predict(const ladder::Shape& shape) {
   const uint64_t rows = heads * shape.n, sum_bytes = HEAD_DIM * 4;
   return {.wgmma = pairs * (2 * D_SLICES + 2 * QUERY_SLICES + KEY_SLICES),  // S, dP; dV, dK; dQ
           .wgmma_left_running = pairs * (D_SLICES + 2 * QUERY_SLICES),      // dP; dV; dK
-          .corrections_at_rest =
-              (tiles - blocks) * C::WARPS * BR,  // S and dP, half a tile's row each, begin with -LSE and -D
           .shuffles = rows / 4 * 3,
           .exponentials = tiles * BR * BC,
+          .corrections_at_rest = (tiles - blocks) * C::WARPS * BR,  // S and dP, which begin with -LSE and -D
           .barriers = 2 * blocks + tiles,
           .bulk_copies = (2 + 2 * C::WARPS) * blocks + 5 * tiles,        // K, V; dK, dV; Q, dO, LSE and D; dQ twice
           .gmem_accesses = rows * (2 * ROW_CHUNKS + 3 + sum_bytes / 16)  // deltas and zeros
