@@ -1,41 +1,46 @@
 #!/usr/bin/env python3
 """FlashAttention-3's backward pass, from the extension that xformers builds of it. It reads the request's O and LSE, and
-[batch, n, heads, d]; the copies into that layout are not timed."""
+[batch, n, heads, d], or sequences one behind the other; the copies into that layout are not timed."""
 from __future__ import annotations
 
 from fa3 import load_extension
-from torch_peer import AttentionContestant, Refusal, require_gpu, serve, torch, version
+from flash_attn_peer import FlashAttnContestant
+from torch_peer import Refusal, require_gpu, serve, torch
 
-# Of torch.ops.flash_attn_3.bwd, between dV and softmax_scale: cu_seqlens_q, _k, seqused_q, _k, max_seqlen_q, _k.
-NOT_GIVEN = (None,) * 6
-# Behind is_causal: window_left, window_right, softcap, deterministic, sm_margin.
+# Of torch.ops.flash_attn_3.bwd, behind is_causal: window_left, window_right, softcap, deterministic, sm_margin.
 DEFAULTS = (-1, -1, 0.0, False, 0)
 
 
-class Gradients(AttentionContestant):
-    FEATURES = {"causal", "grouped", "cross", "backward"}
-    DTYPES = {"fp16", "bf16"}
+class Gradients(FlashAttnContestant):
+    FEATURES = {"causal", "grouped", "cross", "varlen", "backward"}
     OUTPUT = "dQ"
 
     def __init__(self, request):
         require_gpu()
         if "backward" not in request.get("features", []):
             raise Refusal("gradients alone here")
-        whose = load_extension()
-        self.files, self.gradients = request["tensors"], None
-        self.shape = tuple(int(request[size]) for size in ("batch", "heads", "n", "d"))
-        super().__init__(request, name="fa3_bwd", layout="bnhd")
-        self.version = f"{whose}, {version()}"
+        super().__init__(request, name="fa3_bwd", find=lambda: (None, load_extension()))
+
+    def take(self, request):
+        super().take(request)
+        shape = tuple(int(request[size]) for size in ("batch", "heads", "n", "d"))
+        self.O, self.dO = (self._packed(self._tensor(request["tensors"][name], shape, self.layout, self.Q.dtype)) for name in ("O", "dO"))
+        LSE = self._tensor(request["tensors"]["LSE"], shape[:-1], "bhnd", torch.float32)
+        # [batch, heads, n], or [heads, total].
+        self.LSE = self._packed(LSE[..., None])[..., 0].T.contiguous() if self.lengths else LSE
+        self.gradients = [torch.empty_like(tensor) for tensor in (self.Q, self.K, self.V)]
+        self.output = self.gradients[0]
+
+    def _packed(self, tensor):
+        """[batch, heads, n, d] as the others lie."""
+        tensor = tensor.transpose(1, 2)
+        return tensor.flatten(0, 1)[self.rows].contiguous() if self.lengths else tensor
 
     def launch(self, launches):
-        if self.gradients is None:
-            self.O, self.dO = (self._tensor(self.files[name], self.shape, self.layout, self.Q.dtype) for name in ("O", "dO"))
-            self.LSE = self._tensor(self.files["LSE"], self.shape[:-1], "bhnd", torch.float32)
-            self.gradients = [torch.empty_like(tensor) for tensor in (self.Q, self.K, self.V)]
-            self.output = self.gradients[0]
-        dO, Q, K, V, O, *gradients = (tensor.transpose(1, 2) for tensor in (self.dO, self.Q, self.K, self.V, self.O, *self.gradients))
+        cu_q, cu_k, most_q, most_k = self.lengths or (None,) * 4
+        lengths = cu_q, cu_k, None, None, most_q, most_k  # without seqused_q and seqused_k
         for _ in range(launches):
-            torch.ops.flash_attn_3.bwd(dO, Q, K, V, O, self.LSE, *gradients, *NOT_GIVEN, self.scale, self.causal, *DEFAULTS)
+            torch.ops.flash_attn_3.bwd(self.dO, self.Q, self.K, self.V, self.O, self.LSE, *self.gradients, *lengths, self.scale, self.causal, *DEFAULTS)
 
     def poison(self):
         for gradient in self.gradients:

@@ -292,8 +292,9 @@ class Call:
             if array.dtype != q.dtype:
                 raise TypeError(f"{name} is {array.dtype}, and q {q.dtype}; they must be the same.")
         self.device = self._device_of(("q", q), ("k", k), ("v", v))
-        self.lse_shape = (self.batch, self.heads, self.n_q)
+        self.lse_shape, self.rows = (self.batch, self.heads, self.n_q), (0, 0)
         if packed:
+            self.rows = _rounded_up(self.n_q), _rounded_up(self.n_k)
             self.lse_shape = (self.heads, self.n_q)
             self.batch, self.n_q, self.n_k = self._lengths()
         # The last query sees all keys anyway, and so does every query through a window as wide as that.
@@ -401,7 +402,7 @@ class Call:
     def plan(self, rung, lse: bool) -> _native.Plan:
         if rung is not None and not isinstance(rung, str):
             raise TypeError(f"rung is a {type(rung).__qualname__}; it is a name, as in rung='02_swizzle'.")
-        return _native.plan(self.text(), rung, self.device, bool(lse), self.packed is not None)
+        return _native.plan(self.text(), rung, self.device, bool(lse), self.rows)
 
     def run(self, rung, with_lse: bool, out):
         """The result, LSE if it is wanted, and how another call of this kind is made, if no copy was needed."""
@@ -434,7 +435,7 @@ class Call:
         return result, lse, ready
 
     def gradient_plan(self) -> _native.Plan:
-        return _native.plan(f"backward {self.text()}", None, self.device, False, self.packed is not None)
+        return _native.plan(f"backward {self.text()}", None, self.device, False, self.rows)
 
     def gradients(self, d_out, out, lse):
         """Of Q, K and V, of what run() has left, and of how much the loss changes with it: new arrays in one piece."""
@@ -508,6 +509,12 @@ def _text(batch, heads, kv_heads, n_q, n_k, d, element, causal, scale, left, rig
     words += [f"scale={scale:.9g}" if scale else "", f"softcap={softcap:.9g}" if softcap else ""]
     words += ["alibi" if alibi else "", "sink" if sink else ""]
     return " ".join(filter(None, words))
+
+
+def _rounded_up(rows: int) -> int:
+    """By a sixteenth at most: of many totals few differ, and so do plans."""
+    step = 1 << max(rows.bit_length() - 5, 0)
+    return min((rows + step - 1) // step * step, LARGEST)
 
 
 def _flag(name: str, value) -> bool:

@@ -43,7 +43,7 @@ def attention(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, retur
         buffers = inputs | results  # sorted by their names now
         kind, number = buffers["Q"].__dlpack_device__()
         device = _native.EMULATOR if kind == 1 else number
-        here = _native.plan(call.text(), plan.rung, device, bool(return_lse), False)
+        here = _native.plan(call.text(), plan.rung, device, bool(return_lse))
         here.run(layouts, [_address(buffers[name]) for name in tensors], 0 if device == _native.EMULATOR else context.stream)
 
     found = buffer_callback(start, results, vmap_method="sequential")(inputs)

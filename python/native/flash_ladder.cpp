@@ -138,9 +138,10 @@ std::string why_not(const Rung& rung, const Spec& spec, const Wanted& wanted) {
 }
 
 // Of sequences whose lengths are known on the device alone. What stands in their place asks for a rung that takes them, and for
-// its workspace, which depends on their number.
-Spec packed_like(Spec spec) {
-  spec.lens_q.count = spec.lens_k.count = 1;
+// its workspace, which depends on their number and on that of their rows.
+Spec packed_like(Spec spec, int rows_q, int rows_k) {
+  spec.lens_q = {.count = 1, .of = {rows_q}};
+  spec.lens_k = {.count = 1, .of = {rows_k}};
   return spec;
 }
 std::string text_of(Spec spec, const Wanted& wanted) {
@@ -308,12 +309,13 @@ const char* flash_ladder_rungs() {
   return json.c_str();
 }
 
-int flash_ladder_make_plan(const char* problem, const char* rung, int device, int with_lse, int packed,
+int flash_ladder_make_plan(const char* problem, const char* rung, int device, int with_lse, int rows_q, int rows_k,
                            flash_ladder_plan** plan, flash_ladder_kernel* kernel) {
   const Result<Spec> parsed = parse_spec(problem);
   if (!parsed) return say(FLASH_LADDER_NO_PROBLEM, parsed.error().message);
-  const Spec spec = packed ? packed_like(*parsed) : *parsed;
-  Wanted wanted{.gpu = {}, .lse = with_lse != 0, .packed = packed != 0};
+  const bool packed = rows_q > 0;
+  const Spec spec = packed ? packed_like(*parsed, rows_q, rows_k) : *parsed;
+  Wanted wanted{.gpu = {}, .lse = with_lse != 0, .packed = packed};
   if (device != FLASH_LADDER_EMULATOR) {
     auto gpu = gpu_numbered(device);
     if (!gpu) return say(FLASH_LADDER_NOT_TAKEN, gpu.error().message);

@@ -157,6 +157,29 @@ class Gpu(unittest.TestCase):
             for found, wanted in zip((q, k, v), right):  # of the largest, three roundings, of P, dS and the result
                 self.assertLess((found.grad - wanted.grad).abs().max().item(), 3 * 2**-11 * wanted.grad.abs().max().item())
 
+    @unittest.skipUnless(taken("backward h=4 kv=2 lens_q=1,2 lens_k=2,1 d=128 bf16 causal"), "no rung has gradients of several lengths")
+    def test_gradients_of_several_lengths(self):
+        for n_q, n_k in (((40, 300, 0, 1), (1000, 377, 5, 300)), ([3] * 300, [7] * 300)):
+            q, k, v, ends_q, ends_k, *most = self.packed(n_q, n_k)
+            inputs = [each.requires_grad_() for each in (q, k, v)]
+            weights = torch.randn_like(q)
+            torch.cuda.set_sync_debug_mode("error")
+            try:
+                (flash_ladder.flash_attn_varlen_func(*inputs, ends_q, ends_k, *most, causal=True) * weights).sum().backward()
+            finally:
+                torch.cuda.set_sync_debug_mode("default")
+            right = [each.detach().double().requires_grad_() for each in inputs]
+            places = [list(zip(ends.tolist(), ends[1:].tolist())) for ends in (ends_q, ends_k)]
+            for (begin, end), (first, last) in zip(*places):
+                if begin < end:
+                    q_here, *kv_here = right[0][None, begin:end], *(each[None, first:last].repeat_interleave(2, 2) for each in right[1:])
+                    mask = torch.ones(end - begin, last - first, dtype=torch.bool, device=DEVICE).tril(last - first - end + begin)
+                    by_head = [each.transpose(1, 2) for each in (q_here, *kv_here)]
+                    out = torch.nn.functional.scaled_dot_product_attention(*by_head, attn_mask=mask).transpose(1, 2)
+                    (out * weights[None, begin:end]).sum().backward()
+            for found, wanted in zip(inputs, right):  # of the largest, three roundings, of P, dS and the result
+                self.assertLess((found.grad - wanted.grad).abs().max().item(), 3 * 2**-8 * wanted.grad.abs().max().item())
+
     def test_nobody_waits_and_only_the_result_takes_memory(self):
         layouts = {"bhnd": lambda t: t.transpose(1, 2).contiguous().transpose(1, 2)}
         for text, dtype, layout in ((SHAPE, torch.float16, layouts["bhnd"]), (SHAPE + " bf16", torch.bfloat16, lambda t: t)):

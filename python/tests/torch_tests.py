@@ -415,6 +415,51 @@ class Varlen(unittest.TestCase):
         q, k, v, *_ = packed([0], [0])
         self.assertEqual(flash_ladder.flash_attn_varlen_func(q, k, v, ends([]), ends([]), 0, 0).shape, q.shape)
 
+    def gradients(self, q, k, v, *lengths, weights, **options):
+        inputs = [each.detach().requires_grad_() for each in (q, k, v)]
+        (flash_ladder.flash_attn_varlen_func(*inputs, *lengths, **options) * weights).sum().backward()
+        return [each.grad for each in inputs]
+
+    @unittest.skipIf(flash_ladder.why("backward lens_q=1,2 lens_k=2,1 d=128 bf16").rung is None, "no rung has gradients of several lengths")
+    def test_gradients_of_each_sequence_are_its_own(self):
+        for (n_q, n_k), causal in ((SEQUENCES[0], False), (SEQUENCES[0], True), (SEQUENCES[1], True), (SEQUENCES[2], False), (([3, 2], [0, 0]), False)):
+            with self.subTest(n_q=n_q, n_k=n_k, causal=causal):
+                q, k, v, *lengths = packed(n_q, n_k)
+                weights = torch.randn(q.shape, generator=torch.Generator().manual_seed(1)).bfloat16()
+                found = self.gradients(q, k, v, *lengths, weights=weights, causal=causal)
+
+                def plain(q, k, v):
+                    return eager(q, *(each.repeat_interleave(2, 2) for each in (k, v)), causal=causal)
+
+                places = [list(zip(ends.tolist(), ends[1:].tolist())) for ends in lengths[:2]]
+                of_all = [[] for _ in found]  # of each gradient the largest errors, ours and the usual ones, and the largest number
+                for (begin, end), (first, last) in zip(*places):
+                    if begin < end:
+                        blind = end - begin if first == last else max(end - begin - last + first, 0) if causal else 0
+                        self.assertTrue((found[0][begin : begin + blind] == 0).all())
+                        begin += blind
+                    if begin == end:
+                        self.assertTrue(all((each[first:last] == 0).all() for each in found[1:]))
+                        continue
+                    inputs, here = [q[None, begin:end], k[None, first:last], v[None, first:last]], (slice(begin, end), *(slice(first, last),) * 2)
+                    right, usual = (Gradients.of(None, plain, inputs, weights[None, begin:end], dtype) for dtype in (torch.float64, None))
+                    for one, wanted, by_eager, rows, each in zip(found, right, usual, here, of_all):
+                        each.append([(one[None, rows] - wanted).abs().max(), (by_eager - wanted).abs().max(), wanted.abs().max()])
+                for each in of_all:
+                    error, usual_error, largest = map(max, zip(*each)) if each else (0, 0, 1)
+                    self.assertLess(error, 2 * usual_error + 2**-8 * largest)
+
+    @unittest.skipIf(flash_ladder.why("backward lens_q=1,2 lens_k=2,1 d=128 bf16").rung is None, "no rung has gradients of several lengths")
+    def test_gradients_do_not_see_the_neighbours(self):
+        q, k, v, *lengths = packed([70, 30, 90], [70, 30, 90])
+        weights = torch.randn(q.shape, generator=torch.Generator().manual_seed(1)).bfloat16()
+        wanted = self.gradients(q, k, v, *lengths, weights=weights)
+        for each in (q, k, v, weights):
+            each[70:100] = torch.nan
+        for found, before in zip(self.gradients(q, k, v, *lengths, weights=weights), wanted):
+            for here in (slice(0, 70), slice(100, 190)):
+                self.assertTrue(torch.equal(found[here], before[here]))
+
     def test_the_operator_is_one(self):
         q, k, v = (each[0] for each in tensors(n=64, h=1, dtype=torch.bfloat16))
         ends = torch.tensor([0, 20, 64], dtype=torch.int32)

@@ -92,14 +92,19 @@ class Models(unittest.TestCase):
         self.compare_gradients(two_layers("Llama", 2, torch.float16))
         if flash_ladder.why("backward b=2 h=2 kv=1 n=128 d=128 bf16 causal").rung is not None:
             self.compare_gradients(two_layers("Llama", 1, torch.bfloat16))
+            mask = torch.ones(2, 128, dtype=torch.long)
+            mask[0, :28] = 0
+            mask[1, 100:] = 0
+            self.compare_gradients(two_layers("Llama", 1, torch.bfloat16), mask)
 
-    def compare_gradients(self, model):
+    def compare_gradients(self, model, mask=None):
         ids = torch.randint(TOKENS, (2, 128), generator=torch.Generator(DEVICE).manual_seed(1))
+        labels = ids if mask is None else ids.masked_fill((mask & mask.roll(1, 1)) == 0, -100)  # of padding and what it says no loss
         gradients = {}
         for name in ("eager", NAME):
             model.set_attn_implementation(name)
             model.zero_grad()
-            model(ids, labels=ids).loss.backward()
+            model(ids, attention_mask=mask, labels=labels).loss.backward()
             gradients[name] = {of: each.grad.float() for of, each in model.named_parameters()}
         for of, wanted in gradients["eager"].items():
             self.assertLess((gradients[NAME][of] - wanted).norm().item(), 0.05 * wanted.norm().item(), of)

@@ -248,8 +248,9 @@ def ring(contestant: str, n: int, column: str, causal: bool = False, beside: str
     return float(_only(found, f"{contestant} beside {beside} at n = {n}{', causal' if causal else ''} in docs/results/h200_ring.csv")[column])
 
 
-def cards(contestant: str, count: int, n: int, column: str = "over_one", causal: bool = False, backward: bool = False) -> float:
-    """A figure of ring_of_four.csv, of so many cards that share a sequence: cards('ring', 4, 131072, causal=True)."""
+def cards(contestant: str, count: int, n: int = 0, column: str = "over_one", causal: bool = False, backward: bool = False, each: int = 0) -> float:
+    """A figure of ring_of_four.csv, of so many cards that share a sequence, of n tokens or of so many for each: cards('ring', 4, 131072, causal=True)."""
+    n = n or each * count
     file, wanted = "ring_of_four.csv", (contestant if count > 1 else "one", str(count), str(n), str(int(causal)), "backward" if backward else "forward")
     rows = results.table(file) if (results.RESULTS / file).exists() else []
     found = [row for row in rows if (row["contestant"], row["ranks"], row["n"], row["causal"], row["direction"]) == wanted]

@@ -52,7 +52,10 @@ std::vector<TensorSpec> outputs(const Spec& spec) {
 Work work(const Spec& spec) {
   Work work{.flops = 2.5 * forward().work(forward_of(spec)).flops};
   for (const auto& tensors : {inputs(spec), outputs(spec)}) {
-    for (const TensorSpec& each : tensors) work.bytes += static_cast<double>(each.bytes());
+    for (const TensorSpec& each : tensors) {
+      for (int64_t unit = 0; unit < each.units(); ++unit)
+        work.bytes += static_cast<double>(each.rows_of(unit)) * static_cast<double>(each.row_bytes());
+    }
   }
   return work;
 }

@@ -29,9 +29,10 @@ double loss(const Spec& spec, const Tensors& inputs) {
     return inputs[name][static_cast<size_t>(inputs[name].spec().index(unit, row) + c)];
   };
   for (int64_t unit = 0; unit < spec.batch_heads(); ++unit) {
-    for (int64_t query = 0; query < spec.n; ++query) {
-      const int64_t keys =
-          spec.causal ? std::clamp<int64_t>(query + 1 + spec.keys() - spec.n, 0, spec.keys()) : spec.keys();
+    const int64_t sequence = unit / spec.heads, n_q = spec.lens_q.count > 0 ? spec.lens_q.of[sequence] : spec.n,
+                  n_k = spec.lens_k.count > 0 ? spec.lens_k.of[sequence] : spec.keys();
+    for (int64_t query = 0; query < n_q; ++query) {
+      const int64_t keys = spec.causal ? std::clamp<int64_t>(query + 1 + n_k - n_q, 0, n_k) : n_k;
       double weights = 0, weighted = 0;
       for (int64_t key = 0; key < keys; ++key) {
         double score = 0, dP = 0;
@@ -52,25 +53,29 @@ double loss(const Spec& spec, const Tensors& inputs) {
 
 TEST_CASE("a gradient is the difference that a small step of an input makes") {
   const char* words = GENERATE("h=2 n=32", "h=2 n=32 causal", "b=2 h=2 kv=1 nq=24 nk=32 causal", "h=4 kv=2 nq=32 nk=8",
-                               "h=1 nq=32 nk=24 causal");
+                               "h=1 nq=32 nk=24 causal", "b=3 h=2 n=32 causal lens_q=32,20,5 lens_k=7,32,0");
   CAPTURE(words);
   Problem problem = problem_of(words);
   REQUIRE(problem.reference.is_whole);
   for (const auto& [input, output] : {std::pair{"Q", "dQ"}, {"K", "dK"}, {"V", "dV"}}) {
     const Reference::Answer& gradient = problem.reference[output];
-    REQUIRE(std::ssize(gradient.values) == problem.inputs[input].spec().elements());
+    Tensor& tensor = problem.inputs[input];
+    int64_t rows = 0;
+    for (int64_t unit = 0; unit < tensor.spec().units(); ++unit) rows += tensor.spec().rows_of(unit);
+    REQUIRE(std::ssize(gradient.values) == rows * gradient.columns);
     for (size_t i = 0; i < gradient.values.size(); i += 101) {
       constexpr double STEP = 1.0 / 128;  // exact in f32
-      Tensor& tensor = problem.inputs[input];
-      const double value = tensor[i];
+      const Cell cell = gradient.cells[i / gradient.columns];
+      const int64_t at = tensor.spec().index(cell.unit, cell.row) + static_cast<int64_t>(i) % gradient.columns;
+      const double value = tensor[static_cast<size_t>(at)];
       const auto loss_at = [&](double step) {
-        tensor.set(static_cast<int64_t>(i), value + step);
+        tensor.set(at, value + step);
         return loss(problem.shape, problem.inputs);
       };
       // Of fourth order in the step.
       const double near = (loss_at(STEP) - loss_at(-STEP)) / (2 * STEP),
                    far = (loss_at(2 * STEP) - loss_at(-2 * STEP)) / (4 * STEP);
-      tensor.set(static_cast<int64_t>(i), value);
+      tensor.set(at, value);
       CAPTURE(input, i);
       CHECK(gradient.values[i] == Approx((4 * near - far) / 3).margin(2e-6));
     }
@@ -86,6 +91,9 @@ TEST_CASE("rows without keys and keys that nobody sees have gradients of zero, a
     CHECK(std::ranges::all_of(row, [](double value) { return value == 0; }) == (cell.row <= 32));
   }
   const Problem lengths = problem_of("b=3 h=2 n=32 lens_q=32,0,5 lens_k=7,32,0");
+  Spec padded = lengths.shape;
+  padded.lens_q = padded.lens_k = {};
+  CHECK(formula_of(padded).work(lengths.shape).bytes < formula_of(padded).work(padded).bytes / 2);
   for (const Reference::Answer& answer : lengths.reference.answers) {
     CHECK(std::ranges::all_of(answer.values, [](double value) { return std::isfinite(value); }));
     const int64_t used = answer.output == "dQ" ? 32 + 0 + 5 : 7 + 32 + 0;
