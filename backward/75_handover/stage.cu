@@ -34,7 +34,7 @@ ladder::Counts predict(const ladder::Shape& shape) {
           .wgmma_left_running = pairs * (D_SLICES + 2 * QUERY_SLICES),      // dP; dV; dK
           .shuffles = rows / 4 * 3,
           .exponentials = tiles * BR * BC,
-          .corrections_at_rest = (tiles - blocks) * C::WARPS * BR,  // S and dP, which begin with -LSE and -D
+          .corrections_at_rest = (tiles - blocks) * C::WARPS * BR / 2,  // S, which begins with -LSE
           .barriers = 2 * blocks + tiles,
           .bulk_copies = (2 + 2 * C::WARPS) * blocks + 5 * tiles,        // K, V; dK, dV; Q, dO, LSE and D; dQ twice
           .gmem_accesses = rows * (2 * ROW_CHUNKS + 3 + sum_bytes / 16)  // deltas and zeros
@@ -45,6 +45,12 @@ ladder::Counts predict(const ladder::Shape& shape) {
           .gmem_bytes_reduced = tiles * BR * sum_bytes};
 }
 
+// dP begins with -D, which may be 0 in all queries of a tile.
+template <class C>
+ladder::Counts most_of_data(const ladder::Shape& shape) {
+  return {.corrections_at_rest = predict<C>(shape).corrections_at_rest};
+}
+
 uint64_t workspace_bytes(const ladder::Shape& shape) {
   return uint64_t(shape.batch_heads()) * shape.n * (HEAD_DIM + 2) * sizeof(float);  // the sum of dQ, LSE and D
 }
@@ -53,6 +59,7 @@ template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
   rest.accepts = {.features = ladder::CAUSAL, .formula = "backward"};
   rest.workspace_bytes = workspace_bytes;
+  rest.most_of_data = most_of_data<C>;
   return ladder::make_variant<C>(run<C>, gradients<C>, predict<C>, std::move(rest));
 }
 
