@@ -1,28 +1,15 @@
-import heapq
-
 from tools.site.sketch import FULL, Sketch
 
-DRAWING = Sketch("Four heads of four blocks on three SMs",
-                 "Two sets of three rows, what each of three SMs does over time. By heads: the last head's longest block begins when the others have short ones, and one SM works alone at the end. By length, of all four heads: all "
-                 "end at almost the same time.")
-HEADS, BLOCKS, SMS, LEFT = 4, 4, 3, 76
-
-
-def schedule(jobs: list[tuple[int, int]]) -> list[list[tuple[int, int, str, str]]]:
-    """Of each SM its boxes: whoever is free first takes the next job, of a head and so many tiles."""
-    free, rows = [(0, sm) for sm in range(SMS)], [[] for _ in range(SMS)]
-    for head, tiles in jobs:
-        begin, sm = heapq.heappop(free)
-        rows[sm].append((begin, begin + tiles, "work" if head == HEADS - 1 else "data", str(tiles)))
-        heapq.heappush(free, (begin + tiles, sm))
-    return rows
-
-
-walks = [(head, 2 * (BLOCKS - block)) for head in range(HEADS) for block in range(BLOCKS)]
-orders = [("head by head", schedule(walks)), ("longest first", schedule(sorted(walks, key=lambda walk: -walk[1])))]
-until = max(row[-1][1] for _, rows in orders for row in rows)
+DRAWING = Sketch("A tile's end in 74 and 75",
+                 "Two pairs of rows, products and threads over time. 74: dQ and dK, under dK the threads store dQ and wait at the fence, and only then S and dP begin. 75: dQ and dK, under dK the threads store dQ, S begins behind dK, and "
+                 "the fence and the call come beside S. All lengths of time are invented.")
+LEFT, UNTIL = 76, 17
 y = 12.0
-for name, rows in orders:
+for name, products, threads in (
+        ("74: fence, then S", [(0, 4, "work", "dQ"), (4, 7, "work", "dK"), (7, 9, "waste", ""), (9, 13, "work", "S")],
+         [(4, 6, "copy", "dQ"), (6, 9, "data", "fence")]),
+        ("75: S, then fence", [(0, 4, "work", "dQ"), (4, 7, "work", "dK"), (7, 7.5, "waste", ""), (7.5, 11.5, "work", "S"), (11.5, 15.5, "work", "dP")],
+         [(4, 6, "copy", "dQ"), (8.5, 9.5, "data", "fence")])):
     DRAWING.text(2, y, name, "name")
-    y = DRAWING.timeline(y + 8, [(f"SM {sm}", row) for sm, row in enumerate(rows)], LEFT, FULL - 2, until) + 18
-DRAWING.text(2, y - 4, "A number is a block's tiles; the last head's are dark.", "label")
+    y = DRAWING.timeline(y + 8, [("products", products), ("threads", threads)], LEFT, FULL - 2, UNTIL) + 18
+DRAWING.text(2, y - 4, "Hatched: nothing multiplies. Lengths are invented.", "label")
