@@ -3,9 +3,9 @@
 using namespace ladder;
 using namespace ladder::claims;
 
-CLAIM("the order of blocks changes, and no count does, with a mask or without") {
+CLAIM("a call comes later, and no count changes, with a mask or without") {
   for (const bool causal : {false, true}) {
-    const Spec spec{.formula = "backward", .heads = 4, .n = 256, .causal = causal};
+    const Spec spec{.formula = "backward", .heads = 2, .n = 256, .causal = causal};
     CHECK(counts_of(counted(rung(), spec)) == counts_of(counted(previous(), spec)));
   }
 }

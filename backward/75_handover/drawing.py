@@ -7,9 +7,9 @@ LEFT, UNTIL = 76, 17
 y = 12.0
 for name, products, threads in (
         ("74: fence, then S", [(0, 4, "work", "dQ"), (4, 7, "work", "dK"), (7, 9, "waste", ""), (9, 13, "work", "S")],
-         [(4, 6, "copy", "dQ"), (6, 9, "data", "fence")]),
+         [(4, 6, "copy", "dQ"), (6, 9, "data", "wait")]),
         ("75: S, then fence", [(0, 4, "work", "dQ"), (4, 7, "work", "dK"), (7, 7.5, "waste", ""), (7.5, 11.5, "work", "S"), (11.5, 15.5, "work", "dP")],
-         [(4, 6, "copy", "dQ"), (8.5, 9.5, "data", "fence")])):
+         [(4, 6, "copy", "dQ"), (8.5, 10.5, "data", "call")])):
     DRAWING.text(2, y, name, "name")
     y = DRAWING.timeline(y + 8, [("products", products), ("threads", threads)], LEFT, FULL - 2, UNTIL) + 18
 DRAWING.text(2, y - 4, "Hatched: nothing multiplies. Lengths are invented.", "label")
