@@ -259,6 +259,12 @@ def cards(contestant: str, count: int, n: int = 0, column: str = "over_one", cau
     return float(_only(found, f"{', '.join(wanted)} in docs/results/{file}")[column])
 
 
+def hit(said: float, *row, **more) -> str:
+    """Whether a prediction lies between the least and the most of the rounds of a row of ring_of_four.csv, as printed: hit(3.75, 'ring', 4, 131072)."""
+    least, most = (round(cards(*row, column=f"over_one_{end}", **more), 2) for end in ("least", "most"))
+    return "hit" if least <= said <= most else "missed"
+
+
 def timeline(rank: int, kernel: str, number: int = 0, name: str = "h200_ring_timeline") -> float:
     """Milliseconds of a kernel in a recorded call of the ring, by a part of its name, the first one or a later one."""
     file = results.RESULTS / f"{name}.json"
@@ -301,7 +307,7 @@ def count(path: str, pattern: str = "") -> int:
     return sum(bool(re.search(pattern, line)) for line in lines) or _only([], f"a line like {pattern!r} in {path}")
 
 
-NAMES = {function.__name__: function for function in (h200, h100, repeat, beside, sweep, ncu, waits, traffic, latency, prefill, overhead, ring, cards, timeline, tried, sass, changed, mutants, count, min, max)}
+NAMES = {function.__name__: function for function in (h200, h100, repeat, beside, sweep, ncu, waits, traffic, latency, prefill, overhead, ring, cards, hit, timeline, tried, sass, changed, mutants, count, min, max)}
 
 
 def value(expression: str):

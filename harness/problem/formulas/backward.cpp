@@ -125,22 +125,24 @@ Cells cells(const Spec& spec, bool& is_whole) {
   return {queries, keys, keys};
 }
 
-// One head of a tensor as floats (exact), and transposed, so that all products are sums of scaled rows.
+// One head of a tensor, of the rows that it has, as floats (exact), and transposed, so that all products are sums of scaled rows.
 struct Rows {
   int64_t n = 0, d = 0;
   std::vector<float> rows, transposed;  // [n, d], [d, n]
   std::vector<double> length;           // of each row
 
   Rows(const Tensor& tensor, int64_t unit)
-      : n(tensor.spec().rows()), d(tensor.spec().columns()), rows(n * d), transposed(n * d), length(n) {
+      : n(tensor.spec().rows_of(unit)), d(tensor.spec().columns()), rows(n * d), transposed(n * d), length(n) {
     tensor.read(tensor.spec().index(unit, 0), rows);
-    for (int64_t i = 0; i < n; ++i) {
+    parallel_for(n, 64, [&](int64_t first, int64_t last) {  // so many lie side by side in the cache
       for (int64_t c = 0; c < d; ++c) {
-        transposed[c * n + i] = rows[i * d + c];
-        length[i] += std::pow(rows[i * d + c], 2);
+        for (int64_t i = first; i < last; ++i) {
+          transposed[c * n + i] = rows[i * d + c];
+          length[i] += std::pow(rows[i * d + c], 2);
+        }
       }
-      length[i] = std::sqrt(length[i]);
-    }
+      for (int64_t i = first; i < last; ++i) length[i] = std::sqrt(length[i]);
+    });
   }
   std::span<const float> row(int64_t i) const { return {&rows[i * d], static_cast<size_t>(d)}; }
 };
@@ -154,7 +156,7 @@ struct Queries {
   Queries(const Tensors& inputs, int64_t unit)
       : Q(inputs["Q"], unit), dO(inputs["dO"], unit), LSE(Q.n), D_f32(Q.n), D(Q.n) {
     const Rows O(inputs["O"], unit);
-    inputs["LSE"].read(unit * Q.n, LSE);
+    inputs["LSE"].read(inputs["LSE"].spec().index(unit, 0), LSE);
     for (int64_t i = 0; i < Q.n; ++i) {
       for (int64_t c = 0; c < Q.d; ++c) {
         D[i] += double{dO.rows[i * Q.d + c]} * double{O.rows[i * Q.d + c]};
@@ -249,7 +251,7 @@ struct Errors {
 Reference make_gradients(const Spec& spec, const Tensors& inputs, const Cells& cells, size_t sets,
                          bool on_tensor_cores) {
   const int64_t group = spec.heads / spec.key_heads(), d = spec.d;
-  constexpr int64_t ROWS_AT_A_TIME = 16;
+  constexpr int64_t ROWS_AT_A_TIME = 4;
   const double cut = on_tensor_cores ? 0x1p-22 * (1 + static_cast<double>(d) / 16) : 0x1p-23;
   const std::vector<TensorSpec> specs = outputs(spec);
   Reference reference;
