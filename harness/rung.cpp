@@ -217,7 +217,8 @@ told::Registration::Registration(const told::Rung& rung, Build build) {
                               .accepts = variant.accepts,
                               .writes_lse = variant.writes_lse,
                               .workspace_bytes = variant.workspace_bytes,
-                              .stores_scores = variant.stores_scores});
+                              .stores_scores = variant.stores_scores,
+                              .same_bits = variant.same_bits});
   }
   ladder::Registration(std::move(added));
 }

@@ -69,6 +69,7 @@ struct Variant {
   bool writes_lse = false;
   uint64_t (*workspace_bytes)(const Shape&) = nullptr;
   bool stores_scores = false;
+  bool same_bits = false;
 
   bool takes(Feature feature) const { return (accepts.features & feature) != 0; }
   uint64_t smem_at(int n) const { return smem_bytes + uint64_t{smem_bytes_per_key} * n; }

@@ -225,6 +225,7 @@ struct Variant {
   bool writes_lse = false;                              // fills AttentionParams::LSE
   uint64_t (*workspace_bytes)(const Shape&) = nullptr;  // AttentionParams::workspace; null: it needs none
   bool stores_scores = false;                           // what that holds is all n^2 scores
+  bool same_bits = false;                               // of two runs, to the last, though blocks add to the same sums
 };
 
 struct Rung {

@@ -15,6 +15,7 @@ Cluster::Cluster(const LaunchConfig& launch_config) : launch(launch_config) {
 void Cluster::run(uint64_t first_block) {
   if (launch.options.check) races.start(launch.cluster, launch.smem_bytes, launch.threads());
   at_barrier = 0;
+  word_waits.clear();
   live = launch.cluster * launch.threads();
   for (const auto& block : blocks) block->begin(first_block + block->rank);
   if (launch.options.schedule != 0) draw_order(first_block);
@@ -25,7 +26,7 @@ void Cluster::run(uint64_t first_block) {
   *current.suspended = std::move(last);
   for (const auto& block : blocks) {
     current.block = block.get();
-    block->end(!failed && !stopped);
+    block->end(!failed && !stopped && !left);
   }
   current = {};
 }
@@ -54,7 +55,27 @@ bool Cluster::land_awaited_copies() {
   return std::ranges::any_of(blocks, [](const auto& block) { return block->mbarriers.land_awaited_copies(); });
 }
 
+void Cluster::wake_waiting() {
+  std::erase_if(word_waits, [&](const WordWait& wait) {
+    const auto known = launch.turns.acquire(wait.word, wait.value);
+    if (!known) return false;
+    Block& block = *wait.warp->block;
+    if (launch.options.check) block.sums.acquire({wait.warp->id, wait.warp->id * 32 + wait.lane, wait.site}, *known);
+    wait.warp->ready |= 1u << wait.lane;
+    return true;
+  });
+}
+
 Warp* Cluster::next_warp(const Block& after) {
+  for (;;) {
+    const uint64_t seen = word_waits.empty() ? 0 : launch.turns.changes();
+    wake_waiting();
+    if (Warp* const warp = next_own_warp(after)) return warp;
+    if (word_waits.empty() || !launch.turns.wait_for_change(seen)) return nullptr;
+  }
+}
+
+Warp* Cluster::next_own_warp(const Block& after) {
   if (order.empty()) {
     do {
       for (uint32_t i = 0; i < launch.cluster; ++i) {
@@ -116,6 +137,7 @@ void Block::begin(uint64_t linear) {
   counting.tracing = launch.options.trace && linear == 0;
   mbarriers.clear();
   order.clear();
+  sums.clear();
   bulk_reads = 0;
   smem.fill_with_nan();
   written_before = counting.counters.gmem_bytes_written + counting.counters.gmem_bytes_reduced;

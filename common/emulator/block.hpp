@@ -18,6 +18,7 @@
 #include "common/emulator/scheduler.hpp"
 #include "common/emulator/shared_memory.hpp"
 #include "common/emulator/site.hpp"
+#include "common/emulator/turns.hpp"
 #include "common/emulator/warp.hpp"
 #include "common/emulator/wording.hpp"
 
@@ -46,6 +47,7 @@ struct LaunchConfig {
   uint32_t cluster;  // blocks
   int number;        // of the launch on its device
   GlobalShadow& shadow;
+  Turns& turns;
 
   uint32_t threads() const { return shape.x * shape.y * shape.z; }
   uint32_t warps() const { return (threads() + 31) / 32; }
@@ -54,28 +56,40 @@ struct LaunchConfig {
 
 struct Block;
 
+struct WordWait {  // of a lane, for a word of global memory to hold a value
+  Warp* warp;
+  uint32_t lane;
+  const uint32_t* word;
+  uint32_t value;
+  SiteId site;
+};
+
 // One worker's clusters, one after the other. A block without one is a cluster by itself.
 struct Cluster {
   explicit Cluster(const LaunchConfig& launch_config);
 
   void run(uint64_t first_block);  // all of its blocks, by a linear index
   void complete_barrier();         // if all threads have come
-  // A warp of any block that can run; null if there is none, even after copies have landed.
+  // A warp of any block that can run; null if there is none, even after copies have landed and other clusters have gone on.
   Warp* next_warp(const Block& after);
 
   const LaunchConfig& launch;
   SiteTable sites;
   RaceDetector races;
   std::vector<std::unique_ptr<Block>> blocks;  // by rank
-  std::vector<Warp*> order;                    // of all blocks, who goes first; null: copies; empty: they take turns
-  fiber host;                                  // whoever called run()
-  uint32_t live = 0;                           // threads
-  uint32_t at_barrier = 0;                     // of them in cluster_sync
-  bool failed = false;                         // by a fatal report
-  bool stopped = false;                        // by Options::stop
+  std::vector<WordWait> word_waits;
+  std::vector<Warp*> order;  // of all blocks, who goes first; null: copies; empty: they take turns
+  fiber host;                // whoever called run()
+  uint32_t live = 0;         // threads
+  uint32_t at_barrier = 0;   // of them in cluster_sync
+  bool failed = false;       // by a fatal report
+  bool stopped = false;      // by Options::stop
+  bool left = false;         // because another one has failed, for which this one waits
 
  private:
   void draw_order(uint64_t first_block);
+  Warp* next_own_warp(const Block& after);
+  void wake_waiting();  // those whose word has come
   bool land_awaited_copies();
 };
 
@@ -151,6 +165,11 @@ struct Block {
     order.note(actor, access,
                [&](const GlobalOrder::Fault& fault) { report_global_order(buffer, actor, access, fault); });
   }
+  // The running thread adds to f32; by the copy engine, as the access of that number in `order`.
+  void note_sum(SiteId site, const Device::Buffer& buffer, const void* address, uint32_t bytes,
+                std::optional<size_t> by_engine);
+  // What it hands on where it releases, and what a thread gets to know.
+  Sums released_sums(SiteId site) { return sums.known_to({current.warp->id, current.thread(), site}, linear_index); }
   void report_global_order(const Device::Buffer& buffer, const RaceDetector::Actor& actor,
                            const GlobalOrder::Access& access, const GlobalOrder::Fault& fault);
 
@@ -192,6 +211,7 @@ struct Block {
   uint64_t linear_index = 0;
   uint3 index = {};
   GlobalOrder order{races};
+  BlockSums sums{order, races};
   uint32_t bulk_reads = 0;            // bulk stores and reductions so far
   uint64_t written_before = 0;        // bytes of global memory that earlier blocks have written
   uint64_t products_before = 0;       // of earlier blocks

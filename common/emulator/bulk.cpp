@@ -118,6 +118,7 @@ void store_bytes(Instruction instruction, const CallSite& call, void* global_add
     store.first_access = block.order.size();
     block.note_global(store.site, *buffer, global_address, bytes, adds ? GlobalUse::reduction : GlobalUse::write);
     store.accesses = block.order.size() - store.first_access;
+    if (adds) block.note_sum(store.site, *buffer, global_address, bytes, store.first_access);
   }
   current.state().bulk_stores.push_back(std::move(store));
 }

@@ -33,8 +33,11 @@ struct Options {
   uint64_t max_steps = 0;
   // Not 0: the order in which the threads of a cluster run is drawn, with this as the seed. 0: all take turns.
   uint64_t schedule = 0;
-  uint32_t smem_limit = 0;  // bytes per block, see max_shared_memory; 0: those of sm_90
-  int sm = 0;               // compute capability times ten: instructions that came later are reported; 0: none is
+  // Not 0: the order in which clusters begin is drawn, with this as the seed. 0: that of their numbers.
+  uint64_t cluster_order = 0;
+  bool ordered_sums = false;  // two additions to one f32 that nothing puts into an order are reported; with check
+  uint32_t smem_limit = 0;    // bytes per block, see max_shared_memory; 0: those of sm_90
+  int sm = 0;                 // compute capability times ten: instructions that came later are reported; 0: none is
   // When it becomes true, the launch ends early and without a report. It is looked at many times per millisecond.
   const std::atomic<bool>* stop = nullptr;
 };
@@ -90,6 +93,7 @@ enum class ReportKind {
   divergent_barrier,     // threads of a block meet in different __syncthreads()
   barrier_misuse,        // a named barrier with a bad id or with two different thread counts; an mbarrier used wrongly
   race_between_blocks,   // one writes global memory that another of the same launch reads or writes
+  unordered_sums,        // two threads add to one f32, in an order that nothing says; with Options::ordered_sums
   missing_proxy_fence,   // the copy engine or wgmma meets what threads have written, and no fence has told it of that
   registers_in_flight,   // of a wgmma: written or named before the wait that covers it
   missing_wgmma_fence,   // a wgmma on registers that no wgmma_fence has handed over since they were written

@@ -57,6 +57,10 @@ class GlobalOrder {
     access.in_flight = access.by_engine;
     all_.push_back(access);
   }
+  // Whether one of them is over, and the actor knows.
+  bool is_there(size_t number, const RaceDetector::Actor& actor) const {
+    return !all_[number].in_flight && races_.is_ordered(all_[number].cell, actor);
+  }
   size_t size() const { return all_.size(); }  // those that are remembered, in the order of their issue
   // What the copy engine has been asked for is there, and the thread that has asked knows: of these accesses.
   void land(const RaceDetector::Actor& actor, size_t first, size_t count);

@@ -75,6 +75,11 @@ void st_global_v4(void* address, uint4 value, CallSite site = CallSite::current(
 // Reductions of all threads and blocks reach memory in the order of their execution here, on the hardware in any.
 void red_global_add_f32(float* address, float value, CallSite site = CallSite::current());
 
+// Whoever waits lets the other threads of its cluster go first, and then other clusters (turns.hpp).
+uint32_t atom_global_add_u32(uint32_t* address, uint32_t value, CallSite site = CallSite::current());
+void red_release_add_u32(uint32_t* address, uint32_t value, CallSite site = CallSite::current());
+void ld_acquire_wait_u32(const uint32_t* address, uint32_t value, CallSite site = CallSite::current());
+
 // ---- cp.async -----------------------------------------------------------------------------------------------------
 // The destination turns into NaN here; the data lands in this thread's cp_async_wait, never earlier.
 void cp_async_16(uint32_t shared_address, const void* global_address, CallSite site = CallSite::current());

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <map>
 #include <mutex>
+#include <random>
 #include <set>
 #include <thread>
 #include "common/emulator/block.hpp"
@@ -73,8 +74,12 @@ class Launch {
         }
       }
     }
+    if (options.cluster_order != 0 && chosen.empty()) choose(0, all);
     chosen_.assign(chosen.begin(), chosen.end());
     if (!chosen_.empty()) count_ = chosen_.size();
+    std::mt19937_64 random(options.cluster_order);
+    for (uint64_t i = options.cluster_order != 0 ? count_ : 0; i > 1; --i)
+      std::swap(chosen_[i - 1], chosen_[random() % i]);
   }
 
   void run() {
@@ -86,8 +91,10 @@ class Launch {
     const uint64_t wanted = config_.options.threads > 0 ? static_cast<uint64_t>(config_.options.threads)
                                                         : std::max(1u, std::thread::hardware_concurrency());
     const SignalHandlers handlers;
+    const uint64_t workers = std::min(wanted, count_);
+    config_.turns.start(workers);
     std::vector<std::jthread> others;
-    for (uint64_t i = 1; i < std::min(wanted, count_); ++i) others.emplace_back([this] { work(); });
+    for (uint64_t i = 1; i < workers; ++i) others.emplace_back([this] { work(); });
     work();
     others.clear();
     if (first_failed_ == UINT64_MAX && !device_.stopped_) report_races_between_blocks();
@@ -108,8 +115,10 @@ class Launch {
   // The first block of a cluster that is run, in ascending order.
   uint64_t first_block(uint64_t number) const { return (chosen_.empty() ? number : chosen_[number]) * config_.cluster; }
 
+  bool is_drawn() const { return config_.options.cluster_order != 0; }
+
   // Clusters are claimed in ascending order, and those below a failed one are finished: the reports do not depend on
-  // the number of workers.
+  // the number of workers, unless clusters wait for each other. In a drawn order all end with the first that fails.
   void work() {
     const SignalStack stack(config_.options);
     Cluster cluster(config_);
@@ -118,19 +127,20 @@ class Launch {
       if (claimed >= count_) break;
       const uint64_t first = first_block(claimed);
       const uint64_t next = first + config_.cluster - 1;  // its last block
-      if (next > first_failed_) break;
+      if (is_drawn() ? first_failed_ != UINT64_MAX : next > first_failed_) break;
       if (config_.options.stop != nullptr && *config_.options.stop) {
         cluster.stopped = true;
         break;
       }
       cluster.run(first);
-      if (cluster.stopped) break;
+      if (cluster.stopped || cluster.left) break;
       if (cluster.failed) {
         for (uint64_t known = first_failed_; next < known && !first_failed_.compare_exchange_weak(known, next);) {
         }
         break;
       }
     }
+    config_.turns.finish(cluster.failed);
     const std::lock_guard guard(mutex_);
     device_.stopped_ |= cluster.stopped;
     for (const auto& block : cluster.blocks) merge(*block);
@@ -189,10 +199,7 @@ class Launch {
   }
 
   void report_races_between_blocks() {
-    const auto name_of = [&](uint64_t block) {
-      const dim3& grid = config_.grid;
-      return fmt::format("block ({}, {}, {})", block % grid.x, block / grid.x % grid.y, block / grid.x / grid.y);
-    };
+    const auto name_of = [&](uint64_t block) { return Wording::block_name(config_.grid, block); };
     for (const GlobalShadow::Clash& clash : config_.shadow.clashes()) {
       const SourceLine first = source_line(clash.first.site.call), second = source_line(clash.second.site.call);
       LoggedReport& added = reports_.emplace_back();
@@ -216,7 +223,7 @@ class Launch {
       return std::pair(rank(a.report), a.block) < std::pair(rank(b.report), b.block);
     });
     for (LoggedReport& entry : reports_) {
-      if (entry.block > first_failed_) continue;  // whether it ran is a matter of luck
+      if (!is_drawn() && entry.block > first_failed_) continue;  // whether it ran is a matter of luck
       if (is_fatal(entry.report.kind)) device_.failed_ = true;
       keep(std::move(entry.report));
     }
@@ -316,6 +323,7 @@ float tanh_approx(float x) {
 void run_grid(Device& device, dim3 grid, dim3 block, uint32_t cluster, uint32_t smem_bytes, void (*body)(const void*),
               const void* kernel) {
   GlobalShadow shadow(device.buffers(), uint64_t{grid.x} * grid.y * grid.z);
+  Turns turns(device.options().stop);
   const LaunchConfig config{.options = device.options(),
                             .buffers = device.buffers(),
                             .grid = grid,
@@ -325,7 +333,8 @@ void run_grid(Device& device, dim3 grid, dim3 block, uint32_t cluster, uint32_t 
                             .kernel = kernel,
                             .cluster = cluster,
                             .number = Launch::number_on(device),
-                            .shadow = shadow};
+                            .shadow = shadow,
+                            .turns = turns};
   Launch(device, config).run();
 }
 

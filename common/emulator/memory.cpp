@@ -88,11 +88,11 @@ const std::byte* in_memory(const Device::Buffer* buffer, const void* address) {
 
 // Where the bytes lie; null: the access must not be carried out.
 inline const std::byte* begin_global(Instruction instruction, const CallSite& call, const void* address, uint32_t bytes,
-                                     GlobalUse use) {
+                                     GlobalUse use, GlobalUse counted_as) {
   Block& block = *current.block;
   step(instruction, call);
   ++block.counting.counters.gmem_accesses;
-  block.counting.counters.*gmem_bytes(use) += bytes;
+  block.counting.counters.*gmem_bytes(counted_as) += bytes;
   const Device::Buffer* buffer = nullptr;
   if (!block.launch.buffers.empty()) {
     buffer = block.checked_buffer(instruction, call, address, bytes, bytes, use != GlobalUse::read);
@@ -107,6 +107,11 @@ inline const std::byte* begin_global(Instruction instruction, const CallSite& ca
     Counting::trace_global(event, buffer, address, bytes);
   }
   return in_memory(buffer, address);
+}
+
+inline const std::byte* begin_global(Instruction instruction, const CallSite& call, const void* address, uint32_t bytes,
+                                     GlobalUse use) {
+  return begin_global(instruction, call, address, bytes, use, use);
 }
 
 template <class T>
@@ -186,6 +191,27 @@ void Block::report_global_order(const Device::Buffer& buffer, const RaceDetector
                        wording.actor_name(actor.site, actor.thread), DOES[static_cast<int>(access.use)], buffer.name,
                        std::max(access.first, earlier.first) - buffer.begin, DONE[static_cast<int>(earlier.use)],
                        wording.at(other), wording.actor_name(other, races.thread_of(earlier.cell)), until);
+  });
+}
+
+void Block::note_sum(SiteId site, const Device::Buffer& buffer, const void* address, uint32_t bytes,
+                     std::optional<size_t> by_engine) {
+  if (!launch.options.ordered_sums || !is_ordered_memory(buffer)) return;
+  const RaceDetector::Actor actor{current.warp->id, current.thread(), site};
+  const Sums known = sums.known_to(actor, linear_index);
+  const Turns::Adder own{linear_index, actor.thread, sums.add(actor, by_engine), counting.sites[site]};
+  const auto* const first = static_cast<const std::byte*>(address);
+  const std::optional<Turns::Adder> other = launch.turns.add_to(first, bytes, own, known);
+  if (!other) return;
+  const SiteId there = counting.site_id(other->site.instruction, other->site.call);
+  report({ReportKind::unordered_sums, site, there, buffer.name}, [&] {
+    return fmt::format(
+        "sums without an order: {} by {} adds to {}+{} after {} by thread {} of {}, and nothing says that this "
+        "addition is "
+        "there by then: a cp_async_bulk_wait, not that for the reading, and between blocks a release after it and an "
+        "acquire",
+        wording.at(site), wording.actor_name(site, actor.thread), buffer.name, first - buffer.begin, wording.at(there),
+        other->thread, Wording::block_name(launch.grid, other->block));
   });
 }
 
@@ -278,7 +304,57 @@ void st_global_v4(void* address, uint4 value, CallSite site) {
 
 void red_global_add_f32(float* address, float value, CallSite site) {
   const std::byte* const to = begin_global(Instruction::red_global_add_f32, site, address, 4, GlobalUse::reduction);
-  if (to != nullptr) add_f32(to, value, true);
+  if (to == nullptr) return;
+  Block& block = *current.block;
+  if (block.launch.options.ordered_sums && !block.launch.buffers.empty()) {
+    const SiteId own = block.counting.site_id(Instruction::red_global_add_f32, site);
+    const Device::Buffer* const buffer =
+        block.checked_buffer(Instruction::red_global_add_f32, site, address, 4, 4, true);
+    block.note_sum(own, *buffer, address, 4, std::nullopt);
+  }
+  add_f32(to, value, true);
+}
+
+// ---- words that blocks wait for -----------------------------------------------------------------------------------
+
+namespace {
+
+// What was there; all ones if it must not be touched.
+uint32_t add_u32(Instruction instruction, const CallSite& call, uint32_t* address, uint32_t value, bool releases) {
+  give_way();
+  const std::byte* const to = begin_global(instruction, call, address, 4, GlobalUse::reduction);
+  if (to == nullptr) return nan_pattern<uint32_t>();
+  Block& block = *current.block;
+  const bool hands_on = releases && block.launch.options.check;
+  const Sums released = hands_on ? block.released_sums(block.counting.site_id(instruction, call)) : Sums();
+  return block.launch.turns.add(reinterpret_cast<uint32_t*>(const_cast<std::byte*>(to)), value,
+                                hands_on ? &released : nullptr);
+}
+
+}  // namespace
+
+uint32_t atom_global_add_u32(uint32_t* address, uint32_t value, CallSite site) {
+  return add_u32(Instruction::atom_global_add_u32, site, address, value, false);
+}
+void red_release_add_u32(uint32_t* address, uint32_t value, CallSite site) {
+  add_u32(Instruction::red_release_add_u32, site, address, value, true);
+}
+
+// However often it looks, it counts once.
+void ld_acquire_wait_u32(const uint32_t* address, uint32_t value, CallSite site) {
+  constexpr Instruction SELF = Instruction::ld_acquire_wait_u32;
+  give_way();
+  const std::byte* const from = begin_global(SELF, site, address, 4, GlobalUse::reduction, GlobalUse::read);
+  if (from == nullptr) return;
+  Block& block = *current.block;
+  Lane& lane = current.state();
+  current.warp->note_wait(current.lane);
+  lane.waits_in = SELF;
+  lane.waits_at = site;
+  current.warp->ready &= ~(1u << current.lane);
+  block.cluster.word_waits.push_back(
+      {current.warp, current.lane, reinterpret_cast<const uint32_t*>(from), value, block.counting.site_id(SELF, site)});
+  wait();
 }
 
 // ---- cp.async -----------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ std::string_view to_string(ReportKind kind) {
       "divergent-barrier",
       "barrier-misuse",
       "race-between-blocks",
+      "unordered-sums",
       "missing-proxy-fence",
       "registers-in-flight",
       "missing-wgmma-fence",
@@ -56,6 +57,7 @@ int rank(const Report& report) {
     case ReportKind::race_write_after_read:
     case ReportKind::race_write_after_write:
     case ReportKind::race_between_blocks:
+    case ReportKind::unordered_sums:
       return report.within_warp ? 3 : 2;
     default:
       return is_fatal(report.kind) ? 5 : 4;

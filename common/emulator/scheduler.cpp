@@ -117,6 +117,11 @@ void Scheduler::stop_early() {
   switch_to_host();
 }
 
+void Scheduler::leave() {
+  block.cluster.left = true;
+  switch_to_host();
+}
+
 void Scheduler::stop() {
   block.cluster.failed = true;
   switch_to_host();
@@ -141,7 +146,12 @@ Warp* Scheduler::next_able_warp() {
 
 Warp& Scheduler::next_warp() {
   Warp* const next = block.cluster.next_warp(block);
-  if (next == nullptr) deadlock();
+  if (next == nullptr) {
+    const Options& options = block.launch.options;
+    if (options.stop != nullptr && *options.stop) stop_early();
+    if (block.launch.turns.has_failed()) leave();
+    deadlock();
+  }
   return *next;
 }
 

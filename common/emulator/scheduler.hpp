@@ -65,6 +65,7 @@ struct Scheduler {
   [[noreturn]] void stop();
   // Ends the launch without a report.
   [[noreturn]] void stop_early();
+  [[noreturn]] void leave();  // another cluster has ended it
 
   Block& block;
   Stacks stacks;

@@ -46,7 +46,10 @@ std::string Wording::actor_name(SiteId site, uint32_t thread) const {
 }
 
 std::string Wording::block_name() const {
-  return fmt::format("block ({}, {}, {})", block.index.x, block.index.y, block.index.z);
+  return block_name(block.launch.grid, block.linear_index);
+}
+std::string Wording::block_name(const dim3& grid, uint64_t block) {
+  return fmt::format("block ({}, {}, {})", block % grid.x, block / grid.x % grid.y, block / grid.x / grid.y);
 }
 
 std::string Wording::global_place(const std::byte* address, std::string& name) const {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 #include "common/emulator/emulator.hpp"
+#include "common/emulator/instructions.hpp"
 #include "common/emulator/race_detector.hpp"
 #include "common/emulator/site.hpp"
 
@@ -25,6 +26,7 @@ struct Wording {
   static std::string thread_name(uint32_t thread);             // "thread 37 (warp 1)"
   std::string actor_name(SiteId site, uint32_t thread) const;  // of wmma "warp 1", of bulk copies "the copy engine"
   std::string block_name() const;                              // "block (0, 0, 0)"
+  static std::string block_name(const dim3& grid, uint64_t block);
   std::string global_place(const std::byte* address, std::string& buffer) const;  // "K+64"; and K
   // Of a machine instruction: "at ..." if its line is known exactly, else "after ...", the last emulated instruction's.
   static std::string line_name(const SourceLine& line, bool is_exact);

@@ -39,7 +39,7 @@ __device__ __forceinline__ void cp_async_mbarrier_arrive_noinc(uint32_t address)
 // Waits until the phase with this parity (0 or 1) has completed, that is while it is the current one: with parity 1 a
 // new barrier lets through, with 0 it waits for its first phase. A thread must not fall two phases behind, for it would
 // wait for the one after.
-// The one function here that is a loop of an instruction: try_wait suspends the thread for a while, and may give up.
+// A loop of an instruction: try_wait suspends the thread for a while, and may give up.
 __device__ __forceinline__ void mbarrier_wait_parity(uint32_t address, uint32_t parity) {
   needs_sm<80>();
 #if __CUDA_ARCH__ >= 900

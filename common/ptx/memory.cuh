@@ -2,6 +2,7 @@
 // Source: PTX ISA, "Data Movement and Conversion Instructions: ld, st".
 #pragma once
 #include <cstdint>
+#include "common/architecture.cuh"
 #include "common/attention.hpp"
 
 inline namespace ptx {
@@ -84,6 +85,33 @@ __device__ __forceinline__ void st_global_v4(void* address, uint4 value) {
 // come before or after, by a barrier or a launch. Subnormals count as zeros. Source: PTX ISA, "red".
 __device__ __forceinline__ void red_global_add_f32(float* address, float value) {
   asm volatile("red.global.add.f32 [%0], %1;" ::"l"(address), "f"(value) : "memory");
+}
+
+// ---- words that blocks wait for. A plain write of one comes before or after, by a barrier or a launch.
+
+// Adds, and says what was there. It orders nothing else (.relaxed). Source: PTX ISA, "atom".
+__device__ __forceinline__ uint32_t atom_global_add_u32(uint32_t* address, uint32_t value) {
+  uint32_t before;
+  asm volatile("atom.global.add.u32 %0, [%1], %2;" : "=r"(before) : "l"(address), "r"(value) : "memory");
+  return before;
+}
+
+// Adds, and hands on what this thread has done and knows to be done: whoever acquires the word knows it too. Of a bulk copy or
+// reduction this thread knows by cp_async_bulk_wait, not by that for the reading. Source: PTX ISA, "red", "Memory
+// Consistency Model".
+__device__ __forceinline__ void red_release_add_u32(uint32_t* address, uint32_t value) {
+  needs_sm<70>();
+  asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
+}
+
+// Looks at the word until it holds the value, and knows then what has been released there. A loop, as mbarrier_wait_parity: nothing
+// wakes the thread. Blocks begin in no promised order, so wait only for one that must have begun. Source: PTX ISA, "ld.acquire".
+__device__ __forceinline__ void ld_acquire_wait_u32(const uint32_t* address, uint32_t value) {
+  needs_sm<70>();
+  uint32_t seen;
+  do {
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(seen) : "l"(address) : "memory");
+  } while (seen != value);
 }
 
 __device__ __forceinline__ uint32_t ld_shared_b32(uint32_t address) {

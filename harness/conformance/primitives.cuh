@@ -161,6 +161,19 @@ __global__ void red_global_add_f32_case(const uint32_t* in, uint32_t* out) {
   out[32 + thread] = sum.bits;
 }
 
+// Four warps draw numbers, and their first lanes read a word and add to it in turn, each when those with lower numbers have.
+__global__ void in_turn_case(const uint32_t* in, uint32_t* out) {
+  uint32_t *const numbers = out, *const turn = out + 1, *const sum = out + 2;
+  if (threadIdx.x < 8) st_global_b32(out + threadIdx.x, 0);
+  __syncthreads();  // safe to add: the words hold 0
+  if (threadIdx.x % 32 == 0) {
+    const uint32_t number = atom_global_add_u32(numbers, 1);
+    ld_acquire_wait_u32(turn, number);  // safe to add: those before have
+    st_global_b32(out + 4 + number, atom_global_add_u32(sum, in[number]));
+    red_release_add_u32(turn, 1);
+  }
+}
+
 // ---- asynchronous copies ----------------------------------------------------------------------------------------
 
 // 16 bytes per lane, scattered.

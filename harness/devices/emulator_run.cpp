@@ -125,6 +125,7 @@ EmulatorRun run_on_emulator(const Rung& rung, const Variant& variant, const Prob
     limits.ends = static_cast<uint64_t>(std::max(1, QUERIES / std::max(1, variant.tile.br)));
     limits.between = problem.seed * 0x9e3779b97f4a7c15u | 1;  // drawn by the seed
   }
+  limits.ordered_sums = variant.same_bits;
   emulator::Device device(limits);
 
   std::vector<LaunchedTensor> inputs, outputs;

@@ -312,8 +312,10 @@ const emulator::SiteCounts* worst_of_conflicts(const emulator::Counters& counter
 void judge_counts(CheckResult& result, const Variant& variant, const Problem& problem, uint32_t multiprocessors) {
   const emulator::Counters& counters = *result.counters;
   // Normal scores outgrow the first tile's maximum by a few powers of two, and what outgrows so little needs no rescale. In a
-  // window a row may have its first key in the second tile, or one key in the first.
-  const bool is_calm = std::ranges::all_of(problem.kinds, [](InputKind kind) { return kind == InputKind::normal; });
+  // window a row may have its first key in the second tile, or one key in the first. And under a softcap a kernel may ask how large
+  // scores are beside that.
+  const bool is_calm = problem.shape.softcap == 0 &&
+                       std::ranges::all_of(problem.kinds, [](InputKind kind) { return kind == InputKind::normal; });
   const bool in_window = problem.shape.left >= 0 || problem.shape.right >= 0;
   // NaN outgrows nothing: rows of it need no rescale, not even in the first tile.
   const bool has_nan = !std::ranges::all_of(problem.kinds, has_numbers);
@@ -500,6 +502,7 @@ namespace {
 // The first element in which two outputs differ in a bit, where not both are NaN.
 std::optional<size_t> first_difference(const Tensor& a, const Tensor& b) {
   const size_t bytes = bytes_of(a.spec().element);
+  if (std::ranges::equal(a.bytes(), b.bytes())) return std::nullopt;
   for (size_t i = 0; i < a.size(); ++i) {
     const bool same = std::memcmp(&a.bytes()[i * bytes], &b.bytes()[i * bytes], bytes) == 0;
     if (!same && !(std::isnan(a[i]) && std::isnan(b[i]))) return i;
@@ -507,17 +510,22 @@ std::optional<size_t> first_difference(const Tensor& a, const Tensor& b) {
   return std::nullopt;
 }
 
+// In which element two runs of the same problem differ.
+std::optional<std::string> difference(const Problem& problem, const Tensor& output, const Tensor& other) {
+  const auto at = first_difference(output, other);
+  if (!at) return std::nullopt;
+  const auto element = static_cast<int64_t>(*at);
+  return fmt::format("{:.9g} and {:.9g} in {} at {}, column {}", output[*at], other[*at], output.name(),
+                     place(problem, output.spec(), cell_of(output.spec(), element)), element % output.spec().columns());
+}
+
 // In what two runs of the same problem differ; nothing if in nothing. Where blocks add to a sum in any order, its last bits say
 // nothing.
-std::optional<std::string> difference(const Problem& problem, const EmulatorRun& run, const EmulatorRun& again) {
+std::optional<std::string> difference(const Variant& variant, const Problem& problem, const EmulatorRun& run,
+                                      const EmulatorRun& again) {
   for (const Tensor& output : run.outputs) {
-    if (run.counters.gmem_bytes_reduced > 0) break;
-    const Tensor& other = again.outputs[output.name()];
-    if (const auto at = first_difference(output, other))
-      return fmt::format(
-          "{:.6g} and {:.6g} in {} at {}", output[*at], other[*at], output.name(),
-          fmt::format("{}, column {}", place(problem, output.spec(), cell_of(output.spec(), static_cast<int64_t>(*at))),
-                      static_cast<int64_t>(*at) % output.spec().columns()));
+    if (run.counters.gmem_bytes_reduced > 0 && !variant.same_bits) break;
+    if (auto what = difference(problem, output, again.outputs[output.name()])) return what;
   }
   if (!(run.counters == again.counters)) {
     std::string what = "other counts:";
@@ -552,10 +560,10 @@ void judge_again(CheckResult& launch, const Rung& rung, const Variant& variant, 
       return;
     }
   }
-  if (again.stopped || (again.reports.empty() && !difference(problem, run, again))) return;
+  if (again.stopped || (again.reports.empty() && !difference(variant, problem, run, again))) return;
   const EmulatorRun in_order = run_on_emulator(rung, variant, problem, options, build);
   if (in_order.stopped) return;
-  if (const auto what = difference(problem, run, in_order)) {
+  if (const auto what = difference(variant, problem, run, in_order)) {
     fail(launch, FailureKind::unset_variable,
          fmt::format("a variable is read that nobody has set: two builds that differ in nothing but what such a "
                      "variable holds give {}",
@@ -567,9 +575,33 @@ void judge_again(CheckResult& launch, const Rung& rung, const Variant& variant, 
          emulator::to_string(report.kind), report.where);
   }
   if (!again.reports.empty()) return;
-  if (const auto what = difference(problem, run, again)) {
+  if (const auto what = difference(variant, problem, run, again)) {
     fail(launch, FailureKind::order_dependent,
          fmt::format("what it does depends on which thread of a block comes first: two orders give {}", *what));
+  }
+}
+
+// The same problem in other orders of blocks: of their beginning, and, as several run at a time, of their arrival.
+void judge_orders_of_blocks(CheckResult& launch, const Rung& rung, const Variant& variant, const Problem& problem,
+                            const emulator::Options& options, const EmulatorRun& run) {
+  uint64_t order = problem.seed;
+  for (const int at_a_time : {1, 2, 4, 1, 3}) {
+    emulator::Options other = options;
+    other.cluster_order = other.schedule = ++order;
+    other.threads = at_a_time;
+    const EmulatorRun again = run_on_emulator(rung, variant, problem, other);
+    if (again.stopped) return;
+    for (const emulator::Report& report : again.reports) {
+      fail(launch, FailureKind::order_dependent, "with its blocks in another order: " + report.message,
+           emulator::to_string(report.kind), report.where);
+    }
+    if (!again.reports.empty()) return;
+    for (const Tensor& output : run.outputs) {
+      const auto what = difference(problem, output, again.outputs[output.name()]);
+      if (!what) continue;
+      return fail(launch, FailureKind::order_dependent,
+                  fmt::format("what it does depends on which block comes first: two orders give {}", *what));
+    }
   }
 }
 
@@ -610,8 +642,11 @@ Problem answered(CheckResult& launch, const Variant& variant, const Problem& que
 }  // namespace
 
 std::vector<CheckResult> check_sets_on_emulator(const Rung& rung, const Variant& variant, const Problem& problem,
-                                                const emulator::Options& options, bool both_builds) {
+                                                const emulator::Options& given, bool both_builds) {
   const Stopwatch watch;
+  emulator::Options options = given;
+  if (variant.same_bits)
+    options.threads = 1;  // its blocks may wait for those that have begun before, and for no others
   CheckResult launch = start_result(rung, variant, problem.launched(), "", Place::emulator);
   EmulatorRun run;
   if (variant.on_emulator == nullptr) {
@@ -639,6 +674,8 @@ std::vector<CheckResult> check_sets_on_emulator(const Rung& rung, const Variant&
   const bool is_counted = problem.far_heads == 0 && !problem.ends_only;  // predictions are for all blocks
   if (complete && is_counted) judge_counts(launch, variant, problem, options.multiprocessors);
   if (complete && both_builds && launch.answers_right()) judge_again(launch, rung, variant, problem, options, run);
+  if (complete && both_builds && variant.same_bits && launch.answers_right())
+    judge_orders_of_blocks(launch, rung, variant, problem, options, run);
 
   std::optional<Problem> ends;
   if (complete && problem.ends_only) ends = answered(launch, variant, problem, run);
@@ -662,14 +699,34 @@ CheckResult check_on_emulator(const Rung& rung, const Variant& variant, const Pr
   return std::move(check_sets_on_emulator(rung, variant, problem, options, both_builds).front());
 }
 
+namespace {
+
+// What it does when it is launched again, until there have been so many launches.
+template <class Run>
+void judge_more_launches(CheckResult& launch, const Problem& problem, const Tensors& outputs, int launches,
+                         const Run& run) {
+  for (int i = 1; i < launches; ++i) {
+    const auto again = run();
+    if (!again) return fail(launch, FailureKind::launch_failed, again.error().message);
+    for (const Tensor& output : outputs) {
+      const auto what = difference(problem, output, (*again)[output.name()]);
+      if (!what) continue;
+      return fail(launch, FailureKind::order_dependent,
+                  fmt::format("two launches give {}; launch {} differs from the first", *what, i + 1));
+    }
+  }
+}
+
+}  // namespace
+
 std::vector<CheckResult> check_sets_on_gpu(const Rung& rung, const Variant& variant, const Problem& problem,
-                                           GpuProblem& problem_on_gpu, const Tensor& naive) {
+                                           GpuProblem& problem_on_gpu, const Tensor& naive, int launches) {
   const Stopwatch watch;
   CheckResult launch = start_result(rung, variant, problem.launched(), "", Place::gpu);
-  Tensors outputs;
-  const auto run = [&]() -> Status {
-    if (const Status status = problem_on_gpu.poison_output(); !status) return status;
-    if (const Status status = problem_on_gpu.run(variant); !status) return status;
+  const auto run = [&]() -> Result<Tensors> {
+    Tensors outputs;
+    if (const Status status = problem_on_gpu.poison_output(); !status) return tl::make_unexpected(status.error());
+    if (const Status status = problem_on_gpu.run(variant); !status) return tl::make_unexpected(status.error());
     for (const TensorSpec& spec : outputs_of(variant, problem.shape)) {
       std::vector<OutputRow> rows;  // of the units that are known, where there are too many to read
       for (int64_t unit = 0; problem.far_heads > 0 && unit < spec.units(); ++unit) {
@@ -682,11 +739,14 @@ std::vector<CheckResult> check_sets_on_gpu(const Rung& rung, const Variant& vari
       std::ranges::copy(read->bytes(), output.bytes().begin());
       outputs.add(std::move(output));
     }
-    return {};
+    return outputs;
   };
-  if (const Status status = run(); !status) {
-    fail(launch, FailureKind::launch_failed, status.error().message);
+  Tensors outputs;
+  if (auto first = run(); !first) {
+    fail(launch, FailureKind::launch_failed, first.error().message);
   } else {
+    outputs = std::move(*first);
+    if (variant.same_bits && problem.far_heads == 0) judge_more_launches(launch, problem, outputs, launches, run);
     if (const Status guards = problem_on_gpu.check_guards(); !guards) {
       fail(launch, FailureKind::guard_overwritten, guards.error().message);
     }
@@ -712,7 +772,7 @@ std::vector<CheckResult> check_sets_on_gpu(const Rung& rung, const Variant& vari
 
 CheckResult check_on_gpu(const Rung& rung, const Variant& variant, const Problem& problem, GpuProblem& problem_on_gpu,
                          const Tensor& naive) {
-  return std::move(check_sets_on_gpu(rung, variant, problem, problem_on_gpu, naive).front());
+  return std::move(check_sets_on_gpu(rung, variant, problem, problem_on_gpu, naive, 1).front());
 }
 
 std::vector<CheckResult> check_properties(const Rung& rung, const Variant& variant, const Shape& shape, uint64_t seed,

@@ -33,8 +33,9 @@ enum class FailureKind {
   differs_from_naive,  // the GPU's output against rung 00's on the GPU
   property_broken,     // what must change nothing (harness/properties.hpp) changed something
   unset_variable,      // two builds that differ in nothing but what unset variables hold give different outputs
-  order_dependent,     // another order of the threads of a block gives other outputs, counts or reports
-  hangs,               // it did not end in time, nor when asked to
+  order_dependent,  // another order of the threads of a block gives other outputs, counts or reports; of a variant with the
+                    // same bits in every run (Variant::same_bits) another order of blocks, or another launch
+  hangs,            // it did not end in time, nor when asked to
 };
 std::string_view to_string(FailureKind kind);
 
@@ -88,7 +89,8 @@ struct CheckResult {
 
 // Runs one variant on the emulator with all of its checks on: a result for each input set of the problem, in which a fault
 // of the launch stands as well. `rung` need not be registered. With `both_builds`, the build with zeros in unset variables
-// runs too, if there is one, with the threads of a block in another order. It must do the same, bit for bit.
+// runs too, if there is one, with the threads of a block in another order. It must do the same, bit for bit. So must a variant
+// with `same_bits` whose blocks begin and arrive in other orders.
 std::vector<CheckResult> check_sets_on_emulator(const Rung& rung, const Variant& variant, const Problem& problem,
                                                 const emulator::Options& options = {}, bool both_builds = false);
 // The same for a problem of one input set.
@@ -96,10 +98,10 @@ CheckResult check_on_emulator(const Rung& rung, const Variant& variant, const Pr
                               const emulator::Options& options = {}, bool both_builds = false);
 
 class GpuProblem;
-// The same on the GPU. `problem_on_gpu` holds the problem's inputs; `naive`, if not empty, is the first output of the
-// plainest rung, in full.
+// The same on the GPU, where a variant with `same_bits` is launched so many times. `problem_on_gpu` holds the problem's inputs;
+// `naive`, if not empty, is the first output of the plainest rung, in full.
 std::vector<CheckResult> check_sets_on_gpu(const Rung& rung, const Variant& variant, const Problem& problem,
-                                           GpuProblem& problem_on_gpu, const Tensor& naive);
+                                           GpuProblem& problem_on_gpu, const Tensor& naive, int launches);
 CheckResult check_on_gpu(const Rung& rung, const Variant& variant, const Problem& problem, GpuProblem& problem_on_gpu,
                          const Tensor& naive);
 

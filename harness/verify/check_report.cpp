@@ -122,6 +122,7 @@ std::string where_to_read(const Failure& failure) {
       return emulator(named ? "Named barriers" : "mbarriers");
     }
     if (report == "plain-access") return emulator("Pointers past the emulator");
+    if (report == "unordered-sums") return emulator("Sums in turn");
     if (report == "uninitialised-read") return emulator("Unset variables");
     if (report == "array-bounds" || report == "undefined-arithmetic") return emulator("Undefined behaviour");
     if (report == "newer-instruction") return emulator("Newer instructions");

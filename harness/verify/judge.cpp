@@ -133,7 +133,8 @@ class OnGpu final : public Backend {
       if (auto status = upload(trial, problem); !status) return tl::make_unexpected(status.error());
       uploaded_ = trial;
     }
-    return check_sets_on_gpu(*subject.rung, *subject.variant, problem, *memory_, naive_output_);
+    constexpr int LAUNCHES = 100;
+    return check_sets_on_gpu(*subject.rung, *subject.variant, problem, *memory_, naive_output_, LAUNCHES);
   }
 
  private:

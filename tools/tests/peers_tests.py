@@ -72,9 +72,10 @@ class Peers(unittest.TestCase):
         extension.touch()
         files = {**dict.fromkeys(("O", "LSE", "dO"), "file"), "dQ": "here"}
         request = {**REQUEST, "features": ["backward", "causal"], "causal": True, "tensors": {**REQUEST["tensors"], **files}}
-        answer, = self.answers("fa3_bwd.py", request, torch=self.fake_torch(), xformers="raise SystemExit('imported')\n")
-        self.assertEqual((answer["ok"], answer["name"]), (True, "fa3_bwd"), answer)
-        self.assertIn({"bwd": [9, [None] * 6, REQUEST["softmax_scale"], True, -1, -1, 0.0, False, 0]}, self.said())
+        for peer, deterministic in (("fa3_bwd", False), ("fa3_bwd_inorder", True)):
+            answer, = self.answers(f"{peer}.py", request, torch=self.fake_torch(), xformers="raise SystemExit('imported')\n")
+            self.assertEqual((answer["ok"], answer["name"]), (True, peer), answer)
+            self.assertIn({"bwd": [9, [None] * 6, REQUEST["softmax_scale"], True, -1, -1, 0.0, deterministic, 0]}, self.said())
 
     def test_flash_attn_packages_are_optional(self) -> None:
         (self.folder / "xformers").mkdir()  # one without the extension, before any that is installed

@@ -113,6 +113,29 @@ __global__ void leaves_running() {
   wgmma_wait<0>(second);
 }
 
+// Three blocks add to a number: in the order of numbers that they draw, each its own part or that of its number; or in none.
+enum class Turns { drawn, arrival, none };
+
+__global__ void no_turns(uint32_t* words) {
+  if (threadIdx.x < 2) st_global_b32(words + threadIdx.x, 0);
+}
+template <Turns TURNS>
+__global__ void add_in_turn(float* sum, uint32_t* words) {
+  if (threadIdx.x != 0) return;
+  const uint32_t number = atom_global_add_u32(words, 1);
+  const float parts[3] = {8.0f, -8.0f, 0x1p-21f};  // of which the last is lost beside the first, or not
+  if (TURNS != Turns::none) ld_acquire_wait_u32(words + 1, number);
+  red_global_add_f32(sum, parts[TURNS == Turns::arrival ? blockIdx.x : number]);
+  red_release_add_u32(words + 1, 1);
+}
+template <Turns TURNS>
+void and_turns(Device& device, const AttentionParams& p) {
+  run_right(device, p);
+  auto* const words = static_cast<uint32_t*>(p.workspace);
+  launch(device, no_turns, dim3(1), dim3(32), 0, words);
+  launch(device, add_in_turn<TURNS>, dim3(3), dim3(32), 0, p.LSE, words);
+}
+
 // Half of the heads in each of two launches.
 void by_halves(Device& device, const AttentionParams& p) {
   AttentionParams first = p, second = p;
@@ -288,6 +311,26 @@ TEST_CASE("a sum that is wrong in every order is wrong, and not the order's faul
   ladder::Variant variant = variant_of(and_more<More::sum>);
   variant.on_emulator_zeroed = variant.on_emulator;
   CHECK(kinds_of(check_twice(variant)) == Kinds{"wrong_lse"});
+}
+
+TEST_CASE("a rung that promises the same bits in every run is held to it", "[verdict]") {
+  const auto said = [](Launch launch, bool same_bits) {
+    ladder::Variant variant = variant_of(launch);
+    variant.on_emulator_zeroed = launch;
+    variant.workspace_bytes = [](const ladder::Shape&) { return uint64_t{8}; };
+    variant.same_bits = same_bits;
+    return check_twice(variant);
+  };
+  const CheckResult in_turn = said(and_turns<Turns::drawn>, true), arrival = said(and_turns<Turns::arrival>, true),
+                    none = said(and_turns<Turns::none>, true);
+  INFO(messages_of(in_turn));
+  CHECK(in_turn.ok);
+  CHECK(kinds_of(arrival) == Kinds{"order_dependent"});
+  CHECK_THAT(messages_of(arrival), Contains("which block comes first"));
+  CHECK(kinds_of(none) == Kinds{"emulator_report"});
+  CHECK(none.failures.front().detail == "unordered-sums");
+  CHECK(said(and_turns<Turns::arrival>, false).ok);
+  CHECK(said(and_turns<Turns::none>, false).ok);
 }
 
 TEST_CASE("a run that was told to stop says nothing about another order or build", "[verdict]") {

@@ -196,7 +196,8 @@ struct Judged {
 };
 
 // The attention, with a change of what it has written, on a card of which a step may fail.
-Judged judged(const std::function<void(Tensors&)>& change, Card with = {}, const Tensor& naive = {}) {
+Judged judged(const std::function<void(Tensors&)>& change, Card with = {}, const Tensor& naive = {},
+              bool same_bits = false, int launches = 1) {
   static const Problem problem = make_problem(SHAPE, TWO_SETS, 1, true);
   card = std::move(with);
   card.kernel = [&](const Inputs& inputs, Tensors& outputs) {
@@ -204,9 +205,9 @@ Judged judged(const std::function<void(Tensors&)>& change, Card with = {}, const
     change(outputs);
   };
   const Rung rung{.name = "99_fake", .idea = "", .limit = "", .prediction = ""};
-  const Variant variant{.label = "on the card", .writes_lse = true};
+  const Variant variant{.label = "on the card", .writes_lse = true, .same_bits = same_bits};
   GpuProblem on_card = GpuProblem::create(SHAPE, problem.inputs, 0).value();
-  auto results = check_sets_on_gpu(rung, variant, problem, on_card, naive);
+  auto results = check_sets_on_gpu(rung, variant, problem, on_card, naive, launches);
   return {std::move(results), card.steps};
 }
 
@@ -256,6 +257,29 @@ TEST_CASE("on a GPU what is wrong in a head is its set's alone, and says where")
   REQUIRE(lse.said().size() == 1);
   CHECK_THAT(lse.said()[0], StartsWith("peaky: wrong_lse: log-sum-exp is wrong in 1 of 96 rows, the first at batch 0, "
                                        "head 1, query 6: "));
+}
+
+TEST_CASE("on a GPU what promises the same bits is launched as often as asked for, and what does not once") {
+  int made = 0;
+  const auto drifts = [&](Tensors& outputs) {
+    if (++made < 4) return;
+    f16& element = O_at(outputs, 1, 7, 5);
+    element.bits ^= 1;
+  };
+  const auto said = [&](bool same_bits, int launches) {
+    made = 0;
+    return judged(drifts, {}, {}, same_bits, launches).said();
+  };
+  CHECK(said(false, 5).empty());
+  CHECK(made == 1);
+  CHECK(said(true, 3).empty());
+  CHECK(made == 3);
+  const Said different = said(true, 5);
+  REQUIRE(different.size() == 2);  // in every set
+  CHECK(made == 4);
+  CHECK_THAT(different[0],
+             Contains("order_dependent: two launches give ") &&
+                 Contains(" in O at batch 0, head 1, query 7, column 5; launch 4 differs from the first"));
 }
 
 TEST_CASE("on a GPU each step that fails fails the check, with its words, in every set") {
