@@ -312,8 +312,10 @@ const emulator::SiteCounts* worst_of_conflicts(const emulator::Counters& counter
 void judge_counts(CheckResult& result, const Variant& variant, const Problem& problem, uint32_t multiprocessors) {
   const emulator::Counters& counters = *result.counters;
   // Normal scores outgrow the first tile's maximum by a few powers of two, and what outgrows so little needs no rescale. In a
-  // window a row may have its first key in the second tile, or one key in the first.
-  const bool is_calm = std::ranges::all_of(problem.kinds, [](InputKind kind) { return kind == InputKind::normal; });
+  // window a row may have its first key in the second tile, or one key in the first. And under a softcap a kernel may ask how large
+  // scores are beside that.
+  const bool is_calm = problem.shape.softcap == 0 &&
+                       std::ranges::all_of(problem.kinds, [](InputKind kind) { return kind == InputKind::normal; });
   const bool in_window = problem.shape.left >= 0 || problem.shape.right >= 0;
   // NaN outgrows nothing: rows of it need no rescale, not even in the first tile.
   const bool has_nan = !std::ranges::all_of(problem.kinds, has_numbers);

@@ -153,6 +153,7 @@ std::vector<Spec> trials(const Accepts& accepts, const Spec& usual) {
       {ALIBI, "h=3 n=256 alibi"},
       {SINK, "h=3 n=128 sink"},
       {SOFTCAP | CAUSAL, "h=2 n=256 causal softcap=2"},
+      {SOFTCAP | CAUSAL, "n=512 causal softcap=50"},  // of which scores may be a small part
       {ALIBI | CROSS, "h=2 nq=64 nk=256 alibi"},
       {SINK | TAILS | CROSS | CAUSAL, "h=2 nq=203 nk=113 causal sink"},
       {SINK | TAILS | CROSS | CAUSAL, "h=2 nq=3 nk=0 causal sink"},
