@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "harness/stage.hpp"
 #include "kernel.cuh"
 
@@ -36,7 +34,7 @@ ladder::Counts predict(const ladder::Shape& shape) {
   // While a tile of queries is on its way, all of those before that lie beside it may run, and dQ of the one before them.
   uint64_t under_loads = 0;
   for (uint64_t block = 0; block < side; ++block) {
-    const uint64_t walk = BC / BR * (shape.causal ? block + 1 : side), stages = std::min<uint64_t>(C::STAGES, walk);
+    const uint64_t walk = BC / BR * (shape.causal ? block + 1 : side), stages = ladder::min<uint64_t>(C::STAGES, walk);
     under_loads += walk * ((stages - 1) * EACH + KEY_SLICES) - stages * (stages - 1) / 2 * EACH - stages * KEY_SLICES;
   }
   return {.wgmma = pairs * EACH,  // S, dP; dV, dK; dQ

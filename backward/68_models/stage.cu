@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "harness/stage.hpp"
 #include "kernel.cuh"
 
@@ -44,10 +42,11 @@ ladder::Counts predict(const ladder::Shape& spec) {
                  blocks = kv_heads * k_tiles;
   uint64_t tiles = 0, copied_rows = 0, most = 0;  // most: tiles of the block that has most
   for (int64_t block = 0; block < k_tiles; ++block) {
-    const int64_t first = spec.causal ? std::min(std::max<int64_t>(block * BC + n_q - n_k, 0) / BR, q_tiles - 1) : 0;
+    const int64_t first =
+        spec.causal ? ladder::min(ladder::max<int64_t>(block * BC + n_q - n_k, 0) / BR, q_tiles - 1) : 0;
     tiles += heads * (q_tiles - first);
     copied_rows += heads * (n_q - first * BR);
-    most = std::max<uint64_t>(most, heads / kv_heads * (q_tiles - first));
+    most = ladder::max<uint64_t>(most, heads / kv_heads * (q_tiles - first));
   }
   const uint64_t pairs = 2 * tiles, rows = heads * n_q, padded = heads * q_tiles * BR, sum_bytes = HEAD_DIM * 4;
   // While a tile of queries is on its way, all of the one before may run, and dQ of the one before that.

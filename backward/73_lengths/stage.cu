@@ -81,11 +81,11 @@ ladder::Counts predict(const ladder::Shape& spec) {
     const int n_q = varlen ? spec.lens_q.of[s] : spec.n, n_k = varlen ? spec.lens_k.of[s] : spec.keys();
     const int q_tiles = tiles_of<BR>(n_q), k_tiles = tiles_of<BC>(n_k);
     rows += n_q, keys += n_k, padded += q_tiles * BR, blocks += k_tiles, warps += tiles_of<16>(n_k);
-    const auto first = [&](int key) { return spec.causal ? std::max(key + n_q - n_k, 0) / BR : 0; };
+    const auto first = [&](int key) { return spec.causal ? ladder::max(key + n_q - n_k, 0) / BR : 0; };
     for (int block = 0; block < k_tiles; ++block) {
       tiles += q_tiles - first(block * BC);
-      copied_rows += n_q - std::min(n_q, first(block * BC) * BR);
-      most = std::max<uint64_t>(most, group * (q_tiles - first(block * BC)));
+      copied_rows += n_q - ladder::min(n_q, first(block * BC) * BR);
+      most = ladder::max<uint64_t>(most, group * (q_tiles - first(block * BC)));
     }
     list.push_back({q_tiles - first(0), int(kv_heads) * k_tiles, s, 0});
   }

@@ -240,6 +240,7 @@ std::vector<Trial> other_formula_trials(const Rung& rung, const Variant& variant
   if (choice.quick) {
     kinds = unlike(kinds);
     std::erase(kinds, InputKind::giant_keys);  // creeping_max is enough where nobody looks for a maximum
+    std::erase_if(kinds, [i = 0](InputKind) mutable { return i++ % 2 == 0; });  // every other one: gradients take long
   }
   std::vector<Trial> trials;
   if (!choice.quick || kinds.empty())
@@ -296,28 +297,32 @@ bool depends_on_gpu(const Variant& variant, Shape shape) {
   return !(variant.predict({shape, 2}) == variant.predict({shape, H200_MULTIPROCESSORS}));
 }
 
-// What a first look at a rung takes: about 0.3 s of a core.
+// What a first look at a rung takes: about 0.2 s of a core.
 std::vector<Trial> quick_trials(const Rung& rung, const Variant& variant, const Shape& shape,
                                 const TrialChoice& choice) {
   const uint64_t seed = choice.seed;
   std::vector<Trial> trials;
   std::vector<InputKind> kinds = unlike(all_input_kinds());
   // Without tensor cores a set takes as long as four with them: every third one.
-  if (!has_tensor_cores(variant, shape)) std::erase_if(kinds, [i = 0](InputKind) mutable { return i++ % 3 != 0; });
+  const bool is_slow = !has_tensor_cores(variant, shape), both_masks = variant.takes(CAUSAL) && !shape.causal;
+  if (is_slow) std::erase_if(kinds, [i = 0](InputKind) mutable { return i++ % 3 != 0; });
   const auto sets = [&](Shape of) {
     if (!choice.n_given) of.n = supported_length(rung, variant, of, 33, 2);
     trials.push_back(all_sets(of, seed, kinds));
-    if (of.n > 128) trials.back().ends_only = true;
+    trials.back().ends_only = of.n > 128 || (!of.causal && variant.tile.br >= 128) || (is_slow && of.n == 128);
   };
   sets(shape);
-  trials.push_back(few_tiles(rung, variant, with_columns(variant, shape, 72), seed, 5, 1, 99));
+  // Around the rings of the copies, once: under the mask where there is one.
+  const int tiles = both_masks || is_slow ? 3 : 4;
+  trials.push_back(few_tiles(rung, variant, with_columns(variant, shape, 72), seed, tiles, 1, 99));
   trials.back().both_builds = true;  // of more tiles and fewer rows: the second build costs little there
   trials.back().shape.softmax_scale = OTHER_SCALE * shape.scale();
   trials.back().ends_only = true;
+  // More shares than multiprocessors, or pairs of them.
   trials.push_back(
-      of_magnitude(few_tiles(rung, variant, with_columns(variant, shape, 70), seed, 1, 8), SUBNORMAL, -4, SUBNORMAL));
-  trials.back().multiprocessors = 12;
-  if (variant.takes(CAUSAL) && !shape.causal) {
+      of_magnitude(few_tiles(rung, variant, with_columns(variant, shape, 70), seed, 1, 5), SUBNORMAL, -4, SUBNORMAL));
+  trials.back().multiprocessors = 6;
+  if (both_masks) {
     sets(with_mask(shape));
     trials.push_back(few_tiles(rung, variant, with_mask(shape), seed, 5, 1));
     trials.back().ends_only = true;

@@ -1,6 +1,3 @@
-#include <algorithm>
-
-#include "common/emulator/emulator.hpp"
 #include "harness/stage.hpp"
 #include "harness/walk.hpp"
 #include "kernel.cuh"
@@ -15,12 +12,12 @@ ladder::Counts predict(const ladder::Launched& shape) {
   // A block computes with the tiles of keys up to its own, and copies half of what the later one of its pair needs.
   uint64_t tiles = 0, copied = 0;
   for (uint64_t q_tile = 0; q_tile < 2 * pairs; ++q_tile) {
-    const uint64_t kv_tiles = shape.causal ? std::min((q_tile / 2 + 1) * 2, q_tiles) : q_tiles;
-    tiles += heads * (shape.causal ? std::min(q_tile + 1, kv_tiles) : kv_tiles);
+    const uint64_t kv_tiles = shape.causal ? ladder::min((q_tile / 2 + 1) * 2, q_tiles) : q_tiles;
+    tiles += heads * (shape.causal ? ladder::min(q_tile + 1, kv_tiles) : kv_tiles);
     copied += heads * kv_tiles;
   }
   const uint64_t shares = heads * (shape.causal ? (pairs + 1) / 2 : pairs);  // two pairs or one
-  const uint64_t clusters = std::min<uint64_t>(shares, shape.multiprocessors / 2), blocks = 2 * clusters;
+  const uint64_t clusters = ladder::min<uint64_t>(shares, shape.multiprocessors / 2), blocks = 2 * clusters;
   const uint64_t rounds = (shares + clusters - 1) / clusters * (shape.causal && pairs > 1 ? 2 : 1);  // of the first
   uint64_t idle = 0;  // second blocks whose tiles all lie outside; under a mask they have an earlier pair, too
   for (uint64_t cluster = 0; cluster < clusters; ++cluster) {
@@ -46,7 +43,7 @@ ladder::Counts predict(const ladder::Launched& shape) {
           .gmem_bytes_written = heads * q_tiles * BR * ROW_BYTES,
           .multicast_bytes = copied * 2 * BC * ROW_BYTES,
           .unused_smem_bytes = ((rounds < 2 ? BR : 0) +  // the second Q, and stages
-                                2 * BC * (C::STAGES - std::min<uint64_t>(C::STAGES, rounds * q_tiles))) *
+                                2 * BC * (C::STAGES - ladder::min<uint64_t>(C::STAGES, rounds * q_tiles))) *
                                ROW_BYTES,
           .idle_blocks = idle};
 }
@@ -57,7 +54,7 @@ template <class C>
 ladder::Counts most_of_data(const ladder::Launched& shape) {
   const uint64_t pairs = (shape.n / C::BR + 1) / 2, couples = (pairs + 1) / 2, heads = shape.batch_heads();
   const uint64_t shares = heads * (shape.causal ? couples : pairs);
-  const uint64_t clusters = std::min<uint64_t>(shares, shape.multiprocessors / 2);
+  const uint64_t clusters = ladder::min<uint64_t>(shares, shape.multiprocessors / 2);
   uint64_t surprises = 0;  // of a warp in each block of a pair
   for (uint64_t cluster = 0; cluster < clusters; ++cluster) {
     uint64_t rounds = 0;

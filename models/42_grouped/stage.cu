@@ -1,6 +1,3 @@
-#include <algorithm>
-
-#include "common/emulator/emulator.hpp"
 #include "harness/stage.hpp"
 #include "harness/walk.hpp"
 #include "kernel.cuh"
@@ -18,20 +15,20 @@ ladder::Counts predict(const ladder::Launched& spec) {
   const int64_t n_q = spec.n, n_k = spec.keys(), heads = spec.batch_heads();
   const int64_t q_tiles = (n_q + BR - 1) / BR, pairs = (q_tiles + 1) / 2;
   const auto keys = [&](int64_t q_tile) {  // of the last query of a tile; of one that sees none, the first, masked
-    const int64_t last = std::min((q_tile + 1) * BR, n_q);
-    return spec.causal ? std::max<int64_t>(last + n_k - n_q, 1) : n_k;
+    const int64_t last = ladder::min((q_tile + 1) * BR, n_q);
+    return spec.causal ? ladder::max<int64_t>(last + n_k - n_q, 1) : n_k;
   };
-  const auto tiles_of_pair = [&](int64_t pair) { return (keys(std::min(2 * pair + 1, q_tiles - 1)) + BC - 1) / BC; };
+  const auto tiles_of_pair = [&](int64_t pair) { return (keys(ladder::min(2 * pair + 1, q_tiles - 1)) + BC - 1) / BC; };
   // A block computes with the tiles of keys up to its own, and copies half of what the later one of its pair needs.
   uint64_t tiles = 0, copied = 0, copied_rows = 0;
   for (int64_t q_tile = 0; q_tile < 2 * pairs; ++q_tile) {
     const int64_t kv_tiles = tiles_of_pair(q_tile / 2);
-    tiles += heads * ((keys(std::min(q_tile, q_tiles - 1)) + BC - 1) / BC);
+    tiles += heads * ((keys(ladder::min(q_tile, q_tiles - 1)) + BC - 1) / BC);
     copied += heads * kv_tiles;
-    copied_rows += heads * std::min(kv_tiles * BC, n_k);
+    copied_rows += heads * ladder::min(kv_tiles * BC, n_k);
   }
   const uint64_t shares = heads * (spec.causal ? (pairs + 1) / 2 : pairs);  // two pairs or one
-  const uint64_t clusters = std::min<uint64_t>(shares, spec.multiprocessors / 2), blocks = 2 * clusters;
+  const uint64_t clusters = ladder::min<uint64_t>(shares, spec.multiprocessors / 2), blocks = 2 * clusters;
   uint64_t unwritten = INT64_MAX,
            idle = 0;     // bytes of the block that leaves fewest; second blocks whose tiles all lie outside
   uint64_t busiest = 0;  // tiles of the block that computes most
@@ -44,16 +41,16 @@ ladder::Counts predict(const ladder::Launched& spec) {
         ++rounds;
         kv_tiles += tiles_of_pair(pair);
         for (int64_t rank = 0; rank < 2; ++rank)
-          own[rank] += (keys(std::min<int64_t>(2 * pair + rank, q_tiles - 1)) + BC - 1) / BC;
+          own[rank] += (keys(ladder::min<int64_t>(2 * pair + rank, q_tiles - 1)) + BC - 1) / BC;
         works |= 2 * pair + 1 < uint64_t(q_tiles);
         if (!spec.causal || high == low) break;
       }
     }
     idle += !works;
-    busiest = std::max({busiest, own[0], own[1]});
-    unwritten = std::min<uint64_t>(
+    busiest = ladder::max(busiest, ladder::max(own[0], own[1]));
+    unwritten = ladder::min<uint64_t>(
         unwritten,
-        ((rounds < 2 ? BR : 0) + 2 * BC * (C::STAGES - std::min<uint64_t>(C::STAGES, kv_tiles))) * ROW_BYTES);
+        ((rounds < 2 ? BR : 0) + 2 * BC * (C::STAGES - ladder::min<uint64_t>(C::STAGES, kv_tiles))) * ROW_BYTES);
   }
   const uint64_t q_warps = heads * 2 * pairs * WARPS;
   const ladder::Walk walk{.tiles = uint64_t(spec.keys() + BC - 1) / BC,

@@ -1,6 +1,5 @@
 #include <algorithm>
 
-#include "common/emulator/emulator.hpp"
 #include "harness/stage.hpp"
 #include "harness/walk.hpp"
 #include "kernel.cuh"
@@ -19,7 +18,7 @@ struct Problem {
 
   explicit Problem(const ladder::Spec& spec) : spec(spec) {
     for (int i = 0; is_varlen && i < spec.batch; ++i) order[i] = i;
-    const auto work = [&](int s) { return in_twos ? 2 * n_k(s) - std::min(n_q(s), n_k(s)) : n_k(s); };
+    const auto work = [&](int s) { return in_twos ? 2 * n_k(s) - ladder::min(n_q(s), n_k(s)) : n_k(s); };
     if (is_varlen) std::stable_sort(order, order + spec.batch, [&](int a, int b) { return work(a) > work(b); });
   }
   int64_t n_q(int s) const { return is_varlen ? spec.lens_q.of[s] : spec.n; }
@@ -28,13 +27,13 @@ struct Problem {
   int64_t pairs(int s) const { return (q_tiles(s) + together - 1) / together; }
   int64_t shares(int s) const { return in_twos ? (pairs(s) + 1) / 2 : pairs(s); }
   int64_t before(int s, int64_t q_tile) const {  // tiles that its first query does not see
-    const int64_t query = std::min(q_tile * BR, n_q(s) - 1);
-    return spec.left >= 0 ? std::max<int64_t>(query + n_k(s) - n_q(s) - spec.left, 0) / BC : 0;
+    const int64_t query = ladder::min(q_tile * BR, n_q(s) - 1);
+    return spec.left >= 0 ? ladder::max<int64_t>(query + n_k(s) - n_q(s) - spec.left, 0) / BC : 0;
   }
   int64_t up_to(int s, int64_t q_tile) const {  // of the last query; of one that sees none, the first, masked
-    const int64_t last = std::min((q_tile + 1) * BR, n_q(s)), right = spec.causal ? 0 : spec.right;
-    const int64_t end = right < 0 ? n_k(s) : std::min(last + n_k(s) - n_q(s) + right, n_k(s));
-    return (std::max<int64_t>(end, 1) + BC - 1) / BC;
+    const int64_t last = ladder::min((q_tile + 1) * BR, n_q(s)), right = spec.causal ? 0 : spec.right;
+    const int64_t end = right < 0 ? n_k(s) : ladder::min(last + n_k(s) - n_q(s) + right, n_k(s));
+    return (ladder::max<int64_t>(end, 1) + BC - 1) / BC;
   }
   int64_t tiles_of_pair(int s, int64_t pair) const {
     return up_to(s, together * (pair + 1) - 1) - before(s, together * pair);
@@ -66,12 +65,12 @@ ladder::Counts predict(const ladder::Launched& spec) {
       const int64_t from = problem.before(s, first), to = problem.up_to(s, first + together - 1);
       tiles += spec.heads * (problem.up_to(s, q_tile) - problem.before(s, q_tile));
       copied += spec.heads * (to - from);
-      copied_rows += spec.heads * (std::max<int64_t>(std::min(to * BC, problem.n_k(s)), 1) - from * BC);
+      copied_rows += spec.heads * (ladder::max<int64_t>(ladder::min(to * BC, problem.n_k(s)), 1) - from * BC);
     }
   }
   const int64_t q_tiles = (spec.n + BR - 1) / BR;  // of the longest
   const int64_t most = spec.batch_heads() * (problem.in_twos ? (q_tiles + 3) / 4 : (q_tiles + together - 1) / together);
-  const int64_t clusters = std::min<int64_t>(most, spec.multiprocessors / together), blocks = together * clusters;
+  const int64_t clusters = ladder::min<int64_t>(most, spec.multiprocessors / together), blocks = together * clusters;
   uint64_t
       unwritten = INT64_MAX,
       idle =
@@ -100,11 +99,11 @@ ladder::Counts predict(const ladder::Launched& spec) {
       }
     }
     idle += rounds == 0 ? together : !works;
-    busiest = std::max({busiest, own[0], own[1]});
-    unwritten = std::min<uint64_t>(unwritten, ((2 - std::min<uint64_t>(2, rounds)) * BR +
-                                               2 * BC * (C::STAGES - std::min<uint64_t>(C::STAGES, kv_tiles))) *
-                                                      ROW_BYTES +
-                                                  (rounds == 0 ? Work::WORDS * 4 : 0));
+    busiest = ladder::max(busiest, ladder::max(own[0], own[1]));
+    unwritten = ladder::min<uint64_t>(unwritten, ((2 - ladder::min<uint64_t>(2, rounds)) * BR +
+                                                  2 * BC * (C::STAGES - ladder::min<uint64_t>(C::STAGES, kv_tiles))) *
+                                                         ROW_BYTES +
+                                                     (rounds == 0 ? Work::WORDS * 4 : 0));
   }
   if (problem.is_varlen) {
     // The plan's: lengths and begins. A thread of a block reads it, and all that store log-sum-exps the number of rows.

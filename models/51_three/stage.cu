@@ -1,6 +1,3 @@
-#include <algorithm>
-
-#include "common/emulator/emulator.hpp"
 #include "harness/stage.hpp"
 #include "kernel.cuh"
 
@@ -22,21 +19,22 @@ ladder::Counts predict(const ladder::Launched& spec) {
   const bool in_twos = spec.causal && spec.left < 0 && spec.right <= 0;
   const int64_t q_tiles = (n_q + BR - 1) / BR;
   const auto before = [&](int64_t q_tile) {  // tiles that its first query does not see
-    const int64_t query = std::min(q_tile * BR, n_q - 1);
-    return spec.left >= 0 ? std::max<int64_t>(query + n_k - n_q - spec.left, 0) / BC : 0;
+    const int64_t query = ladder::min(q_tile * BR, n_q - 1);
+    return spec.left >= 0 ? ladder::max<int64_t>(query + n_k - n_q - spec.left, 0) / BC : 0;
   };
   const auto up_to = [&](int64_t q_tile) {  // of the last query of a tile; of one that sees none, the first, masked
-    const int64_t last = std::min((q_tile + 1) * BR, n_q), right = spec.causal ? 0 : spec.right;
-    return (right < 0 ? n_k + BC - 1 : std::clamp<int64_t>(last + n_k - n_q + right, 1, n_k) + BC - 1) / BC;
+    const int64_t last = ladder::min((q_tile + 1) * BR, n_q), right = spec.causal ? 0 : spec.right;
+    return (right < 0 ? n_k + BC - 1 : ladder::min(ladder::max<int64_t>(last + n_k - n_q + right, 1), n_k) + BC - 1) /
+           BC;
   };
   const auto kv_tiles_of = [&](int64_t q_tile) { return up_to(q_tile) - before(q_tile); };
   uint64_t tiles = 0, copied_rows = 0;
   for (int64_t q_tile = 0; q_tile < q_tiles; ++q_tile) {
     tiles += heads * kv_tiles_of(q_tile);
-    copied_rows += heads * (std::min(up_to(q_tile) * BC, n_k) - before(q_tile) * BC);
+    copied_rows += heads * (ladder::min(up_to(q_tile) * BC, n_k) - before(q_tile) * BC);
   }
   const uint64_t shares = heads * (in_twos ? (q_tiles + 1) / 2 : q_tiles);  // two tiles of queries or one
-  const uint64_t blocks = std::min<uint64_t>(shares, spec.multiprocessors);
+  const uint64_t blocks = ladder::min<uint64_t>(shares, spec.multiprocessors);
   uint64_t unwritten = INT64_MAX;  // bytes of the block that leaves fewest
   for (uint64_t block = 0; block < blocks; ++block) {
     uint64_t rounds = 0, kv_tiles = 0;
@@ -48,9 +46,9 @@ ladder::Counts predict(const ladder::Launched& spec) {
         if (!in_twos || high == low) break;
       }
     }
-    unwritten =
-        std::min<uint64_t>(unwritten, (rounds < 2 ? BR : 0) * ROW_BYTES +
-                                          2 * BC * (C::STAGES - std::min<uint64_t>(C::STAGES, kv_tiles)) * ROW_BYTES);
+    unwritten = ladder::min<uint64_t>(
+        unwritten, (rounds < 2 ? BR : 0) * ROW_BYTES +
+                       2 * BC * (C::STAGES - ladder::min<uint64_t>(C::STAGES, kv_tiles)) * ROW_BYTES);
   }
   const uint64_t q_warps = heads * q_tiles * WARPS;
   // A head's slope and its sink, for each tile of queries; a tanh for each score.

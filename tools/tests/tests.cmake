@@ -71,12 +71,12 @@ foreach(name IN LISTS names)
   set_tests_properties(exercise_${name} PROPERTIES LABELS "release;course" ${asks_ladder})
 endforeach()
 
-# All kernels that somebody invented; .ci/run takes a few, and a few mutants.
+# All kernels that somebody invented: .ci/nightly.
 add_test(NAME invented CONFIGURATIONS release ${python} tools.mutants.invented)
 set_tests_properties(invented PROPERTIES LABELS mutants RUN_SERIAL ON TIMEOUT 3600 ${asks_ladder})
 
 # The site, built once for all that read it: pages_tests.py without a browser, the others in one. For who changes pages, and for
-# .ci/run:   ./ladder test -C site -L docs   And what asks one page's script by hand, key by key, for who changes that page, and for
+# .ci/run:   ./ladder test -C site   And what asks one page's script by hand, key by key, for who changes that page, and for
 # .ci/nightly:   ./ladder test -C release -L docs   With -FS '^site$' they read the one that ./ladder docs has built.
 set(site ${PROJECT_BINARY_DIR}/site)
 add_test(NAME site_built CONFIGURATIONS site release ${python} tools.tests.site.browser ${site})
