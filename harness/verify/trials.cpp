@@ -258,7 +258,8 @@ std::vector<Trial> other_formula_trials(const Rung& rung, const Variant& variant
       break;
     }
     trials.push_back(of_magnitude(few_tiles(rung, variant, with_columns(variant, of, 70), choice.seed, 3, 3), 6, 2));
-    trials.back().both_builds = variant.same_bits;  // of two numbers the sum is the same in either order, of three it is not
+    // Of two numbers the sum is the same in either order, of three it is not.
+    trials.back().both_builds = variant.same_bits;
     trials.push_back(of_zeros(few_tiles(rung, variant, of, choice.seed, 1, 1)));
     if (emulated && !causal) trials.push_back(other_problem(rung, variant, of, choice.seed, FAR_HEADS, 3));
   }
