@@ -139,21 +139,24 @@ Modifiers modifiers_of(const Spec& spec, const Inputs& inputs, int64_t unit) {
   return modifiers;
 }
 
+// What is computed beside the values: nothing, how wrong the plain attention is, and how far O moves with its scores.
+enum class Beside { nothing, errors, score_terms };
+
 // Computes one row of O in double, and adds up how wrong the plain attention is on it.
 struct RowSolver {
   const Spec& spec;
   const Head& head;
-  bool with_score_term;
+  Beside beside;
   std::vector<double> S;
   std::vector<float> S_f32, P;
   std::vector<float> plain, query_f32;
   std::vector<double> query_f64;
   Errors errors;
 
-  RowSolver(const Spec& spec, const Head& head, bool with_score_term)
+  RowSolver(const Spec& spec, const Head& head, Beside beside)
       : spec(spec),
         head(head),
-        with_score_term(with_score_term),
+        beside(beside),
         S(spec.keys()),
         S_f32(spec.keys()),
         P(spec.keys()),
@@ -178,7 +181,8 @@ struct RowSolver {
     for (int64_t j = 0; j < keys; j += BLOCK) {
       const auto block = std::min(BLOCK, keys - j);
       add_product({&S[j], size_t(block)}, query_f64, &head.K_transposed[seen.first + j], n);
-      add_product({&S_f32[j], size_t(block)}, query_f32, &head.K_transposed[seen.first + j], n);
+      if (beside != Beside::nothing)
+        add_product({&S_f32[j], size_t(block)}, query_f32, &head.K_transposed[seen.first + j], n);
     }
     const double scale = spec.scale();
     const bool modified = modifiers.softcap > 0 || modifiers.slope != 0;
@@ -199,12 +203,9 @@ struct RowSolver {
     const bool is_none = exact_max == -std::numeric_limits<double>::infinity() &&
                          std::ranges::none_of(scores, [](double score) { return std::isnan(score); });
     double exact_sum = modifiers.sink ? std::exp(*modifiers.sink - exact_max) : 0;
-    float plain_sum = modifiers.sink ? std::exp(static_cast<float>(*modifiers.sink) - plain_max) : 0;
     for (int64_t j = 0; j < keys; ++j) {
       S[j] = std::exp(S[j] - exact_max);
-      S_f32[j] = std::exp(S_f32[j] - plain_max);
       exact_sum += S[j];
-      plain_sum += S_f32[j];
     }
 
     add_product({exact, size_t(d)}, {S.data(), size_t(keys)}, V, d);
@@ -212,6 +213,14 @@ struct RowSolver {
     for (int64_t c = 0; c < d; ++c) {
       query_square += std::pow(query_f32[c], 2);
       exact[c] /= exact_sum;
+    }
+    RowResult result{.lse = is_none ? exact_max : exact_max + std::log(exact_sum), .lse_tolerance = 0};
+    if (beside == Beside::nothing) return result;
+
+    float plain_sum = modifiers.sink ? std::exp(static_cast<float>(*modifiers.sink) - plain_max) : 0;
+    for (int64_t j = 0; j < keys; ++j) {
+      S_f32[j] = std::exp(S_f32[j] - plain_max);
+      plain_sum += S_f32[j];
     }
     const Staleness staleness = staleness_of(spec.kv_type, query);
     for (size_t i = 0; i < staleness.size(); ++i) {
@@ -234,8 +243,8 @@ struct RowSolver {
     // A GPU's tanh is wrong by 2^-11 of its value at most.
     if (modifiers.softcap > 0) score_error += 0x1p-11 * std::min(modifiers.softcap, largest_score);
     if (!std::isfinite(score_error)) score_error = 0;  // the inputs are not; nor is the answer
-    RowResult result{.lse = is_none ? exact_max : exact_max + std::log(exact_sum), .lse_tolerance = 1e-5 + score_error};
-    if (with_score_term) {
+    result.lse_tolerance = 1e-5 + score_error;
+    if (beside == Beside::score_terms) {
       std::vector<double> distance(d);
       for (int64_t j = 0; j < keys; ++j) {
         for (int64_t c = 0; c < d; ++c) distance[c] += S[j] * std::abs(V[j * d + c] - exact[c]);
@@ -304,8 +313,8 @@ Reference make_reference(const Spec& spec, const Inputs& inputs, size_t sets, bo
   return reference;
 }
 
-Reference make_reference(const Spec& spec, const Inputs& inputs, std::vector<Cell> cells, size_t sets,
-                         bool with_score_terms) {
+namespace {
+Reference make_reference(const Spec& spec, const Inputs& inputs, std::vector<Cell> cells, size_t sets, Beside beside) {
   const Tensor& Q = inputs["Q"];
   const int64_t group = spec.heads / spec.key_heads();
   Reference reference;
@@ -315,7 +324,7 @@ Reference make_reference(const Spec& spec, const Inputs& inputs, std::vector<Cel
   O.values.resize(cells.size() * spec.d);
   LSE.values.resize(cells.size());
   LSE.row_tolerance.resize(cells.size());
-  if (with_score_terms) O.row_tolerance.resize(cells.size());
+  if (beside == Beside::score_terms) O.row_tolerance.resize(cells.size());
   std::vector<Errors> errors(sets);
   constexpr int64_t ROWS_AT_A_TIME = 16;
   for (size_t begin = 0; begin < cells.size();) {
@@ -326,14 +335,14 @@ Reference make_reference(const Spec& spec, const Inputs& inputs, std::vector<Cel
     // Added up in their order, whoever is done first: the same problem has the same tolerances to the last bit.
     std::vector<Errors> parts((end - begin + ROWS_AT_A_TIME - 1) / ROWS_AT_A_TIME);
     parallel_for(end - begin, ROWS_AT_A_TIME, [&](int64_t first, int64_t last) {
-      RowSolver solver(spec, head, with_score_terms);
+      RowSolver solver(spec, head, beside);
       for (size_t i = begin + first; i < begin + last; ++i) {
         const auto [unit, row] = cells[i];
         const RowResult result = solver.solve(Q, Q.spec().index(unit, row), visible_keys(spec, unit / spec.heads, row),
                                               modifiers_of(spec, inputs, unit), &O.values[i * spec.d]);
         LSE.values[i] = result.lse;
         LSE.row_tolerance[i] = result.lse_tolerance;
-        if (with_score_terms) O.row_tolerance[i] = result.score_term;
+        if (beside == Beside::score_terms) O.row_tolerance[i] = result.score_term;
       }
       parts[static_cast<size_t>(first / ROWS_AT_A_TIME)] = solver.errors;
     });
@@ -342,6 +351,15 @@ Reference make_reference(const Spec& spec, const Inputs& inputs, std::vector<Cel
   }
   for (const Errors& each : errors) O.baseline.push_back(each.worst());
   return reference;
+}
+}  // namespace
+
+Reference make_reference(const Spec& spec, const Inputs& inputs, std::vector<Cell> cells, size_t sets,
+                         bool with_score_terms) {
+  return make_reference(spec, inputs, std::move(cells), sets, with_score_terms ? Beside::score_terms : Beside::errors);
+}
+Reference make_answers(const Spec& spec, const Inputs& inputs, std::vector<Cell> cells) {
+  return make_reference(spec, inputs, std::move(cells), 1, Beside::nothing);
 }
 
 }  // namespace ladder

@@ -39,5 +39,7 @@ std::vector<Cell> choose_cells(const Spec& spec, bool& is_whole);
 Reference make_reference(const Spec& spec, const Inputs& inputs, std::vector<Cell> cells, size_t sets = 1,
                          bool with_score_terms = false);
 Reference make_reference(const Spec& spec, const Inputs& inputs, size_t sets = 1, bool with_score_terms = false);
+// The values alone, without tolerances: in less than half of the time.
+Reference make_answers(const Spec& spec, const Inputs& inputs, std::vector<Cell> cells);
 
 }  // namespace ladder

@@ -56,12 +56,14 @@ struct TensorSpec {
                ? 0
                : static_cast<size_t>(offset(units() - 1, last) + columns()) * bytes_of(element);
   }
+  // Each unit as far behind the one before, whichever sequence it is of.
+  bool is_a_row_of_units() const { return lengths.count == 0 && strides[0] == shape[1] * strides[1]; }
   // Units from one place on at which a launch can begin to the next: where heads lie within rows, whole sequences.
-  int64_t unit_step() const { return strides[0] == shape[1] * strides[1] ? 1 : shape[1]; }
+  int64_t unit_step() const { return is_a_row_of_units() ? 1 : shape[1]; }
   // The same with more units behind them, a multiple of the step.
   TensorSpec with_more(int64_t more) const {
     TensorSpec longer = *this;
-    if (unit_step() == 1) {
+    if (is_a_row_of_units()) {
       longer.shape = {1, units() + more, rows(), columns()};
     } else {
       longer.shape[0] += more / shape[1];

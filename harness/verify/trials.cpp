@@ -309,8 +309,8 @@ std::vector<Trial> other_formula_trials(const Rung& rung, const Variant& variant
     // Of four heads on five SMs it matters under a mask which blocks begin first.
     trials.push_back(of_magnitude(few_tiles(rung, variant, with_columns(variant, of, 70), choice.seed, 3, 4), 6, 2));
     trials.back().multiprocessors = 5;
-    trials.back().both_builds =
-        variant.same_bits;  // of two numbers the sum is the same in either order, of three it is not
+    // Of two numbers the sum is the same in either order, of three it is not.
+    trials.back().both_builds = variant.same_bits;
     trials.push_back(of_zeros(few_tiles(rung, variant, of, choice.seed, 1, 1)));
     // Gradients as small as those of a mean over many tokens, where their type has such numbers; keys as large show it in dQ.
     if (variant.accepts.kv == Element::bf16) {

@@ -1,6 +1,3 @@
-#include <algorithm>
-
-#include "common/emulator/emulator.hpp"
 #include "harness/stage.hpp"
 #include "harness/walk.hpp"
 #include "kernel.cuh"
@@ -25,12 +22,13 @@ ladder::Counts predict(const ladder::Launched& spec) {
   const int64_t together = is_alone ? 1 : C::BLOCKS;  // blocks that share K and V
   const int64_t q_tiles = (n_q + BR - 1) / BR, pairs = (q_tiles + together - 1) / together;
   const auto before = [&](int64_t q_tile) {  // tiles that its first query does not see
-    const int64_t query = std::min(q_tile * BR, n_q - 1);
-    return spec.left >= 0 ? std::max<int64_t>(query + n_k - n_q - spec.left, 0) / BC : 0;
+    const int64_t query = ladder::min(q_tile * BR, n_q - 1);
+    return spec.left >= 0 ? ladder::max<int64_t>(query + n_k - n_q - spec.left, 0) / BC : 0;
   };
   const auto up_to = [&](int64_t q_tile) {  // of the last query of a tile; of one that sees none, the first, masked
-    const int64_t last = std::min((q_tile + 1) * BR, n_q), right = spec.causal ? 0 : spec.right;
-    return (right < 0 ? n_k + BC - 1 : std::clamp<int64_t>(last + n_k - n_q + right, 1, n_k) + BC - 1) / BC;
+    const int64_t last = ladder::min((q_tile + 1) * BR, n_q), right = spec.causal ? 0 : spec.right;
+    return (right < 0 ? n_k + BC - 1 : ladder::min(ladder::max<int64_t>(last + n_k - n_q + right, 1), n_k) + BC - 1) /
+           BC;
   };
   const auto tiles_of_pair = [&](int64_t pair) { return up_to(together * (pair + 1) - 1) - before(together * pair); };
   // A block computes with the tiles of keys that it sees, and copies half of what its pair needs, or alone all.
@@ -39,10 +37,11 @@ ladder::Counts predict(const ladder::Launched& spec) {
     const int64_t first = q_tile / together * together;
     tiles += heads * (up_to(q_tile) - before(q_tile));
     copied += heads * tiles_of_pair(q_tile / together);
-    copied_rows += heads * (std::min(up_to(first + together - 1) * BC, n_k) - before(first) * BC);
+    copied_rows += heads * (ladder::min(up_to(first + together - 1) * BC, n_k) - before(first) * BC);
   }
   const uint64_t shares = heads * (in_twos ? (pairs + 1) / 2 : pairs);  // two pairs or one
-  const uint64_t clusters = std::min<uint64_t>(shares, spec.multiprocessors / together), blocks = together * clusters;
+  const uint64_t clusters = ladder::min<uint64_t>(shares, spec.multiprocessors / together),
+                 blocks = together * clusters;
   uint64_t unwritten = INT64_MAX,
            idle = 0;     // bytes of the block that leaves fewest; second blocks whose tiles all lie outside
   uint64_t busiest = 0;  // tiles of the block that computes most
@@ -61,10 +60,10 @@ ladder::Counts predict(const ladder::Launched& spec) {
       }
     }
     idle += !works;
-    busiest = std::max({busiest, own[0], own[1]});
-    unwritten = std::min<uint64_t>(
+    busiest = ladder::max(busiest, ladder::max(own[0], own[1]));
+    unwritten = ladder::min<uint64_t>(
         unwritten,
-        ((rounds < 2 ? BR : 0) + 2 * BC * (C::STAGES - std::min<uint64_t>(C::STAGES, kv_tiles))) * ROW_BYTES);
+        ((rounds < 2 ? BR : 0) + 2 * BC * (C::STAGES - ladder::min<uint64_t>(C::STAGES, kv_tiles))) * ROW_BYTES);
   }
   const uint64_t q_warps = heads * together * pairs * WARPS;
   const uint64_t ramp = BC * (PANEL_ROW_BYTES - (spec.alibi ? 32 : 0));  // two of its columns' chunks are written

@@ -92,7 +92,14 @@ def parse(rung: rungs.Rung, log: Path) -> list[Kernel]:
     return sorted(kernels, key=lambda kernel: (not kernel.is_default, kernel.name, kernel.sm))
 
 
-def faults(rung: rungs.Rung, kernels: list[Kernel]) -> list[str]:
+def asked_for(build: Path) -> set[int]:
+    """The architectures of the build, where it was told of any."""
+    cache = build / "CMakeCache.txt"
+    told = re.search(r"^LADDER_CUDA_ARCHITECTURES:\w+=(.+)$", cache.read_text(encoding="utf-8") if cache.exists() else "", re.MULTILINE)
+    return {int(sm) for sm in re.findall(r"\d+", told.group(1))} if told else set(ARCHITECTURES)
+
+
+def faults(rung: rungs.Rung, kernels: list[Kernel], asked: set[int]) -> list[str]:
     """Where a rung's default kernels exceed its bounds, or are not held to any."""
     found = []
     stage, limits = rung.name, rung.resources
@@ -102,7 +109,7 @@ def faults(rung: rungs.Rung, kernels: list[Kernel]) -> list[str]:
         found.append(f"{stage}: stage.cu states no bound for sm_{sm}")
     for limit in limits:
         compiled = [kernel for kernel in kernels if kernel.is_default and kernel.sm == limit.sm]
-        if not compiled:
+        if not compiled and limit.sm in asked:
             found.append(f"{stage}: nothing was compiled for sm_{limit.sm}")
         for kernel in compiled:
             if kernel.registers > limit.registers:
@@ -159,7 +166,7 @@ def main() -> int:
                 raise EvidenceError(f"{arguments.build}: no ptxas report for {rung.name}; build again")
             compiled = parse(rung, log)
             kernels += compiled
-            wrong += faults(rung, compiled)
+            wrong += faults(rung, compiled, asked_for(arguments.build))
         nvcc = nvcc_version(arguments.build)
         print_table(kernels, nvcc)
         if arguments.csv:

@@ -82,6 +82,12 @@ def h200(name: str, **shape) -> results.Row:
     return _only(found, f"{name} at {selection} in docs/results/h200.csv")
 
 
+def h100(name: str, **shape) -> results.Row:
+    """The same of h100.csv."""
+    selection, file = results.Selection(**shape), "docs/results/h100.csv"
+    return _only([row for row in _of(name, results.recorded("h100.csv"), file) if selection.takes(row)], f"{name} at {selection} in {file}")
+
+
 def repeat(name: str, **shape) -> results.Row:
     """The same of an earlier run, h200_repeat.csv."""
     selection, file = results.Selection(**shape), "docs/results/h200_repeat.csv"
@@ -96,10 +102,10 @@ def _selection_of(row: dict[str, str]) -> results.Selection:
 
 
 @functools.cache
-def _groups() -> dict[tuple, dict[str, dict[int, tuple[str, float, float]]]]:
+def _groups(card: str) -> dict[tuple, dict[str, dict[int, tuple[str, float, float]]]]:
     """Kind, milliseconds of a launch and MHz by round, by contestant, by heat: what a Selection names, the commit and the heat."""
     found: dict[tuple, dict[str, dict[int, tuple[str, float, float]]]] = {}
-    for file in sorted(results.RESULTS.glob("h200_rounds_*.csv")):  # one a part
+    for file in sorted(results.RESULTS.glob(f"{card}_rounds_*.csv")):  # one a part
         for line, row in enumerate(results.table(file.name), 2):
             shape = _selection_of(row)
             rounds = found.setdefault((shape, row["commit"], row["heat"]), {}).setdefault(row["contestant"], {})
@@ -156,22 +162,22 @@ class Beside:
 
 
 @functools.cache
-def _commits() -> dict[tuple, str]:
-    """By what a Selection names and the contestant: the commit of the row of h200.csv."""
-    return {(_selection_of(row), row["stage"]): row["commit"] for row in results.table("h200.csv")}
+def _commits(card: str) -> dict[tuple, str]:
+    """By what a Selection names and the contestant: the commit of the row of h200.csv, or of another card's."""
+    return {(_selection_of(row), row["stage"]): row["commit"] for row in results.table(f"{card}.csv")}
 
 
-def beside(name: str, other: str, commit: str | None = None, **shape) -> Beside:
-    """`other` in the heat that it shares with `name`, by h200_rounds_*.csv; where several runs have such a heat, of the run of this commit, or else of
-    the one that h200.csv has the row of `name` from. Its ratios are those of `name` over it."""
+def beside(name: str, other: str, commit: str | None = None, card: str = "h200", **shape) -> Beside:
+    """`other` in the heat that it shares with `name`, by the card's CARD_rounds_*.csv; where several runs have such a heat, of the run of this commit, or else of
+    the one that CARD.csv has the row of `name` from. Its ratios are those of `name` over it."""
     selection = results.Selection(**shape)
-    known = {stage for heat in _groups().values() for stage in heat}
+    known = {stage for heat in _groups(card).values() for stage in heat}
     stages = [stage if stage in known else _full(stage) for stage in (name, other)]  # wgmma is the loop, not 20_wgmma
-    what = f"{name} beside {other} at {selection}{f', commit {commit}' if commit else ''} in docs/results/h200_rounds_*.csv"
-    found = {(run, heat_of): [heat[stage] for stage in stages] for (of, run, heat_of), heat in _groups().items()
+    what = f"{name} beside {other} at {selection}{f', commit {commit}' if commit else ''} in docs/results/{card}_rounds_*.csv"
+    found = {(run, heat_of): [heat[stage] for stage in stages] for (of, run, heat_of), heat in _groups(card).items()
              if of == selection and commit in (None, run) and heat.keys() >= set(stages)}
     if len(found) > 1 and commit is None:
-        found = {key: groups for key, groups in found.items() if key[0] == _commits().get((selection, stages[0]))} or found
+        found = {key: groups for key, groups in found.items() if key[0] == _commits(card).get((selection, stages[0]))} or found
     mine, others = _only(list(found.values()), what)
     paired = mine.keys() & others.keys() or _only([], f"a common round of {what}")
     flops = 4 * selection.batch * selection.heads * selection.n**2 * selection.d / (2 if selection.causal else 1)
@@ -301,7 +307,7 @@ def count(path: str, pattern: str = "") -> int:
     return sum(bool(re.search(pattern, line)) for line in lines) or _only([], f"a line like {pattern!r} in {path}")
 
 
-NAMES = {function.__name__: function for function in (h200, repeat, beside, sweep, ncu, waits, traffic, latency, prefill, overhead, ring, cards, hit, timeline, tried, sass, changed, mutants, count, min, max)}
+NAMES = {function.__name__: function for function in (h200, h100, repeat, beside, sweep, ncu, waits, traffic, latency, prefill, overhead, ring, cards, hit, timeline, tried, sass, changed, mutants, count, min, max)}
 
 
 def value(expression: str):

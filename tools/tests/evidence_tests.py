@@ -40,7 +40,7 @@ def ptxas(arguments: str, sm: str, registers: int, stack: int = 0, stores: int =
 
 
 class Resources(unittest.TestCase):
-    def run_on(self, log: str | None, *arguments: str, **said) -> tuple[int, str, str]:
+    def run_on(self, log: str | None, *arguments: str, asked: str = "", **said) -> tuple[int, str, str]:
         """Exit code, standard output and standard error of resources.py for a ladder of one rung."""
         with tempfile.TemporaryDirectory() as name:
             root = Path(name)
@@ -49,6 +49,7 @@ class Resources(unittest.TestCase):
             objects.mkdir(parents=True)
             if log is not None:
                 (objects / "stage.cu.o.ptxas").write_text(log)
+            (root / "build" / "CMakeCache.txt").write_text(f"LADDER_CUDA:STRING=ON\nLADDER_CUDA_ARCHITECTURES:STRING={asked}\n")
             out, err = io.StringIO(), io.StringIO()
             rungs.known.cache_clear()
             with (mock.patch.dict(os.environ, {"LADDER": str(program)}), contextlib.redirect_stdout(out),
@@ -100,6 +101,8 @@ class Resources(unittest.TestCase):
         code, _, err = self.run_on(ptxas("64, 32, 2", "sm_80", 200))
         self.assertEqual(code, 1)
         self.assertIn("nothing was compiled for sm_90", err)
+        self.assertEqual(self.run_on(ptxas("64, 32, 2", "sm_80", 200), asked="80-real")[0], 0)
+        self.assertEqual(self.run_on(ptxas("64, 32, 2", "sm_80", 200), asked="80-real;90a-real")[0], 1)
         self.assertIn("no bound for sm_90", self.run_on(ptxas("64, 32, 2", "sm_80", 200), resources=fake_ladder.BOUNDS[:1])[2])
 
     def test_a_stage_of_newer_gpus_needs_no_bound_for_older_ones(self) -> None:

@@ -87,7 +87,7 @@ void leave_what_forward_leaves(const Spec& spec, Tensors& inputs) {
   }
   inputs["O"].poison();  // what is behind the last row of a sequence
   inputs["LSE"].poison();
-  const Reference left = make_reference(forward_of(spec), inputs, std::move(all));
+  const Reference left = make_answers(forward_of(spec), inputs, std::move(all));
   for (const Reference::Answer& answer : left.answers) {
     Tensor& tensor = inputs[answer.output];
     for (size_t i = 0; i < answer.cells.size(); ++i) {

@@ -77,6 +77,18 @@ const char* const PROBLEMS[] = {
 
 }  // namespace
 
+TEST_CASE("no more heads behind the sequences of a launch take no more and no less memory") {
+  for (const char* words : {"b=3 h=1 n=9 lens_q=4,0,9 lens_k=9,2,5", "b=3 h=2 n=9 lens_q=4,0,9", "b=2 h=3 n=9 pad=8",
+                            "b=2 h=3 n=9 layout=bnhd", "b=2 h=3 n=9"}) {
+    CAPTURE(words);
+    const Spec spec = *parse_spec(words);
+    for (const TensorSpec& input : formula_of(spec).inputs(spec)) {
+      CHECK(input.with_more(0).memory_bytes() == input.memory_bytes());
+      CHECK(input.with_more(input.shape[1]).memory_bytes() >= input.memory_bytes());
+    }
+  }
+}
+
 TEST_CASE("the reference has heads that share keys, any lengths, masks, windows and what is done to scores") {
   for (const char* text : PROBLEMS) {
     const Problem problem = make_problem(parse_spec(text).value(), InputKind::normal, 3);
