@@ -234,10 +234,11 @@ def prefill(attention: str, tokens: int, column: str) -> float:
     return float(_only(found, f"{attention} at {tokens} tokens in docs/results/h200_prefill.csv")[column])
 
 
-def overhead(call: str, dtype: str = "float16", column: str = "us_median") -> float:
-    """A figure of h200_overhead.csv: overhead('flash_ladder', 'bfloat16', 'us_least')."""
-    found = [row for row in results.table("h200_overhead.csv") if (row["call"], row["dtype"]) == (call, dtype)]
-    return float(_only(found, f"{call} in {dtype} in docs/results/h200_overhead.csv")[column])
+def overhead(call: str, dtype: str = "float16", column: str = "us_median", card: str = "h200") -> float:
+    """A figure of h200_overhead.csv, or of another card's host: overhead('flash_ladder', 'bfloat16', 'us_least')."""
+    file = f"{card}_overhead.csv"
+    found = [row for row in results.table(file) if (row["call"], row["dtype"]) == (call, dtype)]
+    return float(_only(found, f"{call} in {dtype} in docs/results/{file}")[column])
 
 
 def ring(contestant: str, n: int, column: str, causal: bool = False, beside: str = "gather") -> float:
