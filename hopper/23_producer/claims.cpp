@@ -4,7 +4,9 @@ using namespace ladder;
 using namespace ladder::claims;
 
 CLAIM("every count is as before, but that no thread waits for its own copies") {
-  CHECK(counts_of(counted(rung())) == but_for(counts_of(counted(previous())), {&Counts::products_under_copies}));
+  const Counts before = counts_of(counted(previous()));
+  CHECK(counts_of(counted(rung())) ==
+        but_for(before, {&Counts::products_under_copies, &Counts::loads_awaited_by_asker}));
 }
 
 CLAIM("who multiplies asks for no copies any more") {

@@ -12,7 +12,7 @@ CLAIM(
   const auto blocks = uint64_t(SMALL.n / tile.br), tiles = uint64_t(SMALL.n / tile.bc);
   CHECK(now.bulk_copies == blocks * (1 + 2 * tiles));
   now.bulk_copies = 0;
-  CHECK(but_for(now, {&Counts::products_under_copies}) ==
+  CHECK(but_for(now, {&Counts::products_under_copies, &Counts::loads_awaited_by_asker}) ==
         but_for(counts_of(counted(previous())), {&Counts::products_under_copies}));
   CHECK(ldmatrix_by_region(rung()) == ldmatrix_by_region(previous()));
 }
