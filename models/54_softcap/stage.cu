@@ -151,7 +151,7 @@ const ladder::Registration registration({
     .needs = "wgmma, clusters, setmaxnreg, stmatrix, TMA, mbarrier, 192 KiB of shared memory",
     .resources = {{.sm = 90,
                    .registers = 168,
-                   .spill_bytes = 16,
+                   .spill_bytes = 24,
                    .reason =
                        "The thread that copies has 24 registers, and keeps four numbers of its schedule in memory."}},
     .variants = {variant<Config<128, 128, 8, 2>>()},
