@@ -159,6 +159,10 @@ std::vector<Question> make_questions(const Shape& shape, InputKind kind, const I
   std::shuffle(views.begin(), views.end(), random);
   std::vector<Question> questions;
   for (int i = 0; i < room.outputs; ++i) {
+    if (!is_few && i > 0) {  // its rows are many, and no launch begins elsewhere: asked once, for each output
+      questions.push_back(questions.front());
+      continue;
+    }
     Question question{views[i % views.size()], {}};  // all the same when there are no more heads
     std::set<int64_t> chosen{0, units - 1};          // the first and the last unit, and others
     while (std::ssize(chosen) < heads) chosen.insert(below(units));

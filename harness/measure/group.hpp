@@ -50,7 +50,7 @@ struct Question {
   View view;
   Reference reference;
 };
-// As many as there are outputs, all different.
+// As many as there are outputs, all different where a few units are a problem by themselves.
 std::vector<Question> make_questions(const Shape& shape, InputKind kind, const Inputs& inputs, const Inputs& more_heads,
                                      const Room& room, uint64_t seed);
 
