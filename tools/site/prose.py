@@ -250,14 +250,15 @@ def ring(contestant: str, n: int, column: str, causal: bool = False, beside: str
 
 
 def cards(contestant: str, count: int, n: int = 0, column: str = "over_one", causal: bool = False, backward: bool = False, each: int = 0) -> float:
-    """A figure of ring_of_four.csv, of so many cards that share a sequence, of n tokens or of so many for each: cards('ring', 4, 131072, causal=True)."""
+    """A figure of ring_of_four.csv, of so many cards that share a sequence, of n tokens or of so many for each: cards('ring', 4, 131072, causal=True).
+    Of its first heat, where there are several."""
     n = n or each * count
     file, wanted = "ring_of_four.csv", (contestant if count > 1 else "one", str(count), str(n), str(int(causal)), "backward" if backward else "forward")
     rows = results.table(file) if (results.RESULTS / file).exists() else []
     found = [row for row in rows if (row["contestant"], row["ranks"], row["n"], row["causal"], row["direction"]) == wanted]
     if not found:
         raise NoRows(f"no row of {', '.join(wanted)} in docs/results/{file}")
-    return float(_only(found, f"{', '.join(wanted)} in docs/results/{file}")[column])
+    return float(found[0][column])
 
 
 def hit(said: float, *row, **more) -> str:
