@@ -267,18 +267,27 @@ std::vector<Groups::Planned> Groups::draw_plan(int launches) {
 }
 
 Status Groups::prepare(int launches) {
+  // Units that an output has the sum of change their sign together.
+  const std::vector<TensorSpec> inputs = formula_of(shape_).inputs(shape_),
+                                outputs = formula_of(shape_).outputs(shape_);
+  size_t together = 1;
+  for (const TensorSpec& output : outputs) {
+    if (negative_.empty() || !is_odd(output.name) || output.units() == 0) continue;
+    const int64_t units = inputs[place_of(inputs, formula_of(shape_).odd_input)].units();
+    together = std::max(together, static_cast<size_t>(units / output.units()));
+  }
   std::vector<uint8_t> flip(negative_.size());
   for (size_t head = 0; head < flip.size(); ++head) {
-    flip[head] = random_() % 2;
+    flip[head] = head % together != 0 ? flip[head - 1] : random_() % 2;
     negative_[head] ^= flip[head];
   }
   if (!flip.empty()) {
     if (auto status = memory_.negate(formula_of(shape_).odd_input, flip); !status) return status;
   }
   plan_ = draw_plan(launches);
-  std::set<int> outputs;
-  for (const Planned& planned : plan_) outputs.insert(planned.launch.output);
-  for (const int output : outputs) {
+  std::set<int> written;
+  for (const Planned& planned : plan_) written.insert(planned.launch.output);
+  for (const int output : written) {
     const uint64_t bits = random_();
     Filling filling = random_() % 2 ? plausible_ : Filling{};
     filling.seed = bits;
@@ -318,8 +327,7 @@ Status Groups::verify(std::span<const std::string_view> outputs) {
         const auto [unit, row] = answer.cells[i];
         double sign = 1;
         if (is_odd(output)) {
-          const int64_t group = std::max<int64_t>(1, all[which].units() / inputs[odd].units());
-          const int64_t of_odd = inputs[odd].is_fixed ? 0 : unit / group;
+          const int64_t of_odd = inputs[odd].is_fixed ? 0 : unit * inputs[odd].units() / all[which].units();
           if (negative_[static_cast<size_t>(planned.launch.view[odd] + of_odd)]) sign = -1;
         }
         // A row that meets NaN or infinity has no tolerance of its own; its finite columns are held to the plain one.

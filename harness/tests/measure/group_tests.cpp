@@ -2,6 +2,7 @@
 // be caught, and the right one must not.
 #include "harness/measure/group.hpp"
 #include "harness/problem/formula.hpp"
+#include "harness/problem/spec.hpp"
 
 #include <fmt/format.h>
 
@@ -601,5 +602,46 @@ TEST_CASE("what the memory of a group refuses is said") {
     const Status status = ideal.verify();
     REQUIRE_FALSE(status);
     CHECK(status.error().message == refused);
+  }
+}
+
+// The memory answers with the reference for what lies in it at that moment.
+TEST_CASE("gradients of keys that several heads share are right in timed groups") {
+  const Spec spec = *parse_spec("backward b=2 h=4 kv=2 n=24 d=32");
+  const Formula& formula = formula_of(spec);
+  const InputKind kind = InputKind::normal;
+  Inputs inputs = formula.make_inputs({&kind, 1}, spec, 1);
+  const Room room{.more_heads = 0, .outputs = 1};
+  std::vector<Question> questions = make_questions(spec, kind, inputs, {}, room, 1);
+  std::vector<double> tolerances;
+  for (const Reference::Answer& answer : questions.front().reference.answers) tolerances.push_back(answer.tolerance());
+  GroupMemory memory{.fill_output = [](int, const Filling&) { return Status{}; },
+                     .negate =
+                         [&](std::string_view name, std::span<const uint8_t> units) {
+                           const std::span<f16> values = inputs.half(name);
+                           for (size_t i = 0; i < values.size(); ++i)
+                             values[i].bits ^= units[i * units.size() / values.size()] ? 0x8000 : 0;
+                           return Status{};
+                         },
+                     .read_rows = [&](std::string_view name, std::span<const OutputRow> rows) -> Result<Tensor> {
+                       const std::vector<TensorSpec> outputs = formula.outputs(spec);
+                       Cells cells(outputs.size());
+                       const auto which =
+                           static_cast<size_t>(std::ranges::find(outputs, name, &TensorSpec::name) - outputs.begin());
+                       for (const OutputRow& row : rows) cells[which].push_back(row.cell);
+                       const Reference reference = formula.make_reference(spec, inputs, cells, 1, true);
+                       Tensor left(tensor(name, outputs[which].element, {1, 1, std::ssize(rows), spec.d}));
+                       const std::vector<double>& values = reference[name].values;
+                       for (size_t i = 0; i < values.size(); ++i) left.set(static_cast<int64_t>(i), values[i]);
+                       return left;
+                     },
+                     .check_guards = [] { return Status{}; }};
+  Groups groups(std::move(memory), spec, kind, room, std::move(questions), tolerances, 1);
+  for (int group = 0; group < 8; ++group) {
+    REQUIRE(groups.prepare(1));
+    groups.launches(1);
+    const Status status = groups.verify(std::array<std::string_view, 3>{"dQ", "dK", "dV"});
+    INFO((status ? "" : status.error().message));
+    CHECK(status);
   }
 }
