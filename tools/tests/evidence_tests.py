@@ -14,8 +14,8 @@ from pathlib import Path
 from unittest import mock
 
 from tools import rungs
-from tools.evidence import counters, ncu, resources
-from tools.paths import ROOT
+from tools.evidence import counters, grid, ncu, resources
+from tools.paths import DOCS, ROOT
 from tools.tests import fake_ladder
 
 RUNG = "01_wood"
@@ -327,6 +327,25 @@ class Traffic(unittest.TestCase):
         run = self.run_on("03", "--n", "512", "--csv", self.csv)
         self.assertEqual(run.returncode, 1)
         self.assertIn("its columns are not", run.stderr)
+
+
+class Grid(unittest.TestCase):
+    def test_the_tables_are_what_their_rounds_say(self) -> None:
+        for table in sorted((DOCS / "results").glob("*_grid.csv")):
+            with self.subTest(table.name), open(table, newline="", encoding="utf-8") as stream:
+                recorded = list(csv.DictReader(stream))
+                rung = list(recorded[0])[3]
+                self.assertEqual(grid.rows([table.with_name(f"{table.stem}_rounds.csv")], rung), recorded)
+
+    def test_a_heat_without_a_peer_is_none(self) -> None:
+        with tempfile.TemporaryDirectory() as name:
+            table = Path(name) / "rounds.csv"
+            lines = ["contestant,batch,heads,n,d,causal,inputs,heat,round,ms,clock_mhz,commit"]
+            lines += [f"{who},1,1,128,128,0,normal,{heat},1,{ms},1000,c" for who, heat, ms in
+                      ((RUNG, 1, 1.0), ("fa3", 1, 2.0), ("cudnn_bhnd", 1, 3.0), (RUNG, 2, 1.0), ("fa3", 2, 5.0))]  # fmt: skip
+            table.write_text("\n".join(lines))
+            (row,) = grid.rows([table], RUNG)
+        self.assertEqual([each for each in row.values()][6:8], ["2.000", "3.000"])
 
 
 class MachineCode(unittest.TestCase):
