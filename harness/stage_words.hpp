@@ -84,7 +84,7 @@ struct Launched : Spec {
   uint32_t multiprocessors;
 };
 
-// What a problem may ask of a kernel beyond a dense forward pass of whole tiles; problem/accepts.cpp says when.
+// What a problem may ask of a kernel beyond a dense forward pass of whole tiles; problem/shapes.cpp says when.
 enum Feature : uint32_t {
   CAUSAL = 1,
   TAILS = 2,  // lengths that are no multiples of its tiles

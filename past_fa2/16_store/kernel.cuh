@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(C::THREADS, 8 / C::WARPS)
     // QK  Lane l addresses row l % 16, chunk l / 16 of a 16x16 block of Q: four 8x8 matrices, rows 0-7 and 8-15, then
     //     the next 8 columns. Of K it addresses row l % 8 + (l / 16) * 8, chunk (l / 8) % 2: the same four matrices,
     //     but first both column halves of keys 0-7 (registers 0 and 1, one B fragment), then those of keys 8-15.
-    float S_frag[M_TILES][QK_N_TILES][4];
+    float S_frag[M_TILES][QK_N_TILES][4];  // set by the first slice's products, which add to minus_max
 #pragma unroll
     for (int d_slice = 0; d_slice < QK_K_TILES; ++d_slice) {
       uint32_t Q_frag[M_TILES][4];
