@@ -360,7 +360,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     __syncwarp();                // safe to hand over: all lanes have stored
     if (lane == 0) mbarrier_arrive(full_dQ);
     __syncwarp();           // products take whole warps
-    wgmma_wait<0>(S_frag);  // safe to read the next S. In flight from a round to the next ptxas would not let it be
+    wgmma_wait<0>(S_frag);  // safe to read the next S. ptxas would not let it be in flight where the loop comes around
   };
   int q_tile = first_tile;
   for (int tile = 0; tile + 1 < tiles; ++tile) {

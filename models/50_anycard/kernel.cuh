@@ -1,5 +1,5 @@
 // 50_anycard: all that models ask for, with mma.sync and cp.async alone, for every GPU from sm_80 on.
-// Before:  48 needs a Hopper card. 09, from which this kernel's loop is, runs on every one, and solves a problem that no model has.
+// Before:  48 needs a Hopper card. 09 runs on every one, and solves a problem that no model has.
 //          The kernel is told anew, in 09's loop.
 // Tile:    128x64, 4 warps, M_TILES = 2.  Shared: 64 KiB (Q 32, K 16, V 16), or half of that where d = 64.
 //          Needs rows that begin at multiples of 16 B, heads % kv_heads == 0.

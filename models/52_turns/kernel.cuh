@@ -1,4 +1,4 @@
-// 52_turns: warpgroups start their products by turns: one multiplies while the others make exponentials, and none waits for two.
+// 52_turns: warpgroups start their products by turns, so that one multiplies while the two others make exponentials.
 // Before:  in 51 whoever is ready starts, all three find the tensor cores busy together, and then idle together.
 // Tile:    192x128, 12 warps: three warpgroups of 64 queries, and a fourth that copies.  Shared: 176 KiB and 256 B.
 //          Needs d = 64, rows that begin at multiples of 16 B, heads % kv_heads == 0, sm_90a.

@@ -10,8 +10,8 @@
 namespace {
 
 constexpr int HEAD_DIM = 256;
-constexpr int ROW_BYTES = HEAD_DIM * 2;  // 256 halves = 512 B
-// A tile is two panels of 64 columns, one after the other; their rows are 128 B, the most that the engine swizzles.
+constexpr int ROW_BYTES = HEAD_DIM * 2;  // 256 elements = 512 B
+// A tile is four panels of 64 columns, one after the other; their rows are 128 B, the most that the engine swizzles.
 constexpr int PANELS = 4, PANEL_COLS = HEAD_DIM / PANELS, PANEL_ROW_BYTES = ROW_BYTES / PANELS;
 constexpr float LOG2E = 1.44269504088896341f;
 constexpr float RESCALE_ABOVE = 8.0f;  // log2 units: no weight exceeds 2^8 while a warp is careful
@@ -301,7 +301,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   };
 
   const Function function(p);
-  // LOAD  A block brings its panel of a tile of K or V to both; the other brings its own here. Alone it brings both panels.
+  // LOAD  A block brings two of a tile's panels of K or V to both; the other brings its two here. Alone it brings all four.
   if (warp >= WARPS) {
     setmaxnreg_dec<PRODUCER_REGISTERS>();
     if (threadIdx.x == WARPS * 32) {
