@@ -68,9 +68,9 @@ struct Seen {
   }
 };
 
-// What the thread that copies tells the others of each tile of queries, in shared memory beside Q: tiles of keys that some
-// of the queries see, and those that all do (a row has a key before, or in the first of them its first); the number that the
-// tile of key 0 has, or would have; the first query; the head, its slope and its sink, f32; and at the end that there is no more.
+// What the thread that copies tells the others of each tile of queries, in shared memory beside Q: BEGIN to END, tiles of keys
+// that some of the queries see; WHOLE_BEGIN to WHOLE_END, those that all see, so by the first of them every row has met a key;
+// ZERO, the number of key 0's tile, copied or not; QUERY, the first; HEAD, its SLOPE and SINK, f32; MORE, or else this is the end.
 struct Work {
   enum Word { BEGIN, END, WHOLE_BEGIN, WHOLE_END, ZERO, QUERY, HEAD, MORE, SLOPE, SINK, WORDS = 12 };
   uint32_t address;
