@@ -170,7 +170,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
       mbarrier_arrive_expect_tx(full_K, 2 * C::K_BYTES);
       cp_async_bulk_tensor_4d(smem_K, K_map, 0, blockIdx.x * BC, 0, blockIdx.y, full_K);
       cp_async_bulk_tensor_4d(smem_V, V_map, 0, blockIdx.x * BC, 0, blockIdx.y, full_K);
-#pragma unroll 1  // twice, it would not fit into the registers of a thread that copies
+#pragma unroll 1  // unrolled, it would not fit into the registers of a thread that copies
       for (int tile = 0; tile < tiles; ++tile) {
         const uint32_t stage = tile % STAGES, full = ring.full_of(tile);
         const int q_tile = first_tile + tile;

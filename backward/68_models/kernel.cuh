@@ -196,7 +196,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
         cp_async_bulk_tensor_4d(smem_V + panel_bytes, V_map, panel * PANEL_COLS, first_key, kv_head, sequence, full_K);
       }
       int head = 0, q_tile = first_tile;  // of the group
-#pragma unroll 1                          // twice, it would not fit into the registers of a thread that copies
+#pragma unroll 1                          // unrolled, it would not fit into the registers of a thread that copies
       for (int tile = 0; tile < tiles; ++tile) {
         const uint32_t stage = tile % STAGES, full = ring.full_of(tile);
         ring.claim(tile);

@@ -316,7 +316,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
         cp_async_bulk_tensor_4d(smem_V + panel_bytes, V_map, panel * PANEL_COLS, keys.y, keys.z, keys.w, full_K);
       }
       int head = kv_head * group, q_tile = first_tile;
-#pragma unroll 1  // twice, it would not fit into the registers of a thread that copies
+#pragma unroll 1  // unrolled, it would not fit into the registers of a thread that copies
       for (int tile = 0; tile < tiles; ++tile) {
         const uint32_t stage = tile % STAGES, full = ring.full_of(tile);
         const Place queries = place_of<BR, VARLEN>(q_tile * BR, of.n_q, of.q_begin, head, of.number);

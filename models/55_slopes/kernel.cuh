@@ -52,10 +52,10 @@ struct Seen {
   }
 };
 
-// What the thread that copies tells the others of each tile of queries, in shared memory beside Q. Of its walk over tiles of keys:
-// the number of the first, and of the one behind the last; what a tile's number and its place in K add up to on the way down, and the
-// lowest place. Of places: those below WHOLE_BEGIN and from WHOLE_END on some query does not see whole. And the first query; the head,
-// its slope over the scale and its sink, f32; and at the end that there is no more.
+// What the thread that copies tells the others of each tile of queries, in shared memory beside Q: BEGIN to END, the numbers of the
+// tiles that it walks over; TOP, a tile's number plus its place in K, the same for all on the way down; LOW, the lowest place;
+// WHOLE_BEGIN to WHOLE_END, the places of tiles that all of the queries see; QUERY, the first; HEAD, its SLOPE over the scale and
+// its SINK, f32; MORE, or else this is the end.
 struct Work {
   enum Word { BEGIN, END, TOP, LOW, WHOLE_BEGIN, WHOLE_END, QUERY, HEAD, MORE, SLOPE, SINK, WORDS = 12 };
   uint32_t address;
