@@ -180,6 +180,27 @@ class Gpu(unittest.TestCase):
             for found, wanted in zip(inputs, right):  # of the largest, three roundings, of P, dS and the result
                 self.assertLess((found.grad - wanted.grad).abs().max().item(), 3 * 2**-8 * wanted.grad.abs().max().item())
 
+    @unittest.skipUnless(taken("backward b=9 h=32 kv=8 n=65536 d=128 bf16 causal"), "no rung has gradients of these")
+    @unittest.skipUnless(torch.cuda.mem_get_info()[0] > 50e9, "45 GB of memory are needed")
+    def test_more_than_2_31_elements(self):
+        """The last of nine sequences is what it is alone, and so are its gradients but for the order of sums."""
+        draw = lambda heads: torch.randn(9, 65536, heads, 128, dtype=torch.bfloat16, device=DEVICE)
+        q, k, v, dO = draw(32), draw(8), draw(8), draw(32)
+        self.assertGreater(q.numel(), 2**31)
+        found = []
+        for first in (0, 8):
+            inputs = [each[first:].detach().requires_grad_() for each in (q, k, v)]
+            out = flash_ladder.attention(*inputs, causal=True)
+            gradients = torch.autograd.grad(out, inputs, dO[first:])
+            found.append([each[-1].clone() for each in (out.detach(), *gradients)])
+            del out, gradients, inputs
+        for name, among, alone in zip(("O", "dQ", "dK", "dV"), *found):
+            with self.subTest(name):
+                if name == "dQ":
+                    self.assertLess((among - alone).float().norm().item(), 1e-3 * alone.float().norm().item())
+                else:
+                    self.assertTrue(torch.equal(among, alone))
+
     def test_nobody_waits_and_only_the_result_takes_memory(self):
         layouts = {"bhnd": lambda t: t.transpose(1, 2).contiguous().transpose(1, 2)}
         for text, dtype, layout in ((SHAPE, torch.float16, layouts["bhnd"]), (SHAPE + " bf16", torch.bfloat16, lambda t: t)):
