@@ -58,9 +58,10 @@ class Tree {
     }
   }
 
-  // Depth first, the deepest branch last. Rungs in a circle hang below nothing, and come behind all others.
+  // Depth first, the deepest branch last, and behind it whatever answers another problem than the rung it starts from.
+  // Rungs in a circle hang below nothing, and come behind all others.
   std::vector<Rung> in_order() {
-    append_below({});
+    append_below({}, Accepts{}.formula);
     for (Rung& rung : rungs_) {
       if (!rung.name.empty()) append(rung);
     }
@@ -76,14 +77,20 @@ class Tree {
     return deepest + 1;
   }
 
-  void append_below(std::string_view name) {
+  static Word formula_of(const Rung& rung) {
+    return rung.variants.empty() ? Accepts{}.formula : rung.variants.front().accepts.formula;
+  }
+
+  void append_below(std::string_view name, Word formula) {
     const auto below = below_.find(name);
     if (below == below_.end()) return;
-    std::ranges::stable_sort(below->second, {}, [&](const Rung* rung) { return depth(*rung); });
+    std::ranges::stable_sort(below->second, {},
+                             [&](const Rung* rung) { return std::pair(formula_of(*rung) != formula, depth(*rung)); });
     for (Rung* rung : below->second) {
       const std::string_view its_name = rung->name;
+      const Word its_formula = formula_of(*rung);
       append(*rung);
-      append_below(its_name);
+      append_below(its_name, its_formula);
     }
   }
 

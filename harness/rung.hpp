@@ -105,7 +105,8 @@ struct Rung {
 };
 
 // Every rung of this binary. A rung comes after the one that it names as its previous; of several that name the same
-// one, the one with the longest line of successors comes last, so that a branch stands beside what it branches from.
+// one, the one with the longest line of successors comes last, so that a branch stands beside what it branches from;
+// but one that answers another problem, as gradients do, comes behind them all.
 const std::vector<Rung>& rungs();
 
 // The rung that `rung` names as its previous; null for the first.

@@ -8,6 +8,7 @@ import argparse
 import difflib
 import re
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 from tools import results, rungs
@@ -86,7 +87,13 @@ def ten_steps(csv: Path) -> str:
     return "\n".join(lines)
 
 
-def tables(measured: dict[str, results.Row], peers: list[results.Row], up: str) -> list[str]:
+def timed_anywhere(folder: Path) -> set[str]:
+    """Rungs that a file of results has a row of, whatever the card and the problem."""
+    tables_of = (path for path in sorted(folder.glob("*.csv")) if path.read_text(encoding="utf-8").partition("\n")[0].split(",") == results.columns("results"))
+    return {row.stage for path in tables_of for row in results.read(path)}
+
+
+def tables(measured: dict[str, results.Row], peers: list[results.Row], up: str, elsewhere: Collection[str] = ()) -> list[str]:
     """One for each part, folded but for the ladder itself; `up` leads from the page to the root."""
     parts: dict[str, list[rungs.Rung]] = {}
     for rung in rungs.known():
@@ -102,7 +109,8 @@ def tables(measured: dict[str, results.Row], peers: list[results.Row], up: str) 
         lines += ["| rung | x FA2 | TFLOPS | gain | idea |", "|---|---:|---:|---|---|"] if measured else ["| rung | idea |", "|---|---|"]
         for rung in members:
             row = measured.get(rung.name)
-            rate = ([times(row.values["vs_fa2"]), f"{row.tflops:.1f}", gain(rung, measured)] if row else ["", "", "not measured yet"]) if measured else []
+            rate = ([times(row.values["vs_fa2"]), f"{row.tflops:.1f}", gain(rung, measured)] if row else
+                    ["", "", "in its chapter" if rung.name in elsewhere else "not measured yet"]) if measured else []
             cells = [f"[{rung.name}]({up}{rung.directory}/README.md)", *rate, title(rung)]
             lines.append(f"| {' | '.join(cells)} |")
         lines += ["", "</details>"]
@@ -126,10 +134,10 @@ def section(csv: Path, page: Path) -> str:
     dates = sorted({row.date for row in timed})
     return "\n".join([
         f"![The climb: TFLOPS of every rung on an {first.gpu}, a bar each, with other implementations below]({up}{picture})", "",
-        *tables(measured, peers, up), "",
+        *tables(measured, peers, up, timed_anywhere(csv.parent)), "",
         f"{first.gpu}, {' and '.join(dates)}, {selection}; rungs of models/ in bf16, not in the picture. TFLOPS: 10¹² operations of the two products per second. "
         f"x FA2: over FlashAttention-2 in PyTorch, in the same rounds. A gain is the median of paired rounds over the rung that it starts from; same: no difference was found; "
-        "at the tile before: with the tile of that rung. Rates of two runs differ by 1 to 4 %, so a gain need not be the quotient of two rows. "
+        "at the tile before: with the tile of that rung; in its chapter: timed at another problem or on another card. Rates of two runs differ by 1 to 4 %, so a gain need not be the quotient of two rows. "
         f"Which rows are of one run, intervals, clocks, drivers: [docs/results]({up}docs/results/README.md#known-gaps)."])
 
 

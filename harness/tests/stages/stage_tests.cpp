@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <numeric>
 #include <set>
 #include <sstream>
@@ -249,6 +250,13 @@ TEST_CASE("the registry and the directories of rungs are the same list, and each
   }
   CHECK(registered == directories);
   CHECK_FALSE(registered.empty());
+}
+
+TEST_CASE("rungs of another problem than the first one's stand behind all of its own", "[ladder]") {
+  const auto other = [](const Rung& rung) {
+    return rung.variants.front().accepts.formula != rungs().front().variants.front().accepts.formula;
+  };
+  CHECK(std::ranges::is_partitioned(rungs(), std::not_fn(other)));
 }
 
 TEST_CASE("a stage that multiplies by wgmma says that newer GPUs have not got it", "[ladder]") {
