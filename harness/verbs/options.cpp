@@ -47,7 +47,7 @@ void add_shape_flags(CLI::App& app, RawFlags& raw, Options& options) {
   app.add_flag("--causal", options.causal, "query i sees keys 0..i alone; without STAGE, the stages that can")
       ->group("Shape and place");
   text("--seed", raw.seed, "SEED", "seed of the inputs; default 1");
-  text("--inputs", raw.inputs, "KIND[,..]", "input sets: normal, peaky, ... or all");
+  text("--inputs", raw.inputs, "KIND[,..]", "input sets, or all; course/exercises.md says what they are");
   text("--on", raw.on, "WHERE", "auto, cpu (the emulator) or gpu");
 }
 
@@ -380,22 +380,25 @@ Result<Options> parse_options(std::span<const std::string> arguments, const std:
   CLI::App app("flash-ladder: FlashAttention, one idea per rung, on the GPU and on an emulator of it.", "./ladder");
   app.footer(
       "Without a verb: this machine, the stages, and what to do next.\n"
-      "STAGE is 3, 03, kvpipe or 03_kvpipe; without one, all stages.\n"
+      "STAGE is 3, 03, kvpipe or 03_kvpipe.\n"
       "Exit codes: 0 done, 1 a check failed, 2 usage, 77 cannot run here, 130 interrupted.");
   app.allow_extras();
   add_shape_flags(app, raw, options);
 
-  const auto add_verb = [&](const char* name, const char* help) {
+  const auto add_verb = [&](const char* name, const char* help, const char* stages = "all when none is named") {
     CLI::App* verb = app.add_subcommand(name, help);
     verb->allow_extras();
-    verb->add_option("STAGE", raw.rungs, "stages; all when none is named");
+    verb->add_option("STAGE", raw.rungs, stages);
     add_shape_flags(*verb, raw, options);
     return verb;
   };
   CLI::App* check = add_verb("check", "right or wrong, on the emulator and on the GPU if there is one");
-  CLI::App* bench = add_verb("bench", "the TFLOPS table");
-  CLI::App* compare = add_verb("compare", "two stages, interleaved: ratio, interval, verdict");
-  CLI::App* explain = add_verb("explain", "the idea, predicted against counted, conflicts by source line");
+  CLI::App* bench = add_verb("bench", "the TFLOPS table; without a GPU, what was recorded");
+  CLI::App* compare =
+      add_verb("compare", "two stages, interleaved: ratio, interval, verdict; without a GPU, what was recorded",
+               "two; 02:64x32 is a variant of one, peer:fa2 a peer");
+  CLI::App* explain =
+      add_verb("explain", "the idea, predicted against counted, conflicts by source line", "one, or several");
   CLI::App* describe = app.add_subcommand("describe", "parts and rungs as they are");
   describe->allow_extras();
   CLI::App* peer = app.add_subcommand("peer", "tries a peer by itself, and says what of the protocol it keeps");
@@ -453,8 +456,7 @@ Result<Options> parse_options(std::span<const std::string> arguments, const std:
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // as CLI11 wants them
     app.parse(std::move(reversed));
   } catch (const CLI::CallForHelp&) {
-    const auto chosen = app.get_subcommands();
-    return failure(ExitCode::done, chosen.empty() ? app.help() : chosen.front()->help());
+    return failure(ExitCode::done, app.help());  // of the verb, if there is one
   } catch (const CLI::ParseError& error) {
     return usage(std::string(error.what()) + "\n  All flags:  ./ladder --help");
   }

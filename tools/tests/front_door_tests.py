@@ -296,9 +296,10 @@ class Words(Door):
         self.assertIn("--target ladder\nladder bench 03 --burst\n", self.calls())
 
     def test_help_needs_no_build(self) -> None:
-        run = self.run_door("--help")
-        self.assertEqual(run.returncode, 0)
-        self.assertIn("./ladder test", run.stdout)
+        for words, said in ((["--help"], "./ladder test"), (["test", "-h"], "./ladder test"), (["docs", "--help"], "./ladder docs")):
+            run = self.run_door(*words)
+            self.assertEqual(run.returncode, 0)
+            self.assertIn(said, run.stdout)
         self.assertEqual(self.calls(), "")
 
     def test_docs_are_built_by_what_the_program_says(self) -> None:
