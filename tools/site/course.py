@@ -218,7 +218,7 @@ def plan_table(plan: dict) -> str:
                      f"| {'; '.join(filter(None, (', '.join(map(task, chosen)), week.get('lab', ''))))} | {work or ''} | {show} |")
         taken += [exercise.name for exercise in chosen]
     lines += [f"| | in all | | {in_all.reading} | {len(taken)} | {in_all.exercises} | |", "",
-              f"In class {hours(in_all.in_class)}, a lecture of {plan['lecture']} and a lab of {plan['lab']} minutes per week; reading {hours(in_all.reading)}; exercises "
+              f"In class {hours(in_all.in_class)}, {plan['lecture']} minutes of lecture and {plan['lab']} of lab per week; reading {hours(in_all.reading)}; exercises "
               f"{hours(in_all.exercises)}, most of them in the labs."]
     read = {name for week in weeks for name in week["read"]}
     last = max(rung.order for rung in rungs.known() if rung.name in read)
