@@ -39,6 +39,7 @@ struct WordRow {
   std::string_view takes;                              // what its value could be; empty: it has none
   std::function<std::string(const Spec&)> print;       // the value, or the word itself; empty where it is left out
   std::function<bool(Spec&, std::string_view)> parse;  // false: no such value
+  std::string_view about = "";                         // of words about the same thing a text has one
 };
 
 WordRow integer(std::string_view name, int Spec::*field, int least, int usual) {
@@ -60,7 +61,8 @@ WordRow flag(std::string_view name, bool Spec::*field) {
 constexpr int FEW_ALIKE = 8;  // sequences one behind the other, which are printed one by one
 
 WordRow lengths(std::string_view name, Lengths Spec::*field) {
-  return {name, "a length for each sequence, as in 17,0,512, or 17,3*0,512 for three that are alike",
+  static_assert(Lengths::MOST == 320);
+  return {name, "a length for each sequence, 320 at most, as in 17,0,512, or 17,3*0,512 for three that are alike",
           [=](const Spec& spec) {
             const Lengths& all = spec.*field;
             std::string text;
@@ -96,7 +98,8 @@ WordRow element(const ElementInfo& of) {
           [&of](Spec& spec, std::string_view) {
             spec.q_type = spec.kv_type = spec.o_type = of.element;
             return true;
-          }};
+          },
+          "types"};
 }
 
 bool element_named(std::string_view name, Element& element) {
@@ -120,7 +123,8 @@ const std::vector<WordRow>& words() {
                       [=](Spec& spec, std::string_view) {
                         spec.formula = formula->name.data();
                         return true;
-                      }});
+                      },
+                      "formula"});
     }
     rows.push_back(integer("b", &Spec::batch, 1, 0));
     rows.push_back(integer("h", &Spec::heads, 1, 0));
@@ -153,7 +157,8 @@ const std::vector<WordRow>& words() {
                       const auto parts = split(value, ',');
                       return parts.size() == 3 && element_named(parts[0], spec.q_type) &&
                              element_named(parts[1], spec.kv_type) && element_named(parts[2], spec.o_type);
-                    }});
+                    },
+                    "types"});
     rows.push_back(flag("causal", &Spec::causal));
     rows.push_back({"window", "how many keys before a query's own it sees and how many behind, as in 1023,0; -1 is all",
                     [](const Spec& spec) {
@@ -237,6 +242,7 @@ std::vector<std::string> words_of(std::string_view text) {
 Result<Spec> parse_spec(std::string_view text, const Spec& from) {
   Spec spec = from;
   std::vector<std::string_view> said;
+  std::vector<const WordRow*> rows;
   for (const std::string_view part : parts_of(text)) {
     const std::string_view name = part.substr(0, part.find('='));
     const auto row = std::ranges::find(words(), name, &WordRow::name);
@@ -248,7 +254,11 @@ Result<Spec> parse_spec(std::string_view text, const Spec& from) {
                                best.empty() ? "" : fmt::format(" Did you mean {}?", best), list_of_words()));
     }
     if (std::ranges::find(said, name) != said.end()) return usage(fmt::format("{} is said twice in '{}'.", name, text));
+    const auto other = std::ranges::find_if(
+        rows, [&](const WordRow* each) { return !row->about.empty() && each->about == row->about; });
+    if (other != rows.end()) return usage(fmt::format("'{}' says {} and {}: one of them.", text, (*other)->name, name));
     said.push_back(name);
+    rows.push_back(&*row);
     const bool has_value = name.size() < part.size();
     const std::string_view value = has_value ? part.substr(name.size() + 1) : "";
     if (row->takes.empty() && has_value) return usage(fmt::format("{} stands alone, without '={}'.", name, value));
