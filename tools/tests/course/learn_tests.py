@@ -295,6 +295,8 @@ class Course(unittest.TestCase):
         self.assertIn("No exercise is begun", self.refused("hint"))
         several = next(each for each in ALL if sum(other.rung == each.rung for other in ALL) > 1)
         self.assertIn(f"start {several.name}", self.refused("start", several.rung))
+        only = next(each for each in ALL if sum(other.rung == each.rung for other in ALL) == 1)
+        self.assertIn(only.title, self.learn("start", only.rung)[1])
 
     def test_what_is_there_no_more(self) -> None:
         self.learn("start", FILL.name)
