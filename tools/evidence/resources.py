@@ -4,7 +4,7 @@ The build leaves ptxas -v's words in *.ptxas beside each object (harness/evidenc
 `.resources` of a stage.cu; they hold for the default variant, the first of its `.variants`, and for every kernel of a
 rung without a Config. Spilled bytes are those of the stack frame, per thread, as cudaFuncGetAttributes reports them
 too: the kernels keep nothing else there. How many bytes the code stores and loads again is shown beside them.
-Exit code: 0 within the bounds; 1 not; 2 something is missing or cannot be read; 77 built without nvcc.
+Exit code: 0 within the bounds; 1 not; 2 something is missing or cannot be read; 77 built without nvcc, or by its front end alone.
 """
 from __future__ import annotations
 
@@ -92,11 +92,16 @@ def parse(rung: rungs.Rung, log: Path) -> list[Kernel]:
     return sorted(kernels, key=lambda kernel: (not kernel.is_default, kernel.name, kernel.sm))
 
 
+def told(build: Path, name: str) -> str:
+    """What the build was told of a variable; empty where nothing."""
+    cache = build / "CMakeCache.txt"
+    found = re.search(rf"^{name}:\w+=(.+)$", cache.read_text(encoding="utf-8") if cache.exists() else "", re.MULTILINE)
+    return found.group(1) if found else ""
+
+
 def asked_for(build: Path) -> set[int]:
     """The architectures of the build, where it was told of any."""
-    cache = build / "CMakeCache.txt"
-    told = re.search(r"^LADDER_CUDA_ARCHITECTURES:\w+=(.+)$", cache.read_text(encoding="utf-8") if cache.exists() else "", re.MULTILINE)
-    return {int(sm) for sm in re.findall(r"\d+", told.group(1))} if told else set(ARCHITECTURES)
+    return {int(sm) for sm in re.findall(r"\d+", told(build, "LADDER_CUDA_ARCHITECTURES"))} or set(ARCHITECTURES)
 
 
 def faults(rung: rungs.Rung, kernels: list[Kernel], asked: set[int]) -> list[str]:
@@ -159,6 +164,9 @@ def main() -> int:
         logs = {rung.name: next(arguments.build.glob(f"**/stage_{rung.path.name}_gpu.dir/**/*.ptxas"), None) for rung in rungs.known()}
         if not any(logs.values()):
             print(f"{arguments.build}: no ptxas reports; the GPU half was not built (it needs nvcc)", file=sys.stderr)
+            return 77
+        if "-fdevice-syntax-only" in told(arguments.build, "CMAKE_CUDA_FLAGS"):
+            print(f"{arguments.build}: nvcc read the kernels and compiled none (-fdevice-syntax-only)", file=sys.stderr)
             return 77
         for rung in rungs.known():
             log = logs[rung.name]

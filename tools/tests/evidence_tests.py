@@ -40,7 +40,7 @@ def ptxas(arguments: str, sm: str, registers: int, stack: int = 0, stores: int =
 
 
 class Resources(unittest.TestCase):
-    def run_on(self, log: str | None, *arguments: str, asked: str = "", **said) -> tuple[int, str, str]:
+    def run_on(self, log: str | None, *arguments: str, asked: str = "", flags: str = "", **said) -> tuple[int, str, str]:
         """Exit code, standard output and standard error of resources.py for a ladder of one rung."""
         with tempfile.TemporaryDirectory() as name:
             root = Path(name)
@@ -49,7 +49,8 @@ class Resources(unittest.TestCase):
             objects.mkdir(parents=True)
             if log is not None:
                 (objects / "stage.cu.o.ptxas").write_text(log)
-            (root / "build" / "CMakeCache.txt").write_text(f"LADDER_CUDA:STRING=ON\nLADDER_CUDA_ARCHITECTURES:STRING={asked}\n")
+            (root / "build" / "CMakeCache.txt").write_text(f"LADDER_CUDA:STRING=ON\nLADDER_CUDA_ARCHITECTURES:STRING={asked}\n"
+                                                         f"CMAKE_CUDA_FLAGS:STRING={flags}\n")
             out, err = io.StringIO(), io.StringIO()
             rungs.known.cache_clear()
             with (mock.patch.dict(os.environ, {"LADDER": str(program)}), contextlib.redirect_stdout(out),
@@ -124,6 +125,7 @@ class Resources(unittest.TestCase):
         code, _, err = self.run_on("ptxas info    : 0 bytes gmem\n")
         self.assertEqual(code, 2)
         self.assertIn("no kernel in it", err)
+        self.assertEqual(self.run_on("ptxas info    : 0 bytes gmem\n", flags="-fdevice-syntax-only")[0], 77)
 
     def test_csv(self) -> None:
         log = ptxas("64, 32, 2", "sm_80", 200) + ptxas("64, 32, 2", "sm_90a", 168)
