@@ -14,6 +14,8 @@
 #include <iterator>
 #include <map>
 #include <set>
+#include <span>
+#include <type_traits>
 
 #include "harness/problem/shapes.hpp"
 
@@ -21,55 +23,6 @@ namespace ladder {
 namespace {
 
 namespace fs = std::filesystem;
-
-// ---- the rules: those of docs/results/schema.json, as it was when this was built ---------------------------------------
-
-constexpr const char* SCHEMA =
-#include "schema.hpp"
-    ;
-
-// What one cell may hold.
-struct Rule {
-  std::string column, description;
-  std::vector<std::string> words;  // one of these, where there are any
-  bool may_be_empty = true;
-  double above = -INFINITY, most = INFINITY;
-};
-
-struct Rules {
-  std::vector<Rule> cells;
-  std::vector<std::string> required, identity;    // columns
-  std::vector<std::vector<std::string>> ordered;  // columns whose cells grow from left to right
-  std::map<std::string, double> ceilings;  // that bound a row with a share of a ceiling, or of a card below this sm
-};
-
-Rules read_rules() {
-  const Json schema = Json::parse(SCHEMA).value()["results"];
-  Rules rules{.cells = {},
-              .required = schema["required"].texts(),
-              .identity = schema["identity"].texts(),
-              .ordered = {},
-              .ceilings = {}};
-  for (const auto& [column, rule] : schema["properties"].members()) {
-    const bool any_text = rule["type"].text() == "string" && !rule["minLength"].number();
-    rules.cells.push_back({.column = column,
-                           .description = rule["description"].text().value_or(""),
-                           .words = rule["enum"].texts(),
-                           .may_be_empty = any_text || rule["type"].is_array(),
-                           .above = rule["exclusiveMinimum"].number().value_or(-INFINITY),
-                           .most = rule["maximum"].number().value_or(INFINITY)});
-  }
-  for (const Json& columns : schema["ordered"].elements()) rules.ordered.push_back(columns.texts());
-  for (const auto& [ceiling, rule] : schema["ceilings"].members()) {
-    rules.ceilings[ceiling] = rule["before_sm"].number().value_or(INFINITY);
-  }
-  return rules;
-}
-
-const Rules& rules() {
-  static const Rules results = read_rules();
-  return results;
-}
 
 struct Flag {
   std::string_view word;
@@ -114,12 +67,17 @@ Column required(const char* name, double ResultRow::*field) {
           [=](ResultRow& row, const std::string& cell) { return parse(cell, row.*field); }};
 }
 
-// Counts and sizes: 0 and an empty cell are the same, "not known".
-Column count(const char* name, int& (*of)(ResultRow&)) {
-  return {name, CellType::integer,
-          [=](ResultRow row) {  // by value: `of` gives write access
-            return of(row) == 0 ? std::string() : number(of(row));
-          },
+// Counts and sizes, of a row or of its shape: 0 and an empty cell are the same, "not known".
+template <class Owner>
+Column count(const char* name, int Owner::*field) {
+  const auto of = [=](auto& row) -> auto& {
+    if constexpr (std::is_base_of_v<Owner, ResultRow>) {
+      return row.*field;
+    } else {
+      return row.shape.*field;
+    }
+  };
+  return {name, CellType::integer, [=](const ResultRow& row) { return of(row) == 0 ? std::string() : number(of(row)); },
           [=](ResultRow& row, const std::string& cell) {
             of(row) = 0;
             return cell.empty() || parse(cell, of(row));
@@ -162,21 +120,21 @@ const std::vector<Column>& columns() {
       text("stage", &R::rung),
       text("kind", &R::kind),
       text("gpu", &R::gpu),
-      count("sm", [](R& row) -> int& { return row.sm; }),
+      count("sm", &R::sm),
       text("driver", &R::driver),
       text("cuda", &R::cuda),
       optional("clock_mhz", &R::clock_mhz),
       optional("power_w", &R::power_w),
-      count("batch", [](R& row) -> int& { return row.shape.batch; }),
-      count("heads", [](R& row) -> int& { return row.shape.heads; }),
-      count("n", [](R& row) -> int& { return row.shape.n; }),
-      count("d", [](R& row) -> int& { return row.shape.d; }),
+      count("batch", &Shape::batch),
+      count("heads", &Shape::heads),
+      count("n", &Shape::n),
+      count("d", &Shape::d),
       causal(),
       text("dtype", &R::dtype),
       text("problem", &R::problem),
       text("inputs", &R::inputs),
       text("regime", &R::regime),
-      count("rounds", [](R& row) -> int& { return row.rounds; }),
+      count("rounds", &R::rounds),
       optional("ms_median", &R::ms_median),
       optional("ms_p20", &R::ms_p20),
       optional("ms_p80", &R::ms_p80),
@@ -195,7 +153,7 @@ const std::vector<Column>& columns() {
       optional("registers", &R::registers),
       optional("spill_bytes", &R::spill_bytes),
       optional("smem_bytes", &R::smem_bytes),
-      count("heat", [](R& row) -> int& { return row.heat; }),
+      count("heat", &R::heat),
       text("version", &R::version),
       text("source", &R::source),
       text("commit", &R::commit),
@@ -203,6 +161,66 @@ const std::vector<Column>& columns() {
   };
   return all;
 }
+
+// ---- the rules: those of docs/results/schema.json, as it was when this was built ---------------------------------------
+
+constexpr const char* SCHEMA =
+#include "schema.hpp"
+    ;
+
+// What one cell may hold.
+struct Rule {
+  const Column* column;
+  std::string description;
+  std::vector<std::string> words;  // one of these, where there are any
+  bool may_be_empty = true;
+  double above = -INFINITY, most = INFINITY;
+};
+
+struct Rules {
+  std::vector<Rule> cells;
+  std::vector<std::string> required;
+  std::vector<const Column*> identity;
+  std::vector<std::vector<const Column*>> ordered;  // whose cells grow from left to right
+  std::map<std::string, double> ceilings;  // that bound a row with a share of a ceiling, or of a card below this sm
+};
+
+// Asked once, and not for each row of thousands.
+std::vector<const Column*> columns_called(std::span<const std::string> names) {
+  std::vector<const Column*> found;
+  for (const std::string& name : names) found.push_back(&*std::ranges::find(columns(), name, &Column::name));
+  return found;
+}
+
+Rules read_rules() {
+  const Json schema = Json::parse(SCHEMA).value()["results"];
+  Rules rules{.cells = {},
+              .required = schema["required"].texts(),
+              .identity = columns_called(schema["identity"].texts()),
+              .ordered = {},
+              .ceilings = {}};
+  for (const auto& [name, rule] : schema["properties"].members()) {
+    const bool any_text = rule["type"].text() == "string" && !rule["minLength"].number();
+    rules.cells.push_back({.column = columns_called({&name, 1}).front(),
+                           .description = rule["description"].text().value_or(""),
+                           .words = rule["enum"].texts(),
+                           .may_be_empty = any_text || rule["type"].is_array(),
+                           .above = rule["exclusiveMinimum"].number().value_or(-INFINITY),
+                           .most = rule["maximum"].number().value_or(INFINITY)});
+  }
+  for (const Json& columns : schema["ordered"].elements()) rules.ordered.push_back(columns_called(columns.texts()));
+  for (const auto& [ceiling, rule] : schema["ceilings"].members()) {
+    rules.ceilings[ceiling] = rule["before_sm"].number().value_or(INFINITY);
+  }
+  return rules;
+}
+
+const Rules& rules() {
+  static const Rules results = read_rules();
+  return results;
+}
+
+// ---- the first line ---------------------------------------------------------------------------------------------------
 
 std::string header_of(const std::vector<Column>& columns) {
   std::string line;
@@ -272,13 +290,9 @@ std::optional<std::vector<std::string>> split(const std::string& line) {
 
 // ---- what cannot be true ---------------------------------------------------------------------------------------------
 
-std::string cell_of(const ResultRow& row, std::string_view name) {
-  return std::ranges::find(columns(), name, &Column::name)->write(row);
-}
-
-std::optional<double> number_of(const ResultRow& row, std::string_view name) {
+std::optional<double> number_of(const std::string& cell) {
   double value = 0;
-  if (!parse(cell_of(row, name), value)) return {};
+  if (!parse(cell, value)) return {};
   return value;
 }
 
@@ -293,21 +307,25 @@ std::string listed(std::vector<std::string> words) {
 // Empty when the row is believable by itself.
 std::string fault(const ResultRow& row) {
   for (const Rule& rule : rules().cells) {
-    const std::string cell = cell_of(row, rule.column);
+    const bool is_bounded = !std::isinf(rule.above) || !std::isinf(rule.most);
+    if (rule.words.empty() && rule.may_be_empty && !is_bounded) continue;
+    const std::string cell = rule.column->write(row);
     if (!rule.words.empty()) {
       if (std::ranges::find(rule.words, cell) != rule.words.end()) continue;
-      return fmt::format("{} is '{}'; expected {}", rule.column, cell, listed(rule.words));
+      return fmt::format("{} is '{}'; expected {}", rule.column->name, cell, listed(rule.words));
     }
-    if (!rule.may_be_empty && cell.empty()) return fmt::format("no {}", rule.column);
-    if (std::isinf(rule.above) && std::isinf(rule.most)) continue;
-    if (const auto value = number_of(row, rule.column); value && !(*value > rule.above && *value <= rule.most)) {
-      return fmt::format("{} is {:g}; {}", rule.column, *value, rule.description);
+    if (!rule.may_be_empty && cell.empty()) return fmt::format("no {}", rule.column->name);
+    if (!is_bounded) continue;
+    if (const auto value = number_of(cell); value && !(*value > rule.above && *value <= rule.most)) {
+      return fmt::format("{} is {:g}; {}", rule.column->name, *value, rule.description);
     }
   }
-  for (const std::vector<std::string>& names : rules().ordered) {
+  for (const std::vector<const Column*>& ordered : rules().ordered) {
     std::vector<double> known;
-    for (const std::string& name : names) {
-      if (const auto value = number_of(row, name)) known.push_back(*value);
+    std::vector<std::string_view> names;
+    for (const Column* column : ordered) {
+      names.push_back(column->name);
+      if (const auto value = number_of(column->write(row))) known.push_back(*value);
     }
     if (!std::ranges::is_sorted(known)) return fmt::format("{} does not hold", fmt::join(names, " <= "));
   }
@@ -316,12 +334,16 @@ std::string fault(const ResultRow& row) {
 
 void check_ceilings(const std::vector<ResultRow>& rows, const std::string& file, const std::vector<int>& lines,
                     Status& status) {
+  std::vector<const ResultRow*> ceilings;
+  for (const ResultRow& row : rows) {
+    if (row.kind == "ceiling") ceilings.push_back(&row);
+  }
   for (size_t i = 0; i < rows.size() && status; ++i) {
     const ResultRow& row = rows[i];
     if (row.kind == "ceiling" || row.source != "measured") continue;
     double highest = 0;
-    for (const ResultRow& ceiling : rows) {
-      if (bounds(ceiling, row)) highest = std::max(highest, ceiling.tflops);
+    for (const ResultRow* ceiling : ceilings) {
+      if (bounds(*ceiling, row)) highest = std::max(highest, ceiling->tflops);
     }
     if (highest > 0 && row.tflops > highest) {
       status =
@@ -334,7 +356,7 @@ void check_ceilings(const std::vector<ResultRow>& rows, const std::string& file,
 // What a row is a measurement of: equal for two that cannot stand in one file.
 std::string identity(const ResultRow& row) {
   std::string key;
-  for (const std::string& name : rules().identity) key += cell_of(row, name) + '\n';
+  for (const Column* column : rules().identity) key += column->write(row) + '\n';
   return key;
 }
 
