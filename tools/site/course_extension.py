@@ -126,8 +126,10 @@ def answer(exercise: Exercise) -> str:
 
 
 def by_rung() -> list[tuple[rungs.Rung, list[Exercise]]]:
-    found = [(rung, [exercise for exercise in known() if rungs.named(exercise.rung) == rung]) for rung in rungs.known()]
-    return [(rung, of) for rung, of in found if of]
+    of: dict[str, list[Exercise]] = {}
+    for exercise in known():
+        of.setdefault(rungs.named(exercise.rung).name, []).append(exercise)
+    return [(rung, of[rung.name]) for rung in rungs.known() if rung.name in of]
 
 
 def read_source(app, docname: str, source: list[str]) -> None:
