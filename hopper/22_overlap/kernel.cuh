@@ -1,5 +1,5 @@
 // 22_overlap: a warpgroup takes the exponentials of a tile while the tensor cores multiply the weights before by V.
-// Before:  in 21 a warpgroup waits for each of its products, and only the other one can use its softmax to multiply.
+// Before:  in 21 a warpgroup waits for each of its products, and only the other one can multiply during its softmax.
 // Tile:    128x128, 8 warps: two warpgroups of 64 queries.  Shared: 160 KiB (Q 32, K and V 2 x 32 each) and 72 B.
 //          Needs d = 128, n % BR == 0, n % BC == 0, sm_90a.
 // Shapes:  Q, K, V, O: [batch * heads, n, d] f16.

@@ -1,6 +1,6 @@
 // 36_bits: a careful warp looks for a row's largest score among integers, three of them at a time.
 // Before:  in 35 it compares floats, two at a time, before it may make weights: where scores are extreme that is most
-//          of what a tile takes longer.
+//          of a tile's extra time.
 // Tile:    128x128, 8 warps: two warpgroups of 64 queries, and a third that copies.  Shared: 192 KiB and 96 B.
 //          Needs d = 128, n % BR == 0, BR == BC, sm_90a.
 // Shapes:  Q, K, V, O: [batch * heads, n, d] f16.
