@@ -10,6 +10,7 @@ struct Counts {
   uint64_t wgmma = 0;  // of a warpgroup, whatever their N
   uint64_t wgmma_left_running =
       0;  // of these: a wait of their warpgroup has left them in flight, and not another one at once
+  uint64_t wgmma_beside_exponentials = 0;  // of these: before the next wait it has computed exponentials
   // Whenever a warpgroup waits for copies of the copy engine: of its products those that it has issued by then and of which
   // nobody had told the thread that asked for these copies that they are over. So many may run while the copies are on their way.
   uint64_t wgmma_under_loads = 0;
@@ -63,6 +64,7 @@ inline constexpr Count COUNTS[] = {
     {&Counts::mma, "mma", "mma"},
     {&Counts::wgmma, "wgmma", "wgmma"},
     {&Counts::wgmma_left_running, "wgmma_left_running", "wgmma that a wait leaves running"},
+    {&Counts::wgmma_beside_exponentials, "wgmma_beside_exponentials", "wgmma that run beside exponentials", true},
     {&Counts::wgmma_under_loads, "wgmma_under_loads", "wgmma that run under awaited loads", true},
     {&Counts::products_of_busiest_block, "products_of_busiest_block", "products of the block with most of them", true},
     {&Counts::products_of_busiest_sm, "products_of_busiest_sm", "products of the SM with most of them", true},

@@ -72,29 +72,36 @@ struct Warpgroup {
   uint64_t left_running = 0;                        // the last that has been counted as left in flight by a wait
   uint64_t left_from = 0, left_to = 0;              // what the last wait has left of those behind it
   uint64_t work = 0;                                // that the first warp's first lane had done at that wait
+  uint64_t exponentials = 0;                        // of it
   std::array<std::vector<uint64_t>, 4> group_ends;  // of each warp, groups as numbers of products, oldest first
   std::array<uint64_t, 4> over = {};                // the product up to which each warp has waited
   uint32_t registers = 0;                           // of each thread (setmaxnreg)
   std::array<float, WARPGROUP_ROWS * 16> A;
   std::vector<float> B;
 
-  // At a wait of the first warp: how many the wait before has left in flight, unless nothing has been done since.
-  uint64_t count_left(uint64_t work_now) {
-    uint64_t count = 0;
-    if (work_now > work + 1) {  // the wait itself is work
-      count = left_to - left_from;
+  // At a wait of the first warp: how many the wait before has left in flight, unless nothing has been done since; and of these,
+  // unless what has been done is no exponential.
+  struct Left {
+    uint64_t running = 0, beside_exponentials = 0;
+  };
+  Left count_left(uint64_t work_now, uint64_t exponentials_now) {
+    Left left;
+    if (work_now + exponentials_now > work + exponentials + 1) {  // the wait itself is work
+      left.running = left_to - left_from;
+      if (exponentials_now > exponentials) left.beside_exponentials = left.running;
       left_running = std::max(left_running, left_to);
     }
     left_from = std::max(over[0], left_running);
     left_to = products;
     work = work_now;
-    return count;
+    exponentials = exponentials_now;
+    return left;
   }
 
   void clear(uint32_t registers_at_start) {
     arrived = 0;
     for (Tile& each : tiles) each.pending = 0;
-    products = left_running = left_from = left_to = work = 0;
+    products = left_running = left_from = left_to = work = exponentials = 0;
     for (auto& ends : group_ends) ends.clear();
     over = {};
     registers = registers_at_start;

@@ -518,8 +518,9 @@ void wgmma_wait_pending(uint32_t pending, const WgmmaRegisters (&registers)[4], 
       if (block.launch.options.check) block.races.know_reads(warp.id, static_cast<uint32_t>(over));
     }
     if (warp.id % 4 != 0) return;  // a warpgroup's products are counted once
-    block.counting.counters.wgmma_left_running +=
-        group.count_left(warp.together + warp.progress[0].steps + warp.lanes[0].exponentials);
+    const auto left = group.count_left(warp.together + warp.progress[0].steps, warp.lanes[0].exponentials);
+    block.counting.counters.wgmma_left_running += left.running;
+    block.counting.counters.wgmma_beside_exponentials += left.beside_exponentials;
   });
   if (current.thread() / WARPGROUP_THREADS >= block.warpgroups.size()) return;
   const SiteId site = block.counting.site_id(Instruction::wgmma_wait, call);

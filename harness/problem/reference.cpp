@@ -243,7 +243,9 @@ struct RowSolver {
     // A GPU's tanh is wrong by 2^-11 of its value at most.
     if (modifiers.softcap > 0) score_error += 0x1p-11 * std::min(modifiers.softcap, largest_score);
     if (!std::isfinite(score_error)) score_error = 0;  // the inputs are not; nor is the answer
-    result.lse_tolerance = 1e-5 + score_error;
+    // Maximum and sum meet as numbers of the size of LSE, which is that of a bias where there is one.
+    const double value_error = std::isfinite(result.lse) ? 0x1p-22 * std::abs(result.lse) : 0;
+    result.lse_tolerance = 1e-5 + score_error + value_error;
     if (beside == Beside::score_terms) {
       std::vector<double> distance(d);
       for (int64_t j = 0; j < keys; ++j) {

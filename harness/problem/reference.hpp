@@ -34,8 +34,9 @@ std::vector<Cell> choose_cells(const Spec& spec, bool& is_whole);
 // take 16 products at a time and cut the sum off instead of rounding it, always towards zero: up to 2^-22 of it at each
 // of d / 16 steps, and one more is allowed (an H200 was seen to lose a little more than 2^-21 in all at d = 128, where
 // sums that are rounded stay below). A change of all scores by that much changes LSE by as much; the exponentials (2 ulp) and their sum in
-// f32 are within 1e-5. O is off, to first order, no further than the scores, times the mean distance of the values from
-// O: `with_score_terms`.
+// f32 are within 1e-5. The largest score is rounded with its bias, in units of log2, on its way back from these, and in the sum with
+// the logarithm: by half an ulp each time, four times 2^-24 of LSE. O is off, to first order, no further than the scores, times the
+// mean distance of the values from O: `with_score_terms`.
 Reference make_reference(const Spec& spec, const Inputs& inputs, std::vector<Cell> cells, size_t sets = 1,
                          bool with_score_terms = false);
 Reference make_reference(const Spec& spec, const Inputs& inputs, size_t sets = 1, bool with_score_terms = false);

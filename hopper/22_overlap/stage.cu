@@ -19,8 +19,9 @@ ladder::Counts predict(const ladder::Shape& shape) {
     under_copies += (tile >= stages ? (stages - 2) * (QK + PV) : tile * PV + (tile + 1) * QK) + next_QK;     // V
   }
   return {
-      .wgmma = pairs * (HEAD_DIM / 16 + BC / 16),             // QK by slices of d, PV by slices of keys
-      .wgmma_left_running = (pairs - warps / 4) * (BC / 16),  // PV of each tile but the last, beside a softmax
+      .wgmma = pairs * (HEAD_DIM / 16 + BC / 16),                    // QK by slices of d, PV by slices of keys
+      .wgmma_left_running = (pairs - warps / 4) * (BC / 16),         // PV of each tile but the last, beside a softmax
+      .wgmma_beside_exponentials = (pairs - warps / 4) * (BC / 16),  // all of them
       .products_under_copies = blocks * under_copies,
       .loads_awaited_by_asker = blocks + 2 * tiles,    // all of them
       .shuffles = warp_tiles * 2 * 2 + warps * 2 * 2,  // two rows, two exchanges: a maximum per tile, a sum at the end

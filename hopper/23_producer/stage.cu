@@ -12,8 +12,9 @@ ladder::Counts predict(const ladder::Shape& shape) {
   const uint64_t pairs = tiles * WARPS / 4, warps = blocks * WARPS, warp_tiles = tiles * WARPS;
   const ladder::Walk walk{.tiles = uint64_t(shape.n / BC), .stages = C::STAGES, .qk = HEAD_DIM / 16, .pv = BC / 16};
   return {
-      .wgmma = pairs * (HEAD_DIM / 16 + BC / 16),             // QK by slices of d, PV by slices of keys
-      .wgmma_left_running = (pairs - warps / 4) * (BC / 16),  // PV of each tile but the last, beside a softmax
+      .wgmma = pairs * (HEAD_DIM / 16 + BC / 16),                    // QK by slices of d, PV by slices of keys
+      .wgmma_left_running = (pairs - warps / 4) * (BC / 16),         // PV of each tile but the last, beside a softmax
+      .wgmma_beside_exponentials = (pairs - warps / 4) * (BC / 16),  // all of them
       .wgmma_under_loads = WARPS / 4 * under_loads(walk, blocks, blocks),
       .shuffles = warp_tiles * 2 * 2 + warps * 2 * 2,  // two rows, two exchanges: a maximum per tile, a sum at the end
       .votes = warp_tiles,                             // whether anything has to be rescaled

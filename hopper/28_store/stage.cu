@@ -13,6 +13,7 @@ ladder::Counts predict(const ladder::Shape& shape) {
   const ladder::Walk walk{.tiles = uint64_t(shape.n / BC), .stages = C::STAGES, .qk = HEAD_DIM / 16, .pv = BC / 16};
   return {.wgmma = pairs * (HEAD_DIM / 16 + BC / 16),             // QK by slices of d, PV by slices of keys
           .wgmma_left_running = (pairs - warps / 4) * (BC / 16),  // PV of each tile but the last, beside a softmax
+          .wgmma_beside_exponentials = (pairs - warps / 4) * (BC / 16),  // all of them
           .wgmma_under_loads = WARPS / 4 * under_loads(walk, blocks, blocks),
           .shuffles = warps * 2 * 2 * 2,  // two rows, two exchanges: the maxima of the first tile, the sums
           .votes = warp_tiles,            // whether anything has to be rescaled

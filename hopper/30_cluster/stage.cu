@@ -23,6 +23,7 @@ ladder::Counts predict(const ladder::Launched& shape) {
   const ladder::Walk walk{.tiles = kv_tiles, .stages = C::STAGES, .qk = HEAD_DIM / 16, .pv = BC / 16};
   return {.wgmma = pairs * (HEAD_DIM / 16 + BC / 16),               // QK by slices of d, PV by slices of keys
           .wgmma_left_running = (pairs - q_warps / 4) * (BC / 16),  // PV of each tile but the last, beside a softmax
+          .wgmma_beside_exponentials = (pairs - q_warps / 4) * (BC / 16),  // all of them
           .wgmma_under_loads = WARPS / 4 * under_loads(walk, q_tiles, blocks),
           .products_of_busiest_block = rounds * kv_tiles * WARPS / 4 * (HEAD_DIM / 16 + BC / 16),
           .shuffles = q_warps * 2 * 2 * 2,  // two rows, two exchanges: the maxima of the first tile, the sums

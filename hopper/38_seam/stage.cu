@@ -30,6 +30,7 @@ ladder::Counts predict(const ladder::Launched& shape) {
       .tiles = q_tiles, .stages = C::STAGES, .qk = HEAD_DIM / 16, .pv = BC / 16, .late_queries = true};
   return {.wgmma = tiles * WARPS / 4 * (HEAD_DIM / 16 + BC / 16),           // QK by slices of d, PV by slices of keys
           .wgmma_left_running = (tiles * WARPS - q_warps) / 4 * (BC / 16),  // PV, but of the last tile
+          .wgmma_beside_exponentials = (tiles * WARPS - q_warps) / 4 * (BC / 16),  // all of them
           .wgmma_under_loads = shape.causal ? 0 : 2 * WARPS / 4 * under_loads(walk, shares, clusters),
           .products_of_busiest_block = WARPS / 4 * products_of_busiest(walk, heads, clusters, shape.causal),
           .shuffles = q_warps * 2 * 2 * 2,  // two rows, two exchanges: the maxima of the first tile, the sums

@@ -114,6 +114,7 @@ ladder::Counts predict(const ladder::Launched& spec) {
   return {
       .wgmma = tiles * WARPS / 4 * (HEAD_DIM / 16 + BC / 16),           // QK by slices of d, PV by slices of keys
       .wgmma_left_running = (tiles * WARPS - q_warps) / 4 * (BC / 16),  // PV, but of the last tile
+      .wgmma_beside_exponentials = (tiles * WARPS - q_warps) / 4 * (BC / 16),  // all of them
       .wgmma_under_loads =
           spec.causal || problem.is_window || problem.is_varlen ? 0 : 2 * WARPS / 4 * under_loads(walk, most, clusters),
       .products_of_busiest_block = busiest * WARPS / 4 * (walk.qk + walk.pv),

@@ -75,8 +75,9 @@ ladder::Counts predict(const ladder::Launched& spec) {
                           .pv = BC / 16,
                           .late_queries = true};
   return {
-      .wgmma = tiles * WARPS / 4 * (walk.qk + walk.pv),                 // PV by slices of keys
-      .wgmma_left_running = (tiles * WARPS - q_warps) / 4 * (BC / 16),  // PV, but of the last tile
+      .wgmma = tiles * WARPS / 4 * (walk.qk + walk.pv),                        // PV by slices of keys
+      .wgmma_left_running = (tiles * WARPS - q_warps) / 4 * (BC / 16),         // PV, but of the last tile
+      .wgmma_beside_exponentials = (tiles * WARPS - q_warps) / 4 * (BC / 16),  // all of them
       .wgmma_under_loads = spec.causal || is_window ? 0 : together * WARPS / 4 * under_loads(walk, shares, clusters),
       .products_of_busiest_block = busiest * WARPS / 4 * (walk.qk + walk.pv),
       .shuffles = q_warps * 2 * 2 * 2,  // two rows, two exchanges: the maxima of the first tile, the sums

@@ -153,11 +153,14 @@ std::vector<Spec> trials(const Accepts& accepts, const Spec& usual) {
       {WINDOW | TAILS | CROSS, "h=2 nq=200 nk=900 window=130,60"},
       {WINDOW | TAILS | CROSS | GROUPED | CAUSAL, "h=4 kv=2 nq=200 nk=700 causal window=70,0"},
       {SOFTCAP, "n=128 softcap=3"},
+      {SOFTCAP, "h=4 n=128 softcap=20 scale=0.25"},  // of which the largest scores are half
       {ALIBI, "h=3 n=256 alibi"},
       {SINK, "h=3 n=128 sink"},
       {SOFTCAP | CAUSAL, "h=2 n=256 causal softcap=2"},
       {SOFTCAP | CAUSAL, "n=512 causal softcap=50"},  // of which scores may be a small part
       {ALIBI | CROSS, "h=2 nq=64 nk=256 alibi"},
+      // A query's own key lies anywhere in a tile, and keys on both sides of it.
+      {ALIBI | TAILS | CROSS, "h=2 nq=235 nk=300 alibi"},
       {ALIBI | TAILS | CROSS,
        "h=1 nq=3 nk=33100 alibi"},  // beyond 32768: a single head's slope favours the furthest keys
       {SINK | TAILS | CROSS | CAUSAL, "h=2 nq=203 nk=113 causal sink"},
@@ -167,6 +170,8 @@ std::vector<Spec> trials(const Accepts& accepts, const Spec& usual) {
       {STRIDES | TAILS | CROSS, "b=2 h=2 nq=3 nk=0 pad=8"},
       {VARLEN | TAILS, "b=4 h=2 n=200 lens_q=200,1,0,77 lens_k=200,64,5,0"},
       {VARLEN | TAILS | CAUSAL, "b=3 h=2 n=200 causal lens_q=150,1,77 lens_k=200,64,70"},
+      // Less to do than lengths that are all alike would make, and than there are SMs.
+      {VARLEN | TAILS, "b=3 h=1 n=90 lens_q=0,90,0 lens_k=7,80,0"},
       {VARLEN | TAILS | WINDOW, "b=3 h=2 nq=200 nk=700 lens_q=200,1,77 lens_k=700,300,300 window=100,20"},
       // A tile of queries each, of which those begin that have most to do.
       {VARLEN | TAILS, "b=5 h=1 nq=100 nk=640 lens_q=100,90,80,70,60 lens_k=380,640,100,500,250"},

@@ -201,7 +201,8 @@ TEST_CASE("a warpgroup multiplies together") {
 namespace {
 
 // A group of one product, then one of two; or the two in no group.
-template <int PENDING, bool COMMITTED, bool WORKS>
+enum class Work { none, exponential, other };
+template <int PENDING, bool COMMITTED, Work WORK>
 __global__ void two_groups(uint32_t) {
   store_ones(tile(0));
   fence_proxy_async_shared();
@@ -215,17 +216,20 @@ __global__ void two_groups(uint32_t) {
   if (COMMITTED) wgmma_commit();
   wgmma_wait<PENDING>();
   wgmma_wait<PENDING>();  // which are still the same
-  if (WORKS) ex2_approx(0);
+  if (WORK == Work::exponential) ex2_approx(0);
+  if (WORK == Work::other) __syncwarp();
   if (!COMMITTED) wgmma_commit();
   wgmma_wait<0>(first, second);
 }
 
-template <int PENDING, bool COMMITTED = true, bool WORKS = true>
+template <int PENDING, bool COMMITTED = true, Work WORK = Work::exponential>
 uint64_t left_running(uint32_t threads) {
-  const Device device = run(two_groups<PENDING, COMMITTED, WORKS>, threads, SMEM_BYTES, 0u);
+  const Device device = run(two_groups<PENDING, COMMITTED, WORK>, threads, SMEM_BYTES, 0u);
   check_silent(device);
+  const uint64_t running = device.counters().wgmma_left_running;
   CHECK(device.counters().wgmma == 3 * threads / 128);
-  return device.counters().wgmma_left_running;
+  CHECK(device.counters().wgmma_beside_exponentials == (WORK == Work::exponential ? running : 0));
+  return running;
 }
 
 }  // namespace
@@ -233,7 +237,8 @@ uint64_t left_running(uint32_t threads) {
 TEST_CASE(
     "products that a wait leaves running are counted, once for their warpgroup, unless the next wait follows at once") {
   CHECK(left_running<0>(128) == 0);
-  CHECK(left_running<1, true, false>(128) == 0);
+  CHECK(left_running<1, true, Work::none>(128) == 0);
+  CHECK(left_running<1, true, Work::other>(128) == 2);
   CHECK(left_running<1>(128) == 2);
   CHECK(left_running<2>(128) == 3);
   CHECK(left_running<0, false>(128) == 2);
