@@ -19,10 +19,17 @@ set(python WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} COMMAND ${LADDER_PYTHON} -m)
 # The built program says which rungs there are (tools/rungs.py).
 set(asks_ladder ENVIRONMENT LADDER=$<TARGET_FILE:ladder>)
 
-foreach(name rungs front_door evidence plots chapters predictions book peers mutants)
+foreach(name rungs front_door evidence chapters predictions book peers)
   add_test(NAME ${name} ${python} tools.tests.${name}_tests)
   set_tests_properties(${name} PROPERTIES LABELS scripts ${asks_ladder})
 endforeach()
+# Tools that judge or draw with whole rungs, 10 s of a core each and more: for who changes one of them, and .ci/run.
+foreach(name plots mutants course.grade)
+  string(REPLACE "course." "" test ${name})
+  add_test(NAME ${test} CONFIGURATIONS site release ${python} tools.tests.${name}_tests)
+  set_tests_properties(${test} PROPERTIES LABELS "scripts;tools;release" ${asks_ladder})
+endforeach()
+set_property(TEST grade APPEND PROPERTY LABELS course)
 
 # A step of the prelude, or the first of a new instruction, may take more when cutting it would show no idea of its own. A Hopper
 # kernel has barriers, registers and addresses to carry along wherever its loops change. The backward pass begins with three kernels
@@ -52,7 +59,7 @@ set_tests_properties(markdown PROPERTIES LABELS "scripts;docs" SKIP_RETURN_CODE 
 add_test(NAME adds_a_rung CONFIGURATIONS release ${python} tools.tests.adds_a_rung_tests $<TARGET_FILE:ladder>)
 set_tests_properties(adds_a_rung PROPERTIES LABELS release RUN_SERIAL ON TIMEOUT 1800)
 
-foreach(name learn grade course_pages)
+foreach(name learn course_pages)
   add_test(NAME ${name} ${python} tools.tests.course.${name}_tests)
   set_tests_properties(${name} PROPERTIES LABELS "scripts;course" ${asks_ladder})
 endforeach()
