@@ -346,7 +346,8 @@ TEST_CASE("where a bias is far larger than the scores, LSE may be off by what ro
     for (int64_t key = seen.first; key < seen.last; ++key) {
       float score = 0;
       for (int64_t c = 0; c < spec.d; ++c)
-        score += static_cast<float>(Q[static_cast<size_t>(query * spec.d + c)] * K[static_cast<size_t>(key * spec.d + c)]);
+        score +=
+            static_cast<float>(Q[static_cast<size_t>(query * spec.d + c)] * K[static_cast<size_t>(key * spec.d + c)]);
       const float distance = static_cast<float>(std::abs(key - seen.own));
       scores.push_back((score * static_cast<float>(spec.scale()) - slope * distance) * log2e);
     }
