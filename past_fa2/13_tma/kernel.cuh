@@ -148,7 +148,7 @@ __global__ void __launch_bounds__(C::THREADS, 8 / C::WARPS)
     // LOAD  K[tile + 1] and V[tile + 1] are requested, to arrive while PV runs. Their slot is empty when tile - 1, one
     //       phase before, has been read; at tile 0 nobody has read yet, and a new barrier lets parity 1 through.
     if (threadIdx.x == 0 && tile + 1 < kv_tiles) {
-      mbarrier_wait_parity(empty + next * 8, next_parity ^ 1);  // safe to overwrite tile - 1: all threads have read it
+      mbarrier_wait_parity(empty + next * 8, next_parity ^ 1);  // safe to overwrite tile - 1: everybody has read it
       mbarrier_arrive_expect_tx(full + next * 8, 2 * TILE_BYTES);
       cp_async_bulk_tensor_3d(smem_K + next * TILE_BYTES, K_map, 0, head_row + (tile + 1) * BC, 0, full + next * 8);
       cp_async_bulk_tensor_3d(smem_V + next * TILE_BYTES, V_map, 0, head_row + (tile + 1) * BC, 0, full + next * 8);

@@ -93,7 +93,7 @@ def notes(before: list[results.Row | None], mine: list[results.Row | None]) -> s
     elif any(old.values.get("heat") != new.values.get("heat") for old, new in paired):
         said = " The two rates come from different rounds of one run. For the ratio both kernels ran in the same rounds."
     if any(row.verdict == "same" and not row.values["vs_previous_lo"] <= 1 <= row.values["vs_previous_hi"] for _, row in paired):
-        said += " *Same* stands even where the interval leaves out 1, if the gain is so small, or one of so many comparisons, that it may be chance."
+        said += " *Same* stands even where the interval leaves out 1, if so small a gain, or one among so many, may be chance."
     return said
 
 
