@@ -1,7 +1,7 @@
 // 48_scores: what becomes of a score before the softmax is a function that the kernel is compiled with, and each head may have a sink.
 // Before:  in 47 a score is scale * QK and nothing else. Models cap it, or take something from it by distance.
 //          Sequences have one length again, for a shorter kernel; those of several are 45's.
-// Tile:    128x128, 8 warps: two warpgroups of 64 queries, and a third that copies.  Shared: 192 KiB and 96 B.
+// Tile:    128x128, 8 warps: two warpgroups of 64 queries, and a third that copies.  Shared: 192 KiB and 192 B.
 //          Needs d = 128, rows that begin at multiples of 16 B, heads % kv_heads == 0, BR == BC, sm_90a.
 // Shapes:  Q, O: [batch, heads, n_q, d] bf16; K, V: [batch, kv_heads, n_k, d] bf16, in any strides. LSE: [batch, heads, n_q] f32.
 //          alibi_slopes, sinks: [heads] f32, or null.

@@ -1,7 +1,7 @@
 // 54_softcap: the tanh of a softcap is a polynomial where all scores of a warp's tile are small, and their weights are made at once.
 // Before:  48 takes a tanh for each score, of the unit that makes the exponentials, and before the first of them.
 //          Distances mean nothing any more, for a shorter kernel; ALiBi is 48's.
-// Tile:    128x128, 8 warps: two warpgroups of 64 queries, and a third that copies.  Shared: 192 KiB and 96 B.
+// Tile:    128x128, 8 warps: two warpgroups of 64 queries, and a third that copies.  Shared: 192 KiB and 192 B.
 //          Needs d = 128, rows that begin at multiples of 16 B, heads % kv_heads == 0, BR == BC, sm_90a.
 // Shapes:  Q, O: [batch, heads, n_q, d] bf16; K, V: [batch, kv_heads, n_k, d] bf16, in any strides. LSE: [batch, heads, n_q] f32.
 //          sinks: [heads] f32, or null.
