@@ -1,5 +1,5 @@
 // 14_ring: K and V have three slots, and the loop is unrolled over them: in the code every slot is a constant.
-// Before:  in 13 a tile is requested when all warps have read the one before it: the last warp makes the others wait.
+// Before:  in 13 a tile is requested when all warps have read the one two before: the slowest makes the others wait.
 // Tile:    256x64, 8 warps, M_TILES = 2.  Shared: 160 KiB (Q 64, K and V 3 x 16 each) and 48 B (six mbarriers).
 //          Needs d = 128, n % BR == 0, n % BC == 0, sm_90.
 // Shapes:  Q, K, V, O: [batch * heads, n, d] f16.

@@ -40,7 +40,7 @@ const ladder::Registration registration({
     .name = "14_ring",
     .previous = "13_tma",
     .idea = "Three slots for K and V, and the loop unrolled over them: in the code every slot is a constant.",
-    .limit = "A tile is requested when all warps have read the one before it: the last warp makes the others wait.",
+    .limit = "A tile is requested when all warps have read the one two before: the slowest makes the others wait.",
     .prediction = "+1 %: nobody waits for the slowest warp of the tile before, and addresses and parities need no "
                   "arithmetic. More at short n, where the first tiles are asked for together.",
     .min_sm = 90,
