@@ -70,7 +70,7 @@ const ladder::Registration registration({
     .idea = "The next tile of queries is copied while this one is worked on: cp.async, a ring of two.",
     .limit = "77_laneorder copies a tile through registers, and nothing is multiplied until it is there.",
     .prediction =
-        "Nothing: a trial had told us. 1.10 times 77 on an H100 at n = 1024 and 1.14 times at n = 4096, dense.",
+        "Known from a trial, so no prediction: 1.10 times 77 on an H100 at n = 1024 and 1.14 times at n = 4096, dense.",
     .min_sm = 80,
     .needs = "mma.m16n8k16, red.f32, 105 KiB of shared memory",
     .resources = {{.sm = 80, .registers = 255, .spill_bytes = 0}, {.sm = 90, .registers = 255, .spill_bytes = 0}},
