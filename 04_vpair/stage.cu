@@ -14,6 +14,8 @@ ladder::Counts predict(const ladder::Shape& shape) {
           .ldmatrix = pairs * (load_Q + load_K + load_V),
           // QK of a tile runs under its V, PV under the next K: as many products, and 16 copies for each key.
           .products_under_copies = (2 * tiles - blocks) * BC * 16 * (BR / WARPS / 16) * BC,
+          // V[tile] is on its way under the softmax, K[tile + 1] is not.
+          .exponentials_under_copies = tiles * BC * 16 * (BR / WARPS / 16) * (BC / 2 + 2),
           .shuffles = pairs * 2 * 4,              // two rows, two exchanges for the maximum and two for the sum
           .exponentials = pairs * 16 * (BC + 4),  // weights; a correction in each of a row's four lanes
           .barriers = tiles * 2,

@@ -137,7 +137,7 @@ void cp_async_bulk(uint32_t shared_address, const void* global_address, uint32_t
   Mbarrier* const barrier = block.mbarriers.find_for_bulk(site, mbarrier);
   if (barrier == nullptr) return;
   const auto* const from = static_cast<const std::byte*>(global_address);
-  note_request(current.state(), {mbarrier, 1, current.warp->products, 1});
+  note_request(current.state(), {mbarrier, 1, current.warp->products, current.state().exponentials, 1});
   issue_bulk_copy(block, *barrier, {shared_address, bytes, from, {}, {}, readable, site, current.thread()});
 }
 

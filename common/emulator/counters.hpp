@@ -19,13 +19,17 @@ struct Counts {
   // first takes the next: blocks begin in the order of their numbers.
   uint64_t products_of_busiest_sm = 0;
   uint64_t ldmatrix = 0;  // a wmma.load of A or B is one
+  // Of these: operands B of an mma, the first on them, between which and the load the warp has started another one.
+  uint64_t fragments_ahead = 0;
   // Of a copy that a thread asks for and waits for itself, in or out: products that its warp starts in between. Of all such
   // copies, a cp.async of 16 bytes being one.
   uint64_t products_under_copies = 0;
+  uint64_t exponentials_under_copies = 0;  // that the thread computes in between, of such copies to shared memory
   uint64_t loads_awaited_by_asker =
       0;  // copies of the copy engine to shared memory for which the thread waits that asked for them
   uint64_t shuffles = 0;
   uint64_t votes = 0;
+  uint64_t votes_on_scores = 0;  // before which its lanes have computed no exponential since the warp's last product
   uint64_t yes_votes = 0;  // predicted: the fewest, for the data decide; on calm data each warp may say yes once more
   uint64_t exponentials = 0;               // ex2 and tanh, of threads
   uint64_t exponentials_under_stores = 0;  // that a thread computes before it waits for its bulk store, for each store
@@ -58,7 +62,8 @@ using CountOf = uint64_t Counts::*;
 struct Count {
   CountOf value;
   const char *name, *words;
-  bool where_said = false;  // held to its prediction where that is above 0: elsewhere it says nothing
+  bool where_said = false;      // held to its prediction where that is above 0: elsewhere it says nothing
+  bool told_by_values = false;  // registers are known by what they hold: on normal inputs alone
 };
 inline constexpr Count COUNTS[] = {
     {&Counts::mma, "mma", "mma"},
@@ -69,10 +74,13 @@ inline constexpr Count COUNTS[] = {
     {&Counts::products_of_busiest_block, "products_of_busiest_block", "products of the block with most of them", true},
     {&Counts::products_of_busiest_sm, "products_of_busiest_sm", "products of the SM with most of them", true},
     {&Counts::ldmatrix, "ldmatrix", "ldmatrix"},
+    {&Counts::fragments_ahead, "fragments_ahead", "ldmatrix a product ahead of their use", true, true},
     {&Counts::products_under_copies, "products_under_copies", "products under awaited copies"},
+    {&Counts::exponentials_under_copies, "exponentials_under_copies", "exponentials under awaited copies", true},
     {&Counts::loads_awaited_by_asker, "loads_awaited_by_asker", "loads that are awaited by who asked for them"},
     {&Counts::shuffles, "shuffles", "shuffles"},
     {&Counts::votes, "votes", "votes"},
+    {&Counts::votes_on_scores, "votes_on_scores", "votes on scores, before any weight", true},
     {&Counts::yes_votes, "yes_votes", "votes that say yes"},
     {&Counts::exponentials, "exponentials", "exponentials"},
     {&Counts::exponentials_under_stores, "exponentials_under_stores", "exponentials under awaited stores", true},

@@ -20,10 +20,11 @@ struct Options {
   bool trace = false;    // record block (0, 0, 0) of every launch
   int max_reports = 20;  // distinct reports kept
   uint32_t multiprocessors = MULTIPROCESSORS;
-  // Not 0: the clusters of a grid, in linear order, are cut into so many slices, and only the first slice is run, the
+  // Not 0: the clusters of a grid, in linear order, are cut into so many slices, and only slice `from` is run, the
   // last, and one between them: number `between`, modulo their number; none if that is 0. Where they are not a multiple of that,
   // two neighbours share the cluster at their border.
   uint64_t slices = 0;
+  uint64_t from = 0;
   uint64_t between = 0;
   bool interleaved = false;  // a slice is not a stretch of the grid but every slices-th of its clusters
   // Not 0: only so many clusters at either end of a grid are run, and, unless `between` is 0, as many somewhere between.

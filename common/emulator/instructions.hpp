@@ -168,9 +168,7 @@ float tanh_approx(float x);
 
 // ---- host side ----------------------------------------------------------------------------------------------------
 inline uint32_t multiprocessors(const Device& device) {
-  const emulator::Options& options = device.options();
-  const bool in_parts = options.slices > 0 || options.ends > 0;
-  return in_parts ? emulator::MANY_MULTIPROCESSORS : options.multiprocessors;
+  return device.options().ends > 0 ? emulator::MANY_MULTIPROCESSORS : device.options().multiprocessors;
 }
 
 // Runs body(kernel) once per CUDA thread of the grid.

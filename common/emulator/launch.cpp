@@ -70,7 +70,8 @@ class Launch {
       const uint64_t first = options.between > 0 && 3 * ends <= all ? ends + options.between % (all - 3 * ends + 1) : 0;
       choose(first, first + ends);
     } else if (ends == 0 && slices >= 2) {
-      for (const uint64_t number : {uint64_t{0}, options.between % slices, slices - 1}) {
+      const uint64_t from = options.from % slices;
+      for (const uint64_t number : {from, std::max(from, options.between % slices), slices - 1}) {
         if (options.interleaved) {
           choose(number, all, slices);
         } else {

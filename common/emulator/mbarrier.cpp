@@ -48,6 +48,7 @@ void note_request(Lane& lane, const Request& request) {
   } else {
     known->copies += request.copies;
     known->products += request.products;
+    known->exponentials += request.exponentials;
     known->loads += request.loads;
   }
 }
@@ -324,11 +325,12 @@ void cp_async_mbarrier_arrive_noinc(uint32_t address, CallSite call) {
   // Copies that have landed in a wait are this thread's own writes, and to be let go of as such.
   if (block.launch.options.check && lane.has_waited) block.races.release_thread(current.thread(), barrier->released);
   lane.has_waited = false;
-  Request request{address, 0, 0};
+  Request request{address, 0, 0, 0};
   for (auto copy = lane.copies.rbegin(); copy != lane.copies.rend() && !copy->is_tracked; ++copy) {
     copy->is_tracked = true;
     ++request.copies;
     request.products += copy->products;
+    request.exponentials += copy->exponentials;
   }
   if (request.copies > 0) note_request(lane, request);
   if (lane.copies.empty()) {
@@ -358,6 +360,7 @@ void mbarrier_wait_parity(uint32_t address, uint32_t parity, CallSite call) {
   std::erase_if(lane.requests, [&](const Request& request) {
     if (request.mbarrier != address) return false;
     block.counting.counters.products_under_copies += request.copies * current.warp->products - request.products;
+    block.counting.counters.exponentials_under_copies += request.copies * lane.exponentials - request.exponentials;
     block.counting.counters.loads_awaited_by_asker += request.loads;
     return true;
   });

@@ -383,8 +383,9 @@ void start_cp_async(uint32_t shared_address, const void* global_address, uint32_
   if (block.launch.options.check && block.races.issue(actor(site), shared_address - SMEM_BASE, BYTES, hazard))
     block.report_hazard(actor(site), hazard);
   std::memset(block.smem.at(shared_address), 0xff, BYTES);
-  current.state().copies.push_back(
-      {shared_address, site, in_memory(buffer, global_address), bytes, readable, current.warp->products});
+  Lane& lane = current.state();
+  lane.copies.push_back({shared_address, site, in_memory(buffer, global_address), bytes, readable,
+                         current.warp->products, lane.exponentials});
   if (block.counting.tracing) {
     TraceEvent& event = block.counting.trace_lane_event(SELF, call);
     event.bytes += BYTES;
@@ -422,7 +423,9 @@ void cp_async_wait_pending(int pending, CallSite site) {
   lane.group_ends.erase(lane.group_ends.begin(), kept);
   for (size_t i = 0; i < landed; ++i) {
     const Copy& copy = lane.copies[i];
-    if (!copy.is_tracked) block.counting.counters.products_under_copies += current.warp->products - copy.products;
+    if (copy.is_tracked) continue;
+    block.counting.counters.products_under_copies += current.warp->products - copy.products;
+    block.counting.counters.exponentials_under_copies += lane.exponentials - copy.exponentials;
   }
   block.land_copies(current.thread(), landed);
   lane.has_waited = true;

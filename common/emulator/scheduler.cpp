@@ -31,7 +31,8 @@ void Scheduler::start() {
       warp.id = thread / 32;
       warp.live = warp.ready = live - thread >= 32 ? ALL_LANES : (1u << (live - thread)) - 1;
       warp.arrived = 0;
-      warp.products = warp.together = warp.look_at = 0;
+      warp.products = warp.weights = warp.together = warp.look_at = 0;
+      warp.fragments = {};
       warp.has_turn = false;
       warp.progress = {};
       warp.waited = {};

@@ -183,7 +183,7 @@ void load_box(Instruction instruction, const CallSite& call, uint32_t shared_add
   }
   Counters& counters = block.counting.counters;
   ++counters.bulk_copies;
-  note_request(current.state(), {mbarrier, 1, current.warp->products, 1});
+  note_request(current.state(), {mbarrier, 1, current.warp->products, current.state().exponentials, 1});
   BulkCopy copy{shared_address, bytes, nullptr, map, first, true, site, thread};
   for_each_row(map, copy.first, [&](uint32_t, const std::byte* address, uint32_t, uint32_t count) {
     const uint32_t row_bytes = count * uint32_t{sizeof(f16)};

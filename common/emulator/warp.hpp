@@ -29,6 +29,7 @@ struct Copy {  // one cp.async of 16 bytes in flight
   uint32_t bytes;           // of them; the rest is zeros
   bool readable;            // false: out of bounds, NaN lands
   uint64_t products;        // that the warp had started then
+  uint64_t exponentials;    // that the thread had computed then
   bool is_tracked = false;  // by an mbarrier
 };
 
@@ -41,6 +42,7 @@ struct Arrival {      // at an mbarrier, to be made when copies have landed
 struct Request {  // of copies that an mbarrier tracks, by a thread that has not waited there since
   uint32_t mbarrier;
   uint64_t copies, products;  // products: that the warp had started then, the sum over the copies
+  uint64_t exponentials;      // that the thread had computed then, the sum over the copies
   uint64_t loads = 0;         // of the copies, those of the copy engine
 };
 
@@ -58,6 +60,12 @@ struct BulkStore {                // on its way to global memory, by the copy en
   uint64_t products = 0;      // that the warp had started then
   uint64_t exponentials = 0;  // that the thread had computed then
   bool is_read = false;       // a wait has said that shared memory may be overwritten
+};
+
+struct Fragment {  // what an ldmatrix has given the first lane
+  std::array<uint32_t, 4> registers = {};
+  uint64_t products = 0;  // that the warp had started then
+  bool is_used = true;    // or there is none
 };
 
 struct Lane {
@@ -97,7 +105,10 @@ struct alignas(64) Warp {
   Block* block = nullptr;
   Instruction instruction = {};
   CallSite site;
-  uint64_t products = 0;     // that it has started, mma or wgmma
+  uint64_t products = 0;  // that it has started, mma or wgmma
+  uint64_t weights = 0;   // exponentials that its first lane had computed at the last of them
+  std::array<Fragment, 8> fragments = {};
+  size_t next_fragment = 0;
   uint64_t before_turn = 0;  // of these, when it last came to a named barrier
   bool has_turn = false;     // it has waited there
   uint64_t together = 0;     // instructions that the lanes have executed as a warp
@@ -112,6 +123,10 @@ struct alignas(64) Warp {
   std::array<uint64_t, 32> waited = {};  // 1 + `together` when the lane has last waited by itself, or 0
   std::array<Lane, 32> lanes;
 
+  void start_product() {
+    ++products;
+    weights = lanes[0].exponentials;
+  }
   // Where a lane waits that cannot run.
   std::pair<Instruction, CallSite> waits_in(uint32_t lane) const {
     if (arrived >> lane & 1) return {instruction, site};

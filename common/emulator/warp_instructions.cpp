@@ -57,6 +57,24 @@ void load_matrices(Block& block, Warp& warp) {
     }
     (TRANSPOSED ? distribute_transposed : distribute)(rows, warp.out[matrix]);
   }
+  Fragment& fragment = warp.fragments[warp.next_fragment++ % warp.fragments.size()];
+  fragment = {.products = warp.products, .is_used = false};
+  for (int matrix = 0; matrix < MATRICES; ++matrix) fragment.registers[matrix] = warp.out[matrix][0];
+}
+
+// The latest load that has given the first lane the registers of B, whichever variables they are in by now.
+void note_use(Block& block, Warp& warp) {
+  const size_t size = warp.fragments.size();
+  for (size_t age = 1; age <= size; ++age) {
+    Fragment& fragment = warp.fragments[(warp.next_fragment + size - age) % size];
+    const auto holds = [&](uint32_t value) {
+      return std::find(fragment.registers.begin(), fragment.registers.end(), value) != fragment.registers.end();
+    };
+    if (!holds(warp.in[4][0]) || !holds(warp.in[5][0])) continue;
+    block.counting.counters.fragments_ahead += !fragment.is_used && warp.products > fragment.products;
+    fragment.is_used = true;
+    return;
+  }
 }
 
 template <bool TRANSPOSED>
@@ -114,7 +132,8 @@ void multiply_add(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b
   warp.in[5][by_row] = b1;
   meet(SELF, site, [](Block& block, Warp& warp) {
     ++block.counting.counters.mma;
-    ++warp.products;
+    note_use(block, warp);
+    warp.start_product();
     if (block.counting.tracing) block.counting.trace_event(SELF, warp.site);
     (SELF == Instruction::mma ? multiply : multiply_bf16)(warp.in, warp.in + 4, warp.product);
   });
@@ -197,6 +216,7 @@ bool vote_any(bool predicate, CallSite site) {
   meet(Instruction::vote, site, [](Block& block, Warp& warp) {
     warp.out[0][0] = *std::max_element(std::begin(warp.in[0]), std::end(warp.in[0]));
     ++block.counting.counters.votes;
+    block.counting.counters.votes_on_scores += warp.lanes[0].exponentials == warp.weights;
     block.counting.counters.yes_votes += warp.out[0][0] != 0;
     if (block.counting.tracing)
       block.counting.trace_event(Instruction::vote, warp.site).operand = static_cast<int>(warp.out[0][0]);

@@ -12,6 +12,8 @@
 namespace ladder {
 namespace {
 
+constexpr size_t FAR_APART = 1 << 20;
+
 // The memory of one tensor of a launch. The problem has some of its units: all of them, or two or three of many.
 class LaunchedTensor {
  public:
@@ -22,7 +24,9 @@ class LaunchedTensor {
         spec_(known),
         memory_(std::make_unique<TensorBytes>(launched.memory_bytes())) {
     memory_->register_with(device, std::string(spec_.name), access);
-    if (!launched_.is_packed()) ladder::poison(spec_.element, memory());
+    if (!launched_.is_packed()) {
+      for_each_gap([&](std::span<std::byte> gap) { ladder::poison(spec_.element, gap); });
+    }
   }
 
   void assign(std::span<const std::byte> values) const {
@@ -54,13 +58,18 @@ class LaunchedTensor {
   void check_guards(std::vector<std::string>& messages) const {
     memory_->check_guards(std::string(spec_.name), messages);
     if (launched_.is_packed()) return;
-    std::vector<std::byte> gaps(memory().begin(), memory().end());
-    for_each_run([&](const std::byte* at, size_t, size_t bytes) {
-      ladder::poison(spec_.element, std::span(gaps).subspan(static_cast<size_t>(at - memory_->data()), bytes));
+    for_each_gap([&](std::span<const std::byte> gap) {
+      std::vector<std::byte> values(gap.begin(), gap.end());
+      if (!is_far_apart()) {
+        for_each_run([&](const std::byte* at, size_t, size_t bytes) {
+          ladder::poison(spec_.element, std::span(values).subspan(static_cast<size_t>(at - gap.data()), bytes));
+        });
+      }
+      if (const auto at = first_not_poison(spec_.element, values)) {
+        messages.push_back(fmt::format("between the rows of {}, {} bytes behind its start", spec_.name,
+                                       gap.data() + *at - memory_->data()));
+      }
     });
-    if (const auto at = first_not_poison(spec_.element, gaps)) {
-      messages.push_back(fmt::format("between the rows of {}, {} bytes behind its start", spec_.name, *at));
-    }
   }
   Arguments::Tensor argument() const {
     const auto& [sequences, heads, rows] = launched_.strides;
@@ -69,6 +78,22 @@ class LaunchedTensor {
 
  private:
   std::span<std::byte> memory() const { return {memory_->data(), memory_->bytes()}; }
+
+  // Rows so far apart that what lies between them is not all touched.
+  bool is_far_apart() const {
+    const int64_t between = launched_.strides[2] - launched_.columns();
+    return static_cast<size_t>(between) * bytes_of(spec_.element) >= FAR_APART;
+  }
+  // visit(memory that holds nobody's elements): all of it, rows as well, or what lies beside rows that are far apart.
+  template <class Visit>
+  void for_each_gap(const Visit& visit) const {
+    if (!is_far_apart()) return visit(memory());
+    for_each_run([&](std::byte* at, size_t, size_t bytes) {
+      const auto begin = static_cast<size_t>(at - memory_->data()), end = begin + bytes;
+      visit(memory().subspan(begin - std::min(begin, GUARD_BYTES), std::min(begin, GUARD_BYTES)));
+      visit(memory().subspan(end, std::min(memory_->bytes() - end, GUARD_BYTES)));
+    });
+  }
 
   // visit(where a run of elements lies, its offset in the problem's own tensor, its bytes)
   template <class Visit>
@@ -118,8 +143,11 @@ EmulatorRun run_on_emulator(const Rung& rung, const Variant& variant, const Prob
   if (problem.far_heads > 0) {
     const auto heads = static_cast<uint64_t>(problem.far_heads);
     if (limits.slices == 0) limits.slices = heads;
-    const auto middle = static_cast<uint64_t>(problem.launched_head(1));
-    limits.between = problem.shape.batch_heads() == 3 ? middle * limits.slices / heads : 0;
+    const auto slice_of = [&](int64_t head) {
+      return static_cast<uint64_t>(problem.launched_head(head)) * limits.slices / heads;
+    };
+    limits.from = slice_of(0);
+    limits.between = problem.shape.batch_heads() == 3 ? slice_of(1) : 0;
   } else if (problem.ends_only && variant.workspace_at(launched) == 0) {
     constexpr int QUERIES = 32;  // at least, at each place; a block without a tile has one
     limits.ends = static_cast<uint64_t>(std::max(1, QUERIES / std::max(1, variant.tile.br)));

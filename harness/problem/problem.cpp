@@ -16,8 +16,11 @@ Shape Problem::launched() const {
 }
 
 int64_t Problem::launched_head(int64_t head) const {
-  if (far_heads == 0 || head == 0) return head;
-  return head == shape.batch_heads() - 1 ? far_heads - 1 : far_heads / 2;
+  if (far_heads == 0) return head;
+  const int64_t known = shape.batch_heads();
+  if (head == known - 1) return far_heads - 1;
+  // Of two that are repeated the first one lies at an even place.
+  return known == 2 ? far_heads / 4 * 2 : head == 0 ? 0 : far_heads / 2;
 }
 
 std::string place(const Problem& problem, const TensorSpec& output, const Cell& cell) {
@@ -40,7 +43,7 @@ Problem make_question(const Shape& shape, std::span<const InputKind> kinds, uint
     }
   }
   if (!exponents.empty() && formula_of(shape).complete != nullptr) formula_of(shape).complete(shape, inputs);
-  return {shape, {kinds.begin(), kinds.end()}, seed, std::move(inputs), {}};
+  return {shape, {kinds.begin(), kinds.end()}, seed, std::move(inputs), {}, exponents};
 }
 
 Problem make_problem(const Shape& shape, std::span<const InputKind> kinds, uint64_t seed, bool on_gpu,

@@ -14,6 +14,9 @@
 
 namespace ladder {
 
+// Inputs times powers of two, by their names: exact, but for what leaves the range of f16.
+using Exponents = std::map<std::string_view, int>;
+
 // One problem with its answer: made once, given to every kernel. Each head is of one input set.
 struct Problem {
   Shape shape;
@@ -21,10 +24,10 @@ struct Problem {
   uint64_t seed;
   Inputs inputs;
   Reference reference;
-  // If not 0: the kernel is launched on so many heads, of which these two are the first and the last; of three one is in the
-  // middle: for a kernel that begins with the last head, too. The tensors
-  // have more elements than 32 bits can number. On the emulator only these heads' blocks run, and no memory holds the
-  // others; on a GPU the two are repeated.
+  Exponents exponents = {};  // that the inputs have been multiplied by
+  // If not 0: the kernel is launched on so many heads, of which these three are the first, one in the middle and the last, or these
+  // two the latter: where tensors have more elements than 32 bits can number, those of the middle one have numbers that 31 bits
+  // cannot. On the emulator only these heads' blocks run, and no memory holds the others; on a GPU the two are repeated.
   int far_heads = 0;
   // On the emulator only the first and the last clusters of the grid run and some between them, drawn by the seed, unless there
   // is a workspace, which leads from one launch to the next. The reference is made of rows that they have written.
@@ -36,9 +39,6 @@ struct Problem {
 };
 // "batch 0, head 3, query 17": where a row of an output is in what the kernel sees.
 std::string place(const Problem& problem, const TensorSpec& output, const Cell& cell);
-
-// Inputs times powers of two, by their names: exact, but for what leaves the range of f16.
-using Exponents = std::map<std::string_view, int>;
 
 // No reference yet.
 Problem make_question(const Shape& shape, std::span<const InputKind> kinds, uint64_t seed,

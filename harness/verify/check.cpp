@@ -322,6 +322,7 @@ void judge_counts(CheckResult& result, const Variant& variant, const Problem& pr
   const int br = std::max(1, variant.tile.br);
   const auto warps = static_cast<uint64_t>(problem.shape.batch_heads() * ((problem.shape.n + br - 1) / br)) *
                      static_cast<uint64_t>(variant.tile.warps);
+  const int bc = std::max(1, variant.tile.bc), key_tiles = (problem.shape.keys() + bc - 1) / bc;
   // First, as it names the line that the wavefronts come from.
   const emulator::SiteCounts* const ldmatrix = variant.conflict_ways > 0 ? worst_ldmatrix(counters) : nullptr;
   if (ldmatrix != nullptr && ldmatrix->ways() != variant.conflict_ways) {
@@ -349,10 +350,15 @@ void judge_counts(CheckResult& result, const Variant& variant, const Problem& pr
       const auto value = count.value;
       if (value == &Counts::yes_votes) continue;
       if (count.where_said && predicted.*value == 0) continue;
+      if (count.told_by_values && !(is_calm && problem.exponents.empty())) continue;
       if (value == &Counts::idle_blocks) continue;  // of which there is something to say without a prediction, too
       const uint64_t of_rescales = static_cast<uint64_t>(rescales) * variant.per_rescale.*value;
       uint64_t fewest = predicted.*value + of_rescales;
-      const uint64_t most = fewest + most_of_data.*value, counted = counters.*value;
+      uint64_t most = fewest + most_of_data.*value;
+      const uint64_t counted = counters.*value;
+      // A warp that has been surprised may look at scores first from then on, and for as many tiles of the next queries.
+      if (value == &Counts::votes_on_scores)
+        most += static_cast<uint64_t>(rescales) * 2 * static_cast<uint64_t>(key_tiles);
       if (value == &Counts::corrections_at_rest) fewest = predicted.*value;  // rows that have not grown need none
       if (fewest <= counted && counted <= most) continue;
       std::string expected = std::to_string(fewest);
@@ -605,6 +611,29 @@ void judge_orders_of_blocks(CheckResult& launch, const Rung& rung, const Variant
   }
 }
 
+// As many as there are tiles of queries, or of keys, if these are more: then none of a launch's blocks has a second share. In
+// `pairs` a head's last tile counts twice if it is alone.
+uint32_t one_for_each_share(const Variant& variant, const Problem& problem, bool pairs) {
+  const Shape launched = problem.launched();
+  const int64_t br = std::max(1, variant.tile.br), bc = std::max(1, variant.tile.bc);
+  const auto tiles = [&](int64_t n, int64_t rows) {
+    return pairs ? 2 * ((n + 2 * rows - 1) / (2 * rows)) : (n + rows - 1) / rows;
+  };
+  const int64_t of_head = pairs ? std::max(tiles(launched.n, br), tiles(launched.keys(), bc)) : tiles(launched.n, br);
+  return static_cast<uint32_t>(launched.batch_heads() * of_head);
+}
+
+// Where a kernel leaves out known heads of many: other parts of its grids that may be theirs. It may take heads in turn instead of one
+// after the other, or some of them in each of several launches, or begin as many blocks as there are multiprocessors.
+std::vector<emulator::Options> other_parts(const Variant& variant, const Problem& problem,
+                                           const emulator::Options& options) {
+  emulator::Options in_turn = options, in_launches = options, exactly = options;
+  in_turn.interleaved = true;
+  in_launches.slices = static_cast<uint64_t>(std::max(2, problem.far_heads / 8));
+  exactly.multiprocessors = one_for_each_share(variant, problem, false);
+  return {in_turn, in_launches, exactly};
+}
+
 // The problem with the answers of rows that a launch of few clusters has written. Each block that has written has at least
 // a tile of queries, or the end of one.
 Problem answered(CheckResult& launch, const Variant& variant, const Problem& question, const EmulatorRun& run) {
@@ -647,6 +676,7 @@ std::vector<CheckResult> check_sets_on_emulator(const Rung& rung, const Variant&
   emulator::Options options = given;
   if (variant.same_bits)
     options.threads = 1;  // its blocks may wait for those that have begun before, and for no others
+  if (problem.far_heads > 0) options.multiprocessors = one_for_each_share(variant, problem, true);
   CheckResult launch = start_result(rung, variant, problem.launched(), "", Place::emulator);
   EmulatorRun run;
   if (variant.on_emulator == nullptr) {
@@ -654,12 +684,8 @@ std::vector<CheckResult> check_sets_on_emulator(const Rung& rung, const Variant&
   } else {
     run = run_on_emulator(rung, variant, problem, options);
     if (problem.far_heads > 0 && !run.stopped && has_unwritten(run.outputs)) {
-      // A kernel may take heads in turn instead of one after the other, or some of them in each of several launches.
-      emulator::Options in_turn = options, in_launches = options;
-      in_turn.interleaved = true;
-      in_launches.slices = static_cast<uint64_t>(std::max(2, problem.far_heads / 8));
-      for (const emulator::Options& other_way : {in_turn, in_launches}) {
-        EmulatorRun other = run_on_emulator(rung, variant, problem, other_way);
+      for (const emulator::Options& parts : other_parts(variant, problem, options)) {
+        EmulatorRun other = run_on_emulator(rung, variant, problem, parts);
         if (has_unwritten(other.outputs)) continue;
         run = std::move(other);
         break;

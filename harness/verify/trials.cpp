@@ -108,6 +108,22 @@ Shape with_columns(const Variant& variant, Shape shape, int d) {
   return shape;
 }
 
+// Rows so far apart that the number of an element in a head leaves 31 bits, of V's 32, from the second tile of queries or of keys on:
+// little work, in memory that is mostly not there. Keys are seen from the second tile on.
+std::optional<Trial> far_rows(const Rung& rung, const Variant& variant, const Shape& usual, uint64_t seed) {
+  if (!variant.takes(STRIDES)) return std::nullopt;
+  constexpr int64_t FAR = int64_t{1} << 31;
+  constexpr int SHORTEST = 32, MORE = 34;  // of a tile; rows behind one
+  const auto [fewer, longer] = std::minmax({std::max(SHORTEST, variant.tile.br), std::max(SHORTEST, variant.tile.bc)});
+  Shape shape = with_heads(usual, 1, 1);
+  shape.layout = Layout::bhnd;
+  shape.n = supported_length(rung, variant, shape, longer + MORE);
+  shape.pad = static_cast<int>(FAR / fewer / 64 + 1) * 64;
+  if (variant.takes(WINDOW)) shape.left = MORE / 2;
+  if (shape.n == 0 || !takes(variant, shape)) return std::nullopt;
+  return Trial{.shape = shape, .kinds = {InputKind::normal}, .seed = seed + 9};
+}
+
 // So many key tiles, or the fewest that the variant takes above, and at least so many keys: little work to deal out to blocks,
 // and most of it is what a kernel does at its first and its last tile.
 Trial few_tiles(const Rung& rung, const Variant& variant, Shape shape, uint64_t seed, int tiles, int heads,
@@ -149,6 +165,35 @@ std::mt19937_64 of_commit(uint64_t seed) {
   const std::string text = LADDER_COMMIT + std::to_string(seed);
   std::seed_seq sequence(text.begin(), text.end());
   return std::mt19937_64(sequence);
+}
+
+// A few multiprocessors deal out heads of which the first surprises whoever has not looked at its scores, and no other one does.
+Trial one_surprise(const Rung& rung, const Variant& variant, const Shape& shape, uint64_t seed) {
+  constexpr size_t HEADS = 12;
+  Trial trial = few_tiles(rung, variant, shape, seed, 2, HEADS);
+  trial.kinds.assign(HEADS, InputKind::normal);
+  trial.kinds.front() = InputKind::sinks35;
+  trial.multiprocessors = 2;
+  return trial;
+}
+
+// Each query's one key comes late or early, above the others by more than f32 has exponentials of, and all scores stay below a quarter
+// of their cap.
+std::optional<Trial> far_below_cap(const Rung& rung, const Variant& variant, const Shape& shape, uint64_t seed) {
+  if (!variant.takes(SOFTCAP)) return std::nullopt;
+  Trial trial = few_tiles(rung, variant, shape, seed, 4, 1);
+  trial.shape.softcap = 1000;
+  trial.shape.softmax_scale = 3 * trial.shape.scale();
+  trial.kinds = {InputKind::one_hot};
+  return trial;
+}
+
+// Scores far below -10^4, and so their sums: the weights alone are numbers as always.
+Trial of_deep_sums(Trial trial) {
+  constexpr float DEPTH = 90;  // times that of negative_rows, at d = 128
+  trial.kinds = {InputKind::negative_rows};
+  trial.shape.softmax_scale = DEPTH * std::sqrt(128.0f / static_cast<float>(trial.shape.d)) * trial.shape.scale();
+  return trial;
 }
 
 // Heads and lengths as people run them, drawn by the commit. Some blocks of 16, 32 or 64 heads.
@@ -312,6 +357,8 @@ std::vector<Trial> other_formula_trials(const Rung& rung, const Variant& variant
     // Of two numbers the sum is the same in either order, of three it is not.
     trials.back().both_builds = variant.same_bits;
     trials.push_back(of_zeros(few_tiles(rung, variant, of, choice.seed, 1, 1)));
+    if (variant.takes(TAILS) || !causal)
+      trials.push_back(of_deep_sums(few_tiles(rung, variant, of, choice.seed, 1, 2)));
     // Gradients as small as those of a mean over many tokens, where their type has such numbers; keys as large show it in dQ.
     if (variant.accepts.kv == Element::bf16) {
       trials.push_back(of_magnitude(few_tiles(rung, variant, of, choice.seed, 2, 3), -30, 0, 30));
@@ -321,7 +368,9 @@ std::vector<Trial> other_formula_trials(const Rung& rung, const Variant& variant
   }
   if (choice.quick) return trials;
   std::ranges::copy(formula_trials(rung, variant, shape, choice.seed), std::back_inserter(trials));
-  if (auto trial = drawn_problem(variant, shape, choice.seed); trial && emulated) trials.push_back(std::move(*trial));
+  if (!emulated) return trials;
+  if (auto trial = far_rows(rung, variant, shape, choice.seed)) trials.push_back(std::move(*trial));
+  if (auto trial = drawn_problem(variant, shape, choice.seed)) trials.push_back(std::move(*trial));
   return trials;
 }
 
@@ -449,6 +498,7 @@ std::vector<Trial> emulator_trials(const Rung& rung, const Variant& variant, con
     // More shares than an H200 has SMs, or pairs of them.
     trials.push_back(few(variant.takes(CAUSAL) ? with_mask(shape) : shape, 1, H200_MULTIPROCESSORS + 5));
     trials.back().multiprocessors = H200_MULTIPROCESSORS;
+    trials.push_back(one_surprise(rung, variant, shape, choice.seed));
   }
   trials.push_back(long_walk(rung, variant, shape, choice.seed, LONG_WALK));
   trials.push_back(long_and_wide(rung, variant, shape, choice.seed));
@@ -467,6 +517,8 @@ std::vector<Trial> emulator_trials(const Rung& rung, const Variant& variant, con
     trials.push_back(long_walk(rung, variant, masked, choice.seed, LONG_WALK - 1));
   }
   std::ranges::copy(own, std::back_inserter(trials));
+  if (auto trial = far_rows(rung, variant, shape, choice.seed)) trials.push_back(std::move(*trial));
+  if (auto trial = far_below_cap(rung, variant, shape, choice.seed)) trials.push_back(std::move(*trial));
   const auto draw = [&](std::vector<Trial>& into, uint64_t first, uint64_t last) {
     for (uint64_t i = first; i < last; ++i) {
       if (auto trial = drawn_problem(variant, shape, choice.seed + i)) into.push_back(std::move(*trial));

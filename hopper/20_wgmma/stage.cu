@@ -10,9 +10,10 @@ ladder::Counts predict(const ladder::Shape& shape) {
   const uint64_t blocks = shape.batch_heads() * shape.n / BR, tiles = blocks * (shape.n / BC);
   const uint64_t pairs = tiles * WARPS / 4, warps = blocks * WARPS, warp_tiles = tiles * WARPS;
   return {
-      .wgmma = pairs * (HEAD_DIM / 16 + BC / 16),                 // QK by slices of d, PV by slices of keys
-      .products_under_copies = (tiles - blocks) * 2 * (BC / 16),  // PV, under the next K and V
-      .loads_awaited_by_asker = blocks + 2 * tiles,               // all of them
+      .wgmma = pairs * (HEAD_DIM / 16 + BC / 16),                    // QK by slices of d, PV by slices of keys
+      .products_under_copies = (tiles - blocks) * 2 * (BC / 16),     // PV, under the next K and V
+      .exponentials_under_copies = (tiles - blocks) * 2 * (BC / 2),  // and the weights
+      .loads_awaited_by_asker = blocks + 2 * tiles,                  // all of them
       .shuffles = warp_tiles * 2 * 2 + warps * 2 * 2,  // two rows, two exchanges: a maximum per tile, a sum at the end
       .votes = warp_tiles,                             // whether anything has to be rescaled
       .yes_votes = warps,                              // in the first tile

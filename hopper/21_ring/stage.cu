@@ -11,12 +11,18 @@ ladder::Counts predict(const ladder::Shape& shape) {
   const uint64_t pairs = tiles * WARPS / 4, warps = blocks * WARPS, warp_tiles = tiles * WARPS;
   // What runs while a tile is on its way: since the block began, or since its stage has been read.
   const uint64_t QK = HEAD_DIM / 16, PV = BC / 16, kv_tiles = shape.n / BC, stages = C::STAGES;
-  uint64_t under_copies = 0;
-  for (uint64_t tile = 0; tile < kv_tiles; ++tile)
+  const uint64_t weights = BC / 2, corrections = 2;  // of a thread and tile
+  uint64_t under_copies = 0, exponentials = 0;
+  for (uint64_t tile = 0; tile < kv_tiles; ++tile) {
     under_copies += tile < stages ? 2 * tile * (QK + PV) + QK : (2 * stages - 1) * (QK + PV) - QK;
+    // K is awaited before a softmax and asked for behind the corrections, V asked for before a softmax and awaited behind one.
+    exponentials +=
+        tile < stages ? (2 * tile + 1) * (weights + corrections) : 2 * stages * (weights + corrections) - corrections;
+  }
   return {
       .wgmma = pairs * (HEAD_DIM / 16 + BC / 16),  // QK by slices of d, PV by slices of keys
       .products_under_copies = blocks * under_copies,
+      .exponentials_under_copies = blocks * exponentials,
       .loads_awaited_by_asker = blocks + 2 * tiles,    // all of them
       .shuffles = warp_tiles * 2 * 2 + warps * 2 * 2,  // two rows, two exchanges: a maximum per tile, a sum at the end
       .votes = warp_tiles,                             // whether anything has to be rescaled

@@ -12,17 +12,20 @@ ladder::Counts predict(const ladder::Shape& shape) {
   // What runs while a tile is on its way: since the block began, or since its stage has been read. QK comes a tile ahead
   // of PV, but for the last PV.
   const uint64_t QK = HEAD_DIM / 16, PV = BC / 16, kv_tiles = shape.n / BC, stages = C::STAGES;
-  uint64_t under_copies = 0;
+  const uint64_t of_softmax = BC / 2 + 2;  // exponentials of a thread: weights and corrections
+  uint64_t under_copies = 0, exponentials = 0;
   for (uint64_t tile = 0; tile < kv_tiles; ++tile) {
     const uint64_t next_QK = tile + 1 < kv_tiles ? QK : 0;
     under_copies += tile >= stages ? (stages - 2) * (QK + PV) : tile > 0 ? tile * QK + (tile - 1) * PV : 0;  // K
     under_copies += (tile >= stages ? (stages - 2) * (QK + PV) : tile * PV + (tile + 1) * QK) + next_QK;     // V
+    exponentials += (tile < stages ? 2 * tile + 1 : 2 * (stages - 1)) * of_softmax;
   }
   return {
       .wgmma = pairs * (HEAD_DIM / 16 + BC / 16),                    // QK by slices of d, PV by slices of keys
       .wgmma_left_running = (pairs - warps / 4) * (BC / 16),         // PV of each tile but the last, beside a softmax
       .wgmma_beside_exponentials = (pairs - warps / 4) * (BC / 16),  // all of them
       .products_under_copies = blocks * under_copies,
+      .exponentials_under_copies = blocks * exponentials,
       .loads_awaited_by_asker = blocks + 2 * tiles,    // all of them
       .shuffles = warp_tiles * 2 * 2 + warps * 2 * 2,  // two rows, two exchanges: a maximum per tile, a sum at the end
       .votes = warp_tiles,                             // whether anything has to be rescaled

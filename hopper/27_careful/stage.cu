@@ -17,6 +17,7 @@ ladder::Counts predict(const ladder::Shape& shape) {
           .wgmma_under_loads = WARPS / 4 * under_loads(walk, blocks, blocks),
           .shuffles = warps * 2 * 2 * 2,  // two rows, two exchanges: the maxima of the first tile, the sums
           .votes = warp_tiles,            // whether anything has to be rescaled
+          .votes_on_scores = warps,       // in the first tile, and where a warp is careful
           .yes_votes = warps,             // in the first tile
           .exponentials = (warp_tiles * BC + warps * 4) * 16,  // weights; the corrections of the first tile
           .barriers = blocks,

@@ -28,6 +28,7 @@ ladder::Counts predict(const ladder::Launched& shape) {
           .products_of_busiest_block = rounds * kv_tiles * WARPS / 4 * (HEAD_DIM / 16 + BC / 16),
           .shuffles = q_warps * 2 * 2 * 2,  // two rows, two exchanges: the maxima of the first tile, the sums
           .votes = warp_tiles,              // whether anything has to be rescaled
+          .votes_on_scores = q_warps,       // in the first tile, and where a warp is careful
           .yes_votes = q_warps,             // in the first tile
           .exponentials = (warp_tiles * BC + q_warps * 4) * 16,  // weights; the corrections of the first tile
           .barriers = 2 * blocks + q_tiles * WARPS / 4,          // of the cluster, and one of a warpgroup

@@ -34,6 +34,7 @@ ladder::Counts predict(const ladder::Launched& shape) {
           .products_of_busiest_block = WARPS / 4 * products_of_busiest(walk, heads, clusters, shape.causal),
           .shuffles = q_warps * 2 * 2 * 2,  // two rows, two exchanges: the maxima of the first tile, the sums
           .votes = tiles * WARPS,           // whether anything has to be rescaled
+          .votes_on_scores = q_warps,       // in the first tile, and where a warp is careful
           .yes_votes = q_warps,             // in the first tile
           .exponentials = (tiles * WARPS * BC + q_warps * 4) * 16,      // weights; the corrections of the first tile
           .barriers = 2 * blocks + q_warps / 4,                         // of the cluster, and one of a warpgroup

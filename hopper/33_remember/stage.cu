@@ -36,6 +36,7 @@ ladder::Counts predict(const ladder::Launched& shape) {
               (heads * pairs - clusters) * 2 * WARPS * 2 * (HEAD_DIM / 16),  // QK, under O's two panels
           .shuffles = q_warps * 2 * 2 * 2,  // two rows, two exchanges: the maxima of the first tile, the sums
           .votes = tiles * WARPS,           // whether anything has to be rescaled
+          .votes_on_scores = q_warps,       // in the first tile, and where a warp is careful
           .yes_votes = q_warps,             // in the first tile
           .exponentials = (tiles * WARPS * BC + q_warps * 4) * 16,      // weights; the corrections of the first tile
           .barriers = 2 * blocks + q_warps / 4,                         // of the cluster, and one of a warpgroup

@@ -15,6 +15,8 @@ ladder::Counts predict(const ladder::Shape& shape) {
           .ldmatrix = pairs * load_Q + warp_tiles * (load_K + load_V),
           // QK of a tile runs under its V, PV under the next K: as many products, and 16 copies for each key.
           .products_under_copies = (2 * tiles - blocks) * BC * 16 * (BR / WARPS / 16) * BC,
+          // V under the corrections, the next K under the weights.
+          .exponentials_under_copies = (tiles * 2 + (tiles - blocks) * (BC / 2)) * BC * 16 * (BR / WARPS / 16),
           .shuffles = pairs * 2 * 2 + groups * 2 * 2,  // two rows, two exchanges: a maximum per tile, a sum at the end
           .votes = warp_tiles,                         // whether anything has to be rescaled
           .yes_votes = blocks * WARPS,                 // in the first tile

@@ -11,19 +11,21 @@ ladder::Counts predict(const ladder::Shape& shape) {
   const uint64_t blocks = shape.batch_heads() * shape.n / BR, tiles = blocks * (shape.n / BC);
   const uint64_t warp_tiles = tiles * WARPS;  // K and V are read once per warp, whatever its M_TILES
   const uint64_t load_Q = HEAD_DIM / 16, load_K = (BC / 16) * (HEAD_DIM / 16), load_V = (BC / 16) * (HEAD_DIM / 16);
-  return {.mma = pairs * 2 * (BC / 8) * (HEAD_DIM / 16),
-          .ldmatrix = pairs * load_Q + warp_tiles * (load_K + load_V),
-          // PV of a tile runs under the next K and V, of which each key is 16 copies.
-          .products_under_copies = (tiles - blocks) * 2 * BC * 16 * (BR / WARPS / 16) * BC,
-          .shuffles = pairs * 2 * 2 + groups * 2 * 2,  // two rows, two exchanges: a maximum per tile, a sum at the end
-          .votes = warp_tiles,                         // whether anything has to be rescaled
-          .yes_votes = blocks * WARPS,                 // in the first tile
-          .exponentials = pairs * 16 * (BC + 4),       // weights; a correction in each of a row's four lanes
-          .barriers = blocks,
-          .gmem_accesses = blocks * BR * ROW_BYTES / 4,
-          .gmem_sectors = (BR + 2 * shape.n + 2 * BR) * ROW_BYTES / 32,  // of a block; O's are half used
-          .gmem_bytes_read = (blocks * BR + tiles * 2 * BC) * ROW_BYTES,
-          .gmem_bytes_written = blocks * BR * ROW_BYTES};
+  return {
+      .mma = pairs * 2 * (BC / 8) * (HEAD_DIM / 16),
+      .ldmatrix = pairs * load_Q + warp_tiles * (load_K + load_V),
+      // PV of a tile runs under the next K and V, of which each key is 16 copies.
+      .products_under_copies = (tiles - blocks) * 2 * BC * 16 * (BR / WARPS / 16) * BC,
+      .exponentials_under_copies = (tiles - blocks) * 2 * BC * 16 * (BR / WARPS / 16) * (BC / 2),  // the weights, too
+      .shuffles = pairs * 2 * 2 + groups * 2 * 2,  // two rows, two exchanges: a maximum per tile, a sum at the end
+      .votes = warp_tiles,                         // whether anything has to be rescaled
+      .yes_votes = blocks * WARPS,                 // in the first tile
+      .exponentials = pairs * 16 * (BC + 4),       // weights; a correction in each of a row's four lanes
+      .barriers = blocks,
+      .gmem_accesses = blocks * BR * ROW_BYTES / 4,
+      .gmem_sectors = (BR + 2 * shape.n + 2 * BR) * ROW_BYTES / 32,  // of a block; O's are half used
+      .gmem_bytes_read = (blocks * BR + tiles * 2 * BC) * ROW_BYTES,
+      .gmem_bytes_written = blocks * BR * ROW_BYTES};
 }
 
 template <class C>

@@ -14,7 +14,8 @@ ladder::Counts predict(const ladder::Shape& shape) {
   return {.mma = pairs * 2 * (BC / 8) * (HEAD_DIM / 16),
           .ldmatrix = pairs * load_Q + warp_tiles * (load_K + load_V),
           .products_under_copies = (tiles - blocks) * 2 * (BR / WARPS / 16) * BC,  // PV, under the next K and V
-          .loads_awaited_by_asker = blocks + 2 * tiles,                            // all of them
+          .exponentials_under_copies = (tiles - blocks) * 2 * (BR / WARPS / 16) * (BC / 2),  // and the weights
+          .loads_awaited_by_asker = blocks + 2 * tiles,                                      // all of them
           .shuffles = pairs * 2 * 2 + groups * 2 * 2,  // two rows, two exchanges: a maximum per tile, a sum at the end
           .votes = warp_tiles,                         // whether anything has to be rescaled
           .yes_votes = blocks * WARPS,                 // in the first tile

@@ -13,12 +13,18 @@ ladder::Counts predict(const ladder::Shape& shape) {
   const uint64_t load_Q = HEAD_DIM / 16, load_K = (BC / 16) * (HEAD_DIM / 16), load_V = (BC / 16) * (HEAD_DIM / 16);
   // What runs while a tile is on its way: all of the tiles before it, but for the first product of the one that asks.
   const uint64_t kv_tiles = shape.n / BC, ahead = C::SLOTS - 1;
-  uint64_t under_copy = 0;  // of a product's size
-  for (uint64_t tile = 0; tile < kv_tiles; ++tile) under_copy += tile < ahead ? 2 * tile : 2 * ahead - 1;
+  // And all of the exponentials, but for the corrections of that one.
+  const uint64_t weights = BC / 2, corrections = 2;  // of 16 rows, a thread
+  uint64_t under_copy = 0, exponentials = 0;         // of a product's size; of 16 rows
+  for (uint64_t tile = 0; tile < kv_tiles; ++tile) {
+    under_copy += tile < ahead ? 2 * tile : 2 * ahead - 1;
+    exponentials += ladder::min(tile, ahead) * (weights + corrections) - (tile < ahead ? 0 : corrections);
+  }
   return {.mma = pairs * 2 * (BC / 8) * (HEAD_DIM / 16),
           .ldmatrix = pairs * load_Q + warp_tiles * (load_K + load_V),
           .products_under_copies = blocks * 2 * under_copy * (BR / WARPS / 16) * BC,  // under K and V
-          .loads_awaited_by_asker = blocks + 2 * tiles,                               // all of them
+          .exponentials_under_copies = blocks * 2 * exponentials * (BR / WARPS / 16),
+          .loads_awaited_by_asker = blocks + 2 * tiles,  // all of them
           .shuffles = pairs * 2 * 2 + groups * 2 * 2,  // two rows, two exchanges: a maximum per tile, a sum at the end
           .votes = warp_tiles,                         // whether anything has to be rescaled
           .yes_votes = blocks * WARPS,                 // in the first tile

@@ -14,11 +14,44 @@ __device__ void multiply(int times) {
   const uint32_t a[4] = {};
   float c[4] = {};
   for (int i = 0; i < times; ++i) mma_m16n8k16(c, a, 0, 0);
+  for (int i = 0; i < times; ++i) ex2_approx(1.0f);
+}
+
+// ---- fragments and votes ------------------------------------------------------------------------------------------------
+
+// Two loads of four registers, of which the second is multiplied after a product on the first.
+template <bool AHEAD>
+__global__ void fragments() {
+  const uint32_t lane = threadIdx.x, second = smem_base() + 512 + lane * 16;
+  for (uint32_t word = lane; word < 256; word += 32) st_shared_b32(smem_base() + word * 4, 0x3c003c00 + word);
+  __syncwarp();
+  const uint32_t a[4] = {};
+  float c[4] = {};
+  uint32_t now[4], next[4];
+  ldmatrix_x4(now, smem_base() + lane * 16);
+  if (AHEAD) ldmatrix_x4(next, second);
+  mma_m16n8k16(c, a, now[0], now[2]);
+  mma_m16n8k16(c, a, now[1], now[3]);
+  if (!AHEAD) ldmatrix_x4(next, second);
+  for (int i = 0; i < 4; ++i) now[i] = next[i];
+  mma_m16n8k16(c, a, now[0], now[1]);
+  mma_m16n8k16(c, a, now[2], now[3]);
+}
+
+__global__ void votes() {
+  const uint32_t a[4] = {};
+  float c[4] = {};
+  for (int tile = 0; tile < 2; ++tile) {
+    mma_m16n8k16(c, a, 0, 0);
+    vote_any(false);
+    ex2_approx(1.0f);
+    vote_any(true);
+  }
 }
 
 // ---- products under copies --------------------------------------------------------------------------------------------
 
-// Two products before copies are asked for, three until they are waited for, and one behind.
+// Two products before copies are asked for, three until they are waited for, and one behind; and as many exponentials.
 template <class Ask, class Wait>
 __device__ void ask_multiply_wait(const Ask& ask, const Wait& wait) {
   multiply(2);
@@ -218,6 +251,30 @@ TEST_CASE("products between a thread's request of a copy and its own wait are co
   CHECK(counted(by_mbarrier<true, Waits::who_asks>, 64) == 3);
   CHECK(counted(by_mbarrier<true, Waits::another_warp>, 64) == 0);
   CHECK(counted(outwards, 32) == 2 * 3);
+}
+
+TEST_CASE(
+    "exponentials between a thread's request of a copy to shared memory and its own wait are counted, for each copy",
+    "[emulator][device]") {
+  std::vector<uint4> memory(32);
+  const auto counted = [&](auto* kernel, uint32_t threads) {
+    return run(kernel, threads, 2048, memory.data()).counters().exponentials_under_copies;
+  };
+  CHECK(counted(by_groups, 32) == 32 * 3);
+  CHECK(counted(by_mbarrier<false, Waits::who_asks>, 64) == 32 * 3);
+  CHECK(counted(by_mbarrier<false, Waits::another_warp>, 64) == 0);
+  CHECK(counted(by_mbarrier<true, Waits::who_asks>, 64) == 3);
+  CHECK(counted(outwards, 32) == 0);
+}
+
+TEST_CASE("fragments are counted that are loaded a product before they are multiplied, whichever registers they are in",
+          "[emulator][device]") {
+  CHECK(run(fragments<true>, 32, 1024).counters().fragments_ahead == 1);
+  CHECK(run(fragments<false>, 32, 1024).counters().fragments_ahead == 0);
+}
+
+TEST_CASE("votes are counted that come before any exponential since the last product", "[emulator][device]") {
+  CHECK(run(votes, 32, 0).counters().votes_on_scores == 2);
 }
 
 TEST_CASE("loads are counted for which the thread waits that asked for them", "[emulator][device]") {

@@ -171,6 +171,8 @@ TEST_CASE("the first and the last slice of a grid, and one between them", "[emul
   CHECK(run(dim3(2, 4), 4, 2) == Blocks{1, 1, 0, 0, 1, 1, 1, 1});
   CHECK(run(dim3(2, 4), 4, 0, true) == Blocks{1, 0, 0, 1, 1, 0, 0, 1});
   CHECK(run(dim3(2, 4), 4, 1, true) == Blocks{1, 1, 0, 1, 1, 1, 0, 1});
+  CHECK(blocks_run(dim3(2, 4), {.slices = 4, .from = 2}) == Blocks{0, 0, 0, 0, 1, 1, 1, 1});
+  CHECK(blocks_run(dim3(2, 4), {.slices = 4, .from = 1, .interleaved = true}) == Blocks{0, 1, 0, 1, 0, 1, 0, 1});
   for (const uint64_t between : {0, 3, 4, 7}) {  // modulo 4 it is the first one, or the last
     CHECK(run(dim3(2, 4), 4, between) == Blocks{1, 1, 0, 0, 0, 0, 1, 1});
   }
@@ -189,11 +191,11 @@ TEST_CASE("some clusters at either end of a grid, and between them", "[emulator]
   CHECK(blocks_run(dim3(1, 1), {.ends = 1}) == Blocks{1});
 }
 
-TEST_CASE("a kernel is told how many SMs there are, and as many as it likes where parts of a grid run",
+TEST_CASE("a kernel is told how many SMs there are, and as many as it likes where only the ends of a grid run",
           "[emulator][stop]") {
   CHECK(multiprocessors(Device()) == emulator::MULTIPROCESSORS);
   CHECK(multiprocessors(Device({.multiprocessors = 6})) == 6);
-  CHECK(multiprocessors(Device({.multiprocessors = 6, .slices = 2})) == emulator::MANY_MULTIPROCESSORS);
+  CHECK(multiprocessors(Device({.multiprocessors = 6, .slices = 2})) == 6);
   CHECK(multiprocessors(Device({.multiprocessors = 6, .ends = 2})) == emulator::MANY_MULTIPROCESSORS);
 }
 

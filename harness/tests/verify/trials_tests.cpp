@@ -78,6 +78,13 @@ TEST_CASE("a variant whose blocks depend on the number of SMs gets more shares t
     });
   };
   CHECK(many(persistent) == 1);
+  // And one head that surprises before others that do not, all of them for the same few blocks.
+  const std::vector<Trial> trials = emulator_trials(STAGE, persistent, SHAPE, {});
+  CHECK(std::ranges::count_if(trials, [](const Trial& trial) {
+          return trial.multiprocessors == 2 && trial.shape.batch_heads() > 8 &&
+                 trial.kinds.front() != InputKind::normal &&
+                 std::ranges::count(trial.kinds, InputKind::normal) == std::ssize(trial.kinds) - 1;
+        }) == 1);
   persistent.predict = [](const Launched&) { return Counts{}; };
   CHECK(many(persistent) == 0);
 }
@@ -131,6 +138,23 @@ TEST_CASE(
     for (const int n : keys) left_over.insert((n + at_once - 1) / at_once % 4);
     CHECK(left_over.size() == 4);
   }
+}
+
+TEST_CASE(
+    "where rows have strides, those of the second tile lie where 31 bits do not number the elements, on the emulator") {
+  Variant strided = TILED;
+  strided.accepts.features = STRIDES | TAILS | CROSS | WINDOW | SOFTCAP;
+  const auto is_far = [](const Trial& trial) {
+    return int64_t{32} * (trial.shape.pad + trial.shape.d) >= int64_t{1} << 31;
+  };
+  const std::vector<Trial> trials = emulator_trials(STAGE, strided, SHAPE, {});
+  const auto far = std::ranges::find_if(trials, is_far);
+  REQUIRE(far != trials.end());
+  CHECK(far->shape.n > 64);
+  CHECK(supports(STAGE, strided, far->shape));
+  CHECK(std::ranges::none_of(gpu_trials(STAGE, strided, SHAPE, {}), is_far));
+  // Below a quarter of the cap, and beyond what f32 has exponentials of.
+  CHECK(std::ranges::any_of(trials, [](const Trial& trial) { return trial.shape.softcap > 4 * 128; }));
 }
 
 TEST_CASE("so many heads that they are far apart have nothing behind their rows, which would be gigabytes") {
