@@ -10,9 +10,10 @@ namespace ladder {
 // before has been released: Q, then K one tile ahead of V.
 struct Walk {
   uint64_t rounds = 1, tiles = 0, stages;
-  uint64_t qk, pv;            // products of a tile
-  bool late_queries = false;  // Q is released only when Q K^T of the next one's first tile is over
-  uint64_t queries = 2;       // stages of Q
+  uint64_t qk, pv;             // products of a tile
+  bool late_queries = false;   // Q is released only when Q K^T of the next one's first tile is over
+  bool early_queries = false;  // Q is released when Q K^T of its own last tile is over
+  uint64_t queries = 2;        // stages of Q
 
   uint64_t under_loads() const;
 };
@@ -34,7 +35,8 @@ class UnderLoads {
     }
     tiles_ += tiles;
     issued_ += tiles * (qk + pv);
-    after_Q_[rounds_++ % walk_.queries] = issued_ + (walk_.late_queries ? qk : 0);
+    const uint64_t later = walk_.early_queries ? min<uint64_t>(tiles, 2) * pv : 0;  // than the last Q K^T
+    after_Q_[rounds_++ % walk_.queries] = issued_ + (walk_.late_queries ? qk : 0) - later;
   }
 
  private:
