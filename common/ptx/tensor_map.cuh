@@ -4,7 +4,6 @@
 // CUDA Driver API, "Tensor Map Object Management".
 #pragma once
 #include <cuda.h>
-#include <cudaTypedefs.h>
 #include <cstdint>
 #include <type_traits>
 #include "common/architecture.cuh"
@@ -19,7 +18,7 @@ using TensorMap = CUtensorMap;
 
 // Asked of the runtime, once, so that nothing links the driver's library, which a machine without a GPU does not have.
 // Null if the driver is too old for tensor maps.
-inline PFN_cuTensorMapEncodeTiled_v12000 tensor_map_encoder() {
+inline auto tensor_map_encoder() {
   static const auto encoder = [] {
     void* found = nullptr;
     cudaDriverEntryPointQueryResult how;
@@ -28,7 +27,7 @@ inline PFN_cuTensorMapEncodeTiled_v12000 tensor_map_encoder() {
 #else
     cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &found, cudaEnableDefault, &how);
 #endif
-    return reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(found);
+    return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(found);
   }();
   return encoder;
 }

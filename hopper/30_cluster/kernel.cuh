@@ -298,8 +298,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 template <class C>
 void run(Device& device, const AttentionParams& p) {
   const uint32_t n = p.n, heads = p.batch_heads;
-  const auto tile_map = [&](const f16* tensor, uint32_t rows,
-                            uint32_t panels) {  // [head][panel][row][column of the panel]
+  const auto tile_map = [&](const f16* tensor, uint32_t rows, uint32_t panels) {  // [head][panel][row][panel's column]
     return tensor_map_4d(device, tensor, {PANEL_COLS, n, PANELS, heads},
                          {ROW_BYTES, PANEL_ROW_BYTES, uint64_t(n) * ROW_BYTES}, {PANEL_COLS, rows, panels, 1});
   };

@@ -25,12 +25,6 @@ struct Config {
   static constexpr uint32_t SMEM_BYTES = 2 * (BR + STAGES * BC) * ROW_BYTES + (4 * STAGES + 4) * 8;  // and mbarriers
 };
 
-// How far slices of 16 columns, each an instruction's share, go on in a tile of ROWS rows: 32 B each, four in a panel.
-template <int ROWS>
-__device__ __forceinline__ uint32_t slices_on(uint32_t slices) {
-  return (slices % 4) * 32 + (slices / 4) * ROWS * PANEL_ROW_BYTES;
-}
-
 // 384 threads start with 168 registers each (65536 / 384, in eights). Of three warpgroups: 3 x 168 = 24 + 2 x 240.
 constexpr int PRODUCER_REGISTERS = 24, CONSUMER_REGISTERS = 240;
 
@@ -145,9 +139,10 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     mbarrier_wait_parity(full_K + here * 8, parity);  // safe to read K[tile]: it has landed
     wgmma_fence(S_frag);
 #pragma unroll
-    for (int d_slice = 0; d_slice < QK_K_TILES; ++d_slice)
-      wgmma_ss(S_frag, wgmma_advance(Q_here, slices_on<BR>(d_slice)), wgmma_advance(K_here, slices_on<BC>(d_slice)),
-               d_slice > 0);  // the first overwrites S
+    for (int d_slice = 0; d_slice < QK_K_TILES; ++d_slice) {  // 16 columns: 32 B of a row, four in a panel
+      const uint32_t on = (d_slice % 4) * 32 + (d_slice / 4) * BC * PANEL_ROW_BYTES;        // BR is BC
+      wgmma_ss(S_frag, wgmma_advance(Q_here, on), wgmma_advance(K_here, on), d_slice > 0);  // the first overwrites S
+    }
     wgmma_commit();
   };
   const auto release = [&](uint32_t empty, int tile) {  // this warpgroup has read the tile
@@ -350,8 +345,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 template <class C>
 void run(Device& device, const AttentionParams& p) {
   const uint32_t n = p.n, heads = p.batch_heads;
-  const auto tile_map = [&](const f16* tensor, uint32_t rows,
-                            uint32_t panels) {  // [head][panel][row][column of the panel]
+  const auto tile_map = [&](const f16* tensor, uint32_t rows, uint32_t panels) {  // [head][panel][row][panel's column]
     return tensor_map_4d(device, tensor, {PANEL_COLS, n, PANELS, heads},
                          {ROW_BYTES, PANEL_ROW_BYTES, uint64_t(n) * ROW_BYTES}, {PANEL_COLS, rows, panels, 1});
   };

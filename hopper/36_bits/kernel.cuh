@@ -28,8 +28,10 @@ struct Config {
   static constexpr uint32_t SMEM_BYTES = 2 * (BR + STAGES * BC) * ROW_BYTES + (4 * STAGES + 4) * 8;  // and mbarriers
 };
 
-// Which queries next, and which keys they see. A cluster's share of the work is pairs of tiles of queries, of all heads
-// one after another. A pair begins at an even tile; its second one may lie outside: it reads zeros and stores nothing.
+// Which queries next, and which keys they see. A head is `shares` of work, and clusters take those of all heads by
+// turns (c, c + clusters, ...). A share is a pair of tiles of queries, or under a mask two: a head's longest and its
+// shortest, its second longest and its second shortest ..., two by two equally long. A pair begins at an even tile; its
+// second one may lie outside: it reads zeros and stores nothing.
 template <int BLOCKS, bool CAUSAL>
 struct Schedule {
   int q_tiles, heads;
@@ -41,16 +43,10 @@ struct Schedule {
     const int pairs = (q_tiles + 1) / BLOCKS, cluster = blockIdx.x / BLOCKS, clusters = gridDim.x / BLOCKS;
     first += kv_tiles;
     ++round;
-    int pair;
-    if constexpr (CAUSAL) {  // a head's longest pair, its shortest, its second longest ...: two by two equally long
-      if (turn % 2 == 1 && 2 * (q_tile / BLOCKS) + 1 == pairs) ++turn;  // the one in the middle is alone
-      const int couples = (pairs + 1) / 2, couple = cluster + turn / 2 * clusters;
-      head = couple / couples;
-      pair = turn % 2 == 0 ? pairs - 1 - couple % couples : couple % couples;
-    } else {
-      head = (cluster + turn * clusters) / pairs;
-      pair = (cluster + turn * clusters) % pairs;
-    }
+    if (CAUSAL && turn % 2 == 1 && 2 * (q_tile / BLOCKS) + 1 == pairs) ++turn;  // the pair in the middle is alone
+    const int shares = CAUSAL ? (pairs + 1) / 2 : pairs, number = cluster + (CAUSAL ? turn / 2 : turn) * clusters;
+    head = number / shares;
+    const int share = number % shares, pair = CAUSAL && turn % 2 == 0 ? pairs - 1 - share : share;
     ++turn;
     q_tile = pair * BLOCKS + cluster_rank();
     kv_tiles = CAUSAL && (pair + 1) * BLOCKS < q_tiles ? (pair + 1) * BLOCKS : q_tiles;  // to the one on the diagonal
@@ -128,9 +124,14 @@ struct Softmax {
       sum[lane_row] *= correction[lane_row];
     }
   }
-  // Two C fragments side by side hold exactly the elements of one A fragment, and wgmma takes A from registers: P needs
-  // no exchange, only rounding.
-  __device__ __forceinline__ static void make_weights(Scores S, Weights P, float (&tile_sum)[2]) {
+  // S becomes S * scale - base, in log2 units, and P = 2^S. Two C fragments side by side hold exactly the elements of one A
+  // fragment, and wgmma takes A from registers: P needs no exchange, only rounding.
+  __device__ __forceinline__ void make_weights(Scores S, Weights P, float scale, const float (&base)[2],
+                                               float (&tile_sum)[2]) {
+#pragma unroll
+    for (int key_tile = 0; key_tile < BC / 8; ++key_tile) {
+      for (int i = 0; i < 4; ++i) S[key_tile][i] = S[key_tile][i] * scale - base[i / 2];
+    }
     tile_sum[0] = tile_sum[1] = 0;
 #pragma unroll
     for (int key_slice = 0; key_slice < BC / 16; ++key_slice) {
@@ -157,32 +158,18 @@ struct Softmax {
       rescale = vote_any(is_first || fmaxf(growth[0], growth[1]) > RESCALE_ABOVE);
       if (rescale) raise_max(growth, is_first);
     }
-#pragma unroll
-    for (int key_tile = 0; key_tile < BC / 8; ++key_tile) {
-      for (int i = 0; i < 4; ++i) S[key_tile][i] = S[key_tile][i] * scale_log2 - max[i / 2];
-    }
-    make_weights(S, P, tile_sum);
+    make_weights(S, P, scale_log2, max, tile_sum);
     if (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT)) {
-      rescale = careful = true;  // from now on; and S is relative by now, in log2 units
+      rescale = careful = true;  // from now on; and S is relative by now
       float growth[2] = {largest(S, 0), largest(S, 1)};
       raise_max(growth, false);
-#pragma unroll
-      for (int key_tile = 0; key_tile < BC / 8; ++key_tile) {
-        for (int i = 0; i < 4; ++i) S[key_tile][i] -= growth[i / 2];
-      }
-      make_weights(S, P, tile_sum);
+      make_weights(S, P, 1, growth, tile_sum);
     }
     for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
     rescale &= !is_first;  // then O is 0
     surprised |= rescale;
   }
 };
-
-// How far slices of 16 columns, each an instruction's share, go on in a tile of ROWS rows: 32 B each, four in a panel.
-template <int ROWS>
-__device__ __forceinline__ uint32_t slices_on(uint32_t slices) {
-  return (slices % 4) * 32 + (slices / 4) * ROWS * PANEL_ROW_BYTES;
-}
 
 template <class C, bool CAUSAL>
 __global__ void __launch_bounds__(C::THREADS, 1)
@@ -261,20 +248,18 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     K.wait_full(tile);
     wgmma_fence(S_frag);
 #pragma unroll
-    for (int d_slice = 0; d_slice < QK_K_TILES; ++d_slice)
-      wgmma_ss(S_frag, wgmma_advance(Q_here, slices_on<BR>(d_slice)), wgmma_advance(K_here, slices_on<BC>(d_slice)),
-               d_slice > 0);  // the first overwrites S
+    for (int d_slice = 0; d_slice < QK_K_TILES; ++d_slice) {  // 16 columns: 32 B of a row, four in a panel
+      const uint32_t on = (d_slice % 4) * 32 + (d_slice / 4) * BC * PANEL_ROW_BYTES;        // BR is BC
+      wgmma_ss(S_frag, wgmma_advance(Q_here, on), wgmma_advance(K_here, on), d_slice > 0);  // the first overwrites S
+    }
     wgmma_commit();
   };
-  const auto mask = [&](int tile) {
-    if constexpr (CAUSAL) {
-      if (tile != work.end - 1) return;  // on the diagonal, in the last tile, both have the same numbers
+  const auto mask = [&] {  // on the diagonal, in the last tile, queries and keys have the same numbers
 #pragma unroll
-      for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
-        for (int i = 0; i < 4; ++i) {
-          const int key = key_tile * 8 + FragmentC::col(lane, i), query = warp * 16 + FragmentC::row(lane, i);
-          if (key > query) S_frag[key_tile][i] = -INFINITY;
-        }
+    for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
+      for (int i = 0; i < 4; ++i) {
+        const int key = key_tile * 8 + FragmentC::col(lane, i), query = warp * 16 + FragmentC::row(lane, i);
+        if (key > query) S_frag[key_tile][i] = -INFINITY;
       }
     }
   };
@@ -299,7 +284,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     start_PV(tile - 1, P_before);
     wgmma_wait<1>(S_frag);  // safe to read S: QK is done, PV may go on
     release(K, tile);
-    mask(tile);
+    if (CAUSAL && tile == work.end - 1) mask();
     // SOFTMAX
     softmax.weigh(S_frag, P_here, false);
     wgmma_wait<0>(O_frag, P_before);  // safe to touch O and the old P: PV is done
@@ -376,7 +361,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     release_Q(work.round - 1);  // beside QK
     wgmma_wait<0>(S_frag);      // safe to read S: QK is done
     release(K, first);
-    mask(first);
+    if (CAUSAL && first == last) mask();
     softmax.weigh(S_frag, P_even, true);
     for (int tile = first + 1; tile <= last; tile += 2) {
       step(tile, P_even, P_odd);

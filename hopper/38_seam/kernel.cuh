@@ -1,7 +1,7 @@
 // 38_seam: what lies between two tiles of queries runs under products: sums and the next tile's place under the last PV,
 //          O's way out under the next QK.
 // Before:  in 36 and 37 sums, barrier, O's way out, divisions, zeros and the next QK come one by one: 5400 clocks from
-//          a tile's last weights to the next one's first, 3400 more than its two products take.
+//          a tile's last weights to the next one's first, 3400 more than the four products between them take.
 // Tile:    128x128, 8 warps: two warpgroups of 64 queries, and a third that copies.  Shared: 192 KiB and 96 B.
 //          Needs d = 128, n % BR == 0, BR == BC, sm_90a.
 // Shapes:  Q, K, V, O: [batch * heads, n, d] f16.
@@ -35,19 +35,15 @@ struct Config {
 // second one may lie outside: it reads zeros and stores nothing.
 template <int BLOCKS, bool CAUSAL>
 struct Schedule {
-  int q_tiles, heads, pairs, shares;
-  int head, share, heads_on, shares_on;  // this share of this head; and how much further on the next one is
+  int q_tiles, heads;
+  int pairs = (q_tiles + 1) / BLOCKS, shares = CAUSAL ? (pairs + 1) / 2 : pairs;
+  int cluster = blockIdx.x / BLOCKS, clusters = gridDim.x / BLOCKS;
+  int head = cluster / shares, heads_on = clusters / shares;    // the only divisions: this share of this head,
+  int share = cluster % shares, shares_on = clusters % shares;  // and how much further on the next one is
   int turn = -1, round = -1, q_tile = 0;
   int first = 0, kv_tiles = 0;  // what the pair copies; tiles of K and V are numbered since the block began
   int end = 0;                  // what this block computes ends before this one: behind the tile on its diagonal
 
-  __device__ __forceinline__ Schedule(int of_queries, int of_heads) : q_tiles(of_queries), heads(of_heads) {
-    const int cluster = blockIdx.x / BLOCKS, clusters = gridDim.x / BLOCKS;
-    pairs = (q_tiles + 1) / BLOCKS;
-    shares = CAUSAL ? (pairs + 1) / 2 : pairs;
-    head = cluster / shares, heads_on = clusters / shares;  // the only divisions
-    share = cluster % shares, shares_on = clusters % shares;
-  }
   __device__ __forceinline__ bool next() {
     first += kv_tiles;
     ++round;
@@ -135,9 +131,14 @@ struct Softmax {
       sum[lane_row] *= correction[lane_row];
     }
   }
-  // Two C fragments side by side hold exactly the elements of one A fragment, and wgmma takes A from registers: P needs
-  // no exchange, only rounding.
-  __device__ __forceinline__ static void make_weights(Scores S, Weights P, float (&tile_sum)[2]) {
+  // S becomes S * scale - base, in log2 units, and P = 2^S. Two C fragments side by side hold exactly the elements of one A
+  // fragment, and wgmma takes A from registers: P needs no exchange, only rounding.
+  __device__ __forceinline__ void make_weights(Scores S, Weights P, float scale, const float (&base)[2],
+                                               float (&tile_sum)[2]) {
+#pragma unroll
+    for (int key_tile = 0; key_tile < BC / 8; ++key_tile) {
+      for (int i = 0; i < 4; ++i) S[key_tile][i] = S[key_tile][i] * scale - base[i / 2];
+    }
     tile_sum[0] = tile_sum[1] = 0;
 #pragma unroll
     for (int key_slice = 0; key_slice < BC / 16; ++key_slice) {
@@ -164,37 +165,25 @@ struct Softmax {
       }
       rescale = vote_any(is_first || unsure || fmaxf(growth[0], growth[1]) > RESCALE_ABOVE);
       if (rescale) {
-        for (int lane_row = 0; unsure && lane_row < 2; ++lane_row)
-          growth[lane_row] = largest(S, lane_row) * scale_log2 - max[lane_row];
+        if (unsure) {
+          for (int lane_row = 0; lane_row < 2; ++lane_row)
+            growth[lane_row] = largest(S, lane_row) * scale_log2 - max[lane_row];
+        }
         raise_max(growth, is_first);
       }
     }
-#pragma unroll
-    for (int key_tile = 0; key_tile < BC / 8; ++key_tile) {
-      for (int i = 0; i < 4; ++i) S[key_tile][i] = S[key_tile][i] * scale_log2 - max[i / 2];
-    }
-    make_weights(S, P, tile_sum);
+    make_weights(S, P, scale_log2, max, tile_sum);
     if (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT)) {
-      rescale = careful = true;  // from now on; and S is relative by now, in log2 units
+      rescale = careful = true;  // from now on; and S is relative by now
       float growth[2] = {largest(S, 0), largest(S, 1)};
       raise_max(growth, false);
-#pragma unroll
-      for (int key_tile = 0; key_tile < BC / 8; ++key_tile) {
-        for (int i = 0; i < 4; ++i) S[key_tile][i] -= growth[i / 2];
-      }
-      make_weights(S, P, tile_sum);
+      make_weights(S, P, 1, growth, tile_sum);
     }
     for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
     rescale &= !is_first;  // then O is 0
     surprised |= rescale;
   }
 };
-
-// How far slices of 16 columns, each an instruction's share, go on in a tile of ROWS rows: 32 B each, four in a panel.
-template <int ROWS>
-__device__ __forceinline__ uint32_t slices_on(uint32_t slices) {
-  return (slices % 4) * 32 + (slices / 4) * ROWS * PANEL_ROW_BYTES;
-}
 
 template <class C, bool CAUSAL>
 __global__ void __launch_bounds__(C::THREADS, 1)
@@ -273,19 +262,18 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     K.wait_full(tile);
     wgmma_fence(S_frag);
 #pragma unroll
-    for (int d_slice = 0; d_slice < QK_K_TILES; ++d_slice)
-      wgmma_ss(S_frag, wgmma_advance(Q_here, slices_on<BR>(d_slice)), wgmma_advance(K_here, slices_on<BC>(d_slice)),
-               d_slice > 0);  // the first overwrites S
+    for (int d_slice = 0; d_slice < QK_K_TILES; ++d_slice) {  // 16 columns: 32 B of a row, four in a panel
+      const uint32_t on = (d_slice % 4) * 32 + (d_slice / 4) * BC * PANEL_ROW_BYTES;        // BR is BC
+      wgmma_ss(S_frag, wgmma_advance(Q_here, on), wgmma_advance(K_here, on), d_slice > 0);  // the first overwrites S
+    }
     wgmma_commit();
   };
   const auto mask = [&] {  // on the diagonal, in the last tile, queries and keys have the same numbers
-    if constexpr (CAUSAL) {
 #pragma unroll
-      for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
-        for (int i = 0; i < 4; ++i) {
-          const int key = key_tile * 8 + FragmentC::col(lane, i), query = warp * 16 + FragmentC::row(lane, i);
-          if (key > query) S_frag[key_tile][i] = -INFINITY;
-        }
+    for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
+      for (int i = 0; i < 4; ++i) {
+        const int key = key_tile * 8 + FragmentC::col(lane, i), query = warp * 16 + FragmentC::row(lane, i);
+        if (key > query) S_frag[key_tile][i] = -INFINITY;
       }
     }
   };
@@ -311,14 +299,14 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     start_PV(tile - 1, P_before);
     wgmma_wait<1>(S_frag);  // safe to read S: QK is done, PV may go on
     release(K, tile);
-    if (is_last) mask();
+    if (CAUSAL && is_last) mask();
     // SOFTMAX
     softmax.weigh(S_frag, P_here, false);
     wgmma_wait<0>(O_frag, P_before);  // safe to touch O and the old P: PV is done
     release(V, tile - 1);
   };
-  bool more = work.next();                                   // there is no cluster without work
-  int done = 0, done_tile = 0, done_head = 0, computed = 0;  // a round, of which O is stored; tiles of K and V
+  bool more = work.next();  // there is no cluster without work
+  auto done = work;         // the round of which O is stored
   float normalise[2];
   const auto finish = [&](int tile, Weights P_last) {
     start_PV(tile, P_last);
@@ -327,7 +315,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
       softmax.sum[lane_row] += shfl_xor(softmax.sum[lane_row], 2);
       normalise[lane_row] = 1.0f / softmax.sum[lane_row];
     }
-    done = work.round, done_tile = work.q_tile, done_head = work.head, computed = work.end;
+    done = work;
     more = work.next();
     named_barrier_sync(1 + warpgroup, 128);  // safe to overwrite Q later: the four warps' last product has read it
     wgmma_wait<0>(O_frag, P_last);           // safe to touch O: the last PV is done
@@ -337,7 +325,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     // STORE  This Q is not needed any more: each warp writes O over its rows of Q, swizzled like them. Lane l addresses
     //        row l % 16, chunk l / 16 of four 8x8 matrices: rows 0-7 and 8-15, then the next 8 columns, which are two C
     //        fragments side by side.
-    const uint32_t warp_O = smem_Q + Q.at(done) + warp * 16 * PANEL_ROW_BYTES;
+    const uint32_t warp_O = smem_Q + Q.at(done.round) + warp * 16 * PANEL_ROW_BYTES;
     const uint32_t lane_O = warp_O + lane % 16 * PANEL_ROW_BYTES;
 #pragma unroll
     for (int column_tile = 0; column_tile < PV_N_TILES; column_tile += 2) {
@@ -353,7 +341,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     __syncwarp();                // safe to copy: all lanes have stored
     if (lane == 0) {
       for (int panel = 0; panel < PANELS; ++panel)
-        cp_async_bulk_tensor_store_4d(O_map, 0, done_tile * BR + warp * 16, panel, done_head,
+        cp_async_bulk_tensor_store_4d(O_map, 0, done.q_tile * BR + warp * 16, panel, done.head,
                                       warp_O + panel * BR * PANEL_ROW_BYTES);
       cp_async_bulk_commit();
     }
@@ -369,7 +357,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   // The first block of a pair does not need the pair's last tile, the one on the other block's diagonal. Who releases it
   // waits for it, and nobody else: a warp that came late would miss the phase. A branch and no loop, for ptxas.
   const auto let_pass = [&](int copied) {
-    if (CAUSAL && threadIdx.x % 128 < BLOCKS && computed < copied) {
+    if (CAUSAL && threadIdx.x % 128 < BLOCKS && done.end < copied) {
       K.wait_full(copied - 1);  // safe to release: it is not on its way any more
       release(K, copied - 1);
       V.wait_full(copied - 1);
@@ -384,7 +372,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   while (true) {
     const int first = work.first, last = work.end - 1;
     release(K, first);
-    if (first == last) mask();
+    if (CAUSAL && first == last) mask();
     softmax.begin();
     softmax.weigh(S_frag, P_even, true);
     release_Q(work.round - 1);
@@ -413,7 +401,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   }
   store();
   let_pass(work.first);
-  release_Q(done);
+  release_Q(done.round);
   cluster_sync();  // safe to end: the other block does not copy here, nor arrive, any more
 }
 

@@ -138,9 +138,14 @@ struct Softmax {
       sum[lane_row] *= correction[lane_row];
     }
   }
-  // Two C fragments side by side hold exactly the elements of one A fragment, and wgmma takes A from registers: P needs
-  // no exchange, only rounding.
-  __device__ __forceinline__ static void make_weights(Scores S, Weights P, float (&tile_sum)[2]) {
+  // S becomes S * scale - base, in log2 units, and P = 2^S. Two C fragments side by side hold exactly the elements of one A
+  // fragment, and wgmma takes A from registers: P needs no exchange, only rounding.
+  __device__ __forceinline__ void make_weights(Scores S, Weights P, float scale, const float (&base)[2],
+                                               float (&tile_sum)[2]) {
+#pragma unroll
+    for (int key_tile = 0; key_tile < BC / 8; ++key_tile) {
+      for (int i = 0; i < 4; ++i) S[key_tile][i] = S[key_tile][i] * scale - base[i / 2];
+    }
     tile_sum[0] = tile_sum[1] = 0;
 #pragma unroll
     for (int key_slice = 0; key_slice < BC / 16; ++key_slice) {
@@ -162,31 +167,17 @@ struct Softmax {
       rescale = vote_any(is_first || fmaxf(growth[0], growth[1]) > RESCALE_ABOVE);
       if (rescale) raise_max(growth, is_first);
     }
-#pragma unroll
-    for (int key_tile = 0; key_tile < BC / 8; ++key_tile) {
-      for (int i = 0; i < 4; ++i) S[key_tile][i] = S[key_tile][i] * scale_log2 - max[i / 2];
-    }
-    make_weights(S, P, tile_sum);
+    make_weights(S, P, scale_log2, max, tile_sum);
     if (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT)) {
       rescale = careful = true;  // from now on
       float growth[2] = {largest(S, 0), largest(S, 1)};
       raise_max(growth, false);
-#pragma unroll
-      for (int key_tile = 0; key_tile < BC / 8; ++key_tile) {
-        for (int i = 0; i < 4; ++i) S[key_tile][i] -= growth[i / 2];
-      }
-      make_weights(S, P, tile_sum);
+      make_weights(S, P, 1, growth, tile_sum);
     }
     for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
     rescale &= !is_first;  // then O is 0
   }
 };
-
-// How far slices of 16 columns, each an instruction's share, go on in a tile of ROWS rows: 32 B each, four in a panel.
-template <int ROWS>
-__device__ __forceinline__ uint32_t slices_on(uint32_t slices) {
-  return (slices % 4) * 32 + (slices / 4) * ROWS * PANEL_ROW_BYTES;
-}
 
 template <class C, Mask MASK>
 __global__ void __launch_bounds__(C::THREADS, 1)
@@ -268,10 +259,11 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     K.wait_full(tile);
     wgmma_fence(S_frag);
 #pragma unroll
-    for (int d_slice = 0; d_slice < QK_K_TILES; ++d_slice)
-      wgmma_ss_bf16(S_frag, wgmma_advance(Q_here, slices_on<BR>(d_slice)),
-                    wgmma_advance(K_here, slices_on<BC>(d_slice)),
+    for (int d_slice = 0; d_slice < QK_K_TILES; ++d_slice) {  // 16 columns: 32 B of a row, four in a panel
+      const uint32_t on = (d_slice % 4) * 32 + (d_slice / 4) * BC * PANEL_ROW_BYTES;  // BR is BC
+      wgmma_ss_bf16(S_frag, wgmma_advance(Q_here, on), wgmma_advance(K_here, on),
                     d_slice > 0);  // the first overwrites S
+    }
     wgmma_commit();
   };
   const auto mask = [&](int tile) {
@@ -315,8 +307,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     wgmma_wait<0>(O_frag, P_before);  // safe to touch O and the old P: PV is done
     release(V, tile - 1);
   };
-  bool more = work.next();                                   // there is no cluster without work
-  int done = 0, done_tile = 0, done_head = 0, computed = 0;  // a round, of which O is stored; tiles of K and V
+  bool more = work.next();  // there is no cluster without work
+  auto done = work;         // the round of which O is stored
   float normalise[2];
   const auto finish = [&](int tile, Weights P_last) {
     start_PV(tile, P_last);
@@ -329,7 +321,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
         st_global_f32(p.LSE + int64_t(work.head) * p.n_q + query,
                       softmax.max[lane_row] / LOG2E + logf(softmax.sum[lane_row]));
     }
-    done = work.round, done_tile = work.q_tile, done_head = work.head, computed = work.end;
+    done = work;
     more = work.next();
     named_barrier_sync(1 + warpgroup, 128);  // safe to overwrite Q later: the four warps' last product has read it
     wgmma_wait<0>(O_frag, P_last);           // safe to touch O: the last PV is done
@@ -339,7 +331,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     // STORE  This Q is not needed any more: each warp writes O over its rows of Q, swizzled like them. Lane l addresses
     //        row l % 16, chunk l / 16 of four 8x8 matrices: rows 0-7 and 8-15, then the next 8 columns, which are two C
     //        fragments side by side.
-    const uint32_t warp_O = smem_Q + Q.at(done) + warp * 16 * PANEL_ROW_BYTES;
+    const uint32_t warp_O = smem_Q + Q.at(done.round) + warp * 16 * PANEL_ROW_BYTES;
     const uint32_t lane_O = warp_O + lane % 16 * PANEL_ROW_BYTES;
 #pragma unroll
     for (int column_tile = 0; column_tile < PV_N_TILES; column_tile += 2) {
@@ -357,8 +349,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     __syncwarp();                // safe to copy: all lanes have stored
     if (lane == 0) {
       for (int panel = 0; panel < PANELS; ++panel)
-        cp_async_bulk_tensor_store_4d(O_map, panel * PANEL_COLS, done_tile * BR + warp * 16, done_head % p.heads,
-                                      done_head / p.heads, warp_O + panel * BR * PANEL_ROW_BYTES);
+        cp_async_bulk_tensor_store_4d(O_map, panel * PANEL_COLS, done.q_tile * BR + warp * 16, done.head % p.heads,
+                                      done.head / p.heads, warp_O + panel * BR * PANEL_ROW_BYTES);
       cp_async_bulk_commit();
     }
     __syncwarp();  // for ptxas: a warp that diverges here would count as diverged in the next loop, which costs 5 %
@@ -373,7 +365,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   // The first block of a pair does not need the pair's last tile, the one on the other block's diagonal. Who releases it
   // waits for it, and nobody else: a warp that came late would miss the phase. A branch and no loop, for ptxas.
   const auto let_pass = [&](int copied) {
-    if (MASK == Mask::causal && threadIdx.x % 128 < BLOCKS && computed < copied) {
+    if (MASK == Mask::causal && threadIdx.x % 128 < BLOCKS && done.end < copied) {
       K.wait_full(copied - 1);  // safe to release: it is not on its way any more
       release(K, copied - 1);
       V.wait_full(copied - 1);
@@ -416,7 +408,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   }
   store();
   let_pass(work.first);
-  release_Q(done);
+  release_Q(done.round);
   cluster_sync();  // safe to end: the other block does not copy here, nor arrive, any more
 }
 

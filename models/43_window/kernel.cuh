@@ -208,12 +208,6 @@ struct Softmax {
   }
 };
 
-// How far slices of 16 columns, each an instruction's share, go on in a tile of ROWS rows: 32 B each, four in a panel.
-template <int ROWS>
-__device__ __forceinline__ uint32_t slices_on(uint32_t slices) {
-  return (slices % 4) * 32 + (slices / 4) * ROWS * PANEL_ROW_BYTES;
-}
-
 template <class C, Mask MASK>
 __global__ void __launch_bounds__(C::THREADS, 1)
     flash_attention(ModelParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
@@ -295,10 +289,11 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     K.wait_full(tile);
     wgmma_fence(S_frag);
 #pragma unroll
-    for (int d_slice = 0; d_slice < QK_K_TILES; ++d_slice)
-      wgmma_ss_bf16(S_frag, wgmma_advance(Q_here, slices_on<BR>(d_slice)),
-                    wgmma_advance(K_here, slices_on<BC>(d_slice)),
+    for (int d_slice = 0; d_slice < QK_K_TILES; ++d_slice) {  // 16 columns: 32 B of a row, four in a panel
+      const uint32_t on = (d_slice % 4) * 32 + (d_slice / 4) * BC * PANEL_ROW_BYTES;  // BR is BC
+      wgmma_ss_bf16(S_frag, wgmma_advance(Q_here, on), wgmma_advance(K_here, on),
                     d_slice > 0);  // the first overwrites S
+    }
     wgmma_commit();
   };
   const auto mask = [&](int tile) {

@@ -17,7 +17,7 @@ ladder::Counts predict(const ladder::Launched& spec) {
   constexpr int64_t BR = C::BR, BC = C::BC;
   constexpr uint64_t WARPS = C::WARPS;
   const int64_t n_q = spec.n, n_k = spec.keys(), heads = spec.batch_heads();
-  const bool in_twos = spec.causal && spec.left < 0 && spec.right <= 0;
+  const bool in_twos = spec.causal && spec.left < 0 && spec.right <= 0 && !(spec.softcap > 0 && spec.alibi);
   const int64_t q_tiles = (n_q + BR - 1) / BR;
   const auto before = [&](int64_t q_tile) {  // tiles that its first query does not see
     const int64_t query = ladder::min(q_tile * BR, n_q - 1);

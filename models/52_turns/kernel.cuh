@@ -532,7 +532,8 @@ void start(Device& device, const ScoreParams& p) {
          tile_map(p.O, p.O_strides, p.heads, p.n_q, 16));
 }
 
-// A function without a mask is compiled as one with a window that all keys are in: models have a mask.
+// A function without a mask is compiled as one with a window that all keys are in: models have a mask. So are
+// both functions at once, under any mask: no model that we know has both.
 template <class C, class Function>
 void start_masked(Device& device, const ScoreParams& p) {
   const bool is_window = p.left >= 0 || p.right > 0;
@@ -550,7 +551,8 @@ void run(Device& device, const ScoreParams& p) {
   if (p.n_k == 0) {
     launch(device, no_keys, dim3(p.n_q, p.batch * p.heads), dim3(HEAD_DIM), 0, p);
   } else if (p.softcap > 0) {
-    p.alibi_slopes ? start_masked<C, Score<true, true>>(device, p) : start_masked<C, Score<true, false>>(device, p);
+    p.alibi_slopes ? start<C, Mask::window, Score<true, true>>(device, p)
+                   : start_masked<C, Score<true, false>>(device, p);
   } else {
     p.alibi_slopes ? start_masked<C, Score<false, true>>(device, p) : start_masked<C, Score<false, false>>(device, p);
   }

@@ -17,7 +17,8 @@ ladder::Counts predict(const ladder::Launched& spec) {
   constexpr int64_t BR = C::BR, BC = C::BC;
   constexpr uint64_t WARPS = C::WARPS;
   const int64_t n_q = spec.n, n_k = spec.keys(), heads = spec.batch_heads();
-  const bool is_window = spec.left >= 0 || spec.right > 0, in_twos = spec.causal && !is_window;
+  const bool is_window = spec.left >= 0 || spec.right > 0 || (spec.softcap > 0 && spec.alibi);
+  const bool in_twos = spec.causal && !is_window;
   const bool is_alone = is_window || (!spec.causal && (spec.softcap > 0 || spec.alibi));
   const int64_t together = is_alone ? 1 : C::BLOCKS;  // blocks that share K and V
   const int64_t q_tiles = (n_q + BR - 1) / BR, pairs = (q_tiles + together - 1) / together;
@@ -97,7 +98,8 @@ ladder::Counts predict(const ladder::Launched& spec) {
 // A warp may make the weights of one tile twice for each of its tiles of queries. O is corrected at rest before the last product alone.
 template <class C>
 ladder::Counts most_of_data(const ladder::Launched& spec) {
-  const bool is_alone = spec.left >= 0 || spec.right > 0 || (!spec.causal && (spec.softcap > 0 || spec.alibi));
+  const bool both = spec.softcap > 0 && spec.alibi, one = spec.softcap > 0 || spec.alibi;
+  const bool is_alone = spec.left >= 0 || spec.right > 0 || both || (!spec.causal && one);
   const int64_t together = is_alone ? 1 : C::BLOCKS, q_tiles = (spec.n + C::BR - 1) / C::BR;
   const uint64_t q_warps = spec.batch_heads() * ((q_tiles + together - 1) / together) * together * C::WARPS;
   return {.exponentials = q_warps * 16 * C::BC, .corrections_at_rest = q_warps * 32};
