@@ -287,7 +287,7 @@ class Refusals(unittest.TestCase):
     CHAPTER = f"{LATER.directory}/README"
 
     def test_a_number_in_a_chapter_without_its_row(self) -> None:
-        said = self.build_with(f"{self.CHAPTER}.md", lambda text: re.sub(r"<!--=h200\('[^']*'", "<!--=h200('none'", text), self.CHAPTER)
+        said = self.build_with(f"{self.CHAPTER}.md", lambda text: re.sub(r"<!--=(h\d00)\('[^']*'", r"<!--=\1('none'", text), self.CHAPTER)
         self.assertIn("no row of none in", said)
 
     def test_a_figure_older_than_its_data(self) -> None:
