@@ -181,7 +181,7 @@ struct KernelStart {
     static_assert(sizeof(Params) <= PARAMS_BYTES && alignof(Params) <= alignof(std::max_align_t));
   }
 
-  static constexpr size_t PARAMS_BYTES = 256;
+  static constexpr size_t PARAMS_BYTES = 512;
   void (*run)() = nullptr;
   void (*bind)(const Arguments& arguments, void* params) = nullptr;
   void (*start)(void (*run)(), void* device, const void* params) = nullptr;

@@ -7,12 +7,12 @@ from fa3 import load_extension
 from flash_attn_peer import FlashAttnContestant
 from torch_peer import Refusal, require_gpu, serve, torch
 
-# Of torch.ops.flash_attn_3.bwd, behind is_causal: window_left, window_right and softcap; and behind deterministic.
-DEFAULTS, SM_MARGIN = (-1, -1, 0.0), 0
+# Of torch.ops.flash_attn_3.bwd, behind the window; and behind deterministic.
+SOFTCAP, SM_MARGIN = 0.0, 0
 
 
 class Gradients(FlashAttnContestant):
-    FEATURES = {"causal", "grouped", "cross", "varlen", "backward"}
+    FEATURES = {"causal", "grouped", "cross", "window", "varlen", "backward"}
     OUTPUT = "dQ"
 
     def __init__(self, request, name="fa3_bwd", deterministic=False):
@@ -41,8 +41,8 @@ class Gradients(FlashAttnContestant):
         cu_q, cu_k, most_q, most_k = self.lengths or (None,) * 4
         lengths = cu_q, cu_k, None, None, most_q, most_k  # without seqused_q and seqused_k
         for _ in range(launches):
-            torch.ops.flash_attn_3.bwd(self.dO, self.Q, self.K, self.V, self.O, self.LSE, *self.gradients, *lengths, self.scale, self.causal, *DEFAULTS,
-                                       self.deterministic, SM_MARGIN)
+            torch.ops.flash_attn_3.bwd(self.dO, self.Q, self.K, self.V, self.O, self.LSE, *self.gradients, *lengths, self.scale, self.causal, *self.window,
+                                       SOFTCAP, self.deterministic, SM_MARGIN)
 
     def poison(self):
         for gradient in self.gradients:
