@@ -494,6 +494,16 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   }
   hand_over_dQ();  // of the last tile; where there was none, nobody waits for it
 
+  // A key that no query sees: its sums are of zeros times numbers that may be NaN.
+  for (int lane_row = 0; lane_row < 2; ++lane_row) {
+    const int key = first_key + warp * 16 + FragmentC::row(lane, 2 * lane_row);
+    if (seen.last_of(key) >= 0 && seen.first_of(key) < of.n_q) continue;
+#pragma unroll
+    for (int column_tile = 0; column_tile < COLUMN_TILES; ++column_tile) {
+      for (int i = 2 * lane_row; i < 2 * lane_row + 2; ++i) dK_frag[column_tile][i] = dV_frag[column_tile][i] = 0;
+    }
+  }
+
   // STORE  Each warp has 16 rows of dK and dV, and puts them where K and V were.
   named_barrier_sync(1, WARPS * 32);  // safe to overwrite K and V: all warps' products have read them
   const uint32_t warp_rows = warp * 16 * ROW_BYTES;

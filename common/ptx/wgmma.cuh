@@ -75,6 +75,7 @@ __device__ __forceinline__ void wgmma_wait(Registers&... registers) {
 // ---- products ------------------------------------------------------------------------------------------------------
 
 // The operands of one instruction: N / 2 accumulators, as text and as constraints. N = 8 N_TILES.
+#define WGMMA_TEXT_32 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
 #define WGMMA_TEXT_64                                                                                              \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, " \
   "%24, %25, %26, %27, %28, %29, %30, %31"
@@ -91,6 +92,7 @@ __device__ __forceinline__ void wgmma_wait(Registers&... registers) {
   "%114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 #define WGMMA_TILE(t) "+f"(d[t][0]), "+f"(d[t][1]), "+f"(d[t][2]), "+f"(d[t][3])
 #define WGMMA_TILES(t) WGMMA_TILE(t), WGMMA_TILE(t + 1), WGMMA_TILE(t + 2), WGMMA_TILE(t + 3)
+#define WGMMA_D_32 WGMMA_TILES(0)
 #define WGMMA_D_64 WGMMA_TILES(0), WGMMA_TILES(4)
 #define WGMMA_D_96 WGMMA_D_64, WGMMA_TILES(8)
 #define WGMMA_D_128 WGMMA_D_96, WGMMA_TILES(12)
@@ -114,6 +116,7 @@ __device__ __forceinline__ void wgmma_wait(Registers&... registers) {
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate)), "n"(TRANS_B))
 // That of N = 8 N_TILES.
 #define WGMMA_SS_OF(TYPE)              \
+  WGMMA_SS(TYPE, 32, 16, 17, 18, 19);  \
   WGMMA_SS(TYPE, 64, 32, 33, 34, 35);  \
   WGMMA_SS(TYPE, 96, 48, 49, 50, 51);  \
   WGMMA_SS(TYPE, 128, 64, 65, 66, 67); \
@@ -130,7 +133,7 @@ __device__ __forceinline__ void wgmma_wait(Registers&... registers) {
 
 template <int N_TILES>
 constexpr bool HAS_OPERAND_LIST =
-    N_TILES == 8 || N_TILES == 12 || N_TILES == 16 || N_TILES == 22 || N_TILES == 24 || N_TILES == 32;
+    N_TILES == 4 || N_TILES == 8 || N_TILES == 12 || N_TILES == 16 || N_TILES == 22 || N_TILES == 24 || N_TILES == 32;
 
 // D[64 x N] += A[64 x 16] B[16 x N], or without `accumulate` D = A B: f16 operands, f32 accumulation. N = 8 N_TILES is
 // 64, 96, 128, 176, 192 or 256: rungs use 64 and 128, and 176 keys are FlashAttention-3's tile. Warp w of the warpgroup
@@ -167,6 +170,7 @@ __device__ __forceinline__ void wgmma_rs_bf16(float (&d)[N_TILES][4], const uint
   WGMMA_RS_OF("bf16");
 }
 
+#undef WGMMA_TEXT_32
 #undef WGMMA_TEXT_64
 #undef WGMMA_TEXT_96
 #undef WGMMA_TEXT_128
@@ -175,6 +179,7 @@ __device__ __forceinline__ void wgmma_rs_bf16(float (&d)[N_TILES][4], const uint
 #undef WGMMA_TEXT_256
 #undef WGMMA_TILE
 #undef WGMMA_TILES
+#undef WGMMA_D_32
 #undef WGMMA_D_64
 #undef WGMMA_D_96
 #undef WGMMA_D_128
