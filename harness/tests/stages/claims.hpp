@@ -6,7 +6,7 @@
 //   }
 //
 // A claim is about rung() and the rung that it starts from, previous(), and names no other. CMake compiles the file in a namespace,
-// with LADDER_RUNG, the directory's name; `ctest -L 03` runs the claims of rung 03 with its other tests.
+// with LADDER_RUNG, the directory's name, so it includes this header alone; `ctest -L 03` runs the claims of rung 03 with its other tests.
 #ifndef HARNESS_TESTS_STAGES_CLAIMS_HPP
 #define HARNESS_TESTS_STAGES_CLAIMS_HPP
 #include <cstdint>
@@ -19,7 +19,9 @@
 #include <vector>
 
 #include "common/emulator/emulator.hpp"
+#include "harness/devices/emulator_run.hpp"
 #include "harness/problem/problem.hpp"
+#include "harness/problem/shapes.hpp"
 #include "harness/tests/catch.hpp"
 #include "harness/verify/check.hpp"
 
