@@ -8,6 +8,7 @@
 #include <limits>
 #include <optional>
 #include <span>
+#include <type_traits>
 
 #include "harness/base/parallel.hpp"
 
@@ -136,9 +137,14 @@ struct Modifiers {
   double softcap = 0, slope = 0;  // 0: nothing
   std::optional<double> sink;
 
+  // In f32 the tanh is a GPU's, of eleven bits.
   template <class T>
   T score(T score, int64_t distance) const {
-    if (softcap > 0) score = static_cast<T>(softcap) * std::tanh(score / static_cast<T>(softcap));
+    if (softcap > 0) {
+      score = std::tanh(score / static_cast<T>(softcap));
+      if constexpr (std::is_same_v<T, float>) score = static_cast<float>(rounded(Element::f16, score));
+      score *= static_cast<T>(softcap);
+    }
     return score - static_cast<T>(slope) * static_cast<T>(std::abs(distance));
   }
 };
