@@ -185,9 +185,9 @@ std::optional<Trial> first_key(const Rung& rung, const Variant& variant, const S
   return trial;
 }
 
-// Nobody wants the log-sum-exps.
+// Nobody wants the log-sum-exps, as in a model that is not trained.
 std::optional<Trial> without_lse(const Rung& rung, const Variant& variant, const Shape& shape, uint64_t seed) {
-  if (!variant.writes_lse) return std::nullopt;
+  if (!variant.writes_lse || !variant.takes(STRIDES)) return std::nullopt;
   Trial trial = few_tiles(rung, variant, shape, seed, 2, 2);
   trial.ends_only = trial.leaves_out = true;
   return trial;

@@ -217,7 +217,7 @@ TEST_CASE("what comes with each look at scores, or with each rescale up to its b
       return fewest;
     };
     variant.per_look = {.shuffles = 5};
-    variant.most_per_rescale = {.votes_on_scores = 4, .shuffles = 2};
+    variant.most_per_rescale = {.shuffles = 2, .votes_on_scores = 4};
     return kinds_of(check(variant, problem(InputKind::large_logits)));
   };
   const Kinds rejected{"counts_differ"}, accepted;
