@@ -89,7 +89,8 @@ void print_counts(std::FILE* out, const Variant& variant, const CheckResult& res
     const uint64_t before_it = counted_before ? *counted_before.*count.value : 0;
     if (counters.*count.value == 0 && before_it == 0 && !(predicted && *predicted.*count.value > 0)) continue;
     const bool said = predicted && !(count.where_said && *predicted.*count.value == 0);
-    table.add({count.words, said ? grouped(*predicted.*count.value) : "", grouped(counters.*count.value),
+    if (count.where_said && !said) continue;  // nobody asks for it
+    table.add({count.words, said ? grouped(in_numbers(*predicted.*count.value)) : "", grouped(counters.*count.value),
                counted_before ? grouped(before_it) : ""});
   }
   const auto measured = [&](const char* name, const auto& value, std::string expected = "") {

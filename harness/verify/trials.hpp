@@ -18,6 +18,7 @@ struct Trial {
   Exponents exponents = {};  // of the inputs; with Q's in the softmax scale the other way round it is the same problem
   int far_heads = 0;         // as Problem::far_heads
   bool ends_only = false;    // as Problem::ends_only
+  bool leaves_out = false;   // outputs that nobody has to want; with ends_only
   uint32_t multiprocessors = emulator::MULTIPROCESSORS;
   bool both_builds = false;  // of the emulated kernel, in two orders of its threads; they must do the same
   uint64_t schedule = 0;     // as emulator::Options::schedule
@@ -55,9 +56,11 @@ struct TrialChoice {
 //      have different lengths then, and a kernel that deals them out in pairs, or in pairs of pairs, has fewer than there
 //      are places for, an odd or an even number, or is left with one.
 //   8. what the formula adds for what the variant takes besides: other lengths, heads that share keys, windows, ...; rows gigabytes
-//      apart, where they have strides; a softcap far above scores that f32 has no exponentials of;
+//      apart, where they have strides; a softcap far above scores that f32 has no exponentials of, and one that few keys come near;
+//      33 tiles of queries and more, a number that the commit draws, before a tile of keys; nobody who wants the log-sum-exps; and
+//      for a rung that begins at the first key scores that are largest there;
 //   9. of a variant that takes any lengths of both sides, two problems with some of all that, drawn by the commit: what a rung
-//      predicts is held there, too.
+//      predicts is held there, too. Of three lengths one lies at the edge of a tile, or is next to nothing.
 // A variant that takes any head dimension meets one that four divides and eight does not, others that no power of two divides,
 // and its largest. Lengths have different remainders too.
 // With `quick` five of these in little, two of them under a mask: all input sets, in both builds; another scale and an odd number of
