@@ -464,6 +464,7 @@ inline std::vector<ladder::conformance::Case> all_cases() {
     wgmma("wgmma_ss_bf16", wgmma_ss_case<64, false, true>, 64, as_bf16),
     wgmma("wgmma_ss_bf16.n256", wgmma_ss_case<256, false, true>, 256, as_bf16),
     wgmma("wgmma_ss_bf16.trans_b", wgmma_ss_case<64, true, true>, 64, as_bf16),
+    wgmma("wgmma_ss_bf16.n32_trans_b", wgmma_ss_case<32, true, true>, 32, as_bf16),
     wgmma("wgmma_rs_bf16", wgmma_rs_case<64, false, true>, 64, as_bf16),
     wgmma("wgmma_rs_bf16.n256", wgmma_rs_case<256, false, true>, 256, as_bf16),
     wgmma("wgmma_rs_bf16.n128_trans_b", wgmma_rs_case<128, true, true>, 128, as_bf16),
