@@ -1,6 +1,5 @@
 // How fast the card can go at all: loops of nothing but one instruction, measured beside the kernels in the same run.
 #pragma once
-#include <cstdint>
 #include <memory>
 #include <string_view>
 #include <vector>

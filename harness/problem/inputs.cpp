@@ -14,39 +14,13 @@
 namespace ladder {
 namespace {
 
-struct KindName {
-  InputKind kind;
-  std::string_view name;
-};
-constexpr std::array KIND_NAMES{
-    KindName{InputKind::normal, "normal"},
-    KindName{InputKind::large_logits, "large_logits"},
-    KindName{InputKind::peaky, "peaky"},
-    KindName{InputKind::one_hot, "one_hot"},
-    KindName{InputKind::constant_v, "constant_v"},
-    KindName{InputKind::last_tile_max, "last_tile_max"},
-    KindName{InputKind::first_tile_max, "first_tile_max"},
-    KindName{InputKind::negative_rows, "negative_rows"},
-    KindName{InputKind::nan_head, "nan_head"},
-    KindName{InputKind::ties, "ties"},
-    KindName{InputKind::creeping_max, "creeping_max"},
-    KindName{InputKind::giant_keys, "giant_keys"},
-    KindName{InputKind::edge_weights, "edge_weights"},
-    KindName{InputKind::balanced, "balanced"},
-    KindName{InputKind::cancelling, "cancelling"},
-    KindName{InputKind::not_finite, "not_finite"},
-    KindName{InputKind::nan_key, "nan_key"},
-    KindName{InputKind::sinks, "sinks"},
-    KindName{InputKind::sinks14, "sinks14"},
-    KindName{InputKind::sinks35, "sinks35"},
-    KindName{InputKind::trained, "trained"},
-    KindName{InputKind::near_ties, "near_ties"},
-    KindName{InputKind::rising_weights, "rising_weights"},
-    KindName{InputKind::wide_values, "wide_values"},
-    KindName{InputKind::one_sign, "one_sign"},
-    KindName{InputKind::deep_scores, "deep_scores"},
-    KindName{InputKind::nan_queries, "nan_queries"},
-};
+// In the order of InputKind.
+constexpr std::array<std::string_view, static_cast<size_t>(InputKind::nan_queries) + 1> NAMES = {
+    "normal",        "large_logits",   "peaky",       "one_hot",      "constant_v",  "last_tile_max", "first_tile_max",
+    "negative_rows", "nan_head",       "ties",        "creeping_max", "giant_keys",  "edge_weights",  "balanced",
+    "cancelling",    "not_finite",     "nan_key",     "sinks",        "sinks14",     "sinks35",       "trained",
+    "near_ties",     "rising_weights", "wide_values", "one_sign",     "deep_scores", "nan_queries"};
+static_assert(!NAMES.back().empty());
 
 struct QKV {
   std::vector<f16> Q, K, V;
@@ -491,18 +465,15 @@ double sink_of(int64_t head, int64_t heads, uint64_t seed) {
 
 std::span<const InputKind> all_input_kinds() {
   static const auto kinds = [] {
-    std::array<InputKind, KIND_NAMES.size()> all{};
-    for (size_t i = 0; i < all.size(); ++i) all[i] = KIND_NAMES[i].kind;
+    std::array<InputKind, NAMES.size()> all{};
+    for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<InputKind>(i);
     return all;
   }();
   return kinds;
 }
 
 std::string_view to_string(InputKind kind) {
-  for (const auto& known : KIND_NAMES) {
-    if (known.kind == kind) return known.name;
-  }
-  return "unknown";
+  return NAMES[static_cast<size_t>(kind)];
 }
 
 // Made for as many queries as keys, and one head of queries for each of keys. Where there are fewer queries they are the

@@ -1,7 +1,6 @@
 // ladder bench: the TFLOPS table, by the protocol of rounds.hpp, against peers and ceilings of the same run.
 #pragma once
 #include <filesystem>
-#include <string>
 #include <vector>
 
 #include "harness/measure/peer.hpp"

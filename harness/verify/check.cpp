@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -433,39 +434,17 @@ std::string_view to_string(Place backend) {
 }
 
 std::string_view to_string(FailureKind kind) {
-  switch (kind) {
-    case FailureKind::wrong_result:
-      return "wrong_result";
-    case FailureKind::wrong_lse:
-      return "wrong_lse";
-    case FailureKind::nan_output:
-      return "nan_output";
-    case FailureKind::unwritten_output:
-      return "unwritten_output";
-    case FailureKind::guard_overwritten:
-      return "guard_overwritten";
-    case FailureKind::input_modified:
-      return "input_modified";
-    case FailureKind::emulator_report:
-      return "emulator_report";
-    case FailureKind::launch_failed:
-      return "launch_failed";
-    case FailureKind::counts_differ:
-      return "counts_differ";
-    case FailureKind::conflicts_differ:
-      return "conflicts_differ";
-    case FailureKind::differs_from_naive:
-      return "differs_from_naive";
-    case FailureKind::property_broken:
-      return "property_broken";
-    case FailureKind::unset_variable:
-      return "unset_variable";
-    case FailureKind::order_dependent:
-      return "order_dependent";
-    case FailureKind::hangs:
-      return "hangs";
-  }
-  return "unknown";
+  constexpr std::array<std::string_view, static_cast<size_t>(FailureKind::counts_differ) + 1> NAMES = {
+      "launch_failed",     "hangs",
+      "emulator_report",   "input_modified",
+      "guard_overwritten", "unset_variable",
+      "order_dependent",   "unwritten_output",
+      "nan_output",        "wrong_result",
+      "wrong_lse",         "differs_from_naive",
+      "property_broken",   "conflicts_differ",
+      "counts_differ"};
+  static_assert(!NAMES.back().empty());
+  return NAMES[static_cast<size_t>(kind)];
 }
 
 bool CheckResult::answers_right() const {

@@ -10,8 +10,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <numeric>
 #include <type_traits>
 
 #include "harness/base/parallel.hpp"

@@ -172,7 +172,8 @@ Result<GpuProblem> GpuProblem::create(const Shape& shape, const Inputs& inputs, 
   const auto more = more_heads.empty() ? 0 : static_cast<int>(fewest_units(more_heads));
   auto buffers = std::make_unique<Buffers>(shape, workspace_bytes, more, outputs);
   buffers->inputs = inputs;
-  for (size_t i = 0; i < more_heads.size(); ++i) buffers->inputs.at(i).append(more_heads.at(i));
+  for (size_t i = 0; i < more_heads.size(); ++i)
+    buffers->inputs.at(i).append(more_heads.at(i), 0, more_heads.at(i).spec().units());
   return GpuProblem(std::move(buffers));
 }
 

@@ -56,13 +56,13 @@ Result<GpuProblem> GpuProblem::create(const Shape& shape, const Inputs& inputs, 
   for (TensorSpec spec : formula_of(shape).outputs(shape)) {
     if (card.launched_heads > 0) spec.shape = {1, card.launched_heads, spec.rows(), spec.columns()};
     Tensor output(spec);
-    poison(output.bytes());
+    output.poison();
     buffers->outputs.add(std::move(output));
   }
   return GpuProblem(std::move(buffers));
 }
 Status GpuProblem::poison_output() {
-  for (Tensor& output : buffers_->outputs) poison(output.bytes());
+  for (Tensor& output : buffers_->outputs) output.poison();
   return step("poison", card.poison);
 }
 Status GpuProblem::run(const Variant& variant, const Launch&) {
