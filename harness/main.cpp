@@ -10,16 +10,8 @@
 #include <vector>
 
 #include "harness/devices/gpu.hpp"
-#include "harness/verbs/bench.hpp"
-#include "harness/verbs/check.hpp"
-#include "harness/verbs/compare.hpp"
-#include "harness/verbs/describe.hpp"
-#include "harness/verbs/explain.hpp"
-#include "harness/verbs/options.hpp"
-#include "harness/verbs/overview.hpp"
-#include "harness/verbs/peer.hpp"
 #include "harness/verbs/recorded.hpp"
-#include "harness/verbs/try.hpp"
+#include "harness/verbs/verbs.hpp"
 
 namespace ladder {
 namespace {

@@ -17,6 +17,7 @@
 #include "harness/measure/results_table.hpp"
 #include "harness/measure/schedule.hpp"
 #include "harness/problem/shapes.hpp"
+#include "harness/verbs/verbs.hpp"
 
 namespace ladder {
 namespace {

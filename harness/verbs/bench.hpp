@@ -9,8 +9,6 @@
 
 namespace ladder {
 
-Result<ExitCode> bench_verb(const Options& options);
-
 // In turns, alone or burst, with the rounds and the soak that the options ask for.
 Protocol protocol_of(const Options& options);
 

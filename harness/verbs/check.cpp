@@ -11,6 +11,7 @@
 #include "harness/devices/capacity.hpp"
 #include "harness/problem/shapes.hpp"
 #include "harness/verbs/json.hpp"
+#include "harness/verbs/verbs.hpp"
 
 namespace ladder {
 namespace {

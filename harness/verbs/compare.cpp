@@ -19,6 +19,7 @@
 #include "harness/problem/shapes.hpp"
 #include "harness/verbs/bench.hpp"
 #include "harness/verbs/json.hpp"
+#include "harness/verbs/verbs.hpp"
 #include "harness/verify/check.hpp"
 
 namespace ladder {

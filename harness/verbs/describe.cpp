@@ -1,4 +1,4 @@
-#include "harness/verbs/describe.hpp"
+#include "harness/verbs/verbs.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

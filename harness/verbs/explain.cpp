@@ -14,8 +14,8 @@
 #include "harness/devices/trace.hpp"
 #include "harness/problem/formula.hpp"
 #include "harness/problem/shapes.hpp"
-#include "harness/verbs/explain_gpu.hpp"
 #include "harness/verbs/json.hpp"
+#include "harness/verbs/verbs.hpp"
 #include "harness/verify/check.hpp"
 
 namespace ladder {

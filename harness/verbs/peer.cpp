@@ -1,4 +1,4 @@
-#include "harness/verbs/peer.hpp"
+#include "harness/verbs/verbs.hpp"
 
 #include <fmt/format.h>
 

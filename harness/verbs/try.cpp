@@ -1,4 +1,4 @@
-#include "harness/verbs/try.hpp"
+#include "harness/verbs/verbs.hpp"
 
 #include <cxxabi.h>
 #include <dlfcn.h>

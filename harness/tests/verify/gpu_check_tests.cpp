@@ -13,7 +13,7 @@
 #include "harness/devices/gpu.hpp"
 #include "harness/devices/guarded.hpp"
 #include "harness/tests/catch.hpp"
-#include "harness/verbs/check.hpp"
+#include "harness/verbs/verbs.hpp"
 #include "harness/verify/check.hpp"
 
 namespace ladder {
