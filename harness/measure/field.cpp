@@ -97,9 +97,9 @@ Result<Field> Field::create(const GpuInfo& gpu, std::shared_ptr<const Problem> p
   const Result<GpuInfo> now = gpu_info();  // peers have taken their memory in the meantime
   const Room room = room_for(shape, workspace_bytes, now ? now->memory_free : gpu.memory_free);
   const Inputs more_heads = make_more_heads(problem->kinds.front(), shape, problem->seed, room.more_heads);
-  Result<GpuProblem> created = GpuProblem::create(shape, problem->inputs, workspace_bytes, more_heads, room.outputs);
+  auto created = GpuProblem::create(shape, problem->inputs, workspace_bytes, more_heads, room.outputs);
   if (!created) return tl::make_unexpected(created.error());
-  const auto on_gpu = std::make_shared<GpuProblem>(std::move(*created));
+  const std::shared_ptr<GpuProblem> on_gpu = std::move(*created);
   Field field(gpu, problem, on_gpu, make_groups(*problem, on_gpu, room, more_heads));
   if (room.outputs < 3 || room.more_heads == 0) {
     field.notes_.push_back(fmt::format(
@@ -153,12 +153,12 @@ void Field::add_ceilings(bool thermometers) {
   const std::string dtype = dtype_of(*problem_);
   for (const std::string_view name : Ceiling::names(dtype)) {
     if (!thermometers && !is_needed(name, entries_)) continue;
-    Result<Ceiling> created = Ceiling::create(name, dtype);
+    auto created = Ceiling::create(name, dtype);
     if (!created) {
       if (created.error().code != ExitCode::cannot_run_here) notes_.push_back(created.error().message);
       continue;  // a card without the instruction has no ceiling of it
     }
-    const auto ceiling = std::make_shared<Ceiling>(std::move(*created));
+    const std::shared_ptr<Ceiling> ceiling = std::move(*created);
     entries_.push_back({.name = std::string(name), .kind = "ceiling", .flops = ceiling->work()});
     contestants_.push_back(
         {.name = std::string(name), .time_ms = [ceiling](int launches) { return ceiling->time_ms(launches); }});
@@ -222,12 +222,12 @@ Contestant Field::make_contestant(const PeerInfo& info, const std::shared_ptr<Pe
 
 RealMachine::RealMachine(const std::string& pci_bus_id) : nvml_(Nvml::open(pci_bus_id)) {
   if (!nvml_) notes_.push_back("No NVML here: power, temperature and what slows the card stay unknown.");
-  if (Result<SmClocks> clocks = SmClocks::create()) {
+  if (auto clocks = SmClocks::create()) {
     clocks_ = std::move(*clocks);
   } else {
     notes_.push_back("The clocks are not counted: " + clocks.error().message);
   }
-  if (Result<Ceiling> load = Ceiling::create("mma_sync", "fp16")) {
+  if (auto load = Ceiling::create("mma_sync", "fp16")) {
     load_ = std::move(*load);
   } else {
     notes_.push_back("No load keeps the card warm between groups: " + load.error().message);

@@ -35,7 +35,7 @@ Result<Launched> launch(const Rung& rung, const Problem& problem) {
   if (!before) return tl::make_unexpected(before.error());
   auto on_gpu = GpuProblem::create(problem.shape, problem.inputs, rung.workspace_at(problem.shape));
   if (!on_gpu) return tl::make_unexpected(on_gpu.error());
-  Launched launched{.check = check_on_gpu(rung, rung.variants.front(), problem, *on_gpu, {})};
+  Launched launched{.check = check_on_gpu(rung, rung.variants.front(), problem, **on_gpu, {})};
   launched.check.output = {};
   const auto after = gpu_info();
   if (!after) return tl::make_unexpected(after.error());

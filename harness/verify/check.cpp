@@ -790,8 +790,8 @@ std::vector<CheckResult> check_properties(const Rung& rung, const Variant& varia
   const Run on_gpu = [&](const Inputs& inputs) -> Result<Tensor> {
     auto problem = GpuProblem::create(shape, inputs, variant.workspace_at(shape));
     if (!problem) return tl::make_unexpected(problem.error());
-    if (const Status status = problem->run(variant); !status) return tl::make_unexpected(status.error());
-    return problem->read_output(formula_of(shape).outputs(shape).front().name);
+    if (const Status status = (*problem)->run(variant); !status) return tl::make_unexpected(status.error());
+    return (*problem)->read_output(formula_of(shape).outputs(shape).front().name);
   };
   const auto properties = check_properties_of(backend == Place::gpu ? on_gpu : on_emulator, shape, seed);
   std::vector<CheckResult> results;

@@ -157,7 +157,7 @@ class OnGpu final : public Backend {
     auto created = is_far ? GpuProblem::create_repeated(problem.launched(), problem.inputs, 0)
                           : GpuProblem::create(trial.shape, problem.inputs, workspace);
     if (!created) return tl::make_unexpected(created.error());
-    memory_.emplace(std::move(*created));
+    memory_ = std::move(*created);
     if (!compared) return {};
     if (auto status = memory_->run(naive_.variants.front()); !status) return status;
     auto output = memory_->read_output(outputs_of(naive_.variants.front(), trial.shape).front().name);
@@ -169,7 +169,7 @@ class OnGpu final : public Backend {
   const std::vector<Subject> subjects_;
   const Rung& naive_ = rungs().front();
   std::optional<Trial> uploaded_;
-  std::optional<GpuProblem> memory_;
+  std::unique_ptr<GpuProblem> memory_;
   Tensor naive_output_;
 };
 
