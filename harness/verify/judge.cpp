@@ -64,7 +64,7 @@ class OnEmulator final : public Backend {
     return fits_host_memory(shape, workspace_bytes);
   }
   std::vector<Trial> trials(const Subject& subject, const Shape& shape, const TrialChoice& choice) const override {
-    return emulator_trials(*subject.rung, *subject.variant, shape, choice);
+    return emulator_trials(*subject.variant, shape, choice);
   }
   bool by_trial() const override { return false; }
 
@@ -110,7 +110,7 @@ class OnGpu final : public Backend {
   }
   // Beyond 2^32 elements nothing is left for a workspace.
   std::vector<Trial> trials(const Subject& subject, const Shape& shape, const TrialChoice& choice) const override {
-    std::vector<Trial> all = gpu_trials(*subject.rung, *subject.variant, shape, choice);
+    std::vector<Trial> all = gpu_trials(*subject.variant, shape, choice);
     std::erase_if(
         all, [&](const Trial& trial) { return trial.far_heads > 0 && subject.variant->workspace_at(trial.shape) > 0; });
     return all;

@@ -40,11 +40,10 @@ struct TrialChoice {
 // sequences, some queries of 16 to 64 heads of up to 4096 keys, all of a head of more than 4096 where tensor cores multiply, and
 // random ones, of other seeds, lengths, batches, heads, head dimensions, masks, scales and orders of threads. Every trial's shape
 // is one that the variant supports.
-std::vector<Trial> emulator_trials(const Rung& rung, const Variant& variant, const Shape& shape,
-                                   const TrialChoice& choice);
+std::vector<Trial> emulator_trials(const Variant& variant, const Shape& shape, const TrialChoice& choice);
 
 // On the GPU the same without builds, and with fewer of few tiles: one and two, and under a mask five; the walk over 67 tiles is
 // whole there; more than 2^32 elements with `thorough` only.
-std::vector<Trial> gpu_trials(const Rung& rung, const Variant& variant, const Shape& shape, const TrialChoice& choice);
+std::vector<Trial> gpu_trials(const Variant& variant, const Shape& shape, const TrialChoice& choice);
 
 }  // namespace ladder
