@@ -18,6 +18,7 @@ enum class ExitCode {
 struct Error {
   ExitCode code = ExitCode::check_failed;
   std::string message;
+  std::string first_line() const { return message.substr(0, message.find('\n')); }
 };
 
 template <class T>

@@ -487,7 +487,7 @@ Result<std::vector<ResultRow>> read_csv(std::istream& text, const std::string& f
     if (const std::string wrong = fault(row); !wrong.empty()) return broken(wrong);
     if (!row.problem.empty()) {
       const auto spec = parse_spec(row.problem);
-      if (!spec) return broken(spec.error().message.substr(0, spec.error().message.find('\n')));
+      if (!spec) return broken(spec.error().first_line());
       row.shape = *spec;
     }
     if (const auto [same, is_new] = known.emplace(identity(row), line_number); !is_new) {

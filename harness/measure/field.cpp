@@ -21,10 +21,6 @@
 namespace ladder {
 namespace {
 
-std::string first_line(const std::string& text) {
-  return text.substr(0, text.find('\n'));
-}
-
 // Of what is multiplied: the first input's elements, in the words of results.
 std::string dtype_of(const Problem& problem) {
   return std::string(to_string(problem.formula().inputs(problem.shape).front().element));
@@ -115,7 +111,7 @@ void Field::add(const Rung& rung, const Variant& variant) {
   const std::string name = row_name(rung, variant);
   for (const Status& able : {supports(rung, variant, problem_->shape), runs_on(rung, variant, problem_->shape, gpu_)}) {
     if (able) continue;
-    notes_.push_back(fmt::format("{}: not timed: {}", name, first_line(able.error().message)));
+    notes_.push_back(fmt::format("{}: not timed: {}", name, able.error().first_line()));
     if (!refusal_) refusal_ = able.error();
     return;
   }

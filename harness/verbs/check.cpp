@@ -34,7 +34,7 @@ Result<Subjects> fitting(const CheckRequest& request, std::vector<std::string>& 
     }
     if (request.named) return tl::make_unexpected(status.error());
     if (!reason) reason = status.error();
-    notes.push_back("Left out: " + status.error().message.substr(0, status.error().message.find('\n')));
+    notes.push_back("Left out: " + status.error().first_line());
   }
   if (able.empty() && reason) return tl::make_unexpected(*reason);
   return able;
@@ -87,7 +87,7 @@ Status judge_all(Judge& judge, const CheckRequest& request) {
   const auto gpu = gpu_info();
   if (!gpu) {
     if (request.on == Where::gpu) return tl::make_unexpected(gpu.error());
-    notes.push_back("Emulator only. " + gpu.error().message.substr(0, gpu.error().message.find('\n')));
+    notes.push_back("Emulator only. " + gpu.error().first_line());
     return {};
   }
   const auto able = runnable(request, *gpu, *subjects, notes);

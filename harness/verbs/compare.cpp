@@ -69,7 +69,7 @@ class SideBySide {
     const Result<GpuInfo> gpu = options_.on == Where::cpu
                                     ? failure(ExitCode::cannot_run_here, "--on cpu asks for the emulator alone.")
                                     : gpu_info();
-    const std::string cause = gpu ? "" : gpu.error().message.substr(0, gpu.error().message.find('\n'));
+    const std::string cause = gpu ? "" : gpu.error().first_line();
     if (!gpu && !options_.csv.empty()) {
       return failure(ExitCode::cannot_run_here,
                      fmt::format("--csv holds timings, and nothing is timed here. {}\n"
@@ -363,28 +363,10 @@ std::string recorded_speedup(std::span<const ResultRow> recorded, std::string_vi
     return row.rung == name && row.kind != "ceiling" && row.shape == shape && row.regime == "turns" &&
            row.source == "measured" && row.is_plain();
   };
-  // "02_swizzle" and "[64x32, 2 warps]"
-  const auto split = [](const std::string& name) {
-    const size_t label = std::min(name.find('['), name.size());
-    return std::pair{std::string_view(name).substr(0, label), std::string_view(name).substr(label)};
-  };
-  // Whether b's vs_previous is over a. Files from before the column `previous` took the same variant of the last rung
-  // before b's.
-  const auto follows = [&](const ResultRow& row_a, const ResultRow& row_b) {
-    if (!row_b.previous.empty()) return row_b.previous == row_a.rung;
-    const auto [rung_a, label_a] = split(row_a.rung);
-    const auto [rung_b, label_b] = split(row_b.rung);
-    if (label_a != label_b || rung_a >= rung_b) return false;
-    for (const ResultRow& row : recorded) {
-      const std::string_view rung = split(row.rung).first;
-      if (row.gpu == row_b.gpu && matches(row, row.rung) && rung_a < rung && rung < rung_b) return false;
-    }
-    return true;
-  };
   for (const ResultRow& row_a : recorded) {
     for (const ResultRow& row_b : recorded) {
       if (!matches(row_a, a) || !matches(row_b, b) || !row_a.same_measurement(row_b)) continue;
-      const std::string ratio = row_b.vs_previous && follows(row_a, row_b)
+      const std::string ratio = row_b.vs_previous && row_b.previous == row_a.rung
                                     ? to_string(*row_b.vs_previous)
                                     : fmt::format("{:.3f} of the medians", row_b.tflops / row_a.tflops);
       return fmt::format("{}, RECORDED on {}, {}, at {}", ratio, row_b.gpu, row_b.date, to_string(shape));

@@ -12,9 +12,11 @@
 #include <cstring>
 #include <filesystem>
 #include <limits>
+#include <map>
 
 #include "harness/base/nearest.hpp"
 #include "harness/base/process.hpp"
+#include "harness/base/text.hpp"
 #include "harness/problem/shapes.hpp"
 #include "harness/problem/spec.hpp"
 
@@ -68,14 +70,22 @@ Result<int64_t> parse_integer(std::string_view flag, std::string_view text, int6
   return value;
 }
 
-std::vector<std::string> split(const std::string& list) {
-  std::vector<std::string> parts;
-  for (size_t begin = 0; begin <= list.size();) {
-    const size_t end = std::min(list.find(',', begin), list.size());
-    parts.push_back(list.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
+// A flag that may have been given.
+template <class T>
+Status take_integer(const char* flag, const std::string& text, int64_t least, int64_t most, std::optional<T>& value) {
+  if (text.empty()) return {};
+  const auto number = parse_integer(flag, text, least, most);
+  if (!number) return tl::make_unexpected(number.error());
+  value = static_cast<T>(*number);
+  return {};
+}
+
+Status take_seconds(const char* flag, const std::string& text, double least, double most,
+                    std::optional<double>& seconds) {
+  if (text.empty()) return {};
+  seconds = number_in<double>(text);
+  if (seconds && *seconds >= least && *seconds <= most) return {};
+  return usage(fmt::format("{} takes seconds between {} and {}; not '{}'.", flag, least, most, text));
 }
 
 std::string did_you_mean(std::string_view typed, std::span<const std::string> known) {
@@ -116,22 +126,15 @@ Status parse_problem(const Options& options) {
 
 Status parse_shape(const RawFlags& raw, Options& options) {
   constexpr int64_t MAX_INT = std::numeric_limits<int>::max();
-  if (!raw.n.empty()) {
-    for (const std::string& part : split(raw.n)) {
-      const auto n = parse_integer("--n", part, 1, MAX_INT);
-      if (!n) return tl::make_unexpected(n.error());
-      options.n.push_back(static_cast<int>(*n));
-    }
+  for (const std::string_view part : raw.n.empty() ? std::vector<std::string_view>() : split(raw.n, ',')) {
+    const auto n = parse_integer("--n", part, 1, MAX_INT);
+    if (!n) return tl::make_unexpected(n.error());
+    options.n.push_back(static_cast<int>(*n));
   }
-  const std::pair<const char*, std::pair<const std::string*, std::optional<int>*>> single[] = {
-      {"--d", {&raw.d, &options.d}},
-      {"--batch", {&raw.batch, &options.batch}},
-      {"--heads", {&raw.heads, &options.heads}}};
-  for (const auto& [flag, target] : single) {
-    if (target.first->empty()) continue;
-    const auto value = parse_integer(flag, *target.first, 1, MAX_INT);
-    if (!value) return tl::make_unexpected(value.error());
-    *target.second = static_cast<int>(*value);
+  for (const Status& taken : {take_integer("--d", raw.d, 1, MAX_INT, options.d),
+                              take_integer("--batch", raw.batch, 1, MAX_INT, options.batch),
+                              take_integer("--heads", raw.heads, 1, MAX_INT, options.heads)}) {
+    if (!taken) return taken;
   }
   if (const auto said = parse_problem(options); !said) return said;
   const int64_t batch_heads = int64_t{options.batch.value_or(1)} * options.heads.value_or(1);
@@ -139,12 +142,10 @@ Status parse_shape(const RawFlags& raw, Options& options) {
     return usage(fmt::format("--batch times --heads must be at most {} (a CUDA grid's second dimension); {} is not.",
                              MAX_BATCH_HEADS, batch_heads));
   }
-  if (!raw.seed.empty()) {
-    const auto seed = parse_integer("--seed", raw.seed, 0, std::numeric_limits<int64_t>::max());
-    if (!seed) return tl::make_unexpected(seed.error());
-    options.seed = static_cast<uint64_t>(*seed);
-  }
-  return {};
+  std::optional<uint64_t> seed;
+  const Status taken = take_integer("--seed", raw.seed, 0, std::numeric_limits<int64_t>::max(), seed);
+  options.seed = seed.value_or(options.seed);
+  return taken;
 }
 
 Status parse_inputs(const RawFlags& raw, Options& options) {
@@ -154,7 +155,7 @@ Status parse_inputs(const RawFlags& raw, Options& options) {
   for (const InputKind kind : kinds) names.emplace_back(to_string(kind));
   names.emplace_back("all");
   bool all = false;
-  for (const std::string& part : split(raw.inputs)) {
+  for (const std::string_view part : split(raw.inputs, ',')) {
     const size_t known = std::ranges::find(names, part) - names.begin();
     if (known == names.size()) {
       return usage(fmt::format("There are no inputs named '{}'.{}\n  There are: {}", part, did_you_mean(part, names),
@@ -182,25 +183,10 @@ Status parse_place(const RawFlags& raw, Options& options) {
   return {};
 }
 
-Result<double> parse_seconds(const char* flag, const std::string& text, double least, double most) {
-  double seconds = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
-  if (error != std::errc() || end != text.data() + text.size() || !(seconds >= least && seconds <= most)) {
-    return usage(fmt::format("{} takes seconds between {} and {}; not '{}'.", flag, least, most, text));
-  }
-  return seconds;
-}
-
 Status parse_timing(const RawFlags& raw, Options& options) {
-  if (!raw.rounds.empty()) {
-    const auto rounds = parse_integer("--rounds", raw.rounds, 1, 1'000'000);
-    if (!rounds) return tl::make_unexpected(rounds.error());
-    options.rounds = static_cast<int>(*rounds);
-  }
-  if (!raw.soak.empty()) {
-    const auto seconds = parse_seconds("--soak", raw.soak, 0, 3600);
-    if (!seconds) return tl::make_unexpected(seconds.error());
-    options.soak_seconds = *seconds;
+  for (const Status& taken : {take_integer("--rounds", raw.rounds, 1, 1'000'000, options.rounds),
+                              take_seconds("--soak", raw.soak, 0, 3600, options.soak_seconds)}) {
+    if (!taken) return taken;
   }
   if (options.burst && options.alone) {
     return usage("--burst and --alone are two ways to measure: one at a time.");
@@ -208,12 +194,7 @@ Status parse_timing(const RawFlags& raw, Options& options) {
   if (options.resume && (options.csv.empty() || options.csv == "-")) {
     return usage("--resume goes on with what a file holds: name it with --csv FILE.");
   }
-  if (!raw.timeout.empty()) {
-    const auto seconds = parse_seconds("--timeout", raw.timeout, 0.1, 1e6);
-    if (!seconds) return tl::make_unexpected(seconds.error());
-    options.timeout = *seconds;
-  }
-  return {};
+  return take_seconds("--timeout", raw.timeout, 0.1, 1e6, options.timeout);
 }
 
 // Opening is the only honest test. A file that was not there before is removed again.
@@ -385,27 +366,33 @@ Result<Options> parse_options(std::span<const std::string> arguments, const std:
   app.allow_extras();
   add_shape_flags(app, raw, options);
 
-  const auto add_verb = [&](const char* name, const char* help, const char* stages = "all when none is named") {
+  std::map<const CLI::App*, Verb> verbs_of_apps;
+  const auto add_bare = [&](Verb meant, const char* name, const char* help) {
     CLI::App* verb = app.add_subcommand(name, help);
     verb->allow_extras();
+    verbs_of_apps[verb] = meant;
+    return verb;
+  };
+  const auto add_verb = [&](Verb meant, const char* name, const char* help,
+                            const char* stages = "all when none is named") {
+    CLI::App* verb = add_bare(meant, name, help);
     verb->add_option("STAGE", raw.rungs, stages);
     add_shape_flags(*verb, raw, options);
     return verb;
   };
-  CLI::App* check = add_verb("check", "right or wrong, on the emulator and on the GPU if there is one");
-  CLI::App* bench = add_verb("bench", "the TFLOPS table; without a GPU, what was recorded");
-  CLI::App* compare =
-      add_verb("compare", "two stages, interleaved: ratio, interval, verdict; without a GPU, what was recorded",
-               "two; 02:64x32 is a variant of one, peer:fa2 a peer");
-  CLI::App* explain =
-      add_verb("explain", "the idea, predicted against counted, conflicts by source line", "one, or several");
-  CLI::App* describe = app.add_subcommand("describe", "parts and rungs as they are");
-  describe->allow_extras();
-  CLI::App* peer = app.add_subcommand("peer", "tries a peer by itself, and says what of the protocol it keeps");
+  CLI::App* check = add_verb(Verb::check, "check", "right or wrong, on the emulator and on the GPU if there is one");
+  CLI::App* bench = add_verb(Verb::bench, "bench", "the TFLOPS table; without a GPU, what was recorded");
+  CLI::App* compare = add_verb(Verb::compare, "compare",
+                               "two stages, interleaved: ratio, interval, verdict; without a GPU, what was recorded",
+                               "two; 02:64x32 is a variant of one, peer:fa2 a peer");
+  CLI::App* explain = add_verb(Verb::explain, "explain",
+                               "the idea, predicted against counted, conflicts by source line", "one, or several");
+  CLI::App* describe = add_bare(Verb::describe, "describe", "parts and rungs as they are");
+  CLI::App* peer = add_bare(Verb::peer, "peer", "tries a peer by itself, and says what of the protocol it keeps");
   peer->add_option("CMD", options.peers, "its command line, for the shell; in quotes where it has flags");
-  peer->allow_extras();
   add_shape_flags(*peer, raw, options);
-  CLI::App* attempt = app.add_subcommand("try", "any kernel file, compiled alone, checked and counted as a stage is");
+  CLI::App* attempt =
+      add_bare(Verb::try_file, "try", "any kernel file, compiled alone, checked and counted as a stage is");
   attempt->add_option("FILE", options.file, "a kernel, written like the stage's kernel.cuh");
   attempt
       ->add_option("--like", options.like, "the stage whose place it takes; default: the one that its first line names")
@@ -413,7 +400,6 @@ Result<Options> parse_options(std::span<const std::string> arguments, const std:
       ->type_name("STAGE");
   attempt->add_flag("--sealed", options.sealed,
                     "JSON between two copies of the secret on standard input, which no kernel can forge");
-  attempt->allow_extras();
   add_shape_flags(*attempt, raw, options);
   for (CLI::App* verb : {check, bench, compare, explain, describe, attempt})
     add_file_flag(*verb, "--json", options.json, "results; - is stdout");
@@ -478,13 +464,7 @@ Result<Options> parse_options(std::span<const std::string> arguments, const std:
   if (!verbs.empty()) {
     const CLI::App* verb = verbs.front();
     if (const auto left = verb->remaining(); !left.empty()) return unknown_word(left.front(), *verb, known);
-    options.verb = verb == check     ? Verb::check
-                   : verb == bench   ? Verb::bench
-                   : verb == compare ? Verb::compare
-                   : verb == explain ? Verb::explain
-                   : verb == peer    ? Verb::peer
-                   : verb == attempt ? Verb::try_file
-                                     : Verb::describe;
+    options.verb = verbs_of_apps.at(verb);
   }
   // Words that the shell has taken apart already.
   if (options.verb == Verb::peer && options.peers.size() > 1) {

@@ -20,10 +20,6 @@
 namespace ladder {
 namespace {
 
-std::string first_line(const std::string& text) {
-  return text.substr(0, text.find('\n'));
-}
-
 // A quarter of the work that `explain` counts at, which is most of a scalar rung's time.
 constexpr Shape COUNTED_SHAPE{.batch = 1, .heads = 1, .n = EMULATOR_SHAPE.n / 2, .d = EMULATOR_SHAPE.d};
 
@@ -62,7 +58,7 @@ void print_machine(std::FILE* out, const Result<GpuInfo>& gpu) {
                                          bytes_text(double(gpu->memory_total)), gpu->driver, gpu->cuda);
     fmt::print(out, "{}\n", wrapped(what, out));
   } else {
-    const std::string why = fmt::format("GPU       none in use. {}", first_line(gpu.error().message));
+    const std::string why = fmt::format("GPU       none in use. {}", gpu.error().first_line());
     fmt::print(out, "{}\n", wrapped(why, out));
   }
 #ifdef LADDER_HAS_CUDA

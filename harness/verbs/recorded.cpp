@@ -119,7 +119,7 @@ Result<ExitCode> bench_without_gpu(const Options& options, const Error& no_gpu) 
                  fmt::format("bench needs a GPU. {}\n"
                              "  Here:  ./ladder check              the same kernels, emulated\n"
                              "         ./ladder compare 02 03      two kernels' counters, side by side",
-                             no_gpu.message.substr(0, no_gpu.message.find('\n'))));
+                             no_gpu.first_line()));
 }
 
 }  // namespace ladder
