@@ -2,33 +2,30 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <fstream>
 #include <functional>
 #include <iterator>
 #include <map>
+#include <ranges>
 #include <set>
 #include <span>
 #include <type_traits>
 
+#include "harness/base/process.hpp"
+#include "harness/base/text.hpp"
 #include "harness/problem/shapes.hpp"
 
 namespace ladder {
 namespace {
 
 namespace fs = std::filesystem;
-
-struct Flag {
-  std::string_view word;
-  bool value;
-};
-constexpr Flag FLAGS[] = {{"0", false}, {"1", true}, {"false", false}, {"true", true}};
 
 // ---- the columns: each knows its name and how a row's cell becomes text and back -----------------------------------
 
@@ -43,10 +40,9 @@ struct Column {
 
 template <class T>
 bool parse(const std::string& cell, T& value) {
-  const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
-  if (error != std::errc{} || end != cell.data() + cell.size()) return false;
-  if constexpr (std::is_floating_point_v<T>) return std::isfinite(value);
-  return true;
+  const auto number = number_in<T>(cell);
+  if (number) value = *number;
+  return number && std::isfinite(static_cast<double>(value));
 }
 
 // Six significant digits: a tenth of a clock's resolution, and the same text after a second write.
@@ -107,10 +103,8 @@ Column estimate(const char* name, std::optional<Estimate> ResultRow::*field, dou
 Column causal() {
   return {"causal", CellType::flag, [](const ResultRow& row) { return std::string(row.shape.causal ? "1" : "0"); },
           [](ResultRow& row, const std::string& cell) {
-            const auto flag = std::ranges::find(FLAGS, cell, &Flag::word);
-            if (flag == std::end(FLAGS)) return false;
-            row.shape.causal = flag->value;
-            return true;
+            row.shape.causal = cell == "1" || cell == "true";
+            return row.shape.causal || cell == "0" || cell == "false";
           }};
 }
 
@@ -223,9 +217,7 @@ const Rules& rules() {
 // ---- the first line ---------------------------------------------------------------------------------------------------
 
 std::string header_of(const std::vector<Column>& columns) {
-  std::string line;
-  for (const Column& column : columns) line += (line.empty() ? "" : ",") + std::string(column.name);
-  return line;
+  return fmt::format("{}", fmt::join(columns | std::views::transform(&Column::name), ","));
 }
 
 // The columns of a file with this first line, which may lack some of those that were added later; nothing for any other.
@@ -239,32 +231,7 @@ std::vector<Column> columns_of(const std::string& header) {
   return header == header_of(present) ? present : std::vector<Column>{};
 }
 
-// Whether all bytes are UTF-8, as the plots and the site want them.
-bool is_utf8(std::string_view text) {
-  for (size_t i = 0; i < text.size();) {
-    const auto byte = [&](size_t at) { return at < text.size() ? static_cast<unsigned char>(text[at]) : 0u; };
-    const unsigned lead = byte(i);
-    const size_t more = lead < 0x80 ? 0 : lead >= 0xc2 && lead < 0xe0 ? 1 : lead >= 0xe0 && lead < 0xf0 ? 2 : 3;
-    if (more == 3 && (lead < 0xf0 || lead > 0xf4)) return false;
-    for (size_t k = 1; k <= more; ++k) {
-      if ((byte(i + k) & 0xc0) != 0x80) return false;
-    }
-    // Longer than needed, a surrogate, or beyond the last character.
-    if ((lead == 0xe0 && byte(i + 1) < 0xa0) || (lead == 0xed && byte(i + 1) >= 0xa0)) return false;
-    if ((lead == 0xf0 && byte(i + 1) < 0x90) || (lead == 0xf4 && byte(i + 1) >= 0x90)) return false;
-    i += more + 1;
-  }
-  return true;
-}
-
 // ---- RFC 4180 --------------------------------------------------------------------------------------------------------
-
-std::string quoted(const std::string& cell) {
-  if (cell.find_first_of(",\"\r\n") == std::string::npos) return cell;
-  std::string out = "\"";
-  for (const char c : cell) out += c == '"' ? "\"\"" : std::string(1, c);
-  return out + '"';
-}
 
 // The cells of one line, or nothing when a quote is left open or stands amid a cell.
 std::optional<std::vector<std::string>> split(const std::string& line) {
@@ -332,13 +299,12 @@ std::string fault(const ResultRow& row) {
   return {};
 }
 
-void check_ceilings(const std::vector<ResultRow>& rows, const std::string& file, const std::vector<int>& lines,
-                    Status& status) {
+Status check_ceilings(const std::vector<ResultRow>& rows, const std::string& file, const std::vector<int>& lines) {
   std::vector<const ResultRow*> ceilings;
   for (const ResultRow& row : rows) {
     if (row.kind == "ceiling") ceilings.push_back(&row);
   }
-  for (size_t i = 0; i < rows.size() && status; ++i) {
+  for (size_t i = 0; i < rows.size(); ++i) {
     const ResultRow& row = rows[i];
     if (row.kind == "ceiling" || row.source != "measured") continue;
     double highest = 0;
@@ -346,11 +312,12 @@ void check_ceilings(const std::vector<ResultRow>& rows, const std::string& file,
       if (bounds(*ceiling, row)) highest = std::max(highest, ceiling->tflops);
     }
     if (highest > 0 && row.tflops > highest) {
-      status =
-          failure(ExitCode::check_failed, fmt::format("{}:{}: {} claims {:g} TFLOPS, above this card's ceiling of {:g}",
-                                                      file, lines[i], row.rung, row.tflops, highest));
+      return failure(ExitCode::check_failed,
+                     fmt::format("{}:{}: {} claims {:g} TFLOPS, above this card's ceiling of {:g}", file, lines[i],
+                                 row.rung, row.tflops, highest));
     }
   }
+  return {};
 }
 
 // What a row is a measurement of: equal for two that cannot stand in one file.
@@ -361,20 +328,6 @@ std::string identity(const ResultRow& row) {
 }
 
 // ---- files -----------------------------------------------------------------------------------------------------------
-
-class File {  // a descriptor, closed at the end
- public:
-  explicit File(int descriptor) : descriptor_(descriptor) {}
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  ~File() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-  }
-  int get() const { return descriptor_; }
-
- private:
-  int descriptor_;
-};
 
 Status cannot_write(const std::string& file, int error) {
   const std::string_view way_out = error == ENOSPC ? "\n  Free some space, or name a file on another disk." : "";
@@ -398,7 +351,7 @@ Status replace_file(const std::string& file, std::string_view text) {
   const bool special = fs::exists(file, ignored) && !fs::is_regular_file(file, ignored);
   const std::string target = special ? file : file + ".new";
   {
-    const File out(::open(target.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+    const Descriptor out(::open(target.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
     if (out.get() < 0) return cannot_write(target, errno);
     Status written = write_all(out.get(), text, file);
     if (written && !special && ::fsync(out.get()) != 0) written = cannot_write(file, errno);
@@ -422,6 +375,13 @@ bool bounds(const ResultRow& ceiling, const ResultRow& row) {
 
 bool can_bound(std::string_view ceiling) {
   return rules().ceilings.contains(std::string(ceiling));
+}
+
+std::string quoted(const std::string& cell) {
+  if (cell.find_first_of(",\"\r\n") == std::string::npos) return cell;
+  std::string out = "\"";
+  for (const char c : cell) out += c == '"' ? "\"\"" : std::string(1, c);
+  return out + '"';
 }
 
 std::string csv_header() {
@@ -464,7 +424,7 @@ Result<std::vector<ResultRow>> read_csv(std::istream& text, const std::string& f
   for (std::string line; std::getline(text, line);) {
     ++line_number;
     if (!line.empty() && line.back() == '\r') line.pop_back();
-    if (!is_utf8(line)) return broken("not a text file in UTF-8");
+    if (!is_utf8(line)) return broken("not a text file in UTF-8");  // as the plots and the site want it
     if (line.find('\0') != std::string::npos) return broken("a NUL character; this is no text");
     if (line_number == 1) {
       present = columns_of(line);
@@ -500,9 +460,8 @@ Result<std::vector<ResultRow>> read_csv(std::istream& text, const std::string& f
     line_number = 1;
     return broken("empty; the first line names the columns: " + csv_header());
   }
-  Status believable;
-  check_ceilings(rows, file, lines, believable);
-  if (!believable) return tl::make_unexpected(believable.error());
+  if (const Status believable = check_ceilings(rows, file, lines); !believable)
+    return tl::make_unexpected(believable.error());
   return rows;
 }
 
@@ -536,7 +495,7 @@ Status append_text(const std::string& file, const std::string& header, const std
   std::error_code ignored;
   const bool is_new =
       !fs::exists(file, ignored) || (fs::is_regular_file(file, ignored) && fs::file_size(file, ignored) == 0);
-  const File out(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+  const Descriptor out(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
   if (out.get() < 0) return cannot_write(file, errno);
   const uintmax_t before = is_new ? 0 : fs::file_size(file, ignored);
   Status written = write_all(out.get(), (is_new ? header : "") + lines, file);

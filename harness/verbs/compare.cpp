@@ -13,6 +13,7 @@
 #include "harness/base/progress.hpp"
 #include "harness/base/table.hpp"
 #include "harness/base/terminal.hpp"
+#include "harness/base/text.hpp"
 #include "harness/devices/capacity.hpp"
 #include "harness/measure/field.hpp"
 #include "harness/measure/results_table.hpp"
@@ -34,12 +35,8 @@ struct Side {
 };
 
 std::vector<std::string_view> lines_of(std::string_view text) {
-  std::vector<std::string_view> lines;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    lines.push_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
+  std::vector<std::string_view> lines = split(text, '\n');
+  if (lines.back().empty()) lines.pop_back();
   return lines;
 }
 

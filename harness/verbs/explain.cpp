@@ -8,6 +8,7 @@
 
 #include "harness/base/table.hpp"
 #include "harness/base/terminal.hpp"
+#include "harness/base/text.hpp"
 #include "harness/devices/capacity.hpp"
 #include "harness/devices/emulator_run.hpp"
 #include "harness/devices/gpu.hpp"
@@ -34,11 +35,8 @@ void print_paragraph(std::FILE* out, std::string_view title, std::string_view te
   const size_t columns = columns_of(out);
   const size_t width = columns == 0 ? WIDEST : std::clamp(columns - std::min(columns, INDENT), NARROWEST, WIDEST);
   const std::string lines = wrapped(text, width);
-  for (size_t begin = 0; begin <= lines.size();) {
-    const size_t end = std::min(lines.find('\n', begin), lines.size());
-    fmt::print(out, "{:<{}}{}\n", begin == 0 ? title : "", INDENT, lines.substr(begin, end - begin));
-    begin = end + 1;
-  }
+  for (const std::string_view line : split(lines, '\n'))
+    fmt::print(out, "{:<{}}{}\n", std::exchange(title, ""), INDENT, line);
 }
 
 std::string rows_per_warp(const Tile& tile) {
