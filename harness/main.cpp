@@ -50,7 +50,7 @@ Result<ExitCode> run_verb(const Options& options) {
 
 Result<ExitCode> run(const std::vector<std::string>& arguments) {
   const auto options = parse_options(arguments, rungs());
-  if (!options) return tl::make_unexpected(options.error());
+  if (!options) return passed_on(options);
   return run_verb(*options);
 }
 

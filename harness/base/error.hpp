@@ -29,4 +29,10 @@ inline tl::unexpected<Error> failure(ExitCode code, std::string message) {
   return tl::make_unexpected(Error{code, std::move(message)});
 }
 
+// What stopped one step is the error of the whole.
+template <class T>
+tl::unexpected<Error> passed_on(const Result<T>& stopped) {
+  return tl::make_unexpected(stopped.error());
+}
+
 }  // namespace ladder

@@ -54,12 +54,12 @@ class DeviceBuffer {
     if (auto status = checked(cudaMalloc(&memory, bytes + 2 * GUARD_BYTES), "allocating " + gib(double(bytes)));
         !status) {
       cudaGetLastError();  // an allocation that failed is no reason for later calls to fail
-      return tl::make_unexpected(status.error());
+      return passed_on(status);
     }
     buffer.memory_.reset(memory);
     for (std::byte* guard : {memory, memory + GUARD_BYTES + bytes}) {
       if (auto status = checked(cudaMemset(guard, GUARD_BYTE, GUARD_BYTES), "filling a guard zone"); !status) {
-        return tl::make_unexpected(status.error());
+        return passed_on(status);
       }
     }
     return buffer;
@@ -179,7 +179,7 @@ Result<KernelResources> gpu_resources(const Variant& variant, int n) {
         checked(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
                     &blocks, variant.gpu_kernel, variant.tile.warps > 0 ? variant.tile.warps * 32 : 256, smem),
                 "asking for a kernel's occupancy")}) {
-    if (!status) return tl::make_unexpected(status.error());
+    if (!status) return passed_on(status);
   }
   return KernelResources{attributes.numRegs, static_cast<int>(attributes.localSizeBytes), blocks};
 }
@@ -236,7 +236,7 @@ class SmCounters final : public SmClocks {
 
 Result<std::unique_ptr<SmClocks>> SmClocks::create() {
   auto counters = std::make_unique<SmCounters>();
-  if (auto status = counters->allocate(); !status) return tl::make_unexpected(status.error());
+  if (auto status = counters->allocate(); !status) return passed_on(status);
   return counters;
 }
 
@@ -249,7 +249,7 @@ class OnCard final : public GpuProblem {
                                                 int outputs) {
     size_t free = 0, total = 0;
     if (auto status = checked(cudaMemGetInfo(&free, &total), "asking for the GPU's memory"); !status) {
-      return tl::make_unexpected(status.error());
+      return passed_on(status);
     }
     const size_t needed = gpu_bytes_needed(shape, workspace_bytes, static_cast<int>(more_heads), outputs);
     if (needed > free) {
@@ -261,7 +261,7 @@ class OnCard final : public GpuProblem {
     Status status;
     const auto make = [&](std::string_view name, size_t bytes) {
       auto made = DeviceBuffer::create(std::string(name), bytes);
-      if (!made && status) status = tl::make_unexpected(made.error());
+      if (!made && status) status = passed_on(made);
       return made ? std::move(*made) : DeviceBuffer();
     };
     const Formula& formula = formula_of(shape);
@@ -282,7 +282,7 @@ class OnCard final : public GpuProblem {
       }
     }
     if (status) status = problem->poison_output();
-    if (!status) return tl::make_unexpected(status.error());
+    if (!status) return passed_on(status);
     return problem;
   }
 
@@ -384,9 +384,7 @@ class OnCard final : public GpuProblem {
     Device device;
     float milliseconds = 0;
     for (const Event* event : {&start, &stop}) {
-      if (auto status = checked(event->created(), "creating an event"); !status) {
-        return tl::make_unexpected(status.error());
-      }
+      if (auto status = checked(event->created(), "creating an event"); !status) return passed_on(status);
     }
     std::vector<std::function<void(Device&)>> starts;  // made before the clock starts
     for (const Launch& launch : launches) starts.push_back(variant.on_gpu.with(arguments(launch)));
@@ -397,7 +395,7 @@ class OnCard final : public GpuProblem {
     if (error == cudaSuccess) error = cudaEventRecord(stop.get(), device.stream);
     if (error == cudaSuccess) error = cudaEventSynchronize(stop.get());
     if (error == cudaSuccess) error = cudaEventElapsedTime(&milliseconds, start.get(), stop.get());
-    if (auto status = checked(error, "timing " + variant.label); !status) return tl::make_unexpected(status.error());
+    if (auto status = checked(error, "timing " + variant.label); !status) return passed_on(status);
     return double{milliseconds};
   }
 
@@ -422,8 +420,7 @@ class OnCard final : public GpuProblem {
           return launched != cudaSuccess ? launched
                                          : cudaMemcpy(to.data(), gathered, to.size(), cudaMemcpyDeviceToHost);
         });
-    if (const Status status = checked(error, "reading rows of " + std::string(name)); !status)
-      return tl::make_unexpected(status.error());
+    if (const Status status = checked(error, "reading rows of " + std::string(name)); !status) return passed_on(status);
     return some;
   }
 
@@ -451,7 +448,7 @@ class OnCard final : public GpuProblem {
   Status check_inputs(const Inputs& inputs) const override {
     for (size_t i = 0; i < inputs.size(); ++i) {
       const auto now = read(inputs_[i], inputs.at(i).spec());
-      if (!now) return tl::make_unexpected(now.error());
+      if (!now) return passed_on(now);
       const std::span<const std::byte> expected = inputs.at(i).bytes();
       if (std::memcmp(now->bytes().data(), expected.data(), expected.size()) != 0) {
         return failure(ExitCode::check_failed, inputs_[i].buffer.name() + " was changed");
@@ -517,9 +514,7 @@ class OnCard final : public GpuProblem {
     std::vector<std::byte> memory(spec.is_packed() ? 0 : spec.memory_bytes());
     const std::span<std::byte> to = memory.empty() ? tensor.bytes() : memory;
     const cudaError_t error = cudaMemcpy(to.data(), from.row(0), to.size(), cudaMemcpyDeviceToHost);
-    if (auto status = checked(error, "reading " + from.buffer.name()); !status) {
-      return tl::make_unexpected(status.error());
-    }
+    if (auto status = checked(error, "reading " + from.buffer.name()); !status) return passed_on(status);
     if (memory.empty()) return tensor;
     const size_t bytes = bytes_of(spec.element);
     spec.for_each_run([&](int64_t at, int64_t packed, int64_t count) {
@@ -547,20 +542,20 @@ Result<std::unique_ptr<GpuProblem>> GpuProblem::create(const Shape& shape, const
                                                        int outputs) {
   const int64_t more = fewest_units(more_heads);
   auto problem = OnCard::create(shape, workspace_bytes, more, outputs);
-  if (!problem) return tl::make_unexpected(problem.error());
+  if (!problem) return passed_on(problem);
   Status status = (*problem)->upload(inputs);
   if (status && more > 0) status = (*problem)->upload(more_heads, inputs);
-  if (!status) return tl::make_unexpected(status.error());
+  if (!status) return passed_on(status);
   return std::move(*problem);
 }
 
 Result<std::unique_ptr<GpuProblem>> GpuProblem::create_repeated(const Shape& shape, const Inputs& few,
                                                                 uint64_t workspace_bytes) {
   auto problem = OnCard::create(shape, workspace_bytes, 0, 1);
-  if (!problem) return tl::make_unexpected(problem.error());
+  if (!problem) return passed_on(problem);
   Status status = (*problem)->upload(few);
   if (status) status = (*problem)->repeat(few);
-  if (!status) return tl::make_unexpected(status.error());
+  if (!status) return passed_on(status);
   return std::move(*problem);
 }
 

@@ -60,7 +60,7 @@ class OnCard final : public Ceiling {
     if (done) done = check(cudaEventSynchronize(stop_), "cudaEventSynchronize");
     float ms = 0;
     if (done) done = check(cudaEventElapsedTime(&ms, start_, stop_), "cudaEventElapsedTime");
-    if (!done) return tl::make_unexpected(done.error());
+    if (!done) return passed_on(done);
     launch_ms_ = double{ms} / launches;
     return double{ms};
   }
@@ -69,7 +69,7 @@ class OnCard final : public Ceiling {
     while (ms > 0) {
       const double launch_ms = launch_ms_;  // 0 before the first launch
       const Result<double> took = time_ms(launch_ms > 0 ? std::max(1, static_cast<int>(ms / launch_ms)) : 1);
-      if (!took) return tl::make_unexpected(took.error());
+      if (!took) return passed_on(took);
       ms -= *took + launch_ms;
     }
     return {};
@@ -104,7 +104,7 @@ Result<std::unique_ptr<Ceiling>> Ceiling::create(std::string_view name, std::str
   const auto loop = std::ranges::find_if(
       loops(), [&](const Loop& each) { return each.name == name && (each.dtype.empty() || each.dtype == dtype); });
   auto ceiling = std::make_unique<OnCard>(&*loop);
-  if (const Status prepared = ceiling->prepare(); !prepared) return tl::make_unexpected(prepared.error());
+  if (const Status prepared = ceiling->prepare(); !prepared) return passed_on(prepared);
   return ceiling;
 }
 

@@ -460,8 +460,7 @@ Result<std::vector<ResultRow>> read_csv(std::istream& text, const std::string& f
     line_number = 1;
     return broken("empty; the first line names the columns: " + csv_header());
   }
-  if (const Status believable = check_ceilings(rows, file, lines); !believable)
-    return tl::make_unexpected(believable.error());
+  if (const Status believable = check_ceilings(rows, file, lines); !believable) return passed_on(believable);
   return rows;
 }
 
@@ -480,7 +479,7 @@ Status append_csv(const std::string& file, std::span<const ResultRow> rows, bool
   std::string text = special && !first ? "" : csv_header() + "\n";
   if (regular && fs::file_size(file, ignored) > 0) {
     const Result<std::vector<ResultRow>> known = read_csv(fs::path(file));
-    if (!known) return tl::make_unexpected(known.error());
+    if (!known) return passed_on(known);
     std::set<std::string> renewed;
     for (const ResultRow& row : rows) renewed.insert(identity(row));
     for (const ResultRow& old : *known) {

@@ -88,13 +88,13 @@ Field::Field(const GpuInfo& gpu, std::shared_ptr<const Problem> problem, std::sh
 Result<Field> Field::create(const GpuInfo& gpu, std::shared_ptr<const Problem> problem, uint64_t workspace_bytes) {
   const Shape& shape = problem->shape;
   for (const Status& fits : {fits_gpu_memory(shape, workspace_bytes, gpu), fits_host_memory(shape, 0)}) {
-    if (!fits) return tl::make_unexpected(fits.error());
+    if (!fits) return passed_on(fits);
   }
   const Result<GpuInfo> now = gpu_info();  // peers have taken their memory in the meantime
   const Room room = room_for(shape, workspace_bytes, now ? now->memory_free : gpu.memory_free);
   const Inputs more_heads = make_more_heads(problem->kinds.front(), shape, problem->seed, room.more_heads);
   auto created = GpuProblem::create(shape, problem->inputs, workspace_bytes, more_heads, room.outputs);
-  if (!created) return tl::make_unexpected(created.error());
+  if (!created) return passed_on(created);
   const std::shared_ptr<GpuProblem> on_gpu = std::move(*created);
   Field field(gpu, problem, on_gpu, make_groups(*problem, on_gpu, room, more_heads));
   if (room.outputs < 3 || room.more_heads == 0) {
@@ -166,7 +166,7 @@ Status Field::add_peers(PeerPool& pool, std::span<const std::string> only) {
   for (const std::shared_ptr<Peer>& peer : pool.peers()) {
     const Result<PeerInfo> info = peer->prepared();
     if (!info) {
-      if (info.error().code == ExitCode::interrupted) return tl::make_unexpected(info.error());
+      if (info.error().code == ExitCode::interrupted) return passed_on(info);
       notes_.push_back(info.error().message);
       continue;
     }
@@ -185,7 +185,7 @@ Status Field::add_peers(PeerPool& pool, std::span<const std::string> only) {
     if (info->judged()) {
       const Result<double> error = judge(*peer, *problem_);
       if (!error) {
-        if (error.error().code == ExitCode::interrupted) return tl::make_unexpected(error.error());
+        if (error.error().code == ExitCode::interrupted) return passed_on(error);
         notes_.push_back(error.error().message + "\n  It is not timed.");
         continue;
       }

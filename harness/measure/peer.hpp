@@ -89,7 +89,7 @@ class Peer {
       : process_(std::move(process)), label_(std::move(label)), limits_(limits) {}
   Status send(const std::string& request);
   Result<std::string> ask(const std::string& request, double limit_s);  // the answer, "ok":true
-  Error blame(const Error& error);
+  tl::unexpected<Error> blame(const Error& error);
 
   Process process_;
   std::string label_, name_;

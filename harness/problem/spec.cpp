@@ -283,7 +283,7 @@ Result<Spec> parse_spec(std::string_view text, const Spec& from) {
   if (says("lens_k") && !says("n") && !says("nk"))
     spec.n_k = std::max(1, *std::max_element(spec.lens_k.of, spec.lens_k.of + spec.lens_k.count));
   spec = canonical(spec);
-  if (const Status possible = check_spec(spec); !possible) return tl::make_unexpected(possible.error());
+  if (const Status possible = check_spec(spec); !possible) return passed_on(possible);
   return spec;
 }
 

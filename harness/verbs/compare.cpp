@@ -75,20 +75,20 @@ class SideBySide {
     }
     if (sides_[0].rung && sides_[1].rung) {
       print_source();
-      if (const Status emulated = emulate(); !emulated) return tl::make_unexpected(emulated.error());
+      if (const Status emulated = emulate(); !emulated) return passed_on(emulated);
     }
     if (interrupted()) return ExitCode::interrupted;
     if (gpu) {
       if (const Status timed = time(*gpu); !timed) {
-        if (timed.error().code != ExitCode::interrupted) return tl::make_unexpected(timed.error());
+        if (timed.error().code != ExitCode::interrupted) return passed_on(timed);
         fmt::print(stderr, "{}\n", timed.error().message);
         return ExitCode::interrupted;
       }
     } else if (options_.on == Where::gpu) {
-      return tl::make_unexpected(gpu.error());
+      return passed_on(gpu);
     } else {
       if (options_.on == Where::automatic) print_recorded(cause);
-      if (const Status written = write_emulated(); !written) return tl::make_unexpected(written.error());
+      if (const Status written = write_emulated(); !written) return passed_on(written);
     }
     return all_right_ ? ExitCode::done : ExitCode::check_failed;
   }
@@ -194,7 +194,7 @@ class SideBySide {
     const auto problem = std::make_shared<const Problem>(make_problem(shape, kind, options_.seed, true));
     peers.ask_to_prepare(*problem);
     Result<Field> field = Field::create(gpu, problem, workspace);
-    if (!field) return tl::make_unexpected(field.error());
+    if (!field) return passed_on(field);
     for (const Side& side : sides_) {
       if (side.rung) field->add(*side.rung, *side.variant);
     }
@@ -211,17 +211,17 @@ class SideBySide {
       if (progress) progress->step(what, seconds);
     });
     const auto looks = first_look(field->contestants(), protocol, machine);
-    if (!looks) return tl::make_unexpected(looks.error());
+    if (!looks) return passed_on(looks);
     std::vector<double> launch_ms;
     for (const Result<double>& look : *looks) {
-      if (!look) return tl::make_unexpected(look.error());
+      if (!look) return passed_on(look);
       launch_ms.push_back(*look);
     }
     progress.emplace(protocol.warm_up_s + seconds_of_heat(launch_ms, protocol));
     if (const Status warm = warm_up(protocol, machine); !warm) return warm;
     auto timings = run_heat(field->contestants(), launch_ms, protocol, machine);
     progress.reset();
-    if (!timings) return tl::make_unexpected(timings.error());
+    if (!timings) return passed_on(timings);
     const HeatRun run{.number = 1, .own = {0, 1}, .all = {0, 1}, .timings = std::move(*timings)};
     const RunFacts facts = run_facts(gpu, real, *problem, protocol.regime);
     const std::string a = sides_[0].name(), b = sides_[1].name();
@@ -381,13 +381,13 @@ Result<ExitCode> compare_verb(const Options& options) {
       continue;
     }
     const Result<const Variant*> variant = find_variant(*options.rungs[i], label);
-    if (!variant) return tl::make_unexpected(variant.error());
+    if (!variant) return passed_on(variant);
     sides[i] = {options.rungs[i], *variant};
   }
   if (sides[0].name() == sides[1].name()) {
     return failure(ExitCode::usage, fmt::format("compare takes two different kernels; both are {}.", sides[0].name()));
   }
-  if (const Status able = can_append_csv(options.csv); !able) return tl::make_unexpected(able.error());
+  if (const Status able = can_append_csv(options.csv); !able) return passed_on(able);
   const InterruptGuard guard;
   return SideBySide(options, std::move(sides[0]), std::move(sides[1])).run();
 }

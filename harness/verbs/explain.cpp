@@ -189,10 +189,8 @@ Result<ExitCode> explain(const ExplainRequest& request) {
     };
     for (const Rung* rung : request.rungs) {
       const Variant& variant = rung->variants.front();
-      if (auto status = supports(*rung, variant, shape); !status) return tl::make_unexpected(status.error());
-      if (auto status = fits_host_memory(shape, variant.workspace_at(shape)); !status) {
-        return tl::make_unexpected(status.error());
-      }
+      if (auto status = supports(*rung, variant, shape); !status) return passed_on(status);
+      if (auto status = fits_host_memory(shape, variant.workspace_at(shape)); !status) return passed_on(status);
       if (!request.counts_only) {
         fmt::print(out, "{}{}\n\n", std::exchange(first, false) ? "" : "\n\n", rung->name);
         print_paragraph(out, "Idea", rung->idea);
@@ -216,14 +214,12 @@ Result<ExitCode> explain(const ExplainRequest& request) {
       ok = ok && result.ok;
       explanations.push_back(explanation(*rung, variant, result));
       if (!request.trace.empty()) {
-        if (auto status = write_trace(request.trace, *rung, variant, *problem); !status) {
-          return tl::make_unexpected(status.error());
-        }
+        if (auto status = write_trace(request.trace, *rung, variant, *problem); !status) return passed_on(status);
       }
     }
   }
   if (!request.json.empty()) {
-    if (auto status = write_document(request.json, explanations); !status) return tl::make_unexpected(status.error());
+    if (auto status = write_document(request.json, explanations); !status) return passed_on(status);
   }
   return ok ? ExitCode::done : ExitCode::check_failed;
 }

@@ -75,7 +75,7 @@ template <class T>
 Status take_integer(const char* flag, const std::string& text, int64_t least, int64_t most, std::optional<T>& value) {
   if (text.empty()) return {};
   const auto number = parse_integer(flag, text, least, most);
-  if (!number) return tl::make_unexpected(number.error());
+  if (!number) return passed_on(number);
   value = static_cast<T>(*number);
   return {};
 }
@@ -116,7 +116,7 @@ Status parse_problem(const Options& options) {
   flagged.heads = options.heads.value_or(flagged.heads);
   flagged.n = options.n.empty() ? flagged.n : std::ranges::min(options.n);
   const auto spec = parse_spec(options.problem, flagged);
-  if (!spec) return tl::make_unexpected(spec.error());
+  if (!spec) return passed_on(spec);
   if (spec->batch_heads() > MAX_BATCH_HEADS) {
     return usage(fmt::format("b times h must be at most {} (a CUDA grid's second dimension); {} is not.",
                              MAX_BATCH_HEADS, spec->batch_heads()));
@@ -128,7 +128,7 @@ Status parse_shape(const RawFlags& raw, Options& options) {
   constexpr int64_t MAX_INT = std::numeric_limits<int>::max();
   for (const std::string_view part : raw.n.empty() ? std::vector<std::string_view>() : split(raw.n, ',')) {
     const auto n = parse_integer("--n", part, 1, MAX_INT);
-    if (!n) return tl::make_unexpected(n.error());
+    if (!n) return passed_on(n);
     options.n.push_back(static_cast<int>(*n));
   }
   for (const Status& taken : {take_integer("--d", raw.d, 1, MAX_INT, options.d),
@@ -252,7 +252,7 @@ Status resolve_rungs(const RawFlags& raw, const std::vector<Rung>& known, Option
     if (label.ends_with(']')) label.pop_back();
     options.variants.push_back(label);
     const auto rung = find_rung(name, known);
-    if (!rung) return tl::make_unexpected(rung.error());
+    if (!rung) return passed_on(rung);
     options.rungs.push_back(*rung);
   }
   options.rungs_named = !options.rungs.empty();
@@ -474,7 +474,7 @@ Result<Options> parse_options(std::span<const std::string> arguments, const std:
   }
   for (const Status& status : {parse_shape(raw, options), parse_inputs(raw, options), parse_place(raw, options),
                                parse_timing(raw, options), resolve_rungs(raw, known, options), check_files(options)}) {
-    if (!status) return tl::make_unexpected(status.error());
+    if (!status) return passed_on(status);
   }
   return options;
 }

@@ -36,7 +36,7 @@ struct Recorded {
 
 Result<Recorded> read_recorded(const Result<GpuInfo>& gpu, const Shape& headline) {
   auto rows = recorded_results(std::filesystem::path(LADDER_SOURCE_DIR) / "docs" / "results");
-  if (!rows) return tl::make_unexpected(rows.error());
+  if (!rows) return passed_on(rows);
   std::erase_if(*rows, [&](const ResultRow& row) {
     return row.source != "measured" || row.regime != "turns" || row.kind == "ceiling" || !row.is_plain() ||
            !(row.shape == headline);
@@ -91,12 +91,8 @@ Result<ExitCode> overview_verb(const Options& options) {
   const Shape shape = shapes_for(options, COUNTED_SHAPE).front();
   for (const Rung* rung : options.rungs) {
     const Spec own = shapes_for(options, COUNTED_SHAPE, &rung->variants.front().accepts).front();
-    if (auto status = supports(*rung, rung->variants.front(), own); !status) {
-      return tl::make_unexpected(status.error());
-    }
-    if (auto status = fits_host_memory(own, rung->workspace_at(own)); !status) {
-      return tl::make_unexpected(status.error());
-    }
+    if (auto status = supports(*rung, rung->variants.front(), own); !status) return passed_on(status);
+    if (auto status = fits_host_memory(own, rung->workspace_at(own)); !status) return passed_on(status);
   }
 
   Table table({"<stage", "<verdict", "max error", "conflicts", "wavefronts", "?global read", "??mma", "??ldmatrix",

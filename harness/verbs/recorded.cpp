@@ -107,7 +107,7 @@ Status can_bench(const Options& options) {
 }
 
 Result<ExitCode> bench_without_gpu(const Options& options, const Error& no_gpu) {
-  if (const Status able = can_bench(options); !able) return tl::make_unexpected(able.error());
+  if (const Status able = can_bench(options); !able) return passed_on(able);
   std::FILE* const out = table_stream(options);
   const Result<std::vector<ResultRow>> recorded = recorded_results(recorded_results_directory());
   if (recorded) {

@@ -30,17 +30,6 @@ class Stopwatch {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-CheckResult start_result(const Rung& rung, const Variant& variant, const Shape& shape, std::string_view inputs,
-                         Place backend) {
-  CheckResult result;
-  result.rung = rung.name;
-  result.variant = variant.label;
-  result.backend = backend;
-  result.shape = shape;
-  result.inputs = inputs;
-  return result;
-}
-
 void fail(CheckResult& result, FailureKind kind, std::string message, std::string_view detail = "",
           std::vector<emulator::SourceLine> where = {}) {
   result.failures.push_back({kind, std::move(message), std::string(detail), std::move(where)});
@@ -425,6 +414,17 @@ void judge_against_naive(CheckResult& result, const Problem& problem, size_t set
 
 }  // namespace
 
+CheckResult start_result(const Rung& rung, const Variant& variant, const Shape& shape, std::string_view inputs,
+                         Place backend) {
+  CheckResult result;
+  result.rung = rung.name;
+  result.variant = variant.label;
+  result.backend = backend;
+  result.shape = shape;
+  result.inputs = inputs;
+  return result;
+}
+
 bool is_worse(double error, double tolerance, double than, double its_tolerance) {
   return !std::isnan(than) && !(error * its_tolerance <= than * tolerance);
 }
@@ -730,8 +730,8 @@ std::vector<CheckResult> check_sets_on_gpu(const Rung& rung, const Variant& vari
   CheckResult launch = start_result(rung, variant, problem.launched(), "", Place::gpu);
   const auto run = [&]() -> Result<Tensors> {
     Tensors outputs;
-    if (const Status status = problem_on_gpu.poison_output(); !status) return tl::make_unexpected(status.error());
-    if (const Status status = problem_on_gpu.run(variant); !status) return tl::make_unexpected(status.error());
+    if (const Status status = problem_on_gpu.poison_output(); !status) return passed_on(status);
+    if (const Status status = problem_on_gpu.run(variant); !status) return passed_on(status);
     for (const TensorSpec& spec : outputs_of(variant, problem.shape)) {
       std::vector<OutputRow> rows;  // of the units that are known, where there are too many to read
       for (int64_t unit = 0; problem.far_heads > 0 && unit < spec.units(); ++unit) {
@@ -739,7 +739,7 @@ std::vector<CheckResult> check_sets_on_gpu(const Rung& rung, const Variant& vari
       }
       const auto read =
           rows.empty() ? problem_on_gpu.read_output(spec.name) : problem_on_gpu.read_rows(spec.name, rows);
-      if (!read) return tl::make_unexpected(read.error());
+      if (!read) return passed_on(read);
       Tensor output(spec);  // the known heads' rows, one after the other, are those heads
       std::ranges::copy(read->bytes(), output.bytes().begin());
       outputs.add(std::move(output));
@@ -789,8 +789,8 @@ std::vector<CheckResult> check_properties(const Rung& rung, const Variant& varia
   };
   const Run on_gpu = [&](const Inputs& inputs) -> Result<Tensor> {
     auto problem = GpuProblem::create(shape, inputs, variant.workspace_at(shape));
-    if (!problem) return tl::make_unexpected(problem.error());
-    if (const Status status = (*problem)->run(variant); !status) return tl::make_unexpected(status.error());
+    if (!problem) return passed_on(problem);
+    if (const Status status = (*problem)->run(variant); !status) return passed_on(status);
     return (*problem)->read_output(formula_of(shape).outputs(shape).front().name);
   };
   const auto properties = check_properties_of(backend == Place::gpu ? on_gpu : on_emulator, shape, seed);

@@ -85,6 +85,10 @@ struct CheckResult {
   bool has(FailureKind kind) const;
 };
 
+// A result without a word yet.
+CheckResult start_result(const Rung& rung, const Variant& variant, const Shape& shape, std::string_view inputs,
+                         Place backend);
+
 // Runs one variant on the emulator with all of its checks on: a result for each input set of the problem, in which a fault
 // of the launch stands as well. `rung` need not be registered. With `both_builds`, the build with zeros in unset variables
 // runs too, if there is one, with the threads of a block in another order. It must do the same, bit for bit. So must a variant
