@@ -85,7 +85,7 @@ void leave_what_forward_leaves(const Spec& spec, Tensors& inputs) {
   }
   inputs["O"].poison();  // what is behind the last row of a sequence
   inputs["LSE"].poison();
-  const Reference left = make_answers(forward_of(spec), inputs, std::move(all));
+  const Reference left = make_reference(forward_of(spec), inputs, all, 1, Beside::nothing);
   for (const Reference::Answer& answer : left.answers) {
     Tensor& tensor = inputs[answer.output];
     for (size_t i = 0; i < answer.cells.size(); ++i) {
@@ -110,17 +110,15 @@ Tensors make_backward_inputs(std::span<const InputKind> kinds, const Spec& spec,
 }
 
 // All rows of each gradient when that is cheap. A row costs up to four times as much as one of O.
-Cells cells(const Spec& spec, bool& is_whole) {
+Cells cells(const Spec& spec) {
   Spec of_queries = spec;
   of_queries.d *= 4;
   Spec of_keys = of_queries;
   of_keys.n = spec.keys(), of_keys.n_k = spec.n;
   of_keys.heads = spec.key_heads(), of_keys.kv_heads = 0;
   of_keys.lens_q = spec.lens_k;
-  bool is_whole_in_keys = false;
-  const std::vector<Cell> queries = choose_cells(of_queries, is_whole), keys = choose_cells(of_keys, is_whole_in_keys);
-  is_whole = is_whole && is_whole_in_keys;
-  return {queries, keys, keys};
+  const std::vector<Cell> keys = choose_cells(of_keys);
+  return {choose_cells(of_queries), keys, keys};
 }
 
 // One head of a tensor, of the rows that it has, as floats (exact), and transposed, so that all products are sums of scaled rows.

@@ -55,13 +55,13 @@ std::vector<TensorSpec> forward_outputs(const Spec& spec) {
   return {O, LSE};
 }
 
-Cells forward_cells(const Spec& spec, bool& is_whole) {
-  return Cells(2, choose_cells(spec, is_whole));
+Cells forward_cells(const Spec& spec) {
+  return Cells(2, choose_cells(spec));
 }
 
 Reference forward_reference(const Spec& spec, const Tensors& inputs, const Cells& cells, size_t sets,
                             bool with_score_terms) {
-  return make_reference(spec, inputs, cells.front(), sets, with_score_terms);
+  return make_reference(spec, inputs, cells.front(), sets, with_score_terms ? Beside::score_terms : Beside::errors);
 }
 
 Spec of_heads(const Spec& spec, int key_heads) {
