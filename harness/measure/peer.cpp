@@ -70,7 +70,7 @@ std::vector<PeerCommand> find_peers(const fs::path& directory) {
 }
 
 Result<Peer> Peer::start(const PeerCommand& command, PeerLimits limits) {
-  Result<Process> process = Process::start(command.arguments);
+  auto process = Process::start(command.arguments);
   if (!process) {
     return failure(process.error().code, fmt::format("peer {}: {}", command.label, process.error().message));
   }
@@ -110,16 +110,16 @@ Result<PeerFiles> PeerFiles::create(const Inputs& inputs) {
 }
 
 Status Peer::send(const std::string& request) {
-  if (process_.has_line()) {
-    return blame(broken("spoke without being asked: " + printable(*process_.read_line(0))));
+  if (process_->has_line()) {
+    return blame(broken("spoke without being asked: " + printable(*process_->read_line(0))));
   }
-  const Status sent = process_.write_line(request, WRITE_LIMIT_S);
+  const Status sent = process_->write_line(request, WRITE_LIMIT_S);
   return sent ? sent : Status(blame(sent.error()));
 }
 
 Result<std::string> Peer::ask(const std::string& request, double limit_s) {
   if (const Status sent = send(request); !sent) return passed_on(sent);
-  Result<std::string> line = process_.read_line(limit_s);
+  Result<std::string> line = process_->read_line(limit_s);
   if (!line) return blame(line.error());
   if (const auto answer = parse_answer(*line); !answer) return blame(answer.error());
   return line;
@@ -127,7 +127,7 @@ Result<std::string> Peer::ask(const std::string& request, double limit_s) {
 
 Status Peer::ask_to_prepare(const Shape& shape, std::string_view inputs, uint64_t seed, const PeerFiles& files) {
   output_ = formula_of(shape).outputs(shape).front();
-  output_file_ = files.of(fmt::format("O.{}", fmt::ptr(&process_)));
+  output_file_ = files.of(fmt::format("O.{}", fmt::ptr(process_)));
   Json tensors{{output_.name, output_file_.string()}};
   for (const TensorSpec& spec : formula_of(shape).inputs(shape)) {
     tensors.set(spec.name, files.of(spec.name).string());
@@ -165,7 +165,7 @@ Result<PeerInfo> Peer::prepared() {
   const auto waiting = [&](double waited_s) {
     progress.step(fmt::format("peer {}: not ready yet, at most", label_), waited_s - std::exchange(shown_s, waited_s));
   };
-  const Result<std::string> line = process_.read_line(limits_.prepare, waiting);
+  const Result<std::string> line = process_->read_line(limits_.prepare, waiting);
   if (!line) return blame(line.error());
   const auto answer = parse_answer(*line);
   if (!answer) return blame(answer.error());
@@ -234,7 +234,7 @@ tl::unexpected<Error> Peer::blame(const Error& error) {
   std::string message = fmt::format("peer {}: {}", label_, error.message);
   if (error.code != ExitCode::cannot_run_here) {
     usable_ = false;
-    if (const std::string tail = process_.error_tail(); !tail.empty()) {
+    if (const std::string tail = process_->error_tail(); !tail.empty()) {
       message += "\n  The end of its standard error:\n    ";
       for (const char c : tail) message += c == '\n' ? "\n    " : std::string(1, c);
     }

@@ -71,6 +71,9 @@ inline double flops_of(const Spec& spec) {
   return formula_of(spec).work(spec).flops;
 }
 
+// The bytes of all rows that they have.
+double bytes_of_rows(std::span<const TensorSpec> tensors);
+
 // The tensors that the variant writes.
 std::vector<TensorSpec> outputs_of(const Variant& variant, const Spec& spec);
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <numbers>
 
@@ -69,9 +70,11 @@ std::vector<f16> make_tensor(Stream tensor, uint64_t seed, const Shape& shape, c
   return values;
 }
 
+using OfRow = std::function<float(int64_t row)>;  // within its head
+
 // Copies `from`'s element (key(row), column) of the same head, times scale(row), into every query row.
-template <class Scale, class Key>
-std::vector<f16> rows_of(const std::vector<f16>& from, const Shape& shape, const Scale& scale, const Key& key) {
+std::vector<f16> rows_of(const std::vector<f16>& from, const Shape& shape, const OfRow& scale,
+                         const std::function<int64_t(int64_t row)>& key) {
   std::vector<f16> rows(from.size());
   for (int64_t row = 0; row < shape.batch_heads() * shape.n; ++row) {
     const int64_t head = row / shape.n;
@@ -83,8 +86,7 @@ std::vector<f16> rows_of(const std::vector<f16>& from, const Shape& shape, const
 }
 
 // Writes value(row within its head) into a column of every row. A column of Q times one of K is a term of the scores.
-template <class Value>
-void set_column(std::vector<f16>& tensor, const Shape& shape, int column, const Value& value) {
+void set_column(std::vector<f16>& tensor, const Shape& shape, int column, const OfRow& value) {
   if (column >= shape.d) return;
   for (int64_t row = 0; row < shape.batch_heads() * shape.n; ++row) {
     tensor[row * shape.d + column] = to_f16(value(row % shape.n));
@@ -112,8 +114,7 @@ void make_creeping_max(QKV& inputs, const Shape& shape, uint64_t seed) {
 }
 
 // Scores that rise by `growth(row)` over all keys, in steps of 16, or over one half of them, and fall over the other.
-template <class Growth>
-void make_rising(QKV& inputs, const Shape& shape, const Growth& growth, bool and_falling = false) {
+void make_rising(QKV& inputs, const Shape& shape, const OfRow& growth, bool and_falling = false) {
   constexpr int STEP = 16;
   set_column(inputs.K, shape, 0, [&](int64_t key) {
     return static_cast<float>((and_falling ? 2 * std::min<int64_t>(key, shape.n - 1 - key) : key) / STEP);
@@ -203,8 +204,7 @@ void make_giant_keys(QKV& inputs, const Shape& shape, uint64_t seed, bool others
 }
 
 // One key stands above the others by height(row).
-template <class Height>
-void raise_one_key(QKV& inputs, const Shape& shape, int64_t raised, const Height& height) {
+void raise_one_key(QKV& inputs, const Shape& shape, int64_t raised, const OfRow& height) {
   set_column(inputs.K, shape, 0, [&](int64_t key) { return key == raised ? 0.0f : -1.0f; });
   set_column(inputs.Q, shape, 0, [&](int64_t row) { return height(row) / shape.scale(); });
 }

@@ -10,6 +10,7 @@
 #include <limits>
 #include <numeric>
 #include <optional>
+#include <ranges>
 #include <set>
 #include <utility>
 
@@ -45,29 +46,26 @@ Cell cell_of(const TensorSpec& spec, int64_t element) {
   return {element / spec.unit_elements(), element / spec.columns() % spec.rows()};
 }
 
-bool is_unwritten(const Tensor& output, const Cell& cell) {
+// The numbers of its elements.
+auto elements_of(const Tensor& output, const Cell& cell) {
   const int64_t first = output.spec().index(cell.unit, cell.row);
-  for (int64_t i = first; i < first + output.spec().columns(); ++i) {
-    if (!output.is_poison(i)) return false;
-  }
-  return true;
+  return std::views::iota(first, first + output.spec().columns());
+}
+
+bool is_unwritten(const Tensor& output, const Cell& cell) {
+  return std::ranges::all_of(elements_of(output, cell), [&](int64_t i) { return output.is_poison(i); });
 }
 
 bool has_unwritten(const Tensors& outputs) {
   return std::ranges::any_of(outputs, [](const Tensor& output) {
-    for (int64_t i = 0; i < output.spec().elements(); ++i) {
-      if (output.is_poison(i)) return true;
-    }
-    return false;
+    const auto all = std::views::iota(int64_t{0}, output.spec().elements());
+    return std::ranges::any_of(all, [&](int64_t i) { return output.is_poison(i); });
   });
 }
 
 bool has_nan(const Tensor& output, const Cell& cell) {
-  const auto first = static_cast<size_t>(output.spec().index(cell.unit, cell.row));
-  for (size_t i = 0; i < static_cast<size_t>(output.spec().columns()); ++i) {
-    if (std::isnan(output[first + i])) return true;
-  }
-  return false;
+  return std::ranges::any_of(elements_of(output, cell),
+                             [&](int64_t i) { return std::isnan(output[static_cast<size_t>(i)]); });
 }
 
 std::vector<Cell> written_cells(const Tensor& output) {
@@ -160,8 +158,7 @@ class SetView {
   template <class Visit>
   void for_each_element(const Visit& visit) const {
     for_each_cell([&](const Cell& cell) {
-      const int64_t first = output_.spec().index(cell.unit, cell.row);
-      for (int64_t i = first; i < first + output_.spec().columns(); ++i) visit(i);
+      for (const int64_t i : elements_of(output_, cell)) visit(i);
     });
   }
   std::string place(const Cell& cell) const { return ladder::place(problem_, output_.spec(), cell); }
@@ -514,11 +511,9 @@ std::optional<std::string> difference(const Variant& variant, const Problem& pro
   }
   if (!(run.counters == again.counters)) {
     std::string what = "other counts:";
-    const auto tell = [&](const char* name, uint64_t a, uint64_t b) {
-      if (a != b) what += fmt::format(" {} and {} {},", a, b, name);
-    };
     for (const emulator::Count& count : emulator::COUNTS) {
-      tell(count.words, run.counters.*count.value, again.counters.*count.value);
+      const uint64_t a = run.counters.*count.value, b = again.counters.*count.value;
+      if (a != b) what += fmt::format(" {} and {} {},", a, b, count.words);
     }
     what.pop_back();
     return what;

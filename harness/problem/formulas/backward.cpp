@@ -48,14 +48,8 @@ std::vector<TensorSpec> outputs(const Spec& spec) {
 
 // FlashAttention's convention: five products where the forward pass has two.
 Work work(const Spec& spec) {
-  Work work{.flops = 2.5 * forward().work(forward_of(spec)).flops};
-  for (const auto& tensors : {inputs(spec), outputs(spec)}) {
-    for (const TensorSpec& each : tensors) {
-      for (int64_t unit = 0; unit < each.units(); ++unit)
-        work.bytes += static_cast<double>(each.rows_of(unit)) * static_cast<double>(each.row_bytes());
-    }
-  }
-  return work;
+  return {.flops = 2.5 * forward().work(forward_of(spec)).flops,
+          .bytes = bytes_of_rows(inputs(spec)) + bytes_of_rows(outputs(spec))};
 }
 
 // Per head, with n rows of d elements of 2 bytes: Q, K, V, O and dO are read once and dQ, dK and dV written once, 16nd.

@@ -94,14 +94,9 @@ double flops_by_convention(const Spec& spec) {
 }
 
 Work forward_work(const Spec& spec) {
-  Work work{.flops = flops_by_convention(spec)};
-  const auto add = [&](const TensorSpec& each) {
-    for (int64_t unit = 0; unit < each.units(); ++unit)
-      work.bytes += static_cast<double>(each.rows_of(unit)) * static_cast<double>(each.row_bytes());
-  };
-  for (const TensorSpec& each : forward_inputs(spec)) add(each);
-  add(forward_outputs(spec).front());
-  return work;
+  const std::vector<TensorSpec> outputs = forward_outputs(spec);  // without LSE
+  return {.flops = flops_by_convention(spec),
+          .bytes = bytes_of_rows(forward_inputs(spec)) + bytes_of_rows(std::span(outputs).first(1))};
 }
 
 // Per head, with n rows of d elements of 2 bytes:
