@@ -36,9 +36,14 @@ struct RawFlags {
   std::vector<std::string> rungs;
 };
 
+// Of a flag that is given more than once the last one counts.
+CLI::Option* add_text(CLI::App& app, const char* flag, std::string& value, const char* type, const char* help) {
+  return app.add_option(flag, value, help)->take_last()->type_name(type);
+}
+
 void add_shape_flags(CLI::App& app, RawFlags& raw, Options& options) {
   const auto text = [&](const char* flag, std::string& value, const char* type, const char* help) {
-    app.add_option(flag, value, help)->take_last()->type_name(type)->group("Shape and place");
+    add_text(app, flag, value, type, help)->group("Shape and place");
   };
   text("--problem", options.problem, "WORDS",
        "what is asked: \"kv=8 nq=1 nk=4096 bf16 causal\"; the flags below are short forms");
@@ -51,10 +56,6 @@ void add_shape_flags(CLI::App& app, RawFlags& raw, Options& options) {
   text("--seed", raw.seed, "SEED", "seed of the inputs; default 1");
   text("--inputs", raw.inputs, "KIND[,..]", "input sets, or all; course/exercises.md says what they are");
   text("--on", raw.on, "WHERE", "auto, cpu (the emulator) or gpu");
-}
-
-void add_file_flag(CLI::App& app, const char* flag, std::string& path, const char* help) {
-  app.add_option(flag, path, help)->take_last()->type_name("FILE");
 }
 
 Result<int64_t> parse_integer(std::string_view flag, std::string_view text, int64_t least, int64_t most) {
@@ -394,24 +395,20 @@ Result<Options> parse_options(std::span<const std::string> arguments, const std:
   CLI::App* attempt =
       add_bare(Verb::try_file, "try", "any kernel file, compiled alone, checked and counted as a stage is");
   attempt->add_option("FILE", options.file, "a kernel, written like the stage's kernel.cuh");
-  attempt
-      ->add_option("--like", options.like, "the stage whose place it takes; default: the one that its first line names")
-      ->take_last()
-      ->type_name("STAGE");
+  add_text(*attempt, "--like", options.like, "STAGE",
+           "the stage whose place it takes; default: the one that its first line names");
   attempt->add_flag("--sealed", options.sealed,
                     "JSON between two copies of the secret on standard input, which no kernel can forge");
   add_shape_flags(*attempt, raw, options);
   for (CLI::App* verb : {check, bench, compare, explain, describe, attempt})
-    add_file_flag(*verb, "--json", options.json, "results; - is stdout");
+    add_text(*verb, "--json", options.json, "FILE", "results; - is stdout");
   for (CLI::App* verb : {bench, compare}) {
-    add_file_flag(*verb, "--csv", options.csv, "results; - is stdout");
+    add_text(*verb, "--csv", options.csv, "FILE", "results; - is stdout");
     verb->add_flag("--burst", options.burst, "short bursts on a cool GPU instead of taking turns on a warm one");
     verb->add_flag("--alone", options.alone, "long groups, each after a lead-in by the same kernel, instead of turns");
-    verb->add_option("--rounds", raw.rounds, "rounds of the rotation; default 20 or more")
-        ->take_last()
-        ->type_name("COUNT");
-    verb->add_option("--soak", raw.soak, "load before the first round; default 3")->take_last()->type_name("SECONDS");
-    add_file_flag(*verb, "--rounds-csv", options.rounds_csv, "every group of every round");
+    add_text(*verb, "--rounds", raw.rounds, "COUNT", "rounds of the rotation; default 20 or more");
+    add_text(*verb, "--soak", raw.soak, "SECONDS", "load before the first round; default 3");
+    add_text(*verb, "--rounds-csv", options.rounds_csv, "FILE", "every group of every round");
   }
   for (CLI::App* verb : {check, bench}) {
     verb->add_flag("--ablate", options.ablate, "all variants of a stage, not only its default");
@@ -419,9 +416,7 @@ Result<Options> parse_options(std::span<const std::string> arguments, const std:
   for (CLI::App* verb : {check, attempt}) {
     verb->add_flag("--thorough", options.thorough, "many random problems more, and the properties of attention");
     verb->add_flag("--answers-only", options.answers_only, "counts may differ from the predicted ones");
-    verb->add_option("--timeout", raw.timeout, "for one launch with its inputs and reference")
-        ->take_last()
-        ->type_name("SECONDS");
+    add_text(*verb, "--timeout", raw.timeout, "SECONDS", "for one launch with its inputs and reference");
   }
   check->add_flag("--quick", options.quick, "a few problems of each stage, as the climb does")->excludes("--thorough");
   check->add_flag("--first-failure", options.first_failure, "a stage's check ends with its first wrong answer");
@@ -432,11 +427,9 @@ Result<Options> parse_options(std::span<const std::string> arguments, const std:
         ->type_name("CMD");
     verb->add_flag("--no-peers", options.no_peers, "no peers but those of --peer");
   }
-  bench->add_option("--versus", options.versus, "whose rate the last ratio is over; default fa2")
-      ->take_last()
-      ->type_name("NAME");
+  add_text(*bench, "--versus", options.versus, "NAME", "whose rate the last ratio is over; default fa2");
   bench->add_flag("--resume", options.resume, "without what --csv FILE holds already of this commit");
-  add_file_flag(*explain, "--trace", options.trace, "the first block's instructions, as JSON; - is stdout");
+  add_text(*explain, "--trace", options.trace, "FILE", "the first block's instructions, as JSON; - is stdout");
 
   try {
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // as CLI11 wants them

@@ -34,15 +34,12 @@ Status any_supported(const Options& options) {
 }  // namespace
 
 const char* const LEGEND =
-    "TFLOPS count 4*B*H*N^2*d per launch (half when causal, 2.5 times as much for gradients); the write-up counts 1.2 "
-    "% more at d=128. spread: p20 to "
-    "p80 "
-    "over the median.\nRatios are medians of per-round ratios of TFLOPS with their 95 % interval, above 1 is faster; "
-    "same: "
-    "the interval holds 1, or below 0.2 %, or one of so many differs by chance.\nMHz is the mean SM clock of the "
-    "groups, counted on "
-    "the card. Of a ceiling that multiplies no matrices, TFLOPS are 1e12 results (ex2) or bytes (l2_read, "
-    "dram_read) per second.\n";
+    "TFLOPS count 4*B*H*N^2*d per launch (half when causal, 2.5 times as much for gradients); the write-up counts "
+    "1.2 % more at d=128. spread: p20 to p80 over the median.\n"
+    "Ratios are medians of per-round ratios of TFLOPS with their 95 % interval, above 1 is faster; same: the "
+    "interval holds 1, or below 0.2 %, or one of so many differs by chance.\n"
+    "MHz is the mean SM clock of the groups, counted on the card. Of a ceiling that multiplies no matrices, TFLOPS "
+    "are 1e12 results (ex2) or bytes (l2_read, dram_read) per second.\n";
 
 fs::path recorded_results_directory() {
   return fs::path(LADDER_SOURCE_DIR) / "docs" / "results";
