@@ -83,6 +83,8 @@ struct CheckResult {
   bool answers_right() const;
   bool counts_right() const;
   bool has(FailureKind kind) const;
+  void fail(FailureKind kind, std::string message, std::string_view detail = "",
+            std::vector<emulator::SourceLine> where = {});
 };
 
 // A result without a word yet.
@@ -98,6 +100,9 @@ std::vector<CheckResult> check_sets_on_emulator(const Rung& rung, const Variant&
 // The same for a problem of one input set.
 CheckResult check_on_emulator(const Rung& rung, const Variant& variant, const Problem& problem,
                               const emulator::Options& options = {}, bool both_builds = false);
+
+// Adds what was counted otherwise than predicted, on so many multiprocessors.
+void judge_counts(CheckResult& result, const Variant& variant, const Problem& problem, uint32_t multiprocessors);
 
 class GpuProblem;
 // The same on the GPU, where a variant with `same_bits` is launched so many times. `problem_on_gpu` holds the problem's inputs;

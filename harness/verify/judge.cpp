@@ -208,11 +208,11 @@ Result<std::vector<Step>> plan(const Backend& backend, const std::vector<Subject
 CheckResult stopped(const Subject& subject, const Trial& trial, Place place, double seconds, bool asked_for) {
   CheckResult result = start_result(*subject.rung, *subject.variant, trial.shape,
                                     trial.kinds.size() == 1 ? to_string(trial.kinds[0]) : "all sets", place);
-  result.failures.push_back(
-      {FailureKind::hangs,
-       fmt::format("the launch was stopped: it had not ended after {0} s, {1}. It may have longer: --timeout {2}",
-                   seconds, asked_for ? "which is all that --timeout gives it" : "far beyond what its work takes",
-                   10 * seconds)});
+  result.fail(
+      FailureKind::hangs,
+      fmt::format("the launch was stopped: it had not ended after {0} s, {1}. It may have longer: --timeout {2}",
+                  seconds, asked_for ? "which is all that --timeout gives it" : "far beyond what its work takes",
+                  10 * seconds));
   return result;
 }
 
