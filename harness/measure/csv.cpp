@@ -10,10 +10,8 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
-#include <functional>
 #include <iterator>
 #include <map>
-#include <ranges>
 #include <set>
 #include <span>
 #include <type_traits>
@@ -34,8 +32,8 @@ enum class CellType { text, integer, number, flag };
 struct Column {
   const char* name;
   CellType type;
-  std::function<std::string(const ResultRow&)> write;
-  std::function<bool(ResultRow&, const std::string&)> read;  // false: not a number
+  std::string (*write)(const ResultRow&);
+  bool (*read)(ResultRow&, const std::string&);  // false: not a number
 };
 
 template <class T>
@@ -53,108 +51,102 @@ std::string number(int value) {
   return fmt::format("{}", value);
 }
 
-Column text(const char* name, std::string ResultRow::*field) {
-  return {name, CellType::text, [=](const ResultRow& row) { return row.*field; },
-          [=](ResultRow& row, const std::string& cell) { return row.*field = cell, true; }};
-}
-
-Column required(const char* name, double ResultRow::*field) {
-  return {name, CellType::number, [=](const ResultRow& row) { return number(row.*field); },
-          [=](ResultRow& row, const std::string& cell) { return parse(cell, row.*field); }};
+template <auto FIELD>
+constexpr Column text(const char* name) {
+  return {name, CellType::text, [](const ResultRow& row) { return row.*FIELD; },
+          [](ResultRow& row, const std::string& cell) { return row.*FIELD = cell, true; }};
 }
 
 // Counts and sizes, of a row or of its shape: 0 and an empty cell are the same, "not known".
-template <class Owner>
-Column count(const char* name, int Owner::*field) {
-  const auto of = [=](auto& row) -> auto& {
-    if constexpr (std::is_base_of_v<Owner, ResultRow>) {
-      return row.*field;
-    } else {
-      return row.shape.*field;
-    }
-  };
-  return {name, CellType::integer, [=](const ResultRow& row) { return of(row) == 0 ? std::string() : number(of(row)); },
-          [=](ResultRow& row, const std::string& cell) {
-            of(row) = 0;
-            return cell.empty() || parse(cell, of(row));
-          }};
+template <auto FIELD>
+auto& count_of(auto& row) {
+  if constexpr (requires { row.*FIELD; }) {
+    return row.*FIELD;
+  } else {
+    return row.shape.*FIELD;
+  }
 }
-
-template <class T>
-Column optional(const char* name, std::optional<T> ResultRow::*field) {
-  return {name, std::is_integral_v<T> ? CellType::integer : CellType::number,
-          [=](const ResultRow& row) { return row.*field ? number(*(row.*field)) : std::string(); },
-          [=](ResultRow& row, const std::string& cell) {
-            if (cell.empty()) return true;
-            return parse(cell, (row.*field).emplace());
-          }};
-}
-
-Column estimate(const char* name, std::optional<Estimate> ResultRow::*field, double Estimate::*part) {
-  return {name, CellType::number,
-          [=](const ResultRow& row) { return row.*field ? number((*(row.*field)).*part) : std::string(); },
-          [=](ResultRow& row, const std::string& cell) {
-            if (cell.empty()) return true;
-            if (!(row.*field)) (row.*field).emplace();
-            return parse(cell, (*(row.*field)).*part);
-          }};
-}
-
-Column causal() {
-  return {"causal", CellType::flag, [](const ResultRow& row) { return std::string(row.shape.causal ? "1" : "0"); },
+template <auto FIELD>
+constexpr Column count(const char* name) {
+  return {name, CellType::integer,
+          [](const ResultRow& row) {
+            const int value = count_of<FIELD>(row);
+            return value == 0 ? std::string() : number(value);
+          },
           [](ResultRow& row, const std::string& cell) {
-            row.shape.causal = cell == "1" || cell == "true";
-            return row.shape.causal || cell == "0" || cell == "false";
+            count_of<FIELD>(row) = 0;
+            return cell.empty() || parse(cell, count_of<FIELD>(row));
           }};
 }
 
-const std::vector<Column>& columns() {
-  using R = ResultRow;
-  static const std::vector<Column> all{
-      text("stage", &R::rung),
-      text("kind", &R::kind),
-      text("gpu", &R::gpu),
-      count("sm", &R::sm),
-      text("driver", &R::driver),
-      text("cuda", &R::cuda),
-      optional("clock_mhz", &R::clock_mhz),
-      optional("power_w", &R::power_w),
-      count("batch", &Shape::batch),
-      count("heads", &Shape::heads),
-      count("n", &Shape::n),
-      count("d", &Shape::d),
-      causal(),
-      text("dtype", &R::dtype),
-      text("problem", &R::problem),
-      text("inputs", &R::inputs),
-      text("regime", &R::regime),
-      count("rounds", &R::rounds),
-      optional("ms_median", &R::ms_median),
-      optional("ms_p20", &R::ms_p20),
-      optional("ms_p80", &R::ms_p80),
-      required("tflops", &R::tflops),
-      optional("flop_per_clk_sm", &R::flop_per_clk_sm),
-      optional("pct_ceiling", &R::pct_ceiling),
-      text("previous", &R::previous),
-      estimate("vs_previous", &R::vs_previous, &Estimate::value),
-      estimate("vs_previous_lo", &R::vs_previous, &Estimate::lo),
-      estimate("vs_previous_hi", &R::vs_previous, &Estimate::hi),
-      text("verdict", &R::verdict),
-      estimate("vs_fa2", &R::vs_fa2, &Estimate::value),
-      estimate("vs_fa2_lo", &R::vs_fa2, &Estimate::lo),
-      estimate("vs_fa2_hi", &R::vs_fa2, &Estimate::hi),
-      optional("max_err", &R::max_err),
-      optional("registers", &R::registers),
-      optional("spill_bytes", &R::spill_bytes),
-      optional("smem_bytes", &R::smem_bytes),
-      count("heat", &R::heat),
-      text("version", &R::version),
-      text("source", &R::source),
-      text("commit", &R::commit),
-      text("date", &R::date),
-  };
-  return all;
+template <auto FIELD>
+constexpr Column optional(const char* name) {
+  constexpr bool whole = std::is_same_v<decltype(FIELD), std::optional<int> ResultRow::*>;
+  return {name, whole ? CellType::integer : CellType::number,
+          [](const ResultRow& row) { return row.*FIELD ? number(*(row.*FIELD)) : std::string(); },
+          [](ResultRow& row, const std::string& cell) { return cell.empty() || parse(cell, (row.*FIELD).emplace()); }};
 }
+
+template <auto FIELD, double Estimate::*PART>
+constexpr Column estimate(const char* name) {
+  return {name, CellType::number,
+          [](const ResultRow& row) { return row.*FIELD ? number((*(row.*FIELD)).*PART) : std::string(); },
+          [](ResultRow& row, const std::string& cell) {
+            if (cell.empty()) return true;
+            if (!(row.*FIELD)) (row.*FIELD).emplace();
+            return parse(cell, (*(row.*FIELD)).*PART);
+          }};
+}
+
+using R = ResultRow;
+constexpr Column COLUMNS[] = {
+    text<&R::rung>("stage"),
+    text<&R::kind>("kind"),
+    text<&R::gpu>("gpu"),
+    count<&R::sm>("sm"),
+    text<&R::driver>("driver"),
+    text<&R::cuda>("cuda"),
+    optional<&R::clock_mhz>("clock_mhz"),
+    optional<&R::power_w>("power_w"),
+    count<&Shape::batch>("batch"),
+    count<&Shape::heads>("heads"),
+    count<&Shape::n>("n"),
+    count<&Shape::d>("d"),
+    {"causal", CellType::flag, [](const R& row) { return std::string(row.shape.causal ? "1" : "0"); },
+     [](R& row, const std::string& cell) {
+       row.shape.causal = cell == "1" || cell == "true";
+       return row.shape.causal || cell == "0" || cell == "false";
+     }},
+    text<&R::dtype>("dtype"),
+    text<&R::problem>("problem"),
+    text<&R::inputs>("inputs"),
+    text<&R::regime>("regime"),
+    count<&R::rounds>("rounds"),
+    optional<&R::ms_median>("ms_median"),
+    optional<&R::ms_p20>("ms_p20"),
+    optional<&R::ms_p80>("ms_p80"),
+    {"tflops", CellType::number, [](const R& row) { return number(row.tflops); },
+     [](R& row, const std::string& cell) { return parse(cell, row.tflops); }},
+    optional<&R::flop_per_clk_sm>("flop_per_clk_sm"),
+    optional<&R::pct_ceiling>("pct_ceiling"),
+    text<&R::previous>("previous"),
+    estimate<&R::vs_previous, &Estimate::value>("vs_previous"),
+    estimate<&R::vs_previous, &Estimate::lo>("vs_previous_lo"),
+    estimate<&R::vs_previous, &Estimate::hi>("vs_previous_hi"),
+    text<&R::verdict>("verdict"),
+    estimate<&R::vs_fa2, &Estimate::value>("vs_fa2"),
+    estimate<&R::vs_fa2, &Estimate::lo>("vs_fa2_lo"),
+    estimate<&R::vs_fa2, &Estimate::hi>("vs_fa2_hi"),
+    optional<&R::max_err>("max_err"),
+    optional<&R::registers>("registers"),
+    optional<&R::spill_bytes>("spill_bytes"),
+    optional<&R::smem_bytes>("smem_bytes"),
+    count<&R::heat>("heat"),
+    text<&R::version>("version"),
+    text<&R::source>("source"),
+    text<&R::commit>("commit"),
+    text<&R::date>("date"),
+};
 
 // ---- the rules: those of docs/results/schema.json, as it was when this was built ---------------------------------------
 
@@ -182,7 +174,7 @@ struct Rules {
 // Asked once, and not for each row of thousands.
 std::vector<const Column*> columns_called(std::span<const std::string> names) {
   std::vector<const Column*> found;
-  for (const std::string& name : names) found.push_back(&*std::ranges::find(columns(), name, &Column::name));
+  for (const std::string& name : names) found.push_back(std::ranges::find(COLUMNS, name, &Column::name));
   return found;
 }
 
@@ -216,13 +208,15 @@ const Rules& rules() {
 
 // ---- the first line ---------------------------------------------------------------------------------------------------
 
-std::string header_of(const std::vector<Column>& columns) {
-  return fmt::format("{}", fmt::join(columns | std::views::transform(&Column::name), ","));
+std::string header_of(std::span<const Column> columns) {
+  std::string line;
+  for (const Column& column : columns) line += (line.empty() ? "" : ",") + std::string(column.name);
+  return line;
 }
 
 // The columns of a file with this first line, which may lack some of those that were added later; nothing for any other.
 std::vector<Column> columns_of(const std::string& header) {
-  std::vector<Column> present = columns();
+  std::vector<Column> present(std::begin(COLUMNS), std::end(COLUMNS));
   const std::string named = "," + header + ",";
   std::erase_if(present, [&](const Column& column) {
     return std::ranges::find(rules().required, column.name) == rules().required.end() &&
@@ -385,19 +379,19 @@ std::string quoted(const std::string& cell) {
 }
 
 std::string csv_header() {
-  return header_of(columns());
+  return header_of(COLUMNS);
 }
 
 std::string csv_line(const ResultRow& row) {
   std::string line;
-  for (const Column& column : columns()) line += quoted(column.write(row)) + ",";
+  for (const Column& column : COLUMNS) line += quoted(column.write(row)) + ",";
   line.pop_back();
   return line;
 }
 
 Json to_json(const ResultRow& row) {
   Json object;
-  for (const Column& column : columns()) {
+  for (const Column& column : COLUMNS) {
     const std::string cell = column.write(row);
     if (column.type == CellType::flag) {
       object.set(column.name, cell == "1");

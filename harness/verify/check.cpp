@@ -10,7 +10,6 @@
 #include <limits>
 #include <numeric>
 #include <optional>
-#include <ranges>
 #include <set>
 #include <utility>
 
@@ -41,26 +40,28 @@ Cell cell_of(const TensorSpec& spec, int64_t element) {
   return {element / spec.unit_elements(), element / spec.columns() % spec.rows()};
 }
 
-// The numbers of its elements.
-auto elements_of(const Tensor& output, const Cell& cell) {
-  const int64_t first = output.spec().index(cell.unit, cell.row);
-  return std::views::iota(first, first + output.spec().columns());
+// Whether is(its number) holds for any of an output's elements, or for one of a cell's.
+bool any(const Tensor& output, const auto& is, int64_t first = 0, std::optional<int64_t> count = {}) {
+  for (int64_t i = first; i < first + count.value_or(output.spec().elements()); ++i) {
+    if (is(i)) return true;
+  }
+  return false;
+}
+bool any(const Tensor& output, const Cell& cell, const auto& is) {
+  return any(output, is, output.spec().index(cell.unit, cell.row), output.spec().columns());
 }
 
 bool is_unwritten(const Tensor& output, const Cell& cell) {
-  return std::ranges::all_of(elements_of(output, cell), [&](int64_t i) { return output.is_poison(i); });
+  return !any(output, cell, [&](int64_t i) { return !output.is_poison(i); });
 }
 
 bool has_unwritten(const Tensors& outputs) {
-  return std::ranges::any_of(outputs, [](const Tensor& output) {
-    const auto all = std::views::iota(int64_t{0}, output.spec().elements());
-    return std::ranges::any_of(all, [&](int64_t i) { return output.is_poison(i); });
-  });
+  return std::ranges::any_of(
+      outputs, [](const Tensor& output) { return any(output, [&](int64_t i) { return output.is_poison(i); }); });
 }
 
 bool has_nan(const Tensor& output, const Cell& cell) {
-  return std::ranges::any_of(elements_of(output, cell),
-                             [&](int64_t i) { return std::isnan(output[static_cast<size_t>(i)]); });
+  return any(output, cell, [&](int64_t i) { return std::isnan(output[static_cast<size_t>(i)]); });
 }
 
 std::vector<Cell> written_cells(const Tensor& output) {
@@ -153,7 +154,8 @@ class SetView {
   template <class Visit>
   void for_each_element(const Visit& visit) const {
     for_each_cell([&](const Cell& cell) {
-      for (const int64_t i : elements_of(output_, cell)) visit(i);
+      const int64_t first = output_.spec().index(cell.unit, cell.row);
+      for (int64_t i = first; i < first + output_.spec().columns(); ++i) visit(i);
     });
   }
   std::string place(const Cell& cell) const { return ladder::place(problem_, output_.spec(), cell); }
