@@ -178,8 +178,9 @@ void convert(const Arguments& arguments, ForwardParams& params) {
 void convert(const Arguments& arguments, ModelParams& params) {
   const Spec& spec = arguments.spec;
   convert(arguments, static_cast<ForwardParams&>(params));
-  params.left = spec.left;
-  params.right = spec.causal ? 0 : spec.right;
+  // Of a window that ends beyond all keys the same is seen, and in no kernel a sum with its end leaves an int.
+  params.left = min(spec.left, spec.keys());
+  params.right = spec.causal ? 0 : min(spec.right, spec.n);
   params.cu_seqlens_q = static_cast<const int*>(arguments.at("cu_seqlens_q"));
   params.cu_seqlens_k = static_cast<const int*>(arguments.at("cu_seqlens_k"));
   params.workspace = arguments.workspace;
@@ -220,11 +221,14 @@ told::Registration::Registration(const told::Rung& rung, Build build) {
                               .conflict_ways = variant.conflict_ways,
                               .predict = function_of(variant.predict),
                               .per_rescale = variant.per_rescale,
+                              .per_look = variant.per_look,
+                              .most_per_rescale = variant.most_per_rescale,
                               .most_of_data = function_of(variant.most_of_data),
                               .accepts = variant.accepts,
                               .writes_lse = variant.writes_lse,
                               .workspace_bytes = variant.workspace_bytes,
                               .stores_scores = variant.stores_scores,
+                              .from_first_key = variant.from_first_key,
                               .same_bits = variant.same_bits});
   }
   ladder::Registration(std::move(added));

@@ -44,6 +44,11 @@ class Start {
 using EmulatedLaunch = Start<emulator::Device>;
 using GpuLaunch = Start<gpu::Device>;
 
+// What a prediction says, as a number.
+constexpr uint64_t in_numbers(uint64_t predicted) {
+  return predicted == NONE ? 0 : predicted;
+}
+
 // The words of told::Rung and told::Variant (stage.hpp), each with what became of it.
 struct Variant {
   std::string label = {};
@@ -58,12 +63,15 @@ struct Variant {
   double conflict_ways = 0;
   std::function<Counts(const Launched&)> predict = {};
   Counts per_rescale = {};
+  Counts per_look = {};
+  Counts most_per_rescale = {};
   std::function<Counts(const Launched&)> most_of_data = {};
 
   Accepts accepts = {};
   bool writes_lse = false;
   uint64_t (*workspace_bytes)(const Shape&) = nullptr;
   bool stores_scores = false;
+  bool from_first_key = false;
   bool same_bits = false;
 
   bool takes(Feature feature) const { return (accepts.features & feature) != 0; }

@@ -116,6 +116,8 @@ struct Tile {
 };
 
 using emulator::Counts;
+// Predicted of a count that is held where it is said, and is none: 0 would say nothing.
+constexpr uint64_t NONE = UINT64_MAX;
 
 // ptxas' word on the default variant, enforced by a test: no more registers and spill bytes than this.
 struct ResourceBound {
@@ -215,15 +217,18 @@ struct Variant {
   uint32_t smem_bytes_per_key = 0;
   KernelStart launch = {};
   const void* kernel = nullptr;
-  double conflict_ways = 0;   // of the worst ldmatrix or wmma.load line (8, 1); 0: the rung has none
-  Predict predict = {};       // expected counts, exact; where the data decide the fewest, and to these come
-  Counts per_rescale = {};    // for each rescale of a warp beyond the fewest, a vote that says yes, these,
-  Predict most_of_data = {};  // and these at most, whatever the votes
+  double conflict_ways = 0;      // of the worst ldmatrix or wmma.load line (8, 1); 0: the rung has none
+  Predict predict = {};          // expected counts, exact; where the data decide the fewest, and to these come
+  Counts per_rescale = {};       // for each rescale of a warp beyond the fewest, a vote that says yes, these,
+  Counts per_look = {};          // for each vote on scores beyond those predicted, these
+  Counts most_per_rescale = {};  // and for each rescale these at most,
+  Predict most_of_data = {};     // and these at most, whatever the votes
 
   Accepts accepts = {};                                 // which problems it takes
   bool writes_lse = false;                              // fills AttentionParams::LSE
   uint64_t (*workspace_bytes)(const Shape&) = nullptr;  // AttentionParams::workspace; null: it needs none
   bool stores_scores = false;                           // what that holds is all n^2 scores
+  bool from_first_key = false;                          // of all that a query sees: what lies there surprises nobody
   bool same_bits = false;                               // of two runs, to the last, though blocks add to the same sums
 };
 

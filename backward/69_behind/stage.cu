@@ -35,6 +35,7 @@ ladder::Counts predict(const ladder::Shape& shape) {
   return {.wgmma = pairs * EACH,                                        // S, dP; dV, dK; dQ
           .wgmma_left_running = pairs * (D_SLICES + 2 * QUERY_SLICES),  // dP; dV; dK
           .wgmma_under_loads = (pairs - 2 * blocks) * EACH,
+          .wgmma_under_fences = tiles * C::WARPS * 32 * 2 * QUERY_SLICES,  // dV, under dS; dK, under dQ
           .products_of_busiest_block = 2 * side * BC / BR * EACH,
           .shuffles = rows / 4 * 3,
           .exponentials = tiles * BR * BC,

@@ -47,6 +47,7 @@ ladder::Counts predict(const ladder::Launched& shape) {
   return {.wgmma = pairs * EACH,                                        // S, dP; dV, dK; dQ
           .wgmma_left_running = pairs * (D_SLICES + 2 * QUERY_SLICES),  // dP; dV; dK
           .wgmma_under_loads = (pairs - 2 * blocks) * EACH,
+          .wgmma_under_fences = tiles * C::WARPS * 32 * 2 * QUERY_SLICES,  // dV, under dS; dK, under dQ
           .products_of_busiest_block = 2 * side * BC / BR * EACH,
           .products_of_busiest_sm = sm.most,
           .shuffles = rows / 4 * 3,

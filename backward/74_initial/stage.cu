@@ -32,6 +32,7 @@ ladder::Counts predict(const ladder::Shape& shape) {
   const uint64_t rows = heads * shape.n, sum_bytes = HEAD_DIM * 4;
   return {.wgmma = pairs * (2 * D_SLICES + 2 * QUERY_SLICES + KEY_SLICES),  // S, dP; dV, dK; dQ
           .wgmma_left_running = pairs * (D_SLICES + 2 * QUERY_SLICES),      // dP; dV; dK
+          .wgmma_under_fences = tiles * C::WARPS * 32 * 2 * QUERY_SLICES,   // dV, under dS; dK, under dQ
           .shuffles = rows / 4 * 3,
           .exponentials = tiles * BR * BC,
           .corrections_at_rest = (tiles - blocks) * C::WARPS * BR / 2,  // S, which begins with -LSE

@@ -32,6 +32,8 @@ ladder::Counts predict(const ladder::Shape& shape) {
   const uint64_t rows = heads * shape.n, sum_bytes = HEAD_DIM * 4;
   return {.wgmma = pairs * (2 * D_SLICES + 2 * QUERY_SLICES + KEY_SLICES),  // S, dP; dV, dK; dQ
           .wgmma_left_running = pairs * (D_SLICES + 2 * QUERY_SLICES),      // dP; dV; dK
+          // dV, under dS; the next tile's S and dP, under dQ
+          .wgmma_under_fences = C::WARPS * 32 * (tiles * QUERY_SLICES + (tiles - blocks) * 2 * D_SLICES),
           .shuffles = rows / 4 * 3,
           .exponentials = tiles * BR * BC,
           .corrections_at_rest = (tiles - blocks) * C::WARPS * BR / 2,  // S, which begins with -LSE

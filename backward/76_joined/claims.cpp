@@ -1,5 +1,4 @@
 #include "harness/tests/stages/claims.hpp"
-#include "harness/problem/spec.hpp"
 
 using namespace ladder;
 using namespace ladder::claims;

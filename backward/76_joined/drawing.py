@@ -7,7 +7,7 @@ DRAWING = Sketch("What a rung takes, and how it walks: 71, 73, 75 and 76 in the 
 LEFT, WIDE, TALL, TOP, LOW = 6.0, 128, 46, 30, 128
 RIGHT = FULL - LEFT - WIDE
 DRAWING.text(LEFT, 18, "lanes wait", "name")
-DRAWING.text(RIGHT, 18, "nobody waits", "name")
+DRAWING.text(RIGHT, 18, "no lane waits", "name")
 for x, y, kind, words in ((LEFT, TOP, "data", "71_longest\nf16, whole tiles"), (RIGHT, TOP, "copy", "75_handover\nf16, whole tiles"),
                           (LEFT, LOW, "copy", "73_lengths\nbf16, any lengths"), (RIGHT, LOW, "work", "76_joined\nbf16, any lengths")):
     DRAWING.box(x, y, WIDE, TALL, kind, words, picked=kind == "work")

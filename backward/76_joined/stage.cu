@@ -106,6 +106,9 @@ ladder::Counts predict(const ladder::Shape& spec) {
   const uint64_t pairs = 2 * heads * tiles, sum_bytes = HEAD_DIM * 4;
   return {.wgmma = pairs * (2 * D_SLICES + 2 * QUERY_SLICES + KEY_SLICES),  // S, dP; dV, dK; dQ
           .wgmma_left_running = pairs * (D_SLICES + 2 * QUERY_SLICES),      // dP; dV; dK
+          // dV, under dS; the next tile's S and dP, under dQ
+          .wgmma_under_fences =
+              C::WARPS * 32 * (heads * tiles * QUERY_SLICES + (heads * tiles - kv_heads * walks) * 2 * D_SLICES),
           .shuffles = heads * padded / 4 * 3,
           .exponentials = heads * tiles * BR * BC,
           .corrections_at_rest = (heads * tiles - kv_heads * walks) * C::WARPS * 32,  // S, which begins with -LSE

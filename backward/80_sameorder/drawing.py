@@ -7,7 +7,7 @@ DRAWING = Sketch("What a rung takes, and how it adds: 71, 72, 75 and 80 in the c
 LEFT, WIDE, TALL, TOP, LOW = 6.0, 128, 46, 30, 128
 RIGHT = FULL - LEFT - WIDE
 DRAWING.text(LEFT, 18, "lanes wait", "name")
-DRAWING.text(RIGHT, 18, "nobody waits", "name")
+DRAWING.text(RIGHT, 18, "no lane waits", "name")
 for x, y, kind, words in ((LEFT, TOP, "data", "71_longest\nin any order"), (RIGHT, TOP, "copy", "75_handover\nin any order"),
                           (LEFT, LOW, "copy", "72_inorder\nthe same bits"), (RIGHT, LOW, "work", "80_sameorder\nthe same bits")):
     DRAWING.box(x, y, WIDE, TALL, kind, words, picked=kind == "work")

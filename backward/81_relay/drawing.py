@@ -12,8 +12,9 @@ for name, threads, period in (("80: two threads", 2, ADD), ("81: three threads",
         if period > TILE and tile < 3:
             products.append((tile * period + TILE, (tile + 1) * period, "waste", ""))
         for half in range(2):
-            begin = tile * period + TILE - 0.8 + half * 0.4
-            rows[(2 * tile + half) % threads].append((begin, min(begin + ADD - 0.3, UNTIL), "copy", f"{tile}, {'ab'[half]}"))
+            row = rows[(2 * tile + half) % threads]
+            begin = max(tile * period + TILE - 0.8 + half * 0.4, row[-1][1] if row else 0)
+            row.append((begin, min(begin + ADD - 0.3, UNTIL), "copy", f"{tile}, {'ab'[half]}"))
     DRAWING.text(2, y, name, "name")
     y = DRAWING.timeline(y + 8, [("products", products), *((f"adds {i}", row) for i, row in enumerate(rows))], LEFT, FULL - 2, UNTIL) + 18
 DRAWING.text(2, y - 4, "0, a: the first half of tile 0. Lengths are invented.", "label")

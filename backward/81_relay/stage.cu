@@ -32,11 +32,14 @@ ladder::Counts predict(const ladder::Shape& shape) {
   const uint64_t rows = heads * shape.n, sum_bytes = HEAD_DIM * 4, turns = heads * (shape.n / 32 + 1);
   return {.wgmma = pairs * (2 * D_SLICES + 2 * QUERY_SLICES + KEY_SLICES),  // S, dP; dV, dK; dQ
           .wgmma_left_running = pairs * (D_SLICES + 2 * QUERY_SLICES),      // dP; dV; dK
+          // dV, under dS; the next tile's S and dP, under dQ
+          .wgmma_under_fences = C::WARPS * 32 * (tiles * QUERY_SLICES + (tiles - blocks) * 2 * D_SLICES),
           .shuffles = rows / 4 * 3,
           .exponentials = tiles * BR * BC,
           .corrections_at_rest = (tiles - blocks) * C::WARPS * BR / 2,  // S, which begins with -LSE
           .barriers = 2 * blocks + tiles,
           .bulk_copies = (2 + 2 * C::WARPS) * blocks + 5 * tiles,        // K, V; dK, dV; Q, dO, LSE and D; dQ twice
+          .storing_threads = blocks * (3 + C::WARPS),                    // dQ, by turns; dK and dV
           .gmem_accesses = rows * (2 * ROW_CHUNKS + 3 + sum_bytes / 16)  // deltas and zeros
                            + rows * (sum_bytes / 16 + ROW_CHUNKS)        // dQ
                            + turns + blocks + 2 * 2 * tiles,             // numbers, and turns waited for and passed on

@@ -197,6 +197,10 @@ struct Block {
   Scheduler scheduler;
   std::unique_ptr<Warp[]> warps;  // gone before the scheduler's stacks
   std::vector<Warpgroup> warpgroups;
+  // Products of the warp's group that no wait of the warp has covered.
+  uint64_t running_products(uint32_t warp) const {
+    return warp / 4 < warpgroups.size() ? warpgroups[warp / 4].products - warpgroups[warp / 4].over[warp % 4] : 0;
+  }
   SharedMemory smem;
   Counting counting;
   BlockRaces races;

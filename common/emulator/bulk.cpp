@@ -121,6 +121,7 @@ void store_bytes(Instruction instruction, const CallSite& call, void* global_add
     if (adds) block.note_sum(store.site, *buffer, global_address, bytes, store.first_access);
   }
   current.state().bulk_stores.push_back(std::move(store));
+  block.counting.counters.storing_threads += !std::exchange(current.state().has_stored, true);
 }
 
 }  // namespace

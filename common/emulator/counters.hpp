@@ -14,6 +14,8 @@ struct Counts {
   // Whenever a warpgroup waits for copies of the copy engine: of its products those that it has issued by then and of which
   // nobody had told the thread that asked for these copies that they are over. So many may run while the copies are on their way.
   uint64_t wgmma_under_loads = 0;
+  // Of a thread that hands shared memory over to the copy engine (fence.proxy.async): products of its warpgroup that run meanwhile.
+  uint64_t wgmma_under_fences = 0;
   uint64_t products_of_busiest_block = 0;  // mma and wgmma of the block, of all launches, that has most of them
   // Of the multiprocessor that has most of them, if each runs a block (of a cluster, one of them) at a time, and the one that is free
   // first takes the next: blocks begin in the order of their numbers.
@@ -28,19 +30,25 @@ struct Counts {
   uint64_t loads_awaited_by_asker =
       0;  // copies of the copy engine to shared memory for which the thread waits that asked for them
   uint64_t shuffles = 0;
+  uint64_t shuffles_beside_products = 0;  // of these: while products of the warp's group run
   uint64_t votes = 0;
   uint64_t votes_on_scores = 0;  // before which its lanes have computed no exponential since the warp's last product
   uint64_t yes_votes = 0;  // predicted: the fewest, for the data decide; on calm data each warp may say yes once more
-  uint64_t exponentials = 0;               // ex2 and tanh, of threads
+  uint64_t exponentials = 0;           // ex2 and tanh, of threads
+  uint64_t packs_beside_products = 0;  // of threads, two numbers each, while products of their warpgroup run
+  uint64_t integer_maxima = 0;         // of threads, of three integers each
+  // Of warps, mma and wgmma: the first behind exponentials. So often do they go back from weights to products.
+  uint64_t products_after_exponentials = 0;
   uint64_t exponentials_under_stores = 0;  // that a thread computes before it waits for its bulk store, for each store
   // Threads that have changed accumulators while no product of their warpgroup ran, for the next one to add to: wgmma.
   // Those that begin with zeros are not among them.
   uint64_t corrections_at_rest = 0;
   // Of warps, mma and wgmma, between a named barrier at which they wait and the next one, at which they arrive alone.
   uint64_t products_in_turns = 0;
-  uint64_t barriers = 0;       // __syncthreads and completed named barriers, once per block; not mbarriers
-  uint64_t bulk_copies = 0;    // copies and reductions that the copy engine is asked for, either way, in range or not
-  uint64_t gmem_accesses = 0;  // loads, stores and reductions of threads; not copies
+  uint64_t barriers = 0;         // __syncthreads and completed named barriers, once per block; not mbarriers
+  uint64_t bulk_copies = 0;      // copies and reductions that the copy engine is asked for, either way, in range or not
+  uint64_t storing_threads = 0;  // of all blocks: those that ask the copy engine for a store or a reduction
+  uint64_t gmem_accesses = 0;    // loads, stores and reductions of threads; not copies
   uint64_t gmem_sectors = 0;  // of 32 bytes that the first block's loads, stores and cp.async touch, request by request
   uint64_t smem_wavefronts = 0;  // passes over the banks; not of cp.async's writes, bulk copies and wgmma
   uint64_t gmem_bytes_read = 0;
@@ -71,6 +79,7 @@ inline constexpr Count COUNTS[] = {
     {&Counts::wgmma_left_running, "wgmma_left_running", "wgmma that a wait leaves running"},
     {&Counts::wgmma_beside_exponentials, "wgmma_beside_exponentials", "wgmma that run beside exponentials", true},
     {&Counts::wgmma_under_loads, "wgmma_under_loads", "wgmma that run under awaited loads", true},
+    {&Counts::wgmma_under_fences, "wgmma_under_fences", "wgmma that run while results are handed over", true},
     {&Counts::products_of_busiest_block, "products_of_busiest_block", "products of the block with most of them", true},
     {&Counts::products_of_busiest_sm, "products_of_busiest_sm", "products of the SM with most of them", true},
     {&Counts::ldmatrix, "ldmatrix", "ldmatrix"},
@@ -79,15 +88,21 @@ inline constexpr Count COUNTS[] = {
     {&Counts::exponentials_under_copies, "exponentials_under_copies", "exponentials under awaited copies", true},
     {&Counts::loads_awaited_by_asker, "loads_awaited_by_asker", "loads that are awaited by who asked for them"},
     {&Counts::shuffles, "shuffles", "shuffles"},
+    {&Counts::shuffles_beside_products, "shuffles_beside_products", "shuffles beside products", true},
     {&Counts::votes, "votes", "votes"},
     {&Counts::votes_on_scores, "votes_on_scores", "votes on scores, before any weight", true},
     {&Counts::yes_votes, "yes_votes", "votes that say yes"},
     {&Counts::exponentials, "exponentials", "exponentials"},
+    {&Counts::products_after_exponentials, "products_after_exponentials",
+     "times that a warp goes from exponentials to products", true},
+    {&Counts::packs_beside_products, "packs_beside_products", "pairs of numbers that are packed beside products", true},
+    {&Counts::integer_maxima, "integer_maxima", "maxima of three integers", true},
     {&Counts::exponentials_under_stores, "exponentials_under_stores", "exponentials under awaited stores", true},
     {&Counts::corrections_at_rest, "corrections_at_rest", "corrections without a product beside"},
     {&Counts::products_in_turns, "products_in_turns", "products that warps start in their turn", true},
     {&Counts::barriers, "barriers", "barriers"},
     {&Counts::bulk_copies, "bulk_copies", "copies by the copy engine"},
+    {&Counts::storing_threads, "storing_threads", "threads that ask the copy engine for stores", true},
     {&Counts::gmem_accesses, "gmem_accesses", "loads and stores of global memory, of threads"},
     {&Counts::gmem_sectors, "gmem_sectors", "global sectors of the first block's threads", true},
     {&Counts::smem_wavefronts, "smem_wavefronts", "shared-memory wavefronts", true},

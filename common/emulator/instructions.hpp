@@ -123,7 +123,10 @@ bool vote_any(bool predicate, CallSite site = CallSite::current());
 bool elect_sync(CallSite site = CallSite::current());
 
 // ---- numbers ------------------------------------------------------------------------------------------------------
+void count_pack();
+void count_integer_maximum();
 inline uint32_t pack_f16x2(float low, float high) {
+  count_pack();
   return emulator::float_to_half(low) | static_cast<uint32_t>(emulator::float_to_half(high)) << 16;
 }
 inline float to_float(f16 value) {
@@ -133,6 +136,7 @@ inline f16 to_f16(float value) {
   return {emulator::float_to_half(value)};
 }
 inline uint32_t pack_bf16x2(float low, float high) {
+  count_pack();
   return emulator::float_to_bfloat(low) | static_cast<uint32_t>(emulator::float_to_bfloat(high)) << 16;
 }
 inline float to_float(bf16 value) {
@@ -160,6 +164,7 @@ inline int max(int a, int b) {
   return a < b ? b : a;
 }
 inline int max3_s32(int a, int b, int c) {
+  count_integer_maximum();
   return std::max({a, b, c});
 }
 // Correctly rounded to within 1 ulp, where the hardware has 2.

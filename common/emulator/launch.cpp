@@ -336,6 +336,16 @@ void count_exponential() {
 
 }  // namespace
 
+void count_pack() {
+  if (current.block == nullptr) return;
+  Block& block = *current.block;
+  block.counting.counters.packs_beside_products += block.running_products(current.warp->id) > 0;
+}
+
+void count_integer_maximum() {
+  if (current.block != nullptr) ++current.block->counting.counters.integer_maxima;
+}
+
 float ex2_approx(float x) {
   count_exponential();
   const float result = std::exp2(x);

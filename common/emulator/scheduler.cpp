@@ -47,6 +47,7 @@ void Scheduler::start() {
     state.wgmma.clear();
     state.bulk_stores.clear();
     state.bulk_group_ends.clear();
+    state.has_stored = false;
     warp.fibers[lane] = stacks.start(thread, [this](fiber&& from) { return run_lane(std::move(from)); });
   }
 }

@@ -95,6 +95,7 @@ void fence_proxy(Instruction instruction, const CallSite& call, bool global_too)
   Block& block = *current.block;
   step(instruction, call);
   if (block.counting.tracing) block.counting.trace_lane_event(instruction, call);
+  block.counting.counters.wgmma_under_fences += block.running_products(current.warp->id);
   if (!block.launch.options.check) return;
   const RaceDetector::Actor actor{current.warp->id, current.thread(), block.counting.site_id(instruction, call)};
   if (global_too) block.order.fence_proxy(actor);
@@ -291,6 +292,7 @@ void cp_async_bulk_tensor_store_4d(const TensorMap& map, int x, int y, int z, in
   });
   store.accesses = block.order.size() - store.first_access;
   current.state().bulk_stores.push_back(std::move(store));
+  block.counting.counters.storing_threads += !std::exchange(current.state().has_stored, true);
 }
 
 void cp_async_bulk_commit(CallSite call) {

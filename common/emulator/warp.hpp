@@ -82,6 +82,7 @@ struct Lane {
   WgmmaThread wgmma;
   std::vector<BulkStore> bulk_stores;   // oldest first
   std::vector<size_t> bulk_group_ends;  // as ends within `bulk_stores`
+  bool has_stored = false;              // by the copy engine
 };
 
 // How far a lane has come in the block.
@@ -123,9 +124,10 @@ struct alignas(64) Warp {
   std::array<uint64_t, 32> waited = {};  // 1 + `together` when the lane has last waited by itself, or 0
   std::array<Lane, 32> lanes;
 
-  void start_product() {
+  // Whether it comes from exponentials.
+  bool start_product() {
     ++products;
-    weights = lanes[0].exponentials;
+    return std::exchange(weights, lanes[0].exponentials) != lanes[0].exponentials;
   }
   // Where a lane waits that cannot run.
   std::pair<Instruction, CallSite> waits_in(uint32_t lane) const {

@@ -133,7 +133,7 @@ void multiply_add(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b
   meet(SELF, site, [](Block& block, Warp& warp) {
     ++block.counting.counters.mma;
     note_use(block, warp);
-    warp.start_product();
+    block.counting.counters.products_after_exponentials += warp.start_product();
     if (block.counting.tracing) block.counting.trace_event(SELF, warp.site);
     (SELF == Instruction::mma ? multiply : multiply_bf16)(warp.in, warp.in + 4, warp.product);
   });
@@ -194,6 +194,7 @@ float shfl_xor(float value, int lane_mask, CallSite site) {
   warp.in[1][current.lane] = static_cast<uint32_t>(lane_mask);
   meet(Instruction::shuffle, site, [](Block& block, Warp& warp) {
     ++block.counting.counters.shuffles;
+    block.counting.counters.shuffles_beside_products += block.running_products(warp.id) > 0;
     if (block.counting.tracing) block.counting.trace_event(Instruction::shuffle, warp.site);
     for (uint32_t lane = 0; lane < 32; ++lane) warp.out[0][lane] = warp.in[0][(lane ^ warp.in[1][lane]) % 32];
   });

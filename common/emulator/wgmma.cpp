@@ -395,7 +395,8 @@ void multiply_as_warpgroup(Instruction instruction, const CallSite& call) {
   }
   tile.last = ++group.products;
   const uint32_t first_warp = current.warp->id / 4 * 4;
-  for (uint32_t i = 0; i < 4; ++i) block.warps[first_warp + i].start_product();
+  for (uint32_t i = 0; i < 4; ++i)
+    block.counting.counters.products_after_exponentials += block.warps[first_warp + i].start_product();
   tile.site = site;
   ++block.counting.counters.wgmma;
   block.counting.counters.wgmma_flops += uint64_t{2} * WARPGROUP_ROWS * own.n * K;

@@ -164,7 +164,7 @@ void multiply_accumulate(WmmaAccumulator& c, const WmmaA& a, const WmmaFragment<
   for (uint32_t i = 0; i < 4; ++i) warp.in[4 + row / 8 * 2 + half][i * 8 + row % 8] = pairs[i];
   meet(Instruction::wmma_mma, site, [](Block& block, Warp& warp) {
     block.counting.counters.mma += 2;
-    warp.start_product();
+    block.counting.counters.products_after_exponentials += warp.start_product();
     if (block.counting.tracing) block.counting.trace_event(Instruction::wmma_mma, warp.site);
     multiply(warp.in, warp.in + 4, warp.product);
     multiply(warp.in, warp.in + 6, warp.product + 128);

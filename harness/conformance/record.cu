@@ -2,12 +2,12 @@
 //
 //   conformance_record DIR --date 2026-11-21    write one text file per primitive into DIR
 //   conformance_record DIR --compare            exit 1 if this GPU answers differently
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "harness/conformance/cases.hpp"
 
@@ -112,20 +112,15 @@ int fail(const ladder::Error& error) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app{"Runs every conformance case on the GPU and records the answers as fixtures."};
-  std::string directory, date;
-  bool compare = false;
-  app.add_option("DIR", directory, "Directory of the fixtures")->required();
-  auto* compare_flag = app.add_flag("--compare", compare, "Compare with the fixtures instead of writing them");
-  app.add_option("--date", date, "Day of recording, YYYY-MM-DD, for the fixtures' headers")->excludes(compare_flag);
-  try {
-    app.parse(argc, argv);
-    if (!compare && date.empty()) throw CLI::RequiredError("--date (or --compare)");
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::usage);
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  const bool compare = words.size() == 2 && words[1] == "--compare";
+  if (!compare && !(words.size() == 3 && words[1] == "--date")) {
+    std::fprintf(stderr, "usage: conformance_record DIR --date YYYY-MM-DD, or DIR --compare\n");
+    return static_cast<int>(ExitCode::usage);
   }
+  const std::string& directory = words[0];
 
-  const auto recorded_by = provenance(date);
+  const auto recorded_by = provenance(words.back());
   if (!recorded_by) return fail(recorded_by.error());
   std::error_code ignored;  // an unusable directory shows when the first file is written
   if (!compare) std::filesystem::create_directories(directory, ignored);

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <span>
+#include <type_traits>
 
 #include "harness/base/parallel.hpp"
 
@@ -44,21 +46,23 @@ Head load_head(const Spec& spec, const Inputs& inputs, int64_t head) {
   return loaded;
 }
 
-// sum[i] += factors[row] * values[row * stride + i], one row after the other: a row of S or O, of K transposed or V.
-template <class T>
-inline __attribute__((always_inline)) void add_rows(T* __restrict sum, int64_t count, const T* factors, int64_t rows,
-                                                    const float* __restrict values, int64_t stride) {
+// sum[i] += product(factors[row], values[row * stride + i]), one row after the other: a row of S or O, of K transposed or V.
+template <class T, class Product>
+inline __attribute__((always_inline)) void add_rows(std::span<T> sums, std::span<const T> factors,
+                                                    const float* __restrict values, int64_t stride, Product product) {
+  T* const __restrict sum = sums.data();
+  const int64_t count = std::ssize(sums), rows = std::ssize(factors);
   constexpr int64_t TOGETHER = 8;  // so that a sum is loaded and stored once for as many products
   int64_t row = 0;
   for (; row + TOGETHER <= rows; row += TOGETHER, values += TOGETHER * stride) {
     for (int64_t i = 0; i < count; ++i) {
       T each = sum[i];
-      for (int64_t k = 0; k < TOGETHER; ++k) each += factors[row + k] * static_cast<T>(values[k * stride + i]);
+      for (int64_t k = 0; k < TOGETHER; ++k) each += product(factors[row + k], T(values[k * stride + i]));
       sum[i] = each;
     }
   }
   for (; row < rows; ++row, values += stride) {
-    for (int64_t i = 0; i < count; ++i) sum[i] += factors[row] * static_cast<T>(values[i]);
+    for (int64_t i = 0; i < count; ++i) sum[i] += product(factors[row], T(values[i]));
   }
 }
 }  // namespace
@@ -71,11 +75,20 @@ inline __attribute__((always_inline)) void add_rows(T* __restrict sum, int64_t c
 #endif
 LADDER_CLONES void add_product(std::span<double> sum, std::span<const double> factors, const float* values,
                                int64_t stride) {
-  add_rows(sum.data(), std::ssize(sum), factors.data(), std::ssize(factors), values, stride);
+  add_rows(sum, factors, values, stride, std::multiplies());
 }
 LADDER_CLONES void add_product(std::span<float> sum, std::span<const float> factors, const float* values,
                                int64_t stride) {
-  add_rows(sum.data(), std::ssize(sum), factors.data(), std::ssize(factors), values, stride);
+  add_rows(sum, factors, values, stride, std::multiplies());
+}
+LADDER_CLONES void add_magnitudes(std::span<double> sum, std::span<const double> factors, const float* values,
+                                  int64_t stride, int power) {
+  if (power == 1) {
+    add_rows(sum, factors, values, stride, [](double factor, double value) { return std::abs(factor * value); });
+  } else {
+    add_rows(sum, factors, values, stride,
+             [](double factor, double value) { return (factor * value) * (factor * value); });
+  }
 }
 
 namespace {
@@ -123,9 +136,14 @@ struct Modifiers {
   double softcap = 0, slope = 0;  // 0: nothing
   std::optional<double> sink;
 
+  // In f32 the tanh is a GPU's, of eleven bits.
   template <class T>
   T score(T score, int64_t distance) const {
-    if (softcap > 0) score = static_cast<T>(softcap) * std::tanh(score / static_cast<T>(softcap));
+    if (softcap > 0) {
+      score = std::tanh(score / static_cast<T>(softcap));
+      if constexpr (std::is_same_v<T, float>) score = static_cast<float>(rounded(Element::f16, score));
+      score *= static_cast<T>(softcap);
+    }
     return score - static_cast<T>(slope) * static_cast<T>(std::abs(distance));
   }
 };

@@ -21,6 +21,9 @@ Keys visible_keys(const Spec& spec, int64_t sequence, int64_t query);
 // sum[i] += factors[row] * values[row * stride + i], one row after the other: a row of S or O, of K transposed or V.
 void add_product(std::span<double> sum, std::span<const double> factors, const float* values, int64_t stride);
 void add_product(std::span<float> sum, std::span<const float> factors, const float* values, int64_t stride);
+// The same of the products' magnitudes, or with 2 as the power of their squares.
+void add_magnitudes(std::span<double> sum, std::span<const double> factors, const float* values, int64_t stride,
+                    int power);
 
 // Rows of O. All when that is cheap, 2^30 multiply-adds of Q K^T at most. Otherwise a sample of at most as much work, or of 64
 // rows: from heads spread evenly, the first and the last among them, the first and last rows of tiles, and rows spread

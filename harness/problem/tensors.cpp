@@ -8,9 +8,9 @@ namespace ladder {
 TensorSpec tensor(std::string_view name, Element element, const std::array<int64_t, 4>& shape, Layout layout, int pad) {
   TensorSpec spec{.name = name, .element = element, .shape = shape};
   const auto [sequences, heads, rows, columns] = shape;
-  const int64_t row = columns + pad;
-  spec.strides = layout == Layout::bhnd ? std::array{heads * rows * row, rows * row, row}
-                                        : std::array{rows * heads * row, row, heads * row};
+  const int64_t inner = columns + pad, many = (layout == Layout::bhnd ? rows : heads) * inner + pad;
+  spec.strides = layout == Layout::bhnd ? std::array{heads * many + pad, many, inner}
+                                        : std::array{rows * many + pad, inner, many};
   return spec;
 }
 

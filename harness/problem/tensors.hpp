@@ -84,7 +84,8 @@ struct TensorSpec {
   }
 };
 
-// Packed, or with the heads within the rows, or `pad` elements behind each row.
+// Packed, or with the heads within the rows, or `pad` elements behind each row, behind all rows of a head (or all heads of a row), and
+// behind each sequence: so no stride is a product of others.
 TensorSpec tensor(std::string_view name, Element element, const std::array<int64_t, 4>& shape,
                   Layout layout = Layout::bhnd, int pad = 0);
 

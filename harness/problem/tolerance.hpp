@@ -2,7 +2,7 @@
 //
 // The tolerance follows FlashAttention's own tests: a kernel may be twice as wrong as a plain attention, on the same
 // inputs and rows, plus 1e-5. That plain attention rounds what every such kernel must round, the inputs, the weights P and
-// the output O, each to its type, and keeps scores and sums in f32. Its weights stand relative to the row's maximum, or
+// the output O, each to its type, keeps scores and sums in f32, and takes a softcap's tanh from a GPU's unit. Its weights stand relative to the row's maximum, or
 // to one that is stale by a third or two thirds of a power of two: which of them are rounded how depends on that, and
 // the worst of the three counts. Its output is rounded in the worse direction: where the answer is a number of its type, a
 // right kernel may still be a step beside it.

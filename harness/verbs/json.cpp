@@ -27,7 +27,7 @@ Json to_json(const emulator::Counters& counters) {
 
 Json to_json(const Counts& counts) {
   Json json;
-  for (const emulator::Count& count : emulator::COUNTS) json.set(count.name, counts.*count.value);
+  for (const emulator::Count& count : emulator::COUNTS) json.set(count.name, in_numbers(counts.*count.value));
   return json;
 }
 

@@ -88,6 +88,18 @@ std::string word_at(const std::string& line, size_t begin) {
   return line.substr(begin, end - begin);
 }
 
+// Whether a declaration, from its first word on, is that of a function: it has parameters, and then a brace.
+bool begins_function(std::string_view code) {
+  int depth = 0;
+  bool has_parameters = false;
+  for (const char each : code) {
+    if (each == '(') ++depth, has_parameters = true;
+    if (each == ')') --depth;
+    if (depth == 0 && (each == ';' || each == '=' || each == '{')) return each == '{' && has_parameters;
+  }
+  return false;
+}
+
 // A kernel knows the GPU and nothing of those who judge it. What cannot be seen in the text is seen in the object file.
 Status check_words(const std::string& file, const std::string& text) {
   static const std::set<std::string_view> FOREIGN = {"ladder", "emulator", "emulated", "std",     "extern",
@@ -98,7 +110,9 @@ Status check_words(const std::string& file, const std::string& text) {
   const std::string code = code_of(text);
   std::istringstream lines(text), code_lines(code);
   std::string line, code_line;
-  for (int number = 1; std::getline(lines, line) && std::getline(code_lines, code_line); ++number) {
+  size_t line_begin = 0;
+  for (int number = 1; std::getline(lines, line) && std::getline(code_lines, code_line);
+       ++number, line_begin += code_line.size() + 1) {
     const auto refuse = [&](std::string_view what) {
       return failure(
           ExitCode::check_failed,
@@ -137,9 +151,9 @@ Status check_words(const std::string& file, const std::string& text) {
         return refuse(fmt::format("'{}' is no word of a kernel.", word));
       }
       const size_t next = code_line.find_first_not_of(WHITE, begin + word.size());
-      // A brace behind parentheses begins a function, a struct's. What looks like one and is none is seen in the object file.
-      const bool is_function = code_line.find('{', code_line.find(')', begin)) != std::string::npos;
-      if (word == "static" && !is_function && (next == std::string::npos || word_at(code_line, next) != "constexpr")) {
+      // A struct's function is none. What looks like one and is none is seen in the object file.
+      if (word == "static" && (next == std::string::npos || word_at(code_line, next) != "constexpr") &&
+          !begins_function(std::string_view(code).substr(line_begin + begin))) {
         return refuse("a static variable remembers one launch in the next.");
       }
       begin += word.size();

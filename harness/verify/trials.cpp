@@ -175,6 +175,22 @@ Trial one_surprise(const Variant& variant, const Shape& shape, uint64_t seed) {
   return trial;
 }
 
+// What nearly all queries like best is the first key.
+std::optional<Trial> first_key(const Variant& variant, const Shape& shape, uint64_t seed) {
+  if (!variant.from_first_key) return std::nullopt;
+  Trial trial = few_tiles(variant, shape, seed, 4, 2);
+  trial.kinds = {InputKind::sinks35};
+  return trial;
+}
+
+// Nobody wants the log-sum-exps, as in a model that is not trained.
+std::optional<Trial> without_lse(const Variant& variant, const Shape& shape, uint64_t seed) {
+  if (!variant.writes_lse || !variant.takes(STRIDES)) return std::nullopt;
+  Trial trial = few_tiles(variant, shape, seed, 2, 2);
+  trial.ends_only = trial.leaves_out = true;
+  return trial;
+}
+
 // Each query's one key comes late or early, above the others by more than f32 has exponentials of, and all scores stay below a quarter
 // of their cap.
 std::optional<Trial> far_below_cap(const Variant& variant, const Shape& shape, uint64_t seed) {
@@ -184,6 +200,26 @@ std::optional<Trial> far_below_cap(const Variant& variant, const Shape& shape, u
   trial.shape.softmax_scale = 3 * trial.shape.scale();
   trial.kinds = {InputKind::one_hot};
   return trial;
+}
+
+// A few keys are far beyond what others' scores are beside their cap: what a kernel does for them, it does in their tiles.
+std::optional<Trial> far_keys(const Variant& variant, const Shape& usual, uint64_t seed) {
+  if (!variant.takes(SOFTCAP) || !variant.takes(CROSS)) return std::nullopt;
+  Shape shape = with_heads(usual, 1, 1);
+  shape.n = 128, shape.n_k = 2048;
+  shape.softcap = 50;
+  return Trial{.shape = shape, .kinds = {InputKind::giant_keys}, .seed = seed};
+}
+
+// More tiles of queries than a warp has lanes, a number that the commit draws, in two heads, and of keys a tile at most.
+std::optional<Trial> many_queries(const Variant& variant, const Shape& usual, uint64_t seed) {
+  if (!variant.takes(TAILS) || !variant.takes(CROSS)) return std::nullopt;
+  std::mt19937_64 random = of_commit(seed);
+  const auto below = [&](int count) { return static_cast<int>(random() % static_cast<uint64_t>(count)); };
+  Shape shape = with_heads(usual, 1, 2);
+  shape.n = std::max(16, variant.tile.br) * (33 + below(32)) - below(16);
+  shape.n_k = 1 + below(std::max(16, variant.tile.bc));
+  return Trial{.shape = shape, .kinds = {InputKind::normal}, .seed = seed + 10};
 }
 
 // Scores far below -10^4, and so their sums: the weights alone are numbers as always.
@@ -291,12 +327,19 @@ std::optional<Trial> drawn_problem(const Variant& variant, Shape shape, uint64_t
   const auto below = [&](int count) { return static_cast<int>(random() % static_cast<uint64_t>(count)); };
   const auto draws = [&](Feature feature) { return variant.takes(feature) && below(2) == 1; };
   shape = with_heads(shape, 1 + below(2), 1 + below(3));
-  shape.n = 1 + below(300), shape.n_k = 1 + below(900);
+  // Every third length lies at the edge of a tile, or is next to nothing.
+  const auto length = [&](int most, int tile, int least) {
+    if (below(3) > 0) return least + below(most + 1 - least);
+    if (below(3) == 0) return std::max(least, below(3));
+    tile = std::max(16, tile);
+    return std::clamp(tile * (1 + below(1 + most / tile)) + below(3) - 1, least, most);
+  };
+  shape.n = length(300, variant.tile.br, 1), shape.n_k = length(900, variant.tile.bc, 1);
   if (draws(VARLEN)) {
     shape.batch = shape.lens_q.count = shape.lens_k.count = 2 + below(3);
     for (int i = 0; i < shape.batch; ++i) {
-      shape.lens_q.of[i] = below(shape.n + 1);
-      shape.lens_k.of[i] = below(shape.keys() + 1);
+      shape.lens_q.of[i] = length(shape.n, variant.tile.br, 0);
+      shape.lens_k.of[i] = length(shape.keys(), variant.tile.bc, 0);
     }
     shape.n = std::max(1, *std::max_element(shape.lens_q.of, shape.lens_q.of + shape.batch));
     shape.n_k = std::max(1, *std::max_element(shape.lens_k.of, shape.lens_k.of + shape.batch));
@@ -495,6 +538,8 @@ std::vector<Trial> emulator_trials(const Variant& variant, const Shape& shape, c
     trials.back().multiprocessors = H200_MULTIPROCESSORS;
     trials.push_back(one_surprise(variant, shape, choice.seed));
   }
+  if (auto trial = without_lse(variant, shape, choice.seed)) trials.push_back(std::move(*trial));
+  if (auto trial = first_key(variant, shape, choice.seed)) trials.push_back(std::move(*trial));
   trials.push_back(long_walk(variant, shape, choice.seed, LONG_WALK));
   trials.push_back(long_and_wide(variant, shape, choice.seed));
   if (variant.takes(CAUSAL) && !shape.causal) {
@@ -514,6 +559,8 @@ std::vector<Trial> emulator_trials(const Variant& variant, const Shape& shape, c
   std::ranges::copy(own, std::back_inserter(trials));
   if (auto trial = far_rows(variant, shape, choice.seed)) trials.push_back(std::move(*trial));
   if (auto trial = far_below_cap(variant, shape, choice.seed)) trials.push_back(std::move(*trial));
+  if (auto trial = far_keys(variant, shape, choice.seed)) trials.push_back(std::move(*trial));
+  if (auto trial = many_queries(variant, shape, choice.seed)) trials.push_back(std::move(*trial));
   const auto draw = [&](std::vector<Trial>& into, uint64_t first, uint64_t last) {
     for (uint64_t i = first; i < last; ++i) {
       if (auto trial = drawn_problem(variant, shape, choice.seed + i)) into.push_back(std::move(*trial));

@@ -18,6 +18,7 @@ struct Trial {
   Exponents exponents = {};  // of the inputs; with Q's in the softmax scale the other way round it is the same problem
   int far_heads = 0;         // as Problem::far_heads
   bool ends_only = false;    // as Problem::ends_only
+  bool leaves_out = false;   // outputs that nobody has to want; with ends_only
   uint32_t multiprocessors = emulator::MULTIPROCESSORS;
   bool both_builds = false;  // of the emulated kernel, in two orders of its threads; they must do the same
   uint64_t schedule = 0;     // as emulator::Options::schedule

@@ -28,9 +28,10 @@ ladder::Counts predict(const ladder::Shape& shape) {
       .exponentials_under_copies = blocks * exponentials,
       .loads_awaited_by_asker = blocks + 2 * tiles,    // all of them
       .shuffles = warp_tiles * 2 * 2 + warps * 2 * 2,  // two rows, two exchanges: a maximum per tile, a sum at the end
-      .votes = warp_tiles,                             // whether anything has to be rescaled
-      .yes_votes = warps,                              // in the first tile
-      .exponentials = warp_tiles * 16 * (BC + 4),      // weights; a correction in each of a row's four lanes
+      .shuffles_beside_products = (warp_tiles - warps) * 2 * 2,  // but those of the first tile and of the sums
+      .votes = warp_tiles,                                       // whether anything has to be rescaled
+      .yes_votes = warps,                                        // in the first tile
+      .exponentials = warp_tiles * 16 * (BC + 4),                // weights; a correction in each of a row's four lanes
       .barriers = blocks,
       .bulk_copies = blocks + 2 * tiles,  // Q; K and V
       .gmem_accesses = blocks * BR * ROW_BYTES / 4,

@@ -19,7 +19,8 @@ ladder::Counts predict(const ladder::Shape& shape) {
           .votes = warp_tiles,            // whether anything has to be rescaled
           .votes_on_scores = warps,       // in the first tile, and where a warp is careful
           .yes_votes = warps,             // in the first tile
-          .exponentials = (warp_tiles * BC + warps * 4) * 16,  // weights; the corrections of the first tile
+          .exponentials = (warp_tiles * BC + warps * 4) * 16,             // weights; the corrections of the first tile
+          .packs_beside_products = (warp_tiles - warps) * 32 * (BC / 4),  // weights, beside the PV before
           .barriers = blocks,
           .bulk_copies = blocks + 2 * tiles,  // Q; K and V
           .gmem_accesses = blocks * BR * ROW_BYTES / 4,

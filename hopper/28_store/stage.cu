@@ -19,9 +19,10 @@ ladder::Counts predict(const ladder::Shape& shape) {
           .votes = warp_tiles,            // whether anything has to be rescaled
           .votes_on_scores = warps,       // in the first tile, and where a warp is careful
           .yes_votes = warps,             // in the first tile
-          .exponentials = (warp_tiles * BC + warps * 4) * 16,  // weights; the corrections of the first tile
-          .barriers = blocks * (1 + WARPS / 4),                // and one of a warpgroup, named
-          .bulk_copies = blocks + 2 * tiles + 2 * warps,       // Q; K and V; a warp's O, of two panels
+          .exponentials = (warp_tiles * BC + warps * 4) * 16,             // weights; the corrections of the first tile
+          .packs_beside_products = (warp_tiles - warps) * 32 * (BC / 4),  // weights, beside the PV before
+          .barriers = blocks * (1 + WARPS / 4),                           // and one of a warpgroup, named
+          .bulk_copies = blocks + 2 * tiles + 2 * warps,                  // Q; K and V; a warp's O, of two panels
           .gmem_bytes_read = (blocks * BR + tiles * 2 * BC) * ROW_BYTES,
           .gmem_bytes_written = blocks * BR * ROW_BYTES,
           .unused_smem_bytes = uint64_t(ladder::max<int64_t>(0, C::STAGES - shape.n / C::BC)) * 2 * BC * ROW_BYTES};

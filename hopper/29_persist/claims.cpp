@@ -1,5 +1,4 @@
 #include "harness/tests/stages/claims.hpp"
-#include "common/emulator/emulator.hpp"
 
 using namespace ladder;
 using namespace ladder::claims;

@@ -23,8 +23,9 @@ ladder::Counts predict(const ladder::Launched& shape) {
           .votes_on_scores = q_warps,       // in the first tile, and where a warp is careful
           .yes_votes = q_warps,             // in the first tile
           .exponentials = (warp_tiles * BC + q_warps * 4) * 16,  // weights; the corrections of the first tile
-          .barriers = blocks + q_tiles * WARPS / 4,              // and one of a warpgroup, named
-          .bulk_copies = q_tiles + 2 * tiles + 2 * q_warps,      // Q; K and V; a warp's O, of two panels
+          .packs_beside_products = (warp_tiles - q_warps) * 32 * (BC / 4),  // weights, beside the PV before
+          .barriers = blocks + q_tiles * WARPS / 4,                         // and one of a warpgroup, named
+          .bulk_copies = q_tiles + 2 * tiles + 2 * q_warps,                 // Q; K and V; a warp's O, of two panels
           .gmem_bytes_read = (q_tiles * BR + tiles * 2 * BC) * ROW_BYTES,
           .gmem_bytes_written = q_tiles * BR * ROW_BYTES,
           .unused_smem_bytes = ((rounds < 2 ? BR : 0) +  // the second Q, and stages

@@ -31,8 +31,9 @@ ladder::Counts predict(const ladder::Launched& shape) {
           .votes_on_scores = q_warps,       // in the first tile, and where a warp is careful
           .yes_votes = q_warps,             // in the first tile
           .exponentials = (warp_tiles * BC + q_warps * 4) * 16,  // weights; the corrections of the first tile
-          .barriers = 2 * blocks + q_tiles * WARPS / 4,          // of the cluster, and one of a warpgroup
-          .bulk_copies = q_tiles + 2 * tiles + 2 * q_warps,      // Q; a panel of K and of V; a warp's O, of two panels
+          .packs_beside_products = (warp_tiles - q_warps) * 32 * (BC / 4),  // weights, beside the PV before
+          .barriers = 2 * blocks + q_tiles * WARPS / 4,                     // of the cluster, and one of a warpgroup
+          .bulk_copies = q_tiles + 2 * tiles + 2 * q_warps,  // Q; a panel of K and of V; a warp's O, of two panels
           .gmem_bytes_read = (in_range * BR + tiles * BC) * ROW_BYTES,
           .gmem_bytes_written = in_range * BR * ROW_BYTES,
           .multicast_bytes = tiles * 2 * BC * ROW_BYTES,

@@ -36,8 +36,9 @@ ladder::Counts predict(const ladder::Launched& shape) {
           .votes = tiles * WARPS,           // whether anything has to be rescaled
           .votes_on_scores = q_warps,       // in the first tile, and where a warp is careful
           .yes_votes = q_warps,             // in the first tile
-          .exponentials = (tiles * WARPS * BC + q_warps * 4) * 16,      // weights; the corrections of the first tile
-          .barriers = 2 * blocks + q_warps / 4,                         // of the cluster, and one of a warpgroup
+          .exponentials = (tiles * WARPS * BC + q_warps * 4) * 16,  // weights; the corrections of the first tile
+          .packs_beside_products = (tiles * WARPS - q_warps) * 32 * (BC / 4),  // weights, beside the PV before
+          .barriers = 2 * blocks + q_warps / 4,                                // of the cluster, and one of a warpgroup
           .bulk_copies = heads * 2 * pairs + 2 * copied + 2 * q_warps,  // Q; a panel of K and V; two of a warp's O
           .gmem_bytes_read = (heads * q_tiles * BR + copied * BC) * ROW_BYTES,
           .gmem_bytes_written = heads * q_tiles * BR * ROW_BYTES,

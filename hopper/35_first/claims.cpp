@@ -1,5 +1,4 @@
 #include "harness/tests/stages/claims.hpp"
-#include "harness/devices/emulator_run.hpp"
 
 using namespace ladder;
 using namespace ladder::claims;

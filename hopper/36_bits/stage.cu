@@ -38,8 +38,10 @@ ladder::Counts predict(const ladder::Launched& shape) {
           .votes = tiles * WARPS,           // whether anything has to be rescaled
           .votes_on_scores = q_warps,       // in the first tile, and where a warp is careful
           .yes_votes = q_warps,             // in the first tile
-          .exponentials = (tiles * WARPS * BC + q_warps * 4) * 16,      // weights; the corrections of the first tile
-          .barriers = 2 * blocks + q_warps / 4,                         // of the cluster, and one of a warpgroup
+          .exponentials = (tiles * WARPS * BC + q_warps * 4) * 16,  // weights; the corrections of the first tile
+          .packs_beside_products = (tiles * WARPS - q_warps) * 32 * (BC / 4),  // weights, beside the PV before
+          .integer_maxima = ladder::NONE,                                      // but where a warp is careful
+          .barriers = 2 * blocks + q_warps / 4,                                // of the cluster, and one of a warpgroup
           .bulk_copies = heads * 2 * pairs + 2 * copied + 2 * q_warps,  // Q; a panel of K and V; two of a warp's O
           .gmem_bytes_read = (heads * q_tiles * BR + copied * BC) * ROW_BYTES,
           .gmem_bytes_written = heads * q_tiles * BR * ROW_BYTES,
@@ -71,7 +73,9 @@ ladder::Counts most_of_data(const ladder::Launched& shape) {
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
   rest.accepts = {.features = ladder::CAUSAL};
+  rest.from_first_key = true;
   rest.per_rescale = {.shuffles = 2 * 2, .exponentials = 2 * 32};
+  rest.per_look = {.integer_maxima = 2 * 32 * (C::BC / 8 + 1)};  // of a careful warp: two scores at a time
   rest.most_of_data = most_of_data<C>;
   return ladder::make_variant<C>(run<C>, flash_attention<C, false>, predict<C>, std::move(rest));
 }

@@ -35,6 +35,12 @@ struct Problem {
     const int64_t end = right < 0 ? n_k(s) : ladder::min(last + n_k(s) - n_q(s) + right, n_k(s));
     return (ladder::max<int64_t>(end, 1) + BC - 1) / BC;
   }
+  // Tiles in which one of its queries may meet its first key.
+  int64_t beginning(int s, int64_t q_tile) const {
+    const int64_t last = ladder::min((q_tile + 1) * BR, n_q(s)) - 1, none = before(s, q_tile);
+    const int64_t up_to_last = spec.left >= 0 ? ladder::max<int64_t>(last + n_k(s) - n_q(s) - spec.left, 0) / BC : 0;
+    return ladder::min(up_to_last, up_to(s, q_tile) - 1) - none + 1;
+  }
   int64_t tiles_of_pair(int s, int64_t pair) const {
     return up_to(s, together * (pair + 1) - 1) - before(s, together * pair);
   }
@@ -52,7 +58,7 @@ ladder::Counts predict(const ladder::Launched& spec) {
   }
   // A block computes with the tiles of keys that it sees, and copies half of what its pair needs, or alone all.
   const int64_t together = problem.together;
-  uint64_t rows = 0, pairs = 0, tiles = 0, copied = 0, copied_rows = 0, ints = 0;
+  uint64_t rows = 0, pairs = 0, tiles = 0, beginning = 0, copied = 0, copied_rows = 0, ints = 0;
   uint64_t q_rows = 0, stores = 0;  // of a sequence among others nobody asks for a box wholly outside
   for (int s = 0; s < spec.batch; ++s) {
     rows += spec.heads * problem.n_q(s);
@@ -64,6 +70,7 @@ ladder::Counts predict(const ladder::Launched& spec) {
       const int64_t first = q_tile / together * together;
       const int64_t from = problem.before(s, first), to = problem.up_to(s, first + together - 1);
       tiles += spec.heads * (problem.up_to(s, q_tile) - problem.before(s, q_tile));
+      beginning += spec.heads * problem.beginning(s, q_tile);
       copied += spec.heads * (to - from);
       copied_rows += spec.heads * (ladder::max<int64_t>(ladder::min(to * BC, problem.n_k(s)), 1) - from * BC);
     }
@@ -122,9 +129,10 @@ ladder::Counts predict(const ladder::Launched& spec) {
       .wgmma_under_loads =
           problem.in_twos ? 0 : WARPS / 4 * under_loads,  // of a pair under a mask one copies for the other
       .products_of_busiest_block = busiest * WARPS / 4 * (WALK.qk + WALK.pv),
-      .shuffles = q_warps * 2 * 2 * 2,  // two rows, two exchanges: the maxima of the first tile, the sums
-      .votes = tiles * WARPS,           // whether anything has to be rescaled
-      .yes_votes = q_warps,             // in the first tile
+      .shuffles = q_warps * 2 * 2 * 2,       // two rows, two exchanges: the maxima of the first tile, the sums
+      .votes = tiles * WARPS,                // whether anything has to be rescaled
+      .votes_on_scores = beginning * WARPS,  // where a row may meet its first key, and where a warp is careful
+      .yes_votes = q_warps,                  // in the first tile
       .exponentials = (tiles * WARPS * BC + q_warps * 4) * 16,  // weights; the corrections of the first tile
       .exponentials_under_stores =
           problem.is_varlen ? 0 : (q_warps - blocks * WARPS) * 2 * (BC / 2 + 2),  // those of the next first tile
@@ -155,6 +163,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
                   .kv = ladder::Element::bf16,
                   .o = ladder::Element::bf16};
   rest.writes_lse = true;
+  rest.from_first_key = true;
   rest.per_rescale = {.shuffles = 2 * 2, .exponentials = 2 * 32};
   rest.most_of_data = most_of_data<C>;
   rest.workspace_bytes = [](const ladder::Shape& spec) {

@@ -63,6 +63,8 @@ ladder::Counts predict(const ladder::Launched& spec) {
           .votes = warp_tiles,                               // whether anything has to be rescaled
           .yes_votes = rescales,
           .exponentials = warp_tiles * WARP_ROWS * BC * (spec.softcap > 0 ? 2 : 1) + rescales * M_TILES * 2 * 32,
+          .integer_maxima = warp_tiles * M_TILES * 32 * 2 * (BC / 8),  // all scores, two at a time
+          .products_after_exponentials = warp_tiles * (BC / 16),       // a slice of PV behind its weights
           .barriers = tiles * 2,
           .gmem_accesses = rows * (C::ROW_CHUNKS + 1) + numbers * C::THREADS,  // of O and LSE
           .gmem_bytes_read = (q_rows + 2 * key_rows) * C::ROW_BYTES + numbers * C::THREADS * 4,
@@ -82,6 +84,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
                   .kv = ladder::Element::bf16,
                   .o = ladder::Element::bf16};
   rest.writes_lse = true;
+  rest.from_first_key = true;
   rest.per_rescale = {.shuffles = M_TILES * 2 * 2, .exponentials = M_TILES * 2 * 32};
   rest.conflict_ways = 1.0;
   return ladder::make_variant<C>(run<C>, flash_attention<C, Score<false, false>>, predict<C>, std::move(rest));

@@ -93,8 +93,9 @@ ladder::Counts predict(const ladder::Launched& spec) {
       .products_of_busiest_block = busiest * WARPS / 4 * (walk.qk + walk.pv),
       .shuffles = q_warps * 2 * 2 * 2,     // two rows, two exchanges: the maxima of the first tile, the sums
       .votes = (tiles + changed) * WARPS,  // whether anything has to be rescaled, or is far
-      .yes_votes = q_warps,                // in the first tile
-      .exponentials = (tiles * WARPS * BC + q_warps * 4) * 16,  // weights; the corrections of the first tile
+      .votes_on_scores = is_window || spec.softcap > 0 ? 0 : q_warps,  // in the first tile, and where a warp is careful
+      .yes_votes = q_warps,                                            // in the first tile
+      .exponentials = (tiles * WARPS * BC + q_warps * 4) * 16,         // weights; the corrections of the first tile
       .exponentials_under_stores =
           spec.softcap > 0 ? 0 : (q_warps - blocks * WARPS) * 2 * (BC / 2 + 2),  // those of the next first tile
       .barriers = (is_alone ? 1 : 2) * blocks + q_warps / 4,  // of the cluster, and one of a warpgroup
@@ -108,17 +109,15 @@ ladder::Counts predict(const ladder::Launched& spec) {
       .idle_blocks = idle};
 }
 
-// A warp may make the weights of one tile twice for each of its tiles of queries, and maxima may rise in each tile. Under a softcap all
-// may be far: weights in vain, a tanh for each score, two votes more. O is corrected at rest before the last product alone.
+// A warp may make the weights of one tile twice for each of its tiles of queries, and under a softcap vote twice more on each tile. O is
+// corrected at rest before the last product alone.
 template <class C>
 ladder::Counts most_of_data(const ladder::Launched& spec) {
   const bool is_alone = spec.left >= 0 || spec.right > 0 || (!spec.causal && spec.softcap > 0);
   const int64_t together = is_alone ? 1 : C::BLOCKS, q_tiles = (spec.n + C::BR - 1) / C::BR;
   const uint64_t q_warps = spec.batch_heads() * ((q_tiles + together - 1) / together) * together * C::WARPS;
-  const uint64_t tiles = q_warps * ((spec.keys() + C::BC - 1) / C::BC), far = spec.softcap > 0 ? tiles : 0;
-  return {.shuffles = tiles * 2 * 2,
-          .votes = far * 2,
-          .exponentials = (q_warps + 2 * far) * 16 * C::BC + tiles * 2 * 32,
+  return {.votes = spec.softcap > 0 ? q_warps * ((spec.keys() + C::BC - 1) / C::BC) * 2 : 0,
+          .exponentials = q_warps * 16 * C::BC,
           .corrections_at_rest = q_warps * 32};
 }
 
@@ -130,6 +129,9 @@ ladder::Variant variant(ladder::Variant rest = {}) {
                   .kv = ladder::Element::bf16,
                   .o = ladder::Element::bf16};
   rest.writes_lse = true;
+  rest.from_first_key = true;
+  // Maxima may rise, or scores of the tile are far under a softcap: one vote more says so of weights in vain, one of a tanh for each.
+  rest.most_per_rescale = {.shuffles = 2 * 2, .exponentials = 16 * C::BC + 2 * 32};
   rest.most_of_data = most_of_data<C>;
   return ladder::make_variant<C>(run<C>, flash_attention<C, Mask::none, Score<false>>, predict<C>, std::move(rest));
 }

@@ -74,6 +74,7 @@ ladder::Counts predict(const ladder::Launched& spec) {
       .products_under_copies = later * WARPS * (WALK.qk + WALK.pv) * PANELS / 2,  // the last two panels of a warp's O
       .shuffles = q_warps * 2 * 2 * 2,  // two rows, two exchanges: the maxima of the first tile, the sums
       .votes = tiles * WARPS,           // whether anything has to be rescaled
+      .votes_on_scores = q_warps,       // in the first tile, and where a warp is careful
       .yes_votes = q_warps,             // in the first tile
       .exponentials = (tiles * WARPS * BC + q_warps * 4) * 16,  // weights; the corrections of the first tile
       .barriers = 2 * blocks + left * WARPS / 4,  // of the cluster, and of a warpgroup that lets tiles pass
@@ -104,6 +105,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
       .kv = ladder::Element::bf16,
       .o = ladder::Element::bf16};
   rest.writes_lse = true;
+  rest.from_first_key = true;
   rest.per_rescale = {.shuffles = 2 * 2, .exponentials = 2 * 32};
   rest.most_of_data = most_of_data<C>;
   return ladder::make_variant<C>(run<C>, flash_attention<C, Mask::none>, predict<C>, std::move(rest));

@@ -20,6 +20,7 @@ ladder::Counts predict(const ladder::Shape& shape) {
           .votes = warp_tiles,                         // whether anything has to be rescaled
           .yes_votes = blocks * WARPS,                 // in the first tile
           .exponentials = pairs * 16 * (BC + 4),       // weights; a correction in each of a row's four lanes
+          .products_after_exponentials = warp_tiles * (BC / 16),  // a slice of PV behind its weights
           .barriers = blocks,
           .bulk_copies = blocks + 2 * tiles,  // Q; K and V
           .gmem_accesses = blocks * BR * ROW_BYTES / 4,

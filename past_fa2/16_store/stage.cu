@@ -22,7 +22,9 @@ ladder::Counts predict(const ladder::Shape& shape) {
           .shuffles = groups * 2 * 2 * 2,  // two rows, two exchanges: the maxima of the first tile, the sums at the end
           .votes = warp_tiles,             // whether anything has to be rescaled
           .yes_votes = blocks * WARPS,     // in the first tile
-          .exponentials = (pairs * BC + groups * 4) * 16,  // weights; the corrections of the first tile
+          .exponentials = (pairs * BC + groups * 4) * 16,         // weights; the corrections of the first tile
+          .integer_maxima = pairs * 32 * 2 * (BC / 8),            // all scores, two at a time
+          .products_after_exponentials = warp_tiles * (BC / 16),  // a slice of PV behind its weights
           .barriers = blocks,
           .bulk_copies = blocks + 2 * tiles,  // Q; K and V
           .gmem_accesses = blocks * BR * ROW_BYTES / 16,

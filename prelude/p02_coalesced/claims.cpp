@@ -1,5 +1,4 @@
 #include "harness/tests/stages/claims.hpp"
-#include "harness/problem/shapes.hpp"
 
 using namespace ladder;
 using namespace ladder::claims;

@@ -162,11 +162,11 @@ def main() -> int:
         kernels: list[Kernel] = []
         wrong: list[str] = []
         logs = {rung.name: next(arguments.build.glob(f"**/stage_{rung.path.name}_gpu.dir/**/*.ptxas"), None) for rung in rungs.known()}
-        if not any(logs.values()):
-            print(f"{arguments.build}: no ptxas reports; the GPU half was not built (it needs nvcc)", file=sys.stderr)
-            return 77
         if "-fdevice-syntax-only" in told(arguments.build, "CMAKE_CUDA_FLAGS"):
             print(f"{arguments.build}: nvcc read the kernels and compiled none (-fdevice-syntax-only)", file=sys.stderr)
+            return 77
+        if not any(logs.values()):
+            print(f"{arguments.build}: no ptxas reports; the GPU half was not built (it needs nvcc)", file=sys.stderr)
             return 77
         for rung in rungs.known():
             log = logs[rung.name]

@@ -22,6 +22,7 @@ from tools.site import blocks
 
 BEGIN, END = "<!-- measured:begin -->", "<!-- measured:end -->"
 CSV = DOCS / "results" / "h200.csv"
+OTHER_CARDS = ("h100.csv",)  # whose numbers stand in the prose
 STALLS = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 
 # What the hardware counted: label, metric, how to write it. See tools/evidence/counters.py.
@@ -184,6 +185,9 @@ def block(rung: rungs.Rung, rows: list[results.Row], counters: dict) -> str:
     if first is None:
         if any(row.stage == stage and row.source == "measured" for row in rows):
             return f"Its rows in {link(CSV.name)} are of other problems than this table is made of."
+        for other in filter(lambda name: CSV.with_name(name).exists(), OTHER_CARDS):
+            if any(row.stage == stage for row in results.recorded(other)):
+                return f"Not timed on the H200 that these tables are of. What follows is of another card: {link(other)}."
         return f"Not measured yet: {link(CSV.name)} has no row of this rung."
     lines = timing_lines(pairs)
     shown = {"TFLOPS, in turns", "TFLOPS, causal, in turns", "against the rung before, in turns", "against FA2 in PyTorch, in turns"}

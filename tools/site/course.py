@@ -174,8 +174,7 @@ def questions_table() -> str:
     """What a lecturer asks before anything else."""
     every = every_exercise()
     plans = [(plan["name"], minutes_of(plan)) for plan in read_toml("plans.toml")["plan"]]
-    how_long = "; ".join(f"{name}: {hours(of.all)} in all, of which {hours(of.in_class)} in class with most of the exercises, {hours(of.reading)} of reading, "
-                         f"{hours(of.writing)} of writing{f', {hours(of.project)} for a project' if of.project else ''}" for name, of in plans)
+    how_long = "; ".join(f"{name}: {hours(of.all)}" for name, of in plans) + ". That is all of a student's work, in class and at home"
     by_person = {each["name"]: marking(each) for each in read_toml("assignments.toml")["assignment"]}
     project = by_person.pop("project")
     rows = [
@@ -190,8 +189,8 @@ def questions_table() -> str:
          "[assignments](assignments.md)"),
         ("One grade?", "weights, deadlines, late work, and when solutions are shown: a proposal", "[deadlines](plans.md#six-weeks), "
          "[one grade](assignments.md#one-grade-of-all)"),
-        ("How much marking?", f"for a hundred students {hours(sum(by_person.values()))} for the written parts of {len(by_person)} assignments, and {hours(project)} for their projects "
-         f"in pairs, by our estimate; a question or two to each student about each assignment, five minutes, is {hours(100 * 5 * len(by_person))} more",
+        ("How much marking?", f"for a hundred students, by our estimate, {hours(sum(by_person.values()))} for the written parts of {len(by_person)} assignments, {hours(project)} for projects "
+         f"in pairs, and {hours(100 * 5 * len(by_person))} for a question or two to each student about each assignment",
          "[assignments](assignments.md)"),
         ("A hundred students?", "four minutes per exercise on two cores, each submission in a cage; marks for an LMS", "[grading](grading.md)"),
         ("Where are they stuck?", "at the report of a check: what each mostly means, and a question that helps",
@@ -225,7 +224,7 @@ def plan_table(plan: dict) -> str:
     parts = {rung.part for rung in rungs.known() if rung.name in read}
     passed_over = [rung for rung in rungs.known() if rung.order < last and rung.part in parts and rung.name not in read]
     if passed_over:
-        lines += ["", "A chapter refers to the rung before it. The lecturer tells those that no week reads from their first slide, two minutes each, before the chapter that comes after them: "
+        lines += ["", "A chapter refers to the rung before it. No week reads these; tell each from its first slide, in two minutes, before the chapter that follows it: "
                   f"{', '.join(link(rung.number, rung.path / 'README.md') for rung in passed_over)}."]
     more = [exercise for exercise in every_exercise() if exercise.name not in taken and rungs.named(exercise.rung).order <= last]
     if more:

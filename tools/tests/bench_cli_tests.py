@@ -50,8 +50,8 @@ def ladder(*arguments: str, **extra: str) -> subprocess.CompletedProcess:
 
 
 class Check(unittest.TestCase):
-    def checked(self, **extra: str) -> tuple[int, list[dict]]:
-        run = ladder("check", QUICK["number"], "--on", "gpu", "--batch", "1", "--heads", "1", "--n", "64", "--json", "-", **extra)
+    def checked(self, *more: str, **extra: str) -> tuple[int, list[dict]]:
+        run = ladder("check", QUICK["number"], "--on", "gpu", "--batch", "1", "--heads", "1", "--n", "64", "--json", "-", *more, **extra)
         return run.returncode, json.loads(run.stdout)
 
     def test_a_right_stage_passes_on_every_problem(self) -> None:
@@ -64,7 +64,7 @@ class Check(unittest.TestCase):
         self.assertGreater(len({result.get("softmax_scale") for result in results}), 3)
 
     def test_a_wrong_stage_fails_on_every_problem(self) -> None:
-        code, results = self.checked(FAKE_GPU_WRONG=QUICK["stage"])
+        code, results = self.checked("--quick", FAKE_GPU_WRONG=QUICK["stage"])
         self.assertEqual(code, 1)
         told = [{failure["kind"] for failure in result["failures"]} for result in results
                 if result["inputs"] != "nan_head"]

@@ -103,6 +103,8 @@ class Chapters(unittest.TestCase):
         said = self.block("p01_clay", ("00_stone", 1.5, False))
         self.assertIn("Not measured yet: [h200.csv](../../docs/results/h200.csv)", said)
         self.assertIn("(../docs/results/h200.csv)", self.block("01_wood", ("01_wood", 1.5, False)))
+        with mock.patch.object(results, "recorded", return_value=[mock.Mock(stage="p01_clay")]):
+            self.assertIn("another card: [h100.csv](../../docs/results/h100.csv)", self.block("p01_clay", ("00_stone", 1.5, False)))
 
     def test_a_rung_of_another_formula_shows_the_rows_of_its_own_problem(self) -> None:
         small = (("batch", 2), ("heads", 2), ("n", 64))

@@ -258,6 +258,7 @@ class Try(unittest.TestCase):
         run = self.attempt(self.changed(
             '// a comment may name what it likes: ladder::stages(), std::exit(0) "#include <x>"',
             "#if 0", "row_sum[0][0] *= 2;", "#else", "row_sum[0][0] *= 1;", "#endif",  # left out for every compiler
+            "struct Two {", "  static int of(int a,", "                int b) {", "    return a + b;", "  }", "};", "row_sum[0][0] *= Two::of(0, 1);",
             "float some[3] = {0, 1, 2};", "row_sum[0][0] += some[threadIdx.x * 0];"),  # an index that is checked is no call
             *self.N)
         self.assertEqual(run.returncode, DONE, run.stderr)

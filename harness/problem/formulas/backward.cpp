@@ -298,13 +298,7 @@ Reference make_gradients(const Spec& spec, const Tensors& inputs, const Cells& c
             std::vector<float> rough = row.factors<float>();
             info(row.rounded_to()).round(rough);
             row.add_to<float>(plain, rough);
-            for (size_t j = 0; j < doubt.size(); ++j) {
-              const float* const other = &row.summed().rows[(others.first + static_cast<int64_t>(j)) * d];
-              for (int64_t c = 0; c < d; ++c) {
-                const double each = doubt[j] * std::abs(other[c]);
-                doubts[c] += on_tensor_cores ? each : each * each;
-              }
-            }
+            add_magnitudes(doubts, doubt, &row.summed().rows[others.first * d], d, on_tensor_cores ? 1 : 2);
           }
           for (int64_t c = 0; c < d; ++c) {
             exact[c] *= factor;

@@ -144,6 +144,8 @@ std::vector<Spec> trials(const Accepts& accepts, const Spec& usual) {
       // No end on one side, where the other tensor is the longer one.
       {WINDOW | TAILS | CROSS, "h=2 nq=203 nk=70 window=9,-1"},
       {WINDOW | TAILS | CROSS, "h=2 nq=64 nk=300 window=-1,20"},
+      // Ends that lie further away than an int can say of a query beyond the first.
+      {WINDOW | TAILS | CROSS, "h=2 nq=203 nk=70 window=2147483647,2147483647"},
       // Tiles of keys on both sides of what a tile of queries sees.
       {WINDOW | TAILS | CROSS, "h=2 nq=200 nk=900 window=130,60"},
       {WINDOW | TAILS | CROSS | GROUPED | CAUSAL, "h=4 kv=2 nq=200 nk=700 causal window=70,0"},

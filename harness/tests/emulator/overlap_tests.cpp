@@ -195,6 +195,33 @@ __global__ void unequal_blocks() {
   multiply(2 + int(blockIdx.x == 1));
 }
 
+// ---- work of threads beside products -----------------------------------------------------------------------------------
+
+// Two products; packing, an exchange and a hand-over twice, before the wait for one of them and after it, and once more at the end.
+__global__ void works_beside() {
+  for (uint32_t i = threadIdx.x; i < 64 * 32; i += 128) st_shared_b32(smem_base() + 4 * i, 0x3c003c00);
+  fence_proxy_async_shared();
+  __syncthreads();
+  const uint64_t ones = wgmma_descriptor(smem_base());
+  float O[8][4] = {}, S[8][4];
+  const auto work = [] {
+    pack_f16x2(1, 2);
+    shfl_xor(1, 1);
+    fence_proxy_async_shared();
+  };
+  wgmma_fence(S);
+  wgmma_ss(S, ones, ones, false);
+  wgmma_commit();
+  wgmma_fence(O);
+  wgmma_ss(O, ones, ones);
+  wgmma_commit();
+  work();
+  wgmma_wait<1>(S);
+  work();
+  wgmma_wait<0>(O);
+  work();
+}
+
 // ---- corrections at rest ----------------------------------------------------------------------------------------------
 
 enum class Corrects { nothing, at_rest, under_another, to_zeros, what_is_overwritten, one_nan_to_another };
@@ -352,4 +379,21 @@ TEST_CASE("accumulators that are corrected while nothing runs are counted, for e
   CHECK(at_rest<Corrects::to_zeros>() == 0);
   CHECK(at_rest<Corrects::what_is_overwritten>() == 0);
   CHECK(at_rest<Corrects::one_nan_to_another>() == 0);  // which of two NaN a product of both is, a compiler chooses
+}
+
+TEST_CASE("products are counted that a warp starts behind exponentials", "[emulator][device]") {
+  CHECK(run(votes, 32, 0).counters().products_after_exponentials == 1);  // the second tile's
+}
+
+TEST_CASE("what threads do beside products of their warpgroup is counted", "[emulator][device]") {
+  const Device device = run(works_beside, 128, 64 * 128);
+  check_silent(device);
+  CHECK(device.counters().packs_beside_products == 2 * 128);
+  CHECK(device.counters().shuffles_beside_products == 2 * 4);
+  CHECK(device.counters().wgmma_under_fences == (2 + 1) * 128);
+}
+
+TEST_CASE("threads that ask the copy engine for stores are counted once each", "[emulator][device]") {
+  std::vector<uint4> memory(32);
+  CHECK(run(outwards, 32, 2048, memory.data()).counters().storing_threads == 1);
 }

@@ -200,6 +200,35 @@ TEST_CASE("what depends on the data comes with the votes for it, or up to its bo
   CHECK(judge(InputKind::large_logits, -3, -3 * int64_t{STEP}) == rejected);
 }
 
+TEST_CASE("what comes with each look at scores, or with each rescale up to its bound, is held to their number",
+          "[verdict]") {
+  // As if so many looks, rescales and shuffles less were predicted.
+  const auto judge = [](int64_t looks, int64_t rescales, int64_t shuffles) {
+    static const auto votes = [](Device& device, const AttentionParams& p) {
+      run_right(device, p);
+      launch(device, more_work<More::votes>, dim3(4), dim3(MORE_WARPS * 32), 0, p);
+    };
+    ladder::Variant variant = variant_of(votes);
+    const Counts counts = *check(variant, problem(InputKind::large_logits)).counters;
+    REQUIRE(counts.votes_on_scores > 3);
+    variant.predict = [=](const ladder::Shape&) {
+      Counts fewest = counts;
+      fewest.votes_on_scores -= looks, fewest.yes_votes -= rescales, fewest.shuffles -= shuffles;
+      return fewest;
+    };
+    variant.per_look = {.shuffles = 5};
+    variant.most_per_rescale = {.shuffles = 2, .votes_on_scores = 4};
+    return kinds_of(check(variant, problem(InputKind::large_logits)));
+  };
+  const Kinds rejected{"counts_differ"}, accepted;
+  CHECK(judge(0, 0, 0) == accepted);
+  CHECK(judge(3, 1, 3 * 5) == accepted);
+  CHECK(judge(3, 1, 3 * 5 + 2) == accepted);
+  CHECK(judge(3, 1, 3 * 5 - 1) == rejected);
+  CHECK(judge(3, 1, 3 * 5 + 3) == rejected);
+  CHECK(judge(0, 0, 1) == rejected);
+}
+
 TEST_CASE("on normal inputs a warp may say yes once more than at least, on others as often as it likes", "[verdict]") {
   constexpr int ALL = N / BR * WARPS;
   const auto judge = [](InputKind kind, int64_t beyond_fewest, int heads = 1) {
@@ -262,6 +291,20 @@ TEST_CASE("of some counts a rung may say nothing, but what it says holds", "[ver
   };
   CHECK(judge(0) == Kinds{});
   for (const int64_t by : {-1, 1}) CHECK(judge(by) == Kinds{"counts_differ"});
+}
+
+TEST_CASE("a rung may say that there is nothing of a count", "[verdict]") {
+  const auto judge = [](uint64_t Counts::*count) {
+    ladder::Variant variant = variant_of(run_right);
+    variant.predict = [counts = counted(run_right, InputKind::normal), count](const ladder::Shape& shape) {
+      Counts said = counts(shape);
+      said.*count = ladder::NONE;
+      return said;
+    };
+    return kinds_of(check(variant, problem(InputKind::normal)));
+  };
+  CHECK(judge(&Counts::storing_threads) == Kinds{});
+  CHECK(judge(&Counts::gmem_sectors) == Kinds{"counts_differ"});
 }
 
 TEST_CASE("a block without work owes no rows, where only the ends of a grid run", "[verdict]") {

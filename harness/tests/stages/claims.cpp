@@ -27,11 +27,15 @@ const Rung& previous_to(const Rung& rung) {
   return *previous;
 }
 
-const Problem& problem(const Shape& shape, InputKind kind) {
-  static std::map<std::pair<std::string, InputKind>, Problem> known;
-  const auto key = std::pair(to_string(shape), kind);
+const Problem& problem(const Shape& shape, std::span<const InputKind> kinds) {
+  static std::map<std::pair<std::string, std::vector<InputKind>>, Problem> known;
+  const auto key = std::pair(to_string(shape), std::vector(kinds.begin(), kinds.end()));
   const auto made = known.find(key);
-  return made != known.end() ? made->second : known.emplace(key, make_problem(shape, kind, 1)).first->second;
+  return made != known.end() ? made->second : known.emplace(key, make_problem(shape, kinds, 1)).first->second;
+}
+
+const Problem& problem(const Shape& shape, InputKind kind) {
+  return problem(shape, std::span(&kind, 1));
 }
 
 std::string reasons(const CheckResult& result) {

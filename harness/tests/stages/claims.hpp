@@ -5,19 +5,23 @@
 //     ...ldmatrix_by_region(rung())...
 //   }
 //
-// A claim is about rung() and the rung that it starts from, previous(), and names no other. CMake compiles the file with
-// LADDER_RUNG, the directory's name; `ctest -L 03` runs the claims of rung 03 with its other tests.
-#pragma once
+// A claim is about rung() and the rung that it starts from, previous(), and names no other. CMake compiles the file in a namespace,
+// with LADDER_RUNG, the directory's name, so it includes this header alone; `ctest -L 03` runs the claims of rung 03 with its other tests.
+#ifndef HARNESS_TESTS_STAGES_CLAIMS_HPP
+#define HARNESS_TESTS_STAGES_CLAIMS_HPP
 #include <cstdint>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "common/emulator/emulator.hpp"
+#include "harness/devices/emulator_run.hpp"
 #include "harness/problem/problem.hpp"
+#include "harness/problem/shapes.hpp"
 #include "harness/tests/catch.hpp"
 #include "harness/verify/check.hpp"
 
@@ -31,7 +35,8 @@ const Rung& rung_named(std::string_view name);
 // The rung that `rung` starts from; the test fails without one.
 const Rung& previous_to(const Rung& rung);
 
-// A problem of one input set, made once per process.
+// A problem of these input sets, or of one, made once per process.
+const Problem& problem(const Shape& shape, std::span<const InputKind> kinds);
 const Problem& problem(const Shape& shape, InputKind kind = InputKind::normal);
 
 // What a check of a variant, or of a rung's default, says on normal inputs; right, or the test fails. Run once per process.
@@ -108,7 +113,9 @@ int under_products(const Rung& rung, std::string_view instruction);
 std::set<int> copying_warps(const Rung& rung);
 
 }  // namespace ladder::claims
+#endif
 
+// For each claims.cpp of a file again.
 #ifdef LADDER_RUNG
 #define CLAIM(text) TEST_CASE(LADDER_RUNG ": " text, "[" LADDER_RUNG "]")
 

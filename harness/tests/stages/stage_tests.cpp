@@ -1,6 +1,6 @@
-// Every rung of the ladder, on the emulator, by what it declares itself: no rung is named here. CTest runs this program once
-// per rung (LADDER_STAGE names it) with the claims of its directory, and once for what holds between rungs; without
-// LADDER_STAGE, [rung] covers all of them.
+// Every rung of the ladder, on the emulator, by what it declares itself: no rung is named here. CTest runs this program for a few
+// neighbours at a time (LADDER_STAGES names them) with the claims of their directories, and once for what holds between rungs; without
+// LADDER_STAGES, [stage] covers all of them.
 //
 // A rung costs the suite a second at most: the problems are as small as two tiles of keys allow.
 #include <fmt/format.h>
@@ -25,12 +25,19 @@ using namespace ladder::claims;
 
 namespace {
 
-// Those named by LADDER_STAGE; all without it.
+std::set<std::string> words_of(const char* list) {
+  std::set<std::string> words;
+  std::istringstream stream(list);
+  for (std::string word; std::getline(stream, word, ',');) words.insert(word);
+  return words;
+}
+
+// Those named by LADDER_STAGES; all without it.
 std::vector<const Rung*> rungs_to_test() {
-  const char* name = std::getenv("LADDER_STAGE");
+  const char* names = std::getenv("LADDER_STAGES");
   std::vector<const Rung*> chosen;
   for (const Rung& rung : rungs()) {
-    if (name == nullptr || rung.name == name) chosen.push_back(&rung);
+    if (names == nullptr || words_of(names).contains(std::string(rung.name))) chosen.push_back(&rung);
   }
   return chosen;
 }
@@ -87,10 +94,10 @@ std::vector<InputKind> kinds_of(const Rung& rung, bool causal) {
 }
 
 // Input sets for the default variant, a head each.
-Problem sets(const Rung& rung, std::span<const InputKind> kinds, bool causal = false) {
+const Problem& sets(const Rung& rung, std::span<const InputKind> kinds, bool causal = false) {
   Shape shape = small(rung, static_cast<int>(kinds.size()), causal);
   shape.n = two_tiles(std::span(rung.variants).first(1));
-  return make_problem(shape, kinds, 1);
+  return problem(shape, kinds);
 }
 
 }  // namespace
@@ -100,10 +107,11 @@ Problem sets(const Rung& rung, std::span<const InputKind> kinds, bool causal = f
 TEST_CASE("the stage is registered and has an emulated build", "[stage]") {
   REQUIRE_FALSE(rungs_to_test().empty());
   for (const Rung* rung : rungs_to_test()) {
+    INFO(rung->name);
     REQUIRE_FALSE(rung->variants.empty());
     std::set<std::string> labels;
     for (const Variant& variant : rung->variants) {
-      INFO(rung->name << " " << variant.label);
+      INFO(variant.label);
       CHECK(variant.on_emulator != nullptr);
       CHECK(variant.predict);
       CHECK(labels.insert(variant.label).second);
@@ -119,6 +127,7 @@ TEST_CASE("the stage is registered and has an emulated build", "[stage]") {
 TEST_CASE("the default variant is right on every input set, with a mask or without", "[stage]") {
   for (const Rung* rung : rungs_to_test()) {
     const Variant& variant = rung->variants[0];
+    INFO(rung->name);
     CHECK(supports(*rung, variant, small(*rung, 1, true)).has_value() == variant.takes(CAUSAL));
     for (const bool causal : {false, true}) {
       if (causal && !variant.takes(CAUSAL)) continue;
@@ -134,7 +143,7 @@ TEST_CASE("the default variant is right on every input set, with a mask or witho
 TEST_CASE("the default variant gives the same bits, whatever unset variables hold", "[stage]") {
   for (const Rung* rung : rungs_to_test()) {
     // A maximum that begins at 0 shows where all scores are negative.
-    const Problem problem = sets(*rung, std::array{InputKind::normal, InputKind::negative_rows});
+    const Problem& problem = sets(*rung, std::array{InputKind::normal, InputKind::negative_rows});
     for (const CheckResult& result : check_sets_on_emulator(*rung, rung->variants[0], problem, {}, true)) {
       INFO(reasons(result));
       CHECK(result.ok);
@@ -201,6 +210,7 @@ TEST_CASE("the first and the last blocks of a grid are right, and they alone run
 TEST_CASE("an N that the tile does not divide is refused, never shortened", "[stage]") {
   for (const Rung* rung : rungs_to_test()) {
     for (const Variant& variant : rung->variants) {
+      INFO(rung->name << " " << variant.label);
       const int step = length_for({&variant, 1}, 1);
       for (const int n : {step, 8 * step}) {
         Spec spec = small(*rung, 1);
@@ -234,9 +244,8 @@ TEST_CASE("a stage without a tile takes any length, and any head dimension that 
 
 TEST_CASE("the registry and the directories of rungs are the same list, and each rung starts from one before it",
           "[ladder]") {
-  std::set<std::string> directories, registered, before;
-  std::istringstream list(LADDER_STAGE_DIRECTORIES);
-  for (std::string name; std::getline(list, name, ',');) directories.insert(name);
+  const std::set<std::string> directories = words_of(LADDER_STAGE_DIRECTORIES);
+  std::set<std::string> registered, before;
   for (const Rung& rung : rungs()) {
     INFO(rung.name);
     registered.insert(std::string(rung.name));
