@@ -111,7 +111,7 @@ void print_traffic(std::FILE* out, const Variant& variant, const CheckResult& re
   const auto counted = [](const CheckResult& check) -> const Counts& { return *check.counters; };
   const auto shared = [](const CheckResult& check) { return check.counters->smem_wavefronts * WAVEFRONT_BYTES; };
   const Counts counts = counted(result);
-  fmt::print(out, "\nBytes asked for at each level\n");
+  fmt::print(out, "\nBytes requested at each level\n");
   Table table({"<", "predicted", "counted", result_before ? std::string(before->name) : "", "IO model"});
   const auto add = [&](const char* level, uint64_t Counts::*field) {
     table.add({level, variant.predict ? grouped(variant.predict(result.shape).*field) : "", grouped(counts.*field),
