@@ -104,7 +104,7 @@ void print_traffic(std::FILE* out, const Variant& variant, const CheckResult& re
   const IoModel io = formula_of(result.shape).io_model(variant, result.shape);
   const Counts predicted = variant.predict ? variant.predict(result.shape) : Counts{};
   const Counts &counts = *result.counters, &counts_before = *(result_before ? result_before : &result)->counters;
-  fmt::print(out, "\nBytes asked for at each level\n");
+  fmt::print(out, "\nBytes requested at each level\n");
   Table table({"<", "predicted", "counted", result_before ? std::string(before->name) : "", "IO model"});
   const auto add = [&](const char* level, bool is_predicted, const auto& value, std::string model = "") {
     table.add({level, is_predicted ? grouped(value(predicted)) : "", grouped(value(counts)),

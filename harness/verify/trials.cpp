@@ -211,15 +211,30 @@ std::optional<Trial> far_keys(const Variant& variant, const Shape& usual, uint64
   return Trial{.shape = shape, .kinds = {InputKind::giant_keys}, .seed = seed};
 }
 
+bool has_tensor_cores(const Variant& variant, const Shape& shape) {
+  if (!variant.predict) return false;
+  const Counts counts = variant.predict(shape);
+  return counts.mma + counts.wgmma > 0;
+}
+
 // More tiles of queries than a warp has lanes, a number that the commit draws, in two heads, and of keys a tile at most.
 std::optional<Trial> many_queries(const Variant& variant, const Shape& usual, uint64_t seed) {
-  if (!variant.takes(TAILS) || !variant.takes(CROSS)) return std::nullopt;
+  if (!variant.takes(TAILS) || !variant.takes(CROSS) || !has_tensor_cores(variant, usual)) return std::nullopt;
   std::mt19937_64 random = of_commit(seed);
   const auto below = [&](int count) { return static_cast<int>(random() % static_cast<uint64_t>(count)); };
   Shape shape = with_heads(usual, 1, 2);
   shape.n = std::max(16, variant.tile.br) * (33 + below(32)) - below(16);
   shape.n_k = 1 + below(std::max(16, variant.tile.bc));
   return Trial{.shape = shape, .kinds = {InputKind::normal}, .seed = seed + 10};
+}
+
+// As many keys before a tile of queries, for a pass whose blocks own keys.
+std::optional<Trial> many_keys(const Variant& variant, const Shape& usual, uint64_t seed) {
+  std::optional<Trial> trial = many_queries(variant, usual, seed);
+  if (!trial) return trial;
+  std::swap(trial->shape.n, trial->shape.n_k);
+  trial->shape.n = std::min(trial->shape.n, std::max(16, variant.tile.br));
+  return trial;
 }
 
 // Scores far below -10^4, and so their sums: the weights alone are numbers as always.
@@ -252,12 +267,6 @@ std::optional<Trial> far_walk(const Variant& variant, Shape shape, uint64_t seed
   if (shape.n == 0 || variant.workspace_at(shape) > 0) return std::nullopt;
   const std::vector<InputKind> kinds{InputKind::peaky, InputKind::last_tile_max, InputKind::ties};
   return Trial{.shape = shape, .kinds = kinds, .seed = seed + 4, .ends_only = true};
-}
-
-bool has_tensor_cores(const Variant& variant, const Shape& shape) {
-  if (!variant.predict) return false;
-  const Counts counts = variant.predict(shape);
-  return counts.mma + counts.wgmma > 0;
 }
 
 // All queries of a long head, of a variant whose products are fast enough for that.
@@ -410,6 +419,7 @@ std::vector<Trial> other_formula_trials(const Variant& variant, const Shape& sha
   std::ranges::copy(formula_trials(variant, shape, choice.seed), std::back_inserter(trials));
   if (!emulated) return trials;
   if (auto trial = far_rows(variant, shape, choice.seed)) trials.push_back(std::move(*trial));
+  if (auto trial = many_keys(variant, shape, choice.seed)) trials.push_back(std::move(*trial));
   if (auto trial = drawn_problem(variant, shape, choice.seed)) trials.push_back(std::move(*trial));
   return trials;
 }
