@@ -5,9 +5,8 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <ranges>
 #include <utility>
-
-#include "harness/base/text.hpp"
 
 namespace ladder {
 namespace {
@@ -106,7 +105,8 @@ class Tree {
 
 // Where the build found it; a rung of a test's is nowhere.
 std::string directory_of(std::string_view rung) {
-  for (const std::string_view directory : split(LADDER_STAGE_DIRECTORIES, ',')) {
+  for (const auto part : std::views::split(std::string_view(LADDER_STAGE_DIRECTORIES), ',')) {
+    const std::string_view directory(part.begin(), part.end());
     if (directory.substr(directory.rfind('/') + 1) == rung) return std::string(directory);
   }
   return std::string(rung);
