@@ -257,7 +257,7 @@ class Calls(unittest.TestCase):
         elif kind == 1:  # an option of the wrong kind
             of = {"causal": junk, "scale": [each for each in junk if each is not None and not (isinstance(each, (int, float)) and each > 0)],
                   "window": [7, (1,), (1, 2, 3), (0.5, 1), "ab", (-2, 0), (2**31, 0), (True, 1)],
-                  "softcap": [None, -1.0, float("inf"), float("nan"), "x", True], "rung": [7, "no_such", b"02", "02_swizle"],
+                  "deterministic": [None, 1, "x", 0.0], "softcap": [None, -1.0, float("inf"), float("nan"), "x", True], "rung": [7, "no_such", b"02", "02_swizle"],
                   "alibi_slopes": [1.0, array, "x", np.ones(1000, np.float32)], "sink": [1.0, array, np.ones((1, 1))],
                   "out": [array[0], array.astype(np.float32), 7, arrays["q"], arrays["k"], np.broadcast_to(np.float16(0), arrays["q"].shape)]}  # fmt: skip
             option = rng.choice(sorted(of))
