@@ -27,7 +27,12 @@ class _Kernel(ctypes.Structure):
 def _load() -> ctypes.CDLL:
     # A checkout's own build, for tests; otherwise the one that was installed.
     path = os.environ.get("FLASH_LADDER_LIBRARY") or Path(__file__).with_name("libflash_ladder.so")
-    library = ctypes.CDLL(str(path))
+    try:
+        library = ctypes.CDLL(str(path))
+    except OSError as reason:
+        raise ImportError(
+            f"flash_ladder's kernels do not load: {reason}\n  In a checkout:  pip install ./python, and Python in another folder than python/"
+        ) from None
     library.flash_ladder_rungs.restype = ctypes.c_char_p
     library.flash_ladder_message.restype = ctypes.c_char_p
     library.flash_ladder_make_plan.argtypes = [

@@ -129,6 +129,11 @@ class Attention(unittest.TestCase):
         self.assertLess(time.monotonic() - began, 20)
         self.check(*inputs())
 
+    def test_a_library_that_is_not_there_is_an_import_error(self):
+        nowhere = {**os.environ, "FLASH_LADDER_LIBRARY": "/nowhere/libflash_ladder.so"}
+        run = subprocess.run([sys.executable, "-c", "import flash_ladder"], env=nowhere, capture_output=True, text=True)
+        self.assertRegex(run.stderr, r"ImportError: .*/nowhere(.|\n)*pip install")
+
     def test_other_packages_are_not_imported_along(self):
         code = "import flash_ladder, sys; sys.exit(any(name in sys.modules for name in ('torch', 'jax', 'cupy')))"
         self.assertEqual(subprocess.run([sys.executable, "-c", code]).returncode, 0)
