@@ -229,14 +229,22 @@ class Why:
         return "\n".join(lines)
 
 
-def why(*problem, lse: bool = False, device: int | None = None, deterministic: bool = False, **options) -> Why:
+def why(
+    *problem, lse: bool = False, device: int | None = None, deterministic: bool = False, rung: str | None = None, **options
+) -> Why:  # fmt: skip
     """Which kernel attention(q, k, v, ...) takes, asked with the same arguments, or with a problem as a line of text,
     "b=2 h=32 kv=8 n=4096 d=128 bf16 causal", for the GPU of that number or the emulator (None)."""
+    if device is not None and (isinstance(device, bool) or not isinstance(device, int)):
+        raise TypeError(f"device is {device!r}; it is a GPU's number, or None, which is the emulator.")
+    rung = _named(rung)
     where = _native.EMULATOR if device is None else device
-    if len(problem) == 1 and isinstance(problem[0], str) and not options:
+    if len(problem) == 1 and isinstance(problem[0], str):
         text = problem[0]
+        if options:
+            raise TypeError(f"A problem as text says all by itself, {', '.join(options)} too, as in why('n=4096 d=128 bf16 causal').")
     else:
         lse = options.pop("return_lse", lse)
+        options.pop("out", None)
         q = problem[0] if problem else options.get("q")
         if is_of_jax(q):
             from ._jax import call_of
@@ -247,8 +255,10 @@ def why(*problem, lse: bool = False, device: int | None = None, deterministic: b
     answers: dict[str | None, Any] = {}
     for name in (None, *(rung["rung"] for rung in _native.rungs())):
         try:
-            answers[name] = _native.plan(text, name, where, lse, same_bits=deterministic)
+            answers[name] = _native.plan(text, name or rung, where, lse, same_bits=deterministic)
         except NotImplementedError as reason:
+            if name is None and rung is not None:
+                raise
             answers[name] = str(reason).partition("\n")[0]
     chosen = answers.pop(None)
     taken = isinstance(chosen, _native.Plan)
@@ -406,9 +416,7 @@ class Call:
         )  # fmt: skip
 
     def plan(self, rung, lse: bool) -> _native.Plan:
-        if rung is not None and not isinstance(rung, str):
-            raise TypeError(f"rung is a {type(rung).__qualname__}; it is a name, as in rung='02_swizzle'.")
-        return _native.plan(self.text(), rung, self.device, bool(lse), self.rows)
+        return _native.plan(self.text(), _named(rung), self.device, bool(lse), self.rows)
 
     def run(self, rung, with_lse: bool, out):
         """The result, LSE if it is wanted, and how another call of this kind is made, if no copy was needed."""
@@ -527,6 +535,12 @@ def _flag(name: str, value) -> bool:
     if value is not True and value is not False and type(value).__name__ not in ("bool", "bool_"):
         raise TypeError(f"{name} is {value!r}; it is True or False.")
     return bool(value)
+
+
+def _named(rung: str | None) -> str | None:
+    if rung is None or (isinstance(rung, str) and rung):
+        return rung
+    raise TypeError(f"rung is {rung!r}; it is a name, as in rung='02_swizzle'.")
 
 
 def _number(name: str, value, of: str, or_zero: bool = False) -> float:

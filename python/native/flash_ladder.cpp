@@ -179,7 +179,7 @@ struct Kernel {
   const Variant* variant;
 };
 
-// The last rung that takes the problem, but not on that GPU, or not with LSE; or its types; or its formula.
+// The last rung that takes the problem, but not on that GPU, or not with LSE; or its types; or its head dimension; or its formula.
 const Rung& nearest_to(const Spec& spec) {
   const auto last = [](const auto& fits) {
     const auto found = std::ranges::find_if(rungs().rbegin(), rungs().rend(),
@@ -191,8 +191,11 @@ const Rung& nearest_to(const Spec& spec) {
     const Accepts& of = each.accepts;
     return solves(each) && of.q == spec.q_type && of.kv == spec.kv_type && of.o == spec.o_type;
   };
+  const auto has_d = [&](const Variant& each) {
+    return solves(each) && each.accepts.min_d <= spec.d && spec.d <= each.accepts.max_d;
+  };
   for (const Rung* const rung :
-       {last([&](const Variant& each) { return takes(each, spec); }), last(has_types), last(solves)}) {
+       {last([&](const Variant& each) { return takes(each, spec); }), last(has_types), last(has_d), last(solves)}) {
     if (rung != nullptr) return *rung;
   }
   return rungs().back();
@@ -209,10 +212,14 @@ Result<Kernel> kernel_for(const Spec& spec, std::string_view name, const Wanted&
         all, [&](const Rung& each) { return each.name == name || each.number() == name || each.word() == name; });
     if (rung == all.end()) {
       std::vector<std::string> names;
-      for (const Rung& each : all) names.emplace_back(each.name);
+      for (const Rung& each : all) {
+        names.emplace_back(each.name);
+        names.emplace_back(each.word());
+      }
       const std::string best = nearest(name, names);
       return failure(ExitCode::check_failed, fmt::format("There is no rung '{}'.{}", name,
-                                                         best.empty() ? "" : fmt::format(" Did you mean {}?", best)));
+                                                         best.empty() ? "\n  All that there are: flash_ladder.rungs()"
+                                                                      : fmt::format(" Did you mean {}?", best)));
     }
     const Variant* const variant = variant_for(*rung, spec, wanted);
     if (variant == nullptr) return failure(ExitCode::usage, why_not(*rung, spec, wanted));

@@ -151,6 +151,27 @@ class Why(unittest.TestCase):
                 flash_ladder.attention(q, k, v, causal=True, rung=name)
             self.assertTrue(str(refusal.exception).startswith(why.refused[name]))
 
+    def test_it_is_asked_as_attention_is(self):
+        q, k, v = inputs()
+        taken = flash_ladder.why(q, k, v, causal=True)
+        name = random.choice(taken.also)
+        self.assertEqual(flash_ladder.why(q, k, v, causal=True, rung=name, out=np.empty_like(q)).rung, name)
+        with self.assertRaises(NotImplementedError):
+            flash_ladder.why(q, k, v, causal=True, rung=random.choice(sorted(taken.refused)))
+        for problem, options in (("n=128", {"causal": True}), ("n=128", {"device": "cuda"}), ("n=128", {"rung": ""}), ("n=128", {"rung": 2})):
+            with self.subTest(**options), self.assertRaises(TypeError):
+                flash_ladder.why(problem, **options)
+
+    def test_a_refusal_says_what_is_wrong_and_where_to_look(self):
+        q, k, v = inputs()
+        word = flash_ladder.why(q, k, v).rung.partition("_")[2]
+        for rung, way_out in ((word[:-1], word), ("?", "flash_ladder.rungs()")):
+            with self.assertRaisesRegex(ValueError, way_out.replace("(", r"\(").replace(")", r"\)")):
+                flash_ladder.attention(q, k, v, rung=rung)
+        with self.assertRaisesRegex(NotImplementedError, "fp32") as refusal:
+            flash_ladder.attention(*(each.astype("float32") for each in (q, k, v)))
+        self.assertNotIn("head dimension", str(refusal.exception))  # there are kernels for it
+
     def test_no_rung_takes_it(self):
         why = flash_ladder.why("n=100 d=100 e5m2 alibi")
         self.assertIsNone(why.rung)
