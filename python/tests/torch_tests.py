@@ -213,12 +213,15 @@ class Torch(unittest.TestCase):
                 flash_ladder.attention(*wrong)
 
 
-def eager(q, k, v, scale=None, causal=False):
+def eager(q, k, v, scale=None, causal=False, window=None):
     """O in the type of its inputs, sums in float32 at least."""
     q, k, v = (each.transpose(1, 2) for each in (q, k, v))
     scores = (q @ k.transpose(-1, -2)).to(torch.promote_types(q.dtype, torch.float32)) * (q.shape[-1] ** -0.5 if scale is None else scale)
     if causal:
         scores = scores.masked_fill(torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1 + scores.shape[-1] - scores.shape[-2]), -torch.inf)
+    if window is not None:
+        behind = torch.arange(scores.shape[-1]) - torch.arange(scores.shape[-2])[:, None] - (scores.shape[-1] - scores.shape[-2])
+        scores = scores.masked_fill((behind < -window[0]) | (behind > window[1]), -torch.inf)
     return (scores.softmax(-1).to(q.dtype) @ v).transpose(1, 2)
 
 
@@ -248,9 +251,11 @@ class Gradients(unittest.TestCase):
 
     @unittest.skipIf(flash_ladder.why("backward b=1 h=4 kv=2 nq=40 nk=70 d=128 bf16 causal").rung is None, "no rung takes it")
     def test_as_models_ask_for_them(self):
-        for n, n_k, options in ((40, 70, {"causal": True}), (200, 130, {})):
+        for n, n_k, d, options in ((40, 70, 128, {"causal": True}), (200, 130, 128, {}), (70, 150, 128, {"window": (30, 9)}), (90, 90, 64, {"causal": True, "window": (40, 0)})):
+            if flash_ladder.why(f"backward h=4 kv=2 n=40 d={d} bf16" + " causal window=9,0" * ("window" in options)).rung is None:
+                continue  # a package that was built with fewer rungs
             generator = torch.Generator().manual_seed(0)
-            q, k, v = (torch.randn(2, rows, heads, 128, generator=generator).bfloat16() for rows, heads in ((n, 4), (n_k, 2), (n_k, 2)))
+            q, k, v = (torch.randn(2, rows, heads, d, generator=generator).bfloat16() for rows, heads in ((n, 4), (n_k, 2), (n_k, 2)))
             weights = torch.randn(q.shape, generator=generator).bfloat16()
 
             def plain(q, k, v):
