@@ -280,7 +280,7 @@ def timeline(rank: int, kernel: str, number: int = 0, name: str = "h200_ring_tim
 
 def tried(what: str, column: str = "TFLOPS") -> float:
     """A figure of a file of trials, of the row whose first cell begins so: tried('three warpgroups'), or with the column 'without it'."""
-    files = ("h200_trials_hopper.csv", "h200_trials_backward.csv", "h200_trials_backward_clocks.csv")
+    files = ("h200_trials_hopper.csv", "h200_trials_backward.csv", "h200_trials_backward_clocks.csv", "h200_trials_backward_d64.csv")
     found = [row for file in files for row in results.table(file) if row["tried"].startswith(what)]
     return float(_only(found, f"{what!r} in docs/results/{' or '.join(files)}")[column])
 
