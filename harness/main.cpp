@@ -10,56 +10,34 @@
 #include <vector>
 
 #include "harness/devices/gpu.hpp"
-#include "harness/verbs/bench.hpp"
-#include "harness/verbs/check.hpp"
-#include "harness/verbs/compare.hpp"
-#include "harness/verbs/describe.hpp"
-#include "harness/verbs/explain.hpp"
-#include "harness/verbs/options.hpp"
-#include "harness/verbs/overview.hpp"
-#include "harness/verbs/peer.hpp"
 #include "harness/verbs/recorded.hpp"
-#include "harness/verbs/try.hpp"
+#include "harness/verbs/verbs.hpp"
 
 namespace ladder {
 namespace {
 
-Result<ExitCode> run_verb(const Options& options) {
-  switch (options.verb) {
-    case Verb::check:
-      return check_verb(options);
-    case Verb::explain:
-      return explain_verb(options);
+// By what was asked for.
+constexpr std::pair<Verb, Result<ExitCode> (*)(const Options&)> VERBS[] = {
+    {Verb::overview, overview_verb},
+    {Verb::check, check_verb},
+    {Verb::explain, explain_verb},
 #ifdef LADDER_FIRST_LOOK
-    case Verb::bench:
-      return bench_without_gpu(options, gpu_info().error());
+    {Verb::bench, [](const Options& options) { return bench_without_gpu(options, gpu_info().error()); }},
 #else
-    case Verb::bench:
-      return bench_verb(options);
+    {Verb::bench, bench_verb},       {Verb::compare, compare_verb}, {Verb::describe, describe_verb},
+    {Verb::peer, peer_verb},         {Verb::try_file, try_verb},
 #endif
-    case Verb::overview:
-      return overview_verb(options);
-#ifndef LADDER_FIRST_LOOK
-    case Verb::compare:
-      return compare_verb(options);
-    case Verb::describe:
-      return describe_verb(options);
-    case Verb::peer:
-      return peer_verb(options);
-    case Verb::try_file:
-      return try_verb(options);
-#endif
-    default:
-      return failure(ExitCode::usage,
-                     "This program is for a first look: check, bench, explain and the table.\n"
-                     "  All words:  ./ladder build ladder");
-  }
-}
+};
 
 Result<ExitCode> run(const std::vector<std::string>& arguments) {
   const auto options = parse_options(arguments, rungs());
-  if (!options) return tl::make_unexpected(options.error());
-  return run_verb(*options);
+  if (!options) return passed_on(options);
+  for (const auto& [verb, function] : VERBS) {
+    if (verb == options->verb) return function(*options);
+  }
+  return failure(ExitCode::usage,
+                 "This program is for a first look: check, bench, explain and the table.\n"
+                 "  All words:  ./ladder build ladder");
 }
 
 }  // namespace

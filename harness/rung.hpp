@@ -23,12 +23,7 @@ class Start {
  public:
   Start() = default;
   template <class Params>
-  Start(void (*run)(Device&, const Params&))
-      : bind_([run](const Arguments& arguments) {
-          Params params{};
-          convert(arguments, params);
-          return [run, params](Device& device) { run(device, params); };
-        }) {}
+  Start(void (*run)(Device&, const Params&)) : Start(KernelStart(run)) {}
   explicit Start(const KernelStart& start)
       : bind_([start](const Arguments& arguments) {
           struct Params {

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
-#include <utility>
 
 #include "common/attention.hpp"
 #include "common/emulator/counters.hpp"

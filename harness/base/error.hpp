@@ -18,6 +18,7 @@ enum class ExitCode {
 struct Error {
   ExitCode code = ExitCode::check_failed;
   std::string message;
+  std::string first_line() const { return message.substr(0, message.find('\n')); }
 };
 
 template <class T>
@@ -26,6 +27,12 @@ using Status = tl::expected<void, Error>;
 
 inline tl::unexpected<Error> failure(ExitCode code, std::string message) {
   return tl::make_unexpected(Error{code, std::move(message)});
+}
+
+// What stopped one step is the error of the whole.
+template <class T>
+tl::unexpected<Error> passed_on(const Result<T>& stopped) {
+  return tl::make_unexpected(stopped.error());
 }
 
 }  // namespace ladder

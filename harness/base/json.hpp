@@ -58,11 +58,13 @@ class Json {
   std::vector<std::string> texts() const;                     // of an array, those that are texts
   std::vector<std::pair<std::string, Json>> members() const;  // of an object
   Json operator[](std::string_view key) const;                // of an object
-  // One line, or indented.
+  // One line, or indented. Throws for a text that is not UTF-8.
   std::string dump(int indent = -1) const;
 
  private:
   std::unique_ptr<nlohmann::ordered_json> value_;
 };
+
+bool is_utf8(std::string_view text);
 
 }  // namespace ladder

@@ -1,27 +1,11 @@
 // Splitting host work over the machine's cores.
 #pragma once
-#include <algorithm>
-#include <atomic>
 #include <cstdint>
-#include <thread>
-#include <vector>
+#include <functional>
 
 namespace ladder {
 
 // Calls work(begin, end) for consecutive ranges that cover [0, count), from several threads. `work` does not throw.
-template <class Work>
-void parallel_for(int64_t count, int64_t grain, const Work& work) {
-  const int64_t ranges = (count + grain - 1) / grain;
-  const int64_t threads = std::min<int64_t>(std::max(1u, std::thread::hardware_concurrency()), ranges);
-  std::atomic<int64_t> next{0};
-  const auto drain = [&] {
-    for (int64_t range = next++; range < ranges; range = next++) {
-      work(range * grain, std::min(count, (range + 1) * grain));
-    }
-  };
-  std::vector<std::jthread> helpers;
-  for (int64_t i = 1; i < threads; ++i) helpers.emplace_back(drain);
-  drain();
-}
+void parallel_for(int64_t count, int64_t grain, const std::function<void(int64_t begin, int64_t end)>& work);
 
 }  // namespace ladder

@@ -47,20 +47,20 @@ Descriptor::~Descriptor() {
   if (number_ >= 0) ::close(number_);
 }
 
-Result<Process> Process::start(std::span<const std::string> arguments) {
+Result<std::unique_ptr<Process>> Process::start(std::span<const std::string> arguments) {
   // The input is a socket and not a pipe: writing to a child that is gone then is an error and not a SIGPIPE.
   int in[2], out[2], err[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, in) != 0) return system_error("no socket", errno);
-  Process process;
-  process.in_ = Descriptor(in[0]);
+  auto process = std::make_unique<Process>();
+  process->in_ = Descriptor(in[0]);
   const Descriptor child_in(in[1]);
   if (::pipe2(out, O_CLOEXEC) != 0) return system_error("no pipe", errno);
-  process.out_ = Descriptor(out[0]);
+  process->out_ = Descriptor(out[0]);
   const Descriptor child_out(out[1]);
   if (::pipe2(err, O_CLOEXEC) != 0) return system_error("no pipe", errno);
-  process.err_ = Descriptor(err[0]);
+  process->err_ = Descriptor(err[0]);
   const Descriptor child_err(err[1]);
-  ::fcntl(process.err_.get(), F_SETFL, O_NONBLOCK);
+  ::fcntl(process->err_.get(), F_SETFL, O_NONBLOCK);
 
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
@@ -75,28 +75,14 @@ Result<Process> Process::start(std::span<const std::string> arguments) {
   std::vector<char*> argv;
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
-  const int error = ::posix_spawnp(&process.pid_, argv[0], &actions, &attributes, argv.data(), environ);
+  const int error = ::posix_spawnp(&process->pid_, argv[0], &actions, &attributes, argv.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
   if (error != 0) {
-    process.pid_ = -1;
+    process->pid_ = -1;
     return system_error("cannot start " + arguments[0], error);
   }
   return process;
-}
-
-Process::Process(Process&& other) noexcept {
-  *this = std::move(other);
-}
-
-Process& Process::operator=(Process&& other) noexcept {
-  std::swap(pid_, other.pid_);
-  std::swap(in_, other.in_);
-  std::swap(out_, other.out_);
-  std::swap(err_, other.err_);
-  std::swap(unread_, other.unread_);
-  std::swap(errors_, other.errors_);
-  return *this;
 }
 
 Process::~Process() {

@@ -3,6 +3,7 @@
 #include <sys/types.h>
 
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -31,10 +32,11 @@ class Descriptor {
 
 class Process {
  public:
+  Process() = default;  // of no child yet
   // Starts a program, looked up in PATH, in a process group of its own: a Ctrl-C for us does not reach it.
-  static Result<Process> start(std::span<const std::string> arguments);
-  Process(Process&&) noexcept;
-  Process& operator=(Process&&) noexcept;
+  static Result<std::unique_ptr<Process>> start(std::span<const std::string> arguments);
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
   // Closes its standard input, gives it a moment to leave, then kills its group.
   ~Process();
 
@@ -49,7 +51,6 @@ class Process {
   std::string error_tail();
 
  private:
-  Process() = default;
   bool take_output();
   void take_errors();
   std::string how_it_ended();

@@ -51,10 +51,6 @@ void Table::add(std::vector<std::string> cells) {
   rows_.push_back(std::move(cells));
 }
 
-std::string Table::text() const {
-  return text(size_t{0});
-}
-
 std::string Table::text(std::FILE* stream) const {
   return text(columns_of(stream));
 }

@@ -16,13 +16,11 @@ class Table {
   explicit Table(std::vector<std::string> titles);
   void add(std::vector<std::string> cells);
 
-  // All columns, as wide as they are.
-  std::string text() const;
   // Fitted to the stream's width (harness/terminal.hpp). A last line says which columns were left out and what shows
   // them.
   std::string text(std::FILE* stream) const;
-  // The same for a width in characters; 0 is no limit.
-  std::string text(size_t columns) const;
+  // The same for a width in characters; 0: all columns, as wide as they are.
+  std::string text(size_t columns = 0) const;
 
  private:
   struct Column {

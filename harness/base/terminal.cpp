@@ -4,8 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
+
+#include "harness/base/text.hpp"
 
 namespace ladder {
 namespace {
@@ -34,11 +35,8 @@ size_t screen_columns(std::FILE* stream) {
 }
 
 size_t columns_of(std::FILE* stream) {
-  const std::string_view typed = environment("COLUMNS");
-  size_t columns = 0;
-  const auto [end, error] = std::from_chars(typed.data(), typed.data() + typed.size(), columns);
-  if (error == std::errc() && end == typed.data() + typed.size() && columns > 0) return columns;
-  return screen_columns(stream);
+  const size_t typed = number_in<size_t>(environment("COLUMNS")).value_or(0);
+  return typed > 0 ? typed : screen_columns(stream);
 }
 
 std::string wrapped(std::string_view text, size_t width) {

@@ -118,11 +118,11 @@ class LaunchedTensor {
 
 // Where only some heads of many run, their equal shares and what lies behind all shares: the rest takes no memory.
 void poison_workspace(std::span<std::byte> memory, const Problem& problem) {
-  if (problem.far_heads == 0) return poison(memory);
+  if (problem.far_heads == 0) return poison(Element::f32, memory);
   const auto heads = static_cast<size_t>(problem.launched().batch_heads());
   const auto poison_from = [&](size_t begin, size_t bytes) {
     const size_t word = begin / 4 * 4;
-    poison(memory.subspan(word, begin + bytes - word));
+    poison(Element::f32, memory.subspan(word, begin + bytes - word));
   };
   const size_t share = memory.size() / heads;
   for (int64_t i = 0; i < problem.shape.batch_heads(); ++i) {

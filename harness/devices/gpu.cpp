@@ -54,12 +54,12 @@ class DeviceBuffer {
     if (auto status = checked(cudaMalloc(&memory, bytes + 2 * GUARD_BYTES), "allocating " + gib(double(bytes)));
         !status) {
       cudaGetLastError();  // an allocation that failed is no reason for later calls to fail
-      return tl::make_unexpected(status.error());
+      return passed_on(status);
     }
     buffer.memory_.reset(memory);
     for (std::byte* guard : {memory, memory + GUARD_BYTES + bytes}) {
       if (auto status = checked(cudaMemset(guard, GUARD_BYTE, GUARD_BYTES), "filling a guard zone"); !status) {
-        return tl::make_unexpected(status.error());
+        return passed_on(status);
       }
     }
     return buffer;
@@ -112,25 +112,17 @@ class Event {
   cudaError_t error_;
 };
 
-// The given rows of GPU memory in one piece, into `to`.
-Status copy_rows(const std::vector<const std::byte*>& rows, size_t row_bytes, std::span<std::byte> to,
-                 const std::string& doing) {
-  if (rows.empty()) return {};
-  const size_t table_bytes = rows.size() * sizeof(rows[0]);
-  // From the stream's pool: after the first time no allocation reaches the driver.
-  std::byte* table = nullptr;
-  cudaError_t error = cudaMallocAsync(&table, table_bytes + to.size(), nullptr);
-  if (error == cudaSuccess) {
-    std::byte* const gathered = table + table_bytes;
-    error = cudaMemcpy(table, rows.data(), table_bytes, cudaMemcpyHostToDevice);
-    if (error == cudaSuccess) {
-      gather_rows(reinterpret_cast<const std::byte* const*>(table), rows.size(), row_bytes, gathered);
-      error = cudaGetLastError();
-    }
-    if (error == cudaSuccess) error = cudaMemcpy(to.data(), gathered, to.size(), cudaMemcpyDeviceToHost);
-    cudaFreeAsync(table, nullptr);
-  }
-  return checked(error, doing);
+// Calls work(the table, so many bytes behind it), both in GPU memory, for as long as that. From the stream's pool: after the first time
+// no allocation reaches the driver.
+template <class T, class Work>
+cudaError_t with_table(std::span<T> table, size_t bytes_behind, const Work& work) {
+  std::byte* memory = nullptr;
+  cudaError_t error = cudaMallocAsync(&memory, table.size_bytes() + bytes_behind, nullptr);
+  if (error != cudaSuccess) return error;
+  error = cudaMemcpy(memory, table.data(), table.size_bytes(), cudaMemcpyHostToDevice);
+  if (error == cudaSuccess) error = work(reinterpret_cast<T*>(memory), memory + table.size_bytes());
+  cudaFreeAsync(memory, nullptr);
+  return error;
 }
 
 std::string version(int number) {  // 13000 is 13.0
@@ -187,70 +179,285 @@ Result<KernelResources> gpu_resources(const Variant& variant, int n) {
         checked(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
                     &blocks, variant.gpu_kernel, variant.tile.warps > 0 ? variant.tile.warps * 32 : 256, smem),
                 "asking for a kernel's occupancy")}) {
-    if (!status) return tl::make_unexpected(status.error());
+    if (!status) return passed_on(status);
   }
   return KernelResources{attributes.numRegs, static_cast<int>(attributes.localSizeBytes), blocks};
 }
 
-struct SmClocks::Counters {
-  using Sm = SmTime;
-  int processors = 0;
-  Sm *at_start = nullptr, *now = nullptr;  // pinned, written by the card
-  bool started = false;
-  Counters() = default;
-  Counters(const Counters&) = delete;
-  Counters& operator=(const Counters&) = delete;
-  ~Counters() {
-    cudaFreeHost(at_start);
-    cudaFreeHost(now);
+namespace {
+
+class SmCounters final : public SmClocks {
+ public:
+  SmCounters() = default;
+  SmCounters(const SmCounters&) = delete;
+  SmCounters& operator=(const SmCounters&) = delete;
+  ~SmCounters() override {
+    cudaFreeHost(at_start_);
+    cudaFreeHost(now_);
   }
-  bool read(Sm* to) const;
+  Status allocate() {
+    int device = 0;
+    cudaError_t error = cudaGetDevice(&device);
+    if (error == cudaSuccess) error = cudaDeviceGetAttribute(&processors_, cudaDevAttrMultiProcessorCount, device);
+    for (SmTime** memory : {&at_start_, &now_}) {
+      if (error == cudaSuccess) error = cudaMallocHost(memory, sizeof(SmTime) * processors_);
+    }
+    return checked(error, "counting clocks");
+  }
+
+  void start() override { started_ = read(at_start_); }
+  std::optional<double> stop() override {
+    if (!std::exchange(started_, false) || !read(now_)) return {};
+    std::vector<double> mhz;
+    for (int sm = 0; sm < processors_; ++sm) {
+      const SmTime &from = at_start_[sm], &to = now_[sm];
+      if (from.ns == 0 || to.ns <= from.ns) continue;
+      mhz.push_back(1e3 * static_cast<double>(to.cycles - from.cycles) / static_cast<double>(to.ns - from.ns));
+    }
+    if (mhz.empty()) return {};
+    std::ranges::nth_element(mhz, mhz.begin() + std::ssize(mhz) / 2);
+    return mhz[mhz.size() / 2];
+  }
+
+ private:
+  // As many blocks as there are SMs: nearly every SM gets one, and the others keep their 0.
+  bool read(SmTime* to) const {
+    std::fill_n(to, processors_, SmTime{});
+    read_clocks(to, processors_);
+    return cudaGetLastError() == cudaSuccess && cudaDeviceSynchronize() == cudaSuccess;
+  }
+
+  int processors_ = 0;
+  SmTime *at_start_ = nullptr, *now_ = nullptr;  // pinned, written by the card
+  bool started_ = false;
 };
 
-// As many blocks as there are SMs: nearly every SM gets one, and the others keep their 0.
-bool SmClocks::Counters::read(Sm* to) const {
-  std::fill_n(to, processors, Sm{});
-  read_clocks(to, processors);
-  return cudaGetLastError() == cudaSuccess && cudaDeviceSynchronize() == cudaSuccess;
+}  // namespace
+
+Result<std::unique_ptr<SmClocks>> SmClocks::create() {
+  auto counters = std::make_unique<SmCounters>();
+  if (auto status = counters->allocate(); !status) return passed_on(status);
+  return counters;
 }
 
-SmClocks::SmClocks(std::unique_ptr<Counters> counters) : counters_(std::move(counters)) {}
-SmClocks::SmClocks(SmClocks&&) noexcept = default;
-SmClocks& SmClocks::operator=(SmClocks&&) noexcept = default;
-SmClocks::~SmClocks() = default;
+namespace {
 
-Result<SmClocks> SmClocks::create() {
-  auto counters = std::make_unique<Counters>();
-  int device = 0;
-  cudaError_t error = cudaGetDevice(&device);
-  if (error == cudaSuccess) {
-    error = cudaDeviceGetAttribute(&counters->processors, cudaDevAttrMultiProcessorCount, device);
+class OnCard final : public GpuProblem {
+ public:
+  // All buffers, with nothing in them but poison.
+  static Result<std::unique_ptr<OnCard>> create(const Shape& shape, uint64_t workspace_bytes, int64_t more_heads,
+                                                int outputs) {
+    size_t free = 0, total = 0;
+    if (auto status = checked(cudaMemGetInfo(&free, &total), "asking for the GPU's memory"); !status) {
+      return passed_on(status);
+    }
+    const size_t needed = gpu_bytes_needed(shape, workspace_bytes, static_cast<int>(more_heads), outputs);
+    if (needed > free) {
+      return failure(ExitCode::cannot_run_here, "This problem needs " + gib(double(needed)) + " of GPU memory; " +
+                                                    gib(double(free)) + " of " + gib(double(total)) + " are free.");
+    }
+    auto problem = std::make_unique<OnCard>();
+    problem->shape_ = shape;
+    Status status;
+    const auto make = [&](std::string_view name, size_t bytes) {
+      auto made = DeviceBuffer::create(std::string(name), bytes);
+      if (!made && status) status = passed_on(made);
+      return made ? std::move(*made) : DeviceBuffer();
+    };
+    const Formula& formula = formula_of(shape);
+    const std::vector<TensorSpec> inputs = formula.inputs(shape);
+    for (TensorSpec spec : inputs) {
+      spec = spec.with_more(units_of_more(inputs, spec, more_heads));
+      problem->inputs_.push_back({spec, make(spec.name, spec.memory_bytes())});
+    }
+    problem->outputs_.resize(outputs);
+    for (DeviceTensors& set : problem->outputs_) {
+      for (const TensorSpec& spec : formula.outputs(shape)) set.push_back({spec, make(spec.name, spec.memory_bytes())});
+    }
+    if (workspace_bytes > 0) {
+      problem->workspace_ = make("workspace", workspace_bytes);
+      if (status) {
+        status =
+            checked(cudaMemset(problem->workspace_.as<std::byte>(), 0xff, workspace_bytes), "poisoning the workspace");
+      }
+    }
+    if (status) status = problem->poison_output();
+    if (!status) return passed_on(status);
+    return problem;
   }
-  for (Counters::Sm** memory : {&counters->at_start, &counters->now}) {
-    if (error == cudaSuccess) error = cudaMallocHost(memory, sizeof(Counters::Sm) * counters->processors);
+
+  // Behind the units of `before`. Between the rows there is poison.
+  Status upload(const Inputs& values, const Inputs& before = {}) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      const DeviceTensor& input = inputs_[i];
+      const Tensor& value = values.at(i);
+      const int64_t first = before.empty() ? 0 : before.at(i).spec().units();
+      if (first > 0 && input.spec.is_fixed) continue;
+      const std::vector<std::byte> memory = in_memory(value);
+      const std::span<const std::byte> bytes = memory.empty() ? value.bytes() : memory;
+      const cudaError_t error = cudaMemcpy(input.row(first), bytes.data(), bytes.size(), cudaMemcpyHostToDevice);
+      if (auto status = checked(error, "uploading " + input.buffer.name()); !status) return status;
+    }
+    return {};
   }
-  if (auto status = checked(error, "counting clocks"); !status) return tl::make_unexpected(status.error());
-  return SmClocks(std::move(counters));
-}
 
-void SmClocks::start() {
-  counters_->started = counters_->read(counters_->at_start);
-}
-
-std::optional<double> SmClocks::stop() {
-  if (!std::exchange(counters_->started, false) || !counters_->read(counters_->now)) return {};
-  std::vector<double> mhz;
-  for (int sm = 0; sm < counters_->processors; ++sm) {
-    const Counters::Sm &from = counters_->at_start[sm], &to = counters_->now[sm];
-    if (from.ns == 0 || to.ns <= from.ns) continue;
-    mhz.push_back(1e3 * static_cast<double>(to.cycles - from.cycles) / static_cast<double>(to.ns - from.ns));
+  // What is there of each input is copied behind itself until the buffer is full.
+  Status repeat(const Inputs& few) {
+    Status status;
+    for (const DeviceTensor& input : inputs_) {
+      std::byte* const data = input.buffer.as<std::byte>();
+      for (size_t done = few[input.spec.name].bytes().size(); status && done < input.buffer.bytes();) {
+        const size_t bytes = std::min(done, input.buffer.bytes() - done);
+        status =
+            checked(cudaMemcpy(data + done, data, bytes, cudaMemcpyDeviceToDevice), "repeating " + input.buffer.name());
+        done += bytes;
+      }
+    }
+    return status;
   }
-  if (mhz.empty()) return {};
-  std::ranges::nth_element(mhz, mhz.begin() + std::ssize(mhz) / 2);
-  return mhz[mhz.size() / 2];
-}
 
-struct GpuProblem::Buffers {
+  Status poison_output() override {
+    for (size_t output = 0; output < outputs_.size(); ++output) {
+      if (auto status = fill_output(static_cast<int>(output), {}); !status) return status;
+    }
+    return checked(cudaDeviceSynchronize(), "poisoning the outputs");
+  }
+
+  Status fill_output(int output, const Filling& filling) override {
+    const DeviceTensors& set = outputs_[output];
+    for (size_t i = 0; i < set.size(); ++i) {
+      const Filling::Numbers numbers = filling.numbers.empty() ? Filling::Numbers{} : filling.numbers[i];
+      const DeviceBuffer& buffer = set[i].buffer;
+      const ElementInfo& of = info(set[i].spec.element);
+      const auto fill_with = [&](auto nan) {
+        fill(buffer.as<decltype(nan)>(), static_cast<int64_t>(buffer.bytes() / of.bytes), nan, filling.seed + i,
+             numbers.middle, numbers.spread);
+      };
+      if (set[i].spec.is_added_to) {
+        cudaMemsetAsync(buffer.as<std::byte>(), 0, buffer.bytes());
+      } else if (of.element == Element::f16) {
+        fill_with(filling.nan);
+      } else if (of.element == Element::bf16) {
+        fill_with(bf16{static_cast<uint16_t>(filling.nan.bits | 0x7f81)});  // an f16's NaN may be a number in bf16
+      } else if (of.element == Element::f32) {
+        fill_with(std::bit_cast<float>(uint32_t{filling.nan.bits} * 0x10001u));  // two of them are an f32 NaN
+      } else {
+        std::vector<std::byte> poisoned(buffer.bytes());
+        poison(of.element, poisoned);
+        cudaMemcpy(buffer.as<std::byte>(), poisoned.data(), poisoned.size(), cudaMemcpyHostToDevice);
+      }
+    }
+    return checked(cudaGetLastError(), "poisoning the outputs");
+  }
+
+  Status negate(std::string_view name, std::span<const uint8_t> flip) override {
+    const DeviceTensor& input = find(inputs_, name);
+    cudaError_t error = with_table(flip, 0, [&](const uint8_t* table, std::byte*) {
+      const TensorSpec& of = input.spec;
+      const bool alike = of.lengths.count == 0;
+      for (int64_t sequence = 0; sequence < (alike ? 1 : of.shape[0]); ++sequence) {  // of a length of its own
+        const int64_t unit = sequence * of.shape[1];
+        change_sign(input.row(unit),
+                    {alike ? of.units() : of.shape[1],
+                     of.shape[1],
+                     of.rows_of(unit),
+                     of.columns(),
+                     {of.strides[0], of.strides[1], of.strides[2]},
+                     static_cast<int>(bytes_of(of.element))},
+                    table + unit);
+      }
+      return cudaGetLastError();
+    });
+    if (error == cudaSuccess) error = cudaDeviceSynchronize();
+    return checked(error, "changing the sign of " + input.buffer.name());
+  }
+
+  Status run(const Variant& variant, const Launch& launch) override {
+    Device device;
+    variant.on_gpu.with(arguments(launch))(device);
+    if (auto status = checked(device.error, "the launch was refused"); !status) return status;
+    return checked(cudaDeviceSynchronize(), "the kernel died");
+  }
+
+  Result<double> time_ms(const Variant& variant, std::span<const Launch> launches) override {
+    const Event start, stop;
+    Device device;
+    float milliseconds = 0;
+    for (const Event* event : {&start, &stop}) {
+      if (auto status = checked(event->created(), "creating an event"); !status) return passed_on(status);
+    }
+    std::vector<std::function<void(Device&)>> starts;  // made before the clock starts
+    for (const Launch& launch : launches) starts.push_back(variant.on_gpu.with(arguments(launch)));
+    cudaError_t error = cudaDeviceSynchronize();
+    if (error == cudaSuccess) error = cudaEventRecord(start.get(), device.stream);
+    for (const auto& start_kernel : starts) start_kernel(device);
+    if (error == cudaSuccess) error = device.error;
+    if (error == cudaSuccess) error = cudaEventRecord(stop.get(), device.stream);
+    if (error == cudaSuccess) error = cudaEventSynchronize(stop.get());
+    if (error == cudaSuccess) error = cudaEventElapsedTime(&milliseconds, start.get(), stop.get());
+    if (auto status = checked(error, "timing " + variant.label); !status) return passed_on(status);
+    return double{milliseconds};
+  }
+
+  Result<Tensor> read_output(std::string_view name, int output) const override {
+    const DeviceTensor& from = find(outputs_[output], name);
+    return read(from, from.spec);
+  }
+
+  Result<Tensor> read_rows(std::string_view name, std::span<const OutputRow> rows) const override {
+    const TensorSpec& whole = find(outputs_[0], name).spec;
+    Tensor some(tensor(whole.name, whole.element, {1, 1, static_cast<int64_t>(rows.size()), whole.columns()}));
+    if (rows.empty()) return some;
+    std::vector<const std::byte*> from;
+    for (const OutputRow& row : rows) {
+      from.push_back(find(outputs_[row.output], name).row(row.cell.unit, row.cell.row));
+    }
+    const std::span<std::byte> to = some.bytes();
+    const cudaError_t error =
+        with_table(std::span(from), to.size(), [&](const std::byte* const* table, std::byte* gathered) {
+          gather_rows(table, from.size(), whole.row_bytes(), gathered);
+          const cudaError_t launched = cudaGetLastError();
+          return launched != cudaSuccess ? launched
+                                         : cudaMemcpy(to.data(), gathered, to.size(), cudaMemcpyDeviceToHost);
+        });
+    if (const Status status = checked(error, "reading rows of " + std::string(name)); !status) return passed_on(status);
+    return some;
+  }
+
+  Status check_guards() const override {
+    // All of them at once on the card; one by one only to say which it was.
+    std::vector<const std::byte*> guards;
+    for (const DeviceBuffer* buffer : buffers()) {
+      for (const std::byte* guard : buffer->guards()) guards.push_back(guard);
+    }
+    unsigned changed = 0;
+    const cudaError_t error =
+        with_table(std::span(guards), sizeof changed, [&](const std::byte* const* table, std::byte* behind) {
+          auto* const found = reinterpret_cast<unsigned*>(behind);
+          if (const cudaError_t set = cudaMemset(found, 0, sizeof changed); set != cudaSuccess) return set;
+          compare_guards(table, guards.size(), GUARD_BYTES, GUARD_BYTE, found);
+          return cudaMemcpy(&changed, found, sizeof changed, cudaMemcpyDeviceToHost);
+        });
+    if (auto status = checked(error, "reading the guard zones"); !status || changed == 0) return status;
+    for (const DeviceBuffer* buffer : buffers()) {
+      if (auto status = buffer->check_guards(); !status) return status;
+    }
+    return {};
+  }
+
+  Status check_inputs(const Inputs& inputs) const override {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const auto now = read(inputs_[i], inputs.at(i).spec());
+      if (!now) return passed_on(now);
+      const std::span<const std::byte> expected = inputs.at(i).bytes();
+      if (std::memcmp(now->bytes().data(), expected.data(), expected.size()) != 0) {
+        return failure(ExitCode::check_failed, inputs_[i].buffer.name() + " was changed");
+      }
+    }
+    return {};
+  }
+
+ private:
   struct DeviceTensor {
     TensorSpec spec;
     DeviceBuffer buffer;
@@ -262,89 +469,29 @@ struct GpuProblem::Buffers {
     }
   };
   using DeviceTensors = std::vector<DeviceTensor>;
-  Shape shape;
-  DeviceTensors inputs;
-  DeviceBuffer workspace;  // empty unless a rung needs it
-  std::vector<DeviceTensors> outputs;
 
-  std::vector<const DeviceBuffer*> all() const {
-    std::vector<const DeviceBuffer*> buffers;
-    for (const DeviceTensor& input : inputs) buffers.push_back(&input.buffer);
-    for (const DeviceTensors& set : outputs) {
-      for (const DeviceTensor& output : set) buffers.push_back(&output.buffer);
-    }
-    if (workspace.bytes() > 0) buffers.push_back(&workspace);
-    return buffers;
+  static const DeviceTensor& find(const DeviceTensors& tensors, std::string_view name) {
+    return *std::ranges::find(tensors, name, [](const DeviceTensor& tensor) { return tensor.spec.name; });
   }
 
-  const DeviceTensor& output(std::string_view name, int set) const {
-    return *std::ranges::find(outputs[set], name, [](const DeviceTensor& tensor) { return tensor.spec.name; });
+  std::vector<const DeviceBuffer*> buffers() const {
+    std::vector<const DeviceBuffer*> all;
+    for (const DeviceTensor& input : inputs_) all.push_back(&input.buffer);
+    for (const DeviceTensors& set : outputs_) {
+      for (const DeviceTensor& output : set) all.push_back(&output.buffer);
+    }
+    if (workspace_.bytes() > 0) all.push_back(&workspace_);
+    return all;
   }
 
   Arguments arguments(const Launch& launch) const {
-    Arguments arguments{.spec = shape};
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      arguments.add(inputs[i].argument(launch.view.empty() ? 0 : launch.view[i]));
+    Arguments arguments{.spec = shape_};
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      arguments.add(inputs_[i].argument(launch.view.empty() ? 0 : launch.view[i]));
     }
-    for (const DeviceTensor& each : outputs[launch.output]) arguments.add(each.argument(0));
-    if (workspace.bytes() > 0) arguments.workspace = workspace.as<std::byte>();
+    for (const DeviceTensor& each : outputs_[launch.output]) arguments.add(each.argument(0));
+    if (workspace_.bytes() > 0) arguments.workspace = workspace_.as<std::byte>();
     return arguments;
-  }
-
-  // All buffers, with nothing in them but poison.
-  static Result<std::unique_ptr<Buffers>> create(const Shape& shape, uint64_t workspace_bytes, int64_t more_heads,
-                                                 int outputs) {
-    size_t free = 0, total = 0;
-    if (auto status = checked(cudaMemGetInfo(&free, &total), "asking for the GPU's memory"); !status) {
-      return tl::make_unexpected(status.error());
-    }
-    const size_t needed = gpu_bytes_needed(shape, workspace_bytes, static_cast<int>(more_heads), outputs);
-    if (needed > free) {
-      return failure(ExitCode::cannot_run_here, "This problem needs " + gib(double(needed)) + " of GPU memory; " +
-                                                    gib(double(free)) + " of " + gib(double(total)) + " are free.");
-    }
-    auto buffers = std::make_unique<Buffers>();
-    buffers->shape = shape;
-    Status status;
-    const auto make = [&](std::string_view name, size_t bytes) {
-      auto made = DeviceBuffer::create(std::string(name), bytes);
-      if (!made && status) status = tl::make_unexpected(made.error());
-      return made ? std::move(*made) : DeviceBuffer();
-    };
-    const Formula& formula = formula_of(shape);
-    const std::vector<TensorSpec> inputs = formula.inputs(shape);
-    for (TensorSpec spec : inputs) {
-      spec = spec.with_more(units_of_more(inputs, spec, more_heads));
-      buffers->inputs.push_back({spec, make(spec.name, spec.memory_bytes())});
-    }
-    buffers->outputs.resize(outputs);
-    for (DeviceTensors& set : buffers->outputs) {
-      for (const TensorSpec& spec : formula.outputs(shape)) set.push_back({spec, make(spec.name, spec.memory_bytes())});
-    }
-    if (workspace_bytes > 0) {
-      buffers->workspace = make("workspace", workspace_bytes);
-      if (status) {
-        status =
-            checked(cudaMemset(buffers->workspace.as<std::byte>(), 0xff, workspace_bytes), "poisoning the workspace");
-      }
-    }
-    if (!status) return tl::make_unexpected(status.error());
-    return buffers;
-  }
-
-  // Behind the units of `before`. Between the rows there is poison.
-  Status upload(const Inputs& values, const Inputs& before) {
-    for (size_t i = 0; i < values.size(); ++i) {
-      const DeviceTensor& input = inputs[i];
-      const Tensor& value = values.at(i);
-      const int64_t first = before.empty() ? 0 : before.at(i).spec().units();
-      if (first > 0 && input.spec.is_fixed) continue;
-      const std::vector<std::byte> memory = in_memory(value);
-      const std::span<const std::byte> bytes = memory.empty() ? value.bytes() : memory;
-      const cudaError_t error = cudaMemcpy(input.row(first), bytes.data(), bytes.size(), cudaMemcpyHostToDevice);
-      if (auto status = checked(error, "uploading " + input.buffer.name()); !status) return status;
-    }
-    return {};
   }
 
   // A tensor's numbers as its strides lay them, which a value that was appended to has lost; nothing if it is packed anyway.
@@ -367,9 +514,7 @@ struct GpuProblem::Buffers {
     std::vector<std::byte> memory(spec.is_packed() ? 0 : spec.memory_bytes());
     const std::span<std::byte> to = memory.empty() ? tensor.bytes() : memory;
     const cudaError_t error = cudaMemcpy(to.data(), from.row(0), to.size(), cudaMemcpyDeviceToHost);
-    if (auto status = checked(error, "reading " + from.buffer.name()); !status) {
-      return tl::make_unexpected(status.error());
-    }
+    if (auto status = checked(error, "reading " + from.buffer.name()); !status) return passed_on(status);
     if (memory.empty()) return tensor;
     const size_t bytes = bytes_of(spec.element);
     spec.for_each_run([&](int64_t at, int64_t packed, int64_t count) {
@@ -383,200 +528,35 @@ struct GpuProblem::Buffers {
     }
     return tensor;
   }
+
+  Shape shape_;
+  DeviceTensors inputs_;
+  DeviceBuffer workspace_;  // empty unless a rung needs it
+  std::vector<DeviceTensors> outputs_;
 };
 
-GpuProblem::GpuProblem(std::unique_ptr<Buffers> buffers) : buffers_(std::move(buffers)) {}
-GpuProblem::GpuProblem(GpuProblem&&) noexcept = default;
-GpuProblem& GpuProblem::operator=(GpuProblem&&) noexcept = default;
-GpuProblem::~GpuProblem() = default;
+}  // namespace
 
-Result<GpuProblem> GpuProblem::create(const Shape& shape, const Inputs& inputs, uint64_t workspace_bytes,
-                                      const Inputs& more_heads, int outputs) {
+Result<std::unique_ptr<GpuProblem>> GpuProblem::create(const Shape& shape, const Inputs& inputs,
+                                                       uint64_t workspace_bytes, const Inputs& more_heads,
+                                                       int outputs) {
   const int64_t more = fewest_units(more_heads);
-  auto buffers = Buffers::create(shape, workspace_bytes, more, outputs);
-  if (!buffers) return tl::make_unexpected(buffers.error());
-  Status status = (*buffers)->upload(inputs, {});
-  if (status && more > 0) status = (*buffers)->upload(more_heads, inputs);
-  GpuProblem problem(std::move(*buffers));
-  if (status) status = problem.poison_output();
-  if (!status) return tl::make_unexpected(status.error());
-  return problem;
+  auto problem = OnCard::create(shape, workspace_bytes, more, outputs);
+  if (!problem) return passed_on(problem);
+  Status status = (*problem)->upload(inputs);
+  if (status && more > 0) status = (*problem)->upload(more_heads, inputs);
+  if (!status) return passed_on(status);
+  return std::move(*problem);
 }
 
-Result<GpuProblem> GpuProblem::create_repeated(const Shape& shape, const Inputs& few, uint64_t workspace_bytes) {
-  auto buffers = Buffers::create(shape, workspace_bytes, 0, 1);
-  if (!buffers) return tl::make_unexpected(buffers.error());
-  Status status = (*buffers)->upload(few, {});
-  for (const Buffers::DeviceTensor& input : (*buffers)->inputs) {
-    // What is there is copied behind itself until the buffer is full.
-    std::byte* const data = input.buffer.as<std::byte>();
-    for (size_t done = few[input.spec.name].bytes().size(); status && done < input.buffer.bytes();) {
-      const size_t bytes = std::min(done, input.buffer.bytes() - done);
-      status =
-          checked(cudaMemcpy(data + done, data, bytes, cudaMemcpyDeviceToDevice), "repeating " + input.buffer.name());
-      done += bytes;
-    }
-  }
-  GpuProblem problem(std::move(*buffers));
-  if (status) status = problem.poison_output();
-  if (!status) return tl::make_unexpected(status.error());
-  return problem;
-}
-
-Status GpuProblem::upload(const Inputs& inputs) {
-  return buffers_->upload(inputs, {});
-}
-
-Status GpuProblem::poison_output() {
-  for (size_t output = 0; output < buffers_->outputs.size(); ++output) {
-    if (auto status = fill_output(static_cast<int>(output), {}); !status) return status;
-  }
-  return checked(cudaDeviceSynchronize(), "poisoning the outputs");
-}
-
-Status GpuProblem::fill_output(int output, const Filling& filling) {
-  const Buffers::DeviceTensors& set = buffers_->outputs[output];
-  for (size_t i = 0; i < set.size(); ++i) {
-    const Filling::Numbers numbers = filling.numbers.empty() ? Filling::Numbers{} : filling.numbers[i];
-    const uint64_t seed = filling.seed + i;
-    const DeviceBuffer& buffer = set[i].buffer;
-    const ElementInfo& of = info(set[i].spec.element);
-    if (set[i].spec.is_added_to) {
-      cudaMemsetAsync(buffer.as<std::byte>(), 0, buffer.bytes());
-    } else if (of.element == Element::f16) {
-      fill(buffer.as<f16>(), static_cast<int64_t>(buffer.bytes() / of.bytes), filling.nan, seed, numbers.middle,
-           numbers.spread);
-    } else if (of.element == Element::bf16) {
-      const bf16 nan{static_cast<uint16_t>(filling.nan.bits | 0x7f81)};  // an f16's NaN may be a number in bf16
-      fill(buffer.as<bf16>(), static_cast<int64_t>(buffer.bytes() / of.bytes), nan, seed, numbers.middle,
-           numbers.spread);
-    } else if (of.element == Element::f32) {
-      // Two f16 NaNs side by side are an f32 NaN.
-      const float nan = std::bit_cast<float>(uint32_t{filling.nan.bits} * 0x10001u);
-      fill(buffer.as<float>(), static_cast<int64_t>(buffer.bytes() / of.bytes), nan, seed, numbers.middle,
-           numbers.spread);
-    } else {
-      std::vector<std::byte> poisoned(buffer.bytes());
-      poison(of.element, poisoned);
-      cudaMemcpy(buffer.as<std::byte>(), poisoned.data(), poisoned.size(), cudaMemcpyHostToDevice);
-    }
-  }
-  return checked(cudaGetLastError(), "poisoning the outputs");
-}
-
-Status GpuProblem::negate(std::string_view name, std::span<const uint8_t> flip) {
-  const auto& input =
-      *std::ranges::find(buffers_->inputs, name, [](const Buffers::DeviceTensor& tensor) { return tensor.spec.name; });
-  uint8_t* table = nullptr;
-  cudaError_t error = cudaMallocAsync(&table, flip.size(), nullptr);
-  if (error == cudaSuccess) {
-    error = cudaMemcpy(table, flip.data(), flip.size(), cudaMemcpyHostToDevice);
-    if (error == cudaSuccess) {
-      const TensorSpec& of = input.spec;
-      const bool alike = of.lengths.count == 0;
-      for (int64_t sequence = 0; sequence < (alike ? 1 : of.shape[0]); ++sequence) {  // of a length of its own
-        const int64_t unit = sequence * of.shape[1];
-        change_sign(input.row(unit),
-                    {alike ? of.units() : of.shape[1],
-                     of.shape[1],
-                     of.rows_of(unit),
-                     of.columns(),
-                     {of.strides[0], of.strides[1], of.strides[2]},
-                     static_cast<int>(bytes_of(of.element))},
-                    table + unit);
-      }
-      error = cudaGetLastError();
-    }
-    cudaFreeAsync(table, nullptr);
-  }
-  if (error == cudaSuccess) error = cudaDeviceSynchronize();
-  return checked(error, "changing the sign of " + input.buffer.name());
-}
-
-Status GpuProblem::run(const Variant& variant, const Launch& launch) {
-  Device device;
-  variant.on_gpu.with(buffers_->arguments(launch))(device);
-  if (auto status = checked(device.error, "the launch was refused"); !status) return status;
-  return checked(cudaDeviceSynchronize(), "the kernel died");
-}
-
-Result<double> GpuProblem::time_ms(const Variant& variant, std::span<const Launch> launches) {
-  const Event start, stop;
-  Device device;
-  float milliseconds = 0;
-  for (const Event* event : {&start, &stop}) {
-    if (auto status = checked(event->created(), "creating an event"); !status) {
-      return tl::make_unexpected(status.error());
-    }
-  }
-  std::vector<std::function<void(Device&)>> starts;  // made before the clock starts
-  for (const Launch& launch : launches) starts.push_back(variant.on_gpu.with(buffers_->arguments(launch)));
-  cudaError_t error = cudaDeviceSynchronize();
-  if (error == cudaSuccess) error = cudaEventRecord(start.get(), device.stream);
-  for (const auto& start_kernel : starts) start_kernel(device);
-  if (error == cudaSuccess) error = device.error;
-  if (error == cudaSuccess) error = cudaEventRecord(stop.get(), device.stream);
-  if (error == cudaSuccess) error = cudaEventSynchronize(stop.get());
-  if (error == cudaSuccess) error = cudaEventElapsedTime(&milliseconds, start.get(), stop.get());
-  if (auto status = checked(error, "timing " + variant.label); !status) return tl::make_unexpected(status.error());
-  return double{milliseconds};
-}
-
-Result<Tensor> GpuProblem::read_output(std::string_view name, int output) const {
-  const Buffers::DeviceTensor& from = buffers_->output(name, output);
-  return Buffers::read(from, from.spec);
-}
-
-Result<Tensor> GpuProblem::read_rows(std::string_view name, std::span<const OutputRow> rows) const {
-  const TensorSpec& whole = buffers_->output(name, 0).spec;
-  Tensor some(tensor(whole.name, whole.element, {1, 1, static_cast<int64_t>(rows.size()), whole.columns()}));
-  std::vector<const std::byte*> from;
-  for (const OutputRow& row : rows) {
-    from.push_back(buffers_->output(name, row.output).row(row.cell.unit, row.cell.row));
-  }
-  const Status status = copy_rows(from, whole.row_bytes(), some.bytes(), "reading rows of " + std::string(name));
-  if (!status) return tl::make_unexpected(status.error());
-  return some;
-}
-
-Status GpuProblem::check_guards() const {
-  // All of them at once on the card; one by one only to say which it was.
-  std::vector<const std::byte*> guards;
-  for (const DeviceBuffer* buffer : buffers_->all()) {
-    for (const std::byte* guard : buffer->guards()) guards.push_back(guard);
-  }
-  const size_t table_bytes = guards.size() * sizeof(guards[0]);
-  std::byte* table = nullptr;
-  unsigned changed = 0;
-  cudaError_t error = cudaMallocAsync(&table, table_bytes + sizeof changed, nullptr);
-  if (error == cudaSuccess) {
-    auto* const found = reinterpret_cast<unsigned*>(table + table_bytes);
-    error = cudaMemcpy(table, guards.data(), table_bytes, cudaMemcpyHostToDevice);
-    if (error == cudaSuccess) error = cudaMemset(found, 0, sizeof changed);
-    if (error == cudaSuccess) {
-      compare_guards(reinterpret_cast<const std::byte* const*>(table), guards.size(), GUARD_BYTES, GUARD_BYTE, found);
-      error = cudaMemcpy(&changed, found, sizeof changed, cudaMemcpyDeviceToHost);
-    }
-    cudaFreeAsync(table, nullptr);
-  }
-  if (auto status = checked(error, "reading the guard zones"); !status || changed == 0) return status;
-  for (const DeviceBuffer* buffer : buffers_->all()) {
-    if (auto status = buffer->check_guards(); !status) return status;
-  }
-  return {};
-}
-
-Status GpuProblem::check_inputs(const Inputs& inputs) const {
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const Buffers::DeviceTensor& input = buffers_->inputs[i];
-    const auto now = Buffers::read(input, inputs.at(i).spec());
-    if (!now) return tl::make_unexpected(now.error());
-    const std::span<const std::byte> expected = inputs.at(i).bytes();
-    if (std::memcmp(now->bytes().data(), expected.data(), expected.size()) != 0) {
-      return failure(ExitCode::check_failed, input.buffer.name() + " was changed");
-    }
-  }
-  return {};
+Result<std::unique_ptr<GpuProblem>> GpuProblem::create_repeated(const Shape& shape, const Inputs& few,
+                                                                uint64_t workspace_bytes) {
+  auto problem = OnCard::create(shape, workspace_bytes, 0, 1);
+  if (!problem) return passed_on(problem);
+  Status status = (*problem)->upload(few);
+  if (status) status = (*problem)->repeat(few);
+  if (!status) return passed_on(status);
+  return std::move(*problem);
 }
 
 }  // namespace ladder

@@ -41,20 +41,12 @@ Result<KernelResources> gpu_resources(const Variant& variant, int n);
 // The clocks of the SMs, counted: each SM's cycles beside the card's time.
 class SmClocks {
  public:
-  static Result<SmClocks> create();
-  SmClocks(SmClocks&&) noexcept;
-  SmClocks& operator=(SmClocks&&) noexcept;
-  ~SmClocks();
-
+  static Result<std::unique_ptr<SmClocks>> create();
+  virtual ~SmClocks() = default;
   // Begins, or begins again. The card must have nothing else to do.
-  void start();
+  virtual void start() = 0;
   // MHz since start(), the median over the SMs; nothing when the card did not answer.
-  std::optional<double> stop();
-  struct Counters;
-
- private:
-  explicit SmClocks(std::unique_ptr<Counters> counters);
-  std::unique_ptr<Counters> counters_;
+  virtual std::optional<double> stop() = 0;
 };
 
 // Device bytes one problem needs, guard zones included; the others as in GpuProblem::create.
@@ -94,42 +86,34 @@ class GpuProblem {
   // needs more than one problem in the same memory: the inputs may go on behind the problem's units with those of
   // `more_heads` (the same tensors, a multiple of their steps), so that launches can begin at different ones, and there may
   // be several sets of outputs.
-  static Result<GpuProblem> create(const Shape& shape, const Inputs& inputs, uint64_t workspace_bytes,
-                                   const Inputs& more_heads = {}, int outputs = 1);
+  static Result<std::unique_ptr<GpuProblem>> create(const Shape& shape, const Inputs& inputs, uint64_t workspace_bytes,
+                                                    const Inputs& more_heads = {}, int outputs = 1);
   // For tensors larger than host memory: head h gets the inputs of head h % heads of `few`, copied on the card.
-  static Result<GpuProblem> create_repeated(const Shape& shape, const Inputs& few, uint64_t workspace_bytes);
-  GpuProblem(GpuProblem&&) noexcept;
-  GpuProblem& operator=(GpuProblem&&) noexcept;
-  ~GpuProblem();
+  static Result<std::unique_ptr<GpuProblem>> create_repeated(const Shape& shape, const Inputs& few,
+                                                             uint64_t workspace_bytes);
+  virtual ~GpuProblem() = default;
 
-  // Other inputs for the shape's heads, in the memory that is there.
-  Status upload(const Inputs& inputs);
   // Overwrites all outputs with POISON.
-  Status poison_output();
+  virtual Status poison_output() = 0;
   // The same for one set of outputs, with something else.
-  Status fill_output(int output, const Filling& filling);
+  virtual Status fill_output(int output, const Filling& filling) = 0;
   // Changes the sign of an input in the units for which `flip` is not 0, more heads included.
-  Status negate(std::string_view input, std::span<const uint8_t> flip);
+  virtual Status negate(std::string_view input, std::span<const uint8_t> flip) = 0;
 
   // One launch, waited for. Any launch or execution error is in the message.
-  Status run(const Variant& variant, const Launch& launch = {});
+  virtual Status run(const Variant& variant, const Launch& launch = {}) = 0;
   // Milliseconds of back-to-back launches, between two CUDA events. Nothing but the launches happens between the two.
-  Result<double> time_ms(const Variant& variant, std::span<const Launch> launches);
+  virtual Result<double> time_ms(const Variant& variant, std::span<const Launch> launches) = 0;
 
   // An output as it is now: poison unless a rung that writes it has run.
-  Result<Tensor> read_output(std::string_view name, int output = 0) const;
+  virtual Result<Tensor> read_output(std::string_view name, int output = 0) const = 0;
   // The given rows of it, as one unit of rows.size() rows. One copy, whatever their number: quick enough to verify between
   // two timed groups.
-  Result<Tensor> read_rows(std::string_view name, std::span<const OutputRow> rows) const;
+  virtual Result<Tensor> read_rows(std::string_view name, std::span<const OutputRow> rows) const = 0;
   // Success, or which guard zone was overwritten where.
-  Status check_guards() const;
+  virtual Status check_guards() const = 0;
   // Success, or which of the inputs no longer holds what was uploaded.
-  Status check_inputs(const Inputs& inputs) const;
-
- private:
-  struct Buffers;
-  explicit GpuProblem(std::unique_ptr<Buffers> buffers);
-  std::unique_ptr<Buffers> buffers_;
+  virtual Status check_inputs(const Inputs& inputs) const = 0;
 };
 
 }  // namespace ladder

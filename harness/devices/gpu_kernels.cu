@@ -68,17 +68,13 @@ __global__ void clock_kernel(SmTime* of) {
 
 }  // namespace
 
-void fill(f16* values, int64_t count, f16 nan, uint64_t seed, float middle, float spread) {
+template <class T>
+void fill(T* values, int64_t count, T nan, uint64_t seed, float middle, float spread) {
   fill_kernel<<<1024, 256>>>(values, count, nan, seed, middle, spread);
 }
-
-void fill(bf16* values, int64_t count, bf16 nan, uint64_t seed, float middle, float spread) {
-  fill_kernel<<<1024, 256>>>(values, count, nan, seed, middle, spread);
-}
-
-void fill(float* values, int64_t count, float nan, uint64_t seed, float middle, float spread) {
-  fill_kernel<<<1024, 256>>>(values, count, nan, seed, middle, spread);
-}
+template void fill(f16*, int64_t, f16, uint64_t, float, float);
+template void fill(bf16*, int64_t, bf16, uint64_t, float, float);
+template void fill(float*, int64_t, float, uint64_t, float, float);
 
 void change_sign(std::byte* values, const SignLayout& layout, const uint8_t* flip) {
   change_sign_kernel<<<1024, 256>>>(values, layout, flip);

@@ -9,9 +9,8 @@
 namespace ladder {
 
 // Uniform numbers in middle +-spread, or the NaN without a spread.
-void fill(f16* values, int64_t count, f16 nan, uint64_t seed, float middle, float spread);
-void fill(bf16* values, int64_t count, bf16 nan, uint64_t seed, float middle, float spread);
-void fill(float* values, int64_t count, float nan, uint64_t seed, float middle, float spread);
+template <class T>  // f16, bf16, float
+void fill(T* values, int64_t count, T nan, uint64_t seed, float middle, float spread);
 
 // The sign of all values of those units of which `flip` holds no zero: unit u is head u % heads of sequence u / heads, and has
 // rows of `columns` elements. The sign is the highest bit of an element.

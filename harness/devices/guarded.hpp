@@ -1,6 +1,5 @@
 // Guard zones around a buffer, and what memory holds before a kernel runs.
 #pragma once
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -16,23 +15,6 @@ constexpr uint8_t GUARD_BYTE = 0xa5;
 // What an output holds until a kernel writes it: a NaN that no arithmetic produces, so that "never written" and "wrote
 // NaN" can be told apart. As f32 (two of them side by side) it is a NaN as well.
 constexpr f16 POISON{0x7fa5};
-constexpr bool is_nan(f16 value) {
-  return (value.bits & 0x7fff) > 0x7c00;
-}
-constexpr bool is_nan(float value) {
-  return value != value;
-}
-constexpr bool is_poison(f16 value) {
-  return value.bits == POISON.bits;
-}
-constexpr bool is_poison(float value) {
-  return std::bit_cast<uint32_t>(value) == POISON.bits * 0x10001u;
-}
-
-// Fills a tensor's memory with POISON, whatever its elements are.
-inline void poison(std::span<std::byte> memory) {
-  for (size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<std::byte>(POISON.bits >> (i % 2 * 8));
-}
 
 // Index of the first byte of a guard zone that lost the pattern.
 inline std::optional<size_t> overwritten(std::span<const std::byte> guard) {

@@ -3,7 +3,6 @@
 // faults at its line, inside the tensor as well as outside.
 #pragma once
 #include <cstddef>
-#include <span>
 #include <string>
 #include <vector>
 

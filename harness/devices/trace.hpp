@@ -1,7 +1,6 @@
 // A trace as a file: what `ladder explain STAGE --trace FILE` writes and the site's player reads.
 #pragma once
 #include <string>
-#include <vector>
 
 #include "harness/base/error.hpp"
 #include "harness/devices/emulator_run.hpp"

@@ -4,107 +4,108 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <span>
-#include <string>
 #include <utility>
 
 #include "harness/measure/loops.hpp"
 
 namespace ladder {
 
-struct Ceiling::State {
-  const Loop* loop = nullptr;
-  int blocks = 0;
-  float* sums = nullptr;
-  std::byte* buffer = nullptr;
-  cudaEvent_t start = nullptr, stop = nullptr;
-  double launch_ms = 0;  // of the last group
-  State() = default;
-  State(const State&) = delete;
-  State& operator=(const State&) = delete;
-  ~State() {
-    if (start) cudaEventDestroy(start);
-    if (stop) cudaEventDestroy(stop);
-    cudaFree(sums);
-    cudaFree(buffer);
+namespace {
+
+class OnCard final : public Ceiling {
+ public:
+  explicit OnCard(const Loop* loop) : loop_(*loop) {}
+  OnCard(const OnCard&) = delete;
+  OnCard& operator=(const OnCard&) = delete;
+  ~OnCard() override {
+    if (start_) cudaEventDestroy(start_);
+    if (stop_) cudaEventDestroy(stop_);
+    cudaFree(sums_);
+    cudaFree(buffer_);
   }
+
+  Status prepare() {
+    int device = 0, major = 0, minor = 0, processors = 0;
+    Status done = check(cudaGetDevice(&device), "cudaGetDevice");
+    for (const auto& [value, attribute] : {std::pair(&major, cudaDevAttrComputeCapabilityMajor),
+                                           {&minor, cudaDevAttrComputeCapabilityMinor},
+                                           {&processors, cudaDevAttrMultiProcessorCount}}) {
+      if (done) done = check(cudaDeviceGetAttribute(value, attribute, device), "attribute");
+    }
+    const int sm = major * 10 + minor;
+    if (done && (sm < loop_.least_sm || sm > loop_.most_sm)) {
+      return failure(ExitCode::cannot_run_here, fmt::format("the {} ceiling is of sm_{}{}", loop_.name, loop_.least_sm,
+                                                            loop_.most_sm > loop_.least_sm ? " and newer" : " alone"));
+    }
+    blocks_ = processors * loop_.blocks_per_sm;
+    if (done) done = check(cudaMalloc(&sums_, sizeof(float) * blocks_ * loop_.threads), "cudaMalloc");
+    if (done && loop_.buffer_bytes > 0) {
+      done = check(cudaMalloc(&buffer_, loop_.buffer_bytes), "cudaMalloc");
+      if (done) done = check(cudaMemset(buffer_, 0x5a, loop_.buffer_bytes), "cudaMemset");
+    }
+    if (done) done = check(cudaEventCreate(&start_), "cudaEventCreate");
+    if (done) done = check(cudaEventCreate(&stop_), "cudaEventCreate");
+    return done;
+  }
+
+  double work() const override { return loop_.work_per_block * blocks_; }
+
+  Result<double> time_ms(int launches) override {
+    Status done = check(cudaEventRecord(start_), "cudaEventRecord");
+    for (int i = 0; i < launches && done; ++i) {
+      loop_.launch(blocks_, buffer_, sums_);
+      done = check(cudaGetLastError(), "launch");
+    }
+    if (done) done = check(cudaEventRecord(stop_), "cudaEventRecord");
+    if (done) done = check(cudaEventSynchronize(stop_), "cudaEventSynchronize");
+    float ms = 0;
+    if (done) done = check(cudaEventElapsedTime(&ms, start_, stop_), "cudaEventElapsedTime");
+    if (!done) return passed_on(done);
+    launch_ms_ = double{ms} / launches;
+    return double{ms};
+  }
+
+  Status keep_busy(double ms) override {
+    while (ms > 0) {
+      const double launch_ms = launch_ms_;  // 0 before the first launch
+      const Result<double> took = time_ms(launch_ms > 0 ? std::max(1, static_cast<int>(ms / launch_ms)) : 1);
+      if (!took) return passed_on(took);
+      ms -= *took + launch_ms;
+    }
+    return {};
+  }
+
+ private:
   Status check(cudaError_t error, const char* call) const {
     if (error == cudaSuccess) return {};
     return failure(ExitCode::check_failed,
-                   "the " + std::string(loop->name) + " ceiling: " + call + ": " + cudaGetErrorString(error));
+                   fmt::format("the {} ceiling: {}: {}", loop_.name, call, cudaGetErrorString(error)));
   }
+
+  const Loop& loop_;
+  int blocks_ = 0;
+  float* sums_ = nullptr;
+  std::byte* buffer_ = nullptr;
+  cudaEvent_t start_ = nullptr, stop_ = nullptr;
+  double launch_ms_ = 0;  // of the last group
 };
 
-Ceiling::Ceiling(std::unique_ptr<State> state) : state_(std::move(state)) {}
-Ceiling::Ceiling(Ceiling&&) noexcept = default;
-Ceiling& Ceiling::operator=(Ceiling&&) noexcept = default;
-Ceiling::~Ceiling() = default;
+}  // namespace
 
 std::vector<std::string_view> Ceiling::names(std::string_view dtype) {
   std::vector<std::string_view> names;
-  for (const Loop& loop : std::span(loops_begin(), loops_end())) {
+  for (const Loop& loop : loops()) {
     if (loop.dtype.empty() || loop.dtype == dtype) names.push_back(loop.name);
   }
   return names;
 }
 
-Result<Ceiling> Ceiling::create(std::string_view name, std::string_view dtype) {
-  int device = 0, major = 0, minor = 0, processors = 0;
-  auto state = std::make_unique<State>();
-  state->loop = std::find_if(loops_begin(), loops_end(), [&](const Loop& loop) {
-    return loop.name == name && (loop.dtype.empty() || loop.dtype == dtype);
-  });
-  const Loop& loop = *state->loop;
-  Status done = state->check(cudaGetDevice(&device), "cudaGetDevice");
-  for (const auto& [value, attribute] : {std::pair(&major, cudaDevAttrComputeCapabilityMajor),
-                                         {&minor, cudaDevAttrComputeCapabilityMinor},
-                                         {&processors, cudaDevAttrMultiProcessorCount}}) {
-    if (done) done = state->check(cudaDeviceGetAttribute(value, attribute, device), "attribute");
-  }
-  const int sm = major * 10 + minor;
-  if (done && (sm < loop.least_sm || sm > loop.most_sm)) {
-    return failure(ExitCode::cannot_run_here, fmt::format("the {} ceiling is of sm_{}{}", name, loop.least_sm,
-                                                          loop.most_sm > loop.least_sm ? " and newer" : " alone"));
-  }
-  state->blocks = processors * loop.blocks_per_sm;
-  if (done) done = state->check(cudaMalloc(&state->sums, sizeof(float) * state->blocks * loop.threads), "cudaMalloc");
-  if (done && loop.buffer_bytes > 0) {
-    done = state->check(cudaMalloc(&state->buffer, loop.buffer_bytes), "cudaMalloc");
-    if (done) done = state->check(cudaMemset(state->buffer, 0x5a, loop.buffer_bytes), "cudaMemset");
-  }
-  if (done) done = state->check(cudaEventCreate(&state->start), "cudaEventCreate");
-  if (done) done = state->check(cudaEventCreate(&state->stop), "cudaEventCreate");
-  if (!done) return tl::make_unexpected(done.error());
-  return Ceiling(std::move(state));
-}
-
-double Ceiling::work() const {
-  return state_->loop->work_per_block * state_->blocks;
-}
-
-Result<double> Ceiling::time_ms(int launches) {
-  Status done = state_->check(cudaEventRecord(state_->start), "cudaEventRecord");
-  for (int i = 0; i < launches && done; ++i) {
-    state_->loop->launch(state_->blocks, state_->buffer, state_->sums);
-    done = state_->check(cudaGetLastError(), "launch");
-  }
-  if (done) done = state_->check(cudaEventRecord(state_->stop), "cudaEventRecord");
-  if (done) done = state_->check(cudaEventSynchronize(state_->stop), "cudaEventSynchronize");
-  float ms = 0;
-  if (done) done = state_->check(cudaEventElapsedTime(&ms, state_->start, state_->stop), "cudaEventElapsedTime");
-  if (!done) return tl::make_unexpected(done.error());
-  state_->launch_ms = double{ms} / launches;
-  return double{ms};
-}
-
-Status Ceiling::keep_busy(double ms) {
-  while (ms > 0) {
-    const double launch_ms = state_->launch_ms;  // 0 before the first launch
-    const Result<double> took = time_ms(launch_ms > 0 ? std::max(1, static_cast<int>(ms / launch_ms)) : 1);
-    if (!took) return tl::make_unexpected(took.error());
-    ms -= *took + launch_ms;
-  }
-  return {};
+Result<std::unique_ptr<Ceiling>> Ceiling::create(std::string_view name, std::string_view dtype) {
+  const auto loop = std::ranges::find_if(
+      loops(), [&](const Loop& each) { return each.name == name && (each.dtype.empty() || each.dtype == dtype); });
+  auto ceiling = std::make_unique<OnCard>(&*loop);
+  if (const Status prepared = ceiling->prepare(); !prepared) return passed_on(prepared);
+  return ceiling;
 }
 
 }  // namespace ladder

@@ -1,6 +1,5 @@
 // How fast the card can go at all: loops of nothing but one instruction, measured beside the kernels in the same run.
 #pragma once
-#include <cstdint>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -17,21 +16,14 @@ class Ceiling {
   // memory.
   static std::vector<std::string_view> names(std::string_view dtype);
   // One of these. Fails with cannot_run_here on a card without the instruction, or in a build without the CUDA Toolkit.
-  static Result<Ceiling> create(std::string_view name, std::string_view dtype);
-  Ceiling(Ceiling&&) noexcept;
-  Ceiling& operator=(Ceiling&&) noexcept;
-  ~Ceiling();
+  static Result<std::unique_ptr<Ceiling>> create(std::string_view name, std::string_view dtype);
+  virtual ~Ceiling() = default;
 
-  double work() const;  // of one launch: FLOPs, results, bytes
+  virtual double work() const = 0;  // of one launch: FLOPs, results, bytes
   // Milliseconds of `launches` back-to-back launches, between two CUDA events.
-  Result<double> time_ms(int launches);
+  virtual Result<double> time_ms(int launches) = 0;
   // Launches that keep the card busy for about so long, waited for.
-  Status keep_busy(double ms);
-
- private:
-  struct State;
-  explicit Ceiling(std::unique_ptr<State> state);
-  std::unique_ptr<State> state_;
+  virtual Status keep_busy(double ms) = 0;
 };
 
 }  // namespace ladder

@@ -2,33 +2,28 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <fstream>
-#include <functional>
 #include <iterator>
 #include <map>
 #include <set>
 #include <span>
 #include <type_traits>
 
+#include "harness/base/process.hpp"
+#include "harness/base/text.hpp"
 #include "harness/problem/shapes.hpp"
 
 namespace ladder {
 namespace {
 
 namespace fs = std::filesystem;
-
-struct Flag {
-  std::string_view word;
-  bool value;
-};
-constexpr Flag FLAGS[] = {{"0", false}, {"1", true}, {"false", false}, {"true", true}};
 
 // ---- the columns: each knows its name and how a row's cell becomes text and back -----------------------------------
 
@@ -37,16 +32,15 @@ enum class CellType { text, integer, number, flag };
 struct Column {
   const char* name;
   CellType type;
-  std::function<std::string(const ResultRow&)> write;
-  std::function<bool(ResultRow&, const std::string&)> read;  // false: not a number
+  std::string (*write)(const ResultRow&);
+  bool (*read)(ResultRow&, const std::string&);  // false: not a number
 };
 
 template <class T>
 bool parse(const std::string& cell, T& value) {
-  const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
-  if (error != std::errc{} || end != cell.data() + cell.size()) return false;
-  if constexpr (std::is_floating_point_v<T>) return std::isfinite(value);
-  return true;
+  const auto number = number_in<T>(cell);
+  if (number) value = *number;
+  return number && std::isfinite(static_cast<double>(value));
 }
 
 // Six significant digits: a tenth of a clock's resolution, and the same text after a second write.
@@ -57,110 +51,102 @@ std::string number(int value) {
   return fmt::format("{}", value);
 }
 
-Column text(const char* name, std::string ResultRow::*field) {
-  return {name, CellType::text, [=](const ResultRow& row) { return row.*field; },
-          [=](ResultRow& row, const std::string& cell) { return row.*field = cell, true; }};
-}
-
-Column required(const char* name, double ResultRow::*field) {
-  return {name, CellType::number, [=](const ResultRow& row) { return number(row.*field); },
-          [=](ResultRow& row, const std::string& cell) { return parse(cell, row.*field); }};
+template <auto FIELD>
+constexpr Column text(const char* name) {
+  return {name, CellType::text, [](const ResultRow& row) { return row.*FIELD; },
+          [](ResultRow& row, const std::string& cell) { return row.*FIELD = cell, true; }};
 }
 
 // Counts and sizes, of a row or of its shape: 0 and an empty cell are the same, "not known".
-template <class Owner>
-Column count(const char* name, int Owner::*field) {
-  const auto of = [=](auto& row) -> auto& {
-    if constexpr (std::is_base_of_v<Owner, ResultRow>) {
-      return row.*field;
-    } else {
-      return row.shape.*field;
-    }
-  };
-  return {name, CellType::integer, [=](const ResultRow& row) { return of(row) == 0 ? std::string() : number(of(row)); },
-          [=](ResultRow& row, const std::string& cell) {
-            of(row) = 0;
-            return cell.empty() || parse(cell, of(row));
-          }};
+template <auto FIELD>
+auto& count_of(auto& row) {
+  if constexpr (requires { row.*FIELD; }) {
+    return row.*FIELD;
+  } else {
+    return row.shape.*FIELD;
+  }
 }
-
-template <class T>
-Column optional(const char* name, std::optional<T> ResultRow::*field) {
-  return {name, std::is_integral_v<T> ? CellType::integer : CellType::number,
-          [=](const ResultRow& row) { return row.*field ? number(*(row.*field)) : std::string(); },
-          [=](ResultRow& row, const std::string& cell) {
-            if (cell.empty()) return true;
-            return parse(cell, (row.*field).emplace());
-          }};
-}
-
-Column estimate(const char* name, std::optional<Estimate> ResultRow::*field, double Estimate::*part) {
-  return {name, CellType::number,
-          [=](const ResultRow& row) { return row.*field ? number((*(row.*field)).*part) : std::string(); },
-          [=](ResultRow& row, const std::string& cell) {
-            if (cell.empty()) return true;
-            if (!(row.*field)) (row.*field).emplace();
-            return parse(cell, (*(row.*field)).*part);
-          }};
-}
-
-Column causal() {
-  return {"causal", CellType::flag, [](const ResultRow& row) { return std::string(row.shape.causal ? "1" : "0"); },
+template <auto FIELD>
+constexpr Column count(const char* name) {
+  return {name, CellType::integer,
+          [](const ResultRow& row) {
+            const int value = count_of<FIELD>(row);
+            return value == 0 ? std::string() : number(value);
+          },
           [](ResultRow& row, const std::string& cell) {
-            const auto flag = std::ranges::find(FLAGS, cell, &Flag::word);
-            if (flag == std::end(FLAGS)) return false;
-            row.shape.causal = flag->value;
-            return true;
+            count_of<FIELD>(row) = 0;
+            return cell.empty() || parse(cell, count_of<FIELD>(row));
           }};
 }
 
-const std::vector<Column>& columns() {
-  using R = ResultRow;
-  static const std::vector<Column> all{
-      text("stage", &R::rung),
-      text("kind", &R::kind),
-      text("gpu", &R::gpu),
-      count("sm", &R::sm),
-      text("driver", &R::driver),
-      text("cuda", &R::cuda),
-      optional("clock_mhz", &R::clock_mhz),
-      optional("power_w", &R::power_w),
-      count("batch", &Shape::batch),
-      count("heads", &Shape::heads),
-      count("n", &Shape::n),
-      count("d", &Shape::d),
-      causal(),
-      text("dtype", &R::dtype),
-      text("problem", &R::problem),
-      text("inputs", &R::inputs),
-      text("regime", &R::regime),
-      count("rounds", &R::rounds),
-      optional("ms_median", &R::ms_median),
-      optional("ms_p20", &R::ms_p20),
-      optional("ms_p80", &R::ms_p80),
-      required("tflops", &R::tflops),
-      optional("flop_per_clk_sm", &R::flop_per_clk_sm),
-      optional("pct_ceiling", &R::pct_ceiling),
-      text("previous", &R::previous),
-      estimate("vs_previous", &R::vs_previous, &Estimate::value),
-      estimate("vs_previous_lo", &R::vs_previous, &Estimate::lo),
-      estimate("vs_previous_hi", &R::vs_previous, &Estimate::hi),
-      text("verdict", &R::verdict),
-      estimate("vs_fa2", &R::vs_fa2, &Estimate::value),
-      estimate("vs_fa2_lo", &R::vs_fa2, &Estimate::lo),
-      estimate("vs_fa2_hi", &R::vs_fa2, &Estimate::hi),
-      optional("max_err", &R::max_err),
-      optional("registers", &R::registers),
-      optional("spill_bytes", &R::spill_bytes),
-      optional("smem_bytes", &R::smem_bytes),
-      count("heat", &R::heat),
-      text("version", &R::version),
-      text("source", &R::source),
-      text("commit", &R::commit),
-      text("date", &R::date),
-  };
-  return all;
+template <auto FIELD>
+constexpr Column optional(const char* name) {
+  constexpr bool whole = std::is_same_v<decltype(FIELD), std::optional<int> ResultRow::*>;
+  return {name, whole ? CellType::integer : CellType::number,
+          [](const ResultRow& row) { return row.*FIELD ? number(*(row.*FIELD)) : std::string(); },
+          [](ResultRow& row, const std::string& cell) { return cell.empty() || parse(cell, (row.*FIELD).emplace()); }};
 }
+
+template <auto FIELD, double Estimate::*PART>
+constexpr Column estimate(const char* name) {
+  return {name, CellType::number,
+          [](const ResultRow& row) { return row.*FIELD ? number((*(row.*FIELD)).*PART) : std::string(); },
+          [](ResultRow& row, const std::string& cell) {
+            if (cell.empty()) return true;
+            if (!(row.*FIELD)) (row.*FIELD).emplace();
+            return parse(cell, (*(row.*FIELD)).*PART);
+          }};
+}
+
+using R = ResultRow;
+constexpr Column COLUMNS[] = {
+    text<&R::rung>("stage"),
+    text<&R::kind>("kind"),
+    text<&R::gpu>("gpu"),
+    count<&R::sm>("sm"),
+    text<&R::driver>("driver"),
+    text<&R::cuda>("cuda"),
+    optional<&R::clock_mhz>("clock_mhz"),
+    optional<&R::power_w>("power_w"),
+    count<&Shape::batch>("batch"),
+    count<&Shape::heads>("heads"),
+    count<&Shape::n>("n"),
+    count<&Shape::d>("d"),
+    {"causal", CellType::flag, [](const R& row) { return std::string(row.shape.causal ? "1" : "0"); },
+     [](R& row, const std::string& cell) {
+       row.shape.causal = cell == "1" || cell == "true";
+       return row.shape.causal || cell == "0" || cell == "false";
+     }},
+    text<&R::dtype>("dtype"),
+    text<&R::problem>("problem"),
+    text<&R::inputs>("inputs"),
+    text<&R::regime>("regime"),
+    count<&R::rounds>("rounds"),
+    optional<&R::ms_median>("ms_median"),
+    optional<&R::ms_p20>("ms_p20"),
+    optional<&R::ms_p80>("ms_p80"),
+    {"tflops", CellType::number, [](const R& row) { return number(row.tflops); },
+     [](R& row, const std::string& cell) { return parse(cell, row.tflops); }},
+    optional<&R::flop_per_clk_sm>("flop_per_clk_sm"),
+    optional<&R::pct_ceiling>("pct_ceiling"),
+    text<&R::previous>("previous"),
+    estimate<&R::vs_previous, &Estimate::value>("vs_previous"),
+    estimate<&R::vs_previous, &Estimate::lo>("vs_previous_lo"),
+    estimate<&R::vs_previous, &Estimate::hi>("vs_previous_hi"),
+    text<&R::verdict>("verdict"),
+    estimate<&R::vs_fa2, &Estimate::value>("vs_fa2"),
+    estimate<&R::vs_fa2, &Estimate::lo>("vs_fa2_lo"),
+    estimate<&R::vs_fa2, &Estimate::hi>("vs_fa2_hi"),
+    optional<&R::max_err>("max_err"),
+    optional<&R::registers>("registers"),
+    optional<&R::spill_bytes>("spill_bytes"),
+    optional<&R::smem_bytes>("smem_bytes"),
+    count<&R::heat>("heat"),
+    text<&R::version>("version"),
+    text<&R::source>("source"),
+    text<&R::commit>("commit"),
+    text<&R::date>("date"),
+};
 
 // ---- the rules: those of docs/results/schema.json, as it was when this was built ---------------------------------------
 
@@ -188,7 +174,7 @@ struct Rules {
 // Asked once, and not for each row of thousands.
 std::vector<const Column*> columns_called(std::span<const std::string> names) {
   std::vector<const Column*> found;
-  for (const std::string& name : names) found.push_back(&*std::ranges::find(columns(), name, &Column::name));
+  for (const std::string& name : names) found.push_back(std::ranges::find(COLUMNS, name, &Column::name));
   return found;
 }
 
@@ -222,7 +208,7 @@ const Rules& rules() {
 
 // ---- the first line ---------------------------------------------------------------------------------------------------
 
-std::string header_of(const std::vector<Column>& columns) {
+std::string header_of(std::span<const Column> columns) {
   std::string line;
   for (const Column& column : columns) line += (line.empty() ? "" : ",") + std::string(column.name);
   return line;
@@ -230,7 +216,7 @@ std::string header_of(const std::vector<Column>& columns) {
 
 // The columns of a file with this first line, which may lack some of those that were added later; nothing for any other.
 std::vector<Column> columns_of(const std::string& header) {
-  std::vector<Column> present = columns();
+  std::vector<Column> present(std::begin(COLUMNS), std::end(COLUMNS));
   const std::string named = "," + header + ",";
   std::erase_if(present, [&](const Column& column) {
     return std::ranges::find(rules().required, column.name) == rules().required.end() &&
@@ -239,32 +225,7 @@ std::vector<Column> columns_of(const std::string& header) {
   return header == header_of(present) ? present : std::vector<Column>{};
 }
 
-// Whether all bytes are UTF-8, as the plots and the site want them.
-bool is_utf8(std::string_view text) {
-  for (size_t i = 0; i < text.size();) {
-    const auto byte = [&](size_t at) { return at < text.size() ? static_cast<unsigned char>(text[at]) : 0u; };
-    const unsigned lead = byte(i);
-    const size_t more = lead < 0x80 ? 0 : lead >= 0xc2 && lead < 0xe0 ? 1 : lead >= 0xe0 && lead < 0xf0 ? 2 : 3;
-    if (more == 3 && (lead < 0xf0 || lead > 0xf4)) return false;
-    for (size_t k = 1; k <= more; ++k) {
-      if ((byte(i + k) & 0xc0) != 0x80) return false;
-    }
-    // Longer than needed, a surrogate, or beyond the last character.
-    if ((lead == 0xe0 && byte(i + 1) < 0xa0) || (lead == 0xed && byte(i + 1) >= 0xa0)) return false;
-    if ((lead == 0xf0 && byte(i + 1) < 0x90) || (lead == 0xf4 && byte(i + 1) >= 0x90)) return false;
-    i += more + 1;
-  }
-  return true;
-}
-
 // ---- RFC 4180 --------------------------------------------------------------------------------------------------------
-
-std::string quoted(const std::string& cell) {
-  if (cell.find_first_of(",\"\r\n") == std::string::npos) return cell;
-  std::string out = "\"";
-  for (const char c : cell) out += c == '"' ? "\"\"" : std::string(1, c);
-  return out + '"';
-}
 
 // The cells of one line, or nothing when a quote is left open or stands amid a cell.
 std::optional<std::vector<std::string>> split(const std::string& line) {
@@ -332,13 +293,12 @@ std::string fault(const ResultRow& row) {
   return {};
 }
 
-void check_ceilings(const std::vector<ResultRow>& rows, const std::string& file, const std::vector<int>& lines,
-                    Status& status) {
+Status check_ceilings(const std::vector<ResultRow>& rows, const std::string& file, const std::vector<int>& lines) {
   std::vector<const ResultRow*> ceilings;
   for (const ResultRow& row : rows) {
     if (row.kind == "ceiling") ceilings.push_back(&row);
   }
-  for (size_t i = 0; i < rows.size() && status; ++i) {
+  for (size_t i = 0; i < rows.size(); ++i) {
     const ResultRow& row = rows[i];
     if (row.kind == "ceiling" || row.source != "measured") continue;
     double highest = 0;
@@ -346,11 +306,12 @@ void check_ceilings(const std::vector<ResultRow>& rows, const std::string& file,
       if (bounds(*ceiling, row)) highest = std::max(highest, ceiling->tflops);
     }
     if (highest > 0 && row.tflops > highest) {
-      status =
-          failure(ExitCode::check_failed, fmt::format("{}:{}: {} claims {:g} TFLOPS, above this card's ceiling of {:g}",
-                                                      file, lines[i], row.rung, row.tflops, highest));
+      return failure(ExitCode::check_failed,
+                     fmt::format("{}:{}: {} claims {:g} TFLOPS, above this card's ceiling of {:g}", file, lines[i],
+                                 row.rung, row.tflops, highest));
     }
   }
+  return {};
 }
 
 // What a row is a measurement of: equal for two that cannot stand in one file.
@@ -361,20 +322,6 @@ std::string identity(const ResultRow& row) {
 }
 
 // ---- files -----------------------------------------------------------------------------------------------------------
-
-class File {  // a descriptor, closed at the end
- public:
-  explicit File(int descriptor) : descriptor_(descriptor) {}
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  ~File() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-  }
-  int get() const { return descriptor_; }
-
- private:
-  int descriptor_;
-};
 
 Status cannot_write(const std::string& file, int error) {
   const std::string_view way_out = error == ENOSPC ? "\n  Free some space, or name a file on another disk." : "";
@@ -398,7 +345,7 @@ Status replace_file(const std::string& file, std::string_view text) {
   const bool special = fs::exists(file, ignored) && !fs::is_regular_file(file, ignored);
   const std::string target = special ? file : file + ".new";
   {
-    const File out(::open(target.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+    const Descriptor out(::open(target.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
     if (out.get() < 0) return cannot_write(target, errno);
     Status written = write_all(out.get(), text, file);
     if (written && !special && ::fsync(out.get()) != 0) written = cannot_write(file, errno);
@@ -424,20 +371,27 @@ bool can_bound(std::string_view ceiling) {
   return rules().ceilings.contains(std::string(ceiling));
 }
 
+std::string quoted(const std::string& cell) {
+  if (cell.find_first_of(",\"\r\n") == std::string::npos) return cell;
+  std::string out = "\"";
+  for (const char c : cell) out += c == '"' ? "\"\"" : std::string(1, c);
+  return out + '"';
+}
+
 std::string csv_header() {
-  return header_of(columns());
+  return header_of(COLUMNS);
 }
 
 std::string csv_line(const ResultRow& row) {
   std::string line;
-  for (const Column& column : columns()) line += quoted(column.write(row)) + ",";
+  for (const Column& column : COLUMNS) line += quoted(column.write(row)) + ",";
   line.pop_back();
   return line;
 }
 
 Json to_json(const ResultRow& row) {
   Json object;
-  for (const Column& column : columns()) {
+  for (const Column& column : COLUMNS) {
     const std::string cell = column.write(row);
     if (column.type == CellType::flag) {
       object.set(column.name, cell == "1");
@@ -464,7 +418,7 @@ Result<std::vector<ResultRow>> read_csv(std::istream& text, const std::string& f
   for (std::string line; std::getline(text, line);) {
     ++line_number;
     if (!line.empty() && line.back() == '\r') line.pop_back();
-    if (!is_utf8(line)) return broken("not a text file in UTF-8");
+    if (!is_utf8(line)) return broken("not a text file in UTF-8");  // as the plots and the site want it
     if (line.find('\0') != std::string::npos) return broken("a NUL character; this is no text");
     if (line_number == 1) {
       present = columns_of(line);
@@ -487,7 +441,7 @@ Result<std::vector<ResultRow>> read_csv(std::istream& text, const std::string& f
     if (const std::string wrong = fault(row); !wrong.empty()) return broken(wrong);
     if (!row.problem.empty()) {
       const auto spec = parse_spec(row.problem);
-      if (!spec) return broken(spec.error().message.substr(0, spec.error().message.find('\n')));
+      if (!spec) return broken(spec.error().first_line());
       row.shape = *spec;
     }
     if (const auto [same, is_new] = known.emplace(identity(row), line_number); !is_new) {
@@ -500,9 +454,7 @@ Result<std::vector<ResultRow>> read_csv(std::istream& text, const std::string& f
     line_number = 1;
     return broken("empty; the first line names the columns: " + csv_header());
   }
-  Status believable;
-  check_ceilings(rows, file, lines, believable);
-  if (!believable) return tl::make_unexpected(believable.error());
+  if (const Status believable = check_ceilings(rows, file, lines); !believable) return passed_on(believable);
   return rows;
 }
 
@@ -521,7 +473,7 @@ Status append_csv(const std::string& file, std::span<const ResultRow> rows, bool
   std::string text = special && !first ? "" : csv_header() + "\n";
   if (regular && fs::file_size(file, ignored) > 0) {
     const Result<std::vector<ResultRow>> known = read_csv(fs::path(file));
-    if (!known) return tl::make_unexpected(known.error());
+    if (!known) return passed_on(known);
     std::set<std::string> renewed;
     for (const ResultRow& row : rows) renewed.insert(identity(row));
     for (const ResultRow& old : *known) {
@@ -536,7 +488,7 @@ Status append_text(const std::string& file, const std::string& header, const std
   std::error_code ignored;
   const bool is_new =
       !fs::exists(file, ignored) || (fs::is_regular_file(file, ignored) && fs::file_size(file, ignored) == 0);
-  const File out(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+  const Descriptor out(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
   if (out.get() < 0) return cannot_write(file, errno);
   const uintmax_t before = is_new ? 0 : fs::file_size(file, ignored);
   Status written = write_all(out.get(), (is_new ? header : "") + lines, file);

@@ -66,8 +66,10 @@ bool can_bound(std::string_view ceiling);  // some row
 
 // The header line, without its end.
 std::string csv_header();
-// One line, without its end. Cells with commas or quotes are quoted (RFC 4180).
+// One line, without its end.
 std::string csv_line(const ResultRow& row);
+// A cell as it stands in a line: with commas or quotes in quotes (RFC 4180).
+std::string quoted(const std::string& cell);
 // One object with the CSV's columns; empty cells are null, `causal` is a boolean.
 Json to_json(const ResultRow& row);
 

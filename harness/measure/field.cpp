@@ -21,10 +21,6 @@
 namespace ladder {
 namespace {
 
-std::string first_line(const std::string& text) {
-  return text.substr(0, text.find('\n'));
-}
-
 // Of what is multiplied: the first input's elements, in the words of results.
 std::string dtype_of(const Problem& problem) {
   return std::string(to_string(problem.formula().inputs(problem.shape).front().element));
@@ -92,14 +88,14 @@ Field::Field(const GpuInfo& gpu, std::shared_ptr<const Problem> problem, std::sh
 Result<Field> Field::create(const GpuInfo& gpu, std::shared_ptr<const Problem> problem, uint64_t workspace_bytes) {
   const Shape& shape = problem->shape;
   for (const Status& fits : {fits_gpu_memory(shape, workspace_bytes, gpu), fits_host_memory(shape, 0)}) {
-    if (!fits) return tl::make_unexpected(fits.error());
+    if (!fits) return passed_on(fits);
   }
   const Result<GpuInfo> now = gpu_info();  // peers have taken their memory in the meantime
   const Room room = room_for(shape, workspace_bytes, now ? now->memory_free : gpu.memory_free);
   const Inputs more_heads = make_more_heads(problem->kinds.front(), shape, problem->seed, room.more_heads);
-  Result<GpuProblem> created = GpuProblem::create(shape, problem->inputs, workspace_bytes, more_heads, room.outputs);
-  if (!created) return tl::make_unexpected(created.error());
-  const auto on_gpu = std::make_shared<GpuProblem>(std::move(*created));
+  auto created = GpuProblem::create(shape, problem->inputs, workspace_bytes, more_heads, room.outputs);
+  if (!created) return passed_on(created);
+  const std::shared_ptr<GpuProblem> on_gpu = std::move(*created);
   Field field(gpu, problem, on_gpu, make_groups(*problem, on_gpu, room, more_heads));
   if (room.outputs < 3 || room.more_heads == 0) {
     field.notes_.push_back(fmt::format(
@@ -115,7 +111,7 @@ void Field::add(const Rung& rung, const Variant& variant) {
   const std::string name = row_name(rung, variant);
   for (const Status& able : {supports(rung, variant, problem_->shape), runs_on(rung, variant, problem_->shape, gpu_)}) {
     if (able) continue;
-    notes_.push_back(fmt::format("{}: not timed: {}", name, first_line(able.error().message)));
+    notes_.push_back(fmt::format("{}: not timed: {}", name, able.error().first_line()));
     if (!refusal_) refusal_ = able.error();
     return;
   }
@@ -153,12 +149,12 @@ void Field::add_ceilings(bool thermometers) {
   const std::string dtype = dtype_of(*problem_);
   for (const std::string_view name : Ceiling::names(dtype)) {
     if (!thermometers && !is_needed(name, entries_)) continue;
-    Result<Ceiling> created = Ceiling::create(name, dtype);
+    auto created = Ceiling::create(name, dtype);
     if (!created) {
       if (created.error().code != ExitCode::cannot_run_here) notes_.push_back(created.error().message);
       continue;  // a card without the instruction has no ceiling of it
     }
-    const auto ceiling = std::make_shared<Ceiling>(std::move(*created));
+    const std::shared_ptr<Ceiling> ceiling = std::move(*created);
     entries_.push_back({.name = std::string(name), .kind = "ceiling", .flops = ceiling->work()});
     contestants_.push_back(
         {.name = std::string(name), .time_ms = [ceiling](int launches) { return ceiling->time_ms(launches); }});
@@ -170,7 +166,7 @@ Status Field::add_peers(PeerPool& pool, std::span<const std::string> only) {
   for (const std::shared_ptr<Peer>& peer : pool.peers()) {
     const Result<PeerInfo> info = peer->prepared();
     if (!info) {
-      if (info.error().code == ExitCode::interrupted) return tl::make_unexpected(info.error());
+      if (info.error().code == ExitCode::interrupted) return passed_on(info);
       notes_.push_back(info.error().message);
       continue;
     }
@@ -189,7 +185,7 @@ Status Field::add_peers(PeerPool& pool, std::span<const std::string> only) {
     if (info->judged()) {
       const Result<double> error = judge(*peer, *problem_);
       if (!error) {
-        if (error.error().code == ExitCode::interrupted) return tl::make_unexpected(error.error());
+        if (error.error().code == ExitCode::interrupted) return passed_on(error);
         notes_.push_back(error.error().message + "\n  It is not timed.");
         continue;
       }
@@ -222,12 +218,12 @@ Contestant Field::make_contestant(const PeerInfo& info, const std::shared_ptr<Pe
 
 RealMachine::RealMachine(const std::string& pci_bus_id) : nvml_(Nvml::open(pci_bus_id)) {
   if (!nvml_) notes_.push_back("No NVML here: power, temperature and what slows the card stay unknown.");
-  if (Result<SmClocks> clocks = SmClocks::create()) {
+  if (auto clocks = SmClocks::create()) {
     clocks_ = std::move(*clocks);
   } else {
     notes_.push_back("The clocks are not counted: " + clocks.error().message);
   }
-  if (Result<Ceiling> load = Ceiling::create("mma_sync", "fp16")) {
+  if (auto load = Ceiling::create("mma_sync", "fp16")) {
     load_ = std::move(*load);
   } else {
     notes_.push_back("No load keeps the card warm between groups: " + load.error().message);

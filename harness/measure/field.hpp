@@ -78,8 +78,8 @@ class RealMachine {
 
  private:
   std::optional<Nvml> nvml_;
-  std::optional<SmClocks> clocks_;
-  std::optional<Ceiling> load_;
+  std::unique_ptr<SmClocks> clocks_;
+  std::unique_ptr<Ceiling> load_;
   std::vector<std::string> notes_;
 };
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -317,7 +316,7 @@ Status Groups::verify(std::span<const std::string_view> outputs) {
         rows.push_back({planned.launch.output, cell});
     }
     const Result<Tensor> left = memory_.read_rows(output, rows);
-    if (!left) return tl::make_unexpected(left.error());
+    if (!left) return passed_on(left);
     size_t next = 0;
     for (int launch = 0; launch < std::ssize(plan_); ++launch) {
       const Planned& planned = plan_[launch];

@@ -1,7 +1,6 @@
 #include "harness/measure/heats.hpp"
 
 #include <algorithm>
-#include <numeric>
 
 namespace ladder {
 namespace {

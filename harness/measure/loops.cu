@@ -273,12 +273,8 @@ const Loop LOOPS[] = {
 
 }  // namespace
 
-const Loop* loops_begin() {
+std::span<const Loop> loops() {
   return LOOPS;
-}
-
-const Loop* loops_end() {
-  return LOOPS + sizeof LOOPS / sizeof LOOPS[0];
 }
 
 }  // namespace ladder

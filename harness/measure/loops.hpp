@@ -1,6 +1,7 @@
 // The ceilings' loops, as kernels.
 #pragma once
 #include <cstddef>
+#include <span>
 #include <string_view>
 
 namespace ladder {
@@ -16,7 +17,6 @@ struct Loop {
   void (*launch)(int blocks, const std::byte* buffer, float* sums);
 };
 
-const Loop* loops_begin();
-const Loop* loops_end();
+std::span<const Loop> loops();
 
 }  // namespace ladder

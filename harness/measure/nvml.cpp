@@ -54,13 +54,8 @@ struct Nvml::Library {
   }
 };
 
-Nvml::Nvml(std::unique_ptr<Library> library) : library_(std::move(library)) {}
-Nvml::Nvml(Nvml&&) noexcept = default;
-Nvml& Nvml::operator=(Nvml&&) noexcept = default;
-Nvml::~Nvml() = default;
-
 std::optional<Nvml> Nvml::open(const std::string& pci_bus_id, const char* library) {
-  auto nvml = std::make_unique<Library>();
+  auto nvml = std::make_shared<Library>();
   nvml->handle = ::dlopen(library, RTLD_NOW);
   if (!nvml->handle) return {};
   int (*initialise)() = nullptr;

@@ -12,17 +12,13 @@ class Nvml {
  public:
   // The card with this PCI bus id. Nothing when there is no NVML or no such card: the bench then goes without.
   static std::optional<Nvml> open(const std::string& pci_bus_id, const char* library = "libnvidia-ml.so.1");
-  Nvml(Nvml&&) noexcept;
-  Nvml& operator=(Nvml&&) noexcept;
-  ~Nvml();
-
   std::string driver_version() const;  // empty when NVML does not say
   std::optional<CardState> now() const;
 
  private:
   struct Library;
-  explicit Nvml(std::unique_ptr<Library> library);
-  std::unique_ptr<Library> library_;
+  explicit Nvml(std::shared_ptr<Library> library) : library_(std::move(library)) {}
+  std::shared_ptr<Library> library_;
 };
 
 // The reasons that slow a loaded card down, in words: "power cap, thermal". Empty when there are none.

@@ -70,7 +70,7 @@ std::vector<PeerCommand> find_peers(const fs::path& directory) {
 }
 
 Result<Peer> Peer::start(const PeerCommand& command, PeerLimits limits) {
-  Result<Process> process = Process::start(command.arguments);
+  auto process = Process::start(command.arguments);
   if (!process) {
     return failure(process.error().code, fmt::format("peer {}: {}", command.label, process.error().message));
   }
@@ -110,24 +110,24 @@ Result<PeerFiles> PeerFiles::create(const Inputs& inputs) {
 }
 
 Status Peer::send(const std::string& request) {
-  if (process_.has_line()) {
-    return tl::make_unexpected(blame(broken("spoke without being asked: " + printable(*process_.read_line(0)))));
+  if (process_->has_line()) {
+    return blame(broken("spoke without being asked: " + printable(*process_->read_line(0))));
   }
-  const Status sent = process_.write_line(request, WRITE_LIMIT_S);
-  return sent ? sent : tl::make_unexpected(blame(sent.error()));
+  const Status sent = process_->write_line(request, WRITE_LIMIT_S);
+  return sent ? sent : Status(blame(sent.error()));
 }
 
 Result<std::string> Peer::ask(const std::string& request, double limit_s) {
-  if (const Status sent = send(request); !sent) return tl::make_unexpected(sent.error());
-  Result<std::string> line = process_.read_line(limit_s);
-  if (!line) return tl::make_unexpected(blame(line.error()));
-  if (const auto answer = parse_answer(*line); !answer) return tl::make_unexpected(blame(answer.error()));
+  if (const Status sent = send(request); !sent) return passed_on(sent);
+  Result<std::string> line = process_->read_line(limit_s);
+  if (!line) return blame(line.error());
+  if (const auto answer = parse_answer(*line); !answer) return blame(answer.error());
   return line;
 }
 
 Status Peer::ask_to_prepare(const Shape& shape, std::string_view inputs, uint64_t seed, const PeerFiles& files) {
   output_ = formula_of(shape).outputs(shape).front();
-  output_file_ = files.of(fmt::format("O.{}", fmt::ptr(&process_)));
+  output_file_ = files.of(fmt::format("O.{}", fmt::ptr(process_)));
   Json tensors{{output_.name, output_file_.string()}};
   for (const TensorSpec& spec : formula_of(shape).inputs(shape)) {
     tensors.set(spec.name, files.of(spec.name).string());
@@ -165,22 +165,22 @@ Result<PeerInfo> Peer::prepared() {
   const auto waiting = [&](double waited_s) {
     progress.step(fmt::format("peer {}: not ready yet, at most", label_), waited_s - std::exchange(shown_s, waited_s));
   };
-  const Result<std::string> line = process_.read_line(limits_.prepare, waiting);
-  if (!line) return tl::make_unexpected(blame(line.error()));
+  const Result<std::string> line = process_->read_line(limits_.prepare, waiting);
+  if (!line) return blame(line.error());
   const auto answer = parse_answer(*line);
-  if (!answer) return tl::make_unexpected(blame(answer.error()));
+  if (!answer) return blame(answer.error());
   PeerInfo info{.name = text_of(*answer, "name"),
                 .version = text_of(*answer, "version"),
                 .protocol = static_cast<int>(number_of(*answer, "protocol").value_or(1)),
                 .ceiling = text_of(*answer, "kind") == "ceiling",
                 .flops = number_of(*answer, "flops")};
-  if (info.name.empty()) return tl::make_unexpected(blame(broken("did not say its name: " + printable(*line))));
+  if (info.name.empty()) return blame(broken("did not say its name: " + printable(*line)));
   if (!name_.empty() && info.name != name_) {
-    return tl::make_unexpected(blame(broken(fmt::format("has changed its name from {} to {}", name_, info.name))));
+    return blame(broken(fmt::format("has changed its name from {} to {}", name_, info.name)));
   }
   if (info.protocol < 1 || info.protocol > PEER_PROTOCOL) {
-    return tl::make_unexpected(blame(broken(
-        fmt::format("keeps protocol {}; there are 1 to {}: {}", info.protocol, PEER_PROTOCOL, printable(*line)))));
+    return blame(broken(
+        fmt::format("keeps protocol {}; there are 1 to {}: {}", info.protocol, PEER_PROTOCOL, printable(*line))));
   }
   label_ = name_ = info.name;
   if (info.protocol < 3 && !plain_) {
@@ -193,14 +193,14 @@ Result<PeerInfo> Peer::prepared() {
 
 Status Peer::poison() {
   const auto answer = ask(Json{{"op", "poison"}}.dump(), limits_.run);
-  return answer ? Status{} : tl::make_unexpected(answer.error());
+  return answer ? Status{} : passed_on(answer);
 }
 
 Result<double> Peer::time_ms(int launches) {
   const auto line = ask(Json{{"op", "run"}, {"launches", launches}}.dump(), limits_.run);
-  if (!line) return tl::make_unexpected(line.error());
+  if (!line) return passed_on(line);
   const std::optional<double> ms = number_of(*parse_answer(*line), "ms");
-  if (!ms || !(*ms > 0)) return tl::make_unexpected(blame(broken("reported no positive time: " + printable(*line))));
+  if (!ms || !(*ms > 0)) return blame(broken("reported no positive time: " + printable(*line)));
   return *ms;
 }
 
@@ -210,36 +210,36 @@ Result<Tensor> Peer::output(std::span<const Cell> cells) {
   std::error_code ignored;
   fs::remove(output_file_, ignored);  // what an earlier answer left
   const auto line = ask(Json{{"op", "output"}, {"rows", Json::array(rows)}}.dump(), limits_.run);
-  if (!line) return tl::make_unexpected(line.error());
+  if (!line) return passed_on(line);
   Tensor tensor(ladder::tensor(output_.name, output_.element, {1, 1, std::ssize(rows), output_.columns()}));
   std::ifstream file(output_file_, std::ios::binary);
   const auto bytes = static_cast<std::streamsize>(tensor.bytes().size());
   file.read(reinterpret_cast<char*>(tensor.bytes().data()), bytes);
   if (file.gcount() != bytes || file.peek() != std::ifstream::traits_type::eof()) {
     const auto there = fs::file_size(output_file_, ignored);
-    return tl::make_unexpected(blame(
+    return blame(
         broken(fmt::format("was asked for {} rows of {} {}, {} bytes, and wrote {}", rows.size(), output_.columns(),
-                           to_string(output_.element), bytes, ignored ? "none" : std::to_string(there)))));
+                           to_string(output_.element), bytes, ignored ? "none" : std::to_string(there))));
   }
   return tensor;
 }
 
 Status Peer::refuses_unknown_requests() {
   const auto answer = ask(Json{{"op", "sing"}}.dump(), WRITE_LIMIT_S);
-  if (answer) return tl::make_unexpected(blame(broken("says yes to a request that the protocol does not have")));
-  return answer.error().code == ExitCode::cannot_run_here ? Status{} : tl::make_unexpected(answer.error());
+  if (answer) return blame(broken("says yes to a request that the protocol does not have"));
+  return answer.error().code == ExitCode::cannot_run_here ? Status{} : passed_on(answer);
 }
 
-Error Peer::blame(const Error& error) {
+tl::unexpected<Error> Peer::blame(const Error& error) {
   std::string message = fmt::format("peer {}: {}", label_, error.message);
   if (error.code != ExitCode::cannot_run_here) {
     usable_ = false;
-    if (const std::string tail = process_.error_tail(); !tail.empty()) {
+    if (const std::string tail = process_->error_tail(); !tail.empty()) {
       message += "\n  The end of its standard error:\n    ";
       for (const char c : tail) message += c == '\n' ? "\n    " : std::string(1, c);
     }
   }
-  return {error.code, message};
+  return failure(error.code, message);
 }
 
 namespace {
@@ -252,7 +252,7 @@ constexpr double MOST_AROUND_MS = 50;
 
 Result<double> judge_rows(Peer& peer, const Reference::Answer& answer) {
   const Result<Tensor> output = peer.output(answer.cells);
-  if (!output) return tl::make_unexpected(output.error());
+  if (!output) return passed_on(output);
   const Comparison worst = compare_rows_to_reference(answer, *output);
   if (worst.within()) return worst.max_err;
   return failure(
@@ -282,7 +282,7 @@ Result<double> believed_ms(Peer& peer, int launches, double flops, const PeerInf
 }
 
 Result<double> judge(Peer& peer, const Problem& problem) {
-  if (const Status poisoned = peer.poison(); !poisoned) return tl::make_unexpected(poisoned.error());
+  if (const Status poisoned = peer.poison(); !poisoned) return passed_on(poisoned);
   if (const Result<double> ms = peer.time_ms(1); !ms) return ms;
   return judge_rows(peer, problem.reference.answers.front());
 }
@@ -295,7 +295,7 @@ Status judge_some(Peer& peer, const Problem& problem, uint64_t seed) {
   std::shuffle(chosen.begin(), chosen.end(), std::mt19937_64(seed));
   chosen.resize(std::min(SOME, chosen.size()));
   const auto judged = judge_rows(peer, some_cells(all, chosen));
-  return judged ? Status{} : tl::make_unexpected(judged.error());
+  return judged ? Status{} : passed_on(judged);
 }
 
 }  // namespace ladder

@@ -85,13 +85,13 @@ class Peer {
   const std::string& label() const { return label_; }
 
  private:
-  Peer(Process process, std::string label, PeerLimits limits)
+  Peer(std::unique_ptr<Process> process, std::string label, PeerLimits limits)
       : process_(std::move(process)), label_(std::move(label)), limits_(limits) {}
   Status send(const std::string& request);
   Result<std::string> ask(const std::string& request, double limit_s);  // the answer, "ok":true
-  Error blame(const Error& error);
+  tl::unexpected<Error> blame(const Error& error);
 
-  Process process_;
+  std::unique_ptr<Process> process_;
   std::string label_, name_;
   PeerLimits limits_;
   bool usable_ = true;

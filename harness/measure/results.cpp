@@ -274,9 +274,6 @@ const std::string ROUNDS_HEADER =
 
 std::string rounds_lines(std::span<const Entry> entries, const HeatRun& heat, const RunFacts& facts) {
   std::string text;
-  const auto quoted = [](const std::string& name) {
-    return name.find(',') == std::string::npos ? name : '"' + name + '"';
-  };
   for (size_t i = 0; i < heat.all.size(); ++i) {
     const Entry& entry = entries[heat.all[i]];
     const Timing& timing = heat.timings.timings[i];

@@ -124,17 +124,8 @@ std::vector<double> paired_speedups(std::span<const double> ms_a, std::span<cons
 }
 
 std::string_view to_string(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::faster:
-      return "faster";
-    case Verdict::slower:
-      return "slower";
-    case Verdict::same:
-      return "same";
-    case Verdict::none:
-      break;
-  }
-  return "";
+  constexpr std::string_view WORDS[] = {"", "faster", "slower", "same"};
+  return WORDS[static_cast<size_t>(verdict)];
 }
 
 Speedup speedup(std::span<const double> ratios, bool balanced) {

@@ -1,6 +1,9 @@
 #include "harness/problem/element.hpp"
 
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <limits>
 
 namespace ladder {
 namespace {

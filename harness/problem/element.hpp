@@ -1,12 +1,9 @@
 // The types of a tensor's numbers: one row of a table for each, and the only place that tells them apart.
 #pragma once
-#include <array>
-#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <limits>
 #include <optional>
 #include <span>
 #include <string_view>

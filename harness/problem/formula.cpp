@@ -33,6 +33,15 @@ const Formula& formula_of(const Spec& spec) {
   std::abort();
 }
 
+double bytes_of_rows(std::span<const TensorSpec> tensors) {
+  double bytes = 0;
+  for (const TensorSpec& each : tensors) {
+    for (int64_t unit = 0; unit < each.units(); ++unit)
+      bytes += static_cast<double>(each.rows_of(unit)) * static_cast<double>(each.row_bytes());
+  }
+  return bytes;
+}
+
 std::vector<TensorSpec> outputs_of(const Variant& variant, const Spec& spec) {
   std::vector<TensorSpec> specs = formula_of(spec).outputs(spec);
   std::erase_if(specs, [&](const TensorSpec& each) { return each.is_optional && !variant.writes_lse; });

@@ -42,7 +42,7 @@ struct Formula {
   // Inputs whose units belong together: a launch that begins at a later unit of one begins there in all of them.
   std::vector<std::string_view> together = {};
   // The cells of each output that a check looks at: all of them, or a sample.
-  Cells (*cells)(const Spec&, bool& is_whole);
+  Cells (*cells)(const Spec&);
   // The right answers in cells, and how far a kernel may be from them.
   Reference (*make_reference)(const Spec&, const Tensors& inputs, const Cells& cells, size_t sets,
                               bool with_score_terms);
@@ -70,6 +70,9 @@ const Formula& formula_of(const Spec& spec);
 inline double flops_of(const Spec& spec) {
   return formula_of(spec).work(spec).flops;
 }
+
+// The bytes of all rows that they have.
+double bytes_of_rows(std::span<const TensorSpec> tensors);
 
 // The tensors that the variant writes.
 std::vector<TensorSpec> outputs_of(const Variant& variant, const Spec& spec);

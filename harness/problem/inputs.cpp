@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <numbers>
 
@@ -14,39 +15,13 @@
 namespace ladder {
 namespace {
 
-struct KindName {
-  InputKind kind;
-  std::string_view name;
-};
-constexpr std::array KIND_NAMES{
-    KindName{InputKind::normal, "normal"},
-    KindName{InputKind::large_logits, "large_logits"},
-    KindName{InputKind::peaky, "peaky"},
-    KindName{InputKind::one_hot, "one_hot"},
-    KindName{InputKind::constant_v, "constant_v"},
-    KindName{InputKind::last_tile_max, "last_tile_max"},
-    KindName{InputKind::first_tile_max, "first_tile_max"},
-    KindName{InputKind::negative_rows, "negative_rows"},
-    KindName{InputKind::nan_head, "nan_head"},
-    KindName{InputKind::ties, "ties"},
-    KindName{InputKind::creeping_max, "creeping_max"},
-    KindName{InputKind::giant_keys, "giant_keys"},
-    KindName{InputKind::edge_weights, "edge_weights"},
-    KindName{InputKind::balanced, "balanced"},
-    KindName{InputKind::cancelling, "cancelling"},
-    KindName{InputKind::not_finite, "not_finite"},
-    KindName{InputKind::nan_key, "nan_key"},
-    KindName{InputKind::sinks, "sinks"},
-    KindName{InputKind::sinks14, "sinks14"},
-    KindName{InputKind::sinks35, "sinks35"},
-    KindName{InputKind::trained, "trained"},
-    KindName{InputKind::near_ties, "near_ties"},
-    KindName{InputKind::rising_weights, "rising_weights"},
-    KindName{InputKind::wide_values, "wide_values"},
-    KindName{InputKind::one_sign, "one_sign"},
-    KindName{InputKind::deep_scores, "deep_scores"},
-    KindName{InputKind::nan_queries, "nan_queries"},
-};
+// In the order of InputKind.
+constexpr std::array<std::string_view, static_cast<size_t>(InputKind::nan_queries) + 1> NAMES = {
+    "normal",        "large_logits",   "peaky",       "one_hot",      "constant_v",  "last_tile_max", "first_tile_max",
+    "negative_rows", "nan_head",       "ties",        "creeping_max", "giant_keys",  "edge_weights",  "balanced",
+    "cancelling",    "not_finite",     "nan_key",     "sinks",        "sinks14",     "sinks35",       "trained",
+    "near_ties",     "rising_weights", "wide_values", "one_sign",     "deep_scores", "nan_queries"};
+static_assert(!NAMES.back().empty());
 
 struct QKV {
   std::vector<f16> Q, K, V;
@@ -95,9 +70,11 @@ std::vector<f16> make_tensor(Stream tensor, uint64_t seed, const Shape& shape, c
   return values;
 }
 
+using OfRow = std::function<float(int64_t row)>;  // within its head
+
 // Copies `from`'s element (key(row), column) of the same head, times scale(row), into every query row.
-template <class Scale, class Key>
-std::vector<f16> rows_of(const std::vector<f16>& from, const Shape& shape, const Scale& scale, const Key& key) {
+std::vector<f16> rows_of(const std::vector<f16>& from, const Shape& shape, const OfRow& scale,
+                         const std::function<int64_t(int64_t row)>& key) {
   std::vector<f16> rows(from.size());
   for (int64_t row = 0; row < shape.batch_heads() * shape.n; ++row) {
     const int64_t head = row / shape.n;
@@ -109,8 +86,7 @@ std::vector<f16> rows_of(const std::vector<f16>& from, const Shape& shape, const
 }
 
 // Writes value(row within its head) into a column of every row. A column of Q times one of K is a term of the scores.
-template <class Value>
-void set_column(std::vector<f16>& tensor, const Shape& shape, int column, const Value& value) {
+void set_column(std::vector<f16>& tensor, const Shape& shape, int column, const OfRow& value) {
   if (column >= shape.d) return;
   for (int64_t row = 0; row < shape.batch_heads() * shape.n; ++row) {
     tensor[row * shape.d + column] = to_f16(value(row % shape.n));
@@ -138,8 +114,7 @@ void make_creeping_max(QKV& inputs, const Shape& shape, uint64_t seed) {
 }
 
 // Scores that rise by `growth(row)` over all keys, in steps of 16, or over one half of them, and fall over the other.
-template <class Growth>
-void make_rising(QKV& inputs, const Shape& shape, const Growth& growth, bool and_falling = false) {
+void make_rising(QKV& inputs, const Shape& shape, const OfRow& growth, bool and_falling = false) {
   constexpr int STEP = 16;
   set_column(inputs.K, shape, 0, [&](int64_t key) {
     return static_cast<float>((and_falling ? 2 * std::min<int64_t>(key, shape.n - 1 - key) : key) / STEP);
@@ -229,8 +204,7 @@ void make_giant_keys(QKV& inputs, const Shape& shape, uint64_t seed, bool others
 }
 
 // One key stands above the others by height(row).
-template <class Height>
-void raise_one_key(QKV& inputs, const Shape& shape, int64_t raised, const Height& height) {
+void raise_one_key(QKV& inputs, const Shape& shape, int64_t raised, const OfRow& height) {
   set_column(inputs.K, shape, 0, [&](int64_t key) { return key == raised ? 0.0f : -1.0f; });
   set_column(inputs.Q, shape, 0, [&](int64_t row) { return height(row) / shape.scale(); });
 }
@@ -495,18 +469,15 @@ double sink_of(int64_t head, int64_t heads, uint64_t seed) {
 
 std::span<const InputKind> all_input_kinds() {
   static const auto kinds = [] {
-    std::array<InputKind, KIND_NAMES.size()> all{};
-    for (size_t i = 0; i < all.size(); ++i) all[i] = KIND_NAMES[i].kind;
+    std::array<InputKind, NAMES.size()> all{};
+    for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<InputKind>(i);
     return all;
   }();
   return kinds;
 }
 
 std::string_view to_string(InputKind kind) {
-  for (const auto& known : KIND_NAMES) {
-    if (known.kind == kind) return known.name;
-  }
-  return "unknown";
+  return NAMES[static_cast<size_t>(kind)];
 }
 
 // Made for as many queries as keys, and one head of queries for each of keys. Where there are fewer queries they are the

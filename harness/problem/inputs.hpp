@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
-#include <vector>
 
 #include "harness/problem/tensors.hpp"
 #include "harness/rung.hpp"

@@ -49,10 +49,8 @@ Problem make_question(const Shape& shape, std::span<const InputKind> kinds, uint
 Problem make_problem(const Shape& shape, std::span<const InputKind> kinds, uint64_t seed, bool on_gpu,
                      const Exponents& exponents) {
   Problem problem = make_question(shape, kinds, seed, exponents);
-  bool is_whole = false;
-  const Cells cells = problem.formula().cells(shape, is_whole);
+  const Cells cells = problem.formula().cells(shape);
   problem.reference = problem.formula().make_reference(shape, problem.inputs, cells, kinds.size(), on_gpu);
-  problem.reference.is_whole = is_whole;
   return problem;
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -157,9 +156,6 @@ Modifiers modifiers_of(const Spec& spec, const Inputs& inputs, int64_t unit) {
   return modifiers;
 }
 
-// What is computed beside the values: nothing, how wrong the plain attention is, and how far O moves with its scores.
-enum class Beside { nothing, errors, score_terms };
-
 // Computes one row of O in double, and adds up how wrong the plain attention is on it.
 struct RowSolver {
   const Spec& spec;
@@ -294,7 +290,7 @@ Keys visible_keys(const Spec& spec, int64_t sequence, int64_t query) {
   return seen;
 }
 
-std::vector<Cell> choose_cells(const Spec& spec, bool& is_whole) {
+std::vector<Cell> choose_cells(const Spec& spec) {
   const int64_t units = spec.batch_heads(), n = spec.n;
   const double macs_of_row = double(spec.keys()) * spec.d;
   std::vector<Cell> cells;
@@ -302,7 +298,7 @@ std::vector<Cell> choose_cells(const Spec& spec, bool& is_whole) {
     const int64_t rows = spec.lens_q.count > 0 ? spec.lens_q.of[unit / spec.heads] : n;
     if (row >= 0 && row < rows) cells.push_back({unit, row});
   };
-  is_whole = double(units * n) * macs_of_row <= AFFORDABLE_MACS;
+  const bool is_whole = double(units * n) * macs_of_row <= AFFORDABLE_MACS;
   for (int64_t unit = 0; is_whole && unit < units; ++unit) {
     for (int64_t row = 0; row < n; ++row) add(unit, row);
   }
@@ -326,15 +322,12 @@ std::vector<Cell> choose_cells(const Spec& spec, bool& is_whole) {
   return cells;
 }
 
-Reference make_reference(const Spec& spec, const Inputs& inputs, size_t sets, bool with_score_terms) {
-  bool is_whole = false;
-  Reference reference = make_reference(spec, inputs, choose_cells(spec, is_whole), sets, with_score_terms);
-  reference.is_whole = is_whole;
-  return reference;
+Reference make_reference(const Spec& spec, const Inputs& inputs, size_t sets, Beside beside) {
+  return make_reference(spec, inputs, choose_cells(spec), sets, beside);
 }
 
-namespace {
-Reference make_reference(const Spec& spec, const Inputs& inputs, std::vector<Cell> cells, size_t sets, Beside beside) {
+Reference make_reference(const Spec& spec, const Inputs& inputs, const std::vector<Cell>& cells, size_t sets,
+                         Beside beside) {
   const Tensor& Q = inputs["Q"];
   const int64_t group = spec.heads / spec.key_heads();
   Reference reference;
@@ -371,15 +364,6 @@ Reference make_reference(const Spec& spec, const Inputs& inputs, std::vector<Cel
   }
   for (const Errors& each : errors) O.baseline.push_back(each.worst());
   return reference;
-}
-}  // namespace
-
-Reference make_reference(const Spec& spec, const Inputs& inputs, std::vector<Cell> cells, size_t sets,
-                         bool with_score_terms) {
-  return make_reference(spec, inputs, std::move(cells), sets, with_score_terms ? Beside::score_terms : Beside::errors);
-}
-Reference make_answers(const Spec& spec, const Inputs& inputs, std::vector<Cell> cells) {
-  return make_reference(spec, inputs, std::move(cells), 1, Beside::nothing);
 }
 
 }  // namespace ladder

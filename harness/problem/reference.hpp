@@ -28,7 +28,11 @@ void add_magnitudes(std::span<double> sum, std::span<const double> factors, cons
 // Rows of O. All when that is cheap, 2^30 multiply-adds of Q K^T at most. Otherwise a sample of at most as much work, or of 64
 // rows: from heads spread evenly, the first and the last among them, the first and last rows of tiles, and rows spread
 // over the rest. Ascending.
-std::vector<Cell> choose_cells(const Spec& spec, bool& is_whole);
+std::vector<Cell> choose_cells(const Spec& spec);
+
+// What is computed beside the values: nothing, in less than half of the time; how wrong the plain attention is; and how far O moves
+// with its scores.
+enum class Beside { nothing, errors, score_terms };
 
 // O and LSE, ln of the sum of exp(scaled scores), in the given rows, ascending. Groups of heads that share keys belong to
 // `sets` input sets in turn. A row without keys has O = 0 and LSE = -infinity.
@@ -39,11 +43,9 @@ std::vector<Cell> choose_cells(const Spec& spec, bool& is_whole);
 // sums that are rounded stay below). A change of all scores by that much changes LSE by as much; the exponentials (2 ulp) and their sum in
 // f32 are within 1e-5. The largest score is rounded with its bias, in units of log2, on its way back from these, and in the sum with
 // the logarithm: by half an ulp each time, four times 2^-24 of LSE. O is off, to first order, no further than the scores, times the
-// mean distance of the values from O: `with_score_terms`.
-Reference make_reference(const Spec& spec, const Inputs& inputs, std::vector<Cell> cells, size_t sets = 1,
-                         bool with_score_terms = false);
-Reference make_reference(const Spec& spec, const Inputs& inputs, size_t sets = 1, bool with_score_terms = false);
-// The values alone, without tolerances: in less than half of the time.
-Reference make_answers(const Spec& spec, const Inputs& inputs, std::vector<Cell> cells);
+// mean distance of the values from O: Beside::score_terms.
+Reference make_reference(const Spec& spec, const Inputs& inputs, const std::vector<Cell>& cells, size_t sets = 1,
+                         Beside beside = Beside::errors);
+Reference make_reference(const Spec& spec, const Inputs& inputs, size_t sets = 1, Beside beside = Beside::errors);
 
 }  // namespace ladder

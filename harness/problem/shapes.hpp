@@ -1,6 +1,5 @@
 // Which problems a rung takes.
 #pragma once
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>

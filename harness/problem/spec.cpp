@@ -4,11 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <functional>
 #include <limits>
 
 #include "harness/base/nearest.hpp"
+#include "harness/base/text.hpp"
 #include "harness/problem/element.hpp"
 #include "harness/problem/formula.hpp"
 
@@ -17,20 +17,11 @@ namespace {
 
 constexpr int64_t MOST = std::numeric_limits<int>::max();
 
-std::vector<std::string_view> split(std::string_view text, char at) {
-  std::vector<std::string_view> parts;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(at, begin), text.size());
-    parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
-
 template <class T>
 bool number(std::string_view text, T least, T most, T& value) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() && value >= least && value <= most;
+  const auto typed = number_in<T>(text);
+  if (typed) value = *typed;
+  return typed && value >= least && value <= most;
 }
 
 // One word of the text: "causal", or a name and a value, "kv=8".
@@ -292,7 +283,7 @@ Result<Spec> parse_spec(std::string_view text, const Spec& from) {
   if (says("lens_k") && !says("n") && !says("nk"))
     spec.n_k = std::max(1, *std::max_element(spec.lens_k.of, spec.lens_k.of + spec.lens_k.count));
   spec = canonical(spec);
-  if (const Status possible = check_spec(spec); !possible) return tl::make_unexpected(possible.error());
+  if (const Status possible = check_spec(spec); !possible) return passed_on(possible);
   return spec;
 }
 

@@ -22,14 +22,6 @@ void Tensor::append(const Tensor& more, int64_t first_unit, int64_t units) {
   spec_.strides = TensorSpec::packed_strides(spec_.shape);
 }
 
-Tensor Tensor::as(Element element) const {
-  TensorSpec spec = spec_;
-  spec.element = element;
-  Tensor other(spec);
-  for (int64_t i = 0; i < spec.elements(); ++i) other.set(i, (*this)[static_cast<size_t>(i)]);
-  return other;
-}
-
 Tensor& Tensors::operator[](std::string_view name) {
   const auto found = std::ranges::find(tensors_, name, &Tensor::name);
   if (found == tensors_.end()) std::abort();

@@ -105,9 +105,6 @@ class Tensor {
   std::span<f16> half() { return {reinterpret_cast<f16*>(data_.data()), data_.size() / sizeof(f16)}; }
   std::span<const f16> half() const { return {reinterpret_cast<const f16*>(data_.data()), data_.size() / sizeof(f16)}; }
   std::span<float> single() { return {reinterpret_cast<float*>(data_.data()), data_.size() / sizeof(float)}; }
-  std::span<const float> single() const {
-    return {reinterpret_cast<const float*>(data_.data()), data_.size() / sizeof(float)};
-  }
 
   // Elements as numbers, whatever they are.
   const std::byte* at(int64_t i) const { return data_.data() + static_cast<size_t>(i) * bytes_of(spec_.element); }
@@ -118,11 +115,8 @@ class Tensor {
   bool is_poison(int64_t i) const { return ladder::is_poison(spec_.element, at(i)); }
   void poison() { ladder::poison(spec_.element, data_); }
 
-  // Behind the units that are there, those of `more`, which has the same rows and columns; or some of them.
-  void append(const Tensor& more) { append(more, 0, more.spec_.units()); }
+  // Behind the units that are there, some of `more`, which has the same rows and columns.
   void append(const Tensor& more, int64_t first_unit, int64_t units);
-  // The same numbers as another type; NaN where it has one.
-  Tensor as(Element element) const;
 
  private:
   TensorSpec spec_;

@@ -69,7 +69,6 @@ struct Reference {
   };
 
   std::vector<Answer> answers;
-  bool is_whole = false;  // all cells; otherwise a deterministic sample
 
   const Answer& operator[](std::string_view output) const {
     return *std::ranges::find(answers, output, &Answer::output);

@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cmath>
-#include <cstring>
 
 // The file becomes part of the program, which may run elsewhere than where it was built.
 asm(".section .rodata\n"

@@ -17,6 +17,7 @@
 #include "harness/measure/results_table.hpp"
 #include "harness/measure/schedule.hpp"
 #include "harness/problem/shapes.hpp"
+#include "harness/verbs/verbs.hpp"
 
 namespace ladder {
 namespace {
@@ -55,7 +56,7 @@ class Bench {
       fmt::print(stderr, "{}\n", status.error().message);
       if (!write_error_) return ExitCode::interrupted;
     }
-    if (!status && !stopped) return tl::make_unexpected(status.error());
+    if (!status && !stopped) return passed_on(status);
     if (write_error_) return tl::make_unexpected(*write_error_);
     if (rows_.empty() && refusal_) return tl::make_unexpected(*refusal_);
     return all_right_ ? ExitCode::done : ExitCode::check_failed;
@@ -103,7 +104,7 @@ class Bench {
       peers_.ask_to_prepare(*problem);
     }
     Result<Field> field = make_field(problem);
-    if (!field) return tl::make_unexpected(field.error());
+    if (!field) return passed_on(field);
     if (interrupted()) return interruption();  // before all rungs were checked
     const bool any_rung = !field->entries().empty();
     if (const Status added = field->add_peers(peers_); !added) return added;
@@ -188,7 +189,7 @@ class Bench {
     for (const PlannedHeat& planned : schedule.heats) {
       heat_ = fmt::format("heat {}, ", number);
       auto timings = schedule.run(planned, protocol_, machine);
-      if (!timings) return tl::make_unexpected(timings.error());
+      if (!timings) return passed_on(timings);
       const HeatRun& run = runs.emplace_back(
           HeatRun{.number = number++, .own = planned.own, .all = planned.all(), .timings = std::move(*timings)});
       const Results results = evaluate(entries, run, facts, options_.versus);
@@ -208,7 +209,7 @@ class Bench {
     heat_.clear();
     for (size_t i = 0; i < schedule.apart.size(); ++i) {
       auto timing = run_apart(schedule.apart[i], protocol_, machine);
-      if (!timing) return tl::make_unexpected(timing.error());
+      if (!timing) return passed_on(timing);
       const HeatRun run{.number = 0, .own = {0}, .all = {0}, .timings = {.timings = {std::move(*timing)}}};
       const std::span entry(&schedule.apart_entries[i], 1);
       record(entry, run, facts, evaluate(entry, run, facts));
@@ -352,14 +353,14 @@ std::vector<PeerCommand> peer_commands(const Options& options) {
 Result<ExitCode> bench_verb(const Options& options) {
   Result<GpuInfo> gpu = gpu_info();
   if (!gpu) return bench_without_gpu(options, gpu.error());
-  if (const Status able = can_bench(options); !able) return tl::make_unexpected(able.error());
+  if (const Status able = can_bench(options); !able) return passed_on(able);
   const Result<std::vector<ResultRow>> recorded = recorded_results(recorded_results_directory());
   if (!recorded) fmt::print(stderr, "{}\n", recorded.error().message);
   const InterruptGuard guard;
   std::vector<ResultRow> resumed;
   if (options.resume && std::filesystem::exists(options.csv)) {
     Result<std::vector<ResultRow>> rows = read_csv(fs::path(options.csv));
-    if (!rows) return tl::make_unexpected(rows.error());
+    if (!rows) return passed_on(rows);
     resumed = std::move(*rows);
   }
   return Bench(options, std::move(*gpu), recorded.value_or(std::vector<ResultRow>{}), std::move(resumed)).run();

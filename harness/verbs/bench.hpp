@@ -1,7 +1,6 @@
 // ladder bench: the TFLOPS table, by the protocol of rounds.hpp, against peers and ceilings of the same run.
 #pragma once
 #include <filesystem>
-#include <string>
 #include <vector>
 
 #include "harness/measure/peer.hpp"
@@ -9,8 +8,6 @@
 #include "harness/verbs/recorded.hpp"
 
 namespace ladder {
-
-Result<ExitCode> bench_verb(const Options& options);
 
 // In turns, alone or burst, with the rounds and the soak that the options ask for.
 Protocol protocol_of(const Options& options);

@@ -11,6 +11,7 @@
 #include "harness/devices/capacity.hpp"
 #include "harness/problem/shapes.hpp"
 #include "harness/verbs/json.hpp"
+#include "harness/verbs/verbs.hpp"
 
 namespace ladder {
 namespace {
@@ -31,9 +32,9 @@ Result<Subjects> fitting(const CheckRequest& request, std::vector<std::string>& 
       able.push_back(subject);
       continue;
     }
-    if (request.named) return tl::make_unexpected(status.error());
+    if (request.named) return passed_on(status);
     if (!reason) reason = status.error();
-    notes.push_back("Left out: " + status.error().message.substr(0, status.error().message.find('\n')));
+    notes.push_back("Left out: " + status.error().first_line());
   }
   if (able.empty() && reason) return tl::make_unexpected(*reason);
   return able;
@@ -50,7 +51,7 @@ Result<Subjects> runnable(const CheckRequest& request, const GpuInfo& gpu, const
     if (status) {
       able.push_back(subject);
     } else if (request.on == Where::gpu && request.named) {
-      return tl::make_unexpected(status.error());
+      return passed_on(status);
     } else {
       notes.push_back("Not on the GPU: " + status.error().message);
     }
@@ -77,7 +78,7 @@ Status judge_on(std::unique_ptr<Backend> backend, Judge& judge, Subjects subject
 Status judge_all(Judge& judge, const CheckRequest& request) {
   std::vector<std::string>& notes = judge.report.notes;
   const auto subjects = fitting(request, notes);
-  if (!subjects) return tl::make_unexpected(subjects.error());
+  if (!subjects) return passed_on(subjects);
   if (request.on != Where::gpu) {
     const Status status = judge_on(emulator_backend(), judge, *subjects, request.emulator_shapes);
     if (!status) return status;
@@ -85,12 +86,12 @@ Status judge_all(Judge& judge, const CheckRequest& request) {
   if (request.on == Where::cpu) return {};
   const auto gpu = gpu_info();
   if (!gpu) {
-    if (request.on == Where::gpu) return tl::make_unexpected(gpu.error());
-    notes.push_back("Emulator only. " + gpu.error().message.substr(0, gpu.error().message.find('\n')));
+    if (request.on == Where::gpu) return passed_on(gpu);
+    notes.push_back("Emulator only. " + gpu.error().first_line());
     return {};
   }
   const auto able = runnable(request, *gpu, *subjects, notes);
-  if (!able) return tl::make_unexpected(able.error());
+  if (!able) return passed_on(able);
   if (able->empty() || interrupted() || judge.lost) return {};
   return judge_on(gpu_backend(*gpu, *able), judge, *able, request.gpu_shapes);
 }
@@ -129,7 +130,7 @@ Result<ExitCode> check(const CheckRequest& request) {
   CheckReport& report = judge.report;
   const TrialChoice& trials = request.choice.trials;
   if (trials.thorough) report.notes.push_back(fmt::format("Random problems are from --seed {}.", trials.seed));
-  if (auto status = judge_all(judge, request); !status) return tl::make_unexpected(status.error());
+  if (auto status = judge_all(judge, request); !status) return passed_on(status);
   if (interrupted()) {
     fmt::print(stderr, "Interrupted: {} of {} launches were done; the results so far stand.\n", judge.done,
                judge.planned);
@@ -155,8 +156,7 @@ Result<ExitCode> check(const CheckRequest& request) {
     }
   }
   if (!request.json.empty()) {
-    if (auto status = write_document(request.json, rows, request.seal); !status)
-      return tl::make_unexpected(status.error());
+    if (auto status = write_document(request.json, rows, request.seal); !status) return passed_on(status);
   }
   const ExitCode code = interrupted() ? ExitCode::interrupted : ok ? ExitCode::done : ExitCode::check_failed;
   if (judge.lost) {

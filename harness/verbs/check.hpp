@@ -25,6 +25,4 @@ struct CheckRequest {
 CheckRequest check_request(const Options& options);
 Result<ExitCode> check(const CheckRequest& request);
 
-Result<ExitCode> check_verb(const Options& options);
-
 }  // namespace ladder

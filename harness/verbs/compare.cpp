@@ -13,12 +13,14 @@
 #include "harness/base/progress.hpp"
 #include "harness/base/table.hpp"
 #include "harness/base/terminal.hpp"
+#include "harness/base/text.hpp"
 #include "harness/devices/capacity.hpp"
 #include "harness/measure/field.hpp"
 #include "harness/measure/results_table.hpp"
 #include "harness/problem/shapes.hpp"
 #include "harness/verbs/bench.hpp"
 #include "harness/verbs/json.hpp"
+#include "harness/verbs/verbs.hpp"
 #include "harness/verify/check.hpp"
 
 namespace ladder {
@@ -33,12 +35,8 @@ struct Side {
 };
 
 std::vector<std::string_view> lines_of(std::string_view text) {
-  std::vector<std::string_view> lines;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    lines.push_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
+  std::vector<std::string_view> lines = split(text, '\n');
+  if (lines.back().empty()) lines.pop_back();
   return lines;
 }
 
@@ -68,7 +66,7 @@ class SideBySide {
     const Result<GpuInfo> gpu = options_.on == Where::cpu
                                     ? failure(ExitCode::cannot_run_here, "--on cpu asks for the emulator alone.")
                                     : gpu_info();
-    const std::string cause = gpu ? "" : gpu.error().message.substr(0, gpu.error().message.find('\n'));
+    const std::string cause = gpu ? "" : gpu.error().first_line();
     if (!gpu && !options_.csv.empty()) {
       return failure(ExitCode::cannot_run_here,
                      fmt::format("--csv holds timings, and nothing is timed here. {}\n"
@@ -77,20 +75,20 @@ class SideBySide {
     }
     if (sides_[0].rung && sides_[1].rung) {
       print_source();
-      if (const Status emulated = emulate(); !emulated) return tl::make_unexpected(emulated.error());
+      if (const Status emulated = emulate(); !emulated) return passed_on(emulated);
     }
     if (interrupted()) return ExitCode::interrupted;
     if (gpu) {
       if (const Status timed = time(*gpu); !timed) {
-        if (timed.error().code != ExitCode::interrupted) return tl::make_unexpected(timed.error());
+        if (timed.error().code != ExitCode::interrupted) return passed_on(timed);
         fmt::print(stderr, "{}\n", timed.error().message);
         return ExitCode::interrupted;
       }
     } else if (options_.on == Where::gpu) {
-      return tl::make_unexpected(gpu.error());
+      return passed_on(gpu);
     } else {
       if (options_.on == Where::automatic) print_recorded(cause);
-      if (const Status written = write_emulated(); !written) return tl::make_unexpected(written.error());
+      if (const Status written = write_emulated(); !written) return passed_on(written);
     }
     return all_right_ ? ExitCode::done : ExitCode::check_failed;
   }
@@ -196,7 +194,7 @@ class SideBySide {
     const auto problem = std::make_shared<const Problem>(make_problem(shape, kind, options_.seed, true));
     peers.ask_to_prepare(*problem);
     Result<Field> field = Field::create(gpu, problem, workspace);
-    if (!field) return tl::make_unexpected(field.error());
+    if (!field) return passed_on(field);
     for (const Side& side : sides_) {
       if (side.rung) field->add(*side.rung, *side.variant);
     }
@@ -213,17 +211,17 @@ class SideBySide {
       if (progress) progress->step(what, seconds);
     });
     const auto looks = first_look(field->contestants(), protocol, machine);
-    if (!looks) return tl::make_unexpected(looks.error());
+    if (!looks) return passed_on(looks);
     std::vector<double> launch_ms;
     for (const Result<double>& look : *looks) {
-      if (!look) return tl::make_unexpected(look.error());
+      if (!look) return passed_on(look);
       launch_ms.push_back(*look);
     }
     progress.emplace(protocol.warm_up_s + seconds_of_heat(launch_ms, protocol));
     if (const Status warm = warm_up(protocol, machine); !warm) return warm;
     auto timings = run_heat(field->contestants(), launch_ms, protocol, machine);
     progress.reset();
-    if (!timings) return tl::make_unexpected(timings.error());
+    if (!timings) return passed_on(timings);
     const HeatRun run{.number = 1, .own = {0, 1}, .all = {0, 1}, .timings = std::move(*timings)};
     const RunFacts facts = run_facts(gpu, real, *problem, protocol.regime);
     const std::string a = sides_[0].name(), b = sides_[1].name();
@@ -362,28 +360,10 @@ std::string recorded_speedup(std::span<const ResultRow> recorded, std::string_vi
     return row.rung == name && row.kind != "ceiling" && row.shape == shape && row.regime == "turns" &&
            row.source == "measured" && row.is_plain();
   };
-  // "02_swizzle" and "[64x32, 2 warps]"
-  const auto split = [](const std::string& name) {
-    const size_t label = std::min(name.find('['), name.size());
-    return std::pair{std::string_view(name).substr(0, label), std::string_view(name).substr(label)};
-  };
-  // Whether b's vs_previous is over a. Files from before the column `previous` took the same variant of the last rung
-  // before b's.
-  const auto follows = [&](const ResultRow& row_a, const ResultRow& row_b) {
-    if (!row_b.previous.empty()) return row_b.previous == row_a.rung;
-    const auto [rung_a, label_a] = split(row_a.rung);
-    const auto [rung_b, label_b] = split(row_b.rung);
-    if (label_a != label_b || rung_a >= rung_b) return false;
-    for (const ResultRow& row : recorded) {
-      const std::string_view rung = split(row.rung).first;
-      if (row.gpu == row_b.gpu && matches(row, row.rung) && rung_a < rung && rung < rung_b) return false;
-    }
-    return true;
-  };
   for (const ResultRow& row_a : recorded) {
     for (const ResultRow& row_b : recorded) {
       if (!matches(row_a, a) || !matches(row_b, b) || !row_a.same_measurement(row_b)) continue;
-      const std::string ratio = row_b.vs_previous && follows(row_a, row_b)
+      const std::string ratio = row_b.vs_previous && row_b.previous == row_a.rung
                                     ? to_string(*row_b.vs_previous)
                                     : fmt::format("{:.3f} of the medians", row_b.tflops / row_a.tflops);
       return fmt::format("{}, RECORDED on {}, {}, at {}", ratio, row_b.gpu, row_b.date, to_string(shape));
@@ -401,13 +381,13 @@ Result<ExitCode> compare_verb(const Options& options) {
       continue;
     }
     const Result<const Variant*> variant = find_variant(*options.rungs[i], label);
-    if (!variant) return tl::make_unexpected(variant.error());
+    if (!variant) return passed_on(variant);
     sides[i] = {options.rungs[i], *variant};
   }
   if (sides[0].name() == sides[1].name()) {
     return failure(ExitCode::usage, fmt::format("compare takes two different kernels; both are {}.", sides[0].name()));
   }
-  if (const Status able = can_append_csv(options.csv); !able) return tl::make_unexpected(able.error());
+  if (const Status able = can_append_csv(options.csv); !able) return passed_on(able);
   const InterruptGuard guard;
   return SideBySide(options, std::move(sides[0]), std::move(sides[1])).run();
 }

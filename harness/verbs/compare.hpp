@@ -6,11 +6,8 @@
 
 #include "harness/base/error.hpp"
 #include "harness/measure/csv.hpp"
-#include "harness/verbs/options.hpp"
 
 namespace ladder {
-
-Result<ExitCode> compare_verb(const Options& options);
 
 // The variant whose label is `label` or the only one to begin with it ("64x32"); the default for "".
 Result<const Variant*> find_variant(const Rung& rung, std::string_view label);

@@ -1,4 +1,4 @@
-#include "harness/verbs/describe.hpp"
+#include "harness/verbs/verbs.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -85,7 +85,7 @@ Result<ExitCode> describe_verb(const Options& options) {
                fmt::format("{}", fmt::join(takes, ", ")), std::to_string(rung.min_sm), std::string(rung.needs)});
   }
   if (!options.json.empty()) {
-    if (auto status = write_document(options.json, document); !status) return tl::make_unexpected(status.error());
+    if (auto status = write_document(options.json, document); !status) return passed_on(status);
   }
   std::FILE* out = table_stream(options);
   fmt::print(out, "{}", table.text(out));

@@ -8,14 +8,15 @@
 
 #include "harness/base/table.hpp"
 #include "harness/base/terminal.hpp"
+#include "harness/base/text.hpp"
 #include "harness/devices/capacity.hpp"
 #include "harness/devices/emulator_run.hpp"
 #include "harness/devices/gpu.hpp"
 #include "harness/devices/trace.hpp"
 #include "harness/problem/formula.hpp"
 #include "harness/problem/shapes.hpp"
-#include "harness/verbs/explain_gpu.hpp"
 #include "harness/verbs/json.hpp"
+#include "harness/verbs/verbs.hpp"
 #include "harness/verify/check.hpp"
 
 namespace ladder {
@@ -34,11 +35,8 @@ void print_paragraph(std::FILE* out, std::string_view title, std::string_view te
   const size_t columns = columns_of(out);
   const size_t width = columns == 0 ? WIDEST : std::clamp(columns - std::min(columns, INDENT), NARROWEST, WIDEST);
   const std::string lines = wrapped(text, width);
-  for (size_t begin = 0; begin <= lines.size();) {
-    const size_t end = std::min(lines.find('\n', begin), lines.size());
-    fmt::print(out, "{:<{}}{}\n", begin == 0 ? title : "", INDENT, lines.substr(begin, end - begin));
-    begin = end + 1;
-  }
+  for (const std::string_view line : split(lines, '\n'))
+    fmt::print(out, "{:<{}}{}\n", std::exchange(title, ""), INDENT, line);
 }
 
 std::string rows_per_warp(const Tile& tile) {
@@ -74,10 +72,8 @@ void print_kernel(std::FILE* out, const Rung& rung, const Variant& variant, cons
 void print_counts(std::FILE* out, const Variant& variant, const CheckResult& result, const Rung* before,
                   const CheckResult* result_before) {
   const emulator::Counters& counters = *result.counters;
-  const std::optional<Counts> predicted =
-      variant.predict ? std::optional<Counts>(variant.predict(result.shape)) : std::nullopt;
-  const std::optional<Counts> counted_before =
-      result_before ? std::optional<Counts>(*result_before->counters) : std::nullopt;
+  const Counts predicted = variant.predict ? variant.predict(result.shape) : Counts{};
+  const Counts counted_before = result_before ? Counts(*result_before->counters) : Counts{};
 
   fmt::print(out, "\n{}\n",
              wrapped(fmt::format("Counted on the emulator: {}, normal inputs, a warp instruction once",
@@ -86,12 +82,10 @@ void print_counts(std::FILE* out, const Variant& variant, const CheckResult& res
   Table table({"<", "predicted", "counted", result_before ? std::string(before->name) : ""});
   for (const emulator::Count& count : emulator::COUNTS) {
     if (count.value == &Counts::gmem_bytes_read) break;  // bytes stand in a table of their own
-    const uint64_t before_it = counted_before ? *counted_before.*count.value : 0;
-    if (counters.*count.value == 0 && before_it == 0 && !(predicted && *predicted.*count.value > 0)) continue;
-    const bool said = predicted && !(count.where_said && *predicted.*count.value == 0);
-    if (count.where_said && !said) continue;  // nobody asks for it
-    table.add({count.words, said ? grouped(in_numbers(*predicted.*count.value)) : "", grouped(counters.*count.value),
-               counted_before ? grouped(before_it) : ""});
+    const uint64_t told = predicted.*count.value, now = counters.*count.value, then = counted_before.*count.value;
+    const bool said = variant.predict && !(count.where_said && told == 0);
+    if ((now == 0 && then == 0 && told == 0) || (count.where_said && !said)) continue;  // nobody asks for it
+    table.add({count.words, said ? grouped(in_numbers(told)) : "", grouped(now), result_before ? grouped(then) : ""});
   }
   const auto measured = [&](const char* name, const auto& value, std::string expected = "") {
     table.add({name, std::move(expected), value(counters), result_before ? value(*result_before->counters) : ""});
@@ -108,25 +102,22 @@ void print_counts(std::FILE* out, const Variant& variant, const CheckResult& res
 void print_traffic(std::FILE* out, const Variant& variant, const CheckResult& result, const Rung* before,
                    const CheckResult* result_before) {
   const IoModel io = formula_of(result.shape).io_model(variant, result.shape);
-  const auto counted = [](const CheckResult& check) -> const Counts& { return *check.counters; };
-  const auto shared = [](const CheckResult& check) { return check.counters->smem_wavefronts * WAVEFRONT_BYTES; };
-  const Counts counts = counted(result);
-  fmt::print(out, "\nBytes asked for at each level\n");
+  const Counts predicted = variant.predict ? variant.predict(result.shape) : Counts{};
+  const Counts &counts = *result.counters, &counts_before = *(result_before ? result_before : &result)->counters;
+  fmt::print(out, "\nBytes requested at each level\n");
   Table table({"<", "predicted", "counted", result_before ? std::string(before->name) : "", "IO model"});
-  const auto add = [&](const char* level, uint64_t Counts::*field) {
-    table.add({level, variant.predict ? grouped(variant.predict(result.shape).*field) : "", grouped(counts.*field),
-               result_before ? grouped(counted(*result_before).*field) : "", ""});
+  const auto add = [&](const char* level, bool is_predicted, const auto& value, std::string model = "") {
+    table.add({level, is_predicted ? grouped(value(predicted)) : "", grouped(value(counts)),
+               result_before ? grouped(value(counts_before)) : "", std::move(model)});
   };
-  add("global memory, read", &Counts::gmem_bytes_read);
-  add("global memory, written", &Counts::gmem_bytes_written);
-  if (counts.gmem_bytes_reduced > 0) add("global memory, added to", &Counts::gmem_bytes_reduced);
-  const auto all = [](const Counts& ways) {
-    return ways.gmem_bytes_read + ways.gmem_bytes_written + ways.gmem_bytes_reduced;
-  };
-  table.add({"  together", variant.predict ? grouped(all(variant.predict(result.shape))) : "", grouped(all(counts)),
-             result_before ? grouped(all(counted(*result_before))) : "", grouped(static_cast<uint64_t>(io.bytes))});
-  table.add({"shared memory, wavefronts x 128", "", grouped(shared(result)),
-             result_before ? grouped(shared(*result_before)) : "", ""});
+  const bool told = bool(variant.predict);
+  add("global memory, read", told, [](const Counts& of) { return of.gmem_bytes_read; });
+  add("global memory, written", told, [](const Counts& of) { return of.gmem_bytes_written; });
+  if (counts.gmem_bytes_reduced > 0)
+    add("global memory, added to", told, [](const Counts& of) { return of.gmem_bytes_reduced; });
+  const auto all = [](const Counts& of) { return of.gmem_bytes_read + of.gmem_bytes_written + of.gmem_bytes_reduced; };
+  add("  together", told, all, grouped(static_cast<uint64_t>(io.bytes)));
+  add("shared memory, wavefronts x 128", false, [](const Counts& of) { return of.smem_wavefronts * WAVEFRONT_BYTES; });
   fmt::print(
       out, "{}{}\n", table.text(out),
       wrapped(fmt::format("IO model: {} bytes per head. It has no caches, and neither has the emulator.", io.text),
@@ -192,10 +183,8 @@ Result<ExitCode> explain(const ExplainRequest& request) {
     };
     for (const Rung* rung : request.rungs) {
       const Variant& variant = rung->variants.front();
-      if (auto status = supports(*rung, variant, shape); !status) return tl::make_unexpected(status.error());
-      if (auto status = fits_host_memory(shape, variant.workspace_at(shape)); !status) {
-        return tl::make_unexpected(status.error());
-      }
+      if (auto status = supports(*rung, variant, shape); !status) return passed_on(status);
+      if (auto status = fits_host_memory(shape, variant.workspace_at(shape)); !status) return passed_on(status);
       if (!request.counts_only) {
         fmt::print(out, "{}{}\n\n", std::exchange(first, false) ? "" : "\n\n", rung->name);
         print_paragraph(out, "Idea", rung->idea);
@@ -219,14 +208,12 @@ Result<ExitCode> explain(const ExplainRequest& request) {
       ok = ok && result.ok;
       explanations.push_back(explanation(*rung, variant, result));
       if (!request.trace.empty()) {
-        if (auto status = write_trace(request.trace, *rung, variant, *problem); !status) {
-          return tl::make_unexpected(status.error());
-        }
+        if (auto status = write_trace(request.trace, *rung, variant, *problem); !status) return passed_on(status);
       }
     }
   }
   if (!request.json.empty()) {
-    if (auto status = write_document(request.json, explanations); !status) return tl::make_unexpected(status.error());
+    if (auto status = write_document(request.json, explanations); !status) return passed_on(status);
   }
   return ok ? ExitCode::done : ExitCode::check_failed;
 }

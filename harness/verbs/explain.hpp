@@ -20,6 +20,4 @@ struct ExplainRequest {
 };
 Result<ExitCode> explain(const ExplainRequest& request);
 
-Result<ExitCode> explain_verb(const Options& options);
-
 }  // namespace ladder

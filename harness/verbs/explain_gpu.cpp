@@ -1,4 +1,4 @@
-#include "harness/verbs/explain_gpu.hpp"
+#include "harness/verbs/verbs.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -32,13 +32,13 @@ Status can_run(const Rung& rung, const Shape& shape, const GpuInfo& gpu) {
 // run. No rung frees anything in between, so this is the peak.
 Result<Launched> launch(const Rung& rung, const Problem& problem) {
   const auto before = gpu_info();
-  if (!before) return tl::make_unexpected(before.error());
+  if (!before) return passed_on(before);
   auto on_gpu = GpuProblem::create(problem.shape, problem.inputs, rung.workspace_at(problem.shape));
-  if (!on_gpu) return tl::make_unexpected(on_gpu.error());
-  Launched launched{.check = check_on_gpu(rung, rung.variants.front(), problem, *on_gpu, {})};
+  if (!on_gpu) return passed_on(on_gpu);
+  Launched launched{.check = check_on_gpu(rung, rung.variants.front(), problem, **on_gpu, {})};
   launched.check.output = {};
   const auto after = gpu_info();
-  if (!after) return tl::make_unexpected(after.error());
+  if (!after) return passed_on(after);
   launched.memory_used = before->memory_free - std::min(before->memory_free, after->memory_free);
   return launched;
 }
@@ -54,27 +54,27 @@ Json to_json(const Launched& launched, const GpuInfo& gpu) {
 
 Result<ExitCode> explain_on_gpu(const Options& options) {
   const auto gpu = gpu_info();
-  if (!gpu) return tl::make_unexpected(gpu.error());
+  if (!gpu) return passed_on(gpu);
   Table table({"<stage", "<shape", "device memory", "?bytes", "<verdict"});
   Json rows = Json::array();
   std::vector<std::string> left_out;
   bool ok = true;
   // The first thing that a process allocates on a GPU brings the driver's own memory with it.
   if (auto first = GpuProblem::create({.n = 16}, make_inputs(InputKind::normal, {.n = 16}, 1), 0); !first) {
-    return tl::make_unexpected(first.error());
+    return passed_on(first);
   }
   for (const Shape& shape : shapes_for(options, GPU_COUNTED_SHAPE)) {
-    if (auto status = fits_host_memory(shape, 0); !status) return tl::make_unexpected(status.error());
+    if (auto status = fits_host_memory(shape, 0); !status) return passed_on(status);
     std::optional<Problem> problem;
     for (const Rung* rung : options.rungs) {
       if (auto status = can_run(*rung, shape, *gpu); !status) {
         left_out.push_back(status.error().message);
-        if (options.rungs.size() == 1 && options.n.size() < 2) return tl::make_unexpected(status.error());
+        if (options.rungs.size() == 1 && options.n.size() < 2) return passed_on(status);
         continue;
       }
       if (!problem) problem = make_problem(shape, InputKind::normal, options.seed);
       const auto launched = launch(*rung, *problem);
-      if (!launched) return tl::make_unexpected(launched.error());
+      if (!launched) return passed_on(launched);
       table.add({std::string(rung->name), to_string(shape), bytes_text(launched->memory_used),
                  grouped(launched->memory_used), verdict_word(launched->check.ok, table_stream(options))});
       for (const Failure& failure : launched->check.failures) fmt::print(stderr, "{}\n", failure.message);
@@ -87,7 +87,7 @@ Result<ExitCode> explain_on_gpu(const Options& options) {
   fmt::print(out, "{}{}: one launch each, and what it takes of the card's memory.\n", table.text(out), gpu->name);
   for (const std::string& reason : left_out) fmt::print(out, "Left out: {}\n", reason);
   if (!options.json.empty()) {
-    if (auto status = write_document(options.json, rows); !status) return tl::make_unexpected(status.error());
+    if (auto status = write_document(options.json, rows); !status) return passed_on(status);
   }
   return ok ? ExitCode::done : ExitCode::check_failed;
 }

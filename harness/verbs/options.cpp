@@ -12,9 +12,11 @@
 #include <cstring>
 #include <filesystem>
 #include <limits>
+#include <map>
 
 #include "harness/base/nearest.hpp"
 #include "harness/base/process.hpp"
+#include "harness/base/text.hpp"
 #include "harness/problem/shapes.hpp"
 #include "harness/problem/spec.hpp"
 
@@ -34,9 +36,14 @@ struct RawFlags {
   std::vector<std::string> rungs;
 };
 
+// Of a flag that is given more than once the last one counts.
+CLI::Option* add_text(CLI::App& app, const char* flag, std::string& value, const char* type, const char* help) {
+  return app.add_option(flag, value, help)->take_last()->type_name(type);
+}
+
 void add_shape_flags(CLI::App& app, RawFlags& raw, Options& options) {
   const auto text = [&](const char* flag, std::string& value, const char* type, const char* help) {
-    app.add_option(flag, value, help)->take_last()->type_name(type)->group("Shape and place");
+    add_text(app, flag, value, type, help)->group("Shape and place");
   };
   text("--problem", options.problem, "WORDS",
        "what is asked: \"kv=8 nq=1 nk=4096 bf16 causal\"; the flags below are short forms");
@@ -49,10 +56,6 @@ void add_shape_flags(CLI::App& app, RawFlags& raw, Options& options) {
   text("--seed", raw.seed, "SEED", "seed of the inputs; default 1");
   text("--inputs", raw.inputs, "KIND[,..]", "input sets, or all; course/exercises.md says what they are");
   text("--on", raw.on, "WHERE", "auto, cpu (the emulator) or gpu");
-}
-
-void add_file_flag(CLI::App& app, const char* flag, std::string& path, const char* help) {
-  app.add_option(flag, path, help)->take_last()->type_name("FILE");
 }
 
 Result<int64_t> parse_integer(std::string_view flag, std::string_view text, int64_t least, int64_t most) {
@@ -68,14 +71,22 @@ Result<int64_t> parse_integer(std::string_view flag, std::string_view text, int6
   return value;
 }
 
-std::vector<std::string> split(const std::string& list) {
-  std::vector<std::string> parts;
-  for (size_t begin = 0; begin <= list.size();) {
-    const size_t end = std::min(list.find(',', begin), list.size());
-    parts.push_back(list.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
+// A flag that may have been given.
+template <class T>
+Status take_integer(const char* flag, const std::string& text, int64_t least, int64_t most, std::optional<T>& value) {
+  if (text.empty()) return {};
+  const auto number = parse_integer(flag, text, least, most);
+  if (!number) return passed_on(number);
+  value = static_cast<T>(*number);
+  return {};
+}
+
+Status take_seconds(const char* flag, const std::string& text, double least, double most,
+                    std::optional<double>& seconds) {
+  if (text.empty()) return {};
+  seconds = number_in<double>(text);
+  if (seconds && *seconds >= least && *seconds <= most) return {};
+  return usage(fmt::format("{} takes seconds between {} and {}; not '{}'.", flag, least, most, text));
 }
 
 std::string did_you_mean(std::string_view typed, std::span<const std::string> known) {
@@ -106,7 +117,7 @@ Status parse_problem(const Options& options) {
   flagged.heads = options.heads.value_or(flagged.heads);
   flagged.n = options.n.empty() ? flagged.n : std::ranges::min(options.n);
   const auto spec = parse_spec(options.problem, flagged);
-  if (!spec) return tl::make_unexpected(spec.error());
+  if (!spec) return passed_on(spec);
   if (spec->batch_heads() > MAX_BATCH_HEADS) {
     return usage(fmt::format("b times h must be at most {} (a CUDA grid's second dimension); {} is not.",
                              MAX_BATCH_HEADS, spec->batch_heads()));
@@ -116,22 +127,15 @@ Status parse_problem(const Options& options) {
 
 Status parse_shape(const RawFlags& raw, Options& options) {
   constexpr int64_t MAX_INT = std::numeric_limits<int>::max();
-  if (!raw.n.empty()) {
-    for (const std::string& part : split(raw.n)) {
-      const auto n = parse_integer("--n", part, 1, MAX_INT);
-      if (!n) return tl::make_unexpected(n.error());
-      options.n.push_back(static_cast<int>(*n));
-    }
+  for (const std::string_view part : raw.n.empty() ? std::vector<std::string_view>() : split(raw.n, ',')) {
+    const auto n = parse_integer("--n", part, 1, MAX_INT);
+    if (!n) return passed_on(n);
+    options.n.push_back(static_cast<int>(*n));
   }
-  const std::pair<const char*, std::pair<const std::string*, std::optional<int>*>> single[] = {
-      {"--d", {&raw.d, &options.d}},
-      {"--batch", {&raw.batch, &options.batch}},
-      {"--heads", {&raw.heads, &options.heads}}};
-  for (const auto& [flag, target] : single) {
-    if (target.first->empty()) continue;
-    const auto value = parse_integer(flag, *target.first, 1, MAX_INT);
-    if (!value) return tl::make_unexpected(value.error());
-    *target.second = static_cast<int>(*value);
+  for (const Status& taken : {take_integer("--d", raw.d, 1, MAX_INT, options.d),
+                              take_integer("--batch", raw.batch, 1, MAX_INT, options.batch),
+                              take_integer("--heads", raw.heads, 1, MAX_INT, options.heads)}) {
+    if (!taken) return taken;
   }
   if (const auto said = parse_problem(options); !said) return said;
   const int64_t batch_heads = int64_t{options.batch.value_or(1)} * options.heads.value_or(1);
@@ -139,12 +143,10 @@ Status parse_shape(const RawFlags& raw, Options& options) {
     return usage(fmt::format("--batch times --heads must be at most {} (a CUDA grid's second dimension); {} is not.",
                              MAX_BATCH_HEADS, batch_heads));
   }
-  if (!raw.seed.empty()) {
-    const auto seed = parse_integer("--seed", raw.seed, 0, std::numeric_limits<int64_t>::max());
-    if (!seed) return tl::make_unexpected(seed.error());
-    options.seed = static_cast<uint64_t>(*seed);
-  }
-  return {};
+  std::optional<uint64_t> seed;
+  const Status taken = take_integer("--seed", raw.seed, 0, std::numeric_limits<int64_t>::max(), seed);
+  options.seed = seed.value_or(options.seed);
+  return taken;
 }
 
 Status parse_inputs(const RawFlags& raw, Options& options) {
@@ -154,7 +156,7 @@ Status parse_inputs(const RawFlags& raw, Options& options) {
   for (const InputKind kind : kinds) names.emplace_back(to_string(kind));
   names.emplace_back("all");
   bool all = false;
-  for (const std::string& part : split(raw.inputs)) {
+  for (const std::string_view part : split(raw.inputs, ',')) {
     const size_t known = std::ranges::find(names, part) - names.begin();
     if (known == names.size()) {
       return usage(fmt::format("There are no inputs named '{}'.{}\n  There are: {}", part, did_you_mean(part, names),
@@ -182,25 +184,10 @@ Status parse_place(const RawFlags& raw, Options& options) {
   return {};
 }
 
-Result<double> parse_seconds(const char* flag, const std::string& text, double least, double most) {
-  double seconds = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
-  if (error != std::errc() || end != text.data() + text.size() || !(seconds >= least && seconds <= most)) {
-    return usage(fmt::format("{} takes seconds between {} and {}; not '{}'.", flag, least, most, text));
-  }
-  return seconds;
-}
-
 Status parse_timing(const RawFlags& raw, Options& options) {
-  if (!raw.rounds.empty()) {
-    const auto rounds = parse_integer("--rounds", raw.rounds, 1, 1'000'000);
-    if (!rounds) return tl::make_unexpected(rounds.error());
-    options.rounds = static_cast<int>(*rounds);
-  }
-  if (!raw.soak.empty()) {
-    const auto seconds = parse_seconds("--soak", raw.soak, 0, 3600);
-    if (!seconds) return tl::make_unexpected(seconds.error());
-    options.soak_seconds = *seconds;
+  for (const Status& taken : {take_integer("--rounds", raw.rounds, 1, 1'000'000, options.rounds),
+                              take_seconds("--soak", raw.soak, 0, 3600, options.soak_seconds)}) {
+    if (!taken) return taken;
   }
   if (options.burst && options.alone) {
     return usage("--burst and --alone are two ways to measure: one at a time.");
@@ -208,12 +195,7 @@ Status parse_timing(const RawFlags& raw, Options& options) {
   if (options.resume && (options.csv.empty() || options.csv == "-")) {
     return usage("--resume goes on with what a file holds: name it with --csv FILE.");
   }
-  if (!raw.timeout.empty()) {
-    const auto seconds = parse_seconds("--timeout", raw.timeout, 0.1, 1e6);
-    if (!seconds) return tl::make_unexpected(seconds.error());
-    options.timeout = *seconds;
-  }
-  return {};
+  return take_seconds("--timeout", raw.timeout, 0.1, 1e6, options.timeout);
 }
 
 // Opening is the only honest test. A file that was not there before is removed again.
@@ -271,7 +253,7 @@ Status resolve_rungs(const RawFlags& raw, const std::vector<Rung>& known, Option
     if (label.ends_with(']')) label.pop_back();
     options.variants.push_back(label);
     const auto rung = find_rung(name, known);
-    if (!rung) return tl::make_unexpected(rung.error());
+    if (!rung) return passed_on(rung);
     options.rungs.push_back(*rung);
   }
   options.rungs_named = !options.rungs.empty();
@@ -385,47 +367,48 @@ Result<Options> parse_options(std::span<const std::string> arguments, const std:
   app.allow_extras();
   add_shape_flags(app, raw, options);
 
-  const auto add_verb = [&](const char* name, const char* help, const char* stages = "all when none is named") {
+  std::map<const CLI::App*, Verb> verbs_of_apps;
+  const auto add_bare = [&](Verb meant, const char* name, const char* help) {
     CLI::App* verb = app.add_subcommand(name, help);
     verb->allow_extras();
+    verbs_of_apps[verb] = meant;
+    return verb;
+  };
+  const auto add_verb = [&](Verb meant, const char* name, const char* help,
+                            const char* stages = "all when none is named") {
+    CLI::App* verb = add_bare(meant, name, help);
     verb->add_option("STAGE", raw.rungs, stages);
     add_shape_flags(*verb, raw, options);
     return verb;
   };
-  CLI::App* check = add_verb("check", "right or wrong, on the emulator and on the GPU if there is one");
-  CLI::App* bench = add_verb("bench", "the TFLOPS table; without a GPU, what was recorded");
-  CLI::App* compare =
-      add_verb("compare", "two stages, interleaved: ratio, interval, verdict; without a GPU, what was recorded",
-               "two; 02:64x32 is a variant of one, peer:fa2 a peer");
-  CLI::App* explain =
-      add_verb("explain", "the idea, predicted against counted, conflicts by source line", "one, or several");
-  CLI::App* describe = app.add_subcommand("describe", "parts and rungs as they are");
-  describe->allow_extras();
-  CLI::App* peer = app.add_subcommand("peer", "tries a peer by itself, and says what of the protocol it keeps");
+  CLI::App* check = add_verb(Verb::check, "check", "right or wrong, on the emulator and on the GPU if there is one");
+  CLI::App* bench = add_verb(Verb::bench, "bench", "the TFLOPS table; without a GPU, what was recorded");
+  CLI::App* compare = add_verb(Verb::compare, "compare",
+                               "two stages, interleaved: ratio, interval, verdict; without a GPU, what was recorded",
+                               "two; 02:64x32 is a variant of one, peer:fa2 a peer");
+  CLI::App* explain = add_verb(Verb::explain, "explain",
+                               "the idea, predicted against counted, conflicts by source line", "one, or several");
+  CLI::App* describe = add_bare(Verb::describe, "describe", "parts and rungs as they are");
+  CLI::App* peer = add_bare(Verb::peer, "peer", "tries a peer by itself, and says what of the protocol it keeps");
   peer->add_option("CMD", options.peers, "its command line, for the shell; in quotes where it has flags");
-  peer->allow_extras();
   add_shape_flags(*peer, raw, options);
-  CLI::App* attempt = app.add_subcommand("try", "any kernel file, compiled alone, checked and counted as a stage is");
+  CLI::App* attempt =
+      add_bare(Verb::try_file, "try", "any kernel file, compiled alone, checked and counted as a stage is");
   attempt->add_option("FILE", options.file, "a kernel, written like the stage's kernel.cuh");
-  attempt
-      ->add_option("--like", options.like, "the stage whose place it takes; default: the one that its first line names")
-      ->take_last()
-      ->type_name("STAGE");
+  add_text(*attempt, "--like", options.like, "STAGE",
+           "the stage whose place it takes; default: the one that its first line names");
   attempt->add_flag("--sealed", options.sealed,
                     "JSON between two copies of the secret on standard input, which no kernel can forge");
-  attempt->allow_extras();
   add_shape_flags(*attempt, raw, options);
   for (CLI::App* verb : {check, bench, compare, explain, describe, attempt})
-    add_file_flag(*verb, "--json", options.json, "results; - is stdout");
+    add_text(*verb, "--json", options.json, "FILE", "results; - is stdout");
   for (CLI::App* verb : {bench, compare}) {
-    add_file_flag(*verb, "--csv", options.csv, "results; - is stdout");
+    add_text(*verb, "--csv", options.csv, "FILE", "results; - is stdout");
     verb->add_flag("--burst", options.burst, "short bursts on a cool GPU instead of taking turns on a warm one");
     verb->add_flag("--alone", options.alone, "long groups, each after a lead-in by the same kernel, instead of turns");
-    verb->add_option("--rounds", raw.rounds, "rounds of the rotation; default 20 or more")
-        ->take_last()
-        ->type_name("COUNT");
-    verb->add_option("--soak", raw.soak, "load before the first round; default 3")->take_last()->type_name("SECONDS");
-    add_file_flag(*verb, "--rounds-csv", options.rounds_csv, "every group of every round");
+    add_text(*verb, "--rounds", raw.rounds, "COUNT", "rounds of the rotation; default 20 or more");
+    add_text(*verb, "--soak", raw.soak, "SECONDS", "load before the first round; default 3");
+    add_text(*verb, "--rounds-csv", options.rounds_csv, "FILE", "every group of every round");
   }
   for (CLI::App* verb : {check, bench}) {
     verb->add_flag("--ablate", options.ablate, "all variants of a stage, not only its default");
@@ -433,9 +416,7 @@ Result<Options> parse_options(std::span<const std::string> arguments, const std:
   for (CLI::App* verb : {check, attempt}) {
     verb->add_flag("--thorough", options.thorough, "many random problems more, and the properties of attention");
     verb->add_flag("--answers-only", options.answers_only, "counts may differ from the predicted ones");
-    verb->add_option("--timeout", raw.timeout, "for one launch with its inputs and reference")
-        ->take_last()
-        ->type_name("SECONDS");
+    add_text(*verb, "--timeout", raw.timeout, "SECONDS", "for one launch with its inputs and reference");
   }
   check->add_flag("--quick", options.quick, "a few problems of each stage, as the climb does")->excludes("--thorough");
   check->add_flag("--first-failure", options.first_failure, "a stage's check ends with its first wrong answer");
@@ -446,11 +427,9 @@ Result<Options> parse_options(std::span<const std::string> arguments, const std:
         ->type_name("CMD");
     verb->add_flag("--no-peers", options.no_peers, "no peers but those of --peer");
   }
-  bench->add_option("--versus", options.versus, "whose rate the last ratio is over; default fa2")
-      ->take_last()
-      ->type_name("NAME");
+  add_text(*bench, "--versus", options.versus, "NAME", "whose rate the last ratio is over; default fa2");
   bench->add_flag("--resume", options.resume, "without what --csv FILE holds already of this commit");
-  add_file_flag(*explain, "--trace", options.trace, "the first block's instructions, as JSON; - is stdout");
+  add_text(*explain, "--trace", options.trace, "FILE", "the first block's instructions, as JSON; - is stdout");
 
   try {
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // as CLI11 wants them
@@ -478,13 +457,7 @@ Result<Options> parse_options(std::span<const std::string> arguments, const std:
   if (!verbs.empty()) {
     const CLI::App* verb = verbs.front();
     if (const auto left = verb->remaining(); !left.empty()) return unknown_word(left.front(), *verb, known);
-    options.verb = verb == check     ? Verb::check
-                   : verb == bench   ? Verb::bench
-                   : verb == compare ? Verb::compare
-                   : verb == explain ? Verb::explain
-                   : verb == peer    ? Verb::peer
-                   : verb == attempt ? Verb::try_file
-                                     : Verb::describe;
+    options.verb = verbs_of_apps.at(verb);
   }
   // Words that the shell has taken apart already.
   if (options.verb == Verb::peer && options.peers.size() > 1) {
@@ -494,7 +467,7 @@ Result<Options> parse_options(std::span<const std::string> arguments, const std:
   }
   for (const Status& status : {parse_shape(raw, options), parse_inputs(raw, options), parse_place(raw, options),
                                parse_timing(raw, options), resolve_rungs(raw, known, options), check_files(options)}) {
-    if (!status) return tl::make_unexpected(status.error());
+    if (!status) return passed_on(status);
   }
   return options;
 }

@@ -77,8 +77,4 @@ Spec with_problem(const Options& options, const Spec& spec);
 // Where tables go: standard output, unless --json - or --csv - has reserved it.
 std::FILE* table_stream(const Options& options);
 
-// Every verb is a function  Result<ExitCode> NAME_verb(const Options&)  (check.hpp, bench.hpp, compare.hpp,
-// explain.hpp, overview.hpp). It returns an Error for what stops it, and ExitCode::check_failed when it ran to its end
-// and something was wrong.
-
 }  // namespace ladder

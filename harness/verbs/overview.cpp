@@ -1,4 +1,4 @@
-#include "harness/verbs/overview.hpp"
+#include "harness/verbs/verbs.hpp"
 
 #include <fmt/format.h>
 
@@ -20,10 +20,6 @@
 namespace ladder {
 namespace {
 
-std::string first_line(const std::string& text) {
-  return text.substr(0, text.find('\n'));
-}
-
 // A quarter of the work that `explain` counts at, which is most of a scalar rung's time.
 constexpr Shape COUNTED_SHAPE{.batch = 1, .heads = 1, .n = EMULATOR_SHAPE.n / 2, .d = EMULATOR_SHAPE.d};
 
@@ -40,7 +36,7 @@ struct Recorded {
 
 Result<Recorded> read_recorded(const Result<GpuInfo>& gpu, const Shape& headline) {
   auto rows = recorded_results(std::filesystem::path(LADDER_SOURCE_DIR) / "docs" / "results");
-  if (!rows) return tl::make_unexpected(rows.error());
+  if (!rows) return passed_on(rows);
   std::erase_if(*rows, [&](const ResultRow& row) {
     return row.source != "measured" || row.regime != "turns" || row.kind == "ceiling" || !row.is_plain() ||
            !(row.shape == headline);
@@ -62,7 +58,7 @@ void print_machine(std::FILE* out, const Result<GpuInfo>& gpu) {
                                          bytes_text(double(gpu->memory_total)), gpu->driver, gpu->cuda);
     fmt::print(out, "{}\n", wrapped(what, out));
   } else {
-    const std::string why = fmt::format("GPU       none in use. {}", first_line(gpu.error().message));
+    const std::string why = fmt::format("GPU       none in use. {}", gpu.error().first_line());
     fmt::print(out, "{}\n", wrapped(why, out));
   }
 #ifdef LADDER_HAS_CUDA
@@ -95,12 +91,8 @@ Result<ExitCode> overview_verb(const Options& options) {
   const Shape shape = shapes_for(options, COUNTED_SHAPE).front();
   for (const Rung* rung : options.rungs) {
     const Spec own = shapes_for(options, COUNTED_SHAPE, &rung->variants.front().accepts).front();
-    if (auto status = supports(*rung, rung->variants.front(), own); !status) {
-      return tl::make_unexpected(status.error());
-    }
-    if (auto status = fits_host_memory(own, rung->workspace_at(own)); !status) {
-      return tl::make_unexpected(status.error());
-    }
+    if (auto status = supports(*rung, rung->variants.front(), own); !status) return passed_on(status);
+    if (auto status = fits_host_memory(own, rung->workspace_at(own)); !status) return passed_on(status);
   }
 
   Table table({"<stage", "<verdict", "max error", "conflicts", "wavefronts", "?global read", "??mma", "??ldmatrix",

@@ -1,4 +1,4 @@
-#include "harness/verbs/peer.hpp"
+#include "harness/verbs/verbs.hpp"
 
 #include <fmt/format.h>
 
@@ -38,10 +38,10 @@ class Trial {
   Status prepare(const Shape& shape, InputKind kind, uint64_t seed) {
     const Problem problem = make_problem(shape, kind, seed, true);
     files_ = PeerFiles::create(problem.inputs);
-    if (!files_) return tl::make_unexpected(files_.error());
+    if (!files_) return passed_on(files_);
     if (const Status asked = peer_.ask_to_prepare(shape, to_string(kind), seed, *files_); !asked) return asked;
     const Result<PeerInfo> info = peer_.prepared();
-    if (!info) return tl::make_unexpected(info.error());
+    if (!info) return passed_on(info);
     info_ = *info;
     fmt::print("prepare {}: {}, {}, protocol {}\n", to_string(shape), info_.name,
                info_.version.empty() ? "no version" : info_.version, info_.protocol);
@@ -50,7 +50,7 @@ class Trial {
     }
     if (!info_.judged()) return {};
     const Result<double> error = judge(peer_, problem);
-    if (!error) return tl::make_unexpected(error.error());
+    if (!error) return passed_on(error);
     fmt::print("poison, run, output: right, max error {:.1e} of {:.1e} allowed\n", *error,
                problem.reference.tolerance());
     return {};
@@ -60,7 +60,7 @@ class Trial {
     constexpr int LAUNCHES = 3;
     const double flops = info_.ceiling ? *info_.flops : flops_of(shape);
     const Result<double> ms = believed_ms(peer_, LAUNCHES, flops, info_);
-    if (!ms) return tl::make_unexpected(ms.error());
+    if (!ms) return passed_on(ms);
     fmt::print("run {} launches: {:.4g} ms each\n", LAUNCHES, *ms / LAUNCHES);
     return {};
   }
@@ -84,10 +84,10 @@ Result<ExitCode> peer_verb(const Options& options) {
     return failure(ExitCode::usage, "peer tries one problem. Give one --n, and one kind of --inputs.");
   }
   const Shape& shape = shapes.front();
-  if (const Status fits = fits_host_memory(shape, 0); !fits) return tl::make_unexpected(fits.error());
+  if (const Status fits = fits_host_memory(shape, 0); !fits) return passed_on(fits);
   const InterruptGuard guard;
   Result<Peer> peer = Peer::start(peer_from_option(options.peers.front()));
-  if (!peer) return tl::make_unexpected(peer.error());
+  if (!peer) return passed_on(peer);
   const InputKind kind = options.inputs.empty() ? InputKind::normal : options.inputs.front();
   return Trial(*peer).run(shape, kind, options.seed);
 }

@@ -34,15 +34,12 @@ Status any_supported(const Options& options) {
 }  // namespace
 
 const char* const LEGEND =
-    "TFLOPS count 4*B*H*N^2*d per launch (half when causal, 2.5 times as much for gradients); the write-up counts 1.2 "
-    "% more at d=128. spread: p20 to "
-    "p80 "
-    "over the median.\nRatios are medians of per-round ratios of TFLOPS with their 95 % interval, above 1 is faster; "
-    "same: "
-    "the interval holds 1, or below 0.2 %, or one of so many differs by chance.\nMHz is the mean SM clock of the "
-    "groups, counted on "
-    "the card. Of a ceiling that multiplies no matrices, TFLOPS are 1e12 results (ex2) or bytes (l2_read, "
-    "dram_read) per second.\n";
+    "TFLOPS count 4*B*H*N^2*d per launch (half when causal, 2.5 times as much for gradients); the write-up counts "
+    "1.2 % more at d=128. spread: p20 to p80 over the median.\n"
+    "Ratios are medians of per-round ratios of TFLOPS with their 95 % interval, above 1 is faster; same: the "
+    "interval holds 1, or below 0.2 %, or one of so many differs by chance.\n"
+    "MHz is the mean SM clock of the groups, counted on the card. Of a ceiling that multiplies no matrices, TFLOPS "
+    "are 1e12 results (ex2) or bytes (l2_read, dram_read) per second.\n";
 
 fs::path recorded_results_directory() {
   return fs::path(LADDER_SOURCE_DIR) / "docs" / "results";
@@ -107,7 +104,7 @@ Status can_bench(const Options& options) {
 }
 
 Result<ExitCode> bench_without_gpu(const Options& options, const Error& no_gpu) {
-  if (const Status able = can_bench(options); !able) return tl::make_unexpected(able.error());
+  if (const Status able = can_bench(options); !able) return passed_on(able);
   std::FILE* const out = table_stream(options);
   const Result<std::vector<ResultRow>> recorded = recorded_results(recorded_results_directory());
   if (recorded) {
@@ -119,7 +116,7 @@ Result<ExitCode> bench_without_gpu(const Options& options, const Error& no_gpu) 
                  fmt::format("bench needs a GPU. {}\n"
                              "  Here:  ./ladder check              the same kernels, emulated\n"
                              "         ./ladder compare 02 03      two kernels' counters, side by side",
-                             no_gpu.message.substr(0, no_gpu.message.find('\n'))));
+                             no_gpu.first_line()));
 }
 
 }  // namespace ladder

@@ -1,4 +1,4 @@
-#include "harness/verbs/try.hpp"
+#include "harness/verbs/verbs.hpp"
 
 #include <cxxabi.h>
 #include <dlfcn.h>
@@ -327,7 +327,7 @@ Status check_names(const std::string& file, const Recipe& recipe, const std::str
 // register stands for the rung from then on.
 Status replace(const Rung& rung, const std::string& file) {
   const auto recipes = recipes_for(rung);
-  if (!recipes) return tl::make_unexpected(recipes.error());
+  if (!recipes) return passed_on(recipes);
   const Folder folder;
   const fs::path& work = folder.path;
   const fs::path stage_file = fs::path(LADDER_SOURCE_DIR) / rung.directory / "stage.cu";
@@ -408,10 +408,10 @@ Result<ExitCode> try_verb(const Options& options) {
                                                 options.file, options.like.empty() ? "03" : options.like));
   }
   const auto text = read_kernel(options.file);
-  if (!text) return tl::make_unexpected(text.error());
+  if (!text) return passed_on(text);
   const auto rung = rung_for(options, *text);
-  if (!rung) return tl::make_unexpected(rung.error());
-  if (auto status = check_words(options.file, *text); !status) return tl::make_unexpected(status.error());
+  if (!rung) return passed_on(rung);
+  if (auto status = check_words(options.file, *text); !status) return passed_on(status);
   std::string seal;
   if (options.sealed) {  // read before the kernel is there to read it
     std::getline(std::cin, seal);
@@ -419,7 +419,7 @@ Result<ExitCode> try_verb(const Options& options) {
       return failure(ExitCode::usage, "--sealed takes a secret on standard input, and --json - for what it seals.");
     }
   }
-  if (auto status = replace(**rung, options.file); !status) return tl::make_unexpected(status.error());
+  if (auto status = replace(**rung, options.file); !status) return passed_on(status);
 
   CheckRequest request = check_request(options);
   request.subjects = {{*rung, &(*rung)->variants.front(), std::string((*rung)->name)}};

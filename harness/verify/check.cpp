@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -29,22 +30,6 @@ class Stopwatch {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-CheckResult start_result(const Rung& rung, const Variant& variant, const Shape& shape, std::string_view inputs,
-                         Place backend) {
-  CheckResult result;
-  result.rung = rung.name;
-  result.variant = variant.label;
-  result.backend = backend;
-  result.shape = shape;
-  result.inputs = inputs;
-  return result;
-}
-
-void fail(CheckResult& result, FailureKind kind, std::string message, std::string_view detail = "",
-          std::vector<emulator::SourceLine> where = {}) {
-  result.failures.push_back({kind, std::move(message), std::string(detail), std::move(where)});
-}
-
 CheckResult finish(CheckResult result, double seconds) {
   result.ok = result.failures.empty();
   result.seconds = seconds;
@@ -55,29 +40,28 @@ Cell cell_of(const TensorSpec& spec, int64_t element) {
   return {element / spec.unit_elements(), element / spec.columns() % spec.rows()};
 }
 
-bool is_unwritten(const Tensor& output, const Cell& cell) {
-  const int64_t first = output.spec().index(cell.unit, cell.row);
-  for (int64_t i = first; i < first + output.spec().columns(); ++i) {
-    if (!output.is_poison(i)) return false;
+// Whether is(its number) holds for any of an output's elements, or for one of a cell's.
+bool any(const Tensor& output, const auto& is, int64_t first = 0, std::optional<int64_t> count = {}) {
+  for (int64_t i = first; i < first + count.value_or(output.spec().elements()); ++i) {
+    if (is(i)) return true;
   }
-  return true;
+  return false;
+}
+bool any(const Tensor& output, const Cell& cell, const auto& is) {
+  return any(output, is, output.spec().index(cell.unit, cell.row), output.spec().columns());
+}
+
+bool is_unwritten(const Tensor& output, const Cell& cell) {
+  return !any(output, cell, [&](int64_t i) { return !output.is_poison(i); });
 }
 
 bool has_unwritten(const Tensors& outputs) {
-  return std::ranges::any_of(outputs, [](const Tensor& output) {
-    for (int64_t i = 0; i < output.spec().elements(); ++i) {
-      if (output.is_poison(i)) return true;
-    }
-    return false;
-  });
+  return std::ranges::any_of(
+      outputs, [](const Tensor& output) { return any(output, [&](int64_t i) { return output.is_poison(i); }); });
 }
 
 bool has_nan(const Tensor& output, const Cell& cell) {
-  const auto first = static_cast<size_t>(output.spec().index(cell.unit, cell.row));
-  for (size_t i = 0; i < static_cast<size_t>(output.spec().columns()); ++i) {
-    if (std::isnan(output[first + i])) return true;
-  }
-  return false;
+  return any(output, cell, [&](int64_t i) { return std::isnan(output[static_cast<size_t>(i)]); });
 }
 
 std::vector<Cell> written_cells(const Tensor& output) {
@@ -198,9 +182,8 @@ void report_elements(CheckResult& result, const SetView& view, const Tensor& out
   });
   if (bad == 0) return;
   const Cell cell = cell_of(output.spec(), first);
-  fail(result, kind,
-       fmt::format("{} of {} output elements {}, the first at {}{}", bad, all, what,
-                   view.place(cell, first % output.spec().columns()), say(cell)));
+  result.fail(kind, fmt::format("{} of {} output elements {}, the first at {}{}", bad, all, what,
+                                view.place(cell, first % output.spec().columns()), say(cell)));
 }
 
 // Whether NaN may stand in the output of this set at all: then the reference alone says where.
@@ -244,15 +227,16 @@ void judge_against_baseline(CheckResult& result, const Problem& problem, size_t 
         ran_out ? fmt::format("; {} goes to {:g} and no further, so the output or a weight has left its range",
                               element.name, element.largest)
                 : "";
-    fail(result, number_expected && std::isnan(worst.got) ? FailureKind::nan_output : FailureKind::wrong_result,
-         number_expected
-             ? fmt::format("max error {:.2e} above the tolerance {:.2e} at {}: {:.6g} instead of {:.6g}{}",
-                           worst.max_err, worst.tolerance, place, worst.got, worst.expected, range + say(worst.cell))
-             : fmt::format("{:.6g} at {}, where the inputs' NaN and infinities make {:.6g} of the formula", worst.got,
-                           place, worst.expected));
+    result.fail(
+        number_expected && std::isnan(worst.got) ? FailureKind::nan_output : FailureKind::wrong_result,
+        number_expected
+            ? fmt::format("max error {:.2e} above the tolerance {:.2e} at {}: {:.6g} instead of {:.6g}{}",
+                          worst.max_err, worst.tolerance, place, worst.got, worst.expected, range + say(worst.cell))
+            : fmt::format("{:.6g} at {}, where the inputs' NaN and infinities make {:.6g} of the formula", worst.got,
+                          place, worst.expected));
   } else if (!worst.rms_within() && !std::isnan(worst.rms)) {
-    fail(
-        result, FailureKind::wrong_result,
+    result.fail(
+        FailureKind::wrong_result,
         fmt::format("root mean square error {:.3e} above {:.3e}, 1.1 times that of a plain f16 attention: everywhere a "
                     "little too wrong, as if something were rounded once too often",
                     worst.rms, worst.rms_tolerance));
@@ -276,12 +260,13 @@ void judge_rows(CheckResult& result, const Problem& problem, size_t set, const R
     first = i;
   }
   if (wrong == 0) return;
-  fail(result, FailureKind::wrong_lse,
-       fmt::format(
-           "log-sum-exp is wrong in {} of {} rows, the first at {}: {:.7g} instead of {:.7g}, where f32 explains "
-           "{:.1e}",
-           wrong, all, SetView(problem, answer, output, set).place(answer.cells[first]), number(first),
-           answer.values[first], answer.row_tolerance[first]));
+  result.fail(
+      FailureKind::wrong_lse,
+      fmt::format(
+          "log-sum-exp is wrong in {} of {} rows, the first at {}: {:.7g} instead of {:.7g}, where f32 explains "
+          "{:.1e}",
+          wrong, all, SetView(problem, answer, output, set).place(answer.cells[first]), number(first),
+          answer.values[first], answer.row_tolerance[first]));
 }
 
 void judge_outputs(CheckResult& result, const Problem& problem, size_t set, const Tensors& outputs) {
@@ -302,116 +287,14 @@ void judge_outputs(CheckResult& result, const Problem& problem, size_t set, cons
   }
 }
 
-// The site that adds most wavefronts by conflicts; null if none does.
-const emulator::SiteCounts* worst_of_conflicts(const emulator::Counters& counters) {
-  const auto extra = [](const emulator::SiteCounts& site) { return site.wavefronts - site.ideal; };
-  const auto worst = std::ranges::max_element(counters.sites, {}, extra);
-  return worst == counters.sites.end() || extra(*worst) == 0 ? nullptr : &*worst;
-}
-
-void judge_counts(CheckResult& result, const Variant& variant, const Problem& problem, uint32_t multiprocessors) {
-  const emulator::Counters& counters = *result.counters;
-  // Normal scores outgrow the first tile's maximum by a few powers of two, and what outgrows so little needs no rescale. In a
-  // window a row may have its first key in the second tile, or one key in the first. Under a softcap a kernel may ask how large
-  // scores are beside that, and with ALiBi nearer keys are higher, tile by tile.
-  const bool is_calm = problem.shape.softcap == 0 && !problem.shape.alibi &&
-                       std::ranges::all_of(problem.kinds, [](InputKind kind) { return kind == InputKind::normal; });
-  const bool in_window = problem.shape.left >= 0 || problem.shape.right >= 0;
-  // Nearly every query's largest score is among the first keys: who begins there knows it from then on.
-  const bool is_first = variant.from_first_key && !in_window && problem.shape.softcap == 0 && !problem.shape.alibi &&
-                        std::ranges::all_of(problem.kinds, [](InputKind kind) { return kind == InputKind::sinks35; });
-  // NaN outgrows nothing: rows of it need no rescale, not even in the first tile.
-  const bool has_nan = !std::ranges::all_of(problem.kinds, has_numbers);
-  const int br = std::max(1, variant.tile.br);
-  const auto warps = static_cast<uint64_t>(problem.shape.batch_heads() * ((problem.shape.n + br - 1) / br)) *
-                     static_cast<uint64_t>(variant.tile.warps);
-  const int bc = std::max(1, variant.tile.bc), key_tiles = (problem.shape.keys() + bc - 1) / bc;
-  // First, as it names the line that the wavefronts come from.
-  const emulator::SiteCounts* const ldmatrix = variant.conflict_ways > 0 ? worst_ldmatrix(counters) : nullptr;
-  if (ldmatrix != nullptr && ldmatrix->ways() != variant.conflict_ways) {
-    fail(result, FailureKind::conflicts_differ,
-         fmt::format("{}: {} from {} has {:.3g}-way bank conflicts, not {:.3g}-way as predicted",
-                     emulator::to_string({ldmatrix->file, ldmatrix->line}), ldmatrix->instruction, ldmatrix->buffer,
-                     ldmatrix->ways(), variant.conflict_ways),
-         "", {{ldmatrix->file, ldmatrix->line}});
-  }
-  if (variant.predict) {
-    const Launched launched(result.shape, multiprocessors);
-    const Counts predicted = variant.predict(launched);
-    const Counts most_of_data = variant.most_of_data ? variant.most_of_data(launched) : Counts{};
-    const auto rescales = static_cast<int64_t>(counters.yes_votes - predicted.yes_votes);  // beyond the fewest
-    const uint64_t looks =
-        predicted.votes_on_scores == 0 ? 0 : counters.votes_on_scores - in_numbers(predicted.votes_on_scores);
-    if (rescales < 0 && !has_nan) {
-      fail(result, FailureKind::counts_differ,
-           fmt::format("votes that say yes: predicted {}, counted {}", predicted.yes_votes, counters.yes_votes));
-    } else if (is_first && rescales > static_cast<int64_t>(warps / 4)) {
-      fail(result, FailureKind::counts_differ,
-           fmt::format("votes that say yes: {} rescales of {} warps beyond the fewest, where nearly all maxima are those "
-                       "of the first key",
-                       rescales, warps));
-    } else if (is_calm && rescales > static_cast<int64_t>(in_window ? 2 * warps : warps)) {
-      fail(result, FailureKind::counts_differ,
-           fmt::format("votes that say yes: {} rescales beyond the fewest, where normal inputs give none of {} warps "
-                       "more than one",
-                       rescales, warps));
-    }
-    for (const emulator::Count& count : emulator::COUNTS) {
-      const auto value = count.value;
-      if (value == &Counts::yes_votes) continue;
-      if (count.where_said && predicted.*value == 0) continue;
-      if (count.told_by_values && !(is_calm && problem.exponents.empty())) continue;
-      // What is made again, and exchanged besides, runs where it may.
-      if (rescales != 0 && (value == &Counts::packs_beside_products || value == &Counts::shuffles_beside_products))
-        continue;
-      if (value == &Counts::idle_blocks) continue;  // of which there is something to say without a prediction, too
-      const uint64_t of_rescales = static_cast<uint64_t>(rescales) * variant.per_rescale.*value;
-      uint64_t fewest = in_numbers(predicted.*value) + of_rescales + looks * variant.per_look.*value;
-      uint64_t most = fewest + most_of_data.*value + static_cast<uint64_t>(rescales) * variant.most_per_rescale.*value;
-      const uint64_t counted = counters.*value;
-      // A warp that has been surprised may look at scores first from then on, and for as many tiles of the next queries.
-      if (value == &Counts::votes_on_scores)
-        most += static_cast<uint64_t>(rescales) * 2 * static_cast<uint64_t>(key_tiles);
-      if (value == &Counts::corrections_at_rest)
-        fewest = in_numbers(predicted.*value);  // rows that have not grown need none
-      if (fewest <= counted && counted <= most) continue;
-      std::string expected = std::to_string(fewest);
-      if (most > fewest) expected += fmt::format(" to {}", most);
-      if (of_rescales != 0) expected += fmt::format(", of which {} rescales are {}", rescales, of_rescales);
-      const emulator::SiteCounts* const worst = value == &Counts::conflicts ? worst_of_conflicts(counters) : nullptr;
-      fail(result, FailureKind::counts_differ,
-           fmt::format("{}: predicted {}, counted {}{}", count.words, expected, counted,
-                       worst == nullptr
-                           ? ""
-                           : fmt::format(", most at {}: {} of {}", emulator::to_string({worst->file, worst->line}),
-                                         worst->instruction, worst->buffer)),
-           "",
-           worst == nullptr ? std::vector<emulator::SourceLine>{}
-                            : std::vector{emulator::SourceLine{worst->file, worst->line}});
-    }
-  }
-  const uint64_t idle = variant.predict ? variant.predict({problem.shape, multiprocessors}).idle_blocks : 0;
-  if (counters.idle_blocks != idle) {
-    fail(result, FailureKind::counts_differ,
-         fmt::format("blocks: {} of {} have written nothing to global memory, predicted {}", counters.idle_blocks,
-                     counters.blocks, idle));
-  }
-  // Without keys there is nothing to hold in it.
-  if (const uint64_t said = variant.smem_at(problem.shape.n); said != counters.smem_bytes && problem.shape.keys() > 0) {
-    fail(result, FailureKind::counts_differ,
-         fmt::format("shared memory: the variant says {} bytes per block, the launch asks for {}", said,
-                     counters.smem_bytes));
-  }
-}
-
 void judge_emulator_run(CheckResult& result, const EmulatorRun& run) {
   for (const emulator::Report& report : run.reports) {
-    fail(result, FailureKind::emulator_report, report.message, emulator::to_string(report.kind), report.where);
+    result.fail(FailureKind::emulator_report, report.message, emulator::to_string(report.kind), report.where);
   }
   for (const std::string& message : run.overwritten_guards) {
-    fail(result, FailureKind::guard_overwritten, "a write " + message);
+    result.fail(FailureKind::guard_overwritten, "a write " + message);
   }
-  for (const std::string& name : run.modified_inputs) fail(result, FailureKind::input_modified, name + " was changed");
+  for (const std::string& name : run.modified_inputs) result.fail(FailureKind::input_modified, name + " was changed");
 }
 
 // Rows that the reference leaves out are held to the plainest rung on the same GPU. Each of the two may be off by the
@@ -431,12 +314,28 @@ void judge_against_naive(CheckResult& result, const Problem& problem, size_t set
     if (!(std::abs(a - b) <= difference)) difference = std::abs(a - b);
   });
   if (difference <= 2 * most) return;
-  fail(result, FailureKind::differs_from_naive,
-       fmt::format("differs from {} on this GPU by {:.2e} somewhere; {:.2e} is allowed", rungs().front().name,
-                   difference, 2 * most));
+  result.fail(FailureKind::differs_from_naive,
+              fmt::format("differs from {} on this GPU by {:.2e} somewhere; {:.2e} is allowed", rungs().front().name,
+                          difference, 2 * most));
 }
 
 }  // namespace
+
+void CheckResult::fail(FailureKind kind, std::string message, std::string_view detail,
+                       std::vector<emulator::SourceLine> where) {
+  failures.push_back({kind, std::move(message), std::string(detail), std::move(where)});
+}
+
+CheckResult start_result(const Rung& rung, const Variant& variant, const Shape& shape, std::string_view inputs,
+                         Place backend) {
+  CheckResult result;
+  result.rung = rung.name;
+  result.variant = variant.label;
+  result.backend = backend;
+  result.shape = shape;
+  result.inputs = inputs;
+  return result;
+}
 
 bool is_worse(double error, double tolerance, double than, double its_tolerance) {
   return !std::isnan(than) && !(error * its_tolerance <= than * tolerance);
@@ -447,39 +346,17 @@ std::string_view to_string(Place backend) {
 }
 
 std::string_view to_string(FailureKind kind) {
-  switch (kind) {
-    case FailureKind::wrong_result:
-      return "wrong_result";
-    case FailureKind::wrong_lse:
-      return "wrong_lse";
-    case FailureKind::nan_output:
-      return "nan_output";
-    case FailureKind::unwritten_output:
-      return "unwritten_output";
-    case FailureKind::guard_overwritten:
-      return "guard_overwritten";
-    case FailureKind::input_modified:
-      return "input_modified";
-    case FailureKind::emulator_report:
-      return "emulator_report";
-    case FailureKind::launch_failed:
-      return "launch_failed";
-    case FailureKind::counts_differ:
-      return "counts_differ";
-    case FailureKind::conflicts_differ:
-      return "conflicts_differ";
-    case FailureKind::differs_from_naive:
-      return "differs_from_naive";
-    case FailureKind::property_broken:
-      return "property_broken";
-    case FailureKind::unset_variable:
-      return "unset_variable";
-    case FailureKind::order_dependent:
-      return "order_dependent";
-    case FailureKind::hangs:
-      return "hangs";
-  }
-  return "unknown";
+  constexpr std::array<std::string_view, static_cast<size_t>(FailureKind::counts_differ) + 1> NAMES = {
+      "launch_failed",     "hangs",
+      "emulator_report",   "input_modified",
+      "guard_overwritten", "unset_variable",
+      "order_dependent",   "unwritten_output",
+      "nan_output",        "wrong_result",
+      "wrong_lse",         "differs_from_naive",
+      "property_broken",   "conflicts_differ",
+      "counts_differ"};
+  static_assert(!NAMES.back().empty());
+  return NAMES[static_cast<size_t>(kind)];
 }
 
 bool CheckResult::answers_right() const {
@@ -492,29 +369,6 @@ bool CheckResult::counts_right() const {
 
 bool CheckResult::has(FailureKind kind) const {
   return std::ranges::any_of(failures, [=](const Failure& failure) { return failure.kind == kind; });
-}
-
-bool is_ldmatrix(const emulator::SiteCounts& site) {
-  return site.instruction.starts_with("ldmatrix") || site.instruction.starts_with("wmma.load.a") ||
-         site.instruction.starts_with("wmma.load.b");
-}
-
-const emulator::SiteCounts* worst_ldmatrix(const emulator::Counters& counters) {
-  const emulator::SiteCounts* worst = nullptr;
-  for (const emulator::SiteCounts& site : counters.sites) {
-    if (is_ldmatrix(site) && (worst == nullptr || site.ways() > worst->ways())) worst = &site;
-  }
-  return worst;
-}
-
-double ldmatrix_ways(const emulator::Counters& counters) {
-  uint64_t wavefronts = 0, ideal = 0;
-  for (const emulator::SiteCounts& site : counters.sites) {
-    if (!is_ldmatrix(site)) continue;
-    wavefronts += site.wavefronts;
-    ideal += site.ideal;
-  }
-  return ideal == 0 ? 0.0 : static_cast<double>(wavefronts) / static_cast<double>(ideal);
 }
 
 namespace {
@@ -549,11 +403,9 @@ std::optional<std::string> difference(const Variant& variant, const Problem& pro
   }
   if (!(run.counters == again.counters)) {
     std::string what = "other counts:";
-    const auto tell = [&](const char* name, uint64_t a, uint64_t b) {
-      if (a != b) what += fmt::format(" {} and {} {},", a, b, name);
-    };
     for (const emulator::Count& count : emulator::COUNTS) {
-      tell(count.words, run.counters.*count.value, again.counters.*count.value);
+      const uint64_t a = run.counters.*count.value, b = again.counters.*count.value;
+      if (a != b) what += fmt::format(" {} and {} {},", a, b, count.words);
     }
     what.pop_back();
     return what;
@@ -575,8 +427,8 @@ void judge_again(CheckResult& launch, const Rung& rung, const Variant& variant, 
       judge_outputs(other, problem, set, again.outputs);
     }
     if (first.failures.empty() && !other.failures.empty()) {  // or else it is wrong in every order
-      fail(launch, FailureKind::order_dependent,
-           "with another order, and with other bits in what nobody has set: " + other.failures.front().message);
+      launch.fail(FailureKind::order_dependent,
+                  "with another order, and with other bits in what nobody has set: " + other.failures.front().message);
       return;
     }
   }
@@ -584,20 +436,20 @@ void judge_again(CheckResult& launch, const Rung& rung, const Variant& variant, 
   const EmulatorRun in_order = run_on_emulator(rung, variant, problem, options, build);
   if (in_order.stopped) return;
   if (const auto what = difference(variant, problem, run, in_order)) {
-    fail(launch, FailureKind::unset_variable,
-         fmt::format("a variable is read that nobody has set: two builds that differ in nothing but what such a "
-                     "variable holds give {}",
-                     *what));
+    launch.fail(FailureKind::unset_variable,
+                fmt::format("a variable is read that nobody has set: two builds that differ in nothing but what such a "
+                            "variable holds give {}",
+                            *what));
     return;
   }
   for (const emulator::Report& report : again.reports) {
-    fail(launch, FailureKind::order_dependent, "with the threads of a block in another order: " + report.message,
-         emulator::to_string(report.kind), report.where);
+    launch.fail(FailureKind::order_dependent, "with the threads of a block in another order: " + report.message,
+                emulator::to_string(report.kind), report.where);
   }
   if (!again.reports.empty()) return;
   if (const auto what = difference(variant, problem, run, again)) {
-    fail(launch, FailureKind::order_dependent,
-         fmt::format("what it does depends on which thread of a block comes first: two orders give {}", *what));
+    launch.fail(FailureKind::order_dependent,
+                fmt::format("what it does depends on which thread of a block comes first: two orders give {}", *what));
   }
 }
 
@@ -612,15 +464,15 @@ void judge_orders_of_blocks(CheckResult& launch, const Rung& rung, const Variant
     const EmulatorRun again = run_on_emulator(rung, variant, problem, other);
     if (again.stopped) return;
     for (const emulator::Report& report : again.reports) {
-      fail(launch, FailureKind::order_dependent, "with its blocks in another order: " + report.message,
-           emulator::to_string(report.kind), report.where);
+      launch.fail(FailureKind::order_dependent, "with its blocks in another order: " + report.message,
+                  emulator::to_string(report.kind), report.where);
     }
     if (!again.reports.empty()) return;
     for (const Tensor& output : run.outputs) {
       const auto what = difference(problem, output, again.outputs[output.name()]);
       if (!what) continue;
-      return fail(launch, FailureKind::order_dependent,
-                  fmt::format("what it does depends on which block comes first: two orders give {}", *what));
+      return launch.fail(FailureKind::order_dependent,
+                         fmt::format("what it does depends on which block comes first: two orders give {}", *what));
     }
   }
 }
@@ -660,9 +512,9 @@ Problem answered(CheckResult& launch, const Variant& variant, const Problem& que
     const auto rows = static_cast<uint64_t>(output.spec().units() * output.spec().rows());
     const uint64_t fewest = std::clamp<uint64_t>(blocks * of_block, 1, rows);
     if (some.empty() && written.size() < fewest) {
-      fail(launch, FailureKind::unwritten_output,
-           fmt::format("{} blocks have written to {} queries, where {} are theirs at least", blocks, written.size(),
-                       fewest));
+      launch.fail(FailureKind::unwritten_output,
+                  fmt::format("{} blocks have written to {} queries, where {} are theirs at least", blocks,
+                              written.size(), fewest));
     }
     constexpr size_t MOST = 96;
     std::vector<Cell>& cells = some.emplace_back();  // in odd steps, which meet every lane's
@@ -694,7 +546,7 @@ std::vector<CheckResult> check_sets_on_emulator(const Rung& rung, const Variant&
   CheckResult launch = start_result(rung, variant, problem.launched(), "", Place::emulator);
   EmulatorRun run;
   if (variant.on_emulator == nullptr) {
-    fail(launch, FailureKind::launch_failed, "this variant has no emulated build");
+    launch.fail(FailureKind::launch_failed, "this variant has no emulated build");
   } else {
     run = run_on_emulator(rung, variant, problem, options);
     if (problem.far_heads > 0 && !run.stopped && has_unwritten(run.outputs)) {
@@ -747,12 +599,12 @@ void judge_more_launches(CheckResult& launch, const Problem& problem, const Tens
                          const Run& run) {
   for (int i = 1; i < launches; ++i) {
     const auto again = run();
-    if (!again) return fail(launch, FailureKind::launch_failed, again.error().message);
+    if (!again) return launch.fail(FailureKind::launch_failed, again.error().message);
     for (const Tensor& output : outputs) {
       const auto what = difference(problem, output, (*again)[output.name()]);
       if (!what) continue;
-      return fail(launch, FailureKind::order_dependent,
-                  fmt::format("two launches give {}; launch {} differs from the first", *what, i + 1));
+      return launch.fail(FailureKind::order_dependent,
+                         fmt::format("two launches give {}; launch {} differs from the first", *what, i + 1));
     }
   }
 }
@@ -765,8 +617,8 @@ std::vector<CheckResult> check_sets_on_gpu(const Rung& rung, const Variant& vari
   CheckResult launch = start_result(rung, variant, problem.launched(), "", Place::gpu);
   const auto run = [&]() -> Result<Tensors> {
     Tensors outputs;
-    if (const Status status = problem_on_gpu.poison_output(); !status) return tl::make_unexpected(status.error());
-    if (const Status status = problem_on_gpu.run(variant); !status) return tl::make_unexpected(status.error());
+    if (const Status status = problem_on_gpu.poison_output(); !status) return passed_on(status);
+    if (const Status status = problem_on_gpu.run(variant); !status) return passed_on(status);
     for (const TensorSpec& spec : outputs_of(variant, problem.shape)) {
       std::vector<OutputRow> rows;  // of the units that are known, where there are too many to read
       for (int64_t unit = 0; problem.far_heads > 0 && unit < spec.units(); ++unit) {
@@ -774,7 +626,7 @@ std::vector<CheckResult> check_sets_on_gpu(const Rung& rung, const Variant& vari
       }
       const auto read =
           rows.empty() ? problem_on_gpu.read_output(spec.name) : problem_on_gpu.read_rows(spec.name, rows);
-      if (!read) return tl::make_unexpected(read.error());
+      if (!read) return passed_on(read);
       Tensor output(spec);  // the known heads' rows, one after the other, are those heads
       std::ranges::copy(read->bytes(), output.bytes().begin());
       outputs.add(std::move(output));
@@ -783,16 +635,16 @@ std::vector<CheckResult> check_sets_on_gpu(const Rung& rung, const Variant& vari
   };
   Tensors outputs;
   if (auto first = run(); !first) {
-    fail(launch, FailureKind::launch_failed, first.error().message);
+    launch.fail(FailureKind::launch_failed, first.error().message);
   } else {
     outputs = std::move(*first);
     if (variant.same_bits && problem.far_heads == 0) judge_more_launches(launch, problem, outputs, launches, run);
     if (const Status guards = problem_on_gpu.check_guards(); !guards) {
-      fail(launch, FailureKind::guard_overwritten, guards.error().message);
+      launch.fail(FailureKind::guard_overwritten, guards.error().message);
     }
     const Status inputs = problem.far_heads > 0 ? Status() : problem_on_gpu.check_inputs(problem.inputs);
     if (!inputs) {
-      fail(launch, FailureKind::input_modified, inputs.error().message);
+      launch.fail(FailureKind::input_modified, inputs.error().message);
     }
   }
 
@@ -824,15 +676,15 @@ std::vector<CheckResult> check_properties(const Rung& rung, const Variant& varia
   };
   const Run on_gpu = [&](const Inputs& inputs) -> Result<Tensor> {
     auto problem = GpuProblem::create(shape, inputs, variant.workspace_at(shape));
-    if (!problem) return tl::make_unexpected(problem.error());
-    if (const Status status = problem->run(variant); !status) return tl::make_unexpected(status.error());
-    return problem->read_output(formula_of(shape).outputs(shape).front().name);
+    if (!problem) return passed_on(problem);
+    if (const Status status = (*problem)->run(variant); !status) return passed_on(status);
+    return (*problem)->read_output(formula_of(shape).outputs(shape).front().name);
   };
   const auto properties = check_properties_of(backend == Place::gpu ? on_gpu : on_emulator, shape, seed);
   std::vector<CheckResult> results;
   if (!properties) {
     CheckResult result = start_result(rung, variant, shape, "properties", backend);
-    fail(result, FailureKind::launch_failed, properties.error().message);
+    result.fail(FailureKind::launch_failed, properties.error().message);
     results.push_back(finish(std::move(result), watch.seconds()));
     return results;
   }
@@ -841,9 +693,9 @@ std::vector<CheckResult> check_properties(const Rung& rung, const Variant& varia
     result.max_err = property.deviation;
     result.tolerance = property.bound;
     if (!property.holds()) {
-      fail(result, FailureKind::property_broken,
-           fmt::format("{}: outputs that should agree differ by {:.2e}; rounding explains {:.2e}", property.name,
-                       property.deviation, property.bound));
+      result.fail(FailureKind::property_broken,
+                  fmt::format("{}: outputs that should agree differ by {:.2e}; rounding explains {:.2e}", property.name,
+                              property.deviation, property.bound));
     }
     results.push_back(finish(std::move(result), watch.seconds()));
   }

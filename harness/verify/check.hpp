@@ -1,9 +1,7 @@
 // Right or wrong: one kernel, one problem, one back end, one verdict with its reasons.
 #pragma once
 #include <cstdint>
-#include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,24 +16,24 @@ namespace ladder {
 enum class Place { emulator, gpu };
 std::string_view to_string(Place backend);
 
-// Stable: the wrong kernels of the test-suite are matched by these.
+// Stable: the wrong kernels of the test-suite are matched by these. A cause stands before what follows from it.
 enum class FailureKind {
-  wrong_result,        // error against the reference above the tolerance, at one place or in the mean
-  wrong_lse,           // log-sum-exp of some row off by more than f32 explains, NaN or unwritten
-  nan_output,          // NaN where the reference is a number, and the kernel wrote it
-  unwritten_output,    // elements that still hold the NaN they were poisoned with
-  guard_overwritten,   // a write before or behind a buffer
-  input_modified,      // Q, K or V changed
-  emulator_report,     // the emulator caught a race, a missing wait, ...; Failure::detail is the kind of report
-  launch_failed,       // no launch, or it died
-  counts_differ,       // Variant::predict against the emulator's count
-  conflicts_differ,    // Variant::conflict_ways against the emulator's, on the worst ldmatrix line
-  differs_from_naive,  // the GPU's output against rung 00's on the GPU
-  property_broken,     // what must change nothing (harness/properties.hpp) changed something
-  unset_variable,      // two builds that differ in nothing but what unset variables hold give different outputs
+  launch_failed,      // no launch, or it died
+  hangs,              // it did not end in time, nor when asked to
+  emulator_report,    // the emulator caught a race, a missing wait, ...; Failure::detail is the kind of report
+  input_modified,     // Q, K or V changed
+  guard_overwritten,  // a write before or behind a buffer
+  unset_variable,     // two builds that differ in nothing but what unset variables hold give different outputs
   order_dependent,  // another order of the threads of a block gives other outputs, counts or reports; of a variant with the
                     // same bits in every run (Variant::same_bits) another order of blocks, or another launch
-  hangs,            // it did not end in time, nor when asked to
+  unwritten_output,    // elements that still hold the NaN they were poisoned with
+  nan_output,          // NaN where the reference is a number, and the kernel wrote it
+  wrong_result,        // error against the reference above the tolerance, at one place or in the mean
+  wrong_lse,           // log-sum-exp of some row off by more than f32 explains, NaN or unwritten
+  differs_from_naive,  // the GPU's output against rung 00's on the GPU
+  property_broken,     // what must change nothing (harness/properties.hpp) changed something
+  conflicts_differ,    // Variant::conflict_ways against the emulator's, on the worst ldmatrix line
+  counts_differ,       // Variant::predict against the emulator's count
 };
 std::string_view to_string(FailureKind kind);
 
@@ -85,7 +83,13 @@ struct CheckResult {
   bool answers_right() const;
   bool counts_right() const;
   bool has(FailureKind kind) const;
+  void fail(FailureKind kind, std::string message, std::string_view detail = "",
+            std::vector<emulator::SourceLine> where = {});
 };
+
+// A result without a word yet.
+CheckResult start_result(const Rung& rung, const Variant& variant, const Shape& shape, std::string_view inputs,
+                         Place backend);
 
 // Runs one variant on the emulator with all of its checks on: a result for each input set of the problem, in which a fault
 // of the launch stands as well. `rung` need not be registered. With `both_builds`, the build with zeros in unset variables
@@ -96,6 +100,9 @@ std::vector<CheckResult> check_sets_on_emulator(const Rung& rung, const Variant&
 // The same for a problem of one input set.
 CheckResult check_on_emulator(const Rung& rung, const Variant& variant, const Problem& problem,
                               const emulator::Options& options = {}, bool both_builds = false);
+
+// Adds what was counted otherwise than predicted, on so many multiprocessors.
+void judge_counts(CheckResult& result, const Variant& variant, const Problem& problem, uint32_t multiprocessors);
 
 class GpuProblem;
 // The same on the GPU, where a variant with `same_bits` is launched so many times. `problem_on_gpu` holds the problem's inputs;

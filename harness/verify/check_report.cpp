@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 #include <fstream>
 #include <map>
 #include <set>
@@ -15,22 +14,6 @@
 
 namespace ladder {
 namespace {
-
-// A cause stands before what follows from it.
-constexpr FailureKind BY_CAUSE[] = {
-    FailureKind::launch_failed,     FailureKind::hangs,
-    FailureKind::emulator_report,   FailureKind::input_modified,
-    FailureKind::guard_overwritten, FailureKind::unset_variable,
-    FailureKind::order_dependent,   FailureKind::unwritten_output,
-    FailureKind::nan_output,        FailureKind::wrong_result,
-    FailureKind::wrong_lse,         FailureKind::differs_from_naive,
-    FailureKind::property_broken,   FailureKind::conflicts_differ,
-    FailureKind::counts_differ,
-};
-
-size_t rank(const Failure& failure) {
-  return static_cast<size_t>(std::ranges::find(BY_CAUSE, failure.kind) - BY_CAUSE);
-}
 
 // The same fault, wherever it was seen: places and numbers in the message differ from launch to launch.
 bool same_fault(const Failure& a, const Failure& b) {
@@ -140,7 +123,7 @@ std::string explain_failures(const CheckLine& line) {
   const Failure* cause = nullptr;
   for (const CheckResult& result : line.results) {
     for (const Failure& failure : result.failures) {
-      if (cause != nullptr && rank(*cause) <= rank(failure)) continue;
+      if (cause != nullptr && cause->kind <= failure.kind) continue;
       cause = &failure;
       where = &result;
     }

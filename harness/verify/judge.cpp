@@ -64,7 +64,7 @@ class OnEmulator final : public Backend {
     return fits_host_memory(shape, workspace_bytes);
   }
   std::vector<Trial> trials(const Subject& subject, const Shape& shape, const TrialChoice& choice) const override {
-    return emulator_trials(*subject.rung, *subject.variant, shape, choice);
+    return emulator_trials(*subject.variant, shape, choice);
   }
   bool by_trial() const override { return false; }
 
@@ -112,7 +112,7 @@ class OnGpu final : public Backend {
   }
   // Beyond 2^32 elements nothing is left for a workspace.
   std::vector<Trial> trials(const Subject& subject, const Shape& shape, const TrialChoice& choice) const override {
-    std::vector<Trial> all = gpu_trials(*subject.rung, *subject.variant, shape, choice);
+    std::vector<Trial> all = gpu_trials(*subject.variant, shape, choice);
     std::erase_if(
         all, [&](const Trial& trial) { return trial.far_heads > 0 && subject.variant->workspace_at(trial.shape) > 0; });
     return all;
@@ -133,7 +133,7 @@ class OnGpu final : public Backend {
                                        const std::atomic<bool>&) override {
     if (!(uploaded_ && *uploaded_ == trial)) {
       uploaded_.reset();
-      if (auto status = upload(trial, problem); !status) return tl::make_unexpected(status.error());
+      if (auto status = upload(trial, problem); !status) return passed_on(status);
       uploaded_ = trial;
     }
     constexpr int LAUNCHES = 100;
@@ -158,8 +158,8 @@ class OnGpu final : public Backend {
     naive_output_ = {};
     auto created = is_far ? GpuProblem::create_repeated(problem.launched(), problem.inputs, 0)
                           : GpuProblem::create(trial.shape, problem.inputs, workspace);
-    if (!created) return tl::make_unexpected(created.error());
-    memory_.emplace(std::move(*created));
+    if (!created) return passed_on(created);
+    memory_ = std::move(*created);
     if (!compared) return {};
     if (auto status = memory_->run(naive_.variants.front()); !status) return status;
     auto output = memory_->read_output(outputs_of(naive_.variants.front(), trial.shape).front().name);
@@ -171,7 +171,7 @@ class OnGpu final : public Backend {
   const std::vector<Subject> subjects_;
   const Rung& naive_ = rungs().front();
   std::optional<Trial> uploaded_;
-  std::optional<GpuProblem> memory_;
+  std::unique_ptr<GpuProblem> memory_;
   Tensor naive_output_;
 };
 
@@ -190,13 +190,9 @@ Result<std::vector<Step>> plan(const Backend& backend, const std::vector<Subject
                                const std::vector<Shape>& shapes, const TrialChoice& choice) {
   std::vector<Step> steps;
   for (const Shape& shape : shapes) {
-    if (auto status = backend.fits(shape, workspace_at(subjects, shape)); !status) {
-      return tl::make_unexpected(status.error());
-    }
+    if (auto status = backend.fits(shape, workspace_at(subjects, shape)); !status) return passed_on(status);
     for (const Subject& subject : subjects) {
-      if (auto status = supports(*subject.rung, *subject.variant, shape); !status) {
-        return tl::make_unexpected(status.error());
-      }
+      if (auto status = supports(*subject.rung, *subject.variant, shape); !status) return passed_on(status);
       for (Trial& trial : backend.trials(subject, shape, choice)) {
         const auto known = backend.by_trial() ? std::ranges::find(steps, trial, &Step::trial) : steps.end();
         if (known == steps.end()) {
@@ -212,17 +208,13 @@ Result<std::vector<Step>> plan(const Backend& backend, const std::vector<Subject
 
 // It is not of the kernel's own making, and so says how it is raised.
 CheckResult stopped(const Subject& subject, const Trial& trial, Place place, double seconds, bool asked_for) {
-  CheckResult result;
-  result.rung = subject.rung->name;
-  result.variant = subject.variant->label;
-  result.backend = place;
-  result.shape = trial.shape;
-  result.inputs = trial.kinds.size() == 1 ? to_string(trial.kinds[0]) : "all sets";
-  result.failures.push_back(
-      {FailureKind::hangs,
-       fmt::format("the launch was stopped: it had not ended after {0} s, {1}. It may have longer: --timeout {2}",
-                   seconds, asked_for ? "which is all that --timeout gives it" : "far beyond what its work takes",
-                   10 * seconds)});
+  CheckResult result = start_result(*subject.rung, *subject.variant, trial.shape,
+                                    trial.kinds.size() == 1 ? to_string(trial.kinds[0]) : "all sets", place);
+  result.fail(
+      FailureKind::hangs,
+      fmt::format("the launch was stopped: it had not ended after {0} s, {1}. It may have longer: --timeout {2}",
+                  seconds, asked_for ? "which is all that --timeout gives it" : "far beyond what its work takes",
+                  10 * seconds));
   return result;
 }
 
@@ -262,7 +254,7 @@ Status Judge::judge(Backend& backend, const std::vector<Subject>& subjects, cons
   const Place place = backend.place();
   const bool emulated = place == Place::emulator;
   const auto steps = plan(backend, subjects, shapes, choice_.trials);
-  if (!steps) return tl::make_unexpected(steps.error());
+  if (!steps) return passed_on(steps);
   double total = 0;
   size_t launches = 0;
   for (const Step& step : *steps) {
@@ -313,7 +305,7 @@ Status Judge::judge(Backend& backend, const std::vector<Subject>& subjects, cons
         report.notes.push_back("Not checked beyond 2^32 elements: " + results.error().message);
         break;
       } else if (!results) {
-        return tl::make_unexpected(results.error());
+        return passed_on(results);
       } else if (!keep(*subject, place, shape, std::move(*results))) {
         return {};
       }

@@ -2,11 +2,9 @@
 // take of time, which references several variants share and what ends early; verbs say what is asked, and print the report.
 #pragma once
 #include <atomic>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "harness/base/error.hpp"

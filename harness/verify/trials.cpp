@@ -35,7 +35,7 @@ constexpr int LONG_HEAD = 4096 + 1;   // keys
 // The shortest length from `least` on that the variant takes, of at least `tiles` key tiles, of which the last is in part outside
 // where the variant takes that, but for every fourth number of tiles: by an odd number of keys, or of two, six, ten ... tiles by slices
 // of 16, which products take at a time.
-int supported_length(const Rung&, const Variant& variant, Shape shape, int least, int tiles = 0) {
+int supported_length(const Variant& variant, Shape shape, int least, int tiles = 0) {
   const int tile = std::max(1, variant.tile.bc);
   const int outside = variant.takes(TAILS) && tiles % 4 != 0 ? std::min(tiles % 2 == 1 ? 29 : 48, tile / 2) : 0;
   for (shape.n = std::max(least, tile * tiles - outside); !takes(variant, shape); ++shape.n) {
@@ -84,14 +84,13 @@ bool takes_any_d(const Variant& variant) {
 // Another scale, other numbers of tiles, and for a variant that takes any head dimension one that no tile divides: nearly the
 // largest, for the work of a head of so many elements grows with its length. Far from the first head, `known_heads` of many are
 // judged.
-Trial other_problem(const Rung& rung, const Variant& variant, Shape shape, uint64_t seed, int far_heads = 0,
-                    int known_heads = 0) {
+Trial other_problem(const Variant& variant, Shape shape, uint64_t seed, int far_heads = 0, int known_heads = 0) {
   if (far_heads > 0) {
     shape.pad = 0;                     // what lies behind each row of so many heads would be gigabytes
     shape.alibi = shape.sink = false;  // numbers for each head are there for the known ones
   }
   if (takes_any_d(variant)) shape.d = variant.accepts.max_d - 1;
-  shape.n = supported_length(rung, variant, shape, static_cast<int>(FAR_HEAD / shape.d + 14) | 1);
+  shape.n = supported_length(variant, shape, static_cast<int>(FAR_HEAD / shape.d + 14) | 1);
   shape.softmax_scale = OTHER_SCALE * shape.scale();
   if (far_heads > 0) {
     // These are the dearest; they do not begin with the last head.
@@ -110,14 +109,14 @@ Shape with_columns(const Variant& variant, Shape shape, int d) {
 
 // Rows so far apart that the number of an element in a head leaves 31 bits, of V's 32, from the second tile of queries or of keys on:
 // little work, in memory that is mostly not there. Keys are seen from the second tile on.
-std::optional<Trial> far_rows(const Rung& rung, const Variant& variant, const Shape& usual, uint64_t seed) {
+std::optional<Trial> far_rows(const Variant& variant, const Shape& usual, uint64_t seed) {
   if (!variant.takes(STRIDES)) return std::nullopt;
   constexpr int64_t FAR = int64_t{1} << 31;
   constexpr int SHORTEST = 32, MORE = 34;  // of a tile; rows behind one
   const auto [fewer, longer] = std::minmax({std::max(SHORTEST, variant.tile.br), std::max(SHORTEST, variant.tile.bc)});
   Shape shape = with_heads(usual, 1, 1);
   shape.layout = Layout::bhnd;
-  shape.n = supported_length(rung, variant, shape, longer + MORE);
+  shape.n = supported_length(variant, shape, longer + MORE);
   shape.pad = static_cast<int>(FAR / fewer / 64 + 1) * 64;
   if (variant.takes(WINDOW)) shape.left = MORE / 2;
   if (shape.n == 0 || !takes(variant, shape)) return std::nullopt;
@@ -126,10 +125,9 @@ std::optional<Trial> far_rows(const Rung& rung, const Variant& variant, const Sh
 
 // So many key tiles, or the fewest that the variant takes above, and at least so many keys: little work to deal out to blocks,
 // and most of it is what a kernel does at its first and its last tile.
-Trial few_tiles(const Rung& rung, const Variant& variant, Shape shape, uint64_t seed, int tiles, int heads,
-                int least = 1) {
+Trial few_tiles(const Variant& variant, Shape shape, uint64_t seed, int tiles, int heads, int least = 1) {
   shape = with_heads(shape, 1, heads);
-  shape.n = supported_length(rung, variant, shape, least, tiles);
+  shape.n = supported_length(variant, shape, least, tiles);
   return {.shape = shape, .kinds = {InputKind::normal}, .seed = seed + 2};
 }
 
@@ -152,11 +150,11 @@ Trial of_zeros(Trial trial) {
 
 // Maxima that stand anywhere, or grow to the last key, over so many tiles that all queries of all heads would take too
 // long.
-Trial long_walk(const Rung& rung, const Variant& variant, Shape shape, uint64_t seed, int tiles) {
+Trial long_walk(const Variant& variant, Shape shape, uint64_t seed, int tiles) {
   shape = with_heads(with_columns(variant, shape, 68), 1, 2);
   // More keys than a block has threads, each of which may take one at a time; but a workspace lets all blocks run.
   const int least = variant.workspace_at(shape) > 0 ? 99 : tiles * 32 + 29;
-  shape.n = supported_length(rung, variant, shape, least, tiles);
+  shape.n = supported_length(variant, shape, least, tiles);
   return {.shape = shape, .kinds = {InputKind::peaky, InputKind::creeping_max}, .seed = seed + 3, .ends_only = true};
 }
 
@@ -168,9 +166,9 @@ std::mt19937_64 of_commit(uint64_t seed) {
 }
 
 // A few multiprocessors deal out heads of which the first surprises whoever has not looked at its scores, and no other one does.
-Trial one_surprise(const Rung& rung, const Variant& variant, const Shape& shape, uint64_t seed) {
+Trial one_surprise(const Variant& variant, const Shape& shape, uint64_t seed) {
   constexpr size_t HEADS = 12;
-  Trial trial = few_tiles(rung, variant, shape, seed, 2, HEADS);
+  Trial trial = few_tiles(variant, shape, seed, 2, HEADS);
   trial.kinds.assign(HEADS, InputKind::normal);
   trial.kinds.front() = InputKind::sinks35;
   trial.multiprocessors = 2;
@@ -178,26 +176,26 @@ Trial one_surprise(const Rung& rung, const Variant& variant, const Shape& shape,
 }
 
 // What nearly all queries like best is the first key.
-std::optional<Trial> first_key(const Rung& rung, const Variant& variant, const Shape& shape, uint64_t seed) {
+std::optional<Trial> first_key(const Variant& variant, const Shape& shape, uint64_t seed) {
   if (!variant.from_first_key) return std::nullopt;
-  Trial trial = few_tiles(rung, variant, shape, seed, 4, 2);
+  Trial trial = few_tiles(variant, shape, seed, 4, 2);
   trial.kinds = {InputKind::sinks35};
   return trial;
 }
 
 // Nobody wants the log-sum-exps, as in a model that is not trained.
-std::optional<Trial> without_lse(const Rung& rung, const Variant& variant, const Shape& shape, uint64_t seed) {
+std::optional<Trial> without_lse(const Variant& variant, const Shape& shape, uint64_t seed) {
   if (!variant.writes_lse || !variant.takes(STRIDES)) return std::nullopt;
-  Trial trial = few_tiles(rung, variant, shape, seed, 2, 2);
+  Trial trial = few_tiles(variant, shape, seed, 2, 2);
   trial.ends_only = trial.leaves_out = true;
   return trial;
 }
 
 // Each query's one key comes late or early, above the others by more than f32 has exponentials of, and all scores stay below a quarter
 // of their cap.
-std::optional<Trial> far_below_cap(const Rung& rung, const Variant& variant, const Shape& shape, uint64_t seed) {
+std::optional<Trial> far_below_cap(const Variant& variant, const Shape& shape, uint64_t seed) {
   if (!variant.takes(SOFTCAP)) return std::nullopt;
-  Trial trial = few_tiles(rung, variant, shape, seed, 4, 1);
+  Trial trial = few_tiles(variant, shape, seed, 4, 1);
   trial.shape.softcap = 1000;
   trial.shape.softmax_scale = 3 * trial.shape.scale();
   trial.kinds = {InputKind::one_hot};
@@ -213,15 +211,30 @@ std::optional<Trial> far_keys(const Variant& variant, const Shape& usual, uint64
   return Trial{.shape = shape, .kinds = {InputKind::giant_keys}, .seed = seed};
 }
 
+bool has_tensor_cores(const Variant& variant, const Shape& shape) {
+  if (!variant.predict) return false;
+  const Counts counts = variant.predict(shape);
+  return counts.mma + counts.wgmma > 0;
+}
+
 // More tiles of queries than a warp has lanes, a number that the commit draws, in two heads, and of keys a tile at most.
 std::optional<Trial> many_queries(const Variant& variant, const Shape& usual, uint64_t seed) {
-  if (!variant.takes(TAILS) || !variant.takes(CROSS)) return std::nullopt;
+  if (!variant.takes(TAILS) || !variant.takes(CROSS) || !has_tensor_cores(variant, usual)) return std::nullopt;
   std::mt19937_64 random = of_commit(seed);
   const auto below = [&](int count) { return static_cast<int>(random() % static_cast<uint64_t>(count)); };
   Shape shape = with_heads(usual, 1, 2);
   shape.n = std::max(16, variant.tile.br) * (33 + below(32)) - below(16);
   shape.n_k = 1 + below(std::max(16, variant.tile.bc));
   return Trial{.shape = shape, .kinds = {InputKind::normal}, .seed = seed + 10};
+}
+
+// As many keys before a tile of queries, for a pass whose blocks own keys.
+std::optional<Trial> many_keys(const Variant& variant, const Shape& usual, uint64_t seed) {
+  std::optional<Trial> trial = many_queries(variant, usual, seed);
+  if (!trial) return trial;
+  std::swap(trial->shape.n, trial->shape.n_k);
+  trial->shape.n = std::min(trial->shape.n, std::max(16, variant.tile.br));
+  return trial;
 }
 
 // Scores far below -10^4, and so their sums: the weights alone are numbers as always.
@@ -233,7 +246,7 @@ Trial of_deep_sums(Trial trial) {
 }
 
 // Heads and lengths as people run them, drawn by the commit. Some blocks of 16, 32 or 64 heads.
-Trial long_and_wide(const Rung& rung, const Variant& variant, Shape shape, uint64_t seed, int rows = WIDE_ROWS) {
+Trial long_and_wide(const Variant& variant, Shape shape, uint64_t seed, int rows = WIDE_ROWS) {
   std::mt19937_64 random = of_commit(seed);
   const int halvings = static_cast<int>(random() % 3), longest = rows >> (4 + halvings);
   const int least = longest / 2 + static_cast<int>(random() % static_cast<uint64_t>(longest / 2));
@@ -242,30 +255,24 @@ Trial long_and_wide(const Rung& rung, const Variant& variant, Shape shape, uint6
   if (takes_any_d(variant))
     shape.d = std::max(variant.accepts.min_d, std::min(24, static_cast<int>(1 + random() % 24)));
   // A workspace lets all blocks run.
-  if (variant.workspace_at(shape) > 0) return few_tiles(rung, variant, shape, seed, 1, 16, 1 + least % 32);
-  shape.n = supported_length(rung, variant, shape, least);
+  if (variant.workspace_at(shape) > 0) return few_tiles(variant, shape, seed, 1, 16, 1 + least % 32);
+  shape.n = supported_length(variant, shape, least);
   return {.shape = shape, .kinds = {InputKind::normal, InputKind::near_ties}, .seed = random(), .ends_only = true};
 }
 
 // More keys than 16 bits can number, more tiles than 8, and more than 2^32 scores; none for a variant that does not take so many.
-std::optional<Trial> far_walk(const Rung& rung, const Variant& variant, Shape shape, uint64_t seed) {
+std::optional<Trial> far_walk(const Variant& variant, Shape shape, uint64_t seed) {
   shape = with_heads(shape, 1, 3);
-  shape.n = supported_length(rung, variant, shape, FAR_WALK);
+  shape.n = supported_length(variant, shape, FAR_WALK);
   if (shape.n == 0 || variant.workspace_at(shape) > 0) return std::nullopt;
   const std::vector<InputKind> kinds{InputKind::peaky, InputKind::last_tile_max, InputKind::ties};
   return Trial{.shape = shape, .kinds = kinds, .seed = seed + 4, .ends_only = true};
 }
 
-bool has_tensor_cores(const Variant& variant, const Shape& shape) {
-  if (!variant.predict) return false;
-  const Counts counts = variant.predict(shape);
-  return counts.mma + counts.wgmma > 0;
-}
-
 // All queries of a long head, of a variant whose products are fast enough for that.
-std::optional<Trial> whole_head(const Rung& rung, const Variant& variant, Shape shape, uint64_t seed) {
+std::optional<Trial> whole_head(const Variant& variant, Shape shape, uint64_t seed) {
   shape = with_heads(shape, 1, 1);
-  shape.n = supported_length(rung, variant, shape, LONG_HEAD);
+  shape.n = supported_length(variant, shape, LONG_HEAD);
   if (shape.n == 0 || !has_tensor_cores(variant, shape)) return std::nullopt;
   return Trial{.shape = shape, .kinds = {InputKind::trained}, .seed = seed + 6};
 }
@@ -286,14 +293,14 @@ std::optional<Trial> far_lengths(const Variant& variant, const Shape& usual, uin
 }
 
 // The problems of the formula's own that the variant takes, each with an input set for each head of its keys.
-std::vector<Trial> formula_trials(const Rung& rung, const Variant& variant, const Spec& usual, uint64_t seed) {
+std::vector<Trial> formula_trials(const Variant& variant, const Spec& usual, uint64_t seed) {
   const Formula& formula = formula_of(usual);
   const InputKind some[] = {InputKind::normal, InputKind::peaky, InputKind::sinks, InputKind::one_hot};
   const bool has_kinds = formula.is_attention || !formula.kinds.empty();
   std::vector<Trial> trials;
   if (formula.trials == nullptr) return trials;
   for (Spec spec : formula.trials(variant.accepts, usual)) {
-    if (!takes(variant, spec) && spec.keys() == spec.n) spec.n = supported_length(rung, variant, spec, spec.n);
+    if (!takes(variant, spec) && spec.keys() == spec.n) spec.n = supported_length(variant, spec, spec.n);
     if (spec.n == 0 || !takes(variant, spec)) continue;
     const bool is_long = spec.keys() > LONG_HEAD;
     Trial trial{.shape = spec, .kinds = {}, .seed = seed + 5, .both_builds = !is_long || spec.lens_k.count > 0};
@@ -371,8 +378,8 @@ std::optional<Trial> drawn_problem(const Variant& variant, Shape shape, uint64_t
 
 // Of a formula that is not attention: normal inputs at the shape, what it knows of input sets in little, and its own problems. With
 // `quick` two of these: all sets, and both builds with one; or without sets the first.
-std::vector<Trial> other_formula_trials(const Rung& rung, const Variant& variant, const Shape& shape,
-                                        const TrialChoice& choice, bool emulated) {
+std::vector<Trial> other_formula_trials(const Variant& variant, const Shape& shape, const TrialChoice& choice,
+                                        bool emulated) {
   std::vector<InputKind> kinds = formula_of(shape).kinds;
   if (choice.quick) {
     kinds = unlike(kinds);
@@ -386,39 +393,39 @@ std::vector<Trial> other_formula_trials(const Rung& rung, const Variant& variant
     if (kinds.empty() || (causal && (shape.causal || !variant.takes(CAUSAL)))) continue;
     const Shape of = causal ? with_mask(shape) : shape;
     Shape few = choice.quick ? with_columns(variant, of, 72) : of;
-    few.n = supported_length(rung, variant, of, 33, 2);
+    few.n = supported_length(variant, of, 33, 2);
     trials.push_back(all_sets(few, choice.seed, kinds));
     trials.back().both_builds = !choice.quick;
     if (choice.quick) {
-      trials.push_back(few_tiles(rung, variant, few, choice.seed, 2, 1, 33));
+      trials.push_back(few_tiles(variant, few, choice.seed, 2, 1, 33));
       trials.back().both_builds = true;
       break;
     }
     // Of four heads on five SMs it matters under a mask which blocks begin first.
-    trials.push_back(of_magnitude(few_tiles(rung, variant, with_columns(variant, of, 70), choice.seed, 3, 4), 6, 2));
+    trials.push_back(of_magnitude(few_tiles(variant, with_columns(variant, of, 70), choice.seed, 3, 4), 6, 2));
     trials.back().multiprocessors = 5;
     // Of two numbers the sum is the same in either order, of three it is not.
     trials.back().both_builds = variant.same_bits;
-    trials.push_back(of_zeros(few_tiles(rung, variant, of, choice.seed, 1, 1)));
-    if (variant.takes(TAILS) || !causal)
-      trials.push_back(of_deep_sums(few_tiles(rung, variant, of, choice.seed, 1, 2)));
+    trials.push_back(of_zeros(few_tiles(variant, of, choice.seed, 1, 1)));
+    if (variant.takes(TAILS) || !causal) trials.push_back(of_deep_sums(few_tiles(variant, of, choice.seed, 1, 2)));
     // Gradients as small as those of a mean over many tokens, where their type has such numbers; keys as large show it in dQ.
     if (variant.accepts.kv == Element::bf16) {
-      trials.push_back(of_magnitude(few_tiles(rung, variant, of, choice.seed, 2, 3), -30, 0, 30));
+      trials.push_back(of_magnitude(few_tiles(variant, of, choice.seed, 2, 3), -30, 0, 30));
       trials.back().exponents["dO"] = -30;
     }
-    if (emulated && !causal) trials.push_back(other_problem(rung, variant, of, choice.seed, FAR_HEADS, 3));
+    if (emulated && !causal) trials.push_back(other_problem(variant, of, choice.seed, FAR_HEADS, 3));
   }
   if (choice.quick) return trials;
-  std::ranges::copy(formula_trials(rung, variant, shape, choice.seed), std::back_inserter(trials));
+  std::ranges::copy(formula_trials(variant, shape, choice.seed), std::back_inserter(trials));
   if (!emulated) return trials;
-  if (auto trial = far_rows(rung, variant, shape, choice.seed)) trials.push_back(std::move(*trial));
+  if (auto trial = far_rows(variant, shape, choice.seed)) trials.push_back(std::move(*trial));
+  if (auto trial = many_keys(variant, shape, choice.seed)) trials.push_back(std::move(*trial));
   if (auto trial = drawn_problem(variant, shape, choice.seed)) trials.push_back(std::move(*trial));
   return trials;
 }
 
 // Raw bits of the generator: what a distribution makes of them differs between libraries.
-std::vector<Trial> random_trials(const Rung& rung, const Variant& variant, const Shape& shape, uint64_t seed) {
+std::vector<Trial> random_trials(const Variant& variant, const Shape& shape, uint64_t seed) {
   std::mt19937_64 random(seed);
   const auto below = [&](uint64_t count) { return static_cast<int>(random() % count); };
   const auto all = all_input_kinds();
@@ -431,7 +438,7 @@ std::vector<Trial> random_trials(const Rung& rung, const Variant& variant, const
           variant.accepts.min_d + below(static_cast<uint64_t>(variant.accepts.max_d - variant.accepts.min_d) + 1);
     if (variant.takes(CAUSAL)) chosen.causal = shape.causal || below(2) == 1;
     const int least = 1 + below(1024);
-    chosen.n = supported_length(rung, variant, chosen, least);
+    chosen.n = supported_length(variant, chosen, least);
     if (variant.takes(CROSS) && variant.takes(TAILS) && below(2) == 1) chosen.n_k = below(1024);
     chosen.softmax_scale = shape.scale() * (0.25f + static_cast<float>(below(1024)) / 512);
     Trial trial{.shape = chosen, .kinds = {}, .seed = random()};
@@ -454,8 +461,7 @@ bool depends_on_gpu(const Variant& variant, Shape shape) {
 }
 
 // What a first look at a rung takes: about 0.2 s of a core.
-std::vector<Trial> quick_trials(const Rung& rung, const Variant& variant, const Shape& shape,
-                                const TrialChoice& choice) {
+std::vector<Trial> quick_trials(const Variant& variant, const Shape& shape, const TrialChoice& choice) {
   const uint64_t seed = choice.seed;
   std::vector<Trial> trials;
   std::vector<InputKind> kinds = unlike(all_input_kinds());
@@ -463,24 +469,24 @@ std::vector<Trial> quick_trials(const Rung& rung, const Variant& variant, const 
   const bool is_slow = !has_tensor_cores(variant, shape), both_masks = variant.takes(CAUSAL) && !shape.causal;
   if (is_slow) std::erase_if(kinds, [i = 0](InputKind) mutable { return i++ % 3 != 0; });
   const auto sets = [&](Shape of) {
-    if (!choice.n_given) of.n = supported_length(rung, variant, of, 33, 2);
+    if (!choice.n_given) of.n = supported_length(variant, of, 33, 2);
     trials.push_back(all_sets(of, seed, kinds));
     trials.back().ends_only = of.n > 128 || (!of.causal && variant.tile.br >= 128) || (is_slow && of.n == 128);
   };
   sets(shape);
   // Around the rings of the copies, once: under the mask where there is one.
   const int tiles = both_masks || is_slow ? 3 : 4;
-  trials.push_back(few_tiles(rung, variant, with_columns(variant, shape, 72), seed, tiles, 1, 99));
+  trials.push_back(few_tiles(variant, with_columns(variant, shape, 72), seed, tiles, 1, 99));
   trials.back().both_builds = true;  // of more tiles and fewer rows: the second build costs little there
   trials.back().shape.softmax_scale = OTHER_SCALE * shape.scale();
   trials.back().ends_only = true;
   // More shares than multiprocessors, or pairs of them.
   trials.push_back(
-      of_magnitude(few_tiles(rung, variant, with_columns(variant, shape, 70), seed, 1, 5), SUBNORMAL, -4, SUBNORMAL));
+      of_magnitude(few_tiles(variant, with_columns(variant, shape, 70), seed, 1, 5), SUBNORMAL, -4, SUBNORMAL));
   trials.back().multiprocessors = 6;
   if (both_masks) {
     sets(with_mask(shape));
-    trials.push_back(few_tiles(rung, variant, with_mask(shape), seed, 5, 1));
+    trials.push_back(few_tiles(variant, with_mask(shape), seed, 5, 1));
     trials.back().ends_only = true;
   }
   return trials;
@@ -488,31 +494,30 @@ std::vector<Trial> quick_trials(const Rung& rung, const Variant& variant, const 
 
 }  // namespace
 
-std::vector<Trial> emulator_trials(const Rung& rung, const Variant& variant, const Shape& shape,
-                                   const TrialChoice& choice) {
+std::vector<Trial> emulator_trials(const Variant& variant, const Shape& shape, const TrialChoice& choice) {
   std::vector<Trial> trials;
   for (const InputKind kind : choice.inputs) {
     trials.push_back({.shape = shape, .kinds = {kind}, .seed = choice.seed, .both_builds = trials.empty()});
   }
   if (!trials.empty()) return trials;
-  if (!formula_of(shape).is_attention) return other_formula_trials(rung, variant, shape, choice, true);
-  const std::vector<Trial> own = formula_trials(rung, variant, shape, choice.seed);
-  if (choice.quick) return quick_trials(rung, variant, shape, choice);
+  if (!formula_of(shape).is_attention) return other_formula_trials(variant, shape, choice, true);
+  const std::vector<Trial> own = formula_trials(variant, shape, choice.seed);
+  if (choice.quick) return quick_trials(variant, shape, choice);
 
   const auto few = [&](const Shape& of, int tiles, int heads, int least = 1) {
-    return few_tiles(rung, variant, of, choice.seed, tiles, heads, least);
+    return few_tiles(variant, of, choice.seed, tiles, heads, least);
   };
   const Shape other_d = with_columns(variant, shape, 70);
   const int other_n = takes_any_d(variant) ? 98 : 1;
 
   trials.push_back({.shape = shape, .kinds = {InputKind::normal}, .seed = choice.seed});
   Shape many = shape;
-  if (!choice.n_given) many.n = supported_length(rung, variant, shape, takes_any_d(variant) ? 67 : 102, 3);
+  if (!choice.n_given) many.n = supported_length(variant, shape, takes_any_d(variant) ? 67 : 102, 3);
   trials.push_back(all_sets(many, choice.seed));
   // Rows whose scores are all negative tell a maximum that begins at 0 from one that begins at a huge negative number.
   trials.back().both_builds = true;
 
-  trials.push_back(other_problem(rung, variant, shape, choice.seed, FAR_HEADS, 3));
+  trials.push_back(other_problem(variant, shape, choice.seed, FAR_HEADS, 3));
   trials.push_back(of_magnitude(few(shape, 1, 3), 6, 8));  // a scale below 0.002
   trials.back().multiprocessors = H200_MULTIPROCESSORS;
   trials.push_back(of_magnitude(few(other_d, 2, 8, other_n), SUBNORMAL, -4, SUBNORMAL));  // and one far above 3
@@ -541,29 +546,29 @@ std::vector<Trial> emulator_trials(const Rung& rung, const Variant& variant, con
     // More shares than an H200 has SMs, or pairs of them.
     trials.push_back(few(variant.takes(CAUSAL) ? with_mask(shape) : shape, 1, H200_MULTIPROCESSORS + 5));
     trials.back().multiprocessors = H200_MULTIPROCESSORS;
-    trials.push_back(one_surprise(rung, variant, shape, choice.seed));
+    trials.push_back(one_surprise(variant, shape, choice.seed));
   }
-  if (auto trial = without_lse(rung, variant, shape, choice.seed)) trials.push_back(std::move(*trial));
-  if (auto trial = first_key(rung, variant, shape, choice.seed)) trials.push_back(std::move(*trial));
-  trials.push_back(long_walk(rung, variant, shape, choice.seed, LONG_WALK));
-  trials.push_back(long_and_wide(rung, variant, shape, choice.seed));
+  if (auto trial = without_lse(variant, shape, choice.seed)) trials.push_back(std::move(*trial));
+  if (auto trial = first_key(variant, shape, choice.seed)) trials.push_back(std::move(*trial));
+  trials.push_back(long_walk(variant, shape, choice.seed, LONG_WALK));
+  trials.push_back(long_and_wide(variant, shape, choice.seed));
   if (variant.takes(CAUSAL) && !shape.causal) {
     const Shape masked = with_mask(shape);
     trials.push_back(all_sets(with_mask(many), choice.seed));
     trials.back().both_builds = true;
-    trials.push_back(other_problem(rung, variant, masked, choice.seed, FAR_HEADS - 1, 3));  // two sequences far apart
+    trials.push_back(other_problem(variant, masked, choice.seed, FAR_HEADS - 1, 3));  // two sequences far apart
     trials.push_back(of_magnitude(few(masked, 1, 3), 5, 8));
     trials.push_back(few(masked, 2, 8));
     trials.push_back(few(with_mask(other_d), 4, 1, other_n));
     for (const int tiles : {5, 6, 7, 8}) trials.push_back(few(masked, tiles, 1));
     trials.push_back(few(masked, 9, 2));
     trials.back().kinds = {InputKind::peaky};
-    trials.push_back(long_and_wide(rung, variant, masked, choice.seed + 1));
-    trials.push_back(long_walk(rung, variant, masked, choice.seed, LONG_WALK - 1));
+    trials.push_back(long_and_wide(variant, masked, choice.seed + 1));
+    trials.push_back(long_walk(variant, masked, choice.seed, LONG_WALK - 1));
   }
   std::ranges::copy(own, std::back_inserter(trials));
-  if (auto trial = far_rows(rung, variant, shape, choice.seed)) trials.push_back(std::move(*trial));
-  if (auto trial = far_below_cap(rung, variant, shape, choice.seed)) trials.push_back(std::move(*trial));
+  if (auto trial = far_rows(variant, shape, choice.seed)) trials.push_back(std::move(*trial));
+  if (auto trial = far_below_cap(variant, shape, choice.seed)) trials.push_back(std::move(*trial));
   if (auto trial = far_keys(variant, shape, choice.seed)) trials.push_back(std::move(*trial));
   if (auto trial = many_queries(variant, shape, choice.seed)) trials.push_back(std::move(*trial));
   const auto draw = [&](std::vector<Trial>& into, uint64_t first, uint64_t last) {
@@ -573,14 +578,14 @@ std::vector<Trial> emulator_trials(const Rung& rung, const Variant& variant, con
   };
   draw(trials, 0, 2);
   if (choice.thorough) {
-    std::vector<Trial> more = random_trials(rung, variant, shape, choice.seed);
+    std::vector<Trial> more = random_trials(variant, shape, choice.seed);
     draw(more, 2, 2 + RANDOM_TRIALS);
     std::vector<Shape> masks{shape};
     if (variant.takes(CAUSAL) && !shape.causal) masks.push_back(with_mask(shape));
     for (const Shape& of : masks) {
-      if (auto trial = far_walk(rung, variant, of, choice.seed)) more.push_back(std::move(*trial));
-      more.push_back(long_and_wide(rung, variant, of, choice.seed + 2, 4 * WIDE_ROWS));
-      if (auto trial = whole_head(rung, variant, of, choice.seed)) more.push_back(std::move(*trial));
+      if (auto trial = far_walk(variant, of, choice.seed)) more.push_back(std::move(*trial));
+      more.push_back(long_and_wide(variant, of, choice.seed + 2, 4 * WIDE_ROWS));
+      if (auto trial = whole_head(variant, of, choice.seed)) more.push_back(std::move(*trial));
     }
     if (auto trial = far_lengths(variant, shape, choice.seed)) more.push_back(std::move(*trial));
     for (Trial& trial : more) {
@@ -591,23 +596,23 @@ std::vector<Trial> emulator_trials(const Rung& rung, const Variant& variant, con
   return trials;
 }
 
-std::vector<Trial> gpu_trials(const Rung& rung, const Variant& variant, const Shape& shape, const TrialChoice& choice) {
+std::vector<Trial> gpu_trials(const Variant& variant, const Shape& shape, const TrialChoice& choice) {
   std::vector<Trial> trials;
   for (const InputKind kind : choice.inputs) {
     trials.push_back({.shape = shape, .kinds = {kind}, .seed = choice.seed});
   }
   if (!trials.empty()) return trials;
   const bool is_attention = formula_of(shape).is_attention;
-  std::vector<Trial> own = is_attention ? formula_trials(rung, variant, shape, choice.seed)
-                                        : other_formula_trials(rung, variant, shape, choice, false);
+  std::vector<Trial> own =
+      is_attention ? formula_trials(variant, shape, choice.seed) : other_formula_trials(variant, shape, choice, false);
   for (Trial& trial : own) trial.both_builds = false;
   if (!is_attention) return own;
 
   const auto few = [&](const Shape& of, int tiles, int heads) {
-    return few_tiles(rung, variant, of, choice.seed, tiles, heads);
+    return few_tiles(variant, of, choice.seed, tiles, heads);
   };
   const auto walk = [&](const Shape& of, int tiles) {
-    Trial whole = long_walk(rung, variant, of, choice.seed, tiles);
+    Trial whole = long_walk(variant, of, choice.seed, tiles);
     whole.ends_only = false;
     return whole;
   };
@@ -618,20 +623,20 @@ std::vector<Trial> gpu_trials(const Rung& rung, const Variant& variant, const Sh
   }
   trials.push_back({.shape = shape, .kinds = {InputKind::normal}, .seed = choice.seed});
   trials.push_back(all_sets(shape, choice.seed));
-  trials.push_back(other_problem(rung, variant, shape, choice.seed));
+  trials.push_back(other_problem(variant, shape, choice.seed));
   trials.push_back(of_magnitude(few(shape, 1, 3), 4, 8));
   trials.push_back(of_magnitude(few(shape, 2, 8), -5, -4));
   trials.push_back(walk(shape, LONG_WALK));
-  if (choice.thorough) trials.push_back(other_problem(rung, variant, shape, choice.seed, FAR_HEADS - 1, 2));
+  if (choice.thorough) trials.push_back(other_problem(variant, shape, choice.seed, FAR_HEADS - 1, 2));
   if (variant.takes(CAUSAL) && !shape.causal) {
     const Shape masked = with_mask(shape);
     trials.push_back(all_sets(masked, choice.seed));
-    trials.push_back(other_problem(rung, variant, masked, choice.seed));
+    trials.push_back(other_problem(variant, masked, choice.seed));
     trials.push_back(of_magnitude(few(masked, 5, 3), 5, 8));
     trials.push_back(walk(masked, LONG_WALK - 1));
   }
   std::ranges::copy(own, std::back_inserter(trials));
-  if (choice.thorough) std::ranges::move(random_trials(rung, variant, shape, choice.seed), std::back_inserter(trials));
+  if (choice.thorough) std::ranges::move(random_trials(variant, shape, choice.seed), std::back_inserter(trials));
   return trials;
 }
 

@@ -62,6 +62,8 @@ ladder::Counts predict(const ladder::Launched& spec) {
                           .qk = HEAD_DIM / 16,
                           .pv = BC / 16,
                           .late_queries = true};
+  // Which read more of what is told, or less.
+  const bool has_edges = spec.causal || is_window || n_q % (2 * BR) != 0 || n_k % BC != 0;
   return {
       .wgmma = tiles * WARPS / 4 * (HEAD_DIM / 16 + BC / 16),           // QK by slices of d, PV by slices of keys
       .wgmma_left_running = (tiles * WARPS - q_warps) / 4 * (BC / 16),  // PV, but of the last tile
@@ -77,6 +79,9 @@ ladder::Counts predict(const ladder::Launched& spec) {
       .barriers = 2 * blocks + q_warps / 4,                                   // of the cluster, and one of a warpgroup
       .bulk_copies = 4 * uint64_t(heads) * pairs + 2 * copied + 2 * q_warps,  // panels of Q, of K and V, of a warp's O
       .gmem_accesses = rows,                                                  // the log-sum-exps
+      // What a warp reads of its work, and O by stmatrix; what is told of each, and of the end.
+      .smem_wavefronts =
+          has_edges ? 0 : q_warps * (15 - walk.tiles % 2 + HEAD_DIM / 4) + 2 * (q_warps / WARPS + blocks),
       .gmem_bytes_read = (rows + copied_rows) * ROW_BYTES,
       .gmem_bytes_written = rows * (ROW_BYTES + sizeof(float)),
       .multicast_bytes = copied * 2 * BC * ROW_BYTES,

@@ -18,7 +18,7 @@ MOST_READY = 4096
 
 def attention(
     q, k, v, *, causal=False, scale=None, window=None, softcap=0.0, alibi_slopes=None, sink=None,
-    return_lse=False, out=None, rung=None,
+    return_lse=False, out=None, rung=None, deterministic=False,
 ):  # fmt: skip
     """softmax(q k^T * scale) v, by a kernel of the ladder.
 
@@ -31,6 +31,7 @@ def attention(
     out: where the result goes; otherwise it is a new array, [batch, n_q, heads, d] in one piece.
     rung: the kernel's name, "02_swizzle" or "02"; otherwise, of all that take the problem, of those with the newest
     instructions the last.
+    deterministic: gradients have the same bits in each run, as results always have.
     Returns the result, with return_lse and its row sums' logarithms, [batch, heads, n_q] in float32.
 
     On a GPU it runs in the current stream, and nobody waits for it; arrays in host memory run on the emulator. A rung that
@@ -38,8 +39,10 @@ def attention(
     ValueError: the arrays do not fit together. TypeError: something is of the wrong type. NotImplementedError: no kernel takes
     the problem, and why.
     """
+    if deterministic is not False:
+        deterministic = _flag("deterministic", deterministic)
     way = _ways.get(type(q)) or _way_of(q)
-    return way(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, None)
+    return way(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, None, deterministic)
 
 
 class Packed(NamedTuple):
@@ -53,11 +56,13 @@ class Packed(NamedTuple):
 
 def attend(
     q, k, v, packed: Packed, *, causal=False, scale=None, window=None, softcap=0.0, alibi_slopes=None, sink=None,
-    return_lse=False,
+    return_lse=False, deterministic=False,
 ):  # fmt: skip
     """attention() of sequences of several lengths: q is [total_q, heads, d], LSE is [heads, total_q]."""
+    if deterministic is not False:
+        deterministic = _flag("deterministic", deterministic)
     way = _ways.get(type(q)) or _way_of(q)
-    return way(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, None, None, packed)
+    return way(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, None, None, packed, deterministic)
 
 
 _ways: dict[type, Any] = {}  # run(), or what a library needs around it
@@ -74,7 +79,7 @@ def _way_of(q):
     return _ways.setdefault(type(q), way)
 
 
-def run(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, packed):
+def run(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, packed, deterministic=False):
     result, lse, _ = run_and_tell(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, packed)
     return (result, lse) if return_lse else result
 
@@ -115,16 +120,17 @@ def run_and_tell(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, re
 
 def check_gradients(*arguments) -> None:
     """The NotImplementedError that such a run(), or gradients() after it, would end with, if any."""
-    *of_call, rung, packed = arguments
+    *of_call, rung, packed, deterministic = arguments
     call = Call(library_of(of_call[0]), *of_call, packed)
     if call.batch and call.n_q and call.n_k:
         call.plan(rung, lse=True)
-        call.gradient_plan()
+        call.gradient_plan(deterministic)
 
 
 def gradients(d_out, out, lse, q, *arguments):
-    """Of q, k and v: `arguments` are those of run() from k on, up to sink, and packed."""
-    return Call(library_of(q), q, *arguments).gradients(d_out, out, lse)
+    """Of q, k and v: `arguments` are those of run() from k on, up to sink, and packed and deterministic."""
+    *of_call, deterministic = arguments
+    return Call(library_of(q), q, *of_call).gradients(d_out, out, lse, deterministic)
 
 
 class _Ready(NamedTuple):
@@ -223,14 +229,22 @@ class Why:
         return "\n".join(lines)
 
 
-def why(*problem, lse: bool = False, device: int | None = None, **options) -> Why:
+def why(
+    *problem, lse: bool = False, device: int | None = None, deterministic: bool = False, rung: str | None = None, **options
+) -> Why:  # fmt: skip
     """Which kernel attention(q, k, v, ...) takes, asked with the same arguments, or with a problem as a line of text,
     "b=2 h=32 kv=8 n=4096 d=128 bf16 causal", for the GPU of that number or the emulator (None)."""
+    if device is not None and (isinstance(device, bool) or not isinstance(device, int)):
+        raise TypeError(f"device is {device!r}; it is a GPU's number, or None, which is the emulator.")
+    rung = _named(rung)
     where = _native.EMULATOR if device is None else device
-    if len(problem) == 1 and isinstance(problem[0], str) and not options:
+    if len(problem) == 1 and isinstance(problem[0], str):
         text = problem[0]
+        if options:
+            raise TypeError(f"A problem as text says all by itself, {', '.join(options)} too, as in why('n=4096 d=128 bf16 causal').")
     else:
         lse = options.pop("return_lse", lse)
+        options.pop("out", None)
         q = problem[0] if problem else options.get("q")
         if is_of_jax(q):
             from ._jax import call_of
@@ -241,8 +255,10 @@ def why(*problem, lse: bool = False, device: int | None = None, **options) -> Wh
     answers: dict[str | None, Any] = {}
     for name in (None, *(rung["rung"] for rung in _native.rungs())):
         try:
-            answers[name] = _native.plan(text, name, where, lse)
+            answers[name] = _native.plan(text, name or rung, where, lse, same_bits=deterministic)
         except NotImplementedError as reason:
+            if name is None and rung is not None:
+                raise
             answers[name] = str(reason).partition("\n")[0]
     chosen = answers.pop(None)
     taken = isinstance(chosen, _native.Plan)
@@ -400,9 +416,7 @@ class Call:
         )  # fmt: skip
 
     def plan(self, rung, lse: bool) -> _native.Plan:
-        if rung is not None and not isinstance(rung, str):
-            raise TypeError(f"rung is a {type(rung).__qualname__}; it is a name, as in rung='02_swizzle'.")
-        return _native.plan(self.text(), rung, self.device, bool(lse), self.rows)
+        return _native.plan(self.text(), _named(rung), self.device, bool(lse), self.rows)
 
     def run(self, rung, with_lse: bool, out):
         """The result, LSE if it is wanted, and how another call of this kind is made, if no copy was needed."""
@@ -434,10 +448,10 @@ class Call:
         ready = _Ready(plan, told.layouts, tuple(told.extents[:4]), self.lse_shape) if is_plain else None
         return result, lse, ready
 
-    def gradient_plan(self) -> _native.Plan:
-        return _native.plan(f"backward {self.text()}", None, self.device, False, self.rows)
+    def gradient_plan(self, same_bits: bool) -> _native.Plan:
+        return _native.plan(f"backward {self.text()}", None, self.device, False, self.rows, same_bits)
 
-    def gradients(self, d_out, out, lse):
+    def gradients(self, d_out, out, lse, same_bits: bool):
         """Of Q, K and V, of what run() has left, and of how much the loss changes with it: new arrays in one piece."""
         arrays, inputs = self.arrays, (self.q, self.k, self.v)
         results = [arrays.empty(tuple(each.shape), each) for each in inputs]
@@ -445,7 +459,7 @@ class Call:
             for each in results:
                 arrays.copy(each, arrays.full(tuple(each.shape), 0, each))
         else:
-            plan = self.gradient_plan()
+            plan = self.gradient_plan(same_bits)
             if self.packed:
                 out, d_out = out[None], d_out[None]
             # A gradient lies like its tensor, which a rung that takes strides relies on.
@@ -521,6 +535,12 @@ def _flag(name: str, value) -> bool:
     if value is not True and value is not False and type(value).__name__ not in ("bool", "bool_"):
         raise TypeError(f"{name} is {value!r}; it is True or False.")
     return bool(value)
+
+
+def _named(rung: str | None) -> str | None:
+    if rung is None or (isinstance(rung, str) and rung):
+        return rung
+    raise TypeError(f"rung is {rung!r}; it is a name, as in rung='02_swizzle'.")
 
 
 def _number(name: str, value, of: str, or_zero: bool = False) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ._arrays import is_of_torch
 from ._attention import Packed, attend, attention
 
 
@@ -11,11 +10,11 @@ def flash_attn_func(
     deterministic=False, return_attn_probs=False,
 ):  # fmt: skip
     """attention() with flash-attn's arguments. With return_attn_probs: the result, LSE, and None, for no kernel keeps the
-    probabilities. Results are deterministic; gradients need not be, and are refused where they have to."""
-    _refuse(dropout_p, deterministic, q, k, v)
+    probabilities."""
+    _refuse(dropout_p)
     result = attention(
         q, k, v, causal=causal, scale=softmax_scale, window=window_size, softcap=softcap, alibi_slopes=alibi_slopes,
-        return_lse=return_attn_probs,
+        return_lse=return_attn_probs, deterministic=deterministic,
     )  # fmt: skip
     return (*result, None) if return_attn_probs else result
 
@@ -29,21 +28,16 @@ def flash_attn_varlen_func(
     other. cu_seqlens_q and cu_seqlens_k: int32, [batch + 1], a 0 and where each sequence ends; max_seqlen_q and max_seqlen_k: what no
     sequence is longer than. On the emulator the numbers in cu_seqlens are looked at. In a GPU's memory they are not, for that would be a
     wait: they must be right. With return_attn_probs: the result, LSE as [heads, total_q], and None."""
-    _refuse(dropout_p, deterministic, q, k, v)
+    _refuse(dropout_p)
     if block_table is not None:
         raise NotImplementedError("block_table: no rung takes keys in pages.\n  In one piece: flash_ladder.attention")
     result = attend(
         q, k, v, Packed(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k), causal=causal, scale=softmax_scale, window=window_size,
-        softcap=softcap, alibi_slopes=alibi_slopes, return_lse=return_attn_probs,
+        softcap=softcap, alibi_slopes=alibi_slopes, return_lse=return_attn_probs, deterministic=deterministic,
     )  # fmt: skip
     return (*result, None) if return_attn_probs else result
 
 
-def _refuse(dropout_p, deterministic, *tensors) -> None:
+def _refuse(dropout_p) -> None:
     if dropout_p:
         raise NotImplementedError(f"dropout_p is {dropout_p}; no rung drops anything.\n  Without: 0.0")
-    if deterministic and is_of_torch(tensors[0]):
-        from ._torch import torch, wants_gradients
-
-        if torch.is_grad_enabled() and wants_gradients(*tensors):
-            raise NotImplementedError("deterministic: gradients of Q are a sum in any order.\n  Without: deterministic=False")

@@ -14,7 +14,7 @@ from . import _attention, _native
 from ._arrays import NumPy
 
 
-def attention(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, packed):
+def attention(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, packed, deterministic):
     if out is not None:
         raise NotImplementedError("out: JAX's arrays are never written to.\n  Without it: the result is a new array")
     if packed is not None:

@@ -27,11 +27,16 @@ class _Kernel(ctypes.Structure):
 def _load() -> ctypes.CDLL:
     # A checkout's own build, for tests; otherwise the one that was installed.
     path = os.environ.get("FLASH_LADDER_LIBRARY") or Path(__file__).with_name("libflash_ladder.so")
-    library = ctypes.CDLL(str(path))
+    try:
+        library = ctypes.CDLL(str(path))
+    except OSError as reason:
+        raise ImportError(
+            f"flash_ladder's kernels do not load: {reason}\n  In a checkout:  pip install ./python, and Python in another folder than python/"
+        ) from None
     library.flash_ladder_rungs.restype = ctypes.c_char_p
     library.flash_ladder_message.restype = ctypes.c_char_p
     library.flash_ladder_make_plan.argtypes = [
-        ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p,
+        ctypes.c_char_p, ctypes.c_char_p, *[ctypes.c_int] * 5, ctypes.c_void_p, ctypes.c_void_p,
     ]  # fmt: skip
     library.flash_ladder_free_plan.argtypes = [ctypes.c_void_p]
     library.flash_ladder_free_plan.restype = None
@@ -64,14 +69,17 @@ def rungs() -> list[dict]:
 
 
 class Plan:
-    """A kernel for a problem on a device. `rows`: of Q and of K, at most, where sequences of several lengths lie one behind the other."""
+    """A kernel for a problem on a device. `rows`: of Q and of K, at most, where sequences of several lengths lie one behind the other.
+    `same_bits`: in each run."""
 
-    def __init__(self, problem: str, rung: str | None, device: int, lse: bool, rows: tuple[int, int] = (0, 0)):
+    def __init__(
+        self, problem: str, rung: str | None, device: int, lse: bool, rows: tuple[int, int] = (0, 0), same_bits: bool = False
+    ):  # fmt: skip
         self._plan = ctypes.c_void_p()
         self._free = _library.flash_ladder_free_plan  # at the program's end modules go first
         kernel = _Kernel()
         status = _library.flash_ladder_make_plan(
-            problem.encode(), (rung or "").encode(), device, lse, *rows, ctypes.byref(self._plan), ctypes.byref(kernel)
+            problem.encode(), (rung or "").encode(), device, lse, same_bits, *rows, ctypes.byref(self._plan), ctypes.byref(kernel)
         )
         if status:
             words = _library.flash_ladder_message().decode()

@@ -15,9 +15,9 @@ _PLAIN = (Tensor, torch.nn.Parameter)
 _said_it_is_slow = False
 
 
-def attention(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, packed):
+def attention(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, packed, deterministic):
     if torch.is_grad_enabled() and wants_gradients(q, k, v, alibi_slopes, sink, out):
-        return _with_gradients(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, packed)
+        return _with_gradients(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, packed, deterministic)
     if not torch.compiler.is_compiling() and type(q) in _PLAIN:
         if not _said_it_is_slow:
             _say_that_it_is_slow(q)
@@ -79,16 +79,18 @@ def wants_gradients(*tensors) -> bool:
     return False
 
 
-def _with_gradients(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, packed):
+def _with_gradients(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, packed, deterministic):
     if out is not None or wants_gradients(alibi_slopes, sink):
         raise NotImplementedError(f"{'Into out' if out is not None else 'Of alibi_slopes and of sink'} there are no gradients.{WITHOUT}")
     arguments = q, k, v, causal, scale, window, softcap, alibi_slopes, sink
+    deterministic = deterministic or torch.are_deterministic_algorithms_enabled()
     if not torch.compiler.is_compiling():  # a graph is told when it runs
         try:
-            _attention.check_gradients(*arguments, rung, packed)
+            _attention.check_gradients(*arguments, rung, packed, deterministic)
         except NotImplementedError as reason:
-            raise NotImplementedError(f"A tensor asks for gradients. {reason}{WITHOUT}") from None
-    result, lse = torch.ops.flash_ladder.attention(*arguments, True, rung, *(packed or ()))
+            any_order = "\n  In any order: deterministic=False, without torch.use_deterministic_algorithms(True)" if deterministic else ""
+            raise NotImplementedError(f"A tensor asks for gradients. {reason}{any_order}{WITHOUT}") from None
+    result, lse = torch.ops.flash_ladder.attention(*arguments, True, rung, *(packed or (None, None, 0, 0)), deterministic)
     return (result, lse) if return_lse else result
 
 
@@ -108,7 +110,7 @@ def _operator(
     q: Tensor, k: Tensor, v: Tensor, causal: bool = False, scale: Optional[float] = None,
     window: Optional[List[int]] = None, softcap: float = 0.0, alibi_slopes: Optional[Tensor] = None,
     sink: Optional[Tensor] = None, return_lse: bool = False, rung: Optional[str] = None, cu_seqlens_q: Optional[Tensor] = None,
-    cu_seqlens_k: Optional[Tensor] = None, max_seqlen_q: int = 0, max_seqlen_k: int = 0,
+    cu_seqlens_k: Optional[Tensor] = None, max_seqlen_q: int = 0, max_seqlen_k: int = 0, deterministic: bool = False,
 ) -> Tuple[Tensor, Tensor]:  # fmt: skip
     _say_that_it_is_slow(q)
     packed = None if cu_seqlens_q is None else _attention.Packed(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k)
@@ -119,7 +121,7 @@ def _operator(
 
 @_operator.register_fake
 def _(q, k, v, causal=False, scale=None, window=None, softcap=0.0, alibi_slopes=None, sink=None, return_lse=False,
-      rung=None, cu_seqlens_q=None, cu_seqlens_k=None, max_seqlen_q=0, max_seqlen_k=0):  # fmt: skip
+      rung=None, cu_seqlens_q=None, cu_seqlens_k=None, max_seqlen_q=0, max_seqlen_k=0, deterministic=False):  # fmt: skip
     *batch, n, heads, _ = q.shape
     return q.new_empty(q.shape), q.new_empty((*batch, heads, n) if return_lse else (0,), dtype=torch.float32)
 
@@ -128,10 +130,10 @@ def _(q, k, v, causal=False, scale=None, window=None, softcap=0.0, alibi_slopes=
 def _backward_operator(
     d_out: Tensor, out: Tensor, lse: Tensor, q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: Optional[float],
     window: Optional[List[int]], softcap: float, alibi_slopes: Optional[Tensor], sink: Optional[Tensor],
-    cu_seqlens_q: Optional[Tensor], cu_seqlens_k: Optional[Tensor], max_seqlen_q: int, max_seqlen_k: int,
+    cu_seqlens_q: Optional[Tensor], cu_seqlens_k: Optional[Tensor], max_seqlen_q: int, max_seqlen_k: int, deterministic: bool,
 ) -> Tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     packed = None if cu_seqlens_q is None else _attention.Packed(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k)
-    return _attention.gradients(d_out, out, lse, q, k, v, causal, scale, window, softcap, alibi_slopes, sink, packed)
+    return _attention.gradients(d_out, out, lse, q, k, v, causal, scale, window, softcap, alibi_slopes, sink, packed, deterministic)
 
 
 @_backward_operator.register_fake
@@ -140,9 +142,9 @@ def _(d_out, out, lse, q, k, v, *rest):
 
 
 def _set_up(ctx, inputs, output):
-    q, k, v, causal, scale, window, softcap, alibi_slopes, sink, _, _, cu_seqlens_q, cu_seqlens_k, *longest = inputs
+    q, k, v, causal, scale, window, softcap, alibi_slopes, sink, _, _, cu_seqlens_q, cu_seqlens_k, *rest = inputs
     ctx.save_for_backward(q, k, v, alibi_slopes, sink, cu_seqlens_q, cu_seqlens_k, *output)
-    ctx.options, ctx.longest = (causal, scale, window, softcap), longest
+    ctx.options, ctx.rest = (causal, scale, window, softcap), rest  # longest, and deterministic
     ctx.set_materialize_grads(False)
 
 
@@ -157,8 +159,8 @@ def _backward(ctx, d_out, d_lse):
     gradients = (None, None, None)
     if d_out is not None:
         gradients = torch.ops.flash_ladder.attention_backward(d_out, out, lse, q, k, v, *ctx.options, alibi_slopes, sink,
-                                                              cu_seqlens_q, cu_seqlens_k, *ctx.longest)  # fmt: skip
-    return (*gradients, *(None,) * 12)
+                                                              cu_seqlens_q, cu_seqlens_k, *ctx.rest)  # fmt: skip
+    return (*gradients, *(None,) * 13)
 
 
 _operator.register_autograd(_backward, setup_context=_set_up)

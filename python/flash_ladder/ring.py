@@ -25,15 +25,15 @@ def share(x: torch.Tensor, rank: int, ranks: int) -> torch.Tensor:
     return torch.cat([pieces[rank], pieces[-1 - rank]], dim=1)
 
 
-def attention(q, k, v, group=None, *, causal=True, scale=None, rung=None, return_lse=False, timeout=None):
+def attention(q, k, v, group=None, *, causal=True, scale=None, rung=None, return_lse=False, timeout=None, deterministic=False):
     """attention() over the shares of all ranks of a group: the result for this rank's queries. Shares are as share() makes them, of one
     size on all ranks. On GPUs nobody waits on the host: a stream waits for K and V.
     timeout: seconds, after which a rank that waits for another one gives up, with a RuntimeError. On GPUs the host then waits for each
     pass, of which kernels that last longer than a pass see nothing. Without it the group's own timeout ends the process.
-    Gradients: all ranks ask for them, and all go backward."""
+    Gradients: all ranks ask for them, and all go backward; deterministic: with the same bits in each run."""
     if q.shape[1] != k.shape[1] or q.shape[1] % 2:
         raise ValueError(f"q has {q.shape[1]} rows and k {k.shape[1]}; a share has two pieces of the same size.")
-    options = Options(group, causal, scale, rung, timeout)
+    options = Options(group, causal, scale, rung, timeout, deterministic or torch.are_deterministic_algorithms_enabled())
     if torch.is_grad_enabled() and wants_gradients(q, k, v):
         check_gradients(q, k, v, options)
         out, lse = _Ring.apply(q, k, v, options)
@@ -48,6 +48,7 @@ class Options(NamedTuple):
     scale: float | None
     rung: str | None
     timeout: float | None
+    deterministic: bool
 
 
 class Part(NamedTuple):
@@ -99,7 +100,7 @@ def backward(d_out, out, lse, q, k, v, options: Options):
         passing = pass_on(keys_to_pass + sums, options.group)  # at once: a second kernel of NCCL's would find no SM
         terms = _attention.gradients(
             d_out[:, rows], out[:, rows], lse[..., rows].contiguous(), q[:, rows], *(each[:, columns] for each in keys),
-            causal, options.scale, None, 0.0, None, None, None,
+            causal, options.scale, None, 0.0, None, None, None, options.deterministic,
         )  # fmt: skip
         arrived = passing.arrived(options.timeout)
         keys, sums = arrived[: len(keys_to_pass)], arrived[len(keys_to_pass) :]
@@ -135,7 +136,7 @@ def check_gradients(q, k, v, options: Options) -> None:
     for part in parts(q.shape[1], options.causal):
         of_part = q[:, part.queries], k[:, part.keys], v[:, part.keys]
         try:
-            _attention.check_gradients(*of_part, part.causal, options.scale, None, 0.0, None, None, options.rung, None)
+            _attention.check_gradients(*of_part, part.causal, options.scale, None, 0.0, None, None, options.rung, None, options.deterministic)
         except NotImplementedError as reason:
             raise NotImplementedError(f"A tensor asks for gradients. {reason}{WITHOUT}") from None
 

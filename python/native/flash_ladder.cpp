@@ -78,7 +78,7 @@ int say(int status, std::string what) {
 // Where a kernel has to run, and what it has to write.
 struct Wanted {
   std::optional<GpuInfo> gpu;  // none: the emulator
-  bool lse, packed;
+  bool lse, same_bits, packed;
 };
 
 // Whether LSE can be had beside a rung that writes none.
@@ -106,6 +106,19 @@ LogSumExpParams log_sum_exp_params(const Arguments& arguments) {
           .causal = spec.causal};
 }
 
+// Whether two runs give the same bits: blocks add to the same sums in an order, or to none, as what is predicted of a small problem says.
+bool gives_same_bits(const Variant& variant) {
+  const Accepts& accepts = variant.accepts;
+  if (variant.same_bits || accepts.formula == Spec().formula) return true;
+  Spec small;
+  small.formula = accepts.formula;
+  small.d = accepts.min_d;
+  small.q_type = accepts.q;
+  small.kv_type = accepts.kv;
+  small.o_type = accepts.o;
+  return variant.predict && takes(variant, small) && variant.predict(small).gmem_bytes_reduced == 0;
+}
+
 // Success, or why the variant does not solve the problem so.
 Status can(const Rung& rung, const Variant& variant, const Spec& spec, const Wanted& wanted) {
   if (Status status = supports(rung, variant, spec); !status) return status;
@@ -116,6 +129,17 @@ Status can(const Rung& rung, const Variant& variant, const Spec& spec, const Wan
     }
     return failure(ExitCode::usage,
                    fmt::format("{} writes no LSE.\n  Stages that do: {}", rung.name, fmt::join(able, ", ")));
+  }
+  if (wanted.same_bits && !gives_same_bits(variant)) {
+    std::vector<std::string_view> able;
+    for (const Rung& other : rungs()) {
+      const Variant& first = other.variants.front();
+      if (first.accepts.formula == spec.formula && gives_same_bits(first)) able.push_back(other.name);
+    }
+    return failure(ExitCode::usage,
+                   fmt::format("{} adds to the same sums in any order: two runs differ in their last bits.\n"
+                               "  Stages that do not: {}",
+                               rung.name, fmt::join(able, ", ")));
   }
   if (!wanted.gpu) return {};
   Status status = runs_on(rung, variant, spec, *wanted.gpu);
@@ -146,8 +170,8 @@ Spec packed_like(Spec spec, int rows_q, int rows_k) {
 }
 std::string text_of(Spec spec, const Wanted& wanted) {
   if (wanted.packed) spec.lens_q = spec.lens_k = {};
-  return fmt::format("{}{}{}", to_string(spec), wanted.packed ? " in sequences of several lengths" : "",
-                     wanted.lse ? " with LSE" : "");
+  return fmt::format("{}{}{}{}", to_string(spec), wanted.packed ? " in sequences of several lengths" : "",
+                     wanted.lse ? " with LSE" : "", wanted.same_bits ? " with the same bits each time" : "");
 }
 
 struct Kernel {
@@ -155,7 +179,7 @@ struct Kernel {
   const Variant* variant;
 };
 
-// The last rung that takes the problem, but not on that GPU, or not with LSE; or its types; or its formula.
+// The last rung that takes the problem, but not on that GPU, or not with LSE; or its types; or its head dimension; or its formula.
 const Rung& nearest_to(const Spec& spec) {
   const auto last = [](const auto& fits) {
     const auto found = std::ranges::find_if(rungs().rbegin(), rungs().rend(),
@@ -167,8 +191,11 @@ const Rung& nearest_to(const Spec& spec) {
     const Accepts& of = each.accepts;
     return solves(each) && of.q == spec.q_type && of.kv == spec.kv_type && of.o == spec.o_type;
   };
+  const auto has_d = [&](const Variant& each) {
+    return solves(each) && each.accepts.min_d <= spec.d && spec.d <= each.accepts.max_d;
+  };
   for (const Rung* const rung :
-       {last([&](const Variant& each) { return takes(each, spec); }), last(has_types), last(solves)}) {
+       {last([&](const Variant& each) { return takes(each, spec); }), last(has_types), last(has_d), last(solves)}) {
     if (rung != nullptr) return *rung;
   }
   return rungs().back();
@@ -185,10 +212,14 @@ Result<Kernel> kernel_for(const Spec& spec, std::string_view name, const Wanted&
         all, [&](const Rung& each) { return each.name == name || each.number() == name || each.word() == name; });
     if (rung == all.end()) {
       std::vector<std::string> names;
-      for (const Rung& each : all) names.emplace_back(each.name);
+      for (const Rung& each : all) {
+        names.emplace_back(each.name);
+        names.emplace_back(each.word());
+      }
       const std::string best = nearest(name, names);
       return failure(ExitCode::check_failed, fmt::format("There is no rung '{}'.{}", name,
-                                                         best.empty() ? "" : fmt::format(" Did you mean {}?", best)));
+                                                         best.empty() ? "\n  All that there are: flash_ladder.rungs()"
+                                                                      : fmt::format(" Did you mean {}?", best)));
     }
     const Variant* const variant = variant_for(*rung, spec, wanted);
     if (variant == nullptr) return failure(ExitCode::usage, why_not(*rung, spec, wanted));
@@ -197,7 +228,7 @@ Result<Kernel> kernel_for(const Spec& spec, std::string_view name, const Wanted&
   Kernel best{nullptr, nullptr};
   const auto unasked = [&](const Variant& variant) {
     return std::popcount(variant.accepts.features & ~needs(spec) & (WINDOW | SOFTCAP | ALIBI | SINK)) +
-           variant.same_bits;
+           (variant.same_bits && !wanted.same_bits);
   };
   const auto instructions = [](const Rung& rung) { return std::pair(rung.min_sm, rung.max_sm > 0); };
   for (const Rung& rung : all) {
@@ -241,8 +272,10 @@ template <class Start>
 Status emulate(std::string_view name, const Arguments& tensors, const flash_ladder_tensor* of, Start start) {
   const std::lock_guard alone(emulator_mutex);
   stop = false;
-  // Races and conflicts were looked for by `ladder check`; what lies outside of a tensor is refused here, too.
-  emulator::Device device({.check = false, .count = false, .stop = &stop});
+  static uint64_t runs = 0;
+  // Races and conflicts were looked for by `ladder check`; what lies outside of a tensor is refused here, too. Blocks begin in another
+  // order in each run, as they may on a GPU.
+  emulator::Device device({.check = false, .count = false, .cluster_order = ++runs, .stop = &stop});
   Arguments arguments = tensors;
   std::deque<Addresses> addresses;
   for (int i = 0; i < arguments.count; ++i) {
@@ -313,13 +346,13 @@ const char* flash_ladder_rungs() {
   return json.c_str();
 }
 
-int flash_ladder_make_plan(const char* problem, const char* rung, int device, int with_lse, int rows_q, int rows_k,
-                           flash_ladder_plan** plan, flash_ladder_kernel* kernel) {
+int flash_ladder_make_plan(const char* problem, const char* rung, int device, int with_lse, int same_bits, int rows_q,
+                           int rows_k, flash_ladder_plan** plan, flash_ladder_kernel* kernel) {
   const Result<Spec> parsed = parse_spec(problem);
   if (!parsed) return say(FLASH_LADDER_NO_PROBLEM, parsed.error().message);
   const bool packed = rows_q > 0;
   const Spec spec = packed ? packed_like(*parsed, rows_q, rows_k) : *parsed;
-  Wanted wanted{.gpu = {}, .lse = with_lse != 0, .packed = packed};
+  Wanted wanted{.gpu = {}, .lse = with_lse != 0, .same_bits = same_bits != 0, .packed = packed};
   if (device != FLASH_LADDER_EMULATOR) {
     auto gpu = gpu_numbered(device);
     if (!gpu) return say(FLASH_LADDER_NOT_TAKEN, gpu.error().message);

@@ -43,11 +43,12 @@ typedef struct {
 FLASH_LADDER_API const char* flash_ladder_rungs(void);
 
 /* The kernel that solves the problem, and writes LSE if that is wanted: of the rung of that name; or, without a name, of all
- * that can, of those with the newest instructions the last. `rows_q`, `rows_k`: sequences lie one behind the other,
- * [total, heads, d], so many rows at most, and cu_seqlens, [batch + 1], say on the device where each begins and the last one ends;
- * no sequence is longer than the problem's. 0: they do not. */
-FLASH_LADDER_API int flash_ladder_make_plan(const char* problem, const char* rung, int device, int with_lse, int rows_q,
-                                            int rows_k, flash_ladder_plan** plan, flash_ladder_kernel* kernel);
+ * that can, of those with the newest instructions the last. `same_bits`: two runs give the same ones, to the last. `rows_q`, `rows_k`:
+ * sequences lie one behind the other, [total, heads, d], so many rows at most, and cu_seqlens, [batch + 1], say on the device where each
+ * begins and the last one ends; no sequence is longer than the problem's. 0: they do not. */
+FLASH_LADDER_API int flash_ladder_make_plan(const char* problem, const char* rung, int device, int with_lse, int same_bits,
+                                            int rows_q, int rows_k, flash_ladder_plan** plan,
+                                            flash_ladder_kernel* kernel);
 FLASH_LADDER_API void flash_ladder_free_plan(flash_ladder_plan* plan);
 
 /* One launch. On a GPU in a stream (a cudaStream_t), and nobody waits for it; on the emulator it is done at the end. `data`: where

@@ -129,6 +129,11 @@ class Attention(unittest.TestCase):
         self.assertLess(time.monotonic() - began, 20)
         self.check(*inputs())
 
+    def test_a_library_that_is_not_there_is_an_import_error(self):
+        nowhere = {**os.environ, "FLASH_LADDER_LIBRARY": "/nowhere/libflash_ladder.so"}
+        run = subprocess.run([sys.executable, "-c", "import flash_ladder"], env=nowhere, capture_output=True, text=True)
+        self.assertRegex(run.stderr, r"ImportError: .*/nowhere(.|\n)*pip install")
+
     def test_other_packages_are_not_imported_along(self):
         code = "import flash_ladder, sys; sys.exit(any(name in sys.modules for name in ('torch', 'jax', 'cupy')))"
         self.assertEqual(subprocess.run([sys.executable, "-c", code]).returncode, 0)
@@ -145,6 +150,27 @@ class Why(unittest.TestCase):
             with self.assertRaises(NotImplementedError) as refusal:
                 flash_ladder.attention(q, k, v, causal=True, rung=name)
             self.assertTrue(str(refusal.exception).startswith(why.refused[name]))
+
+    def test_it_is_asked_as_attention_is(self):
+        q, k, v = inputs()
+        taken = flash_ladder.why(q, k, v, causal=True)
+        name = random.choice(taken.also)
+        self.assertEqual(flash_ladder.why(q, k, v, causal=True, rung=name, out=np.empty_like(q)).rung, name)
+        with self.assertRaises(NotImplementedError):
+            flash_ladder.why(q, k, v, causal=True, rung=random.choice(sorted(taken.refused)))
+        for problem, options in (("n=128", {"causal": True}), ("n=128", {"device": "cuda"}), ("n=128", {"rung": ""}), ("n=128", {"rung": 2})):
+            with self.subTest(**options), self.assertRaises(TypeError):
+                flash_ladder.why(problem, **options)
+
+    def test_a_refusal_says_what_is_wrong_and_where_to_look(self):
+        q, k, v = inputs()
+        word = flash_ladder.why(q, k, v).rung.partition("_")[2]
+        for rung, way_out in ((word[:-1], word), ("?", "flash_ladder.rungs()")):
+            with self.assertRaisesRegex(ValueError, way_out.replace("(", r"\(").replace(")", r"\)")):
+                flash_ladder.attention(q, k, v, rung=rung)
+        with self.assertRaisesRegex(NotImplementedError, "fp32") as refusal:
+            flash_ladder.attention(*(each.astype("float32") for each in (q, k, v)))
+        self.assertNotIn("head dimension", str(refusal.exception))  # there are kernels for it
 
     def test_no_rung_takes_it(self):
         why = flash_ladder.why("n=100 d=100 e5m2 alibi")
@@ -257,7 +283,7 @@ class Calls(unittest.TestCase):
         elif kind == 1:  # an option of the wrong kind
             of = {"causal": junk, "scale": [each for each in junk if each is not None and not (isinstance(each, (int, float)) and each > 0)],
                   "window": [7, (1,), (1, 2, 3), (0.5, 1), "ab", (-2, 0), (2**31, 0), (True, 1)],
-                  "softcap": [None, -1.0, float("inf"), float("nan"), "x", True], "rung": [7, "no_such", b"02", "02_swizle"],
+                  "deterministic": [None, 1, "x", 0.0], "softcap": [None, -1.0, float("inf"), float("nan"), "x", True], "rung": [7, "no_such", b"02", "02_swizle"],
                   "alibi_slopes": [1.0, array, "x", np.ones(1000, np.float32)], "sink": [1.0, array, np.ones((1, 1))],
                   "out": [array[0], array.astype(np.float32), 7, arrays["q"], arrays["k"], np.broadcast_to(np.float16(0), arrays["q"].shape)]}  # fmt: skip
             option = rng.choice(sorted(of))

@@ -152,10 +152,13 @@ class Gpu(unittest.TestCase):
                 (flash_ladder.attention(q, k, v, causal=causal) * weights).sum().backward()
             finally:
                 torch.cuda.set_sync_debug_mode("default")
+            same = [torch.autograd.grad(flash_ladder.attention(q, k, v, causal=causal, deterministic=True), (q, k, v), weights) for _ in range(5)]
+            for other in same[1:]:
+                self.assertTrue(all(map(torch.equal, same[0], other)))
             right = [each.detach().double().requires_grad_() for each in (q, k, v)]
             (expected(*right, causal) * weights).sum().backward()
-            for found, wanted in zip((q, k, v), right):  # of the largest, three roundings, of P, dS and the result
-                self.assertLess((found.grad - wanted.grad).abs().max().item(), 3 * 2**-11 * wanted.grad.abs().max().item())
+            for found, wanted in zip((q.grad, k.grad, v.grad, *same[0]), 2 * right):  # of the largest, three roundings, of P, dS and the result
+                self.assertLess((found - wanted.grad).abs().max().item(), 3 * 2**-11 * wanted.grad.abs().max().item())
 
     @unittest.skipUnless(taken("backward h=4 kv=2 lens_q=1,2 lens_k=2,1 d=128 bf16 causal"), "no rung has gradients of several lengths")
     def test_gradients_of_several_lengths(self):

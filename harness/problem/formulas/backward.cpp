@@ -10,8 +10,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <numeric>
 #include <type_traits>
 
 #include "harness/base/parallel.hpp"
@@ -50,14 +48,8 @@ std::vector<TensorSpec> outputs(const Spec& spec) {
 
 // FlashAttention's convention: five products where the forward pass has two.
 Work work(const Spec& spec) {
-  Work work{.flops = 2.5 * forward().work(forward_of(spec)).flops};
-  for (const auto& tensors : {inputs(spec), outputs(spec)}) {
-    for (const TensorSpec& each : tensors) {
-      for (int64_t unit = 0; unit < each.units(); ++unit)
-        work.bytes += static_cast<double>(each.rows_of(unit)) * static_cast<double>(each.row_bytes());
-    }
-  }
-  return work;
+  return {.flops = 2.5 * forward().work(forward_of(spec)).flops,
+          .bytes = bytes_of_rows(inputs(spec)) + bytes_of_rows(outputs(spec))};
 }
 
 // Per head, with n rows of d elements of 2 bytes: Q, K, V, O and dO are read once and dQ, dK and dV written once, 16nd.
@@ -87,7 +79,7 @@ void leave_what_forward_leaves(const Spec& spec, Tensors& inputs) {
   }
   inputs["O"].poison();  // what is behind the last row of a sequence
   inputs["LSE"].poison();
-  const Reference left = make_answers(forward_of(spec), inputs, std::move(all));
+  const Reference left = make_reference(forward_of(spec), inputs, all, 1, Beside::nothing);
   for (const Reference::Answer& answer : left.answers) {
     Tensor& tensor = inputs[answer.output];
     for (size_t i = 0; i < answer.cells.size(); ++i) {
@@ -112,17 +104,15 @@ Tensors make_backward_inputs(std::span<const InputKind> kinds, const Spec& spec,
 }
 
 // All rows of each gradient when that is cheap. A row costs up to four times as much as one of O.
-Cells cells(const Spec& spec, bool& is_whole) {
+Cells cells(const Spec& spec) {
   Spec of_queries = spec;
   of_queries.d *= 4;
   Spec of_keys = of_queries;
   of_keys.n = spec.keys(), of_keys.n_k = spec.n;
   of_keys.heads = spec.key_heads(), of_keys.kv_heads = 0;
   of_keys.lens_q = spec.lens_k;
-  bool is_whole_in_keys = false;
-  const std::vector<Cell> queries = choose_cells(of_queries, is_whole), keys = choose_cells(of_keys, is_whole_in_keys);
-  is_whole = is_whole && is_whole_in_keys;
-  return {queries, keys, keys};
+  const std::vector<Cell> keys = choose_cells(of_keys);
+  return {choose_cells(of_queries), keys, keys};
 }
 
 // One head of a tensor, of the rows that it has, as floats (exact), and transposed, so that all products are sums of scaled rows.

@@ -55,13 +55,13 @@ std::vector<TensorSpec> forward_outputs(const Spec& spec) {
   return {O, LSE};
 }
 
-Cells forward_cells(const Spec& spec, bool& is_whole) {
-  return Cells(2, choose_cells(spec, is_whole));
+Cells forward_cells(const Spec& spec) {
+  return Cells(2, choose_cells(spec));
 }
 
 Reference forward_reference(const Spec& spec, const Tensors& inputs, const Cells& cells, size_t sets,
                             bool with_score_terms) {
-  return make_reference(spec, inputs, cells.front(), sets, with_score_terms);
+  return make_reference(spec, inputs, cells.front(), sets, with_score_terms ? Beside::score_terms : Beside::errors);
 }
 
 Spec of_heads(const Spec& spec, int key_heads) {
@@ -94,14 +94,9 @@ double flops_by_convention(const Spec& spec) {
 }
 
 Work forward_work(const Spec& spec) {
-  Work work{.flops = flops_by_convention(spec)};
-  const auto add = [&](const TensorSpec& each) {
-    for (int64_t unit = 0; unit < each.units(); ++unit)
-      work.bytes += static_cast<double>(each.rows_of(unit)) * static_cast<double>(each.row_bytes());
-  };
-  for (const TensorSpec& each : forward_inputs(spec)) add(each);
-  add(forward_outputs(spec).front());
-  return work;
+  const std::vector<TensorSpec> outputs = forward_outputs(spec);  // without LSE
+  return {.flops = flops_by_convention(spec),
+          .bytes = bytes_of_rows(forward_inputs(spec)) + bytes_of_rows(std::span(outputs).first(1))};
 }
 
 // Per head, with n rows of d elements of 2 bytes:

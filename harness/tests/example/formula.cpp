@@ -50,8 +50,7 @@ Tensors make_inputs(std::span<const InputKind>, const Spec& spec, uint64_t seed)
   return made;
 }
 
-Cells cells(const Spec& spec, bool& is_whole) {
-  is_whole = true;
+Cells cells(const Spec& spec) {
   std::vector<Cell> all;
   for (int64_t unit = 0; unit < spec.batch_heads(); ++unit) {
     for (int64_t row = 0; row < spec.n; ++row) all.push_back({unit, row});

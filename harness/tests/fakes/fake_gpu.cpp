@@ -53,35 +53,97 @@ bool told_to_be(const char* what, const Variant& variant) {
   return name && rung_of(variant).name == name;
 }
 
-}  // namespace
-
 // An output is not computed before somebody reads it, and then in the rows that are read.
-struct GpuProblem::Buffers {
+class FakeProblem final : public GpuProblem {
+ public:
+  FakeProblem(const Shape& of, const Inputs& given, uint64_t workspace_bytes, int more_heads, int number)
+      : shape(of),
+        memory(gpu_bytes_needed(of, workspace_bytes, more_heads, number)),
+        inputs(given),
+        outputs(number),
+        negative(static_cast<size_t>(of.batch_heads() + more_heads)) {
+    memory_held += memory;
+  }
+  FakeProblem(const FakeProblem&) = delete;
+  FakeProblem& operator=(const FakeProblem&) = delete;
+  ~FakeProblem() override { memory_held -= memory; }
+  void add(const Inputs& more_heads) {
+    for (size_t i = 0; i < more_heads.size(); ++i)
+      inputs.at(i).append(more_heads.at(i), 0, more_heads.at(i).spec().units());
+  }
+
+  Status poison_output() override {
+    for (auto& output : outputs) output = {};
+    return {};
+  }
+  Status fill_output(int output, const Filling&) override {
+    outputs[output] = {};
+    return {};
+  }
+  Status negate(std::string_view, std::span<const uint8_t> flip) override {
+    for (size_t head = 0; head < flip.size(); ++head) negative[head] ^= flip[head];
+    return {};
+  }
+  Status run(const Variant& variant, const Launch& launch) override {
+    launch_all(variant, std::span(&launch, 1));
+    return {};
+  }
+  Result<double> time_ms(const Variant& variant, std::span<const Launch> launches) override {
+    launch_all(variant, launches);
+    // The later on the ladder the faster, and variants of one rung by less.
+    const Rung& rung = rung_of(variant);
+    const auto all = static_cast<double>(rungs().size()), order = static_cast<double>(&rung - rungs().data()),
+               own = static_cast<double>(&variant - rung.variants.data());
+    double tflops = 5 + 20 * (order + own / static_cast<double>(2 * rung.variants.size())) / all;
+    if (told_to_be("FAKE_GPU_FAST", variant)) tflops = 2 * CEILING_TFLOPS;
+    double ms = flops_of(shape) / (tflops * 1e9);
+    if (told_to_be("FAKE_GPU_SLOW", variant)) ms = 2000;
+    pass(ms * static_cast<double>(launches.size()));
+    return ms * static_cast<double>(launches.size());
+  }
+  Result<Tensor> read_rows(std::string_view name, std::span<const OutputRow> asked) const override {
+    const std::vector<TensorSpec> specs = formula_of(shape).outputs(shape);
+    const TensorSpec& spec = specs[place_of(specs, name)];
+    Tensor some(tensor(name, spec.element, {1, 1, std::ssize(asked), spec.columns()}));
+    some.poison();
+    solve(name, asked);
+    for (size_t i = 0; i < asked.size(); ++i) {
+      if (!outputs[asked[i].output].written) continue;
+      const std::vector<double> numbers = read(name, spec, asked[i]);
+      for (int64_t c = 0; c < spec.columns(); ++c)
+        some.set(static_cast<int64_t>(i) * spec.columns() + c, numbers[static_cast<size_t>(c)]);
+    }
+    return some;
+  }
+  Result<Tensor> read_output(std::string_view name, int output) const override {
+    const std::vector<TensorSpec> specs = formula_of(shape).outputs(shape);
+    Tensor whole(specs[place_of(specs, name)]);
+    std::vector<OutputRow> all;
+    for (int64_t unit = 0; unit < whole.spec().units(); ++unit) {
+      for (int64_t row = 0; row < whole.spec().rows(); ++row) all.push_back({output, {unit, row}});
+    }
+    const auto read = read_rows(name, all);
+    std::ranges::copy(read->bytes(), whole.bytes().begin());
+    return whole;
+  }
+  Status check_guards() const override { return {}; }
+  Status check_inputs(const Inputs&) const override { return {}; }
+
+ private:
   struct Output {
     std::optional<View> written;  // by the last launch; nothing: poison
     bool wrong = false;
   };
   Shape shape;
   size_t memory;
-  Inputs inputs = {};
-  std::vector<Output> outputs = {};
-  std::vector<uint8_t> negative;     // units of the odd input
-  std::map<View, Inputs> seen = {};  // by a launch of that view, with the odd input as uploaded
-  std::map<std::tuple<View, std::string_view, Cell>, std::vector<double>> rows = {};  // answers
+  Inputs inputs;
+  std::vector<Output> outputs;
+  std::vector<uint8_t> negative;             // units of the odd input
+  mutable std::map<View, Inputs> seen = {};  // by a launch of that view, with the odd input as uploaded
+  mutable std::map<std::tuple<View, std::string_view, Cell>, std::vector<double>> rows = {};  // answers
   std::set<std::pair<const Variant*, int>> ran = {};
 
-  Buffers(const Shape& of, uint64_t workspace_bytes, int more_heads, int number)
-      : shape(of),
-        memory(gpu_bytes_needed(of, workspace_bytes, more_heads, number)),
-        outputs(number),
-        negative(static_cast<size_t>(of.batch_heads() + more_heads)) {
-    memory_held += memory;
-  }
-  Buffers(const Buffers&) = delete;
-  Buffers& operator=(const Buffers&) = delete;
-  ~Buffers() { memory_held -= memory; }
-
-  void run(const Variant& variant, std::span<const Launch> launches) {
+  void launch_all(const Variant& variant, std::span<const Launch> launches) {
     const bool wrong = told_to_be("FAKE_GPU_WRONG", variant), stale = told_to_be("FAKE_GPU_STALE", variant);
     for (const Launch& launch : launches) {
       if (stale && !ran.insert({&variant, launch.output}).second) continue;
@@ -90,7 +152,7 @@ struct GpuProblem::Buffers {
   }
 
   // What a launch of that view reads.
-  const Inputs& inputs_of(const View& view) {
+  const Inputs& inputs_of(const View& view) const {
     const auto [known, added] = seen.try_emplace(view);
     const std::vector<TensorSpec> specs = formula_of(shape).inputs(shape);
     for (size_t i = 0; added && i < specs.size(); ++i) {
@@ -103,7 +165,7 @@ struct GpuProblem::Buffers {
   }
 
   // The right answers of these rows, those of one view at a time.
-  void solve(std::string_view name, std::span<const OutputRow> asked) {
+  void solve(std::string_view name, std::span<const OutputRow> asked) const {
     const Formula& formula = formula_of(shape);
     std::map<View, std::set<Cell>> missing;
     for (const OutputRow& row : asked) {
@@ -122,7 +184,7 @@ struct GpuProblem::Buffers {
     }
   }
 
-  std::vector<double> read(std::string_view name, const TensorSpec& spec, const OutputRow& row) {
+  std::vector<double> read(std::string_view name, const TensorSpec& spec, const OutputRow& row) const {
     const Output& output = outputs[row.output];
     const auto columns = static_cast<size_t>(spec.columns());
     if (output.wrong) return std::vector<double>(columns, 0.5);
@@ -138,6 +200,31 @@ struct GpuProblem::Buffers {
     return answer;
   }
 };
+
+class FakeClocks final : public SmClocks {
+  void start() override {}
+  std::optional<double> stop() override { return 1500; }
+};
+
+class FakeCeiling final : public Ceiling {
+ public:
+  explicit FakeCeiling(std::string_view name) : name_(name) {}
+  double work() const override { return name_ == "ex2" ? 1e10 : 1e12; }
+  Result<double> time_ms(int launches) override {
+    const double ms = 1e12 / (CEILING_TFLOPS * 1e9) * launches;
+    pass(ms);
+    return ms;
+  }
+  Status keep_busy(double ms) override {
+    pass(ms);
+    return {};
+  }
+
+ private:
+  std::string name_;
+};
+
+}  // namespace
 
 Result<GpuInfo> gpu_info() {
   // This build's rungs may have no GPU half; a fake GPU does not need one.
@@ -162,136 +249,25 @@ Result<KernelResources> gpu_resources(const Variant&, int) {
   return KernelResources{.registers = 200, .local_bytes = 0, .blocks_per_sm = 2};
 }
 
-GpuProblem::GpuProblem(std::unique_ptr<Buffers> buffers) : buffers_(std::move(buffers)) {}
-GpuProblem::GpuProblem(GpuProblem&&) noexcept = default;
-GpuProblem& GpuProblem::operator=(GpuProblem&&) noexcept = default;
-GpuProblem::~GpuProblem() = default;
-
-Result<GpuProblem> GpuProblem::create(const Shape& shape, const Inputs& inputs, uint64_t workspace_bytes,
-                                      const Inputs& more_heads, int outputs) {
+Result<std::unique_ptr<GpuProblem>> GpuProblem::create(const Shape& shape, const Inputs& inputs,
+                                                       uint64_t workspace_bytes, const Inputs& more_heads,
+                                                       int outputs) {
   const auto more = more_heads.empty() ? 0 : static_cast<int>(fewest_units(more_heads));
-  auto buffers = std::make_unique<Buffers>(shape, workspace_bytes, more, outputs);
-  buffers->inputs = inputs;
-  for (size_t i = 0; i < more_heads.size(); ++i) buffers->inputs.at(i).append(more_heads.at(i));
-  return GpuProblem(std::move(buffers));
+  auto problem = std::make_unique<FakeProblem>(shape, inputs, workspace_bytes, more, outputs);
+  problem->add(more_heads);
+  return problem;
 }
-
-Result<GpuProblem> GpuProblem::create_repeated(const Shape&, const Inputs&, uint64_t) {
+Result<std::unique_ptr<GpuProblem>> GpuProblem::create_repeated(const Shape&, const Inputs&, uint64_t) {
   return failure(ExitCode::cannot_run_here, "the fake GPU holds no large problems");
 }
-
-Status GpuProblem::upload(const Inputs& inputs) {
-  buffers_->inputs = inputs;
-  buffers_->rows.clear();
-  buffers_->seen.clear();
-  return {};
+Result<std::unique_ptr<SmClocks>> SmClocks::create() {
+  return std::make_unique<FakeClocks>();
 }
-
-Status GpuProblem::poison_output() {
-  for (auto& output : buffers_->outputs) output = {};
-  return {};
-}
-
-Status GpuProblem::fill_output(int output, const Filling&) {
-  buffers_->outputs[output] = {};
-  return {};
-}
-
-Status GpuProblem::negate(std::string_view, std::span<const uint8_t> flip) {
-  for (size_t head = 0; head < flip.size(); ++head) buffers_->negative[head] ^= flip[head];
-  return {};
-}
-
-Status GpuProblem::run(const Variant& variant, const Launch& launch) {
-  buffers_->run(variant, std::span(&launch, 1));
-  return {};
-}
-
-Result<double> GpuProblem::time_ms(const Variant& variant, std::span<const Launch> launches) {
-  buffers_->run(variant, launches);
-  // The later on the ladder the faster, and variants of one rung by less.
-  const Rung& rung = rung_of(variant);
-  const auto all = static_cast<double>(rungs().size()), order = static_cast<double>(&rung - rungs().data()),
-             own = static_cast<double>(&variant - rung.variants.data());
-  double tflops = 5 + 20 * (order + own / static_cast<double>(2 * rung.variants.size())) / all;
-  if (told_to_be("FAKE_GPU_FAST", variant)) tflops = 2 * CEILING_TFLOPS;
-  double ms = flops_of(buffers_->shape) / (tflops * 1e9);
-  if (told_to_be("FAKE_GPU_SLOW", variant)) ms = 2000;
-  pass(ms * static_cast<double>(launches.size()));
-  return ms * static_cast<double>(launches.size());
-}
-
-Result<Tensor> GpuProblem::read_rows(std::string_view name, std::span<const OutputRow> rows) const {
-  const std::vector<TensorSpec> specs = formula_of(buffers_->shape).outputs(buffers_->shape);
-  const TensorSpec& spec = specs[place_of(specs, name)];
-  Tensor some(tensor(name, spec.element, {1, 1, std::ssize(rows), spec.columns()}));
-  some.poison();
-  buffers_->solve(name, rows);
-  for (size_t i = 0; i < rows.size(); ++i) {
-    if (!buffers_->outputs[rows[i].output].written) continue;
-    const std::vector<double> numbers = buffers_->read(name, spec, rows[i]);
-    for (int64_t c = 0; c < spec.columns(); ++c)
-      some.set(static_cast<int64_t>(i) * spec.columns() + c, numbers[static_cast<size_t>(c)]);
-  }
-  return some;
-}
-
-Result<Tensor> GpuProblem::read_output(std::string_view name, int output) const {
-  const std::vector<TensorSpec> specs = formula_of(buffers_->shape).outputs(buffers_->shape);
-  Tensor whole(specs[place_of(specs, name)]);
-  std::vector<OutputRow> rows;
-  for (int64_t unit = 0; unit < whole.spec().units(); ++unit) {
-    for (int64_t row = 0; row < whole.spec().rows(); ++row) rows.push_back({output, {unit, row}});
-  }
-  const auto read = read_rows(name, rows);
-  std::ranges::copy(read->bytes(), whole.bytes().begin());
-  return whole;
-}
-
-Status GpuProblem::check_guards() const {
-  return {};
-}
-Status GpuProblem::check_inputs(const Inputs&) const {
-  return {};
-}
-
-struct SmClocks::Counters {};
-SmClocks::SmClocks(std::unique_ptr<Counters> counters) : counters_(std::move(counters)) {}
-SmClocks::SmClocks(SmClocks&&) noexcept = default;
-SmClocks& SmClocks::operator=(SmClocks&&) noexcept = default;
-SmClocks::~SmClocks() = default;
-Result<SmClocks> SmClocks::create() {
-  return SmClocks(std::make_unique<Counters>());
-}
-void SmClocks::start() {}
-std::optional<double> SmClocks::stop() {
-  return 1500;
-}
-
-struct Ceiling::State {
-  std::string name;
-};
-Ceiling::Ceiling(std::unique_ptr<State> state) : state_(std::move(state)) {}
-Ceiling::Ceiling(Ceiling&&) noexcept = default;
-Ceiling& Ceiling::operator=(Ceiling&&) noexcept = default;
-Ceiling::~Ceiling() = default;
 std::vector<std::string_view> Ceiling::names(std::string_view) {
   return {"mma_sync", "ex2"};
 }
-Result<Ceiling> Ceiling::create(std::string_view name, std::string_view) {
-  return Ceiling(std::make_unique<State>(std::string(name)));
-}
-double Ceiling::work() const {
-  return state_->name == "ex2" ? 1e10 : 1e12;
-}
-Result<double> Ceiling::time_ms(int launches) {
-  const double ms = 1e12 / (CEILING_TFLOPS * 1e9) * launches;
-  pass(ms);
-  return ms;
-}
-Status Ceiling::keep_busy(double ms) {
-  pass(ms);
-  return {};
+Result<std::unique_ptr<Ceiling>> Ceiling::create(std::string_view name, std::string_view) {
+  return std::make_unique<FakeCeiling>(name);
 }
 
 }  // namespace ladder

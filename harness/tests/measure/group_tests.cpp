@@ -55,7 +55,7 @@ class Emulated {
     std::vector<Question> questions = make_questions(SHAPE, kind, inputs_, more, room, seed);
     double tolerance = 0;
     for (const Question& question : questions) tolerance = std::max(tolerance, question.reference.tolerance());
-    for (size_t i = 0; i < more.size(); ++i) inputs_.at(i).append(more.at(i));
+    for (size_t i = 0; i < more.size(); ++i) inputs_.at(i).append(more.at(i), 0, more.at(i).spec().units());
     outputs_.resize(room.outputs, Tensors(formula_of(SHAPE).outputs(SHAPE)));
     GroupMemory memory{
         .fill_output = [this](int output, const Filling& filling) { return fill(output, filling); },
@@ -155,7 +155,7 @@ Kernel works_once_a_group() {
 }
 
 void works_on_poison(const AttentionParams& params) {
-  if (is_nan(params.O[0])) right(params);
+  if (std::isnan(ladder::to_float(params.O[0]))) right(params);
 }
 
 Kernel remembers_an_answer() {
@@ -355,7 +355,7 @@ TEST_CASE("questions are of different views, and their answers those of the form
       std::vector<int64_t> units;  // that a launch reads of each input
       for (size_t i = 0; i < all.size(); ++i) {
         units.push_back(all.at(i).spec().units());
-        if (!all.at(i).spec().is_fixed) all.at(i).append(more.at(i));
+        if (!all.at(i).spec().is_fixed) all.at(i).append(more.at(i), 0, more.at(i).spec().units());
       }
       std::set<View> views;
       const int64_t heads = shape.batch_heads(), group = shape.heads / shape.key_heads();

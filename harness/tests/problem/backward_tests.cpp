@@ -56,7 +56,6 @@ TEST_CASE("a gradient is the difference that a small step of an input makes") {
                                "h=1 nq=32 nk=24 causal", "b=3 h=2 n=32 causal lens_q=32,20,5 lens_k=7,32,0");
   CAPTURE(words);
   Problem problem = problem_of(words);
-  REQUIRE(problem.reference.is_whole);
   for (const auto& [input, output] : {std::pair{"Q", "dQ"}, {"K", "dK"}, {"V", "dV"}}) {
     const Reference::Answer& gradient = problem.reference[output];
     Tensor& tensor = problem.inputs[input];

@@ -138,7 +138,6 @@ std::string difference(const std::vector<double>& values, const std::vector<doub
 }
 
 std::string difference(const Reference& reference, const Reference& expected) {
-  if (reference.is_whole != expected.is_whole) return "is_whole";
   if (reference.answers.size() != expected.answers.size()) return "answers";
   for (size_t i = 0; i < expected.answers.size(); ++i) {
     const Reference::Answer &answer = reference.answers[i], &right = expected.answers[i];
@@ -216,11 +215,10 @@ TEST_CASE("the reference is the formula with the errors of a plain f16 attention
     const size_t sets = each.kinds.size();
     Reference expected = plain_reference(each.shape, question.inputs, rows, sets);
     INFO(to_string(each.shape));
-    CHECK(difference(make_reference(each.shape, question.inputs, rows, sets, true), expected) == "");
+    CHECK(difference(make_reference(each.shape, question.inputs, rows, sets, Beside::score_terms), expected) == "");
     expected.answers[0].row_tolerance.clear();
     CHECK(difference(make_reference(each.shape, question.inputs, rows, sets), expected) == "");
     if (!each.cells.empty()) continue;
-    expected.is_whole = true;
     CHECK(difference(make_reference(each.shape, question.inputs, sets), expected) == "");
   }
 }
@@ -243,7 +241,8 @@ TEST_CASE(
     "what scores may be off by matters as far as values lie from the output, and not where they are all the same") {
   const Shape shape{.n = 64, .d = 32};
   const auto largest = [&](InputKind kind) {
-    return std::ranges::max(make_reference(shape, make_inputs(kind, shape, 1), 1, true)["O"].row_tolerance);
+    return std::ranges::max(
+        make_reference(shape, make_inputs(kind, shape, 1), 1, Beside::score_terms)["O"].row_tolerance);
   };
   CHECK(largest(InputKind::constant_v) < 1e-12);
   CHECK(largest(InputKind::normal) > 1e-8);
@@ -372,14 +371,11 @@ TEST_CASE("all rows are taken up to 2^30 multiply-adds of Q K^T, and one more co
        {Shape{.n = 1, .d = 1}, Shape{.batch = 2, .heads = 3, .n = 100, .d = 40},
         Shape{.batch = 1, .heads = 1, .n = 4096, .d = 64}, Shape{.batch = 8, .heads = 8, .n = 512, .d = 64}}) {
     INFO(to_string(shape));
-    bool all_rows = false;
-    CHECK(choose_cells(shape, all_rows) == all_cells_of(shape));
-    CHECK(all_rows);
+    CHECK(choose_cells(shape) == all_cells_of(shape));
     if (double(shape.batch_heads()) * shape.n * shape.n * shape.d < 0x1p30) continue;
     Shape wider = shape;
     ++wider.d;
-    CHECK(choose_cells(wider, all_rows).size() <= 2048);
-    CHECK_FALSE(all_rows);
+    CHECK(choose_cells(wider).size() <= 2048);
   }
 }
 
@@ -391,10 +387,9 @@ TEST_CASE("a sample of rows has the tiles' edges in every head that it visits, a
         Shape{.batch = 4, .heads = 1000, .n = 100, .d = 128}, Shape{.batch = 100, .heads = 50, .n = 128, .d = 129},
         Shape{.batch = 64, .heads = 64, .n = 64, .d = 128}, Shape{.batch = 1, .heads = 2048, .n = 129, .d = 64}}) {
     INFO(to_string(shape));
-    bool all_rows = true;
-    const std::vector<Cell> rows = choose_cells(shape, all_rows);
-    REQUIRE_FALSE(all_rows);
+    const std::vector<Cell> rows = choose_cells(shape);
     const int64_t n = shape.n, heads = shape.batch_heads();
+    REQUIRE(std::ssize(rows) < heads * n);
     REQUIRE(std::ranges::is_sorted(rows));
     REQUIRE(std::ranges::adjacent_find(rows) == rows.end());
     REQUIRE(rows.front() == Cell{0, 0});
@@ -451,10 +446,9 @@ TEST_CASE(
   const Shape shape{.batch = 2, .heads = 4, .n = 2048, .d = 128};
   const Inputs inputs = make_inputs(InputKind::normal, shape, 1);
   const Reference reference = make_reference(shape, inputs);
-  bool all_rows = true;
   const std::vector<Cell>& cells = reference["O"].cells;
-  REQUIRE(cells == choose_cells(shape, all_rows));
-  REQUIRE_FALSE(reference.is_whole);
+  REQUIRE(cells == choose_cells(shape));
+  REQUIRE(std::ssize(cells) < shape.batch_heads() * shape.n);
   CHECK(cells.size() >= 64);
   const int64_t last = shape.batch_heads() - 1;
   for (const Cell& cell : std::initializer_list<Cell>{
@@ -502,8 +496,7 @@ struct Invented {
 Invented invent(std::mt19937& random, bool with_row_tolerances, bool with_nan) {
   const auto below = [&](unsigned end) { return random() % end; };
   const int n = 1 + int(below(5)), columns = 1 + int(below(3)), heads = 1 + int(below(6));
-  Invented made{.reference = {.answers = {}, .is_whole = below(2) == 0},
-                .output = Tensor(tensor("O", Element::f16, {1, heads, n, columns}))};
+  Invented made{.reference = {.answers = {}}, .output = Tensor(tensor("O", Element::f16, {1, heads, n, columns}))};
   const size_t sets = 1 + below(3);
   Reference& reference = made.reference;
   for (f16& value : made.output.half()) value = to_f16(NOT_A_NUMBER);  // where the reference has no row, nobody looks

@@ -13,17 +13,10 @@
 #include "harness/devices/gpu.hpp"
 #include "harness/devices/guarded.hpp"
 #include "harness/tests/catch.hpp"
-#include "harness/verbs/check.hpp"
+#include "harness/verbs/verbs.hpp"
 #include "harness/verify/check.hpp"
 
 namespace ladder {
-
-// In place of gpu.cu and gpu_none.cpp, which the linker leaves in the library because all of their functions are here.
-struct GpuProblem::Buffers {
-  Inputs inputs;
-  Tensors outputs;
-};
-
 namespace {
 
 struct Card {
@@ -43,94 +36,77 @@ tl::unexpected<Error> no_card() {
   return failure(ExitCode::cannot_run_here, "no card");
 }
 
+// In place of gpu.cu and gpu_none.cpp, which the linker leaves in the library because all of their functions are here.
+class CardProblem final : public GpuProblem {
+ public:
+  CardProblem(const Shape& shape, const Inputs& inputs) : inputs_(inputs) {
+    for (TensorSpec spec : formula_of(shape).outputs(shape)) {
+      if (card.launched_heads > 0) spec.shape = {1, card.launched_heads, spec.rows(), spec.columns()};
+      outputs_.add(Tensor(spec)).poison();
+    }
+  }
+  Status poison_output() override {
+    for (Tensor& output : outputs_) output.poison();
+    return step("poison", card.poison);
+  }
+  Status run(const Variant& variant, const Launch&) override {
+    card.kernel(inputs_, outputs_);
+    if (inputs_["Q"].spec().columns() > variant.accepts.max_d) {  // it knows nothing of the columns behind
+      for (f16& value : outputs_["O"].half()) value = to_f16(0.5f);
+    }
+    return step("run", card.run);
+  }
+  Result<Tensor> read_output(std::string_view name, int) const override {
+    if (const Status status = step("read", card.read); !status) return tl::make_unexpected(status.error());
+    return outputs_[name];
+  }
+  Result<Tensor> read_rows(std::string_view name, std::span<const OutputRow> rows) const override {
+    if (const Status status = step("read rows", card.read); !status) return tl::make_unexpected(status.error());
+    const Tensor& whole = outputs_[name];
+    const TensorSpec& spec = whole.spec();
+    Tensor some(tensor(name, spec.element, {1, 1, std::ssize(rows), spec.columns()}));
+    const size_t bytes = spec.row_bytes();
+    for (size_t i = 0; i < rows.size(); ++i) {
+      if (rows[i].output != 0) return no_card();
+      std::ranges::copy(
+          whole.bytes().subspan(static_cast<size_t>(rows[i].cell.unit * spec.rows() + rows[i].cell.row) * bytes, bytes),
+          some.bytes().subspan(i * bytes).begin());
+    }
+    return some;
+  }
+  Status check_guards() const override { return step("guards", card.guards); }
+  Status check_inputs(const Inputs& inputs) const override {
+    if (!std::ranges::equal(inputs["K"].bytes(), inputs_["K"].bytes()))
+      return failure(ExitCode::check_failed, "K holds something else");
+    return step("inputs", card.inputs);
+  }
+  Status fill_output(int, const Filling&) override { return no_card(); }
+  Status negate(std::string_view, std::span<const uint8_t>) override { return no_card(); }
+  Result<double> time_ms(const Variant&, std::span<const Launch>) override { return no_card(); }
+
+ private:
+  Inputs inputs_;
+  Tensors outputs_;
+};
+
 }  // namespace
 
-GpuProblem::GpuProblem(std::unique_ptr<Buffers> buffers) : buffers_(std::move(buffers)) {}
-GpuProblem::GpuProblem(GpuProblem&&) noexcept = default;
-GpuProblem& GpuProblem::operator=(GpuProblem&&) noexcept = default;
-GpuProblem::~GpuProblem() = default;
-Result<GpuProblem> GpuProblem::create(const Shape& shape, const Inputs& inputs, uint64_t, const Inputs&, int) {
+Result<std::unique_ptr<GpuProblem>> GpuProblem::create(const Shape& shape, const Inputs& inputs, uint64_t,
+                                                       const Inputs&, int) {
   if (!card.create) return tl::make_unexpected(card.create.error());
-  auto buffers = std::make_unique<Buffers>();
-  buffers->inputs = inputs;
-  for (TensorSpec spec : formula_of(shape).outputs(shape)) {
-    if (card.launched_heads > 0) spec.shape = {1, card.launched_heads, spec.rows(), spec.columns()};
-    Tensor output(spec);
-    poison(output.bytes());
-    buffers->outputs.add(std::move(output));
-  }
-  return GpuProblem(std::move(buffers));
+  return std::make_unique<CardProblem>(shape, inputs);
 }
-Status GpuProblem::poison_output() {
-  for (Tensor& output : buffers_->outputs) poison(output.bytes());
-  return step("poison", card.poison);
-}
-Status GpuProblem::run(const Variant& variant, const Launch&) {
-  card.kernel(buffers_->inputs, buffers_->outputs);
-  if (buffers_->inputs["Q"].spec().columns() > variant.accepts.max_d) {  // it knows nothing of the columns behind
-    for (f16& value : buffers_->outputs["O"].half()) value = to_f16(0.5f);
-  }
-  return step("run", card.run);
-}
-Result<Tensor> GpuProblem::read_output(std::string_view name, int) const {
-  if (const Status status = step("read", card.read); !status) return tl::make_unexpected(status.error());
-  return buffers_->outputs[name];
-}
-Result<Tensor> GpuProblem::read_rows(std::string_view name, std::span<const OutputRow> rows) const {
-  if (const Status status = step("read rows", card.read); !status) return tl::make_unexpected(status.error());
-  const Tensor& whole = buffers_->outputs[name];
-  const TensorSpec& spec = whole.spec();
-  Tensor some(tensor(name, spec.element, {1, 1, std::ssize(rows), spec.columns()}));
-  const size_t bytes = spec.row_bytes();
-  for (size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i].output != 0) return no_card();
-    std::ranges::copy(
-        whole.bytes().subspan(static_cast<size_t>(rows[i].cell.unit * spec.rows() + rows[i].cell.row) * bytes, bytes),
-        some.bytes().subspan(i * bytes).begin());
-  }
-  return some;
-}
-Status GpuProblem::check_guards() const {
-  return step("guards", card.guards);
-}
-Status GpuProblem::check_inputs(const Inputs& inputs) const {
-  if (!std::ranges::equal(inputs["K"].bytes(), buffers_->inputs["K"].bytes()))
-    return failure(ExitCode::check_failed, "K holds something else");
-  return step("inputs", card.inputs);
-}
-Result<GpuProblem> GpuProblem::create_repeated(const Shape&, const Inputs&, uint64_t) {
+Result<std::unique_ptr<GpuProblem>> GpuProblem::create_repeated(const Shape&, const Inputs&, uint64_t) {
   return no_card();
 }
-Status GpuProblem::upload(const Inputs&) {
-  return no_card();
-}
-Status GpuProblem::fill_output(int, const Filling&) {
-  return no_card();
-}
-Status GpuProblem::negate(std::string_view, std::span<const uint8_t>) {
-  return no_card();
-}
-Result<double> GpuProblem::time_ms(const Variant&, std::span<const Launch>) {
-  return no_card();
-}
-
 Result<GpuInfo> gpu_info() {
   return card.info;
 }
 Result<KernelResources> gpu_resources(const Variant&, int) {
   return no_card();
 }
-struct SmClocks::Counters {};
-SmClocks::SmClocks(std::unique_ptr<Counters> counters) : counters_(std::move(counters)) {}
-SmClocks::SmClocks(SmClocks&&) noexcept = default;
-SmClocks& SmClocks::operator=(SmClocks&&) noexcept = default;
-SmClocks::~SmClocks() = default;
-Result<SmClocks> SmClocks::create() {
+Result<std::unique_ptr<SmClocks>> SmClocks::create() {
   return no_card();
-}
-void SmClocks::start() {}
-std::optional<double> SmClocks::stop() {
-  return {};
 }
 
 }  // namespace ladder
@@ -206,8 +182,8 @@ Judged judged(const std::function<void(Tensors&)>& change, Card with = {}, const
   };
   const Rung rung{.name = "99_fake", .idea = "", .limit = "", .prediction = ""};
   const Variant variant{.label = "on the card", .writes_lse = true, .same_bits = same_bits};
-  GpuProblem on_card = GpuProblem::create(SHAPE, problem.inputs, 0).value();
-  auto results = check_sets_on_gpu(rung, variant, problem, on_card, naive, launches);
+  const auto on_card = GpuProblem::create(SHAPE, problem.inputs, 0).value();
+  auto results = check_sets_on_gpu(rung, variant, problem, *on_card, naive, launches);
   return {std::move(results), card.steps};
 }
 
@@ -356,13 +332,13 @@ TEST_CASE("on a GPU the plainest stage's NaN is the reference's affair, but not 
   const Variant variant{.label = "on the card"};
   card = {};
   card.kernel = attend;
-  GpuProblem on_card = GpuProblem::create(shape, problem.inputs, 0).value();
-  const CheckResult right = check_on_gpu(rung, variant, problem, on_card, {});
+  const auto on_card = GpuProblem::create(shape, problem.inputs, 0).value();
+  const CheckResult right = check_on_gpu(rung, variant, problem, *on_card, {});
   CHECK(right.ok);
-  CHECK(check_on_gpu(rung, variant, problem, on_card, right.output).ok);
+  CHECK(check_on_gpu(rung, variant, problem, *on_card, right.output).ok);
   Tensor number = right.output;
   number.half()[3] = to_f16(0.5f);
-  const CheckResult differs = check_on_gpu(rung, variant, problem, on_card, number);
+  const CheckResult differs = check_on_gpu(rung, variant, problem, *on_card, number);
   REQUIRE(differs.failures.size() == 1);
   CHECK(differs.failures[0].kind == FailureKind::differs_from_naive);
 }
@@ -397,8 +373,8 @@ TEST_CASE("on a GPU that holds more heads than can be read, the known ones are r
   const Rung rung{.name = "99_fake", .idea = "", .limit = "", .prediction = ""};
   const Variant variant{.label = "on the card", .writes_lse = true};
   const auto check = [&] {
-    GpuProblem on_card = GpuProblem::create(problem.shape, problem.inputs, 0).value();
-    return check_on_gpu(rung, variant, problem, on_card, {});
+    const auto on_card = GpuProblem::create(problem.shape, problem.inputs, 0).value();
+    return check_on_gpu(rung, variant, problem, *on_card, {});
   };
   const CheckResult right = check();
   INFO((right.ok ? "" : right.failures[0].message));

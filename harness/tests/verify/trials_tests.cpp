@@ -19,13 +19,13 @@ const Variant ANY{.label = "any", .accepts = {.features = CAUSAL, .min_d = 1, .m
 const Variant CAUSAL_TILED{.label = "tiled", .tile = {64, 32, 4}, .accepts = {.features = CAUSAL}};
 constexpr Shape SHAPE{.batch = 1, .heads = 1, .n = 512, .d = 128};
 
-using Trials = std::vector<Trial> (*)(const Rung&, const Variant&, const Shape&, const TrialChoice&);
+using Trials = std::vector<Trial> (*)(const Variant&, const Shape&, const TrialChoice&);
 
 }  // namespace
 
 TEST_CASE(
     "a check launches normal inputs, all sets in several batches by both builds, and a far problem of another shape") {
-  const std::vector<Trial> trials = emulator_trials(STAGE, TILED, SHAPE, {});
+  const std::vector<Trial> trials = emulator_trials(TILED, SHAPE, {});
   REQUIRE(trials.size() == 17);
   CHECK(trials[0] == Trial{.shape = SHAPE, .kinds = {InputKind::normal}});
 
@@ -73,13 +73,13 @@ TEST_CASE("a variant whose blocks depend on the number of SMs gets more shares t
   Variant persistent = CAUSAL_TILED;
   persistent.predict = [](const Launched& problem) { return Counts{.barriers = problem.multiprocessors}; };
   const auto many = [](const Variant& variant) {
-    return std::ranges::count_if(emulator_trials(STAGE, variant, SHAPE, {}), [](const Trial& trial) {
+    return std::ranges::count_if(emulator_trials(variant, SHAPE, {}), [](const Trial& trial) {
       return trial.multiprocessors == 132 && trial.shape.batch_heads() > 132 && trial.shape.causal;
     });
   };
   CHECK(many(persistent) == 1);
   // And one head that surprises before others that do not, all of them for the same few blocks.
-  const std::vector<Trial> trials = emulator_trials(STAGE, persistent, SHAPE, {});
+  const std::vector<Trial> trials = emulator_trials(persistent, SHAPE, {});
   CHECK(std::ranges::count_if(trials, [](const Trial& trial) {
           return trial.multiprocessors == 2 && trial.shape.batch_heads() > 8 &&
                  trial.kinds.front() != InputKind::normal &&
@@ -91,7 +91,7 @@ TEST_CASE("a variant whose blocks depend on the number of SMs gets more shares t
 
 TEST_CASE(
     "a variant that takes any head dimension meets one that no tile divides, and one with a mask all sets under it") {
-  const std::vector<Trial> trials = emulator_trials(STAGE, ANY, SHAPE, {});
+  const std::vector<Trial> trials = emulator_trials(ANY, SHAPE, {});
   constexpr size_t DENSE = 17, ALL = 29;
   REQUIRE(trials.size() == ALL);
   for (size_t i = DENSE; i < ALL; ++i) CHECK(trials[i].shape.causal);
@@ -99,7 +99,7 @@ TEST_CASE(
   CHECK(trials[DENSE].both_builds);
   CHECK(trials[DENSE + 1].shape.n > trials[DENSE].shape.n);
   CHECK(trials[DENSE + 2].shape.n == 1);
-  const std::vector<Trial> tiled = emulator_trials(STAGE, CAUSAL_TILED, SHAPE, {});
+  const std::vector<Trial> tiled = emulator_trials(CAUSAL_TILED, SHAPE, {});
   REQUIRE(tiled.size() == ALL);
   CHECK(tiled[ALL - 1].ends_only);
   // Whatever is left over by a loop that takes so many tiles at a time, of a variant whose tiles are as long as they are wide.
@@ -107,7 +107,7 @@ TEST_CASE(
   square.tile = {64, 64, 4};
   for (const bool causal : {false, true}) {
     std::set<int> tiles;
-    for (const Trial& trial : emulator_trials(STAGE, square, SHAPE, {})) {
+    for (const Trial& trial : emulator_trials(square, SHAPE, {})) {
       if (trial.shape.causal == causal) tiles.insert(trial.shape.n / square.tile.bc);
     }
     for (int count = 1; count <= (causal ? 9 : 10); ++count) {
@@ -147,12 +147,12 @@ TEST_CASE(
   const auto is_far = [](const Trial& trial) {
     return int64_t{32} * (trial.shape.pad + trial.shape.d) >= int64_t{1} << 31;
   };
-  const std::vector<Trial> trials = emulator_trials(STAGE, strided, SHAPE, {});
+  const std::vector<Trial> trials = emulator_trials(strided, SHAPE, {});
   const auto far = std::ranges::find_if(trials, is_far);
   REQUIRE(far != trials.end());
   CHECK(far->shape.n > 64);
   CHECK(supports(STAGE, strided, far->shape));
-  CHECK(std::ranges::none_of(gpu_trials(STAGE, strided, SHAPE, {}), is_far));
+  CHECK(std::ranges::none_of(gpu_trials(strided, SHAPE, {}), is_far));
   // Below a quarter of the cap, and beyond what f32 has exponentials of.
   CHECK(std::ranges::any_of(trials, [](const Trial& trial) { return trial.shape.softcap > 4 * 128; }));
 }
@@ -161,7 +161,7 @@ TEST_CASE("so many heads that they are far apart have nothing behind their rows,
   Shape padded = SHAPE;
   padded.pad = 8;
   int far = 0;
-  for (const Trial& trial : emulator_trials(STAGE, TILED, padded, {})) {
+  for (const Trial& trial : emulator_trials(TILED, padded, {})) {
     if (trial.far_heads == 0) continue;
     ++far;
     CHECK(trial.shape.pad == 0);
@@ -171,20 +171,20 @@ TEST_CASE("so many heads that they are far apart have nothing behind their rows,
 
 TEST_CASE("of given sets and a given length nothing else is launched, or at no other length") {
   const std::vector<Trial> chosen =
-      emulator_trials(STAGE, TILED, SHAPE, {.inputs = {InputKind::peaky, InputKind::ties}, .seed = 7});
+      emulator_trials(TILED, SHAPE, {.inputs = {InputKind::peaky, InputKind::ties}, .seed = 7});
   REQUIRE(chosen.size() == 2);
   CHECK(chosen[0] == Trial{.shape = SHAPE, .kinds = {InputKind::peaky}, .seed = 7, .both_builds = true});
   CHECK(chosen[1] == Trial{.shape = SHAPE, .kinds = {InputKind::ties}, .seed = 7});
-  CHECK(emulator_trials(STAGE, TILED, SHAPE, {.n_given = true})[1].shape.n == SHAPE.n);
-  CHECK(emulator_trials(STAGE, TILED, SHAPE, {.n_given = true, .quick = true})[0].shape.n == SHAPE.n);
+  CHECK(emulator_trials(TILED, SHAPE, {.n_given = true})[1].shape.n == SHAPE.n);
+  CHECK(emulator_trials(TILED, SHAPE, {.n_given = true, .quick = true})[0].shape.n == SHAPE.n);
 }
 
 TEST_CASE("thorough trials are as many again, of shapes that the variant takes, and the same for the same seed") {
   const TrialChoice thorough{.thorough = true, .seed = 3};
-  const std::vector<Trial> trials = emulator_trials(STAGE, TILED, SHAPE, thorough);
+  const std::vector<Trial> trials = emulator_trials(TILED, SHAPE, thorough);
   REQUIRE(trials.size() > 16);
-  CHECK(trials == emulator_trials(STAGE, TILED, SHAPE, thorough));
-  CHECK(trials != emulator_trials(STAGE, TILED, SHAPE, {.thorough = true, .seed = 4}));
+  CHECK(trials == emulator_trials(TILED, SHAPE, thorough));
+  CHECK(trials != emulator_trials(TILED, SHAPE, {.thorough = true, .seed = 4}));
   std::set<int> lengths, batches, heads;
   for (const Trial& trial : trials) {
     CHECK(supports(STAGE, TILED, trial.shape));
@@ -196,14 +196,14 @@ TEST_CASE("thorough trials are as many again, of shapes that the variant takes, 
   for (const std::set<int>& drawn : {lengths, batches, heads}) CHECK(drawn.size() > 2);
   // The first ones are those of every check, in the order in which threads take turns.
   CHECK(std::ranges::count(trials, 0u, &Trial::schedule) ==
-        std::ranges::count(emulator_trials(STAGE, TILED, SHAPE, {}), 0u, &Trial::schedule));
+        std::ranges::count(emulator_trials(TILED, SHAPE, {}), 0u, &Trial::schedule));
 }
 
 TEST_CASE("thorough trials have all queries of a long head, of a variant whose products tensor cores make") {
   const auto whole_heads = [](uint64_t mma) {
     Variant variant = TILED;
     variant.predict = [=](const Launched&) { return Counts{.mma = mma}; };
-    return std::ranges::count_if(emulator_trials(STAGE, variant, SHAPE, {.thorough = true}), [](const Trial& trial) {
+    return std::ranges::count_if(emulator_trials(variant, SHAPE, {.thorough = true}), [](const Trial& trial) {
       return trial.shape.n > 4096 && trial.far_heads == 0 && !trial.ends_only;
     });
   };
@@ -216,7 +216,7 @@ TEST_CASE(
     "them") {
   const auto far_walks = [](const Variant& variant) {
     std::vector<bool> causal;
-    for (const Trial& trial : emulator_trials(STAGE, variant, SHAPE, {.thorough = true})) {
+    for (const Trial& trial : emulator_trials(variant, SHAPE, {.thorough = true})) {
       if (trial.shape.n <= 65536) continue;
       CHECK(trial.ends_only);
       CHECK(std::ranges::count(trial.kinds, InputKind::ties) == 1);  // the largest sum of weights
@@ -237,19 +237,19 @@ TEST_CASE(
 
 TEST_CASE("a GPU has the same trials, and more than 2^32 elements with --thorough alone") {
   const auto far = [](const Trial& trial) { return trial.far_heads > 0; };
-  const std::vector<Trial> trials = gpu_trials(STAGE, ANY, SHAPE, {});
+  const std::vector<Trial> trials = gpu_trials(ANY, SHAPE, {});
   REQUIRE(trials.size() == 10);
   CHECK(std::ranges::none_of(trials, far));
   CHECK(std::ranges::none_of(trials, &Trial::ends_only));
   CHECK(std::ranges::count_if(trials, [](const Trial& trial) { return !trial.exponents.empty(); }) == 3);
   CHECK(std::ranges::none_of(trials, &Trial::both_builds));
-  CHECK(std::ranges::count_if(gpu_trials(STAGE, ANY, SHAPE, {.thorough = true}), far) == 1);
+  CHECK(std::ranges::count_if(gpu_trials(ANY, SHAPE, {.thorough = true}), far) == 1);
 }
 
 TEST_CASE("another seed gives every trial other numbers, and random ones another order of threads") {
   for (const Trials trials : {emulator_trials, gpu_trials}) {
-    const auto one = trials(STAGE, ANY, SHAPE, {.thorough = true, .seed = 3});
-    const auto other = trials(STAGE, ANY, SHAPE, {.thorough = true, .seed = 4});
+    const auto one = trials(ANY, SHAPE, {.thorough = true, .seed = 3});
+    const auto other = trials(ANY, SHAPE, {.thorough = true, .seed = 4});
     REQUIRE(one.size() == other.size());
     for (size_t i = 0; i < one.size(); ++i) {
       CHECK(one[i].seed != other[i].seed);
@@ -267,7 +267,7 @@ TEST_CASE("whatever is asked for, a variant gets problems that it takes, and the
   for (const Trials trials : {emulator_trials, gpu_trials}) {
     for (const Variant& variant : {TILED, ANY, CAUSAL_TILED, with_workspace, short_rows}) {
       for (const bool n_given : {false, true}) {
-        for (const Trial& trial : trials(STAGE, variant, SHAPE, {.n_given = n_given, .thorough = true})) {
+        for (const Trial& trial : trials(variant, SHAPE, {.n_given = n_given, .thorough = true})) {
           INFO(variant.label << ", n = " << trial.shape.n << ", d = " << trial.shape.d);
           CHECK(trial.shape.n > 0);
           CHECK(supports(STAGE, variant, trial.shape));

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tempfile
 import unittest
-from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -49,22 +48,21 @@ def build_all(site: Path) -> None:
         raise AssertionError(built.stderr)
 
 
-class Links(HTMLParser):
-    """What a page points to, and the names that can be pointed to in it."""
+class Links:
+    """What a page points to, and the names that can be pointed to in it. Attributes stand in double quotes; a parser takes four times as long."""
 
     def __init__(self, text: str) -> None:
-        super().__init__()
         self.targets: list[str] = []
         self.sources: list[str] = []  # elsewhere; one has to follow the link, nothing is fetched
         self.names: set[str] = set()
-        self.feed(text)
-
-    def handle_starttag(self, tag, attributes) -> None:
-        for name, value in attributes:
-            if name == "id":
-                self.names.add(value)
-            elif name in ("href", "src") and value:
-                (self.sources if tag == "a" and value.startswith("https://") else self.targets).append(value)
+        text = re.sub(r"(?s)(<script\b[^>]*>).*?(?=</script>)|<!--.*?-->", r"\1", text)
+        for tag, attributes in re.findall(r"<([a-zA-Z][\w:-]*)((?:\s[^<>]*)?)>", text):
+            for name, value in re.findall(r'\s(id|href|src)="([^"]*)"', attributes):
+                value = html.unescape(value)
+                if name == "id":
+                    self.names.add(value)
+                elif value:
+                    (self.sources if tag == "a" and value.startswith("https://") else self.targets).append(value)
 
 
 class Site(unittest.TestCase):
@@ -79,16 +77,17 @@ class Site(unittest.TestCase):
     def test_every_link_stays_on_the_disk_and_leads_somewhere(self) -> None:
         links = {path: Links(text) for path, text in self.pages.items()}
         self.assertGreater(len(links), len(STAGES))
+        files = {str(path) for path in self.site.rglob("*")}
+        wrong = []
         for page, found in links.items():
             self.assertTrue(page == self.site / "docs" / "references.html" or not found.sources, (page, found.sources))
-            for target in found.targets:
-                with self.subTest(page=page.relative_to(self.site), target=target):
-                    parts = urlsplit(target)
-                    self.assertEqual((parts.scheme, parts.netloc), ("", ""))
-                    path = (page.parent / unquote(parts.path)).resolve() if parts.path else page
-                    self.assertTrue(path.is_file())
-                    if parts.fragment and path in links:
-                        self.assertIn(unquote(parts.fragment), links[path].names)
+            for target in set(found.targets):
+                parts = urlsplit(target)
+                path = os.path.normpath(page.parent / unquote(parts.path)) if parts.path else str(page)
+                there = not parts.scheme and not parts.netloc and path in files
+                if not there or (parts.fragment and Path(path) in links and unquote(parts.fragment) not in links[Path(path)].names):
+                    wrong.append((str(page.relative_to(self.site)), target))
+        self.assertEqual(wrong, [])
 
     def test_styles_ask_for_nothing_from_outside(self) -> None:
         for style in self.site.glob("_static/*.css"):
@@ -295,9 +294,8 @@ class Refusals(unittest.TestCase):
         self.assertIn("is missing or older than", said)
 
     def test_a_part_without_its_mark(self) -> None:
-        for rung, mark in ((EARLIER, "SOFTMAX"), (LATER, "STORE")):
-            said = self.build_with(f"{rung.directory}/kernel.cuh", lambda text: text.replace(f"// {mark}", f"// {mark.title()}"), f"{rung.directory}/README")
-            self.assertIn(f"{rung.directory}/kernel.cuh has no mark // {mark}", said)
+        said = self.build_with(f"{EARLIER.directory}/kernel.cuh", lambda text: text.replace("// SOFTMAX", "// Softmax"), f"{EARLIER.directory}/README")
+        self.assertIn(f"{EARLIER.directory}/kernel.cuh has no mark // SOFTMAX", said)
 
     def test_a_rate_above_the_ceiling(self) -> None:
         def boast(text: str) -> str:

@@ -1,0 +1,24 @@
+#include "harness/base/parallel.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+#include <vector>
+
+namespace ladder {
+
+void parallel_for(int64_t count, int64_t grain, const std::function<void(int64_t begin, int64_t end)>& work) {
+  const int64_t ranges = (count + grain - 1) / grain;
+  const int64_t threads = std::min<int64_t>(std::max(1u, std::thread::hardware_concurrency()), ranges);
+  std::atomic<int64_t> next{0};
+  const auto drain = [&] {
+    for (int64_t range = next++; range < ranges; range = next++) {
+      work(range * grain, std::min(count, (range + 1) * grain));
+    }
+  };
+  std::vector<std::jthread> helpers;
+  for (int64_t i = 1; i < threads; ++i) helpers.emplace_back(drain);
+  drain();
+}
+
+}  // namespace ladder
