@@ -70,18 +70,17 @@ __host__ __device__ __forceinline__ int tiles_of(int n) {
   return (n + ROWS - 1) / ROWS;
 }
 
+// A side of a window: how many rows there are at most, where it has no end or one further away.
+__host__ __device__ __forceinline__ int side(int of_window, int rows) {
+  return of_window < 0 || of_window > rows ? rows : of_window;
+}
 // Which queries see a key: those from `first_of` on, up to `last_of`. Query i is the one of key i + n_k - n_q.
 struct Seen {
   int n_q, n_k;
   int before, behind;  // the query of a key: so many queries before it see the key, and so many behind it
 
   __device__ __forceinline__ Seen(const GradientParams& p, int n_q, int n_k)
-      : n_q(n_q),
-        n_k(n_k),
-        before(p.causal      ? 0
-               : p.right < 0 ? n_q
-                             : p.right),
-        behind(p.left < 0 || p.left > n_k ? n_k : p.left) {}
+      : n_q(n_q), n_k(n_k), before(p.causal ? 0 : side(p.right, n_q)), behind(side(p.left, n_k)) {}
   __device__ __forceinline__ int first_of(int key) const { return key + n_q - n_k - before; }
   __device__ __forceinline__ int last_of(int key) const { return key + n_q - n_k + behind; }
   // Tiles of BR queries in which some see some of the BC keys from `key` on: from `first_tile` on, behind the last one.

@@ -83,10 +83,7 @@ ladder::Counts predict(const ladder::Shape& spec) {
   for (int s = 0; s < spec.batch; ++s) {
     const int n_q = varlen ? spec.lens_q.of[s] : spec.n, n_k = varlen ? spec.lens_k.of[s] : spec.keys();
     const int q_tiles = tiles_of<BR>(n_q), k_tiles = tiles_of<BC>(n_k),
-              before = spec.causal      ? 0
-                       : spec.right < 0 ? n_q
-                                        : spec.right,
-              behind = spec.left < 0 ? n_k : spec.left;
+              before = spec.causal ? 0 : side(spec.right, n_q), behind = side(spec.left, n_k);
     rows += n_q, keys += n_k, padded += q_tiles * BR, blocks += k_tiles, warps += tiles_of<16>(n_k);
     const auto first = [&](int key) { return ladder::max(key + n_q - n_k - before, 0) / BR; };
     const auto walk = [&](int key) {  // in tiles, from the first one on
