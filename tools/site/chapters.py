@@ -178,7 +178,7 @@ def block(rung: rungs.Rung, rows: list[results.Row], counters: dict) -> str:
 
     mine = at(stage)
     best = next((regime for regime, row in enumerate(mine) if row), 0)  # in turns, dense, if it has that
-    before = next((name for name in earlier(rung) if at(name)[best]), None)
+    before = next((name for name in earlier(rung) if any(old and new for old, new in zip(at(name), mine))), None)
     names = [before, stage] if before else [stage]
     pairs = [at(name) for name in names]
     first = mine[best]
