@@ -32,10 +32,14 @@ ladder::Counts predict(const ladder::Launched& spec) {
   };
   const auto tiles_of_pair = [&](int64_t pair) { return up_to(together * (pair + 1) - 1) - before(together * pair); };
   // A block computes with the tiles of keys that it sees, and copies half of what its pair needs, or alone all.
-  uint64_t tiles = 0, copied = 0, copied_rows = 0;
+  uint64_t tiles = 0, copied = 0, copied_rows = 0, looks = 0;
   for (int64_t q_tile = 0; q_tile < together * pairs; ++q_tile) {
     const int64_t first = q_tile / together * together;
     tiles += heads * (up_to(q_tile) - before(q_tile));
+    // Under a mask a warp looks at its second tile, and at one that the other block of its pair does not see, the last.
+    if (spec.causal)
+      looks +=
+          heads * ((up_to(q_tile) > 1) + (q_tile > first && up_to(q_tile) > ladder::max<int64_t>(up_to(first), 2)));
     copied += heads * tiles_of_pair(q_tile / together);
     copied_rows += heads * (ladder::min(up_to(first + together - 1) * BC, n_k) - before(first) * BC);
   }
@@ -80,10 +84,11 @@ ladder::Counts predict(const ladder::Launched& spec) {
       .wgmma_beside_exponentials = (tiles * WARPS - q_warps) / 4 * (BC / 16),  // all of them
       .wgmma_under_loads = spec.causal || is_window ? 0 : together * WARPS / 4 * under_loads(walk, shares, clusters),
       .products_of_busiest_block = busiest * WARPS / 4 * (walk.qk + walk.pv),
-      .shuffles = q_warps * 2 * 2 * 2,             // two rows, two exchanges: the maxima of the first tile, the sums
-      .votes = tiles * WARPS,                      // whether anything has to be rescaled
-      .votes_on_scores = is_window ? 0 : q_warps,  // in the first tile, and where a warp is careful
-      .yes_votes = q_warps,                        // in the first tile
+      .shuffles = q_warps * 2 * 2 * 2,  // two rows, two exchanges: the maxima of the first tile, the sums
+      .votes = tiles * WARPS,           // whether anything has to be rescaled
+      .votes_on_scores =
+          is_window ? 0 : q_warps + looks * WARPS,              // also in the first tile, and where a warp is careful
+      .yes_votes = q_warps,                                     // in the first tile
       .exponentials = (tiles * WARPS * BC + q_warps * 4) * 16,  // weights; the corrections of the first tile
       .exponentials_under_stores = (q_warps - blocks * WARPS) * 2 * (BC / 2 + 2),  // those of the next first tile
       .barriers = (is_alone ? 1 : 2) * blocks + q_warps / 4,  // of the cluster, and one of a warpgroup
