@@ -5,12 +5,13 @@ using namespace ladder;
 using namespace ladder::claims;
 
 CLAIM("dQ and dK of a tile run beside exponentials, and no barrier stands in a walk") {
-  Spec bf16{.d = 64, .formula = "backward"};
+  Spec bf16{.formula = "backward"};
+  bf16.d = 64;
   bf16.q_type = bf16.kv_type = bf16.o_type = Element::bf16;
   const Spec longer = parse_spec("n=1024", bf16).value(), shorter = parse_spec("nq=512 nk=1024", bf16).value();
-  const auto now = counts_of(counted(rung(), longer)), half = counts_of(counted(rung(), shorter));
+  const auto now = counted(rung(), longer), half = counted(rung(), shorter);
   CHECK(now.barriers == half.barriers);
-  CHECK(counts_of(counted(previous(), longer)).barriers > counts_of(counted(previous(), shorter)).barriers);
+  CHECK(counted(previous(), longer).barriers > counted(previous(), shorter).barriers);
   // Of a tile and warpgroup: dQ of 8 slices of keys, dK of 4 of queries; S, dP and dV have 4 each.
   CHECK((now.wgmma_beside_exponentials - half.wgmma_beside_exponentials) * 2 == now.wgmma - half.wgmma);
 }

@@ -162,6 +162,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
                   .formula = "backward"};
   rest.workspace_bytes = workspace_bytes<C>;
   rest.most_of_data = most_of_data<C>;
+  rest.conflict_ways = 1.0;
   return ladder::make_variant<C>(run<C>, gradients<C, false>, predict<C>, std::move(rest));
 }
 
