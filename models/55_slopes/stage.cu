@@ -36,8 +36,8 @@ ladder::Counts predict(const ladder::Launched& spec) {
   for (int64_t q_tile = 0; q_tile < together * pairs; ++q_tile) {
     const int64_t first = q_tile / together * together;
     tiles += heads * (up_to(q_tile) - before(q_tile));
-    // Under a mask a warp looks at its second tile, and at one that the other block of its pair does not see, the last.
-    if (spec.causal)
+    // Under a mask, and alone, a warp looks at its second tile, too, and at one that the other block of its pair does not see, the last.
+    if (spec.causal || is_alone)
       looks +=
           heads * ((up_to(q_tile) > 1) + (q_tile > first && up_to(q_tile) > ladder::max<int64_t>(up_to(first), 2)));
     copied += heads * tiles_of_pair(q_tile / together);
