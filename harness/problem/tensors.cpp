@@ -9,8 +9,8 @@ TensorSpec tensor(std::string_view name, Element element, const std::array<int64
   TensorSpec spec{.name = name, .element = element, .shape = shape};
   const auto [sequences, heads, rows, columns] = shape;
   const int64_t inner = columns + pad, many = (layout == Layout::bhnd ? rows : heads) * inner + pad;
-  spec.strides = layout == Layout::bhnd ? std::array{heads * many + pad, many, inner}
-                                        : std::array{rows * many + pad, inner, many};
+  spec.strides =
+      layout == Layout::bhnd ? std::array{heads * many + pad, many, inner} : std::array{rows * many + pad, inner, many};
   return spec;
 }
 
