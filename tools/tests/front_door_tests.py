@@ -267,7 +267,7 @@ class Words(Door):
 
     def test_the_verbs_are_the_program_s(self) -> None:
         listed = re.search(r"^  (.*) \| -\*\)$", (ROOT / "ladder").read_text(), re.M)
-        program = re.findall(r'(?:add_verb|add_subcommand)\("(\w+)"', (ROOT / "harness" / "verbs" / "options.cpp").read_text())
+        program = re.findall(r'(?:add_verb|add_bare)\(Verb::\w+, "(\w+)"', (ROOT / "harness" / "verbs" / "options.cpp").read_text())
         assert listed and program
         self.assertEqual(listed[1].split(" | "), program)
 

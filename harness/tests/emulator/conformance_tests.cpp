@@ -651,6 +651,7 @@ const std::map<std::string_view, std::function<Words(const Words&)>>& expectatio
       {"wgmma_ss_bf16", [](const Words& in) { return wgmma_tile(in, false, 0, 4, bfloat_value); }},
       {"wgmma_ss_bf16.n256", [](const Words& in) { return wgmma_sums(in, 256, false, bfloat_value); }},
       {"wgmma_ss_bf16.trans_b", [](const Words& in) { return wgmma_tile(in, true, 0, 4, bfloat_value); }},
+      {"wgmma_ss_bf16.n32_trans_b", [](const Words& in) { return wgmma_sums(in, 32, true, bfloat_value); }},
       {"wgmma_rs_bf16", [](const Words& in) { return wgmma_tile(in, false, 0, 4, bfloat_value); }},
       {"wgmma_rs_bf16.n256", [](const Words& in) { return wgmma_sums(in, 256, false, bfloat_value); }},
       {"wgmma_rs_bf16.n128_trans_b", [](const Words& in) { return wgmma_sums(in, 128, true, bfloat_value); }},
