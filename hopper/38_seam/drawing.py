@@ -20,4 +20,5 @@ DRAWING = Sketch("The seam between two tiles of queries: what stood in a row in 
                  "37: the last PV, then sums, then O on its way out, then the place of the next queries, then their first QK, then weights. 38: sums and the place lie under the last PV, O's way out under the next QK. The lengths are invented.")
 DRAWING.text(2, 12, "One warpgroup, from its last PV to the next weights.", "label")
 y = DRAWING.timeline(20, ROWS, 30, FULL - 2, 27)
-DRAWING.text(2, y + 12, "Hatched: no product of its own. Lengths are invented.", "label")
+DRAWING.text(2, y + 12, "+: sums. place: which queries are next. Hatched:", "label")
+DRAWING.text(2, y + 26, "no product of its own. The lengths are invented.", "label")
