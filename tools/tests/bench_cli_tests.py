@@ -34,7 +34,7 @@ TILED = RUNGS.find(lambda rung: default(rung)["br"] > 0 and rung["previous"] != 
                    and default(rung)["formula"] == default(SCORES)["formula"])
 FAKE_PEER = f"python3 {shlex.quote(str(ROOT / 'harness' / 'tests' / 'fakes' / 'fake_peer.py'))}"
 HANG_S = 1200  # nothing here takes a tenth of it on the slowest laptop; a limit against hanging for ever
-N = max(512, *map(step, (A, B, ABLATED_FROM, ABLATED, SCORES, TILED)))
+N = max(256, *map(step, (A, B, ABLATED_FROM, ABLATED, SCORES, TILED)))
 SHAPE = ["--n", str(N), "--batch", "1", "--heads", "1"]
 PROTOCOL = [*SHAPE, "--soak", "0.1"]
 SMALL = [*PROTOCOL, "--rounds", "3"]  # where it does not matter how many

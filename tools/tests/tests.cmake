@@ -41,9 +41,9 @@ add_test(NAME readme_is_current ${python} tools.site.readme --check)
 add_test(NAME chapters_are_current ${python} tools.site.chapters --check)
 add_test(NAME drawings_are_current ${python} tools.site.draw --check)
 add_test(NAME course_is_current ${python} tools.site.course --check)
-# These run the emulator for seconds: for who changes a page or a kernel; the first for .ci/run, too, and the second, whose bytes every
-# rung's tests hold to what it predicts, for .ci/nightly.
-add_test(NAME demonstration_is_current CONFIGURATIONS site release
+# These run the emulator for seconds, so they are for who changes what such a page shows, and for .ci/nightly: what the emulator says of a
+# wait that is missing its own tests hold, and each rung's tests hold its bytes to what it predicts.
+add_test(NAME demonstration_is_current CONFIGURATIONS release
          ${python} tools.site.demonstration --check --build ${PROJECT_BINARY_DIR})
 add_test(NAME traffic_is_current CONFIGURATIONS release ${python} tools.evidence.traffic --emulator --n 256
          --build ${PROJECT_BINARY_DIR} --check ${PROJECT_SOURCE_DIR}/docs/results/h200_traffic.csv)
@@ -102,8 +102,9 @@ foreach(file IN LISTS site_tests)
     ENVIRONMENT "LADDER_SITE=${site};LADDER=$<TARGET_FILE:ladder>")
 endforeach()
 
-# The longest first, also in the first run of a build: none of them shall be left over at the end, for one processor alone.
-foreach(name cli grade bench_cli plots harness)
+# The longest first, also in the first run of a build: none of them shall be left over at the end, for one processor alone. In the
+# browser and the bench there is waiting, so others run beside them.
+foreach(name site_browser bench_cli harness grade cli site_pages site_reading front_door mutants plots)
   if(TEST ${name})
     set_tests_properties(${name} PROPERTIES COST 30)
   endif()

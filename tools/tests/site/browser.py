@@ -35,7 +35,7 @@ return [small, seen];
 
 def takes(i: int) -> bool:
     """Whether the i-th of many that are alike is looked at."""
-    return i % 8 == 0 or bool(os.environ.get("LADDER_WHOLE"))
+    return i % 16 == 0 or bool(os.environ.get("LADDER_WHOLE"))
 
 
 def start():

@@ -1,4 +1,4 @@
-"""The site as a reader meets it, in Chromium: letters that can be read on a phone, rates in sight, a menu at the head, plots that follow a dark
+"""The site as a reader meets it, in Chromium: rates in sight on a phone, a menu at the head, plots that follow a dark
 page, and a front page on which there is something to see."""
 from __future__ import annotations
 
@@ -8,10 +8,6 @@ import json
 from tools import rungs
 from tools.paths import SITE
 from tools.tests.site import browser
-from tools.tests.site.ladder import COPYING
-
-PAGES = ("index", "attention", "gpu", "softmax", "kernels", "fragments", "ladder", "lab", "player", "explorer", "traffic", "claims", "measuring",
-         "mutants", "emulator", "tried", "results/README", "references", "glossary")
 
 
 class Reading(browser.BrowserCase):
@@ -20,15 +16,6 @@ class Reading(browser.BrowserCase):
 
     def show_as(self, scheme: str) -> None:
         self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "screen", "features": [{"name": "prefers-color-scheme", "value": scheme}]})
-
-    def test_letters_on_a_phone(self) -> None:
-        self.screen(browser.PHONE)
-        for page in (*map(self.page, PAGES), self.site / COPYING.directory / "README.html"):
-            with self.subTest(page=page.relative_to(self.site)):
-                self.open(page.as_uri())
-                small, seen = self.run_script(browser.SIZES)
-                self.assertEqual(small, [])
-                self.assertGreater(seen, 15)
 
     def test_rates_are_in_sight_on_a_phone(self) -> None:
         self.screen(browser.PHONE)
