@@ -150,7 +150,11 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     if (block < BLOCKS) mbarrier_arrive_remote(empty + tile % STAGES * 8, block);
   };
 
-  const auto make_weights = [&](Weights P_frag, float(&tile_sum)[2]) {
+  const auto make_weights = [&](Weights P_frag, float scale, const float(&base)[2], float(&tile_sum)[2]) {
+#pragma unroll
+    for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
+      for (int i = 0; i < 4; ++i) S_frag[key_tile][i] = S_frag[key_tile][i] * scale - base[i / 2];
+    }
     // PV  The weights first. Two C fragments side by side hold exactly the elements of one A fragment, and wgmma takes
     //     A from registers: P needs no exchange, only rounding.
     tile_sum[0] = tile_sum[1] = 0;
@@ -196,20 +200,12 @@ __global__ void __launch_bounds__(C::THREADS, 1)
       rescale = vote_any(is_first || fmaxf(growth[0], growth[1]) > RESCALE_ABOVE);
       if (rescale) raise_max(growth, is_first);
     }
-#pragma unroll
-    for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
-      for (int i = 0; i < 4; ++i) S_frag[key_tile][i] = S_frag[key_tile][i] * scale_log2 - row_max[i / 2];
-    }
-    make_weights(P_frag, tile_sum);
+    make_weights(P_frag, scale_log2, row_max, tile_sum);
     if (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT)) {
       rescale = careful = true;  // from now on; and S is relative by now, in log2 units
       float growth[2] = {largest(0), largest(1)};
       raise_max(growth, false);
-#pragma unroll
-      for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
-        for (int i = 0; i < 4; ++i) S_frag[key_tile][i] -= growth[i / 2];
-      }
-      make_weights(P_frag, tile_sum);
+      make_weights(P_frag, 1, growth, tile_sum);
     }
     for (int lane_row = 0; lane_row < 2; ++lane_row) row_sum[lane_row] += tile_sum[lane_row];
     return rescale;
