@@ -265,7 +265,7 @@ class Glossary(unittest.TestCase):
 class Refusals(unittest.TestCase):
     """A copy of what the site is made of, with one thing broken, which a page says of itself: no other is read."""
 
-    def build_with(self, path: str, edit, page: str) -> str:
+    def build_with(self, path: str, edit, page: str, *options: str) -> str:
         folder = Path(tempfile.mkdtemp())
         self.addCleanup(shutil.rmtree, folder)
         for name in ("docs", "harness", "tools", "common", "course", "README.md", "CONTRIBUTING.md", *{rung.directory.split("/")[0] for rung in rungs.known()}):
@@ -275,7 +275,7 @@ class Refusals(unittest.TestCase):
         edited = edit(text)
         self.assertNotEqual(text, edited)
         (folder / path).write_text(edited, encoding="utf-8")
-        built = build(folder, folder / "site", "--keep-going", "-D", f"root_doc={page}", "-D", f"include_patterns={page}.md")
+        built = build(folder, folder / "site", "--keep-going", "-D", f"root_doc={page}", "-D", f"include_patterns={page}.md", *options)
         self.assertNotEqual(built.returncode, 0)
         return built.stderr
 
@@ -306,7 +306,7 @@ class Refusals(unittest.TestCase):
         self.assertIn("above this card's ceiling", said)
 
     def test_a_link_that_leads_nowhere(self) -> None:
-        said = self.build_with("docs/references.md", lambda text: text + "\n[there](../no_such_rung)\n", "docs/references")
+        said = self.build_with("docs/references.md", lambda text: text + "\n[there](../no_such_rung)\n", "docs/references", "-b", "dummy")
         self.assertIn("no_such_rung", said)
 
 
