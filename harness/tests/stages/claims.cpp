@@ -12,6 +12,17 @@
 #include "harness/problem/shapes.hpp"
 
 namespace ladder::claims {
+namespace {
+
+// What was made for these before, or is made now; each caller, by the type of its lambda, knows its own.
+template <class Make, class... Keys>
+const auto& once(const Make& make, const Keys&... keys) {
+  static std::map<std::tuple<Keys...>, decltype(make())> known;
+  const auto found = known.find({keys...});
+  return found != known.end() ? found->second : known.emplace(std::tuple(keys...), make()).first->second;
+}
+
+}  // namespace
 
 const Rung& rung_named(std::string_view name) {
   const auto rung = std::ranges::find(rungs(), name, &Rung::name);
@@ -28,10 +39,7 @@ const Rung& previous_to(const Rung& rung) {
 }
 
 const Problem& problem(const Shape& shape, std::span<const InputKind> kinds) {
-  static std::map<std::pair<std::string, std::vector<InputKind>>, Problem> known;
-  const auto key = std::pair(to_string(shape), std::vector(kinds.begin(), kinds.end()));
-  const auto made = known.find(key);
-  return made != known.end() ? made->second : known.emplace(key, make_problem(shape, kinds, 1)).first->second;
+  return once([&] { return make_problem(shape, kinds, 1); }, to_string(shape), std::vector(kinds.begin(), kinds.end()));
 }
 
 const Problem& problem(const Shape& shape, InputKind kind) {
@@ -48,15 +56,11 @@ std::string reasons(const CheckResult& result) {
 }
 
 const CheckResult& checked(const Rung& rung, const Variant& variant, const Shape& shape) {
-  static std::map<std::pair<const Variant*, std::string>, CheckResult> known;
-  const auto key = std::pair(&variant, to_string(shape));
-  auto found = known.find(key);
-  if (found == known.end()) {
-    found = known.emplace(key, check_on_emulator(rung, variant, problem(shape))).first;
-  }
-  INFO(reasons(found->second));
-  REQUIRE(found->second.ok);
-  return found->second;
+  const CheckResult& result =
+      once([&] { return check_on_emulator(rung, variant, problem(shape)); }, &variant, to_string(shape));
+  INFO(reasons(result));
+  REQUIRE(result.ok);
+  return result;
 }
 
 const CheckResult& checked(const Rung& rung, const Shape& shape) {
@@ -119,26 +123,30 @@ uint64_t bytes_read_by_tile(const Tile& tile, const Shape& shape) {
 }
 
 Overlaps mma_under_copies(const Rung& rung) {
-  const Tile& tile = rung.variants[0].tile;
-  const Shape shape{.batch = 1, .heads = 1, .n = 4 * tile.bc, .d = 128};
-  emulator::Options options{.trace = true};
-  options.slices = shape.n / tile.br;  // the block that is traced, and the last one
-  const EmulatorRun run = run_on_emulator(rung, rung.variants[0], problem(shape), options);
-  Overlaps overlaps;
-  std::set<std::string> in_flight;
-  std::string product;
-  for (const emulator::TraceEvent& event : run.trace) {
-    if (event.warp != 0) continue;
-    const std::string& region = event.shared.buffer;
-    if (event.instruction == "cp.async.16" || event.instruction.starts_with("cp.async.bulk")) in_flight.insert(region);
-    if (event.instruction == "cp.async.wait_group" && event.operand == 0) in_flight.clear();
-    if (event.instruction == "mbarrier.try_wait.parity" && region == "full") in_flight.clear();
-    if (event.instruction.starts_with("ldmatrix") && region != "Q") product = region;
-    if (event.instruction.starts_with("mma")) {
-      for (const std::string& copy : in_flight) ++overlaps[{copy, product}];
+  const auto count = [&] {
+    const Tile& tile = rung.variants[0].tile;
+    const Shape shape{.batch = 1, .heads = 1, .n = 4 * tile.bc, .d = 128};
+    emulator::Options options{.trace = true};
+    options.slices = shape.n / tile.br;  // the block that is traced, and the last one
+    const EmulatorRun run = run_on_emulator(rung, rung.variants[0], problem(shape), options);
+    Overlaps overlaps;
+    std::set<std::string> in_flight;
+    std::string product;
+    for (const emulator::TraceEvent& event : run.trace) {
+      if (event.warp != 0) continue;
+      const std::string& region = event.shared.buffer;
+      if (event.instruction == "cp.async.16" || event.instruction.starts_with("cp.async.bulk"))
+        in_flight.insert(region);
+      if (event.instruction == "cp.async.wait_group" && event.operand == 0) in_flight.clear();
+      if (event.instruction == "mbarrier.try_wait.parity" && region == "full") in_flight.clear();
+      if (event.instruction.starts_with("ldmatrix") && region != "Q") product = region;
+      if (event.instruction.starts_with("mma")) {
+        for (const std::string& copy : in_flight) ++overlaps[{copy, product}];
+      }
     }
-  }
-  return overlaps;
+    return overlaps;
+  };
+  return once(count, &rung);
 }
 
 int mma_per_tile(const Rung& rung) {
@@ -178,32 +186,45 @@ CheckResult judged(const Rung& rung, Problem problem) {
   return check_on_emulator(rung, rung.variants[0], problem);
 }
 
-std::vector<int> rescaled_tiles(const Rung& rung, float growth) {
+namespace {
+
+// A trace of the first block, with growing scores.
+EmulatorRun growing_run(const Rung& rung, float growth) {
   const Problem problem = growing_scores(rung, growth);
   emulator::Options options{.trace = true};
   options.slices = problem.shape.n / rung.variants[0].tile.br;  // the block that is traced, and the last one
-  const EmulatorRun run = run_on_emulator(rung, rung.variants[0], problem, options);
-  std::vector<int> tiles;
-  int votes = 0;
-  for (const emulator::TraceEvent& event : run.trace) {
-    if (event.warp != 0 || event.instruction != "vote.any") continue;
-    if (event.operand != 0) tiles.push_back(votes);
-    ++votes;
-  }
-  CHECK(votes == GROWING_TILES);
-  return tiles;
+  return run_on_emulator(rung, rung.variants[0], problem, options);
+}
+
+}  // namespace
+
+std::vector<int> rescaled_tiles(const Rung& rung, float growth) {
+  const auto find = [&] {
+    std::vector<int> tiles;
+    int votes = 0;
+    for (const emulator::TraceEvent& event : growing_run(rung, growth).trace) {
+      if (event.warp != 0 || event.instruction != "vote.any") continue;
+      if (event.operand != 0) tiles.push_back(votes);
+      ++votes;
+    }
+    CHECK(votes == GROWING_TILES);
+    return tiles;
+  };
+  return once(find, &rung, growth);
 }
 
 int under_products(const Rung& rung, std::string_view instruction) {
-  const Problem problem = growing_scores(rung, 0.0f);
-  int times = 0, in_flight = 0;  // groups of products
-  for (const emulator::TraceEvent& event : run_on_emulator(rung, rung.variants[0], problem, {.trace = true}).trace) {
-    if (event.warp != 0) continue;
-    if (event.instruction == "wgmma.commit_group") ++in_flight;
-    if (event.instruction == "wgmma.wait_group") in_flight = std::min(in_flight, event.operand);
-    if (event.instruction == instruction && in_flight > 0) ++times;
-  }
-  return times;
+  const auto count = [&] {
+    int times = 0, in_flight = 0;  // groups of products
+    for (const emulator::TraceEvent& event : growing_run(rung, 0.0f).trace) {
+      if (event.warp != 0) continue;
+      if (event.instruction == "wgmma.commit_group") ++in_flight;
+      if (event.instruction == "wgmma.wait_group") in_flight = std::min(in_flight, event.operand);
+      if (event.instruction == instruction && in_flight > 0) ++times;
+    }
+    return times;
+  };
+  return once(count, &rung, std::string(instruction));
 }
 
 std::set<int> copying_warps(const Rung& rung) {
