@@ -43,7 +43,8 @@ struct LaunchConfig {
   dim3 grid, shape;
   uint32_t smem_bytes;
   void (*body)(const void*);
-  const void* kernel;
+  const void* call;  // of the kernel, with its arguments
+  bool is_first;     // of this kernel on its device
   uint32_t cluster;  // blocks
   int number;        // of the launch on its device
   GlobalShadow& shadow;
@@ -144,7 +145,7 @@ struct Block {
     return address;
   }
 
-  bool counts_sectors() const { return launch.options.count && linear_index == 0; }
+  bool counts_sectors() const { return launch.options.count && launch.is_first && linear_index == 0; }
 
   // For races between blocks, and within this one.
   bool is_ordered_memory(const Device::Buffer& buffer) const {

@@ -49,7 +49,8 @@ struct Counts {
   uint64_t bulk_copies = 0;      // copies and reductions that the copy engine is asked for, either way, in range or not
   uint64_t storing_threads = 0;  // of all blocks: those that ask the copy engine for a store or a reduction
   uint64_t gmem_accesses = 0;    // loads, stores and reductions of threads; not copies
-  uint64_t gmem_sectors = 0;  // of 32 bytes that the first block's loads, stores and cp.async touch, request by request
+  // Of 32 bytes that loads, stores and cp.async touch, request by request: of each kernel's first block, when it is launched first.
+  uint64_t gmem_sectors = 0;
   uint64_t smem_wavefronts = 0;  // passes over the banks; not of cp.async's writes, bulk copies and wgmma
   uint64_t gmem_bytes_read = 0;
   uint64_t gmem_bytes_written = 0;

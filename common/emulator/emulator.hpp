@@ -229,6 +229,7 @@ class Device {
   std::vector<TraceRegion> trace_regions_;
   uint64_t repeats_ = 0;
   int launches_ = 0;
+  std::vector<const void*> kernels_;  // that have been launched
   bool failed_ = false;
   bool stopped_ = false;
 };

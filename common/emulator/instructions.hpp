@@ -176,9 +176,9 @@ inline uint32_t multiprocessors(const Device& device) {
   return device.options().ends > 0 ? emulator::MANY_MULTIPROCESSORS : device.options().multiprocessors;
 }
 
-// Runs body(kernel) once per CUDA thread of the grid.
+// Runs body(call) once per CUDA thread of the grid. `kernel` is the function that the call is of.
 void run_grid(Device& device, dim3 grid, dim3 block, uint32_t cluster, uint32_t smem_bytes, void (*body)(const void*),
-              const void* kernel);
+              const void* call, const void* kernel);
 
 // The blocks of a cluster run side by side. A bad configuration, like any fatal fault, is a report in the Device and
 // makes it failed().
@@ -196,7 +196,7 @@ void launch_clusters(Device& device, void (*kernel)(Params...), dim3 grid, dim3 
         const Call& call = *static_cast<const Call*>(opaque);
         std::apply(call.kernel, call.params);
       },
-      &call);
+      &call, reinterpret_cast<const void*>(kernel));
 }
 template <class... Params, class... Args>
 void launch(Device& device, void (*kernel)(Params...), dim3 grid, dim3 block, uint32_t smem_bytes, Args... args) {

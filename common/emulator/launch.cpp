@@ -284,6 +284,12 @@ class Launch {
 
  public:
   static int number_on(Device& device) { return device.launches_++; }
+  static bool is_first_on(Device& device, const void* kernel) {
+    auto& known = device.kernels_;
+    if (std::find(known.begin(), known.end(), kernel) != known.end()) return false;
+    known.push_back(kernel);
+    return true;
+  }
 };
 
 void Device::register_buffer(const void* begin, size_t bytes, std::string name, Access access, const void* shadow) {
@@ -305,6 +311,7 @@ void Device::reset() {
   trace_regions_.clear();
   repeats_ = 0;
   launches_ = 0;
+  kernels_.clear();
   failed_ = stopped_ = false;
 }
 
@@ -360,7 +367,7 @@ float tanh_approx(float x) {
 }
 
 void run_grid(Device& device, dim3 grid, dim3 block, uint32_t cluster, uint32_t smem_bytes, void (*body)(const void*),
-              const void* kernel) {
+              const void* call, const void* kernel) {
   GlobalShadow shadow(device.buffers(), uint64_t{grid.x} * grid.y * grid.z);
   Turns turns(device.options().stop);
   const LaunchConfig config{.options = device.options(),
@@ -369,7 +376,8 @@ void run_grid(Device& device, dim3 grid, dim3 block, uint32_t cluster, uint32_t 
                             .shape = block,
                             .smem_bytes = smem_bytes,
                             .body = body,
-                            .kernel = kernel,
+                            .call = call,
+                            .is_first = Launch::is_first_on(device, kernel),
                             .cluster = cluster,
                             .number = Launch::number_on(device),
                             .shadow = shadow,

@@ -66,7 +66,7 @@ fiber Scheduler::run_lane(fiber&& from) {
     block.report({ReportKind::kernel_exception}, [&] { return Wording::exception(thread, what); });
   };
   try {
-    block.launch.body(block.launch.kernel);
+    block.launch.body(block.launch.call);
   } catch (const std::exception& exception) {
     report_exception(exception.what());
   } catch (...) {

@@ -336,7 +336,8 @@ TEST_CASE("products are counted that nobody knows to be over who asks for what t
   CHECK(counted(loads<Releases::late>) == 0);
 }
 
-TEST_CASE("sectors of global memory are counted request by request, of the first block", "[emulator][device]") {
+TEST_CASE("sectors of global memory are counted request by request, of each kernel's first block",
+          "[emulator][device]") {
   std::vector<uint4> memory(32 * 4 + 2);
   void* begin = memory.data();
   size_t space = memory.size() * sizeof(uint4);
@@ -344,8 +345,10 @@ TEST_CASE("sectors of global memory are counted request by request, of the first
   CHECK(run(reads<1>, 32, 16, in).counters().gmem_sectors == 32 / 2 + 1);
   CHECK(run(reads<4>, 32, 16, in).counters().gmem_sectors == 32 + 1);
   Device two({.threads = 1});
-  launch(two, reads<1>, dim3(2), dim3(32), 16, in);
+  for (int times = 0; times < 2; ++times) launch(two, reads<1>, dim3(2), dim3(32), 16, in);
   CHECK(two.counters().gmem_sectors == 32 / 2 + 1);
+  launch(two, reads<4>, dim3(2), dim3(32), 16, in);
+  CHECK(two.counters().gmem_sectors == 32 / 2 + 1 + 32 + 1);
 }
 
 TEST_CASE("the products of the block with most of them are counted, whoever runs it", "[emulator][device]") {
