@@ -7,6 +7,7 @@
 #include <fstream>
 #include <map>
 #include <set>
+#include <sstream>
 
 #include "harness/base/table.hpp"
 #include "harness/base/terminal.hpp"
@@ -49,24 +50,37 @@ std::string list_of_counts(const std::map<std::string_view, int>& counts) {
   return text;
 }
 
-// What the lengths of those that fail say of the cause, beside the inputs that it was met with.
-std::string about_length(const CheckLine& line, const Failure& cause) {
-  std::map<int, std::pair<size_t, size_t>> by_length;  // of how many, how many have met it
+// What the shapes of those that fail say of the cause, beside the inputs that it was met with: all words of theirs that no other
+// result's shape has. Which counts are told differs from shape to shape, so of these it says nothing.
+std::string about_shape(const CheckLine& line, const Failure& cause) {
+  if (is_about_counts(cause.kind)) return "";
+  struct Met {
+    std::set<std::string> with, without;  // "n=64", or "" where the shape does not have the word
+  };
+  std::vector<std::string> names;  // in the order of the words
+  std::map<std::string, Met> words;
   for (const CheckResult& result : line.results) {
-    auto& [met, all] = by_length[result.shape.n];
-    met += std::ranges::any_of(result.failures, [&](const Failure& failure) { return same_fault(failure, cause); });
-    ++all;
+    for (const std::string& name : words_of(to_string(result.shape))) {
+      if (words.try_emplace(name).second) names.push_back(name);
+    }
   }
-  std::vector<int> lengths;
-  bool whole = true;  // all results of a length, or none
-  for (const auto& [n, counts] : by_length) {
-    whole &= counts.first == 0 || counts.first == counts.second;
-    if (counts.first > 0) lengths.push_back(n);
+  for (const CheckResult& result : line.results) {
+    const bool met =
+        std::ranges::any_of(result.failures, [&](const Failure& failure) { return same_fault(failure, cause); });
+    std::map<std::string, std::string> own;
+    std::istringstream text(to_string(result.shape));
+    for (std::string word; text >> word;) own[word.substr(0, word.find('='))] = word;
+    for (auto& [name, sides] : words) (met ? sides.with : sides.without).insert(own[name]);
   }
-  if (!whole || lengths.size() == by_length.size()) return "";
-  return fmt::format(
-      "  All that was tried at N={} meets it, and nothing at the other {} lengths: the length may be the cause.\n",
-      fmt::join(lengths, ", "), by_length.size() - lengths.size());
+  std::vector<std::string> theirs;
+  for (const std::string& name : names) {
+    const auto& [with, without] = words[name];
+    const bool apart = std::ranges::none_of(with, [&](const std::string& word) { return without.contains(word); });
+    if (apart && !without.empty() && !with.contains("")) theirs.push_back(fmt::format("{}", fmt::join(with, " or ")));
+  }
+  if (theirs.empty()) return "";
+  return fmt::format("  All that was tried with {} meets it, and nothing else does: {} may be the cause.\n",
+                     fmt::join(theirs, ", "), theirs.size() == 1 ? "that" : "one of these");
 }
 
 const CheckResult& worst_of(const CheckLine& line) {
@@ -156,7 +170,7 @@ std::string explain_failures(const CheckLine& line) {
   text += others > 0 ? fmt::format(", and the same in {} of {} other results.\n", others, line.results.size() - 1)
           : line.results.size() > 1 ? " alone.\n"
                                     : ".\n";
-  text += about_length(line, *cause);
+  text += about_shape(line, *cause);
 
   std::map<std::string_view, int> effects;
   for (const CheckResult& result : line.results) {

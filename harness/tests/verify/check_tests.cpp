@@ -537,15 +537,6 @@ TEST_CASE("a failure is explained once, by its cause, with its line of source") 
   CHECK(text.find("4 of 8") == std::string::npos);
 }
 
-TEST_CASE("where one length alone fails, and whatever is tried there, the report says so") {
-  CheckResult fine = check(rung_of(right)), bad = fine, longer = fine;
-  bad.failures = {{FailureKind::wrong_result, "max error 1"}};
-  longer.shape.n = bad.shape.n = 4288;
-  CHECK_THAT(explain_failures(line_of({fine, bad})), Contains("at N=4288 meets it") && Contains("the other 1 lengths"));
-  CHECK_THAT(explain_failures(line_of({fine, bad, longer})), !Contains("lengths"));  // other inputs were right there
-  CHECK_THAT(explain_failures(line_of({bad})), !Contains("lengths"));
-}
-
 TEST_CASE("an output that has run out of its type's range says so") {
   static float factor;
   const Rung rung = rung_of([](emulator::Device& device, const AttentionParams& given) {
