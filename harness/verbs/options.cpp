@@ -418,6 +418,7 @@ Result<Options> parse_options(std::span<const std::string> arguments, const std:
     verb->add_flag("--answers-only", options.answers_only, "counts may differ from the predicted ones");
     add_text(*verb, "--timeout", raw.timeout, "SECONDS", "for one launch with its inputs and reference");
   }
+  attempt->get_option("--thorough")->description("as check does, and a quick look at the stage's other variants");
   check->add_flag("--quick", options.quick, "a few problems of each stage, as the climb does")->excludes("--thorough");
   check->add_flag("--first-failure", options.first_failure, "a stage's check ends with its first wrong answer");
   bench->add_flag("--sweep", options.sweep, "N from 512 to 16384 with batch * N = 16384");

@@ -22,6 +22,7 @@
 
 #include "harness/base/json.hpp"
 #include "harness/base/process.hpp"
+#include "harness/problem/shapes.hpp"
 #include "harness/verbs/check.hpp"
 #include "harness/verbs/explain.hpp"
 
@@ -423,6 +424,13 @@ Result<ExitCode> try_verb(const Options& options) {
 
   CheckRequest request = check_request(options);
   request.subjects = {{*rung, &(*rung)->variants.front(), std::string((*rung)->name)}};
+  for (const Variant& variant : (*rung)->variants) {  // its text is theirs, too
+    const bool able = std::ranges::all_of(request.emulator_shapes(variant.accepts), [&](const Spec& shape) {
+      return supports(**rung, variant, shape).has_value();
+    });
+    if (!options.thorough || !able || &variant == &(*rung)->variants.front()) continue;
+    request.subjects.push_back({*rung, &variant, fmt::format("{} ({})", (*rung)->name, variant.label), true});
+  }
   request.named = true;
   request.on = Where::cpu;
   request.choice.first_failure = true;

@@ -193,7 +193,10 @@ Result<std::vector<Step>> plan(const Backend& backend, const std::vector<Subject
     if (auto status = backend.fits(shape, workspace_at(subjects, shape)); !status) return passed_on(status);
     for (const Subject& subject : subjects) {
       if (auto status = supports(*subject.rung, *subject.variant, shape); !status) return passed_on(status);
-      for (Trial& trial : backend.trials(subject, shape, choice)) {
+      TrialChoice own = choice;
+      own.quick |= subject.quick;
+      own.thorough &= !subject.quick;
+      for (Trial& trial : backend.trials(subject, shape, own)) {
         const auto known = backend.by_trial() ? std::ranges::find(steps, trial, &Step::trial) : steps.end();
         if (known == steps.end()) {
           steps.push_back({std::move(trial), {&subject}});
@@ -320,6 +323,7 @@ Status Judge::judge(Backend& backend, const std::vector<Subject>& subjects, cons
   }
   for (const Subject& subject : subjects) {
     if (!choice_.trials.thorough || !choice_.trials.inputs.empty() || interrupted()) break;
+    if (subject.quick) continue;
     const Shape& asked = shapes[0];
     Spec small = asked;
     small.batch = 1;

@@ -18,7 +18,8 @@ namespace ladder {
 struct Subject {
   const Rung* rung;
   const Variant* variant;
-  std::string name;  // of its line in the report
+  std::string name;    // of its line in the report
+  bool quick = false;  // a few trials, whatever is asked of all
 };
 
 // What is asked of all subjects.

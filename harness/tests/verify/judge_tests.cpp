@@ -25,10 +25,12 @@ struct Fake final : Backend {
     return std::vector<CheckResult>(1);
   };
   std::vector<std::pair<std::string, const Problem*>> seen = {};
+  mutable std::vector<TrialChoice> asked = {};
 
   Place place() const override { return Place::emulator; }
   Status fits(const Shape&, uint64_t) const override { return {}; }
-  std::vector<Trial> trials(const Subject&, const Shape& shape, const TrialChoice&) const override {
+  std::vector<Trial> trials(const Subject&, const Shape& shape, const TrialChoice& choice) const override {
+    asked.push_back(choice);
     return make(shape);
   }
   double seconds(const Variant&, const Trial&) const override { return 0; }
@@ -101,6 +103,17 @@ TEST_CASE("with the first failure a subject's check ends, and nobody else's; oth
   Judge of_answers({.answers_only = true});
   REQUIRE(of_answers.judge(backend, subjects({"b"}), {SHAPE}));
   CHECK(of_answers.report.lines[0].results[0].ok);
+}
+
+TEST_CASE("a subject may be looked at quickly beside one that is judged thoroughly") {
+  Fake backend;
+  std::vector<Subject> both = subjects({"a", "b"});
+  both[1].quick = true;
+  Judge judge({.trials = {.inputs = {InputKind::normal}, .thorough = true}});
+  REQUIRE(judge.judge(backend, both, {SHAPE}));
+  REQUIRE(backend.asked.size() == 2);
+  CHECK((backend.asked[0].thorough && !backend.asked[0].quick));
+  CHECK((backend.asked[1].quick && !backend.asked[1].thorough));
 }
 
 TEST_CASE("a launch that takes too long is stopped, and the report says by which limit and how to raise it") {
