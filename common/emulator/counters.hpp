@@ -18,7 +18,7 @@ struct Counts {
   uint64_t wgmma_under_fences = 0;
   uint64_t products_of_busiest_block = 0;  // mma and wgmma of the block, of all launches, that has most of them
   // Of the multiprocessor that has most of them, if each runs a block (of a cluster, one of them) at a time, and the one that is free
-  // first takes the next: blocks begin in the order of their numbers.
+  // first takes the next: blocks begin in the order of their numbers. Launches come one after the other.
   uint64_t products_of_busiest_sm = 0;
   uint64_t ldmatrix = 0;  // a wmma.load of A or B is one
   // Of these: operands B of an mma, the first on them, between which and the load the warp has started another one.

@@ -72,11 +72,8 @@ class Launch {
     } else if (ends == 0 && slices >= 2) {
       const uint64_t from = options.from % slices;
       for (const uint64_t number : {from, std::max(from, options.between % slices), slices - 1}) {
-        if (options.interleaved) {
-          choose(number, all, slices);
-        } else {
-          choose(number * all / slices, ((number + 1) * all + slices - 1) / slices);
-        }
+        choose(number * all / slices, ((number + 1) * all + slices - 1) / slices);
+        if (options.interleaved) choose(number, all, slices);
       }
     }
     if (options.cluster_order != 0 && chosen.empty()) choose(0, all);
@@ -107,7 +104,7 @@ class Launch {
     Counters& sum = device_.counters_;
     sum.smem_bytes = std::max(sum.smem_bytes, config_.smem_bytes);
     sum.products_of_busiest_block = std::max(sum.products_of_busiest_block, most_products_);
-    sum.products_of_busiest_sm = std::max(sum.products_of_busiest_sm, products_of_busiest_sm());
+    sum.products_of_busiest_sm += products_of_busiest_sm();
     if (config_.options.check) sum.unused_smem_bytes = std::max<uint64_t>(sum.unused_smem_bytes, unused_smem_bytes_);
     std::sort(device_.counters_.sites.begin(), device_.counters_.sites.end(), by_place);
   }

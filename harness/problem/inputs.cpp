@@ -455,11 +455,11 @@ Tensor tensor_of(const TensorSpec& spec, const std::vector<f16>& values, int64_t
   return tensor;
 }
 
-// As scores are, far above all of them, so far below that it counts where a query sees no key alone, or as if there were none: of four
-// heads one each.
+// As scores are, far above all of them (of an even number of heads by more than f32 has exponentials of), so far below that it counts
+// where a query sees no key alone, or as if there were none: of four heads one each.
 double sink_of(int64_t head, int64_t heads, uint64_t seed) {
   const int64_t which = (head + heads) % 4;
-  return which == 1   ? 70
+  return which == 1   ? (heads % 2 == 0 ? 130 : 70)
          : which == 2 ? -std::numeric_limits<double>::infinity()
          : which == 3 ? -30000
                       : 4 * uniform(seed, head, 5) - 1;

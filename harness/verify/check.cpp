@@ -490,7 +490,8 @@ uint32_t one_for_each_share(const Variant& variant, const Problem& problem, bool
 }
 
 // Where a kernel leaves out known heads of many: other parts of its grids that may be theirs. It may take heads in turn instead of one
-// after the other, or some of them in each of several launches, or begin as many blocks as there are multiprocessors.
+// after the other, in some of its launches or in all, or some heads in each of several launches, or begin as many blocks as there are
+// multiprocessors.
 std::vector<emulator::Options> other_parts(const Variant& variant, const Problem& problem,
                                            const emulator::Options& options) {
   emulator::Options in_turn = options, in_launches = options, exactly = options;
@@ -513,8 +514,9 @@ Problem answered(CheckResult& launch, const Variant& variant, const Problem& que
     const uint64_t fewest = std::clamp<uint64_t>(blocks * of_block, 1, rows);
     if (some.empty() && written.size() < fewest) {
       launch.fail(FailureKind::unwritten_output,
-                  fmt::format("{} blocks have written to {} queries, where {} are theirs at least", blocks,
-                              written.size(), fewest));
+                  written.empty() ? fmt::format("no row of {} was ever written", output.name())
+                                  : fmt::format("{} blocks have written to {} queries, where {} are theirs at least",
+                                                blocks, written.size(), fewest));
     }
     constexpr size_t MOST = 96;
     std::vector<Cell>& cells = some.emplace_back();  // in odd steps, which meet every lane's

@@ -183,12 +183,14 @@ std::optional<Trial> first_key(const Variant& variant, const Shape& shape, uint6
   return trial;
 }
 
-// Nobody wants the log-sum-exps, as in a model that is not trained.
-std::optional<Trial> without_lse(const Variant& variant, const Shape& shape, uint64_t seed) {
-  if (!variant.writes_lse || !variant.takes(STRIDES)) return std::nullopt;
+// Nobody wants the log-sum-exps, as in a model that is not trained; nor where there is no key.
+std::vector<Trial> without_lse(const Variant& variant, const Shape& shape, uint64_t seed) {
+  if (!variant.writes_lse || !variant.takes(STRIDES)) return {};
   Trial trial = few_tiles(variant, shape, seed, 2, 2);
   trial.ends_only = trial.leaves_out = true;
-  return trial;
+  Trial no_keys = trial;
+  no_keys.shape.n = 3, no_keys.shape.n_k = 0;
+  return takes(variant, no_keys.shape) ? std::vector{trial, no_keys} : std::vector{trial};
 }
 
 // Each query's one key comes late or early, above the others by more than f32 has exponentials of, and all scores stay below a quarter
@@ -202,13 +204,14 @@ std::optional<Trial> far_below_cap(const Variant& variant, const Shape& shape, u
   return trial;
 }
 
-// A few keys are far beyond what others' scores are beside their cap: what a kernel does for them, it does in their tiles.
+// A few keys are far beyond what others' scores are beside their cap: what a kernel does for them, it does in their tiles. In another head
+// all are, on the negative side.
 std::optional<Trial> far_keys(const Variant& variant, const Shape& usual, uint64_t seed) {
   if (!variant.takes(SOFTCAP) || !variant.takes(CROSS)) return std::nullopt;
-  Shape shape = with_heads(usual, 1, 1);
+  Shape shape = with_heads(usual, 1, 2);
   shape.n = 128, shape.n_k = 2048;
   shape.softcap = 50;
-  return Trial{.shape = shape, .kinds = {InputKind::giant_keys}, .seed = seed};
+  return Trial{.shape = shape, .kinds = {InputKind::giant_keys, InputKind::negative_rows}, .seed = seed};
 }
 
 bool has_tensor_cores(const Variant& variant, const Shape& shape) {
@@ -548,7 +551,7 @@ std::vector<Trial> emulator_trials(const Variant& variant, const Shape& shape, c
     trials.back().multiprocessors = H200_MULTIPROCESSORS;
     trials.push_back(one_surprise(variant, shape, choice.seed));
   }
-  if (auto trial = without_lse(variant, shape, choice.seed)) trials.push_back(std::move(*trial));
+  std::ranges::move(without_lse(variant, shape, choice.seed), std::back_inserter(trials));
   if (auto trial = first_key(variant, shape, choice.seed)) trials.push_back(std::move(*trial));
   trials.push_back(long_walk(variant, shape, choice.seed, LONG_WALK));
   trials.push_back(long_and_wide(variant, shape, choice.seed));

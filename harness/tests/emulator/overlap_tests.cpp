@@ -363,15 +363,17 @@ TEST_CASE("the products of the block with most of them are counted, whoever runs
 TEST_CASE("blocks begin in the order of their numbers, and the SM that has most to do is counted",
           "[emulator][device]") {
   for (const int threads : {1, 3}) {
-    const auto counted = [&](uint32_t multiprocessors) {
+    const auto counted = [&](uint32_t multiprocessors, int launches = 1) {
       Device device({.threads = threads, .multiprocessors = multiprocessors});
-      launch(device, unequal_blocks, dim3(4), dim3(64), 16);  // 2, 3, 2 and 2, of two warps
+      for (int i = 0; i < launches; ++i)
+        launch(device, unequal_blocks, dim3(4), dim3(64), 16);  // 2, 3, 2 and 2, of two warps
       return device.counters().products_of_busiest_sm;
     };
     CHECK(counted(1) == 2 * 9);
     CHECK(counted(2) == 2 * 5);
     CHECK(counted(3) == 2 * 4);
     CHECK(counted(4) == 2 * 3);
+    CHECK(counted(3, 2) == 2 * (4 + 4));  // one launch after the other
   }
 }
 

@@ -153,8 +153,21 @@ TEST_CASE(
   CHECK(far->shape.n > 64);
   CHECK(supports(STAGE, strided, far->shape));
   CHECK(std::ranges::none_of(gpu_trials(strided, SHAPE, {}), is_far));
-  // Below a quarter of the cap, and beyond what f32 has exponentials of.
+  // Below a quarter of the cap, and beyond what f32 has exponentials of; and all of a head's scores far below minus the cap.
   CHECK(std::ranges::any_of(trials, [](const Trial& trial) { return trial.shape.softcap > 4 * 128; }));
+  CHECK(std::ranges::any_of(trials, [](const Trial& trial) {
+    return trial.shape.softcap > 0 && std::ranges::count(trial.kinds, InputKind::negative_rows) > 0;
+  }));
+}
+
+TEST_CASE("where nobody wants the log-sum-exps there are keys, and there are none") {
+  Variant strided = TILED;
+  strided.accepts.features = STRIDES | TAILS | CROSS;
+  strided.writes_lse = true;
+  std::set<bool> has_keys;
+  for (const Trial& trial : emulator_trials(strided, SHAPE, {}))
+    if (trial.leaves_out) has_keys.insert(trial.shape.keys() > 0);
+  CHECK(has_keys.size() == 2);
 }
 
 TEST_CASE("so many heads that they are far apart have nothing behind their rows, which would be gigabytes") {
