@@ -43,6 +43,13 @@ CLAIM("large scores come out right, too") {
     CHECK(check_on_emulator(rung(), rung().variants.front(), problem(capped(softcap), InputKind::peaky)).ok);
 }
 
+CLAIM("where scores are large, the rung before is more than twice as wrong, by its tanh") {
+  const auto error_of = [](const Rung& of) {
+    return check_on_emulator(of, of.variants.front(), problem(capped(50), InputKind::peaky)).rms_err;
+  };
+  CHECK(error_of(previous()) > 2 * error_of(rung()));
+}
+
 CLAIM("large scores behind small ones are noticed") {
   for (const InputKind kind : {InputKind::last_tile_max, InputKind::creeping_max, InputKind::giant_keys})
     CHECK(check_on_emulator(rung(), rung().variants.front(), problem(capped(50), kind)).ok);
