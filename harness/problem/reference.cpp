@@ -16,35 +16,17 @@ namespace {
 
 constexpr double AFFORDABLE_MACS = double(1 << 30);  // multiply-adds of Q K^T: a second or so on two cores
 
-// One head's K and V as floats (exact). K is transposed, so that both products below are sums of scaled rows.
+// Keys that a row of O is made of, and how long the longest finite one is.
 struct Head {
-  std::vector<float> K_transposed;  // [d, keys]
-  std::vector<float> V;             // [keys, d]
-  double largest_key = 0;           // largest finite |k|
-};
+  Rows K, V;
+  double largest_key = 0;
 
-Head load_head(const Spec& spec, const Inputs& inputs, int64_t head) {
-  const int64_t n = spec.keys(), d = spec.d;
-  const Tensor &K = inputs["K"], &V = inputs["V"];
-  Head loaded{std::vector<float>(n * d), std::vector<float>(n * d)};
-  std::vector<double> key_squares(n);
-  parallel_for(n, 256, [&](int64_t begin, int64_t end) {
-    std::vector<float> key(d);
-    for (int64_t j = begin; j < end; ++j) {
-      K.read(K.spec().index(head, j), key);
-      V.read(V.spec().index(head, j), std::span(&loaded.V[j * d], size_t(d)));
-      for (int64_t c = 0; c < d; ++c) {
-        loaded.K_transposed[c * n + j] = key[c];
-        key_squares[j] += std::pow(key[c], 2);
-      }
+  Head(const Inputs& inputs, int64_t head) : K(inputs["K"], head, Rows::transposed_too), V(inputs["V"], head) {
+    for (const double length : K.length) {
+      if (std::isfinite(length)) largest_key = std::max(largest_key, length);
     }
-  });
-  const int64_t in_use = K.spec().rows_of(head);
-  for (int64_t j = 0; j < in_use; ++j) {
-    if (std::isfinite(key_squares[j])) loaded.largest_key = std::max(loaded.largest_key, std::sqrt(key_squares[j]));
   }
-  return loaded;
-}
+};
 
 // sum[i] += product(factors[row], values[row * stride + i]), one row after the other: a row of S or O, of K transposed or V.
 template <class T, class Product>
@@ -179,8 +161,8 @@ struct RowSolver {
         query_f64(spec.d) {}
 
   RowResult solve(const Tensor& Q, int64_t query, const Keys& seen, const Modifiers& modifiers, double* exact) {
-    const int64_t n = spec.keys(), d = spec.d, keys = seen.last - seen.first;
-    const float* const V = head.V.data() + seen.first * d;
+    const int64_t d = spec.d, keys = seen.last - seen.first;
+    const float* const V = head.V.rows.data() + seen.first * d;
     std::fill(exact, exact + d, 0.0);
     if (keys == 0) {
       errors.elements += d;
@@ -194,9 +176,9 @@ struct RowSolver {
     std::ranges::copy(query_f32, query_f64.begin());
     for (int64_t j = 0; j < keys; j += BLOCK) {
       const auto block = std::min(BLOCK, keys - j);
-      add_product({&S[j], size_t(block)}, query_f64, &head.K_transposed[seen.first + j], n);
+      add_product({&S[j], size_t(block)}, query_f64, &head.K.transposed[seen.first + j], head.K.n);
       if (beside != Beside::nothing)
-        add_product({&S_f32[j], size_t(block)}, query_f32, &head.K_transposed[seen.first + j], n);
+        add_product({&S_f32[j], size_t(block)}, query_f32, &head.K.transposed[seen.first + j], head.K.n);
     }
     const double scale = spec.scale();
     const bool modified = modifiers.softcap > 0 || modifiers.slope != 0;
@@ -276,6 +258,23 @@ struct RowSolver {
 
 }  // namespace
 
+Rows::Rows(const Tensor& tensor, int64_t unit, bool with_transposed)
+    : n(tensor.spec().rows_of(unit)), d(tensor.spec().columns()), rows(n * d) {
+  tensor.read(tensor.spec().index(unit, 0), rows);
+  if (!with_transposed) return;
+  transposed.resize(n * d);
+  length.resize(n);
+  parallel_for(n, 64, [&](int64_t first, int64_t last) {  // so many lie side by side in the cache
+    for (int64_t c = 0; c < d; ++c) {
+      for (int64_t i = first; i < last; ++i) {
+        transposed[c * n + i] = rows[i * d + c];
+        length[i] += std::pow(rows[i * d + c], 2);
+      }
+    }
+    for (int64_t i = first; i < last; ++i) length[i] = std::sqrt(length[i]);
+  });
+}
+
 Keys visible_keys(const Spec& spec, int64_t sequence, int64_t query) {
   const int64_t queries = spec.lens_q.count > 0 ? spec.lens_q.of[sequence] : spec.n;
   const int64_t keys = spec.lens_k.count > 0 ? spec.lens_k.of[sequence] : spec.keys();
@@ -344,7 +343,7 @@ Reference make_reference(const Spec& spec, const Inputs& inputs, const std::vect
     const int64_t key_head = cells[begin].unit / group;
     const auto same_head = [&](const Cell& cell) { return cell.unit / group == key_head; };
     const size_t end = std::find_if_not(cells.begin() + begin, cells.end(), same_head) - cells.begin();
-    const Head head = load_head(spec, inputs, key_head);
+    const Head head(inputs, key_head);
     // Added up in their order, whoever is done first: the same problem has the same tolerances to the last bit.
     std::vector<Errors> parts((end - begin + ROWS_AT_A_TIME - 1) / ROWS_AT_A_TIME);
     parallel_for(end - begin, ROWS_AT_A_TIME, [&](int64_t first, int64_t last) {

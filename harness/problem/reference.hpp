@@ -18,6 +18,17 @@ struct Keys {
 };
 Keys visible_keys(const Spec& spec, int64_t sequence, int64_t query);
 
+// One head of a tensor, of the rows that it has, as floats (exact), and transposed, so that all products are sums of scaled rows.
+struct Rows {
+  static constexpr bool transposed_too = true;
+  int64_t n = 0, d = 0;
+  std::vector<float> rows, transposed;  // [n, d], [d, n]
+  std::vector<double> length;           // of each row, of those that are transposed
+
+  Rows(const Tensor& tensor, int64_t unit, bool with_transposed = false);
+  std::span<const float> row(int64_t i) const { return {&rows[i * d], static_cast<size_t>(d)}; }
+};
+
 // sum[i] += factors[row] * values[row * stride + i], one row after the other: a row of S or O, of K transposed or V.
 void add_product(std::span<double> sum, std::span<const double> factors, const float* values, int64_t stride);
 void add_product(std::span<float> sum, std::span<const float> factors, const float* values, int64_t stride);

@@ -115,28 +115,6 @@ Cells cells(const Spec& spec) {
   return {choose_cells(of_queries), keys, keys};
 }
 
-// One head of a tensor, of the rows that it has, as floats (exact), and transposed, so that all products are sums of scaled rows.
-struct Rows {
-  int64_t n = 0, d = 0;
-  std::vector<float> rows, transposed;  // [n, d], [d, n]
-  std::vector<double> length;           // of each row
-
-  Rows(const Tensor& tensor, int64_t unit)
-      : n(tensor.spec().rows_of(unit)), d(tensor.spec().columns()), rows(n * d), transposed(n * d), length(n) {
-    tensor.read(tensor.spec().index(unit, 0), rows);
-    parallel_for(n, 64, [&](int64_t first, int64_t last) {  // so many lie side by side in the cache
-      for (int64_t c = 0; c < d; ++c) {
-        for (int64_t i = first; i < last; ++i) {
-          transposed[c * n + i] = rows[i * d + c];
-          length[i] += std::pow(rows[i * d + c], 2);
-        }
-      }
-      for (int64_t i = first; i < last; ++i) length[i] = std::sqrt(length[i]);
-    });
-  }
-  std::span<const float> row(int64_t i) const { return {&rows[i * d], static_cast<size_t>(d)}; }
-};
-
 // What belongs to a head of queries.
 struct Queries {
   Rows Q, dO;
@@ -144,7 +122,11 @@ struct Queries {
   std::vector<double> D;
 
   Queries(const Tensors& inputs, int64_t unit)
-      : Q(inputs["Q"], unit), dO(inputs["dO"], unit), LSE(Q.n), D_f32(Q.n), D(Q.n) {
+      : Q(inputs["Q"], unit, Rows::transposed_too),
+        dO(inputs["dO"], unit, Rows::transposed_too),
+        LSE(Q.n),
+        D_f32(Q.n),
+        D(Q.n) {
     const Rows O(inputs["O"], unit);
     inputs["LSE"].read(inputs["LSE"].spec().index(unit, 0), LSE);
     for (int64_t i = 0; i < Q.n; ++i) {
@@ -264,7 +246,7 @@ Reference make_gradients(const Spec& spec, const Tensors& inputs, const Cells& c
           return begins(answer, key_head * answer.group) == begins(answer, (key_head + 1) * answer.group);
         }))
       continue;
-    const Rows K(inputs["K"], key_head), V(inputs["V"], key_head);
+    const Rows K(inputs["K"], key_head, Rows::transposed_too), V(inputs["V"], key_head, Rows::transposed_too);
     std::vector<Queries> queries;
     for (int64_t i = 0; i < group; ++i) queries.emplace_back(inputs, key_head * group + i);
     for (size_t which = 0; which < specs.size(); ++which) {
