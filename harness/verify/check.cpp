@@ -287,10 +287,16 @@ void judge_outputs(CheckResult& result, const Problem& problem, size_t set, cons
   }
 }
 
-void judge_emulator_run(CheckResult& result, const EmulatorRun& run) {
+// Whether the emulator has reported anything: each report is a failure of that kind.
+bool fail_reports(CheckResult& result, FailureKind kind, const EmulatorRun& run, const std::string& where = "") {
   for (const emulator::Report& report : run.reports) {
-    result.fail(FailureKind::emulator_report, report.message, emulator::to_string(report.kind), report.where);
+    result.fail(kind, where + report.message, emulator::to_string(report.kind), report.where);
   }
+  return !run.reports.empty();
+}
+
+void judge_emulator_run(CheckResult& result, const EmulatorRun& run) {
+  fail_reports(result, FailureKind::emulator_report, run);
   for (const std::string& message : run.overwritten_guards) {
     result.fail(FailureKind::guard_overwritten, "a write " + message);
   }
@@ -442,11 +448,8 @@ void judge_again(CheckResult& launch, const Rung& rung, const Variant& variant, 
                             *what));
     return;
   }
-  for (const emulator::Report& report : again.reports) {
-    launch.fail(FailureKind::order_dependent, "with the threads of a block in another order: " + report.message,
-                emulator::to_string(report.kind), report.where);
-  }
-  if (!again.reports.empty()) return;
+  if (fail_reports(launch, FailureKind::order_dependent, again, "with the threads of a block in another order: "))
+    return;
   if (const auto what = difference(variant, problem, run, again)) {
     launch.fail(FailureKind::order_dependent,
                 fmt::format("what it does depends on which thread of a block comes first: two orders give {}", *what));
@@ -463,11 +466,7 @@ void judge_orders_of_blocks(CheckResult& launch, const Rung& rung, const Variant
     other.threads = at_a_time;
     const EmulatorRun again = run_on_emulator(rung, variant, problem, other);
     if (again.stopped) return;
-    for (const emulator::Report& report : again.reports) {
-      launch.fail(FailureKind::order_dependent, "with its blocks in another order: " + report.message,
-                  emulator::to_string(report.kind), report.where);
-    }
-    if (!again.reports.empty()) return;
+    if (fail_reports(launch, FailureKind::order_dependent, again, "with its blocks in another order: ")) return;
     for (const Tensor& output : run.outputs) {
       const auto what = difference(problem, output, again.outputs[output.name()]);
       if (!what) continue;

@@ -14,7 +14,6 @@ struct CheckLine {
   Place backend;
   Shape shape;
   std::vector<CheckResult> results;
-  size_t problems = 0;    // launches that these are from
   std::string directory;  // of the rung, where its chapter lies
 
   bool answers_right() const;

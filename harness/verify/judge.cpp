@@ -235,13 +235,12 @@ CheckLine& Judge::line(const Subject& subject, Place place, const Shape& shape) 
   for (CheckLine& known : report.lines) {
     if (known.name == subject.name && known.backend == place && known.shape == shape) return known;
   }
-  return report.lines.emplace_back(CheckLine{subject.name, place, shape, {}, 0, subject.rung->directory});
+  return report.lines.emplace_back(CheckLine{subject.name, place, shape, {}, subject.rung->directory});
 }
 
 // False: the check ends here.
 bool Judge::keep(const Subject& subject, Place place, const Shape& shape, std::vector<CheckResult> results) {
   CheckLine& into = line(subject, place, shape);
-  ++into.problems;
   for (CheckResult& result : results) {
     result.output = {};
     if (choice_.answers_only) {

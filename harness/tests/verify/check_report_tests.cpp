@@ -31,7 +31,6 @@ CheckLine line(std::string name, std::vector<CheckResult> results, Place backend
           .backend = backend,
           .shape = SHAPE,
           .results = std::move(results),
-          .problems = 1,
           .directory = "folder/99_fake"};
 }
 

@@ -512,7 +512,6 @@ CheckLine line_of(std::vector<CheckResult> results) {
           .backend = Place::emulator,
           .shape = SHAPE,
           .results = std::move(results),
-          .problems = 1,
           .directory = "folder/99_fake"};
 }
 
