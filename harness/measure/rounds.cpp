@@ -28,6 +28,25 @@ Result<double> time_launches(const Contestant& contestant, int launches) {
   return *total / launches;
 }
 
+// Times a group of launches and has its outputs verified. When the card was done, by the machine's clock.
+double time_group(const Contestant& contestant, int before, const Machine& machine, Timing& timing) {
+  if (machine.start_clock) machine.start_clock();
+  const Result<double> ms = time_launches(contestant, timing.launches);
+  const std::optional<double> mhz = machine.stop_clock ? machine.stop_clock() : std::nullopt;
+  const double ended_s = machine.now_s();
+  if (!ms) {
+    timing.error = ms.error();
+    return ended_s;
+  }
+  timing.ms.push_back(*ms);
+  timing.before.push_back(before);
+  if (mhz) timing.clock_mhz.push_back(*mhz);
+  if (contestant.after) {
+    if (const Status verified = contestant.after(); !verified) timing.error = verified.error();
+  }
+  return ended_s;
+}
+
 int launches_of_group(const Protocol& protocol, double ms_per_launch) {
   return protocol.regime == Regime::burst ? launches_for_at_most(protocol.group_ms, ms_per_launch)
                                           : launches_for_at_least(protocol.group_ms, ms_per_launch);
@@ -54,7 +73,7 @@ class Heat {
       report(machine_, "round " + std::to_string(round + 1) + " of " + std::to_string(rounds_), round_seconds_);
       for (const int who : order(round)) {
         if (is_interrupted(machine_)) return interruption();
-        time_group(static_cast<size_t>(who));
+        time_turn(static_cast<size_t>(who));
       }
       if (machine_.card) {
         if (const auto state = machine_.card()) result_.states.push_back(*state);
@@ -123,7 +142,7 @@ class Heat {
     return bool(loaded);
   }
 
-  void time_group(size_t who) {
+  void time_turn(size_t who) {
     Timing& timing = result_.timings[who];
     const Contestant& contestant = contestants_[who];
     if (timing.error) return;
@@ -145,18 +164,7 @@ class Heat {
     if (protocol_.regime != Regime::alone) idled();
     if (!load(who)) return;
     if (protocol_.idle_s > 0) machine_.sleep_s(protocol_.idle_s);
-    if (machine_.start_clock) machine_.start_clock();
-    const std::optional<double> ms = launch(who, timing.launches);
-    const std::optional<double> mhz = machine_.stop_clock ? machine_.stop_clock() : std::nullopt;
-    ended_s_ = machine_.now_s();
-    const int before = std::exchange(last_, static_cast<int>(who));
-    if (!ms) return;
-    timing.ms.push_back(*ms);
-    timing.before.push_back(before);
-    if (mhz) timing.clock_mhz.push_back(*mhz);
-    if (contestant.after) {
-      if (const Status verified = contestant.after(); !verified) timing.error = verified.error();
-    }
+    ended_s_ = time_group(contestant, std::exchange(last_, static_cast<int>(who)), machine_, timing);
   }
 
   std::span<const Contestant> contestants_;
@@ -247,21 +255,11 @@ Result<Timing> run_apart(const Contestant& contestant, const Protocol& protocol,
   for (int i = 0; i < protocol.apart_launches && !timing.error; ++i) {
     if (is_interrupted(machine)) return interruption();
     report(machine, contestant.name, timing.ms.empty() ? 0 : timing.ms.back() / 1e3);
-    Status status = contestant.before ? contestant.before(1) : Status{};
-    if (status) {
-      if (machine.start_clock) machine.start_clock();
-      const Result<double> ms = time_launches(contestant, 1);
-      const std::optional<double> mhz = machine.stop_clock ? machine.stop_clock() : std::nullopt;
-      if (!ms) {
-        status = passed_on(ms);
-      } else {
-        timing.ms.push_back(*ms);
-        timing.before.push_back(-1);
-        if (mhz) timing.clock_mhz.push_back(*mhz);
-        if (contestant.after) status = contestant.after();
-      }
+    if (const Status poisoned = contestant.before ? contestant.before(1) : Status{}; poisoned) {
+      time_group(contestant, -1, machine, timing);
+    } else {
+      timing.error = poisoned.error();
     }
-    if (!status) timing.error = status.error();
   }
   return timing;
 }
