@@ -5,18 +5,14 @@
 
 namespace ladder {
 
-Result<ExitCode> overview_verb(
-    const Options& options);  // none: this machine, the rungs, the table, and what to do next
-Result<ExitCode> check_verb(
-    const Options& options);  // every rung against every input set, on the emulator and on the GPU
-Result<ExitCode> explain_verb(
-    const Options& options);                          // a rung's idea and prediction, against what the emulator counted
-Result<ExitCode> bench_verb(const Options& options);  // the TFLOPS table, against peers and ceilings of the same run
-Result<ExitCode> compare_verb(const Options& options);  // what one change is worth
-Result<ExitCode> describe_verb(
-    const Options& options);  // parts and rungs as they are: its JSON is how scripts learn of them
-Result<ExitCode> peer_verb(const Options& options);  // tries a peer by itself, without a bench
-Result<ExitCode> try_verb(const Options& options);   // a kernel of the reader's, held to what the rung is held to
+Result<ExitCode> overview_verb(const Options& options);  // none: this machine, the rungs, the table, what to do next
+Result<ExitCode> check_verb(const Options& options);     // every rung against every input set, on both machines
+Result<ExitCode> explain_verb(const Options& options);   // a rung's idea and prediction, against what was counted
+Result<ExitCode> bench_verb(const Options& options);     // the TFLOPS table, against peers and ceilings of the same run
+Result<ExitCode> compare_verb(const Options& options);   // what one change is worth
+Result<ExitCode> describe_verb(const Options& options);  // parts and rungs: how scripts learn of them
+Result<ExitCode> peer_verb(const Options& options);      // tries a peer by itself, without a bench
+Result<ExitCode> try_verb(const Options& options);       // a kernel of the reader's, held to what the rung is held to
 
 // explain --on gpu: one checked launch of each rung at each shape, for Nsight Compute to watch, and the device memory that it holds.
 // tools/evidence/traffic.py relies on two things: between the kernels of two launches runs `fill` of gpu.cu and nothing else, and the
