@@ -65,6 +65,4 @@ class Json {
   std::unique_ptr<nlohmann::ordered_json> value_;
 };
 
-bool is_utf8(std::string_view text);
-
 }  // namespace ladder
