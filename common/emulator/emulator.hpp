@@ -26,8 +26,8 @@ struct Options {
   uint64_t slices = 0;
   uint64_t from = 0;
   uint64_t between = 0;
-  bool interleaved =
-      false;  // to a slice belongs every slices-th cluster, too: one launch's grid may be so, another's not
+  // To a slice belongs every slices-th cluster, too: heads may be dealt so in one launch, and in another not.
+  bool interleaved = false;
   // Not 0: only so many clusters at either end of a grid are run, and, unless `between` is 0, as many somewhere between.
   uint64_t ends = 0;
   // Not 0: a thread that executes more emulated instructions than this in one block ends the launch, as does one that

@@ -203,8 +203,8 @@ const Rung& nearest_to(const Spec& spec) {
 
 // Of the rung of that name; or, of all that can, of those with the newest instructions the last of those that see to fewest things
 // that are not asked for, windows, functions of scores, gradients whose bits are the same each time: 43 and 44 are slower than 42 where
-// no window is asked, and several lengths have kernels of their own. (A sink costs a percent at
-// most.) Instructions of one architecture alone are newer than any that the next one has, too.
+// no window is asked, and several lengths have kernels of their own. (A sink costs no clocks.) Instructions
+// of one architecture alone are newer than any that the next one has, too.
 Result<Kernel> kernel_for(const Spec& spec, std::string_view name, const Wanted& wanted) {
   const std::vector<Rung>& all = rungs();
   if (!name.empty()) {
