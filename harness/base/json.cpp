@@ -1,5 +1,6 @@
 #include "harness/base/json.hpp"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 namespace ladder {
@@ -85,6 +86,15 @@ Json Json::operator[](std::string_view key) const {
 }
 std::string Json::dump(int indent) const {
   return value_->dump(indent);
+}
+
+bool is_utf8(std::string_view text) {
+  if (std::ranges::all_of(text, [](char c) { return static_cast<signed char>(c) >= 0; })) return true;  // nearly always
+  try {
+    return !Value(text).dump().empty();
+  } catch (const Value::type_error&) {
+    return false;
+  }
 }
 
 }  // namespace ladder

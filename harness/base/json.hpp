@@ -65,4 +65,6 @@ class Json {
   std::unique_ptr<nlohmann::ordered_json> value_;
 };
 
+bool is_utf8(std::string_view text);
+
 }  // namespace ladder

@@ -1,7 +1,9 @@
 #include "harness/measure/csv.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -11,9 +13,10 @@
 #include <iterator>
 #include <map>
 #include <set>
+#include <span>
 #include <type_traits>
 
-#include "harness/base/files.hpp"
+#include "harness/base/process.hpp"
 #include "harness/base/text.hpp"
 #include "harness/problem/shapes.hpp"
 
@@ -22,168 +25,210 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// ---- a cell's text, and back ---------------------------------------------------------------------------------------
+// ---- the columns: each knows its name and how a row's cell becomes text and back -----------------------------------
 
-// One number of a ratio, which has all three or none.
-template <class Ratio>
-struct Part {
-  Ratio& ratio;
-  double Estimate::*number;
+enum class CellType { text, integer, number, flag };
+
+struct Column {
+  const char* name;
+  CellType type;
+  std::string (*write)(const ResultRow&);
+  bool (*read)(ResultRow&, const std::string&);  // false: not a number
 };
 
-std::string cell_of(const std::string& text) {
-  return text;
-}
-std::string cell_of(bool flag) {
-  return flag ? "1" : "0";
-}
-// Counts and sizes: 0 and an empty cell are the same, "not known".
-std::string cell_of(int count) {
-  return count == 0 ? "" : std::to_string(count);
-}
-// Six significant digits: a tenth of a clock's resolution, and the same text after a second write.
-std::string cell_of(double number) {
-  return fmt::format("{:.6g}", number);
-}
-std::string cell_of(const std::optional<int>& number) {
-  return number ? std::to_string(*number) : "";
-}
-std::string cell_of(const std::optional<double>& number) {
-  return number ? cell_of(*number) : "";
-}
-template <class Ratio>
-std::string cell_of(const Part<Ratio>& part) {
-  return part.ratio ? cell_of((*part.ratio).*part.number) : "";
-}
-
-// False where the cell holds no such value.
-bool read(const std::string& cell, std::string& text) {
-  text = cell;
-  return true;
-}
-bool read(const std::string& cell, bool& flag) {
-  flag = cell == "1" || cell == "true";
-  return flag || cell == "0" || cell == "false";
-}
 template <class T>
-bool read_number(const std::string& cell, T& value) {
+bool parse(const std::string& cell, T& value) {
   const auto number = number_in<T>(cell);
   if (number) value = *number;
   return number && std::isfinite(static_cast<double>(value));
 }
-bool read(const std::string& cell, int& count) {
-  count = 0;
-  return cell.empty() || read_number(cell, count);
+
+// Six significant digits: a tenth of a clock's resolution, and the same text after a second write.
+std::string number(double value) {
+  return fmt::format("{:.6g}", value);
 }
-bool read(const std::string& cell, double& number) {
-  return read_number(cell, number);
-}
-template <class T>
-bool read(const std::string& cell, std::optional<T>& number) {
-  return cell.empty() || read_number(cell, number.emplace());
-}
-bool read(const std::string& cell, const Part<std::optional<Estimate>>& part) {
-  if (cell.empty()) return true;
-  if (!part.ratio) part.ratio.emplace();
-  return read_number(cell, (*part.ratio).*part.number);
+std::string number(int value) {
+  return fmt::format("{}", value);
 }
 
-// ---- the columns ---------------------------------------------------------------------------------------------------
-
-// Calls visit(its name, what it holds) for each column of a row.
-template <class Row, class Visit>
-void for_each_column(Row& row, const Visit& visit) {
-  visit("stage", row.rung);
-  visit("kind", row.kind);
-  visit("gpu", row.gpu);
-  visit("sm", row.sm);
-  visit("driver", row.driver);
-  visit("cuda", row.cuda);
-  visit("clock_mhz", row.clock_mhz);
-  visit("power_w", row.power_w);
-  visit("batch", row.shape.batch);
-  visit("heads", row.shape.heads);
-  visit("n", row.shape.n);
-  visit("d", row.shape.d);
-  visit("causal", row.shape.causal);
-  visit("dtype", row.dtype);
-  visit("problem", row.problem);
-  visit("inputs", row.inputs);
-  visit("regime", row.regime);
-  visit("rounds", row.rounds);
-  visit("ms_median", row.ms_median);
-  visit("ms_p20", row.ms_p20);
-  visit("ms_p80", row.ms_p80);
-  visit("tflops", row.tflops);
-  visit("flop_per_clk_sm", row.flop_per_clk_sm);
-  visit("pct_ceiling", row.pct_ceiling);
-  visit("previous", row.previous);
-  visit("vs_previous", Part{row.vs_previous, &Estimate::value});
-  visit("vs_previous_lo", Part{row.vs_previous, &Estimate::lo});
-  visit("vs_previous_hi", Part{row.vs_previous, &Estimate::hi});
-  visit("verdict", row.verdict);
-  visit("vs_fa2", Part{row.vs_fa2, &Estimate::value});
-  visit("vs_fa2_lo", Part{row.vs_fa2, &Estimate::lo});
-  visit("vs_fa2_hi", Part{row.vs_fa2, &Estimate::hi});
-  visit("max_err", row.max_err);
-  visit("registers", row.registers);
-  visit("spill_bytes", row.spill_bytes);
-  visit("smem_bytes", row.smem_bytes);
-  visit("heat", row.heat);
-  visit("version", row.version);
-  visit("source", row.source);
-  visit("commit", row.commit);
-  visit("date", row.date);
+template <auto FIELD>
+constexpr Column text(const char* name) {
+  return {name, CellType::text, [](const ResultRow& row) { return row.*FIELD; },
+          [](ResultRow& row, const std::string& cell) { return row.*FIELD = cell, true; }};
 }
 
-const std::vector<std::string>& column_names() {
-  static const std::vector<std::string> all = [] {
-    std::vector<std::string> names;
-    for_each_column(static_cast<const ResultRow&>(ResultRow()),
-                    [&](const char* name, const auto&) { names.emplace_back(name); });
-    return names;
-  }();
-  return all;
+// Counts and sizes, of a row or of its shape: 0 and an empty cell are the same, "not known".
+template <auto FIELD>
+auto& count_of(auto& row) {
+  if constexpr (requires { row.*FIELD; }) {
+    return row.*FIELD;
+  } else {
+    return row.shape.*FIELD;
+  }
+}
+template <auto FIELD>
+constexpr Column count(const char* name) {
+  return {name, CellType::integer,
+          [](const ResultRow& row) {
+            const int value = count_of<FIELD>(row);
+            return value == 0 ? std::string() : number(value);
+          },
+          [](ResultRow& row, const std::string& cell) {
+            count_of<FIELD>(row) = 0;
+            return cell.empty() || parse(cell, count_of<FIELD>(row));
+          }};
 }
 
-// ---- of the rules in docs/results/schema.json, as it was when this was built, what a writer has to know ----------------
+template <auto FIELD>
+constexpr Column optional(const char* name) {
+  constexpr bool whole = std::is_same_v<decltype(FIELD), std::optional<int> ResultRow::*>;
+  return {name, whole ? CellType::integer : CellType::number,
+          [](const ResultRow& row) { return row.*FIELD ? number(*(row.*FIELD)) : std::string(); },
+          [](ResultRow& row, const std::string& cell) { return cell.empty() || parse(cell, (row.*FIELD).emplace()); }};
+}
+
+template <auto FIELD, double Estimate::*PART>
+constexpr Column estimate(const char* name) {
+  return {name, CellType::number,
+          [](const ResultRow& row) { return row.*FIELD ? number((*(row.*FIELD)).*PART) : std::string(); },
+          [](ResultRow& row, const std::string& cell) {
+            if (cell.empty()) return true;
+            if (!(row.*FIELD)) (row.*FIELD).emplace();
+            return parse(cell, (*(row.*FIELD)).*PART);
+          }};
+}
+
+using R = ResultRow;
+constexpr Column COLUMNS[] = {
+    text<&R::rung>("stage"),
+    text<&R::kind>("kind"),
+    text<&R::gpu>("gpu"),
+    count<&R::sm>("sm"),
+    text<&R::driver>("driver"),
+    text<&R::cuda>("cuda"),
+    optional<&R::clock_mhz>("clock_mhz"),
+    optional<&R::power_w>("power_w"),
+    count<&Shape::batch>("batch"),
+    count<&Shape::heads>("heads"),
+    count<&Shape::n>("n"),
+    count<&Shape::d>("d"),
+    {"causal", CellType::flag, [](const R& row) { return std::string(row.shape.causal ? "1" : "0"); },
+     [](R& row, const std::string& cell) {
+       row.shape.causal = cell == "1" || cell == "true";
+       return row.shape.causal || cell == "0" || cell == "false";
+     }},
+    text<&R::dtype>("dtype"),
+    text<&R::problem>("problem"),
+    text<&R::inputs>("inputs"),
+    text<&R::regime>("regime"),
+    count<&R::rounds>("rounds"),
+    optional<&R::ms_median>("ms_median"),
+    optional<&R::ms_p20>("ms_p20"),
+    optional<&R::ms_p80>("ms_p80"),
+    {"tflops", CellType::number, [](const R& row) { return number(row.tflops); },
+     [](R& row, const std::string& cell) { return parse(cell, row.tflops); }},
+    optional<&R::flop_per_clk_sm>("flop_per_clk_sm"),
+    optional<&R::pct_ceiling>("pct_ceiling"),
+    text<&R::previous>("previous"),
+    estimate<&R::vs_previous, &Estimate::value>("vs_previous"),
+    estimate<&R::vs_previous, &Estimate::lo>("vs_previous_lo"),
+    estimate<&R::vs_previous, &Estimate::hi>("vs_previous_hi"),
+    text<&R::verdict>("verdict"),
+    estimate<&R::vs_fa2, &Estimate::value>("vs_fa2"),
+    estimate<&R::vs_fa2, &Estimate::lo>("vs_fa2_lo"),
+    estimate<&R::vs_fa2, &Estimate::hi>("vs_fa2_hi"),
+    optional<&R::max_err>("max_err"),
+    optional<&R::registers>("registers"),
+    optional<&R::spill_bytes>("spill_bytes"),
+    optional<&R::smem_bytes>("smem_bytes"),
+    count<&R::heat>("heat"),
+    text<&R::version>("version"),
+    text<&R::source>("source"),
+    text<&R::commit>("commit"),
+    text<&R::date>("date"),
+};
+
+// ---- the rules: those of docs/results/schema.json, as it was when this was built ---------------------------------------
 
 constexpr const char* SCHEMA =
 #include "schema.hpp"
     ;
 
+// What one cell may hold.
+struct Rule {
+  const Column* column;
+  std::string description;
+  std::vector<std::string> words;  // one of these, where there are any
+  bool may_be_empty = true;
+  double above = -INFINITY, most = INFINITY;
+};
+
 struct Rules {
-  std::vector<std::string> required, identity;  // columns
+  std::vector<Rule> cells;
+  std::vector<std::string> required;
+  std::vector<const Column*> identity;
+  std::vector<std::vector<const Column*>> ordered;  // whose cells grow from left to right
   std::map<std::string, double> ceilings;  // that bound a row with a share of a ceiling, or of a card below this sm
 };
 
+// Asked once, and not for each row of thousands.
+std::vector<const Column*> columns_called(std::span<const std::string> names) {
+  std::vector<const Column*> found;
+  for (const std::string& name : names) found.push_back(std::ranges::find(COLUMNS, name, &Column::name));
+  return found;
+}
+
+Rules read_rules() {
+  const Json schema = Json::parse(SCHEMA).value()["results"];
+  Rules rules{.cells = {},
+              .required = schema["required"].texts(),
+              .identity = columns_called(schema["identity"].texts()),
+              .ordered = {},
+              .ceilings = {}};
+  for (const auto& [name, rule] : schema["properties"].members()) {
+    const bool any_text = rule["type"].text() == "string" && !rule["minLength"].number();
+    rules.cells.push_back({.column = columns_called({&name, 1}).front(),
+                           .description = rule["description"].text().value_or(""),
+                           .words = rule["enum"].texts(),
+                           .may_be_empty = any_text || rule["type"].is_array(),
+                           .above = rule["exclusiveMinimum"].number().value_or(-INFINITY),
+                           .most = rule["maximum"].number().value_or(INFINITY)});
+  }
+  for (const Json& columns : schema["ordered"].elements()) rules.ordered.push_back(columns_called(columns.texts()));
+  for (const auto& [ceiling, rule] : schema["ceilings"].members()) {
+    rules.ceilings[ceiling] = rule["before_sm"].number().value_or(INFINITY);
+  }
+  return rules;
+}
+
 const Rules& rules() {
-  static const Rules results = [] {
-    const Json schema = Json::parse(SCHEMA).value()["results"];
-    Rules rules{schema["required"].texts(), schema["identity"].texts(), {}};
-    for (const auto& [ceiling, rule] : schema["ceilings"].members()) {
-      rules.ceilings[ceiling] = rule["before_sm"].number().value_or(INFINITY);
-    }
-    return rules;
-  }();
+  static const Rules results = read_rules();
   return results;
 }
 
+// ---- the first line ---------------------------------------------------------------------------------------------------
+
+std::string header_of(std::span<const Column> columns) {
+  std::string line;
+  for (const Column& column : columns) line += (line.empty() ? "" : ",") + std::string(column.name);
+  return line;
+}
+
 // The columns of a file with this first line, which may lack some of those that were added later; nothing for any other.
-std::vector<std::string> columns_of(const std::string& header) {
-  std::vector<std::string> present = column_names();
-  const std::vector<std::string_view> named = split(header, ',');
-  std::erase_if(present, [&](const std::string& column) {
-    return std::ranges::find(rules().required, column) == rules().required.end() &&
-           std::ranges::find(named, column) == named.end();
+std::vector<Column> columns_of(const std::string& header) {
+  std::vector<Column> present(std::begin(COLUMNS), std::end(COLUMNS));
+  const std::string named = "," + header + ",";
+  std::erase_if(present, [&](const Column& column) {
+    return std::ranges::find(rules().required, column.name) == rules().required.end() &&
+           named.find("," + std::string(column.name) + ",") == std::string::npos;
   });
-  return std::ranges::equal(present, named) ? present : std::vector<std::string>{};
+  return header == header_of(present) ? present : std::vector<Column>{};
 }
 
 // ---- RFC 4180 --------------------------------------------------------------------------------------------------------
 
 // The cells of one line, or nothing when a quote is left open or stands amid a cell.
-std::optional<std::vector<std::string>> cells_of(const std::string& line) {
+std::optional<std::vector<std::string>> split(const std::string& line) {
   std::vector<std::string> cells(1);
   for (size_t i = 0; i < line.size(); ++i) {
     if (line[i] == ',') {
@@ -206,6 +251,48 @@ std::optional<std::vector<std::string>> cells_of(const std::string& line) {
 
 // ---- what cannot be true ---------------------------------------------------------------------------------------------
 
+std::optional<double> number_of(const std::string& cell) {
+  double value = 0;
+  if (!parse(cell, value)) return {};
+  return value;
+}
+
+// "stage, peer or ceiling"
+std::string listed(std::vector<std::string> words) {
+  std::erase(words, "");
+  const std::string last = words.back();
+  words.pop_back();
+  return fmt::format("{} or {}", fmt::join(words, ", "), last);
+}
+
+// Empty when the row is believable by itself.
+std::string fault(const ResultRow& row) {
+  for (const Rule& rule : rules().cells) {
+    const bool is_bounded = !std::isinf(rule.above) || !std::isinf(rule.most);
+    if (rule.words.empty() && rule.may_be_empty && !is_bounded) continue;
+    const std::string cell = rule.column->write(row);
+    if (!rule.words.empty()) {
+      if (std::ranges::find(rule.words, cell) != rule.words.end()) continue;
+      return fmt::format("{} is '{}'; expected {}", rule.column->name, cell, listed(rule.words));
+    }
+    if (!rule.may_be_empty && cell.empty()) return fmt::format("no {}", rule.column->name);
+    if (!is_bounded) continue;
+    if (const auto value = number_of(cell); value && !(*value > rule.above && *value <= rule.most)) {
+      return fmt::format("{} is {:g}; {}", rule.column->name, *value, rule.description);
+    }
+  }
+  for (const std::vector<const Column*>& ordered : rules().ordered) {
+    std::vector<double> known;
+    std::vector<std::string_view> names;
+    for (const Column* column : ordered) {
+      names.push_back(column->name);
+      if (const auto value = number_of(column->write(row))) known.push_back(*value);
+    }
+    if (!std::ranges::is_sorted(known)) return fmt::format("{} does not hold", fmt::join(names, " <= "));
+  }
+  return {};
+}
+
 Status check_ceilings(const std::vector<ResultRow>& rows, const std::string& file, const std::vector<int>& lines) {
   std::vector<const ResultRow*> ceilings;
   for (const ResultRow& row : rows) {
@@ -218,12 +305,10 @@ Status check_ceilings(const std::vector<ResultRow>& rows, const std::string& fil
     for (const ResultRow* ceiling : ceilings) {
       if (bounds(*ceiling, row)) highest = std::max(highest, ceiling->tflops);
     }
-    const bool above_own = row.pct_ceiling && *row.pct_ceiling > 100;
-    if (above_own || (highest > 0 && row.tflops > highest)) {
-      const std::string bound =
-          above_own ? "the ceiling of its own work" : fmt::format("this card's ceiling of {:g}", highest);
-      return failure(ExitCode::check_failed, fmt::format("{}:{}: {} claims {:g} TFLOPS, above {}", file, lines[i],
-                                                         row.rung, row.tflops, bound));
+    if (highest > 0 && row.tflops > highest) {
+      return failure(ExitCode::check_failed,
+                     fmt::format("{}:{}: {} claims {:g} TFLOPS, above this card's ceiling of {:g}", file, lines[i],
+                                 row.rung, row.tflops, highest));
     }
   }
   return {};
@@ -232,10 +317,45 @@ Status check_ceilings(const std::vector<ResultRow>& rows, const std::string& fil
 // What a row is a measurement of: equal for two that cannot stand in one file.
 std::string identity(const ResultRow& row) {
   std::string key;
-  for_each_column(row, [&](const char* name, const auto& value) {
-    if (std::ranges::find(rules().identity, name) != rules().identity.end()) key += cell_of(value) + '\n';
-  });
+  for (const Column* column : rules().identity) key += column->write(row) + '\n';
   return key;
+}
+
+// ---- files -----------------------------------------------------------------------------------------------------------
+
+Status cannot_write(const std::string& file, int error) {
+  const std::string_view way_out = error == ENOSPC ? "\n  Free some space, or name a file on another disk." : "";
+  return failure(ExitCode::check_failed, fmt::format("cannot write {}: {}{}", file, std::strerror(error), way_out));
+}
+
+Status write_all(int descriptor, std::string_view text, const std::string& file) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(descriptor, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return cannot_write(file, errno);
+    text.remove_prefix(static_cast<size_t>(written));
+  }
+  return {};
+}
+
+// Writes a whole file. A regular file is replaced only once the new text is safe on the disk.
+Status replace_file(const std::string& file, std::string_view text) {
+  if (file == "-") return write_all(STDOUT_FILENO, text, "standard output");
+  std::error_code ignored;
+  const bool special = fs::exists(file, ignored) && !fs::is_regular_file(file, ignored);
+  const std::string target = special ? file : file + ".new";
+  {
+    const Descriptor out(::open(target.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+    if (out.get() < 0) return cannot_write(target, errno);
+    Status written = write_all(out.get(), text, file);
+    if (written && !special && ::fsync(out.get()) != 0) written = cannot_write(file, errno);
+    if (!written) {
+      if (!special) fs::remove(target, ignored);
+      return written;
+    }
+  }
+  if (!special && ::rename(target.c_str(), file.c_str()) != 0) return cannot_write(file, errno);
+  return {};
 }
 
 }  // namespace
@@ -259,29 +379,30 @@ std::string quoted(const std::string& cell) {
 }
 
 std::string csv_header() {
-  return fmt::format("{}", fmt::join(column_names(), ","));
+  return header_of(COLUMNS);
 }
 
 std::string csv_line(const ResultRow& row) {
-  std::vector<std::string> cells;
-  for_each_column(row, [&](const char*, const auto& value) { cells.push_back(quoted(cell_of(value))); });
-  return fmt::format("{}", fmt::join(cells, ","));
+  std::string line;
+  for (const Column& column : COLUMNS) line += quoted(column.write(row)) + ",";
+  line.pop_back();
+  return line;
 }
 
 Json to_json(const ResultRow& row) {
   Json object;
-  for_each_column(row, [&]<class Value>(const char* name, const Value& value) {
-    const std::string cell = cell_of(value);
-    if constexpr (std::is_same_v<Value, bool>) {
-      object.set(name, value);
+  for (const Column& column : COLUMNS) {
+    const std::string cell = column.write(row);
+    if (column.type == CellType::flag) {
+      object.set(column.name, cell == "1");
     } else if (cell.empty()) {
-      object.set(name, {});
-    } else if constexpr (std::is_same_v<Value, std::string>) {
-      object.set(name, cell);
+      object.set(column.name, {});
+    } else if (column.type != CellType::text) {
+      object.set(column.name, Json::parse(cell).value());
     } else {
-      object.set(name, Json::parse(cell).value());
+      object.set(column.name, cell);
     }
-  });
+  }
   return object;
 }
 
@@ -292,36 +413,39 @@ Result<std::vector<ResultRow>> read_csv(std::istream& text, const std::string& f
   };
   std::vector<ResultRow> rows;
   std::vector<int> lines;
-  std::vector<std::string> present;
+  std::map<std::string, int> known;
+  std::vector<Column> present;
   for (std::string line; std::getline(text, line);) {
     ++line_number;
     if (!line.empty() && line.back() == '\r') line.pop_back();
+    if (!is_utf8(line)) return broken("not a text file in UTF-8");  // as the plots and the site want it
+    if (line.find('\0') != std::string::npos) return broken("a NUL character; this is no text");
     if (line_number == 1) {
       present = columns_of(line);
       if (present.empty()) return broken("other columns than expected: " + csv_header());
       continue;
     }
     if (line.empty()) continue;
-    const auto cells = cells_of(line);
+    const auto cells = split(line);
     if (!cells) return broken("a quote that is not closed, or stands within a cell");
     if (cells->size() != present.size()) {
       return broken(fmt::format("{} fields, but the header has {}", cells->size(), present.size()));
     }
     ResultRow row;
-    std::string wrong;
-    size_t next = 0;
-    for_each_column(row, [&]<class Value>(const char* name, Value&& value) {
-      if (next == present.size() || present[next] != name) return;
-      const std::string& cell = (*cells)[next++];
-      if (read(cell, value) || !wrong.empty()) return;
-      const bool is_flag = std::is_same_v<Value, bool&>;
-      wrong = fmt::format("{} is '{}', which is {}", name, cell, is_flag ? "neither 0 nor 1" : "not a number");
-    });
-    if (!wrong.empty()) return broken(wrong);
+    for (size_t i = 0; i < present.size(); ++i) {
+      if (present[i].read(row, (*cells)[i])) continue;
+      const bool flag = present[i].type == CellType::flag;
+      return broken(fmt::format("{} is '{}', which is {}", present[i].name, (*cells)[i],
+                                flag ? "neither 0 nor 1" : "not a number"));
+    }
+    if (const std::string wrong = fault(row); !wrong.empty()) return broken(wrong);
     if (!row.problem.empty()) {
       const auto spec = parse_spec(row.problem);
       if (!spec) return broken(spec.error().first_line());
       row.shape = *spec;
+    }
+    if (const auto [same, is_new] = known.emplace(identity(row), line_number); !is_new) {
+      return broken(fmt::format("repeats line {}: {}, the same measurement", same->second, row.rung));
     }
     rows.push_back(std::move(row));
     lines.push_back(line_number);
@@ -357,7 +481,19 @@ Status append_csv(const std::string& file, std::span<const ResultRow> rows, bool
     }
   }
   for (const ResultRow& row : rows) text += csv_line(row) + "\n";
-  return write_text(file, text);
+  return replace_file(file, text);
+}
+
+Status append_text(const std::string& file, const std::string& header, const std::string& lines) {
+  std::error_code ignored;
+  const bool is_new =
+      !fs::exists(file, ignored) || (fs::is_regular_file(file, ignored) && fs::file_size(file, ignored) == 0);
+  const Descriptor out(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+  if (out.get() < 0) return cannot_write(file, errno);
+  const uintmax_t before = is_new ? 0 : fs::file_size(file, ignored);
+  Status written = write_all(out.get(), (is_new ? header : "") + lines, file);
+  if (!written && fs::is_regular_file(file, ignored)) fs::resize_file(file, before, ignored);  // no half of it stays
+  return written;
 }
 
 Status can_append_csv(const std::string& file) {
@@ -369,7 +505,13 @@ Status can_append_csv(const std::string& file) {
                  known.error().message + "\n  New rows go to the end of a results file; name another one.");
 }
 
-std::vector<ResultRow> recorded_results(const fs::path& directory) {
+Status write_json(const std::string& file, std::span<const ResultRow> rows) {
+  Json array = Json::array();
+  for (const ResultRow& row : rows) array.push_back(to_json(row));
+  return replace_file(file, array.dump(1) + "\n");
+}
+
+Result<std::vector<ResultRow>> recorded_results(const fs::path& directory) {
   std::vector<fs::path> files;
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(directory, ignored)) {

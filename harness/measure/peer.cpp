@@ -77,6 +77,11 @@ Result<Peer> Peer::start(const PeerCommand& command, PeerLimits limits) {
   return Peer(std::move(*process), command.label, limits);
 }
 
+PeerFiles::~PeerFiles() {
+  std::error_code ignored;
+  if (!directory_.empty()) fs::remove_all(directory_, ignored);
+}
+
 Result<PeerFiles> PeerFiles::create(const Inputs& inputs) {
   uint64_t bytes = 0;
   for (const Tensor& input : inputs) bytes += input.bytes().size();
@@ -86,8 +91,9 @@ Result<PeerFiles> PeerFiles::create(const Inputs& inputs) {
     tried.push_back(root.string());
     // Room for the outputs of a few peers too, and not the last of it.
     if (const fs::space_info space = fs::space(root, error); error || space.available < bytes + bytes / 2) continue;
-    PeerFiles files{Folder(root)};
-    if (files.folder.path().empty()) continue;
+    std::string directory = (root / "ladder-XXXXXX").string();
+    if (!::mkdtemp(directory.data())) continue;
+    PeerFiles files{fs::path(directory)};
     bool written = true;
     for (const Tensor& input : inputs) {
       std::ofstream file(files.of(input.name()), std::ios::binary);

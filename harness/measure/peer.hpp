@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "harness/base/error.hpp"
-#include "harness/base/files.hpp"
 #include "harness/base/process.hpp"
 #include "harness/problem/problem.hpp"
 
@@ -48,10 +47,20 @@ struct PeerInfo {
 
 // The inputs of one problem in files, where all peers read them: of the problem's types in the machine's byte order, [batch,
 // heads, n, d] contiguous. In memory where there is room (/dev/shm), else in the directory for temporary files. Removed with the object.
-struct PeerFiles {
-  Folder folder;
+class PeerFiles {
+ public:
   static Result<PeerFiles> create(const Inputs& inputs);
-  std::filesystem::path of(std::string_view tensor) const { return folder.path() / tensor; }
+  PeerFiles(PeerFiles&& other) noexcept : directory_(std::exchange(other.directory_, {})) {}
+  PeerFiles& operator=(PeerFiles&& other) noexcept {
+    std::swap(directory_, other.directory_);
+    return *this;
+  }
+  ~PeerFiles();
+  std::filesystem::path of(std::string_view tensor) const { return directory_ / tensor; }
+
+ private:
+  explicit PeerFiles(std::filesystem::path directory) : directory_(std::move(directory)) {}
+  std::filesystem::path directory_;
 };
 
 // All errors name the peer and quote the end of its standard error. A peer that answers "ok":false gives its reason with

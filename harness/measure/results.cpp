@@ -196,6 +196,9 @@ Results evaluate(std::span<const Entry> entries, const HeatRun& heat, const RunF
         continue;
       }
       if (own > 0) row.pct_ceiling = 100 * rate / own;
+      for (const size_t link : links_of(entries, i)) {
+        if (const auto ratio = times.faster(i, link)) results.ratios[{i, link}] = ratio->estimate;
+      }
       if (const auto before = previous_entry(entries, i)) {
         if (const auto ratio = times.faster(i, *before)) {
           row.previous = entries[*before].name;

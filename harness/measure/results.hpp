@@ -44,8 +44,8 @@ std::string row_name(const Rung& rung, const Variant& variant);
 bool is_needed(std::string_view ceiling, std::span<const Entry> entries);
 
 // What heats are planned from, entry by entry. Everywhere are "fa2", `versus` and the ceilings that bound a row. An entry's
-// ratios are taken over the entry that its idea is measured against (previous_entry); a default meets the same tile there too,
-// and another variant its own default, for whoever takes other ratios from --rounds-csv.
+// ratios are taken over the entry that its idea is measured against (previous_entry), a default's over the same tile there too,
+// and another variant's over its own default.
 std::vector<Candidate> candidates(std::span<const Entry> entries, std::span<const double> launch_ms,
                                   std::string_view versus);
 
@@ -60,10 +60,14 @@ struct HeatRun {
   HeatTimings timings;
 };
 
+using Ratios =
+    std::map<std::pair<size_t, size_t>, Estimate>;  // of entries: how much faster the first is than the second
+
 struct Results {
   std::vector<ResultRow> rows;     // of those whose home this heat is and that have a result: rungs, peers, ceilings
   std::vector<std::string> notes;  // why the others have none, and what to know about these
   std::map<std::string, Speedup> over;  // of each row, its ratio over `versus`
+  Ratios ratios;                        // over the links
   bool ok = true;                       // false when a rung failed or a figure cannot be true
 };
 

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <set>
 #include <vector>
 
 #include "harness/base/table.hpp"
@@ -87,6 +89,73 @@ std::string results_table(std::span<const ResultRow> rows, std::span<const Resul
     text += table.text(columns);
     if (marked) text += "(recorded): no fa2 peer ran; the ratio is the one in docs/results for this card and shape.\n";
   }
+  return text;
+}
+
+std::string ablation_tables(std::span<const Entry> entries, std::span<const std::optional<double>> tflops,
+                            const Ratios& ratios, size_t columns) {
+  const auto find = [&](const std::string& rung, const std::string& variant) -> std::optional<size_t> {
+    for (size_t i = 0; i < entries.size(); ++i) {
+      if (entries[i].kind == "stage" && entries[i].rung == rung && entries[i].variant == variant) return i;
+    }
+    return {};
+  };
+  const auto rate = [&](size_t i) { return cell(tflops[i], "{:.1f}"); };
+  const auto ratio = [&](size_t a, size_t b) {
+    if (const auto known = ratios.find({a, b}); known != ratios.end()) return to_string(known->second);
+    const auto inverse = ratios.find({b, a});
+    if (inverse == ratios.end()) return std::string("-");
+    const Estimate& of = inverse->second;
+    return to_string(Estimate{1 / of.value, 1 / of.hi, 1 / of.lo});
+  };
+  std::vector<const Entry*> defaults;
+  for (const Entry& entry : entries) {
+    if (entry.kind == "stage" && entry.is_default) defaults.push_back(&entry);
+  }
+  std::sort(defaults.begin(), defaults.end(), [](auto* a, auto* b) { return a->rung < b->rung; });
+
+  std::string text;
+  std::set<size_t> shown;  // entries that stand in a square
+  for (const Entry* own : defaults) {
+    const auto from_which =
+        std::find_if(defaults.begin(), defaults.end(), [&](auto* other) { return other->rung == own->previous; });
+    if (from_which == defaults.end()) continue;
+    const std::string &before = own->previous, &rung = own->rung;
+    // Labels that both rungs have: the old default first, the new one last.
+    std::vector<std::string> shared;
+    for (const Entry& entry : entries) {
+      if (entry.kind == "stage" && entry.rung == rung && find(before, entry.variant)) shared.push_back(entry.variant);
+    }
+    std::stable_sort(shared.begin(), shared.end(), [&](const std::string& a, const std::string& b) {
+      const auto place = [&](const std::string& label) {
+        return label == own->variant ? 2 : label == (*from_which)->variant ? 0 : 1;
+      };
+      return place(a) < place(b);
+    });
+    if (shared.size() < 2) continue;
+    const std::string &from = shared.front(), &to = shared.back();
+    const size_t corners[2][2] = {{*find(before, from), *find(before, to)}, {*find(rung, from), *find(rung, to)}};
+    for (const auto& line : corners) shown.insert(std::begin(line), std::end(line));
+    text += fmt::format("{}{} apart from its tile shape (TFLOPS; ratios are paired)\n", text.empty() ? "" : "\n", rung);
+    Table table({"<", from, to, "shape alone"});
+    table.add({before, rate(corners[0][0]), rate(corners[0][1]), ratio(corners[0][1], corners[0][0])});
+    table.add({rung, rate(corners[1][0]), rate(corners[1][1]), ratio(corners[1][1], corners[1][0])});
+    table.add({"idea alone", ratio(corners[1][0], corners[0][0]), ratio(corners[1][1], corners[0][1]),
+               "both: " + ratio(corners[1][1], corners[0][0])});
+    text += table.text(columns);
+  }
+
+  Table others({"<other variants", "TFLOPS", "against", "<"});
+  bool any = false;
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const Entry& entry = entries[i];
+    if (entry.kind != "stage" || entry.is_default || shown.contains(i)) continue;
+    const auto own = std::find_if(defaults.begin(), defaults.end(), [&](auto* d) { return d->rung == entry.rung; });
+    if (own == defaults.end()) continue;
+    others.add({entry.name, rate(i), ratio(i, static_cast<size_t>(*own - entries.data())), entry.rung});
+    any = true;
+  }
+  if (any) text += (text.empty() ? "" : "\n") + others.text(columns);
   return text;
 }
 

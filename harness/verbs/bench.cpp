@@ -9,7 +9,6 @@
 #include <memory>
 #include <set>
 
-#include "harness/base/files.hpp"
 #include "harness/base/interrupt.hpp"
 #include "harness/base/progress.hpp"
 #include "harness/base/terminal.hpp"
@@ -18,7 +17,6 @@
 #include "harness/measure/results_table.hpp"
 #include "harness/measure/schedule.hpp"
 #include "harness/problem/shapes.hpp"
-#include "harness/verbs/json.hpp"
 #include "harness/verbs/verbs.hpp"
 
 namespace ladder {
@@ -29,11 +27,12 @@ namespace fs = std::filesystem;
 // Everything that outlives a shape.
 class Bench {
  public:
-  Bench(const Options& options, GpuInfo gpu, std::vector<ResultRow> resumed)
+  Bench(const Options& options, GpuInfo gpu, std::vector<ResultRow> recorded, std::vector<ResultRow> resumed)
       : options_(options),
         out_(table_stream(options)),
         gpu_(std::move(gpu)),
         machine_(gpu_.pci_bus_id),
+        recorded_(std::move(recorded)),
         resumed_(std::move(resumed)),
         protocol_(protocol_of(options)),
         peers_(peer_commands(options)) {
@@ -52,9 +51,7 @@ class Bench {
       }
     }
     const bool stopped = !status && status.error().code == ExitCode::interrupted;
-    Json rows = Json::array();
-    for (const ResultRow& row : rows_) rows.push_back(to_json(row));
-    keep_first(write_document(options_.json, rows));
+    if (!options_.json.empty()) keep_first(write_json(options_.json, rows_));
     if (stopped) {
       fmt::print(stderr, "{}\n", status.error().message);
       if (!write_error_) return ExitCode::interrupted;
@@ -187,6 +184,8 @@ class Bench {
     }
     const std::vector<Entry>& entries = schedule.entries;
     std::vector<HeatRun> runs;
+    std::vector<std::optional<double>> rates(entries.size());
+    Ratios ratios;
     for (const PlannedHeat& planned : schedule.heats) {
       heat_ = fmt::format("heat {}, ", number);
       auto timings = schedule.run(planned, protocol_, machine);
@@ -194,6 +193,11 @@ class Bench {
       const HeatRun& run = runs.emplace_back(
           HeatRun{.number = number++, .own = planned.own, .all = planned.all(), .timings = std::move(*timings)});
       const Results results = evaluate(entries, run, facts, options_.versus);
+      for (size_t i = 0; i < entries.size(); ++i) {
+        const auto row = std::ranges::find(results.rows, entries[i].name, &ResultRow::rung);
+        if (row != results.rows.end()) rates[i] = row->tflops;
+      }
+      ratios.insert(results.ratios.begin(), results.ratios.end());
       record(entries, run, facts, results);
       for (const std::string& note : of_the_card(run.timings)) notes_.push_back(note);
       if (std::ranges::any_of(results.rows, [](const ResultRow& row) { return row.vs_previous.has_value(); })) {
@@ -210,6 +214,10 @@ class Bench {
       const std::span entry(&schedule.apart_entries[i], 1);
       record(entry, run, facts, evaluate(entry, run, facts));
       tell(facts.shape);
+    }
+    if (options_.ablate) {
+      const std::string tables = ablation_tables(entries, rates, ratios, columns_of(out_));
+      if (!tables.empty()) fmt::print(out_, "\n{}", tables);
     }
     for (const std::string_view name : {std::string_view("fa2"), std::string_view("mma_sync")}) {
       if (const auto note = everywhere_note(entries, runs, name)) notes_.push_back(*note);
@@ -304,7 +312,7 @@ class Bench {
   std::FILE* out_;
   GpuInfo gpu_;
   RealMachine machine_;
-  const std::vector<ResultRow> recorded_ = recorded_results();
+  std::vector<ResultRow> recorded_;
   std::vector<ResultRow> resumed_;  // what the file holds of an interrupted bench
   Protocol protocol_;
   PeerPool peers_;
@@ -330,11 +338,15 @@ Protocol protocol_of(const Options& options) {
   return protocol;
 }
 
+fs::path peers_directory() {
+  return fs::path(LADDER_SOURCE_DIR) / "harness" / "peers";
+}
+
 std::vector<PeerCommand> peer_commands(const Options& options) {
   std::vector<PeerCommand> commands;
   for (const std::string& line : options.peers) commands.push_back(peer_from_option(line));
   if (options.no_peers) return commands;
-  for (PeerCommand& command : find_peers(LADDER_SOURCE_DIR "/harness/peers")) commands.push_back(std::move(command));
+  for (PeerCommand& command : find_peers(peers_directory())) commands.push_back(std::move(command));
   return commands;
 }
 
@@ -342,6 +354,8 @@ Result<ExitCode> bench_verb(const Options& options) {
   Result<GpuInfo> gpu = gpu_info();
   if (!gpu) return bench_without_gpu(options, gpu.error());
   if (const Status able = can_bench(options); !able) return passed_on(able);
+  const Result<std::vector<ResultRow>> recorded = recorded_results(recorded_results_directory());
+  if (!recorded) fmt::print(stderr, "{}\n", recorded.error().message);
   const InterruptGuard guard;
   std::vector<ResultRow> resumed;
   if (options.resume && std::filesystem::exists(options.csv)) {
@@ -349,7 +363,7 @@ Result<ExitCode> bench_verb(const Options& options) {
     if (!rows) return passed_on(rows);
     resumed = std::move(*rows);
   }
-  return Bench(options, std::move(*gpu), std::move(resumed)).run();
+  return Bench(options, std::move(*gpu), recorded.value_or(std::vector<ResultRow>{}), std::move(resumed)).run();
 }
 
 }  // namespace ladder

@@ -6,7 +6,6 @@
 #include <map>
 #include <utility>
 
-#include "harness/base/files.hpp"
 #include "harness/base/table.hpp"
 #include "harness/base/terminal.hpp"
 #include "harness/base/text.hpp"
@@ -213,7 +212,9 @@ Result<ExitCode> explain(const ExplainRequest& request) {
       }
     }
   }
-  if (auto status = write_document(request.json, explanations); !status) return passed_on(status);
+  if (!request.json.empty()) {
+    if (auto status = write_document(request.json, explanations); !status) return passed_on(status);
+  }
   return ok ? ExitCode::done : ExitCode::check_failed;
 }
 

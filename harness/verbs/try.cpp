@@ -20,7 +20,6 @@
 #include <thread>
 #include <vector>
 
-#include "harness/base/files.hpp"
 #include "harness/base/json.hpp"
 #include "harness/base/process.hpp"
 #include "harness/problem/shapes.hpp"
@@ -256,6 +255,21 @@ std::string first_error(const std::string& log, const std::string& path, const s
   return block;
 }
 
+class Folder {
+ public:
+  Folder() {
+    std::string name = (fs::temp_directory_path() / "ladder-try-XXXXXX").string();
+    if (mkdtemp(name.data()) != nullptr) path = name;
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  ~Folder() {
+    std::error_code ignored;
+    if (!path.empty()) fs::remove_all(path, ignored);
+  }
+  fs::path path;
+};
+
 // Names in an object file, as the linker knows them.
 struct Names {
   std::set<std::string> wanted;     // from others
@@ -315,8 +329,8 @@ Status check_names(const std::string& file, const Recipe& recipe, const std::str
 Status replace(const Rung& rung, const std::string& file) {
   const auto recipes = recipes_for(rung);
   if (!recipes) return passed_on(recipes);
-  const Folder folder(fs::temp_directory_path());
-  const fs::path& work = folder.path();
+  const Folder folder;
+  const fs::path& work = folder.path;
   const fs::path stage_file = fs::path(LADDER_SOURCE_DIR) / rung.directory / "stage.cu";
   const std::string rung_text = read_text(stage_file);
   if (rung_text.empty()) {

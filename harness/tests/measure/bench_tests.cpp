@@ -74,6 +74,13 @@ struct Run {
     heat.all = heat.own;
   }
   Results results(std::string_view versus = "fa2") const { return evaluate(entries, heat, FACTS, versus); }
+  std::string tables() const {
+    std::vector<std::optional<double>> rates;
+    for (size_t i = 0; i < entries.size(); ++i) {
+      rates.push_back(entries[i].flops / (median(heat.timings.timings[i].ms) * 1e9));
+    }
+    return ablation_tables(entries, rates, results().ratios);
+  }
 };
 
 const ResultRow& row(const Results& results, std::string_view name) {
@@ -359,6 +366,25 @@ TEST_CASE("without an fa2 peer the table shows the recorded ratio, marked") {
   CHECK_THAT(results_table(today.rows, elsewhere), !Contains("(recorded)"));
 }
 
+TEST_CASE("the 2 x 2 table separates the idea from the tile shape") {
+  const Run run({rung("91_slow", 50, "64x32, 2 warps"), rung("91_slow", 60, "64x128, 4 warps", false),
+                 rung("92_quicker", 300, TILE, true, "91_slow"),
+                 rung("92_quicker", 100, "64x32, 2 warps", false, "91_slow"),
+                 rung("93_longer", 330, TILE, true, "92_quicker"),
+                 rung("93_longer", 320, "64x64, 4 warps", false, "92_quicker")});
+  CHECK(run.tables() ==
+        "92_quicker apart from its tile shape (TFLOPS; ratios are paired)\n"
+        "                  64x32, 2 warps       64x128, 4 warps                 shape alone\n"
+        "91_slow                     50.1                  60.2        1.200 [1.200, 1.200]\n"
+        "92_quicker                 100.3                 300.8        3.000 [3.000, 3.000]\n"
+        "idea alone  2.000 [2.000, 2.000]  5.000 [5.000, 5.000]  both: 6.000 [6.000, 6.000]\n"
+        "\n"
+        "other variants             TFLOPS               against\n"
+        "93_longer[64x64, 4 warps]   320.8  0.970 [0.970, 0.970]  93_longer\n");
+  const Run defaults({rung("91_slow", 50), rung("92_quicker", 60)});
+  CHECK(defaults.tables().empty());
+}
+
 TEST_CASE("shapes: the headline, lists of N, the sweep, and both") {
   Options options;
   CHECK(bench_shapes(options) == std::vector<Shape>{HEADLINE});
@@ -439,6 +465,15 @@ TEST_CASE("compare quotes the recorded speedup when both were recorded on one ca
   recorded[0].gpu = recorded[1].gpu;
   recorded[0].dtype = "bf16";
   CHECK(recorded_speedup(recorded, "91_slow", "92_quicker", HEADLINE).empty());
+}
+
+TEST_CASE("changed lines count the larger side of each place that differs") {
+  CHECK(changed_lines("a\nb\nc\n", "a\nb\nc\n") == 0);
+  CHECK(changed_lines("a\nb\nc\n", "a\nB\nc\n") == 1);
+  CHECK(changed_lines("a\nb\nc\n", "a\nx\ny\nz\nc\n") == 3);
+  CHECK(changed_lines("a\nb\nc\nd\n", "a\nd\n") == 2);
+  CHECK(changed_lines("a\nb\nc\n", "x\na\nc\ny\n") == 3);
+  CHECK(changed_lines("", "a\nb\n") == 2);
 }
 
 TEST_CASE("a variant is found by the beginning of its label, if only one has it") {
