@@ -65,8 +65,7 @@ const ladder::Registration registration({
     .previous = "63_onewalk",
     .idea = "All five products by wgmma: two warpgroups have 64 keys each, a third copies queries ahead, and dS alone "
             "changes hands.",
-    .limit =
-        "63_onewalk multiplies by mma.sync, which has half the rate of wgmma, and computes nothing while it copies.",
+    .limit = "63_onewalk multiplies by mma.sync, at two thirds of wgmma's rate, and computes nothing while it copies.",
     .prediction = "0.55 to 0.75 times FlashAttention-3's backward pass on an H200, dense at n = 4096. A tile of 64 "
                   "queries and 128 "
                   "keys takes 2600 clocks of the tensor cores. Its 256 reductions of a warp, each of them eight half "
