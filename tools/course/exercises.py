@@ -15,6 +15,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import textwrap
 import tomllib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -168,6 +169,8 @@ class Exercise:
         for question in self.data["question"]:
             name = question["name"]
             text = text.replace(f"\n{name} = ?", f"\n{name} = {truth[name]}  # {question['because'].strip()}")
+        if besides := self.data.get("yourself"):
+            text += "\n" + textwrap.fill(f"For yourself: {besides}", 120, initial_indent="# ", subsequent_indent="# ") + "\n"
         return text
 
     def loopholes(self) -> list[tuple[dict, str, str]]:

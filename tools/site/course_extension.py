@@ -117,6 +117,8 @@ def answer(exercise: Exercise) -> str:
         rows = [f"| {question['name']} | {question['ask'].strip()} | {question['because'].strip()} |" for question in exercise.data["question"]]
         parts += ["\n".join(["| | asked | right |", "|---|---|---|", *rows]),
                   f"A seed chooses one of {len(exercise.data['shapes'])} shapes; `./ladder learn --seed NAME solution {number(exercise)} --give-up` has a student's numbers."]
+        if besides := exercise.data.get("yourself"):
+            parts += [f"For yourself: {besides}"]
     else:
         rung = rungs.named(exercise.rung)
         parts += [f"Any kernel that the check lets pass. One of them is that of [{rung.name}]({os.path.relpath(rung.path / 'README.md', ROOT / 'course')}#the-whole-kernel)."]

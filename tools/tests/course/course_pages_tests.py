@@ -136,6 +136,12 @@ class Words(unittest.TestCase):
         targets = {exercise.data["fails"] for exercise in KNOWN.values() if exercise.free}
         self.assertEqual(explained, (known | targets) - {"emulator_report"})  # which is one of the others
 
+    def test_what_a_task_asks_besides_has_an_answer(self) -> None:
+        asked = {name for name, exercise in KNOWN.items() if "For yourself" in exercise.task}
+        self.assertEqual(asked, {name for name, exercise in KNOWN.items() if "yourself" in exercise.data})
+        for name in asked:
+            self.assertIn("# For yourself: ", KNOWN[name].solution())
+
     def test_commands_are_there(self) -> None:
         door = (ROOT / "ladder").read_text(encoding="utf-8")
         words = " ".join(re.findall(r"^readonly words=\(([^)]*)", door, re.M)).split()
