@@ -151,11 +151,16 @@ def assignments_of(plan: dict) -> list[tuple[dict, dict]]:
     return found
 
 
+def room_in(week: dict, plan: dict) -> int:
+    """Minutes of a week's lab that are for exercises."""
+    return week.get("room", plan["lab"])
+
+
 def minutes_of(plan: dict) -> Minutes:
     in_labs = [sum(exercise.minutes for exercise in exercises_of(week)) for week in plan["week"]]
     texts = [assignment for _, assignment in assignments_of(plan)]
     return Minutes(len(plan["week"]) * (plan["lecture"] + plan["lab"]), sum(page(name).minutes for week in plan["week"] for name in week["read"]),
-                   sum(in_labs), sum(max(0, work - plan["lab"]) for work in in_labs),
+                   sum(in_labs), sum(max(0, work - room_in(week, plan)) for week, work in zip(plan["week"], in_labs)),
                    sum(each["writing"] for each in texts if "exercises" in each), sum(each["writing"] for each in texts if "exercises" not in each))
 
 
@@ -192,7 +197,7 @@ def questions_table() -> str:
         ("How much marking?", f"for a hundred students, by our estimate, {hours(sum(by_person.values()))} for the written parts of {len(by_person)} assignments, {hours(project)} for projects "
          f"in pairs, and {hours(100 * 5 * len(by_person))} for a question or two to each student about each assignment",
          "[assignments](assignments.md)"),
-        ("A hundred students?", "four minutes per exercise on two cores, each submission in a cage; marks for an LMS", "[grading](grading.md)"),
+        ("A hundred students?", "about five minutes per exercise on two cores, each submission in a cage; marks for an LMS", "[grading](grading.md)"),
         ("Where are they stuck?", "at the report of a check: what each mostly means, and a question that helps",
          "[what to say](teaching.md#where-students-get-stuck-and-what-to-say)"),
         ("Answers, slides, paper?", "`make slides`, `make handouts`, with answers `make handouts ANSWERS=1`",
@@ -210,8 +215,8 @@ def plan_table(plan: dict) -> str:
         pages, chosen = [page(name) for name in week["read"]], exercises_of(week)
         reading, work = sum(each.minutes for each in pages), sum(exercise.minutes for exercise in chosen)
         written = sum(each["writing"] for said, each in assignments_of(plan) if said["due"] == number and "exercises" in each)  # a project has weeks of its own
-        if reading + work + written > plan["most"] + plan["lab"]:
-            raise CourseError(f"plans.toml, {plan['name']}, week {number}: {reading + work + written} minutes, and lab and home have {plan['most'] + plan['lab']}")
+        if reading + work + written > (most := plan["most"] + room_in(week, plan)):
+            raise CourseError(f"plans.toml, {plan['name']}, week {number}: {reading + work + written} minutes, and lab and home have {most}")
         show = f"`./ladder {week['show']}` ({needs(week['show'])})"
         lines.append(f"| {number} | {week['subject']} | {', '.join(link(each.title, each.path) for each in pages)} | {reading} "
                      f"| {'; '.join(filter(None, (', '.join(map(task, chosen)), week.get('lab', ''))))} | {work or ''} | {show} |")
