@@ -2,7 +2,7 @@
 
     ./ladder grade DIR --exercise 02a            one exercise; DIR holds a folder, a zip or a file of each student
     ./ladder grade DIR --exercise 02a --json marks.json --csv points.csv
-    ./ladder grade DIR --assignment 1 --csv points.csv    all of its exercises, and the assignment's points for them
+    ./ladder grade DIR --assignment 1 --seeds progress    all of its exercises, and the assignment's points for them
 """
 from __future__ import annotations
 
