@@ -274,96 +274,75 @@ void make_nan_key(QKV& inputs, const Shape& shape) {
   }
 }
 
+// What a tensor's N(0, 1) are multiplied by, and what is added to that.
+struct Draw {
+  float factor = 1, shift = 0;
+};
+struct Draws {
+  Draw Q = {}, K = {};
+};
+
+float height_of_sink(InputKind kind) {
+  using enum InputKind;
+  return kind == sinks ? 7 : kind == sinks14 ? 14 : kind == sinks35 ? 35 : 0;
+}
+
+// What Q and K begin with.
+Draws draws_of(InputKind kind, const Shape& shape) {
+  using enum InputKind;
+  const float root = std::sqrt(static_cast<float>(shape.d));
+  // Scores of this deviation, whatever the scale, and what follows on top.
+  const auto scores_of = [&](float deviation) { return Draws{{.factor = deviation / (shape.scale() * root)}}; };
+  if (kind == large_logits) return {{.factor = 8}, {.factor = 8}};
+  if (kind == peaky) return {{.factor = 16}, {.factor = 16}};
+  // Queries lean towards (1, ..., 1), and so do a few keys: their scores are about 0.75 * sqrt(d) higher, 8.5 at
+  // d = 128. Enough to hold the maximum, little enough for the other keys to matter in the sum.
+  if (kind == last_tile_max || kind == first_tile_max) return {{.shift = 1}};
+  if (height_of_sink(kind) > 0) return {{.shift = LEAN / root}};
+  // Scores of about -12 sqrt(d), -139 at d = 128: exp underflows in f32 unless the maximum is subtracted.
+  if (kind == negative_rows) return {{.shift = 3.5f}, {.shift = -3.5f}};
+  if (kind == deep_scores) return {{.factor = 0}, {.factor = 0}};
+  if (kind == not_finite) return scores_of(1);
+  if (kind == cancelling) return scores_of(0.5f);
+  if (kind == near_ties || kind == rising_weights) return scores_of(1.0f / 64);
+  for (const InputKind each : {creeping_max, one_sign, giant_keys, nan_queries, edge_weights, balanced}) {
+    if (kind == each) return scores_of(0.25f);
+  }
+  return {};
+}
+
 // Q, K and V of one kind, [batch * heads, n, d] each.
 QKV make_qkv(InputKind kind, const Shape& shape, uint64_t seed) {
-  const auto normal = [](float value, int64_t, int) { return value; };
-  const auto times = [](float factor) { return [factor](float value, int64_t, int) { return factor * value; }; };
-  const auto plus = [](float shift) { return [shift](float value, int64_t, int) { return value + shift; }; };
   const int n = shape.n;
-
+  const auto draw = [&](Stream tensor, const Draw& as) {
+    return make_tensor(tensor, seed, shape, [as](float value, int64_t, int) { return as.factor * value + as.shift; });
+  };
   QKV inputs;
-  inputs.V = make_tensor(TENSOR_V, seed, shape, normal);
-  switch (kind) {
-    case InputKind::normal:
-    case InputKind::trained:
-    case InputKind::nan_key:
-    case InputKind::constant_v:
-    case InputKind::ties:
-      inputs.Q = make_tensor(TENSOR_Q, seed, shape, normal);
-      inputs.K = make_tensor(TENSOR_K, seed, shape, normal);
-      break;
-    case InputKind::large_logits:
-    case InputKind::peaky: {
-      const float deviation = kind == InputKind::peaky ? 16.0f : 8.0f;
-      inputs.Q = make_tensor(TENSOR_Q, seed, shape, times(deviation));
-      inputs.K = make_tensor(TENSOR_K, seed, shape, times(deviation));
-      break;
-    }
-    case InputKind::wide_values:
-    case InputKind::one_hot: {
-      // Query i is a multiple of key (7 i + 3) mod n: |k|^2 is about d, so with this factor the softmax sees about 45,
-      // against a deviation of about 45 / sqrt(d) for the other keys. Or 75, in every second row beside wide values: a weight
-      // of 2^108, before a kernel looks for a maximum, times values near the end of bf16 leaves f32.
-      const bool is_wide = kind == InputKind::wide_values;
-      const auto factor = [&](int64_t i) {
-        return (is_wide && i % 2 == 1 ? 75.0f : 45.0f) / std::sqrt(static_cast<float>(shape.d));
-      };
-      inputs.K = make_tensor(TENSOR_K, seed, shape, normal);
-      inputs.Q = rows_of(inputs.K, shape, factor, [n](int64_t i) { return (7 * i + 3) % n; });
-      break;
-    }
-    case InputKind::last_tile_max:
-    case InputKind::first_tile_max: {
-      // Queries lean towards (1, ..., 1), and so do a few keys: their scores are about 0.75 * sqrt(d) higher, 8.5 at
-      // d = 128. Enough to hold the maximum, little enough for the other keys to matter in the sum.
-      const bool last = kind == InputKind::last_tile_max;
-      inputs.Q = make_tensor(TENSOR_Q, seed, shape, plus(1.0f));
-      inputs.K = make_tensor(TENSOR_K, seed, shape, [=](float value, int64_t row, int) {
-        const int64_t key = row % n;
-        return (last ? key >= n - FAVOURED_KEYS : key < FAVOURED_KEYS) ? value + 0.75f : value;
-      });
-      break;
-    }
-    case InputKind::sinks:
-    case InputKind::sinks14:
-    case InputKind::sinks35:
-      inputs.Q = make_tensor(TENSOR_Q, seed, shape, plus(LEAN / std::sqrt(static_cast<float>(shape.d))));
-      inputs.K = make_tensor(TENSOR_K, seed, shape, normal);
-      break;
-    case InputKind::negative_rows:
-      // Scores of about -12 sqrt(d), -139 at d = 128: exp underflows in f32 unless the maximum is subtracted.
-      inputs.Q = make_tensor(TENSOR_Q, seed, shape, plus(3.5f));
-      inputs.K = make_tensor(TENSOR_K, seed, shape, plus(-3.5f));
-      break;
-    case InputKind::deep_scores:
-      inputs.Q.assign(shape.elements(), f16{});
-      inputs.K = inputs.Q;
-      break;
-    case InputKind::near_ties:
-    case InputKind::rising_weights:
-    case InputKind::creeping_max:
-    case InputKind::one_sign:
-    case InputKind::giant_keys:
-    case InputKind::nan_queries:
-    case InputKind::edge_weights:
-    case InputKind::balanced:
-    case InputKind::cancelling:
-    case InputKind::not_finite: {
-      // Scores of deviation 1, 1/2, 1/4 or 1/64, whatever the scale, and what follows on top.
-      const bool nearly_equal = kind == InputKind::near_ties || kind == InputKind::rising_weights;
-      const float wide = kind == InputKind::not_finite   ? 1.0f
-                         : kind == InputKind::cancelling ? 0.5f
-                         : nearly_equal                  ? 1.0f / 64
-                                                         : 0.25f;
-      const float deviation = wide / (shape.scale() * std::sqrt(static_cast<float>(shape.d)));
-      inputs.Q = make_tensor(TENSOR_Q, seed, shape, times(deviation));
-      inputs.K = make_tensor(TENSOR_K, seed, shape, normal);
-      break;
-    }
-    case InputKind::nan_head:
-      inputs.Q.assign(shape.elements(), NOT_A_NUMBER);
-      inputs.K = inputs.V = inputs.Q;
-      break;
+  if (kind == InputKind::nan_head) {
+    inputs.Q.assign(shape.elements(), NOT_A_NUMBER);
+    inputs.K = inputs.V = inputs.Q;
+    return inputs;
+  }
+  const Draws draws = draws_of(kind, shape);
+  inputs.K = draw(TENSOR_K, draws.K);
+  inputs.V = draw(TENSOR_V, {});
+  const bool is_wide = kind == InputKind::wide_values;
+  if (kind == InputKind::one_hot || is_wide) {
+    // Query i is a multiple of key (7 i + 3) mod n: |k|^2 is about d, so with this factor the softmax sees about 45,
+    // against a deviation of about 45 / sqrt(d) for the other keys. Or 75, in every second row beside wide values: a weight
+    // of 2^108, before a kernel looks for a maximum, times values near the end of bf16 leaves f32.
+    const auto factor = [&](int64_t i) {
+      return (is_wide && i % 2 == 1 ? 75.0f : 45.0f) / std::sqrt(static_cast<float>(shape.d));
+    };
+    inputs.Q = rows_of(inputs.K, shape, factor, [n](int64_t i) { return (7 * i + 3) % n; });
+  } else {
+    inputs.Q = draw(TENSOR_Q, draws.Q);
+  }
+  if (kind == InputKind::last_tile_max || kind == InputKind::first_tile_max) {
+    const int first = kind == InputKind::last_tile_max ? n - FAVOURED_KEYS : 0;
+    inputs.K = make_tensor(TENSOR_K, seed, shape, [=](float value, int64_t row, int) {
+      return first <= row % n && row % n < first + FAVOURED_KEYS ? value + 0.75f : value;
+    });
   }
   const auto first_row = [](int64_t) { return 0; };
   const auto as_it_is = [](int64_t) { return 1.0f; };
@@ -372,9 +351,7 @@ QKV make_qkv(InputKind kind, const Shape& shape, uint64_t seed) {
   if (kind == InputKind::creeping_max || kind == InputKind::one_sign) make_creeping_max(inputs, shape, seed);
   if (kind == InputKind::giant_keys) make_giant_keys(inputs, shape, seed);
   if (kind == InputKind::nan_queries) make_giant_keys(inputs, shape, seed, true);
-  if (kind == InputKind::sinks) make_sinks(inputs, shape, 7);
-  if (kind == InputKind::sinks14) make_sinks(inputs, shape, 14);
-  if (kind == InputKind::sinks35) make_sinks(inputs, shape, 35);
+  if (const float height = height_of_sink(kind); height > 0) make_sinks(inputs, shape, height);
   if (kind == InputKind::trained) make_trained(inputs, shape);
   if (kind == InputKind::nan_key) make_nan_key(inputs, shape);
   if (kind == InputKind::cancelling) make_cancelling(inputs, shape);
@@ -400,7 +377,7 @@ QKV make_qkv(InputKind kind, const Shape& shape, uint64_t seed) {
       return (2 * key < n ? 1.0f : -1.0f) * std::exp2(POWERS * (1 - from_end)) * (1 + value / 16);
     });
   }
-  if (kind == InputKind::wide_values) {
+  if (is_wide) {
     // Not quite to the end: a weight may be rounded up, and 65504 (1 + 2^-12) is infinity.
     inputs.V = make_tensor(TENSOR_V, seed, shape, [&](float value, int64_t row, int column) {
       const float u = uniform(seed, row * shape.d + column, 0);

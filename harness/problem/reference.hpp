@@ -11,7 +11,7 @@
 
 namespace ladder {
 
-// The keys that a query of a sequence sees, by length, mask and window: none, if first == last.
+// The keys that a query of a sequence sees, by length, mask and window: none, if first == last. Or the queries that see a key.
 struct Keys {
   int64_t first = 0, last = 0;
   int64_t own = 0;  // where the query itself would be among them

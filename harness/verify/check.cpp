@@ -30,12 +30,6 @@ class Stopwatch {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-CheckResult finish(CheckResult result, double seconds) {
-  result.ok = result.failures.empty();
-  result.seconds = seconds;
-  return result;
-}
-
 Cell cell_of(const TensorSpec& spec, int64_t element) {
   return {element / spec.unit_elements(), element / spec.columns() % spec.rows()};
 }
@@ -162,7 +156,6 @@ class SetView {
   std::string place(const Cell& cell, int64_t column) const {
     return fmt::format("{}, column {}", place(cell), column);
   }
-  std::string scores(const Cell& cell) const { return scores_of(problem_, cell); }
 
  private:
   const Problem& problem_;
@@ -199,7 +192,7 @@ bool expects_nan(const Reference::Answer& answer, size_t set) {
 void judge_against_baseline(CheckResult& result, const Problem& problem, size_t set, const Reference::Answer& answer,
                             const Tensor& output) {
   const SetView view(problem, answer, output, set);
-  const auto say = [&](const Cell& cell) { return rows_off(answer, output, set) + view.scores(cell); };
+  const auto say = [&](const Cell& cell) { return rows_off(answer, output, set) + scores_of(problem, cell); };
   const Element element = output.spec().element;
   report_elements(
       result, view, output, FailureKind::unwritten_output, "were never written",
@@ -265,8 +258,8 @@ void judge_rows(CheckResult& result, const Problem& problem, size_t set, const R
       fmt::format(
           "log-sum-exp is wrong in {} of {} rows, the first at {}: {:.7g} instead of {:.7g}, where f32 explains "
           "{:.1e}",
-          wrong, all, SetView(problem, answer, output, set).place(answer.cells[first]), number(first),
-          answer.values[first], answer.row_tolerance[first]));
+          wrong, all, place(problem, output.spec(), answer.cells[first]), number(first), answer.values[first],
+          answer.row_tolerance[first]));
 }
 
 void judge_outputs(CheckResult& result, const Problem& problem, size_t set, const Tensors& outputs) {
@@ -334,13 +327,11 @@ void CheckResult::fail(FailureKind kind, std::string message, std::string_view d
 
 CheckResult start_result(const Rung& rung, const Variant& variant, const Shape& shape, std::string_view inputs,
                          Place backend) {
-  CheckResult result;
-  result.rung = rung.name;
-  result.variant = variant.label;
-  result.backend = backend;
-  result.shape = shape;
-  result.inputs = inputs;
-  return result;
+  return {.rung = std::string(rung.name),
+          .variant = variant.label,
+          .backend = backend,
+          .shape = shape,
+          .inputs = std::string(inputs)};
 }
 
 bool is_worse(double error, double tolerance, double than, double its_tolerance) {
@@ -417,6 +408,21 @@ std::optional<std::string> difference(const Variant& variant, const Problem& pro
     return what;
   }
   return std::nullopt;
+}
+
+// A result for each input set: the faults of the launch, and what judge_set(result, set) finds.
+std::vector<CheckResult> results_of(const CheckResult& launch, const Problem& problem, const Stopwatch& watch,
+                                    Tensors& outputs, const auto& judge_set) {
+  std::vector<CheckResult> results;
+  for (size_t set = 0; set < problem.kinds.size(); ++set) {
+    CheckResult& result = results.emplace_back(launch);
+    result.inputs = to_string(problem.kinds[set]);
+    judge_set(result, set);
+    result.ok = result.failures.empty();
+    result.seconds = watch.seconds() / static_cast<double>(problem.kinds.size());
+  }
+  if (!outputs.empty()) results.front().output = std::move(outputs.at(0));
+  return results;
 }
 
 // The same problem once more, in the other build and with the threads of a block in another order.
@@ -574,17 +580,10 @@ std::vector<CheckResult> check_sets_on_emulator(const Rung& rung, const Variant&
   if (complete && problem.ends_only) ends = answered(launch, variant, problem, run);
   const Problem& judged = ends ? *ends : problem;
 
-  std::vector<CheckResult> results;
-  for (size_t set = 0; set < problem.kinds.size(); ++set) {
-    CheckResult result = launch;
-    result.inputs = to_string(problem.kinds[set]);
+  return results_of(launch, problem, watch, run.outputs, [&](CheckResult& result, size_t set) {
     result.max_err = std::numeric_limits<double>::quiet_NaN();
-    if (complete)
-      judge_outputs(result, judged, set, run.outputs);  // what a launch has left that was ended tells nothing
-    results.push_back(finish(std::move(result), watch.seconds() / static_cast<double>(problem.kinds.size())));
-  }
-  if (!run.outputs.empty()) results.front().output = std::move(run.outputs.at(0));
-  return results;
+    if (complete) judge_outputs(result, judged, set, run.outputs);  // what an ended launch has left tells nothing
+  });
 }
 
 CheckResult check_on_emulator(const Rung& rung, const Variant& variant, const Problem& problem,
@@ -644,23 +643,14 @@ std::vector<CheckResult> check_sets_on_gpu(const Rung& rung, const Variant& vari
       launch.fail(FailureKind::guard_overwritten, guards.error().message);
     }
     const Status inputs = problem.far_heads > 0 ? Status() : problem_on_gpu.check_inputs(problem.inputs);
-    if (!inputs) {
-      launch.fail(FailureKind::input_modified, inputs.error().message);
-    }
+    if (!inputs) launch.fail(FailureKind::input_modified, inputs.error().message);
   }
 
-  std::vector<CheckResult> results;
-  for (size_t set = 0; set < problem.kinds.size(); ++set) {
-    CheckResult result = launch;
-    result.inputs = to_string(problem.kinds[set]);
-    if (!outputs.empty()) {
-      judge_outputs(result, problem, set, outputs);
-      if (!naive.empty()) judge_against_naive(result, problem, set, outputs.at(0), naive);
-    }
-    results.push_back(finish(std::move(result), watch.seconds() / static_cast<double>(problem.kinds.size())));
-  }
-  if (!outputs.empty()) results.front().output = std::move(outputs.at(0));
-  return results;
+  return results_of(launch, problem, watch, outputs, [&](CheckResult& result, size_t set) {
+    if (outputs.empty()) return;
+    judge_outputs(result, problem, set, outputs);
+    if (!naive.empty()) judge_against_naive(result, problem, set, outputs.at(0), naive);
+  });
 }
 
 CheckResult check_on_gpu(const Rung& rung, const Variant& variant, const Problem& problem, GpuProblem& problem_on_gpu,
@@ -683,23 +673,20 @@ std::vector<CheckResult> check_properties(const Rung& rung, const Variant& varia
   };
   const auto properties = check_properties_of(backend == Place::gpu ? on_gpu : on_emulator, shape, seed);
   std::vector<CheckResult> results;
-  if (!properties) {
-    CheckResult result = start_result(rung, variant, shape, "properties", backend);
-    result.fail(FailureKind::launch_failed, properties.error().message);
-    results.push_back(finish(std::move(result), watch.seconds()));
-    return results;
-  }
-  for (const PropertyResult& property : *properties) {
-    CheckResult result = start_result(rung, variant, shape, property.name, backend);
+  const auto add = [&](std::string_view what) -> CheckResult& {
+    return results.emplace_back(start_result(rung, variant, shape, what, backend));
+  };
+  if (!properties) add("properties").fail(FailureKind::launch_failed, properties.error().message);
+  for (const PropertyResult& property : properties.value_or(std::vector<PropertyResult>())) {
+    CheckResult& result = add(property.name);
     result.max_err = property.deviation;
     result.tolerance = property.bound;
-    if (!property.holds()) {
-      result.fail(FailureKind::property_broken,
-                  fmt::format("{}: outputs that should agree differ by {:.2e}; rounding explains {:.2e}", property.name,
-                              property.deviation, property.bound));
-    }
-    results.push_back(finish(std::move(result), watch.seconds()));
+    if (property.holds()) continue;
+    result.fail(FailureKind::property_broken,
+                fmt::format("{}: outputs that should agree differ by {:.2e}; rounding explains {:.2e}", property.name,
+                            property.deviation, property.bound));
   }
+  for (CheckResult& result : results) result.ok = result.failures.empty(), result.seconds = watch.seconds();
   return results;
 }
 

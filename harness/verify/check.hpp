@@ -66,19 +66,19 @@ struct OutputError {
 bool is_worse(double error, double tolerance, double than, double its_tolerance);
 
 struct CheckResult {
-  std::string rung, variant;
+  std::string rung = {}, variant = {};
   Place backend = Place::emulator;
-  Shape shape;
-  std::string inputs;  // name of the InputKind, or of the property
+  Shape shape = {};
+  std::string inputs = {};  // name of the InputKind, or of the property
   bool ok = false;
   double max_err = 0;  // largest |kernel - fp64| over the rows compared; NaN when an output is NaN
   double tolerance = 0;
-  double rms_err = 0, rms_tolerance = 0;       // of all elements; 0 for a property
-  std::vector<OutputError> errors;             // output by output; the four above are those of the worst
-  std::vector<Failure> failures;               // empty exactly when ok
-  std::optional<emulator::Counters> counters;  // on the emulator
-  Tensor output;                               // the first of the outputs as the kernel left it, all heads
-  double seconds = 0;                          // host time spent, checks included
+  double rms_err = 0, rms_tolerance = 0;            // of all elements; 0 for a property
+  std::vector<OutputError> errors = {};             // output by output; the four above are those of the worst
+  std::vector<Failure> failures = {};               // empty exactly when ok
+  std::optional<emulator::Counters> counters = {};  // on the emulator
+  Tensor output = {};                               // the first of the outputs as the kernel left it, all heads
+  double seconds = 0;                               // host time spent, checks included
 
   bool answers_right() const;
   bool counts_right() const;

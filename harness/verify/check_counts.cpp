@@ -58,6 +58,9 @@ void judge_counts(CheckResult& result, const Variant& variant, const Problem& pr
   const auto warps = static_cast<uint64_t>(problem.shape.batch_heads() * ((problem.shape.n + br - 1) / br)) *
                      static_cast<uint64_t>(variant.tile.warps);
   const int bc = std::max(1, variant.tile.bc), key_tiles = (problem.shape.keys() + bc - 1) / bc;
+  const auto differs = [&](std::string message, std::vector<emulator::SourceLine> where = {}) {
+    result.fail(FailureKind::counts_differ, std::move(message), "", std::move(where));
+  };
   // First, as it names the line that the wavefronts come from.
   const emulator::SiteCounts* const ldmatrix = variant.conflict_ways > 0 ? worst_ldmatrix(counters) : nullptr;
   if (ldmatrix != nullptr && ldmatrix->ways() != variant.conflict_ways) {
@@ -75,21 +78,16 @@ void judge_counts(CheckResult& result, const Variant& variant, const Problem& pr
     const uint64_t looks =
         predicted.votes_on_scores == 0 ? 0 : counters.votes_on_scores - in_numbers(predicted.votes_on_scores);
     if (rescales < 0 && !has_nan) {
-      result.fail(FailureKind::counts_differ,
-                  fmt::format("votes that say yes: predicted {}, counted {}", predicted.yes_votes, counters.yes_votes));
+      differs(fmt::format("votes that say yes: predicted {}, counted {}", predicted.yes_votes, counters.yes_votes));
     } else if (is_first && rescales > static_cast<int64_t>(warps / 4)) {
-      result.fail(
-          FailureKind::counts_differ,
-          fmt::format(
-              "votes that say yes: {} rescales of {} warps beyond the fewest, where nearly all maxima are those "
-              "of the first key",
-              rescales, warps));
-    } else if (is_calm && rescales > static_cast<int64_t>(in_window ? 2 * warps : warps)) {
-      result.fail(
-          FailureKind::counts_differ,
-          fmt::format("votes that say yes: {} rescales beyond the fewest, where normal inputs give none of {} warps "
-                      "more than one",
+      differs(
+          fmt::format("votes that say yes: {} rescales of {} warps beyond the fewest, where nearly all maxima are "
+                      "those of the first key",
                       rescales, warps));
+    } else if (is_calm && rescales > static_cast<int64_t>(in_window ? 2 * warps : warps)) {
+      differs(fmt::format(
+          "votes that say yes: {} rescales beyond the fewest, where normal inputs give none of {} warps more than one",
+          rescales, warps));
     }
     for (const emulator::Count& count : emulator::COUNTS) {
       const auto value = count.value;
@@ -114,28 +112,25 @@ void judge_counts(CheckResult& result, const Variant& variant, const Problem& pr
       if (most > fewest) expected += fmt::format(" to {}", most);
       if (of_rescales != 0) expected += fmt::format(", of which {} rescales are {}", rescales, of_rescales);
       const emulator::SiteCounts* const worst = value == &Counts::conflicts ? worst_of_conflicts(counters) : nullptr;
-      result.fail(FailureKind::counts_differ,
-                  fmt::format("{}: predicted {}, counted {}{}", count.words, expected, counted,
-                              worst == nullptr ? ""
-                                               : fmt::format(", most at {}: {} of {}",
-                                                             emulator::to_string({worst->file, worst->line}),
-                                                             worst->instruction, worst->buffer)),
-                  "",
-                  worst == nullptr ? std::vector<emulator::SourceLine>{}
-                                   : std::vector{emulator::SourceLine{worst->file, worst->line}});
+      std::vector<emulator::SourceLine> where;
+      std::string most_at;
+      if (worst != nullptr) {
+        where.push_back({worst->file, worst->line});
+        most_at = fmt::format(", most at {}: {} of {}", emulator::to_string(where.front()), worst->instruction,
+                              worst->buffer);
+      }
+      differs(fmt::format("{}: predicted {}, counted {}{}", count.words, expected, counted, most_at), std::move(where));
     }
   }
   const uint64_t idle = variant.predict ? variant.predict({problem.shape, multiprocessors}).idle_blocks : 0;
   if (counters.idle_blocks != idle) {
-    result.fail(FailureKind::counts_differ,
-                fmt::format("blocks: {} of {} have written nothing to global memory, predicted {}",
-                            counters.idle_blocks, counters.blocks, idle));
+    differs(fmt::format("blocks: {} of {} have written nothing to global memory, predicted {}", counters.idle_blocks,
+                        counters.blocks, idle));
   }
   // Without keys there is nothing to hold in it.
   if (const uint64_t said = variant.smem_at(problem.shape.n); said != counters.smem_bytes && problem.shape.keys() > 0) {
-    result.fail(FailureKind::counts_differ,
-                fmt::format("shared memory: the variant says {} bytes per block, the launch asks for {}", said,
-                            counters.smem_bytes));
+    differs(fmt::format("shared memory: the variant says {} bytes per block, the launch asks for {}", said,
+                        counters.smem_bytes));
   }
 }
 

@@ -25,7 +25,7 @@ constexpr float OTHER_SCALE = 0.7f;
 constexpr float SHARPER = 16;  // scores of ten thousand and more, above and below zero
 constexpr int RANDOM_TRIALS = 8;
 constexpr int MANY_HEADS = 45;
-constexpr int H200_MULTIPROCESSORS = 132;
+constexpr uint32_t H200_MULTIPROCESSORS = 132;
 constexpr int LONG_WALK = 67;         // tiles
 constexpr int FAR_WALK = 65536 + 29;  // keys
 constexpr int SUBNORMAL = -14;        // times numbers of 1 or so: most are subnormal in f16
@@ -97,7 +97,7 @@ Trial other_problem(const Variant& variant, Shape shape, uint64_t seed, int far_
     shape = with_heads(shape, 1, takes_any_d(variant) ? 2 : known_heads);
     shape.kv_heads = 0;
   }
-  return {.shape = shape, .kinds = {InputKind::normal}, .seed = seed + 1, .far_heads = far_heads};
+  return {.shape = shape, .seed = seed + 1, .far_heads = far_heads};
 }
 
 // A head dimension that a check of one alone would not see, of a variant that takes any: remainders of loops that take four
@@ -120,7 +120,7 @@ std::optional<Trial> far_rows(const Variant& variant, const Shape& usual, uint64
   shape.pad = static_cast<int>(FAR / fewer / 64 + 1) * 64;
   if (variant.takes(WINDOW)) shape.left = MORE / 2;
   if (shape.n == 0 || !takes(variant, shape)) return std::nullopt;
-  return Trial{.shape = shape, .kinds = {InputKind::normal}, .seed = seed + 9};
+  return Trial{.shape = shape, .seed = seed + 9};
 }
 
 // So many key tiles, or the fewest that the variant takes above, and at least so many keys: little work to deal out to blocks,
@@ -128,7 +128,7 @@ std::optional<Trial> far_rows(const Variant& variant, const Shape& usual, uint64
 Trial few_tiles(const Variant& variant, Shape shape, uint64_t seed, int tiles, int heads, int least = 1) {
   shape = with_heads(shape, 1, heads);
   shape.n = supported_length(variant, shape, least, tiles);
-  return {.shape = shape, .kinds = {InputKind::normal}, .seed = seed + 2};
+  return {.shape = shape, .seed = seed + 2};
 }
 
 // The same problem with numbers of another magnitude: a kernel may have one built in, as a maximum to begin with, a mask or
@@ -228,7 +228,7 @@ std::optional<Trial> many_queries(const Variant& variant, const Shape& usual, ui
   Shape shape = with_heads(usual, 1, 2);
   shape.n = std::max(16, variant.tile.br) * (33 + below(32)) - below(16);
   shape.n_k = 1 + below(std::max(16, variant.tile.bc));
-  return Trial{.shape = shape, .kinds = {InputKind::normal}, .seed = seed + 10};
+  return Trial{.shape = shape, .seed = seed + 10};
 }
 
 // As many keys before a tile of queries, for a pass whose blocks own keys.
@@ -264,8 +264,8 @@ Trial long_and_wide(const Variant& variant, Shape shape, uint64_t seed, int rows
 }
 
 // More keys than 16 bits can number, more tiles than 8, and more than 2^32 scores; none for a variant that does not take so many.
-std::optional<Trial> far_walk(const Variant& variant, Shape shape, uint64_t seed) {
-  shape = with_heads(shape, 1, 3);
+std::optional<Trial> far_walk(const Variant& variant, const Shape& usual, uint64_t seed) {
+  Shape shape = with_heads(usual, 1, 3);
   shape.n = supported_length(variant, shape, FAR_WALK);
   if (shape.n == 0 || variant.workspace_at(shape) > 0) return std::nullopt;
   const std::vector<InputKind> kinds{InputKind::peaky, InputKind::last_tile_max, InputKind::ties};
@@ -273,8 +273,8 @@ std::optional<Trial> far_walk(const Variant& variant, Shape shape, uint64_t seed
 }
 
 // All queries of a long head, of a variant whose products are fast enough for that.
-std::optional<Trial> whole_head(const Variant& variant, Shape shape, uint64_t seed) {
-  shape = with_heads(shape, 1, 1);
+std::optional<Trial> whole_head(const Variant& variant, const Shape& usual, uint64_t seed) {
+  Shape shape = with_heads(usual, 1, 1);
   shape.n = supported_length(variant, shape, LONG_HEAD);
   if (shape.n == 0 || !has_tensor_cores(variant, shape)) return std::nullopt;
   return Trial{.shape = shape, .kinds = {InputKind::trained}, .seed = seed + 6};
@@ -292,7 +292,16 @@ std::optional<Trial> far_lengths(const Variant& variant, const Shape& usual, uin
     shape.lens_q.of[i] = i % 2 == 0 ? LONG : 1;
     shape.lens_k.of[i] = i % 2 == 0 ? 1 : LONG;
   }
-  return Trial{.shape = shape, .kinds = {InputKind::normal}, .seed = seed + 7};
+  return Trial{.shape = shape, .seed = seed + 7};
+}
+
+// Of each function that makes a trial for the variant, where it takes such a problem.
+using MakeTrial = std::optional<Trial>(const Variant& variant, const Shape& shape, uint64_t seed);
+void add_where_taken(std::vector<Trial>& trials, std::initializer_list<MakeTrial*> functions, const Variant& variant,
+                     const Shape& shape, uint64_t seed) {
+  for (MakeTrial* const make : functions) {
+    if (auto trial = make(variant, shape, seed)) trials.push_back(std::move(*trial));
+  }
 }
 
 // The problems of the formula's own that the variant takes, each with an input set for each head of its keys.
@@ -333,12 +342,12 @@ std::vector<InputKind> unlike(std::span<const InputKind> kinds) {
 }
 
 // A problem of a variant that takes any lengths of both sides, with some of all else that it takes: drawn by the commit.
-std::optional<Trial> drawn_problem(const Variant& variant, Shape shape, uint64_t seed) {
+std::optional<Trial> drawn_problem(const Variant& variant, const Shape& usual, uint64_t seed) {
   if (!variant.takes(TAILS) || !variant.takes(CROSS)) return std::nullopt;
   std::mt19937_64 random = of_commit(seed);
   const auto below = [&](int count) { return static_cast<int>(random() % static_cast<uint64_t>(count)); };
   const auto draws = [&](Feature feature) { return variant.takes(feature) && below(2) == 1; };
-  shape = with_heads(shape, 1 + below(2), 1 + below(3));
+  Shape shape = with_heads(usual, 1 + below(2), 1 + below(3));
   // Every third length lies at the edge of a tile, or is next to nothing.
   const auto length = [&](int most, int tile, int least) {
     if (below(3) > 0) return least + below(most + 1 - least);
@@ -372,11 +381,8 @@ std::optional<Trial> drawn_problem(const Variant& variant, Shape shape, uint64_t
     shape.pad = 8 * below(3);
   }
   if (!takes(variant, shape)) return std::nullopt;
-  return Trial{.shape = shape,
-               .kinds = {InputKind::normal},
-               .seed = seed + 8,
-               .multiprocessors = static_cast<uint32_t>(2 + below(12)),
-               .both_builds = true};
+  return Trial{
+      .shape = shape, .seed = seed + 8, .multiprocessors = static_cast<uint32_t>(2 + below(12)), .both_builds = true};
 }
 
 // Of a formula that is not attention: normal inputs at the shape, what it knows of input sets in little, and its own problems. With
@@ -391,39 +397,34 @@ std::vector<Trial> other_formula_trials(const Variant& variant, const Shape& sha
   }
   std::vector<Trial> trials;
   if (!choice.quick || kinds.empty())
-    trials.push_back({.shape = shape, .kinds = {InputKind::normal}, .seed = choice.seed, .both_builds = kinds.empty()});
+    trials.push_back({.shape = shape, .seed = choice.seed, .both_builds = kinds.empty()});
   for (const bool causal : {false, true}) {
     if (kinds.empty() || (causal && (shape.causal || !variant.takes(CAUSAL)))) continue;
     const Shape of = causal ? with_mask(shape) : shape;
     Shape few = choice.quick ? with_columns(variant, of, 72) : of;
     few.n = supported_length(variant, of, 33, 2);
-    trials.push_back(all_sets(few, choice.seed, kinds));
-    trials.back().both_builds = !choice.quick;
+    trials.emplace_back(all_sets(few, choice.seed, kinds)).both_builds = !choice.quick;
     if (choice.quick) {
-      trials.push_back(few_tiles(variant, few, choice.seed, 2, 1, 33));
-      trials.back().both_builds = true;
-      break;
+      trials.emplace_back(few_tiles(variant, few, choice.seed, 2, 1, 33)).both_builds = true;
+      return trials;
     }
     // Of four heads on five SMs it matters under a mask which blocks begin first.
-    trials.push_back(of_magnitude(few_tiles(variant, with_columns(variant, of, 70), choice.seed, 3, 4), 6, 2));
-    trials.back().multiprocessors = 5;
-    // Of two numbers the sum is the same in either order, of three it is not.
-    trials.back().both_builds = variant.same_bits;
+    Trial& small =
+        trials.emplace_back(of_magnitude(few_tiles(variant, with_columns(variant, of, 70), choice.seed, 3, 4), 6, 2));
+    small.multiprocessors = 5;
+    small.both_builds = variant.same_bits;  // of two numbers the sum is the same in either order, of three it is not
     trials.push_back(of_zeros(few_tiles(variant, of, choice.seed, 1, 1)));
     if (variant.takes(TAILS) || !causal) trials.push_back(of_deep_sums(few_tiles(variant, of, choice.seed, 1, 2)));
     // Gradients as small as those of a mean over many tokens, where their type has such numbers; keys as large show it in dQ.
     if (variant.accepts.kv == Element::bf16) {
-      trials.push_back(of_magnitude(few_tiles(variant, of, choice.seed, 2, 3), -30, 0, 30));
-      trials.back().exponents["dO"] = -30;
+      trials.emplace_back(of_magnitude(few_tiles(variant, of, choice.seed, 2, 3), -30, 0, 30)).exponents["dO"] = -30;
     }
     if (emulated && !causal) trials.push_back(other_problem(variant, of, choice.seed, FAR_HEADS, 3));
   }
   if (choice.quick) return trials;
   std::ranges::copy(formula_trials(variant, shape, choice.seed), std::back_inserter(trials));
   if (!emulated) return trials;
-  if (auto trial = far_rows(variant, shape, choice.seed)) trials.push_back(std::move(*trial));
-  if (auto trial = many_keys(variant, shape, choice.seed)) trials.push_back(std::move(*trial));
-  if (auto trial = drawn_problem(variant, shape, choice.seed)) trials.push_back(std::move(*trial));
+  add_where_taken(trials, {far_rows, many_keys, drawn_problem}, variant, shape, choice.seed);
   return trials;
 }
 
@@ -473,24 +474,21 @@ std::vector<Trial> quick_trials(const Variant& variant, const Shape& shape, cons
   if (is_slow) std::erase_if(kinds, [i = 0](InputKind) mutable { return i++ % 3 != 0; });
   const auto sets = [&](Shape of) {
     if (!choice.n_given) of.n = supported_length(variant, of, 33, 2);
-    trials.push_back(all_sets(of, seed, kinds));
-    trials.back().ends_only = of.n > 128 || (!of.causal && variant.tile.br >= 128) || (is_slow && of.n == 128);
+    trials.emplace_back(all_sets(of, seed, kinds)).ends_only =
+        of.n > 128 || (!of.causal && variant.tile.br >= 128) || (is_slow && of.n == 128);
   };
   sets(shape);
   // Around the rings of the copies, once: under the mask where there is one.
   const int tiles = both_masks || is_slow ? 3 : 4;
-  trials.push_back(few_tiles(variant, with_columns(variant, shape, 72), seed, tiles, 1, 99));
-  trials.back().both_builds = true;  // of more tiles and fewer rows: the second build costs little there
-  trials.back().shape.softmax_scale = OTHER_SCALE * shape.scale();
-  trials.back().ends_only = true;
+  Trial& around = trials.emplace_back(few_tiles(variant, with_columns(variant, shape, 72), seed, tiles, 1, 99));
+  around.both_builds = around.ends_only = true;  // of more tiles and fewer rows: the second build costs little there
+  around.shape.softmax_scale = OTHER_SCALE * shape.scale();
   // More shares than multiprocessors, or pairs of them.
-  trials.push_back(
-      of_magnitude(few_tiles(variant, with_columns(variant, shape, 70), seed, 1, 5), SUBNORMAL, -4, SUBNORMAL));
-  trials.back().multiprocessors = 6;
+  const Trial shares = few_tiles(variant, with_columns(variant, shape, 70), seed, 1, 5);
+  trials.emplace_back(of_magnitude(shares, SUBNORMAL, -4, SUBNORMAL)).multiprocessors = 6;
   if (both_masks) {
     sets(with_mask(shape));
-    trials.push_back(few_tiles(variant, with_mask(shape), seed, 5, 1));
-    trials.back().ends_only = true;
+    trials.emplace_back(few_tiles(variant, with_mask(shape), seed, 5, 1)).ends_only = true;
   }
   return trials;
 }
@@ -504,7 +502,6 @@ std::vector<Trial> emulator_trials(const Variant& variant, const Shape& shape, c
   }
   if (!trials.empty()) return trials;
   if (!formula_of(shape).is_attention) return other_formula_trials(variant, shape, choice, true);
-  const std::vector<Trial> own = formula_trials(variant, shape, choice.seed);
   if (choice.quick) return quick_trials(variant, shape, choice);
 
   const auto few = [&](const Shape& of, int tiles, int heads, int least = 1) {
@@ -513,18 +510,16 @@ std::vector<Trial> emulator_trials(const Variant& variant, const Shape& shape, c
   const Shape other_d = with_columns(variant, shape, 70);
   const int other_n = takes_any_d(variant) ? 98 : 1;
 
-  trials.push_back({.shape = shape, .kinds = {InputKind::normal}, .seed = choice.seed});
+  trials.push_back({.shape = shape, .seed = choice.seed});
   Shape many = shape;
   if (!choice.n_given) many.n = supported_length(variant, shape, takes_any_d(variant) ? 67 : 102, 3);
-  trials.push_back(all_sets(many, choice.seed));
   // Rows whose scores are all negative tell a maximum that begins at 0 from one that begins at a huge negative number.
-  trials.back().both_builds = true;
+  trials.emplace_back(all_sets(many, choice.seed)).both_builds = true;
 
   trials.push_back(other_problem(variant, shape, choice.seed, FAR_HEADS, 3));
-  trials.push_back(of_magnitude(few(shape, 1, 3), 6, 8));  // a scale below 0.002
-  trials.back().multiprocessors = H200_MULTIPROCESSORS;
-  trials.push_back(of_magnitude(few(other_d, 2, 8, other_n), SUBNORMAL, -4, SUBNORMAL));  // and one far above 3
-  trials.back().multiprocessors = 12;  // more than eight, and no multiple of eight: 132 is none either
+  // A scale below 0.002, and one far above 3 on more than eight SMs, and no multiple of eight: 132 is none either.
+  trials.emplace_back(of_magnitude(few(shape, 1, 3), 6, 8)).multiprocessors = H200_MULTIPROCESSORS;
+  trials.emplace_back(of_magnitude(few(other_d, 2, 8, other_n), SUBNORMAL, -4, SUBNORMAL)).multiprocessors = 12;
   trials.push_back(of_zeros(few(shape, 1, 1)));
   // Remainders of loops over tiles, over columns and, in a rung without tiles, over keys.
   for (const auto& [tiles, columns] : {std::pair{4, 48}, {5, 96}, {6, 40}, {8, 24}, {9, 64}, {10, 72}, {16, 64}}) {
@@ -535,49 +530,42 @@ std::vector<Trial> emulator_trials(const Variant& variant, const Shape& shape, c
     if (tiles == 10) trial.kinds = {InputKind::rising_weights};
     trials.push_back(tiles == 4 ? of_magnitude(trial, 8, 0) : trial);
   }
-  trials.push_back(few(with_columns(variant, shape, variant.accepts.max_d), 7, 1));
-  trials.back().shape.softmax_scale = SHARPER * shape.scale();
-  trials.back().kinds = {InputKind::peaky};
-  trials.back().multiprocessors = 6;
-  trials.push_back(few(with_columns(variant, shape, variant.accepts.max_d - 1), 1, MANY_HEADS));
-  trials.back().shape.softmax_scale = SHARPER * shape.scale();
-  trials.back().kinds = {InputKind::peaky, InputKind::negative_rows, InputKind::normal, InputKind::not_finite,
-                         InputKind::ties};
-  trials.back().multiprocessors = 5;
+  const auto sharp = [&](int columns, int tiles, int heads, std::vector<InputKind> kinds, uint32_t multiprocessors) {
+    Trial& trial = trials.emplace_back(few(with_columns(variant, shape, columns), tiles, heads));
+    trial.shape.softmax_scale = SHARPER * shape.scale();
+    trial.kinds = std::move(kinds);
+    trial.multiprocessors = multiprocessors;
+  };
+  sharp(variant.accepts.max_d, 7, 1, {InputKind::peaky}, 6);
+  sharp(variant.accepts.max_d - 1, 1, MANY_HEADS,
+        {InputKind::peaky, InputKind::negative_rows, InputKind::normal, InputKind::not_finite, InputKind::ties}, 5);
   trials.back().schedule = choice.seed | 1;
   if (depends_on_gpu(variant, shape)) {
     // More shares than an H200 has SMs, or pairs of them.
-    trials.push_back(few(variant.takes(CAUSAL) ? with_mask(shape) : shape, 1, H200_MULTIPROCESSORS + 5));
-    trials.back().multiprocessors = H200_MULTIPROCESSORS;
+    trials.emplace_back(few(variant.takes(CAUSAL) ? with_mask(shape) : shape, 1, H200_MULTIPROCESSORS + 5))
+        .multiprocessors = H200_MULTIPROCESSORS;
     trials.push_back(one_surprise(variant, shape, choice.seed));
   }
   std::ranges::move(without_lse(variant, shape, choice.seed), std::back_inserter(trials));
-  if (auto trial = first_key(variant, shape, choice.seed)) trials.push_back(std::move(*trial));
+  add_where_taken(trials, {first_key}, variant, shape, choice.seed);
   trials.push_back(long_walk(variant, shape, choice.seed, LONG_WALK));
   trials.push_back(long_and_wide(variant, shape, choice.seed));
   if (variant.takes(CAUSAL) && !shape.causal) {
     const Shape masked = with_mask(shape);
-    trials.push_back(all_sets(with_mask(many), choice.seed));
-    trials.back().both_builds = true;
+    trials.emplace_back(all_sets(with_mask(many), choice.seed)).both_builds = true;
     trials.push_back(other_problem(variant, masked, choice.seed, FAR_HEADS - 1, 3));  // two sequences far apart
     trials.push_back(of_magnitude(few(masked, 1, 3), 5, 8));
     trials.push_back(few(masked, 2, 8));
     trials.push_back(few(with_mask(other_d), 4, 1, other_n));
     for (const int tiles : {5, 6, 7, 8}) trials.push_back(few(masked, tiles, 1));
-    trials.push_back(few(masked, 9, 2));
-    trials.back().kinds = {InputKind::peaky};
+    trials.emplace_back(few(masked, 9, 2)).kinds = {InputKind::peaky};
     trials.push_back(long_and_wide(variant, masked, choice.seed + 1));
     trials.push_back(long_walk(variant, masked, choice.seed, LONG_WALK - 1));
   }
-  std::ranges::copy(own, std::back_inserter(trials));
-  if (auto trial = far_rows(variant, shape, choice.seed)) trials.push_back(std::move(*trial));
-  if (auto trial = far_below_cap(variant, shape, choice.seed)) trials.push_back(std::move(*trial));
-  if (auto trial = far_keys(variant, shape, choice.seed)) trials.push_back(std::move(*trial));
-  if (auto trial = many_queries(variant, shape, choice.seed)) trials.push_back(std::move(*trial));
+  std::ranges::move(formula_trials(variant, shape, choice.seed), std::back_inserter(trials));
+  add_where_taken(trials, {far_rows, far_below_cap, far_keys, many_queries}, variant, shape, choice.seed);
   const auto draw = [&](std::vector<Trial>& into, uint64_t first, uint64_t last) {
-    for (uint64_t i = first; i < last; ++i) {
-      if (auto trial = drawn_problem(variant, shape, choice.seed + i)) into.push_back(std::move(*trial));
-    }
+    for (uint64_t i = first; i < last; ++i) add_where_taken(into, {drawn_problem}, variant, shape, choice.seed + i);
   };
   draw(trials, 0, 2);
   if (choice.thorough) {
@@ -586,11 +574,11 @@ std::vector<Trial> emulator_trials(const Variant& variant, const Shape& shape, c
     std::vector<Shape> masks{shape};
     if (variant.takes(CAUSAL) && !shape.causal) masks.push_back(with_mask(shape));
     for (const Shape& of : masks) {
-      if (auto trial = far_walk(variant, of, choice.seed)) more.push_back(std::move(*trial));
+      add_where_taken(more, {far_walk}, variant, of, choice.seed);
       more.push_back(long_and_wide(variant, of, choice.seed + 2, 4 * WIDE_ROWS));
-      if (auto trial = whole_head(variant, of, choice.seed)) more.push_back(std::move(*trial));
+      add_where_taken(more, {whole_head}, variant, of, choice.seed);
     }
-    if (auto trial = far_lengths(variant, shape, choice.seed)) more.push_back(std::move(*trial));
+    add_where_taken(more, {far_lengths}, variant, shape, choice.seed);
     for (Trial& trial : more) {
       trial.schedule = trial.seed | 1;
       trials.push_back(std::move(trial));
@@ -610,7 +598,6 @@ std::vector<Trial> gpu_trials(const Variant& variant, const Shape& shape, const 
       is_attention ? formula_trials(variant, shape, choice.seed) : other_formula_trials(variant, shape, choice, false);
   for (Trial& trial : own) trial.both_builds = false;
   if (!is_attention) return own;
-
   const auto few = [&](const Shape& of, int tiles, int heads) {
     return few_tiles(variant, of, choice.seed, tiles, heads);
   };
@@ -624,7 +611,7 @@ std::vector<Trial> gpu_trials(const Variant& variant, const Shape& shape, const 
     if (variant.takes(CAUSAL) && !shape.causal) trials.push_back(all_sets(with_mask(shape), choice.seed));
     return trials;
   }
-  trials.push_back({.shape = shape, .kinds = {InputKind::normal}, .seed = choice.seed});
+  trials.push_back({.shape = shape, .seed = choice.seed});
   trials.push_back(all_sets(shape, choice.seed));
   trials.push_back(other_problem(variant, shape, choice.seed));
   trials.push_back(of_magnitude(few(shape, 1, 3), 4, 8));

@@ -13,7 +13,7 @@ namespace ladder {
 // One launch.
 struct Trial {
   Shape shape;
-  std::vector<InputKind> kinds;  // of the heads, in turn
+  std::vector<InputKind> kinds = {InputKind::normal};  // of the heads, in turn
   uint64_t seed = 1;
   Exponents exponents = {};  // of the inputs; with Q's in the softmax scale the other way round it is the same problem
   int far_heads = 0;         // as Problem::far_heads

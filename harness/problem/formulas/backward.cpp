@@ -145,10 +145,6 @@ struct Queries {
   }
 };
 
-struct Range {
-  int64_t first = 0, last = 0;
-};
-
 enum class Gradient { dQ, dK, dV };
 
 // A row of a gradient is a sum of rows of the other side: dQ of keys, dK and dV of queries. The factors of these are P or dS.
@@ -158,7 +154,7 @@ struct Row {
   const Queries& queries;
   const Rows &K, &V;
   int64_t row;  // its own
-  Range others;
+  Keys others;
 
   bool of_query() const { return of == Gradient::dQ; }
   const Rows& summed() const { return of_query() ? K : of == Gradient::dK ? queries.Q : queries.dO; }
@@ -198,13 +194,13 @@ struct Row {
 };
 
 // The queries of a sequence that see a key: those in a row, for each one sees no keys before the first of the one before.
-Range queries_of(const Spec& spec, int64_t sequence, int64_t key) {
+Keys queries_of(const Spec& spec, int64_t sequence, int64_t key) {
   const int64_t queries = spec.lens_q.count > 0 ? spec.lens_q.of[sequence] : spec.n;
   const auto sees = [&](int64_t query) {
     const Keys seen = visible_keys(spec, sequence, query);
     return seen.first <= key && key < seen.last;
   };
-  Range range;
+  Keys range;
   while (range.first < queries && !sees(range.first)) ++range.first;
   range.last = range.first;
   while (range.last < queries && sees(range.last)) ++range.last;
@@ -260,13 +256,7 @@ Reference make_gradients(const Spec& spec, const Tensors& inputs, const Cells& c
         Errors& part = parts[static_cast<size_t>(first / ROWS_AT_A_TIME)];
         for (int64_t i = begin + first; i < begin + last; ++i) {
           const Cell cell = answer.cells[i];
-          Range others;
-          if (of == Gradient::dQ) {
-            const Keys seen = visible_keys(spec, sequence, cell.row);
-            others = {seen.first, seen.last};
-          } else {
-            others = queries_of(spec, sequence, cell.row);
-          }
+          const Keys others = (of == Gradient::dQ ? visible_keys : queries_of)(spec, sequence, cell.row);
           const std::span exact(&answer.values[i * d], static_cast<size_t>(d));
           std::vector<float> plain(d);
           std::vector<double> doubts(d);
