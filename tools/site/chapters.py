@@ -184,7 +184,7 @@ def block(rung: rungs.Rung, rows: list[results.Row], counters: dict) -> str:
     first = mine[best]
     if first is None:
         if any(row.stage == stage and row.source == "measured" for row in rows):
-            return f"Its rows in {link(CSV.name)} are of other problems than this table is made of."
+            return f"No table here: its rows in {link(CSV.name)} are of other problems than such a table shows."
         for other in filter(lambda name: CSV.with_name(name).exists(), OTHER_CARDS):
             if any(row.stage == stage for row in results.recorded(other)):
                 return f"Not timed on the H200 that these tables are of. What follows is of another card: {link(other)}."
