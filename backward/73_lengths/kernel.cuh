@@ -391,7 +391,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     if (first_key + BC > of.n_k || (p.causal && first_key + BC > first_query + 1 - later)) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        // Of the tile's queries, the first that sees this lane's key, and the last.
+        // Of the tile's queries, the first that sees this lane's key.
         const int key = first_key + warp * 16 + FragmentC::row(lane, i);
         const int from = key >= of.n_k ? BR : p.causal ? key + later - first_query : 0;
 #pragma unroll
