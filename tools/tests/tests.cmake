@@ -1,14 +1,6 @@
 # Tests of what is not compiled: the front door, the Makefile, the evidence scripts, the plots and the README.
 
-# The first Python in PATH may be one without matplotlib and jsonschema.
-function(can_plot result python)
-  execute_process(COMMAND ${python} -c "import jsonschema, matplotlib" RESULT_VARIABLE status OUTPUT_QUIET ERROR_QUIET)
-  if(NOT status EQUAL 0)
-    set(${result} FALSE PARENT_SCOPE)
-  endif()
-endfunction()
-find_program(LADDER_PYTHON NAMES python3 PATHS /usr/bin VALIDATOR can_plot)
-mark_as_advanced(LADDER_PYTHON)
+find_python(LADDER_PYTHON matplotlib jsonschema)
 if(NOT LADDER_PYTHON)
   message(STATUS "No Python with matplotlib and jsonschema: the scripts and plots are not tested (./ladder test installs one)")
   return()
