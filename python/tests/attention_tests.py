@@ -162,6 +162,16 @@ class Why(unittest.TestCase):
             with self.subTest(**options), self.assertRaises(TypeError):
                 flash_ladder.why(problem, **options)
 
+    def test_a_kernel_that_does_more_waits_until_it_is_asked_for(self):
+        problem = "b=1 h=8 kv=2 n=256 d=128 bf16 causal"
+        plain = flash_ladder.why(problem)
+        for wish in ("softcap=30", "alibi", "window=100,0"):
+            with self.subTest(wish):
+                taken = flash_ladder.why(f"{problem} {wish}").rung
+                self.assertIn(taken, plain.also)
+                self.assertIn(plain.rung, flash_ladder.why(f"{problem} {wish}").refused)
+        self.assertEqual(flash_ladder.why(f"{problem} sink").rung, plain.rung)  # a sink costs nothing where none is
+
     def test_a_refusal_says_what_is_wrong_and_where_to_look(self):
         q, k, v = inputs()
         word = flash_ladder.why(q, k, v).rung.partition("_")[2]
