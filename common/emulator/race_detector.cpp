@@ -27,6 +27,7 @@ void RaceDetector::start(uint32_t blocks, uint32_t bytes, uint32_t threads) {
   ticks_.assign(warps_ * 32, 1);
   clock_.fill(1);
   last_ticks_.assign(warps_ * 32, 0);
+  has_left_ = threads % 32 != 0;
   for (uint32_t block = 0; block < blocks; ++block)
     std::fill_n(last_ticks_.begin() + block * block_warps * 32, threads, UINT32_MAX);
   known_.assign(warps_, {});
@@ -281,7 +282,7 @@ void RaceDetector::simplify(Knowledge& knowledge) const {
       tick = std::min(tick, own[last].tick);
     }
     uint32_t& known = knowledge.clocks[warp];
-    for (uint32_t lane = 0; lane < 32; ++lane) {  // of which all is known that there will ever be
+    for (uint32_t lane = 0; lane < 32 && has_left_; ++lane) {  // of which all is known that there will ever be
       if (last_ticks_[warp * 32 + lane] <= known) lanes |= 1u << lane;
     }
     if (lanes == ~0u) known = std::max(known, tick);
@@ -327,14 +328,17 @@ void RaceDetector::join(Knowledge& into, const Knowledge& from) const {
   if (from.own.empty()) return;
   std::vector<Knowledge::Own> all;
   all.reserve(into.own.size() + from.own.size());
+  const auto add = [&](uint32_t thread, uint32_t tick) {
+    if (tick > into.clocks[thread / 32]) all.push_back({thread, tick});
+  };
   auto a = into.own.begin();
   for (const Knowledge::Own& own : from.own) {
-    for (; a != into.own.end() && a->thread < own.thread; ++a) all.push_back(*a);
+    for (; a != into.own.end() && a->thread < own.thread; ++a) add(a->thread, a->tick);
     const bool both = a != into.own.end() && a->thread == own.thread;
-    all.push_back({own.thread, both ? std::max(own.tick, a->tick) : own.tick});
+    add(own.thread, both ? std::max(own.tick, a->tick) : own.tick);
     if (both) ++a;
   }
-  all.insert(all.end(), a, into.own.end());
+  for (; a != into.own.end(); ++a) add(a->thread, a->tick);
   into.own = std::move(all);
   simplify(into);
 }

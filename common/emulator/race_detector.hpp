@@ -82,7 +82,10 @@ class RaceDetector {
 
   // Of `blocks` blocks, each with so many bytes, a multiple of 16, and threads, which are counted in whole warps.
   void start(uint32_t blocks, uint32_t bytes, uint32_t threads);
-  void leave(uint32_t thread) { last_ticks_[thread] = ticks_[thread]; }  // its kernel has ended
+  void leave(uint32_t thread) {  // its kernel has ended
+    last_ticks_[thread] = ticks_[thread];
+    has_left_ = true;
+  }
 
   // Of so many bytes, from a cell on.
   uint32_t unwritten_bytes(uint32_t offset, uint32_t bytes) const {
@@ -276,6 +279,7 @@ class RaceDetector {
   std::vector<uint32_t> ticks_;       // of each thread
   VectorClock clock_ = {};            // of copies and bulk copies; those of the warps are the ticks
   std::vector<uint32_t> last_ticks_;  // of each thread that has ended; 0 of those that never were
+  bool has_left_ = false;             // there is one of them
   std::vector<Known> known_;          // known_[w].seen.clocks[w] is where the lanes of w were last in step
   std::vector<Known> threads_;        // what each knows beyond its warp; empty until one does
 };

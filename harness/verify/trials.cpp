@@ -514,7 +514,7 @@ std::vector<Trial> emulator_trials(const Variant& variant, const Shape& shape, c
   Shape many = shape;
   if (!choice.n_given) many.n = supported_length(variant, shape, takes_any_d(variant) ? 67 : 102, 3);
   // Rows whose scores are all negative tell a maximum that begins at 0 from one that begins at a huge negative number.
-  trials.emplace_back(all_sets(many, choice.seed)).both_builds = true;
+  trials.emplace_back(all_sets(many, choice.seed)).both_builds = has_tensor_cores(variant, shape);  // or it takes long
 
   trials.push_back(other_problem(variant, shape, choice.seed, FAR_HEADS, 3));
   // A scale below 0.002, and one far above 3 on more than eight SMs, and no multiple of eight: 132 is none either.
@@ -552,10 +552,10 @@ std::vector<Trial> emulator_trials(const Variant& variant, const Shape& shape, c
   trials.push_back(long_and_wide(variant, shape, choice.seed));
   if (variant.takes(CAUSAL) && !shape.causal) {
     const Shape masked = with_mask(shape);
-    trials.emplace_back(all_sets(with_mask(many), choice.seed)).both_builds = true;
+    trials.push_back(all_sets(with_mask(many), choice.seed));
     trials.push_back(other_problem(variant, masked, choice.seed, FAR_HEADS - 1, 3));  // two sequences far apart
     trials.push_back(of_magnitude(few(masked, 1, 3), 5, 8));
-    trials.push_back(few(masked, 2, 8));
+    trials.emplace_back(few(masked, 2, 8)).both_builds = true;
     trials.push_back(few(with_mask(other_d), 4, 1, other_n));
     for (const int tiles : {5, 6, 7, 8}) trials.push_back(few(masked, tiles, 1));
     trials.emplace_back(few(masked, 9, 2)).kinds = {InputKind::peaky};
