@@ -184,12 +184,16 @@ struct RowSolver {
     const bool modified = modifiers.softcap > 0 || modifiers.slope != 0;
     double exact_max = modifiers.sink.value_or(-std::numeric_limits<double>::infinity());
     auto plain_max = static_cast<float>(exact_max);
+    double largest_tanh = 0;  // times the softcap
     for (int64_t j = 0; j < keys; ++j) {
       S[j] *= scale;
       S_f32[j] *= static_cast<float>(scale);
       if (modified) {
-        S[j] = modifiers.score(S[j], seen.first + j - seen.own);
-        S_f32[j] = modifiers.score(S_f32[j], seen.first + j - seen.own);
+        const int64_t distance = seen.first + j - seen.own;
+        S[j] = modifiers.score(S[j], distance);
+        S_f32[j] = modifiers.score(S_f32[j], distance);
+        largest_tanh =
+            std::max(largest_tanh, std::abs(S[j] + modifiers.slope * static_cast<double>(std::abs(distance))));
       }
       exact_max = std::max(exact_max, S[j]);  // of the numbers: NaN reaches its weight below
       plain_max = std::max(plain_max, S_f32[j]);
@@ -237,7 +241,7 @@ struct RowSolver {
     const double largest_score = std::sqrt(query_square) * head.largest_key * scale;
     double score_error = 0x1p-22 * (1 + static_cast<double>(d) / 16) * largest_score;
     // A GPU's tanh is wrong by 2^-11 of its value at most.
-    if (modifiers.softcap > 0) score_error += 0x1p-11 * std::min(modifiers.softcap, largest_score);
+    if (modifiers.softcap > 0) score_error += 0x1p-11 * largest_tanh;
     if (!std::isfinite(score_error)) score_error = 0;  // the inputs are not; nor is the answer
     // Maximum and sum meet as numbers of the size of LSE, which is that of a bias where there is one.
     const double value_error = std::isfinite(result.lse) ? 0x1p-22 * std::abs(result.lse) : 0;

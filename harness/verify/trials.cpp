@@ -204,6 +204,15 @@ std::optional<Trial> far_below_cap(const Variant& variant, const Shape& shape, u
   return trial;
 }
 
+// The largest score of a tile is anything from a quarter of its cap to a half: up to some part of it a kernel may take another way.
+std::optional<Trial> parts_of_cap(const Variant& variant, const Shape& shape, uint64_t seed) {
+  if (!variant.takes(SOFTCAP)) return std::nullopt;
+  Trial trial = few_tiles(variant, shape, seed, 1, 8);
+  trial.shape.softcap = 40;
+  trial.kinds = {InputKind::sinks};
+  return trial;
+}
+
 // A few keys are far beyond what others' scores are beside their cap: what a kernel does for them, it does in their tiles. In another head
 // all are, on the negative side.
 std::optional<Trial> far_keys(const Variant& variant, const Shape& usual, uint64_t seed) {
@@ -545,6 +554,11 @@ std::vector<Trial> emulator_trials(const Variant& variant, const Shape& shape, c
     trials.emplace_back(few(variant.takes(CAUSAL) ? with_mask(shape) : shape, 1, H200_MULTIPROCESSORS + 5))
         .multiprocessors = H200_MULTIPROCESSORS;
     trials.push_back(one_surprise(variant, shape, choice.seed));
+    if (variant.takes(GROUPED) && variant.takes(CAUSAL)) {  // heads that share keys in pairs, of a few multiprocessors
+      Shape pairs = with_mask(shape);
+      pairs.heads = 2, pairs.kv_heads = 1;
+      trials.emplace_back(few(pairs, 3, 4)).multiprocessors = 6;
+    }
   }
   std::ranges::move(without_lse(variant, shape, choice.seed), std::back_inserter(trials));
   add_where_taken(trials, {first_key}, variant, shape, choice.seed);
@@ -563,7 +577,7 @@ std::vector<Trial> emulator_trials(const Variant& variant, const Shape& shape, c
     trials.push_back(long_walk(variant, masked, choice.seed, LONG_WALK - 1));
   }
   std::ranges::move(formula_trials(variant, shape, choice.seed), std::back_inserter(trials));
-  add_where_taken(trials, {far_rows, far_below_cap, far_keys, many_queries}, variant, shape, choice.seed);
+  add_where_taken(trials, {far_rows, far_below_cap, parts_of_cap, far_keys, many_queries}, variant, shape, choice.seed);
   const auto draw = [&](std::vector<Trial>& into, uint64_t first, uint64_t last) {
     for (uint64_t i = first; i < last; ++i) add_where_taken(into, {drawn_problem}, variant, shape, choice.seed + i);
   };

@@ -138,6 +138,7 @@ std::vector<Spec> trials(const Accepts& accepts, const Spec& usual) {
       {CROSS | CAUSAL, "h=2 nq=256 nk=64 causal"},  // the first queries see no key
       {GROUPED, "h=22 kv=2 n=128"},                 // groups of more than eight
       {GROUPED | CAUSAL, "b=2 h=5 kv=1 n=128 causal"},
+      {GROUPED | CAUSAL, "h=6 kv=2 n=128 causal"},  // an odd number that share, an even one in all
       {WINDOW, "n=256 window=40,17"},
       {WINDOW | CAUSAL, "n=384 causal window=130,0"},
       {WINDOW | CAUSAL, "n=128 causal window=0,0"},
