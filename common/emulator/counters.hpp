@@ -29,6 +29,9 @@ struct Counts {
   uint64_t exponentials_under_copies = 0;  // that the thread computes in between, of such copies to shared memory
   uint64_t loads_awaited_by_asker =
       0;  // copies of the copy engine to shared memory for which the thread waits that asked for them
+  // Of threads, at an mbarrier, when the thread waits for the phase that it has arrived in, and its warp has started products before
+  // and none in between: a barrier for all who arrive, by another name.
+  uint64_t arrivals_awaited_at_once = 0;
   uint64_t shuffles = 0;
   uint64_t shuffles_beside_products = 0;  // of these: while products of the warp's group run
   uint64_t votes = 0;
@@ -88,6 +91,8 @@ inline constexpr Count COUNTS[] = {
     {&Counts::products_under_copies, "products_under_copies", "products under awaited copies"},
     {&Counts::exponentials_under_copies, "exponentials_under_copies", "exponentials under awaited copies", true},
     {&Counts::loads_awaited_by_asker, "loads_awaited_by_asker", "loads that are awaited by who asked for them"},
+    {&Counts::arrivals_awaited_at_once, "arrivals_awaited_at_once", "arrivals at mbarriers that are awaited at once",
+     true},
     {&Counts::shuffles, "shuffles", "shuffles"},
     {&Counts::shuffles_beside_products, "shuffles_beside_products", "shuffles beside products", true},
     {&Counts::votes, "votes", "votes"},

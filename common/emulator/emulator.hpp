@@ -28,7 +28,8 @@ struct Options {
   uint64_t between = 0;
   // To a slice belongs every slices-th cluster, too: heads may be dealt so in one launch, and in another not.
   bool interleaved = false;
-  // Not 0: only so many clusters at either end of a grid are run, and, unless `between` is 0, as many somewhere between.
+  // Not 0: only so many clusters at either end of a grid are run, and, unless `between` is 0, as many somewhere between. If `from` is
+  // not 0, not at the beginning but at that of the grid's second half, and somewhere before it.
   uint64_t ends = 0;
   // Not 0: a thread that executes more emulated instructions than this in one block ends the launch, as does one that
   // executes none for two seconds.

@@ -65,10 +65,14 @@ class Launch {
       for (uint64_t i = begin; i < end; i += step) chosen.insert(i);
     };
     if (ends > 0 && 2 * ends < all) {
-      choose(0, ends);
+      const uint64_t begin = options.from > 0 ? all / 2 : 0;
+      choose(begin, begin + ends);
       choose(all - ends, all);
-      const uint64_t first = options.between > 0 && 3 * ends <= all ? ends + options.between % (all - 3 * ends + 1) : 0;
-      choose(first, first + ends);
+      const uint64_t least = begin > 0 ? 0 : ends, behind = (begin > 0 ? begin : all - ends) + 1;
+      if (options.between > 0 && least + ends < behind) {
+        const uint64_t first = least + options.between % (behind - least - ends);
+        choose(first, first + ends);
+      }
     } else if (ends == 0 && slices >= 2) {
       const uint64_t from = options.from % slices;
       for (const uint64_t number : {from, std::max(from, options.between % slices), slices - 1}) {

@@ -39,6 +39,15 @@ SiteId begin(Instruction instruction, const CallSite& call, uint32_t address, in
   return site;
 }
 
+void note_arrival(Lane& lane, const Arrived& arrived) {
+  const auto known = std::ranges::find(lane.arrived, arrived.mbarrier, &Arrived::mbarrier);
+  if (known == lane.arrived.end()) {
+    lane.arrived.push_back(arrived);
+  } else {
+    *known = arrived;
+  }
+}
+
 }  // namespace
 
 void note_request(Lane& lane, const Request& request) {
@@ -279,6 +288,7 @@ void mbarrier_arrive(uint32_t address, CallSite call) {
   Mbarrier* const barrier = block.mbarriers.find(site, address);
   if (barrier == nullptr) return;
   if (block.launch.options.check) block.races.release_thread(current.thread(), barrier->released);
+  note_arrival(current.state(), {address, barrier->phase, current.warp->products});
   block.mbarriers.count_arrival(address, site, current.thread());
 }
 
@@ -364,6 +374,13 @@ void mbarrier_wait_parity(uint32_t address, uint32_t parity, CallSite call) {
     block.counting.counters.loads_awaited_by_asker += request.loads;
     return true;
   });
+  const bool is_over = barrier->phase % 2 != parity;
+  std::erase_if(lane.arrived, [&](const Arrived& arrived) {
+    if (arrived.mbarrier != address || arrived.phase + (is_over ? 1 : 0) != barrier->phase) return false;
+    if (arrived.products != 0 && arrived.products == current.warp->products)
+      ++block.counting.counters.arrivals_awaited_at_once;
+    return true;
+  });
   MbarrierWait own{current.thread(), site, {}};
   if (block.launch.options.check) {
     if (const SiteId unseen = std::exchange(barrier->unseen, NO_SITE); unseen != NO_SITE) {
@@ -379,7 +396,7 @@ void mbarrier_wait_parity(uint32_t address, uint32_t parity, CallSite call) {
     const uint32_t group = own.thread / WARPGROUP_THREADS;
     own.moment = block.races.moment(own.thread, group < groups.size() ? groups[group].products : 0);
   }
-  if (barrier->phase % 2 != parity) {
+  if (is_over) {
     block.mbarriers.pass(*barrier, own);
     return;
   }

@@ -42,6 +42,7 @@ void Scheduler::start() {
     state.group_ends.clear();
     state.arrivals.clear();
     state.requests.clear();
+    state.arrived.clear();
     state.exponentials = 0;
     state.has_waited = false;
     state.wgmma.clear();

@@ -46,6 +46,11 @@ struct Request {  // of copies that an mbarrier tracks, by a thread that has not
   uint64_t loads = 0;         // of the copies, those of the copy engine
 };
 
+struct Arrived {  // at an mbarrier, by a thread that has not waited there since
+  uint32_t mbarrier;
+  uint64_t phase, products;  // products: that the warp had started then
+};
+
 struct BulkStore {                // on its way to global memory, by the copy engine
   const std::byte* to = nullptr;  // bytes in a row; null: a box
   bool adds = false;              // f32, to what is there
@@ -76,6 +81,7 @@ struct Lane {
   std::vector<size_t> group_ends;  // cp.async groups as ends within `copies`
   std::vector<Arrival> arrivals;   // oldest first
   std::vector<Request> requests;
+  std::vector<Arrived> arrived;        // the last phase of each mbarrier
   uint64_t exponentials = 0;           // that it has computed
   bool has_waited = false;             // for copies, since its last cp.async.mbarrier.arrive
   std::vector<SharedAccess> accesses;  // not yet counted

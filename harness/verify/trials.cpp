@@ -31,6 +31,9 @@ constexpr int FAR_WALK = 65536 + 29;  // keys
 constexpr int SUBNORMAL = -14;        // times numbers of 1 or so: most are subnormal in f16
 constexpr int WIDE_ROWS = 1 << 14;    // heads x keys
 constexpr int LONG_HEAD = 4096 + 1;   // keys
+// Numbers of tiles, and so is each times a power of two, of which the product with their own f32 reciprocal is below 1: who divides by
+// multiplying takes a head's first tile for one of the head before.
+constexpr int AWKWARD[] = {41, 47, 55, 61};
 
 // The shortest length from `least` on that the variant takes, of at least `tiles` key tiles, of which the last is in part outside
 // where the variant takes that, but for every fourth number of tiles: by an odd number of keys, or of two, six, ten ... tiles by slices
@@ -150,8 +153,11 @@ Trial of_zeros(Trial trial) {
 
 // Maxima that stand anywhere, or grow to the last key, over so many tiles that all queries of all heads would take too
 // long.
-Trial long_walk(const Variant& variant, Shape shape, uint64_t seed, int tiles) {
+Trial long_walk(const Variant& variant, Shape shape, uint64_t seed, int less = 0) {
   shape = with_heads(with_columns(variant, shape, 68), 1, 2);
+  // Or an awkward number of tiles of queries, where it is not much more.
+  const bool is_near = variant.tile.bc > 0 && variant.tile.br <= 2 * variant.tile.bc;
+  const int tiles = (is_near ? 2 * AWKWARD[0] : LONG_WALK) - less;
   // More keys than a block has threads, each of which may take one at a time; but a workspace lets all blocks run.
   const int least = variant.workspace_at(shape) > 0 ? 99 : tiles * 32 + 29;
   shape.n = supported_length(variant, shape, least, tiles);
@@ -229,13 +235,13 @@ bool has_tensor_cores(const Variant& variant, const Shape& shape) {
   return counts.mma + counts.wgmma > 0;
 }
 
-// More tiles of queries than a warp has lanes, a number that the commit draws, in two heads, and of keys a tile at most.
+// More tiles of queries than a warp has lanes, an awkward number that the commit draws, in two heads, and of keys a tile at most.
 std::optional<Trial> many_queries(const Variant& variant, const Shape& usual, uint64_t seed) {
   if (!variant.takes(TAILS) || !variant.takes(CROSS) || !has_tensor_cores(variant, usual)) return std::nullopt;
   std::mt19937_64 random = of_commit(seed);
   const auto below = [&](int count) { return static_cast<int>(random() % static_cast<uint64_t>(count)); };
   Shape shape = with_heads(usual, 1, 2);
-  shape.n = std::max(16, variant.tile.br) * (33 + below(32)) - below(16);
+  shape.n = std::max(16, variant.tile.br) * AWKWARD[random() % std::size(AWKWARD)] - below(16);
   shape.n_k = 1 + below(std::max(16, variant.tile.bc));
   return Trial{.shape = shape, .seed = seed + 10};
 }
@@ -562,7 +568,7 @@ std::vector<Trial> emulator_trials(const Variant& variant, const Shape& shape, c
   }
   std::ranges::move(without_lse(variant, shape, choice.seed), std::back_inserter(trials));
   add_where_taken(trials, {first_key}, variant, shape, choice.seed);
-  trials.push_back(long_walk(variant, shape, choice.seed, LONG_WALK));
+  trials.push_back(long_walk(variant, shape, choice.seed));
   trials.push_back(long_and_wide(variant, shape, choice.seed));
   if (variant.takes(CAUSAL) && !shape.causal) {
     const Shape masked = with_mask(shape);
@@ -574,7 +580,7 @@ std::vector<Trial> emulator_trials(const Variant& variant, const Shape& shape, c
     for (const int tiles : {5, 6, 7, 8}) trials.push_back(few(masked, tiles, 1));
     trials.emplace_back(few(masked, 9, 2)).kinds = {InputKind::peaky};
     trials.push_back(long_and_wide(variant, masked, choice.seed + 1));
-    trials.push_back(long_walk(variant, masked, choice.seed, LONG_WALK - 1));
+    trials.push_back(long_walk(variant, masked, choice.seed, 1));
   }
   std::ranges::move(formula_trials(variant, shape, choice.seed), std::back_inserter(trials));
   add_where_taken(trials, {far_rows, far_below_cap, parts_of_cap, far_keys, many_queries}, variant, shape, choice.seed);
@@ -615,8 +621,8 @@ std::vector<Trial> gpu_trials(const Variant& variant, const Shape& shape, const 
   const auto few = [&](const Shape& of, int tiles, int heads) {
     return few_tiles(variant, of, choice.seed, tiles, heads);
   };
-  const auto walk = [&](const Shape& of, int tiles) {
-    Trial whole = long_walk(variant, of, choice.seed, tiles);
+  const auto walk = [&](const Shape& of, int less = 0) {
+    Trial whole = long_walk(variant, of, choice.seed, less);
     whole.ends_only = false;
     return whole;
   };
@@ -630,14 +636,14 @@ std::vector<Trial> gpu_trials(const Variant& variant, const Shape& shape, const 
   trials.push_back(other_problem(variant, shape, choice.seed));
   trials.push_back(of_magnitude(few(shape, 1, 3), 4, 8));
   trials.push_back(of_magnitude(few(shape, 2, 8), -5, -4));
-  trials.push_back(walk(shape, LONG_WALK));
+  trials.push_back(walk(shape));
   if (choice.thorough) trials.push_back(other_problem(variant, shape, choice.seed, FAR_HEADS - 1, 2));
   if (variant.takes(CAUSAL) && !shape.causal) {
     const Shape masked = with_mask(shape);
     trials.push_back(all_sets(masked, choice.seed));
     trials.push_back(other_problem(variant, masked, choice.seed));
     trials.push_back(of_magnitude(few(masked, 5, 3), 5, 8));
-    trials.push_back(walk(masked, LONG_WALK - 1));
+    trials.push_back(walk(masked, 1));
   }
   std::ranges::copy(own, std::back_inserter(trials));
   if (choice.thorough) std::ranges::move(random_trials(variant, shape, choice.seed), std::back_inserter(trials));

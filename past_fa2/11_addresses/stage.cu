@@ -17,6 +17,7 @@ ladder::Counts predict(const ladder::Shape& shape) {
       // PV of a tile runs under the next K and V, of which each key is 16 copies.
       .products_under_copies = (tiles - blocks) * 2 * BC * 16 * (BR / WARPS / 16) * BC,
       .exponentials_under_copies = (tiles - blocks) * 2 * BC * 16 * (BR / WARPS / 16) * (BC / 2),  // the weights, too
+      .arrivals_awaited_at_once = ladder::NONE,    // or all would wait for the slowest
       .shuffles = pairs * 2 * 2 + groups * 2 * 2,  // two rows, two exchanges: a maximum per tile, a sum at the end
       .votes = warp_tiles,                         // whether anything has to be rescaled
       .yes_votes = blocks * WARPS,                 // in the first tile

@@ -16,6 +16,7 @@ ladder::Counts predict(const ladder::Shape& shape) {
           .products_under_copies = (tiles - blocks) * 2 * (BR / WARPS / 16) * BC,  // PV, under the next K and V
           .exponentials_under_copies = (tiles - blocks) * 2 * (BR / WARPS / 16) * (BC / 2),  // and the weights
           .loads_awaited_by_asker = blocks + 2 * tiles,                                      // all of them
+          .arrivals_awaited_at_once = ladder::NONE,    // or all would wait for the slowest
           .shuffles = pairs * 2 * 2 + groups * 2 * 2,  // two rows, two exchanges: a maximum per tile, a sum at the end
           .votes = warp_tiles,                         // whether anything has to be rescaled
           .yes_votes = blocks * WARPS,                 // in the first tile

@@ -19,6 +19,7 @@ ladder::Counts predict(const ladder::Shape& shape) {
           .ldmatrix = pairs * load_Q + warp_tiles * (load_K + load_V),
           .products_under_copies = blocks * 2 * under_copy * (BR / WARPS / 16) * BC,  // under K and V
           .loads_awaited_by_asker = blocks + 2 * tiles,                               // all of them
+          .arrivals_awaited_at_once = ladder::NONE,  // or all would wait for the slowest
           .shuffles = groups * 2 * 2 * 2,  // two rows, two exchanges: the maxima of the first tile, the sums at the end
           .votes = warp_tiles,             // whether anything has to be rescaled
           .yes_votes = blocks * WARPS,     // in the first tile

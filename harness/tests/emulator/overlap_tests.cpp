@@ -99,6 +99,23 @@ __global__ void by_mbarrier(const uint4* in) {
       });
 }
 
+// Both warps arrive, by all their lanes or by one, and wait for each other.
+template <bool ALL_LANES, bool AT_ONCE>
+__global__ void by_arrivals() {
+  const uint32_t empty = smem_base();
+  if (threadIdx.x == 0) mbarrier_init(empty, ALL_LANES ? 64 : 2);
+  __syncthreads();
+  for (uint32_t tile = 0; tile < 3; ++tile) {
+    multiply(1);
+    if (ALL_LANES || threadIdx.x % 32 == 0) mbarrier_arrive(empty);
+    if (AT_ONCE) mbarrier_wait_parity(empty, tile % 2);
+    multiply(1);
+    mbarrier_wait_parity(empty, tile % 2);
+    mbarrier_wait_parity(empty, tile % 2);  // over already: no wait
+    __syncwarp();
+  }
+}
+
 __global__ void outwards(uint4* out) {
   st_shared_v4(smem_base() + threadIdx.x * 16, uint4{});
   fence_proxy_async_shared();
@@ -292,6 +309,18 @@ TEST_CASE(
   CHECK(counted(by_mbarrier<false, Waits::another_warp>, 64) == 0);
   CHECK(counted(by_mbarrier<true, Waits::who_asks>, 64) == 3);
   CHECK(counted(outwards, 32) == 0);
+}
+
+TEST_CASE("arrivals at an mbarrier are counted that a thread awaits with no product in between", "[emulator][device]") {
+  const auto counted = [&](auto* kernel) {
+    const Device device = run(kernel, 64, 64);
+    check_silent(device);
+    return device.counters().arrivals_awaited_at_once;
+  };
+  CHECK(counted(by_arrivals<true, true>) == 64 * 3);
+  CHECK(counted(by_arrivals<false, true>) == 2 * 3);
+  CHECK(counted(by_arrivals<true, false>) == 0);
+  CHECK(counted(by_arrivals<false, false>) == 0);
 }
 
 TEST_CASE("fragments are counted that are loaded a product before they are multiplied, whichever registers they are in",

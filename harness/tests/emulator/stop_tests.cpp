@@ -189,6 +189,10 @@ TEST_CASE("some clusters at either end of a grid, and between them", "[emulator]
   CHECK(blocks_run(dim3(3, 1), {.between = 9, .ends = 1}) == Blocks(3, 1));
   CHECK(blocks_run(dim3(5, 1), {.between = 9, .ends = 2}) == Blocks{1, 1, 0, 1, 1});  // no room
   CHECK(blocks_run(dim3(1, 1), {.ends = 1}) == Blocks{1});
+  CHECK(blocks_run(dim3(8, 1), {.from = 1, .ends = 1}) == Blocks{0, 0, 0, 0, 1, 0, 0, 1});
+  CHECK(blocks_run(dim3(8, 1), {.from = 1, .between = 7, .ends = 1}) ==
+        Blocks{0, 0, 0, 1, 1, 0, 0, 1});  // of four places
+  CHECK(blocks_run(dim3(8, 1), {.from = 1, .between = 2, .ends = 2}) == Blocks{0, 0, 1, 1, 1, 1, 1, 1});
 }
 
 TEST_CASE("a kernel is told how many SMs there are, and as many as it likes where only the ends of a grid run",
