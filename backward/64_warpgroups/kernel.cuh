@@ -1,6 +1,6 @@
 // 64_warpgroups: all five products by wgmma. Two warpgroups have 64 keys each of a block's 128, a warp of a third copies queries
 //          ahead, and dS alone changes hands: a warpgroup needs that of all keys, with queries as rows.
-// Before:  63_onewalk multiplies by mma.sync, which a Hopper card does at two thirds of wgmma's rate; and nobody computes while it copies.
+// Before:  63_onewalk multiplies by mma.sync, which a Hopper card does at two thirds of wgmma's rate; and warps that copy do not compute.
 // Tile:    64x128, 8 warps and 4 that copy.  Shared: 161 KiB (K, V 32 each; Q, dO, LSE, D 2 x 32.5; dS 2 x 16).
 //          Needs d = 128, n % BC == 0, sm_90a.
 // Shapes:  Q, K, V, O, dO, dQ, dK, dV: [batch * heads, n, d] f16.   LSE: [batch * heads, n] f32.

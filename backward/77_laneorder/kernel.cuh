@@ -1,6 +1,6 @@
 // 77_laneorder: the sum of dQ lies in memory as the lanes of a warp hold it. A reduction of 32 lanes adds to 128 bytes side by
 //          side, four whole sectors, where it touched eight of them half before.
-// Before:  63_onewalk adds to the sum as a matrix: a lane has two neighbouring columns of eight rows each.
+// Before:  63_onewalk adds to the sum as a matrix: a reduction of 32 lanes adds to every second column of eight rows.
 // Tile:    64x64, 4 warps.  Shared: 72.5 KiB (K, V, Q, dO 16 each; dS 8; LSE, D).  Needs d = 128, n % BR == 0.
 // Shapes:  Q, K, V, O, dO, dQ, dK, dV: [batch * heads, n, d] f16.   LSE: [batch * heads, n] f32.
 //          In the workspace, for each head: the sum of dQ, [n / 16, 64, 32] f32, element i of lane j of the fragments of

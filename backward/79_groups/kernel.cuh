@@ -29,8 +29,8 @@ struct GradientParams {
   bool causal;  // the last query sees all keys, the one before it all but the last, ...
 };
 
-// A block has BC keys, a step of its walk BR queries. Of the keys a warp has 32, as every fourth: one warp for P and dV, one for dS
-// and dK. Of dQ a warp has 32 queries and 32 columns.
+// A block has BC keys, a step of its walk BR queries. Of the keys a warp has 32, and the warp four further has the same: one for P
+// and dV, one for dS and dK. Of dQ a warp has 32 queries and 32 columns.
 template <int BR_, int BC_, int WARPS_>
 struct Config {
   static constexpr int BR = BR_, BC = BC_, WARPS = WARPS_, THREADS = WARPS * 32;
