@@ -3,13 +3,17 @@
 #pragma once
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstdint>
 #include <tuple>
 #include "common/attention.hpp"
 #include "common/emulator/call_site.hpp"
-#include "common/emulator/emulator.hpp"
+#include "common/emulator/cmath.hpp"
 #include "common/emulator/half.hpp"
+
+namespace emulator {
+class
+    Device;  // emulator.hpp, which kernels do not need: its strings alone would take as long to compile as a short one
+}
 
 inline namespace emulated {
 
@@ -172,9 +176,7 @@ float ex2_approx(float x);
 float tanh_approx(float x);
 
 // ---- host side ----------------------------------------------------------------------------------------------------
-inline uint32_t multiprocessors(const Device& device) {
-  return device.options().ends > 0 ? emulator::MANY_MULTIPROCESSORS : device.options().multiprocessors;
-}
+uint32_t multiprocessors(const Device& device);
 
 // Runs body(call) once per CUDA thread of the grid. `kernel` is the function that the call is of.
 void run_grid(Device& device, dim3 grid, dim3 block, uint32_t cluster, uint32_t smem_bytes, void (*body)(const void*),

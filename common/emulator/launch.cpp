@@ -335,6 +335,10 @@ const dim3& grid_shape() {
   return current.block->launch.grid;
 }
 
+uint32_t multiprocessors(const Device& device) {
+  return device.options().ends > 0 ? MANY_MULTIPROCESSORS : device.options().multiprocessors;
+}
+
 namespace {
 
 void count_exponential() {
