@@ -155,8 +155,9 @@ const ladder::Registration registration({
     .resources = {{.sm = 90,
                    .registers = 168,
                    .spill_bytes = 24,
-                   .reason =
-                       "The thread that copies has 24 registers, and keeps four numbers of its schedule in memory."}},
+                   .reason = "With a softcap the warps that multiply keep up to six registers in memory; without one, "
+                             "and without a mask, "
+                             "the thread that copies keeps four numbers of its schedule there."}},
     .variants = {variant<Config<128, 128, 8, 2>>()},
 });
 
