@@ -152,7 +152,7 @@ Result<ExitCode> check(const CheckRequest& request) {
   for (const CheckLine& line : report.lines) {
     for (const CheckResult& result : line.results) {
       ok = ok && result.ok;
-      rows.push_back(to_json(result));
+      if (!request.json.empty()) rows.push_back(to_json(result));
     }
   }
   if (!request.json.empty()) {

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "harness/base/interrupt.hpp"
+#include "harness/base/parallel.hpp"
 #include "harness/base/progress.hpp"
 #include "harness/base/watch.hpp"
 #include "harness/devices/capacity.hpp"
@@ -34,14 +35,13 @@ class Problems {
  public:
   explicit Problems(Place place) : on_gpu_(place == Place::gpu) {}
 
-  const Problem& get(const Trial& trial) {
+  std::shared_ptr<const Problem> get(const Trial& trial) {
     for (const auto& [known, problem] : kept_) {
-      if (known == trial) return *problem;
+      if (known == trial) return problem;
     }
     constexpr size_t MOST = 12;
     if (kept_.size() == MOST) kept_.erase(kept_.begin());
-    auto problem = std::make_unique<Problem>(make(trial));
-    return *kept_.emplace_back(trial, std::move(problem)).second;
+    return kept_.emplace_back(trial, std::make_shared<const Problem>(make(trial))).second;
   }
 
  private:
@@ -54,7 +54,7 @@ class Problems {
   }
 
   bool on_gpu_;
-  std::vector<std::pair<Trial, std::unique_ptr<Problem>>> kept_;
+  std::vector<std::pair<Trial, std::shared_ptr<const Problem>>> kept_;
 };
 
 class OnEmulator final : public Backend {
@@ -180,15 +180,15 @@ const Shape& line_shape(const std::vector<Shape>& shapes, const Trial& trial) {
   return own == shapes.end() ? shapes.front() : *own;
 }
 
-struct Step {
+struct Task {
+  Subject subject;
   Trial trial;
-  std::vector<const Subject*> subjects;
 };
 
 // In the order in which they are judged.
-Result<std::vector<Step>> plan(const Backend& backend, const std::vector<Subject>& subjects,
+Result<std::vector<Task>> plan(const Backend& backend, const std::vector<Subject>& subjects,
                                const std::vector<Shape>& shapes, const TrialChoice& choice) {
-  std::vector<Step> steps;
+  std::vector<Task> tasks;
   for (const Shape& shape : shapes) {
     if (auto status = backend.fits(shape, workspace_at(subjects, shape)); !status) return passed_on(status);
     for (const Subject& subject : subjects) {
@@ -197,16 +197,13 @@ Result<std::vector<Step>> plan(const Backend& backend, const std::vector<Subject
       own.quick |= subject.quick;
       own.thorough &= !subject.quick;
       for (Trial& trial : backend.trials(subject, shape, own)) {
-        const auto known = backend.by_trial() ? std::ranges::find(steps, trial, &Step::trial) : steps.end();
-        if (known == steps.end()) {
-          steps.push_back({std::move(trial), {&subject}});
-        } else {
-          known->subjects.push_back(&subject);
-        }
+        auto behind = tasks.end();
+        while (backend.by_trial() && behind != tasks.begin() && !(std::prev(behind)->trial == trial)) --behind;
+        tasks.insert(behind == tasks.begin() ? tasks.end() : behind, {subject, std::move(trial)});
       }
     }
   }
-  return steps;
+  return tasks;
 }
 
 // It is not of the kernel's own making, and so says how it is raised.
@@ -255,15 +252,12 @@ bool Judge::keep(const Subject& subject, Place place, const Shape& shape, std::v
 Status Judge::judge(Backend& backend, const std::vector<Subject>& subjects, const std::vector<Shape>& shapes) {
   const Place place = backend.place();
   const bool emulated = place == Place::emulator;
-  const auto steps = plan(backend, subjects, shapes, choice_.trials);
-  if (!steps) return passed_on(steps);
+  const auto tasks = plan(backend, subjects, shapes, choice_.trials);
+  if (!tasks) return passed_on(tasks);
+  const auto seconds = [&](const Task& task) { return backend.seconds(*task.subject.variant, task.trial); };
   double total = 0;
-  size_t launches = 0;
-  for (const Step& step : *steps) {
-    for (const Subject* subject : step.subjects) total += backend.seconds(*subject->variant, step.trial);
-    launches += step.subjects.size();
-  }
-  planned += launches;
+  for (const Task& task : *tasks) total += seconds(task);
+  planned += tasks->size();
   if (emulated && total > 3 * 60) {
     fmt::print(stderr, "This takes about {:.0f} minutes here; --inputs normal, a smaller --n or one stage take less.\n",
                total / 60);
@@ -273,51 +267,69 @@ Status Judge::judge(Backend& backend, const std::vector<Subject>& subjects, cons
     whole.quick = false;
     const auto all = plan(backend, subjects, shapes, whole);
     report.notes.push_back(fmt::format("A first look: {} of {} trials. ./ladder check 02 makes all of a rung.",
-                                       launches, all ? all->size() : 0));
+                                       tasks->size(), all ? all->size() : 0));
+  }
+  if (!tasks->empty()) {
+    if (std::string remark = backend.remark(tasks->front().trial); !remark.empty())
+      report.notes.push_back(std::move(remark));
   }
 
   Progress progress(total);
   Problems problems(place);
-  for (const Step& step : *steps) {
-    const Trial& trial = step.trial;
+  std::optional<Trial> left_out;
+  for (auto next = tasks->begin(); next != tasks->end();) {
+    const auto first = next++;
+    const auto& [subject, trial] = *first;
     const Shape& shape = line_shape(shapes, trial);
-    if (&step == &steps->front()) {
-      if (std::string remark = backend.remark(trial); !remark.empty()) report.notes.push_back(std::move(remark));
+    if (trial == left_out || (choice_.first_failure && !line(subject, place, shape).answers_right())) continue;
+    const std::optional<double> own = backend.patience(*subject.variant, trial, choice_.may_loop);
+    const std::optional<double> limit = choice_.timeout ? choice_.timeout : own;
+    // Launches this small leave cores idle: some go side by side.
+    constexpr double SMALL = 1;
+    double work = seconds(*first);
+    while (!backend.by_trial() && !limit && !choice_.first_failure && next != tasks->end() &&
+           work + seconds(*next) <= SMALL)
+      work += seconds(*next++);
+    const std::vector<Task> together(first, next);
+    progress.step(fmt::format("{}{}, {}", subject.name, emulated ? ", emulated" : " on the GPU", describe(trial)),
+                  work);
+    std::vector<Result<std::vector<CheckResult>>> results(together.size());
+    const Watched watched = watch(
+        [&, together](const std::atomic<bool>& stop) {
+          std::vector<std::shared_ptr<const Problem>> solved;
+          for (const Task& task : together) solved.push_back(problems.get(task.trial));
+          parallel_for(std::ssize(together), 1, [&](int64_t i, int64_t) {
+            results[i] = backend.run(together[i].subject, together[i].trial, *solved[i], stop);
+          });
+        },
+        limit, emulated && !choice_.timeout ? Seconds::of_work : Seconds::of_clock);
+    lost = watched.lost;
+    if (watched.ended == Ended::interrupted) return {};
+    done += together.size();
+    if (watched.ended == Ended::timed_out) {
+      line(subject, place, shape)
+          .results.push_back(stopped(subject, trial, place, *limit, choice_.timeout.has_value()));
+      if (lost) return {};
+      continue;
     }
-    for (const Subject* subject : step.subjects) {
-      if (choice_.first_failure && !line(*subject, place, shape).answers_right()) continue;
-      progress.step(fmt::format("{}{}, {}", subject->name, emulated ? ", emulated" : " on the GPU", describe(trial)),
-                    backend.seconds(*subject->variant, trial));
-      Result<std::vector<CheckResult>> results;
-      const std::optional<double> own = backend.patience(*subject->variant, trial, choice_.may_loop);
-      const std::optional<double> limit = choice_.timeout ? choice_.timeout : own;
-      const Watched watched = watch(
-          [&, subject = *subject, trial = trial](const std::atomic<bool>& stop) {
-            results = backend.run(subject, trial, problems.get(trial), stop);
-          },
-          limit, emulated && !choice_.timeout ? Seconds::of_work : Seconds::of_clock);
-      lost = watched.lost;
-      if (watched.ended == Ended::interrupted) return {};
-      ++done;
-      if (watched.ended == Ended::timed_out) {
-        line(*subject, place, shape)
-            .results.push_back(stopped(*subject, trial, place, *limit, choice_.timeout.has_value()));
-        if (lost) return {};
-      } else if (!results && trial.far_heads > 0) {
-        report.notes.push_back("Not checked beyond 2^32 elements: " + results.error().message);
-        break;
-      } else if (!results) {
-        return passed_on(results);
-      } else if (!keep(*subject, place, shape, std::move(*results))) {
-        return {};
+    for (size_t i = 0; i < together.size(); ++i) {
+      const Task& task = together[i];
+      const Shape& its = line_shape(shapes, task.trial);
+      if (results[i]) {
+        if (!keep(task.subject, place, its, std::move(*results[i]))) return {};
+      } else if (task.trial.far_heads > 0) {
+        report.notes.push_back("Not checked beyond 2^32 elements: " + results[i].error().message);
+        left_out = task.trial;
+      } else {
+        return passed_on(results[i]);
       }
-    }
-    // What a climb shows as it goes.
-    const bool judged = &step == &steps->back() || (&step + 1)->subjects.front() != step.subjects.front();
-    if (emulated && choice_.trials.quick && judged) {
-      const Subject& subject = *step.subjects.front();
-      progress.say(
-          fmt::format("  {:<14} {}", subject.name, line(subject, place, shape).answers_right() ? "right" : "WRONG"));
+      // What a climb shows as it goes.
+      const auto behind = first + static_cast<ptrdiff_t>(i) + 1;
+      const bool judged = behind == tasks->end() || behind->subject.name != task.subject.name;
+      if (emulated && choice_.trials.quick && judged) {
+        progress.say(fmt::format("  {:<14} {}", task.subject.name,
+                                 line(task.subject, place, its).answers_right() ? "right" : "WRONG"));
+      }
     }
   }
   for (const Subject& subject : subjects) {

@@ -1,7 +1,9 @@
 // The judge over a back end of the test's: what is run and in which order, what is kept, and how it ends.
 #include "harness/verify/judge.hpp"
 
+#include <atomic>
 #include <functional>
+#include <mutex>
 #include <thread>
 
 #include "harness/tests/catch.hpp"
@@ -24,7 +26,9 @@ struct Fake final : Backend {
   std::function<Runs> runs = [](const Subject&, const Trial&, const std::atomic<bool>&) {
     return std::vector<CheckResult>(1);
   };
+  double work = 60;  // so much that a launch goes alone
   std::vector<std::pair<std::string, const Problem*>> seen = {};
+  std::mutex mutex = {};
   mutable std::vector<TrialChoice> asked = {};
 
   Place place() const override { return Place::emulator; }
@@ -33,12 +37,15 @@ struct Fake final : Backend {
     asked.push_back(choice);
     return make(shape);
   }
-  double seconds(const Variant&, const Trial&) const override { return 0; }
+  double seconds(const Variant&, const Trial&) const override { return work; }
   std::optional<double> patience(const Variant&, const Trial&, bool) const override { return most; }
   bool by_trial() const override { return shares_memory; }
   Result<std::vector<CheckResult>> run(const Subject& subject, const Trial& trial, const Problem& problem,
                                        const std::atomic<bool>& stop) override {
-    seen.emplace_back(subject.name, &problem);
+    {
+      const std::lock_guard guard(mutex);
+      seen.emplace_back(subject.name, &problem);
+    }
     return runs(subject, trial, stop);
   }
 };
@@ -87,6 +94,28 @@ TEST_CASE("subjects come one after the other, or trial by trial where they share
     REQUIRE(judge.report.lines.size() == 2);
     CHECK(judge.report.lines[0].results.size() == 2);
   }
+}
+
+TEST_CASE("small launches go side by side, and their results stand in the order of the plan") {
+  if (std::thread::hardware_concurrency() < 2) return;
+  using namespace std::chrono;
+  Fake backend;
+  backend.work = 0.1;
+  std::atomic<int> begun = 0;
+  backend.runs = [&](const Subject& subject, const Trial& trial, const std::atomic<bool>&) {
+    const auto end = steady_clock::now() + 30s;
+    for (++begun; begun < 2 && steady_clock::now() < end;) std::this_thread::sleep_for(1ms);
+    std::vector<CheckResult> results(1);
+    results[0].inputs = subject.name + " " + std::string(to_string(trial.kinds[0]));
+    results[0].ok = begun >= 2;
+    return results;
+  };
+  Judge judge({});
+  REQUIRE(judge.judge(backend, subjects({"a", "b"}), {SHAPE}));
+  REQUIRE(judge.report.lines.size() == 2);
+  CHECK(judge.report.lines[0].results[0].ok);
+  CHECK(judge.report.lines[0].results[1].inputs == "a peaky");
+  CHECK(judge.report.lines[1].results[0].inputs == "b normal");
 }
 
 TEST_CASE("with the first failure a subject's check ends, and nobody else's; other counts are none") {
