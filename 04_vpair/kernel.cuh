@@ -1,5 +1,5 @@
 // 04_vpair: one ldmatrix.x4.trans fetches V fragments for two column tiles, where .x2.trans fetched one.
-// Before:  03_kvpipe issues one ldmatrix per mma in PV, twice as many as in QK.
+// Before:  03_kvpipe issues one ldmatrix per mma in PV, twice as many as QK does for K.
 // Tile:    64x128, 4 warps, M_TILES = 1.  Shared: 80 KiB (Q 16, K 32, V 32).  Needs d = 128, n % BR == 0, n % BC == 0.
 // Shapes:  Q, K, V, O: [batch * heads, n, d] f16.
 #pragma once
