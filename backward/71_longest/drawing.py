@@ -2,10 +2,10 @@ import heapq
 
 from tools.site.sketch import FULL, Sketch
 
-DRAWING = Sketch("Four heads of four blocks on three SMs",
-                 "Two sets of three rows, what each of three SMs does over time. By heads: the last head's longest block begins when the others have short ones, and one SM works alone at the end. By length, of all four heads: all "
-                 "end at almost the same time.")
-HEADS, BLOCKS, SMS, LEFT = 4, 4, 3, 76
+DRAWING = Sketch("Three heads of three blocks on three SMs",
+                 "Two sets of three rows, what each of three SMs does over time. By heads: the last head's blocks begin together, so its longest one ends last, when the others have nothing left. By length, of all three "
+                 "heads: all end at the same time.")
+HEADS, BLOCKS, SMS, LEFT = 3, 3, 3, 76
 
 
 def schedule(jobs: list[tuple[int, int]]) -> list[list[tuple[int, int, str, str]]]:
