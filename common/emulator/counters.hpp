@@ -76,20 +76,23 @@ struct Count {
   const char *name, *words;
   bool where_said = false;      // held to its prediction where that is above 0: elsewhere it says nothing
   bool told_by_values = false;  // registers are known by what they hold: on normal inputs alone
+  bool more_is_fine = false;    // of work that goes on meanwhile: what waits at once has less of it
 };
 inline constexpr Count COUNTS[] = {
     {&Counts::mma, "mma", "mma"},
     {&Counts::wgmma, "wgmma", "wgmma"},
     {&Counts::wgmma_left_running, "wgmma_left_running", "wgmma that a wait leaves running"},
     {&Counts::wgmma_beside_exponentials, "wgmma_beside_exponentials", "wgmma that run beside exponentials", true},
-    {&Counts::wgmma_under_loads, "wgmma_under_loads", "wgmma that run under awaited loads", true},
-    {&Counts::wgmma_under_fences, "wgmma_under_fences", "wgmma that run while results are handed over", true},
+    {&Counts::wgmma_under_loads, "wgmma_under_loads", "wgmma that run under awaited loads", true, false, true},
+    {&Counts::wgmma_under_fences, "wgmma_under_fences", "wgmma that run while results are handed over", true, false,
+     true},
     {&Counts::products_of_busiest_block, "products_of_busiest_block", "products of the block with most of them", true},
     {&Counts::products_of_busiest_sm, "products_of_busiest_sm", "products of the SM with most of them", true},
     {&Counts::ldmatrix, "ldmatrix", "ldmatrix"},
     {&Counts::fragments_ahead, "fragments_ahead", "ldmatrix a product ahead of their use", true, true},
-    {&Counts::products_under_copies, "products_under_copies", "products under awaited copies"},
-    {&Counts::exponentials_under_copies, "exponentials_under_copies", "exponentials under awaited copies", true},
+    {&Counts::products_under_copies, "products_under_copies", "products under awaited copies", false, false, true},
+    {&Counts::exponentials_under_copies, "exponentials_under_copies", "exponentials under awaited copies", true, false,
+     true},
     {&Counts::loads_awaited_by_asker, "loads_awaited_by_asker", "loads that are awaited by who asked for them"},
     {&Counts::arrivals_awaited_at_once, "arrivals_awaited_at_once", "arrivals at mbarriers that are awaited at once",
      true},
@@ -102,7 +105,8 @@ inline constexpr Count COUNTS[] = {
     {&Counts::products_after_exponentials, "products_after_exponentials", "turns from exponentials to products", true},
     {&Counts::packs_beside_products, "packs_beside_products", "pairs packed beside products", true},
     {&Counts::integer_maxima, "integer_maxima", "maxima of three integers", true},
-    {&Counts::exponentials_under_stores, "exponentials_under_stores", "exponentials under awaited stores", true},
+    {&Counts::exponentials_under_stores, "exponentials_under_stores", "exponentials under awaited stores", true, false,
+     true},
     {&Counts::corrections_at_rest, "corrections_at_rest", "corrections without a product beside"},
     {&Counts::products_in_turns, "products_in_turns", "products that warps start in their turn", true},
     {&Counts::barriers, "barriers", "barriers"},

@@ -430,10 +430,13 @@ std::vector<Trial> other_formula_trials(const Variant& variant, const Shape& sha
     small.both_builds = variant.same_bits;  // of two numbers the sum is the same in either order, of three it is not
     trials.push_back(of_zeros(few_tiles(variant, of, choice.seed, 1, 1)));
     if (variant.takes(TAILS) || !causal) trials.push_back(of_deep_sums(few_tiles(variant, of, choice.seed, 1, 2)));
-    // Gradients as small as those of a mean over many tokens, where their type has such numbers; keys as large show it in dQ.
-    if (variant.accepts.kv == Element::bf16) {
-      trials.emplace_back(of_magnitude(few_tiles(variant, of, choice.seed, 2, 3), -30, 0, 30)).exponents["dO"] = -30;
-    }
+    // Gradients as small as those of a mean over many tokens, down to where their type has few such numbers; keys as large show it in
+    // dQ. And in f16 as large as a scaled loss makes them.
+    const bool is_bf16 = variant.accepts.kv == Element::bf16;
+    const int small_by = is_bf16 ? -30 : -10;
+    const Trial two = few_tiles(variant, of, choice.seed, 2, is_bf16 ? 3 : 2);  // the third set is peaky, beyond f16
+    trials.emplace_back(of_magnitude(two, small_by, 0, -small_by)).exponents["dO"] = small_by;
+    if (!is_bf16) trials.emplace_back(two).exponents = {{"dO", 5}};
     if (emulated && !causal) trials.push_back(other_problem(variant, of, choice.seed, FAR_HEADS, 3));
   }
   if (choice.quick) return trials;

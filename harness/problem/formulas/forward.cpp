@@ -131,6 +131,7 @@ std::vector<Spec> trials(const Accepts& accepts, const Spec& usual) {
       {TAILS | CROSS, "nq=1 nk=131"},
       {TAILS | CROSS | CAUSAL, "h=2 nq=3 nk=0 causal"},
       {TAILS | CROSS | CAUSAL, "h=2 nq=203 nk=113 causal"},
+      {TAILS | CROSS | CAUSAL, "nq=331 nk=300 causal"},  // a tile of keys meets the diagonal in more tiles of queries
       {TAILS | CROSS | CAUSAL, "nq=1 nk=256 causal"},
       {TAILS | CROSS | CAUSAL, "h=2 nq=257 nk=512 causal"},
       {CROSS, "nq=64 nk=256"},
