@@ -10,9 +10,9 @@
 #include "common/emulator/cmath.hpp"
 #include "common/emulator/half.hpp"
 
+// Kernels do not need emulator.hpp: its strings alone would take as long to compile as a short one.
 namespace emulator {
-class
-    Device;  // emulator.hpp, which kernels do not need: its strings alone would take as long to compile as a short one
+class Device;
 }
 
 inline namespace emulated {

@@ -5,7 +5,7 @@
 
 namespace ladder {
 
-// Calls work(begin, end) for consecutive ranges that cover [0, count), from several threads. `work` does not throw.
+// Calls work(begin, end) for consecutive ranges that cover [0, count), from several threads. The first that `work` throws is thrown here.
 void parallel_for(int64_t count, int64_t grain, const std::function<void(int64_t begin, int64_t end)>& work);
 
 }  // namespace ladder

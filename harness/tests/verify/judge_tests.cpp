@@ -4,6 +4,7 @@
 #include <atomic>
 #include <functional>
 #include <mutex>
+#include <new>
 #include <thread>
 
 #include "harness/tests/catch.hpp"
@@ -116,6 +117,18 @@ TEST_CASE("small launches go side by side, and their results stand in the order 
   CHECK(judge.report.lines[0].results[0].ok);
   CHECK(judge.report.lines[0].results[1].inputs == "a peaky");
   CHECK(judge.report.lines[1].results[0].inputs == "b normal");
+}
+
+TEST_CASE("what a launch throws beside others is thrown by the judge") {
+  Fake backend;
+  backend.work = 0.1;
+  backend.runs = [](const Subject& subject, const Trial&,
+                    const std::atomic<bool>&) -> Result<std::vector<CheckResult>> {
+    if (subject.name == "b") throw std::bad_alloc();
+    return std::vector<CheckResult>(1);
+  };
+  Judge judge({});
+  CHECK_THROWS_AS(judge.judge(backend, subjects({"a", "b"}), {SHAPE}), std::bad_alloc);
 }
 
 TEST_CASE("with the first failure a subject's check ends, and nobody else's; other counts are none") {
