@@ -1,15 +1,14 @@
 // The GPU's side of the harness, through the CUDA runtime.
-#include <cuda_runtime.h>
-
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
 #include <functional>
-#include <source_location>
 #include <string_view>
 
 #include "common/ptx/device.cuh"
+#include "harness/base/table.hpp"
+#include "harness/devices/cuda_calls.hpp"
 #include "harness/devices/gpu.hpp"
 #include "harness/devices/gpu_kernels.hpp"
 #include "harness/devices/guarded.hpp"
@@ -19,25 +18,6 @@ namespace ladder {
 namespace {
 
 using gpu::Device;
-using Here = std::source_location;
-
-std::string where(const Here& here) {
-  const std::string_view path = here.file_name();
-  return std::string(path.substr(path.rfind('/') + 1)) + ":" + std::to_string(here.line());
-}
-
-// Success, or what the runtime said about the call, with its source line.
-Status checked(cudaError_t error, const std::string& doing, const Here& here = Here::current()) {
-  if (error == cudaSuccess) return {};
-  return failure(ExitCode::check_failed,
-                 doing + ": " + cudaGetErrorString(error) + " (" + cudaGetErrorName(error) + ", " + where(here) + ")");
-}
-
-std::string gib(double bytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f GiB", bytes / (1024.0 * 1024.0 * 1024.0));
-  return text;
-}
 
 struct FreeOnDevice {
   void operator()(std::byte* memory) const { cudaFree(memory); }
@@ -51,8 +31,8 @@ class DeviceBuffer {
     buffer.name_ = std::move(name);
     buffer.bytes_ = bytes;
     std::byte* memory = nullptr;
-    if (auto status = checked(cudaMalloc(&memory, bytes + 2 * GUARD_BYTES), "allocating " + gib(double(bytes)));
-        !status) {
+    const std::string doing = "allocating " + bytes_text(double(bytes));
+    if (auto status = checked(cudaMalloc(&memory, bytes + 2 * GUARD_BYTES), doing); !status) {
       cudaGetLastError();  // an allocation that failed is no reason for later calls to fail
       return passed_on(status);
     }
@@ -75,41 +55,19 @@ class DeviceBuffer {
 
   Status check_guards() const {
     std::array<std::byte, GUARD_BYTES> guard;
-    const auto read = [&](const std::byte* from) {
-      return checked(cudaMemcpy(guard.data(), from, guard.size(), cudaMemcpyDeviceToHost), "reading a guard zone");
-    };
-    if (auto status = read(memory_.get()); !status) return status;
-    if (const auto at = overwritten(guard)) {
-      return failure(ExitCode::check_failed,
-                     "a write " + std::to_string(GUARD_BYTES - *at) + " bytes before the start of " + name_);
+    std::vector<std::string> messages;
+    for (const std::byte* zone : guards()) {
+      const cudaError_t error = cudaMemcpy(guard.data(), zone, guard.size(), cudaMemcpyDeviceToHost);
+      if (auto status = checked(error, "reading a guard zone"); !status) return status;
+      report_overwritten(guard, zone == memory_.get(), name_, messages);
     }
-    if (auto status = read(memory_.get() + GUARD_BYTES + bytes_); !status) return status;
-    if (const auto at = overwritten(guard)) {
-      return failure(ExitCode::check_failed, "a write " + std::to_string(*at) + " bytes behind the end of " + name_);
-    }
-    return {};
+    return messages.empty() ? Status{} : failure(ExitCode::check_failed, "a write " + messages.front());
   }
 
  private:
   std::string name_;
   size_t bytes_ = 0;
   std::unique_ptr<std::byte, FreeOnDevice> memory_;
-};
-
-class Event {
- public:
-  Event() { error_ = cudaEventCreate(&event_); }
-  ~Event() {
-    if (error_ == cudaSuccess) cudaEventDestroy(event_);
-  }
-  Event(const Event&) = delete;
-  Event& operator=(const Event&) = delete;
-  cudaError_t created() const { return error_; }
-  cudaEvent_t get() const { return event_; }
-
- private:
-  cudaEvent_t event_ = nullptr;
-  cudaError_t error_;
 };
 
 // Calls work(the table, so many bytes behind it), both in GPU memory, for as long as that. From the stream's pool: after the first time
@@ -126,7 +84,7 @@ cudaError_t with_table(std::span<T> table, size_t bytes_behind, const Work& work
 }
 
 std::string version(int number) {  // 13000 is 13.0
-  return std::to_string(number / 1000) + "." + std::to_string(number % 1000 / 10);
+  return fmt::format("{}.{}", number / 1000, number % 1000 / 10);
 }
 
 }  // namespace
@@ -153,17 +111,15 @@ Result<GpuInfo> gpu_info() {
         checked(cudaDeviceGetPCIBusId(bus.data(), bus.size(), 0), "asking for its PCI address")}) {
     if (!status) return failure(ExitCode::cannot_run_here, "The GPU does not answer. " + status.error().message);
   }
-  GpuInfo info;
-  info.name = properties.name;
-  info.sm = properties.major * 10 + properties.minor;
-  info.processors = properties.multiProcessorCount;
-  info.memory_total = total;
-  info.memory_free = free;
-  info.smem_per_block = properties.sharedMemPerBlockOptin;
-  info.driver = "CUDA " + version(driver);
-  info.cuda = version(runtime);
-  info.pci_bus_id = bus.data();
-  return info;
+  return GpuInfo{.name = properties.name,
+                 .sm = properties.major * 10 + properties.minor,
+                 .processors = properties.multiProcessorCount,
+                 .memory_total = total,
+                 .memory_free = free,
+                 .smem_per_block = properties.sharedMemPerBlockOptin,
+                 .driver = "CUDA " + version(driver),
+                 .cuda = version(runtime),
+                 .pci_bus_id = bus.data()};
 }
 
 Result<KernelResources> gpu_resources(const Variant& variant, int n) {
@@ -253,8 +209,9 @@ class OnCard final : public GpuProblem {
     }
     const size_t needed = gpu_bytes_needed(shape, workspace_bytes, static_cast<int>(more_heads), outputs);
     if (needed > free) {
-      return failure(ExitCode::cannot_run_here, "This problem needs " + gib(double(needed)) + " of GPU memory; " +
-                                                    gib(double(free)) + " of " + gib(double(total)) + " are free.");
+      return failure(ExitCode::cannot_run_here,
+                     fmt::format("This problem needs {} of GPU memory; {} of {} are free.", bytes_text(double(needed)),
+                                 bytes_text(double(free)), bytes_text(double(total))));
     }
     auto problem = std::make_unique<OnCard>();
     problem->shape_ = shape;
@@ -380,21 +337,14 @@ class OnCard final : public GpuProblem {
   }
 
   Result<double> time_ms(const Variant& variant, std::span<const Launch> launches) override {
-    const Event start, stop;
     Device device;
     float milliseconds = 0;
-    for (const Event* event : {&start, &stop}) {
-      if (auto status = checked(event->created(), "creating an event"); !status) return passed_on(status);
-    }
     std::vector<std::function<void(Device&)>> starts;  // made before the clock starts
     for (const Launch& launch : launches) starts.push_back(variant.on_gpu.with(arguments(launch)));
-    cudaError_t error = cudaDeviceSynchronize();
-    if (error == cudaSuccess) error = cudaEventRecord(start.get(), device.stream);
-    for (const auto& start_kernel : starts) start_kernel(device);
-    if (error == cudaSuccess) error = device.error;
-    if (error == cudaSuccess) error = cudaEventRecord(stop.get(), device.stream);
-    if (error == cudaSuccess) error = cudaEventSynchronize(stop.get());
-    if (error == cudaSuccess) error = cudaEventElapsedTime(&milliseconds, start.get(), stop.get());
+    const cudaError_t error = time_on_card(milliseconds, device.stream, [&] {
+      for (const auto& start_kernel : starts) start_kernel(device);
+      return device.error;
+    });
     if (auto status = checked(error, "timing " + variant.label); !status) return passed_on(status);
     return double{milliseconds};
   }
@@ -523,8 +473,8 @@ class OnCard final : public GpuProblem {
       poison(spec.element, {run, static_cast<size_t>(count) * bytes});
     });
     if (const auto at = first_not_poison(spec.element, memory)) {
-      return failure(ExitCode::check_failed, "a write between the rows of " + from.buffer.name() + ", " +
-                                                 std::to_string(*at) + " bytes behind its start");
+      return failure(ExitCode::check_failed,
+                     fmt::format("a write between the rows of {}, {} bytes behind its start", from.buffer.name(), *at));
     }
     return tensor;
   }

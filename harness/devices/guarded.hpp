@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "common/attention.hpp"
 
@@ -22,6 +24,15 @@ inline std::optional<size_t> overwritten(std::span<const std::byte> guard) {
     if (guard[i] != std::byte{GUARD_BYTE}) return i;
   }
   return std::nullopt;
+}
+
+// Adds where a zone before or behind a buffer was written to, if it was.
+inline void report_overwritten(std::span<const std::byte> guard, bool is_before, const std::string& name,
+                               std::vector<std::string>& messages) {
+  const auto at = overwritten(guard);
+  if (!at) return;
+  messages.push_back(is_before ? std::to_string(GUARD_BYTES - *at) + " bytes before the start of " + name
+                               : std::to_string(*at) + " bytes past the end of " + name);
 }
 
 }  // namespace ladder

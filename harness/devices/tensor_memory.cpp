@@ -1,6 +1,5 @@
 #include "harness/devices/tensor_memory.hpp"
 
-#include <fmt/format.h>
 #include <sys/mman.h>
 
 #include <cstring>
@@ -41,12 +40,8 @@ TensorBytes::~TensorBytes() {
 }
 
 void TensorBytes::check_guards(const std::string& name, std::vector<std::string>& messages) const {
-  if (const auto at = overwritten({data() - GUARD_BYTES, GUARD_BYTES})) {
-    messages.push_back(fmt::format("{} bytes before the start of {}", GUARD_BYTES - *at, name));
-  }
-  if (const auto at = overwritten({data() + bytes_, GUARD_BYTES})) {
-    messages.push_back(fmt::format("{} bytes past the end of {}", *at, name));
-  }
+  report_overwritten({data() - GUARD_BYTES, GUARD_BYTES}, true, name, messages);
+  report_overwritten({data() + bytes_, GUARD_BYTES}, false, name, messages);
 }
 
 }  // namespace ladder

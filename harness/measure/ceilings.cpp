@@ -1,11 +1,9 @@
 #include "harness/measure/ceilings.hpp"
 
-#include <cuda_runtime.h>
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
+#include "harness/devices/cuda_calls.hpp"
 #include "harness/measure/loops.hpp"
 
 namespace ladder {
@@ -18,49 +16,40 @@ class OnCard final : public Ceiling {
   OnCard(const OnCard&) = delete;
   OnCard& operator=(const OnCard&) = delete;
   ~OnCard() override {
-    if (start_) cudaEventDestroy(start_);
-    if (stop_) cudaEventDestroy(stop_);
     cudaFree(sums_);
     cudaFree(buffer_);
   }
 
   Status prepare() {
     int device = 0, major = 0, minor = 0, processors = 0;
-    Status done = check(cudaGetDevice(&device), "cudaGetDevice");
+    cudaError_t error = cudaGetDevice(&device);
     for (const auto& [value, attribute] : {std::pair(&major, cudaDevAttrComputeCapabilityMajor),
                                            {&minor, cudaDevAttrComputeCapabilityMinor},
                                            {&processors, cudaDevAttrMultiProcessorCount}}) {
-      if (done) done = check(cudaDeviceGetAttribute(value, attribute, device), "attribute");
+      if (error == cudaSuccess) error = cudaDeviceGetAttribute(value, attribute, device);
     }
     const int sm = major * 10 + minor;
-    if (done && (sm < loop_.least_sm || sm > loop_.most_sm)) {
+    if (error == cudaSuccess && (sm < loop_.least_sm || sm > loop_.most_sm)) {
       return failure(ExitCode::cannot_run_here, fmt::format("the {} ceiling is of sm_{}{}", loop_.name, loop_.least_sm,
                                                             loop_.most_sm > loop_.least_sm ? " and newer" : " alone"));
     }
     blocks_ = processors * loop_.blocks_per_sm;
-    if (done) done = check(cudaMalloc(&sums_, sizeof(float) * blocks_ * loop_.threads), "cudaMalloc");
-    if (done && loop_.buffer_bytes > 0) {
-      done = check(cudaMalloc(&buffer_, loop_.buffer_bytes), "cudaMalloc");
-      if (done) done = check(cudaMemset(buffer_, 0x5a, loop_.buffer_bytes), "cudaMemset");
-    }
-    if (done) done = check(cudaEventCreate(&start_), "cudaEventCreate");
-    if (done) done = check(cudaEventCreate(&stop_), "cudaEventCreate");
-    return done;
+    if (error == cudaSuccess) error = cudaMalloc(&sums_, sizeof(float) * blocks_ * loop_.threads);
+    if (error == cudaSuccess && loop_.buffer_bytes > 0) error = cudaMalloc(&buffer_, loop_.buffer_bytes);
+    if (error == cudaSuccess && loop_.buffer_bytes > 0) error = cudaMemset(buffer_, 0x5a, loop_.buffer_bytes);
+    return checked(error, fmt::format("preparing the {} ceiling", loop_.name));
   }
 
   double work() const override { return loop_.work_per_block * blocks_; }
 
   Result<double> time_ms(int launches) override {
-    Status done = check(cudaEventRecord(start_), "cudaEventRecord");
-    for (int i = 0; i < launches && done; ++i) {
-      loop_.launch(blocks_, buffer_, sums_);
-      done = check(cudaGetLastError(), "launch");
-    }
-    if (done) done = check(cudaEventRecord(stop_), "cudaEventRecord");
-    if (done) done = check(cudaEventSynchronize(stop_), "cudaEventSynchronize");
     float ms = 0;
-    if (done) done = check(cudaEventElapsedTime(&ms, start_, stop_), "cudaEventElapsedTime");
-    if (!done) return passed_on(done);
+    const cudaError_t error = time_on_card(ms, nullptr, [&] {
+      for (int i = 0; i < launches; ++i) loop_.launch(blocks_, buffer_, sums_);
+      return cudaGetLastError();
+    });
+    const Status timed = checked(error, fmt::format("timing the {} ceiling", loop_.name));
+    if (!timed) return passed_on(timed);
     launch_ms_ = double{ms} / launches;
     return double{ms};
   }
@@ -76,17 +65,10 @@ class OnCard final : public Ceiling {
   }
 
  private:
-  Status check(cudaError_t error, const char* call) const {
-    if (error == cudaSuccess) return {};
-    return failure(ExitCode::check_failed,
-                   fmt::format("the {} ceiling: {}: {}", loop_.name, call, cudaGetErrorString(error)));
-  }
-
   const Loop& loop_;
   int blocks_ = 0;
   float* sums_ = nullptr;
   std::byte* buffer_ = nullptr;
-  cudaEvent_t start_ = nullptr, stop_ = nullptr;
   double launch_ms_ = 0;  // of the last group
 };
 
