@@ -47,61 +47,40 @@ bool join(const OtherHalf& half) {
   return false;
 }
 
-// The tree of rungs, in which each one hangs below its previous.
-class Tree {
- public:
-  explicit Tree(std::vector<Rung> rungs) : rungs_(std::move(rungs)) {
-    std::ranges::sort(rungs_, {}, &Rung::name);
-    for (Rung& rung : rungs_) {
-      const bool known = std::ranges::find(rungs_, rung.previous, &Rung::name) != rungs_.end();
-      below_[known ? rung.previous : std::string_view()].push_back(&rung);
-    }
-  }
+Word formula_of(const Rung& rung) {
+  return rung.variants.empty() ? Accepts{}.formula : rung.variants.front().accepts.formula;
+}
 
-  // Depth first, the deepest branch last, and behind it whatever answers another problem than the rung it starts from.
-  // Rungs in a circle hang below nothing, and come behind all others.
-  std::vector<Rung> in_order() {
-    append_below({}, Accepts{}.formula);
-    for (Rung& rung : rungs_) {
-      if (!rung.name.empty()) append(rung);
-    }
-    return std::move(ordered_);
+// The tree of rungs, in which each one hangs below its previous, depth first, the deepest branch last, and behind it whatever
+// answers another problem than the rung it starts from. Rungs in a circle hang below nothing, and come behind all others.
+std::vector<Rung> in_order(std::vector<Rung> rungs) {
+  std::ranges::sort(rungs, {}, &Rung::name);
+  std::map<std::string_view, std::vector<const Rung*>> below;
+  for (const Rung& rung : rungs) {
+    const bool known = std::ranges::find(rungs, rung.previous, &Rung::name) != rungs.end();
+    below[known ? rung.previous : std::string_view()].push_back(&rung);
   }
-
- private:
-  size_t depth(const Rung& rung) const {
+  const std::function<size_t(const Rung*)> depth = [&](const Rung* rung) {
     size_t deepest = 0;
-    if (const auto below = below_.find(rung.name); below != below_.end()) {
-      for (const Rung* next : below->second) deepest = std::max(deepest, depth(*next));
-    }
+    for (const Rung* next : below[rung->name]) deepest = std::max(deepest, depth(next));
     return deepest + 1;
-  }
-
-  static Word formula_of(const Rung& rung) {
-    return rung.variants.empty() ? Accepts{}.formula : rung.variants.front().accepts.formula;
-  }
-
-  void append_below(std::string_view name, Word formula) {
-    const auto below = below_.find(name);
-    if (below == below_.end()) return;
-    std::ranges::stable_sort(below->second, {},
-                             [&](const Rung* rung) { return std::pair(formula_of(*rung) != formula, depth(*rung)); });
-    for (Rung* rung : below->second) {
-      const std::string_view its_name = rung->name;
-      const Word its_formula = formula_of(*rung);
-      append(*rung);
-      append_below(its_name, its_formula);
+  };
+  std::vector<Rung> ordered;
+  const std::function<void(std::string_view, Word)> append_below = [&](std::string_view name, Word formula) {
+    std::vector<const Rung*>& next = below[name];
+    std::ranges::stable_sort(next, {},
+                             [&](const Rung* rung) { return std::pair(formula_of(*rung) != formula, depth(rung)); });
+    for (const Rung* rung : next) {
+      ordered.push_back(*rung);
+      append_below(rung->name, formula_of(*rung));
     }
-  }
-
-  void append(Rung& rung) {
-    ordered_.push_back(std::move(rung));
-    rung.name = {};
-  }
-
-  std::vector<Rung> rungs_, ordered_;
-  std::map<std::string_view, std::vector<Rung*>> below_;
-};
+  };
+  append_below({}, Accepts{}.formula);
+  std::ranges::copy_if(rungs, std::back_inserter(ordered), [&](const Rung& rung) {
+    return std::ranges::find(ordered, rung.name, &Rung::name) == ordered.end();
+  });
+  return ordered;
+}
 
 // Where the build found it; a rung of a test's is nowhere.
 std::string directory_of(std::string_view rung) {
@@ -236,7 +215,7 @@ told::Registration::Registration(const told::Rung& rung, Build build) {
 
 const std::vector<Rung>& rungs() {
   Registry& known = registry();
-  if (!known.ordered) known.rungs = Tree(std::move(known.rungs)).in_order();
+  if (!known.ordered) known.rungs = in_order(std::move(known.rungs));
   known.ordered = true;
   return known.rungs;
 }
