@@ -23,19 +23,13 @@ bool q_follows_k(InputKind kind) {
 
 // Numbers of the answers' size: uniform within middle +-spread, they have the middle and the deviation of `values`. What
 // is not finite does not count. The spread is never 0.
-struct Size {
-  double middle = 0, spread = 0.01;
-};
-Size size_of(std::vector<double> values) {
+Filling::Numbers size_of(std::vector<double> values) {
   std::erase_if(values, [](double value) { return !std::isfinite(value); });
-  if (values.empty()) return {};
-  Size size;
-  const auto count = static_cast<double>(values.size());
-  size.middle = std::accumulate(values.begin(), values.end(), 0.0) / count;
+  const auto count = static_cast<double>(std::max<size_t>(values.size(), 1));
+  const double middle = std::accumulate(values.begin(), values.end(), 0.0) / count;
   double squares = 0;
-  for (const double value : values) squares += (value - size.middle) * (value - size.middle);
-  size.spread = std::max(std::sqrt(3 * squares / count), 0.01);
-  return size;
+  for (const double value : values) squares += (value - middle) * (value - middle);
+  return {static_cast<float>(middle), static_cast<float>(std::max(std::sqrt(3 * squares / count), 0.01))};
 }
 
 // A NaN that a kernel cannot know: its payload is drawn. Not infinity, whose payload is 0.
@@ -82,11 +76,9 @@ Inputs seen_by(const View& view, const Spec& spec, const std::vector<int64_t>& c
     const int64_t group = units_of_more(all, all[i], 1);
     if (all[i].of_heads) {  // whatever heads a launch begins at
       const int64_t heads = spec.heads / spec.key_heads();
-      TensorSpec numbers = all[i];
-      numbers.shape[3] = std::ssize(chosen) * heads;
-      numbers.strides = TensorSpec::packed_strides(numbers.shape);
-      Tensor& tensor = taken.add(Tensor(numbers));
-      for (int64_t k = 0; k < numbers.columns(); ++k) {
+      Tensor& tensor =
+          taken.add(Tensor(ladder::tensor(all[i].name, all[i].element, {1, 1, 1, std::ssize(chosen) * heads})));
+      for (int64_t k = 0; k < tensor.spec().columns(); ++k) {
         const int64_t head = chosen[static_cast<size_t>(k / heads)] % spec.key_heads() * heads + k % heads;
         tensor.set(k, inputs.at(i)[static_cast<size_t>(head)]);
       }
@@ -96,11 +88,8 @@ Inputs seen_by(const View& view, const Spec& spec, const std::vector<int64_t>& c
       taken.add(inputs.at(i));
       continue;
     }
-    TensorSpec none = all[i];
-    none.shape = {1, 0, none.rows(), none.columns()};
-    none.strides = TensorSpec::packed_strides(none.shape);
-    none.lengths = {};
-    Tensor& tensor = taken.add(Tensor(none));
+    Tensor& tensor =
+        taken.add(Tensor(ladder::tensor(all[i].name, all[i].element, {1, 0, all[i].rows(), all[i].columns()})));
     const int64_t known = inputs.at(i).spec().units();
     for (const int64_t unit : chosen) {
       for (int64_t from = unit * group + view[i], end = from + group; from < end;
@@ -196,35 +185,32 @@ std::vector<Question> make_questions(const Shape& shape, InputKind kind, const I
 Groups::Groups(GroupMemory memory, const Spec& shape, InputKind kind, const Room& room, std::vector<Question> questions,
                std::vector<double> tolerances, uint64_t seed)
     : memory_(std::move(memory)),
-      shape_(shape),
+      formula_(formula_of(shape)),
+      inputs_(formula_.inputs(shape)),
+      outputs_(formula_.outputs(shape)),
+      odd_(place_of(inputs_, formula_.odd_input)),
       views_(all_views(shape, room.more_heads, kind)),
       room_(room),
       questions_(std::move(questions)),
       tolerances_(std::move(tolerances)),
-      random_(seed),
-      negative_([&] {
-        const std::vector<TensorSpec> inputs = formula_of(shape).inputs(shape);
-        const size_t place = place_of(inputs, formula_of(shape).odd_input);
-        if (place == inputs.size()) return size_t{0};
-        const TensorSpec& odd = inputs[place];
-        return static_cast<size_t>(odd.units() + units_of_more(inputs, odd, room.more_heads));
-      }()) {
+      random_(seed) {
+  if (odd_ < inputs_.size())
+    negative_.resize(inputs_[odd_].units() + units_of_more(inputs_, inputs_[odd_], room.more_heads));
   // Poison of an answer's size: uniform numbers with the answers' middle and deviation.
-  for (const TensorSpec& output : formula_of(shape).outputs(shape)) {
+  for (const TensorSpec& output : outputs_) {
     std::vector<double> values;
     for (const Question& question : questions_) {
       const std::vector<double>& answers = question.reference[output.name].values;
       values.insert(values.end(), answers.begin(), answers.end());
     }
-    const Size size = size_of(std::move(values));
+    plausible_.numbers.push_back(size_of(std::move(values)));
     // One that has changed its sign in half of the units lies around 0.
-    const float middle = is_odd(output.name) ? 0.0f : static_cast<float>(size.middle);
-    plausible_.numbers.push_back({middle, static_cast<float>(size.spread)});
+    if (is_odd(output.name)) plausible_.numbers.back().middle = 0;
   }
 }
 
 bool Groups::is_odd(std::string_view output) const {
-  return std::ranges::find(formula_of(shape_).odd_outputs, output) != formula_of(shape_).odd_outputs.end();
+  return std::ranges::find(formula_.odd_outputs, output) != formula_.odd_outputs.end();
 }
 
 std::vector<Groups::Planned> Groups::draw_plan(int launches) {
@@ -267,13 +253,10 @@ std::vector<Groups::Planned> Groups::draw_plan(int launches) {
 
 Status Groups::prepare(int launches) {
   // Units that an output has the sum of change their sign together.
-  const std::vector<TensorSpec> inputs = formula_of(shape_).inputs(shape_),
-                                outputs = formula_of(shape_).outputs(shape_);
   size_t together = 1;
-  for (const TensorSpec& output : outputs) {
+  for (const TensorSpec& output : outputs_) {
     if (negative_.empty() || !is_odd(output.name) || output.units() == 0) continue;
-    const int64_t units = inputs[place_of(inputs, formula_of(shape_).odd_input)].units();
-    together = std::max(together, static_cast<size_t>(units / output.units()));
+    together = std::max(together, static_cast<size_t>(inputs_[odd_].units() / output.units()));
   }
   std::vector<uint8_t> flip(negative_.size());
   for (size_t head = 0; head < flip.size(); ++head) {
@@ -281,7 +264,7 @@ Status Groups::prepare(int launches) {
     negative_[head] ^= flip[head];
   }
   if (!flip.empty()) {
-    if (auto status = memory_.negate(formula_of(shape_).odd_input, flip); !status) return status;
+    if (auto status = memory_.negate(formula_.odd_input, flip); !status) return status;
   }
   plan_ = draw_plan(launches);
   std::set<int> written;
@@ -305,10 +288,9 @@ std::vector<Launch> Groups::launches(int count) {
 }
 
 Status Groups::verify(std::span<const std::string_view> outputs) {
-  const std::vector<TensorSpec> inputs = formula_of(shape_).inputs(shape_), all = formula_of(shape_).outputs(shape_);
-  const size_t odd = place_of(inputs, formula_of(shape_).odd_input);
   for (const std::string_view output : outputs) {
-    const size_t which = place_of(all, output);
+    const size_t which = place_of(outputs_, output);
+    const TensorSpec& spec = outputs_[which];
     std::vector<OutputRow> rows;
     for (const Planned& planned : plan_) {
       if (planned.question < 0) continue;
@@ -326,8 +308,8 @@ Status Groups::verify(std::span<const std::string_view> outputs) {
         const auto [unit, row] = answer.cells[i];
         double sign = 1;
         if (is_odd(output)) {
-          const int64_t of_odd = inputs[odd].is_fixed ? 0 : unit * inputs[odd].units() / all[which].units();
-          if (negative_[static_cast<size_t>(planned.launch.view[odd] + of_odd)]) sign = -1;
+          const int64_t of_odd = inputs_[odd_].is_fixed ? 0 : unit * inputs_[odd_].units() / spec.units();
+          if (negative_[planned.launch.view[odd_] + of_odd]) sign = -1;
         }
         // A row that meets NaN or infinity has no tolerance of its own; its finite columns are held to the plain one.
         const double term = answer.row_tolerance.empty() ? 0 : answer.row_tolerance[i];
@@ -339,8 +321,8 @@ Status Groups::verify(std::span<const std::string_view> outputs) {
           return failure(ExitCode::check_failed,
                          fmt::format("wrong in a timed group: launch {} of {}, batch {}, head {}, {} {}: {} is off "
                                      "by {:.1e} in column {}; {:.1e} is allowed",
-                                     launch + 1, plan_.size(), unit / all[which].shape[1], unit % all[which].shape[1],
-                                     all[which].row, row, output, error, column, tolerance));
+                                     launch + 1, plan_.size(), unit / spec.shape[1], unit % spec.shape[1], spec.row,
+                                     row, output, error, column, tolerance));
         }
       }
     }

@@ -26,8 +26,7 @@
 #include "harness/base/error.hpp"
 #include "harness/devices/gpu.hpp"
 #include "harness/measure/rounds.hpp"
-#include "harness/problem/inputs.hpp"
-#include "harness/problem/reference.hpp"
+#include "harness/problem/formula.hpp"
 
 namespace ladder {
 
@@ -87,7 +86,9 @@ class Groups {
   bool is_odd(std::string_view output) const;
 
   GroupMemory memory_;
-  Shape shape_;
+  const Formula& formula_;
+  std::vector<TensorSpec> inputs_, outputs_;
+  size_t odd_;  // among the inputs: the formula's odd one; their number, where it has none
   std::vector<View> views_;
   Room room_;
   std::vector<Question> questions_;

@@ -53,16 +53,6 @@ class Times {
                    heat_.timings.balanced);
   }
 
-  // Visits the ceilings that were timed, each with its median time.
-  template <class Visit>
-  void for_each_ceiling(const Visit& visit) const {
-    for (size_t i = 0; i < heat_.all.size(); ++i) {
-      const Entry& entry = entries_[heat_.all[i]];
-      const Timing& timing = heat_.timings.timings[i];
-      if (entry.kind == "ceiling" && has_times(timing)) visit(entry, timing);
-    }
-  }
-
  private:
   std::span<const Entry> entries_;
   const HeatRun& heat_;
@@ -180,11 +170,13 @@ Results evaluate(std::span<const Entry> entries, const HeatRun& heat, const RunF
     ResultRow row = make_row(entry, timing, facts, heat.number);
     if (entry.kind != "ceiling") {
       double own = 0, of_anybody = 0;
-      times.for_each_ceiling([&](const Entry& ceiling, const Timing& its) {
-        const ResultRow bound = make_row(ceiling, its, facts, heat.number);
+      for (const size_t other : heat.all) {
+        const Entry& ceiling = entries[other];
+        if (ceiling.kind != "ceiling" || !has_times(*times.of(other))) continue;
+        const ResultRow bound = make_row(ceiling, *times.of(other), facts, heat.number);
         if (!entry.own.loop.empty() && ceiling.name.starts_with(entry.own.loop)) own = std::max(own, bound.tflops);
         if (bounds(bound, row)) of_anybody = std::max(of_anybody, bound.tflops);
-      });
+      }
       const double rate = own > 0 ? entry.own.work / (*row.ms_median * 1e9) : row.tflops;
       const double ceiling = own > 0 ? own : of_anybody;
       if (ceiling > 0 && rate > ceiling) {
@@ -234,11 +226,9 @@ Results evaluate(std::span<const Entry> entries, const HeatRun& heat, const RunF
 }
 
 std::optional<std::string> unbalanced(const HeatTimings& heat, Regime regime) {
-  int contestants = 0, rounds = 0;
-  for (const Timing& timing : heat.timings) {
-    ++contestants;
-    rounds = std::max(rounds, static_cast<int>(timing.ms.size()));
-  }
+  const auto contestants = static_cast<int>(heat.timings.size());
+  size_t rounds = 0;
+  for (const Timing& timing : heat.timings) rounds = std::max(rounds, timing.ms.size());
   if (heat.balanced || contestants < 2) return {};
   if (regime != Regime::turns) return fmt::format("{} rounds are too few for a verdict.", rounds);
   return fmt::format(

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
+#include <map>
 #include <set>
 #include <vector>
 
@@ -108,40 +108,34 @@ std::string ablation_tables(std::span<const Entry> entries, std::span<const std:
     const Estimate& of = inverse->second;
     return to_string(Estimate{1 / of.value, 1 / of.hi, 1 / of.lo});
   };
-  std::vector<const Entry*> defaults;
-  for (const Entry& entry : entries) {
-    if (entry.kind == "stage" && entry.is_default) defaults.push_back(&entry);
+  std::map<std::string_view, size_t> defaults;  // by rung
+  for (size_t i = 0; i < entries.size(); ++i) {
+    if (entries[i].kind == "stage" && entries[i].is_default) defaults[entries[i].rung] = i;
   }
-  std::sort(defaults.begin(), defaults.end(), [](auto* a, auto* b) { return a->rung < b->rung; });
 
   std::string text;
   std::set<size_t> shown;  // entries that stand in a square
-  for (const Entry* own : defaults) {
-    const auto from_which =
-        std::find_if(defaults.begin(), defaults.end(), [&](auto* other) { return other->rung == own->previous; });
-    if (from_which == defaults.end()) continue;
-    const std::string &before = own->previous, &rung = own->rung;
-    // Labels that both rungs have: the old default first, the new one last.
-    std::vector<std::string> shared;
-    for (const Entry& entry : entries) {
-      if (entry.kind == "stage" && entry.rung == rung && find(before, entry.variant)) shared.push_back(entry.variant);
+  for (const auto& [rung, own] : defaults) {
+    const std::string& previous = entries[own].previous;
+    if (!defaults.contains(previous)) continue;
+    // Tiles that both rungs have, there and here: the old default's first, the new one's last.
+    std::vector<std::pair<size_t, size_t>> shared;
+    for (size_t i = 0; i < entries.size(); ++i) {
+      if (entries[i].kind != "stage" || entries[i].rung != rung) continue;
+      if (const auto same = find(previous, entries[i].variant)) shared.emplace_back(*same, i);
     }
-    std::stable_sort(shared.begin(), shared.end(), [&](const std::string& a, const std::string& b) {
-      const auto place = [&](const std::string& label) {
-        return label == own->variant ? 2 : label == (*from_which)->variant ? 0 : 1;
-      };
-      return place(a) < place(b);
+    std::ranges::stable_sort(shared, {}, [&](const auto& tile) {
+      return tile.second == own ? 2 : tile.first == defaults[previous] ? 0 : 1;
     });
     if (shared.size() < 2) continue;
-    const std::string &from = shared.front(), &to = shared.back();
-    const size_t corners[2][2] = {{*find(before, from), *find(before, to)}, {*find(rung, from), *find(rung, to)}};
-    for (const auto& line : corners) shown.insert(std::begin(line), std::end(line));
+    const auto [old_from, from] = shared.front();
+    const auto [old_to, to] = shared.back();
+    shown.insert({old_from, old_to, from, to});
     text += fmt::format("{}{} apart from its tile shape (TFLOPS; ratios are paired)\n", text.empty() ? "" : "\n", rung);
-    Table table({"<", from, to, "shape alone"});
-    table.add({before, rate(corners[0][0]), rate(corners[0][1]), ratio(corners[0][1], corners[0][0])});
-    table.add({rung, rate(corners[1][0]), rate(corners[1][1]), ratio(corners[1][1], corners[1][0])});
-    table.add({"idea alone", ratio(corners[1][0], corners[0][0]), ratio(corners[1][1], corners[0][1]),
-               "both: " + ratio(corners[1][1], corners[0][0])});
+    Table table({"<", entries[from].variant, entries[to].variant, "shape alone"});
+    table.add({previous, rate(old_from), rate(old_to), ratio(old_to, old_from)});
+    table.add({entries[own].rung, rate(from), rate(to), ratio(to, from)});
+    table.add({"idea alone", ratio(from, old_from), ratio(to, old_to), "both: " + ratio(to, old_from)});
     text += table.text(columns);
   }
 
@@ -150,9 +144,8 @@ std::string ablation_tables(std::span<const Entry> entries, std::span<const std:
   for (size_t i = 0; i < entries.size(); ++i) {
     const Entry& entry = entries[i];
     if (entry.kind != "stage" || entry.is_default || shown.contains(i)) continue;
-    const auto own = std::find_if(defaults.begin(), defaults.end(), [&](auto* d) { return d->rung == entry.rung; });
-    if (own == defaults.end()) continue;
-    others.add({entry.name, rate(i), ratio(i, static_cast<size_t>(*own - entries.data())), entry.rung});
+    if (!defaults.contains(entry.rung)) continue;
+    others.add({entry.name, rate(i), ratio(i, defaults[entry.rung]), entry.rung});
     any = true;
   }
   if (any) text += (text.empty() ? "" : "\n") + others.text(columns);

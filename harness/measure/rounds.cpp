@@ -99,37 +99,27 @@ class Heat {
     result_.timings[who].launches = launches_of_group(protocol_, ms_per_launch);
   }
 
-  // Until the card is as warm as it will be. Groups are sized anew from each: a cold card misleads.
+  // Until the card is as warm as it will be: all of them in turn, or alone each by itself, for so long that NVML's power is of its
+  // work alone. Groups are sized anew from each: a cold card misleads.
   bool soak() {
     if (protocol_.soak_s <= 0) return true;
     report(machine_, "soak", soak_seconds_);
-    if (protocol_.regime == Regime::alone) return soak_one_by_one();
-    const double start = machine_.now_s();
-    for (int round = 0; machine_.now_s() - start < protocol_.soak_s; ++round) {
-      bool anybody = false;
-      for (const int place : order(round)) {
-        const auto who = static_cast<size_t>(place);
-        if (is_interrupted(machine_)) return false;
-        if (result_.timings[who].error || !load(who)) continue;
-        anybody = true;
-        if (const auto ms = launch(who, result_.timings[who].launches)) size_groups(who, *ms);
-      }
-      if (!anybody) break;
-    }
-    return true;
-  }
-
-  // Each by itself, for so long that NVML's power is of its work alone.
-  bool soak_one_by_one() {
-    for (size_t who = 0; who < contestants_.size(); ++who) {
+    const bool alone = protocol_.regime == Regime::alone;
+    for (size_t own = 0; own < (alone ? contestants_.size() : 1); ++own) {
       const double start = machine_.now_s();
-      while (!result_.timings[who].error && machine_.now_s() - start < protocol_.soak_s) {
-        if (is_interrupted(machine_)) return false;
-        if (const auto ms = launch(who, result_.timings[who].launches)) size_groups(who, *ms);
+      bool anybody = true;
+      for (int round = 0; anybody && machine_.now_s() - start < protocol_.soak_s; ++round) {
+        anybody = false;
+        for (const int place : alone ? std::vector{static_cast<int>(own)} : order(round)) {
+          const auto who = static_cast<size_t>(place);
+          if (is_interrupted(machine_)) return false;
+          if (result_.timings[who].error || !load(who)) continue;
+          anybody = true;
+          if (const auto ms = launch(who, result_.timings[who].launches)) size_groups(who, *ms);
+        }
       }
-      if (!result_.timings[who].error && machine_.card) {
-        if (const auto state = machine_.card()) result_.timings[who].power_w = state->power_w;
-      }
+      if (!alone || result_.timings[own].error || !machine_.card) continue;
+      if (const auto state = machine_.card()) result_.timings[own].power_w = state->power_w;
     }
     return true;
   }

@@ -7,14 +7,6 @@
 namespace ladder {
 namespace {
 
-double percentile_of_sorted(std::span<const double> sorted, double percent) {
-  if (sorted.empty()) return std::numeric_limits<double>::quiet_NaN();
-  const double place = percent / 100 * static_cast<double>(sorted.size() - 1);
-  const auto below = static_cast<size_t>(place);
-  const size_t above = std::min(below + 1, sorted.size() - 1);
-  return std::lerp(sorted[below], sorted[above], place - static_cast<double>(below));
-}
-
 // The chance of fewer than `heads` heads in `flips` of a coin.
 double fewer_heads(std::ptrdiff_t flips, std::ptrdiff_t heads) {
   double chance = 0;
@@ -34,7 +26,11 @@ int at_least_one(double launches) {
 double percentile(std::span<const double> samples, double percent) {
   std::vector<double> sorted(samples.begin(), samples.end());
   std::sort(sorted.begin(), sorted.end());
-  return percentile_of_sorted(sorted, percent);
+  if (sorted.empty()) return std::numeric_limits<double>::quiet_NaN();
+  const double place = percent / 100 * static_cast<double>(sorted.size() - 1);
+  const auto below = static_cast<size_t>(place);
+  const size_t above = std::min(below + 1, sorted.size() - 1);
+  return std::lerp(sorted[below], sorted[above], place - static_cast<double>(below));
 }
 
 double median(std::span<const double> samples) {
@@ -77,8 +73,8 @@ std::vector<std::vector<double>> without_carry_over(std::span<const Series> cont
     for (const double ms : series.ms) logs.push_back(std::log(ms));
   }
   std::vector<double> carry_over(contestants.size() + 1);
-  // Takes the median of each of `groups` sets of cells away from its cells; `add` keeps it.
-  const auto polish = [&](size_t groups, auto group_of, auto keep) {
+  // Takes the median of each of `groups` sets of cells away from its cells.
+  const auto polish = [&](size_t groups, auto group_of) {
     std::vector<std::vector<double>> cells(groups);
     for (size_t who = 0; who < left.size(); ++who) {
       for (size_t round = 0; round < left[who].size(); ++round) {
@@ -87,20 +83,17 @@ std::vector<std::vector<double>> without_carry_over(std::span<const Series> cont
     }
     std::vector<double> medians(groups);
     for (size_t group = 0; group < groups; ++group) medians[group] = cells[group].empty() ? 0 : median(cells[group]);
-    keep(medians);
     for (size_t who = 0; who < left.size(); ++who) {
       for (size_t round = 0; round < left[who].size(); ++round) left[who][round] -= medians[group_of(who, round)];
     }
+    return medians;
   };
   const auto before = [&](size_t who, size_t round) { return static_cast<size_t>(contestants[who].before[round] + 1); };
   for (int sweep = 0; sweep < SWEEPS; ++sweep) {
-    polish(
-        left.size(), [](size_t who, size_t) { return who; }, [](std::vector<double>&) {});
-    polish(
-        rounds, [](size_t, size_t round) { return round; }, [](std::vector<double>&) {});
-    polish(carry_over.size(), before, [&](std::vector<double>& medians) {
-      for (size_t i = 0; i < medians.size(); ++i) carry_over[i] += medians[i];
-    });
+    polish(left.size(), [](size_t who, size_t) { return who; });
+    polish(rounds, [](size_t, size_t round) { return round; });
+    const std::vector<double> medians = polish(carry_over.size(), before);
+    for (size_t i = 0; i < medians.size(); ++i) carry_over[i] += medians[i];
   }
   std::vector<double> all;
   for (size_t who = 0; who < contestants.size(); ++who) {
