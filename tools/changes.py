@@ -1,8 +1,7 @@
 """What changed in kernel.cuh since the rung that a rung starts from: in which lines, and in how many.
 
 A changed line is one that was replaced, added or removed: in each place where the files differ, the larger of the lines
-taken away and the lines put there (GNU diff --minimal, every line of the file, comments included). `ladder compare` may pair equal lines
-otherwise, and then counts a few more or less.
+taken away and the lines put there (GNU diff --minimal, every line of the file, comments included), as `ladder compare` counts, too.
 """
 from __future__ import annotations
 

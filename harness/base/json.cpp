@@ -1,53 +1,45 @@
 #include "harness/base/json.hpp"
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
 namespace ladder {
 
 using Value = nlohmann::ordered_json;
 
-Json::Json() : value_(std::make_unique<Value>()) {}
-Json::Json(bool value) : value_(std::make_unique<Value>(value)) {}
-Json::Json(int64_t value) : value_(std::make_unique<Value>(value)) {}
-Json::Json(uint64_t value) : value_(std::make_unique<Value>(value)) {}
-Json::Json(double value) : value_(std::make_unique<Value>(value)) {}
-Json::Json(std::string_view text) : value_(std::make_unique<Value>(text)) {}
-Json::Json(Members members) : value_(std::make_unique<Value>(Value::object())) {
+Json::Json() : value_(std::make_shared<Value>()) {}
+Json::Json(bool value) : value_(std::make_shared<Value>(value)) {}
+Json::Json(int64_t value) : value_(std::make_shared<Value>(value)) {}
+Json::Json(uint64_t value) : value_(std::make_shared<Value>(value)) {}
+Json::Json(double value) : value_(std::make_shared<Value>(value)) {}
+Json::Json(std::string_view text) : value_(std::make_shared<Value>(text)) {}
+Json::Json(Members members) : value_(std::make_shared<Value>(Value::object())) {
   for (const auto& [key, member] : members) set(key, member);
 }
-Json::Json(const Value& value) : value_(std::make_unique<Value>(value)) {}
+Json::Json(const Value& value) : value_(std::make_shared<Value>(value)) {}
 Json Json::array() {
   return Json(Value::array());
 }
 
-std::optional<Json> Json::parse(std::string_view text) {
+Json Json::parse(std::string_view text) {
   const Value value = Value::parse(text, nullptr, false);
-  return value.is_discarded() ? std::nullopt : std::optional(Json(value));
+  return value.is_discarded() ? Json() : Json(value);
 }
 
-Json::Json(const Json& other) : value_(std::make_unique<Value>(*other.value_)) {}
-Json::Json(Json&& other) noexcept = default;
-Json& Json::operator=(Json other) noexcept {
-  value_.swap(other.value_);
-  return *this;
+Value& Json::own() {
+  if (value_.use_count() > 1) value_ = std::make_shared<Value>(*value_);
+  return *value_;
 }
-Json::~Json() = default;
-
 void Json::set(std::string_view key, const Json& value) {
-  (*value_)[std::string(key)] = *value.value_;
+  own()[std::string(key)] = *value.value_;
 }
 void Json::push_back(const Json& value) {
-  value_->push_back(*value.value_);
+  own().push_back(*value.value_);
 }
 bool Json::is_array() const {
   return value_->is_array();
 }
 size_t Json::size() const {
   return value_->size();
-}
-std::string Json::at(size_t i) const {
-  return value_->at(i).dump();
 }
 std::optional<bool> Json::flag() const {
   return value_->is_boolean() ? std::optional(value_->get<bool>()) : std::nullopt;
@@ -84,17 +76,18 @@ Json Json::operator[](std::string_view key) const {
   const auto member = value_->find(std::string(key));
   return member == value_->end() ? Json() : Json(*member);
 }
-std::string Json::dump(int indent) const {
-  return value_->dump(indent);
+std::string Json::dump() const {
+  return value_->dump();
 }
 
-bool is_utf8(std::string_view text) {
-  if (std::ranges::all_of(text, [](char c) { return static_cast<signed char>(c) >= 0; })) return true;  // nearly always
-  try {
-    return !Value(text).dump().empty();
-  } catch (const Value::type_error&) {
-    return false;
+std::string by_lines(const std::vector<std::string>& entries, size_t per_line) {
+  std::string text = "[";
+  for (size_t i = 0; i < entries.size(); ++i) {
+    if (i > 0) text += ",";
+    if (i % per_line == 0) text += "\n";
+    text += entries[i];
   }
+  return text + "\n]";
 }
 
 }  // namespace ladder

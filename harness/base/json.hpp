@@ -37,19 +37,12 @@ class Json {
     for (const auto& value : values) all.push_back(Json(value));
     return all;
   }
-  // Nothing where the text is no JSON.
-  static std::optional<Json> parse(std::string_view text);
-
-  Json(const Json& other);
-  Json(Json&& other) noexcept;
-  Json& operator=(Json other) noexcept;
-  ~Json();
+  static Json parse(std::string_view text);  // null where the text is no JSON
 
   void set(std::string_view key, const Json& value);  // of an object, or of null, which becomes one
   void push_back(const Json& value);                  // to an array
   bool is_array() const;
   size_t size() const;
-  std::string at(size_t i) const;  // of an array, in one line
   // What it holds; nothing, or null, where it is of another kind.
   std::optional<bool> flag() const;
   std::optional<double> number() const;
@@ -58,13 +51,16 @@ class Json {
   std::vector<std::string> texts() const;                     // of an array, those that are texts
   std::vector<std::pair<std::string, Json>> members() const;  // of an object
   Json operator[](std::string_view key) const;                // of an object
-  // One line, or indented. Throws for a text that is not UTF-8.
-  std::string dump(int indent = -1) const;
+  // One line. Throws for a text that is not UTF-8.
+  std::string dump() const;
 
  private:
-  std::unique_ptr<nlohmann::ordered_json> value_;
+  nlohmann::ordered_json& own();
+
+  std::shared_ptr<nlohmann::ordered_json> value_;  // with copies, until one of them changes
 };
 
-bool is_utf8(std::string_view text);
+// An array of these texts, so many in a line: short enough to read, and to compare with diff.
+std::string by_lines(const std::vector<std::string>& entries, size_t per_line = 1);
 
 }  // namespace ladder

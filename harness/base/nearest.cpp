@@ -34,4 +34,9 @@ std::string nearest(std::string_view typed, std::span<const std::string> known) 
   return best;
 }
 
+std::string did_you_mean(std::string_view typed, std::span<const std::string> known) {
+  const std::string best = nearest(typed, known);
+  return best.empty() ? "" : " Did you mean " + best + "?";
+}
+
 }  // namespace ladder

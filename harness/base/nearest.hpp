@@ -11,5 +11,7 @@ int edit_distance(std::string_view a, std::string_view b);
 
 // The nearest of `known`, or "" if even that is more than half of the typed word away.
 std::string nearest(std::string_view typed, std::span<const std::string> known);
+// " Did you mean causal?", or nothing.
+std::string did_you_mean(std::string_view typed, std::span<const std::string> known);
 
 }  // namespace ladder

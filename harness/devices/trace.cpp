@@ -10,17 +10,6 @@
 namespace ladder {
 namespace {
 
-// One entry per line: short enough to read, and to compare with diff.
-std::string by_lines(const std::vector<std::string>& entries, size_t per_line = 1) {
-  std::string text = "[";
-  for (size_t i = 0; i < entries.size(); ++i) {
-    if (i > 0) text += ",";
-    if (i % per_line == 0) text += "\n";
-    text += entries[i];
-  }
-  return text + "\n]";
-}
-
 Json site(const emulator::TraceEvent& event) {
   const std::string place = emulator::to_string({event.file, event.line});  // "03_kvpipe/kernel.cuh:70"
   Json json{{"launch", event.launch},

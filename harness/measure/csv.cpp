@@ -1,9 +1,7 @@
 #include "harness/measure/csv.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -12,11 +10,9 @@
 #include <fstream>
 #include <iterator>
 #include <map>
-#include <set>
-#include <span>
 #include <type_traits>
 
-#include "harness/base/process.hpp"
+#include "harness/base/files.hpp"
 #include "harness/base/text.hpp"
 #include "harness/problem/shapes.hpp"
 
@@ -25,16 +21,30 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// ---- the columns: each knows its name and how a row's cell becomes text and back -----------------------------------
+// ---- a cell's text, and back ---------------------------------------------------------------------------------------
 
-enum class CellType { text, integer, number, flag };
-
-struct Column {
-  const char* name;
-  CellType type;
-  std::string (*write)(const ResultRow&);
-  bool (*read)(ResultRow&, const std::string&);  // false: not a number
+// One number of a ratio, which has all three or none.
+template <class Ratio>
+struct Part {
+  Ratio& ratio;
+  double Estimate::*number;
 };
+
+// What a row holds as the text of a cell. Of counts and sizes 0 and an empty cell are the same, "not known". Numbers have six
+// significant digits: a tenth of a clock's resolution, and the same text after a second write.
+struct ToCell {
+  std::string operator()(const std::string& text) const { return text; }
+  std::string operator()(bool flag) const { return flag ? "1" : "0"; }
+  std::string operator()(int count) const { return count == 0 ? "" : std::to_string(count); }
+  std::string operator()(double number) const { return fmt::format("{:.6g}", number); }
+  std::string operator()(const std::optional<int>& number) const { return number ? std::to_string(*number) : ""; }
+  std::string operator()(const std::optional<double>& number) const { return number ? (*this)(*number) : ""; }
+  template <class Ratio>
+  std::string operator()(const Part<Ratio>& part) const {
+    return part.ratio ? (*this)((*part.ratio).*part.number) : "";
+  }
+};
+constexpr ToCell to_cell;
 
 template <class T>
 bool parse(const std::string& cell, T& value) {
@@ -43,193 +53,128 @@ bool parse(const std::string& cell, T& value) {
   return number && std::isfinite(static_cast<double>(value));
 }
 
-// Six significant digits: a tenth of a clock's resolution, and the same text after a second write.
-std::string number(double value) {
-  return fmt::format("{:.6g}", value);
-}
-std::string number(int value) {
-  return fmt::format("{}", value);
-}
-
-template <auto FIELD>
-constexpr Column text(const char* name) {
-  return {name, CellType::text, [](const ResultRow& row) { return row.*FIELD; },
-          [](ResultRow& row, const std::string& cell) { return row.*FIELD = cell, true; }};
-}
-
-// Counts and sizes, of a row or of its shape: 0 and an empty cell are the same, "not known".
-template <auto FIELD>
-auto& count_of(auto& row) {
-  if constexpr (requires { row.*FIELD; }) {
-    return row.*FIELD;
-  } else {
-    return row.shape.*FIELD;
+// The other way round; false where the cell holds no such value.
+struct FromCell {
+  const std::string& cell;
+  bool operator()(std::string& text) const { return text = cell, true; }
+  bool operator()(bool& flag) const { return (flag = cell == "1" || cell == "true") || cell == "0" || cell == "false"; }
+  bool operator()(int& count) const { return count = 0, cell.empty() || parse(cell, count); }
+  bool operator()(double& number) const { return parse(cell, number); }
+  template <class T>
+  bool operator()(std::optional<T>& number) const {
+    return cell.empty() || parse(cell, number.emplace());
   }
-}
-template <auto FIELD>
-constexpr Column count(const char* name) {
-  return {name, CellType::integer,
-          [](const ResultRow& row) {
-            const int value = count_of<FIELD>(row);
-            return value == 0 ? std::string() : number(value);
-          },
-          [](ResultRow& row, const std::string& cell) {
-            count_of<FIELD>(row) = 0;
-            return cell.empty() || parse(cell, count_of<FIELD>(row));
-          }};
-}
-
-template <auto FIELD>
-constexpr Column optional(const char* name) {
-  constexpr bool whole = std::is_same_v<decltype(FIELD), std::optional<int> ResultRow::*>;
-  return {name, whole ? CellType::integer : CellType::number,
-          [](const ResultRow& row) { return row.*FIELD ? number(*(row.*FIELD)) : std::string(); },
-          [](ResultRow& row, const std::string& cell) { return cell.empty() || parse(cell, (row.*FIELD).emplace()); }};
-}
-
-template <auto FIELD, double Estimate::*PART>
-constexpr Column estimate(const char* name) {
-  return {name, CellType::number,
-          [](const ResultRow& row) { return row.*FIELD ? number((*(row.*FIELD)).*PART) : std::string(); },
-          [](ResultRow& row, const std::string& cell) {
-            if (cell.empty()) return true;
-            if (!(row.*FIELD)) (row.*FIELD).emplace();
-            return parse(cell, (*(row.*FIELD)).*PART);
-          }};
-}
-
-using R = ResultRow;
-constexpr Column COLUMNS[] = {
-    text<&R::rung>("stage"),
-    text<&R::kind>("kind"),
-    text<&R::gpu>("gpu"),
-    count<&R::sm>("sm"),
-    text<&R::driver>("driver"),
-    text<&R::cuda>("cuda"),
-    optional<&R::clock_mhz>("clock_mhz"),
-    optional<&R::power_w>("power_w"),
-    count<&Shape::batch>("batch"),
-    count<&Shape::heads>("heads"),
-    count<&Shape::n>("n"),
-    count<&Shape::d>("d"),
-    {"causal", CellType::flag, [](const R& row) { return std::string(row.shape.causal ? "1" : "0"); },
-     [](R& row, const std::string& cell) {
-       row.shape.causal = cell == "1" || cell == "true";
-       return row.shape.causal || cell == "0" || cell == "false";
-     }},
-    text<&R::dtype>("dtype"),
-    text<&R::problem>("problem"),
-    text<&R::inputs>("inputs"),
-    text<&R::regime>("regime"),
-    count<&R::rounds>("rounds"),
-    optional<&R::ms_median>("ms_median"),
-    optional<&R::ms_p20>("ms_p20"),
-    optional<&R::ms_p80>("ms_p80"),
-    {"tflops", CellType::number, [](const R& row) { return number(row.tflops); },
-     [](R& row, const std::string& cell) { return parse(cell, row.tflops); }},
-    optional<&R::flop_per_clk_sm>("flop_per_clk_sm"),
-    optional<&R::pct_ceiling>("pct_ceiling"),
-    text<&R::previous>("previous"),
-    estimate<&R::vs_previous, &Estimate::value>("vs_previous"),
-    estimate<&R::vs_previous, &Estimate::lo>("vs_previous_lo"),
-    estimate<&R::vs_previous, &Estimate::hi>("vs_previous_hi"),
-    text<&R::verdict>("verdict"),
-    estimate<&R::vs_fa2, &Estimate::value>("vs_fa2"),
-    estimate<&R::vs_fa2, &Estimate::lo>("vs_fa2_lo"),
-    estimate<&R::vs_fa2, &Estimate::hi>("vs_fa2_hi"),
-    optional<&R::max_err>("max_err"),
-    optional<&R::registers>("registers"),
-    optional<&R::spill_bytes>("spill_bytes"),
-    optional<&R::smem_bytes>("smem_bytes"),
-    count<&R::heat>("heat"),
-    text<&R::version>("version"),
-    text<&R::source>("source"),
-    text<&R::commit>("commit"),
-    text<&R::date>("date"),
+  bool operator()(const Part<std::optional<Estimate>>& part) const {
+    if (cell.empty()) return true;
+    if (!part.ratio) part.ratio.emplace();
+    return parse(cell, (*part.ratio).*part.number);
+  }
 };
 
-// ---- the rules: those of docs/results/schema.json, as it was when this was built ---------------------------------------
+// ---- the columns ---------------------------------------------------------------------------------------------------
+
+// Calls visit(its name, what it holds) for each column of a row.
+template <class Row, class Visit>
+void for_each_column(Row& row, const Visit& visit) {
+  visit("stage", row.rung);
+  visit("kind", row.kind);
+  visit("gpu", row.gpu);
+  visit("sm", row.sm);
+  visit("driver", row.driver);
+  visit("cuda", row.cuda);
+  visit("clock_mhz", row.clock_mhz);
+  visit("power_w", row.power_w);
+  visit("batch", row.shape.batch);
+  visit("heads", row.shape.heads);
+  visit("n", row.shape.n);
+  visit("d", row.shape.d);
+  visit("causal", row.shape.causal);
+  visit("dtype", row.dtype);
+  visit("problem", row.problem);
+  visit("inputs", row.inputs);
+  visit("regime", row.regime);
+  visit("rounds", row.rounds);
+  visit("ms_median", row.ms_median);
+  visit("ms_p20", row.ms_p20);
+  visit("ms_p80", row.ms_p80);
+  visit("tflops", row.tflops);
+  visit("flop_per_clk_sm", row.flop_per_clk_sm);
+  visit("pct_ceiling", row.pct_ceiling);
+  visit("previous", row.previous);
+  visit("vs_previous", Part{row.vs_previous, &Estimate::value});
+  visit("vs_previous_lo", Part{row.vs_previous, &Estimate::lo});
+  visit("vs_previous_hi", Part{row.vs_previous, &Estimate::hi});
+  visit("verdict", row.verdict);
+  visit("vs_fa2", Part{row.vs_fa2, &Estimate::value});
+  visit("vs_fa2_lo", Part{row.vs_fa2, &Estimate::lo});
+  visit("vs_fa2_hi", Part{row.vs_fa2, &Estimate::hi});
+  visit("max_err", row.max_err);
+  visit("registers", row.registers);
+  visit("spill_bytes", row.spill_bytes);
+  visit("smem_bytes", row.smem_bytes);
+  visit("heat", row.heat);
+  visit("version", row.version);
+  visit("source", row.source);
+  visit("commit", row.commit);
+  visit("date", row.date);
+}
+
+using Texts = std::vector<std::string>;  // one for each column
+
+const Texts& column_names() {
+  static const Texts all = [] {
+    Texts names;
+    const ResultRow any;
+    for_each_column(any, [&](const char* name, const auto&) { names.emplace_back(name); });
+    return names;
+  }();
+  return all;
+}
+
+Texts cells_of(const ResultRow& row) {
+  Texts cells;
+  for_each_column(row, [&](const char*, const auto& value) { cells.push_back(to_cell(value)); });
+  return cells;
+}
+
+// ---- what this program asks of docs/results/schema.json, as it was when this was built. tools/results.py knows all of it ----
 
 constexpr const char* SCHEMA =
 #include "schema.hpp"
     ;
 
-// What one cell may hold.
-struct Rule {
-  const Column* column;
-  std::string description;
-  std::vector<std::string> words;  // one of these, where there are any
-  bool may_be_empty = true;
-  double above = -INFINITY, most = INFINITY;
-};
-
 struct Rules {
-  std::vector<Rule> cells;
   std::vector<std::string> required;
-  std::vector<const Column*> identity;
-  std::vector<std::vector<const Column*>> ordered;  // whose cells grow from left to right
   std::map<std::string, double> ceilings;  // that bound a row with a share of a ceiling, or of a card below this sm
 };
 
-// Asked once, and not for each row of thousands.
-std::vector<const Column*> columns_called(std::span<const std::string> names) {
-  std::vector<const Column*> found;
-  for (const std::string& name : names) found.push_back(std::ranges::find(COLUMNS, name, &Column::name));
-  return found;
-}
-
-Rules read_rules() {
-  const Json schema = Json::parse(SCHEMA).value()["results"];
-  Rules rules{.cells = {},
-              .required = schema["required"].texts(),
-              .identity = columns_called(schema["identity"].texts()),
-              .ordered = {},
-              .ceilings = {}};
-  for (const auto& [name, rule] : schema["properties"].members()) {
-    const bool any_text = rule["type"].text() == "string" && !rule["minLength"].number();
-    rules.cells.push_back({.column = columns_called({&name, 1}).front(),
-                           .description = rule["description"].text().value_or(""),
-                           .words = rule["enum"].texts(),
-                           .may_be_empty = any_text || rule["type"].is_array(),
-                           .above = rule["exclusiveMinimum"].number().value_or(-INFINITY),
-                           .most = rule["maximum"].number().value_or(INFINITY)});
-  }
-  for (const Json& columns : schema["ordered"].elements()) rules.ordered.push_back(columns_called(columns.texts()));
-  for (const auto& [ceiling, rule] : schema["ceilings"].members()) {
-    rules.ceilings[ceiling] = rule["before_sm"].number().value_or(INFINITY);
-  }
-  return rules;
-}
-
 const Rules& rules() {
-  static const Rules results = read_rules();
-  return results;
-}
-
-// ---- the first line ---------------------------------------------------------------------------------------------------
-
-std::string header_of(std::span<const Column> columns) {
-  std::string line;
-  for (const Column& column : columns) line += (line.empty() ? "" : ",") + std::string(column.name);
-  return line;
+  static const Rules all = [] {
+    const Json schema = Json::parse(SCHEMA)["results"];
+    Rules rules{.required = schema["required"].texts(), .ceilings = {}};
+    for (const auto& [ceiling, rule] : schema["ceilings"].members())
+      rules.ceilings[ceiling] = rule["before_sm"].number().value_or(INFINITY);
+    return rules;
+  }();
+  return all;
 }
 
 // The columns of a file with this first line, which may lack some of those that were added later; nothing for any other.
-std::vector<Column> columns_of(const std::string& header) {
-  std::vector<Column> present(std::begin(COLUMNS), std::end(COLUMNS));
-  const std::string named = "," + header + ",";
-  std::erase_if(present, [&](const Column& column) {
-    return std::ranges::find(rules().required, column.name) == rules().required.end() &&
-           named.find("," + std::string(column.name) + ",") == std::string::npos;
+Texts columns_of(const std::string& header) {
+  Texts present = column_names();
+  const std::vector<std::string_view> named = split(header, ',');
+  std::erase_if(present, [&](const std::string& column) {
+    return std::ranges::find(rules().required, column) == rules().required.end() &&
+           std::ranges::find(named, column) == named.end();
   });
-  return header == header_of(present) ? present : std::vector<Column>{};
+  return std::ranges::equal(present, named) ? present : Texts{};
 }
 
 // ---- RFC 4180 --------------------------------------------------------------------------------------------------------
 
 // The cells of one line, or nothing when a quote is left open or stands amid a cell.
-std::optional<std::vector<std::string>> split(const std::string& line) {
-  std::vector<std::string> cells(1);
+std::optional<Texts> cells_of(const std::string& line) {
+  Texts cells(1);
   for (size_t i = 0; i < line.size(); ++i) {
     if (line[i] == ',') {
       cells.emplace_back();
@@ -251,48 +196,6 @@ std::optional<std::vector<std::string>> split(const std::string& line) {
 
 // ---- what cannot be true ---------------------------------------------------------------------------------------------
 
-std::optional<double> number_of(const std::string& cell) {
-  double value = 0;
-  if (!parse(cell, value)) return {};
-  return value;
-}
-
-// "stage, peer or ceiling"
-std::string listed(std::vector<std::string> words) {
-  std::erase(words, "");
-  const std::string last = words.back();
-  words.pop_back();
-  return fmt::format("{} or {}", fmt::join(words, ", "), last);
-}
-
-// Empty when the row is believable by itself.
-std::string fault(const ResultRow& row) {
-  for (const Rule& rule : rules().cells) {
-    const bool is_bounded = !std::isinf(rule.above) || !std::isinf(rule.most);
-    if (rule.words.empty() && rule.may_be_empty && !is_bounded) continue;
-    const std::string cell = rule.column->write(row);
-    if (!rule.words.empty()) {
-      if (std::ranges::find(rule.words, cell) != rule.words.end()) continue;
-      return fmt::format("{} is '{}'; expected {}", rule.column->name, cell, listed(rule.words));
-    }
-    if (!rule.may_be_empty && cell.empty()) return fmt::format("no {}", rule.column->name);
-    if (!is_bounded) continue;
-    if (const auto value = number_of(cell); value && !(*value > rule.above && *value <= rule.most)) {
-      return fmt::format("{} is {:g}; {}", rule.column->name, *value, rule.description);
-    }
-  }
-  for (const std::vector<const Column*>& ordered : rules().ordered) {
-    std::vector<double> known;
-    std::vector<std::string_view> names;
-    for (const Column* column : ordered) {
-      names.push_back(column->name);
-      if (const auto value = number_of(column->write(row))) known.push_back(*value);
-    }
-    if (!std::ranges::is_sorted(known)) return fmt::format("{} does not hold", fmt::join(names, " <= "));
-  }
-  return {};
-}
-
 Status check_ceilings(const std::vector<ResultRow>& rows, const std::string& file, const std::vector<int>& lines) {
   std::vector<const ResultRow*> ceilings;
   for (const ResultRow& row : rows) {
@@ -305,56 +208,13 @@ Status check_ceilings(const std::vector<ResultRow>& rows, const std::string& fil
     for (const ResultRow* ceiling : ceilings) {
       if (bounds(*ceiling, row)) highest = std::max(highest, ceiling->tflops);
     }
+    if (row.pct_ceiling.value_or(0) > 100) highest = 100 / *row.pct_ceiling * row.tflops;
     if (highest > 0 && row.tflops > highest) {
       return failure(ExitCode::check_failed,
                      fmt::format("{}:{}: {} claims {:g} TFLOPS, above this card's ceiling of {:g}", file, lines[i],
                                  row.rung, row.tflops, highest));
     }
   }
-  return {};
-}
-
-// What a row is a measurement of: equal for two that cannot stand in one file.
-std::string identity(const ResultRow& row) {
-  std::string key;
-  for (const Column* column : rules().identity) key += column->write(row) + '\n';
-  return key;
-}
-
-// ---- files -----------------------------------------------------------------------------------------------------------
-
-Status cannot_write(const std::string& file, int error) {
-  const std::string_view way_out = error == ENOSPC ? "\n  Free some space, or name a file on another disk." : "";
-  return failure(ExitCode::check_failed, fmt::format("cannot write {}: {}{}", file, std::strerror(error), way_out));
-}
-
-Status write_all(int descriptor, std::string_view text, const std::string& file) {
-  while (!text.empty()) {
-    const ssize_t written = ::write(descriptor, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return cannot_write(file, errno);
-    text.remove_prefix(static_cast<size_t>(written));
-  }
-  return {};
-}
-
-// Writes a whole file. A regular file is replaced only once the new text is safe on the disk.
-Status replace_file(const std::string& file, std::string_view text) {
-  if (file == "-") return write_all(STDOUT_FILENO, text, "standard output");
-  std::error_code ignored;
-  const bool special = fs::exists(file, ignored) && !fs::is_regular_file(file, ignored);
-  const std::string target = special ? file : file + ".new";
-  {
-    const Descriptor out(::open(target.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-    if (out.get() < 0) return cannot_write(target, errno);
-    Status written = write_all(out.get(), text, file);
-    if (written && !special && ::fsync(out.get()) != 0) written = cannot_write(file, errno);
-    if (!written) {
-      if (!special) fs::remove(target, ignored);
-      return written;
-    }
-  }
-  if (!special && ::rename(target.c_str(), file.c_str()) != 0) return cannot_write(file, errno);
   return {};
 }
 
@@ -379,30 +239,29 @@ std::string quoted(const std::string& cell) {
 }
 
 std::string csv_header() {
-  return header_of(COLUMNS);
+  return fmt::format("{}", fmt::join(column_names(), ","));
 }
 
 std::string csv_line(const ResultRow& row) {
-  std::string line;
-  for (const Column& column : COLUMNS) line += quoted(column.write(row)) + ",";
-  line.pop_back();
-  return line;
+  Texts cells = cells_of(row);
+  for (std::string& cell : cells) cell = ladder::quoted(cell);
+  return fmt::format("{}", fmt::join(cells, ","));
 }
 
 Json to_json(const ResultRow& row) {
   Json object;
-  for (const Column& column : COLUMNS) {
-    const std::string cell = column.write(row);
-    if (column.type == CellType::flag) {
-      object.set(column.name, cell == "1");
+  for_each_column(row, [&]<class Value>(const char* name, const Value& value) {
+    const std::string cell = to_cell(value);
+    if constexpr (std::is_same_v<Value, bool>) {
+      object.set(name, value);
     } else if (cell.empty()) {
-      object.set(column.name, {});
-    } else if (column.type != CellType::text) {
-      object.set(column.name, Json::parse(cell).value());
+      object.set(name, {});
+    } else if constexpr (std::is_same_v<Value, std::string>) {
+      object.set(name, cell);
     } else {
-      object.set(column.name, cell);
+      object.set(name, Json::parse(cell));
     }
-  }
+  });
   return object;
 }
 
@@ -413,39 +272,36 @@ Result<std::vector<ResultRow>> read_csv(std::istream& text, const std::string& f
   };
   std::vector<ResultRow> rows;
   std::vector<int> lines;
-  std::map<std::string, int> known;
-  std::vector<Column> present;
+  Texts present;
   for (std::string line; std::getline(text, line);) {
     ++line_number;
     if (!line.empty() && line.back() == '\r') line.pop_back();
-    if (!is_utf8(line)) return broken("not a text file in UTF-8");  // as the plots and the site want it
-    if (line.find('\0') != std::string::npos) return broken("a NUL character; this is no text");
     if (line_number == 1) {
       present = columns_of(line);
       if (present.empty()) return broken("other columns than expected: " + csv_header());
       continue;
     }
     if (line.empty()) continue;
-    const auto cells = split(line);
+    const auto cells = cells_of(line);
     if (!cells) return broken("a quote that is not closed, or stands within a cell");
     if (cells->size() != present.size()) {
       return broken(fmt::format("{} fields, but the header has {}", cells->size(), present.size()));
     }
     ResultRow row;
-    for (size_t i = 0; i < present.size(); ++i) {
-      if (present[i].read(row, (*cells)[i])) continue;
-      const bool flag = present[i].type == CellType::flag;
-      return broken(fmt::format("{} is '{}', which is {}", present[i].name, (*cells)[i],
-                                flag ? "neither 0 nor 1" : "not a number"));
-    }
-    if (const std::string wrong = fault(row); !wrong.empty()) return broken(wrong);
+    std::string wrong;
+    size_t next = 0;
+    for_each_column(row, [&]<class Value>(const char* name, Value&& value) {
+      if (next == present.size() || present[next] != name) return;
+      const std::string& cell = (*cells)[next++];
+      if (FromCell{cell}(value) || !wrong.empty()) return;
+      const bool is_flag = std::is_same_v<Value, bool&>;
+      wrong = fmt::format("{} is '{}', which is {}", name, cell, is_flag ? "neither 0 nor 1" : "not a number");
+    });
+    if (!wrong.empty()) return broken(wrong);
     if (!row.problem.empty()) {
       const auto spec = parse_spec(row.problem);
       if (!spec) return broken(spec.error().first_line());
       row.shape = *spec;
-    }
-    if (const auto [same, is_new] = known.emplace(identity(row), line_number); !is_new) {
-      return broken(fmt::format("repeats line {}: {}, the same measurement", same->second, row.rung));
     }
     rows.push_back(std::move(row));
     lines.push_back(line_number);
@@ -474,26 +330,13 @@ Status append_csv(const std::string& file, std::span<const ResultRow> rows, bool
   if (regular && fs::file_size(file, ignored) > 0) {
     const Result<std::vector<ResultRow>> known = read_csv(fs::path(file));
     if (!known) return passed_on(known);
-    std::set<std::string> renewed;
-    for (const ResultRow& row : rows) renewed.insert(identity(row));
     for (const ResultRow& old : *known) {
-      if (!renewed.contains(identity(old))) text += csv_line(old) + "\n";
+      const auto renews = [&](const ResultRow& row) { return row.measures_the_same(old); };
+      if (std::ranges::none_of(rows, renews)) text += csv_line(old) + "\n";
     }
   }
   for (const ResultRow& row : rows) text += csv_line(row) + "\n";
-  return replace_file(file, text);
-}
-
-Status append_text(const std::string& file, const std::string& header, const std::string& lines) {
-  std::error_code ignored;
-  const bool is_new =
-      !fs::exists(file, ignored) || (fs::is_regular_file(file, ignored) && fs::file_size(file, ignored) == 0);
-  const Descriptor out(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
-  if (out.get() < 0) return cannot_write(file, errno);
-  const uintmax_t before = is_new ? 0 : fs::file_size(file, ignored);
-  Status written = write_all(out.get(), (is_new ? header : "") + lines, file);
-  if (!written && fs::is_regular_file(file, ignored)) fs::resize_file(file, before, ignored);  // no half of it stays
-  return written;
+  return write_text(file, text);
 }
 
 Status can_append_csv(const std::string& file) {
@@ -505,13 +348,7 @@ Status can_append_csv(const std::string& file) {
                  known.error().message + "\n  New rows go to the end of a results file; name another one.");
 }
 
-Status write_json(const std::string& file, std::span<const ResultRow> rows) {
-  Json array = Json::array();
-  for (const ResultRow& row : rows) array.push_back(to_json(row));
-  return replace_file(file, array.dump(1) + "\n");
-}
-
-Result<std::vector<ResultRow>> recorded_results(const fs::path& directory) {
+std::vector<ResultRow> recorded_results(const fs::path& directory) {
   std::vector<fs::path> files;
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(directory, ignored)) {

@@ -58,6 +58,11 @@ struct ResultRow : RunFacts {
   int heat = 0;         // who ran beside it: the rows of one heat, counted from 1; 0: nobody
   std::string version;  // of a peer, in its own words
   std::string source = "measured";
+
+  // Of the two only the newer one stands in a file.
+  bool measures_the_same(const ResultRow& other) const {
+    return rung == other.rung && kind == other.kind && source == other.source && same_measurement(other);
+  }
 };
 
 // Whether a ceiling bounds a row: the rule of docs/results/schema.json, which the other readers have from there as well.
@@ -73,8 +78,8 @@ std::string quoted(const std::string& cell);
 // One object with the CSV's columns; empty cells are null, `causal` is a boolean.
 Json to_json(const ResultRow& row);
 
-// Reads a whole file, which may lack the columns that were added later. Refuses other columns, text where a number belongs, and figures that cannot be true: an interval
-// that does not hold its value, a measurement given twice, or a rate above the ceilings of the same card that bound it. Messages begin with file:line.
+// Reads a whole file, which may lack the columns that were added later. Refuses other columns, text where a number belongs, and a rate
+// above the ceilings of the same card that bound it; tools/results.py knows all rules. Messages begin with file:line.
 Result<std::vector<ResultRow>> read_csv(std::istream& text, const std::string& file);
 Result<std::vector<ResultRow>> read_csv(const std::filesystem::path& file);
 
@@ -82,18 +87,12 @@ Result<std::vector<ResultRow>> read_csv(const std::filesystem::path& file);
 // or empty file gets its header; "-", standard output, and devices get it with the `first` rows.
 Status append_csv(const std::string& file, std::span<const ResultRow> rows, bool first);
 
-// Adds lines to a file, with the header when it is new or empty.
-Status append_text(const std::string& file, const std::string& header, const std::string& lines);
-
 // Success if append_csv can add to what the file holds now: to be asked before an hour of measuring, not after it.
 Status can_append_csv(const std::string& file);
 
-// Writes the rows as one JSON array; "-" is standard output.
-Status write_json(const std::string& file, std::span<const ResultRow> rows);
-
-// Rows of every GPU.csv in a directory, e.g. docs/results; none when there is no such directory. A file that read_csv
+// Rows of every GPU.csv in a directory, docs/results; none when there is no such directory. A file that read_csv
 // refuses is left out, which a line on standard error says. Files named
 // GPU_what.csv (h200_counters.csv) lie beside them and have columns of their own.
-Result<std::vector<ResultRow>> recorded_results(const std::filesystem::path& directory);
+std::vector<ResultRow> recorded_results(const std::filesystem::path& directory = LADDER_SOURCE_DIR "/docs/results");
 
 }  // namespace ladder

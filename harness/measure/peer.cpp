@@ -36,7 +36,7 @@ std::string printable(std::string text) {
 
 // An answer with "ok":true, or what is wrong with it.
 Result<Json> parse_answer(const std::string& line) {
-  const Json answer = Json::parse(line).value_or(Json());
+  const Json answer = Json::parse(line);
   const std::optional<bool> ok = answer["ok"].flag();
   if (!ok) return tl::make_unexpected(broken("answered with something other than {\"ok\":...}: " + printable(line)));
   if (*ok) return answer;
@@ -77,11 +77,6 @@ Result<Peer> Peer::start(const PeerCommand& command, PeerLimits limits) {
   return Peer(std::move(*process), command.label, limits);
 }
 
-PeerFiles::~PeerFiles() {
-  std::error_code ignored;
-  if (!directory_.empty()) fs::remove_all(directory_, ignored);
-}
-
 Result<PeerFiles> PeerFiles::create(const Inputs& inputs) {
   uint64_t bytes = 0;
   for (const Tensor& input : inputs) bytes += input.bytes().size();
@@ -91,9 +86,8 @@ Result<PeerFiles> PeerFiles::create(const Inputs& inputs) {
     tried.push_back(root.string());
     // Room for the outputs of a few peers too, and not the last of it.
     if (const fs::space_info space = fs::space(root, error); error || space.available < bytes + bytes / 2) continue;
-    std::string directory = (root / "ladder-XXXXXX").string();
-    if (!::mkdtemp(directory.data())) continue;
-    PeerFiles files{fs::path(directory)};
+    PeerFiles files{Folder(root)};
+    if (files.folder.path().empty()) continue;
     bool written = true;
     for (const Tensor& input : inputs) {
       std::ofstream file(files.of(input.name()), std::ios::binary);
@@ -117,12 +111,12 @@ Status Peer::send(const std::string& request) {
   return sent ? sent : Status(blame(sent.error()));
 }
 
-Result<std::string> Peer::ask(const std::string& request, double limit_s) {
-  if (const Status sent = send(request); !sent) return passed_on(sent);
-  Result<std::string> line = process_->read_line(limit_s);
-  if (!line) return blame(line.error());
-  if (const auto answer = parse_answer(*line); !answer) return blame(answer.error());
-  return line;
+Result<Json> Peer::ask(const Json& request, double limit_s) {
+  if (const Status sent = send(request.dump()); !sent) return passed_on(sent);
+  const Result<std::string> line = process_->read_line(limit_s);
+  Result<Json> answer = line ? parse_answer(*line) : passed_on(line);
+  if (!answer) return blame(answer.error());
+  return answer;
 }
 
 Status Peer::ask_to_prepare(const Shape& shape, std::string_view inputs, uint64_t seed, const PeerFiles& files) {
@@ -192,15 +186,15 @@ Result<PeerInfo> Peer::prepared() {
 }
 
 Status Peer::poison() {
-  const auto answer = ask(Json{{"op", "poison"}}.dump(), limits_.run);
+  const auto answer = ask({{"op", "poison"}}, limits_.run);
   return answer ? Status{} : passed_on(answer);
 }
 
 Result<double> Peer::time_ms(int launches) {
-  const auto line = ask(Json{{"op", "run"}, {"launches", launches}}.dump(), limits_.run);
-  if (!line) return passed_on(line);
-  const std::optional<double> ms = number_of(*parse_answer(*line), "ms");
-  if (!ms || !(*ms > 0)) return blame(broken("reported no positive time: " + printable(*line)));
+  const auto answer = ask({{"op", "run"}, {"launches", launches}}, limits_.run);
+  if (!answer) return passed_on(answer);
+  const std::optional<double> ms = number_of(*answer, "ms");
+  if (!ms || !(*ms > 0)) return blame(broken("reported no positive time: " + printable(answer->dump())));
   return *ms;
 }
 
@@ -209,8 +203,8 @@ Result<Tensor> Peer::output(std::span<const Cell> cells) {
   for (const Cell& cell : cells) rows.push_back(cell.unit * output_.rows() + cell.row);
   std::error_code ignored;
   fs::remove(output_file_, ignored);  // what an earlier answer left
-  const auto line = ask(Json{{"op", "output"}, {"rows", Json::array(rows)}}.dump(), limits_.run);
-  if (!line) return passed_on(line);
+  const auto answer = ask({{"op", "output"}, {"rows", Json::array(rows)}}, limits_.run);
+  if (!answer) return passed_on(answer);
   Tensor tensor(ladder::tensor(output_.name, output_.element, {1, 1, std::ssize(rows), output_.columns()}));
   std::ifstream file(output_file_, std::ios::binary);
   const auto bytes = static_cast<std::streamsize>(tensor.bytes().size());
@@ -225,7 +219,7 @@ Result<Tensor> Peer::output(std::span<const Cell> cells) {
 }
 
 Status Peer::refuses_unknown_requests() {
-  const auto answer = ask(Json{{"op", "sing"}}.dump(), WRITE_LIMIT_S);
+  const auto answer = ask({{"op", "sing"}}, WRITE_LIMIT_S);
   if (answer) return blame(broken("says yes to a request that the protocol does not have"));
   return answer.error().code == ExitCode::cannot_run_here ? Status{} : passed_on(answer);
 }

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "harness/base/error.hpp"
+#include "harness/base/files.hpp"
+#include "harness/base/json.hpp"
 #include "harness/base/process.hpp"
 #include "harness/problem/problem.hpp"
 
@@ -47,20 +49,10 @@ struct PeerInfo {
 
 // The inputs of one problem in files, where all peers read them: of the problem's types in the machine's byte order, [batch,
 // heads, n, d] contiguous. In memory where there is room (/dev/shm), else in the directory for temporary files. Removed with the object.
-class PeerFiles {
- public:
+struct PeerFiles {
+  Folder folder;
   static Result<PeerFiles> create(const Inputs& inputs);
-  PeerFiles(PeerFiles&& other) noexcept : directory_(std::exchange(other.directory_, {})) {}
-  PeerFiles& operator=(PeerFiles&& other) noexcept {
-    std::swap(directory_, other.directory_);
-    return *this;
-  }
-  ~PeerFiles();
-  std::filesystem::path of(std::string_view tensor) const { return directory_ / tensor; }
-
- private:
-  explicit PeerFiles(std::filesystem::path directory) : directory_(std::move(directory)) {}
-  std::filesystem::path directory_;
+  std::filesystem::path of(std::string_view tensor) const { return folder.path() / tensor; }
 };
 
 // All errors name the peer and quote the end of its standard error. A peer that answers "ok":false gives its reason with
@@ -88,7 +80,7 @@ class Peer {
   Peer(std::unique_ptr<Process> process, std::string label, PeerLimits limits)
       : process_(std::move(process)), label_(std::move(label)), limits_(limits) {}
   Status send(const std::string& request);
-  Result<std::string> ask(const std::string& request, double limit_s);  // the answer, "ok":true
+  Result<Json> ask(const Json& request, double limit_s);  // the answer, "ok":true
   tl::unexpected<Error> blame(const Error& error);
 
   std::unique_ptr<Process> process_;

@@ -9,6 +9,7 @@
 #include <memory>
 #include <set>
 
+#include "harness/base/files.hpp"
 #include "harness/base/interrupt.hpp"
 #include "harness/base/progress.hpp"
 #include "harness/base/terminal.hpp"
@@ -17,6 +18,7 @@
 #include "harness/measure/results_table.hpp"
 #include "harness/measure/schedule.hpp"
 #include "harness/problem/shapes.hpp"
+#include "harness/verbs/json.hpp"
 #include "harness/verbs/verbs.hpp"
 
 namespace ladder {
@@ -27,12 +29,11 @@ namespace fs = std::filesystem;
 // Everything that outlives a shape.
 class Bench {
  public:
-  Bench(const Options& options, GpuInfo gpu, std::vector<ResultRow> recorded, std::vector<ResultRow> resumed)
+  Bench(const Options& options, GpuInfo gpu, std::vector<ResultRow> resumed)
       : options_(options),
         out_(table_stream(options)),
         gpu_(std::move(gpu)),
         machine_(gpu_.pci_bus_id),
-        recorded_(std::move(recorded)),
         resumed_(std::move(resumed)),
         protocol_(protocol_of(options)),
         peers_(peer_commands(options)) {
@@ -51,7 +52,9 @@ class Bench {
       }
     }
     const bool stopped = !status && status.error().code == ExitCode::interrupted;
-    if (!options_.json.empty()) keep_first(write_json(options_.json, rows_));
+    Json rows = Json::array();
+    for (const ResultRow& row : rows_) rows.push_back(to_json(row));
+    keep_first(write_document(options_.json, rows));
     if (stopped) {
       fmt::print(stderr, "{}\n", status.error().message);
       if (!write_error_) return ExitCode::interrupted;
@@ -234,13 +237,7 @@ class Bench {
   // times again what could not be written.
   void record(std::span<const Entry> entries, const HeatRun& run, const RunFacts& facts, const Results& results) {
     all_right_ = all_right_ && results.ok;
-    Status kept;
-    if (!options_.rounds_csv.empty()) {
-      kept = append_text(options_.rounds_csv, ROUNDS_HEADER, rounds_lines(entries, run, facts));
-    }
-    if (kept && !options_.csv.empty() && !results.rows.empty()) {
-      kept = append_csv(options_.csv, results.rows, rows_.empty());
-    }
+    const Status kept = ladder::record(options_, entries, run, facts, results.rows, rows_.empty());
     if (!kept) {
       keep_first(failure(kept.error().code, kept.error().message +
                                                 "\n  The heat above is on the screen alone. With room for it, the same "
@@ -312,7 +309,7 @@ class Bench {
   std::FILE* out_;
   GpuInfo gpu_;
   RealMachine machine_;
-  std::vector<ResultRow> recorded_;
+  const std::vector<ResultRow> recorded_ = recorded_results();
   std::vector<ResultRow> resumed_;  // what the file holds of an interrupted bench
   Protocol protocol_;
   PeerPool peers_;
@@ -338,15 +335,19 @@ Protocol protocol_of(const Options& options) {
   return protocol;
 }
 
-fs::path peers_directory() {
-  return fs::path(LADDER_SOURCE_DIR) / "harness" / "peers";
+Status record(const Options& options, std::span<const Entry> entries, const HeatRun& run, const RunFacts& facts,
+              std::span<const ResultRow> rows, bool first) {
+  Status kept;
+  if (!options.rounds_csv.empty())
+    kept = append_text(options.rounds_csv, ROUNDS_HEADER, rounds_lines(entries, run, facts));
+  return kept && !options.csv.empty() && !rows.empty() ? append_csv(options.csv, rows, first) : kept;
 }
 
 std::vector<PeerCommand> peer_commands(const Options& options) {
   std::vector<PeerCommand> commands;
   for (const std::string& line : options.peers) commands.push_back(peer_from_option(line));
   if (options.no_peers) return commands;
-  for (PeerCommand& command : find_peers(peers_directory())) commands.push_back(std::move(command));
+  for (PeerCommand& command : find_peers(LADDER_SOURCE_DIR "/harness/peers")) commands.push_back(std::move(command));
   return commands;
 }
 
@@ -354,8 +355,6 @@ Result<ExitCode> bench_verb(const Options& options) {
   Result<GpuInfo> gpu = gpu_info();
   if (!gpu) return bench_without_gpu(options, gpu.error());
   if (const Status able = can_bench(options); !able) return passed_on(able);
-  const Result<std::vector<ResultRow>> recorded = recorded_results(recorded_results_directory());
-  if (!recorded) fmt::print(stderr, "{}\n", recorded.error().message);
   const InterruptGuard guard;
   std::vector<ResultRow> resumed;
   if (options.resume && std::filesystem::exists(options.csv)) {
@@ -363,7 +362,7 @@ Result<ExitCode> bench_verb(const Options& options) {
     if (!rows) return passed_on(rows);
     resumed = std::move(*rows);
   }
-  return Bench(options, std::move(*gpu), recorded.value_or(std::vector<ResultRow>{}), std::move(resumed)).run();
+  return Bench(options, std::move(*gpu), std::move(resumed)).run();
 }
 
 }  // namespace ladder

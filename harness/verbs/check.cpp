@@ -18,45 +18,15 @@ namespace {
 
 using Subjects = std::vector<Subject>;
 
-// Without those that cannot take one of the shapes: each is an error if it was named, or else a note. If none is left,
-// the first one's reason is the error.
-Result<Subjects> fitting(const CheckRequest& request, std::vector<std::string>& notes) {
-  Subjects able;
-  std::optional<Error> reason;
-  for (const Subject& subject : request.subjects) {
-    Status status;
-    for (const Spec& shape : request.emulator_shapes(subject.variant->accepts)) {
-      if (status) status = supports(*subject.rung, *subject.variant, shape);
-    }
-    if (status) {
-      able.push_back(subject);
-      continue;
-    }
-    if (request.named) return passed_on(status);
-    if (!reason) reason = status.error();
-    notes.push_back("Left out: " + status.error().first_line());
-  }
-  if (able.empty() && reason) return tl::make_unexpected(*reason);
-  return able;
-}
-
-// Which subjects this GPU can run. A rung that was named and cannot run is an error, another one a note.
-Result<Subjects> runnable(const CheckRequest& request, const GpuInfo& gpu, const Subjects& subjects,
-                          std::vector<std::string>& notes) {
-  Subjects able;
+// Those of which status_of(subject) is a success; the others' errors.
+std::pair<Subjects, std::vector<Error>> able(const Subjects& subjects, const auto& status_of) {
+  std::pair<Subjects, std::vector<Error>> apart;
   for (const Subject& subject : subjects) {
-    const std::vector<Spec> shapes = request.gpu_shapes(subject.variant->accepts);
-    const Spec& longest = *std::ranges::max_element(shapes, {}, &Spec::n);
-    const Status status = runs_on(*subject.rung, *subject.variant, longest, gpu);
-    if (status) {
-      able.push_back(subject);
-    } else if (request.on == Where::gpu && request.named) {
-      return passed_on(status);
-    } else {
-      notes.push_back("Not on the GPU: " + status.error().message);
-    }
+    const Status status = status_of(subject);
+    if (status) apart.first.push_back(subject);
+    if (!status) apart.second.push_back(status.error());
   }
-  return able;
+  return apart;
 }
 
 // Those that are asked the same problems together.
@@ -77,10 +47,17 @@ Status judge_on(std::unique_ptr<Backend> backend, Judge& judge, Subjects subject
 // On whichever machines are asked for and there.
 Status judge_all(Judge& judge, const CheckRequest& request) {
   std::vector<std::string>& notes = judge.report.notes;
-  const auto subjects = fitting(request, notes);
-  if (!subjects) return passed_on(subjects);
+  const auto [subjects, unfit] = able(request.subjects, [&](const Subject& subject) {
+    Status status;
+    for (const Spec& shape : request.emulator_shapes(subject.variant->accepts)) {
+      if (status) status = supports(*subject.rung, *subject.variant, shape);
+    }
+    return status;
+  });
+  if (!unfit.empty() && (request.named || subjects.empty())) return tl::make_unexpected(unfit.front());
+  for (const Error& error : unfit) notes.push_back("Left out: " + error.first_line());
   if (request.on != Where::gpu) {
-    const Status status = judge_on(emulator_backend(), judge, *subjects, request.emulator_shapes);
+    const Status status = judge_on(emulator_backend(), judge, subjects, request.emulator_shapes);
     if (!status) return status;
   }
   if (request.on == Where::cpu) return {};
@@ -90,10 +67,14 @@ Status judge_all(Judge& judge, const CheckRequest& request) {
     notes.push_back("Emulator only. " + gpu.error().first_line());
     return {};
   }
-  const auto able = runnable(request, *gpu, *subjects, notes);
-  if (!able) return passed_on(able);
-  if (able->empty() || interrupted() || judge.lost) return {};
-  return judge_on(gpu_backend(*gpu, *able), judge, *able, request.gpu_shapes);
+  const auto [runnable, others] = able(subjects, [&](const Subject& subject) {
+    const std::vector<Spec> shapes = request.gpu_shapes(subject.variant->accepts);
+    return runs_on(*subject.rung, *subject.variant, *std::ranges::max_element(shapes, {}, &Spec::n), *gpu);
+  });
+  if (!others.empty() && request.on == Where::gpu && request.named) return tl::make_unexpected(others.front());
+  for (const Error& error : others) notes.push_back("Not on the GPU: " + error.message);
+  if (runnable.empty() || interrupted() || judge.lost) return {};
+  return judge_on(gpu_backend(*gpu, runnable), judge, runnable, request.gpu_shapes);
 }
 
 }  // namespace
@@ -155,9 +136,7 @@ Result<ExitCode> check(const CheckRequest& request) {
       if (!request.json.empty()) rows.push_back(to_json(result));
     }
   }
-  if (!request.json.empty()) {
-    if (auto status = write_document(request.json, rows, request.seal); !status) return passed_on(status);
-  }
+  if (auto status = write_document(request.json, rows, request.seal); !status) return passed_on(status);
   const ExitCode code = interrupted() ? ExitCode::interrupted : ok ? ExitCode::done : ExitCode::check_failed;
   if (judge.lost) {
     std::fflush(nullptr);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sys/wait.h>
 
 #include <algorithm>
 #include <fstream>
@@ -10,10 +11,10 @@
 #include <vector>
 
 #include "harness/base/interrupt.hpp"
+#include "harness/base/process.hpp"
 #include "harness/base/progress.hpp"
 #include "harness/base/table.hpp"
 #include "harness/base/terminal.hpp"
-#include "harness/base/text.hpp"
 #include "harness/devices/capacity.hpp"
 #include "harness/measure/field.hpp"
 #include "harness/measure/results_table.hpp"
@@ -34,15 +35,8 @@ struct Side {
   std::string name() const { return rung ? row_name(*rung, *variant) : peer; }
 };
 
-std::vector<std::string_view> lines_of(std::string_view text) {
-  std::vector<std::string_view> lines = split(text, '\n');
-  if (lines.back().empty()) lines.pop_back();
-  return lines;
-}
-
-std::string kernel_text(const Rung& rung) {
-  std::ifstream file(std::string(LADDER_SOURCE_DIR) + "/" + rung.directory + "/kernel.cuh");
-  return {std::istreambuf_iterator<char>(file), {}};
+std::string kernel_of(const Rung& rung) {
+  return fmt::format("{}/{}/kernel.cuh", LADDER_SOURCE_DIR, rung.directory);
 }
 
 // Three columns in, for what belongs to the line above it.
@@ -103,9 +97,12 @@ class SideBySide {
       fmt::print(out_, "The same kernel.cuh with other parameters.\n");
       return;
     }
-    const std::string before = kernel_text(*sides_[0].rung), after = kernel_text(*sides_[1].rung);
-    if (before.empty() || after.empty()) return;
-    fmt::print(out_, "kernel.cuh: {} changed lines of {}.\n", changed_lines(before, after), lines_of(after).size());
+    const std::string after = kernel_of(*sides_[1].rung);
+    const std::optional<int> changed = changed_lines(kernel_of(*sides_[0].rung), after);
+    if (!changed) return;
+    std::ifstream text(after);
+    fmt::print(out_, "kernel.cuh: {} changed lines of {}.\n", *changed,
+               std::count(std::istreambuf_iterator<char>(text), {}, '\n'));
   }
 
   // One head is enough for counters; what is too long for the emulator runs at its default length.
@@ -165,7 +162,6 @@ class SideBySide {
 
   // What `check --json` writes, of the two.
   Status write_emulated() const {
-    if (options_.json.empty()) return {};
     Json rows = Json::array();
     for (const CheckResult& result : emulated_) rows.push_back(to_json(result));
     return write_document(options_.json, rows);
@@ -175,17 +171,13 @@ class SideBySide {
     const InputKind kind = options_.inputs.empty() ? InputKind::normal : options_.inputs.front();
     RealMachine real(gpu.pci_bus_id);
     PeerPool peers(sides_[0].rung && sides_[1].rung ? std::vector<PeerCommand>{} : peer_commands(options_));
-    std::vector<ResultRow> rows;
-    Json document = Json::array();
     for (const Shape& shape : bench_shapes(options_)) {
-      const Status timed = time(gpu, real, peers, shape, kind, rows, document);
-      if (!timed) return timed;
+      if (const Status timed = time(gpu, real, peers, shape, kind); !timed) return timed;
     }
-    return options_.json.empty() ? Status{} : write_document(options_.json, document);
+    return write_document(options_.json, timed_);
   }
 
-  Status time(const GpuInfo& gpu, RealMachine& real, PeerPool& peers, const Shape& shape, InputKind kind,
-              std::vector<ResultRow>& rows, Json& document) {
+  Status time(const GpuInfo& gpu, RealMachine& real, PeerPool& peers, const Shape& shape, InputKind kind) {
     uint64_t workspace = 0;
     for (const Side& side : sides_) workspace = std::max(workspace, side.rung ? side.variant->workspace_at(shape) : 0);
     for (const Status& fits : {fits_gpu_memory(shape, workspace, gpu), fits_host_memory(shape, 0)}) {
@@ -237,7 +229,7 @@ class SideBySide {
         const Estimate& ratio = speedup->second.estimate;
         entry.set("over", {{"stage", a}, {"ratio", ratio.value}, {"lo", ratio.lo}, {"hi", ratio.hi}});
       }
-      document.push_back(entry);
+      timed_.push_back(entry);
     }
     if (speedup != results.over.end()) {
       const Verdict word = verdicts(std::span(&speedup->second, 1)).front();
@@ -249,15 +241,7 @@ class SideBySide {
                  protocol.regime == Regime::turns ? "in turns, ABBA" : to_string(protocol.regime));
     }
     if (const auto note = unbalanced(run.timings, protocol.regime)) fmt::print(out_, "{}\n", *note);
-    if (!options_.csv.empty()) {
-      if (const Status kept = append_csv(options_.csv, results.rows, rows.empty()); !kept) return kept;
-    }
-    if (!options_.rounds_csv.empty()) {
-      const Status kept = append_text(options_.rounds_csv, ROUNDS_HEADER, rounds_lines(field->entries(), run, facts));
-      if (!kept) return kept;
-    }
-    rows.insert(rows.end(), results.rows.begin(), results.rows.end());
-    return {};
+    return record(options_, field->entries(), run, facts, results.rows, timed_.size() == results.rows.size());
   }
 
   Status add_peers(Field& field, PeerPool& peers) const {
@@ -291,12 +275,7 @@ class SideBySide {
 
   void print_recorded(const std::string& cause) const {
     const Shape shape = bench_shapes(options_).front();
-    std::string ratio;
-    if (const auto recorded = recorded_results(recorded_results_directory())) {
-      ratio = recorded_speedup(*recorded, sides_[0].name(), sides_[1].name(), shape);
-    } else {
-      fmt::print(stderr, "{}\n", recorded.error().message);
-    }
+    const std::string ratio = recorded_speedup(recorded_results(), sides_[0].name(), sides_[1].name(), shape);
     fmt::print(out_, "\n{}\n", wrapped("Not timed. " + cause, out_));
     if (ratio.empty()) {
       fmt::print(out_, "docs/results has no figures for both at {}.\n", to_string(shape));
@@ -309,6 +288,7 @@ class SideBySide {
   std::FILE* out_;
   Side sides_[2];
   std::vector<CheckResult> emulated_;
+  Json timed_ = Json::array();
   bool all_right_ = true;
 };
 
@@ -329,29 +309,15 @@ Result<const Variant*> find_variant(const Rung& rung, std::string_view label) {
                              matches.empty() ? "no" : "more than one", label, fmt::join(labels, "; ")));
 }
 
-int changed_lines(std::string_view before, std::string_view after) {
-  const std::vector<std::string_view> a = lines_of(before), b = lines_of(after);
-  // common[i][j]: length of the longest common subsequence of a[i..] and b[j..].
-  std::vector<std::vector<int>> common(a.size() + 1, std::vector<int>(b.size() + 1));
-  for (size_t i = a.size(); i-- > 0;) {
-    for (size_t j = b.size(); j-- > 0;) {
-      common[i][j] = a[i] == b[j] ? common[i + 1][j + 1] + 1 : std::max(common[i + 1][j], common[i][j + 1]);
-    }
-  }
+std::optional<int> changed_lines(const std::string& before, const std::string& after) {
+  std::string command = "diff --minimal --unchanged-group-format=";
+  for (const char* group : {"old", "new", "changed"}) command += fmt::format(" --{}-group-format='%dn %dN '", group);
+  command += fmt::format(" {} {} 2>/dev/null", shell_word(before), shell_word(after));
+  std::FILE* const diff = ::popen(command.c_str(), "r");
   int total = 0, removed = 0, added = 0;
-  size_t i = 0, j = 0;
-  while (i < a.size() || j < b.size()) {
-    if (i < a.size() && j < b.size() && a[i] == b[j]) {
-      total += std::max(removed, added);
-      removed = added = 0;
-      ++i, ++j;
-    } else if (j == b.size() || (i < a.size() && common[i + 1][j] >= common[i][j + 1])) {
-      ++removed, ++i;
-    } else {
-      ++added, ++j;
-    }
-  }
-  return total + std::max(removed, added);
+  while (diff != nullptr && std::fscanf(diff, "%d %d", &removed, &added) == 2) total += std::max(removed, added);
+  const int status = diff != nullptr ? ::pclose(diff) : -1;
+  return WIFEXITED(status) && WEXITSTATUS(status) <= 1 ? std::optional(total) : std::nullopt;
 }
 
 std::string recorded_speedup(std::span<const ResultRow> recorded, std::string_view a, std::string_view b,

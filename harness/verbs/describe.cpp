@@ -84,9 +84,7 @@ Result<ExitCode> describe_verb(const Options& options) {
     table.add({std::string(rung.part()), std::string(rung.name), std::string(rung.previous), variant.label,
                fmt::format("{}", fmt::join(takes, ", ")), std::to_string(rung.min_sm), std::string(rung.needs)});
   }
-  if (!options.json.empty()) {
-    if (auto status = write_document(options.json, document); !status) return passed_on(status);
-  }
+  if (auto status = write_document(options.json, document); !status) return passed_on(status);
   std::FILE* out = table_stream(options);
   fmt::print(out, "{}", table.text(out));
   return ExitCode::done;

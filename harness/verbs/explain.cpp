@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "harness/base/files.hpp"
 #include "harness/base/table.hpp"
 #include "harness/base/terminal.hpp"
 #include "harness/base/text.hpp"
@@ -212,9 +213,7 @@ Result<ExitCode> explain(const ExplainRequest& request) {
       }
     }
   }
-  if (!request.json.empty()) {
-    if (auto status = write_document(request.json, explanations); !status) return passed_on(status);
-  }
+  if (auto status = write_document(request.json, explanations); !status) return passed_on(status);
   return ok ? ExitCode::done : ExitCode::check_failed;
 }
 

@@ -16,11 +16,6 @@
 namespace ladder {
 namespace {
 
-struct Launched {
-  CheckResult check;
-  size_t memory_used = 0;  // bytes
-};
-
 Status can_run(const Rung& rung, const Shape& shape, const GpuInfo& gpu) {
   const Variant& variant = rung.variants.front();
   if (auto status = supports(rung, variant, shape); !status) return status;
@@ -30,24 +25,15 @@ Status can_run(const Rung& rung, const Shape& shape, const GpuInfo& gpu) {
 
 // What the card has less, by its own word (cudaMemGetInfo), while the rung's buffers stand and after its kernels have
 // run. No rung frees anything in between, so this is the peak.
-Result<Launched> launch(const Rung& rung, const Problem& problem) {
+Result<size_t> launch(const Rung& rung, const Problem& problem, CheckResult& checked) {
   const auto before = gpu_info();
   if (!before) return passed_on(before);
   auto on_gpu = GpuProblem::create(problem.shape, problem.inputs, rung.workspace_at(problem.shape));
   if (!on_gpu) return passed_on(on_gpu);
-  Launched launched{.check = check_on_gpu(rung, rung.variants.front(), problem, **on_gpu, {})};
-  launched.check.output = {};
+  checked = check_on_gpu(rung, rung.variants.front(), problem, **on_gpu, {});
   const auto after = gpu_info();
   if (!after) return passed_on(after);
-  launched.memory_used = before->memory_free - std::min(before->memory_free, after->memory_free);
-  return launched;
-}
-
-Json to_json(const Launched& launched, const GpuInfo& gpu) {
-  Json json = to_json(launched.check);
-  json.set("gpu", gpu.name);
-  json.set("cuda.memory_used_bytes", launched.memory_used);
-  return json;
+  return before->memory_free - std::min(before->memory_free, after->memory_free);
 }
 
 }  // namespace
@@ -73,22 +59,24 @@ Result<ExitCode> explain_on_gpu(const Options& options) {
         continue;
       }
       if (!problem) problem = make_problem(shape, InputKind::normal, options.seed);
-      const auto launched = launch(*rung, *problem);
-      if (!launched) return passed_on(launched);
-      table.add({std::string(rung->name), to_string(shape), bytes_text(launched->memory_used),
-                 grouped(launched->memory_used), verdict_word(launched->check.ok, table_stream(options))});
-      for (const Failure& failure : launched->check.failures) fmt::print(stderr, "{}\n", failure.message);
-      ok = ok && launched->check.ok;
-      rows.push_back(to_json(*launched, *gpu));
+      CheckResult checked;
+      const auto memory_used = launch(*rung, *problem, checked);
+      if (!memory_used) return passed_on(memory_used);
+      table.add({std::string(rung->name), to_string(shape), bytes_text(double(*memory_used)), grouped(*memory_used),
+                 verdict_word(checked.ok, table_stream(options))});
+      for (const Failure& failure : checked.failures) fmt::print(stderr, "{}\n", failure.message);
+      ok = ok && checked.ok;
+      Json json = to_json(checked);
+      json.set("gpu", gpu->name);
+      json.set("cuda.memory_used_bytes", *memory_used);
+      rows.push_back(json);
     }
   }
   if (rows.size() == 0) return failure(ExitCode::cannot_run_here, fmt::format("{}", fmt::join(left_out, "\n")));
   std::FILE* out = table_stream(options);
   fmt::print(out, "{}{}: one launch each, and what it takes of the card's memory.\n", table.text(out), gpu->name);
   for (const std::string& reason : left_out) fmt::print(out, "Left out: {}\n", reason);
-  if (!options.json.empty()) {
-    if (auto status = write_document(options.json, rows); !status) return passed_on(status);
-  }
+  if (auto status = write_document(options.json, rows); !status) return passed_on(status);
   return ok ? ExitCode::done : ExitCode::check_failed;
 }
 

@@ -1,13 +1,8 @@
 #include "harness/verbs/json.hpp"
 
-#include <fmt/format.h>
-
-#include <cerrno>
 #include <cmath>
-#include <cstdio>
-#include <cstring>
-#include <memory>
 
+#include "harness/base/files.hpp"
 #include "harness/problem/spec.hpp"
 
 namespace ladder {
@@ -74,31 +69,10 @@ Json to_json(const CheckResult& result) {
 }
 
 Status write_document(const std::string& file, const Json& document, const std::string& seal) {
-  // One object of an array per line: short enough to read, and to compare with diff.
-  std::string text;
-  if (document.is_array()) {
-    text = "[";
-    for (size_t i = 0; i < document.size(); ++i) text += (i == 0 ? "\n" : ",\n") + document.at(i);
-    text += "\n]\n";
-  } else {
-    text = document.dump(1) + "\n";
-  }
-  return write_text(file, seal + text + seal);
-}
-
-Status write_text(const std::string& file, const std::string& text) {
-  struct Close {
-    void operator()(std::FILE* stream) const { std::fclose(stream); }
-  };
-  const bool standard_output = file == "-";
-  const std::unique_ptr<std::FILE, Close> owned(standard_output ? nullptr : std::fopen(file.c_str(), "w"));
-  std::FILE* stream = standard_output ? stdout : owned.get();
-  if (stream != nullptr && std::fwrite(text.data(), 1, text.size(), stream) == text.size() &&
-      std::fflush(stream) == 0) {
-    return {};
-  }
-  return failure(ExitCode::check_failed, fmt::format("{} could not be written: {}.",
-                                                     standard_output ? "standard output" : file, std::strerror(errno)));
+  if (file.empty()) return {};
+  std::vector<std::string> rows;
+  for (const Json& row : document.elements()) rows.push_back(row.dump());
+  return write_text(file, seal + by_lines(rows) + "\n" + seal);
 }
 
 }  // namespace ladder

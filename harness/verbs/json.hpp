@@ -14,8 +14,7 @@ Json to_json(const CheckResult& result);
 // The counts by their names.
 Json to_json(const Counts& counts);
 
-// Writes a document to a file, or to standard output for "-", between two copies of `seal`. A full disk is an error.
+// Writes an array to a file, to standard output for "-", or nowhere for "", between two copies of `seal`. A full disk is an error.
 Status write_document(const std::string& file, const Json& document, const std::string& seal = "");
-Status write_text(const std::string& file, const std::string& text);
 
 }  // namespace ladder

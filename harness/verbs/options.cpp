@@ -8,7 +8,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <limits>
@@ -59,16 +58,13 @@ void add_shape_flags(CLI::App& app, RawFlags& raw, Options& options) {
 }
 
 Result<int64_t> parse_integer(std::string_view flag, std::string_view text, int64_t least, int64_t most) {
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool whole = end == text.data() + text.size() && !text.empty();
-  if (error == std::errc::invalid_argument || (error == std::errc() && !whole)) {
+  const auto value = number_in<int64_t>(text);
+  const size_t digits = text.starts_with('-') ? 1 : 0;  // there may be more of them than 64 bits hold
+  if (digits == text.size() || text.find_first_not_of("0123456789", digits) != std::string_view::npos)
     return usage(fmt::format("{} takes a whole number; '{}' is none.", flag, text));
-  }
-  if (error == std::errc::result_out_of_range || value > most || value < least) {
+  if (!value || *value > most || *value < least)
     return usage(fmt::format("{} must be between {} and {}; {} is not.", flag, least, most, text));
-  }
-  return value;
+  return *value;
 }
 
 // A flag that may have been given.
@@ -87,11 +83,6 @@ Status take_seconds(const char* flag, const std::string& text, double least, dou
   seconds = number_in<double>(text);
   if (seconds && *seconds >= least && *seconds <= most) return {};
   return usage(fmt::format("{} takes seconds between {} and {}; not '{}'.", flag, least, most, text));
-}
-
-std::string did_you_mean(std::string_view typed, std::span<const std::string> known) {
-  const std::string best = nearest(typed, known);
-  return best.empty() ? "" : fmt::format(" Did you mean {}?", best);
 }
 
 // The words of --problem, none of which a flag says as well.

@@ -2,10 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <optional>
-
 #include <algorithm>
-#include <filesystem>
+#include <optional>
 #include <thread>
 
 #include "harness/base/progress.hpp"
@@ -34,20 +32,19 @@ struct Recorded {
   }
 };
 
-Result<Recorded> read_recorded(const Result<GpuInfo>& gpu, const Shape& headline) {
-  auto rows = recorded_results(std::filesystem::path(LADDER_SOURCE_DIR) / "docs" / "results");
-  if (!rows) return passed_on(rows);
-  std::erase_if(*rows, [&](const ResultRow& row) {
+Recorded read_recorded(const Result<GpuInfo>& gpu, const Shape& headline) {
+  std::vector<ResultRow> rows = recorded_results();
+  std::erase_if(rows, [&](const ResultRow& row) {
     return row.source != "measured" || row.regime != "turns" || row.kind == "ceiling" || !row.is_plain() ||
            !(row.shape == headline);
   });
   Recorded recorded;
-  if (rows->empty()) return recorded;
-  const bool here = gpu && std::ranges::find(*rows, gpu->name, &ResultRow::gpu) != rows->end();
-  recorded.gpu = here ? gpu->name : std::ranges::max_element(*rows, {}, &ResultRow::date)->gpu;
-  std::erase_if(*rows, [&](const ResultRow& row) { return row.gpu != recorded.gpu; });
-  recorded.date = std::ranges::max_element(*rows, {}, &ResultRow::date)->date;
-  recorded.rows = std::move(*rows);
+  if (rows.empty()) return recorded;
+  const bool here = gpu && std::ranges::find(rows, gpu->name, &ResultRow::gpu) != rows.end();
+  recorded.gpu = here ? gpu->name : std::ranges::max_element(rows, {}, &ResultRow::date)->gpu;
+  std::erase_if(rows, [&](const ResultRow& row) { return row.gpu != recorded.gpu; });
+  recorded.date = std::ranges::max_element(rows, {}, &ResultRow::date)->date;
+  recorded.rows = std::move(rows);
   return recorded;
 }
 
@@ -109,7 +106,7 @@ Result<ExitCode> overview_verb(const Options& options) {
       const CheckResult result = check_on_emulator(*rung, rung->variants.front(), *problem);
       const emulator::Counters counters = result.counters.value_or(emulator::Counters{});
       const double ways = ldmatrix_ways(counters);
-      const ResultRow* row = recorded ? recorded->find(rung->name) : nullptr;
+      const ResultRow* row = recorded.find(rung->name);
       table.add({std::string(rung->name), verdict_word(result.ok, out), fmt::format("{:.1e}", result.max_err),
                  ways > 0 ? fmt::format("{:.2g}-way", ways) : "-", grouped(counters.smem_wavefronts),
                  bytes_text(double(counters.gmem_bytes_read)), grouped(counters.mma), grouped(counters.ldmatrix),
@@ -120,21 +117,17 @@ Result<ExitCode> overview_verb(const Options& options) {
       }
     }
   }
-  if (recorded) {
-    if (const ResultRow* fa2 = recorded->find("fa2")) {
-      table.add({"fa2", "", "", "", "", "", "", "", "", fmt::format("{:.1f}", fa2->tflops)});
-    }
+  if (const ResultRow* fa2 = recorded.find("fa2")) {
+    table.add({"fa2", "", "", "", "", "", "", "", "", fmt::format("{:.1f}", fa2->tflops)});
   }
   fmt::print(out, "{}", table.text(out));
   const auto say = [&](const std::string& text) { fmt::print(out, "{}\n", wrapped(text, out)); };
   say(fmt::format("Counted here, on the emulator: {}, normal inputs. Conflicts: of ldmatrix; 1-way is none.",
                   to_string(shape)));
-  if (!recorded) {
-    say(fmt::format("* The recorded results cannot be read: {}", recorded.error().message));
-  } else if (recorded->rows.empty()) {
+  if (recorded.rows.empty()) {
     fmt::print(out, "* No GPU's results are recorded in docs/results/ yet.\n");
   } else {
-    say(fmt::format("* Recorded, not measured now: {}, {}, {}, in turns.", recorded->gpu, recorded->date,
+    say(fmt::format("* Recorded, not measured now: {}, {}, {}, in turns.", recorded.gpu, recorded.date,
                     to_string(headline)));
   }
   for (const std::string& failure : failures) fmt::print(out, "WRONG  {}\n", failure);

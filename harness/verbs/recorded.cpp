@@ -11,8 +11,6 @@
 namespace ladder {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr int SWEEP_N[] = {512, 1024, 2048, 4096, 8192, 16384};
 
 // Success when some rung can solve some shape, or why the first one cannot.
@@ -40,10 +38,6 @@ const char* const LEGEND =
     "interval holds 1, or below 0.2 %, or one of so many differs by chance.\n"
     "MHz is the mean SM clock of the groups, counted on the card. Of a ceiling that multiplies no matrices, TFLOPS "
     "are 1e12 results (ex2) or bytes (l2_read, dram_read) per second.\n";
-
-fs::path recorded_results_directory() {
-  return fs::path(LADDER_SOURCE_DIR) / "docs" / "results";
-}
 
 Regime regime_of(const Options& options) {
   return options.burst ? Regime::burst : options.alone ? Regime::alone : Regime::turns;
@@ -106,12 +100,7 @@ Status can_bench(const Options& options) {
 Result<ExitCode> bench_without_gpu(const Options& options, const Error& no_gpu) {
   if (const Status able = can_bench(options); !able) return passed_on(able);
   std::FILE* const out = table_stream(options);
-  const Result<std::vector<ResultRow>> recorded = recorded_results(recorded_results_directory());
-  if (recorded) {
-    fmt::print(out, "{}\n", recorded_table(*recorded, options, columns_of(out)));
-  } else {
-    fmt::print(stderr, "{}\n", recorded.error().message);
-  }
+  fmt::print(out, "{}\n", recorded_table(recorded_results(), options, columns_of(out)));
   return failure(ExitCode::cannot_run_here,
                  fmt::format("bench needs a GPU. {}\n"
                              "  Here:  ./ladder check              the same kernels, emulated\n"

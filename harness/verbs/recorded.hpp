@@ -1,7 +1,6 @@
 // What bench asks before it times anything, and all that it says without a GPU. Apart from the rest of it, which the card of one
 // rung on a machine without a GPU has not to wait for.
 #pragma once
-#include <filesystem>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,9 +16,6 @@ namespace ladder {
 // batch * N = 16384 before those of an explicit --n.
 std::vector<Shape> bench_shapes(const Options& options);
 Regime regime_of(const Options& options);
-
-// Where results are kept.
-std::filesystem::path recorded_results_directory();
 
 // Those of `recorded` that answer the options, as a table marked as recorded; or a line saying that there are none.
 std::string recorded_table(std::span<const ResultRow> recorded, const Options& options, size_t columns = 0);

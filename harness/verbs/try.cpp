@@ -20,6 +20,7 @@
 #include <thread>
 #include <vector>
 
+#include "harness/base/files.hpp"
 #include "harness/base/json.hpp"
 #include "harness/base/process.hpp"
 #include "harness/problem/shapes.hpp"
@@ -189,10 +190,9 @@ struct Recipe {
 
 Result<std::vector<Recipe>> recipes_for(const Rung& rung) {
   const fs::path build = LADDER_BUILD_DIR, listed = build / "compile_commands.json";
-  const Json commands = Json::parse(read_text(listed)).value_or(Json());
   std::vector<Recipe> recipes;
   const std::string wrapper = fmt::format("/stages_emulator/{}.cpp", rung.name);
-  for (const Json& entry : commands.elements()) {
+  for (const Json& entry : Json::parse(read_text(listed)).elements()) {
     if (!entry["file"].text().value_or("").ends_with(wrapper)) continue;
     std::string command = entry["command"].text().value_or("");
     const size_t output = command.rfind(" -o "), source = command.rfind(" -c ");
@@ -255,21 +255,6 @@ std::string first_error(const std::string& log, const std::string& path, const s
   return block;
 }
 
-class Folder {
- public:
-  Folder() {
-    std::string name = (fs::temp_directory_path() / "ladder-try-XXXXXX").string();
-    if (mkdtemp(name.data()) != nullptr) path = name;
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  ~Folder() {
-    std::error_code ignored;
-    if (!path.empty()) fs::remove_all(path, ignored);
-  }
-  fs::path path;
-};
-
 // Names in an object file, as the linker knows them.
 struct Names {
   std::set<std::string> wanted;     // from others
@@ -329,8 +314,8 @@ Status check_names(const std::string& file, const Recipe& recipe, const std::str
 Status replace(const Rung& rung, const std::string& file) {
   const auto recipes = recipes_for(rung);
   if (!recipes) return passed_on(recipes);
-  const Folder folder;
-  const fs::path& work = folder.path;
+  const Folder folder(fs::temp_directory_path());
+  const fs::path& work = folder.path();
   const fs::path stage_file = fs::path(LADDER_SOURCE_DIR) / rung.directory / "stage.cu";
   const std::string rung_text = read_text(stage_file);
   if (rung_text.empty()) {

@@ -6,8 +6,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <random>
 
+#include "harness/base/files.hpp"
 #include "harness/measure/results_table.hpp"
 #include "harness/problem/shapes.hpp"
 #include "harness/tests/catch.hpp"
@@ -468,12 +471,18 @@ TEST_CASE("compare quotes the recorded speedup when both were recorded on one ca
 }
 
 TEST_CASE("changed lines count the larger side of each place that differs") {
-  CHECK(changed_lines("a\nb\nc\n", "a\nb\nc\n") == 0);
-  CHECK(changed_lines("a\nb\nc\n", "a\nB\nc\n") == 1);
-  CHECK(changed_lines("a\nb\nc\n", "a\nx\ny\nz\nc\n") == 3);
-  CHECK(changed_lines("a\nb\nc\nd\n", "a\nd\n") == 2);
-  CHECK(changed_lines("a\nb\nc\n", "x\na\nc\ny\n") == 3);
-  CHECK(changed_lines("", "a\nb\n") == 2);
+  const Folder folder(std::filesystem::temp_directory_path());
+  const auto changed = [&](const char* before, const char* after) {
+    std::ofstream(folder.path() / "before") << before;
+    std::ofstream(folder.path() / "after") << after;
+    return changed_lines(folder.path() / "before", folder.path() / "after");
+  };
+  CHECK(changed("a\nb\nc\n", "a\nb\nc\n") == 0);
+  CHECK(changed("a\nb\nc\n", "a\nB\nc\n") == 1);
+  CHECK(changed("a\nb\nc\n", "a\nx\ny\nz\nc\n") == 3);
+  CHECK(changed("a\nb\nc\nd\n", "a\nd\n") == 2);
+  CHECK(changed("a\nb\nc\n", "x\na\nc\ny\n") == 3);
+  CHECK(changed("", "a\nb\n") == 2);
 }
 
 TEST_CASE("a variant is found by the beginning of its label, if only one has it") {

@@ -119,7 +119,7 @@ TEST_CASE("a peer that prints rubbish is quoted, without its control characters"
                       "Segmentation fault? No: ?[31mhello?[0m"));
   CHECK_THAT(prepare_error("nameless").message, Contains("peer fake.py: did not say its name: {\"ok\": true}"));
   CHECK_THAT(run_error("no-time").message,
-             Contains("peer fake-no-time: reported no positive time: {\"ok\": true, \"ms\": \"soon\"}"));
+             Contains("peer fake-no-time: reported no positive time: {\"ok\":true,\"ms\":\"soon\"}"));
 }
 
 // The error of judging such a peer.
