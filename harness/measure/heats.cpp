@@ -21,7 +21,7 @@ std::vector<size_t> PlannedHeat::all() const {
 std::vector<PlannedHeat> plan_heats(std::span<const Candidate> candidates) {
   std::vector<size_t> everywhere, thermometers, others;
   for (size_t i = 0; i < candidates.size(); ++i) {
-    if (!candidates[i].everywhere && candidates[i].recorded) continue;
+    if (candidates[i].absent || (!candidates[i].everywhere && candidates[i].recorded)) continue;
     (candidates[i].everywhere ? everywhere : candidates[i].thermometer ? thermometers : others).push_back(i);
   }
   std::ranges::stable_sort(others, std::greater{}, [&](size_t i) { return candidates[i].launch_ms; });
@@ -31,7 +31,7 @@ std::vector<PlannedHeat> plan_heats(std::span<const Candidate> candidates) {
     PlannedHeat heat{own, everywhere};
     for (const size_t i : own) {
       for (const size_t link : candidates[i].links) {
-        if (!has(heat.own, link) && !has(heat.guests, link)) heat.guests.push_back(link);
+        if (!candidates[link].absent && !has(heat.all(), link)) heat.guests.push_back(link);
       }
     }
     return heat;

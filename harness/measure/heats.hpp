@@ -15,6 +15,7 @@ struct Candidate {
   bool everywhere = false;         // in every heat: the denominators and the ceilings that bound
   bool thermometer = false;        // no attention: all of these share the last heat
   bool recorded = false;           // has its row already: takes part for others' ratios alone
+  bool absent = false;             // takes no part: it has failed, or is timed apart
   std::vector<size_t> links = {};  // those that its ratios are taken over
 };
 
@@ -28,5 +29,13 @@ struct PlannedHeat {
 // The slowest first. Every candidate has one home; those that are everywhere have it in the fastest heat. A heat stays
 // within MOST_IN_A_HEAT unless a single candidate with its links is more.
 std::vector<PlannedHeat> plan_heats(std::span<const Candidate> candidates);
+
+// Those of all values that these indices are of.
+template <class Values>
+auto chosen(const Values& values, const std::vector<size_t>& indices) {
+  std::vector<typename Values::value_type> some;
+  for (const size_t i : indices) some.push_back(values[i]);
+  return some;
+}
 
 }  // namespace ladder

@@ -31,7 +31,7 @@ class Times {
   Times(std::span<const Entry> entries, const HeatRun& heat) : entries_(entries), heat_(heat) {
     std::vector<Series> series;
     for (const Timing& timing : heat.timings.timings) {
-      series.push_back(has_times(timing) && !timing.apart ? Series{timing.ms, timing.before} : Series{});
+      series.push_back(has_times(timing) ? Series{timing.ms, timing.before} : Series{});
     }
     adjusted_ = without_carry_over(series);
   }
@@ -44,7 +44,7 @@ class Times {
   std::optional<Speedup> faster(size_t a, size_t b) const {
     const Timing *const of_a = of(a), *const of_b = of(b);
     for (const Timing* timing : {of_a, of_b}) {
-      if (!timing || !has_times(*timing) || timing->apart) return {};
+      if (!timing || !has_times(*timing)) return {};
     }
     const auto adjusted = [&](const Timing* timing) -> const std::vector<double>& {
       return adjusted_[static_cast<size_t>(timing - heat_.timings.timings.data())];
@@ -205,7 +205,7 @@ Results evaluate(std::span<const Entry> entries, const HeatRun& heat, const RunF
         if (const auto ratio = times.faster(i, *denominator)) results.over[entry.name] = *ratio;
       }
     }
-    if (timing.apart) {
+    if (heat.number == 0) {
       results.notes.push_back(
           fmt::format("{}: more than {:g} s a launch, so it was timed apart, {} launches: no paired interval.",
                       entry.name, turns_protocol().longest_launch_ms / 1e3, timing.ms.size()));

@@ -195,6 +195,10 @@ Protocol burst_protocol() {
   return {.regime = Regime::burst, .least_rounds = 10, .lead_in_ms = 0, .warm_up_s = 0, .soak_s = 0, .idle_s = 1};
 }
 
+Protocol apart_protocol() {
+  return {.rounds = 3, .group_ms = 0, .lead_in_ms = 0, .warm_up_s = 0, .soak_s = 0};
+}
+
 Result<std::vector<Result<double>>> first_look(std::span<const Contestant> contestants, const Protocol& protocol,
                                                const Machine& machine) {
   std::vector<Result<double>> launch_ms;
@@ -219,10 +223,6 @@ double seconds_of_heat(std::span<const double> launch_ms, const Protocol& protoc
   return soak + protocol.rounds_of(contestants) * round;
 }
 
-double seconds_apart(double launch_ms, const Protocol& protocol) {
-  return protocol.apart_launches * launch_ms / 1e3;
-}
-
 Result<HeatTimings> run_heat(std::span<const Contestant> contestants, std::span<const double> launch_ms,
                              const Protocol& protocol, const Machine& machine) {
   return Heat(contestants, launch_ms, protocol, machine).run();
@@ -238,20 +238,6 @@ Status warm_up(const Protocol& protocol, const Machine& machine) {
     if (!machine.load(1e3 * STEP_S)) break;  // whoever is timed says why
   }
   return {};
-}
-
-Result<Timing> run_apart(const Contestant& contestant, const Protocol& protocol, const Machine& machine) {
-  Timing timing{.launches = 1, .apart = true};
-  for (int i = 0; i < protocol.apart_launches && !timing.error; ++i) {
-    if (is_interrupted(machine)) return interruption();
-    report(machine, contestant.name, timing.ms.empty() ? 0 : timing.ms.back() / 1e3);
-    if (const Status poisoned = contestant.before ? contestant.before(1) : Status{}; poisoned) {
-      time_group(contestant, -1, machine, timing);
-    } else {
-      timing.error = poisoned.error();
-    }
-  }
-  return timing;
 }
 
 }  // namespace ladder

@@ -60,21 +60,20 @@ struct Protocol {
   double soak_s = 3;  // before the first round: everyone in turn; alone: of each contestant by itself, for its power
   double idle_s = 0;  // burst: before each group
   double longest_launch_ms = 1500;  // a contestant slower than this is timed apart
-  int apart_launches = 3;
 
   int rounds_of(int contestants) const;
 };
 Protocol turns_protocol();
 Protocol alone_protocol();
 Protocol burst_protocol();
+Protocol apart_protocol();  // of a slow contestant by itself: a few launches
 
 struct Timing {
-  std::vector<double> ms = {};   // per launch; one per round, or one per launch when timed apart
+  std::vector<double> ms = {};   // per launch; one per round
   std::vector<int> before = {};  // who ran right before, an index into the same heat, or -1; one per entry of `ms`
   std::vector<double> clock_mhz = {};  // one per entry of `ms`, or none where it is not counted
   std::optional<double> power_w = {};  // of its own work alone
   int launches = 0;                    // in each group
-  bool apart = false;                  // its times pair with nobody's
   std::optional<Error> error = {};     // it stopped here; its times are not to be used
 };
 
@@ -94,9 +93,8 @@ tl::unexpected<Error> interruption();
 Result<std::vector<Result<double>>> first_look(std::span<const Contestant> contestants, const Protocol& protocol,
                                                const Machine& machine);
 
-// The seconds that a heat of contestants with these launches will take, or those timed apart.
+// The seconds that a heat of contestants with these launches will take.
 double seconds_of_heat(std::span<const double> launch_ms, const Protocol& protocol);
-double seconds_apart(double launch_ms, const Protocol& protocol);
 
 // One Timing per contestant. A contestant that fails is left out from there on. Fails only with interruption().
 Result<HeatTimings> run_heat(std::span<const Contestant> contestants, std::span<const double> launch_ms,
@@ -104,8 +102,5 @@ Result<HeatTimings> run_heat(std::span<const Contestant> contestants, std::span<
 
 // Brings the card to the temperature of a long run. Fails only with interruption().
 Status warm_up(const Protocol& protocol, const Machine& machine);
-
-// A slow contestant: a few launches by itself.
-Result<Timing> run_apart(const Contestant& contestant, const Protocol& protocol, const Machine& machine);
 
 }  // namespace ladder

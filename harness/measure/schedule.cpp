@@ -4,47 +4,23 @@
 #include <fmt/ranges.h>
 
 namespace ladder {
-namespace {
 
-template <class Value>
-std::vector<Value> chosen(const PlannedHeat& heat, const std::vector<Value>& values) {
-  std::vector<Value> some;
-  for (const size_t i : heat.all()) some.push_back(values[i]);
-  return some;
-}
-
-}  // namespace
-
-std::vector<double> Schedule::launch_ms_of(const PlannedHeat& heat) const {
-  return chosen(heat, launch_ms);
-}
-
-Result<HeatTimings> Schedule::run(const PlannedHeat& heat, const Protocol& protocol, const Machine& machine) const {
-  return run_heat(chosen(heat, contestants), launch_ms_of(heat), protocol, machine);
-}
-
-Schedule make_schedule(std::span<const Entry> entries, std::span<const Contestant> contestants,
-                       std::span<const Result<double>> looks, const Protocol& protocol, std::string_view versus,
-                       const std::function<bool(const Entry&)>& is_recorded) {
+Schedule make_schedule(std::span<const Entry> entries, std::span<const Result<double>> looks, const Protocol& protocol,
+                       std::string_view versus, const std::function<bool(const Entry&)>& is_recorded) {
   Schedule schedule;
-  for (size_t i = 0; i < entries.size(); ++i) {
-    if (!looks[i]) {
-      schedule.failed.emplace_back(entries[i], looks[i].error());
-    } else if (*looks[i] <= protocol.longest_launch_ms) {
-      schedule.entries.push_back(entries[i]);
-      schedule.contestants.push_back(contestants[i]);
-      schedule.launch_ms.push_back(*looks[i]);
-    } else if (!is_recorded(entries[i])) {
-      schedule.apart_entries.push_back(entries[i]);
-      schedule.apart.push_back(contestants[i]);
-      schedule.seconds += seconds_apart(*looks[i], protocol);
-    }
+  for (const Result<double>& look : looks) schedule.launch_ms.push_back(look.value_or(0));
+  std::vector<Candidate> all = candidates(entries, schedule.launch_ms, versus);
+  for (size_t i = 0; i < all.size(); ++i) {
+    const bool slow = all[i].launch_ms > protocol.longest_launch_ms;
+    all[i].recorded = is_recorded(entries[i]);
+    all[i].absent = !looks[i] || slow;
+    if (!slow || all[i].recorded) continue;
+    schedule.apart.push_back(i);
+    schedule.seconds += seconds_of_heat({&all[i].launch_ms, 1}, apart_protocol());
   }
-  std::vector<Candidate> all = candidates(schedule.entries, schedule.launch_ms, versus);
-  for (size_t i = 0; i < all.size(); ++i) all[i].recorded = is_recorded(schedule.entries[i]);
   schedule.heats = plan_heats(all);
   for (const PlannedHeat& heat : schedule.heats)
-    schedule.seconds += seconds_of_heat(schedule.launch_ms_of(heat), protocol);
+    schedule.seconds += seconds_of_heat(chosen(schedule.launch_ms, heat.all()), protocol);
   return schedule;
 }
 

@@ -12,24 +12,17 @@
 
 namespace ladder {
 
+// Of indices of entries. Who failed at the first look stands nowhere.
 struct Schedule {
-  std::vector<PlannedHeat> heats;  // of indices of:
-  std::vector<Entry> entries;
-  std::vector<Contestant> contestants;
-  std::vector<double> launch_ms;  // by the first look
-  std::vector<Entry> apart_entries;
-  std::vector<Contestant> apart;
-  std::vector<std::pair<Entry, Error>> failed;  // at the first look
-  double seconds = 0;                           // of heats and those apart, without the warm-up
-
-  std::vector<double> launch_ms_of(const PlannedHeat& heat) const;
-  Result<HeatTimings> run(const PlannedHeat& heat, const Protocol& protocol, const Machine& machine) const;
+  std::vector<PlannedHeat> heats;
+  std::vector<size_t> apart;
+  std::vector<double> launch_ms;  // by the first look, of all; of who failed 0
+  double seconds = 0;             // of heats and those apart, without the warm-up
 };
 
 // Plans by what the first look has seen. Who is recorded takes part for others' ratios alone.
-Schedule make_schedule(std::span<const Entry> entries, std::span<const Contestant> contestants,
-                       std::span<const Result<double>> looks, const Protocol& protocol, std::string_view versus,
-                       const std::function<bool(const Entry&)>& is_recorded);
+Schedule make_schedule(std::span<const Entry> entries, std::span<const Result<double>> looks, const Protocol& protocol,
+                       std::string_view versus, const std::function<bool(const Entry&)>& is_recorded);
 
 // "2 heats of 12 (24 rounds), 10 (20 rounds), 1 apart"
 std::string summary(const Schedule& schedule, const Protocol& protocol);

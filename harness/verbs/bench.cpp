@@ -151,11 +151,12 @@ class Bench {
     progress_ = std::make_unique<Progress>(1);
     const auto looks = first_look(field.contestants(), protocol_, machine);
     if (!looks) return stop_timing(looks.error());
-    const Schedule schedule = make_schedule(field.entries(), field.contestants(), *looks, protocol_, options_.versus,
+    const Schedule schedule = make_schedule(field.entries(), *looks, protocol_, options_.versus,
                                             [&](const Entry& entry) { return has_row(entry, facts); });
-    for (const auto& [entry, error] : schedule.failed) {
-      notes_.push_back(fmt::format("{}: not timed: {}", entry.name, error.message));
-      if (entry.kind == "stage") all_right_ = false;
+    for (size_t i = 0; i < looks->size(); ++i) {
+      if ((*looks)[i]) continue;
+      notes_.push_back(fmt::format("{}: not timed: {}", field.entries()[i].name, (*looks)[i].error().message));
+      if (field.entries()[i].kind == "stage") all_right_ = false;
     }
     if (schedule.heats.empty() && schedule.apart.empty()) {
       progress_.reset();
@@ -171,7 +172,7 @@ class Bench {
     if (!std::exchange(warmed_up_, true)) {
       if (const Status warm = warm_up(protocol_, machine); !warm) return stop_timing(warm.error());
     }
-    const Status timed = run(schedule, machine, facts);
+    const Status timed = run(schedule, field, machine, facts);
     if (!timed) return stop_timing(timed.error());
     progress_.reset();
     tell(problem.shape);
@@ -180,18 +181,21 @@ class Bench {
     return {};
   }
 
-  Status run(const Schedule& schedule, const Machine& machine, const RunFacts& facts) {
+  Status run(const Schedule& schedule, const Field& field, const Machine& machine, const RunFacts& facts) {
     int number = 1;
     for (const ResultRow& row : resumed_) {
       if (row.same_measurement(facts)) number = std::max(number, row.heat + 1);
     }
-    const std::vector<Entry>& entries = schedule.entries;
+    const std::span<const Entry> entries = field.entries();
+    const auto heat = [&](const std::vector<size_t>& who, const Protocol& protocol) {
+      return run_heat(chosen(field.contestants(), who), chosen(schedule.launch_ms, who), protocol, machine);
+    };
     std::vector<HeatRun> runs;
     std::vector<std::optional<double>> rates(entries.size());
     Ratios ratios;
     for (const PlannedHeat& planned : schedule.heats) {
       heat_ = fmt::format("heat {}, ", number);
-      auto timings = schedule.run(planned, protocol_, machine);
+      auto timings = heat(planned.all(), protocol_);
       if (!timings) return passed_on(timings);
       const HeatRun& run = runs.emplace_back(
           HeatRun{.number = number++, .own = planned.own, .all = planned.all(), .timings = std::move(*timings)});
@@ -209,13 +213,12 @@ class Bench {
       tell(facts.shape);
       if (write_error_) return tl::make_unexpected(*write_error_);
     }
-    heat_.clear();
-    for (size_t i = 0; i < schedule.apart.size(); ++i) {
-      auto timing = run_apart(schedule.apart[i], protocol_, machine);
-      if (!timing) return passed_on(timing);
-      const HeatRun run{.number = 0, .own = {0}, .all = {0}, .timings = {.timings = {std::move(*timing)}}};
-      const std::span entry(&schedule.apart_entries[i], 1);
-      record(entry, run, facts, evaluate(entry, run, facts));
+    for (const size_t slow : schedule.apart) {
+      heat_ = entries[slow].name + ", ";
+      auto timings = heat({slow}, apart_protocol());
+      if (!timings) return passed_on(timings);
+      const HeatRun run{.number = 0, .own = {slow}, .all = {slow}, .timings = std::move(*timings)};
+      record(entries, run, facts, evaluate(entries, run, facts));
       tell(facts.shape);
     }
     if (options_.ablate) {

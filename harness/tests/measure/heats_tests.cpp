@@ -85,22 +85,15 @@ TEST_CASE("a schedule leaves out who failed, puts the slowest apart, and says ho
                                    {.name = "fa2", .kind = "peer"},
                                    {.name = "broken", .kind = "stage"},
                                    {.name = "slowest", .kind = "stage"}};
-  const std::vector<Contestant> contestants{{.name = "plain", .time_ms = {}},
-                                            {.name = "slow", .time_ms = {}},
-                                            {.name = "fa2", .time_ms = {}},
-                                            {.name = "broken", .time_ms = {}},
-                                            {.name = "slowest", .time_ms = {}}};
   const std::vector<Result<double>> looks{125.0, 5700.0, 25.0,
                                           tl::make_unexpected(Error{ExitCode::check_failed, "no launch"}), 9000.0};
   const Protocol protocol;
-  const Schedule schedule = make_schedule(entries, contestants, looks, protocol, "fa2",
-                                          [](const Entry& entry) { return entry.name == "slowest"; });
-  REQUIRE(schedule.failed.size() == 1);
-  CHECK(schedule.failed[0].first.name == "broken");
-  REQUIRE(schedule.apart.size() == 1);  // the slowest has its row already
-  CHECK(schedule.apart_entries[0].name == "slow");
+  const Schedule schedule =
+      make_schedule(entries, looks, protocol, "fa2", [](const Entry& entry) { return entry.name == "slowest"; });
+  CHECK(schedule.apart == std::vector<size_t>{1});  // the slowest has its row already
   REQUIRE(schedule.heats.size() == 1);
-  CHECK(schedule.launch_ms_of(schedule.heats[0]) == std::vector{125.0, 25.0});
-  CHECK(schedule.seconds == seconds_apart(5700, protocol) + seconds_of_heat(std::vector{125.0, 25.0}, protocol));
+  CHECK(schedule.heats[0].all() == std::vector<size_t>{0, 2});
+  CHECK(schedule.seconds == seconds_of_heat(std::vector{5700.0}, apart_protocol()) +
+                                seconds_of_heat(std::vector{125.0, 25.0}, protocol));
   CHECK(summary(schedule, protocol) == "1 heat of 2 (20 rounds), 1 apart");
 }

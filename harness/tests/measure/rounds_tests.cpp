@@ -131,9 +131,9 @@ TEST_CASE("the clock is counted around each group, in turns and apart") {
   REQUIRE(timings);
   for (const Timing& timing : timings->timings) REQUIRE(timing.clock_mhz.size() == timing.ms.size());
   CHECK(timings->timings[0].clock_mhz.back() != timings->timings[1].clock_mhz.back());
-  const auto apart = run_apart(a, turns_protocol(), machine);
+  const auto apart = run({a}, apart_protocol(), machine);
   REQUIRE(apart);
-  CHECK(apart->clock_mhz.size() == apart->ms.size());
+  CHECK(apart->timings[0].clock_mhz.size() == apart->timings[0].ms.size());
 }
 
 TEST_CASE("a warm-up lasts as long as it should, whatever the time of day") {
@@ -161,11 +161,11 @@ TEST_CASE("a contestant that fails apart says why, and has no time") {
   const Contestant broken{.name = "broken", .time_ms = [](int) -> Result<double> {
                             return tl::make_unexpected(Error{ExitCode::check_failed, "out of memory"});
                           }};
-  const auto timing = run_apart(broken, turns_protocol(), simulation.machine());
-  REQUIRE(timing);
-  REQUIRE(timing->error);
-  CHECK(timing->error->message == "out of memory");
-  CHECK(timing->ms.empty());
+  const auto timings = run_heat({&broken, 1}, std::vector{2500.0}, apart_protocol(), simulation.machine());
+  REQUIRE(timings);
+  REQUIRE(timings->timings[0].error);
+  CHECK(timings->timings[0].error->message == "out of memory");
+  CHECK(timings->timings[0].ms.empty());
 }
 
 TEST_CASE("a slow contestant is timed apart, in a few launches by itself") {
@@ -175,11 +175,10 @@ TEST_CASE("a slow contestant is timed apart, in a few launches by itself") {
   REQUIRE(looks);
   CHECK(*looks->front() > turns_protocol().longest_launch_ms);
   CHECK(simulation.log.size() == 1);  // nobody waits for it twice
-  const auto timing = run_apart(slow, turns_protocol(), simulation.machine());
-  REQUIRE(timing);
-  CHECK(timing->apart);
-  CHECK(timing->ms == std::vector<double>{2500, 2500, 2500});
-  CHECK(seconds_apart(2500, turns_protocol()) == 7.5);
+  const auto timings = run({slow}, apart_protocol(), simulation.machine());
+  REQUIRE(timings);
+  CHECK(timings->timings[0].ms == std::vector<double>{2500, 2500, 2500});
+  CHECK(seconds_of_heat(std::vector{2500.0}, apart_protocol()) == Approx(7.5).epsilon(0.01));
 }
 
 TEST_CASE("a common load comes right before each group, and the card is warmed up with it") {
@@ -500,30 +499,6 @@ TEST_CASE("a time is a positive number, however small") {
   for (const double ms : {1e-9, 0.5, 1.0, 1e9}) CHECK(looked(ms));
   constexpr double INFINITE = std::numeric_limits<double>::infinity();
   for (const double ms : {0.0, -1.0, -INFINITE, INFINITE, double(NAN)}) CHECK_FALSE(looked(ms));
-}
-
-TEST_CASE("apart, too, outputs are poisoned and verified, and Ctrl-C is heard") {
-  const Calls whole{"Ctrl-C?", "a: 0 s", "a is poisoned for 1", "start clock", "a x 1", "stop clock", "a is verified"};
-  const Protocol once{.apart_launches = 1}, twice{.apart_launches = 2};
-  Recorder recorder;
-  REQUIRE(run_apart(recorder.contestant("a", 2500), once, recorder.machine()));
-  CHECK(recorder.calls == whole);
-  for (const int i : {2, 4, 6}) {
-    Recorder failing;
-    failing.fails = i;
-    const auto failed = run_apart(failing.contestant("a", 2500), twice, failing.machine());
-    REQUIRE(failed);
-    REQUIRE(failed->error);
-    CHECK(failed->error->message == "failed: " + whole[i]);
-    CHECK(failed->ms.size() <= 1);  // there is no second launch
-  }
-  for (int question = 0; question < 2; ++question) {
-    Recorder stopped;
-    stopped.interrupted = question;
-    const auto none = run_apart(stopped.contestant("a", 2500), twice, stopped.machine());
-    REQUIRE_FALSE(none);
-    CHECK(none.error().code == ExitCode::interrupted);
-  }
 }
 
 // ---- plans -----------------------------------------------------------------------------------------------------------
