@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <set>
 
@@ -18,6 +19,7 @@
 #include "harness/measure/results_table.hpp"
 #include "harness/measure/schedule.hpp"
 #include "harness/problem/shapes.hpp"
+#include "harness/verbs/check.hpp"
 #include "harness/verbs/json.hpp"
 #include "harness/verbs/verbs.hpp"
 
@@ -29,15 +31,16 @@ namespace fs = std::filesystem;
 // Everything that outlives a shape.
 class Bench {
  public:
-  Bench(const Options& options, GpuInfo gpu, std::vector<ResultRow> resumed)
+  Bench(const Options& options, const GpuInfo& gpu, const BenchRequest& request, std::vector<ResultRow> resumed)
       : options_(options),
+        request_(request),
         out_(table_stream(options)),
-        gpu_(std::move(gpu)),
+        gpu_(gpu),
         machine_(gpu_.pci_bus_id),
         resumed_(std::move(resumed)),
         protocol_(protocol_of(options)),
-        peers_(peer_commands(options)) {
-    std::stable_sort(rungs_.begin(), rungs_.end(), [](auto* a, auto* b) { return a->name < b->name; });
+        peers_(request.peers && request.peers->empty() ? std::vector<PeerCommand>{} : peer_commands(options)) {
+    if (request.peers) protocol_.longest_launch_ms = std::numeric_limits<double>::infinity();  // nobody apart
     for (const std::string& note : machine_.notes()) say_once(note);
   }
 
@@ -52,16 +55,14 @@ class Bench {
       }
     }
     const bool stopped = !status && status.error().code == ExitCode::interrupted;
-    Json rows = Json::array();
-    for (const ResultRow& row : rows_) rows.push_back(to_json(row));
-    keep_first(write_document(options_.json, rows));
+    keep_first(write_document(options_.json, rows_));
     if (stopped) {
       fmt::print(stderr, "{}\n", status.error().message);
       if (!write_error_) return ExitCode::interrupted;
     }
     if (!status && !stopped) return passed_on(status);
     if (write_error_) return tl::make_unexpected(*write_error_);
-    if (rows_.empty() && refusal_) return tl::make_unexpected(*refusal_);
+    if (rows_.size() == 0 && refusal_) return tl::make_unexpected(*refusal_);
     return all_right_ ? ExitCode::done : ExitCode::check_failed;
   }
 
@@ -70,7 +71,8 @@ class Bench {
   Result<Field> make_field(const std::shared_ptr<const Problem>& problem) {
     const Shape& shape = problem->shape;
     uint64_t workspace = 0;
-    for (const Rung* rung : rungs_) workspace = std::max(workspace, rung->workspace_at(shape));
+    for (const Subject& subject : request_.subjects)
+      workspace = std::max(workspace, subject.variant->workspace_at(shape));
     Result<Field> field = Field::create(gpu_, problem, workspace);
     std::optional<Error> no_room;
     if (!field && workspace > 0 && field.error().code == ExitCode::cannot_run_here) {
@@ -78,18 +80,15 @@ class Bench {
       field = Field::create(gpu_, problem, 0);
     }
     if (!field) return field;
-    for (const Rung* rung : rungs_) {
-      if (no_room && rung->workspace_at(shape) > 0) {
-        say_once(fmt::format("{}: not timed: {}", rung->name, no_room->message));
+    for (const auto& [rung, variant, name, quick] : request_.subjects) {
+      if (no_room && variant->workspace_at(shape) > 0) {
+        say_once(fmt::format("{}: not timed: {}", name, no_room->message));
         if (!refusal_) refusal_ = no_room;
-        continue;
-      }
-      for (const Variant& variant : rung->variants) {
-        if (interrupted()) break;
-        field->add(*rung, variant);
-        if (!options_.ablate) break;
+      } else if (!interrupted()) {
+        field->add(*rung, *variant);
       }
     }
+    if (!refusal_) refusal_ = field->refusal();
     return field;
   }
 
@@ -109,29 +108,38 @@ class Bench {
     Result<Field> field = make_field(problem);
     if (!field) return passed_on(field);
     if (interrupted()) return interruption();  // before all rungs were checked
-    const bool any_rung = !field->entries().empty();
-    if (const Status added = field->add_peers(peers_); !added) return added;
-    if (any_rung) field->add_ceilings(!options_.rungs_named);  // a heat of their own, beside the whole ladder
-    if (!refusal_) refusal_ = field->refusal();
+    if (request_.peers && refusal_) return tl::make_unexpected(*refusal_);
+    const bool any_rung = !field->entries().empty() || request_.peers;
+    const std::vector<std::string> wanted = request_.peers.value_or(std::vector<std::string>{});
+    if (const Status added = field->add_peers(peers_, wanted); !added) return added;
+    if (any_rung && !request_.peers) field->add_ceilings(!options_.rungs_named);  // a heat of their own, beside all
     all_right_ = all_right_ && field->all_right();
+    for (const std::string& name : wanted) {
+      if (takes_part(*field, name)) continue;
+      return failure(ExitCode::cannot_run_here,
+                     fmt::format("No peer {} takes part.\n  {}", name, fmt::join(field->notes(), "\n  ")));
+    }
     for (const std::string& note : field->notes()) say_once(note);
-    if (!any_rung) {
+    if (!any_rung || (request_.peers && !field->all_right())) {
       tell(shape);
       return {};
     }
-    if (const Status known = versus_is_known(field->entries()); !known) return known;
+    if (const Status known = versus_is_known(*field); !known) return known;
     return time(*field, *problem, title);
   }
 
-  Status versus_is_known(std::span<const Entry> entries) const {
-    if (std::ranges::find(entries, options_.versus, &Entry::name) != entries.end() || options_.versus == "fa2")
-      return {};
+  static bool takes_part(const Field& field, std::string_view name) {
+    return std::ranges::find(field.entries(), name, &Entry::name) != field.entries().end();
+  }
+
+  Status versus_is_known(const Field& field) const {
+    if (request_.versus == "fa2" || takes_part(field, request_.versus)) return {};
     std::vector<std::string_view> names;
-    for (const Entry& entry : entries) {
+    for (const Entry& entry : field.entries()) {
       if (entry.kind != "ceiling") names.push_back(entry.name);
     }
     return failure(ExitCode::usage, fmt::format("--versus {}: nobody of that name takes part.\n  There are: {}",
-                                                options_.versus, fmt::join(names, ", ")));
+                                                request_.versus, fmt::join(names, ", ")));
   }
 
   // Whether this bench, interrupted, has recorded the entry already.
@@ -151,7 +159,7 @@ class Bench {
     progress_ = std::make_unique<Progress>(1);
     const auto looks = first_look(field.contestants(), protocol_, machine);
     if (!looks) return stop_timing(looks.error());
-    const Schedule schedule = make_schedule(field.entries(), *looks, protocol_, options_.versus,
+    const Schedule schedule = make_schedule(field.entries(), *looks, protocol_, request_.versus,
                                             [&](const Entry& entry) { return has_row(entry, facts); });
     for (size_t i = 0; i < looks->size(); ++i) {
       if ((*looks)[i]) continue;
@@ -199,7 +207,7 @@ class Bench {
       if (!timings) return passed_on(timings);
       const HeatRun& run = runs.emplace_back(
           HeatRun{.number = number++, .own = planned.own, .all = planned.all(), .timings = std::move(*timings)});
-      const Results results = evaluate(entries, run, facts, options_.versus);
+      const Results results = evaluate(entries, run, facts, request_.versus);
       for (size_t i = 0; i < entries.size(); ++i) {
         const auto row = std::ranges::find(results.rows, entries[i].name, &ResultRow::rung);
         if (row != results.rows.end()) rates[i] = row->tflops;
@@ -207,7 +215,8 @@ class Bench {
       ratios.insert(results.ratios.begin(), results.ratios.end());
       record(entries, run, facts, results);
       for (const std::string& note : of_the_card(run.timings)) notes_.push_back(note);
-      if (std::ranges::any_of(results.rows, [](const ResultRow& row) { return row.vs_previous.has_value(); })) {
+      const auto has_ratio = [](const ResultRow& row) { return row.vs_previous.has_value(); };
+      if (request_.peers || std::ranges::any_of(results.rows, has_ratio)) {
         if (const auto note = unbalanced(run.timings, protocol_.regime)) notes_.push_back(*note);
       }
       tell(facts.shape);
@@ -240,18 +249,30 @@ class Bench {
   // times again what could not be written.
   void record(std::span<const Entry> entries, const HeatRun& run, const RunFacts& facts, const Results& results) {
     all_right_ = all_right_ && results.ok;
-    const Status kept = ladder::record(options_, entries, run, facts, results.rows, rows_.empty());
+    Status kept;
+    if (!options_.rounds_csv.empty())
+      kept = append_text(options_.rounds_csv, ROUNDS_HEADER, rounds_lines(entries, run, facts));
+    if (kept && !options_.csv.empty() && !results.rows.empty())
+      kept = append_csv(options_.csv, results.rows, rows_.size() == 0);
     if (!kept) {
       keep_first(failure(kept.error().code, kept.error().message +
                                                 "\n  The heat above is on the screen alone. With room for it, the same "
                                                 "command with --csv FILE --resume goes on there."));
     }
-    rows_.insert(rows_.end(), results.rows.begin(), results.rows.end());
+    const bool is_fa2 = request_.versus == "fa2";
+    for (const ResultRow& row : results.rows) {
+      Json entry = to_json(row);
+      if (const auto over = results.over.find(row.rung); !is_fa2 && over != results.over.end()) {
+        const Estimate& ratio = over->second.estimate;
+        entry.set("over", {{"stage", request_.versus}, {"ratio", ratio.value}, {"lo", ratio.lo}, {"hi", ratio.hi}});
+      }
+      rows_.push_back(entry);
+    }
     if (!results.rows.empty()) {
-      const Versus versus{options_.versus, results.over};
+      const Versus versus{request_.versus, results.over};
       fmt::print(out_, "{}{}", tables_++ ? "\n" : "",
-                 results_table(results.rows, recorded_, false, columns_of(out_),
-                               options_.versus == "fa2" ? nullptr : &versus));
+                 results_table(results.rows, recorded_, false, columns_of(out_), is_fa2 ? nullptr : &versus));
+      if (request_.after) request_.after(run, results);
     }
     for (const std::string& note : results.notes) notes_.push_back(note);
     if (std::ranges::any_of(results.rows, [](const ResultRow& row) { return row.vs_fa2.has_value(); })) {
@@ -299,7 +320,7 @@ class Bench {
 
   void tell(const Shape& shape) {
     for (const std::string& note : notes_) fmt::print(out_, "{}\n", note);
-    if (rows_.empty() && notes_.empty()) fmt::print(out_, "{}: nothing was timed.\n", to_string(shape));
+    if (rows_.size() == 0 && notes_.empty()) fmt::print(out_, "{}: nothing was timed.\n", to_string(shape));
     notes_.clear();
   }
 
@@ -309,15 +330,15 @@ class Bench {
   }
 
   const Options& options_;
+  const BenchRequest& request_;
   std::FILE* out_;
-  GpuInfo gpu_;
+  const GpuInfo& gpu_;
   RealMachine machine_;
   const std::vector<ResultRow> recorded_ = recorded_results();
   std::vector<ResultRow> resumed_;  // what the file holds of an interrupted bench
   Protocol protocol_;
   PeerPool peers_;
-  std::vector<const Rung*> rungs_ = options_.rungs;
-  std::vector<ResultRow> rows_;
+  Json rows_ = Json::array();
   std::vector<std::string> notes_;
   std::set<std::string> said_;
   std::unique_ptr<Progress> progress_;
@@ -338,14 +359,6 @@ Protocol protocol_of(const Options& options) {
   return protocol;
 }
 
-Status record(const Options& options, std::span<const Entry> entries, const HeatRun& run, const RunFacts& facts,
-              std::span<const ResultRow> rows, bool first) {
-  Status kept;
-  if (!options.rounds_csv.empty())
-    kept = append_text(options.rounds_csv, ROUNDS_HEADER, rounds_lines(entries, run, facts));
-  return kept && !options.csv.empty() && !rows.empty() ? append_csv(options.csv, rows, first) : kept;
-}
-
 std::vector<PeerCommand> peer_commands(const Options& options) {
   std::vector<PeerCommand> commands;
   for (const std::string& line : options.peers) commands.push_back(peer_from_option(line));
@@ -354,18 +367,24 @@ std::vector<PeerCommand> peer_commands(const Options& options) {
   return commands;
 }
 
-Result<ExitCode> bench_verb(const Options& options) {
-  Result<GpuInfo> gpu = gpu_info();
-  if (!gpu) return bench_without_gpu(options, gpu.error());
-  if (const Status able = can_bench(options); !able) return passed_on(able);
-  const InterruptGuard guard;
+Result<ExitCode> bench(const Options& options, const GpuInfo& gpu, const BenchRequest& request) {
   std::vector<ResultRow> resumed;
   if (options.resume && std::filesystem::exists(options.csv)) {
     Result<std::vector<ResultRow>> rows = read_csv(fs::path(options.csv));
     if (!rows) return passed_on(rows);
     resumed = std::move(*rows);
   }
-  return Bench(options, std::move(*gpu), std::move(resumed)).run();
+  return Bench(options, gpu, request, std::move(resumed)).run();
+}
+
+Result<ExitCode> bench_verb(const Options& options) {
+  const Result<GpuInfo> gpu = gpu_info();
+  if (!gpu) return bench_without_gpu(options, gpu.error());
+  if (const Status able = can_bench(options); !able) return passed_on(able);
+  const InterruptGuard guard;
+  BenchRequest request{.subjects = subjects_of(options), .versus = options.versus};
+  std::ranges::stable_sort(request.subjects, {}, [](const Subject& subject) { return subject.rung->name; });
+  return bench(options, *gpu, request);
 }
 
 }  // namespace ladder

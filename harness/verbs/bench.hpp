@@ -1,20 +1,30 @@
 // ladder bench: the TFLOPS table, by the protocol of rounds.hpp, against peers and ceilings of the same run.
 #pragma once
+#include <functional>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "harness/measure/peer.hpp"
 #include "harness/measure/results.hpp"
 #include "harness/verbs/options.hpp"
 #include "harness/verbs/recorded.hpp"
+#include "harness/verify/judge.hpp"
 
 namespace ladder {
 
+// What is timed: those subjects that can be, beside all peers and ceilings; or, with `peers`, these and the peers of those names, none
+// of whom may be missing, and nobody else.
+struct BenchRequest {
+  std::vector<Subject> subjects;
+  std::string versus = "fa2";  // whose rate the last ratio is over
+  std::optional<std::vector<std::string>> peers = {};
+  std::function<void(const HeatRun&, const Results&)> after = {};  // a heat's table was printed
+};
+Result<ExitCode> bench(const Options& options, const GpuInfo& gpu, const BenchRequest& request);
+
 // In turns, alone or burst, with the rounds and the soak that the options ask for.
 Protocol protocol_of(const Options& options);
-
-// Adds a heat to the files of --rounds-csv and --csv; `first`: of the rows that this program writes.
-Status record(const Options& options, std::span<const Entry> entries, const HeatRun& run, const RunFacts& facts,
-              std::span<const ResultRow> rows, bool first);
 
 // The commands of --peer, and of what lies in harness/peers unless --no-peers.
 std::vector<PeerCommand> peer_commands(const Options& options);

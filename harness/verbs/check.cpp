@@ -80,7 +80,8 @@ Status judge_all(Judge& judge, const CheckRequest& request) {
 }  // namespace
 
 CheckRequest check_request(const Options& options) {
-  CheckRequest request{.choice = {.trials = {.inputs = options.inputs,
+  CheckRequest request{.subjects = subjects_of(options),
+                       .choice = {.trials = {.inputs = options.inputs,
                                              .n_given = !options.n.empty(),
                                              .thorough = options.thorough,
                                              .quick = options.quick,
@@ -94,15 +95,20 @@ CheckRequest check_request(const Options& options) {
                        .named = options.rungs_named,
                        .out = table_stream(options),
                        .json = options.json};
+  return request;
+}
+
+std::vector<Subject> subjects_of(const Options& options) {
+  std::vector<Subject> subjects;
   for (const Rung* rung : options.rungs) {
     for (const Variant& variant : rung->variants) {
-      request.subjects.push_back(
+      subjects.push_back(
           {rung, &variant,
            options.ablate ? fmt::format("{} ({})", rung->name, variant.label) : std::string(rung->name)});
       if (!options.ablate) break;
     }
   }
-  return request;
+  return subjects;
 }
 
 Result<ExitCode> check(const CheckRequest& request) {

@@ -23,6 +23,8 @@ struct CheckRequest {
   std::string json = {}, seal = {};  // a file, "-" or nothing; a word before and behind it
 };
 CheckRequest check_request(const Options& options);
+// The default variants of the rungs, or with --ablate all.
+std::vector<Subject> subjects_of(const Options& options);
 Result<ExitCode> check(const CheckRequest& request);
 
 }  // namespace ladder

@@ -16,7 +16,6 @@
 #include "harness/base/table.hpp"
 #include "harness/base/terminal.hpp"
 #include "harness/devices/capacity.hpp"
-#include "harness/measure/field.hpp"
 #include "harness/measure/results_table.hpp"
 #include "harness/problem/shapes.hpp"
 #include "harness/verbs/bench.hpp"
@@ -73,11 +72,9 @@ class SideBySide {
     }
     if (interrupted()) return ExitCode::interrupted;
     if (gpu) {
-      if (const Status timed = time(*gpu); !timed) {
-        if (timed.error().code != ExitCode::interrupted) return passed_on(timed);
-        fmt::print(stderr, "{}\n", timed.error().message);
-        return ExitCode::interrupted;
-      }
+      fmt::print(out_, "\n");
+      const Result<ExitCode> timed = time(*gpu);
+      if (!timed || *timed != ExitCode::done) return timed;
     } else if (options_.on == Where::gpu) {
       return passed_on(gpu);
     } else {
@@ -167,97 +164,26 @@ class SideBySide {
     return write_document(options_.json, rows);
   }
 
-  Status time(const GpuInfo& gpu) {
-    const InputKind kind = options_.inputs.empty() ? InputKind::normal : options_.inputs.front();
-    RealMachine real(gpu.pci_bus_id);
-    PeerPool peers(sides_[0].rung && sides_[1].rung ? std::vector<PeerCommand>{} : peer_commands(options_));
-    for (const Shape& shape : bench_shapes(options_)) {
-      if (const Status timed = time(gpu, real, peers, shape, kind); !timed) return timed;
-    }
-    return write_document(options_.json, timed_);
-  }
-
-  Status time(const GpuInfo& gpu, RealMachine& real, PeerPool& peers, const Shape& shape, InputKind kind) {
-    uint64_t workspace = 0;
-    for (const Side& side : sides_) workspace = std::max(workspace, side.rung ? side.variant->workspace_at(shape) : 0);
-    for (const Status& fits : {fits_gpu_memory(shape, workspace, gpu), fits_host_memory(shape, 0)}) {
-      if (!fits) return fits;
-    }
-    const auto problem = std::make_shared<const Problem>(make_problem(shape, kind, options_.seed, true));
-    peers.ask_to_prepare(*problem);
-    Result<Field> field = Field::create(gpu, problem, workspace);
-    if (!field) return passed_on(field);
+  // A bench of the two.
+  Result<ExitCode> time(const GpuInfo& gpu) {
+    BenchRequest request{.subjects = {}, .versus = sides_[0].name(), .peers = std::vector<std::string>()};
     for (const Side& side : sides_) {
-      if (side.rung) field->add(*side.rung, *side.variant);
+      if (side.rung) request.subjects.push_back({side.rung, side.variant, side.name()});
+      if (!side.rung) request.peers->push_back(side.peer);
     }
-    if (field->refusal()) return tl::make_unexpected(*field->refusal());
-    if (const Status added = add_peers(*field, peers); !added) return added;
-    for (const std::string& note : field->notes()) fmt::print(out_, "{}\n", note);
-    if (!field->all_right()) {
-      all_right_ = false;
-      return {};
-    }
-    const Protocol protocol = protocol_of(options_);
-    std::optional<Progress> progress;
-    const Machine machine = real.machine([&](std::string_view what, double seconds) {
-      if (progress) progress->step(what, seconds);
-    });
-    const auto looks = first_look(field->contestants(), protocol, machine);
-    if (!looks) return passed_on(looks);
-    std::vector<double> launch_ms;
-    for (const Result<double>& look : *looks) {
-      if (!look) return passed_on(look);
-      launch_ms.push_back(*look);
-    }
-    progress.emplace(protocol.warm_up_s + seconds_of_heat(launch_ms, protocol));
-    if (const Status warm = warm_up(protocol, machine); !warm) return warm;
-    auto timings = run_heat(field->contestants(), launch_ms, protocol, machine);
-    progress.reset();
-    if (!timings) return passed_on(timings);
-    const HeatRun run{.number = 1, .own = {0, 1}, .all = {0, 1}, .timings = std::move(*timings)};
-    const RunFacts facts = run_facts(gpu, real, *problem, protocol.regime);
-    const std::string a = sides_[0].name(), b = sides_[1].name();
-    const Results results = evaluate(field->entries(), run, facts, a);
-    all_right_ = all_right_ && results.ok;
-    fmt::print(out_, "\n{}", results_table(results.rows, {}, false, columns_of(out_)));
-    print_resources(shape.n);
-    for (const std::string& note : results.notes) fmt::print(out_, "{}\n", note);
-    const auto speedup = results.over.find(b);
-    for (const ResultRow& row : results.rows) {
-      Json entry = to_json(row);
-      if (row.rung == b && speedup != results.over.end()) {
-        const Estimate& ratio = speedup->second.estimate;
-        entry.set("over", {{"stage", a}, {"ratio", ratio.value}, {"lo", ratio.lo}, {"hi", ratio.hi}});
-      }
-      timed_.push_back(entry);
-    }
-    if (speedup != results.over.end()) {
+    request.after = [this](const HeatRun& heat, const Results& results) {
+      print_resources(results.rows.front().shape.n);
+      const auto speedup = results.over.find(sides_[1].name());
+      if (speedup == results.over.end()) return;
       const Verdict word = verdicts(std::span(&speedup->second, 1)).front();
       const std::string is = word == Verdict::none   ? "no verdict"
                              : word == Verdict::same ? "B is as fast as A"
                                                      : fmt::format("B is {} than A", to_string(word));
+      const Regime regime = regime_of(options_);
       fmt::print(out_, "B / A = {}: {}, from {} rounds, {}.\n", to_string(speedup->second.estimate), is,
-                 run.timings.timings[0].ms.size(),
-                 protocol.regime == Regime::turns ? "in turns, ABBA" : to_string(protocol.regime));
-    }
-    if (const auto note = unbalanced(run.timings, protocol.regime)) fmt::print(out_, "{}\n", *note);
-    return record(options_, field->entries(), run, facts, results.rows, timed_.size() == results.rows.size());
-  }
-
-  Status add_peers(Field& field, PeerPool& peers) const {
-    std::vector<std::string> wanted;
-    for (const Side& side : sides_) {
-      if (!side.rung) wanted.push_back(side.peer);
-    }
-    if (wanted.empty()) return {};
-    if (const Status added = field.add_peers(peers, wanted); !added) return added;
-    for (const std::string& name : wanted) {
-      if (std::ranges::find(field.entries(), name, &Entry::name) != field.entries().end()) continue;
-      std::string reasons;
-      for (const std::string& note : field.notes()) reasons += "\n  " + note;
-      return failure(ExitCode::cannot_run_here, fmt::format("No peer {} takes part.{}", name, reasons));
-    }
-    return {};
+                 heat.timings.timings[0].ms.size(), regime == Regime::turns ? "in turns, ABBA" : to_string(regime));
+    };
+    return bench(options_, gpu, request);
   }
 
   void print_resources(int n) const {
@@ -288,7 +214,6 @@ class SideBySide {
   std::FILE* out_;
   Side sides_[2];
   std::vector<CheckResult> emulated_;
-  Json timed_ = Json::array();
   bool all_right_ = true;
 };
 
