@@ -23,23 +23,22 @@ class Start {
  public:
   Start() = default;
   template <class Params>
-  Start(void (*run)(Device&, const Params&)) : Start(KernelStart(run)) {}
-  explicit Start(const KernelStart& start)
-      : bind_([start](const Arguments& arguments) {
-          struct Params {
-            alignas(std::max_align_t) std::byte bytes[KernelStart::PARAMS_BYTES] = {};
-          } params;
-          start.bind(arguments, params.bytes);
-          return [start, params](Device& device) { start.start(start.run, &device, params.bytes); };
-        }) {}
+  Start(void (*run)(Device&, const Params&)) : start_(run) {}
+  explicit Start(const KernelStart& start) : start_(start) {}
 
   // A launch with these arguments: any number of times, without any more work on the host than the launch.
-  std::function<void(Device&)> with(const Arguments& arguments) const { return bind_(arguments); }
-  explicit operator bool() const { return bind_ != nullptr; }
+  std::function<void(Device&)> with(const Arguments& arguments) const {
+    struct Params {
+      alignas(std::max_align_t) std::byte bytes[KernelStart::PARAMS_BYTES] = {};
+    } params;
+    start_.bind(arguments, params.bytes);
+    return [start = start_, params](Device& device) { start.start(start.run, &device, params.bytes); };
+  }
+  explicit operator bool() const { return start_.run != nullptr; }
   friend bool operator==(const Start& start, std::nullptr_t) { return !start; }
 
  private:
-  std::function<std::function<void(Device&)>(const Arguments&)> bind_;
+  KernelStart start_;
 };
 using EmulatedLaunch = Start<emulator::Device>;
 using GpuLaunch = Start<gpu::Device>;

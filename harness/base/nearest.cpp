@@ -4,7 +4,9 @@
 #include <vector>
 
 namespace ladder {
+namespace {
 
+// Insertions, deletions, replacements and swaps of neighbours that turn a into b.
 int edit_distance(std::string_view a, std::string_view b) {
   // distance[i][j]: between the first i characters of a and the first j of b.
   std::vector<std::vector<int>> distance(a.size() + 1, std::vector<int>(b.size() + 1));
@@ -21,6 +23,8 @@ int edit_distance(std::string_view a, std::string_view b) {
   }
   return distance[a.size()][b.size()];
 }
+
+}  // namespace
 
 std::string nearest(std::string_view typed, std::span<const std::string> known) {
   std::string best;

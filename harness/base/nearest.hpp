@@ -6,9 +6,6 @@
 
 namespace ladder {
 
-// Insertions, deletions, replacements and swaps of neighbours that turn a into b.
-int edit_distance(std::string_view a, std::string_view b);
-
 // The nearest of `known`, or "" if even that is more than half of the typed word away.
 std::string nearest(std::string_view typed, std::span<const std::string> known);
 // " Did you mean causal?", or nothing.

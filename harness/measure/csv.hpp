@@ -58,6 +58,7 @@ struct ResultRow : RunFacts {
   int heat = 0;         // who ran beside it: the rows of one heat, counted from 1; 0: nobody
   std::string version;  // of a peer, in its own words
   std::string source = "measured";
+  std::optional<Speedup> over;  // a contestant that was chosen; in no column
 
   // Of the two only the newer one stands in a file.
   bool measures_the_same(const ResultRow& other) const {

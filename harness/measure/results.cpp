@@ -202,7 +202,7 @@ Results evaluate(std::span<const Entry> entries, const HeatRun& heat, const RunF
         if (const auto ratio = times.faster(i, *fa2)) row.vs_fa2 = ratio->estimate;
       }
       if (denominator && *denominator != i) {
-        if (const auto ratio = times.faster(i, *denominator)) results.over[entry.name] = *ratio;
+        if (const auto ratio = times.faster(i, *denominator)) row.over = *ratio;
       }
     }
     if (heat.number == 0) {

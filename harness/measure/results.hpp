@@ -66,9 +66,8 @@ using Ratios =
 struct Results {
   std::vector<ResultRow> rows;     // of those whose home this heat is and that have a result: rungs, peers, ceilings
   std::vector<std::string> notes;  // why the others have none, and what to know about these
-  std::map<std::string, Speedup> over;  // of each row, its ratio over `versus`
-  Ratios ratios;                        // over the links
-  bool ok = true;                       // false when a rung failed or a figure cannot be true
+  Ratios ratios;                   // over the links
+  bool ok = true;                  // false when a rung failed or a figure cannot be true
 };
 
 // `previous` is the name of the row that vs_previous is taken over; without it in the heat there is no ratio. vs_fa2 pairs

@@ -54,7 +54,7 @@ std::string to_string(const Estimate& estimate) {
 }
 
 std::string results_table(std::span<const ResultRow> rows, std::span<const ResultRow> recorded, bool are_recorded,
-                          size_t columns, const Versus* versus) {
+                          size_t columns, const std::string& versus) {
   std::string text;
   for (auto row = rows.begin(); row != rows.end();) {
     const auto end = std::find_if(row, rows.end(), [&](const ResultRow& other) { return !same_table(other, *row); });
@@ -64,14 +64,12 @@ std::string results_table(std::span<const ResultRow> rows, std::span<const Resul
     const std::string title = header(heading, are_recorded);
     text += (text.empty() ? "" : "\n") + (columns > 0 ? wrapped(title, columns) : title);
     bool marked = false;
-    Table table({"<", "TFLOPS", "??ms", "????spread", "??of ceiling", "vs previous", "<?",
-                 versus ? "vs " + versus->name : std::string("vs fa2"), "???MHz", "???W", "????FLOP/clk/SM",
-                 "????max err"});
+    Table table({"<", "TFLOPS", "??ms", "????spread", "??of ceiling", "vs previous", "<?", "vs " + versus, "???MHz",
+                 "???W", "????FLOP/clk/SM", "????max err"});
     for (; row != end; ++row) {
       std::string vs_fa2 = row->vs_fa2 ? to_string(*row->vs_fa2) : "-";
-      if (versus) {
-        const auto ratio = versus->ratios.find(row->rung);
-        vs_fa2 = ratio == versus->ratios.end() ? "-" : to_string(ratio->second.estimate);
+      if (versus != "fa2") {
+        vs_fa2 = row->over ? to_string(row->over->estimate) : "-";
       } else if (!row->vs_fa2 && row->kind == "stage") {
         if (const auto ratio = recorded_ratio(*row, recorded)) {
           vs_fa2 = fmt::format("{:.3f} (recorded)", ratio->value);

@@ -1,6 +1,5 @@
 // The results as text for a terminal.
 #pragma once
-#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -11,13 +10,9 @@ namespace ladder {
 
 // Rows in the order given, under a header for each run of rows that share card, problem and regime. A rung without
 // a ratio to FA2 shows that of `recorded`, marked. Recorded rows themselves are printed with `are_recorded`.
-// `columns` is the width to fit to, as Table::text takes it. With the ratios over another contestant than fa2, these.
-struct Versus {
-  std::string name;
-  std::map<std::string, Speedup> ratios;  // by row name
-};
+// `columns` is the width to fit to, as Table::text takes it. Of another contestant than fa2, `versus`, the rows have their ratios `over`.
 std::string results_table(std::span<const ResultRow> rows, std::span<const ResultRow> recorded = {},
-                          bool are_recorded = false, size_t columns = 0, const Versus* versus = nullptr);
+                          bool are_recorded = false, size_t columns = 0, const std::string& versus = "fa2");
 
 // For each pair of neighbouring rungs with two variant labels in common, the 2 x 2 table that separates the idea from the
 // tile shape, and for each remaining variant its ratio to its rung's default. Empty when there is neither.

@@ -31,13 +31,12 @@ namespace fs = std::filesystem;
 // Everything that outlives a shape.
 class Bench {
  public:
-  Bench(const Options& options, const GpuInfo& gpu, const BenchRequest& request, std::vector<ResultRow> resumed)
+  Bench(const Options& options, const GpuInfo& gpu, const BenchRequest& request)
       : options_(options),
         request_(request),
         out_(table_stream(options)),
         gpu_(gpu),
         machine_(gpu_.pci_bus_id),
-        resumed_(std::move(resumed)),
         protocol_(protocol_of(options)),
         peers_(request.peers && request.peers->empty() ? std::vector<PeerCommand>{} : peer_commands(options)) {
     if (request.peers) protocol_.longest_launch_ms = std::numeric_limits<double>::infinity();  // nobody apart
@@ -45,6 +44,11 @@ class Bench {
   }
 
   Result<ExitCode> run() {
+    if (options_.resume && std::filesystem::exists(options_.csv)) {
+      Result<std::vector<ResultRow>> rows = read_csv(fs::path(options_.csv));
+      if (!rows) return passed_on(rows);
+      resumed_ = std::move(*rows);
+    }
     const std::vector<InputKind> kinds = options_.inputs.empty() ? std::vector{InputKind::normal} : options_.inputs;
     Status status;
     const std::vector<Shape> shapes = bench_shapes(options_);
@@ -259,19 +263,17 @@ class Bench {
                                                 "\n  The heat above is on the screen alone. With room for it, the same "
                                                 "command with --csv FILE --resume goes on there."));
     }
-    const bool is_fa2 = request_.versus == "fa2";
     for (const ResultRow& row : results.rows) {
       Json entry = to_json(row);
-      if (const auto over = results.over.find(row.rung); !is_fa2 && over != results.over.end()) {
-        const Estimate& ratio = over->second.estimate;
+      if (row.over && request_.versus != "fa2") {
+        const Estimate& ratio = row.over->estimate;
         entry.set("over", {{"stage", request_.versus}, {"ratio", ratio.value}, {"lo", ratio.lo}, {"hi", ratio.hi}});
       }
       rows_.push_back(entry);
     }
     if (!results.rows.empty()) {
-      const Versus versus{request_.versus, results.over};
       fmt::print(out_, "{}{}", tables_++ ? "\n" : "",
-                 results_table(results.rows, recorded_, false, columns_of(out_), is_fa2 ? nullptr : &versus));
+                 results_table(results.rows, recorded_, false, columns_of(out_), request_.versus));
       if (request_.after) request_.after(run, results);
     }
     for (const std::string& note : results.notes) notes_.push_back(note);
@@ -368,13 +370,7 @@ std::vector<PeerCommand> peer_commands(const Options& options) {
 }
 
 Result<ExitCode> bench(const Options& options, const GpuInfo& gpu, const BenchRequest& request) {
-  std::vector<ResultRow> resumed;
-  if (options.resume && std::filesystem::exists(options.csv)) {
-    Result<std::vector<ResultRow>> rows = read_csv(fs::path(options.csv));
-    if (!rows) return passed_on(rows);
-    resumed = std::move(*rows);
-  }
-  return Bench(options, gpu, request, std::move(resumed)).run();
+  return Bench(options, gpu, request).run();
 }
 
 Result<ExitCode> bench_verb(const Options& options) {

@@ -173,14 +173,14 @@ class SideBySide {
     }
     request.after = [this](const HeatRun& heat, const Results& results) {
       print_resources(results.rows.front().shape.n);
-      const auto speedup = results.over.find(sides_[1].name());
-      if (speedup == results.over.end()) return;
-      const Verdict word = verdicts(std::span(&speedup->second, 1)).front();
+      const auto b = std::ranges::find(results.rows, sides_[1].name(), &ResultRow::rung);
+      if (b == results.rows.end() || !b->over) return;
+      const Verdict word = verdicts(std::span(&*b->over, 1)).front();
       const std::string is = word == Verdict::none   ? "no verdict"
                              : word == Verdict::same ? "B is as fast as A"
                                                      : fmt::format("B is {} than A", to_string(word));
       const Regime regime = regime_of(options_);
-      fmt::print(out_, "B / A = {}: {}, from {} rounds, {}.\n", to_string(speedup->second.estimate), is,
+      fmt::print(out_, "B / A = {}: {}, from {} rounds, {}.\n", to_string(b->over->estimate), is,
                  heat.timings.timings[0].ms.size(), regime == Regime::turns ? "in turns, ABBA" : to_string(regime));
     };
     return bench(options_, gpu, request);

@@ -70,26 +70,25 @@ void print_kernel(std::FILE* out, const Rung& rung, const Variant& variant, cons
   }
 }
 
-void print_counts(std::FILE* out, const Variant& variant, const CheckResult& result, const Rung* before,
-                  const CheckResult* result_before) {
+void print_counts(std::FILE* out, const Variant& variant, const CheckResult& result, const CheckResult* before) {
   const emulator::Counters& counters = *result.counters;
   const Counts predicted = variant.predict ? variant.predict(result.shape) : Counts{};
-  const Counts counted_before = result_before ? Counts(*result_before->counters) : Counts{};
+  const Counts counted_before = before ? Counts(*before->counters) : Counts{};
 
   fmt::print(out, "\n{}\n",
              wrapped(fmt::format("Counted on the emulator: {}, normal inputs, a warp instruction once",
                                  to_string(result.shape)),
                      out));
-  Table table({"<", "predicted", "counted", result_before ? std::string(before->name) : ""});
+  Table table({"<", "predicted", "counted", before ? before->rung : ""});
   for (const emulator::Count& count : emulator::COUNTS) {
     if (count.value == &Counts::gmem_bytes_read) break;  // bytes stand in a table of their own
     const uint64_t told = predicted.*count.value, now = counters.*count.value, then = counted_before.*count.value;
     const bool said = variant.predict && !(count.where_said && told == 0);
     if ((now == 0 && then == 0 && told == 0) || (count.where_said && !said)) continue;  // nobody asks for it
-    table.add({count.words, said ? grouped(in_numbers(told)) : "", grouped(now), result_before ? grouped(then) : ""});
+    table.add({count.words, said ? grouped(in_numbers(told)) : "", grouped(now), before ? grouped(then) : ""});
   }
   const auto measured = [&](const char* name, const auto& value, std::string expected = "") {
-    table.add({name, std::move(expected), value(counters), result_before ? value(*result_before->counters) : ""});
+    table.add({name, std::move(expected), value(counters), before ? value(*before->counters) : ""});
   };
   measured("  without bank conflicts", [](const emulator::Counters& c) { return grouped(c.smem_wavefronts_ideal); });
   measured(
@@ -100,16 +99,15 @@ void print_counts(std::FILE* out, const Variant& variant, const CheckResult& res
 }
 
 // Bytes at each level, as far as the emulator sees them: what the kernel asks for, before any cache.
-void print_traffic(std::FILE* out, const Variant& variant, const CheckResult& result, const Rung* before,
-                   const CheckResult* result_before) {
+void print_traffic(std::FILE* out, const Variant& variant, const CheckResult& result, const CheckResult* before) {
   const IoModel io = formula_of(result.shape).io_model(variant, result.shape);
   const Counts predicted = variant.predict ? variant.predict(result.shape) : Counts{};
-  const Counts &counts = *result.counters, &counts_before = *(result_before ? result_before : &result)->counters;
+  const Counts &counts = *result.counters, &counts_before = *(before ? before : &result)->counters;
   fmt::print(out, "\nBytes requested at each level\n");
-  Table table({"<", "predicted", "counted", result_before ? std::string(before->name) : "", "IO model"});
+  Table table({"<", "predicted", "counted", before ? before->rung : "", "IO model"});
   const auto add = [&](const char* level, bool is_predicted, const auto& value, std::string model = "") {
     table.add({level, is_predicted ? grouped(value(predicted)) : "", grouped(value(counts)),
-               result_before ? grouped(value(counts_before)) : "", std::move(model)});
+               before ? grouped(value(counts_before)) : "", std::move(model)});
   };
   const bool told = bool(variant.predict);
   add("global memory, read", told, [](const Counts& of) { return of.gmem_bytes_read; });
@@ -198,10 +196,10 @@ Result<ExitCode> explain(const ExplainRequest& request) {
       if (!result.counters) {
         return failure(ExitCode::cannot_run_here, fmt::format("{} has no emulated build to count on.", rung->name));
       }
-      const Rung* before = rung_before(*rung, shape);
-      const CheckResult* result_before = before != nullptr ? &emulate(*before) : nullptr;
-      print_counts(out, variant, result, before, result_before);
-      print_traffic(out, variant, result, before, result_before);
+      const Rung* const from = rung_before(*rung, shape);
+      const CheckResult* const before = from ? &emulate(*from) : nullptr;
+      print_counts(out, variant, result, before);
+      print_traffic(out, variant, result, before);
       print_sites(out, *result.counters);
       for (const Failure& failure : result.failures) {
         fmt::print(out, "\n{}\n  {}\n", to_string(failure.kind), failure.message);

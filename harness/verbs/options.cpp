@@ -57,32 +57,22 @@ void add_shape_flags(CLI::App& app, RawFlags& raw, Options& options) {
   text("--on", raw.on, "WHERE", "auto, cpu (the emulator) or gpu");
 }
 
-Result<int64_t> parse_integer(std::string_view flag, std::string_view text, int64_t least, int64_t most) {
-  const auto value = number_in<int64_t>(text);
-  const size_t digits = text.starts_with('-') ? 1 : 0;  // there may be more of them than 64 bits hold
-  if (digits == text.size() || text.find_first_not_of("0123456789", digits) != std::string_view::npos)
-    return usage(fmt::format("{} takes a whole number; '{}' is none.", flag, text));
-  if (!value || *value > most || *value < least)
-    return usage(fmt::format("{} must be between {} and {}; {} is not.", flag, least, most, text));
-  return *value;
+template <class Number>
+Result<Number> parse_number(std::string_view flag, std::string_view text, Number least, Number most) {
+  const auto number = number_in<Number>(text);
+  if (number && *number >= least && *number <= most) return *number;
+  return usage(fmt::format("{} takes {} from {} to {}; '{}' is none.", flag,
+                           std::is_integral_v<Number> ? "a whole number" : "seconds", least, most, text));
 }
 
-// A flag that may have been given.
-template <class T>
-Status take_integer(const char* flag, const std::string& text, int64_t least, int64_t most, std::optional<T>& value) {
+// Of a flag that may have been given.
+template <class Number>
+Status take_number(const char* flag, const std::string& text, Number least, Number most, auto& value) {
   if (text.empty()) return {};
-  const auto number = parse_integer(flag, text, least, most);
+  const auto number = parse_number(flag, text, least, most);
   if (!number) return passed_on(number);
-  value = static_cast<T>(*number);
+  value = *number;
   return {};
-}
-
-Status take_seconds(const char* flag, const std::string& text, double least, double most,
-                    std::optional<double>& seconds) {
-  if (text.empty()) return {};
-  seconds = number_in<double>(text);
-  if (seconds && *seconds >= least && *seconds <= most) return {};
-  return usage(fmt::format("{} takes seconds between {} and {}; not '{}'.", flag, least, most, text));
 }
 
 // The words of --problem, none of which a flag says as well.
@@ -117,15 +107,16 @@ Status parse_problem(const Options& options) {
 }
 
 Status parse_shape(const RawFlags& raw, Options& options) {
-  constexpr int64_t MAX_INT = std::numeric_limits<int>::max();
+  constexpr int MAX_INT = std::numeric_limits<int>::max();
   for (const std::string_view part : raw.n.empty() ? std::vector<std::string_view>() : split(raw.n, ',')) {
-    const auto n = parse_integer("--n", part, 1, MAX_INT);
+    const auto n = parse_number("--n", part, 1, MAX_INT);
     if (!n) return passed_on(n);
-    options.n.push_back(static_cast<int>(*n));
+    options.n.push_back(*n);
   }
-  for (const Status& taken : {take_integer("--d", raw.d, 1, MAX_INT, options.d),
-                              take_integer("--batch", raw.batch, 1, MAX_INT, options.batch),
-                              take_integer("--heads", raw.heads, 1, MAX_INT, options.heads)}) {
+  for (const Status& taken :
+       {take_number("--d", raw.d, 1, MAX_INT, options.d), take_number("--batch", raw.batch, 1, MAX_INT, options.batch),
+        take_number("--heads", raw.heads, 1, MAX_INT, options.heads),
+        take_number("--seed", raw.seed, int64_t{0}, std::numeric_limits<int64_t>::max(), options.seed)}) {
     if (!taken) return taken;
   }
   if (const auto said = parse_problem(options); !said) return said;
@@ -134,10 +125,7 @@ Status parse_shape(const RawFlags& raw, Options& options) {
     return usage(fmt::format("--batch times --heads must be at most {} (a CUDA grid's second dimension); {} is not.",
                              MAX_BATCH_HEADS, batch_heads));
   }
-  std::optional<uint64_t> seed;
-  const Status taken = take_integer("--seed", raw.seed, 0, std::numeric_limits<int64_t>::max(), seed);
-  options.seed = seed.value_or(options.seed);
-  return taken;
+  return {};
 }
 
 Status parse_inputs(const RawFlags& raw, Options& options) {
@@ -176,8 +164,9 @@ Status parse_place(const RawFlags& raw, Options& options) {
 }
 
 Status parse_timing(const RawFlags& raw, Options& options) {
-  for (const Status& taken : {take_integer("--rounds", raw.rounds, 1, 1'000'000, options.rounds),
-                              take_seconds("--soak", raw.soak, 0, 3600, options.soak_seconds)}) {
+  for (const Status& taken : {take_number("--rounds", raw.rounds, 1, 1'000'000, options.rounds),
+                              take_number("--soak", raw.soak, 0.0, 3600.0, options.soak_seconds),
+                              take_number("--timeout", raw.timeout, 0.1, 1e6, options.timeout)}) {
     if (!taken) return taken;
   }
   if (options.burst && options.alone) {
@@ -186,7 +175,7 @@ Status parse_timing(const RawFlags& raw, Options& options) {
   if (options.resume && (options.csv.empty() || options.csv == "-")) {
     return usage("--resume goes on with what a file holds: name it with --csv FILE.");
   }
-  return take_seconds("--timeout", raw.timeout, 0.1, 1e6, options.timeout);
+  return {};
 }
 
 // Opening is the only honest test. A file that was not there before is removed again.
