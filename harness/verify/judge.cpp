@@ -275,7 +275,7 @@ Status Judge::judge(Backend& backend, const std::vector<Subject>& subjects, cons
   }
 
   Progress progress(total);
-  Problems problems(place);
+  const auto problems = std::make_shared<Problems>(place);  // as `results`: work that is lost still refers to it
   std::optional<Trial> left_out;
   for (auto next = tasks->begin(); next != tasks->end();) {
     const auto first = next++;
@@ -293,13 +293,13 @@ Status Judge::judge(Backend& backend, const std::vector<Subject>& subjects, cons
     const std::vector<Task> together(first, next);
     progress.step(fmt::format("{}{}, {}", subject.name, emulated ? ", emulated" : " on the GPU", describe(trial)),
                   work);
-    std::vector<Result<std::vector<CheckResult>>> results(together.size());
+    const auto results = std::make_shared<std::vector<Result<std::vector<CheckResult>>>>(together.size());
     const Watched watched = watch(
-        [&, together](const std::atomic<bool>& stop) {
+        [&backend, together, problems, results](const std::atomic<bool>& stop) {
           std::vector<std::shared_ptr<const Problem>> solved;
-          for (const Task& task : together) solved.push_back(problems.get(task.trial));
+          for (const Task& task : together) solved.push_back(problems->get(task.trial));
           parallel_for(std::ssize(together), 1, [&](int64_t i, int64_t) {
-            results[i] = backend.run(together[i].subject, together[i].trial, *solved[i], stop);
+            (*results)[i] = backend.run(together[i].subject, together[i].trial, *solved[i], stop);
           });
         },
         limit, emulated && !choice_.timeout ? Seconds::of_work : Seconds::of_clock);
@@ -315,13 +315,14 @@ Status Judge::judge(Backend& backend, const std::vector<Subject>& subjects, cons
     for (size_t i = 0; i < together.size(); ++i) {
       const Task& task = together[i];
       const Shape& its = line_shape(shapes, task.trial);
-      if (results[i]) {
-        if (!keep(task.subject, place, its, std::move(*results[i]))) return {};
+      Result<std::vector<CheckResult>>& result = (*results)[i];
+      if (result) {
+        if (!keep(task.subject, place, its, std::move(*result))) return {};
       } else if (task.trial.far_heads > 0) {
-        report.notes.push_back("Not checked beyond 2^32 elements: " + results[i].error().message);
+        report.notes.push_back("Not checked beyond 2^32 elements: " + result.error().message);
         left_out = task.trial;
       } else {
-        return passed_on(results[i]);
+        return passed_on(result);
       }
       // What a climb shows as it goes.
       const auto behind = first + static_cast<ptrdiff_t>(i) + 1;
