@@ -29,6 +29,7 @@ ladder::Counts predict(const ladder::Shape& shape) {
           .barriers = blocks,
           .bulk_copies = blocks + 2 * tiles,  // Q; K and V
           .gmem_accesses = blocks * BR * ROW_BYTES / 4,
+          .gmem_sectors = 2 * BR * ROW_BYTES / 32,  // of a block; half used
           .gmem_bytes_read = (blocks * BR + tiles * 2 * BC) * ROW_BYTES,
           .gmem_bytes_written = blocks * BR * ROW_BYTES};
 }

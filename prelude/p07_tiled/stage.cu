@@ -14,6 +14,8 @@ ladder::Counts predict(const ladder::Shape& shape) {
           .barriers = tiles * 2,
           .gmem_accesses = (2 * blocks * BR + tiles * 2 * BC) * ROW_BYTES / 16,
           .gmem_sectors = (2 * BR + 2 * shape.n) * ROW_BYTES / 32,  // of a block
+          // stores of Q; of K and V; QK, P on its way out, PV
+          .smem_wavefronts = blocks * BR * 2 + tiles * (BC * 4 + C::WARPS * (256 + 8 * BC + BC / 2 + 12 * BC)),
           .gmem_bytes_read = (blocks * BR + tiles * 2 * BC) * ROW_BYTES,
           .gmem_bytes_written = blocks * BR * ROW_BYTES,
           // a load of weights: two groups of rows at a time in the same bank, twice

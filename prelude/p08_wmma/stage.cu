@@ -17,6 +17,7 @@ ladder::Counts predict(const ladder::Shape& shape) {
           .exponentials = pairs * 16 * (BC + 8),  // weights; a correction in each of a row's eight lanes
           .barriers = tiles * 2,
           .gmem_accesses = (blocks * BR + tiles * 2 * BC) * ROW_BYTES / 16 + blocks * BR * ROW_BYTES / 4,
+          .gmem_sectors = (BR + 2 * shape.n + 2 * BR) * ROW_BYTES / 32,  // of a block; O's are half used
           .gmem_bytes_read = (blocks * BR + tiles * 2 * BC) * ROW_BYTES,
           .gmem_bytes_written = blocks * BR * ROW_BYTES,
           .conflicts = pairs * ((load_Q + 2 * products) * 4 * 7 + (BC / 8) * 2 +
