@@ -26,8 +26,9 @@ struct Options {
   uint64_t slices = 0;
   uint64_t from = 0;
   uint64_t between = 0;
-  // To a slice belongs every slices-th cluster, too: heads may be dealt so in one launch, and in another not.
-  bool interleaved = false;
+  // Not 0: to a slice belong other clusters, too. The grid is cut into so many parts, and each part's clusters are dealt out to an
+  // equal share of the slices in turn: heads may be dealt so, of all sequences or of each, in one launch, and in another not.
+  uint64_t interleaved = 0;
   // Not 0: only so many clusters at either end of a grid are run, and, unless `between` is 0, as many somewhere between. If `from` is
   // not 0, not at the beginning but at that of the grid's second half, and somewhere before it.
   uint64_t ends = 0;

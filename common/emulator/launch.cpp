@@ -77,7 +77,10 @@ class Launch {
       const uint64_t from = options.from % slices;
       for (const uint64_t number : {from, std::max(from, options.between % slices), slices - 1}) {
         choose(number * all / slices, ((number + 1) * all + slices - 1) / slices);
-        if (options.interleaved) choose(number, all, slices);
+        if (options.interleaved == 0 || slices % options.interleaved != 0) continue;
+        const uint64_t part = all / options.interleaved, in_part = slices / options.interleaved;
+        const uint64_t begin = number / in_part * part;
+        choose(begin + number % in_part, begin + part, in_part);
       }
     }
     if (options.cluster_order != 0 && chosen.empty()) choose(0, all);

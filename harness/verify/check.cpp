@@ -495,15 +495,16 @@ uint32_t one_for_each_share(const Variant& variant, const Problem& problem, bool
 }
 
 // Where a kernel leaves out known heads of many: other parts of its grids that may be theirs. It may take heads in turn instead of one
-// after the other, in some of its launches or in all, or some heads in each of several launches, or begin as many blocks as there are
+// after the other, all of them or those of each sequence, in some of its launches or in all, or some heads in each of several launches, or begin as many blocks as there are
 // multiprocessors.
 std::vector<emulator::Options> other_parts(const Variant& variant, const Problem& problem,
                                            const emulator::Options& options) {
-  emulator::Options in_turn = options, in_launches = options, exactly = options;
-  in_turn.interleaved = true;
+  emulator::Options in_turn = options, of_each_sequence = options, in_launches = options, exactly = options;
+  in_turn.interleaved = 1;
+  of_each_sequence.interleaved = static_cast<uint64_t>(problem.launched().batch);
   in_launches.slices = static_cast<uint64_t>(std::max(2, problem.far_heads / 8));
   exactly.multiprocessors = one_for_each_share(variant, problem, false);
-  return {in_turn, in_launches, exactly};
+  return {in_turn, of_each_sequence, in_launches, exactly};
 }
 
 // The problem with the answers of rows that a launch of few clusters has written. Each block that has written has at least

@@ -156,7 +156,7 @@ std::vector<uint32_t> blocks_run(dim3 grid, const Options& options) {
 
 TEST_CASE("the first and the last slice of a grid, and one between them", "[emulator][stop]") {
   using Blocks = std::vector<uint32_t>;
-  const auto run = [](dim3 grid, uint64_t slices, uint64_t between = 0, bool interleaved = false) {
+  const auto run = [](dim3 grid, uint64_t slices, uint64_t between = 0, uint64_t interleaved = 0) {
     return blocks_run(grid, {.threads = 2, .slices = slices, .between = between, .interleaved = interleaved});
   };
   CHECK(run(dim3(2, 4), 0) == Blocks(8, 1));
@@ -169,10 +169,12 @@ TEST_CASE("the first and the last slice of a grid, and one between them", "[emul
   CHECK(run(dim3(2, 4), 99) == Blocks{1, 0, 0, 0, 0, 0, 0, 1});  // one block each
   CHECK(run(dim3(1, 1), 99, 5) == Blocks{1});
   CHECK(run(dim3(2, 4), 4, 2) == Blocks{1, 1, 0, 0, 1, 1, 1, 1});
-  CHECK(run(dim3(2, 4), 4, 0, true) == Blocks{1, 1, 0, 1, 1, 0, 1, 1});
-  CHECK(run(dim3(2, 4), 8, 3, true) == Blocks{1, 0, 0, 1, 0, 0, 0, 1});
+  CHECK(run(dim3(2, 4), 4, 0, 1) == Blocks{1, 1, 0, 1, 1, 0, 1, 1});
+  CHECK(run(dim3(2, 4), 8, 3, 1) == Blocks{1, 0, 0, 1, 0, 0, 0, 1});
   CHECK(blocks_run(dim3(2, 4), {.slices = 4, .from = 2}) == Blocks{0, 0, 0, 0, 1, 1, 1, 1});
-  CHECK(blocks_run(dim3(2, 4), {.slices = 4, .from = 1, .interleaved = true}) == Blocks{0, 1, 1, 1, 0, 1, 1, 1});
+  CHECK(blocks_run(dim3(2, 4), {.slices = 4, .from = 1, .interleaved = 1}) == Blocks{0, 1, 1, 1, 0, 1, 1, 1});
+  // Two sequences of two heads each, a head's blocks two apart; slice 0 is the first head, slice 3 the last.
+  CHECK(run(dim3(2, 4), 4, 0, 2) == Blocks{1, 1, 1, 0, 0, 1, 1, 1});
   for (const uint64_t between : {0, 3, 4, 7}) {  // modulo 4 it is the first one, or the last
     CHECK(run(dim3(2, 4), 4, between) == Blocks{1, 1, 0, 0, 0, 0, 1, 1});
   }
