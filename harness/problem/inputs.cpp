@@ -102,10 +102,12 @@ constexpr float LN2 = 0.69314718f;
 constexpr f16 NOT_A_NUMBER{0x7e00};
 constexpr float INFINITE = std::numeric_limits<float>::infinity();
 
-// Half of the rows rise (some fall) by 0.5 to 40 powers of two over all keys, the others by up to 4 every 16 keys.
-void make_creeping_max(QKV& inputs, const Shape& shape, uint64_t seed) {
+// Half of the rows rise (some fall) by 0.5 to 40 powers of two over all keys, the others by up to 4 every 16 keys: from 0 on, or
+// up to 0.
+void make_creeping_max(QKV& inputs, const Shape& shape, uint64_t seed, bool up_to_0) {
   constexpr int STEP = 16;
-  set_column(inputs.K, shape, 0, [](int64_t key) { return static_cast<float>(key / STEP); });
+  const int64_t first = up_to_0 ? shape.n / STEP + 1 : 0;
+  set_column(inputs.K, shape, 0, [&](int64_t key) { return static_cast<float>(key / STEP - first); });
   set_column(inputs.Q, shape, 0, [&](int64_t row) {
     const float u = uniform(seed, row, 0), over_all = (0.5f + 39.5f * u) * STEP / static_cast<float>(shape.n);
     const float powers = uniform(seed, row, 1) < 0.5f ? over_all : 4 * u;
@@ -348,7 +350,8 @@ QKV make_qkv(InputKind kind, const Shape& shape, uint64_t seed) {
   const auto as_it_is = [](int64_t) { return 1.0f; };
   if (kind == InputKind::constant_v) inputs.V = rows_of(inputs.V, shape, as_it_is, first_row);
   if (kind == InputKind::ties) inputs.K = rows_of(inputs.K, shape, as_it_is, first_row);
-  if (kind == InputKind::creeping_max || kind == InputKind::one_sign) make_creeping_max(inputs, shape, seed);
+  if (kind == InputKind::creeping_max || kind == InputKind::one_sign)
+    make_creeping_max(inputs, shape, seed, kind == InputKind::one_sign);
   if (kind == InputKind::giant_keys) make_giant_keys(inputs, shape, seed);
   if (kind == InputKind::nan_queries) make_giant_keys(inputs, shape, seed, true);
   if (const float height = height_of_sink(kind); height > 0) make_sinks(inputs, shape, height);
