@@ -119,7 +119,13 @@ Status parse_shape(const RawFlags& raw, Options& options) {
         take_number("--seed", raw.seed, int64_t{0}, std::numeric_limits<int64_t>::max(), options.seed)}) {
     if (!taken) return taken;
   }
-  return parse_problem(options);
+  if (const auto said = parse_problem(options); !said) return said;
+  const int64_t batch_heads = int64_t{options.batch.value_or(1)} * options.heads.value_or(1);
+  if (batch_heads > MAX_BATCH_HEADS) {
+    return usage(fmt::format("--batch times --heads must be at most {} (a CUDA grid's second dimension); {} is not.",
+                             MAX_BATCH_HEADS, batch_heads));
+  }
+  return {};
 }
 
 Status parse_inputs(const RawFlags& raw, Options& options) {
@@ -392,7 +398,7 @@ Result<Options> parse_options(std::span<const std::string> arguments, const std:
     verb->add_flag("--answers-only", options.answers_only, "counts may differ from the predicted ones");
     add_text(*verb, "--timeout", raw.timeout, "SECONDS", "for one launch with its inputs and reference");
   }
-  attempt->get_option("--thorough")->description("as check does, and a quick look at the stage's other variants");
+  attempt->get_option("--thorough")->description("as check does");
   check->add_flag("--quick", options.quick, "a few problems of each stage, as the climb does")->excludes("--thorough");
   check->add_flag("--first-failure", options.first_failure, "a stage's check ends with its first wrong answer");
   bench->add_flag("--sweep", options.sweep, "N from 512 to 16384 with batch * N = 16384");

@@ -413,7 +413,7 @@ Result<ExitCode> try_verb(const Options& options) {
     const bool able = std::ranges::all_of(request.emulator_shapes(variant.accepts), [&](const Spec& shape) {
       return supports(**rung, variant, shape).has_value();
     });
-    if (!options.thorough || !able || &variant == &(*rung)->variants.front()) continue;
+    if (!able || &variant == &(*rung)->variants.front()) continue;
     request.subjects.push_back({*rung, &variant, fmt::format("{} ({})", (*rung)->name, variant.label), true});
   }
   request.named = true;

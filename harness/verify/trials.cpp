@@ -153,11 +153,10 @@ Trial of_zeros(Trial trial) {
 
 // Maxima that stand anywhere, or grow to the last key, over so many tiles that all queries of all heads would take too
 // long.
-Trial long_walk(const Variant& variant, Shape shape, uint64_t seed, int less = 0) {
+Trial long_walk(const Variant& variant, Shape shape, uint64_t seed) {
   shape = with_heads(with_columns(variant, shape, 68), 1, 2);
-  // Or an awkward number of tiles of queries, where it is not much more.
-  const bool is_near = variant.tile.bc > 0 && variant.tile.br <= 2 * variant.tile.bc;
-  const int tiles = (is_near ? 2 * AWKWARD[0] : LONG_WALK) - less;
+  // Under a mask fewer, and an awkward number of them of queries.
+  const int tiles = shape.causal ? AWKWARD[0] * (variant.tile.br > variant.tile.bc ? 2 : 1) : LONG_WALK;
   // More keys than a block has threads, each of which may take one at a time; but a workspace lets all blocks run.
   const int least = variant.workspace_at(shape) > 0 ? 99 : tiles * 32 + 29;
   shape.n = supported_length(variant, shape, least, tiles);
@@ -285,6 +284,27 @@ std::optional<Trial> far_walk(const Variant& variant, const Shape& usual, uint64
   if (shape.n == 0 || variant.workspace_at(shape) > 0) return std::nullopt;
   const std::vector<InputKind> kinds{InputKind::peaky, InputKind::last_tile_max, InputKind::ties};
   return Trial{.shape = shape, .kinds = kinds, .seed = seed + 4, .ends_only = true};
+}
+
+// As few columns as it takes, and more queries than CUDA's limit of gridDim.y, of a variant that takes any number of either.
+std::optional<Trial> thin(const Variant& variant, const Shape& usual, uint64_t seed) {
+  if (!takes_any_d(variant)) return std::nullopt;
+  Shape shape = with_heads(usual, 1, 1);
+  shape.d = variant.accepts.min_d;
+  shape.n = supported_length(variant, shape, FAR_WALK);
+  if (shape.n == 0 || variant.workspace_at(shape) > 0) shape.n = supported_length(variant, shape, 45);
+  return Trial{.shape = shape, .seed = seed + 11, .ends_only = true};
+}
+
+// Of a variant with a workspace: as many heads as need a little more of it than 32 bits can number, so that who numbers with these takes
+// the first head's share for the end of the last one's.
+std::optional<Trial> far_workspace(const Variant& variant, const Shape& usual, uint64_t seed) {
+  constexpr uint64_t NUMBERS = uint64_t{1} << 32;
+  Shape one = with_heads(with_columns(variant, usual, 24), 1, 1);
+  one.n = supported_length(variant, one, 257);
+  const uint64_t share = variant.workspace_at(one) / sizeof(float);
+  if (share * FAR_HEADS <= NUMBERS) return std::nullopt;
+  return Trial{.shape = with_heads(one, 1, 3), .seed = seed + 12, .far_heads = static_cast<int>(NUMBERS / share) + 1};
 }
 
 // All queries of a long head, of a variant whose products are fast enough for that.
@@ -442,7 +462,7 @@ std::vector<Trial> other_formula_trials(const Variant& variant, const Shape& sha
   if (choice.quick) return trials;
   std::ranges::copy(formula_trials(variant, shape, choice.seed), std::back_inserter(trials));
   if (!emulated) return trials;
-  add_where_taken(trials, {far_rows, many_keys, drawn_problem}, variant, shape, choice.seed);
+  add_where_taken(trials, {far_rows, far_workspace, many_keys, drawn_problem}, variant, shape, choice.seed);
   return trials;
 }
 
@@ -470,16 +490,25 @@ std::vector<Trial> random_trials(const Variant& variant, const Shape& shape, uin
   return trials;
 }
 
-// Whether its grid, or what its blocks do, is another one where there are more multiprocessors.
-bool depends_on_gpu(const Variant& variant, Shape shape) {
+// Whether its grid, or what its blocks do, is another one where there are more multiprocessors than these.
+bool depends_on_gpu(const Variant& variant, const Shape& shape, uint32_t multiprocessors) {
   if (!variant.predict) return false;
-  shape.n = std::max(1, variant.tile.br) * std::max(1, variant.tile.bc);
-  const auto predicted = [&](uint32_t multiprocessors) {
-    Counts counts = variant.predict({shape, multiprocessors});
+  const auto predicted = [&](uint32_t number) {
+    Counts counts = variant.predict({shape, number});
     counts.products_of_busiest_sm = 0;  // who takes which block
     return counts;
   };
-  return !(predicted(2) == predicted(H200_MULTIPROCESSORS));
+  return !(predicted(multiprocessors) == predicted(16 * multiprocessors));
+}
+
+// More shares than an H200 has SMs, or pairs of them: one tile in as few heads as give each of them one, and some a second.
+std::optional<Trial> second_round(const Variant& variant, const Shape& shape, uint64_t seed) {
+  for (const uint32_t sms : {H200_MULTIPROCESSORS / 2, H200_MULTIPROCESSORS}) {
+    Trial trial = few_tiles(variant, shape, seed, 1, static_cast<int>(sms) + 5);
+    trial.multiprocessors = H200_MULTIPROCESSORS;
+    if (depends_on_gpu(variant, trial.shape, H200_MULTIPROCESSORS)) return trial;
+  }
+  return std::nullopt;
 }
 
 // What a first look at a rung takes: about 0.2 s of a core.
@@ -531,16 +560,19 @@ std::vector<Trial> emulator_trials(const Variant& variant, const Shape& shape, c
   trials.push_back({.shape = shape, .seed = choice.seed});
   Shape many = shape;
   if (!choice.n_given) many.n = supported_length(variant, shape, takes_any_d(variant) ? 67 : 102, 3);
-  // Rows whose scores are all negative tell a maximum that begins at 0 from one that begins at a huge negative number.
-  trials.emplace_back(all_sets(many, choice.seed)).both_builds = has_tensor_cores(variant, shape);  // or it takes long
+  trials.push_back(all_sets(many, choice.seed));
 
   trials.push_back(other_problem(variant, shape, choice.seed, FAR_HEADS, 3));
   // A scale below 0.002, and one far above 3 on more than eight SMs, and no multiple of eight: 132 is none either.
   trials.emplace_back(of_magnitude(few(shape, 1, 3), 6, 8)).multiprocessors = H200_MULTIPROCESSORS;
-  trials.emplace_back(of_magnitude(few(other_d, 2, 8, other_n), SUBNORMAL, -4, SUBNORMAL)).multiprocessors = 12;
+  Trial& subnormal = trials.emplace_back(of_magnitude(few(other_d, 2, 8, other_n), SUBNORMAL, -4, SUBNORMAL));
+  subnormal.multiprocessors = 12;
+  // Rows whose scores are all negative tell a maximum that begins at 0 from one that begins at a huge negative number.
+  subnormal.both_builds = has_tensor_cores(variant, shape);  // or it takes long
   trials.push_back(of_zeros(few(shape, 1, 1)));
   // Remainders of loops over tiles, over columns and, in a rung without tiles, over keys.
-  for (const auto& [tiles, columns] : {std::pair{4, 48}, {5, 96}, {6, 40}, {8, 24}, {9, 64}, {10, 72}, {16, 64}}) {
+  for (const auto& [tiles, columns] : {std::pair{4, 48}, {5, 96}, {6, 40}, {8, 24}, {9, 64}, {10, 72}}) {
+    if (variant.takes(CAUSAL) && variant.tile.bc > 0 && 4 < tiles && tiles < 9) continue;  // under the mask, below
     Trial trial = few(with_columns(variant, shape, columns), tiles, 1, 29 * tiles);
     trial.ends_only = true;
     // Some of them with maxima that move from tile to tile, one with a scale below 0.002.
@@ -558,15 +590,13 @@ std::vector<Trial> emulator_trials(const Variant& variant, const Shape& shape, c
   sharp(variant.accepts.max_d - 1, 1, MANY_HEADS,
         {InputKind::peaky, InputKind::negative_rows, InputKind::normal, InputKind::not_finite, InputKind::ties}, 5);
   trials.back().schedule = choice.seed | 1;
-  if (depends_on_gpu(variant, shape)) {
-    // More shares than an H200 has SMs, or pairs of them.
-    trials.emplace_back(few(variant.takes(CAUSAL) ? with_mask(shape) : shape, 1, H200_MULTIPROCESSORS + 5))
-        .multiprocessors = H200_MULTIPROCESSORS;
+  if (auto trial = second_round(variant, variant.takes(CAUSAL) ? with_mask(shape) : shape, choice.seed)) {
+    trials.push_back(*std::move(trial));
     trials.push_back(one_surprise(variant, shape, choice.seed));
     if (variant.takes(GROUPED) && variant.takes(CAUSAL)) {  // heads that share keys in pairs, of a few multiprocessors
       Shape pairs = with_mask(shape);
       pairs.heads = 2, pairs.kv_heads = 1;
-      trials.emplace_back(few(pairs, 3, 4)).multiprocessors = 6;
+      trials.emplace_back(few(pairs, 3, 10)).multiprocessors = 6;  // not as many as can be dealt out evenly
     }
   }
   std::ranges::move(without_lse(variant, shape, choice.seed), std::back_inserter(trials));
@@ -581,12 +611,13 @@ std::vector<Trial> emulator_trials(const Variant& variant, const Shape& shape, c
     trials.emplace_back(few(masked, 2, 8)).both_builds = true;
     trials.push_back(few(with_mask(other_d), 4, 1, other_n));
     for (const int tiles : {5, 6, 7, 8}) trials.push_back(few(masked, tiles, 1));
-    trials.emplace_back(few(masked, 9, 2)).kinds = {InputKind::peaky};
-    trials.push_back(long_and_wide(variant, masked, choice.seed + 1));
-    trials.push_back(long_walk(variant, masked, choice.seed, 1));
+    trials.emplace_back(few(masked, 9, 1)).kinds = {InputKind::peaky};
+    trials.push_back(long_and_wide(variant, masked, choice.seed + 1, WIDE_ROWS / 2));
+    trials.push_back(long_walk(variant, masked, choice.seed));
   }
   std::ranges::move(formula_trials(variant, shape, choice.seed), std::back_inserter(trials));
-  add_where_taken(trials, {far_rows, far_below_cap, parts_of_cap, far_keys, many_queries}, variant, shape, choice.seed);
+  add_where_taken(trials, {far_rows, far_workspace, thin, far_below_cap, parts_of_cap, far_keys, many_queries}, variant,
+                  shape, choice.seed);
   const auto draw = [&](std::vector<Trial>& into, uint64_t first, uint64_t last) {
     for (uint64_t i = first; i < last; ++i) add_where_taken(into, {drawn_problem}, variant, shape, choice.seed + i);
   };
@@ -624,8 +655,8 @@ std::vector<Trial> gpu_trials(const Variant& variant, const Shape& shape, const 
   const auto few = [&](const Shape& of, int tiles, int heads) {
     return few_tiles(variant, of, choice.seed, tiles, heads);
   };
-  const auto walk = [&](const Shape& of, int less = 0) {
-    Trial whole = long_walk(variant, of, choice.seed, less);
+  const auto walk = [&](const Shape& of) {
+    Trial whole = long_walk(variant, of, choice.seed);
     whole.ends_only = false;
     return whole;
   };
@@ -646,7 +677,7 @@ std::vector<Trial> gpu_trials(const Variant& variant, const Shape& shape, const 
     trials.push_back(all_sets(masked, choice.seed));
     trials.push_back(other_problem(variant, masked, choice.seed));
     trials.push_back(of_magnitude(few(masked, 5, 3), 5, 8));
-    trials.push_back(walk(masked, 1));
+    trials.push_back(walk(masked));
   }
   std::ranges::copy(own, std::back_inserter(trials));
   if (choice.thorough) std::ranges::move(random_trials(variant, shape, choice.seed), std::back_inserter(trials));
