@@ -15,6 +15,8 @@ constexpr int PANELS = 2, PANEL_COLS = HEAD_DIM / PANELS, PANEL_ROW_BYTES = ROW_
 constexpr float LOG2E = 1.44269504088896341f;
 constexpr float RESCALE_ABOVE = 8.0f;  // log2 units: no weight exceeds 2^8 while a warp is careful
 constexpr float SUM_LIMIT = 30000.0f;  // of a lane's weights of a row and tile: f16, in which P is, ends at 65504
+// 384 threads start with 168 registers each (65536 / 384, in eights). Of three warpgroups: 3 x 168 = 24 + 2 x 240.
+constexpr int PRODUCER_REGISTERS = 24, CONSUMER_REGISTERS = 240;
 
 // A block's tile, BR queries against BC keys at a time by WARPS warps, and the shared memory that it takes.
 template <int BR_, int BC_, int WARPS_, int STAGES_>
@@ -24,9 +26,6 @@ struct Config {
   static constexpr int BLOCKS = 2;                  // of a cluster: they share K and V
   static constexpr uint32_t SMEM_BYTES = 2 * (BR + STAGES * BC) * ROW_BYTES + (4 * STAGES + 4) * 8;  // and mbarriers
 };
-
-// 384 threads start with 168 registers each (65536 / 384, in eights). Of three warpgroups: 3 x 168 = 24 + 2 x 240.
-constexpr int PRODUCER_REGISTERS = 24, CONSUMER_REGISTERS = 240;
 
 template <class C>
 __global__ void __launch_bounds__(C::THREADS, 1)
@@ -41,16 +40,14 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, warpgroup = warp / 4;
   constexpr uint32_t TILE_BYTES = BC * ROW_BYTES, Q_BYTES = BR * ROW_BYTES;
   const uint32_t smem_Q = smem_base(), smem_K = smem_Q + 2 * Q_BYTES, smem_V = smem_K + STAGES * TILE_BYTES;
-  // One mbarrier of 8 B per stage of K, of V, and of the two of Q: it is full, it is empty.
-  const uint32_t full_K = smem_V + STAGES * TILE_BYTES, empty_K = full_K + STAGES * 8;
-  const uint32_t full_V = empty_K + STAGES * 8, empty_V = full_V + STAGES * 8;
-  const uint32_t full_Q = empty_V + STAGES * 8, empty_Q = full_Q + 2 * 8;
+  const uint32_t barriers = smem_V + STAGES * TILE_BYTES;
+  const Ring<STAGES, TILE_BYTES> K{barriers, smem_K}, V{K.end, smem_V};
+  const Ring<2, Q_BYTES> Q{V.end, smem_Q};  // by the round
   smem_name(smem_Q, 2 * Q_BYTES, "Q", PANEL_ROW_BYTES);
   smem_name(smem_K, STAGES * TILE_BYTES, "K", PANEL_ROW_BYTES);
   smem_name(smem_V, STAGES * TILE_BYTES, "V", PANEL_ROW_BYTES);
-  smem_name(full_K, (4 * STAGES + 4) * 8, "barriers");
-  // Descriptors: where the warpgroup's 64 rows of Q begin, and the tiles of K and V. A row is 128 B of a panel. Rows
-  // of V are the k dimension (MN-major), so the distance from one panel to the next is told as well.
+  smem_name(barriers, (4 * STAGES + 4) * 8, "barriers");
+  // Descriptors. Rows of V are the k dimension (MN-major), so the distance from one panel to the next is told as well.
   const uint64_t Q_rows = wgmma_descriptor(smem_Q + warpgroup * 64 * PANEL_ROW_BYTES);
   const uint64_t K_tiles = wgmma_descriptor(smem_K), V_tiles = wgmma_descriptor(smem_V, BC * PANEL_ROW_BYTES);
 
@@ -58,9 +55,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   float O_frag[PV_N_TILES][4];   // FragmentC: registers 0, 1 belong to one row, 2, 3 to the row 8 below
   float row_max[2], row_sum[2];  // [lane_row]: a lane has a share of two rows; in log2 units
 
-  // A cluster's share of the work is pairs of tiles of queries, of all heads one after another. A pair begins at an
-  // even tile; its second one may lie outside: it reads zeros and stores nothing. Tiles of K or V are numbered since
-  // the block began; the number of the first one for these queries is `first`.
+  // A cluster's work is pairs of tiles of queries, head after head. A pair's second tile may lie outside: it reads zeros
+  // and stores nothing. Tiles of K or V are numbered since the block began; `first` is the first for these queries.
   const int q_tiles = p.n / BR, pairs = (q_tiles + 1) / BLOCKS, cluster = blockIdx.x / BLOCKS,
             clusters = gridDim.x / BLOCKS;
   int turn = 0, round = -1, head = 0, q_tile = 0, kv_tiles = 0, first = 0;
@@ -83,28 +79,19 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     return head < p.batch_heads;
   };
   // LOAD  Requests this block's panel of a tile of K or V, for both blocks; the other block's panel lands here as well.
-  //       Number t lies in stage t % STAGES; each use of a stage is one phase of its two barriers, and a wait names the
-  //       parity of its phase. Before the first use a new barrier lets parity 1 through.
-  const auto request = [&](const TensorMap& map, uint32_t smem, uint32_t full, uint32_t empty, int tile) {
+  const auto request = [&](const TensorMap& map, const auto& ring, int tile) {
     if (tile >= first + kv_tiles) return;
-    const uint32_t stage = tile % STAGES, parity = (tile / STAGES) % 2;
-    mbarrier_wait_parity(empty + stage * 8, parity ^ 1);      // safe to overwrite: all warpgroups have read it
-    mbarrier_arrive_expect_tx(full + stage * 8, TILE_BYTES);  // from both blocks
-    const uint32_t panel = cluster_rank(), target = smem + stage * TILE_BYTES + panel * BC * PANEL_ROW_BYTES;
-    cp_async_bulk_tensor_4d_multicast(target, map, 0, (first + kv_tiles - 1 - tile) * BC, panel, head, full + stage * 8,
-                                      0b11);
+    ring.claim(tile);
+    const uint32_t panel = cluster_rank(), target = ring.tiles + ring.at(tile) + panel * BC * PANEL_ROW_BYTES;
+    cp_async_bulk_tensor_4d_multicast(target, map, 0, (first + kv_tiles - 1 - tile) * BC, panel, head,
+                                      ring.full_of(tile), 0b11);
   };
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < STAGES; ++stage) {
-      for (const uint32_t full : {full_K, full_V})
-        mbarrier_init(full + stage * 8, 1);  // landed: the producer says how much
-      for (const uint32_t empty : {empty_K, empty_V})
-        mbarrier_init(empty + stage * 8, BLOCKS * WARPS / 4);  // read: each warpgroup of both blocks
+      for (const uint32_t full : {K.full, V.full}) mbarrier_init(full + stage * 8, 1);  // landed: the producer says it
+      for (const uint32_t empty : {K.empty, V.empty}) mbarrier_init(empty + stage * 8, BLOCKS * WARPS / 4);  // read
     }
-    for (int stage = 0; stage < 2; ++stage) {
-      mbarrier_init(full_Q + stage * 8, 1);
-      mbarrier_init(empty_Q + stage * 8, WARPS);  // stored: a warp
-    }
+    Q.init(WARPS);          // a warp has stored its O from there
     fence_mbarrier_init();  // safe to name them to the copy engine, which knows them now
   }
   cluster_sync();  // safe to use the barriers, those of the other block, too
@@ -112,13 +99,11 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   if (warp >= WARPS) {  // LOAD  K is asked for a tile ahead of V, as it is read.
     setmaxnreg_dec<PRODUCER_REGISTERS>();
     while (threadIdx.x == WARPS * 32 && next_queries()) {
-      const uint32_t stage = round % 2, parity = (round / 2) % 2;
-      mbarrier_wait_parity(empty_Q + stage * 8, parity ^ 1);  // safe to overwrite: O of two rounds ago has left
-      mbarrier_arrive_expect_tx(full_Q + stage * 8, Q_BYTES);
-      cp_async_bulk_tensor_4d(smem_Q + stage * Q_BYTES, Q_map, 0, q_tile * BR, 0, head, full_Q + stage * 8);
+      Q.claim(round);  // O of two rounds ago has left
+      cp_async_bulk_tensor_4d(smem_Q + Q.at(round), Q_map, 0, q_tile * BR, 0, head, Q.full_of(round));
       for (int tile = first - 1; tile < first + kv_tiles; ++tile) {
-        request(K_map, smem_K, full_K, empty_K, tile + 1);
-        if (tile >= first) request(V_map, smem_V, full_V, empty_V, tile);
+        request(K_map, K, tile + 1);
+        if (tile >= first) request(V_map, V, tile);
       }
     }
     __syncwarp();    // the cluster's barrier takes whole warps
@@ -131,12 +116,10 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   uint32_t P_even[PV_K_TILES][4], P_odd[PV_K_TILES][4];  // by the tile's number: one is made while PV reads the other
   using Weights = uint32_t(&)[PV_K_TILES][4];
   const auto start_QK = [&](int tile) {
-    const uint32_t here = tile % STAGES, parity = (tile / STAGES) % 2;
-    const uint64_t Q_here = wgmma_advance(Q_rows, round % 2 * Q_BYTES),
-                   K_here = wgmma_advance(K_tiles, here * TILE_BYTES);
+    const uint64_t Q_here = wgmma_advance(Q_rows, Q.at(round)), K_here = wgmma_advance(K_tiles, K.at(tile));
     // QK  A warp's accumulators are its 16 rows of S, a FragmentC for every eight keys. The products run on by
     //     themselves: between the fence, which hands S over, and the wait nobody may touch it.
-    mbarrier_wait_parity(full_K + here * 8, parity);  // safe to read K[tile]: it has landed
+    K.wait_full(tile);
     wgmma_fence(S_frag);
 #pragma unroll
     for (int d_slice = 0; d_slice < QK_K_TILES; ++d_slice) {  // 16 columns: 32 B of a row, four in a panel
@@ -145,9 +128,9 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     }
     wgmma_commit();
   };
-  const auto release = [&](uint32_t empty, int tile) {  // this warpgroup has read the tile
-    const uint32_t block = threadIdx.x % 128;           // of the cluster: a thread for each of them
-    if (block < BLOCKS) mbarrier_arrive_remote(empty + tile % STAGES * 8, block);
+  const auto release = [&](const auto& ring, int tile) {  // this warpgroup has read the tile
+    const uint32_t block = threadIdx.x % 128;             // of the cluster: a thread for each of them
+    if (block < BLOCKS) mbarrier_arrive_remote(ring.empty_of(tile), block);
   };
 
   const auto make_weights = [&](Weights P_frag, float scale, const float(&base)[2], float(&tile_sum)[2]) {
@@ -169,7 +152,6 @@ __global__ void __launch_bounds__(C::THREADS, 1)
       }
     }
   };
-
   bool careful, surprised = false;  // the whole warp or none of it; a later tile of these queries raised a maximum
   const auto largest = [&](int lane_row) {
     float score = -INFINITY;
@@ -180,8 +162,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   };
   const auto raise_max = [&](float(&growth)[2], bool is_first) {  // by the growth of the row, over its four lanes
     for (int lane_row = 0; lane_row < 2; ++lane_row) {
-      growth[lane_row] = fmaxf(growth[lane_row], shfl_xor(growth[lane_row], 1));
-      growth[lane_row] = fmaxf(growth[lane_row], shfl_xor(growth[lane_row], 2));
+      growth[lane_row] = quad_max(growth[lane_row]);
       correction[lane_row] = ex2_approx(-fmaxf(growth[lane_row], 0.0f));  // 1 where nothing has grown
       if (!is_first) growth[lane_row] = fmaxf(growth[lane_row], 0.0f);
       row_max[lane_row] += growth[lane_row];
@@ -212,25 +193,24 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   };
 
   const auto start_PV = [&](int tile, Weights P_frag) {
-    const uint32_t here = tile % STAGES, parity = (tile / STAGES) % 2;
-    const uint64_t V_here = wgmma_advance(V_tiles, here * TILE_BYTES);
-    mbarrier_wait_parity(full_V + here * 8, parity);  // safe to read V[tile]: it has landed
+    const uint32_t here = V.at(tile), parity = tile / STAGES % 2;  // and no V.wait_full: for ptxas
+    const uint64_t V_here = wgmma_advance(V_tiles, here);
+    mbarrier_wait_parity(V.full_of(tile), parity);  // safe to read: V[tile] has landed
     wgmma_fence(O_frag, P_frag);
 #pragma unroll
     for (int key_slice = 0; key_slice < PV_K_TILES; ++key_slice)  // 16 keys are 16 rows of V
       wgmma_rs<true>(O_frag, P_frag[key_slice], wgmma_advance(V_here, key_slice * 16 * PANEL_ROW_BYTES));
     wgmma_commit();
   };
-
   const auto step = [&](int tile, Weights P_before, Weights P_here) {
     start_QK(tile);
     start_PV(tile - 1, P_before);
     wgmma_wait<1>(S_frag);  // safe to read S: QK is done, PV may go on
-    release(empty_K, tile);
+    release(K, tile);
     const bool rescale = softmax(P_here, false);
     surprised |= rescale;
     wgmma_wait<0>(O_frag, P_before);  // safe to touch O and the old P: PV is done
-    release(empty_V, tile - 1);
+    release(V, tile - 1);
 #pragma unroll
     for (int column_tile = 0; rescale && column_tile < PV_N_TILES; ++column_tile) {
       for (int i = 0; i < 4; ++i) O_frag[column_tile][i] *= correction[i / 2];
@@ -239,19 +219,15 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   const auto finish = [&](Weights P_last) {
     start_PV(first + kv_tiles - 1, P_last);
     wgmma_wait<0>(O_frag, P_last);  // safe to touch O: the last PV is done
-    release(empty_V, first + kv_tiles - 1);
+    release(V, first + kv_tiles - 1);
   };
 
   const auto store = [&] {
-    // STORE  Two exchanges complete a row's sum. This Q is not needed any more: each warp writes O over its rows of
-    //        Q, swizzled like them. Lane l addresses row l % 16, chunk l / 16 of four 8x8 matrices: rows 0-7 and 8-15,
-    //        then the next 8 columns, which are two C fragments side by side.
-    for (int lane_row = 0; lane_row < 2; ++lane_row) {
-      row_sum[lane_row] += shfl_xor(row_sum[lane_row], 1);
-      row_sum[lane_row] += shfl_xor(row_sum[lane_row], 2);
-    }
+    // STORE  Each warp writes O over its rows of Q, which nobody needs now, swizzled like them. Lane l addresses row
+    //        l % 16, chunk l / 16 of four 8x8 matrices: rows 0-7 and 8-15, then the next 8 columns, two C fragments.
+    for (float& sum : row_sum) sum = quad_sum(sum);
     const float normalise[2] = {1.0f / row_sum[0], 1.0f / row_sum[1]};
-    const uint32_t warp_O = smem_Q + round % 2 * Q_BYTES + warp * 16 * PANEL_ROW_BYTES;
+    const uint32_t warp_O = smem_Q + Q.at(round) + warp * 16 * PANEL_ROW_BYTES;
     const uint32_t lane_O = warp_O + lane % 16 * PANEL_ROW_BYTES;
     named_barrier_sync(1 + warpgroup, 128);  // safe to overwrite Q: the four warps' last product has read it
 #pragma unroll
@@ -277,7 +253,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   const auto release_Q = [&](int of_round) {
     if (lane == 0) {
       cp_async_bulk_wait_read<0>();  // safe to overwrite or to end: shared memory has been read
-      mbarrier_arrive(empty_Q + of_round % 2 * 8);
+      mbarrier_arrive(Q.empty_of(of_round));
     }
     __syncwarp();  // products and barriers take whole warps
   };
@@ -290,23 +266,23 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     for (int lane_row = 0; lane_row < 2; ++lane_row) row_max[lane_row] = row_sum[lane_row] = 0;
     careful = surprised;  // by the queries before
     surprised = false;
-    mbarrier_wait_parity(full_Q + round % 2 * 8, (round / 2) % 2);  // safe to read Q
+    mbarrier_wait_parity(Q.full_of(round), round / 2 % 2);  // safe to read Q
     // K comes from the end, so that the first tile that counts is the one on the diagonal: each row sees a key of it.
     // The first block of a pair lets pass what comes before it, the tile on the other block's diagonal. Who releases
     // that waits for it, and nobody else: a warp that came late would miss the phase.
     const int end = first + kv_tiles, begin = p.causal && q_tile < kv_tiles ? end - 1 - q_tile : first;
     for (int tile = first; threadIdx.x % 128 < BLOCKS && tile < begin; ++tile) {
-      const uint32_t here = tile % STAGES, parity = (tile / STAGES) % 2;
-      mbarrier_wait_parity(full_K + here * 8, parity);  // safe to release: it is not on its way any more
-      release(empty_K, tile);
-      mbarrier_wait_parity(full_V + here * 8, parity);
-      release(empty_V, tile);
+      const uint32_t here = tile % STAGES, parity = tile / STAGES % 2;
+      mbarrier_wait_parity(K.full + here * 8, parity);  // safe to release: it is not on its way any more
+      release(K, tile);
+      mbarrier_wait_parity(V.full + here * 8, parity);
+      release(V, tile);
     }
     __syncwarp();  // products take whole warps
     start_QK(begin);
     if (round > 0) release_Q(round - 1);  // beside QK
     wgmma_wait<0>(S_frag);                // safe to read S: QK is done
-    release(empty_K, begin);
+    release(K, begin);
 #pragma unroll
     for (int key_tile = 0; p.causal && key_tile < QK_N_TILES; ++key_tile) {
       for (int i = 0; i < 4; ++i) {  // keys and queries of the tile on the diagonal have the same numbers
@@ -331,8 +307,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   cluster_sync();  // safe to end: the other block does not copy here, nor arrive, any more
 }
 
-// LAUNCH  As many blocks as run at the same time, one per SM, in pairs, or fewer where there is less to do. The
-//         pointers of `p` belong to the device; n is a multiple of BR and BC.
+// LAUNCH  As many blocks as run at the same time, one per SM, in pairs, or fewer where there is less to do.
 template <class C>
 void run(Device& device, const AttentionParams& p) {
   const uint32_t n = p.n, heads = p.batch_heads;
