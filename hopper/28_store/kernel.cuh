@@ -15,6 +15,8 @@ constexpr int PANELS = 2, PANEL_COLS = HEAD_DIM / PANELS, PANEL_ROW_BYTES = ROW_
 constexpr float LOG2E = 1.44269504088896341f;
 constexpr float RESCALE_ABOVE = 8.0f;  // log2 units: no weight exceeds 2^8 while a warp is careful
 constexpr float SUM_LIMIT = 30000.0f;  // of a lane's weights of a row and tile: f16, in which P is, ends at 65504
+// 384 threads start with 168 registers each (65536 / 384, in eights). Of three warpgroups: 3 x 168 = 24 + 2 x 240.
+constexpr int PRODUCER_REGISTERS = 24, CONSUMER_REGISTERS = 240;
 
 // A block's tile, BR queries against BC keys at a time by WARPS warps, and the shared memory that it takes.
 template <int BR_, int BC_, int WARPS_, int STAGES_>
@@ -29,9 +31,6 @@ template <int ROWS>
 __device__ __forceinline__ uint32_t slices_on(uint32_t slices) {
   return (slices % 4) * 32 + (slices / 4) * ROWS * PANEL_ROW_BYTES;
 }
-
-// 384 threads start with 168 registers each (65536 / 384, in eights). Of three warpgroups: 3 x 168 = 24 + 2 x 240.
-constexpr int PRODUCER_REGISTERS = 24, CONSUMER_REGISTERS = 240;
 
 template <class C>
 __global__ void __launch_bounds__(C::THREADS, 1)
@@ -53,8 +52,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   smem_name(smem_K, STAGES * TILE_BYTES, "K", PANEL_ROW_BYTES);
   smem_name(smem_V, STAGES * TILE_BYTES, "V", PANEL_ROW_BYTES);
   smem_name(full_K, (4 * STAGES + 1) * 8, "barriers");
-  // Descriptors: where the warpgroup's 64 rows of Q begin, and the tiles of K and V. A row is 128 B of a panel. Rows
-  // of V are the k dimension (MN-major), so the distance from one panel to the next is told as well.
+  // Descriptors. Rows of V are the k dimension (MN-major), so the distance from one panel to the next is told as well.
   const uint64_t Q_rows = wgmma_descriptor(smem_Q + warpgroup * 64 * PANEL_ROW_BYTES);
   const uint64_t K_tiles = wgmma_descriptor(smem_K), V_tiles = wgmma_descriptor(smem_V, BC * PANEL_ROW_BYTES);
 
@@ -136,7 +134,6 @@ __global__ void __launch_bounds__(C::THREADS, 1)
       }
     }
   };
-
   bool careful = false;  // the whole warp or none of it
   const auto largest = [&](int lane_row) {
     float score = -INFINITY;
@@ -188,7 +185,6 @@ __global__ void __launch_bounds__(C::THREADS, 1)
       wgmma_rs<true>(O_frag, P_frag[key_slice], wgmma_advance(V_here, key_slice * 16 * PANEL_ROW_BYTES));
     wgmma_commit();
   };
-
   const auto step = [&](int tile, Weights P_before, Weights P_here) {
     start_QK(tile);
     start_PV(tile - 1, P_before);
@@ -208,9 +204,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   };
 
   const auto store = [&] {
-    // STORE  Two exchanges complete a row's sum. Q is not needed any more: each warp writes O over its rows of
-    //        Q, swizzled like them. Lane l addresses row l % 16, chunk l / 16 of four 8x8 matrices: rows 0-7 and 8-15,
-    //        then the next 8 columns, which are two C fragments side by side.
+    // STORE  Each warp writes O over its rows of Q, which nobody needs now, swizzled like them. Lane l addresses row
+    //        l % 16, chunk l / 16 of four 8x8 matrices: rows 0-7 and 8-15, then the next 8 columns, two C fragments.
     for (int lane_row = 0; lane_row < 2; ++lane_row) {
       row_sum[lane_row] += shfl_xor(row_sum[lane_row], 1);
       row_sum[lane_row] += shfl_xor(row_sum[lane_row], 2);

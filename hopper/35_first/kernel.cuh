@@ -186,8 +186,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   }
   setmaxnreg_inc<CONSUMER_REGISTERS>();  // waits until the producer has given its registers back
 
-  // Descriptors: where the warpgroup's 64 rows of Q begin, and the tiles of K and V. A row is 128 B of a panel. Rows
-  // of V are the k dimension (MN-major), so the distance from one panel to the next is told as well.
+  // Descriptors. Rows of V are the k dimension (MN-major), so the distance from one panel to the next is told as well.
   const uint64_t Q_rows = wgmma_descriptor(smem_Q + warpgroup * 64 * PANEL_ROW_BYTES);
   const uint64_t K_tiles = wgmma_descriptor(smem_K), V_tiles = wgmma_descriptor(smem_V, BC * PANEL_ROW_BYTES);
   Softmax<BC> softmax = {};
@@ -254,9 +253,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     release(V, tile);
   };
   const auto store = [&] {
-    // STORE  Two exchanges complete a row's sum. This Q is not needed any more: each warp writes O over its rows of
-    //        Q, swizzled like them. Lane l addresses row l % 16, chunk l / 16 of four 8x8 matrices: rows 0-7 and 8-15,
-    //        then the next 8 columns, which are two C fragments side by side.
+    // STORE  Each warp writes O over its rows of Q, which nobody needs now, swizzled like them. Lane l addresses row
+    //        l % 16, chunk l / 16 of four 8x8 matrices: rows 0-7 and 8-15, then the next 8 columns, two C fragments.
     float normalise[2];
     for (int lane_row = 0; lane_row < 2; ++lane_row) normalise[lane_row] = 1.0f / quad_sum(softmax.sum[lane_row]);
     const uint32_t warp_O = smem_Q + Q.at(work.round) + warp * 16 * PANEL_ROW_BYTES;
@@ -335,8 +333,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   cluster_sync();  // safe to end: the other block does not copy here, nor arrive, any more
 }
 
-// LAUNCH  As many blocks as run at the same time, one per SM, in pairs, or fewer where there is less to do. The
-//         pointers of `p` belong to the device; n is a multiple of BR and BC.
+// LAUNCH  As many blocks as run at the same time, one per SM, in pairs, or fewer where there is less to do.
 template <class C>
 void run(Device& device, const AttentionParams& p) {
   const uint32_t n = p.n, heads = p.batch_heads;
