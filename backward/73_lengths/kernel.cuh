@@ -214,30 +214,6 @@ __global__ void __launch_bounds__(ROW_THREADS) deltas(GradientParams p) {
   }
 }
 
-// STAGES tiles of queries in shared memory, each with an mbarrier for when it is full and one for when it is empty. Tile
-// number t lies in stage t % STAGES; each use of a stage is one phase of its barriers, and a wait names the parity of its phase.
-template <int STAGES, uint32_t BYTES>
-struct Ring {
-  uint32_t full, empty;  // shared addresses
-
-  __device__ __forceinline__ uint32_t full_of(int tile) const { return full + tile % STAGES * 8; }
-  __device__ __forceinline__ uint32_t empty_of(int tile) const { return empty + tile % STAGES * 8; }
-  __device__ __forceinline__ void init(int readers) const {
-    for (int stage = 0; stage < STAGES; ++stage) {
-      mbarrier_init(full_of(stage), 1);  // landed: the producer says how much
-      mbarrier_init(empty_of(stage), readers);
-    }
-  }
-  __device__ __forceinline__ void wait_full(int tile) const {
-    mbarrier_wait_parity(full_of(tile), tile / STAGES % 2);  // safe to read: it has landed
-  }
-  __device__ __forceinline__ void claim(int tile) const {  // the producer's: what it asks for next fills this stage
-    // Before the first use a new barrier lets parity 1 through.
-    mbarrier_wait_parity(empty_of(tile), (tile / STAGES % 2) ^ 1);  // safe to overwrite: all have read it
-    mbarrier_arrive_expect_tx(full_of(tile), BYTES);
-  }
-};
-
 // How far slices of 16 columns, each an instruction's share, go on in a tile of ROWS rows: 32 B each, four in a panel.
 template <int ROWS>
 __device__ __forceinline__ uint32_t slices_on(uint32_t slices) {
@@ -278,7 +254,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
                  smem_dO = smem_Q + STAGES * C::Q_BYTES, smem_dS = smem_dO + STAGES * C::Q_BYTES,
                  smem_dQ = smem_dS + 2 * C::dS_BYTES, smem_rows = smem_dQ + 2 * C::dQ_BYTES,
                  full_K = smem_rows + STAGES * C::ROWS_BYTES;
-  const Ring<STAGES, C::STAGE_BYTES> ring{full_K + 8, full_K + 8 + STAGES * 8};
+  const Ring<STAGES, C::STAGE_BYTES> ring{full_K + 8};
   const uint32_t dQ_barriers = full_K + (2 * STAGES + 1) * 8;  // of each warpgroup: full, empty
   smem_name(smem_K, C::K_BYTES, "K", PANEL_ROW_BYTES);
   smem_name(smem_V, C::K_BYTES, "V", PANEL_ROW_BYTES);

@@ -79,31 +79,6 @@ struct Schedule {
   }
 };
 
-// STAGES tiles in shared memory, each with an mbarrier for when it is full and one for when it is empty. Tile number t
-// lies in stage t % STAGES; each use of a stage is one phase of its barriers, and a wait names the parity of its phase.
-template <int STAGES, uint32_t BYTES>
-struct Ring {
-  uint32_t tiles, full, empty;  // shared addresses
-
-  __device__ __forceinline__ static uint32_t at(int tile) { return tile % STAGES * BYTES; }
-  __device__ __forceinline__ uint32_t full_of(int tile) const { return full + tile % STAGES * 8; }
-  __device__ __forceinline__ uint32_t empty_of(int tile) const { return empty + tile % STAGES * 8; }
-  __device__ __forceinline__ void init(int readers) const {
-    for (int stage = 0; stage < STAGES; ++stage) {
-      mbarrier_init(full_of(stage), 1);  // landed: the producer says how much
-      mbarrier_init(empty_of(stage), readers);
-    }
-  }
-  __device__ __forceinline__ void wait_full(int tile) const {
-    mbarrier_wait_parity(full_of(tile), tile / STAGES % 2);  // safe to read: it has landed
-  }
-  __device__ __forceinline__ void claim(int tile) const {  // the producer's: what it asks for next fills this stage
-    // Before the first use a new barrier lets parity 1 through.
-    mbarrier_wait_parity(empty_of(tile), (tile / STAGES % 2) ^ 1);  // safe to overwrite: all have read it
-    mbarrier_arrive_expect_tx(full_of(tile), BYTES);                // of K and V: from both blocks
-  }
-};
-
 // A lane's share of two rows: their scores S become weights P = 2^(S * scale_log2 - max). `max` is the same in a row's
 // four lanes; a careful warp looks first whether a score has outgrown it, and so does every warp on the first tile.
 // Otherwise the sum of the weights tells: too large or infinite, and they are made again.
@@ -129,8 +104,7 @@ struct Softmax {
   }
   __device__ __forceinline__ void raise_max(float (&growth)[2], bool is_first) {  // by a row's, over its four lanes
     for (int lane_row = 0; lane_row < 2; ++lane_row) {
-      growth[lane_row] = fmaxf(growth[lane_row], shfl_xor(growth[lane_row], 1));
-      growth[lane_row] = fmaxf(growth[lane_row], shfl_xor(growth[lane_row], 2));
+      growth[lane_row] = quad_max(growth[lane_row]);
       correction[lane_row] = ex2_approx(-fmaxf(growth[lane_row], 0.0f));  // 1 where nothing has grown
       if (!is_first) growth[lane_row] = fmaxf(growth[lane_row], 0.0f);
       if (growth[lane_row] == -INFINITY) growth[lane_row] = 0;  // a row that sees no key: its weights are 0
@@ -193,9 +167,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   constexpr uint32_t TILE_BYTES = BC * ROW_BYTES, Q_BYTES = BR * ROW_BYTES;
   const uint32_t smem_Q = smem_base(), smem_K = smem_Q + 2 * Q_BYTES, smem_V = smem_K + STAGES * TILE_BYTES;
   const uint32_t barriers = smem_V + STAGES * TILE_BYTES;
-  using KeyRing = Ring<STAGES, TILE_BYTES>;
-  const KeyRing K{smem_K, barriers, barriers + STAGES * 8}, V{smem_V, K.empty + STAGES * 8, K.empty + 2 * STAGES * 8};
-  const Ring<2, Q_BYTES> Q{smem_Q, V.empty + STAGES * 8, V.empty + (STAGES + 2) * 8};  // by the round
+  const Ring<STAGES, TILE_BYTES> K{barriers, smem_K}, V{K.end, smem_V};
+  const Ring<2, Q_BYTES> Q{V.end, smem_Q};  // by the round
   smem_name(smem_Q, 2 * Q_BYTES, "Q", PANEL_ROW_BYTES);
   smem_name(smem_K, STAGES * TILE_BYTES, "K", PANEL_ROW_BYTES);
   smem_name(smem_V, STAGES * TILE_BYTES, "V", PANEL_ROW_BYTES);
@@ -213,7 +186,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   if (warp >= WARPS) {
     setmaxnreg_dec<PRODUCER_REGISTERS>();
     int head = 0, sequence = 0;
-    const auto request = [&](const TensorMap& map, const KeyRing& ring, int tile) {
+    const auto request = [&](const TensorMap& map, const auto& ring, int tile) {
       ring.claim(tile);
       const uint32_t panel = cluster_rank(), target = ring.tiles + ring.at(tile) + panel * BC * PANEL_ROW_BYTES;
       cp_async_bulk_tensor_4d_multicast(target, map, panel * PANEL_COLS, (tile - work.first) * BC, head, sequence,
@@ -239,8 +212,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   }
   setmaxnreg_inc<CONSUMER_REGISTERS>();  // waits until the producer has given its registers back
 
-  // Descriptors: where the warpgroup's 64 rows of Q begin, and the tiles of K and V. A row is 128 B of a panel. Rows
-  // of V are the k dimension (MN-major), so the distance from one panel to the next is told as well.
+  // Descriptors. Rows of V are the k dimension (MN-major), so the distance from one panel to the next is told as well.
   const uint64_t Q_rows = wgmma_descriptor(smem_Q + warpgroup * 64 * PANEL_ROW_BYTES);
   const uint64_t K_tiles = wgmma_descriptor(smem_K), V_tiles = wgmma_descriptor(smem_V, BC * PANEL_ROW_BYTES);
   Softmax<BC> softmax = {};
@@ -249,7 +221,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   float O_frag[PV_N_TILES][4], S_frag[QK_N_TILES][4];    // FragmentC: registers 0, 1 are of a row, 2, 3 of 8 below
   uint32_t P_even[PV_K_TILES][4], P_odd[PV_K_TILES][4];  // by the tile's number: one is made while PV reads the other
 
-  const auto release = [&](const KeyRing& ring, int tile) {  // this warpgroup has read the tile: a thread tells a block
+  const auto release = [&](const auto& ring, int tile) {  // this warpgroup has read the tile: a thread tells a block
     if (threadIdx.x % 128 < BLOCKS) mbarrier_arrive_remote(ring.empty_of(tile), threadIdx.x % 128);
   };
   const auto start_QK = [&](int tile) {
@@ -313,8 +285,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   const auto finish = [&](int tile, Weights P_last) {
     start_PV(tile, P_last);
     for (int lane_row = 0; lane_row < 2; ++lane_row) {  // beside PV: two exchanges complete a row's sum
-      softmax.sum[lane_row] += shfl_xor(softmax.sum[lane_row], 1);
-      softmax.sum[lane_row] += shfl_xor(softmax.sum[lane_row], 2);
+      softmax.sum[lane_row] = quad_sum(softmax.sum[lane_row]);
       normalise[lane_row] = softmax.sum[lane_row] == 0 ? 0.0f : 1.0f / softmax.sum[lane_row];  // no key: O = 0
       const int query = work.q_tile * BR + warp * 16 + FragmentC::row(lane, 2 * lane_row);
       if (p.LSE != nullptr && lane % 4 == 0 && query < p.n_q)  // log(0) is -infinity
@@ -328,9 +299,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     release(V, tile);
   };
   const auto store = [&] {
-    // STORE  This Q is not needed any more: each warp writes O over its rows of Q, swizzled like them. Lane l addresses
-    //        row l % 16, chunk l / 16 of four 8x8 matrices: rows 0-7 and 8-15, then the next 8 columns, which are two C
-    //        fragments side by side.
+    // STORE  Each warp writes O over its rows of Q, which nobody needs now, swizzled like them. Lane l addresses row
+    //        l % 16, chunk l / 16 of four 8x8 matrices: rows 0-7 and 8-15, then the next 8 columns, two C fragments.
     const uint32_t warp_O = smem_Q + Q.at(done.round) + warp * 16 * PANEL_ROW_BYTES;
     const uint32_t lane_O = warp_O + lane % 16 * PANEL_ROW_BYTES;
 #pragma unroll

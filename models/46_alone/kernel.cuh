@@ -203,33 +203,6 @@ __device__ __forceinline__ Place place_of(int row, int n, int begin, int head, i
   return {ROWS - valid, first + valid, head};
 }
 
-// STAGES tiles in shared memory, each with an mbarrier for when it is full and one for when it is empty. Tile number t
-// lies in stage t % STAGES; each use of a stage is one phase of its barriers, and a wait names the parity of its phase.
-template <int STAGES, uint32_t BYTES>
-struct Ring {
-  uint32_t tiles, full, empty;  // shared addresses
-
-  __device__ __forceinline__ static uint32_t at(int tile) { return tile % STAGES * BYTES; }
-  __device__ __forceinline__ uint32_t full_of(int tile) const { return full + tile % STAGES * 8; }
-  __device__ __forceinline__ uint32_t empty_of(int tile) const { return empty + tile % STAGES * 8; }
-  __device__ __forceinline__ void init(int readers) const {
-    for (int stage = 0; stage < STAGES; ++stage) {
-      mbarrier_init(full_of(stage), 1);  // landed: the producer says how much
-      mbarrier_init(empty_of(stage), readers);
-    }
-  }
-  __device__ __forceinline__ void wait_full(int tile) const {
-    mbarrier_wait_parity(full_of(tile), tile / STAGES % 2);  // safe to read: it has landed
-  }
-  __device__ __forceinline__ void wait_empty(int tile) const {  // the producer
-    // Before the first use a new barrier lets parity 1 through.
-    mbarrier_wait_parity(empty_of(tile), (tile / STAGES % 2) ^ 1);  // safe to overwrite: all have read it
-  }
-  __device__ __forceinline__ void expect(int tile) const {  // what it asks for next
-    mbarrier_arrive_expect_tx(full_of(tile), BYTES);        // of K and V: from both blocks
-  }
-};
-
 // A lane's share of two rows: their scores S become weights P = 2^(S * scale_log2 - max). `max` is the same in a row's
 // four lanes; a careful warp looks first whether a score has outgrown it, and so does every warp on the first tile, and
 // where a row may meet its first key. Otherwise the sum of the weights tells: too large or infinite, and they are made
@@ -256,8 +229,7 @@ struct Softmax {
   }
   __device__ __forceinline__ void raise_max(float (&to)[2]) {  // if that is more: a row's, over its four lanes
     for (int lane_row = 0; lane_row < 2; ++lane_row) {
-      to[lane_row] = fmaxf(to[lane_row], shfl_xor(to[lane_row], 1));
-      to[lane_row] = fmaxf(fmaxf(to[lane_row], shfl_xor(to[lane_row], 2)), max[lane_row]);
+      to[lane_row] = fmaxf(quad_max(to[lane_row]), max[lane_row]);
       correction[lane_row] = ex2_approx(max[lane_row] - to[lane_row]);  // 1 where nothing has grown
       max[lane_row] = to[lane_row];
       sum[lane_row] *= correction[lane_row];
@@ -334,9 +306,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   constexpr uint32_t TILE_BYTES = BC * ROW_BYTES, Q_BYTES = BR * ROW_BYTES;
   const uint32_t smem_Q = smem_base(), smem_K = smem_Q + 2 * Q_BYTES, smem_V = smem_K + STAGES * TILE_BYTES;
   const uint32_t barriers = smem_V + STAGES * TILE_BYTES;
-  using KeyRing = Ring<STAGES, TILE_BYTES>;
-  const KeyRing K{smem_K, barriers, barriers + STAGES * 8}, V{smem_V, K.empty + STAGES * 8, K.empty + 2 * STAGES * 8};
-  const Ring<2, Q_BYTES> Q{smem_Q, V.empty + STAGES * 8, V.empty + (STAGES + 2) * 8};  // by the round
+  const Ring<STAGES, TILE_BYTES> K{barriers, smem_K}, V{K.end, smem_V};
+  const Ring<2, Q_BYTES> Q{V.end, smem_Q};  // by the round
   smem_name(smem_Q, 2 * Q_BYTES, "Q", PANEL_ROW_BYTES);
   smem_name(smem_K, STAGES * TILE_BYTES, "K", PANEL_ROW_BYTES);
   smem_name(smem_V, STAGES * TILE_BYTES, "V", PANEL_ROW_BYTES);
@@ -362,7 +333,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     if (threadIdx.x == WARPS * 32) {
       Schedule<C, MASK, VARLEN> work(p);
       int kv_head = 0, sequence = 0;
-      const auto request = [&](const TensorMap& map, const KeyRing& ring, int tile) {
+      const auto request = [&](const TensorMap& map, const auto& ring, int tile) {
         ring.wait_empty(tile);
         ring.expect(tile);
         const Place from = place_of<BC, VARLEN>(work.key_of(tile), work.seen.n_k, work.k_begin, kv_head, sequence);
@@ -397,8 +368,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   }
   setmaxnreg_inc<CONSUMER_REGISTERS>();  // waits until the producer has given its registers back
 
-  // Descriptors: where the warpgroup's 64 rows of Q begin, and the tiles of K and V. A row is 128 B of a panel. Rows
-  // of V are the k dimension (MN-major), so the distance from one panel to the next is told as well.
+  // Descriptors. Rows of V are the k dimension (MN-major), so the distance from one panel to the next is told as well.
   const uint64_t Q_rows = wgmma_descriptor(smem_Q + warpgroup * 64 * PANEL_ROW_BYTES);
   const uint64_t K_tiles = wgmma_descriptor(smem_K), V_tiles = wgmma_descriptor(smem_V, BC * PANEL_ROW_BYTES);
   Softmax<BC> softmax = {};
@@ -407,7 +377,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   float O_frag[PV_N_TILES][4], S_frag[QK_N_TILES][4];    // FragmentC: registers 0, 1 are of a row, 2, 3 of 8 below
   uint32_t P_even[PV_K_TILES][4], P_odd[PV_K_TILES][4];  // by the tile's number: one is made while PV reads the other
 
-  const auto release = [&](const KeyRing& ring, int tile) {  // this warpgroup has read the tile: a thread tells a block
+  const auto release = [&](const auto& ring, int tile) {  // this warpgroup has read the tile: a thread tells a block
     if (threadIdx.x % 128 < BLOCKS) mbarrier_arrive_remote(ring.empty_of(tile), threadIdx.x % 128);
   };
   int round = 0;  // of Q and Work
@@ -482,8 +452,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     // Rows of the log-sum-exp: of a head of a sequence one behind the other, or of a head of all sequences.
     const int64_t rows = VARLEN ? ld_global_s32(p.cu_seqlens_q + p.batch) : p.n_q, head = work[Work::HEAD];
     for (int lane_row = 0; lane_row < 2; ++lane_row) {  // beside PV: two exchanges complete a row's sum
-      softmax.sum[lane_row] += shfl_xor(softmax.sum[lane_row], 1);
-      softmax.sum[lane_row] += shfl_xor(softmax.sum[lane_row], 2);
+      softmax.sum[lane_row] = quad_sum(softmax.sum[lane_row]);
       const int query = work[Work::QUERY] + warp * 16 + FragmentC::row(lane, 2 * lane_row);
       const bool has_keys = IS_WHOLE || seen.first_of(query) < seen.end_of(query);
       normalise[lane_row] = has_keys ? 1.0f / softmax.sum[lane_row] : 0.0f;  // no key: O = 0
@@ -496,9 +465,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     release(V, tile);
   };
   const auto store = [&](int round) {
-    // STORE  This Q is not needed any more: each warp writes O over its rows of Q, swizzled like them. Lane l addresses
-    //        row l % 16, chunk l / 16 of four 8x8 matrices: rows 0-7 and 8-15, then the next 8 columns, which are two C
-    //        fragments side by side.
+    // STORE  Each warp writes O over its rows of Q, which nobody needs now, swizzled like them. Lane l addresses row
+    //        l % 16, chunk l / 16 of four 8x8 matrices: rows 0-7 and 8-15, then the next 8 columns, two C fragments.
     const uint32_t warp_O = smem_Q + Q.at(round) + warp * 16 * PANEL_ROW_BYTES;
     const uint32_t lane_O = warp_O + lane % 16 * PANEL_ROW_BYTES;
 #pragma unroll

@@ -222,8 +222,7 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(ScoreParams p) 
             const float low = S_frag[group][key_tile][2 * lane_row], high = S_frag[group][key_tile][2 * lane_row + 1];
             tile_max = fmaxf(tile_max, fmaxf(low, high));
           }
-          tile_max = fmaxf(tile_max, shfl_xor(tile_max, 1));
-          tile_max = fmaxf(tile_max, shfl_xor(tile_max, 2));
+          tile_max = quad_max(tile_max);
 
           const float new_max = fmaxf(row_max[group][lane_row], tile_max * scale_log2);
           const float correction = ex2_approx(row_max[group][lane_row] - new_max);  // 1 where nothing has grown
@@ -280,8 +279,7 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(ScoreParams p) 
 #pragma unroll
   for (int group = 0; group < M_TILES; ++group) {
     for (int lane_row = 0; lane_row < 2; ++lane_row) {
-      row_sum[group][lane_row] += shfl_xor(row_sum[group][lane_row], 1);
-      row_sum[group][lane_row] += shfl_xor(row_sum[group][lane_row], 2);
+      row_sum[group][lane_row] = quad_sum(row_sum[group][lane_row]);
       const int row = group * 16 + lane_row * 8, query = lane_query + row;
       const bool has_keys = sequence.first_of(query) < sequence.end_of(query);  // or else O is 0, whatever V holds
       const float normalise = 1.0f / row_sum[group][lane_row];
