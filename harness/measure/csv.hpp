@@ -27,10 +27,6 @@ struct RunFacts {
   std::string dtype = "fp16";  // of the operands of its products; of a ceiling that multiplies, its own
   std::string problem, inputs, regime, commit, date;
 
-  // Nothing but the shape sets it apart: N(0, 1) inputs in f16.
-  bool is_plain() const {
-    return (inputs.empty() || inputs == "normal") && (dtype.empty() || dtype == "fp16") && problem.empty();
-  }
   // Of one card, problem and regime: what a table and a ratio hold together, and --resume need not time again.
   bool same_measurement(const RunFacts& other) const {
     const auto key = [](const RunFacts& of) { return std::tie(of.gpu, of.dtype, of.problem, of.inputs, of.regime); };
@@ -60,6 +56,11 @@ struct ResultRow : RunFacts {
   std::string source = "measured";
   std::optional<Speedup> over;  // a contestant that was chosen; in no column
 
+  // A time in turns of this shape, which nothing else sets apart: N(0, 1) inputs in f16.
+  bool is_record_of(const Shape& plain) const {
+    return source == "measured" && kind != "ceiling" && regime == "turns" && shape == plain && problem.empty() &&
+           (inputs.empty() || inputs == "normal") && (dtype.empty() || dtype == "fp16");
+  }
   // Of the two only the newer one stands in a file.
   bool measures_the_same(const ResultRow& other) const {
     return rung == other.rung && kind == other.kind && source == other.source && same_measurement(other);

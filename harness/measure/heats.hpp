@@ -21,8 +21,9 @@ struct Candidate {
 
 // Indices of candidates.
 struct PlannedHeat {
-  std::vector<size_t> own;     // whose home this heat is: their rows come from here
-  std::vector<size_t> guests;  // who is here for a ratio
+  std::vector<size_t> own;          // whose home this heat is: their rows come from here
+  std::vector<size_t> guests = {};  // who is here for a ratio
+  bool apart = false;               // too slow for the others: one, by apart_protocol
   std::vector<size_t> all() const;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "harness/measure/statistics.hpp"
 
@@ -11,13 +12,6 @@ namespace {
 constexpr double BETWEEN_GROUPS_S = 0.005;  // drawing, poisoning, verifying: for estimates alone
 constexpr int ROUNDS_FOR_A_VERDICT = 8;     // in fewer not even a sign test of one ratio says much
 
-bool is_interrupted(const Machine& machine) {
-  return machine.interrupted && machine.interrupted();
-}
-void report(const Machine& machine, std::string_view what, double seconds) {
-  if (machine.progress) machine.progress(what, seconds);
-}
-
 // Milliseconds per launch.
 Result<double> time_launches(const Contestant& contestant, int launches) {
   const Result<double> total = contestant.time_ms(launches);
@@ -26,25 +20,6 @@ Result<double> time_launches(const Contestant& contestant, int launches) {
     return failure(ExitCode::check_failed, contestant.name + " reported a time that is not a positive number");
   }
   return *total / launches;
-}
-
-// Times a group of launches and has its outputs verified. When the card was done, by the machine's clock.
-double time_group(const Contestant& contestant, int before, const Machine& machine, Timing& timing) {
-  if (machine.start_clock) machine.start_clock();
-  const Result<double> ms = time_launches(contestant, timing.launches);
-  const std::optional<double> mhz = machine.stop_clock ? machine.stop_clock() : std::nullopt;
-  const double ended_s = machine.now_s();
-  if (!ms) {
-    timing.error = ms.error();
-    return ended_s;
-  }
-  timing.ms.push_back(*ms);
-  timing.before.push_back(before);
-  if (mhz) timing.clock_mhz.push_back(*mhz);
-  if (contestant.after) {
-    if (const Status verified = contestant.after(); !verified) timing.error = verified.error();
-  }
-  return ended_s;
 }
 
 int launches_of_group(const Protocol& protocol, double ms_per_launch) {
@@ -70,14 +45,12 @@ class Heat {
   Result<HeatTimings> run() {
     if (!soak()) return interruption();
     for (int round = 0; round < rounds_; ++round) {
-      report(machine_, "round " + std::to_string(round + 1) + " of " + std::to_string(rounds_), round_seconds_);
+      machine_.progress("round " + std::to_string(round + 1) + " of " + std::to_string(rounds_), round_seconds_);
       for (const int who : order(round)) {
-        if (is_interrupted(machine_)) return interruption();
+        if (machine_.interrupted()) return interruption();
         time_turn(static_cast<size_t>(who));
       }
-      if (machine_.card) {
-        if (const auto state = machine_.card()) result_.states.push_back(*state);
-      }
+      if (const auto state = machine_.card()) result_.states.push_back(*state);
     }
     return std::move(result_);
   }
@@ -103,7 +76,7 @@ class Heat {
   // work alone. Groups are sized anew from each: a cold card misleads.
   bool soak() {
     if (protocol_.soak_s <= 0) return true;
-    report(machine_, "soak", soak_seconds_);
+    machine_.progress("soak", soak_seconds_);
     const bool alone = protocol_.regime == Regime::alone;
     for (size_t own = 0; own < (alone ? contestants_.size() : 1); ++own) {
       const double start = machine_.now_s();
@@ -112,13 +85,13 @@ class Heat {
         anybody = false;
         for (const int place : alone ? std::vector{static_cast<int>(own)} : order(round)) {
           const auto who = static_cast<size_t>(place);
-          if (is_interrupted(machine_)) return false;
+          if (machine_.interrupted()) return false;
           if (result_.timings[who].error || !load(who)) continue;
           anybody = true;
           if (const auto ms = launch(who, result_.timings[who].launches)) size_groups(who, *ms);
         }
       }
-      if (!alone || result_.timings[own].error || !machine_.card) continue;
+      if (!alone || result_.timings[own].error) continue;
       if (const auto state = machine_.card()) result_.timings[own].power_w = state->power_w;
     }
     return true;
@@ -145,16 +118,22 @@ class Heat {
       const int lead_in = launches_for_at_least(protocol_.lead_in_ms, ms_per_launch_[who]);
       if (!launch(who, lead_in)) return;
     }
-    if (contestant.before) {
-      if (const Status poisoned = contestant.before(timing.launches); !poisoned) {
-        timing.error = poisoned.error();
-        return;
-      }
+    if (const Status poisoned = contestant.before(timing.launches); !poisoned) {
+      timing.error = poisoned.error();
+      return;
     }
     if (protocol_.regime != Regime::alone) idled();
     if (!load(who)) return;
     if (protocol_.idle_s > 0) machine_.sleep_s(protocol_.idle_s);
-    ended_s_ = time_group(contestant, std::exchange(last_, static_cast<int>(who)), machine_, timing);
+    machine_.start_clock();
+    const std::optional<double> ms = launch(who, timing.launches), mhz = machine_.stop_clock();
+    ended_s_ = machine_.now_s();
+    const int before = std::exchange(last_, static_cast<int>(who));
+    if (!ms) return;
+    timing.ms.push_back(*ms);
+    timing.before.push_back(before);
+    if (mhz) timing.clock_mhz.push_back(*mhz);
+    if (const Status verified = contestant.after(); !verified) timing.error = verified.error();
   }
 
   std::span<const Contestant> contestants_;
@@ -203,8 +182,8 @@ Result<std::vector<Result<double>>> first_look(std::span<const Contestant> conte
                                                const Machine& machine) {
   std::vector<Result<double>> launch_ms;
   for (const Contestant& contestant : contestants) {
-    if (is_interrupted(machine)) return interruption();
-    report(machine, contestant.name, 0);
+    if (machine.interrupted()) return interruption();
+    machine.progress(contestant.name, 0);
     Result<double> ms = time_launches(contestant, 1);
     if (ms && *ms <= protocol.longest_launch_ms) ms = time_launches(contestant, 1);
     launch_ms.push_back(std::move(ms));
@@ -231,10 +210,10 @@ Result<HeatTimings> run_heat(std::span<const Contestant> contestants, std::span<
 Status warm_up(const Protocol& protocol, const Machine& machine) {
   constexpr double STEP_S = 0.5;  // between two looks at Ctrl-C
   if (!machine.load || protocol.warm_up_s <= 0) return {};
-  report(machine, "warm-up", protocol.warm_up_s);
+  machine.progress("warm-up", protocol.warm_up_s);
   const double start = machine.now_s();
   while (machine.now_s() - start < protocol.warm_up_s) {
-    if (is_interrupted(machine)) return interruption();
+    if (machine.interrupted()) return interruption();
     if (!machine.load(1e3 * STEP_S)) break;  // whoever is timed says why
   }
   return {};

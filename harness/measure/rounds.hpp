@@ -24,21 +24,22 @@ struct CardState {
 struct Contestant {
   std::string name;
   std::function<Result<double>(int launches)> time_ms;  // milliseconds of that many back-to-back launches
-  std::function<Status(int launches)> before = {};      // before each group: draw its launches, poison their outputs
-  std::function<Status()> after = {};                   // after each group: verify the outputs
+  // Before each group: draw its launches, poison their outputs. After it: verify them.
+  std::function<Status(int launches)> before = [](int) { return Status{}; };
+  std::function<Status()> after = [] { return Status{}; };
 };
 
-// What the loop needs from the machine.
+// What the loop needs from the machine, and what it may have.
 struct Machine {
   std::function<double()> now_s;
   std::function<void(double)> sleep_s;
   std::function<Status(double ms)> load = {};  // keeps the card busy for so long, the same way for everybody
-  std::function<void()> start_clock = {};
-  std::function<std::optional<double>()> stop_clock =
-      {};  // the mean SM clock since start_clock, MHz, counted on the card
-  std::function<std::optional<CardState>()> card = {};
-  std::function<bool()> interrupted = {};
-  std::function<void(std::string_view what, double seconds)> progress = {};  // what comes next, and for how long
+  // The mean SM clock between the two, MHz, counted on the card.
+  std::function<void()> start_clock = [] {};
+  std::function<std::optional<double>()> stop_clock = [] { return std::optional<double>(); };
+  std::function<std::optional<CardState>()> card = [] { return std::optional<CardState>(); };
+  std::function<bool()> interrupted = [] { return false; };
+  std::function<void(std::string_view what, double seconds)> progress = [](std::string_view, double) {};  // comes next
 };
 
 // turns: one after the other, in short groups, on a card that a common load keeps warm: how fast, everybody at the same clock.

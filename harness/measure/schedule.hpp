@@ -14,10 +14,9 @@ namespace ladder {
 
 // Of indices of entries. Who failed at the first look stands nowhere.
 struct Schedule {
-  std::vector<PlannedHeat> heats;
-  std::vector<size_t> apart;
-  std::vector<double> launch_ms;  // by the first look, of all; of who failed 0
-  double seconds = 0;             // of heats and those apart, without the warm-up
+  std::vector<PlannedHeat> heats;  // those apart behind the others
+  std::vector<double> launch_ms;   // by the first look, of all; of who failed 0
+  double seconds = 0;              // without the warm-up
 };
 
 // Plans by what the first look has seen. Who is recorded takes part for others' ratios alone.

@@ -60,12 +60,10 @@ class Bench {
     }
     const bool stopped = !status && status.error().code == ExitCode::interrupted;
     keep_first(write_document(options_.json, rows_));
-    if (stopped) {
-      fmt::print(stderr, "{}\n", status.error().message);
-      if (!write_error_) return ExitCode::interrupted;
-    }
     if (!status && !stopped) return passed_on(status);
+    if (stopped) fmt::print(stderr, "{}\n", status.error().message);
     if (write_error_) return tl::make_unexpected(*write_error_);
+    if (stopped) return ExitCode::interrupted;
     if (rows_.size() == 0 && refusal_) return tl::make_unexpected(*refusal_);
     return all_right_ ? ExitCode::done : ExitCode::check_failed;
   }
@@ -157,12 +155,12 @@ class Bench {
   // Looks at each of the field, plans the heats and runs them, and the slowest apart.
   Status time(const Field& field, const Problem& problem, const std::string& title) {
     const RunFacts facts = run_facts(gpu_, machine_, problem, protocol_.regime);
+    std::optional<Progress> progress(std::in_place, 1);
     const Machine machine = machine_.machine([&](std::string_view what, double seconds) {
-      if (progress_) progress_->step(fmt::format("{}: {}{}", title, heat_, what), seconds);
+      if (progress) progress->step(fmt::format("{}: {}{}", title, heat_, what), seconds);
     });
-    progress_ = std::make_unique<Progress>(1);
     const auto looks = first_look(field.contestants(), protocol_, machine);
-    if (!looks) return stop_timing(looks.error());
+    if (!looks) return passed_on(looks);
     const Schedule schedule = make_schedule(field.entries(), *looks, protocol_, request_.versus,
                                             [&](const Entry& entry) { return has_row(entry, facts); });
     for (size_t i = 0; i < looks->size(); ++i) {
@@ -170,8 +168,8 @@ class Bench {
       notes_.push_back(fmt::format("{}: not timed: {}", field.entries()[i].name, (*looks)[i].error().message));
       if (field.entries()[i].kind == "stage") all_right_ = false;
     }
-    if (schedule.heats.empty() && schedule.apart.empty()) {
-      progress_.reset();
+    if (schedule.heats.empty()) {
+      progress.reset();
       if (!resumed_.empty()) notes_.push_back(title + ": all of it is recorded already.");
       tell(problem.shape);
       return {};
@@ -180,13 +178,12 @@ class Bench {
     fmt::print(stderr, "{}{}: {}; about {:.0f} min {:02.0f} s.\n",
                problems_ > 1 ? fmt::format("[{} of {}] ", problem_, problems_) : "", title,
                summary(schedule, protocol_), std::floor(seconds / 60), std::fmod(seconds, 60));
-    progress_ = std::make_unique<Progress>(std::max(seconds, 1.0));
+    progress.emplace(std::max(seconds, 1.0));
     if (!std::exchange(warmed_up_, true)) {
-      if (const Status warm = warm_up(protocol_, machine); !warm) return stop_timing(warm.error());
+      if (const Status warm = warm_up(protocol_, machine); !warm) return warm;
     }
-    const Status timed = run(schedule, field, machine, facts);
-    if (!timed) return stop_timing(timed.error());
-    progress_.reset();
+    if (const Status timed = run(schedule, field, machine, facts); !timed) return timed;
+    progress.reset();
     tell(problem.shape);
     if (tables_ > 0 && !std::exchange(legend_, true)) fmt::print(out_, "{}", wrapped(LEGEND, out_));
     std::fflush(out_);
@@ -199,18 +196,17 @@ class Bench {
       if (row.same_measurement(facts)) number = std::max(number, row.heat + 1);
     }
     const std::span<const Entry> entries = field.entries();
-    const auto heat = [&](const std::vector<size_t>& who, const Protocol& protocol) {
-      return run_heat(chosen(field.contestants(), who), chosen(schedule.launch_ms, who), protocol, machine);
-    };
     std::vector<HeatRun> runs;
     std::vector<std::optional<double>> rates(entries.size());
     Ratios ratios;
     for (const PlannedHeat& planned : schedule.heats) {
-      heat_ = fmt::format("heat {}, ", number);
-      auto timings = heat(planned.all(), protocol_);
+      const std::vector<size_t> who = planned.all();
+      heat_ = planned.apart ? entries[who[0]].name + ", " : fmt::format("heat {}, ", number);
+      auto timings = run_heat(chosen(field.contestants(), who), chosen(schedule.launch_ms, who),
+                              planned.apart ? apart_protocol() : protocol_, machine);
       if (!timings) return passed_on(timings);
-      const HeatRun& run = runs.emplace_back(
-          HeatRun{.number = number++, .own = planned.own, .all = planned.all(), .timings = std::move(*timings)});
+      const HeatRun& run = runs.emplace_back(HeatRun{
+          .number = planned.apart ? 0 : number++, .own = planned.own, .all = who, .timings = std::move(*timings)});
       const Results results = evaluate(entries, run, facts, request_.versus);
       for (size_t i = 0; i < entries.size(); ++i) {
         const auto row = std::ranges::find(results.rows, entries[i].name, &ResultRow::rung);
@@ -226,14 +222,6 @@ class Bench {
       tell(facts.shape);
       if (write_error_) return tl::make_unexpected(*write_error_);
     }
-    for (const size_t slow : schedule.apart) {
-      heat_ = entries[slow].name + ", ";
-      auto timings = heat({slow}, apart_protocol());
-      if (!timings) return passed_on(timings);
-      const HeatRun run{.number = 0, .own = {slow}, .all = {slow}, .timings = std::move(*timings)};
-      record(entries, run, facts, evaluate(entries, run, facts));
-      tell(facts.shape);
-    }
     if (options_.ablate) {
       const std::string tables = ablation_tables(entries, rates, ratios, columns_of(out_));
       if (!tables.empty()) fmt::print(out_, "\n{}", tables);
@@ -242,11 +230,6 @@ class Bench {
       if (const auto note = everywhere_note(entries, runs, name)) notes_.push_back(*note);
     }
     return {};
-  }
-
-  tl::unexpected<Error> stop_timing(const Error& error) {
-    progress_.reset();
-    return tl::make_unexpected(error);
   }
 
   // A heat that is over: into the files, and on the screen. Its rows are kept only with their rounds, so that --resume
@@ -343,7 +326,6 @@ class Bench {
   Json rows_ = Json::array();
   std::vector<std::string> notes_;
   std::set<std::string> said_;
-  std::unique_ptr<Progress> progress_;
   std::string heat_;  // which one runs, for the line of progress
   std::optional<Error> refusal_, write_error_;
   bool all_right_ = true;

@@ -248,8 +248,7 @@ std::optional<int> changed_lines(const std::string& before, const std::string& a
 std::string recorded_speedup(std::span<const ResultRow> recorded, std::string_view a, std::string_view b,
                              const Shape& shape) {
   const auto matches = [&](const ResultRow& row, std::string_view name) {
-    return row.rung == name && row.kind != "ceiling" && row.shape == shape && row.regime == "turns" &&
-           row.source == "measured" && row.is_plain();
+    return row.rung == name && row.is_record_of(shape);
   };
   for (const ResultRow& row_a : recorded) {
     for (const ResultRow& row_b : recorded) {

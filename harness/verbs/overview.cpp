@@ -34,10 +34,7 @@ struct Recorded {
 
 Recorded read_recorded(const Result<GpuInfo>& gpu, const Shape& headline) {
   std::vector<ResultRow> rows = recorded_results();
-  std::erase_if(rows, [&](const ResultRow& row) {
-    return row.source != "measured" || row.regime != "turns" || row.kind == "ceiling" || !row.is_plain() ||
-           !(row.shape == headline);
-  });
+  std::erase_if(rows, [&](const ResultRow& row) { return !row.is_record_of(headline); });
   Recorded recorded;
   if (rows.empty()) return recorded;
   const bool here = gpu && std::ranges::find(rows, gpu->name, &ResultRow::gpu) != rows.end();

@@ -152,7 +152,7 @@ TEST_CASE("a warm-up lasts as long as it should, whatever the time of day") {
   CHECK(warm_up(protocol, machine).error().code == ExitCode::interrupted);
   CHECK(simulation.now_s < 1016);
   machine.load = [](double) -> Status { return failure(ExitCode::check_failed, "refused"); };
-  machine.interrupted = {};
+  machine.interrupted = [] { return false; };
   CHECK(warm_up(protocol, machine));  // it ends; whoever is timed says why
 }
 
