@@ -35,8 +35,8 @@ std::string gpus_of(const Rung& rung) {
 }
 
 Status runs_on(const Rung& rung, const Variant& variant, const Shape& shape, const GpuInfo& gpu) {
-  const std::string number(rung.name.substr(0, rung.name.find('_')));
-  const std::string here = fmt::format("\n  Here:  ./ladder check {} --on cpu      the same kernel, emulated", number);
+  const std::string here =
+      fmt::format("\n  Here:  ./ladder check {} --on cpu      the same kernel, emulated", rung.number());
   if (gpu.sm < rung.min_sm) {
     return failure(ExitCode::cannot_run_here, fmt::format("{} needs {} ({}); this is a {} (sm_{}).{}", rung.name,
                                                           gpus_of(rung), rung.needs, gpu.name, gpu.sm, here));

@@ -22,6 +22,13 @@ inline Status checked(cudaError_t error, std::string_view doing,
                              path.substr(path.rfind('/') + 1), here.line()));
 }
 
+// For what unique_ptr owns.
+struct FreeOnDevice {
+  void operator()(void* memory) const { cudaFree(memory); }
+};
+struct FreePinned {
+  void operator()(void* memory) const { cudaFreeHost(memory); }
+};
 struct DestroyEvent {
   void operator()(cudaEvent_t event) const { cudaEventDestroy(event); }
 };

@@ -19,10 +19,6 @@ namespace {
 
 using gpu::Device;
 
-struct FreeOnDevice {
-  void operator()(std::byte* memory) const { cudaFree(memory); }
-};
-
 // One allocation: guard zone, payload, guard zone.
 class DeviceBuffer {
  public:
@@ -144,26 +140,21 @@ namespace {
 
 class SmCounters final : public SmClocks {
  public:
-  SmCounters() = default;
-  SmCounters(const SmCounters&) = delete;
-  SmCounters& operator=(const SmCounters&) = delete;
-  ~SmCounters() override {
-    cudaFreeHost(at_start_);
-    cudaFreeHost(now_);
-  }
   Status allocate() {
     int device = 0;
     cudaError_t error = cudaGetDevice(&device);
     if (error == cudaSuccess) error = cudaDeviceGetAttribute(&processors_, cudaDevAttrMultiProcessorCount, device);
-    for (SmTime** memory : {&at_start_, &now_}) {
-      if (error == cudaSuccess) error = cudaMallocHost(memory, sizeof(SmTime) * processors_);
+    for (Times* times : {&at_start_, &now_}) {
+      SmTime* memory = nullptr;
+      if (error == cudaSuccess) error = cudaMallocHost(&memory, sizeof(SmTime) * processors_);
+      times->reset(memory);
     }
     return checked(error, "counting clocks");
   }
 
-  void start() override { started_ = read(at_start_); }
+  void start() override { started_ = read(at_start_.get()); }
   std::optional<double> stop() override {
-    if (!std::exchange(started_, false) || !read(now_)) return {};
+    if (!std::exchange(started_, false) || !read(now_.get())) return {};
     std::vector<double> mhz;
     for (int sm = 0; sm < processors_; ++sm) {
       const SmTime &from = at_start_[sm], &to = now_[sm];
@@ -183,8 +174,9 @@ class SmCounters final : public SmClocks {
     return cudaGetLastError() == cudaSuccess && cudaDeviceSynchronize() == cudaSuccess;
   }
 
+  using Times = std::unique_ptr<SmTime[], FreePinned>;  // of all SMs, written by the card
   int processors_ = 0;
-  SmTime *at_start_ = nullptr, *now_ = nullptr;  // pinned, written by the card
+  Times at_start_, now_;
   bool started_ = false;
 };
 

@@ -13,12 +13,6 @@ namespace {
 class OnCard final : public Ceiling {
  public:
   explicit OnCard(const Loop* loop) : loop_(*loop) {}
-  OnCard(const OnCard&) = delete;
-  OnCard& operator=(const OnCard&) = delete;
-  ~OnCard() override {
-    cudaFree(sums_);
-    cudaFree(buffer_);
-  }
 
   Status prepare() {
     int device = 0, major = 0, minor = 0, processors = 0;
@@ -34,9 +28,13 @@ class OnCard final : public Ceiling {
                                                             loop_.most_sm > loop_.least_sm ? " and newer" : " alone"));
     }
     blocks_ = processors * loop_.blocks_per_sm;
-    if (error == cudaSuccess) error = cudaMalloc(&sums_, sizeof(float) * blocks_ * loop_.threads);
-    if (error == cudaSuccess && loop_.buffer_bytes > 0) error = cudaMalloc(&buffer_, loop_.buffer_bytes);
-    if (error == cudaSuccess && loop_.buffer_bytes > 0) error = cudaMemset(buffer_, 0x5a, loop_.buffer_bytes);
+    float* sums = nullptr;
+    std::byte* buffer = nullptr;
+    if (error == cudaSuccess) error = cudaMalloc(&sums, sizeof(float) * blocks_ * loop_.threads);
+    sums_.reset(sums);
+    if (error == cudaSuccess && loop_.buffer_bytes > 0) error = cudaMalloc(&buffer, loop_.buffer_bytes);
+    buffer_.reset(buffer);
+    if (error == cudaSuccess && buffer) error = cudaMemset(buffer, 0x5a, loop_.buffer_bytes);
     return checked(error, fmt::format("preparing the {} ceiling", loop_.name));
   }
 
@@ -45,7 +43,7 @@ class OnCard final : public Ceiling {
   Result<double> time_ms(int launches) override {
     float ms = 0;
     const cudaError_t error = time_on_card(ms, nullptr, [&] {
-      for (int i = 0; i < launches; ++i) loop_.launch(blocks_, buffer_, sums_);
+      for (int i = 0; i < launches; ++i) loop_.launch(blocks_, buffer_.get(), sums_.get());
       return cudaGetLastError();
     });
     const Status timed = checked(error, fmt::format("timing the {} ceiling", loop_.name));
@@ -67,8 +65,8 @@ class OnCard final : public Ceiling {
  private:
   const Loop& loop_;
   int blocks_ = 0;
-  float* sums_ = nullptr;
-  std::byte* buffer_ = nullptr;
+  std::unique_ptr<float, FreeOnDevice> sums_;
+  std::unique_ptr<std::byte, FreeOnDevice> buffer_;
   double launch_ms_ = 0;  // of the last group
 };
 

@@ -119,13 +119,7 @@ Status parse_shape(const RawFlags& raw, Options& options) {
         take_number("--seed", raw.seed, int64_t{0}, std::numeric_limits<int64_t>::max(), options.seed)}) {
     if (!taken) return taken;
   }
-  if (const auto said = parse_problem(options); !said) return said;
-  const int64_t batch_heads = int64_t{options.batch.value_or(1)} * options.heads.value_or(1);
-  if (batch_heads > MAX_BATCH_HEADS) {
-    return usage(fmt::format("--batch times --heads must be at most {} (a CUDA grid's second dimension); {} is not.",
-                             MAX_BATCH_HEADS, batch_heads));
-  }
-  return {};
+  return parse_problem(options);
 }
 
 Status parse_inputs(const RawFlags& raw, Options& options) {
