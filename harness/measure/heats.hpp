@@ -2,8 +2,14 @@
 // of like with like, and a ratio is taken within a heat.
 #pragma once
 #include <cstddef>
+#include <functional>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
+
+#include "harness/measure/results.hpp"
+#include "harness/measure/rounds.hpp"
 
 namespace ladder {
 
@@ -31,6 +37,10 @@ struct PlannedHeat {
 // within MOST_IN_A_HEAT unless a single candidate with its links is more.
 std::vector<PlannedHeat> plan_heats(std::span<const Candidate> candidates);
 
+// Entry by entry. Everywhere are "fa2", `versus` and the ceilings that bound a row.
+std::vector<Candidate> candidates(std::span<const Entry> entries, std::span<const double> launch_ms,
+                                  std::string_view versus);
+
 // Those of all values that these indices are of.
 template <class Values>
 auto chosen(const Values& values, const std::vector<size_t>& indices) {
@@ -38,5 +48,19 @@ auto chosen(const Values& values, const std::vector<size_t>& indices) {
   for (const size_t i : indices) some.push_back(values[i]);
   return some;
 }
+
+// Of indices of entries. Who failed at the first look stands nowhere.
+struct Schedule {
+  std::vector<PlannedHeat> heats;  // those apart behind the others
+  std::vector<double> launch_ms;   // by the first look, of all; of who failed 0
+  double seconds = 0;              // without the warm-up
+};
+
+// Plans by what the first look has seen. Who is recorded takes part for others' ratios alone.
+Schedule make_schedule(std::span<const Entry> entries, std::span<const Result<double>> looks, const Protocol& protocol,
+                       std::string_view versus, const std::function<bool(const Entry&)>& is_recorded);
+
+// "2 heats of 12 (24 rounds), 10 (20 rounds), 1 apart"
+std::string summary(const Schedule& schedule, const Protocol& protocol);
 
 }  // namespace ladder

@@ -59,20 +59,6 @@ class Times {
   std::vector<std::vector<double>> adjusted_;
 };
 
-std::vector<size_t> links_of(std::span<const Entry> entries, size_t which) {
-  std::vector<size_t> links;
-  if (const auto before = previous_entry(entries, which)) links.push_back(*before);
-  const Entry& entry = entries[which];
-  for (size_t i = 0; i < entries.size(); ++i) {
-    const Entry& other = entries[i];
-    if (entry.kind != "stage" || other.kind != "stage") continue;
-    const bool own_default = !entry.is_default && other.rung == entry.rung && other.is_default;
-    const bool same_tile = entry.is_default && other.rung == entry.previous && other.variant == entry.variant;
-    if ((own_default || same_tile) && std::ranges::find(links, i) == links.end()) links.push_back(i);
-  }
-  return links;
-}
-
 void add_clocks(ResultRow& row, const Entry& entry, const Timing& timing, int processors) {
   row.power_w = timing.power_w;
   if (timing.clock_mhz.empty()) return;
@@ -136,19 +122,18 @@ std::optional<size_t> previous_entry(std::span<const Entry> entries, size_t whic
   return {};
 }
 
-std::vector<Candidate> candidates(std::span<const Entry> entries, std::span<const double> launch_ms,
-                                  std::string_view versus) {
-  std::vector<Candidate> all;
+std::vector<size_t> links_of(std::span<const Entry> entries, size_t which) {
+  std::vector<size_t> links;
+  if (const auto before = previous_entry(entries, which)) links.push_back(*before);
+  const Entry& entry = entries[which];
   for (size_t i = 0; i < entries.size(); ++i) {
-    const Entry& entry = entries[i];
-    const bool ceiling = entry.kind == "ceiling", binds = ceiling && is_needed(entry.name, entries);
-    all.push_back(
-        {.launch_ms = launch_ms[i],
-         .everywhere = binds || (!ceiling && entry.name == versus) || (entry.kind == "peer" && entry.name == "fa2"),
-         .thermometer = ceiling && !binds,
-         .links = links_of(entries, i)});
+    const Entry& other = entries[i];
+    if (entry.kind != "stage" || other.kind != "stage") continue;
+    const bool own_default = !entry.is_default && other.rung == entry.rung && other.is_default;
+    const bool same_tile = entry.is_default && other.rung == entry.previous && other.variant == entry.variant;
+    if ((own_default || same_tile) && std::ranges::find(links, i) == links.end()) links.push_back(i);
   }
-  return all;
+  return links;
 }
 
 Results evaluate(std::span<const Entry> entries, const HeatRun& heat, const RunFacts& facts, std::string_view versus) {

@@ -11,6 +11,7 @@
 #include <random>
 
 #include "harness/base/files.hpp"
+#include "harness/measure/heats.hpp"
 #include "harness/measure/results_table.hpp"
 #include "harness/problem/shapes.hpp"
 #include "harness/tests/catch.hpp"

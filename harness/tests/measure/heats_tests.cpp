@@ -5,7 +5,6 @@
 #include <random>
 #include <set>
 
-#include "harness/measure/schedule.hpp"
 #include "harness/tests/catch.hpp"
 
 using namespace ladder;
