@@ -83,13 +83,16 @@ bool is_whole() {
   return std::getenv("LADDER_WHOLE") != nullptr;
 }
 
-// The input sets that its formula is tried on: of a rung that has a mask, every other one without it, and the others under it.
+// The input sets that its formula is tried on: every other one, and the rung behind it has the others; of a rung that has a mask every
+// fourth without it, and every fourth under it. (A climb looks at each rung with nearly all of them.)
 std::vector<InputKind> kinds_of(const Rung& rung, bool causal) {
   const Formula& formula = formula_of(small(rung, 1));
   const std::span<const InputKind> all = formula.is_attention ? all_input_kinds() : formula.kinds;
-  if (is_whole() || !rung.variants[0].takes(CAUSAL)) return {all.begin(), all.end()};
+  if (is_whole()) return {all.begin(), all.end()};
+  const auto place = static_cast<size_t>(&rung - rungs().data());
+  const size_t step = rung.variants[0].takes(CAUSAL) ? 4 : 2, first = (place + (causal ? 2 : 0)) % step;
   std::vector<InputKind> kinds;
-  for (size_t i = causal ? 1 : 0; i < all.size(); i += 2) kinds.push_back(all[i]);
+  for (size_t i = first; i < all.size(); i += step) kinds.push_back(all[i]);
   return kinds;
 }
 
