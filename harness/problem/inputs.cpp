@@ -369,7 +369,7 @@ QKV make_qkv(InputKind kind, const Shape& shape, uint64_t seed) {
     });
   }
   if (kind == InputKind::one_sign)
-    inputs.V = make_tensor(TENSOR_V, seed, shape, [](float value, int64_t, int) { return 1.8f + value / 32; });
+    inputs.V = make_tensor(TENSOR_V, seed, shape, [](float value, int64_t, int) { return 1024 * (1.8f + value / 32); });
   if (kind == InputKind::rising_weights) {
     constexpr float POWERS = 13;  // so that the first weights, which are the smallest, are no subnormals of f16
     make_rising(
