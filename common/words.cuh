@@ -21,6 +21,106 @@ __device__ __forceinline__ float quad_sum(float value LADDER_SITE_PARAMETER) {
   return value + shfl_xor(value, 2 LADDER_SITE);
 }
 
+// What a warp has of scores, weights and outputs, and what it does with them: 16 rows, of which `float S[TILES][4]` is a
+// lane's share, a FragmentC for every eight columns. That is two rows, lane_row 0 and 1, and number i of a fragment belongs
+// to lane_row i / 2. Rungs up to 34 spell out all of it.
+
+// The largest of a lane's numbers of one of its two rows.
+template <int TILES>
+__device__ __forceinline__ float lane_max(const float (&S)[TILES][4], int lane_row) {
+  float largest = -INFINITY;
+#pragma unroll
+  for (int tile = 0; tile < TILES; ++tile)
+    largest = fmaxf(largest, fmaxf(S[tile][2 * lane_row], S[tile][2 * lane_row + 1]));
+  return largest;
+}
+
+// No query sees a later key, in a tile on the diagonal: there column 0 is the key of number 0, and row 0 of this warp is the
+// query of number `first_query`.
+template <int TILES>
+__device__ __forceinline__ void mask_diagonal(float (&S)[TILES][4], int first_query) {
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int tile = 0; tile < TILES; ++tile) {
+    for (int i = 0; i < 4; ++i) {
+      const int key = tile * 8 + FragmentC::col(lane, i), query = first_query + FragmentC::row(lane, i);
+      if (key > query) S[tile][i] = -INFINITY;
+    }
+  }
+}
+
+// Each row times a number of its own.
+template <int TILES>
+__device__ __forceinline__ void scale_rows(float (&O)[TILES][4], const float (&by)[2]) {
+#pragma unroll
+  for (int tile = 0; tile < TILES; ++tile) {
+    for (int i = 0; i < 4; ++i) O[tile][i] *= by[i / 2];
+  }
+}
+
+// S becomes S * scale - base, in log2 units, and P = 2^S in f16; `sum` is the lane's share of the weights of each row. Two C
+// fragments side by side hold exactly the elements of one A fragment, and wgmma takes A from registers: P needs no exchange,
+// only rounding.
+template <int TILES>
+__device__ __forceinline__ void exp2_weights(float (&S)[TILES][4], uint32_t (&P)[TILES / 2][4], float scale,
+                                             const float (&base)[2], float (&sum)[2]) {
+#pragma unroll
+  for (int tile = 0; tile < TILES; ++tile) {
+    for (int i = 0; i < 4; ++i) S[tile][i] = S[tile][i] * scale - base[i / 2];
+  }
+  sum[0] = sum[1] = 0;
+#pragma unroll
+  for (int slice = 0; slice < TILES / 2; ++slice) {
+    for (int reg = 0; reg < 4; ++reg) {  // registers 0 and 1: columns 0-7 of the two rows; 2 and 3: columns 8-15
+      const int tile = 2 * slice + reg / 2, lane_row = reg % 2;
+      const float low = ex2_approx(S[tile][2 * lane_row]);
+      const float high = ex2_approx(S[tile][2 * lane_row + 1]);
+      sum[lane_row] += low + high;
+      P[slice][reg] = pack_f16x2(low, high);
+    }
+  }
+}
+
+// O[16 x 8 TILES], each row times a number of its own, as f16 to shared memory, where `row` is the address of row l % 16 for
+// lane l. A tile lies in panels of 64 columns, ROWS rows of 128 B each, swizzled as the copy engine does: chunk c of 16 B of
+// row r stands at c ^ r % 8. Lane l addresses chunk l / 16 of its row in four 8x8 matrices: rows 0-7 and 8-15, then the next
+// 8 columns, two C fragments side by side.
+template <int ROWS, int TILES>
+__device__ __forceinline__ void store_scaled(uint32_t row, const float (&O)[TILES][4],
+                                             const float (&by)[2] LADDER_SITE_PARAMETER) {
+  const uint32_t lane = threadIdx.x % 32;
+#pragma unroll
+  for (int tile = 0; tile < TILES; tile += 2) {
+    uint32_t matrices[4];
+    for (int i = 0; i < 4; ++i) {
+      const float* const two = &O[tile + i / 2][2 * (i % 2)];
+      matrices[i] = pack_f16x2(two[0] * by[i % 2], two[1] * by[i % 2]);
+    }
+    const uint32_t panel = tile / 8, chunk = tile % 8 + lane / 16;
+    stmatrix_x4(row + panel * ROWS * 128 + (chunk ^ (lane % 8)) * 16, matrices LADDER_SITE);
+  }
+}
+
+// The products of a tile, of a warpgroup, one for every 16 of the dimension that they sum over. They stand between a
+// wgmma_fence and a wgmma_commit, and run on by themselves. Tiles in shared memory lie in panels as above.
+// S[64 x 8 TILES] = Q[64 x D] K^T[D x 8 TILES]: both have ROWS rows in a panel, and 16 columns are 32 B of a row.
+template <int D, int ROWS, int TILES>
+__device__ __forceinline__ void issue_QK(float (&S)[TILES][4], uint64_t Q, uint64_t K LADDER_SITE_PARAMETER) {
+#pragma unroll
+  for (int slice = 0; slice < D / 16; ++slice) {
+    const uint32_t on = (slice % 4) * 32 + (slice / 4) * ROWS * 128;
+    wgmma_ss(S, wgmma_advance(Q, on), wgmma_advance(K, on), slice > 0 LADDER_SITE);  // the first overwrites S
+  }
+}
+// O[64 x 8 TILES] += P[64 x 16 SLICES] V[16 SLICES x 8 TILES], or without `accumulate` = : 16 keys are 16 rows of V.
+template <int TILES, int SLICES>
+__device__ __forceinline__ void issue_PV(float (&O)[TILES][4], const uint32_t (&P)[SLICES][4], uint64_t V,
+                                         bool accumulate = true LADDER_SITE_PARAMETER) {
+#pragma unroll
+  for (int slice = 0; slice < SLICES; ++slice)
+    wgmma_rs<true>(O, P[slice], wgmma_advance(V, slice * 16 * 128), slice > 0 || accumulate LADDER_SITE);
+}
+
 // STAGES tiles of BYTES in shared memory, each with an mbarrier for when it is full and one for when it is empty: first all
 // of the one kind, then all of the other. Tile number t lies in stage t % STAGES; each use of a stage is one phase of its
 // barriers, and a wait names the parity of its phase. What 21_ring and all rungs up to 30 spell out.

@@ -1,4 +1,5 @@
 // 31_masked: under a causal mask tiles of the future are not visited, and long and short tiles of queries take turns.
+//            Stages and exchanges are told anew, in words: Ring, quad_max, quad_sum.
 // Before:    30 computes the scores right of the diagonal too: half of all, and none of them may be used.
 // Tile:      128x128, 8 warps: two warpgroups of 64 queries, and a third that copies.  Shared: 192 KiB and 96 B.
 //            Needs d = 128, n % BR == 0, BR == BC, sm_90a.

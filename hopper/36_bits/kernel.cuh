@@ -62,22 +62,15 @@ template <int BC>
 struct Softmax {
   using Scores = float (&)[BC / 8][4];
   using Weights = uint32_t (&)[BC / 16][4];
-  float scale_log2;                     // exp(s * softmax_scale) = 2^(s * scale_log2)
-  float max[2], sum[2], correction[2];  // [lane_row]; max in log2 units
-  bool careful, surprised = false;      // the whole warp or none of it; a later tile of these queries raised a maximum
-  bool rescale;                         // O, by `correction`, before the next PV
+  float scale_log2;                                    // exp(s * softmax_scale) = 2^(s * scale_log2)
+  float max[2] = {}, sum[2] = {}, correction[2] = {};  // [lane_row]; max in log2 units
+  bool careful = false, surprised = false;             // the whole warp or none of it; a later tile raised a maximum
+  bool rescale = false;                                // O, by `correction`, before the next PV
 
   __device__ __forceinline__ void begin() {
     for (int lane_row = 0; lane_row < 2; ++lane_row) max[lane_row] = sum[lane_row] = 0;
     careful = surprised;  // by the queries before
     surprised = false;
-  }
-  __device__ __forceinline__ static float largest(Scores S, int lane_row) {
-    float score = -INFINITY;
-#pragma unroll
-    for (int key_tile = 0; key_tile < BC / 8; ++key_tile)
-      score = fmaxf(score, fmaxf(S[key_tile][2 * lane_row], S[key_tile][2 * lane_row + 1]));
-    return score;
   }
   // The bits of floats, taken as integers, are in the floats' order, unless both are negative. So this is the largest
   // score of a row, or some negative one where all are: then none has outgrown a maximum that is not far below 0.
@@ -98,26 +91,6 @@ struct Softmax {
       sum[lane_row] *= correction[lane_row];
     }
   }
-  // S becomes S * scale - base, in log2 units, and P = 2^S. Two C fragments side by side hold exactly the elements of one A
-  // fragment, and wgmma takes A from registers: P needs no exchange, only rounding.
-  __device__ __forceinline__ void make_weights(Scores S, Weights P, float scale, const float (&base)[2],
-                                               float (&tile_sum)[2]) {
-#pragma unroll
-    for (int key_tile = 0; key_tile < BC / 8; ++key_tile) {
-      for (int i = 0; i < 4; ++i) S[key_tile][i] = S[key_tile][i] * scale - base[i / 2];
-    }
-    tile_sum[0] = tile_sum[1] = 0;
-#pragma unroll
-    for (int key_slice = 0; key_slice < BC / 16; ++key_slice) {
-      for (int reg = 0; reg < 4; ++reg) {  // registers 0 and 1: keys 0-7 of the two rows; 2 and 3: keys 8-15
-        const int key_tile = 2 * key_slice + reg / 2, lane_row = reg % 2;
-        const float low = ex2_approx(S[key_tile][2 * lane_row]);
-        const float high = ex2_approx(S[key_tile][2 * lane_row + 1]);
-        tile_sum[lane_row] += low + high;
-        P[key_slice][reg] = pack_f16x2(low, high);
-      }
-    }
-  }
   __device__ __forceinline__ void weigh(Scores S, Weights P, bool is_first) {  // the whole warp: an exchange needs it
     const bool looks = careful || is_first;
     rescale = false;
@@ -125,19 +98,19 @@ struct Softmax {
     if (looks) {
       float growth[2];
       for (int lane_row = 0; lane_row < 2; ++lane_row) {
-        float score = is_first ? largest(S, lane_row) : largest_bits(S, lane_row);
-        if (!is_first && score < 0 && max[lane_row] < -RESCALE_ABOVE) score = largest(S, lane_row);
+        float score = is_first ? lane_max(S, lane_row) : largest_bits(S, lane_row);
+        if (!is_first && score < 0 && max[lane_row] < -RESCALE_ABOVE) score = lane_max(S, lane_row);
         growth[lane_row] = score * scale_log2 - max[lane_row];
       }
       rescale = vote_any(is_first || fmaxf(growth[0], growth[1]) > RESCALE_ABOVE);
       if (rescale) raise_max(growth, is_first);
     }
-    make_weights(S, P, scale_log2, max, tile_sum);
+    exp2_weights(S, P, scale_log2, max, tile_sum);
     if (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT)) {
       rescale = careful = true;  // from now on; and S is relative by now
-      float growth[2] = {largest(S, 0), largest(S, 1)};
+      float growth[2] = {lane_max(S, 0), lane_max(S, 1)};
       raise_max(growth, false);
-      make_weights(S, P, 1, growth, tile_sum);
+      exp2_weights(S, P, 1, growth, tile_sum);
     }
     for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
     rescale &= !is_first;  // then O is 0
@@ -150,8 +123,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     flash_attention(AttentionParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
                     const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap O_map) {
   constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES, BLOCKS = C::BLOCKS;
-  constexpr int QK_N_TILES = BC / 8, QK_K_TILES = HEAD_DIM / 16;  // S[64 x BC] = Q[64 x d] K^T[d x BC]
-  constexpr int PV_N_TILES = HEAD_DIM / 8, PV_K_TILES = BC / 16;  // O[64 x d] += P[64 x BC] V[BC x d]
+  // S[64 x BC] = Q[64 x d] K^T[d x BC], and O[64 x d] += P[64 x BC] V[BC x d]
+  constexpr int QK_N_TILES = BC / 8, PV_N_TILES = HEAD_DIM / 8, PV_K_TILES = BC / 16;
   static_assert(BR == 16 * WARPS && WARPS % 4 == 0, "each warp owns 16 rows, and four warps multiply together");
   static_assert(BR == BC, "one tile of keys is on the diagonal");
 
@@ -204,8 +177,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   // Descriptors. Rows of V are the k dimension (MN-major), so the distance from one panel to the next is told as well.
   const uint64_t Q_rows = wgmma_descriptor(smem_Q + warpgroup * 64 * PANEL_ROW_BYTES);
   const uint64_t K_tiles = wgmma_descriptor(smem_K), V_tiles = wgmma_descriptor(smem_V, BC * PANEL_ROW_BYTES);
-  Softmax<BC> softmax = {};
-  softmax.scale_log2 = p.softmax_scale * LOG2E;
+  Softmax<BC> softmax{p.softmax_scale * LOG2E};
   using Weights = typename Softmax<BC>::Weights;
   float O_frag[PV_N_TILES][4], S_frag[QK_N_TILES][4];    // FragmentC: registers 0, 1 are of a row, 2, 3 of 8 below
   uint32_t P_even[PV_K_TILES][4], P_odd[PV_K_TILES][4];  // by the tile's number: one is made while PV reads the other
@@ -214,41 +186,20 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     if (threadIdx.x % 128 < BLOCKS) mbarrier_arrive_remote(ring.empty_of(tile), threadIdx.x % 128);
   };
   const auto start_QK = [&](int tile) {
-    // QK  A warp's accumulators are its 16 rows of S, a FragmentC for every eight keys. The products run on by
-    //     themselves: between the fence, which hands S over, and the wait nobody may touch it.
+    // QK  The products run on by themselves: between the fence, which hands S over, and the wait nobody may touch it.
     const uint64_t Q_here = wgmma_advance(Q_rows, Q.at(work.round)), K_here = wgmma_advance(K_tiles, K.at(tile));
     K.wait_full(tile);
     wgmma_fence(S_frag);
-#pragma unroll
-    for (int d_slice = 0; d_slice < QK_K_TILES; ++d_slice) {  // 16 columns: 32 B of a row, four in a panel
-      const uint32_t on = (d_slice % 4) * 32 + (d_slice / 4) * BC * PANEL_ROW_BYTES;        // BR is BC
-      wgmma_ss(S_frag, wgmma_advance(Q_here, on), wgmma_advance(K_here, on), d_slice > 0);  // the first overwrites S
-    }
+    issue_QK<HEAD_DIM, BC>(S_frag, Q_here, K_here);  // BR is BC
     wgmma_commit();
-  };
-  const auto mask = [&] {  // on the diagonal, in the last tile, queries and keys have the same numbers
-#pragma unroll
-    for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
-      for (int i = 0; i < 4; ++i) {
-        const int key = key_tile * 8 + FragmentC::col(lane, i), query = warp * 16 + FragmentC::row(lane, i);
-        if (key > query) S_frag[key_tile][i] = -INFINITY;
-      }
-    }
   };
   const auto start_PV = [&](int tile, Weights P_frag) {
     const uint64_t V_here = wgmma_advance(V_tiles, V.at(tile));
-    if (softmax.rescale) {  // under QK, where one is running
-#pragma unroll
-      for (int column_tile = 0; column_tile < PV_N_TILES; ++column_tile) {
-        for (int i = 0; i < 4; ++i) O_frag[column_tile][i] *= softmax.correction[i / 2];
-      }
-    }
+    if (softmax.rescale) scale_rows(O_frag, softmax.correction);  // under QK, where one is running
     V.wait_full(tile);
     wgmma_fence(O_frag, P_frag);
-    // PV  16 keys are 16 rows of V.
-#pragma unroll
-    for (int key_slice = 0; key_slice < PV_K_TILES; ++key_slice)
-      wgmma_rs<true>(O_frag, P_frag[key_slice], wgmma_advance(V_here, key_slice * 16 * PANEL_ROW_BYTES));
+    // PV  Like QK; but P comes from registers.
+    issue_PV(O_frag, P_frag, V_here);
     wgmma_commit();
   };
   const auto step = [&](int tile, Weights P_before, Weights P_here) {
@@ -256,7 +207,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     start_PV(tile - 1, P_before);
     wgmma_wait<1>(S_frag);  // safe to read S: QK is done, PV may go on
     release(K, tile);
-    if (CAUSAL && tile == work.end - 1) mask();
+    if (CAUSAL && tile == work.end - 1) mask_diagonal(S_frag, warp * 16);
     // SOFTMAX
     softmax.weigh(S_frag, P_here, false);
     wgmma_wait<0>(O_frag, P_before);  // safe to touch O and the old P: PV is done
@@ -268,23 +219,13 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     release(V, tile);
   };
   const auto store = [&] {
-    // STORE  Each warp writes O over its rows of Q, which nobody needs now, swizzled like them. Lane l addresses row
-    //        l % 16, chunk l / 16 of four 8x8 matrices: rows 0-7 and 8-15, then the next 8 columns, two C fragments.
+    // STORE  Each warp writes O over its rows of Q, which nobody needs now, swizzled like them.
     float normalise[2];
     for (int lane_row = 0; lane_row < 2; ++lane_row) normalise[lane_row] = 1.0f / quad_sum(softmax.sum[lane_row]);
     const uint32_t warp_O = smem_Q + Q.at(work.round) + warp * 16 * PANEL_ROW_BYTES;
     const uint32_t lane_O = warp_O + lane % 16 * PANEL_ROW_BYTES;
     named_barrier_sync(1 + warpgroup, 128);  // safe to overwrite Q: the four warps' last product has read it
-#pragma unroll
-    for (int column_tile = 0; column_tile < PV_N_TILES; column_tile += 2) {
-      uint32_t matrices[4];
-      for (int i = 0; i < 4; ++i) {
-        const float* const two = &O_frag[column_tile + i / 2][2 * (i % 2)];
-        matrices[i] = pack_f16x2(two[0] * normalise[i % 2], two[1] * normalise[i % 2]);
-      }
-      const uint32_t panel = column_tile / 8, chunk = column_tile % 8 + lane / 16;
-      stmatrix_x4(lane_O + panel * BR * PANEL_ROW_BYTES + (chunk ^ (lane % 8)) * 16, matrices);
-    }
+    store_scaled<BR>(lane_O, O_frag, normalise);
     fence_proxy_async_shared();  // the copy engine will find what this lane has stored
     __syncwarp();                // safe to copy: all lanes have stored
     if (lane == 0) {
@@ -328,7 +269,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     release_Q(work.round - 1);  // beside QK
     wgmma_wait<0>(S_frag);      // safe to read S: QK is done
     release(K, first);
-    if (CAUSAL && first == last) mask();
+    if (CAUSAL && first == last) mask_diagonal(S_frag, warp * 16);
     softmax.weigh(S_frag, P_even, true);
     for (int tile = first + 1; tile <= last; tile += 2) {
       step(tile, P_even, P_odd);

@@ -1,5 +1,6 @@
 // Words of several instructions: what they do, and whose line reports name.
 #include <algorithm>
+#include <cmath>
 
 #include "harness/tests/emulator/emulator_test.hpp"
 
@@ -45,6 +46,114 @@ __global__ void nothing_comes() {
   ring.wait_full(0);  // @hang
 }
 
+// A warp's 16 rows of scores: `out` has them masked and scaled, then `S`, `P` and `sums` what weights are made of.
+constexpr int KEYS = 64, FIRST_QUERY = 40, D = 128;
+struct Rows {
+  float in[16][KEYS], out[16][KEYS], S[16][KEYS], largest[16], sums[16];
+  f16 P[16][KEYS];
+};
+__global__ void on_rows(Rows* rows) {
+  const int lane = threadIdx.x;
+  float S[KEYS / 8][4], sums[2];
+  const auto each = [&](const auto& visit) {
+    for (int i = 0; i < KEYS / 2; ++i)
+      visit(FragmentC::row(lane, i % 4), i / 4 * 8 + FragmentC::col(lane, i % 4), S[i / 4][i % 4]);
+  };
+  const int of_lane[2] = {FragmentC::row(lane, 0), FragmentC::row(lane, 2)};
+  each([&](int row, int key, float& score) { score = rows->in[row][key]; });
+  for (int lane_row = 0; lane_row < 2; ++lane_row) {
+    const float largest = quad_max(lane_max(S, lane_row));
+    if (lane % 4 == 0) rows->largest[of_lane[lane_row]] = largest;
+  }
+  uint32_t P[KEYS / 16][4];
+  exp2_weights(S, P, 2, {float(of_lane[0] % 4), float(of_lane[1] % 4)}, sums);
+  each([&](int row, int key, float& score) { rows->S[row][key] = score; });
+  for (int i = 0; i < KEYS / 2; ++i) {
+    const uint32_t two = P[i / 8][i % 8 / 2];
+    rows->P[FragmentA::row(lane, i % 8)][i / 8 * 16 + FragmentA::col(lane, i % 8)].bits =
+        static_cast<uint16_t>(i % 2 == 0 ? two : two >> 16);
+  }
+  for (int lane_row = 0; lane_row < 2; ++lane_row) {
+    const float sum = quad_sum(sums[lane_row]);
+    if (lane % 4 == 0) rows->sums[of_lane[lane_row]] = sum;
+  }
+  each([&](int row, int key, float& score) { score = rows->in[row][key]; });
+  mask_diagonal(S, FIRST_QUERY);
+  scale_rows(S, {float(of_lane[0] + 1), float(of_lane[1] + 1)});
+  each([&](int row, int key, float& score) { rows->out[row][key] = score; });
+}
+
+// A warpgroup's 64 queries against 64 keys: O becomes 2 P V, with P = 2^(Q K^T), and each row is divided by its own 2^r.
+enum class Missing { nothing, fence_of_S, fence_of_O, fence_of_copy };
+template <Missing MISSING>
+__global__ void one_tile(const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
+                         const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap O_map) {
+  constexpr uint32_t TILE_BYTES = KEYS * D * 2, PANEL_BYTES = KEYS * 128;
+  const uint32_t smem_Q = smem_base(), smem_K = smem_Q + TILE_BYTES, smem_V = smem_K + TILE_BYTES;
+  const Ring<1, 3 * TILE_BYTES> tiles{smem_V + TILE_BYTES, smem_Q};
+  if (threadIdx.x == 0) {
+    tiles.init(1);
+    fence_mbarrier_init();
+    tiles.claim(0);
+    cp_async_bulk_tensor_4d(smem_Q, Q_map, 0, 0, 0, 0, tiles.full_of(0));
+    cp_async_bulk_tensor_4d(smem_K, K_map, 0, 0, 0, 0, tiles.full_of(0));
+    cp_async_bulk_tensor_4d(smem_V, V_map, 0, 0, 0, 0, tiles.full_of(0));
+  }
+  __syncthreads();
+  tiles.wait_full(0);
+  float S[KEYS / 8][4], O[D / 8][4], sums[2];
+  uint32_t P[KEYS / 16][4];
+  if (MISSING != Missing::fence_of_S) wgmma_fence(S);
+  issue_QK<D, KEYS>(S, wgmma_descriptor(smem_Q), wgmma_descriptor(smem_K));  // @QK
+  wgmma_commit();
+  wgmma_wait<0>(S);
+  exp2_weights(S, P, 1, {0, 0}, sums);
+  if (MISSING != Missing::fence_of_O) wgmma_fence(O, P);
+  issue_PV(O, P, wgmma_descriptor(smem_V, PANEL_BYTES), false);  // @PV
+  issue_PV(O, P, wgmma_descriptor(smem_V, PANEL_BYTES));
+  wgmma_commit();
+  wgmma_wait<0>(O, P);
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int rows[2] = {warp * 16 + FragmentC::row(lane, 0), warp * 16 + FragmentC::row(lane, 2)};
+  const float by[2] = {1.0f / float(1 << rows[0] % 3), 1.0f / float(1 << rows[1] % 3)};
+  store_scaled<KEYS>(smem_Q + (warp * 16 + lane % 16) * 128, O, by);  // @O
+  if (MISSING != Missing::fence_of_copy) fence_proxy_async_shared();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    cp_async_bulk_tensor_store_4d(O_map, 0, 0, 0, 0, smem_Q);  // @copy
+    cp_async_bulk_commit();
+    cp_async_bulk_wait_read<0>();
+  }
+}
+
+struct Tile {
+  f16 Q[KEYS][D] = {}, K[KEYS][D], V[KEYS][D], O[KEYS][D] = {};
+  int key(int row, int column) const { return (row * 7 + column * 3 + row * column) % 4; }
+  int value(int row, int column) const { return (row + column / 3 + row * column) % 2; }
+  int liked(int row) const { return row * 5 % D; }  // the one column in which a query is 1
+  Tile() {
+    for (int row = 0; row < KEYS; ++row) {
+      Q[row][liked(row)] = to_f16(1);
+      for (int column = 0; column < D; ++column) {
+        K[row][column] = to_f16(float(key(row, column)));
+        V[row][column] = to_f16(float(value(row, column)));
+      }
+    }
+  }
+};
+
+template <Missing MISSING>
+Device run_tile(Tile& tile) {
+  Device device({.threads = 1});
+  const auto map = [&](const f16(&matrix)[KEYS][D]) {
+    return tensor_map_4d(device, &matrix[0][0], {64, KEYS, 2, 1}, {2 * D, 128, 2 * D * KEYS}, {64, KEYS, 2, 1});
+  };
+  device.register_buffer(&tile, sizeof tile, "tile", emulator::Access::read_write);
+  launch(device, one_tile<MISSING>, dim3(1), dim3(128), 3 * KEYS * D * 2 + 16, map(tile.Q), map(tile.K), map(tile.V),
+         map(tile.O));
+  return device;
+}
+
 }  // namespace
 
 TEST_CASE("a quad's four lanes have its largest number and its sum", "[emulator][words]") {
@@ -78,4 +187,48 @@ TEST_CASE("a report names the line of the kernel that says the word", "[emulator
   const Report& report = only_report(device);
   CHECK(report.kind == ReportKind::deadlock);
   CHECK(report.where == std::vector{MARKED("hang")});
+}
+
+TEST_CASE("a warp's rows: the largest, weights and their sums, the mask on the diagonal, a factor each",
+          "[emulator][words]") {
+  Rows rows = {};
+  for (int row = 0; row < 16; ++row) {
+    for (int key = 0; key < KEYS; ++key)
+      rows.in[row][key] = float((row * 5 + key * 3 + row * key) % 7) - 3 - (row == 9);
+    rows.in[row][row * 11 % KEYS] = 3.5f;  // the largest stands elsewhere in each row
+  }
+  check_silent(run(on_rows, 32, 0, &rows));
+  for (int row = 0; row < 16; ++row) {
+    float sum = 0;
+    for (int key = 0; key < KEYS; ++key) {
+      INFO("row " << row << ", key " << key);
+      const float score = rows.in[row][key], exponent = 2 * score - float(row % 4);
+      REQUIRE(rows.S[row][key] == exponent);
+      REQUIRE(rows.P[row][key].bits == to_f16(std::exp2(exponent)).bits);
+      sum += std::exp2(exponent);
+      REQUIRE(rows.out[row][key] == (key > FIRST_QUERY + row ? -INFINITY : score * float(row + 1)));
+    }
+    CHECK(rows.largest[row] == 3.5f);
+    CHECK(rows.sums[row] == sum);
+  }
+}
+
+TEST_CASE("products over all slices of a tile, and the way out through swizzled shared memory", "[emulator][words]") {
+  Tile tile;
+  check_silent(run_tile<Missing::nothing>(tile));
+  for (int query = 0; query < KEYS; ++query) {
+    for (int column = 0; column < D; ++column) {
+      INFO("query " << query << ", column " << column);
+      int sum = 0;
+      for (int key = 0; key < KEYS; ++key) sum += tile.value(key, column) << tile.key(key, tile.liked(query));
+      REQUIRE(to_float(tile.O[query][column]) == 2.0f * float(sum) / float(1 << query % 3));
+    }
+  }
+  const auto where = [&](const Device& device) {
+    REQUIRE_FALSE(device.reports().empty());
+    return device.reports()[0].where;
+  };
+  CHECK(where(run_tile<Missing::fence_of_S>(tile))[0] == MARKED("QK"));
+  CHECK(where(run_tile<Missing::fence_of_O>(tile))[0] == MARKED("PV"));
+  CHECK(where(run_tile<Missing::fence_of_copy>(tile)) == std::vector{MARKED("copy"), MARKED("O")});
 }
