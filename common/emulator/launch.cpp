@@ -73,7 +73,7 @@ class Launch {
         const uint64_t first = least + options.between % (behind - least - ends);
         choose(first, first + ends);
       }
-    } else if (ends == 0 && slices >= 2) {
+    } else if (ends == 0 && slices >= 2 && all > options.whole_up_to) {
       const uint64_t from = options.from % slices;
       for (const uint64_t number : {from, std::max(from, options.between % slices), slices - 1}) {
         choose(number * all / slices, ((number + 1) * all + slices - 1) / slices);

@@ -131,7 +131,7 @@ void make_rising(QKV& inputs, const Shape& shape, const OfRow& growth, bool and_
 void make_deep_scores(QKV& inputs, const Shape& shape) {
   const float scale = shape.scale(), depth = std::exp2(std::ceil(std::log2(12000 / scale) / 2));  // squared
   const int64_t deepest = shape.causal ? 0 : shape.n > 1 ? shape.n / 3 : -1;  // under a mask query 0 sees no other
-  constexpr float DEEPER = 23;
+  constexpr float DEEPER = 60;
   set_column(inputs.Q, shape, 0, [&](int64_t row) { return row % 2 == 0 ? depth : DEEPER * depth; });
   set_column(inputs.K, shape, 0,
              [&](int64_t key) { return key == deepest ? std::max(-524288 / (depth * scale), -65504.0f) : -depth; });

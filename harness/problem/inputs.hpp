@@ -38,7 +38,7 @@ enum class InputKind {
   rising_weights,  // weights grow by 13 powers of two and shrink again, V the other way round, with the same two signs
   wide_values,     // every query picks one key, with values from 1 up to nearly the largest of f16
   one_sign,        // creeping_max below 0, V near 2000: errors of a sum or of O multiply all; undivided, O leaves f16
-  deep_scores,     // all scores are below -10^4, for every second query below -2 * 10^5, and one is the deepest of all
+  deep_scores,     // all scores are below -10^4, for every second query below -10^6, and one is the deepest of all
   nan_queries,     // giant_keys, and where two rows of a warp alone meet a giant, the warp's other rows are NaN
 };
 

@@ -503,6 +503,7 @@ std::vector<emulator::Options> other_parts(const Variant& variant, const Problem
   in_turn.interleaved = 1;
   of_each_sequence.interleaved = static_cast<uint64_t>(problem.launched().batch);
   in_launches.slices = static_cast<uint64_t>(std::max(2, problem.far_heads / 8));
+  in_launches.whole_up_to = 64;
   exactly.multiprocessors = one_for_each_share(variant, problem, false);
   return {in_turn, of_each_sequence, in_launches, exactly};
 }

@@ -194,7 +194,7 @@ Result<std::vector<Task>> plan(const Backend& backend, const std::vector<Subject
     for (const Subject& subject : subjects) {
       if (auto status = supports(*subject.rung, *subject.variant, shape); !status) return passed_on(status);
       TrialChoice own = choice;
-      own.quick |= subject.quick;
+      own.quick |= own.beside = subject.quick;
       own.thorough &= !subject.quick;
       for (Trial& trial : backend.trials(subject, shape, own)) {
         auto behind = tasks.end();

@@ -151,12 +151,20 @@ Trial of_zeros(Trial trial) {
   return trial;
 }
 
+bool has_tensor_cores(const Variant& variant, const Shape& shape) {
+  if (!variant.predict) return false;
+  const Counts counts = variant.predict(shape);
+  return counts.mma + counts.wgmma > 0;
+}
+
 // Maxima that stand anywhere, or grow to the last key, over so many tiles that all queries of all heads would take too
 // long.
 Trial long_walk(const Variant& variant, Shape shape, uint64_t seed) {
   shape = with_heads(with_columns(variant, shape, 68), 1, 2);
-  // Under a mask fewer, and an awkward number of them of queries.
-  const int tiles = shape.causal ? AWKWARD[0] * (variant.tile.br > variant.tile.bc ? 2 : 1) : LONG_WALK;
+  // An awkward number of tiles of queries, but for what is slow, and fewer under a mask.
+  const bool is_fast = has_tensor_cores(variant, shape) && variant.tile.br <= 2 * variant.tile.bc;
+  const int twice = shape.causal && variant.tile.br <= variant.tile.bc ? 1 : 2;
+  const int tiles = shape.causal || is_fast ? AWKWARD[0] * twice : LONG_WALK;
   // More keys than a block has threads, each of which may take one at a time; but a workspace lets all blocks run.
   const int least = variant.workspace_at(shape) > 0 ? 99 : tiles * 32 + 29;
   shape.n = supported_length(variant, shape, least, tiles);
@@ -228,12 +236,6 @@ std::optional<Trial> far_keys(const Variant& variant, const Shape& usual, uint64
   return Trial{.shape = shape, .kinds = {InputKind::giant_keys, InputKind::negative_rows}, .seed = seed};
 }
 
-bool has_tensor_cores(const Variant& variant, const Shape& shape) {
-  if (!variant.predict) return false;
-  const Counts counts = variant.predict(shape);
-  return counts.mma + counts.wgmma > 0;
-}
-
 // More tiles of queries than a warp has lanes, an awkward number that the commit draws, in two heads, and of keys a tile at most.
 std::optional<Trial> many_queries(const Variant& variant, const Shape& usual, uint64_t seed) {
   if (!variant.takes(TAILS) || !variant.takes(CROSS) || !has_tensor_cores(variant, usual)) return std::nullopt;
@@ -286,9 +288,9 @@ std::optional<Trial> far_walk(const Variant& variant, const Shape& usual, uint64
   return Trial{.shape = shape, .kinds = kinds, .seed = seed + 4, .ends_only = true};
 }
 
-// As few columns as it takes, and more queries than CUDA's limit of gridDim.y, of a variant that takes any number of either.
+// As few columns as it takes, and more queries than CUDA's limit of gridDim.y, of a variant that has no tile of them.
 std::optional<Trial> thin(const Variant& variant, const Shape& usual, uint64_t seed) {
-  if (!takes_any_d(variant)) return std::nullopt;
+  if (variant.tile.br > 0) return std::nullopt;
   Shape shape = with_heads(usual, 1, 1);
   shape.d = variant.accepts.min_d;
   shape.n = supported_length(variant, shape, FAR_WALK);
@@ -526,7 +528,7 @@ std::vector<Trial> quick_trials(const Variant& variant, const Shape& shape, cons
   };
   sets(shape);
   // Around the rings of the copies, once: under the mask where there is one.
-  const int tiles = both_masks || is_slow ? 3 : 4;
+  const int tiles = choice.beside ? 9 : both_masks || is_slow ? 3 : 4;
   Trial& around = trials.emplace_back(few_tiles(variant, with_columns(variant, shape, 72), seed, tiles, 1, 99));
   around.both_builds = around.ends_only = true;  // of more tiles and fewer rows: the second build costs little there
   around.shape.softmax_scale = OTHER_SCALE * shape.scale();

@@ -31,6 +31,8 @@ struct TrialChoice {
   bool n_given = false;                // the shape's n is the reader's, not a default
   bool thorough = false;
   bool quick = false;  // a few trials, which stop most of what all of them stop
+  bool beside =
+      false;  // with `quick`: of a variant beside the one that gets all trials; so it is not a climb that waits for these
   uint64_t seed = 1;
 };
 

@@ -171,6 +171,8 @@ TEST_CASE("the first and the last slice of a grid, and one between them", "[emul
   CHECK(run(dim3(2, 4), 4, 2) == Blocks{1, 1, 0, 0, 1, 1, 1, 1});
   CHECK(run(dim3(2, 4), 4, 0, 1) == Blocks{1, 1, 0, 1, 1, 0, 1, 1});
   CHECK(run(dim3(2, 4), 8, 3, 1) == Blocks{1, 0, 0, 1, 0, 0, 0, 1});
+  CHECK(blocks_run(dim3(2, 4), {.slices = 4, .whole_up_to = 8}) == Blocks(8, 1));
+  CHECK(blocks_run(dim3(2, 4), {.slices = 4, .whole_up_to = 7}) == Blocks{1, 1, 0, 0, 0, 0, 1, 1});
   CHECK(blocks_run(dim3(2, 4), {.slices = 4, .from = 2}) == Blocks{0, 0, 0, 0, 1, 1, 1, 1});
   CHECK(blocks_run(dim3(2, 4), {.slices = 4, .from = 1, .interleaved = 1}) == Blocks{0, 1, 1, 1, 0, 1, 1, 1});
   // Two sequences of two heads each, a head's blocks two apart; slice 0 is the first head, slice 3 the last.
