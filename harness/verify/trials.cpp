@@ -288,9 +288,9 @@ std::optional<Trial> far_walk(const Variant& variant, const Shape& usual, uint64
   return Trial{.shape = shape, .kinds = kinds, .seed = seed + 4, .ends_only = true};
 }
 
-// As few columns as it takes, and more queries than CUDA's limit of gridDim.y, of a variant that has no tile of them.
+// As few columns as it takes, and more queries than CUDA's limit of gridDim.y, of a variant that takes any number of either.
 std::optional<Trial> thin(const Variant& variant, const Shape& usual, uint64_t seed) {
-  if (variant.tile.br > 0) return std::nullopt;
+  if (!takes_any_d(variant)) return std::nullopt;
   Shape shape = with_heads(usual, 1, 1);
   shape.d = variant.accepts.min_d;
   shape.n = supported_length(variant, shape, FAR_WALK);

@@ -45,7 +45,7 @@ struct TrialChoice {
 // is one that the variant supports.
 std::vector<Trial> emulator_trials(const Variant& variant, const Shape& shape, const TrialChoice& choice);
 
-// On the GPU the same without builds, and with fewer of few tiles: one and two, and under a mask five; the walk over 67 tiles is
+// On the GPU the same without builds, and with fewer of few tiles: one and two, and under a mask five; the walk over 67 or 82 tiles is
 // whole there; more than 2^32 elements with `thorough` only.
 std::vector<Trial> gpu_trials(const Variant& variant, const Shape& shape, const TrialChoice& choice);
 
