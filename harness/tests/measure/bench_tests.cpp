@@ -291,8 +291,7 @@ TEST_CASE("any contestant can be the denominator, beside fa2") {
   const Results results = run.results("fa3");
   CHECK(row(results, "91_slow").vs_fa2->value == Approx(0.25));
   CHECK(row(results, "91_slow").over->estimate.value == Approx(0.125));
-  CHECK_THAT(results_table(results.rows, {}, false, 0, "fa3"),
-             Contains("vs fa3") && Contains("0.125 [0.125, 0.125]"));
+  CHECK_THAT(results_table(results.rows, {}, false, 0, "fa3"), Contains("vs fa3") && Contains("0.125 [0.125, 0.125]"));
 }
 
 TEST_CASE("everywhere are the denominators and the ceilings that bound, and ratios bring guests") {

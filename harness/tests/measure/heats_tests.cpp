@@ -93,7 +93,7 @@ TEST_CASE("a schedule leaves out who failed, puts the slowest apart, and says ho
   CHECK(schedule.heats[0].all() == std::vector<size_t>{0, 2});
   CHECK(schedule.heats[1].apart);
   CHECK(schedule.heats[1].own == std::vector<size_t>{1});  // the slowest has its row already
-  CHECK(schedule.seconds == seconds_of_heat(std::vector{5700.0}, apart_protocol()) +
-                                seconds_of_heat(std::vector{125.0, 25.0}, protocol));
+  CHECK(schedule.seconds ==
+        seconds_of_heat(std::vector{5700.0}, apart_protocol()) + seconds_of_heat(std::vector{125.0, 25.0}, protocol));
   CHECK(summary(schedule, protocol) == "1 heat of 2 (20 rounds), 1 apart");
 }
