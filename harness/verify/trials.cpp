@@ -612,7 +612,8 @@ std::vector<Trial> emulator_trials(const Variant& variant, const Shape& shape, c
     trials.push_back(of_magnitude(few(masked, 1, 3), 5, 8));
     trials.emplace_back(few(masked, 2, 8)).both_builds = true;
     trials.push_back(few(with_mask(other_d), 4, 1, other_n));
-    for (const int tiles : {5, 6, 7, 8}) trials.push_back(few(masked, tiles, 1));
+    // Of several heads, work that is dealt out by shares of a head goes on in the middle of one.
+    for (const int tiles : {5, 6, 7, 8}) trials.push_back(few(masked, tiles, tiles == 5 ? 4 : 1));
     trials.emplace_back(few(masked, 9, 1)).kinds = {InputKind::peaky};
     trials.push_back(long_and_wide(variant, masked, choice.seed + 1, WIDE_ROWS / 2));
     trials.push_back(long_walk(variant, masked, choice.seed));
