@@ -30,9 +30,8 @@ struct TrialChoice {
   std::vector<InputKind> inputs = {};  // only these sets; all if empty
   bool n_given = false;                // the shape's n is the reader's, not a default
   bool thorough = false;
-  bool quick = false;  // a few trials, which stop most of what all of them stop
-  bool beside =
-      false;  // with `quick`: of a variant beside the one that gets all trials; so it is not a climb that waits for these
+  bool quick = false;   // a few trials, which stop most of what all of them stop
+  bool beside = false;  // with `quick`: of a variant beside the one that gets all trials; no climb waits for these
   uint64_t seed = 1;
 };
 
