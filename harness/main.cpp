@@ -49,7 +49,7 @@ int main(int argc, char** argv) {
     auto code = ladder::run({argv + 1, argv + argc});
     // What was printed may still be in the buffer, and fail there.
     if (code && (std::fflush(stdout) != 0 || std::ferror(stdout))) {
-      code = ladder::failure(ExitCode::check_failed, fmt::format("Standard output: {}.", std::strerror(errno)));
+      code = ladder::failure(ExitCode::check_failed, "Standard output: {}.", std::strerror(errno));
     }
     if (code) return static_cast<int>(*code);
     const ladder::Error& error = code.error();

@@ -1,5 +1,7 @@
 // Errors are values until main turns one into a message and an exit code.
 #pragma once
+#include <fmt/format.h>
+
 #include <string>
 #include <tl/expected.hpp>
 #include <utility>
@@ -27,6 +29,16 @@ using Status = tl::expected<void, Error>;
 
 inline tl::unexpected<Error> failure(ExitCode code, std::string message) {
   return tl::make_unexpected(Error{code, std::move(message)});
+}
+// The same of a format and what stands in it.
+template <class First, class... Values>
+tl::unexpected<Error> failure(ExitCode code, fmt::format_string<First, Values...> message, First&& first,
+                              Values&&... values) {
+  return failure(code, fmt::format(message, std::forward<First>(first), std::forward<Values>(values)...));
+}
+template <class... Values>
+tl::unexpected<Error> usage(fmt::format_string<Values...> message, Values&&... values) {
+  return failure(ExitCode::usage, fmt::format(message, std::forward<Values>(values)...));
 }
 
 // What stopped one step is the error of the whole.

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 Status cannot_write(const std::string& file, int error) {
   const std::string_view way_out = error == ENOSPC ? "\n  Free some space, or name a file on another disk." : "";
-  return failure(ExitCode::check_failed, fmt::format("cannot write {}: {}{}", file, std::strerror(error), way_out));
+  return failure(ExitCode::check_failed, "cannot write {}: {}{}", file, std::strerror(error), way_out);
 }
 
 Status write_all(int descriptor, std::string_view text, const std::string& file) {

@@ -38,7 +38,7 @@ int step_until(Clock::time_point deadline) {
 }
 
 tl::unexpected<Error> system_error(std::string_view what, int error) {
-  return failure(ExitCode::check_failed, fmt::format("{}: {}", what, std::strerror(error)));
+  return failure(ExitCode::check_failed, "{}: {}", what, std::strerror(error));
 }
 
 }  // namespace
@@ -112,7 +112,7 @@ Status Process::write_line(std::string_view line, double limit_s) {
     } else if (errno != EAGAIN && errno != EINTR) {
       return system_error("cannot write to it", errno);
     } else if (Clock::now() >= deadline) {
-      return failure(ExitCode::check_failed, fmt::format("did not read its input for {:g} s", limit_s));
+      return failure(ExitCode::check_failed, "did not read its input for {:g} s", limit_s);
     } else {
       pollfd wait{.fd = in_.get(), .events = POLLOUT, .revents = 0};
       ::poll(&wait, 1, step_until(deadline));
@@ -140,7 +140,7 @@ Result<std::string> Process::read_line(double limit_s, const std::function<void(
     if (ready > 0 && wait[0].revents != 0) {
       if (!take_output()) return failure(ExitCode::check_failed, how_it_ended());
     } else if (Clock::now() >= deadline) {
-      return failure(ExitCode::check_failed, fmt::format("did not answer within {:g} s", limit_s));
+      return failure(ExitCode::check_failed, "did not answer within {:g} s", limit_s);
     }
   }
 }

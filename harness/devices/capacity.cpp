@@ -17,13 +17,12 @@ constexpr double GIB = 1024.0 * 1024.0 * 1024.0;
 
 Status fits(double needed, double available, const Shape& shape, uint64_t workspace_bytes, const std::string& where) {
   if (needed <= available) return {};
-  return failure(
-      ExitCode::cannot_run_here,
-      fmt::format("{} needs {:.1f} GiB of {}{}; {:.1f} GiB are free.\n"
-                  "  Smaller:  --n, --batch and --heads",
-                  to_string(shape), needed / GIB, where,
-                  workspace_bytes > 0 ? fmt::format(", {:.1f} of them a workspace", double(workspace_bytes) / GIB) : "",
-                  available / GIB));
+  return failure(ExitCode::cannot_run_here,
+                 "{} needs {:.1f} GiB of {}{}; {:.1f} GiB are free.\n"
+                 "  Smaller:  --n, --batch and --heads",
+                 to_string(shape), needed / GIB, where,
+                 workspace_bytes > 0 ? fmt::format(", {:.1f} of them a workspace", double(workspace_bytes) / GIB) : "",
+                 available / GIB);
 }
 
 }  // namespace
@@ -38,22 +37,21 @@ Status runs_on(const Rung& rung, const Variant& variant, const Shape& shape, con
   const std::string here =
       fmt::format("\n  Here:  ./ladder check {} --on cpu      the same kernel, emulated", rung.number());
   if (gpu.sm < rung.min_sm) {
-    return failure(ExitCode::cannot_run_here, fmt::format("{} needs {} ({}); this is a {} (sm_{}).{}", rung.name,
-                                                          gpus_of(rung), rung.needs, gpu.name, gpu.sm, here));
+    return failure(ExitCode::cannot_run_here, "{} needs {} ({}); this is a {} (sm_{}).{}", rung.name, gpus_of(rung),
+                   rung.needs, gpu.name, gpu.sm, here);
   }
   if (rung.max_sm != 0 && gpu.sm > rung.max_sm) {
-    return failure(
-        ExitCode::cannot_run_here,
-        fmt::format("{} needs instructions that newer GPUs than sm_{} do not have ({}); this is a {} (sm_{}).{}",
-                    rung.name, rung.max_sm, rung.needs, gpu.name, gpu.sm, here));
+    return failure(ExitCode::cannot_run_here,
+                   "{} needs instructions that newer GPUs than sm_{} do not have ({}); this is a {} (sm_{}).{}",
+                   rung.name, rung.max_sm, rung.needs, gpu.name, gpu.sm, here);
   }
   if (auto status = fits_shared_memory(rung, variant, shape.n, gpu.smem_per_block, "this " + gpu.name); !status) {
     status.error().message += here;
     return status;
   }
   if (variant.on_gpu == nullptr) {
-    return failure(ExitCode::cannot_run_here, fmt::format("{} ({}) was not compiled for the GPU in this build.{}",
-                                                          rung.name, variant.label, here));
+    return failure(ExitCode::cannot_run_here, "{} ({}) was not compiled for the GPU in this build.{}", rung.name,
+                   variant.label, here);
   }
   return {};
 }

@@ -17,9 +17,8 @@ inline Status checked(cudaError_t error, std::string_view doing,
                       const std::source_location& here = std::source_location::current()) {
   if (error == cudaSuccess) return {};
   const std::string_view path = here.file_name();
-  return failure(ExitCode::check_failed,
-                 fmt::format("{}: {} ({}, {}:{})", doing, cudaGetErrorString(error), cudaGetErrorName(error),
-                             path.substr(path.rfind('/') + 1), here.line()));
+  return failure(ExitCode::check_failed, "{}: {} ({}, {}:{})", doing, cudaGetErrorString(error),
+                 cudaGetErrorName(error), path.substr(path.rfind('/') + 1), here.line());
 }
 
 // For what unique_ptr owns.

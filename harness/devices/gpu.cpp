@@ -201,9 +201,8 @@ class OnCard final : public GpuProblem {
     }
     const size_t needed = gpu_bytes_needed(shape, workspace_bytes, static_cast<int>(more_heads), outputs);
     if (needed > free) {
-      return failure(ExitCode::cannot_run_here,
-                     fmt::format("This problem needs {} of GPU memory; {} of {} are free.", bytes_text(double(needed)),
-                                 bytes_text(double(free)), bytes_text(double(total))));
+      return failure(ExitCode::cannot_run_here, "This problem needs {} of GPU memory; {} of {} are free.",
+                     bytes_text(double(needed)), bytes_text(double(free)), bytes_text(double(total)));
     }
     auto problem = std::make_unique<OnCard>();
     problem->shape_ = shape;
@@ -465,8 +464,8 @@ class OnCard final : public GpuProblem {
       poison(spec.element, {run, static_cast<size_t>(count) * bytes});
     });
     if (const auto at = first_not_poison(spec.element, memory)) {
-      return failure(ExitCode::check_failed,
-                     fmt::format("a write between the rows of {}, {} bytes behind its start", from.buffer.name(), *at));
+      return failure(ExitCode::check_failed, "a write between the rows of {}, {} bytes behind its start",
+                     from.buffer.name(), *at);
     }
     return tensor;
   }

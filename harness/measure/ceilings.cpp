@@ -24,8 +24,8 @@ class OnCard final : public Ceiling {
     }
     const int sm = major * 10 + minor;
     if (error == cudaSuccess && (sm < loop_.least_sm || sm > loop_.most_sm)) {
-      return failure(ExitCode::cannot_run_here, fmt::format("the {} ceiling is of sm_{}{}", loop_.name, loop_.least_sm,
-                                                            loop_.most_sm > loop_.least_sm ? " and newer" : " alone"));
+      return failure(ExitCode::cannot_run_here, "the {} ceiling is of sm_{}{}", loop_.name, loop_.least_sm,
+                     loop_.most_sm > loop_.least_sm ? " and newer" : " alone");
     }
     blocks_ = processors * loop_.blocks_per_sm;
     float* sums = nullptr;

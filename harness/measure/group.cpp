@@ -319,10 +319,10 @@ Status Groups::verify(std::span<const std::string_view> outputs) {
           const double error = error_of(got, sign * answer.row(i)[static_cast<size_t>(column)]);
           if (error == 0 || error <= tolerance) continue;  // false for NaN
           return failure(ExitCode::check_failed,
-                         fmt::format("wrong in a timed group: launch {} of {}, batch {}, head {}, {} {}: {} is off "
-                                     "by {:.1e} in column {}; {:.1e} is allowed",
-                                     launch + 1, plan_.size(), unit / spec.shape[1], unit % spec.shape[1], spec.row,
-                                     row, output, error, column, tolerance));
+                         "wrong in a timed group: launch {} of {}, batch {}, head {}, {} {}: {} is off "
+                         "by {:.1e} in column {}; {:.1e} is allowed",
+                         launch + 1, plan_.size(), unit / spec.shape[1], unit % spec.shape[1], spec.row, row, output,
+                         error, column, tolerance);
         }
       }
     }

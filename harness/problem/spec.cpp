@@ -33,9 +33,9 @@ struct WordRow {
   std::string_view about = "";                         // of words about the same thing a text has one
 };
 
-WordRow integer(std::string_view name, int Spec::*field, int least, int usual) {
+WordRow integer(std::string_view name, int Spec::*field, int least) {
   return {name, least == 0 ? "a whole number from 0 on" : "a whole number from 1 on",
-          [=](const Spec& spec) { return spec.*field == usual ? "" : std::to_string(spec.*field); },
+          [=](const Spec& spec) { return spec.*field == 0 ? "" : std::to_string(spec.*field); },
           [=](Spec& spec, std::string_view value) { return number(value, least, int(MOST), spec.*field); }};
 }
 WordRow real(std::string_view name, float Spec::*field) {
@@ -117,9 +117,9 @@ const std::vector<WordRow>& words() {
                       },
                       "formula"});
     }
-    rows.push_back(integer("b", &Spec::batch, 1, 0));
-    rows.push_back(integer("h", &Spec::heads, 1, 0));
-    rows.push_back(integer("kv", &Spec::kv_heads, 1, 0));
+    rows.push_back(integer("b", &Spec::batch, 1));
+    rows.push_back(integer("h", &Spec::heads, 1));
+    rows.push_back(integer("kv", &Spec::kv_heads, 1));
     rows.push_back({"n", "a whole number from 1 on",
                     [](const Spec& spec) { return spec.n == spec.keys() ? std::to_string(spec.n) : ""; },
                     [](Spec& spec, std::string_view value) {
@@ -135,7 +135,7 @@ const std::vector<WordRow>& words() {
     rows.push_back({"nk", "a whole number from 0 on",
                     [](const Spec& spec) { return spec.n != spec.keys() ? std::to_string(spec.n_k) : ""; },
                     [](Spec& spec, std::string_view value) { return number(value, 0, int(MOST), spec.n_k); }});
-    rows.push_back(integer("d", &Spec::d, 1, 0));
+    rows.push_back(integer("d", &Spec::d, 1));
     for (const ElementInfo& each : all_elements()) rows.push_back(element(each));
     rows.push_back({"types", "the types of Q, of K and V, and of O, as in e4m3,e4m3,bf16",
                     [](const Spec& spec) {
@@ -172,22 +172,12 @@ const std::vector<WordRow>& words() {
                       spec.layout = value == "bnhd" ? Layout::bnhd : Layout::bhnd;
                       return value == "bnhd" || value == "bhnd";
                     }});
-    rows.push_back(integer("pad", &Spec::pad, 0, 0));
+    rows.push_back(integer("pad", &Spec::pad, 0));
     rows.push_back(lengths("lens_q", &Spec::lens_q));
     rows.push_back(lengths("lens_k", &Spec::lens_k));
     return rows;
   }();
   return all;
-}
-
-tl::unexpected<Error> usage(std::string message) {
-  return failure(ExitCode::usage, std::move(message));
-}
-
-std::string list_of_words() {
-  std::vector<std::string> names;
-  for (const WordRow& row : words()) names.push_back(fmt::format("{}{}", row.name, row.takes.empty() ? "" : "="));
-  return fmt::format("{}", fmt::join(names, " "));
 }
 
 // One spelling for one problem.
@@ -198,6 +188,26 @@ Spec canonical(Spec spec) {
   if (spec.causal) spec.right = -1;
   if (spec.lens_q.count > 0) spec.layout = Layout::bhnd;  // it has one of its own
   return spec;
+}
+
+// Success, or what about it cannot be.
+Status check_spec(const Spec& spec) {
+  if (spec.heads % spec.key_heads() != 0) {
+    return usage("h={} queries' heads cannot share kv={} heads of keys: the one must be a multiple of the other.",
+                 spec.heads, spec.key_heads());
+  }
+  const auto fit = [&](const char* word, const Lengths& lens, const char* of, int most) -> Status {
+    if (lens.count > 0 && lens.count != spec.batch) {
+      return usage("{} has {} lengths for b={} sequences.", word, lens.count, spec.batch);
+    }
+    for (int i = 0; i < lens.count; ++i) {
+      if (lens.of[i] > most) return usage("{}: {} is more than {}={}.", word, lens.of[i], of, most);
+    }
+    return {};
+  };
+  const bool square = spec.keys() == spec.n;
+  if (const Status status = fit("lens_q", spec.lens_q, square ? "n" : "nq", spec.n); !status) return status;
+  return fit("lens_k", spec.lens_k, square ? "n" : "nk", spec.keys());
 }
 
 std::vector<std::string_view> parts_of(std::string_view text) {
@@ -238,29 +248,31 @@ Result<Spec> parse_spec(std::string_view text, const Spec& from) {
     const std::string_view name = part.substr(0, part.find('='));
     const auto row = std::ranges::find(words(), name, &WordRow::name);
     if (row == words().end()) {
-      std::vector<std::string> names;
-      for (const WordRow& each : words()) names.emplace_back(each.name);
-      const std::string best = nearest(name, names);
-      return usage(fmt::format("A problem has no word '{}'.{}\n  There are: {}", name,
-                               best.empty() ? "" : fmt::format(" Did you mean {}?", best), list_of_words()));
+      std::vector<std::string> names, listed;
+      for (const WordRow& each : words()) {
+        names.emplace_back(each.name);
+        listed.push_back(names.back() + (each.takes.empty() ? "" : "="));
+      }
+      return usage("A problem has no word '{}'.{}\n  There are: {}", name, did_you_mean(name, names),
+                   fmt::join(listed, " "));
     }
-    if (std::ranges::find(said, name) != said.end()) return usage(fmt::format("{} is said twice in '{}'.", name, text));
+    if (std::ranges::find(said, name) != said.end()) return usage("{} is said twice in '{}'.", name, text);
     const auto other = std::ranges::find_if(
         rows, [&](const WordRow* each) { return !row->about.empty() && each->about == row->about; });
-    if (other != rows.end()) return usage(fmt::format("'{}' says {} and {}: one of them.", text, (*other)->name, name));
+    if (other != rows.end()) return usage("'{}' says {} and {}: one of them.", text, (*other)->name, name);
     said.push_back(name);
     rows.push_back(&*row);
     const bool has_value = name.size() < part.size();
     const std::string_view value = has_value ? part.substr(name.size() + 1) : "";
-    if (row->takes.empty() && has_value) return usage(fmt::format("{} stands alone, without '={}'.", name, value));
-    if (!row->takes.empty() && !has_value) return usage(fmt::format("{} takes {}: {}=...", name, row->takes, name));
-    if (!row->parse(spec, value)) return usage(fmt::format("{} takes {}; '{}' is not.", name, row->takes, value));
+    if (row->takes.empty() && has_value) return usage("{} stands alone, without '={}'.", name, value);
+    if (!row->takes.empty() && !has_value) return usage("{} takes {}: {}=...", name, row->takes, name);
+    if (!row->parse(spec, value)) return usage("{} takes {}; '{}' is not.", name, row->takes, value);
   }
   const auto says = [&](std::string_view word) { return std::ranges::find(said, word) != said.end(); };
   if (says("n") && (says("nq") || says("nk")))
     return usage("n says how many queries and keys there are; nq and nk say it apart.");
   if (says("causal") && spec.right > 0) {
-    return usage(fmt::format("Under a causal mask a query sees no key behind its own: window={},0.", spec.left));
+    return usage("Under a causal mask a query sees no key behind its own: window={},0.", spec.left);
   }
   // What follows from what was said.
   if (says("kv") && !says("h") && spec.heads % spec.kv_heads != 0) spec.heads = 2 * spec.kv_heads;
@@ -283,28 +295,7 @@ Result<Spec> parse_spec(std::string_view text, const Spec& from) {
   if (says("lens_k") && !says("n") && !says("nk"))
     spec.n_k = std::max(1, *std::max_element(spec.lens_k.of, spec.lens_k.of + spec.lens_k.count));
   spec = canonical(spec);
-  if (const Status possible = check_spec(spec); !possible) return passed_on(possible);
-  return spec;
-}
-
-Status check_spec(const Spec& spec) {
-  if (spec.heads % spec.key_heads() != 0) {
-    return usage(
-        fmt::format("h={} queries' heads cannot share kv={} heads of keys: the one must be a multiple of the other.",
-                    spec.heads, spec.key_heads()));
-  }
-  const auto fit = [&](const char* word, const Lengths& lens, const char* of, int most) -> Status {
-    if (lens.count > 0 && lens.count != spec.batch) {
-      return usage(fmt::format("{} has {} lengths for b={} sequences.", word, lens.count, spec.batch));
-    }
-    for (int i = 0; i < lens.count; ++i) {
-      if (lens.of[i] > most) return usage(fmt::format("{}: {} is more than {}={}.", word, lens.of[i], of, most));
-    }
-    return {};
-  };
-  const bool square = spec.keys() == spec.n;
-  if (const Status status = fit("lens_q", spec.lens_q, square ? "n" : "nq", spec.n); !status) return status;
-  return fit("lens_k", spec.lens_k, square ? "n" : "nk", spec.keys());
+  return check_spec(spec).map([&] { return spec; });
 }
 
 }  // namespace ladder

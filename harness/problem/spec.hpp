@@ -24,7 +24,4 @@ Result<Spec> parse_spec(std::string_view text, const Spec& from = {});
 // The words of a text that say a size or a feature, without their values: {"kv", "nq", "bf16", "causal"}.
 std::vector<std::string> words_of(std::string_view text);
 
-// Success, or what about it cannot be.
-Status check_spec(const Spec& spec);
-
 }  // namespace ladder

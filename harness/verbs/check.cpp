@@ -130,7 +130,7 @@ Result<ExitCode> check(const CheckRequest& request) {
   });
   if (report.lines.empty() && !judge.lost) {
     return interrupted() ? Result<ExitCode>(ExitCode::interrupted)
-                         : failure(ExitCode::cannot_run_here, fmt::format("{}", fmt::join(report.notes, "\n")));
+                         : failure(ExitCode::cannot_run_here, "{}", fmt::join(report.notes, "\n"));
   }
 
   print(report, request.out);

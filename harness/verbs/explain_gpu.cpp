@@ -72,7 +72,7 @@ Result<ExitCode> explain_on_gpu(const Options& options) {
       rows.push_back(json);
     }
   }
-  if (rows.size() == 0) return failure(ExitCode::cannot_run_here, fmt::format("{}", fmt::join(left_out, "\n")));
+  if (rows.size() == 0) return failure(ExitCode::cannot_run_here, "{}", fmt::join(left_out, "\n"));
   std::FILE* out = table_stream(options);
   fmt::print(out, "{}{}: one launch each, and what it takes of the card's memory.\n", table.text(out), gpu->name);
   for (const std::string& reason : left_out) fmt::print(out, "Left out: {}\n", reason);

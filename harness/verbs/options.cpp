@@ -11,7 +11,6 @@
 #include <cstring>
 #include <filesystem>
 #include <limits>
-#include <map>
 
 #include "harness/base/nearest.hpp"
 #include "harness/base/process.hpp"
@@ -23,10 +22,6 @@ namespace ladder {
 namespace {
 
 constexpr int64_t MAX_BATCH_HEADS = 65535;  // CUDA's limit of gridDim.y, where every rung puts batch * heads
-
-tl::unexpected<Error> usage(std::string message) {
-  return failure(ExitCode::usage, std::move(message));
-}
 
 // The flags as typed. Numbers and lists stay text, so that their errors can be ours.
 struct RawFlags {
@@ -61,8 +56,8 @@ template <class Number>
 Result<Number> parse_number(std::string_view flag, std::string_view text, Number least, Number most) {
   const auto number = number_in<Number>(text);
   if (number && *number >= least && *number <= most) return *number;
-  return usage(fmt::format("{} takes {} from {} to {}; '{}' is none.", flag,
-                           std::is_integral_v<Number> ? "a whole number" : "seconds", least, most, text));
+  return usage("{} takes {} from {} to {}; '{}' is none.", flag,
+               std::is_integral_v<Number> ? "a whole number" : "seconds", least, most, text);
 }
 
 // Of a flag that may have been given.
@@ -88,7 +83,7 @@ Status parse_problem(const Options& options) {
   for (const auto& [name, short_for, given] : flags) {
     for (const char* word : short_for) {
       if (given && std::ranges::find(words, word) != words.end()) {
-        return usage(fmt::format("{} and '{}' in --problem say the same thing: one of them is enough.", name, word));
+        return usage("{} and '{}' in --problem say the same thing: one of them is enough.", name, word);
       }
     }
   }
@@ -100,8 +95,8 @@ Status parse_problem(const Options& options) {
   const auto spec = parse_spec(options.problem, flagged);
   if (!spec) return passed_on(spec);
   if (spec->batch_heads() > MAX_BATCH_HEADS) {
-    return usage(fmt::format("b times h must be at most {} (a CUDA grid's second dimension); {} is not.",
-                             MAX_BATCH_HEADS, spec->batch_heads()));
+    return usage("b times h must be at most {} (a CUDA grid's second dimension); {} is not.", MAX_BATCH_HEADS,
+                 spec->batch_heads());
   }
   return {};
 }
@@ -132,8 +127,8 @@ Status parse_inputs(const RawFlags& raw, Options& options) {
   for (const std::string_view part : split(raw.inputs, ',')) {
     const size_t known = std::ranges::find(names, part) - names.begin();
     if (known == names.size()) {
-      return usage(fmt::format("There are no inputs named '{}'.{}\n  There are: {}", part, did_you_mean(part, names),
-                               fmt::join(names, ", ")));
+      return usage("There are no inputs named '{}'.{}\n  There are: {}", part, did_you_mean(part, names),
+                   fmt::join(names, ", "));
     }
     if (known < kinds.size()) options.inputs.push_back(kinds[known]);
     all = all || known == kinds.size();
@@ -143,16 +138,16 @@ Status parse_inputs(const RawFlags& raw, Options& options) {
   const auto nan = std::ranges::find_if_not(options.inputs, has_numbers);
   if (is_timed && nan != options.inputs.end()) {
     return usage(
-        fmt::format("The answers to {} inputs hold NaN: there is nothing to time.\n"
-                    "  Right or wrong on them:  ladder check STAGE --inputs {}",
-                    to_string(*nan), to_string(*nan)));
+        "The answers to {0} inputs hold NaN: there is nothing to time.\n"
+        "  Right or wrong on them:  ladder check STAGE --inputs {0}",
+        to_string(*nan));
   }
   return {};
 }
 
 Status parse_place(const RawFlags& raw, Options& options) {
   if (raw.on.empty() || raw.on == "auto") return {};
-  if (raw.on != "cpu" && raw.on != "gpu") return usage(fmt::format("--on takes auto, cpu or gpu; not '{}'.", raw.on));
+  if (raw.on != "cpu" && raw.on != "gpu") return usage("--on takes auto, cpu or gpu; not '{}'.", raw.on);
   options.on = raw.on == "cpu" ? Where::cpu : Where::gpu;
   return {};
 }
@@ -177,7 +172,7 @@ Status check_writable(const char* flag, const std::string& path) {
   if (path.empty() || path == "-") return {};
   const bool existed = std::filesystem::exists(path);
   const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-  if (file < 0) return usage(fmt::format("{} {}: cannot be written: {}.", flag, path, std::strerror(errno)));
+  if (file < 0) return usage("{} {}: cannot be written: {}.", flag, path, std::strerror(errno));
   close(file);
   if (!existed) unlink(path.c_str());
   return {};
@@ -201,8 +196,8 @@ Status check_files(const Options& options) {
     for (const auto& [other, other_path] : files) {
       if (flag == other) break;
       if (path->empty() || real_path(*path) != real_path(*other_path)) continue;
-      return usage(*path == "-" ? fmt::format("Only one of {} - and {} - can have stdout.", other, flag)
-                                : fmt::format("{} and {} are the same file, {}.", other, flag, *path));
+      return *path == "-" ? usage("Only one of {} - and {} - can have stdout.", other, flag)
+                          : usage("{} and {} are the same file, {}.", other, flag, *path);
     }
   }
   for (const auto& [flag, path] : files) {
@@ -274,30 +269,28 @@ tl::unexpected<Error> unknown_word(const std::string& word, const CLI::App& app,
       if (option->get_name().starts_with("--")) words.push_back(option->get_name().substr(2));
     }
     const std::string best = nearest(flag.substr(std::min(flag.find_first_not_of('-'), flag.size())), words);
-    return usage(fmt::format("There is no flag {} here.{}\n  All flags:  ./ladder {}{}--help", flag,
-                             !owners.empty() ? fmt::format(" It belongs to {}.", fmt::join(owners, " and "))
-                             : best.empty()  ? ""
-                                             : fmt::format(" Did you mean --{}?", best),
-                             app.get_parent() ? app.get_name() : "", app.get_parent() ? " " : ""));
+    return usage("There is no flag {} here.{}\n  All flags:  ./ladder {}{}--help", flag,
+                 !owners.empty() ? fmt::format(" It belongs to {}.", fmt::join(owners, " and "))
+                 : best.empty()  ? ""
+                                 : fmt::format(" Did you mean --{}?", best),
+                 app.get_parent() ? app.get_name() : "", app.get_parent() ? " " : "");
   }
   if (app.get_parent() && app.get_name() == "try") {
-    return usage(fmt::format("try takes one file; '{}' is one word too many.", word));
+    return usage("try takes one file; '{}' is one word too many.", word);
   }
   if (app.get_parent()) {  // a verb that takes no rung
     const auto rung = find_rung(word, known);
-    return usage(fmt::format("{0} takes no stage: it tells of all. '{1}' is one word too many.{2}", app.get_name(),
-                             word,
-                             rung ? fmt::format("\n  That one alone:  ./ladder explain {}", (*rung)->number()) : ""));
+    return usage("{0} takes no stage: it tells of all. '{1}' is one word too many.{2}", app.get_name(), word,
+                 rung ? fmt::format("\n  That one alone:  ./ladder explain {}", (*rung)->number()) : "");
   }
   if (find_rung(word, known)) {
-    return usage(fmt::format(
+    return usage(
         "'{0}' is a stage; what to do with it?\n  ./ladder check {0}    ./ladder explain {0}    ./ladder bench {0}",
-        word));
+        word);
   }
   for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; }))
     words.push_back(verb->get_name());
-  return usage(fmt::format("There is no verb '{}'.{}\n  There are: {}", word, did_you_mean(word, words),
-                           fmt::join(words, ", ")));
+  return usage("There is no verb '{}'.{}\n  There are: {}", word, did_you_mean(word, words), fmt::join(words, ", "));
 }
 
 }  // namespace
@@ -319,15 +312,15 @@ Result<const Rung*> find_rung(std::string_view typed, const std::vector<Rung>& k
   if (name.find(',') != std::string::npos) {
     std::string apart(typed);
     std::ranges::replace(apart, ',', ' ');
-    return usage(fmt::format("There is no stage '{}'. Between stages stands a space:  {}", typed, apart));
+    return usage("There is no stage '{}'. Between stages stands a space:  {}", typed, apart);
   }
   const size_t words = names.size();
   for (const Rung& rung : known) names.emplace_back(rung.name);
   const std::string best = number ? "" : nearest(name, names);
   const size_t index = std::ranges::find(names, best) - names.begin();
-  return usage(fmt::format("There is no stage '{}'.{}\n  There are: {}", typed,
-                           best.empty() ? "" : fmt::format(" Nearest: {}.", names[words + index % words]),
-                           fmt::join(names.begin() + words, names.end(), ", ")));
+  return usage("There is no stage '{}'.{}\n  There are: {}", typed,
+               best.empty() ? "" : fmt::format(" Nearest: {}.", names[words + index % words]),
+               fmt::join(names.begin() + words, names.end(), ", "));
 }
 
 Result<Options> parse_options(std::span<const std::string> arguments, const std::vector<Rung>& known) {
@@ -341,12 +334,8 @@ Result<Options> parse_options(std::span<const std::string> arguments, const std:
   app.allow_extras();
   add_shape_flags(app, raw, options);
 
-  std::map<const CLI::App*, Verb> verbs_of_apps;
   const auto add_bare = [&](Verb meant, const char* name, const char* help) {
-    CLI::App* verb = app.add_subcommand(name, help);
-    verb->allow_extras();
-    verbs_of_apps[verb] = meant;
-    return verb;
+    return app.add_subcommand(name, help)->allow_extras()->callback([&, meant] { options.verb = meant; });
   };
   const auto add_verb = [&](Verb meant, const char* name, const char* help,
                             const char* stages = "all when none is named") {
@@ -412,7 +401,7 @@ Result<Options> parse_options(std::span<const std::string> arguments, const std:
   } catch (const CLI::CallForHelp&) {
     return failure(ExitCode::done, app.help());  // of the verb, if there is one
   } catch (const CLI::ParseError& error) {
-    return usage(std::string(error.what()) + "\n  All flags:  ./ladder --help");
+    return usage("{}\n  All flags:  ./ladder --help", error.what());
   }
 
   const auto verbs = app.get_subcommands();
@@ -421,18 +410,17 @@ Result<Options> parse_options(std::span<const std::string> arguments, const std:
   for (const CLI::App* part : parsed) {
     for (const CLI::Option* option : part->get_options()) {
       if (option->count() > 0 && std::ranges::find(option->results(), "") != option->results().end()) {
-        return usage(fmt::format("{} is given, and empty. It takes {}.", option->get_name(), option->get_type_name()));
+        return usage("{} is given, and empty. It takes {}.", option->get_name(), option->get_type_name());
       }
     }
   }
   if (const auto left = app.remaining(); !left.empty()) return unknown_word(left.front(), app, known);
   if (verbs.size() > 1) {
-    return usage(fmt::format("One verb at a time: {} or {}.", verbs[0]->get_name(), verbs[1]->get_name()));
+    return usage("One verb at a time: {} or {}.", verbs[0]->get_name(), verbs[1]->get_name());
   }
   if (!verbs.empty()) {
     const CLI::App* verb = verbs.front();
     if (const auto left = verb->remaining(); !left.empty()) return unknown_word(left.front(), *verb, known);
-    options.verb = verbs_of_apps.at(verb);
   }
   // Words that the shell has taken apart already.
   if (options.verb == Verb::peer && options.peers.size() > 1) {

@@ -47,7 +47,7 @@ Status time(Peer& peer, const Shape& shape, const PeerInfo& info) {
 Result<ExitCode> peer_verb(const Options& options) {
   const std::vector<Shape> shapes = shapes_for(options, {.batch = 1, .heads = 2, .n = 256, .d = 128});
   if (shapes.size() > 1 || options.inputs.size() > 1) {
-    return failure(ExitCode::usage, "peer tries one problem. Give one --n, and one kind of --inputs.");
+    return usage("peer tries one problem. Give one --n, and one kind of --inputs.");
   }
   const Shape& shape = shapes.front();
   if (const Status fits = fits_host_memory(shape, 0); !fits) return passed_on(fits);
