@@ -35,9 +35,6 @@ void Json::set(std::string_view key, const Json& value) {
 void Json::push_back(const Json& value) {
   own().push_back(*value.value_);
 }
-bool Json::is_array() const {
-  return value_->is_array();
-}
 size_t Json::size() const {
   return value_->size();
 }

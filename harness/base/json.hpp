@@ -2,6 +2,7 @@
 #pragma once
 #include <concepts>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
@@ -31,17 +32,17 @@ class Json {
   Json(Members members);  // an object, its members in this order
   explicit Json(const nlohmann::ordered_json& value);
   static Json array();
-  template <class Range>
-  static Json array(const Range& values) {
+  // Of what json_of makes of each value.
+  template <class Range, class JsonOf = std::identity>
+  static Json array(const Range& values, const JsonOf& json_of = {}) {
     Json all = array();
-    for (const auto& value : values) all.push_back(Json(value));
+    for (const auto& value : values) all.push_back(json_of(value));
     return all;
   }
   static Json parse(std::string_view text);  // null where the text is no JSON
 
   void set(std::string_view key, const Json& value);  // of an object, or of null, which becomes one
   void push_back(const Json& value);                  // to an array
-  bool is_array() const;
   size_t size() const;
   // What it holds; nothing, or null, where it is of another kind.
   std::optional<bool> flag() const;

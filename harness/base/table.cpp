@@ -1,9 +1,12 @@
 #include "harness/base/table.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
+#include <numeric>
 #include <utility>
 
 #include "harness/base/terminal.hpp"
@@ -22,11 +25,6 @@ size_t shown_width(const std::string& cell) {
     }
   }
   return width;
-}
-
-std::string coloured(const char* word, bool good, std::FILE* stream) {
-  if (!has_colour(stream)) return word;
-  return fmt::format("\x1b[{}m{}\x1b[0m", good ? 32 : 31, word);
 }
 
 }  // namespace
@@ -61,10 +59,11 @@ std::string Table::text(size_t columns) const {
   for (const auto& row : rows_) {
     for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], shown_width(row[i]));
   }
-  std::vector<bool> shown(columns_.size(), true);
+  std::vector<size_t> shown(columns_.size());
+  std::iota(shown.begin(), shown.end(), 0);
   const auto total = [&] {
     size_t sum = 0;
-    for (size_t i = 0; i < widths.size(); ++i) sum += shown[i] ? widths[i] + (sum > 0 ? GAP : 0) : 0;
+    for (const size_t i : shown) sum += widths[i] + (sum > 0 ? GAP : 0);
     return sum;
   };
   const size_t whole = total();
@@ -75,65 +74,50 @@ std::string Table::text(size_t columns) const {
     const size_t excess = total() - columns;
     widths[i] = std::max(std::min(NARROWEST, widths[i]), widths[i] - std::min(excess, widths[i]));
   }
-  std::string left_out;
   while (too_wide()) {
     // Of those with the most marks, the last.
-    size_t least = columns_.size();
-    for (size_t i = 0; i < columns_.size(); ++i) {
-      if (shown[i] && columns_[i].marks > 0 &&
-          (least == columns_.size() || columns_[i].marks >= columns_[least].marks)) {
-        least = i;
-      }
-    }
-    if (least == columns_.size()) break;
-    shown[least] = false;
-  }
-  for (size_t i = 0; i < columns_.size(); ++i) {
-    if (!shown[i]) left_out += (left_out.empty() ? "" : ", ") + rows_.front()[i];
+    const auto marks = [&](size_t i) { return columns_[i].marks; };
+    const auto least = std::ranges::max_element(shown.rbegin(), shown.rend(), {}, marks);
+    if (marks(*least) == 0) break;
+    shown.erase(std::next(least).base());
   }
 
   std::string text;
   for (const auto& row : rows_) {
-    // A row of several lines where a cell is broken.
-    std::vector<std::string> rest = row;
-    for (bool more = true; more;) {
-      more = false;
+    std::vector<std::string> rest = row;  // of cells that are broken into lines
+    do {
       std::string line;
-      bool first = true;
-      for (size_t i = 0; i < row.size(); ++i) {
-        if (!shown[i]) continue;
+      for (const size_t i : shown) {
         std::string cell = std::exchange(rest[i], "");
         if (columns_[i].wraps && shown_width(cell) > widths[i]) {
-          const std::string lines = wrapped(cell, widths[i]);
-          const size_t end = std::min(lines.find('\n'), lines.size());
-          cell = lines.substr(0, end);
-          rest[i] = lines.substr(std::min(end + 1, lines.size()));
+          cell = wrapped(cell, widths[i]);
+          const size_t end = std::min(cell.find('\n'), cell.size());
+          rest[i] = cell.substr(std::min(end + 1, cell.size()));
           std::ranges::replace(rest[i], '\n', ' ');
-          more = more || !rest[i].empty();
+          cell.resize(end);
         }
-        const size_t width = shown_width(cell);
-        const std::string space(widths[i] - std::min(widths[i], width), ' ');
-        line += (std::exchange(first, false) ? "" : std::string(GAP, ' ')) +
-                (columns_[i].left ? cell + space : space + cell);
+        const std::string space(widths[i] - std::min(widths[i], shown_width(cell)), ' ');
+        line += std::string(i == shown.front() ? 0 : GAP, ' ') + (columns_[i].left ? cell + space : space + cell);
       }
       line.erase(line.find_last_not_of(' ') + 1);
       text += line + "\n";
-    }
+    } while (std::ranges::any_of(shown, [&](size_t i) { return !rest[i].empty(); }));
   }
-  if (!left_out.empty()) {
-    text +=
-        wrapped(fmt::format("Left out in {} columns: {}. COLUMNS={} shows all.", columns, left_out, whole), columns) +
-        "\n";
+  std::vector<std::string> left_out;
+  for (size_t i = 0; i < columns_.size(); ++i) {
+    if (std::ranges::find(shown, i) == shown.end()) left_out.push_back(rows_.front()[i]);
   }
-  return text;
+  if (left_out.empty()) return text;
+  return text +
+         wrapped(fmt::format("Left out in {} columns: {}. COLUMNS={} shows all.", columns, fmt::join(left_out, ", "),
+                             whole),
+                 columns) +
+         "\n";
 }
 
-std::string verdict_word(bool right, std::FILE* stream) {
-  return coloured(right ? "right" : "WRONG", right, stream);
-}
-
-std::string count_word(bool right, std::FILE* stream) {
-  return coloured(right ? "right" : "DIFFER", right, stream);
+std::string verdict_word(bool right, std::FILE* stream, std::string_view wrong) {
+  const std::string_view word = right ? "right" : wrong;
+  return has_colour(stream) ? fmt::format("\x1b[{}m{}\x1b[0m", right ? 32 : 31, word) : std::string(word);
 }
 
 std::string grouped(uint64_t value) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace ladder {
@@ -32,11 +33,8 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-// "right" or "WRONG", coloured if `stream` is a terminal.
-std::string verdict_word(bool right, std::FILE* stream);
-
-// "right" or "DIFFER", likewise.
-std::string count_word(bool right, std::FILE* stream);
+// "right" or "WRONG", or another word for that, coloured if `stream` is a terminal.
+std::string verdict_word(bool right, std::FILE* stream, std::string_view wrong = "WRONG");
 
 // 1234567 as "1,234,567".
 std::string grouped(uint64_t value);

@@ -1,10 +1,12 @@
 #include "harness/base/terminal.hpp"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdlib>
+#include <vector>
 
 #include "harness/base/text.hpp"
 
@@ -40,32 +42,29 @@ size_t columns_of(std::FILE* stream) {
 }
 
 std::string wrapped(std::string_view text, size_t width) {
-  std::string lines;
-  size_t used = 0;  // of the line at hand
-  while (!text.empty()) {
-    const size_t end = std::min(text.find_first_of(" \n"), text.size());
-    const std::string_view word = text.substr(0, end);
-    if (used > 0 && used + 1 + word.size() > width) {
-      lines += '\n';
-      used = 0;
-    } else if (used > 0) {
-      lines += ' ';
-      ++used;
+  std::vector<std::string> lines;
+  for (const std::string_view paragraph : split(text, '\n')) {
+    lines.emplace_back();
+    for (const std::string_view word : split(paragraph, ' ')) {
+      const bool is_first = lines.back().empty();
+      if (!is_first && lines.back().size() + 1 + word.size() > width) {
+        lines.emplace_back();
+      } else if (!is_first) {
+        lines.back() += ' ';
+      }
+      lines.back() += word;
     }
-    lines += word;
-    used += word.size();
-    if (end < text.size() && text[end] == '\n') {
-      lines += '\n';
-      used = 0;
-    }
-    text.remove_prefix(std::min(end + 1, text.size()));
   }
-  return lines;
+  return fmt::format("{}", fmt::join(lines, "\n"));
 }
 
 std::string wrapped(std::string_view text, std::FILE* stream) {
   const size_t columns = columns_of(stream);
   return columns == 0 ? std::string(text) : wrapped(text, columns);
+}
+
+void print_wrapped(std::FILE* stream, std::string_view text) {
+  fmt::print(stream, "{}\n", wrapped(text, stream));
 }
 
 }  // namespace ladder

@@ -24,5 +24,6 @@ size_t columns_of(std::FILE* stream);
 std::string wrapped(std::string_view text, size_t width);
 // The same for a stream; unchanged where there is no limit.
 std::string wrapped(std::string_view text, std::FILE* stream);
+void print_wrapped(std::FILE* stream, std::string_view text);  // and a line end
 
 }  // namespace ladder

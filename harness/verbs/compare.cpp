@@ -46,10 +46,6 @@ std::string indented(std::string_view text, std::FILE* out) {
   return "   " + lines;
 }
 
-std::string ratio_of(double a, double b) {
-  return a > 0 ? fmt::format("{:.2f}", b / a) : "-";
-}
-
 class SideBySide {
  public:
   SideBySide(const Options& options, Side a, Side b)
@@ -62,9 +58,9 @@ class SideBySide {
     const std::string cause = gpu ? "" : gpu.error().first_line();
     if (!gpu && !options_.csv.empty()) {
       return failure(ExitCode::cannot_run_here,
-                     fmt::format("--csv holds timings, and nothing is timed here. {}\n"
-                                 "  Here:  --json FILE    what the emulator counted for both",
-                                 cause));
+                     "--csv holds timings, and nothing is timed here. {}\n"
+                     "  Here:  --json FILE    what the emulator counted for both",
+                     cause);
     }
     if (sides_[0].rung && sides_[1].rung) {
       print_source();
@@ -79,7 +75,8 @@ class SideBySide {
       return passed_on(gpu);
     } else {
       if (options_.on == Where::automatic) print_recorded(cause);
-      if (const Status written = write_emulated(); !written) return passed_on(written);
+      const Json rows = Json::array(emulated_, [](const CheckResult& result) { return to_json(result); });
+      if (const Status written = write_document(options_.json, rows); !written) return passed_on(written);
     }
     return all_right_ ? ExitCode::done : ExitCode::check_failed;
   }
@@ -120,48 +117,35 @@ class SideBySide {
     }
     const InputKind kind = options_.inputs.empty() ? InputKind::normal : options_.inputs.front();
     const Problem problem = make_problem(shape, kind, options_.seed);
-    std::vector<CheckResult>& results = emulated_;
     {
       Progress progress(2);
       for (const Side& side : sides_) {
         if (interrupted()) return {};
         progress.step(side.name() + ", emulated", 1);
-        results.push_back(check_on_emulator(*side.rung, *side.variant, problem));
-        results.back().output = {};
+        emulated_.push_back(check_on_emulator(*side.rung, *side.variant, problem));
       }
     }
     fmt::print(out_, "\nOn the emulator, {}, {} inputs\n", to_string(shape), to_string(kind));
     // Which variants they are stands above the table, and two long names would not fit beside each other.
     Table table({"<", fmt::format("A {}", sides_[0].rung->name), fmt::format("B {}", sides_[1].rung->name), "B / A"});
-    const CheckResult &a = results[0], &b = results[1];
+    const CheckResult &a = emulated_[0], &b = emulated_[1];
     table.add({"verdict", verdict_word(a.ok, out_), verdict_word(b.ok, out_), ""});
     table.add({"max error", fmt::format("{:.1e}", a.max_err), fmt::format("{:.1e}", b.max_err), ""});
-    if (a.counters && b.counters) {
-      const auto add = [&](const char* what, uint64_t x, uint64_t y) {
-        if (x == 0 && y == 0) return;
-        table.add({what, grouped(x), grouped(y), ratio_of(static_cast<double>(x), static_cast<double>(y))});
-      };
-      table.add({"ldmatrix conflict ways", fmt::format("{:.2f}", ldmatrix_ways(*a.counters)),
-                 fmt::format("{:.2f}", ldmatrix_ways(*b.counters)), ""});
-      for (const emulator::Count& count : emulator::COUNTS) {
-        add(count.words, (*a.counters).*count.value, (*b.counters).*count.value);
-      }
+    table.add({"ldmatrix conflict ways", fmt::format("{:.2f}", ldmatrix_ways(*a.counters)),
+               fmt::format("{:.2f}", ldmatrix_ways(*b.counters)), ""});
+    for (const emulator::Count& count : emulator::COUNTS) {
+      const uint64_t x = (*a.counters).*count.value, y = (*b.counters).*count.value;
+      const std::string ratio = x > 0 ? fmt::format("{:.2f}", double(y) / double(x)) : "-";
+      if (x > 0 || y > 0) table.add({count.words, grouped(x), grouped(y), ratio});
     }
     fmt::print(out_, "{}", table.text(out_));
     for (int i = 0; i < 2; ++i) {
-      all_right_ = all_right_ && results[i].ok;
-      for (const Failure& failure : results[i].failures) {
+      all_right_ = all_right_ && emulated_[i].ok;
+      for (const Failure& failure : emulated_[i].failures) {
         fmt::print(out_, "{}: {}: {}\n", sides_[i].name(), to_string(failure.kind), failure.message);
       }
     }
     return {};
-  }
-
-  // What `check --json` writes, of the two.
-  Status write_emulated() const {
-    Json rows = Json::array();
-    for (const CheckResult& result : emulated_) rows.push_back(to_json(result));
-    return write_document(options_.json, rows);
   }
 
   // A bench of the two.
@@ -202,12 +186,10 @@ class SideBySide {
   void print_recorded(const std::string& cause) const {
     const Shape shape = bench_shapes(options_).front();
     const std::string ratio = recorded_speedup(recorded_results(), sides_[0].name(), sides_[1].name(), shape);
-    fmt::print(out_, "\n{}\n", wrapped("Not timed. " + cause, out_));
-    if (ratio.empty()) {
-      fmt::print(out_, "docs/results has no figures for both at {}.\n", to_string(shape));
-    } else {
-      fmt::print(out_, "B / A = {}\n", ratio);
-    }
+    print_wrapped(out_, "\nNot timed. " + cause);
+    fmt::print(out_, "{}\n",
+               ratio.empty() ? fmt::format("docs/results has no figures for both at {}.", to_string(shape))
+                             : "B / A = " + ratio);
   }
 
   const Options& options_;
@@ -229,9 +211,8 @@ Result<const Variant*> find_variant(const Rung& rung, std::string_view label) {
     labels.push_back(variant.label);
   }
   if (matches.size() == 1) return matches.front();
-  return failure(ExitCode::usage,
-                 fmt::format("{} has {} variant '{}'.\n  There are: {}", rung.name,
-                             matches.empty() ? "no" : "more than one", label, fmt::join(labels, "; ")));
+  return usage("{} has {} variant '{}'.\n  There are: {}", rung.name, matches.empty() ? "no" : "more than one", label,
+               fmt::join(labels, "; "));
 }
 
 std::optional<int> changed_lines(const std::string& before, const std::string& after) {
@@ -275,7 +256,7 @@ Result<ExitCode> compare_verb(const Options& options) {
     sides[i] = {options.rungs[i], *variant};
   }
   if (sides[0].name() == sides[1].name()) {
-    return failure(ExitCode::usage, fmt::format("compare takes two different kernels; both are {}.", sides[0].name()));
+    return usage("compare takes two different kernels; both are {}.", sides[0].name());
   }
   if (const Status able = can_append_csv(options.csv); !able) return passed_on(able);
   const InterruptGuard guard;

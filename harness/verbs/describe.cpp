@@ -23,10 +23,13 @@ std::string title_of(std::string_view part) {
   return "";
 }
 
-Json json_of(const Variant& variant) {
-  Json problems = Json::array();
-  problems.push_back("dense");
-  for (const std::string_view feature : names_of(variant.accepts.features)) problems.push_back(feature);
+std::vector<std::string_view> problems_of(const Variant& variant) {
+  std::vector<std::string_view> takes = names_of(variant.accepts.features);
+  takes.insert(takes.begin(), "dense");
+  return takes;
+}
+
+Json json_of_variant(const Variant& variant) {
   return {{"label", variant.label},
           {"config", variant.config},
           {"br", variant.tile.br},
@@ -39,21 +42,17 @@ Json json_of(const Variant& variant) {
           {"max_d", variant.accepts.max_d},
           {"dtype", to_string(variant.accepts.q)},
           {"formula", variant.accepts.formula.text},
-          {"problems", std::move(problems)},
+          {"problems", Json::array(problems_of(variant))},
           {"writes_lse", variant.writes_lse},
           {"needs_workspace", variant.workspace_bytes != nullptr},
           {"conflict_ways", variant.conflict_ways}};
 }
 
-Json json_of(const Rung& rung, size_t order) {
-  Json resources = Json::array(), variants = Json::array();
-  for (const ResourceBound& bound : rung.resources) {
-    resources.push_back({{"sm", bound.sm},
-                         {"registers", bound.registers},
-                         {"spill_bytes", bound.spill_bytes},
-                         {"reason", bound.reason}});
-  }
-  for (const Variant& variant : rung.variants) variants.push_back(json_of(variant));
+Json json_of_rung(const Rung& rung, size_t order) {
+  const auto resources_json = [](const ResourceBound& bound) -> Json {
+    return {
+        {"sm", bound.sm}, {"registers", bound.registers}, {"spill_bytes", bound.spill_bytes}, {"reason", bound.reason}};
+  };
   return {{"stage", rung.name},
           {"number", rung.number()},
           {"word", rung.word()},
@@ -67,8 +66,8 @@ Json json_of(const Rung& rung, size_t order) {
           {"prediction", rung.prediction},
           {"min_sm", rung.min_sm},
           {"needs", rung.needs},
-          {"resources", std::move(resources)},
-          {"variants", std::move(variants)}};
+          {"resources", Json::array(rung.resources, resources_json)},
+          {"variants", Json::array(rung.variants, json_of_variant)}};
 }
 
 }  // namespace
@@ -78,11 +77,10 @@ Result<ExitCode> describe_verb(const Options& options) {
   Table table({"<part", "<stage", "<starts from", "<tile", "<takes", "?needs sm", "?<what for"});
   for (const Rung& rung : rungs()) {
     const Variant& variant = rung.variants.front();
-    document.push_back(json_of(rung, document.size()));
-    std::vector<std::string_view> takes = names_of(variant.accepts.features);
-    takes.insert(takes.begin(), "dense");
+    document.push_back(json_of_rung(rung, document.size()));
     table.add({std::string(rung.part()), std::string(rung.name), std::string(rung.previous), variant.label,
-               fmt::format("{}", fmt::join(takes, ", ")), std::to_string(rung.min_sm), std::string(rung.needs)});
+               fmt::format("{}", fmt::join(problems_of(variant), ", ")), std::to_string(rung.min_sm),
+               std::string(rung.needs)});
   }
   if (auto status = write_document(options.json, document); !status) return passed_on(status);
   std::FILE* out = table_stream(options);

@@ -75,10 +75,8 @@ void print_counts(std::FILE* out, const Variant& variant, const CheckResult& res
   const Counts predicted = variant.predict ? variant.predict(result.shape) : Counts{};
   const Counts counted_before = before ? Counts(*before->counters) : Counts{};
 
-  fmt::print(out, "\n{}\n",
-             wrapped(fmt::format("Counted on the emulator: {}, normal inputs, a warp instruction once",
-                                 to_string(result.shape)),
-                     out));
+  print_wrapped(out, fmt::format("\nCounted on the emulator: {}, normal inputs, a warp instruction once",
+                                 to_string(result.shape)));
   Table table({"<", "predicted", "counted", before ? before->rung : ""});
   for (const emulator::Count& count : emulator::COUNTS) {
     if (count.value == &Counts::gmem_bytes_read) break;  // bytes stand in a table of their own
@@ -117,10 +115,9 @@ void print_traffic(std::FILE* out, const Variant& variant, const CheckResult& re
   const auto all = [](const Counts& of) { return of.gmem_bytes_read + of.gmem_bytes_written + of.gmem_bytes_reduced; };
   add("  together", told, all, grouped(static_cast<uint64_t>(io.bytes)));
   add("shared memory, wavefronts x 128", false, [](const Counts& of) { return of.smem_wavefronts * WAVEFRONT_BYTES; });
-  fmt::print(
-      out, "{}{}\n", table.text(out),
-      wrapped(fmt::format("IO model: {} bytes per head. It has no caches, and neither has the emulator.", io.text),
-              out));
+  fmt::print(out, "{}", table.text(out));
+  print_wrapped(out,
+                fmt::format("IO model: {} bytes per head. It has no caches, and neither has the emulator.", io.text));
 }
 
 void print_sites(std::FILE* out, const emulator::Counters& counters) {
@@ -144,25 +141,17 @@ Json explanation(const Rung& rung, const Variant& variant, const CheckResult& re
   json.set("prediction", rung.prediction);
   if (variant.predict) json.set("predicted", to_json(variant.predict(result.shape)));
   json.set("io_model_bytes", formula_of(result.shape).io_model(variant, result.shape).bytes);
-  Json sites = Json::array();
-  for (const emulator::SiteCounts& site : result.counters->sites) {
-    sites.push_back({{"line", emulator::to_string({site.file, site.line})},
-                     {"instruction", site.instruction},
-                     {"buffer", site.buffer},
-                     {"requests", site.requests},
-                     {"wavefronts", site.wavefronts},
-                     {"ideal", site.ideal},
-                     {"ways", site.ways()}});
-  }
-  json.set("sites", sites);
+  const auto site_json = [](const emulator::SiteCounts& site) -> Json {
+    return {{"line", emulator::to_string({site.file, site.line})},
+            {"instruction", site.instruction},
+            {"buffer", site.buffer},
+            {"requests", site.requests},
+            {"wavefronts", site.wavefronts},
+            {"ideal", site.ideal},
+            {"ways", site.ways()}};
+  };
+  json.set("sites", Json::array(result.counters->sites, site_json));
   return json;
-}
-
-Status write_trace(const std::string& file, const Rung& rung, const Variant& variant, const Problem& problem) {
-  emulator::Options options;
-  options.trace = true;
-  const EmulatorRun run = run_on_emulator(rung, variant, problem, options);
-  return write_text(file, trace_document(rung, variant, problem.shape, run));
 }
 
 }  // namespace
@@ -176,9 +165,9 @@ Result<ExitCode> explain(const ExplainRequest& request) {
     std::map<const Rung*, CheckResult> emulated;  // a rung is explained, and then compared with
     const auto emulate = [&](const Rung& rung) -> const CheckResult& {
       if (!problem) problem = make_problem(shape, InputKind::normal, request.seed);
-      const auto known = emulated.find(&rung);
-      if (known != emulated.end()) return known->second;
-      return emulated.emplace(&rung, check_on_emulator(rung, rung.variants.front(), *problem)).first->second;
+      const auto [known, is_new] = emulated.try_emplace(&rung);
+      if (is_new) known->second = check_on_emulator(rung, rung.variants.front(), *problem);
+      return known->second;
     };
     for (const Rung* rung : request.rungs) {
       const Variant& variant = rung->variants.front();
@@ -193,9 +182,6 @@ Result<ExitCode> explain(const ExplainRequest& request) {
       }
 
       const CheckResult& result = emulate(*rung);
-      if (!result.counters) {
-        return failure(ExitCode::cannot_run_here, fmt::format("{} has no emulated build to count on.", rung->name));
-      }
       const Rung* const from = rung_before(*rung, shape);
       const CheckResult* const before = from ? &emulate(*from) : nullptr;
       print_counts(out, variant, result, before);
@@ -207,7 +193,9 @@ Result<ExitCode> explain(const ExplainRequest& request) {
       ok = ok && result.ok;
       explanations.push_back(explanation(*rung, variant, result));
       if (!request.trace.empty()) {
-        if (auto status = write_trace(request.trace, *rung, variant, *problem); !status) return passed_on(status);
+        const EmulatorRun run = run_on_emulator(*rung, variant, *problem, {.trace = true});
+        const Status written = write_text(request.trace, trace_document(*rung, variant, shape, run));
+        if (!written) return passed_on(written);
       }
     }
   }
@@ -217,12 +205,11 @@ Result<ExitCode> explain(const ExplainRequest& request) {
 
 Result<ExitCode> explain_verb(const Options& options) {
   if (!options.trace.empty() && (options.rungs.size() != 1 || options.n.size() > 1)) {
-    return failure(ExitCode::usage,
-                   "--trace follows one stage at one N, for example:  ./ladder explain 03 --trace kvpipe.json");
+    return usage("--trace follows one stage at one N, for example:  ./ladder explain 03 --trace kvpipe.json");
   }
   if (options.on == Where::gpu) {
     if (!options.trace.empty()) {
-      return failure(ExitCode::usage, "--trace comes from the emulator. Leave --on gpu out.");
+      return usage("--trace comes from the emulator. Leave --on gpu out.");
     }
     return explain_on_gpu(options);
   }

@@ -18,6 +18,20 @@ Json to_json(const emulator::Counters& counters) {
   return json;
 }
 
+Json to_json(const OutputError& error) {
+  return {{"output", error.output},
+          {"max_err", error.max_err},
+          {"tolerance", error.tolerance},
+          {"rms_err", error.rms_err},
+          {"rms_tolerance", error.rms_tolerance}};
+}
+
+Json to_json(const Failure& failure) {
+  Json json{{"kind", to_string(failure.kind)}, {"message", failure.message}};
+  if (!failure.detail.empty()) json.set("detail", failure.detail);
+  return json;
+}
+
 }  // namespace
 
 Json to_json(const Counts& counts) {
@@ -27,12 +41,6 @@ Json to_json(const Counts& counts) {
 }
 
 Json to_json(const CheckResult& result) {
-  Json failures = Json::array();
-  for (const Failure& failure : result.failures) {
-    Json entry{{"kind", to_string(failure.kind)}, {"message", failure.message}};
-    if (!failure.detail.empty()) entry.set("detail", failure.detail);
-    failures.push_back(entry);
-  }
   Json json{{"stage", result.rung},
             {"variant", result.variant},
             {"backend", to_string(result.backend)},
@@ -53,17 +61,10 @@ Json to_json(const CheckResult& result) {
     json.set("rms_err", result.rms_err);
     json.set("rms_tolerance", result.rms_tolerance);
   }
-  Json outputs = Json::array();
-  for (const OutputError& error : result.errors) {
-    outputs.push_back({{"output", error.output},
-                       {"max_err", error.max_err},
-                       {"tolerance", error.tolerance},
-                       {"rms_err", error.rms_err},
-                       {"rms_tolerance", error.rms_tolerance}});
-  }
-  if (outputs.size() > 1) json.set("outputs", outputs);
+  if (result.errors.size() > 1)
+    json.set("outputs", Json::array(result.errors, [](const auto& of) { return to_json(of); }));
   if (result.counters) json.set("counters", to_json(*result.counters));
-  json.set("failures", failures);
+  json.set("failures", Json::array(result.failures, [](const auto& of) { return to_json(of); }));
   json.set("seconds", std::round(result.seconds * 1e4) / 1e4);
   return json;
 }

@@ -46,15 +46,10 @@ Recorded read_recorded(const Result<GpuInfo>& gpu, const Shape& headline) {
 }
 
 void print_machine(std::FILE* out, const Result<GpuInfo>& gpu) {
-  if (gpu) {
-    const std::string what = fmt::format("GPU       {} (sm_{}, {} SMs, {} of {} free), driver {}, CUDA {}", gpu->name,
-                                         gpu->sm, gpu->processors, bytes_text(double(gpu->memory_free)),
-                                         bytes_text(double(gpu->memory_total)), gpu->driver, gpu->cuda);
-    fmt::print(out, "{}\n", wrapped(what, out));
-  } else {
-    const std::string why = fmt::format("GPU       none in use. {}", gpu.error().first_line());
-    fmt::print(out, "{}\n", wrapped(why, out));
-  }
+  print_wrapped(out, gpu ? fmt::format("GPU       {} (sm_{}, {} SMs, {} of {} free), driver {}, CUDA {}", gpu->name,
+                                       gpu->sm, gpu->processors, bytes_text(double(gpu->memory_free)),
+                                       bytes_text(double(gpu->memory_total)), gpu->driver, gpu->cuda)
+                         : fmt::format("GPU       none in use. {}", gpu.error().first_line()));
 #ifdef LADDER_HAS_CUDA
   fmt::print(out, "Build     emulator and GPU (nvcc)\n");
 #else
@@ -101,7 +96,7 @@ Result<ExitCode> overview_verb(const Options& options) {
       const Spec own = shapes_for(options, COUNTED_SHAPE, &rung->variants.front().accepts).front();
       if (!problem || problem->shape != own) problem = make_problem(own, InputKind::normal, options.seed);
       const CheckResult result = check_on_emulator(*rung, rung->variants.front(), *problem);
-      const emulator::Counters counters = result.counters.value_or(emulator::Counters{});
+      const emulator::Counters& counters = *result.counters;
       const double ways = ldmatrix_ways(counters);
       const ResultRow* row = recorded.find(rung->name);
       table.add({std::string(rung->name), verdict_word(result.ok, out), fmt::format("{:.1e}", result.max_err),
@@ -118,14 +113,14 @@ Result<ExitCode> overview_verb(const Options& options) {
     table.add({"fa2", "", "", "", "", "", "", "", "", fmt::format("{:.1f}", fa2->tflops)});
   }
   fmt::print(out, "{}", table.text(out));
-  const auto say = [&](const std::string& text) { fmt::print(out, "{}\n", wrapped(text, out)); };
-  say(fmt::format("Counted here, on the emulator: {}, normal inputs. Conflicts: of ldmatrix; 1-way is none.",
-                  to_string(shape)));
+  print_wrapped(out, fmt::format("Counted here, on the emulator: {}, normal inputs. Conflicts: of ldmatrix; 1-way is "
+                                 "none.",
+                                 to_string(shape)));
   if (recorded.rows.empty()) {
     fmt::print(out, "* No GPU's results are recorded in docs/results/ yet.\n");
   } else {
-    say(fmt::format("* Recorded, not measured now: {}, {}, {}, in turns.", recorded.gpu, recorded.date,
-                    to_string(headline)));
+    print_wrapped(out, fmt::format("* Recorded, not measured now: {}, {}, {}, in turns.", recorded.gpu, recorded.date,
+                                   to_string(headline)));
   }
   for (const std::string& failure : failures) fmt::print(out, "WRONG  {}\n", failure);
 

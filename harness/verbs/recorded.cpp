@@ -7,6 +7,7 @@
 #include "harness/base/terminal.hpp"
 #include "harness/measure/results_table.hpp"
 #include "harness/problem/shapes.hpp"
+#include "harness/verbs/check.hpp"
 
 namespace ladder {
 namespace {
@@ -17,13 +18,10 @@ constexpr int SWEEP_N[] = {512, 1024, 2048, 4096, 8192, 16384};
 Status any_supported(const Options& options) {
   Status first;
   for (const Shape& shape : bench_shapes(options)) {
-    for (const Rung* rung : options.rungs) {
-      for (const Variant& variant : rung->variants) {
-        const Status able = supports(*rung, variant, shape);
-        if (able) return {};
-        if (first) first = able;
-        if (!options.ablate) break;
-      }
+    for (const Subject& subject : subjects_of(options)) {
+      const Status able = supports(*subject.rung, *subject.variant, shape);
+      if (able) return {};
+      if (first) first = able;
     }
   }
   return first;
@@ -64,19 +62,17 @@ std::string recorded_table(std::span<const ResultRow> recorded, const Options& o
   std::vector<ResultRow> rows;
   for (const Shape& shape : shapes) {
     for (const ResultRow& row : recorded) {
-      const bool asked =
-          row.kind != "stage" || std::any_of(options.rungs.begin(), options.rungs.end(), [&](const Rung* rung) {
-            return row.rung == rung->name || (options.ablate && row.rung.starts_with(rung->name));
-          });
+      const bool asked = row.kind != "stage" || std::ranges::any_of(options.rungs, [&](const Rung* rung) {
+                           return row.rung == rung->name || (options.ablate && row.rung.starts_with(rung->name));
+                         });
       const bool regime = row.regime == to_string(regime_of(options));
       if (row.shape == shape && row.source == "measured" && asked && regime) rows.push_back(row);
     }
   }
   // Peers and ceilings say something beside a rung of their own run.
-  std::vector<ResultRow> runs = rows;
-  std::erase_if(runs, [](const ResultRow& row) { return row.kind != "stage"; });
-  std::erase_if(rows, [&](const ResultRow& row) {
-    return std::ranges::none_of(runs, [&](const ResultRow& run) { return run.same_measurement(row); });
+  std::erase_if(rows, [runs = rows](const ResultRow& row) {
+    return std::ranges::none_of(runs,
+                                [&](const ResultRow& run) { return run.kind == "stage" && run.same_measurement(row); });
   });
   if (rows.empty()) {
     const bool one = options.rungs.size() == 1;
@@ -89,9 +85,9 @@ std::string recorded_table(std::span<const ResultRow> recorded, const Options& o
 
 Status can_bench(const Options& options) {
   if (options.on == Where::cpu) {
-    return failure(ExitCode::usage,
-                   "bench measures time, and the emulator counts events instead.\n"
-                   "  Here:  ./ladder check --on cpu      ./ladder explain 03");
+    return usage(
+        "bench measures time, and the emulator counts events instead.\n"
+        "  Here:  ./ladder check --on cpu      ./ladder explain 03");
   }
   const Status able = any_supported(options);
   return able ? can_append_csv(options.csv) : able;
@@ -102,10 +98,10 @@ Result<ExitCode> bench_without_gpu(const Options& options, const Error& no_gpu) 
   std::FILE* const out = table_stream(options);
   fmt::print(out, "{}\n", recorded_table(recorded_results(), options, columns_of(out)));
   return failure(ExitCode::cannot_run_here,
-                 fmt::format("bench needs a GPU. {}\n"
-                             "  Here:  ./ladder check              the same kernels, emulated\n"
-                             "         ./ladder compare 02 03      two kernels' counters, side by side",
-                             no_gpu.first_line()));
+                 "bench needs a GPU. {}\n"
+                 "  Here:  ./ladder check              the same kernels, emulated\n"
+                 "         ./ladder compare 02 03      two kernels' counters, side by side",
+                 no_gpu.first_line());
 }
 
 }  // namespace ladder

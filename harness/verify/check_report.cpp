@@ -197,7 +197,7 @@ void print(const CheckReport& report, std::FILE* out) {
     differ += right && !line.counts_right();
     table.add({line.name, line.backend == Place::gpu ? "gpu" : "cpu", fmt::format("{}", line.results.size()),
                fmt::format("{:.1e} of {:.1e} {}", worst.max_err, worst.tolerance, worst.inputs),
-               verdict_word(right, out), !counted || !right ? "" : count_word(line.counts_right(), out),
+               verdict_word(right, out), !counted || !right ? "" : verdict_word(line.counts_right(), out, "DIFFER"),
                fmt::format("{:.2f} s", seconds)});
   }
   fmt::print(out, "{}", table.text(out));
@@ -222,7 +222,7 @@ void print(const CheckReport& report, std::FILE* out) {
     if (!text.empty() && ++failures <= SHOWN) fmt::print(out, "{}", text);
   }
   if (failures > SHOWN) fmt::print(out, "\n... and {} more: --json FILE has all of them.\n", failures - SHOWN);
-  for (const std::string& note : report.notes) fmt::print(out, "{}\n", wrapped(note, out));
+  for (const std::string& note : report.notes) print_wrapped(out, note);
   const auto say = [&](size_t count, const char* what) {
     if (count > 0) {
       fmt::print(out, "{} of {} check{} failed: {}.\n", count, report.lines.size(), report.lines.size() == 1 ? "" : "s",
