@@ -1,8 +1,8 @@
 // Guard zones around a buffer, and what memory holds before a kernel runs.
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,21 +18,14 @@ constexpr uint8_t GUARD_BYTE = 0xa5;
 // NaN" can be told apart. As f32 (two of them side by side) it is a NaN as well.
 constexpr f16 POISON{0x7fa5};
 
-// Index of the first byte of a guard zone that lost the pattern.
-inline std::optional<size_t> overwritten(std::span<const std::byte> guard) {
-  for (size_t i = 0; i < guard.size(); ++i) {
-    if (guard[i] != std::byte{GUARD_BYTE}) return i;
-  }
-  return std::nullopt;
-}
-
-// Adds where a zone before or behind a buffer was written to, if it was.
+// Adds where a zone before or behind a buffer has lost the pattern, if it has.
 inline void report_overwritten(std::span<const std::byte> guard, bool is_before, const std::string& name,
                                std::vector<std::string>& messages) {
-  const auto at = overwritten(guard);
-  if (!at) return;
-  messages.push_back(is_before ? std::to_string(GUARD_BYTES - *at) + " bytes before the start of " + name
-                               : std::to_string(*at) + " bytes past the end of " + name);
+  const auto lost = std::ranges::find_if(guard, [](std::byte each) { return each != std::byte{GUARD_BYTE}; });
+  const auto at = static_cast<size_t>(lost - guard.begin());
+  if (at == guard.size()) return;
+  messages.push_back(is_before ? std::to_string(GUARD_BYTES - at) + " bytes before the start of " + name
+                               : std::to_string(at) + " bytes past the end of " + name);
 }
 
 }  // namespace ladder

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstring>
 #include <limits>
+#include <utility>
 
 namespace ladder {
 namespace {
@@ -66,38 +68,36 @@ struct Integer {
 };
 
 template <class Type>
+double load(const std::byte* from) {
+  typename Type::Bits bits;
+  std::memcpy(&bits, from, sizeof bits);
+  return Type::number(bits);
+}
+template <class Type>
+void store(double value, std::byte* to) {
+  const typename Type::Bits bits = Type::nearest(value);
+  std::memcpy(to, &bits, sizeof bits);
+}
+
+template <class Type>
 constexpr ElementInfo row(Element element, std::string_view name, double eps, int least, double largest,
                           uint32_t poison, bool has_nan = true) {
-  using Bits = typename Type::Bits;
+  constexpr size_t BYTES = sizeof(typename Type::Bits);
   return {element,
           name,
-          sizeof(Bits),
+          BYTES,
           eps,
           least,
           largest,
           poison,
           has_nan,
-          [](const std::byte* from) -> double {
-            Bits bits;
-            std::memcpy(&bits, from, sizeof bits);
-            return Type::number(bits);
-          },
-          [](double value, std::byte* to) {
-            const Bits bits = Type::nearest(value);
-            std::memcpy(to, &bits, sizeof bits);
-          },
+          load<Type>,
+          store<Type>,
           [](const std::byte* from, std::span<float> values) {
-            for (size_t i = 0; i < values.size(); ++i) {
-              Bits bits;
-              std::memcpy(&bits, from + i * sizeof bits, sizeof bits);
-              values[i] = static_cast<float>(Type::number(bits));
-            }
+            for (float& value : values) value = static_cast<float>(load<Type>(std::exchange(from, from + BYTES)));
           },
           [](std::span<const float> values, std::byte* to) {
-            for (size_t i = 0; i < values.size(); ++i) {
-              const Bits bits = Type::nearest(values[i]);
-              std::memcpy(to + i * sizeof bits, &bits, sizeof bits);
-            }
+            for (const float value : values) store<Type>(value, std::exchange(to, to + BYTES));
           },
           [](std::span<float> values) {
             for (float& value : values) value = static_cast<float>(Type::number(Type::nearest(value)));
@@ -140,10 +140,6 @@ bool is_poison(Element element, const std::byte* at) {
   const ElementInfo& of = info(element);
   if (at[0] != static_cast<std::byte>(of.poison)) return false;  // nearly always
   return std::memcmp(at, &of.poison, of.bytes) == 0;
-}
-
-bool is_nan(Element element, const std::byte* at) {
-  return std::isnan(info(element).to(at));
 }
 
 void poison(Element element, std::span<std::byte> memory) {

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -54,9 +53,8 @@ inline double half_step(Element element, double value) {
   return std::ldexp(0.5 * of.eps, std::max(std::ilogb(value), of.least));  // ilogb(0) is far below
 }
 
-// Memory of that type: whether an element is poison, or no number.
+// Memory of that type: whether an element is poison.
 bool is_poison(Element element, const std::byte* at);
-bool is_nan(Element element, const std::byte* at);
 // Fills memory with poison.
 void poison(Element element, std::span<std::byte> memory);
 // Where an element of that memory is not poison: its first byte.

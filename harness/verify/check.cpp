@@ -130,53 +130,48 @@ std::string rows_off(const Reference::Answer& answer, const Tensor& output, size
 }
 
 // One input set of a launch, in one of its outputs.
-class SetView {
- public:
-  SetView(const Problem& problem, const Reference::Answer& answer, const Tensor& output, size_t set)
-      : problem_(problem), answer_(answer), output_(output), set_(set) {}
+struct SetView {
+  const Problem& problem;
+  const Reference::Answer& answer;
+  const Tensor& output;
+  size_t set;
 
   // Calls visit(cell) for each row of the output that belongs to the set.
   template <class Visit>
   void for_each_cell(const Visit& visit) const {
-    for (int64_t unit = 0; unit < output_.spec().units(); ++unit) {
-      if (answer_.set_of_unit(unit) != set_) continue;
-      for (int64_t row = 0; row < output_.spec().rows_of(unit); ++row) {
-        if (!problem_.ends_only || !is_unwritten(output_, {unit, row})) visit(Cell{unit, row});
+    for (int64_t unit = 0; unit < output.spec().units(); ++unit) {
+      if (answer.set_of_unit(unit) != set) continue;
+      for (int64_t row = 0; row < output.spec().rows_of(unit); ++row) {
+        if (!problem.ends_only || !is_unwritten(output, {unit, row})) visit(Cell{unit, row});
       }
     }
   }
   template <class Visit>
   void for_each_element(const Visit& visit) const {
     for_each_cell([&](const Cell& cell) {
-      const int64_t first = output_.spec().index(cell.unit, cell.row);
-      for (int64_t i = first; i < first + output_.spec().columns(); ++i) visit(i);
+      const int64_t first = output.spec().index(cell.unit, cell.row);
+      for (int64_t i = first; i < first + output.spec().columns(); ++i) visit(i);
     });
   }
-  std::string place(const Cell& cell) const { return ladder::place(problem_, output_.spec(), cell); }
   std::string place(const Cell& cell, int64_t column) const {
-    return fmt::format("{}, column {}", place(cell), column);
+    return fmt::format("{}, column {}", ladder::place(problem, output.spec(), cell), column);
   }
-
- private:
-  const Problem& problem_;
-  const Reference::Answer& answer_;
-  const Tensor& output_;
-  size_t set_;
 };
 
 // Elements of the set for which is_bad(their number) holds, and what there is to say of them.
 template <class IsBad, class Say>
-void report_elements(CheckResult& result, const SetView& view, const Tensor& output, FailureKind kind, const char* what,
-                     const IsBad& is_bad, const Say& say) {
+void report_elements(CheckResult& result, const SetView& view, FailureKind kind, const char* what, const IsBad& is_bad,
+                     const Say& say) {
   int64_t bad = 0, all = 0, first = 0;
   view.for_each_element([&](int64_t i) {
     ++all;
     if (is_bad(i) && bad++ == 0) first = i;
   });
   if (bad == 0) return;
-  const Cell cell = cell_of(output.spec(), first);
+  const TensorSpec& spec = view.output.spec();
+  const Cell cell = cell_of(spec, first);
   result.fail(kind, fmt::format("{} of {} output elements {}, the first at {}{}", bad, all, what,
-                                view.place(cell, first % output.spec().columns()), say(cell)));
+                                view.place(cell, first % spec.columns()), say(cell)));
 }
 
 // Whether NaN may stand in the output of this set at all: then the reference alone says where.
@@ -191,16 +186,16 @@ bool expects_nan(const Reference::Answer& answer, size_t set) {
 // An output that is held to a plain computation in its types.
 void judge_against_baseline(CheckResult& result, const Problem& problem, size_t set, const Reference::Answer& answer,
                             const Tensor& output) {
-  const SetView view(problem, answer, output, set);
+  const SetView view{problem, answer, output, set};
   const auto say = [&](const Cell& cell) { return rows_off(answer, output, set) + scores_of(problem, cell); };
-  const Element element = output.spec().element;
+  const ElementInfo& of = info(output.spec().element);
   report_elements(
-      result, view, output, FailureKind::unwritten_output, "were never written",
-      [&](int64_t i) { return output.is_poison(i); }, [](const Cell&) { return ""; });
-  if (info(element).has_nan && !expects_nan(answer, set)) {
+      result, view, FailureKind::unwritten_output, "were never written", [&](int64_t i) { return output.is_poison(i); },
+      [](const Cell&) { return ""; });
+  if (of.has_nan && !expects_nan(answer, set)) {
     report_elements(
-        result, view, output, FailureKind::nan_output, "are NaN",
-        [&](int64_t i) { return is_nan(element, output.at(i)) && !output.is_poison(i); }, say);
+        result, view, FailureKind::nan_output, "are NaN",
+        [&](int64_t i) { return std::isnan(of.to(output.at(i))) && !output.is_poison(i); }, say);
   }
   const Comparison worst = compare_to_reference(answer, output, set);
   const OutputError error{std::string(output.name()), worst.max_err, worst.tolerance, worst.rms, worst.rms_tolerance};
@@ -214,12 +209,11 @@ void judge_against_baseline(CheckResult& result, const Problem& problem, size_t 
   const bool number_expected = std::isfinite(worst.expected);
   if (!worst.within() && !(std::isnan(worst.max_err) && !result.failures.empty())) {
     const std::string place = view.place(worst.cell, worst.column);
-    const ElementInfo& element = info(output.spec().element);
-    const bool ran_out = number_expected && std::abs(worst.got) >= element.largest;
-    const std::string range =
-        ran_out ? fmt::format("; {} goes to {:g} and no further, so the output or a weight has left its range",
-                              element.name, element.largest)
-                : "";
+    std::string range;
+    if (std::abs(worst.got) >= of.largest) {
+      range = fmt::format("; {} goes to {:g} and no further, so the output or a weight has left its range", of.name,
+                          of.largest);
+    }
     result.fail(
         number_expected && std::isnan(worst.got) ? FailureKind::nan_output : FailureKind::wrong_result,
         number_expected
@@ -306,7 +300,7 @@ void judge_against_naive(CheckResult& result, const Problem& problem, size_t set
     if (answer.set_of(i) == set) most = std::max(most, answer.tolerance_of_row(set, i));
   }
   double difference = 0;
-  SetView(problem, answer, output, set).for_each_element([&](int64_t i) {
+  SetView{problem, answer, output, set}.for_each_element([&](int64_t i) {
     const double a = output[static_cast<size_t>(i)], b = naive[static_cast<size_t>(i)];
     if (!std::isfinite(a) && !std::isfinite(b)) return;  // the reference tells NaN and infinity apart
     if (std::isnan(difference)) return;
@@ -370,44 +364,38 @@ bool CheckResult::has(FailureKind kind) const {
 
 namespace {
 
-// The first element in which two outputs differ in a bit, where not both are NaN.
-std::optional<size_t> first_difference(const Tensor& a, const Tensor& b) {
-  const size_t bytes = bytes_of(a.spec().element);
-  if (std::ranges::equal(a.bytes(), b.bytes())) return std::nullopt;
-  for (size_t i = 0; i < a.size(); ++i) {
-    const bool same = std::memcmp(&a.bytes()[i * bytes], &b.bytes()[i * bytes], bytes) == 0;
-    if (!same && !(std::isnan(a[i]) && std::isnan(b[i]))) return i;
+// The first element in which two runs of the same problem differ in a bit, where not both are NaN.
+std::optional<std::string> difference(const Problem& problem, const Tensors& outputs, const Tensors& others) {
+  for (const Tensor& output : outputs) {
+    const Tensor& other = others[output.name()];
+    const TensorSpec& spec = output.spec();
+    if (std::ranges::equal(output.bytes(), other.bytes())) continue;
+    for (int64_t i = 0; i < spec.elements(); ++i) {
+      const double a = output[static_cast<size_t>(i)], b = other[static_cast<size_t>(i)];
+      if (std::memcmp(output.at(i), other.at(i), bytes_of(spec.element)) == 0 || (std::isnan(a) && std::isnan(b)))
+        continue;
+      return fmt::format("{:.9g} and {:.9g} in {} at {}, column {}", a, b, output.name(),
+                         place(problem, spec, cell_of(spec, i)), i % spec.columns());
+    }
   }
   return std::nullopt;
-}
-
-// In which element two runs of the same problem differ.
-std::optional<std::string> difference(const Problem& problem, const Tensor& output, const Tensor& other) {
-  const auto at = first_difference(output, other);
-  if (!at) return std::nullopt;
-  const auto element = static_cast<int64_t>(*at);
-  return fmt::format("{:.9g} and {:.9g} in {} at {}, column {}", output[*at], other[*at], output.name(),
-                     place(problem, output.spec(), cell_of(output.spec(), element)), element % output.spec().columns());
 }
 
 // In what two runs of the same problem differ; nothing if in nothing. Where blocks add to a sum in any order, its last bits say
 // nothing.
 std::optional<std::string> difference(const Variant& variant, const Problem& problem, const EmulatorRun& run,
                                       const EmulatorRun& again) {
-  for (const Tensor& output : run.outputs) {
-    if (run.counters.gmem_bytes_reduced > 0 && !variant.same_bits) break;
-    if (auto what = difference(problem, output, again.outputs[output.name()])) return what;
+  if (run.counters.gmem_bytes_reduced == 0 || variant.same_bits) {
+    if (auto what = difference(problem, run.outputs, again.outputs)) return what;
   }
-  if (!(run.counters == again.counters)) {
-    std::string what = "other counts:";
-    for (const emulator::Count& count : emulator::COUNTS) {
-      const uint64_t a = run.counters.*count.value, b = again.counters.*count.value;
-      if (a != b) what += fmt::format(" {} and {} {},", a, b, count.words);
-    }
-    what.pop_back();
-    return what;
+  if (run.counters == again.counters) return std::nullopt;
+  std::string what = "other counts:";
+  for (const emulator::Count& count : emulator::COUNTS) {
+    const uint64_t a = run.counters.*count.value, b = again.counters.*count.value;
+    if (a != b) what += fmt::format(" {} and {} {},", a, b, count.words);
   }
-  return std::nullopt;
+  what.pop_back();
+  return what;
 }
 
 // A result for each input set: the faults of the launch, and what judge_set(result, set) finds.
@@ -473,9 +461,7 @@ void judge_orders_of_blocks(CheckResult& launch, const Rung& rung, const Variant
     const EmulatorRun again = run_on_emulator(rung, variant, problem, other);
     if (again.stopped) return;
     if (fail_reports(launch, FailureKind::order_dependent, again, "with its blocks in another order: ")) return;
-    for (const Tensor& output : run.outputs) {
-      const auto what = difference(problem, output, again.outputs[output.name()]);
-      if (!what) continue;
+    if (const auto what = difference(problem, run.outputs, again.outputs)) {
       return launch.fail(FailureKind::order_dependent,
                          fmt::format("what it does depends on which block comes first: two orders give {}", *what));
     }
@@ -602,9 +588,7 @@ void judge_more_launches(CheckResult& launch, const Problem& problem, const Tens
   for (int i = 1; i < launches; ++i) {
     const auto again = run();
     if (!again) return launch.fail(FailureKind::launch_failed, again.error().message);
-    for (const Tensor& output : outputs) {
-      const auto what = difference(problem, output, (*again)[output.name()]);
-      if (!what) continue;
+    if (const auto what = difference(problem, outputs, *again)) {
       return launch.fail(FailureKind::order_dependent,
                          fmt::format("two launches give {}; launch {} differs from the first", *what, i + 1));
     }

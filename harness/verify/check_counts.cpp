@@ -46,12 +46,13 @@ void judge_counts(CheckResult& result, const Variant& variant, const Problem& pr
   // Normal scores outgrow the first tile's maximum by a few powers of two, and what outgrows so little needs no rescale. In a
   // window a row may have its first key in the second tile, or one key in the first. Under a softcap a kernel may ask how large
   // scores are beside that, and with ALiBi nearer keys are higher, tile by tile.
-  const bool is_calm = problem.shape.softcap == 0 && !problem.shape.alibi &&
-                       std::ranges::all_of(problem.kinds, [](InputKind kind) { return kind == InputKind::normal; });
-  const bool in_window = problem.shape.left >= 0 || problem.shape.right >= 0;
+  const auto all_are = [&](InputKind kind) {
+    return problem.shape.softcap == 0 && !problem.shape.alibi &&
+           std::ranges::count(problem.kinds, kind) == std::ssize(problem.kinds);
+  };
+  const bool is_calm = all_are(InputKind::normal), in_window = problem.shape.left >= 0 || problem.shape.right >= 0;
   // Nearly every query's largest score is among the first keys: who begins there knows it from then on.
-  const bool is_first = variant.from_first_key && !in_window && problem.shape.softcap == 0 && !problem.shape.alibi &&
-                        std::ranges::all_of(problem.kinds, [](InputKind kind) { return kind == InputKind::sinks35; });
+  const bool is_first = variant.from_first_key && !in_window && all_are(InputKind::sinks35);
   // NaN outgrows nothing: rows of it need no rescale, not even in the first tile.
   const bool has_nan = !std::ranges::all_of(problem.kinds, has_numbers);
   const int br = std::max(1, variant.tile.br);
@@ -114,15 +115,14 @@ void judge_counts(CheckResult& result, const Variant& variant, const Problem& pr
       std::string expected = std::to_string(fewest);
       if (most > fewest) expected += fmt::format(" to {}", most);
       if (of_rescales != 0) expected += fmt::format(", of which {} rescales are {}", rescales, of_rescales);
-      const emulator::SiteCounts* const worst = value == &Counts::conflicts ? worst_of_conflicts(counters) : nullptr;
+      std::string message = fmt::format("{}: predicted {}, counted {}", count.words, expected, counted);
       std::vector<emulator::SourceLine> where;
-      std::string most_at;
-      if (worst != nullptr) {
+      if (const auto* worst = value == &Counts::conflicts ? worst_of_conflicts(counters) : nullptr) {
         where.push_back({worst->file, worst->line});
-        most_at = fmt::format(", most at {}: {} of {}", emulator::to_string(where.front()), worst->instruction,
-                              worst->buffer);
+        message += fmt::format(", most at {}: {} of {}", emulator::to_string(where.front()), worst->instruction,
+                               worst->buffer);
       }
-      differs(fmt::format("{}: predicted {}, counted {}{}", count.words, expected, counted, most_at), std::move(where));
+      differs(std::move(message), std::move(where));
     }
   }
   const uint64_t idle = variant.predict ? variant.predict({problem.shape, multiprocessors}).idle_blocks : 0;

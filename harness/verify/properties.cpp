@@ -43,19 +43,14 @@ int64_t last_of_prefix(const Shape& shape) {
   return shape.n / 2 + shape.n / 12;
 }
 
-// Within each head, the rows behind the prefix times -2.
-Tensor with_other_suffix(const Tensor& values, const Shape& shape) {
+// With other values in the rows behind the prefix, within each head.
+Tensor with_suffix(const Tensor& values, const Shape& shape, f16 (*other)(f16)) {
   return changed(values, [&](f16 value, size_t i) {
-    const bool behind = int64_t(i) / shape.d % shape.n > last_of_prefix(shape);
-    return behind ? to_f16(-2 * to_float(value)) : value;
+    return int64_t(i) / shape.d % shape.n > last_of_prefix(shape) ? other(value) : value;
   });
 }
-
-// All rows behind the prefix zeroed.
 Tensor prefixes(const Tensor& values, const Shape& shape) {
-  return changed(values, [&](f16 value, size_t i) {
-    return int64_t(i) / shape.d % shape.n > last_of_prefix(shape) ? f16{0} : value;
-  });
+  return with_suffix(values, shape, [](f16) { return f16{0}; });
 }
 
 }  // namespace
@@ -73,47 +68,35 @@ Result<std::vector<PropertyResult>> check_properties_of(const Run& run, const Sh
   inputs["V"] = changed(inputs["V"], grid);
   const double tolerance = make_reference(shape, inputs).tolerance();
 
-  const auto base = run(inputs);
-  if (!base) return passed_on(base);
-  std::vector<PropertyResult> results;
-
-  Inputs other = inputs;
-  other["K"] = shape.causal ? with_other_suffix(inputs["K"], shape) : permuted(inputs["K"], shape);
-  other["V"] = shape.causal ? with_other_suffix(inputs["V"], shape) : permuted(inputs["V"], shape);
-  auto output = run(other);
-  if (!output) return passed_on(output);
-  if (shape.causal) {
-    results.push_back({"prefix", largest_difference(prefixes(*base, shape), prefixes(*output, shape)), 0});
-  } else {
-    results.push_back({"permuted_keys", largest_difference(*base, *output), 2 * tolerance});
+  Inputs other = inputs, second = inputs, sum = inputs, twice = inputs, shifted = inputs;
+  for (const char* name : {"K", "V"}) {
+    const auto change = [](f16 value) { return to_f16(-2 * to_float(value)); };
+    other[name] = shape.causal ? with_suffix(inputs[name], shape, change) : permuted(inputs[name], shape);
   }
-
   // V = V1 + V2 with V2 = V of the reverse row order, both on the grid.
-  other = inputs;
-  other["V"] = changed(inputs["V"], [&](f16, size_t i) { return inputs.half("V")[inputs["V"].size() - 1 - i]; });
-  const auto second = run(other);
-  if (!second) return passed_on(second);
-  other["V"] =
-      changed(inputs["V"], [&](f16 value, size_t i) { return to_f16(to_float(value) + to_float(other.half("V")[i])); });
-  const auto sum = run(other);
-  if (!sum) return passed_on(sum);
-  other["V"] = changed(inputs["V"], [](f16 value, size_t) { return to_f16(2 * to_float(value)); });
-  const auto twice = run(other);
-  if (!twice) return passed_on(twice);
-  double deviation = 0;
-  for (size_t i = 0; i < base->size(); ++i) {
-    const double one = (*base)[i], two = (*second)[i];
-    deviation = larger(deviation, std::abs((*sum)[i] - (one + two)));
-    deviation = larger(deviation, std::abs((*twice)[i] - 2 * one));
-  }
-  results.push_back({"linear_in_v", deviation, 4 * tolerance});
+  const std::span<const f16> V = inputs.half("V");
+  second["V"] = changed(inputs["V"], [&](f16, size_t i) { return V[V.size() - 1 - i]; });
+  sum["V"] = changed(second["V"], [&](f16 value, size_t i) { return to_f16(to_float(V[i]) + to_float(value)); });
+  twice["V"] = changed(inputs["V"], [](f16 value, size_t) { return to_f16(2 * to_float(value)); });
+  shifted["K"] = changed(inputs["K"], [](f16 value, size_t) { return to_f16(to_float(value) + 4.0f); });
 
-  other = inputs;
-  other["K"] = changed(inputs["K"], [](f16 value, size_t) { return to_f16(to_float(value) + 4.0f); });
-  output = run(other);
-  if (!output) return passed_on(output);
-  results.push_back({"shifted_scores", largest_difference(*base, *output), 2 * tolerance});
-  return results;
+  std::vector<Tensor> outputs;
+  for (const Inputs* const each : {&inputs, &other, &second, &sum, &twice, &shifted}) {
+    auto output = run(*each);
+    if (!output) return passed_on(output);
+    outputs.push_back(std::move(*output));
+  }
+  const Tensor& base = outputs[0];
+  double deviation = 0;
+  for (size_t i = 0; i < base.size(); ++i) {
+    deviation = larger(deviation, std::abs(outputs[3][i] - (base[i] + outputs[2][i])));
+    deviation = larger(deviation, std::abs(outputs[4][i] - 2 * base[i]));
+  }
+  return std::vector<PropertyResult>{
+      shape.causal ? PropertyResult{"prefix", largest_difference(prefixes(base, shape), prefixes(outputs[1], shape)), 0}
+                   : PropertyResult{"permuted_keys", largest_difference(base, outputs[1]), 2 * tolerance},
+      {"linear_in_v", deviation, 4 * tolerance},
+      {"shifted_scores", largest_difference(base, outputs[5]), 2 * tolerance}};
 }
 
 }  // namespace ladder

@@ -1,6 +1,10 @@
 #include "harness/devices/guarded.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cmath>
+#include <string>
 #include <vector>
 
 #include "harness/problem/element.hpp"
@@ -10,10 +14,15 @@ using namespace ladder;
 
 TEST_CASE("a guard that has lost any of its bytes, the first and the last too, says which") {
   std::vector<std::byte> guard(GUARD_BYTES, std::byte{GUARD_BYTE});
-  CHECK_FALSE(overwritten(guard));
+  std::vector<std::string> messages;
+  for (const bool is_before : {false, true}) report_overwritten(guard, is_before, "O", messages);
+  CHECK(messages.empty());
   for (const size_t at : {size_t{0}, size_t{1}, GUARD_BYTES / 2, GUARD_BYTES - 1}) {
     guard[at] = std::byte{0};
-    CHECK(overwritten(guard) == at);
+    report_overwritten(guard, false, "O", messages);
+    CHECK(messages.back() == fmt::format("{} bytes past the end of O", at));
+    report_overwritten(guard, true, "O", messages);
+    CHECK(messages.back() == fmt::format("{} bytes before the start of O", GUARD_BYTES - at));
     guard[at] = std::byte{GUARD_BYTE};
   }
 }
@@ -34,8 +43,8 @@ TEST_CASE("poison is of an f16, of two side by side as an f32, and NaN as either
     std::vector<std::byte> memory(64);
     poison(element, memory);
     for (size_t i = 0; i < memory.size(); i += 4) {
-      CHECK((is_poison(Element::f16, &memory[i + 2]) && is_nan(Element::f16, &memory[i + 2])));
-      CHECK((is_poison(Element::f32, &memory[i]) && is_nan(Element::f32, &memory[i])));
+      CHECK((is_poison(Element::f16, &memory[i + 2]) && std::isnan(info(Element::f16).to(&memory[i + 2]))));
+      CHECK((is_poison(Element::f32, &memory[i]) && std::isnan(info(Element::f32).to(&memory[i]))));
     }
   }
 }
