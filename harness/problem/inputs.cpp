@@ -307,97 +307,93 @@ Draws draws_of(InputKind kind, const Shape& shape) {
   if (kind == not_finite) return scores_of(1);
   if (kind == cancelling) return scores_of(0.5f);
   if (kind == near_ties || kind == rising_weights) return scores_of(1.0f / 64);
-  for (const InputKind each : {creeping_max, one_sign, giant_keys, nan_queries, edge_weights, balanced}) {
-    if (kind == each) return scores_of(0.25f);
-  }
-  return {};
+  constexpr InputKind QUIET[] = {creeping_max, one_sign, giant_keys, nan_queries, edge_weights, balanced};
+  return std::ranges::find(QUIET, kind) != std::end(QUIET) ? scores_of(0.25f) : Draws{};
 }
 
 // Q, K and V of one kind, [batch * heads, n, d] each.
 QKV make_qkv(InputKind kind, const Shape& shape, uint64_t seed) {
-  const int n = shape.n;
-  const auto draw = [&](Stream tensor, const Draw& as) {
-    return make_tensor(tensor, seed, shape, [as](float value, int64_t, int) { return as.factor * value + as.shift; });
-  };
+  using enum InputKind;
+  const int64_t n = shape.n;
   QKV inputs;
-  if (kind == InputKind::nan_head) {
+  if (kind == nan_head) {
     inputs.Q.assign(shape.elements(), NOT_A_NUMBER);
     inputs.K = inputs.V = inputs.Q;
     return inputs;
   }
+  const auto draw = [&](Stream tensor, const Draw& as) {
+    return make_tensor(tensor, seed, shape, [as](float value, int64_t, int) { return as.factor * value + as.shift; });
+  };
   const Draws draws = draws_of(kind, shape);
   inputs.K = draw(TENSOR_K, draws.K);
   inputs.V = draw(TENSOR_V, {});
-  const bool is_wide = kind == InputKind::wide_values;
-  if (kind == InputKind::one_hot || is_wide) {
+  if (kind == one_hot || kind == wide_values) {
     // Query i is a multiple of key (7 i + 3) mod n: |k|^2 is about d, so with this factor the softmax sees about 45,
     // against a deviation of about 45 / sqrt(d) for the other keys. Or 75, in every second row beside wide values: a weight
     // of 2^108, before a kernel looks for a maximum, times values near the end of bf16 leaves f32.
     const auto factor = [&](int64_t i) {
-      return (is_wide && i % 2 == 1 ? 75.0f : 45.0f) / std::sqrt(static_cast<float>(shape.d));
+      return (kind == wide_values && i % 2 == 1 ? 75.0f : 45.0f) / std::sqrt(static_cast<float>(shape.d));
     };
     inputs.Q = rows_of(inputs.K, shape, factor, [n](int64_t i) { return (7 * i + 3) % n; });
   } else {
     inputs.Q = draw(TENSOR_Q, draws.Q);
   }
-  if (kind == InputKind::last_tile_max || kind == InputKind::first_tile_max) {
-    const int first = kind == InputKind::last_tile_max ? n - FAVOURED_KEYS : 0;
+  if (kind == last_tile_max || kind == first_tile_max) {
+    const int64_t first = kind == last_tile_max ? n - FAVOURED_KEYS : 0;
     inputs.K = make_tensor(TENSOR_K, seed, shape, [=](float value, int64_t row, int) {
       return first <= row % n && row % n < first + FAVOURED_KEYS ? value + 0.75f : value;
     });
   }
   const auto first_row = [](int64_t) { return 0; };
   const auto as_it_is = [](int64_t) { return 1.0f; };
-  if (kind == InputKind::constant_v) inputs.V = rows_of(inputs.V, shape, as_it_is, first_row);
-  if (kind == InputKind::ties) inputs.K = rows_of(inputs.K, shape, as_it_is, first_row);
-  if (kind == InputKind::creeping_max || kind == InputKind::one_sign)
-    make_creeping_max(inputs, shape, seed, kind == InputKind::one_sign);
-  if (kind == InputKind::giant_keys) make_giant_keys(inputs, shape, seed);
-  if (kind == InputKind::nan_queries) make_giant_keys(inputs, shape, seed, true);
+  if (kind == constant_v) inputs.V = rows_of(inputs.V, shape, as_it_is, first_row);
+  if (kind == ties) inputs.K = rows_of(inputs.K, shape, as_it_is, first_row);
+  if (kind == creeping_max || kind == one_sign) make_creeping_max(inputs, shape, seed, kind == one_sign);
+  if (kind == giant_keys || kind == nan_queries) make_giant_keys(inputs, shape, seed, kind == nan_queries);
   if (const float height = height_of_sink(kind); height > 0) make_sinks(inputs, shape, height);
-  if (kind == InputKind::trained) make_trained(inputs, shape);
-  if (kind == InputKind::nan_key) make_nan_key(inputs, shape);
-  if (kind == InputKind::cancelling) make_cancelling(inputs, shape);
-  if (kind == InputKind::not_finite) make_not_finite(inputs, shape);
-  if (kind == InputKind::deep_scores) make_deep_scores(inputs, shape);
+  if (kind == trained) make_trained(inputs, shape);
+  if (kind == nan_key) make_nan_key(inputs, shape);
+  if (kind == cancelling) make_cancelling(inputs, shape);
+  if (kind == not_finite) make_not_finite(inputs, shape);
+  if (kind == deep_scores) make_deep_scores(inputs, shape);
+  // V from what N(0, 1) draws for a key's column.
+  const auto make_V = [&](const auto& value_of) {
+    inputs.V = make_tensor(TENSOR_V, seed, shape,
+                           [&](float drawn, int64_t row, int column) { return value_of(drawn, row % n, column); });
+  };
   // Both halves of the keys weigh the same, or nearly so, and their values cancel: an error of either half shows.
-  if (kind == InputKind::near_ties) {
+  if (kind == near_ties) {
     make_rising(inputs, shape,
                 [&](int64_t row) { return (uniform(seed, row, 1) < 0.125f ? -0.5f : 0.5f) * uniform(seed, row, 0); });
-    inputs.V = make_tensor(TENSOR_V, seed, shape, [n](float value, int64_t row, int) {
-      return (row % n < n / 2 ? 1.0f : -1.0f) * (1 + value / 16);
-    });
+    make_V([n](float drawn, int64_t key, int) { return (key < n / 2 ? 1.0f : -1.0f) * (1 + drawn / 16); });
   }
-  if (kind == InputKind::one_sign)
-    inputs.V = make_tensor(TENSOR_V, seed, shape, [](float value, int64_t, int) { return 1024 * (1.8f + value / 32); });
-  if (kind == InputKind::rising_weights) {
+  if (kind == one_sign) make_V([](float drawn, int64_t, int) { return 1024 * (1.8f + drawn / 32); });
+  if (kind == rising_weights) {
     constexpr float POWERS = 13;  // so that the first weights, which are the smallest, are no subnormals of f16
     make_rising(
         inputs, shape, [&](int64_t row) { return POWERS * LN2 * (0.98f + 0.04f * uniform(seed, row, 0)); }, true);
-    inputs.V = make_tensor(TENSOR_V, seed, shape, [n](float value, int64_t row, int) {
-      const auto key = row % n;
+    make_V([n](float drawn, int64_t key, int) {
       const float from_end = static_cast<float>(2 * std::min(key, n - 1 - key)) / static_cast<float>(n);
-      return (2 * key < n ? 1.0f : -1.0f) * std::exp2(POWERS * (1 - from_end)) * (1 + value / 16);
+      return (2 * key < n ? 1.0f : -1.0f) * std::exp2(POWERS * (1 - from_end)) * (1 + drawn / 16);
     });
   }
-  if (is_wide) {
+  if (kind == wide_values) {
     // Not quite to the end: a weight may be rounded up, and 65504 (1 + 2^-12) is infinity.
     inputs.V = make_tensor(TENSOR_V, seed, shape, [&](float value, int64_t row, int column) {
       const float u = uniform(seed, row * shape.d + column, 0);
       return std::copysign(u < 0.25f ? 64000 - 4000 * u : std::exp2(21.2f * (u - 0.25f)), value);
     });
   }
-  if (kind == InputKind::edge_weights) {
+  if (kind == edge_weights) {
     raise_one_key(inputs, shape, n / 3, [&](int64_t row) { return (10 + 14 * uniform(seed, row, 0)) * LN2; });
-    inputs.V = make_tensor(TENSOR_V, seed, shape,
-                           [n](float value, int64_t row, int) { return row % n == n / 3 ? 0.0f : 4 + value / 2; });
+    make_V([n](float drawn, int64_t key, int) { return key == n / 3 ? 0.0f : 4 + drawn / 2; });
   }
-  if (kind == InputKind::balanced) {
-    const float others = std::log(static_cast<float>(std::max(n - 1, 1)));
+  if (kind == balanced) {
+    const float others = std::log(static_cast<float>(std::max<int64_t>(n - 1, 1)));
     raise_one_key(inputs, shape, n * 5 / 8, [&](int64_t row) { return others * (1 + uniform(seed, row, 0) / 64); });
-    inputs.V = make_tensor(TENSOR_V, seed, shape, [n](float, int64_t row, int column) {
+    make_V([n](float, int64_t key, int column) {
       const float value = 1 + static_cast<float>(column % 64) / 64;
-      return (row % n == n * 5 / 8) == (column % 2 == 0) ? value : -value;
+      return (key == n * 5 / 8) == (column % 2 == 0) ? value : -value;
     });
   }
   return inputs;

@@ -143,22 +143,10 @@ struct RowSolver {
   const Spec& spec;
   const Head& head;
   Beside beside;
-  std::vector<double> S;
-  std::vector<float> S_f32, P;
-  std::vector<float> plain, query_f32;
-  std::vector<double> query_f64;
-  Errors errors;
-
-  RowSolver(const Spec& spec, const Head& head, Beside beside)
-      : spec(spec),
-        head(head),
-        beside(beside),
-        S(spec.keys()),
-        S_f32(spec.keys()),
-        P(spec.keys()),
-        plain(spec.d),
-        query_f32(spec.d),
-        query_f64(spec.d) {}
+  std::vector<double> S = std::vector<double>(spec.keys()), query_f64 = std::vector<double>(spec.d);
+  std::vector<float> S_f32 = std::vector<float>(spec.keys()), query_f32 = std::vector<float>(spec.d);
+  std::vector<float> P = S_f32, plain = query_f32;
+  Errors errors = {};
 
   RowResult solve(const Tensor& Q, int64_t query, const Keys& seen, const Modifiers& modifiers, double* exact) {
     const int64_t d = spec.d, keys = seen.last - seen.first;
@@ -169,8 +157,8 @@ struct RowSolver {
       return {.lse = modifiers.sink.value_or(-std::numeric_limits<double>::infinity()),
               .lse_tolerance = modifiers.sink ? 1e-5 : 0};
     }
-    std::fill(S.begin(), S.end(), 0.0);
-    std::fill(S_f32.begin(), S_f32.end(), 0.0f);
+    std::ranges::fill(S, 0.0);
+    std::ranges::fill(S_f32, 0.0f);
     constexpr int64_t BLOCK = 1024;  // of scores: 12 KiB, so that they stay in L1 while K streams by
     Q.read(query, query_f32);
     std::ranges::copy(query_f32, query_f64.begin());
@@ -301,11 +289,10 @@ std::vector<Cell> choose_cells(const Spec& spec) {
     const int64_t rows = spec.lens_q.count > 0 ? spec.lens_q.of[unit / spec.heads] : n;
     if (row >= 0 && row < rows) cells.push_back({unit, row});
   };
-  const bool is_whole = double(units * n) * macs_of_row <= AFFORDABLE_MACS;
-  for (int64_t unit = 0; is_whole && unit < units; ++unit) {
-    for (int64_t row = 0; row < n; ++row) add(unit, row);
+  if (double(units * n) * macs_of_row <= AFFORDABLE_MACS) {
+    for (int64_t row = 0; row < units * n; ++row) add(row / n, row % n);
+    return cells;
   }
-  if (is_whole) return cells;
   const auto budget = std::clamp<int64_t>(static_cast<int64_t>(AFFORDABLE_MACS / macs_of_row), 64, 2048);
   const int64_t heads = std::min<int64_t>(units, budget / 16);
   // Tiles are 16 rows of a warp and 64 or 128 rows of a block.
@@ -351,7 +338,7 @@ Reference make_reference(const Spec& spec, const Inputs& inputs, const std::vect
     // Added up in their order, whoever is done first: the same problem has the same tolerances to the last bit.
     std::vector<Errors> parts((end - begin + ROWS_AT_A_TIME - 1) / ROWS_AT_A_TIME);
     parallel_for(end - begin, ROWS_AT_A_TIME, [&](int64_t first, int64_t last) {
-      RowSolver solver(spec, head, beside);
+      RowSolver solver{spec, head, beside};
       for (size_t i = begin + first; i < begin + last; ++i) {
         const auto [unit, row] = cells[i];
         const RowResult result = solver.solve(Q, Q.spec().index(unit, row), visible_keys(spec, unit / spec.heads, row),

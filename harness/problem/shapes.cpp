@@ -35,24 +35,43 @@ constexpr FeatureRow FEATURES[] = {
     {VARLEN, "varlen", "needs sequences of one length",
      [](const Spec& spec) { return spec.lens_q.count > 0 || spec.lens_k.count > 0; }},
 };
-// Beside those of Feature.
-constexpr uint32_t OTHER_FORMULA = 1u << 31, OTHER_ELEMENTS = 1u << 30, OTHER_D = 1u << 29, OTHER_PAD = 1u << 28;
-
 // Behind each row, of the tensor with the smallest elements.
 size_t pad_bytes(const Spec& spec) {
   return static_cast<size_t>(spec.pad) *
          std::min({bytes_of(spec.q_type), bytes_of(spec.kv_type), bytes_of(spec.o_type)});
 }
 
-// What the variant has not, but for tails.
-uint32_t lacking(const Variant& variant, const Spec& spec) {
+std::string elements_of(Element q, Element kv, Element o) {
+  return q == kv && kv == o ? std::string(to_string(q))
+                            : fmt::format("{}, {} and {}", to_string(q), to_string(kv), to_string(o));
+}
+
+// All that the variant has not, but for tails, in words that follow its name.
+std::vector<std::string> lacking(const Variant& variant, const Spec& spec) {
   const Accepts& accepts = variant.accepts;
-  uint32_t lacks = needs(spec) & ~accepts.features;
-  if (spec.formula != accepts.formula) lacks |= OTHER_FORMULA;
-  if (spec.q_type != accepts.q || spec.kv_type != accepts.kv || spec.o_type != accepts.o) lacks |= OTHER_ELEMENTS;
-  if (spec.d < accepts.min_d || spec.d > accepts.max_d) lacks |= OTHER_D;
-  if (pad_bytes(spec) % accepts.row_bytes != 0) lacks |= OTHER_PAD;
-  return lacks;
+  std::vector<std::string> reasons;
+  if (spec.formula != accepts.formula)
+    reasons.push_back(fmt::format("solves {} and not {}", accepts.formula.text, spec.formula.text));
+  for (const FeatureRow& row : FEATURES) {
+    if (row.asked(spec) && !variant.takes(row.feature)) reasons.emplace_back(row.lacking);
+  }
+  if (spec.q_type != accepts.q || spec.kv_type != accepts.kv || spec.o_type != accepts.o) {
+    reasons.push_back(fmt::format("takes Q, K and V, and O in {}, not in {}",
+                                  elements_of(accepts.q, accepts.kv, accepts.o),
+                                  elements_of(spec.q_type, spec.kv_type, spec.o_type)));
+  }
+  if (spec.d < accepts.min_d || spec.d > accepts.max_d) {
+    reasons.push_back(fmt::format("needs a head dimension of {} (d={} is not)",
+                                  accepts.min_d == accepts.max_d
+                                      ? std::to_string(accepts.max_d)
+                                      : fmt::format("{} to {}", accepts.min_d, accepts.max_d),
+                                  spec.d));
+  }
+  if (pad_bytes(spec) % accepts.row_bytes != 0) {
+    reasons.push_back(fmt::format("needs {} bytes or a multiple behind each row (pad={} are {})", accepts.row_bytes,
+                                  spec.pad, pad_bytes(spec)));
+  }
+  return reasons;
 }
 
 // Of queries and of keys, in how many of which a variant without tails takes them.
@@ -89,11 +108,6 @@ std::string of_whole_tiles(const Variant& variant, const Spec& spec) {
                      fmt::join(nearest, ", "));
 }
 
-std::string elements_of(Element q, Element kv, Element o) {
-  return q == kv && kv == o ? std::string(to_string(q))
-                            : fmt::format("{}, {} and {}", to_string(q), to_string(kv), to_string(o));
-}
-
 }  // namespace
 
 Status fits_shared_memory(const Rung& rung, const Variant& variant, int n, size_t available, const std::string& who) {
@@ -106,9 +120,9 @@ Status fits_shared_memory(const Rung& rung, const Variant& variant, int n, size_
     largest = fmt::format(" Largest N here: {}.", room / variant.smem_bytes_per_key);
   }
   return failure(ExitCode::cannot_run_here,
-                 fmt::format("{} ({}) needs {:.1f} KiB of shared memory per block{}; {} has {} "
-                             "KiB.{}",
-                             rung.name, variant.label, needed / 1024.0, what, who, available / 1024, largest));
+                 "{} ({}) needs {:.1f} KiB of shared memory per block{}; {} has {} "
+                 "KiB.{}",
+                 rung.name, variant.label, needed / 1024.0, what, who, available / 1024, largest);
 }
 
 uint32_t needs(const Spec& spec) {
@@ -128,50 +142,26 @@ std::vector<std::string_view> names_of(uint32_t features) {
 }
 
 bool takes(const Variant& variant, const Spec& spec) {
-  return lacking(variant, spec) == 0 && whole_tiles(variant, spec) && variant.smem_at(spec.keys()) <= MOST_SMEM;
+  return whole_tiles(variant, spec) && variant.smem_at(spec.keys()) <= MOST_SMEM && lacking(variant, spec).empty();
 }
 
 Status supports(const Rung& rung, const Variant& variant, const Spec& spec) {
-  const uint32_t lacks = lacking(variant, spec);
-  const Accepts& accepts = variant.accepts;
-  std::vector<std::string> reasons;
-  if (lacks & OTHER_FORMULA)
-    reasons.push_back(fmt::format("solves {} and not {}", accepts.formula.text, spec.formula.text));
-  for (const FeatureRow& row : FEATURES) {
-    if (lacks & row.feature) reasons.emplace_back(row.lacking);
-  }
-  if (lacks & OTHER_ELEMENTS) {
-    reasons.push_back(fmt::format("takes Q, K and V, and O in {}, not in {}",
-                                  elements_of(accepts.q, accepts.kv, accepts.o),
-                                  elements_of(spec.q_type, spec.kv_type, spec.o_type)));
-  }
-  if (lacks & OTHER_D) {
-    reasons.push_back(fmt::format("needs a head dimension of {} (d={} is not)",
-                                  accepts.min_d == accepts.max_d
-                                      ? std::to_string(accepts.max_d)
-                                      : fmt::format("{} to {}", accepts.min_d, accepts.max_d),
-                                  spec.d));
-  }
-  if (lacks & OTHER_PAD) {
-    reasons.push_back(fmt::format("needs {} bytes or a multiple behind each row (pad={} are {})", accepts.row_bytes,
-                                  spec.pad, pad_bytes(spec)));
-  }
+  std::vector<std::string> reasons = lacking(variant, spec);
+  const bool lacks_nothing = reasons.empty();
   if (!whole_tiles(variant, spec)) reasons.push_back(of_whole_tiles(variant, spec));
   if (reasons.empty())
     return fits_shared_memory(rung, variant, spec.keys(), MOST_SMEM, "the largest GPU, emulated here,");
   std::vector<std::string_view> able;
   for (const Rung& other : rungs()) {
-    if (std::ranges::any_of(other.variants, [&](const Variant& each) { return lacking(each, spec) == 0; })) {
-      able.push_back(other.name);
-    }
+    const auto solves = [&](const Variant& each) { return lacking(each, spec).empty(); };
+    if (std::ranges::any_of(other.variants, solves)) able.push_back(other.name);
   }
   const std::string last = reasons.back();
   reasons.pop_back();
-  return failure(ExitCode::usage,
-                 fmt::format("{} {}{}{}.{}", rung.name, fmt::join(reasons, ", "), reasons.empty() ? "" : ", and ", last,
-                             lacks == 0     ? ""
-                             : able.empty() ? "\n  No stage does all of that."
-                                            : fmt::format("\n  Stages that can: {}", fmt::join(able, ", "))));
+  return usage("{} {}{}{}.{}", rung.name, fmt::join(reasons, ", "), reasons.empty() ? "" : ", and ", last,
+               lacks_nothing  ? ""
+               : able.empty() ? "\n  No stage does all of that."
+                              : fmt::format("\n  Stages that can: {}", fmt::join(able, ", ")));
 }
 
 }  // namespace ladder

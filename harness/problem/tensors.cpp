@@ -19,7 +19,7 @@ void Tensor::append(const Tensor& more, int64_t first_unit, int64_t units) {
   const auto from = more.data_.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(first_unit) * unit);
   data_.insert(data_.end(), from, from + static_cast<std::ptrdiff_t>(static_cast<size_t>(units) * unit));
   spec_.shape = {1, spec_.units() + units, spec_.rows(), spec_.columns()};
-  spec_.strides = TensorSpec::packed_strides(spec_.shape);
+  spec_.strides = tensor(spec_.name, spec_.element, spec_.shape).strides;
 }
 
 Tensor& Tensors::operator[](std::string_view name) {

@@ -78,10 +78,6 @@ struct TensorSpec {
       for (int64_t row = 0; row < rows_of(unit); ++row) visit(offset(unit, row), index(unit, row), columns());
     }
   }
-
-  static std::array<int64_t, 3> packed_strides(const std::array<int64_t, 4>& shape) {
-    return {shape[1] * shape[2] * shape[3], shape[2] * shape[3], shape[3]};
-  }
 };
 
 // Packed, or with the heads within the rows, or `pad` elements behind each row, behind all rows of a head (or all heads of a row), and

@@ -27,16 +27,10 @@ Comparison compare(const Reference::Answer& answer, const Tensor& output, size_t
         ++elements;
       }
       if (error * worst.tolerance <= worst.max_err * tolerance) continue;  // false for NaN, which therefore wins
-      worst.max_err = error;
-      worst.tolerance = tolerance;
-      worst.cell = answer.cells[i];
-      worst.column = c;
-      worst.got = got;
-      worst.expected = expected;
-      if (std::isnan(error)) {
-        worst.rms = error;
-        return worst;
-      }
+      worst = {error, tolerance, answer.cells[i], c, got, expected};
+      if (!std::isnan(error)) continue;
+      worst.rms = error;
+      return worst;
     }
   }
   if (elements > 0) {

@@ -10,7 +10,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <type_traits>
+#include <functional>
+#include <numeric>
+#include <tuple>
 
 #include "harness/base/parallel.hpp"
 #include "harness/problem/spec.hpp"
@@ -118,30 +120,19 @@ Cells cells(const Spec& spec) {
 // What belongs to a head of queries.
 struct Queries {
   Rows Q, dO;
-  std::vector<float> LSE, D_f32;
-  std::vector<double> D;
+  std::vector<float> LSE;
+  std::tuple<std::vector<double>, std::vector<float>> D;  // in the type that is asked for
 
   Queries(const Tensors& inputs, int64_t unit)
-      : Q(inputs["Q"], unit, Rows::transposed_too),
-        dO(inputs["dO"], unit, Rows::transposed_too),
-        LSE(Q.n),
-        D_f32(Q.n),
-        D(Q.n) {
+      : Q(inputs["Q"], unit, Rows::transposed_too), dO(inputs["dO"], unit, Rows::transposed_too), LSE(Q.n) {
     const Rows O(inputs["O"], unit);
     inputs["LSE"].read(inputs["LSE"].spec().index(unit, 0), LSE);
     for (int64_t i = 0; i < Q.n; ++i) {
-      for (int64_t c = 0; c < Q.d; ++c) {
-        D[i] += double{dO.rows[i * Q.d + c]} * double{O.rows[i * Q.d + c]};
-        D_f32[i] += dO.rows[i * Q.d + c] * O.rows[i * Q.d + c];
-      }
+      const auto dO_row = dO.row(i), O_row = O.row(i);
+      std::get<0>(D).push_back(
+          std::inner_product(dO_row.begin(), dO_row.end(), O_row.begin(), 0.0, std::plus(), std::multiplies<double>()));
+      std::get<1>(D).push_back(std::inner_product(dO_row.begin(), dO_row.end(), O_row.begin(), 0.0f));
     }
-  }
-  template <class T>
-  const std::vector<T>& D_in() const {
-    if constexpr (std::is_same_v<T, double>)
-      return D;
-    else
-      return D_f32;
   }
 };
 
@@ -179,7 +170,7 @@ struct Row {
       const int64_t other = others.first + static_cast<int64_t>(j), query = of_query() ? row : other,
                     key = of_query() ? other : row;
       const T P = std::exp(S[j] * static_cast<T>(spec.scale()) - static_cast<T>(queries.LSE[query]));
-      S[j] = of == Gradient::dV ? P : P * (dP[j] - queries.D_in<T>()[query]);
+      S[j] = of == Gradient::dV ? P : P * (dP[j] - std::get<std::vector<T>>(queries.D)[query]);
       if (!doubt) continue;
       const double of_S = cut * queries.Q.length[query] * K.length[key] * spec.scale(),
                    of_dP = of == Gradient::dV ? 0 : cut * queries.dO.length[query] * V.length[key];
