@@ -197,25 +197,27 @@ std::optional<Texts> cells_of(const std::string& line) {
 // ---- what cannot be true ---------------------------------------------------------------------------------------------
 
 Status check_ceilings(const std::vector<ResultRow>& rows, const std::string& file, const std::vector<int>& lines) {
-  std::vector<const ResultRow*> ceilings;
-  for (const ResultRow& row : rows) {
-    if (row.kind == "ceiling") ceilings.push_back(&row);
-  }
   for (size_t i = 0; i < rows.size(); ++i) {
     const ResultRow& row = rows[i];
     if (row.kind == "ceiling" || row.source != "measured") continue;
     double highest = 0;
-    for (const ResultRow* ceiling : ceilings) {
-      if (bounds(*ceiling, row)) highest = std::max(highest, ceiling->tflops);
+    for (const ResultRow& ceiling : rows) {
+      if (bounds(ceiling, row)) highest = std::max(highest, ceiling.tflops);
     }
     if (row.pct_ceiling.value_or(0) > 100) highest = 100 / *row.pct_ceiling * row.tflops;
     if (highest > 0 && row.tflops > highest) {
-      return failure(ExitCode::check_failed,
-                     fmt::format("{}:{}: {} claims {:g} TFLOPS, above this card's ceiling of {:g}", file, lines[i],
-                                 row.rung, row.tflops, highest));
+      return failure(ExitCode::check_failed, "{}:{}: {} claims {:g} TFLOPS, above this card's ceiling of {:g}", file,
+                     lines[i], row.rung, row.tflops, highest);
     }
   }
   return {};
+}
+
+// What rows are added to: nothing in a file that is not there yet, and in a device.
+Result<std::vector<ResultRow>> rows_before(const std::string& file) {
+  std::error_code ignored;
+  if (!fs::is_regular_file(file, ignored) || fs::file_size(file, ignored) == 0) return std::vector<ResultRow>();
+  return read_csv(fs::path(file));
 }
 
 }  // namespace
@@ -223,8 +225,8 @@ Status check_ceilings(const std::vector<ResultRow>& rows, const std::string& fil
 bool bounds(const ResultRow& ceiling, const ResultRow& row) {
   if (ceiling.kind != "ceiling" || ceiling.gpu != row.gpu || ceiling.dtype != row.dtype) return false;
   const auto rule = rules().ceilings.find(ceiling.rung);
-  if (rule == rules().ceilings.end()) return false;
-  return row.pct_ceiling || std::isinf(rule->second) || (row.sm > 0 && row.sm < rule->second);
+  return rule != rules().ceilings.end() &&
+         (row.pct_ceiling || std::isinf(rule->second) || (row.sm > 0 && row.sm < rule->second));
 }
 
 bool can_bound(std::string_view ceiling) {
@@ -268,7 +270,7 @@ Json to_json(const ResultRow& row) {
 Result<std::vector<ResultRow>> read_csv(std::istream& text, const std::string& file) {
   int line_number = 0;
   const auto broken = [&](const std::string& what) {
-    return failure(ExitCode::check_failed, fmt::format("{}:{}: {}", file, line_number, what));
+    return failure(ExitCode::check_failed, "{}:{}: {}", file, line_number, what);
   };
   std::vector<ResultRow> rows;
   std::vector<int> lines;
@@ -317,35 +319,31 @@ Result<std::vector<ResultRow>> read_csv(std::istream& text, const std::string& f
 Result<std::vector<ResultRow>> read_csv(const fs::path& file) {
   std::ifstream text(file);
   if (!text) {
-    return failure(ExitCode::usage, fmt::format("cannot read {}: {}", file.string(), std::strerror(errno)));
+    return usage("cannot read {}: {}", file.string(), std::strerror(errno));
   }
   return read_csv(text, file.string());
 }
 
 Status append_csv(const std::string& file, std::span<const ResultRow> rows, bool first) {
+  const Result<std::vector<ResultRow>> known = rows_before(file);
+  if (!known) return passed_on(known);
   std::error_code ignored;
-  const bool regular = fs::is_regular_file(file, ignored);
-  const bool special = file == "-" || (!regular && fs::exists(file, ignored));
+  const bool special = file == "-" || (fs::exists(file, ignored) && !fs::is_regular_file(file, ignored));
   std::string text = special && !first ? "" : csv_header() + "\n";
-  if (regular && fs::file_size(file, ignored) > 0) {
-    const Result<std::vector<ResultRow>> known = read_csv(fs::path(file));
-    if (!known) return passed_on(known);
-    for (const ResultRow& old : *known) {
-      const auto renews = [&](const ResultRow& row) { return row.measures_the_same(old); };
-      if (std::ranges::none_of(rows, renews)) text += csv_line(old) + "\n";
-    }
+  for (const ResultRow& old : *known) {
+    const auto renews = [&](const ResultRow& row) {
+      return row.rung == old.rung && row.kind == old.kind && row.source == old.source && row.same_measurement(old);
+    };
+    if (std::ranges::none_of(rows, renews)) text += csv_line(old) + "\n";
   }
   for (const ResultRow& row : rows) text += csv_line(row) + "\n";
   return write_text(file, text);
 }
 
 Status can_append_csv(const std::string& file) {
-  std::error_code ignored;
-  if (file.empty() || !fs::is_regular_file(file, ignored) || fs::file_size(file, ignored) == 0) return {};
-  const Result<std::vector<ResultRow>> known = read_csv(fs::path(file));
+  const Result<std::vector<ResultRow>> known = rows_before(file);
   if (known) return {};
-  return failure(ExitCode::usage,
-                 known.error().message + "\n  New rows go to the end of a results file; name another one.");
+  return usage("{}\n  New rows go to the end of a results file; name another one.", known.error().message);
 }
 
 std::vector<ResultRow> recorded_results(const fs::path& directory) {

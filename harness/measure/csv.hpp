@@ -61,10 +61,6 @@ struct ResultRow : RunFacts {
     return source == "measured" && kind != "ceiling" && regime == "turns" && shape == plain && problem.empty() &&
            (inputs.empty() || inputs == "normal") && (dtype.empty() || dtype == "fp16");
   }
-  // Of the two only the newer one stands in a file.
-  bool measures_the_same(const ResultRow& other) const {
-    return rung == other.rung && kind == other.kind && source == other.source && same_measurement(other);
-  }
 };
 
 // Whether a ceiling bounds a row: the rule of docs/results/schema.json, which the other readers have from there as well.

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <ctime>
+#include <functional>
 #include <random>
 #include <thread>
 
@@ -29,12 +30,10 @@ std::string dtype_of(const Problem& problem) {
 // Groups on this problem's memory.
 std::shared_ptr<Groups> make_groups(const Problem& problem, const std::shared_ptr<GpuProblem>& on_gpu, const Room& room,
                                     const Inputs& more_heads) {
-  GroupMemory memory{
-      .fill_output = [on_gpu](int output, const Filling& filling) { return on_gpu->fill_output(output, filling); },
-      .negate = [on_gpu](std::string_view input, std::span<const uint8_t> flip) { return on_gpu->negate(input, flip); },
-      .read_rows = [on_gpu](std::string_view name,
-                            std::span<const OutputRow> rows) { return on_gpu->read_rows(name, rows); },
-      .check_guards = [on_gpu] { return on_gpu->check_guards(); }};
+  GroupMemory memory{.fill_output = std::bind_front(&GpuProblem::fill_output, on_gpu),
+                     .negate = std::bind_front(&GpuProblem::negate, on_gpu),
+                     .read_rows = std::bind_front(&GpuProblem::read_rows, on_gpu),
+                     .check_guards = std::bind_front(&GpuProblem::check_guards, on_gpu)};
   std::vector<double> tolerances;
   for (const Reference::Answer& answer : problem.reference.answers) tolerances.push_back(answer.tolerance());
   std::random_device unforeseen;
@@ -218,16 +217,12 @@ Contestant Field::make_contestant(const PeerInfo& info, const std::shared_ptr<Pe
 
 RealMachine::RealMachine(const std::string& pci_bus_id) : nvml_(Nvml::open(pci_bus_id)) {
   if (!nvml_) notes_.push_back("No NVML here: power, temperature and what slows the card stay unknown.");
-  if (auto clocks = SmClocks::create()) {
-    clocks_ = std::move(*clocks);
-  } else {
-    notes_.push_back("The clocks are not counted: " + clocks.error().message);
-  }
-  if (auto load = Ceiling::create("mma_sync", "fp16")) {
-    load_ = std::move(*load);
-  } else {
-    notes_.push_back("No load keeps the card warm between groups: " + load.error().message);
-  }
+  auto clocks = SmClocks::create();
+  if (!clocks) notes_.push_back("The clocks are not counted: " + clocks.error().message);
+  clocks_ = std::move(clocks).value_or(nullptr);
+  auto load = Ceiling::create("mma_sync", "fp16");
+  if (!load) notes_.push_back("No load keeps the card warm between groups: " + load.error().message);
+  load_ = std::move(load).value_or(nullptr);
 }
 
 Machine RealMachine::machine(std::function<void(std::string_view, double)> progress) {

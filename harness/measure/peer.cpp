@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cmath>
 #include <fstream>
+#include <numeric>
 #include <random>
 #include <utility>
 
@@ -28,8 +29,8 @@ Error broken(std::string message) {
 
 // A peer's words end up in a table, a CSV cell and on a terminal.
 std::string printable(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  std::ranges::replace_if(
+      text, [](char c) { return c < ' ' || c > '~'; }, '?');
   constexpr size_t LONGEST = 200;
   return text.size() <= LONGEST ? text : text.substr(0, LONGEST) + "...";
 }
@@ -65,15 +66,13 @@ std::vector<PeerCommand> find_peers(const fs::path& directory) {
     if (!entry.is_regular_file(ignored) || ::access(entry.path().c_str(), X_OK) != 0) continue;
     peers.push_back({entry.path().stem(), {entry.path()}});
   }
-  std::sort(peers.begin(), peers.end(), [](const auto& a, const auto& b) { return a.label < b.label; });
+  std::ranges::sort(peers, {}, &PeerCommand::label);
   return peers;
 }
 
 Result<Peer> Peer::start(const PeerCommand& command, PeerLimits limits) {
   auto process = Process::start(command.arguments);
-  if (!process) {
-    return failure(process.error().code, fmt::format("peer {}: {}", command.label, process.error().message));
-  }
+  if (!process) return failure(process.error().code, "peer {}: {}", command.label, process.error().message);
   return Peer(std::move(*process), command.label, limits);
 }
 
@@ -97,10 +96,9 @@ Result<PeerFiles> PeerFiles::create(const Inputs& inputs) {
     }
     if (written) return files;
   }
-  return failure(
-      ExitCode::cannot_run_here,
-      fmt::format("no peer takes part: its inputs need {:.1f} GiB of files, for which there is no room in {}",
-                  double(bytes) / (1 << 30), fmt::join(tried, " or ")));
+  return failure(ExitCode::cannot_run_here,
+                 "no peer takes part: its inputs need {:.1f} GiB of files, for which there is no room in {}",
+                 double(bytes) / (1 << 30), fmt::join(tried, " or "));
 }
 
 Status Peer::send(const std::string& request) {
@@ -179,15 +177,14 @@ Result<PeerInfo> Peer::prepared() {
   label_ = name_ = info.name;
   if (info.protocol < 3 && !plain_) {
     return failure(ExitCode::cannot_run_here,
-                   fmt::format("peer {}: it keeps protocol {}, which knows dense and causal problems in fp16 alone",
-                               label_, info.protocol));
+                   "peer {}: it keeps protocol {}, which knows dense and causal problems in fp16 alone", label_,
+                   info.protocol);
   }
   return info;
 }
 
 Status Peer::poison() {
-  const auto answer = ask({{"op", "poison"}}, limits_.run);
-  return answer ? Status{} : passed_on(answer);
+  return ask({{"op", "poison"}}, limits_.run).map([](const Json&) {});
 }
 
 Result<double> Peer::time_ms(int launches) {
@@ -249,11 +246,10 @@ Result<double> judge_rows(Peer& peer, const Reference::Answer& answer) {
   if (!output) return passed_on(output);
   const Comparison worst = compare_rows_to_reference(answer, *output);
   if (worst.within()) return worst.max_err;
-  return failure(
-      ExitCode::check_failed,
-      fmt::format("peer {}: wrong: head {}, query {}, column {} is {:g} and should be {:g}; {:.1e} is allowed",
-                  peer.label(), worst.cell.unit, worst.cell.row, worst.column, worst.got, worst.expected,
-                  worst.tolerance));
+  return failure(ExitCode::check_failed,
+                 "peer {}: wrong: head {}, query {}, column {} is {:g} and should be {:g}; {:.1e} is allowed",
+                 peer.label(), worst.cell.unit, worst.cell.row, worst.column, worst.got, worst.expected,
+                 worst.tolerance);
 }
 
 }  // namespace
@@ -270,7 +266,7 @@ Result<double> believed_ms(Peer& peer, int launches, double flops, const PeerInf
     return failure(ExitCode::check_failed, claim + ", which no card can do");
   }
   if (info.judged() && passed.count() > 2 * *ms + MOST_AROUND_MS) {
-    return failure(ExitCode::check_failed, fmt::format("{}, and {:.3g} ms passed", claim, passed.count()));
+    return failure(ExitCode::check_failed, "{}, and {:.3g} ms passed", claim, passed.count());
   }
   return ms;
 }
@@ -285,11 +281,10 @@ Status judge_some(Peer& peer, const Problem& problem, uint64_t seed) {
   constexpr size_t SOME = 64;
   const Reference::Answer& all = problem.reference.answers.front();
   std::vector<size_t> chosen(all.cells.size());
-  for (size_t i = 0; i < chosen.size(); ++i) chosen[i] = i;
+  std::iota(chosen.begin(), chosen.end(), 0);
   std::shuffle(chosen.begin(), chosen.end(), std::mt19937_64(seed));
   chosen.resize(std::min(SOME, chosen.size()));
-  const auto judged = judge_rows(peer, some_cells(all, chosen));
-  return judged ? Status{} : passed_on(judged);
+  return judge_rows(peer, some_cells(all, chosen)).map([](double) {});
 }
 
 }  // namespace ladder

@@ -92,6 +92,19 @@ ResultRow make_row(const Entry& entry, const Timing& timing, const RunFacts& fac
   return row;
 }
 
+// vs_previous pairs a rung's default variant with the default of the rung that it starts from, and any other variant
+// with the variant of the same label there: the same shape with and without the idea.
+std::optional<size_t> previous_entry(std::span<const Entry> entries, size_t which) {
+  const Entry& entry = entries[which];
+  if (entry.kind != "stage" || entry.previous.empty()) return {};
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const Entry& other = entries[i];
+    if (other.kind != "stage" || other.rung != entry.previous) continue;
+    if (entry.is_default ? other.is_default : other.variant == entry.variant) return i;
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string row_name(const Rung& rung, const Variant& variant) {
@@ -109,17 +122,6 @@ OwnWork own_work(const Variant& variant, const Shape& shape) {
 bool is_needed(std::string_view ceiling, std::span<const Entry> entries) {
   return can_bound(ceiling) ||
          std::ranges::any_of(entries, [&](const Entry& entry) { return entry.own.loop == ceiling; });
-}
-
-std::optional<size_t> previous_entry(std::span<const Entry> entries, size_t which) {
-  const Entry& entry = entries[which];
-  if (entry.kind != "stage" || entry.previous.empty()) return {};
-  for (size_t i = 0; i < entries.size(); ++i) {
-    const Entry& other = entries[i];
-    if (other.kind != "stage" || other.rung != entry.previous) continue;
-    if (entry.is_default ? other.is_default : other.variant == entry.variant) return i;
-  }
-  return {};
 }
 
 std::vector<size_t> links_of(std::span<const Entry> entries, size_t which) {

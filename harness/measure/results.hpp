@@ -42,10 +42,8 @@ std::string row_name(const Rung& rung, const Variant& variant);
 // Whether a ceiling bounds a row, by csv.hpp's rule or as the loop of its own work. The others are thermometers.
 bool is_needed(std::string_view ceiling, std::span<const Entry> entries);
 
-// vs_previous pairs a rung's default variant with the default of the rung that it starts from, and any other variant
-// with the variant of the same label there: the same shape with and without the idea.
-std::optional<size_t> previous_entry(std::span<const Entry> entries, size_t which);
-// All that an entry's ratios are taken over: that one, for a default the same tile there too, for another variant its own default.
+// All that an entry's ratios are taken over: the one of vs_previous, for a default the same tile there too, for another variant its
+// own default.
 std::vector<size_t> links_of(std::span<const Entry> entries, size_t which);
 
 // A heat that was run. Timing i is of entry all[i].

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 
 namespace ladder {
 namespace {
@@ -64,48 +65,38 @@ double sign_test(std::span<const double> samples, double centre) {
 
 std::vector<std::vector<double>> without_carry_over(std::span<const Series> contestants) {
   constexpr int SWEEPS = 20;
-  size_t rounds = 0;
-  for (const Series& series : contestants) rounds = std::max(rounds, series.ms.size());
-  // What is left of log(time) when contestant, round and carry-over are taken away, and the carry-over by the one before.
-  std::vector<std::vector<double>> left;
-  for (const Series& series : contestants) {
-    std::vector<double>& logs = left.emplace_back();
-    for (const double ms : series.ms) logs.push_back(std::log(ms));
+  struct Time {
+    size_t who, round, before;
+    double left;  // of its logarithm when contestant, round and carry-over are taken away
+  };
+  std::vector<Time> times;
+  for (size_t who = 0; who < contestants.size(); ++who) {
+    const auto& [ms, before] = contestants[who];
+    for (size_t i = 0; i < ms.size(); ++i)
+      times.push_back({who, i, static_cast<size_t>(before[i] + 1), std::log(ms[i])});
   }
-  std::vector<double> carry_over(contestants.size() + 1);
-  // Takes the median of each of `groups` sets of cells away from its cells.
-  const auto polish = [&](size_t groups, auto group_of) {
-    std::vector<std::vector<double>> cells(groups);
-    for (size_t who = 0; who < left.size(); ++who) {
-      for (size_t round = 0; round < left[who].size(); ++round) {
-        cells[group_of(who, round)].push_back(left[who][round]);
-      }
-    }
-    std::vector<double> medians(groups);
-    for (size_t group = 0; group < groups; ++group) medians[group] = cells[group].empty() ? 0 : median(cells[group]);
-    for (size_t who = 0; who < left.size(); ++who) {
-      for (size_t round = 0; round < left[who].size(); ++round) left[who][round] -= medians[group_of(who, round)];
-    }
+  // Takes the median of each group of times away from these.
+  const auto polish = [&](size_t Time::*group) {
+    std::map<size_t, std::vector<double>> groups;
+    for (const Time& time : times) groups[time.*group].push_back(time.left);
+    std::map<size_t, double> medians;
+    for (const auto& [number, left] : groups) medians[number] = median(left);
+    for (Time& time : times) time.left -= medians[time.*group];
     return medians;
   };
-  const auto before = [&](size_t who, size_t round) { return static_cast<size_t>(contestants[who].before[round] + 1); };
+  std::map<size_t, double> carry_over;  // by the one before
   for (int sweep = 0; sweep < SWEEPS; ++sweep) {
-    polish(left.size(), [](size_t who, size_t) { return who; });
-    polish(rounds, [](size_t, size_t round) { return round; });
-    const std::vector<double> medians = polish(carry_over.size(), before);
-    for (size_t i = 0; i < medians.size(); ++i) carry_over[i] += medians[i];
+    polish(&Time::who);
+    polish(&Time::round);
+    for (const auto& [before, median] : polish(&Time::before)) carry_over[before] += median;
   }
   std::vector<double> all;
-  for (size_t who = 0; who < contestants.size(); ++who) {
-    for (size_t round = 0; round < contestants[who].ms.size(); ++round) all.push_back(carry_over[before(who, round)]);
-  }
+  for (const Time& time : times) all.push_back(carry_over[time.before]);
   const double centre = median(all);
-  std::vector<std::vector<double>> adjusted;
-  for (size_t who = 0; who < contestants.size(); ++who) {
-    std::vector<double>& times = adjusted.emplace_back();
-    for (size_t round = 0; round < contestants[who].ms.size(); ++round) {
-      times.push_back(contestants[who].ms[round] * std::exp(centre - carry_over[before(who, round)]));
-    }
+  std::vector<std::vector<double>> adjusted(contestants.size());
+  for (const Time& time : times) {
+    const double ms = contestants[time.who].ms[time.round];
+    adjusted[time.who].push_back(ms * std::exp(centre - carry_over[time.before]));
   }
   return adjusted;
 }

@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <set>
@@ -27,6 +27,14 @@ namespace ladder {
 namespace {
 
 namespace fs = std::filesystem;
+
+// The commands of --peer, and of what lies in harness/peers unless --no-peers.
+std::vector<PeerCommand> peer_commands(const Options& options) {
+  std::vector<PeerCommand> commands;
+  if (!options.no_peers) commands = find_peers(LADDER_SOURCE_DIR "/harness/peers");
+  std::ranges::transform(options.peers, std::inserter(commands, commands.begin()), peer_from_option);
+  return commands;
+}
 
 // Everything that outlives a shape.
 class Bench {
@@ -118,8 +126,8 @@ class Bench {
     all_right_ = all_right_ && field->all_right();
     for (const std::string& name : wanted) {
       if (takes_part(*field, name)) continue;
-      return failure(ExitCode::cannot_run_here,
-                     fmt::format("No peer {} takes part.\n  {}", name, fmt::join(field->notes(), "\n  ")));
+      return failure(ExitCode::cannot_run_here, "No peer {} takes part.\n  {}", name,
+                     fmt::join(field->notes(), "\n  "));
     }
     for (const std::string& note : field->notes()) say_once(note);
     if (!any_rung || (request_.peers && !field->all_right())) {
@@ -140,8 +148,8 @@ class Bench {
     for (const Entry& entry : field.entries()) {
       if (entry.kind != "ceiling") names.push_back(entry.name);
     }
-    return failure(ExitCode::usage, fmt::format("--versus {}: nobody of that name takes part.\n  There are: {}",
-                                                request_.versus, fmt::join(names, ", ")));
+    return usage("--versus {}: nobody of that name takes part.\n  There are: {}", request_.versus,
+                 fmt::join(names, ", "));
   }
 
   // Whether this bench, interrupted, has recorded the entry already.
@@ -341,14 +349,6 @@ Protocol protocol_of(const Options& options) {
   if (options.rounds) protocol.rounds = *options.rounds;
   if (options.soak_seconds && !options.burst) protocol.soak_s = *options.soak_seconds, protocol.warm_up_s = 0;
   return protocol;
-}
-
-std::vector<PeerCommand> peer_commands(const Options& options) {
-  std::vector<PeerCommand> commands;
-  for (const std::string& line : options.peers) commands.push_back(peer_from_option(line));
-  if (options.no_peers) return commands;
-  for (PeerCommand& command : find_peers(LADDER_SOURCE_DIR "/harness/peers")) commands.push_back(std::move(command));
-  return commands;
 }
 
 Result<ExitCode> bench(const Options& options, const GpuInfo& gpu, const BenchRequest& request) {

@@ -26,7 +26,4 @@ Result<ExitCode> bench(const Options& options, const GpuInfo& gpu, const BenchRe
 // In turns, alone or burst, with the rounds and the soak that the options ask for.
 Protocol protocol_of(const Options& options);
 
-// The commands of --peer, and of what lies in harness/peers unless --no-peers.
-std::vector<PeerCommand> peer_commands(const Options& options);
-
 }  // namespace ladder

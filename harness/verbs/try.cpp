@@ -17,11 +17,11 @@
 #include <iterator>
 #include <set>
 #include <sstream>
-#include <thread>
 #include <vector>
 
 #include "harness/base/files.hpp"
 #include "harness/base/json.hpp"
+#include "harness/base/parallel.hpp"
 #include "harness/base/process.hpp"
 #include "harness/problem/shapes.hpp"
 #include "harness/verbs/check.hpp"
@@ -32,23 +32,22 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view NO_COMMAND_HINT = "  Configured again, it knows:  ./ladder build ladder";
-
 // ---- what a file may say --------------------------------------------------------------------------------------------
 
 Result<std::string> read_kernel(const std::string& file) {
   std::error_code error;
   const fs::file_status status = fs::status(file, error);
   if (fs::is_directory(status)) {
-    return failure(ExitCode::usage, fmt::format("{} is a directory; try takes the file of a kernel.\n"
-                                                "  Perhaps:  ./ladder try {}",
-                                                file, (fs::path(file) / "kernel.cuh").string()));
+    return usage(
+        "{} is a directory; try takes the file of a kernel.\n"
+        "  Perhaps:  ./ladder try {}",
+        file, (fs::path(file) / "kernel.cuh").string());
   }
   std::ifstream stream(file, std::ios::binary);
-  if (!stream) return failure(ExitCode::usage, fmt::format("{}: {}.", file, std::strerror(errno)));
+  if (!stream) return usage("{}: {}.", file, std::strerror(errno));
   std::string text(std::istreambuf_iterator<char>(stream), {});
   if (text.find_first_not_of(" \t\r\n") == std::string::npos) {
-    return failure(ExitCode::usage, fmt::format("{} is empty.", file));
+    return usage("{} is empty.", file);
   }
   return text;
 }
@@ -116,11 +115,10 @@ Status check_words(const std::string& file, const std::string& text) {
   for (int number = 1; std::getline(lines, line) && std::getline(code_lines, code_line);
        ++number, line_begin += code_line.size() + 1) {
     const auto refuse = [&](std::string_view what) {
-      return failure(
-          ExitCode::check_failed,
-          fmt::format("{}:{}: {}\n  {}\nA kernel includes \"common/gpu.cuh\" alone, which names all that it may "
-                      "use.",
-                      file, number, what, line));
+      return failure(ExitCode::check_failed,
+                     "{}:{}: {}\n  {}\nA kernel includes \"common/gpu.cuh\" alone, which names all that it may "
+                     "use.",
+                     file, number, what, line);
     };
     const size_t first = code_line.find_first_not_of(WHITE);
     if (first != std::string::npos && code_line[first] == '#') {
@@ -171,9 +169,10 @@ Result<const Rung*> rung_for(const Options& options, const std::string& text) {
   for (const Rung& rung : rungs()) {
     if (first.find(rung.name) != std::string::npos) return &rung;
   }
-  return failure(ExitCode::usage, fmt::format("{0}: its first line names no stage. Which one does it stand for?\n"
-                                              "  For example:  ./ladder try {0} --like 02",
-                                              options.file));
+  return usage(
+      "{0}: its first line names no stage. Which one does it stand for?\n"
+      "  For example:  ./ladder try {0} --like 02",
+      options.file);
 }
 
 // ---- compiling ------------------------------------------------------------------------------------------------------
@@ -205,8 +204,9 @@ Result<std::vector<Recipe>> recipes_for(const Rung& rung) {
         {command.substr(0, command.find(' ')), command, fs::path(entry["directory"].text().value_or("")) / object});
   }
   if (recipes.size() != 2) {
-    return failure(ExitCode::cannot_run_here, fmt::format("{} does not say how {} was compiled.\n{}", listed.string(),
-                                                          rung.name, NO_COMMAND_HINT));
+    return failure(ExitCode::cannot_run_here,
+                   "{} does not say how {} was compiled.\n  Configured again, it knows:  ./ladder build ladder",
+                   listed.string(), rung.name);
   }
   return recipes;
 }
@@ -280,11 +280,9 @@ std::string readable(const std::string& name) {
 // Beyond what the rung itself wants: GPU instructions, and C's functions on floats and memory.
 Status check_names(const std::string& file, const Recipe& recipe, const std::string& object, const fs::path& log) {
   static const std::set<std::string_view> HARMLESS = {
-      "fmaxf",         "fminf", "fabsf",  "expf",   "exp2f",   "logf",   "log2f",
-      "sqrtf",         "fmaf",  "memcpy", "memset", "memmove", "memcmp", "_GLOBAL_OFFSET_TABLE_",
-      "__tls_get_addr"};  // the last two come with -fPIC
-  // Where the compiler adds a check: common/emulator/sanitizer.cpp.
-  static const std::set<std::string_view> CHECKS = {
+      "fmaxf", "fminf", "fabsf", "expf", "exp2f", "logf", "log2f", "sqrtf", "fmaf", "memcpy", "memset", "memmove",
+      "memcmp", "_GLOBAL_OFFSET_TABLE_", "__tls_get_addr",  // these two come with -fPIC
+      // Where the compiler adds a check: common/emulator/sanitizer.cpp.
       "__ubsan_handle_out_of_bounds", "__ubsan_handle_shift_out_of_bounds", "__ubsan_handle_float_cast_overflow"};
   const Names known = names_in(recipe.object, log), own = names_in(object, log);
   const bool keeps_unused =
@@ -292,19 +290,16 @@ Status check_names(const std::string& file, const Recipe& recipe, const std::str
   for (const std::string& name : keeps_unused ? std::set<std::string>() : own.variables) {
     if (known.variables.contains(name) || name.find("__ubsan") != std::string::npos || name.starts_with(".")) continue;
     return failure(ExitCode::check_failed,
-                   fmt::format("{}: {} is a variable outside of the kernel, which remembers one launch in the next.\n"
-                               "A kernel knows its arguments alone.",
-                               file, readable(name)));
+                   "{}: {} is a variable outside of the kernel, which remembers one launch in the next.\n"
+                   "A kernel knows its arguments alone.",
+                   file, readable(name));
   }
   for (const std::string& name : own.wanted) {
-    if (known.wanted.contains(name) || HARMLESS.contains(name) || CHECKS.contains(name) ||
-        name.starts_with("_ZN8emulated"))
-      continue;
-    return failure(
-        ExitCode::check_failed,
-        fmt::format("{}: it calls {}, which is no GPU instruction.\nA kernel includes \"common/gpu.cuh\" alone, "
-                    "which names all that it may use.",
-                    file, readable(name)));
+    if (known.wanted.contains(name) || HARMLESS.contains(name) || name.starts_with("_ZN8emulated")) continue;
+    return failure(ExitCode::check_failed,
+                   "{}: it calls {}, which is no GPU instruction.\nA kernel includes \"common/gpu.cuh\" alone, "
+                   "which names all that it may use.",
+                   file, readable(name));
   }
   return {};
 }
@@ -319,44 +314,36 @@ Status replace(const Rung& rung, const std::string& file) {
   const fs::path stage_file = fs::path(LADDER_SOURCE_DIR) / rung.directory / "stage.cu";
   const std::string rung_text = read_text(stage_file);
   if (rung_text.empty()) {
-    return failure(
-        ExitCode::cannot_run_here,
-        fmt::format("{}, into which the kernel is put, cannot be read. This program was built from the clone in {}.\n"
-                    "  Built here:  ./ladder build ladder",
-                    stage_file.string(), LADDER_SOURCE_DIR));
+    return failure(ExitCode::cannot_run_here,
+                   "{}, into which the kernel is put, cannot be read. This program was built from the clone in {}.\n"
+                   "  Built here:  ./ladder build ladder",
+                   stage_file.string(), LADDER_SOURCE_DIR);
   }
   const std::string path = fs::absolute(file).lexically_normal().string();
   // stage.cu includes the kernel that lies beside it.
   std::ofstream(work / "kernel.cuh") << fmt::format("#include \"{}\"\n", path);
   std::ofstream(work / "stage.cpp") << fmt::format("#line 1 \"{}\"\n", stage_file.string()) << rung_text;
   if (read_text(work / "stage.cpp").empty()) {
-    return failure(ExitCode::cannot_run_here,
-                   fmt::format("{}: nothing can be written there. TMPDIR names another place.",
-                               fs::temp_directory_path().string()));
+    return failure(ExitCode::cannot_run_here, "{}: nothing can be written there. TMPDIR names another place.",
+                   fs::temp_directory_path().string());
   }
 
   std::vector<Outcome> outcomes(recipes->size());
   std::vector<std::string> objects;
   for (size_t i = 0; i < recipes->size(); ++i) objects.push_back((work / fmt::format("{}.o", i)).string());
-  {
-    std::vector<std::jthread> compilers;
-    for (size_t i = 0; i < recipes->size(); ++i) {
-      compilers.emplace_back([&, i] {
-        const std::string command = fmt::format("{} -fPIC -o {} -c {}", (*recipes)[i].command, shell_word(objects[i]),
-                                                shell_word((work / "stage.cpp").string()));
-        outcomes[i] = shell(command, work / fmt::format("{}.log", i));
-      });
-    }
-  }
+  parallel_for(std::ssize(*recipes), 1, [&](int64_t i, int64_t) {
+    const std::string command = fmt::format("{} -fPIC -o {} -c {}", (*recipes)[i].command, shell_word(objects[i]),
+                                            shell_word((work / "stage.cpp").string()));
+    outcomes[i] = shell(command, work / fmt::format("{}.log", i));
+  });
   constexpr int NOT_FOUND = 127;
   for (size_t i = 0; i < recipes->size(); ++i) {
     const Outcome& outcome = outcomes[i];
     if (outcome.status == NOT_FOUND) {
-      return failure(
-          ExitCode::cannot_run_here,
-          fmt::format("The compiler that built the ladder, {}, is not there any more.\n  With another one, in a "
-                      "build directory of its own:  CXX=... LADDER_BUILD=build-other ./ladder try {}",
-                      (*recipes)[i].compiler, file));
+      return failure(ExitCode::cannot_run_here,
+                     "The compiler that built the ladder, {}, is not there any more.\n  With another one, in a "
+                     "build directory of its own:  CXX=... LADDER_BUILD=build-other ./ladder try {}",
+                     (*recipes)[i].compiler, file);
     }
     if (outcome.status == 128 + SIGINT) return failure(ExitCode::interrupted, "Interrupted while it was compiled.");
     if (outcome.status != 0) {
@@ -365,7 +352,7 @@ Status replace(const Rung& rung, const std::string& file) {
                                     ? fmt::format("\n{} tells of the kernel, and uses names that {} has not.",
                                                   (fs::path(rung.directory) / "stage.cu").string(), file)
                                     : "";
-      return failure(ExitCode::check_failed, fmt::format("It does not compile.\n{}{}", error, about));
+      return failure(ExitCode::check_failed, "It does not compile.\n{}{}", error, about);
     }
     if (auto status = check_names(file, (*recipes)[i], objects[i], work / "names.log"); !status) return status;
   }
@@ -379,8 +366,7 @@ Status replace(const Rung& rung, const std::string& file) {
   forget_variants(rung);
   if (dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL) == nullptr || rung.variants.empty()) {
     const char* const why = dlerror();
-    return failure(ExitCode::check_failed,
-                   fmt::format("It compiles, and cannot be loaded: {}.", why ? why : "no reason"));
+    return failure(ExitCode::check_failed, "It compiles, and cannot be loaded: {}.", why ? why : "no reason");
   }
   return {};
 }
@@ -389,9 +375,10 @@ Status replace(const Rung& rung, const std::string& file) {
 
 Result<ExitCode> try_verb(const Options& options) {
   if (options.on == Where::gpu) {
-    return failure(ExitCode::usage, fmt::format("try runs a kernel on the emulator. Leave --on gpu out.\n"
-                                                "  Its time on a GPU:  ./ladder learn time {} --like {}",
-                                                options.file, options.like.empty() ? "03" : options.like));
+    return usage(
+        "try runs a kernel on the emulator. Leave --on gpu out.\n"
+        "  Its time on a GPU:  ./ladder learn time {} --like {}",
+        options.file, options.like.empty() ? "03" : options.like);
   }
   const auto text = read_kernel(options.file);
   if (!text) return passed_on(text);
@@ -402,7 +389,7 @@ Result<ExitCode> try_verb(const Options& options) {
   if (options.sealed) {  // read before the kernel is there to read it
     std::getline(std::cin, seal);
     if (seal.empty() || options.json != "-") {
-      return failure(ExitCode::usage, "--sealed takes a secret on standard input, and --json - for what it seals.");
+      return usage("--sealed takes a secret on standard input, and --json - for what it seals.");
     }
   }
   if (auto status = replace(**rung, options.file); !status) return passed_on(status);
