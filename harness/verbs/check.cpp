@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <optional>
 
 #include "harness/base/interrupt.hpp"
 #include "harness/devices/capacity.hpp"
@@ -29,14 +28,15 @@ std::pair<Subjects, std::vector<Error>> able(const Subjects& subjects, const aut
   return apart;
 }
 
-// Those that are asked the same problems together.
-Status judge_on(std::unique_ptr<Backend> backend, Judge& judge, Subjects subjects,
-                const std::function<std::vector<Spec>(const Accepts&)>& shapes_of) {
+// Those that are asked the same problems together, of which `usual` is what the options leave open.
+Status judge_on(std::unique_ptr<Backend> backend, Judge& judge, Subjects subjects, const Options& options,
+                const Spec& usual) {
+  const auto shapes_of = [&](const Subject& subject) { return shapes_for(options, usual, &subject.variant->accepts); };
   Status status;
   while (status && !subjects.empty() && !interrupted() && !judge.lost) {
-    const std::vector<Spec> shapes = shapes_of(subjects.front().variant->accepts);
-    const auto others = std::ranges::stable_partition(
-        subjects, [&](const Subject& subject) { return shapes_of(subject.variant->accepts) == shapes; });
+    const std::vector<Spec> shapes = shapes_of(subjects.front());
+    const auto others =
+        std::ranges::stable_partition(subjects, [&](const Subject& subject) { return shapes_of(subject) == shapes; });
     status = judge.judge(*backend, {subjects.begin(), others.begin()}, shapes);
     subjects.erase(subjects.begin(), others.begin());
   }
@@ -45,58 +45,39 @@ Status judge_on(std::unique_ptr<Backend> backend, Judge& judge, Subjects subject
 }
 
 // On whichever machines are asked for and there.
-Status judge_all(Judge& judge, const CheckRequest& request) {
+Status judge_all(Judge& judge, const Options& options, const Subjects& all) {
   std::vector<std::string>& notes = judge.report.notes;
-  const auto [subjects, unfit] = able(request.subjects, [&](const Subject& subject) {
+  const auto [subjects, unfit] = able(all, [&](const Subject& subject) {
     Status status;
-    for (const Spec& shape : request.emulator_shapes(subject.variant->accepts)) {
+    for (const Spec& shape : shapes_for(options, EMULATOR_SHAPE, &subject.variant->accepts)) {
       if (status) status = supports(*subject.rung, *subject.variant, shape);
     }
     return status;
   });
-  if (!unfit.empty() && (request.named || subjects.empty())) return tl::make_unexpected(unfit.front());
+  if (!unfit.empty() && (options.rungs_named || subjects.empty())) return tl::make_unexpected(unfit.front());
   for (const Error& error : unfit) notes.push_back("Left out: " + error.first_line());
-  if (request.on != Where::gpu) {
-    const Status status = judge_on(emulator_backend(), judge, subjects, request.emulator_shapes);
+  if (options.on != Where::gpu) {
+    const Status status = judge_on(emulator_backend(), judge, subjects, options, EMULATOR_SHAPE);
     if (!status) return status;
   }
-  if (request.on == Where::cpu) return {};
+  if (options.on == Where::cpu) return {};
   const auto gpu = gpu_info();
   if (!gpu) {
-    if (request.on == Where::gpu) return passed_on(gpu);
+    if (options.on == Where::gpu) return passed_on(gpu);
     notes.push_back("Emulator only. " + gpu.error().first_line());
     return {};
   }
   const auto [runnable, others] = able(subjects, [&](const Subject& subject) {
-    const std::vector<Spec> shapes = request.gpu_shapes(subject.variant->accepts);
+    const std::vector<Spec> shapes = shapes_for(options, GPU_CHECK_SHAPE, &subject.variant->accepts);
     return runs_on(*subject.rung, *subject.variant, *std::ranges::max_element(shapes, {}, &Spec::n), *gpu);
   });
-  if (!others.empty() && request.on == Where::gpu && request.named) return tl::make_unexpected(others.front());
+  if (!others.empty() && options.on == Where::gpu && options.rungs_named) return tl::make_unexpected(others.front());
   for (const Error& error : others) notes.push_back("Not on the GPU: " + error.message);
   if (runnable.empty() || interrupted() || judge.lost) return {};
-  return judge_on(gpu_backend(*gpu, runnable), judge, runnable, request.gpu_shapes);
+  return judge_on(gpu_backend(*gpu, runnable), judge, runnable, options, GPU_CHECK_SHAPE);
 }
 
 }  // namespace
-
-CheckRequest check_request(const Options& options) {
-  CheckRequest request{.subjects = subjects_of(options),
-                       .choice = {.trials = {.inputs = options.inputs,
-                                             .n_given = !options.n.empty(),
-                                             .thorough = options.thorough,
-                                             .quick = options.quick,
-                                             .seed = options.seed},
-                                  .answers_only = options.answers_only,
-                                  .first_failure = options.first_failure,
-                                  .timeout = options.timeout},
-                       .emulator_shapes = [=](const Accepts& own) { return shapes_for(options, EMULATOR_SHAPE, &own); },
-                       .gpu_shapes = [=](const Accepts& own) { return shapes_for(options, GPU_CHECK_SHAPE, &own); },
-                       .on = options.on,
-                       .named = options.rungs_named,
-                       .out = table_stream(options),
-                       .json = options.json};
-  return request;
-}
 
 std::vector<Subject> subjects_of(const Options& options) {
   std::vector<Subject> subjects;
@@ -111,13 +92,20 @@ std::vector<Subject> subjects_of(const Options& options) {
   return subjects;
 }
 
-Result<ExitCode> check(const CheckRequest& request) {
+Result<ExitCode> check(const Options& options, const Subjects& subjects, bool may_loop, const std::string& seal) {
   const InterruptGuard guard;
-  Judge judge(request.choice);
+  Judge judge({.trials = {.inputs = options.inputs,
+                          .n_given = !options.n.empty(),
+                          .thorough = options.thorough,
+                          .quick = options.quick,
+                          .seed = options.seed},
+               .answers_only = options.answers_only,
+               .first_failure = options.first_failure,
+               .may_loop = may_loop,
+               .timeout = options.timeout});
   CheckReport& report = judge.report;
-  const TrialChoice& trials = request.choice.trials;
-  if (trials.thorough) report.notes.push_back(fmt::format("Random problems are from --seed {}.", trials.seed));
-  if (auto status = judge_all(judge, request); !status) return passed_on(status);
+  if (options.thorough) report.notes.push_back(fmt::format("Random problems are from --seed {}.", options.seed));
+  if (auto status = judge_all(judge, options, subjects); !status) return passed_on(status);
   if (interrupted()) {
     fmt::print(stderr, "Interrupted: {} of {} launches were done; the results so far stand.\n", judge.done,
                judge.planned);
@@ -133,16 +121,16 @@ Result<ExitCode> check(const CheckRequest& request) {
                          : failure(ExitCode::cannot_run_here, "{}", fmt::join(report.notes, "\n"));
   }
 
-  print(report, request.out);
+  print(report, table_stream(options));
   bool ok = true;
   Json rows = Json::array();
   for (const CheckLine& line : report.lines) {
     for (const CheckResult& result : line.results) {
       ok = ok && result.ok;
-      if (!request.json.empty()) rows.push_back(to_json(result));
+      if (!options.json.empty()) rows.push_back(to_json(result));
     }
   }
-  if (auto status = write_document(request.json, rows, request.seal); !status) return passed_on(status);
+  if (auto status = write_document(options.json, rows, seal); !status) return passed_on(status);
   const ExitCode code = interrupted() ? ExitCode::interrupted : ok ? ExitCode::done : ExitCode::check_failed;
   if (judge.lost) {
     std::fflush(nullptr);
@@ -152,7 +140,7 @@ Result<ExitCode> check(const CheckRequest& request) {
 }
 
 Result<ExitCode> check_verb(const Options& options) {
-  return check(check_request(options));
+  return check(options, subjects_of(options));
 }
 
 }  // namespace ladder

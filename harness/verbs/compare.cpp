@@ -246,12 +246,11 @@ std::string recorded_speedup(std::span<const ResultRow> recorded, std::string_vi
 Result<ExitCode> compare_verb(const Options& options) {
   Side sides[2] = {};
   for (size_t i = 0; i < 2; ++i) {
-    const std::string label = i < options.variants.size() ? options.variants[i] : "";
     if (!options.rungs[i]) {
-      sides[i].peer = label;
+      sides[i].peer = options.variants[i];
       continue;
     }
-    const Result<const Variant*> variant = find_variant(*options.rungs[i], label);
+    const Result<const Variant*> variant = find_variant(*options.rungs[i], options.variants[i]);
     if (!variant) return passed_on(variant);
     sides[i] = {options.rungs[i], *variant};
   }

@@ -1,4 +1,4 @@
-#include "harness/verbs/explain.hpp"
+#include "harness/verbs/verbs.hpp"
 
 #include <fmt/format.h>
 
@@ -17,7 +17,6 @@
 #include "harness/problem/formula.hpp"
 #include "harness/problem/shapes.hpp"
 #include "harness/verbs/json.hpp"
-#include "harness/verbs/verbs.hpp"
 #include "harness/verify/check.hpp"
 
 namespace ladder {
@@ -154,26 +153,24 @@ Json explanation(const Rung& rung, const Variant& variant, const CheckResult& re
   return json;
 }
 
-}  // namespace
-
-Result<ExitCode> explain(const ExplainRequest& request) {
-  std::FILE* const out = request.out;
+Result<ExitCode> explain(const Options& options, bool counts_only) {
+  std::FILE* const out = table_stream(options);
   bool ok = true, first = true;
   Json explanations = Json::array();
-  for (const Shape& shape : request.shapes) {
+  for (const Shape& shape : shapes_for(options, EMULATOR_SHAPE)) {
     std::optional<Problem> problem;               // of this shape, for all rungs
     std::map<const Rung*, CheckResult> emulated;  // a rung is explained, and then compared with
     const auto emulate = [&](const Rung& rung) -> const CheckResult& {
-      if (!problem) problem = make_problem(shape, InputKind::normal, request.seed);
+      if (!problem) problem = make_problem(shape, InputKind::normal, options.seed);
       const auto [known, is_new] = emulated.try_emplace(&rung);
       if (is_new) known->second = check_on_emulator(rung, rung.variants.front(), *problem);
       return known->second;
     };
-    for (const Rung* rung : request.rungs) {
+    for (const Rung* rung : options.rungs) {
       const Variant& variant = rung->variants.front();
       if (auto status = supports(*rung, variant, shape); !status) return passed_on(status);
       if (auto status = fits_host_memory(shape, variant.workspace_at(shape)); !status) return passed_on(status);
-      if (!request.counts_only) {
+      if (!counts_only) {
         fmt::print(out, "{}{}\n\n", std::exchange(first, false) ? "" : "\n\n", rung->name);
         print_paragraph(out, "Idea", rung->idea);
         print_paragraph(out, "Before", rung->limit);
@@ -192,16 +189,18 @@ Result<ExitCode> explain(const ExplainRequest& request) {
       }
       ok = ok && result.ok;
       explanations.push_back(explanation(*rung, variant, result));
-      if (!request.trace.empty()) {
+      if (!options.trace.empty()) {
         const EmulatorRun run = run_on_emulator(*rung, variant, *problem, {.trace = true});
-        const Status written = write_text(request.trace, trace_document(*rung, variant, shape, run));
+        const Status written = write_text(options.trace, trace_document(*rung, variant, shape, run));
         if (!written) return passed_on(written);
       }
     }
   }
-  if (auto status = write_document(request.json, explanations); !status) return passed_on(status);
+  if (auto status = write_document(counts_only ? "" : options.json, explanations); !status) return passed_on(status);
   return ok ? ExitCode::done : ExitCode::check_failed;
 }
+
+}  // namespace
 
 Result<ExitCode> explain_verb(const Options& options) {
   if (!options.trace.empty() && (options.rungs.size() != 1 || options.n.size() > 1)) {
@@ -213,12 +212,11 @@ Result<ExitCode> explain_verb(const Options& options) {
     }
     return explain_on_gpu(options);
   }
-  return explain({.rungs = options.rungs,
-                  .shapes = shapes_for(options, EMULATOR_SHAPE),
-                  .seed = options.seed,
-                  .out = table_stream(options),
-                  .json = options.json,
-                  .trace = options.trace});
+  return explain(options, false);
+}
+
+Result<ExitCode> explain_counts(const Options& options) {
+  return explain(options, true);
 }
 
 }  // namespace ladder

@@ -146,10 +146,10 @@ Status parse_inputs(const RawFlags& raw, Options& options) {
 }
 
 Status parse_place(const RawFlags& raw, Options& options) {
-  if (raw.on.empty() || raw.on == "auto") return {};
-  if (raw.on != "cpu" && raw.on != "gpu") return usage("--on takes auto, cpu or gpu; not '{}'.", raw.on);
-  options.on = raw.on == "cpu" ? Where::cpu : Where::gpu;
-  return {};
+  if (raw.on == "cpu") options.on = Where::cpu;
+  if (raw.on == "gpu") options.on = Where::gpu;
+  if (options.on != Where::automatic || raw.on.empty() || raw.on == "auto") return {};
+  return usage("--on takes auto, cpu or gpu; not '{}'.", raw.on);
 }
 
 Status parse_timing(const RawFlags& raw, Options& options) {
@@ -209,19 +209,12 @@ Status check_files(const Options& options) {
 Status resolve_rungs(const RawFlags& raw, const std::vector<Rung>& known, Options& options) {
   for (const std::string& typed : raw.rungs) {
     // compare also takes a rung's other variants, as 02:64x32 or as the tables write them, 02_swizzle[64x32, 2 warps].
-    constexpr std::string_view PEER = "peer:";
-    if (options.verb == Verb::compare && typed.starts_with(PEER)) {
-      if (typed.size() == PEER.size()) return usage("peer:NAME takes a peer's name, for example peer:fa2.");
-      options.variants.push_back(typed.substr(PEER.size()));
-      options.rungs.push_back(nullptr);
-      continue;
-    }
     const size_t mark = options.verb == Verb::compare ? typed.find_first_of(":[") : std::string::npos;
-    const std::string name = typed.substr(0, mark);
-    std::string label = mark == std::string::npos ? "" : typed.substr(mark + 1);
-    if (label.ends_with(']')) label.pop_back();
-    options.variants.push_back(label);
-    const auto rung = find_rung(name, known);
+    std::string& label = options.variants.emplace_back(mark == std::string::npos ? "" : typed.substr(mark + 1));
+    const bool is_peer = options.verb == Verb::compare && typed.starts_with("peer:");
+    if (is_peer && label.empty()) return usage("peer:NAME takes a peer's name, for example peer:fa2.");
+    if (!is_peer && label.ends_with(']')) label.pop_back();
+    const Result<const Rung*> rung = is_peer ? nullptr : find_rung(typed.substr(0, mark), known);
     if (!rung) return passed_on(rung);
     options.rungs.push_back(*rung);
   }
@@ -255,13 +248,13 @@ Status resolve_rungs(const RawFlags& raw, const std::vector<Rung>& known, Option
 
 // Words that no verb or flag took.
 tl::unexpected<Error> unknown_word(const std::string& word, const CLI::App& app, const std::vector<Rung>& known) {
+  const CLI::App* const program = app.get_parent() ? app.get_parent() : &app;
+  const auto verbs = program->get_subcommands([](const CLI::App*) { return true; });
   std::vector<std::string> words;
   if (word.starts_with('-')) {
     const std::string flag = word.substr(0, word.find('='));
-    // Another verb's flag is no typo.
-    const CLI::App* const program = app.get_parent() ? app.get_parent() : &app;
-    std::vector<std::string> owners;
-    for (const CLI::App* verb : program->get_subcommands([](const CLI::App*) { return true; })) {
+    std::vector<std::string> owners;  // another verb's flag is no typo
+    for (const CLI::App* verb : verbs) {
       if (verb->get_option_no_throw(flag) != nullptr) owners.push_back(verb->get_name());
     }
     // Without the dashes, which are never mistyped and would make every pair of words look alike.
@@ -288,8 +281,7 @@ tl::unexpected<Error> unknown_word(const std::string& word, const CLI::App& app,
         "'{0}' is a stage; what to do with it?\n  ./ladder check {0}    ./ladder explain {0}    ./ladder bench {0}",
         word);
   }
-  for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; }))
-    words.push_back(verb->get_name());
+  for (const CLI::App* verb : verbs) words.push_back(verb->get_name());
   return usage("There is no verb '{}'.{}\n  There are: {}", word, did_you_mean(word, words), fmt::join(words, ", "));
 }
 
@@ -405,8 +397,8 @@ Result<Options> parse_options(std::span<const std::string> arguments, const std:
   }
 
   const auto verbs = app.get_subcommands();
-  std::vector<const CLI::App*> parsed = {&app};
-  parsed.insert(parsed.end(), verbs.begin(), verbs.end());
+  std::vector<const CLI::App*> parsed(verbs.begin(), verbs.end());
+  parsed.insert(parsed.begin(), &app);
   for (const CLI::App* part : parsed) {
     for (const CLI::Option* option : part->get_options()) {
       if (option->count() > 0 && std::ranges::find(option->results(), "") != option->results().end()) {
@@ -418,8 +410,7 @@ Result<Options> parse_options(std::span<const std::string> arguments, const std:
   if (verbs.size() > 1) {
     return usage("One verb at a time: {} or {}.", verbs[0]->get_name(), verbs[1]->get_name());
   }
-  if (!verbs.empty()) {
-    const CLI::App* verb = verbs.front();
+  for (const CLI::App* verb : verbs) {
     if (const auto left = verb->remaining(); !left.empty()) return unknown_word(left.front(), *verb, known);
   }
   // Words that the shell has taken apart already.
@@ -458,9 +449,8 @@ std::vector<Spec> shapes_for(const Options& options, const Spec& defaults, const
   shape.batch = options.batch.value_or(defaults.batch);
   shape.heads = options.heads.value_or(defaults.heads);
   shape.causal = options.causal;
-  if (options.n.empty()) return {with_problem(options, shape)};
   std::vector<Spec> shapes;
-  for (const int n : options.n) {
+  for (const int n : options.n.empty() ? std::vector{shape.n} : options.n) {
     shape.n = n;
     shapes.push_back(with_problem(options, shape));
   }

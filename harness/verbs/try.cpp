@@ -25,7 +25,6 @@
 #include "harness/base/process.hpp"
 #include "harness/problem/shapes.hpp"
 #include "harness/verbs/check.hpp"
-#include "harness/verbs/explain.hpp"
 
 namespace ladder {
 namespace {
@@ -394,28 +393,22 @@ Result<ExitCode> try_verb(const Options& options) {
   }
   if (auto status = replace(**rung, options.file); !status) return passed_on(status);
 
-  CheckRequest request = check_request(options);
-  request.subjects = {{*rung, &(*rung)->variants.front(), std::string((*rung)->name)}};
+  Options named = options;
+  named.rungs = {*rung};
+  named.rungs_named = named.first_failure = true;
+  named.on = Where::cpu;
+  std::vector<Subject> subjects = subjects_of(named);
   for (const Variant& variant : (*rung)->variants) {  // its text is theirs, too
-    const bool able = std::ranges::all_of(request.emulator_shapes(variant.accepts), [&](const Spec& shape) {
+    const bool able = std::ranges::all_of(shapes_for(named, EMULATOR_SHAPE, &variant.accepts), [&](const Spec& shape) {
       return supports(**rung, variant, shape).has_value();
     });
     if (!able || &variant == &(*rung)->variants.front()) continue;
-    request.subjects.push_back({*rung, &variant, fmt::format("{} ({})", (*rung)->name, variant.label), true});
+    subjects.push_back({*rung, &variant, fmt::format("{} ({})", (*rung)->name, variant.label), true});
   }
-  request.named = true;
-  request.on = Where::cpu;
-  request.choice.first_failure = true;
-  request.choice.may_loop = true;
-  request.seal = seal;
-  fmt::print(request.out, "{} in the place of {}\n", options.file, (*rung)->name);
-  const auto checked = check(request);
+  fmt::print(table_stream(options), "{} in the place of {}\n", options.file, (*rung)->name);
+  const auto checked = check(named, subjects, true, seal);
   if (!checked || *checked != ExitCode::done || options.sealed) return checked;
-  const auto explained = explain({.rungs = {*rung},
-                                  .shapes = request.emulator_shapes((*rung)->variants.front().accepts),
-                                  .seed = options.seed,
-                                  .counts_only = true,
-                                  .out = request.out});
+  const auto explained = explain_counts(named);
   return explained ? checked : explained;
 }
 

@@ -5,9 +5,10 @@
 
 namespace ladder {
 
-Result<ExitCode> overview_verb(const Options& options);  // none: this machine, the rungs, the table, what to do next
-Result<ExitCode> check_verb(const Options& options);     // every rung against every input set, on both machines
-Result<ExitCode> explain_verb(const Options& options);   // a rung's idea and prediction, against what was counted
+Result<ExitCode> overview_verb(const Options& options);   // none: this machine, the rungs, the table, what to do next
+Result<ExitCode> check_verb(const Options& options);      // every rung against every input set, on both machines
+Result<ExitCode> explain_verb(const Options& options);    // a rung's idea and prediction, against what was counted
+Result<ExitCode> explain_counts(const Options& options);  // without the idea and what stands in stage.cu, and no JSON
 Result<ExitCode> bench_verb(const Options& options);     // the TFLOPS table, against peers and ceilings of the same run
 Result<ExitCode> compare_verb(const Options& options);   // what one change is worth
 Result<ExitCode> describe_verb(const Options& options);  // parts and rungs: how scripts learn of them
