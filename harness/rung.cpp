@@ -91,8 +91,10 @@ std::string directory_of(std::string_view rung) {
   return std::string(rung);
 }
 
-std::string label_of(const Tile& tile) {
-  return fmt::format("{}x{}, {} warp{}", tile.br, tile.bc, tile.warps, tile.warps == 1 ? "" : "s");
+// Its own, or one of its tile.
+std::string label_of(const told::Variant& variant) {
+  const auto& [br, bc, warps] = variant.tile;
+  return *variant.label ? variant.label : fmt::format("{}x{}, {} warp{}", br, bc, warps, warps == 1 ? "" : "s");
 }
 
 // "Config<64, 128, 4>" of what type_name gives, without the namespaces around it.
@@ -107,10 +109,6 @@ std::string type_in(std::string_view signature) {
 std::function<Counts(const Launched&)> function_of(const told::Predict& predict) {
   if (!predict) return {};
   return predict;
-}
-
-std::string label_of(const told::Variant& variant) {
-  return *variant.label ? variant.label : label_of(variant.tile);
 }
 
 }  // namespace

@@ -44,9 +44,8 @@ Table::Table(std::vector<std::string> titles) {
   rows_.push_back(std::move(titles));
 }
 
-void Table::add(std::vector<std::string> cells) {
-  cells.resize(columns_.size());
-  rows_.push_back(std::move(cells));
+void Table::add(std::initializer_list<std::string_view> cells) {
+  rows_.emplace_back(cells.begin(), cells.end()).resize(columns_.size());
 }
 
 std::string Table::text(std::FILE* stream) const {

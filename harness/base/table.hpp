@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <cstdio>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,7 +16,7 @@ class Table {
   //   ~   left-aligned, and broken into several lines where the table is too wide
   //   ?   may be left out where the table is still too wide; the more of them, the sooner
   explicit Table(std::vector<std::string> titles);
-  void add(std::vector<std::string> cells);
+  void add(std::initializer_list<std::string_view> cells);
 
   // Fitted to the stream's width (harness/terminal.hpp). A last line says which columns were left out and what shows
   // them.

@@ -256,12 +256,8 @@ Json to_json(const ResultRow& row) {
     const std::string cell = to_cell(value);
     if constexpr (std::is_same_v<Value, bool>) {
       object.set(name, value);
-    } else if (cell.empty()) {
-      object.set(name, {});
-    } else if constexpr (std::is_same_v<Value, std::string>) {
-      object.set(name, cell);
     } else {
-      object.set(name, Json::parse(cell));
+      object.set(name, cell.empty() ? Json() : std::is_same_v<Value, std::string> ? Json(cell) : Json::parse(cell));
     }
   });
   return object;

@@ -49,6 +49,22 @@ std::shared_ptr<Groups> make_groups(const Problem& problem, const std::shared_pt
                                   tolerances, ~seed);
 }
 
+// Poisoned before a group and judged after it, as rungs are. What the peer says of its time is held to ours, which holds
+// besides it the way to the peer and back.
+Contestant make_contestant(const PeerInfo& info, const std::shared_ptr<Peer>& peer, double flops,
+                           const std::shared_ptr<const Problem>& problem) {
+  Contestant contestant{.name = info.name, .time_ms = [peer, flops, info](int launches) {
+                          return believed_ms(*peer, launches, flops, info);
+                        }};
+  if (info.judged()) {
+    contestant.before = [peer](int) { return peer->poison(); };
+    contestant.after = [peer, problem, groups = uint64_t{0}]() mutable {
+      return judge_some(*peer, *problem, problem->seed + ++groups);
+    };
+  }
+  return contestant;
+}
+
 }  // namespace
 
 PeerPool::PeerPool(const std::vector<PeerCommand>& commands) {
@@ -139,7 +155,7 @@ void Field::add(const Rung& rung, const Variant& variant) {
   entries_.push_back(std::move(entry));
   std::vector<std::string_view> outputs;
   for (const TensorSpec& spec : outputs_of(variant, problem_->shape)) outputs.push_back(spec.name);
-  contestants_.push_back(ladder::make_contestant(
+  contestants_.push_back(make_contestant(
       name, groups_, std::move(outputs),
       [gpu = on_gpu_, &variant](std::span<const Launch> launches) { return gpu->time_ms(variant, launches); }));
 }
@@ -170,13 +186,14 @@ Status Field::add_peers(PeerPool& pool, std::span<const std::string> only) {
       continue;
     }
     if (!only.empty() && std::ranges::find(only, info->name) == only.end()) continue;
+    const auto note = [&](std::string_view what) { notes_.push_back(fmt::format("peer {}: {}", info->name, what)); };
     if (std::ranges::find(entries_, info->name, &Entry::name) != entries_.end()) {
-      notes_.push_back(fmt::format("peer {}: another contestant has this name already", info->name));
+      note("another contestant has this name already");
       continue;
     }
     const double flops = info->ceiling ? info->flops.value_or(0) : flops_of(problem_->shape);
     if (!(flops > 0)) {
-      notes_.push_back(fmt::format("peer {}: not timed: a ceiling says its \"flops\" for one launch", info->name));
+      note("not timed: a ceiling says its \"flops\" for one launch");
       continue;
     }
     Entry entry{
@@ -190,29 +207,13 @@ Status Field::add_peers(PeerPool& pool, std::span<const std::string> only) {
       }
       entry.max_err = *error;
     } else if (!info->ceiling) {
-      notes_.push_back(
-          fmt::format("peer {}: unverified: it keeps protocol 1, which shows its answers to nobody", info->name));
+      note("unverified: it keeps protocol 1, which shows its answers to nobody");
     }
-    notes_.push_back(fmt::format("peer {}: {}", info->name, info->version.empty() ? "no version" : info->version));
+    note(info->version.empty() ? "no version" : info->version);
     entries_.push_back(std::move(entry));
-    contestants_.push_back(make_contestant(*info, peer, flops));
+    contestants_.push_back(make_contestant(*info, peer, flops, problem_));
   }
   return {};
-}
-
-// Poisoned before a group and judged after it, as rungs are. What the peer says of its time is held to ours, which holds
-// besides it the way to the peer and back.
-Contestant Field::make_contestant(const PeerInfo& info, const std::shared_ptr<Peer>& peer, double flops) const {
-  Contestant contestant{.name = info.name, .time_ms = [peer, flops, info](int launches) {
-                          return believed_ms(*peer, launches, flops, info);
-                        }};
-  if (info.judged()) {
-    contestant.before = [peer](int) { return peer->poison(); };
-    contestant.after = [peer, problem = problem_, groups = uint64_t{0}]() mutable {
-      return judge_some(*peer, *problem, problem->seed + ++groups);
-    };
-  }
-  return contestant;
 }
 
 RealMachine::RealMachine(const std::string& pci_bus_id) : nvml_(Nvml::open(pci_bus_id)) {

@@ -55,7 +55,6 @@ class Field {
  private:
   Field(const GpuInfo& gpu, std::shared_ptr<const Problem> problem, std::shared_ptr<GpuProblem> on_gpu,
         std::shared_ptr<Groups> groups);
-  Contestant make_contestant(const PeerInfo& info, const std::shared_ptr<Peer>& peer, double flops) const;
 
   GpuInfo gpu_;
   std::shared_ptr<const Problem> problem_;  // shared with the contestants

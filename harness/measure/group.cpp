@@ -16,11 +16,6 @@ namespace {
 constexpr double MOST_BYTES = 4.0 * (1 << 30);  // that go into what only groups need
 constexpr int HEADS_PER_QUESTION = 4, ROWS_PER_HEAD = 8;
 
-// In one_hot, and only there, a query is made from a key of the same head.
-bool q_follows_k(InputKind kind) {
-  return kind == InputKind::one_hot;
-}
-
 // Numbers of the answers' size: uniform within middle +-spread, they have the middle and the deviation of `values`. What
 // is not finite does not count. The spread is never 0.
 Filling::Numbers size_of(std::vector<double> values) {
@@ -41,7 +36,7 @@ f16 drawn_nan(uint64_t bits) {
 std::vector<View> all_views(const Spec& spec, int more_heads, InputKind kind) {
   const std::vector<TensorSpec> inputs = formula_of(spec).inputs(spec);
   std::vector<std::string_view> together = formula_of(spec).together;
-  if (together.empty() && q_follows_k(kind)) together = {"Q", "K"};
+  if (together.empty() && kind == InputKind::one_hot) together = {"Q", "K"};  // a query is made from a key of its head
   const auto agree = [&](const View& view) {
     std::optional<int64_t> common;
     for (size_t i = 0; i < view.size(); ++i) {

@@ -34,8 +34,8 @@ inline __device__ float random_normal(uint32_t& counter) {
 
 // An element type: how a register is filled with its random numbers, and the instructions on it. `KIND` is as PTX names it, `TAIL`
 // says of operands of 16 bits that they are not transposed.
-#define OPERANDS(KIND, DEPTH, TAIL_SS, TAIL_RS)                                                                      \
-  static constexpr int K = DEPTH;                                                                                    \
+#define OPERANDS(KIND, SM, DEPTH, TAIL_SS, TAIL_RS)                                                                  \
+  static constexpr int K = DEPTH, LEAST_SM = SM;                                                                     \
   static __device__ void mma(float(&c)[4], const uint32_t(&a)[4], const uint32_t(&b)[2]) {                           \
     asm volatile("mma.sync.aligned.m16n8k" #DEPTH ".row.col.f32." KIND "." KIND                                      \
                  ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                              \
@@ -56,8 +56,7 @@ inline __device__ float random_normal(uint32_t& counter) {
   }
 
 struct F16 {
-  OPERANDS("f16", 16, ", 0, 0", ", 0")
-  static constexpr int LEAST_SM = 80;
+  OPERANDS("f16", 80, 16, ", 0, 0", ", 0")
   static __device__ uint32_t random(uint32_t counter) {
     const float low = random_normal(counter);
     return pack_f16x2(low, random_normal(counter));
@@ -65,8 +64,7 @@ struct F16 {
 };
 
 struct Bf16 {
-  OPERANDS("bf16", 16, ", 0, 0", ", 0")
-  static constexpr int LEAST_SM = 80;
+  OPERANDS("bf16", 80, 16, ", 0, 0", ", 0")
   static __device__ uint32_t random(uint32_t counter) {
     uint32_t pair;
     const float low = random_normal(counter);
@@ -76,8 +74,7 @@ struct Bf16 {
 };
 
 struct E4m3 {
-  OPERANDS("e4m3", 32, "", "")
-  static constexpr int LEAST_SM = 89;
+  OPERANDS("e4m3", 89, 32, "", "")
   static __device__ uint32_t random(uint32_t counter) {
     uint16_t pairs[2];
     for (uint16_t& pair : pairs) {

@@ -2,7 +2,6 @@
 
 #include <dlfcn.h>
 
-#include <array>
 #include <utility>
 
 // NVML's own type, hence global: the functions are called by the type that the library gave them.
@@ -16,19 +15,15 @@ using nvmlDevice = nvmlDevice_st*;
 constexpr int NVML_SUCCESS = 0, NVML_TEMPERATURE_GPU = 0;
 constexpr unsigned DRIVER_VERSION_LENGTH = 80;
 
-struct ReasonName {
-  uint64_t bit;
-  const char* words;
-};
 // nvmlClocksThrottleReason*; idle (0x1) and application clocks (0x2) are no throttling.
 constexpr uint64_t SOFTWARE_THERMAL = 0x20, HARDWARE_THERMAL = 0x40;
-constexpr std::array<ReasonName, 7> REASONS{{{0x4, "power cap"},
-                                             {0x8, "hardware slowdown"},
-                                             {0x10, "sync boost"},
-                                             {SOFTWARE_THERMAL, "thermal (software)"},
-                                             {HARDWARE_THERMAL, "thermal (hardware)"},
-                                             {0x80, "power brake"},
-                                             {0x100, "display clocks"}}};
+constexpr std::pair<uint64_t, const char*> REASONS[] = {{0x4, "power cap"},
+                                                        {0x8, "hardware slowdown"},
+                                                        {0x10, "sync boost"},
+                                                        {SOFTWARE_THERMAL, "thermal (software)"},
+                                                        {HARDWARE_THERMAL, "thermal (hardware)"},
+                                                        {0x80, "power brake"},
+                                                        {0x100, "display clocks"}};
 
 }  // namespace
 
@@ -90,8 +85,8 @@ std::optional<CardState> Nvml::now() const {
 
 std::string throttle_words(uint64_t reasons) {
   std::string words;
-  for (const ReasonName& reason : REASONS) {
-    if (reasons & reason.bit) words += (words.empty() ? "" : ", ") + std::string(reason.words);
+  for (const auto& [bit, reason] : REASONS) {
+    if (reasons & bit) words += (words.empty() ? "" : ", ") + std::string(reason);
   }
   return words;
 }

@@ -41,15 +41,17 @@ class Times {
     return place == heat_.all.end() ? nullptr : &heat_.timings.timings[static_cast<size_t>(place - heat_.all.begin())];
   }
 
-  std::optional<Speedup> faster(size_t a, size_t b) const {
-    const Timing *const of_a = of(a), *const of_b = of(b);
+  // Nothing without another one to be faster than.
+  std::optional<Speedup> faster(size_t a, std::optional<size_t> b) const {
+    if (!b || *b == a) return {};
+    const Timing *const of_a = of(a), *const of_b = of(*b);
     for (const Timing* timing : {of_a, of_b}) {
       if (!timing || !has_times(*timing)) return {};
     }
     const auto adjusted = [&](const Timing* timing) -> const std::vector<double>& {
       return adjusted_[static_cast<size_t>(timing - heat_.timings.timings.data())];
     };
-    return speedup(paired_speedups(adjusted(of_a), adjusted(of_b), entries_[a].flops / entries_[b].flops),
+    return speedup(paired_speedups(adjusted(of_a), adjusted(of_b), entries_[a].flops / entries_[*b].flops),
                    heat_.timings.balanced);
   }
 
@@ -178,19 +180,14 @@ Results evaluate(std::span<const Entry> entries, const HeatRun& heat, const RunF
       for (const size_t link : links_of(entries, i)) {
         if (const auto ratio = times.faster(i, link)) results.ratios[{i, link}] = ratio->estimate;
       }
-      if (const auto before = previous_entry(entries, i)) {
-        if (const auto ratio = times.faster(i, *before)) {
-          row.previous = entries[*before].name;
-          row.vs_previous = ratio->estimate;
-          table.push_back(*ratio);
-        }
+      const std::optional<size_t> before = previous_entry(entries, i);
+      if (const auto ratio = times.faster(i, before)) {
+        row.previous = entries[*before].name;
+        row.vs_previous = ratio->estimate;
+        table.push_back(*ratio);
       }
-      if (fa2 && *fa2 != i) {
-        if (const auto ratio = times.faster(i, *fa2)) row.vs_fa2 = ratio->estimate;
-      }
-      if (denominator && *denominator != i) {
-        if (const auto ratio = times.faster(i, *denominator)) row.over = *ratio;
-      }
+      if (const auto ratio = times.faster(i, fa2)) row.vs_fa2 = ratio->estimate;
+      row.over = times.faster(i, denominator);
     }
     if (heat.number == 0) {
       results.notes.push_back(

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <memory>
+#include <deque>
 
 namespace ladder {
 namespace {
@@ -16,8 +16,8 @@ std::vector<const Formula*>& registry() {
 }  // namespace
 
 FormulaRegistration::FormulaRegistration(Formula formula) {
-  static std::vector<std::unique_ptr<Formula>> made;
-  registry().push_back(made.emplace_back(std::make_unique<Formula>(std::move(formula))).get());
+  static std::deque<Formula> made;  // where they stay
+  registry().push_back(&made.emplace_back(std::move(formula)));
   std::ranges::sort(registry(), {}, &Formula::name);
 }
 

@@ -67,10 +67,11 @@ class Bench {
       }
     }
     const bool stopped = !status && status.error().code == ExitCode::interrupted;
-    keep_first(write_document(options_.json, rows_));
+    const Status written = write_document(options_.json, rows_);
+    if (written_) written_ = written;
     if (!status && !stopped) return passed_on(status);
     if (stopped) fmt::print(stderr, "{}\n", status.error().message);
-    if (write_error_) return tl::make_unexpected(*write_error_);
+    if (!written_) return passed_on(written_);
     if (stopped) return ExitCode::interrupted;
     if (rows_.size() == 0 && refusal_) return tl::make_unexpected(*refusal_);
     return all_right_ ? ExitCode::done : ExitCode::check_failed;
@@ -228,7 +229,7 @@ class Bench {
         if (const auto note = unbalanced(run.timings, protocol_.regime)) notes_.push_back(*note);
       }
       tell(facts.shape);
-      if (write_error_) return tl::make_unexpected(*write_error_);
+      if (!written_) return written_;
     }
     if (options_.ablate) {
       const std::string tables = ablation_tables(entries, rates, ratios, columns_of(out_));
@@ -249,10 +250,11 @@ class Bench {
       kept = append_text(options_.rounds_csv, ROUNDS_HEADER, rounds_lines(entries, run, facts));
     if (kept && !options_.csv.empty() && !results.rows.empty())
       kept = append_csv(options_.csv, results.rows, rows_.size() == 0);
-    if (!kept) {
-      keep_first(failure(kept.error().code, kept.error().message +
-                                                "\n  The heat above is on the screen alone. With room for it, the same "
-                                                "command with --csv FILE --resume goes on there."));
+    if (!kept && written_) {
+      written_ = failure(kept.error().code,
+                         "{}\n  The heat above is on the screen alone. With room for it, the same command with --csv "
+                         "FILE --resume goes on there.",
+                         kept.error().message);
     }
     for (const ResultRow& row : results.rows) {
       Json entry = to_json(row);
@@ -317,11 +319,6 @@ class Bench {
     notes_.clear();
   }
 
-  void keep_first(const Status& status) {
-    if (status || write_error_) return;
-    write_error_ = status.error();
-  }
-
   const Options& options_;
   const BenchRequest& request_;
   std::FILE* out_;
@@ -335,7 +332,8 @@ class Bench {
   std::vector<std::string> notes_;
   std::set<std::string> said_;
   std::string heat_;  // which one runs, for the line of progress
-  std::optional<Error> refusal_, write_error_;
+  std::optional<Error> refusal_;
+  Status written_;  // the first file that could not be
   bool all_right_ = true;
   bool legend_ = false, warmed_up_ = false;
   int tables_ = 0;

@@ -78,9 +78,8 @@ Result<ExitCode> describe_verb(const Options& options) {
   for (const Rung& rung : rungs()) {
     const Variant& variant = rung.variants.front();
     document.push_back(json_of_rung(rung, document.size()));
-    table.add({std::string(rung.part()), std::string(rung.name), std::string(rung.previous), variant.label,
-               fmt::format("{}", fmt::join(problems_of(variant), ", ")), std::to_string(rung.min_sm),
-               std::string(rung.needs)});
+    table.add({rung.part(), rung.name, rung.previous, variant.label,
+               fmt::format("{}", fmt::join(problems_of(variant), ", ")), std::to_string(rung.min_sm), rung.needs});
   }
   if (auto status = write_document(options.json, document); !status) return passed_on(status);
   std::FILE* out = table_stream(options);

@@ -62,7 +62,7 @@ Result<ExitCode> explain_on_gpu(const Options& options) {
       CheckResult checked;
       const auto memory_used = launch(*rung, *problem, checked);
       if (!memory_used) return passed_on(memory_used);
-      table.add({std::string(rung->name), to_string(shape), bytes_text(double(*memory_used)), grouped(*memory_used),
+      table.add({rung->name, to_string(shape), bytes_text(double(*memory_used)), grouped(*memory_used),
                  verdict_word(checked.ok, table_stream(options))});
       for (const Failure& failure : checked.failures) fmt::print(stderr, "{}\n", failure.message);
       ok = ok && checked.ok;

@@ -59,19 +59,15 @@ void print_machine(std::FILE* out, const Result<GpuInfo>& gpu) {
              bytes_text(double(host_memory_available())));
 }
 
-void print_rungs(std::FILE* out, const std::vector<const Rung*>& chosen) {
-  Table table({"<stage", "~idea"});
-  for (const Rung* rung : chosen) table.add({std::string(rung->name), std::string(rung->idea)});
-  fmt::print(out, "{}\n", table.text(out));
-}
-
 }  // namespace
 
 Result<ExitCode> overview_verb(const Options& options) {
   std::FILE* out = table_stream(options);
   const Result<GpuInfo> gpu = gpu_info();
   print_machine(out, gpu);
-  print_rungs(out, options.rungs);
+  Table ideas({"<stage", "~idea"});
+  for (const Rung* rung : options.rungs) ideas.add({rung->name, rung->idea});
+  fmt::print(out, "{}\n", ideas.text(out));
 
   Shape headline = HEADLINE;
   headline.causal = options.causal;
@@ -86,7 +82,6 @@ Result<ExitCode> overview_verb(const Options& options) {
 
   Table table({"<stage", "<verdict", "max error", "conflicts", "wavefronts", "?global read", "??mma", "??ldmatrix",
                "??barriers", "TFLOPS*"});
-  bool ok = true;
   std::vector<std::string> failures;
   {
     Progress progress(double(options.rungs.size()));
@@ -99,11 +94,10 @@ Result<ExitCode> overview_verb(const Options& options) {
       const emulator::Counters& counters = *result.counters;
       const double ways = ldmatrix_ways(counters);
       const ResultRow* row = recorded.find(rung->name);
-      table.add({std::string(rung->name), verdict_word(result.ok, out), fmt::format("{:.1e}", result.max_err),
+      table.add({rung->name, verdict_word(result.ok, out), fmt::format("{:.1e}", result.max_err),
                  ways > 0 ? fmt::format("{:.2g}-way", ways) : "-", grouped(counters.smem_wavefronts),
                  bytes_text(double(counters.gmem_bytes_read)), grouped(counters.mma), grouped(counters.ldmatrix),
                  grouped(counters.barriers), row ? fmt::format("{:.1f}", row->tflops) : "-"});
-      ok = ok && result.ok;
       for (const Failure& failure : result.failures) {
         failures.push_back(fmt::format("{}: {}", rung->name, failure.message));
       }
@@ -113,9 +107,9 @@ Result<ExitCode> overview_verb(const Options& options) {
     table.add({"fa2", "", "", "", "", "", "", "", "", fmt::format("{:.1f}", fa2->tflops)});
   }
   fmt::print(out, "{}", table.text(out));
-  print_wrapped(out, fmt::format("Counted here, on the emulator: {}, normal inputs. Conflicts: of ldmatrix; 1-way is "
-                                 "none.",
-                                 to_string(shape)));
+  print_wrapped(out,
+                fmt::format("Counted here, on the emulator: {}, normal inputs. Conflicts: of ldmatrix; 1-way is none.",
+                            to_string(shape)));
   if (recorded.rows.empty()) {
     fmt::print(out, "* No GPU's results are recorded in docs/results/ yet.\n");
   } else {
@@ -136,7 +130,7 @@ Result<ExitCode> overview_verb(const Options& options) {
   } else {
     fmt::print(out, "  on a machine with a GPU:   ./ladder bench, ./ladder compare 02 03\n");
   }
-  return ok ? ExitCode::done : ExitCode::check_failed;
+  return failures.empty() ? ExitCode::done : ExitCode::check_failed;
 }
 
 }  // namespace ladder

@@ -34,14 +34,6 @@ Result<PeerInfo> prepare(Peer& peer, const Problem& problem, std::optional<PeerF
   return info;
 }
 
-Status time(Peer& peer, const Shape& shape, const PeerInfo& info) {
-  constexpr int LAUNCHES = 3;
-  const Result<double> ms = believed_ms(peer, LAUNCHES, info.ceiling ? *info.flops : flops_of(shape), info);
-  if (!ms) return passed_on(ms);
-  fmt::print("run {} launches: {:.4g} ms each\n", LAUNCHES, *ms / LAUNCHES);
-  return {};
-}
-
 }  // namespace
 
 Result<ExitCode> peer_verb(const Options& options) {
@@ -63,7 +55,10 @@ Result<ExitCode> peer_verb(const Options& options) {
   for (const Shape& asked : {shape, second}) {
     info = prepare(*peer, make_problem(asked, kind, options.seed, true), files);
     if (!info) return passed_on(info);
-    if (const Status timed = time(*peer, asked, *info); !timed) return passed_on(timed);
+    constexpr int LAUNCHES = 3;
+    const Result<double> ms = believed_ms(*peer, LAUNCHES, info->ceiling ? *info->flops : flops_of(asked), *info);
+    if (!ms) return passed_on(ms);
+    fmt::print("run {} launches: {:.4g} ms each\n", LAUNCHES, *ms / LAUNCHES);
   }
   if (info->judged()) {
     if (const Status refused = peer->refuses_unknown_requests(); !refused) return passed_on(refused);

@@ -35,8 +35,7 @@ namespace fs = std::filesystem;
 
 Result<std::string> read_kernel(const std::string& file) {
   std::error_code error;
-  const fs::file_status status = fs::status(file, error);
-  if (fs::is_directory(status)) {
+  if (fs::is_directory(file, error)) {
     return usage(
         "{} is a directory; try takes the file of a kernel.\n"
         "  Perhaps:  ./ladder try {}",
@@ -45,20 +44,13 @@ Result<std::string> read_kernel(const std::string& file) {
   std::ifstream stream(file, std::ios::binary);
   if (!stream) return usage("{}: {}.", file, std::strerror(errno));
   std::string text(std::istreambuf_iterator<char>(stream), {});
-  if (text.find_first_not_of(" \t\r\n") == std::string::npos) {
-    return usage("{} is empty.", file);
-  }
+  if (text.find_first_not_of(" \t\r\n") == std::string::npos) return usage("{} is empty.", file);
   return text;
 }
 
 // The text with comments and what stands between quotes blanked out, line by line as long as before.
 std::string code_of(std::string text) {
-  const auto blank = [&](size_t begin, size_t end) {
-    for (size_t i = begin; i < end; ++i) {
-      if (text[i] != '\n') text[i] = ' ';
-    }
-  };
-  for (size_t i = 0; i < text.size(); ++i) {
+  for (size_t i = 0; i < text.size();) {
     size_t end = i;
     if (text.compare(i, 2, "//") == 0) {
       end = std::min(text.find('\n', i), text.size());
@@ -72,9 +64,9 @@ std::string code_of(std::string text) {
       }
       end = std::min(end + 1, text.size());
     }
-    if (end > i) {
-      blank(i, end);
-      i = end - 1;
+    if (end == i) ++i;
+    for (; i < end; ++i) {
+      if (text[i] != '\n') text[i] = ' ';
     }
   }
   return text;

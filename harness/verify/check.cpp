@@ -72,19 +72,13 @@ std::vector<Cell> written_cells(const Tensor& output) {
 std::string scores_of(const Problem& problem, const Cell& cell) {
   const Spec& spec = problem.shape;
   if (!problem.formula().is_attention || spec.softcap > 0 || spec.alibi) return "";
-  const auto row = [&](const char* name, int64_t unit, int64_t number) {
-    const Tensor& tensor = problem.inputs[name];
-    std::vector<float> values(static_cast<size_t>(tensor.spec().columns()));
-    tensor.read(tensor.spec().index(unit, number), values);
-    return values;
-  };
-  const std::vector<float> query = row("Q", cell.unit, cell.row);
+  const Rows Q(problem.inputs["Q"], cell.unit), K(problem.inputs["K"], cell.unit / (spec.heads / spec.key_heads()));
+  const std::span<const float> query = Q.row(cell.row);
   const Keys seen = visible_keys(spec, cell.unit / spec.heads, cell.row);
   double least = std::numeric_limits<double>::infinity(), most = -least;
   int64_t largest = -1;
   for (int64_t number = seen.first; number < seen.last; ++number) {
-    const std::vector<float> key = row("K", cell.unit / (spec.heads / spec.key_heads()), number);
-    const double score = spec.scale() * std::inner_product(query.begin(), query.end(), key.begin(), 0.0);
+    const double score = spec.scale() * std::inner_product(query.begin(), query.end(), K.row(number).begin(), 0.0);
     least = std::min(least, score);
     if (score > most) most = score, largest = number;
   }
@@ -237,14 +231,13 @@ void judge_rows(CheckResult& result, const Problem& problem, size_t set, const R
     return output[static_cast<size_t>(output.spec().index(answer.cells[i].unit, answer.cells[i].row))];
   };
   size_t wrong = 0, all = 0, first = 0;
-  for (size_t i = answer.cells.size(); i-- > 0;) {
+  for (size_t i = 0; i < answer.cells.size(); ++i) {
     if (answer.set_of(i) != set) continue;
     ++all;
     const double got = number(i), expected = answer.values[i];
     if (got == expected || std::abs(got - expected) <= answer.row_tolerance[i]) continue;  // false for NaN
     if (std::isnan(got) && std::isnan(expected)) continue;
-    ++wrong;
-    first = i;
+    if (wrong++ == 0) first = i;
   }
   if (wrong == 0) return;
   result.fail(
