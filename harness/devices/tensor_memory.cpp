@@ -11,32 +11,25 @@ namespace {
 constexpr size_t PAGE = 4096;
 static_assert(GUARD_BYTES % PAGE == 0);
 
-std::byte* reserve(size_t bytes, int protection) {
+Mapped map(size_t bytes, int protection) {
   void* const memory = mmap(nullptr, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
-  return static_cast<std::byte*>(memory);
+  return {static_cast<std::byte*>(memory), {bytes}};
 }
 
 }  // namespace
 
-TensorBytes::TensorBytes(size_t bytes)
-    : bytes_(bytes),
-      offset_(GUARD_BYTES + (PAGE - bytes % PAGE) % PAGE / 32 * 32 + 16),
-      mapped_((offset_ + bytes + PAGE - 1) / PAGE * PAGE + GUARD_BYTES),
-      real_(reserve(mapped_, PROT_READ | PROT_WRITE)) {
-  try {
-    barred_ = reserve(mapped_, PROT_NONE);
-  } catch (...) {
-    munmap(real_, mapped_);
-    throw;
-  }
-  std::memset(data() - GUARD_BYTES, GUARD_BYTE, GUARD_BYTES);
-  std::memset(data() + bytes_, GUARD_BYTE, GUARD_BYTES);
+void Unmap::operator()(std::byte* memory) const {
+  munmap(memory, bytes);
 }
 
-TensorBytes::~TensorBytes() {
-  munmap(real_, mapped_);
-  munmap(barred_, mapped_);
+TensorBytes::TensorBytes(size_t bytes)
+    : bytes_(bytes), offset_(GUARD_BYTES + (PAGE - bytes % PAGE) % PAGE / 32 * 32 + 16) {
+  const size_t mapped = (offset_ + bytes + PAGE - 1) / PAGE * PAGE + GUARD_BYTES;
+  real_ = map(mapped, PROT_READ | PROT_WRITE);
+  barred_ = map(mapped, PROT_NONE);
+  std::memset(data() - GUARD_BYTES, GUARD_BYTE, GUARD_BYTES);
+  std::memset(data() + bytes_, GUARD_BYTE, GUARD_BYTES);
 }
 
 void TensorBytes::check_guards(const std::string& name, std::vector<std::string>& messages) const {

@@ -3,6 +3,7 @@
 // faults at its line, inside the tensor as well as outside.
 #pragma once
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -11,18 +12,22 @@
 
 namespace ladder {
 
+// Whole pages.
+struct Unmap {
+  size_t bytes = 0;
+  void operator()(std::byte* memory) const;
+};
+using Mapped = std::unique_ptr<std::byte, Unmap>;
+
 class TensorBytes {
  public:
   // The payload begins at a multiple of 16 bytes, which is all that a kernel may count on, and of no other power of two,
   // and ends near the end of a page; guard zones of GUARD_BYTES before and behind it hold GUARD_BYTE. Memory is taken where it is touched:
   // the payload may be far larger than the machine's. Throws std::bad_alloc.
   explicit TensorBytes(size_t bytes);
-  ~TensorBytes();
-  TensorBytes(const TensorBytes&) = delete;
-  TensorBytes& operator=(const TensorBytes&) = delete;
 
-  std::byte* data() const { return real_ + offset_; }
-  std::byte* for_kernels() const { return barred_ + offset_; }
+  std::byte* data() const { return real_.get() + offset_; }
+  std::byte* for_kernels() const { return barred_.get() + offset_; }
   size_t bytes() const { return bytes_; }
 
   void register_with(emulator::Device& device, std::string name, emulator::Access access) const {
@@ -32,8 +37,8 @@ class TensorBytes {
   void check_guards(const std::string& name, std::vector<std::string>& messages) const;
 
  private:
-  size_t bytes_, offset_, mapped_;
-  std::byte *real_ = nullptr, *barred_ = nullptr;
+  size_t bytes_, offset_;
+  Mapped real_, barred_;
 };
 
 }  // namespace ladder

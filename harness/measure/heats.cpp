@@ -6,13 +6,6 @@
 #include <algorithm>
 
 namespace ladder {
-namespace {
-
-bool has(const std::vector<size_t>& list, size_t which) {
-  return std::ranges::find(list, which) != list.end();
-}
-
-}  // namespace
 
 std::vector<size_t> PlannedHeat::all() const {
   std::vector<size_t> everybody = own;
@@ -34,7 +27,7 @@ std::vector<PlannedHeat> plan_heats(std::span<const Candidate> candidates) {
     PlannedHeat heat{own, everywhere};
     for (const size_t i : own) {
       for (const size_t link : candidates[i].links) {
-        if (!candidates[link].absent && !has(heat.all(), link)) heat.guests.push_back(link);
+        if (!candidates[link].absent && std::ranges::count(heat.all(), link) == 0) heat.guests.push_back(link);
       }
     }
     return heat;

@@ -242,8 +242,8 @@ std::vector<std::string> words_of(std::string_view text) {
 
 Result<Spec> parse_spec(std::string_view text, const Spec& from) {
   Spec spec = from;
-  std::vector<std::string_view> said;
-  std::vector<const WordRow*> rows;
+  std::vector<const WordRow*> said;
+  const auto says = [&](std::string_view word) { return std::ranges::find(said, word, &WordRow::name) != said.end(); };
   for (const std::string_view part : parts_of(text)) {
     const std::string_view name = part.substr(0, part.find('='));
     const auto row = std::ranges::find(words(), name, &WordRow::name);
@@ -256,19 +256,17 @@ Result<Spec> parse_spec(std::string_view text, const Spec& from) {
       return usage("A problem has no word '{}'.{}\n  There are: {}", name, did_you_mean(name, names),
                    fmt::join(listed, " "));
     }
-    if (std::ranges::find(said, name) != said.end()) return usage("{} is said twice in '{}'.", name, text);
+    if (says(name)) return usage("{} is said twice in '{}'.", name, text);
     const auto other = std::ranges::find_if(
-        rows, [&](const WordRow* each) { return !row->about.empty() && each->about == row->about; });
-    if (other != rows.end()) return usage("'{}' says {} and {}: one of them.", text, (*other)->name, name);
-    said.push_back(name);
-    rows.push_back(&*row);
+        said, [&](const WordRow* each) { return !row->about.empty() && each->about == row->about; });
+    if (other != said.end()) return usage("'{}' says {} and {}: one of them.", text, (*other)->name, name);
+    said.push_back(&*row);
     const bool has_value = name.size() < part.size();
     const std::string_view value = has_value ? part.substr(name.size() + 1) : "";
     if (row->takes.empty() && has_value) return usage("{} stands alone, without '={}'.", name, value);
     if (!row->takes.empty() && !has_value) return usage("{} takes {}: {}=...", name, row->takes, name);
     if (!row->parse(spec, value)) return usage("{} takes {}; '{}' is not.", name, row->takes, value);
   }
-  const auto says = [&](std::string_view word) { return std::ranges::find(said, word) != said.end(); };
   if (says("n") && (says("nq") || says("nk")))
     return usage("n says how many queries and keys there are; nq and nk say it apart.");
   if (says("causal") && spec.right > 0) {
@@ -276,9 +274,8 @@ Result<Spec> parse_spec(std::string_view text, const Spec& from) {
   }
   // What follows from what was said.
   if (says("kv") && !says("h") && spec.heads % spec.kv_heads != 0) spec.heads = 2 * spec.kv_heads;
-  for (const Lengths* const lens : {&spec.lens_q, &spec.lens_k}) {
-    if (says(lens == &spec.lens_q ? "lens_q" : "lens_k") && !says("b")) spec.batch = lens->count;
-  }
+  if (says("lens_q") && !says("b")) spec.batch = spec.lens_q.count;
+  if (says("lens_k") && !says("b")) spec.batch = spec.lens_k.count;
   for (const bool of_keys : {false, true}) {  // one follows from the other
     Lengths &lens = of_keys ? spec.lens_k : spec.lens_q, other = of_keys ? spec.lens_q : spec.lens_k;
     if (lens.count > 0 || other.count == 0) continue;

@@ -153,14 +153,6 @@ class Bench {
                  fmt::join(names, ", "));
   }
 
-  // Whether this bench, interrupted, has recorded the entry already.
-  bool has_row(const Entry& entry, const RunFacts& facts) const {
-    return std::ranges::any_of(resumed_, [&](const ResultRow& row) {
-      return row.rung == entry.name && row.kind == entry.kind && row.same_measurement(facts) &&
-             row.commit == facts.commit;
-    });
-  }
-
   // Looks at each of the field, plans the heats and runs them, and the slowest apart.
   Status time(const Field& field, const Problem& problem, const std::string& title) {
     const RunFacts facts = run_facts(gpu_, machine_, problem, protocol_.regime);
@@ -170,8 +162,13 @@ class Bench {
     });
     const auto looks = first_look(field.contestants(), protocol_, machine);
     if (!looks) return passed_on(looks);
-    const Schedule schedule = make_schedule(field.entries(), *looks, protocol_, request_.versus,
-                                            [&](const Entry& entry) { return has_row(entry, facts); });
+    const auto is_recorded = [&](const Entry& entry) {  // by this bench, when it was interrupted
+      return std::ranges::any_of(resumed_, [&](const ResultRow& row) {
+        return row.rung == entry.name && row.kind == entry.kind && row.same_measurement(facts) &&
+               row.commit == facts.commit;
+      });
+    };
+    const Schedule schedule = make_schedule(field.entries(), *looks, protocol_, request_.versus, is_recorded);
     for (size_t i = 0; i < looks->size(); ++i) {
       if ((*looks)[i]) continue;
       notes_.push_back(fmt::format("{}: not timed: {}", field.entries()[i].name, (*looks)[i].error().message));

@@ -24,12 +24,6 @@ namespace {
 
 constexpr uint64_t WAVEFRONT_BYTES = 128;  // 32 banks of 4 bytes
 
-// The rung that `rung` starts from, if it takes the shape.
-const Rung* rung_before(const Rung& rung, const Shape& shape) {
-  const Rung* const before = previous_of(rung);
-  return before && supports(*before, before->variants.front(), shape) ? before : nullptr;
-}
-
 void print_paragraph(std::FILE* out, std::string_view title, std::string_view text) {
   constexpr size_t WIDEST = 100, NARROWEST = 20, INDENT = 12;
   const size_t columns = columns_of(out);
@@ -179,8 +173,9 @@ Result<ExitCode> explain(const Options& options, bool counts_only) {
       }
 
       const CheckResult& result = emulate(*rung);
-      const Rung* const from = rung_before(*rung, shape);
-      const CheckResult* const before = from ? &emulate(*from) : nullptr;
+      const Rung* const from = previous_of(*rung);
+      const bool is_compared = from && supports(*from, from->variants.front(), shape);
+      const CheckResult* const before = is_compared ? &emulate(*from) : nullptr;
       print_counts(out, variant, result, before);
       print_traffic(out, variant, result, before);
       print_sites(out, *result.counters);

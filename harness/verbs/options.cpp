@@ -11,6 +11,7 @@
 #include <cstring>
 #include <filesystem>
 #include <limits>
+#include <map>
 
 #include "harness/base/nearest.hpp"
 #include "harness/base/process.hpp"
@@ -187,21 +188,19 @@ std::filesystem::path real_path(const std::string& path) {
 }
 
 Status check_files(const Options& options) {
-  const std::pair<const char*, const std::string*> files[] = {{"--csv", &options.csv},
-                                                              {"--json", &options.json},
-                                                              {"--trace", &options.trace},
-                                                              {"--rounds-csv", &options.rounds_csv}};
-  // Two documents in one file are none.
+  const std::pair<const char*, const std::string&> files[] = {{"--csv", options.csv},
+                                                              {"--json", options.json},
+                                                              {"--trace", options.trace},
+                                                              {"--rounds-csv", options.rounds_csv}};
+  std::map<std::filesystem::path, const char*> flags;  // two documents in one file are none
   for (const auto& [flag, path] : files) {
-    for (const auto& [other, other_path] : files) {
-      if (flag == other) break;
-      if (path->empty() || real_path(*path) != real_path(*other_path)) continue;
-      return *path == "-" ? usage("Only one of {} - and {} - can have stdout.", other, flag)
-                          : usage("{} and {} are the same file, {}.", other, flag, *path);
-    }
+    const auto [other, is_new] = flags.try_emplace(real_path(path), flag);
+    if (is_new || path.empty()) continue;
+    return path == "-" ? usage("Only one of {} - and {} - can have stdout.", other->second, flag)
+                       : usage("{} and {} are the same file, {}.", other->second, flag, path);
   }
   for (const auto& [flag, path] : files) {
-    if (auto status = check_writable(flag, *path); !status) return status;
+    if (auto status = check_writable(flag, path); !status) return status;
   }
   return {};
 }

@@ -54,10 +54,6 @@ bool has_unwritten(const Tensors& outputs) {
       outputs, [](const Tensor& output) { return any(output, [&](int64_t i) { return output.is_poison(i); }); });
 }
 
-bool has_nan(const Tensor& output, const Cell& cell) {
-  return any(output, cell, [&](int64_t i) { return std::isnan(output[static_cast<size_t>(i)]); });
-}
-
 std::vector<Cell> written_cells(const Tensor& output) {
   std::vector<Cell> written;
   for (int64_t unit = 0; unit < output.spec().units(); ++unit) {
@@ -509,8 +505,9 @@ Problem answered(CheckResult& launch, const Variant& variant, const Problem& que
     const size_t step = written.size() / MOST | 1;
     std::optional<int64_t>
         asked;  // the unit of which a row of NaN is among them: whether one may stand there, the reference says
+    const auto is_nan = [&](int64_t i) { return std::isnan(output[static_cast<size_t>(i)]); };
     for (size_t i = 0; i < written.size(); ++i) {
-      const bool is_first_nan = asked != written[i].unit && has_nan(output, written[i]);
+      const bool is_first_nan = asked != written[i].unit && any(output, written[i], is_nan);
       if (is_first_nan) asked = written[i].unit;
       if (i % step == 0 || is_first_nan) cells.push_back(written[i]);
     }

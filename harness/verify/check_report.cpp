@@ -42,14 +42,6 @@ std::string lines_of(const Failure& failure) {
   return text;
 }
 
-std::string list_of_counts(const std::map<std::string_view, int>& counts) {
-  std::string text;
-  for (const auto& [what, count] : counts) {
-    text += fmt::format("{}{} in {} input set{}", text.empty() ? "" : ", ", what, count, count == 1 ? "" : "s");
-  }
-  return text;
-}
-
 // What the shapes of those that fail say of the cause, beside the inputs that it was met with: all words of theirs that no other
 // result's shape has. Which counts are told differs from shape to shape, so of these it says nothing.
 std::string about_shape(const CheckLine& line, const Failure& cause) {
@@ -180,7 +172,10 @@ std::string explain_failures(const CheckLine& line) {
     }
     for (const std::string_view kind : kinds) ++effects[kind];
   }
-  if (!effects.empty()) text += fmt::format("  With it: {}.\n", list_of_counts(effects));
+  std::vector<std::string> with_it;
+  for (const auto& [what, count] : effects)
+    with_it.push_back(fmt::format("{} in {} input set{}", what, count, count == 1 ? "" : "s"));
+  if (!with_it.empty()) text += fmt::format("  With it: {}.\n", fmt::join(with_it, ", "));
   text += fmt::format("  To read: {}; {}/README.md, \"What breaks\".\n", where_to_read(*cause), line.directory);
   return text;
 }
