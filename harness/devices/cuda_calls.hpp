@@ -22,15 +22,13 @@ inline Status checked(cudaError_t error, std::string_view doing,
 }
 
 // For what unique_ptr owns.
-struct FreeOnDevice {
-  void operator()(void* memory) const { cudaFree(memory); }
+template <auto FREE>
+struct Freed {
+  void operator()(auto* owned) const { FREE(owned); }
 };
-struct FreePinned {
-  void operator()(void* memory) const { cudaFreeHost(memory); }
-};
-struct DestroyEvent {
-  void operator()(cudaEvent_t event) const { cudaEventDestroy(event); }
-};
+using FreeOnDevice = Freed<cudaFree>;
+using FreePinned = Freed<cudaFreeHost>;
+using DestroyEvent = Freed<cudaEventDestroy>;
 
 // Milliseconds between two events around work(), which starts launches and gives their error; nothing else happens between the two.
 template <class Work>

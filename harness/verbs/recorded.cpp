@@ -12,8 +12,6 @@
 namespace ladder {
 namespace {
 
-constexpr int SWEEP_N[] = {512, 1024, 2048, 4096, 8192, 16384};
-
 // Success when some rung can solve some shape, or why the first one cannot.
 Status any_supported(const Options& options) {
   Status first;
@@ -44,7 +42,7 @@ Regime regime_of(const Options& options) {
 std::vector<Shape> bench_shapes(const Options& options) {
   std::vector<Shape> shapes;
   if (options.sweep) {
-    for (const int n : SWEEP_N) {
+    for (int n = 512; n <= SWEEP_TOKENS; n *= 2) {
       shapes.push_back(with_problem(options, {.batch = SWEEP_TOKENS / n,
                                               .heads = options.heads.value_or(HEADLINE.heads),
                                               .n = n,
