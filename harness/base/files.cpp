@@ -1,7 +1,6 @@
 #include "harness/base/files.hpp"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cerrno>

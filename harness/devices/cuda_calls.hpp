@@ -1,11 +1,9 @@
 // What host code asks of the CUDA runtime, for the two files that do.
 #pragma once
 #include <cuda_runtime.h>
-#include <fmt/format.h>
 
 #include <memory>
 #include <source_location>
-#include <string>
 #include <string_view>
 
 #include "harness/base/error.hpp"

@@ -2,7 +2,6 @@
 #pragma once
 #include <string>
 
-#include "harness/base/error.hpp"
 #include "harness/devices/emulator_run.hpp"
 
 namespace ladder {

@@ -1,7 +1,5 @@
 #include "harness/measure/group.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <numeric>

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "harness/measure/peer.hpp"
 #include "harness/measure/results.hpp"
 #include "harness/verbs/options.hpp"
 #include "harness/verbs/recorded.hpp"

@@ -11,7 +11,7 @@ namespace ladder {
 
 // The default variants of the rungs, or with --ablate all.
 std::vector<Subject> subjects_of(const Options& options);
-// Holds these to what the options ask for, one of which may loop for ever, and writes the JSON between two copies of `seal`.
+// Holds these to what the options ask for. One of them may loop for ever; the JSON stands between two copies of `seal`.
 Result<ExitCode> check(const Options& options, const std::vector<Subject>& subjects, bool may_loop = false,
                        const std::string& seal = "");
 
