@@ -152,6 +152,7 @@ void Block::end(bool is_over) {
     scheduler.abandon_all();
   }
   ++counting.counters.blocks;
+  counting.counters.warps += launch.warps();
   const uint64_t written = counting.counters.gmem_bytes_written + counting.counters.gmem_bytes_reduced;
   counting.counters.idle_blocks += written == written_before;
   products = counting.counters.mma + counting.counters.wgmma - products_before;

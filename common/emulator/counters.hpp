@@ -21,8 +21,10 @@ struct Counts {
   // first takes the next: blocks begin in the order of their numbers. Launches come one after the other.
   uint64_t products_of_busiest_sm = 0;
   uint64_t ldmatrix = 0;  // a wmma.load of A or B is one
-  // Of these: operands B of an mma, the first on them, between which and the load the warp has started another one.
+  // Of these, operands B of an mma: products that the warp starts between the load and the first on them.
   uint64_t fragments_ahead = 0;
+  // Operands B of mma, which must be a pair of registers, that an ldmatrix has left as one: others are moved.
+  uint64_t fragments_in_pairs = 0;
   // Of a copy that a thread asks for and waits for itself, in or out: products that its warp starts in between. Of all such
   // copies, a cp.async of 16 bytes being one.
   uint64_t products_under_copies = 0;
@@ -48,12 +50,14 @@ struct Counts {
   uint64_t corrections_at_rest = 0;
   // Of warps, mma and wgmma, between a named barrier at which they wait and the next one, at which they arrive alone.
   uint64_t products_in_turns = 0;
+  uint64_t warps = 0;            // of all blocks
   uint64_t barriers = 0;         // __syncthreads and completed named barriers, once per block; not mbarriers
   uint64_t bulk_copies = 0;      // copies and reductions that the copy engine is asked for, either way, in range or not
   uint64_t storing_threads = 0;  // of all blocks: those that ask the copy engine for a store or a reduction
   uint64_t gmem_accesses = 0;    // loads, stores and reductions of threads; not copies
   // Of 32 bytes that loads, stores and cp.async touch, request by request: of each kernel's first block, when it is launched first.
   uint64_t gmem_sectors = 0;
+  uint64_t gmem_lines = 0;       // of 128 bytes, likewise
   uint64_t smem_wavefronts = 0;  // passes over the banks; not of cp.async's writes, bulk copies and wgmma
   uint64_t gmem_bytes_read = 0;
   uint64_t gmem_bytes_written = 0;
@@ -71,53 +75,65 @@ struct Counts {
 
 // Each of them: its name in JSON, and in words.
 using CountOf = uint64_t Counts::*;
+enum : unsigned {
+  WHERE_SAID = 1,    // held to its prediction where that is above 0: elsewhere it says nothing
+  BY_VALUES = 2,     // registers are known by what they hold: on normal inputs alone
+  MORE_IS_FINE = 4,  // of work that goes on meanwhile: what waits at once has less of it
+  COST = 8,          // a kernel in a rung's place should have no more of it than the rung's own
+};
 struct Count {
   CountOf value;
   const char *name, *words;
-  bool where_said = false;      // held to its prediction where that is above 0: elsewhere it says nothing
-  bool told_by_values = false;  // registers are known by what they hold: on normal inputs alone
-  bool more_is_fine = false;    // of work that goes on meanwhile: what waits at once has less of it
+  unsigned marks = 0;
+  constexpr bool is(unsigned mark) const { return (marks & mark) != 0; }
 };
 inline constexpr Count COUNTS[] = {
     {&Counts::mma, "mma", "mma"},
     {&Counts::wgmma, "wgmma", "wgmma"},
     {&Counts::wgmma_left_running, "wgmma_left_running", "wgmma that a wait leaves running"},
-    {&Counts::wgmma_beside_exponentials, "wgmma_beside_exponentials", "wgmma that run beside exponentials", true},
-    {&Counts::wgmma_under_loads, "wgmma_under_loads", "wgmma that run under awaited loads", true, false, true},
-    {&Counts::wgmma_under_fences, "wgmma_under_fences", "wgmma that run while results are handed over", true, false,
-     true},
-    {&Counts::products_of_busiest_block, "products_of_busiest_block", "products of the block with most of them", true},
-    {&Counts::products_of_busiest_sm, "products_of_busiest_sm", "products of the SM with most of them", true},
-    {&Counts::ldmatrix, "ldmatrix", "ldmatrix"},
-    {&Counts::fragments_ahead, "fragments_ahead", "ldmatrix a product ahead of their use", true, true},
-    {&Counts::products_under_copies, "products_under_copies", "products under awaited copies", false, false, true},
-    {&Counts::exponentials_under_copies, "exponentials_under_copies", "exponentials under awaited copies", true, false,
-     true},
+    {&Counts::wgmma_beside_exponentials, "wgmma_beside_exponentials", "wgmma that run beside exponentials", WHERE_SAID},
+    {&Counts::wgmma_under_loads, "wgmma_under_loads", "wgmma that run under awaited loads", WHERE_SAID | MORE_IS_FINE},
+    {&Counts::wgmma_under_fences, "wgmma_under_fences", "wgmma that run while results are handed over",
+     WHERE_SAID | MORE_IS_FINE},
+    {&Counts::products_of_busiest_block, "products_of_busiest_block", "products of the block with most of them",
+     WHERE_SAID | COST},
+    {&Counts::products_of_busiest_sm, "products_of_busiest_sm", "products of the SM with most of them",
+     WHERE_SAID | COST},
+    {&Counts::ldmatrix, "ldmatrix", "ldmatrix", COST},
+    {&Counts::fragments_ahead, "fragments_ahead", "products between ldmatrix and their use", WHERE_SAID | BY_VALUES},
+    {&Counts::fragments_in_pairs, "fragments_in_pairs", "operands that ldmatrix leaves in pairs of registers",
+     WHERE_SAID | BY_VALUES},
+    {&Counts::products_under_copies, "products_under_copies", "products under awaited copies", MORE_IS_FINE},
+    {&Counts::exponentials_under_copies, "exponentials_under_copies", "exponentials under awaited copies",
+     WHERE_SAID | MORE_IS_FINE},
     {&Counts::loads_awaited_by_asker, "loads_awaited_by_asker", "loads that are awaited by who asked for them"},
     {&Counts::arrivals_awaited_at_once, "arrivals_awaited_at_once", "arrivals at mbarriers that are awaited at once",
-     true},
+     WHERE_SAID},
     {&Counts::shuffles, "shuffles", "shuffles"},
-    {&Counts::shuffles_beside_products, "shuffles_beside_products", "shuffles beside products", true},
+    {&Counts::shuffles_beside_products, "shuffles_beside_products", "shuffles beside products", WHERE_SAID},
     {&Counts::votes, "votes", "votes"},
-    {&Counts::votes_on_scores, "votes_on_scores", "votes on scores, before any weight", true},
+    {&Counts::votes_on_scores, "votes_on_scores", "votes on scores, before any weight", WHERE_SAID},
     {&Counts::yes_votes, "yes_votes", "votes that say yes"},
     {&Counts::exponentials, "exponentials", "exponentials"},
-    {&Counts::products_after_exponentials, "products_after_exponentials", "turns from exponentials to products", true},
-    {&Counts::packs_beside_products, "packs_beside_products", "pairs packed beside products", true},
-    {&Counts::integer_maxima, "integer_maxima", "maxima of three integers", true},
-    {&Counts::exponentials_under_stores, "exponentials_under_stores", "exponentials under awaited stores", true, false,
-     true},
+    {&Counts::products_after_exponentials, "products_after_exponentials", "turns from exponentials to products",
+     WHERE_SAID},
+    {&Counts::packs_beside_products, "packs_beside_products", "pairs packed beside products", WHERE_SAID},
+    {&Counts::integer_maxima, "integer_maxima", "maxima of three integers", WHERE_SAID},
+    {&Counts::exponentials_under_stores, "exponentials_under_stores", "exponentials under awaited stores",
+     WHERE_SAID | MORE_IS_FINE},
     {&Counts::corrections_at_rest, "corrections_at_rest", "corrections without a product beside"},
-    {&Counts::products_in_turns, "products_in_turns", "products that warps start in their turn", true},
-    {&Counts::barriers, "barriers", "barriers"},
+    {&Counts::products_in_turns, "products_in_turns", "products that warps start in their turn", WHERE_SAID},
+    {&Counts::warps, "warps", "warps of all blocks", WHERE_SAID | COST},
+    {&Counts::barriers, "barriers", "barriers", COST},
     {&Counts::bulk_copies, "bulk_copies", "copies by the copy engine"},
-    {&Counts::storing_threads, "storing_threads", "threads that ask the copy engine for stores", true},
-    {&Counts::gmem_accesses, "gmem_accesses", "loads and stores of global memory, of threads"},
-    {&Counts::gmem_sectors, "gmem_sectors", "global sectors of the first block's threads", true},
-    {&Counts::smem_wavefronts, "smem_wavefronts", "shared-memory wavefronts", true},
-    {&Counts::gmem_bytes_read, "gmem_bytes_read", "bytes read from global memory"},
-    {&Counts::gmem_bytes_written, "gmem_bytes_written", "bytes written to global memory"},
-    {&Counts::gmem_bytes_reduced, "gmem_bytes_reduced", "bytes added to global memory by reductions"},
+    {&Counts::storing_threads, "storing_threads", "threads that ask the copy engine for stores", WHERE_SAID},
+    {&Counts::gmem_accesses, "gmem_accesses", "loads and stores of global memory, of threads", COST},
+    {&Counts::gmem_sectors, "gmem_sectors", "global sectors of the first block's threads", WHERE_SAID | COST},
+    {&Counts::gmem_lines, "gmem_lines", "global lines of 128 bytes of the first block's threads", WHERE_SAID | COST},
+    {&Counts::smem_wavefronts, "smem_wavefronts", "shared-memory wavefronts", WHERE_SAID | COST},
+    {&Counts::gmem_bytes_read, "gmem_bytes_read", "bytes read from global memory", COST},
+    {&Counts::gmem_bytes_written, "gmem_bytes_written", "bytes written to global memory", COST},
+    {&Counts::gmem_bytes_reduced, "gmem_bytes_reduced", "bytes added to global memory by reductions", COST},
     {&Counts::multicast_bytes, "multicast_bytes", "bytes by multicast"},
     {&Counts::conflicts, "conflicts", "wavefronts that bank conflicts add"},
     {&Counts::unused_smem_bytes, "unused_smem_bytes", "bytes of a block's shared memory that are never written"},

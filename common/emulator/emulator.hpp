@@ -33,6 +33,7 @@ struct Options {
   // Not 0: only so many clusters at either end of a grid are run, and, unless `between` is 0, as many somewhere between. If `from` is
   // not 0, not at the beginning but at that of the grid's second half, and somewhere before it.
   uint64_t ends = 0;
+  bool starts_only = false;  // whether a GPU would begin it is all that is asked of a launch: no block runs
   // Not 0: a thread that executes more emulated instructions than this in one block ends the launch, as does one that
   // executes none for two seconds.
   uint64_t max_steps = 0;

@@ -97,6 +97,7 @@ class Launch {
       device_.refuse("bad launch: " + wrong);
       return;
     }
+    if (config_.options.starts_only) return;
     const uint64_t wanted = config_.options.threads > 0 ? static_cast<uint64_t>(config_.options.threads)
                                                         : std::max(1u, std::thread::hardware_concurrency());
     const SignalHandlers handlers;

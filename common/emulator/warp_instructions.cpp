@@ -67,11 +67,13 @@ void note_use(Block& block, Warp& warp) {
   const size_t size = warp.fragments.size();
   for (size_t age = 1; age <= size; ++age) {
     Fragment& fragment = warp.fragments[(warp.next_fragment + size - age) % size];
-    const auto holds = [&](uint32_t value) {
-      return std::find(fragment.registers.begin(), fragment.registers.end(), value) != fragment.registers.end();
+    const auto number = [&](uint32_t value) {
+      return std::find(fragment.registers.begin(), fragment.registers.end(), value) - fragment.registers.begin();
     };
-    if (!holds(warp.in[4][0]) || !holds(warp.in[5][0])) continue;
-    block.counting.counters.fragments_ahead += !fragment.is_used && warp.products > fragment.products;
+    const auto low = number(warp.in[4][0]), high = number(warp.in[5][0]), none = std::ssize(fragment.registers);
+    if (low == none || high == none) continue;
+    block.counting.counters.fragments_in_pairs += low % 2 == 0 && high == low + 1;
+    if (!fragment.is_used) block.counting.counters.fragments_ahead += warp.products - fragment.products;
     fragment.is_used = true;
     return;
   }

@@ -131,15 +131,19 @@ void poison_workspace(std::span<std::byte> memory, const Problem& problem) {
   poison_from(heads * share, memory.size() - heads * share);
 }
 
+// What the oldest GPU has that the rung is for; where a row takes it, a longer one may need a newer GPU.
+emulator::Options on_oldest_gpu(emulator::Options options, const Rung& rung, const Variant& variant) {
+  options.sm = rung.min_sm;
+  if (variant.smem_bytes_per_key == 0) options.smem_limit = emulator::max_shared_memory(rung.min_sm);
+  return options;
+}
+
 }  // namespace
 
 EmulatorRun run_on_emulator(const Rung& rung, const Variant& variant, const Problem& problem,
                             const emulator::Options& options, Build build) {
   const Shape launched = problem.launched();
-  emulator::Options limits = options;
-  limits.sm = rung.min_sm;
-  // What the oldest GPU has that the rung is for; where a row takes it, a longer one may need a newer GPU.
-  if (variant.smem_bytes_per_key == 0) limits.smem_limit = emulator::max_shared_memory(rung.min_sm);
+  emulator::Options limits = on_oldest_gpu(options, rung, variant);
   if (problem.far_heads > 0) {
     const auto heads = static_cast<uint64_t>(problem.far_heads);
     if (limits.slices == 0) limits.slices = heads;
@@ -197,6 +201,30 @@ EmulatorRun run_on_emulator(const Rung& rung, const Variant& variant, const Prob
     if (!inputs[i].holds(input.bytes())) run.modified_inputs.emplace_back(input.name());
   }
   return run;
+}
+
+std::vector<emulator::Report> start_on_emulator(const Rung& rung, const Variant& variant, const Shape& shape,
+                                                const emulator::Options& options) {
+  emulator::Device device(on_oldest_gpu(options, rung, variant));
+  std::vector<std::unique_ptr<TensorBytes>> memory;
+  const auto reserve = [&](std::string name, uint64_t bytes, emulator::Access access) {
+    memory.emplace_back(std::make_unique<TensorBytes>(bytes))->register_with(device, std::move(name), access);
+    return memory.back()->for_kernels();
+  };
+  Arguments arguments{.spec = shape};
+  const auto add = [&](const std::vector<TensorSpec>& tensors, emulator::Access access) {
+    for (const TensorSpec& spec : tensors) {
+      const auto& [sequences, heads, rows] = spec.strides;
+      arguments.add(
+          {spec.name.data(), reserve(std::string(spec.name), spec.memory_bytes(), access), {sequences, heads, rows}});
+    }
+  };
+  add(formula_of(shape).inputs(shape), emulator::Access::read_only);
+  add(outputs_of(variant, shape), emulator::Access::read_write);
+  if (const uint64_t bytes = variant.workspace_at(shape); bytes > 0)
+    arguments.workspace = reserve("workspace", bytes, emulator::Access::read_write);
+  variant.on_emulator.with(arguments)(device);
+  return device.reports();
 }
 
 }  // namespace ladder

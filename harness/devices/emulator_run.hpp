@@ -25,4 +25,8 @@ struct EmulatorRun {
 EmulatorRun run_on_emulator(const Rung& rung, const Variant& variant, const Problem& problem,
                             const emulator::Options& options = {}, Build build = Build::pattern);
 
+// What there is to report of the variant's launches for the shape, on tensors of zeros, which take no memory.
+std::vector<emulator::Report> start_on_emulator(const Rung& rung, const Variant& variant, const Shape& shape,
+                                                const emulator::Options& options);
+
 }  // namespace ladder

@@ -144,9 +144,9 @@ void make_deep_scores(QKV& inputs, const Shape& shape) {
   }
 }
 
-// Rows in blocks of 32, as many as a warp may own. In every other block rows meet three keys that all of them share, or
-// one of their own; in the others two rows alone do, in two different tiles, and the rest of the warp must not hide it:
-// those rows are calm, or NaN.
+// Rows in blocks of 32, as many as a warp may own. In every other block rows meet three keys that all of them share, one of
+// their own, or a key of zeros, above all others; in the others two rows alone do, in two different tiles, and the rest of
+// the warp must not hide it: those rows are calm, or NaN.
 void make_giant_keys(QKV& inputs, const Shape& shape, uint64_t seed, bool others_are_nan = false) {
   const int64_t n = shape.n, d = shape.d;
   const auto chosen = [&](int64_t row, uint64_t which, const auto& heights) {  // above the other scores
@@ -165,6 +165,10 @@ void make_giant_keys(QKV& inputs, const Shape& shape, uint64_t seed, bool others
     });
   }
   set_column(inputs.K, shape, FINE, [&](int64_t key) { return key == giants[MIDDLE] ? 1.0f : 0.0f; });
+  // A key of zeros: the first of all scores, and the largest, is 0 where those of all others are negative.
+  constexpr int BELOW = 4;
+  for (int64_t head = 0; head < shape.batch_heads(); ++head) std::fill_n(inputs.K.begin() + head * n * d, d, f16{});
+  set_column(inputs.K, shape, BELOW, [](int64_t key) { return key == 0 ? 0.0f : -1.0f; });
   const auto meet = [&](int64_t head, int64_t query, int64_t key, float height) {
     const auto Q_row = inputs.Q.begin() + (head * n + query) * d, K_row = inputs.K.begin() + (head * n + key) * d;
     float square = 0;
@@ -176,6 +180,12 @@ void make_giant_keys(QKV& inputs, const Shape& shape, uint64_t seed, bool others
     for (int64_t query = 0; query < n; ++query) {
       constexpr float HEIGHTS[] = {6.0f, 7.0f, 7.5f, 8.0f, 9.0f, 12.0f, 20.0f, 40.0f};
       if (!is_mixed(query) || query % 2 == 0) continue;
+      if (query % 8 == 5 && d > BELOW) {
+        const auto Q_row = inputs.Q.begin() + (head * n + query) * d;
+        std::fill_n(Q_row, d, f16{});
+        Q_row[BELOW] = to_f16(std::round(5 / shape.scale()));
+        continue;
+      }
       meet(head, query, static_cast<int64_t>(uniform(seed, query, 3) * static_cast<float>(n)),
            chosen(query, 4, HEIGHTS));
     }

@@ -91,7 +91,7 @@ class Bench {
       field = Field::create(gpu_, problem, 0);
     }
     if (!field) return field;
-    for (const auto& [rung, variant, name, quick] : request_.subjects) {
+    for (const auto& [rung, variant, name, quick, own] : request_.subjects) {
       if (no_room && variant->workspace_at(shape) > 0) {
         say_once(fmt::format("{}: not timed: {}", name, no_room->message));
         if (!refusal_) refusal_ = no_room;

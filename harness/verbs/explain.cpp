@@ -74,8 +74,9 @@ void print_counts(std::FILE* out, const Variant& variant, const CheckResult& res
   for (const emulator::Count& count : emulator::COUNTS) {
     if (count.value == &Counts::gmem_bytes_read) break;  // bytes stand in a table of their own
     const uint64_t told = predicted.*count.value, now = counters.*count.value, then = counted_before.*count.value;
-    const bool said = variant.predict && !(count.where_said && told == 0);
-    if ((now == 0 && then == 0 && told == 0) || (count.where_said && !said)) continue;  // nobody asks for it
+    const bool said = variant.predict && !(count.is(emulator::WHERE_SAID) && told == 0);
+    if ((now == 0 && then == 0 && told == 0) || (count.is(emulator::WHERE_SAID) && !said))
+      continue;  // nobody asks for it
     table.add({count.words, said ? grouped(in_numbers(told)) : "", grouped(now), before ? grouped(then) : ""});
   }
   const auto measured = [&](const char* name, const auto& value, std::string expected = "") {

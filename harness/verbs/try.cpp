@@ -383,19 +383,26 @@ Result<ExitCode> try_verb(const Options& options) {
       return usage("--sealed takes a secret on standard input, and --json - for what it seals.");
     }
   }
+  const std::vector<Variant> own = (*rung)->variants;
   if (auto status = replace(**rung, options.file); !status) return passed_on(status);
+  const auto own_of = [&](const Variant& variant) -> const Variant* {
+    const auto number = static_cast<size_t>(&variant - (*rung)->variants.data());
+    return number < own.size() ? &own[number] : nullptr;
+  };
 
   Options named = options;
   named.rungs = {*rung};
   named.rungs_named = named.first_failure = true;
   named.on = Where::cpu;
-  std::vector<Subject> subjects = subjects_of(named);
+  const Variant& first = (*rung)->variants.front();
+  std::vector<Subject> subjects = {{*rung, &first, std::string((*rung)->name), false, own_of(first)}};
   for (const Variant& variant : (*rung)->variants) {  // its text is theirs, too
     const bool able = std::ranges::all_of(shapes_for(named, EMULATOR_SHAPE, &variant.accepts), [&](const Spec& shape) {
       return supports(**rung, variant, shape).has_value();
     });
-    if (!able || &variant == &(*rung)->variants.front()) continue;
-    subjects.push_back({*rung, &variant, fmt::format("{} ({})", (*rung)->name, variant.label), true});
+    if (!able || &variant == &first) continue;
+    const std::string name = fmt::format("{} ({})", (*rung)->name, variant.label);
+    subjects.push_back({*rung, &variant, name, true, own_of(variant)});
   }
   fmt::print(table_stream(options), "{} in the place of {}\n", options.file, (*rung)->name);
   const auto checked = check(named, subjects, true, seal);

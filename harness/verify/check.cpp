@@ -264,15 +264,16 @@ void judge_outputs(CheckResult& result, const Problem& problem, size_t set, cons
 }
 
 // Whether the emulator has reported anything: each report is a failure of that kind.
-bool fail_reports(CheckResult& result, FailureKind kind, const EmulatorRun& run, const std::string& where = "") {
-  for (const emulator::Report& report : run.reports) {
+bool fail_reports(CheckResult& result, FailureKind kind, const std::vector<emulator::Report>& reports,
+                  const std::string& where = "") {
+  for (const emulator::Report& report : reports) {
     result.fail(kind, where + report.message, emulator::to_string(report.kind), report.where);
   }
-  return !run.reports.empty();
+  return !reports.empty();
 }
 
 void judge_emulator_run(CheckResult& result, const EmulatorRun& run) {
-  fail_reports(result, FailureKind::emulator_report, run);
+  fail_reports(result, FailureKind::emulator_report, run.reports);
   for (const std::string& message : run.overwritten_guards) {
     result.fail(FailureKind::guard_overwritten, "a write " + message);
   }
@@ -431,7 +432,8 @@ void judge_again(CheckResult& launch, const Rung& rung, const Variant& variant, 
                             *what));
     return;
   }
-  if (fail_reports(launch, FailureKind::order_dependent, again, "with the threads of a block in another order: "))
+  if (fail_reports(launch, FailureKind::order_dependent, again.reports,
+                   "with the threads of a block in another order: "))
     return;
   if (const auto what = difference(variant, problem, run, again)) {
     launch.fail(FailureKind::order_dependent,
@@ -449,7 +451,7 @@ void judge_orders_of_blocks(CheckResult& launch, const Rung& rung, const Variant
     other.threads = at_a_time;
     const EmulatorRun again = run_on_emulator(rung, variant, problem, other);
     if (again.stopped) return;
-    if (fail_reports(launch, FailureKind::order_dependent, again, "with its blocks in another order: ")) return;
+    if (fail_reports(launch, FailureKind::order_dependent, again.reports, "with its blocks in another order: ")) return;
     if (const auto what = difference(problem, run.outputs, again.outputs)) {
       return launch.fail(FailureKind::order_dependent,
                          fmt::format("what it does depends on which block comes first: two orders give {}", *what));
@@ -550,6 +552,7 @@ std::vector<CheckResult> check_sets_on_emulator(const Rung& rung, const Variant&
       std::ranges::none_of(run.reports, [](const emulator::Report& report) { return emulator::is_fatal(report.kind); });
   const bool is_counted = problem.far_heads == 0 && !problem.ends_only;  // predictions are for all blocks
   if (complete && is_counted) judge_counts(launch, variant, problem, options.multiprocessors);
+  if (complete && problem.ends_only) judge_idle_blocks(launch, variant, problem, emulator::MANY_MULTIPROCESSORS);
   if (complete && both_builds && launch.answers_right()) judge_again(launch, rung, variant, problem, options, run);
   if (complete && both_builds && variant.same_bits && launch.answers_right())
     judge_orders_of_blocks(launch, rung, variant, problem, options, run);
@@ -567,6 +570,18 @@ std::vector<CheckResult> check_sets_on_emulator(const Rung& rung, const Variant&
 CheckResult check_on_emulator(const Rung& rung, const Variant& variant, const Problem& problem,
                               const emulator::Options& options, bool both_builds) {
   return std::move(check_sets_on_emulator(rung, variant, problem, options, both_builds).front());
+}
+
+CheckResult check_start(const Rung& rung, const Variant& variant, const Shape& shape, const emulator::Options& given) {
+  CheckResult result = start_result(rung, variant, shape, "no inputs", Place::emulator);
+  constexpr uint64_t FAR = uint64_t{1} << 31;
+  emulator::Options options = given;
+  options.starts_only = variant.workspace_at(shape) / sizeof(float) < FAR;
+  options.ends = options.from = 1;  // there numbers leave 31 bits, and at the end 32
+  if (variant.on_emulator != nullptr)
+    fail_reports(result, FailureKind::emulator_report, start_on_emulator(rung, variant, shape, options));
+  result.ok = result.failures.empty();
+  return result;
 }
 
 namespace {

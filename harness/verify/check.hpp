@@ -101,8 +101,18 @@ std::vector<CheckResult> check_sets_on_emulator(const Rung& rung, const Variant&
 CheckResult check_on_emulator(const Rung& rung, const Variant& variant, const Problem& problem,
                               const emulator::Options& options = {}, bool both_builds = false);
 
+// Whether it can be launched. Of a workspace whose numbers 31 bits cannot number a block in the middle and the last run, for nothing but
+// what the emulator reports of them; else no block does.
+CheckResult check_start(const Rung& rung, const Variant& variant, const Shape& shape,
+                        const emulator::Options& options = {});
+
+// Adds that blocks have written nothing, as was not predicted; where some of many blocks have run, of a launch of which all write.
+void judge_idle_blocks(CheckResult& result, const Variant& variant, const Problem& problem, uint32_t multiprocessors);
 // Adds what was counted otherwise than predicted, on so many multiprocessors.
 void judge_counts(CheckResult& result, const Variant& variant, const Problem& problem, uint32_t multiprocessors);
+
+// Adds what costs more than in the rung's own variant, on the same problem.
+void judge_beside(CheckResult& result, const emulator::Counters& own);
 
 class GpuProblem;
 // The same on the GPU, where a variant with `same_bits` is launched so many times. `problem_on_gpu` holds the problem's inputs;

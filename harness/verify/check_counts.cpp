@@ -41,6 +41,15 @@ const emulator::SiteCounts* worst_of_conflicts(const emulator::Counters& counter
 
 }  // namespace
 
+void judge_idle_blocks(CheckResult& result, const Variant& variant, const Problem& problem, uint32_t multiprocessors) {
+  const emulator::Counters& counters = *result.counters;
+  const uint64_t idle = variant.predict ? variant.predict({problem.shape, multiprocessors}).idle_blocks : 0;
+  if (counters.idle_blocks == idle || (problem.ends_only && idle > 0)) return;
+  result.fail(FailureKind::counts_differ,
+              fmt::format("blocks: {} of {} have written nothing to global memory, predicted {}", counters.idle_blocks,
+                          counters.blocks, idle));
+}
+
 void judge_counts(CheckResult& result, const Variant& variant, const Problem& problem, uint32_t multiprocessors) {
   const emulator::Counters& counters = *result.counters;
   // Normal scores outgrow the first tile's maximum by a few powers of two, and what outgrows so little needs no rescale. In a
@@ -93,8 +102,8 @@ void judge_counts(CheckResult& result, const Variant& variant, const Problem& pr
     for (const emulator::Count& count : emulator::COUNTS) {
       const auto value = count.value;
       if (value == &Counts::yes_votes) continue;
-      if (count.where_said && predicted.*value == 0) continue;
-      if (count.told_by_values && !(is_calm && problem.exponents.empty())) continue;
+      if (count.is(emulator::WHERE_SAID) && predicted.*value == 0) continue;
+      if (count.is(emulator::BY_VALUES) && !(is_calm && problem.exponents.empty())) continue;
       // What is made again, and exchanged besides, runs where it may.
       if (rescales != 0 && (value == &Counts::packs_beside_products || value == &Counts::shuffles_beside_products))
         continue;
@@ -111,7 +120,7 @@ void judge_counts(CheckResult& result, const Variant& variant, const Problem& pr
         // A warp of NaN does not say yes in its first tile, and so others may have said it more often than by `rescales`.
         if (has_nan) most += warps * variant.per_rescale.*value;
       }
-      if (fewest <= counted && (counted <= most || count.more_is_fine)) continue;
+      if (fewest <= counted && (counted <= most || count.is(emulator::MORE_IS_FINE))) continue;
       std::string expected = std::to_string(fewest);
       if (most > fewest) expected += fmt::format(" to {}", most);
       if (of_rescales != 0) expected += fmt::format(", of which {} rescales are {}", rescales, of_rescales);
@@ -125,15 +134,25 @@ void judge_counts(CheckResult& result, const Variant& variant, const Problem& pr
       differs(std::move(message), std::move(where));
     }
   }
-  const uint64_t idle = variant.predict ? variant.predict({problem.shape, multiprocessors}).idle_blocks : 0;
-  if (counters.idle_blocks != idle) {
-    differs(fmt::format("blocks: {} of {} have written nothing to global memory, predicted {}", counters.idle_blocks,
-                        counters.blocks, idle));
-  }
+  judge_idle_blocks(result, variant, problem, multiprocessors);
   // Without keys there is nothing to hold in it.
   if (const uint64_t said = variant.smem_at(problem.shape.n); said != counters.smem_bytes && problem.shape.keys() > 0) {
     differs(fmt::format("shared memory: the variant says {} bytes per block, the launch asks for {}", said,
                         counters.smem_bytes));
+  }
+}
+
+void judge_beside(CheckResult& result, const emulator::Counters& own) {
+  constexpr double MORE = 1.005;
+  // Otherwise the first block is another one where they come in another order.
+  const Shape& shape = result.shape;
+  const bool all_alike = !shape.causal && shape.left < 0 && shape.right < 0 && shape.lens_q.count == 0;
+  for (const emulator::Count& count : emulator::COUNTS) {
+    const uint64_t counted = (*result.counters).*count.value, its = own.*count.value;
+    if (!count.is(emulator::COST) || static_cast<double>(counted) <= MORE * static_cast<double>(its)) continue;
+    if (!all_alike && (count.value == &Counts::gmem_sectors || count.value == &Counts::gmem_lines)) continue;
+    result.fail(FailureKind::counts_differ,
+                fmt::format("{}: {}, where the rung's own kernel has {}", count.words, counted, its));
   }
 }
 

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "harness/base/interrupt.hpp"
 #include "harness/base/parallel.hpp"
 #include "harness/base/progress.hpp"
 #include "harness/base/watch.hpp"
 #include "harness/devices/capacity.hpp"
+#include "harness/devices/emulator_run.hpp"
 #include "harness/problem/shapes.hpp"
 
 namespace ladder {
@@ -46,6 +48,7 @@ class Problems {
 
  private:
   Problem make(const Trial& trial) const {
+    if (trial.starts_only) return {trial.shape, trial.kinds, trial.seed, {}, {}};
     Problem problem = trial.ends_only ? make_question(trial.shape, trial.kinds, trial.seed, trial.exponents)
                                       : make_problem(trial.shape, trial.kinds, trial.seed, on_gpu_, trial.exponents);
     problem.far_heads = trial.far_heads;
@@ -64,7 +67,12 @@ class OnEmulator final : public Backend {
     return fits_host_memory(shape, workspace_bytes);
   }
   std::vector<Trial> trials(const Subject& subject, const Shape& shape, const TrialChoice& choice) const override {
-    return emulator_trials(*subject.variant, shape, choice);
+    std::vector<Trial> trials = emulator_trials(*subject.variant, shape, choice);
+    if (subject.own == nullptr) return trials;
+    // What the rung can be launched with, a kernel in its place must be.
+    std::erase_if(trials, &Trial::starts_only);
+    std::ranges::copy_if(emulator_trials(*subject.own, shape, choice), std::back_inserter(trials), &Trial::starts_only);
+    return trials;
   }
   bool by_trial() const override { return false; }
 
@@ -73,6 +81,7 @@ class OnEmulator final : public Backend {
     constexpr double SCORES_PER_SECOND = 4e6;
     constexpr int END = 128;  // queries of a cluster, or several such tiles
     const Spec& spec = trial.shape;
+    if (trial.starts_only) return 0;
     const bool in_part = trial.ends_only && variant.workspace_at(spec) == 0;
     double scores = 0;
     for (int i = 0; i < spec.lens_q.count; ++i) scores += double(spec.heads) * spec.lens_q.of[i] * spec.lens_k.of[i];
@@ -94,10 +103,18 @@ class OnEmulator final : public Backend {
     const uint64_t most_steps = 100'000 + 8 * uint64_t(longest) * uint64_t(trial.shape.d);
     Variant variant = *subject.variant;
     variant.writes_lse &= !trial.leaves_out;
-    return check_sets_on_emulator(
-        *subject.rung, variant, problem,
-        {.multiprocessors = trial.multiprocessors, .max_steps = most_steps, .schedule = trial.schedule, .stop = &stop},
-        trial.both_builds);
+    const emulator::Options options{
+        .multiprocessors = trial.multiprocessors, .max_steps = most_steps, .schedule = trial.schedule, .stop = &stop};
+    if (trial.starts_only) return std::vector{check_start(*subject.rung, variant, trial.shape, options)};
+    auto results = check_sets_on_emulator(*subject.rung, variant, problem, options, trial.both_builds);
+    CheckResult& first = results.front();
+    constexpr size_t FEW = 4;  // sets: of all of them counts are the same
+    const bool is_whole = trial.kinds.size() <= FEW && trial.far_heads == 0 && !trial.ends_only;
+    if (subject.own != nullptr && is_whole && first.ok) {
+      judge_beside(first, run_on_emulator(*subject.rung, *subject.own, problem, options).counters);
+      first.ok = first.failures.empty();
+    }
+    return results;
   }
 };
 

@@ -18,8 +18,9 @@ namespace ladder {
 struct Subject {
   const Rung* rung;
   const Variant* variant;
-  std::string name;    // of its line in the report
-  bool quick = false;  // a few trials, whatever is asked of all
+  std::string name;              // of its line in the report
+  bool quick = false;            // a few trials, whatever is asked of all
+  const Variant* own = nullptr;  // of the rung itself, where the variant stands in its place
 };
 
 // What is asked of all subjects.

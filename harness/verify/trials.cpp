@@ -309,6 +309,21 @@ std::optional<Trial> far_workspace(const Variant& variant, const Shape& usual, u
   return Trial{.shape = with_heads(one, 1, 3), .seed = seed + 12, .far_heads = static_cast<int>(NUMBERS / share) + 1};
 }
 
+// More queries than CUDA's limit of gridDim.y and .z; of sequences, one after the other, more tiles of them; or as many keys as shared
+// memory holds a row of.
+std::optional<Trial> many_rows(const Variant& variant, const Shape& usual, uint64_t seed) {
+  Shape shape = with_heads(usual, 1, 1);
+  const int rows = variant.takes(VARLEN) ? std::max(1, variant.tile.br) : 1;
+  int least = FAR_WALK * rows;
+  if (variant.smem_bytes_per_key > 0) {
+    const uint32_t room = emulator::max_shared_memory(90) - static_cast<uint32_t>(variant.smem_at(0));
+    least = static_cast<int>(room / variant.smem_bytes_per_key);
+  }
+  shape.n = supported_length(variant, shape, least);
+  if (shape.n == 0) return std::nullopt;
+  return Trial{.shape = shape, .seed = seed, .starts_only = true};
+}
+
 // All queries of a long head, of a variant whose products are fast enough for that.
 std::optional<Trial> whole_head(const Variant& variant, const Shape& usual, uint64_t seed) {
   Shape shape = with_heads(usual, 1, 1);
@@ -406,7 +421,13 @@ std::optional<Trial> drawn_problem(const Variant& variant, const Shape& usual, u
   if (draws(GROUPED)) shape.heads *= 1 + below(4);
   shape.causal = draws(CAUSAL);
   if (draws(WINDOW)) {
-    const auto side = [&] { return below(4) == 0 ? -1 : below(1 + shape.n_k / 2); };
+    // Every fourth side has no end, every other fourth one begins or ends with a tile for the first or the last of its queries.
+    const int tile = std::max(16, variant.tile.bc);
+    const auto side = [&] {
+      if (below(4) == 0) return -1;
+      if (below(4) == 0) return std::max(0, tile * below(1 + shape.n_k / 2 / tile) - below(2));
+      return below(1 + shape.n_k / 2);
+    };
     shape.left = side();
     shape.right = shape.causal ? 0 : side();
   }
@@ -464,7 +485,7 @@ std::vector<Trial> other_formula_trials(const Variant& variant, const Shape& sha
   if (choice.quick) return trials;
   std::ranges::copy(formula_trials(variant, shape, choice.seed), std::back_inserter(trials));
   if (!emulated) return trials;
-  add_where_taken(trials, {far_rows, far_workspace, many_keys, drawn_problem}, variant, shape, choice.seed);
+  add_where_taken(trials, {many_rows, far_rows, far_workspace, many_keys, drawn_problem}, variant, shape, choice.seed);
   return trials;
 }
 
@@ -530,14 +551,15 @@ std::vector<Trial> quick_trials(const Variant& variant, const Shape& shape, cons
   // Around the rings of the copies, once: under the mask where there is one.
   const int tiles = choice.beside ? 9 : both_masks || is_slow ? 3 : 4;
   Trial& around = trials.emplace_back(few_tiles(variant, with_columns(variant, shape, 72), seed, tiles, 1, 99));
-  around.both_builds = around.ends_only = true;  // of more tiles and fewer rows: the second build costs little there
+  around.both_builds = true;  // of more tiles and fewer rows: the second build costs little there
+  around.ends_only = !choice.beside;
   around.shape.softmax_scale = OTHER_SCALE * shape.scale();
   // More shares than multiprocessors, or pairs of them.
   const Trial shares = few_tiles(variant, with_columns(variant, shape, 70), seed, 1, 5);
   trials.emplace_back(of_magnitude(shares, SUBNORMAL, -4, SUBNORMAL)).multiprocessors = 6;
   if (both_masks) {
     sets(with_mask(shape));
-    trials.emplace_back(few_tiles(variant, with_mask(shape), seed, 5, 1)).ends_only = true;
+    trials.emplace_back(few_tiles(variant, with_mask(shape), seed, 5, 1)).ends_only = !choice.beside;
   }
   return trials;
 }
@@ -619,8 +641,9 @@ std::vector<Trial> emulator_trials(const Variant& variant, const Shape& shape, c
     trials.push_back(long_walk(variant, masked, choice.seed));
   }
   std::ranges::move(formula_trials(variant, shape, choice.seed), std::back_inserter(trials));
-  add_where_taken(trials, {far_rows, far_workspace, thin, far_below_cap, parts_of_cap, far_keys, many_queries}, variant,
-                  shape, choice.seed);
+  add_where_taken(trials,
+                  {many_rows, far_rows, far_workspace, thin, far_below_cap, parts_of_cap, far_keys, many_queries},
+                  variant, shape, choice.seed);
   const auto draw = [&](std::vector<Trial>& into, uint64_t first, uint64_t last) {
     for (uint64_t i = first; i < last; ++i) add_where_taken(into, {drawn_problem}, variant, shape, choice.seed + i);
   };

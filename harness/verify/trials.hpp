@@ -18,6 +18,7 @@ struct Trial {
   Exponents exponents = {};  // of the inputs; with Q's in the softmax scale the other way round it is the same problem
   int far_heads = 0;         // as Problem::far_heads
   bool ends_only = false;    // as Problem::ends_only
+  bool starts_only = false;  // nothing is computed: whether it can be launched is all
   bool leaves_out = false;   // outputs that nobody has to want; with ends_only
   uint32_t multiprocessors = emulator::MULTIPROCESSORS;
   bool both_builds = false;  // of the emulated kernel, in two orders of its threads; they must do the same

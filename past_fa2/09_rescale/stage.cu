@@ -13,6 +13,7 @@ ladder::Counts predict(const ladder::Shape& shape) {
   const uint64_t load_Q = HEAD_DIM / 16, load_K = (BC / 16) * (HEAD_DIM / 16), load_V = (BC / 16) * (HEAD_DIM / 16);
   return {.mma = pairs * 2 * (BC / 8) * (HEAD_DIM / 16),
           .ldmatrix = pairs * load_Q + warp_tiles * (load_K + load_V),
+          .fragments_in_pairs = pairs * 2 * (BC / 8) * (HEAD_DIM / 16),
           // QK of a tile runs under its V, PV under the next K: as many products, and 16 copies for each key.
           .products_under_copies = (2 * tiles - blocks) * BC * 16 * (BR / WARPS / 16) * BC,
           // V under the corrections, the next K under the weights.

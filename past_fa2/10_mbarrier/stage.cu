@@ -14,6 +14,7 @@ ladder::Counts predict(const ladder::Shape& shape) {
   return {
       .mma = pairs * 2 * (BC / 8) * (HEAD_DIM / 16),
       .ldmatrix = pairs * load_Q + warp_tiles * (load_K + load_V),
+      .fragments_in_pairs = pairs * 2 * (BC / 8) * (HEAD_DIM / 16),
       // PV of a tile runs under the next K and V, of which each key is 16 copies.
       .products_under_copies = (tiles - blocks) * 2 * BC * 16 * (BR / WARPS / 16) * BC,
       .exponentials_under_copies = (tiles - blocks) * 2 * BC * 16 * (BR / WARPS / 16) * (BC / 2),  // the weights, too

@@ -13,6 +13,7 @@ ladder::Counts predict(const ladder::Shape& shape) {
   const uint64_t load_Q = HEAD_DIM / 16, load_K = (BC / 16) * (HEAD_DIM / 16), load_V = (BC / 16) * (HEAD_DIM / 16);
   return {.mma = pairs * 2 * (BC / 8) * (HEAD_DIM / 16),
           .ldmatrix = pairs * load_Q + warp_tiles * (load_K + load_V),
+          .fragments_in_pairs = pairs * 2 * (BC / 8) * (HEAD_DIM / 16),
           .products_under_copies = (tiles - blocks) * 2 * (BR / WARPS / 16) * BC,  // PV, under the next K and V
           .exponentials_under_copies = (tiles - blocks) * 2 * (BR / WARPS / 16) * (BC / 2),  // and the weights
           .loads_awaited_by_asker = blocks + 2 * tiles,                                      // all of them

@@ -22,6 +22,7 @@ ladder::Counts predict(const ladder::Shape& shape) {
   }
   return {.mma = pairs * 2 * (BC / 8) * (HEAD_DIM / 16),
           .ldmatrix = pairs * load_Q + warp_tiles * (load_K + load_V),
+          .fragments_in_pairs = pairs * 2 * (BC / 8) * (HEAD_DIM / 16),
           .products_under_copies = blocks * 2 * under_copy * (BR / WARPS / 16) * BC,  // under K and V
           .exponentials_under_copies = blocks * 2 * exponentials * (BR / WARPS / 16),
           .loads_awaited_by_asker = blocks + 2 * tiles,  // all of them

@@ -17,6 +17,7 @@ ladder::Counts predict(const ladder::Shape& shape) {
   for (uint64_t tile = 0; tile < kv_tiles; ++tile) under_copy += tile < ahead ? 2 * tile : 2 * ahead - 1;
   return {.mma = pairs * 2 * (BC / 8) * (HEAD_DIM / 16),
           .ldmatrix = pairs * load_Q + warp_tiles * (load_K + load_V),
+          .fragments_in_pairs = pairs * 2 * (BC / 8) * (HEAD_DIM / 16),
           .products_under_copies = blocks * 2 * under_copy * (BR / WARPS / 16) * BC,  // under K and V
           .loads_awaited_by_asker = blocks + 2 * tiles,                               // all of them
           .arrivals_awaited_at_once = ladder::NONE,  // or all would wait for the slowest

@@ -134,6 +134,11 @@ std::vector<Spec> trials(const Accepts& accepts, const Spec& usual) {
       {TAILS | CROSS | CAUSAL, "nq=331 nk=300 causal"},  // a tile of keys meets the diagonal in more tiles of queries
       {TAILS | CROSS | CAUSAL, "nq=1 nk=256 causal"},
       {TAILS | CROSS | CAUSAL, "h=2 nq=257 nk=512 causal"},
+      // The diagonal just before the corner of a tile, and just behind.
+      {TAILS | CROSS | CAUSAL, "nq=256 nk=258 causal"},
+      {TAILS | CROSS | CAUSAL, "nq=256 nk=257 causal"},
+      {TAILS | CROSS | CAUSAL, "nq=257 nk=256 causal"},
+      {TAILS | CROSS | CAUSAL, "nq=258 nk=256 causal"},
       {CROSS, "nq=64 nk=256"},
       {CROSS | CAUSAL, "nq=64 nk=256 causal"},
       {CROSS | CAUSAL, "h=2 nq=256 nk=64 causal"},  // the first queries see no key
@@ -143,6 +148,9 @@ std::vector<Spec> trials(const Accepts& accepts, const Spec& usual) {
       {WINDOW, "n=256 window=40,17"},
       {WINDOW | CAUSAL, "n=384 causal window=130,0"},
       {WINDOW | CAUSAL, "n=128 causal window=0,0"},
+      // That begin, and end, with a tile.
+      {WINDOW | CAUSAL, "n=512 causal window=255,0"},
+      {WINDOW, "n=768 window=255,256"},
       // No end on one side, where the other tensor is the longer one.
       {WINDOW | TAILS | CROSS, "h=2 nq=203 nk=70 window=9,-1"},
       {WINDOW | TAILS | CROSS, "h=2 nq=64 nk=300 window=-1,20"},

@@ -59,6 +59,7 @@ std::string messages_of(const CheckResult& result) {
 std::function<Counts(const ladder::Shape&)> counted(Launch launch, InputKind kind, emulator::CountOf off = &Counts::mma,
                                                     int64_t by = 0) {
   Counts counts = *check(variant_of(launch), problem(kind)).counters;
+  counts.warps = 0;  // of blocks without work, too
   counts.*off += by;
   return [counts](const ladder::Shape&) { return counts; };
 }
@@ -407,4 +408,42 @@ TEST_CASE("two launches are as right as one: of many heads, and where only the e
   for (const ladder::Variant* variant : {&halves, &copied}) {
     for (const Problem* given : {&far, &ends}) CHECK(messages_of(check(*variant, *given)).empty());
   }
+}
+
+void nothing(AttentionParams) {}
+
+TEST_CASE("a grid that no GPU starts is found at a length at which nothing is computed", "[verdict]") {
+  const auto starts = [](Launch launch, int n) {
+    const CheckResult result = check_start(STAGE, variant_of(launch), {.n = n});
+    CHECK(result.ok == messages_of(result).empty());
+    return result.ok;
+  };
+  const Launch rows_in_x = [](Device& device, const AttentionParams& p) {
+    launch(device, nothing, dim3(p.n, 1), dim3(32), 0, p);
+  };
+  const Launch rows_in_y = [](Device& device, const AttentionParams& p) {
+    launch(device, nothing, dim3(1, p.n), dim3(32), 0, p);
+  };
+  CHECK(starts(rows_in_x, 65536));
+  CHECK(starts(rows_in_y, 65535));
+  CHECK(!starts(rows_in_y, 65536));
+}
+
+TEST_CASE(
+    "what costs more than in a rung's own kernel is said, but for sectors of a first block that may be another one",
+    "[verdict]") {
+  const CheckResult result = check(variant_of(run_right), problem(InputKind::normal));
+  const auto kinds_beside = [&](emulator::CountOf less, bool causal) {
+    CheckResult beside = result;
+    beside.shape.causal = causal;
+    emulator::Counters own = *result.counters;
+    own.*less = own.*less * 9 / 10;
+    judge_beside(beside, own);
+    return kinds_of(beside);
+  };
+  const Kinds differ = {"counts_differ"};
+  CHECK(kinds_beside(&Counts::shuffles, false) == Kinds{});
+  for (const bool causal : {false, true}) CHECK(kinds_beside(&Counts::smem_wavefronts, causal) == differ);
+  CHECK(kinds_beside(&Counts::gmem_lines, false) == differ);
+  CHECK(kinds_beside(&Counts::gmem_lines, true) == Kinds{});
 }

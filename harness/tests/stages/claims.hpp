@@ -49,7 +49,7 @@ const emulator::Counters& counted(const Rung& rung, const Shape& shape = SMALL);
 inline Counts counts_of(const emulator::Counters& counters) {
   Counts counts = counters;
   for (const emulator::Count& count : emulator::COUNTS) {
-    if (count.where_said) counts.*count.value = 0;
+    if (count.is(emulator::WHERE_SAID)) counts.*count.value = 0;
   }
   return counts;
 }
