@@ -105,7 +105,10 @@ class OnEmulator final : public Backend {
     variant.writes_lse &= !trial.leaves_out;
     const emulator::Options options{
         .multiprocessors = trial.multiprocessors, .max_steps = most_steps, .schedule = trial.schedule, .stop = &stop};
-    if (trial.starts_only) return std::vector{check_start(*subject.rung, variant, trial.shape, options)};
+    if (trial.starts_only) {
+      const CheckResult start = check_start(*subject.rung, variant, trial.shape, options);
+      return start.ok ? std::vector<CheckResult>{} : std::vector{start};  // of a launch alone there is no more to say
+    }
     auto results = check_sets_on_emulator(*subject.rung, variant, problem, options, trial.both_builds);
     CheckResult& first = results.front();
     constexpr size_t FEW = 4;  // sets: of all of them counts are the same
