@@ -39,9 +39,10 @@ struct Counts {
   uint64_t votes = 0;
   uint64_t votes_on_scores = 0;  // before which its lanes have computed no exponential since the warp's last product
   uint64_t yes_votes = 0;  // predicted: the fewest, for the data decide; on calm data each warp may say yes once more
-  uint64_t exponentials = 0;           // ex2 and tanh, of threads
-  uint64_t packs_beside_products = 0;  // of threads, two numbers each, while products of their warpgroup run
-  uint64_t integer_maxima = 0;         // of threads, of three integers each
+  uint64_t exponentials = 0;                  // ex2 and tanh, of threads
+  uint64_t exponentials_beside_products = 0;  // of these: while products of their warpgroup run
+  uint64_t packs_beside_products = 0;         // of threads, two numbers each, while products of their warpgroup run
+  uint64_t integer_maxima = 0;                // of threads, of three integers each
   // Of warps, mma and wgmma: the first behind exponentials. So often do they go back from weights to products.
   uint64_t products_after_exponentials = 0;
   uint64_t exponentials_under_stores = 0;  // that a thread computes before it waits for its bulk store, for each store
@@ -50,6 +51,7 @@ struct Counts {
   uint64_t corrections_at_rest = 0;
   // Of warps, mma and wgmma, between a named barrier at which they wait and the next one, at which they arrive alone.
   uint64_t products_in_turns = 0;
+  uint64_t mbarrier_waits = 0;   // of threads
   uint64_t warps = 0;            // of all blocks
   uint64_t barriers = 0;         // __syncthreads and completed named barriers, once per block; not mbarriers
   uint64_t bulk_copies = 0;      // copies and reductions that the copy engine is asked for, either way, in range or not
@@ -79,7 +81,8 @@ enum : unsigned {
   WHERE_SAID = 1,    // held to its prediction where that is above 0: elsewhere it says nothing
   BY_VALUES = 2,     // registers are known by what they hold: on normal inputs alone
   MORE_IS_FINE = 4,  // of work that goes on meanwhile: what waits at once has less of it
-  COST = 8,          // a kernel in a rung's place should have no more of it than the rung's own
+  COST = 8,          // a kernel in a rung's place should have no more of it than the rung's own,
+  GAIN = 16,         // and of this no less
 };
 struct Count {
   CountOf value;
@@ -113,7 +116,9 @@ inline constexpr Count COUNTS[] = {
     {&Counts::votes, "votes", "votes"},
     {&Counts::votes_on_scores, "votes_on_scores", "votes on scores, before any weight", WHERE_SAID},
     {&Counts::yes_votes, "yes_votes", "votes that say yes"},
-    {&Counts::exponentials, "exponentials", "exponentials"},
+    {&Counts::exponentials, "exponentials", "exponentials", COST},
+    {&Counts::exponentials_beside_products, "exponentials_beside_products", "exponentials beside products",
+     WHERE_SAID | GAIN},
     {&Counts::products_after_exponentials, "products_after_exponentials", "turns from exponentials to products",
      WHERE_SAID},
     {&Counts::packs_beside_products, "packs_beside_products", "pairs packed beside products", WHERE_SAID},
@@ -122,6 +127,7 @@ inline constexpr Count COUNTS[] = {
      WHERE_SAID | MORE_IS_FINE},
     {&Counts::corrections_at_rest, "corrections_at_rest", "corrections without a product beside"},
     {&Counts::products_in_turns, "products_in_turns", "products that warps start in their turn", WHERE_SAID},
+    {&Counts::mbarrier_waits, "mbarrier_waits", "waits at mbarriers, of threads", WHERE_SAID | COST},
     {&Counts::warps, "warps", "warps of all blocks", WHERE_SAID | COST},
     {&Counts::barriers, "barriers", "barriers", COST},
     {&Counts::bulk_copies, "bulk_copies", "copies by the copy engine"},

@@ -346,7 +346,9 @@ uint32_t multiprocessors(const Device& device) {
 namespace {
 
 void count_exponential() {
-  ++current.block->counting.counters.exponentials;
+  Block& block = *current.block;
+  ++block.counting.counters.exponentials;
+  block.counting.counters.exponentials_beside_products += block.running_products(current.warp->id) > 0;
   ++current.state().exponentials;
 }
 

@@ -366,6 +366,7 @@ void mbarrier_wait_parity(uint32_t address, uint32_t parity, CallSite call) {
     return;
   }
   current.warp->note_wait(current.lane);
+  ++block.counting.counters.mbarrier_waits;
   Lane& lane = current.state();
   std::erase_if(lane.requests, [&](const Request& request) {
     if (request.mbarrier != address) return false;

@@ -111,7 +111,7 @@ void judge_idle_blocks(CheckResult& result, const Variant& variant, const Proble
 // Adds what was counted otherwise than predicted, on so many multiprocessors.
 void judge_counts(CheckResult& result, const Variant& variant, const Problem& problem, uint32_t multiprocessors);
 
-// Adds what costs more than in the rung's own variant, on the same problem.
+// Adds what costs more than in the rung's own variant, or runs less beside its products, on the same problem.
 void judge_beside(CheckResult& result, const emulator::Counters& own);
 
 class GpuProblem;

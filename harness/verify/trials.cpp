@@ -188,6 +188,14 @@ Trial one_surprise(const Variant& variant, const Shape& shape, uint64_t seed) {
   return trial;
 }
 
+// Each head surprises, in the middle of its walk, and not at its end.
+Trial each_surprises(const Variant& variant, const Shape& shape, uint64_t seed) {
+  Trial trial = few_tiles(variant, shape, seed, 3, 4);
+  trial.kinds = {InputKind::edge_weights};
+  trial.multiprocessors = 2;
+  return trial;
+}
+
 // What nearly all queries like best is the first key.
 std::optional<Trial> first_key(const Variant& variant, const Shape& shape, uint64_t seed) {
   if (!variant.from_first_key) return std::nullopt;
@@ -234,6 +242,16 @@ std::optional<Trial> far_keys(const Variant& variant, const Shape& usual, uint64
   shape.n = 128, shape.n_k = 2048;
   shape.softcap = 50;
   return Trial{.shape = shape, .kinds = {InputKind::giant_keys, InputKind::negative_rows}, .seed = seed};
+}
+
+// All scores of a head are about minus the cap: who takes a shorter way for small ones must not forget the sign.
+std::optional<Trial> about_minus_cap(const Variant& variant, const Shape& shape, uint64_t seed) {
+  if (!variant.takes(SOFTCAP)) return std::nullopt;
+  Trial trial = few_tiles(variant, shape, seed, 4, 1);
+  trial.shape.softcap = 12 * std::sqrt(static_cast<float>(shape.d));
+  trial.kinds = {InputKind::negative_rows};
+  trial.ends_only = true;
+  return trial;
 }
 
 // More tiles of queries than a warp has lanes, an awkward number that the commit draws, in two heads, and of keys a tile at most.
@@ -617,6 +635,7 @@ std::vector<Trial> emulator_trials(const Variant& variant, const Shape& shape, c
   if (auto trial = second_round(variant, variant.takes(CAUSAL) ? with_mask(shape) : shape, choice.seed)) {
     trials.push_back(*std::move(trial));
     trials.push_back(one_surprise(variant, shape, choice.seed));
+    trials.push_back(each_surprises(variant, shape, choice.seed));
     if (variant.takes(GROUPED) && variant.takes(CAUSAL)) {  // heads that share keys in pairs, of a few multiprocessors
       Shape pairs = with_mask(shape);
       pairs.heads = 2, pairs.kv_heads = 1;
@@ -641,9 +660,10 @@ std::vector<Trial> emulator_trials(const Variant& variant, const Shape& shape, c
     trials.push_back(long_walk(variant, masked, choice.seed));
   }
   std::ranges::move(formula_trials(variant, shape, choice.seed), std::back_inserter(trials));
-  add_where_taken(trials,
-                  {many_rows, far_rows, far_workspace, thin, far_below_cap, parts_of_cap, far_keys, many_queries},
-                  variant, shape, choice.seed);
+  add_where_taken(
+      trials,
+      {many_rows, far_rows, far_workspace, thin, far_below_cap, parts_of_cap, far_keys, about_minus_cap, many_queries},
+      variant, shape, choice.seed);
   const auto draw = [&](std::vector<Trial>& into, uint64_t first, uint64_t last) {
     for (uint64_t i = first; i < last; ++i) add_where_taken(into, {drawn_problem}, variant, shape, choice.seed + i);
   };

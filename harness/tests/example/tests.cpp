@@ -18,7 +18,7 @@ struct Run {
 // The program with this directory's rungs and the fake card; standard error goes with standard output, or nowhere.
 Run ladder(const std::string& words, bool with_errors = true) {
   Run run;
-  std::FILE* pipe = popen((EXAMPLE_LADDER " " + words + (with_errors ? " 2>&1" : " 2>/dev/null")).c_str(), "r");
+  std::FILE* pipe = popen(("'" EXAMPLE_LADDER "' " + words + (with_errors ? " 2>&1" : " 2>/dev/null")).c_str(), "r");
   std::array<char, 4096> text;
   while (const size_t read = fread(text.data(), 1, text.size(), pipe)) run.out.append(text.data(), read);
   const int status = pclose(pipe);
