@@ -31,6 +31,8 @@ struct Counts {
   uint64_t exponentials_under_copies = 0;  // that the thread computes in between, of such copies to shared memory
   uint64_t loads_awaited_by_asker =
       0;  // copies of the copy engine to shared memory for which the thread waits that asked for them
+  uint64_t arrivals_under_stores =
+      0;  // of threads, at mbarriers, while what they have asked to be stored or added is on its way
   // Of threads, at an mbarrier, when the thread waits for the phase that it has arrived in, and its warp has started products before
   // and none in between: a barrier for all who arrive, by another name.
   uint64_t arrivals_awaited_at_once = 0;
@@ -68,10 +70,11 @@ struct Counts {
   uint64_t conflicts =
       0;  // wavefronts of shared memory beyond those that its accesses would take without bank conflicts
   uint64_t unused_smem_bytes =
-      0;                        // of those that a block asks for, of the launch that wastes most: what the block that
-                                // writes most of it has never written; with Options::check
-  uint64_t idle_blocks = 0;     // that have stored nothing to global memory
-  uint64_t idle_registers = 0;  // given back by setmaxnreg.dec and taken by nobody when a block ends; of all blocks
+      0;                         // of those that a block asks for, of the launch that wastes most: what the block that
+                                 // writes most of it has never written; with Options::check
+  uint64_t idle_blocks = 0;      // that have stored nothing to global memory
+  uint64_t taken_registers = 0;  // by setmaxnreg.inc; of all blocks
+  uint64_t idle_registers = 0;   // given back by setmaxnreg.dec and taken by nobody when a block ends; of all blocks
   bool operator==(const Counts&) const = default;
 };
 
@@ -109,6 +112,8 @@ inline constexpr Count COUNTS[] = {
     {&Counts::exponentials_under_copies, "exponentials_under_copies", "exponentials under awaited copies",
      WHERE_SAID | MORE_IS_FINE},
     {&Counts::loads_awaited_by_asker, "loads_awaited_by_asker", "loads that are awaited by who asked for them"},
+    {&Counts::arrivals_under_stores, "arrivals_under_stores", "arrivals at mbarriers under own stores",
+     WHERE_SAID | GAIN},
     {&Counts::arrivals_awaited_at_once, "arrivals_awaited_at_once", "arrivals at mbarriers that are awaited at once",
      WHERE_SAID},
     {&Counts::shuffles, "shuffles", "shuffles"},
@@ -143,6 +148,7 @@ inline constexpr Count COUNTS[] = {
     {&Counts::conflicts, "conflicts", "wavefronts that bank conflicts add"},
     {&Counts::unused_smem_bytes, "unused_smem_bytes", "bytes of a block's shared memory that are never written"},
     {&Counts::idle_blocks, "idle_blocks", "blocks that have written nothing to global memory"},
+    {&Counts::taken_registers, "taken_registers", "registers that are taken (setmaxnreg.inc)", WHERE_SAID | GAIN},
     {&Counts::idle_registers, "idle_registers", "registers that are given back (setmaxnreg.dec) and taken by nobody"},
 };
 static_assert(sizeof(COUNTS) / sizeof(COUNTS[0]) * sizeof(uint64_t) == sizeof(Counts), "a count has no name");

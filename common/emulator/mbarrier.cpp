@@ -289,6 +289,7 @@ void mbarrier_arrive(uint32_t address, CallSite call) {
   if (barrier == nullptr) return;
   if (block.launch.options.check) block.races.release_thread(current.thread(), barrier->released);
   note_arrival(current.state(), {address, barrier->phase, current.warp->products});
+  block.counting.counters.arrivals_under_stores += !current.state().bulk_stores.empty();
   block.mbarriers.count_arrival(address, site, current.thread());
 }
 

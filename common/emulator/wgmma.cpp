@@ -424,6 +424,7 @@ void Scheduler::grant_registers() {
     const uint32_t wanted = (each.registers - group.registers) * WARPGROUP_THREADS;
     if (wanted > free_registers) return false;
     free_registers -= wanted;
+    block.counting.counters.taken_registers += wanted;
     group.registers = each.registers;
     wake_warpgroup(each.warpgroup);
     return true;
