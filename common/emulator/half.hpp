@@ -7,14 +7,13 @@
 namespace emulator {
 
 // NaN becomes 0x7fffffff, whatever its sign and payload, as on an H200.
-inline float half_to_float(uint16_t half) {
+[[gnu::always_inline]] inline float half_to_float(uint16_t half) {
   const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
   const uint32_t magnitude = half & 0x7fffu;
-  if (magnitude > 0x7c00u) return std::bit_cast<float>(0x7fffffffu);
-  if (magnitude == 0x7c00u) return std::bit_cast<float>(sign | 0x7f800000u);  // infinity
+  if (magnitude >= 0x7c00u) [[unlikely]]
+    return std::bit_cast<float>(magnitude == 0x7c00u ? sign | 0x7f800000u : 0x7fffffffu);
   // The f32 of the same exponent and mantissa fields, times 2^(127-15); exact for subnormals too.
-  const float value = std::bit_cast<float>(magnitude << 13) * 0x1p112f;
-  return std::bit_cast<float>(std::bit_cast<uint32_t>(value) | sign);
+  return std::bit_cast<float>(sign | magnitude << 13) * 0x1p112f;
 }
 
 // Rounds to nearest even. NaN becomes 0x7fff, as in PTX.

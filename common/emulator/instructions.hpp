@@ -133,7 +133,7 @@ inline uint32_t pack_f16x2(float low, float high) {
   count_pack();
   return emulator::float_to_half(low) | static_cast<uint32_t>(emulator::float_to_half(high)) << 16;
 }
-inline float to_float(f16 value) {
+[[gnu::always_inline]] inline float to_float(f16 value) {  // without a tensor core half of what a kernel does
   return emulator::half_to_float(value.bits);
 }
 inline f16 to_f16(float value) {

@@ -10,6 +10,7 @@
 
 #include "harness/base/parallel.hpp"
 #include "harness/problem/formula.hpp"
+#include "harness/problem/normals.hpp"
 #include "harness/problem/trained.hpp"
 
 namespace ladder {
@@ -29,24 +30,6 @@ struct QKV {
 
 constexpr int FAVOURED_KEYS = 16;  // the keys that hold each row's maximum: within the last (first) tile of any rung
 
-// splitmix64, a hash good enough to be a random stream when it is fed consecutive numbers.
-uint64_t hash(uint64_t x) {
-  x += 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
-
-// Two independent N(0, 1) values that depend on `stream` and `index` alone: any thread can make any element. Doubles,
-// so that the last bits, in which mathematical libraries differ, are far below what an f16 keeps.
-std::array<float, 2> normal_pair(uint64_t stream, uint64_t index) {
-  const uint64_t bits = hash(stream ^ hash(index));
-  const double u = (static_cast<double>(bits >> 32) + 1) * 0x1p-32;  // (0, 1]: its logarithm is finite
-  const double angle = static_cast<double>(bits & 0xffffffffu) * 0x1p-32 * 2 * std::numbers::pi;
-  const double radius = std::sqrt(-2 * std::log(u));
-  return {static_cast<float>(radius * std::cos(angle)), static_cast<float>(radius * std::sin(angle))};
-}
-
 enum Stream : uint64_t { TENSOR_Q = 1, TENSOR_K, TENSOR_V };
 
 // A tensor whose element (row, column) of N(0, 1) is passed through `shape_value(value, row, column)`, where row counts
@@ -57,14 +40,11 @@ std::vector<f16> make_tensor(Stream tensor, uint64_t seed, const Shape& shape, c
   const uint64_t stream = hash(seed * 4 + tensor);
   const int d = shape.d, pairs = (d + 1) / 2;
   parallel_for(shape.batch_heads() * shape.n, 256, [&](int64_t begin, int64_t end) {
+    std::vector<float> drawn(2 * pairs);
     for (int64_t row = begin; row < end; ++row) {
-      for (int pair = 0; pair < pairs; ++pair) {
-        const auto two = normal_pair(stream, row * pairs + pair);
-        for (int i = 0; i < 2 && pair * 2 + i < d; ++i) {
-          const int column = pair * 2 + i;
-          values[row * d + column] = to_f16(shape_value(two[i], row, column));
-        }
-      }
+      draw_normals(stream, row * pairs, drawn);
+      for (int column = 0; column < d; ++column)
+        values[row * d + column] = to_f16(shape_value(drawn[column], row, column));
     }
   });
   return values;
