@@ -105,24 +105,32 @@ EMULATOR_AVX2 void multiply_avx2(const uint32_t (*a)[32], const uint32_t (*b)[32
   }
 }
 
-// Four rows of eight columns at a time: enough sums to keep both multipliers busy.
-EMULATOR_AVX2 void multiply_tile_avx2(const float* a, const float* b, float* c, uint32_t n) {
-  for (uint32_t first = 0; first < n; first += 8) {
-    __m256 columns[16];
-    for (int k = 0; k < 16; ++k) columns[k] = _mm256_loadu_ps(b + k * n + first);
-    for (int row = 0; row < 64; row += 4) {
-      __m256 sums[4];
-      for (__m256& sum : sums) sum = _mm256_setzero_ps();
-      for (int k = 0; k < 16; ++k) {
-        for (int i = 0; i < 4; ++i)
-          sums[i] = _mm256_fmadd_ps(_mm256_broadcast_ss(a + (row + i) * 16 + k), columns[k], sums[i]);
+// Of four rows, 8 * VECTORS columns from `first` on.
+template <int VECTORS>
+EMULATOR_AVX2 void multiply_columns(const float* a, const float* b, float* c, uint32_t n, uint32_t first) {
+  for (uint32_t row = 0; row < 64; row += 4) {
+    __m256 sums[4][VECTORS] = {};
+    for (uint32_t k = 0; k < 16; ++k) {
+      for (uint32_t i = 0; i < 4; ++i) {
+        const __m256 factor = _mm256_broadcast_ss(a + (row + i) * 16 + k);
+        for (uint32_t v = 0; v < VECTORS; ++v)
+          sums[i][v] = _mm256_fmadd_ps(factor, _mm256_loadu_ps(b + k * n + first + 8 * v), sums[i][v]);
       }
-      for (int i = 0; i < 4; ++i) {
-        float* const to = c + static_cast<uint32_t>(row + i) * n + first;
-        _mm256_storeu_ps(to, _mm256_add_ps(_mm256_loadu_ps(to), sums[i]));
+    }
+    for (uint32_t i = 0; i < 4; ++i) {
+      for (uint32_t v = 0; v < VECTORS; ++v) {
+        float* const to = c + (row + i) * n + first + 8 * v;
+        _mm256_storeu_ps(to, _mm256_add_ps(_mm256_loadu_ps(to), sums[i][v]));
       }
     }
   }
+}
+
+// Eight sums at a time, and their factors, are as many registers as there are.
+EMULATOR_AVX2 void multiply_tile_avx2(const float* a, const float* b, float* c, uint32_t n) {
+  uint32_t first = 0;
+  for (; first + 16 <= n; first += 16) multiply_columns<2>(a, b, c, n, first);
+  if (first < n) multiply_columns<1>(a, b, c, n, first);
 }
 
 template <class Element>

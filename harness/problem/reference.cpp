@@ -145,7 +145,8 @@ struct RowSolver {
   Beside beside;
   std::vector<double> S = std::vector<double>(spec.keys()), query_f64 = std::vector<double>(spec.d);
   std::vector<float> S_f32 = std::vector<float>(spec.keys()), query_f32 = std::vector<float>(spec.d);
-  std::vector<float> P = S_f32, plain = query_f32;
+  std::vector<float> P = S_f32, plain = query_f32, plain_rounded = plain;
+  std::vector<double> half_steps = query_f64;
   Errors errors = {};
 
   RowResult solve(const Tensor& Q, int64_t query, const Keys& seen, const Modifiers& modifiers, double* exact) {
@@ -210,17 +211,20 @@ struct RowSolver {
       S_f32[j] = std::exp(S_f32[j] - plain_max);
       plain_sum += S_f32[j];
     }
+    for (int64_t c = 0; c < d; ++c) half_steps[c] = half_step(spec.o_type, exact[c]);
     const Staleness staleness = staleness_of(spec.kv_type, query);
     for (size_t i = 0; i < staleness.size(); ++i) {
       for (int64_t j = 0; j < keys; ++j) P[j] = S_f32[j] * staleness[i];
       info(spec.kv_type).round({P.data(), size_t(keys)});
       std::fill(plain.begin(), plain.end(), 0.0f);
       add_product(plain, {P.data(), size_t(keys)}, V, d);
+      for (float& value : plain) value /= plain_sum * staleness[i];
+      plain_rounded = plain;
+      info(spec.o_type).round(plain_rounded);
       for (int64_t c = 0; c < d; ++c) {
         if (!std::isfinite(exact[c])) continue;
-        const float value = plain[c] / (plain_sum * staleness[i]);
-        const double error = rounded(spec.o_type, value) - exact[c];
-        errors.max[i] = std::max(errors.max[i], std::abs(value - exact[c]) + half_step(spec.o_type, exact[c]));
+        const double error = plain_rounded[c] - exact[c];
+        errors.max[i] = std::max(errors.max[i], std::abs(plain[c] - exact[c]) + half_steps[c]);
         errors.squares[i] += error * error;
       }
     }
@@ -289,11 +293,15 @@ std::vector<Cell> choose_cells(const Spec& spec) {
     const int64_t rows = spec.lens_q.count > 0 ? spec.lens_q.of[unit / spec.heads] : n;
     if (row >= 0 && row < rows) cells.push_back({unit, row});
   };
-  if (double(units * n) * macs_of_row <= AFFORDABLE_MACS) {
+  const bool is_affordable = double(units * n) * macs_of_row <= AFFORDABLE_MACS;
+  constexpr int64_t MANY = 64, OF_EACH = 32;  // units, and rows: who takes which tile shows in any of its rows
+  if (is_affordable && (units <= MANY || n <= OF_EACH || spec.lens_q.count > 0)) {
     for (int64_t row = 0; row < units * n; ++row) add(row / n, row % n);
     return cells;
   }
-  const auto budget = std::clamp<int64_t>(static_cast<int64_t>(AFFORDABLE_MACS / macs_of_row), 64, 2048);
+  const int64_t budget = is_affordable
+                             ? units * OF_EACH
+                             : std::clamp<int64_t>(static_cast<int64_t>(AFFORDABLE_MACS / macs_of_row), 64, 2048);
   const int64_t heads = std::min<int64_t>(units, budget / 16);
   // Tiles are 16 rows of a warp and 64 or 128 rows of a block.
   const int64_t edges[] = {0, 15, 16, 63, 64, 127, 128, n / 2, n - 129, n - 128, n - 65, n - 64, n - 16, n - 1};

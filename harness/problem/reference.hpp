@@ -36,9 +36,9 @@ void add_product(std::span<float> sum, std::span<const float> factors, const flo
 void add_magnitudes(std::span<double> sum, std::span<const double> factors, const float* values, int64_t stride,
                     int power);
 
-// Rows of O. All when that is cheap, 2^30 multiply-adds of Q K^T at most. Otherwise a sample of at most as much work, or of 64
-// rows: from heads spread evenly, the first and the last among them, the first and last rows of tiles, and rows spread
-// over the rest. Ascending.
+// Rows of O. All when that is cheap, 2^30 multiply-adds of Q K^T at most, or of more than 64 heads 32 each. Otherwise a sample
+// of at most as much work, or of 64 rows: from heads spread evenly, the first and the last among them, the first and last
+// rows of tiles, and rows spread over the rest. Ascending.
 std::vector<Cell> choose_cells(const Spec& spec);
 
 // What is computed beside the values: nothing, in less than half of the time; how wrong the plain attention is; and how far O moves

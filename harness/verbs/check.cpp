@@ -74,7 +74,7 @@ Status judge_all(Judge& judge, const Options& options, const Subjects& all) {
   if (!others.empty() && options.on == Where::gpu && options.rungs_named) return tl::make_unexpected(others.front());
   for (const Error& error : others) notes.push_back("Not on the GPU: " + error.message);
   if (runnable.empty() || interrupted() || judge.lost) return {};
-  return judge_on(gpu_backend(*gpu, runnable), judge, runnable, options, GPU_CHECK_SHAPE);
+  return judge_on(gpu_backend(*gpu), judge, runnable, options, GPU_CHECK_SHAPE);
 }
 
 }  // namespace

@@ -123,7 +123,7 @@ class OnEmulator final : public Backend {
 
 class OnGpu final : public Backend {
  public:
-  OnGpu(const GpuInfo& gpu, const std::vector<Subject>& subjects) : gpu_(gpu), subjects_(subjects) {}
+  explicit OnGpu(const GpuInfo& gpu) : gpu_(gpu) {}
 
   Place place() const override { return Place::gpu; }
   Status fits(const Shape& shape, uint64_t workspace_bytes) const override {
@@ -151,9 +151,10 @@ class OnGpu final : public Backend {
 
   Result<std::vector<CheckResult>> run(const Subject& subject, const Trial& trial, const Problem& problem,
                                        const std::atomic<bool>&) override {
-    if (!(uploaded_ && *uploaded_ == trial)) {
+    const uint64_t workspace = subject.variant->workspace_at(trial.shape);
+    if (uploaded_ != trial || workspace > workspace_) {
       uploaded_.reset();
-      if (auto status = upload(trial, problem); !status) return passed_on(status);
+      if (auto status = upload(trial, problem, workspace); !status) return passed_on(status);
       uploaded_ = trial;
     }
     constexpr int LAUNCHES = 100;
@@ -170,14 +171,13 @@ class OnGpu final : public Backend {
            fits_gpu_memory(trial.shape, naive_.workspace_at(trial.shape), gpu_);
   }
 
-  Status upload(const Trial& trial, const Problem& problem) {
+  Status upload(const Trial& trial, const Problem& problem, uint64_t workspace) {
     const bool is_far = trial.far_heads > 0, compared = is_compared(trial);
-    const uint64_t workspace =
-        std::max(compared ? naive_.workspace_at(trial.shape) : 0, workspace_at(subjects_, trial.shape));
+    workspace_ = std::max(compared ? naive_.workspace_at(trial.shape) : 0, workspace);
     memory_.reset();
     naive_output_ = {};
     auto created = is_far ? GpuProblem::create_repeated(problem.launched(), problem.inputs, 0)
-                          : GpuProblem::create(trial.shape, problem.inputs, workspace);
+                          : GpuProblem::create(trial.shape, problem.inputs, workspace_);
     if (!created) return passed_on(created);
     memory_ = std::move(*created);
     if (!compared) return {};
@@ -188,9 +188,9 @@ class OnGpu final : public Backend {
   }
 
   const GpuInfo gpu_;
-  const std::vector<Subject> subjects_;
   const Rung& naive_ = rungs().front();
   std::optional<Trial> uploaded_;
+  uint64_t workspace_ = 0;  // bytes, beside it
   std::unique_ptr<GpuProblem> memory_;
   Tensor naive_output_;
 };
@@ -244,8 +244,8 @@ std::unique_ptr<Backend> emulator_backend() {
   return std::make_unique<OnEmulator>();
 }
 
-std::unique_ptr<Backend> gpu_backend(const GpuInfo& gpu, const std::vector<Subject>& subjects) {
-  return std::make_unique<OnGpu>(gpu, subjects);
+std::unique_ptr<Backend> gpu_backend(const GpuInfo& gpu) {
+  return std::make_unique<OnGpu>(gpu);
 }
 
 CheckLine& Judge::line(const Subject& subject, Place place, const Shape& shape) {
@@ -296,12 +296,11 @@ Status Judge::judge(Backend& backend, const std::vector<Subject>& subjects, cons
 
   Progress progress(total);
   const auto problems = std::make_shared<Problems>(place);  // as `results`: work that is lost still refers to it
-  std::optional<Trial> left_out;
   for (auto next = tasks->begin(); next != tasks->end();) {
     const auto first = next++;
     const auto& [subject, trial] = *first;
     const Shape& shape = line_shape(shapes, trial);
-    if (trial == left_out || (choice_.first_failure && !line(subject, place, shape).answers_right())) continue;
+    if (choice_.first_failure && !line(subject, place, shape).answers_right()) continue;
     const std::optional<double> own = backend.patience(*subject.variant, trial, choice_.may_loop);
     const std::optional<double> limit = choice_.timeout ? choice_.timeout : own;
     // Launches this small leave cores idle: some go side by side.
@@ -338,9 +337,11 @@ Status Judge::judge(Backend& backend, const std::vector<Subject>& subjects, cons
       Result<std::vector<CheckResult>>& result = (*results)[i];
       if (result) {
         if (!keep(task.subject, place, its, std::move(*result))) return {};
-      } else if (task.trial.far_heads > 0) {
-        report.notes.push_back("Not checked beyond 2^32 elements: " + result.error().message);
-        left_out = task.trial;
+      } else if (result.error().code == ExitCode::cannot_run_here &&
+                 (task.trial.far_heads > 0 || task.trial.shape != its)) {  // what was asked for is refused by the plan
+        const std::string what = task.trial.far_heads > 0 ? "beyond 2^32 elements" : to_string(task.trial.shape);
+        const std::string note = fmt::format("Not checked, {}: {}", what, result.error().message);
+        if (std::ranges::find(report.notes, note) == report.notes.end()) report.notes.push_back(note);
       } else {
         return passed_on(result);
       }

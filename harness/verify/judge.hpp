@@ -53,7 +53,7 @@ class Backend {
 };
 std::unique_ptr<Backend> emulator_backend();
 // For subjects that run on it.
-std::unique_ptr<Backend> gpu_backend(const GpuInfo& gpu, const std::vector<Subject>& subjects);
+std::unique_ptr<Backend> gpu_backend(const GpuInfo& gpu);
 
 class Judge {
  public:

@@ -379,6 +379,16 @@ TEST_CASE("all rows are taken up to 2^30 multiply-adds of Q K^T, and one more co
   }
 }
 
+TEST_CASE("of many heads each is visited, in its first row, its last and 20 or more between") {
+  const std::vector<Cell> cells = choose_cells({.heads = 65, .n = 128, .d = 64});
+  for (int64_t head = 0; head < 65; ++head) {
+    const auto [first, behind] = std::ranges::equal_range(cells, head, {}, &Cell::unit);
+    CHECK((first->row == 0 && std::prev(behind)->row == 127));
+    CHECK(behind - first >= 22);
+    CHECK(behind - first <= 32);
+  }
+}
+
 TEST_CASE("a sample of rows has the tiles' edges in every head that it visits, and visits heads and rows evenly") {
   for (const Shape& shape :
        {Shape{.batch = 1, .heads = 1, .n = 4096, .d = 65}, Shape{.batch = 2, .heads = 8, .n = 4096, .d = 128},

@@ -15,6 +15,7 @@
 #include "harness/tests/catch.hpp"
 #include "harness/verbs/verbs.hpp"
 #include "harness/verify/check.hpp"
+#include "harness/verify/judge.hpp"
 
 namespace ladder {
 namespace {
@@ -23,6 +24,7 @@ struct Card {
   std::function<void(const Inputs&, Tensors&)> kernel = {};
   Status create = {}, poison = {}, run = {}, read = {}, guards = {}, inputs = {};  // what each step says
   std::vector<std::string> steps = {};                                             // in their order
+  std::vector<uint64_t> workspaces = {};                                           // bytes, of each problem
   int launched_heads = 0;                                                          // 0: those of the inputs
   Result<GpuInfo> info = failure(ExitCode::cannot_run_here, "no card");
 } card;
@@ -91,8 +93,9 @@ class CardProblem final : public GpuProblem {
 
 }  // namespace
 
-Result<std::unique_ptr<GpuProblem>> GpuProblem::create(const Shape& shape, const Inputs& inputs, uint64_t,
-                                                       const Inputs&, int) {
+Result<std::unique_ptr<GpuProblem>> GpuProblem::create(const Shape& shape, const Inputs& inputs,
+                                                       uint64_t workspace_bytes, const Inputs&, int) {
+  card.workspaces.push_back(workspace_bytes);
   if (!card.create) return tl::make_unexpected(card.create.error());
   return std::make_unique<CardProblem>(shape, inputs);
 }
@@ -362,6 +365,21 @@ TEST_CASE("on a GPU nothing is compared with the plainest stage that it cannot s
   const auto code = check_verb(options);
   REQUIRE(code);
   CHECK(*code == ExitCode::done);
+}
+
+TEST_CASE("on a GPU a problem has the workspace of the stage that runs it") {
+  const Rung& rung = rungs()[1];
+  const Variant& plain = rung.variants[0];
+  Variant storing = plain;
+  storing.workspace_bytes = [](const Shape&) -> uint64_t { return 1000; };
+  card = {};
+  card.kernel = attend;
+  GpuInfo info;
+  info.memory_free = 1 << 30;
+  Judge judge({.trials = {.inputs = {InputKind::normal}}});
+  const std::vector<Subject> both{{&rung, &plain, "plain"}, {&rung, &storing, "storing"}};
+  REQUIRE(judge.judge(*gpu_backend(info), both, {Shape{.batch = 1, .heads = 1, .n = 16, .d = 128}}));
+  CHECK(card.workspaces == std::vector<uint64_t>{0, 1000});
 }
 
 TEST_CASE("on a GPU that holds more heads than can be read, the known ones are read and judged") {

@@ -190,22 +190,27 @@ TEST_CASE(
   CHECK(judge.report.lines[1].results[0].has(FailureKind::hangs));
 }
 
-TEST_CASE("what has no memory beyond 2^32 elements is a note there, and an error elsewhere") {
+TEST_CASE("of a problem for which there is no memory a note says so, once, but where it is what was asked") {
   Fake backend;
-  backend.runs = [](const Subject&, const Trial&, const std::atomic<bool>&) -> Result<std::vector<CheckResult>> {
-    return failure(ExitCode::cannot_run_here, "no memory");
+  backend.runs = [](const Subject&, const Trial& trial, const std::atomic<bool>&) -> Result<std::vector<CheckResult>> {
+    if (trial.kinds[0] == InputKind::normal) return failure(ExitCode::cannot_run_here, "no memory");
+    return std::vector<CheckResult>(1);
   };
   Judge judge({});
   CHECK_FALSE(judge.judge(backend, subjects({"a"}), {SHAPE}));
-  backend.make = [](Shape shape) {
-    shape.heads = 2;
-    return std::vector<Trial>{{.shape = shape, .kinds = {InputKind::normal}, .far_heads = 10}};
+  const int far_heads = GENERATE(0, 10);
+  backend.make = [far_heads](const Shape& shape) {
+    Shape wider = shape;
+    wider.heads = 2;
+    return std::vector<Trial>{{.shape = wider, .kinds = {InputKind::normal}, .far_heads = far_heads},
+                              {.shape = shape, .kinds = {InputKind::peaky}}};
   };
   backend.shares_memory = true;
-  Judge far({});
-  CHECK(far.judge(backend, subjects({"a", "b"}), {SHAPE}));
-  REQUIRE(far.report.notes.size() == 1);
-  CHECK_THAT(far.report.notes[0], Contains("no memory"));
+  Judge others({});
+  CHECK(others.judge(backend, subjects({"a", "b"}), {SHAPE}));
+  REQUIRE(others.report.notes.size() == 1);
+  CHECK_THAT(others.report.notes[0], Contains("no memory"));
+  CHECK(others.report.lines.size() == 2);
 }
 
 TEST_CASE("the emulator's time for the ends of a grid is that of the whole grid where a workspace makes it run") {

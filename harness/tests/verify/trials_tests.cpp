@@ -91,7 +91,7 @@ TEST_CASE("a variant whose blocks depend on the number of SMs gets more shares t
   // And one head that surprises before others that do not, all of them for the same few blocks.
   const std::vector<Trial> trials = emulator_trials(persistent, SHAPE, {});
   CHECK(std::ranges::count_if(trials, [](const Trial& trial) {
-          return trial.multiprocessors == 2 && trial.shape.batch_heads() > 8 &&
+          return trial.multiprocessors == 2 && trial.shape.batch_heads() > 4 &&
                  trial.kinds.front() != InputKind::normal &&
                  std::ranges::count(trial.kinds, InputKind::normal) == std::ssize(trial.kinds) - 1;
         }) == 1);
