@@ -301,6 +301,7 @@ void mbarrier_arrive_remote(uint32_t address, uint32_t rank, CallSite call) {
   Mbarrier* const barrier = peer->mbarriers.find(site, address);
   if (barrier == nullptr) return;
   if (block.launch.options.check) block.races.release_thread(current.thread(), barrier->released);
+  block.counting.counters.arrivals_under_stores += !current.state().bulk_stores.empty();
   peer->mbarriers.count_arrival(address, site, current.thread());
 }
 
