@@ -30,7 +30,7 @@ class DeviceBuffer {
     const std::string doing = "allocating " + bytes_text(double(bytes));
     if (auto status = checked(cudaMalloc(&memory, bytes + 2 * GUARD_BYTES), doing); !status) {
       cudaGetLastError();  // an allocation that failed is no reason for later calls to fail
-      return passed_on(status);
+      return failure(ExitCode::cannot_run_here, "{}", status.error().message);
     }
     buffer.memory_.reset(memory);
     for (std::byte* guard : {memory, memory + GUARD_BYTES + bytes}) {
