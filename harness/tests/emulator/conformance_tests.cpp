@@ -14,6 +14,7 @@
 #include <string>
 
 #include "harness/conformance/cases.hpp"
+#include "harness/conformance/fixture.hpp"
 #include "harness/tests/catch.hpp"
 
 namespace {

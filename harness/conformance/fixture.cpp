@@ -1,4 +1,4 @@
-#include "harness/conformance/case.hpp"
+#include "harness/conformance/fixture.hpp"
 
 #include <fmt/format.h>
 

@@ -1,0 +1,100 @@
+// conformance_record: runs every conformance case on the GPU. Writes the answers as fixtures, or compares them.
+//
+//   conformance_record DIR --date 2026-11-21    write one text file per primitive into DIR
+//   conformance_record DIR --compare            exit 1 if this GPU answers differently
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "harness/conformance/fixture.hpp"
+#include "harness/conformance/record.hpp"
+
+namespace {
+
+using ladder::ExitCode;
+using ladder::Result;
+using ladder::conformance::Case;
+using ladder::conformance::Provenance;
+
+int sm_of_gpu() {
+  int major = 0, minor = 0;
+  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
+  cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0);
+  return major * 10 + minor;
+}
+
+std::string version(int number) {
+  return std::to_string(number / 1000) + "." + std::to_string(number % 1000 / 10);
+}
+
+Result<Provenance> provenance(std::string date) {
+  cudaDeviceProp properties;
+  int runtime = 0, driver = 0;
+  if (const auto error = cudaGetDeviceProperties(&properties, 0); error != cudaSuccess) {
+    return ladder::failure(ExitCode::cannot_run_here, "no GPU to record: {}", cudaGetErrorString(error));
+  }
+  cudaRuntimeGetVersion(&runtime);
+  cudaDriverGetVersion(&driver);
+  return Provenance{.gpu = std::string(properties.name) + ", sm_" + std::to_string(sm_of_gpu()),
+                    .cuda = version(runtime) + ", driver " + version(driver),
+                    .date = std::move(date)};
+}
+
+ladder::Status write(const std::filesystem::path& file, const std::string& text) {
+  std::ofstream stream(file);
+  stream << text << std::flush;
+  if (!stream) return ladder::failure(ExitCode::usage, "cannot write {}", file.string());
+  return {};
+}
+
+// One case: recorded, or compared with what was recorded.
+ladder::Status process(const Case& test, const std::filesystem::path& directory, const Provenance* recorded_by) {
+  std::vector<uint32_t> answer;
+  if (const auto error = ladder::conformance::run_on_gpu(test, answer); error != cudaSuccess) {
+    return ladder::failure(ExitCode::check_failed, "{}: {}", test.primitive, cudaGetErrorString(error));
+  }
+  const auto file = ladder::conformance::fixture_path(directory, test.primitive);
+  if (recorded_by != nullptr) return write(file, ladder::conformance::fixture_text(test, answer, *recorded_by));
+
+  const auto recorded = ladder::conformance::read_fixture(file);
+  if (!recorded) return tl::make_unexpected(recorded.error());
+  if (auto text = ladder::conformance::difference(test, *recorded, answer); !text.empty()) {
+    return ladder::failure(ExitCode::check_failed, std::move(text));
+  }
+  return {};
+}
+
+int fail(const ladder::Error& error) {
+  std::fprintf(stderr, "%s\n", error.message.c_str());
+  return static_cast<int>(error.code);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  const bool compare = words.size() == 2 && words[1] == "--compare";
+  if (!compare && !(words.size() == 3 && words[1] == "--date")) {
+    std::fprintf(stderr, "usage: conformance_record DIR --date YYYY-MM-DD, or DIR --compare\n");
+    return static_cast<int>(ExitCode::usage);
+  }
+  const std::string& directory = words[0];
+
+  const auto recorded_by = provenance(words.back());
+  if (!recorded_by) return fail(recorded_by.error());
+  std::error_code ignored;  // an unusable directory shows when the first file is written
+  if (!compare) std::filesystem::create_directories(directory, ignored);
+
+  auto cases = ladder::conformance::cases_of_gpu();
+  const auto skipped = std::erase_if(cases, [sm = sm_of_gpu()](const Case& test) { return test.min_sm > sm; });
+  for (const Case& test : cases) {
+    const auto done = process(test, directory, compare ? nullptr : &*recorded_by);
+    if (!done) return fail(done.error());
+  }
+  std::printf("%zu primitives %s %s (%s, CUDA %s)\n", cases.size(), compare ? "equal to" : "recorded in",
+              directory.c_str(), recorded_by->gpu.c_str(), recorded_by->cuda.c_str());
+  if (skipped > 0) std::printf("%zu left out, which need a newer GPU\n", skipped);
+  return 0;
+}
