@@ -49,6 +49,7 @@ struct LaunchConfig {
   int number;        // of the launch on its device
   GlobalShadow& shadow;
   Turns& turns;
+  uint64_t first_block = 0;  // of those that run, by its linear index
 
   uint32_t threads() const { return shape.x * shape.y * shape.z; }
   uint32_t warps() const { return (threads() + 31) / 32; }
@@ -145,7 +146,7 @@ struct Block {
     return address;
   }
 
-  bool counts_sectors() const { return launch.options.count && launch.is_first && linear_index == 0; }
+  bool counts_sectors() const { return launch.options.count && launch.is_first && linear_index == launch.first_block; }
 
   // For races between blocks, and within this one.
   bool is_ordered_memory(const Device::Buffer& buffer) const {

@@ -85,7 +85,10 @@ class Launch {
     }
     if (options.cluster_order != 0 && chosen.empty()) choose(0, all);
     chosen_.assign(chosen.begin(), chosen.end());
-    if (!chosen_.empty()) count_ = chosen_.size();
+    if (!chosen_.empty()) {
+      count_ = chosen_.size();
+      config_.first_block = chosen_.front() * config_.cluster;
+    }
     std::mt19937_64 random(options.cluster_order);
     for (uint64_t i = options.cluster_order != 0 ? count_ : 0; i > 1; --i)
       std::swap(chosen_[i - 1], chosen_[random() % i]);
@@ -97,7 +100,10 @@ class Launch {
       device_.refuse("bad launch: " + wrong);
       return;
     }
-    if (config_.options.starts_only) return;
+    if (config_.options.starts_only) {
+      device_.counters_.blocks += config_.blocks();
+      return;
+    }
     const uint64_t wanted = config_.options.threads > 0 ? static_cast<uint64_t>(config_.options.threads)
                                                         : std::max(1u, std::thread::hardware_concurrency());
     const SignalHandlers handlers;
@@ -276,7 +282,7 @@ class Launch {
   }
 
   Device& device_;
-  const LaunchConfig& config_;
+  LaunchConfig config_;
   uint64_t count_ = 0;            // of the clusters to run
   std::vector<uint64_t> chosen_;  // which ones; empty: the first ones
   std::atomic<uint64_t> next_cluster_ = 0;

@@ -205,8 +205,8 @@ EmulatorRun run_on_emulator(const Rung& rung, const Variant& variant, const Prob
   return run;
 }
 
-std::vector<emulator::Report> start_on_emulator(const Rung& rung, const Variant& variant, const Shape& shape,
-                                                const emulator::Options& options) {
+LaunchStart start_on_emulator(const Rung& rung, const Variant& variant, const Shape& shape,
+                              const emulator::Options& options) {
   emulator::Device device(on_oldest_gpu(options, rung, variant));
   std::vector<std::unique_ptr<TensorBytes>> memory;
   const auto reserve = [&](std::string name, uint64_t bytes, emulator::Access access) {
@@ -226,7 +226,7 @@ std::vector<emulator::Report> start_on_emulator(const Rung& rung, const Variant&
   if (const uint64_t bytes = variant.workspace_at(shape); bytes > 0)
     arguments.workspace = reserve("workspace", bytes, emulator::Access::read_write);
   variant.on_emulator.with(arguments)(device);
-  return device.reports();
+  return {device.reports(), device.counters().blocks};
 }
 
 }  // namespace ladder

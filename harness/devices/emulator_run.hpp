@@ -25,8 +25,13 @@ struct EmulatorRun {
 EmulatorRun run_on_emulator(const Rung& rung, const Variant& variant, const Problem& problem,
                             const emulator::Options& options = {}, Build build = Build::pattern);
 
-// What there is to report of the variant's launches for the shape, on tensors of zeros, which take no memory.
-std::vector<emulator::Report> start_on_emulator(const Rung& rung, const Variant& variant, const Shape& shape,
-                                                const emulator::Options& options);
+// Of launches of which no block runs.
+struct LaunchStart {
+  std::vector<emulator::Report> reports;
+  uint64_t blocks = 0;
+};
+// The variant's launches for the shape, on tensors of zeros, which take no memory. Unless Options::starts_only is set, blocks run.
+LaunchStart start_on_emulator(const Rung& rung, const Variant& variant, const Shape& shape,
+                              const emulator::Options& options);
 
 }  // namespace ladder

@@ -9,7 +9,8 @@ namespace ladder {
 Shape Problem::launched() const {
   Shape all = shape;
   if (far_heads > 0) {
-    all.batch = far_heads % 2 == 0 ? 2 : far_heads % 3 == 0 ? 3 : 1;
+    const int sequences = far_heads % 2 == 0 ? 2 : far_heads % 3 == 0 ? 3 : 1;
+    all.batch = shape.batch > 1 ? far_heads : sequences;
     all.heads = far_heads / all.batch;
   }
   return all;

@@ -26,8 +26,8 @@ struct Problem {
   Reference reference;
   Exponents exponents = {};  // that the inputs have been multiplied by
   // If not 0: the kernel is launched on so many heads, of which these three are the first, one in the middle and the last, or these
-  // two the latter: where tensors have more elements than 32 bits can number, those of the middle one have numbers that 31 bits
-  // cannot. On the emulator only these heads' blocks run, and no memory holds the others; on a GPU the two are repeated.
+  // two the latter; each in a sequence of its own if these are. Where tensors have more elements than 32 bits can number, those of the
+  // middle one have numbers that 31 bits cannot. On the emulator only these heads' blocks run, and no memory holds the others; on a GPU the two are repeated.
   int far_heads = 0;
   // On the emulator only the first and the last clusters of the grid run and, but for long walks that are alike, some between them,
   // drawn by the seed, unless there is a workspace, which leads from one launch to the next. The reference is made of rows that they have written.

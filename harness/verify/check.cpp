@@ -580,7 +580,7 @@ CheckResult check_start(const Rung& rung, const Variant& variant, const Shape& s
   options.starts_only = variant.workspace_at(shape) / sizeof(float) < FAR;
   options.ends = options.from = 1;  // there numbers leave 31 bits, and at the end 32
   if (variant.on_emulator != nullptr)
-    fail_reports(result, FailureKind::emulator_report, start_on_emulator(rung, variant, shape, options));
+    fail_reports(result, FailureKind::emulator_report, start_on_emulator(rung, variant, shape, options).reports);
   result.ok = result.failures.empty();
   return result;
 }

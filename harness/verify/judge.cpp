@@ -60,6 +60,29 @@ class Problems {
   std::vector<std::pair<Trial, std::shared_ptr<const Problem>>> kept_;
 };
 
+// From some length on a kernel in a rung's place may have fewer blocks than the rung's own, and so blocks that go on to other queries: a
+// problem of that length, if it is none of minutes.
+std::optional<Trial> blocks_in_turns(const Subject& subject, const Trial& longest) {
+  constexpr int LONGEST = 1 << 14;
+  Trial trial{.shape = longest.shape, .seed = longest.seed, .ends_only = true};
+  const auto has_fewer = [&](int least) {
+    trial.shape.n = supported_length(*subject.own, longest.shape, least);
+    const auto start = [&](const Variant& variant) {
+      return start_on_emulator(*subject.rung, variant, trial.shape, {.starts_only = true});
+    };
+    const LaunchStart its = start(*subject.variant);
+    return its.reports.empty() && its.blocks < start(*subject.own).blocks;
+  };
+  if (subject.own->workspace_at(longest.shape) > 0 || !has_fewer(longest.shape.n)) return std::nullopt;
+  int as_many = 0, fewer = longest.shape.n;
+  while (fewer - as_many > 1) {
+    const int between = as_many + (fewer - as_many) / 2;
+    (has_fewer(between) ? fewer : as_many) = between;
+  }
+  if (fewer > LONGEST || !has_fewer(fewer)) return std::nullopt;
+  return trial;
+}
+
 class OnEmulator final : public Backend {
  public:
   Place place() const override { return Place::emulator; }
@@ -71,7 +94,11 @@ class OnEmulator final : public Backend {
     if (subject.own == nullptr) return trials;
     // What the rung can be launched with, a kernel in its place must be.
     std::erase_if(trials, &Trial::starts_only);
-    std::ranges::copy_if(emulator_trials(*subject.own, shape, choice), std::back_inserter(trials), &Trial::starts_only);
+    for (Trial& trial : emulator_trials(*subject.own, shape, choice)) {
+      if (!trial.starts_only) continue;
+      if (auto turns = blocks_in_turns(subject, trial)) trials.push_back(std::move(*turns));
+      trials.push_back(std::move(trial));
+    }
     return trials;
   }
   bool by_trial() const override { return false; }
@@ -111,10 +138,15 @@ class OnEmulator final : public Backend {
     }
     auto results = check_sets_on_emulator(*subject.rung, variant, problem, options, trial.both_builds);
     CheckResult& first = results.front();
-    constexpr size_t FEW = 4;  // sets: of all of them counts are the same
-    const bool is_whole = trial.kinds.size() <= FEW && trial.far_heads == 0 && !trial.ends_only;
-    if (subject.own != nullptr && is_whole && first.ok) {
-      judge_beside(first, run_on_emulator(*subject.rung, *subject.own, problem, options).counters);
+    // Of the ends of a grid, too, where its blocks are all alike, in whatever order they come.
+    const Shape& shape = trial.shape;
+    const bool all_alike = !shape.causal && shape.left < 0 && shape.right < 0 && shape.lens_q.count == 0;
+    if (subject.own != nullptr && trial.far_heads == 0 && (all_alike || !trial.ends_only) && first.ok) {
+      Variant own = *subject.own;
+      own.writes_lse &= !trial.leaves_out;
+      const emulator::Counters counters = run_on_emulator(*subject.rung, own, problem, options).counters;
+      // Who launches twice has more ends.
+      if (!trial.ends_only || counters.blocks == first.counters->blocks) judge_beside(first, counters);
       first.ok = first.failures.empty();
     }
     return results;

@@ -18,7 +18,8 @@
 namespace ladder {
 namespace {
 
-constexpr int FAR_HEADS = 65535;  // CUDA's limit of gridDim.y
+constexpr int FAR_HEADS = 65535;   // CUDA's limit of gridDim.y
+constexpr int MORE_HEADS = 65541;  // than 16 bits can number, where no side of the grid is that long
 constexpr int64_t FAR_HEAD =
     (int64_t{1} << 32) / (FAR_HEADS - 1) + 1;  // elements of one, of so many that have more than 2^32
 constexpr float OTHER_SCALE = 0.7f;
@@ -26,25 +27,17 @@ constexpr float SHARPER = 16;  // scores of ten thousand and more, above and bel
 constexpr int RANDOM_TRIALS = 8;
 constexpr int MANY_HEADS = 35, FEWER_HEADS = 11;  // where others are more
 constexpr uint32_t H200_MULTIPROCESSORS = 132;
-constexpr int LONG_WALK = 67;         // tiles
+constexpr int LONG_WALK = 2200;       // keys, or 66 tiles of them;
+constexpr int LONG_WALK_FAST = 8192;  // where tensor cores multiply
 constexpr int FAR_WALK = 65536 + 29;  // keys
 constexpr int SUBNORMAL = -14;        // times numbers of 1 or so: most are subnormal in f16
 constexpr int WIDE_ROWS = 1 << 14;    // heads x keys
 constexpr int LONG_HEAD = 4096 + 1;   // keys
-// Numbers of tiles, and so is each times a power of two, of which the product with their own f32 reciprocal is below 1: who divides by
-// multiplying takes a head's first tile for one of the head before.
-constexpr int AWKWARD[] = {41, 47, 55, 61};
-
-// The shortest length from `least` on that the variant takes, of at least `tiles` key tiles, of which the last is in part outside
-// where the variant takes that, but for every fourth number of tiles: by an odd number of keys, or of two, six, ten ... tiles by slices
-// of 16, which products take at a time.
-int supported_length(const Variant& variant, Shape shape, int least, int tiles = 0) {
-  const int tile = std::max(1, variant.tile.bc);
-  const int outside = variant.takes(TAILS) && tiles % 4 != 0 ? std::min(tiles % 2 == 1 ? 29 : 48, tile / 2) : 0;
-  for (shape.n = std::max(least, tile * tiles - outside); !takes(variant, shape); ++shape.n) {
-    if (shape.n > least + (1 << 16)) return 0;  // no length at all: the shape's d, say, which another check refuses
-  }
-  return shape.n;
+// Whether the product with its own f32 reciprocal is below 1, as of 41: who divides so many tiles by multiplying takes a head's first one
+// for one of the head before.
+bool is_awkward(int tiles) {
+  const float reciprocal = 1.0f / static_cast<float>(tiles);
+  return static_cast<float>(tiles) * reciprocal < 1;
 }
 
 Shape with_mask(Shape shape) {
@@ -103,6 +96,12 @@ Trial other_problem(const Variant& variant, Shape shape, uint64_t seed, int far_
   return {.shape = shape, .seed = seed + 1, .far_heads = far_heads};
 }
 
+// Of these heads no query sees a key.
+Trial without_keys(Trial trial) {
+  trial.shape.n_k = 0;
+  return trial;
+}
+
 // A head dimension that a check of one alone would not see, of a variant that takes any: remainders of loops that take four
 // or eight columns at a time, and the largest.
 Shape with_columns(const Variant& variant, Shape shape, int d) {
@@ -151,6 +150,15 @@ Trial of_zeros(Trial trial) {
   return trial;
 }
 
+// Queries and keys as large as f16 has them, and scores of a million millions, below zero in one head, and in the other on either side:
+// nothing that stands for minus infinity may be a number.
+Trial of_largest(Trial trial) {
+  trial.kinds = {InputKind::negative_rows, InputKind::normal};
+  trial.exponents = {{"Q", 13}, {"K", 13}};
+  trial.shape.softmax_scale = 8;
+  return trial;
+}
+
 bool has_tensor_cores(const Variant& variant, const Shape& shape) {
   if (!variant.predict) return false;
   const Counts counts = variant.predict(shape);
@@ -161,13 +169,19 @@ bool has_tensor_cores(const Variant& variant, const Shape& shape) {
 // long.
 Trial long_walk(const Variant& variant, Shape shape, uint64_t seed) {
   shape = with_heads(with_columns(variant, shape, 68), 1, 2);
-  // An awkward number of tiles of queries, but for what is slow, and fewer under a mask.
-  const bool is_fast = has_tensor_cores(variant, shape) && variant.tile.br <= 2 * variant.tile.bc;
-  const int twice = shape.causal && variant.tile.br <= variant.tile.bc ? 1 : 2;
-  const int tiles = shape.causal || is_fast ? AWKWARD[0] * twice : LONG_WALK;
-  // More keys than a block has threads, each of which may take one at a time; but a workspace lets all blocks run.
-  const int least = variant.workspace_at(shape) > 0 ? 99 : tiles * 32 + 29;
-  shape.n = supported_length(variant, shape, least, tiles);
+  // More keys than a block has threads, each of which may take one at a time; but a workspace lets all blocks run. What is fast has as
+  // many as people have.
+  const bool is_fast = has_tensor_cores(variant, shape) && !shape.causal;
+  int least = std::max(LONG_WALK, (shape.causal ? 40 : 66) * variant.tile.bc);
+  if (is_fast) least = LONG_WALK_FAST;
+  if (variant.workspace_at(shape) > 0) least = 99;
+  const int rows = std::max(1, variant.tile.br);
+  int tiles = least / rows;
+  do {
+    while (!is_awkward(++tiles)) {
+    }
+    shape.n = supported_length(variant, shape, rows * tiles - (variant.takes(TAILS) ? std::min(29, rows / 2) : 0));
+  } while (shape.n > 0 && (shape.n + rows - 1) / rows != tiles);
   return {.shape = shape, .kinds = {InputKind::peaky, InputKind::creeping_max}, .seed = seed + 3, .ends_only = true};
 }
 
@@ -176,6 +190,16 @@ std::mt19937_64 of_commit(uint64_t seed) {
   const std::string text = LADDER_COMMIT + std::to_string(seed);
   std::seed_seq sequence(text.begin(), text.end());
   return std::mt19937_64(sequence);
+}
+
+// A head in each of so many sequences, each with a sink and a slope of its own, where a variant takes those: who goes on from one head to
+// another that is not the next one must find them.
+Trial by_sequences(const Variant& variant, Trial trial) {
+  if (!variant.takes(SINK) || !variant.takes(ALIBI)) return trial;
+  std::swap(trial.shape.batch, trial.shape.heads);
+  trial.shape.sink = trial.shape.alibi = true;
+  trial.multiprocessors = 4;
+  return trial;
 }
 
 // A few multiprocessors deal out heads of which the first surprises whoever has not looked at its scores, and no other one does.
@@ -193,7 +217,7 @@ Trial each_surprises(const Variant& variant, const Shape& shape, uint64_t seed) 
   Trial trial = few_tiles(variant, shape, seed, 3, 4);
   trial.kinds = {InputKind::edge_weights};
   trial.multiprocessors = 2;
-  return trial;
+  return by_sequences(variant, trial);
 }
 
 // What nearly all queries like best is the first key.
@@ -204,14 +228,20 @@ std::optional<Trial> first_key(const Variant& variant, const Shape& shape, uint6
   return trial;
 }
 
-// Nobody wants the log-sum-exps, as in a model that is not trained; nor where there is no key.
+// Nobody wants the log-sum-exps, as in a model that is not trained; nor where there is no key. And where there is none, in several
+// sequences, somebody does.
 std::vector<Trial> without_lse(const Variant& variant, const Shape& shape, uint64_t seed) {
   if (!variant.writes_lse || !variant.takes(STRIDES)) return {};
   Trial trial = few_tiles(variant, shape, seed, 2, 2);
   trial.ends_only = trial.leaves_out = true;
-  Trial no_keys = trial;
-  no_keys.shape.n = 3, no_keys.shape.n_k = 0;
-  return takes(variant, no_keys.shape) ? std::vector{trial, no_keys} : std::vector{trial};
+  Trial no_keys = without_keys(trial);
+  no_keys.shape.n = 3;
+  if (!takes(variant, no_keys.shape)) return {trial};
+  Trial wanted = no_keys;
+  wanted.leaves_out = false;
+  wanted.shape.batch = 3;
+  wanted.shape.sink = variant.takes(SINK);
+  return {trial, no_keys, wanted};
 }
 
 // Each query's one key comes late or early, above the others by more than f32 has exponentials of, and all scores stay below a quarter
@@ -260,7 +290,9 @@ std::optional<Trial> many_queries(const Variant& variant, const Shape& usual, ui
   std::mt19937_64 random = of_commit(seed);
   const auto below = [&](int count) { return static_cast<int>(random() % static_cast<uint64_t>(count)); };
   Shape shape = with_heads(usual, 1, 2);
-  shape.n = std::max(16, variant.tile.br) * AWKWARD[random() % std::size(AWKWARD)] - below(16);
+  int tiles = 33 + below(28);
+  while (!is_awkward(tiles)) ++tiles;
+  shape.n = std::max(16, variant.tile.br) * tiles - below(16);
   shape.n_k = 1 + below(std::max(16, variant.tile.bc));
   return Trial{.shape = shape, .seed = seed + 10};
 }
@@ -312,7 +344,7 @@ std::optional<Trial> thin(const Variant& variant, const Shape& usual, uint64_t s
   Shape shape = with_heads(usual, 1, 1);
   shape.d = variant.accepts.min_d;
   shape.n = supported_length(variant, shape, FAR_WALK);
-  if (shape.n == 0 || variant.workspace_at(shape) > 0) shape.n = supported_length(variant, shape, 45);
+  if (shape.n == 0 || variant.workspace_at(shape) > 0) shape.n = supported_length(variant, shape, 1024);
   return Trial{.shape = shape, .seed = seed + 11, .ends_only = true};
 }
 
@@ -327,12 +359,24 @@ std::optional<Trial> far_workspace(const Variant& variant, const Shape& usual, u
   return Trial{.shape = with_heads(one, 1, 3), .seed = seed + 12, .far_heads = static_cast<int>(NUMBERS / share) + 1};
 }
 
-// More queries than CUDA's limit of gridDim.y and .z; of sequences, one after the other, more tiles of them; or as many keys as shared
-// memory holds a row of.
+// A few rows in each of more sequences than a block has threads.
+std::optional<Trial> many_sequences(const Variant& variant, const Shape& usual, uint64_t seed) {
+  constexpr int SEQUENCES = 1100;
+  if (!variant.takes(VARLEN) || !variant.takes(TAILS)) return std::nullopt;
+  Shape shape = with_heads(usual, 3, 1);
+  shape.n = 3;
+  shape.alibi = shape.sink = false;
+  return Trial{.shape = shape, .seed = seed + 13, .far_heads = SEQUENCES};
+}
+
+// More queries than CUDA's limit of gridDim.y and .z, and more tiles of 16 where a workspace does not grow with their square; of sequences,
+// one after the other, more tiles of them. Or as many keys as shared memory holds a row of.
 std::optional<Trial> many_rows(const Variant& variant, const Shape& usual, uint64_t seed) {
+  constexpr uint64_t MOST_WORKSPACE = uint64_t{1} << 30;
   Shape shape = with_heads(usual, 1, 1);
-  const int rows = variant.takes(VARLEN) ? std::max(1, variant.tile.br) : 1;
-  int least = FAR_WALK * rows;
+  shape.n = FAR_WALK;
+  int least = FAR_WALK;
+  if (variant.workspace_at(shape) < MOST_WORKSPACE) least *= variant.takes(VARLEN) ? std::max(16, variant.tile.br) : 16;
   if (variant.smem_bytes_per_key > 0) {
     const uint32_t room = emulator::max_shared_memory(90) - static_cast<uint32_t>(variant.smem_at(0));
     least = static_cast<int>(room / variant.smem_bytes_per_key);
@@ -503,7 +547,8 @@ std::vector<Trial> other_formula_trials(const Variant& variant, const Shape& sha
   if (choice.quick) return trials;
   std::ranges::copy(formula_trials(variant, shape, choice.seed), std::back_inserter(trials));
   if (!emulated) return trials;
-  add_where_taken(trials, {many_rows, far_rows, far_workspace, many_keys, drawn_problem}, variant, shape, choice.seed);
+  add_where_taken(trials, {many_rows, far_rows, far_workspace, many_sequences, many_keys, drawn_problem}, variant,
+                  shape, choice.seed);
   return trials;
 }
 
@@ -584,6 +629,15 @@ std::vector<Trial> quick_trials(const Variant& variant, const Shape& shape, cons
 
 }  // namespace
 
+int supported_length(const Variant& variant, Shape shape, int least, int tiles) {
+  const int tile = std::max(1, variant.tile.bc);
+  const int outside = variant.takes(TAILS) && tiles % 4 != 0 ? std::min(tiles % 2 == 1 ? 29 : 48, tile / 2) : 0;
+  for (shape.n = std::max(least, tile * tiles - outside); !takes(variant, shape); ++shape.n) {
+    if (shape.n > least + (1 << 16)) return 0;  // no length at all: the shape's d, say, which another check refuses
+  }
+  return shape.n;
+}
+
 std::vector<Trial> emulator_trials(const Variant& variant, const Shape& shape, const TrialChoice& choice) {
   std::vector<Trial> trials;
   for (const InputKind kind : choice.inputs) {
@@ -604,7 +658,10 @@ std::vector<Trial> emulator_trials(const Variant& variant, const Shape& shape, c
   if (!choice.n_given) many.n = supported_length(variant, shape, takes_any_d(variant) ? 67 : 102, 3);
   trials.push_back(all_sets(many, choice.seed));
 
-  trials.push_back(other_problem(variant, shape, choice.seed, FAR_HEADS, 3));
+  const bool stay = depends_on_gpu(variant, few(shape, 4, 4).shape, emulator::MULTIPROCESSORS);
+  const int far_heads = stay ? MORE_HEADS : FAR_HEADS;
+  trials.push_back(other_problem(variant, shape, choice.seed, far_heads, 3));
+  if (variant.takes(CROSS)) trials.push_back(without_keys(other_problem(variant, shape, choice.seed, FAR_HEADS, 3)));
   // A scale below 0.002, and one far above 3 on more than eight SMs, and no multiple of eight: 132 is none either.
   trials.emplace_back(of_magnitude(few(shape, 1, 3), 6, 8)).multiprocessors = H200_MULTIPROCESSORS;
   Trial& subnormal = trials.emplace_back(of_magnitude(few(other_d, 2, 8, other_n), SUBNORMAL, -4, SUBNORMAL));
@@ -612,6 +669,7 @@ std::vector<Trial> emulator_trials(const Variant& variant, const Shape& shape, c
   // Rows whose scores are all negative tell a maximum that begins at 0 from one that begins at a huge negative number.
   subnormal.both_builds = has_tensor_cores(variant, shape);  // or it takes long
   trials.push_back(of_zeros(few(shape, 1, 1)));
+  trials.push_back(of_largest(few(variant.takes(CAUSAL) ? with_mask(shape) : shape, 2, 2)));
   // Remainders of loops over tiles, over columns and, in a rung without tiles, over keys.
   for (const auto& [tiles, columns] : {std::pair{4, 48}, {5, 96}, {6, 40}, {8, 24}, {9, 64}, {10, 72}}) {
     if (variant.takes(CAUSAL) && variant.tile.bc > 0 && 4 < tiles && tiles < 9) continue;  // under the mask, below
@@ -650,7 +708,7 @@ std::vector<Trial> emulator_trials(const Variant& variant, const Shape& shape, c
   if (variant.takes(CAUSAL) && !shape.causal) {
     const Shape masked = with_mask(shape);
     trials.push_back(all_sets(with_mask(many), choice.seed));
-    trials.push_back(other_problem(variant, masked, choice.seed, FAR_HEADS - 1, 3));  // two sequences far apart
+    trials.push_back(other_problem(variant, masked, choice.seed, far_heads - 1, 3));  // two sequences far apart
     trials.push_back(of_magnitude(few(masked, 1, 3), 5, 8));
     trials.emplace_back(few(masked, 2, 8)).both_builds = true;
     trials.push_back(few(with_mask(other_d), 4, 1, other_n));
@@ -661,10 +719,10 @@ std::vector<Trial> emulator_trials(const Variant& variant, const Shape& shape, c
     trials.push_back(long_walk(variant, masked, choice.seed));
   }
   std::ranges::move(formula_trials(variant, shape, choice.seed), std::back_inserter(trials));
-  add_where_taken(
-      trials,
-      {many_rows, far_rows, far_workspace, thin, far_below_cap, parts_of_cap, far_keys, about_minus_cap, many_queries},
-      variant, shape, choice.seed);
+  add_where_taken(trials,
+                  {many_rows, far_rows, far_workspace, many_sequences, thin, far_below_cap, parts_of_cap, far_keys,
+                   about_minus_cap, many_queries},
+                  variant, shape, choice.seed);
   const auto draw = [&](std::vector<Trial>& into, uint64_t first, uint64_t last) {
     for (uint64_t i = first; i < last; ++i) add_where_taken(into, {drawn_problem}, variant, shape, choice.seed + i);
   };

@@ -26,6 +26,11 @@ struct Trial {
   bool operator==(const Trial&) const = default;
 };
 
+// The shortest length from `least` on that the variant takes, of at least `tiles` key tiles, of which the last is in part outside
+// where the variant takes that, but for every fourth number of tiles: by an odd number of keys, or of two, six, ten ... tiles by slices
+// of 16, which products take at a time. 0: none.
+int supported_length(const Variant& variant, Shape shape, int least, int tiles = 0);
+
 // What a reader asked for.
 struct TrialChoice {
   std::vector<InputKind> inputs = {};  // only these sets; all if empty
@@ -45,8 +50,8 @@ struct TrialChoice {
 // is one that the variant supports.
 std::vector<Trial> emulator_trials(const Variant& variant, const Shape& shape, const TrialChoice& choice);
 
-// On the GPU the same without builds, and with fewer of few tiles: one and two, and under a mask five; the walk over 67 or 82 tiles is
-// whole there; more than 2^32 elements with `thorough` only.
+// On the GPU the same without builds, and with fewer of few tiles: one and two, and under a mask five; the long walk is whole
+// there; more than 2^32 elements with `thorough` only.
 std::vector<Trial> gpu_trials(const Variant& variant, const Shape& shape, const TrialChoice& choice);
 
 }  // namespace ladder
