@@ -155,7 +155,7 @@ EmulatorRun run_on_emulator(const Rung& rung, const Variant& variant, const Prob
   } else if (problem.ends_only && variant.workspace_at(launched) == 0) {
     constexpr int QUERIES = 32;  // at least, at each place; a block without a tile has one
     limits.ends = static_cast<uint64_t>(std::max(1, QUERIES / std::max(1, variant.tile.br)));
-    constexpr int LONG = 8192;  // keys, of which two walks are enough where all are alike
+    constexpr int LONG = 5000;  // keys, of which two walks are enough where all are alike
     if (problem.shape.causal || problem.shape.keys() < LONG)
       limits.between = problem.seed * 0x9e3779b97f4a7c15u | 1;  // drawn by the seed
     limits.from = problem.shape.batch_heads() == 2 ? 1 : 0;  // who numbers heads wrongly takes the first for the second

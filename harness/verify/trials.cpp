@@ -173,13 +173,14 @@ Trial long_walk(const Variant& variant, Shape shape, uint64_t seed) {
   // many as people have.
   const bool is_fast = has_tensor_cores(variant, shape) && !shape.causal;
   int least = std::max(LONG_WALK, (shape.causal ? 40 : 66) * variant.tile.bc);
-  if (is_fast) least = LONG_WALK_FAST;
+  if (is_fast && variant.tile.bc >= 64) least = LONG_WALK_FAST;
   if (variant.workspace_at(shape) > 0) least = 99;
   const int rows = std::max(1, variant.tile.br);
+  const bool is_dear = rows > 2 * variant.tile.bc && variant.tile.bc > 0;  // so many queries to a block
   int tiles = least / rows;
   do {
-    while (!is_awkward(++tiles)) {
-    }
+    do ++tiles;
+    while (!is_awkward(tiles) && !is_dear);
     shape.n = supported_length(variant, shape, rows * tiles - (variant.takes(TAILS) ? std::min(29, rows / 2) : 0));
   } while (shape.n > 0 && (shape.n + rows - 1) / rows != tiles);
   return {.shape = shape, .kinds = {InputKind::peaky, InputKind::creeping_max}, .seed = seed + 3, .ends_only = true};
