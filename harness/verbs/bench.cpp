@@ -91,12 +91,12 @@ class Bench {
       field = Field::create(gpu_, problem, 0);
     }
     if (!field) return field;
-    for (const auto& [rung, variant, name, quick, own] : request_.subjects) {
-      if (no_room && variant->workspace_at(shape) > 0) {
-        say_once(fmt::format("{}: not timed: {}", name, no_room->message));
+    for (const Subject& subject : request_.subjects) {
+      if (no_room && subject.variant->workspace_at(shape) > 0) {
+        say_once(fmt::format("{}: not timed: {}", subject.name, no_room->message));
         if (!refusal_) refusal_ = no_room;
       } else if (!interrupted()) {
-        field->add(*rung, *variant);
+        field->add(*subject.rung, *subject.variant);
       }
     }
     if (!refusal_) refusal_ = field->refusal();

@@ -368,6 +368,10 @@ Status Judge::judge(Backend& backend, const std::vector<Subject>& subjects, cons
       const Shape& its = line_shape(shapes, task.trial);
       Result<std::vector<CheckResult>>& result = (*results)[i];
       if (result) {
+        if (!result->empty() && line(task.subject, place, its).results.empty()) {
+          std::ranges::copy(task.subject.compiled, std::back_inserter(result->front().failures));
+          result->front().ok = result->front().failures.empty();
+        }
         if (!keep(task.subject, place, its, std::move(*result))) return {};
       } else if (result.error().code == ExitCode::cannot_run_here &&
                  (task.trial.far_heads > 0 || task.trial.shape != its)) {  // what was asked for is refused by the plan

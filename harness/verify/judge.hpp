@@ -18,9 +18,10 @@ namespace ladder {
 struct Subject {
   const Rung* rung;
   const Variant* variant;
-  std::string name;              // of its line in the report
-  bool quick = false;            // a few trials, whatever is asked of all
-  const Variant* own = nullptr;  // of the rung itself, where the variant stands in its place
+  std::string name;                    // of its line in the report
+  bool quick = false;                  // a few trials, whatever is asked of all
+  const Variant* own = nullptr;        // of the rung itself, where the variant stands in its place
+  std::vector<Failure> compiled = {};  // what is known of it before it runs
 };
 
 // What is asked of all subjects.

@@ -598,6 +598,15 @@ std::optional<Trial> second_round(const Variant& variant, const Shape& shape, ui
   return std::nullopt;
 }
 
+// More rounds of one block than a byte can number.
+std::optional<Trial> many_rounds(const Variant& variant, const Shape& shape, uint64_t seed) {
+  constexpr int ROUNDS = 258;
+  Trial trial = few_tiles(variant, shape, seed, 1, ROUNDS);
+  trial.multiprocessors = 2;  // or a pair's blocks have no room
+  if (!depends_on_gpu(variant, trial.shape, trial.multiprocessors)) return std::nullopt;
+  return trial;
+}
+
 // What a first look at a rung takes: about 0.2 s of a core.
 std::vector<Trial> quick_trials(const Variant& variant, const Shape& shape, const TrialChoice& choice) {
   const uint64_t seed = choice.seed;
@@ -738,7 +747,7 @@ std::vector<Trial> emulator_trials(const Variant& variant, const Shape& shape, c
       more.push_back(long_and_wide(variant, of, choice.seed + 2, 4 * WIDE_ROWS));
       add_where_taken(more, {whole_head}, variant, of, choice.seed);
     }
-    add_where_taken(more, {far_lengths}, variant, shape, choice.seed);
+    add_where_taken(more, {far_lengths, many_rounds}, variant, shape, choice.seed);
     for (Trial& trial : more) {
       trial.schedule = trial.seed | 1;
       trials.push_back(std::move(trial));

@@ -45,9 +45,9 @@ struct TrialChoice {
 // of them under a mask: all input sets, in both builds; another scale and an odd number of tiles; and numbers of another magnitude in
 // eight heads, on twelve SMs.
 // With `inputs` only those sets, at that shape. With `thorough` also some queries of more than 65536 keys, or as many rows in 64
-// sequences, some queries of 16 to 64 heads of up to 4096 keys, all of a head of more than 4096 where tensor cores multiply, and
-// random ones, of other seeds, lengths, batches, heads, head dimensions, masks, scales and orders of threads. Every trial's shape
-// is one that the variant supports.
+// sequences, some queries of 16 to 64 heads of up to 4096 keys, all of a head of more than 4096 where tensor cores multiply, 258 rounds
+// of a block that stays, and random ones, of other seeds, lengths, batches, heads, head dimensions, masks, scales and orders of
+// threads. Every trial's shape is one that the variant supports.
 std::vector<Trial> emulator_trials(const Variant& variant, const Shape& shape, const TrialChoice& choice);
 
 // On the GPU the same without builds, and with fewer of few tiles: one and two, and under a mask five; the long walk is whole

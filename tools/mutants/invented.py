@@ -14,7 +14,7 @@ A mutant has one change that a program thought of; these have what a person did.
 Verdicts: wrong (an answer, or what the emulator reports), counts (right answers, other counts than the rung's), refused (no
 kernel by its text), right, `thorough: REASON`, a wrong one that only `--thorough` sees, and `passes: REASON`, one that the
 check cannot or does not yet see. `wrong: KIND` and `counts: KIND` ask for this kind of failure or report among those that the
-check names: nan_output, in-flight-read.
+check names: nan_output, in-flight-read. What `nvcc` alone shows is passed over where there is none.
 Exit codes: 0 all are as their entries say, 1 one is not, 2 the file or the command is not as it must be.
 """
 from __future__ import annotations
@@ -33,12 +33,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tools import rungs
+from tools.evidence import machine_code
 from tools.mutants import draw
 from tools.paths import ROOT
 
 FILE = ROOT / "tools" / "mutants" / "invented.txt"
 WRONG, COUNTS, REFUSED, RIGHT = "wrong", "counts", "refused", "right"
 THOROUGH, PASSES = "thorough", "passes"  # each with a reason
+NVCC = "nvcc"  # a reason
 VERDICTS = (WRONG, COUNTS, REFUSED, RIGHT, THOROUGH, PASSES)
 COUNT_KINDS = {"counts_differ", "conflicts_differ"}
 SIGNS = ("-", "+", "=")
@@ -54,7 +56,7 @@ class Invention:
     name: str
     rung: str
     verdict: str
-    reason: str  # of wrong and counts: the kind of failure that has to be there, if any
+    reason: str  # of wrong and counts: the kind of failure that has to be there, if any; of these and refused: nvcc
     changes: tuple[tuple[str, ...], ...]  # each line with its sign
 
     def kernel(self, text: str) -> str:
@@ -79,7 +81,7 @@ def parsed(text: str) -> list[Invention]:
         match = re.fullmatch(r"== (\S+): (\w+), (\w+)(?:: (.+))?", lines[0])
         changes = tuple(tuple(part.split("\n")) for part in "\n".join(lines[1:]).split("\n@@\n"))
         if (not match or match[3] not in VERDICTS or (match[3] in (THOROUGH, PASSES) and not match[4])
-                or (match[3] in (REFUSED, RIGHT) and match[4])
+                or (match[3] == REFUSED and match[4] not in (None, NVCC)) or (match[3] == RIGHT and match[4])
                 or not all(line[:1] in SIGNS for part in changes for line in part)):
             raise Unreadable(f"{FILE.name}: this is no entry: {lines[0]}")
         if any(match[1] == other.name for other in found):
@@ -122,7 +124,8 @@ def main() -> int:
     arguments = parser.parse_args()
 
     inventions = [one for one in parsed(FILE.read_text())
-                  if not arguments.words or any(word in one.name for word in arguments.words)]
+                  if (not arguments.words or any(word in one.name for word in arguments.words))
+                  and (one.reason != NVCC or machine_code.find_nvcc())]
     if not inventions:
         raise Unreadable(f"no name in {FILE.name} contains {' or '.join(arguments.words)}")
     if arguments.sample is not None:

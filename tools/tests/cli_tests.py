@@ -21,6 +21,7 @@ import termios
 import unittest
 from pathlib import Path
 
+from tools.evidence import machine_code
 from tools.paths import ROOT
 from tools.tests.rungs import default, Rungs, step
 
@@ -230,6 +231,23 @@ class Try(unittest.TestCase):
         self.assertIn("counts_differ", run.stdout)
         self.assertEqual(self.attempt(slow, *self.N, "--answers-only").returncode, DONE)
 
+    @unittest.skipUnless(machine_code.find_nvcc(), "no nvcc")
+    def test_what_nvcc_makes_of_a_kernel(self) -> None:
+        def reports(*lines: str) -> list[tuple[str, str]]:
+            run = self.attempt(self.changed(*lines), *self.N, "--json", "-")
+            return [(failure["kind"], failure.get("detail", "")) for row in json.loads(run.stdout) for failure in row["failures"]]
+
+        self.assertEqual(reports(), [])
+        in_local_memory = ("float some[64];", "for (int i = 0; i < 64; ++i) some[i] = i + 1;", "#pragma unroll 1",
+                           "for (int i = 0; i < 64; ++i) some[i * i % 64] += 1;", "row_sum[0][0] *= some[p.n % 64] > 0 ? 1 : 2;")
+        self.assertEqual(reports(*in_local_memory), [("counts_differ", "nvcc")])
+
+    @unittest.skipUnless(machine_code.find_nvcc(), "no nvcc")
+    def test_what_nvcc_does_not_compile(self) -> None:
+        on_the_host = self.kernel.replace("namespace {", "namespace {\nfloat twice(float x) {\n  return x + x;\n}", 1)
+        run = self.attempt(on_the_host.replace(self.MARK, f"  row_sum[0][0] = twice(row_sum[0][0]) / 2;\n{self.MARK}"))
+        self.refused(run, FAILED, "nvcc does not compile it", "mine.cuh", "twice")
+
     def test_a_wrong_answer(self) -> None:
         run = self.attempt(self.changed("row_sum[0][0] *= 1.01f;"), *self.N)
         self.assertEqual(run.returncode, FAILED, run.stderr)
@@ -258,7 +276,7 @@ class Try(unittest.TestCase):
         run = self.attempt(self.changed(
             '// a comment may name what it likes: ladder::stages(), std::exit(0) "#include <x>"',
             "#if 0", "row_sum[0][0] *= 2;", "#else", "row_sum[0][0] *= 1;", "#endif",  # left out for every compiler
-            "struct Two {", "  static int of(int a,", "                int b) {", "    return a + b;", "  }", "};", "row_sum[0][0] *= Two::of(0, 1);",
+            "struct Two {", "  static __device__ int of(int a,", "                int b) {", "    return a + b;", "  }", "};", "row_sum[0][0] *= Two::of(0, 1);",
             "float some[3] = {0, 1, 2};", "row_sum[0][0] += some[threadIdx.x * 0];"),  # an index that is checked is no call
             *self.N)
         self.assertEqual(run.returncode, DONE, run.stderr)
