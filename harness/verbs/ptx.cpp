@@ -45,7 +45,29 @@ bool is_mma(const std::string& opcode) {
   return opcode.starts_with("mma.") || opcode.starts_with("wmma.mma") || opcode.starts_with("wgmma.mma_async");
 }
 
+// Registers with a product that nothing reads but one addition or subtraction: ptxas makes one instruction of the two.
+std::set<std::string> merged_products(const std::string& body) {
+  std::map<std::string, int> read;
+  std::set<std::string> products, added;
+  std::istringstream lines(body);
+  for (std::string line; std::getline(lines, line);) {
+    const bool is_product = line.find("mul.f32") != std::string::npos;
+    const bool is_sum = line.find("add.f32") != std::string::npos || line.find("sub.f32") != std::string::npos;
+    bool is_written = is_product || is_sum;  // the first one of these
+    for (size_t at = line.find("%f"); at != std::string::npos; at = line.find("%f", at + 1)) {
+      const std::string name = line.substr(at, line.find_first_not_of("0123456789", at + 2) - at);
+      if (is_written && is_product) products.insert(name);
+      if (!is_written) ++read[name];
+      if (!is_written && is_sum) added.insert(name);
+      is_written = false;
+    }
+  }
+  std::erase_if(products, [&](const std::string& name) { return read[name] != 1 || !added.contains(name); });
+  return products;
+}
+
 std::vector<BasicBlock> blocks_of(const std::string& body, bool has_mma) {
+  const std::set<std::string> merged = merged_products(body);
   std::vector<BasicBlock> blocks(1);
   std::map<std::string, size_t> labels;
   std::vector<std::pair<size_t, std::string>> jumps;
@@ -75,9 +97,10 @@ std::vector<BasicBlock> blocks_of(const std::string& body, bool has_mma) {
     const std::string name = word.substr(0, word.find('.'));
     if (name == "bra" && words >> target) jumps.emplace_back(blocks.size() - 1, target.substr(0, target.find(';')));
     if (name == "bra" || name == "ret" || name == "exit" || name == "trap") ended = true, goes_on = is_guarded;
+    const bool is_merged = word == "mul.f32" && words >> target && merged.contains(target.substr(0, target.find(',')));
     if (has_mma ? is_mma(word) : name == "fma") {
       ++block.products;
-    } else if (name != "mov") {
+    } else if (name != "mov" && !is_merged) {
       ++block.others;
       ++block.beside[word];
     }

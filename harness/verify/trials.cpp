@@ -671,7 +671,7 @@ std::vector<Trial> emulator_trials(const Variant& variant, const Shape& shape, c
   const bool stay = depends_on_gpu(variant, few(shape, 4, 4).shape, emulator::MULTIPROCESSORS);
   const int far_heads = stay ? MORE_HEADS : FAR_HEADS;
   trials.push_back(other_problem(variant, shape, choice.seed, far_heads, 3));
-  if (variant.takes(CROSS)) trials.push_back(without_keys(other_problem(variant, shape, choice.seed, FAR_HEADS, 3)));
+  if (variant.takes(CROSS)) trials.push_back(without_keys(other_problem(variant, shape, choice.seed, far_heads, 3)));
   // A scale below 0.002, and one far above 3 on more than eight SMs, and no multiple of eight: 132 is none either.
   trials.emplace_back(of_magnitude(few(shape, 1, 3), 6, 8)).multiprocessors = H200_MULTIPROCESSORS;
   Trial& subnormal = trials.emplace_back(of_magnitude(few(other_d, 2, 8, other_n), SUBNORMAL, -4, SUBNORMAL));

@@ -384,11 +384,11 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 
 // Without any key O is 0.
 __global__ void __launch_bounds__(HEAD_DIM) no_keys(ForwardParams p) {
-  const int query = blockIdx.x, head = blockIdx.y % p.heads, sequence = blockIdx.y / p.heads;
+  const int query = blockIdx.x % p.n_q, head = blockIdx.x / p.n_q % p.heads, sequence = blockIdx.x / p.n_q / p.heads;
   const ForwardParams::Strides& strides = p.O_strides;
   bf16* const O_row = p.O + sequence * strides.batch + head * strides.head + query * strides.row;
   st_global_bf16(O_row + threadIdx.x, to_bf16(0.0f));
-  if (p.LSE != nullptr && threadIdx.x == 0) st_global_f32(p.LSE + size_t(blockIdx.y) * p.n_q + query, -INFINITY);
+  if (p.LSE != nullptr && threadIdx.x == 0) st_global_f32(p.LSE + blockIdx.x, -INFINITY);
 }
 
 // LAUNCH  As many blocks as run at the same time, one per SM, in pairs, or fewer where there is less to do. The
@@ -402,7 +402,7 @@ void run(Device& device, const ForwardParams& p) {
                          {uint64_t(strides.row) * 2, uint64_t(strides.head) * 2, uint64_t(strides.batch) * 2},
                          {PANEL_COLS, rows, 1, 1});
   };
-  if (p.n_k == 0) return launch(device, no_keys, dim3(p.n_q, heads), dim3(HEAD_DIM), 0, p);
+  if (p.n_k == 0) return launch(device, no_keys, dim3(p.n_q * heads), dim3(HEAD_DIM), 0, p);
   const uint32_t pairs = ((p.n_q + C::BR - 1) / C::BR + 1) / C::BLOCKS, sms = multiprocessors(device) / C::BLOCKS;
   const uint32_t shares = (p.causal ? (pairs + 1) / 2 : pairs) * heads;  // two pairs or one
   launch_clusters(device,

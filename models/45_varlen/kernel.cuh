@@ -554,11 +554,11 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 
 // Without any key O is 0.
 __global__ void __launch_bounds__(HEAD_DIM) no_keys(ModelParams p) {
-  const int query = blockIdx.x, head = blockIdx.y % p.heads, sequence = blockIdx.y / p.heads;
+  const int query = blockIdx.x % p.n_q, head = blockIdx.x / p.n_q % p.heads, sequence = blockIdx.x / p.n_q / p.heads;
   const ForwardParams::Strides& strides = p.O_strides;
   bf16* const O_row = p.O + sequence * strides.batch + head * strides.head + query * strides.row;
   st_global_bf16(O_row + threadIdx.x, to_bf16(0.0f));
-  if (p.LSE != nullptr && threadIdx.x == 0) st_global_f32(p.LSE + size_t(blockIdx.y) * p.n_q + query, -INFINITY);
+  if (p.LSE != nullptr && threadIdx.x == 0) st_global_f32(p.LSE + blockIdx.x, -INFINITY);
 }
 
 // LAUNCH  As many blocks as run at the same time, one per SM, in pairs, or fewer where there is less to do. The
@@ -596,7 +596,7 @@ void run(Device& device, const ModelParams& p) {
     : p.causal ? start<C, Mask::causal, true>(device, p)
                : start<C, Mask::tail, true>(device, p);
   } else if (p.n_k == 0) {
-    launch(device, no_keys, dim3(p.n_q, p.batch * p.heads), dim3(HEAD_DIM), 0, p);
+    launch(device, no_keys, dim3(p.n_q * p.batch * p.heads), dim3(HEAD_DIM), 0, p);
   } else {
     is_window            ? start<C, Mask::window, false>(device, p)
     : p.causal           ? start<C, Mask::causal, false>(device, p)

@@ -472,13 +472,12 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 
 // Without any key O is 0.
 __global__ void __launch_bounds__(HEAD_DIM) no_keys(ScoreParams p) {
-  const int query = blockIdx.x, head = blockIdx.y % p.heads, sequence = blockIdx.y / p.heads;
+  const int query = blockIdx.x % p.n_q, head = blockIdx.x / p.n_q % p.heads, sequence = blockIdx.x / p.n_q / p.heads;
   const ForwardParams::Strides& strides = p.O_strides;
   bf16* const O_row = p.O + sequence * strides.batch + head * strides.head + query * strides.row;
   st_global_bf16(O_row + threadIdx.x, to_bf16(0.0f));
   if (p.LSE != nullptr && threadIdx.x == 0)
-    st_global_f32(p.LSE + size_t(blockIdx.y) * p.n_q + query,
-                  p.sinks == nullptr ? -INFINITY : ld_global_f32(p.sinks + head));
+    st_global_f32(p.LSE + blockIdx.x, p.sinks == nullptr ? -INFINITY : ld_global_f32(p.sinks + head));
 }
 
 // LAUNCH  As many blocks as run at the same time, one per SM, or fewer where there is less to do. The
@@ -518,7 +517,7 @@ void start_masked(Device& device, const ScoreParams& p) {
 template <class C>
 void run(Device& device, const ScoreParams& p) {
   if (p.n_k == 0) {
-    launch(device, no_keys, dim3(p.n_q, p.batch * p.heads), dim3(HEAD_DIM), 0, p);
+    launch(device, no_keys, dim3(p.n_q * p.batch * p.heads), dim3(HEAD_DIM), 0, p);
   } else if (p.softcap > 0) {
     p.alibi_slopes ? start<C, Mask::window, Score<true, true>>(device, p)
                    : start_masked<C, Score<true, false>>(device, p);

@@ -134,9 +134,9 @@ std::vector<Spec> trials(const Accepts& accepts, const Spec& usual) {
       {TAILS | CROSS | CAUSAL, "nq=331 nk=300 causal"},  // a tile of keys meets the diagonal in more tiles of queries
       {TAILS | CROSS | CAUSAL, "nq=1 nk=256 causal"},
       {TAILS | CROSS | CAUSAL, "h=2 nq=257 nk=512 causal"},
-      // The diagonal just before the corner of a tile, and just behind.
+      // The diagonal just before the corner of a tile of 64, 128 or 192 queries, and just behind.
       {TAILS | CROSS | CAUSAL, "nq=256 nk=258 causal"},
-      {TAILS | CROSS | CAUSAL, "nq=256 nk=257 causal"},
+      {TAILS | CROSS | CAUSAL, "nq=384 nk=385 causal"},
       {TAILS | CROSS | CAUSAL, "nq=257 nk=256 causal"},
       {TAILS | CROSS | CAUSAL, "nq=258 nk=256 causal"},
       {CROSS, "nq=64 nk=256"},

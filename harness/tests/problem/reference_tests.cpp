@@ -106,6 +106,7 @@ Reference plain_reference(const Shape& shape, const Inputs& inputs, const std::v
   Reference::Answer &O = reference.answers[0], &LSE = reference.answers[1];
   O.baseline.resize(sets);
   std::vector<std::array<double, 3>> squares(sets);
+  std::vector<double> moved(sets);
   std::vector<int64_t> finite(sets);
   for (const Cell& cell : cells) {
     const PlainRow plain = plain_attention(shape, inputs, cell.unit * shape.n + cell.row);
@@ -116,11 +117,14 @@ Reference plain_reference(const Shape& shape, const Inputs& inputs, const std::v
     const size_t set = static_cast<size_t>(cell.unit) % sets;
     O.baseline[set].max = std::max(O.baseline[set].max, std::ranges::max(plain.max_error));
     for (int third = 0; third < 3; ++third) squares[set][third] += plain.error_squares[third];
+    const auto [least, most] = std::ranges::minmax(plain.error_squares);
+    moved[set] += std::pow(most - least, 2);
     finite[set] += plain.finite;
   }
   for (size_t set = 0; set < sets; ++set) {
     const auto [least, most] = std::ranges::minmax(squares[set]);  // where one is exact, the others are luck
     if (finite[set] > 0 && least >= most / 2500) O.baseline[set].rms = std::sqrt(most / double(finite[set]));
+    if (most > 0) O.baseline[set].luck = 3 * std::sqrt(moved[set]) / most;
   }
   return reference;
 }
@@ -151,7 +155,7 @@ std::string difference(const Reference& reference, const Reference& expected) {
     };
     const auto numbers = [&](const Reference::Answer& of) {
       std::vector<double> all;
-      for (const auto& [max, rms] : of.baseline) all.insert(all.end(), {max, rms});
+      for (const auto& [max, rms, luck] : of.baseline) all.insert(all.end(), {max, rms, luck});
       return scaled(all);
     };
     for (const std::string& found :
@@ -490,6 +494,8 @@ TEST_CASE(
   CHECK(O.tolerance(0) == Approx(0.50001).epsilon(1e-12));
   CHECK(O.rms_tolerance(0, 100) == Approx(1.2 * 0.125 + 1e-6).epsilon(1e-12));
   CHECK(O.rms_tolerance(0, 4) == Approx(1.6 * 0.125 + 1e-6).epsilon(1e-12));
+  O.baseline[0].luck = 0.25;
+  CHECK(O.rms_tolerance(0, 100) == Approx(1.35 * 0.125 + 1e-6).epsilon(1e-12));
   CHECK(O.rms_tolerance(1, 100) == Approx(1.2 * 0.02 + 1e-6).epsilon(1e-12));
   CHECK(O.rms_tolerance(2, 100) == Approx(2.00001).epsilon(1e-12));  // nearly all answers are exact
   CHECK(O.tolerance_of_row(1, 0) == O.tolerance(1));
