@@ -439,8 +439,8 @@ std::vector<Trial> formula_trials(const Variant& variant, const Spec& usual, uin
       trial.kinds.push_back(has_kinds ? some[unit % 4] : InputKind::normal);
       if (!has_kinds) break;
     }
-    // Nothing of a head of NaN comes into another one, nor to a query that sees no key.
-    if (has_kinds && units > 1) trial.kinds.back() = InputKind::nan_head;
+    // Nothing of a head of NaN comes into the one before or behind, nor to a query that sees no key.
+    if (has_kinds && units > 1) trial.kinds[static_cast<size_t>(units / 2)] = InputKind::nan_head;
     trials.push_back(std::move(trial));
   }
   return trials;
