@@ -94,26 +94,25 @@ Staleness staleness_of(Element element, int64_t row) {
 
 // The errors of the plain attention so far, for each of these.
 struct Errors {
-  std::array<double, std::tuple_size_v<Staleness>> max = {}, squares = {};
-  double moved = 0;  // of rows, the square of what their squares differ by
+  using Each = std::array<double, std::tuple_size_v<Staleness>>;
+  Each max = {}, squares = {}, squares_of_rows = {};  // the last: of what a row adds to the squares, the square
   int64_t elements = 0;
 
   void add(const Errors& other) {
     for (size_t i = 0; i < max.size(); ++i) {
       max[i] = std::max(max[i], other.max[i]);
       squares[i] += other.squares[i];
+      squares_of_rows[i] += other.squares_of_rows[i];
     }
-    moved += other.moved;
     elements += other.elements;
   }
   // Where one of them is exact, as with a single key that outweighs all, the others' errors come of a few weights. Their mean
-  // is luck: it is 0 then, and says nothing. Else the luck of a mean of squares is the root of what rows have moved by, that of its
-  // root half as much, and six times that is hardly ever seen.
+  // is luck: it is 0 then, and says nothing.
   Reference::Baseline worst() const {
-    const auto [least, most] = std::ranges::minmax(squares);
+    const auto [least, most] = std::ranges::minmax_element(squares);
     return {std::ranges::max(max),
-            least < most / 2500 ? 0 : std::sqrt(most / static_cast<double>(std::max<int64_t>(elements, 1))),
-            most > 0 ? 3 * std::sqrt(moved) / most : 0};
+            *least < *most / 2500 ? 0 : std::sqrt(*most / static_cast<double>(std::max<int64_t>(elements, 1))),
+            *most > 0 ? std::sqrt(squares_of_rows[static_cast<size_t>(most - squares.begin())]) / *most : 0};
   }
 };
 
@@ -217,7 +216,6 @@ struct RowSolver {
     }
     for (int64_t c = 0; c < d; ++c) half_steps[c] = half_step(spec.o_type, exact[c]);
     const Staleness staleness = staleness_of(spec.kv_type, query);
-    std::array<double, std::tuple_size_v<Staleness>> squares = {};
     for (size_t i = 0; i < staleness.size(); ++i) {
       for (int64_t j = 0; j < keys; ++j) P[j] = S_f32[j] * staleness[i];
       info(spec.kv_type).round({P.data(), size_t(keys)});
@@ -226,16 +224,16 @@ struct RowSolver {
       for (float& value : plain) value /= plain_sum * staleness[i];
       plain_rounded = plain;
       info(spec.o_type).round(plain_rounded);
+      double squares = 0;
       for (int64_t c = 0; c < d; ++c) {
         if (!std::isfinite(exact[c])) continue;
         const double error = plain_rounded[c] - exact[c];
         errors.max[i] = std::max(errors.max[i], std::abs(plain[c] - exact[c]) + half_steps[c]);
-        squares[i] += error * error;
+        squares += error * error;
       }
-      errors.squares[i] += squares[i];
+      errors.squares[i] += squares;
+      errors.squares_of_rows[i] += squares * squares;
     }
-    const auto [least, most] = std::ranges::minmax(squares);
-    errors.moved += std::pow(most - least, 2);
     errors.elements += std::count_if(exact, exact + d, [](double value) { return std::isfinite(value); });
 
     const double largest_score = std::sqrt(query_square) * head.largest_key * scale;

@@ -9,7 +9,7 @@
 //
 // A maximum forgives whatever stays below it. So the root of the mean squared error over all elements of an input set
 // is held too, to 1.1 times that of the plain attention: weights that are rounded twice have 1.4 times. It may be more the fewer rows
-// there are, and the less the three agree from row to row, as under a mask, where the first rows make most of an error. Where the plain attention
+// there are, and the more of its error a few rows make, as under a mask the first ones, which see few keys. Where the plain attention
 // is exact with one of those maxima, the others' errors are those of a few weights, and their mean is luck: then it says nothing.
 #pragma once
 #include <algorithm>
@@ -37,7 +37,7 @@ struct Reference {
   // The errors of the plain attention over the cells of one input set.
   struct Baseline {
     double max = 0, rms = 0;
-    double luck = 0;  // how far the latter may be another one by luck, as a part of it
+    double luck = 0;  // of the latter: one over the root of how many rows it would be of, had all a like share in it
   };
 
   // One output.
@@ -65,7 +65,9 @@ struct Reference {
     // Few rows have few different weights, and their mean is a matter of luck. Where nearly all answers are exact, a mean says nothing.
     double rms_tolerance(size_t set, int64_t rows_of_set) const {
       if (baseline[set].rms < baseline[set].max / 50) return tolerance(set);
-      const double luck = std::max(1 / std::sqrt(static_cast<double>(rows_of_set)), baseline[set].luck);
+      // Rows with a large share have fewer weights, too: what such rows add counts three times.
+      const double alike = 1 / std::sqrt(static_cast<double>(rows_of_set));
+      const double luck = std::max(alike, alike + 3 * (baseline[set].luck - alike));
       return (1.1 + luck) * baseline[set].rms + 1e-6;
     }
   };
