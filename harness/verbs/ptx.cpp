@@ -69,8 +69,9 @@ std::set<std::string> merged_products(const std::string& body) {
 std::vector<BasicBlock> blocks_of(const std::string& body, bool has_mma) {
   const std::set<std::string> merged = merged_products(body);
   std::vector<BasicBlock> blocks(1);
-  std::map<std::string, size_t> labels;
-  std::vector<std::pair<size_t, std::string>> jumps;
+  std::map<std::string, size_t>
+      labels;  // so far: those of inline assembly come again and again, and are jumped back to
+  std::vector<std::pair<size_t, std::string>> jumps;  // ahead
   bool ended = false, goes_on = true;  // whether its last instruction ends a block, and whether the next one may follow
   const auto begin_block = [&] {
     if (goes_on) blocks.back().to.push_back(blocks.size());
@@ -95,7 +96,12 @@ std::vector<BasicBlock> blocks_of(const std::string& body, bool has_mma) {
     if (word.back() == ';') word.pop_back();
     BasicBlock& block = blocks.back();
     const std::string name = word.substr(0, word.find('.'));
-    if (name == "bra" && words >> target) jumps.emplace_back(blocks.size() - 1, target.substr(0, target.find(';')));
+    if (name == "bra" && words >> target) {
+      target.resize(std::min(target.size(), target.find(';')));
+      const auto known = labels.find(target);
+      if (known != labels.end()) block.to.push_back(known->second);
+      if (known == labels.end()) jumps.emplace_back(blocks.size() - 1, target);
+    }
     if (name == "bra" || name == "ret" || name == "exit" || name == "trap") ended = true, goes_on = is_guarded;
     const bool is_merged = word == "mul.f32" && words >> target && merged.contains(target.substr(0, target.find(',')));
     if (has_mma ? is_mma(word) : name == "fma") {
@@ -108,7 +114,6 @@ std::vector<BasicBlock> blocks_of(const std::string& body, bool has_mma) {
   for (const auto& [from, label] : jumps) {
     if (const auto found = labels.find(label); found != labels.end()) blocks[from].to.push_back(found->second);
   }
-  blocks.back().to.clear();
   return blocks;
 }
 
