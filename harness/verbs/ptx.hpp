@@ -10,7 +10,7 @@
 namespace ladder {
 
 struct CompiledKernel {
-  std::string name;                    // as it is written, with template arguments and parameters
+  std::string name;                    // as it is written, with template arguments
   int most_threads = 0;                // of a block, by its launch bounds; 0 without any
   int registers = 0, stack_bytes = 0;  // of a thread
   // Of the loop with most products (mma, or else fma), a turn by the way that has most of them, and of these the shortest: what it executes

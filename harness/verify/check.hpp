@@ -111,6 +111,9 @@ void judge_idle_blocks(CheckResult& result, const Variant& variant, const Proble
 // Adds what was counted otherwise than predicted, on so many multiprocessors.
 void judge_counts(CheckResult& result, const Variant& variant, const Problem& problem, uint32_t multiprocessors);
 
+// Whether all of a grid's blocks have the same to do, so that any few of them tell of all.
+bool blocks_are_alike(const Shape& shape);
+
 // Adds what costs more than in the rung's own variant, or runs less beside its products, on the same problem.
 void judge_beside(CheckResult& result, const emulator::Counters& own);
 

@@ -142,20 +142,20 @@ void judge_counts(CheckResult& result, const Variant& variant, const Problem& pr
   }
 }
 
+bool blocks_are_alike(const Shape& shape) {
+  return !shape.causal && shape.left < 0 && shape.right < 0 && shape.lens_q.count == 0;
+}
+
 void judge_beside(CheckResult& result, const emulator::Counters& own) {
   // More of weights, some of which are made again where a maximum has grown, and of what lanes touch together, which is put together
   // from what each has done.
   constexpr double MORE = 1.005, BY_DATA = 1.05, AT_ENDS = 64;
-  // Otherwise the first block is another one where they come in another order.
-  const Shape& shape = result.shape;
-  // And what meets what depends on which sequence comes next.
-  const bool one_length = shape.lens_q.count == 0;
-  const bool all_alike = one_length && !shape.causal && shape.left < 0 && shape.right < 0;
+  const bool one_length = result.shape.lens_q.count == 0;  // else what meets what depends on which sequence comes next
   for (const emulator::Count& count : emulator::COUNTS) {
     const auto counted = static_cast<double>((*result.counters).*count.value),
                its = static_cast<double>(own.*count.value);
     const bool is_touched = count.value == &Counts::gmem_sectors || count.value == &Counts::gmem_lines;
-    if (!all_alike && is_touched) continue;
+    if (is_touched && !blocks_are_alike(result.shape)) continue;  // the first one may be another one
     const bool is_weights = count.value == &Counts::exponentials;
     if ((count.is(emulator::COST) &&
          counted > (is_weights || is_touched ? BY_DATA : MORE) * its + (is_touched ? AT_ENDS : 0)) ||

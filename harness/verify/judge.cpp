@@ -139,9 +139,8 @@ class OnEmulator final : public Backend {
     auto results = check_sets_on_emulator(*subject.rung, variant, problem, options, trial.both_builds);
     CheckResult& first = results.front();
     // Of the ends of a grid, too, where its blocks are all alike, in whatever order they come.
-    const Shape& shape = trial.shape;
-    const bool all_alike = !shape.causal && shape.left < 0 && shape.right < 0 && shape.lens_q.count == 0;
-    if (subject.own != nullptr && trial.far_heads == 0 && (all_alike || !trial.ends_only) && first.ok) {
+    const bool tells_of_all = !trial.ends_only || blocks_are_alike(trial.shape);
+    if (subject.own != nullptr && trial.far_heads == 0 && tells_of_all && first.ok) {
       Variant own = *subject.own;
       own.writes_lse &= !trial.leaves_out;
       const emulator::Counters counters = run_on_emulator(*subject.rung, own, problem, options).counters;

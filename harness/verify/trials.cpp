@@ -193,7 +193,7 @@ std::mt19937_64 of_commit(uint64_t seed) {
   return std::mt19937_64(sequence);
 }
 
-// A head in each of so many sequences, each with a sink and a slope of its own, where a variant takes those: who goes on from one head to
+// A head in each of so many sequences, with a sink and a slope where a variant takes those: who goes on from one head to
 // another that is not the next one must find them.
 Trial by_sequences(const Variant& variant, Trial trial) {
   if (!variant.takes(SINK) || !variant.takes(ALIBI)) return trial;
