@@ -28,6 +28,7 @@ ladder::Counts predict(const ladder::Shape& shape) {
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
   rest.conflict_ways = 1.0;
+  rest.largest_score = 0x1p24f;  // beyond it a maximum is rounded by more than a power of two
   return ladder::make_variant<C>(run<C>, flash_attention<C>, predict<C>, std::move(rest));
 }
 

@@ -58,6 +58,21 @@ __device__ __forceinline__ void scale_rows(float (&O)[TILES][4], const float (&b
   }
 }
 
+// From here on the last place of a maximum, in log2 units, is worth more than a power of two. Then S * scale - max, one instruction
+// with one rounding, is not 0 for a row's largest score, but whatever the maximum lost when it was rounded (05_exp2f tells it). So
+// huge scores are scaled first, with a rounding of their own, as their maximum was.
+constexpr float HUGE_SCORE = 0x1p24f;
+__device__ __forceinline__ bool is_huge(float score) {
+  return HUGE_SCORE <= fabsf(score) && fabsf(score) < INFINITY;
+}
+template <int TILES>
+__device__ __forceinline__ void scale_apart(float (&S)[TILES][4], float scale) {
+#pragma unroll
+  for (int tile = 0; tile < TILES; ++tile) {
+    for (int i = 0; i < 4; ++i) S[tile][i] *= scale;
+  }
+}
+
 // S becomes S * scale - base, in log2 units, and P = 2^S in f16; `sum` is the lane's share of the weights of each row. Two C
 // fragments side by side hold exactly the elements of one A fragment, and wgmma takes A from registers: P needs no exchange,
 // only rounding.

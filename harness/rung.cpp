@@ -38,6 +38,8 @@ bool join(const OtherHalf& half) {
     if (variant == rung.variants.end()) continue;
     if (half.build == Build::zero) {
       variant->on_emulator_zeroed = EmulatedLaunch(half.start);
+    } else if (half.build == Build::fused) {
+      variant->on_emulator_fused = EmulatedLaunch(half.start);
     } else {
       variant->on_gpu = GpuLaunch(half.start);
       variant->gpu_kernel = half.kernel;
@@ -206,7 +208,8 @@ told::Registration::Registration(const told::Rung& rung, Build build) {
                               .workspace_bytes = variant.workspace_bytes,
                               .stores_scores = variant.stores_scores,
                               .from_first_key = variant.from_first_key,
-                              .same_bits = variant.same_bits});
+                              .same_bits = variant.same_bits,
+                              .largest_score = variant.largest_score});
   }
   ladder::Registration(std::move(added));
 }

@@ -57,6 +57,7 @@ struct Variant {
   uint32_t smem_bytes_per_key = 0;
   EmulatedLaunch on_emulator = {};         // of Build::pattern
   EmulatedLaunch on_emulator_zeroed = {};  // of Build::zero
+  EmulatedLaunch on_emulator_fused = {};   // of Build::fused
   GpuLaunch on_gpu = {};
   const void* gpu_kernel = nullptr;  // for cudaFuncGetAttributes: registers, local bytes
   double conflict_ways = 0;
@@ -72,6 +73,7 @@ struct Variant {
   bool stores_scores = false;
   bool from_first_key = false;
   bool same_bits = false;
+  float largest_score = 0;
 
   bool takes(Feature feature) const { return (accepts.features & feature) != 0; }
   uint64_t smem_at(int n) const { return smem_bytes + uint64_t{smem_bytes_per_key} * n; }

@@ -157,13 +157,16 @@ void convert(const Arguments& arguments, ForwardParams& params);
 void convert(const Arguments& arguments, ModelParams& params);
 void convert(const Arguments& arguments, ScoreParams& params);
 
-// The builds of a stage.cu: nvcc's, and two for the emulator. Variables that a kernel leaves unset hold a bit pattern there, or
-// zeros; a right kernel cannot tell the difference.
-enum class Build { gpu, pattern, zero };
+// The builds of a stage.cu: nvcc's, and three for the emulator. Variables that a kernel leaves unset hold a bit pattern in the first, and
+// zeros in the second; in the third a product and the sum behind it are one instruction with one rounding, as nvcc makes of them. A right
+// kernel gives the same bits in the first two, and right answers in all.
+enum class Build { gpu, pattern, zero, fused };
 #if defined(__CUDACC__)
 constexpr Build BUILD = Build::gpu;
-#elif defined(LADDER_UNSET_IS_ZERO)
+#elif defined(LADDER_BUILD_ZERO)
 constexpr Build BUILD = Build::zero;
+#elif defined(LADDER_BUILD_FUSED)
+constexpr Build BUILD = Build::fused;
 #else
 constexpr Build BUILD = Build::pattern;
 #endif
@@ -230,6 +233,8 @@ struct Variant {
   bool stores_scores = false;                           // what that holds is all n^2 scores
   bool from_first_key = false;                          // of all that a query sees: what lies there surprises nobody
   bool same_bits = false;                               // of two runs, to the last, though blocks add to the same sums
+  // Of a score on either side of zero, in log2 units (score * log2(e)); 0: as large as f32 has them. 05_exp2f says why there is an end.
+  float largest_score = 0;
 };
 
 struct Rung {

@@ -51,6 +51,17 @@ inline std::vector<uint32_t> tensor_rows() {
   return words;
 }
 
+// All ordered pairs of f32 where something ends: numbers, the normal ones, their places behind the point.
+inline std::vector<uint32_t> pairs_of_ends() {
+  constexpr float VALUES[] = {0.0f,   1.0f,      -3.0f, 0x1.fffffep127f, -0x1p100f, 0x1p-126f, -0x1.8p-130f,
+                              0x1p-149f, 16777217.0f, INFINITY, -INFINITY, NAN};
+  std::vector<uint32_t> words;
+  for (const float a : VALUES) {
+    for (const float b : VALUES) words.insert(words.end(), {std::bit_cast<uint32_t>(a), std::bit_cast<uint32_t>(b)});
+  }
+  return words;
+}
+
 // All ordered triples of five integers.
 inline std::vector<uint32_t> triples() {
   constexpr uint32_t VALUES[] = {0x80000000u, static_cast<uint32_t>(-7), 0, 5, 0x7fffffffu};
@@ -548,6 +559,9 @@ inline std::vector<ladder::conformance::Case> all_cases() {
     {.primitive = "ex2_approx", .what = "2^x; an approximation, held to 2 ulp of these words",
      .layout = "each line: x, 2^x (f32)", .kernel = ex2_approx_case, .input = exponents(),
      .output_words = 2 * exponents().size(), .threads = size(exponents()), .words_per_line = 2, .max_ulp = 2},
+    {.primitive = "launch.f32_arithmetic", .what = "f32 as C++ has it, at its ends: NaN is any NaN",
+     .layout = "each line: a, b, fmaxf, fminf, a + b, a * b, a / b", .kernel = f32_arithmetic_case, .input = pairs_of_ends(),
+     .output_words = 7 * size(pairs_of_ends()) / 2, .threads = size(pairs_of_ends()) / 2, .words_per_line = 7, .max_ulp = 1},
     {.primitive = "tanh_approx", .what = "tanh(x); an approximation, held to 2^-10 of these words",
      .layout = "each line: x, tanh(x) (f32)", .kernel = tanh_approx_case, .input = exponents(),
      .output_words = 2 * exponents().size(), .threads = size(exponents()), .words_per_line = 2, .max_ulp = 1 << 14},

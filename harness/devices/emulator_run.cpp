@@ -184,7 +184,10 @@ EmulatorRun run_on_emulator(const Rung& rung, const Variant& variant, const Prob
     for (const LaunchedTensor& tensor : *tensors) arguments.add(tensor.argument());
   }
   if (workspace) arguments.workspace = workspace->for_kernels();
-  (build == Build::pattern ? variant.on_emulator : variant.on_emulator_zeroed).with(arguments)(device);
+  (build == Build::zero    ? variant.on_emulator_zeroed
+   : build == Build::fused ? variant.on_emulator_fused
+                           : variant.on_emulator)
+      .with(arguments)(device);
 
   EmulatorRun run;
   run.stopped = device.stopped();

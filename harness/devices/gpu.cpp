@@ -322,7 +322,7 @@ class OnCard final : public GpuProblem {
 
   Status run(const Variant& variant, const Launch& launch) override {
     Device device;
-    variant.on_gpu.with(arguments(launch))(device);
+    variant.on_gpu.with(arguments(variant, launch))(device);
     if (auto status = checked(device.error, "the launch was refused"); !status) return status;
     return checked(cudaDeviceSynchronize(), "the kernel died");
   }
@@ -331,7 +331,7 @@ class OnCard final : public GpuProblem {
     Device device;
     float milliseconds = 0;
     std::vector<std::function<void(Device&)>> starts;  // made before the clock starts
-    for (const Launch& launch : launches) starts.push_back(variant.on_gpu.with(arguments(launch)));
+    for (const Launch& launch : launches) starts.push_back(variant.on_gpu.with(arguments(variant, launch)));
     const cudaError_t error = time_on_card(milliseconds, device.stream, [&] {
       for (const auto& start_kernel : starts) start_kernel(device);
       return device.error;
@@ -425,12 +425,14 @@ class OnCard final : public GpuProblem {
     return all;
   }
 
-  Arguments arguments(const Launch& launch) const {
+  // An output that the variant does not write has no address.
+  Arguments arguments(const Variant& variant, const Launch& launch) const {
     Arguments arguments{.spec = shape_};
     for (size_t i = 0; i < inputs_.size(); ++i) {
       arguments.add(inputs_[i].argument(launch.view.empty() ? 0 : launch.view[i]));
     }
-    for (const DeviceTensor& each : outputs_[launch.output]) arguments.add(each.argument(0));
+    for (const TensorSpec& output : outputs_of(variant, shape_))
+      arguments.add(find(outputs_[launch.output], output.name).argument(0));
     if (workspace_.bytes() > 0) arguments.workspace = workspace_.as<std::byte>();
     return arguments;
   }

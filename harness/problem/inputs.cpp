@@ -17,11 +17,11 @@ namespace ladder {
 namespace {
 
 // In the order of InputKind.
-constexpr std::array<std::string_view, static_cast<size_t>(InputKind::nan_queries) + 1> NAMES = {
+constexpr std::array<std::string_view, static_cast<size_t>(InputKind::huge_keys) + 1> NAMES = {
     "normal",        "large_logits",   "peaky",       "one_hot",      "constant_v",  "last_tile_max", "first_tile_max",
     "negative_rows", "nan_head",       "ties",        "creeping_max", "giant_keys",  "edge_weights",  "balanced",
     "cancelling",    "not_finite",     "nan_key",     "sinks",        "sinks14",     "sinks35",       "trained",
-    "near_ties",     "rising_weights", "wide_values", "one_sign",     "deep_scores", "nan_queries"};
+    "near_ties",     "rising_weights", "wide_values", "one_sign",     "deep_scores", "nan_queries",   "huge_keys"};
 static_assert(!NAMES.back().empty());
 
 struct QKV {
@@ -274,6 +274,19 @@ struct Draws {
   Draw Q = {}, K = {};
 };
 
+constexpr float SMALL_KEY = 0x1p-8f, HUGE_KEY = 0x1p13f;  // times N(0, 1): f16 has both
+
+// Of each head the key in the middle and the last one: whoever sees both, and likes them, gives them half of its weight each.
+void make_huge_keys(QKV& inputs, const Shape& shape) {
+  for (int64_t head = 0; head < shape.batch_heads(); ++head) {
+    f16* const keys = &inputs.K[head * shape.n * shape.d];
+    for (int64_t column = 0; column < shape.d; ++column) {
+      const f16 value = to_f16(to_float(keys[(shape.n / 2) * shape.d + column]) * (HUGE_KEY / SMALL_KEY));
+      keys[(shape.n / 2) * shape.d + column] = keys[(shape.n - 1) * shape.d + column] = value;
+    }
+  }
+}
+
 float height_of_sink(InputKind kind) {
   using enum InputKind;
   return kind == sinks ? 7 : kind == sinks14 ? 14 : kind == sinks35 ? 35 : 0;
@@ -286,6 +299,7 @@ Draws draws_of(InputKind kind, const Shape& shape) {
   // Scores of this deviation, whatever the scale, and what follows on top.
   const auto scores_of = [&](float deviation) { return Draws{{.factor = deviation / (shape.scale() * root)}}; };
   if (kind == large_logits) return {{.factor = 8}, {.factor = 8}};
+  if (kind == huge_keys) return {{}, {.factor = SMALL_KEY}};
   if (kind == peaky) return {{.factor = 16}, {.factor = 16}};
   // Queries lean towards (1, ..., 1), and so do a few keys: their scores are about 0.75 * sqrt(d) higher, 8.5 at
   // d = 128. Enough to hold the maximum, little enough for the other keys to matter in the sum.
@@ -343,6 +357,7 @@ QKV make_qkv(InputKind kind, const Shape& shape, uint64_t seed) {
   if (const float height = height_of_sink(kind); height > 0) make_sinks(inputs, shape, height);
   if (kind == trained) make_trained(inputs, shape);
   if (kind == nan_key) make_nan_key(inputs, shape);
+  if (kind == huge_keys) make_huge_keys(inputs, shape);
   if (kind == cancelling) make_cancelling(inputs, shape);
   if (kind == not_finite) make_not_finite(inputs, shape);
   if (kind == deep_scores) make_deep_scores(inputs, shape);
@@ -435,7 +450,7 @@ double sink_of(int64_t head, int64_t heads, uint64_t seed) {
 
 std::span<const InputKind> all_input_kinds() {
   static const auto kinds = [] {
-    std::array<InputKind, NAMES.size()> all{};
+    std::array<InputKind, static_cast<size_t>(InputKind::huge_keys)> all{};
     for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<InputKind>(i);
     return all;
   }();

@@ -40,8 +40,10 @@ enum class InputKind {
   one_sign,        // creeping_max below 0, V near 2000: errors of a sum or of O multiply all; undivided, O leaves f16
   deep_scores,     // all scores are below -10^4, for every second query below -10^6, and one is the deepest of all
   nan_queries,     // giant_keys, and where two rows of a warp alone meet a giant, the warp's other rows are NaN
+  huge_keys,       // K small, but for two equal keys a million times as large; no check of all sets has it: trials.cpp
 };
 
+// But huge_keys, whose scores may be larger than a rung takes (Variant::largest_score).
 std::span<const InputKind> all_input_kinds();
 std::string_view to_string(InputKind kind);
 // Whether all answers are numbers.

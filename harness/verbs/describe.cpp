@@ -45,6 +45,7 @@ Json json_of_variant(const Variant& variant) {
           {"problems", Json::array(problems_of(variant))},
           {"writes_lse", variant.writes_lse},
           {"needs_workspace", variant.workspace_bytes != nullptr},
+          {"largest_score", variant.largest_score},
           {"conflict_ways", variant.conflict_ways}};
 }
 

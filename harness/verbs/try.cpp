@@ -195,7 +195,7 @@ Result<std::vector<Recipe>> recipes_for(const Rung& rung) {
     recipes.push_back(
         {command.substr(0, command.find(' ')), command, fs::path(entry["directory"].text().value_or("")) / object});
   }
-  if (recipes.size() != 2) {
+  if (recipes.size() < 2) {
     return failure(ExitCode::cannot_run_here,
                    "{} does not say how {} was compiled.\n  Configured again, it knows:  ./ladder build ladder",
                    listed.string(), rung.name);
@@ -271,7 +271,7 @@ Status check_names(const std::string& file, const Recipe& recipe, const std::str
       "__ubsan_handle_out_of_bounds", "__ubsan_handle_shift_out_of_bounds", "__ubsan_handle_float_cast_overflow"};
   const Names known = names_in(recipe.object, log), own = names_in(object, log);
   const bool keeps_unused =
-      recipe.command.find(" -Og") != std::string::npos;  // an object that nobody uses; the other build does not
+      recipe.command.find(" -Og") != std::string::npos;  // an object that nobody uses; the last build does not
   for (const std::string& name : keeps_unused ? std::set<std::string>() : own.variables) {
     if (known.variables.contains(name) || name.find("__ubsan") != std::string::npos || name.starts_with(".")) continue;
     return failure(ExitCode::check_failed,
@@ -326,7 +326,7 @@ std::vector<CompiledKernel> kernels_in(const fs::path& folder, const Outcome& ou
   return compiled_kernels(read_text(folder / "stage.ptx"), outcome.errors);
 }
 
-// Compiles the rung with the file in its kernel's place, twice as the build does it, and loads both: what they
+// Compiles the rung with the file in its kernel's place, in each build as it was compiled itself, and loads them: what they
 // register stands for the rung from then on. Where nvcc is there, so does nvcc, and it says what costs more than in the rung's own.
 Result<std::vector<Failure>> replace(const Rung& rung, const std::string& file) {
   const auto recipes = recipes_for(rung);
@@ -394,9 +394,9 @@ Result<std::vector<Failure>> replace(const Rung& rung, const std::string& file) 
       return passed_on(status);
   }
   const std::string library = (work / "kernel.so").string();
-  const Outcome linked = shell(fmt::format("{} -shared -o {} {} {}", recipes->front().compiler, shell_word(library),
-                                           shell_word(objects[0]), shell_word(objects[1])),
-                               work / "link.log");
+  std::string link = fmt::format("{} -shared -o {}", recipes->front().compiler, shell_word(library));
+  for (const std::string& object : objects) link += " " + shell_word(object);
+  const Outcome linked = shell(link, work / "link.log");
   if (linked.status != 0) {
     return failure(ExitCode::cannot_run_here, "It compiles, and does not link.\n" + linked.errors.substr(0, 2000));
   }

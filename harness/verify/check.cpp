@@ -441,6 +441,26 @@ void judge_again(CheckResult& launch, const Rung& rung, const Variant& variant, 
   }
 }
 
+// One input set where a product and the sum behind it were rounded once, as nvcc's FMA does it: what is wrong there alone says so, and so
+// does what is wrong without.
+void judge_fused(CheckResult& result, const Problem& problem, size_t set, const EmulatorRun& fused) {
+  CheckResult own;
+  fail_reports(own, FailureKind::emulator_report, fused.reports);
+  if (own.failures.empty()) judge_outputs(own, problem, set, fused.outputs);
+  if (result.answers_right()) {
+    if (own.failures.empty()) return;
+    Failure& first = own.failures.front();
+    result.fail(
+        first.kind,
+        "right only where a product is rounded before it is added to; with one rounding for both, as on a GPU: " +
+            first.message,
+        first.detail, first.where);
+  } else if (own.failures.empty()) {
+    result.failures.front().message +=
+        "; right only where a product and the sum behind it have one rounding, which no compiler promises";
+  }
+}
+
 // The same problem in other orders of blocks: of their beginning, and, as several run at a time, of their arrival.
 void judge_orders_of_blocks(CheckResult& launch, const Rung& rung, const Variant& variant, const Problem& problem,
                             const emulator::Options& options, const EmulatorRun& run) {
@@ -525,7 +545,7 @@ Problem answered(CheckResult& launch, const Variant& variant, const Problem& que
 }  // namespace
 
 std::vector<CheckResult> check_sets_on_emulator(const Rung& rung, const Variant& variant, const Problem& problem,
-                                                const emulator::Options& given, bool both_builds) {
+                                                const emulator::Options& given, bool both_builds, bool also_fused) {
   const Stopwatch watch;
   emulator::Options options = given;
   if (variant.same_bits)
@@ -561,10 +581,14 @@ std::vector<CheckResult> check_sets_on_emulator(const Rung& rung, const Variant&
   std::optional<Problem> ends;
   if (complete && problem.ends_only) ends = answered(launch, variant, problem, run);
   const Problem& judged = ends ? *ends : problem;
+  std::optional<EmulatorRun> fused;
+  if (complete && also_fused && variant.on_emulator_fused != nullptr)
+    fused = run_on_emulator(rung, variant, problem, options, Build::fused);
 
   return results_of(launch, problem, watch, run.outputs, [&](CheckResult& result, size_t set) {
     result.max_err = std::numeric_limits<double>::quiet_NaN();
     if (complete) judge_outputs(result, judged, set, run.outputs);  // what an ended launch has left tells nothing
+    if (fused && !fused->stopped) judge_fused(result, judged, set, *fused);
   });
 }
 

@@ -94,9 +94,11 @@ CheckResult start_result(const Rung& rung, const Variant& variant, const Shape& 
 // Runs one variant on the emulator with all of its checks on: a result for each input set of the problem, in which a fault
 // of the launch stands as well. `rung` need not be registered. With `both_builds`, the build with zeros in unset variables
 // runs too, if there is one, with the threads of a block in another order. It must do the same, bit for bit. So must a variant
-// with `same_bits` whose blocks begin and arrive in other orders.
+// with `same_bits` whose blocks begin and arrive in other orders. With `also_fused`, the build that rounds a product and the sum behind
+// it once runs as well, and must be right by itself.
 std::vector<CheckResult> check_sets_on_emulator(const Rung& rung, const Variant& variant, const Problem& problem,
-                                                const emulator::Options& options = {}, bool both_builds = false);
+                                                const emulator::Options& options = {}, bool both_builds = false,
+                                                bool also_fused = false);
 // The same for a problem of one input set.
 CheckResult check_on_emulator(const Rung& rung, const Variant& variant, const Problem& problem,
                               const emulator::Options& options = {}, bool both_builds = false);

@@ -136,7 +136,8 @@ class OnEmulator final : public Backend {
       const CheckResult start = check_start(*subject.rung, variant, trial.shape, options);
       return start.ok ? std::vector<CheckResult>{} : std::vector{start};  // of a launch alone there is no more to say
     }
-    auto results = check_sets_on_emulator(*subject.rung, variant, problem, options, trial.both_builds);
+    auto results =
+        check_sets_on_emulator(*subject.rung, variant, problem, options, trial.both_builds, trial.also_fused);
     CheckResult& first = results.front();
     // Of the ends of a grid, too, where its blocks are all alike, in whatever order they come.
     const bool tells_of_all = !trial.ends_only || blocks_are_alike(trial.shape);
@@ -189,7 +190,9 @@ class OnGpu final : public Backend {
       uploaded_ = trial;
     }
     constexpr int LAUNCHES = 100;
-    return check_sets_on_gpu(*subject.rung, *subject.variant, problem, *memory_, naive_output_, LAUNCHES);
+    Variant variant = *subject.variant;
+    variant.writes_lse &= !trial.leaves_out;
+    return check_sets_on_gpu(*subject.rung, variant, problem, *memory_, naive_output_, LAUNCHES);
   }
 
  private:

@@ -150,13 +150,45 @@ Trial of_zeros(Trial trial) {
   return trial;
 }
 
-// Queries and keys as large as f16 has them, and scores of a million millions, below zero in one head, and in the other on either side:
-// nothing that stands for minus infinity may be a number.
-Trial of_largest(Trial trial) {
-  trial.kinds = {InputKind::negative_rows, InputKind::normal};
-  trial.exponents = {{"Q", 13}, {"K", 13}};
-  trial.shape.softmax_scale = 8;
-  return trial;
+// Scores as large as the variant takes them, on either side of zero. Where a maximum was rounded and a product was not, what is left of the
+// largest score is up to half of the maximum's last place: beyond 2^24 that is no small number any more.
+std::vector<Trial> largest_scores(const Variant& variant, const Shape& usual, uint64_t seed) {
+  using enum InputKind;
+  constexpr double LOG2E = 1.4426950408889634;
+  constexpr int NEARLY_ALL = 13,
+                BF16_MORE = 58;  // powers of two that N(0, 1) takes in f16; and in bf16, whose scores f32 still holds
+  std::vector<Trial> trials;
+  const auto add = [&](const Shape& shape, std::vector<InputKind> kinds, int q, int k, double scale) {
+    Trial trial = few_tiles(variant, shape, seed, kinds.front() == negative_rows ? 2 : 3, 2);
+    trial.kinds = std::move(kinds);
+    trial.exponents = {{"Q", q}, {"K", k}};
+    if (scale > 0) trial.shape.softmax_scale = static_cast<float>(scale);
+    trial.also_fused = true;
+    trial.ends_only = true;  // predictions are of ordinary scores
+    trials.push_back(std::move(trial));
+  };
+  const double root = std::sqrt(static_cast<double>(usual.d));
+  const bool can_mask = variant.takes(CAUSAL);
+  Shape shape = can_mask ? with_mask(usual) : usual;
+  if (variant.largest_score > 0) {
+    const double most =
+        6 * root * std::ldexp(1.0, 2 * NEARLY_ALL - 2);  // of so many scores none is beyond six deviations
+    add(shape, {normal, ties}, NEARLY_ALL - 1, NEARLY_ALL - 1, variant.largest_score / LOG2E / most);
+    return trials;
+  }
+  add(shape, {negative_rows, normal}, NEARLY_ALL, NEARLY_ALL, 8);
+  add(shape, {ties, normal}, NEARLY_ALL, NEARLY_ALL, 8);
+  // From small to huge in the middle of a walk: whoever has not looked at the scores first is surprised.
+  add(usual, {huge_keys}, NEARLY_ALL, 0, 1 / root);
+  if (can_mask) add(shape, {huge_keys}, NEARLY_ALL, 0, 1 / root);
+  if (variant.accepts.q != Element::bf16) return trials;
+  if (variant.takes(WINDOW)) shape.left = 70;
+  shape.sink = variant.takes(SINK);
+  for (const int exponent : {17, BF16_MORE}) {
+    add(usual, {ties, normal}, exponent, exponent, 0);
+    add(shape, {ties, normal}, exponent, exponent, 0);
+  }
+  return trials;
 }
 
 bool has_tensor_cores(const Variant& variant, const Shape& shape) {
@@ -508,8 +540,7 @@ std::optional<Trial> drawn_problem(const Variant& variant, const Shape& usual, u
 
 // Of a formula that is not attention: normal inputs at the shape, what it knows of input sets in little, and its own problems. With
 // `quick` two of these: all sets, and both builds with one; or without sets the first.
-std::vector<Trial> other_formula_trials(const Variant& variant, const Shape& shape, const TrialChoice& choice,
-                                        bool emulated) {
+std::vector<Trial> other_formula_trials(const Variant& variant, const Shape& shape, const TrialChoice& choice) {
   std::vector<InputKind> kinds = formula_of(shape).kinds;
   if (choice.quick) {
     kinds = unlike(kinds);
@@ -524,7 +555,8 @@ std::vector<Trial> other_formula_trials(const Variant& variant, const Shape& sha
     const Shape of = causal ? with_mask(shape) : shape;
     Shape few = choice.quick ? with_columns(variant, of, 72) : of;
     few.n = supported_length(variant, of, 33, 2);
-    trials.emplace_back(all_sets(few, choice.seed, kinds)).both_builds = !choice.quick;
+    Trial& sets = trials.emplace_back(all_sets(few, choice.seed, kinds));
+    sets.both_builds = sets.also_fused = !choice.quick;
     if (choice.quick) {
       trials.emplace_back(few_tiles(variant, few, choice.seed, 2, 1, 33)).both_builds = true;
       return trials;
@@ -543,11 +575,10 @@ std::vector<Trial> other_formula_trials(const Variant& variant, const Shape& sha
     const Trial two = few_tiles(variant, of, choice.seed, 2, is_bf16 ? 3 : 2);  // the third set is peaky, beyond f16
     trials.emplace_back(of_magnitude(two, small_by, 0, -small_by)).exponents["dO"] = small_by;
     if (!is_bf16) trials.emplace_back(two).exponents = {{"dO", 5}};
-    if (emulated && !causal) trials.push_back(other_problem(variant, of, choice.seed, FAR_HEADS, 3));
+    if (!causal) trials.push_back(other_problem(variant, of, choice.seed, FAR_HEADS, 3));
   }
   if (choice.quick) return trials;
   std::ranges::copy(formula_trials(variant, shape, choice.seed), std::back_inserter(trials));
-  if (!emulated) return trials;
   add_where_taken(trials, {many_rows, far_rows, far_workspace, many_sequences, many_keys, drawn_problem}, variant,
                   shape, choice.seed);
   return trials;
@@ -654,7 +685,7 @@ std::vector<Trial> emulator_trials(const Variant& variant, const Shape& shape, c
     trials.push_back({.shape = shape, .kinds = {kind}, .seed = choice.seed, .both_builds = trials.empty()});
   }
   if (!trials.empty()) return trials;
-  if (!formula_of(shape).is_attention) return other_formula_trials(variant, shape, choice, true);
+  if (!formula_of(shape).is_attention) return other_formula_trials(variant, shape, choice);
   if (choice.quick) return quick_trials(variant, shape, choice);
 
   const auto few = [&](const Shape& of, int tiles, int heads, int least = 1) {
@@ -666,7 +697,7 @@ std::vector<Trial> emulator_trials(const Variant& variant, const Shape& shape, c
   trials.push_back({.shape = shape, .seed = choice.seed});
   Shape many = shape;
   if (!choice.n_given) many.n = supported_length(variant, shape, takes_any_d(variant) ? 67 : 102, 3);
-  trials.push_back(all_sets(many, choice.seed));
+  trials.emplace_back(all_sets(many, choice.seed)).also_fused = true;
 
   const bool stay = depends_on_gpu(variant, few(shape, 4, 4).shape, emulator::MULTIPROCESSORS);
   const int far_heads = stay ? MORE_HEADS : FAR_HEADS;
@@ -679,7 +710,6 @@ std::vector<Trial> emulator_trials(const Variant& variant, const Shape& shape, c
   // Rows whose scores are all negative tell a maximum that begins at 0 from one that begins at a huge negative number.
   subnormal.both_builds = has_tensor_cores(variant, shape);  // or it takes long
   trials.push_back(of_zeros(few(shape, 1, 1)));
-  trials.push_back(of_largest(few(variant.takes(CAUSAL) ? with_mask(shape) : shape, 2, 2)));
   // Remainders of loops over tiles, over columns and, in a rung without tiles, over keys.
   for (const auto& [tiles, columns] : {std::pair{4, 48}, {5, 96}, {6, 40}, {8, 24}, {9, 64}, {10, 72}}) {
     if (variant.takes(CAUSAL) && variant.tile.bc > 0 && 4 < tiles && tiles < 9) continue;  // under the mask, below
@@ -717,7 +747,7 @@ std::vector<Trial> emulator_trials(const Variant& variant, const Shape& shape, c
   trials.push_back(long_and_wide(variant, shape, choice.seed));
   if (variant.takes(CAUSAL) && !shape.causal) {
     const Shape masked = with_mask(shape);
-    trials.push_back(all_sets(with_mask(many), choice.seed));
+    trials.emplace_back(all_sets(with_mask(many), choice.seed)).also_fused = true;
     trials.push_back(other_problem(variant, masked, choice.seed, far_heads - 1, 3));  // two sequences far apart
     trials.push_back(of_magnitude(few(masked, 1, 3), 5, 8));
     trials.emplace_back(few(masked, 2, 8)).both_builds = true;
@@ -728,6 +758,7 @@ std::vector<Trial> emulator_trials(const Variant& variant, const Shape& shape, c
     trials.push_back(long_and_wide(variant, masked, choice.seed + 1, WIDE_ROWS / 2));
     trials.push_back(long_walk(variant, masked, choice.seed));
   }
+  std::ranges::move(largest_scores(variant, shape, choice.seed), std::back_inserter(trials));
   std::ranges::move(formula_trials(variant, shape, choice.seed), std::back_inserter(trials));
   add_where_taken(trials,
                   {many_rows, far_rows, far_workspace, many_sequences, thin, far_below_cap, parts_of_cap, far_keys,
@@ -757,45 +788,34 @@ std::vector<Trial> emulator_trials(const Variant& variant, const Shape& shape, c
 }
 
 std::vector<Trial> gpu_trials(const Variant& variant, const Shape& shape, const TrialChoice& choice) {
+  constexpr size_t MOST_BYTES = size_t{1} << 30;  // of one tensor; more where rows lie far apart, and with `thorough`
   std::vector<Trial> trials;
-  for (const InputKind kind : choice.inputs) {
-    trials.push_back({.shape = shape, .kinds = {kind}, .seed = choice.seed});
-  }
-  if (!trials.empty()) return trials;
+  const auto add = [&](Trial trial) {
+    // Which of these there are is the emulator's business.
+    trial.ends_only = trial.both_builds = trial.also_fused = false;
+    trial.multiprocessors = Trial().multiprocessors;
+    trial.schedule = 0;
+    const auto inputs = formula_of(trial.shape).inputs(trial.shape);
+    const bool is_far =
+        std::ranges::any_of(inputs, [&](const TensorSpec& input) { return input.memory_bytes() > MOST_BYTES; });
+    if (is_far && !choice.thorough) return;
+    if (std::ranges::find(trials, trial) == trials.end()) trials.push_back(std::move(trial));
+  };
   const bool is_attention = formula_of(shape).is_attention;
-  std::vector<Trial> own =
-      is_attention ? formula_trials(variant, shape, choice.seed) : other_formula_trials(variant, shape, choice, false);
-  for (Trial& trial : own) trial.both_builds = false;
-  if (!is_attention) return own;
-  const auto few = [&](const Shape& of, int tiles, int heads) {
-    return few_tiles(variant, of, choice.seed, tiles, heads);
-  };
-  const auto walk = [&](const Shape& of) {
-    Trial whole = long_walk(variant, of, choice.seed);
-    whole.ends_only = false;
-    return whole;
-  };
-  if (choice.quick) {
-    trials.push_back(all_sets(shape, choice.seed));
-    if (variant.takes(CAUSAL) && !shape.causal) trials.push_back(all_sets(with_mask(shape), choice.seed));
+  if (choice.quick && is_attention) {
+    add(all_sets(shape, choice.seed));
+    if (variant.takes(CAUSAL) && !shape.causal) add(all_sets(with_mask(shape), choice.seed));
     return trials;
   }
-  trials.push_back({.shape = shape, .seed = choice.seed});
-  trials.push_back(all_sets(shape, choice.seed));
-  trials.push_back(other_problem(variant, shape, choice.seed));
-  trials.push_back(of_magnitude(few(shape, 1, 3), 4, 8));
-  trials.push_back(of_magnitude(few(shape, 2, 8), -5, -4));
-  trials.push_back(walk(shape));
-  if (choice.thorough) trials.push_back(other_problem(variant, shape, choice.seed, FAR_HEADS - 1, 2));
-  if (variant.takes(CAUSAL) && !shape.causal) {
-    const Shape masked = with_mask(shape);
-    trials.push_back(all_sets(masked, choice.seed));
-    trials.push_back(other_problem(variant, masked, choice.seed));
-    trials.push_back(of_magnitude(few(masked, 5, 3), 5, 8));
-    trials.push_back(walk(masked));
+  // All that the emulator meets, but for heads whose memory is not there and launches that nobody runs.
+  for (Trial& trial : emulator_trials(variant, shape, choice)) {
+    if (trial.far_heads == 0 && !trial.starts_only) add(std::move(trial));
   }
-  std::ranges::copy(own, std::back_inserter(trials));
-  if (choice.thorough) std::ranges::move(random_trials(variant, shape, choice.seed), std::back_inserter(trials));
+  if (!choice.inputs.empty() || !is_attention) return trials;
+  // A head as long as 2^32 elements leave it.
+  add(other_problem(variant, shape, choice.seed));
+  if (variant.takes(CAUSAL) && !shape.causal) add(other_problem(variant, with_mask(shape), choice.seed));
+  if (choice.thorough) add(other_problem(variant, shape, choice.seed, FAR_HEADS - 1, 2));
   return trials;
 }
 

@@ -22,6 +22,7 @@ struct Trial {
   bool leaves_out = false;   // outputs that nobody has to want; with ends_only
   uint32_t multiprocessors = emulator::MULTIPROCESSORS;
   bool both_builds = false;  // of the emulated kernel, in two orders of its threads; they must do the same
+  bool also_fused = false;   // and in the build that rounds a product and the sum behind it once
   uint64_t schedule = 0;     // as emulator::Options::schedule
   bool operator==(const Trial&) const = default;
 };

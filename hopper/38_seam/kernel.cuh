@@ -64,7 +64,7 @@ struct Schedule {
 
 // A lane's share of two rows: their scores S become weights P = 2^(S * scale_log2 - max). `max` is the same in a row's
 // four lanes; a careful warp looks first whether a score has outgrown it, and so does every warp on the first tile.
-// Otherwise the sum of the weights tells: too large or infinite, and they are made again.
+// Otherwise the sum of the weights tells: too large or infinite, and they are made again. Huge scores are scaled apart.
 template <int BC>
 struct Softmax {
   using Scores = float (&)[BC / 8][4];
@@ -72,12 +72,13 @@ struct Softmax {
   float scale_log2;                                    // exp(s * softmax_scale) = 2^(s * scale_log2)
   float max[2] = {}, sum[2] = {}, correction[2] = {};  // [lane_row]; max in log2 units
   bool careful = false, surprised = false;             // the whole warp or none of it; a later tile raised a maximum
+  bool huge = false;                                   // some maximum of these queries is, and the warp careful
   bool rescale = false;                                // O, by `correction`, before the next PV
 
   __device__ __forceinline__ void begin() {
     for (int lane_row = 0; lane_row < 2; ++lane_row) max[lane_row] = sum[lane_row] = 0;
     careful = surprised;  // by the queries before
-    surprised = false;
+    surprised = huge = false;
   }
   // The bits of floats, taken as integers, are in the floats' order, unless both are negative. So this is the largest
   // score of a row, or some negative one where all are: then none has outgrown a maximum that is not far below 0.
@@ -89,41 +90,54 @@ struct Softmax {
                                     __float_as_int(S[key_tile][2 * lane_row + 1]));
     return __int_as_float(max3_s32(bits[0], bits[0], bits[1]));  // of the two: kernels have no shorter word for it
   }
-  __device__ __forceinline__ void raise_max(float (&growth)[2], bool is_first) {  // by a row's, over its four lanes
+  // To a row's largest score, over its four lanes, which may be told relative to the old maximum. A huge maximum that came by
+  // such a sum may be off by two last places: a score that is so near takes its place.
+  __device__ __forceinline__ void raise_max(float (&largest)[2], bool is_first, bool relative = false) {
+    bool grows_huge = false;
     for (int lane_row = 0; lane_row < 2; ++lane_row) {
-      growth[lane_row] = quad_max(growth[lane_row]);
-      correction[lane_row] = ex2_approx(-fmaxf(growth[lane_row], 0.0f));  // 1 where nothing has grown
-      if (!is_first) growth[lane_row] = fmaxf(growth[lane_row], 0.0f);
-      max[lane_row] += growth[lane_row];
+      largest[lane_row] = quad_max(largest[lane_row]);
+      float to = relative ? max[lane_row] + largest[lane_row] : largest[lane_row];
+      const bool same = huge && fabsf(to - max[lane_row]) <= fabsf(max[lane_row]) * 0x1p-22f;
+      if (!is_first && !same) to = fmaxf(to, max[lane_row]);
+      correction[lane_row] = ex2_approx(same ? 0 : fminf(max[lane_row] - to, 0.0f));  // 1 where nothing has grown
+      max[lane_row] = to;
       sum[lane_row] *= correction[lane_row];
+      grows_huge |= is_huge(to);
     }
+    huge |= vote_any(grows_huge);
+    careful |= huge;
   }
   __device__ __forceinline__ void weigh(Scores S, Weights P, bool is_first) {  // the whole warp: an exchange needs it
     const bool looks = careful || is_first;
     rescale = false;
-    float tile_sum[2];
+    float tile_sum[2], scale = scale_log2;
     if (looks) {
-      float growth[2];
+      const bool was_huge = huge;
+      if (huge) scale_apart(S, scale_log2), scale = 1;
+      float largest[2];
       bool unsure = false;  // negative, so not the largest, and so far below 0 is the maximum that it could be outgrown
       for (int lane_row = 0; lane_row < 2; ++lane_row) {
         const float score = is_first ? lane_max(S, lane_row) : largest_bits(S, lane_row);
         unsure |= !is_first && score < 0 && max[lane_row] < -RESCALE_ABOVE;
-        growth[lane_row] = score * scale_log2 - max[lane_row];
+        largest[lane_row] = score * scale;
       }
-      rescale = vote_any(is_first || unsure || fmaxf(growth[0], growth[1]) > RESCALE_ABOVE);
+      rescale = vote_any(is_first || unsure || huge || fmaxf(largest[0] - max[0], largest[1] - max[1]) > RESCALE_ABOVE);
       if (rescale) {
         if (unsure) {
-          for (int lane_row = 0; lane_row < 2; ++lane_row)
-            growth[lane_row] = lane_max(S, lane_row) * scale_log2 - max[lane_row];
+          for (int lane_row = 0; lane_row < 2; ++lane_row) largest[lane_row] = lane_max(S, lane_row) * scale;
         }
-        raise_max(growth, is_first);
+        raise_max(largest, is_first);
+        if (huge && !was_huge) scale_apart(S, scale_log2), scale = 1;
       }
     }
-    exp2_weights(S, P, scale_log2, max, tile_sum);
+    exp2_weights(S, P, scale, max, tile_sum);
     if (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT)) {
       rescale = careful = true;  // from now on; and S is relative by now
+      const float before[2] = {max[0], max[1]};
       float growth[2] = {lane_max(S, 0), lane_max(S, 1)};
-      raise_max(growth, false);
+      raise_max(growth, false, true);
+      for (int lane_row = 0; lane_row < 2; ++lane_row)  // of a huge sum not what is left of it
+        growth[lane_row] = huge ? fmaxf(growth[lane_row], 0.0f) : max[lane_row] - before[lane_row];
       exp2_weights(S, P, 1, growth, tile_sum);
     }
     for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];

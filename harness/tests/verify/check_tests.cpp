@@ -594,6 +594,24 @@ TEST_CASE("a variable that nobody has set is found by a second build") {
   CHECK(found.failures[0].message.find("at batch 0, head 0, query 0, column 0") != std::string::npos);
 }
 
+TEST_CASE("what is right only with two roundings, or only with one, says so") {
+  Rung rung = rung_of(right);
+  const Problem problem = make_problem(SHAPE, InputKind::normal, 1);
+  const auto judged = [&](EmulatedLaunch plain, EmulatedLaunch fused) {
+    rung.variants[0].on_emulator = plain;
+    rung.variants[0].on_emulator_fused = fused;
+    return check_sets_on_emulator(rung, rung.variants[0], problem, {}, false, true).front();
+  };
+  CHECK(judged(right, right).ok);
+  const CheckResult fused = judged(right, biased), plain = judged(biased, right), both = judged(biased, biased);
+  REQUIRE(only(fused, FailureKind::wrong_result));
+  CHECK_THAT(fused.failures[0].message, Contains("right only where a product is rounded before it is added to"));
+  REQUIRE(only(plain, FailureKind::wrong_result));
+  CHECK_THAT(plain.failures[0].message, Contains("right only where a product and the sum behind it have one rounding"));
+  REQUIRE(only(both, FailureKind::wrong_result));
+  CHECK_THAT(both.failures[0].message, !Contains("right only"));
+}
+
 TEST_CASE("two runs are the same to the last bit of the last element, in either build and in any order") {
   static const auto with_last_bit = [](emulator::Device& device, const AttentionParams& given, bool flipped) {
     right(device, given);

@@ -25,7 +25,7 @@ using Trials = std::vector<Trial> (*)(const Variant&, const Shape&, const TrialC
 
 TEST_CASE("a check launches normal inputs, all sets in several batches, and a far problem of another shape") {
   const std::vector<Trial> trials = emulator_trials(TILED, SHAPE, {});
-  REQUIRE(trials.size() == 18);
+  REQUIRE(trials.size() == 20);
   CHECK(trials[0] == Trial{.shape = SHAPE, .kinds = {InputKind::normal}});
 
   const Trial &sets = trials[1], &far = trials[2];
@@ -58,21 +58,58 @@ TEST_CASE("a check launches normal inputs, all sets in several batches, and a fa
   CHECK(std::ranges::count(trials[3].kinds, InputKind::peaky) ==
         1);  // Q of this size times as large has scores beyond f16
   CHECK(trials[5].exponents == Exponents{{"Q", -40}, {"K", -40}});  // f16 ends at 2^-24
-  CHECK(trials[6].shape.scale() * std::ldexp(1.0f, trials[6].exponents.at("Q") + trials[6].exponents.at("K")) > 1e8f);
+  CHECK(trials[12].shape.scale() > 10 * SHAPE.scale());
+  CHECK(trials[12].shape.n == 256);  // seven tiles of 32 keys, in whole tiles of 64 queries
   CHECK(trials[13].shape.scale() > 10 * SHAPE.scale());
-  CHECK(trials[13].shape.n == 256);  // seven tiles of 32 keys, in whole tiles of 64 queries
-  CHECK(trials[14].shape.scale() > 10 * SHAPE.scale());
-  CHECK(trials[14].shape.batch_heads() > 32);
-  CHECK(trials[14].shape.batch_heads() % std::ssize(trials[14].kinds) == 0);
-  CHECK(trials[15].shape.n > 64 * 32);  // tiles of 32 keys
-  CHECK(trials[15].ends_only);
-  CHECK(std::ranges::count(trials[15].kinds, InputKind::creeping_max) == 1);
-  CHECK(trials[16].shape.batch_heads() >= 16);  // drawn
-  CHECK(trials[16].shape.n >= 128);
+  CHECK(trials[13].shape.batch_heads() > 32);
+  CHECK(trials[13].shape.batch_heads() % std::ssize(trials[13].kinds) == 0);
+  CHECK(trials[14].shape.n > 64 * 32);  // tiles of 32 keys
+  CHECK(trials[14].ends_only);
+  CHECK(std::ranges::count(trials[14].kinds, InputKind::creeping_max) == 1);
+  CHECK(trials[15].shape.batch_heads() >= 16);  // drawn
+  CHECK(trials[15].shape.n >= 128);
   // Blocks that stay on their SM deal the work out by the number of SMs: four, and others, odd and even, few and many.
   std::set<uint32_t> sms;
   for (const Trial& trial : trials) sms.insert(trial.multiprocessors);
   CHECK(sms == std::set<uint32_t>{4, 5, 6, 12, 132});
+}
+
+TEST_CASE("scores are as large as f32 has them, or as a variant takes them, where products are fused, too") {
+  const auto largest = [](const Trial& trial) {  // of N(0, 1) before the exponents, in log2 units
+    const auto exponent = [&](const char* name) {
+      const auto found = trial.exponents.find(name);
+      return found == trial.exponents.end() ? 0 : found->second;
+    };
+    return 6 * std::sqrt(double(trial.shape.d)) * trial.shape.scale() * 1.442695 *
+           std::ldexp(1.0, exponent("Q") + exponent("K"));
+  };
+  const auto most = [&](const Variant& variant, Shape shape) {
+    shape.q_type = shape.kv_type = shape.o_type = variant.accepts.q;
+    double most = 0;
+    for (const Trial& trial : emulator_trials(variant, shape, {}))
+      if (trial.also_fused) most = std::max(most, largest(trial));
+    return most;
+  };
+  Variant limited = TILED, wide = TILED;
+  limited.largest_score = 0x1p20f;
+  wide.accepts.q = wide.accepts.kv = wide.accepts.o = Element::bf16;
+  CHECK(most(TILED, SHAPE) > 0x1p33);
+  CHECK(most(limited, SHAPE) == Approx(0x1p20));
+  CHECK(most(wide, SHAPE) > 0x1p118);
+  // One that is small until the middle of its walk.
+  CHECK(std::ranges::any_of(emulator_trials(TILED, SHAPE, {}),
+                            [](const Trial& trial) { return trial.kinds == std::vector{InputKind::huge_keys}; }));
+}
+
+TEST_CASE("a GPU meets what the emulator meets, but for heads whose memory is not there") {
+  const std::vector<Trial> on_gpu = gpu_trials(CAUSAL_TILED, SHAPE, {});
+  for (const Trial& trial : emulator_trials(CAUSAL_TILED, SHAPE, {})) {
+    if (trial.far_heads > 0 || trial.starts_only) continue;
+    CHECK(std::ranges::any_of(on_gpu, [&](const Trial& other) {
+      return other.shape == trial.shape && other.kinds == trial.kinds && other.seed == trial.seed &&
+             other.exponents == trial.exponents && other.leaves_out == trial.leaves_out;
+    }));
+  }
 }
 
 TEST_CASE("a variant whose blocks depend on the number of SMs gets more shares than an H200 has places for") {
@@ -116,9 +153,9 @@ TEST_CASE("the last head's share of a workspace ends just beyond what 32 bits ca
 TEST_CASE(
     "a variant that takes any head dimension meets one that no tile divides, and one with a mask all sets under it") {
   const std::vector<Trial> trials = emulator_trials(ANY, SHAPE, {});
-  constexpr size_t DENSE = 17, ALL = 31;
+  constexpr size_t DENSE = 16, HUGE_SCORES = 4, ALL = 34;
   REQUIRE(trials.size() == ALL);
-  for (size_t i = DENSE; i < ALL - 2; ++i) CHECK(trials[i].shape.causal);
+  for (size_t i = DENSE; i < ALL - 2 - HUGE_SCORES; ++i) CHECK(trials[i].shape.causal);
   CHECK(trials[ALL - 1].shape.d == ANY.accepts.min_d);
   CHECK(trials[ALL - 1].shape.n > 65535);  // CUDA's limit of gridDim.y
   CHECK(std::ranges::equal(trials[DENSE].kinds, all_input_kinds()));
