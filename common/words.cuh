@@ -2,6 +2,7 @@
 // text for both machines; on the emulator every word takes along the line of the kernel that says it, for its reports.
 #pragma once
 #include <cstdint>
+#include <type_traits>
 
 #ifdef __CUDACC__
 #define LADDER_SITE_PARAMETER
@@ -19,6 +20,12 @@ __device__ __forceinline__ float quad_max(float value LADDER_SITE_PARAMETER) {
 __device__ __forceinline__ float quad_sum(float value LADDER_SITE_PARAMETER) {
   value += shfl_xor(value, 1 LADDER_SITE);
   return value + shfl_xor(value, 2 LADDER_SITE);
+}
+
+template <class T>
+__device__ __forceinline__ uint32_t pack(float low, float high) {
+  if constexpr (std::is_same_v<T, bf16>) return pack_bf16x2(low, high);
+  else return pack_f16x2(low, high);
 }
 
 // What a warp has of scores, weights and outputs, and what it does with them: 16 rows, of which `float S[TILES][4]` is a
@@ -61,7 +68,7 @@ __device__ __forceinline__ void scale_rows(float (&O)[TILES][4], const float (&b
 // S becomes S * scale - base, in log2 units, and P = 2^S in f16; `sum` is the lane's share of the weights of each row. Two C
 // fragments side by side hold exactly the elements of one A fragment, and wgmma takes A from registers: P needs no exchange,
 // only rounding.
-template <int TILES>
+template <class T, int TILES>
 __device__ __forceinline__ void exp2_weights(float (&S)[TILES][4], uint32_t (&P)[TILES / 2][4], float scale,
                                              const float (&base)[2], float (&sum)[2]) {
 #pragma unroll
@@ -76,7 +83,23 @@ __device__ __forceinline__ void exp2_weights(float (&S)[TILES][4], uint32_t (&P)
       const float low = ex2_approx(S[tile][2 * lane_row]);
       const float high = ex2_approx(S[tile][2 * lane_row + 1]);
       sum[lane_row] += low + high;
-      P[slice][reg] = pack_f16x2(low, high);
+      P[slice][reg] = pack<T>(low, high);
+    }
+  }
+}
+
+// P = 2^of(score, lane_row), of scores that stay as they are.
+template <class T, int TILES, class Of>
+__device__ __forceinline__ void exp2_weights_of(const float (&S)[TILES][4], uint32_t (&P)[TILES / 2][4], float (&sum)[2], Of of) {
+  sum[0] = sum[1] = 0;
+#pragma unroll
+  for (int slice = 0; slice < TILES / 2; ++slice) {
+    for (int reg = 0; reg < 4; ++reg) {
+      const int tile = 2 * slice + reg / 2, lane_row = reg % 2;
+      const float low = ex2_approx(of(S[tile][2 * lane_row], lane_row));
+      const float high = ex2_approx(of(S[tile][2 * lane_row + 1], lane_row));
+      sum[lane_row] += low + high;
+      P[slice][reg] = pack<T>(low, high);
     }
   }
 }
@@ -85,7 +108,7 @@ __device__ __forceinline__ void exp2_weights(float (&S)[TILES][4], uint32_t (&P)
 // lane l. A tile lies in panels of 64 columns, ROWS rows of 128 B each, swizzled as the copy engine does: chunk c of 16 B of
 // row r stands at c ^ r % 8. Lane l addresses chunk l / 16 of its row in four 8x8 matrices: rows 0-7 and 8-15, then the next
 // 8 columns, two C fragments side by side.
-template <int ROWS, int TILES>
+template <class T, int ROWS, bool MAY_BE_NONE = false, int TILES = 0>
 __device__ __forceinline__ void store_scaled(uint32_t row, const float (&O)[TILES][4],
                                              const float (&by)[2] LADDER_SITE_PARAMETER) {
   const uint32_t lane = threadIdx.x % 32;
@@ -94,7 +117,8 @@ __device__ __forceinline__ void store_scaled(uint32_t row, const float (&O)[TILE
     uint32_t matrices[4];
     for (int i = 0; i < 4; ++i) {
       const float* const two = &O[tile + i / 2][2 * (i % 2)];
-      matrices[i] = pack_f16x2(two[0] * by[i % 2], two[1] * by[i % 2]);
+      const bool is_some = !MAY_BE_NONE || by[i % 2] != 0;  // or else O is 0 times V, which may be NaN
+      matrices[i] = is_some ? pack<T>(two[0] * by[i % 2], two[1] * by[i % 2]) : 0;
     }
     const uint32_t panel = tile / 8, chunk = tile % 8 + lane / 16;
     stmatrix_x4(row + panel * ROWS * 128 + (chunk ^ (lane % 8)) * 16, matrices LADDER_SITE);
@@ -104,21 +128,27 @@ __device__ __forceinline__ void store_scaled(uint32_t row, const float (&O)[TILE
 // The products of a tile, of a warpgroup, one for every 16 of the dimension that they sum over. They stand between a
 // wgmma_fence and a wgmma_commit, and run on by themselves. Tiles in shared memory lie in panels as above.
 // S[64 x 8 TILES] = Q[64 x D] K^T[D x 8 TILES]: both have ROWS rows in a panel, and 16 columns are 32 B of a row.
-template <int D, int ROWS, int TILES>
+template <class T, int D, int ROWS_Q, int ROWS_K, int TILES>
 __device__ __forceinline__ void issue_QK(float (&S)[TILES][4], uint64_t Q, uint64_t K LADDER_SITE_PARAMETER) {
 #pragma unroll
   for (int slice = 0; slice < D / 16; ++slice) {
-    const uint32_t on = (slice % 4) * 32 + (slice / 4) * ROWS * 128;
-    wgmma_ss(S, wgmma_advance(Q, on), wgmma_advance(K, on), slice > 0 LADDER_SITE);  // the first overwrites S
+    const uint32_t Q_on = (slice % 4) * 32 + (slice / 4) * ROWS_Q * 128, K_on = (slice % 4) * 32 + (slice / 4) * ROWS_K * 128;
+    if constexpr (std::is_same_v<T, bf16>)
+      wgmma_ss_bf16(S, wgmma_advance(Q, Q_on), wgmma_advance(K, K_on), slice > 0 LADDER_SITE);
+    else
+      wgmma_ss(S, wgmma_advance(Q, Q_on), wgmma_advance(K, K_on), slice > 0 LADDER_SITE);  // the first overwrites S
   }
 }
 // O[64 x 8 TILES] += P[64 x 16 SLICES] V[16 SLICES x 8 TILES], or without `accumulate` = : 16 keys are 16 rows of V.
-template <int TILES, int SLICES>
+template <class T, int TILES, int SLICES>
 __device__ __forceinline__ void issue_PV(float (&O)[TILES][4], const uint32_t (&P)[SLICES][4], uint64_t V,
                                          bool accumulate = true LADDER_SITE_PARAMETER) {
 #pragma unroll
   for (int slice = 0; slice < SLICES; ++slice)
-    wgmma_rs<true>(O, P[slice], wgmma_advance(V, slice * 16 * 128), slice > 0 || accumulate LADDER_SITE);
+    if constexpr (std::is_same_v<T, bf16>)
+      wgmma_rs_bf16<true>(O, P[slice], wgmma_advance(V, slice * 16 * 128), slice > 0 || accumulate LADDER_SITE);
+    else
+      wgmma_rs<true>(O, P[slice], wgmma_advance(V, slice * 16 * 128), slice > 0 || accumulate LADDER_SITE);
 }
 
 // STAGES tiles of BYTES in shared memory, each with an mbarrier for when it is full and one for when it is empty: first all
