@@ -1,6 +1,6 @@
 // 57_room: O has a place of its own. So Q is asked for as soon as the last product has read it, and O leaves in two halves meanwhile.
 // Before:  in 53 O leaves from Q's place, and the next Q comes when it has gone. Nobody multiplies then.
-// Tile:    128x64, 8 warps: two warpgroups of 64 queries, and a third that copies.  Shared: 224 KiB and 176 B.
+// Tile:    128x64, 8 warps: two warpgroups of 64 queries, and a third that copies.  Shared: 224 KiB and 144 B.
 //          Needs d = 256, rows that begin at multiples of 16 B, heads % kv_heads == 0, BR % BC == 0, sm_90a.
 // Shapes:  Q, O: [batch, heads, n_q, d] bf16; K, V: [batch, kv_heads, n_k, d] bf16, in any strides. LSE: [batch, heads, n_q] f32.
 //          sinks: [heads] f32, or null.
