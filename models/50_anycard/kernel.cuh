@@ -3,8 +3,10 @@
 //          The kernel is told anew, in 09's loop.
 // Tile:    128x64, 4 warps, M_TILES = 2.  Shared: 64 KiB (Q 32, K 16, V 16), or half of that where d = 64.
 //          Needs rows that begin at multiples of 16 B, heads % kv_heads == 0.
-// Shapes:  Q, O: [batch, heads, n_q, d] bf16; K, V: [batch, kv_heads, n_k, d] bf16, in any strides. LSE: [batch, heads, n_q] f32.
-//          Or Q, O: [total_q, heads, d]; K, V: [total_k, kv_heads, d]; LSE: [heads, total_q]; with cu_seqlens, [batch + 1] each.
+// Shapes:  Q, O: [batch, heads, n_q, d] bf16; K, V: [batch, kv_heads, n_k, d] bf16, in any strides. LSE: [batch, heads,
+//          n_q] f32.
+//          Or Q, O: [total_q, heads, d]; K, V: [total_k, kv_heads, d]; LSE: [heads, total_q]; with cu_seqlens, [batch +
+//          1] each.
 //          alibi_slopes, sinks: [heads] f32, or null.
 #pragma once
 #include "common/gpu.cuh"
@@ -33,8 +35,9 @@ struct Config {
   }
 };
 
-// What becomes of a score before the softmax: O = softmax(scale * function(Q K^T)) V. `distance`: how far a key lies before the
-// query's own, negative behind it. `slope`: the head's of p.alibi_slopes, over scale. A reader's own function is one `if` more.
+// What becomes of a score before the softmax: O = softmax(scale * function(Q K^T)) V. `distance`: how far a key lies
+// before the query's own, negative behind it. `slope`: the head's of p.alibi_slopes, over scale. A reader's own
+// function is one `if` more.
 template <bool CAPPED, bool SLOPED>
 struct Score {
   static constexpr bool CHANGES = CAPPED || SLOPED;  // or else it costs nothing
@@ -49,7 +52,8 @@ struct Score {
   }
 };
 
-// A sequence, and which of its keys a query sees: query i is the one of key i + n_k - n_q, and sees a window around that.
+// A sequence, and which of its keys a query sees: query i is the one of key i + n_k - n_q, and sees a window around
+// that.
 struct Sequence {
   int index;  // its place in a batch; 0 where sequences lie one behind the other, at these rows:
   int64_t q_begin, k_begin;
@@ -69,9 +73,9 @@ struct Sequence {
   __device__ __forceinline__ int end_of(int query) const { return min(query + 1 + n_k - n_q + right, n_k); }
 };
 
-// Starts to copy a tile of ROWS rows. Both addresses are those of this thread's chunk in the first pass, and `stride` is that
-// of rows, in elements. Of the rows the tensor has `rows`; what lies behind them is nobody's, and becomes zeros: a weight of 0
-// times a NaN would be one.
+// Starts to copy a tile of ROWS rows. Both addresses are those of this thread's chunk in the first pass, and `stride`
+// is that of rows, in elements. Of the rows the tensor has `rows`; what lies behind them is nobody's, and becomes
+// zeros: a weight of 0 times a NaN would be one.
 template <class C, int ROWS>
 __device__ __forceinline__ void load_tile(uint32_t thread_tile, const bf16* thread_source, int64_t stride, int rows) {
   const int thread_row = threadIdx.x / C::ROW_CHUNKS;
@@ -117,8 +121,8 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(ScoreParams p) 
   smem_name(smem_K, BC * ROW_BYTES, "K", ROW_BYTES);
   smem_name(smem_V, BC * ROW_BYTES, "V", ROW_BYTES);
   const uint32_t thread_chunk = C::chunk_offset(thread_row, threadIdx.x % ROW_CHUNKS);
-  // Where this lane's first ldmatrix of a tile points. It is chunk 0 or 1 of its row before the swizzle, so moving on by an
-  // even number of chunks is an XOR.
+  // Where this lane's first ldmatrix of a tile points. It is chunk 0 or 1 of its row before the swizzle, so moving on
+  // by an even number of chunks is an XOR.
   const uint32_t lane_Q = smem_Q + warp * M_TILES * 16 * ROW_BYTES + C::chunk_offset(lane % 16, lane / 16);
   const uint32_t lane_K = smem_K + C::chunk_offset(lane % 8 + (lane / 16) * 8, (lane / 8) % 2);
   const uint32_t lane_V = smem_V + C::chunk_offset(lane % 16, lane / 16);
@@ -128,7 +132,8 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(ScoreParams p) 
   const float scale_log2 = function.scale * LOG2E;  // exp(s * scale) = 2^(s * scale_log2)
   const float slope =
       Function::CHANGES && p.alibi_slopes != nullptr ? ld_global_f32(p.alibi_slopes + head) / function.scale : 0;
-  // A sink is a score that is there before all others, and belongs to no key. One of a row's four lanes counts its weight, 1.
+  // A sink is a score that is there before all others, and belongs to no key. One of a row's four lanes counts its
+  // weight, 1.
   const float sink = p.sinks == nullptr ? NO_KEY : fmaxf(ld_global_f32(p.sinks + head) * LOG2E, NO_KEY);
   float O_frag[M_TILES][PV_N_TILES][4] = {};  // FragmentC: registers 0, 1 belong to one row, 2, 3 to the row 8 below
   float row_max[M_TILES][2], row_sum[M_TILES][2];  // [group][lane_row]: a lane has a share of two rows per group
@@ -198,9 +203,9 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(ScoreParams p) 
       });
     }
 
-    // SOFTMAX  Has a score outgrown its row's maximum? Only then is it looked for, by two exchanges between the four lanes that
-    //          share a row. Positive floats are ordered as their bits are, and negative ones are below 0: an integer
-    //          maximum, and newer cards have one of three operands. A row before its first key says yes.
+    // SOFTMAX  Has a score outgrown its row's maximum? Only then is it looked for, by two exchanges between the four
+    //          lanes that share a row. Positive floats are ordered as their bits are, and negative ones are below 0: an
+    //          integer maximum, and newer cards have one of three operands. A row before its first key says yes.
     bool rescale = false;
 #pragma unroll
     for (int group = 0; group < M_TILES; ++group) {
@@ -304,7 +309,8 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(ScoreParams p) 
   }
 }
 
-// LAUNCH  One block per BR queries of a head. The pointers of `p` belong to the device and are multiples of 16 B, as are strides.
+// LAUNCH  One block per BR queries of a head. The pointers of `p` belong to the device and are multiples of 16 B, as
+//         are strides.
 template <class C, class Function>
 void start(Device& device, const ScoreParams& p) {
   launch(device, flash_attention<C, Function>, dim3((p.n_q + C::BR - 1) / C::BR, p.heads, p.batch), dim3(C::THREADS),
