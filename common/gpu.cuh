@@ -22,8 +22,9 @@
 //   numbers    pack_{f16,bf16}x2  to_float  to_f16  to_bf16  ex2_approx  tanh_approx  max3_s32  fmaxf  logf
 //              __float_as_{uint,int}  __{uint,int}_as_float
 //   lanes      shfl_xor  vote_any  elect_sync
-//   words      quad_max  quad_sum  lane_max  mask_diagonal  scale_rows  pack  scale_scores  exp2_weights{,_of}  store_scaled
-//              issue_QK  issue_PV  Ring: each is several instructions (words/warp.cuh)
+//   words      quad_max  quad_sum  lane_max  mask_diagonal  scale_rows  scale_scores  exp2_weights{,_of}
+//              store_scaled{,_part}  issue_QK  issue_PV  Ring: each is several instructions (words/warp.cuh)
+//              pack  mma  st_global_rounded: one, of either element
 //   host side  launch  launch_clusters  multiprocessors  tensor_map_{3d,4d}
 //
 // Shared memory is a 32-bit address, touched only through these functions, so that the emulator sees every access.

@@ -33,6 +33,16 @@ __device__ __forceinline__ void st_global_rounded(bf16* address, float value LAD
   st_global_bf16(address, to_bf16(value) LADDER_SITE);
 }
 
+// D += A B of a warp, one instruction: FragmentA, two registers of FragmentB, FragmentC.
+template <class T>
+__device__ __forceinline__ void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0,
+                                    uint32_t b1 LADDER_SITE_PARAMETER) {
+  if constexpr (std::is_same_v<T, bf16>)
+    mma_m16n8k16_bf16(d, a, b0, b1 LADDER_SITE);
+  else
+    mma_m16n8k16(d, a, b0, b1 LADDER_SITE);
+}
+
 // What a warp has of scores, weights and outputs, and what it does with them: 16 rows, of which `float S[TILES][4]` is
 // a lane's share, a FragmentC for every eight columns. That is two rows, lane_row 0 and 1, and number i of a fragment
 // belongs to lane_row i / 2. Rungs up to 34 spell out all of it.

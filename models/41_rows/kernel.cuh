@@ -337,8 +337,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 __global__ void __launch_bounds__(HEAD_DIM) no_keys(ForwardParams p) {
   const int query = blockIdx.x % p.n_q, head = blockIdx.x / p.n_q % p.heads, sequence = blockIdx.x / p.n_q / p.heads;
   const ForwardParams::Strides& strides = p.O_strides;
-  bf16* const O_row = p.O + sequence * strides.batch + head * strides.head + query * strides.row;
-  st_global_bf16(O_row + threadIdx.x, to_bf16(0.0f));
+  Element* const O_row = p.O + sequence * strides.batch + head * strides.head + query * strides.row;
+  st_global_rounded(O_row + threadIdx.x, 0.0f);
   if (p.LSE != nullptr && threadIdx.x == 0) st_global_f32(p.LSE + blockIdx.x, -INFINITY);
 }
 

@@ -13,6 +13,8 @@
 
 namespace {
 
+using Element = bf16;
+
 constexpr float LOG2E = 1.44269504088896341f;
 constexpr float RESCALE_ABOVE = 8.0f;  // log2 units: no weight exceeds 2^8
 constexpr float NO_KEY = -0x1p100f;    // a row's maximum before its first key; in log2 units, as all maxima
@@ -77,7 +79,8 @@ struct Sequence {
 // is that of rows, in elements. Of the rows the tensor has `rows`; what lies behind them is nobody's, and becomes
 // zeros: a weight of 0 times a NaN would be one.
 template <class C, int ROWS>
-__device__ __forceinline__ void load_tile(uint32_t thread_tile, const bf16* thread_source, int64_t stride, int rows) {
+__device__ __forceinline__ void load_tile(uint32_t thread_tile, const Element* thread_source, int64_t stride,
+                                          int rows) {
   const int thread_row = threadIdx.x / C::ROW_CHUNKS;
 #pragma unroll
   for (int first_row = 0; first_row < ROWS; first_row += C::ROWS_PER_PASS)
@@ -109,13 +112,13 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(ScoreParams p) 
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int thread_row = threadIdx.x / ROW_CHUNKS, thread_column = threadIdx.x % ROW_CHUNKS * 8;
   // This thread's chunk of a row; copies go on from there in passes.
-  const auto chunk_of = [&](const bf16* tensor, const ForwardParams::Strides& strides, int of_head, int64_t row) {
+  const auto chunk_of = [&](const Element* tensor, const ForwardParams::Strides& strides, int of_head, int64_t row) {
     return tensor + sequence.index * strides.batch + of_head * strides.head + (row + thread_row) * strides.row +
            thread_column;
   };
   const int kv_head = head / (p.heads / p.kv_heads);
-  const bf16* K = chunk_of(p.K, p.K_strides, kv_head, sequence.k_begin + begin * BC);
-  const bf16* V = chunk_of(p.V, p.V_strides, kv_head, sequence.k_begin + begin * BC);
+  const Element* K = chunk_of(p.K, p.K_strides, kv_head, sequence.k_begin + begin * BC);
+  const Element* V = chunk_of(p.V, p.V_strides, kv_head, sequence.k_begin + begin * BC);
   const uint32_t smem_Q = smem_base(), smem_K = smem_Q + BR * ROW_BYTES, smem_V = smem_K + BC * ROW_BYTES;
   smem_name(smem_Q, BR * ROW_BYTES, "Q", ROW_BYTES);
   smem_name(smem_K, BC * ROW_BYTES, "K", ROW_BYTES);
@@ -172,8 +175,8 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(ScoreParams p) 
         uint32_t K_frag[4];
         ldmatrix_x4(K_frag, (lane_K ^ (d_slice * 32)) + key_tile * 8 * ROW_BYTES);
         for (int group = 0; group < M_TILES; ++group) {
-          mma_m16n8k16_bf16(S_frag[group][key_tile], Q_frag[group], K_frag[0], K_frag[1]);
-          mma_m16n8k16_bf16(S_frag[group][key_tile + 1], Q_frag[group], K_frag[2], K_frag[3]);
+          mma<Element>(S_frag[group][key_tile], Q_frag[group], K_frag[0], K_frag[1]);
+          mma<Element>(S_frag[group][key_tile + 1], Q_frag[group], K_frag[2], K_frag[3]);
         }
       }
     }
@@ -261,7 +264,7 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(ScoreParams p) 
           const float high =
               ex2_approx(S_frag[group][key_tile][2 * lane_row + 1] * scale_log2 - row_max[group][lane_row]);
           row_sum[group][lane_row] += low + high;
-          P_frag[group][reg] = pack_bf16x2(low, high);
+          P_frag[group][reg] = pack<Element>(low, high);
         }
       }
 #pragma unroll
@@ -269,8 +272,8 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(ScoreParams p) 
         uint32_t V_frag[4];
         ldmatrix_x4_trans(V_frag, (lane_V ^ (column_tile * 16)) + key_slice * 16 * ROW_BYTES);
         for (int group = 0; group < M_TILES; ++group) {
-          mma_m16n8k16_bf16(O_frag[group][column_tile], P_frag[group], V_frag[0], V_frag[1]);
-          mma_m16n8k16_bf16(O_frag[group][column_tile + 1], P_frag[group], V_frag[2], V_frag[3]);
+          mma<Element>(O_frag[group][column_tile], P_frag[group], V_frag[0], V_frag[1]);
+          mma<Element>(O_frag[group][column_tile + 1], P_frag[group], V_frag[2], V_frag[3]);
         }
       }
     }
@@ -292,14 +295,14 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(ScoreParams p) 
       for (int column_tile = 0; column_tile < PV_N_TILES; ++column_tile) {
         const float low = O_frag[group][column_tile][2 * lane_row] * normalise;
         const float high = O_frag[group][column_tile][2 * lane_row + 1] * normalise;
-        st_shared_b32(O_row ^ (column_tile * 16), has_keys ? pack_bf16x2(low, high) : 0);
+        st_shared_b32(O_row ^ (column_tile * 16), has_keys ? pack<Element>(low, high) : 0);
       }
       if (p.LSE != nullptr && lane % 4 == 0 && query < sequence.n_q)  // log(0) is -infinity
         st_global_f32(p.LSE + LSE_row + query, row_max[group][lane_row] / LOG2E + logf(row_sum[group][lane_row]));
     }
   }
   __syncwarp();  // safe to read O: all lanes have stored their part of the warp's rows
-  bf16* const O = p.O + sequence.index * p.O_strides.batch + head * p.O_strides.head + lane % ROW_CHUNKS * 8;
+  Element* const O = p.O + sequence.index * p.O_strides.batch + head * p.O_strides.head + lane % ROW_CHUNKS * 8;
 #pragma unroll
   for (int first_row = 0; first_row < M_TILES * 16; first_row += 32 / ROW_CHUNKS) {
     const int row = warp * M_TILES * 16 + first_row + lane / ROW_CHUNKS, query = first_query + row;

@@ -153,7 +153,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   // The ramp: 16 columns beside those of K, and in each of them a key's number in its tile. Of a panel, swizzled like
   // K's.
   if (SLOPED && threadIdx.x < BC) {
-    const uint32_t number = pack_bf16x2(threadIdx.x, threadIdx.x), row = smem_ramp + threadIdx.x * PANEL_ROW_BYTES;
+    const uint32_t number = pack<Element>(threadIdx.x, threadIdx.x), row = smem_ramp + threadIdx.x * PANEL_ROW_BYTES;
     for (uint32_t chunk = 0; chunk < 2; ++chunk)
       st_shared_v4(row + (chunk ^ (threadIdx.x % 8)) * 16, {number, number, number, number});
     fence_proxy_async_shared();  // products will find it
