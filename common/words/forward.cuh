@@ -99,8 +99,8 @@ struct Work : Message<12> {
 
 // 48_scores. The sink of `head`, of those of all sequences, in log2 units, as maxima are; or that of no key.
 __device__ __forceinline__ float sink_of(const ScoreParams& p, int head LADDER_SITE_PARAMETER) {
-  const int of = head % p.heads;
-  return p.sinks == nullptr ? NO_KEY : fmaxf(ld_global_f32(p.sinks + of LADDER_SITE) * LOG2E, NO_KEY);
+  const int q_head = head % p.heads;
+  return p.sinks == nullptr ? NO_KEY : fmaxf(ld_global_f32(p.sinks + q_head LADDER_SITE) * LOG2E, NO_KEY);
 }
 
 // ---- the walk over work --------------------------------------------------------------------------------------------
@@ -131,10 +131,10 @@ struct Schedule {
   static constexpr int BR = C::BR, BC = C::BC, BLOCKS = C::BLOCKS;
   const ModelParams& p;
   Seen<MASK> seen;
-  int pairs, shares, head, share;          // this share of this head
-  int heads_on, shares_on;                 // how much further on the next one of this cluster is
-  int place = -1, before = 0, up_to = 0;   // VARLEN: in the plan; numbers of its first share, and behind its last one
-  int q_begin = 0, k_begin = 0, deal = 0;  // VARLEN: the sequence's first rows; how often shares were dealt out
+  int pairs, shares, head, share;            // this share of this head
+  int heads_on, shares_on;                   // how much further on the next one of this cluster is
+  int position = -1, before = 0, up_to = 0;  // VARLEN: in the plan; numbers of its first share, and behind its last one
+  int q_begin = 0, k_begin = 0, deal = 0;    // VARLEN: the sequence's first rows; how often shares were dealt out
   int turn = -1, round = -1, pair = 0, q_tile = 0;
   // What the pair copies, from tile `skipped` of K on; tiles of K and V are numbered since the block began.
   int first = 0, kv_tiles = 0, skipped = 0;
@@ -151,17 +151,17 @@ struct Schedule {
   }
   __device__ __forceinline__ void deal_out() {
     const auto cluster = C::cluster(), clusters = C::clusters();
-    const int item = deal * clusters + (deal % 2 == 0 ? cluster : clusters - 1 - cluster);
+    const int number = deal * clusters + (deal % 2 == 0 ? cluster : clusters - 1 - cluster);
     ++deal;
-    while (item >= up_to && ++place < p.batch) {
-      const Sequence* const of = static_cast<const Sequence*>(p.workspace) + place;
-      before = up_to, up_to = ld_global_s32(&of->up_to);
-      q_begin = ld_global_s32(&of->q_begin), seen.n_q = ld_global_s32(&of->n_q);
-      k_begin = ld_global_s32(&of->k_begin), seen.n_k = ld_global_s32(&of->n_k);
+    while (number >= up_to && ++position < p.batch) {
+      const Sequence* const sequence = static_cast<const Sequence*>(p.workspace) + position;
+      before = up_to, up_to = ld_global_s32(&sequence->up_to);
+      q_begin = ld_global_s32(&sequence->q_begin), seen.n_q = ld_global_s32(&sequence->n_q);
+      k_begin = ld_global_s32(&sequence->k_begin), seen.n_k = ld_global_s32(&sequence->n_k);
     }
-    if (place == p.batch) return;
+    if (position == p.batch) return;
     pairs = pairs_of<C>(seen.n_q), shares = shares_of<MASK>(pairs);
-    head = (item - before) / shares, share = (item - before) % shares;
+    head = (number - before) / shares, share = (number - before) % shares;
   }
   __device__ __forceinline__ int last_query(int tile) const { return min((tile + 1) * BR, seen.n_q) - 1; }
   __device__ __forceinline__ int tiles_before(int tile) const {
@@ -188,7 +188,7 @@ struct Schedule {
     q_tile = pair * BLOCKS + C::rank();
     skipped = tiles_before(pair * BLOCKS);
     kv_tiles = tiles_up_to(pair * BLOCKS + BLOCKS - 1) - skipped;
-    return VARLEN ? place < p.batch : head < p.batch * p.heads;
+    return VARLEN ? position < p.batch : head < p.batch * p.heads;
   }
   __device__ __forceinline__ int key_of(int tile) const { return (tile - first + skipped) * BC; }  // the tile's first
   // And besides the sequence's rows; or (48_scores) the head's slope over the scale of scores, and its sink in log2
@@ -197,9 +197,9 @@ struct Schedule {
     tell(work, seen.n_q, seen.n_k, q_begin LADDER_SITE);
   }
   __device__ __forceinline__ void tell(Work work, const ScoreParams& p, float scale LADDER_SITE_PARAMETER) const {
-    const int of = head % p.heads;
-    const float slope = p.alibi_slopes == nullptr ? 0 : ld_global_f32(p.alibi_slopes + of LADDER_SITE) / scale;
-    const float sink = p.sinks == nullptr ? NO_KEY : fmaxf(ld_global_f32(p.sinks + of LADDER_SITE) * LOG2E, NO_KEY);
+    const int q_head = head % p.heads;
+    const float slope = p.alibi_slopes == nullptr ? 0 : ld_global_f32(p.alibi_slopes + q_head LADDER_SITE) / scale;
+    const float sink = p.sinks == nullptr ? NO_KEY : fmaxf(ld_global_f32(p.sinks + q_head LADDER_SITE) * LOG2E, NO_KEY);
     tell(work, __float_as_int(slope), __float_as_int(sink), 0 LADDER_SITE);
   }
   __device__ __forceinline__ void tell(Work work, int one, int two, int three LADDER_SITE_PARAMETER) const {
@@ -212,7 +212,7 @@ struct Schedule {
 };
 
 // 45_varlen. PLAN Sequences in the workspace, those with the longest shares first: a thread looks for a sequence's
-// place among all.
+// position among all.
 constexpr int PLAN_THREADS = 256;
 template <class C, Mask MASK>
 __global__ void __launch_bounds__(PLAN_THREADS) plan(ModelParams p) {
@@ -225,27 +225,27 @@ __global__ void __launch_bounds__(PLAN_THREADS) plan(ModelParams p) {
   };
   for (int s = threadIdx.x; s < p.batch; s += PLAN_THREADS) {
     const int work = work_of(s);
-    int place = 0, up_to = 0;
+    int position = 0, up_to = 0;
     for (int other = 0; other < p.batch; ++other) {
       const int of_other = work_of(other);
       const bool is_before = of_other > work || (of_other == work && other < s);
-      place += is_before;
+      position += is_before;
       if (is_before || other == s) up_to += p.heads * shares_of<MASK>(pairs_of<C>(length(p.cu_seqlens_q, other)));
     }
     const int entry[] = {ld_global_s32(p.cu_seqlens_q + s), length(p.cu_seqlens_q, s),
                          ld_global_s32(p.cu_seqlens_k + s), length(p.cu_seqlens_k, s), up_to};
-    for (int i = 0; i < 5; ++i) st_global_b32(static_cast<int*>(p.workspace) + 5 * place + i, entry[i]);
+    for (int i = 0; i < 5; ++i) st_global_b32(static_cast<int*>(p.workspace) + 5 * position + i, entry[i]);
   }
 }
 
 // 45_varlen. Where a box of so many rows lies in its map (`rows_map` says what maps those are), from a row of n on:
 // coordinates beside that of its columns. Of a sequence among others at least one row: where a box begins outside, the
 // engine reads where its map begins, and there is no memory.
-struct Place {
+struct Box {
   int y, z, w;
 };
 template <int ROWS, bool VARLEN>
-__device__ __forceinline__ Place place_of(int row, int n, int begin, int head, int sequence) {
+__device__ __forceinline__ Box box_of(int row, int n, int begin, int head, int sequence) {
   if (!VARLEN) return {row, head, sequence};
   const int first = max(begin + min(row, n - 1), 0), valid = min(max(n - row, 1), ROWS);
   return {ROWS - valid, first + valid, head};

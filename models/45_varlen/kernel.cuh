@@ -47,11 +47,11 @@ struct Sequence {
   int q_begin, n_q, k_begin, n_k, up_to;
 };
 
-struct Place {  // coordinates of a box, beside that of its columns
+struct Box {  // coordinates of a box, beside that of its columns
   int y, z, w;
 };
 
-// PLAN  Sequences in the workspace, those with the longest shares first: a thread looks for a sequence's place among
+// PLAN  Sequences in the workspace, those with the longest shares first: a thread looks for a sequence's position among
 //       all.
 template <class C, Mask MASK>
 __global__ void __launch_bounds__(PLAN_THREADS) plan(ModelParams p) {
@@ -64,16 +64,16 @@ __global__ void __launch_bounds__(PLAN_THREADS) plan(ModelParams p) {
   };
   for (int s = threadIdx.x; s < p.batch; s += PLAN_THREADS) {
     const int work = work_of(s);
-    int place = 0, up_to = 0;
+    int position = 0, up_to = 0;
     for (int other = 0; other < p.batch; ++other) {
       const int of_other = work_of(other);
       const bool is_before = of_other > work || (of_other == work && other < s);
-      place += is_before;
+      position += is_before;
       if (is_before || other == s) up_to += p.heads * shares_of<MASK>(pairs_of<C>(length(p.cu_seqlens_q, other)));
     }
     const int entry[] = {ld_global_s32(p.cu_seqlens_q + s), length(p.cu_seqlens_q, s),
                          ld_global_s32(p.cu_seqlens_k + s), length(p.cu_seqlens_k, s), up_to};
-    for (int i = 0; i < 5; ++i) st_global_b32(static_cast<int*>(p.workspace) + 5 * place + i, entry[i]);
+    for (int i = 0; i < 5; ++i) st_global_b32(static_cast<int*>(p.workspace) + 5 * position + i, entry[i]);
   }
 }
 
@@ -86,9 +86,9 @@ struct Schedule {
   const ModelParams& p;
   Seen<MASK> seen;
   int pairs, shares, head, share;
-  int heads_on, shares_on;                 // how much further on the next share of this cluster is
-  int place = -1, before = 0, up_to = 0;   // VARLEN: in the plan; numbers of its first share, and behind its last one
-  int q_begin = 0, k_begin = 0, deal = 0;  // VARLEN: the sequence's first rows; how often shares were dealt out
+  int heads_on, shares_on;                   // how much further on the next share of this cluster is
+  int position = -1, before = 0, up_to = 0;  // VARLEN: in the plan; numbers of its first share, and behind its last one
+  int q_begin = 0, k_begin = 0, deal = 0;    // VARLEN: the sequence's first rows; how often shares were dealt out
   int turn = -1, round = -1, q_tile = 0;
   int first = 0, kv_tiles = 0,
       skipped = 0;  // what the pair copies; tiles of K and V are numbered since the block began
@@ -105,17 +105,17 @@ struct Schedule {
   }
   __device__ __forceinline__ void deal_out() {
     const int cluster = blockIdx.x / BLOCKS, clusters = gridDim.x / BLOCKS;
-    const int item = deal * clusters + (deal % 2 == 0 ? cluster : clusters - 1 - cluster);
+    const int number = deal * clusters + (deal % 2 == 0 ? cluster : clusters - 1 - cluster);
     ++deal;
-    while (item >= up_to && ++place < p.batch) {
-      const Sequence* const of = static_cast<const Sequence*>(p.workspace) + place;
-      before = up_to, up_to = ld_global_s32(&of->up_to);
-      q_begin = ld_global_s32(&of->q_begin), seen.n_q = ld_global_s32(&of->n_q);
-      k_begin = ld_global_s32(&of->k_begin), seen.n_k = ld_global_s32(&of->n_k);
+    while (number >= up_to && ++position < p.batch) {
+      const Sequence* const sequence = static_cast<const Sequence*>(p.workspace) + position;
+      before = up_to, up_to = ld_global_s32(&sequence->up_to);
+      q_begin = ld_global_s32(&sequence->q_begin), seen.n_q = ld_global_s32(&sequence->n_q);
+      k_begin = ld_global_s32(&sequence->k_begin), seen.n_k = ld_global_s32(&sequence->n_k);
     }
-    if (place == p.batch) return;
+    if (position == p.batch) return;
     pairs = pairs_of<C>(seen.n_q), shares = shares_of<MASK>(pairs);
-    head = (item - before) / shares, share = (item - before) % shares;
+    head = (number - before) / shares, share = (number - before) % shares;
   }
   __device__ __forceinline__ int last_query(int tile) const { return min((tile + 1) * BR, seen.n_q) - 1; }
   __device__ __forceinline__ int tiles_before(int tile) const {
@@ -142,7 +142,7 @@ struct Schedule {
     q_tile = pair * BLOCKS + cluster_rank();
     skipped = tiles_before(pair * BLOCKS);
     kv_tiles = tiles_up_to(pair * BLOCKS + BLOCKS - 1) - skipped;
-    return VARLEN ? place < p.batch : head < p.batch * p.heads;
+    return VARLEN ? position < p.batch : head < p.batch * p.heads;
   }
   __device__ __forceinline__ int key_of(int tile) const { return (tile - first + skipped) * BC; }  // the tile's first
   __device__ __forceinline__ void tell(Work work) const {
@@ -158,7 +158,7 @@ struct Schedule {
 // among others at least one row: where a box begins outside, the engine reads where its map begins, and there is no
 // memory.
 template <int ROWS, bool VARLEN>
-__device__ __forceinline__ Place place_of(int row, int n, int begin, int head, int sequence) {
+__device__ __forceinline__ Box box_of(int row, int n, int begin, int head, int sequence) {
   if (!VARLEN) return {row, head, sequence};
   const int first = max(begin + min(row, n - 1), 0), valid = min(max(n - row, 1), ROWS);
   return {ROWS - valid, first + valid, head};
@@ -209,7 +209,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
         ring.wait_empty(tile);
         ring.expect(tile);
         const uint32_t panel = cluster_rank(), target = ring.tiles + ring.at(tile) + panel * BC * PANEL_ROW_BYTES;
-        const Place from = place_of<BC, VARLEN>(work.key_of(tile), work.seen.n_k, work.k_begin, kv_head, sequence);
+        const Box from = box_of<BC, VARLEN>(work.key_of(tile), work.seen.n_k, work.k_begin, kv_head, sequence);
         cp_async_bulk_tensor_4d_multicast(target, map, panel * PANEL_COLS, from.y, from.z, from.w, ring.full_of(tile),
                                           0b11);
       };
@@ -219,7 +219,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
         Q.expect(work.round);
         const int head = work.head % p.heads;
         kv_head = head / (p.heads / p.kv_heads), sequence = work.head / p.heads;
-        const Place from = place_of<BR, VARLEN>(work.q_tile * BR, work.seen.n_q, work.q_begin, head, sequence);
+        const Box from = box_of<BR, VARLEN>(work.q_tile * BR, work.seen.n_q, work.q_begin, head, sequence);
         for (int panel = 0; panel < PANELS; ++panel)
           cp_async_bulk_tensor_4d(smem_Q + Q.at(work.round) + panel * BR * PANEL_ROW_BYTES, Q_map, panel * PANEL_COLS,
                                   from.y, from.z, from.w, Q.full_of(work.round));
@@ -315,10 +315,10 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     const Work work = told(round);
     if (lane == 0 && (!VARLEN || work[Work::QUERY] + int(warp) * 16 < work[Work::N_Q])) {
       const int head = work[Work::HEAD];
-      const Place place = place_of<16, VARLEN>(work[Work::QUERY] + warp * 16, work[Work::N_Q], work[Work::Q_BEGIN],
-                                               head % p.heads, head / p.heads);
+      const Box box = box_of<16, VARLEN>(work[Work::QUERY] + warp * 16, work[Work::N_Q], work[Work::Q_BEGIN],
+                                         head % p.heads, head / p.heads);
       for (int panel = 0; panel < PANELS; ++panel)
-        cp_async_bulk_tensor_store_4d(O_map, panel * PANEL_COLS, place.y, place.z, place.w,
+        cp_async_bulk_tensor_store_4d(O_map, panel * PANEL_COLS, box.y, box.z, box.w,
                                       warp_O + panel * BR * PANEL_ROW_BYTES);
       cp_async_bulk_commit();
     }

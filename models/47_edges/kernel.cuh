@@ -15,7 +15,7 @@ namespace {
 
 using Element = bf16;
 // 45_varlen spells these out, 44_told what is told, 43_window the masks and the softmax.
-using forward::blocks_for, forward::let_pass, forward::LOG2E, forward::Mask, forward::Place, forward::place_of,
+using forward::blocks_for, forward::let_pass, forward::LOG2E, forward::Mask, forward::Box, forward::box_of,
     forward::plan;
 using forward::PLAN_THREADS, forward::rows_map, forward::Schedule, forward::Seen, forward::Sequence, forward::Softmax;
 using forward::Work;
@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
       const auto request = [&](const TensorMap& map, const auto& ring, int tile) {
         ring.wait_empty(tile);
         ring.expect(tile);
-        const Place from = place_of<BC, VARLEN>(work.key_of(tile), work.seen.n_k, work.k_begin, kv_head, sequence);
+        const Box from = box_of<BC, VARLEN>(work.key_of(tile), work.seen.n_k, work.k_begin, kv_head, sequence);
         for (uint32_t panel = cluster_rank(); panel < PANELS; panel += BLOCKS)
           cp_async_bulk_tensor_4d_multicast(ring.tiles + ring.at(tile) + panel * BC * PANEL_ROW_BYTES, map,
                                             panel * PANEL_COLS, from.y, from.z, from.w, ring.full_of(tile),
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
         Q.expect(work.round);
         const int head = work.head % p.heads;
         kv_head = head / (p.heads / p.kv_heads), sequence = work.head / p.heads;
-        const Place from = place_of<BR, VARLEN>(work.q_tile * BR, work.seen.n_q, work.q_begin, head, sequence);
+        const Box from = box_of<BR, VARLEN>(work.q_tile * BR, work.seen.n_q, work.q_begin, head, sequence);
         for (int panel = 0; panel < PANELS; ++panel)
           cp_async_bulk_tensor_4d(smem_Q + Q.at(work.round) + panel * BR * PANEL_ROW_BYTES, Q_map, panel * PANEL_COLS,
                                   from.y, from.z, from.w, Q.full_of(work.round));
@@ -212,10 +212,10 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     const Work work = told(round);
     if (lane == 0 && (!VARLEN || work[Work::QUERY] + int(warp) * 16 < work[Work::N_Q])) {
       const int head = work[Work::HEAD];
-      const Place place = place_of<16, VARLEN>(work[Work::QUERY] + warp * 16, work[Work::N_Q], work[Work::Q_BEGIN],
-                                               head % p.heads, head / p.heads);
+      const Box box = box_of<16, VARLEN>(work[Work::QUERY] + warp * 16, work[Work::N_Q], work[Work::Q_BEGIN],
+                                         head % p.heads, head / p.heads);
       for (int panel = 0; panel < PANELS; ++panel)
-        cp_async_bulk_tensor_store_4d(O_map, panel * PANEL_COLS, place.y, place.z, place.w,
+        cp_async_bulk_tensor_store_4d(O_map, panel * PANEL_COLS, box.y, box.z, box.w,
                                       warp_O + panel * BR * PANEL_ROW_BYTES);
       cp_async_bulk_commit();
     }

@@ -78,12 +78,12 @@ struct Schedule {
     const int cluster = blockIdx.x / BLOCKS, clusters = gridDim.x / BLOCKS;
     const int tiles = (p.n_q + BR - 1) / BR, twins = p.batch * p.heads / BLOCKS;
     const int section = min(max(4 * clusters / tiles, 1), twins);
-    const int item = round * clusters + (round % 2 == 0 ? cluster : clusters - 1 - cluster);
-    if (item >= tiles * twins) return false;
-    const int before = item / (tiles * section) * section, in_section = min(section, twins - before);
-    const int place = item - before * tiles, sections_left = (twins - before + section - 1) / section;
-    head = (before + place % in_section) * BLOCKS + cluster_rank();
-    q_tile = sections_left % 2 == 0 ? place / in_section : tiles - 1 - place / in_section;
+    const int number = round * clusters + (round % 2 == 0 ? cluster : clusters - 1 - cluster);
+    if (number >= tiles * twins) return false;
+    const int before = number / (tiles * section) * section, in_section = min(section, twins - before);
+    const int position = number - before * tiles, sections_left = (twins - before + section - 1) / section;
+    head = (before + position % in_section) * BLOCKS + cluster_rank();
+    q_tile = sections_left % 2 == 0 ? position / in_section : tiles - 1 - position / in_section;
     kv_tiles = tiles_up_to(q_tile);
     return true;
   }
