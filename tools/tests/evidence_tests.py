@@ -379,10 +379,12 @@ class MachineCode(unittest.TestCase):
 
 
 class RungDiff(unittest.TestCase):
-    def run_on(self, kernels: dict[str, str], *arguments: str, chain: dict[str, str] | None = None) -> subprocess.CompletedProcess:
+    def run_on(self, kernels: dict[str, str], *arguments: str, chain: dict[str, str] | None = None, parts: str = "") -> subprocess.CompletedProcess:
         """On kernels by directory, each of which starts from the one before it, or from what `chain` says."""
         with tempfile.TemporaryDirectory() as name:
             described, before = [], ""
+            (Path(name) / "common" / "words").mkdir(parents=True)
+            (Path(name) / "common" / "words" / "some.cuh").write_text(parts)
             for directory, text in kernels.items():
                 (Path(name) / directory).mkdir(parents=True)
                 (Path(name) / directory / "kernel.cuh").write_text(text)
@@ -417,6 +419,15 @@ class RungDiff(unittest.TestCase):
         run = self.run_on(self.kernels, "--most", "2")
         self.assertEqual(run.returncode, 1)
         self.assertIn("more than 2", run.stderr)
+
+    def test_lines_that_are_said_as_a_part_are_no_change(self) -> None:
+        kernels = {"01_wood": "a\nb\nc\nd\ne\n", "02_next": '#include "common/words/some.cuh"\na\nD\n'}
+        parts = "  b\nc\n  e\n"
+        self.assertEqual(self.run_on(kernels, "--most", "3").returncode, 1)
+        run = self.run_on(kernels, "--most", "3", parts=parts)
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+        self.assertIn(" 5 changed lines since 01_wood, 3 of them said as parts\n", run.stdout)
+        self.assertEqual(self.run_on(kernels, "--most", "1", parts=parts).returncode, 1)
 
     def test_a_part_may_have_another_limit(self) -> None:
         kernels = {"00_stone": "x\n", "side/p01_clay": "a\nb\n", "01_wood": "c\nd\n"}
