@@ -14,8 +14,11 @@ namespace {
 constexpr float LOG2E = 1.44269504088896341f;
 constexpr float RESCALE_ABOVE = 8.0f;  // log2 units: no weight exceeds 2^8 while a warp is careful
 constexpr float NO_KEY = -0x1p100f;    // a row's maximum before its first key; in log2 units, as all maxima
-// Of a lane's weights of a row and tile: times values of 2^50 they fit into O's f32.
+// Of a lane's weights of a row and tile: in bf16 times values of 2^50 they fit into O's f32, and f16 ends at 65504.
+template <class T>
 constexpr float SUM_LIMIT = 0x1p64f;
+template <>
+constexpr float SUM_LIMIT<f16> = 30000.0f;
 
 // ---- the tile ------------------------------------------------------------------------------------------------------
 
@@ -149,6 +152,7 @@ struct Schedule {
     head = cluster / shares, heads_on = clusters / shares;  // the only divisions
     share = cluster % shares, shares_on = clusters % shares;
   }
+  // The list was written by a launch of its own: what the emulator may say of it needs no line of the kernel.
   __device__ __forceinline__ void deal_out() {
     const auto cluster = C::cluster(), clusters = C::clusters();
     const int number = deal * clusters + (deal % 2 == 0 ? cluster : clusters - 1 - cluster);
@@ -357,8 +361,8 @@ struct Softmax {
     for (int lane_row = 0; lane_row < 2; ++lane_row) max[lane_row] = sink, sum[lane_row] = counts && sink > NO_KEY;
     careful = false;
   }
-  __device__ __forceinline__ void raise_max(
-      float (&to)[2] LADDER_SITE_PARAMETER) {  // if that is more: a row's, over its four lanes
+  // If that is more: a row's, over its four lanes.
+  __device__ __forceinline__ void raise_max(float (&to)[2] LADDER_SITE_PARAMETER) {
     for (int lane_row = 0; lane_row < 2; ++lane_row) {
       to[lane_row] = fmaxf(quad_max(to[lane_row] LADDER_SITE), max[lane_row]);
       correction[lane_row] = ex2_approx(max[lane_row] - to[lane_row]);  // 1 where nothing has grown
@@ -378,7 +382,7 @@ struct Softmax {
       if (rescale) raise_max(largest_of LADDER_SITE);
     }
     exp2_weights<T>(S, P, scale_log2, max, tile_sum);
-    if (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT LADDER_SITE)) {
+    if (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT<T> LADDER_SITE)) {
       weigh_again(S, P, tile_sum LADDER_SITE);
     }
     for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
@@ -422,7 +426,7 @@ struct SoftmaxInTwo : Softmax<T, BC> {
   __device__ __forceinline__ void weigh(Scores S, Weights P LADDER_SITE_PARAMETER) {
     float tile_sum[2];
     exp2_weights<T>(S, P, tile_sum);
-    if (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT LADDER_SITE)) {
+    if (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT<T> LADDER_SITE)) {
       Base::weigh_again(S, P, tile_sum LADDER_SITE);
     }
     for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];

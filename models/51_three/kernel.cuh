@@ -55,7 +55,7 @@ struct SoftmaxInTwo : forward::Softmax<T, BC> {
   __device__ __forceinline__ void weigh(Scores S, Weights P) {
     float tile_sum[2];
     exp2_weights<T>(S, P, tile_sum);
-    if (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT)) Base::weigh_again(S, P, tile_sum);
+    if (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT<T>)) Base::weigh_again(S, P, tile_sum);
     for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
   }
 };

@@ -86,7 +86,7 @@ struct NearSoftmax : Softmax<T, BC> {
       largest = ::max(largest, __float_as_int(square));
       return function.near(score, square) - max[lane_row];
     });
-    if (vote_any(largest > __float_as_int(function.reach) || fmaxf(tile_sum[0], tile_sum[1]) >= forward::SUM_LIMIT))
+    if (vote_any(largest > __float_as_int(function.reach) || fmaxf(tile_sum[0], tile_sum[1]) >= forward::SUM_LIMIT<T>))
       return false;
     for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
     rescale = false;

@@ -91,7 +91,7 @@ struct Softmax : forward::Softmax<T, BC> {
     }
     const float base[2] = {max[0] - line[0], max[1] - line[1]};
     exp2_weights<T>(S, P, scale_log2, base, tile_sum);
-    if (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= forward::SUM_LIMIT)) Base::weigh_again(S, P, tile_sum);
+    if (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= forward::SUM_LIMIT<T>)) Base::weigh_again(S, P, tile_sum);
     for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
     rescale &= !is_first;  // then O is 0
   }
