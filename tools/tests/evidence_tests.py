@@ -14,7 +14,7 @@ from pathlib import Path
 from unittest import mock
 
 from tools import rungs
-from tools.evidence import counters, grid, ncu, resources
+from tools.evidence import counters, grid, machine_code, ncu, resources
 from tools.paths import DOCS, ROOT
 from tools.tests import fake_ladder
 
@@ -376,6 +376,36 @@ class MachineCode(unittest.TestCase):
                     compared += 1
                     self.assertEqual(products(rung, variant), products(before, same), f"{rung.name} and {before.name}, {variant.config}")
         self.assertGreater(compared, 0)
+
+
+class Products(unittest.TestCase):
+    KERNEL = """
+        #include "common/gpu.cuh"
+        __global__ void product(uint64_t B, float* out) {{
+          float D[{tiles}][4] = {{}};
+          uint32_t A[4] = {{}};
+          wgmma_fence(D, A);
+          {word}<true>(D, {A}, B);
+          wgmma_commit();
+          wgmma_wait<0>(D);
+          out[threadIdx.x] = D[0][0];
+        }}
+    """
+
+    @unittest.skipUnless(machine_code.find_nvcc(), "only nvcc knows which products there are")
+    def test_a_width_has_an_instruction_or_does_not_compile(self) -> None:
+        for word in ("wgmma_ss", "wgmma_ss_bf16", "wgmma_rs", "wgmma_rs_bf16"):
+            for tiles in (4, 5, 8):
+                with self.subTest(word, tiles=tiles), tempfile.TemporaryDirectory() as folder:
+                    source, ptx = Path(folder) / "product.cu", Path(folder) / "product.ptx"
+                    source.write_text(self.KERNEL.format(word=word, tiles=tiles, A="A" if "_rs" in word else "B"))
+                    run = subprocess.run([machine_code.find_nvcc(), "-std=c++20", f"-I{ROOT}", "-gencode=arch=compute_90a,code=compute_90a", "-ptx", "-o", ptx, source],
+                                         capture_output=True, text=True)
+                    if tiles == 5:
+                        self.assertIn("no operand list for this N", run.stderr)
+                    else:
+                        self.assertEqual(run.returncode, 0, run.stderr[:2000])
+                        self.assertIn(f"m64n{8 * tiles}k16", ptx.read_text())
 
 
 class RungDiff(unittest.TestCase):
