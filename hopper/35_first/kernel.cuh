@@ -1,5 +1,5 @@
 // 35_first: keys come from the start, so that a sink at key 0 surprises nobody.
-//           The kernel is told anew, in structs, Schedule and Softmax, and in more words (common/words.cuh).
+//           The kernel is told anew, in structs, Schedule and Softmax, and in more words (common/words/warp.cuh).
 // Before:   in 34 they come from the end. What trained models have at key 0 is met last, and each warp is careful then.
 // Tile:     128x128, 8 warps: two warpgroups of 64 queries, and a third that copies.  Shared: 192 KiB and 96 B.
 //           Needs d = 128, n % BR == 0, BR == BC, sm_90a.
