@@ -3,8 +3,8 @@
 // Before:  in 41 each head of queries has keys and values of its own. Models keep four to eight times fewer of these.
 // Tile:    128x128, 8 warps: two warpgroups of 64 queries, and a third that copies.  Shared: 192 KiB and 96 B.
 //          Needs d = 128, rows that begin at multiples of 16 B, heads % kv_heads == 0, BR == BC, sm_90a.
-// Shapes:  Q, O: [batch, heads, n_q, d] bf16; K, V: [batch, kv_heads, n_k, d] bf16, in any strides. LSE: [batch, heads,
-//          n_q] f32.
+// Shapes:  Q, O: [batch, heads, n_q, d] bf16; K, V: [batch, kv_heads, n_k, d] bf16, in any strides.
+//          LSE: [batch, heads, n_q] f32.
 #pragma once
 #include "common/gpu.cuh"
 #include "common/words/forward.cuh"

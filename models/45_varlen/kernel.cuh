@@ -3,10 +3,9 @@
 // Before:  in 44 all sequences of a batch have one length. Shorter ones are padded, and padding is copied and computed.
 // Tile:    128x128, 8 warps: two warpgroups of 64 queries, and a third that copies.  Shared: 192 KiB and 192 B.
 //          Needs d = 128, rows that begin at multiples of 16 B, heads % kv_heads == 0, BR == BC, sm_90a.
-// Shapes:  Q, O: [batch, heads, n_q, d] bf16; K, V: [batch, kv_heads, n_k, d] bf16, in any strides. LSE: [batch, heads,
-//          n_q] f32.
-//          Or Q, O: [total_q, heads, d]; K, V: [total_k, kv_heads, d]; LSE: [heads, total_q]; with cu_seqlens, [batch +
-//          1] each.
+// Shapes:  Q, O: [batch, heads, n_q, d] bf16; K, V: [batch, kv_heads, n_k, d] bf16, in any strides.
+//          LSE: [batch, heads, n_q] f32. Or Q, O: [total_q, heads, d]; K, V: [total_k, kv_heads, d];
+//          LSE: [heads, total_q]; with cu_seqlens, [batch + 1] each.
 #pragma once
 #include "common/gpu.cuh"
 #include "common/words/forward.cuh"
@@ -15,8 +14,8 @@ namespace {
 
 using Element = bf16;
 // 44_told spells these out, 43_window the masks and the softmax, 41_rows what starts a kernel.
-using forward::hide_both_sides, forward::let_pass, forward::LOG2E, forward::Mask, forward::Seen;
-using forward::Softmax, forward::Work;
+using forward::hide_both_sides, forward::let_pass, forward::LOG2E, forward::Mask, forward::Seen, forward::Softmax;
+using forward::Work;
 
 constexpr int HEAD_DIM = 128;
 constexpr int ROW_BYTES = HEAD_DIM * 2;  // 128 halves = 256 B

@@ -3,10 +3,9 @@
 //          if a row could meet its first key at either of them.
 // Tile:    128x128, 8 warps: two warpgroups of 64 queries, and a third that copies.  Shared: 192 KiB and 192 B.
 //          Needs d = 128, rows that begin at multiples of 16 B, heads % kv_heads == 0, BR == BC, sm_90a.
-// Shapes:  Q, O: [batch, heads, n_q, d] bf16; K, V: [batch, kv_heads, n_k, d] bf16, in any strides. LSE: [batch, heads,
-//          n_q] f32.
-//          Or Q, O: [total_q, heads, d]; K, V: [total_k, kv_heads, d]; LSE: [heads, total_q]; with cu_seqlens, [batch +
-//          1] each.
+// Shapes:  Q, O: [batch, heads, n_q, d] bf16; K, V: [batch, kv_heads, n_k, d] bf16, in any strides.
+//          LSE: [batch, heads, n_q] f32. Or Q, O: [total_q, heads, d]; K, V: [total_k, kv_heads, d];
+//          LSE: [heads, total_q]; with cu_seqlens, [batch + 1] each.
 #pragma once
 #include "common/gpu.cuh"
 #include "common/words/forward.cuh"
@@ -15,10 +14,9 @@ namespace {
 
 using Element = bf16;
 // 45_varlen spells these out, 44_told what is told, 43_window the masks and the softmax.
-using forward::blocks_for, forward::let_pass, forward::LOG2E, forward::Mask, forward::Box, forward::box_of,
-    forward::plan;
-using forward::PLAN_THREADS, forward::rows_map, forward::Schedule, forward::Seen, forward::Sequence, forward::Softmax;
-using forward::Work;
+using forward::blocks_for, forward::Box, forward::box_of, forward::let_pass, forward::LOG2E, forward::Mask;
+using forward::plan, forward::PLAN_THREADS, forward::rows_map, forward::Schedule, forward::Seen, forward::Sequence;
+using forward::Softmax, forward::Work;
 
 constexpr int HEAD_DIM = 128;
 constexpr int ROW_BYTES = HEAD_DIM * 2;  // 128 halves = 256 B

@@ -14,13 +14,14 @@ namespace {
 
 using Element = bf16;
 // 44_told spells these out, 43_window the masks and the softmax, 45_varlen what starts a kernel.
-using forward::blocks_for, forward::finish_rows, forward::hide_unseen, forward::let_pass, forward::LOG2E, forward::Mask,
-    forward::rows_map, forward::Schedule, forward::Seen, forward::Softmax, forward::Work;
+using forward::blocks_for, forward::finish_rows, forward::hide_unseen, forward::let_pass, forward::LOG2E;
+using forward::Mask, forward::rows_map, forward::Schedule, forward::Seen, forward::Softmax, forward::Work;
 
 constexpr int HEAD_DIM = 128;
 constexpr int ROW_BYTES = HEAD_DIM * 2;  // 128 halves = 256 B
 // A tile is two panels of 64 columns, one after the other; their rows are 128 B, the most that the engine swizzles.
 constexpr int PANELS = 2, PANEL_COLS = HEAD_DIM / PANELS, PANEL_ROW_BYTES = ROW_BYTES / PANELS;
+
 // A block's tile, BR queries against BC keys at a time by WARPS warps, and the shared memory that it takes.
 template <int BR, int BC, int WARPS, int STAGES, int BLOCKS = 2>
 struct Config : forward::Tile<BR, BC, WARPS, STAGES, BLOCKS> {

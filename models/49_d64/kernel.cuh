@@ -13,11 +13,13 @@ namespace {
 
 using Element = bf16;
 // 44_told spells these out, 43_window the masks and the softmax, 45_varlen what starts a kernel, 48_scores the scores.
-using forward::blocks_for, forward::change_scores, forward::finish_rows, forward::hide_unseen, forward::LOG2E,
-    forward::Mask, forward::rows_map, forward::Schedule, forward::Score, forward::Seen, forward::Softmax, forward::Work;
+using forward::blocks_for, forward::change_scores, forward::finish_rows, forward::hide_unseen, forward::LOG2E;
+using forward::Mask, forward::rows_map, forward::Schedule, forward::Score, forward::Seen, forward::Softmax;
+using forward::Work;
 
 constexpr int HEAD_DIM = 64;
 constexpr int ROW_BYTES = HEAD_DIM * 2;  // 64 halves = 128 B
+
 // A block's tile, BR queries against BC keys at a time by WARPS warps, and the shared memory that it takes.
 template <int BR, int BC, int WARPS, int STAGES, int BLOCKS = 2>
 struct Config : forward::Tile<BR, BC, WARPS, STAGES, BLOCKS> {

@@ -3,10 +3,9 @@
 //          The kernel is told anew, in 09's loop.
 // Tile:    128x64, 4 warps, M_TILES = 2.  Shared: 64 KiB (Q 32, K 16, V 16), or half of that where d = 64.
 //          Needs rows that begin at multiples of 16 B, heads % kv_heads == 0.
-// Shapes:  Q, O: [batch, heads, n_q, d] bf16; K, V: [batch, kv_heads, n_k, d] bf16, in any strides. LSE: [batch, heads,
-//          n_q] f32.
-//          Or Q, O: [total_q, heads, d]; K, V: [total_k, kv_heads, d]; LSE: [heads, total_q]; with cu_seqlens, [batch +
-//          1] each.
+// Shapes:  Q, O: [batch, heads, n_q, d] bf16; K, V: [batch, kv_heads, n_k, d] bf16, in any strides.
+//          LSE: [batch, heads, n_q] f32. Or Q, O: [total_q, heads, d]; K, V: [total_k, kv_heads, d];
+//          LSE: [heads, total_q]; with cu_seqlens, [batch + 1] each.
 //          alibi_slopes, sinks: [heads] f32, or null.
 #pragma once
 #include "common/gpu.cuh"

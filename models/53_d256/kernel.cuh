@@ -14,14 +14,15 @@ namespace {
 using Element = bf16;
 // 44_told spells these out, 43_window the masks, 45_varlen what starts a kernel, 48_scores the scores, 51_three the
 // softmax.
-using forward::blocks_for, forward::change_scores, forward::finish_rows, forward::hide_unseen, forward::LOG2E,
-    forward::Mask, forward::rows_map, forward::Schedule, forward::Score, forward::Seen, forward::SoftmaxInTwo,
-    forward::Work;
+using forward::blocks_for, forward::change_scores, forward::finish_rows, forward::hide_unseen, forward::LOG2E;
+using forward::Mask, forward::rows_map, forward::Schedule, forward::Score, forward::Seen, forward::SoftmaxInTwo;
+using forward::Work;
 
 constexpr int HEAD_DIM = 256;
 constexpr int ROW_BYTES = HEAD_DIM * 2;  // 256 elements = 512 B
 // A tile is four panels of 64 columns, one after the other; their rows are 128 B, the most that the engine swizzles.
 constexpr int PANELS = 4, PANEL_COLS = HEAD_DIM / PANELS, PANEL_ROW_BYTES = ROW_BYTES / PANELS;
+
 // A block's tile, BR queries against BC keys at a time by WARPS warps, and the shared memory that it takes.
 template <int BR, int BC, int WARPS, int STAGES, int BLOCKS = 2>
 struct Config : forward::Tile<BR, BC, WARPS, STAGES, BLOCKS> {

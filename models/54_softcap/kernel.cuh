@@ -14,8 +14,8 @@ namespace {
 
 using Element = bf16;
 // 44_told spells these out, 43_window the masks and the softmax, 45_varlen what starts a kernel.
-using forward::blocks_for, forward::finish_rows, forward::hide_unseen, forward::let_pass, forward::LOG2E, forward::Mask,
-    forward::rows_map, forward::Schedule, forward::Seen, forward::Softmax, forward::Work;
+using forward::blocks_for, forward::finish_rows, forward::hide_unseen, forward::let_pass, forward::LOG2E;
+using forward::Mask, forward::rows_map, forward::Schedule, forward::Seen, forward::Softmax, forward::Work;
 
 constexpr int HEAD_DIM = 128;
 constexpr int ROW_BYTES = HEAD_DIM * 2;  // 128 halves = 256 B

@@ -3,8 +3,8 @@
 // Before:  in 48 the two take neighbouring tiles of queries of a head. One of them sees a tile of keys less, and waits.
 // Tile:    128x128, 8 warps: two warpgroups of 64 queries, and a third that copies.  Shared: 192 KiB and 160 B.
 //          Needs d = 128, rows that begin at multiples of 16 B, heads % kv_heads == 0, BR == BC, sm_90a.
-// Shapes:  Q, O: [batch, heads, n_q, d] bf16; K, V: [batch, kv_heads, n_k, d] bf16, in any strides. LSE: [batch, heads,
-//          n_q] f32.
+// Shapes:  Q, O: [batch, heads, n_q, d] bf16; K, V: [batch, kv_heads, n_k, d] bf16, in any strides.
+//          LSE: [batch, heads, n_q] f32.
 //          sinks: [heads] f32, or null.
 #pragma once
 #include "common/gpu.cuh"
@@ -14,14 +14,14 @@ namespace {
 
 using Element = bf16;
 // 44_told spells these out, 43_window the masks and the softmax, 41_rows what starts a kernel.
-using forward::finish_rows, forward::let_pass, forward::LOG2E, forward::Mask, forward::NO_KEY, forward::rows_map,
-    forward::Seen;
-using forward::Softmax;
+using forward::finish_rows, forward::let_pass, forward::LOG2E, forward::Mask, forward::NO_KEY, forward::rows_map;
+using forward::Seen, forward::Softmax;
 
 constexpr int HEAD_DIM = 128;
 constexpr int ROW_BYTES = HEAD_DIM * 2;  // 128 halves = 256 B
 // A tile is two panels of 64 columns, one after the other; their rows are 128 B, the most that the engine swizzles.
 constexpr int PANELS = 2, PANEL_COLS = HEAD_DIM / PANELS, PANEL_ROW_BYTES = ROW_BYTES / PANELS;
+
 // A block's tile, BR queries against BC keys at a time by WARPS warps, and the shared memory that it takes.
 template <int BR, int BC, int WARPS, int STAGES>
 struct Config : forward::Tile<BR, BC, WARPS, STAGES, 2> {

@@ -3,8 +3,8 @@
 // Before:  in 53 O leaves from Q's place, and the next Q comes when it has gone. Nobody multiplies then.
 // Tile:    128x64, 8 warps: two warpgroups of 64 queries, and a third that copies.  Shared: 224 KiB and 144 B.
 //          Needs d = 256, rows that begin at multiples of 16 B, heads % kv_heads == 0, BR % BC == 0, sm_90a.
-// Shapes:  Q, O: [batch, heads, n_q, d] bf16; K, V: [batch, kv_heads, n_k, d] bf16, in any strides. LSE: [batch, heads,
-//          n_q] f32.
+// Shapes:  Q, O: [batch, heads, n_q, d] bf16; K, V: [batch, kv_heads, n_k, d] bf16, in any strides.
+//          LSE: [batch, heads, n_q] f32.
 //          sinks: [heads] f32, or null.
 #pragma once
 #include "common/gpu.cuh"
@@ -21,6 +21,7 @@ constexpr int HEAD_DIM = 256;
 constexpr int ROW_BYTES = HEAD_DIM * 2;  // 256 elements = 512 B
 // A tile is four panels of 64 columns, one after the other; their rows are 128 B, the most that the engine swizzles.
 constexpr int PANELS = 4, PANEL_COLS = HEAD_DIM / PANELS, PANEL_ROW_BYTES = ROW_BYTES / PANELS;
+
 // A block's tile, BR queries against BC keys at a time by WARPS warps, and the shared memory that it takes.
 template <int BR, int BC, int WARPS, int STAGES>
 struct Config : forward::Tile<BR, BC, WARPS, STAGES, 2> {
