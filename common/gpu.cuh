@@ -1,5 +1,6 @@
-// The only header a kernel includes. It brings the GPU's instructions as plain functions, one instruction each:
-// for nvcc as inline PTX, for any other C++20 compiler as the emulator's twins of the same names and signatures.
+// The only header a kernel includes, but for those of words/, whose parts some say from 42 on. It brings the GPU's
+// instructions as plain functions, one instruction each: for nvcc as inline PTX, for any other C++20 compiler as the
+// emulator's twins of the same names and signatures.
 //
 // What a kernel may rely on, on both machines:
 //   keywords   __global__ __device__ __forceinline__ __launch_bounds__ __grid_constant__ #pragma unroll
@@ -21,8 +22,9 @@
 //   numbers    pack_{f16,bf16}x2  to_float  to_f16  to_bf16  ex2_approx  tanh_approx  max3_s32  fmaxf  logf
 //              __float_as_{uint,int}  __{uint,int}_as_float
 //   lanes      shfl_xor  vote_any  elect_sync
-//   words      quad_max  quad_sum  lane_max  mask_diagonal  scale_rows  exp2_weights  store_scaled  issue_QK  issue_PV
-//              Ring, of several instructions (words.cuh)
+//   words      quad_max  quad_sum  lane_max  mask_diagonal  scale_rows  scale_scores  exp2_weights{,_of}
+//              store_scaled{,_part}  issue_QK  issue_PV  Ring: each is several instructions (words/warp.cuh)
+//              pack  mma  st_global_rounded: one, of either element
 //   host side  launch  launch_clusters  multiprocessors  tensor_map_{3d,4d}
 //
 // Shared memory is a 32-bit address, touched only through these functions, so that the emulator sees every access.
@@ -46,4 +48,4 @@
 #else
 #include "common/emulator/gpu.hpp"
 #endif
-#include "common/words.cuh"
+#include "common/words/warp.cuh"

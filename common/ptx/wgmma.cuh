@@ -114,34 +114,35 @@ __device__ __forceinline__ void wgmma_wait(Registers&... registers) {
                "}, {%" #A0 ", %" #A1 ", %" #A2 ", %" #A3 "}, %" #B ", accumulate, 1, 1, %" #TRANS ";\n}" \
                : WGMMA_D_##N                                                                             \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate)), "n"(TRANS_B))
-// That of N = 8 N_TILES.
-#define WGMMA_SS_OF(TYPE)              \
-  WGMMA_SS(TYPE, 32, 16, 17, 18, 19);  \
-  WGMMA_SS(TYPE, 64, 32, 33, 34, 35);  \
-  WGMMA_SS(TYPE, 96, 48, 49, 50, 51);  \
-  WGMMA_SS(TYPE, 128, 64, 65, 66, 67); \
-  WGMMA_SS(TYPE, 176, 88, 89, 90, 91); \
-  WGMMA_SS(TYPE, 192, 96, 97, 98, 99); \
-  WGMMA_SS(TYPE, 256, 128, 129, 130, 131)
-#define WGMMA_RS_OF(TYPE)                             \
-  WGMMA_RS(TYPE, 64, 32, 33, 34, 35, 36, 37, 38);     \
-  WGMMA_RS(TYPE, 96, 48, 49, 50, 51, 52, 53, 54);     \
-  WGMMA_RS(TYPE, 128, 64, 65, 66, 67, 68, 69, 70);    \
-  WGMMA_RS(TYPE, 176, 88, 89, 90, 91, 92, 93, 94);    \
-  WGMMA_RS(TYPE, 192, 96, 97, 98, 99, 100, 101, 102); \
-  WGMMA_RS(TYPE, 256, 128, 129, 130, 131, 132, 133, 134)
-
-template <int N_TILES>
-constexpr bool HAS_OPERAND_LIST =
-    N_TILES == 4 || N_TILES == 8 || N_TILES == 12 || N_TILES == 16 || N_TILES == 22 || N_TILES == 24 || N_TILES == 32;
+// That of N = 8 N_TILES. Who asks for another N is told so: an end of the list that says nothing would be a product without an
+// instruction.
+#define WGMMA_NONE static_assert(N_TILES < 0, "no operand list for this N")
+#define WGMMA_SS_OF(TYPE)                       \
+  WGMMA_SS(TYPE, 32, 16, 17, 18, 19);           \
+  else WGMMA_SS(TYPE, 64, 32, 33, 34, 35);      \
+  else WGMMA_SS(TYPE, 96, 48, 49, 50, 51);      \
+  else WGMMA_SS(TYPE, 128, 64, 65, 66, 67);     \
+  else WGMMA_SS(TYPE, 176, 88, 89, 90, 91);     \
+  else WGMMA_SS(TYPE, 192, 96, 97, 98, 99);     \
+  else WGMMA_SS(TYPE, 256, 128, 129, 130, 131); \
+  else WGMMA_NONE
+#define WGMMA_RS_OF(TYPE)                                      \
+  WGMMA_RS(TYPE, 32, 16, 17, 18, 19, 20, 21, 22);              \
+  else WGMMA_RS(TYPE, 64, 32, 33, 34, 35, 36, 37, 38);         \
+  else WGMMA_RS(TYPE, 96, 48, 49, 50, 51, 52, 53, 54);         \
+  else WGMMA_RS(TYPE, 128, 64, 65, 66, 67, 68, 69, 70);        \
+  else WGMMA_RS(TYPE, 176, 88, 89, 90, 91, 92, 93, 94);        \
+  else WGMMA_RS(TYPE, 192, 96, 97, 98, 99, 100, 101, 102);     \
+  else WGMMA_RS(TYPE, 256, 128, 129, 130, 131, 132, 133, 134); \
+  else WGMMA_NONE
 
 // D[64 x N] += A[64 x 16] B[16 x N], or without `accumulate` D = A B: f16 operands, f32 accumulation. N = 8 N_TILES is
-// 64, 96, 128, 176, 192 or 256: rungs use 64 and 128, and 176 keys are FlashAttention-3's tile. Warp w of the warpgroup
-// holds rows 16w to 16w + 15, as FragmentC for every eight columns. A is K-major in shared memory, B K-major (its rows
-// are the columns of D) or, with TRANS_B, MN-major (its rows are k).
+// 32, 64, 96, 128, 176, 192 or 256: 176 keys are FlashAttention-3's tile, 32 rows are what two warpgroups each take of a
+// gradient's 64 (84), and 256 columns a whole head (53, 57). Warp w of the warpgroup holds rows 16w to 16w + 15, as FragmentC
+// for every eight columns. A is K-major in shared memory, B K-major (its rows are the columns of D) or, with TRANS_B,
+// MN-major (its rows are k).
 template <bool TRANS_B = false, int N_TILES>
 __device__ __forceinline__ void wgmma_ss(float (&d)[N_TILES][4], uint64_t a, uint64_t b, bool accumulate = true) {
-  static_assert(HAS_OPERAND_LIST<N_TILES>, "no operand list for this N");
   needs_sm_90a();
   WGMMA_SS_OF("f16");
 }
@@ -150,7 +151,6 @@ __device__ __forceinline__ void wgmma_ss(float (&d)[N_TILES][4], uint64_t a, uin
 template <bool TRANS_B = false, int N_TILES>
 __device__ __forceinline__ void wgmma_rs(float (&d)[N_TILES][4], const uint32_t (&a)[4], uint64_t b,
                                          bool accumulate = true) {
-  static_assert(HAS_OPERAND_LIST<N_TILES>, "no operand list for this N");
   needs_sm_90a();
   WGMMA_RS_OF("f16");
 }
@@ -158,14 +158,12 @@ __device__ __forceinline__ void wgmma_rs(float (&d)[N_TILES][4], const uint32_t 
 // Both in bf16: the same tiles and layouts.
 template <bool TRANS_B = false, int N_TILES>
 __device__ __forceinline__ void wgmma_ss_bf16(float (&d)[N_TILES][4], uint64_t a, uint64_t b, bool accumulate = true) {
-  static_assert(HAS_OPERAND_LIST<N_TILES>, "no operand list for this N");
   needs_sm_90a();
   WGMMA_SS_OF("bf16");
 }
 template <bool TRANS_B = false, int N_TILES>
 __device__ __forceinline__ void wgmma_rs_bf16(float (&d)[N_TILES][4], const uint32_t (&a)[4], uint64_t b,
                                               bool accumulate = true) {
-  static_assert(HAS_OPERAND_LIST<N_TILES>, "no operand list for this N");
   needs_sm_90a();
   WGMMA_RS_OF("bf16");
 }
@@ -190,6 +188,7 @@ __device__ __forceinline__ void wgmma_rs_bf16(float (&d)[N_TILES][4], const uint
 #undef WGMMA_RS
 #undef WGMMA_SS_OF
 #undef WGMMA_RS_OF
+#undef WGMMA_NONE
 
 // ---- who has how many registers ------------------------------------------------------------------------------------
 

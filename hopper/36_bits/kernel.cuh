@@ -105,12 +105,12 @@ struct Softmax {
       rescale = vote_any(is_first || fmaxf(growth[0], growth[1]) > RESCALE_ABOVE);
       if (rescale) raise_max(growth, is_first);
     }
-    exp2_weights(S, P, scale_log2, max, tile_sum);
+    exp2_weights<f16>(S, P, scale_log2, max, tile_sum);
     if (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT)) {
       rescale = careful = true;  // from now on; and S is relative by now
       float growth[2] = {lane_max(S, 0), lane_max(S, 1)};
       raise_max(growth, false);
-      exp2_weights(S, P, 1, growth, tile_sum);
+      exp2_weights<f16>(S, P, 1, growth, tile_sum);
     }
     for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
     rescale &= !is_first;  // then O is 0
@@ -190,7 +190,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     const uint64_t Q_here = wgmma_advance(Q_rows, Q.at(work.round)), K_here = wgmma_advance(K_tiles, K.at(tile));
     K.wait_full(tile);
     wgmma_fence(S_frag);
-    issue_QK<HEAD_DIM, BC>(S_frag, Q_here, K_here);  // BR is BC
+    issue_QK<f16, HEAD_DIM, BC, BC>(S_frag, Q_here, K_here);  // BR is BC
     wgmma_commit();
   };
   const auto start_PV = [&](int tile, Weights P_frag) {
@@ -199,7 +199,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     V.wait_full(tile);
     wgmma_fence(O_frag, P_frag);
     // PV  Like QK; but P comes from registers.
-    issue_PV(O_frag, P_frag, V_here);
+    issue_PV<f16>(O_frag, P_frag, V_here);
     wgmma_commit();
   };
   const auto step = [&](int tile, Weights P_before, Weights P_here) {
@@ -225,7 +225,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     const uint32_t warp_O = smem_Q + Q.at(work.round) + warp * 16 * PANEL_ROW_BYTES;
     const uint32_t lane_O = warp_O + lane % 16 * PANEL_ROW_BYTES;
     named_barrier_sync(1 + warpgroup, 128);  // safe to overwrite Q: the four warps' last product has read it
-    store_scaled<BR>(lane_O, O_frag, normalise);
+    store_scaled<f16, BR>(lane_O, O_frag, normalise);
     fence_proxy_async_shared();  // the copy engine will find what this lane has stored
     __syncwarp();                // safe to copy: all lanes have stored
     if (lane == 0) {

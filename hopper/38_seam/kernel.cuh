@@ -72,7 +72,7 @@ struct Softmax {
   float scale_log2;                                    // exp(s * softmax_scale) = 2^(s * scale_log2)
   float max[2] = {}, sum[2] = {}, correction[2] = {};  // [lane_row]; max in log2 units
   bool careful = false, surprised = false;             // the whole warp or none of it; a later tile raised a maximum
-  bool huge = false;                                   // some maximum of these queries is, and the warp careful
+  bool huge = false;                                   // of a lane's rows, and so of all four lanes': a maximum is
   bool rescale = false;                                // O, by `correction`, before the next PV
 
   __device__ __forceinline__ void begin() {
@@ -90,30 +90,24 @@ struct Softmax {
                                     __float_as_int(S[key_tile][2 * lane_row + 1]));
     return __int_as_float(max3_s32(bits[0], bits[0], bits[1]));  // of the two: kernels have no shorter word for it
   }
-  // To a row's largest score, over its four lanes, which may be told relative to the old maximum. A huge maximum that came by
-  // such a sum may be off by two last places: a score that is so near takes its place.
+  // By a row's largest score, over its four lanes, which may be told relative to the old maximum.
   __device__ __forceinline__ void raise_max(float (&largest)[2], bool is_first, bool relative = false) {
-    bool grows_huge = false;
     for (int lane_row = 0; lane_row < 2; ++lane_row) {
       largest[lane_row] = quad_max(largest[lane_row]);
-      float to = relative ? max[lane_row] + largest[lane_row] : largest[lane_row];
-      const bool same = huge && fabsf(to - max[lane_row]) <= fabsf(max[lane_row]) * 0x1p-22f;
-      if (!is_first && !same) to = fmaxf(to, max[lane_row]);
-      correction[lane_row] = ex2_approx(same ? 0 : fminf(max[lane_row] - to, 0.0f));  // 1 where nothing has grown
+      const float score = relative ? max[lane_row] + largest[lane_row] : largest[lane_row];
+      const bool same = huge && is_the_same(score, max[lane_row]);
+      const float to = is_first || same ? score : fmaxf(score, max[lane_row]);
+      correction[lane_row] = same ? 1 : ex2_approx(fminf(max[lane_row] - to, 0.0f));  // 1 where nothing has grown
       max[lane_row] = to;
       sum[lane_row] *= correction[lane_row];
-      grows_huge |= is_huge(to);
     }
-    huge |= vote_any(grows_huge);
-    careful |= huge;
+    huge |= is_huge(max[0]) || is_huge(max[1]);
   }
   __device__ __forceinline__ void weigh(Scores S, Weights P, bool is_first) {  // the whole warp: an exchange needs it
     const bool looks = careful || is_first;
     rescale = false;
-    float tile_sum[2], scale = scale_log2;
+    float tile_sum[2], scale = scale_apart(S, scale_log2, huge);
     if (looks) {
-      const bool was_huge = huge;
-      if (huge) scale_apart(S, scale_log2), scale = 1;
       float largest[2];
       bool unsure = false;  // negative, so not the largest, and so far below 0 is the maximum that it could be outgrown
       for (int lane_row = 0; lane_row < 2; ++lane_row) {
@@ -127,10 +121,10 @@ struct Softmax {
           for (int lane_row = 0; lane_row < 2; ++lane_row) largest[lane_row] = lane_max(S, lane_row) * scale;
         }
         raise_max(largest, is_first);
-        if (huge && !was_huge) scale_apart(S, scale_log2), scale = 1;
+        scale = scale_apart(S, scale, huge);
       }
     }
-    exp2_weights(S, P, scale, max, tile_sum);
+    exp2_weights<f16>(S, P, scale, max, tile_sum);
     if (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT)) {
       rescale = careful = true;  // from now on; and S is relative by now
       const float before[2] = {max[0], max[1]};
@@ -138,7 +132,7 @@ struct Softmax {
       raise_max(growth, false, true);
       for (int lane_row = 0; lane_row < 2; ++lane_row)  // of a huge sum not what is left of it
         growth[lane_row] = huge ? fmaxf(growth[lane_row], 0.0f) : max[lane_row] - before[lane_row];
-      exp2_weights(S, P, 1, growth, tile_sum);
+      exp2_weights<f16>(S, P, 1, growth, tile_sum);
     }
     for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
     rescale &= !is_first;  // then O is 0
@@ -218,7 +212,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     const uint64_t Q_here = wgmma_advance(Q_rows, Q.at(work.round)), K_here = wgmma_advance(K_tiles, K.at(tile));
     K.wait_full(tile);
     wgmma_fence(S_frag);
-    issue_QK<HEAD_DIM, BC>(S_frag, Q_here, K_here);  // BR is BC
+    issue_QK<f16, HEAD_DIM, BC, BC>(S_frag, Q_here, K_here);  // BR is BC
     wgmma_commit();
   };
   const auto start_PV = [&](int tile, Weights P_frag) {
@@ -227,7 +221,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     V.wait_full(tile);
     wgmma_fence(O_frag, P_frag);
     // PV  Like QK; but P comes from registers.
-    issue_PV(O_frag, P_frag, V_here, tile > work.first);  // the first overwrites O
+    issue_PV<f16>(O_frag, P_frag, V_here, tile > work.first);  // the first overwrites O
     wgmma_commit();
   };
   const auto step = [&](int tile, Weights P_before, Weights P_here, bool is_last = false) {
@@ -257,7 +251,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   const auto store = [&] {
     // STORE  Each warp writes O over its rows of Q, which nobody needs now, swizzled like them.
     const uint32_t warp_O = smem_Q + Q.at(done.round) + warp * 16 * PANEL_ROW_BYTES;
-    store_scaled<BR>(warp_O + lane % 16 * PANEL_ROW_BYTES, O_frag, normalise);
+    store_scaled<f16, BR>(warp_O + lane % 16 * PANEL_ROW_BYTES, O_frag, normalise);
     fence_proxy_async_shared();  // the copy engine will find what this lane has stored
     __syncwarp();                // safe to copy: all lanes have stored
     if (lane == 0) {

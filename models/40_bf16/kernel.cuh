@@ -9,6 +9,8 @@
 
 namespace {
 
+using Element = bf16;
+
 constexpr int HEAD_DIM = 128;
 constexpr int ROW_BYTES = HEAD_DIM * 2;  // 128 halves = 256 B
 // A tile is two panels of 64 columns, one after the other; their rows are 128 B, the most that the engine swizzles.
@@ -65,7 +67,7 @@ struct Schedule {
 // A lane's share of two rows: their scores S become weights P = 2^(S * scale_log2 - max). `max` is the same in a row's
 // four lanes; a careful warp looks first whether a score has outgrown it, and so does every warp on the first tile.
 // Otherwise the sum of the weights tells: too large or infinite, and they are made again.
-template <int BC>
+template <class T, int BC>
 struct Softmax {
   using Scores = float (&)[BC / 8][4];
   using Weights = uint32_t (&)[BC / 16][4];
@@ -78,13 +80,6 @@ struct Softmax {
     for (int lane_row = 0; lane_row < 2; ++lane_row) max[lane_row] = sum[lane_row] = 0;
     careful = false;
   }
-  __device__ __forceinline__ static float largest(Scores S, int lane_row) {
-    float score = -INFINITY;
-#pragma unroll
-    for (int key_tile = 0; key_tile < BC / 8; ++key_tile)
-      score = fmaxf(score, fmaxf(S[key_tile][2 * lane_row], S[key_tile][2 * lane_row + 1]));
-    return score;
-  }
   __device__ __forceinline__ void raise_max(float (&growth)[2], bool is_first) {  // by a row's, over its four lanes
     for (int lane_row = 0; lane_row < 2; ++lane_row) {
       growth[lane_row] = quad_max(growth[lane_row]);
@@ -94,41 +89,21 @@ struct Softmax {
       sum[lane_row] *= correction[lane_row];
     }
   }
-  // S becomes S * scale - base, in log2 units, and P = 2^S. Two C fragments side by side hold exactly the elements of one A
-  // fragment, and wgmma takes A from registers: P needs no exchange, only rounding.
-  __device__ __forceinline__ void make_weights(Scores S, Weights P, float scale, const float (&base)[2],
-                                               float (&tile_sum)[2]) {
-#pragma unroll
-    for (int key_tile = 0; key_tile < BC / 8; ++key_tile) {
-      for (int i = 0; i < 4; ++i) S[key_tile][i] = S[key_tile][i] * scale - base[i / 2];
-    }
-    tile_sum[0] = tile_sum[1] = 0;
-#pragma unroll
-    for (int key_slice = 0; key_slice < BC / 16; ++key_slice) {
-      for (int reg = 0; reg < 4; ++reg) {  // registers 0 and 1: keys 0-7 of the two rows; 2 and 3: keys 8-15
-        const int key_tile = 2 * key_slice + reg / 2, lane_row = reg % 2;
-        const float low = ex2_approx(S[key_tile][2 * lane_row]);
-        const float high = ex2_approx(S[key_tile][2 * lane_row + 1]);
-        tile_sum[lane_row] += low + high;
-        P[key_slice][reg] = pack_bf16x2(low, high);
-      }
-    }
-  }
   __device__ __forceinline__ void weigh(Scores S, Weights P, bool is_first) {  // the whole warp: an exchange needs it
     const bool looks = careful || is_first;
     rescale = false;
     float tile_sum[2];
     if (looks) {
-      float growth[2] = {largest(S, 0) * scale_log2 - max[0], largest(S, 1) * scale_log2 - max[1]};
+      float growth[2] = {lane_max(S, 0) * scale_log2 - max[0], lane_max(S, 1) * scale_log2 - max[1]};
       rescale = vote_any(is_first || fmaxf(growth[0], growth[1]) > RESCALE_ABOVE);
       if (rescale) raise_max(growth, is_first);
     }
-    make_weights(S, P, scale_log2, max, tile_sum);
+    exp2_weights<T>(S, P, scale_log2, max, tile_sum);
     if (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT)) {
       rescale = careful = true;  // from now on
-      float growth[2] = {largest(S, 0), largest(S, 1)};
+      float growth[2] = {lane_max(S, 0), lane_max(S, 1)};
       raise_max(growth, false);
-      make_weights(S, P, 1, growth, tile_sum);
+      exp2_weights<T>(S, P, 1, growth, tile_sum);
     }
     for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
     rescale &= !is_first;  // then O is 0
@@ -140,7 +115,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     flash_attention(ForwardParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
                     const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap O_map) {
   constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES, BLOCKS = C::BLOCKS;
-  constexpr int QK_N_TILES = BC / 8, QK_K_TILES = HEAD_DIM / 16;  // S[64 x BC] = Q[64 x d] K^T[d x BC]
+  constexpr int QK_N_TILES = BC / 8;                              // S[64 x BC] = Q[64 x d] K^T[d x BC]
   constexpr int PV_N_TILES = HEAD_DIM / 8, PV_K_TILES = BC / 16;  // O[64 x d] += P[64 x BC] V[BC x d]
   static_assert(BR == 16 * WARPS && WARPS % 4 == 0, "each warp owns 16 rows, and four warps multiply together");
   static_assert(BR == BC, "one tile of keys is on the diagonal");
@@ -194,9 +169,9 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   // Descriptors. Rows of V are the k dimension (MN-major), so the distance from one panel to the next is told as well.
   const uint64_t Q_rows = wgmma_descriptor(smem_Q + warpgroup * 64 * PANEL_ROW_BYTES);
   const uint64_t K_tiles = wgmma_descriptor(smem_K), V_tiles = wgmma_descriptor(smem_V, BC * PANEL_ROW_BYTES);
-  Softmax<BC> softmax = {};
+  Softmax<Element, BC> softmax = {};
   softmax.scale_log2 = p.softmax_scale * LOG2E;
-  using Weights = typename Softmax<BC>::Weights;
+  using Weights = typename Softmax<Element, BC>::Weights;
   float O_frag[PV_N_TILES][4], S_frag[QK_N_TILES][4];    // FragmentC: registers 0, 1 are of a row, 2, 3 of 8 below
   uint32_t P_even[PV_K_TILES][4], P_odd[PV_K_TILES][4];  // by the tile's number: one is made while PV reads the other
 
@@ -209,38 +184,15 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     const uint64_t Q_here = wgmma_advance(Q_rows, Q.at(work.round)), K_here = wgmma_advance(K_tiles, K.at(tile));
     K.wait_full(tile);
     wgmma_fence(S_frag);
-#pragma unroll
-    for (int d_slice = 0; d_slice < QK_K_TILES; ++d_slice) {  // 16 columns: 32 B of a row, four in a panel
-      const uint32_t on = (d_slice % 4) * 32 + (d_slice / 4) * BC * PANEL_ROW_BYTES;  // BR is BC
-      wgmma_ss_bf16(S_frag, wgmma_advance(Q_here, on), wgmma_advance(K_here, on),
-                    d_slice > 0);  // the first overwrites S
-    }
+    issue_QK<Element, HEAD_DIM, BR, BC>(S_frag, Q_here, K_here);
     wgmma_commit();
-  };
-  const auto mask = [&] {  // on the diagonal, in the last tile, queries and keys have the same numbers
-#pragma unroll
-    for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
-      for (int i = 0; i < 4; ++i) {
-        const int key = key_tile * 8 + FragmentC::col(lane, i), query = warp * 16 + FragmentC::row(lane, i);
-        if (key > query) S_frag[key_tile][i] = -INFINITY;
-      }
-    }
   };
   const auto start_PV = [&](int tile, Weights P_frag) {
     const uint64_t V_here = wgmma_advance(V_tiles, V.at(tile));
-    if (softmax.rescale) {  // under QK, where one is running
-#pragma unroll
-      for (int column_tile = 0; column_tile < PV_N_TILES; ++column_tile) {
-        for (int i = 0; i < 4; ++i) O_frag[column_tile][i] *= softmax.correction[i / 2];
-      }
-    }
+    if (softmax.rescale) scale_rows(O_frag, softmax.correction);  // under QK, where one is running
     V.wait_full(tile);
     wgmma_fence(O_frag, P_frag);
-#pragma unroll
-    // PV  16 keys are 16 rows of V.
-    for (int key_slice = 0; key_slice < PV_K_TILES; ++key_slice)
-      wgmma_rs_bf16<true>(O_frag, P_frag[key_slice], wgmma_advance(V_here, key_slice * 16 * PANEL_ROW_BYTES),
-                          key_slice > 0 || tile > work.first);  // the first overwrites O
+    issue_PV<Element>(O_frag, P_frag, V_here, tile > work.first);  // PV
     wgmma_commit();
   };
   const auto step = [&](int tile, Weights P_before, Weights P_here, bool is_last = false) {
@@ -248,7 +200,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     start_PV(tile - 1, P_before);
     wgmma_wait<1>(S_frag);  // safe to read S: QK is done, PV may go on
     release(K, tile);
-    if (CAUSAL && is_last) mask();
+    if (CAUSAL && is_last) mask_diagonal(S_frag, warp * 16);  // there queries and keys have the same numbers
     // SOFTMAX
     softmax.weigh(S_frag, P_here, false);
     wgmma_wait<0>(O_frag, P_before);  // safe to touch O and the old P: PV is done
@@ -268,20 +220,10 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     release(V, tile);
   };
   const auto store = [&] {
-    // STORE  Each warp writes O over its rows of Q, which nobody needs now, swizzled like them. Lane l addresses row
-    //        l % 16, chunk l / 16 of four 8x8 matrices: rows 0-7 and 8-15, then the next 8 columns, two C fragments.
+    // STORE  Each warp writes O over its rows of Q, which nobody needs now, swizzled like them.
     const uint32_t warp_O = smem_Q + Q.at(done.round) + warp * 16 * PANEL_ROW_BYTES;
     const uint32_t lane_O = warp_O + lane % 16 * PANEL_ROW_BYTES;
-#pragma unroll
-    for (int column_tile = 0; column_tile < PV_N_TILES; column_tile += 2) {
-      uint32_t matrices[4];
-      for (int i = 0; i < 4; ++i) {
-        const float* const two = &O_frag[column_tile + i / 2][2 * (i % 2)];
-        matrices[i] = pack_bf16x2(two[0] * normalise[i % 2], two[1] * normalise[i % 2]);
-      }
-      const uint32_t panel = column_tile / 8, chunk = column_tile % 8 + lane / 16;
-      stmatrix_x4(lane_O + panel * BR * PANEL_ROW_BYTES + (chunk ^ (lane % 8)) * 16, matrices);
-    }
+    store_scaled<Element, BR>(lane_O, O_frag, normalise);
     fence_proxy_async_shared();  // the copy engine will find what this lane has stored
     __syncwarp();                // safe to copy: all lanes have stored
     if (lane == 0) {
@@ -299,8 +241,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     }
     __syncwarp();  // products and barriers take whole warps
   };
-  // The first block of a pair does not need the pair's last tile, the one on the other block's diagonal. Who releases it
-  // waits for it, and nobody else: a warp that came late would miss the phase. A branch and no loop, for ptxas.
+  // The first block of a pair does not need the pair's last tile, the one on the other block's diagonal. Who releases
+  // it waits for it, and nobody else: a warp that came late would miss the phase. A branch and no loop, for ptxas.
   const auto let_pass = [&](int copied) {
     if (CAUSAL && threadIdx.x % 128 < BLOCKS && done.end < copied) {
       K.wait_full(copied - 1);  // safe to release: it is not on its way any more
@@ -317,7 +259,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   while (true) {
     const int first = work.first, last = work.end - 1;
     release(K, first);
-    if (CAUSAL && first == last) mask();
+    if (CAUSAL && first == last) mask_diagonal(S_frag, warp * 16);
     softmax.begin();
     softmax.weigh(S_frag, P_even, true);
     release_Q(work.round - 1);
@@ -354,7 +296,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 template <class C>
 void run(Device& device, const ForwardParams& p) {
   const uint32_t n = p.n_q, heads = p.batch * p.heads;
-  const auto tile_map = [&](const bf16* tensor, uint32_t rows, uint32_t panels) {  // [head][panel][row][panel's column]
+  const auto tile_map = [&](const Element* tensor, uint32_t rows,
+                            uint32_t panels) {  // [head][panel][row][panel's column]
     return tensor_map_4d(device, tensor, {PANEL_COLS, n, PANELS, heads},
                          {ROW_BYTES, PANEL_ROW_BYTES, uint64_t(n) * ROW_BYTES}, {PANEL_COLS, rows, panels, 1});
   };

@@ -1,12 +1,16 @@
 // 41_rows: any number of queries and of keys, wherever their rows lie; and the log-sum-exp of each row.
-// Before:  in 40 tensors are one piece, there are as many keys as queries, and both are a multiple of 128: no model keeps to it.
+// Before:  in 40 tensors are one piece, there are as many keys as queries, and both are a multiple of 128: no model
+//          keeps to it.
 // Tile:    128x128, 8 warps: two warpgroups of 64 queries, and a third that copies.  Shared: 192 KiB and 96 B.
 //          Needs d = 128, rows that begin at multiples of 16 B, BR == BC, sm_90a.
-// Shapes:  Q, O: [batch, heads, n_q, d] bf16; K, V: [batch, heads, n_k, d] bf16, in any strides. LSE: [batch, heads, n_q] f32.
+// Shapes:  Q, O: [batch, heads, n_q, d] bf16; K, V: [batch, heads, n_k, d] bf16, in any strides.
+//          LSE: [batch, heads, n_q] f32.
 #pragma once
 #include "common/gpu.cuh"
 
 namespace {
+
+using Element = bf16;
 
 constexpr int HEAD_DIM = 128;
 constexpr int ROW_BYTES = HEAD_DIM * 2;  // 128 halves = 256 B
@@ -28,8 +32,8 @@ struct Config {
   static constexpr uint32_t SMEM_BYTES = 2 * (BR + STAGES * BC) * ROW_BYTES + (4 * STAGES + 4) * 8;  // and mbarriers
 };
 
-// Which scores are masked: those of keys past the end; under a causal mask, which ends with the last key for the last query, also
-// those of keys after a query's own.
+// Which scores are masked: those of keys past the end; under a causal mask, which ends with the last key for the last
+// query, also those of keys after a query's own.
 enum class Mask { none, tail, causal };
 
 // Which queries next, and which keys they see. A head is `shares` of work, and clusters take those of all heads by
@@ -82,7 +86,7 @@ struct Schedule {
 // A lane's share of two rows: their scores S become weights P = 2^(S * scale_log2 - max). `max` is the same in a row's
 // four lanes; a careful warp looks first whether a score has outgrown it, and so does every warp on the first tile.
 // Otherwise the sum of the weights tells: too large or infinite, and they are made again.
-template <int BC>
+template <class T, int BC>
 struct Softmax {
   using Scores = float (&)[BC / 8][4];
   using Weights = uint32_t (&)[BC / 16][4];
@@ -95,13 +99,6 @@ struct Softmax {
     for (int lane_row = 0; lane_row < 2; ++lane_row) max[lane_row] = sum[lane_row] = 0;
     careful = false;
   }
-  __device__ __forceinline__ static float largest(Scores S, int lane_row) {
-    float score = -INFINITY;
-#pragma unroll
-    for (int key_tile = 0; key_tile < BC / 8; ++key_tile)
-      score = fmaxf(score, fmaxf(S[key_tile][2 * lane_row], S[key_tile][2 * lane_row + 1]));
-    return score;
-  }
   __device__ __forceinline__ void raise_max(float (&growth)[2], bool is_first) {  // by a row's, over its four lanes
     for (int lane_row = 0; lane_row < 2; ++lane_row) {
       growth[lane_row] = quad_max(growth[lane_row]);
@@ -112,41 +109,21 @@ struct Softmax {
       sum[lane_row] *= correction[lane_row];
     }
   }
-  // S becomes S * scale - base, in log2 units, and P = 2^S. Two C fragments side by side hold exactly the elements of one A
-  // fragment, and wgmma takes A from registers: P needs no exchange, only rounding.
-  __device__ __forceinline__ void make_weights(Scores S, Weights P, float scale, const float (&base)[2],
-                                               float (&tile_sum)[2]) {
-#pragma unroll
-    for (int key_tile = 0; key_tile < BC / 8; ++key_tile) {
-      for (int i = 0; i < 4; ++i) S[key_tile][i] = S[key_tile][i] * scale - base[i / 2];
-    }
-    tile_sum[0] = tile_sum[1] = 0;
-#pragma unroll
-    for (int key_slice = 0; key_slice < BC / 16; ++key_slice) {
-      for (int reg = 0; reg < 4; ++reg) {  // registers 0 and 1: keys 0-7 of the two rows; 2 and 3: keys 8-15
-        const int key_tile = 2 * key_slice + reg / 2, lane_row = reg % 2;
-        const float low = ex2_approx(S[key_tile][2 * lane_row]);
-        const float high = ex2_approx(S[key_tile][2 * lane_row + 1]);
-        tile_sum[lane_row] += low + high;
-        P[key_slice][reg] = pack_bf16x2(low, high);
-      }
-    }
-  }
   __device__ __forceinline__ void weigh(Scores S, Weights P, bool is_first) {  // the whole warp: an exchange needs it
     const bool looks = careful || is_first;
     rescale = false;
     float tile_sum[2];
     if (looks) {
-      float growth[2] = {largest(S, 0) * scale_log2 - max[0], largest(S, 1) * scale_log2 - max[1]};
+      float growth[2] = {lane_max(S, 0) * scale_log2 - max[0], lane_max(S, 1) * scale_log2 - max[1]};
       rescale = vote_any(is_first || fmaxf(growth[0], growth[1]) > RESCALE_ABOVE);
       if (rescale) raise_max(growth, is_first);
     }
-    make_weights(S, P, scale_log2, max, tile_sum);
+    exp2_weights<T>(S, P, scale_log2, max, tile_sum);
     if (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT)) {
       rescale = careful = true;  // from now on
-      float growth[2] = {largest(S, 0), largest(S, 1)};
+      float growth[2] = {lane_max(S, 0), lane_max(S, 1)};
       raise_max(growth, false);
-      make_weights(S, P, 1, growth, tile_sum);
+      exp2_weights<T>(S, P, 1, growth, tile_sum);
     }
     for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
     rescale &= !is_first;  // then O is 0
@@ -158,7 +135,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     flash_attention(ForwardParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
                     const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap O_map) {
   constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES, BLOCKS = C::BLOCKS;
-  constexpr int QK_N_TILES = BC / 8, QK_K_TILES = HEAD_DIM / 16;  // S[64 x BC] = Q[64 x d] K^T[d x BC]
+  constexpr int QK_N_TILES = BC / 8;                              // S[64 x BC] = Q[64 x d] K^T[d x BC]
   constexpr int PV_N_TILES = HEAD_DIM / 8, PV_K_TILES = BC / 16;  // O[64 x d] += P[64 x BC] V[BC x d]
   static_assert(BR == 16 * WARPS && WARPS % 4 == 0, "each warp owns 16 rows, and four warps multiply together");
   static_assert(BR == BC, "of a pair one block needs a tile of keys more than the other, and one tile only");
@@ -215,9 +192,9 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   // Descriptors. Rows of V are the k dimension (MN-major), so the distance from one panel to the next is told as well.
   const uint64_t Q_rows = wgmma_descriptor(smem_Q + warpgroup * 64 * PANEL_ROW_BYTES);
   const uint64_t K_tiles = wgmma_descriptor(smem_K), V_tiles = wgmma_descriptor(smem_V, BC * PANEL_ROW_BYTES);
-  Softmax<BC> softmax = {};
+  Softmax<Element, BC> softmax = {};
   softmax.scale_log2 = p.softmax_scale * LOG2E;
-  using Weights = typename Softmax<BC>::Weights;
+  using Weights = typename Softmax<Element, BC>::Weights;
   float O_frag[PV_N_TILES][4], S_frag[QK_N_TILES][4];    // FragmentC: registers 0, 1 are of a row, 2, 3 of 8 below
   uint32_t P_even[PV_K_TILES][4], P_odd[PV_K_TILES][4];  // by the tile's number: one is made while PV reads the other
 
@@ -230,12 +207,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     const uint64_t Q_here = wgmma_advance(Q_rows, Q.at(work.round)), K_here = wgmma_advance(K_tiles, K.at(tile));
     K.wait_full(tile);
     wgmma_fence(S_frag);
-#pragma unroll
-    for (int d_slice = 0; d_slice < QK_K_TILES; ++d_slice) {  // 16 columns: 32 B of a row, four in a panel
-      const uint32_t on = (d_slice % 4) * 32 + (d_slice / 4) * BC * PANEL_ROW_BYTES;  // BR is BC
-      wgmma_ss_bf16(S_frag, wgmma_advance(Q_here, on), wgmma_advance(K_here, on),
-                    d_slice > 0);  // the first overwrites S
-    }
+    issue_QK<Element, HEAD_DIM, BR, BC>(S_frag, Q_here, K_here);
     wgmma_commit();
   };
   const auto mask = [&](int tile) {
@@ -253,19 +225,10 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   };
   const auto start_PV = [&](int tile, Weights P_frag) {
     const uint64_t V_here = wgmma_advance(V_tiles, V.at(tile));
-    if (softmax.rescale) {  // under QK, where one is running
-#pragma unroll
-      for (int column_tile = 0; column_tile < PV_N_TILES; ++column_tile) {
-        for (int i = 0; i < 4; ++i) O_frag[column_tile][i] *= softmax.correction[i / 2];
-      }
-    }
+    if (softmax.rescale) scale_rows(O_frag, softmax.correction);  // under QK, where one is running
     V.wait_full(tile);
     wgmma_fence(O_frag, P_frag);
-#pragma unroll
-    // PV  16 keys are 16 rows of V.
-    for (int key_slice = 0; key_slice < PV_K_TILES; ++key_slice)
-      wgmma_rs_bf16<true>(O_frag, P_frag[key_slice], wgmma_advance(V_here, key_slice * 16 * PANEL_ROW_BYTES),
-                          key_slice > 0 || tile > work.first);  // the first overwrites O
+    issue_PV<Element>(O_frag, P_frag, V_here, tile > work.first);  // PV
     wgmma_commit();
   };
   const auto step = [&](int tile, Weights P_before, Weights P_here, bool is_masked = false) {
@@ -299,22 +262,10 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     release(V, tile);
   };
   const auto store = [&] {
-    // STORE  Each warp writes O over its rows of Q, which nobody needs now, swizzled like them. Lane l addresses row
-    //        l % 16, chunk l / 16 of four 8x8 matrices: rows 0-7 and 8-15, then the next 8 columns, two C fragments.
+    // STORE  Each warp writes O over its rows of Q, which nobody needs now, swizzled like them.
     const uint32_t warp_O = smem_Q + Q.at(done.round) + warp * 16 * PANEL_ROW_BYTES;
     const uint32_t lane_O = warp_O + lane % 16 * PANEL_ROW_BYTES;
-#pragma unroll
-    for (int column_tile = 0; column_tile < PV_N_TILES; column_tile += 2) {
-      uint32_t matrices[4];
-      for (int i = 0; i < 4; ++i) {
-        const float* const two = &O_frag[column_tile + i / 2][2 * (i % 2)];
-        const bool has_keys =
-            MASK != Mask::causal || normalise[i % 2] != 0;  // or else O is 0 times V, which may be NaN
-        matrices[i] = has_keys ? pack_bf16x2(two[0] * normalise[i % 2], two[1] * normalise[i % 2]) : 0;
-      }
-      const uint32_t panel = column_tile / 8, chunk = column_tile % 8 + lane / 16;
-      stmatrix_x4(lane_O + panel * BR * PANEL_ROW_BYTES + (chunk ^ (lane % 8)) * 16, matrices);
-    }
+    store_scaled<Element, BR, MASK == Mask::causal>(lane_O, O_frag, normalise);
     fence_proxy_async_shared();  // the copy engine will find what this lane has stored
     __syncwarp();                // safe to copy: all lanes have stored
     if (lane == 0) {
@@ -332,8 +283,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     }
     __syncwarp();  // products and barriers take whole warps
   };
-  // The first block of a pair does not need the pair's last tile, the one on the other block's diagonal. Who releases it
-  // waits for it, and nobody else: a warp that came late would miss the phase. A branch and no loop, for ptxas.
+  // The first block of a pair does not need the pair's last tile, the one on the other block's diagonal. Who releases
+  // it waits for it, and nobody else: a warp that came late would miss the phase. A branch and no loop, for ptxas.
   const auto let_pass = [&](int copied) {
     if (MASK == Mask::causal && threadIdx.x % 128 < BLOCKS && done.end < copied) {
       K.wait_full(copied - 1);  // safe to release: it is not on its way any more
@@ -386,18 +337,18 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 __global__ void __launch_bounds__(HEAD_DIM) no_keys(ForwardParams p) {
   const int query = blockIdx.x % p.n_q, head = blockIdx.x / p.n_q % p.heads, sequence = blockIdx.x / p.n_q / p.heads;
   const ForwardParams::Strides& strides = p.O_strides;
-  bf16* const O_row = p.O + sequence * strides.batch + head * strides.head + query * strides.row;
-  st_global_bf16(O_row + threadIdx.x, to_bf16(0.0f));
+  Element* const O_row = p.O + sequence * strides.batch + head * strides.head + query * strides.row;
+  st_global_rounded(O_row + threadIdx.x, 0.0f);
   if (p.LSE != nullptr && threadIdx.x == 0) st_global_f32(p.LSE + blockIdx.x, -INFINITY);
 }
 
 // LAUNCH  As many blocks as run at the same time, one per SM, in pairs, or fewer where there is less to do. The
-//         pointers of `p` belong to the device and are multiples of 16 B, as are strides. A map tells the copy engine where rows
-//         end: what it asks for behind is zeros, and what it stores there is dropped.
+//         pointers of `p` belong to the device and are multiples of 16 B, as are strides. A map tells the copy engine
+//         where rows end: what it asks for behind is zeros, and what it stores there is dropped.
 template <class C>
 void run(Device& device, const ForwardParams& p) {
   const uint32_t batch = p.batch, all_heads = p.heads, heads = batch * all_heads;
-  const auto tile_map = [&](const bf16* tensor, const ForwardParams::Strides& strides, int n, uint32_t rows) {
+  const auto tile_map = [&](const Element* tensor, const ForwardParams::Strides& strides, int n, uint32_t rows) {
     return tensor_map_4d(device, tensor, {HEAD_DIM, uint32_t(n), all_heads, batch},
                          {uint64_t(strides.row) * 2, uint64_t(strides.head) * 2, uint64_t(strides.batch) * 2},
                          {PANEL_COLS, rows, 1, 1});

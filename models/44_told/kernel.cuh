@@ -2,21 +2,22 @@
 // Before:  in 43 every thread computes the schedule for itself, and keeps it in registers while it has few to spare.
 // Tile:    128x128, 8 warps: two warpgroups of 64 queries, and a third that copies.  Shared: 192 KiB and 160 B.
 //          Needs d = 128, rows that begin at multiples of 16 B, heads % kv_heads == 0, BR == BC, sm_90a.
-// Shapes:  Q, O: [batch, heads, n_q, d] bf16; K, V: [batch, kv_heads, n_k, d] bf16, in any strides. LSE: [batch, heads, n_q] f32.
+// Shapes:  Q, O: [batch, heads, n_q, d] bf16; K, V: [batch, kv_heads, n_k, d] bf16, in any strides.
+//          LSE: [batch, heads, n_q] f32.
 #pragma once
 #include "common/gpu.cuh"
+#include "common/words/forward.cuh"
 
 namespace {
+
+using Element = bf16;
+// 43_window spells these out, and 41_rows what starts a kernel.
+using forward::LOG2E, forward::Mask, forward::Softmax;
 
 constexpr int HEAD_DIM = 128;
 constexpr int ROW_BYTES = HEAD_DIM * 2;  // 128 halves = 256 B
 // A tile is two panels of 64 columns, one after the other; their rows are 128 B, the most that the engine swizzles.
 constexpr int PANELS = 2, PANEL_COLS = HEAD_DIM / PANELS, PANEL_ROW_BYTES = ROW_BYTES / PANELS;
-constexpr float LOG2E = 1.44269504088896341f;
-constexpr float RESCALE_ABOVE = 8.0f;  // log2 units: no weight exceeds 2^8 while a warp is careful
-constexpr float NO_KEY = -0x1p100f;    // a row's maximum before its first key; in log2 units, as all maxima
-// Of a lane's weights of a row and tile: times values of 2^50 they fit into O's f32.
-constexpr float SUM_LIMIT = 0x1p64f;
 
 // A block's tile, BR queries against BC keys at a time by WARPS warps, and the shared memory that it takes.
 template <int BR_, int BC_, int WARPS_, int STAGES_>
@@ -27,10 +28,6 @@ struct Config {
   static constexpr uint32_t SMEM_BYTES =
       2 * (BR + STAGES * BC) * ROW_BYTES + (4 * STAGES + 4) * 8 + 2 * 32;  // and mbarriers and Works
 };
-
-// Which scores are masked: those of keys past the end; under a causal mask, which ends with the last key for the last query, also
-// those of keys after a query's own; in a window those of keys far after it, and far before it.
-enum class Mask { none, tail, causal, window };
 
 // Which keys queries see: i is the one of key i + n_k - n_q.
 template <Mask MASK>
@@ -49,9 +46,10 @@ struct Seen {
   }
 };
 
-// What the thread that copies tells the others of each tile of queries, in shared memory beside Q: BEGIN to END, tiles of keys
-// that some of the queries see; WHOLE_BEGIN to WHOLE_END, those that all see, so by the first of them every row has met a key;
-// ZERO, the number of key 0's tile, copied or not; QUERY, the first; HEAD; MORE, or else this is the end.
+// What the thread that copies tells the others of each tile of queries, in shared memory beside Q: BEGIN to END, tiles
+// of keys that some of the queries see; WHOLE_BEGIN to WHOLE_END, those that all see, so by the first of them every row
+// has met a key; ZERO, the number of key 0's tile, copied or not; QUERY, the first; HEAD; MORE, or else this is the
+// end.
 struct Work {
   enum Word { BEGIN, END, WHOLE_BEGIN, WHOLE_END, ZERO, QUERY, HEAD, MORE, WORDS };
   uint32_t address;
@@ -122,96 +120,12 @@ struct Schedule {
   }
 };
 
-// A lane's share of two rows: their scores S become weights P = 2^(S * scale_log2 - max). `max` is the same in a row's
-// four lanes; a careful warp looks first whether a score has outgrown it, and so does every warp on the first tile, and
-// where a row may meet its first key. Otherwise the sum of the weights tells: too large or infinite, and they are made
-// again.
-template <int BC>
-struct Softmax {
-  using Scores = float (&)[BC / 8][4];
-  using Weights = uint32_t (&)[BC / 16][4];
-  float scale_log2;                     // exp(s * softmax_scale) = 2^(s * scale_log2)
-  float max[2], sum[2], correction[2];  // [lane_row]; max in log2 units
-  bool careful;                         // the whole warp or none of it: a later tile of these queries raised a maximum
-  bool rescale;                         // O, by `correction`, before the next PV
-
-  __device__ __forceinline__ void begin() {
-    for (int lane_row = 0; lane_row < 2; ++lane_row) max[lane_row] = NO_KEY, sum[lane_row] = 0;
-    careful = false;
-  }
-  __device__ __forceinline__ static float largest(Scores S, int lane_row) {
-    float score = -INFINITY;
-#pragma unroll
-    for (int key_tile = 0; key_tile < BC / 8; ++key_tile)
-      score = fmaxf(score, fmaxf(S[key_tile][2 * lane_row], S[key_tile][2 * lane_row + 1]));
-    return score;
-  }
-  __device__ __forceinline__ void raise_max(float (&to)[2]) {  // if that is more: a row's, over its four lanes
-    for (int lane_row = 0; lane_row < 2; ++lane_row) {
-      to[lane_row] = fmaxf(quad_max(to[lane_row]), max[lane_row]);
-      correction[lane_row] = ex2_approx(max[lane_row] - to[lane_row]);  // 1 where nothing has grown
-      max[lane_row] = to[lane_row];
-      sum[lane_row] *= correction[lane_row];
-    }
-  }
-  // Two C fragments side by side hold exactly the elements of one A fragment, and wgmma takes A from registers: P needs
-  // no exchange, only rounding.
-  __device__ __forceinline__ static void make_weights(Scores S, Weights P, float (&tile_sum)[2]) {
-    tile_sum[0] = tile_sum[1] = 0;
-#pragma unroll
-    for (int key_slice = 0; key_slice < BC / 16; ++key_slice) {
-      for (int reg = 0; reg < 4; ++reg) {  // registers 0 and 1: keys 0-7 of the two rows; 2 and 3: keys 8-15
-        const int key_tile = 2 * key_slice + reg / 2, lane_row = reg % 2;
-        const float low = ex2_approx(S[key_tile][2 * lane_row]);
-        const float high = ex2_approx(S[key_tile][2 * lane_row + 1]);
-        tile_sum[lane_row] += low + high;
-        P[key_slice][reg] = pack_bf16x2(low, high);
-      }
-    }
-  }
-  // The whole warp: an exchange needs it. `looks`: also where it is not careful.
-  __device__ __forceinline__ void weigh(Scores S, Weights P, bool is_first, bool looks) {
-    looks |= careful || is_first;
-    rescale = false;
-    float tile_sum[2];
-    if (looks) {
-      float largest_of[2] = {largest(S, 0) * scale_log2, largest(S, 1) * scale_log2};
-      rescale = vote_any(is_first || fmaxf(largest_of[0] - max[0], largest_of[1] - max[1]) > RESCALE_ABOVE);
-      if (rescale) raise_max(largest_of);
-    }
-#pragma unroll
-    for (int key_tile = 0; key_tile < BC / 8; ++key_tile) {
-      for (int i = 0; i < 4; ++i) S[key_tile][i] = S[key_tile][i] * scale_log2 - max[i / 2];
-    }
-    make_weights(S, P, tile_sum);
-    if (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT)) {
-      rescale = careful = true;  // from now on
-      const float before[2] = {max[0], max[1]};
-      float largest_of[2] = {max[0] + largest(S, 0), max[1] + largest(S, 1)};
-      raise_max(largest_of);
-#pragma unroll
-      for (int key_tile = 0; key_tile < BC / 8; ++key_tile) {
-        for (int i = 0; i < 4; ++i) S[key_tile][i] -= max[i / 2] - before[i / 2];
-      }
-      make_weights(S, P, tile_sum);
-    }
-    for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
-    rescale &= !is_first;  // then O is 0
-  }
-};
-
-// How far slices of 16 columns, each an instruction's share, go on in a tile of ROWS rows: 32 B each, four in a panel.
-template <int ROWS>
-__device__ __forceinline__ uint32_t slices_on(uint32_t slices) {
-  return (slices % 4) * 32 + (slices / 4) * ROWS * PANEL_ROW_BYTES;
-}
-
 template <class C, Mask MASK>
 __global__ void __launch_bounds__(C::THREADS, 1)
     flash_attention(ModelParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
                     const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap O_map) {
   constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES, BLOCKS = C::BLOCKS;
-  constexpr int QK_N_TILES = BC / 8, QK_K_TILES = HEAD_DIM / 16;  // S[64 x BC] = Q[64 x d] K^T[d x BC]
+  constexpr int QK_N_TILES = BC / 8;                              // S[64 x BC] = Q[64 x d] K^T[d x BC]
   constexpr int PV_N_TILES = HEAD_DIM / 8, PV_K_TILES = BC / 16;  // O[64 x d] += P[64 x BC] V[BC x d]
   static_assert(BR == 16 * WARPS && WARPS % 4 == 0, "each warp owns 16 rows, and four warps multiply together");
   static_assert(BR == BC, "of a pair one block needs a tile of keys more than the other, and one tile only");
@@ -282,9 +196,9 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   // Descriptors. Rows of V are the k dimension (MN-major), so the distance from one panel to the next is told as well.
   const uint64_t Q_rows = wgmma_descriptor(smem_Q + warpgroup * 64 * PANEL_ROW_BYTES);
   const uint64_t K_tiles = wgmma_descriptor(smem_K), V_tiles = wgmma_descriptor(smem_V, BC * PANEL_ROW_BYTES);
-  Softmax<BC> softmax = {};
+  Softmax<Element, BC> softmax = {};
   softmax.scale_log2 = p.softmax_scale * LOG2E;
-  using Weights = typename Softmax<BC>::Weights;
+  using Weights = typename Softmax<Element, BC>::Weights;
   float O_frag[PV_N_TILES][4], S_frag[QK_N_TILES][4];    // FragmentC: registers 0, 1 are of a row, 2, 3 of 8 below
   uint32_t P_even[PV_K_TILES][4], P_odd[PV_K_TILES][4];  // by the tile's number: one is made while PV reads the other
 
@@ -298,11 +212,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     const uint64_t Q_here = wgmma_advance(Q_rows, Q.at(round)), K_here = wgmma_advance(K_tiles, K.at(tile));
     K.wait_full(tile);
     wgmma_fence(S_frag);
-#pragma unroll
-    for (int d_slice = 0; d_slice < QK_K_TILES; ++d_slice)
-      wgmma_ss_bf16(S_frag, wgmma_advance(Q_here, slices_on<BR>(d_slice)),
-                    wgmma_advance(K_here, slices_on<BC>(d_slice)),
-                    d_slice > 0);  // the first overwrites S
+    issue_QK<Element, HEAD_DIM, BR, BC>(S_frag, Q_here, K_here);
     wgmma_commit();
   };
   const auto mask = [&](int tile) {
@@ -328,19 +238,10 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   };
   const auto start_PV = [&](int tile, Weights P_frag, bool is_first) {
     const uint64_t V_here = wgmma_advance(V_tiles, V.at(tile));
-    if (softmax.rescale) {  // under QK, where one is running
-#pragma unroll
-      for (int column_tile = 0; column_tile < PV_N_TILES; ++column_tile) {
-        for (int i = 0; i < 4; ++i) O_frag[column_tile][i] *= softmax.correction[i / 2];
-      }
-    }
+    if (softmax.rescale) scale_rows(O_frag, softmax.correction);  // under QK, where one is running
     V.wait_full(tile);
     wgmma_fence(O_frag, P_frag);
-#pragma unroll
-    // PV  16 keys are 16 rows of V.
-    for (int key_slice = 0; key_slice < PV_K_TILES; ++key_slice)
-      wgmma_rs_bf16<true>(O_frag, P_frag[key_slice], wgmma_advance(V_here, key_slice * 16 * PANEL_ROW_BYTES),
-                          key_slice > 0 || !is_first);  // the first overwrites O
+    issue_PV<Element>(O_frag, P_frag, V_here, !is_first);  // PV
     wgmma_commit();
   };
   int begin = 0, end = 0;  // of the tiles of keys
@@ -374,21 +275,10 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     release(V, tile);
   };
   const auto store = [&](int round) {
-    // STORE  Each warp writes O over its rows of Q, which nobody needs now, swizzled like them. Lane l addresses row
-    //        l % 16, chunk l / 16 of four 8x8 matrices: rows 0-7 and 8-15, then the next 8 columns, two C fragments.
+    // STORE  Each warp writes O over its rows of Q, which nobody needs now, swizzled like them.
     const uint32_t warp_O = smem_Q + Q.at(round) + warp * 16 * PANEL_ROW_BYTES;
     const uint32_t lane_O = warp_O + lane % 16 * PANEL_ROW_BYTES;
-#pragma unroll
-    for (int column_tile = 0; column_tile < PV_N_TILES; column_tile += 2) {
-      uint32_t matrices[4];
-      for (int i = 0; i < 4; ++i) {
-        const float* const two = &O_frag[column_tile + i / 2][2 * (i % 2)];
-        const bool has_keys = IS_WHOLE || normalise[i % 2] != 0;  // or else O is 0 times V, which may be NaN
-        matrices[i] = has_keys ? pack_bf16x2(two[0] * normalise[i % 2], two[1] * normalise[i % 2]) : 0;
-      }
-      const uint32_t panel = column_tile / 8, chunk = column_tile % 8 + lane / 16;
-      stmatrix_x4(lane_O + panel * BR * PANEL_ROW_BYTES + (chunk ^ (lane % 8)) * 16, matrices);
-    }
+    store_scaled<Element, BR, !IS_WHOLE>(lane_O, O_frag, normalise);
     fence_proxy_async_shared();  // the copy engine will find what this lane has stored
     __syncwarp();                // safe to copy: all lanes have stored
     if (lane == 0) {
@@ -408,9 +298,10 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     }
     __syncwarp();  // products and barriers take whole warps
   };
-  // The first block of a pair does not need the pair's last tile, the one on the other block's diagonal; in a window the
-  // second one does not need the first. Who releases such a tile waits for it, and nobody else: a warp that came late
-  // would miss the phase. A branch and no loop, for ptxas: of two shares one after the other it is one tile at most.
+  // The first block of a pair does not need the pair's last tile, the one on the other block's diagonal; in a window
+  // the second one does not need the first. Who releases such a tile waits for it, and nobody else: a warp that came
+  // late would miss the phase. A branch and no loop, for ptxas: of two shares one after the other it is one tile at
+  // most.
   const auto let_pass = [&](int up_to) {
     if (MASK >= Mask::causal && threadIdx.x % 128 < BLOCKS && end < up_to) {
       K.wait_full(up_to - 1);  // safe to release: it is not on its way any more
@@ -463,28 +354,16 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   cluster_sync();  // safe to end: the other block does not copy here, nor arrive, any more
 }
 
-// Without any key O is 0.
-__global__ void __launch_bounds__(HEAD_DIM) no_keys(ModelParams p) {
-  const int query = blockIdx.x % p.n_q, head = blockIdx.x / p.n_q % p.heads, sequence = blockIdx.x / p.n_q / p.heads;
-  const ForwardParams::Strides& strides = p.O_strides;
-  bf16* const O_row = p.O + sequence * strides.batch + head * strides.head + query * strides.row;
-  st_global_bf16(O_row + threadIdx.x, to_bf16(0.0f));
-  if (p.LSE != nullptr && threadIdx.x == 0) st_global_f32(p.LSE + blockIdx.x, -INFINITY);
-}
-
 // LAUNCH  As many blocks as run at the same time, one per SM, in pairs, or fewer where there is less to do. The
-//         pointers of `p` belong to the device and are multiples of 16 B, as are strides. A map tells the copy engine where rows
-//         end: what it asks for behind is zeros, and what it stores there is dropped.
+//         pointers of `p` belong to the device and are multiples of 16 B, as are strides. A map tells the copy engine
+//         where rows end: what it asks for behind is zeros, and what it stores there is dropped.
 template <class C>
 void run(Device& device, const ModelParams& p) {
-  const uint32_t batch = p.batch, heads = batch * p.heads;
-  const auto tile_map = [&](const bf16* tensor, const ForwardParams::Strides& strides, int of_heads, int n,
-                            uint32_t rows) {
-    return tensor_map_4d(device, tensor, {HEAD_DIM, uint32_t(n), uint32_t(of_heads), batch},
-                         {uint64_t(strides.row) * 2, uint64_t(strides.head) * 2, uint64_t(strides.batch) * 2},
-                         {PANEL_COLS, rows, 1, 1});
+  const uint32_t heads = p.batch * p.heads;
+  const auto map = [&](const Element* tensor, const ForwardParams::Strides& strides, int heads, int n, int rows) {
+    return forward::rows_map<HEAD_DIM>(device, tensor, strides, n, heads, p.batch, rows);
   };
-  if (p.n_k == 0) return launch(device, no_keys, dim3(p.n_q * heads), dim3(HEAD_DIM), 0, p);
+  if (p.n_k == 0) return forward::start_no_keys<Element, HEAD_DIM>(device, p);
   const uint32_t pairs = ((p.n_q + C::BR - 1) / C::BR + 1) / C::BLOCKS, sms = multiprocessors(device) / C::BLOCKS;
   const bool is_window = p.left >= 0 || p.right > 0;
   const uint32_t shares = (p.causal && !is_window ? (pairs + 1) / 2 : pairs) * heads;  // two pairs or one
@@ -494,9 +373,8 @@ void run(Device& device, const ModelParams& p) {
                   : p.n_k % C::BC != 0 ? flash_attention<C, Mask::tail>
                                        : flash_attention<C, Mask::none>,
                   dim3((shares < sms ? shares : sms) * C::BLOCKS), dim3(C::THREADS), C::BLOCKS, C::SMEM_BYTES, p,
-                  tile_map(p.Q, p.Q_strides, p.heads, p.n_q, C::BR),
-                  tile_map(p.K, p.K_strides, p.kv_heads, p.n_k, C::BC),
-                  tile_map(p.V, p.V_strides, p.kv_heads, p.n_k, C::BC), tile_map(p.O, p.O_strides, p.heads, p.n_q, 16));
+                  map(p.Q, p.Q_strides, p.heads, p.n_q, C::BR), map(p.K, p.K_strides, p.kv_heads, p.n_k, C::BC),
+                  map(p.V, p.V_strides, p.kv_heads, p.n_k, C::BC), map(p.O, p.O_strides, p.heads, p.n_q, 16));
 }
 
 }  // namespace

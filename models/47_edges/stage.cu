@@ -88,16 +88,16 @@ ladder::Counts predict(const ladder::Launched& spec) {
     ladder::UnderLoads loads(WALK);
     uint64_t rounds = 0, kv_tiles = 0, own[2] = {};
     bool works = false;
-    int64_t up_to = 0, place = -1, before = 0;
+    int64_t up_to = 0, position = -1, before = 0;
     for (int64_t deal = 0;; ++deal) {
-      const int64_t item = deal * clusters + (problem.is_varlen && deal % 2 == 1 ? clusters - 1 - cluster : cluster);
-      while (item >= up_to && ++place < spec.batch) {
+      const int64_t number = deal * clusters + (problem.is_varlen && deal % 2 == 1 ? clusters - 1 - cluster : cluster);
+      while (number >= up_to && ++position < spec.batch) {
         before = up_to;
-        up_to += spec.heads * problem.shares(problem.order[place]);
+        up_to += spec.heads * problem.shares(problem.order[position]);
       }
-      if (place == spec.batch) break;
-      const int s = problem.order[place];
-      const int64_t low = (item - before) % problem.shares(s), high = problem.pairs(s) - 1 - low;
+      if (position == spec.batch) break;
+      const int s = problem.order[position];
+      const int64_t low = (number - before) % problem.shares(s), high = problem.pairs(s) - 1 - low;
       for (const int64_t pair : {low, high}) {
         ++rounds;
         kv_tiles += problem.tiles_of_pair(s, pair);

@@ -3,17 +3,20 @@
 //          The kernel is told anew, in 09's loop.
 // Tile:    128x64, 4 warps, M_TILES = 2.  Shared: 64 KiB (Q 32, K 16, V 16), or half of that where d = 64.
 //          Needs rows that begin at multiples of 16 B, heads % kv_heads == 0.
-// Shapes:  Q, O: [batch, heads, n_q, d] bf16; K, V: [batch, kv_heads, n_k, d] bf16, in any strides. LSE: [batch, heads, n_q] f32.
-//          Or Q, O: [total_q, heads, d]; K, V: [total_k, kv_heads, d]; LSE: [heads, total_q]; with cu_seqlens, [batch + 1] each.
+// Shapes:  Q, O: [batch, heads, n_q, d] bf16; K, V: [batch, kv_heads, n_k, d] bf16, in any strides.
+//          LSE: [batch, heads, n_q] f32. Or Q, O: [total_q, heads, d]; K, V: [total_k, kv_heads, d];
+//          LSE: [heads, total_q]; with cu_seqlens, [batch + 1] each.
 //          alibi_slopes, sinks: [heads] f32, or null.
 #pragma once
 #include "common/gpu.cuh"
 
 namespace {
 
+using Element = bf16;
+
 constexpr float LOG2E = 1.44269504088896341f;
-constexpr float RESCALE_ABOVE = 8.0f;  // log2 units: no weight exceeds 2^8
-constexpr float NO_KEY = -0x1p100f;    // a row's maximum before its first key; in log2 units, as all maxima
+constexpr float RESCALE_ABOVE = 8.0f;       // log2 units: no weight exceeds 2^8
+constexpr float NO_KEY = -0x1.fffffep127f;  // a row's maximum before its first key; in log2 units, as all maxima
 
 // A block's tile, BR queries against BC keys at a time by WARPS warps, and the shared memory that it takes.
 template <int HEAD_DIM_, int BR_, int BC_, int WARPS_>
@@ -33,8 +36,9 @@ struct Config {
   }
 };
 
-// What becomes of a score before the softmax: O = softmax(scale * function(Q K^T)) V. `distance`: how far a key lies before the
-// query's own, negative behind it. `slope`: the head's of p.alibi_slopes, over scale. A reader's own function is one `if` more.
+// What becomes of a score before the softmax: O = softmax(scale * function(Q K^T)) V. `distance`: how far a key lies
+// before the query's own, negative behind it. `slope`: the head's of p.alibi_slopes, over scale. A reader's own
+// function is one `if` more.
 template <bool CAPPED, bool SLOPED>
 struct Score {
   static constexpr bool CHANGES = CAPPED || SLOPED;  // or else it costs nothing
@@ -49,7 +53,8 @@ struct Score {
   }
 };
 
-// A sequence, and which of its keys a query sees: query i is the one of key i + n_k - n_q, and sees a window around that.
+// A sequence, and which of its keys a query sees: query i is the one of key i + n_k - n_q, and sees a window around
+// that.
 struct Sequence {
   int index;  // its place in a batch; 0 where sequences lie one behind the other, at these rows:
   int64_t q_begin, k_begin;
@@ -69,11 +74,12 @@ struct Sequence {
   __device__ __forceinline__ int end_of(int query) const { return min(query + 1 + n_k - n_q + right, n_k); }
 };
 
-// Starts to copy a tile of ROWS rows. Both addresses are those of this thread's chunk in the first pass, and `stride` is that
-// of rows, in elements. Of the rows the tensor has `rows`; what lies behind them is nobody's, and becomes zeros: a weight of 0
-// times a NaN would be one.
+// Starts to copy a tile of ROWS rows. Both addresses are those of this thread's chunk in the first pass, and `stride`
+// is that of rows, in elements. Of the rows the tensor has `rows`; what lies behind them is nobody's, and becomes
+// zeros: a weight of 0 times a NaN would be one.
 template <class C, int ROWS>
-__device__ __forceinline__ void load_tile(uint32_t thread_tile, const bf16* thread_source, int64_t stride, int rows) {
+__device__ __forceinline__ void load_tile(uint32_t thread_tile, const Element* thread_source, int64_t stride,
+                                          int rows) {
   const int thread_row = threadIdx.x / C::ROW_CHUNKS;
 #pragma unroll
   for (int first_row = 0; first_row < ROWS; first_row += C::ROWS_PER_PASS)
@@ -105,20 +111,20 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(ScoreParams p) 
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int thread_row = threadIdx.x / ROW_CHUNKS, thread_column = threadIdx.x % ROW_CHUNKS * 8;
   // This thread's chunk of a row; copies go on from there in passes.
-  const auto chunk_of = [&](const bf16* tensor, const ForwardParams::Strides& strides, int of_head, int64_t row) {
+  const auto chunk_of = [&](const Element* tensor, const ForwardParams::Strides& strides, int of_head, int64_t row) {
     return tensor + sequence.index * strides.batch + of_head * strides.head + (row + thread_row) * strides.row +
            thread_column;
   };
   const int kv_head = head / (p.heads / p.kv_heads);
-  const bf16* K = chunk_of(p.K, p.K_strides, kv_head, sequence.k_begin + begin * BC);
-  const bf16* V = chunk_of(p.V, p.V_strides, kv_head, sequence.k_begin + begin * BC);
+  const Element* K = chunk_of(p.K, p.K_strides, kv_head, sequence.k_begin + begin * BC);
+  const Element* V = chunk_of(p.V, p.V_strides, kv_head, sequence.k_begin + begin * BC);
   const uint32_t smem_Q = smem_base(), smem_K = smem_Q + BR * ROW_BYTES, smem_V = smem_K + BC * ROW_BYTES;
   smem_name(smem_Q, BR * ROW_BYTES, "Q", ROW_BYTES);
   smem_name(smem_K, BC * ROW_BYTES, "K", ROW_BYTES);
   smem_name(smem_V, BC * ROW_BYTES, "V", ROW_BYTES);
   const uint32_t thread_chunk = C::chunk_offset(thread_row, threadIdx.x % ROW_CHUNKS);
-  // Where this lane's first ldmatrix of a tile points. It is chunk 0 or 1 of its row before the swizzle, so moving on by an
-  // even number of chunks is an XOR.
+  // Where this lane's first ldmatrix of a tile points. It is chunk 0 or 1 of its row before the swizzle, so moving on
+  // by an even number of chunks is an XOR.
   const uint32_t lane_Q = smem_Q + warp * M_TILES * 16 * ROW_BYTES + C::chunk_offset(lane % 16, lane / 16);
   const uint32_t lane_K = smem_K + C::chunk_offset(lane % 8 + (lane / 16) * 8, (lane / 8) % 2);
   const uint32_t lane_V = smem_V + C::chunk_offset(lane % 16, lane / 16);
@@ -128,10 +134,12 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(ScoreParams p) 
   const float scale_log2 = function.scale * LOG2E;  // exp(s * scale) = 2^(s * scale_log2)
   const float slope =
       Function::CHANGES && p.alibi_slopes != nullptr ? ld_global_f32(p.alibi_slopes + head) / function.scale : 0;
-  // A sink is a score that is there before all others, and belongs to no key. One of a row's four lanes counts its weight, 1.
+  // A sink is a score that is there before all others, and belongs to no key. One of a row's four lanes counts its
+  // weight, 1.
   const float sink = p.sinks == nullptr ? NO_KEY : fmaxf(ld_global_f32(p.sinks + head) * LOG2E, NO_KEY);
   float O_frag[M_TILES][PV_N_TILES][4] = {};  // FragmentC: registers 0, 1 belong to one row, 2, 3 to the row 8 below
   float row_max[M_TILES][2], row_sum[M_TILES][2];  // [group][lane_row]: a lane has a share of two rows per group
+  bool huge = false;                               // of a lane's rows, and so of all four lanes': a maximum is
   for (int group = 0; group < M_TILES; ++group) {
     for (int lane_row = 0; lane_row < 2; ++lane_row) {
       row_max[group][lane_row] = sink;
@@ -167,8 +175,8 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(ScoreParams p) 
         uint32_t K_frag[4];
         ldmatrix_x4(K_frag, (lane_K ^ (d_slice * 32)) + key_tile * 8 * ROW_BYTES);
         for (int group = 0; group < M_TILES; ++group) {
-          mma_m16n8k16_bf16(S_frag[group][key_tile], Q_frag[group], K_frag[0], K_frag[1]);
-          mma_m16n8k16_bf16(S_frag[group][key_tile + 1], Q_frag[group], K_frag[2], K_frag[3]);
+          mma<Element>(S_frag[group][key_tile], Q_frag[group], K_frag[0], K_frag[1]);
+          mma<Element>(S_frag[group][key_tile + 1], Q_frag[group], K_frag[2], K_frag[3]);
         }
       }
     }
@@ -198,9 +206,9 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(ScoreParams p) 
       });
     }
 
-    // SOFTMAX  Has a score outgrown its row's maximum? Only then is it looked for, by two exchanges between the four lanes that
-    //          share a row. Positive floats are ordered as their bits are, and negative ones are below 0: an integer
-    //          maximum, and newer cards have one of three operands. A row before its first key says yes.
+    // SOFTMAX  Has a score outgrown its row's maximum? Only then is it looked for, by two exchanges between the four
+    //          lanes that share a row. Positive floats are ordered as their bits are, and negative ones are below 0: an
+    //          integer maximum, and newer cards have one of three operands. A row before its first key says yes.
     bool rescale = false;
 #pragma unroll
     for (int group = 0; group < M_TILES; ++group) {
@@ -227,6 +235,7 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(ScoreParams p) 
           const float new_max = fmaxf(row_max[group][lane_row], tile_max * scale_log2);
           const float correction = ex2_approx(row_max[group][lane_row] - new_max);  // 1 where nothing has grown
           row_max[group][lane_row] = new_max;
+          huge |= is_huge(new_max);
           row_sum[group][lane_row] *= correction;
           for (int column_tile = 0; column_tile < PV_N_TILES; ++column_tile) {
             O_frag[group][column_tile][2 * lane_row] *= correction;
@@ -235,6 +244,10 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(ScoreParams p) 
         }
       }
     }
+
+    float scale = scale_log2;
+#pragma unroll
+    for (int group = 0; group < M_TILES; ++group) scale = scale_apart(S_frag[group], scale_log2, huge);
 
     // LOAD  V[tile] is needed now; K[tile + 1] is requested and arrives while PV runs.
     cp_async_wait<0>();  // this thread's part of V[tile] has landed
@@ -252,11 +265,10 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(ScoreParams p) 
       for (int group = 0; group < M_TILES; ++group) {
         for (int reg = 0; reg < 4; ++reg) {  // registers 0 and 1: keys 0-7 of the two rows; 2 and 3: keys 8-15
           const int key_tile = 2 * key_slice + reg / 2, lane_row = reg % 2;
-          const float low = ex2_approx(S_frag[group][key_tile][2 * lane_row] * scale_log2 - row_max[group][lane_row]);
-          const float high =
-              ex2_approx(S_frag[group][key_tile][2 * lane_row + 1] * scale_log2 - row_max[group][lane_row]);
+          const float low = ex2_approx(S_frag[group][key_tile][2 * lane_row] * scale - row_max[group][lane_row]);
+          const float high = ex2_approx(S_frag[group][key_tile][2 * lane_row + 1] * scale - row_max[group][lane_row]);
           row_sum[group][lane_row] += low + high;
-          P_frag[group][reg] = pack_bf16x2(low, high);
+          P_frag[group][reg] = pack<Element>(low, high);
         }
       }
 #pragma unroll
@@ -264,8 +276,8 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(ScoreParams p) 
         uint32_t V_frag[4];
         ldmatrix_x4_trans(V_frag, (lane_V ^ (column_tile * 16)) + key_slice * 16 * ROW_BYTES);
         for (int group = 0; group < M_TILES; ++group) {
-          mma_m16n8k16_bf16(O_frag[group][column_tile], P_frag[group], V_frag[0], V_frag[1]);
-          mma_m16n8k16_bf16(O_frag[group][column_tile + 1], P_frag[group], V_frag[2], V_frag[3]);
+          mma<Element>(O_frag[group][column_tile], P_frag[group], V_frag[0], V_frag[1]);
+          mma<Element>(O_frag[group][column_tile + 1], P_frag[group], V_frag[2], V_frag[3]);
         }
       }
     }
@@ -287,14 +299,14 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(ScoreParams p) 
       for (int column_tile = 0; column_tile < PV_N_TILES; ++column_tile) {
         const float low = O_frag[group][column_tile][2 * lane_row] * normalise;
         const float high = O_frag[group][column_tile][2 * lane_row + 1] * normalise;
-        st_shared_b32(O_row ^ (column_tile * 16), has_keys ? pack_bf16x2(low, high) : 0);
+        st_shared_b32(O_row ^ (column_tile * 16), has_keys ? pack<Element>(low, high) : 0);
       }
       if (p.LSE != nullptr && lane % 4 == 0 && query < sequence.n_q)  // log(0) is -infinity
         st_global_f32(p.LSE + LSE_row + query, row_max[group][lane_row] / LOG2E + logf(row_sum[group][lane_row]));
     }
   }
   __syncwarp();  // safe to read O: all lanes have stored their part of the warp's rows
-  bf16* const O = p.O + sequence.index * p.O_strides.batch + head * p.O_strides.head + lane % ROW_CHUNKS * 8;
+  Element* const O = p.O + sequence.index * p.O_strides.batch + head * p.O_strides.head + lane % ROW_CHUNKS * 8;
 #pragma unroll
   for (int first_row = 0; first_row < M_TILES * 16; first_row += 32 / ROW_CHUNKS) {
     const int row = warp * M_TILES * 16 + first_row + lane / ROW_CHUNKS, query = first_query + row;
@@ -304,7 +316,8 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(ScoreParams p) 
   }
 }
 
-// LAUNCH  One block per BR queries of a head. The pointers of `p` belong to the device and are multiples of 16 B, as are strides.
+// LAUNCH  One block per BR queries of a head. The pointers of `p` belong to the device and are multiples of 16 B, as
+//         are strides.
 template <class C, class Function>
 void start(Device& device, const ScoreParams& p) {
   launch(device, flash_attention<C, Function>, dim3((p.n_q + C::BR - 1) / C::BR, p.heads, p.batch), dim3(C::THREADS),

@@ -1,48 +1,44 @@
-// 54_softcap: the tanh of a softcap is a polynomial where all scores of a warp's tile are small, and their weights are made at once.
+// 54_softcap: the tanh of a softcap is a polynomial where all scores of a warp's tile are small, and their weights are
+// made at once.
 // Before:  48 takes a tanh for each score, of the unit that makes the exponentials, and before the first of them.
 //          Distances mean nothing any more, for a shorter kernel; ALiBi is 48's.
 // Tile:    128x128, 8 warps: two warpgroups of 64 queries, and a third that copies.  Shared: 192 KiB and 192 B.
 //          Needs d = 128, rows that begin at multiples of 16 B, heads % kv_heads == 0, BR == BC, sm_90a.
-// Shapes:  Q, O: [batch, heads, n_q, d] bf16; K, V: [batch, kv_heads, n_k, d] bf16, in any strides. LSE: [batch, heads, n_q] f32.
-//          sinks: [heads] f32, or null.
+// Shapes:  Q, O: [batch, heads, n_q, d] bf16; K, V: [batch, kv_heads, n_k, d] bf16, in any strides.
+//          LSE: [batch, heads, n_q] f32. sinks: [heads] f32, or null.
 #pragma once
 #include "common/gpu.cuh"
+#include "common/words/forward.cuh"
 
 namespace {
+
+using Element = bf16;
+// 44_told spells these out, 43_window the masks and the softmax, 45_varlen what starts a kernel.
+using forward::blocks_for, forward::finish_rows, forward::hide_unseen, forward::let_pass, forward::LOG2E;
+using forward::Mask, forward::rows_map, forward::Schedule, forward::Seen, forward::Softmax, forward::Work;
 
 constexpr int HEAD_DIM = 128;
 constexpr int ROW_BYTES = HEAD_DIM * 2;  // 128 halves = 256 B
 // A tile is two panels of 64 columns, one after the other; their rows are 128 B, the most that the engine swizzles.
 constexpr int PANELS = 2, PANEL_COLS = HEAD_DIM / PANELS, PANEL_ROW_BYTES = ROW_BYTES / PANELS;
-constexpr float LOG2E = 1.44269504088896341f;
-constexpr float RESCALE_ABOVE = 8.0f;  // log2 units: no weight exceeds 2^8 while a warp is careful
-constexpr float NO_KEY = -0x1p100f;    // a row's maximum before its first key; in log2 units, as all maxima
-// Of a lane's weights of a row and tile: times values of 2^50 they fit into O's f32.
-constexpr float SUM_LIMIT = 0x1p64f;
-// tanh(x) is TANH_1 x + TANH_3 x^3 up to |x| = NEAR, but for 7.8e-6: the least that degree 3 allows. A softcap of 50 makes that 3.9e-4
-// of a weight, and a bf16 is wrong by up to 2e-3.
+// tanh(x) is TANH_1 x + TANH_3 x^3 up to |x| = NEAR, but for 7.8e-6: the least that degree 3 allows. A softcap of 50
+// makes that 3.9e-4 of a weight, and a bf16 is wrong by up to 2e-3.
 constexpr float NEAR = 0.25f, TANH_1 = 0.999843428f, TANH_3 = -0.323198975f;
 
 // A block's tile, BR queries against BC keys at a time by WARPS warps, and the shared memory that it takes.
-template <int BR_, int BC_, int WARPS_, int STAGES_, int BLOCKS_ = 2>
-struct Config {
-  static constexpr int BR = BR_, BC = BC_, WARPS = WARPS_, STAGES = STAGES_;
-  static constexpr int THREADS = WARPS * 32 + 128;  // of a warpgroup that copies, too
-  static constexpr int BLOCKS = BLOCKS_;            // of a cluster: they share K and V
+template <int BR, int BC, int WARPS, int STAGES, int BLOCKS = 2>
+struct Config : forward::Tile<BR, BC, WARPS, STAGES, BLOCKS> {
   static constexpr uint32_t SMEM_BYTES =
-      2 * (BR + STAGES * BC) * ROW_BYTES + (4 * STAGES + 4) * 8 + 2 * 48;  // and mbarriers and Works
+      2 * (BR + STAGES * BC) * ROW_BYTES + (4 * STAGES + 4) * 8 + 2 * Work::BYTES;  // and mbarriers and Works
   using Alone = Config<BR, BC, WARPS, STAGES, 1>;
 };
+constexpr int SINK = Work::BESIDES;  // what the thread that copies tells besides: the head's, f32
 
-// Which scores are masked: those of keys past the end; under a causal mask, which ends with the last key for the last query, also
-// those of keys after a query's own; in a window those of keys far after it, and far before it.
-enum class Mask { none, tail, causal, window };
-
-// What becomes of a score before the softmax: O = softmax(function(Q K^T)) V. A softcap makes softcap * tanh(scale * score / softcap)
-// of it, here in log2 units, in one of two ways: by the polynomial, or far from 0 by an exponential.
-template <bool CAPPED_>
+// What becomes of a score before the softmax: O = softmax(function(Q K^T)) V. A softcap makes softcap * tanh(scale *
+// score / softcap) of it, here in log2 units, in one of two ways: by the polynomial, or far from 0 by an exponential.
+template <bool CAPPED>
 struct Score {
-  static constexpr bool CAPPED = CAPPED_;  // or else it costs nothing
+  static constexpr bool CHANGES = CAPPED;  // or else it costs nothing
   float scale, inner, cap;                 // scale / softcap; softcap in log2 units
   float terms[2], reach;                   // of the polynomial, with both in them; the largest square that it is for
 
@@ -66,190 +62,31 @@ struct Score {
   }
 };
 
-// Which keys queries see: i is the one of key i + n_k - n_q.
-template <Mask MASK>
-struct Seen {
-  int n_q, n_k, left, right;  // of a window: as many as there are, where it has no such side
+// Weights of scores that no function has changed.
+template <class T, int BC>
+struct NearSoftmax : Softmax<T, BC> {
+  using Base = Softmax<T, BC>;
+  using Base::careful, Base::max, Base::sum, Base::rescale;
+  using typename Base::Scores, typename Base::Weights;
+  bool is_far;  // the whole warp or none of it: a score was, of the last tile that it looked at
 
-  __device__ __forceinline__ Seen(const ScoreParams& p)
-      : n_q(p.n_q), n_k(p.n_k), left(p.left < 0 ? n_k : p.left), right(p.right < 0 ? n_q : p.right) {}
-  __device__ __forceinline__ int first_of(int query) const {  // key that it sees
-    return MASK == Mask::window ? max(query + n_k - n_q - left, 0) : 0;
-  }
-  __device__ __forceinline__ int end_of(int query) const {  // behind the last one; it sees none if that is not positive
-    return MASK == Mask::window   ? min(query + 1 + n_k - n_q + right, n_k)
-           : MASK == Mask::causal ? query + 1 + n_k - n_q
-                                  : n_k;
-  }
-};
-
-// What the thread that copies tells the others of each tile of queries, in shared memory beside Q: BEGIN to END, tiles of keys
-// that some of the queries see; WHOLE_BEGIN to WHOLE_END, those that all see, so by the first of them every row has met a key;
-// ZERO, the number of key 0's tile, copied or not; QUERY, the first; HEAD, its SINK, f32; MORE, or else this is the end.
-struct Work {
-  enum Word { BEGIN, END, WHOLE_BEGIN, WHOLE_END, ZERO, QUERY, HEAD, MORE, SINK, WORDS = 12 };
-  uint32_t address;
-
-  __device__ __forceinline__ int operator[](Word word) const { return int(ld_shared_b32(address + word * 4)); }
-  __device__ __forceinline__ float number(Word word) const {
-    return __uint_as_float(ld_shared_b32(address + word * 4));
-  }
-  __device__ __forceinline__ void tell(const int (&words)[WORDS]) const {
-    for (int i = 0; i < WORDS; i += 4)
-      st_shared_v4(address + i * 4,
-                   {uint32_t(words[i]), uint32_t(words[i + 1]), uint32_t(words[i + 2]), uint32_t(words[i + 3])});
-  }
-};
-
-// Which queries next, and which keys they see. A head is `shares` of work, and clusters take those of all heads by
-// turns (c, c + clusters, ...). A share is a pair of tiles of queries, or one tile where a block works alone, or under a mask two
-// pairs: a head's longest and its shortest, its second longest and its second shortest ..., two by two equally long. A pair begins at an even tile; its
-// second one may lie outside: it reads zeros and stores nothing.
-template <class C, Mask MASK>
-struct Schedule {
-  static constexpr int BR = C::BR, BC = C::BC, BLOCKS = C::BLOCKS;
-  const ScoreParams& p;
-  Seen<MASK> seen;
-  int pairs, shares;
-  int head, share, heads_on, shares_on;  // this share of this head; and how much further on the next one is
-  int turn = -1, round = -1, q_tile = 0;
-  int first = 0, kv_tiles = 0,
-      skipped = 0;  // what the pair copies; tiles of K and V are numbered since the block began
-
-  __device__ __forceinline__ Schedule(const ScoreParams& p) : p(p), seen(p) {
-    const int cluster = blockIdx.x / BLOCKS, clusters = gridDim.x / BLOCKS;
-    pairs = (p.n_q + BLOCKS * BR - 1) / (BLOCKS * BR);
-    shares = MASK == Mask::causal ? (pairs + 1) / 2 : pairs;
-    head = cluster / shares, heads_on = clusters / shares;  // the only divisions
-    share = cluster % shares, shares_on = clusters % shares;
-  }
-  __device__ __forceinline__ int last_query(int tile) const { return min((tile + 1) * BR, seen.n_q) - 1; }
-  __device__ __forceinline__ int tiles_before(int tile) const {
-    return seen.first_of(min(tile * BR, seen.n_q - 1)) / BC;
-  }
-  __device__ __forceinline__ int tiles_up_to(int tile) const {  // at least one, masked, for queries that see none
-    return (max(seen.end_of(last_query(tile)), 1) + BC - 1) / BC;
-  }
-  __device__ __forceinline__ bool next() {
-    first += kv_tiles;
-    ++round;
-    const bool has_second = MASK == Mask::causal && 2 * share + 1 < pairs;  // the pair in the middle is alone
-    if (turn == 1 || (turn == 0 && !has_second)) {
-      head += heads_on, share += shares_on;
-      if (share >= shares) share -= shares, ++head;
-      turn = -1;
-    }
-    ++turn;
-    const int pair = MASK == Mask::causal && turn == 0 ? pairs - 1 - share : share;
-    q_tile = pair * BLOCKS + cluster_rank();
-    skipped = tiles_before(pair * BLOCKS);
-    kv_tiles = tiles_up_to(pair * BLOCKS + BLOCKS - 1) - skipped;
-    return head < p.batch * p.heads;
-  }
-  __device__ __forceinline__ int key_of(int tile) const { return (tile - first + skipped) * BC; }  // the tile's first
-  __device__ __forceinline__ void tell(Work work) const {
-    const int zero = first - skipped, of = head % p.heads;
-    const float sink = p.sinks == nullptr ? NO_KEY : fmaxf(ld_global_f32(p.sinks + of) * LOG2E, NO_KEY);
-    work.tell({zero + tiles_before(q_tile), zero + tiles_up_to(q_tile),
-               MASK == Mask::window ? zero + seen.first_of(last_query(q_tile)) / BC + 1 : 0,
-               zero + min(seen.end_of(q_tile * BR), seen.n_k) / BC,  // a second block may lie outside
-               zero, q_tile * BR, head, true, __float_as_int(sink)});
-  }
-};
-
-// A lane's share of two rows: their scores S become weights P = 2^(S * scale_log2 - max). `max` is the same in a row's
-// four lanes; a careful warp looks first whether a score has outgrown it, and so does every warp on the first tile, and
-// where a row may meet its first key. Otherwise the sum of the weights tells: too large or infinite, and they are made
-// again.
-template <int BC>
-struct Softmax {
-  using Scores = float (&)[BC / 8][4];
-  using Weights = uint32_t (&)[BC / 16][4];
-  float scale_log2;                     // exp(s * softmax_scale) = 2^(s * scale_log2)
-  float max[2], sum[2], correction[2];  // [lane_row]; max in log2 units
-  bool careful;                         // the whole warp or none of it: a later tile of these queries raised a maximum
-  bool rescale;                         // O, by `correction`, before the next PV
-  bool is_far;                          // the whole warp or none of it: a score was, of the last tile that it looked at
-
-  // A sink is a score that is there before all others, and belongs to no key. One of a row's four lanes counts its weight, 1.
   __device__ __forceinline__ void begin(float sink, bool counts) {
-    for (int lane_row = 0; lane_row < 2; ++lane_row) max[lane_row] = sink, sum[lane_row] = counts && sink > NO_KEY;
-    careful = is_far = false;
+    Base::begin(sink, counts);
+    is_far = false;
   }
-  __device__ __forceinline__ static float largest(Scores S, int lane_row) {
-    float score = -INFINITY;
-#pragma unroll
-    for (int key_tile = 0; key_tile < BC / 8; ++key_tile)
-      score = fmaxf(score, fmaxf(S[key_tile][2 * lane_row], S[key_tile][2 * lane_row + 1]));
-    return score;
-  }
-  __device__ __forceinline__ void raise_max(float (&to)[2]) {  // if that is more: a row's, over its four lanes
-    for (int lane_row = 0; lane_row < 2; ++lane_row) {
-      to[lane_row] = fmaxf(quad_max(to[lane_row]), max[lane_row]);
-      correction[lane_row] = ex2_approx(max[lane_row] - to[lane_row]);  // 1 where nothing has grown
-      max[lane_row] = to[lane_row];
-      sum[lane_row] *= correction[lane_row];
-    }
-  }
-  // Two C fragments side by side hold exactly the elements of one A fragment, and wgmma takes A from registers: P needs
-  // no exchange, only rounding.
-  template <class Exponent>
-  __device__ __forceinline__ static void make_weights(Scores S, Weights P, float (&tile_sum)[2], Exponent exponent) {
-    tile_sum[0] = tile_sum[1] = 0;
-#pragma unroll
-    for (int key_slice = 0; key_slice < BC / 16; ++key_slice) {
-      for (int reg = 0; reg < 4; ++reg) {  // registers 0 and 1: keys 0-7 of the two rows; 2 and 3: keys 8-15
-        const int key_tile = 2 * key_slice + reg / 2, lane_row = reg % 2;
-        const float low = ex2_approx(exponent(S[key_tile][2 * lane_row], lane_row));
-        const float high = ex2_approx(exponent(S[key_tile][2 * lane_row + 1], lane_row));
-        tile_sum[lane_row] += low + high;
-        P[key_slice][reg] = pack_bf16x2(low, high);
-      }
-    }
-  }
-  // The whole warp: an exchange needs it. `looks`: also where it is not careful.
-  __device__ __forceinline__ void weigh(Scores S, Weights P, bool is_first, bool looks) {
-    looks |= careful || is_first;
-    rescale = false;
-    float tile_sum[2];
-    if (looks) {
-      float largest_of[2] = {largest(S, 0) * scale_log2, largest(S, 1) * scale_log2};
-      rescale = vote_any(is_first || fmaxf(largest_of[0] - max[0], largest_of[1] - max[1]) > RESCALE_ABOVE);
-      if (rescale) raise_max(largest_of);
-    }
-#pragma unroll
-    for (int key_tile = 0; key_tile < BC / 8; ++key_tile) {
-      for (int i = 0; i < 4; ++i) S[key_tile][i] = S[key_tile][i] * scale_log2 - max[i / 2];
-    }
-    const auto as_it_is = [](float score, int) { return score; };
-    make_weights(S, P, tile_sum, as_it_is);
-    if (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT)) {
-      rescale = careful = true;  // from now on
-      const float before[2] = {max[0], max[1]};
-      float largest_of[2] = {max[0] + largest(S, 0), max[1] + largest(S, 1)};
-      raise_max(largest_of);
-#pragma unroll
-      for (int key_tile = 0; key_tile < BC / 8; ++key_tile) {
-        for (int i = 0; i < 4; ++i) S[key_tile][i] -= max[i / 2] - before[i / 2];
-      }
-      make_weights(S, P, tile_sum, as_it_is);
-    }
-    for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
-    rescale &= !is_first;  // then O is 0
-  }
-  // The same of scores that no function has changed, and S stays. Whether it could: it does not look for a maximum, and not beyond
-  // the polynomial. Positive floats are in the order of their bits.
+  // The same of scores that no function has changed, and S stays. Whether it could: it does not look for a maximum, and
+  // not beyond the polynomial. Positive floats are in the order of their bits.
   template <class Function>
   __device__ __forceinline__ bool weigh_near(Scores S, Weights P, const Function& function) {
     if (careful || is_far) return false;
     float tile_sum[2];
     int largest = 0;  // square
-    make_weights(S, P, tile_sum, [&](float score, int lane_row) {
+    exp2_weights_of<T>(S, P, tile_sum, [&](float score, int lane_row) {
       const float square = score * score;
       largest = ::max(largest, __float_as_int(square));
       return function.near(score, square) - max[lane_row];
     });
-    if (vote_any(largest > __float_as_int(function.reach) || fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT))
+    if (vote_any(largest > __float_as_int(function.reach) || fmaxf(tile_sum[0], tile_sum[1]) >= forward::SUM_LIMIT<T>))
       return false;
     for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
     rescale = false;
@@ -257,18 +94,12 @@ struct Softmax {
   }
 };
 
-// How far slices of 16 columns, each an instruction's share, go on in a tile of ROWS rows: 32 B each, four in a panel.
-template <int ROWS>
-__device__ __forceinline__ uint32_t slices_on(uint32_t slices) {
-  return (slices % 4) * 32 + (slices / 4) * ROWS * PANEL_ROW_BYTES;
-}
-
 template <class C, Mask MASK, class Function>
 __global__ void __launch_bounds__(C::THREADS, 1)
     flash_attention(ScoreParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
                     const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap O_map) {
   constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES, BLOCKS = C::BLOCKS;
-  constexpr int QK_N_TILES = BC / 8, QK_K_TILES = HEAD_DIM / 16;  // S[64 x BC] = Q[64 x d] K^T[d x BC]
+  constexpr int QK_N_TILES = BC / 8;                              // S[64 x BC] = Q[64 x d] K^T[d x BC]
   constexpr int PV_N_TILES = HEAD_DIM / 8, PV_K_TILES = BC / 16;  // O[64 x d] += P[64 x BC] V[BC x d]
   static_assert(BR == 16 * WARPS && WARPS % 4 == 0, "each warp owns 16 rows, and four warps multiply together");
   static_assert((MASK == Mask::window) == (BLOCKS == 1), "in a window blocks work alone");
@@ -289,8 +120,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   smem_name(smem_V, STAGES * TILE_BYTES, "V", PANEL_ROW_BYTES);
   smem_name(barriers, (4 * STAGES + 4) * 8, "barriers");
   const uint32_t works = barriers + (4 * STAGES + 4) * 8;
-  smem_name(works, 2 * Work::WORDS * 4, "works");
-  const auto told = [&](int round) { return Work{works + round % 2 * Work::WORDS * 4}; };
+  smem_name(works, 2 * Work::BYTES, "works");
+  const auto told = [&](int round) { return Work{works + round % 2 * Work::BYTES}; };
   if (threadIdx.x == 0) {
     K.init(BLOCKS * WARPS / 4);  // a warpgroup has read it
     V.init(BLOCKS * WARPS / 4);
@@ -304,7 +135,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   };
 
   const Function function(p);
-  // LOAD  A block brings its panel of a tile of K or V to both; the other brings its own here. Alone it brings both panels.
+  // LOAD  A block brings its panel of a tile of K or V to both; the other brings its own here. Alone it brings both
+  //       panels.
   if (warp >= WARPS) {
     setmaxnreg_dec<PRODUCER_REGISTERS>();
     if (threadIdx.x == WARPS * 32) {
@@ -320,7 +152,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
       };
       while (work.next()) {
         Q.wait_empty(work.round);
-        work.tell(told(work.round));
+        work.tell(told(work.round), __float_as_int(forward::sink_of(p, work.head)), 0, 0);
         Q.expect(work.round);
         const int head = work.head % p.heads;
         kv_head = head / (p.heads / p.kv_heads), sequence = work.head / p.heads;
@@ -346,9 +178,9 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   // Descriptors. Rows of V are the k dimension (MN-major), so the distance from one panel to the next is told as well.
   const uint64_t Q_rows = wgmma_descriptor(smem_Q + warpgroup * 64 * PANEL_ROW_BYTES);
   const uint64_t K_tiles = wgmma_descriptor(smem_K), V_tiles = wgmma_descriptor(smem_V, BC * PANEL_ROW_BYTES);
-  Softmax<BC> softmax = {};
+  NearSoftmax<Element, BC> softmax = {};
   softmax.scale_log2 = function.scale * LOG2E;
-  using Weights = typename Softmax<BC>::Weights;
+  using Weights = typename NearSoftmax<Element, BC>::Weights;
   float O_frag[PV_N_TILES][4], S_frag[QK_N_TILES][4];    // FragmentC: registers 0, 1 are of a row, 2, 3 of 8 below
   uint32_t P_even[PV_K_TILES][4], P_odd[PV_K_TILES][4];  // by the tile's number: one is made while PV reads the other
 
@@ -362,17 +194,11 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     const uint64_t Q_here = wgmma_advance(Q_rows, Q.at(round)), K_here = wgmma_advance(K_tiles, K.at(tile));
     K.wait_full(tile);
     wgmma_fence(S_frag);
-#pragma unroll
-    for (int d_slice = 0; d_slice < QK_K_TILES; ++d_slice)
-      wgmma_ss_bf16(S_frag, wgmma_advance(Q_here, slices_on<BR>(d_slice)),
-                    wgmma_advance(K_here, slices_on<BC>(d_slice)),
-                    d_slice > 0);  // the first overwrites S
+    issue_QK<Element, HEAD_DIM, BR, BC>(S_frag, Q_here, K_here);
     wgmma_commit();
   };
-  // A lane's two rows are this one and one 8 below.
-  const auto query_of = [&](const Work& work) { return work[Work::QUERY] + int(warp) * 16 + FragmentC::row(lane, 0); };
   const auto change = [&] {
-    if constexpr (Function::CAPPED) {
+    if constexpr (Function::CHANGES) {
       float largest = 0;
 #pragma unroll
       for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
@@ -393,50 +219,12 @@ __global__ void __launch_bounds__(C::THREADS, 1)
       }
     }
   };
-  // Masks what rows do not see of a tile. Whether their window begins there: then a row may meet its first key.
-  const auto mask = [&](int tile) {
-    const Work work = told(round);
-    const Seen<MASK> seen(p);
-    const int first_key = (tile - work[Work::ZERO]) * BC;
-    const auto hide = [&](auto is_hidden) {
-#pragma unroll
-      for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
-        for (int i = 0; i < 4; ++i) {
-          if (is_hidden(key_tile * 8 + FragmentC::col(lane, i), i / 2)) S_frag[key_tile][i] = -INFINITY;
-        }
-      }
-    };
-    const int query = query_of(work), below = query + 8;
-    const bool begins = MASK == Mask::window && tile < work[Work::WHOLE_BEGIN];
-    if (begins) {
-      const int from[2] = {seen.first_of(query) - first_key, seen.first_of(below) - first_key};
-      hide([&](int key, int lane_row) { return key < from[lane_row]; });
-    }
-    if (MASK != Mask::none && tile >= work[Work::WHOLE_END]) {
-      const int to[2] = {seen.end_of(query) - first_key, seen.end_of(below) - first_key};
-      hide([&](int key, int lane_row) { return key >= to[lane_row]; });
-    }
-    return begins;
-  };
-  const auto is_masked = [&](int tile) {
-    const Work work = told(round);
-    return tile < work[Work::WHOLE_BEGIN] || tile >= work[Work::WHOLE_END];
-  };
   const auto start_PV = [&](int tile, Weights P_frag, bool is_first) {
     const uint64_t V_here = wgmma_advance(V_tiles, V.at(tile));
-    if (softmax.rescale) {  // under QK, where one is running
-#pragma unroll
-      for (int column_tile = 0; column_tile < PV_N_TILES; ++column_tile) {
-        for (int i = 0; i < 4; ++i) O_frag[column_tile][i] *= softmax.correction[i / 2];
-      }
-    }
+    if (softmax.rescale) scale_rows(O_frag, softmax.correction);  // under QK, where one is running
     V.wait_full(tile);
     wgmma_fence(O_frag, P_frag);
-#pragma unroll
-    // PV  16 keys are 16 rows of V.
-    for (int key_slice = 0; key_slice < PV_K_TILES; ++key_slice)
-      wgmma_rs_bf16<true>(O_frag, P_frag[key_slice], wgmma_advance(V_here, key_slice * 16 * PANEL_ROW_BYTES),
-                          key_slice > 0 || !is_first);  // the first overwrites O
+    issue_PV<Element>(O_frag, P_frag, V_here, !is_first);  // PV
     wgmma_commit();
   };
   int begin = 0, end = 0;  // of the tiles of keys
@@ -446,9 +234,10 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     wgmma_wait<1>(S_frag);  // safe to read S: QK is done, PV may go on
     release(K, tile);
     // SOFTMAX
-    if (!Function::CAPPED || (may_be_masked && is_masked(tile)) || !softmax.weigh_near(S_frag, P_here, function)) {
+    if (!Function::CHANGES || (may_be_masked && told(round).is_masked(tile, true)) ||
+        !softmax.weigh_near(S_frag, P_here, function)) {
       change();
-      const bool looks = may_be_masked && mask(tile);
+      const bool looks = may_be_masked && hide_unseen(S_frag, Seen<MASK>(p), told(round), tile);
       softmax.weigh(S_frag, P_here, false, looks);
     }
     wgmma_wait<0>(O_frag, P_before);  // safe to touch O and the old P: PV is done
@@ -457,17 +246,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   float normalise[2];
   const auto finish = [&](int tile, Weights P_last) {
     start_PV(tile, P_last, tile == begin);
-    const Work work = told(round);
-    const Seen<MASK> seen(p);
-    for (int lane_row = 0; lane_row < 2; ++lane_row) {  // beside PV: two exchanges complete a row's sum
-      softmax.sum[lane_row] = quad_sum(softmax.sum[lane_row]);
-      const int query = work[Work::QUERY] + warp * 16 + FragmentC::row(lane, 2 * lane_row);
-      const bool has_keys = IS_WHOLE || seen.first_of(query) < seen.end_of(query);
-      normalise[lane_row] = has_keys ? 1.0f / softmax.sum[lane_row] : 0.0f;  // no key: O = 0
-      if (p.LSE != nullptr && lane % 4 == 0 && query < p.n_q)                // log(0) is -infinity
-        st_global_f32(p.LSE + int64_t(work[Work::HEAD]) * p.n_q + query,
-                      softmax.max[lane_row] / LOG2E + logf(softmax.sum[lane_row]));
-    }
+    finish_rows<MASK, IS_WHOLE>(p, told(round), softmax, normalise);  // beside PV
     named_barrier_sync(1 + warpgroup, 128);  // safe to overwrite Q later: the four warps' last product has read it
     wgmma_wait<0>(O_frag, P_last);           // safe to touch O: the last PV is done
     release(V, tile);
@@ -477,17 +256,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     //        l % 16, chunk l / 16 of four 8x8 matrices: rows 0-7 and 8-15, then the next 8 columns, two C fragments.
     const uint32_t warp_O = smem_Q + Q.at(round) + warp * 16 * PANEL_ROW_BYTES;
     const uint32_t lane_O = warp_O + lane % 16 * PANEL_ROW_BYTES;
-#pragma unroll
-    for (int column_tile = 0; column_tile < PV_N_TILES; column_tile += 2) {
-      uint32_t matrices[4];
-      for (int i = 0; i < 4; ++i) {
-        const float* const two = &O_frag[column_tile + i / 2][2 * (i % 2)];
-        const bool has_keys = IS_WHOLE || normalise[i % 2] != 0;  // or else O is 0 times V, which may be NaN
-        matrices[i] = has_keys ? pack_bf16x2(two[0] * normalise[i % 2], two[1] * normalise[i % 2]) : 0;
-      }
-      const uint32_t panel = column_tile / 8, chunk = column_tile % 8 + lane / 16;
-      stmatrix_x4(lane_O + panel * BR * PANEL_ROW_BYTES + (chunk ^ (lane % 8)) * 16, matrices);
-    }
+    store_scaled<Element, BR, !IS_WHOLE>(lane_O, O_frag, normalise);
     fence_proxy_async_shared();  // the copy engine will find what this lane has stored
     __syncwarp();                // safe to copy: all lanes have stored
     if (lane == 0) {
@@ -507,18 +276,6 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     }
     __syncwarp();  // products and barriers take whole warps
   };
-  // The first block of a pair does not need the pair's last tile, the one on the other block's diagonal. Who releases such a
-  // tile waits for it, and nobody else: a warp that came late would miss the phase. A branch and no loop, for ptxas: of two shares
-  // one after the other it is one tile at most.
-  const auto let_pass = [&](int up_to) {
-    if (MASK == Mask::causal && threadIdx.x % 128 < BLOCKS && end < up_to) {
-      K.wait_full(up_to - 1);  // safe to release: it is not on its way any more
-      release(K, up_to - 1);
-      V.wait_full(up_to - 1);
-      release(V, up_to - 1);
-    }
-    __syncwarp();  // products take whole warps
-  };
 
   Q.wait_full(0);
   start_QK(told(0)[Work::BEGIN]);
@@ -528,8 +285,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     begin = work[Work::BEGIN], end = work[Work::END];
     release(K, begin);
     change();
-    mask(begin);
-    softmax.begin(work.number(Work::SINK), lane % 4 == 0);
+    hide_unseen(S_frag, Seen<MASK>(p), work, begin);
+    softmax.begin(work.number(SINK), lane % 4 == 0);
     softmax.weigh(S_frag, P_even, true, true);
     release_Q(round - 1);
     int tile = begin + 1;
@@ -551,7 +308,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     }
     ++round;
     Q.wait_full(round);
-    let_pass(told(round)[Work::BEGIN]);  // or all that was copied
+    let_pass<MASK == Mask::causal, BLOCKS>(K, V, end, told(round)[Work::BEGIN], release);  // or all that was copied
     if (!told(round)[Work::MORE]) break;
     start_QK(told(round)[Work::BEGIN]);
     store(round - 1);       // beside QK
@@ -562,57 +319,26 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   end_together();
 }
 
-// Without any key O is 0.
-__global__ void __launch_bounds__(HEAD_DIM) no_keys(ScoreParams p) {
-  const int query = blockIdx.x % p.n_q, head = blockIdx.x / p.n_q % p.heads, sequence = blockIdx.x / p.n_q / p.heads;
-  const ForwardParams::Strides& strides = p.O_strides;
-  bf16* const O_row = p.O + sequence * strides.batch + head * strides.head + query * strides.row;
-  st_global_bf16(O_row + threadIdx.x, to_bf16(0.0f));
-  if (p.LSE != nullptr && threadIdx.x == 0)
-    st_global_f32(p.LSE + blockIdx.x, p.sinks == nullptr ? -INFINITY : ld_global_f32(p.sinks + head));
-}
-
 // LAUNCH  As many blocks as run at the same time, one per SM, in pairs, or fewer where there is less to do. The
-//         pointers of `p` belong to the device and are multiples of 16 B, as are strides. A map tells the copy engine where rows
-//         end: what it asks for behind is zeros, and what it stores there is dropped.
+//         pointers of `p` belong to the device and are multiples of 16 B, as are strides. A map tells the copy engine
+//         where rows end: what it asks for behind is zeros, and what it stores there is dropped.
 template <class C, Mask MASK, class Function>
 void start(Device& device, const ScoreParams& p) {
-  const uint32_t batch = p.batch, heads = batch * p.heads;
-  const auto tile_map = [&](const bf16* tensor, const ForwardParams::Strides& strides, int of_heads, int n,
-                            uint32_t rows) {
-    return tensor_map_4d(device, tensor, {HEAD_DIM, uint32_t(n), uint32_t(of_heads), batch},
-                         {uint64_t(strides.row) * 2, uint64_t(strides.head) * 2, uint64_t(strides.batch) * 2},
-                         {PANEL_COLS, rows, 1, 1});
+  const auto map = [&](const Element* tensor, const ForwardParams::Strides& strides, int heads, int n, int rows) {
+    return rows_map<HEAD_DIM>(device, tensor, strides, n, heads, p.batch, rows);
   };
-  const uint32_t pairs = (p.n_q + C::BLOCKS * C::BR - 1) / (C::BLOCKS * C::BR);
-  const uint32_t shares = (MASK == Mask::causal ? (pairs + 1) / 2 : pairs) * heads;
-  const uint32_t clusters = multiprocessors(device) / C::BLOCKS;
-  launch_clusters(device, flash_attention<C, MASK, Function>, dim3((shares < clusters ? shares : clusters) * C::BLOCKS),
-                  dim3(C::THREADS), C::BLOCKS, C::SMEM_BYTES, p, tile_map(p.Q, p.Q_strides, p.heads, p.n_q, C::BR),
-                  tile_map(p.K, p.K_strides, p.kv_heads, p.n_k, C::BC),
-                  tile_map(p.V, p.V_strides, p.kv_heads, p.n_k, C::BC), tile_map(p.O, p.O_strides, p.heads, p.n_q, 16));
-}
-
-// A function without a mask is compiled as one with a window that all keys are in: models have a mask.
-template <class C, class Function>
-void start_masked(Device& device, const ScoreParams& p) {
-  const bool is_window = p.left >= 0 || p.right > 0;
-  if (p.causal && !is_window) {
-    start<C, Mask::causal, Function>(device, p);
-  } else if (is_window || Function::CAPPED) {
-    start<typename C::Alone, Mask::window, Function>(device, p);
-  } else if constexpr (!Function::CAPPED) {
-    p.n_k % C::BC != 0 ? start<C, Mask::tail, Function>(device, p) : start<C, Mask::none, Function>(device, p);
-  }
+  launch_clusters(device, flash_attention<C, MASK, Function>, dim3(blocks_for<C, MASK>(device, p)), dim3(C::THREADS),
+                  C::BLOCKS, C::SMEM_BYTES, p, map(p.Q, p.Q_strides, p.heads, p.n_q, C::BR),
+                  map(p.K, p.K_strides, p.kv_heads, p.n_k, C::BC), map(p.V, p.V_strides, p.kv_heads, p.n_k, C::BC),
+                  map(p.O, p.O_strides, p.heads, p.n_q, 16));
 }
 
 template <class C>
 void run(Device& device, const ScoreParams& p) {
-  if (p.n_k == 0) {
-    launch(device, no_keys, dim3(p.n_q * p.batch * p.heads), dim3(HEAD_DIM), 0, p);
-  } else {
-    p.softcap > 0 ? start_masked<C, Score<true>>(device, p) : start_masked<C, Score<false>>(device, p);
-  }
+  if (p.n_k == 0) return forward::start_no_keys<Element, HEAD_DIM>(device, p);
+  const auto start_it = [&]<class Config, Mask MASK, class Function>() { start<Config, MASK, Function>(device, p); };
+  p.softcap > 0 ? forward::start_masked<C, Score<true>>(p, start_it)
+                : forward::start_masked<C, Score<false>>(p, start_it);
 }
 
 }  // namespace

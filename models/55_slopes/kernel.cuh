@@ -1,130 +1,66 @@
-// 55_slopes: ALiBi is a straight line. The tensor cores add its slope to the scores, and a row begins at its own key, where it is highest.
-// Before:  in 48 a function changes every score, and as keys come nearer each tile raises the maximum: O is scaled again and again.
+// 55_slopes: ALiBi is a straight line. The tensor cores add its slope to the scores, and a row begins at its own key,
+// where it is highest.
+// Before:  in 48 a function changes every score, and as keys come nearer each tile raises the maximum: O is scaled
+//          again and again.
 // Tile:    128x128, 8 warps: two warpgroups of 64 queries, and a third that copies.  Shared: 208 KiB and 192 B.
 //          Needs d = 128, rows that begin at multiples of 16 B, heads % kv_heads == 0, BR == BC, sm_90a.
-// Shapes:  Q, O: [batch, heads, n_q, d] bf16; K, V: [batch, kv_heads, n_k, d] bf16, in any strides. LSE: [batch, heads, n_q] f32.
-//          alibi_slopes, sinks: [heads] f32, or null.
+// Shapes:  Q, O: [batch, heads, n_q, d] bf16; K, V: [batch, kv_heads, n_k, d] bf16, in any strides.
+//          LSE: [batch, heads, n_q] f32. alibi_slopes, sinks: [heads] f32, or null.
 #pragma once
 #include "common/gpu.cuh"
+#include "common/words/forward.cuh"
 
 namespace {
+
+using Element = bf16;
+// 44_told spells these out, 43_window the masks and the softmax, 45_varlen what starts a kernel.
+using forward::blocks_for, forward::finish_rows, forward::let_pass, forward::LOG2E, forward::Mask, forward::NO_KEY;
+using forward::rows_map, forward::Seen;
 
 constexpr int HEAD_DIM = 128;
 constexpr int ROW_BYTES = HEAD_DIM * 2;  // 128 halves = 256 B
 // A tile is two panels of 64 columns, one after the other; their rows are 128 B, the most that the engine swizzles.
 constexpr int PANELS = 2, PANEL_COLS = HEAD_DIM / PANELS, PANEL_ROW_BYTES = ROW_BYTES / PANELS;
-constexpr float LOG2E = 1.44269504088896341f;
-constexpr float RESCALE_ABOVE = 8.0f;  // log2 units: no weight exceeds 2^8 while a warp is careful
-constexpr float NO_KEY = -0x1p100f;    // a row's maximum before its first key; in log2 units, as all maxima
-// Of a lane's weights of a row and tile: times values of 2^50 they fit into O's f32.
-constexpr float SUM_LIMIT = 0x1p64f;
 
 // A block's tile, BR queries against BC keys at a time by WARPS warps, and the shared memory that it takes.
-template <int BR_, int BC_, int WARPS_, int STAGES_, int BLOCKS_ = 2>
-struct Config {
-  static constexpr int BR = BR_, BC = BC_, WARPS = WARPS_, STAGES = STAGES_;
-  static constexpr int THREADS = WARPS * 32 + 128;  // of a warpgroup that copies, too
-  static constexpr int BLOCKS = BLOCKS_;            // of a cluster: they share K and V
+template <int BR, int BC, int WARPS, int STAGES, int BLOCKS = 2>
+struct Config : forward::Tile<BR, BC, WARPS, STAGES, BLOCKS> {
   static constexpr uint32_t SMEM_BYTES = 2 * (BR + STAGES * BC) * ROW_BYTES +
-                                         BC * PANEL_ROW_BYTES +          // Q, K, V, and the ramp
-                                         (4 * STAGES + 4) * 8 + 2 * 48;  // mbarriers and Works
+                                         BC * PANEL_ROW_BYTES +  // Q, K, V, and the ramp
+                                         (4 * STAGES + 4) * 8 + 2 * forward::Message<12>::BYTES;  // mbarriers and Works
   using Alone = Config<BR, BC, WARPS, STAGES, 1>;
 };
 
-// Which scores are masked: those of keys past the end; under a causal mask, which ends with the last key for the last query, also
-// those of keys after a query's own; in a window those of keys far after it, and far before it.
-enum class Mask { none, tail, causal, window };
-
-// Which keys queries see: i is the one of key i + n_k - n_q.
-template <Mask MASK>
-struct Seen {
-  int n_q, n_k, left, right;  // of a window: as many as there are, where it has no such side
-
-  __device__ __forceinline__ Seen(const ScoreParams& p)
-      : n_q(p.n_q), n_k(p.n_k), left(p.left < 0 ? n_k : p.left), right(p.right < 0 ? n_q : p.right) {}
-  __device__ __forceinline__ int first_of(int query) const {  // key that it sees
-    return MASK == Mask::window ? max(query + n_k - n_q - left, 0) : 0;
-  }
-  __device__ __forceinline__ int end_of(int query) const {  // behind the last one; it sees none if that is not positive
-    return MASK == Mask::window   ? min(query + 1 + n_k - n_q + right, n_k)
-           : MASK == Mask::causal ? query + 1 + n_k - n_q
-                                  : n_k;
-  }
+// What the thread that copies tells the others of each tile of queries, in shared memory beside Q: BEGIN to END, the
+// numbers of the tiles that it walks over; TOP, a tile's number plus its place in K, the same for all on the way down;
+// LOW, the lowest place; WHOLE_BEGIN to WHOLE_END, the places of tiles that all of the queries see; QUERY, the first;
+// HEAD, its SLOPE over the scale and its SINK, f32; MORE, or else this is the end.
+struct Work : forward::Message<12> {
+  enum Word { BEGIN, END, TOP, LOW, WHOLE_BEGIN, WHOLE_END, QUERY, HEAD, MORE, SLOPE, SINK };
 };
 
-// What the thread that copies tells the others of each tile of queries, in shared memory beside Q: BEGIN to END, the numbers of the
-// tiles that it walks over; TOP, a tile's number plus its place in K, the same for all on the way down; LOW, the lowest place;
-// WHOLE_BEGIN to WHOLE_END, the places of tiles that all of the queries see; QUERY, the first; HEAD, its SLOPE over the scale and
-// its SINK, f32; MORE, or else this is the end.
-struct Work {
-  enum Word { BEGIN, END, TOP, LOW, WHOLE_BEGIN, WHOLE_END, QUERY, HEAD, MORE, SLOPE, SINK, WORDS = 12 };
-  uint32_t address;
-
-  __device__ __forceinline__ int operator[](Word word) const { return int(ld_shared_b32(address + word * 4)); }
-  __device__ __forceinline__ float number(Word word) const {
-    return __uint_as_float(ld_shared_b32(address + word * 4));
-  }
-  __device__ __forceinline__ void tell(const int (&words)[WORDS]) const {
-    for (int i = 0; i < WORDS; i += 4)
-      st_shared_v4(address + i * 4,
-                   {uint32_t(words[i]), uint32_t(words[i + 1]), uint32_t(words[i + 2]), uint32_t(words[i + 3])});
-  }
-};
-
-// Which queries next, and which keys they see. A head is `shares` of work, and clusters take those of all heads by
-// turns (c, c + clusters, ...). A share is a pair of tiles of queries, or one tile where a block works alone, or under a mask two
-// pairs: a head's longest and its shortest, its second longest and its second shortest ..., two by two equally long. A pair begins at an even tile; its
-// second one may lie outside: it reads zeros and stores nothing. Tiles of keys come from the queries' own down to the first that is
-// seen, and then from behind their own up: so every row meets its first key in one of the first two. Of a pair the first block's are the
-// queries, and the tile that the second one alone sees comes last.
+// Which queries next is 44's, and which keys they see; but tiles of keys come from the queries' own down to the first
+// that is seen, and then from behind their own up: so every row meets its first key in one of the first two. Of a pair
+// the first block's are the queries, and the tile that the second one alone sees comes last.
 template <class C, Mask MASK>
-struct Schedule {
-  static constexpr int BR = C::BR, BC = C::BC, BLOCKS = C::BLOCKS;
-  const ScoreParams& p;
-  Seen<MASK> seen;
-  int pairs, shares;
-  int head, share, heads_on, shares_on;  // this share of this head; and how much further on the next one is
-  int turn = -1, round = -1, q_tile = 0;
-  int first = 0, kv_tiles = 0;  // what the pair copies; tiles of K and V are numbered since the block began
-  int skipped = 0, own = 0;     // places in K of the lowest tile, and of the first one that is copied
+struct Schedule : forward::Schedule<C, MASK> {
+  using Base = forward::Schedule<C, MASK>;
+  using Base::BC, Base::BLOCKS, Base::BR, Base::first, Base::head, Base::last_query, Base::pair, Base::q_tile,
+      Base::seen, Base::skipped, Base::tiles_up_to;
+  int own = 0;  // place in K of the first tile that is copied; `skipped` is that of the lowest one
 
-  __device__ __forceinline__ Schedule(const ScoreParams& p) : p(p), seen(p) {
-    const int cluster = blockIdx.x / BLOCKS, clusters = gridDim.x / BLOCKS;
-    pairs = (p.n_q + BLOCKS * BR - 1) / (BLOCKS * BR);
-    shares = MASK == Mask::causal ? (pairs + 1) / 2 : pairs;
-    head = cluster / shares, heads_on = clusters / shares;  // the only divisions
-    share = cluster % shares, shares_on = clusters % shares;
-  }
-  __device__ __forceinline__ int last_query(int tile) const { return min((tile + 1) * BR, seen.n_q) - 1; }
-  __device__ __forceinline__ int tiles_before(int tile) const {
-    return seen.first_of(min(tile * BR, seen.n_q - 1)) / BC;
-  }
-  __device__ __forceinline__ int tiles_up_to(int tile) const {  // at least one, masked, for queries that see none
-    return (max(seen.end_of(last_query(tile)), 1) + BC - 1) / BC;
-  }
+  __device__ __forceinline__ Schedule(const ScoreParams& p) : Base(p) {}
   __device__ __forceinline__ bool next() {
-    first += kv_tiles;
-    ++round;
-    const bool has_second = MASK == Mask::causal && 2 * share + 1 < pairs;  // the pair in the middle is alone
-    if (turn == 1 || (turn == 0 && !has_second)) {
-      head += heads_on, share += shares_on;
-      if (share >= shares) share -= shares, ++head;
-      turn = -1;
-    }
-    ++turn;
-    const int pair = MASK == Mask::causal && turn == 0 ? pairs - 1 - share : share;
-    q_tile = pair * BLOCKS + cluster_rank();
-    const int last = pair * BLOCKS + BLOCKS - 1;
-    skipped = tiles_before(pair * BLOCKS);
-    kv_tiles = tiles_up_to(last) - skipped;
-    own = MASK == Mask::window ? max(last_query(last) + seen.n_k - seen.n_q, 0) / BC : tiles_up_to(pair * BLOCKS) - 1;
-    return head < p.batch * p.heads;
+    const bool more = Base::next();
+    const int first_tile = pair * BLOCKS, middle = last_query(first_tile + BLOCKS - 1) + seen.n_k - seen.n_q;
+    own = MASK == Mask::window ? max(middle, 0) / BC : tiles_up_to(first_tile) - 1;
+    return more;
   }
   __device__ __forceinline__ int key_of(int tile) const {  // the tile's first
     const int down = own - (tile - first);
     return (down >= skipped ? down : tile - first + skipped) * BC;
   }
-  __device__ __forceinline__ void tell(Work work) const {
+  __device__ __forceinline__ void tell(Work work, const ScoreParams& p) const {
     const int of = head % p.heads;
     const float slope = p.alibi_slopes == nullptr ? 0 : ld_global_f32(p.alibi_slopes + of) / p.softmax_scale;
     const float sink = p.sinks == nullptr ? NO_KEY : fmaxf(ld_global_f32(p.sinks + of) * LOG2E, NO_KEY);
@@ -135,89 +71,37 @@ struct Schedule {
   }
 };
 
-// A lane's share of two rows: their scores S become weights P = 2^(S * scale_log2 + line - max). `max` is the same in a row's
-// four lanes; a careful warp looks first whether a score has outgrown it, and so does every warp on the first tile, and
-// where a row may meet its first key. Otherwise the sum of the weights tells: too large or infinite, and they are made
-// again.
-template <int BC>
-struct Softmax {
-  using Scores = float (&)[BC / 8][4];
-  using Weights = uint32_t (&)[BC / 16][4];
-  float scale_log2;                     // exp(s * softmax_scale) = 2^(s * scale_log2)
-  float max[2], sum[2], correction[2];  // [lane_row]; max in log2 units
-  float line[2] = {};                   // what ALiBi adds to the score of the tile's first key, in log2 units
-  bool careful;                         // the whole warp or none of it: a later tile of these queries raised a maximum
-  bool rescale;                         // O, by `correction`, before the next PV
+// Weights P = 2^(S * scale_log2 + line - max).
+template <class T, int BC>
+struct Softmax : forward::Softmax<T, BC> {
+  using Base = forward::Softmax<T, BC>;
+  using Base::careful, Base::huge, Base::max, Base::rescale, Base::scale_log2, Base::sum;
+  using typename Base::Scores, typename Base::Weights;
+  float line[2] = {};  // what ALiBi adds to the score of the tile's first key, in log2 units
 
-  // A sink is a score that is there before all others, and belongs to no key. One of a row's four lanes counts its weight, 1.
-  __device__ __forceinline__ void begin(float sink, bool counts) {
-    for (int lane_row = 0; lane_row < 2; ++lane_row) max[lane_row] = sink, sum[lane_row] = counts && sink > NO_KEY;
-    careful = false;
-  }
-  __device__ __forceinline__ static float largest(Scores S, int lane_row) {
-    float score = -INFINITY;
-#pragma unroll
-    for (int key_tile = 0; key_tile < BC / 8; ++key_tile)
-      score = fmaxf(score, fmaxf(S[key_tile][2 * lane_row], S[key_tile][2 * lane_row + 1]));
-    return score;
-  }
-  __device__ __forceinline__ void raise_max(float (&to)[2]) {  // if that is more: a row's, over its four lanes
-    for (int lane_row = 0; lane_row < 2; ++lane_row) {
-      to[lane_row] = fmaxf(quad_max(to[lane_row]), max[lane_row]);
-      correction[lane_row] = ex2_approx(max[lane_row] - to[lane_row]);  // 1 where nothing has grown
-      max[lane_row] = to[lane_row];
-      sum[lane_row] *= correction[lane_row];
-    }
-  }
-  // Two C fragments side by side hold exactly the elements of one A fragment, and wgmma takes A from registers: P needs
-  // no exchange, only rounding.
-  __device__ __forceinline__ static void make_weights(Scores S, Weights P, float (&tile_sum)[2]) {
-    tile_sum[0] = tile_sum[1] = 0;
-#pragma unroll
-    for (int key_slice = 0; key_slice < BC / 16; ++key_slice) {
-      for (int reg = 0; reg < 4; ++reg) {  // registers 0 and 1: keys 0-7 of the two rows; 2 and 3: keys 8-15
-        const int key_tile = 2 * key_slice + reg / 2, lane_row = reg % 2;
-        const float low = ex2_approx(S[key_tile][2 * lane_row]);
-        const float high = ex2_approx(S[key_tile][2 * lane_row + 1]);
-        tile_sum[lane_row] += low + high;
-        P[key_slice][reg] = pack_bf16x2(low, high);
-      }
-    }
-  }
-  // The whole warp: an exchange needs it. `looks`: also where it is not careful.
   __device__ __forceinline__ void weigh(Scores S, Weights P, bool is_first, bool looks) {
     looks |= careful || is_first;
     rescale = false;
-    float tile_sum[2];
+    float tile_sum[2], scale = scale_apart(S, scale_log2, huge), base[2] = {-line[0], -line[1]};
+    if (huge) scale_scores(S, 1, base), base[0] = base[1] = 0;
     if (looks) {
-      float largest_of[2] = {largest(S, 0) * scale_log2 + line[0], largest(S, 1) * scale_log2 + line[1]};
-      rescale = vote_any(is_first || fmaxf(largest_of[0] - max[0], largest_of[1] - max[1]) > RESCALE_ABOVE);
-      if (rescale) raise_max(largest_of);
+      float largest[2] = {lane_max(S, 0) * scale - base[0], lane_max(S, 1) * scale - base[1]};
+      const bool outgrown = huge || fmaxf(largest[0] - max[0], largest[1] - max[1]) > forward::RESCALE_ABOVE;
+      const bool was_huge = huge;
+      rescale = vote_any(is_first || outgrown);
+      if (rescale) Base::raise_max(largest, false);
+      if (huge && !was_huge) scale_scores(S, scale, base), scale = 1, base[0] = base[1] = 0;
     }
-    const float base[2] = {max[0] - line[0], max[1] - line[1]};
-#pragma unroll
-    for (int key_tile = 0; key_tile < BC / 8; ++key_tile) {
-      for (int i = 0; i < 4; ++i) S[key_tile][i] = S[key_tile][i] * scale_log2 - base[i / 2];
-    }
-    make_weights(S, P, tile_sum);
-    if (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT)) {
-      rescale = careful = true;  // from now on
-      const float before[2] = {max[0], max[1]};
-      float largest_of[2] = {max[0] + largest(S, 0), max[1] + largest(S, 1)};
-      raise_max(largest_of);
-#pragma unroll
-      for (int key_tile = 0; key_tile < BC / 8; ++key_tile) {
-        for (int i = 0; i < 4; ++i) S[key_tile][i] -= max[i / 2] - before[i / 2];
-      }
-      make_weights(S, P, tile_sum);
-    }
+    for (int lane_row = 0; lane_row < 2; ++lane_row) base[lane_row] += max[lane_row];
+    exp2_weights<T>(S, P, scale, base, tile_sum);
+    if (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= forward::SUM_LIMIT<T>)) Base::weigh_again(S, P, tile_sum);
     for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
     rescale &= !is_first;  // then O is 0
   }
 };
 
-// A number as three of bf16 that sum up to it exactly: of its 24 bits each has eight. They are a row's columns 0, 1 and 2;
-// `pair`: which two columns.
+// A number as three of bf16 that sum up to it exactly: of its 24 bits each has eight. They are a row's columns 0, 1 and
+// 2; `pair`: which two columns.
 __device__ __forceinline__ uint32_t parts_of(float number, uint32_t pair) {
   constexpr uint32_t UPPER = 0xffff0000;  // of an f32: a bf16
   const uint32_t high = __float_as_uint(number) & UPPER;
@@ -227,23 +111,23 @@ __device__ __forceinline__ uint32_t parts_of(float number, uint32_t pair) {
   return pair == 0 ? middle | high >> 16 : pair == 1 ? low : 0;
 }
 
-// How far slices of 16 columns, each an instruction's share, go on in a tile of ROWS rows: 32 B each, four in a panel.
-template <int ROWS>
-__device__ __forceinline__ uint32_t slices_on(uint32_t slices) {
-  return (slices % 4) * 32 + (slices / 4) * ROWS * PANEL_ROW_BYTES;
-}
+// What the kernel is compiled for: with slopes, or without.
+template <bool SLOPED>
+struct Score {
+  static constexpr bool CHANGES = SLOPED;
+};
 
-template <class C, Mask MASK, bool SLOPED>
+template <class C, Mask MASK, class Function>
 __global__ void __launch_bounds__(C::THREADS, 1)
     flash_attention(ScoreParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
                     const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap O_map) {
   constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES, BLOCKS = C::BLOCKS;
-  constexpr int QK_N_TILES = BC / 8, QK_K_TILES = HEAD_DIM / 16;  // S[64 x BC] = Q[64 x d] K^T[d x BC]
+  constexpr int QK_N_TILES = BC / 8;                              // S[64 x BC] = Q[64 x d] K^T[d x BC]
   constexpr int PV_N_TILES = HEAD_DIM / 8, PV_K_TILES = BC / 16;  // O[64 x d] += P[64 x BC] V[BC x d]
   static_assert(BR == 16 * WARPS && WARPS % 4 == 0, "each warp owns 16 rows, and four warps multiply together");
   static_assert((MASK == Mask::window) == (BLOCKS == 1), "in a window blocks work alone");
   static_assert(BR == BC, "of a pair one block needs a tile of keys more than the other, and one tile only");
-  constexpr bool IS_WHOLE = MASK <= Mask::tail;  // every query sees all keys
+  constexpr bool SLOPED = Function::CHANGES, IS_WHOLE = MASK <= Mask::tail;  // every query sees all keys
   // 384 threads start with 168 registers each (65536 / 384, in eights). Of three warpgroups: 3 x 168 = 24 + 2 x 240, or
   // 40 + 2 x 232, where the one that copies has more to find out, and the others have no slope to keep.
   constexpr bool COPIES_WITH_FEW = IS_WHOLE || SLOPED;
@@ -261,17 +145,18 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   smem_name(smem_ramp, BC * PANEL_ROW_BYTES, "ramp", PANEL_ROW_BYTES);
   smem_name(barriers, (4 * STAGES + 4) * 8, "barriers");
   const uint32_t works = barriers + (4 * STAGES + 4) * 8;
-  smem_name(works, 2 * Work::WORDS * 4, "works");
-  const auto told = [&](int round) { return Work{works + round % 2 * Work::WORDS * 4}; };
+  smem_name(works, 2 * Work::BYTES, "works");
+  const auto told = [&](int round) { return Work{works + round % 2 * Work::BYTES}; };
   if (threadIdx.x == 0) {
     K.init(BLOCKS * WARPS / 4);  // a warpgroup has read it
     V.init(BLOCKS * WARPS / 4);
     Q.init(WARPS);          // a warp has stored its O from there
     fence_mbarrier_init();  // safe to name them to the copy engine, which knows them now
   }
-  // The ramp: 16 columns beside those of K, and in each of them a key's number in its tile. Of a panel, swizzled like K's.
+  // The ramp: 16 columns beside those of K, and in each of them a key's number in its tile. Of a panel, swizzled like
+  // K's.
   if (SLOPED && threadIdx.x < BC) {
-    const uint32_t number = pack_bf16x2(threadIdx.x, threadIdx.x), row = smem_ramp + threadIdx.x * PANEL_ROW_BYTES;
+    const uint32_t number = pack<Element>(threadIdx.x, threadIdx.x), row = smem_ramp + threadIdx.x * PANEL_ROW_BYTES;
     for (uint32_t chunk = 0; chunk < 2; ++chunk)
       st_shared_v4(row + (chunk ^ (threadIdx.x % 8)) * 16, {number, number, number, number});
     fence_proxy_async_shared();  // products will find it
@@ -282,7 +167,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     if (BLOCKS > 1) cluster_sync();  // safe to end: the other block does not copy here, nor arrive, any more
   };
 
-  // LOAD  A block brings its panel of a tile of K or V to both; the other brings its own here. Alone it brings both panels.
+  // LOAD  A block brings its panel of a tile of K or V to both; the other brings its own here. Alone it brings both
+  //       panels.
   if (warp >= WARPS) {
     setmaxnreg_dec<PRODUCER_REGISTERS>();
     if (threadIdx.x == WARPS * 32) {
@@ -298,7 +184,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
       };
       while (work.next()) {
         Q.wait_empty(work.round);
-        work.tell(told(work.round));
+        work.tell(told(work.round), p);
         Q.expect(work.round);
         const int head = work.head % p.heads;
         kv_head = head / (p.heads / p.kv_heads), sequence = work.head / p.heads;
@@ -324,9 +210,9 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   // Descriptors. Rows of V are the k dimension (MN-major), so the distance from one panel to the next is told as well.
   const uint64_t Q_rows = wgmma_descriptor(smem_Q + warpgroup * 64 * PANEL_ROW_BYTES);
   const uint64_t K_tiles = wgmma_descriptor(smem_K), V_tiles = wgmma_descriptor(smem_V, BC * PANEL_ROW_BYTES);
-  Softmax<BC> softmax = {};
+  Softmax<Element, BC> softmax = {};
   softmax.scale_log2 = p.softmax_scale * LOG2E;
-  using Weights = typename Softmax<BC>::Weights;
+  using Weights = typename Softmax<Element, BC>::Weights;
   float O_frag[PV_N_TILES][4], S_frag[QK_N_TILES][4];    // FragmentC: registers 0, 1 are of a row, 2, 3 of 8 below
   uint32_t P_even[PV_K_TILES][4], P_odd[PV_K_TILES][4];  // by the tile's number: one is made while PV reads the other
 
@@ -352,18 +238,15 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     slope_frag[2] = slope_frag[3] = 0;
     wgmma_fence(S_frag, slope_frag);
     if (SLOPED) wgmma_rs_bf16(S_frag, slope_frag, ramp, false);  // the slope times a key's number in its tile
-#pragma unroll
-    for (int d_slice = 0; d_slice < QK_K_TILES; ++d_slice)
-      wgmma_ss_bf16(S_frag, wgmma_advance(Q_here, slices_on<BR>(d_slice)),
-                    wgmma_advance(K_here, slices_on<BC>(d_slice)),
-                    SLOPED || d_slice > 0);  // the first overwrites S
+    issue_QK<Element, HEAD_DIM, BR, BC>(S_frag, Q_here, K_here, SLOPED);
     wgmma_commit();
   };
   // A lane's two rows are this one and one 8 below.
   const auto query_of = [&](const Work& work) { return work[Work::QUERY] + int(warp) * 16 + FragmentC::row(lane, 0); };
   // How far a key lies behind the own one of the lane's upper row.
   const auto behind_own = [&](const Work& work, int key) { return key - (query_of(work) + p.n_k - p.n_q); };
-  // LINE  slope * (key - own) = slope * number in the tile, which the product adds, + slope * (first key - own), a number per row.
+  // LINE  slope * (key - own) = slope * number in the tile, which the product adds, + slope * (first key - own), a
+  //       number per row.
   const auto set_line = [&](int tile) {
     if constexpr (SLOPED) {
       const Work work = told(round);
@@ -406,19 +289,10 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   };
   const auto start_PV = [&](int tile, Weights P_frag, bool is_first) {
     const uint64_t V_here = wgmma_advance(V_tiles, V.at(tile));
-    if (softmax.rescale) {  // under QK, where one is running
-#pragma unroll
-      for (int column_tile = 0; column_tile < PV_N_TILES; ++column_tile) {
-        for (int i = 0; i < 4; ++i) O_frag[column_tile][i] *= softmax.correction[i / 2];
-      }
-    }
+    if (softmax.rescale) scale_rows(O_frag, softmax.correction);  // under QK, where one is running
     V.wait_full(tile);
     wgmma_fence(O_frag, P_frag);
-#pragma unroll
-    // PV  16 keys are 16 rows of V.
-    for (int key_slice = 0; key_slice < PV_K_TILES; ++key_slice)
-      wgmma_rs_bf16<true>(O_frag, P_frag[key_slice], wgmma_advance(V_here, key_slice * 16 * PANEL_ROW_BYTES),
-                          key_slice > 0 || !is_first);  // the first overwrites O
+    issue_PV<Element>(O_frag, P_frag, V_here, !is_first);  // PV
     wgmma_commit();
   };
   const auto step = [&](int tile, Weights P_before, Weights P_here, bool may_be_masked = false) {
@@ -436,37 +310,16 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   float normalise[2];
   const auto finish = [&](int tile, Weights P_last) {
     start_PV(tile, P_last, tile == begin);
-    const Work work = told(round);
-    const Seen<MASK> seen(p);
-    for (int lane_row = 0; lane_row < 2; ++lane_row) {  // beside PV: two exchanges complete a row's sum
-      softmax.sum[lane_row] = quad_sum(softmax.sum[lane_row]);
-      const int query = work[Work::QUERY] + warp * 16 + FragmentC::row(lane, 2 * lane_row);
-      const bool has_keys = IS_WHOLE || seen.first_of(query) < seen.end_of(query);
-      normalise[lane_row] = has_keys ? 1.0f / softmax.sum[lane_row] : 0.0f;  // no key: O = 0
-      if (p.LSE != nullptr && lane % 4 == 0 && query < p.n_q)                // log(0) is -infinity
-        st_global_f32(p.LSE + int64_t(work[Work::HEAD]) * p.n_q + query,
-                      softmax.max[lane_row] / LOG2E + logf(softmax.sum[lane_row]));
-    }
+    finish_rows<MASK, IS_WHOLE>(p, told(round), softmax, normalise);  // beside PV
     named_barrier_sync(1 + warpgroup, 128);  // safe to overwrite Q later: the four warps' last product has read it
     wgmma_wait<0>(O_frag, P_last);           // safe to touch O: the last PV is done
     release(V, tile);
   };
   const auto store = [&](int round) {
-    // STORE  Each warp writes O over its rows of Q, which nobody needs now, swizzled like them. Lane l addresses row
-    //        l % 16, chunk l / 16 of four 8x8 matrices: rows 0-7 and 8-15, then the next 8 columns, two C fragments.
+    // STORE  Each warp writes O over its rows of Q, which nobody needs now, swizzled like them.
     const uint32_t warp_O = smem_Q + Q.at(round) + warp * 16 * PANEL_ROW_BYTES;
     const uint32_t lane_O = warp_O + lane % 16 * PANEL_ROW_BYTES;
-#pragma unroll
-    for (int column_tile = 0; column_tile < PV_N_TILES; column_tile += 2) {
-      uint32_t matrices[4];
-      for (int i = 0; i < 4; ++i) {
-        const float* const two = &O_frag[column_tile + i / 2][2 * (i % 2)];
-        const bool has_keys = IS_WHOLE || normalise[i % 2] != 0;  // or else O is 0 times V, which may be NaN
-        matrices[i] = has_keys ? pack_bf16x2(two[0] * normalise[i % 2], two[1] * normalise[i % 2]) : 0;
-      }
-      const uint32_t panel = column_tile / 8, chunk = column_tile % 8 + lane / 16;
-      stmatrix_x4(lane_O + panel * BR * PANEL_ROW_BYTES + (chunk ^ (lane % 8)) * 16, matrices);
-    }
+    store_scaled<Element, BR, !IS_WHOLE>(lane_O, O_frag, normalise);
     fence_proxy_async_shared();  // the copy engine will find what this lane has stored
     __syncwarp();                // safe to copy: all lanes have stored
     if (lane == 0) {
@@ -485,18 +338,6 @@ __global__ void __launch_bounds__(C::THREADS, 1)
       mbarrier_arrive(Q.empty_of(round));
     }
     __syncwarp();  // products and barriers take whole warps
-  };
-  // The first block of a pair does not need the pair's last tile, the one on the other block's diagonal. Who releases such a
-  // tile waits for it, and nobody else: a warp that came late would miss the phase. A branch and no loop, for ptxas: of two shares
-  // one after the other it is one tile at most.
-  const auto let_pass = [&](int up_to) {
-    if (MASK == Mask::causal && threadIdx.x % 128 < BLOCKS && end < up_to) {
-      K.wait_full(up_to - 1);  // safe to release: it is not on its way any more
-      release(K, up_to - 1);
-      V.wait_full(up_to - 1);
-      release(V, up_to - 1);
-    }
-    __syncwarp();  // products take whole warps
   };
   const auto start_round = [&] {
     if (SLOPED) slope_parts = parts_of(told(round).number(Work::SLOPE), lane % 4);
@@ -535,7 +376,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     }
     ++round;
     Q.wait_full(round);
-    let_pass(told(round)[Work::BEGIN]);  // or all that was copied
+    let_pass<MASK == Mask::causal, BLOCKS>(K, V, end, told(round)[Work::BEGIN], release);  // or all that was copied
     if (!told(round)[Work::MORE]) break;
     start_round();
     store(round - 1);                   // beside QK
@@ -546,57 +387,26 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   end_together();
 }
 
-// Without any key O is 0.
-__global__ void __launch_bounds__(HEAD_DIM) no_keys(ScoreParams p) {
-  const int query = blockIdx.x % p.n_q, head = blockIdx.x / p.n_q % p.heads, sequence = blockIdx.x / p.n_q / p.heads;
-  const ForwardParams::Strides& strides = p.O_strides;
-  bf16* const O_row = p.O + sequence * strides.batch + head * strides.head + query * strides.row;
-  st_global_bf16(O_row + threadIdx.x, to_bf16(0.0f));
-  if (p.LSE != nullptr && threadIdx.x == 0)
-    st_global_f32(p.LSE + blockIdx.x, p.sinks == nullptr ? -INFINITY : ld_global_f32(p.sinks + head));
-}
-
 // LAUNCH  As many blocks as run at the same time, one per SM, in pairs, or fewer where there is less to do. The
-//         pointers of `p` belong to the device and are multiples of 16 B, as are strides. A map tells the copy engine where rows
-//         end: what it asks for behind is zeros, and what it stores there is dropped.
-template <class C, Mask MASK, bool SLOPED>
+//         pointers of `p` belong to the device and are multiples of 16 B, as are strides. A map tells the copy engine
+//         where rows end: what it asks for behind is zeros, and what it stores there is dropped.
+template <class C, Mask MASK, class Function>
 void start(Device& device, const ScoreParams& p) {
-  const uint32_t batch = p.batch, heads = batch * p.heads;
-  const auto tile_map = [&](const bf16* tensor, const ForwardParams::Strides& strides, int of_heads, int n,
-                            uint32_t rows) {
-    return tensor_map_4d(device, tensor, {HEAD_DIM, uint32_t(n), uint32_t(of_heads), batch},
-                         {uint64_t(strides.row) * 2, uint64_t(strides.head) * 2, uint64_t(strides.batch) * 2},
-                         {PANEL_COLS, rows, 1, 1});
+  const auto map = [&](const Element* tensor, const ForwardParams::Strides& strides, int heads, int n, int rows) {
+    return rows_map<HEAD_DIM>(device, tensor, strides, n, heads, p.batch, rows);
   };
-  const uint32_t pairs = (p.n_q + C::BLOCKS * C::BR - 1) / (C::BLOCKS * C::BR);
-  const uint32_t shares = (MASK == Mask::causal ? (pairs + 1) / 2 : pairs) * heads;
-  const uint32_t clusters = multiprocessors(device) / C::BLOCKS;
-  launch_clusters(device, flash_attention<C, MASK, SLOPED>, dim3((shares < clusters ? shares : clusters) * C::BLOCKS),
-                  dim3(C::THREADS), C::BLOCKS, C::SMEM_BYTES, p, tile_map(p.Q, p.Q_strides, p.heads, p.n_q, C::BR),
-                  tile_map(p.K, p.K_strides, p.kv_heads, p.n_k, C::BC),
-                  tile_map(p.V, p.V_strides, p.kv_heads, p.n_k, C::BC), tile_map(p.O, p.O_strides, p.heads, p.n_q, 16));
-}
-
-// ALiBi without a mask is compiled as in a window that all keys are in: models have a mask.
-template <class C, bool SLOPED>
-void start_masked(Device& device, const ScoreParams& p) {
-  const bool is_window = p.left >= 0 || p.right > 0;
-  if (p.causal && !is_window) {
-    start<C, Mask::causal, SLOPED>(device, p);
-  } else if (is_window || SLOPED) {
-    start<typename C::Alone, Mask::window, SLOPED>(device, p);
-  } else if constexpr (!SLOPED) {
-    p.n_k % C::BC != 0 ? start<C, Mask::tail, false>(device, p) : start<C, Mask::none, false>(device, p);
-  }
+  launch_clusters(device, flash_attention<C, MASK, Function>, dim3(blocks_for<C, MASK>(device, p)), dim3(C::THREADS),
+                  C::BLOCKS, C::SMEM_BYTES, p, map(p.Q, p.Q_strides, p.heads, p.n_q, C::BR),
+                  map(p.K, p.K_strides, p.kv_heads, p.n_k, C::BC), map(p.V, p.V_strides, p.kv_heads, p.n_k, C::BC),
+                  map(p.O, p.O_strides, p.heads, p.n_q, 16));
 }
 
 template <class C>
 void run(Device& device, const ScoreParams& p) {
-  if (p.n_k == 0) {
-    launch(device, no_keys, dim3(p.n_q * p.batch * p.heads), dim3(HEAD_DIM), 0, p);
-  } else {
-    p.alibi_slopes ? start_masked<C, true>(device, p) : start_masked<C, false>(device, p);
-  }
+  if (p.n_k == 0) return forward::start_no_keys<Element, HEAD_DIM>(device, p);
+  const auto start_it = [&]<class Config, Mask MASK, class Function>() { start<Config, MASK, Function>(device, p); };
+  p.alibi_slopes ? forward::start_masked<C, Score<true>>(p, start_it)
+                 : forward::start_masked<C, Score<false>>(p, start_it);
 }
 
 }  // namespace

@@ -121,7 +121,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
   rest.writes_lse = true;
   rest.per_rescale = {.shuffles = 2 * 2, .exponentials = 2 * 32};
   rest.most_of_data = most_of_data<C>;
-  return ladder::make_variant<C>(run<C>, flash_attention<C, Mask::none, false>, predict<C>, std::move(rest));
+  return ladder::make_variant<C>(run<C>, flash_attention<C, Mask::none, Score<false>>, predict<C>, std::move(rest));
 }
 
 const ladder::Registration registration({

@@ -1,71 +1,42 @@
-// 57_room: O has a place of its own. So Q is asked for as soon as the last product has read it, and O leaves in two halves meanwhile.
+// 57_room: O has a place of its own. So Q is asked for as soon as the last product has read it, and O leaves in two
+// halves meanwhile.
 // Before:  in 53 O leaves from Q's place, and the next Q comes when it has gone. Nobody multiplies then.
-// Tile:    128x64, 8 warps: two warpgroups of 64 queries, and a third that copies.  Shared: 224 KiB and 176 B.
+// Tile:    128x64, 8 warps: two warpgroups of 64 queries, and a third that copies.  Shared: 224 KiB and 144 B.
 //          Needs d = 256, rows that begin at multiples of 16 B, heads % kv_heads == 0, BR % BC == 0, sm_90a.
-// Shapes:  Q, O: [batch, heads, n_q, d] bf16; K, V: [batch, kv_heads, n_k, d] bf16, in any strides. LSE: [batch, heads, n_q] f32.
+// Shapes:  Q, O: [batch, heads, n_q, d] bf16; K, V: [batch, kv_heads, n_k, d] bf16, in any strides.
+//          LSE: [batch, heads, n_q] f32.
 //          sinks: [heads] f32, or null.
 #pragma once
 #include "common/gpu.cuh"
+#include "common/words/forward.cuh"
 
 namespace {
+
+using Element = bf16;
+// 44_told spells these out, 43_window the masks, 45_varlen what starts a kernel, 51_three the softmax.
+using forward::blocks_for, forward::finish_rows, forward::LOG2E, forward::Mask, forward::NO_KEY, forward::rows_map;
+using forward::Seen, forward::SoftmaxInTwo;
 
 constexpr int HEAD_DIM = 256;
 constexpr int ROW_BYTES = HEAD_DIM * 2;  // 256 elements = 512 B
 // A tile is four panels of 64 columns, one after the other; their rows are 128 B, the most that the engine swizzles.
 constexpr int PANELS = 4, PANEL_COLS = HEAD_DIM / PANELS, PANEL_ROW_BYTES = ROW_BYTES / PANELS;
-constexpr float LOG2E = 1.44269504088896341f;
-constexpr float RESCALE_ABOVE = 8.0f;  // log2 units: no weight exceeds 2^8 while a warp is careful
-constexpr float NO_KEY = -0x1p100f;    // a row's maximum before its first key; in log2 units, as all maxima
-// Of a lane's weights of a row and tile: times values of 2^50 they fit into O's f32.
-constexpr float SUM_LIMIT = 0x1p64f;
 
 // A block's tile, BR queries against BC keys at a time by WARPS warps, and the shared memory that it takes.
-template <int BR_, int BC_, int WARPS_, int STAGES_>
-struct Config {
-  static constexpr int BR = BR_, BC = BC_, WARPS = WARPS_, STAGES = STAGES_;
-  static constexpr int THREADS = WARPS * 32 + 128;  // of a warpgroup that copies, too
-  static constexpr int BLOCKS = 2;                  // of a cluster: they share K and V
-  static constexpr uint32_t SMEM_BYTES =
-      (BR + BR / 2 + 2 * STAGES * BC) * ROW_BYTES + (4 * STAGES + 2) * 8 + 2 * 32;  // and mbarriers and Works
+template <int BR, int BC, int WARPS, int STAGES>
+struct Config : forward::Tile<BR, BC, WARPS, STAGES, 2> {
+  static constexpr uint32_t SMEM_BYTES =  // and mbarriers and Works
+      (BR + BR / 2 + 2 * STAGES * BC) * ROW_BYTES + (4 * STAGES + 2) * 8 + 2 * forward::Message<8>::BYTES;
 };
 
-// Which scores are masked: those of keys past the end; under a causal mask, which ends with the last key for the last query, also
-// those of keys after a query's own.
-enum class Mask { none, tail, causal };
-
-// Which keys queries see: i is the one of key i + n_k - n_q.
-template <Mask MASK>
-struct Seen {
-  int n_q, n_k;
-
-  __device__ __forceinline__ Seen(const ScoreParams& p) : n_q(p.n_q), n_k(p.n_k) {}
-  __device__ __forceinline__ int end_of(int query) const {  // behind the last one; it sees none if that is not positive
-    return MASK == Mask::causal ? query + 1 + n_k - n_q : n_k;
-  }
+// What the thread that copies tells the others of each tile of queries, in shared memory beside Q: BEGIN to END, tiles
+// of keys that some of the queries see; up to WHOLE_END, those that all see; COPIED, behind the last that the pair
+// needs; QUERY, the first; HEAD and its SINK, f32; MORE, or else this is the end.
+struct Work : forward::Message<8> {
+  enum Word { BEGIN, END, WHOLE_END, COPIED, QUERY, HEAD, MORE, SINK };
 };
 
-// What the thread that copies tells the others of each tile of queries, in shared memory beside Q: BEGIN to END, tiles of keys
-// that some of the queries see; up to WHOLE_END, those that all see; COPIED, behind the last that the pair needs; QUERY, the first;
-// HEAD and its SINK, f32; MORE, or else this is the end.
-struct Work {
-  enum Word { BEGIN, END, WHOLE_END, COPIED, QUERY, HEAD, MORE, SINK, WORDS };
-  uint32_t address;
-
-  __device__ __forceinline__ int operator[](Word word) const { return int(ld_shared_b32(address + word * 4)); }
-  __device__ __forceinline__ float number(Word word) const {
-    return __uint_as_float(ld_shared_b32(address + word * 4));
-  }
-  __device__ __forceinline__ void tell(const int (&words)[WORDS]) const {
-    for (int i = 0; i < WORDS; i += 4)
-      st_shared_v4(address + i * 4,
-                   {uint32_t(words[i]), uint32_t(words[i + 1]), uint32_t(words[i + 2]), uint32_t(words[i + 3])});
-  }
-};
-
-// Which queries next, and which keys they see. A head is `shares` of work, and clusters take those of all heads by
-// turns (c, c + clusters, ...). A share is a pair of tiles of queries, or under a mask two
-// pairs: a head's longest and its shortest, its second longest and its second shortest ..., two by two equally long. A pair begins at an even tile; its
-// second one may lie outside: it reads zeros and stores nothing.
+// Which queries next, and which keys they see: 44's, but there are no windows, and the pair's last tile is told.
 template <class C, Mask MASK>
 struct Schedule {
   static constexpr int BR = C::BR, BC = C::BC, BLOCKS = C::BLOCKS;
@@ -78,8 +49,7 @@ struct Schedule {
 
   __device__ __forceinline__ Schedule(const ScoreParams& p) : p(p), seen(p) {
     const int cluster = blockIdx.x / BLOCKS, clusters = gridDim.x / BLOCKS;
-    pairs = (p.n_q + BLOCKS * BR - 1) / (BLOCKS * BR);
-    shares = MASK == Mask::causal ? (pairs + 1) / 2 : pairs;
+    pairs = forward::pairs_of<C>(p.n_q), shares = forward::shares_of<MASK>(pairs);
     head = cluster / shares, heads_on = clusters / shares;  // the only divisions
     share = cluster % shares, shares_on = clusters % shares;
   }
@@ -109,100 +79,12 @@ struct Schedule {
   }
 };
 
-// A lane's share of two rows: their scores S become exponents S * scale_log2 - max, and those weights P = 2^S. `max` is the
-// same in a row's four lanes; a careful warp looks first whether a score has outgrown it, and so does every warp on the first
-// tile, and where a row may meet its first key. Otherwise the sum of the weights tells: too large or infinite, and they are
-// made again.
-template <int BC>
-struct Softmax {
-  using Scores = float (&)[BC / 8][4];
-  using Weights = uint32_t (&)[BC / 16][4];
-  float scale_log2;                     // exp(s * softmax_scale) = 2^(s * scale_log2)
-  float max[2], sum[2], correction[2];  // [lane_row]; max in log2 units
-  bool careful;                         // the whole warp or none of it: a later tile of these queries raised a maximum
-  bool looks;                           // at the scores of this tile
-  bool rescale;                         // O, by `correction`, before the next PV
-
-  // A sink is a score that is there before all others, and belongs to no key. One of a row's four lanes counts its weight, 1.
-  __device__ __forceinline__ void begin(float sink, bool counts) {
-    for (int lane_row = 0; lane_row < 2; ++lane_row) max[lane_row] = sink, sum[lane_row] = counts && sink > NO_KEY;
-    careful = false;
-  }
-  __device__ __forceinline__ static float largest(Scores S, int lane_row) {
-    float score = -INFINITY;
-#pragma unroll
-    for (int key_tile = 0; key_tile < BC / 8; ++key_tile)
-      score = fmaxf(score, fmaxf(S[key_tile][2 * lane_row], S[key_tile][2 * lane_row + 1]));
-    return score;
-  }
-  __device__ __forceinline__ void raise_max(float (&to)[2]) {  // if that is more: a row's, over its four lanes
-    for (int lane_row = 0; lane_row < 2; ++lane_row) {
-      to[lane_row] = fmaxf(quad_max(to[lane_row]), max[lane_row]);
-      correction[lane_row] = ex2_approx(max[lane_row] - to[lane_row]);  // 1 where nothing has grown
-      max[lane_row] = to[lane_row];
-      sum[lane_row] *= correction[lane_row];
-    }
-  }
-  // Two C fragments side by side hold exactly the elements of one A fragment, and wgmma takes A from registers: P needs
-  // no exchange, only rounding.
-  __device__ __forceinline__ static void make_weights(Scores S, Weights P, float (&tile_sum)[2]) {
-    tile_sum[0] = tile_sum[1] = 0;
-#pragma unroll
-    for (int key_slice = 0; key_slice < BC / 16; ++key_slice) {
-      for (int reg = 0; reg < 4; ++reg) {  // registers 0 and 1: keys 0-7 of the two rows; 2 and 3: keys 8-15
-        const int key_tile = 2 * key_slice + reg / 2, lane_row = reg % 2;
-        const float low = ex2_approx(S[key_tile][2 * lane_row]);
-        const float high = ex2_approx(S[key_tile][2 * lane_row + 1]);
-        tile_sum[lane_row] += low + high;
-        P[key_slice][reg] = pack_bf16x2(low, high);
-      }
-    }
-  }
-  // The whole warp: an exchange needs it.
-  __device__ __forceinline__ void scale(Scores S, bool is_first) {
-    looks = careful || is_first;
-    rescale = false;
-    if (looks) {
-      float largest_of[2] = {largest(S, 0) * scale_log2, largest(S, 1) * scale_log2};
-      rescale = vote_any(is_first || fmaxf(largest_of[0] - max[0], largest_of[1] - max[1]) > RESCALE_ABOVE);
-      if (rescale) raise_max(largest_of);
-    }
-#pragma unroll
-    for (int key_tile = 0; key_tile < BC / 8; ++key_tile) {
-      for (int i = 0; i < 4; ++i) S[key_tile][i] = S[key_tile][i] * scale_log2 - max[i / 2];
-    }
-    rescale &= !is_first;  // then O is 0
-  }
-  __device__ __forceinline__ void weigh(Scores S, Weights P) {
-    float tile_sum[2];
-    make_weights(S, P, tile_sum);
-    if (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT)) {
-      rescale = careful = true;  // from now on
-      const float before[2] = {max[0], max[1]};
-      float largest_of[2] = {max[0] + largest(S, 0), max[1] + largest(S, 1)};
-      raise_max(largest_of);
-#pragma unroll
-      for (int key_tile = 0; key_tile < BC / 8; ++key_tile) {
-        for (int i = 0; i < 4; ++i) S[key_tile][i] -= max[i / 2] - before[i / 2];
-      }
-      make_weights(S, P, tile_sum);
-    }
-    for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
-  }
-};
-
-// How far slices of 16 columns, each an instruction's share, go on in a tile of ROWS rows: 32 B each, four in a panel.
-template <int ROWS>
-__device__ __forceinline__ uint32_t slices_on(uint32_t slices) {
-  return (slices % 4) * 32 + (slices / 4) * ROWS * PANEL_ROW_BYTES;
-}
-
 template <class C, Mask MASK>
 __global__ void __launch_bounds__(C::THREADS, 1)
     flash_attention(ScoreParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
                     const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap O_map) {
   constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES, BLOCKS = C::BLOCKS;
-  constexpr int QK_N_TILES = BC / 8, QK_K_TILES = HEAD_DIM / 16;  // S[64 x BC] = Q[64 x d] K^T[d x BC]
+  constexpr int QK_N_TILES = BC / 8;                              // S[64 x BC] = Q[64 x d] K^T[d x BC]
   constexpr int PV_N_TILES = HEAD_DIM / 8, PV_K_TILES = BC / 16;  // O[64 x d] += P[64 x BC] V[BC x d]
   static_assert(BR == 16 * WARPS && WARPS % 4 == 0, "each warp owns 16 rows, and four warps multiply together");
   static_assert(BR <= STAGES * BC,
@@ -224,8 +106,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   smem_name(smem_O, Q_BYTES / 2, "O", PANEL_ROW_BYTES);
   smem_name(barriers, (4 * STAGES + 2) * 8, "barriers");
   const uint32_t works = barriers + (4 * STAGES + 2) * 8;
-  smem_name(works, 2 * Work::WORDS * 4, "works");
-  const auto told = [&](int round) { return Work{works + round % 2 * Work::WORDS * 4}; };
+  smem_name(works, 2 * Work::BYTES, "works");
+  const auto told = [&](int round) { return Work{works + round % 2 * Work::BYTES}; };
   if (threadIdx.x == 0) {
     K.init(BLOCKS * WARPS / 4);  // a warpgroup has read it
     V.init(BLOCKS * WARPS / 4);
@@ -276,7 +158,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   // Descriptors. Rows of V are the k dimension (MN-major), so the distance from one panel to the next is told as well.
   const uint64_t Q_rows = wgmma_descriptor(smem_Q + warpgroup * 64 * PANEL_ROW_BYTES);
   const uint64_t K_tiles = wgmma_descriptor(smem_K), V_tiles = wgmma_descriptor(smem_V, BC * PANEL_ROW_BYTES);
-  Softmax<BC> softmax = {};
+  SoftmaxInTwo<Element, BC> softmax = {};
   softmax.scale_log2 = p.softmax_scale * LOG2E;
   float O_frag[PV_N_TILES][4], S_frag[QK_N_TILES][4];  // FragmentC: registers 0, 1 are of a row, 2, 3 of 8 below
   uint32_t P_frag[PV_K_TILES][4];
@@ -291,11 +173,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     const uint64_t Q_here = wgmma_advance(Q_rows, Q.at(round)), K_here = wgmma_advance(K_tiles, K.at(tile));
     K.wait_full(tile);
     wgmma_fence(S_frag);
-#pragma unroll
-    for (int d_slice = 0; d_slice < QK_K_TILES; ++d_slice)
-      wgmma_ss_bf16(S_frag, wgmma_advance(Q_here, slices_on<BR>(d_slice)),
-                    wgmma_advance(K_here, slices_on<BC>(d_slice)),
-                    d_slice > 0);  // the first overwrites S
+    issue_QK<Element, HEAD_DIM, BR, BC>(S_frag, Q_here, K_here);
     wgmma_commit();
   };
   const auto mask = [&](int tile) {
@@ -316,19 +194,10 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   };
   const auto start_PV = [&](int tile, bool is_first) {
     const uint64_t V_here = wgmma_advance(V_tiles, V.at(tile));
-    if (softmax.rescale) {  // under QK, where one is running
-#pragma unroll
-      for (int column_tile = 0; column_tile < PV_N_TILES; ++column_tile) {
-        for (int i = 0; i < 4; ++i) O_frag[column_tile][i] *= softmax.correction[i / 2];
-      }
-    }
+    if (softmax.rescale) scale_rows(O_frag, softmax.correction);  // under QK, where one is running
     V.wait_full(tile);
     wgmma_fence(O_frag, P_frag);
-#pragma unroll
-    // PV  16 keys are 16 rows of V.
-    for (int key_slice = 0; key_slice < PV_K_TILES; ++key_slice)
-      wgmma_rs_bf16<true>(O_frag, P_frag[key_slice], wgmma_advance(V_here, key_slice * 16 * PANEL_ROW_BYTES),
-                          key_slice > 0 || !is_first);  // the first overwrites O
+    issue_PV<Element>(O_frag, P_frag, V_here, !is_first);  // PV
     wgmma_commit();
   };
   int begin = 0, end = 0;                 // of the tiles of keys
@@ -343,7 +212,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     release_Q(tile);
     if (may_be_masked) mask(tile);
     // SOFTMAX
-    softmax.scale(S_frag, false);
+    softmax.scale(S_frag, false, false);
     wgmma_wait<0>(O_frag, P_frag);  // safe to touch O and P: PV is done
     release(V, tile - 1);
     softmax.weigh(S_frag, P_frag);
@@ -351,24 +220,13 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   float normalise[2];
   const auto finish = [&](int tile) {
     start_PV(tile, tile == begin);
-    const Work work = told(round);
-    const Seen<MASK> seen(p);
-    for (int lane_row = 0; lane_row < 2; ++lane_row) {  // beside PV: two exchanges complete a row's sum
-      softmax.sum[lane_row] = quad_sum(softmax.sum[lane_row]);
-      const int query = work[Work::QUERY] + warp * 16 + FragmentC::row(lane, 2 * lane_row);
-      const bool has_keys = IS_WHOLE || seen.end_of(query) > 0;
-      normalise[lane_row] = has_keys ? 1.0f / softmax.sum[lane_row] : 0.0f;  // no key: O = 0
-      if (p.LSE != nullptr && lane % 4 == 0 && query < p.n_q)                // log(0) is -infinity
-        st_global_f32(p.LSE + int64_t(work[Work::HEAD]) * p.n_q + query,
-                      softmax.max[lane_row] / LOG2E + logf(softmax.sum[lane_row]));
-    }
-    wgmma_wait<0>(O_frag, P_frag);  // safe to touch O: the last PV is done
+    finish_rows<MASK, IS_WHOLE>(p, told(round), softmax, normalise);  // beside PV
+    wgmma_wait<0>(O_frag, P_frag);                                    // safe to touch O: the last PV is done
     release(V, tile);
   };
   const auto store = [&] {
     // STORE  There is room for half of O: each warp writes two panels of its 16 rows, swizzled,
-    //        waits until the copy engine has read them, and writes the other two. Lane l addresses row l % 16, chunk l / 16 of four 8x8
-    //        matrices: rows 0-7 and 8-15, then the next 8 columns, which are two C fragments side by side.
+    //        waits until the copy engine has read them, and writes the other two.
     const uint32_t warp_O = smem_O + warp * 16 * (PANELS / 2) * PANEL_ROW_BYTES;
     const uint32_t lane_O = warp_O + lane % 16 * PANEL_ROW_BYTES;
     const Work work = told(round);
@@ -377,17 +235,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     for (int half = 0; half < PANELS; half += PANELS / 2) {
       if (lane == 0) cp_async_bulk_wait_read<0>();  // safe to overwrite: shared memory has been read
       __syncwarp();                                 // for all lanes
-#pragma unroll
-      for (int column_tile = 0; column_tile < PV_N_TILES / 2; column_tile += 2) {
-        uint32_t matrices[4];
-        for (int i = 0; i < 4; ++i) {
-          const float* const two = &O_frag[half * (PANEL_COLS / 8) + column_tile + i / 2][2 * (i % 2)];
-          const bool has_keys = IS_WHOLE || normalise[i % 2] != 0;  // or else O is 0 times V, which may be NaN
-          matrices[i] = has_keys ? pack_bf16x2(two[0] * normalise[i % 2], two[1] * normalise[i % 2]) : 0;
-        }
-        const uint32_t panel = column_tile / 8, chunk = column_tile % 8 + lane / 16;
-        stmatrix_x4(lane_O + panel * 16 * PANEL_ROW_BYTES + (chunk ^ (lane % 8)) * 16, matrices);
-      }
+      store_scaled_part<Element, 16, !IS_WHOLE, PV_N_TILES / 2>(lane_O, O_frag, half * (PANEL_COLS / 8), normalise);
       fence_proxy_async_shared();  // the copy engine will find what this lane has stored
       __syncwarp();                // safe to copy: all lanes have stored
       if (lane == 0) {
@@ -399,8 +247,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
       __syncwarp();  // for ptxas: a warp that diverges here would count as diverged in the next loop, which costs 5 %
     }
   };
-  // The first block of a pair does not need the pair's last tiles, those on the other block's diagonal, and lets them pass. They
-  // take all stages, so that every warp has to see their phases, before the next ones begin.
+  // The first block of a pair does not need the pair's last tiles, those on the other block's diagonal, and lets them
+  // pass. They take all stages, so that every warp has to see their phases, before the next ones begin.
   const auto let_pass = [&](int up_to) {
     if (MASK == Mask::causal && end < up_to) {
       for (int tile = end; tile < up_to; ++tile) K.wait_full(tile), V.wait_full(tile);
@@ -419,7 +267,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     release_Q(begin);
     mask(begin);
     softmax.begin(work.number(Work::SINK), lane % 4 == 0);
-    softmax.scale(S_frag, true);
+    softmax.scale(S_frag, true, true);
     softmax.weigh(S_frag, P_frag);
     int tile = begin + 1;
     for (const int whole_end = work[Work::WHOLE_END]; tile < whole_end; ++tile) step(tile);
@@ -438,46 +286,25 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   cluster_sync();  // safe to end: the other block does not copy here, nor arrive, any more
 }
 
-// Without any key O is 0.
-__global__ void __launch_bounds__(HEAD_DIM) no_keys(ScoreParams p) {
-  const int query = blockIdx.x % p.n_q, head = blockIdx.x / p.n_q % p.heads, sequence = blockIdx.x / p.n_q / p.heads;
-  const ForwardParams::Strides& strides = p.O_strides;
-  bf16* const O_row = p.O + sequence * strides.batch + head * strides.head + query * strides.row;
-  st_global_bf16(O_row + threadIdx.x, to_bf16(0.0f));
-  if (p.LSE != nullptr && threadIdx.x == 0)
-    st_global_f32(p.LSE + blockIdx.x, p.sinks == nullptr ? -INFINITY : ld_global_f32(p.sinks + head));
-}
-
 // LAUNCH  As many blocks as run at the same time, one per SM, in pairs, or fewer where there is less to do. The
-//         pointers of `p` belong to the device and are multiples of 16 B, as are strides. A map tells the copy engine where rows
-//         end: what it asks for behind is zeros, and what it stores there is dropped.
+//         pointers of `p` belong to the device and are multiples of 16 B, as are strides. A map tells the copy engine
+//         where rows end: what it asks for behind is zeros, and what it stores there is dropped.
 template <class C, Mask MASK>
 void start(Device& device, const ScoreParams& p) {
-  const uint32_t batch = p.batch, heads = batch * p.heads;
-  const auto tile_map = [&](const bf16* tensor, const ForwardParams::Strides& strides, int of_heads, int n,
-                            uint32_t rows) {
-    return tensor_map_4d(device, tensor, {HEAD_DIM, uint32_t(n), uint32_t(of_heads), batch},
-                         {uint64_t(strides.row) * 2, uint64_t(strides.head) * 2, uint64_t(strides.batch) * 2},
-                         {PANEL_COLS, rows, 1, 1});
+  const auto map = [&](const Element* tensor, const ForwardParams::Strides& strides, int heads, int n, int rows) {
+    return rows_map<HEAD_DIM>(device, tensor, strides, n, heads, p.batch, rows);
   };
-  const uint32_t pairs = (p.n_q + C::BLOCKS * C::BR - 1) / (C::BLOCKS * C::BR);
-  const uint32_t shares = (MASK == Mask::causal ? (pairs + 1) / 2 : pairs) * heads;
-  const uint32_t clusters = multiprocessors(device) / C::BLOCKS;
-  launch_clusters(device, flash_attention<C, MASK>, dim3((shares < clusters ? shares : clusters) * C::BLOCKS),
-                  dim3(C::THREADS), C::BLOCKS, C::SMEM_BYTES, p, tile_map(p.Q, p.Q_strides, p.heads, p.n_q, C::BR),
-                  tile_map(p.K, p.K_strides, p.kv_heads, p.n_k, C::BC),
-                  tile_map(p.V, p.V_strides, p.kv_heads, p.n_k, C::BC), tile_map(p.O, p.O_strides, p.heads, p.n_q, 16));
+  launch_clusters(device, flash_attention<C, MASK>, dim3(blocks_for<C, MASK>(device, p)), dim3(C::THREADS), C::BLOCKS,
+                  C::SMEM_BYTES, p, map(p.Q, p.Q_strides, p.heads, p.n_q, C::BR),
+                  map(p.K, p.K_strides, p.kv_heads, p.n_k, C::BC), map(p.V, p.V_strides, p.kv_heads, p.n_k, C::BC),
+                  map(p.O, p.O_strides, p.heads, p.n_q, 16));
 }
 
 template <class C>
 void run(Device& device, const ScoreParams& p) {
-  if (p.n_k == 0) {
-    launch(device, no_keys, dim3(p.n_q * p.batch * p.heads), dim3(HEAD_DIM), 0, p);
-  } else if (p.causal) {
-    start<C, Mask::causal>(device, p);
-  } else {
-    p.n_k % C::BC != 0 ? start<C, Mask::tail>(device, p) : start<C, Mask::none>(device, p);
-  }
+  if (p.n_k == 0) return forward::start_no_keys<Element, HEAD_DIM>(device, p);
+  if (p.causal) return start<C, Mask::causal>(device, p);
+  p.n_k % C::BC != 0 ? start<C, Mask::tail>(device, p) : start<C, Mask::none>(device, p);
 }
 
 }  // namespace

@@ -51,6 +51,15 @@ class Unreadable(Exception):
     """invented.txt, or the command, is not as it must be."""
 
 
+def with_parts(text: str) -> str:
+    """A kernel in which what it includes of common/words/ stands in full."""
+    def part(found: re.Match) -> str:
+        lines = (ROOT / found[1]).read_text(encoding="utf-8").splitlines()
+        return "".join(f"{line}\n" for line in lines if not line.startswith(("#include", "#pragma once")))
+
+    return re.sub(r'^#include "(common/words/\w+\.cuh)"\n', part, text, flags=re.M)
+
+
 @dataclass(frozen=True)
 class Invention:
     name: str
@@ -59,11 +68,17 @@ class Invention:
     reason: str  # of wrong and counts: the kind of failure that has to be there, if any; of these and refused: nvcc
     changes: tuple[tuple[str, ...], ...]  # each line with its sign
 
+    @staticmethod
+    def old(change: tuple[str, ...], signs: str = "=-") -> str:
+        return f"\n{''.join(line[1:] + chr(10) for line in change if line[0] in signs)}"
+
     def kernel(self, text: str) -> str:
-        """The rung's kernel with the changes made."""
+        """The rung's kernel with the changes made. Lines that it says as a part are changed there: then its parts stand in it in full."""
         text = f"\n{text}"
+        if not all(self.old(change) in text for change in self.changes):
+            text = with_parts(text)
         for change in self.changes:
-            old, new = (f"\n{''.join(line[1:] + chr(10) for line in change if line[0] in signs)}" for signs in ("=-", "=+"))
+            old, new = self.old(change), self.old(change, "=+")
             times = len(re.findall(f"(?={re.escape(old)})", text)) if len(old) > 1 else 0
             if times != 1:
                 raise Unreadable(f"{FILE.name}: {self.name}: its lines stand {times} times in {self.rung}, not once; if the rung "

@@ -263,7 +263,7 @@ class Try(unittest.TestCase):
         self.refused(self.attempt(self.changed("float unset;", "row_sum[0][0] += unset;")), FAILED, "uninitialized")
 
     def test_what_is_no_kernel_s_business(self) -> None:
-        for line in ("ladder::stages();", "emulator::Options options;", "#include <cstdlib>", "asm(\"nop\");", "std::exit(0);",
+        for line in ("ladder::stages();", "emulator::Options options;", "#include <cstdlib>", '#include "common/words/../ptx/warp.cuh"', '#include "common/attention.hpp"', "asm(\"nop\");", "std::exit(0);",
                      "#import <cstdlib>", "\f#import <cstdlib>", "/**/ # import <cstdlib>",
                      '#embed "kernel.cuh"', "#pragma GCC poison row_sum", "#line 1 \"a\"", '_Pragma("once")',
                      "#ifdef __NVCC__", "#ifndef __PIC__", "#if __GNUC__ > 3", "#elif 1", "static int launches = 0;",

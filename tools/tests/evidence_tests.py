@@ -14,7 +14,7 @@ from pathlib import Path
 from unittest import mock
 
 from tools import rungs
-from tools.evidence import counters, grid, ncu, resources
+from tools.evidence import counters, grid, machine_code, ncu, resources
 from tools.paths import DOCS, ROOT
 from tools.tests import fake_ladder
 
@@ -378,11 +378,43 @@ class MachineCode(unittest.TestCase):
         self.assertGreater(compared, 0)
 
 
+class Products(unittest.TestCase):
+    KERNEL = """
+        #include "common/gpu.cuh"
+        __global__ void product(uint64_t B, float* out) {{
+          float D[{tiles}][4] = {{}};
+          uint32_t A[4] = {{}};
+          wgmma_fence(D, A);
+          {word}<true>(D, {A}, B);
+          wgmma_commit();
+          wgmma_wait<0>(D);
+          out[threadIdx.x] = D[0][0];
+        }}
+    """
+
+    @unittest.skipUnless(machine_code.find_nvcc(), "only nvcc knows which products there are")
+    def test_a_width_has_an_instruction_or_does_not_compile(self) -> None:
+        for word in ("wgmma_ss", "wgmma_ss_bf16", "wgmma_rs", "wgmma_rs_bf16"):
+            for tiles in (4, 5, 8):
+                with self.subTest(word, tiles=tiles), tempfile.TemporaryDirectory() as folder:
+                    source, ptx = Path(folder) / "product.cu", Path(folder) / "product.ptx"
+                    source.write_text(self.KERNEL.format(word=word, tiles=tiles, A="A" if "_rs" in word else "B"))
+                    run = subprocess.run([machine_code.find_nvcc(), "-std=c++20", f"-I{ROOT}", "-gencode=arch=compute_90a,code=compute_90a", "-ptx", "-o", ptx, source],
+                                         capture_output=True, text=True)
+                    if tiles == 5:
+                        self.assertIn("no operand list for this N", run.stderr)
+                    else:
+                        self.assertEqual(run.returncode, 0, run.stderr[:2000])
+                        self.assertIn(f"m64n{8 * tiles}k16", ptx.read_text())
+
+
 class RungDiff(unittest.TestCase):
-    def run_on(self, kernels: dict[str, str], *arguments: str, chain: dict[str, str] | None = None) -> subprocess.CompletedProcess:
+    def run_on(self, kernels: dict[str, str], *arguments: str, chain: dict[str, str] | None = None, parts: str = "") -> subprocess.CompletedProcess:
         """On kernels by directory, each of which starts from the one before it, or from what `chain` says."""
         with tempfile.TemporaryDirectory() as name:
             described, before = [], ""
+            (Path(name) / "common" / "words").mkdir(parents=True)
+            (Path(name) / "common" / "words" / "some.cuh").write_text(parts)
             for directory, text in kernels.items():
                 (Path(name) / directory).mkdir(parents=True)
                 (Path(name) / directory / "kernel.cuh").write_text(text)
@@ -417,6 +449,15 @@ class RungDiff(unittest.TestCase):
         run = self.run_on(self.kernels, "--most", "2")
         self.assertEqual(run.returncode, 1)
         self.assertIn("more than 2", run.stderr)
+
+    def test_lines_that_are_said_as_a_part_are_no_change(self) -> None:
+        kernels = {"01_wood": "a\nb\nc\nd\ne\n", "02_next": '#include "common/words/some.cuh"\na\nD\n'}
+        parts = "  b\nc\n  e\n"
+        self.assertEqual(self.run_on(kernels, "--most", "3").returncode, 1)
+        run = self.run_on(kernels, "--most", "3", parts=parts)
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+        self.assertIn(" 5 changed lines since 01_wood, 3 of them said as parts\n", run.stdout)
+        self.assertEqual(self.run_on(kernels, "--most", "1", parts=parts).returncode, 1)
 
     def test_a_part_may_have_another_limit(self) -> None:
         kernels = {"00_stone": "x\n", "side/p01_clay": "a\nb\n", "01_wood": "c\nd\n"}

@@ -1,7 +1,8 @@
-// Words of several instructions: what they do, and whose line reports name.
+// Words of several instructions, and parts: what they do, and whose line reports name.
 #include <algorithm>
 #include <cmath>
 
+#include "common/words/forward.cuh"
 #include "harness/tests/emulator/emulator_test.hpp"
 
 using namespace emulator_test;
@@ -39,6 +40,28 @@ __global__ void through_a_ring(const uint4* in, uint32_t* out) {
   }
 }
 
+// An element of T, rounded.
+template <class T>
+T rounded(float value) {
+  if constexpr (std::is_same_v<T, bf16>)
+    return to_bf16(value);
+  else
+    return to_f16(value);
+}
+
+// A part waits for a tile that nobody sends, and asks for a word where no shared memory is.
+__global__ void lets_nothing_pass() {
+  const Tiles ring{smem_base()};
+  if (threadIdx.x == 0) ring.init(1);
+  __syncthreads();
+  forward::let_pass<true, 1>(ring, ring, 0, 1, [](const auto&, int) {});  // @pass
+}
+__global__ void asks_outside(int* out) {
+  const forward::Work work{smem_base() + 64};
+  out[threadIdx.x] = work[forward::Work::END];  // @word
+  out[threadIdx.x] += work.query();             // @query
+}
+
 __global__ void nothing_comes() {
   const Tiles ring{smem_base()};
   if (threadIdx.x == 0) ring.init(1);
@@ -48,11 +71,13 @@ __global__ void nothing_comes() {
 
 // A warp's 16 rows of scores: `out` has them masked and scaled, then `S`, `P` and `sums` what weights are made of.
 constexpr int KEYS = 64, FIRST_QUERY = 40, D = 128;
+template <class T>
 struct Rows {
   float in[16][KEYS], out[16][KEYS], S[16][KEYS], largest[16], sums[16];
-  f16 P[16][KEYS];
+  T P[16][KEYS];
 };
-__global__ void on_rows(Rows* rows) {
+template <class T>
+__global__ void on_rows(Rows<T>* rows) {
   const int lane = threadIdx.x;
   float S[KEYS / 8][4], sums[2];
   const auto each = [&](const auto& visit) {
@@ -66,7 +91,7 @@ __global__ void on_rows(Rows* rows) {
     if (lane % 4 == 0) rows->largest[of_lane[lane_row]] = largest;
   }
   uint32_t P[KEYS / 16][4];
-  exp2_weights(S, P, 2, {float(of_lane[0] % 4), float(of_lane[1] % 4)}, sums);
+  exp2_weights<T>(S, P, 2, {float(of_lane[0] % 4), float(of_lane[1] % 4)}, sums);
   each([&](int row, int key, float& score) { rows->S[row][key] = score; });
   for (int i = 0; i < KEYS / 2; ++i) {
     const uint32_t two = P[i / 8][i % 8 / 2];
@@ -85,7 +110,7 @@ __global__ void on_rows(Rows* rows) {
 
 // A warpgroup's 64 queries against 64 keys: O becomes 2 P V, with P = 2^(Q K^T), and each row is divided by its own 2^r.
 enum class Missing { nothing, fence_of_S, fence_of_O, fence_of_copy };
-template <Missing MISSING>
+template <class T, Missing MISSING>
 __global__ void one_tile(const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
                          const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap O_map) {
   constexpr uint32_t TILE_BYTES = KEYS * D * 2, PANEL_BYTES = KEYS * 128;
@@ -104,19 +129,19 @@ __global__ void one_tile(const __grid_constant__ TensorMap Q_map, const __grid_c
   float S[KEYS / 8][4], O[D / 8][4], sums[2];
   uint32_t P[KEYS / 16][4];
   if (MISSING != Missing::fence_of_S) wgmma_fence(S);
-  issue_QK<D, KEYS>(S, wgmma_descriptor(smem_Q), wgmma_descriptor(smem_K));  // @QK
+  issue_QK<T, D, KEYS, KEYS>(S, wgmma_descriptor(smem_Q), wgmma_descriptor(smem_K));  // @QK
   wgmma_commit();
   wgmma_wait<0>(S);
-  exp2_weights(S, P, 1, {0, 0}, sums);
+  exp2_weights<T>(S, P, 1, {0, 0}, sums);
   if (MISSING != Missing::fence_of_O) wgmma_fence(O, P);
-  issue_PV(O, P, wgmma_descriptor(smem_V, PANEL_BYTES), false);  // @PV
-  issue_PV(O, P, wgmma_descriptor(smem_V, PANEL_BYTES));
+  issue_PV<T>(O, P, wgmma_descriptor(smem_V, PANEL_BYTES), false);  // @PV
+  issue_PV<T>(O, P, wgmma_descriptor(smem_V, PANEL_BYTES));
   wgmma_commit();
   wgmma_wait<0>(O, P);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int rows[2] = {warp * 16 + FragmentC::row(lane, 0), warp * 16 + FragmentC::row(lane, 2)};
   const float by[2] = {1.0f / float(1 << rows[0] % 3), 1.0f / float(1 << rows[1] % 3)};
-  store_scaled<KEYS>(smem_Q + (warp * 16 + lane % 16) * 128, O, by);  // @O
+  store_scaled<T, KEYS>(smem_Q + (warp * 16 + lane % 16) * 128, O, by);  // @O
   if (MISSING != Missing::fence_of_copy) fence_proxy_async_shared();
   __syncthreads();
   if (threadIdx.x == 0) {
@@ -126,30 +151,31 @@ __global__ void one_tile(const __grid_constant__ TensorMap Q_map, const __grid_c
   }
 }
 
+template <class T>
 struct Tile {
-  f16 Q[KEYS][D] = {}, K[KEYS][D], V[KEYS][D], O[KEYS][D] = {};
+  T Q[KEYS][D] = {}, K[KEYS][D], V[KEYS][D], O[KEYS][D] = {};
   int key(int row, int column) const { return (row * 7 + column * 3 + row * column) % 4; }
   int value(int row, int column) const { return (row + column / 3 + row * column) % 2; }
   int liked(int row) const { return row * 5 % D; }  // the one column in which a query is 1
   Tile() {
     for (int row = 0; row < KEYS; ++row) {
-      Q[row][liked(row)] = to_f16(1);
+      Q[row][liked(row)] = rounded<T>(1);
       for (int column = 0; column < D; ++column) {
-        K[row][column] = to_f16(float(key(row, column)));
-        V[row][column] = to_f16(float(value(row, column)));
+        K[row][column] = rounded<T>(float(key(row, column)));
+        V[row][column] = rounded<T>(float(value(row, column)));
       }
     }
   }
 };
 
-template <Missing MISSING>
-Device run_tile(Tile& tile) {
+template <Missing MISSING, class T>
+Device run_tile(Tile<T>& tile) {
   Device device({.threads = 1});
-  const auto map = [&](const f16(&matrix)[KEYS][D]) {
+  const auto map = [&](const T(&matrix)[KEYS][D]) {
     return tensor_map_4d(device, &matrix[0][0], {64, KEYS, 2, 1}, {2 * D, 128, 2 * D * KEYS}, {64, KEYS, 2, 1});
   };
   device.register_buffer(&tile, sizeof tile, "tile", emulator::Access::read_write);
-  launch(device, one_tile<MISSING>, dim3(1), dim3(128), 3 * KEYS * D * 2 + 16, map(tile.Q), map(tile.K), map(tile.V),
+  launch(device, one_tile<T, MISSING>, dim3(1), dim3(128), 3 * KEYS * D * 2 + 16, map(tile.Q), map(tile.K), map(tile.V),
          map(tile.O));
   return device;
 }
@@ -189,22 +215,32 @@ TEST_CASE("a report names the line of the kernel that says the word", "[emulator
   CHECK(report.where == std::vector{MARKED("hang")});
 }
 
-TEST_CASE("a warp's rows: the largest, weights and their sums, the mask on the diagonal, a factor each",
-          "[emulator][words]") {
-  Rows rows = {};
+TEST_CASE("so it does of a part, and of a word that a part asks for", "[emulator][words]") {
+  const Device waiting = run(lets_nothing_pass, 32, 64);
+  CHECK(only_report(waiting).where == std::vector{MARKED("pass")});
+  std::vector<int> out(32);
+  const Device asking = run(asks_outside, 32, 64, out.data());
+  std::vector<emulator::SourceLine> places;
+  for (const Report& report : asking.reports()) places.push_back(report.where[0]);
+  CHECK(std::find(places.begin(), places.end(), MARKED("word")) != places.end());
+}
+
+TEMPLATE_TEST_CASE("a warp's rows: the largest, weights and their sums, the mask on the diagonal, a factor each",
+                   "[emulator][words]", f16, bf16) {
+  Rows<TestType> rows = {};
   for (int row = 0; row < 16; ++row) {
     for (int key = 0; key < KEYS; ++key)
       rows.in[row][key] = float((row * 5 + key * 3 + row * key) % 7) - 3 - (row == 9);
     rows.in[row][row * 11 % KEYS] = 3.5f;  // the largest stands elsewhere in each row
   }
-  check_silent(run(on_rows, 32, 0, &rows));
+  check_silent(run(on_rows<TestType>, 32, 0, &rows));
   for (int row = 0; row < 16; ++row) {
     float sum = 0;
     for (int key = 0; key < KEYS; ++key) {
       INFO("row " << row << ", key " << key);
       const float score = rows.in[row][key], exponent = 2 * score - float(row % 4);
       REQUIRE(rows.S[row][key] == exponent);
-      REQUIRE(rows.P[row][key].bits == to_f16(std::exp2(exponent)).bits);
+      REQUIRE(rows.P[row][key].bits == rounded<TestType>(std::exp2(exponent)).bits);
       sum += std::exp2(exponent);
       REQUIRE(rows.out[row][key] == (key > FIRST_QUERY + row ? -INFINITY : score * float(row + 1)));
     }
@@ -213,15 +249,16 @@ TEST_CASE("a warp's rows: the largest, weights and their sums, the mask on the d
   }
 }
 
-TEST_CASE("products over all slices of a tile, and the way out through swizzled shared memory", "[emulator][words]") {
-  Tile tile;
+TEMPLATE_TEST_CASE("products over all slices of a tile, and the way out through swizzled shared memory",
+                   "[emulator][words]", f16, bf16) {
+  Tile<TestType> tile;
   check_silent(run_tile<Missing::nothing>(tile));
   for (int query = 0; query < KEYS; ++query) {
     for (int column = 0; column < D; ++column) {
       INFO("query " << query << ", column " << column);
       int sum = 0;
       for (int key = 0; key < KEYS; ++key) sum += tile.value(key, column) << tile.key(key, tile.liked(query));
-      REQUIRE(to_float(tile.O[query][column]) == 2.0f * float(sum) / float(1 << query % 3));
+      REQUIRE(tile.O[query][column].bits == rounded<TestType>(2.0f * float(sum) / float(1 << query % 3)).bits);
     }
   }
   const auto where = [&](const Device& device) {

@@ -1,0 +1,563 @@
+// Parts of the forward kernels of models/: more than a word and less than a kernel. A rung that brings a part on spells
+// it out, as its head line here says; later ones say `using forward::Softmax`, until one changes it.
+//
+// All of it is for kernels in which a warpgroup copies and others multiply, from 41_rows on. T is the element, f16 or
+// bf16; C is the rung's Config; MASK which keys a query sees; p the problem (common/attention.hpp). Members that
+// execute instructions take the kernel's line along for the emulator, as words do; `plan` and `no_keys` are kernels,
+// which have lines of their own.
+#pragma once
+#include "common/gpu.cuh"
+
+namespace forward {
+namespace {
+
+constexpr float LOG2E = 1.44269504088896341f;
+constexpr float RESCALE_ABOVE = 8.0f;       // log2 units: no weight exceeds 2^8 while a warp is careful
+constexpr float NO_KEY = -0x1.fffffep127f;  // a row's maximum before its first key; in log2 units, as all maxima
+// Of a lane's weights of a row and tile: in bf16 times values of 2^50 they fit into O's f32, and f16 ends at 65504.
+template <class T>
+constexpr float SUM_LIMIT = 0x1p64f;
+template <>
+constexpr float SUM_LIMIT<f16> = 30000.0f;
+
+// ---- the tile ------------------------------------------------------------------------------------------------------
+
+// 38_seam and 46_alone. What a Config says of a block's tile: BR queries against BC keys at a time by WARPS warps, with
+// STAGES tiles of K and of V on their way. A cluster's BLOCKS share K and V; one that works alone is a cluster, too.
+template <int BR_, int BC_, int WARPS_, int STAGES_, int BLOCKS_>
+struct Tile {
+  static constexpr int BR = BR_, BC = BC_, WARPS = WARPS_, STAGES = STAGES_, BLOCKS = BLOCKS_;
+  static constexpr int THREADS = WARPS * 32 + 128;  // of a warpgroup that copies, too
+
+  // This block's number in its cluster, that one's among all, and how many there are.
+  __device__ __forceinline__ static int rank() { return cluster_rank(); }
+  __device__ __forceinline__ static int cluster() { return blockIdx.x / BLOCKS; }
+  __device__ __forceinline__ static int clusters() { return gridDim.x / BLOCKS; }
+};
+
+// ---- which keys ----------------------------------------------------------------------------------------------------
+
+// 43_window. Which scores are masked: those of keys past the end; under a causal mask, which ends with the last key for
+// the last query, also those of keys after a query's own; in a window those of keys far after it, and far before it.
+enum class Mask { none, tail, causal, window };
+
+// 44_told. Which keys queries see: i is the one of key i + n_k - n_q.
+template <Mask MASK>
+struct Seen {
+  int n_q, n_k, left, right;  // of a window: as many as there are, where it has no such side
+
+  __device__ __forceinline__ Seen(const ModelParams& p) : Seen(p, p.n_q, p.n_k) {}
+  __device__ __forceinline__ Seen(const ModelParams& p, int n_q, int n_k)  // of one sequence of several
+      : n_q(n_q), n_k(n_k), left(p.left < 0 ? p.n_k : p.left), right(p.right < 0 ? p.n_q : p.right) {}
+  __device__ __forceinline__ int first_of(int query) const {  // key that it sees
+    return MASK == Mask::window ? max(query + n_k - n_q - left, 0) : 0;
+  }
+  __device__ __forceinline__ int end_of(int query) const {  // behind the last one; it sees none if that is not positive
+    return MASK == Mask::window   ? min(query + 1 + n_k - n_q + right, n_k)
+           : MASK == Mask::causal ? query + 1 + n_k - n_q
+                                  : n_k;
+  }
+};
+
+// ---- what the thread that copies tells the others ------------------------------------------------------------------
+
+// 44_told. WORDS numbers in shared memory, a multiple of four.
+template <int WORDS_>
+struct Message {
+  static constexpr int WORDS = WORDS_, BYTES = WORDS * 4;
+  uint32_t address;
+
+  __device__ __forceinline__ int operator[](Numbered word) const {
+    return int(ld_shared_b32(address + word.value * 4 LADDER_SITE_OF(word)));
+  }
+  __device__ __forceinline__ float number(int word LADDER_SITE_PARAMETER) const {
+    return __uint_as_float(ld_shared_b32(address + word * 4 LADDER_SITE));
+  }
+  __device__ __forceinline__ void tell(const int (&words)[WORDS] LADDER_SITE_PARAMETER) const {
+    for (int i = 0; i < WORDS; i += 4) {
+      const uint4 four = {uint32_t(words[i]), uint32_t(words[i + 1]), uint32_t(words[i + 2]), uint32_t(words[i + 3])};
+      st_shared_v4(address + i * 4, four LADDER_SITE);
+    }
+  }
+};
+
+// 44_told. Of each tile of queries, beside its Q: BEGIN to END, tiles of keys that some of the queries see; WHOLE_BEGIN
+// to WHOLE_END, those that all see, so by the first of them every row has met a key; ZERO, the number of key 0's tile,
+// copied or not; QUERY, the first; HEAD, of all sequences or of this one; MORE, or else this is the end. Then what a
+// rung has to say besides: a sequence's N_Q, N_K and Q_BEGIN, its rows (45_varlen); or the head's SLOPE and SINK, f32
+// (48_scores).
+struct Work : Message<12> {
+  enum Word { BEGIN, END, WHOLE_BEGIN, WHOLE_END, ZERO, QUERY, HEAD, MORE, BESIDES };
+  enum { N_Q = BESIDES, N_K, Q_BEGIN };
+  enum { SLOPE = BESIDES, SINK };
+
+  // The upper one of a lane's two rows; the other is 8 below.
+  __device__ __forceinline__ int query(LADDER_SITE_ALONE) const {
+    return (*this)[{QUERY LADDER_SITE}] + int(threadIdx.x / 32) * 16 + FragmentC::row(threadIdx.x % 32, 0);
+  }
+  __device__ __forceinline__ bool is_masked(int tile, bool in_window LADDER_SITE_PARAMETER) const {
+    return (in_window && tile < (*this)[{WHOLE_BEGIN LADDER_SITE}]) || tile >= (*this)[{WHOLE_END LADDER_SITE}];
+  }
+};
+
+// 48_scores. The sink of `head`, of those of all sequences, in log2 units, as maxima are; or that of no key.
+__device__ __forceinline__ float sink_of(const ScoreParams& p, int head LADDER_SITE_PARAMETER) {
+  const int q_head = head % p.heads;
+  return p.sinks == nullptr ? NO_KEY : fmaxf(ld_global_f32(p.sinks + q_head LADDER_SITE) * LOG2E, NO_KEY);
+}
+
+// ---- the walk over work --------------------------------------------------------------------------------------------
+
+// 45_varlen. How a head's queries are dealt out. A share is a pair of tiles of queries, or one tile where a block works
+// alone, or under a mask two pairs: a head's longest and its shortest, its second longest and its second shortest ...,
+// two by two equally long.
+template <class C>
+__host__ __device__ __forceinline__ int pairs_of(int n_q) {
+  return (n_q + C::BLOCKS * C::BR - 1) / (C::BLOCKS * C::BR);
+}
+template <Mask MASK>
+__host__ __device__ __forceinline__ int shares_of(int pairs) {
+  return MASK == Mask::causal ? (pairs + 1) / 2 : pairs;
+}
+
+// 45_varlen. A sequence: its rows in Q and in K, and how many shares there are, of all heads, up to its last one.
+struct Sequence {
+  int q_begin, n_q, k_begin, n_k, up_to;
+};
+
+// 44_told, and with VARLEN 45_varlen. Which queries next, and which keys they see. Clusters take the shares of all
+// heads by turns (c, c + clusters, ...), and those of sequences of several lengths to and fro: who has had the longest
+// one gets the shortest one then. A pair begins at an even tile; its second one may lie outside: it reads zeros and
+// stores nothing.
+template <class C, Mask MASK, bool VARLEN = false>
+struct Schedule {
+  static constexpr int BR = C::BR, BC = C::BC, BLOCKS = C::BLOCKS;
+  const ModelParams& p;
+  Seen<MASK> seen;
+  int pairs, shares, head, share;            // this share of this head
+  int heads_on, shares_on;                   // how much further on the next one of this cluster is
+  int position = -1, before = 0, up_to = 0;  // VARLEN: in the plan; numbers of its first share, and behind its last one
+  int q_begin = 0, k_begin = 0, deal = 0;    // VARLEN: the sequence's first rows; how often shares were dealt out
+  int turn = -1, round = -1, pair = 0, q_tile = 0;
+  // What the pair copies, from tile `skipped` of K on; tiles of K and V are numbered since the block began.
+  int first = 0, kv_tiles = 0, skipped = 0;
+
+  __device__ __forceinline__ Schedule(const ModelParams& p) : p(p), seen(p) {
+    if (VARLEN) {
+      deal_out();
+      return;
+    }
+    const auto cluster = C::cluster(), clusters = C::clusters();
+    pairs = pairs_of<C>(p.n_q), shares = shares_of<MASK>(pairs);
+    head = cluster / shares, heads_on = clusters / shares;  // the only divisions
+    share = cluster % shares, shares_on = clusters % shares;
+  }
+  // The list was written by a launch of its own: what the emulator may say of it needs no line of the kernel.
+  __device__ __forceinline__ void deal_out() {
+    const auto cluster = C::cluster(), clusters = C::clusters();
+    const int number = deal * clusters + (deal % 2 == 0 ? cluster : clusters - 1 - cluster);
+    ++deal;
+    while (number >= up_to && ++position < p.batch) {
+      const Sequence* const sequence = static_cast<const Sequence*>(p.workspace) + position;
+      before = up_to, up_to = ld_global_s32(&sequence->up_to);
+      q_begin = ld_global_s32(&sequence->q_begin), seen.n_q = ld_global_s32(&sequence->n_q);
+      k_begin = ld_global_s32(&sequence->k_begin), seen.n_k = ld_global_s32(&sequence->n_k);
+    }
+    if (position == p.batch) return;
+    pairs = pairs_of<C>(seen.n_q), shares = shares_of<MASK>(pairs);
+    head = (number - before) / shares, share = (number - before) % shares;
+  }
+  __device__ __forceinline__ int last_query(int tile) const { return min((tile + 1) * BR, seen.n_q) - 1; }
+  __device__ __forceinline__ int tiles_before(int tile) const {
+    return seen.first_of(min(tile * BR, seen.n_q - 1)) / BC;
+  }
+  __device__ __forceinline__ int tiles_up_to(int tile) const {  // at least one, masked, for queries that see none
+    return (max(seen.end_of(last_query(tile)), 1) + BC - 1) / BC;
+  }
+  __device__ __forceinline__ bool next() {
+    first += kv_tiles;
+    ++round;
+    const bool has_second = MASK == Mask::causal && 2 * share + 1 < pairs;  // the pair in the middle is alone
+    if (turn == 1 || (turn == 0 && !has_second)) {
+      if (VARLEN) {
+        deal_out();
+      } else {
+        head += heads_on, share += shares_on;
+        if (share >= shares) share -= shares, ++head;
+      }
+      turn = -1;
+    }
+    ++turn;
+    pair = MASK == Mask::causal && turn == 0 ? pairs - 1 - share : share;
+    q_tile = pair * BLOCKS + C::rank();
+    skipped = tiles_before(pair * BLOCKS);
+    kv_tiles = tiles_up_to(pair * BLOCKS + BLOCKS - 1) - skipped;
+    return VARLEN ? position < p.batch : head < p.batch * p.heads;
+  }
+  __device__ __forceinline__ int key_of(int tile) const { return (tile - first + skipped) * BC; }  // the tile's first
+  // And besides the sequence's rows; or (48_scores) the head's slope over the scale of scores, and its sink in log2
+  // units, as maxima are; or what else a rung has to say.
+  __device__ __forceinline__ void tell(Work work LADDER_SITE_PARAMETER) const {
+    tell(work, seen.n_q, seen.n_k, q_begin LADDER_SITE);
+  }
+  __device__ __forceinline__ void tell(Work work, const ScoreParams& p, float scale LADDER_SITE_PARAMETER) const {
+    const int q_head = head % p.heads;
+    const float slope = p.alibi_slopes == nullptr ? 0 : ld_global_f32(p.alibi_slopes + q_head LADDER_SITE) / scale;
+    const float sink = p.sinks == nullptr ? NO_KEY : fmaxf(ld_global_f32(p.sinks + q_head LADDER_SITE) * LOG2E, NO_KEY);
+    tell(work, __float_as_int(slope), __float_as_int(sink), 0 LADDER_SITE);
+  }
+  __device__ __forceinline__ void tell(Work work, int one, int two, int three LADDER_SITE_PARAMETER) const {
+    const int zero = first - skipped;
+    work.tell({zero + tiles_before(q_tile), zero + tiles_up_to(q_tile),
+               MASK == Mask::window ? zero + seen.first_of(last_query(q_tile)) / BC + 1 : 0,
+               zero + min(seen.end_of(q_tile * BR), seen.n_k) / BC,  // a second block may lie outside
+               zero, q_tile * BR, head, true, one, two, three} LADDER_SITE);
+  }
+};
+
+// 45_varlen. PLAN Sequences in the workspace, those with the longest shares first: a thread looks for a sequence's
+// position among all.
+constexpr int PLAN_THREADS = 256;
+template <class C, Mask MASK>
+__global__ void __launch_bounds__(PLAN_THREADS) plan(ModelParams p) {
+  const auto length = [](const int* cu_seqlens, int s) {
+    return ld_global_s32(cu_seqlens + s + 1) - ld_global_s32(cu_seqlens + s);
+  };
+  const auto work_of = [&](int s) {  // of a share, but for a factor; in a window all have the same
+    const int n_k = length(p.cu_seqlens_k, s);
+    return MASK == Mask::causal ? 2 * n_k - min(length(p.cu_seqlens_q, s), n_k) : n_k;
+  };
+  for (int s = threadIdx.x; s < p.batch; s += PLAN_THREADS) {
+    const int work = work_of(s);
+    int position = 0, up_to = 0;
+    for (int other = 0; other < p.batch; ++other) {
+      const int of_other = work_of(other);
+      const bool is_before = of_other > work || (of_other == work && other < s);
+      position += is_before;
+      if (is_before || other == s) up_to += p.heads * shares_of<MASK>(pairs_of<C>(length(p.cu_seqlens_q, other)));
+    }
+    const int entry[] = {ld_global_s32(p.cu_seqlens_q + s), length(p.cu_seqlens_q, s),
+                         ld_global_s32(p.cu_seqlens_k + s), length(p.cu_seqlens_k, s), up_to};
+    for (int i = 0; i < 5; ++i) st_global_b32(static_cast<int*>(p.workspace) + 5 * position + i, entry[i]);
+  }
+}
+
+// 45_varlen. Where a box of so many rows lies in its map (`rows_map` says what maps those are), from a row of n on:
+// coordinates beside that of its columns. Of a sequence among others at least one row: where a box begins outside, the
+// engine reads where its map begins, and there is no memory.
+struct Box {
+  int y, z, w;
+};
+template <int ROWS, bool VARLEN>
+__device__ __forceinline__ Box box_of(int row, int n, int begin, int head, int sequence) {
+  if (!VARLEN) return {row, head, sequence};
+  const int first = max(begin + min(row, n - 1), 0), valid = min(max(n - row, 1), ROWS);
+  return {ROWS - valid, first + valid, head};
+}
+
+// ---- scores and weights --------------------------------------------------------------------------------------------
+
+// 48_scores. What becomes of a score before the softmax: O = softmax(scale * function(Q K^T)) V. `distance`: how far a
+// key lies before the query's own, negative behind it. `slope`: the head's of p.alibi_slopes, over scale.
+template <bool CAPPED, bool SLOPED>
+struct Score {
+  static constexpr bool CHANGES = CAPPED || SLOPED;  // or else it costs nothing
+  float scale, inner;
+
+  __device__ __forceinline__ explicit Score(const ScoreParams& p)
+      : scale(CAPPED ? p.softcap : p.softmax_scale), inner(CAPPED ? p.softmax_scale / p.softcap : 1) {}
+  __device__ __forceinline__ float operator()(float score, float distance, float slope) const {
+    if (CAPPED) score = tanh_approx(score * inner);  // softcap * tanh(score / softcap), but for the factor
+    if (SLOPED) score -= slope * fabsf(distance);    // ALiBi
+    return score;
+  }
+};
+
+// 48_scores. Each score of a tile by a function of it, of its key's distance before the query's own, negative behind
+// it, and of the head's slope.
+template <class Function, int TILES>
+__device__ __forceinline__ void change_scores(float (&S)[TILES][4], const Function& function, const ScoreParams& p,
+                                              const Work& work, int tile LADDER_SITE_PARAMETER) {
+  if constexpr (Function::CHANGES) {
+    const int first = (tile - work[{Work::ZERO LADDER_SITE}]) * (TILES * 8) + FragmentC::col(threadIdx.x % 32, 0);
+    const float here = work.query(LADDER_SITE_ONLY) + p.n_k - p.n_q - first, distance[2] = {here, here + 8};
+    const float slope = work.number(Work::SLOPE LADDER_SITE);
+#pragma unroll
+    for (int key_tile = 0; key_tile < TILES; ++key_tile) {
+      for (int i = 0; i < 4; ++i) {
+        float& score = S[key_tile][i];
+        score = function(score, distance[i / 2] - (key_tile * 8 + FragmentC::col(0, i)), slope);
+      }
+    }
+  }
+}
+
+// 43_window. Masks what rows do not see of a tile, on either side.
+template <Mask MASK, class Seen, class Work, int TILES>
+__device__ __forceinline__ void hide_both_sides(float (&S)[TILES][4], const Seen& seen, const Work& work,
+                                                int tile LADDER_SITE_PARAMETER) {
+  if constexpr (MASK != Mask::none) {
+    // Of this tile's keys, the first that a lane's row sees, and behind the last.
+    const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int first_key = (tile - work[{Work::ZERO LADDER_SITE}]) * (TILES * 8);
+    int from[2], to[2];
+    for (int lane_row = 0; lane_row < 2; ++lane_row) {
+      const int query = work[{Work::QUERY LADDER_SITE}] + warp * 16 + FragmentC::row(lane, 2 * lane_row);
+      from[lane_row] = seen.first_of(query) - first_key;
+      to[lane_row] = seen.end_of(query) - first_key;
+    }
+#pragma unroll
+    for (int key_tile = 0; key_tile < TILES; ++key_tile) {
+      for (int i = 0; i < 4; ++i) {
+        const int key = key_tile * 8 + FragmentC::col(lane, i);
+        if (key >= to[i / 2] || (MASK == Mask::window && key < from[i / 2])) S[key_tile][i] = -INFINITY;
+      }
+    }
+  }
+}
+
+// 47_edges. Masks what rows do not see of a tile. Whether their window begins there: then a row may meet its first key.
+template <Mask MASK, int TILES>
+__device__ __forceinline__ bool hide_unseen(float (&S)[TILES][4], const Seen<MASK>& seen, const Work& work,
+                                            int tile LADDER_SITE_PARAMETER) {
+  const int first_key = (tile - work[{Work::ZERO LADDER_SITE}]) * TILES * 8;
+  const auto hide = [&](auto is_hidden) {
+#pragma unroll
+    for (int key_tile = 0; key_tile < TILES; ++key_tile) {
+      for (int i = 0; i < 4; ++i) {
+        if (is_hidden(key_tile * 8 + FragmentC::col(threadIdx.x % 32, i), i / 2)) S[key_tile][i] = -INFINITY;
+      }
+    }
+  };
+  const int query = work.query(LADDER_SITE_ONLY), below = query + 8;
+  const bool begins = MASK == Mask::window && tile < work[{Work::WHOLE_BEGIN LADDER_SITE}];
+  if (begins) {
+    const int from[2] = {seen.first_of(query) - first_key, seen.first_of(below) - first_key};
+    hide([&](int key, int lane_row) { return key < from[lane_row]; });
+  }
+  if (MASK != Mask::none && tile >= work[{Work::WHOLE_END LADDER_SITE}]) {
+    const int to[2] = {seen.end_of(query) - first_key, seen.end_of(below) - first_key};
+    hide([&](int key, int lane_row) { return key >= to[lane_row]; });
+  }
+  return begins;
+}
+
+// 43_window, and with sinks 48_scores. A lane's share of two rows: their scores S become weights P = 2^(S * scale_log2
+// - max). `max` is the same in a row's four lanes; a careful warp looks first whether a score has outgrown it, and so
+// does every warp on the first tile, and where a row may meet its first key. Otherwise the sum of the weights tells:
+// too large or infinite, and they are made again. Huge scores are scaled apart.
+template <class T, int BC>
+struct Softmax {
+  using Scores = float (&)[BC / 8][4];
+  using Weights = uint32_t (&)[BC / 16][4];
+  float scale_log2;                     // exp(s * softmax_scale) = 2^(s * scale_log2)
+  float max[2], sum[2], correction[2];  // [lane_row]; max in log2 units
+  bool careful;                         // the whole warp or none of it: a later tile of these queries raised a maximum
+  bool huge;                            // of a lane's rows, and so of all four lanes': a maximum is
+  bool rescale;                         // O, by `correction`, before the next PV
+
+  // A sink is a score that is there before all others, and belongs to no key. One of a row's four lanes counts its
+  // weight, 1.
+  __device__ __forceinline__ void begin(float sink = NO_KEY, bool counts = false) {
+    for (int lane_row = 0; lane_row < 2; ++lane_row) max[lane_row] = sink, sum[lane_row] = counts && sink > NO_KEY;
+    careful = huge = false;
+  }
+  // To a row's largest score, over its four lanes, if that is more. `relative`: to the old maximum.
+  __device__ __forceinline__ void raise_max(float (&largest)[2], bool relative LADDER_SITE_PARAMETER) {
+    for (int lane_row = 0; lane_row < 2; ++lane_row) {
+      largest[lane_row] = quad_max(largest[lane_row] LADDER_SITE);
+      const float score = relative ? max[lane_row] + largest[lane_row] : largest[lane_row];
+      const bool same = huge && is_the_same(score, max[lane_row]);
+      const float to = same ? score : fmaxf(score, max[lane_row]);
+      correction[lane_row] = same ? 1 : ex2_approx(max[lane_row] - to);  // 1 where nothing has grown
+      max[lane_row] = to;
+      sum[lane_row] *= correction[lane_row];
+    }
+    huge |= is_huge(max[0]) || is_huge(max[1]);
+  }
+  // The whole warp: an exchange needs it. `looks`: also where it is not careful.
+  __device__ __forceinline__ void weigh(Scores S, Weights P, bool is_first, bool looks LADDER_SITE_PARAMETER) {
+    looks |= careful || is_first;
+    rescale = false;
+    float tile_sum[2], scale = scale_apart(S, scale_log2, huge);
+    if (looks) {
+      float largest[2] = {lane_max(S, 0) * scale, lane_max(S, 1) * scale};
+      const bool outgrown = huge || fmaxf(largest[0] - max[0], largest[1] - max[1]) > RESCALE_ABOVE;
+      rescale = vote_any(is_first || outgrown LADDER_SITE);
+      if (rescale) {
+        raise_max(largest, false LADDER_SITE);
+        scale = scale_apart(S, scale, huge);
+      }
+    }
+    exp2_weights<T>(S, P, scale, max, tile_sum);
+    if (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT<T> LADDER_SITE)) {
+      weigh_again(S, P, tile_sum LADDER_SITE);
+    }
+    for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
+    rescale &= !is_first;  // then O is 0
+  }
+  __device__ __forceinline__ void weigh_again(Scores S, Weights P, float (&tile_sum)[2] LADDER_SITE_PARAMETER) {
+    rescale = careful = true;  // from now on
+    const float before[2] = {max[0], max[1]};
+    float growth[2] = {lane_max(S, 0), lane_max(S, 1)};
+    raise_max(growth, true LADDER_SITE);
+    for (int lane_row = 0; lane_row < 2; ++lane_row)  // of a huge sum not what is left of it
+      growth[lane_row] = huge ? fmaxf(growth[lane_row], 0.0f) : max[lane_row] - before[lane_row];
+#pragma unroll
+    for (int key_tile = 0; key_tile < BC / 8; ++key_tile) {
+      for (int i = 0; i < 4; ++i) S[key_tile][i] -= growth[i / 2];
+    }
+    exp2_weights<T>(S, P, tile_sum);
+  }
+};
+
+// 51_three. The same in two steps, for a warpgroup that has one P: S becomes exponents S * scale_log2 - max while PV
+// reads P, and then P = 2^S.
+template <class T, int BC>
+struct SoftmaxInTwo : Softmax<T, BC> {
+  using Base = Softmax<T, BC>;
+  using Base::careful, Base::huge, Base::max, Base::rescale, Base::scale_log2, Base::sum;
+  using typename Base::Scores, typename Base::Weights;
+  bool looks;  // at the scores of this tile
+
+  // The whole warp: an exchange needs it. `may_begin`: a row may meet its first key here.
+  __device__ __forceinline__ void scale(Scores S, bool is_first, bool may_begin LADDER_SITE_PARAMETER) {
+    looks = careful || is_first || may_begin;
+    rescale = false;
+    float by = scale_apart(S, scale_log2, huge);
+    if (looks) {
+      float largest[2] = {lane_max(S, 0) * by, lane_max(S, 1) * by};
+      const bool outgrown = huge || fmaxf(largest[0] - max[0], largest[1] - max[1]) > RESCALE_ABOVE;
+      rescale = vote_any(is_first || outgrown LADDER_SITE);
+      if (rescale) {
+        Base::raise_max(largest, false LADDER_SITE);
+        by = scale_apart(S, by, huge);
+      }
+    }
+    scale_scores(S, by, max);
+    rescale &= !is_first;  // then O is 0
+  }
+  __device__ __forceinline__ void weigh(Scores S, Weights P LADDER_SITE_PARAMETER) {
+    float tile_sum[2];
+    exp2_weights<T>(S, P, tile_sum);
+    if (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT<T> LADDER_SITE)) {
+      Base::weigh_again(S, P, tile_sum LADDER_SITE);
+    }
+    for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
+  }
+};
+
+// 41_rows, and of several sequences 45_varlen. When a row's last weights are made, beside their PV: two exchanges
+// complete its sum, O's row times `by` is the output, and the log of the sum of exp(scores) is written where somebody
+// wants it, to LSE[first_row() + query]. A row that sees no key: 0, and -infinity. IS_WHOLE: there is no such row.
+template <bool IS_WHOLE, class Seen, class Work, class Softmax, class Row>
+__device__ __forceinline__ void finish_rows(const Seen& seen, const Work& work, Softmax& softmax, float (&by)[2],
+                                            float* LSE, int n_q, Row first_row LADDER_SITE_PARAMETER) {
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  for (int lane_row = 0; lane_row < 2; ++lane_row) {
+    softmax.sum[lane_row] = quad_sum(softmax.sum[lane_row] LADDER_SITE);
+    const int query = work[{Work::QUERY LADDER_SITE}] + warp * 16 + FragmentC::row(lane, 2 * lane_row);
+    const bool has_keys = IS_WHOLE || seen.first_of(query) < seen.end_of(query);
+    by[lane_row] = has_keys ? 1.0f / softmax.sum[lane_row] : 0.0f;  // no key: O = 0
+    if (LSE != nullptr && lane % 4 == 0 && query < n_q)             // log(0) is -infinity
+      st_global_f32(LSE + first_row() + query, softmax.max[lane_row] / LOG2E + logf(softmax.sum[lane_row]) LADDER_SITE);
+  }
+}
+template <Mask MASK, bool IS_WHOLE, class Work, class Softmax>
+__device__ __forceinline__ void finish_rows(const ModelParams& p, const Work& work, Softmax& softmax,
+                                            float (&by)[2] LADDER_SITE_PARAMETER) {
+  const auto first_row = [&] { return int64_t(work[{Work::HEAD LADDER_SITE}]) * p.n_q; };
+  finish_rows<IS_WHOLE>(Seen<MASK>(p), work, softmax, by, p.LSE, p.n_q, first_row LADDER_SITE);
+}
+
+// 44_told. Of a pair one block does not need a tile that the other one needs, its last one on that one's diagonal, or
+// in a window its first. Who releases such a tile waits for it, and nobody else: a warp that came late would miss the
+// phase. A branch and no loop, for ptxas: of two shares one after the other it is one tile at most, number up_to - 1 if
+// `end` is below that.
+template <bool IS_NEEDED, int BLOCKS, class Ring, class Release>
+__device__ __forceinline__ void let_pass(const Ring& K, const Ring& V, int end, int up_to,
+                                         Release release LADDER_SITE_PARAMETER) {
+  if (IS_NEEDED && threadIdx.x % 128 < BLOCKS && end < up_to) {
+    K.wait_full(up_to - 1 LADDER_SITE);  // safe to release: it is not on its way any more
+    release(K, up_to - 1);
+    V.wait_full(up_to - 1 LADDER_SITE);
+    release(V, up_to - 1);
+  }
+  __syncwarp(LADDER_SITE_ONLY);  // products take whole warps
+}
+
+// ---- LAUNCH --------------------------------------------------------------------------------------------------------
+
+// 41_rows, and with sinks 48_scores. Without any key O is 0, and the log-sum-exp that of the sink. A block for each
+// row, a thread for each of its D columns.
+__device__ __forceinline__ float lse_of_no_keys(const ForwardParams&, int) {
+  return -INFINITY;
+}
+__device__ __forceinline__ float lse_of_no_keys(const ScoreParams& p, int head) {
+  return p.sinks == nullptr ? -INFINITY : ld_global_f32(p.sinks + head);
+}
+template <class T, int D, class Params>
+__global__ void __launch_bounds__(D) no_keys(Params p) {
+  const int query = blockIdx.x % p.n_q, head = blockIdx.x / p.n_q % p.heads, sequence = blockIdx.x / p.n_q / p.heads;
+  const ForwardParams::Strides& strides = p.O_strides;
+  T* const O_row = p.O + sequence * strides.batch + head * strides.head + query * strides.row;
+  st_global_rounded(O_row + threadIdx.x, 0.0f);
+  if (p.LSE != nullptr && threadIdx.x == 0) st_global_f32(p.LSE + blockIdx.x, lse_of_no_keys(p, head));
+}
+template <class T, int D, class Params>
+void start_no_keys(Device& device, const Params& p) {
+  launch(device, no_keys<T, D, Params>, dim3(p.n_q * p.batch * p.heads), dim3(D), 0, p);
+}
+
+// 41_rows, and with VARLEN 45_varlen. The map of a tensor [batch, heads, n, D] in any strides, for boxes of `rows` rows
+// and 64 columns, a panel. It tells the copy engine where rows end: what is asked for behind is zeros, and what is
+// stored there is dropped. A sequence among others ends where the tensor does not, so its map is another one: y <
+// `rows` rows from row z - `rows` on, for every z. In a box that begins at y = `rows` - valid so many rows lie inside,
+// and z says which.
+template <int D, bool VARLEN = false, class T>
+TensorMap rows_map(Device& device, const T* tensor, const ForwardParams::Strides& strides, int n, int heads, int batch,
+                   uint32_t rows) {
+  const uint64_t row = strides.row * sizeof(T), head = strides.head * sizeof(T), sequence = strides.batch * sizeof(T);
+  if (VARLEN) {
+    return tensor_map_4d(device, tensor - rows * strides.row, {D, rows, 1u << 31, uint32_t(heads)}, {row, row, head},
+                         {64, rows, 1, 1});
+  }
+  return tensor_map_4d(device, tensor, {D, uint32_t(n), uint32_t(heads), uint32_t(batch)}, {row, head, sequence},
+                       {64, rows, 1, 1});
+}
+
+// 45_varlen. As many blocks as run at the same time, one per SM, in clusters, or fewer where there is less to do.
+template <class C, Mask MASK>
+uint32_t blocks_for(Device& device, const ForwardParams& p) {
+  const uint32_t shares = shares_of<MASK>(pairs_of<C>(p.n_q)) * p.batch * p.heads;  // at most, where lengths differ
+  const uint32_t clusters = multiprocessors(device) / C::BLOCKS;
+  return (shares < clusters ? shares : clusters) * C::BLOCKS;
+}
+
+// 48_scores. Which instance a problem gets, of those that Score<CAPPED, SLOPED> and the masks make: `start` is called
+// as start.template operator()<C, MASK, Function>(). A function without a mask is compiled as one with a window that
+// all keys are in: models have a mask. So are both functions at once, under any mask: no model that we know has both.
+template <class C, class Function, class Start>
+void start_masked(const ScoreParams& p, Start start) {
+  const bool is_window = p.left >= 0 || p.right > 0;
+  if (p.causal && !is_window) {
+    start.template operator()<C, Mask::causal, Function>();
+  } else if (is_window || Function::CHANGES) {
+    start.template operator()<typename C::Alone, Mask::window, Function>();
+  } else if constexpr (!Function::CHANGES) {
+    p.n_k % C::BC != 0 ? start.template operator()<C, Mask::tail, Function>()
+                       : start.template operator()<C, Mask::none, Function>();
+  }
+}
+template <class C, template <bool, bool> class Score, class Start>
+void start_function(const ScoreParams& p, Start start) {
+  if (p.softcap > 0) {
+    p.alibi_slopes ? start.template operator()<typename C::Alone, Mask::window, Score<true, true>>()
+                   : start_masked<C, Score<true, false>>(p, start);
+  } else {
+    p.alibi_slopes ? start_masked<C, Score<false, true>>(p, start) : start_masked<C, Score<false, false>>(p, start);
+  }
+}
+
+}  // namespace
+}  // namespace forward

@@ -1,0 +1,58 @@
+"""Kernels of models and gradients stay short: what an earlier rung has spelled out they say (docs/kernels.md, Words and Parts)."""
+from __future__ import annotations
+
+import statistics
+import unittest
+from pathlib import Path
+
+from tools import rungs
+from tools.paths import ROOT
+
+ALL, EACH, MIDDLE, COLUMNS = 14200, 420, 330, 120
+FIRST = 40  # up to 38 a kernel is a whole file
+
+
+def said_in_parts() -> dict[str, list[str]]:
+    """The lines of each kernel from 40 on."""
+    found = {}
+    for name, rung in rungs.by_name().items():
+        number = name.split("_")[0]
+        if number.isdigit() and int(number) >= FIRST:
+            found[name] = (rung.path / "kernel.cuh").read_text(encoding="utf-8").splitlines()
+    return found
+
+
+def too_long(kernels: dict[str, list[str]]) -> list[str]:
+    lengths = {name: len(lines) for name, lines in kernels.items()}
+    wrong = [f"{name} has {lines} lines, and none may have more than {EACH}: what an earlier rung spells out is a part of "
+             "common/words/" for name, lines in lengths.items() if lines > EACH]
+    longest = sorted(lengths, key=lengths.get, reverse=True)[:5]
+    if (total := sum(lengths.values())) > ALL:
+        wrong.append(f"the {len(lengths)} kernels have {total} lines together, more than {ALL}; the longest are {', '.join(longest)}")
+    if lengths and (middle := statistics.median(lengths.values())) > MIDDLE:
+        wrong.append(f"half of the kernels have more than {middle:.0f} lines, and it may be {MIDDLE}; the longest are {', '.join(longest)}")
+    return wrong
+
+
+def too_wide(name: str, lines: list[str]) -> list[str]:
+    return [f"{name}:{n} has {len(line)} columns, more than {COLUMNS}" for n, line in enumerate(lines, 1) if len(line) > COLUMNS]
+
+
+class Lengths(unittest.TestCase):
+    def test_kernels_are_short(self) -> None:
+        self.assertEqual(too_long(said_in_parts()), [])
+
+    def test_no_line_is_wide(self) -> None:
+        files = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8").splitlines()
+                 for path in sorted(Path(ROOT, "common", "words").glob("*.cuh"))}
+        self.assertEqual([wrong for name, lines in (said_in_parts() | files).items() for wrong in too_wide(name, lines)], [])
+
+    def test_the_offender_is_named(self) -> None:
+        self.assertIn("41_long has 421 lines", too_long({"41_long": ["x"] * 421, "42_short": ["x"] * 10, "43_short": ["x"]})[0])
+        self.assertIn("more than 331 lines", too_long({"41_a": ["x"] * 331})[0])
+        self.assertIn("are 41_a", too_long({f"{n}_a": ["x"] * (355 if n == 41 else 330) for n in range(41, 85)})[0])
+        self.assertEqual(too_wide("41_long", ["", "x" * 121]), ["41_long:2 has 121 columns, more than 120"])
+
+
+if __name__ == "__main__":
+    unittest.main()
