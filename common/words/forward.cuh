@@ -92,7 +92,7 @@ struct Work : Message<12> {
   enum { SLOPE = BESIDES, SINK };
 
   // The upper one of a lane's two rows; the other is 8 below.
-  __device__ __forceinline__ int query(LADDER_SITE_ALONE) const {
+  __device__ __forceinline__ int query(LADDER_SITE_ONLY_PARAMETER) const {
     return (*this)[{QUERY LADDER_SITE}] + int(threadIdx.x / 32) * 16 + FragmentC::row(threadIdx.x % 32, 0);
   }
   __device__ __forceinline__ bool is_masked(int tile, bool in_window LADDER_SITE_PARAMETER) const {
@@ -280,7 +280,7 @@ __device__ __forceinline__ void change_scores(float (&S)[TILES][4], const Functi
                                               const Work& work, int tile LADDER_SITE_PARAMETER) {
   if constexpr (Function::CHANGES) {
     const int first = (tile - work[{Work::ZERO LADDER_SITE}]) * (TILES * 8) + FragmentC::col(threadIdx.x % 32, 0);
-    const float here = work.query(LADDER_SITE_ONLY) + p.n_k - p.n_q - first, distance[2] = {here, here + 8};
+    const float here = work.query(LADDER_SITE_ALONE) + p.n_k - p.n_q - first, distance[2] = {here, here + 8};
     const float slope = work.number(Work::SLOPE LADDER_SITE);
 #pragma unroll
     for (int key_tile = 0; key_tile < TILES; ++key_tile) {
@@ -329,7 +329,7 @@ __device__ __forceinline__ bool hide_unseen(float (&S)[TILES][4], const Seen<MAS
       }
     }
   };
-  const int query = work.query(LADDER_SITE_ONLY), below = query + 8;
+  const int query = work.query(LADDER_SITE_ALONE), below = query + 8;
   const bool begins = MASK == Mask::window && tile < work[{Work::WHOLE_BEGIN LADDER_SITE}];
   if (begins) {
     const int from[2] = {seen.first_of(query) - first_key, seen.first_of(below) - first_key};
@@ -483,7 +483,7 @@ __device__ __forceinline__ void let_pass(const Ring& K, const Ring& V, int end, 
     V.wait_full(up_to - 1 LADDER_SITE);
     release(V, up_to - 1);
   }
-  __syncwarp(LADDER_SITE_ONLY);  // products take whole warps
+  __syncwarp(LADDER_SITE_ALONE);  // products take whole warps
 }
 
 // ---- LAUNCH --------------------------------------------------------------------------------------------------------

@@ -3,16 +3,16 @@
 #pragma once
 
 #ifdef __CUDACC__
-#define LADDER_SITE_PARAMETER     // behind other parameters
-#define LADDER_SITE_ALONE         // where there are no others
-#define LADDER_SITE               // what is handed on, behind other arguments
-#define LADDER_SITE_ONLY          // where there are no others
-#define LADDER_SITE_OF(numbered)  // the line of a Numbered
+#define LADDER_SITE_PARAMETER       // behind other parameters
+#define LADDER_SITE_ONLY_PARAMETER  // where there are no others
+#define LADDER_SITE                 // what is handed on, behind other arguments
+#define LADDER_SITE_ALONE           // where there are no others
+#define LADDER_SITE_OF(numbered)    // the line of a Numbered
 #else
 #define LADDER_SITE_PARAMETER , CallSite site = CallSite::current()
-#define LADDER_SITE_ALONE CallSite site = CallSite::current()
+#define LADDER_SITE_ONLY_PARAMETER CallSite site = CallSite::current()
 #define LADDER_SITE , site
-#define LADDER_SITE_ONLY site
+#define LADDER_SITE_ALONE site
 #define LADDER_SITE_OF(numbered) , (numbered).site
 #endif
 

@@ -117,7 +117,7 @@ Status check_words(const std::string& file, const std::string& text) {
     const size_t first = code_line.find_first_not_of(WHITE);
     if (first != std::string::npos && code_line[first] == '#') {
       const std::string directive = word_at(code_line, code_line.find_first_not_of(WHITE, first + 1));
-      static const std::regex OURS(R"re(\s*#\s*include "common/(gpu|words/[a-z]+)\.cuh"\s*(//.*)?)re");
+      static const std::regex OURS(R"re(\s*#\s*include "common/(gpu|words/[a-z_]+)\.cuh"\s*(//.*)?)re");
       if (directive == "include" && !std::regex_match(line, OURS)) return refuse("not for a kernel to include.");
       const std::string pragma = word_at(code_line, code_line.find_first_not_of(WHITE, code_line.find("pragma") + 6));
       const std::string condition = word_at(code_line, code_line.find_first_not_of(WHITE, code_line.find("if") + 2));
