@@ -59,3 +59,33 @@ struct ScoreParams : ModelParams {
   float softcap;
   const float *alibi_slopes, *sinks;  // [heads]; null where there are none
 };
+
+// The way back (backward/): dO is given, how much the loss changes with each number of O, and dQ, dK and dV are wanted. O and LSE are
+// what the forward pass has left; LSE is -infinity for a query that sees no key.
+struct GradientParams {
+  const f16 *Q, *K, *V, *O,
+      *dO;            // Q, O, dO: [batch * heads, n_q, d]; K, V: [batch * heads, n_k, d]; row-major and contiguous
+  const float* LSE;   // [batch * heads, n_q] ln of the sum of exp(scaled scores)
+  f16 *dQ, *dK, *dV;  // each as its tensor
+  void* workspace;    // scratch in device memory, as many bytes as the variant's workspace_bytes says
+  int batch_heads, n_q, n_k, d;
+  float softmax_scale;
+  bool causal;  // the last query sees all keys, the one before it all but the last, ...
+};
+
+// The same as models ask it, in the shapes of ModelParams: Q, O, dO, dQ: [batch, heads, n_q, d]; K, V, dK, dV: [batch, kv_heads, n_k, d].
+struct ModelGradientParams {
+  using Strides = ForwardParams::Strides;
+  const bf16 *Q, *K, *V, *O, *dO;
+  const float* LSE;
+  bf16 *dQ, *dK, *dV;
+  Strides Q_strides, K_strides, V_strides, O_strides, LSE_strides;  // and of dQ, dK, dV and dO
+  const int *cu_seqlens_q,
+      *cu_seqlens_k;  // [batch + 1] of sequences of several lengths; null where all have n_q and n_k
+  void* workspace;
+  int batch, heads, kv_heads;      // heads is a multiple of kv_heads: so many queries' heads in a row share one of keys
+  int n_q, n_k, total_q, total_k;  // of the longest sequence, and of all
+  float softmax_scale;
+  bool causal;
+  int left, right;  // keys before a query's own that it sees, and behind it; all, if negative
+};

@@ -156,6 +156,8 @@ void convert(const Arguments& arguments, AttentionParams& params);
 void convert(const Arguments& arguments, ForwardParams& params);
 void convert(const Arguments& arguments, ModelParams& params);
 void convert(const Arguments& arguments, ScoreParams& params);
+void convert(const Arguments& arguments, GradientParams& params);
+void convert(const Arguments& arguments, ModelGradientParams& params);
 
 // The builds of a stage.cu: nvcc's, and two for the emulator. Variables that a kernel leaves unset hold a bit pattern there, or
 // zeros; a right kernel cannot tell the difference.

@@ -11,18 +11,6 @@ namespace {
 constexpr int TILE = 16;  // weights and gradients are computed by 16x16 threads, one element each
 constexpr float LOG2E = 1.44269504088896341f;
 
-// Kernel argument, passed by value. dO is given: how much the loss changes with each number of O. O and LSE are what the forward
-// pass has left, -infinity for a query that sees no key.
-struct GradientParams {
-  const f16 *Q, *K, *V, *O, *dO;
-  const float* LSE;
-  f16 *dQ, *dK, *dV;
-  void* workspace;
-  int batch_heads, n_q, n_k, d;
-  float softmax_scale;
-  bool causal;  // the last query sees all keys, the one before it all but the last, ...
-};
-
 // Of a head's share of the workspace.
 __device__ __forceinline__ float* P_of(const GradientParams& p) {
   return static_cast<float*>(p.workspace) + blockIdx.z * (2 * size_t(p.n_q) * p.n_k + p.n_q);

@@ -13,18 +13,6 @@ constexpr int HEAD_DIM = 128;
 constexpr int PART = 16;  // columns of a row that a lane has: eight lanes have all of it
 constexpr float LOG2E = 1.44269504088896341f;
 
-// Kernel argument, passed by value. dO is given: how much the loss changes with each number of O. O and LSE are what the forward
-// pass has left, -infinity for a query that sees no key.
-struct GradientParams {
-  const f16 *Q, *K, *V, *O, *dO;
-  const float* LSE;
-  f16 *dQ, *dK, *dV;
-  void* workspace;
-  int batch_heads, n_q, n_k, d;
-  float softmax_scale;
-  bool causal;  // the last query sees all keys, the one before it all but the last, ...
-};
-
 // A block's warps, and its rows: one for each group of eight lanes.
 template <int WARPS_>
 struct Config {

@@ -21,21 +21,6 @@ constexpr float LOG2E = 1.44269504088896341f;
 // 384 threads start with 168 registers each (65536 / 384, in eights). Of three warpgroups: 3 x 168 = 24 + 2 x 240.
 constexpr int PRODUCER_REGISTERS = 24, CONSUMER_REGISTERS = 240;
 
-// Kernel argument, passed by value. dO is given: how much the loss changes with each number of O. O and LSE are what the forward
-// pass has left, -infinity for a query that sees no key.
-struct GradientParams {
-  using Strides = ForwardParams::Strides;
-  const bf16 *Q, *K, *V, *O, *dO;
-  const float* LSE;
-  bf16 *dQ, *dK, *dV;
-  Strides Q_strides, K_strides, V_strides, O_strides;  // and of dQ, dK, dV and dO
-  void* workspace;
-  int batch, heads, kv_heads;  // heads is a multiple of kv_heads: so many queries' heads in a row share one of keys
-  int n_q, n_k;
-  float softmax_scale;
-  bool causal;  // the last query sees all keys, the one before it all but the last, ...
-};
-
 // A block's BC keys, BR queries at a time, by WARPS warps, and the shared memory that it takes.
 template <int BR_, int BC_, int WARPS_, int STAGES_>
 struct Config {
@@ -52,18 +37,19 @@ struct Config {
 
 // Of a head, all heads of all sequences numbered.
 template <class C>
-__device__ __forceinline__ size_t padded(const GradientParams& p) {  // rows: whole tiles
+__device__ __forceinline__ size_t padded(const ModelGradientParams& p) {  // rows: whole tiles
   return size_t(p.n_q + C::BR - 1) / C::BR * C::BR;
 }
 template <class C>
-__device__ __forceinline__ float* dQ_sum_of(const GradientParams& p, int head) {
+__device__ __forceinline__ float* dQ_sum_of(const ModelGradientParams& p, int head) {
   return static_cast<float*>(p.workspace) + head * padded<C>(p) * (HEAD_DIM + 2);
 }
 template <class C>
-__device__ __forceinline__ float* rows_of(const GradientParams& p, int head) {  // LSE and D
+__device__ __forceinline__ float* rows_of(const ModelGradientParams& p, int head) {  // LSE and D
   return dQ_sum_of<C>(p, head) + padded<C>(p) * HEAD_DIM;
 }
-__device__ __forceinline__ int64_t offset_of(const GradientParams::Strides& strides, int head, int heads, int row) {
+__device__ __forceinline__ int64_t offset_of(const ModelGradientParams::Strides& strides, int head, int heads,
+                                             int row) {
   return head / heads * strides.batch + head % heads * strides.head + row * strides.row;
 }
 
@@ -86,7 +72,7 @@ __device__ __forceinline__ void store_rows(bf16* warp_rows, int64_t row_stride, 
 // LSE in log2 units, D[query] = dot(dO[query], O[query]), eight lanes a row, and zeros for the sum of dQ. Queries past the end, and
 // those that see no key, get infinity and 0: all their weights are 0, and so is dS.   Grid (tiles of queries, batch * heads).
 template <class C>
-__global__ void __launch_bounds__(ROW_THREADS) deltas(GradientParams p) {
+__global__ void __launch_bounds__(ROW_THREADS) deltas(ModelGradientParams p) {
   const int head = blockIdx.y;
   for (int tile_row = threadIdx.x / 8; tile_row < C::BR; tile_row += ROW_THREADS / 8) {
     const int row = blockIdx.x * C::BR + tile_row, query = min(row, p.n_q - 1);
@@ -124,7 +110,7 @@ __device__ __forceinline__ uint32_t slices_on(uint32_t slices) {
 // Grid (tiles of keys, batch * kv_heads).
 template <class C>
 __global__ void __launch_bounds__(C::THREADS, 1)
-    gradients(GradientParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
+    gradients(ModelGradientParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
               const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap dO_map) {
   constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES;
   constexpr int QUERY_SLICES = BR / 16, KEY_SLICES = BC / 16;
@@ -356,7 +342,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 // dQ, from the sum, when all blocks have added to it. Eight columns of a tile's rows r and r + 8 are 16 numbers of four lanes,
 // side by side: a thread has these, and eight threads have 64 columns.   Grid (tiles of queries, batch * heads).
 template <class C>
-__global__ void __launch_bounds__(ROW_THREADS) query_gradients(GradientParams p) {
+__global__ void __launch_bounds__(ROW_THREADS) query_gradients(ModelGradientParams p) {
   const int head = blockIdx.y;
   for (int i = threadIdx.x; i < C::BR * ROW_CHUNKS / 2; i += ROW_THREADS) {
     const int column_tile = i % 8, four_lanes = i / 8 % 32, panel = i / 256;  // of a warpgroup: its 32 times four lanes
@@ -384,9 +370,9 @@ __global__ void __launch_bounds__(ROW_THREADS) query_gradients(GradientParams p)
 // LAUNCH  D and zeros first, dQ last. The pointers of `p` belong to the device and are multiples of 16 B, as are strides. A map
 //         tells the copy engine where rows end: what it asks for behind is zeros.
 template <class C>
-void run(Device& device, const GradientParams& p) {
+void run(Device& device, const ModelGradientParams& p) {
   const uint32_t batch = p.batch;
-  const auto tile_map = [&](const bf16* tensor, const GradientParams::Strides& strides, int of_heads, int n,
+  const auto tile_map = [&](const bf16* tensor, const ModelGradientParams::Strides& strides, int of_heads, int n,
                             uint32_t rows) {
     return tensor_map_4d(device, tensor, {HEAD_DIM, uint32_t(n), uint32_t(of_heads), batch},
                          {uint64_t(strides.row) * 2, uint64_t(strides.head) * 2, uint64_t(strides.batch) * 2},

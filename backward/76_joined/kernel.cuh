@@ -24,23 +24,6 @@ constexpr float LOG2E = 1.44269504088896341f;
 // 384 threads start with 168 registers each (65536 / 384, in eights). Of three warpgroups: 3 x 168 = 24 + 2 x 240.
 constexpr int PRODUCER_REGISTERS = 24, CONSUMER_REGISTERS = 240;
 
-// Kernel argument, passed by value. dO is given: how much the loss changes with each number of O. O and LSE are what the forward
-// pass has left, -infinity for a query that sees no key.
-struct GradientParams {
-  using Strides = ForwardParams::Strides;
-  const bf16 *Q, *K, *V, *O, *dO;
-  const float* LSE;
-  bf16 *dQ, *dK, *dV;
-  Strides Q_strides, K_strides, V_strides, O_strides, LSE_strides;  // and of dQ, dK, dV and dO
-  // [batch + 1], where each sequence begins among the rows of all, and the last one ends; null where all have n_q and n_k.
-  const int *cu_seqlens_q, *cu_seqlens_k;
-  void* workspace;
-  int batch, heads, kv_heads;      // heads is a multiple of kv_heads: so many queries' heads in a row share one of keys
-  int n_q, n_k, total_q, total_k;  // of the longest sequence, and of all
-  float softmax_scale;
-  bool causal;  // the last query sees all keys, the one before it all but the last, ...
-};
-
 // A block's BC keys, BR queries at a time, by WARPS warps, and the shared memory that it takes.
 template <int BR_, int BC_, int WARPS_, int STAGES_>
 struct Config {
@@ -79,7 +62,7 @@ __device__ __forceinline__ int begin_of(const int* cu_seqlens, int sequence, int
 // A sequence's first tile in the workspace. Among rows one behind the other, n rows pass n / BR multiples of BR, rounded down or
 // up; with one tile more each has as many as it needs, and nobody adds up lengths.
 template <class C>
-__device__ __forceinline__ int first_tile_of(const GradientParams& p, int sequence) {
+__device__ __forceinline__ int first_tile_of(const ModelGradientParams& p, int sequence) {
   return p.cu_seqlens_q != nullptr ? ld_global_s32(p.cu_seqlens_q + sequence) / C::BR + sequence
                                    : sequence * tiles_of<C::BR>(p.n_q);
 }
@@ -93,19 +76,20 @@ __device__ __forceinline__ int last_of(int count, int value, Begin begin) {
   }
   return found;
 }
-__device__ __forceinline__ Sequence* list_of(const GradientParams& p) {
+__device__ __forceinline__ Sequence* list_of(const ModelGradientParams& p) {
   return static_cast<Sequence*>(p.workspace);
 }
 // The sum of dQ of a tile and head, and behind it -LSE and -D.
 template <class C>
-__device__ __forceinline__ float* dQ_sum_of(const GradientParams& p, int tile, int head) {
+__device__ __forceinline__ float* dQ_sum_of(const ModelGradientParams& p, int tile, int head) {
   return reinterpret_cast<float*>(list_of(p) + p.batch) + (size_t(tile) * p.heads + head) * C::BR * (HEAD_DIM + 2);
 }
 template <class C>
-__device__ __forceinline__ float* rows_of(const GradientParams& p, int tile, int head) {
+__device__ __forceinline__ float* rows_of(const ModelGradientParams& p, int tile, int head) {
   return dQ_sum_of<C>(p, tile, head) + C::BR * HEAD_DIM;
 }
-__device__ __forceinline__ int64_t offset_of(const GradientParams::Strides& strides, int sequence, int head, int row) {
+__device__ __forceinline__ int64_t offset_of(const ModelGradientParams::Strides& strides, int sequence, int head,
+                                             int row) {
   return sequence * strides.batch + head * strides.head + row * strides.row;
 }
 
@@ -115,7 +99,7 @@ template <class C>
 struct Tile {
   int sequence, row, rows;
 
-  __device__ __forceinline__ Tile(const GradientParams& p, int tile) {
+  __device__ __forceinline__ Tile(const ModelGradientParams& p, int tile) {
     sequence = last_of(p.batch, tile, [&](int other) { return first_tile_of<C>(p, other); });
     const int begin = begin_of(p.cu_seqlens_q, sequence, p.n_q);
     row = (tile - first_tile_of<C>(p, sequence)) * C::BR;
@@ -144,7 +128,7 @@ __device__ __forceinline__ void stage_rows(uint32_t smem_rows, const float (&C_f
 //       walks of several heads begin together, of so many that what they walk over, Q, dO and the sum of dQ of one head of queries
 //       each, 8 B an element, stays in the L2 cache.
 template <class C>
-__global__ void __launch_bounds__(ROW_THREADS) plan(GradientParams p) {
+__global__ void __launch_bounds__(ROW_THREADS) plan(ModelGradientParams p) {
   const auto length_of = [](const int* cu_seqlens, int s, int n) {
     return begin_of(cu_seqlens, s + 1, n) - begin_of(cu_seqlens, s, n);
   };
@@ -175,7 +159,7 @@ __global__ void __launch_bounds__(ROW_THREADS) plan(GradientParams p) {
 // -LSE in units of Q K^T, -D[query] = -dot(dO[query], O[query]), eight lanes a row, and zeros for the sum of dQ. Queries past the end,
 // and those that see no key, get -infinity and 0: all their weights are 0, and so is dS.   Grid (tiles of queries, heads).
 template <class C>
-__global__ void __launch_bounds__(ROW_THREADS) deltas(GradientParams p) {
+__global__ void __launch_bounds__(ROW_THREADS) deltas(ModelGradientParams p) {
   const int head = blockIdx.y;
   const Tile<C> tile(p, blockIdx.x);
   if (tile.rows <= 0) return;  // a tile that no sequence has
@@ -234,7 +218,7 @@ __device__ __forceinline__ void begin_with(float (&left)[4], float (&right)[4], 
 // Grid (tiles of keys * kv_heads).
 template <class C, bool VARLEN>
 __global__ void __launch_bounds__(C::THREADS, 1)
-    gradients(GradientParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
+    gradients(ModelGradientParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
               const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap dO_map,
               const __grid_constant__ TensorMap dK_map, const __grid_constant__ TensorMap dV_map) {
   constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES;
@@ -477,7 +461,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 // dQ, from the sum, when all blocks have added to it. Eight columns of a tile's rows r and r + 8 are 16 numbers of four lanes,
 // side by side: a thread has these, and eight threads have 64 columns.   Grid (tiles of queries, heads).
 template <class C>
-__global__ void __launch_bounds__(ROW_THREADS) query_gradients(GradientParams p) {
+__global__ void __launch_bounds__(ROW_THREADS) query_gradients(ModelGradientParams p) {
   const int head = blockIdx.y;
   const float scale = p.softmax_scale;
   const Tile<C> tile(p, blockIdx.x);
@@ -508,8 +492,8 @@ __global__ void __launch_bounds__(ROW_THREADS) query_gradients(GradientParams p)
 //         sequence among others ends where the tensor does not, so its map is 45's: y < ROWS rows from row z - ROWS on, for every
 //         z. In a box that begins at y = ROWS - valid so many rows lie inside, and z says which.
 template <class C, bool VARLEN>
-void start(Device& device, const GradientParams& p) {
-  const auto tile_map = [&](const bf16* tensor, const GradientParams::Strides& strides, int of_heads, int n,
+void start(Device& device, const ModelGradientParams& p) {
+  const auto tile_map = [&](const bf16* tensor, const ModelGradientParams::Strides& strides, int of_heads, int n,
                             uint32_t rows) {
     const uint64_t row = strides.row * 2, head = strides.head * 2, sequence = strides.batch * 2;
     return VARLEN ? tensor_map_4d(device, tensor - rows * strides.row, {HEAD_DIM, rows, 1u << 31, uint32_t(of_heads)},
@@ -530,7 +514,7 @@ void start(Device& device, const GradientParams& p) {
 }
 
 template <class C>
-void run(Device& device, const GradientParams& p) {
+void run(Device& device, const ModelGradientParams& p) {
   p.cu_seqlens_q != nullptr ? start<C, true>(device, p) : start<C, false>(device, p);
 }
 

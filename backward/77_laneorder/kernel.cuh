@@ -16,18 +16,6 @@ constexpr int ROW_CHUNKS = ROW_BYTES / 16;  // 16 B = 8 halves: one row of an ld
 constexpr int D_SLICES = HEAD_DIM / 16, COLUMN_TILES = HEAD_DIM / 8;
 constexpr float LOG2E = 1.44269504088896341f;
 
-// Kernel argument, passed by value. dO is given: how much the loss changes with each number of O. O and LSE are what the forward
-// pass has left, -infinity for a query that sees no key.
-struct GradientParams {
-  const f16 *Q, *K, *V, *O, *dO;
-  const float* LSE;
-  f16 *dQ, *dK, *dV;
-  void* workspace;
-  int batch_heads, n_q, n_k, d;
-  float softmax_scale;
-  bool causal;  // the last query sees all keys, the one before it all but the last, ...
-};
-
 // A block's rows, and those of a step of its walk: BR queries and BC keys, or the other way round.
 template <int BR_, int BC_, int WARPS_>
 struct Config {

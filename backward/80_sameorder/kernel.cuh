@@ -22,18 +22,6 @@ constexpr float LOG2E = 1.44269504088896341f;
 // 384 threads start with 168 registers each (65536 / 384, in eights). Of three warpgroups: 3 x 168 = 24 + 2 x 240.
 constexpr int PRODUCER_REGISTERS = 24, CONSUMER_REGISTERS = 240;
 
-// Kernel argument, passed by value. dO is given: how much the loss changes with each number of O. O and LSE are what the forward
-// pass has left, -infinity for a query that sees no key.
-struct GradientParams {
-  const f16 *Q, *K, *V, *O, *dO;
-  const float* LSE;
-  f16 *dQ, *dK, *dV;
-  void* workspace;
-  int batch_heads, n_q, n_k, d;
-  float softmax_scale;
-  bool causal;  // the last query sees all keys, the one before it all but the last, ...
-};
-
 // A block's BC keys, BR queries at a time, by WARPS warps, and the shared memory that it takes.
 template <int BR_, int BC_, int WARPS_, int STAGES_>
 struct Config {

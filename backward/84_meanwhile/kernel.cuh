@@ -40,7 +40,7 @@ struct Config {
 // Grid (tiles of keys * kv_heads).
 template <class C, bool VARLEN>
 __global__ void __launch_bounds__(C::THREADS, 1)
-    gradients(GradientParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
+    gradients(ModelGradientParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
               const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap dO_map,
               const __grid_constant__ TensorMap dK_map, const __grid_constant__ TensorMap dV_map) {
   constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES;
@@ -147,8 +147,10 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     wgmma_fence(dQ_frag);
 #pragma unroll
     for (int key_slice = 0; key_slice < KEY_SLICES; ++key_slice)
-      wgmma_ss_bf16<true>(dQ_frag, wgmma_advance(dS_tiles, tile % 2 * C::dS_BYTES + key_slice % 4 * 32 + key_slice / 4 * BR * ROW_BYTES),
-                          wgmma_advance(K_half, key_slice * 16 * ROW_BYTES), key_slice > 0);
+      wgmma_ss_bf16<true>(
+          dQ_frag,
+          wgmma_advance(dS_tiles, tile % 2 * C::dS_BYTES + key_slice % 4 * 32 + key_slice / 4 * BR * ROW_BYTES),
+          wgmma_advance(K_half, key_slice * 16 * ROW_BYTES), key_slice > 0);
     wgmma_commit();
   };
   const auto start_dK = [&](int tile) {
@@ -240,7 +242,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     issue_rows(dV_frag, P_frag, dO_here);
     wgmma_commit();
     wgmma_wait<1>(dP_frag);  // safe to read dP: its products are done, those of dV may go on
-    pack_weights(dS_frag, S_frag, [&](int query_tile, int i) { return S_frag[query_tile][i] * dP_frag[query_tile][i]; });
+    pack_weights(dS_frag, S_frag,
+                 [&](int query_tile, int i) { return S_frag[query_tile][i] * dP_frag[query_tile][i]; });
 
     // PV  dS goes to shared memory, queries as rows: stmatrix transposes it. Lane l addresses query l % 8, of the second eight
     //     from lane 16 on; the chunk is one of the warp's two eights of keys. What lay there the other warpgroup has read: it made
@@ -307,7 +310,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 // dQ, from the sum, when all blocks have added to it. Eight columns of a tile's rows r and r + 8 are 16 numbers of four lanes,
 // side by side: a thread has these, and eight threads have 64 columns.   Grid (tiles of queries, heads).
 template <class C>
-__global__ void __launch_bounds__(ROW_THREADS) query_gradients(GradientParams p) {
+__global__ void __launch_bounds__(ROW_THREADS) query_gradients(ModelGradientParams p) {
   const int head = blockIdx.y;
   const float scale = p.softmax_scale;
   const Tile<C> tile(p, blockIdx.x);
@@ -338,8 +341,8 @@ __global__ void __launch_bounds__(ROW_THREADS) query_gradients(GradientParams p)
 //         sequence among others ends where the tensor does not, so its map is 45's: y < ROWS rows from row z - ROWS on, for every
 //         z. In a box that begins at y = ROWS - valid so many rows lie inside, and z says which.
 template <class C, bool VARLEN>
-void start(Device& device, const GradientParams& p) {
-  const auto tile_map = [&](const bf16* tensor, const GradientParams::Strides& strides, int of_heads, int n,
+void start(Device& device, const ModelGradientParams& p) {
+  const auto tile_map = [&](const bf16* tensor, const ModelGradientParams::Strides& strides, int of_heads, int n,
                             uint32_t rows) {
     const uint64_t row = strides.row * 2, head = strides.head * 2, sequence = strides.batch * 2;
     return VARLEN ? tensor_map_4d(device, tensor - rows * strides.row, {HEAD_DIM, rows, 1u << 31, uint32_t(of_heads)},
@@ -360,7 +363,7 @@ void start(Device& device, const GradientParams& p) {
 }
 
 template <class C>
-void run(Device& device, const GradientParams& p) {
+void run(Device& device, const ModelGradientParams& p) {
   p.cu_seqlens_q != nullptr ? start<C, true>(device, p) : start<C, false>(device, p);
 }
 

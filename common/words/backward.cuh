@@ -5,24 +5,6 @@ namespace {
 
 constexpr size_t TOGETHER_BYTES = 32 << 20;  // of 50 MiB that an H100 has, and an H200
 constexpr float LOG2E = 1.44269504088896341f;
-// Kernel argument, passed by value. dO is given: how much the loss changes with each number of O. O and LSE are what the forward
-// pass has left, -infinity for a query that sees no key.
-struct GradientParams {
-  using Strides = ForwardParams::Strides;
-  const bf16 *Q, *K, *V, *O, *dO;
-  const float* LSE;
-  bf16 *dQ, *dK, *dV;
-  Strides Q_strides, K_strides, V_strides, O_strides, LSE_strides;  // and of dQ, dK, dV and dO
-  // [batch + 1], where each sequence begins among the rows of all, and the last one ends; null where all have n_q and n_k.
-  const int *cu_seqlens_q, *cu_seqlens_k;
-  void* workspace;
-  int batch, heads, kv_heads;      // heads is a multiple of kv_heads: so many queries' heads in a row share one of keys
-  int n_q, n_k, total_q, total_k;  // of the longest sequence, and of all
-  float softmax_scale;
-  bool causal;      // the last query sees all keys, the one before it all but the last, ...
-  int left, right;  // keys before a query's own that it sees, and behind it; all, if negative
-};
-
 // A sequence: which one; where its rows begin among all of Q and of K, and how many it has; its first tile in the workspace; how
 // many heads of keys take turns; and how many blocks the sequences before it in the list have.
 struct Sequence {
@@ -46,7 +28,7 @@ struct Seen {
   int n_q, n_k;
   int before, behind;  // the query of a key: so many queries before it see the key, and so many behind it
 
-  __device__ __forceinline__ Seen(const GradientParams& p, int n_q, int n_k)
+  __device__ __forceinline__ Seen(const ModelGradientParams& p, int n_q, int n_k)
       : n_q(n_q), n_k(n_k), before(p.causal ? 0 : side(p.right, n_q)), behind(side(p.left, n_k)) {}
   __device__ __forceinline__ int first_of(int key) const { return key + n_q - n_k - before; }
   __device__ __forceinline__ int last_of(int key) const { return key + n_q - n_k + behind; }
@@ -71,7 +53,7 @@ __device__ __forceinline__ int begin_of(const int* cu_seqlens, int sequence, int
 // A sequence's first tile in the workspace. Among rows one behind the other, n rows pass n / BR multiples of BR, rounded down or
 // up; with one tile more each has as many as it needs, and nobody adds up lengths.
 template <class C>
-__device__ __forceinline__ int first_tile_of(const GradientParams& p, int sequence) {
+__device__ __forceinline__ int first_tile_of(const ModelGradientParams& p, int sequence) {
   return p.cu_seqlens_q != nullptr ? ld_global_s32(p.cu_seqlens_q + sequence) / C::BR + sequence
                                    : sequence * tiles_of<C::BR>(p.n_q);
 }
@@ -85,19 +67,19 @@ __device__ __forceinline__ int last_of(int count, int value, Begin begin) {
   }
   return found;
 }
-__device__ __forceinline__ Sequence* list_of(const GradientParams& p) {
+__device__ __forceinline__ Sequence* list_of(const ModelGradientParams& p) {
   return static_cast<Sequence*>(p.workspace);
 }
 // The sum of dQ of a tile and head, and behind it -LSE and -D.
 template <class C>
-__device__ __forceinline__ float* dQ_sum_of(const GradientParams& p, int tile, int head) {
+__device__ __forceinline__ float* dQ_sum_of(const ModelGradientParams& p, int tile, int head) {
   return reinterpret_cast<float*>(list_of(p) + p.batch) + (size_t(tile) * p.heads + head) * C::BR * (HEAD_DIM + 2);
 }
 template <class C>
-__device__ __forceinline__ float* rows_of(const GradientParams& p, int tile, int head) {
+__device__ __forceinline__ float* rows_of(const ModelGradientParams& p, int tile, int head) {
   return dQ_sum_of<C>(p, tile, head) + C::BR * HEAD_DIM;
 }
-__device__ __forceinline__ int64_t offset_of(const GradientParams::Strides& strides, int sequence, int head, int row) {
+__device__ __forceinline__ int64_t offset_of(const ModelGradientParams::Strides& strides, int sequence, int head, int row) {
   return sequence * strides.batch + head * strides.head + row * strides.row;
 }
 
@@ -107,7 +89,7 @@ template <class C>
 struct Tile {
   int sequence, row, rows;
 
-  __device__ __forceinline__ Tile(const GradientParams& p, int tile) {
+  __device__ __forceinline__ Tile(const ModelGradientParams& p, int tile) {
     sequence = last_of(p.batch, tile, [&](int other) { return first_tile_of<C>(p, other); });
     const int begin = begin_of(p.cu_seqlens_q, sequence, p.n_q);
     row = (tile - first_tile_of<C>(p, sequence)) * C::BR;
@@ -120,7 +102,7 @@ struct Tile {
 //       walks of several heads begin together, of so many that what they walk over, Q, dO and the sum of dQ of one head of queries
 //       each, 8 B an element, stays in the L2 cache.
 template <class C>
-__global__ void __launch_bounds__(ROW_THREADS) plan(GradientParams p) {
+__global__ void __launch_bounds__(ROW_THREADS) plan(ModelGradientParams p) {
   const auto length_of = [](const int* cu_seqlens, int s, int n) {
     return begin_of(cu_seqlens, s + 1, n) - begin_of(cu_seqlens, s, n);
   };
@@ -152,7 +134,7 @@ __global__ void __launch_bounds__(ROW_THREADS) plan(GradientParams p) {
 // -LSE in units of Q K^T, -D[query] = -dot(dO[query], O[query]), eight lanes a row, and zeros for the sum of dQ. Queries past the end,
 // and those that see no key, get -infinity and 0: all their weights are 0, and so is dS.   Grid (tiles of queries, heads).
 template <class C>
-__global__ void __launch_bounds__(ROW_THREADS) deltas(GradientParams p) {
+__global__ void __launch_bounds__(ROW_THREADS) deltas(ModelGradientParams p) {
   const int head = blockIdx.y;
   const Tile<C> tile(p, blockIdx.x);
   if (tile.rows <= 0) return;  // a tile that no sequence has
