@@ -1,8 +1,9 @@
-// 61_recomputed: the weights are computed again where they are needed, from LSE, and are kept nowhere: one kernel walks over
-//          queries and sums dK and dV, another walks over keys and sums dQ.
+// 61_recomputed: the weights are computed again where they are needed, from LSE, and are kept nowhere: one kernel walks
+//          over queries and sums dK and dV, another walks over keys and sums dQ.
 // Before:  60_stored takes 8 n^2 bytes of memory for P and dS, and moves 24 n^2.
 // Block:   16 keys, or 16 queries, 4 warps.  Shared: nothing.  Needs d = 128.
-// Shapes:  Q, O, dO, dQ: [batch * heads, n_q, d] f16.   K, V, dK, dV: [batch * heads, n_k, d] f16.   LSE: [batch * heads, n_q] f32.
+// Shapes:  Q, O, dO, dQ: [batch * heads, n_q, d] f16.   K, V, dK, dV: [batch * heads, n_k, d] f16.
+//          LSE: [batch * heads, n_q] f32.
 //          D, in the workspace: [batch * heads, n_q] f32.
 #pragma once
 #include "common/gpu.cuh"

@@ -1,5 +1,6 @@
-// 63_onewalk: one walk for all three gradients. A block keeps dK and dV of its keys, and what it knows of dQ it adds to a sum in
-//          global memory, beside all other blocks: five products instead of seven, and no order among the additions.
+// 63_onewalk: one walk for all three gradients. A block keeps dK and dV of its keys, and what it knows of dQ it adds to
+//          a sum in global memory, beside all other blocks: five products instead of seven, and no order among the
+//          additions.
 // Before:  62_transposed computes S and dP in both of its walks.
 // Tile:    64x64, 4 warps.  Shared: 72.5 KiB (K, V, Q, dO 16 each; dS 8; LSE, D).  Needs d = 128, n % BR == 0.
 // Shapes:  Q, K, V, O, dO, dQ, dK, dV: [batch * heads, n, d] f16.   LSE: [batch * heads, n] f32.
@@ -35,7 +36,8 @@ __device__ __forceinline__ float* D_of(const GradientParams& p) {
   return dQ_sum_of(p) + size_t(p.n_q) * HEAD_DIM;
 }
 
-// D[query] = dot(dO[query], O[query]), eight lanes a row, and zeros for the sum of dQ.   Grid (queries / BR, batch * heads).
+// D[query] = dot(dO[query], O[query]), eight lanes a row, and zeros for the sum of dQ.
+// Grid (queries / BR, batch * heads).
 template <class C>
 __global__ void __launch_bounds__(C::THREADS) deltas(GradientParams p) {
   for (int row = blockIdx.x * C::BR + threadIdx.x / 8, end = (blockIdx.x + 1) * C::BR; row < end;
@@ -101,9 +103,9 @@ __global__ void __launch_bounds__(C::THREADS, 2) gradients(GradientParams p) {
 
 #pragma unroll
     for (int query_slice = 0; query_slice < BR / 16; ++query_slice) {
-      // SOFTMAX  A lane's elements belong to two keys and, in a slice, to four queries: registers 0 and 1 of a C fragment to
-      //          two that are neighbours, 2 and 3 to the same. Two C fragments side by side hold exactly the elements of one
-      //          A fragment.
+      // SOFTMAX  A lane's elements belong to two keys and, in a slice, to four queries: registers 0 and 1 of a C
+      //          fragment to two that are neighbours, 2 and 3 to the same. Two C fragments side by side hold exactly
+      //          the elements of one A fragment.
       uint32_t P_frag[4], dS_frag[4];
       for (int half = 0; half < 2; ++half) {
         const int query_tile = 2 * query_slice + half;
@@ -128,8 +130,8 @@ __global__ void __launch_bounds__(C::THREADS, 2) gradients(GradientParams p) {
     }
     __syncthreads();  // safe to read dS: every warp has stored that of its keys
 
-    // PV  dQ += dS K: a warp has 16 queries now, and all keys of the tile. dS^T lies with keys as rows, so ldmatrix transposes
-    //     it; in which order blocks add to the sum, nobody knows.
+    // PV  dQ += dS K: a warp has 16 queries now, and all keys of the tile. dS^T lies with keys as rows, so ldmatrix
+    //     transposes it; in which order blocks add to the sum, nobody knows.
     float dQ_frag[COLUMN_TILES][4] = {};
     for (int key_slice = 0; key_slice < BC / 16; ++key_slice) {
       uint32_t dS_frag[4];

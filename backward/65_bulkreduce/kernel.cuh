@@ -1,10 +1,13 @@
-// 65_bulkreduce: dQ goes through shared memory in the order of the registers, and a warp for each warpgroup has the copy engine add
-//          it to the sum: one instruction for 16 KiB.
-// Before:  in 64_warpgroups each lane adds its own 32 elements of dQ a tile, by instructions that touch eight half sectors.
-// Tile:    64x128, 8 warps and 4 that copy and add.  Shared: 193 KiB (K, V 32 each; Q, dO, LSE, D 2 x 32.5; dS 2 x 16; dQ 32).
+// 65_bulkreduce: dQ goes through shared memory in the order of the registers, and a warp for each warpgroup has the
+//          copy engine add it to the sum: one instruction for 16 KiB.
+// Before:  in 64_warpgroups each lane adds its own 32 elements of dQ a tile, by instructions that touch eight half
+//          sectors.
+// Tile:    64x128, 8 warps and 4 that copy and add.  Shared: 193 KiB (K, V 32 each; Q, dO, LSE, D 2 x 32.5; dS 2 x 16;
+//          dQ 32).
 //          Needs d = 128, n % BC == 0, sm_90a.
 // Shapes:  Q, K, V, O, dO, dQ, dK, dV: [batch * heads, n, d] f16.   LSE: [batch * heads, n] f32.
-//          In the workspace, for each head: the sum of dQ, n * d f32 as lanes hold them, and LSE and D by tiles, [n / BR, 2, BR] f32.
+//          In the workspace, for each head: the sum of dQ, n * d f32 as lanes hold them, and LSE and D by tiles,
+//          [n / BR, 2, BR] f32.
 #pragma once
 #include "common/gpu.cuh"
 #include "common/words/backward.cuh"
@@ -69,7 +72,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
         cp_async_bulk(smem_rows + stage * C::ROWS_BYTES, rows_of(p, blockIdx.y) + q_tile * 2 * BR, C::ROWS_BYTES, full);
       }
     }
-    // STORE  dQ of a tile whenever a warpgroup has stored its half: 16 KiB in the order of its registers, here and there.
+    // STORE  dQ of a tile whenever a warpgroup has stored its half: 16 KiB in the order of its registers, here and
+    //        there.
     if (warp > WARPS && warp <= WARPS + 2 && lane == 0) {
       const uint32_t group = warp - WARPS - 1, full = dQ_barriers + group * 16, empty = full + 8;
       float* const sum = dQ_sum_of(p, blockIdx.y) + group * BR * PANEL_COLS;
@@ -165,8 +169,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   store_rows(p.dV + warp_rows, dV_frag, 1.0f);
 }
 
-// dQ, from the sum, when all blocks have added to it. Eight columns of a tile's rows r and r + 8 are 16 numbers of four lanes,
-// side by side: a thread has these, and eight threads have 64 columns.   Grid (queries / BR, batch * heads).
+// dQ, from the sum, when all blocks have added to it. Eight columns of a tile's rows r and r + 8 are 16 numbers of four
+// lanes, side by side: a thread has these, and eight threads have 64 columns.   Grid (queries / BR, batch * heads).
 template <class C>
 __global__ void __launch_bounds__(ROW_THREADS) query_gradients(GradientParams p) {
   f16* const tile_rows = p.dQ + (size_t(blockIdx.y) * p.n_q + blockIdx.x * C::BR) * HEAD_DIM;

@@ -1,9 +1,12 @@
-// 66_ahead: the next tile's S is started behind dQ, so that the tensor cores have work while dQ leaves and until exponentials begin.
+// 66_ahead: the next tile's S is started behind dQ, so that the tensor cores have work while dQ leaves and until
+//           exponentials begin.
 // Before:  in 65_bulkreduce both warpgroups have dQ in their hands at the same time, and nothing multiplies meanwhile.
-// Tile:    64x128, 8 warps and 4 that copy and add.  Shared: 193 KiB (K, V 32 each; Q, dO, LSE, D 2 x 32.5; dS 2 x 16; dQ 32).
+// Tile:    64x128, 8 warps and 4 that copy and add.  Shared: 193 KiB (K, V 32 each; Q, dO, LSE, D 2 x 32.5; dS 2 x 16;
+//          dQ 32).
 //          Needs d = 128, n % BC == 0, sm_90a.
 // Shapes:  Q, K, V, O, dO, dQ, dK, dV: [batch * heads, n, d] f16.   LSE: [batch * heads, n] f32.
-//          In the workspace, for each head: the sum of dQ, n * d f32 as lanes hold them, and LSE and D by tiles, [n / BR, 2, BR] f32.
+//          In the workspace, for each head: the sum of dQ, n * d f32 as lanes hold them, and LSE and D by tiles,
+//          [n / BR, 2, BR] f32.
 #pragma once
 #include "common/gpu.cuh"
 #include "common/words/backward.cuh"

@@ -1,9 +1,11 @@
 // 67_pair: two blocks with neighbouring keys walk over the same queries, and each brings half of a tile to both.
 // Before:  in 66_ahead every block copies all queries for itself: 32 KiB a tile, while as much goes back to L2 as dQ.
-// Tile:    64x128, 8 warps and 4 that copy and add.  Shared: 193 KiB (K, V 32 each; Q, dO, LSE, D 2 x 32.5; dS 2 x 16; dQ 32).
+// Tile:    64x128, 8 warps and 4 that copy and add.  Shared: 193 KiB (K, V 32 each; Q, dO, LSE, D 2 x 32.5; dS 2 x 16;
+//          dQ 32).
 //          Needs d = 128, n % BC == 0, sm_90a.
 // Shapes:  Q, K, V, O, dO, dQ, dK, dV: [batch * heads, n, d] f16.   LSE: [batch * heads, n] f32.
-//          In the workspace, for each head: the sum of dQ, n * d f32 as lanes hold them, and LSE and D by tiles, [n / BR, 2, BR] f32.
+//          In the workspace, for each head: the sum of dQ, n * d f32 as lanes hold them, and LSE and D by tiles,
+//          [n / BR, 2, BR] f32.
 #pragma once
 #include "common/gpu.cuh"
 #include "common/words/backward.cuh"
@@ -30,14 +32,14 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   if (threadIdx.x == 0) smem.init(C::BLOCKS * WARPS / 4);
   cluster_sync();  // safe to use the barriers, those of the other block, too
 
-  // Queries before the pair's first tile see none of its keys. Those that see none of a block's pass it by; so do all, where the
-  // pair's second block lies outside.
+  // Queries before the pair's first tile see none of its keys. Those that see none of a block's pass it by; so do all,
+  // where the pair's second block lies outside.
   const int pair_keys = (blockIdx.x - cluster_rank()) * BC, own_keys = blockIdx.x * BC;
   const int first_tile = p.causal ? pair_keys / BR : 0, tiles = p.n_q / BR - first_tile;
   const int passed = own_keys >= p.n_k ? tiles : p.causal ? (own_keys - pair_keys) / BR : 0;
 
-  // LOAD  K and V once; then, whenever a stage is empty in both blocks, a panel of a tile of queries for both. The other block
-  //       brings its own here.
+  // LOAD  K and V once; then, whenever a stage is empty in both blocks, a panel of a tile of queries for both. The
+  //       other block brings its own here.
   if (warp >= WARPS) {
     setmaxnreg_dec<PRODUCER_REGISTERS>();
     if (threadIdx.x == WARPS * 32) {
@@ -55,7 +57,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
         cp_async_bulk(smem.rows + stage * C::ROWS_BYTES, rows_of(p, blockIdx.y) + q_tile * 2 * BR, C::ROWS_BYTES, full);
       }
     }
-    // STORE  dQ of a tile whenever a warpgroup has stored its half: 16 KiB in the order of its registers, here and there.
+    // STORE  dQ of a tile whenever a warpgroup has stored its half: 16 KiB in the order of its registers, here and
+    //        there.
     if (warp > WARPS && warp <= WARPS + 2 && lane == 0) {
       const uint32_t group = warp - WARPS - 1, full = smem.dQ_barriers + group * 16, empty = full + 8;
       float* const sum = dQ_sum_of(p, blockIdx.y) + group * BR * PANEL_COLS;

@@ -1,9 +1,12 @@
-// 68_models: what models ask for: bf16, any lengths of both sides, heads of queries that share keys, rows in any strides.
+// 68_models: what models ask for: bf16, any lengths of both sides, heads of queries that share keys, rows in any
+//            strides.
 // Before:  66_ahead takes f16, as many keys as queries, a multiple of 128, and all of them in a row.
-// Tile:    64x128, 8 warps and 4 that copy and add.  Shared: 193 KiB (K, V 32 each; Q, dO, LSE, D 2 x 32.5; dS 2 x 16; dQ 32).
+// Tile:    64x128, 8 warps and 4 that copy and add.  Shared: 193 KiB (K, V 32 each; Q, dO, LSE, D 2 x 32.5; dS 2 x 16;
+//          dQ 32).
 //          Needs d = 128, rows that begin at multiples of 16 B, heads % kv_heads == 0, sm_90a.
-// Shapes:  Q, O, dO, dQ: [batch, heads, n_q, d] bf16; K, V, dK, dV: [batch, kv_heads, n_k, d] bf16, in any strides; a gradient
-//          lies as its tensor, dO as O.   LSE: [batch, heads, n_q] f32.   In the workspace, for each head, with n_q rounded up to
+// Shapes:  Q, O, dO, dQ: [batch, heads, n_q, d] bf16; K, V, dK, dV: [batch, kv_heads, n_k, d] bf16, in any strides; a
+//          gradient lies as its tensor, dO as O.   LSE: [batch, heads, n_q] f32.
+//          In the workspace, for each head, with n_q rounded up to
 //          whole tiles: the sum of dQ, n_q * d f32 as lanes hold them, and LSE and D by tiles, [n_q / BR, 2, BR] f32.
 #pragma once
 #include "common/gpu.cuh"
@@ -53,8 +56,9 @@ __device__ __forceinline__ void store_rows(bf16* warp_rows, int64_t row_stride, 
   }
 }
 
-// LSE in log2 units, D[query] = dot(dO[query], O[query]), eight lanes a row, and zeros for the sum of dQ. Queries past the end, and
-// those that see no key, get infinity and 0: all their weights are 0, and so is dS.   Grid (tiles of queries, batch * heads).
+// LSE in log2 units, D[query] = dot(dO[query], O[query]), eight lanes a row, and zeros for the sum of dQ. Queries past
+// the end, and those that see no key, get infinity and 0: all their weights are 0, and so is dS.
+// Grid (tiles of queries, batch * heads).
 template <class C>
 __global__ void __launch_bounds__(ROW_THREADS) deltas(ModelGradientParams p) {
   const int head = blockIdx.y;
@@ -88,7 +92,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   if (threadIdx.x == 0) smem.init();
   __syncthreads();  // safe to use the barriers
 
-  // Queries before these tiles see none of the block's keys. Where none does, the last tile is taken, and all of it masked.
+  // Queries before these tiles see none of the block's keys. Where none does, the last tile is taken, and all of it
+  // masked.
   const int first_key = blockIdx.x * BC, q_tiles = (p.n_q + BR - 1) / BR, later = p.n_q - p.n_k;
   const int first_tile = p.causal ? min(max(first_key + later, 0) / BR, q_tiles - 1) : 0;
   const int group = p.heads / p.kv_heads, first_head = blockIdx.y * group;  // in all sequences
@@ -124,7 +129,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
         if (++q_tile == q_tiles) q_tile = first_tile, ++head;
       }
     }
-    // STORE  dQ of a tile whenever a warpgroup has stored its half: 16 KiB in the order of its registers, here and there.
+    // STORE  dQ of a tile whenever a warpgroup has stored its half: 16 KiB in the order of its registers, here and
+    //        there.
     if (warp > WARPS && warp <= WARPS + 2 && lane == 0) {
       const uint32_t half = warp - WARPS - 1, full = smem.dQ_barriers + half * 16, empty = full + 8;
       int head = 0, q_tile = first_tile;
@@ -240,8 +246,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   store_rows(p.dV + dV_rows, p.V_strides.row, rows, dV_frag, 1.0f);
 }
 
-// dQ, from the sum, when all blocks have added to it. Eight columns of a tile's rows r and r + 8 are 16 numbers of four lanes,
-// side by side: a thread has these, and eight threads have 64 columns.   Grid (tiles of queries, batch * heads).
+// dQ, from the sum, when all blocks have added to it. Eight columns of a tile's rows r and r + 8 are 16 numbers of four
+// lanes, side by side: a thread has these, and eight threads have 64 columns.   Grid (tiles of queries, batch * heads).
 template <class C>
 __global__ void __launch_bounds__(ROW_THREADS) query_gradients(ModelGradientParams p) {
   const int head = blockIdx.y;
@@ -262,8 +268,8 @@ __global__ void __launch_bounds__(ROW_THREADS) query_gradients(ModelGradientPara
   }
 }
 
-// LAUNCH  D and zeros first, dQ last. The pointers of `p` belong to the device and are multiples of 16 B, as are strides. A map
-//         tells the copy engine where rows end: what it asks for behind is zeros.
+// LAUNCH  D and zeros first, dQ last. The pointers of `p` belong to the device and are multiples of 16 B, as are
+//         strides. A map tells the copy engine where rows end: what it asks for behind is zeros.
 template <class C>
 void run(Device& device, const ModelGradientParams& p) {
   const uint32_t batch = p.batch;

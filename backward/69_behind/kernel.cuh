@@ -1,9 +1,12 @@
 // 69_behind: dK behind dQ instead of before it, so that a product runs while dQ leaves.
-// Before:  in 65_bulkreduce dQ is the last product of a tile, and nothing multiplies while both warpgroups bring it away.
-// Tile:    64x128, 8 warps and 4 that copy and add.  Shared: 193 KiB (K, V 32 each; Q, dO, LSE, D 2 x 32.5; dS 2 x 16; dQ 32).
+// Before:  in 65_bulkreduce dQ is the last product of a tile, and nothing multiplies while both warpgroups bring it
+//          away.
+// Tile:    64x128, 8 warps and 4 that copy and add.  Shared: 193 KiB (K, V 32 each; Q, dO, LSE, D 2 x 32.5; dS 2 x 16;
+//          dQ 32).
 //          Needs d = 128, n % BC == 0, sm_90a.
 // Shapes:  Q, K, V, O, dO, dQ, dK, dV: [batch * heads, n, d] f16.   LSE: [batch * heads, n] f32.
-//          In the workspace, for each head: the sum of dQ, n * d f32 as lanes hold them, and LSE and D by tiles, [n / BR, 2, BR] f32.
+//          In the workspace, for each head: the sum of dQ, n * d f32 as lanes hold them, and LSE and D by tiles,
+//          [n / BR, 2, BR] f32.
 #pragma once
 #include "common/gpu.cuh"
 #include "common/words/backward.cuh"

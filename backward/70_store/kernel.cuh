@@ -1,9 +1,12 @@
 // 70_store: dK and dV leave through shared memory, and the copy engine writes them.
-// Before:  at a block's end 69_behind writes 4 B a lane, eight half sectors an instruction, and nothing multiplies meanwhile.
-// Tile:    64x128, 8 warps and 4 that copy and add.  Shared: 193 KiB (K, V 32 each; Q, dO, LSE, D 2 x 32.5; dS 2 x 16; dQ 32).
+// Before:  at a block's end 69_behind writes 4 B a lane, eight half sectors an instruction, and nothing multiplies
+//          meanwhile.
+// Tile:    64x128, 8 warps and 4 that copy and add.  Shared: 193 KiB (K, V 32 each; Q, dO, LSE, D 2 x 32.5; dS 2 x 16;
+//          dQ 32).
 //          Needs d = 128, n % BC == 0, sm_90a.
 // Shapes:  Q, K, V, O, dO, dQ, dK, dV: [batch * heads, n, d] f16.   LSE: [batch * heads, n] f32.
-//          In the workspace, for each head: the sum of dQ, n * d f32 as lanes hold them, and LSE and D by tiles, [n / BR, 2, BR] f32.
+//          In the workspace, for each head: the sum of dQ, n * d f32 as lanes hold them, and LSE and D by tiles,
+//          [n / BR, 2, BR] f32.
 #pragma once
 #include "common/gpu.cuh"
 #include "common/words/backward.cuh"
@@ -15,8 +18,9 @@ using namespace backward::heads;
 template <int BR, int BC, int WARPS, int STAGES>
 struct Config : Walk<f16, HEAD_DIM, BR, BC, WARPS, STAGES> {};
 
-// Stores 16 rows of a warp in shared memory, as two panels that are swizzled as the engine swizzles. Lane l addresses row l % 16,
-// chunk l / 16 of four 8x8 matrices: rows 0-7 and 8-15, then the next 8 columns, which are two C fragments side by side.
+// Stores 16 rows of a warp in shared memory, as two panels that are swizzled as the engine swizzles. Lane l addresses
+// row l % 16, chunk l / 16 of four 8x8 matrices: rows 0-7 and 8-15, then the next 8 columns, which are two C fragments
+// side by side.
 __device__ __forceinline__ void stage_rows(uint32_t smem_rows, const float (&C_frag)[COLUMN_TILES][4], float factor) {
   const uint32_t lane = threadIdx.x % 32, lane_row = smem_rows + lane % 16 * PANEL_ROW_BYTES;
 #pragma unroll

@@ -1,9 +1,12 @@
 // 71_longest: under a mask the longest walks begin first, those of several heads at a time.
-// Before:  in 70_store the blocks of a head come in a row, and the last head's long ones begin when others are almost done.
-// Tile:    64x128, 8 warps and 4 that copy and add.  Shared: 193 KiB (K, V 32 each; Q, dO, LSE, D 2 x 32.5; dS 2 x 16; dQ 32).
+// Before:  in 70_store the blocks of a head come in a row, and the last head's long ones begin when others are almost
+//          done.
+// Tile:    64x128, 8 warps and 4 that copy and add.  Shared: 193 KiB (K, V 32 each; Q, dO, LSE, D 2 x 32.5; dS 2 x 16;
+//          dQ 32).
 //          Needs d = 128, n % BC == 0, sm_90a.
 // Shapes:  Q, K, V, O, dO, dQ, dK, dV: [batch * heads, n, d] f16.   LSE: [batch * heads, n] f32.
-//          In the workspace, for each head: the sum of dQ, n * d f32 as lanes hold them, and LSE and D by tiles, [n / BR, 2, BR] f32.
+//          In the workspace, for each head: the sum of dQ, n * d f32 as lanes hold them, and LSE and D by tiles,
+//          [n / BR, 2, BR] f32.
 #pragma once
 #include "common/gpu.cuh"
 #include "common/words/backward.cuh"
@@ -17,7 +20,8 @@ struct Config : Walk<f16, HEAD_DIM, BR, BC, WARPS, STAGES> {
   using Head = int;
 };
 
-// dK and dV of BC keys, over all tiles of queries, and what these keys add to dQ.   Grid (heads together, keys / BC, groups of them).
+// dK and dV of BC keys, over all tiles of queries, and what these keys add to dQ.
+// Grid (heads together, keys / BC, groups of them).
 template <class C>
 __global__ void __launch_bounds__(C::THREADS, 1)
     gradients(GradientParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
@@ -130,8 +134,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 template <class C>
 void run(Device& device, const GradientParams& p) {
   const dim3 rows_grid(p.n_q / C::BR, p.batch_heads);
-  // Blocks start in the order of x, then y, then z: under a mask the longest walks first, those of so many heads at a time that what
-  // they walk over, Q, dO and the sum of dQ, 8 B an element, stays in the L2 cache.
+  // Blocks start in the order of x, then y, then z: under a mask the longest walks first, those of so many heads at a
+  // time that what they walk over, Q, dO and the sum of dQ, 8 B an element, stays in the L2 cache.
   int together = 1;
   while (p.causal && p.batch_heads % (2 * together) == 0 &&
          2 * together * size_t(p.n_q) * HEAD_DIM * 8 <= TOGETHER_BYTES)

@@ -1,13 +1,15 @@
-// 73_lengths: sequences of several lengths lie one behind the other. The device lists them, those with the longest walks first, and
-//          each has tiles of its own in the workspace, so that what the engine adds for one never touches the next.
+// 73_lengths: sequences of several lengths lie one behind the other. The device lists them, those with the longest
+//          walks first, and each has tiles of its own in the workspace, so that what the engine adds for one never
+//          touches the next.
 // Before:  in 68_models all sequences of a batch have one length.
-// Tile:    64x128, 8 warps and 4 that copy and add.  Shared: 193 KiB (K, V 32 each; Q, dO, LSE, D 2 x 32.5; dS 2 x 16; dQ 32).
+// Tile:    64x128, 8 warps and 4 that copy and add.  Shared: 193 KiB (K, V 32 each; Q, dO, LSE, D 2 x 32.5; dS 2 x 16;
+//          dQ 32).
 //          Needs d = 128, rows that begin at multiples of 16 B, heads % kv_heads == 0, sm_90a.
-// Shapes:  Q, O, dO, dQ: [batch, heads, n_q, d] bf16; K, V, dK, dV: [batch, kv_heads, n_k, d] bf16, in any strides; a gradient
-//          lies as its tensor, dO as O.   LSE: [batch, heads, n_q] f32.
+// Shapes:  Q, O, dO, dQ: [batch, heads, n_q, d] bf16; K, V, dK, dV: [batch, kv_heads, n_k, d] bf16, in any strides; a
+//          gradient lies as its tensor, dO as O.   LSE: [batch, heads, n_q] f32.
 //          Or [total_q, heads, d], [total_k, kv_heads, d], LSE [heads, total_q]; with cu_seqlens, [batch + 1] each.
-//          In the workspace the list, [batch] Sequences; behind it for each tile of BR queries and each head the sum of dQ, BR * d
-//          f32 as lanes hold them, and LSE and D, [2, BR] f32.
+//          In the workspace the list, [batch] Sequences; behind it for each tile of BR queries and each head the sum of
+//          dQ, BR * d f32 as lanes hold them, and LSE and D, [2, BR] f32.
 #pragma once
 #include "common/gpu.cuh"
 #include "common/words/backward.cuh"
@@ -23,8 +25,8 @@ constexpr int PLAN_THREADS = 256;
 template <int BR, int BC, int WARPS, int STAGES>
 struct Config : Walk<bf16, HEAD_DIM, BR, BC, WARPS, STAGES> {};
 
-// A sequence: which one; where its rows begin among all of Q and of K, and how many it has; its first tile in the workspace; how
-// many heads of keys take turns; and how many blocks the sequences before it in the list have.
+// A sequence: which one; where its rows begin among all of Q and of K, and how many it has; its first tile in the
+// workspace; how many heads of keys take turns; and how many blocks the sequences before it in the list have.
 struct Sequence {
   int number, q_begin, n_q, k_begin, n_k, first_tile, together, before;
 };
@@ -44,8 +46,8 @@ int all_tiles(const int* cu_seqlens, int batch, int n, int total) {
 __device__ __forceinline__ int begin_of(const int* cu_seqlens, int sequence, int n) {
   return cu_seqlens != nullptr ? ld_global_s32(cu_seqlens + sequence) : sequence * n;
 }
-// A sequence's first tile in the workspace. Among rows one behind the other, n rows pass n / BR multiples of BR, rounded down or
-// up; with one tile more each has as many as it needs, and nobody adds up lengths.
+// A sequence's first tile in the workspace. Among rows one behind the other, n rows pass n / BR multiples of BR,
+// rounded down or up; with one tile more each has as many as it needs, and nobody adds up lengths.
 template <class C>
 __device__ __forceinline__ int first_tile_of(const ModelGradientParams& p, int sequence) {
   return p.cu_seqlens_q != nullptr ? ld_global_s32(p.cu_seqlens_q + sequence) / C::BR + sequence
@@ -81,8 +83,8 @@ __device__ __forceinline__ int64_t offset_of(const ModelGradientParams::Strides&
   return sequence * strides.batch + head * strides.head + row * strides.row;
 }
 
-// A tile of the workspace: whose it is, its first row in that sequence, how many there are from there on, and how many rows of
-// other sequences lie before this one's, where they lie one behind the other.
+// A tile of the workspace: whose it is, its first row in that sequence, how many there are from there on, and how many
+// rows of other sequences lie before this one's, where they lie one behind the other.
 template <class C>
 struct QueryTile {
   int sequence, row, rows, before;
@@ -96,9 +98,9 @@ struct QueryTile {
   }
 };
 
-// PLAN  The list: sequences with the longest walks first. A thread looks for a sequence's position among all. Under a mask the longest
-//       walks of several heads begin together, of so many that what they walk over, Q, dO and the sum of dQ of one head of queries
-//       each, 8 B an element, stays in the L2 cache.
+// PLAN  The list: sequences with the longest walks first. A thread looks for a sequence's position among all. Under a
+//       mask the longest walks of several heads begin together, of so many that what they walk over, Q, dO and the sum
+//       of dQ of one head of queries each, 8 B an element, stays in the L2 cache.
 template <class C>
 __global__ void __launch_bounds__(PLAN_THREADS) plan(ModelGradientParams p) {
   const auto n_q_of = [&](int s) {
@@ -131,8 +133,9 @@ __global__ void __launch_bounds__(PLAN_THREADS) plan(ModelGradientParams p) {
   }
 }
 
-// LSE in log2 units, D[query] = dot(dO[query], O[query]), eight lanes a row, and zeros for the sum of dQ. Queries past the end, and
-// those that see no key, get infinity and 0: all their weights are 0, and so is dS.   Grid (tiles of queries, heads).
+// LSE in log2 units, D[query] = dot(dO[query], O[query]), eight lanes a row, and zeros for the sum of dQ. Queries past
+// the end, and those that see no key, get infinity and 0: all their weights are 0, and so is dS.
+// Grid (tiles of queries, heads).
 template <class C>
 __global__ void __launch_bounds__(ROW_THREADS) deltas(ModelGradientParams p) {
   const int head = blockIdx.y;
@@ -155,7 +158,8 @@ __global__ void __launch_bounds__(ROW_THREADS) deltas(ModelGradientParams p) {
   }
 }
 
-// Where a box of so many rows lies in its map (LAUNCH says what maps those are), from a row of n on, which the sequence has.
+// Where a box of so many rows lies in its map (LAUNCH says what maps those are), from a row of n on, which the sequence
+// has.
 template <int ROWS, bool VARLEN>
 __device__ __forceinline__ Box box_of(int row, int n, int begin, int head, int sequence) {
   if (!VARLEN) return {row, head, sequence};
@@ -223,7 +227,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
         if (++q_tile == q_tiles) q_tile = first_tile, ++head;
       }
     }
-    // STORE  dQ of a tile whenever a warpgroup has stored its half: 16 KiB in the order of its registers, here and there.
+    // STORE  dQ of a tile whenever a warpgroup has stored its half: 16 KiB in the order of its registers, here and
+    //        there.
     if (warp > WARPS && warp <= WARPS + 2 && lane == 0) {
       const uint32_t half = warp - WARPS - 1, full = smem.dQ_barriers + half * 16, empty = full + 8;
       int head = kv_head * group, q_tile = first_tile;
@@ -339,8 +344,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   }
 }
 
-// dQ, from the sum, when all blocks have added to it. Eight columns of a tile's rows r and r + 8 are 16 numbers of four lanes,
-// side by side: a thread has these, and eight threads have 64 columns.   Grid (tiles of queries, heads).
+// dQ, from the sum, when all blocks have added to it. Eight columns of a tile's rows r and r + 8 are 16 numbers of four
+// lanes, side by side: a thread has these, and eight threads have 64 columns.   Grid (tiles of queries, heads).
 template <class C>
 __global__ void __launch_bounds__(ROW_THREADS) query_gradients(ModelGradientParams p) {
   const int head = blockIdx.y;
@@ -364,10 +369,11 @@ __global__ void __launch_bounds__(ROW_THREADS) query_gradients(ModelGradientPara
   }
 }
 
-// LAUNCH  The list, D and zeros first, dQ last. The pointers of `p` belong to the device and are multiples of 16 B, as are strides.
-//         A map tells the copy engine where rows end: what it asks for behind is zeros, and what it stores there is dropped. A
-//         sequence among others ends where the tensor does not, so its map is 45's: y < ROWS rows from row z - ROWS on, for every
-//         z. In a box that begins at y = ROWS - valid so many rows lie inside, and z says which.
+// LAUNCH  The list, D and zeros first, dQ last. The pointers of `p` belong to the device and are multiples of 16 B, as
+//         are strides. A map tells the copy engine where rows end: what it asks for behind is zeros, and what it stores
+//         there is dropped. A sequence among others ends where the tensor does not, so its map is 45's: y < ROWS rows
+//         from row z - ROWS on, for every z. In a box that begins at y = ROWS - valid so many rows lie inside, and z
+//         says which.
 template <class C, bool VARLEN>
 void start(Device& device, const ModelGradientParams& p) {
   const auto tile_map = [&](const bf16* tensor, const ModelGradientParams::Strides& strides, int of_heads, int n,

@@ -1,9 +1,11 @@
 // 74_initial: what is subtracted from S and dP is where their sums begin: no lane waits for LSE or D any more.
 // Before:  in 71_longest every lane fetches LSE while its exponentials wait for it, and D while dS does.
-// Tile:    64x128, 8 warps and 4 that copy and add.  Shared: 193 KiB (K, V 32 each; Q, dO, LSE, D 2 x 32.5; dS 2 x 16; dQ 32).
+// Tile:    64x128, 8 warps and 4 that copy and add.  Shared: 193 KiB (K, V 32 each; Q, dO, LSE, D 2 x 32.5; dS 2 x 16;
+//          dQ 32).
 //          Needs d = 128, n % BC == 0, sm_90a.
 // Shapes:  Q, K, V, O, dO, dQ, dK, dV: [batch * heads, n, d] f16.   LSE: [batch * heads, n] f32.
-//          In the workspace, for each head: the sum of dQ, n * d f32 as lanes hold them, and -LSE and -D by tiles, [n / BR, 2, BR] f32.
+//          In the workspace, for each head: the sum of dQ, n * d f32 as lanes hold them, and -LSE and -D by tiles,
+//          [n / BR, 2, BR] f32.
 #pragma once
 #include "common/gpu.cuh"
 #include "common/words/backward.cuh"
@@ -49,7 +51,8 @@ __global__ void __launch_bounds__(ROW_THREADS) deltas(GradientParams p) {
   }
 }
 
-// The accumulators of 16 queries by 16 keys begin with a number of each query: two C fragments, of whose columns a lane has two each.
+// The accumulators of 16 queries by 16 keys begin with a number of each query: two C fragments, of whose columns a lane
+// has two each.
 __device__ __forceinline__ void begin_with(float (&left)[4], float (&right)[4], uint4 of_queries) {
   for (int i = 0; i < 4; ++i) {
     left[i] = __uint_as_float(i % 2 == 0 ? of_queries.x : of_queries.y);
@@ -57,7 +60,8 @@ __device__ __forceinline__ void begin_with(float (&left)[4], float (&right)[4], 
   }
 }
 
-// dK and dV of BC keys, over all tiles of queries, and what these keys add to dQ.   Grid (heads together, keys / BC, groups of them).
+// dK and dV of BC keys, over all tiles of queries, and what these keys add to dQ.
+// Grid (heads together, keys / BC, groups of them).
 template <class C>
 __global__ void __launch_bounds__(C::THREADS, 1)
     gradients(GradientParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
@@ -183,7 +187,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 template <class C>
 void run(Device& device, const GradientParams& p) {
   const dim3 rows_grid(p.n_q / C::BR, p.batch_heads);
-  // Blocks start in the order of x, then y, then z: under a mask the longest walks first, those of several heads at a time.
+  // Blocks start in the order of x, then y, then z: under a mask the longest walks first, those of several heads at a
+  // time.
   const int together = heads_together(p, p.causal);
   launch(device, deltas<C>, rows_grid, dim3(ROW_THREADS), 0, p);
   launch(device, gradients<C>, dim3(together, p.n_k / C::BC, p.batch_heads / together), dim3(C::THREADS), C::SMEM_BYTES,

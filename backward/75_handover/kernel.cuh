@@ -1,9 +1,11 @@
 // 75_handover: a tile's dQ is handed over when the next tile's products have been started.
 // Before:  in 74_initial a warp waits until its dQ lies in shared memory, and then starts its next products.
-// Tile:    64x128, 8 warps and 4 that copy and add.  Shared: 193 KiB (K, V 32 each; Q, dO, LSE, D 2 x 32.5; dS 2 x 16; dQ 32).
+// Tile:    64x128, 8 warps and 4 that copy and add.  Shared: 193 KiB (K, V 32 each; Q, dO, LSE, D 2 x 32.5; dS 2 x 16;
+//          dQ 32).
 //          Needs d = 128, n % BC == 0, sm_90a.
 // Shapes:  Q, K, V, O, dO, dQ, dK, dV: [batch * heads, n, d] f16.   LSE: [batch * heads, n] f32.
-//          In the workspace, for each head: the sum of dQ, n * d f32 as lanes hold them, and -LSE and -D by tiles, [n / BR, 2, BR] f32.
+//          In the workspace, for each head: the sum of dQ, n * d f32 as lanes hold them, and -LSE and -D by tiles,
+//          [n / BR, 2, BR] f32.
 #pragma once
 #include "common/gpu.cuh"
 #include "common/words/backward.cuh"
@@ -18,7 +20,8 @@ struct Config : Walk<f16, HEAD_DIM, BR, BC, WARPS, STAGES> {
   static constexpr bool BEGUN = true;  // S and dP begin with -LSE and -D
 };
 
-// dK and dV of BC keys, over all tiles of queries, and what these keys add to dQ.   Grid (heads together, keys / BC, groups of them).
+// dK and dV of BC keys, over all tiles of queries, and what these keys add to dQ.
+// Grid (heads together, keys / BC, groups of them).
 template <class C>
 __global__ void __launch_bounds__(C::THREADS, 1)
     gradients(GradientParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
@@ -134,7 +137,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 template <class C>
 void run(Device& device, const GradientParams& p) {
   const dim3 rows_grid(p.n_q / C::BR, p.batch_heads);
-  // Blocks start in the order of x, then y, then z: under a mask the longest walks first, those of several heads at a time.
+  // Blocks start in the order of x, then y, then z: under a mask the longest walks first, those of several heads at a
+  // time.
   const int together = heads_together(p, p.causal);
   launch(device, deltas<C>, rows_grid, dim3(ROW_THREADS), 0, p);
   launch(device, gradients<C>, dim3(together, p.n_k / C::BC, p.batch_heads / together), dim3(C::THREADS), C::SMEM_BYTES,

@@ -1,12 +1,14 @@
-// 76_joined: the problems of 73_lengths at the speed of 75_handover: S begins with -LSE, dP with -D, and dQ is handed over late.
+// 76_joined: the problems of 73_lengths at the speed of 75_handover: S begins with -LSE, dP with -D, and dQ is handed
+//            over late.
 // Before:  in 73_lengths lanes wait for LSE, for D, and for their dQ to lie in shared memory.
-// Tile:    64x128, 8 warps and 4 that copy and add.  Shared: 193 KiB (K, V 32 each; Q, dO, LSE, D 2 x 32.5; dS 2 x 16; dQ 32).
+// Tile:    64x128, 8 warps and 4 that copy and add.  Shared: 193 KiB (K, V 32 each; Q, dO, LSE, D 2 x 32.5; dS 2 x 16;
+//          dQ 32).
 //          Needs d = 128, rows that begin at multiples of 16 B, heads % kv_heads == 0, sm_90a.
-// Shapes:  Q, O, dO, dQ: [batch, heads, n_q, d] bf16; K, V, dK, dV: [batch, kv_heads, n_k, d] bf16, in any strides; a gradient
-//          lies as its tensor, dO as O.   LSE: [batch, heads, n_q] f32.
+// Shapes:  Q, O, dO, dQ: [batch, heads, n_q, d] bf16; K, V, dK, dV: [batch, kv_heads, n_k, d] bf16, in any strides; a
+//          gradient lies as its tensor, dO as O.   LSE: [batch, heads, n_q] f32.
 //          Or [total_q, heads, d], [total_k, kv_heads, d], LSE [heads, total_q]; with cu_seqlens, [batch + 1] each.
-//          In the workspace the list, [batch] Sequences; behind it for each tile of BR queries and each head the sum of dQ, BR * d
-//          f32 as lanes hold them, and -LSE and -D, [2, BR] f32.
+//          In the workspace the list, [batch] Sequences; behind it for each tile of BR queries and each head the sum of
+//          dQ, BR * d f32 as lanes hold them, and -LSE and -D, [2, BR] f32.
 #pragma once
 #include "common/gpu.cuh"
 #include "common/words/backward_models.cuh"
@@ -145,7 +147,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   copy_gradients<VARLEN>(smem, dV_map, dK_map, keys);
 }
 
-// LAUNCH  The list, D and zeros first, dQ last. The pointers of `p` belong to the device and are multiples of 16 B, as are strides.
+// LAUNCH  The list, D and zeros first, dQ last. The pointers of `p` belong to the device and are multiples of 16 B, as
+//         are strides.
 template <class C, bool VARLEN>
 void start(Device& device, const ModelGradientParams& p) {
   const auto map = [&](const bf16* tensor, const ModelGradientParams::Strides& strides, int heads, int n,

@@ -1,10 +1,10 @@
-// 77_laneorder: the sum of dQ lies in memory as the lanes of a warp hold it. A reduction of 32 lanes adds to 128 bytes side by
-//          side, four whole sectors, where it touched eight of them half before.
+// 77_laneorder: the sum of dQ lies in memory as the lanes of a warp hold it. A reduction of 32 lanes adds to 128 bytes
+//          side by side, four whole sectors, where it touched eight of them half before.
 // Before:  63_onewalk adds to the sum as a matrix: a reduction of 32 lanes adds to every second column of eight rows.
 // Tile:    64x64, 4 warps.  Shared: 72.5 KiB (K, V, Q, dO 16 each; dS 8; LSE, D).  Needs d = 128, n % BR == 0.
 // Shapes:  Q, K, V, O, dO, dQ, dK, dV: [batch * heads, n, d] f16.   LSE: [batch * heads, n] f32.
-//          In the workspace, for each head: the sum of dQ, [n / 16, 64, 32] f32, element i of lane j of the fragments of
-//          16 queries at [i][j]; and D, [n] f32.
+//          In the workspace, for each head: the sum of dQ, [n / 16, 64, 32] f32, element i of lane j of the fragments
+//          of 16 queries at [i][j]; and D, [n] f32.
 #pragma once
 #include "common/gpu.cuh"
 #include "common/words/backward_mma.cuh"
@@ -77,9 +77,9 @@ __global__ void __launch_bounds__(C::THREADS, 2) gradients(GradientParams p) {
 
 #pragma unroll
     for (int query_slice = 0; query_slice < BR / 16; ++query_slice) {
-      // SOFTMAX  A lane's elements belong to two keys and, in a slice, to four queries: registers 0 and 1 of a C fragment to
-      //          two that are neighbours, 2 and 3 to the same. Two C fragments side by side hold exactly the elements of one
-      //          A fragment.
+      // SOFTMAX  A lane's elements belong to two keys and, in a slice, to four queries: registers 0 and 1 of a C
+      //          fragment to two that are neighbours, 2 and 3 to the same. Two C fragments side by side hold exactly
+      //          the elements of one A fragment.
       uint32_t P_frag[4], dS_frag[4];
       for (int half = 0; half < 2; ++half) {
         const int query_tile = 2 * query_slice + half;
@@ -104,8 +104,8 @@ __global__ void __launch_bounds__(C::THREADS, 2) gradients(GradientParams p) {
     }
     __syncthreads();  // safe to read dS: every warp has stored that of its keys
 
-    // PV  dQ += dS K: a warp has 16 queries now, and all keys of the tile. dS^T lies with keys as rows, so ldmatrix transposes
-    //     it; in which order blocks add to the sum, nobody knows.
+    // PV  dQ += dS K: a warp has 16 queries now, and all keys of the tile. dS^T lies with keys as rows, so ldmatrix
+    //     transposes it; in which order blocks add to the sum, nobody knows.
     float dQ_frag[COLUMN_TILES][4] = {};
     for (int key_slice = 0; key_slice < BC / 16; ++key_slice) {
       uint32_t dS_frag[4];
@@ -124,7 +124,8 @@ __global__ void __launch_bounds__(C::THREADS, 2) gradients(GradientParams p) {
   store_rows(p.dV + warp_rows, dV_frag, 1.0f);
 }
 
-// dQ, from the sum, when all blocks have added to it. A warp has 16 queries again.   Grid (queries / BR, batch * heads).
+// dQ, from the sum, when all blocks have added to it. A warp has 16 queries again.
+// Grid (queries / BR, batch * heads).
 template <class C>
 __global__ void __launch_bounds__(C::THREADS) query_gradients(GradientParams p) {
   const size_t warp_queries = blockIdx.x * C::BR + threadIdx.x / 32 * 16;

@@ -1,9 +1,10 @@
 // 78_copies: the next tile's Q, dO, LSE and D are on their way while this one is worked on: a ring of two, by cp.async.
 // Before:  77_laneorder copies through registers and waits before it multiplies.
-// Tile:    64x64, 4 warps.  Shared: 105 KiB (K, V 16 each; two of Q, dO, D, LSE, 32.5 each; dS 8).  Needs d = 128, n % BR == 0.
+// Tile:    64x64, 4 warps.  Shared: 105 KiB (K, V 16 each; two of Q, dO, D, LSE, 32.5 each; dS 8).  Needs d = 128, n %
+//          BR == 0.
 // Shapes:  Q, K, V, O, dO, dQ, dK, dV: [batch * heads, n, d] f16.   LSE: [batch * heads, n] f32.
-//          In the workspace, for each head: the sum of dQ, [n / 16, 64, 32] f32, element i of lane j of the fragments of
-//          16 queries at [i][j]; D, and LSE in units of log2, [n] f32.
+//          In the workspace, for each head: the sum of dQ, [n / 16, 64, 32] f32, element i of lane j of the fragments
+//          of 16 queries at [i][j]; D, and LSE in units of log2, [n] f32.
 #pragma once
 #include "common/gpu.cuh"
 #include "common/words/backward_mma.cuh"
@@ -80,7 +81,8 @@ __global__ void __launch_bounds__(C::THREADS, 2) gradients(GradientParams p) {
     const uint32_t smem_Q = smem_ring + tile % 2 * C::SLOT_BYTES, smem_dO = smem_Q + C::TILE_BYTES,
                    smem_D = smem_dO + C::TILE_BYTES, smem_LSE = smem_D + BR * 4;
     cp_async_wait<0>();  // this thread's part of the tile (and of K and V) has landed
-    __syncthreads();  // safe to read it: everybody's part has; safe to overwrite the tile before, and dS: all have read them
+    // Safe to read it: everybody has; safe to overwrite the tile before, and dS: all have read them.
+    __syncthreads();
     if (tile + 1 < tiles) load_queries<C>(smem_ring + (tile + 1) % 2 * C::SLOT_BYTES, p, tile + 1);
 
     // QK  S^T[16 keys x BR queries] = K Q^T, and dP^T = V dO^T
@@ -98,9 +100,9 @@ __global__ void __launch_bounds__(C::THREADS, 2) gradients(GradientParams p) {
 
 #pragma unroll
     for (int query_slice = 0; query_slice < BR / 16; ++query_slice) {
-      // SOFTMAX  A lane's elements belong to two keys and, in a slice, to four queries: registers 0 and 1 of a C fragment to
-      //          two that are neighbours, 2 and 3 to the same. Two C fragments side by side hold exactly the elements of one
-      //          A fragment.
+      // SOFTMAX  A lane's elements belong to two keys and, in a slice, to four queries: registers 0 and 1 of a C
+      //          fragment to two that are neighbours, 2 and 3 to the same. Two C fragments side by side hold exactly
+      //          the elements of one A fragment.
       uint32_t P_frag[4], dS_frag[4];
       for (int half = 0; half < 2; ++half) {
         const int query_tile = 2 * query_slice + half;
@@ -125,8 +127,8 @@ __global__ void __launch_bounds__(C::THREADS, 2) gradients(GradientParams p) {
     }
     __syncthreads();  // safe to read dS: every warp has stored that of its keys
 
-    // PV  dQ += dS K: a warp has 16 queries now, and all keys of the tile. dS^T lies with keys as rows, so ldmatrix transposes
-    //     it; in which order blocks add to the sum, nobody knows.
+    // PV  dQ += dS K: a warp has 16 queries now, and all keys of the tile. dS^T lies with keys as rows, so ldmatrix
+    //     transposes it; in which order blocks add to the sum, nobody knows.
     float dQ_frag[COLUMN_TILES][4] = {};
     for (int key_slice = 0; key_slice < BC / 16; ++key_slice) {
       uint32_t dS_frag[4];
@@ -145,7 +147,8 @@ __global__ void __launch_bounds__(C::THREADS, 2) gradients(GradientParams p) {
   store_rows(p.dV + warp_rows, dV_frag, 1.0f);
 }
 
-// dQ, from the sum, when all blocks have added to it. A warp has 16 queries again.   Grid (queries / BR, batch * heads).
+// dQ, from the sum, when all blocks have added to it. A warp has 16 queries again.
+// Grid (queries / BR, batch * heads).
 template <class C>
 __global__ void __launch_bounds__(C::THREADS) query_gradients(GradientParams p) {
   const size_t warp_queries = blockIdx.x * C::BR + threadIdx.x / 32 * 16;

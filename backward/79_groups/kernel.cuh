@@ -1,7 +1,8 @@
-// 79_groups: four warps have P and dV, four have dS and dK. So a warp's sums are of 32 keys instead of 16, each operand from
-//          shared memory serves twice as many products, and P passes from one warp to another through it.
+// 79_groups: four warps have P and dV, four have dS and dK. So a warp's sums are of 32 keys instead of 16, each operand
+//          from shared memory serves twice as many products, and P passes from one warp to another through it.
 // Before:  78_copies has 16 keys a warp, dK and dV both, and shared memory is what its tensor cores wait for.
-// Tile:    64 queries, 128 keys, 8 warps.  Shared: 193 KiB (K, V 32 each; P 32; two of dS, 16 each; two of Q, dO, D, LSE, 32.5 each).
+// Tile:    64 queries, 128 keys, 8 warps.  Shared: 193 KiB (K, V 32 each; P 32; two of dS, 16 each; two of Q, dO, D,
+//          LSE, 32.5 each).
 //          Needs d = 128, n % BC == 0.
 // Shapes:  Q, K, V, O, dO, dQ, dK, dV: [batch * heads, n, d] f16.   LSE: [batch * heads, n] f32.
 //          In the workspace, for each head: the sum of dQ, [n / BR, WARPS, 32, 32] f32, element i of lane j of a warp's
@@ -14,8 +15,8 @@ namespace {
 
 using namespace backward::mma;
 
-// A block has BC keys, a step of its walk BR queries. Of the keys a warp has 32, and the warp four further has the same: one for P
-// and dV, one for dS and dK. Of dQ a warp has 32 queries and 32 columns.
+// A block has BC keys, a step of its walk BR queries. Of the keys a warp has 32, and the warp four further has the
+// same: one for P and dV, one for dS and dK. Of dQ a warp has 32 queries and 32 columns.
 template <int BR_, int BC_, int WARPS_>
 struct Config {
   static constexpr int BR = BR_, BC = BC_, WARPS = WARPS_, THREADS = WARPS * 32;
@@ -28,8 +29,8 @@ struct Config {
   static_assert(BR == 64 && BC == 128 && WARPS == 8);
 };
 
-// C[32 x 8 TILES] = A[32 x d] B^T: scores, of a warp's 32 rows with a tile's. The rows of B are the columns of C. A slice's
-// operands are loaded before the products of the slice before it.
+// C[32 x 8 TILES] = A[32 x d] B^T: scores, of a warp's 32 rows with a tile's. The rows of B are the columns of C. A
+// slice's operands are loaded before the products of the slice before it.
 template <int TILES>
 __device__ __forceinline__ void multiply_rows(float (&C_frag)[2][TILES][4], uint32_t warp_A, uint32_t tile_B) {
   uint32_t A_frag[2][2][4], B_frag[2][TILES / 2][4];  // [d_slice % 2]
@@ -54,8 +55,8 @@ __device__ __forceinline__ void multiply_rows(float (&C_frag)[2][TILES][4], uint
   }
 }
 
-// C[32 x 8 TILES] += A[32 x 16] B: a gradient, of a warp's 32 rows, from 16 rows of a tile and its columns from `chunk` on. They are
-// the k dimension, so ldmatrix transposes them on their way into the registers.
+// C[32 x 8 TILES] += A[32 x 16] B: a gradient, of a warp's 32 rows, from 16 rows of a tile and its columns from `chunk`
+// on. They are the k dimension, so ldmatrix transposes them on their way into the registers.
 template <int TILES>
 __device__ __forceinline__ void add_rows(float (&C_frag)[2][TILES][4], const uint32_t (&A_frag)[2][4], uint32_t rows_B,
                                          uint32_t chunk) {
@@ -144,8 +145,8 @@ __global__ void __launch_bounds__(C::THREADS, 1) gradients(GradientParams p) {
               if (key > query) S_frag[group][query_tile][i] = -INFINITY;
             }
       }
-      // SOFTMAX  P^T, which the other warp gets half by half, in f32. Registers 0 and 1 of an A fragment: queries 0-7 of two keys;
-      //          2 and 3: queries 8-15.
+      // SOFTMAX  P^T, which the other warp gets half by half, in f32. Registers 0 and 1 of an A fragment: queries 0-7
+      //          of two keys; 2 and 3: queries 8-15.
 #pragma unroll
       for (int query_tile = 0; query_tile < BR / 8; ++query_tile) {
         const uint2 LSE = ld_shared_v2(smem_LSE + (query_tile * 8 + FragmentC::col(lane, 0)) * 4);
@@ -200,7 +201,8 @@ __global__ void __launch_bounds__(C::THREADS, 1) gradients(GradientParams p) {
                has_weights ? 1.0f : p.softmax_scale);
 }
 
-// dQ, from the sum, when all blocks have added to it. A warp has the same share again.   Grid (queries / BR, batch * heads).
+// dQ, from the sum, when all blocks have added to it. A warp has the same share again.
+// Grid (queries / BR, batch * heads).
 template <class C>
 __global__ void __launch_bounds__(C::THREADS) query_gradients(GradientParams p) {
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;

@@ -1,9 +1,11 @@
 // 80_sameorder: 75's walk with 72's turns: blocks add to dQ in one order, and two runs give the same bits.
 // Before:  in 75_handover who comes first adds first, and sums of f32 in another order have other last bits.
-// Tile:    64x128, 8 warps and 4 that copy and add.  Shared: 193 KiB (K, V 32 each; Q, dO, LSE, D 2 x 32.5; dS 2 x 16; dQ 32).
+// Tile:    64x128, 8 warps and 4 that copy and add.  Shared: 193 KiB (K, V 32 each; Q, dO, LSE, D 2 x 32.5; dS 2 x 16;
+//          dQ 32).
 //          Needs d = 128, n % BC == 0, sm_90a.
 // Shapes:  Q, K, V, O, dO, dQ, dK, dV: [batch * heads, n, d] f16.   LSE: [batch * heads, n] f32.
-//          In the workspace, for each head: the sum of dQ, n * d f32 as lanes hold them, and -LSE and -D by tiles, [n / BR, 2, BR] f32;
+//          In the workspace, for each head: the sum of dQ, n * d f32 as lanes hold them, and -LSE and -D by tiles,
+//          [n / BR, 2, BR] f32;
 //          behind all heads for each the turns, [n / BR, 2] u32, and how many numbers have been drawn.
 #pragma once
 #include "common/gpu.cuh"
@@ -19,12 +21,14 @@ struct Config : Walk<f16, HEAD_DIM, BR, BC, WARPS, STAGES, 0, 1, 4> {
   static constexpr bool BEGUN = true;  // S and dP begin with -LSE and -D
 };
 
-// How many blocks have added to each half of a tile; and behind these, how many of the heads that begin together have begun.
+// How many blocks have added to each half of a tile; and behind these, how many of the heads that begin together have
+// begun.
 __device__ __forceinline__ uint32_t* turns_of(const GradientParams& p, int head) {
   return reinterpret_cast<uint32_t*>(dQ_sum_of(p, p.batch_heads)) + size_t(head) * (p.n_q / 32 + 1);
 }
 
-// -LSE in units of Q K^T, -D[query] = -dot(dO[query], O[query]), eight lanes a row, and zeros for the sum of dQ and who comes when.
+// -LSE in units of Q K^T, -D[query] = -dot(dO[query], O[query]), eight lanes a row, and zeros for the sum of dQ and who
+// comes when.
 // Grid (queries / BR, batch * heads).
 template <class C>
 __global__ void __launch_bounds__(ROW_THREADS) deltas(GradientParams p) {
@@ -34,10 +38,12 @@ __global__ void __launch_bounds__(ROW_THREADS) deltas(GradientParams p) {
   prepare_tile<C>(p);
 }
 
-// dK and dV of BC keys, over all tiles of queries, and what these keys add to dQ.   Grid (heads together, keys / BC, groups of them).
-// To each tile of dQ the blocks of lower keys add first. CUDA does not say which blocks begin first, so a block draws its number
-// among those of its group when it begins, and the number says its keys. Whoever waits, waits for lower numbers, which have begun;
-// the lowest that has not ended waits for nobody. So somebody always goes on, on however few SMs.
+// dK and dV of BC keys, over all tiles of queries, and what these keys add to dQ.
+// Grid (heads together, keys / BC, groups of them).
+// To each tile of dQ the blocks of lower keys add first. CUDA does not say which blocks begin first, so a block draws
+// its number among those of its group when it begins, and the number says its keys. Whoever waits, waits for lower
+// numbers, which have begun; the lowest that has not ended waits for nobody. So somebody always goes on, on however few
+// SMs.
 template <class C>
 __global__ void __launch_bounds__(C::THREADS, 1)
     gradients(GradientParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
@@ -61,13 +67,14 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   const int first_tile = p.causal ? first_key / BR : 0;  // queries before these see none of the block's keys
   const int tiles = p.n_q / BR - first_tile;
 
-  // LOAD  K and V once; then a tile of queries whenever a stage is empty. All begin with the last queries, which every key is
-  //       seen by: so a block comes to a tile right behind the one before.
+  // LOAD  K and V once; then a tile of queries whenever a stage is empty. All begin with the last queries, which every
+  //       key is seen by: so a block comes to a tile right behind the one before.
   if (warp >= WARPS) {
     setmaxnreg_dec<PRODUCER_REGISTERS>();
     if (threadIdx.x == WARPS * 32)
       load<true>(p, smem, Q_map, K_map, V_map, dO_map, BlockAt{head, first_key}, first_tile, tiles);
-    // STORE  dQ of a tile whenever a warpgroup has stored its half: 16 KiB in the order of its registers, here and there.
+    // STORE  dQ of a tile whenever a warpgroup has stored its half: 16 KiB in the order of its registers, here and
+    //        there.
     if (warp > WARPS && warp <= WARPS + 2 && lane == 0) {
       const uint32_t group = warp - WARPS - 1, full = smem.dQ_barriers + group * 16, empty = full + 8;
       float* const sum = dQ_sum_of(p, head) + group * BR * PANEL_COLS;
@@ -175,9 +182,9 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 template <class C>
 void run(Device& device, const GradientParams& p) {
   const dim3 rows_grid(p.n_q / C::BR, p.batch_heads);
-  // Numbers go to heads first, then to keys: under a mask the longest walks begin first, and those that begin at the same time are of
-  // as many heads as possible, for within a head they wait for each other. Of so many at a time that what they walk over, Q, dO
-  // and the sum of dQ, 8 B an element, stays in the L2 cache.
+  // Numbers go to heads first, then to keys: under a mask the longest walks begin first, and those that begin at the
+  // same time are of as many heads as possible, for within a head they wait for each other. Of so many at a time that
+  // what they walk over, Q, dO and the sum of dQ, 8 B an element, stays in the L2 cache.
   const int together = heads_together(p, true);
   launch(device, deltas<C>, rows_grid, dim3(ROW_THREADS), 0, p);
   launch(device, gradients<C>, dim3(together, p.n_k / C::BC, p.batch_heads / together), dim3(C::THREADS), C::SMEM_BYTES,

@@ -1,12 +1,15 @@
-// 83_d64: heads of 64 columns: rows are half as long, so a tile has twice as many queries, and dQ is shared out by its rows.
-// Before:  82_nearby takes d = 128 alone; with rows half as long its tile of 64 queries is half the work between two barriers.
-// Tile:    128x128, 8 warps and 4 that copy and add.  Shared: 194 KiB (K, V 16 each; Q, dO, LSE, D 2 x 33; dS 2 x 32; dQ 32).
+// 83_d64: heads of 64 columns: rows are half as long, so a tile has twice as many queries, and dQ is shared out by its
+//         rows.
+// Before:  82_nearby takes d = 128 alone; with rows half as long its tile of 64 queries is half the work between two
+//          barriers.
+// Tile:    128x128, 8 warps and 4 that copy and add.  Shared: 194 KiB (K, V 16 each; Q, dO, LSE, D 2 x 33; dS 2 x 32;
+//          dQ 32).
 //          Needs d = 64, rows that begin at multiples of 16 B, heads % kv_heads == 0, sm_90a.
-// Shapes:  Q, O, dO, dQ: [batch, heads, n_q, d] bf16; K, V, dK, dV: [batch, kv_heads, n_k, d] bf16, in any strides; a gradient
-//          lies as its tensor, dO as O.   LSE: [batch, heads, n_q] f32.
+// Shapes:  Q, O, dO, dQ: [batch, heads, n_q, d] bf16; K, V, dK, dV: [batch, kv_heads, n_k, d] bf16, in any strides; a
+//          gradient lies as its tensor, dO as O.   LSE: [batch, heads, n_q] f32.
 //          Or [total_q, heads, d], [total_k, kv_heads, d], LSE [heads, total_q]; with cu_seqlens, [batch + 1] each.
-//          In the workspace the list, [batch] Sequences; behind it for each tile of BR queries and each head the sum of dQ, BR * d
-//          f32 as lanes hold them, and -LSE and -D, [2, BR] f32.
+//          In the workspace the list, [batch] Sequences; behind it for each tile of BR queries and each head the sum of
+//          dQ, BR * d f32 as lanes hold them, and -LSE and -D, [2, BR] f32.
 #pragma once
 #include "common/gpu.cuh"
 #include "common/words/backward_models.cuh"
@@ -135,8 +138,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   copy_gradients<VARLEN>(smem, dV_map, dK_map, keys);
 }
 
-// dQ, from the sum, when all blocks have added to it. Eight columns of a tile's rows r and r + 8 are 16 numbers of four lanes,
-// side by side: a thread has these, and eight threads have 64 columns.   Grid (tiles of queries, heads).
+// dQ, from the sum, when all blocks have added to it. Eight columns of a tile's rows r and r + 8 are 16 numbers of four
+// lanes, side by side: a thread has these, and eight threads have 64 columns.   Grid (tiles of queries, heads).
 template <class C>
 __global__ void __launch_bounds__(ROW_THREADS) query_gradients(ModelGradientParams p) {
   const int head = blockIdx.y;
@@ -164,7 +167,8 @@ __global__ void __launch_bounds__(ROW_THREADS) query_gradients(ModelGradientPara
   }
 }
 
-// LAUNCH  The list, D and zeros first, dQ last. The pointers of `p` belong to the device and are multiples of 16 B, as are strides.
+// LAUNCH  The list, D and zeros first, dQ last. The pointers of `p` belong to the device and are multiples of 16 B, as
+//         are strides.
 template <class C, bool VARLEN>
 void start(Device& device, const ModelGradientParams& p) {
   const auto map = [&](const bf16* tensor, const ModelGradientParams::Strides& strides, int heads, int n,

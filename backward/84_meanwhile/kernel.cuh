@@ -1,12 +1,14 @@
 // 84_meanwhile: a tile's dQ and dK are made under the next tile's exponentials.
-// Before:  in 83_d64 tensor cores idle under the exponentials, and each tile ends at a barrier of all and a wait for dK.
-// Tile:    64x128, 8 warps and 4 that copy and add.  Shared: 179 KiB (K, V 16 each; Q, dO, LSE, D 6 x 16.5; dS 2 x 16; dQ 16).
+// Before:  in 83_d64 tensor cores idle under the exponentials, and each tile ends at a barrier of all and a wait for
+//          dK.
+// Tile:    64x128, 8 warps and 4 that copy and add.  Shared: 179 KiB (K, V 16 each; Q, dO, LSE, D 6 x 16.5; dS 2 x 16;
+//          dQ 16).
 //          Needs d = 64, rows that begin at multiples of 16 B, heads % kv_heads == 0, sm_90a.
-// Shapes:  Q, O, dO, dQ: [batch, heads, n_q, d] bf16; K, V, dK, dV: [batch, kv_heads, n_k, d] bf16, in any strides; a gradient
-//          lies as its tensor, dO as O.   LSE: [batch, heads, n_q] f32.
+// Shapes:  Q, O, dO, dQ: [batch, heads, n_q, d] bf16; K, V, dK, dV: [batch, kv_heads, n_k, d] bf16, in any strides; a
+//          gradient lies as its tensor, dO as O.   LSE: [batch, heads, n_q] f32.
 //          Or [total_q, heads, d], [total_k, kv_heads, d], LSE [heads, total_q]; with cu_seqlens, [batch + 1] each.
-//          In the workspace the list, [batch] Sequences; behind it for each tile of BR queries and each head the sum of dQ, BR * d
-//          f32 as lanes hold them, and -LSE and -D, [2, BR] f32.
+//          In the workspace the list, [batch] Sequences; behind it for each tile of BR queries and each head the sum of
+//          dQ, BR * d f32 as lanes hold them, and -LSE and -D, [2, BR] f32.
 #pragma once
 #include "common/gpu.cuh"
 #include "common/words/backward_models.cuh"
@@ -75,8 +77,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   }
   setmaxnreg_inc<CONSUMER_REGISTERS>();  // waits until the producer has given its registers back
 
-  // Descriptors. Rows of Q and dO are columns of S^T and dP^T (K-major), and the k dimension of dK and dV (MN-major). Rows of K are
-  // the k dimension of dQ, of which a warpgroup has 32 columns.
+  // Descriptors. Rows of Q and dO are columns of S^T and dP^T (K-major), and the k dimension of dK and dV (MN-major).
+  // Rows of K are the k dimension of dQ, of which a warpgroup has 32 columns.
   const uint64_t K_half = wgmma_descriptor(smem.K + warpgroup * 64), Q_tiles = wgmma_descriptor(smem.Q),
                  dO_tiles = wgmma_descriptor(smem.dO), dS_tiles = wgmma_descriptor(smem.dS);
   const float scale_log2 = p.softmax_scale * LOG2E;  // exp(s * softmax_scale) = 2^(s * scale_log2)
@@ -86,7 +88,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   float S_frag[BR / 8][4];
   uint32_t K_frag[D_SLICES][4], V_frag[D_SLICES][4], dS_frag[QUERY_SLICES][4];
 
-  // Of a tile, when the next one's S has been started: dQ[64 queries x 32 columns] = dS K, of all keys of the block, and dK += dS^T Q.
+  // Of a tile, when the next one's S has been started: dQ[64 queries x 32 columns] = dS K, of all keys of the block,
+  // and dK += dS^T Q.
   const auto start_dQ = [&](int tile, float(&dQ_frag)[COLUMN_TILES / 2][4]) {
     mbarrier_wait_parity(full_dS, tile % 2);  // safe to read dS, the other warpgroup's too
     wgmma_fence(dQ_frag);
@@ -200,8 +203,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   copy_gradients<VARLEN>(smem, dV_map, dK_map, keys);
 }
 
-// dQ, from the sum, when all blocks have added to it. Eight columns of a tile's rows r and r + 8 are 16 numbers of four lanes,
-// side by side: a thread has these, and eight threads have 64 columns.   Grid (tiles of queries, heads).
+// dQ, from the sum, when all blocks have added to it. Eight columns of a tile's rows r and r + 8 are 16 numbers of four
+// lanes, side by side: a thread has these, and eight threads have 64 columns.   Grid (tiles of queries, heads).
 template <class C>
 __global__ void __launch_bounds__(ROW_THREADS) query_gradients(ModelGradientParams p) {
   const int head = blockIdx.y;
@@ -229,7 +232,8 @@ __global__ void __launch_bounds__(ROW_THREADS) query_gradients(ModelGradientPara
   }
 }
 
-// LAUNCH  The list, D and zeros first, dQ last. The pointers of `p` belong to the device and are multiples of 16 B, as are strides.
+// LAUNCH  The list, D and zeros first, dQ last. The pointers of `p` belong to the device and are multiples of 16 B, as
+//         are strides.
 template <class C, bool VARLEN>
 void start(Device& device, const ModelGradientParams& p) {
   const auto map = [&](const bf16* tensor, const ModelGradientParams::Strides& strides, int heads, int n,

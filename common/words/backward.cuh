@@ -1,13 +1,14 @@
-// The parts of a gradient kernel: what 64_warpgroups, 65_bulkreduce, 70_store and 74_initial spell out of a walk over tiles of
-// queries, and all rungs behind them say. The head line of each part names the rung that spells it out.
+// The parts of a gradient kernel: what 64_warpgroups, 65_bulkreduce, 70_store and 74_initial spell out of a walk over
+// tiles of queries, and all rungs behind them say. The head line of each part names the rung that spells it out.
 //
-// A block has BC = 128 keys, and two warpgroups of 64; a warp has 16. It walks over tiles of BR queries, and computes S transposed:
-// S^T[64 keys x BR queries] is a warpgroup's, and a lane has a FragmentC for every eight queries, of two keys, lane_row 0 and 1.
-// Tiles of shared memory lie as panels of 64 columns, one after the other, whose rows of 128 B are swizzled as the copy engine does.
+// A block has BC = 128 keys, and two warpgroups of 64; a warp has 16. It walks over tiles of BR queries, and computes S
+// transposed: S^T[64 keys x BR queries] is a warpgroup's, and a lane has a FragmentC for every eight queries, of two
+// keys, lane_row 0 and 1. Tiles of shared memory lie as panels of 64 columns, one after the other, whose rows of 128 B
+// are swizzled as the copy engine does.
 //
-// A rung says `using namespace backward::heads` (f16, one length, heads one behind the other: 65 to 81) or `backward::models`
-// (backward_models.cuh: 76, 82 to 84). What it spells out itself stands in its own namespace, where it is found first.
-// On the emulator every word takes along the line of the kernel that says it, for its reports.
+// A rung says `using namespace backward::heads` (f16, one length, heads one behind the other: 65 to 81) or
+// `backward::models` (backward_models.cuh: 76, 82 to 84). What it spells out itself stands in its own namespace, where
+// it is found first. On the emulator every word takes along the line of the kernel that says it, for its reports.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -32,7 +33,8 @@ constexpr float LOG2E = 1.44269504088896341f;
 // 384 threads start with 168 registers each (65536 / 384, in eights). Of three warpgroups: 3 x 168 = 24 + 2 x 240.
 constexpr int PRODUCER_REGISTERS = 24, CONSUMER_REGISTERS = 240;
 
-// Tile, and the shared memory that it takes (65_bulkreduce): BC keys of a block, BR queries at a time, rows of D numbers of type T,
+// Tile, and the shared memory that it takes (65_bulkreduce): BC keys of a block, BR queries at a time, rows of D
+// numbers of type T,
 // WARPS warps that compute and four that copy and add. STAGES tiles of queries are on their way.
 template <class T_, int D, int BR_, int BC_, int WARPS_, int STAGES_, int MORE_BARRIERS_ = 0, int ADDERS_ = 1,
           int MORE_BYTES = 0>
@@ -89,9 +91,9 @@ struct Smem {
   }
 };
 
-// wgmma's descriptors of it, for a warpgroup (64_warpgroups). Rows of Q and dO are columns of S^T and dP^T (K-major), and the k
-// dimension of dK and dV (MN-major), for which the distance from one panel to the next is told. Rows of K are those of S^T, and the k
-// dimension of dQ, of which a warpgroup has the columns of a panel.
+// wgmma's descriptors of it, for a warpgroup (64_warpgroups). Rows of Q and dO are columns of S^T and dP^T (K-major),
+// and the k dimension of dK and dV (MN-major), for which the distance from one panel to the next is told. Rows of K are
+// those of S^T, and the k dimension of dQ, of which a warpgroup has the columns of a panel.
 template <class C>
 struct Operands {
   uint64_t K_rows, V_rows, K_panel, Q_tiles, dO_tiles, dS_tiles;
@@ -112,10 +114,10 @@ __device__ __forceinline__ uint32_t slices_on(uint32_t slices) {
   return (slices % 4) * 32 + (slices / 4) * ROWS * PANEL_ROW_BYTES;
 }
 
-// The products of a warpgroup, of which each stands between a wgmma_fence and a wgmma_commit (64_warpgroups). dV += P^T dO and
-// dK += dS^T Q are issue_PV, of words.cuh.
-// S^T[64 keys x 8 TILES queries] += K Q^T, and dP^T += V dO^T, of rows of D numbers: K and V have ROWS_K rows in a panel, Q and dO
-// ROWS_Q. Without what they add to it is issue_QK, of words.cuh.
+// The products of a warpgroup, of which each stands between a wgmma_fence and a wgmma_commit (64_warpgroups). dV += P^T
+// dO and dK += dS^T Q are issue_PV, of words.cuh.
+// S^T[64 keys x 8 TILES queries] += K Q^T, and dP^T += V dO^T, of rows of D numbers: K and V have ROWS_K rows in a
+// panel, Q and dO ROWS_Q. Without what they add to it is issue_QK, of words.cuh.
 template <class T, int D, int ROWS_K, int ROWS_Q, int TILES>
 __device__ __forceinline__ void issue_scores(float (&S)[TILES][4], uint64_t K, uint64_t Q LADDER_SITE_PARAMETER) {
 #pragma unroll
@@ -128,8 +130,8 @@ __device__ __forceinline__ void issue_scores(float (&S)[TILES][4], uint64_t K, u
                true LADDER_SITE);
   }
 }
-// dQ[64 queries x 8 TILES columns] = dS K, of KEYS keys: dS, `buffer` bytes from `dS_tiles` on, has ROWS queries as rows and keys as
-// columns, 64 in a panel; rows of K are the k dimension.
+// dQ[64 queries x 8 TILES columns] = dS K, of KEYS keys: dS, `buffer` bytes from `dS_tiles` on, has ROWS queries as
+// rows and keys as columns, 64 in a panel; rows of K are the k dimension.
 template <class T, int KEYS, int ROWS, int TILES>
 __device__ __forceinline__ void issue_dQ(float (&dQ)[TILES][4], uint64_t dS_tiles, uint32_t buffer,
                                          uint64_t K LADDER_SITE_PARAMETER) {
@@ -158,9 +160,9 @@ __device__ __forceinline__ void hide_later_keys(float (&S)[TILES][4], int first_
   }
 }
 
-// S becomes 2^(S scale_log2 - LSE), and P is that, rounded. `LSE_of(query_tile)` gives LSE, in log2 units, of a lane's two neighbouring
-// queries of an eight. Two C fragments side by side hold exactly the elements of one A fragment, and wgmma takes A from registers
-// (64_warpgroups).
+// S becomes 2^(S scale_log2 - LSE), and P is that, rounded. `LSE_of(query_tile)` gives LSE, in log2 units, of a lane's
+// two neighbouring queries of an eight. Two C fragments side by side hold exactly the elements of one A fragment, and
+// wgmma takes A from registers (64_warpgroups).
 template <class T, int TILES, class Of>
 __device__ __forceinline__ void weigh_less(float (&S)[TILES][4], uint32_t (&P)[TILES / 2][4], float scale_log2,
                                            Of LSE_of) {
@@ -188,8 +190,8 @@ __device__ __forceinline__ void multiply_less(uint32_t (&dS)[TILES / 2][4], cons
   }
 }
 
-// The same where S and dP have begun with -LSE and -D (74_initial). The accumulators of 16 queries by 16 keys begin with a number of
-// each query: two C fragments, of whose columns a lane has two each.
+// The same where S and dP have begun with -LSE and -D (74_initial). The accumulators of 16 queries by 16 keys begin
+// with a number of each query: two C fragments, of whose columns a lane has two each.
 __device__ __forceinline__ void begin_with(float (&left)[4], float (&right)[4], uint4 of_queries) {
   for (int i = 0; i < 4; ++i) {
     left[i] = __uint_as_float(i % 2 == 0 ? of_queries.x : of_queries.y);
@@ -229,14 +231,15 @@ __device__ __forceinline__ void multiply(uint32_t (&dS)[TILES / 2][4], const flo
                   P[query_tile][2 * lane_row + 1] * dP[query_tile][2 * lane_row + 1]);
   }
 }
-// Of the sixteen queries a lane's four lie side by side in memory: columns c, c + 1, c + 8 and c + 9 of a fragment. Where a row's
-// number stands among them.
+// Of the sixteen queries a lane's four lie side by side in memory: columns c, c + 1, c + 8 and c + 9 of a fragment.
+// Where a row's number stands among them.
 __device__ __forceinline__ int in_lane_order(int row) {
   return row / 16 * 16 + row % 8 / 2 * 4 + row % 16 / 8 * 2 + row % 2;
 }
 
-// dS to shared memory, queries as rows: stmatrix transposes it (64_warpgroups). Lane l addresses query l % 8, of the second eight
-// from lane 16 on; the chunk is one of the warp's two eights of keys, and a warpgroup's 64 keys are a panel of BR rows.
+// dS to shared memory, queries as rows: stmatrix transposes it (64_warpgroups). Lane l addresses query l % 8, of the
+// second eight from lane 16 on; the chunk is one of the warp's two eights of keys, and a warpgroup's 64 keys are a
+// panel of BR rows.
 template <int BR, int SLICES>
 __device__ __forceinline__ void store_transposed(uint32_t smem_dS,
                                                  const uint32_t (&dS)[SLICES][4] LADDER_SITE_PARAMETER) {
@@ -248,8 +251,8 @@ __device__ __forceinline__ void store_transposed(uint32_t smem_dS,
     stmatrix_x4_trans(lane_dS + query_slice * 16 * PANEL_ROW_BYTES, dS[query_slice] LADDER_SITE);
 }
 
-// dQ to shared memory as a warpgroup's lanes hold it: registers side by side, lane beside lane, from `lane_dQ` on; no bank
-// conflicts, and the sum has the same order (65_bulkreduce).
+// dQ to shared memory as a warpgroup's lanes hold it: registers side by side, lane beside lane, from `lane_dQ` on; no
+// bank conflicts, and the sum has the same order (65_bulkreduce).
 template <int TILES>
 __device__ __forceinline__ void store_lanes(uint32_t lane_dQ, const float (&dQ)[TILES][4] LADDER_SITE_PARAMETER) {
 #pragma unroll
@@ -258,7 +261,8 @@ __device__ __forceinline__ void store_lanes(uint32_t lane_dQ, const float (&dQ)[
                  {__float_as_uint(dQ[column_tile][0]), __float_as_uint(dQ[column_tile][1]),
                   __float_as_uint(dQ[column_tile][2]), __float_as_uint(dQ[column_tile][3])} LADDER_SITE);
 }
-// All lanes of a warp have stored to shared memory what the other side, the copy engine or wgmma, will read (65_bulkreduce).
+// All lanes of a warp have stored to shared memory what the other side, the copy engine or wgmma, will read
+// (65_bulkreduce).
 __device__ __forceinline__ void hand_over(uint32_t barrier LADDER_SITE_PARAMETER) {
   fence_proxy_async_shared(LADDER_SITE_ALONE);  // it will find what this lane has stored
   __syncwarp(LADDER_SITE_ALONE);                // safe to hand over: all lanes have stored
@@ -266,9 +270,9 @@ __device__ __forceinline__ void hand_over(uint32_t barrier LADDER_SITE_PARAMETER
   __syncwarp(LADDER_SITE_ALONE);  // products take whole warps
 }
 
-// 16 rows of a warp, each number times `factor`, to shared memory, as panels of 16 rows that are swizzled as the engine swizzles. Lane
-// l addresses row l % 16, chunk l / 16 of four 8x8 matrices: rows 0-7 and 8-15, then the next 8 columns, which are two C fragments
-// side by side (70_store).
+// 16 rows of a warp, each number times `factor`, to shared memory, as panels of 16 rows that are swizzled as the engine
+// swizzles. Lane l addresses row l % 16, chunk l / 16 of four 8x8 matrices: rows 0-7 and 8-15, then the next 8 columns,
+// which are two C fragments side by side (70_store).
 template <class T, int TILES>
 __device__ __forceinline__ void stage_rows(uint32_t smem_rows, const float (&rows)[TILES][4],
                                            float factor LADDER_SITE_PARAMETER) {
@@ -314,7 +318,8 @@ __device__ __forceinline__ float row_dot(const T* a, const T* b, Offset at LADDE
   sum += shfl_xor(sum, 2 LADDER_SITE);
   return sum + shfl_xor(sum, 4 LADDER_SITE);
 }
-// Of the 16 numbers of four lanes, side by side, eight columns of two rows, [lane_row], each times `factor` (65_bulkreduce).
+// Of the 16 numbers of four lanes, side by side, eight columns of two rows, [lane_row], each times `factor`
+// (65_bulkreduce).
 template <class T>
 __device__ __forceinline__ void load_lanes(uint32_t (&pairs)[2][4], const float* from,
                                            float factor LADDER_SITE_PARAMETER) {
@@ -333,7 +338,8 @@ using namespace backward;
 constexpr int HEAD_DIM = 128, ROW_BYTES = HEAD_DIM * 2, ROW_CHUNKS = ROW_BYTES / 16, PANELS = HEAD_DIM / PANEL_COLS;
 constexpr int COLUMN_TILES = HEAD_DIM / 8, D_SLICES = HEAD_DIM / 16;
 
-// Which keys a block has, and of which head: in a grid (keys / BC, batch * heads), read where it is asked for; or as somebody has said.
+// Which keys a block has, and of which head: in a grid (keys / BC, batch * heads), read where it is asked for; or as
+// somebody has said.
 template <class C>
 struct BlockInGrid {
   __device__ __forceinline__ uint32_t head() const { return blockIdx.y; }
@@ -345,7 +351,8 @@ struct BlockAt {
   __device__ __forceinline__ int first_key() const { return its_first_key; }
 };
 
-// Of a head in the workspace: the sum of dQ, n * d f32 as lanes hold them, and LSE and D by tiles, [n / BR, 2, BR] (65_bulkreduce).
+// Of a head in the workspace: the sum of dQ, n * d f32 as lanes hold them, and LSE and D by tiles, [n / BR, 2, BR]
+// (65_bulkreduce).
 template <class Head>
 __device__ __forceinline__ float* dQ_sum_of(const GradientParams& p, Head head) {
   return static_cast<float*>(p.workspace) + size_t(head) * p.n_q * (HEAD_DIM + 2);
@@ -355,8 +362,8 @@ __device__ __forceinline__ float* rows_of(const GradientParams& p, Head head) {
   return dQ_sum_of(p, head) + size_t(p.n_q) * HEAD_DIM;
 }
 
-// Of a tile of queries LSE in log2 units, D[query] = dot(dO[query], O[query]), and zeros for the sum of dQ (64_warpgroups). With C::BEGUN
-// -LSE in units of Q K^T and -D, in the order in which lanes take them (74_initial).
+// Of a tile of queries LSE in log2 units, D[query] = dot(dO[query], O[query]), and zeros for the sum of dQ
+// (64_warpgroups). With C::BEGUN -LSE in units of Q K^T and -D, in the order in which lanes take them (74_initial).
 template <class C>
 __device__ __forceinline__ void prepare_tile(const GradientParams& p LADDER_SITE_PARAMETER) {
   for (int tile_row = threadIdx.x / 8; tile_row < C::BR; tile_row += ROW_THREADS / 8) {
@@ -381,8 +388,9 @@ __global__ void __launch_bounds__(ROW_THREADS) deltas(GradientParams p) {
   prepare_tile<C>(p);
 }
 
-// dQ, from the sum, when all blocks have added to it (65_bulkreduce). Eight columns of a tile's rows r and r + 8 are 16 numbers of
-// four lanes, side by side: a thread has these, and eight threads have 64 columns.   Grid (queries / BR, batch * heads).
+// dQ, from the sum, when all blocks have added to it (65_bulkreduce). Eight columns of a tile's rows r and r + 8 are 16
+// numbers of four lanes, side by side: a thread has these, and eight threads have 64 columns.
+// Grid (queries / BR, batch * heads).
 template <class C>
 __global__ void __launch_bounds__(ROW_THREADS) query_gradients(GradientParams p) {
   f16* const tile_rows = p.dQ + (size_t(blockIdx.y) * p.n_q + blockIdx.x * C::BR) * HEAD_DIM;
@@ -401,8 +409,8 @@ __global__ void __launch_bounds__(ROW_THREADS) query_gradients(GradientParams p)
   }
 }
 
-// LOAD  K and V once; then a tile of queries, from `first_tile` on, whenever a stage is empty (65_bulkreduce); or with LAST_FIRST
-//       down to it (72_inorder). One thread's.
+// LOAD  K and V once; then a tile of queries, from `first_tile` on, whenever a stage is empty (65_bulkreduce); or with
+//       LAST_FIRST down to it (72_inorder). One thread's.
 template <bool LAST_FIRST = false, class C = void, class Block = void>
 __device__ __forceinline__ void load(const GradientParams& p, const Smem<C>& smem, const TensorMap& Q_map,
                                      const TensorMap& K_map, const TensorMap& V_map, const TensorMap& dO_map,
@@ -439,7 +447,8 @@ __device__ __forceinline__ void add_dQ(const GradientParams& p, const Smem<C>& s
   }
 }
 
-// Rows to global memory: each lane writes two numbers per fragment and row, and four lanes together 16 B of a row (62_transposed).
+// Rows to global memory: each lane writes two numbers per fragment and row, and four lanes together 16 B of a row
+// (62_transposed).
 template <int TILES>
 __device__ __forceinline__ void store_rows(f16* rows, const float (&frag)[TILES][4],
                                            float factor LADDER_SITE_PARAMETER) {
@@ -453,8 +462,8 @@ __device__ __forceinline__ void store_rows(f16* rows, const float (&frag)[TILES]
   }
 }
 
-// Of how many heads the blocks begin together: of so many that what they walk over, Q, dO and the sum of dQ, 8 B an element, stays in
-// the L2 cache; 1 unless their order matters (71_longest).
+// Of how many heads the blocks begin together: of so many that what they walk over, Q, dO and the sum of dQ, 8 B an
+// element, stays in the L2 cache; 1 unless their order matters (71_longest).
 inline int heads_together(const GradientParams& p, bool matters) {
   int together = 1;
   while (matters && p.batch_heads % (2 * together) == 0 &&

@@ -1,5 +1,6 @@
-// The parts of a gradient kernel with mma.sync: what 62_transposed, 63_onewalk and 78_copies spell out, and 63 and 77 to 79 say.
-// f16, d = 128, heads one behind the other, n a multiple of a tile. backward.cuh says how such a part is found.
+// The parts of a gradient kernel with mma.sync: what 62_transposed, 63_onewalk and 78_copies spell out, and 63 and 77
+// to 79 say. f16, d = 128, heads one behind the other, n a multiple of a tile. backward.cuh says how such a part is
+// found.
 #pragma once
 #include "common/words/backward.cuh"
 
@@ -53,7 +54,8 @@ __device__ __forceinline__ void start_tile(uint32_t tile, const f16* source LADD
   }
 }
 
-// C[16 x 8 TILES] = A[16 x d] B^T: scores, of a warp's 16 rows with a tile's (62_transposed). The rows of B are the columns of C.
+// C[16 x 8 TILES] = A[16 x d] B^T: scores, of a warp's 16 rows with a tile's (62_transposed). The rows of B are the
+// columns of C.
 template <int TILES>
 __device__ __forceinline__ void multiply_rows(float (&C_frag)[TILES][4], uint32_t warp_A,
                                               uint32_t tile_B LADDER_SITE_PARAMETER) {
@@ -71,8 +73,8 @@ __device__ __forceinline__ void multiply_rows(float (&C_frag)[TILES][4], uint32_
     }
   }
 }
-// C[16 x d] += A[16 x 16] B: a gradient, of a warp's 16 rows, from 16 rows of a tile (62_transposed). They are the k dimension, so
-// ldmatrix transposes them on their way into the registers.
+// C[16 x d] += A[16 x 16] B: a gradient, of a warp's 16 rows, from 16 rows of a tile (62_transposed). They are the k
+// dimension, so ldmatrix transposes them on their way into the registers.
 __device__ __forceinline__ void add_rows(float (&C_frag)[COLUMN_TILES][4], const uint32_t (&A_frag)[4],
                                          uint32_t rows_B LADDER_SITE_PARAMETER) {
   const uint32_t lane = threadIdx.x % 32;
@@ -85,8 +87,8 @@ __device__ __forceinline__ void add_rows(float (&C_frag)[COLUMN_TILES][4], const
   }
 }
 
-// Of this block's head in the workspace (63_onewalk): the sum of dQ, [n, d] f32, and D, [n]; with C::KEEPS_LSE behind it LSE in log2
-// units, [n] (78_copies).
+// Of this block's head in the workspace (63_onewalk): the sum of dQ, [n, d] f32, and D, [n]; with C::KEEPS_LSE behind
+// it LSE in log2 units, [n] (78_copies).
 template <class C>
 __device__ __forceinline__ float* dQ_sum_of(const GradientParams& p) {
   return static_cast<float*>(p.workspace) + size_t(blockIdx.y) * p.n_q * (HEAD_DIM + 1 + C::KEEPS_LSE);
@@ -117,7 +119,8 @@ __global__ void __launch_bounds__(C::THREADS) deltas(GradientParams p) {
   }
 }
 
-// Starts copies of Q, dO, D, LSE of a tile of queries of the block's head into a slot of a ring, as one group (78_copies).
+// Starts copies of Q, dO, D, LSE of a tile of queries of the block's head into a slot of a ring, as one group
+// (78_copies).
 template <class C>
 __device__ __forceinline__ void load_queries(uint32_t slot, const GradientParams& p, int tile LADDER_SITE_PARAMETER) {
   const size_t query = size_t(blockIdx.y) * p.n_q + tile * C::BR;

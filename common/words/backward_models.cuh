@@ -1,6 +1,6 @@
-// The parts of a gradient kernel as models ask for it: what 68_models, 73_lengths and 82_nearby spell out, and 76, 82, 83 and 84 say.
-// Sequences of one length or of several, windows, queries' heads that share one of keys, any strides, heads of 64 or 128 columns.
-// backward.cuh says how such a part is found, and has those of warps and tiles.
+// The parts of a gradient kernel as models ask for it: what 68_models, 73_lengths and 82_nearby spell out, and 76, 82,
+// 83 and 84 say. Sequences of one length or of several, windows, queries' heads that share one of keys, any strides,
+// heads of 64 or 128 columns. backward.cuh says how such a part is found, and has those of warps and tiles.
 #pragma once
 #include "common/words/backward.cuh"
 
@@ -18,8 +18,9 @@ namespace backward::models {
 
 using namespace backward;
 
-// A sequence, as the list has it (73_lengths): which one; where its rows begin among all of Q and of K, and how many it has; its first
-// tile in the workspace; how many heads of keys take turns; and how many blocks the sequences before it in the list have.
+// A sequence, as the list has it (73_lengths): which one; where its rows begin among all of Q and of K, and how many it
+// has; its first tile in the workspace; how many heads of keys take turns; and how many blocks the sequences before it
+// in the list have.
 struct Sequence {
   int number, q_begin, n_q, k_begin, n_k, first_tile, together, before;
 };
@@ -36,8 +37,8 @@ int all_tiles(const int* cu_seqlens, int batch, int n, int total) {
 __device__ __forceinline__ int begin_of(const int* cu_seqlens, int sequence, int n LADDER_SITE_PARAMETER) {
   return cu_seqlens != nullptr ? ld_global_s32(cu_seqlens + sequence LADDER_SITE) : sequence * n;
 }
-// A sequence's first tile in the workspace (73_lengths). Among rows one behind the other, n rows pass n / BR multiples of BR, rounded
-// down or up; with one tile more each has as many as it needs, and nobody adds up lengths.
+// A sequence's first tile in the workspace (73_lengths). Among rows one behind the other, n rows pass n / BR multiples
+// of BR, rounded down or up; with one tile more each has as many as it needs, and nobody adds up lengths.
 template <class C>
 __device__ __forceinline__ int first_tile_of(const ModelGradientParams& p, int sequence LADDER_SITE_PARAMETER) {
   return p.cu_seqlens_q != nullptr ? ld_global_s32(p.cu_seqlens_q + sequence LADDER_SITE) / C::BR + sequence
@@ -54,8 +55,8 @@ __device__ __forceinline__ int last_begun(int count, int value, Begin begin) {
   return found;
 }
 
-// The workspace (73_lengths): the list; behind it for each tile of queries and each head the sum of dQ, BR * d f32 as lanes hold
-// them, and -LSE and -D, [2, BR] f32.
+// The workspace (73_lengths): the list; behind it for each tile of queries and each head the sum of dQ, BR * d f32 as
+// lanes hold them, and -LSE and -D, [2, BR] f32.
 __device__ __forceinline__ Sequence* list_of(const ModelGradientParams& p) {
   return static_cast<Sequence*>(p.workspace);
 }
@@ -72,9 +73,9 @@ __device__ __forceinline__ int64_t offset_of(const ModelGradientParams::Strides&
   return sequence * strides.batch + head * strides.head + row * strides.row;
 }
 
-// Which queries see a key: of a sequence without a window all, or under the mask those from the key's own on (68_models). Query i is
-// the one of key i + n_k - n_q. Tiles of BR queries in which some see some of the BC keys from `key` on begin with `first_tile`,
-// and end before `end_tile`.
+// Which queries see a key: of a sequence without a window all, or under the mask those from the key's own on
+// (68_models). Query i is the one of key i + n_k - n_q. Tiles of BR queries in which some see some of the BC keys from
+// `key` on begin with `first_tile`, and end before `end_tile`.
 struct Seers {
   static constexpr bool HAVE_WINDOW = false;
   bool causal;
@@ -148,9 +149,9 @@ struct SeersNearby {
   }
 };
 
-// PLAN  The list: sequences with the longest walks first (73_lengths). A thread looks for a sequence's position among all. Under a
-//       mask the longest walks of several heads begin together, of so many that what they walk over, Q, dO and the sum of dQ of one
-//       head of queries each, 8 B an element, stays in the L2 cache.
+// PLAN  The list: sequences with the longest walks first (73_lengths). A thread looks for a sequence's position among
+//       all. Under a mask the longest walks of several heads begin together, of so many that what they walk over, Q, dO
+//       and the sum of dQ of one head of queries each, 8 B an element, stays in the L2 cache.
 template <class C, class Seers>
 __global__ void __launch_bounds__(ROW_THREADS) plan(ModelGradientParams p) {
   const auto length_of = [](const int* cu_seqlens, int s, int n) {
@@ -181,8 +182,8 @@ __global__ void __launch_bounds__(ROW_THREADS) plan(ModelGradientParams p) {
   }
 }
 
-// A tile of the workspace (73_lengths): whose it is, its first row in that sequence, or among the rows of all where they lie one behind
-// the other, and how many rows there are from there on; none in a tile that no sequence has.
+// A tile of the workspace (73_lengths): whose it is, its first row in that sequence, or among the rows of all where
+// they lie one behind the other, and how many rows there are from there on; none in a tile that no sequence has.
 template <class C>
 struct QueryTile {
   int sequence, row, rows;
@@ -196,8 +197,9 @@ struct QueryTile {
   }
 };
 
-// -LSE in units of Q K^T, -D[query] = -dot(dO[query], O[query]), and zeros for the sum of dQ (73_lengths, with 74_initial's order).
-// Queries past the end, and those that see no key, get -infinity and 0: all their weights are 0, and so is dS.
+// -LSE in units of Q K^T, -D[query] = -dot(dO[query], O[query]), and zeros for the sum of dQ
+// (73_lengths, with 74_initial's order). Queries past the end, and those that see no key, get -infinity and 0: all
+// their weights are 0, and so is dS.
 // Grid (tiles of queries, heads).
 template <class C>
 __global__ void __launch_bounds__(ROW_THREADS) deltas(ModelGradientParams p) {
@@ -220,8 +222,9 @@ __global__ void __launch_bounds__(ROW_THREADS) deltas(ModelGradientParams p) {
   }
 }
 
-// dQ, from the sum, when all blocks have added to it (73_lengths). Eight columns of a tile's rows r and r + 8 are 16 numbers of four
-// lanes, side by side: a thread has these, and eight threads have 64 columns.   Grid (tiles of queries, heads).
+// dQ, from the sum, when all blocks have added to it (73_lengths). Eight columns of a tile's rows r and r + 8 are 16
+// numbers of four lanes, side by side: a thread has these, and eight threads have 64 columns.
+// Grid (tiles of queries, heads).
 template <class C>
 __global__ void __launch_bounds__(ROW_THREADS) query_gradients(ModelGradientParams p) {
   const int head = blockIdx.y;
@@ -245,8 +248,8 @@ __global__ void __launch_bounds__(ROW_THREADS) query_gradients(ModelGradientPara
   }
 }
 
-// Which keys a block has (73_lengths): BC from `first_key` on, of a sequence's head. The list's heads take turns, so many together;
-// without a mask one after the other.
+// Which keys a block has (73_lengths): BC from `first_key` on, of a sequence's head. The list's heads take turns, so
+// many together; without a mask one after the other.
 template <class C>
 struct Keys {
   Sequence sequence;
@@ -269,8 +272,8 @@ struct Keys {
   }
 };
 
-// Where a box of ROWS rows lies in its map (tile_map), from a row of n on, which the sequence has (73_lengths): coordinates, beside
-// that of its columns.
+// Where a box of ROWS rows lies in its map (tile_map), from a row of n on, which the sequence has (73_lengths):
+// coordinates, beside that of its columns.
 struct Box {
   int y, z, w;
 };
@@ -281,8 +284,8 @@ __device__ __forceinline__ Box box_of(int row, int n, int begin, int head, int s
   return {ROWS - valid, begin + row + valid, head};
 }
 
-// LOAD  K and V once; then a tile of queries whenever a stage is empty: tiles from `first_tile` on and before `end_tile`, of one head
-//       of the group after the other (68_models, 73_lengths). One thread's.
+// LOAD  K and V once; then a tile of queries whenever a stage is empty: tiles from `first_tile` on and before
+//       `end_tile`, of one head of the group after the other (68_models, 73_lengths). One thread's.
 template <bool VARLEN, class C>
 __device__ __forceinline__ void load(const ModelGradientParams& p, const Smem<C>& smem, const TensorMap& Q_map,
                                      const TensorMap& K_map, const TensorMap& V_map, const TensorMap& dO_map,
@@ -316,8 +319,8 @@ __device__ __forceinline__ void load(const ModelGradientParams& p, const Smem<C>
     if (++q_tile == end_tile) q_tile = first_tile, ++head;
   }
 }
-// STORE  A warpgroup's half of dQ, in the order of its registers, here and there, whenever it has stored it (65_bulkreduce). One
-//        thread's for each half.
+// STORE  A warpgroup's half of dQ, in the order of its registers, here and there, whenever it has stored it
+//        (65_bulkreduce). One thread's for each half.
 template <class C>
 __device__ __forceinline__ void add_dQ(const ModelGradientParams& p, const Smem<C>& smem, uint32_t half,
                                        const Keys<C>& keys, int group, int first_tile, int end_tile,
@@ -336,7 +339,8 @@ __device__ __forceinline__ void add_dQ(const ModelGradientParams& p, const Smem<
     mbarrier_arrive(empty LADDER_SITE);
   }
 }
-// STORE  Where stage_gradients has put a warp's 16 rows of dV and dK, their lane 0 has them copied from (70_store, 73_lengths).
+// STORE  Where stage_gradients has put a warp's 16 rows of dV and dK, their lane 0 has them copied from
+//        (70_store, 73_lengths).
 template <bool VARLEN, class C>
 __device__ __forceinline__ void copy_gradients(const Smem<C>& smem, const TensorMap& dV_map, const TensorMap& dK_map,
                                                const Keys<C>& keys LADDER_SITE_PARAMETER) {
@@ -355,9 +359,10 @@ __device__ __forceinline__ void copy_gradients(const Smem<C>& smem, const Tensor
   }
 }
 
-// The map of a tensor, in boxes of so many rows and 64 columns (73_lengths). It tells the copy engine where rows end: what it asks for
-// behind is zeros, and what it stores there is dropped. A sequence among others ends where the tensor does not, so its map is 45's:
-// y < ROWS rows from row z - ROWS on, for every z. In a box that begins at y = ROWS - valid so many rows lie inside, and z says which.
+// The map of a tensor, in boxes of so many rows and 64 columns (73_lengths). It tells the copy engine where rows end:
+// what it asks for behind is zeros, and what it stores there is dropped. A sequence among others ends where the tensor
+// does not, so its map is 45's: y < ROWS rows from row z - ROWS on, for every z. In a box that begins at y = ROWS -
+// valid so many rows lie inside, and z says which.
 template <class C, bool VARLEN, class Device>
 auto tile_map(Device& device, const ModelGradientParams& p, const bf16* tensor,
               const ModelGradientParams::Strides& strides, int of_heads, int n, uint32_t rows) {

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <map>
 #include <regex>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -114,6 +115,17 @@ Problems problems_of(const std::string& kernel_source, const std::string& launch
   return problems;
 }
 
+// The headers of common/words/ that a text includes, each behind those that it includes itself.
+std::string words_of(const fs::path& root, const std::string& text) {
+  static const std::regex INCLUDE("#include \"(common/words/[^\"]+)\"");
+  std::string words;
+  for (std::sregex_iterator match(text.begin(), text.end(), INCLUDE), end; match != end; ++match) {
+    const std::string header = read_text(root / (*match)[1].str());
+    words += words_of(root, header) + header;
+  }
+  return words;
+}
+
 }  // namespace
 
 TEST_CASE("what kernels and launches say of themselves is what the hardware needs", "[emulator][source]") {
@@ -122,9 +134,15 @@ TEST_CASE("what kernels and launches say of themselves is what the hardware need
   const auto check = [&](const fs::path& directory) {
     if (!fs::exists(directory / "kernel.cuh")) return;
     const std::string kernel = read_text(directory / "kernel.cuh"), stage = read_text(directory / "stage.cu");
+    const std::string words = words_of(root, kernel);
     INFO(directory);
-    CHECK(problems_of(kernel, kernel + stage, &bounded) == Problems{});
-    found += kernels_in(without_comments(kernel)).size();
+    CHECK(problems_of(words + kernel, kernel + stage, &bounded) == Problems{});
+    std::set<std::string> launched;  // of its own all, of the words those that it names
+    for (const Kernel& own : kernels_in(without_comments(kernel))) launched.insert(own.name);
+    for (const Kernel& word : kernels_in(without_comments(words))) {
+      if (kernel.find("launch(device, " + word.name + "<") != std::string::npos) launched.insert(word.name);
+    }
+    found += launched.size();
   };
   for (const auto& entry : fs::directory_iterator(root)) {
     if (!entry.is_directory() || entry.path().filename().string().starts_with("build")) continue;
