@@ -179,9 +179,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, warpgroup = warp / 4;
 
   // Which keys. The list's heads take turns, so many together; without a mask one after the other.
-  const Sequence* const entry = list_of(p) + last_begun(p.batch, blockIdx.x, [&](int position) {
-                                  return ld_global_s32(&list_of(p)[position].before);
-                                });
+  const auto before_of = [&](int position) { return ld_global_s32(&list_of(p)[position].before); };
+  const Sequence* const entry = list_of(p) + last_begun(p.batch, blockIdx.x, before_of);
   const uint4 first_half = ld_global_v4(entry), second_half = ld_global_v4(&entry->n_k);
   const Sequence sequence{int(first_half.x),  int(first_half.y),  int(first_half.z),  int(first_half.w),
                           int(second_half.x), int(second_half.y), int(second_half.z), int(second_half.w)};

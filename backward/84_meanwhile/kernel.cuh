@@ -111,6 +111,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   const auto release = [&](int tile) {  // dK and dV have read its Q and dO
     if (threadIdx.x % 128 == 0) mbarrier_arrive(smem.ring.empty_of(tile));
   };
+  // P of eights of queries, from one up to another: a part of the exponentials at a time, so that what the tensor cores
+  // have finished meanwhile is brought away between them.
   const auto weigh = [&](int from, int to) {
 #pragma unroll
     for (int query_tile = from; query_tile < to; ++query_tile) {

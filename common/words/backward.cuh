@@ -14,6 +14,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "common/gpu.cuh"
+
 #ifdef __CUDACC__
 #define LADDER_SITE_PARAMETER
 #define LADDER_SITE

@@ -257,9 +257,8 @@ struct Keys {
 
   // Is there a block of this number? There may be fewer tiles of keys than were allowed for.
   __device__ __forceinline__ bool find(const ModelGradientParams& p LADDER_SITE_PARAMETER) {
-    const Sequence* const entry = list_of(p) + last_begun(p.batch, blockIdx.x, [&](int position) {
-                                    return ld_global_s32(&list_of(p)[position].before LADDER_SITE);
-                                  });
+    const auto before_of = [&](int position) { return ld_global_s32(&list_of(p)[position].before LADDER_SITE); };
+    const Sequence* const entry = list_of(p) + last_begun(p.batch, blockIdx.x, before_of);
     const uint4 first_half = ld_global_v4(entry LADDER_SITE), second_half = ld_global_v4(&entry->n_k LADDER_SITE);
     sequence = {int(first_half.x),  int(first_half.y),  int(first_half.z),  int(first_half.w),
                 int(second_half.x), int(second_half.y), int(second_half.z), int(second_half.w)};
