@@ -16,7 +16,7 @@ namespace {
 using namespace backward::heads;
 
 template <int BR, int BC, int WARPS, int STAGES>
-struct Config : Walk<f16, HEAD_DIM, BR, BC, WARPS, STAGES, 0, 1, 4> {
+struct Config : Walk<f16, HEAD_DIM, BR, BC, WARPS, STAGES, 0, 1, 4> {  // 4 B more: its number
   using Head = int;
 };
 

@@ -19,7 +19,7 @@ using namespace backward::heads;
 constexpr int ADDERS = 3;  // warps of the four that copy and add
 
 template <int BR, int BC, int WARPS, int STAGES>
-struct Config : Walk<f16, HEAD_DIM, BR, BC, WARPS, STAGES, 0, ADDERS, 4> {
+struct Config : Walk<f16, HEAD_DIM, BR, BC, WARPS, STAGES, 0, ADDERS, 4> {  // 4 B more: its number
   using Head = int;
   static constexpr bool BEGUN = true;  // S and dP begin with -LSE and -D
 };
