@@ -116,8 +116,8 @@ __device__ __forceinline__ uint32_t slices_on(uint32_t slices) {
   return (slices % 4) * 32 + (slices / 4) * ROWS * PANEL_ROW_BYTES;
 }
 
-// The products of a warpgroup, of which each stands between a wgmma_fence and a wgmma_commit (64_warpgroups). dV += P^T
-// dO and dK += dS^T Q are issue_PV, of words.cuh.
+// The products of a warpgroup, of which each stands between a wgmma_fence and a wgmma_commit (64_warpgroups).
+// dV += P^T dO and dK += dS^T Q are issue_PV, of words.cuh.
 // S^T[64 keys x 8 TILES queries] += K Q^T, and dP^T += V dO^T, of rows of D numbers: K and V have ROWS_K rows in a
 // panel, Q and dO ROWS_Q. Without what they add to it is issue_QK, of words.cuh.
 template <class T, int D, int ROWS_K, int ROWS_Q, int TILES>
