@@ -15,16 +15,7 @@
 #include <type_traits>
 
 #include "common/gpu.cuh"
-
-#ifdef __CUDACC__
-#define LADDER_SITE_PARAMETER
-#define LADDER_SITE
-#define LADDER_SITE_ALONE
-#else
-#define LADDER_SITE_PARAMETER , CallSite site = CallSite::current()
-#define LADDER_SITE , site
-#define LADDER_SITE_ALONE site
-#endif
+#include "common/words/site.cuh"
 
 namespace backward {
 
@@ -484,7 +475,3 @@ auto tile_map(Device& device, const GradientParams& p, const f16* tensor, int n,
 
 }  // namespace heads
 }  // namespace backward
-
-#undef LADDER_SITE_PARAMETER
-#undef LADDER_SITE
-#undef LADDER_SITE_ALONE

@@ -4,16 +4,6 @@
 #pragma once
 #include "common/words/backward.cuh"
 
-#ifdef __CUDACC__
-#define LADDER_SITE_PARAMETER
-#define LADDER_SITE
-#define LADDER_SITE_ALONE
-#else
-#define LADDER_SITE_PARAMETER , CallSite site = CallSite::current()
-#define LADDER_SITE , site
-#define LADDER_SITE_ALONE site
-#endif
-
 namespace backward::mma {
 
 using namespace backward;
@@ -135,7 +125,3 @@ __device__ __forceinline__ void load_queries(uint32_t slot, const GradientParams
 }
 
 }  // namespace backward::mma
-
-#undef LADDER_SITE_PARAMETER
-#undef LADDER_SITE
-#undef LADDER_SITE_ALONE

@@ -4,16 +4,6 @@
 #pragma once
 #include "common/words/backward.cuh"
 
-#ifdef __CUDACC__
-#define LADDER_SITE_PARAMETER
-#define LADDER_SITE
-#define LADDER_SITE_ALONE
-#else
-#define LADDER_SITE_PARAMETER , CallSite site = CallSite::current()
-#define LADDER_SITE , site
-#define LADDER_SITE_ALONE site
-#endif
-
 namespace backward::models {
 
 using namespace backward;
@@ -373,7 +363,3 @@ auto tile_map(Device& device, const ModelGradientParams& p, const bf16* tensor,
 }
 
 }  // namespace backward::models
-
-#undef LADDER_SITE_PARAMETER
-#undef LADDER_SITE
-#undef LADDER_SITE_ALONE
