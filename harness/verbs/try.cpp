@@ -15,6 +15,7 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <regex>
 #include <set>
 #include <sstream>
 #include <vector>
@@ -107,18 +108,17 @@ Status check_words(const std::string& file, const std::string& text) {
   for (int number = 1; std::getline(lines, line) && std::getline(code_lines, code_line);
        ++number, line_begin += code_line.size() + 1) {
     const auto refuse = [&](std::string_view what) {
-      return failure(ExitCode::check_failed,
-                     "{}:{}: {}\n  {}\nA kernel includes \"common/gpu.cuh\" alone, which names all that it may "
-                     "use.",
-                     file, number, what, line);
+      return failure(
+          ExitCode::check_failed,
+          "{}:{}: {}\n  {}\nA kernel includes \"common/gpu.cuh\", which names all that it may use, and parts of "
+          "common/words/ alone.",
+          file, number, what, line);
     };
     const size_t first = code_line.find_first_not_of(WHITE);
     if (first != std::string::npos && code_line[first] == '#') {
       const std::string directive = word_at(code_line, code_line.find_first_not_of(WHITE, first + 1));
-      const bool is_words = line.find("\"common/words/") != std::string::npos && line.find("..") == std::string::npos;
-      if (directive == "include" && line.find("\"common/gpu.cuh\"") == std::string::npos && !is_words) {
-        return refuse("not for a kernel to include.");
-      }
+      static const std::regex OURS(R"re(\s*#\s*include "common/(gpu|words/[a-z_]+)\.cuh"\s*(//.*)?)re");
+      if (directive == "include" && !std::regex_match(line, OURS)) return refuse("not for a kernel to include.");
       const std::string pragma = word_at(code_line, code_line.find_first_not_of(WHITE, code_line.find("pragma") + 6));
       const std::string condition = word_at(code_line, code_line.find_first_not_of(WHITE, code_line.find("if") + 2));
       if (directive.starts_with("if") && condition != "0" && condition != "1") {
@@ -283,8 +283,8 @@ Status check_names(const std::string& file, const Recipe& recipe, const std::str
   for (const std::string& name : own.wanted) {
     if (known.wanted.contains(name) || HARMLESS.contains(name) || name.starts_with("_ZN8emulated")) continue;
     return failure(ExitCode::check_failed,
-                   "{}: it calls {}, which is no GPU instruction.\nA kernel includes \"common/gpu.cuh\" alone, "
-                   "which names all that it may use.",
+                   "{}: it calls {}, which is no GPU instruction.\nA kernel includes \"common/gpu.cuh\", which names "
+                   "all that it may use, and parts of common/words/ alone.",
                    file, demangled(name));
   }
   return {};

@@ -5,7 +5,6 @@
 #include <iterator>
 #include <map>
 #include <regex>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -78,10 +77,12 @@ std::vector<Kernel> kernels_in(const std::string& text) {
   return kernels;
 }
 
-// `bounded` counts the launches of kernels that have a bound.
-Problems problems_of(const std::string& kernel_source, const std::string& launch_source, size_t* bounded = nullptr) {
+// `bounded` counts the launches of kernels that have a bound; those of `parts`, which may be launched here, too, are not counted.
+Problems problems_of(const std::string& kernel_source, const std::string& launch_source, size_t* bounded = nullptr,
+                     const std::string& parts = "") {
   Problems problems;
-  std::map<std::string, std::string> bounds;
+  std::map<std::string, std::string> bounds, bounds_of_parts;
+  for (const Kernel& kernel : kernels_in(without_comments(parts))) bounds_of_parts[kernel.name] = kernel.bound;
   for (const Kernel& kernel : kernels_in(without_comments(kernel_source))) {
     bounds[kernel.name] = kernel.bound;
     for (const std::string& parameter : kernel.parameters) {
@@ -103,27 +104,18 @@ Problems problems_of(const std::string& kernel_source, const std::string& launch
       if (const size_t question = chosen.find('?'); question != std::string::npos) chosen.erase(0, question + 1);
       const std::string name = without_spaces(chosen.substr(0, chosen.find('<')));
       const std::string block = without_spaces(arguments[3]);
-      const auto kernel = bounds.find(name);
-      if (kernel == bounds.end() || kernel->second.empty()) continue;
-      if (bounded != nullptr) ++*bounded;
-      if (block != "dim3(" + kernel->second + ")") {
-        problems.push_back(name + " is launched on " + block + " threads, and its __launch_bounds__ are " +
-                           kernel->second + "; the hardware refuses more, so the two must be the same expression");
+      const auto kernel = bounds.find(name), part = bounds_of_parts.find(name);
+      if (kernel == bounds.end() && part == bounds_of_parts.end()) continue;
+      const std::string bound = kernel == bounds.end() ? part->second : kernel->second;
+      if (bound.empty()) continue;
+      if (bounded != nullptr && kernel != bounds.end()) ++*bounded;
+      if (block != "dim3(" + bound + ")") {
+        problems.push_back(name + " is launched on " + block + " threads, and its __launch_bounds__ are " + bound +
+                           "; the hardware refuses more, so the two must be the same expression");
       }
     }
   }
   return problems;
-}
-
-// The headers of common/words/ that a text includes, each behind those that it includes itself.
-std::string words_of(const fs::path& root, const std::string& text) {
-  static const std::regex INCLUDE("#include \"(common/words/[^\"]+)\"");
-  std::string words;
-  for (std::sregex_iterator match(text.begin(), text.end(), INCLUDE), end; match != end; ++match) {
-    const std::string header = read_text(root / (*match)[1].str());
-    words += words_of(root, header) + header;
-  }
-  return words;
 }
 
 }  // namespace
@@ -134,17 +126,14 @@ TEST_CASE("what kernels and launches say of themselves is what the hardware need
   const auto check = [&](const fs::path& directory) {
     if (!fs::exists(directory / "kernel.cuh")) return;
     const std::string kernel = read_text(directory / "kernel.cuh"), stage = read_text(directory / "stage.cu");
-    const std::string words = words_of(root, kernel);
     INFO(directory);
-    CHECK(problems_of(words + kernel, kernel + stage, &bounded) == Problems{});
-    std::set<std::string> launched;  // of its own all, of the words those that it names
-    for (const Kernel& own : kernels_in(without_comments(kernel))) launched.insert(own.name);
-    for (const Kernel& word : kernels_in(without_comments(words))) {
-      for (const char* behind : {"<", ","}) {
-        if (kernel.find("launch(device, " + word.name + behind) != std::string::npos) launched.insert(word.name);
-      }
+    std::string parts;
+    static const std::regex INCLUDE(R"re(#include "(common/words/\w+\.cuh)")re");
+    for (std::sregex_iterator match(kernel.begin(), kernel.end(), INCLUDE), end; match != end; ++match) {
+      parts += read_text(root / (*match)[1].str());
     }
-    found += launched.size();
+    CHECK(problems_of(kernel, kernel + stage, &bounded, parts) == Problems{});
+    found += kernels_in(without_comments(kernel)).size();
   };
   for (const auto& entry : fs::directory_iterator(root)) {
     if (!entry.is_directory() || entry.path().filename().string().starts_with("build")) continue;
@@ -152,6 +141,11 @@ TEST_CASE("what kernels and launches say of themselves is what the hardware need
     for (const auto& inner : fs::directory_iterator(entry.path())) {
       if (inner.is_directory()) check(inner.path());
     }
+  }
+  for (const auto& entry : fs::directory_iterator(root / "common" / "words")) {
+    const std::string part = read_text(entry.path());
+    INFO(entry.path());
+    CHECK(problems_of(part, part) == Problems{});
   }
   CHECK(found > 0);
   CHECK(bounded == found);  // every kernel has a bound, and one launch that names it
@@ -183,4 +177,10 @@ TEST_CASE("a kernel's source that the hardware would punish", "[emulator][source
   broken("dim3(WARPS * 32)", "dim3(WARPS * 64)",
          "attend is launched on dim3(WARPS*64) threads, and its __launch_bounds__ are WARPS*32");
   broken("plain(Params p)", "plain(TensorMap p)", "plain takes");
+  const std::string part = "__global__ void __launch_bounds__(D) zeros(Params p) {}",
+                    start = "void start() { launch(device, zeros<T, D>, dim3(7), dim3(D), 0, p); }";
+  size_t bounded = 0;
+  CHECK(problems_of("", start, &bounded, part) == Problems{});
+  CHECK(bounded == 0);
+  CHECK(problems_of("", std::regex_replace(start, std::regex("dim3.D."), "dim3(64)"), &bounded, part).size() == 1);
 }
